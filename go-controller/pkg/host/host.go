@@ -1,0 +1,103 @@
+package host
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// Kernel reads and writes one kind of kernel object. List returns only what is
+// ours; Add of what exists and Delete of what is gone are no errors.
+type Kernel[K comparable, V any] interface {
+	List(context.Context) (map[K]V, error)
+	Add(context.Context, K, V) error
+	Delete(context.Context, K, V) error
+}
+
+// Writer is the face of Set that features see.
+type Writer[K comparable, V any] interface {
+	// Apply replaces what contributor wants and writes the difference. The
+	// contribution is remembered even when writing fails.
+	Apply(ctx context.Context, contributor string, want map[K]V) error
+	// Sweep ends the start-up phase: what no contributor wants is deleted, now
+	// and from now on. Before it, Apply deletes only what the same contributor
+	// had asked for earlier.
+	Sweep(ctx context.Context) error
+}
+
+// Rule is an iptables rule in canonical form, exactly as iptables-save prints
+// it after "-A CHAIN ".
+type Rule string
+
+// ChainKey names an iptables chain.
+type ChainKey struct {
+	Family topology.Family
+	Table  string // "nat", "filter", "mangle"
+	Name   string // "OVN-KUBE-..."
+}
+
+// Jump says how a chain is reached from a built-in one.
+type Jump struct {
+	From  string // "POSTROUTING"
+	Match string // canonical match before "-j NAME"; empty for all packets
+}
+
+// Chain is a chain that the chain driver is to own: its whole content and the
+// jumps to it. Jumps of one built-in chain are kept at its top in the order of
+// Position.
+type Chain struct {
+	ChainKey
+	Jumps    []Jump
+	Position int
+}
+
+// Rules are the rules one contributor wants, by chain, in order.
+type Rules map[ChainKey][]Rule
+
+// ChainWriter writes whole iptables chains. A chain's content is the union of
+// the contributions, ordered by contributor name, replaced atomically.
+type ChainWriter interface {
+	Apply(ctx context.Context, contributor string, want Rules) error
+	Sweep(ctx context.Context) error
+}
+
+// IPRule is an ip rule. Rules of our priorities and protocol number are ours.
+type IPRule struct {
+	Family   topology.Family
+	Priority int
+	Src      netip.Prefix // zero: from all
+	Mark     uint32       // 0: any
+	Table    int
+}
+
+// Route is a route of ours, told by its protocol number.
+type Route struct {
+	Dst   netip.Prefix // 0.0.0.0/0 or ::/0 for a default route
+	Table int          // 0 means the main table
+	Link  string       // interface name
+}
+
+// Hop is how a Route goes on.
+type Hop struct {
+	Via   netip.Addr // zero: on link
+	Src   netip.Addr // preferred source; zero: the kernel's choice
+	MTU   int        // bytes; 0: the link's
+	Scope int        // 0 universe, 253 link
+}
+
+// Address is an address on a host link.
+type Address struct {
+	Link   string
+	Prefix netip.Prefix
+}
+
+// Flow is one OpenFlow flow as ovs-ofctl(8) takes it, without cookie, e.g.
+// "table=0,priority=100,in_port=2,ip,actions=output:1".
+type Flow string
+
+// FlowWriter owns the flows of one bridge: the whole bridge is replaced in one
+// bundle by the union of the contributions.
+type FlowWriter interface {
+	Apply(ctx context.Context, contributor string, flows []Flow) error
+}

@@ -1,0 +1,60 @@
+package nb
+
+import (
+	"context"
+
+	"github.com/ovn-org/libovsdb/model"
+)
+
+// Owner names the object that a set of rows belongs to: the feature that plans
+// them and the object they are planned for, e.g. {"egressservice", "ns/name"}.
+// It is also the work-queue key.
+type Owner struct{ Feature, Object string }
+
+// String returns "feature/object".
+func (o Owner) String() string { return o.Feature + "/" + o.Object }
+
+// Parent is the row that holds a reference to a non-root row, found by its
+// name column. The zero Parent is for rows of root tables.
+type Parent struct {
+	Table string // nbdb.LogicalRouterTable, ...
+	Name  string // e.g. "ovn_cluster_router"
+}
+
+// Ref makes a column of a row point at another row, found by its name (or, in
+// a table without names, by its row id within the same owner).
+type Ref struct {
+	Column string // e.g. "bfd", "load_balancer_group"
+	Table  string // table of the row pointed at
+	Name   string
+}
+
+// Row is one wanted row.
+type Row struct {
+	// ID is unique within owner and table and stable over time, e.g. "10.244.0.5".
+	ID string
+	// Parent references the row; zero for root tables.
+	Parent Parent
+	// Refs are references to other rows, which may be in the same list.
+	Refs []Ref
+	// Model is a *nbdb.LogicalRouterPolicy or the like without UUID, without
+	// reference columns and without the owner's external_ids: the writer adds them.
+	Model model.Model
+}
+
+// Stats counts what an Apply wrote. All zero means that no transaction was sent.
+type Stats struct{ Inserted, Updated, Deleted int }
+
+// Zero tells whether nothing was written.
+func (s Stats) Zero() bool { return s == Stats{} }
+
+// Writer makes the rows of an owner be exactly what is wanted.
+type Writer interface {
+	// Apply diffs want against the rows that o owns and writes the difference
+	// in one transaction; no difference, no transaction. When it returns nil
+	// the rows are in the database and in the writer's cache.
+	Apply(ctx context.Context, o Owner, want []Row) (Stats, error)
+	// Owners lists the owners of a feature that have rows in the database: they
+	// seed the feature's work queue at start-up.
+	Owners(feature string) []Owner
+}

@@ -1,0 +1,185 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+)
+
+// Backoff bounds of a failing key.
+const (
+	minBackoff = 50 * time.Millisecond
+	maxBackoff = 30 * time.Second
+)
+
+// Controller turns events into keys and reconciles them. It is safe for
+// concurrent use; a key is never worked by two workers at once.
+type Controller struct {
+	name      string
+	reconcile func(ctx context.Context, key string) error
+	queue     workqueue.TypedRateLimitingInterface[string]
+	synced    []cache.InformerSynced
+	seeds     []func() []string
+	onSeeded  []func(ctx context.Context) error
+
+	mu      sync.Mutex
+	pending map[string]struct{} // seeds not reconciled yet; nil before seeding
+	seeded  chan struct{}
+}
+
+// New returns a controller that calls reconcile for each key. An error returned
+// by reconcile is logged, and the key is tried again after a back-off of 50 ms
+// that doubles up to 30 s.
+func New(name string, reconcile func(ctx context.Context, key string) error) *Controller {
+	return &Controller{
+		name:      name,
+		reconcile: reconcile,
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff),
+			workqueue.TypedRateLimitingQueueConfig[string]{Name: name}),
+		seeded: make(chan struct{}),
+	}
+}
+
+// Watch enqueues keys(old, new) for every event of inf. For an added object old
+// is nil, for a deleted one new is nil: a function that looks at both cannot
+// miss what an object was before. A deletion seen only by a relist arrives with
+// the last known state.
+func (c *Controller) Watch(inf cache.SharedIndexInformer, keys func(old, new any) []string) error {
+	h, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { c.Enqueue(keys(nil, obj)...) },
+		UpdateFunc: func(old, new any) { c.Enqueue(keys(old, new)...) },
+		DeleteFunc: func(obj any) {
+			if t, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = t.Obj
+			}
+			c.Enqueue(keys(obj, nil)...)
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("watch for %s: %w", c.name, err)
+	}
+	c.synced = append(c.synced, h.HasSynced)
+	return nil
+}
+
+// Seed adds a function whose keys are reconciled once at start-up, after the
+// watched informers have synced: typically the owners present in the target.
+func (c *Controller) Seed(keys func() []string) { c.seeds = append(c.seeds, keys) }
+
+// OnSeeded adds a function that runs once when every start-up key has been
+// reconciled successfully, e.g. a Sweep. It is retried until it succeeds.
+func (c *Controller) OnSeeded(f func(ctx context.Context) error) { c.onSeeded = append(c.onSeeded, f) }
+
+// Seeded is closed when every start-up key has been reconciled successfully
+// and the OnSeeded functions have run.
+func (c *Controller) Seeded() <-chan struct{} { return c.seeded }
+
+// Enqueue adds keys. A key already waiting is not added twice.
+func (c *Controller) Enqueue(keys ...string) {
+	for _, k := range keys {
+		c.queue.Add(k)
+	}
+}
+
+// Run waits for the watched informers, seeds the queue and works until ctx is
+// done. It returns nil then, and an error only where the informers never synced.
+func (c *Controller) Run(ctx context.Context, workers int) error {
+	defer c.queue.ShutDown()
+	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
+		return fmt.Errorf("run %s: stopped before the caches synced", c.name)
+	}
+	c.seed()
+	var wg sync.WaitGroup
+	wg.Add(workers + 1)
+	for range workers {
+		go func() {
+			defer wg.Done()
+			for c.next(ctx) {
+			}
+		}()
+	}
+	go func() {
+		defer wg.Done()
+		c.settle(ctx)
+	}()
+	<-ctx.Done()
+	c.queue.ShutDown()
+	wg.Wait()
+	return nil
+}
+
+// seed enqueues the start-up keys and remembers them. The handlers have already
+// enqueued the objects in the listers; those keys are start-up keys too, but
+// the queue cannot be listed, so they are told from later ones by Seed only.
+func (c *Controller) seed() {
+	pending := map[string]struct{}{}
+	for _, f := range c.seeds {
+		for _, k := range f() {
+			pending[k] = struct{}{}
+		}
+	}
+	keys := make([]string, 0, len(pending))
+	for k := range pending {
+		keys = append(keys, k)
+	}
+	c.mu.Lock()
+	c.pending = pending
+	c.mu.Unlock()
+	c.Enqueue(keys...)
+}
+
+func (c *Controller) next(ctx context.Context) bool {
+	key, shutdown := c.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer c.queue.Done(key)
+	start := time.Now()
+	if err := c.reconcile(ctx, key); err != nil {
+		if ctx.Err() == nil {
+			klog.ErrorS(err, "Reconcile failed, will retry", "controller", c.name, "key", key,
+				"failures", c.queue.NumRequeues(key)+1)
+		}
+		c.queue.AddRateLimited(key)
+		return true
+	}
+	klog.V(5).InfoS("Reconciled", "controller", c.name, "key", key, "took", time.Since(start))
+	c.queue.Forget(key)
+	c.mu.Lock()
+	delete(c.pending, key)
+	c.mu.Unlock()
+	return true
+}
+
+// settle waits until all start-up keys are done and runs the OnSeeded functions.
+func (c *Controller) settle(ctx context.Context) {
+	err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.pending) == 0, nil
+	})
+	if err != nil {
+		return
+	}
+	for _, f := range c.onSeeded {
+		err := wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
+			if err := f(ctx); err != nil {
+				klog.ErrorS(err, "Start-up sweep failed, will retry", "controller", c.name)
+				return false, nil
+			}
+			return true, nil
+		})
+		if err != nil {
+			return
+		}
+	}
+	klog.V(2).InfoS("All start-up keys reconciled", "controller", c.name)
+	close(c.seeded)
+}

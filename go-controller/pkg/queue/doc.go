@@ -1,0 +1,9 @@
+// Package queue is the key-driven controller everything runs on: events become
+// keys, keys are reconciled one at a time, a key that fails backs off and is
+// tried again for ever.
+//
+// At start-up every key that any seed names is reconciled once; objects that
+// are gone but still own something in a target are seeds too, so there is no
+// separate repair step. Callers: the glue packages (master/, node/) of the
+// features and pkg/app, which runs the controllers.
+package queue

@@ -1,0 +1,97 @@
+package topology
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// Family is an IP address family. Code that differs only in the family takes
+// one as an argument instead of being written twice.
+type Family uint8
+
+// The two families. Their values are the IP version numbers.
+const (
+	IPv4 Family = 4
+	IPv6 Family = 6
+)
+
+// Families lists both families in the order rows and rules are written.
+var Families = []Family{IPv4, IPv6}
+
+// FamilyOf returns the family of addr. An IPv4-mapped IPv6 address is IPv6:
+// addresses are unmapped where they enter the program.
+func FamilyOf(addr netip.Addr) Family {
+	if addr.Is4() {
+		return IPv4
+	}
+	return IPv6
+}
+
+// String returns "IPv4" or "IPv6".
+func (f Family) String() string {
+	return fmt.Sprintf("IPv%d", uint8(f))
+}
+
+// Match returns the protocol prefix of OVN match expressions: "ip4" or "ip6".
+func (f Family) Match() string {
+	return fmt.Sprintf("ip%d", uint8(f))
+}
+
+// Bits returns the length of an address in bits: 32 or 128.
+func (f Family) Bits() int {
+	if f == IPv4 {
+		return 32
+	}
+	return 128
+}
+
+// AddrOf returns the first address of family f in addrs.
+func AddrOf(f Family, addrs []netip.Addr) (netip.Addr, bool) {
+	for _, a := range addrs {
+		if a.IsValid() && FamilyOf(a) == f {
+			return a, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// PrefixOf returns the first prefix of family f in prefixes.
+func PrefixOf(f Family, prefixes []netip.Prefix) (netip.Prefix, bool) {
+	for _, p := range prefixes {
+		if p.IsValid() && FamilyOf(p.Addr()) == f {
+			return p, true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+// HostPrefix returns addr as a prefix of full length (/32 or /128).
+func HostPrefix(addr netip.Addr) netip.Prefix {
+	return netip.PrefixFrom(addr, addr.BitLen())
+}
+
+// NthAddr returns the address that is n above the network address of p, e.g.
+// 1 for the router of a node subnet and 2 for its management port. It returns
+// the zero Addr where that address is not in p.
+func NthAddr(p netip.Prefix, n uint64) netip.Addr {
+	b := p.Masked().Addr().AsSlice()
+	for i := len(b) - 1; i >= 0 && n > 0; i-- {
+		n += uint64(b[i])
+		b[i] = byte(n)
+		n >>= 8
+	}
+	addr, _ := netip.AddrFromSlice(b)
+	if n > 0 || !p.Contains(addr) {
+		return netip.Addr{}
+	}
+	return addr
+}
+
+// MACOf derives the MAC address that belongs to an address: 0a:58 and the
+// four bytes of an IPv4 address in hex; for IPv6, 0a:58 and the last four
+// bytes of the address.
+func MACOf(addr netip.Addr) string {
+	b := addr.AsSlice()
+	b = b[len(b)-4:]
+	return fmt.Sprintf("0a:58:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3])
+}

@@ -1,0 +1,63 @@
+package topology
+
+// Names of the rows that exist once in a cluster.
+const (
+	// ClusterRouter is the distributed router all node switches attach to.
+	ClusterRouter = "ovn_cluster_router"
+	// JoinSwitch connects the cluster router with every gateway router.
+	JoinSwitch = "join"
+	// ClusterRouterToJoin is the port of ClusterRouter on JoinSwitch.
+	ClusterRouterToJoin = "rtoj-" + ClusterRouter
+	// JoinToClusterRouter is its peer on JoinSwitch.
+	JoinToClusterRouter = "jtor-" + ClusterRouter
+	// ManagementPort is the name of the host's interface on the node switch.
+	ManagementPort = "ovn-k8s-mp0"
+	// IntegrationBridge is the OVS bridge ovn-controller owns.
+	IntegrationBridge = "br-int"
+	// PhysicalNetwork is the name that bridge mappings and localnet ports share.
+	PhysicalNetwork = "physnet"
+)
+
+// NodeSwitch is the name of a node's logical switch: the node's own name.
+func NodeSwitch(node string) string { return node }
+
+// SwitchToRouter is the switch-side port between a node switch and the cluster router.
+func SwitchToRouter(node string) string { return "stor-" + node }
+
+// RouterToSwitch is the router-side port between the cluster router and a node switch.
+func RouterToSwitch(node string) string { return "rtos-" + node }
+
+// ManagementLSP is the logical port of the node's management interface.
+func ManagementLSP(node string) string { return "k8s-" + node }
+
+// GatewayRouter is the name of a node's gateway router.
+func GatewayRouter(node string) string { return "GR_" + node }
+
+// GatewayToJoin is the gateway router's port on the join switch.
+func GatewayToJoin(node string) string { return "rtoj-" + GatewayRouter(node) }
+
+// JoinToGateway is its peer on the join switch.
+func JoinToGateway(node string) string { return "jtor-" + GatewayRouter(node) }
+
+// GatewayToExternal is the gateway router's port on the external switch.
+func GatewayToExternal(node string) string { return "rtoe-" + GatewayRouter(node) }
+
+// ExternalToGateway is its peer on the external switch.
+func ExternalToGateway(node string) string { return "etor-" + GatewayRouter(node) }
+
+// ExternalSwitch is the name of the node's external switch.
+func ExternalSwitch(node string) string { return "ext_" + node }
+
+// ExternalInterface is the localnet port of a node's external switch, e.g.
+// "breth0_node1" for bridge breth0. It is also the interface-id of the
+// l3-gateway-config annotation.
+func ExternalInterface(bridge, node string) string { return bridge + "_" + node }
+
+// PatchPort is the port on bridge that ovn-controller makes towards br-int
+// for the localnet port of node.
+func PatchPort(bridge, node string) string {
+	return "patch-" + ExternalInterface(bridge, node) + "-to-" + IntegrationBridge
+}
+
+// PodPort is the logical switch port of a pod.
+func PodPort(namespace, name string) string { return namespace + "_" + name }

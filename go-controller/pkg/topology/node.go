@@ -1,0 +1,59 @@
+package topology
+
+import "net/netip"
+
+// GatewayMode says how pod traffic leaves a node.
+type GatewayMode string
+
+// The gateway modes.
+const (
+	// GatewayLocal routes pod traffic through the host's kernel.
+	GatewayLocal GatewayMode = "local"
+	// GatewayShared routes it through the gateway router straight to the bridge.
+	GatewayShared GatewayMode = "shared"
+)
+
+// Node is what the planners know of a node. Parts that are not known yet are
+// empty: a node is planned as far as it is known.
+type Node struct {
+	Name    string
+	Labels  map[string]string
+	Ready   bool           // the Ready condition is True
+	Subnets []netip.Prefix // pod subnets, at most one a family, in cluster subnet order
+	Join    []netip.Prefix // addresses of the gateway router on the join switch
+	Chassis string         // OVS system-id
+	// ManagementMAC is the MAC address of the management port.
+	ManagementMAC string
+	// Primary holds the addresses of the node on its primary network.
+	Primary []netip.Prefix
+	// Host holds every usable address of the host, with prefixes.
+	Host    []netip.Prefix
+	Gateway Gateway
+}
+
+// Gateway is the external attachment of a node as its l3-gateway-config
+// annotation tells it.
+type Gateway struct {
+	Mode        GatewayMode // empty while the node has not said
+	InterfaceID string      // name of the localnet port, e.g. "breth0_node1"
+	MAC         string
+	Addrs       []netip.Prefix
+	NextHops    []netip.Addr
+	NodePort    bool
+	VLAN        int // 0: untagged
+}
+
+// RouterAddr returns the address of the cluster router in a node subnet: its first.
+func RouterAddr(subnet netip.Prefix) netip.Addr { return NthAddr(subnet, 1) }
+
+// ManagementAddr returns the address of the management port in a node subnet: its second.
+func ManagementAddr(subnet netip.Prefix) netip.Addr { return NthAddr(subnet, 2) }
+
+// ManagementAddrs returns the management port's addresses, one a family.
+func (n Node) ManagementAddrs() []netip.Addr {
+	addrs := make([]netip.Addr, 0, len(n.Subnets))
+	for _, s := range n.Subnets {
+		addrs = append(addrs, ManagementAddr(s))
+	}
+	return addrs
+}
