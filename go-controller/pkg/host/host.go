@@ -8,11 +8,19 @@ import (
 )
 
 // Kernel reads and writes one kind of kernel object. List returns only what is
-// ours; Add of what exists and Delete of what is gone are no errors.
+// ours; Add of what exists with the same value and Delete of what is gone are no
+// errors. Where another value has to be replaced, Set deletes and adds, unless
+// the Kernel is a Replacer too. Keys are printed with fmt to order writes.
 type Kernel[K comparable, V any] interface {
 	List(context.Context) (map[K]V, error)
 	Add(context.Context, K, V) error
 	Delete(context.Context, K, V) error
+}
+
+// Replacer is a Kernel that can change an object without a moment in which it
+// is missing.
+type Replacer[K comparable, V any] interface {
+	Replace(ctx context.Context, key K, old, value V) error
 }
 
 // Writer is the face of Set that features see.
@@ -57,8 +65,13 @@ type Rules map[ChainKey][]Rule
 
 // ChainWriter writes whole iptables chains. A chain's content is the union of
 // the contributions, ordered by contributor name, replaced atomically.
+//
+// Before Sweep rules that an earlier run left in a chain stay where they are.
 type ChainWriter interface {
+	// Apply replaces what contributor wants. A chain that is not declared is an
+	// error and changes nothing.
 	Apply(ctx context.Context, contributor string, want Rules) error
+	// Sweep ends the start-up phase, as in Writer.
 	Sweep(ctx context.Context) error
 }
 
@@ -96,8 +109,11 @@ type Address struct {
 // "table=0,priority=100,in_port=2,ip,actions=output:1".
 type Flow string
 
-// FlowWriter owns the flows of one bridge: the whole bridge is replaced in one
-// bundle by the union of the contributions.
+// FlowWriter owns the flows of one bridge. Before Sweep flows are only added or
+// changed, and those deleted that the same contributor had asked for earlier;
+// from Sweep on the whole bridge is replaced, in one bundle, by the union of the
+// contributions, so that flows nobody wants are gone, whoever made them.
 type FlowWriter interface {
 	Apply(ctx context.Context, contributor string, flows []Flow) error
+	Sweep(ctx context.Context) error
 }

@@ -1,0 +1,134 @@
+package host
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"strings"
+)
+
+// Not negates a match of Spec that is a string, e.g. Not("ovn-k8s-mp0").
+func Not(value string) string { return "!" + value }
+
+// Spec is an iptables rule in parts. Rule renders it in the canonical form of
+// iptables-save; zero parts match everything. Planners fill in a Spec, so that
+// no rule is ever written in a form that reads back differently.
+type Spec struct {
+	Src, Dst       netip.Prefix
+	NotSrc, NotDst bool
+	In, Out        string // interface names, may be Not
+	Protocol       string // "tcp", "udp", "sctp"; needed with DstPort
+	DstPort        uint16
+	SrcType        string // addrtype: "LOCAL", may be Not
+	DstType        string
+	CTState        string // "DNAT", "RELATED,ESTABLISHED"; may be Not
+	Mark           uint32 // exact fwmark; 0 matches any
+	// Probability in (0,1) matches that part of the packets at random; 0 and
+	// values from 1 on match all.
+	Probability float64
+	Comment     string
+	Target      Target
+}
+
+// Target is what a rule does, as iptables-save prints it after "-j ".
+type Target string
+
+// Targets without arguments.
+const (
+	Accept     Target = "ACCEPT"
+	Drop       Target = "DROP"
+	Return     Target = "RETURN"
+	Masquerade Target = "MASQUERADE"
+)
+
+// SNATTo replaces the source address.
+func SNATTo(addr netip.Addr) Target {
+	return Target("SNAT --to-source " + addr.String())
+}
+
+// DNATTo replaces the destination address and port.
+func DNATTo(to netip.AddrPort) Target {
+	return Target("DNAT --to-destination " + to.String())
+}
+
+// SetMark sets the fwmark of the packet, all bits.
+func SetMark(mark uint32) Target {
+	return Target(fmt.Sprintf("MARK --set-xmark %#x/0xffffffff", mark))
+}
+
+// SNAT is the rule that gives packets from src the source address to, with a
+// comment that says on whose behalf.
+func SNAT(src netip.Prefix, to netip.Addr, comment string) Rule {
+	return Spec{Src: src, Comment: comment, Target: SNATTo(to)}.Rule()
+}
+
+// Rule renders s as iptables-save does.
+func (s Spec) Rule() Rule {
+	var p []string
+	add := func(words ...string) { p = append(p, words...) }
+	prefix := func(flag string, v netip.Prefix, not bool) {
+		switch {
+		case !v.IsValid():
+		case not:
+			add("!", flag, v.Masked().String())
+		case v.Bits() > 0: // a match of all addresses is not printed
+			add(flag, v.Masked().String())
+		}
+	}
+	word := func(flag, v string) {
+		if v == "" {
+			return
+		}
+		if rest, negated := strings.CutPrefix(v, "!"); negated {
+			add("!")
+			v = rest
+		}
+		add(flag, v)
+	}
+	prefix("-s", s.Src, s.NotSrc)
+	prefix("-d", s.Dst, s.NotDst)
+	word("-i", s.In)
+	word("-o", s.Out)
+	word("-p", s.Protocol)
+	if s.DstPort != 0 {
+		add("-m", s.Protocol, "--dport", fmt.Sprint(s.DstPort))
+	}
+	if s.SrcType != "" || s.DstType != "" {
+		add("-m", "addrtype")
+		word("--src-type", s.SrcType)
+		word("--dst-type", s.DstType)
+	}
+	if s.CTState != "" {
+		add("-m", "conntrack")
+		word("--ctstate", s.CTState)
+	}
+	if s.Mark != 0 {
+		add("-m", "mark", "--mark", fmt.Sprintf("%#x", s.Mark))
+	}
+	if s.Probability > 0 && s.Probability < 1 {
+		add("-m", "statistic", "--mode", "random", "--probability", probability(s.Probability))
+	}
+	if s.Comment != "" {
+		add("-m", "comment", "--comment", quote(s.Comment))
+	}
+	add("-j", string(s.Target))
+	return Rule(strings.Join(p, " "))
+}
+
+// probability prints p as the kernel keeps it: in units of 1/2^31.
+func probability(p float64) string {
+	const unit = 1 << 31
+	return fmt.Sprintf("%.11f", math.Round(p*unit)/unit)
+}
+
+// quote prints a comment as iptables-save does: bare where it is a plain word,
+// else in double quotes with quotes and backslashes escaped.
+func quote(s string) string {
+	plain := func(r rune) bool {
+		return r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+	}
+	if strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return `"` + strings.NewReplacer(`"`, `\"`, `'`, `\'`, `\`, `\\`).Replace(s) + `"`
+}

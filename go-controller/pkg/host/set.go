@@ -1,0 +1,249 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Set keeps one kind of kernel object as the union of what several contributors
+// want. It reads back what is there before each write, so it repairs what others
+// changed and writes nothing when nothing differs.
+//
+// Where two contributors want one key with different values, the contributor
+// whose name sorts first wins, whatever the order of the calls. Reads and writes
+// of the kernel are serialised; one pass serves every Apply that waited for it.
+type Set[K comparable, V any] struct {
+	name   string
+	kernel Kernel[K, V]
+	equal  func(a, b V) bool
+	turn   chan struct{} // holds one token: the right to read and write the kernel
+
+	mu     sync.Mutex // guards what follows, never held over I/O
+	want   map[string]map[K]V
+	gone   map[K]uint64 // dropped by a contributor, with the request: deleted even before Sweep
+	swept  bool
+	asked  uint64     // counts requests for a pass
+	done   uint64     // the last request that a finished pass has covered
+	last   outcome[K] // of that pass
+}
+
+// outcome is how a pass ended.
+type outcome[K comparable] struct {
+	broken error       // the kernel could not be read
+	failed map[K]error // keys that could not be written
+}
+
+// errors joins those errors that concern the caller.
+func (o outcome[K]) errors(concerns func(K) bool) error {
+	if o.broken != nil {
+		return o.broken
+	}
+	var errs []error
+	for _, k := range ordered(o.failed) {
+		if concerns(k) {
+			errs = append(errs, o.failed[k])
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// NewSet returns an empty Set over kernel. name is used in errors, e.g.
+// "routes". equal compares the value that is wanted with the one listed.
+func NewSet[K comparable, V any](name string, kernel Kernel[K, V], equal func(want, have V) bool) *Set[K, V] {
+	s := &Set[K, V]{
+		name: name, kernel: kernel, equal: equal,
+		turn: make(chan struct{}, 1),
+		want: map[string]map[K]V{},
+		gone: map[K]uint64{},
+	}
+	s.turn <- struct{}{}
+	return s
+}
+
+// Apply implements Writer. It returns the errors of the keys that contributor
+// wants or has just dropped; those of others' keys are theirs to hear.
+func (s *Set[K, V]) Apply(ctx context.Context, contributor string, want map[K]V) error {
+	s.mu.Lock()
+	request := s.request()
+	mine := map[K]bool{}
+	for k := range s.want[contributor] {
+		if _, ok := want[k]; !ok {
+			mine[k] = true
+			s.gone[k] = request
+		}
+	}
+	for k := range want {
+		mine[k] = true
+	}
+	if len(want) == 0 {
+		delete(s.want, contributor)
+	} else {
+		s.want[contributor] = maps.Clone(want)
+	}
+	s.mu.Unlock()
+	return s.pass(ctx, request, func(k K) bool { return mine[k] })
+}
+
+// Sweep implements Writer.
+func (s *Set[K, V]) Sweep(ctx context.Context) error {
+	s.mu.Lock()
+	s.swept = true
+	request := s.request()
+	s.mu.Unlock()
+	return s.pass(ctx, request, func(K) bool { return true })
+}
+
+// Resync reads the kernel again and repairs what differs. It returns the errors
+// of all keys.
+func (s *Set[K, V]) Resync(ctx context.Context) error {
+	s.mu.Lock()
+	request := s.request()
+	s.mu.Unlock()
+	return s.pass(ctx, request, func(K) bool { return true })
+}
+
+// request numbers a request for a pass; s.mu is held.
+func (s *Set[K, V]) request() uint64 {
+	s.asked++
+	return s.asked
+}
+
+// pass makes sure that a pass begun after request has finished, and returns its
+// errors for the keys that concern the caller.
+func (s *Set[K, V]) pass(ctx context.Context, request uint64, concerns func(K) bool) error {
+	select {
+	case <-s.turn:
+	case <-ctx.Done():
+		return fmt.Errorf("wait to write %s: %w", s.name, ctx.Err())
+	}
+	defer func() { s.turn <- struct{}{} }()
+
+	s.mu.Lock()
+	covered, result := s.done >= request, s.last
+	s.mu.Unlock()
+	if !covered {
+		result = s.write(ctx)
+	}
+	return result.errors(concerns)
+}
+
+// write does one pass; the caller holds the turn.
+func (s *Set[K, V]) write(ctx context.Context) outcome[K] {
+	s.mu.Lock()
+	union, gone, swept, asked := s.union(), maps.Clone(s.gone), s.swept, s.asked
+	s.mu.Unlock()
+
+	have, err := s.kernel.List(ctx)
+	if err != nil {
+		return outcome[K]{broken: fmt.Errorf("list %s: %w", s.name, err)}
+	}
+	result := outcome[K]{failed: s.diff(ctx, union, have, func(k K) bool { return swept || gone[k] > 0 })}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k := range gone {
+		// A key dropped again since the pass began stays to be deleted.
+		if result.failed[k] == nil && s.gone[k] <= asked {
+			delete(s.gone, k)
+		}
+	}
+	if ctx.Err() == nil { // a pass cut short by its caller covers nobody else
+		s.done, s.last = asked, result
+	}
+	return result
+}
+
+// diff carries out the difference between union and have and returns the keys
+// that failed. Adds that fail are tried again as long as others succeed, since
+// one object may need another (a route its gateway's link route).
+func (s *Set[K, V]) diff(ctx context.Context, union, have map[K]V, mayDelete func(K) bool) map[K]error {
+	failed := map[K]error{}
+	for _, k := range ordered(have) {
+		if _, ok := union[k]; ok || !mayDelete(k) {
+			continue
+		}
+		if err := s.kernel.Delete(ctx, k, have[k]); err != nil {
+			failed[k] = fmt.Errorf("delete %s %v: %w", s.name, k, err)
+		}
+	}
+	var todo []K
+	for _, k := range ordered(union) {
+		if old, ok := have[k]; !ok || !s.equal(union[k], old) {
+			todo = append(todo, k)
+		}
+	}
+	for progress := true; progress && len(todo) > 0; {
+		progress = false
+		var again []K
+		for _, k := range todo {
+			old, exists := have[k]
+			if err := s.put(ctx, k, union[k], old, exists); err != nil {
+				failed[k] = fmt.Errorf("add %s %v: %w", s.name, k, err)
+				again = append(again, k)
+				continue
+			}
+			delete(failed, k)
+			progress = true
+		}
+		todo = again
+	}
+	return failed
+}
+
+// put writes one object that is missing or differs.
+func (s *Set[K, V]) put(ctx context.Context, k K, value, old V, exists bool) error {
+	if !exists {
+		return s.kernel.Add(ctx, k, value)
+	}
+	if r, ok := s.kernel.(Replacer[K, V]); ok {
+		return r.Replace(ctx, k, old, value)
+	}
+	if err := s.kernel.Delete(ctx, k, old); err != nil {
+		return err
+	}
+	return s.kernel.Add(ctx, k, value)
+}
+
+// union merges the contributions; s.mu is held.
+func (s *Set[K, V]) union() map[K]V {
+	all := map[K]V{}
+	for _, name := range slices.Sorted(maps.Keys(s.want)) {
+		for k, v := range s.want[name] {
+			if _, taken := all[k]; !taken {
+				all[k] = v
+			}
+		}
+	}
+	return all
+}
+
+// Contributors lists who wants something, sorted.
+func (s *Set[K, V]) Contributors() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.want))
+}
+
+// ordered returns the keys of m in the order of their printed form, so that the
+// same difference is always written in the same order.
+func ordered[K comparable, V any](m map[K]V) []K {
+	type printed struct {
+		key  K
+		text string
+	}
+	keys := make([]printed, 0, len(m))
+	for k := range m {
+		keys = append(keys, printed{k, fmt.Sprint(k)})
+	}
+	slices.SortFunc(keys, func(a, b printed) int { return strings.Compare(a.text, b.text) })
+	out := make([]K, len(keys))
+	for i, k := range keys {
+		out[i] = k.key
+	}
+	return out
+}
