@@ -57,3 +57,11 @@ func (n Node) ManagementAddrs() []netip.Addr {
 	}
 	return addrs
 }
+
+// PodNetwork is what the master decided for a pod: the value of its
+// pod-networks annotation.
+type PodNetwork struct {
+	MAC      string
+	Addrs    []netip.Prefix // with the length of the node subnet, at most one a family
+	Gateways []netip.Addr   // one a family, in the order of Addrs
+}

@@ -1,0 +1,272 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// Annotations and labels on nodes and pods. They are public interface.
+const (
+	AnnotationNodeSubnets      = "k8s.ovn.org/node-subnets"
+	AnnotationChassisID        = "k8s.ovn.org/node-chassis-id"
+	AnnotationL3Gateway        = "k8s.ovn.org/l3-gateway-config"
+	AnnotationManagementMAC    = "k8s.ovn.org/node-mgmt-port-mac-address"
+	AnnotationPrimaryIfAddr    = "k8s.ovn.org/node-primary-ifaddr"
+	AnnotationHostAddresses    = "k8s.ovn.org/host-addresses"
+	AnnotationGatewayLRPIfAddr = "k8s.ovn.org/node-gateway-router-lrp-ifaddr"
+	AnnotationPodNetworks      = "k8s.ovn.org/pod-networks"
+
+	// LabelEgressAssignable makes a node a candidate for EgressIP by its presence.
+	LabelEgressAssignable = "k8s.ovn.org/egress-assignable"
+	// LabelEgressServicePrefix and "<namespace>-<name>" label the host of an EgressService.
+	LabelEgressServicePrefix = "egress-service.k8s.ovn.org/"
+)
+
+// defaultNetwork is the key of the cluster's own network in annotations that
+// map network names to values.
+const defaultNetwork = "default"
+
+// Node decodes what the annotations, labels and conditions of n say. What is
+// not there yet is empty. The error names the first annotation that does not
+// parse; everything else is decoded all the same.
+func Node(n *corev1.Node) (topology.Node, error) {
+	node := topology.Node{
+		Name:          n.Name,
+		Labels:        n.Labels,
+		Ready:         isReady(n),
+		Chassis:       n.Annotations[AnnotationChassisID],
+		ManagementMAC: n.Annotations[AnnotationManagementMAC],
+	}
+	var first error
+	decode := func(name string, parse func(value string) error) {
+		value, ok := n.Annotations[name]
+		if !ok {
+			return
+		}
+		if err := parse(value); err != nil && first == nil {
+			first = fmt.Errorf("parse annotation %s of node %s, value %q: %w", name, n.Name, value, err)
+		}
+	}
+	decode(AnnotationNodeSubnets, func(v string) (err error) {
+		node.Subnets, err = parseNodeSubnets(v)
+		return err
+	})
+	decode(AnnotationGatewayLRPIfAddr, func(v string) (err error) {
+		node.Join, err = parseFamilies(v)
+		return err
+	})
+	decode(AnnotationPrimaryIfAddr, func(v string) (err error) {
+		node.Primary, err = parseFamilies(v)
+		return err
+	})
+	decode(AnnotationHostAddresses, func(v string) error {
+		return json.Unmarshal([]byte(v), &node.Host)
+	})
+	decode(AnnotationL3Gateway, func(v string) (err error) {
+		node.Gateway, err = parseL3Gateway(v)
+		return err
+	})
+	return node, first
+}
+
+func isReady(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// mustJSON encodes values whose types cannot fail to encode.
+func mustJSON(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("encode annotation: %v", err))
+	}
+	return string(b)
+}
+
+// FormatNodeSubnets encodes node-subnets: {"default":["10.244.1.0/24",...]}.
+func FormatNodeSubnets(subnets []netip.Prefix) string {
+	return mustJSON(map[string][]netip.Prefix{defaultNetwork: subnets})
+}
+
+// parseNodeSubnets also takes a single string instead of a list, as single
+// stack clusters have written it.
+func parseNodeSubnets(value string) ([]netip.Prefix, error) {
+	var networks map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(value), &networks); err != nil {
+		return nil, err
+	}
+	raw, ok := networks[defaultNetwork]
+	if !ok {
+		return nil, fmt.Errorf("has no %q network", defaultNetwork)
+	}
+	var one netip.Prefix
+	if json.Unmarshal(raw, &one) == nil {
+		return []netip.Prefix{one}, nil
+	}
+	var subnets []netip.Prefix
+	err := json.Unmarshal(raw, &subnets)
+	return subnets, err
+}
+
+// families is the JSON shape of annotations with one value a family.
+type families struct {
+	IPv4 string `json:"ipv4,omitempty"`
+	IPv6 string `json:"ipv6,omitempty"`
+}
+
+func formatFamilies(prefixes []netip.Prefix) string {
+	var f families
+	if p, ok := topology.PrefixOf(topology.IPv4, prefixes); ok {
+		f.IPv4 = p.String()
+	}
+	if p, ok := topology.PrefixOf(topology.IPv6, prefixes); ok {
+		f.IPv6 = p.String()
+	}
+	return mustJSON(f)
+}
+
+func parseFamilies(value string) ([]netip.Prefix, error) {
+	var f families
+	if err := json.Unmarshal([]byte(value), &f); err != nil {
+		return nil, err
+	}
+	var prefixes []netip.Prefix
+	for _, s := range []string{f.IPv4, f.IPv6} {
+		if s == "" {
+			continue
+		}
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			return nil, err
+		}
+		prefixes = append(prefixes, p)
+	}
+	return prefixes, nil
+}
+
+// FormatGatewayLRPIfAddr encodes the join addresses of a gateway router:
+// {"ipv4":"100.64.0.2/16","ipv6":"fd98::2/64"}.
+func FormatGatewayLRPIfAddr(join []netip.Prefix) string { return formatFamilies(join) }
+
+// FormatPrimaryIfAddr encodes node-primary-ifaddr: {"ipv4":"172.18.0.3/16",...}.
+func FormatPrimaryIfAddr(primary []netip.Prefix) string { return formatFamilies(primary) }
+
+// FormatHostAddresses encodes host-addresses: ["172.18.0.3/16",...].
+func FormatHostAddresses(addrs []netip.Prefix) string {
+	if addrs == nil {
+		addrs = []netip.Prefix{}
+	}
+	return mustJSON(addrs)
+}
+
+// l3Gateway is the JSON shape of one network in l3-gateway-config.
+type l3Gateway struct {
+	Mode        string         `json:"mode"`
+	InterfaceID string         `json:"interface-id,omitempty"`
+	MAC         string         `json:"mac-address,omitempty"`
+	Addrs       []netip.Prefix `json:"ip-addresses,omitempty"`
+	NextHops    []netip.Addr   `json:"next-hops,omitempty"`
+	NodePort    string         `json:"node-port-enable,omitempty"`
+	VLAN        string         `json:"vlan-id,omitempty"`
+}
+
+// FormatL3Gateway encodes l3-gateway-config.
+func FormatL3Gateway(g topology.Gateway) string {
+	return mustJSON(map[string]l3Gateway{defaultNetwork: {
+		Mode:        string(g.Mode),
+		InterfaceID: g.InterfaceID,
+		MAC:         g.MAC,
+		Addrs:       g.Addrs,
+		NextHops:    g.NextHops,
+		NodePort:    strconv.FormatBool(g.NodePort),
+		VLAN:        strconv.Itoa(g.VLAN),
+	}})
+}
+
+func parseL3Gateway(value string) (topology.Gateway, error) {
+	var networks map[string]l3Gateway
+	if err := json.Unmarshal([]byte(value), &networks); err != nil {
+		return topology.Gateway{}, err
+	}
+	w, ok := networks[defaultNetwork]
+	if !ok {
+		return topology.Gateway{}, fmt.Errorf("has no %q network", defaultNetwork)
+	}
+	g := topology.Gateway{
+		Mode:        topology.GatewayMode(w.Mode),
+		InterfaceID: w.InterfaceID,
+		MAC:         w.MAC,
+		Addrs:       w.Addrs,
+		NextHops:    w.NextHops,
+		NodePort:    w.NodePort == "true",
+	}
+	if w.VLAN != "" {
+		vlan, err := strconv.Atoi(w.VLAN)
+		if err != nil || vlan < 0 || vlan > 4095 {
+			return topology.Gateway{}, fmt.Errorf("vlan-id %q is no VLAN number", w.VLAN)
+		}
+		g.VLAN = vlan
+	}
+	if g.Mode != topology.GatewayLocal && g.Mode != topology.GatewayShared {
+		return topology.Gateway{}, fmt.Errorf("mode %q is neither local nor shared", w.Mode)
+	}
+	return g, nil
+}
+
+// podNetwork is the JSON shape of one network in pod-networks. The singular
+// fields repeat the only address of a single-stack pod for older readers.
+type podNetwork struct {
+	Addrs    []netip.Prefix `json:"ip_addresses"`
+	MAC      string         `json:"mac_address"`
+	Gateways []netip.Addr   `json:"gateway_ips,omitempty"`
+	Addr     *netip.Prefix  `json:"ip_address,omitempty"`
+	Gateway  *netip.Addr    `json:"gateway_ip,omitempty"`
+}
+
+// FormatPodNetwork encodes pod-networks.
+func FormatPodNetwork(p topology.PodNetwork) string {
+	w := podNetwork{Addrs: p.Addrs, MAC: p.MAC, Gateways: p.Gateways}
+	if len(p.Addrs) == 1 {
+		w.Addr = &p.Addrs[0]
+		if len(p.Gateways) == 1 {
+			w.Gateway = &p.Gateways[0]
+		}
+	}
+	return mustJSON(map[string]podNetwork{defaultNetwork: w})
+}
+
+// PodNetwork decodes pod-networks. It returns false where the pod has no such
+// annotation, and an error that names pod and value where it does not parse.
+func PodNetwork(p *corev1.Pod) (topology.PodNetwork, bool, error) {
+	value, ok := p.Annotations[AnnotationPodNetworks]
+	if !ok {
+		return topology.PodNetwork{}, false, nil
+	}
+	var networks map[string]podNetwork
+	if err := json.Unmarshal([]byte(value), &networks); err != nil {
+		return topology.PodNetwork{}, false, fmt.Errorf("parse annotation %s of pod %s, value %q: %w",
+			AnnotationPodNetworks, PodKey(p), value, err)
+	}
+	w, ok := networks[defaultNetwork]
+	if !ok {
+		return topology.PodNetwork{}, false, fmt.Errorf("annotation %s of pod %s, value %q, has no %q network",
+			AnnotationPodNetworks, PodKey(p), value, defaultNetwork)
+	}
+	if len(w.Addrs) == 0 && w.Addr != nil {
+		w.Addrs = []netip.Prefix{*w.Addr}
+	}
+	if len(w.Gateways) == 0 && w.Gateway != nil {
+		w.Gateways = []netip.Addr{*w.Gateway}
+	}
+	return topology.PodNetwork{MAC: w.MAC, Addrs: w.Addrs, Gateways: w.Gateways}, true, nil
+}

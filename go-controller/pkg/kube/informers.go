@@ -1,0 +1,33 @@
+package kube
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+)
+
+// NewInformers returns the informer factory of the core API. There is no
+// periodic resync: state is compared on events and at start-up. Fields that no
+// package reads are dropped before objects are cached.
+func NewInformers(cs kubernetes.Interface) informers.SharedInformerFactory {
+	return informers.NewSharedInformerFactoryWithOptions(cs, 0, informers.WithTransform(trim))
+}
+
+// NewNodePodInformers returns a factory whose pod informer holds only the pods
+// of one node, for the node side of pod attachment.
+func NewNodePodInformers(cs kubernetes.Interface, node string) informers.SharedInformerFactory {
+	return informers.NewSharedInformerFactoryWithOptions(cs, 0, informers.WithTransform(trim),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
+		}))
+}
+
+// trim drops managed fields, which are often the larger half of an object.
+func trim(obj any) (any, error) {
+	if o, err := meta.Accessor(obj); err == nil && o.GetManagedFields() != nil {
+		o.SetManagedFields(nil)
+	}
+	return obj, nil
+}

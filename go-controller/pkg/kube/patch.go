@@ -1,0 +1,102 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// Metadata is a change of annotations and labels: a value sets, nil deletes,
+// keys not named stay as they are.
+type Metadata struct {
+	Annotations map[string]*string
+	Labels      map[string]*string
+}
+
+// Value returns a pointer to s, for the maps of Metadata.
+func Value(s string) *string { return &s }
+
+// patch returns the merge patch that takes have to m; nil where nothing differs.
+func (m Metadata) patch(have metav1.ObjectMeta) ([]byte, error) {
+	meta := map[string]any{}
+	if d := differing(have.Annotations, m.Annotations); len(d) > 0 {
+		meta["annotations"] = d
+	}
+	if d := differing(have.Labels, m.Labels); len(d) > 0 {
+		meta["labels"] = d
+	}
+	if len(meta) == 0 {
+		return nil, nil
+	}
+	// An object made anew under the same name must not get what was meant for
+	// the old one: the server refuses a patch with a foreign uid.
+	meta["uid"] = have.UID
+	return json.Marshal(map[string]any{"metadata": meta})
+}
+
+func differing(have map[string]string, want map[string]*string) map[string]*string {
+	d := map[string]*string{}
+	for k, w := range want {
+		h, ok := have[k]
+		if w == nil && ok || w != nil && (!ok || *w != h) {
+			d[k] = w
+		}
+	}
+	return d
+}
+
+// PatchNode makes annotations and labels of a node be as m says. node is the
+// object as last read; where it says so already, no request is sent.
+func PatchNode(ctx context.Context, cs kubernetes.Interface, node *corev1.Node, m Metadata) error {
+	patch, err := m.patch(node.ObjectMeta)
+	if err != nil || patch == nil {
+		return err
+	}
+	if _, err := cs.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("patch metadata of node %s: %w", node.Name, err)
+	}
+	return nil
+}
+
+// PatchPod does for a pod what PatchNode does for a node.
+func PatchPod(ctx context.Context, cs kubernetes.Interface, pod *corev1.Pod, m Metadata) error {
+	patch, err := m.patch(pod.ObjectMeta)
+	if err != nil || patch == nil {
+		return err
+	}
+	if _, err := cs.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("patch metadata of pod %s: %w", PodKey(pod), err)
+	}
+	return nil
+}
+
+// SetNodeCondition sets a condition of a node unless status, reason and message
+// are there already. The time of the last transition moves with the status only.
+func SetNodeCondition(ctx context.Context, cs kubernetes.Interface, node *corev1.Node, c corev1.NodeCondition) error {
+	c.LastHeartbeatTime = metav1.Now()
+	c.LastTransitionTime = c.LastHeartbeatTime
+	for _, have := range node.Status.Conditions {
+		if have.Type != c.Type {
+			continue
+		}
+		if have.Status == c.Status && have.Reason == c.Reason && have.Message == c.Message {
+			return nil
+		}
+		if have.Status == c.Status {
+			c.LastTransitionTime = have.LastTransitionTime
+		}
+	}
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{c}}})
+	if err != nil {
+		return fmt.Errorf("encode condition %s of node %s: %w", c.Type, node.Name, err)
+	}
+	if _, err := cs.CoreV1().Nodes().PatchStatus(ctx, node.Name, patch); err != nil {
+		return fmt.Errorf("set condition %s of node %s: %w", c.Type, node.Name, err)
+	}
+	return nil
+}
