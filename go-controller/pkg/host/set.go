@@ -23,13 +23,13 @@ type Set[K comparable, V any] struct {
 	equal  func(a, b V) bool
 	turn   chan struct{} // holds one token: the right to read and write the kernel
 
-	mu     sync.Mutex // guards what follows, never held over I/O
-	want   map[string]map[K]V
-	gone   map[K]uint64 // dropped by a contributor, with the request: deleted even before Sweep
-	swept  bool
-	asked  uint64     // counts requests for a pass
-	done   uint64     // the last request that a finished pass has covered
-	last   outcome[K] // of that pass
+	mu    sync.Mutex // guards what follows, never held over I/O
+	want  map[string]map[K]V
+	gone  map[K]uint64 // dropped by a contributor, with the request: deleted even before Sweep
+	swept bool
+	asked uint64     // counts requests for a pass
+	done  uint64     // the last request that a finished pass has covered
+	last  outcome[K] // of that pass
 }
 
 // outcome is how a pass ended.

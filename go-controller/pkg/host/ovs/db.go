@@ -1,0 +1,293 @@
+package ovs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/ovn-org/libovsdb/cache"
+	"github.com/ovn-org/libovsdb/client"
+	"github.com/ovn-org/libovsdb/model"
+	"github.com/ovn-org/libovsdb/ovsdb"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/ovs/vswitchd"
+)
+
+const (
+	connectTimeout = 5 * time.Second
+	retryPause     = 250 * time.Millisecond
+)
+
+// DB is the Client of a real Open vSwitch database.
+type DB struct {
+	endpoint string
+
+	mu          sync.Mutex // guards what follows, never held over I/O
+	session     *session   // nil while there is no connection
+	changed     chan struct{}
+	onReconnect []func()
+	onInterface []func(string)
+}
+
+// session is one connection with its replica of the database. A new connection
+// gets a new one, so that nobody reads a replica that is half filled.
+type session struct {
+	client client.Client
+	cache  *cache.TableCache
+}
+
+var _ Client = (*DB)(nil)
+
+// New returns a DB that connects to endpoint, e.g. DefaultEndpoint, until ctx
+// ends and whenever the connection is lost. It does not wait for the first
+// connection: the methods do.
+func New(ctx context.Context, endpoint string) *DB {
+	db := &DB{endpoint: endpoint, changed: make(chan struct{})}
+	go db.run(ctx)
+	return db
+}
+
+// run keeps one session alive until ctx ends.
+func (db *DB) run(ctx context.Context) {
+	told := false
+	for first := true; ctx.Err() == nil; {
+		s, lost, err := db.connect(ctx)
+		if err != nil {
+			if !told {
+				klog.InfoS("Open vSwitch database cannot be reached, trying on", "endpoint", db.endpoint, "reason", err.Error())
+				told = true
+			}
+			pause(ctx, retryPause)
+			continue
+		}
+		told = false
+		klog.V(2).InfoS("Connected to the Open vSwitch database", "endpoint", db.endpoint)
+		db.publish(s)
+		if !first {
+			for _, f := range db.reconnectCalls() {
+				go f()
+			}
+		}
+		first = false
+		select {
+		case <-lost:
+			klog.InfoS("Lost the Open vSwitch database", "endpoint", db.endpoint)
+		case <-ctx.Done():
+		}
+		db.publish(nil)
+		s.client.Close()
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// connect opens one connection and fills its replica. lost is closed when the
+// connection is gone.
+func (db *DB) connect(ctx context.Context) (*session, <-chan struct{}, error) {
+	schema, err := vswitchd.FullDatabaseModel()
+	if err != nil {
+		return nil, nil, fmt.Errorf("load the vswitchd models: %w", err)
+	}
+	discard := logr.Discard()
+	c, err := client.NewOVSDBClient(schema, client.WithEndpoint(db.endpoint), client.WithLogger(&discard))
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a client of %s: %w", db.endpoint, err)
+	}
+	// The client tells of a loss only to somebody who listens at that moment.
+	lost := make(chan struct{})
+	quit := make(chan struct{})
+	go func() {
+		select {
+		case <-c.DisconnectNotify():
+			close(lost)
+		case <-quit:
+		case <-ctx.Done():
+		}
+	}()
+	fail := func(err error) (*session, <-chan struct{}, error) {
+		close(quit)
+		c.Close()
+		return nil, nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	if err := c.Connect(limited); err != nil {
+		return fail(fmt.Errorf("connect to %s: %w", db.endpoint, err))
+	}
+	s := &session{client: c, cache: c.Cache()}
+	if s.cache == nil {
+		return fail(fmt.Errorf("connect to %s: %w", db.endpoint, client.ErrNotConnected))
+	}
+	s.cache.AddEventHandler(&cache.EventHandlerFuncs{
+		AddFunc:    func(table string, m model.Model) { db.event(table, nil, m) },
+		UpdateFunc: func(table string, old, m model.Model) { db.event(table, old, m) },
+		DeleteFunc: func(table string, m model.Model) { db.event(table, m, nil) },
+	})
+	if _, err := c.Monitor(limited, c.NewMonitor(tables()...)); err != nil {
+		return fail(fmt.Errorf("monitor %s: %w", db.endpoint, err))
+	}
+	return s, lost, nil
+}
+
+// tables names the columns that are read. The statistics columns, which change
+// every few seconds on every port, are left out.
+func tables() []client.MonitorOption {
+	var (
+		sys    vswitchd.OpenvSwitch
+		bridge vswitchd.Bridge
+		port   vswitchd.Port
+		iface  vswitchd.Interface
+	)
+	return []client.MonitorOption{
+		client.WithTable(&sys, &sys.Bridges, &sys.ExternalIDs, &sys.NextCfg, &sys.CurCfg),
+		client.WithTable(&bridge, &bridge.Name, &bridge.DatapathType, &bridge.FailMode,
+			&bridge.OtherConfig, &bridge.ExternalIDs, &bridge.Ports),
+		client.WithTable(&port, &port.Name, &port.Interfaces, &port.ExternalIDs),
+		client.WithTable(&iface, &iface.Name, &iface.Type, &iface.MAC, &iface.MTURequest,
+			&iface.Options, &iface.ExternalIDs, &iface.Ofport, &iface.Error),
+	}
+}
+
+// event tells of a change in the replica.
+func (db *DB) event(table string, old, new model.Model) {
+	db.mu.Lock()
+	close(db.changed)
+	db.changed = make(chan struct{})
+	calls := db.onInterface
+	db.mu.Unlock()
+	if table != vswitchd.InterfaceTable {
+		return
+	}
+	row, _ := new.(*vswitchd.Interface)
+	if row == nil {
+		row, _ = old.(*vswitchd.Interface)
+	}
+	if row == nil {
+		return
+	}
+	for _, f := range calls {
+		f(row.Name)
+	}
+}
+
+// publish makes s the session that is used; nil: there is none.
+func (db *DB) publish(s *session) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.session = s
+	close(db.changed)
+	db.changed = make(chan struct{})
+}
+
+func (db *DB) reconnectCalls() []func() {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.onReconnect
+}
+
+// OnReconnect implements Client.
+func (db *DB) OnReconnect(f func()) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.onReconnect = append(db.onReconnect[:len(db.onReconnect):len(db.onReconnect)], f)
+}
+
+// OnInterface implements Client.
+func (db *DB) OnInterface(f func(string)) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.onInterface = append(db.onInterface[:len(db.onInterface):len(db.onInterface)], f)
+}
+
+// current returns the session, nil where there is none, and a channel that is
+// closed at the next change of the session or of anything in its replica.
+func (db *DB) current() (*session, <-chan struct{}) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.session, db.changed
+}
+
+// connected waits for a session.
+func (db *DB) connected(ctx context.Context) (*session, error) {
+	for {
+		s, changed := db.current()
+		if s != nil {
+			return s, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for the Open vSwitch database at %s: %w", db.endpoint, ctx.Err())
+		}
+	}
+}
+
+// until waits until done says so. done returns the reason why not yet; it is
+// asked again after each change.
+func (db *DB) until(ctx context.Context, what string, done func(*session) (bool, error)) error {
+	for {
+		s, changed := db.current()
+		reason := errors.New("no connection to the database")
+		if s != nil {
+			var ok bool
+			if ok, reason = done(s); ok {
+				return nil
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w (%v)", what, ctx.Err(), reason)
+		}
+	}
+}
+
+// update runs one transaction made by plan from the replica. No operations, no
+// transaction. Where the connection is lost on the way the plan is made again
+// with the next session, which is safe because plans are idempotent.
+func (db *DB) update(ctx context.Context, what string, plan func(*session) ([]ovsdb.Operation, error)) error {
+	for {
+		s, err := db.connected(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		ops, err := plan(s)
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		if len(ops) == 0 {
+			klog.V(4).InfoS("Open vSwitch is as wanted", "step", what)
+			return nil
+		}
+		err = transact(ctx, s.client, ops)
+		switch {
+		case err == nil:
+			klog.V(2).InfoS("Changed the Open vSwitch database", "step", what, "operations", len(ops))
+			return nil
+		case errors.Is(err, client.ErrNotConnected) && ctx.Err() == nil:
+			pause(ctx, retryPause)
+		default:
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+}
+
+func transact(ctx context.Context, c client.Client, ops []ovsdb.Operation) error {
+	results, err := c.Transact(ctx, ops...)
+	if err != nil {
+		return err
+	}
+	if failed, err := ovsdb.CheckOperationResults(results, ops); err != nil {
+		return fmt.Errorf("%w: %+v", err, failed)
+	}
+	return nil
+}
