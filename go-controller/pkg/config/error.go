@@ -1,0 +1,48 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Error is a refused setting. Its text is one line.
+type Error struct {
+	// Where names the setting: "--mtu", "FILE:default:mtu", "environment
+	// variable KUBECONFIG", "external_ids:ovn-nb" or "default of --mtu".
+	Where string
+	// Value as it was given.
+	Value string
+	// Problem says what is wrong beyond not being allowed; often empty.
+	Problem string
+	// Allowed says what would have been accepted.
+	Allowed string
+}
+
+// Error returns "WHERE: value "VALUE": PROBLEM; allowed: ALLOWED".
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: value %q", e.Where, e.Value)
+	if e.Problem != "" {
+		b.WriteString(": " + e.Problem + ";")
+	} else {
+		b.WriteString(":")
+	}
+	b.WriteString(" allowed: " + e.Allowed)
+	return b.String()
+}
+
+// Notice is a setting that is accepted and changes nothing, or a source that
+// could not be asked.
+type Notice struct {
+	// Where names the setting as in Error.
+	Where string
+	// Value as it was given.
+	Value string
+	// Reason says why it has no effect.
+	Reason string
+}
+
+// String returns "WHERE=VALUE accepted, has no effect: REASON".
+func (n Notice) String() string {
+	return fmt.Sprintf("%s=%s accepted, has no effect: %s", n.Where, n.Value, n.Reason)
+}

@@ -1,0 +1,166 @@
+package config
+
+import (
+	"fmt"
+	"io/fs"
+	"sync"
+)
+
+// Sources is where settings come from, the strongest first.
+type Sources struct {
+	// Flags holds what the command line gave, by the name of the flag without
+	// dashes; see Flags.
+	Flags map[string]string
+	// File is the configuration file; nil where there is none.
+	File *File
+	// LookupEnv reads the environment; nil reads nothing.
+	LookupEnv func(name string) (string, bool)
+	// ExternalIDs reads the external_ids of Open vSwitch. It is called at most
+	// once, and only where a setting that may be there came from nowhere else.
+	// Nil reads nothing; an error becomes a Notice.
+	ExternalIDs func() (map[string]string, error)
+	// ReadFile is called for files that the configuration names and that must be
+	// readable at start: certificates and keys. Nil checks none.
+	ReadFile func(path string) ([]byte, error)
+}
+
+// given is a text and the place it came from.
+type given struct{ where, text string }
+
+// loader is one run of Load.
+type loader struct {
+	sources Sources
+	file    map[*Option]given
+	ids     func() (map[string]string, error)
+	config  Config
+	from    map[*Option]given
+	notices []Notice
+}
+
+// Load reads every option from the strongest source that has it, parses it and
+// checks the whole. The error, if any, is about the first option in the order
+// of the table, fits on one line and names the setting, its value and what is
+// allowed. Notices tell of settings that were accepted without effect.
+func Load(s Sources) (Config, []Notice, error) {
+	l := &loader{sources: s, from: map[*Option]given{}}
+	l.ids = sync.OnceValues(func() (map[string]string, error) {
+		if s.ExternalIDs == nil {
+			return nil, nil
+		}
+		return s.ExternalIDs()
+	})
+	if s.File != nil {
+		var err error
+		if l.file, err = s.File.parse(); err != nil {
+			return Config{}, nil, err
+		}
+	}
+	for _, o := range Options {
+		if err := l.set(o); err != nil {
+			return Config{}, nil, err
+		}
+	}
+	if _, err := l.ids(); err != nil {
+		l.notices = append(l.notices, Notice{Where: "external_ids", Reason: err.Error()})
+	}
+	if err := l.validate(); err != nil {
+		return Config{}, nil, err
+	}
+	return l.config, l.notices, nil
+}
+
+// set fills the field of one option.
+func (l *loader) set(o *Option) error {
+	g, explicit := l.pick(o)
+	l.from[o] = g
+	if g.text == "" && o.Default == "" {
+		return nil
+	}
+	if !o.value.set(&l.config, g.text) {
+		return &Error{Where: g.where, Value: g.text, Allowed: o.Allowed()}
+	}
+	if explicit && o.NoEffect != "" && !o.sameAsDefault(g.text) {
+		l.notices = append(l.notices, Notice{Where: g.where, Value: g.text, Reason: o.NoEffect})
+	}
+	return nil
+}
+
+// pick returns the strongest source's text, and whether the user gave it.
+func (l *loader) pick(o *Option) (given, bool) {
+	for _, flag := range []string{o.Flag, o.OldFlag} {
+		if text, ok := l.sources.Flags[flag]; ok && flag != "" {
+			return given{"--" + flag, text}, true
+		}
+	}
+	if text, ok := l.sources.Flags[o.OldSwitch]; ok && o.OldSwitch != "" {
+		if yes, ok := boolean().parse(text); !ok {
+			return given{"--" + o.OldSwitch, text}, true
+		} else if yes {
+			return given{"--" + o.OldSwitch, o.OldValue}, true
+		}
+	}
+	if g, ok := l.file[o]; ok {
+		return g, true
+	}
+	if o.Env != "" && l.sources.LookupEnv != nil {
+		if text, ok := l.sources.LookupEnv(o.Env); ok && text != "" {
+			return given{"environment variable " + o.Env, text}, true
+		}
+	}
+	if o.ExternalID != "" {
+		ids, _ := l.ids()
+		if text, ok := ids[o.ExternalID]; ok && text != "" {
+			return given{"external_ids:" + o.ExternalID, text}, true
+		}
+	}
+	return given{"default of " + o.Name(), o.Default}, false
+}
+
+// sameAsDefault says whether text asks for what happens anyway.
+func (o *Option) sameAsDefault(text string) bool {
+	if o.Boolean() {
+		a, _ := boolean().parse(text)
+		b, _ := boolean().parse(o.Default)
+		return a == b
+	}
+	return text == o.Default
+}
+
+// option returns the option that fills a field of l.config, so that checks name
+// fields and never flags.
+func (l *loader) option(field any) *Option {
+	for _, o := range Options {
+		if o.value.field != nil && o.value.field(&l.config) == field {
+			return o
+		}
+	}
+	panic(fmt.Sprintf("no option fills the field %T", field))
+}
+
+// origin returns where the value of a field came from.
+func (l *loader) origin(field any) given { return l.from[l.option(field)] }
+
+// refuse is the error about the value of a field.
+func (l *loader) refuse(field any, problem, allowed string) error {
+	g := l.origin(field)
+	return &Error{Where: g.where, Value: g.text, Problem: problem, Allowed: allowed}
+}
+
+// readable checks that the file a field names can be read.
+func (l *loader) readable(field *string, what string) error {
+	if l.sources.ReadFile == nil || *field == "" {
+		return nil
+	}
+	if _, err := l.sources.ReadFile(*field); err != nil {
+		return l.refuse(field, "cannot be read: "+reason(err), what)
+	}
+	return nil
+}
+
+// reason drops the operation and the path from a file error.
+func reason(err error) string {
+	if pe, ok := err.(*fs.PathError); ok {
+		return pe.Err.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,183 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// minMTU6 is the least MTU a link with IPv6 may have.
+const minMTU6 = 1280
+
+// validate checks what more than one option is involved in.
+func (l *loader) validate() error {
+	for _, check := range []func() error{
+		l.checkFamilies, l.checkOverlaps, l.checkMTU, l.checkNextHops, l.checkElection, l.checkMetricsTLS,
+		func() error { return l.checkDatabase(&l.config.OVNNorth) },
+		func() error { return l.checkDatabase(&l.config.OVNSouth) },
+		l.checkKubernetes,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// familiesOf returns the families of prefixes, IPv4 first.
+func familiesOf(prefixes []netip.Prefix) []topology.Family {
+	var out []topology.Family
+	for _, f := range topology.Families {
+		if _, ok := topology.PrefixOf(f, prefixes); ok {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func familyNames(fams []topology.Family) string {
+	names := make([]string, 0, len(fams))
+	for _, f := range fams {
+		names = append(names, f.String())
+	}
+	return strings.Join(names, " and ")
+}
+
+// checkFamilies: one service range for each family of pods.
+func (l *loader) checkFamilies() error {
+	services := l.config.Kubernetes.ServiceCIDRs
+	want, have := l.config.Families(), familiesOf(services)
+	if slices.Equal(want, have) && len(services) == len(want) {
+		return nil
+	}
+	problem := fmt.Sprintf("%d ranges", len(services))
+	if !slices.Equal(want, have) {
+		problem = familyNames(have)
+	}
+	pods := l.origin(&l.config.Default.ClusterSubnets)
+	return l.refuse(&l.config.Kubernetes.ServiceCIDRs, problem,
+		fmt.Sprintf("one range for each of %s, the families of %s %q", familyNames(want), pods.where, pods.text))
+}
+
+// checkOverlaps: no address has two meanings.
+func (l *loader) checkOverlaps() error {
+	c := &l.config
+	type use struct {
+		field    any
+		prefixes []netip.Prefix
+	}
+	uses := []use{
+		{&c.Default.ClusterSubnets, c.Default.ClusterPrefixes()},
+		{&c.Kubernetes.ServiceCIDRs, c.Kubernetes.ServiceCIDRs},
+		{&c.Gateway.V4JoinSubnet, []netip.Prefix{c.Gateway.V4JoinSubnet}},
+		{&c.Gateway.V6JoinSubnet, []netip.Prefix{c.Gateway.V6JoinSubnet}},
+		{&c.Gateway.V4MasqueradeSubnet, []netip.Prefix{c.Gateway.V4MasqueradeSubnet}},
+		{&c.Gateway.V6MasqueradeSubnet, []netip.Prefix{c.Gateway.V6MasqueradeSubnet}},
+	}
+	var seen []use // one prefix each
+	for _, u := range uses {
+		for _, p := range u.prefixes {
+			for _, s := range seen {
+				if q := s.prefixes[0]; p.Overlaps(q) {
+					other := l.origin(s.field)
+					return l.refuse(u.field, fmt.Sprintf("%s overlaps %s of %s %q", p, q, other.where, other.text),
+						"ranges that share no address")
+				}
+			}
+			seen = append(seen, use{u.field, []netip.Prefix{p}})
+		}
+	}
+	return nil
+}
+
+func (l *loader) checkMTU() error {
+	d := &l.config.Default
+	if d.MTU < minMTU6 && slices.Contains(l.config.Families(), topology.IPv6) {
+		return l.refuse(&d.MTU, "too small for IPv6", fmt.Sprintf("at least %d in a cluster with IPv6", minMTU6))
+	}
+	return nil
+}
+
+func (l *loader) checkNextHops() error {
+	fams := l.config.Families()
+	for _, a := range l.config.Gateway.NextHops {
+		if !slices.Contains(fams, topology.FamilyOf(a)) {
+			return l.refuse(&l.config.Gateway.NextHops, fmt.Sprintf("%s is %s", a, topology.FamilyOf(a)),
+				"addresses of the cluster's families, "+familyNames(fams))
+		}
+	}
+	return nil
+}
+
+// checkElection: what client-go's leader election asks for.
+func (l *loader) checkElection() error {
+	ha := &l.config.MasterHA
+	if ha.RenewDeadline >= ha.LeaseDuration {
+		return l.refuse(&ha.RenewDeadline, "not shorter than the lease",
+			fmt.Sprintf("less than the lease duration, %d", int(ha.LeaseDuration/time.Second)))
+	}
+	// Attempts are spread over up to 1.2 times the period.
+	if ha.RetryPeriod+ha.RetryPeriod/5 >= ha.RenewDeadline {
+		return l.refuse(&ha.RetryPeriod, "too long for the renew deadline",
+			fmt.Sprintf("less than the renew deadline, %d, divided by 1.2", int(ha.RenewDeadline/time.Second)))
+	}
+	return nil
+}
+
+func (l *loader) checkMetricsTLS() error {
+	m := &l.config.Metrics
+	switch {
+	case m.ServerKey == "" && m.ServerCert != "":
+		return l.refuse(&m.ServerCert, "no private key", "both "+l.option(&m.ServerKey).Name()+" and "+l.option(&m.ServerCert).Name()+", or neither")
+	case m.ServerKey != "" && m.ServerCert == "":
+		return l.refuse(&m.ServerKey, "no certificate", "both "+l.option(&m.ServerKey).Name()+" and "+l.option(&m.ServerCert).Name()+", or neither")
+	}
+	for _, field := range []*string{&m.ServerKey, &m.ServerCert} {
+		if err := l.readable(field, "a readable PEM file"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkDatabase: ssl needs its three files, and only ssl takes them.
+func (l *loader) checkDatabase(db *Database) error {
+	for _, field := range []*string{&db.PrivKey, &db.Cert, &db.CACert} {
+		o := l.option(field)
+		if db.Secure() {
+			if *field == "" {
+				return l.refuse(field, "", "a PEM file: "+l.origin(&db.Endpoints).where+" uses ssl")
+			}
+			if err := l.readable(field, "a readable PEM file: "+l.origin(&db.Endpoints).where+" uses ssl"); err != nil {
+				return err
+			}
+			continue
+		}
+		if *field != o.Default {
+			e := l.origin(&db.Endpoints)
+			return l.refuse(field, fmt.Sprintf("not used by %s %q", e.where, e.text), "keys and certificates with ssl: addresses only")
+		}
+	}
+	return nil
+}
+
+func (l *loader) checkKubernetes() error {
+	k := &l.config.Kubernetes
+	for _, file := range []struct {
+		field *string
+		what  string
+	}{
+		{&k.Kubeconfig, "a readable kubeconfig file"},
+		{&k.CACert, "a readable PEM file"},
+		{&k.TokenFile, "a readable file with a token"},
+	} {
+		if err := l.readable(file.field, file.what); err != nil {
+			return err
+		}
+	}
+	return nil
+}
