@@ -29,7 +29,8 @@ type Controller struct {
 	onSeeded  []func(ctx context.Context) error
 
 	mu      sync.Mutex
-	pending map[string]struct{} // seeds not reconciled yet; nil before seeding
+	pending map[string]struct{} // start-up keys not reconciled yet; nil before seeding
+	settled chan struct{}       // closed when pending has become empty
 	seeded  chan struct{}
 }
 
@@ -43,14 +44,15 @@ func New(name string, reconcile func(ctx context.Context, key string) error) *Co
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: name}),
-		seeded: make(chan struct{}),
+		settled: make(chan struct{}),
+		seeded:  make(chan struct{}),
 	}
 }
 
 // Watch enqueues keys(old, new) for every event of inf. For an added object old
 // is nil, for a deleted one new is nil: a function that looks at both cannot
 // miss what an object was before. A deletion seen only by a relist arrives with
-// the last known state.
+// the last known state. Watch is called before Run.
 func (c *Controller) Watch(inf cache.SharedIndexInformer, keys func(old, new any) []string) error {
 	h, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { c.Enqueue(keys(nil, obj)...) },
@@ -70,7 +72,8 @@ func (c *Controller) Watch(inf cache.SharedIndexInformer, keys func(old, new any
 }
 
 // Seed adds a function whose keys are reconciled once at start-up, after the
-// watched informers have synced: typically the owners present in the target.
+// watched informers have synced: the objects in the listers and the owners
+// present in the target. Only keys that a seed names hold OnSeeded back.
 func (c *Controller) Seed(keys func() []string) { c.seeds = append(c.seeds, keys) }
 
 // OnSeeded adds a function that runs once when every start-up key has been
@@ -115,9 +118,7 @@ func (c *Controller) Run(ctx context.Context, workers int) error {
 	return nil
 }
 
-// seed enqueues the start-up keys and remembers them. The handlers have already
-// enqueued the objects in the listers; those keys are start-up keys too, but
-// the queue cannot be listed, so they are told from later ones by Seed only.
+// seed enqueues the start-up keys and remembers which are still to be done.
 func (c *Controller) seed() {
 	pending := map[string]struct{}{}
 	for _, f := range c.seeds {
@@ -125,14 +126,28 @@ func (c *Controller) seed() {
 			pending[k] = struct{}{}
 		}
 	}
-	keys := make([]string, 0, len(pending))
-	for k := range pending {
-		keys = append(keys, k)
-	}
 	c.mu.Lock()
 	c.pending = pending
+	if len(pending) == 0 {
+		close(c.settled)
+	}
 	c.mu.Unlock()
-	c.Enqueue(keys...)
+	for k := range pending {
+		c.queue.Add(k)
+	}
+}
+
+// done takes a key off the start-up keys.
+func (c *Controller) done(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.pending[key]; !ok {
+		return
+	}
+	delete(c.pending, key)
+	if len(c.pending) == 0 {
+		close(c.settled)
+	}
 }
 
 func (c *Controller) next(ctx context.Context) bool {
@@ -152,21 +167,16 @@ func (c *Controller) next(ctx context.Context) bool {
 	}
 	klog.V(5).InfoS("Reconciled", "controller", c.name, "key", key, "took", time.Since(start))
 	c.queue.Forget(key)
-	c.mu.Lock()
-	delete(c.pending, key)
-	c.mu.Unlock()
+	c.done(key)
 	return true
 }
 
 // settle waits until all start-up keys are done and runs the OnSeeded functions.
 func (c *Controller) settle(ctx context.Context) {
-	err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return len(c.pending) == 0, nil
-	})
-	if err != nil {
+	select {
+	case <-ctx.Done():
 		return
+	case <-c.settled:
 	}
 	for _, f := range c.onSeeded {
 		err := wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
