@@ -36,13 +36,16 @@ func (e *Error) Error() string {
 type Notice struct {
 	// Where names the setting as in Error.
 	Where string
-	// Value as it was given.
+	// Value as it was given; empty where the notice is about a source.
 	Value string
 	// Reason says why it has no effect.
 	Reason string
 }
 
-// String returns "WHERE=VALUE accepted, has no effect: REASON".
+// String returns "WHERE: value "VALUE" accepted, has no effect: REASON".
 func (n Notice) String() string {
-	return fmt.Sprintf("%s=%s accepted, has no effect: %s", n.Where, n.Value, n.Reason)
+	if n.Value == "" {
+		return n.Where + ": " + n.Reason
+	}
+	return fmt.Sprintf("%s: value %q accepted, has no effect: %s", n.Where, n.Value, n.Reason)
 }

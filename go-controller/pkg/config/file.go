@@ -26,7 +26,7 @@ func (f File) parse() (map[*Option]given, error) {
 		return nil, fmt.Errorf("%s: not a text file in UTF-8; allowed: [section] and key=value lines", f.Name)
 	}
 	out, old := map[*Option]given{}, map[*Option]given{}
-	err := gcfg.ReadWithCallback(bytes.NewReader(f.Data), func(section, sub, key, text string, blank bool) error {
+	err := gcfg.ReadWithCallback(bytes.NewReader(bytes.TrimPrefix(f.Data, []byte("\ufeff"))), func(section, sub, key, text string, blank bool) error {
 		section, key = strings.ToLower(section), strings.ToLower(key)
 		if sub != "" || !slices.Contains(Sections(), section) {
 			return &Error{Where: f.Name + ":" + section, Value: sub, Problem: "unknown section",

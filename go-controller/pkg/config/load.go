@@ -31,7 +31,7 @@ type given struct{ where, text string }
 type loader struct {
 	sources Sources
 	file    map[*Option]given
-	ids     func() (map[string]string, error)
+	ids     func() map[string]string
 	config  Config
 	from    map[*Option]given
 	notices []Notice
@@ -43,12 +43,7 @@ type loader struct {
 // allowed. Notices tell of settings that were accepted without effect.
 func Load(s Sources) (Config, []Notice, error) {
 	l := &loader{sources: s, from: map[*Option]given{}}
-	l.ids = sync.OnceValues(func() (map[string]string, error) {
-		if s.ExternalIDs == nil {
-			return nil, nil
-		}
-		return s.ExternalIDs()
-	})
+	l.ids = sync.OnceValue(l.readExternalIDs)
 	if s.File != nil {
 		var err error
 		if l.file, err = s.File.parse(); err != nil {
@@ -60,13 +55,23 @@ func Load(s Sources) (Config, []Notice, error) {
 			return Config{}, nil, err
 		}
 	}
-	if _, err := l.ids(); err != nil {
-		l.notices = append(l.notices, Notice{Where: "external_ids", Reason: err.Error()})
-	}
 	if err := l.validate(); err != nil {
 		return Config{}, nil, err
 	}
 	return l.config, l.notices, nil
+}
+
+// readExternalIDs asks Open vSwitch. That it cannot be asked is no error: every
+// setting it may hold has other sources.
+func (l *loader) readExternalIDs() map[string]string {
+	if l.sources.ExternalIDs == nil {
+		return nil
+	}
+	ids, err := l.sources.ExternalIDs()
+	if err != nil {
+		l.notices = append(l.notices, Notice{Where: "external_ids of Open vSwitch", Reason: "not read: " + err.Error()})
+	}
+	return ids
 }
 
 // set fills the field of one option.
@@ -108,8 +113,7 @@ func (l *loader) pick(o *Option) (given, bool) {
 		}
 	}
 	if o.ExternalID != "" {
-		ids, _ := l.ids()
-		if text, ok := ids[o.ExternalID]; ok && text != "" {
+		if text := l.ids()[o.ExternalID]; text != "" {
 			return given{"external_ids:" + o.ExternalID, text}, true
 		}
 	}

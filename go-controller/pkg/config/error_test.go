@@ -1,0 +1,126 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+const dual = "10.244.0.0/16/24,fd00:10:244::/48/64"
+
+func TestErrors(t *testing.T) {
+	const subnets = "CIDR[/length of a node's subnet] separated by commas, e.g. 10.244.0.0/16/24,fd00:10:244::/48/64; " +
+		"the length is from the CIDR's own to 29 (default 24) for IPv4, always 64 for IPv6"
+	const members = "tcp:HOST:PORT, ssl:HOST:PORT or unix:PATH, several of one scheme separated by commas, IPv6 in brackets"
+	type flags = map[string]string
+	for _, tc := range []struct {
+		name  string
+		flags flags
+		file  string
+		env   [2]string
+		ids   [2]string
+		want  string
+	}{
+		{"number", flags{"mtu": "abc"}, "", [2]string{}, [2]string{}, `--mtu: value "abc": allowed: a number of bytes from 576 to 65535`},
+		{"number out of range", flags{"gateway-vlanid": "4095"}, "", [2]string{}, [2]string{}, `--gateway-vlanid: value "4095": allowed: a VLAN from 0 to 4094`},
+		{"number in the file", nil, "[default]\nmtu=9k\n", [2]string{}, [2]string{}, `ovn.conf:default:mtu: value "9k": allowed: a number of bytes from 576 to 65535`},
+		{"number without value", nil, "[default]\nmtu\n", [2]string{}, [2]string{}, `ovn.conf:default:mtu: value "": allowed: a number of bytes from 576 to 65535`},
+		{"boolean", flags{"nodeport": "maybe"}, "", [2]string{}, [2]string{}, `--nodeport: value "maybe": allowed: true or false`},
+		{"mode", flags{"gateway-mode": ""}, "", [2]string{}, [2]string{}, `--gateway-mode: value "": allowed: local or shared`},
+		{"mode by switch", flags{"gateway-local": "x"}, "", [2]string{}, [2]string{}, `--gateway-local: value "x": allowed: local or shared`},
+		{"encapsulation", flags{"encap-type": "vxlan"}, "", [2]string{}, [2]string{}, `--encap-type: value "vxlan": allowed: geneve`},
+		{"encapsulation address", flags{"encap-ip": "0.0.0.0"}, "", [2]string{}, [2]string{}, `--encap-ip: value "0.0.0.0": allowed: an IPv4 or IPv6 address`},
+		{"subnets", flags{"cluster-subnets": "10.0.0.0/33"}, "", [2]string{}, [2]string{}, `--cluster-subnets: value "10.0.0.0/33": allowed: ` + subnets},
+		{"host length too short", flags{"cluster-subnets": "10.0.0.0/16/15"}, "", [2]string{}, [2]string{}, `--cluster-subnets: value "10.0.0.0/16/15": allowed: ` + subnets},
+		{"host length too long", flags{"cluster-subnets": "10.0.0.0/16/30"}, "", [2]string{}, [2]string{}, `--cluster-subnets: value "10.0.0.0/16/30": allowed: ` + subnets},
+		{"host length missing", flags{"cluster-subnets": "10.0.0.0/16/"}, "", [2]string{}, [2]string{}, `--cluster-subnets: value "10.0.0.0/16/": allowed: ` + subnets},
+		{"IPv6 host length", flags{"cluster-subnets": "fd00::/48/72"}, "", [2]string{}, [2]string{}, `--cluster-subnets: value "fd00::/48/72": allowed: ` + subnets},
+		{"range smaller than a node", flags{"cluster-subnets": "10.0.0.0/26"}, "", [2]string{}, [2]string{}, `--cluster-subnets: value "10.0.0.0/26": allowed: ` + subnets},
+		{"empty item", flags{"cluster-subnets": "10.0.0.0/16,"}, "", [2]string{}, [2]string{}, `--cluster-subnets: value "10.0.0.0/16,": allowed: ` + subnets},
+		{"join family", flags{"gateway-v4-join-subnet": "fd98::/64"}, "", [2]string{}, [2]string{}, `--gateway-v4-join-subnet: value "fd98::/64": allowed: an IPv4 range in CIDR form, /30 or larger`},
+		{"masquerade size", flags{"gateway-v6-masquerade-subnet": "fd69::/126"}, "", [2]string{}, [2]string{}, `--gateway-v6-masquerade-subnet: value "fd69::/126": allowed: an IPv6 range in CIDR form, /125 or larger`},
+		{"next hop", flags{"gateway-nexthop": "172.18.0.1 172.18.0.2"}, "", [2]string{}, [2]string{}, `--gateway-nexthop: value "172.18.0.1 172.18.0.2": allowed: IPv4 or IPv6 addresses separated by commas`},
+		{"scheme", flags{"nb-address": "udp:1.2.3.4:6641"}, "", [2]string{}, [2]string{}, `--nb-address: value "udp:1.2.3.4:6641": allowed: ` + members},
+		{"brackets", flags{"nb-address": "tcp:fd00::1:6641"}, "", [2]string{}, [2]string{}, `--nb-address: value "tcp:fd00::1:6641": allowed: ` + members},
+		{"schemes mixed", flags{"sb-address": "tcp:1.2.3.4:6642,ssl:1.2.3.5:6642"}, "", [2]string{}, [2]string{}, `--sb-address: value "tcp:1.2.3.4:6642,ssl:1.2.3.5:6642": allowed: ` + members},
+		{"external_ids", nil, "", [2]string{}, [2]string{"ovn-remote", "10.0.0.1"}, `external_ids:ovn-remote: value "10.0.0.1": allowed: ` + members},
+		{"environment", nil, "", [2]string{"K8S_APISERVER", "10.0.0.1:6443"}, [2]string{}, `environment variable K8S_APISERVER: value "10.0.0.1:6443": allowed: a URL, http://host:port or https://host:port`},
+		{"listener", flags{"metrics-bind-address": "9409"}, "", [2]string{}, [2]string{}, `--metrics-bind-address: value "9409": allowed: an IP address and a port, e.g. 0.0.0.0:9409 or [::]:9409`},
+		{"path", flags{"pidfile": "x.pid"}, "", [2]string{}, [2]string{}, `--pidfile: value "x.pid": allowed: an absolute path to a file`},
+		{"namespace", flags{"ovn-config-namespace": "Ovn_K"}, "", [2]string{}, [2]string{}, `--ovn-config-namespace: value "Ovn_K": allowed: a namespace: lower case letters, digits and dashes, at most 63, no dash at either end`},
+		{"interface", flags{"gateway-interface": "a-name-of-16-chr"}, "", [2]string{}, [2]string{}, `--gateway-interface: value "a-name-of-16-chr": allowed: the name of a network interface, at most 15 characters`},
+		{"executable", flags{"cni-plugin": "/bin/x"}, "", [2]string{}, [2]string{}, `--cni-plugin: value "/bin/x": allowed: the name of an executable, without a directory`},
+		{"what we are not", flags{"enable-interconnect": "true"}, "", [2]string{}, [2]string{}, `--enable-interconnect: value "true": allowed: false (all nodes share one zone)`},
+		{"bad value without effect", flags{"enable-egress-qos": "si"}, "", [2]string{}, [2]string{}, `--enable-egress-qos: value "si": allowed: true or false`},
+
+		{"unknown key", nil, "[gateway]\nmode=local\nmood=good\n", [2]string{}, [2]string{}, `ovn.conf:gateway:mood: value "good": unknown key; allowed: mode, interface, next-hop, vlan-id, nodeport, ` +
+			`disable-snat-multiple-gws, v4-join-subnet, v6-join-subnet, v4-masquerade-subnet, v6-masquerade-subnet, egw-interface, router-subnet, single-node, disable-pkt-mtu-check, disable-forwarding, allow-no-uplink`},
+		{"unknown section", nil, "[gateways]\nmode=local\n", [2]string{}, [2]string{}, `ovn.conf:gateways: value "": unknown section; allowed: default, logging, monitoring, ipfix, cni, kubernetes, metrics, ` +
+			`ovnnorth, ovnsouth, gateway, masterha, ovnkubernetesfeature, hybridoverlay, ovnkubenode, clustermanager`},
+		{"unknown subsection", nil, "[gateway \"x\"]\n", [2]string{}, [2]string{}, `ovn.conf:gateway: value "x": unknown section; allowed: default, logging, monitoring, ipfix, cni, kubernetes, metrics, ` +
+			`ovnnorth, ovnsouth, gateway, masterha, ovnkubernetesfeature, hybridoverlay, ovnkubenode, clustermanager`},
+		{"no section", nil, "mtu=1400\n", [2]string{}, [2]string{}, `ovn.conf:1:1: expected section header; allowed: [section] and key=value lines`},
+		{"bad quotes", nil, "[default]\nmtu=\"1400\n", [2]string{}, [2]string{}, `ovn.conf:2:5: string not terminated; allowed: [section] and key=value lines`},
+		{"not text", nil, "\xff\xfe\x00", [2]string{}, [2]string{}, `ovn.conf: not a text file in UTF-8; allowed: [section] and key=value lines`},
+
+		{"families", flags{"cluster-subnets": dual, "k8s-service-cidrs": "10.96.0.0/16"}, "", [2]string{}, [2]string{},
+			`--k8s-service-cidrs: value "10.96.0.0/16": IPv4; allowed: one range for each of IPv4 and IPv6, the families of --cluster-subnets "` + dual + `"`},
+		{"families by default", flags{"cluster-subnets": "fd00:10:244::/48/64"}, "", [2]string{}, [2]string{},
+			`default of --k8s-service-cidrs: value "172.16.1.0/24": IPv4; allowed: one range for each of IPv6, the families of --cluster-subnets "fd00:10:244::/48/64"`},
+		{"two service ranges", flags{"k8s-service-cidrs": "10.96.0.0/16,10.97.0.0/16"}, "", [2]string{}, [2]string{},
+			`--k8s-service-cidrs: value "10.96.0.0/16,10.97.0.0/16": 2 ranges; allowed: one range for each of IPv4, the families of default of --cluster-subnets "10.128.0.0/14/23"`},
+		{"pods overlap services", flags{"cluster-subnets": "10.0.0.0/8"}, "[kubernetes]\nservice-cidrs=10.96.0.0/16\n", [2]string{}, [2]string{},
+			`ovn.conf:kubernetes:service-cidrs: value "10.96.0.0/16": 10.96.0.0/16 overlaps 10.0.0.0/8 of --cluster-subnets "10.0.0.0/8"; allowed: ranges that share no address`},
+		{"pods overlap pods", flags{"cluster-subnets": "10.0.0.0/16,10.0.128.0/17"}, "", [2]string{}, [2]string{},
+			`--cluster-subnets: value "10.0.0.0/16,10.0.128.0/17": 10.0.128.0/17 overlaps 10.0.0.0/16 of --cluster-subnets "10.0.0.0/16,10.0.128.0/17"; allowed: ranges that share no address`},
+		{"pods overlap join", flags{"cluster-subnets": "100.64.0.0/10"}, "", [2]string{}, [2]string{},
+			`default of --gateway-v4-join-subnet: value "100.64.0.0/16": 100.64.0.0/16 overlaps 100.64.0.0/10 of --cluster-subnets "100.64.0.0/10"; allowed: ranges that share no address`},
+		{"join overlaps masquerade", flags{"gateway-v6-masquerade-subnet": "fd98::/125"}, "", [2]string{}, [2]string{},
+			`--gateway-v6-masquerade-subnet: value "fd98::/125": fd98::/125 overlaps fd98::/64 of default of --gateway-v6-join-subnet "fd98::/64"; allowed: ranges that share no address`},
+		{"MTU", flags{"cluster-subnets": dual, "k8s-service-cidrs": "10.96.0.0/16,fd00:10:96::/112", "mtu": "1200"}, "", [2]string{}, [2]string{},
+			`--mtu: value "1200": too small for IPv6; allowed: at least 1280 in a cluster with IPv6`},
+		{"next hop family", flags{"gateway-nexthop": "172.18.0.1,fc00::1"}, "", [2]string{}, [2]string{},
+			`--gateway-nexthop: value "172.18.0.1,fc00::1": fc00::1 is IPv6; allowed: addresses of the cluster's families, IPv4`},
+		{"renew deadline", nil, "[masterha]\nelection-lease-duration=30\n", [2]string{}, [2]string{},
+			`default of --ha-election-renew-deadline: value "30": not shorter than the lease; allowed: less than the lease duration, 30`},
+		{"retry period", flags{"ha-election-retry-period": "25"}, "", [2]string{}, [2]string{},
+			`--ha-election-retry-period: value "25": too long for the renew deadline; allowed: less than the renew deadline, 30, divided by 1.2`},
+		{"ssl without key", flags{"nb-address": "ssl:10.0.0.1:6641"}, "", [2]string{}, [2]string{},
+			`default of --nb-client-privkey: value "/etc/openvswitch/ovnnb-privkey.pem": cannot be read: file does not exist; allowed: a readable PEM file: --nb-address uses ssl`},
+		{"key without ssl", flags{"sb-client-cert": "/c.pem"}, "", [2]string{}, [2]string{},
+			`--sb-client-cert: value "/c.pem": not used by default of --sb-address "unix:/var/run/ovn/ovnsb_db.sock"; allowed: keys and certificates with ssl: addresses only`},
+		{"certificate without key", flags{"node-server-cert": "/c.pem"}, "", [2]string{}, [2]string{},
+			`--node-server-cert: value "/c.pem": no private key; allowed: both --node-server-privkey and --node-server-cert, or neither`},
+		{"kubeconfig", nil, "", [2]string{"KUBECONFIG", "/none"}, [2]string{},
+			`environment variable KUBECONFIG: value "/none": cannot be read: file does not exist; allowed: a readable kubeconfig file`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := Sources{Flags: tc.flags, ReadFile: noFile, LookupEnv: env(tc.env[0], tc.env[1]), ExternalIDs: ids(tc.ids[0], tc.ids[1])}
+			if tc.file != "" {
+				s.File = &File{Name: "ovn.conf", Data: []byte(tc.file)}
+			}
+			_, _, err := Load(s)
+			if err == nil {
+				t.Fatalf("accepted; want %s", tc.want)
+			}
+			if err.Error() != tc.want {
+				t.Errorf("\n got %s\nwant %s", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestNotices(t *testing.T) {
+	_, notices := mustLoad(t, Sources{
+		Flags: map[string]string{"enable-egress-firewall": "true", "enable-egress-qos": "false", "acl-logging-rate-limit": "20"},
+		File:  &File{Name: "ovn.conf", Data: []byte("[kubernetes]\nplatform-type=None\n")},
+	})
+	var got []string
+	for _, n := range notices {
+		got = append(got, n.String())
+	}
+	want := "ovn.conf:kubernetes:platform-type: value \"None\" accepted, has no effect: no platform is treated differently\n" +
+		"--enable-egress-firewall: value \"true\" accepted, has no effect: EgressFirewall objects are not enforced"
+	if strings.Join(got, "\n") != want {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), want)
+	}
+}
