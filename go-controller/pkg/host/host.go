@@ -38,6 +38,9 @@ type Writer[K comparable, V any] interface {
 // it after "-A CHAIN ".
 type Rule string
 
+// ChainPrefix begins the name of every iptables chain of ours, and of no other.
+const ChainPrefix = "OVN-KUBE-"
+
 // ChainKey names an iptables chain.
 type ChainKey struct {
 	Family topology.Family

@@ -21,15 +21,13 @@ type Set[K comparable, V any] struct {
 	name   string
 	kernel Kernel[K, V]
 	equal  func(a, b V) bool
-	turn   chan struct{} // holds one token: the right to read and write the kernel
+	turn   *Turn[outcome[K]]
 
 	mu    sync.Mutex // guards what follows, never held over I/O
 	want  map[string]map[K]V
-	gone  map[K]uint64 // dropped by a contributor, with the request: deleted even before Sweep
+	gone  map[K]uint64 // dropped by a contributor, with the count of drops: deleted even before Sweep
+	drops uint64
 	swept bool
-	asked uint64     // counts requests for a pass
-	done  uint64     // the last request that a finished pass has covered
-	last  outcome[K] // of that pass
 }
 
 // outcome is how a pass ended.
@@ -55,26 +53,31 @@ func (o outcome[K]) errors(concerns func(K) bool) error {
 // NewSet returns an empty Set over kernel. name is used in errors, e.g.
 // "routes". equal compares the value that is wanted with the one listed.
 func NewSet[K comparable, V any](name string, kernel Kernel[K, V], equal func(want, have V) bool) *Set[K, V] {
-	s := &Set[K, V]{
+	return &Set[K, V]{
 		name: name, kernel: kernel, equal: equal,
-		turn: make(chan struct{}, 1),
+		turn: NewTurn[outcome[K]](),
 		want: map[string]map[K]V{},
 		gone: map[K]uint64{},
 	}
-	s.turn <- struct{}{}
-	return s
 }
 
 // Apply implements Writer. It returns the errors of the keys that contributor
 // wants or has just dropped; those of others' keys are theirs to hear.
 func (s *Set[K, V]) Apply(ctx context.Context, contributor string, want map[K]V) error {
+	mine := s.contribute(contributor, want)
+	return s.pass(ctx, func(k K) bool { return mine[k] })
+}
+
+// contribute takes over a contribution and returns the keys it is about.
+func (s *Set[K, V]) contribute(contributor string, want map[K]V) map[K]bool {
 	s.mu.Lock()
-	request := s.request()
+	defer s.mu.Unlock()
+	s.drops++
 	mine := map[K]bool{}
 	for k := range s.want[contributor] {
 		if _, ok := want[k]; !ok {
 			mine[k] = true
-			s.gone[k] = request
+			s.gone[k] = s.drops
 		}
 	}
 	for k := range want {
@@ -85,57 +88,37 @@ func (s *Set[K, V]) Apply(ctx context.Context, contributor string, want map[K]V)
 	} else {
 		s.want[contributor] = maps.Clone(want)
 	}
-	s.mu.Unlock()
-	return s.pass(ctx, request, func(k K) bool { return mine[k] })
+	return mine
 }
 
 // Sweep implements Writer.
 func (s *Set[K, V]) Sweep(ctx context.Context) error {
 	s.mu.Lock()
 	s.swept = true
-	request := s.request()
 	s.mu.Unlock()
-	return s.pass(ctx, request, func(K) bool { return true })
+	return s.Resync(ctx)
 }
 
 // Resync reads the kernel again and repairs what differs. It returns the errors
 // of all keys.
 func (s *Set[K, V]) Resync(ctx context.Context) error {
-	s.mu.Lock()
-	request := s.request()
-	s.mu.Unlock()
-	return s.pass(ctx, request, func(K) bool { return true })
+	return s.pass(ctx, func(K) bool { return true })
 }
 
-// request numbers a request for a pass; s.mu is held.
-func (s *Set[K, V]) request() uint64 {
-	s.asked++
-	return s.asked
-}
-
-// pass makes sure that a pass begun after request has finished, and returns its
-// errors for the keys that concern the caller.
-func (s *Set[K, V]) pass(ctx context.Context, request uint64, concerns func(K) bool) error {
-	select {
-	case <-s.turn:
-	case <-ctx.Done():
-		return fmt.Errorf("wait to write %s: %w", s.name, ctx.Err())
-	}
-	defer func() { s.turn <- struct{}{} }()
-
-	s.mu.Lock()
-	covered, result := s.done >= request, s.last
-	s.mu.Unlock()
-	if !covered {
-		result = s.write(ctx)
+// pass makes sure that what was asked for until now is written, and returns the
+// errors of the keys that concern the caller.
+func (s *Set[K, V]) pass(ctx context.Context, concerns func(K) bool) error {
+	result, err := s.turn.Do(ctx, s.turn.Request(), s.write)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", s.name, err)
 	}
 	return result.errors(concerns)
 }
 
-// write does one pass; the caller holds the turn.
+// write does one pass; the caller has the turn.
 func (s *Set[K, V]) write(ctx context.Context) outcome[K] {
 	s.mu.Lock()
-	union, gone, swept, asked := s.union(), maps.Clone(s.gone), s.swept, s.asked
+	union, gone, swept, drops := s.union(), maps.Clone(s.gone), s.swept, s.drops
 	s.mu.Unlock()
 
 	have, err := s.kernel.List(ctx)
@@ -148,12 +131,9 @@ func (s *Set[K, V]) write(ctx context.Context) outcome[K] {
 	defer s.mu.Unlock()
 	for k := range gone {
 		// A key dropped again since the pass began stays to be deleted.
-		if result.failed[k] == nil && s.gone[k] <= asked {
+		if result.failed[k] == nil && s.gone[k] <= drops {
 			delete(s.gone, k)
 		}
-	}
-	if ctx.Err() == nil { // a pass cut short by its caller covers nobody else
-		s.done, s.last = asked, result
 	}
 	return result
 }

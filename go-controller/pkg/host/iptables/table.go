@@ -1,0 +1,212 @@
+package iptables
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+)
+
+// table is one table as iptables-save prints it.
+type table struct {
+	chains map[string][]host.Rule // built-in chains too
+}
+
+// parse reads the output of iptables-save -t. Other tables in it are ignored.
+func parse(name, text string) (table, error) {
+	t := table{chains: map[string][]host.Rule{}}
+	inside := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "*"):
+			inside = line[1:] == name
+		case !inside || line == "" || strings.HasPrefix(line, "#") || line == "COMMIT":
+		case strings.HasPrefix(line, ":"):
+			chain, _, _ := strings.Cut(line[1:], " ")
+			if _, ok := t.chains[chain]; !ok {
+				t.chains[chain] = nil
+			}
+		case strings.HasPrefix(line, "-A "):
+			chain, rule, _ := strings.Cut(line[len("-A "):], " ")
+			t.chains[chain] = append(t.chains[chain], host.Rule(rule))
+		default:
+			return table{}, fmt.Errorf("iptables-save printed a line of unknown form: %q", line)
+		}
+	}
+	return t, nil
+}
+
+// jumpRule is the rule by which a chain is reached.
+func jumpRule(j host.Jump, chain string) host.Rule {
+	if j.Match == "" {
+		return host.Rule("-j " + chain)
+	}
+	return host.Rule(j.Match + " -j " + chain)
+}
+
+// jumpsTo returns the chain of ours that a rule jumps to, if it does.
+func jumpsTo(r host.Rule) (string, bool) {
+	i := strings.LastIndex(string(r), "-j ")
+	if i < 0 || i > 0 && r[i-1] != ' ' {
+		return "", false
+	}
+	target := string(r[i+len("-j "):])
+	return target, strings.HasPrefix(target, host.ChainPrefix) && !strings.ContainsAny(target, " \"")
+}
+
+// goal is what one table of one family is to hold.
+type goal struct {
+	declared []host.Chain           // in the order of Position
+	rules    map[string][]host.Rule // the union, by chain
+	dropped  map[string]map[host.Rule]bool
+	swept    bool
+}
+
+// plan returns the input of iptables-restore --noflush that brings have to g,
+// "" where nothing differs.
+func plan(name string, have table, g goal) string {
+	var chains, rules, rest strings.Builder
+	for _, c := range g.declared {
+		now, exists := have.chains[c.Name]
+		want := g.rules[c.Name]
+		if !g.swept {
+			want = merge(now, want, g.dropped[c.Name])
+		}
+		if exists && slices.Equal(now, want) {
+			continue
+		}
+		fmt.Fprintf(&chains, ":%s - [0:0]\n", c.Name)
+		for _, r := range want {
+			fmt.Fprintf(&rules, "-A %s %s\n", c.Name, r)
+		}
+	}
+	stale := undeclared(have, g)
+	for _, from := range slices.Sorted(maps.Keys(have.chains)) {
+		if !strings.HasPrefix(from, host.ChainPrefix) {
+			planJumps(&rest, from, have.chains[from], wantedJumps(from, g.declared), stale)
+		}
+	}
+	for _, from := range missingFrom(have, g.declared) {
+		planJumps(&rest, from, nil, wantedJumps(from, g.declared), stale)
+	}
+	for _, c := range stale {
+		fmt.Fprintf(&rest, "-F %s\n", c)
+	}
+	for _, c := range stale {
+		fmt.Fprintf(&rest, "-X %s\n", c)
+	}
+	if chains.Len()+rules.Len()+rest.Len() == 0 {
+		return ""
+	}
+	return "*" + name + "\n" + chains.String() + rules.String() + rest.String() + "COMMIT\n"
+}
+
+// undeclared lists the chains of ours nobody declares, once they may be deleted.
+func undeclared(have table, g goal) []string {
+	var out []string
+	for c := range have.chains {
+		if g.swept && strings.HasPrefix(c, host.ChainPrefix) &&
+			!slices.ContainsFunc(g.declared, func(d host.Chain) bool { return d.Name == c }) {
+			out = append(out, c)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// wantedJumps lists the jumps that begin the chain from.
+func wantedJumps(from string, declared []host.Chain) []host.Rule {
+	var out []host.Rule
+	for _, c := range declared {
+		for _, j := range c.Jumps {
+			if j.From == from {
+				out = append(out, jumpRule(j, c.Name))
+			}
+		}
+	}
+	return out
+}
+
+// missingFrom lists the built-in chains that declared jumps start from and that
+// iptables-save does not print, because nothing has used the table yet.
+func missingFrom(have table, declared []host.Chain) []string {
+	missing := map[string]bool{}
+	for _, c := range declared {
+		for _, j := range c.Jumps {
+			if _, ok := have.chains[j.From]; !ok && !strings.HasPrefix(j.From, host.ChainPrefix) {
+				missing[j.From] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(missing))
+}
+
+// planJumps makes want the beginning of the chain from and deletes other jumps
+// to chains of ours. Jumps to undeclared chains stay until those are stale.
+func planJumps(out *strings.Builder, from string, now, want []host.Rule, stale []string) {
+	var have []host.Rule // the jumps that we may touch, in order
+	leading := 0         // how many rules at the top are what is wanted
+	for i, r := range now {
+		target, ours := jumpsTo(r)
+		if !ours {
+			continue
+		}
+		if slices.Contains(want, r) || slices.Contains(stale, target) || targets(want, target) {
+			have = append(have, r)
+		}
+		if i == leading && leading < len(want) && r == want[leading] {
+			leading++
+		}
+	}
+	if slices.Equal(have, want) && leading == len(want) {
+		return
+	}
+	for _, r := range have {
+		fmt.Fprintf(out, "-D %s %s\n", from, r)
+	}
+	for i, r := range want {
+		fmt.Fprintf(out, "-I %s %d %s\n", from, i+1, r)
+	}
+}
+
+// targets tells whether one of the jumps goes to chain.
+func targets(jumps []host.Rule, chain string) bool {
+	return slices.ContainsFunc(jumps, func(j host.Rule) bool {
+		t, _ := jumpsTo(j)
+		return t == chain
+	})
+}
+
+// merge returns want with the rules of now that nobody wants kept where they
+// are, as far as the order of want allows; those in dropped are not kept.
+func merge(now, want []host.Rule, dropped map[host.Rule]bool) []host.Rule {
+	at := make(map[host.Rule]int, len(now))
+	for i, r := range now {
+		at[r] = i
+	}
+	wanted := make(map[host.Rule]bool, len(want))
+	for _, r := range want {
+		wanted[r] = true
+	}
+	var out []host.Rule
+	next := 0
+	keep := func(until int) {
+		for ; next < until; next++ {
+			if r := now[next]; !wanted[r] && !dropped[r] {
+				out = append(out, r)
+			}
+		}
+	}
+	for _, r := range want {
+		if i, ok := at[r]; ok && i >= next {
+			keep(i)
+			next = i + 1
+		}
+		out = append(out, r)
+	}
+	keep(len(now))
+	return out
+}

@@ -1,0 +1,223 @@
+package iptables
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// place is one table of one family.
+type place struct {
+	family topology.Family
+	table  string
+}
+
+// Writer is the host.ChainWriter of the kernel. A node has one: it owns every
+// chain that begins with host.ChainPrefix.
+type Writer struct {
+	places   []place
+	declared map[place][]host.Chain
+	turn     *host.Turn[error]
+
+	mu      sync.Mutex // guards what follows, never held over I/O
+	want    map[string]host.Rules
+	dropped map[host.ChainKey]map[host.Rule]bool // deleted even before Sweep
+	swept   bool
+}
+
+var _ host.ChainWriter = (*Writer)(nil)
+
+// New returns a Writer of the declared chains. Nothing is written before the
+// first Apply, Resync or Sweep.
+func New(chains []host.Chain) (*Writer, error) {
+	w := &Writer{
+		declared: map[place][]host.Chain{},
+		turn:     host.NewTurn[error](),
+		want:     map[string]host.Rules{},
+		dropped:  map[host.ChainKey]map[host.Rule]bool{},
+	}
+	seen := map[host.ChainKey]bool{}
+	for _, c := range chains {
+		if !strings.HasPrefix(c.Name, host.ChainPrefix) {
+			return nil, fmt.Errorf("declare chain %s: its name does not begin with %s", c.Name, host.ChainPrefix)
+		}
+		if seen[c.ChainKey] {
+			return nil, fmt.Errorf("declare chain %s: twice in table %s of %s", c.Name, c.Table, c.Family)
+		}
+		seen[c.ChainKey] = true
+		for _, j := range c.Jumps {
+			if strings.HasPrefix(j.From, host.ChainPrefix) {
+				return nil, fmt.Errorf("declare chain %s: jump from %s, which is no built-in chain", c.Name, j.From)
+			}
+		}
+		p := place{c.Family, c.Table}
+		w.declared[p] = append(w.declared[p], c)
+	}
+	for p, list := range w.declared {
+		slices.SortStableFunc(list, func(a, b host.Chain) int {
+			return cmp.Or(cmp.Compare(a.Position, b.Position), strings.Compare(a.Name, b.Name))
+		})
+		w.places = append(w.places, p)
+	}
+	slices.SortFunc(w.places, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.family, b.family), strings.Compare(a.table, b.table))
+	})
+	return w, nil
+}
+
+// Apply implements host.ChainWriter.
+func (w *Writer) Apply(ctx context.Context, contributor string, want host.Rules) error {
+	for key := range want {
+		if !slices.ContainsFunc(w.declared[place{key.Family, key.Table}], func(c host.Chain) bool { return c.Name == key.Name }) {
+			return fmt.Errorf("apply rules of %s: chain %s is not declared in table %s of %s",
+				contributor, key.Name, key.Table, key.Family)
+		}
+	}
+	w.contribute(contributor, want)
+	return w.Resync(ctx)
+}
+
+// contribute takes over a contribution.
+func (w *Writer) contribute(contributor string, want host.Rules) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.swept {
+		for key, rules := range w.want[contributor] {
+			for _, r := range rules {
+				if w.dropped[key] == nil {
+					w.dropped[key] = map[host.Rule]bool{}
+				}
+				// One that is wanted all the same is kept by the union.
+				w.dropped[key][r] = true
+			}
+		}
+	}
+	next := host.Rules{}
+	for key, rules := range want {
+		next[key] = slices.Clone(rules)
+	}
+	w.want[contributor] = next
+}
+
+// Sweep implements host.ChainWriter.
+func (w *Writer) Sweep(ctx context.Context) error {
+	w.mu.Lock()
+	w.swept, w.dropped = true, nil
+	w.mu.Unlock()
+	return w.Resync(ctx)
+}
+
+// Resync reads the tables again and repairs what differs.
+func (w *Writer) Resync(ctx context.Context) error {
+	result, err := w.turn.Do(ctx, w.turn.Request(), w.write)
+	return errors.Join(err, result)
+}
+
+// Run calls Resync every interval until ctx ends, since other programs flush
+// tables and edit chains.
+func (w *Writer) Run(ctx context.Context, interval time.Duration) {
+	host.Keep(ctx, interval, nil, w.Resync, func(err error) {
+		klog.ErrorS(err, "Cannot repair iptables, trying again", "after", interval)
+	})
+}
+
+// goals returns what each table is to hold now.
+func (w *Writer) goals() map[place]goal {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := map[place]goal{}
+	for _, p := range w.places {
+		g := goal{
+			declared: w.declared[p], swept: w.swept,
+			rules: map[string][]host.Rule{}, dropped: map[string]map[host.Rule]bool{},
+		}
+		for _, c := range g.declared {
+			g.rules[c.Name] = w.union(c.ChainKey)
+			g.dropped[c.Name] = maps.Clone(w.dropped[c.ChainKey])
+		}
+		out[p] = g
+	}
+	return out
+}
+
+// union returns the rules of one chain in the order of the contributors' names,
+// each once; w.mu is held.
+func (w *Writer) union(key host.ChainKey) []host.Rule {
+	var out []host.Rule
+	seen := map[host.Rule]bool{}
+	for _, name := range slices.Sorted(maps.Keys(w.want)) {
+		for _, r := range w.want[name][key] {
+			if !seen[r] {
+				seen[r] = true
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+// write does one pass over all tables.
+func (w *Writer) write(ctx context.Context) error {
+	goals := w.goals()
+	var errs []error
+	for _, p := range w.places {
+		if err := reconcile(ctx, p, goals[p]); err != nil {
+			errs = append(errs, fmt.Errorf("write table %s of %s: %w", p.table, p.family, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Cleanup removes every chain of ours and the jumps to them, from all tables of
+// both families, whatever run made them.
+func Cleanup(ctx context.Context) error {
+	var errs []error
+	for _, f := range topology.Families {
+		for _, t := range []string{"filter", "mangle", "nat", "raw"} {
+			if err := reconcile(ctx, place{f, t}, goal{swept: true}); err != nil {
+				errs = append(errs, fmt.Errorf("clean table %s of %s: %w", t, f, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// reconcile reads one table and writes the difference to g. Another program may
+// change the table in between; then the difference is made once more.
+func reconcile(ctx context.Context, p place, g goal) error {
+	for attempt := 1; ; attempt++ {
+		text, err := save(ctx, p)
+		if err != nil {
+			return err
+		}
+		have, err := parse(p.table, text)
+		if err != nil {
+			return err
+		}
+		input := plan(p.table, have, g)
+		if input == "" {
+			klog.V(4).InfoS("iptables table is as wanted", "family", p.family, "table", p.table)
+			return nil
+		}
+		if err := restore(ctx, p, input); err != nil {
+			if attempt == 1 && ctx.Err() == nil {
+				continue
+			}
+			return err
+		}
+		klog.V(2).InfoS("Wrote iptables table", "family", p.family, "table", p.table, "lines", strings.Count(input, "\n"))
+		klog.V(5).InfoS("Restored", "input", input)
+		return nil
+	}
+}

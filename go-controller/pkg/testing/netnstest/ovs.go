@@ -1,0 +1,150 @@
+package netnstest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Debian's schema of the local database.
+const vswitchSchema = "/usr/share/openvswitch/vswitch.ovsschema"
+
+// OVS is a running Open vSwitch with the userspace datapath only, whose sockets,
+// database and logs are in a directory of its own.
+type OVS struct {
+	ns       *NS
+	Dir      string // run directory: db.sock, BRIDGE.mgmt, pid files
+	server   *daemon
+	vswitchd *daemon
+}
+
+type daemon struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// OVS starts ovsdb-server and ovs-vswitchd in the namespace and stops them when
+// the test ends. The test fails where ovs-vswitchd logged an emergency.
+func (ns *NS) OVS() *OVS {
+	ns.t.Helper()
+	// Not t.TempDir: a socket's path is limited to 107 bytes.
+	dir, err := os.MkdirTemp("", "ovs")
+	if err != nil {
+		ns.t.Fatalf("make a run directory: %v", err)
+	}
+	o := &OVS{ns: ns, Dir: dir}
+	ns.t.Cleanup(func() {
+		o.StopVswitchd()
+		o.StopServer()
+		log, _ := os.ReadFile(filepath.Join(dir, "ovs-vswitchd.log"))
+		for line := range bytes.Lines(log) {
+			if bytes.Contains(line, []byte("|EMER|")) {
+				ns.t.Errorf("ovs-vswitchd: %s", line)
+			}
+		}
+		_ = os.RemoveAll(dir)
+	})
+	ns.Run("ovsdb-tool", "create", o.path("conf.db"), vswitchSchema)
+	o.StartServer()
+	o.Run("ovs-vsctl", "--no-wait", "init")
+	o.Run("ovs-vsctl", "--no-wait", "set", "Open_vSwitch", ".",
+		"other_config:n-handler-threads=1", "other_config:n-revalidator-threads=1")
+	o.StartVswitchd()
+	return o
+}
+
+func (o *OVS) path(name string) string { return filepath.Join(o.Dir, name) }
+
+// Endpoint is where ovsdb-server listens, in the form libovsdb takes.
+func (o *OVS) Endpoint() string { return "unix:" + o.path("db.sock") }
+
+func (o *OVS) env() []string {
+	return []string{"OVS_RUNDIR=" + o.Dir, "OVS_DBDIR=" + o.Dir, "OVS_LOGDIR=" + o.Dir}
+}
+
+// StartServer starts ovsdb-server and waits until it answers.
+func (o *OVS) StartServer() {
+	o.ns.t.Helper()
+	o.server = o.start("ovsdb-server", "--remote=punix:"+o.path("db.sock"), "--unixctl="+o.path("ovsdb-server.ctl"),
+		"--log-file="+o.path("ovsdb-server.log"), "-vconsole:off", o.path("conf.db"))
+	Eventually(o.ns.t, "ovsdb-server", func() bool {
+		_, err := command("", o.env(), "ovsdb-client", "list-dbs", "unix:"+o.path("db.sock"))
+		return err == nil
+	})
+}
+
+// StopServer kills ovsdb-server.
+func (o *OVS) StopServer() { o.server.kill(); o.server = nil }
+
+// StartVswitchd starts ovs-vswitchd and waits until it has read the database.
+func (o *OVS) StartVswitchd() {
+	o.ns.t.Helper()
+	o.vswitchd = o.start("ovs-vswitchd", "--disable-system", "--unixctl="+o.path("ovs-vswitchd.ctl"),
+		"--log-file="+o.path("ovs-vswitchd.log"), "-vconsole:off", "unix:"+o.path("db.sock"))
+	o.Run("ovs-vsctl", "--timeout=10", "init") // waits for ovs-vswitchd
+}
+
+// StopVswitchd kills ovs-vswitchd.
+func (o *OVS) StopVswitchd() { o.vswitchd.kill(); o.vswitchd = nil }
+
+// Run runs an OVS tool against this Open vSwitch and returns what it printed.
+func (o *OVS) Run(name string, args ...string) string {
+	o.ns.t.Helper()
+	out, err := o.Try(name, args...)
+	if err != nil {
+		o.ns.t.Fatal(err)
+	}
+	return out
+}
+
+// Try is Run for a command that may fail.
+func (o *OVS) Try(name string, args ...string) (string, error) {
+	if name == "ovs-vsctl" {
+		args = append([]string{"--db=unix:" + o.path("db.sock")}, args...)
+	}
+	if name == "ovs-appctl" {
+		args = append([]string{"--target=" + o.path("ovs-vswitchd.ctl")}, args...)
+	}
+	return command("", o.env(), name, args...)
+}
+
+// Flows returns the flows of a bridge as ovs-ofctl dumps them, without counters,
+// one a line.
+func (o *OVS) Flows(bridge string) []string {
+	o.ns.t.Helper()
+	var out []string
+	for line := range strings.Lines(o.Run("ovs-ofctl", "--no-stats", "dump-flows", "unix:"+o.path(bridge+".mgmt"))) {
+		if line = strings.TrimSpace(line); strings.Contains(line, "actions=") {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+func (o *OVS) start(name string, args ...string) *daemon {
+	o.ns.t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), o.env()...)
+	if err := cmd.Start(); err != nil {
+		o.ns.t.Fatalf("start %s: %v", name, err)
+	}
+	d := &daemon{cmd: cmd, done: make(chan struct{})}
+	go func() {
+		defer close(d.done)
+		_ = cmd.Wait()
+	}()
+	return d
+}
+
+func (d *daemon) kill() {
+	if d == nil {
+		return
+	}
+	if err := d.cmd.Process.Kill(); err != nil && !strings.Contains(err.Error(), "finished") {
+		fmt.Fprintf(os.Stderr, "kill %s: %v\n", d.cmd.Path, err)
+	}
+	<-d.done
+}
