@@ -1,0 +1,214 @@
+package bridge
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// Symbols that stand for ports in flows, in "in_port=" and in "output:".
+const (
+	Uplink = "PHYS"  // the port to the wire
+	Patch  = "PATCH" // the port to br-int, hence to the gateway router
+	Local  = "LOCAL" // the host
+)
+
+// bfdPort is the UDP port of single-hop BFD.
+const bfdPort = 3784
+
+// Bridge is what flows need to know of the external bridge.
+type Bridge struct {
+	// MAC is the address that the host and the gateway router share.
+	MAC string
+	// VLAN tags frames on the uplink and on the patch port; the host's are
+	// untagged. 0: no tags anywhere.
+	VLAN int
+	// EncapPort is the UDP port of the tunnels.
+	EncapPort int
+}
+
+// Family is what flows need to know of one IP family on a node.
+type Family struct {
+	Family topology.Family
+	// Node is the node's address.
+	Node netip.Addr
+	// Subnet holds the node's own pods; invalid while it has none.
+	Subnet netip.Prefix
+	// Cluster are the ranges of all pods.
+	Cluster []netip.Prefix
+}
+
+// Marks are the conntrack zone and the marks in it.
+type Marks struct {
+	Zone      int // conntrack zone of the bridge
+	OVN, Host int // conntrack marks: who opened the connection
+	PodToNode int // packet mark of traffic that must leave with the node's address
+}
+
+// DefaultMarks are the documented marks in the given zone.
+func DefaultMarks(zone int) Marks {
+	return Marks{
+		Zone: zone, OVN: topology.ConntrackMarkOVN, Host: topology.ConntrackMarkHost,
+		PodToNode: topology.MarkPodToNode,
+	}
+}
+
+// text is how a family is written in flows.
+type text struct{ ip, udp, src, dst string }
+
+var texts = map[topology.Family]text{
+	topology.IPv4: {ip: "ip", udp: "udp", src: "nw_src", dst: "nw_dst"},
+	topology.IPv6: {ip: "ipv6", udp: "udp6", src: "ipv6_src", dst: "ipv6_dst"},
+}
+
+// flow assembles one flow.
+func flow(table, priority int, match []string, actions ...string) host.Flow {
+	parts := []string{fmt.Sprintf("table=%d,priority=%d", table, priority)}
+	for _, m := range match {
+		if m != "" {
+			parts = append(parts, m)
+		}
+	}
+	kept := actions[:0:0]
+	for _, a := range actions {
+		if a != "" {
+			kept = append(kept, a)
+		}
+	}
+	return host.Flow(strings.Join(parts, ",") + ",actions=" + strings.Join(kept, ","))
+}
+
+func in(port string) string     { return "in_port=" + port }
+func output(port string) string { return "output:" + port }
+
+// tagged matches frames of the uplink's VLAN.
+func (b Bridge) tagged() string {
+	if b.VLAN == 0 {
+		return ""
+	}
+	return fmt.Sprintf("dl_vlan=%d", b.VLAN)
+}
+
+// toHost hands a frame from the wire to the host.
+func (b Bridge) toHost() []string {
+	if b.VLAN == 0 {
+		return []string{output(Local)}
+	}
+	return []string{"strip_vlan", output(Local)}
+}
+
+// toBoth hands it to OVN, which wants the tag, and to the host, which does not.
+func (b Bridge) toBoth() []string {
+	return append([]string{output(Patch)}, b.toHost()...)
+}
+
+// tag puts the VLAN on a frame of the host.
+func (b Bridge) tag() string {
+	if b.VLAN == 0 {
+		return ""
+	}
+	return fmt.Sprintf("mod_vlan_vid:%d", b.VLAN)
+}
+
+// remember commits a connection under mark, with an optional NAT before it.
+func (m Marks) remember(mark int, nat string) string {
+	if nat != "" {
+		nat = "nat(" + nat + "),"
+	}
+	return fmt.Sprintf("ct(commit,zone=%d,%sexec(set_field:%#x->ct_mark))", m.Zone, nat, mark)
+}
+
+// Flows returns the flows of one IP family. Both gateway modes share them.
+func Flows(b Bridge, f Family, m Marks) []host.Flow {
+	return append(classify(b, f, m), deliver(b, f, m)...)
+}
+
+// classify is table 0: tunnels past conntrack, remember who opens a connection,
+// look up the rest.
+func classify(b Bridge, f Family, m Marks) []host.Flow {
+	t := texts[f.Family]
+	encap := []string{t.udp, fmt.Sprintf("udp_dst=%d", b.EncapPort)}
+	wire := in(Uplink)
+	marked := fmt.Sprintf("pkt_mark=%#x", m.PodToNode)
+	node := t.src + "=" + f.Node.String()
+
+	flows := []host.Flow{
+		// A tunnel endpoint in userspace takes the packet off at the local port.
+		flow(0, 205, append([]string{wire, b.tagged(), "dl_dst=" + b.MAC}, encap...), b.toHost()...),
+		flow(0, 200, append([]string{wire, b.tagged()}, encap...), "NORMAL"),
+		flow(0, 200, append([]string{in(Local)}, encap...), b.tag(), output(Uplink)),
+	}
+	if f.Subnet.IsValid() {
+		// Own pods whose address OVN left alone: their gateways expect them so.
+		flows = append(flows, flow(0, 109, []string{in(Patch), t.ip, t.src + "=" + f.Subnet.Masked().String()},
+			m.remember(m.OVN, ""), output(Uplink)))
+	}
+	flows = append(flows,
+		// To give a packet the address it has already would spoil conntrack, so
+		// that case comes before the translation.
+		flow(0, 106, []string{in(Patch), t.ip, marked, node}, m.remember(m.OVN, ""), output(Uplink)),
+		flow(0, 105, []string{in(Patch), t.ip, marked}, m.remember(m.OVN, "src="+f.Node.String()), output(Uplink)),
+	)
+	for _, c := range f.Cluster {
+		// Pods of other nodes before their translation is in place: nobody could answer.
+		flows = append(flows, flow(0, 104, []string{in(Patch), t.ip, t.src + "=" + c.Masked().String()}, "drop"))
+	}
+	return append(flows,
+		flow(0, 100, []string{in(Patch), t.ip}, m.remember(m.OVN, ""), output(Uplink)),
+		flow(0, 100, []string{in(Local), t.ip}, m.remember(m.Host, ""), b.tag(), output(Uplink)),
+		flow(0, 50, []string{wire, b.tagged(), t.ip}, fmt.Sprintf("ct(zone=%d,nat,table=1)", m.Zone)),
+	)
+}
+
+// deliver is table 1: what came off the wire and through conntrack.
+func deliver(b Bridge, f Family, m Marks) []host.Flow {
+	t := texts[f.Family]
+	var flows []host.Flow
+	for _, state := range []string{"+est+trk", "+rel+trk"} {
+		known := func(mark int) []string {
+			return []string{t.ip, "ct_state=" + state, fmt.Sprintf("ct_mark=%#x", mark)}
+		}
+		flows = append(flows,
+			flow(1, 100, known(m.OVN), output(Patch)),
+			flow(1, 100, known(m.Host), b.toHost()...),
+		)
+	}
+	for _, c := range f.Cluster {
+		// New connections from external gateways; symmetric replies need them too.
+		flows = append(flows, flow(1, 15, []string{t.ip, t.dst + "=" + c.Masked().String()}, output(Patch)))
+	}
+	return append(flows,
+		flow(1, 13, []string{in(Uplink), t.udp, fmt.Sprintf("udp_dst=%d", bfdPort)}, b.toBoth()...))
+}
+
+// Common returns the flows that belong to no IP family.
+func Common(b Bridge) []host.Flow {
+	wire, mine := in(Uplink), "dl_dst="+b.MAC
+	return []host.Flow{
+		// Neighbours probe egress addresses by unicast; only OVN knows those.
+		flow(0, 60, []string{wire, b.tagged(), mine, "icmp6", "icmp_type=135"}, b.toBoth()...),
+		// ARP replies: two stacks, one MAC.
+		flow(0, 10, []string{wire, b.tagged(), mine}, b.toBoth()...),
+		flow(0, 10, []string{in(Patch), "dl_src=" + b.MAC}, "NORMAL"),
+		flow(0, 9, []string{in(Patch)}, "drop"),
+		flow(0, 0, nil, "NORMAL"),
+		flow(1, 14, []string{"icmp6", "icmp_type=134"}, "FLOOD"),
+		flow(1, 14, []string{"icmp6", "icmp_type=136"}, "FLOOD"),
+		flow(1, 10, []string{mine}, b.toHost()...),
+		flow(1, 0, nil, "NORMAL"),
+	}
+}
+
+// Early returns the flows of a bridge that has no patch port yet. They pin the
+// MAC address to the host, so that the first frame of the gateway router does
+// not move it.
+func Early(b Bridge) []host.Flow {
+	return []host.Flow{
+		flow(0, 10, []string{in(Uplink), b.tagged(), "dl_dst=" + b.MAC}, b.toHost()...),
+		flow(0, 10, []string{in(Local)}, b.tag(), output(Uplink)),
+		flow(0, 0, nil, "NORMAL"),
+	}
+}

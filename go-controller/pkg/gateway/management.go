@@ -1,0 +1,56 @@
+package gateway
+
+import (
+	"net/netip"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// Management is what the management port needs.
+type Management struct {
+	MAC   string
+	MTU   int // bytes
+	Addrs []netip.Prefix
+}
+
+// ManagementPort plans the management port for a node's pod subnets, which must
+// not be empty. Its MAC address follows from the first.
+func ManagementPort(subnets []netip.Prefix, mtu int) Management {
+	m := Management{MAC: topology.MACOf(topology.ManagementAddr(subnets[0])), MTU: mtu}
+	for _, s := range subnets {
+		m.Addrs = append(m.Addrs, netip.PrefixFrom(topology.ManagementAddr(s), s.Bits()))
+	}
+	return m
+}
+
+// LocalVIP returns the address in the masquerade subnet under which the node
+// switch answers for services whose external traffic stays on the node: its
+// third (169.254.169.3, fd69::3).
+func LocalVIP(masquerade netip.Prefix) netip.Addr { return topology.NthAddr(masquerade, 3) }
+
+// Routes plans the routes through the management port: the pods of the cluster,
+// the services and the node-local virtual address, of each family the node has
+// pods of.
+func Routes(subnets, cluster, services, masquerade []netip.Prefix) map[host.Route]host.Hop {
+	routes := map[host.Route]host.Hop{}
+	for _, s := range subnets {
+		f := topology.FamilyOf(s.Addr())
+		hop := host.Hop{Via: topology.RouterAddr(s)}
+		add := func(p netip.Prefix) {
+			if topology.FamilyOf(p.Addr()) == f {
+				routes[host.Route{Dst: p.Masked(), Link: topology.ManagementPort}] = hop
+			}
+		}
+		for _, p := range cluster {
+			add(p)
+		}
+		for _, p := range services {
+			add(p)
+		}
+		for _, p := range masquerade {
+			add(topology.HostPrefix(LocalVIP(p)))
+		}
+	}
+	return routes
+}
