@@ -23,6 +23,16 @@ type Replacer[K comparable, V any] interface {
 	Replace(ctx context.Context, key K, old, value V) error
 }
 
+// Canonical is a Kernel some of whose keys have several spellings. Set compares
+// the form it returns, which is the one List uses.
+type Canonical[K comparable] interface {
+	Canonical(K) K
+}
+
+// Protocol marks ip rules and routes of ours (RTA_PROTOCOL, FRA_PROTOCOL): 79,
+// the letter O, which no routing daemon uses. "ip route show proto 79" shows them.
+const Protocol = 79
+
 // Writer is the face of Set that features see.
 type Writer[K comparable, V any] interface {
 	// Apply replaces what contributor wants and writes the difference. The
@@ -84,22 +94,22 @@ type IPRule struct {
 	Priority int
 	Src      netip.Prefix // zero: from all
 	Mark     uint32       // 0: any
-	Table    int
+	Table    int          // 254 is the main table
 }
 
 // Route is a route of ours, told by its protocol number.
 type Route struct {
 	Dst   netip.Prefix // 0.0.0.0/0 or ::/0 for a default route
-	Table int          // 0 means the main table
+	Table int          // 0 and 254 are the main table
 	Link  string       // interface name
 }
 
 // Hop is how a Route goes on.
 type Hop struct {
-	Via   netip.Addr // zero: on link
+	Via   netip.Addr // zero: on link, which implies its scope
 	Src   netip.Addr // preferred source; zero: the kernel's choice
 	MTU   int        // bytes; 0: the link's
-	Scope int        // 0 universe, 253 link
+	Scope int        // IPv4 only: 0 universe, 253 link
 }
 
 // Address is an address on a host link.

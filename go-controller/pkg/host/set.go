@@ -70,6 +70,13 @@ func (s *Set[K, V]) Apply(ctx context.Context, contributor string, want map[K]V)
 
 // contribute takes over a contribution and returns the keys it is about.
 func (s *Set[K, V]) contribute(contributor string, want map[K]V) map[K]bool {
+	if c, ok := s.kernel.(Canonical[K]); ok {
+		canonical := make(map[K]V, len(want))
+		for k, v := range want {
+			canonical[c.Canonical(k)] = v
+		}
+		want = canonical
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drops++

@@ -1,0 +1,124 @@
+// Package addr is the driver of addresses on host links, host.Kernel of
+// host.Address.
+//
+// An address carries no mark of its owner. Ours are the addresses of links that
+// are ours as a whole (the management port) and, on links of the host, those
+// that were recorded as ours before they were added (in an annotation of the
+// node). Link-local addresses are the kernel's and never ours.
+//
+// Callers: the node's management port and the node side of EgressIP, through a
+// host.Set.
+package addr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+)
+
+// Kernel reads and writes addresses in the network namespace of the caller.
+type Kernel struct {
+	links    map[string]bool
+	recorded func(context.Context) ([]host.Address, error)
+}
+
+var _ host.Kernel[host.Address, struct{}] = Kernel{}
+
+// New returns a Kernel to which all addresses on links belong, and on other
+// links those that recorded lists. recorded may be nil.
+func New(recorded func(context.Context) ([]host.Address, error), links ...string) Kernel {
+	k := Kernel{links: map[string]bool{}, recorded: recorded}
+	for _, l := range links {
+		k.links[l] = true
+	}
+	return k
+}
+
+// NewSet returns a Set over k.
+func NewSet(k Kernel) *host.Set[host.Address, struct{}] {
+	return host.NewSet("addresses", k, func(struct{}, struct{}) bool { return true })
+}
+
+// List implements host.Kernel.
+func (k Kernel) List(ctx context.Context) (map[host.Address]struct{}, error) {
+	ours := map[host.Address]bool{}
+	if k.recorded != nil {
+		list, err := k.recorded(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("read the recorded addresses: %w", err)
+		}
+		for _, a := range list {
+			ours[a] = true
+		}
+	}
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	names := map[int]string{}
+	for _, l := range links {
+		names[l.Attrs().Index] = l.Attrs().Name
+	}
+	addrs, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("list addresses: %w", err)
+	}
+	out := map[host.Address]struct{}{}
+	for _, a := range addrs {
+		key := host.Address{Link: names[a.LinkIndex], Prefix: prefix(a.IPNet)}
+		if key.Prefix.Addr().IsLinkLocalUnicast() && key.Prefix.Addr().Is6() {
+			continue
+		}
+		if ours[key] || k.links[key.Link] {
+			out[key] = struct{}{}
+		}
+	}
+	return out, nil
+}
+
+// Add implements host.Kernel. An IPv6 address is usable at once: nobody else can
+// have it, so duplicate address detection would only cost a second.
+func (k Kernel) Add(_ context.Context, a host.Address, _ struct{}) error {
+	link, err := netlink.LinkByName(a.Link)
+	if err != nil {
+		return fmt.Errorf("find link %s: %w", a.Link, err)
+	}
+	out := &netlink.Addr{IPNet: ipnet(a.Prefix)}
+	if a.Prefix.Addr().Is6() {
+		out.Flags = unix.IFA_F_NODAD
+	}
+	return netlink.AddrReplace(link, out)
+}
+
+// Delete implements host.Kernel.
+func (k Kernel) Delete(_ context.Context, a host.Address, _ struct{}) error {
+	link, err := netlink.LinkByName(a.Link)
+	var gone netlink.LinkNotFoundError
+	if errors.As(err, &gone) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find link %s: %w", a.Link, err)
+	}
+	if err := netlink.AddrDel(link, &netlink.Addr{IPNet: ipnet(a.Prefix)}); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+		return err
+	}
+	return nil
+}
+
+func ipnet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+func prefix(n *net.IPNet) netip.Prefix {
+	a, _ := netip.AddrFromSlice(n.IP)
+	bits, _ := n.Mask.Size()
+	return netip.PrefixFrom(a.Unmap(), bits)
+}

@@ -1,0 +1,112 @@
+// Package iprule is the driver of ip rules, host.Kernel of host.IPRule.
+//
+// Ours are the rules with host.Protocol whose priority is one of the documented
+// ones (topology.RuleEgressServiceNetwork, RulePodToNode, RuleEgressIP).
+//
+// Callers: the node side of the egress features, through a host.Set.
+package iprule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// priorities are those of our rules.
+var priorities = map[int]bool{
+	topology.RuleEgressServiceNetwork: true,
+	topology.RulePodToNode:            true,
+	topology.RuleEgressIP:             true,
+}
+
+// Kernel reads and writes ip rules in the network namespace of the caller.
+type Kernel struct{}
+
+var _ host.Kernel[host.IPRule, struct{}] = Kernel{}
+
+// NewSet returns the Set of a node's ip rules.
+func NewSet() *host.Set[host.IPRule, struct{}] {
+	return host.NewSet("ip rules", Kernel{}, func(struct{}, struct{}) bool { return true })
+}
+
+// Canonical implements host.Canonical.
+func (Kernel) Canonical(r host.IPRule) host.IPRule {
+	if r.Src.IsValid() {
+		r.Src = r.Src.Masked()
+	}
+	if r.Src.IsValid() && r.Src.Bits() == 0 {
+		r.Src = netip.Prefix{}
+	}
+	if r.Table == 0 {
+		r.Table = unix.RT_TABLE_MAIN
+	}
+	return r
+}
+
+// List implements host.Kernel.
+func (Kernel) List(context.Context) (map[host.IPRule]struct{}, error) {
+	out := map[host.IPRule]struct{}{}
+	for _, f := range topology.Families {
+		rules, err := netlink.RuleList(family(f))
+		if err != nil {
+			return nil, fmt.Errorf("list ip rules of %s: %w", f, err)
+		}
+		for _, r := range rules {
+			if r.Protocol != host.Protocol || !priorities[r.Priority] {
+				continue
+			}
+			key := host.IPRule{Family: f, Priority: r.Priority, Mark: r.Mark, Table: r.Table}
+			if r.Src != nil {
+				addr, _ := netip.AddrFromSlice(r.Src.IP)
+				bits, _ := r.Src.Mask.Size()
+				key.Src = netip.PrefixFrom(addr, bits)
+			}
+			out[key] = struct{}{}
+		}
+	}
+	return out, nil
+}
+
+// Add implements host.Kernel.
+func (Kernel) Add(_ context.Context, r host.IPRule, _ struct{}) error {
+	if !priorities[r.Priority] {
+		return fmt.Errorf("priority %d is not one of ours", r.Priority)
+	}
+	if err := netlink.RuleAdd(rule(r)); err != nil && !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	return nil
+}
+
+// Delete implements host.Kernel.
+func (Kernel) Delete(_ context.Context, r host.IPRule, _ struct{}) error {
+	if err := netlink.RuleDel(rule(r)); err != nil && !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return nil
+}
+
+func family(f topology.Family) int {
+	if f == topology.IPv4 {
+		return netlink.FAMILY_V4
+	}
+	return netlink.FAMILY_V6
+}
+
+func rule(r host.IPRule) *netlink.Rule {
+	out := netlink.NewRule()
+	out.Family, out.Priority, out.Table, out.Mark = family(r.Family), r.Priority, r.Table, r.Mark
+	out.Protocol = host.Protocol
+	if r.Src.IsValid() {
+		out.Src = &net.IPNet{IP: r.Src.Addr().AsSlice(), Mask: net.CIDRMask(r.Src.Bits(), r.Src.Addr().BitLen())}
+	}
+	return out
+}
