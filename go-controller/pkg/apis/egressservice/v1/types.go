@@ -1,0 +1,98 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// SourceIPMode says where the source address of egress traffic comes from.
+type SourceIPMode string
+
+const (
+	// SourceIPLoadBalancer gives egress traffic the ingress address of the
+	// Service's load balancer.
+	SourceIPLoadBalancer SourceIPMode = "LoadBalancerIP"
+	// SourceIPNetwork leaves egress traffic the address of the interface that
+	// the network sends it out of.
+	SourceIPNetwork SourceIPMode = "Network"
+)
+
+// HostAll is the status host of an EgressService that every node serves for
+// its own pods.
+const HostAll = "ALL"
+
+// +genclient
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=egressservices,scope=Namespaced
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.spec.sourceIPBy`
+// +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.host`
+// +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.spec.network`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+
+// EgressService makes the pods behind the LoadBalancer Service of the same
+// namespace and name leave the cluster with the address under which the Service
+// is reached, or through another network.
+type EgressService struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says how the traffic of the Service's pods leaves the cluster. An
+	// empty spec means the load balancer's address, through any node.
+	// +optional
+	// +kubebuilder:default={}
+	Spec EgressServiceSpec `json:"spec,omitempty"`
+	// status is written by ovnkube; what others write is overwritten.
+	// +optional
+	Status EgressServiceStatus `json:"status,omitempty"`
+}
+
+// EgressServiceSpec is the wish of the user.
+type EgressServiceSpec struct {
+	// sourceIPBy is "LoadBalancerIP" for the ingress address of the Service's
+	// load balancer, or "Network" for the address of the outgoing interface.
+	// +optional
+	// +kubebuilder:validation:Enum=LoadBalancerIP;Network
+	// +kubebuilder:default=LoadBalancerIP
+	SourceIPBy SourceIPMode `json:"sourceIPBy,omitempty"`
+
+	// nodeSelector limits the nodes that may be chosen as host where sourceIPBy
+	// is LoadBalancerIP. An absent or empty one allows every node.
+	// +optional
+	NodeSelector metav1.LabelSelector `json:"nodeSelector,omitempty"`
+
+	// network is the routing table, by number or by name, that egress traffic
+	// and the replies to ingress traffic take. Absent: the host's usual routing.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9][a-zA-Z0-9._-]*$`
+	Network string `json:"network,omitempty"`
+}
+
+// EgressServiceStatus is what ovnkube made of it.
+type EgressServiceStatus struct {
+	// host is the node that all egress traffic of the Service leaves from, "ALL"
+	// where it leaves from each pod's own node, and empty where it is not served.
+	// +optional
+	Host string `json:"host,omitempty"`
+}
+
+// Source returns the mode of the spec; an object written without one has
+// SourceIPLoadBalancer.
+func (s EgressServiceSpec) Source() SourceIPMode {
+	if s.SourceIPBy == "" {
+		return SourceIPLoadBalancer
+	}
+	return s.SourceIPBy
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+
+// EgressServiceList is a list of EgressServices.
+type EgressServiceList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []EgressService `json:"items"`
+}
