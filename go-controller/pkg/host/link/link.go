@@ -1,0 +1,127 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/vishvananda/netlink"
+)
+
+// get finds a link.
+func get(name string) (netlink.Link, error) {
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("find link %s: %w", name, err)
+	}
+	return l, nil
+}
+
+// IsNotFound tells whether err says that a link does not exist.
+func IsNotFound(err error) bool {
+	var gone netlink.LinkNotFoundError
+	return errors.As(err, &gone)
+}
+
+// Exists tells whether there is a link of that name.
+func Exists(name string) (bool, error) {
+	_, err := get(name)
+	if IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// MAC returns the hardware address of a link in lower case, e.g. "0a:58:0a:f4:01:02".
+func MAC(name string) (string, error) {
+	l, err := get(name)
+	if err != nil {
+		return "", err
+	}
+	return l.Attrs().HardwareAddr.String(), nil
+}
+
+// Up sets a link up.
+func Up(name string) error {
+	l, err := get(name)
+	if err != nil {
+		return err
+	}
+	if l.Attrs().Flags&net.FlagUp != 0 {
+		return nil
+	}
+	if err := netlink.LinkSetUp(l); err != nil {
+		return fmt.Errorf("set link %s up: %w", name, err)
+	}
+	return nil
+}
+
+// SetMTU sets the MTU of a link, in bytes.
+func SetMTU(name string, mtu int) error {
+	l, err := get(name)
+	if err != nil || l.Attrs().MTU == mtu {
+		return err
+	}
+	if err := netlink.LinkSetMTU(l, mtu); err != nil {
+		return fmt.Errorf("set the MTU of link %s to %d: %w", name, mtu, err)
+	}
+	return nil
+}
+
+// SetMAC sets the hardware address of a link.
+func SetMAC(name, mac string) error {
+	want, err := net.ParseMAC(mac)
+	if err != nil {
+		return fmt.Errorf("set the address of link %s: %w", name, err)
+	}
+	l, err := get(name)
+	if err != nil || l.Attrs().HardwareAddr.String() == want.String() {
+		return err
+	}
+	if err := netlink.LinkSetHardwareAddr(l, want); err != nil {
+		return fmt.Errorf("set the address of link %s to %s: %w", name, mac, err)
+	}
+	return nil
+}
+
+// Delete removes a link; one that is gone is no error.
+func Delete(name string) error {
+	l, err := get(name)
+	if IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := netlink.LinkDel(l); err != nil && !IsNotFound(err) {
+		return fmt.Errorf("delete link %s: %w", name, err)
+	}
+	return nil
+}
+
+// Wait waits until a link of that name exists, e.g. one that ovs-vswitchd is to
+// make.
+func Wait(ctx context.Context, name string) error {
+	changed := make(chan struct{}, 1)
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := Watch(watching, func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}); err != nil {
+		return err
+	}
+	for {
+		if ok, err := Exists(name); ok || err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for link %s: %w", name, ctx.Err())
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// muteTable is the nftables table, of family netdev, that holds a chain for each
+// muted link.
+const muteTable = "ovn-kube-mute"
+
+// Mute makes the kernel ignore what comes in by a link whose frames the
+// userspace datapath of OVS reads: it takes a copy of each, and without Mute the
+// kernel would answer ARP, forward and reset connections behind OVS's back. It
+// drops at ingress, which is after the copy was taken, and takes IPv6 off the
+// link. With the kernel datapath it is not needed and would break the port.
+func Mute(name string) error {
+	if _, err := get(name); err != nil {
+		return err
+	}
+	if HasIPv6() {
+		if err := SetLinkSysctl(topology.IPv6, name, "disable_ipv6", "1"); err != nil {
+			return err
+		}
+	}
+	c, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("mute link %s: %w", name, err)
+	}
+	drop := nftables.ChainPolicyDrop
+	table := c.AddTable(&nftables.Table{Name: muteTable, Family: nftables.TableFamilyNetdev})
+	c.AddChain(&nftables.Chain{
+		Name: name, Table: table, Type: nftables.ChainTypeFilter,
+		Hooknum: nftables.ChainHookIngress, Priority: nftables.ChainPriorityFilter,
+		Device: name, Policy: &drop,
+	})
+	if err := c.Flush(); err != nil {
+		return fmt.Errorf("mute link %s: %w", name, err)
+	}
+	return nil
+}
+
+// Unmute takes back what Mute did; a link that is gone or was not muted is no
+// error. IPv6 stays off where the link has gone.
+func Unmute(name string) error {
+	c, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("unmute link %s: %w", name, err)
+	}
+	c.DelChain(&nftables.Chain{Name: name, Table: &nftables.Table{Name: muteTable, Family: nftables.TableFamilyNetdev}})
+	if err := c.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("unmute link %s: %w", name, err)
+	}
+	if ok, err := Exists(name); err != nil || !ok || !HasIPv6() {
+		return err
+	}
+	return SetLinkSysctl(topology.IPv6, name, "disable_ipv6", "0")
+}
+
+// UnmuteAll removes all chains of Mute at once; for clean-up.
+func UnmuteAll() error {
+	c, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("remove the nftables table %s: %w", muteTable, err)
+	}
+	c.DelTable(&nftables.Table{Name: muteTable, Family: nftables.TableFamilyNetdev})
+	if err := c.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove the nftables table %s: %w", muteTable, err)
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+package link
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// SetSysctl sets a kernel parameter, named by its path below /proc/sys, e.g.
+// "net/ipv4/ip_forward". What has the value already is not written, so that a
+// read-only /proc/sys with the right values does no harm.
+func SetSysctl(name, value string) error {
+	path := filepath.Join("/proc/sys", name)
+	have, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read sysctl %s: %w", name, err)
+	}
+	if strings.TrimSpace(string(have)) == value {
+		return nil
+	}
+	if err := os.WriteFile(path, []byte(value), 0o644); err != nil {
+		return fmt.Errorf("set sysctl %s to %s: %w", name, value, err)
+	}
+	return nil
+}
+
+// SetLinkSysctl sets a parameter of one link and family, e.g. rp_filter. The
+// name of the link may contain dots.
+func SetLinkSysctl(f topology.Family, link, parameter, value string) error {
+	return SetSysctl(fmt.Sprintf("net/ipv%d/conf/%s/%s", uint8(f), link, parameter), value)
+}
+
+// HasIPv6 tells whether the kernel has IPv6 at all.
+func HasIPv6() bool {
+	_, err := os.Stat("/proc/sys/net/ipv6")
+	return err == nil
+}

@@ -1,0 +1,202 @@
+package openflow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+)
+
+// Cookie marks every flow of ours: "ovnk" in ASCII.
+const Cookie = 0x6f766e6b
+
+// DefaultRunDir is where ovs-vswitchd keeps the management sockets of its bridges.
+const DefaultRunDir = "/var/run/openvswitch"
+
+// Writer is the host.FlowWriter of one bridge.
+type Writer struct {
+	bridge string
+	target string // what ovs-ofctl connects to
+	turn   *host.Turn[error]
+
+	mu      sync.Mutex // guards what follows, never held over I/O
+	want    map[string][]host.Flow
+	dropped map[string]uint64 // matches to delete before Sweep, with the count of drops
+	drops   uint64
+	swept   bool
+}
+
+var _ host.FlowWriter = (*Writer)(nil)
+
+// New returns a Writer of the flows of bridge. runDir is that of ovs-vswitchd,
+// DefaultRunDir on a node.
+func New(bridge, runDir string) *Writer {
+	return &Writer{
+		bridge: bridge, target: "unix:" + filepath.Join(runDir, bridge+".mgmt"),
+		turn: host.NewTurn[error](), want: map[string][]host.Flow{}, dropped: map[string]uint64{},
+	}
+}
+
+// Apply implements host.FlowWriter. It fails while ovs-vswitchd does not run;
+// the contribution is remembered, and Run writes it later.
+func (w *Writer) Apply(ctx context.Context, contributor string, flows []host.Flow) error {
+	for _, f := range flows {
+		if err := check(f); err != nil {
+			return fmt.Errorf("apply flows of %s to bridge %s: %w", contributor, w.bridge, err)
+		}
+	}
+	w.mu.Lock()
+	w.drops++
+	if !w.swept {
+		for _, f := range w.want[contributor] {
+			w.dropped[match(f)] = w.drops
+		}
+	}
+	w.want[contributor] = slices.Clone(flows)
+	w.mu.Unlock()
+	return w.Resync(ctx)
+}
+
+// Sweep implements host.FlowWriter.
+func (w *Writer) Sweep(ctx context.Context) error {
+	w.mu.Lock()
+	w.swept = true
+	w.mu.Unlock()
+	return w.Resync(ctx)
+}
+
+// Resync compares the bridge with what is wanted and repairs it.
+func (w *Writer) Resync(ctx context.Context) error {
+	result, err := w.turn.Do(ctx, w.turn.Request(), w.write)
+	if err = errors.Join(err, result); err != nil {
+		return fmt.Errorf("write flows of bridge %s: %w", w.bridge, err)
+	}
+	return nil
+}
+
+// Dump returns what the bridge holds as ovs-ofctl prints it, for people.
+func (w *Writer) Dump(ctx context.Context) (string, error) {
+	return w.ofctl(ctx, "", "--no-stats", "dump-flows", w.target)
+}
+
+// check refuses what would break the whole bundle or escape it.
+func check(f host.Flow) error {
+	switch {
+	case strings.ContainsAny(string(f), "\r\n#"):
+		return fmt.Errorf("flow %q: more than one line", f)
+	case !strings.Contains(string(f), "actions="):
+		return fmt.Errorf("flow %q: no actions", f)
+	case strings.Contains(match(f), "cookie="):
+		return fmt.Errorf("flow %q: the cookie is not the contributor's", f)
+	}
+	return nil
+}
+
+// match is the part of a flow before its actions, which tells it from others.
+func match(f host.Flow) string {
+	m, _, _ := strings.Cut(string(f), "actions=")
+	return strings.TrimRight(m, ", ")
+}
+
+// union returns all flows in the order of the contributors' names. Of two flows
+// that are written with the same match the first wins.
+func (w *Writer) union() []host.Flow {
+	var out []host.Flow
+	seen := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(w.want)) {
+		for _, f := range w.want[name] {
+			if m := match(f); !seen[m] {
+				seen[m] = true
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+// write does one pass; the caller has the turn.
+func (w *Writer) write(ctx context.Context) error {
+	w.mu.Lock()
+	flows, dropped, drops, swept := w.union(), maps.Clone(w.dropped), w.drops, w.swept
+	w.mu.Unlock()
+
+	var err error
+	if swept {
+		err = w.replace(ctx, flows)
+	} else {
+		err = w.add(ctx, flows, dropped)
+	}
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for m := range dropped {
+		if w.dropped[m] <= drops {
+			delete(w.dropped, m)
+		}
+	}
+	return nil
+}
+
+// replace makes flows the only ones of the bridge.
+func (w *Writer) replace(ctx context.Context, flows []host.Flow) error {
+	input := render(flows)
+	same, err := w.same(ctx, input)
+	if err != nil {
+		return err
+	}
+	if same {
+		klog.V(4).InfoS("Bridge has the flows it should", "bridge", w.bridge, "flows", len(flows))
+		return nil
+	}
+	if _, err := w.ofctl(ctx, input, "--bundle", "replace-flows", w.target, "-"); err != nil {
+		return err
+	}
+	klog.V(2).InfoS("Replaced the flows of a bridge", "bridge", w.bridge, "flows", len(flows))
+	return nil
+}
+
+// add adds flows, changes those that differ and deletes those that were dropped.
+func (w *Writer) add(ctx context.Context, flows []host.Flow, dropped map[string]uint64) error {
+	wanted := map[string]bool{}
+	for _, f := range flows {
+		wanted[match(f)] = true
+	}
+	var input strings.Builder
+	for _, m := range slices.Sorted(maps.Keys(dropped)) {
+		if !wanted[m] {
+			fmt.Fprintf(&input, "delete_strict %s\n", m)
+		}
+	}
+	for _, f := range flows {
+		fmt.Fprintf(&input, "add %s\n", line(f))
+	}
+	if input.Len() == 0 {
+		return nil
+	}
+	if _, err := w.ofctl(ctx, input.String(), "--bundle", "add-flows", w.target, "-"); err != nil {
+		return err
+	}
+	klog.V(2).InfoS("Added flows to a bridge", "bridge", w.bridge, "flows", len(flows))
+	return nil
+}
+
+func line(f host.Flow) string { return fmt.Sprintf("cookie=%#x,%s", Cookie, f) }
+
+func render(flows []host.Flow) string {
+	var out strings.Builder
+	for _, f := range flows {
+		out.WriteString(line(f))
+		out.WriteByte('\n')
+	}
+	return out.String()
+}
