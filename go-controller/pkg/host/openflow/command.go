@@ -17,7 +17,7 @@ const diffStatus = 2
 
 // same tells whether the bridge holds just the flows of input.
 func (w *Writer) same(ctx context.Context, input string) (bool, error) {
-	_, err := w.ofctl(ctx, input, "diff-flows", w.target, "-")
+	_, err := w.ofctl(ctx, input, "diff-flows", w.target, "/dev/stdin") // unlike replace-flows it does not take "-"
 	var status *exec.ExitError
 	if errors.As(err, &status) && status.ExitCode() == diffStatus {
 		return false, nil
