@@ -1,0 +1,141 @@
+// Command ovnkube gives a Kubernetes cluster its network on OVN: as the master
+// that plans it, as a node that connects its pods, or as both.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/app"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
+)
+
+// defaultConfigFile is read where it exists and --config-file names no other.
+const defaultConfigFile = "/etc/openvswitch/ovn_k8s.conf"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	// The first signal is a request, the second an order.
+	context.AfterFunc(ctx, stop)
+	err := command().RunContext(ctx, os.Args)
+	klog.Flush()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "ovnkube: %s\n", strings.ReplaceAll(err.Error(), "\n", " "))
+		os.Exit(1)
+	}
+}
+
+// command returns the command line. Its role is in flags, not in subcommands, as
+// it always was for OVN-Kubernetes.
+func command() *cli.App {
+	var (
+		role app.Role
+		file string
+	)
+	flags, given := config.Flags()
+	return &cli.App{
+		Name:            "ovnkube",
+		Usage:           "the network of a Kubernetes cluster on OVN",
+		UsageText:       "ovnkube [--init-master NAME] [--init-node NAME] [options]\novnkube --cleanup-node NAME [options]",
+		Version:         version.Get().String(),
+		HideHelpCommand: true,
+		// Errors reach main as they are: one line, no page of help around it.
+		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return usageError(err) },
+		ExitErrHandler: func(*cli.Context, error) {},
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "init-master", Usage: "Be a master, under the `NAME` of this node", Destination: &role.Master},
+			&cli.StringFlag{Name: "init-node", Usage: "Be the node `NAME`", Destination: &role.Node},
+			&cli.StringFlag{Name: "cleanup-node", Usage: "Take everything off node `NAME` that --init-node put there, and end", Destination: &role.CleanupNode},
+			&cli.StringFlag{Name: "config-file", Usage: "Configuration `FILE`; " + defaultConfigFile + " where that exists", Destination: &file},
+		}, flags...),
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return fmt.Errorf("%s: unexpected argument; allowed: flags only, see ovnkube --help", c.Args().First())
+			}
+			if err := role.Validate(); err != nil {
+				return err
+			}
+			cfg, notices, err := load(file, given(), role)
+			if err != nil {
+				return err
+			}
+			return run(c.Context, cfg, notices, role)
+		},
+	}
+}
+
+// usageError names the flag the way it is written.
+func usageError(err error) error {
+	text := err.Error()
+	for _, prefix := range []string{"flag provided but not defined: -", "flag needs an argument: -"} {
+		name, ok := strings.CutPrefix(text, prefix)
+		if !ok {
+			continue
+		}
+		name = "--" + strings.TrimLeft(name, "-")
+		if prefix[5] == 'p' {
+			return fmt.Errorf("%s: unknown flag; allowed: the flags in ovnkube --help", argument(name))
+		}
+		return fmt.Errorf("%s: value missing; allowed: %s VALUE or %s=VALUE", name, name, name)
+	}
+	return err
+}
+
+// argument returns the argument that holds flag name, with its value where it
+// was given in one piece.
+func argument(name string) string {
+	for _, a := range os.Args[1:] {
+		if strings.HasPrefix(strings.TrimLeft(a, "-"), name[2:]+"=") {
+			return a
+		}
+	}
+	return name
+}
+
+// load collects the sources of the configuration.
+func load(file string, flags map[string]string, role app.Role) (config.Config, []config.Notice, error) {
+	s := config.Sources{Flags: flags, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile}
+	if role.Node != "" || role.CleanupNode != "" {
+		s.ExternalIDs = app.ExternalIDs
+	}
+	name := file
+	if name == "" {
+		name = defaultConfigFile
+	}
+	data, err := os.ReadFile(name)
+	switch {
+	case err == nil:
+		s.File = &config.File{Name: name, Data: data}
+	case file != "" || !errors.Is(err, fs.ErrNotExist):
+		return config.Config{}, nil, &config.Error{Where: "--config-file", Value: name, Problem: "cannot be read", Allowed: "a readable file"}
+	}
+	return config.Load(s)
+}
+
+// run does the role under the process's log and pid file.
+func run(ctx context.Context, cfg config.Config, notices []config.Notice, role app.Role) error {
+	closeLog, err := setUpLog(cfg.Logging)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	for _, n := range notices {
+		klog.Warning(n.String())
+	}
+	remove, err := writePIDFile(cfg.PIDFile)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	return app.Run(ctx, cfg, role)
+}

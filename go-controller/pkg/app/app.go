@@ -1,0 +1,124 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
+)
+
+// Role is what this process is. Each field is the name it does it under: the
+// node's name in Kubernetes.
+type Role struct {
+	// Master plans the network in the northbound database, one at a time in a
+	// cluster.
+	Master string
+	// Node connects this host and its pods.
+	Node string
+	// CleanupNode takes everything Node made off this host, and ends.
+	CleanupNode string
+}
+
+// Validate refuses combinations that have no meaning.
+func (r Role) Validate() error {
+	switch {
+	case r == Role{}:
+		return errors.New("nothing to do: one of --init-master NAME, --init-node NAME (or both) or --cleanup-node NAME is needed")
+	case r.CleanupNode != "" && (r.Master != "" || r.Node != ""):
+		return errors.New("--cleanup-node goes with neither --init-master nor --init-node")
+	}
+	return nil
+}
+
+// Env is what the roles of a process share.
+type Env struct {
+	Config config.Config
+	// Kube is for the built-in kinds.
+	Kube kubernetes.Interface
+	// REST makes clients for our own kinds.
+	REST    *rest.Config
+	Ready   *Checks
+	Metrics *metrics.Set
+}
+
+// Run does what role says until ctx is done, and returns nil then. An error
+// means that the process must be started again.
+func Run(ctx context.Context, cfg config.Config, role Role) error {
+	if err := role.Validate(); err != nil {
+		return err
+	}
+	klog.InfoS("Starting", "version", version.Get().String(), "master", role.Master, "node", role.Node, "cleanup", role.CleanupNode)
+	if role.CleanupNode != "" {
+		return cleanupNode(ctx, cfg, role.CleanupNode)
+	}
+	env, err := newEnv(cfg)
+	if err != nil {
+		return err
+	}
+	// Both roles count as starting before the server can be asked.
+	started := map[string]func(){}
+	for name, given := range map[string]string{"master": role.Master, "node": role.Node} {
+		if given != "" {
+			started[name] = env.Ready.Gate(name)
+		}
+	}
+	servers, err := listen(cfg, env)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, s := range servers {
+		group.Go(func() error { return s.serve(ctx) })
+	}
+	if role.Master != "" {
+		group.Go(part(ctx, "master", func(ctx context.Context) error {
+			started["master"]() // one that waits for the lease is ready to take over
+			return lead(ctx, env, role.Master, func(ctx context.Context) error { return runMaster(ctx, env, role.Master) })
+		}))
+	}
+	if role.Node != "" {
+		group.Go(part(ctx, "node", func(ctx context.Context) error { return runNode(ctx, env, role.Node, started["node"]) }))
+	}
+	return group.Wait()
+}
+
+// part runs a role and makes it an error to end before being told to.
+func part(ctx context.Context, name string, run func(context.Context) error) func() error {
+	return func() error {
+		if err := run(ctx); err != nil {
+			if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+				return nil
+			}
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if ctx.Err() == nil {
+			return fmt.Errorf("%s: ended by itself", name)
+		}
+		return nil
+	}
+}
+
+func newEnv(cfg config.Config) (*Env, error) {
+	rc, err := restConfig(cfg.Kubernetes, serviceAccountDir)
+	if err != nil {
+		return nil, err
+	}
+	cs, err := kubeClient(rc)
+	if err != nil {
+		return nil, err
+	}
+	env := &Env{Config: cfg, Kube: cs, REST: rc, Ready: NewChecks(), Metrics: metrics.New(version.Get())}
+	// Queues take their metrics when they are made, hence before any role runs.
+	workqueue.SetProvider(env.Metrics.Workqueue())
+	env.Metrics.Checks(env.Ready.Results)
+	return env, nil
+}

@@ -1,0 +1,75 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// Checks decides whether the process is ready: when every check passes. It is
+// safe for concurrent use.
+type Checks struct {
+	mu     sync.Mutex
+	checks map[string]func() error
+}
+
+// NewChecks returns no checks, hence ready.
+func NewChecks() *Checks { return &Checks{checks: map[string]func() error{}} }
+
+// Add adds a check, or replaces the one of that name. f returns quickly: it
+// looks at what somebody else found out, and does no I/O.
+func (c *Checks) Add(name string, f func() error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checks[name] = f
+}
+
+// Gate adds a check that fails until open is called.
+func (c *Checks) Gate(name string) (open func()) {
+	var opened atomic.Bool
+	c.Add(name, func() error {
+		if !opened.Load() {
+			return errors.New("starting")
+		}
+		return nil
+	})
+	return func() { opened.Store(true) }
+}
+
+// Results runs every check.
+func (c *Checks) Results() map[string]error {
+	c.mu.Lock()
+	checks := make(map[string]func() error, len(c.checks))
+	for name, f := range c.checks {
+		checks[name] = f
+	}
+	c.mu.Unlock()
+	out := make(map[string]error, len(checks))
+	for name, f := range checks {
+		out[name] = f()
+	}
+	return out
+}
+
+// ServeHTTP answers 200 where every check passes and 503 otherwise, with one
+// line a check.
+func (c *Checks) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	var lines []string
+	status := http.StatusOK
+	for name, err := range c.Results() {
+		if err != nil {
+			status = http.StatusServiceUnavailable
+			lines = append(lines, fmt.Sprintf("%s: %v", name, err))
+		} else {
+			lines = append(lines, name+": ok")
+		}
+	}
+	slices.Sort(lines)
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	fmt.Fprintln(w, strings.Join(append(lines, map[bool]string{true: "ready", false: "not ready"}[status == http.StatusOK]), "\n"))
+}

@@ -1,0 +1,77 @@
+package app
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
+)
+
+const (
+	// requestRate and requestBurst bound the requests to the API server, a
+	// second. A node that comes up patches once; a master annotates every pod.
+	requestRate  = 100
+	requestBurst = 100
+
+	serviceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
+)
+
+// restConfig says how the API server is reached: by the kubeconfig where there
+// is one, else at the configured server, else as the pod's service account. A
+// server without credentials gets those of the service account in dir, if any.
+func restConfig(k config.Kubernetes, dir string) (*rest.Config, error) {
+	var (
+		rc  *rest.Config
+		err error
+	)
+	switch {
+	case k.Kubeconfig != "":
+		if rc, err = clientcmd.BuildConfigFromFlags("", k.Kubeconfig); err != nil {
+			return nil, fmt.Errorf("read kubeconfig %s: %w", k.Kubeconfig, err)
+		}
+	case k.APIServer != "":
+		rc = &rest.Config{Host: k.APIServer, BearerToken: k.Token, BearerTokenFile: k.TokenFile}
+		rc.CAFile = k.CACert
+		if k.Token == "" && k.TokenFile == "" {
+			rc.BearerTokenFile = existing(filepath.Join(dir, "token"))
+		}
+		if k.CACert == "" {
+			rc.CAFile = existing(filepath.Join(dir, "ca.crt"))
+		}
+	default:
+		if rc, err = rest.InClusterConfig(); err != nil {
+			return nil, fmt.Errorf("find the API server (no --k8s-kubeconfig, no --k8s-apiserver): %w", err)
+		}
+	}
+	rc.QPS, rc.Burst = requestRate, requestBurst
+	rc.UserAgent = "ovnkube/" + version.Get().Version
+	return rc, nil
+}
+
+// existing returns path where there is such a file, else nothing.
+func existing(path string) string {
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
+}
+
+// kubeClient makes the client for the built-in kinds, which speak protobuf; our
+// own kinds do not.
+func kubeClient(rc *rest.Config) (kubernetes.Interface, error) {
+	rc = rest.CopyConfig(rc)
+	rc.ContentType = runtime.ContentTypeProtobuf
+	rc.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	cs, err := kubernetes.NewForConfig(rc)
+	if err != nil {
+		return nil, fmt.Errorf("make the client of the API server: %w", err)
+	}
+	return cs, nil
+}

@@ -1,0 +1,115 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+)
+
+// leaseName is the Lease the masters of a cluster compete for.
+const leaseName = "ovn-kubernetes-master"
+
+// errLostLease ends the process: what another leader has written since is in
+// none of this process's caches by contract, so it starts from nothing.
+var errLostLease = errors.New("lost the lease of the leader")
+
+// lead waits for the lease and runs work while it is held. It returns nil when
+// ctx is done, and an error when work fails, ends by itself or the lease is
+// lost. The lease is given back after work has returned, never before.
+//
+// identity is the node's name: a master that was killed and started again takes
+// its own lease without waiting for it to expire.
+func lead(ctx context.Context, env *Env, identity string, work func(context.Context) error) error {
+	electing, stopElecting := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopElecting()
+	won, ended := make(chan struct{}), make(chan struct{})
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Name:            leaseName,
+		Lock:            newLock(env.Kube, env.Config.Kubernetes.ConfigNamespace, identity),
+		LeaseDuration:   env.Config.MasterHA.LeaseDuration,
+		RenewDeadline:   env.Config.MasterHA.RenewDeadline,
+		RetryPeriod:     env.Config.MasterHA.RetryPeriod,
+		ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) { close(won) },
+			OnStoppedLeading: func() {},
+			OnNewLeader:      func(leader string) { klog.InfoS("Leader elected", "leader", leader, "self", identity) },
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("prepare leader election: %w", err)
+	}
+	go func() {
+		defer close(ended)
+		elector.Run(electing)
+	}()
+	select {
+	case <-ctx.Done():
+		stopElecting()
+		<-ended
+		return nil
+	case <-won:
+	}
+	return holdLease(ctx, env, work, ended, stopElecting)
+}
+
+// holdLease runs work as the leader; ended is closed when the lease is lost or
+// given back.
+func holdLease(ctx context.Context, env *Env, work func(context.Context) error, ended <-chan struct{}, giveBack func()) error {
+	env.Metrics.SetLeader(true)
+	defer env.Metrics.SetLeader(false)
+	working, stopWork := context.WithCancel(ctx)
+	defer stopWork()
+	done := make(chan error, 1)
+	go func() { done <- work(working) }()
+	select {
+	case err := <-done:
+		giveBack()
+		<-ended
+		return err
+	case <-ended:
+		// Not waiting for work: the lease is somebody else's, and the process ends.
+		return errLostLease
+	}
+}
+
+// lock is a lease whose namespace is made where it is missing, so that a binary
+// started without manifests works.
+type lock struct {
+	*resourcelock.LeaseLock
+	namespaces interface {
+		Create(context.Context, *corev1.Namespace, metav1.CreateOptions) (*corev1.Namespace, error)
+	}
+}
+
+func newLock(cs kubernetes.Interface, namespace, identity string) *lock {
+	return &lock{
+		LeaseLock: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: leaseName},
+			Client:     cs.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
+		},
+		namespaces: cs.CoreV1().Namespaces(),
+	}
+}
+
+// Create implements resourcelock.Interface.
+func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	err := l.LeaseLock.Create(ctx, r)
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.LeaseMeta.Namespace}}
+	if _, err := l.namespaces.Create(ctx, ns, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create namespace %s of the leader's lease: %w", ns.Name, err)
+	}
+	return l.LeaseLock.Create(ctx, r)
+}

@@ -1,0 +1,79 @@
+package metrics
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
+)
+
+// Set is the metrics of one process. It is safe for concurrent use.
+type Set struct {
+	registry *prometheus.Registry
+	leader   prometheus.Gauge
+	queues   *queues
+}
+
+// New returns a Set with the build's version, the Go runtime and the process.
+func New(build version.Info) *Set {
+	s := &Set{
+		registry: prometheus.NewRegistry(),
+		leader:   prometheus.NewGauge(prometheus.GaugeOpts{Name: nameLeader, Help: "Whether this process leads the masters."}),
+		queues:   newQueues(),
+	}
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: nameBuildInfo, Help: "The running build.",
+		ConstLabels: prometheus.Labels{labelVersion: build.Version, labelCommit: build.Commit, labelGo: build.Go},
+	})
+	info.Set(1)
+	s.registry.MustRegister(info, s.leader, s.queues,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return s
+}
+
+// Handler serves the metrics in the formats of Prometheus.
+func (s *Set) Handler() http.Handler {
+	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry})
+}
+
+// SetLeader says whether this process leads.
+func (s *Set) SetLeader(leads bool) { s.leader.Set(number(leads)) }
+
+// Checks reports the result of every readiness check when metrics are read. It
+// is called once.
+func (s *Set) Checks(results func() map[string]error) {
+	s.registry.MustRegister(checks{
+		desc:    prometheus.NewDesc(nameCheck, "Whether a readiness check passes.", []string{labelCheck}, nil),
+		results: results,
+	})
+}
+
+// Workqueue returns the provider for k8s.io/client-go/util/workqueue.
+func (s *Set) Workqueue() workqueue.MetricsProvider { return s.queues }
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// checks collects readiness at the time of reading: there is no second copy.
+type checks struct {
+	desc    *prometheus.Desc
+	results func() map[string]error
+}
+
+// Describe implements prometheus.Collector.
+func (c checks) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
+
+// Collect implements prometheus.Collector.
+func (c checks) Collect(ch chan<- prometheus.Metric) {
+	for name, err := range c.results() {
+		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, number(err == nil), name)
+	}
+}

@@ -1,0 +1,37 @@
+package metrics
+
+// Names of all metrics.
+const (
+	// nameBuildInfo is 1; its labels say which build runs.
+	nameBuildInfo = "ovnkube_build_info"
+	// nameLeader is 1 while this process leads the masters.
+	nameLeader = "ovnkube_leader"
+	// nameCheck is 1 while a readiness check passes, by check.
+	nameCheck = "ovnkube_readiness_check"
+
+	// The queues of the controllers, by name.
+
+	// nameQueueDepth is the number of keys that wait.
+	nameQueueDepth = "ovnkube_workqueue_depth"
+	// nameQueueAdds counts the keys added.
+	nameQueueAdds = "ovnkube_workqueue_adds_total"
+	// nameQueueLatency is how long a key waited.
+	nameQueueLatency = "ovnkube_workqueue_queue_duration_seconds"
+	// nameQueueWork is how long a reconcile took.
+	nameQueueWork = "ovnkube_workqueue_work_duration_seconds"
+	// nameQueueUnfinished is the time spent so far in reconciles still running.
+	nameQueueUnfinished = "ovnkube_workqueue_unfinished_work_seconds"
+	// nameQueueLongest is the age of the oldest reconcile still running.
+	nameQueueLongest = "ovnkube_workqueue_longest_running_processor_seconds"
+	// nameQueueRetries counts the reconciles that failed.
+	nameQueueRetries = "ovnkube_workqueue_retries_total"
+)
+
+// Labels.
+const (
+	labelVersion = "version"
+	labelCommit  = "commit"
+	labelGo      = "go_version"
+	labelCheck   = "check"
+	labelQueue   = "name"
+)

@@ -1,0 +1,81 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// queues implements workqueue.MetricsProvider and collects what it provided.
+type queues struct {
+	depth, unfinished, longest *prometheus.GaugeVec
+	adds, retries              *prometheus.CounterVec
+	latency, work              *prometheus.HistogramVec
+}
+
+func newQueues() *queues {
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{labelQueue})
+	}
+	counter := func(name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{labelQueue})
+	}
+	histogram := func(name, help string) *prometheus.HistogramVec {
+		// A no-op sync takes tens of microseconds, a back-off half a minute.
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.0001, 4, 10),
+		}, []string{labelQueue})
+	}
+	return &queues{
+		depth:      gauge(nameQueueDepth, "Keys that wait."),
+		adds:       counter(nameQueueAdds, "Keys added."),
+		latency:    histogram(nameQueueLatency, "Seconds a key waited."),
+		work:       histogram(nameQueueWork, "Seconds a reconcile took."),
+		unfinished: gauge(nameQueueUnfinished, "Seconds spent in reconciles that still run."),
+		longest:    gauge(nameQueueLongest, "Seconds the oldest reconcile that still runs has taken."),
+		retries:    counter(nameQueueRetries, "Reconciles that failed and will be repeated."),
+	}
+}
+
+func (q *queues) each(f func(prometheus.Collector)) {
+	for _, c := range []prometheus.Collector{q.depth, q.adds, q.latency, q.work, q.unfinished, q.longest, q.retries} {
+		f(c)
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (q *queues) Describe(ch chan<- *prometheus.Desc) {
+	q.each(func(c prometheus.Collector) { c.Describe(ch) })
+}
+
+// Collect implements prometheus.Collector.
+func (q *queues) Collect(ch chan<- prometheus.Metric) {
+	q.each(func(c prometheus.Collector) { c.Collect(ch) })
+}
+
+func (q *queues) NewDepthMetric(name string) workqueue.GaugeMetric {
+	return q.depth.WithLabelValues(name)
+}
+
+func (q *queues) NewAddsMetric(name string) workqueue.CounterMetric {
+	return q.adds.WithLabelValues(name)
+}
+
+func (q *queues) NewLatencyMetric(name string) workqueue.HistogramMetric {
+	return q.latency.WithLabelValues(name)
+}
+
+func (q *queues) NewWorkDurationMetric(name string) workqueue.HistogramMetric {
+	return q.work.WithLabelValues(name)
+}
+
+func (q *queues) NewUnfinishedWorkSecondsMetric(name string) workqueue.SettableGaugeMetric {
+	return q.unfinished.WithLabelValues(name)
+}
+
+func (q *queues) NewLongestRunningProcessorSecondsMetric(name string) workqueue.SettableGaugeMetric {
+	return q.longest.WithLabelValues(name)
+}
+
+func (q *queues) NewRetriesMetric(name string) workqueue.CounterMetric {
+	return q.retries.WithLabelValues(name)
+}

@@ -1,0 +1,69 @@
+// Package version knows which build of the programs this is. Callers: the
+// commands, metrics and the user agent of API clients.
+package version
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
+
+// Set by the linker: -ldflags "-X <this package>.Version=v1.2.3 -X <this package>.Commit=abc".
+// Where it did not, the values the Go tool recorded are used.
+var (
+	Version string
+	Commit  string
+)
+
+// Info is a build.
+type Info struct {
+	// Version is a tag, or "devel".
+	Version string
+	// Commit is a git commit, with "-dirty" where the work tree had changes, or
+	// "unknown".
+	Commit string
+	// Go is the version of the compiler.
+	Go string
+}
+
+// Get returns the running build.
+func Get() Info {
+	i := Info{Version: Version, Commit: Commit, Go: runtime.Version()}
+	if bi, ok := debug.ReadBuildInfo(); ok {
+		i.fill(bi)
+	}
+	if i.Version == "" {
+		i.Version = "devel"
+	}
+	if i.Commit == "" {
+		i.Commit = "unknown"
+	}
+	return i
+}
+
+// fill takes from the build information what the linker did not set.
+func (i *Info) fill(bi *debug.BuildInfo) {
+	if v := bi.Main.Version; i.Version == "" && v != "(devel)" {
+		i.Version = v
+	}
+	if i.Commit != "" {
+		return
+	}
+	dirty := false
+	for _, s := range bi.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			i.Commit = s.Value
+		case "vcs.modified":
+			dirty = s.Value == "true"
+		}
+	}
+	if dirty && i.Commit != "" {
+		i.Commit += "-dirty"
+	}
+}
+
+// String returns what --version prints after the name of the program.
+func (i Info) String() string {
+	return fmt.Sprintf("%s, commit %s, %s", i.Version, i.Commit, i.Go)
+}
