@@ -1,0 +1,3 @@
+// Package master feeds the health tracker: every node with a pod subnet is
+// probed at the addresses of its management port. Caller: pkg/app.
+package master

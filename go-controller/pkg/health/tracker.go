@@ -1,0 +1,259 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+)
+
+// probesPerTimeout is how often a node is asked within the total timeout.
+const probesPerTimeout = 4
+
+// ErrFault is wrapped by errors that say nothing about the node: the probe could
+// not be sent. They neither prove nor disprove that it is alive.
+var ErrFault = errors.New("probe not sent")
+
+// Prober asks a node once.
+type Prober interface {
+	// Probe returns nil when the node answered. It returns when ctx is done at
+	// the latest, and is called concurrently.
+	Probe(ctx context.Context, node string, addr netip.Addr) error
+}
+
+// Tracker keeps the state of each target node. It is safe for concurrent use.
+type Tracker struct {
+	prober  Prober
+	timeout time.Duration
+
+	mu      sync.Mutex
+	ctx     context.Context // of Run; nil before it
+	wg      sync.WaitGroup
+	targets map[string]*target
+	subs    []func(node string)
+}
+
+// target is a node that is probed; a change of its addresses makes a new one.
+type target struct {
+	node   string
+	addrs  []netip.Addr
+	reach  place.Reach // guarded by Tracker.mu
+	cancel context.CancelFunc
+}
+
+// NewTracker returns a tracker that probes with p. totalTimeout is how long a
+// node may be silent; 0 means that nodes are assumed to be reachable and none is
+// probed.
+func NewTracker(p Prober, totalTimeout time.Duration) *Tracker {
+	return &Tracker{prober: p, timeout: totalTimeout, targets: map[string]*target{}}
+}
+
+// Subscribe adds a function that is called after the state of a node has
+// changed, and after a node became or ceased to be a target. It must not block.
+// It is called before Run.
+func (t *Tracker) Subscribe(f func(node string)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.subs = append(t.subs, f)
+}
+
+// Reach returns what is known of a node; Unknown for one that is no target.
+func (t *Tracker) Reach(node string) place.Reach {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if tg, ok := t.targets[node]; ok {
+		return tg.reach
+	}
+	return place.Unknown
+}
+
+// Healthy tells whether a node is known to be reachable.
+func (t *Tracker) Healthy(node string) bool { return t.Reach(node) == place.Alive }
+
+// SetTargets replaces the nodes that are probed, with their addresses. A node
+// that is known already keeps its state; a node without addresses is no target.
+func (t *Tracker) SetTargets(targets map[string][]netip.Addr) {
+	var changed []string
+	t.mu.Lock()
+	for node, tg := range t.targets {
+		if len(targets[node]) == 0 {
+			tg.stop()
+			delete(t.targets, node)
+			changed = append(changed, node)
+		}
+	}
+	for node, addrs := range targets {
+		if len(addrs) == 0 {
+			continue
+		}
+		next := &target{node: node, addrs: sortedAddrs(addrs)}
+		if t.timeout == 0 {
+			next.reach = place.Alive
+		}
+		if old, ok := t.targets[node]; ok {
+			if slices.Equal(old.addrs, next.addrs) {
+				continue
+			}
+			old.stop()
+			next.reach = old.reach
+		} else {
+			changed = append(changed, node)
+		}
+		t.targets[node] = next
+		t.start(next)
+	}
+	subs := t.subs
+	t.mu.Unlock()
+	slices.Sort(changed)
+	for _, node := range changed {
+		notify(subs, node)
+	}
+}
+
+// Run probes the targets until ctx is done.
+func (t *Tracker) Run(ctx context.Context) error {
+	t.mu.Lock()
+	t.ctx = ctx
+	for _, tg := range t.targets {
+		t.start(tg)
+	}
+	t.mu.Unlock()
+	<-ctx.Done()
+	t.mu.Lock()
+	t.ctx = nil // no target starts any more
+	t.mu.Unlock()
+	t.wg.Wait()
+	return nil
+}
+
+// start begins to probe a target; t.mu is held.
+func (t *Tracker) start(tg *target) {
+	if t.ctx == nil || t.timeout == 0 {
+		return
+	}
+	ctx, cancel := context.WithCancel(t.ctx)
+	tg.cancel = cancel
+	t.wg.Add(1)
+	go func() {
+		defer t.wg.Done()
+		t.watch(ctx, tg)
+	}()
+}
+
+func (tg *target) stop() {
+	if tg.cancel != nil {
+		tg.cancel()
+	}
+}
+
+// watch probes one node until ctx is done.
+func (t *Tracker) watch(ctx context.Context, tg *target) {
+	interval := max(t.timeout/probesPerTimeout, time.Millisecond)
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	// Buffered for every attempt that may be under way, so that none is left
+	// behind blocked when the watch ends.
+	answers := make(chan error, 2*probesPerTimeout)
+	var attempts sync.WaitGroup
+	defer attempts.Wait()
+	attempt := func() {
+		attempts.Add(1)
+		go func() {
+			defer attempts.Done()
+			err := t.ask(ctx, tg)
+			select {
+			case answers <- err:
+			case <-ctx.Done():
+			}
+		}()
+	}
+
+	heard := time.Now() // since when the node has been silent while we listened
+	tick := heard
+	attempt()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case err := <-answers:
+			switch {
+			case err == nil:
+				heard = time.Now()
+				t.set(tg, place.Alive)
+			case errors.Is(err, ErrFault):
+				heard = time.Now()
+				klog.V(4).InfoS("Probe could not be sent", "node", tg.node, "err", err)
+			}
+		case <-ticker.C:
+			now := time.Now()
+			if now.Sub(tick) > 2*interval {
+				heard = now // we stood still ourselves
+			}
+			tick = now
+			if now.Sub(heard) >= t.timeout {
+				t.set(tg, place.Dead)
+			}
+			attempt()
+		}
+	}
+}
+
+// ask probes all addresses of a node at once. It returns nil on the first
+// answer, an error that wraps ErrFault where no probe could be sent, and another
+// one where the node kept silent.
+func (t *Tracker) ask(ctx context.Context, tg *target) error {
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	results := make(chan error, len(tg.addrs))
+	for _, addr := range tg.addrs {
+		go func() { results <- t.prober.Probe(ctx, tg.node, addr) }()
+	}
+	var silent, fault error
+	for range tg.addrs {
+		switch err := <-results; {
+		case err == nil:
+			return nil
+		case errors.Is(err, ErrFault):
+			fault = err
+		default:
+			silent = err
+		}
+	}
+	if silent != nil {
+		return silent
+	}
+	return fault
+}
+
+// set stores the state of a target, if it still is one, and tells subscribers.
+func (t *Tracker) set(tg *target, reach place.Reach) {
+	t.mu.Lock()
+	old := tg.reach
+	if t.targets[tg.node] != tg || old == reach {
+		t.mu.Unlock()
+		return
+	}
+	tg.reach = reach
+	subs := t.subs
+	t.mu.Unlock()
+	klog.V(2).InfoS("Reachability of a node changed", "node", tg.node, "from", old, "to", reach)
+	notify(subs, tg.node)
+}
+
+func notify(subs []func(string), node string) {
+	for _, f := range subs {
+		f(node)
+	}
+}
+
+func sortedAddrs(addrs []netip.Addr) []netip.Addr {
+	s := slices.Clone(addrs)
+	slices.SortFunc(s, netip.Addr.Compare)
+	return slices.Compact(s)
+}

@@ -1,0 +1,238 @@
+package place
+
+import (
+	"cmp"
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// Reach is what is known of a node's reachability.
+type Reach uint8
+
+// The states of reachability. Unknown is that of a node not probed long enough:
+// it keeps what it has and gets nothing new.
+const (
+	Unknown Reach = iota
+	Alive
+	Dead
+)
+
+// String returns "unknown", "alive" or "dead".
+func (r Reach) String() string {
+	return [...]string{"unknown", "alive", "dead"}[r]
+}
+
+// Node is a candidate.
+type Node struct {
+	topology.Node
+	Reach Reach
+}
+
+// Reason says why a node may not have a claim. The empty Reason is no objection.
+type Reason string
+
+// The reasons Assign itself gives; a claim's Allow adds its own.
+const (
+	NotReady     Reason = "not ready"
+	Unreachable  Reason = "unreachable"
+	NotProbedYet Reason = "reachability not known yet"
+	GroupOnNode  Reason = "serves another of the same group"
+)
+
+// Claim asks for a node.
+type Claim struct {
+	// Key is unique, e.g. "ns/svc".
+	Key string
+	// Allow returns why a node cannot serve the claim (labels, addresses,
+	// endpoints); nil allows every node.
+	Allow func(Node) Reason
+	// Group keeps claims apart: those of one group never share a node. Empty: none.
+	Group string
+	// Prefer is the node that serves the claim now; empty: none.
+	Prefer string
+}
+
+// Result is the answer to one claim.
+type Result struct {
+	Node string // empty: no node may have it
+	// Rejected holds the reason for each node, where Node is empty.
+	Rejected map[string]Reason
+}
+
+// Explain says in a line why there is no node: "no nodes", or each reason with
+// its nodes, sorted.
+func (r Result) Explain() string {
+	if len(r.Rejected) == 0 {
+		return "no nodes"
+	}
+	byReason := map[Reason][]string{}
+	for node, why := range r.Rejected {
+		byReason[why] = append(byReason[why], node)
+	}
+	const listed = 5 // names per reason: the line ends up in an Event
+	parts := make([]string, 0, len(byReason))
+	for why, nodes := range byReason {
+		slices.Sort(nodes)
+		names := strings.Join(nodes[:min(listed, len(nodes))], ", ")
+		if len(nodes) > listed {
+			names += ", ..."
+		}
+		parts = append(parts, names+": "+string(why))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, "; ")
+}
+
+// Assign gives each claim a node, or none. Where two claims have one key, the
+// first in the order of Group, Prefer counts.
+func Assign(nodes []Node, claims []Claim) map[string]Result {
+	a := assignment{
+		nodes:  map[string]Node{},
+		load:   map[string]int{},
+		groups: map[groupNode]bool{},
+		result: make(map[string]Result, len(claims)),
+	}
+	for _, n := range nodes {
+		a.nodes[n.Name] = n
+	}
+	for name := range a.nodes {
+		a.names = append(a.names, name)
+	}
+	slices.Sort(a.names)
+
+	var open []Claim
+	for _, c := range sorted(claims) {
+		if !a.keep(c) {
+			open = append(open, c)
+		}
+	}
+	a.place(open)
+	return a.result
+}
+
+// sorted returns the claims in the order of their keys, each key once.
+func sorted(claims []Claim) []Claim {
+	s := slices.Clone(claims)
+	slices.SortFunc(s, func(a, b Claim) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Prefer, b.Prefer))
+	})
+	return slices.CompactFunc(s, func(a, b Claim) bool { return a.Key == b.Key })
+}
+
+type groupNode struct{ group, node string }
+
+type assignment struct {
+	nodes  map[string]Node
+	names  []string // sorted
+	load   map[string]int
+	groups map[groupNode]bool
+	result map[string]Result
+}
+
+// object returns why n may not have c; staying says that c is there already.
+func (a *assignment) object(n Node, c Claim, staying bool) Reason {
+	switch {
+	case !n.Ready:
+		return NotReady
+	case n.Reach == Dead:
+		return Unreachable
+	}
+	if c.Allow != nil {
+		if why := c.Allow(n); why != "" {
+			return why
+		}
+	}
+	if n.Reach == Unknown && !staying {
+		return NotProbedYet
+	}
+	return ""
+}
+
+func (a *assignment) give(c Claim, node string) {
+	a.result[c.Key] = Result{Node: node}
+	a.load[node]++
+	if c.Group != "" {
+		a.groups[groupNode{c.Group, node}] = true
+	}
+}
+
+// keep leaves c where it is, if that is still allowed.
+func (a *assignment) keep(c Claim) bool {
+	n, ok := a.nodes[c.Prefer]
+	if !ok || a.groups[groupNode{c.Group, n.Name}] || a.object(n, c, true) != "" {
+		return false
+	}
+	a.give(c, n.Name)
+	return true
+}
+
+// place finds nodes for claims that have none. Those with the fewest candidates
+// go first, so that a choosy claim is not left without by one that had a choice.
+func (a *assignment) place(claims []Claim) {
+	type candidate struct {
+		claim    Claim
+		nodes    []string
+		rejected map[string]Reason
+	}
+	todo := make([]candidate, 0, len(claims))
+	for _, c := range claims {
+		t := candidate{claim: c, rejected: map[string]Reason{}}
+		for _, name := range a.names {
+			if why := a.object(a.nodes[name], c, false); why != "" {
+				t.rejected[name] = why
+			} else {
+				t.nodes = append(t.nodes, name)
+			}
+		}
+		todo = append(todo, t)
+	}
+	slices.SortStableFunc(todo, func(x, y candidate) int { return cmp.Compare(len(x.nodes), len(y.nodes)) })
+
+	for _, t := range todo {
+		best := ""
+		for _, name := range t.nodes {
+			if a.groups[groupNode{t.claim.Group, name}] {
+				t.rejected[name] = GroupOnNode
+				continue
+			}
+			if best == "" || a.before(t.claim.Key, name, best) {
+				best = name
+			}
+		}
+		if best == "" {
+			a.result[t.claim.Key] = Result{Rejected: t.rejected}
+			continue
+		}
+		a.give(t.claim, best)
+	}
+}
+
+// before tells whether key rather goes to x than to y: to the less loaded; among
+// equals to the higher rendezvous hash, which spreads the keys and does not
+// change where another node comes or goes.
+func (a *assignment) before(key, x, y string) bool {
+	if a.load[x] != a.load[y] {
+		return a.load[x] < a.load[y]
+	}
+	hx, hy := rendezvous(key, x), rendezvous(key, y)
+	if hx != hy {
+		return hx > hy
+	}
+	return x < y
+}
+
+func rendezvous(key, node string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(key))
+	h.Write([]byte{0})
+	h.Write([]byte(node))
+	// FNV's high bits hardly depend on the last bytes: mix before comparing.
+	v := h.Sum64()
+	v ^= v >> 33
+	v *= 0xff51afd7ed558ccd
+	v ^= v >> 33
+	return v
+}
