@@ -5,8 +5,11 @@ import (
 	"time"
 )
 
-// Keep calls resync every interval, and soon after each value on wake, until ctx
-// ends. Failures go to report, and what failed is tried again at the next turn.
+// keepPause is how long Keep rests after a failure, however often it is woken.
+const keepPause = 500 * time.Millisecond
+
+// Keep calls resync every interval, and at once after each value on wake, until
+// ctx ends. Failures go to report; what failed is tried again at the next turn.
 // wake may be nil. Drivers keep the kernel as wanted by it.
 func Keep(ctx context.Context, interval time.Duration, wake <-chan struct{}, resync func(context.Context) error, report func(error)) {
 	ticker := time.NewTicker(interval)
@@ -18,8 +21,14 @@ func Keep(ctx context.Context, interval time.Duration, wake <-chan struct{}, res
 		case <-ticker.C:
 		case <-wake:
 		}
-		if err := resync(ctx); err != nil && ctx.Err() == nil {
-			report(err)
+		err := resync(ctx)
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		report(err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(keepPause):
 		}
 	}
 }

@@ -1,0 +1,94 @@
+// Package conntrack deletes connection tracking entries whose translation is no
+// longer what rules and rows say: the kernel's over netlink, and those of the
+// userspace datapath of OVS, which has a table of its own, over ovs-appctl. With
+// the kernel datapath both are one table.
+//
+// An empty Filter is refused: nothing here may cut every connection of a host.
+//
+// Callers: services (endpoints that went), the egress features.
+package conntrack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// Filter selects entries. What is zero matches all; what is set must all match.
+type Filter struct {
+	Src, Dst           netip.Addr // of the first packet, before translation
+	ReplySrc, ReplyDst netip.Addr // of the reply: the translated addresses
+	Protocol           uint8      // 6, 17, 132
+	DstPort            uint16     // of the first packet; needs Protocol
+	Mark               uint32     // kernel only
+}
+
+var errEmpty = errors.New("the filter matches everything")
+
+// families returns those the filter's addresses allow.
+func (f Filter) families() ([]topology.Family, error) {
+	if f == (Filter{}) {
+		return nil, errEmpty
+	}
+	if f.DstPort != 0 && f.Protocol == 0 {
+		return nil, fmt.Errorf("filter by port %d without a protocol", f.DstPort)
+	}
+	only := topology.Family(0)
+	for _, a := range []netip.Addr{f.Src, f.Dst, f.ReplySrc, f.ReplyDst} {
+		if !a.IsValid() {
+			continue
+		}
+		if only != 0 && only != topology.FamilyOf(a) {
+			return nil, fmt.Errorf("filter with addresses of both families: %s", a)
+		}
+		only = topology.FamilyOf(a)
+	}
+	if only == 0 {
+		return topology.Families, nil
+	}
+	return []topology.Family{only}, nil
+}
+
+// MatchConntrackFlow implements netlink.CustomConntrackFilter.
+func (f Filter) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
+	is := func(want netip.Addr, have net.IP) bool {
+		if !want.IsValid() {
+			return true
+		}
+		a, _ := netip.AddrFromSlice(have)
+		return a.Unmap() == want
+	}
+	return is(f.Src, flow.Forward.SrcIP) && is(f.Dst, flow.Forward.DstIP) &&
+		is(f.ReplySrc, flow.Reverse.SrcIP) && is(f.ReplyDst, flow.Reverse.DstIP) &&
+		(f.Protocol == 0 || f.Protocol == flow.Forward.Protocol) &&
+		(f.DstPort == 0 || f.DstPort == flow.Forward.DstPort) &&
+		(f.Mark == 0 || f.Mark == flow.Mark)
+}
+
+// FlushKernel deletes matching entries of the kernel in the caller's network
+// namespace and returns how many there were.
+func FlushKernel(_ context.Context, f Filter) (int, error) {
+	families, err := f.families()
+	if err != nil {
+		return 0, fmt.Errorf("flush conntrack: %w", err)
+	}
+	total := 0
+	for _, family := range families {
+		inet := netlink.InetFamily(netlink.FAMILY_V4)
+		if family == topology.IPv6 {
+			inet = netlink.FAMILY_V6
+		}
+		n, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, inet, f)
+		if err != nil {
+			return total, fmt.Errorf("flush conntrack of %s: %w", family, err)
+		}
+		total += int(n)
+	}
+	return total, nil
+}
