@@ -1,0 +1,313 @@
+package nbfake
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/ovn-org/libovsdb/model"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
+)
+
+// Writer is an nb.Writer that keeps its rows in memory.
+type Writer struct {
+	// AnyParent makes rows acceptable whose parent is not there: for tests of
+	// one feature whose rows hang on those of another.
+	AnyParent bool
+
+	mu     sync.Mutex
+	owners map[nb.Owner]map[key]entry
+	writes int
+	stats  nb.Stats
+	fail   func(nb.Owner) error
+	drift  []func(nb.Owner)
+}
+
+var _ nb.Writer = (*Writer)(nil)
+
+type key struct{ table, id string }
+
+type entry struct {
+	row  nb.Row
+	text string
+}
+
+// New returns an empty writer that checks parents.
+func New() *Writer { return &Writer{owners: map[nb.Owner]map[key]entry{}} }
+
+// Apply implements nb.Writer.
+func (w *Writer) Apply(ctx context.Context, o nb.Owner, want []nb.Row) (nb.Stats, error) {
+	if err := ctx.Err(); err != nil {
+		return nb.Stats{}, fmt.Errorf("apply %s: %w", o, err)
+	}
+	w.mu.Lock()
+	stats, orphaned, err := w.apply(o, want)
+	drift := slices.Clone(w.drift)
+	w.mu.Unlock()
+	if err != nil {
+		return nb.Stats{}, fmt.Errorf("apply %s: %w", o, err)
+	}
+	for _, other := range orphaned {
+		for _, f := range drift {
+			f(other)
+		}
+	}
+	return stats, nil
+}
+
+func (w *Writer) apply(o nb.Owner, want []nb.Row) (stats nb.Stats, orphaned []nb.Owner, err error) {
+	if w.fail != nil {
+		if err := w.fail(o); err != nil {
+			return stats, nil, err
+		}
+	}
+	next := make(map[key]entry, len(want))
+	for _, row := range want {
+		table := tableOf(row.Model)
+		if table == "" {
+			return stats, nil, fmt.Errorf("row %q: no table for a %T", row.ID, row.Model)
+		}
+		k := key{table, row.ID}
+		if row.ID == "" {
+			k.id = nameOf(row.Model)
+		}
+		if _, ok := next[k]; ok {
+			return stats, nil, fmt.Errorf("%s row %q is wanted twice", table, row.ID)
+		}
+		row.Model = model.Clone(row.Model)
+		next[k] = entry{row, text(table, row)}
+	}
+	if err := w.check(o, next); err != nil {
+		return stats, nil, err
+	}
+	stats = diff(w.owners[o], next)
+	if len(next) == 0 {
+		delete(w.owners, o)
+	} else {
+		w.owners[o] = next
+	}
+	if !stats.Zero() {
+		w.writes++
+		w.stats.Inserted += stats.Inserted
+		w.stats.Updated += stats.Updated
+		w.stats.Deleted += stats.Deleted
+		orphaned = w.collectGarbage()
+	}
+	return stats, orphaned, nil
+}
+
+func diff(have, next map[key]entry) (stats nb.Stats) {
+	for k, e := range next {
+		old, ok := have[k]
+		switch {
+		case !ok:
+			stats.Inserted++
+		case old.row.Parent != e.row.Parent: // replaced, as in the real one
+			stats.Deleted++
+			stats.Inserted++
+		case old.text != e.text:
+			stats.Updated++
+		}
+	}
+	for k := range have {
+		if _, ok := next[k]; !ok {
+			stats.Deleted++
+		}
+	}
+	return stats
+}
+
+// check refuses rows that hang in the air or bear the name of another owner's.
+func (w *Writer) check(o nb.Owner, next map[key]entry) error {
+	names := map[nb.Parent]bool{}
+	for other, rows := range w.owners {
+		if other == o {
+			continue
+		}
+		for k, e := range rows {
+			names[nb.Parent{Table: k.table, Name: nameOf(e.row.Model)}] = true
+		}
+	}
+	own := map[nb.Parent]bool{}
+	for k, e := range next {
+		n := nb.Parent{Table: k.table, Name: nameOf(e.row.Model)}
+		if n.Name != "" && (names[n] || own[n]) {
+			return fmt.Errorf("%s row %q: %w: %q", k.table, k.id, nb.ErrConflict, n.Name)
+		}
+		own[n] = true
+	}
+	if w.AnyParent {
+		return nil
+	}
+	for k, e := range next {
+		refs := []nb.Parent{}
+		if e.row.Parent != (nb.Parent{}) {
+			refs = append(refs, e.row.Parent)
+		}
+		for _, r := range e.row.Refs {
+			refs = append(refs, nb.Parent{Table: r.Table, Name: r.Name})
+		}
+		for _, p := range refs {
+			if !names[p] && !own[p] {
+				return fmt.Errorf("%s row %q: %s %q: %w", k.table, k.id, p.Table, p.Name, nb.ErrNoParent)
+			}
+		}
+	}
+	return nil
+}
+
+// collectGarbage removes rows whose parent went and returns their owners.
+func (w *Writer) collectGarbage() []nb.Owner {
+	orphaned := map[nb.Owner]bool{}
+	for again := !w.AnyParent; again; {
+		again = false
+		names := map[nb.Parent]bool{{}: true}
+		for _, rows := range w.owners {
+			for k, e := range rows {
+				names[nb.Parent{Table: k.table, Name: nameOf(e.row.Model)}] = true
+			}
+		}
+		for o, rows := range w.owners {
+			for k, e := range rows {
+				if !names[e.row.Parent] {
+					delete(rows, k)
+					orphaned[o], again = true, true
+				}
+			}
+			if len(rows) == 0 {
+				delete(w.owners, o)
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Keys(orphaned), compareOwners)
+}
+
+func compareOwners(a, b nb.Owner) int { return strings.Compare(a.String(), b.String()) }
+
+// Owners implements nb.Writer.
+func (w *Writer) Owners(feature string) []nb.Owner {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []nb.Owner
+	for o := range w.owners {
+		if o.Feature == feature {
+			out = append(out, o)
+		}
+	}
+	slices.SortFunc(out, compareOwners)
+	return out
+}
+
+// OnDrift registers f like the real writer's OnDrift.
+func (w *Writer) OnDrift(f func(nb.Owner)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.drift = append(w.drift, f)
+}
+
+// Remove drops a row behind its owner's back, as somebody with ovn-nbctl would.
+// It reports whether the row was there.
+func (w *Writer) Remove(o nb.Owner, table, id string) bool {
+	w.mu.Lock()
+	_, ok := w.owners[o][key{table, id}]
+	delete(w.owners[o], key{table, id})
+	affected := []nb.Owner{o}
+	for _, other := range w.collectGarbage() {
+		if other != o {
+			affected = append(affected, other)
+		}
+	}
+	drift := slices.Clone(w.drift)
+	w.mu.Unlock()
+	for _, other := range affected {
+		for _, f := range drift {
+			f(other)
+		}
+	}
+	return ok
+}
+
+// FailWith makes Apply return what f returns for an owner, unless it is nil. A
+// nil f ends that.
+func (w *Writer) FailWith(f func(nb.Owner) error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fail = f
+}
+
+// Writes is the number of transactions so far: Applys that changed something.
+func (w *Writer) Writes() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.writes
+}
+
+// Stats sums up what all transactions wrote.
+func (w *Writer) Stats() nb.Stats {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stats
+}
+
+// Rows returns the rows of an owner, sorted by table and id. The models are
+// copies.
+func (w *Writer) Rows(o nb.Owner) []nb.Row {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	keys := slices.SortedFunc(maps.Keys(w.owners[o]), func(a, b key) int {
+		return strings.Compare(a.table+"\x00"+a.id, b.table+"\x00"+b.id)
+	})
+	var out []nb.Row
+	for _, k := range keys {
+		row := w.owners[o][k].row
+		row.Model = model.Clone(row.Model)
+		out = append(out, row)
+	}
+	return out
+}
+
+// Dump shows all rows, one a line, sorted; columns with their zero value are
+// left out, sets and maps are sorted. It is the text for goldens.
+func (w *Writer) Dump() string { return w.dump(func(nb.Owner) bool { return true }) }
+
+// DumpFeature is Dump for the rows of one feature.
+func (w *Writer) DumpFeature(feature string) string {
+	return w.dump(func(o nb.Owner) bool { return o.Feature == feature })
+}
+
+func (w *Writer) dump(include func(nb.Owner) bool) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var lines []string
+	for o, rows := range w.owners {
+		if !include(o) {
+			continue
+		}
+		for k, e := range rows {
+			lines = append(lines, fmt.Sprintf("%s [%s %s]\n", e.text, o, k.id))
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
+// types maps model types to tables.
+var types = func() model.DatabaseModel {
+	client, err := nbdb.FullDatabaseModel()
+	if err != nil {
+		panic(err)
+	}
+	m, errs := model.NewDatabaseModel(nbdb.Schema(), client)
+	if len(errs) > 0 {
+		panic(errs[0])
+	}
+	return m
+}()
+
+func tableOf(m model.Model) string { return types.FindTable(reflect.TypeOf(m)) }

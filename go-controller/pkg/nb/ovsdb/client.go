@@ -1,0 +1,236 @@
+package ovsdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ovn-org/libovsdb/client"
+	"github.com/ovn-org/libovsdb/model"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
+)
+
+const databaseName = "OVN_Northbound"
+
+// Delays between rounds of connection attempts.
+const (
+	minBackoff = 50 * time.Millisecond
+	maxBackoff = 5 * time.Second
+)
+
+// dialTimeout bounds one attempt at one endpoint, first copy of the rows included.
+const dialTimeout = 30 * time.Second
+
+// globalMonitor is what SetGlobal needs of NB_Global.
+var globalMonitor = client.TableMonitor{Table: nbdb.NBGlobalTable, Fields: []string{"name", "options"}}
+
+// Client keeps a connection to the northbound database until it is closed. All
+// its methods may be called from any goroutine.
+type Client struct {
+	cfg       Config
+	endpoints []string
+	ctx       context.Context // ends with Close
+	cancel    context.CancelFunc
+	stopped   chan struct{}
+
+	mu        sync.Mutex
+	session   *session      // nil while there is none
+	changed   chan struct{} // closed and replaced when session changes
+	lastErr   error         // why there is no session
+	listeners []listener
+}
+
+// listener is told what happens in the database.
+type listener struct {
+	row     func(t *table, old, new model.Model) // old nil: added; new nil: deleted
+	session func(v view)                         // a session started; rows may differ from before
+}
+
+// Connect connects to the leader of the database and keeps connected until
+// Close, whatever happens to the servers. It returns when the first connection
+// stands and the cache is complete, or when ctx ends.
+func Connect(ctx context.Context, cfg Config) (*Client, error) {
+	endpoints, err := ParseAddress(cfg.Address)
+	if err != nil {
+		return nil, err
+	}
+	if tlsConfig, err := cfg.tlsConfig(); err != nil {
+		return nil, err
+	} else if tlsConfig == nil && strings.Contains(cfg.Address, "ssl:") {
+		return nil, fmt.Errorf("connect to %s: ssl needs a private key, a certificate and a CA certificate", cfg.Address)
+	}
+	c := &Client{
+		cfg: cfg.withDefaults(), endpoints: endpoints,
+		changed: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	go c.run()
+	if _, err := c.current(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Close ends the connection and waits until nothing is kept up any more.
+func (c *Client) Close() {
+	c.cancel()
+	<-c.stopped
+}
+
+// Connected tells whether there is a connection with a complete cache.
+func (c *Client) Connected() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session != nil
+}
+
+// Endpoint returns the endpoint connected to, "" if there is none.
+func (c *Client) Endpoint() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == nil {
+		return ""
+	}
+	return c.session.endpoint
+}
+
+// current waits for a session.
+func (c *Client) current(ctx context.Context) (*session, error) {
+	for {
+		c.mu.Lock()
+		s, changed, lastErr := c.session, c.changed, c.lastErr
+		c.mu.Unlock()
+		if s != nil && s.ctx.Err() == nil {
+			return s, nil
+		}
+		select {
+		case <-changed:
+		case <-c.ctx.Done():
+			return nil, errors.New("connection to the northbound database is closed")
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for the northbound database: %w", errors.Join(ctx.Err(), lastErr))
+		}
+	}
+}
+
+// run opens one session after the other.
+func (c *Client) run() {
+	defer close(c.stopped)
+	backoff := minBackoff
+	for c.ctx.Err() == nil {
+		s, err := c.open()
+		if err != nil {
+			c.publish(nil, err)
+			klog.V(2).InfoS("No connection to the northbound database", "err", err, "retryIn", backoff)
+			select {
+			case <-time.After(backoff/2 + rand.N(backoff/2)):
+			case <-c.ctx.Done():
+			}
+			backoff = min(2*backoff, maxBackoff)
+			continue
+		}
+		backoff = minBackoff
+		klog.V(2).InfoS("Connected to the northbound database", "endpoint", s.endpoint)
+		c.publish(s, nil)
+		c.mu.Lock()
+		listeners := slices.Clone(c.listeners)
+		c.mu.Unlock()
+		for _, l := range listeners {
+			l.session(s.view)
+		}
+		select {
+		case <-s.ctx.Done():
+			klog.V(2).InfoS("Lost the northbound database", "endpoint", s.endpoint, "err", context.Cause(s.ctx))
+		case <-c.ctx.Done():
+			s.end(errSession)
+		}
+		c.publish(nil, context.Cause(s.ctx))
+	}
+}
+
+// open tries each endpoint once.
+func (c *Client) open() (*session, error) {
+	var errs []error
+	for _, endpoint := range c.endpoints {
+		ctx, cancel := context.WithTimeout(c.ctx, dialTimeout)
+		s, err := openSession(ctx, endpoint, c.cfg, dispatcher{c})
+		cancel()
+		if err == nil {
+			return s, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+func (c *Client) publish(s *session, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.session, c.lastErr = s, err
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// listen registers a listener; it hears what happens from now on.
+func (c *Client) listen(l listener) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listeners = append(c.listeners, l)
+}
+
+// dispatcher passes the cache's events on to the listeners.
+type dispatcher struct{ c *Client }
+
+func (d dispatcher) OnAdd(table string, row model.Model)         { d.pass(table, nil, row) }
+func (d dispatcher) OnUpdate(table string, old, row model.Model) { d.pass(table, old, row) }
+func (d dispatcher) OnDelete(table string, row model.Model)      { d.pass(table, row, nil) }
+
+func (d dispatcher) pass(table string, old, row model.Model) {
+	t := tableByName[table]
+	if t == nil {
+		return
+	}
+	d.c.mu.Lock()
+	listeners := d.c.listeners[:len(d.c.listeners):len(d.c.listeners)]
+	d.c.mu.Unlock()
+	for _, l := range listeners {
+		l.row(t, old, row)
+	}
+}
+
+// databaseModel is the part of the schema the writer deals with, with indexes
+// on the owner and on names that the schema does not index.
+func databaseModel() (model.ClientDBModel, error) {
+	models := map[string]model.Model{nbdb.NBGlobalTable: &nbdb.NBGlobal{}}
+	indexes := map[string][]model.ClientIndex{}
+	for _, t := range tables {
+		models[t.Name] = t.New()
+		if t.ids >= 0 {
+			indexes[t.Name] = append(indexes[t.Name], model.ClientIndex{Columns: []model.ColumnKey{
+				{Column: "external_ids", Key: featureKey},
+				{Column: "external_ids", Key: objectKey},
+			}})
+		}
+		if len(t.Key) > 0 {
+			var cols []model.ColumnKey
+			for _, col := range t.Key {
+				cols = append(cols, model.ColumnKey{Column: col})
+			}
+			indexes[t.Name] = append(indexes[t.Name], model.ClientIndex{Columns: cols})
+		}
+	}
+	m, err := model.NewClientDBModel(databaseName, models)
+	if err != nil {
+		return m, fmt.Errorf("set up the database model: %w", err)
+	}
+	m.SetIndexes(indexes)
+	return m, nil
+}

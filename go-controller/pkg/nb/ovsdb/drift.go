@@ -1,0 +1,144 @@
+package ovsdb
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/ovn-org/libovsdb/model"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+)
+
+// rowID identifies an owned row across its reincarnations.
+type rowID struct {
+	table string
+	owner nb.Owner
+	id    string
+}
+
+// drift tells the doings of others from those of the writer. It keeps a digest
+// of each row written in this process, not the row: an event that shows a row
+// just as it was written is the echo of our own transaction.
+type drift struct {
+	mu      sync.Mutex
+	written map[rowID]uint64
+	removed map[string]bool // UUIDs of rows we deleted, until the event
+	known   map[nb.Owner]bool
+	funcs   []func(nb.Owner)
+	dirty   map[nb.Owner]bool
+	wake    chan struct{}
+}
+
+func newDrift() *drift {
+	return &drift{
+		written: map[rowID]uint64{}, removed: map[string]bool{}, known: map[nb.Owner]bool{},
+		dirty: map[nb.Owner]bool{}, wake: make(chan struct{}, 1),
+	}
+}
+
+func (d *drift) subscribe(f func(nb.Owner)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.funcs = append(d.funcs, f)
+}
+
+// expect notes what a plan is about to write. It is called before the
+// transaction is sent, since events may come before the reply. Should the
+// transaction fail, the notes do no harm: the owner's key tries again.
+func (d *drift) expect(b *part) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, g := range b.plan.gone {
+		d.removed[g.uuid] = true
+		delete(d.written, rowID{g.table.Name, b.plan.owner, g.id})
+	}
+	for _, w := range b.changed {
+		d.written[rowID{w.table.Name, b.plan.owner, w.row.ID}] = w.table.digest(structOf(w.model), w.ids)
+	}
+}
+
+// settle notes whether an owner has rows, for resync.
+func (d *drift) settle(o nb.Owner, hasRows bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if hasRows {
+		d.known[o] = true
+	} else {
+		delete(d.known, o)
+	}
+}
+
+// row judges an event of the cache.
+func (d *drift) row(t *table, old, row model.Model) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var now rowID
+	if row != nil {
+		if o, id, ok := t.ownerOf(row); ok {
+			now = rowID{t.Name, o, id}
+			if !d.isOurs(t, now, row) {
+				d.mark(o)
+				delete(d.written, now) // what was written is not what is there
+			}
+		}
+	}
+	if old == nil {
+		return
+	}
+	o, id, ok := t.ownerOf(old)
+	if before := (rowID{t.Name, o, id}); !ok || before == now {
+		return
+	}
+	if uuid := t.uuidOf(old); row == nil && d.removed[uuid] {
+		delete(d.removed, uuid)
+		return
+	}
+	d.mark(o)
+}
+
+// isOurs tells whether a row is as we wrote it.
+func (d *drift) isOurs(t *table, id rowID, row model.Model) bool {
+	digest, ok := d.written[id]
+	return ok && digest == t.digest(structOf(row), t.idsOf(row))
+}
+
+// resync marks all owners there are and were: a new session shows how things
+// are, but not what happened in between.
+func (d *drift) resync(v view) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.removed)
+	for o := range d.known {
+		d.mark(o)
+	}
+	v.owners(d.mark)
+}
+
+func (d *drift) mark(o nb.Owner) {
+	d.dirty[o] = true
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run calls the subscribers, outside of the lock and of the cache's event loop.
+func (d *drift) run(ctx context.Context) {
+	for {
+		select {
+		case <-d.wake:
+		case <-ctx.Done():
+			return
+		}
+		d.mu.Lock()
+		funcs, dirty := slices.Clone(d.funcs), d.dirty
+		d.dirty = map[nb.Owner]bool{}
+		d.mu.Unlock()
+		for o := range dirty {
+			for _, f := range funcs {
+				f(o)
+			}
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package ovsdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ovn-org/libovsdb/ovsdb"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
+)
+
+// SetGlobal sets the name (unless empty) and single options of NB_Global, a row
+// that is not ours: other options stay. An option with the value "" is removed.
+// Nothing is written if nothing differs.
+func (w *Writer) SetGlobal(ctx context.Context, name string, options map[string]string) error {
+	for {
+		s, err := w.client.current(ctx)
+		if err != nil {
+			return fmt.Errorf("set NB_Global: %w", err)
+		}
+		ops := globalOperations(s.view, name, options)
+		if len(ops) == 0 {
+			return nil
+		}
+		if _, err = s.transact(w.client.cfg.TransactTimeout, ops); err == nil {
+			return nil
+		}
+		if !errors.Is(err, errSession) {
+			return fmt.Errorf("set NB_Global: %w", err)
+		}
+	}
+}
+
+func globalOperations(v view, name string, options map[string]string) []ovsdb.Operation {
+	set := map[string]string{}
+	for k, value := range options {
+		if value != "" {
+			set[k] = value
+		}
+	}
+	rows := v.cache.Table(nbdb.NBGlobalTable).RowsShallow()
+	if len(rows) == 0 { // northd or nobody made it yet; there may be one at most
+		return []ovsdb.Operation{{
+			Op: ovsdb.OperationInsert, Table: nbdb.NBGlobalTable,
+			Row: ovsdb.Row{"name": name, "options": ovsMap(set)},
+		}}
+	}
+	var ops []ovsdb.Operation
+	for uuid, row := range rows {
+		global := row.(*nbdb.NBGlobal)
+		if name != "" && global.Name != name {
+			ops = append(ops, ovsdb.Operation{
+				Op: ovsdb.OperationUpdate, Table: nbdb.NBGlobalTable, Where: whereUUID(uuid), Row: ovsdb.Row{"name": name},
+			})
+		}
+		var remove []any
+		insert := map[string]string{}
+		for k, value := range options {
+			have, ok := global.Options[k]
+			if ok && have != value {
+				remove = append(remove, k)
+			}
+			if value != "" && have != value {
+				insert[k] = value
+			}
+		}
+		var mutations []ovsdb.Mutation
+		if len(remove) > 0 {
+			mutations = append(mutations, *ovsdb.NewMutation("options", ovsdb.MutateOperationDelete, ovsdb.OvsSet{GoSet: remove}))
+		}
+		if len(insert) > 0 {
+			mutations = append(mutations, *ovsdb.NewMutation("options", ovsdb.MutateOperationInsert, ovsMap(insert)))
+		}
+		if len(mutations) > 0 {
+			ops = append(ops, ovsdb.Operation{
+				Op: ovsdb.OperationMutate, Table: nbdb.NBGlobalTable, Where: whereUUID(uuid), Mutations: mutations,
+			})
+		}
+	}
+	return ops
+}

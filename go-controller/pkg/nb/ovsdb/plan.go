@@ -1,0 +1,317 @@
+package ovsdb
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/ovn-org/libovsdb/model"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+)
+
+// wanted is one row a planner wants, on its way to the database.
+type wanted struct {
+	table *table
+	row   nb.Row
+	ids   map[string]string // external_ids, nil in tables without them
+	model model.Model       // copy with references resolved
+	have  *found            // the row as it is; nil if it is to be inserted
+	uuid  string            // real where have is set, else the name in the transaction
+	hang  *reference        // to insert into the parent's column, nil if it is there
+}
+
+// reference is a cell of a reference column that a row must be put into or
+// taken out of.
+type reference struct {
+	table  *table // of the parent
+	uuid   string // of the parent; "" if it is not known
+	column string
+}
+
+// doomed is a row to be deleted.
+type doomed struct {
+	table *table
+	found
+	hang *reference // where it hangs; nil for roots and where the parent goes as well
+}
+
+// name identifies a row within a plan.
+type name struct{ table, key string }
+
+// plan is the difference between what an owner wants and what is there.
+type plan struct {
+	owner  nb.Owner
+	view   view
+	rows   []*wanted
+	byName map[name]*wanted
+	gone   []*doomed
+	dead   map[string]bool // UUIDs in gone
+}
+
+// newPlan diffs want against the view. newName returns a fresh name for a row
+// within the transaction.
+func newPlan(v view, o nb.Owner, want []nb.Row, newName func() string) (*plan, error) {
+	p := &plan{owner: o, view: v, byName: map[name]*wanted{}, dead: map[string]bool{}}
+	if err := p.collect(want); err != nil {
+		return nil, err
+	}
+	have, err := p.existing()
+	if err != nil {
+		return nil, err
+	}
+	p.match(have, newName)
+	for _, w := range p.rows {
+		if err := p.placeUnderParent(w, newName); err != nil {
+			return nil, err
+		}
+	}
+	for _, w := range p.rows {
+		if err := p.resolve(w); err != nil {
+			return nil, err
+		}
+		if err := p.checkConflict(w); err != nil {
+			return nil, err
+		}
+	}
+	p.detach()
+	return p, nil
+}
+
+// collect checks the wanted rows and sorts them parents first.
+func (p *plan) collect(want []nb.Row) error {
+	seen := make(map[name]bool, len(want))
+	for _, row := range want {
+		typ := reflect.TypeOf(row.Model)
+		if typ == nil || typ.Kind() != reflect.Pointer || tableByType[typ.Elem()] == nil {
+			return fmt.Errorf("row %q of %s: no table for a %T", row.ID, p.owner, row.Model)
+		}
+		w := &wanted{table: tableByType[typ.Elem()], row: row, model: row.Model}
+		if err := p.identify(w); err != nil {
+			return fmt.Errorf("%s row %q of %s: %w", w.table.Name, row.ID, p.owner, err)
+		}
+		id := name{w.table.Name, w.row.ID}
+		if seen[id] {
+			return fmt.Errorf("%s row %q of %s is wanted twice", w.table.Name, row.ID, p.owner)
+		}
+		seen[id] = true
+		if len(w.table.keys) > 0 {
+			p.byName[name{w.table.Name, w.table.key(row.Model)}] = w
+		}
+		p.rows = append(p.rows, w)
+	}
+	slices.SortStableFunc(p.rows, func(a, b *wanted) int { return a.table.depth - b.table.depth })
+	return nil
+}
+
+// identify settles the id and external_ids of a wanted row.
+func (p *plan) identify(w *wanted) error {
+	t := w.table
+	parent := w.row.Parent
+	if _, ok := t.Parents[parent.Table]; !ok && (parent != nb.Parent{} || !t.root) {
+		return fmt.Errorf("parent %q cannot hold such a row", parent.Table)
+	}
+	if t.Identity != nil {
+		if o, ok := t.Identity(w.row.Model); !ok || o != p.owner {
+			return fmt.Errorf("%q belongs to %q by the rule of its table", t.key(w.row.Model), o)
+		}
+		w.row.ID = t.key(w.row.Model)
+		return nil
+	}
+	if w.row.ID == "" {
+		return fmt.Errorf("row has no id")
+	}
+	var err error
+	w.ids, err = wantedIDs(p.owner, w.row, t.idsOf(w.row.Model))
+	return err
+}
+
+// existing finds the owner's rows by table and id. A second row with the same
+// id is a left-over of an interrupted or competing write and has to go.
+func (p *plan) existing() (map[name]*found, error) {
+	have := make(map[name]*found, len(p.rows))
+	for _, t := range tables {
+		rows, err := p.view.owned(t, p.owner)
+		if err != nil {
+			return nil, err
+		}
+		for i := range rows {
+			id := name{t.Name, rows[i].id}
+			if have[id] != nil {
+				p.doom(t, &rows[i])
+				continue
+			}
+			have[id] = &rows[i]
+		}
+	}
+	return have, nil
+}
+
+// match pairs wanted rows with existing ones and dooms the rest.
+func (p *plan) match(have map[name]*found, newName func() string) {
+	for _, w := range p.rows {
+		id := name{w.table.Name, w.row.ID}
+		if w.have = have[id]; w.have != nil {
+			w.uuid = w.have.uuid
+			delete(have, id)
+		} else {
+			w.uuid = newName()
+		}
+	}
+	for id, f := range have {
+		p.doom(tableByName[id.table], f)
+	}
+}
+
+func (p *plan) doom(t *table, f *found) {
+	p.gone = append(p.gone, &doomed{table: t, found: *f})
+	p.dead[f.uuid] = true
+}
+
+// placeUnderParent finds the parent of a row. A row whose parent is another
+// one than before, or a new one, is replaced: it dies with its old place.
+func (p *plan) placeUnderParent(w *wanted, newName func() string) error {
+	parent := w.row.Parent
+	pw := p.byName[name{parent.Table, parent.Name}]
+	if w.have != nil {
+		moved := parentOf(w.table.idsOf(w.have.row)) != parent
+		reborn := !w.table.root && pw != nil && pw.have == nil
+		if moved || reborn {
+			p.doom(w.table, w.have)
+			w.have, w.uuid = nil, newName()
+		} else if !w.table.root {
+			return nil
+		}
+	}
+	if parent == (nb.Parent{}) {
+		return nil
+	}
+	ref := &reference{table: tableByName[parent.Table], column: w.table.Parents[parent.Table]}
+	var holder model.Model
+	if pw != nil {
+		ref.uuid = pw.uuid
+		if pw.have != nil {
+			holder = pw.have.row
+		}
+	} else {
+		f, err := p.lookup(ref.table, parent.Name)
+		if err != nil {
+			return fmt.Errorf("%s row %q of %s: parent: %w", w.table.Name, w.row.ID, p.owner, err)
+		}
+		ref.uuid, holder = f.uuid, f.row
+	}
+	if w.have != nil && holder != nil && slices.Contains(ref.table.membersOf(holder, ref.column), w.uuid) {
+		return nil
+	}
+	w.hang = ref
+	return nil
+}
+
+// lookup finds a row that is not of this plan by its key.
+func (p *plan) lookup(t *table, key string) (found, error) {
+	rows, err := p.view.named(t, key)
+	if err != nil {
+		return found{}, err
+	}
+	rows = slices.DeleteFunc(rows, func(f found) bool { return p.dead[f.uuid] })
+	if len(rows) > 1 { // only rows of others can share a name with ours
+		ours := slices.DeleteFunc(slices.Clone(rows), func(f found) bool {
+			_, _, ok := t.ownerOf(f.row)
+			return !ok
+		})
+		if len(ours) != 1 {
+			return found{}, fmt.Errorf("%s %q is ambiguous: %d rows have that name", t.Name, key, len(rows))
+		}
+		rows = ours
+	}
+	if len(rows) == 0 {
+		return found{}, fmt.Errorf("%s %q: %w", t.Name, key, nb.ErrNoParent)
+	}
+	return rows[0], nil
+}
+
+// resolve fills in the columns that refer to other rows.
+func (p *plan) resolve(w *wanted) error {
+	if len(w.row.Refs) == 0 {
+		return nil
+	}
+	w.model = model.Clone(w.row.Model)
+	for _, ref := range w.row.Refs {
+		col, ok := w.table.refColumn(ref.Column)
+		target := tableByName[ref.Table]
+		if !ok || target == nil {
+			return fmt.Errorf("%s row %q of %s: column %q cannot refer to %q", w.table.Name, w.row.ID, p.owner, ref.Column, ref.Table)
+		}
+		var uuid string
+		if other := p.byName[name{ref.Table, ref.Name}]; other != nil {
+			uuid = other.uuid
+		} else {
+			f, err := p.lookup(target, ref.Name)
+			if err != nil {
+				return fmt.Errorf("%s row %q of %s: column %s: %w", w.table.Name, w.row.ID, p.owner, ref.Column, err)
+			}
+			uuid = f.uuid
+		}
+		switch field := structOf(w.model).Field(col.field).Addr().Interface().(type) {
+		case **string:
+			*field = &uuid
+		case *[]string:
+			*field = append(*field, uuid)
+		}
+	}
+	return nil
+}
+
+// checkConflict refuses a name that a row of somebody else has.
+func (p *plan) checkConflict(w *wanted) error {
+	t := w.table
+	if len(t.keys) == 0 {
+		return nil
+	}
+	key := t.key(w.model)
+	if w.have != nil && t.key(w.have.row) == key {
+		return nil
+	}
+	rows, err := p.view.named(t, key)
+	if err != nil {
+		return err
+	}
+	for _, f := range rows {
+		owner, id, ours := t.ownerOf(f.row)
+		switch {
+		case p.dead[f.uuid], ours && owner == p.owner:
+			// it goes, or is given another name, in this very transaction
+		case ours:
+			return fmt.Errorf("%s row %q of %s: %w: %q is row %q of %s (%s)",
+				t.Name, w.row.ID, p.owner, nb.ErrConflict, key, id, owner, f.uuid)
+		default:
+			return fmt.Errorf("%s row %q of %s: %w: %q is row %s, which is not ours",
+				t.Name, w.row.ID, p.owner, nb.ErrConflict, key, f.uuid)
+		}
+	}
+	return nil
+}
+
+// detach finds out which reference keeps each doomed row alive.
+func (p *plan) detach() {
+	for _, d := range p.gone {
+		if d.table.root {
+			continue // deleted as such; weak references to it vanish by themselves
+		}
+		parent := parentOf(d.table.idsOf(d.row))
+		if d.table.Parents[parent.Table] == "" { // somebody tampered with the note
+			for parent.Table = range d.table.Parents {
+				break
+			}
+		}
+		d.hang = &reference{table: tableByName[parent.Table], column: d.table.Parents[parent.Table]}
+		rows, err := p.view.named(d.hang.table, parent.Name)
+		switch {
+		case err != nil || len(rows) != 1: // the row itself tells where it hangs
+		case p.dead[rows[0].uuid]:
+			d.hang = nil // dies with its parent
+		default:
+			d.hang.uuid = rows[0].uuid
+		}
+	}
+}

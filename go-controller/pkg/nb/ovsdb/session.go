@@ -1,0 +1,247 @@
+package ovsdb
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ovn-org/libovsdb/cache"
+	"github.com/ovn-org/libovsdb/client"
+	"github.com/ovn-org/libovsdb/model"
+	"github.com/ovn-org/libovsdb/ovsdb"
+	"github.com/ovn-org/libovsdb/ovsdb/serverdb"
+	"k8s.io/klog/v2"
+)
+
+// errSession means that the session ended; what a transaction under way did is
+// then unknown until the next session's cache shows it.
+var errSession = errors.New("connection to the northbound database was lost")
+
+// session is one connection to one server, from dialling to its end. Its cache
+// is complete when openSession returns.
+type session struct {
+	endpoint string
+	data     client.Client
+	watch    client.Client // on the server's own database; nil where there is no leader to watch
+	view     view
+
+	ctx    context.Context // ends with the session
+	cancel context.CancelCauseFunc
+	close  sync.Once
+}
+
+// openSession connects to an endpoint, makes sure it leads its cluster, and
+// fills the cache. events receives what happens in the cache from then on.
+func openSession(ctx context.Context, endpoint string, cfg Config, events cache.EventHandler) (_ *session, err error) {
+	tlsConfig, err := cfg.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	s := &session{endpoint: endpoint}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	defer func() {
+		if err != nil {
+			s.end(err)
+		}
+	}()
+	if err = s.watchLeader(ctx, tlsConfig); err != nil {
+		return nil, err
+	}
+	dbModel, err := databaseModel()
+	if err != nil {
+		return nil, err
+	}
+	if s.data, err = dial(ctx, dbModel, endpoint, tlsConfig); err != nil {
+		return nil, err
+	}
+	go s.endWith(s.data)
+	s.view.cache = s.data.Cache()
+	if s.view.cache == nil {
+		return nil, errSession
+	}
+	s.view.cache.AddEventHandler(events)
+	m := s.data.NewMonitor()
+	// Not the "since" variant: a session starts from nothing, and the library
+	// reports errors of the cache with this one only.
+	m.Method = ovsdb.ConditionalMonitorRPC
+	for _, t := range tables {
+		m.Tables = append(m.Tables, client.TableMonitor{Table: t.Name, Fields: t.monitored()})
+	}
+	m.Tables = append(m.Tables, globalMonitor)
+	if _, err = s.data.Monitor(ctx, m); err != nil {
+		return nil, fmt.Errorf("monitor %s: %w", endpoint, err)
+	}
+	if s.ctx.Err() != nil {
+		return nil, context.Cause(s.ctx)
+	}
+	go s.probe(cfg.ProbeInterval)
+	return s, nil
+}
+
+// dial connects a client of the library that does not reconnect by itself.
+func dial(ctx context.Context, m model.ClientDBModel, endpoint string, tlsConfig *tls.Config) (client.Client, error) {
+	logger := klog.Background().V(4)
+	c, err := client.NewOVSDBClient(m, client.WithEndpoint(endpoint), client.WithTLSConfig(tlsConfig), client.WithLogger(&logger))
+	if err != nil {
+		return nil, fmt.Errorf("set up client for %s: %w", endpoint, err)
+	}
+	if err := c.Connect(ctx); err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", endpoint, err)
+	}
+	return c, nil
+}
+
+// watchLeader refuses a server that does not lead its cluster, and ends the
+// session when it ceases to. A follower would do what we ask, but slower, and
+// one cut off from its cluster would show old rows.
+func (s *session) watchLeader(ctx context.Context, tlsConfig *tls.Config) error {
+	m, err := serverdb.FullDatabaseModel()
+	if err != nil {
+		return err
+	}
+	if s.watch, err = dial(ctx, m, s.endpoint, tlsConfig); err != nil {
+		return err
+	}
+	check := func(row model.Model) error {
+		db, ok := row.(*serverdb.Database)
+		if !ok || db.Name != databaseName || db.Model != serverdb.DatabaseModelClustered {
+			return nil
+		}
+		if !db.Leader || !db.Connected {
+			return fmt.Errorf("%s does not lead its cluster", s.endpoint)
+		}
+		return nil
+	}
+	dbs := s.watch.Cache()
+	if dbs == nil {
+		return errSession
+	}
+	dbs.AddEventHandler(&cache.EventHandlerFuncs{UpdateFunc: func(_ string, _, row model.Model) {
+		if err := check(row); err != nil {
+			s.end(err)
+		}
+	}})
+	monitor := s.watch.NewMonitor()
+	monitor.Method = ovsdb.ConditionalMonitorRPC // all that the server's own database has
+	monitor.Tables = []client.TableMonitor{{Table: serverdb.DatabaseTable, Fields: []string{"name", "model", "leader", "connected"}}}
+	if _, err := s.watch.Monitor(ctx, monitor); err != nil {
+		return fmt.Errorf("monitor leadership of %s: %w", s.endpoint, err)
+	}
+	clustered := false
+	for _, row := range dbs.Table(serverdb.DatabaseTable).RowsShallow() {
+		if err := check(row); err != nil {
+			return err
+		}
+		db := row.(*serverdb.Database)
+		clustered = clustered || db.Name == databaseName && db.Model == serverdb.DatabaseModelClustered
+	}
+	if !clustered {
+		s.watch.Close()
+		s.watch = nil
+		return nil
+	}
+	go s.endWith(s.watch)
+	return nil
+}
+
+// endWith ends the session when a client loses its connection.
+func (s *session) endWith(c client.Client) {
+	select {
+	case <-c.DisconnectNotify():
+		s.end(errSession)
+	case <-s.ctx.Done():
+	}
+}
+
+// probe ends the session when the server does not answer in time.
+func (s *session) probe(interval time.Duration) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		answered := make(chan error, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(s.ctx, interval)
+			defer cancel()
+			answered <- s.data.Echo(ctx)
+		}()
+		// The call may hang in a full socket, where its context cannot reach it.
+		select {
+		case <-s.ctx.Done():
+			return
+		case err := <-answered:
+			if err != nil {
+				s.end(fmt.Errorf("probe %s: %w", s.endpoint, err))
+			}
+		case <-time.After(2 * interval):
+			s.end(fmt.Errorf("probe %s: no answer", s.endpoint))
+		}
+	}
+}
+
+// end ends the session. It does not wait for the connections to close, which a
+// server that hangs can delay.
+func (s *session) end(cause error) {
+	s.close.Do(func() {
+		s.cancel(cause)
+		for _, c := range []client.Client{s.data, s.watch} {
+			if c != nil {
+				go c.Close()
+			}
+		}
+	})
+}
+
+// transact sends one transaction. After errSession its outcome is unknown.
+func (s *session) transact(timeout time.Duration, ops []ovsdb.Operation) ([]ovsdb.OperationResult, error) {
+	type outcome struct {
+		results []ovsdb.OperationResult
+		err     error
+	}
+	done := make(chan outcome, 1)
+	ctx, cancel := context.WithTimeout(s.ctx, timeout)
+	defer cancel()
+	go func() {
+		results, err := s.data.Transact(ctx, ops...)
+		done <- outcome{results, err}
+	}()
+	select {
+	case <-ctx.Done():
+		err := fmt.Errorf("%w: %w", errSession, context.Cause(ctx))
+		s.end(err) // nothing may be diffed before it is known what this did
+		return nil, err
+	case o := <-done:
+		if o.err != nil {
+			if s.ctx.Err() != nil || errors.Is(o.err, client.ErrNotConnected) || errors.Is(o.err, context.DeadlineExceeded) {
+				s.end(errSession)
+				return nil, fmt.Errorf("%w: %w", errSession, o.err)
+			}
+			return nil, fmt.Errorf("send transaction: %w", o.err)
+		}
+		if _, err := ovsdb.CheckOperationResults(o.results, ops); err != nil {
+			return nil, refusal(o.results, ops, err)
+		}
+		return o.results, nil
+	}
+}
+
+// refusal says why the server refused a transaction.
+func refusal(results []ovsdb.OperationResult, ops []ovsdb.Operation, err error) error {
+	for i, r := range results {
+		if r.Error == "" {
+			continue
+		}
+		if i < len(ops) {
+			return fmt.Errorf("%s on %s refused: %s: %s", ops[i].Op, ops[i].Table, r.Error, r.Details)
+		}
+		return fmt.Errorf("transaction refused: %s: %s", r.Error, r.Details)
+	}
+	return err
+}

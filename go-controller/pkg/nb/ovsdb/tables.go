@@ -1,0 +1,105 @@
+package ovsdb
+
+import (
+	"strings"
+
+	"github.com/ovn-org/libovsdb/model"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
+)
+
+// networkFeature is the feature that owns rows of tables without external_ids:
+// the base network.
+const networkFeature = "network"
+
+// literals are the tables the writer supports. One more table is one more
+// literal here, and nothing else.
+var literals = []Table{
+	{
+		Name: nbdb.LogicalRouterTable, New: func() model.Model { return &nbdb.LogicalRouter{} },
+		Key: []string{"name"}, Refs: []string{"load_balancer_group"},
+	},
+	{
+		Name: nbdb.LogicalSwitchTable, New: func() model.Model { return &nbdb.LogicalSwitch{} },
+		Key: []string{"name"}, Refs: []string{"load_balancer_group"},
+	},
+	{
+		Name: nbdb.LogicalRouterPortTable, New: func() model.Model { return &nbdb.LogicalRouterPort{} },
+		Key:     []string{"name"},
+		Parents: map[string]string{nbdb.LogicalRouterTable: "ports"},
+		Ignore:  []string{"ipv6_prefix"}, // northd writes delegated prefixes
+	},
+	{
+		Name: nbdb.LogicalSwitchPortTable, New: func() model.Model { return &nbdb.LogicalSwitchPort{} },
+		Key:     []string{"name"},
+		Parents: map[string]string{nbdb.LogicalSwitchTable: "ports"},
+		Ignore:  []string{"up", "tag", "dynamic_addresses"}, // northd writes them
+	},
+	{
+		Name: nbdb.LogicalRouterStaticRouteTable, New: func() model.Model { return &nbdb.LogicalRouterStaticRoute{} },
+		Parents: map[string]string{nbdb.LogicalRouterTable: "static_routes"},
+		Refs:    []string{"bfd"},
+	},
+	{
+		Name: nbdb.LogicalRouterPolicyTable, New: func() model.Model { return &nbdb.LogicalRouterPolicy{} },
+		Parents: map[string]string{nbdb.LogicalRouterTable: "policies"},
+	},
+	{
+		Name: nbdb.NATTable, New: func() model.Model { return &nbdb.NAT{} },
+		Parents: map[string]string{nbdb.LogicalRouterTable: "nat"},
+	},
+	{
+		Name: nbdb.GatewayChassisTable, New: func() model.Model { return &nbdb.GatewayChassis{} },
+		Key:     []string{"name"},
+		Parents: map[string]string{nbdb.LogicalRouterPortTable: "gateway_chassis"},
+	},
+	{
+		Name: nbdb.AddressSetTable, New: func() model.Model { return &nbdb.AddressSet{} },
+		Key: []string{"name"},
+	},
+	{
+		Name: nbdb.BFDTable, New: func() model.Model { return &nbdb.BFD{} },
+		Key:    []string{"logical_port", "dst_ip"},
+		Ignore: []string{"status"}, // northd writes it
+	},
+	{
+		Name: nbdb.StaticMACBindingTable, New: func() model.Model { return &nbdb.StaticMACBinding{} },
+		Key: []string{"logical_port", "ip"}, Identity: macBindingOwner,
+	},
+	{
+		Name: nbdb.LoadBalancerTable, New: func() model.Model { return &nbdb.LoadBalancer{} },
+		Key: []string{"name"},
+		Parents: map[string]string{
+			nbdb.LoadBalancerGroupTable: "load_balancer",
+			nbdb.LogicalSwitchTable:     "load_balancer",
+			nbdb.LogicalRouterTable:     "load_balancer",
+		},
+	},
+	{
+		Name: nbdb.LoadBalancerGroupTable, New: func() model.Model { return &nbdb.LoadBalancerGroup{} },
+		Key: []string{"name"}, Identity: groupOwner,
+	},
+}
+
+// macBindingOwner: the bindings on the join network belong to the port's
+// object, the gateway router of a node or the cluster router.
+func macBindingOwner(m model.Model) (nb.Owner, bool) {
+	port := m.(*nbdb.StaticMACBinding).LogicalPort
+	if port == "rtoj-ovn_cluster_router" {
+		return nb.Owner{Feature: networkFeature}, true
+	}
+	for _, prefix := range []string{"rtoj-GR_", "rtoe-GR_"} {
+		if node, ok := strings.CutPrefix(port, prefix); ok {
+			return nb.Owner{Feature: networkFeature, Object: node}, true
+		}
+	}
+	return nb.Owner{}, false
+}
+
+// groupOwner: the cluster's load balancer groups are cluster-wide.
+func groupOwner(m model.Model) (nb.Owner, bool) {
+	name := m.(*nbdb.LoadBalancerGroup).Name
+	ours := strings.HasPrefix(name, "cluster") && strings.HasSuffix(name, "LBGroup")
+	return nb.Owner{Feature: networkFeature}, ours
+}

@@ -1,0 +1,77 @@
+package ovsdb
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ovn-org/libovsdb/cache"
+	"github.com/ovn-org/libovsdb/model"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+)
+
+// view reads the cache of one session. What it returns are copies.
+type view struct{ cache *cache.TableCache }
+
+// found is a row of the cache.
+type found struct {
+	uuid string
+	id   string // row id; only of owned rows
+	row  model.Model
+}
+
+// owned returns the rows of o in table t, sorted by UUID.
+func (v view) owned(t *table, o nb.Owner) ([]found, error) {
+	var rows map[string]model.Model
+	if t.Identity != nil {
+		if o.Feature != networkFeature {
+			return nil, nil
+		}
+		rows = v.cache.Table(t.Name).RowsShallow()
+	} else {
+		var err error
+		rows, err = v.cache.Table(t.Name).RowsByModels([]model.Model{t.probeOwner(o)})
+		if err != nil {
+			return nil, fmt.Errorf("look up rows of %s in %s: %w", o, t.Name, err)
+		}
+	}
+	var out []found
+	for uuid, m := range rows {
+		if owner, id, ok := t.ownerOf(m); ok && owner == o {
+			out = append(out, found{uuid: uuid, id: id, row: m})
+		}
+	}
+	slices.SortFunc(out, func(a, b found) int { return strings.Compare(a.uuid, b.uuid) })
+	return out, nil
+}
+
+// named returns the rows of t with a key: more than one only where the schema
+// does not make it unique.
+func (v view) named(t *table, key string) ([]found, error) {
+	rows, err := v.cache.Table(t.Name).RowsByModels([]model.Model{t.probeKey(key)})
+	if err != nil {
+		return nil, fmt.Errorf("look up %s %q: %w", t.Name, key, err)
+	}
+	var out []found
+	for uuid, m := range rows {
+		if t.key(m) == key {
+			out = append(out, found{uuid: uuid, row: m})
+		}
+	}
+	slices.SortFunc(out, func(a, b found) int { return strings.Compare(a.uuid, b.uuid) })
+	return out, nil
+}
+
+// owners calls f for the owner of every owned row.
+func (v view) owners(f func(nb.Owner)) {
+	for _, t := range tables {
+		for _, m := range v.cache.Table(t.Name).RowsShallow() {
+			if o, _, ok := t.ownerOf(m); ok {
+				f(o)
+			}
+		}
+	}
+}
+
+func (v view) has(t *table, uuid string) bool { return v.cache.Table(t.Name).HasRow(uuid) }

@@ -1,0 +1,257 @@
+package ovsdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+)
+
+// maxAttempts bounds how often one Apply starts over because the rows it was
+// diffed against changed before its commit.
+const maxAttempts = 5
+
+// maxBatchRows is how many wanted rows may share a transaction; an owner that
+// wants more goes alone.
+const maxBatchRows = 2000
+
+// Writer implements nb.Writer. Its methods may be called from any goroutine.
+type Writer struct {
+	client   *Client
+	requests chan *request
+	drift    *drift
+	names    uint64 // last row name given within a transaction; of the commit loop
+}
+
+var _ nb.Writer = (*Writer)(nil)
+
+// request is one call of Apply.
+type request struct {
+	ctx      context.Context
+	owner    nb.Owner
+	want     []nb.Row
+	attempts int
+	stats    nb.Stats
+	done     chan outcome
+}
+
+type outcome struct {
+	stats nb.Stats
+	err   error
+}
+
+// NewWriter returns the writer of a connection; there should be one. It works
+// until the client is closed.
+func NewWriter(c *Client) *Writer {
+	w := &Writer{client: c, requests: make(chan *request), drift: newDrift()}
+	c.listen(listener{row: w.drift.row, session: w.drift.resync})
+	go w.drift.run(c.ctx)
+	go w.run()
+	return w
+}
+
+// Apply implements nb.Writer. While there is no connection it waits, until ctx
+// ends; an Apply during which the connection breaks goes on with the next one.
+// The rows must not be modified after they were handed in. Errors wrap
+// nb.ErrNoParent or nb.ErrConflict where these are the reason.
+func (w *Writer) Apply(ctx context.Context, o nb.Owner, want []nb.Row) (nb.Stats, error) {
+	r := &request{ctx: ctx, owner: o, want: want, done: make(chan outcome, 1)}
+	select {
+	case w.requests <- r:
+	case <-ctx.Done():
+		return nb.Stats{}, fmt.Errorf("apply %s: %w", o, w.whyNot(ctx))
+	case <-w.client.ctx.Done():
+		return nb.Stats{}, fmt.Errorf("apply %s: connection to the northbound database is closed", o)
+	}
+	select {
+	case out := <-r.done:
+		if out.err != nil {
+			return out.stats, fmt.Errorf("apply %s: %w", o, out.err)
+		}
+		return out.stats, nil
+	case <-ctx.Done():
+		return nb.Stats{}, fmt.Errorf("apply %s: %w", o, w.whyNot(ctx))
+	}
+}
+
+// whyNot explains a context that ended: most often there is no connection.
+func (w *Writer) whyNot(ctx context.Context) error {
+	w.client.mu.Lock()
+	defer w.client.mu.Unlock()
+	return errors.Join(ctx.Err(), w.client.lastErr)
+}
+
+// Owners implements nb.Writer. It returns nothing while there is no connection.
+func (w *Writer) Owners(feature string) []nb.Owner {
+	w.client.mu.Lock()
+	s := w.client.session
+	w.client.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	seen := map[nb.Owner]bool{}
+	s.view.owners(func(o nb.Owner) {
+		if o.Feature == feature {
+			seen[o] = true
+		}
+	})
+	owners := make([]nb.Owner, 0, len(seen))
+	for o := range seen {
+		owners = append(owners, o)
+	}
+	slices.SortFunc(owners, func(a, b nb.Owner) int { return strings.Compare(a.Object, b.Object) })
+	return owners
+}
+
+// OnDrift registers a function that is called with the owner of rows which
+// somebody else changed, added or removed, or which may have changed while
+// there was no connection. The owner's key is to be enqueued: its Apply puts
+// right what differs and is a no-op otherwise. f must not block for long.
+func (w *Writer) OnDrift(f func(nb.Owner)) { w.drift.subscribe(f) }
+
+// run commits what is asked for, one transaction at a time. What is asked for
+// while a transaction is under way goes together into the next one.
+func (w *Writer) run() {
+	for {
+		var batch []*request
+		select {
+		case r := <-w.requests:
+			batch = w.gather(r)
+		case <-w.client.ctx.Done():
+			return
+		}
+		for len(batch) > 0 {
+			batch = w.commit(batch)
+		}
+	}
+}
+
+// gather adds the requests that wait already to the first one.
+func (w *Writer) gather(first *request) []*request {
+	batch, rows := []*request{first}, len(first.want)
+	for rows < maxBatchRows {
+		select {
+		case r := <-w.requests:
+			batch = append(batch, r)
+			rows += len(r.want)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// commit works on a batch and returns the requests that have to start over.
+func (w *Writer) commit(batch []*request) []*request {
+	s, err := w.client.current(w.client.ctx)
+	if err != nil {
+		for _, r := range batch {
+			r.finish(err)
+		}
+		return nil
+	}
+	var again, later []*request
+	var parts []*part
+	var asked []*request
+	seen := map[nb.Owner]bool{}
+	for _, r := range batch {
+		if r.ctx.Err() != nil {
+			r.finish(r.ctx.Err())
+			continue
+		}
+		if seen[r.owner] { // an abandoned call and its successor: in order
+			later = append(later, r)
+			continue
+		}
+		seen[r.owner] = true
+		b, err := w.plan(s.view, r)
+		switch {
+		case err != nil:
+			r.finish(err)
+		case b.empty():
+			w.drift.settle(r.owner, len(r.want) > 0)
+			r.finish(nil)
+		default:
+			parts, asked = append(parts, b), append(asked, r)
+		}
+	}
+	if len(parts) > 0 {
+		again = w.send(s, asked, parts)
+	}
+	return append(again, later...)
+}
+
+func (w *Writer) plan(v view, r *request) (*part, error) {
+	p, err := newPlan(v, r.owner, r.want, w.newName)
+	if err != nil {
+		return nil, err
+	}
+	return build(p, r.attempts > 0)
+}
+
+// newName returns a name for a new row that is unique within any transaction.
+func (w *Writer) newName() string {
+	w.names++
+	return fmt.Sprintf("r%d", w.names)
+}
+
+// send commits parts in one transaction and answers their requests. It returns
+// those that have to start over.
+func (w *Writer) send(s *session, asked []*request, parts []*part) (again []*request) {
+	for _, b := range parts {
+		w.drift.expect(b)
+	}
+	results, err := s.transact(w.client.cfg.TransactTimeout, operations(parts))
+	switch {
+	case errors.Is(err, errSession):
+		return asked // what it did shows in the next session's cache
+	case err != nil && len(parts) > 1:
+		// Somebody's rows were refused, and with them everybody's.
+		for _, r := range asked {
+			again = append(again, w.sendAlone(s, r)...)
+		}
+		return again
+	case err != nil:
+		asked[0].finish(err)
+		return nil
+	}
+	for i, results := range split(parts, results) {
+		r, b := asked[i], parts[i]
+		r.stats = add(r.stats, b.stats)
+		if err := b.verify(s.view, results); err != nil {
+			if r.attempts++; r.attempts < maxAttempts {
+				again = append(again, r)
+				continue
+			}
+			r.finish(err)
+			continue
+		}
+		klog.V(2).InfoS("Wrote northbound rows", "owner", r.owner, "inserted", b.stats.Inserted,
+			"updated", b.stats.Updated, "deleted", b.stats.Deleted)
+		w.drift.settle(r.owner, len(r.want) > 0)
+		r.finish(nil)
+	}
+	return again
+}
+
+// sendAlone diffs a request anew, after other transactions went before it, and
+// commits it by itself.
+func (w *Writer) sendAlone(s *session, r *request) (again []*request) {
+	b, err := w.plan(s.view, r)
+	if err != nil || b.empty() {
+		r.finish(err)
+		return nil
+	}
+	return w.send(s, []*request{r}, []*part{b})
+}
+
+func (r *request) finish(err error) { r.done <- outcome{r.stats, err} }
+
+func add(a, b nb.Stats) nb.Stats {
+	return nb.Stats{Inserted: a.Inserted + b.Inserted, Updated: a.Updated + b.Updated, Deleted: a.Deleted + b.Deleted}
+}

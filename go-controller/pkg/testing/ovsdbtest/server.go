@@ -1,0 +1,226 @@
+package ovsdbtest
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Schemas of the installed packages.
+const (
+	NorthboundSchema = "/usr/share/ovn/ovn-nb.ovsschema"
+	SouthboundSchema = "/usr/share/ovn/ovn-sb.ovsschema"
+)
+
+// patience is how long a condition may take to come true on a loaded machine.
+const patience = 60 * time.Second
+
+// Server is one ovsdb-server process with one database. It may be killed and
+// started again; the database stays.
+type Server struct {
+	t       testing.TB
+	dir     string
+	db      string   // database file
+	remotes []string // besides the unix socket
+	tls     *Certificates
+	cmd     *exec.Cmd
+	done    chan struct{}
+	log     *bytes.Buffer
+}
+
+// Option changes how a server is started.
+type Option func(*Server)
+
+// WithTCP makes the server listen on a free tcp port of 127.0.0.1 as well.
+func WithTCP() Option {
+	return func(s *Server) { s.remotes = append(s.remotes, "ptcp:"+freePort(s.t)+":127.0.0.1") }
+}
+
+// WithTLS makes the server listen on a free port of 127.0.0.1 with TLS as well,
+// and ask for a client certificate of the same CA.
+func WithTLS(c *Certificates) Option {
+	return func(s *Server) {
+		s.tls = c
+		s.remotes = append(s.remotes, "pssl:"+freePort(s.t)+":127.0.0.1")
+	}
+}
+
+// StartNB runs an empty northbound database until the test ends.
+func StartNB(t testing.TB, opts ...Option) *Server { return start(t, NorthboundSchema, opts...) }
+
+// StartSB runs an empty southbound database until the test ends.
+func StartSB(t testing.TB, opts ...Option) *Server { return start(t, SouthboundSchema, opts...) }
+
+func start(t testing.TB, schema string, opts ...Option) *Server {
+	t.Helper()
+	s := newServer(t)
+	for _, o := range opts {
+		o(s)
+	}
+	run(t, "ovsdb-tool", "create", s.db, schema)
+	s.Start()
+	return s
+}
+
+func newServer(t testing.TB) *Server {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ovsdb") // short: a socket's path has 108 bytes at most
+	if err != nil {
+		t.Fatalf("make directory: %v", err)
+	}
+	s := &Server{t: t, dir: dir, db: filepath.Join(dir, "db"), log: &bytes.Buffer{}}
+	t.Cleanup(func() {
+		s.Kill()
+		if t.Failed() {
+			t.Logf("ovsdb-server in %s said:\n%s", dir, s.log)
+		}
+		_ = os.RemoveAll(dir)
+	})
+	return s
+}
+
+// Socket is the address of the unix socket: "unix:/...".
+func (s *Server) Socket() string { return "unix:" + s.socketPath() }
+
+// Address is the address of the tcp or TLS port, or else the unix socket.
+func (s *Server) Address() string {
+	if len(s.remotes) == 0 {
+		return s.Socket()
+	}
+	parts := strings.SplitN(s.remotes[len(s.remotes)-1], ":", 3) // pssl:PORT:IP
+	return fmt.Sprintf("%s:%s:%s", parts[0][1:], parts[2], parts[1])
+}
+
+// PID is the process id of the running server.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
+func (s *Server) socketPath() string { return filepath.Join(s.dir, "sock") }
+
+// Start runs the server on the database as it was left and waits until it
+// answers.
+func (s *Server) Start() {
+	s.t.Helper()
+	args := []string{
+		"--no-chdir", "-vconsole:warn", "-vsyslog:off", "-vfile:off",
+		"--unixctl=" + filepath.Join(s.dir, "ctl"), "--remote=punix:" + s.socketPath(),
+	}
+	for _, r := range s.remotes {
+		args = append(args, "--remote="+r)
+	}
+	if s.tls != nil {
+		args = append(args, "--private-key="+s.tls.Key, "--certificate="+s.tls.Cert, "--ca-cert="+s.tls.CA)
+	}
+	_ = os.Remove(s.socketPath())
+	s.cmd = exec.Command("ovsdb-server", append(args, s.db)...)
+	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatalf("start ovsdb-server: %v", err)
+	}
+	cmd, done := s.cmd, make(chan struct{})
+	s.done = done
+	go func() {
+		_ = cmd.Wait()
+		close(done)
+	}()
+	Eventually(s.t, "ovsdb-server to listen", func() error {
+		c, err := net.Dial("unix", s.socketPath())
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	})
+}
+
+// Kill ends the server at once, as a crash would.
+func (s *Server) Kill() { s.signal(syscall.SIGKILL) }
+
+// Stop ends the server in good order.
+func (s *Server) Stop() { s.signal(syscall.SIGTERM) }
+
+func (s *Server) signal(sig syscall.Signal) {
+	if s.cmd == nil {
+		return
+	}
+	_ = s.cmd.Process.Signal(sig)
+	<-s.done
+	s.cmd = nil
+}
+
+// Freeze stops the process where it is: its sockets stay open and nothing
+// answers. Thaw lets it go on.
+func (s *Server) Freeze() { _ = s.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Thaw is the opposite of Freeze.
+func (s *Server) Thaw() { _ = s.cmd.Process.Signal(syscall.SIGCONT) }
+
+// Records counts the transactions in the database file of a standalone server.
+// A transaction that changed nothing is not among them.
+func (s *Server) Records() int {
+	s.t.Helper()
+	data, err := os.ReadFile(s.db)
+	if err != nil {
+		s.t.Fatalf("read database: %v", err)
+	}
+	return bytes.Count(data, []byte("\nOVSDB JSON "))
+}
+
+// Nbctl runs ovn-nbctl on the server and returns what it prints.
+func (s *Server) Nbctl(args ...string) string {
+	s.t.Helper()
+	return run(s.t, "ovn-nbctl", append([]string{"--db=" + s.Socket(), "--no-leader-only", "--timeout=30"}, args...)...)
+}
+
+// Appctl sends a command to the server's control socket.
+func (s *Server) Appctl(args ...string) (string, error) {
+	out, err := exec.Command("ovs-appctl", append([]string{"-t", filepath.Join(s.dir, "ctl")}, args...)...).CombinedOutput()
+	return string(out), err
+}
+
+func run(t testing.TB, command string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(command, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", strings.Join(cmd.Args, " "), err, stderr.String())
+	}
+	return string(out)
+}
+
+// Eventually waits until a condition has no error any more.
+func Eventually(t testing.TB, what string, condition func() error) {
+	t.Helper()
+	deadline := time.After(patience)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := condition()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited in vain for %s: %v", what, err)
+		}
+	}
+}
+
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("find a free port: %v", err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
