@@ -18,6 +18,16 @@ const (
 	PhysicalNetwork = "physnet"
 )
 
+// Load balancer groups: a load balancer in one of them is on all of its members.
+const (
+	// ClusterLBGroup has every node switch and every gateway router.
+	ClusterLBGroup = "clusterLBGroup"
+	// ClusterSwitchLBGroup has every node switch.
+	ClusterSwitchLBGroup = "clusterSwitchLBGroup"
+	// ClusterRouterLBGroup has every gateway router.
+	ClusterRouterLBGroup = "clusterRouterLBGroup"
+)
+
 // NodeSwitch is the name of a node's logical switch: the node's own name.
 func NodeSwitch(node string) string { return node }
 

@@ -58,6 +58,13 @@ func (n Node) ManagementAddrs() []netip.Addr {
 	return addrs
 }
 
+// HasGateway tells whether enough is known of the node for its gateway router:
+// its chassis, its join address and its external attachment.
+func (n Node) HasGateway() bool {
+	return n.Chassis != "" && len(n.Subnets) > 0 && len(n.Join) > 0 && n.Gateway.Mode != "" &&
+		n.Gateway.InterfaceID != "" && n.Gateway.MAC != "" && len(n.Gateway.Addrs) > 0
+}
+
 // PodNetwork is what the master decided for a pod: the value of its
 // pod-networks annotation.
 type PodNetwork struct {

@@ -1,0 +1,194 @@
+package network
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// Claim is what a node has been assigned before, as its annotations tell.
+type Claim struct {
+	Name    string
+	Created time.Time
+	Subnets []netip.Prefix
+	Join    []netip.Prefix
+}
+
+// Reasons why a node cannot be given what it needs.
+const (
+	ReasonNoSubnet      = "NoSubnetAvailable"
+	ReasonNoJoinAddress = "NoJoinAddressAvailable"
+)
+
+// Assignment is what a node is to have.
+type Assignment struct {
+	// Subnets has one subnet for each family of the cluster, in the order of the
+	// cluster subnets, or fewer where Reason is ReasonNoSubnet.
+	Subnets []netip.Prefix
+	// Join has one address, with the length of the join subnet, for each family.
+	Join []netip.Prefix
+	// Refused says of each claimed value that the node does not keep, why.
+	Refused []string
+	// Reason and Message tell what cannot be given; both are empty where the
+	// node has everything.
+	Reason, Message string
+}
+
+// Assign decides the subnets and join addresses of all nodes at once. A node
+// keeps what it claims unless that is outside the configured ranges or
+// collides with the claim of an older node; what is missing is the lowest free
+// one, older nodes first. A node gets the subnets of all families or none: a
+// half-addressed node would start pods that lack a family for their lifetime.
+func Assign(c Config, claims []Claim) map[string]Assignment {
+	claims = slices.SortedFunc(slices.Values(claims), func(a, b Claim) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
+	})
+	s := newSpace(c)
+	kept := make([]holding, len(claims))
+	for i, cl := range claims {
+		kept[i] = s.keep(cl)
+	}
+	out := make(map[string]Assignment, len(claims))
+	for i, cl := range claims {
+		out[cl.Name] = s.complete(kept[i])
+	}
+	return out
+}
+
+// holding is what a node keeps of its claim, by family.
+type holding struct {
+	subnets, join map[topology.Family]netip.Prefix
+	refused       []string
+}
+
+// space is what there is to hand out.
+type space struct {
+	families []topology.Family
+	used     ranges
+	subnets  map[topology.Family][]*subnetPool
+	join     map[topology.Family]*joinPool
+}
+
+func newSpace(c Config) *space {
+	s := &space{
+		families: c.families(),
+		subnets:  map[topology.Family][]*subnetPool{},
+		join:     map[topology.Family]*joinPool{},
+	}
+	for _, cs := range c.ClusterSubnets {
+		f := topology.FamilyOf(cs.CIDR.Addr())
+		s.subnets[f] = append(s.subnets[f], newSubnetPool(cs))
+	}
+	for _, f := range s.families {
+		s.join[f] = newJoinPool(c.joinSubnet(f))
+	}
+	return s
+}
+
+// keep reserves the part of a claim that the node may keep.
+func (s *space) keep(cl Claim) holding {
+	h := holding{subnets: map[topology.Family]netip.Prefix{}, join: map[topology.Family]netip.Prefix{}}
+	for _, p := range cl.Subnets {
+		if why := s.keepSubnet(h, p); why != "" {
+			h.refused = append(h.refused, fmt.Sprintf("subnet %s %s", p, why))
+		}
+	}
+	for _, p := range cl.Join {
+		pool := s.join[topology.FamilyOf(p.Addr())]
+		switch {
+		case pool == nil || !pool.usable(p.Addr()):
+			h.refused = append(h.refused, fmt.Sprintf("join address %s is not in a join subnet", p.Addr()))
+		case !pool.take(p.Addr()):
+			h.refused = append(h.refused, fmt.Sprintf("join address %s belongs to an older node", p.Addr()))
+		default:
+			h.join[topology.FamilyOf(p.Addr())] = netip.PrefixFrom(p.Addr(), pool.subnet.Bits())
+		}
+	}
+	return h
+}
+
+// keepSubnet reserves p, or returns why it cannot be kept.
+func (s *space) keepSubnet(h holding, p netip.Prefix) string {
+	if !p.IsValid() || p != p.Masked() {
+		return "is not a subnet"
+	}
+	f := topology.FamilyOf(p.Addr())
+	inside := slices.ContainsFunc(s.subnets[f], func(pool *subnetPool) bool {
+		return pool.CIDR.Bits() <= p.Bits() && pool.CIDR.Contains(p.Addr())
+	})
+	switch _, twice := h.subnets[f]; {
+	case !inside:
+		return "is outside the cluster subnets"
+	case twice:
+		return "is a second one of its family"
+	case !s.used.add(p):
+		return "overlaps the subnet of an older node"
+	}
+	h.subnets[f] = p
+	return ""
+}
+
+// complete gives a node what it lacks.
+func (s *space) complete(h holding) Assignment {
+	a := Assignment{Refused: h.refused}
+	fresh := map[topology.Family]netip.Prefix{}
+	var lacking []string
+	for _, f := range s.families {
+		if _, ok := h.subnets[f]; ok {
+			continue
+		}
+		p, ok := freeSubnet(s.subnets[f], s.used)
+		if !ok {
+			lacking = append(lacking, s.describe(f))
+			continue
+		}
+		fresh[f] = p
+	}
+	if len(lacking) > 0 {
+		a.Reason = ReasonNoSubnet
+		a.Message = "no free node subnet in " + strings.Join(lacking, ", ")
+		fresh = nil
+	}
+	for _, f := range s.families {
+		if p, ok := h.subnets[f]; ok {
+			a.Subnets = append(a.Subnets, p)
+		} else if p, ok := fresh[f]; ok {
+			s.used.add(p)
+			a.Subnets = append(a.Subnets, p)
+		}
+	}
+	s.completeJoin(h, &a)
+	return a
+}
+
+func (s *space) completeJoin(h holding, a *Assignment) {
+	for _, f := range s.families {
+		p, ok := h.join[f]
+		if !ok {
+			if p, ok = s.join[f].free(); ok {
+				s.join[f].take(p.Addr())
+			}
+		}
+		switch {
+		case ok:
+			a.Join = append(a.Join, p)
+		case a.Reason == "":
+			a.Reason = ReasonNoJoinAddress
+			a.Message = "no free address in join subnet " + s.join[f].subnet.String()
+		}
+	}
+}
+
+// describe names the cluster subnets of a family.
+func (s *space) describe(f topology.Family) string {
+	var out []string
+	for _, p := range s.subnets[f] {
+		out = append(out, fmt.Sprintf("%s (%d subnets of /%d)", p.CIDR, p.size, p.HostPrefixLen))
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,188 @@
+package network
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// gatewayRows are the node's gateway router with its ports, routes and
+// translations, and the external switch that joins it to the bridge.
+func gatewayRows(c Config, n topology.Node) []nb.Row {
+	router := topology.GatewayRouter(n.Name)
+	onRouter := nb.Parent{Table: nbdb.LogicalRouterTable, Name: router}
+	joinOptions := map[string]string{}
+	if c.GatewayMTU > 0 {
+		joinOptions["gateway_mtu"] = strconv.Itoa(c.GatewayMTU)
+	}
+	rows := []nb.Row{
+		{
+			ID:   router,
+			Refs: groupRefs(topology.ClusterLBGroup, topology.ClusterRouterLBGroup),
+			Model: &nbdb.LogicalRouter{
+				Name: router,
+				Options: map[string]string{
+					"chassis":                       n.Chassis,
+					"always_learn_from_arp_request": "false",
+					"dynamic_neigh_routers":         "true",
+					"lb_force_snat_ip":              "router_ip",
+					"snat-ct-zone":                  "0",
+				},
+				ExternalIDs: map[string]string{
+					"physical_ip":  bare(n.Gateway.Addrs)[0],
+					"physical_ips": strings.Join(bare(n.Gateway.Addrs), ","),
+				},
+			},
+		},
+		{ID: topology.GatewayToJoin(n.Name), Parent: onRouter, Model: &nbdb.LogicalRouterPort{
+			Name:     topology.GatewayToJoin(n.Name),
+			MAC:      macOf(n.Join),
+			Networks: strs(n.Join),
+			Options:  joinOptions,
+		}},
+		routerPort(topology.JoinToGateway(n.Name), onJoinSwitch, topology.GatewayToJoin(n.Name)),
+		{ID: topology.GatewayToExternal(n.Name), Parent: onRouter, Model: &nbdb.LogicalRouterPort{
+			Name:        topology.GatewayToExternal(n.Name),
+			MAC:         n.Gateway.MAC,
+			Networks:    strs(n.Gateway.Addrs),
+			ExternalIDs: map[string]string{"gateway-physical-ip": "yes"},
+		}},
+	}
+	rows = append(rows, externalSwitchRows(n)...)
+	rows = append(rows, macBindings(topology.GatewayToJoin(n.Name), c.clusterRouterJoin())...)
+	rows = append(rows, gatewayRoutes(c, n, onRouter)...)
+	if !c.DisableSNATMultipleGWs {
+		rows = append(rows, gatewayNATs(c, n, onRouter)...)
+	}
+	return rows
+}
+
+// externalSwitchRows connect the gateway router to the bridge of the node.
+func externalSwitchRows(n topology.Node) []nb.Row {
+	onSwitch := nb.Parent{Table: nbdb.LogicalSwitchTable, Name: topology.ExternalSwitch(n.Name)}
+	localnet := &nbdb.LogicalSwitchPort{
+		Name:      n.Gateway.InterfaceID,
+		Type:      "localnet",
+		Addresses: []string{"unknown"},
+		Options:   map[string]string{"network_name": topology.PhysicalNetwork},
+	}
+	if n.Gateway.VLAN != 0 {
+		localnet.TagRequest = new(n.Gateway.VLAN)
+	}
+	return []nb.Row{
+		{ID: topology.ExternalSwitch(n.Name), Model: &nbdb.LogicalSwitch{Name: topology.ExternalSwitch(n.Name)}},
+		{ID: n.Gateway.InterfaceID, Parent: onSwitch, Model: localnet},
+		{ID: topology.ExternalToGateway(n.Name), Parent: onSwitch, Model: &nbdb.LogicalSwitchPort{
+			Name:      topology.ExternalToGateway(n.Name),
+			Type:      "router",
+			Addresses: []string{n.Gateway.MAC},
+			Options: map[string]string{
+				"router-port":               topology.GatewayToExternal(n.Name),
+				"nat-addresses":             "router",
+				"exclude-lb-vips-from-garp": "true",
+			},
+		}},
+	}
+}
+
+// gatewayRoutes lead from the gateway router to the pods and to the outside.
+func gatewayRoutes(c Config, n topology.Node, onRouter nb.Parent) []nb.Row {
+	var rows []nb.Row
+	for _, s := range c.ClusterSubnets {
+		f := topology.FamilyOf(s.CIDR.Addr())
+		via, ok := topology.PrefixOf(f, c.clusterRouterJoin())
+		if !ok || !has(n.Join, f) {
+			continue
+		}
+		rows = append(rows, route(onRouter, s.CIDR.Masked().String(), via.Addr(), nil, nil))
+	}
+	for _, hop := range n.Gateway.NextHops {
+		f := topology.FamilyOf(hop)
+		if !has(n.Gateway.Addrs, f) || !slices.Contains(c.families(), f) {
+			continue
+		}
+		all := netip.PrefixFrom(zeroAddr(f), 0)
+		rows = append(rows, route(onRouter, all.String(), hop, nil, new(topology.GatewayToExternal(n.Name))))
+	}
+	return rows
+}
+
+// gatewayNATs give pods the node's address on their way to the outside.
+func gatewayNATs(c Config, n topology.Node, onRouter nb.Parent) []nb.Row {
+	var rows []nb.Row
+	for _, s := range c.ClusterSubnets {
+		external, ok := topology.PrefixOf(topology.FamilyOf(s.CIDR.Addr()), n.Gateway.Addrs)
+		if !ok {
+			continue
+		}
+		cidr := s.CIDR.Masked().String()
+		rows = append(rows, nb.Row{ID: cidr, Parent: onRouter, Model: &nbdb.NAT{
+			Type:       nbdb.NATTypeSNAT,
+			ExternalIP: external.Addr().String(),
+			LogicalIP:  cidr,
+		}})
+	}
+	return rows
+}
+
+// exitRoutes are the node's routes on the cluster router: to its gateway
+// router, and from its pods to the outside by way of the host's kernel (local
+// gateway mode) or of the gateway router (shared).
+func exitRoutes(n topology.Node) []nb.Row {
+	var rows []nb.Row
+	for _, j := range n.Join {
+		rows = append(rows, route(onClusterRouter, j.Addr().String(), j.Addr(), nil, nil))
+	}
+	for _, s := range n.Subnets {
+		via := topology.ManagementAddr(s)
+		if n.Gateway.Mode == topology.GatewayShared {
+			j, ok := topology.PrefixOf(topology.FamilyOf(s.Addr()), n.Join)
+			if !ok {
+				continue
+			}
+			via = j.Addr()
+		}
+		rows = append(rows, route(onClusterRouter, s.String(), via, &nbdb.LogicalRouterStaticRoutePolicySrcIP, nil))
+	}
+	return rows
+}
+
+// route plans one static route; a nil policy routes by destination.
+func route(on nb.Parent, prefix string, via netip.Addr, policy *nbdb.LogicalRouterStaticRoutePolicy, port *string) nb.Row {
+	id := prefix + " via " + via.String()
+	if policy != nil {
+		id = *policy + " " + id
+	}
+	return nb.Row{ID: id, Parent: on, Model: &nbdb.LogicalRouterStaticRoute{
+		IPPrefix:   prefix,
+		Nexthop:    via.String(),
+		Policy:     policy,
+		OutputPort: port,
+	}}
+}
+
+func zeroAddr(f topology.Family) netip.Addr {
+	if f == topology.IPv4 {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}
+
+func has(prefixes []netip.Prefix, f topology.Family) bool {
+	_, ok := topology.PrefixOf(f, prefixes)
+	return ok
+}
+
+// bare returns addresses without their prefix lengths.
+func bare(prefixes []netip.Prefix) []string {
+	out := make([]string, 0, len(prefixes))
+	for _, p := range prefixes {
+		out = append(out, p.Addr().String())
+	}
+	return out
+}
