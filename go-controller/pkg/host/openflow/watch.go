@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -15,7 +16,7 @@ import (
 const (
 	resyncInterval = 30 * time.Second
 	// watchPause is how long Watch rests before it connects to a bridge again.
-	watchPause = 200 * time.Millisecond
+	watchPause = 500 * time.Millisecond
 	// settle is how long a burst of changes is let run before it is looked at.
 	settle = 50 * time.Millisecond
 )
@@ -59,7 +60,7 @@ func (w *Writer) monitor(ctx context.Context, changed func()) error {
 	if err != nil {
 		return fmt.Errorf("watch flows of bridge %s: %w", w.bridge, err)
 	}
-	cmd.Stderr = cmd.Stdout // what it prints with -m, and why it ends
+	cmd.Stderr = cmd.Stdout // where it prints, and why it ends
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("watch flows of bridge %s: %w", w.bridge, err)
 	}
@@ -68,8 +69,9 @@ func (w *Writer) monitor(ctx context.Context, changed func()) error {
 	last := ""
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
-		last = lines.Text()
-		pending.Reset(settle)
+		if last = lines.Text(); strings.Contains(last, "NXST_FLOW_MONITOR") {
+			pending.Reset(settle)
+		}
 	}
 	if err := cmd.Wait(); err != nil {
 		return fmt.Errorf("watch flows of bridge %s: %w: %s", w.bridge, err, last)

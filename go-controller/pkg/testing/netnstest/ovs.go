@@ -82,7 +82,7 @@ func (o *OVS) StopServer() { o.server.kill(); o.server = nil }
 // StartVswitchd starts ovs-vswitchd and waits until it has read the database.
 func (o *OVS) StartVswitchd() {
 	o.ns.t.Helper()
-	o.vswitchd = o.start("ovs-vswitchd", "--disable-system", "--unixctl="+o.path("ovs-vswitchd.ctl"),
+	o.vswitchd = o.start("ovs-vswitchd", "--disable-system", "--pidfile="+o.path("ovs-vswitchd.pid"),
 		"--log-file="+o.path("ovs-vswitchd.log"), "-vconsole:off", "unix:"+o.path("db.sock"))
 	o.Run("ovs-vsctl", "--timeout=10", "init") // waits for ovs-vswitchd
 }
@@ -106,7 +106,7 @@ func (o *OVS) Try(name string, args ...string) (string, error) {
 		args = append([]string{"--db=unix:" + o.path("db.sock")}, args...)
 	}
 	if name == "ovs-appctl" {
-		args = append([]string{"--target=" + o.path("ovs-vswitchd.ctl")}, args...)
+		args = append([]string{"--target=ovs-vswitchd"}, args...)
 	}
 	return command("", o.env(), name, args...)
 }

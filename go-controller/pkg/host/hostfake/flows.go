@@ -1,0 +1,100 @@
+package hostfake
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+)
+
+// Flows is a host.FlowWriter in memory.
+type Flows struct {
+	// Fail, where set, makes Apply of a contributor fail without effect.
+	Fail func(contributor string) error
+
+	mu     sync.Mutex
+	want   map[string][]host.Flow
+	swept  bool
+	resync int
+	writes int
+}
+
+var _ host.FlowWriter = (*Flows)(nil)
+
+// NewFlows returns an empty writer.
+func NewFlows() *Flows { return &Flows{want: map[string][]host.Flow{}} }
+
+// Apply implements host.FlowWriter.
+func (f *Flows) Apply(_ context.Context, contributor string, flows []host.Flow) error {
+	if f.Fail != nil {
+		if err := f.Fail(contributor); err != nil {
+			return err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before := f.dump()
+	f.want[contributor] = slices.Clone(flows)
+	if f.dump() != before {
+		f.writes++
+	}
+	return nil
+}
+
+// Sweep implements host.FlowWriter.
+func (f *Flows) Sweep(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.swept = true
+	return nil
+}
+
+// Resync counts.
+func (f *Flows) Resync(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.resync++
+	return nil
+}
+
+// Swept tells whether Sweep was called.
+func (f *Flows) Swept() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.swept
+}
+
+// Resyncs returns how often Resync was called.
+func (f *Flows) Resyncs() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.resync
+}
+
+// Writes returns how many calls changed the flows.
+func (f *Flows) Writes() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.writes
+}
+
+// Dump prints the flows one a line, by contributor.
+func (f *Flows) Dump() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.dump()
+}
+
+func (f *Flows) dump() string {
+	var out strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(f.want)) {
+		for _, flow := range f.want[name] {
+			out.WriteString(string(flow))
+			out.WriteByte('\n')
+		}
+	}
+	return out.String()
+}
