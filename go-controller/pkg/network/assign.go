@@ -30,7 +30,8 @@ type Assignment struct {
 	// Subnets has one subnet for each family of the cluster, in the order of the
 	// cluster subnets, or fewer where Reason is ReasonNoSubnet.
 	Subnets []netip.Prefix
-	// Join has one address, with the length of the join subnet, for each family.
+	// Join has one address, with the length of the join subnet, for each family,
+	// IPv4 first, or fewer where there is none left.
 	Join []netip.Prefix
 	// Refused says of each claimed value that the node does not keep, why.
 	Refused []string
@@ -167,11 +168,15 @@ func (s *space) complete(h holding) Assignment {
 }
 
 func (s *space) completeJoin(h holding, a *Assignment) {
-	for _, f := range s.families {
+	for _, f := range topology.Families { // the order in which the annotation reads back
+		pool, used := s.join[f]
+		if !used {
+			continue
+		}
 		p, ok := h.join[f]
 		if !ok {
-			if p, ok = s.join[f].free(); ok {
-				s.join[f].take(p.Addr())
+			if p, ok = pool.free(); ok {
+				pool.take(p.Addr())
 			}
 		}
 		switch {
@@ -179,7 +184,7 @@ func (s *space) completeJoin(h holding, a *Assignment) {
 			a.Join = append(a.Join, p)
 		case a.Reason == "":
 			a.Reason = ReasonNoJoinAddress
-			a.Message = "no free address in join subnet " + s.join[f].subnet.String()
+			a.Message = "no free address in join subnet " + pool.subnet.String()
 		}
 	}
 }

@@ -1,0 +1,145 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
+)
+
+// reconcileCluster assigns subnets and join addresses to all nodes, applies the
+// rows that exist once, and writes the assignments into the annotations.
+func (c *Controller) reconcileCluster(ctx context.Context) error {
+	nodes, err := c.nodes.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	assigned := network.Assign(c.Config, c.claims(nodes))
+	changed := c.setAssigned(assigned)
+	if err := c.apply(ctx, clusterKey, network.ClusterRows(c.Config, assigned)); err != nil {
+		return err
+	}
+	c.queue.Enqueue(changed...)
+	var errs []error
+	for _, n := range nodes {
+		errs = append(errs, c.annotate(ctx, n, assigned[n.Name]))
+	}
+	return errors.Join(errs...)
+}
+
+// claims reads what nodes have been assigned: from what this process assigned
+// and the lister does not show yet, else from their annotations.
+func (c *Controller) claims(nodes []*corev1.Node) []network.Claim {
+	claims := make([]network.Claim, 0, len(nodes))
+	present := make(map[string]bool, len(nodes))
+	for _, n := range nodes {
+		present[n.Name] = true
+		// An annotation that does not parse claims nothing; the node's own key
+		// reports it.
+		node, _ := kube.Node(n)
+		claim := network.Claim{Name: n.Name, Created: n.CreationTimestamp.Time, Subnets: node.Subnets, Join: node.Join}
+		if a, ok := c.assumed[n.Name]; ok {
+			if a.uid != n.UID || slices.Equal(a.subnets, node.Subnets) && slices.Equal(a.join, node.Join) {
+				delete(c.assumed, n.Name)
+			} else {
+				claim.Subnets, claim.Join = a.subnets, a.join
+			}
+		}
+		claims = append(claims, claim)
+	}
+	for name := range c.assumed {
+		if !present[name] {
+			delete(c.assumed, name)
+		}
+	}
+	return claims
+}
+
+// annotate writes an assignment into a node's annotations, and what cannot be
+// assigned into its conditions. A node that is gone by now is no error.
+func (c *Controller) annotate(ctx context.Context, n *corev1.Node, a network.Assignment) error {
+	err := c.patch(ctx, n, a)
+	if err == nil && a.Reason != "" {
+		err = c.reportLacking(ctx, n, a)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func (c *Controller) patch(ctx context.Context, n *corev1.Node, a network.Assignment) error {
+	want := map[string]*string{
+		kube.AnnotationNodeSubnets:      annotation(a.Subnets, kube.FormatNodeSubnets),
+		kube.AnnotationGatewayLRPIfAddr: annotation(a.Join, kube.FormatGatewayLRPIfAddr),
+	}
+	if upToDate(n, want) {
+		return nil
+	}
+	// Assumed before it is written: a patch that failed may have arrived.
+	c.assumed[n.Name] = assumption{uid: n.UID, subnets: a.Subnets, join: a.Join}
+	if err := kube.PatchNode(ctx, c.Client, n, kube.Metadata{Annotations: want}); err != nil {
+		return err
+	}
+	klog.V(2).InfoS("Assigned node", "node", n.Name, "subnets", a.Subnets, "join", a.Join)
+	for _, why := range a.Refused {
+		c.Recorder.Event(n, corev1.EventTypeWarning, "AddressRefused", why)
+	}
+	return nil
+}
+
+// annotation formats prefixes; nil, which deletes, where there are none.
+func annotation(prefixes []netip.Prefix, format func([]netip.Prefix) string) *string {
+	if len(prefixes) == 0 {
+		return nil
+	}
+	return kube.Value(format(prefixes))
+}
+
+// upToDate tells whether a node's annotations are as wanted.
+func upToDate(n *corev1.Node, want map[string]*string) bool {
+	for k, w := range want {
+		if h, ok := n.Annotations[k]; ok != (w != nil) || ok && h != *w {
+			return false
+		}
+	}
+	return true
+}
+
+// reportLacking makes it known, once, that a node cannot be assigned something.
+func (c *Controller) reportLacking(ctx context.Context, n *corev1.Node, a network.Assignment) error {
+	if have, ok := condition(n); !ok || have.Status != corev1.ConditionTrue || have.Reason != a.Reason || have.Message != a.Message {
+		c.Recorder.Event(n, corev1.EventTypeWarning, a.Reason, a.Message)
+		klog.InfoS("Cannot assign node", "node", n.Name, "reason", a.Reason, "message", a.Message)
+	}
+	return kube.SetNodeCondition(ctx, c.Client, n, corev1.NodeCondition{
+		Type:    corev1.NodeNetworkUnavailable,
+		Status:  corev1.ConditionTrue,
+		Reason:  a.Reason,
+		Message: a.Message,
+	})
+}
+
+// condition returns the NetworkUnavailable condition of a node.
+func condition(n *corev1.Node) (corev1.NodeCondition, bool) {
+	for _, have := range n.Status.Conditions {
+		if have.Type == corev1.NodeNetworkUnavailable {
+			return have, true
+		}
+	}
+	return corev1.NodeCondition{}, false
+}
+
+// unavailable is the part of that condition which matters here.
+func unavailable(n *corev1.Node) [3]string {
+	have, _ := condition(n)
+	return [3]string{string(have.Status), have.Reason, have.Message}
+}

@@ -1,0 +1,216 @@
+package master
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// clusterKey is the key of what exists once.
+const clusterKey = ""
+
+// workers is the number of keys reconciled at once.
+const workers = 4
+
+// Deps is what the controller needs. All fields but Applied are required.
+type Deps struct {
+	Client   kubernetes.Interface
+	Nodes    coreinformers.NodeInformer
+	Writer   nb.Writer
+	Recorder record.EventRecorder
+	Config   network.Config
+	// Applied is called after rows of a node were written. What hangs on these
+	// rows, such as pods' ports, goes with them and is to be planned anew.
+	Applied func(node string)
+}
+
+// Controller runs the base network of the cluster.
+type Controller struct {
+	Deps
+	queue *queue.Controller
+	nodes corelisters.NodeLister
+
+	// assumed holds what was assigned and is not in the lister yet, by node.
+	// Only the cluster key touches it.
+	assumed map[string]assumption
+
+	mu       sync.Mutex
+	assigned map[string]network.Assignment // the latest; nil until first made
+}
+
+// assumption is an assignment on its way into the annotations of a node.
+type assumption struct {
+	uid           types.UID
+	subnets, join []netip.Prefix
+}
+
+// New returns the controller. The informers are started by the caller.
+func New(d Deps) (*Controller, error) {
+	c := &Controller{Deps: d, nodes: d.Nodes.Lister(), assumed: map[string]assumption{}}
+	c.queue = queue.New("network", c.reconcile)
+	if err := c.queue.Watch(d.Nodes.Informer(), nodeKeys); err != nil {
+		return nil, err
+	}
+	c.queue.Seed(c.seeds)
+	return c, nil
+}
+
+// Run works until ctx is done.
+func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx, workers) }
+
+// seeds are the cluster, all nodes, and all owners of rows.
+func (c *Controller) seeds() []string {
+	keys := []string{clusterKey}
+	nodes, _ := c.nodes.List(labels.Everything()) // reads memory and does not fail
+	for _, n := range nodes {
+		keys = append(keys, n.Name)
+	}
+	for _, o := range c.Writer.Owners(network.Feature) {
+		keys = append(keys, o.Object)
+	}
+	return keys
+}
+
+// nodeKeys are the keys that an event of a node concerns.
+func nodeKeys(old, new any) []string {
+	before, after := asNode(old), asNode(new)
+	switch {
+	case before == nil:
+		return []string{clusterKey, after.Name}
+	case after == nil:
+		return []string{clusterKey, before.Name}
+	case before.UID != after.UID || differs(before, after, kube.AnnotationNodeSubnets, kube.AnnotationGatewayLRPIfAddr),
+		unavailable(before) != unavailable(after):
+		return []string{clusterKey, after.Name}
+	case differs(before, after, kube.AnnotationChassisID, kube.AnnotationL3Gateway,
+		kube.AnnotationManagementMAC, kube.AnnotationPrimaryIfAddr):
+		return []string{after.Name}
+	}
+	return nil
+}
+
+func asNode(obj any) *corev1.Node {
+	n, _ := obj.(*corev1.Node)
+	return n
+}
+
+// differs tells whether any of these annotations differs.
+func differs(a, b *corev1.Node, annotations ...string) bool {
+	return slices.ContainsFunc(annotations, func(k string) bool {
+		va, oka := a.Annotations[k]
+		vb, okb := b.Annotations[k]
+		return va != vb || oka != okb
+	})
+}
+
+func (c *Controller) reconcile(ctx context.Context, key string) error {
+	if key == clusterKey {
+		return c.reconcileCluster(ctx)
+	}
+	return c.reconcileNode(ctx, key)
+}
+
+// reconcileNode applies the rows of one node and tells the cluster when its
+// network is complete.
+func (c *Controller) reconcileNode(ctx context.Context, name string) error {
+	n, err := c.nodes.Get(name)
+	if apierrors.IsNotFound(err) {
+		return c.apply(ctx, name, nil)
+	}
+	if err != nil {
+		return err
+	}
+	node, err := kube.Node(n)
+	if err != nil {
+		// What the annotation says is not known, as if it were not there.
+		c.Recorder.Eventf(n, corev1.EventTypeWarning, "BrokenAnnotation", "%v", err)
+	}
+	if !c.settled(node) {
+		klog.V(4).InfoS("Node waits for its assignment", "node", name)
+		return nil
+	}
+	if err := c.apply(ctx, name, network.NodeRows(c.Config, node)); err != nil {
+		return err
+	}
+	if missing := network.Missing(node); missing != "" {
+		klog.V(4).InfoS("Network of node is incomplete", "node", name, "missing", missing)
+		return nil
+	}
+	if c.lacking(name) {
+		return nil
+	}
+	return kube.SetNodeCondition(ctx, c.Client, n, corev1.NodeCondition{
+		Type:    corev1.NodeNetworkUnavailable,
+		Status:  corev1.ConditionFalse,
+		Reason:  "NetworkReady",
+		Message: "logical switch and gateway router are in the northbound database",
+	})
+}
+
+// settled tells whether the annotations of a node show what it is assigned.
+// Rows planned from anything else could take addresses that belong to another
+// node; the change of the annotations brings the key back.
+func (c *Controller) settled(n topology.Node) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a, ok := c.assigned[n.Name]
+	return ok && slices.Equal(a.Subnets, n.Subnets) && slices.Equal(a.Join, n.Join)
+}
+
+// lacking tells whether there is something the node could not be assigned.
+func (c *Controller) lacking(node string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.assigned[node].Reason != ""
+}
+
+// setAssigned remembers the assignments and returns the nodes whose changed.
+func (c *Controller) setAssigned(assigned map[string]network.Assignment) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var changed []string
+	for name, a := range assigned {
+		before, ok := c.assigned[name]
+		if !ok || !slices.Equal(a.Subnets, before.Subnets) || !slices.Equal(a.Join, before.Join) || a.Reason != before.Reason {
+			changed = append(changed, name)
+		}
+	}
+	c.assigned = maps.Clone(assigned)
+	return changed
+}
+
+// apply writes the rows of a node or of the cluster.
+func (c *Controller) apply(ctx context.Context, object string, rows []nb.Row) error {
+	stats, err := c.Writer.Apply(ctx, network.Owner(object), rows)
+	if err != nil {
+		return err
+	}
+	if stats.Zero() {
+		klog.V(4).InfoS("Network rows are up to date", "node", object)
+		return nil
+	}
+	klog.V(2).InfoS("Wrote network rows", "node", object,
+		"inserted", stats.Inserted, "updated", stats.Updated, "deleted", stats.Deleted)
+	if object != clusterKey && c.Applied != nil {
+		c.Applied(object)
+	}
+	return nil
+}
