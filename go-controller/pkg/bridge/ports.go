@@ -44,4 +44,3 @@ func (p Ports) resolve(text string) (string, bool) {
 	}
 	return text, true
 }
-

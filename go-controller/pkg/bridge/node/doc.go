@@ -1,0 +1,13 @@
+// Package node is the flow manager of a node's external bridge: it collects
+// contributions of flows by owner, puts in the port numbers and has the OpenFlow
+// driver replace the whole bridge in one bundle.
+//
+// Invariants: flows with the patch port are installed only once it exists and
+// the base network has contributed; until then the bridge has the early flows,
+// which pin the shared MAC address to the host. When a port gets another number
+// everything is written again. Features contribute whenever they like, also
+// before the bridge is known.
+//
+// Callers: gateway/node attaches the bridge and contributes the base flows, node
+// sides of services and egress features contribute theirs, pkg/app runs it.
+package node

@@ -1,0 +1,258 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+)
+
+// resyncInterval bounds how long a foreign edit of the flows lasts, where the
+// driver is not told of it at once.
+const resyncInterval = 30 * time.Second
+
+// contributor is the manager's own name with the OpenFlow driver.
+const contributor = "bridge"
+
+// Writer is the OpenFlow driver of one bridge.
+type Writer interface {
+	host.FlowWriter
+	// Resync reads the bridge again and repairs what differs.
+	Resync(ctx context.Context) error
+}
+
+// Attachment names the bridge whose flows are managed and its ports.
+type Attachment struct {
+	Bridge string // OVS name, e.g. breth0
+	Uplink string // interface names of its ports
+	Patch  string
+	Facts  bridge.Bridge
+}
+
+// Manager implements host.FlowWriter over the symbols of package bridge.
+type Manager struct {
+	base  string // the contributor without whose flows the bridge is not complete
+	ports Ports
+	open  func(bridge string) Writer
+	wake  chan struct{}
+	turn  *host.Turn[error]
+
+	mu       sync.Mutex // guards what follows, never held over I/O
+	at       Attachment
+	writer   Writer // nil while no bridge is attached
+	flows    map[string][]host.Flow
+	swept    bool
+	complete bool
+	numbers  bridge.Ports // the last that were known
+	written  []host.Flow  // what the driver was last told, nil where that failed
+	cleared  bool         // the driver was told to sweep
+}
+
+// Ports is the part of the OVS driver that knows port numbers.
+type Ports interface {
+	Ports(ctx context.Context, bridge string) ([]ovs.Port, error)
+	OnInterface(f func(name string))
+	OnReconnect(f func())
+}
+
+var _ host.FlowWriter = (*Manager)(nil)
+
+// New returns a Manager that is attached to no bridge. base is the contributor
+// that owns the flows without which the others are of no use. open returns the
+// driver of a bridge.
+func New(base string, ports Ports, open func(bridge string) Writer) *Manager {
+	m := &Manager{
+		base: base, ports: ports, open: open,
+		wake: make(chan struct{}, 1), turn: host.NewTurn[error](), flows: map[string][]host.Flow{},
+	}
+	ports.OnInterface(func(name string) {
+		if m.Concerns(name) {
+			m.poke()
+		}
+	})
+	ports.OnReconnect(m.poke)
+	return m
+}
+
+// Concerns tells whether an OVS interface belongs to the managed bridge.
+func (m *Manager) Concerns(iface string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.writer != nil && (iface == m.at.Uplink || iface == m.at.Patch || iface == m.at.Bridge)
+}
+
+func (m *Manager) poke() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Attach says which bridge it is and installs what can be installed. It is
+// called again whenever the facts may have changed; where they have not, nothing
+// is written.
+func (m *Manager) Attach(ctx context.Context, at Attachment) error {
+	m.mu.Lock()
+	if m.writer == nil || m.at.Bridge != at.Bridge {
+		m.writer, m.numbers = m.open(at.Bridge), bridge.Ports{}
+		m.written, m.cleared, m.complete = nil, false, false
+	}
+	m.at = at
+	m.mu.Unlock()
+	return m.sync(ctx)
+}
+
+// Apply implements host.FlowWriter: it replaces what owner wants.
+func (m *Manager) Apply(ctx context.Context, owner string, flows []host.Flow) error {
+	m.mu.Lock()
+	if len(flows) == 0 {
+		delete(m.flows, owner)
+	} else {
+		m.flows[owner] = slices.Clone(flows)
+	}
+	m.mu.Unlock()
+	return m.sync(ctx)
+}
+
+// Sweep implements host.FlowWriter.
+func (m *Manager) Sweep(ctx context.Context) error {
+	m.mu.Lock()
+	m.swept = true
+	m.mu.Unlock()
+	return m.sync(ctx)
+}
+
+// Complete tells whether the flows of all contributors are installed.
+func (m *Manager) Complete() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.complete
+}
+
+// Run keeps the flows as wanted until ctx ends.
+func (m *Manager) Run(ctx context.Context) error {
+	host.Keep(ctx, resyncInterval, m.wake, m.resync, func(err error) {
+		klog.ErrorS(err, "External bridge is not as wanted, will retry")
+		m.poke()
+	})
+	return nil
+}
+
+// resync is sync, and reads the bridge again even where nothing we know changed.
+func (m *Manager) resync(ctx context.Context) error {
+	if err := m.sync(ctx); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	w := m.writer
+	m.mu.Unlock()
+	if w == nil {
+		return nil
+	}
+	return w.Resync(ctx)
+}
+
+// sync makes one pass; callers that waited share it.
+func (m *Manager) sync(ctx context.Context) error {
+	result, err := m.turn.Do(ctx, m.turn.Request(), m.pass)
+	if err != nil {
+		return err
+	}
+	return result
+}
+
+func (m *Manager) pass(ctx context.Context) error {
+	m.mu.Lock()
+	at, writer, swept := m.at, m.writer, m.swept
+	m.mu.Unlock()
+	if writer == nil {
+		return nil
+	}
+	ports, err := m.lookup(ctx, at)
+	if err != nil {
+		return err
+	}
+	flows, complete := m.want(at, ports)
+	if flows == nil {
+		return nil
+	}
+	sweep := swept && complete
+	m.mu.Lock()
+	same, cleared := slices.Equal(m.written, flows), m.cleared
+	m.mu.Unlock()
+	if !same {
+		m.note(nil, cleared, false)
+		if err := writer.Apply(ctx, contributor, flows); err != nil {
+			return fmt.Errorf("write flows of %s: %w", at.Bridge, err)
+		}
+	}
+	if sweep && !cleared {
+		if err := writer.Sweep(ctx); err != nil {
+			return fmt.Errorf("sweep flows of %s: %w", at.Bridge, err)
+		}
+	}
+	if !same {
+		klog.V(2).InfoS("External bridge has its flows", "bridge", at.Bridge, "flows", len(flows),
+			"complete", complete, "ports", ports)
+	}
+	m.note(flows, cleared || sweep, complete)
+	return nil
+}
+
+// note remembers what the driver was told.
+func (m *Manager) note(written []host.Flow, cleared, complete bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.written, m.cleared, m.complete = written, cleared, complete
+}
+
+// lookup reads the port numbers. A port that is gone for the moment keeps the
+// number it had: the flows stay and serve again once it is back.
+func (m *Manager) lookup(ctx context.Context, at Attachment) (bridge.Ports, error) {
+	list, err := m.ports.Ports(ctx, at.Bridge)
+	if err != nil {
+		return bridge.Ports{}, fmt.Errorf("list ports of %s: %w", at.Bridge, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.numbers
+	for _, p := range list {
+		switch {
+		case p.OFPort <= 0:
+		case p.Name == at.Uplink:
+			now.Uplink = p.OFPort
+		case p.Name == at.Patch:
+			now.Patch = p.OFPort
+		}
+	}
+	m.numbers = now
+	return now, nil
+}
+
+// want returns the flows the bridge is to have, nil to leave it alone, and
+// whether they are all there are.
+func (m *Manager) want(at Attachment, ports bridge.Ports) ([]host.Flow, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !ports.Complete() {
+		return ports.Resolve(bridge.Early(at.Facts)), false
+	}
+	if _, ok := m.flows[m.base]; !ok {
+		// After a restart the bridge still has its flows; early ones in between
+		// would cut the gateway router off.
+		return nil, false
+	}
+	var all []host.Flow
+	for _, owner := range slices.Sorted(maps.Keys(m.flows)) {
+		all = append(all, m.flows[owner]...)
+	}
+	return ports.Resolve(all), true
+}

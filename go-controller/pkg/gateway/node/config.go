@@ -1,0 +1,81 @@
+package node
+
+import (
+	"net/netip"
+	"time"
+
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+
+	bridgenode "github.com/ovnkube/ovnkube/go-controller/pkg/bridge/node"
+)
+
+// Config is what a node's gateway is told.
+type Config struct {
+	// Node is the node's name in Kubernetes.
+	Node string
+	// Families of the cluster, IPv4 first.
+	Families []topology.Family
+	Mode     topology.GatewayMode
+	// Interface is the uplink or the bridge that holds it; empty: the interface
+	// of the default route.
+	Interface string
+	// NextHops replace the default gateways of the routing table, by family.
+	NextHops []netip.Addr
+	// VLAN of traffic to the outside; 0 for none.
+	VLAN int
+	// NodePort says that the gateway serves NodePort services.
+	NodePort bool
+	// MTU of the management port, in bytes.
+	MTU int
+	// ClusterSubnets, ServiceCIDRs and MasqueradeSubnets are those of both families.
+	ClusterSubnets, ServiceCIDRs, MasqueradeSubnets []netip.Prefix
+	// ConntrackZone of the external bridge.
+	ConntrackZone int
+	// EncapIP is where tunnels to this node end; invalid: the node's address.
+	EncapIP netip.Addr
+	// EncapPort is the UDP port of tunnels.
+	EncapPort int
+	// ControllerIDs are the external_ids for ovn-controller that follow from the
+	// configuration alone.
+	ControllerIDs map[string]string
+}
+
+// Deps are the drivers and clients of a node's gateway.
+type Deps struct {
+	Kube   kubernetes.Interface
+	Nodes  coreinformers.NodeInformer // may be restricted to this node
+	OVS    ovs.Client
+	Flows  *bridgenode.Manager
+	Chains host.ChainWriter
+	Routes host.Writer[host.Route, host.Hop]
+	Addrs  host.Writer[host.Address, struct{}] // owns all addresses of the management port
+}
+
+const (
+	// ovsTimeout bounds what waits for ovs-vswitchd in one pass.
+	ovsTimeout = 10 * time.Second
+	// settle is how long events are collected before a pass.
+	settle = 100 * time.Millisecond
+	// remindInterval is how often the log says what is being waited for.
+	remindInterval = 10 * time.Second
+	// userspace is the datapath type of bridges that packets reach by AF_PACKET.
+	userspace = "netdev"
+)
+
+// External_ids of Open_vSwitch and of the external bridge.
+const (
+	idSystem        = "system-id"
+	idHostname      = "hostname"
+	idDatapathType  = "ovn-bridge-datapath-type"
+	idEncapIP       = "ovn-encap-ip"
+	idMappings      = "ovn-bridge-mappings"
+	idBridge        = "bridge-id"
+	idBridgeUplink  = "bridge-uplink"
+	idAttachment    = "ovnkube-host"
+	idKernelSetting = "ovnkube-sysctls"
+)

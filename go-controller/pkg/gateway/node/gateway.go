@@ -1,0 +1,221 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// Gateway brings one node up and keeps it there.
+type Gateway struct {
+	Config
+	Deps
+
+	controller *queue.Controller
+	ready      chan struct{}
+
+	mu       sync.Mutex // guards what follows
+	waiting  string     // what the last pass could not go on without
+	reminded time.Time
+	isReady  bool
+}
+
+// New returns a Gateway; it does nothing before Run or Reconcile.
+func New(cfg Config, deps Deps) *Gateway {
+	g := &Gateway{Config: cfg, Deps: deps, ready: make(chan struct{})}
+	g.controller = queue.New("gateway", g.Reconcile)
+	g.controller.Seed(func() []string { return []string{cfg.Node} })
+	return g
+}
+
+// Ready is closed once the node can serve pods: its management port is up and
+// claimed by ovn-controller, and the external bridge has its flows.
+func (g *Gateway) Ready() <-chan struct{} { return g.ready }
+
+// Waiting says what the node's network lacks before it is ready; "" when it is.
+// It is a health check: cheap, and no I/O.
+func (g *Gateway) Waiting() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.isReady {
+		return ""
+	}
+	if g.waiting == "" {
+		return "the first pass to end"
+	}
+	return g.waiting
+}
+
+// Run watches and reconciles until ctx ends.
+func (g *Gateway) Run(ctx context.Context) error {
+	if err := g.controller.Watch(g.Nodes.Informer(), g.nodeKeys); err != nil {
+		return err
+	}
+	wake := make(chan struct{}, 1)
+	poke := func() {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	}
+	if err := link.Watch(ctx, poke); err != nil {
+		return err
+	}
+	g.OVS.OnReconnect(poke)
+	g.OVS.OnInterface(func(name string) {
+		if name == topology.ManagementPort || name == topology.IntegrationBridge || g.isOurs(name) {
+			poke()
+		}
+	})
+	go g.collect(ctx, wake)
+	return g.controller.Run(ctx, 1)
+}
+
+// isOurs tells whether an OVS interface is one of the external bridge's.
+func (g *Gateway) isOurs(name string) bool { return g.Flows.Concerns(name) }
+
+// collect turns a storm of events into one pass, and makes one now and then
+// where there are no events.
+func (g *Gateway) collect(ctx context.Context, wake <-chan struct{}) {
+	remind := time.NewTicker(remindInterval)
+	defer remind.Stop()
+	for {
+		select {
+		case <-wake:
+		case <-remind.C:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(settle):
+		case <-ctx.Done():
+			return
+		}
+		g.controller.Enqueue(g.Node)
+	}
+}
+
+// nodeKeys lets through what changes the plan: the node's status is written
+// every few seconds.
+func (g *Gateway) nodeKeys(old, new any) []string {
+	a, _ := old.(*corev1.Node)
+	b, _ := new.(*corev1.Node)
+	switch {
+	case b == nil || b.Name != g.Node:
+		return nil
+	case a != nil && sameForUs(a, b):
+		return nil
+	}
+	return []string{g.Node}
+}
+
+func sameForUs(a, b *corev1.Node) bool {
+	for _, name := range []string{
+		kube.AnnotationNodeSubnets, kube.AnnotationChassisID, kube.AnnotationL3Gateway,
+		kube.AnnotationManagementMAC, kube.AnnotationPrimaryIfAddr, kube.AnnotationHostAddresses,
+	} {
+		if a.Annotations[name] != b.Annotations[name] {
+			return false
+		}
+	}
+	return a.UID == b.UID && fmt.Sprint(internalAddrs(a)) == fmt.Sprint(internalAddrs(b))
+}
+
+// Reconcile makes one pass. It returns nil also where the node has to wait for
+// somebody else, who will cause the next pass.
+func (g *Gateway) Reconcile(ctx context.Context, _ string) error {
+	missing, err := g.pass(ctx)
+	g.report(missing)
+	return err
+}
+
+// pass goes through all steps as far as possible. It returns what is missing,
+// "" where the node is ready.
+func (g *Gateway) pass(ctx context.Context) (missing string, err error) {
+	n, err := g.Nodes.Lister().Get(g.Node)
+	if err != nil {
+		return "the Node object", fmt.Errorf("read node %s: %w", g.Node, err)
+	}
+	node, err := kube.Node(n)
+	if err != nil {
+		// The master's are the master's to mend; ours are overwritten.
+		klog.ErrorS(err, "Node has an annotation that cannot be read", "node", g.Node)
+	}
+	system, err := g.ensureSystem(ctx)
+	if err != nil {
+		return "Open vSwitch", err
+	}
+	datapath := system[idDatapathType]
+	if err := g.ensureIntegrationBridge(ctx, datapath); err != nil {
+		return "bridge " + topology.IntegrationBridge, err
+	}
+	if err := g.ensureHostSettings(ctx, system); err != nil {
+		return "kernel parameters", err
+	}
+	a, err := g.ensureAttached(ctx, datapath, internalAddrs(n))
+	if err != nil {
+		return "the external bridge", err
+	}
+	if err := g.annotate(ctx, n, node, system, a); err != nil {
+		return "the node's annotations", err
+	}
+	if len(node.Subnets) == 0 {
+		return "the master to assign pod subnets", g.ensureMapping(ctx, system, a)
+	}
+	if err := g.ensureManagement(ctx, node); err != nil {
+		return "the management port", err
+	}
+	if err := g.ensureFlows(ctx, node, a); err != nil {
+		return "the flows of the external bridge", err
+	}
+	if err := g.ensureMapping(ctx, system, a); err != nil {
+		return "the bridge mapping", err
+	}
+	return g.lacking(ctx)
+}
+
+// lacking says what ovn-controller has still to do.
+func (g *Gateway) lacking(ctx context.Context) (string, error) {
+	ports, err := g.OVS.Ports(ctx, topology.IntegrationBridge)
+	if err != nil {
+		return "the management port", err
+	}
+	installed := slices.ContainsFunc(ports, func(p ovs.Port) bool {
+		return p.Name == topology.ManagementPort && p.ExternalIDs[ovs.Installed] == "true"
+	})
+	switch {
+	case !installed:
+		return "ovn-controller to install the flows of " + topology.ManagementPort, nil
+	case !g.Flows.Complete():
+		return "ovn-controller to make the patch port of the external bridge", nil
+	}
+	return "", nil
+}
+
+// report remembers what is missing and closes Ready once nothing is. The log
+// says so each time something else is missing and every ten seconds.
+func (g *Gateway) report(missing string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.isReady:
+	case missing == "":
+		g.isReady, g.waiting = true, ""
+		klog.InfoS("Network of the node is ready", "node", g.Node)
+		close(g.ready)
+	case missing != g.waiting || time.Since(g.reminded) >= remindInterval:
+		g.waiting, g.reminded = missing, time.Now()
+		klog.InfoS("Network of the node is not ready yet", "node", g.Node, "waitingFor", missing)
+	}
+}

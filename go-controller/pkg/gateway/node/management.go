@@ -1,0 +1,69 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// ensureManagement makes the management port with its addresses, routes and
+// kernel settings, and the rules every node has.
+func (g *Gateway) ensureManagement(ctx context.Context, node topology.Node) error {
+	const port = topology.ManagementPort
+	plan := gateway.ManagementPort(node.Subnets, g.MTU)
+	err := g.OVS.EnsurePort(ctx, ovs.Port{
+		Bridge: topology.IntegrationBridge, Name: port, Type: "internal", MAC: plan.MAC, MTU: plan.MTU,
+		ExternalIDs: map[string]string{ovs.IfaceID: topology.ManagementLSP(g.Node)},
+	})
+	if err != nil {
+		return err
+	}
+	waiting, cancel := context.WithTimeout(ctx, ovsTimeout)
+	defer cancel()
+	if err := link.Wait(waiting, port); err != nil {
+		return fmt.Errorf("wait for ovs-vswitchd to make %s: %w", port, err)
+	}
+	// Before the link is up: it must never answer with settings of its own.
+	if err := ensureManagementSettings(); err != nil {
+		return err
+	}
+	if err := link.Up(port); err != nil {
+		return err
+	}
+	addrs := map[host.Address]struct{}{}
+	for _, p := range plan.Addrs {
+		addrs[host.Address{Link: port, Prefix: p}] = struct{}{}
+	}
+	if err := g.Addrs.Apply(ctx, gateway.Contributor, addrs); err != nil {
+		return err
+	}
+	routes := gateway.Routes(node.Subnets, g.ClusterSubnets, g.ServiceCIDRs, g.MasqueradeSubnets)
+	if err := g.Routes.Apply(ctx, gateway.Contributor, routes); err != nil {
+		return err
+	}
+	return g.Chains.Apply(ctx, gateway.Contributor, gateway.Rules(node.Subnets))
+}
+
+// ensureFlows contributes the base flows of the external bridge.
+func (g *Gateway) ensureFlows(ctx context.Context, node topology.Node, a attached) error {
+	facts, marks := g.bridgeFacts(a), bridge.DefaultMarks(g.ConntrackZone)
+	flows := bridge.Common(facts)
+	for _, p := range a.primary {
+		f := topology.FamilyOf(p.Addr())
+		family := bridge.Family{Family: f, Node: p.Addr()}
+		family.Subnet, _ = topology.PrefixOf(f, node.Subnets)
+		for _, c := range g.ClusterSubnets {
+			if topology.FamilyOf(c.Addr()) == f {
+				family.Cluster = append(family.Cluster, c)
+			}
+		}
+		flows = append(flows, bridge.Flows(facts, family, marks)...)
+	}
+	return g.Flows.Apply(ctx, gateway.Contributor, flows)
+}

@@ -1,0 +1,69 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// ensureSystem writes the settings of ovn-controller that need nothing of the
+// external bridge, and returns all settings. A system-id that is there is kept:
+// it is the identity of this host in the southbound database.
+func (g *Gateway) ensureSystem(ctx context.Context) (map[string]string, error) {
+	have, err := g.OVS.System(ctx)
+	if err != nil {
+		return nil, err
+	}
+	want := maps.Clone(g.ControllerIDs)
+	if want == nil {
+		want = map[string]string{}
+	}
+	if have[idSystem] == "" {
+		want[idSystem] = uuid.NewString()
+	}
+	if have[idHostname] == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return nil, fmt.Errorf("read the host name: %w", err)
+		}
+		want[idHostname] = strings.ToLower(name)
+	}
+	if err := g.OVS.SetSystem(ctx, want); err != nil {
+		return nil, err
+	}
+	if have == nil {
+		have = map[string]string{}
+	}
+	maps.Copy(have, want)
+	return have, nil
+}
+
+// ensureIntegrationBridge makes br-int as ovn-controller would, early, so that
+// ports can be added before it runs.
+func (g *Gateway) ensureIntegrationBridge(ctx context.Context, datapathType string) error {
+	return g.OVS.EnsureBridge(ctx, ovs.Bridge{
+		Name: topology.IntegrationBridge, DatapathType: datapathType, FailMode: "secure",
+		OtherConfig: map[string]string{"disable-in-band": "true"},
+	})
+}
+
+// ensureMapping tells ovn-controller where tunnels end and, last of all, which
+// bridge the gateway router is behind.
+func (g *Gateway) ensureMapping(ctx context.Context, system map[string]string, a attached) error {
+	encap := g.EncapIP
+	if !encap.IsValid() {
+		encap = a.primary[0].Addr()
+	}
+	return g.OVS.SetSystem(ctx, map[string]string{
+		idEncapIP:  encap.String(),
+		idMappings: gateway.BridgeMappings(system[idMappings], a.bridge),
+	})
+}

@@ -1,0 +1,292 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+
+	bridgenode "github.com/ovnkube/ovnkube/go-controller/pkg/bridge/node"
+)
+
+// attached is the external bridge once the host is on it.
+type attached struct {
+	bridge, uplink string
+	mac            string
+	host           gateway.Attachment // what the bridge carries
+	primary        []netip.Prefix     // the node's addresses, one a family of the cluster
+}
+
+// maxLinkName is the longest name of a network interface.
+const maxLinkName = unix.IFNAMSIZ - 1
+
+// discover returns the names of the external bridge and of its uplink, and the
+// bridge as it is where it exists.
+func (g *Gateway) discover(ctx context.Context) (name, uplink string, have *ovs.Bridge, err error) {
+	bridges, err := g.OVS.Bridges(ctx)
+	if err != nil {
+		return "", "", nil, err
+	}
+	wanted := g.Interface
+	if wanted == "" {
+		// After a reboot the host may have no route yet, but the bridge is known.
+		for _, b := range bridges {
+			if b.ExternalIDs[idAttachment] != "" {
+				wanted = b.Name
+			}
+		}
+	}
+	if wanted == "" {
+		if wanted, err = defaultInterface(); err != nil {
+			return "", "", nil, err
+		}
+	}
+	for i, b := range bridges {
+		ports, err := g.OVS.Ports(ctx, b.Name)
+		if err != nil {
+			return "", "", nil, err
+		}
+		if b.Name == wanted {
+			uplink, err := uplinkOf(b, ports)
+			return b.Name, uplink, &bridges[i], err
+		}
+		if b.ExternalIDs[idBridgeUplink] == wanted || slices.ContainsFunc(ports, func(p ovs.Port) bool { return p.Name == wanted }) {
+			return b.Name, wanted, &bridges[i], nil
+		}
+	}
+	name = "br" + wanted
+	if len(name) > maxLinkName {
+		return "", "", nil, fmt.Errorf("the bridge of %s would be called %s, longer than %d characters: "+
+			"make a bridge with a shorter name and give it as --gateway-interface", wanted, name, maxLinkName)
+	}
+	return name, wanted, nil, nil
+}
+
+// uplinkOf returns the port of an existing bridge that leads to the wire.
+func uplinkOf(b ovs.Bridge, ports []ovs.Port) (string, error) {
+	if u := b.ExternalIDs[idBridgeUplink]; u != "" {
+		return u, nil
+	}
+	var found []string
+	for _, p := range ports {
+		if p.Type == "" || p.Type == "system" {
+			found = append(found, p.Name)
+		}
+	}
+	if len(found) != 1 {
+		return "", fmt.Errorf("bridge %s has %d ports that may be its uplink (%s): set its external_ids:%s to one",
+			b.Name, len(found), strings.Join(found, ", "), idBridgeUplink)
+	}
+	return found[0], nil
+}
+
+// defaultInterface returns the interface of the default route, IPv4 first.
+func defaultInterface() (string, error) {
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		routes, err := netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+		if err != nil {
+			return "", fmt.Errorf("list routes: %w", err)
+		}
+		best, metric := 0, 0
+		for _, r := range routes {
+			index := r.LinkIndex
+			if len(r.MultiPath) > 0 {
+				index = r.MultiPath[0].LinkIndex
+			}
+			if destination(r).Bits() == 0 && index != 0 && r.Type == unix.RTN_UNICAST && (best == 0 || r.Priority < metric) {
+				best, metric = index, r.Priority
+			}
+		}
+		if best != 0 {
+			l, err := netlink.LinkByIndex(best)
+			if err != nil {
+				return "", fmt.Errorf("find the interface of the default route: %w", err)
+			}
+			return l.Attrs().Name, nil
+		}
+	}
+	return "", errors.New("the host has no default route: say --gateway-interface")
+}
+
+// ensureAttached makes the external bridge and moves the host onto it. It can be
+// repeated after a crash at any point: whatever is still on the uplink moves.
+func (g *Gateway) ensureAttached(ctx context.Context, datapathType string, internal []netip.Addr) (attached, error) {
+	name, uplink, have, err := g.discover(ctx)
+	if err != nil {
+		return attached{}, fmt.Errorf("find the uplink: %w", err)
+	}
+	from, err := netlink.LinkByName(uplink)
+	if err != nil {
+		return attached{}, fmt.Errorf("find uplink %s: %w", uplink, err)
+	}
+	a := attached{bridge: name, uplink: uplink, mac: from.Attrs().HardwareAddr.String()}
+	want, to, err := g.ensureBridge(ctx, &a, from, have, datapathType)
+	if err != nil {
+		return attached{}, err
+	}
+	if a.primary = gateway.Primary(want, g.Families, internal); len(a.primary) < len(g.Families) {
+		return attached{}, fmt.Errorf("%s has %v, which is no address for each of %v: the host is left alone",
+			uplink, want.Addrs, g.Families)
+	}
+	if err := g.flowsEarly(ctx, a); err != nil {
+		return attached{}, err
+	}
+	if err := g.move(ctx, a, from, to, want); err != nil {
+		return attached{}, err
+	}
+	a.host = want
+	if datapathType == userspace {
+		if err := link.Mute(uplink); err != nil {
+			return attached{}, err
+		}
+	}
+	return a, nil
+}
+
+// ensureBridge makes the bridge, with the record of what is to be on it, and
+// returns that and the bridge's interface.
+func (g *Gateway) ensureBridge(ctx context.Context, a *attached, from netlink.Link, have *ovs.Bridge, datapathType string) (gateway.Attachment, netlink.Link, error) {
+	none := gateway.Attachment{}
+	rec := gateway.Record{Created: true}
+	if have != nil {
+		var err error
+		if rec, err = gateway.ParseRecord(have.ExternalIDs[idAttachment]); err != nil {
+			return none, nil, fmt.Errorf("bridge %s: %w", a.bridge, err)
+		}
+		if !rec.Created { // somebody else's bridge keeps the address it has
+			if a.mac, err = link.MAC(a.bridge); err != nil {
+				return none, nil, err
+			}
+		}
+	}
+	onUplink, err := readAttachment(from)
+	if err != nil {
+		return none, nil, err
+	}
+	to, err := netlink.LinkByName(a.bridge)
+	if err != nil && !link.IsNotFound(err) {
+		return none, nil, fmt.Errorf("find bridge interface %s: %w", a.bridge, err)
+	}
+	onBridge, index, down := none, 0, true
+	if err == nil {
+		if onBridge, err = readAttachment(to); err != nil {
+			return none, nil, err
+		}
+		index, down = to.Attrs().Index, to.Attrs().RawFlags&unix.IFF_UP == 0
+	}
+	want := gateway.TakeOver(onUplink, onBridge, rec.Host, down || index != rec.Link)
+	rec.Uplink, rec.Host = a.uplink, want
+	if index != 0 {
+		rec.Link = index
+	}
+	row := ovs.Bridge{
+		Name: a.bridge, DatapathType: datapathType, FailMode: "standalone", MAC: a.mac,
+		ExternalIDs: map[string]string{idBridge: a.bridge, idBridgeUplink: a.uplink, idAttachment: rec.String()},
+	}
+	if have != nil && !rec.Created {
+		row.DatapathType, row.FailMode = "", ""
+	}
+	if err := g.OVS.EnsureBridge(ctx, row); err != nil {
+		return none, nil, err
+	}
+	waiting, cancel := context.WithTimeout(ctx, ovsTimeout)
+	defer cancel()
+	if err := link.Wait(waiting, a.bridge); err != nil {
+		return none, nil, fmt.Errorf("wait for ovs-vswitchd to make bridge %s: %w", a.bridge, err)
+	}
+	if err := errors.Join(ensureNoRedirects(a.bridge), link.Up(a.bridge)); err != nil {
+		return none, nil, err
+	}
+	if to, err = netlink.LinkByName(a.bridge); err != nil {
+		return none, nil, fmt.Errorf("find bridge interface %s: %w", a.bridge, err)
+	}
+	if rec.Link != to.Attrs().Index {
+		rec.Link = to.Attrs().Index
+		row.ExternalIDs[idAttachment] = rec.String()
+		if err := g.OVS.EnsureBridge(ctx, row); err != nil {
+			return none, nil, err
+		}
+	}
+	return want, to, nil
+}
+
+// flowsEarly makes the bridge's flows follow the ports it has now.
+func (g *Gateway) flowsEarly(ctx context.Context, a attached) error {
+	waiting, cancel := context.WithTimeout(ctx, ovsTimeout)
+	defer cancel()
+	return g.Flows.Attach(waiting, bridgenode.Attachment{
+		Bridge: a.bridge, Uplink: a.uplink, Patch: topology.PatchPort(a.bridge, g.Node),
+		Facts: g.bridgeFacts(a),
+	})
+}
+
+func (g *Gateway) bridgeFacts(a attached) bridge.Bridge {
+	return bridge.Bridge{MAC: a.mac, VLAN: g.VLAN, EncapPort: g.EncapPort}
+}
+
+// move puts the host on the bridge. The order keeps it reachable: addresses are
+// on both interfaces while ovs-vswitchd takes the uplink, routes are replaced in
+// place, and only then the uplink loses what it had.
+func (g *Gateway) move(ctx context.Context, a attached, from, to netlink.Link, want gateway.Attachment) error {
+	have, err := readAttachment(to)
+	if err != nil {
+		return err
+	}
+	added, err := addAddresses(to, want, have)
+	if err != nil {
+		return err
+	}
+	if err := g.takeUplink(ctx, a); err != nil {
+		return err
+	}
+	if err := g.flowsEarly(ctx, a); err != nil {
+		return err
+	}
+	if have, err = readAttachment(to); err != nil { // with the routes the kernel adds for addresses
+		return err
+	}
+	routes, err := addRoutes(to, from, want, have)
+	if err != nil {
+		return err
+	}
+	left, err := readAttachment(from)
+	if err != nil {
+		return err
+	}
+	if len(left.Addrs)+len(left.Routes) > 0 {
+		if err := strip(from, left); err != nil {
+			return err
+		}
+	}
+	if added+routes+len(left.Addrs) > 0 {
+		klog.V(2).InfoS("Moved the host onto the external bridge", "bridge", a.bridge, "uplink", a.uplink,
+			"addresses", want.Addrs, "routes", len(want.Routes), "added", added, "removed", len(left.Addrs))
+	}
+	return nil
+}
+
+// takeUplink makes the uplink a port of the bridge and waits for ovs-vswitchd to
+// have done so.
+func (g *Gateway) takeUplink(ctx context.Context, a attached) error {
+	if err := g.OVS.EnsurePort(ctx, ovs.Port{Bridge: a.bridge, Name: a.uplink}); err != nil {
+		return err
+	}
+	waiting, cancel := context.WithTimeout(ctx, ovsTimeout)
+	defer cancel()
+	if _, err := g.OVS.OFPort(waiting, a.uplink); err != nil {
+		return fmt.Errorf("wait for ovs-vswitchd to take uplink %s into bridge %s: %w", a.uplink, a.bridge, err)
+	}
+	return link.Up(a.uplink)
+}
