@@ -1,0 +1,92 @@
+package ovntrace
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
+)
+
+// OVN is a running control plane.
+type OVN struct {
+	t      testing.TB
+	NB, SB *ovsdbtest.Server
+}
+
+// Start runs the databases and ovn-northd until the test ends.
+func Start(t testing.TB, opts ...ovsdbtest.Option) *OVN {
+	t.Helper()
+	o := &OVN{t: t, NB: ovsdbtest.StartNB(t, opts...), SB: ovsdbtest.StartSB(t)}
+	dir, err := os.MkdirTemp("", "northd")
+	if err != nil {
+		t.Fatalf("make directory: %v", err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	var log bytes.Buffer
+	cmd := exec.Command("ovn-northd", "-vconsole:warn", "-vsyslog:off", "-vfile:off",
+		"--unixctl="+filepath.Join(dir, "ctl"), "--ovnnb-db="+o.NB.Socket(), "--ovnsb-db="+o.SB.Socket())
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start ovn-northd: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("ovn-northd said:\n%s", log.String())
+		}
+	})
+	o.Sync()
+	return o
+}
+
+// Sync waits until northd has turned all northbound rows into logical flows.
+func (o *OVN) Sync() {
+	o.t.Helper()
+	o.NB.Nbctl("--wait=sb", "sync")
+}
+
+// Sbctl runs ovn-sbctl and returns what it prints.
+func (o *OVN) Sbctl(args ...string) string {
+	o.t.Helper()
+	return o.run("ovn-sbctl", append([]string{"--db=" + o.SB.Socket(), "--timeout=30"}, args...)...)
+}
+
+// Chassis makes a chassis known, as ovn-controller would, so that gateway
+// routers and ports can be bound to it.
+func (o *OVN) Chassis(name, encapIP string) {
+	o.t.Helper()
+	o.Sbctl("--may-exist", "chassis-add", name, "geneve", encapIP)
+}
+
+// Bind claims a logical port for a chassis, as ovn-controller would.
+func (o *OVN) Bind(port, chassis string) {
+	o.t.Helper()
+	o.Sbctl("--may-exist", "lsp-bind", port, chassis)
+}
+
+// Trace returns ovn-trace's account of a packet that enters datapath (a switch
+// or router): microflow is an OVN match with the packet's fields, such as
+// `inport == "ns_pod" && eth.src == ... && ip4.dst == 8.8.8.8 && ip.ttl == 64`.
+// It syncs first. More arguments, e.g. "--ct=new", may follow.
+func (o *OVN) Trace(datapath, microflow string, options ...string) string {
+	o.t.Helper()
+	o.Sync()
+	args := append([]string{"--db=" + o.SB.Socket()}, options...)
+	return o.run("ovn-trace", append(args, datapath, microflow)...)
+}
+
+func (o *OVN) run(command string, args ...string) string {
+	o.t.Helper()
+	cmd := exec.Command(command, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		o.t.Fatalf("%v: %v: %s", cmd.Args, err, stderr.String())
+	}
+	return string(out)
+}

@@ -1,0 +1,76 @@
+package ovsdbtest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Cluster is a northbound database replicated over several servers.
+type Cluster struct {
+	t       testing.TB
+	Servers []*Server
+}
+
+// StartCluster runs a RAFT cluster of n servers and waits until it has a leader.
+func StartCluster(t testing.TB, n int) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t}
+	var first string
+	for i := range n {
+		s := newServer(t)
+		local := "tcp:127.0.0.1:" + freePort(t)
+		if i == 0 {
+			first = local
+			run(t, "ovsdb-tool", "create-cluster", s.db, NorthboundSchema, local)
+		} else {
+			run(t, "ovsdb-tool", "join-cluster", s.db, "OVN_Northbound", local, first)
+		}
+		s.Start()
+		c.Servers = append(c.Servers, s)
+	}
+	for _, s := range c.Servers {
+		Eventually(t, "server to join its cluster", func() error {
+			if status := s.clusterStatus(); !strings.Contains(status, "Status: cluster member") {
+				return errors.New(status)
+			}
+			return nil
+		})
+	}
+	c.Leader()
+	return c
+}
+
+// Address lists the sockets of all servers, separated by commas.
+func (c *Cluster) Address() string {
+	var all []string
+	for _, s := range c.Servers {
+		all = append(all, s.Socket())
+	}
+	return strings.Join(all, ",")
+}
+
+// Leader waits for a running server that leads the cluster and returns it.
+func (c *Cluster) Leader() *Server {
+	c.t.Helper()
+	var leader *Server
+	Eventually(c.t, "a leader", func() error {
+		for _, s := range c.Servers {
+			if s.cmd != nil && strings.Contains(s.clusterStatus(), "Role: leader") {
+				leader = s
+				return nil
+			}
+		}
+		return fmt.Errorf("no leader among %d servers", len(c.Servers))
+	})
+	return leader
+}
+
+func (s *Server) clusterStatus() string {
+	out, err := s.Appctl("cluster/status", "OVN_Northbound")
+	if err != nil {
+		return err.Error()
+	}
+	return out
+}
