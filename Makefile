@@ -1,0 +1,105 @@
+# Run "make help" for what there is.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+OUT := $(CURDIR)/_output
+BIN := $(OUT)/bin
+MODULES := go-controller contrib/kin test/e2e
+
+VERSION_PACKAGE := github.com/ovnkube/ovnkube/go-controller/pkg/version
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+COMMIT := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X $(VERSION_PACKAGE).Version=$(VERSION) -X $(VERSION_PACKAGE).Commit=$(COMMIT)
+
+KIN := $(BIN)/kin
+CLUSTER ?= ovn
+NODES ?= 3
+GATEWAY_MODE ?= shared
+IP_FAMILY ?= dual
+
+.PHONY: help
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Build
+
+.PHONY: build
+build: ## Build ovnkube, ovn-k8s-cni-overlay and kin into _output/bin (static)
+	cd go-controller && CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+	cd contrib/kin && CGO_ENABLED=0 go build -ldflags '-s -w' -o $(BIN)/ ./cmd/...
+
+.PHONY: deps
+deps: ## Install the Debian packages that tests and clusters need (root)
+	@contrib/install-deps.sh
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf $(OUT)
+
+##@ Generated files
+
+.PHONY: generate
+generate: ## Write all generated files
+	go-controller/hack/generate.sh
+
+.PHONY: verify
+verify: ## Fail where a generated file is stale
+	@go-controller/hack/verify.sh
+
+##@ Checks
+
+# golangci-lint is a module of its own: its dependencies stay out of ours. It
+# takes a minute to build, once for each version.
+GOLANGCI_LINT := $(BIN)/golangci-lint
+$(GOLANGCI_LINT): go-controller/hack/tools/go.mod go-controller/hack/tools/go.sum
+	@echo "building golangci-lint (once)"
+	cd go-controller/hack/tools && CGO_ENABLED=0 go build -ldflags '-s -w' -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Run golangci-lint, with the import walls, over every module
+	@for module in $(MODULES); do \
+		echo "lint: $$module"; \
+		(cd $$module && $(GOLANGCI_LINT) run -c $(CURDIR)/.golangci.yml ./...); \
+	done
+
+.PHONY: unit
+unit: ## Run the quick tests: no root, no OVN
+	cd go-controller && go test -short ./...
+	cd contrib/kin && go test -short ./...
+
+.PHONY: test-layers
+test-layers: ## Run every test below the cluster, against real databases and kernels (root)
+	cd go-controller && go test -race ./...
+	cd contrib/kin && go test ./...
+
+.PHONY: e2e
+e2e: build cluster-binaries ## Run the end-to-end tests on kin clusters (root)
+	cd test/e2e && KIN=$(KIN) go test -count=1 -timeout 40m -v ./...
+
+.PHONY: test
+test: deps build lint verify test-layers e2e ## Run everything
+
+.PHONY: bench
+bench: ## Measure the northbound writer and EgressService planning
+	cd go-controller && go test -run '^$$' -bench . -benchtime 3x ./pkg/nb/ovsdb/... ./pkg/egressservice/...
+
+##@ Clusters
+
+.PHONY: cluster-binaries
+cluster-binaries: $(KIN)
+
+.PHONY: demo
+demo: deps build cluster-binaries ## Watch an EgressService fail over on a real cluster (DEMO_KEEP=1 leaves the cluster)
+	cd test/e2e && KIN=$(KIN) go run ./cmd/demo
+
+.PHONY: cluster-up
+cluster-up: deps build cluster-binaries ## Create a local cluster (CLUSTER, NODES, GATEWAY_MODE, IP_FAMILY)
+	@$(KIN) create cluster --name $(CLUSTER) --nodes $(NODES) --gateway-mode $(GATEWAY_MODE) --ip-family $(IP_FAMILY)
+	@echo "export KUBECONFIG=$$($(KIN) get kubeconfig --name $(CLUSTER) --path)"
+
+.PHONY: cluster-down
+cluster-down: ## Delete the local cluster
+	@$(KIN) delete cluster --name $(CLUSTER)

@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that building, testing and the local cluster
+# need, and says which ones. With --check it only says what is missing.
+#
+# No daemon is started: the clusters run their own, each in namespaces of its
+# own, and must never meet one of the machine.
+set -euo pipefail
+
+PACKAGES=(
+	ca-certificates git make        # fetch and build
+	gcc libc6-dev                   # go test -race
+	openvswitch-common openvswitch-switch
+	ovn-common ovn-central ovn-host # the databases, northd, ovn-controller, their tools and schemas
+	containerd runc                 # pods of the local cluster
+	iproute2 iptables nftables ethtool conntrack procps kmod util-linux
+	openssl                         # certificates in the tests of TLS connections
+	tcpdump                         # to look at what a test saw
+)
+declare -A UNITS=( # daemons that a package would start
+	[openvswitch-switch]="openvswitch-switch ovs-vswitchd ovsdb-server"
+	[ovn-central]="ovn-central ovn-northd ovn-ovsdb-server-nb ovn-ovsdb-server-sb"
+	[ovn-host]="ovn-host ovn-controller"
+	[containerd]="containerd"
+)
+GO_MINIMUM=1.21 # from here on the go command fetches the version that go.mod names
+
+say() { echo "install-deps: $*"; }
+fail() { say "$*" >&2; exit 1; }
+
+distribution() { (. /etc/os-release 2>/dev/null && echo "${ID:-} ${ID_LIKE:-}"); }
+
+installed() { [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
+
+go_is_enough() { # version
+	[[ $(printf '%s\n' "$GO_MINIMUM" "$1" | sort -V | head -1) == "$GO_MINIMUM" ]]
+}
+
+# missing prints the packages to install, one a line.
+missing() {
+	local p
+	for p in "${PACKAGES[@]}"; do
+		installed "$p" || echo "$p"
+	done
+}
+
+# need_go prints the package that brings a usable go command, if there is none yet.
+need_go() {
+	local have
+	have=$(go env GOVERSION 2>/dev/null || true)
+	[[ -n $have ]] && go_is_enough "${have#go}" && return
+	echo golang-go
+}
+
+install() { # packages
+	export DEBIAN_FRONTEND=noninteractive
+	local policy=/usr/sbin/policy-rc.d p unit
+	if [[ ! -e $policy ]]; then
+		# The file is ours, so it goes again, however this script ends.
+		trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+		printf '#!/bin/sh\nexit 101\n' >"$policy"
+		chmod +x "$policy"
+	fi
+	apt-get update -qq || fail "apt-get update failed"
+	if [[ " $* " == *" golang-go "* ]]; then
+		local candidate
+		candidate=$(apt-cache policy golang-go | awk '/Candidate:/{print $2}')
+		go_is_enough "${candidate#*:}" ||
+			fail "this machine's packages offer Go ${candidate:-nothing}: install Go $GO_MINIMUM or newer yourself"
+	fi
+	apt-get install -y -qq --no-install-recommends "$@" >/dev/null || fail "apt-get could not install: $*"
+	# Nor at the next boot, where it was us who brought the package.
+	if [[ -d /run/systemd/system ]]; then
+		for p in "$@"; do
+			for unit in ${UNITS[$p]:-}; do
+				systemctl disable --quiet "$unit" 2>/dev/null || true
+			done
+		done
+	fi
+}
+
+case " $(distribution) " in
+*" debian "* | *" ubuntu "*) ;;
+*) fail "this needs Debian or Ubuntu: the local cluster runs the OVN, Open vSwitch and containerd of their packages" ;;
+esac
+
+[[ ${1:-} == --check ]] || ((EUID == 0)) || fail "run this as root: packages are installed, and clusters live in namespaces only root can make"
+
+mapfile -t WANT < <(missing; need_go)
+if ((${#WANT[@]} == 0)); then
+	say "all packages are there"
+	exit 0
+fi
+if [[ ${1:-} == --check ]]; then
+	fail "missing packages: ${WANT[*]}"
+fi
+say "installing ${WANT[*]}"
+install "${WANT[@]}"
+say "installed ${WANT[*]}"
