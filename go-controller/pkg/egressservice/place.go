@@ -1,0 +1,103 @@
+package egressservice
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+)
+
+// The reasons of this feature for not choosing a node.
+const (
+	rejectSelector   place.Reason = "does not match nodeSelector"
+	rejectNoEndpoint place.Reason = "has no endpoint, which externalTrafficPolicy Local demands"
+	rejectNoSubnet   place.Reason = "has no pod subnet yet"
+)
+
+// Decision is where an EgressService is served.
+type Decision struct {
+	Host     string       // empty: nowhere, and Refused says why
+	NextHops []netip.Addr // the host's management addresses
+	Refused  Refusal
+}
+
+// Equal compares two decisions.
+func (d Decision) Equal(o Decision) bool {
+	return d.Host == o.Host && d.Refused == o.Refused && slices.Equal(d.NextHops, o.NextHops)
+}
+
+// Decide finds the host of every service, by key. A service stays on its Host if
+// that is allowed.
+func Decide(nodes []place.Node, services []Service) map[string]Decision {
+	decisions := make(map[string]Decision, len(services))
+	var claims []place.Claim
+	for _, s := range distinctLabels(services) {
+		if s.Refused != (Refusal{}) {
+			decisions[s.Key] = Decision{Refused: s.Refused}
+			continue
+		}
+		claims = append(claims, claim(s))
+	}
+	byName := make(map[string]place.Node, len(nodes))
+	for _, n := range nodes {
+		byName[n.Name] = n
+	}
+	for key, r := range place.Assign(nodes, claims) {
+		if r.Node == "" {
+			decisions[key] = Decision{Refused: Refusal{NoNode, "no node can be the host: " + r.Explain()}}
+			continue
+		}
+		decisions[key] = Decision{Host: r.Node, NextHops: byName[r.Node].ManagementAddrs()}
+	}
+	return decisions
+}
+
+// distinctLabels refuses, of services whose labels are the same text ("a-b"/"c"
+// and "a"/"b-c"), all but the oldest: with two hosts under one label a load
+// balancer would announce both addresses from both.
+func distinctLabels(services []Service) []Service {
+	sorted := slices.Clone(services)
+	slices.SortFunc(sorted, func(a, b Service) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Key, b.Key))
+	})
+	owner := map[string]string{}
+	for i, s := range sorted {
+		if s.Refused != (Refusal{}) {
+			continue
+		}
+		if _, taken := owner[s.Label()]; taken {
+			// Whose it is is not for users of another namespace to know.
+			sorted[i].Refused = Refusal{LabelTaken, "an older EgressService has the label " + s.Label()}
+			continue
+		}
+		owner[s.Label()] = s.Key
+	}
+	return sorted
+}
+
+func claim(s Service) place.Claim {
+	local := map[string]bool{}
+	if s.LocalOnly {
+		for _, e := range s.Endpoints {
+			local[e.Node] = true
+		}
+	}
+	return place.Claim{
+		Key:    s.Key,
+		Prefer: s.Host,
+		Allow: func(n place.Node) place.Reason {
+			switch {
+			case !s.Selector.Matches(labels.Set(n.Labels)):
+				return rejectSelector
+			case len(n.Subnets) == 0:
+				return rejectNoSubnet
+			case s.LocalOnly && !local[n.Name]:
+				return rejectNoEndpoint
+			}
+			return ""
+		},
+	}
+}

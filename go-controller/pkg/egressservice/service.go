@@ -1,0 +1,203 @@
+package egressservice
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// Snapshot is what the API says about one EgressService.
+type Snapshot struct {
+	Egress  *v1.EgressService
+	Service *corev1.Service // nil: there is none of that name
+	Slices  []*discoveryv1.EndpointSlice
+}
+
+// Refusal says why an EgressService has no host. The zero Refusal is none.
+type Refusal struct {
+	Reason  Reason
+	Message string // a sentence for the user
+}
+
+// Reason is the machine-readable half of a Refusal, and the reason of Events.
+type Reason string
+
+// The reasons for not serving an EgressService.
+const (
+	InvalidSelector    Reason = "InvalidNodeSelector"
+	UnsupportedSource  Reason = "UnsupportedSourceIP"
+	UnsupportedNetwork Reason = "UnsupportedNetwork"
+	NoService          Reason = "ServiceNotFound"
+	WrongServiceType   Reason = "ServiceNotLoadBalancer"
+	NoIngress          Reason = "NoIngressIP"
+	LabelTooLong       Reason = "LabelTooLong"
+	LabelTaken         Reason = "LabelTaken"
+	NoNode             Reason = "NoNode"
+)
+
+// Service is an EgressService with all that belongs to it, decoded.
+type Service struct {
+	Key       string // "namespace/name"
+	Namespace string
+	Name      string
+	Created   time.Time
+	Host      string // the status host now
+	Selector  labels.Selector
+	// LocalOnly: only nodes with an endpoint qualify (externalTrafficPolicy Local).
+	LocalOnly bool
+	Ingress   []netip.Addr // the first ingress address of each family
+	Endpoints []Endpoint   // of families in Ingress, sorted by address, no address twice
+	Refused   Refusal
+}
+
+// Endpoint is a pod behind the Service.
+type Endpoint struct {
+	Addr netip.Addr
+	Node string // empty where the API does not say
+}
+
+// maxLabel is the greatest length of the part of a label's key after the slash.
+const maxLabel = 63
+
+// Label is the part of the host's label after the prefix: "namespace-name".
+func (s Service) Label() string { return s.Namespace + "-" + s.Name }
+
+// Decode decodes a snapshot. Only endpoints within cluster, the cluster subnets,
+// are kept.
+func Decode(snap Snapshot, cluster []netip.Prefix) Service {
+	eg := snap.Egress
+	s := Service{
+		Key:       eg.Namespace + "/" + eg.Name,
+		Namespace: eg.Namespace,
+		Name:      eg.Name,
+		Created:   eg.CreationTimestamp.Time,
+		Host:      eg.Status.Host,
+	}
+	var err error
+	if s.Selector, err = metav1.LabelSelectorAsSelector(&eg.Spec.NodeSelector); err != nil {
+		s.Selector = labels.Nothing()
+		s.Refused = Refusal{InvalidSelector, fmt.Sprintf("nodeSelector is not valid: %v", err)}
+		return s
+	}
+	if s.Refused = refuseSpec(s, eg.Spec); s.Refused != (Refusal{}) {
+		return s
+	}
+	if s.Refused = refuseService(snap.Service); s.Refused != (Refusal{}) {
+		return s
+	}
+	s.LocalOnly = snap.Service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+	s.Ingress = ingress(snap.Service)
+	if len(s.Ingress) == 0 {
+		s.Refused = Refusal{NoIngress, "the Service has no ingress IP yet"}
+		return s
+	}
+	s.Endpoints = endpoints(snap.Slices, cluster, s.Ingress)
+	return s
+}
+
+func refuseSpec(s Service, spec v1.EgressServiceSpec) Refusal {
+	if src := spec.Source(); src != v1.SourceIPLoadBalancer {
+		return Refusal{UnsupportedSource, fmt.Sprintf("sourceIPBy %q is not supported by this version", src)}
+	}
+	if spec.Network != "" {
+		return Refusal{UnsupportedNetwork, fmt.Sprintf("network %q: sending traffic to another network is not supported by this version", spec.Network)}
+	}
+	if label := s.Label(); len(label) > maxLabel {
+		return Refusal{LabelTooLong, fmt.Sprintf(
+			"the host could not be labelled: %q has %d characters, a label at most %d", label, len(label), maxLabel)}
+	}
+	return Refusal{}
+}
+
+func refuseService(svc *corev1.Service) Refusal {
+	switch {
+	case svc == nil:
+		return Refusal{NoService, "there is no Service of this name"}
+	case svc.Spec.Type != corev1.ServiceTypeLoadBalancer:
+		return Refusal{WrongServiceType, fmt.Sprintf("the Service is of type %s, not LoadBalancer", svc.Spec.Type)}
+	}
+	return Refusal{}
+}
+
+// ingress returns the first usable ingress address of each family. Ingresses
+// that are host names have none.
+func ingress(svc *corev1.Service) []netip.Addr {
+	var all, first []netip.Addr
+	for _, in := range svc.Status.LoadBalancer.Ingress {
+		if a, ok := parseAddr(in.IP); ok {
+			all = append(all, a)
+		}
+	}
+	for _, f := range topology.Families {
+		if a, ok := topology.AddrOf(f, all); ok {
+			first = append(first, a)
+		}
+	}
+	return first
+}
+
+// parseAddr takes addresses that a packet on the wire can have as source.
+func parseAddr(s string) (netip.Addr, bool) {
+	a, err := netip.ParseAddr(s)
+	if err != nil || a.Zone() != "" {
+		return netip.Addr{}, false
+	}
+	a = a.Unmap()
+	return a, !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback()
+}
+
+// endpoints returns the pods that may be sending on behalf of the Service: those
+// that are ready, and those that are on their way out but still serve.
+func endpoints(sets []*discoveryv1.EndpointSlice, cluster []netip.Prefix, ingress []netip.Addr) []Endpoint {
+	var eps []Endpoint
+	for _, sl := range sets {
+		for _, e := range sl.Endpoints {
+			if !serves(e.Conditions) {
+				continue
+			}
+			for _, text := range e.Addresses {
+				addr, ok := parseAddr(text)
+				if !ok || !contains(cluster, addr) {
+					continue
+				}
+				if _, ok := topology.AddrOf(topology.FamilyOf(addr), ingress); !ok {
+					continue
+				}
+				node := ""
+				if e.NodeName != nil {
+					node = *e.NodeName
+				}
+				eps = append(eps, Endpoint{Addr: addr, Node: node})
+			}
+		}
+	}
+	slices.SortFunc(eps, func(a, b Endpoint) int {
+		if c := a.Addr.Compare(b.Addr); c != 0 {
+			return c
+		}
+		// Of two slices that disagree about the node, one that knows it first.
+		return -cmp.Compare(a.Node, b.Node)
+	})
+	return slices.CompactFunc(eps, func(a, b Endpoint) bool { return a.Addr == b.Addr })
+}
+
+// serves tells whether an endpoint is ready, or terminating and still serving.
+// Absent conditions mean ready.
+func serves(c discoveryv1.EndpointConditions) bool {
+	ready := c.Ready == nil || *c.Ready
+	return ready || c.Serving != nil && *c.Serving
+}
+
+func contains(prefixes []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
+}

@@ -1,0 +1,144 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// key is the only key.
+const key = "noreroute"
+
+// Deps is what the controller works with. A feature that is not enabled has a
+// nil PodSet; where both are nil everything is removed.
+type Deps struct {
+	Nodes             coreinformers.NodeInformer
+	Writer            nb.Writer
+	Network           noreroute.Network
+	EgressIPPods      *noreroute.PodSet
+	EgressServicePods *noreroute.PodSet
+}
+
+// Controller owns the rows of noreroute.Feature.
+type Controller struct {
+	deps  Deps
+	nodes corelisters.NodeLister
+	queue *queue.Controller
+}
+
+// New returns the controller. The informer is started by the caller.
+func New(deps Deps) (*Controller, error) {
+	c := &Controller{deps: deps, nodes: deps.Nodes.Lister()}
+	c.queue = queue.New("noreroute", c.reconcile)
+	if err := c.queue.Watch(deps.Nodes.Informer(), nodeKeys); err != nil {
+		return nil, err
+	}
+	for _, pods := range []*noreroute.PodSet{deps.EgressIPPods, deps.EgressServicePods} {
+		if pods != nil {
+			pods.Subscribe(func() { c.queue.Enqueue(key) })
+		}
+	}
+	c.queue.Seed(func() []string { return []string{key} })
+	return c, nil
+}
+
+// nodeKeys asks for a look where a node's addresses may have changed.
+func nodeKeys(old, new any) []string {
+	o, _ := old.(*corev1.Node)
+	n, _ := new.(*corev1.Node)
+	if o != nil && n != nil {
+		same := func(annotation string) bool { return o.Annotations[annotation] == n.Annotations[annotation] }
+		if same(kube.AnnotationPrimaryIfAddr) && same(kube.AnnotationHostAddresses) && same(kube.AnnotationL3Gateway) {
+			return nil
+		}
+	}
+	return []string{key}
+}
+
+// Run works until ctx is done.
+func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx, 1) }
+
+// Seeded is closed when the policies are in place for the first time.
+func (c *Controller) Seeded() <-chan struct{} { return c.queue.Seeded() }
+
+func (c *Controller) reconcile(ctx context.Context, _ string) error {
+	if c.deps.EgressIPPods == nil && c.deps.EgressServicePods == nil {
+		return c.remove(ctx)
+	}
+	nodes, err := c.nodes.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	known := make([]topology.Node, 0, len(nodes))
+	for _, n := range nodes {
+		node, err := kube.Node(n)
+		if err != nil {
+			klog.V(2).InfoS("Node addresses are taken as far as they are known", "node", n.Name, "err", err)
+		}
+		known = append(known, node)
+	}
+	// One after the other: a policy that names a set which is not there is no
+	// policy to OVN.
+	if err := c.pods(ctx, noreroute.EgressIPPods, c.deps.EgressIPPods); err != nil {
+		return err
+	}
+	if err := c.pods(ctx, noreroute.EgressServicePods, c.deps.EgressServicePods); err != nil {
+		return err
+	}
+	addrs := noreroute.SetRows(c.deps.Network, noreroute.NodeIPs, noreroute.NodeAddrs(known))
+	if err := c.apply(ctx, noreroute.NodeIPs.Owner(), addrs); err != nil {
+		return err
+	}
+	return c.apply(ctx, noreroute.PolicyOwner, noreroute.PolicyRows(c.deps.Network))
+}
+
+// pods writes the address set of a feature's pods. While the feature has not
+// told them all, a set that is there stays as it is.
+func (c *Controller) pods(ctx context.Context, set noreroute.Set, source *noreroute.PodSet) error {
+	if source == nil {
+		return c.apply(ctx, set.Owner(), noreroute.SetRows(c.deps.Network, set, nil))
+	}
+	addrs, complete := source.Addrs()
+	if !complete && slices.Contains(c.deps.Writer.Owners(noreroute.Feature), set.Owner()) {
+		return nil
+	}
+	return c.apply(ctx, set.Owner(), noreroute.SetRows(c.deps.Network, set, addrs))
+}
+
+// remove deletes the policies before the address sets they name.
+func (c *Controller) remove(ctx context.Context) error {
+	if err := c.apply(ctx, noreroute.PolicyOwner, nil); err != nil {
+		return err
+	}
+	return errors.Join(
+		c.apply(ctx, noreroute.EgressIPPods.Owner(), nil),
+		c.apply(ctx, noreroute.EgressServicePods.Owner(), nil),
+		c.apply(ctx, noreroute.NodeIPs.Owner(), nil),
+	)
+}
+
+func (c *Controller) apply(ctx context.Context, owner nb.Owner, rows []nb.Row) error {
+	stats, err := c.deps.Writer.Apply(ctx, owner, rows)
+	if err != nil {
+		return fmt.Errorf("apply %s: %w", owner, err)
+	}
+	if stats.Zero() {
+		klog.V(4).InfoS("Rows are as wanted", "owner", owner)
+	} else {
+		klog.V(2).InfoS("Rows written", "owner", owner, "inserted", stats.Inserted, "updated", stats.Updated, "deleted", stats.Deleted)
+	}
+	return nil
+}
