@@ -124,3 +124,156 @@ func lines(rules []host.Rule) string {
 	}
 	return s
 }
+
+// natRules prints the nat table of a family without counters and policies.
+func natRules(ns *netnstest.NS, f topology.Family) string {
+	var out []string
+	for line := range strings.Lines(ns.Run(saveCommand[f], "-t", "nat")) {
+		line = strings.TrimRight(line, "\n")
+		if strings.HasPrefix(line, "-A ") || strings.HasPrefix(line, ":"+host.ChainPrefix) {
+			out = append(out, line)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+func expect(t *testing.T, what, got, want string) {
+	t.Helper()
+	if want = strings.TrimSpace(want); got != want {
+		t.Errorf("%s:\n%s\nwant:\n%s", what, got, want)
+	}
+}
+
+// postrouting declares the chains of POSTROUTING in the order the gateway needs.
+func postrouting() [][]host.Chain {
+	return [][]host.Chain{
+		both(3, "nat", "MASQ", host.Jump{From: "POSTROUTING"}),
+		both(1, "nat", "EGRESS-SVC", host.Jump{From: "POSTROUTING"}),
+		both(2, "nat", "SNAT-MGMTPORT", host.Jump{From: "POSTROUTING", Match: "-o ovn-k8s-mp0"}),
+	}
+}
+
+// TestLife goes through the life of a node's chains: fresh, changed, restarted
+// with leftovers, edited by others, cleaned up.
+func TestLife(t *testing.T) {
+	ns := netnstest.New(t)
+	ctx := t.Context()
+	for _, e := range examples {
+		snat := func(owner string) host.Rule {
+			return host.SNAT(topology.HostPrefix(e.pod), e.lb, owner)
+		}
+		key, masq := nat(e.family, "EGRESS-SVC"), nat(e.family, "MASQ")
+		last := host.Spec{Src: e.subnet, Out: host.Not("ovn-k8s-mp0"), Target: host.Masquerade}.Rule()
+		iptables := strings.TrimSuffix(saveCommand[e.family], "-save")
+		ns.Run(iptables, "-t", "nat", "-A", "POSTROUTING", "-o", "lo", "-j", "ACCEPT")
+
+		w := newWriter(t, postrouting()...)
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		must(w.Apply(ctx, "z", host.Rules{key: {snat("ns/z")}}))
+		must(w.Apply(ctx, "a", host.Rules{key: {snat("ns/a")}, masq: {last}}))
+		jumps := `
+:OVN-KUBE-EGRESS-SVC - [0:0]
+:OVN-KUBE-MASQ - [0:0]
+:OVN-KUBE-SNAT-MGMTPORT - [0:0]
+-A POSTROUTING -j OVN-KUBE-EGRESS-SVC
+-A POSTROUTING -o ovn-k8s-mp0 -j OVN-KUBE-SNAT-MGMTPORT
+-A POSTROUTING -j OVN-KUBE-MASQ
+-A POSTROUTING -o lo -j ACCEPT`
+		full := fmt.Sprintf("%s\n-A OVN-KUBE-EGRESS-SVC %s\n-A OVN-KUBE-EGRESS-SVC %s\n-A OVN-KUBE-MASQ %s",
+			jumps, snat("ns/a"), snat("ns/z"), last)
+		expect(t, "fresh", natRules(ns, e.family), full)
+
+		// What a contributor drops goes even before Sweep.
+		must(w.Apply(ctx, "z", nil))
+		expect(t, "dropped", natRules(ns, e.family),
+			fmt.Sprintf("%s\n-A OVN-KUBE-EGRESS-SVC %s\n-A OVN-KUBE-MASQ %s", jumps, snat("ns/a"), last))
+		must(w.Apply(ctx, "z", host.Rules{key: {snat("ns/z")}}))
+
+		// Another run: leftovers stay until Sweep, in place.
+		ns.Run(iptables, "-t", "nat", "-N", "OVN-KUBE-OLD")
+		ns.Run(iptables, "-t", "nat", "-I", "POSTROUTING", "2", "-j", "OVN-KUBE-OLD")
+		w = newWriter(t, postrouting()...)
+		must(w.Apply(ctx, "z", host.Rules{key: {snat("ns/z")}}))
+		for _, r := range []host.Rule{snat("ns/a"), snat("ns/z"), last, "-j OVN-KUBE-OLD"} {
+			if !strings.Contains(natRules(ns, e.family), string(r)) {
+				t.Errorf("before Sweep %s was deleted", r)
+			}
+		}
+		must(w.Apply(ctx, "base", host.Rules{masq: {last}}))
+		must(w.Sweep(ctx))
+		swept := fmt.Sprintf("%s\n-A OVN-KUBE-EGRESS-SVC %s\n-A OVN-KUBE-MASQ %s", jumps, snat("ns/z"), last)
+		expect(t, "swept", natRules(ns, e.family), swept)
+
+		// Others edit, flush and push themselves to the top.
+		for what, args := range map[string][]string{
+			"a chain flushed":     {"-F", "OVN-KUBE-EGRESS-SVC"},
+			"a rule added":        {"-A", "OVN-KUBE-MASQ", "-j", "RETURN"},
+			"a jump deleted":      {"-D", "POSTROUTING", "-j", "OVN-KUBE-MASQ"},
+			"a jump doubled":      {"-A", "POSTROUTING", "-j", "OVN-KUBE-MASQ"},
+			"all jumps flushed":   {"-F", "POSTROUTING"},
+			"somebody at the top": {"-I", "POSTROUTING", "-o", "lo", "-j", "ACCEPT"},
+		} {
+			ns.Run(iptables, append([]string{"-t", "nat"}, args...)...)
+			must(w.Resync(ctx))
+			got := strings.ReplaceAll(natRules(ns, e.family), "\n-A POSTROUTING -o lo -j ACCEPT", "")
+			expect(t, what, got, strings.ReplaceAll(swept, "\n-A POSTROUTING -o lo -j ACCEPT", ""))
+		}
+	}
+	for _, f := range topology.Families {
+		ns.Run(strings.TrimSuffix(saveCommand[f], "-save"), "-t", "nat", "-A", "POSTROUTING", "-o", "lo", "-j", "ACCEPT")
+	}
+	if err := Cleanup(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range topology.Families {
+		if got := ns.Run(saveCommand[f]); strings.Contains(got, host.ChainPrefix) || !strings.Contains(got, "-o lo -j ACCEPT") {
+			t.Errorf("after clean-up of %s:\n%s", f, got)
+		}
+	}
+}
+
+// TestNoWrite: a pass over tables that are as wanted runs no iptables-restore,
+// which is told by the generation number of the rule set.
+func TestNoWrite(t *testing.T) {
+	ns := netnstest.New(t)
+	ctx := t.Context()
+	w := newWriter(t, postrouting()...)
+	want := host.Rules{}
+	for _, e := range examples {
+		want[nat(e.family, "EGRESS-SVC")] = []host.Rule{host.SNAT(topology.HostPrefix(e.pod), e.lb, "ns/a")}
+	}
+	if err := w.Apply(ctx, "a", want); err != nil {
+		t.Fatal(err)
+	}
+	handles := func() string { return ns.Run("nft", "-a", "list", "ruleset") }
+	before := handles()
+	for name, step := range map[string]func() error{
+		"Apply":  func() error { return w.Apply(ctx, "a", want) },
+		"Sweep":  func() error { return w.Sweep(ctx) },
+		"Resync": func() error { return w.Resync(ctx) },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+		if got := handles(); got != before {
+			t.Errorf("%s wrote although nothing differed:\n%s\nbefore:\n%s", name, got, before)
+		}
+	}
+}
+
+// TestUndeclared: rules for a chain nobody declared are refused as a whole.
+func TestUndeclared(t *testing.T) {
+	w := newWriter(t, both(0, "nat", "A"))
+	err := w.Apply(t.Context(), "x", host.Rules{nat(4, "A"): {"-j RETURN"}, nat(4, "B"): {"-j RETURN"}})
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	if len(w.want) != 0 {
+		t.Error("remembered all the same")
+	}
+}

@@ -181,7 +181,8 @@ func targets(jumps []host.Rule, chain string) bool {
 }
 
 // merge returns want with the rules of now that nobody wants kept where they
-// are, as far as the order of want allows; those in dropped are not kept.
+// are, as far as the order of want allows, and after new ones, which are to win;
+// those in dropped are not kept.
 func merge(now, want []host.Rule, dropped map[host.Rule]bool) []host.Rule {
 	at := make(map[host.Rule]int, len(now))
 	for i, r := range now {

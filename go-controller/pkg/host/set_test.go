@@ -1,0 +1,281 @@
+package host_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
+)
+
+type (
+	kernel = hostfake.Kernel[int, string]
+	set    = host.Set[int, string]
+)
+
+func newSet(k host.Kernel[int, string]) *set {
+	return host.NewSet("things", k, func(a, b string) bool { return a == b })
+}
+
+// model is what a Set must do, without a kernel that can be late or fail.
+type model struct {
+	have  map[int]string
+	want  map[string]map[int]string
+	swept bool
+}
+
+func (m *model) union() map[int]string {
+	all := map[int]string{}
+	for _, name := range []string{"a", "b", "c"} {
+		for k, v := range m.want[name] {
+			if _, ok := all[k]; !ok {
+				all[k] = v
+			}
+		}
+	}
+	return all
+}
+
+func (m *model) pass(dropped map[int]string) {
+	union := m.union()
+	for k := range m.have {
+		_, wanted := union[k]
+		_, drop := dropped[k]
+		if !wanted && (m.swept || drop) {
+			delete(m.have, k)
+		}
+	}
+	maps.Copy(m.have, union)
+}
+
+func contribution(r *rand.Rand) map[int]string {
+	want := map[int]string{}
+	for range r.IntN(6) {
+		want[r.IntN(10)] = fmt.Sprint("v", r.IntN(3))
+	}
+	return want
+}
+
+// TestSetAgainstModel runs random histories: contributions, edits behind the
+// Set's back, the end of the start-up phase. After each step the kernel must be
+// as the model says, and doing the step again must write nothing.
+func TestSetAgainstModel(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		left := contribution(r)
+		k := hostfake.NewKernel(left)
+		s := newSet(k)
+		m := model{have: maps.Clone(left), want: map[string]map[int]string{}}
+		var history []string
+		for step := range 60 {
+			again := s.Resync
+			switch op := r.IntN(10); {
+			case op < 6:
+				name, want := string("abc"[r.IntN(3)]), contribution(r)
+				history = append(history, fmt.Sprintf("apply %s %v", name, want))
+				again = func(ctx context.Context) error { return s.Apply(ctx, name, want) }
+				dropped := m.want[name]
+				m.want[name] = want
+				m.pass(dropped)
+			case op < 7:
+				key := r.IntN(10)
+				history = append(history, fmt.Sprintf("edit %d", key))
+				k.Put(key, "foreign")
+				m.have[key] = "foreign"
+				m.pass(nil)
+			case op < 8:
+				key := r.IntN(10)
+				history = append(history, fmt.Sprintf("remove %d", key))
+				k.Drop(key)
+				delete(m.have, key)
+				m.pass(nil)
+			case step > 30:
+				history = append(history, "sweep")
+				m.swept = true
+				m.pass(nil)
+				again = s.Sweep
+			}
+			if err := again(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if !maps.Equal(k.Objects(), m.have) {
+				t.Fatalf("seed %d: kernel has %v, want %v, after\n%s", seed, k.Objects(), m.have, strings.Join(history, "\n"))
+			}
+			writes := k.Writes()
+			if err := again(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if k.Writes() != writes {
+				t.Fatalf("seed %d: a no-op pass wrote, after\n%s", seed, strings.Join(history, "\n"))
+			}
+		}
+	}
+}
+
+var errBroken = errors.New("broken")
+
+// TestSetFailures: a key that cannot be written stops no other, is heard of by
+// who wants it, and is written as soon as that works.
+func TestSetFailures(t *testing.T) {
+	k := hostfake.NewKernel[int, string](nil)
+	broken := true
+	k.Fail = func(op string, key int) error {
+		if broken && op == "add" && key == 1 {
+			return errBroken
+		}
+		return nil
+	}
+	s := newSet(k)
+	if err := s.Apply(t.Context(), "a", map[int]string{1: "x", 2: "x"}); !errors.Is(err, errBroken) {
+		t.Errorf("the contributor of a broken key got %v", err)
+	}
+	if err := s.Apply(t.Context(), "b", map[int]string{3: "x"}); err != nil {
+		t.Errorf("another contributor got %v", err)
+	}
+	if got, want := k.Objects(), (map[int]string{2: "x", 3: "x"}); !maps.Equal(got, want) {
+		t.Errorf("kernel has %v, want %v", got, want)
+	}
+	broken = false
+	if err := s.Resync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := k.Objects(), (map[int]string{1: "x", 2: "x", 3: "x"}); !maps.Equal(got, want) {
+		t.Errorf("healed kernel has %v, want %v", got, want)
+	}
+}
+
+// TestSetForgetsNoDrop: what was dropped while deleting failed is deleted later,
+// before Sweep too.
+func TestSetForgetsNoDrop(t *testing.T) {
+	k := hostfake.NewKernel(map[int]string{9: "left"})
+	broken := false
+	k.Fail = func(op string, _ int) error {
+		if broken && op != "add" {
+			return errBroken
+		}
+		return nil
+	}
+	s := newSet(k)
+	if err := s.Apply(t.Context(), "a", map[int]string{1: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	broken = true
+	if err := s.Apply(t.Context(), "a", nil); !errors.Is(err, errBroken) {
+		t.Errorf("got %v while the kernel was broken", err)
+	}
+	broken = false
+	if err := s.Apply(t.Context(), "b", nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := k.Objects(), (map[int]string{9: "left"}); !maps.Equal(got, want) {
+		t.Errorf("kernel has %v, want %v", got, want)
+	}
+}
+
+// TestSetDependencies: an object that needs another is written whatever the order.
+func TestSetDependencies(t *testing.T) {
+	k := hostfake.NewKernel[int, string](nil)
+	k.Fail = func(op string, key int) error {
+		if _, ok := k.Objects()[key+1]; op == "add" && key < 5 && !ok {
+			return fmt.Errorf("%d needs %d", key, key+1)
+		}
+		return nil
+	}
+	want := map[int]string{1: "x", 2: "x", 3: "x", 4: "x", 5: "x"}
+	if err := newSet(k).Apply(t.Context(), "a", want); err != nil {
+		t.Fatal(err)
+	}
+	if got := k.Objects(); !maps.Equal(got, want) {
+		t.Errorf("kernel has %v", got)
+	}
+	if k.Writes() != len(want) {
+		t.Errorf("%d writes for %d objects", k.Writes(), len(want))
+	}
+}
+
+// guarded is a Kernel that fails the test when used by two at a time.
+type guarded struct {
+	*kernel
+	t     *testing.T
+	busy  atomic.Int32
+	lists atomic.Int32
+	gate  chan struct{} // the first List waits for it
+}
+
+func (g *guarded) List(ctx context.Context) (map[int]string, error) {
+	if g.busy.Add(1) != 1 {
+		g.t.Error("the kernel is used by two at a time")
+	}
+	defer g.busy.Add(-1)
+	if g.lists.Add(1) == 1 {
+		<-g.gate
+	}
+	return g.kernel.List(ctx)
+}
+
+// TestSetStorm: contributions that come in while a pass runs share the next one.
+func TestSetStorm(t *testing.T) {
+	g := &guarded{kernel: hostfake.NewKernel[int, string](nil), t: t, gate: make(chan struct{})}
+	s := newSet(g)
+	var wg sync.WaitGroup
+	const contributors = 50
+	for i := range contributors {
+		wg.Go(func() {
+			if err := s.Apply(t.Context(), fmt.Sprint(i), map[int]string{i: "x"}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for len(s.Contributors()) < contributors {
+		select {
+		case <-t.Context().Done():
+			t.Fatal("contributions did not arrive")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	close(g.gate)
+	wg.Wait()
+	if n := len(g.Objects()); n != contributors {
+		t.Errorf("%d objects, want %d", n, contributors)
+	}
+	// One pass that was held, one for all that came meanwhile, and some for those
+	// that had contributed but not yet asked.
+	if n := g.lists.Load(); n > contributors/2 {
+		t.Errorf("%d passes for a storm", n)
+	}
+}
+
+// TestSetWaitEnds: who waits for the turn stops waiting when its context ends,
+// and its contribution is written by the next pass.
+func TestSetWaitEnds(t *testing.T) {
+	g := &guarded{kernel: hostfake.NewKernel[int, string](nil), t: t, gate: make(chan struct{})}
+	s := newSet(g)
+	first := make(chan error, 1)
+	go func() { first <- s.Apply(t.Context(), "a", map[int]string{1: "x"}) }()
+	for g.lists.Load() == 0 {
+		<-time.After(time.Millisecond)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Apply(ctx, "b", map[int]string{2: "x"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	close(g.gate)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	if err := s.Resync(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got, want := g.Objects(), (map[int]string{1: "x", 2: "x"}); !maps.Equal(got, want) {
+		t.Errorf("kernel has %v, want %v", got, want)
+	}
+}
