@@ -1,0 +1,78 @@
+package addr
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+)
+
+func address(link, p string) host.Address {
+	return host.Address{Link: link, Prefix: netip.MustParsePrefix(p)}
+}
+
+func TestAddresses(t *testing.T) {
+	ns := netnstest.New(t)
+	ns.Veth("mp0", "peer")
+	ns.Veth("eth1", "wire")
+	ns.Run("ip", "addr", "add", "192.0.2.10/24", "dev", "eth1") // the host's
+	ns.Run("ip", "addr", "add", "192.0.2.99/32", "dev", "eth1") // recorded by an earlier run
+	ns.Run("ip", "addr", "add", "10.244.9.2/24", "dev", "mp0")  // of an earlier subnet
+	ns.Run("ip", "addr", "add", "fd00:9::2/64", "dev", "mp0")
+
+	recorded := []host.Address{address("eth1", "192.0.2.99/32"), address("eth1", "192.0.2.50/32"), address("eth1", "2001:db8::50/128")}
+	k := New(func(context.Context) ([]host.Address, error) { return recorded, nil }, "mp0")
+	s := NewSet(k)
+	want := map[host.Address]struct{}{
+		address("mp0", "10.244.1.2/24"):       {},
+		address("mp0", "fd00:10:244:2::2/64"): {},
+		address("eth1", "192.0.2.50/32"):      {},
+		address("eth1", "2001:db8::50/128"):   {},
+	}
+	if err := s.Apply(t.Context(), "a", want); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	have, err := k.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const golden = `eth1 192.0.2.50/32
+eth1 2001:db8::50/128
+mp0 10.244.1.2/24
+mp0 fd00:10:244:2::2/64
+`
+	if got := hostfake.DumpAddresses(have); got != golden {
+		t.Errorf("addresses:\n%s\nwant:\n%s", got, golden)
+	}
+	if got := ns.Run("ip", "-o", "addr", "show", "dev", "eth1", "to", "192.0.2.10"); got == "" {
+		t.Error("the host's own address is gone")
+	}
+	if got := ns.Run("ip", "-6", "addr", "show", "tentative", "scope", "global"); got != "" {
+		t.Errorf("addresses that cannot be used yet:\n%s", got)
+	}
+	if got := ns.Run("ip", "-6", "addr", "show", "dev", "mp0", "scope", "link"); got == "" {
+		t.Error("the link-local address is gone")
+	}
+
+	ns.Run("ip", "addr", "flush", "dev", "mp0")
+	ns.Run("ip", "addr", "add", "10.7.7.7/24", "dev", "mp0")
+	if err := s.Resync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if have, err = k.List(t.Context()); err != nil || hostfake.DumpAddresses(have) != golden {
+		t.Errorf("after drift:\n%s (%v)", hostfake.DumpAddresses(have), err)
+	}
+	ns.Run("ip", "link", "del", "mp0")
+	if err := s.Apply(t.Context(), "a", nil); err != nil {
+		t.Fatal(err)
+	}
+	if have, err = k.List(t.Context()); err != nil || len(have) != 0 {
+		t.Errorf("left: %v (%v)", have, err)
+	}
+}
