@@ -1,0 +1,138 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/snapshot"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+)
+
+// workers is how many EgressServices are written at the same time.
+const workers = 4
+
+// Health tells which nodes are reachable.
+type Health interface {
+	Reach(node string) place.Reach
+	Subscribe(func(node string))
+}
+
+// Deps is what the controller works with.
+type Deps struct {
+	Kube   kubernetes.Interface
+	Egress versioned.Interface
+	// Informers and Nodes are started by the caller after New.
+	Informers snapshot.Informers
+	Nodes     coreinformers.NodeInformer
+	Writer    nb.Writer
+	Health    Health
+	// Pods is told the endpoints that are served.
+	Pods *noreroute.PodSet
+	// Recorder writes Events; its scheme knows EgressService.
+	Recorder record.EventRecorder
+	// ClusterSubnets are the pod subnets of the cluster.
+	ClusterSubnets []netip.Prefix
+}
+
+// Controller serves all EgressServices of the cluster.
+type Controller struct {
+	deps   Deps
+	reader *snapshot.Reader
+	nodes  corelisters.NodeLister
+
+	placement, services, labels *queue.Controller
+
+	mu        sync.Mutex
+	decisions map[string]egressservice.Decision // of the last placement
+	patched   map[string]patched                // what the lister may not show yet
+	told      map[string]egressservice.Refusal  // the last refusal an Event was about
+}
+
+// New returns the controller.
+func New(deps Deps) (*Controller, error) {
+	reader, err := snapshot.NewReader(deps.Informers, deps.ClusterSubnets)
+	if err != nil {
+		return nil, err
+	}
+	c := &Controller{
+		deps:      deps,
+		reader:    reader,
+		nodes:     deps.Nodes.Lister(),
+		decisions: map[string]egressservice.Decision{},
+		patched:   map[string]patched{},
+		told:      map[string]egressservice.Refusal{},
+	}
+	c.placement = queue.New("egressservice-placement", c.place)
+	c.services = queue.New(egressservice.Feature, c.reconcile)
+	c.labels = queue.New("egressservice-labels", c.label)
+	return c, errors.Join(c.watchPlacement(), c.watchServices(), c.watchLabels())
+}
+
+func (c *Controller) watchServices() error {
+	c.services.Seed(c.reader.Keys)
+	c.services.Seed(func() []string {
+		var keys []string
+		for _, o := range c.deps.Writer.Owners(egressservice.Feature) {
+			keys = append(keys, o.Object)
+		}
+		return keys
+	})
+	c.services.OnSeeded(func(context.Context) error {
+		c.deps.Pods.Complete()
+		return nil
+	})
+	return c.reader.Watch(c.services, func(_ snapshot.Kind, key string) []string { return []string{key} })
+}
+
+// Run works until ctx is done.
+func (c *Controller) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.placement.Run(ctx, 1) })
+	group.Go(func() error {
+		// Without the first placement no service knows what to be.
+		select {
+		case <-c.placement.Seeded():
+		case <-ctx.Done():
+			return nil
+		}
+		return c.services.Run(ctx, workers)
+	})
+	group.Go(func() error {
+		select {
+		case <-c.services.Seeded():
+		case <-ctx.Done():
+			return nil
+		}
+		return c.labels.Run(ctx, 1)
+	})
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("run EgressServices: %w", err)
+	}
+	return nil
+}
+
+// Seeded is closed when every EgressService that was there at the start, and
+// every one that only has rows left, has been reconciled.
+func (c *Controller) Seeded() <-chan struct{} { return c.services.Seeded() }
+
+// decision returns what placement decided last; false before it has seen key.
+func (c *Controller) decision(key string) (egressservice.Decision, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d, ok := c.decisions[key]
+	return d, ok
+}

@@ -1,0 +1,118 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/snapshot"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+)
+
+// all is the key of the queues that have a single one.
+const all = "all"
+
+func (c *Controller) watchPlacement() error {
+	c.placement.Seed(func() []string { return []string{all} })
+	c.deps.Health.Subscribe(func(string) { c.placement.Enqueue(all) })
+	err := c.reader.Watch(c.placement, func(kind snapshot.Kind, key string) []string {
+		// Most changes of endpoints do not concern placement.
+		if kind == snapshot.EndpointSlice && !c.reader.LocalOnly(key) {
+			return nil
+		}
+		return []string{all}
+	})
+	if err != nil {
+		return err
+	}
+	return c.placement.Watch(c.deps.Nodes.Informer(), func(old, new any) []string {
+		o, _ := old.(*corev1.Node)
+		n, _ := new.(*corev1.Node)
+		if o != nil && n != nil && sameCandidate(o, n) {
+			return nil
+		}
+		return []string{all}
+	})
+}
+
+// sameCandidate tells whether nothing that placement looks at has changed.
+func sameCandidate(old, new *corev1.Node) bool {
+	return maps.Equal(old.Labels, new.Labels) &&
+		ready(old) == ready(new) &&
+		old.Annotations[kube.AnnotationNodeSubnets] == new.Annotations[kube.AnnotationNodeSubnets]
+}
+
+func ready(n *corev1.Node) bool {
+	node, _ := kube.Node(n) // only the annotations can be broken
+	return node.Ready
+}
+
+// place decides again for all EgressServices and enqueues those whose decision
+// changed.
+func (c *Controller) place(context.Context, string) error {
+	nodes, err := c.candidates()
+	if err != nil {
+		return err
+	}
+	objs, err := c.reader.Objects()
+	if err != nil {
+		return err
+	}
+	services := make([]egressservice.Service, 0, len(objs))
+	for _, eg := range objs {
+		s, err := c.reader.Decode(eg)
+		if err != nil {
+			return err
+		}
+		// The status may not show yet what was decided a moment ago.
+		if d, ok := c.decision(s.Key); ok {
+			s.Host = d.Host
+		}
+		services = append(services, s)
+	}
+	c.services.Enqueue(c.decide(egressservice.Decide(nodes, services))...)
+	return nil
+}
+
+// decide stores decisions and returns the keys whose decision is another one now.
+func (c *Controller) decide(decisions map[string]egressservice.Decision) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var changed []string
+	for key, d := range decisions {
+		if old, ok := c.decisions[key]; !ok || !old.Equal(d) {
+			changed = append(changed, key)
+		}
+	}
+	for key := range c.decisions {
+		if _, ok := decisions[key]; !ok {
+			changed = append(changed, key)
+		}
+	}
+	c.decisions = decisions
+	slices.Sort(changed)
+	return changed
+}
+
+func (c *Controller) candidates() ([]place.Node, error) {
+	list, err := c.nodes.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	nodes := make([]place.Node, 0, len(list))
+	for _, n := range list {
+		node, err := kube.Node(n)
+		if err != nil {
+			klog.V(2).InfoS("Node is considered as far as it is known", "node", n.Name, "err", err)
+		}
+		nodes = append(nodes, place.Node{Node: node, Reach: c.deps.Health.Reach(n.Name)})
+	}
+	return nodes, nil
+}

@@ -1,0 +1,168 @@
+package snapshot
+
+import (
+	"fmt"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+	egressinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions/egressservice/v1"
+	egresslisters "github.com/ovnkube/ovnkube/go-controller/pkg/generated/listers/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+)
+
+// Informers are what EgressServices are read from. They are started by the caller.
+type Informers struct {
+	EgressServices egressinformers.EgressServiceInformer
+	Services       coreinformers.ServiceInformer
+	EndpointSlices discoveryinformers.EndpointSliceInformer
+}
+
+// Reader reads from the informers' caches. Objects are read-only.
+type Reader struct {
+	informers Informers
+	cluster   []netip.Prefix
+	egress    egresslisters.EgressServiceLister
+	services  corelisters.ServiceLister
+	slices    cache.Indexer
+}
+
+// NewReader returns a reader; cluster is the cluster subnets. It is called before
+// the informers start.
+func NewReader(in Informers, cluster []netip.Prefix) (*Reader, error) {
+	slices := in.EndpointSlices.Informer()
+	if err := kube.IndexSlices(slices); err != nil {
+		return nil, err
+	}
+	return &Reader{
+		informers: in,
+		cluster:   cluster,
+		egress:    in.EgressServices.Lister(),
+		services:  in.Services.Lister(),
+		slices:    slices.GetIndexer(),
+	}, nil
+}
+
+// Object returns the EgressService of a key; nil where there is none.
+func (r *Reader) Object(key string) (*v1.EgressService, error) {
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("split key: %w", err)
+	}
+	eg, err := r.egress.EgressServices(namespace).Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get EgressService %s: %w", key, err)
+	}
+	return eg, nil
+}
+
+// Objects returns all EgressServices.
+func (r *Reader) Objects() ([]*v1.EgressService, error) {
+	all, err := r.egress.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("list EgressServices: %w", err)
+	}
+	return all, nil
+}
+
+// Decode reads what belongs to an EgressService.
+func (r *Reader) Decode(eg *v1.EgressService) (egressservice.Service, error) {
+	snap := egressservice.Snapshot{Egress: eg}
+	svc, err := r.services.Services(eg.Namespace).Get(eg.Name)
+	switch {
+	case err == nil:
+		snap.Service = svc
+	case !apierrors.IsNotFound(err):
+		return egressservice.Service{}, fmt.Errorf("get Service %s/%s: %w", eg.Namespace, eg.Name, err)
+	}
+	if snap.Slices, err = kube.Slices(r.slices, eg.Namespace+"/"+eg.Name); err != nil {
+		return egressservice.Service{}, err
+	}
+	return egressservice.Decode(snap, r.cluster), nil
+}
+
+// Keys lists the keys of all EgressServices. It is a seed.
+func (r *Reader) Keys() []string {
+	return r.informers.EgressServices.Informer().GetIndexer().ListKeys()
+}
+
+// Watch makes c reconcile the keys that keys returns for every event about an
+// EgressService, given what kind of object has changed and the key of the
+// EgressService.
+func (r *Reader) Watch(c *queue.Controller, keys func(kind Kind, key string) []string) error {
+	watch := func(inf cache.SharedIndexInformer, kind Kind) error {
+		return c.Watch(inf, func(old, new any) []string {
+			var out []string
+			seen := ""
+			for _, obj := range []any{old, new} {
+				key := keyOf(obj)
+				if key == "" || key == seen || kind != EgressService && !r.exists(key) {
+					continue
+				}
+				seen = key
+				out = append(out, keys(kind, key)...)
+			}
+			return out
+		})
+	}
+	if err := watch(r.informers.EgressServices.Informer(), EgressService); err != nil {
+		return err
+	}
+	if err := watch(r.informers.Services.Informer(), Service); err != nil {
+		return err
+	}
+	return watch(r.informers.EndpointSlices.Informer(), EndpointSlice)
+}
+
+// LocalOnly tells whether the Service of a key wants only nodes with endpoints.
+func (r *Reader) LocalOnly(key string) bool {
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return false
+	}
+	svc, err := r.services.Services(namespace).Get(name)
+	return err == nil && svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+}
+
+// exists tells whether there is an EgressService of a key. One that comes later
+// brings its own event.
+func (r *Reader) exists(key string) bool {
+	_, ok, err := r.informers.EgressServices.Informer().GetIndexer().GetByKey(key)
+	return err == nil && ok
+}
+
+// Kind is the kind of object an event is about.
+type Kind uint8
+
+// The kinds.
+const (
+	EgressService Kind = iota
+	Service
+	EndpointSlice
+)
+
+// keyOf returns the key of the EgressService that an object belongs to.
+func keyOf(obj any) string {
+	switch o := obj.(type) {
+	case *v1.EgressService:
+		return o.Namespace + "/" + o.Name
+	case *corev1.Service:
+		return o.Namespace + "/" + o.Name
+	case *discoveryv1.EndpointSlice:
+		return kube.SliceService(o)
+	}
+	return ""
+}

@@ -1,0 +1,56 @@
+package kube
+
+import (
+	"fmt"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// slicesByService is the name of the index of EndpointSlices.
+const slicesByService = "service"
+
+// SliceService returns "namespace/name" of the Service an EndpointSlice belongs
+// to; empty where it belongs to none.
+func SliceService(s *discoveryv1.EndpointSlice) string {
+	if name := s.Labels[discoveryv1.LabelServiceName]; name != "" {
+		return s.Namespace + "/" + name
+	}
+	return ""
+}
+
+// IndexSlices gives an informer of EndpointSlices the index that Slices reads. It
+// is called before the informer starts, by each package that reads it.
+func IndexSlices(inf cache.SharedIndexInformer) error {
+	if _, ok := inf.GetIndexer().GetIndexers()[slicesByService]; ok {
+		return nil
+	}
+	err := inf.AddIndexers(cache.Indexers{slicesByService: func(obj any) ([]string, error) {
+		if s, ok := obj.(*discoveryv1.EndpointSlice); ok {
+			if key := SliceService(s); key != "" {
+				return []string{key}, nil
+			}
+		}
+		return nil, nil
+	}})
+	if err != nil {
+		return fmt.Errorf("index EndpointSlices by Service: %w", err)
+	}
+	return nil
+}
+
+// Slices returns the EndpointSlices of the Service "namespace/name", in no
+// particular order. They must not be modified.
+func Slices(indexer cache.Indexer, service string) ([]*discoveryv1.EndpointSlice, error) {
+	objs, err := indexer.ByIndex(slicesByService, service)
+	if err != nil {
+		return nil, fmt.Errorf("list EndpointSlices of Service %s: %w", service, err)
+	}
+	slices := make([]*discoveryv1.EndpointSlice, 0, len(objs))
+	for _, o := range objs {
+		if s, ok := o.(*discoveryv1.EndpointSlice); ok {
+			slices = append(slices, s)
+		}
+	}
+	return slices, nil
+}
