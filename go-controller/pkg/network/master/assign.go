@@ -15,6 +15,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
 )
 
+// What NB_Global is to say. With datapath groups the southbound database holds
+// a logical flow that several datapaths share once.
+const globalName = "global"
+
+var globalOptions = map[string]string{"use_logical_dp_groups": "true"}
+
 // reconcileCluster assigns subnets and join addresses to all nodes, applies the
 // rows that exist once, and writes the assignments into the annotations.
 func (c *Controller) reconcileCluster(ctx context.Context) error {
@@ -28,6 +34,11 @@ func (c *Controller) reconcileCluster(ctx context.Context) error {
 		return err
 	}
 	c.queue.Enqueue(changed...)
+	if c.SetGlobal != nil {
+		if err := c.SetGlobal(ctx, globalName, globalOptions); err != nil {
+			return err
+		}
+	}
 	var errs []error
 	for _, n := range nodes {
 		errs = append(errs, c.annotate(ctx, n, assigned[n.Name]))

@@ -30,16 +30,21 @@ const clusterKey = ""
 // workers is the number of keys reconciled at once.
 const workers = 4
 
-// Deps is what the controller needs. All fields but Applied are required.
+// Writer is a northbound writer that tells when rows changed behind its back.
+type Writer interface {
+	nb.Writer
+	OnDrift(f func(nb.Owner))
+}
+
+// Deps is what the controller needs. All fields but SetGlobal are required.
 type Deps struct {
 	Client   kubernetes.Interface
 	Nodes    coreinformers.NodeInformer
-	Writer   nb.Writer
+	Writer   Writer
 	Recorder record.EventRecorder
 	Config   network.Config
-	// Applied is called after rows of a node were written. What hangs on these
-	// rows, such as pods' ports, goes with them and is to be planned anew.
-	Applied func(node string)
+	// SetGlobal sets the name and options of NB_Global.
+	SetGlobal func(ctx context.Context, name string, options map[string]string) error
 }
 
 // Controller runs the base network of the cluster.
@@ -69,6 +74,11 @@ func New(d Deps) (*Controller, error) {
 	if err := c.queue.Watch(d.Nodes.Informer(), nodeKeys); err != nil {
 		return nil, err
 	}
+	d.Writer.OnDrift(func(o nb.Owner) {
+		if o.Feature == network.Feature {
+			c.queue.Enqueue(o.Object)
+		}
+	})
 	c.queue.Seed(c.seeds)
 	return c, nil
 }
@@ -209,8 +219,5 @@ func (c *Controller) apply(ctx context.Context, object string, rows []nb.Row) er
 	}
 	klog.V(2).InfoS("Wrote network rows", "node", object,
 		"inserted", stats.Inserted, "updated", stats.Updated, "deleted", stats.Deleted)
-	if object != clusterKey && c.Applied != nil {
-		c.Applied(object)
-	}
 	return nil
 }

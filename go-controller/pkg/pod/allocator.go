@@ -1,0 +1,339 @@
+package pod
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Refusals of the Allocator. They are results to report, not errors to retry:
+// the pod is tried again when an address of its node is released.
+var (
+	// ErrFull means that every address of the node's subnets is taken.
+	ErrFull = errors.New("no free pod address")
+	// ErrTaken means that an address belongs to another pod.
+	ErrTaken = errors.New("address is taken")
+	// ErrOutside means that an address is none of the node's pod addresses.
+	ErrOutside = errors.New("address is not a pod address of the node")
+)
+
+// Holder is one incarnation of a pod.
+type Holder struct {
+	Key string // "namespace/name"
+	UID string
+}
+
+// Allocator knows who holds which pod address. It is safe for concurrent use.
+type Allocator struct {
+	mu    sync.Mutex
+	nodes map[string]*node
+	held  map[Holder]hold
+	byKey map[string][]Holder
+}
+
+// node is the pod addresses of a node.
+type node struct {
+	subnets []netip.Prefix
+	pools   []*pool
+	next    uint64 // host number to look at first
+	holders map[netip.Addr]Holder
+	waiting map[string]bool // keys of pods that found no address
+}
+
+// hold is what a holder has.
+type hold struct {
+	node  string
+	addrs []netip.Prefix
+}
+
+// NewAllocator returns an empty allocator.
+func NewAllocator() *Allocator {
+	return &Allocator{nodes: map[string]*node{}, held: map[Holder]hold{}, byKey: map[string][]Holder{}}
+}
+
+// Claim is what a pod has been given before, as its annotation tells.
+type Claim struct {
+	Holder
+	Addrs   []netip.Prefix
+	Running bool // the addresses are in use
+	Created time.Time
+}
+
+// SetNode says which subnets a node has and what its pods have been given
+// before, in one step: nobody can be given an address that is claimed. Where
+// claims collide, pods that run keep, then older ones. What is held stays held
+// as far as it is in the subnets. It returns the keys of pods that wait for an
+// address and are to be tried again.
+func (a *Allocator) SetNode(name string, subnets []netip.Prefix, claims []Claim) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := a.nodes[name]
+	if len(subnets) == 0 {
+		delete(a.nodes, name)
+		return n.takeWaiting()
+	}
+	if n == nil {
+		n = &node{waiting: map[string]bool{}}
+		a.nodes[name] = n
+	}
+	if !slices.Equal(n.subnets, subnets) {
+		n.reset(subnets)
+		for who, h := range a.held {
+			if h.node == name {
+				n.occupy(who, h.addrs)
+			}
+		}
+	}
+	claims = slices.SortedFunc(slices.Values(claims), func(x, y Claim) int {
+		if x.Running != y.Running {
+			if x.Running {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(x.Key, y.Key))
+	})
+	for _, c := range claims {
+		if _, ok := a.held[c.Holder]; !ok && n.check(c.Holder, c.Addrs) == nil {
+			a.record(c.Holder, name, c.Addrs)
+		}
+	}
+	return n.takeWaiting()
+}
+
+// Subnets returns what SetNode said last; nil where it said nothing.
+func (a *Allocator) Subnets(name string) []netip.Prefix {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n := a.nodes[name]; n != nil {
+		return n.subnets
+	}
+	return nil
+}
+
+// Hold reserves the addresses that a pod has been given before. A holder that
+// holds just these already is fine; one that holds others gives them up. The
+// error wraps ErrTaken or ErrOutside; then nothing changes, and the pod is
+// noted as waiting.
+func (a *Allocator) Hold(who Holder, nodeName string, addrs []netip.Prefix) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := a.nodes[nodeName]
+	if n == nil {
+		return fmt.Errorf("%w: node %s", ErrOutside, nodeName)
+	}
+	if err := n.check(who, addrs); err != nil {
+		n.waiting[who.Key] = true
+		return err
+	}
+	if h, ok := a.held[who]; !ok || h.node != nodeName || !slices.Equal(h.addrs, addrs) {
+		a.drop(who)
+		a.record(who, nodeName, addrs)
+	}
+	return nil
+}
+
+// Allocate gives a holder one address of each subnet of the node, with the same
+// host number where possible; a holder that has addresses there keeps them.
+// When it returns ErrFull, the pod is noted as waiting.
+func (a *Allocator) Allocate(who Holder, nodeName string) ([]netip.Prefix, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := a.nodes[nodeName]
+	if n == nil {
+		return nil, fmt.Errorf("%w: node %s", ErrOutside, nodeName)
+	}
+	if h, ok := a.held[who]; ok && h.node == nodeName && n.complete(who, h.addrs) {
+		return h.addrs, nil
+	}
+	addrs, ok := n.pick()
+	if !ok {
+		n.waiting[who.Key] = true
+		return nil, fmt.Errorf("%w: node %s", ErrFull, nodeName)
+	}
+	a.drop(who)
+	a.record(who, nodeName, addrs)
+	return addrs, nil
+}
+
+// Holds tells whether a holder has any address.
+func (a *Allocator) Holds(who Holder) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, ok := a.held[who]
+	return ok
+}
+
+// Others returns the holders of a pod's earlier incarnations: all with its key
+// but the given UID.
+func (a *Allocator) Others(who Holder) []Holder {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out []Holder
+	for _, h := range a.byKey[who.Key] {
+		if h != who {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// Release gives up all that a holder has. It returns the keys of pods to try
+// again.
+func (a *Allocator) Release(who Holder) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	h, ok := a.held[who]
+	if !ok {
+		return nil
+	}
+	a.drop(who)
+	if n := a.nodes[h.node]; n != nil {
+		return n.takeWaiting()
+	}
+	return nil
+}
+
+func (a *Allocator) record(who Holder, nodeName string, addrs []netip.Prefix) {
+	a.held[who] = hold{node: nodeName, addrs: slices.Clone(addrs)}
+	a.byKey[who.Key] = append(a.byKey[who.Key], who)
+	n := a.nodes[nodeName]
+	n.occupy(who, addrs)
+	delete(n.waiting, who.Key)
+}
+
+func (a *Allocator) drop(who Holder) {
+	h, ok := a.held[who]
+	if !ok {
+		return
+	}
+	delete(a.held, who)
+	rest := slices.DeleteFunc(a.byKey[who.Key], func(o Holder) bool { return o == who })
+	if a.byKey[who.Key] = rest; len(rest) == 0 {
+		delete(a.byKey, who.Key)
+	}
+	if n := a.nodes[h.node]; n != nil {
+		n.vacate(who, h.addrs)
+	}
+}
+
+// reset gives the node subnets of which nothing is held.
+func (n *node) reset(subnets []netip.Prefix) {
+	n.subnets, n.pools = slices.Clone(subnets), nil
+	for _, s := range subnets {
+		n.pools = append(n.pools, newPool(s))
+	}
+	n.next, n.holders = firstPod, map[netip.Addr]Holder{}
+}
+
+// check tells whether who may have addrs.
+func (n *node) check(who Holder, addrs []netip.Prefix) error {
+	if len(addrs) == 0 {
+		return fmt.Errorf("%w: none is given", ErrOutside)
+	}
+	for _, p := range addrs {
+		if _, _, ok := n.find(p); !ok {
+			return fmt.Errorf("%w: %s is not in %s", ErrOutside, p, n.subnets)
+		}
+		if other, taken := n.holders[p.Addr()]; taken && other != who {
+			return fmt.Errorf("%w: %s belongs to %s", ErrTaken, p.Addr(), other.Key)
+		}
+	}
+	return nil
+}
+
+// find returns the pool of an address that pods of the node can have.
+func (n *node) find(p netip.Prefix) (*pool, uint64, bool) {
+	for _, pool := range n.pools {
+		if number, ok := pool.number(p.Addr()); ok && p.Bits() == pool.subnet.Bits() {
+			return pool, number, true
+		}
+	}
+	return nil, 0, false
+}
+
+// has tells whether who occupies these addresses.
+func (n *node) has(who Holder, addrs []netip.Prefix) bool {
+	return !slices.ContainsFunc(addrs, func(p netip.Prefix) bool { return n.holders[p.Addr()] != who })
+}
+
+// complete tells whether addrs, held by who, are one of each pool.
+func (n *node) complete(who Holder, addrs []netip.Prefix) bool {
+	return n.has(who, addrs) && len(addrs) == len(n.pools)
+}
+
+// occupy marks addresses as taken by who and moves on behind them; those of
+// other subnets, or taken by somebody else, are left out.
+func (n *node) occupy(who Holder, addrs []netip.Prefix) {
+	for _, p := range addrs {
+		pool, number, ok := n.find(p)
+		if _, taken := n.holders[p.Addr()]; !ok || taken {
+			continue
+		}
+		pool.used.set(number)
+		n.holders[p.Addr()] = who
+		n.next = max(n.next, number+1)
+	}
+}
+
+func (n *node) vacate(who Holder, addrs []netip.Prefix) {
+	for _, p := range addrs {
+		if n.holders[p.Addr()] != who {
+			continue
+		}
+		delete(n.holders, p.Addr())
+		if pool, number, ok := n.find(p); ok {
+			pool.used.clear(number)
+		}
+	}
+}
+
+// pick returns a free address of each pool: the next host number that is free
+// in all of them, or else the next free one of each.
+func (n *node) pick() ([]netip.Prefix, bool) {
+	used := make([]bitmap, 0, len(n.pools))
+	end := uint64(maxHosts)
+	for _, p := range n.pools {
+		used = append(used, p.used)
+		end = min(end, p.end)
+	}
+	addrs := make([]netip.Prefix, 0, len(n.pools))
+	if number, ok := n.around(end, used...); ok {
+		for _, p := range n.pools {
+			addrs = append(addrs, p.prefix(number))
+		}
+		n.next = number + 1
+		return addrs, true
+	}
+	for _, p := range n.pools {
+		number, ok := n.around(p.end, p.used)
+		if !ok {
+			return nil, false
+		}
+		addrs = append(addrs, p.prefix(number))
+	}
+	return addrs, true
+}
+
+// around looks from n.next to the end and then from the start.
+func (n *node) around(end uint64, used ...bitmap) (uint64, bool) {
+	if number, ok := firstFree(n.next, end, used...); ok {
+		return number, true
+	}
+	return firstFree(firstPod, min(n.next, end), used...)
+}
+
+// takeWaiting returns and forgets who waits for an address.
+func (n *node) takeWaiting() []string {
+	if n == nil {
+		return nil
+	}
+	keys := slices.Sorted(maps.Keys(n.waiting))
+	clear(n.waiting)
+	return keys
+}

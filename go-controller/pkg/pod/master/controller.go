@@ -1,0 +1,229 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/pod"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+)
+
+// workers is the number of keys reconciled at once. The writer sends what
+// several of them want in one transaction.
+const workers = 8
+
+// byNode is the index of the pods that need a network by the node they run on.
+const byNode = "pod-network-by-node"
+
+// Writer is a northbound writer that tells when rows changed behind its back,
+// as a pod's do when its node's switch goes.
+type Writer interface {
+	nb.Writer
+	OnDrift(f func(nb.Owner))
+}
+
+// Deps is what the controller needs; all fields are required.
+type Deps struct {
+	Client   kubernetes.Interface
+	Pods     coreinformers.PodInformer // of all nodes
+	Nodes    coreinformers.NodeInformer
+	Writer   Writer
+	Recorder record.EventRecorder
+	Config   pod.Config
+}
+
+// Controller runs the pods' share of the network.
+type Controller struct {
+	Deps
+	queue *queue.Controller
+	nodes corelisters.NodeLister
+	pods  cache.Indexer
+	alloc *pod.Allocator
+
+	mu sync.Mutex
+	// replaced holds, of pods whose annotation was written and that the lister
+	// may not show with it yet, what was there before.
+	replaced map[pod.Holder]string
+}
+
+// New returns the controller. The informers are started by the caller.
+func New(d Deps) (*Controller, error) {
+	c := &Controller{
+		Deps:     d,
+		nodes:    d.Nodes.Lister(),
+		pods:     d.Pods.Informer().GetIndexer(),
+		alloc:    pod.NewAllocator(),
+		replaced: map[pod.Holder]string{},
+	}
+	c.queue = queue.New("pod", c.reconcile)
+	if err := d.Pods.Informer().AddIndexers(cache.Indexers{byNode: nodeOf}); err != nil {
+		return nil, fmt.Errorf("index pods by node: %w", err)
+	}
+	if err := c.queue.Watch(d.Nodes.Informer(), nodeKeys); err != nil {
+		return nil, err
+	}
+	if err := c.queue.Watch(d.Pods.Informer(), podKeys); err != nil {
+		return nil, err
+	}
+	d.Writer.OnDrift(func(o nb.Owner) {
+		if o.Feature == pod.Feature {
+			c.queue.Enqueue(o.Object)
+		}
+	})
+	c.queue.Seed(c.seeds)
+	return c, nil
+}
+
+// Run works until ctx is done.
+func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx, workers) }
+
+// nodeOf is the index function of byNode.
+func nodeOf(obj any) ([]string, error) {
+	if p, ok := obj.(*corev1.Pod); ok && kube.NeedsNetwork(p) {
+		return []string{p.Spec.NodeName}, nil
+	}
+	return nil, nil
+}
+
+// seeds fills the allocator before any worker runs, and returns all pods that
+// need a network and all owners of rows.
+func (c *Controller) seeds() []string {
+	nodes, _ := c.nodes.List(labels.Everything()) // reads memory and does not fail
+	for _, n := range nodes {
+		c.adopt(n.Name)
+	}
+	keys := []string{}
+	for _, obj := range c.pods.List() {
+		if p, ok := obj.(*corev1.Pod); ok && kube.NeedsNetwork(p) {
+			keys = append(keys, kube.PodKey(p))
+		}
+	}
+	for _, o := range c.Writer.Owners(pod.Feature) {
+		keys = append(keys, o.Object)
+	}
+	return keys
+}
+
+// podKeys are the keys that an event of a pod concerns.
+func podKeys(old, new any) []string {
+	before, _ := old.(*corev1.Pod)
+	after, _ := new.(*corev1.Pod)
+	switch {
+	case before == nil || after == nil:
+		if p := first(before, after); kube.NeedsNetwork(p) {
+			return []string{kube.PodKey(p)}
+		}
+	case before.UID != after.UID || before.Spec.NodeName != after.Spec.NodeName ||
+		kube.NeedsNetwork(before) != kube.NeedsNetwork(after) ||
+		kube.NeedsNetwork(after) && before.Annotations[kube.AnnotationPodNetworks] != after.Annotations[kube.AnnotationPodNetworks]:
+		return []string{kube.PodKey(after)}
+	}
+	return nil
+}
+
+func first(pods ...*corev1.Pod) *corev1.Pod {
+	return pods[slices.IndexFunc(pods, func(p *corev1.Pod) bool { return p != nil })]
+}
+
+// nodeKeys are the keys that an event of a node concerns.
+func nodeKeys(old, new any) []string {
+	before, _ := old.(*corev1.Node)
+	after, _ := new.(*corev1.Node)
+	switch {
+	case before == nil:
+		return []string{after.Name}
+	case after == nil:
+		return []string{before.Name}
+	}
+	for _, k := range []string{
+		kube.AnnotationNodeSubnets, kube.AnnotationGatewayLRPIfAddr, kube.AnnotationChassisID, kube.AnnotationL3Gateway,
+	} {
+		if before.Annotations[k] != after.Annotations[k] {
+			return []string{after.Name}
+		}
+	}
+	return nil
+}
+
+func (c *Controller) reconcile(ctx context.Context, key string) error {
+	if strings.Contains(key, "/") {
+		return c.reconcilePod(ctx, key)
+	}
+	c.queue.Enqueue(c.adopt(key)...)
+	pods, err := c.podsOn(key)
+	if err != nil {
+		return err
+	}
+	for _, p := range pods {
+		c.queue.Enqueue(kube.PodKey(p))
+	}
+	return nil
+}
+
+// adopt tells the allocator about a node and what its pods have. It returns
+// the keys of pods to try again.
+func (c *Controller) adopt(name string) []string {
+	n, err := c.nodes.Get(name)
+	if err != nil { // not there: a lister has no other error
+		return c.alloc.SetNode(name, nil, nil)
+	}
+	node, _ := kube.Node(n) // the network's controller reports what does not parse
+	pods, err := c.podsOn(name)
+	if err != nil {
+		klog.ErrorS(err, "Cannot list the pods of a node", "node", name)
+	}
+	var claims []pod.Claim
+	for _, p := range pods {
+		if net, ok, err := kube.PodNetwork(p); ok && err == nil {
+			claims = append(claims, pod.Claim{
+				Holder: holder(p), Addrs: net.Addrs, Running: running(p), Created: p.CreationTimestamp.Time,
+			})
+		}
+	}
+	return c.alloc.SetNode(name, node.Subnets, claims)
+}
+
+func (c *Controller) podsOn(node string) ([]*corev1.Pod, error) {
+	objs, err := c.pods.ByIndex(byNode, node)
+	if err != nil {
+		return nil, fmt.Errorf("list pods of node %s: %w", node, err)
+	}
+	pods := make([]*corev1.Pod, 0, len(objs))
+	for _, obj := range objs {
+		pods = append(pods, obj.(*corev1.Pod))
+	}
+	return pods, nil
+}
+
+// lookup returns a pod that needs a network; nil where there is none.
+func (c *Controller) lookup(key string) (*corev1.Pod, error) {
+	namespace, name, _ := strings.Cut(key, "/")
+	p, err := c.Pods.Lister().Pods(namespace).Get(name)
+	if apierrors.IsNotFound(err) || err == nil && !kube.NeedsNetwork(p) {
+		return nil, nil
+	}
+	return p, err
+}
+
+func holder(p *corev1.Pod) pod.Holder {
+	return pod.Holder{Key: kube.PodKey(p), UID: string(p.UID)}
+}
+
+// running tells whether the pod's addresses are in use: the runtime has
+// reported them.
+func running(p *corev1.Pod) bool { return len(p.Status.PodIPs) > 0 }
