@@ -31,6 +31,14 @@ type Health interface {
 	Subscribe(func(node string))
 }
 
+// Writer writes the policies and tells of those that others changed.
+type Writer interface {
+	nb.Writer
+	// OnDrift registers a function that is called with the owner of rows which
+	// somebody else changed.
+	OnDrift(f func(nb.Owner))
+}
+
 // Deps is what the controller works with.
 type Deps struct {
 	Kube   kubernetes.Interface
@@ -38,7 +46,7 @@ type Deps struct {
 	// Informers and Nodes are started by the caller after New.
 	Informers snapshot.Informers
 	Nodes     coreinformers.NodeInformer
-	Writer    nb.Writer
+	Writer    Writer
 	Health    Health
 	// Pods is told the endpoints that are served.
 	Pods *noreroute.PodSet
@@ -90,6 +98,11 @@ func (c *Controller) watchServices() error {
 			keys = append(keys, o.Object)
 		}
 		return keys
+	})
+	c.deps.Writer.OnDrift(func(o nb.Owner) {
+		if o.Feature == egressservice.Feature {
+			c.services.Enqueue(o.Object)
+		}
 	})
 	c.services.OnSeeded(func(context.Context) error {
 		c.deps.Pods.Complete()

@@ -22,11 +22,19 @@ import (
 // key is the only key.
 const key = "noreroute"
 
+// Writer writes the rows and tells of those that others changed.
+type Writer interface {
+	nb.Writer
+	// OnDrift registers a function that is called with the owner of rows which
+	// somebody else changed.
+	OnDrift(f func(nb.Owner))
+}
+
 // Deps is what the controller works with. A feature that is not enabled has a
 // nil PodSet; where both are nil everything is removed.
 type Deps struct {
 	Nodes             coreinformers.NodeInformer
-	Writer            nb.Writer
+	Writer            Writer
 	Network           noreroute.Network
 	EgressIPPods      *noreroute.PodSet
 	EgressServicePods *noreroute.PodSet
@@ -51,6 +59,11 @@ func New(deps Deps) (*Controller, error) {
 			pods.Subscribe(func() { c.queue.Enqueue(key) })
 		}
 	}
+	deps.Writer.OnDrift(func(o nb.Owner) {
+		if o.Feature == noreroute.Feature {
+			c.queue.Enqueue(key)
+		}
+	})
 	c.queue.Seed(func() []string { return []string{key} })
 	return c, nil
 }
