@@ -214,8 +214,9 @@ func databaseModel() (model.ClientDBModel, error) {
 	for _, t := range tables {
 		models[t.Name] = t.New()
 		if t.ids >= 0 {
+			// By object alone: the library indexes one column at a fraction of the
+			// cost of two, and features that share an object are few.
 			indexes[t.Name] = append(indexes[t.Name], model.ClientIndex{Columns: []model.ColumnKey{
-				{Column: "external_ids", Key: featureKey},
 				{Column: "external_ids", Key: objectKey},
 			}})
 		}

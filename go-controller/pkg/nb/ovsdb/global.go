@@ -43,7 +43,7 @@ func globalOperations(v view, name string, options map[string]string) []ovsdb.Op
 	if len(rows) == 0 { // northd or nobody made it yet; there may be one at most
 		return []ovsdb.Operation{{
 			Op: ovsdb.OperationInsert, Table: nbdb.NBGlobalTable,
-			Row: ovsdb.Row{"name": name, "options": ovsMap(set)},
+			Row: ovsdb.Row{"name": name, "options": wireMap(set)},
 		}}
 	}
 	var ops []ovsdb.Operation
@@ -67,10 +67,10 @@ func globalOperations(v view, name string, options map[string]string) []ovsdb.Op
 		}
 		var mutations []ovsdb.Mutation
 		if len(remove) > 0 {
-			mutations = append(mutations, *ovsdb.NewMutation("options", ovsdb.MutateOperationDelete, ovsdb.OvsSet{GoSet: remove}))
+			mutations = append(mutations, *ovsdb.NewMutation("options", ovsdb.MutateOperationDelete, wireSet(remove)))
 		}
 		if len(insert) > 0 {
-			mutations = append(mutations, *ovsdb.NewMutation("options", ovsdb.MutateOperationInsert, ovsMap(insert)))
+			mutations = append(mutations, *ovsdb.NewMutation("options", ovsdb.MutateOperationInsert, wireMap(insert)))
 		}
 		if len(mutations) > 0 {
 			ops = append(ops, ovsdb.Operation{

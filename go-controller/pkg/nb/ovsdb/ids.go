@@ -14,83 +14,88 @@ const (
 	controllerKey = "k8s.ovn.org/owner-controller"
 	featureKey    = "k8s.ovn.org/owner-type"
 	objectKey     = "k8s.ovn.org/name"
-	rowKey        = "k8s.ovn.org/id"
-	// parentKey holds the table and name of the row that references this one.
-	parentKey = "k8s.ovn.org/parent"
-	// plannedKey lists the external_ids that the planner gave, so that one it
-	// stops giving is removed while keys that others put on the row stay.
-	plannedKey = "k8s.ovn.org/keys"
+	// rowKey holds the row id and, after an @, the name of the parent.
+	rowKey = "k8s.ovn.org/id"
+
+	// ourPrefix begins all keys of ours.
+	ourPrefix = "k8s.ovn.org/"
 
 	// controllerName is the value of controllerKey. Rows of other programs that
 	// use the same scheme have another one and are foreign.
 	controllerName = "ovnkube"
 )
 
-// ownerOf returns the owner and row id in a row's external_ids; ok is false for
-// foreign rows.
-func ownerOf(ids map[string]string) (owner nb.Owner, id string, ok bool) {
+// ownerOf returns the owner in a row's external_ids; ok is false for foreign rows.
+func ownerOf(ids map[string]string) (owner nb.Owner, ok bool) {
 	if ids[controllerKey] != controllerName {
-		return nb.Owner{}, "", false
+		return nb.Owner{}, false
 	}
-	return nb.Owner{Feature: ids[featureKey], Object: ids[objectKey]}, ids[rowKey], true
+	return nb.Owner{Feature: ids[featureKey], Object: ids[objectKey]}, true
 }
 
 // wantedIDs returns the external_ids a row must have: ours and the planner's.
-func wantedIDs(o nb.Owner, row nb.Row, planner map[string]string) (map[string]string, error) {
-	ids := make(map[string]string, len(planner)+6)
+func wantedIDs(t *table, o nb.Owner, row nb.Row, planner map[string]string) (map[string]string, error) {
+	ids := make(map[string]string, len(planner)+4)
 	for k, v := range planner {
-		if strings.Contains(k, ",") || isOurKey(k) {
+		if isForeignKey(k) || strings.HasPrefix(k, ourPrefix) {
 			return nil, fmt.Errorf("external_ids key %q cannot be planned", k)
 		}
 		ids[k] = v
-	}
-	if len(planner) > 0 {
-		ids[plannedKey] = strings.Join(slices.Sorted(maps.Keys(planner)), ",")
 	}
 	ids[controllerKey] = controllerName
 	ids[featureKey] = o.Feature
 	ids[objectKey] = o.Object
 	ids[rowKey] = row.ID
-	if row.Parent != (nb.Parent{}) {
-		ids[parentKey] = row.Parent.Table + "/" + row.Parent.Name
+	if len(t.Parents) > 0 {
+		if strings.Contains(row.Parent.Name, "@") {
+			return nil, fmt.Errorf("parent name %q has an @", row.Parent.Name)
+		}
+		ids[rowKey] += "@" + row.Parent.Name
+		if t.root && row.Parent.Name != "" { // several tables may be parents
+			ids[rowKey] += "@" + row.Parent.Table
+		}
 	}
 	return ids, nil
 }
 
-// parentOf is the parent noted in a row's external_ids.
-func parentOf(ids map[string]string) nb.Parent {
-	table, name, _ := strings.Cut(ids[parentKey], "/")
-	return nb.Parent{Table: table, Name: name}
-}
-
-func isOurKey(key string) bool {
-	switch key {
-	case controllerKey, featureKey, objectKey, rowKey, parentKey, plannedKey:
-		return true
+// placeOf returns a row's id and parent from its external_ids.
+func placeOf(t *table, ids map[string]string) (id string, parent nb.Parent) {
+	id = ids[rowKey]
+	if len(t.Parents) == 0 {
+		return id, parent
 	}
-	return false
-}
-
-// managedIDs returns the part of a row's external_ids that the writer answers
-// for: its own keys and those a planner gave.
-func managedIDs(ids map[string]string) map[string]string {
-	planned := strings.Split(ids[plannedKey], ",")
-	managed := make(map[string]string, len(ids))
-	for k, v := range ids {
-		if isOurKey(k) || slices.Contains(planned, k) {
-			managed[k] = v
+	for parent.Table = range t.Parents {
+		break // the only one
+	}
+	if t.root {
+		parent.Table = ""
+		if i := strings.LastIndexByte(id, '@'); i >= 0 && t.Parents[id[i+1:]] != "" {
+			id, parent.Table = id[:i], id[i+1:]
 		}
 	}
-	return managed
+	if i := strings.LastIndexByte(id, '@'); i >= 0 {
+		id, parent.Name = id[:i], id[i+1:]
+	}
+	return id, parent
+}
+
+// isForeignKey tells a key that somebody else put on a row of ours: one with a
+// prefix, such as "neutron:revision", that is not ours. Such keys stay.
+// Planners' keys, which are public interface, have none.
+func isForeignKey(key string) bool {
+	return strings.ContainsAny(key, ":/") && !strings.HasPrefix(key, ourPrefix)
 }
 
 // idChange returns what to delete from and insert into the external_ids of a
-// row so that its managed part becomes want and the rest stays. Both are empty
+// row so that it becomes want, but for foreign keys, which stay. Both are empty
 // if nothing is to be done.
 func idChange(have, want map[string]string) (remove []string, insert map[string]string) {
+	if maps.Equal(have, want) {
+		return nil, nil
+	}
 	insert = map[string]string{}
-	for k := range managedIDs(have) {
-		if _, ok := want[k]; !ok {
+	for k := range have {
+		if _, ok := want[k]; !ok && !isForeignKey(k) {
 			remove = append(remove, k)
 		}
 	}

@@ -47,12 +47,13 @@ type plan struct {
 	byName map[name]*wanted
 	gone   []*doomed
 	dead   map[string]bool // UUIDs in gone
+	looked map[name]found  // results of lookup
 }
 
 // newPlan diffs want against the view. newName returns a fresh name for a row
 // within the transaction.
 func newPlan(v view, o nb.Owner, want []nb.Row, newName func() string) (*plan, error) {
-	p := &plan{owner: o, view: v, byName: map[name]*wanted{}, dead: map[string]bool{}}
+	p := &plan{owner: o, view: v, byName: map[name]*wanted{}, dead: map[string]bool{}, looked: map[name]found{}}
 	if err := p.collect(want); err != nil {
 		return nil, err
 	}
@@ -122,7 +123,7 @@ func (p *plan) identify(w *wanted) error {
 		return fmt.Errorf("row has no id")
 	}
 	var err error
-	w.ids, err = wantedIDs(p.owner, w.row, t.idsOf(w.row.Model))
+	w.ids, err = wantedIDs(t, p.owner, w.row, t.idsOf(w.row.Model))
 	return err
 }
 
@@ -174,7 +175,7 @@ func (p *plan) placeUnderParent(w *wanted, newName func() string) error {
 	parent := w.row.Parent
 	pw := p.byName[name{parent.Table, parent.Name}]
 	if w.have != nil {
-		moved := parentOf(w.table.idsOf(w.have.row)) != parent
+		moved := w.table.parentOf(w.have.row) != parent
 		reborn := !w.table.root && pw != nil && pw.have == nil
 		if moved || reborn {
 			p.doom(w.table, w.have)
@@ -209,6 +210,9 @@ func (p *plan) placeUnderParent(w *wanted, newName func() string) error {
 
 // lookup finds a row that is not of this plan by its key.
 func (p *plan) lookup(t *table, key string) (found, error) {
+	if f, ok := p.looked[name{t.Name, key}]; ok && !p.dead[f.uuid] {
+		return f, nil
+	}
 	rows, err := p.view.named(t, key)
 	if err != nil {
 		return found{}, err
@@ -227,6 +231,7 @@ func (p *plan) lookup(t *table, key string) (found, error) {
 	if len(rows) == 0 {
 		return found{}, fmt.Errorf("%s %q: %w", t.Name, key, nb.ErrNoParent)
 	}
+	p.looked[name{t.Name, key}] = rows[0]
 	return rows[0], nil
 }
 
@@ -298,12 +303,7 @@ func (p *plan) detach() {
 		if d.table.root {
 			continue // deleted as such; weak references to it vanish by themselves
 		}
-		parent := parentOf(d.table.idsOf(d.row))
-		if d.table.Parents[parent.Table] == "" { // somebody tampered with the note
-			for parent.Table = range d.table.Parents {
-				break
-			}
-		}
+		parent := d.table.parentOf(d.row)
 		d.hang = &reference{table: tableByName[parent.Table], column: d.table.Parents[parent.Table]}
 		rows, err := p.view.named(d.hang.table, parent.Name)
 		switch {

@@ -36,9 +36,9 @@ type Table struct {
 
 // column is a column the writer monitors, compares and writes.
 type column struct {
-	name   string
-	field  int // index of the field in the model
-	schema *ovsdb.ColumnSchema
+	name      string
+	field     int  // index of the field in the model
+	reference bool // holds UUIDs
 }
 
 // table is a Table with what follows from it and the schema.
@@ -115,7 +115,7 @@ func newTable(lit Table, schema *ovsdb.TableSchema) *table {
 			t.ids = i
 		case slices.Contains(lit.Ignore, name), isReference(schema.Column(name)) && !slices.Contains(lit.Refs, name):
 		default:
-			t.columns = append(t.columns, column{name: name, field: i, schema: schema.Column(name)})
+			t.columns = append(t.columns, column{name: name, field: i, reference: isReference(schema.Column(name))})
 		}
 	}
 	for _, name := range slices.Concat(lit.Key, lit.Refs, lit.Ignore) {
@@ -210,7 +210,17 @@ func (t *table) ownerOf(m model.Model) (o nb.Owner, id string, ok bool) {
 		o, ok = t.Identity(m)
 		return o, t.key(m), ok
 	}
-	return ownerOf(t.idsOf(m))
+	ids := t.idsOf(m)
+	if o, ok = ownerOf(ids); ok {
+		id, _ = placeOf(t, ids)
+	}
+	return o, id, ok
+}
+
+// parentOf returns the parent noted on a row.
+func (t *table) parentOf(m model.Model) nb.Parent {
+	_, parent := placeOf(t, t.idsOf(m))
+	return parent
 }
 
 func (t *table) uuidOf(m model.Model) string { return structOf(m).Field(t.uuid).String() }

@@ -31,27 +31,25 @@ type cell struct {
 
 // build turns a plan into operations. thorough makes it look for the reference
 // that keeps a doomed row alive instead of trusting the note on the row.
-func build(p *plan, thorough bool) (*part, error) {
+func build(p *plan, thorough bool) *part {
 	b := &part{plan: p}
 	b.remove(thorough)
 	insertions := map[cell][]any{}
 	var cells []cell
 	for _, w := range p.rows {
-		if err := b.write(w); err != nil {
-			return nil, fmt.Errorf("%s row %q of %s: %w", w.table.Name, w.row.ID, p.owner, err)
-		}
+		b.write(w)
 		if w.hang != nil {
 			c := cell{w.hang.table.Name, w.hang.uuid, w.hang.column}
 			if insertions[c] == nil {
 				cells = append(cells, c)
 			}
-			insertions[c] = append(insertions[c], ovsdb.UUID{GoUUID: w.uuid})
+			insertions[c] = append(insertions[c], wireUUID(w.uuid))
 		}
 	}
 	for _, c := range cells {
 		b.addWrite(mutate(c, ovsdb.MutateOperationInsert, insertions[c]), true)
 	}
-	return b, nil
+	return b
 }
 
 func (b *part) empty() bool { return len(b.removes) == 0 && len(b.writes) == 0 }
@@ -68,7 +66,7 @@ func (b *part) remove(thorough bool) {
 	var cells []cell
 	for _, d := range b.plan.gone {
 		b.stats.Deleted++
-		ref := ovsdb.UUID{GoUUID: d.uuid}
+		ref := wireUUID(d.uuid)
 		switch {
 		case d.table.root:
 			b.removes = append(b.removes, ovsdb.Operation{
@@ -96,35 +94,27 @@ func (b *part) remove(thorough bool) {
 
 // write adds the insertion of a new row or the update of what differs in an
 // existing one.
-func (b *part) write(w *wanted) error {
+func (b *part) write(w *wanted) {
 	t, row := w.table, structOf(w.model)
 	if w.have == nil {
 		values := ovsdb.Row{}
 		for _, c := range t.columns {
 			if v := row.Field(c.field); !v.IsZero() {
-				value, err := c.toOVS(v)
-				if err != nil {
-					return err
-				}
-				values[c.name] = value
+				values[c.name] = c.toOVS(v)
 			}
 		}
 		if w.ids != nil {
-			values["external_ids"] = ovsMap(w.ids)
+			values["external_ids"] = wireMap(w.ids)
 		}
 		b.stats.Inserted++
 		b.changed = append(b.changed, w)
 		b.addWrite(ovsdb.Operation{Op: ovsdb.OperationInsert, Table: t.Name, UUIDName: w.uuid, Row: values}, false)
-		return nil
+		return
 	}
 	values, have := ovsdb.Row{}, structOf(w.have.row)
 	for _, c := range t.columns {
 		if v := row.Field(c.field); !equalColumn(v, have.Field(c.field)) {
-			value, err := c.toOVS(v)
-			if err != nil {
-				return err
-			}
-			values[c.name] = value
+			values[c.name] = c.toOVS(v)
 		}
 	}
 	var mutations []ovsdb.Mutation
@@ -141,7 +131,6 @@ func (b *part) write(w *wanted) error {
 		b.stats.Updated++
 		b.changed = append(b.changed, w)
 	}
-	return nil
 }
 
 func idMutations(remove []string, insert map[string]string) []ovsdb.Mutation {
@@ -151,18 +140,10 @@ func idMutations(remove []string, insert map[string]string) []ovsdb.Mutation {
 		for i, k := range remove {
 			keys[i] = k
 		}
-		out = append(out, *ovsdb.NewMutation("external_ids", ovsdb.MutateOperationDelete, ovsdb.OvsSet{GoSet: keys}))
+		out = append(out, *ovsdb.NewMutation("external_ids", ovsdb.MutateOperationDelete, wireSet(keys)))
 	}
 	if len(insert) > 0 {
-		out = append(out, *ovsdb.NewMutation("external_ids", ovsdb.MutateOperationInsert, ovsMap(insert)))
-	}
-	return out
-}
-
-func ovsMap(m map[string]string) ovsdb.OvsMap {
-	out := ovsdb.OvsMap{GoMap: make(map[any]any, len(m))}
-	for k, v := range m {
-		out.GoMap[k] = v
+		out = append(out, *ovsdb.NewMutation("external_ids", ovsdb.MutateOperationInsert, wireMap(insert)))
 	}
 	return out
 }
@@ -170,12 +151,12 @@ func ovsMap(m map[string]string) ovsdb.OvsMap {
 func mutate(c cell, how ovsdb.Mutator, refs []any) ovsdb.Operation {
 	return ovsdb.Operation{
 		Op: ovsdb.OperationMutate, Table: c.table, Where: whereUUID(c.uuid),
-		Mutations: []ovsdb.Mutation{*ovsdb.NewMutation(c.column, how, ovsdb.OvsSet{GoSet: refs})},
+		Mutations: []ovsdb.Mutation{*ovsdb.NewMutation(c.column, how, wireSet(refs))},
 	}
 }
 
 func whereUUID(uuid string) []ovsdb.Condition {
-	return []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, ovsdb.UUID{GoUUID: uuid})}
+	return []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, wireUUID(uuid))}
 }
 
 // operations joins parts into one transaction. Removals go first: a row then

@@ -2,13 +2,10 @@ package ovsdb
 
 import (
 	"cmp"
-	"fmt"
 	"hash/maphash"
 	"maps"
 	"reflect"
 	"slices"
-
-	"github.com/ovn-org/libovsdb/ovsdb"
 )
 
 // equalColumn compares a column of two rows the way the database does: sets
@@ -53,18 +50,66 @@ func sortedSet[T cmp.Ordered](s []T) []T {
 	return slices.Compact(s)
 }
 
-// toOVS converts a column's value to what goes over the wire.
-func (c column) toOVS(v reflect.Value) (any, error) {
-	if v.Kind() == reflect.Slice && v.Len() > 1 {
+// toOVS converts a column's value to what goes over the wire. It is made of
+// plain values instead of the library's types, whose nested encoders take
+// several times as long.
+func (c column) toOVS(v reflect.Value) any {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			return wireSet(nil)
+		}
+		return c.atom(v.Elem())
+	case reflect.Slice:
 		if s, ok := v.Addr().Interface().(*[]string); ok {
 			v = reflect.ValueOf(sortedSet(*s)) // the server refuses duplicates
 		}
+		set := make([]any, v.Len())
+		for i := range set {
+			set[i] = c.atom(v.Index(i))
+		}
+		return wireSet(set)
+	case reflect.Map:
+		pairs := make([][2]any, 0, v.Len())
+		for it := v.MapRange(); it.Next(); {
+			pairs = append(pairs, [2]any{it.Key().Interface(), it.Value().Interface()})
+		}
+		return [2]any{"map", pairs}
+	default:
+		return c.atom(v)
 	}
-	value, err := ovsdb.NativeToOvs(c.schema, v.Interface())
-	if err != nil {
-		return nil, fmt.Errorf("convert column %s: %w", c.name, err)
+}
+
+func (c column) atom(v reflect.Value) any {
+	if c.reference {
+		return wireUUID(v.String())
 	}
-	return value, nil
+	return v.Interface()
+}
+
+// wireSet is a set as it goes over the wire.
+func wireSet(elements []any) any {
+	if elements == nil {
+		elements = []any{}
+	}
+	return [2]any{"set", elements}
+}
+
+// wireMap is a map as it goes over the wire.
+func wireMap(m map[string]string) any {
+	pairs := make([][2]string, 0, len(m))
+	for k, v := range m {
+		pairs = append(pairs, [2]string{k, v})
+	}
+	return [2]any{"map", pairs}
+}
+
+// wireUUID refers to a row, existing or of the same transaction.
+func wireUUID(uuid string) any {
+	if len(uuid) == 36 {
+		return [2]string{"uuid", uuid}
+	}
+	return [2]string{"named-uuid", uuid}
 }
 
 // seed makes digests comparable within this process.
@@ -77,7 +122,10 @@ func (t *table) digest(row reflect.Value, ids map[string]string) uint64 {
 	for i, c := range t.columns {
 		sum += mix(uint64(i+1), hashValue(row.Field(c.field)))
 	}
-	for k, v := range managedIDs(ids) {
+	for k, v := range ids {
+		if isForeignKey(k) {
+			continue
+		}
 		sum += mix(0, mix(maphash.String(seed, k), maphash.String(seed, v)))
 	}
 	return sum

@@ -191,7 +191,7 @@ func (w *Writer) plan(v view, r *request) (*part, error) {
 	if err != nil {
 		return nil, err
 	}
-	return build(p, r.attempts > 0)
+	return build(p, r.attempts > 0), nil
 }
 
 // newName returns a name for a new row that is unique within any transaction.
