@@ -15,9 +15,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 )
 
-// resyncInterval bounds how long a foreign edit of the flows lasts, where the
-// driver is not told of it at once.
-const resyncInterval = 30 * time.Second
+// retryInterval is when a pass that failed is tried again.
+const retryInterval = time.Second
 
 // contributor is the manager's own name with the OpenFlow driver.
 const contributor = "bridge"
@@ -25,8 +24,9 @@ const contributor = "bridge"
 // Writer is the OpenFlow driver of one bridge.
 type Writer interface {
 	host.FlowWriter
-	// Resync reads the bridge again and repairs what differs.
-	Resync(ctx context.Context) error
+	// Run repairs the bridge until ctx ends, e.g. after ovs-vswitchd was
+	// restarted or somebody edited the flows.
+	Run(ctx context.Context)
 }
 
 // Attachment names the bridge whose flows are managed and its ports.
@@ -107,6 +107,7 @@ func (m *Manager) Attach(ctx context.Context, at Attachment) error {
 	}
 	m.at = at
 	m.mu.Unlock()
+	m.poke() // Run looks after the driver of a new bridge
 	return m.sync(ctx)
 }
 
@@ -139,25 +140,32 @@ func (m *Manager) Complete() bool {
 
 // Run keeps the flows as wanted until ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
-	host.Keep(ctx, resyncInterval, m.wake, m.resync, func(err error) {
-		klog.ErrorS(err, "External bridge is not as wanted, will retry")
-		m.poke()
-	})
-	return nil
-}
-
-// resync is sync, and reads the bridge again even where nothing we know changed.
-func (m *Manager) resync(ctx context.Context) error {
-	if err := m.sync(ctx); err != nil {
-		return err
+	var running Writer
+	stop := func() {}
+	retry := time.NewTicker(retryInterval)
+	defer retry.Stop()
+	for {
+		m.mu.Lock()
+		current := m.writer
+		m.mu.Unlock()
+		if current != running {
+			stop()
+			var inner context.Context
+			inner, stop = context.WithCancel(ctx)
+			go current.Run(inner)
+			running = current
+		}
+		if err := m.sync(ctx); err != nil && ctx.Err() == nil {
+			klog.ErrorS(err, "External bridge is not as wanted, will retry")
+		}
+		select {
+		case <-ctx.Done():
+			stop()
+			return nil
+		case <-m.wake:
+		case <-retry.C:
+		}
 	}
-	m.mu.Lock()
-	w := m.writer
-	m.mu.Unlock()
-	if w == nil {
-		return nil
-	}
-	return w.Resync(ctx)
 }
 
 // sync makes one pass; callers that waited share it.

@@ -1,0 +1,122 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// undoTimeout bounds taking back what a failed ADD made.
+const undoTimeout = 10 * time.Second
+
+// add attaches a pod. What it made is taken back where it fails.
+func (s *Server) add(ctx context.Context, r cni.Request) (*current.Result, error) {
+	who, err := cni.ParsePod(r.Args)
+	if err != nil {
+		return nil, err
+	}
+	if r.Netns == "" || r.IfName == "" {
+		return nil, types.NewError(cni.CodeInvalid, "CNI_NETNS and CNI_IFNAME are needed", "")
+	}
+	ctx, stop := s.pods.whileThere(ctx, who)
+	defer stop()
+	pod, network, err := s.pods.network(ctx, who)
+	if err != nil {
+		return nil, err
+	}
+	result, err := s.attach(ctx, r, pod, network)
+	if err == nil {
+		return result, nil
+	}
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	if e := s.del(undo, r); e != nil {
+		klog.ErrorS(e, "Failed attachment could not be taken back, DEL will do it", "pod", who, "sandbox", r.ContainerID)
+	}
+	return nil, err
+}
+
+// attach makes the veth pair and the port, and waits for the port's flows.
+func (s *Server) attach(ctx context.Context, r cni.Request, pod *corev1.Pod, network topology.PodNetwork) (*current.Result, error) {
+	system, err := s.ovs.System(ctx)
+	if err != nil {
+		return nil, err
+	}
+	slow := system["ovn-bridge-datapath-type"] == userspace
+	name := cni.HostLink(r.ContainerID, r.IfName)
+	err = link.EnsureVeth(link.Veth{Host: name, Peer: r.IfName, PeerMAC: network.MAC, MTU: s.MTU, Netns: r.Netns})
+	if err != nil {
+		return nil, err
+	}
+	if slow {
+		if err := link.Mute(name); err != nil {
+			return nil, err
+		}
+	}
+	if err := configure(r, network, slow); err != nil {
+		return nil, err
+	}
+	if err := s.addPort(ctx, r, name, pod, network); err != nil {
+		return nil, err
+	}
+	port := topology.PodPort(pod.Namespace, pod.Name)
+	if err := s.ovs.WaitInstalled(ctx, name, port); err != nil {
+		if cause := context.Cause(ctx); errors.Is(cause, errPodGone) || errors.Is(cause, errSuperseded) {
+			return nil, fmt.Errorf("attach pod %s/%s: %w", pod.Namespace, pod.Name, cause)
+		}
+		return nil, types.NewError(cni.CodeTryAgain,
+			fmt.Sprintf("interface %s of pod %s/%s has no flows: logical port %s must exist, and ovn-controller must run and reach the southbound database",
+				name, pod.Namespace, pod.Name, port), err.Error())
+	}
+	mac, err := link.MAC(name)
+	if err != nil {
+		return nil, err
+	}
+	return cni.Result(r, network, mac, s.MTU), nil
+}
+
+// addPort puts the host's end on br-int. Ports of earlier sandboxes of the same
+// pod go first: ovn-controller would not know which one is meant.
+func (s *Server) addPort(ctx context.Context, r cni.Request, name string, pod *corev1.Pod, network topology.PodNetwork) error {
+	ports, err := s.ovs.Ports(ctx, topology.IntegrationBridge)
+	if err != nil {
+		return err
+	}
+	ifaceID := topology.PodPort(pod.Namespace, pod.Name)
+	for _, p := range ports {
+		if p.ExternalIDs[ovs.IfaceID] == ifaceID && p.Name != name {
+			klog.V(2).InfoS("Removing the port of an earlier sandbox", "pod", ifaceID, "port", p.Name,
+				"sandbox", p.ExternalIDs[cni.IDSandbox])
+			if err := s.ovs.DeletePort(ctx, topology.IntegrationBridge, p.Name); err != nil {
+				return err
+			}
+		}
+	}
+	ids := cni.PortIDs(r, network)
+	ids[ovs.IfaceID], ids[ovs.IfaceIDVersion] = ifaceID, string(pod.UID)
+	return s.ovs.EnsurePort(ctx, ovs.Port{Bridge: topology.IntegrationBridge, Name: name, ExternalIDs: ids})
+}
+
+// del detaches a sandbox; nothing to detach is no error.
+func (s *Server) del(ctx context.Context, r cni.Request) error {
+	return s.remove(ctx, cni.HostLink(r.ContainerID, r.IfName))
+}
+
+func (s *Server) remove(ctx context.Context, name string) error {
+	return errors.Join(
+		s.ovs.DeletePort(ctx, topology.IntegrationBridge, name),
+		link.Delete(name),
+		link.Unmute(name),
+	)
+}

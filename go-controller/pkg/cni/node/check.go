@@ -1,0 +1,88 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// check verifies that an attachment is as ADD left it: the pod's end with its
+// addresses and routes, and the port with its flows.
+func (s *Server) check(ctx context.Context, r cni.Request) error {
+	who, err := cni.ParsePod(r.Args)
+	if err != nil {
+		return err
+	}
+	mac, addrs, gateways, err := previous(r)
+	if err != nil {
+		return err
+	}
+	amiss := func(err error) error {
+		return types.NewError(cni.CodeCheck, fmt.Sprintf("attachment of pod %s is not as it was made", who), err.Error())
+	}
+	if err := inspect(r, mac, addrs, gateways); err != nil {
+		return amiss(err)
+	}
+	ports, err := s.ovs.Ports(ctx, topology.IntegrationBridge)
+	if err != nil {
+		return err
+	}
+	name, ifaceID := cni.HostLink(r.ContainerID, r.IfName), topology.PodPort(who.Namespace, who.Name)
+	i := slices.IndexFunc(ports, func(p ovs.Port) bool { return p.Name == name })
+	switch {
+	case i < 0:
+		return amiss(fmt.Errorf("bridge %s has no port %s", topology.IntegrationBridge, name))
+	case ports[i].ExternalIDs[ovs.IfaceID] != ifaceID:
+		return amiss(fmt.Errorf("port %s is for %q, not for %s", name, ports[i].ExternalIDs[ovs.IfaceID], ifaceID))
+	case ports[i].OFPort <= 0:
+		return amiss(fmt.Errorf("ovs-vswitchd does not serve port %s: %s", name, ports[i].Error))
+	case ports[i].ExternalIDs[ovs.Installed] != "true":
+		return amiss(fmt.Errorf("ovn-controller has not installed the flows of port %s", name))
+	}
+	return nil
+}
+
+// previous reads the result of ADD, which the runtime hands back.
+func previous(r cni.Request) (mac string, addrs []netip.Prefix, gateways []netip.Addr, err error) {
+	conf, err := cni.ParseConf(r.Config)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	if conf.RawPrevResult == nil {
+		return "", nil, nil, types.NewError(cni.CodeInvalid, "CHECK needs prevResult", "")
+	}
+	plugin := conf.PluginConf
+	if err := version.ParsePrevResult(&plugin); err != nil {
+		return "", nil, nil, types.NewError(cni.CodeDecode, "prevResult cannot be read", err.Error())
+	}
+	result, err := current.NewResultFromResult(plugin.PrevResult)
+	if err != nil {
+		return "", nil, nil, types.NewError(cni.CodeDecode, "prevResult cannot be read", err.Error())
+	}
+	for _, i := range result.Interfaces {
+		if i.Name == r.IfName && i.Sandbox != "" {
+			mac = i.Mac
+		}
+	}
+	for _, ip := range result.IPs {
+		addr, ok := netip.AddrFromSlice(ip.Address.IP)
+		if !ok {
+			continue
+		}
+		bits, _ := ip.Address.Mask.Size()
+		addrs = append(addrs, netip.PrefixFrom(addr.Unmap(), bits))
+		if gw, ok := netip.AddrFromSlice(ip.Gateway); ok {
+			gateways = append(gateways, gw.Unmap())
+		}
+	}
+	return mac, addrs, gateways, nil
+}

@@ -1,0 +1,109 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// keepCollecting removes the ports of dead sandboxes at the start and now and
+// then, until ctx ends.
+func (s *Server) keepCollecting(ctx context.Context) {
+	if !cache.WaitForCacheSync(ctx.Done(), s.pods.informer.HasSynced) {
+		return
+	}
+	ticker := time.NewTicker(collectInterval)
+	defer ticker.Stop()
+	for {
+		if err := s.collect(ctx); err != nil && ctx.Err() == nil {
+			klog.ErrorS(err, "Ports of dead sandboxes could not all be removed, will retry")
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// collect removes our ports whose sandbox or pod is gone. The veth pair goes with
+// the sandbox's network namespace, so a port without link has no sandbox.
+func (s *Server) collect(ctx context.Context) error {
+	ours, err := s.ours(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, p := range ours {
+		if s.turns.busy(p.ExternalIDs[cni.IDSandbox]) {
+			continue
+		}
+		dead, err := s.dead(ctx, p)
+		if dead {
+			klog.V(2).InfoS("Removing the port of a dead sandbox", "port", p.Name,
+				"pod", p.ExternalIDs[ovs.IfaceID], "sandbox", p.ExternalIDs[cni.IDSandbox])
+			err = s.remove(ctx, p.Name)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// ours lists the ports that ADD made.
+func (s *Server) ours(ctx context.Context) ([]ovs.Port, error) {
+	ports, err := s.ovs.Ports(ctx, topology.IntegrationBridge)
+	if errors.Is(err, ovs.ErrNotFound) {
+		return nil, nil
+	}
+	return slices.DeleteFunc(ports, func(p ovs.Port) bool { return p.ExternalIDs[cni.IDSandbox] == "" }), err
+}
+
+func (s *Server) dead(ctx context.Context, p ovs.Port) (bool, error) {
+	exists, err := link.Exists(p.Name)
+	if err != nil || !exists {
+		return err == nil, err
+	}
+	// Neither a namespace nor a pod has "_" in its name.
+	namespace, name, ok := strings.Cut(p.ExternalIDs[ovs.IfaceID], "_")
+	if !ok {
+		return false, nil
+	}
+	return s.pods.gone(ctx, cni.Pod{Namespace: namespace, Name: name, UID: p.ExternalIDs[ovs.IfaceIDVersion]})
+}
+
+// gc is the specification's GC: everything goes but the attachments listed.
+func (s *Server) gc(ctx context.Context, r cni.Request) error {
+	conf, err := cni.ParseConf(r.Config)
+	if err != nil {
+		return err
+	}
+	if conf.ValidAttachments == nil {
+		return types.NewError(cni.CodeInvalid, "GC needs cni.dev/valid-attachments", "")
+	}
+	valid := map[string]bool{}
+	for _, a := range conf.ValidAttachments {
+		valid[cni.HostLink(a.ContainerID, a.IfName)] = true
+	}
+	ours, err := s.ours(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, p := range ours {
+		if !valid[p.Name] && !s.turns.busy(p.ExternalIDs[cni.IDSandbox]) {
+			errs = append(errs, s.remove(ctx, p.Name))
+		}
+	}
+	return errors.Join(errs...)
+}

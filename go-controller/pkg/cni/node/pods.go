@@ -1,0 +1,187 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// errPodGone is why a request ends when its pod was deleted or replaced.
+var errPodGone = errors.New("the pod is gone")
+
+// askInterval is how often the API server is asked about a pod that the informer
+// does not know, or not under that UID.
+const askInterval = time.Second
+
+// pods looks pods up and tells who waits for one that it changed.
+type pods struct {
+	kube     kubernetes.Interface
+	lister   corelisters.PodLister
+	informer cache.SharedIndexInformer
+
+	mu      sync.Mutex // guards waiters
+	waiters map[string]map[chan struct{}]struct{}
+}
+
+func newPods(cs kubernetes.Interface, inf coreinformers.PodInformer) (*pods, error) {
+	p := &pods{kube: cs, lister: inf.Lister(), informer: inf.Informer(), waiters: map[string]map[chan struct{}]struct{}{}}
+	_, err := p.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    p.wake,
+		UpdateFunc: func(_, obj any) { p.wake(obj) },
+		DeleteFunc: func(obj any) {
+			if t, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = t.Obj
+			}
+			p.wake(obj)
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch pods: %w", err)
+	}
+	return p, nil
+}
+
+func (p *pods) wake(obj any) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.waiters[kube.PodKey(pod)] {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// listen returns a channel that gets a value after each change of a pod.
+func (p *pods) listen(key string) (<-chan struct{}, func()) {
+	c := make(chan struct{}, 1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiters[key] == nil {
+		p.waiters[key] = map[chan struct{}]struct{}{}
+	}
+	p.waiters[key][c] = struct{}{}
+	return c, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.waiters[key], c)
+		if len(p.waiters[key]) == 0 {
+			delete(p.waiters, key)
+		}
+	}
+}
+
+// is tells whether pod is the one the runtime means. The kubelet knows a static
+// pod under another UID than the API server: that of its manifest.
+func is(pod *corev1.Pod, uid string) bool {
+	return uid == "" || string(pod.UID) == uid || pod.Annotations[corev1.MirrorPodAnnotationKey] == uid ||
+		pod.Annotations["kubernetes.io/config.hash"] == uid
+}
+
+// network waits until the master has given the pod its network. It returns
+// errPodGone, wrapped, where the pod is not, or no longer, there.
+func (p *pods) network(ctx context.Context, who cni.Pod) (*corev1.Pod, topology.PodNetwork, error) {
+	changed, stop := p.listen(who.String())
+	defer stop()
+	var asked time.Time
+	for {
+		pod, err := p.lister.Pods(who.Namespace).Get(who.Name)
+		if (err != nil || !is(pod, who.UID)) && time.Since(asked) >= askInterval {
+			asked = time.Now()
+			if pod, err = p.ask(ctx, who); errors.Is(err, errPodGone) {
+				return nil, topology.PodNetwork{}, err
+			}
+		}
+		reason := "the pod is not known here yet"
+		if err == nil && is(pod, who.UID) {
+			network, ok, err := kube.PodNetwork(pod)
+			if err != nil || ok {
+				return pod, network, err
+			}
+			reason = "it has no annotation " + kube.AnnotationPodNetworks + " yet: is an ovnkube master running?"
+		}
+		select {
+		case <-changed:
+		case <-time.After(askInterval):
+		case <-ctx.Done():
+			return nil, topology.PodNetwork{}, fmt.Errorf("wait for the addresses of pod %s: %w (%s)", who, context.Cause(ctx), reason)
+		}
+	}
+}
+
+// ask reads a pod from the API server.
+func (p *pods) ask(ctx context.Context, who cni.Pod) (*corev1.Pod, error) {
+	pod, err := p.kube.CoreV1().Pods(who.Namespace).Get(ctx, who.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("pod %s: %w", who, errPodGone)
+	case err != nil:
+		return nil, fmt.Errorf("read pod %s: %w", who, err)
+	case !is(pod, who.UID):
+		return nil, fmt.Errorf("pod %s: %w: it has uid %s now, not %s", who, errPodGone, pod.UID, who.UID)
+	}
+	return pod, nil
+}
+
+// whileThere returns a context that ends when the pod is deleted, begins to end
+// or is replaced.
+func (p *pods) whileThere(ctx context.Context, who cni.Pod) (context.Context, func()) {
+	inner, cancel := context.WithCancelCause(ctx)
+	changed, stop := p.listen(who.String())
+	seen := false
+	look := func() {
+		pod, err := p.lister.Pods(who.Namespace).Get(who.Name)
+		switch {
+		case err == nil && is(pod, who.UID):
+			seen = true
+			if pod.DeletionTimestamp != nil {
+				cancel(fmt.Errorf("%w: it is being deleted", errPodGone))
+			}
+		case seen: // before, the informer may just be late
+			cancel(errPodGone)
+		}
+	}
+	go func() {
+		defer stop()
+		look()
+		for {
+			select {
+			case <-changed:
+				look()
+			case <-inner.Done():
+				return
+			}
+		}
+	}()
+	return inner, func() { cancel(nil) }
+}
+
+// gone tells whether the pod with this UID of the API server is gone for good.
+func (p *pods) gone(ctx context.Context, who cni.Pod) (bool, error) {
+	pod, err := p.lister.Pods(who.Namespace).Get(who.Name)
+	if err == nil && string(pod.UID) == who.UID {
+		return false, nil
+	}
+	if _, err = p.ask(ctx, who); errors.Is(err, errPodGone) {
+		return true, nil
+	}
+	return false, err
+}

@@ -1,0 +1,223 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+)
+
+// Config is what the server is told.
+type Config struct {
+	// MTU of pod interfaces, in bytes.
+	MTU int
+	// ConfDir and Plugin say where the network configuration is written and which
+	// executable it names.
+	ConfDir, Plugin string
+	// Socket is where the shim finds the server; empty: cni.DefaultSocket.
+	Socket string
+	// Deadline of one ADD; 0: a minute.
+	Deadline time.Duration
+}
+
+// Deps are the clients and drivers of the server.
+type Deps struct {
+	Kube kubernetes.Interface
+	Pods coreinformers.PodInformer // of this node only
+	OVS  ovs.Client
+	// Ready is closed once the node's network can serve pods.
+	Ready <-chan struct{}
+}
+
+const (
+	defaultDeadline = time.Minute
+	// otherDeadline bounds what does not wait for anybody but Open vSwitch.
+	otherDeadline = 20 * time.Second
+	// collectInterval is how often ports of dead sandboxes are looked for.
+	collectInterval = time.Minute
+	// userspace is the datapath type whose ports are read by AF_PACKET.
+	userspace = "netdev"
+)
+
+// Server serves the shim.
+type Server struct {
+	Config
+	kube  kubernetes.Interface
+	ovs   ovs.Client
+	pods  *pods
+	turns *turns
+	ready <-chan struct{}
+}
+
+// New returns a Server; it does nothing before Run.
+func New(cfg Config, deps Deps) (*Server, error) {
+	if cfg.Socket == "" {
+		cfg.Socket = cni.DefaultSocket
+	}
+	if cfg.Deadline == 0 {
+		cfg.Deadline = defaultDeadline
+	}
+	p, err := newPods(deps.Kube, deps.Pods)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{Config: cfg, kube: deps.Kube, ovs: deps.OVS, pods: p, turns: newTurns(), ready: deps.Ready}, nil
+}
+
+// Run serves until ctx ends. The configuration file that makes the runtime use
+// us is written once the node's network is ready; it stays when Run ends,
+// because pods stay attached then.
+func (s *Server) Run(ctx context.Context) error {
+	listener, err := s.listen()
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler:     http.HandlerFunc(s.serve),
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	go s.keepCollecting(ctx)
+	go s.announce(ctx)
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve the CNI socket %s: %w", s.Socket, err)
+	case <-ctx.Done():
+	}
+	// Requests end with ctx, soon; what they had made so far they take back.
+	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := server.Shutdown(draining); err != nil {
+		return fmt.Errorf("stop serving the CNI socket %s: %w", s.Socket, err)
+	}
+	return nil
+}
+
+// listen makes the socket, which only root can reach. One that an earlier run
+// left is replaced.
+func (s *Server) listen() (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(s.Socket), 0o700); err != nil {
+		return nil, fmt.Errorf("make the directory of the CNI socket: %w", err)
+	}
+	if err := os.Remove(s.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("remove the old CNI socket: %w", err)
+	}
+	listener, err := net.Listen("unix", s.Socket)
+	if err != nil {
+		return nil, fmt.Errorf("listen at the CNI socket %s: %w", s.Socket, err)
+	}
+	if err := os.Chmod(s.Socket, 0o600); err != nil {
+		_ = listener.Close()
+		return nil, fmt.Errorf("protect the CNI socket %s: %w", s.Socket, err)
+	}
+	return listener, nil
+}
+
+// serve answers one request of the shim.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	var request cni.Request
+	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+		answer(w, nil, types.NewError(cni.CodeDecode, "request cannot be read", err.Error()))
+		return
+	}
+	start := time.Now()
+	result, err := s.Handle(r.Context(), request)
+	what := []any{"command", request.Command, "sandbox", request.ContainerID, "args", request.Args, "took", time.Since(start)}
+	if err != nil {
+		klog.ErrorS(err, "CNI request failed", what...)
+	} else {
+		klog.V(2).InfoS("CNI request done", what...)
+	}
+	answer(w, result, err)
+}
+
+func answer(w http.ResponseWriter, result any, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	if err != nil {
+		var failure *types.Error
+		if !errors.As(err, &failure) {
+			failure = types.NewError(cni.CodeFailed, err.Error(), "")
+		}
+		w.WriteHeader(http.StatusInternalServerError)
+		result = failure
+	}
+	if err := json.NewEncoder(w).Encode(result); err != nil {
+		klog.V(4).InfoS("CNI answer not delivered", "reason", err.Error())
+	}
+}
+
+// Handle does what one request asks for. The result is nil for all commands but
+// ADD; errors are *types.Error where the code matters.
+func (s *Server) Handle(ctx context.Context, r cni.Request) (any, error) {
+	do, limit := s.command(r.Command)
+	if do == nil {
+		return nil, types.NewError(cni.CodeInvalid, "unknown CNI command "+r.Command, "")
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if r.Command == cni.CommandGC || r.Command == cni.CommandStatus {
+		return do(ctx, r)
+	}
+	ctx, done, err := s.turns.begin(ctx, r.ContainerID, r.Command == cni.CommandDel)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return do(ctx, r)
+}
+
+// command returns what carries a command out, and its deadline.
+func (s *Server) command(name string) (func(context.Context, cni.Request) (any, error), time.Duration) {
+	nothing := func(f func(context.Context, cni.Request) error) func(context.Context, cni.Request) (any, error) {
+		return func(ctx context.Context, r cni.Request) (any, error) { return nil, f(ctx, r) }
+	}
+	switch name {
+	case cni.CommandAdd:
+		return func(ctx context.Context, r cni.Request) (any, error) { return s.add(ctx, r) }, s.Deadline
+	case cni.CommandDel:
+		return nothing(s.del), otherDeadline
+	case cni.CommandCheck:
+		return nothing(s.check), otherDeadline
+	case cni.CommandGC:
+		return nothing(s.gc), otherDeadline
+	case cni.CommandStatus:
+		return nothing(s.status), otherDeadline
+	}
+	return nil, 0
+}
+
+// status says whether ADD can succeed.
+func (s *Server) status(context.Context, cni.Request) error {
+	select {
+	case <-s.ready:
+		return nil
+	default:
+		return types.NewError(cni.CodeNotReady, "network of the node is not ready", "")
+	}
+}
+
+// announce writes the configuration file once the node is ready.
+func (s *Server) announce(ctx context.Context) {
+	select {
+	case <-s.ready:
+	case <-ctx.Done():
+		return
+	}
+	if err := writeConf(s.ConfDir, cni.ConfFile(s.Plugin, s.Socket)); err != nil {
+		klog.ErrorS(err, "Container runtime cannot be told of the network")
+	}
+}

@@ -1,0 +1,62 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// errSuperseded is why a waiting ADD ends when its sandbox is being deleted.
+var errSuperseded = errors.New("the sandbox is being deleted")
+
+// turns lets one request at a time work on a sandbox.
+type turns struct {
+	mu     sync.Mutex // guards active, never held over I/O
+	active map[string]*turn
+}
+
+type turn struct {
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+}
+
+func newTurns() *turns { return &turns{active: map[string]*turn{}} }
+
+// begin waits for the requests before on the same sandbox; with urge it ends
+// them. The context it returns ends when somebody urges. done gives the turn back.
+func (t *turns) begin(ctx context.Context, sandbox string, urge bool) (context.Context, func(), error) {
+	for {
+		t.mu.Lock()
+		before := t.active[sandbox]
+		if before == nil {
+			inner, cancel := context.WithCancelCause(ctx)
+			mine := &turn{cancel: cancel, done: make(chan struct{})}
+			t.active[sandbox] = mine
+			t.mu.Unlock()
+			return inner, func() {
+				t.mu.Lock()
+				delete(t.active, sandbox)
+				t.mu.Unlock()
+				cancel(nil)
+				close(mine.done)
+			}, nil
+		}
+		t.mu.Unlock()
+		if urge {
+			before.cancel(errSuperseded)
+		}
+		select {
+		case <-before.done:
+		case <-ctx.Done():
+			return nil, nil, fmt.Errorf("wait for another request on sandbox %s: %w", sandbox, context.Cause(ctx))
+		}
+	}
+}
+
+// busy tells whether a request is working on a sandbox.
+func (t *turns) busy(sandbox string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.active[sandbox] != nil
+}
