@@ -1,9 +1,225 @@
 package app
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+	egressservicemaster "github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/master"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/snapshot"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
+	egressscheme "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/scheme"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/health"
+	healthmaster "github.com/ovnkube/ovnkube/go-controller/pkg/health/master"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
+	networkmaster "github.com/ovnkube/ovnkube/go-controller/pkg/network/master"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
+	noreroutemaster "github.com/ovnkube/ovnkube/go-controller/pkg/noreroute/master"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/pod"
+	podmaster "github.com/ovnkube/ovnkube/go-controller/pkg/pod/master"
+)
+
+// eventSource is the component that our Events name.
+const eventSource = "ovnkube"
+
+// runner is a controller or another loop: it works until its context is done.
+type runner interface {
+	Run(ctx context.Context) error
+}
+
+// runAll runs all until ctx is done or one fails, which ends the others.
+func runAll(ctx context.Context, all map[string]runner) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for name, r := range all {
+		group.Go(func() error {
+			if err := r.Run(ctx); err != nil && ctx.Err() == nil {
+				return fmt.Errorf("run %s: %w", name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
 
 // runMaster is the master's work while it leads, under the name of its node.
-func runMaster(ctx context.Context, _ *Env, _ string) error {
-	<-ctx.Done()
-	return nil
+func runMaster(ctx context.Context, env *Env, _ string) error {
+	cfg := env.Config
+	klog.InfoS("Connecting to the northbound database", "address", cfg.OVNNorth.Remote())
+	client, err := ovsdb.Connect(ctx, databaseConfig(cfg.OVNNorth))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	env.Ready.Add("northbound", func() error {
+		if !client.Connected() {
+			return fmt.Errorf("not connected to %s", cfg.OVNNorth.Remote())
+		}
+		return nil
+	})
+	recorder, stopEvents, err := newRecorder(env)
+	if err != nil {
+		return err
+	}
+	defer stopEvents()
+
+	m := &master{
+		env:      env,
+		writer:   ovsdb.NewWriter(client),
+		recorder: recorder,
+		runners:  map[string]runner{},
+	}
+	start, err := m.build()
+	if err != nil {
+		return err
+	}
+	for _, s := range start {
+		s.Start(ctx.Done())
+	}
+	return runAll(ctx, m.runners)
+}
+
+// databaseConfig says how a database is reached.
+func databaseConfig(d config.Database) ovsdb.Config {
+	return ovsdb.Config{
+		Address:     d.Remote(),
+		PrivateKey:  d.PrivKey,
+		Certificate: d.Cert,
+		CACert:      d.CACert,
+		ServerName:  d.CommonName,
+	}
+}
+
+// newRecorder returns a recorder of Events about the built-in kinds and ours.
+func newRecorder(env *Env) (record.EventRecorder, func(), error) {
+	kinds := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, egressscheme.AddToScheme} {
+		if err := add(kinds); err != nil {
+			return nil, nil, fmt.Errorf("register kinds for events: %w", err)
+		}
+	}
+	broadcaster := record.NewBroadcaster()
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: env.Kube.CoreV1().Events("")})
+	return broadcaster.NewRecorder(kinds, corev1.EventSource{Component: eventSource}), broadcaster.Shutdown, nil
+}
+
+// master wires the controllers of the leader.
+type master struct {
+	env      *Env
+	writer   *ovsdb.Writer
+	recorder record.EventRecorder
+	runners  map[string]runner
+}
+
+// starter is an informer factory.
+type starter interface{ Start(stop <-chan struct{}) }
+
+// build makes every controller and returns the informers to be started then.
+func (m *master) build() ([]starter, error) {
+	cfg := m.env.Config
+	core := kube.NewInformers(m.env.Kube)
+	nodes := core.Core().V1().Nodes()
+	start := []starter{core}
+
+	var err error
+	if m.runners["network"], err = networkmaster.New(networkmaster.Deps{
+		Client:    m.env.Kube,
+		Nodes:     nodes,
+		Writer:    m.writer,
+		Recorder:  m.recorder,
+		Config:    networkConfig(cfg),
+		SetGlobal: m.writer.SetGlobal,
+	}); err != nil {
+		return nil, err
+	}
+	if m.runners["pods"], err = podmaster.New(podmaster.Deps{
+		Client:   m.env.Kube,
+		Pods:     core.Core().V1().Pods(),
+		Nodes:    nodes,
+		Writer:   m.writer,
+		Recorder: m.recorder,
+		Config:   pod.Config{DisableSNATMultipleGWs: cfg.Gateway.DisableSNATMultipleGWs},
+	}); err != nil {
+		return nil, err
+	}
+
+	var servicePods, ipPods *noreroute.PodSet
+	if cfg.Features.EgressIP {
+		ipPods = noreroute.NewPodSet()
+		ipPods.Complete() // no EgressIP selects a pod yet
+	}
+	if cfg.Features.EgressService {
+		servicePods = noreroute.NewPodSet()
+		tracker := health.NewTracker(health.Discard{}, cfg.Features.ReachabilityTotalTimeout)
+		m.runners["health"] = tracker
+		if m.runners["health targets"], err = healthmaster.New(nodes, tracker); err != nil {
+			return nil, err
+		}
+		egress, err := versioned.NewForConfig(m.env.REST)
+		if err != nil {
+			return nil, fmt.Errorf("make the client of our own kinds: %w", err)
+		}
+		factory := externalversions.NewSharedInformerFactory(egress, 0)
+		start = append(start, factory)
+		if m.runners["egress services"], err = egressservicemaster.New(egressservicemaster.Deps{
+			Kube:   m.env.Kube,
+			Egress: egress,
+			Informers: snapshot.Informers{
+				EgressServices: factory.EgressService().V1().EgressServices(),
+				Services:       core.Core().V1().Services(),
+				EndpointSlices: core.Discovery().V1().EndpointSlices(),
+			},
+			Nodes:          nodes,
+			Writer:         m.writer,
+			Health:         tracker,
+			Pods:           servicePods,
+			Recorder:       m.recorder,
+			ClusterSubnets: cfg.Default.ClusterPrefixes(),
+		}); err != nil {
+			return nil, err
+		}
+	} else {
+		m.runners["egress services"] = &retired{feature: egressservice.Feature, writer: m.writer}
+	}
+	m.runners["no-reroute policies"], err = noreroutemaster.New(noreroutemaster.Deps{
+		Nodes:             nodes,
+		Writer:            m.writer,
+		Network:           noreroute.Network{Cluster: cfg.Default.ClusterPrefixes(), Join: joinSubnets(cfg)},
+		EgressIPPods:      ipPods,
+		EgressServicePods: servicePods,
+	})
+	return start, err
+}
+
+// networkConfig is the part of the configuration that the base network needs.
+func networkConfig(cfg config.Config) network.Config {
+	n := network.Config{
+		JoinSubnets:            joinSubnets(cfg),
+		DisableSNATMultipleGWs: cfg.Gateway.DisableSNATMultipleGWs,
+	}
+	for _, s := range cfg.Default.ClusterSubnets {
+		n.ClusterSubnets = append(n.ClusterSubnets, network.ClusterSubnet{CIDR: s.CIDR, HostPrefixLen: s.HostPrefixLen})
+	}
+	return n
+}
+
+// joinSubnets returns the join subnet of each family of the cluster.
+func joinSubnets(cfg config.Config) []netip.Prefix {
+	var subnets []netip.Prefix
+	for _, f := range cfg.Families() {
+		subnets = append(subnets, cfg.Gateway.JoinSubnet(f))
+	}
+	return subnets
 }

@@ -194,14 +194,14 @@ func (d Database) URLs() []string {
 func (d Database) Remote() string { return strings.Join(d.URLs(), ",") }
 
 // GatewayMode says how pods reach the outside.
-type GatewayMode string
+type GatewayMode = topology.GatewayMode
 
 // The gateway modes.
 const (
 	// GatewayLocal sends pod traffic through the host's network stack.
-	GatewayLocal GatewayMode = "local"
+	GatewayLocal = topology.GatewayLocal
 	// GatewayShared sends it from OVN to the uplink directly.
-	GatewayShared GatewayMode = "shared"
+	GatewayShared = topology.GatewayShared
 )
 
 // Gateway is the [gateway] section.
