@@ -2,18 +2,220 @@ package app
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/informers"
+
+	"k8s.io/klog/v2"
+
+	bridgenode "github.com/ovnkube/ovnkube/go-controller/pkg/bridge/node"
+	cninode "github.com/ovnkube/ovnkube/go-controller/pkg/cni/node"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+	egressservicenode "github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/node"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/snapshot"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
+	gatewaynode "github.com/ovnkube/ovnkube/go-controller/pkg/gateway/node"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/addr"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iptables"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/openflow"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/route"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
+// resyncInterval is how often kernel objects are compared with what is wanted,
+// for changes that nobody tells us of.
+const resyncInterval = 30 * time.Second
+
+// node wires the parts of a node.
+type node struct {
+	env     *Env
+	name    string
+	gateway *gatewaynode.Gateway
+	chains  *iptables.Writer
+	routes  *host.Set[host.Route, host.Hop]
+	addrs   *host.Set[host.Address, struct{}]
+	runners map[string]runner
+	// spoken are closed when those who contribute to the drivers have said what
+	// they want.
+	spoken []<-chan struct{}
+}
+
 // runNode is the work of node name. It calls started once the node serves pods.
-func runNode(ctx context.Context, _ *Env, _ string, started func()) error {
-	started()
-	<-ctx.Done()
+func runNode(ctx context.Context, env *Env, name string, started func()) error {
+	n := &node{env: env, name: name, runners: map[string]runner{}}
+	start, err := n.build(ctx)
+	if err != nil {
+		return err
+	}
+	env.Ready.Add("gateway", func() error {
+		if waiting := n.gateway.Waiting(); waiting != "" {
+			return fmt.Errorf("waiting for %s", waiting)
+		}
+		return nil
+	})
+	for _, s := range start {
+		s.Start(ctx.Done())
+	}
+	n.runners["start-up"] = loop(func(ctx context.Context) error { return n.settle(ctx, started) })
+	return runAll(ctx, n.runners)
+}
+
+// loop makes a runner of a function.
+type loop func(ctx context.Context) error
+
+// Run implements runner.
+func (l loop) Run(ctx context.Context) error { return l(ctx) }
+
+// build makes every part and returns the informers to be started then.
+func (n *node) build(ctx context.Context) ([]starter, error) {
+	cfg := n.env.Config
+	var err error
+	if n.chains, err = iptables.New(chains(cfg)); err != nil {
+		return nil, err
+	}
+	n.routes = route.NewSet()
+	n.addrs = addr.NewSet(addr.New(nil, topology.ManagementPort))
+	switches := ovs.New(ctx, ovs.DefaultEndpoint)
+	flows := bridgenode.New(gateway.Contributor, switches, func(bridge string) bridgenode.Writer {
+		return openflow.New(bridge, openflow.DefaultRunDir)
+	})
+	self := nodeInformers(n.env, n.name)
+	n.gateway = gatewaynode.New(gatewayConfig(cfg, n.name), gatewaynode.Deps{
+		Kube:   n.env.Kube,
+		Nodes:  self.Core().V1().Nodes(),
+		OVS:    switches,
+		Flows:  flows,
+		Chains: n.chains,
+		Routes: n.routes,
+		Addrs:  n.addrs,
+	})
+	n.runners["gateway"], n.runners["bridge flows"] = n.gateway, flows
+	n.spoken = append(n.spoken, n.gateway.Ready())
+
+	pods := kube.NewNodePodInformers(n.env.Kube, n.name)
+	if n.runners["cni"], err = cninode.New(
+		cninode.Config{MTU: cfg.Default.MTU, ConfDir: cfg.CNI.ConfDir, Plugin: cfg.CNI.Plugin},
+		cninode.Deps{Kube: n.env.Kube, Pods: pods.Core().V1().Pods(), OVS: switches, Ready: n.gateway.Ready()},
+	); err != nil {
+		return nil, err
+	}
+	start := []starter{self, pods}
+	if cfg.Features.EgressService {
+		more, err := n.egressServices()
+		if err != nil {
+			return nil, err
+		}
+		start = append(start, more...)
+	}
+	return start, nil
+}
+
+// egressServices adds the node side of EgressServices.
+func (n *node) egressServices() ([]starter, error) {
+	egress, err := versioned.NewForConfig(n.env.REST)
+	if err != nil {
+		return nil, fmt.Errorf("make the client of our own kinds: %w", err)
+	}
+	core := kube.NewInformers(n.env.Kube)
+	factory := externalversions.NewSharedInformerFactory(egress, 0)
+	c, err := egressservicenode.New(egressservicenode.Deps{
+		Node: n.name,
+		Informers: snapshot.Informers{
+			EgressServices: factory.EgressService().V1().EgressServices(),
+			Services:       core.Core().V1().Services(),
+			EndpointSlices: core.Discovery().V1().EndpointSlices(),
+		},
+		Chains:         n.chains,
+		ClusterSubnets: n.env.Config.Default.ClusterPrefixes(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.runners["egress services"] = c
+	n.spoken = append(n.spoken, c.Seeded())
+	return []starter{core, factory}, nil
+}
+
+// settle waits until everybody has said what they want of the kernel, sweeps
+// what an earlier run left behind and keeps the drivers' objects as wanted.
+func (n *node) settle(ctx context.Context, started func()) error {
+	select {
+	case <-n.gateway.Ready():
+		klog.InfoS("Node serves pods", "node", n.name)
+		started()
+	case <-ctx.Done():
+		return nil
+	}
+	for _, spoken := range n.spoken {
+		select {
+		case <-spoken:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	sweep := func(ctx context.Context) error {
+		for what, s := range map[string]interface{ Sweep(context.Context) error }{
+			"iptables chains": n.chains, "routes": n.routes, "addresses": n.addrs,
+		} {
+			if err := s.Sweep(ctx); err != nil {
+				return fmt.Errorf("sweep %s: %w", what, err)
+			}
+		}
+		return nil
+	}
+	// A sweep is also a resync, so the same call that ends the start-up phase
+	// repairs drift afterwards.
+	failed := func(err error) { klog.ErrorS(err, "Resync failed, will retry") }
+	if err := sweep(ctx); err != nil && ctx.Err() == nil {
+		failed(err)
+	}
+	host.Keep(ctx, resyncInterval, nil, sweep, failed)
 	return nil
 }
 
-// cleanupNode leaves the host of node name as it was found.
-func cleanupNode(_ context.Context, _ config.Config, _ string) error {
-	return nil
+// chains returns the chains of all features; all exist, also while empty.
+func chains(cfg config.Config) []host.Chain {
+	return slices.Concat(gateway.Chains(cfg.Families()), egressservice.Chains(cfg.Families()))
+}
+
+// nodeInformers returns a factory whose node informer holds only the node itself.
+func nodeInformers(env *Env, name string) informers.SharedInformerFactory {
+	return informers.NewSharedInformerFactoryWithOptions(env.Kube, 0,
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector("metadata.name", name).String()
+		}))
+}
+
+// gatewayConfig is the part of the configuration that a node's gateway needs.
+func gatewayConfig(cfg config.Config, name string) gatewaynode.Config {
+	c := gatewaynode.Config{
+		Node:           name,
+		Families:       cfg.Families(),
+		Mode:           cfg.Gateway.Mode,
+		Interface:      cfg.Gateway.Interface,
+		NextHops:       cfg.Gateway.NextHops,
+		VLAN:           cfg.Gateway.VLANID,
+		NodePort:       cfg.Gateway.NodePort,
+		MTU:            cfg.Default.MTU,
+		ClusterSubnets: cfg.Default.ClusterPrefixes(),
+		ServiceCIDRs:   cfg.Kubernetes.ServiceCIDRs,
+		ConntrackZone:  cfg.Default.ConntrackZone,
+		EncapIP:        cfg.Default.EncapIP,
+		EncapPort:      cfg.Default.EncapPort,
+		ControllerIDs:  cfg.OVNControllerIDs(),
+	}
+	for _, f := range cfg.Families() {
+		c.MasqueradeSubnets = append(c.MasqueradeSubnets, cfg.Gateway.MasqueradeSubnet(f))
+	}
+	return c
 }

@@ -1,0 +1,43 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/klog/v2"
+
+	cninode "github.com/ovnkube/ovnkube/go-controller/pkg/cni/node"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	gatewaynode "github.com/ovnkube/ovnkube/go-controller/pkg/gateway/node"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iprule"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iptables"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/route"
+)
+
+// cleanupNode leaves the host of node name as it was found. It goes on after
+// failures, so that what can be removed is, and can be repeated.
+func cleanupNode(ctx context.Context, cfg config.Config, name string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	gateway := gatewaynode.Cleaner{OVS: ovs.New(ctx, ovs.DefaultEndpoint), ControllerIDs: cfg.OVNControllerIDs()}
+	var errs []error
+	for _, step := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"network configuration", func(context.Context) error { return cninode.RemoveConf(cfg.CNI.ConfDir) }},
+		{"iptables chains", iptables.Cleanup},
+		{"ip rules", iprule.NewSet().Sweep}, // an empty set sweeps all that is ours
+		{"routes", route.NewSet().Sweep},
+		{"bridges, ports and addresses", gateway.Cleanup},
+	} {
+		if err := step.do(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("remove %s: %w", step.what, err))
+			continue
+		}
+		klog.InfoS("Removed", "what", step.what, "node", name)
+	}
+	return errors.Join(errs...)
+}
