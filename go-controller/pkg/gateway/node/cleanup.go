@@ -1,0 +1,187 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// Cleaner leaves a host as it was found.
+type Cleaner struct {
+	OVS ovs.Client
+	// ControllerIDs name the settings of ovn-controller that are ours.
+	ControllerIDs map[string]string
+}
+
+// Cleanup takes off the host what Gateway and the CNI server have put on it,
+// chains, rules and routes apart, which the drivers' empty Sets remove: the host
+// moves back to its uplink, bridges and ports go, kernel parameters get their
+// earlier values. It goes on after failures and can be repeated.
+func (c Cleaner) Cleanup(ctx context.Context) error {
+	var errs []error
+	step := func(what string, f func(context.Context) error) {
+		limited, cancel := context.WithTimeout(ctx, ovsTimeout)
+		defer cancel()
+		if err := f(limited); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", what, err))
+		}
+	}
+	// First of all ovn-controller must let go of the bridge.
+	step("take the settings of ovn-controller back", c.forgetController)
+	step("remove the management port", func(ctx context.Context) error {
+		return c.OVS.DeletePort(ctx, topology.IntegrationBridge, topology.ManagementPort)
+	})
+	step("detach pods", c.detachPods)
+	bridges, err := c.OVS.Bridges(ctx)
+	errs = append(errs, err)
+	for _, b := range bridges {
+		if b.ExternalIDs[idAttachment] != "" {
+			step("move the host off bridge "+b.Name, func(ctx context.Context) error { return restore(ctx, c.OVS, b) })
+		}
+	}
+	step("remove bridge "+topology.IntegrationBridge, func(ctx context.Context) error {
+		return c.OVS.DeleteBridge(ctx, topology.IntegrationBridge)
+	})
+	step("unmute links", func(context.Context) error { return link.UnmuteAll() })
+	step("restore kernel parameters", c.restoreSettings)
+	return errors.Join(errs...)
+}
+
+func (c Cleaner) forgetController(ctx context.Context) error {
+	have, err := c.OVS.System(ctx)
+	if err != nil {
+		return err
+	}
+	ids := map[string]string{idEncapIP: "", idMappings: gateway.WithoutMapping(have[idMappings])}
+	for k := range c.ControllerIDs {
+		ids[k] = ""
+	}
+	return c.OVS.SetSystem(ctx, ids)
+}
+
+// detachPods removes the ports of pods and their links.
+func (c Cleaner) detachPods(ctx context.Context) error {
+	ports, err := c.OVS.Ports(ctx, topology.IntegrationBridge)
+	if errors.Is(err, ovs.ErrNotFound) {
+		return nil
+	}
+	errs := []error{err}
+	for _, p := range ports {
+		if p.ExternalIDs[cni.IDSandbox] != "" {
+			errs = append(errs, c.OVS.DeletePort(ctx, topology.IntegrationBridge, p.Name), link.Delete(p.Name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// restoreSettings puts back the kernel parameters that were changed.
+func (c Cleaner) restoreSettings(ctx context.Context) error {
+	have, err := c.OVS.System(ctx)
+	if err != nil || have[idKernelSetting] == "" {
+		return err
+	}
+	before := map[string]string{}
+	if err := json.Unmarshal([]byte(have[idKernelSetting]), &before); err != nil {
+		return fmt.Errorf("parse external_ids:%s %q: %w", idKernelSetting, have[idKernelSetting], err)
+	}
+	for name, value := range before {
+		if err := link.SetSysctl(name, value); err != nil {
+			return err
+		}
+	}
+	return c.OVS.SetSystem(ctx, map[string]string{idKernelSetting: ""})
+}
+
+// restore moves the host from a bridge back to its uplink. A bridge that was
+// there before us stays, with the host on it.
+func restore(ctx context.Context, db ovs.Client, b ovs.Bridge) error {
+	rec, err := gateway.ParseRecord(b.ExternalIDs[idAttachment])
+	if err != nil {
+		return err
+	}
+	patches, err := db.Ports(ctx, b.Name)
+	if err != nil {
+		return err
+	}
+	for _, p := range patches {
+		// ovn-controller removes its patch port itself, unless it is gone already.
+		if strings.HasPrefix(p.Name, "patch-"+b.Name+"_") {
+			if err := db.DeletePort(ctx, b.Name, p.Name); err != nil {
+				return err
+			}
+		}
+	}
+	if !rec.Created {
+		return db.EnsureBridge(ctx, ovs.Bridge{Name: b.Name, ExternalIDs: map[string]string{idAttachment: ""}})
+	}
+	to, err := netlink.LinkByName(rec.Uplink)
+	if link.IsNotFound(err) {
+		klog.InfoS("Uplink has gone, its addresses go with the bridge", "uplink", rec.Uplink, "bridge", b.Name)
+		return db.DeleteBridge(ctx, b.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("find uplink %s: %w", rec.Uplink, err)
+	}
+	if err := link.Unmute(rec.Uplink); err != nil {
+		return err
+	}
+	if err := moveBack(ctx, db, b.Name, rec, to); err != nil {
+		return err
+	}
+	klog.V(2).InfoS("Moved the host back to its uplink", "bridge", b.Name, "uplink", rec.Uplink)
+	return db.DeleteBridge(ctx, b.Name)
+}
+
+// moveBack is the mirror image of Gateway.move.
+func moveBack(ctx context.Context, db ovs.Client, bridge string, rec gateway.Record, to netlink.Link) error {
+	onUplink, err := readAttachment(to)
+	if err != nil {
+		return err
+	}
+	var onBridge gateway.Attachment
+	from, err := netlink.LinkByName(bridge)
+	if err != nil && !link.IsNotFound(err) {
+		return fmt.Errorf("find bridge interface %s: %w", bridge, err)
+	}
+	if err == nil {
+		if onBridge, err = readAttachment(from); err != nil {
+			return err
+		}
+	} else {
+		from = nil
+	}
+	want := gateway.TakeOver(onBridge, onUplink, rec.Host, true)
+	if err := link.Up(rec.Uplink); err != nil {
+		return err
+	}
+	if _, err := addAddresses(to, want, onUplink); err != nil {
+		return err
+	}
+	if err := db.DeletePort(ctx, bridge, rec.Uplink); err != nil {
+		return err
+	}
+	if err := db.Sync(ctx); err != nil {
+		return err
+	}
+	if onUplink, err = readAttachment(to); err != nil {
+		return err
+	}
+	if _, err := addRoutes(to, from, want, onUplink); err != nil {
+		return err
+	}
+	if from == nil {
+		return nil
+	}
+	return strip(from, onBridge)
+}

@@ -1,0 +1,53 @@
+package node
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
+)
+
+// attachment prints what an interface carries, as ip does.
+func (l *lab) attachment(dev string) string {
+	l.t.Helper()
+	var out strings.Builder
+	for _, args := range [][]string{
+		{"-br", "addr", "show", "dev", dev, "scope", "global"},
+		{"route", "show", "table", "all", "dev", dev},
+		{"-6", "route", "show", "table", "all", "dev", dev},
+	} {
+		for line := range strings.Lines(l.ns.Run("ip", args...) + "\n") {
+			line = strings.TrimSpace(line)
+			if line == "" || strings.Contains(line, "table local") || strings.HasPrefix(line, "fe80::") || strings.HasPrefix(line, "multicast") {
+				continue
+			}
+			out.WriteString(strings.Join(strings.Fields(line), " ") + "\n")
+		}
+	}
+	return out.String()
+}
+
+func TestBringUp(t *testing.T) {
+	l := newLab(t)
+	golden.Check(t, "uplink-before", l.attachment("eth0"))
+	g := l.start(l.db)
+	l.mustPass(g)
+	golden.Check(t, "bridge-after", l.attachment("breth0"))
+	golden.Check(t, "uplink-after", l.attachment("eth0"))
+	l.reachable()
+	if got := g.Waiting(); got != "the master to assign pod subnets" {
+		t.Errorf("waits for %q", got)
+	}
+	l.annotate(kube.AnnotationNodeSubnets, subnets)
+	l.patchPort()
+	l.mustPass(g)
+	l.reachable()
+	l.claim()
+	l.mustPass(g)
+	select {
+	case <-g.Ready():
+	default:
+		t.Errorf("not ready: %s", g.Waiting())
+	}
+}
