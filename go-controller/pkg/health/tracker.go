@@ -196,7 +196,8 @@ func (t *Tracker) watch(ctx context.Context, tg *target) {
 				heard = now // we stood still ourselves
 			}
 			tick = now
-			if now.Sub(heard) >= t.timeout {
+			// The probe that the timeout's last tick sent has its chance, too.
+			if now.Sub(heard) > t.timeout {
 				t.set(tg, place.Dead)
 			}
 			attempt()

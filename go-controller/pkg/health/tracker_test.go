@@ -1,0 +1,315 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+)
+
+const timeout = time.Second
+
+var (
+	v4 = netip.MustParseAddr("10.244.1.2")
+	v6 = netip.MustParseAddr("fd00:10:244:2::2")
+)
+
+// world is a Prober whose answers a test sets. A silent address answers when
+// the probe's context ends.
+type world struct {
+	mu    sync.Mutex
+	alive map[netip.Addr]bool
+	fault map[netip.Addr]bool
+	asked map[string]int
+	rtt   time.Duration
+}
+
+func newWorld(alive ...netip.Addr) *world {
+	w := &world{alive: map[netip.Addr]bool{}, fault: map[netip.Addr]bool{}, asked: map[string]int{}}
+	for _, a := range alive {
+		w.alive[a] = true
+	}
+	return w
+}
+
+func (w *world) set(m map[netip.Addr]bool, a netip.Addr, v bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m[a] = v
+}
+
+func (w *world) count(node string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.asked[node]
+}
+
+func (w *world) Probe(ctx context.Context, node string, addr netip.Addr) error {
+	w.mu.Lock()
+	w.asked[node]++
+	alive, fault, rtt := w.alive[addr], w.fault[addr], w.rtt
+	w.mu.Unlock()
+	if fault {
+		return fmt.Errorf("%w: no route", ErrFault)
+	}
+	if alive {
+		select {
+		case <-time.After(rtt):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// changes records what subscribers hear.
+type changes struct {
+	mu    sync.Mutex
+	heard []string
+}
+
+func (c *changes) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.heard
+	c.heard = nil
+	return h
+}
+
+// bubble runs a test of a tracker under a clock of its own.
+func bubble(t *testing.T, w *world, total time.Duration, test func(t *testing.T, tr *Tracker, c *changes)) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := NewTracker(w, total)
+		c := &changes{}
+		tr.Subscribe(func(node string) {
+			reach := tr.Reach(node) // a subscriber may ask
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.heard = append(c.heard, node+" "+reach.String())
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- tr.Run(ctx) }()
+		synctest.Wait()
+		test(t, tr, c)
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// pass lets time go by.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func targets(nodes ...string) map[string][]netip.Addr {
+	m := map[string][]netip.Addr{}
+	for _, n := range nodes {
+		m[n] = []netip.Addr{v4, v6}
+	}
+	return m
+}
+
+func expect(t *testing.T, tr *Tracker, c *changes, reach place.Reach, heard ...string) {
+	t.Helper()
+	if got := tr.Reach("n1"); got != reach {
+		t.Errorf("n1 is %s, want %s", got, reach)
+	}
+	if got := tr.Healthy("n1"); got != (reach == place.Alive) {
+		t.Errorf("Healthy is %t while n1 is %s", got, reach)
+	}
+	if got := c.take(); !slices.Equal(got, heard) {
+		t.Errorf("subscribers heard %q, want %q", got, heard)
+	}
+}
+
+func TestFirstAnswerIsAtOnce(t *testing.T) {
+	bubble(t, newWorld(v4), timeout, func(t *testing.T, tr *Tracker, c *changes) {
+		tr.SetTargets(targets("n1"))
+		expect(t, tr, c, place.Unknown, "n1 unknown")
+		pass(time.Millisecond)
+		expect(t, tr, c, place.Alive, "n1 alive")
+	})
+}
+
+func TestUnknownUntilFullSilence(t *testing.T) {
+	bubble(t, newWorld(), timeout, func(t *testing.T, tr *Tracker, c *changes) {
+		tr.SetTargets(targets("n1"))
+		pass(timeout - time.Millisecond)
+		expect(t, tr, c, place.Unknown, "n1 unknown")
+		pass(timeout/4 + time.Millisecond)
+		expect(t, tr, c, place.Dead, "n1 dead")
+	})
+}
+
+// A node may die at any moment between two probes: it must be seen within the
+// timeout and one interval, and not before the timeout.
+func TestDetectionIsBounded(t *testing.T) {
+	for _, rtt := range []time.Duration{0, 20 * time.Millisecond, 400 * time.Millisecond} {
+		for phase := time.Duration(0); phase < timeout/4; phase += 10 * time.Millisecond {
+			w := newWorld(v4)
+			w.rtt = rtt
+			bubble(t, w, timeout, func(t *testing.T, tr *Tracker, c *changes) {
+				died := make(chan time.Time, 1)
+				tr.Subscribe(func(node string) {
+					if tr.Reach(node) == place.Dead {
+						died <- time.Now()
+					}
+				})
+				tr.SetTargets(targets("n1"))
+				pass(3*timeout + phase)
+				w.set(w.alive, v4, false)
+				start := time.Now()
+				took := (<-died).Sub(start)
+				// Answers to probes sent before the death still arrive.
+				if limit := timeout + timeout/4 + rtt; took > limit || took < timeout-timeout/4 {
+					t.Errorf("rtt %v, phase %v: took %v, want at most %v", rtt, phase, took, limit)
+				}
+			})
+		}
+	}
+}
+
+func TestAnswerOfAnyFamilyCounts(t *testing.T) {
+	w := newWorld(v4, v6)
+	bubble(t, w, timeout, func(t *testing.T, tr *Tracker, c *changes) {
+		tr.SetTargets(targets("n1"))
+		pass(timeout)
+		w.set(w.alive, v4, false)
+		pass(5 * timeout)
+		expect(t, tr, c, place.Alive, "n1 unknown", "n1 alive")
+		w.set(w.alive, v6, false)
+		pass(2 * timeout)
+		expect(t, tr, c, place.Dead, "n1 dead")
+		w.set(w.alive, v4, true)
+		pass(timeout / 2)
+		expect(t, tr, c, place.Alive, "n1 alive")
+	})
+}
+
+func TestLostProbesAreNoDeath(t *testing.T) {
+	w := newWorld(v4)
+	bubble(t, w, timeout, func(t *testing.T, tr *Tracker, c *changes) {
+		tr.SetTargets(targets("n1"))
+		pass(timeout)
+		for range 5 {
+			w.set(w.alive, v4, false)
+			pass(timeout - timeout/4)
+			w.set(w.alive, v4, true)
+			pass(timeout / 4)
+		}
+		expect(t, tr, c, place.Alive, "n1 unknown", "n1 alive")
+	})
+}
+
+func TestFaultsOfOurOwnProveNothing(t *testing.T) {
+	w := newWorld(v4)
+	bubble(t, w, timeout, func(t *testing.T, tr *Tracker, c *changes) {
+		tr.SetTargets(targets("n1"))
+		pass(timeout)
+		w.set(w.fault, v4, true)
+		w.set(w.fault, v6, true)
+		pass(10 * timeout)
+		expect(t, tr, c, place.Alive, "n1 unknown", "n1 alive")
+		w.set(w.fault, v6, false) // one family can be asked, and is silent
+		pass(2 * timeout)
+		expect(t, tr, c, place.Dead, "n1 dead")
+	})
+}
+
+// A watch that stood still, here because a subscriber did, has not listened.
+func TestStandstillIsNoSilence(t *testing.T) {
+	w := newWorld(v4)
+	bubble(t, w, timeout, func(t *testing.T, tr *Tracker, c *changes) {
+		stall := 5 * timeout
+		tr.Subscribe(func(string) {
+			if tr.Reach("n1") == place.Alive {
+				<-time.After(stall)
+			}
+		})
+		tr.SetTargets(targets("n1"))
+		pass(stall + 2*timeout)
+		expect(t, tr, c, place.Alive, "n1 unknown", "n1 alive")
+		w.set(w.alive, v4, false)
+		pass(timeout + timeout/4 + time.Millisecond)
+		expect(t, tr, c, place.Dead, "n1 dead")
+	})
+}
+
+func TestTimeoutZeroAssumesReachable(t *testing.T) {
+	w := newWorld()
+	bubble(t, w, 0, func(t *testing.T, tr *Tracker, c *changes) {
+		tr.SetTargets(targets("n1"))
+		pass(time.Hour)
+		expect(t, tr, c, place.Alive, "n1 alive")
+		if n := w.count("n1"); n != 0 {
+			t.Errorf("probed %d times", n)
+		}
+	})
+}
+
+func TestTargetsComeAndGo(t *testing.T) {
+	w := newWorld(v4)
+	bubble(t, w, timeout, func(t *testing.T, tr *Tracker, c *changes) {
+		tr.SetTargets(targets("n1"))
+		pass(timeout)
+		c.take()
+
+		// The same again, in another order, changes nothing and asks no more often.
+		before := w.count("n1")
+		tr.SetTargets(map[string][]netip.Addr{"n1": {v6, v4}})
+		pass(timeout)
+		if n := w.count("n1") - before; n > 2*4+2 {
+			t.Errorf("asked %d times in one timeout", n)
+		}
+		expect(t, tr, c, place.Alive)
+
+		// Other addresses: the state stays until they have proven otherwise.
+		other := netip.MustParseAddr("10.244.9.2")
+		tr.SetTargets(map[string][]netip.Addr{"n1": {other}})
+		expect(t, tr, c, place.Alive)
+		pass(2 * timeout)
+		expect(t, tr, c, place.Dead, "n1 dead")
+
+		// Gone, or without addresses: not known, and not asked.
+		tr.SetTargets(map[string][]netip.Addr{"n1": {}})
+		expect(t, tr, c, place.Unknown, "n1 unknown")
+		before = w.count("n1")
+		pass(5 * timeout)
+		if n := w.count("n1") - before; n != 0 {
+			t.Errorf("asked %d times after it ceased to be a target", n)
+		}
+		tr.SetTargets(nil)
+		expect(t, tr, c, place.Unknown)
+	})
+}
+
+func TestTargetsBeforeRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := NewTracker(newWorld(v4), timeout)
+		tr.SetTargets(targets("n1", "n2"))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- tr.Run(ctx) }()
+		pass(time.Millisecond)
+		if !tr.Healthy("n1") || !tr.Healthy("n2") {
+			t.Error("targets that were there before Run are not probed")
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		tr.SetTargets(targets("n3")) // after the end: no probe starts
+	})
+}
