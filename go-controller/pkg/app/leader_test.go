@@ -1,0 +1,189 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
+)
+
+const namespace = "ovn-kubernetes"
+
+func testEnv(cs kubernetes.Interface) *Env {
+	return &Env{
+		Kube: cs, Ready: NewChecks(), Metrics: metrics.New(version.Info{Version: "v1.2.3", Commit: "abc", Go: "go0"}),
+		Config: config.Config{
+			Kubernetes: config.Kubernetes{ConfigNamespace: namespace},
+			MasterHA:   config.LeaderElection{LeaseDuration: time.Second, RenewDeadline: 600 * time.Millisecond, RetryPeriod: 100 * time.Millisecond},
+		},
+	}
+}
+
+func holder(t *testing.T, cs kubernetes.Interface) string {
+	t.Helper()
+	l, err := cs.CoordinationV1().Leases(namespace).Get(context.Background(), leaseName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *l.Spec.HolderIdentity
+}
+
+func receive[T any](t *testing.T, what string, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s: nothing in 20 s", what)
+		panic("unreachable")
+	}
+}
+
+// The lease is held until work has returned, and free at once after that.
+func TestLeaseIsGivenBackAfterWork(t *testing.T) {
+	cs := fake.NewClientset()
+	ctx, cancel := context.WithCancel(context.Background())
+	working, stopping, mayStop := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	ended := make(chan error, 1)
+	go func() {
+		ended <- lead(ctx, testEnv(cs), "n1", func(ctx context.Context) error {
+			close(working)
+			<-ctx.Done()
+			close(stopping)
+			<-mayStop
+			return nil
+		})
+	}()
+	receive(t, "work", working)
+	cancel()
+	receive(t, "stop", stopping)
+	if h := holder(t, cs); h != "n1" {
+		t.Errorf("holder is %q while work has not returned", h)
+	}
+	close(mayStop)
+	if err := receive(t, "lead", ended); err != nil {
+		t.Errorf("lead: %v", err)
+	}
+	if h := holder(t, cs); h != "" {
+		t.Errorf("holder is %q after the end", h)
+	}
+}
+
+func TestErrorOfWorkFreesTheLease(t *testing.T) {
+	cs := fake.NewClientset()
+	broken := errors.New("broken")
+	if err := lead(context.Background(), testEnv(cs), "n1", func(context.Context) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("lead: %v", err)
+	}
+	if h := holder(t, cs); h != "" {
+		t.Errorf("holder is %q", h)
+	}
+}
+
+func TestLostLeaseEndsTheMaster(t *testing.T) {
+	cs := fake.NewClientset()
+	var stolen atomic.Bool
+	cs.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if stolen.Load() {
+			return true, nil, apierrors.NewConflict(coordinationv1.Resource("leases"), leaseName, errors.New("changed"))
+		}
+		return false, nil, nil
+	})
+	working, stopped := make(chan struct{}), make(chan struct{})
+	ended := make(chan error, 1)
+	go func() {
+		ended <- lead(context.Background(), testEnv(cs), "n1", func(ctx context.Context) error {
+			close(working)
+			<-ctx.Done()
+			close(stopped)
+			return nil
+		})
+	}()
+	receive(t, "work", working)
+	stolen.Store(true)
+	if err := receive(t, "lead", ended); !errors.Is(err, errLostLease) {
+		t.Errorf("lead: %v", err)
+	}
+	receive(t, "stop of work", stopped)
+}
+
+// A master that waits does nothing, takes over when the leader leaves, and ends
+// cleanly while it waits.
+func TestStandby(t *testing.T) {
+	cs := fake.NewClientset()
+	order := make(chan string, 4)
+	start := func(ctx context.Context, name string) <-chan error {
+		ended := make(chan error, 1)
+		go func() {
+			ended <- lead(ctx, testEnv(cs), name, func(ctx context.Context) error {
+				order <- name
+				<-ctx.Done()
+				order <- name + " done"
+				return nil
+			})
+		}()
+		return ended
+	}
+	ctx1, stop1 := context.WithCancel(context.Background())
+	ended1 := start(ctx1, "n1")
+	got := []string{receive(t, "n1", order)}
+	ctx2, stop2 := context.WithCancel(context.Background())
+	ended2 := start(ctx2, "n2")
+	ctx3, stop3 := context.WithCancel(context.Background())
+	ended3 := start(ctx3, "n3")
+	stop3()
+	if err := receive(t, "end of n3", ended3); err != nil {
+		t.Errorf("n3: %v", err)
+	}
+	stop1()
+	if err := receive(t, "end of n1", ended1); err != nil {
+		t.Errorf("n1: %v", err)
+	}
+	got = append(got, receive(t, "order", order), receive(t, "order", order))
+	stop2()
+	if err := receive(t, "end of n2", ended2); err != nil {
+		t.Errorf("n2: %v", err)
+	}
+	got = append(got, receive(t, "order", order))
+	if want := []string{"n1", "n1 done", "n2", "n2 done"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// A real API server refuses a lease in a namespace that does not exist.
+func TestNamespaceOfTheLeaseIsMade(t *testing.T) {
+	cs := fake.NewClientset()
+	var made atomic.Bool // reactors may not ask the client they serve
+	cs.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		made.Store(true)
+		return false, nil, nil
+	})
+	cs.PrependReactor("create", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if !made.Load() {
+			return true, nil, apierrors.NewNotFound(corev1.Resource("namespaces"), namespace)
+		}
+		return false, nil, nil
+	})
+	err := lead(context.Background(), testEnv(cs), "n1", func(context.Context) error { return nil })
+	if err != nil {
+		t.Errorf("lead: %v", err)
+	}
+	if h := holder(t, cs); h != "" {
+		t.Errorf("holder is %q", h)
+	}
+}
