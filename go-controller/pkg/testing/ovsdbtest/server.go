@@ -52,11 +52,26 @@ func WithTLS(c *Certificates) Option {
 	}
 }
 
-// StartNB runs an empty northbound database until the test ends.
-func StartNB(t testing.TB, opts ...Option) *Server { return start(t, NorthboundSchema, opts...) }
+// StartNB runs a northbound database until the test ends. It is empty but for
+// the NB_Global row, which the first ovn-nbctl or northd would add.
+func StartNB(t testing.TB, opts ...Option) *Server {
+	t.Helper()
+	s := StartBlankNB(t, opts...)
+	s.Nbctl("init")
+	return s
+}
+
+// StartBlankNB runs a northbound database without any row.
+func StartBlankNB(t testing.TB, opts ...Option) *Server {
+	t.Helper()
+	return start(t, NorthboundSchema, opts...)
+}
 
 // StartSB runs an empty southbound database until the test ends.
-func StartSB(t testing.TB, opts ...Option) *Server { return start(t, SouthboundSchema, opts...) }
+func StartSB(t testing.TB, opts ...Option) *Server {
+	t.Helper()
+	return start(t, SouthboundSchema, opts...)
+}
 
 func start(t testing.TB, schema string, opts ...Option) *Server {
 	t.Helper()
