@@ -118,7 +118,7 @@ type Kubernetes struct {
 	ServiceCIDRs []netip.Prefix
 	// ConfigNamespace holds the lease of the leader.
 	ConfigNamespace string
-	// EmptyLBEvents asks for Events about connections to services without endpoints.
+	// EmptyLBEvents asks for reports about connections to services without endpoints.
 	EmptyLBEvents bool
 	// HealthzBindAddress serves /healthz and /readyz only; empty for none.
 	HealthzBindAddress string

@@ -239,9 +239,6 @@ func TestOptionsAreHonest(t *testing.T) {
 	var c Config
 	for _, o := range Options {
 		acts := o.value.field != nil
-		if acts && o.NoEffect != "" {
-			t.Errorf("%s fills a field and claims to have no effect", o.Name())
-		}
 		if !acts && o.NoEffect == "" && o.Default == "" {
 			t.Errorf("%s does nothing and does not say so", o.Name())
 		}

@@ -23,7 +23,7 @@ type Option struct {
 	// Usage says what the option does, in one sentence without a full stop.
 	Usage string
 	// NoEffect says why a value is accepted but changes nothing; empty for an
-	// option that acts.
+	// option that acts. An option may fill a field that nobody reads yet.
 	NoEffect string
 
 	value value

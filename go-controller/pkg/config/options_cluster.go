@@ -46,8 +46,9 @@ var kubernetesOptions = []*Option{
 	},
 	{
 		Flag: "ovn-empty-lb-events", Section: "kubernetes", Key: "ovn-empty-lb-events", Default: "false",
-		Usage: "Report connections to services that have no endpoints",
-		value: to(boolean(), func(c *Config) *bool { return &c.Kubernetes.EmptyLBEvents }),
+		Usage:    "Report connections to services that have no endpoints",
+		NoEffect: "such connections are refused, not reported",
+		value:    to(boolean(), func(c *Config) *bool { return &c.Kubernetes.EmptyLBEvents }),
 	},
 	{
 		Flag: "healthz-bind-address", Section: "kubernetes", Key: "healthz-bind-address",
@@ -194,7 +195,8 @@ var gatewayOptions = []*Option{
 var featureOptions = []*Option{
 	{
 		Flag: "enable-egress-ip", Section: "ovnkubernetesfeature", Key: "enable-egress-ip", Default: "false", Usage: "Serve EgressIP objects",
-		value: to(boolean(), func(c *Config) *bool { return &c.Features.EgressIP }),
+		NoEffect: "EgressIP objects are not served",
+		value:    to(boolean(), func(c *Config) *bool { return &c.Features.EgressIP }),
 	},
 	{
 		Flag: "enable-egress-service", Section: "ovnkubernetesfeature", Key: "enable-egress-service", Default: "false", Usage: "Serve EgressService objects",
@@ -202,8 +204,9 @@ var featureOptions = []*Option{
 	},
 	{
 		Flag: "enable-multi-external-gateway", Section: "ovnkubernetesfeature", Key: "enable-multi-external-gateway", Default: "false",
-		Usage: "Serve AdminPolicyBasedExternalRoute objects and the annotations for external gateways",
-		value: to(boolean(), func(c *Config) *bool { return &c.Features.MultiExternalGateway }),
+		Usage:    "Serve AdminPolicyBasedExternalRoute objects and the annotations for external gateways",
+		NoEffect: "external gateways are not served",
+		value:    to(boolean(), func(c *Config) *bool { return &c.Features.MultiExternalGateway }),
 	},
 	{
 		Flag: "egressip-reachability-total-timeout", Section: "ovnkubernetesfeature", Key: "egressip-reachability-total-timeout", Default: "1",
@@ -212,8 +215,9 @@ var featureOptions = []*Option{
 	},
 	{
 		Flag: "egressip-node-healthcheck-port", Section: "ovnkubernetesfeature", Key: "egressip-node-healthcheck-port", Default: "0",
-		Usage: "Port at which nodes answer health probes; 0 probes the DISCARD port instead",
-		value: to(number("a port", 0, 65535), func(c *Config) *int { return &c.Features.NodeHealthCheckPort }),
+		Usage:    "Port at which nodes answer health probes; 0 probes the DISCARD port instead",
+		NoEffect: "nodes are probed at the DISCARD port",
+		value:    to(number("a port", 0, 65535), func(c *Config) *int { return &c.Features.NodeHealthCheckPort }),
 	},
 	{
 		Flag: "enable-interconnect", Section: "ovnkubernetesfeature", Key: "enable-interconnect", Default: "false",
