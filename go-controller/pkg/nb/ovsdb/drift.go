@@ -10,6 +10,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 )
 
+// deleted stands for the absence of a row among the digests of its states.
+const deleted uint64 = 0
+
 // rowID identifies an owned row across its reincarnations.
 type rowID struct {
 	table string
@@ -17,12 +20,14 @@ type rowID struct {
 	id    string
 }
 
-// drift tells the doings of others from those of the writer. It keeps a digest
-// of each row written in this process, not the row: an event that shows a row
+// drift tells the doings of others from those of the writer. It keeps digests
+// of the rows written in this process, not the rows: an event that shows a row
 // just as it was written is the echo of our own transaction.
 type drift struct {
-	mu      sync.Mutex
-	written map[rowID]uint64
+	mu sync.Mutex
+	// written holds what became of a row, oldest first: the last state whose
+	// event came, and those whose events are still on their way.
+	written map[rowID][]uint64
 	removed map[string]bool // UUIDs of rows we deleted, until the event
 	known   map[nb.Owner]bool
 	funcs   []func(nb.Owner)
@@ -32,7 +37,7 @@ type drift struct {
 
 func newDrift() *drift {
 	return &drift{
-		written: map[rowID]uint64{}, removed: map[string]bool{}, known: map[nb.Owner]bool{},
+		written: map[rowID][]uint64{}, removed: map[string]bool{}, known: map[nb.Owner]bool{},
 		dirty: map[nb.Owner]bool{}, wake: make(chan struct{}, 1),
 	}
 }
@@ -51,10 +56,14 @@ func (d *drift) expect(b *part) {
 	defer d.mu.Unlock()
 	for _, g := range b.plan.gone {
 		d.removed[g.uuid] = true
-		delete(d.written, rowID{g.table.Name, b.plan.owner, g.id})
+		id := rowID{g.table.Name, b.plan.owner, g.id}
+		if d.written[id] != nil {
+			d.written[id] = append(d.written[id], deleted)
+		}
 	}
 	for _, w := range b.changed {
-		d.written[rowID{w.table.Name, b.plan.owner, w.row.ID}] = w.table.digest(structOf(w.model), w.ids)
+		id := rowID{w.table.Name, b.plan.owner, w.row.ID}
+		d.written[id] = append(d.written[id], w.table.digest(structOf(w.model), w.ids))
 	}
 }
 
@@ -77,7 +86,7 @@ func (d *drift) row(t *table, old, row model.Model) {
 	if row != nil {
 		if o, id, ok := t.ownerOf(row); ok {
 			now = rowID{t.Name, o, id}
-			if !d.isOurs(t, now, row) {
+			if !d.echo(now, t.digest(structOf(row), t.idsOf(row))) {
 				d.mark(o)
 				delete(d.written, now) // what was written is not what is there
 			}
@@ -87,20 +96,27 @@ func (d *drift) row(t *table, old, row model.Model) {
 		return
 	}
 	o, id, ok := t.ownerOf(old)
-	if before := (rowID{t.Name, o, id}); !ok || before == now {
+	before := rowID{t.Name, o, id}
+	if !ok || before == now {
 		return
 	}
 	if uuid := t.uuidOf(old); row == nil && d.removed[uuid] {
 		delete(d.removed, uuid)
+		if d.echo(before, deleted) && len(d.written[before]) == 1 {
+			delete(d.written, before)
+		}
 		return
 	}
 	d.mark(o)
 }
 
-// isOurs tells whether a row is as we wrote it.
-func (d *drift) isOurs(t *table, id rowID, row model.Model) bool {
-	digest, ok := d.written[id]
-	return ok && digest == t.digest(structOf(row), t.idsOf(row))
+// echo tells whether a state of a row is one we wrote, and forgets those before.
+func (d *drift) echo(id rowID, state uint64) bool {
+	i := slices.Index(d.written[id], state)
+	if i > 0 {
+		d.written[id] = slices.Delete(d.written[id], 0, i)
+	}
+	return i >= 0
 }
 
 // resync marks all owners there are and were: a new session shows how things

@@ -239,3 +239,13 @@ func freePort(t testing.TB) string {
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return port
 }
+
+// Edit runs a transaction, given as the elements of its JSON array after the
+// database's name, on the database file of a server that does not run.
+func (s *Server) Edit(operations string) {
+	s.t.Helper()
+	out := run(s.t, "ovsdb-tool", "transact", s.db, `["OVN_Northbound",`+operations+`]`)
+	if strings.Contains(out, `"error"`) {
+		s.t.Fatalf("edit refused: %s", out)
+	}
+}

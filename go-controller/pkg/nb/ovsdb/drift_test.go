@@ -1,0 +1,128 @@
+package ovsdb_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
+)
+
+// drifted collects what a writer reports.
+type drifted struct {
+	mu     sync.Mutex
+	owners map[nb.Owner]int
+}
+
+func watchDrift(w *ovsdb.Writer) *drifted {
+	d := &drifted{owners: map[nb.Owner]int{}}
+	w.OnDrift(func(o nb.Owner) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.owners[o]++
+	})
+	return d
+}
+
+// take returns what was reported since the last time.
+func (d *drifted) take() map[nb.Owner]int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := d.owners
+	d.owners = map[nb.Owner]int{}
+	return out
+}
+
+// waitFor waits until owner o, and nobody else, is reported.
+func (d *drifted) waitFor(t *testing.T, o nb.Owner) {
+	t.Helper()
+	ovsdbtest.Eventually(t, "drift of "+o.String(), func() error {
+		got := d.take()
+		if len(got) > 1 || len(got) == 1 && got[o] == 0 {
+			t.Fatalf("drift of %v, want %v alone", got, o)
+		}
+		if len(got) == 0 {
+			return fmt.Errorf("none yet")
+		}
+		return nil
+	})
+}
+
+func TestDrift(t *testing.T) {
+	s := ovsdbtest.StartNB(t)
+	w := connect(t, ovsdb.Config{Address: s.Socket()})
+	seen := watchDrift(w)
+	probe := nb.Owner{Feature: "probe"}
+	probeRow := nb.Row{ID: "probe", Model: &nbdb.AddressSet{Name: "probe"}}
+	apply(t, w, probe, probeRow)
+	// sync waits until the events of all that happened before are through: an
+	// edit of the probe's row comes after them.
+	edits := 0
+	sync := func() {
+		t.Helper()
+		edits++
+		s.Nbctl("set", "Address_Set", "probe", fmt.Sprintf("addresses=10.9.9.%d", edits))
+		seen.waitFor(t, probe)
+		apply(t, w, probe, probeRow)
+	}
+	rows := []nb.Row{policy("10.244.0.5", "10.244.1.2"), policy("10.244.0.6", "10.244.1.2")}
+	restored := func() {
+		t.Helper()
+		seen.waitFor(t, svc)
+		if stats := apply(t, w, svc, rows...); stats.Zero() {
+			t.Error("nothing was put right")
+		}
+		if n := strings.Count(fields(s.Nbctl("lr-policy-list", "ovn_cluster_router")), "101 ip4.src == 10.244.0."); n != 2 {
+			t.Errorf("%d policies, want 2", n)
+		}
+	}
+
+	// Our own doings are no drift.
+	apply(t, w, network, router("ovn_cluster_router"))
+	apply(t, w, svc, rows[0])
+	apply(t, w, svc, policy("10.244.0.5", "10.244.7.2"))
+	apply(t, w, svc)
+	apply(t, w, svc, rows...)
+	sync()
+
+	s.Nbctl("lr-policy-del", "ovn_cluster_router", "101", "ip4.src == 10.244.0.5")
+	restored()
+	s.Nbctl("lr-policy-del", "ovn_cluster_router")
+	restored()
+	uuid := strings.TrimSpace(s.Nbctl("--bare", "--columns=_uuid", "find", "Logical_Router_Policy", `match="ip4.src == 10.244.0.6"`))
+	s.Nbctl("set", "Logical_Router_Policy", uuid, "priority=7")
+	restored()
+	s.Nbctl("set", "Logical_Router_Policy", uuid, "priority=101", "external_ids:k8s.ovn.org/id=stolen")
+	restored()
+	sync()
+
+	// A parent that goes takes the rows of others along; they come back with it.
+	apply(t, w, network)
+	seen.waitFor(t, svc)
+	apply(t, w, network, router("ovn_cluster_router"))
+	apply(t, w, svc, rows...)
+	sync()
+
+	// While the server was away, anything can have happened.
+	s.Stop()
+	s.Edit(`{"op":"delete","table":"Logical_Router","where":[]}`)
+	s.Start()
+	missing := map[nb.Owner]bool{network: true, svc: true, probe: true}
+	ovsdbtest.Eventually(t, "all owners to be reported", func() error {
+		for o := range seen.take() {
+			delete(missing, o)
+		}
+		if len(missing) > 0 {
+			return fmt.Errorf("%v are missing", missing)
+		}
+		return nil
+	})
+	apply(t, w, network, router("ovn_cluster_router"))
+	if stats := apply(t, w, svc, rows...); stats.Inserted != 2 {
+		t.Errorf("%+v after the policies were lost, want 2 inserted", stats)
+	}
+}
