@@ -1,0 +1,71 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/cni/shim"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+)
+
+// TestRun talks to a running server through the shim. Nothing is attached here:
+// the server's goroutines are outside the test's namespace.
+func TestRun(t *testing.T) {
+	l := newLab(t)
+	l.server.Socket = filepath.Join(t.TempDir(), "dir", "cni.sock")
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- l.server.Run(ctx) }()
+	conf := filepath.Join(l.server.ConfDir, cni.ConfFileName)
+
+	args := &skel.CmdArgs{ContainerID: "sb1", Netns: "/run/netns/sb1", IfName: "eth0",
+		Args:      "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=none",
+		StdinData: cni.ConfFile("ovn-k8s-cni-overlay", l.server.Socket)}
+	code := func(err error) uint {
+		var failure *types.Error
+		if !errors.As(err, &failure) {
+			return 0
+		}
+		return failure.Code
+	}
+	netnstest.Eventually(t, "the server to say that the node is not ready", func() bool {
+		return code(shim.Funcs().Status(args)) == cni.CodeNotReady
+	})
+	if _, err := os.Stat(conf); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("before the node is ready the configuration is there: %v", err)
+	}
+	if info, err := os.Stat(l.server.Socket); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("socket: %v, %v", info, err)
+	}
+	if err := shim.Funcs().Add(args); code(err) != cni.CodeFailed {
+		t.Errorf("ADD of no pod: %v", err)
+	}
+	close(l.ready)
+	netnstest.Eventually(t, "the configuration", func() bool {
+		text, err := os.ReadFile(conf)
+		return err == nil && string(text) == string(cni.ConfFile("ovn-k8s-cni-overlay", l.server.Socket))
+	})
+	if err := shim.Funcs().Status(args); err != nil {
+		t.Errorf("STATUS: %v", err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(conf); err != nil {
+		t.Errorf("the configuration went with the server: %v", err)
+	}
+	if err := RemoveConf(l.server.ConfDir); err != nil {
+		t.Error(err)
+	}
+	if err := RemoveConf(l.server.ConfDir); err != nil {
+		t.Errorf("once more: %v", err)
+	}
+}
