@@ -1,0 +1,249 @@
+package egressservice
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+type change = []func(*place.Node)
+
+// TestWalkThrough is the walk-through of the feature's document.
+func TestWalkThrough(t *testing.T) {
+	w := newWorld()
+	w.become(demo(allWell))
+	golden.Check(t, "walkthrough-1-start", w.String())
+	// That the first host is worker2, as in the document, is this selection's luck.
+	w.status["default/demo-svc"] = "ovn-worker2"
+	w.become(demo(allWell, egress("default", "demo-svc", onWorkers)))
+	golden.Check(t, "walkthrough-2-served", w.String())
+	w.become(demo(nodes(nil, change{dead}), egress("default", "demo-svc", onWorkers)))
+	golden.Check(t, "walkthrough-3-failover", w.String())
+	served := w.String()
+	w.become(demo(allWell, egress("default", "demo-svc", onWorkers)))
+	if got := w.String(); got != served {
+		t.Errorf("the node that came back took over:\n%s", got)
+	}
+	w.become(demo(allWell))
+	golden.Check(t, "walkthrough-1-start", w.String())
+}
+
+func TestEmptySpecIsServed(t *testing.T) {
+	w := newWorld()
+	w.become(demo(allWell, egress("default", "demo-svc")))
+	if w.status["default/demo-svc"] == "" {
+		t.Errorf("not served:\n%s", w)
+	}
+}
+
+// scenarios are lists of states. Every last state leaves one choice of host, so
+// that the end must not depend on the way there.
+var scenarios = map[string][]state{
+	"failover": {
+		demo(allWell),
+		demo(allWell, egress("default", "demo-svc", onWorkers)),
+		demo(nodes(nil, change{dead}), egress("default", "demo-svc", onWorkers)),
+		demo(nodes(change{notReady}, nil), egress("default", "demo-svc", onWorkers)),
+		demo(nodes(change{unknown}, change{unknown}), egress("default", "demo-svc", onWorkers)),
+		demo(nodes(change{unlabelled}, change{dead}), egress("default", "demo-svc", onWorkers)),
+		demo(allWell[:1], egress("default", "demo-svc", onWorkers)),
+		demo(nodes(change{unlabelled}, nil), egress("default", "demo-svc", onWorkers)),
+	},
+	"deleted": {
+		demo(allWell, egress("default", "demo-svc", onWorkers)),
+		demo(nodes(nil, change{dead}), egress("default", "demo-svc", onWorkers)),
+		{nodes: allWell, egress: []*v1.EgressService{egress("default", "demo-svc", onWorkers)}},
+		demo(allWell, egress("default", "demo-svc")),
+		demo(allWell),
+	},
+	"service": {
+		demo(allWell, egress("default", "demo-svc", onWorkers)),
+		with(demoSlice, service("default", "demo-svc", nil)),
+		with(demoSlice, service("default", "demo-svc", []string{"lb.example.com"})),
+		with(demoSlice, service("default", "demo-svc", []string{"5.5.5.5"})),
+		with(demoSlice, service("default", "demo-svc", demoIngress, func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP })),
+		with(demoSlice, service("default", "demo-svc", []string{"6.6.6.6", "7.7.7.7", "lb.example.com", "5555::7", "5555::6"})),
+		with(slice("default", "demo-svc", "10.244.0.5@ovn-worker", "10.244.1.9@ovn-worker2"), service("default", "demo-svc", demoIngress, local)),
+		with(slice("default", "demo-svc", "!10.244.0.5@ovn-worker", "~10.244.1.9@ovn-worker2", "172.18.0.4@ovn-worker", "fd00:10:244:2::9@ovn-worker2"),
+			service("default", "demo-svc", []string{"5.5.5.5"}, local)),
+	},
+	"refused": {
+		demo(allWell, egress("default", "demo-svc", onWorkers)),
+		demo(allWell, egress("default", "demo-svc", func(e *v1.EgressService) { e.Spec.SourceIPBy = v1.SourceIPNetwork })),
+		demo(allWell, egress("default", "demo-svc", func(e *v1.EgressService) { e.Spec.Network = "blue" })),
+		demo(nodes(change{dead}, change{notReady}), egress("default", "demo-svc", onWorkers)),
+	},
+}
+
+func with(sl *discoveryv1.EndpointSlice, svc *corev1.Service) state {
+	return state{nodes: allWell, egress: []*v1.EgressService{egress("default", "demo-svc", onWorkers)},
+		services: []*corev1.Service{svc}, slices: []*discoveryv1.EndpointSlice{sl}}
+}
+
+// TestPathIndependence: whatever states the cluster went through, in whatever
+// order, with a restart anywhere, the end is that of the last state alone.
+func TestPathIndependence(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for name, states := range scenarios {
+		t.Run(name, func(t *testing.T) {
+			last := states[len(states)-1]
+			alone := newWorld()
+			alone.become(last)
+			golden.Check(t, "scenario-"+name, alone.String())
+
+			way := states[:len(states)-1]
+			reversed := slices.Clone(way)
+			slices.Reverse(reversed)
+			ways := [][]state{way, reversed, nil}
+			for range 20 {
+				shuffled := slices.Clone(way)
+				r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+				ways = append(ways, shuffled, shuffled[:r.IntN(len(shuffled))])
+			}
+			for _, way := range ways {
+				for _, restarts := range []int{0, 1, 2} {
+					w := newWorld()
+					for _, st := range way {
+						w.become(st)
+						if restarts == 1 || restarts == 2 && r.IntN(2) == 0 {
+							w.restart()
+						}
+					}
+					w.become(last)
+					if got := w.String(); got != alone.String() {
+						t.Fatalf("by another way:\n%s\nwanted:\n%s", got, alone)
+					}
+					w.become(last)
+					if got := w.String(); got != alone.String() {
+						t.Fatalf("not at rest:\n%s", got)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A restart knows only the statuses: nothing may move, whatever is not known yet.
+func TestRestartKeepsHosts(t *testing.T) {
+	eg := egress("default", "demo-svc", onWorkers)
+	w := newWorld()
+	w.become(demo(allWell, eg))
+	before := w.String()
+	w.restart()
+	w.become(demo(nodes(change{unknown}, change{unknown}), eg))
+	if got := w.String(); got != before {
+		t.Errorf("before reachability is known:\n%s\nwanted:\n%s", got, before)
+	}
+	// The other way round nobody is chosen who was not proven alive.
+	fresh := newWorld()
+	fresh.become(demo(nodes(change{unknown}, change{unknown}), eg))
+	if h := fresh.status["default/demo-svc"]; h != "" {
+		t.Errorf("%s was chosen before it was known to be reachable", h)
+	}
+}
+
+func TestLocalTrafficPolicyFollowsEndpoints(t *testing.T) {
+	svc := service("default", "demo-svc", demoIngress, local)
+	w := newWorld()
+	for _, where := range []string{"ovn-worker", "ovn-worker2", "ovn-worker"} {
+		w.become(with(slice("default", "demo-svc", "10.244.0.5@"+where), svc))
+		if got := w.status["default/demo-svc"]; got != where {
+			t.Errorf("endpoint on %s, host %q", where, got)
+		}
+	}
+	w.become(with(slice("default", "demo-svc", "!10.244.0.5@ovn-worker"), svc))
+	want := Refusal{NoNode, "no node can be the host: ovn-control-plane: does not match nodeSelector; " +
+		"ovn-worker, ovn-worker2: has no endpoint, which externalTrafficPolicy Local demands"}
+	if got := w.decisions["default/demo-svc"].Refused; got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestServicesSpreadOverNodes(t *testing.T) {
+	st := state{nodes: allWell}
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		st.egress = append(st.egress, egress("default", name))
+		st.services = append(st.services, service("default", name, []string{"5.5.5.5"}))
+	}
+	w := newWorld()
+	w.become(st)
+	load := map[string]int{}
+	for _, h := range w.status {
+		load[h]++
+	}
+	for _, n := range st.nodes {
+		if load[n.Name] != 2 {
+			t.Errorf("%d services on %s: %v", load[n.Name], n.Name, w.status)
+		}
+	}
+}
+
+// "a-b"/"c" and "a"/"b-c" would share a label: the older has it.
+func TestOneLabelOneService(t *testing.T) {
+	older := egress("a-b", "c")
+	younger := egress("a", "b-c", func(e *v1.EgressService) { e.CreationTimestamp = metav1.Time{Time: older.CreationTimestamp.Add(time.Second)} })
+	st := state{nodes: allWell, services: []*corev1.Service{
+		service("a-b", "c", demoIngress), service("a", "b-c", demoIngress),
+	}}
+	for _, order := range [][]*v1.EgressService{{older, younger}, {younger, older}} {
+		st.egress = order
+		w := newWorld()
+		w.become(st)
+		if w.status["a-b/c"] == "" || w.status["a/b-c"] != "" || w.decisions["a/b-c"].Refused.Reason != LabelTaken {
+			t.Errorf("%s", w)
+		}
+	}
+	// The older goes: the younger's turn.
+	w := newWorld()
+	w.become(st)
+	st.egress = []*v1.EgressService{younger}
+	w.become(st)
+	if w.status["a/b-c"] == "" {
+		t.Errorf("%s", w)
+	}
+}
+
+// A host without addresses of a family gets no traffic of it; a family without
+// an ingress address is left alone.
+func TestFamilies(t *testing.T) {
+	s := Decode(Snapshot{Egress: egress("default", "demo-svc"), Service: demoService, Slices: []*discoveryv1.EndpointSlice{demoSlice}}, cluster)
+	v4Only := Decision{Host: "n", NextHops: allWell[1].ManagementAddrs()[:1]}
+	for _, addr := range Steered(s, v4Only) {
+		if topology.FamilyOf(addr) != topology.IPv4 {
+			t.Errorf("%s is steered to a host without IPv6", addr)
+		}
+	}
+	if n := len(MasterRows(s, v4Only)); n != 2 {
+		t.Errorf("%d rows, want 2", n)
+	}
+	one := Decode(Snapshot{Egress: egress("default", "demo-svc"), Service: service("default", "demo-svc", []string{"5555::1"}),
+		Slices: []*discoveryv1.EndpointSlice{demoSlice}}, cluster)
+	for _, e := range one.Endpoints {
+		if topology.FamilyOf(e.Addr) != topology.IPv6 {
+			t.Errorf("%s would leave with its own address", e.Addr)
+		}
+	}
+}
+
+func TestChains(t *testing.T) {
+	chains := Chains(topology.Families)
+	if len(chains) != 2 {
+		t.Fatalf("%d chains", len(chains))
+	}
+	for i, c := range chains {
+		if c.Family != topology.Families[i] || c.Table != "nat" || c.Name != ChainSNAT ||
+			len(c.Jumps) != 1 || c.Jumps[0].From != "POSTROUTING" || c.Jumps[0].Match != "" {
+			t.Errorf("%+v", c)
+		}
+	}
+}

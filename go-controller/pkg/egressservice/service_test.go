@@ -1,0 +1,158 @@
+package egressservice
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+func TestRefusals(t *testing.T) {
+	long := strings.Repeat("n", 40)
+	for _, c := range []struct {
+		name string
+		snap Snapshot
+		want Reason
+	}{
+		{"served", Snapshot{Egress: egress("default", "demo-svc"), Service: demoService}, ""},
+		{"source by name", Snapshot{Egress: egress("default", "demo-svc", func(e *v1.EgressService) {
+			e.Spec.SourceIPBy = v1.SourceIPLoadBalancer
+		}), Service: demoService}, ""},
+		{"no service", Snapshot{Egress: egress("default", "demo-svc")}, NoService},
+		{"wrong type", Snapshot{Egress: egress("default", "demo-svc"), Service: service("default", "demo-svc", demoIngress,
+			func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort })}, WrongServiceType},
+		{"no ingress", Snapshot{Egress: egress("default", "demo-svc"), Service: service("default", "demo-svc", nil)}, NoIngress},
+		{"a name only", Snapshot{Egress: egress("default", "demo-svc"), Service: service("default", "demo-svc", []string{"lb.example.com"})}, NoIngress},
+		{"useless ingress", Snapshot{Egress: egress("default", "demo-svc"),
+			Service: service("default", "demo-svc", []string{"0.0.0.0", "::", "127.0.0.1", "224.0.0.1", "fe80::1%eth0", "5.5.5", "::ffff:0.0.0.0"})}, NoIngress},
+		{"bad selector", Snapshot{Egress: egress("default", "demo-svc", func(e *v1.EgressService) {
+			e.Spec.NodeSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "zone", Operator: "Near"}}
+		}), Service: demoService}, InvalidSelector},
+		{"source not supported", Snapshot{Egress: egress("default", "demo-svc", func(e *v1.EgressService) {
+			e.Spec.SourceIPBy = v1.SourceIPNetwork
+		}), Service: demoService}, UnsupportedSource},
+		{"network not supported", Snapshot{Egress: egress("default", "demo-svc", func(e *v1.EgressService) {
+			e.Spec.Network = "blue"
+		}), Service: demoService}, UnsupportedNetwork},
+		{"label too long", Snapshot{Egress: egress(long, long), Service: service(long, long, demoIngress)}, LabelTooLong},
+	} {
+		s := Decode(c.snap, cluster)
+		if s.Refused.Reason != c.want {
+			t.Errorf("%s: refused with %+v, want %q", c.name, s.Refused, c.want)
+		}
+		if (s.Refused.Message != "") != (c.want != "") {
+			t.Errorf("%s: message %q", c.name, s.Refused.Message)
+		}
+		d := Decide(allWell, []Service{s})[s.Key]
+		if served := len(d.Host) > 0; served != (c.want == "") || d.Refused != s.Refused {
+			t.Errorf("%s: decided %+v", c.name, d)
+		}
+		// A refusal rules over a decision that is older than it.
+		s.Host = "ovn-worker"
+		if c.want != "" && (Status(s, Decision{Host: "ovn-worker"}) != "" || len(MasterRows(s, Decision{Host: "ovn-worker"})) > 0 ||
+			len(NodeState(s, "ovn-worker")) > 0) {
+			t.Errorf("%s: still served", c.name)
+		}
+	}
+}
+
+func TestEndpoints(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		ingress   []string
+		endpoints []string
+		want      []string
+	}{
+		{"none", demoIngress, nil, nil},
+		{"as in the document", demoIngress, demoEndpoints, demoEndpoints},
+		{"not ready", demoIngress, []string{"!10.244.0.5@a", "10.244.0.6@a"}, []string{"10.244.0.6@a"}},
+		{"on the way out", demoIngress, []string{"~10.244.0.5@a"}, []string{"10.244.0.5@a"}},
+		{"the host's network", demoIngress, []string{"172.18.0.3@a", "fc00:f853:ccd:e793::3@a", "10.244.0.5@a"}, []string{"10.244.0.5@a"}},
+		{"one family", []string{"5.5.5.5"}, demoEndpoints, demoEndpoints[:2]},
+		{"twice", demoIngress, []string{"10.244.0.5", "10.244.0.5@a"}, []string{"10.244.0.5@a"}},
+		{"in order", demoIngress, []string{"fd00:10:244::9@a", "10.244.0.10@a", "10.244.0.9@a"},
+			[]string{"10.244.0.9@a", "10.244.0.10@a", "fd00:10:244::9@a"}},
+		{"mapped", demoIngress, []string{"::ffff:10.244.0.5@a"}, []string{"10.244.0.5@a"}},
+		{"no address", demoIngress, []string{"pod.example.com@a", "@a"}, nil},
+	} {
+		s := Decode(Snapshot{Egress: egress("default", "demo-svc"), Service: service("default", "demo-svc", c.ingress),
+			Slices: []*discoveryv1.EndpointSlice{slice("default", "demo-svc", c.endpoints...)}}, cluster)
+		var got []string
+		for _, e := range s.Endpoints {
+			got = append(got, fmt.Sprintf("%s@%s", e.Addr, e.Node))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestAbsentConditionsMeanReady(t *testing.T) {
+	no := false
+	for _, c := range []struct {
+		c    discoveryv1.EndpointConditions
+		want bool
+	}{
+		{discoveryv1.EndpointConditions{}, true},
+		{discoveryv1.EndpointConditions{Ready: &no}, false},
+		{discoveryv1.EndpointConditions{Serving: &no}, true},
+	} {
+		if got := serves(c.c); got != c.want {
+			t.Errorf("%+v: %t", c.c, got)
+		}
+	}
+}
+
+// FuzzPlan feeds the planners whatever a user may write.
+func FuzzPlan(f *testing.F) {
+	f.Add(`{"nodeSelector":{"matchLabels":{"a":"b"}}}`, "5.5.5.5", "10.244.0.5", "default", "svc", "LoadBalancer", "Local")
+	f.Add(`{"sourceIPBy":"Network","network":"7"}`, "::1", "fd00:10:244::5", "a", "b", "ClusterIP", "")
+	f.Add(`{"nodeSelector":{"matchExpressions":[{"key":"","operator":"In","values":[]}]}}`, "5555::5", "::", "", "", "LoadBalancer", "Cluster")
+	f.Fuzz(func(t *testing.T, spec, ingress, endpoint, namespace, name, typ, policy string) {
+		eg := egress(namespace, name)
+		if json.Unmarshal([]byte(spec), &eg.Spec) != nil {
+			return
+		}
+		svc := service(namespace, name, []string{ingress, "5.5.5.5", ingress})
+		svc.Spec.Type, svc.Spec.ExternalTrafficPolicy = corev1.ServiceType(typ), corev1.ServiceExternalTrafficPolicy(policy)
+		s := Decode(Snapshot{Egress: eg, Service: svc,
+			Slices: []*discoveryv1.EndpointSlice{slice(namespace, name, endpoint, endpoint+"@ovn-worker")}}, cluster)
+		d := Decide(allWell, []Service{s})[s.Key]
+		s.Host = Status(s, d)
+		if (s.Host == "") == (d.Refused == Refusal{}) {
+			t.Errorf("host %q, refusal %+v", s.Host, d.Refused)
+		}
+		seen := map[string]bool{}
+		rows := MasterRows(s, d)
+		for _, r := range rows {
+			addr, err := netip.ParseAddr(r.ID)
+			if err != nil || seen[r.ID] || !contains(cluster, addr) {
+				t.Errorf("row for %q", r.ID)
+			}
+			seen[r.ID] = true
+		}
+		rules := 0
+		for _, n := range []place.Node{allWell[0], allWell[1], allWell[2]} {
+			state := NodeState(s, n.Name)
+			if n.Name != s.Host && len(state) > 0 {
+				t.Errorf("rules on %s, host is %q", n.Name, s.Host)
+			}
+			for _, fam := range topology.Families {
+				rules += len(state[chainKey(fam)])
+			}
+		}
+		if rules != len(rows) {
+			t.Errorf("%d translations for %d steered endpoints", rules, len(rows))
+		}
+	})
+}
