@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
@@ -24,10 +23,8 @@ func (g *Gateway) ensureManagement(ctx context.Context, node topology.Node) erro
 	if err != nil {
 		return err
 	}
-	waiting, cancel := context.WithTimeout(ctx, ovsTimeout)
-	defer cancel()
-	if err := link.Wait(waiting, port); err != nil {
-		return fmt.Errorf("wait for ovs-vswitchd to make %s: %w", port, err)
+	if err := g.awaitLink(ctx, port, plan.MAC); err != nil {
+		return err
 	}
 	// Before the link is up: it must never answer with settings of its own.
 	if err := ensureManagementSettings(); err != nil {

@@ -201,10 +201,8 @@ func (g *Gateway) ensureBridge(ctx context.Context, a *attached, from netlink.Li
 	if err := g.OVS.EnsureBridge(ctx, row); err != nil {
 		return none, nil, err
 	}
-	waiting, cancel := context.WithTimeout(ctx, ovsTimeout)
-	defer cancel()
-	if err := link.Wait(waiting, a.bridge); err != nil {
-		return none, nil, fmt.Errorf("wait for ovs-vswitchd to make bridge %s: %w", a.bridge, err)
+	if err := g.awaitLink(ctx, a.bridge, a.mac); err != nil {
+		return none, nil, err
 	}
 	if err := errors.Join(ensureNoRedirects(a.bridge), link.Up(a.bridge)); err != nil {
 		return none, nil, err
@@ -220,6 +218,23 @@ func (g *Gateway) ensureBridge(ctx context.Context, a *attached, from netlink.Li
 		}
 	}
 	return want, to, nil
+}
+
+// awaitLink waits until ovs-vswitchd has made the interface of an internal port
+// and given it its MAC address. Setting that takes the interface down for a
+// moment, and with it IPv6 addresses and routes, so nobody may use it before.
+func (g *Gateway) awaitLink(ctx context.Context, name, mac string) error {
+	if have, err := link.MAC(name); err == nil && have == mac {
+		return nil
+	} else if err != nil && !link.IsNotFound(err) {
+		return err
+	}
+	waiting, cancel := context.WithTimeout(ctx, ovsTimeout)
+	defer cancel()
+	if err := errors.Join(g.OVS.Sync(waiting), link.Wait(waiting, name)); err != nil {
+		return fmt.Errorf("wait for ovs-vswitchd to make %s: %w", name, err)
+	}
+	return nil
 }
 
 // flowsEarly makes the bridge's flows follow the ports it has now.
