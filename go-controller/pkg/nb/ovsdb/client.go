@@ -25,8 +25,8 @@ const (
 	maxBackoff = 5 * time.Second
 )
 
-// dialTimeout bounds one attempt at one endpoint, first copy of the rows included.
-const dialTimeout = 30 * time.Second
+// openTimeout bounds one attempt at one endpoint, first copy of the rows included.
+const openTimeout = 2 * time.Minute
 
 // globalMonitor is what SetGlobal needs of NB_Global.
 var globalMonitor = client.TableMonitor{Table: nbdb.NBGlobalTable, Fields: []string{"name", "options"}}
@@ -160,7 +160,7 @@ func (c *Client) run() {
 func (c *Client) open() (*session, error) {
 	var errs []error
 	for _, endpoint := range c.endpoints {
-		ctx, cancel := context.WithTimeout(c.ctx, dialTimeout)
+		ctx, cancel := context.WithTimeout(c.ctx, openTimeout)
 		s, err := openSession(ctx, endpoint, c.cfg, dispatcher{c})
 		cancel()
 		if err == nil {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/rpc2"
 	"github.com/ovn-org/libovsdb/cache"
 	"github.com/ovn-org/libovsdb/client"
 	"github.com/ovn-org/libovsdb/model"
@@ -47,14 +48,16 @@ func openSession(ctx context.Context, endpoint string, cfg Config, events cache.
 			s.end(err)
 		}
 	}()
-	if err = s.watchLeader(ctx, tlsConfig); err != nil {
+	greet, cancel := context.WithTimeout(ctx, 2*cfg.ProbeInterval)
+	defer cancel()
+	if err = s.watchLeader(greet, tlsConfig); err != nil {
 		return nil, err
 	}
 	dbModel, err := databaseModel()
 	if err != nil {
 		return nil, err
 	}
-	if s.data, err = dial(ctx, dbModel, endpoint, tlsConfig); err != nil {
+	if s.data, err = dial(greet, dbModel, endpoint, tlsConfig); err != nil {
 		return nil, err
 	}
 	go s.endWith(s.data)
@@ -218,12 +221,14 @@ func (s *session) transact(timeout time.Duration, ops []ovsdb.Operation) ([]ovsd
 		s.end(err) // nothing may be diffed before it is known what this did
 		return nil, err
 	case o := <-done:
-		if o.err != nil {
-			if s.ctx.Err() != nil || errors.Is(o.err, client.ErrNotConnected) || errors.Is(o.err, context.DeadlineExceeded) {
-				s.end(errSession)
-				return nil, fmt.Errorf("%w: %w", errSession, o.err)
-			}
-			return nil, fmt.Errorf("send transaction: %w", o.err)
+		var refused rpc2.ServerError
+		if errors.As(o.err, &refused) {
+			return nil, fmt.Errorf("transaction refused: %w", refused)
+		}
+		if o.err != nil { // of the connection, in one of many guises
+			err := fmt.Errorf("%w: %w", errSession, o.err)
+			s.end(err)
+			return nil, err
 		}
 		if _, err := ovsdb.CheckOperationResults(o.results, ops); err != nil {
 			return nil, refusal(o.results, ops, err)
