@@ -1,0 +1,184 @@
+// Package kin drives the kin program: it knows its command line and nothing of
+// what a cluster is made of.
+//
+// Callers: the lab package, which adds what is inside a cluster.
+package kin
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// Program is the path of the kin binary: $KIN, which the Makefile sets, or what
+// the shell would find.
+func Program() (string, error) {
+	if p := os.Getenv("KIN"); p != "" {
+		return p, nil
+	}
+	p, err := exec.LookPath("kin")
+	if err != nil {
+		return "", fmt.Errorf("find kin: set KIN to the binary that make build makes: %w", err)
+	}
+	return p, nil
+}
+
+// Cluster is a cluster by name; it need not exist yet.
+type Cluster struct {
+	Program string
+	Name    string
+	// Log receives what long commands print while they run; nil for nowhere.
+	Log io.Writer
+}
+
+// Options are those of "kin create cluster".
+type Options struct {
+	Nodes       int
+	GatewayMode string
+	IPFamily    string
+	// Config is the path of a kin configuration file; empty for none.
+	Config string
+}
+
+// CreateArgs is the command line that Create runs.
+func (c Cluster) CreateArgs(o Options) []string {
+	args := []string{"create", "cluster", "--name", c.Name, "--nodes", fmt.Sprint(o.Nodes)}
+	if o.GatewayMode != "" {
+		args = append(args, "--gateway-mode", o.GatewayMode)
+	}
+	if o.IPFamily != "" {
+		args = append(args, "--ip-family", o.IPFamily)
+	}
+	if o.Config != "" {
+		args = append(args, "--config", o.Config)
+	}
+	return args
+}
+
+// Create makes the cluster and returns when its nodes are ready.
+func (c Cluster) Create(ctx context.Context, o Options) error {
+	return c.run(ctx, c.CreateArgs(o)...)
+}
+
+// Delete removes the cluster and everything it left on the machine.
+func (c Cluster) Delete(ctx context.Context) error {
+	return c.run(ctx, "delete", "cluster", "--name", c.Name)
+}
+
+// Kubeconfig returns the text of the administrator's kubeconfig.
+func (c Cluster) Kubeconfig(ctx context.Context) ([]byte, error) {
+	out, err := c.output(ctx, "get", "kubeconfig", "--name", c.Name)
+	return []byte(out), err
+}
+
+// Exec runs a command on a node or an outside host and returns its output.
+func (c Cluster) Exec(ctx context.Context, machine string, command ...string) (string, error) {
+	return c.output(ctx, c.execArgs(machine, command)...)
+}
+
+func (c Cluster) execArgs(machine string, command []string) []string {
+	return append([]string{"exec", "--name", c.Name, machine, "--"}, command...)
+}
+
+// Attached is a command that runs on a machine for as long as its standard
+// input is open.
+type Attached struct {
+	cmd   *exec.Cmd
+	stdin io.Closer
+}
+
+// ExecAttached starts a command that ends when its standard input does, so that
+// it cannot outlive the caller.
+func (c Cluster) ExecAttached(machine string, command ...string) (*Attached, error) {
+	cmd := exec.Command(c.Program, c.execArgs(machine, command)...)
+	cmd.Stdout, cmd.Stderr = c.Log, c.Log
+	cmd.WaitDelay = 5 * time.Second
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start %q on %s: %w", command, machine, err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %q on %s: %w", command, machine, err)
+	}
+	return &Attached{cmd: cmd, stdin: stdin}, nil
+}
+
+// Close ends the command and waits for it.
+func (a *Attached) Close() error {
+	if err := a.stdin.Close(); err != nil {
+		return err
+	}
+	return a.cmd.Wait()
+}
+
+// Node changes the power of a node: action is "stop", "kill" or "start".
+func (c Cluster) Node(ctx context.Context, action, node string) error {
+	return c.run(ctx, "node", action, "--name", c.Name, node)
+}
+
+// AddHost puts a host outside of the cluster on the nodes' wire.
+func (c Cluster) AddHost(ctx context.Context, name string, addresses ...string) error {
+	args := []string{"host", "add", "--name", c.Name}
+	for _, a := range addresses {
+		args = append(args, "--ip", a)
+	}
+	return c.run(ctx, append(args, name)...)
+}
+
+// LoadImage puts an image archive into every node.
+func (c Cluster) LoadImage(ctx context.Context, archive string) error {
+	return c.run(ctx, "load", "image", "--name", c.Name, archive)
+}
+
+// ExportLogs writes the logs of every machine below dir.
+func (c Cluster) ExportLogs(ctx context.Context, dir string) error {
+	return c.run(ctx, "logs", "--name", c.Name, dir)
+}
+
+// run runs kin and shows its output in the log, too.
+func (c Cluster) run(ctx context.Context, args ...string) error {
+	cmd := c.command(ctx, args)
+	var all bytes.Buffer
+	cmd.Stdout = &all
+	if c.Log != nil {
+		cmd.Stdout = io.MultiWriter(&all, c.Log)
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("kin %s: %w: %s", strings.Join(args, " "), err, tail(all.String()))
+	}
+	return nil
+}
+
+// output runs kin and returns what it wrote to standard output.
+func (c Cluster) output(ctx context.Context, args ...string) (string, error) {
+	cmd := c.command(ctx, args)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("kin %s: %w: %s", strings.Join(args, " "), err, tail(stderr.String()))
+	}
+	return stdout.String(), nil
+}
+
+func (c Cluster) command(ctx context.Context, args []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, c.Program, args...)
+	// A grandchild may hold the pipes after kin itself was ended.
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// tail returns the end of a long message.
+func tail(s string) string {
+	const most = 2000
+	s = strings.TrimSpace(s)
+	if len(s) > most {
+		s = "..." + s[len(s)-most:]
+	}
+	return s
+}

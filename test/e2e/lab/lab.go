@@ -1,0 +1,217 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+	"github.com/ovnkube/ovnkube/test/e2e/kin"
+)
+
+// ControlPlane is the node that runs the OVN databases and ovnkube's master.
+const ControlPlane = "ovn-control-plane"
+
+// Outside is the name of the host outside of the cluster, on the nodes' wire.
+const Outside = "outside"
+
+// OutsideAddresses are the addresses of Outside, IPv4 first, in kin's default
+// node subnets.
+var OutsideAddresses = []netip.Addr{
+	netip.MustParseAddr("172.18.0.100"),
+	netip.MustParseAddr("fc00:f853:ccd:e793::100"),
+}
+
+// Options say how a lab's cluster is made.
+type Options struct {
+	Name        string
+	GatewayMode string
+	// Log receives the output of kin; nil for nowhere.
+	Log io.Writer
+	// Announce is called with each kin command line before it runs; may be nil.
+	Announce func(args []string)
+}
+
+// Lab is a running cluster.
+type Lab struct {
+	Kin    kin.Cluster
+	Kube   kubernetes.Interface
+	Egress versioned.Interface
+	// Dir holds the lab's files: kubeconfig, image, manifests. Close removes it.
+	Dir string
+	// Kubeconfig is the path of the administrator's kubeconfig.
+	Kubeconfig string
+
+	rest    *rest.Config
+	probe   string // the probe program, a path on this machine
+	servers map[string]*kin.Attached
+}
+
+// Start creates the cluster, loads the probe's image and adds the outside host.
+// On error nothing is left behind.
+func Start(ctx context.Context, o Options) (lab *Lab, err error) {
+	program, err := kin.Program()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "ovnkube-lab-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory for the lab: %w", err)
+	}
+	lab = &Lab{
+		Kin:     kin.Cluster{Program: program, Name: o.Name, Log: o.Log},
+		Dir:     dir,
+		servers: map[string]*kin.Attached{},
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, lab.Close(context.WithoutCancel(ctx)))
+			lab = nil
+		}
+	}()
+	create := kin.Options{Nodes: 3, GatewayMode: o.GatewayMode, IPFamily: "dual"}
+	if o.Announce != nil {
+		o.Announce(lab.Kin.CreateArgs(create))
+	}
+	if err := lab.Kin.Create(ctx, create); err != nil {
+		return lab, err
+	}
+	if err := lab.connect(ctx); err != nil {
+		return lab, err
+	}
+	if err := lab.loadProbe(ctx); err != nil {
+		return lab, err
+	}
+	addresses := make([]string, len(OutsideAddresses))
+	for i, a := range OutsideAddresses {
+		addresses[i] = a.String()
+	}
+	if err := lab.Kin.AddHost(ctx, Outside, addresses...); err != nil {
+		return lab, err
+	}
+	return lab, lab.Serve(Outside)
+}
+
+// connect makes the API clients.
+func (l *Lab) connect(ctx context.Context) error {
+	text, err := l.Kin.Kubeconfig(ctx)
+	if err != nil {
+		return err
+	}
+	l.Kubeconfig = filepath.Join(l.Dir, "kubeconfig")
+	if err := os.WriteFile(l.Kubeconfig, text, 0o600); err != nil {
+		return fmt.Errorf("write kubeconfig: %w", err)
+	}
+	l.rest, err = clientcmd.RESTConfigFromKubeConfig(text)
+	if err != nil {
+		return fmt.Errorf("read kubeconfig: %w", err)
+	}
+	l.rest.QPS, l.rest.Burst = 50, 100
+	if l.Kube, err = kubernetes.NewForConfig(l.rest); err != nil {
+		return fmt.Errorf("make a Kubernetes client: %w", err)
+	}
+	if l.Egress, err = versioned.NewForConfig(l.rest); err != nil {
+		return fmt.Errorf("make a client of our API groups: %w", err)
+	}
+	return nil
+}
+
+// Serve starts the probe's server on a node or an outside host; it ends with the lab.
+func (l *Lab) Serve(machine string) error {
+	server, err := l.Kin.ExecAttached(machine, l.probe, "serve", "-port", fmt.Sprint(ServePort), "-until-stdin-closes")
+	if err != nil {
+		return err
+	}
+	l.servers[machine] = server
+	return nil
+}
+
+// Release ends what the lab runs on the machines and leaves the cluster standing.
+func (l *Lab) Release() error {
+	var errs []error
+	for machine, s := range l.servers {
+		if err := s.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("end the server on %s: %w", machine, err))
+		}
+		delete(l.servers, machine)
+	}
+	return errors.Join(errs...)
+}
+
+// Close deletes the cluster and the lab's files.
+func (l *Lab) Close(ctx context.Context) error {
+	// A server whose machine was stopped has ended with an error of its own.
+	_ = l.Release()
+	return errors.Join(l.Kin.Delete(ctx), os.RemoveAll(l.Dir))
+}
+
+// Nodes returns the cluster's nodes by name, as their annotations describe them.
+func (l *Lab) Nodes(ctx context.Context) (map[string]topology.Node, error) {
+	list, err := l.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	nodes := make(map[string]topology.Node, len(list.Items))
+	for i := range list.Items {
+		n, err := kube.Node(&list.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		nodes[n.Name] = n
+	}
+	return nodes, nil
+}
+
+// NodeAddresses returns the InternalIP addresses of a node, IPv4 first.
+func (l *Lab) NodeAddresses(ctx context.Context, name string) ([]netip.Addr, error) {
+	node, err := l.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("get node: %w", err)
+	}
+	var addresses []netip.Addr
+	for _, a := range node.Status.Addresses {
+		if a.Type != corev1.NodeInternalIP {
+			continue
+		}
+		addr, err := netip.ParseAddr(a.Address)
+		if err != nil {
+			return nil, fmt.Errorf("address of node %s: %w", name, err)
+		}
+		addresses = append(addresses, addr)
+	}
+	slices.SortFunc(addresses, netip.Addr.Compare)
+	return addresses, nil
+}
+
+// Until polls a condition until it returns nil; the error is the last one it gave.
+func Until(ctx context.Context, limit time.Duration, what string, condition func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := condition(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waited %s for %s: %w", limit, what, err)
+		case <-tick.C:
+		}
+	}
+}

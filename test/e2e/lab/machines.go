@@ -1,0 +1,62 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Kubectl is the command line that runs kubectl against the cluster.
+func (l *Lab) Kubectl() []string {
+	return []string{l.Kin.Program, "kubectl", "--name", l.Kin.Name, "--"}
+}
+
+// Run runs a command on this machine and returns everything it printed.
+func Run(ctx context.Context, command ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.WaitDelay = 5 * time.Second
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, strings.TrimSpace(out.String()))
+	}
+	return out.String(), nil
+}
+
+// RouteTo makes the outside host reach addresses through a node: what a load
+// balancer provider does that announces them from there.
+func (l *Lab) RouteTo(ctx context.Context, addresses []netip.Addr, node string) error {
+	via, err := l.NodeAddresses(ctx, node)
+	if err != nil {
+		return err
+	}
+	for _, a := range addresses {
+		hop := ofFamily(via, a.Is4())
+		if _, err := l.Kin.Exec(ctx, Outside, "ip", "route", "replace", a.String(), "via", hop.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WriteFile puts a file into the lab's directory and returns its path.
+func (l *Lab) WriteFile(name, content string) (string, error) {
+	path := filepath.Join(l.Dir, name)
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		return "", fmt.Errorf("write %s: %w", name, err)
+	}
+	return path, nil
+}
+
+// DatapathErrors returns the lines of the machine's ovs-vswitchd log that say it
+// crashed; a healthy one has none.
+func (l *Lab) DatapathErrors(ctx context.Context, node string) (string, error) {
+	// grep's status 1 is "no line".
+	return l.Kin.Exec(ctx, node, "sh", "-c", "grep -h EMER /var/log/openvswitch/ovs-vswitchd.log || [ $? = 1 ]")
+}

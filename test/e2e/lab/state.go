@@ -1,0 +1,125 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// State is what the product has written: by place, e.g. "ovn-worker: ip rule",
+// the text of it.
+type State map[string]string
+
+// readNode prints what ovnkube writes on a node, without counters and in an
+// order that does not depend on when a row was written.
+const readNode = `set -e
+section() { echo "### $1"; }
+section iptables; iptables-save | sed -e '/^#/d' -e 's/ \[[0-9]*:[0-9]*\]$//'
+section ip6tables; ip6tables-save | sed -e '/^#/d' -e 's/ \[[0-9]*:[0-9]*\]$//'
+section rules; ip rule; ip -6 rule
+section routes; ip route | sort; ip -6 route | grep -v '^fe80' | sed 's/ expires [0-9]*sec//' | sort
+section addresses; for dev in breth0 ovn-k8s-mp0; do ip -o addr show dev $dev | sed -e 's/^[0-9]*: //' -e 's/ valid_lft.*//' | sort; done
+section flows; ovs-ofctl --no-stats --names dump-flows breth0 | grep cookie | sort
+section ports; ovs-vsctl list-ports breth0 | sort; ovs-vsctl list-ports br-int | grep -v ^ovn- | sort
+section external_ids; ovs-vsctl get Open_vSwitch . external_ids | tr ',' '\n' | grep 'ovn-\|ovn_' | sort
+`
+
+// volatile are northbound tables that count or time rather than say what is wanted.
+var volatile = []string{"NB_Global", "Connection", "SSL"}
+
+// State reads what the product has written, on the given nodes and in the
+// northbound database.
+func (l *Lab) State(ctx context.Context, nodes ...string) (State, error) {
+	state := State{}
+	for _, node := range nodes {
+		out, err := l.Kin.Exec(ctx, node, "sh", "-c", readNode)
+		if err != nil {
+			return nil, err
+		}
+		for part := range strings.SplitSeq(out, "### ") {
+			if title, text, found := strings.Cut(part, "\n"); found && title != "" {
+				state[node+": "+title] = text
+			}
+		}
+	}
+	dump, err := l.Kin.Exec(ctx, ControlPlane, "ovsdb-client", "--format=list", "dump", "unix:/run/ovn/ovnnb_db.sock", "OVN_Northbound")
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(state, northbound(dump))
+	list, err := l.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	for i := range list.Items {
+		n := &list.Items[i]
+		var ours []string
+		for _, set := range []map[string]string{n.Annotations, n.Labels} {
+			for k, v := range set {
+				if strings.Contains(k, "ovn.org/") {
+					ours = append(ours, k+"="+v)
+				}
+			}
+		}
+		slices.Sort(ours)
+		state["annotations and labels of "+n.Name] = strings.Join(ours, "\n")
+	}
+	return state, nil
+}
+
+// northbound splits a dump into tables, whose rows it sorts.
+func northbound(dump string) State {
+	state := State{}
+	var table string
+	var rows []string
+	flush := func() {
+		if table != "" && !slices.Contains(volatile, table) {
+			slices.Sort(rows)
+			state["northbound "+table] = strings.Join(rows, "\n\n")
+		}
+		rows = nil
+	}
+	for block := range strings.SplitSeq(dump, "\n\n") {
+		block = strings.TrimSpace(block)
+		if head, rest, _ := strings.Cut(block, "\n"); strings.HasSuffix(head, " table") {
+			flush()
+			table, block = strings.TrimSuffix(head, " table"), strings.TrimSpace(rest)
+		}
+		if block != "" {
+			rows = append(rows, block)
+		}
+	}
+	flush()
+	return state
+}
+
+// Diff lists what two states differ in, one line a line; empty for equal ones.
+func (s State) Diff(other State) string {
+	var b strings.Builder
+	places := maps.Clone(s)
+	maps.Copy(places, other)
+	for _, place := range slices.Sorted(maps.Keys(places)) {
+		if s[place] == other[place] {
+			continue
+		}
+		fmt.Fprintf(&b, "%s:\n", place)
+		was, is := lines(s[place]), lines(other[place])
+		for _, line := range was {
+			if !slices.Contains(is, line) {
+				fmt.Fprintf(&b, "  - %s\n", line)
+			}
+		}
+		for _, line := range is {
+			if !slices.Contains(was, line) {
+				fmt.Fprintf(&b, "  + %s\n", line)
+			}
+		}
+	}
+	return b.String()
+}
+
+func lines(text string) []string { return strings.Split(strings.TrimSpace(text), "\n") }

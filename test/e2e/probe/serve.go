@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strconv"
+	"time"
+)
+
+// serve answers on a port, and echoes bytes on the next one.
+func serve(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
+	port := flags.Int("port", 8080, "HTTP port; echo is on the next one")
+	attached := flags.Bool("until-stdin-closes", false, "end when standard input does")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if *attached {
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			cancel()
+		}()
+	}
+	echo, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(*port+1)))
+	if err != nil {
+		return err
+	}
+	go echoAll(echo)
+	web := &http.Server{
+		Addr:              net.JoinHostPort("", strconv.Itoa(*port)),
+		Handler:           handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+	}
+	go func() {
+		<-ctx.Done()
+		echo.Close()
+		web.Close()
+	}()
+	if err := web.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+func handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /clientip", func(w http.ResponseWriter, r *http.Request) {
+		peer, err := netip.ParseAddrPort(r.RemoteAddr)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprint(w, peer.Addr().Unmap())
+	})
+	mux.HandleFunc("GET /hostname", func(w http.ResponseWriter, _ *http.Request) {
+		name, err := os.Hostname()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprint(w, name)
+	})
+	return mux
+}
+
+func echoAll(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer conn.Close()
+			_, _ = io.Copy(conn, conn)
+		}()
+	}
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const beat = 50 * time.Millisecond
+
+// report is what GET /report says of the time since the last reset.
+type report struct {
+	Echoed int `json:"echoed"`
+	// MaxGapMillis is the longest time without an echo.
+	MaxGapMillis int64 `json:"maxGapMillis"`
+	// Reconnects counts connections that broke or could not be opened.
+	Reconnects int `json:"reconnects"`
+}
+
+type meter struct {
+	mu         sync.Mutex
+	echoed     int
+	reconnects int
+	last       time.Time
+	maxGap     time.Duration
+}
+
+func (m *meter) echo(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.echoed++
+	m.maxGap = max(m.maxGap, now.Sub(m.last))
+	m.last = now
+}
+
+func (m *meter) broken() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reconnects++
+}
+
+// report counts a gap that is still open, too.
+func (m *meter) report(now time.Time, reset bool) report {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := report{Echoed: m.echoed, Reconnects: m.reconnects, MaxGapMillis: max(m.maxGap, now.Sub(m.last)).Milliseconds()}
+	if reset {
+		m.echoed, m.reconnects, m.maxGap, m.last = 0, 0, 0, now
+	}
+	return r
+}
+
+// stream sends a number every beat over one connection and expects it back. It
+// ends with its context only: a connection that breaks is counted and replaced.
+func stream(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("stream", flag.ContinueOnError)
+	to := flags.String("to", "", "address and port of an echo server")
+	port := flags.Int("port", 9000, "HTTP port of the report")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *to == "" {
+		return fmt.Errorf("usage: probe stream -to ADDR:PORT")
+	}
+	m := &meter{last: time.Now()}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /report", func(w http.ResponseWriter, r *http.Request) {
+		_ = json.NewEncoder(w).Encode(m.report(time.Now(), r.URL.Query().Has("reset")))
+	})
+	web := &http.Server{Addr: net.JoinHostPort("", strconv.Itoa(*port)), Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	failed := make(chan error, 1)
+	go func() { failed <- web.ListenAndServe() }()
+	tick := time.NewTicker(beat)
+	defer tick.Stop()
+	for {
+		err := beatOver(ctx, *to, tick.C, m)
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			return err
+		case <-tick.C:
+		}
+		if err != nil {
+			m.broken()
+		}
+	}
+}
+
+// beatOver keeps one connection busy until it breaks.
+func beatOver(ctx context.Context, to string, tick <-chan time.Time, m *meter) error {
+	dialer := net.Dialer{Timeout: 5 * time.Second}
+	conn, err := dialer.DialContext(ctx, "tcp", to)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	var out, in [8]byte
+	for n := uint64(0); ; n++ {
+		binary.BigEndian.PutUint64(out[:], n)
+		if _, err := conn.Write(out[:]); err != nil {
+			return err
+		}
+		if _, err := io.ReadFull(conn, in[:]); err != nil {
+			return err
+		}
+		if in != out {
+			return fmt.Errorf("sent %x, got back %x", out, in)
+		}
+		m.echo(time.Now())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick:
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package suite
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+	"github.com/ovnkube/ovnkube/test/e2e/walkthrough"
+)
+
+var nodes = []string{lab.ControlPlane, "ovn-worker", "ovn-worker2"}
+
+func TestLocalGateway(t *testing.T)  { testCluster(t, "local") }
+func TestSharedGateway(t *testing.T) { testCluster(t, "shared") }
+
+// testCluster makes a cluster, tries everything on it, and looks for traces of
+// it when it is gone.
+func testCluster(t *testing.T, mode string) {
+	before := tracesOf(t)
+	s := start(t, mode)
+	t.Run("Connectivity", s.connectivity)
+	t.Run("Walkthrough", s.walkthrough)
+	t.Run("Restarts", s.restarts)
+	t.Run("PowerFailure", s.powerFailure)
+	t.Run("Datapath", s.datapath)
+	t.Run("Deletion", func(t *testing.T) { s.deletion(t, before) })
+}
+
+// suite is what the tests of one cluster share.
+type suite struct {
+	*lab.Lab
+	servers map[string]lab.Pod // by name
+	deleted bool
+}
+
+// start makes the cluster with a server pod on the first worker and two on the
+// second, and a server on every node.
+func start(t *testing.T, mode string) *suite {
+	l, err := lab.Start(t.Context(), lab.Options{Name: "e2e-" + mode, GatewayMode: mode, Log: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &suite{Lab: l, servers: map[string]lab.Pod{}}
+	t.Cleanup(func() {
+		// The test's own context has ended here.
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		defer cancel()
+		if t.Failed() && !s.deleted {
+			s.keepLogs(ctx, t, mode)
+		}
+		if err := l.Close(ctx); err != nil && !s.deleted {
+			t.Errorf("remove the cluster: %v", err)
+		}
+	})
+	for _, node := range nodes {
+		if err := l.Serve(node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, node := range map[string]string{"a": "ovn-worker", "b": "ovn-worker2", "b2": "ovn-worker2"} {
+		pod, err := l.RunServer(t.Context(), name, node, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.servers[name] = pod
+	}
+	return s
+}
+
+// keepLogs saves what the machines wrote, for whoever looks at the failure.
+func (s *suite) keepLogs(ctx context.Context, t *testing.T, mode string) {
+	dir := os.Getenv("E2E_LOGS")
+	if dir == "" {
+		return
+	}
+	dir = filepath.Join(dir, mode)
+	if err := s.Kin.ExportLogs(ctx, dir); err != nil {
+		t.Logf("keep logs: %v", err)
+		return
+	}
+	t.Logf("logs of the cluster are in %s", dir)
+}
+
+func (s *suite) walkthrough(t *testing.T) {
+	if err := walkthrough.Run(t.Context(), s.Lab, t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	if err := walkthrough.End(t.Context(), s.Lab); err != nil {
+		t.Fatal(err)
+	}
+	stopped, err := walkthrough.Stopped(t.Context(), s.Lab)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range stopped {
+		s.powerOn(t, node)
+	}
+}
+
+// datapath fails where an ovs-vswitchd crashed, even if nobody missed it.
+func (s *suite) datapath(t *testing.T) {
+	for _, node := range nodes {
+		said, err := s.DatapathErrors(t.Context(), node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said != "" {
+			t.Errorf("ovs-vswitchd of %s crashed:\n%s", node, said)
+		}
+	}
+}

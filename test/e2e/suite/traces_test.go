@@ -1,0 +1,119 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+// traces are what a cluster could leave on the machine, one a line.
+type traces map[string][]string
+
+func tracesOf(t *testing.T) traces {
+	t.Helper()
+	found, err := findTraces(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func findTraces(ctx context.Context) (traces, error) {
+	found := traces{}
+	netns, err := lab.Run(ctx, "ip", "netns", "list")
+	if err != nil {
+		return nil, err
+	}
+	found["network namespaces"] = strings.Fields(netns)
+	links, err := lab.Run(ctx, "ip", "-o", "link")
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(links) {
+		found["links"] = append(found["links"], strings.Fields(line)[1])
+	}
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return nil, err
+	}
+	found["mounts"] = strings.Split(string(mounts), "\n")
+	if found["processes"], err = foreignProcesses(); err != nil {
+		return nil, err
+	}
+	err = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			found["cgroups"] = append(found["cgroups"], path)
+		}
+		return nil // a group may go while we look
+	})
+	return found, err
+}
+
+// foreignProcesses lists the processes that live in another network namespace
+// than we do: those of clusters, and nothing that the machine itself runs.
+func foreignProcesses() ([]string, error) {
+	own, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		return nil, err
+	}
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, dir := range dirs {
+		ns, err := os.Readlink(dir + "/ns/net")
+		if err != nil || ns == own {
+			continue // gone, or a process that ended and was not reaped, or ours
+		}
+		command, err := os.ReadFile(dir + "/cmdline")
+		if err != nil {
+			continue
+		}
+		found = append(found, filepath.Base(dir)+" "+strings.ReplaceAll(string(command), "\x00", " "))
+	}
+	return found, nil
+}
+
+// since lists what there is now and was not before.
+func (now traces) since(before traces) []string {
+	var left []string
+	for kind, list := range now {
+		for _, item := range list {
+			if !slices.Contains(before[kind], item) {
+				left = append(left, kind+": "+item)
+			}
+		}
+	}
+	slices.Sort(left)
+	return left
+}
+
+// deletion deletes the cluster: nothing may stay.
+func (s *suite) deletion(t *testing.T, before traces) {
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.deleted = true
+	err := lab.Until(t.Context(), 20*time.Second, "the cluster's traces to be gone", func(ctx context.Context) error {
+		now, err := findTraces(ctx)
+		if err != nil {
+			return err
+		}
+		if left := now.since(before); len(left) > 0 {
+			return fmt.Errorf("left on the machine:\n%s", strings.Join(left, "\n"))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

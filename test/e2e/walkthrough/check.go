@@ -1,0 +1,272 @@
+package walkthrough
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+// policies is what lr-policy-list printed.
+type policies struct {
+	text string
+	rows []policy
+}
+
+type policy struct {
+	priority, match, action string
+}
+
+// A row is the priority, the match, the action and, for a reroute, the next hop,
+// each after several spaces.
+var columns = regexp.MustCompile(`\s{2,}`)
+
+func parsePolicies(text string) policies {
+	p := policies{text: text}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		priority, rest, found := strings.Cut(line, " ")
+		if !found || strings.Trim(priority, "0123456789") != "" {
+			continue // the heading
+		}
+		fields := columns.Split(strings.TrimSpace(rest), -1)
+		p.rows = append(p.rows, policy{priority, fields[0], strings.Join(fields[1:], " ")})
+	}
+	return p
+}
+
+func listPolicies() []string {
+	return []string{"ovn-nbctl", "lr-policy-list", topology.ClusterRouter}
+}
+
+func (w *walk) policies(ctx context.Context) (policies, error) {
+	text, err := w.lab.Kin.Exec(ctx, lab.ControlPlane, listPolicies()...)
+	return parsePolicies(text), err
+}
+
+func (w *walk) showPolicies(ctx context.Context) error {
+	_, err := w.on(ctx, lab.ControlPlane, listPolicies()...)
+	return err
+}
+
+// of returns match and action of the rows of a priority, sorted.
+func (p policies) of(priority int) []string {
+	var found []string
+	for _, r := range p.rows {
+		if r.priority == fmt.Sprint(priority) {
+			found = append(found, r.match+" "+r.action)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func match(a netip.Addr) string { return topology.FamilyOf(a).Match() }
+
+// checkBare says what is missing in a cluster without egress features in use.
+func (p policies) checkBare(nodes map[string]topology.Node) error {
+	var want []string
+	for _, n := range nodes {
+		for _, a := range n.Primary {
+			addr := a.Addr()
+			want = append(want, fmt.Sprintf("inport == %q && %s.dst == %s /* %s */ reroute %s",
+				topology.RouterToSwitch(n.Name), match(addr), addr, n.Name, management(n, addr.Is4())))
+		}
+	}
+	if err := same("1004 policies", p.of(topology.PriorityNodeLocal), want); err != nil {
+		return err
+	}
+	for _, family := range []string{"ip4", "ip6"} {
+		allowed := slices.DeleteFunc(p.of(topology.PriorityNoReroute), func(s string) bool {
+			return !strings.Contains(s, family+".dst") || !strings.Contains(s, " allow")
+		})
+		if len(allowed) != 3 {
+			return fmt.Errorf("want 3 policies 102 of %s (to pods, to the join network, to nodes), have %q", family, allowed)
+		}
+	}
+	return same("101 policies", p.of(topology.PriorityEgressService), nil)
+}
+
+// checkReroutes says what is wrong with the policies of the EgressService.
+func (p policies) checkReroutes(pods []lab.Pod, host topology.Node) error {
+	var want []string
+	for _, pod := range pods {
+		for _, a := range pod.Addresses {
+			want = append(want, fmt.Sprintf("%s.src == %s reroute %s", match(a), a, management(host, a.Is4())))
+		}
+	}
+	return same("101 policies", p.of(topology.PriorityEgressService), want)
+}
+
+// management is the address of a node's management port: the second of its subnet.
+func management(n topology.Node, is4 bool) netip.Addr {
+	for _, s := range n.Subnets {
+		if s.Addr().Is4() == is4 {
+			return s.Masked().Addr().Next().Next()
+		}
+	}
+	return netip.Addr{}
+}
+
+// same compares lists without regard to order.
+func same(what string, have, want []string) error {
+	have, want = slices.Sorted(slices.Values(have)), slices.Sorted(slices.Values(want))
+	if !slices.Equal(have, want) {
+		return fmt.Errorf("%s: want\n  %s\nhave\n  %s", what, strings.Join(want, "\n  "), strings.Join(have, "\n  "))
+	}
+	return nil
+}
+
+// translation checks the SNAT rules on the host in charge, one for each endpoint,
+// and that no other living node has any; and shows the host's.
+func (w *walk) translation(ctx context.Context, is4 bool, pods []lab.Pod) error {
+	save, to := "iptables-save", ingress[0]
+	if !is4 {
+		save, to = "ip6tables-save", ingress[1]
+	}
+	command := []string{"sh", "-c", save + " -t nat | grep EGRESS"}
+	fixed := []string{"-A POSTROUTING -j OVN-KUBE-EGRESS-SVC"}
+	rules := []string{}
+	for _, pod := range pods {
+		a := pod.Address(is4)
+		rules = append(rules, fmt.Sprintf("-A OVN-KUBE-EGRESS-SVC -s %s -m comment --comment \"%s/%s\" -j SNAT --to-source %s",
+			netip.PrefixFrom(a, a.BitLen()), lab.Namespace, service, to))
+	}
+	alive, err := w.alive(ctx)
+	if err != nil {
+		return err
+	}
+	for _, node := range alive {
+		want := fixed
+		if node == w.host {
+			want = slices.Concat(fixed, rules)
+		}
+		err := lab.Until(ctx, settle, "the SNAT rules on "+node, func(ctx context.Context) error {
+			out, err := w.lab.Kin.Exec(ctx, node, command...)
+			if err != nil {
+				return err
+			}
+			var have []string
+			for line := range strings.Lines(out) {
+				if strings.HasPrefix(line, "-A ") {
+					have = append(have, strings.TrimSpace(line))
+				}
+			}
+			return same("rules of "+save, have, want)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if _, err := w.on(ctx, w.host, command...); err != nil {
+		return err
+	}
+	w.ok("%d SNAT rules on %s, none on other nodes", len(rules), w.host)
+	return nil
+}
+
+// alive lists the nodes that were not stopped, sorted.
+func (w *walk) alive(ctx context.Context) ([]string, error) {
+	var alive []string
+	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
+		if _, err := w.lab.Kin.Exec(ctx, name, "true"); err == nil {
+			alive = append(alive, name)
+		}
+	}
+	if !slices.Contains(alive, w.host) && w.host != "" {
+		return nil, fmt.Errorf("%s is in charge and does not answer", w.host)
+	}
+	return alive, nil
+}
+
+// labelled checks that exactly the given node has the label; empty is no node.
+func (w *walk) labelled(ctx context.Context, node string) error {
+	selector := fmt.Sprintf("egress-service.k8s.ovn.org/%s-%s=", lab.Namespace, service)
+	want := []string{}
+	if node != "" {
+		want = []string{node}
+	}
+	err := lab.Until(ctx, settle, "the node label", func(ctx context.Context) error {
+		list, err := w.lab.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: selector})
+		if err != nil {
+			return err
+		}
+		var have []string
+		for i := range list.Items {
+			have = append(have, list.Items[i].Name)
+		}
+		return same("nodes with the label", have, want)
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := w.kubectl(ctx, "get", "nodes", "-l", selector); err != nil {
+		return err
+	}
+	if node == "" {
+		w.ok("no node has the label")
+	} else {
+		w.ok("only %s has the label", node)
+	}
+	return nil
+}
+
+// seenFromNodes checks that each endpoint leaves with the address of its node.
+func (w *walk) seenFromNodes(ctx context.Context) error {
+	return w.seen(ctx, func(p lab.Pod) ([]netip.Addr, error) { return w.lab.NodeAddresses(ctx, p.Node) })
+}
+
+// seen has every endpoint call the outside host and checks the source address
+// that it saw.
+func (w *walk) seen(ctx context.Context, wanted func(lab.Pod) ([]netip.Addr, error)) error {
+	for _, pod := range w.pods {
+		want, err := wanted(pod)
+		if err != nil {
+			return err
+		}
+		for i, outside := range lab.OutsideAddresses {
+			err := lab.Until(ctx, settle, fmt.Sprintf("%s to reach %s", pod.Name, outside), func(ctx context.Context) error {
+				have, err := w.lab.SeenFromPod(ctx, pod.Name, outside)
+				if err != nil {
+					return err
+				}
+				if have != want[i] {
+					return fmt.Errorf("the outside host saw %s, want %s", have, want[i])
+				}
+				w.shown("kubectl exec "+pod.Name+" -- /probe get "+lab.URL(outside, "/clientip"), have.String())
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			if err := w.stays(ctx, pod, outside, want[i]); err != nil {
+				return err
+			}
+		}
+	}
+	w.ok("that is the source address the outside host must see")
+	return nil
+}
+
+// stays checks that the right source address is no accident: further connections,
+// each from another port, have it too.
+func (w *walk) stays(ctx context.Context, pod lab.Pod, outside, want netip.Addr) error {
+	for range 5 {
+		have, err := w.lab.SeenFromPod(ctx, pod.Name, outside)
+		if err != nil {
+			return err
+		}
+		if have != want {
+			return fmt.Errorf("%s was seen as %s, and in a later connection as %s", pod.Name, want, have)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,323 @@
+package walkthrough
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+// service is the name of the Service and of the EgressService.
+const service = "demo-svc"
+
+const manifest = `apiVersion: k8s.ovn.org/v1
+kind: EgressService
+metadata:
+  name: demo-svc
+  namespace: default
+spec:
+  sourceIPBy: "LoadBalancerIP"
+  nodeSelector:
+    matchLabels:
+      node-role.kubernetes.io/worker: ""
+`
+
+// ingress are the Service's ingress addresses, IPv4 first.
+var ingress = []netip.Addr{
+	netip.MustParseAddr("5.5.5.5"),
+	netip.MustParseAddr("5555:5555:5555:5555:5555:5555:5555:5555"),
+}
+
+// settle is how long the cluster may take to show what a step asked for. A node
+// that died is noticed by the health tracker long before Kubernetes does.
+const settle = 30 * time.Second
+
+// walk is a walk under way.
+type walk struct {
+	printer
+	nodes map[string]topology.Node
+	pods  []lab.Pod
+	host  string // the node in charge
+	first string // the router policies before the EgressService
+}
+
+// Run walks. It leaves the cluster with the node it stopped still stopped, and
+// with the Service and its pods; End removes those.
+func Run(ctx context.Context, l *lab.Lab, out io.Writer) error {
+	w := &walk{printer: printer{out: out, lab: l}}
+	for _, step := range []struct {
+		title string
+		run   func(context.Context) error
+	}{
+		{"The cluster, a LoadBalancer Service and its pods", w.begin},
+		{"Before: pods leave with the address of their node", w.before},
+		{"An EgressService makes one node serve the traffic", w.create},
+		{"The node stops: everything jumps to the other one", w.failover},
+		{"Without the EgressService all is as it was", w.remove},
+	} {
+		w.heading("%s", step.title)
+		if err := step.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", step.title, err)
+		}
+	}
+	return nil
+}
+
+// Stopped returns the workers that are not ready: after Run, the one it stopped.
+func Stopped(ctx context.Context, l *lab.Lab) ([]string, error) {
+	nodes, err := l.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var stopped []string
+	for name, n := range nodes {
+		if !n.Ready {
+			stopped = append(stopped, name)
+		}
+	}
+	return stopped, nil
+}
+
+// End removes what Run left.
+func End(ctx context.Context, l *lab.Lab) error {
+	if err := l.Kube.CoreV1().Services(lab.Namespace).Delete(ctx, service, metav1.DeleteOptions{}); err != nil {
+		return fmt.Errorf("delete service: %w", err)
+	}
+	pods, err := l.Kube.CoreV1().Pods(lab.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + service})
+	if err != nil {
+		return fmt.Errorf("list pods: %w", err)
+	}
+	for i := range pods.Items {
+		if err := l.DeletePod(ctx, pods.Items[i].Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin makes the Service and one endpoint on each of two nodes.
+func (w *walk) begin(ctx context.Context) error {
+	if _, err := w.kubectl(ctx, "get", "nodes"); err != nil {
+		return err
+	}
+	var err error
+	if w.nodes, err = w.lab.Nodes(ctx); err != nil {
+		return err
+	}
+	families := []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+	policy := corev1.IPFamilyPolicyRequireDualStack
+	_, err = w.lab.Kube.CoreV1().Services(lab.Namespace).Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: service, Namespace: lab.Namespace},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, IPFamilies: families, IPFamilyPolicy: &policy,
+			Selector: map[string]string{"app": service},
+			Ports:    []corev1.ServicePort{{Port: lab.ServePort, TargetPort: intstr.FromInt32(lab.ServePort)}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create service: %w", err)
+	}
+	if err := w.provideIngress(ctx); err != nil {
+		return err
+	}
+	for i, node := range []string{lab.ControlPlane, "ovn-worker"} {
+		pod, err := w.lab.RunServer(ctx, fmt.Sprintf("demo-%d", i+1), node, map[string]string{"app": service})
+		if err != nil {
+			return err
+		}
+		w.pods = append(w.pods, pod)
+	}
+	if _, err := w.kubectl(ctx, "get", "pods", "-o", "wide"); err != nil {
+		return err
+	}
+	_, err = w.kubectl(ctx, "describe", "svc", service)
+	return err
+}
+
+// provideIngress writes the Service's status, as a load-balancer provider does.
+func (w *walk) provideIngress(ctx context.Context) error {
+	services := w.lab.Kube.CoreV1().Services(lab.Namespace)
+	svc, err := services.Get(ctx, service, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("get service: %w", err)
+	}
+	for _, a := range ingress {
+		svc.Status.LoadBalancer.Ingress = append(svc.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: a.String()})
+	}
+	if _, err := services.UpdateStatus(ctx, svc, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("write the ingress addresses of the service: %w", err)
+	}
+	return nil
+}
+
+func (w *walk) before(ctx context.Context) error {
+	err := lab.Until(ctx, settle, "the policies of the bare cluster", func(ctx context.Context) error {
+		rows, err := w.policies(ctx)
+		if err != nil {
+			return err
+		}
+		w.first = rows.text
+		return rows.checkBare(w.nodes)
+	})
+	if err != nil {
+		return err
+	}
+	if err := w.showPolicies(ctx); err != nil {
+		return err
+	}
+	w.ok("1004 for each node and family, 102 for east-west traffic, nothing of an EgressService")
+	return w.seenFromNodes(ctx)
+}
+
+func (w *walk) create(ctx context.Context) error {
+	path, err := w.lab.WriteFile("egress-service.yaml", manifest)
+	if err != nil {
+		return err
+	}
+	w.shown("cat egress-service.yaml", manifest)
+	if _, err := w.kubectl(ctx, "apply", "-f", path); err != nil {
+		return err
+	}
+	if err := w.waitHost(ctx, func(host string) bool { return host != "" }); err != nil {
+		return err
+	}
+	if err := w.leaveHost(ctx); err != nil {
+		return err
+	}
+	return w.served(ctx)
+}
+
+// leaveHost moves the endpoint that shares a node with the host, if one does:
+// the other would be the only one to survive the stop, and there would be less
+// to see.
+func (w *walk) leaveHost(ctx context.Context) error {
+	for i, pod := range w.pods {
+		if pod.Node != w.host {
+			continue
+		}
+		w.say("%s was chosen, which also runs endpoint %s: moving the endpoint to the other worker,", w.host, pod.Name)
+		w.say("so that it is alive when %s stops.", w.host)
+		w.say("")
+		if err := w.lab.DeletePod(ctx, pod.Name); err != nil {
+			return err
+		}
+		for name := range w.nodes {
+			if name != w.host && name != lab.ControlPlane {
+				moved, err := w.lab.RunServer(ctx, pod.Name, name, map[string]string{"app": service})
+				if err != nil {
+					return err
+				}
+				w.pods[i] = moved
+			}
+		}
+	}
+	return nil
+}
+
+func (w *walk) failover(ctx context.Context) error {
+	stopped := w.host
+	w.shown("kin node stop "+stopped, "")
+	began := time.Now()
+	if err := w.lab.Kin.Node(ctx, "stop", stopped); err != nil {
+		return err
+	}
+	if err := w.waitHost(ctx, func(host string) bool { return host != "" && host != stopped }); err != nil {
+		return err
+	}
+	w.say("%s took over from %s %.1f s after it began to stop.", w.host, stopped, time.Since(began).Seconds())
+	w.say("")
+	return w.served(ctx)
+}
+
+func (w *walk) remove(ctx context.Context) error {
+	if _, err := w.kubectl(ctx, "delete", "egressservice", service); err != nil {
+		return err
+	}
+	err := lab.Until(ctx, settle, "the policies to be as before", func(ctx context.Context) error {
+		rows, err := w.policies(ctx)
+		if err != nil {
+			return err
+		}
+		if rows.text != w.first {
+			return fmt.Errorf("they are\n%s", rows.text)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := w.showPolicies(ctx); err != nil {
+		return err
+	}
+	w.ok("the policies are those of the beginning")
+	for _, is4 := range []bool{true, false} {
+		if err := w.translation(ctx, is4, nil); err != nil {
+			return err
+		}
+	}
+	if err := w.labelled(ctx, ""); err != nil {
+		return err
+	}
+	return w.seenFromNodes(ctx)
+}
+
+// served checks everything that a host in charge shows.
+func (w *walk) served(ctx context.Context) error {
+	if _, err := w.kubectl(ctx, "describe", "egressservice", service); err != nil {
+		return err
+	}
+	w.ok("the status points to %s", w.host)
+	err := lab.Until(ctx, settle, "one 101 policy for each endpoint", func(ctx context.Context) error {
+		rows, err := w.policies(ctx)
+		if err != nil {
+			return err
+		}
+		return rows.checkReroutes(w.pods, w.nodes[w.host])
+	})
+	if err != nil {
+		return err
+	}
+	if err := w.showPolicies(ctx); err != nil {
+		return err
+	}
+	w.ok("the endpoints' traffic goes to the management port of %s", w.host)
+	for _, is4 := range []bool{true, false} {
+		if err := w.translation(ctx, is4, w.pods); err != nil {
+			return err
+		}
+	}
+	if err := w.labelled(ctx, w.host); err != nil {
+		return err
+	}
+	if err := w.lab.RouteTo(ctx, ingress, w.host); err != nil {
+		return err
+	}
+	w.say("The load-balancer provider sees the label and announces the addresses from %s: routed there.", w.host)
+	w.say("")
+	return w.seen(ctx, func(lab.Pod) ([]netip.Addr, error) { return ingress, nil })
+}
+
+// waitHost waits until the status names a host that will do.
+func (w *walk) waitHost(ctx context.Context, will func(string) bool) error {
+	return lab.Until(ctx, settle, "the EgressService to have a host", func(ctx context.Context) error {
+		es, err := w.lab.Egress.EgressServiceV1().EgressServices(lab.Namespace).Get(ctx, service, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if !will(es.Status.Host) {
+			said, _ := json.Marshal(es.Status)
+			return fmt.Errorf("its status is %s", said)
+		}
+		w.host = es.Status.Host
+		return nil
+	})
+}
