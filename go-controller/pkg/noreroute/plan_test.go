@@ -1,0 +1,127 @@
+package noreroute
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/nbshow"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+func prefixes(text string) []netip.Prefix {
+	var out []netip.Prefix
+	for s := range strings.FieldsSeq(text) {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}
+
+func addrs(text string) []netip.Addr {
+	var out []netip.Addr
+	for s := range strings.FieldsSeq(text) {
+		out = append(out, netip.MustParseAddr(s))
+	}
+	return out
+}
+
+var networks = map[string]Network{
+	"dual":    {prefixes("10.244.0.0/16 fd00:10:244::/48"), prefixes("100.64.0.0/16 fd98::/64")},
+	"ipv4":    {prefixes("10.244.0.0/16"), prefixes("100.64.0.0/16 fd98::/64")},
+	"ipv6":    {prefixes("fd00:10:244::/48"), prefixes("100.64.0.0/16 fd98::/64")},
+	"several": {prefixes("10.244.0.0/16 10.128.0.0/14"), prefixes("100.64.0.0/16")},
+}
+
+var nodes = []topology.Node{
+	{Name: "ovn-worker", Primary: prefixes("172.18.0.4/16 fc00:f853:ccd:e793::4/64"),
+		Host:    prefixes("10.1.0.4/24 172.18.0.4/16 fc00:f853:ccd:e793::4/64"),
+		Gateway: topology.Gateway{Addrs: prefixes("172.18.0.4/16 fc00:f853:ccd:e793::4/64")}},
+	{Name: "ovn-control-plane", Primary: prefixes("172.18.0.3/16 fc00:f853:ccd:e793::3/64")},
+	{Name: "new"},
+}
+
+func TestRows(t *testing.T) {
+	for name, n := range networks {
+		var out strings.Builder
+		out.WriteString(nbshow.PolicyList(PolicyRows(n)))
+		out.WriteString("\nAddress sets\n")
+		for _, rows := range [][]nb.Row{
+			SetRows(n, EgressIPPods, nil),
+			SetRows(n, EgressServicePods, addrs("fd00:10:244:3::7 10.244.2.7 10.244.0.5 10.244.2.7")),
+			SetRows(n, NodeIPs, NodeAddrs(nodes)),
+		} {
+			for _, r := range rows {
+				set := r.Model.(*nbdb.AddressSet)
+				fmt.Fprintf(&out, "%s: %s\n", set.Name, strings.Join(set.Addresses, " "))
+			}
+		}
+		golden.Check(t, name, out.String())
+	}
+}
+
+func TestRowIDsAreUnique(t *testing.T) {
+	for name, n := range networks {
+		seen := map[string]bool{}
+		for _, r := range PolicyRows(n) {
+			if seen[r.ID] {
+				t.Errorf("%s: %q twice", name, r.ID)
+			}
+			seen[r.ID] = true
+		}
+	}
+}
+
+// Every set that a policy names has a row of that very name.
+func TestPoliciesNameTheSets(t *testing.T) {
+	for name, n := range networks {
+		there := map[string]bool{}
+		for _, s := range []Set{EgressIPPods, EgressServicePods, NodeIPs} {
+			for _, r := range SetRows(n, s, nil) {
+				there[r.Model.(*nbdb.AddressSet).Name] = true
+			}
+		}
+		for _, r := range PolicyRows(n) {
+			for w := range strings.FieldsSeq(strings.NewReplacer("(", " ", ")", " ").Replace(r.Model.(*nbdb.LogicalRouterPolicy).Match)) {
+				if set, ok := strings.CutPrefix(w, "$"); ok && !there[set] {
+					t.Errorf("%s: %s names %s, which is no set", name, r.ID, set)
+				}
+			}
+		}
+	}
+}
+
+func TestPodSet(t *testing.T) {
+	p := NewPodSet()
+	changes := 0
+	p.Subscribe(func() {
+		p.Addrs() // a subscriber may ask
+		changes++
+	})
+	steps := []struct {
+		do   func()
+		want int
+	}{
+		{func() { p.Set("ns/a", addrs("10.244.0.5 10.244.0.6")) }, 1},
+		{func() { p.Set("ns/a", addrs("10.244.0.5 10.244.0.6")) }, 1},
+		{func() { p.Set("ns/b", addrs("10.244.0.5")) }, 2},
+		{func() { p.Set("ns/c", nil) }, 2},
+		{p.Complete, 3},
+		{p.Complete, 3},
+		{func() { p.Set("ns/a", nil) }, 4},
+	}
+	for i, s := range steps {
+		s.do()
+		if changes != s.want {
+			t.Errorf("step %d: %d changes, want %d", i, changes, s.want)
+		}
+	}
+	got, complete := p.Addrs()
+	if !slices.Equal(got, addrs("10.244.0.5")) || !complete {
+		t.Errorf("%v, %t", got, complete)
+	}
+}
