@@ -1,6 +1,8 @@
 package pod
 
 import (
+	"fmt"
+	"net"
 	"net/netip"
 	"strings"
 
@@ -38,6 +40,14 @@ func Network(addrs, subnets []netip.Prefix) topology.PodNetwork {
 		}
 	}
 	return p
+}
+
+// Check tells whether an announced network can be programmed.
+func Check(n topology.PodNetwork) error {
+	if mac, err := net.ParseMAC(n.MAC); err != nil || len(mac) != 6 {
+		return fmt.Errorf("%q is not a MAC address", n.MAC)
+	}
+	return nil
 }
 
 // macOf returns the MAC address of a pod: the one that belongs to its IPv4

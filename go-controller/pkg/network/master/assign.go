@@ -3,12 +3,14 @@ package master
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
@@ -50,9 +52,9 @@ func (c *Controller) reconcileCluster(ctx context.Context) error {
 // and the lister does not show yet, else from their annotations.
 func (c *Controller) claims(nodes []*corev1.Node) []network.Claim {
 	claims := make([]network.Claim, 0, len(nodes))
-	present := make(map[string]bool, len(nodes))
+	present := make(map[types.UID]bool, len(nodes))
 	for _, n := range nodes {
-		present[n.Name] = true
+		present[n.UID] = true
 		// An annotation that does not parse claims nothing; the node's own key
 		// reports it.
 		node, _ := kube.Node(n)
@@ -66,11 +68,8 @@ func (c *Controller) claims(nodes []*corev1.Node) []network.Claim {
 		}
 		claims = append(claims, claim)
 	}
-	for name := range c.assumed {
-		if !present[name] {
-			delete(c.assumed, name)
-		}
-	}
+	maps.DeleteFunc(c.assumed, func(_ string, a assumption) bool { return !present[a.uid] })
+	maps.DeleteFunc(c.reported, func(uid types.UID, _ [3]string) bool { return !present[uid] })
 	return claims
 }
 
@@ -78,7 +77,9 @@ func (c *Controller) claims(nodes []*corev1.Node) []network.Claim {
 // assigned into its conditions. A node that is gone by now is no error.
 func (c *Controller) annotate(ctx context.Context, n *corev1.Node, a network.Assignment) error {
 	err := c.patch(ctx, n, a)
-	if err == nil && a.Reason != "" {
+	if a.Reason == "" {
+		delete(c.reported, n.UID)
+	} else if err == nil {
 		err = c.reportLacking(ctx, n, a)
 	}
 	if apierrors.IsNotFound(err) {
@@ -127,7 +128,9 @@ func upToDate(n *corev1.Node, want map[string]*string) bool {
 
 // reportLacking makes it known, once, that a node cannot be assigned something.
 func (c *Controller) reportLacking(ctx context.Context, n *corev1.Node, a network.Assignment) error {
-	if have, ok := condition(n); !ok || have.Status != corev1.ConditionTrue || have.Reason != a.Reason || have.Message != a.Message {
+	report := [3]string{string(corev1.ConditionTrue), a.Reason, a.Message}
+	if unavailable(n) != report && c.reported[n.UID] != report {
+		c.reported[n.UID] = report
 		c.Recorder.Event(n, corev1.EventTypeWarning, a.Reason, a.Message)
 		klog.InfoS("Cannot assign node", "node", n.Name, "reason", a.Reason, "message", a.Message)
 	}

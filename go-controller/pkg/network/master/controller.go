@@ -56,6 +56,9 @@ type Controller struct {
 	// assumed holds what was assigned and is not in the lister yet, by node.
 	// Only the cluster key touches it.
 	assumed map[string]assumption
+	// reported is what users were told of nodes that lack something; the lister
+	// may not show it yet. Only the cluster key touches it.
+	reported map[types.UID][3]string
 
 	mu       sync.Mutex
 	assigned map[string]network.Assignment // the latest; nil until first made
@@ -69,7 +72,7 @@ type assumption struct {
 
 // New returns the controller. The informers are started by the caller.
 func New(d Deps) (*Controller, error) {
-	c := &Controller{Deps: d, nodes: d.Nodes.Lister(), assumed: map[string]assumption{}}
+	c := &Controller{Deps: d, nodes: d.Nodes.Lister(), assumed: map[string]assumption{}, reported: map[types.UID][3]string{}}
 	c.queue = queue.New("network", c.reconcile)
 	if err := c.queue.Watch(d.Nodes.Informer(), nodeKeys); err != nil {
 		return nil, err
@@ -85,6 +88,9 @@ func New(d Deps) (*Controller, error) {
 
 // Run works until ctx is done.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx, workers) }
+
+// Seeded is closed when everything found at start-up has been reconciled once.
+func (c *Controller) Seeded() <-chan struct{} { return c.queue.Seeded() }
 
 // seeds are the cluster, all nodes, and all owners of rows.
 func (c *Controller) seeds() []string {
@@ -167,12 +173,16 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) error {
 	if c.lacking(name) {
 		return nil
 	}
-	return kube.SetNodeCondition(ctx, c.Client, n, corev1.NodeCondition{
+	err = kube.SetNodeCondition(ctx, c.Client, n, corev1.NodeCondition{
 		Type:    corev1.NodeNetworkUnavailable,
 		Status:  corev1.ConditionFalse,
 		Reason:  "NetworkReady",
 		Message: "logical switch and gateway router are in the northbound database",
 	})
+	if apierrors.IsNotFound(err) {
+		return nil // its deletion is on the way here
+	}
+	return err
 }
 
 // settled tells whether the annotations of a node show what it is assigned.

@@ -100,6 +100,9 @@ func nodeOf(obj any) ([]string, error) {
 	return nil, nil
 }
 
+// Seeded is closed when everything found at start-up has been reconciled once.
+func (c *Controller) Seeded() <-chan struct{} { return c.queue.Seeded() }
+
 // seeds fills the allocator before any worker runs, and returns all pods that
 // need a network and all owners of rows.
 func (c *Controller) seeds() []string {

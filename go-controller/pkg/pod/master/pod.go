@@ -88,6 +88,9 @@ func (c *Controller) network(ctx context.Context, p *corev1.Pod, node *topology.
 	if !c.awaited(p) {
 		network, ok, err := kube.PodNetwork(p)
 		if ok && err == nil {
+			err = pod.Check(network)
+		}
+		if ok && err == nil {
 			if err = c.alloc.Hold(holder(p), node.Name, network.Addrs); err == nil {
 				return &network, nil
 			}
