@@ -105,12 +105,21 @@ func (b Bridge) toBoth() []string {
 	return append([]string{output(Patch)}, b.toHost()...)
 }
 
+// toAll hands it to everybody; each gets it the way they want it.
+func (b Bridge) toAll() []string {
+	if b.VLAN == 0 {
+		return []string{"FLOOD"}
+	}
+	return b.toBoth()
+}
+
 // tag puts the VLAN on a frame of the host.
 func (b Bridge) tag() string {
 	if b.VLAN == 0 {
 		return ""
 	}
-	return fmt.Sprintf("mod_vlan_vid:%d", b.VLAN)
+	const present = 0x1000 // OpenFlow's bit for "there is a tag"
+	return fmt.Sprintf("push_vlan:0x8100,set_field:%d->vlan_vid", present|b.VLAN)
 }
 
 // remember commits a connection under mark, with an optional NAT before it.
@@ -169,7 +178,7 @@ func deliver(b Bridge, f Family, m Marks) []host.Flow {
 	var flows []host.Flow
 	for _, state := range []string{"+est+trk", "+rel+trk"} {
 		known := func(mark int) []string {
-			return []string{t.ip, "ct_state=" + state, fmt.Sprintf("ct_mark=%#x", mark)}
+			return []string{b.tagged(), t.ip, "ct_state=" + state, fmt.Sprintf("ct_mark=%#x", mark)}
 		}
 		flows = append(flows,
 			flow(1, 100, known(m.OVN), output(Patch)),
@@ -181,7 +190,7 @@ func deliver(b Bridge, f Family, m Marks) []host.Flow {
 		flows = append(flows, flow(1, 15, []string{t.ip, t.dst + "=" + c.Masked().String()}, output(Patch)))
 	}
 	return append(flows,
-		flow(1, 13, []string{in(Uplink), t.udp, fmt.Sprintf("udp_dst=%d", bfdPort)}, b.toBoth()...))
+		flow(1, 13, []string{in(Uplink), b.tagged(), t.udp, fmt.Sprintf("udp_dst=%d", bfdPort)}, b.toBoth()...))
 }
 
 // Common returns the flows that belong to no IP family.
@@ -195,9 +204,10 @@ func Common(b Bridge) []host.Flow {
 		flow(0, 10, []string{in(Patch), "dl_src=" + b.MAC}, "NORMAL"),
 		flow(0, 9, []string{in(Patch)}, "drop"),
 		flow(0, 0, nil, "NORMAL"),
-		flow(1, 14, []string{"icmp6", "icmp_type=134"}, "FLOOD"),
-		flow(1, 14, []string{"icmp6", "icmp_type=136"}, "FLOOD"),
-		flow(1, 10, []string{mine}, b.toHost()...),
+		// Router and neighbour advertisements: whoever asked.
+		flow(1, 14, []string{b.tagged(), "icmp6", "icmp_type=134"}, b.toAll()...),
+		flow(1, 14, []string{b.tagged(), "icmp6", "icmp_type=136"}, b.toAll()...),
+		flow(1, 10, []string{b.tagged(), mine}, b.toHost()...),
 		flow(1, 0, nil, "NORMAL"),
 	}
 }

@@ -1,0 +1,101 @@
+package bridge
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+var (
+	plain  = Bridge{MAC: "02:42:ac:12:00:03", EncapPort: 6081}
+	tagged = Bridge{MAC: "02:42:ac:12:00:03", EncapPort: 6081, VLAN: 7}
+
+	four = Family{
+		Family: topology.IPv4, Node: netip.MustParseAddr("172.18.0.3"), Subnet: netip.MustParsePrefix("10.244.1.0/24"),
+		Cluster: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
+	}
+	six = Family{
+		Family: topology.IPv6, Node: netip.MustParseAddr("fc00:f853:ccd:e793::3"), Subnet: netip.MustParsePrefix("fd00:10:244:2::/64"),
+		Cluster: []netip.Prefix{netip.MustParsePrefix("fd00:10:244::/48")},
+	}
+)
+
+func dump(flows []host.Flow) string {
+	var out strings.Builder
+	for _, f := range flows {
+		out.WriteString(string(f) + "\n")
+	}
+	return out.String()
+}
+
+func TestFlows(t *testing.T) {
+	marks := DefaultMarks(topology.ConntrackZone)
+	for name, flows := range map[string][]host.Flow{
+		"early":        Early(plain),
+		"early-vlan":   Early(tagged),
+		"common":       Common(plain),
+		"common-vlan":  Common(tagged),
+		"ipv4":         Flows(plain, four, marks),
+		"ipv4-vlan":    Flows(tagged, four, marks),
+		"ipv6":         Flows(plain, six, marks),
+		"another-zone": Flows(Bridge{MAC: plain.MAC, EncapPort: 6082}, four, DefaultMarks(65000)),
+	} {
+		t.Run(name, func(t *testing.T) { golden.Check(t, name, dump(flows)) })
+	}
+}
+
+// TestNodeWithoutPods has no flow for pods of its own, and all others.
+func TestNodeWithoutPods(t *testing.T) {
+	bare := four
+	bare.Subnet = netip.Prefix{}
+	marks := DefaultMarks(topology.ConntrackZone)
+	all, fewer := Flows(plain, four, marks), Flows(plain, bare, marks)
+	missing := slices.DeleteFunc(slices.Clone(all), func(f host.Flow) bool { return slices.Contains(fewer, f) })
+	if len(missing) != 1 || !strings.Contains(string(missing[0]), "priority=109,") || len(fewer) != len(all)-1 {
+		t.Errorf("missing are %v", missing)
+	}
+}
+
+// TestNoIdentityNAT checks the rule that a packet never gets the address it has:
+// wherever a flow translates to an address, one above it takes that address out.
+func TestNoIdentityNAT(t *testing.T) {
+	for _, f := range []Family{four, six} {
+		flows := Flows(plain, f, DefaultMarks(topology.ConntrackZone))
+		i := slices.IndexFunc(flows, func(x host.Flow) bool { return strings.Contains(string(x), "nat(src="+f.Node.String()+")") })
+		exempt := slices.IndexFunc(flows, func(x host.Flow) bool {
+			return strings.Contains(string(x), "priority=106,") && strings.Contains(string(x), "_src="+f.Node.String()+",") && !strings.Contains(string(x), "nat(")
+		})
+		if i < 0 || exempt < 0 || !strings.Contains(string(flows[i]), "priority=105,") {
+			t.Errorf("%s: translated by flow %d, exempted by %d", f.Family, i, exempt)
+		}
+	}
+}
+
+func TestResolve(t *testing.T) {
+	flows := []host.Flow{
+		"table=0,priority=1,in_port=PHYS,actions=output:PATCH,output:LOCAL",
+		"table=0,priority=2,in_port=PATCH,actions=output:PHYS",
+		"table=0,priority=3,in_port=LOCAL,actions=output:PHYS",
+		"table=0,priority=0,actions=NORMAL",
+	}
+	for _, c := range []struct {
+		ports Ports
+		want  string
+	}{
+		{Ports{3, 12}, "table=0,priority=1,in_port=3,actions=output:12,output:LOCAL\n" +
+			"table=0,priority=2,in_port=12,actions=output:3\n" +
+			"table=0,priority=3,in_port=LOCAL,actions=output:3\n" +
+			"table=0,priority=0,actions=NORMAL\n"},
+		{Ports{Uplink: 3}, "table=0,priority=3,in_port=LOCAL,actions=output:3\ntable=0,priority=0,actions=NORMAL\n"},
+		{Ports{}, "table=0,priority=0,actions=NORMAL\n"},
+	} {
+		if got := dump(c.ports.Resolve(flows)); got != c.want {
+			t.Errorf("%+v:\n%s\nwant:\n%s", c.ports, got, c.want)
+		}
+	}
+}

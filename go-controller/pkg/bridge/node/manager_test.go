@@ -1,0 +1,238 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/openflow"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+const base = "base"
+
+var at = Attachment{
+	Bridge: "breth0", Uplink: "eth0", Patch: "patch", Facts: bridge.Bridge{MAC: "02:00:00:00:00:01", EncapPort: 6081},
+}
+
+var (
+	baseFlows    = []host.Flow{"table=0,priority=9,in_port=PATCH,actions=output:PHYS"}
+	serviceFlows = []host.Flow{"table=0,priority=110,in_port=PHYS,tcp,nw_dst=5.5.5.5,tp_dst=80,actions=output:PATCH"}
+)
+
+// fakeWriter is a hostfake.Flows with the face of the driver.
+type fakeWriter struct{ *hostfake.Flows }
+
+func (fakeWriter) Run(context.Context) {}
+
+// fixture is a Manager over fakes.
+type fixture struct {
+	t     *testing.T
+	db    *hostfake.OVS
+	flows *hostfake.Flows
+	m     *Manager
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{t: t, db: hostfake.NewOVS(nil), flows: hostfake.NewFlows()}
+	f.must(f.db.EnsureBridge(context.Background(), ovs.Bridge{Name: "breth0"}))
+	f.m = New(base, f.db, func(string) Writer { return fakeWriter{f.flows} })
+	return f
+}
+
+func (f *fixture) must(err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) port(name string, number int) {
+	f.t.Helper()
+	f.db.Put(ovs.Port{Bridge: "breth0", Name: name, OFPort: number})
+}
+
+func (f *fixture) has(want ...string) {
+	f.t.Helper()
+	got := f.flows.Dump()
+	for _, w := range want {
+		if rest, not := strings.CutPrefix(w, "!"); not {
+			if strings.Contains(got, rest) {
+				f.t.Errorf("has %q:\n%s", rest, got)
+			}
+		} else if !strings.Contains(got, w) {
+			f.t.Errorf("lacks %q:\n%s", w, got)
+		}
+	}
+}
+
+// TestPhases goes from no bridge to all flows, and contributes before it can
+// have an effect.
+func TestPhases(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t)
+	f.must(f.m.Apply(ctx, "services", serviceFlows))
+	f.has("!priority")
+	f.must(f.m.Attach(ctx, at))
+	f.has("priority=0,actions=NORMAL", "!priority=10", "!priority=110")
+	f.port("eth0", 1)
+	f.must(f.m.Attach(ctx, at))
+	f.has("in_port=1,dl_dst=02:00:00:00:00:01,actions=output:LOCAL", "!priority=110")
+	f.must(f.m.Apply(ctx, base, baseFlows))
+	f.has("in_port=LOCAL,actions=output:1", "!in_port=PATCH", "!priority=110")
+	if f.m.Complete() {
+		t.Error("complete without a patch port")
+	}
+	f.port("patch", 2)
+	f.must(f.m.Attach(ctx, at))
+	f.has("in_port=2,actions=output:1", "in_port=1,tcp,nw_dst=5.5.5.5,tp_dst=80,actions=output:2", "!in_port=LOCAL")
+	if !f.m.Complete() {
+		t.Error("not complete")
+	}
+	f.must(f.m.Sweep(ctx))
+	if !f.flows.Swept() {
+		t.Error("the driver has not swept")
+	}
+	f.port("patch", 7)
+	f.must(f.m.Attach(ctx, at))
+	f.has("in_port=7,actions=output:1", "actions=output:7", "!in_port=2", "!output:2")
+	f.must(f.m.Apply(ctx, "services", nil))
+	f.has("in_port=7", "!priority=110")
+}
+
+// TestRestart leaves the flows of an earlier run alone until the base network
+// has contributed.
+func TestRestart(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t)
+	f.port("eth0", 1)
+	f.port("patch", 2)
+	f.must(f.m.Attach(ctx, at))
+	f.must(f.m.Apply(ctx, "services", serviceFlows))
+	if got := f.flows.Writes(); got != 0 {
+		t.Errorf("%d writes", got)
+	}
+	f.must(f.m.Apply(ctx, base, baseFlows))
+	f.has("priority=110", "priority=9")
+	before := f.flows.Writes()
+	f.must(f.m.Attach(ctx, at))
+	f.must(f.m.Apply(ctx, base, baseFlows))
+	if got := f.flows.Writes() - before; got != 0 {
+		t.Errorf("%d writes where nothing differs", got)
+	}
+}
+
+// TestPatchPortAway keeps the flows while ovn-controller makes its port anew.
+func TestPatchPortAway(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t)
+	f.port("eth0", 1)
+	f.port("patch", 2)
+	f.must(f.m.Apply(ctx, base, baseFlows))
+	f.must(f.m.Attach(ctx, at))
+	f.must(f.db.DeletePort(ctx, "breth0", "patch"))
+	f.must(f.m.Attach(ctx, at))
+	f.has("in_port=2,actions=output:1")
+}
+
+type brokenWriter struct{ fakeWriter }
+
+var errBroken = errors.New("no connection")
+
+func (brokenWriter) Apply(context.Context, string, []host.Flow) error { return errBroken }
+
+func TestFailure(t *testing.T) {
+	f := newFixture(t)
+	f.port("eth0", 1)
+	f.port("patch", 2)
+	f.m.open = func(string) Writer { return brokenWriter{fakeWriter{f.flows}} }
+	f.must(f.m.Apply(context.Background(), base, baseFlows))
+	if err := f.m.Attach(context.Background(), at); !errors.Is(err, errBroken) {
+		t.Errorf("Attach: %v", err)
+	}
+	if f.m.Complete() {
+		t.Error("complete, though nothing was written")
+	}
+}
+
+// TestRealBridge follows a real bridge: all flows are accepted, a foreign edit
+// and a restart of ovs-vswitchd are repaired, and another port number as well.
+func TestRealBridge(t *testing.T) {
+	ns := netnstest.New(t)
+	vs := ns.OVS()
+	ctx, cancel := context.WithCancel(context.Background())
+	db := ovs.New(ctx, vs.Endpoint())
+	ns.Veth("eth0", "far0")
+	vs.Run("ovs-vsctl", "add-br", "breth0", "--", "set", "bridge", "breth0", "datapath_type=netdev",
+		"--", "add-port", "breth0", "eth0", "--", "add-port", "breth0", "patch", "--", "set", "interface", "patch", "type=patch", "options:peer=other",
+		"--", "add-port", "breth0", "other", "--", "set", "interface", "other", "type=patch", "options:peer=patch")
+	m := New(base, db, func(name string) Writer { return openflow.New(name, vs.Dir) })
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = m.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+	var all []host.Flow
+	for _, vlan := range []int{7, 0} {
+		at := at
+		at.Facts.VLAN = vlan
+		all = bridge.Common(at.Facts)
+		for _, f := range families {
+			all = append(all, bridge.Flows(at.Facts, f, bridge.DefaultMarks(64000))...)
+		}
+		if err := errors.Join(m.Apply(ctx, base, all), m.Attach(ctx, at), m.Sweep(ctx)); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(vs.Flows("breth0")); got != len(all) {
+			t.Errorf("VLAN %d: %d flows of %d", vlan, got, len(all))
+		}
+	}
+	want := sorted(vs.Flows("breth0"))
+	same := func() bool {
+		out, err := vs.Try("ovs-ofctl", "-OOpenFlow14", "--no-stats", "dump-flows", "unix:"+vs.Dir+"/breth0.mgmt")
+		if err != nil {
+			return false
+		}
+		var now []string
+		for line := range strings.Lines(out) {
+			if strings.Contains(line, "actions=") {
+				now = append(now, strings.TrimSpace(line))
+			}
+		}
+		return slices.Equal(sorted(now), want)
+	}
+	vs.Run("ovs-ofctl", "del-flows", "unix:"+vs.Dir+"/breth0.mgmt", "in_port=1")
+	netnstest.Eventually(t, "deleted flows to come back", same)
+	vs.Run("ovs-ofctl", "add-flow", "unix:"+vs.Dir+"/breth0.mgmt", "priority=999,actions=drop")
+	netnstest.Eventually(t, "a foreign flow to go", same)
+	vs.StopVswitchd()
+	vs.StartVswitchd()
+	netnstest.Eventually(t, "flows after a restart of ovs-vswitchd", same)
+	vs.Run("ovs-vsctl", "set", "interface", "patch", "ofport_request=42")
+	netnstest.Eventually(t, "flows with the new port number", func() bool {
+		return strings.Contains(strings.Join(vs.Flows("breth0"), "\n"), "in_port=42")
+	})
+}
+
+func sorted(words []string) []string {
+	slices.Sort(words)
+	return words
+}
+
+var families = []bridge.Family{
+	{
+		Family: topology.IPv4, Node: netip.MustParseAddr("172.18.0.3"), Subnet: netip.MustParsePrefix("10.244.1.0/24"),
+		Cluster: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
+	},
+	{
+		Family: topology.IPv6, Node: netip.MustParseAddr("fc00::3"), Subnet: netip.MustParsePrefix("fd00:10:244:2::/64"),
+		Cluster: []netip.Prefix{netip.MustParsePrefix("fd00:10:244::/48")},
+	},
+}
