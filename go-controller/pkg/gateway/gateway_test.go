@@ -1,0 +1,233 @@
+package gateway
+
+import (
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+func prefixes(texts ...string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, t := range texts {
+		out = append(out, netip.MustParsePrefix(t))
+	}
+	return out
+}
+
+func addrs(texts ...string) []netip.Addr {
+	var out []netip.Addr
+	for _, t := range texts {
+		out = append(out, netip.MustParseAddr(t))
+	}
+	return out
+}
+
+// parse reads an attachment, one address ("172.18.0.3/16") or route ("default4
+// via 172.18.0.1 metric 100") a word group.
+func parse(t *testing.T, items ...string) Attachment {
+	t.Helper()
+	var a Attachment
+	for _, item := range items {
+		w := strings.Fields(strings.NewReplacer("default4", "0.0.0.0/0", "default6", "::/0").Replace(item))
+		p, err := netip.ParsePrefix(w[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(w) == 1 {
+			a.Addrs = append(a.Addrs, Address{Prefix: p})
+			continue
+		}
+		r := Route{Dst: p, Table: mainTable}
+		for i := 1; i+1 < len(w); i += 2 {
+			switch w[i] {
+			case "via":
+				r.Via = netip.MustParseAddr(w[i+1])
+			case "hop":
+				r.Hops = append(r.Hops, Hop{Via: netip.MustParseAddr(w[i+1])})
+			case "metric":
+				_, err = fmt.Sscan(w[i+1], &r.Metric)
+			case "table":
+				_, err = fmt.Sscan(w[i+1], &r.Table)
+			default:
+				err = fmt.Errorf("unknown word %q", w[i])
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		a.Routes = append(a.Routes, r)
+	}
+	return a
+}
+
+func TestTakeOver(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		from, to, rec []string
+		lost          bool
+		want          []string
+	}{
+		{name: "first start", from: []string{"10.0.0.3/24", "default4 via 10.0.0.1", "fc00::3/64"}, lost: true,
+			want: []string{"10.0.0.3/24", "default4 via 10.0.0.1", "fc00::3/64"}},
+		{name: "restart", to: []string{"10.0.0.3/24", "default4 via 10.0.0.1"}, rec: []string{"10.0.0.3/24", "default4 via 10.0.0.1"},
+			want: []string{"10.0.0.3/24", "default4 via 10.0.0.1"}},
+		{name: "the administrator took an address away", to: []string{"10.0.0.3/24"}, rec: []string{"10.0.0.3/24", "10.0.0.4/24", "default4 via 10.0.0.1"},
+			want: []string{"10.0.0.3/24"}},
+		{name: "and added one", to: []string{"10.0.0.3/24", "10.0.0.9/24"}, rec: []string{"10.0.0.3/24"},
+			want: []string{"10.0.0.3/24", "10.0.0.9/24"}},
+		{name: "half moved", from: []string{"10.0.0.4/24"}, to: []string{"10.0.0.3/24", "default4 via 10.0.0.1"}, rec: []string{"10.0.0.3/24", "10.0.0.4/24"},
+			want: []string{"10.0.0.4/24", "10.0.0.3/24", "default4 via 10.0.0.1"}},
+		{name: "reboot with other addresses", from: []string{"10.0.0.7/24", "default4 via 10.0.0.2"}, rec: []string{"10.0.0.3/24", "default4 via 10.0.0.1"}, lost: true,
+			want: []string{"10.0.0.7/24", "default4 via 10.0.0.2"}},
+		{name: "reboot without", rec: []string{"10.0.0.3/24", "default4 via 10.0.0.1", "fc00::3/64"}, lost: true,
+			want: []string{"10.0.0.3/24", "default4 via 10.0.0.1", "fc00::3/64"}},
+		{name: "one family lost", to: []string{"10.0.0.3/24"}, rec: []string{"10.0.0.3/24", "fc00::3/64", "default6 via fc00::1"},
+			want: []string{"10.0.0.3/24", "fc00::3/64", "default6 via fc00::1"}},
+		{name: "routes lost when it was down", to: []string{"10.0.0.3/24"}, rec: []string{"10.0.0.3/24", "default4 via 10.0.0.1"}, lost: true,
+			want: []string{"10.0.0.3/24", "default4 via 10.0.0.1"}},
+		{name: "a route in another table is another route", from: []string{"10.0.0.3/24", "default4 via 10.0.0.1"}, to: []string{"default4 via 10.0.0.2 table 7", "default4 via 10.0.0.9"},
+			want: []string{"10.0.0.3/24", "default4 via 10.0.0.1", "default4 via 10.0.0.2 table 7"}},
+		{name: "routes on link come first", from: []string{"10.0.0.3/32", "default4 via 10.9.0.1", "10.9.0.1/32 table 254"},
+			want: []string{"10.0.0.3/32", "10.9.0.1/32 table 254", "default4 via 10.9.0.1"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := TakeOver(parse(t, c.from...), parse(t, c.to...), parse(t, c.rec...), c.lost)
+			if want := parse(t, c.want...); !reflect.DeepEqual(got, want) {
+				t.Errorf("got %+v\nwant %+v", got, want)
+			}
+			// What was taken over stays as it is.
+			if again := TakeOver(Attachment{}, got, got, false); !reflect.DeepEqual(again, got) {
+				t.Errorf("the next pass changes it to %+v", again)
+			}
+		})
+	}
+}
+
+func TestRecord(t *testing.T) {
+	r := Record{Uplink: "eth0", Created: true, Link: 5, Host: parse(t, "10.0.0.3/24", "fc00::3/64", "default4 via 10.0.0.1 metric 100", "default6 hop fc00::1 hop fc00::2")}
+	if got, err := ParseRecord(r.String()); err != nil || !reflect.DeepEqual(got, r) {
+		t.Errorf("reads back as %+v, %v", got, err)
+	}
+	if got, err := ParseRecord(""); err != nil || !reflect.DeepEqual(got, Record{}) {
+		t.Errorf("nothing reads as %+v, %v", got, err)
+	}
+	if _, err := ParseRecord("{"); err == nil {
+		t.Error("half a record is accepted")
+	}
+}
+
+func FuzzParseRecord(f *testing.F) {
+	f.Add(Record{Uplink: "eth0"}.String())
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := ParseRecord(text)
+		if err != nil {
+			return
+		}
+		if again, err := ParseRecord(r.String()); err != nil || again.String() != r.String() {
+			t.Errorf("%q reads back as %v, %v", text, again, err)
+		}
+	})
+}
+
+func TestPrimary(t *testing.T) {
+	a := parse(t, "10.0.0.100/32", "10.0.0.3/24", "10.0.0.4/24", "fc00::4/64", "fc00::3/64")
+	for _, c := range []struct {
+		families []topology.Family
+		internal []netip.Addr
+		want     []netip.Prefix
+	}{
+		{topology.Families, nil, prefixes("10.0.0.3/24", "fc00::4/64")},
+		{topology.Families, addrs("10.0.0.4", "fc00::3"), prefixes("10.0.0.4/24", "fc00::3/64")},
+		{topology.Families, addrs("10.0.0.100"), prefixes("10.0.0.100/32", "fc00::4/64")},
+		{topology.Families[:1], nil, prefixes("10.0.0.3/24")},
+		{topology.Families, addrs("192.0.2.1"), prefixes("10.0.0.3/24", "fc00::4/64")},
+	} {
+		if got := Primary(a, c.families, c.internal); !slices.Equal(got, c.want) {
+			t.Errorf("%v %v: got %v, want %v", c.families, c.internal, got, c.want)
+		}
+	}
+	if got := Primary(parse(t, "10.0.0.3/24"), topology.Families, nil); len(got) != 1 {
+		t.Errorf("a family without address: got %v", got)
+	}
+}
+
+func TestNextHops(t *testing.T) {
+	a := parse(t, "default4 via 10.0.0.9 metric 200", "default4 via 10.0.0.1 metric 100", "default4 via 10.0.0.7 table 7", "default6 hop fc00::1 hop fc00::2")
+	for _, c := range []struct {
+		families   []topology.Family
+		configured []netip.Addr
+		want       []netip.Addr
+	}{
+		{topology.Families, nil, addrs("10.0.0.1", "fc00::1", "fc00::2")},
+		{topology.Families, addrs("10.0.0.5"), addrs("10.0.0.5", "fc00::1", "fc00::2")},
+		{topology.Families[1:], addrs("10.0.0.5"), addrs("fc00::1", "fc00::2")},
+	} {
+		if got := NextHops(a, c.families, c.configured); !slices.Equal(got, c.want) {
+			t.Errorf("%v %v: got %v, want %v", c.families, c.configured, got, c.want)
+		}
+	}
+	if got := NextHops(Attachment{}, topology.Families, nil); len(got) != 0 {
+		t.Errorf("without a default route: %v", got)
+	}
+}
+
+// TestHost prints all that a node's host gets, as iptables-save and ip do.
+func TestHost(t *testing.T) {
+	subnets := prefixes("10.244.1.0/24", "fd00:10:244:2::/64")
+	egress := host.Chain{ChainKey: host.ChainKey{Family: topology.IPv4, Table: "nat", Name: "OVN-KUBE-EGRESS-SVC"},
+		Jumps: []host.Jump{{From: "POSTROUTING"}}, Position: 10}
+	chains := hostfake.NewChains(append(Chains(topology.Families), egress))
+	if err := chains.Apply(t.Context(), Contributor, Rules(subnets)); err != nil {
+		t.Fatal(err)
+	}
+	routes := Routes(subnets, prefixes("10.244.0.0/16", "fd00:10:244::/48"), prefixes("10.96.0.0/16", "fd00:10:96::/112"),
+		prefixes("169.254.169.0/29", "fd69::/125"))
+	golden.Check(t, "host", chains.Dump(topology.IPv4)+chains.Dump(topology.IPv6)+hostfake.DumpRoutes(routes))
+	if got, want := ManagementPort(subnets, 1400), (Management{MAC: "0a:58:0a:f4:01:02", MTU: 1400, Addrs: prefixes("10.244.1.2/24", "fd00:10:244:2::2/64")}); !reflect.DeepEqual(got, want) {
+		t.Errorf("management port %+v, want %+v", got, want)
+	}
+	only4 := Routes(subnets[:1], prefixes("10.244.0.0/16", "fd00:10:244::/48"), nil, nil)
+	if len(only4) != 1 {
+		t.Errorf("a node without IPv6 gets %v", only4)
+	}
+}
+
+func TestHostAddresses(t *testing.T) {
+	got := HostAddresses([]LinkAddrs{
+		{"lo", prefixes("127.0.0.1/8", "192.0.2.9/32")},
+		{"breth0", prefixes("172.18.0.3/16", "fe80::1/64", "fc00::3/64")},
+		{"ovn-k8s-mp0", prefixes("10.244.1.2/24")},
+		{"eth1", prefixes("10.1.0.3/24", "169.254.169.2/29", "10.1.0.3/24")},
+		{"br-int", prefixes("10.7.0.1/24")},
+	}, prefixes("169.254.169.0/29"))
+	if want := prefixes("10.1.0.3/24", "172.18.0.3/16", "fc00::3/64"); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := HostAddresses(nil, nil); got == nil || len(got) != 0 {
+		t.Errorf("nothing gives %#v", got)
+	}
+}
+
+func TestBridgeMappings(t *testing.T) {
+	for _, c := range []struct{ have, with, without string }{
+		{"", "physnet:breth0", ""},
+		{"physnet:breth0", "physnet:breth0", ""},
+		{"physnet:old,dc:br1", "physnet:breth0,dc:br1", "dc:br1"},
+		{"dc:br1,other:br2", "physnet:breth0,dc:br1,other:br2", "dc:br1,other:br2"},
+	} {
+		if got := BridgeMappings(c.have, "breth0"); got != c.with {
+			t.Errorf("%q with ours: %q, want %q", c.have, got, c.with)
+		}
+		if got := WithoutMapping(c.have); got != c.without {
+			t.Errorf("%q without ours: %q, want %q", c.have, got, c.without)
+		}
+	}
+}
