@@ -54,7 +54,7 @@ func (w *Writer) Watch(ctx context.Context, changed func()) {
 // monitor follows the flow monitor of one connection until that ends. Its first
 // lines list the flows there are, so each new connection reports a change.
 func (w *Writer) monitor(ctx context.Context, changed func()) error {
-	cmd := exec.CommandContext(ctx, "ovs-ofctl", "monitor", w.target, "watch:")
+	cmd := exec.CommandContext(ctx, "ovs-ofctl", version, "--unixctl=none", "monitor", w.target, "watch:")
 	cmd.WaitDelay = time.Second
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -69,7 +69,7 @@ func (w *Writer) monitor(ctx context.Context, changed func()) error {
 	last := ""
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
-		if last = lines.Text(); strings.Contains(last, "NXST_FLOW_MONITOR") {
+		if last = lines.Text(); strings.Contains(last, "FLOW_MONITOR reply") {
 			pending.Reset(settle)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // Debian's schema of the local database.
@@ -19,6 +20,7 @@ type OVS struct {
 	Dir      string // run directory: db.sock, BRIDGE.mgmt, pid files
 	server   *daemon
 	vswitchd *daemon
+	starts   int
 }
 
 type daemon struct {
@@ -84,7 +86,9 @@ func (o *OVS) StartVswitchd() {
 	o.ns.t.Helper()
 	o.vswitchd = o.start("ovs-vswitchd", "--disable-system", "--pidfile="+o.path("ovs-vswitchd.pid"),
 		"--log-file="+o.path("ovs-vswitchd.log"), "-vconsole:off", "unix:"+o.path("db.sock"))
-	o.Run("ovs-vsctl", "--timeout=10", "init") // waits for ovs-vswitchd
+	// ovs-vsctl waits until ovs-vswitchd has carried out a change.
+	o.starts++
+	o.Run("ovs-vsctl", "--timeout=10", "set", "Open_vSwitch", ".", fmt.Sprintf("other_config:test-starts=%d", o.starts))
 }
 
 // StopVswitchd kills ovs-vswitchd.
@@ -116,7 +120,7 @@ func (o *OVS) Try(name string, args ...string) (string, error) {
 func (o *OVS) Flows(bridge string) []string {
 	o.ns.t.Helper()
 	var out []string
-	for line := range strings.Lines(o.Run("ovs-ofctl", "--no-stats", "dump-flows", "unix:"+o.path(bridge+".mgmt"))) {
+	for line := range strings.Lines(o.Run("ovs-ofctl", "-OOpenFlow14", "--no-stats", "dump-flows", "unix:"+o.path(bridge+".mgmt"))) {
 		if line = strings.TrimSpace(line); strings.Contains(line, "actions=") {
 			out = append(out, line)
 		}
@@ -128,6 +132,8 @@ func (o *OVS) start(name string, args ...string) *daemon {
 	o.ns.t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Env = append(os.Environ(), o.env()...)
+	// A test that panics runs no clean-up; its thread ends all the same.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		o.ns.t.Fatalf("start %s: %v", name, err)
 	}

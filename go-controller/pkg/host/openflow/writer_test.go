@@ -1,0 +1,200 @@
+package openflow
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+)
+
+// bridge starts an Open vSwitch with a bridge br0.
+func bridge(t *testing.T) *netnstest.OVS {
+	t.Helper()
+	o := netnstest.New(t).OVS()
+	o.Run("ovs-vsctl", "add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev")
+	return o
+}
+
+// examples are flows of every kind that the gateway writes, with what ovs-ofctl
+// makes of them.
+var examples = []struct {
+	flow host.Flow
+	dump string
+}{
+	{"table=0,priority=205,in_port=1,dl_dst=02:42:ac:12:00:03,udp,tp_dst=6081,actions=output:LOCAL",
+		"priority=205,udp,in_port=1,dl_dst=02:42:ac:12:00:03,tp_dst=6081 actions=LOCAL"},
+	{"table=0,priority=110,in_port=1,tcp,nw_dst=5.5.5.5,tp_dst=80,actions=ct(commit,zone=64000,exec(set_field:0x1->ct_mark)),output:2",
+		"priority=110,tcp,in_port=1,nw_dst=5.5.5.5,tp_dst=80 actions=ct(commit,zone=64000,exec(set_field:0x1->ct_mark)),output:2"},
+	{"table=0,priority=110,in_port=1,icmp6,icmp_type=135,nd_target=fd55::1,actions=output:LOCAL",
+		"priority=110,icmp6,in_port=1,icmp_type=135,nd_target=fd55::1 actions=LOCAL"},
+	{"table=0,priority=105,in_port=2,pkt_mark=0x3f0,ip,actions=ct(commit,zone=64000,nat(src=172.18.0.3),exec(set_field:0x1->ct_mark)),output:1",
+		"priority=105,pkt_mark=0x3f0,ip,in_port=2 actions=ct(commit,zone=64000,nat(src=172.18.0.3),exec(set_field:0x1->ct_mark)),output:1"},
+	{"table=0,priority=104,in_port=2,ipv6,ipv6_src=fd00:10:244::/48,actions=drop",
+		"priority=104,ipv6,in_port=2,ipv6_src=fd00:10:244::/48 actions=drop"},
+	{"table=0,priority=50,in_port=1,ip,actions=ct(zone=64000,nat,table=1)",
+		"priority=50,ip,in_port=1 actions=ct(table=1,zone=64000,nat)"},
+	{"table=0,priority=0,actions=NORMAL", "priority=0 actions=NORMAL"},
+	{"table=1,priority=100,ct_state=+trk+est,ct_mark=0x1,ip,actions=output:2",
+		"table=1, priority=100,ct_state=+est+trk,ct_mark=0x1,ip actions=output:2"},
+	{"table=1,priority=14,icmp6,icmp_type=134,actions=FLOOD", "table=1, priority=14,icmp6,icmp_type=134 actions=FLOOD"},
+}
+
+func flows() []host.Flow {
+	var out []host.Flow
+	for _, e := range examples {
+		out = append(out, e.flow)
+	}
+	return out
+}
+
+func dumped() string {
+	var out []string
+	for _, e := range examples {
+		out = append(out, fmt.Sprintf("cookie=%#x, %s", Cookie, e.dump))
+	}
+	return strings.Join(out, "\n")
+}
+
+func expect(t *testing.T, what string, o *netnstest.OVS, want string) {
+	t.Helper()
+	if got := strings.Join(o.Flows("br0"), "\n"); got != want {
+		t.Errorf("%s:\n%s\nwant:\n%s", what, got, want)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReplace(t *testing.T) {
+	o := bridge(t)
+	ctx := t.Context()
+	mgmt := "unix:" + o.Dir + "/br0.mgmt"
+	o.Run("ovs-ofctl", "add-flow", mgmt, "priority=7,arp,actions=drop") // an earlier run's
+
+	w := New("br0", o.Dir)
+	must(t, w.Apply(ctx, "base", flows()[3:]))
+	must(t, w.Apply(ctx, "a-service", flows()[:3]))
+	if got := strings.Join(o.Flows("br0"), "\n"); !strings.Contains(got, "priority=7,arp") {
+		t.Errorf("a flow was deleted before Sweep:\n%s", got)
+	}
+	must(t, w.Apply(ctx, "a-service", flows()[1:3]))
+	if got := strings.Join(o.Flows("br0"), "\n"); strings.Contains(got, "6081") || !strings.Contains(got, "5.5.5.5") {
+		t.Errorf("what a contributor dropped is still there, or too much is gone:\n%s", got)
+	}
+	must(t, w.Apply(ctx, "a-service", flows()[:3]))
+	must(t, w.Sweep(ctx))
+	expect(t, "swept", o, dumped())
+
+	ages := func() string { return o.Run("ovs-ofctl", "dump-flows", mgmt) }
+	same, err := w.same(ctx, render(flows()))
+	if err != nil || !same {
+		t.Errorf("diff-flows sees a difference where there is none (%v):\n%s", err, ages())
+	}
+
+	// Others edit.
+	for what, edit := range map[string][]string{
+		"a flow added":          {"add-flow", mgmt, "priority=300,actions=drop"},
+		"a flow deleted":        {"--strict", "del-flows", mgmt, "priority=0"},
+		"all flows deleted":     {"del-flows", mgmt},
+		"actions changed":       {"mod-flows", mgmt, "table=1,actions=drop"},
+		"a cookie changed":      {"--strict", "add-flow", mgmt, "cookie=0x5,priority=0,actions=NORMAL"},
+		"a flow that times out": {"add-flow", mgmt, "priority=0,idle_timeout=60,actions=NORMAL"},
+	} {
+		o.Run("ovs-ofctl", edit...)
+		must(t, w.Resync(ctx))
+		expect(t, what, o, dumped())
+	}
+
+	// The winner of one match is the first by name.
+	must(t, w.Apply(ctx, "A", []host.Flow{"table=0,priority=0,actions=drop"}))
+	if got := strings.Join(o.Flows("br0"), "\n"); !strings.Contains(got, "priority=0 actions=drop") {
+		t.Errorf("the first contributor did not win:\n%s", got)
+	}
+	must(t, w.Apply(ctx, "A", nil))
+	expect(t, "withdrawn", o, dumped())
+}
+
+// TestNoWrite: a flow that is not written again keeps its counters and age.
+func TestNoWrite(t *testing.T) {
+	o := bridge(t)
+	ctx := t.Context()
+	w := New("br0", o.Dir)
+	must(t, w.Apply(ctx, "base", flows()))
+	must(t, w.Sweep(ctx))
+	changes := watch(t, w)
+	must(t, w.Apply(ctx, "base", flows()))
+	must(t, w.Resync(ctx))
+	must(t, w.Sweep(ctx))
+	o.Run("ovs-ofctl", "add-flow", w.target, "priority=300,actions=drop") // a change that is seen
+	<-changes
+	select {
+	case <-changes:
+		t.Error("a no-op pass changed flows")
+	default:
+	}
+}
+
+// watch follows the flow monitor and drops the report of its beginning.
+func watch(t *testing.T, w *Writer) <-chan struct{} {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	changes, ended := make(chan struct{}, 100), make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.Watch(ctx, func() { changes <- struct{}{} })
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	<-changes
+	return changes
+}
+
+// TestRun: a restart of ovs-vswitchd and edits of others are repaired without
+// anybody asking.
+func TestRun(t *testing.T) {
+	o := bridge(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	w := New("br0", o.Dir)
+	must(t, w.Apply(ctx, "base", flows()))
+	must(t, w.Sweep(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.Run(ctx)
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	repaired := func() bool { return strings.Join(o.Flows("br0"), "\n") == dumped() }
+
+	o.Run("ovs-ofctl", "del-flows", w.target)
+	netnstest.Eventually(t, "deleted flows", repaired)
+	o.StopVswitchd()
+	if err := w.Apply(ctx, "base", flows()[1:]); err == nil {
+		t.Error("no error while ovs-vswitchd is dead")
+	}
+	if err := w.Apply(ctx, "base", flows()); err == nil {
+		t.Error("no error while ovs-vswitchd is dead")
+	}
+	o.StartVswitchd()
+	netnstest.Eventually(t, "flows after a restart", repaired)
+	dump, err := w.Dump(ctx)
+	if err != nil || strings.Count(dump, "actions=") != len(examples) {
+		t.Errorf("dump (%v):\n%s", err, dump)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	w := New("br0", t.TempDir())
+	for _, f := range []host.Flow{
+		"priority=1,actions=drop\npriority=2,actions=drop", "priority=1", "cookie=0x1,priority=1,actions=drop", "# a comment,actions=",
+	} {
+		if err := w.Apply(t.Context(), "x", []host.Flow{f}); err == nil || strings.Contains(err.Error(), "ovs-ofctl") {
+			t.Errorf("%q was not refused: %v", f, err)
+		}
+	}
+}
