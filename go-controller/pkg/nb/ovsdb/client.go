@@ -42,6 +42,7 @@ type Client struct {
 
 	mu        sync.Mutex
 	session   *session      // nil while there is none
+	last      view          // of the latest session, which may be over
 	changed   chan struct{} // closed and replaced when session changes
 	lastErr   error         // why there is no session
 	listeners []listener
@@ -175,6 +176,9 @@ func (c *Client) publish(s *session, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.session, c.lastErr = s, err
+	if s != nil {
+		c.last = s.view
+	}
 	close(c.changed)
 	c.changed = make(chan struct{})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // networkFeature is the feature that owns rows of tables without external_ids:
@@ -82,14 +83,14 @@ var literals = []Table{
 	},
 }
 
-// macBindingOwner: the bindings on the join network belong to the port's
-// object, the gateway router of a node or the cluster router.
+// macBindingOwner: a binding belongs to the object of its port, the gateway
+// router of a node or the cluster router.
 func macBindingOwner(m model.Model) (nb.Owner, bool) {
 	port := m.(*nbdb.StaticMACBinding).LogicalPort
-	if port == "rtoj-ovn_cluster_router" {
+	if port == topology.ClusterRouterToJoin {
 		return nb.Owner{Feature: networkFeature}, true
 	}
-	for _, prefix := range []string{"rtoj-GR_", "rtoe-GR_"} {
+	for _, prefix := range []string{topology.GatewayToJoin(""), topology.GatewayToExternal("")} {
 		if node, ok := strings.CutPrefix(port, prefix); ok {
 			return nb.Owner{Feature: networkFeature, Object: node}, true
 		}
@@ -97,9 +98,11 @@ func macBindingOwner(m model.Model) (nb.Owner, bool) {
 	return nb.Owner{}, false
 }
 
-// groupOwner: the cluster's load balancer groups are cluster-wide.
+// groupOwner: the cluster's load balancer groups belong to the cluster.
 func groupOwner(m model.Model) (nb.Owner, bool) {
-	name := m.(*nbdb.LoadBalancerGroup).Name
-	ours := strings.HasPrefix(name, "cluster") && strings.HasSuffix(name, "LBGroup")
-	return nb.Owner{Feature: networkFeature}, ours
+	switch m.(*nbdb.LoadBalancerGroup).Name {
+	case topology.ClusterLBGroup, topology.ClusterSwitchLBGroup, topology.ClusterRouterLBGroup:
+		return nb.Owner{Feature: networkFeature}, true
+	}
+	return nb.Owner{}, false
 }

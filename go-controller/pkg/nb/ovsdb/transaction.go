@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ovn-org/libovsdb/ovsdb"
+	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 )
@@ -183,6 +184,19 @@ func split(parts []*part, results []ovsdb.OperationResult) [][]ovsdb.OperationRe
 		out[i], results = results[:len(b.writes)], results[len(b.writes):]
 	}
 	return out
+}
+
+// log names the rows that a committed part wrote.
+func (b *part) log() {
+	if !klog.V(5).Enabled() {
+		return
+	}
+	for _, w := range b.changed {
+		klog.V(5).InfoS("Wrote northbound row", "owner", b.plan.owner, "table", w.table.Name, "id", w.row.ID, "new", w.have == nil)
+	}
+	for _, d := range b.plan.gone {
+		klog.V(5).InfoS("Deleted northbound row", "owner", b.plan.owner, "table", d.table.Name, "id", d.id)
+	}
 }
 
 // verify checks that a committed part did what the plan said: writes met the

@@ -86,16 +86,14 @@ func (w *Writer) whyNot(ctx context.Context) error {
 	return errors.Join(ctx.Err(), w.client.lastErr)
 }
 
-// Owners implements nb.Writer. It returns nothing while there is no connection.
+// Owners implements nb.Writer. Without a connection it tells what was there when
+// it broke; whatever changed since comes through OnDrift when the next one stands.
 func (w *Writer) Owners(feature string) []nb.Owner {
 	w.client.mu.Lock()
-	s := w.client.session
+	last := w.client.last
 	w.client.mu.Unlock()
-	if s == nil {
-		return nil
-	}
 	seen := map[nb.Owner]bool{}
-	s.view.owners(func(o nb.Owner) {
+	last.owners(func(o nb.Owner) {
 		if o.Feature == feature {
 			seen[o] = true
 		}
@@ -174,6 +172,7 @@ func (w *Writer) commit(batch []*request) []*request {
 		case err != nil:
 			r.finish(err)
 		case b.empty():
+			klog.V(4).InfoS("Northbound rows are as wanted", "owner", r.owner, "rows", len(r.want))
 			w.drift.settle(r.owner, len(r.want) > 0)
 			r.finish(nil)
 		default:
@@ -233,6 +232,7 @@ func (w *Writer) send(s *session, asked []*request, parts []*part) (again []*req
 		}
 		klog.V(2).InfoS("Wrote northbound rows", "owner", r.owner, "inserted", b.stats.Inserted,
 			"updated", b.stats.Updated, "deleted", b.stats.Deleted)
+		b.log()
 		w.drift.settle(r.owner, len(r.want) > 0)
 		r.finish(nil)
 	}
