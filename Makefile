@@ -15,7 +15,7 @@ COMMIT := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X $(VERSION_PACKAGE).Version=$(VERSION) -X $(VERSION_PACKAGE).Commit=$(COMMIT)
 
 KIN := $(BIN)/kin
-CLUSTER ?= ovn
+CLUSTER ?= kin
 NODES ?= 3
 GATEWAY_MODE ?= shared
 IP_FAMILY ?= dual
@@ -76,7 +76,7 @@ test-layers: ## Run every test below the cluster, against real databases and ker
 	cd contrib/kin && go test ./...
 
 .PHONY: e2e
-e2e: build cluster-binaries ## Run the end-to-end tests on kin clusters (root)
+e2e: cluster-binaries ## Run the end-to-end tests on kin clusters (root)
 	cd test/e2e && KIN=$(KIN) go test -count=1 -timeout 40m -v ./...
 
 .PHONY: test
@@ -89,14 +89,15 @@ bench: ## Measure the northbound writer and EgressService planning
 ##@ Clusters
 
 .PHONY: cluster-binaries
-cluster-binaries: $(KIN)
+cluster-binaries: build ## Build Kubernetes and the images of the clusters, unless they are built
+	@$(KIN) build
 
 .PHONY: demo
-demo: deps build cluster-binaries ## Watch an EgressService fail over on a real cluster (DEMO_KEEP=1 leaves the cluster)
-	cd test/e2e && KIN=$(KIN) go run ./cmd/demo
+demo: deps cluster-binaries ## Watch an EgressService fail over on a real cluster (DEMO_KEEP=1 leaves the cluster)
+	cd test/e2e && KIN=$(KIN) go run ./demo
 
 .PHONY: cluster-up
-cluster-up: deps build cluster-binaries ## Create a local cluster (CLUSTER, NODES, GATEWAY_MODE, IP_FAMILY)
+cluster-up: deps cluster-binaries ## Create a local cluster (CLUSTER, NODES, GATEWAY_MODE, IP_FAMILY)
 	@$(KIN) create cluster --name $(CLUSTER) --nodes $(NODES) --gateway-mode $(GATEWAY_MODE) --ip-family $(IP_FAMILY)
 	@echo "export KUBECONFIG=$$($(KIN) get kubeconfig --name $(CLUSTER) --path)"
 

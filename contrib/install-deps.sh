@@ -11,7 +11,7 @@ PACKAGES=(
 	gcc libc6-dev                   # go test -race
 	openvswitch-common openvswitch-switch
 	ovn-common ovn-central ovn-host # the databases, northd, ovn-controller, their tools and schemas
-	containerd runc                 # pods of the local cluster
+	containerd runc busybox-static  # pods of the local cluster
 	iproute2 iptables nftables ethtool conntrack procps kmod util-linux
 	openssl                         # certificates in the tests of TLS connections
 	tcpdump                         # to look at what a test saw

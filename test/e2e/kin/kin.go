@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -135,9 +136,14 @@ func (c Cluster) LoadImage(ctx context.Context, archive string) error {
 	return c.run(ctx, "load", "image", "--name", c.Name, archive)
 }
 
-// ExportLogs writes the logs of every machine below dir.
-func (c Cluster) ExportLogs(ctx context.Context, dir string) error {
-	return c.run(ctx, "logs", "--name", c.Name, dir)
+// Logs returns what the daemons of a machine wrote, or one of them where it is named.
+func (c Cluster) Logs(ctx context.Context, machine string, daemon ...string) (string, error) {
+	return c.output(ctx, append([]string{"logs", "--name", c.Name, machine}, daemon...)...)
+}
+
+// Kubectl is the kubectl that kin built for its clusters.
+func (c Cluster) Kubectl() string {
+	return filepath.Join(filepath.Dir(c.Program), "..", "kin", "bin", "kubectl")
 }
 
 // run runs kin and shows its output in the log, too.

@@ -14,7 +14,7 @@ import (
 
 // Kubectl is the command line that runs kubectl against the cluster.
 func (l *Lab) Kubectl() []string {
-	return []string{l.Kin.Program, "kubectl", "--name", l.Kin.Name, "--"}
+	return []string{l.Kin.Kubectl(), "--kubeconfig", l.Kubeconfig}
 }
 
 // Run runs a command on this machine and returns everything it printed.
@@ -54,9 +54,35 @@ func (l *Lab) WriteFile(name, content string) (string, error) {
 	return path, nil
 }
 
-// DatapathErrors returns the lines of the machine's ovs-vswitchd log that say it
-// crashed; a healthy one has none.
+// DatapathErrors returns the lines in the log of a node's ovs-vswitchd that say
+// it crashed; a healthy one has none.
 func (l *Lab) DatapathErrors(ctx context.Context, node string) (string, error) {
-	// grep's status 1 is "no line".
-	return l.Kin.Exec(ctx, node, "sh", "-c", "grep -h EMER /var/log/openvswitch/ovs-vswitchd.log || [ $? = 1 ]")
+	log, err := l.Kin.Logs(ctx, node, "ovs-vswitchd")
+	if err != nil {
+		return "", err
+	}
+	var crashes strings.Builder
+	for line := range strings.Lines(log) {
+		if strings.Contains(line, "EMER") {
+			crashes.WriteString(line)
+		}
+	}
+	return crashes.String(), nil
+}
+
+// ExportLogs writes the logs of the given machines to files in dir.
+func (l *Lab) ExportLogs(ctx context.Context, dir string, machines ...string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make the directory of logs: %w", err)
+	}
+	for _, m := range machines {
+		log, err := l.Kin.Logs(ctx, m)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, m+".log"), []byte(log), 0o644); err != nil {
+			return fmt.Errorf("write log: %w", err)
+		}
+	}
+	return nil
 }

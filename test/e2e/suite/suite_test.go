@@ -77,7 +77,7 @@ func (s *suite) keepLogs(ctx context.Context, t *testing.T, mode string) {
 		return
 	}
 	dir = filepath.Join(dir, mode)
-	if err := s.Kin.ExportLogs(ctx, dir); err != nil {
+	if err := s.ExportLogs(ctx, dir, nodes...); err != nil {
 		t.Logf("keep logs: %v", err)
 		return
 	}
