@@ -44,6 +44,7 @@ type node struct {
 	chains  *iptables.Writer
 	routes  *host.Set[host.Route, host.Hop]
 	addrs   *host.Set[host.Address, struct{}]
+	flows   *bridgenode.Manager
 	runners map[string]runner
 	// spoken are closed when those who contribute to the drivers have said what
 	// they want.
@@ -86,7 +87,7 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 	n.routes = route.NewSet()
 	n.addrs = addr.NewSet(addr.New(nil, topology.ManagementPort))
 	switches := ovs.New(ctx, ovs.DefaultEndpoint)
-	flows := bridgenode.New(gateway.Contributor, switches, func(bridge string) bridgenode.Writer {
+	n.flows = bridgenode.New(gateway.Contributor, switches, func(bridge string) bridgenode.Writer {
 		return openflow.New(bridge, openflow.DefaultRunDir)
 	})
 	self := nodeInformers(n.env, n.name)
@@ -94,12 +95,12 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 		Kube:   n.env.Kube,
 		Nodes:  self.Core().V1().Nodes(),
 		OVS:    switches,
-		Flows:  flows,
+		Flows:  n.flows,
 		Chains: n.chains,
 		Routes: n.routes,
 		Addrs:  n.addrs,
 	})
-	n.runners["gateway"], n.runners["bridge flows"] = n.gateway, flows
+	n.runners["gateway"], n.runners["bridge flows"] = n.gateway, n.flows
 	n.spoken = append(n.spoken, n.gateway.Ready())
 
 	pods := kube.NewNodePodInformers(n.env.Kube, n.name)
@@ -165,7 +166,7 @@ func (n *node) settle(ctx context.Context, started func()) error {
 	}
 	sweep := func(ctx context.Context) error {
 		for what, s := range map[string]interface{ Sweep(context.Context) error }{
-			"iptables chains": n.chains, "routes": n.routes, "addresses": n.addrs,
+			"iptables chains": n.chains, "routes": n.routes, "addresses": n.addrs, "bridge flows": n.flows,
 		} {
 			if err := s.Sweep(ctx); err != nil {
 				return fmt.Errorf("sweep %s: %w", what, err)
