@@ -1,0 +1,247 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/build"
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/cluster"
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/config"
+)
+
+// home is the directory kin's own file is in; everything else is found from
+// there unless flags say otherwise.
+func home(parts ...string) string {
+	self, err := os.Executable()
+	if err != nil {
+		return filepath.Join(parts...)
+	}
+	return filepath.Join(append([]string{filepath.Dir(self)}, parts...)...)
+}
+
+func artifactsFlag() cli.Flag {
+	return &cli.StringFlag{Name: "artifacts", Usage: "`DIR` of the Kubernetes programs and images kin builds", EnvVars: []string{"KIN_ARTIFACTS"}, Value: home("..", "kin")}
+}
+
+func sourceFlag() cli.Flag {
+	return &cli.StringFlag{Name: "source", Usage: "`DIR` of the module to build them from", EnvVars: []string{"KIN_SOURCE"}, Value: home("..", "..", "contrib", "kin", "kubernetes")}
+}
+
+func createCommand() *cli.Command {
+	return &cli.Command{
+		Name: "create", Usage: "create a cluster",
+		Subcommands: []*cli.Command{{
+			Name: "cluster", Usage: "create a cluster", Action: create,
+			Flags: []cli.Flag{
+				nameFlag(),
+				&cli.IntFlag{Name: "nodes", Usage: "`NUMBER` of nodes, the control plane included", DefaultText: "3"},
+				&cli.StringFlag{Name: "gateway-mode", Usage: "shared or local", DefaultText: "shared"},
+				&cli.StringFlag{Name: "ip-family", Usage: "dual, ipv4 or ipv6", DefaultText: "dual"},
+				&cli.StringFlag{Name: "config", Usage: "configuration `FILE`; flags override it"},
+				&cli.DurationFlag{Name: "wait", Usage: "how long to wait for the control plane, and again for the nodes", Value: 2 * time.Minute},
+				&cli.BoolFlag{Name: "no-ovnkube", Usage: "no network: nodes register but do not become ready"},
+				&cli.BoolFlag{Name: "retain", Usage: "leave what there is standing when creation fails"},
+				&cli.StringFlag{Name: "kubeconfig-out", Usage: "also write the kubeconfig to `FILE`"},
+				&cli.StringFlag{Name: "ovnkube-bin-dir", Usage: "`DIR` of ovnkube and ovn-k8s-cni-overlay", EnvVars: []string{"KIN_OVNKUBE_BIN_DIR"}, Value: home()},
+				&cli.StringFlag{Name: "crds", Usage: "`DIR` of manifests to apply first", EnvVars: []string{"KIN_CRDS"}, Value: home("..", "..", "dist", "crds")},
+				artifactsFlag(), sourceFlag(),
+			},
+		}},
+	}
+}
+
+func create(c *cli.Context) error {
+	if _, err := arguments(c); err != nil {
+		return err
+	}
+	s, err := store(c)
+	if err != nil {
+		return err
+	}
+	cfg, err := configuration(c)
+	if err != nil {
+		return err
+	}
+	options := cluster.CreateOptions{Config: cfg, Ovnkube: !c.Bool("no-ovnkube"), Wait: c.Duration("wait"), KubeconfigOut: c.String("kubeconfig-out")}
+	for flag, path := range map[string]*string{
+		"artifacts": &options.Paths.Artifacts, "ovnkube-bin-dir": &options.Paths.OvnkubeBin, "source": &options.Source, "crds": &options.CRDs,
+	} {
+		if *path, err = filepath.Abs(c.String(flag)); err != nil {
+			return fmt.Errorf("find --%s: %w", flag, err)
+		}
+	}
+	began := time.Now()
+	fmt.Printf("Creating cluster %q ...\n", cfg.Name)
+	made, err := s.Create(c.Context, options, newSteps(os.Stdout))
+	if err != nil {
+		if made != nil && !c.Bool("retain") {
+			return errors.Join(err, s.Delete(cfg.Name))
+		}
+		return err
+	}
+	fmt.Printf("Cluster %q is up after %.1f s. Use it with:\n\nexport KUBECONFIG=%s\n", cfg.Name, time.Since(began).Seconds(), made.KubeconfigPath())
+	fmt.Printf("export PATH=%s:$PATH   # kubectl\n", options.Paths.Artifacts+"/bin")
+	return nil
+}
+
+// configuration is the file with the flags over it.
+func configuration(c *cli.Context) (config.Cluster, error) {
+	cfg, err := config.Load(c.String("config"))
+	if err != nil {
+		return cfg, err
+	}
+	if c.IsSet("name") || cfg.Name == "" {
+		cfg.Name = c.String("name")
+	}
+	if c.IsSet("nodes") {
+		cfg.Nodes = c.Int("nodes")
+		if cfg.Nodes == 0 {
+			return cfg, errors.New("--nodes: 0 is not a number of nodes")
+		}
+	}
+	if c.IsSet("gateway-mode") {
+		cfg.GatewayMode = c.String("gateway-mode")
+	}
+	if c.IsSet("ip-family") {
+		cfg.IPFamily = c.String("ip-family")
+	}
+	return cfg.Default()
+}
+
+func deleteCommand() *cli.Command {
+	return &cli.Command{
+		Name: "delete", Usage: "delete a cluster",
+		Subcommands: []*cli.Command{{
+			Name: "cluster", Usage: "delete a cluster and all that belongs to it", Flags: []cli.Flag{nameFlag()},
+			Action: func(c *cli.Context) error {
+				if _, err := arguments(c); err != nil {
+					return err
+				}
+				s, err := store(c)
+				if err != nil {
+					return err
+				}
+				fmt.Printf("Deleting cluster %q ...\n", c.String("name"))
+				return s.Delete(c.String("name"))
+			},
+		}},
+	}
+}
+
+func buildCommand() *cli.Command {
+	return &cli.Command{
+		Name: "build", Usage: "build the Kubernetes programs and images, unless they are built",
+		Flags: []cli.Flag{artifactsFlag(), sourceFlag()},
+		Action: func(c *cli.Context) error {
+			artifacts, err := filepath.Abs(c.String("artifacts"))
+			if err != nil {
+				return fmt.Errorf("find --artifacts: %w", err)
+			}
+			source := c.String("source")
+			return newSteps(os.Stdout).Step("Building Kubernetes and images", func(update func(string)) error {
+				if build.Artifacts(artifacts).Current(source) {
+					update("already built")
+				}
+				return build.Artifacts(artifacts).Build(source, update)
+			})
+		},
+	}
+}
+
+func getCommand() *cli.Command {
+	return &cli.Command{
+		Name: "get", Usage: "show clusters, nodes, hosts or the kubeconfig",
+		Subcommands: []*cli.Command{
+			{Name: "clusters", Usage: "list clusters", Action: getClusters},
+			{Name: "nodes", Usage: "list a cluster's machines", Flags: []cli.Flag{nameFlag()}, Action: getNodes},
+			{Name: "kubeconfig", Usage: "print the kubeconfig", Flags: []cli.Flag{
+				nameFlag(),
+				&cli.BoolFlag{Name: "path", Usage: "print where it is instead"},
+			}, Action: getKubeconfig},
+		},
+	}
+}
+
+func getClusters(c *cli.Context) error {
+	s, err := store(c)
+	if err != nil {
+		return err
+	}
+	names, err := s.Names()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		fmt.Println(name)
+	}
+	return nil
+}
+
+func getKubeconfig(c *cli.Context) error {
+	k, err := opened(c)
+	if err != nil {
+		return err
+	}
+	if c.Bool("path") {
+		fmt.Println(k.KubeconfigPath())
+		return nil
+	}
+	text, err := k.Kubeconfig()
+	if err != nil {
+		return err
+	}
+	_, err = os.Stdout.Write(text)
+	return err
+}
+
+func getNodes(c *cli.Context) error {
+	k, err := opened(c)
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(w, "NAME\tROLE\tSTATE\tPID\tADDRESSES")
+	line := func(name, role string, addresses []string) {
+		state, pid := "off", "-"
+		if p, on := k.Machine(name).Running(); on {
+			state, pid = "on", fmt.Sprint(p.Pid)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", name, role, state, pid, strings.Join(addresses, ","))
+	}
+	for _, n := range k.Nodes() {
+		role := "worker"
+		if n.ControlPlane() {
+			role = "control-plane"
+		}
+		var addresses []string
+		for _, a := range n.AddrList() {
+			addresses = append(addresses, a.String())
+		}
+		line(n.Name, role, addresses)
+	}
+	hosts, err := k.Hosts()
+	if err != nil {
+		return err
+	}
+	var names []string
+	for name := range hosts {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		var addresses []string
+		for _, a := range hosts[name].Uplink.Addresses {
+			addresses = append(addresses, a.Addr().String())
+		}
+		line(name, "host", addresses)
+	}
+	return w.Flush()
+}

@@ -1,0 +1,290 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/component"
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/config"
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/machine"
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/plan"
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/supervise"
+)
+
+// CreateOptions are what creation takes beside the configuration.
+type CreateOptions struct {
+	Config config.Cluster
+	Paths  Paths
+	// Source is the module that the Kubernetes programs are built from.
+	Source string
+	// CRDs is a directory of manifests to apply first; it need not exist.
+	CRDs string
+	// Ovnkube says whether to run it, and so to wait for nodes to be ready.
+	Ovnkube bool
+	// Wait limits how long to wait for the control plane and for the nodes.
+	Wait time.Duration
+	// KubeconfigOut also writes the kubeconfig there.
+	KubeconfigOut string
+}
+
+// Reporter shows the steps of something long.
+type Reporter interface {
+	// Step runs one step under a title. update replaces the note beside it.
+	Step(title string, run func(update func(note string)) error) error
+}
+
+// Create makes a cluster. On failure what there is of it is left standing.
+func (s Store) Create(ctx context.Context, o CreateOptions, report Reporter) (*Cluster, error) {
+	c := &Cluster{store: s, name: o.Config.Name, Record: Record{Config: o.Config, Paths: o.Paths, Ovnkube: o.Ovnkube}}
+	if err := report.Step("Checking this machine", func(func(string)) error { return c.checkMachine() }); err != nil {
+		return nil, err
+	}
+	err := report.Step("Building Kubernetes and images", func(update func(string)) error {
+		if c.artifacts().Current(o.Source) {
+			update("already built")
+		}
+		return c.artifacts().Build(o.Source, update)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(string(s), 0o755); err != nil {
+		return nil, fmt.Errorf("make state directory: %w", err)
+	}
+	if err := os.Mkdir(c.path(), 0o700); errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("cluster %q exists; delete it with: kin delete cluster --name %s", c.name, c.name)
+	} else if err != nil {
+		return nil, fmt.Errorf("make cluster directory: %w", err)
+	}
+	unlock, err := c.lock()
+	if err != nil {
+		return c, err
+	}
+	defer unlock()
+	steps := []struct {
+		title string
+		run   func(update func(string)) error
+	}{
+		{fmt.Sprintf("Preparing %d nodes", c.Config.Nodes), func(func(string)) error { return c.prepare() }},
+		{"Starting nodes", func(func(string)) error { return c.bootAll() }},
+		{"Starting the control plane", func(update func(string)) error { return c.awaitControlPlane(ctx, o.Wait, update) }},
+		{"Installing resource definitions", func(update func(string)) error { return c.applyCRDs(ctx, o.CRDs, update) }},
+		{"Loading images", func(func(string)) error { return c.loadBuiltImages() }},
+		{"Joining nodes", func(update func(string)) error { return c.awaitNodes(ctx, o.Wait, update) }},
+	}
+	for _, step := range steps {
+		if err := report.Step(step.title, step.run); err != nil {
+			return c, err
+		}
+	}
+	if o.KubeconfigOut == "" {
+		return c, nil
+	}
+	return c, c.writeKubeconfigTo(o.KubeconfigOut)
+}
+
+// prepare makes everything that is only files.
+func (c *Cluster) prepare() error {
+	if err := os.MkdirAll(c.path(machinesDir), 0o755); err != nil {
+		return fmt.Errorf("make machines' directory: %w", err)
+	}
+	if err := c.save(); err != nil { // from here on delete and get find it
+		return err
+	}
+	if err := c.prepareWire(); err != nil {
+		return err
+	}
+	return each(c.Nodes(), c.prepareNode)
+}
+
+// bootAll starts the wire and then all nodes at once.
+func (c *Cluster) bootAll() error {
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", c.Config.APIServerPort))
+	if err != nil {
+		return fmt.Errorf("find a port for the API server: %w", err)
+	}
+	defer listener.Close()
+	c.Port = listener.Addr().(*net.TCPAddr).Port
+	if err := c.save(); err != nil {
+		return err
+	}
+	if err := c.certify(); err != nil {
+		return err
+	}
+	if err := c.bootWire(listener.(*net.TCPListener)); err != nil {
+		return err
+	}
+	return each(c.Nodes(), func(n plan.Node) error { return c.boot(n.Name) })
+}
+
+func (c *Cluster) awaitControlPlane(ctx context.Context, limit time.Duration, update func(string)) error {
+	client, err := c.api()
+	if err != nil {
+		return err
+	}
+	server := c.Nodes()[0].Name
+	return c.await(ctx, limit, []string{server}, func() (bool, string) {
+		units, err := c.Services(server)
+		if err != nil {
+			return false, err.Error()
+		}
+		if waiting := notReady(units, component.Etcd, component.APIServer, component.ControllerManager, component.Scheduler); waiting != "" {
+			update("waiting for " + waiting)
+			return false, waiting
+		}
+		_, err = client.do(ctx, http.MethodGet, "/readyz", "", nil)
+		if err != nil {
+			return false, err.Error()
+		}
+		return true, ""
+	})
+}
+
+// awaitNodes waits until the kubelets have registered, gives the nodes their
+// roles and, where there is a network, waits until they are ready.
+func (c *Cluster) awaitNodes(ctx context.Context, limit time.Duration, update func(string)) error {
+	client, err := c.api()
+	if err != nil {
+		return err
+	}
+	labelled := map[string]bool{}
+	var names []string
+	for _, n := range c.Nodes() {
+		names = append(names, n.Name)
+	}
+	return c.await(ctx, limit, names, func() (bool, string) {
+		have, err := client.nodes(ctx)
+		if err != nil {
+			return false, err.Error()
+		}
+		var missing []string
+		for _, n := range c.Nodes() {
+			state, registered := have[n.Name]
+			if registered && !labelled[n.Name] {
+				role := map[bool]string{true: "control-plane", false: "worker"}[n.ControlPlane()]
+				if err := client.label(ctx, n.Name, "node-role.kubernetes.io/"+role, ""); err != nil {
+					return false, err.Error()
+				}
+				labelled[n.Name] = true
+			}
+			if ready, why := state.ready(); !registered {
+				missing = append(missing, n.Name+": not registered")
+			} else if !ready && c.Ovnkube {
+				missing = append(missing, n.Name+": "+why)
+			}
+		}
+		if len(missing) > 0 {
+			update(fmt.Sprintf("%d of %d", len(names)-len(missing), len(names)))
+		}
+		return len(missing) == 0, strings.Join(missing, "\n")
+	})
+}
+
+// await asks until the answer is yes. When time runs out it says what is wrong
+// on the machines.
+func (c *Cluster) await(ctx context.Context, limit time.Duration, machines []string, ask func() (bool, string)) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		done, why := ask()
+		if done {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("not there after %s: %s%s", limit, why, c.Diagnose(machines))
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func notReady(units []supervise.Status, names ...string) string {
+	state := map[string]string{}
+	for _, u := range units {
+		state[u.Name] = u.State
+	}
+	for _, name := range names {
+		if state[name] != supervise.StateReady {
+			return name
+		}
+	}
+	return ""
+}
+
+// applyCRDs applies a directory of manifests, if it is there.
+func (c *Cluster) applyCRDs(ctx context.Context, dir string, update func(string)) error {
+	found, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil || dir == "" || len(found) == 0 {
+		update("none")
+		return err
+	}
+	if err := c.kubectl(ctx, "apply", "--server-side", "--filename", dir); err != nil {
+		return err
+	}
+	return c.kubectl(ctx, "wait", "--for=condition=Established", "--timeout=30s", "--filename", dir)
+}
+
+func (c *Cluster) kubectl(ctx context.Context, args ...string) error {
+	cmd := exec.CommandContext(ctx, c.artifacts().Kubectl(), append([]string{"--kubeconfig=" + c.KubeconfigPath(), "--cache-dir=" + c.path("cache")}, args...)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+func (c *Cluster) loadBuiltImages() error {
+	return each([]string{"pause.tar", "agnhost.tar"}, func(name string) error {
+		return c.LoadImage(filepath.Join(c.artifacts().Images(), name))
+	})
+}
+
+// LoadImage reads an image archive into every node that is on.
+func (c *Cluster) LoadImage(path string) error {
+	return each(c.Nodes(), func(n plan.Node) error {
+		if _, on := c.Machine(n.Name).Running(); !on {
+			return nil
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return fmt.Errorf("open image: %w", err)
+		}
+		defer file.Close()
+		var said strings.Builder
+		err = machine.Command(c.Machine(n.Name), component.ImportImage(), func(cmd *exec.Cmd) {
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = file, &said, &said
+		})
+		if err != nil {
+			return fmt.Errorf("load %s into %s: %w: %s", path, n.Name, err, strings.TrimSpace(said.String()))
+		}
+		return nil
+	})
+}
+
+func (c *Cluster) writeKubeconfigTo(path string) error {
+	text, err := c.Kubeconfig()
+	if err != nil {
+		return err
+	}
+	return writeFile(path, text, 0o600)
+}
+
+// each runs f for all items at once and returns all errors.
+func each[T any](items []T, f func(T) error) error {
+	failed := make([]error, len(items))
+	var all sync.WaitGroup
+	for i, item := range items {
+		all.Go(func() { failed[i] = f(item) })
+	}
+	all.Wait()
+	return errors.Join(failed...)
+}

@@ -1,0 +1,187 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/component"
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/machine"
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/plan"
+)
+
+// hostPortPrefix starts the name of an outside host's port on the switch, which
+// has room for 15 characters in all.
+const hostPortPrefix = "host"
+
+// AddHost makes a machine outside the cluster on the same wire. Addresses
+// without a length get that of the wire's subnet.
+func (c *Cluster) AddHost(name string, addresses []netip.Prefix) error {
+	unlock, err := c.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	names, err := c.Machines()
+	if err != nil {
+		return err
+	}
+	if slices.Contains(names, name) {
+		return fmt.Errorf("cluster %s has a machine %q already", c.name, name)
+	}
+	if err := c.checkFree(addresses); err != nil {
+		return err
+	}
+	d := c.Machine(name)
+	err = c.makeHost(d, name, addresses)
+	if err == nil {
+		err = c.boot(name)
+	}
+	if err != nil {
+		return errors.Join(err, c.removeHost(name))
+	}
+	return nil
+}
+
+func (c *Cluster) makeHost(d machine.Dir, name string, addresses []netip.Prefix) error {
+	port, err := c.freePort()
+	if err != nil {
+		return err
+	}
+	if err := machine.MakeDisk(d.Disk(), name, c.hosts()); err != nil {
+		return err
+	}
+	node := component.Node{Node: plan.Node{Index: -1}, Config: c.Config, Server: c.Nodes()[0]}
+	return d.Save(machine.Spec{
+		Cluster: c.name, Hostname: name, Cgroup: c.cgroup() + "/" + name, Disk: d.Disk(), Binds: c.programBinds(),
+		Uplink:  &machine.Uplink{Name: component.UplinkName, Port: port, MTU: mtu, Addresses: addresses, Gateways: c.gatewaysFor(addresses)},
+		Sysctls: machine.QuietSysctls(component.UplinkName),
+		Env:     node.Environment(),
+	})
+}
+
+// gatewaysFor lists the wire's addresses of the families a host has.
+func (c *Cluster) gatewaysFor(addresses []netip.Prefix) []netip.Addr {
+	var list []netip.Addr
+	for _, g := range plan.Gateways(c.Config) {
+		if slices.ContainsFunc(addresses, func(a netip.Prefix) bool { return a.Contains(g.Addr()) }) {
+			list = append(list, g.Addr())
+		}
+	}
+	return list
+}
+
+func (c *Cluster) checkFree(addresses []netip.Prefix) error {
+	taken := map[netip.Addr]string{}
+	for _, g := range plan.Gateways(c.Config) {
+		taken[g.Addr()] = "the gateway"
+	}
+	for _, n := range c.Nodes() {
+		for _, a := range n.AddrList() {
+			taken[a] = n.Name
+		}
+	}
+	hosts, err := c.Hosts()
+	if err != nil {
+		return err
+	}
+	for name, spec := range hosts {
+		for _, a := range spec.Uplink.Addresses {
+			taken[a.Addr()] = name
+		}
+	}
+	for _, a := range addresses {
+		if owner, is := taken[a.Addr()]; is {
+			return fmt.Errorf("address %s belongs to %s", a.Addr(), owner)
+		}
+	}
+	return nil
+}
+
+// HostAddress reads an address for a host: with a length, or with that of the
+// wire's subnet it lies in.
+func (c *Cluster) HostAddress(text string) (netip.Prefix, error) {
+	if p, err := netip.ParsePrefix(text); err == nil {
+		return p, nil
+	}
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("%q is neither an address nor ADDRESS/LENGTH", text)
+	}
+	for _, subnet := range c.Config.NodeSubnets() {
+		if subnet.Contains(addr) {
+			return netip.PrefixFrom(addr, subnet.Bits()), nil
+		}
+	}
+	return netip.Prefix{}, fmt.Errorf("%s is not on the wire (%v); give its length if that is meant: %s/%d", addr, c.Config.NodeSubnets(), addr, addr.BitLen())
+}
+
+// Hosts lists the machines outside the cluster.
+func (c *Cluster) Hosts() (map[string]machine.Spec, error) {
+	names, err := c.Machines()
+	if err != nil {
+		return nil, err
+	}
+	hosts := map[string]machine.Spec{}
+	for _, name := range names {
+		if _, isNode := plan.NodeNamed(c.Config, name); isNode || name == WireName {
+			continue
+		}
+		spec, err := c.Machine(name).Load()
+		if err != nil {
+			return nil, err
+		}
+		hosts[name] = spec
+	}
+	return hosts, nil
+}
+
+// freePort names a port of the switch that no host has.
+func (c *Cluster) freePort() (string, error) {
+	hosts, err := c.Hosts()
+	if err != nil {
+		return "", err
+	}
+	for i := 0; ; i++ {
+		port := fmt.Sprintf("%s%d", hostPortPrefix, i)
+		used := false
+		for _, spec := range hosts {
+			used = used || spec.Uplink != nil && spec.Uplink.Port == port
+		}
+		if !used {
+			return port, nil
+		}
+	}
+}
+
+// DeleteHost removes a machine outside the cluster.
+func (c *Cluster) DeleteHost(name string) error {
+	unlock, err := c.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, isNode := plan.NodeNamed(c.Config, name); isNode || name == WireName {
+		return fmt.Errorf("%s is part of cluster %s, not a host outside it", name, c.name)
+	}
+	if _, err := c.Find(name); err != nil {
+		return err
+	}
+	return c.removeHost(name)
+}
+
+func (c *Cluster) removeHost(name string) error {
+	d := c.Machine(name)
+	if err := machine.Kill(d); err != nil {
+		return err
+	}
+	if err := c.unplug(name); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(string(d)); err != nil {
+		return fmt.Errorf("remove host's directory: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package cluster
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/build"
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/component"
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/machine"
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/plan"
+)
+
+// chassisFile is where Debian's Open vSwitch keeps its system-id, too.
+const chassisFile = "etc/openvswitch/system-id.conf"
+
+// prepareNode makes a node's disk and description.
+func (c *Cluster) prepareNode(n plan.Node) error {
+	d := c.Machine(n.Name)
+	if err := machine.MakeDisk(d.Disk(), n.Name, c.hosts()); err != nil {
+		return err
+	}
+	chassis, err := newUUID()
+	if err != nil {
+		return err
+	}
+	node := component.Node{Node: n, Config: c.Config, Server: c.Nodes()[0], ChassisID: chassis, Ovnkube: c.Ovnkube}
+	files, err := node.Files()
+	if err != nil {
+		return err
+	}
+	files["/"+chassisFile] = []byte(chassis + "\n")
+	for path, text := range files {
+		if err := writeFile(filepath.Join(d.Disk(), path), text, 0o644); err != nil {
+			return err
+		}
+	}
+	if err := c.installPrograms(d); err != nil {
+		return err
+	}
+	binds := c.programBinds()
+	gateways := []netip.Addr{}
+	for _, g := range plan.Gateways(c.Config) {
+		gateways = append(gateways, g.Addr())
+	}
+	return d.Save(machine.Spec{
+		Cluster: c.name, Hostname: n.Name, Cgroup: c.cgroup() + "/" + n.Name, Disk: d.Disk(), Binds: binds,
+		Uplink: &machine.Uplink{
+			Name: component.UplinkName, Port: fmt.Sprintf("node%d", n.Index), MAC: n.MAC, MTU: mtu,
+			Addresses: n.Addresses, Gateways: gateways,
+		},
+		Sysctls: append(machine.QuietSysctls(component.UplinkName), machine.ForwardSysctls()...),
+		Env:     node.Environment(),
+		Units:   node.Units(),
+	})
+}
+
+// installPrograms puts on a disk what has to be a file of the machine's own.
+func (c *Cluster) installPrograms(d machine.Dir) error {
+	programs := filepath.Join(d.Disk(), component.ProgramDir)
+	if err := os.MkdirAll(programs, 0o755); err != nil {
+		return fmt.Errorf("make program directory: %w", err)
+	}
+	for _, name := range component.Programs {
+		err := os.Symlink(component.KinDir+"/kin-kubernetes", filepath.Join(programs, name))
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("link program: %w", err)
+		}
+	}
+	loopback, err := os.ReadFile(filepath.Join(c.artifacts().Bin(), "loopback"))
+	if err != nil {
+		return fmt.Errorf("read loopback plugin: %w", err)
+	}
+	return writeFile(filepath.Join(d.Disk(), "opt/cni/bin/loopback"), loopback, 0o755)
+}
+
+func (c *Cluster) programBinds() []machine.Bind {
+	binds := []machine.Bind{{Source: c.artifacts().Bin(), Target: component.KinDir, ReadOnly: true}}
+	if _, err := os.Stat(c.Paths.OvnkubeBin); err == nil {
+		binds = append(binds, machine.Bind{Source: c.Paths.OvnkubeBin, Target: component.OvnkubeDir, ReadOnly: true})
+	}
+	return binds
+}
+
+func (c *Cluster) artifacts() build.Artifacts { return build.Artifacts(c.Paths.Artifacts) }
+
+// prepareWire describes the wire: a switch that is every machine's gateway, and
+// the way from this machine to the API server.
+func (c *Cluster) prepareWire() error {
+	return c.Machine(WireName).Save(machine.Spec{
+		Cluster: c.name, Hostname: WireName, Cgroup: c.cgroup() + "/" + WireName,
+		Bridge: &machine.Bridge{Name: wireBridge, Addresses: plan.Gateways(c.Config)},
+		Sysctls: append(append(machine.QuietSysctls(wireBridge), machine.ForwardSysctls()...),
+			machine.Sysctl{Key: "net/bridge/bridge-nf-call-iptables", Value: "0"},
+			machine.Sysctl{Key: "net/bridge/bridge-nf-call-ip6tables", Value: "0"},
+			machine.Sysctl{Key: "net/bridge/bridge-nf-call-arptables", Value: "0"}),
+		Forward: plan.HostPort(c.Nodes()[0].Primary(), plan.APIServerPort),
+	})
+}
+
+// bootWire starts the wire with the listener that its forwarder takes over.
+func (c *Cluster) bootWire(listener *net.TCPListener) error {
+	file, err := listener.File()
+	if err != nil {
+		return fmt.Errorf("hand over listener: %w", err)
+	}
+	defer file.Close()
+	_, err = machine.Boot(c.Machine(WireName), nil, file)
+	return err
+}
+
+// boot starts a machine that is plugged into the wire.
+func (c *Cluster) boot(name string) error {
+	d := c.Machine(name)
+	spec, err := d.Load()
+	if err != nil {
+		return err
+	}
+	wire, on := c.Machine(WireName).Running()
+	if !on {
+		return errors.New("the wire is not running; the cluster has to be created anew")
+	}
+	_, err = machine.Boot(d, func(p machine.Process) error {
+		return machine.Plug(wire, wireBridge, *spec.Uplink, p)
+	}, nil)
+	return err
+}
+
+// unplug removes a machine's cable.
+func (c *Cluster) unplug(name string) error {
+	spec, err := c.Machine(name).Load()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	wire, on := c.Machine(WireName).Running()
+	if !on || spec.Uplink == nil {
+		return nil
+	}
+	return machine.Unplug(wire, spec.Uplink.Port)
+}
+
+// hosts is the nodes' /etc/hosts.
+func (c *Cluster) hosts() string {
+	var b strings.Builder
+	b.WriteString("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
+	for _, n := range c.Nodes() {
+		for _, a := range n.Addresses {
+			fmt.Fprintf(&b, "%s %s\n", a.Addr(), n.Name)
+		}
+	}
+	return b.String()
+}
+
+func writeFile(path string, text []byte, mode os.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("make directory: %w", err)
+	}
+	if err := os.WriteFile(path, text, mode); err != nil {
+		return fmt.Errorf("write file: %w", err)
+	}
+	return nil
+}
+
+func newUUID() (string, error) {
+	b := make([]byte, 16)
+	if _, err := rand.Read(b); err != nil {
+		return "", fmt.Errorf("make identity: %w", err)
+	}
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]), nil
+}

@@ -1,0 +1,137 @@
+package component
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// HookCommand is the hidden command of the kin binary that runs a hook: a step
+// of a unit that is more than a command line. Hooks are processes of their own,
+// because only the supervisor may wait for the first process's children.
+const HookCommand = "machine-hook"
+
+// Hooks by name.
+const (
+	hookEnsureOVSDB      = "ensure-ovsdb"      // DATABASE SCHEMA
+	hookPrepareDatapath  = "prepare-datapath"  // no arguments
+	hookRestrictDatapath = "restrict-datapath" // no arguments
+	hookAwaitTCP         = "await-tcp"         // ADDRESS
+)
+
+// hook is the command line of a hook: the machine's first process is kin,
+// wherever its file may be.
+func hook(name string, args ...string) []string {
+	return append([]string{"/proc/1/exe", HookCommand, name}, args...)
+}
+
+// RunHook runs a hook.
+func RunHook(ctx context.Context, name string, args []string) error {
+	hooks := map[string]struct {
+		args int
+		run  func(context.Context, []string) error
+	}{
+		hookEnsureOVSDB:      {2, ensureOVSDB},
+		hookPrepareDatapath:  {0, prepareDatapath},
+		hookRestrictDatapath: {0, restrictDatapath},
+		hookAwaitTCP:         {1, awaitTCP},
+	}
+	h, known := hooks[name]
+	if !known || len(args) != h.args {
+		return fmt.Errorf("no hook %q with %d arguments", name, len(args))
+	}
+	if err := h.run(ctx, args); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// ensureOVSDB creates a database that is not there yet.
+func ensureOVSDB(ctx context.Context, args []string) error {
+	database, schema := args[0], args[1]
+	if _, err := os.Stat(database); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	_, err := output(ctx, "ovsdb-tool", "create", database, schema)
+	return err
+}
+
+// prepareDatapath sees to it that the switch opens its datapath when it starts:
+// only then does it write down what the datapath can do. The integration bridge
+// is what every OVN node has; the rest of it is left to ovnkube.
+func prepareDatapath(ctx context.Context, _ []string) error {
+	if _, err := output(ctx, "ovs-vsctl", "--no-wait", "--may-exist", "add-br", "br-int", "--",
+		"set", "Bridge", "br-int", "datapath_type=netdev", "fail_mode=secure"); err != nil {
+		return err
+	}
+	if _, err := output(ctx, "ovs-vsctl", "get", "Open_vSwitch", ".", "datapaths:netdev"); err == nil {
+		return nil
+	}
+	_, err := output(ctx, "ovs-vsctl", "--no-wait", "--", "--id=@d", "create", "Datapath", "datapath_version=0", "--",
+		"set", "Open_vSwitch", ".", "datapaths:netdev=@d")
+	return err
+}
+
+// restrictDatapath takes the all-zero source translation from the list of what
+// the datapath can do: the userspace connection tracker of Open vSwitch 3.1
+// aborts on it. The list is filled in a moment after the switch started.
+func restrictDatapath(ctx context.Context, _ []string) error {
+	for {
+		row, err := output(ctx, "ovs-vsctl", "get", "Open_vSwitch", ".", "datapaths:netdev")
+		if err != nil {
+			return err
+		}
+		row = strings.TrimSpace(row)
+		capabilities, err := output(ctx, "ovs-vsctl", "get", "Datapath", row, "capabilities")
+		if err != nil {
+			return err
+		}
+		if strings.Contains(capabilities, "ct_zero_snat=") {
+			_, err := output(ctx, "ovs-vsctl", "--no-wait", "set", "Datapath", row, "capabilities:ct_zero_snat=false")
+			return err
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("await the datapath's capabilities: %w", err)
+		}
+	}
+}
+
+// awaitTCP waits until a server accepts, but not for ever: a daemon that cannot
+// reach its server should say so itself.
+func awaitTCP(ctx context.Context, args []string) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	for {
+		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", args[0])
+		if err == nil {
+			return conn.Close()
+		}
+		if pause(ctx, 200*time.Millisecond) != nil {
+			fmt.Fprintf(os.Stderr, "kin: going on without %s: %v\n", args[0], err)
+			return nil
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+func output(ctx context.Context, argv ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, strings.TrimSpace(string(out)))
+	}
+	return string(out), nil
+}

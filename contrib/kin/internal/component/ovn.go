@@ -1,0 +1,94 @@
+package component
+
+import (
+	"fmt"
+
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/plan"
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/supervise"
+)
+
+// All Open vSwitch and OVN programs log to standard error, which the supervisor
+// keeps; sockets and databases are where the Debian packages have them, so that
+// their tools need no options.
+const quiet = "-vsyslog:off"
+
+func (n Node) ovsdb() supervise.Unit {
+	const database = "/etc/openvswitch/conf.db"
+	return supervise.Unit{
+		Name:   OVSDatabase,
+		Before: [][]string{hook(hookEnsureOVSDB, database, "/usr/share/openvswitch/vswitch.ovsschema")},
+		Exec: []string{"ovsdb-server", "--pidfile", quiet, "--remote=punix:/run/openvswitch/db.sock",
+			"--remote=db:Open_vSwitch,Open_vSwitch,manager_options", database},
+		Ready: &supervise.Probe{Unix: "/run/openvswitch/db.sock"},
+		Started: [][]string{
+			{"ovs-vsctl", "--no-wait", "init"},
+			{"ovs-vsctl", "--no-wait", "set", "Open_vSwitch", ".",
+				"external_ids:system-id=" + n.ChassisID,
+				"external_ids:hostname=" + n.Name,
+				"external_ids:ovn-bridge-datapath-type=netdev",
+				"other_config:n-handler-threads=1", "other_config:n-revalidator-threads=1"},
+		},
+	}
+}
+
+// vswitch is the userspace switch. It tells ovn-controller through the database
+// what its datapath can do, each time it starts; ovn-controller is held until
+// what it must not use is taken from that list.
+func (n Node) vswitch() supervise.Unit {
+	return supervise.Unit{
+		Name:    VSwitch,
+		Before:  [][]string{hook(hookPrepareDatapath)},
+		Exec:    []string{"ovs-vswitchd", "--pidfile", quiet, "--disable-system"},
+		Ready:   &supervise.Probe{Exec: []string{"ovs-appctl", "-t", "ovs-vswitchd", "version"}},
+		Started: [][]string{hook(hookRestrictDatapath)},
+		After:   []string{OVSDatabase},
+		Freeze:  []string{OVNController},
+	}
+}
+
+// ovnController waits by itself for ovnkube to say where the databases are.
+func (n Node) ovnController() supervise.Unit {
+	return supervise.Unit{
+		Name:  OVNController,
+		Exec:  []string{"ovn-controller", "--pidfile", quiet, "unix:/run/openvswitch/db.sock"},
+		After: []string{VSwitch},
+	}
+}
+
+// central is the two databases and the daemon between them.
+func (n Node) central() []supervise.Unit {
+	return []supervise.Unit{
+		n.centralDatabase(Northbound, "ovn-nbctl", "nb", plan.NorthboundPort),
+		n.centralDatabase(Southbound, "ovn-sbctl", "sb", plan.SouthboundPort),
+		{
+			Name:  Northd,
+			Exec:  []string{"ovn-northd", "--pidfile", quiet},
+			After: []string{Northbound, Southbound},
+		},
+	}
+}
+
+// centralDatabase asks its clients for a sign of life only once a minute: on a
+// loaded machine the usual five seconds would cut off clients that are merely
+// busy.
+func (n Node) centralDatabase(name, tool, short string, port int) supervise.Unit {
+	database := fmt.Sprintf("/var/lib/ovn/ovn%s_db.db", short)
+	socket := fmt.Sprintf("/run/ovn/ovn%s_db.sock", short)
+	schema := map[string]string{"nb": "OVN_Northbound,NB_Global", "sb": "OVN_Southbound,SB_Global"}[short]
+	listen := fmt.Sprintf("ptcp:%d:%s", port, n.anyAddress())
+	if n.anyAddress() == "::" {
+		listen = fmt.Sprintf("ptcp:%d:[::]", port)
+	}
+	return supervise.Unit{
+		Name:   name,
+		Before: [][]string{hook(hookEnsureOVSDB, database, "/usr/share/ovn/ovn-"+short+".ovsschema")},
+		Exec: []string{"ovsdb-server", quiet,
+			fmt.Sprintf("--pidfile=/run/ovn/ovn%s_db.pid", short), fmt.Sprintf("--unixctl=/run/ovn/ovn%s_db.ctl", short),
+			"--remote=punix:" + socket, "--remote=db:" + schema + ",connections", database},
+		Ready: &supervise.Probe{Unix: socket},
+		Started: [][]string{
+			{tool, "init"},
+			{tool, "--inactivity-probe=60000", "set-connection", listen},
+		},
+	}
+}

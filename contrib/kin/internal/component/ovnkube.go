@@ -1,0 +1,61 @@
+package component
+
+import (
+	"strings"
+
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/plan"
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/supervise"
+)
+
+// Ports on which ovnkube tells its metrics.
+const (
+	masterMetricsPort = 9409
+	nodeMetricsPort   = 9410
+)
+
+// ovnkubeMaster and ovnkubeNode are separate processes, so that either can be
+// ended without the other.
+func (n Node) ovnkubeMaster() supervise.Unit {
+	return supervise.Unit{
+		Name:  OvnkubeMaster,
+		Exec:  n.ovnkube("--init-master", masterMetricsPort, n.Config.Ovnkube.MasterArgs),
+		After: []string{APIServer, Northbound, Southbound, Northd},
+	}
+}
+
+func (n Node) ovnkubeNode() supervise.Unit {
+	return supervise.Unit{
+		Name: OvnkubeNode,
+		Before: [][]string{
+			{"install", "-m", "0755", OvnkubeDir + "/" + cniShim, cniBinDir + "/" + cniShim},
+			n.await(),
+		},
+		Exec:  n.ovnkube("--init-node", nodeMetricsPort, n.Config.Ovnkube.NodeArgs),
+		After: []string{VSwitch},
+	}
+}
+
+const (
+	cniShim   = "ovn-k8s-cni-overlay"
+	cniBinDir = "/opt/cni/bin"
+)
+
+func (n Node) ovnkube(role string, metricsPort int, extra []string) []string {
+	args := []string{"ovnkube", role, n.Name,
+		"--k8s-kubeconfig=/etc/kubernetes/ovnkube.conf",
+		"--cluster-subnets=" + strings.Join(n.Config.PodSubnets(), ","),
+		"--k8s-service-cidrs=" + joined(n.Config.ServiceSubnets()),
+		"--gateway-mode=" + n.Config.GatewayMode,
+		"--gateway-interface=" + UplinkName,
+		"--nb-address=" + n.database(plan.NorthboundPort),
+		"--sb-address=" + n.database(plan.SouthboundPort),
+		"--encap-ip=" + n.Primary().String(),
+		"--enable-egress-ip", "--enable-egress-service", "--enable-multi-external-gateway",
+		"--loglevel=4",
+		"--metrics-bind-address=" + plan.HostPort(n.Primary(), metricsPort),
+	}
+	return append(append(args, n.Config.Ovnkube.Args...), extra...)
+}
+
+// UplinkName is the node's interface on the wire, as the node boots.
+const UplinkName = "eth0"

@@ -1,0 +1,295 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"regexp"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// IP families a cluster can have.
+const (
+	FamilyDual = "dual"
+	FamilyIPv4 = "ipv4"
+	FamilyIPv6 = "ipv6"
+)
+
+// Gateway modes, as ovnkube names them.
+const (
+	GatewayShared = "shared"
+	GatewayLocal  = "local"
+)
+
+// MaxNodes is how many nodes a cluster may have: the outside hosts' addresses
+// conventionally begin at .100 of the node subnet.
+const MaxNodes = 64
+
+// Cluster is the kin configuration file.
+type Cluster struct {
+	// Name tells clusters on one machine apart. Default "kin".
+	Name string `json:"name,omitempty"`
+	// Nodes counts the machines, the control plane included. Default 3.
+	Nodes int `json:"nodes,omitempty"`
+	// NodePrefix starts every node's name: PREFIX-control-plane,
+	// PREFIX-worker, PREFIX-worker2. Default "ovn".
+	NodePrefix string `json:"nodePrefix,omitempty"`
+	// GatewayMode is how ovnkube lets pods out: shared (default) or local.
+	GatewayMode string `json:"gatewayMode,omitempty"`
+	// IPFamily is dual (default), ipv4 or ipv6.
+	IPFamily string `json:"ipFamily,omitempty"`
+	// APIServerPort is the port on the loopback address of the machine that
+	// runs kin. Default: one that is free.
+	APIServerPort int `json:"apiServerPort,omitempty"`
+	// Subnets are the address ranges, one per family.
+	Subnets Subnets `json:"subnets,omitempty"`
+	// Ovnkube adds to the command lines of ovnkube.
+	Ovnkube Ovnkube `json:"ovnkube,omitempty"`
+	// APIServer, ControllerManager, Scheduler and Kubelet add to the command
+	// lines of the Kubernetes programs; the last flag wins.
+	APIServer         Program `json:"apiServer,omitempty"`
+	ControllerManager Program `json:"controllerManager,omitempty"`
+	Scheduler         Program `json:"scheduler,omitempty"`
+	Kubelet           Kubelet `json:"kubelet,omitempty"`
+}
+
+// Subnets are a cluster's address ranges. A family that the cluster does not
+// have is ignored.
+type Subnets struct {
+	// Nodes is the wire: nodes, outside hosts and their gateway.
+	Nodes []netip.Prefix `json:"nodes,omitempty"`
+	// Pods is in ovnkube's notation, CIDR or CIDR/HOSTLEN.
+	Pods []string `json:"pods,omitempty"`
+	// Services is the range of cluster addresses.
+	Services []netip.Prefix `json:"services,omitempty"`
+}
+
+// Ovnkube is extra arguments, after kin's own.
+type Ovnkube struct {
+	// Args go to every ovnkube.
+	Args []string `json:"args,omitempty"`
+	// MasterArgs go to the one that runs with --init-master.
+	MasterArgs []string `json:"masterArgs,omitempty"`
+	// NodeArgs go to those that run with --init-node.
+	NodeArgs []string `json:"nodeArgs,omitempty"`
+}
+
+// Program is extra arguments of one program.
+type Program struct {
+	ExtraArgs []string `json:"extraArgs,omitempty"`
+}
+
+// Kubelet is extra arguments and KubeletConfiguration fields of every kubelet.
+type Kubelet struct {
+	ExtraArgs []string `json:"extraArgs,omitempty"`
+	// Config is merged over kin's KubeletConfiguration, key by key.
+	Config map[string]any `json:"config,omitempty"`
+}
+
+// Load reads a configuration file; an empty path is an empty file. An unknown
+// key is an error that names it. Defaults are not filled in.
+func Load(path string) (Cluster, error) {
+	var c Cluster
+	if path == "" {
+		return c, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return c, fmt.Errorf("read configuration: %w", err)
+	}
+	if c, err = Parse(text); err != nil {
+		return c, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// Parse decodes a configuration file strictly.
+func Parse(text []byte) (Cluster, error) {
+	var c Cluster
+	if err := yaml.UnmarshalStrict(text, &c); err != nil {
+		return c, fmt.Errorf("%s", plain(err))
+	}
+	return c, nil
+}
+
+// plain strips the decoder's own vocabulary from a message: the user wrote
+// YAML and knows nothing of the JSON it becomes.
+func plain(err error) string {
+	text := strings.TrimPrefix(err.Error(), "error unmarshaling JSON: ")
+	text = strings.TrimPrefix(text, "while decoding JSON: ")
+	text = strings.TrimPrefix(text, "json: ")
+	return strings.TrimPrefix(text, "error converting YAML to JSON: ")
+}
+
+var names = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$`)
+
+// Default fills in what was not said and checks the result.
+func (c Cluster) Default() (Cluster, error) {
+	c.Name = or(c.Name, "kin")
+	c.NodePrefix = or(c.NodePrefix, "ovn")
+	c.GatewayMode = or(c.GatewayMode, GatewayShared)
+	c.IPFamily = or(c.IPFamily, FamilyDual)
+	if c.Nodes == 0 {
+		c.Nodes = 3
+	}
+	if len(c.Subnets.Nodes) == 0 {
+		c.Subnets.Nodes = prefixes("172.18.0.0/16", "fc00:f853:ccd:e793::/64")
+	}
+	if len(c.Subnets.Pods) == 0 {
+		c.Subnets.Pods = []string{"10.244.0.0/16/24", "fd00:10:244::/48/64"}
+	}
+	if len(c.Subnets.Services) == 0 {
+		c.Subnets.Services = prefixes("10.96.0.0/16", "fd00:10:96::/112")
+	}
+	return c, c.validate()
+}
+
+func (c Cluster) validate() error {
+	switch {
+	case !names.MatchString(c.Name):
+		return fmt.Errorf("name: %q is not a name; use up to 40 lower-case letters, digits and dashes", c.Name)
+	case !names.MatchString(c.NodePrefix):
+		return fmt.Errorf("nodePrefix: %q is not a name; use up to 40 lower-case letters, digits and dashes", c.NodePrefix)
+	case c.Nodes < 1 || c.Nodes > MaxNodes:
+		return fmt.Errorf("nodes: %d is not between 1 and %d", c.Nodes, MaxNodes)
+	case c.GatewayMode != GatewayShared && c.GatewayMode != GatewayLocal:
+		return fmt.Errorf("gatewayMode: %q is neither %s nor %s", c.GatewayMode, GatewayShared, GatewayLocal)
+	case c.APIServerPort < 0 || c.APIServerPort > 65535:
+		return fmt.Errorf("apiServerPort: %d is not a port", c.APIServerPort)
+	}
+	families, err := c.families()
+	if err != nil {
+		return err
+	}
+	pods, err := c.podPrefixes()
+	if err != nil {
+		return err
+	}
+	for _, is4 := range families {
+		for key, list := range map[string][]netip.Prefix{
+			"subnets.nodes": c.Subnets.Nodes, "subnets.pods": pods, "subnets.services": c.Subnets.Services,
+		} {
+			if _, err := pick(list, is4); err != nil {
+				return fmt.Errorf("%s: %w", key, err)
+			}
+		}
+	}
+	return overlap(append(append(append([]netip.Prefix{}, c.Subnets.Nodes...), pods...), c.Subnets.Services...))
+}
+
+// families lists, for each family the cluster has, whether it is IPv4.
+func (c Cluster) families() ([]bool, error) {
+	switch c.IPFamily {
+	case FamilyDual:
+		return []bool{true, false}, nil
+	case FamilyIPv4:
+		return []bool{true}, nil
+	case FamilyIPv6:
+		return []bool{false}, nil
+	}
+	return nil, fmt.Errorf("ipFamily: %q is none of %s, %s, %s", c.IPFamily, FamilyDual, FamilyIPv4, FamilyIPv6)
+}
+
+// Families says which families a valid cluster has, IPv4 first.
+func (c Cluster) Families() (ipv4, ipv6 bool) {
+	return c.IPFamily != FamilyIPv6, c.IPFamily != FamilyIPv4
+}
+
+// NodeSubnets, ServiceSubnets and PodSubnets are the ranges of the families
+// the cluster has, IPv4 first; PodSubnets in ovnkube's notation.
+func (c Cluster) NodeSubnets() []netip.Prefix    { return c.chosen(c.Subnets.Nodes) }
+func (c Cluster) ServiceSubnets() []netip.Prefix { return c.chosen(c.Subnets.Services) }
+func (c Cluster) PodSubnets() []string {
+	var chosen []string
+	families, _ := c.families()
+	for _, is4 := range families {
+		for _, text := range c.Subnets.Pods {
+			if p, err := podPrefix(text); err == nil && p.Addr().Is4() == is4 {
+				chosen = append(chosen, text)
+			}
+		}
+	}
+	return chosen
+}
+
+// PodRanges is PodSubnets without the part that ovnkube adds to the notation.
+func (c Cluster) PodRanges() []netip.Prefix {
+	pods, _ := c.podPrefixes()
+	return c.chosen(pods)
+}
+
+func (c Cluster) chosen(list []netip.Prefix) []netip.Prefix {
+	var chosen []netip.Prefix
+	families, _ := c.families()
+	for _, is4 := range families {
+		if p, err := pick(list, is4); err == nil {
+			chosen = append(chosen, p)
+		}
+	}
+	return chosen
+}
+
+func (c Cluster) podPrefixes() ([]netip.Prefix, error) {
+	var list []netip.Prefix
+	for _, text := range c.Subnets.Pods {
+		p, err := podPrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("subnets.pods: %q is not CIDR or CIDR/HOSTLEN: %w", text, err)
+		}
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+// podPrefix reads "10.244.0.0/16/24" and "10.244.0.0/16".
+func podPrefix(text string) (netip.Prefix, error) {
+	if strings.Count(text, "/") == 2 {
+		text = text[:strings.LastIndexByte(text, '/')]
+	}
+	return netip.ParsePrefix(text)
+}
+
+func pick(list []netip.Prefix, is4 bool) (netip.Prefix, error) {
+	family := map[bool]string{true: "IPv4", false: "IPv6"}[is4]
+	var found []netip.Prefix
+	for _, p := range list {
+		if p.Addr().Is4() == is4 {
+			found = append(found, p)
+		}
+	}
+	if len(found) != 1 {
+		return netip.Prefix{}, fmt.Errorf("wants one %s range, has %d", family, len(found))
+	}
+	if found[0].Masked() != found[0] {
+		return netip.Prefix{}, fmt.Errorf("%s has host bits; did you mean %s?", found[0], found[0].Masked())
+	}
+	return found[0], nil
+}
+
+func overlap(list []netip.Prefix) error {
+	for i, a := range list {
+		for _, b := range list[:i] {
+			if a.Overlaps(b) {
+				return fmt.Errorf("subnets: %s and %s overlap", b, a)
+			}
+		}
+	}
+	return nil
+}
+
+func prefixes(texts ...string) []netip.Prefix {
+	list := make([]netip.Prefix, len(texts))
+	for i, text := range texts {
+		list[i] = netip.MustParsePrefix(text)
+	}
+	return list
+}
+
+func or(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}

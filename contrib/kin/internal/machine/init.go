@@ -1,0 +1,157 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/supervise"
+)
+
+// Setup is the first life of a machine's first process: it makes the machine
+// around itself and becomes Main. It returns only with an error, which Boot
+// has been told as well.
+func Setup(cluster, name, dir string) error {
+	// The cgroup namespace belongs to a thread until the program is replaced.
+	runtime.LockOSThread()
+	report := os.NewFile(reportFD, "report")
+	err := setup(Dir(dir))
+	if err == nil {
+		// Both lives must not leak the pipes: a closed report means success.
+		unix.CloseOnExec(goFD)
+		unix.CloseOnExec(reportFD)
+		err = unix.Exec("/proc/self/exe", []string{"kin", MainCommand, cluster, name, dir}, os.Environ())
+	}
+	fmt.Fprintln(report, err)
+	return err
+}
+
+func setup(d Dir) error {
+	start := os.NewFile(goFD, "go")
+	if _, err := io.ReadFull(start, make([]byte, 1)); err != nil {
+		return fmt.Errorf("await cable: %w", err)
+	}
+	spec, err := d.Load()
+	if err != nil {
+		return err
+	}
+	if err := joinCgroup(spec.Cgroup); err != nil {
+		return err
+	}
+	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
+		return fmt.Errorf("separate control groups: %w", err)
+	}
+	// Groups below the machine's own can have controllers only once no process
+	// is in it.
+	if err := joinCgroup(spec.Cgroup + "/init"); err != nil {
+		return err
+	}
+	if err := unix.Sethostname([]byte(spec.Hostname)); err != nil {
+		return fmt.Errorf("set host name: %w", err)
+	}
+	if err := mountAll(spec); err != nil {
+		return err
+	}
+	if err := passSpec(spec); err != nil {
+		return err
+	}
+	return configureNetwork(spec)
+}
+
+// specInside is where Main finds the machine's description: its directory is
+// out of sight by then.
+const specInside = Dir("/run/kin")
+
+func passSpec(s Spec) error { return specInside.Save(s) }
+
+// Main is the second life: it runs the machine's daemons until it is told to
+// shut down.
+func Main() error {
+	spec, err := specInside.Load()
+	if err != nil {
+		return err
+	}
+	// Programs are looked for where the machine has them.
+	for _, setting := range spec.Env {
+		if name, value, ok := strings.Cut(setting, "="); ok {
+			if err := os.Setenv(name, value); err != nil {
+				return fmt.Errorf("set environment: %w", err)
+			}
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	// What a terminal or a closed session sends is not for a machine.
+	signal.Ignore(syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
+	supervisor, err := supervise.New(spec.Units, supervise.Options{Env: environment(spec), LogDir: supervise.LogDir})
+	if err != nil {
+		return err
+	}
+	if spec.Forward != "" {
+		go func() {
+			if err := forward(ctx, spec.Forward); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+		}()
+	}
+	go func() {
+		if err := supervisor.Serve(ctx, supervise.ControlSocket); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}()
+	supervisor.Run(ctx)
+	return nil
+}
+
+// environment is what everything in the machine starts with.
+func environment(s Spec) []string {
+	return append([]string{"HOME=/root", "LANG=C.UTF-8"}, s.Env...)
+}
+
+// forward carries connections from the inherited listener to an address that
+// only this machine's network reaches.
+func forward(ctx context.Context, address string) error {
+	listener, err := net.FileListener(os.NewFile(listenFD, "listener"))
+	if err != nil {
+		return fmt.Errorf("take over listener: %w", err)
+	}
+	context.AfterFunc(ctx, func() { listener.Close() })
+	for {
+		conn, err := listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("accept connection: %w", err)
+		}
+		go carry(conn.(*net.TCPConn), address)
+	}
+}
+
+func carry(client *net.TCPConn, address string) {
+	defer client.Close()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return // the client sees a closed connection, as of a server that is down
+	}
+	server := conn.(*net.TCPConn)
+	defer server.Close()
+	done := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(server, client)
+		_ = server.CloseWrite()
+		close(done)
+	}()
+	_, _ = io.Copy(client, server)
+	_ = client.CloseWrite()
+	<-done
+}
