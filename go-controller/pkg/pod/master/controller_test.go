@@ -1,0 +1,569 @@
+package master
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/pod"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// patience bounds waits on conditions; it is never waited for in a passing run.
+const patience = 20 * time.Second
+
+// cluster is an API server and a northbound database that outlive controllers.
+type cluster struct {
+	t      *testing.T
+	cs     *fake.Clientset
+	nb     *nbfake.Writer
+	events *record.FakeRecorder
+	uid    int
+	// watching gets a value when an informer has begun to watch: the fake API
+	// server forgets what happens between an informer's list and its watch.
+	watching chan struct{}
+	stop     func()
+}
+
+func newCluster(t *testing.T) *cluster {
+	c := &cluster{
+		t: t, cs: fake.NewClientset(), nb: nbfake.New(), events: record.NewFakeRecorder(10000),
+		watching: make(chan struct{}, 1000),
+	}
+	c.cs.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
+		w, err := c.cs.Tracker().Watch(a.GetResource(), a.GetNamespace())
+		c.watching <- struct{}{}
+		return true, w, err
+	})
+	// Like a real server, refuse a patch that was meant for an earlier object of
+	// the same name.
+	c.cs.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		p := a.(clienttesting.PatchAction)
+		var patch struct{ Metadata struct{ UID types.UID } }
+		if err := json.Unmarshal(p.GetPatch(), &patch); err != nil {
+			return true, nil, err
+		}
+		have, err := c.cs.Tracker().Get(a.GetResource(), a.GetNamespace(), p.GetName())
+		if uid := patch.Metadata.UID; err == nil && uid != "" && uid != have.(*corev1.Pod).UID {
+			return true, nil, apierrors.NewConflict(corev1.Resource("pods"), p.GetName(), errors.New("uid differs"))
+		}
+		return false, nil, nil
+	})
+	t.Cleanup(func() {
+		if c.stop != nil {
+			c.stop()
+		}
+	})
+	return c
+}
+
+// start runs a controller; stop ends it and waits until it has returned.
+func (c *cluster) start(cfg pod.Config) {
+	c.t.Helper()
+	factory := kube.NewInformers(c.cs)
+	ctl, err := New(Deps{
+		Client: c.cs, Pods: factory.Core().V1().Pods(), Nodes: factory.Core().V1().Nodes(),
+		Writer: c.nb, Recorder: c.events, Config: cfg,
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	factory.Start(ctx.Done())
+	<-c.watching
+	<-c.watching
+	done := make(chan error, 1)
+	go func() { done <- ctl.Run(ctx) }()
+	c.stop = func() {
+		c.stop = nil
+		cancel()
+		<-done // with an error where it was stopped before it had begun
+		factory.Shutdown()
+	}
+}
+
+// node is a node with a gateway and the rows of the network feature.
+func (c *cluster) addNode(name string, subnets ...string) {
+	c.t.Helper()
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
+		kube.AnnotationChassisID:        name,
+		kube.AnnotationGatewayLRPIfAddr: kube.FormatGatewayLRPIfAddr(prefixes("100.64.0.2/16", "fd98::2/64")),
+		kube.AnnotationL3Gateway: kube.FormatL3Gateway(topology.Gateway{
+			Mode: topology.GatewayShared, InterfaceID: "breth0_" + name, MAC: "02:42:ac:12:00:03",
+			Addrs: prefixes("172.18.0.3/16", "fc00::3/64"),
+		}),
+	}}}
+	if len(subnets) > 0 {
+		n.Annotations[kube.AnnotationNodeSubnets] = kube.FormatNodeSubnets(prefixes(subnets...))
+	}
+	if _, err := c.cs.CoreV1().Nodes().Create(c.t.Context(), n, metav1.CreateOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+	c.networkRows(name, true)
+}
+
+// networkRows plays the network feature: the switch and router of a node.
+func (c *cluster) networkRows(node string, there bool) {
+	c.t.Helper()
+	var rows []nb.Row
+	if there {
+		rows = []nb.Row{
+			{ID: "s", Model: &nbdb.LogicalSwitch{Name: node}},
+			{ID: "r", Model: &nbdb.LogicalRouter{Name: topology.GatewayRouter(node)}},
+		}
+	}
+	if _, err := c.nb.Apply(c.t.Context(), nb.Owner{Feature: "network", Object: node}, rows); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) setSubnets(node string, subnets ...string) {
+	c.t.Helper()
+	value := "null"
+	if len(subnets) > 0 {
+		value = fmt.Sprintf("%q", kube.FormatNodeSubnets(prefixes(subnets...)))
+	}
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, kube.AnnotationNodeSubnets, value)
+	if _, err := c.cs.CoreV1().Nodes().Patch(c.t.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func prefixes(all ...string) (out []netip.Prefix) {
+	for _, s := range all {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}
+
+// addPod creates a pod in namespace "ns" that is scheduled to node.
+func (c *cluster) addPod(name, node string, change ...func(*corev1.Pod)) {
+	c.t.Helper()
+	c.uid++
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, UID: types.UID(fmt.Sprint("uid-", c.uid)),
+			CreationTimestamp: metav1.NewTime(time.Unix(int64(1e9+c.uid), 0)),
+		},
+		Spec: corev1.PodSpec{NodeName: node},
+	}
+	for _, f := range change {
+		f(p)
+	}
+	if _, err := c.cs.CoreV1().Pods("ns").Create(c.t.Context(), p, metav1.CreateOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// having gives a pod an annotation from earlier days.
+func having(addrs ...string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Annotations = map[string]string{
+			kube.AnnotationPodNetworks: kube.FormatPodNetwork(pod.Network(prefixes(addrs...), prefixes("10.244.1.0/24"))),
+		}
+	}
+}
+
+func isRunning(p *corev1.Pod) { p.Status.PodIPs = []corev1.PodIP{{IP: "10.244.1.9"}} }
+
+func (c *cluster) deletePod(name string) {
+	c.t.Helper()
+	if err := c.cs.CoreV1().Pods("ns").Delete(c.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) getPod(name string) *corev1.Pod {
+	p, err := c.cs.CoreV1().Pods("ns").Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return p
+}
+
+func (c *cluster) setPhase(name string, phase corev1.PodPhase) {
+	c.t.Helper()
+	p := c.getPod(name).DeepCopy()
+	p.Status.Phase = phase
+	if _, err := c.cs.CoreV1().Pods("ns").UpdateStatus(c.t.Context(), p, metav1.UpdateOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// port shows the addresses of a pod's port in the database, "-" if there is none.
+func (c *cluster) port(name string) string {
+	for _, r := range c.nb.Rows(pod.Owner("ns/" + name)) {
+		if m, ok := r.Model.(*nbdb.LogicalSwitchPort); ok {
+			_, addrs, _ := strings.Cut(m.Addresses[0], " ")
+			return addrs
+		}
+	}
+	return "-"
+}
+
+func (c *cluster) wait(what string, ok func() bool) {
+	c.t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(patience)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			c.t.Fatalf("waited in vain for %s; rows:\n%s", what, c.nb.Dump())
+		}
+	}
+}
+
+func (c *cluster) waitPort(name, want string) {
+	c.t.Helper()
+	c.wait(fmt.Sprintf("port of %s to be %q", name, want), func() bool { return c.port(name) == want })
+}
+
+func (c *cluster) waitEvent(part string) {
+	c.t.Helper()
+	c.wait("event "+part, func() bool {
+		for {
+			select {
+			case e := <-c.events.Events:
+				if strings.Contains(e, part) {
+					return true
+				}
+			default:
+				return false
+			}
+		}
+	})
+}
+
+// podPatches returns the patches of pods so far.
+func (c *cluster) podPatches() (out []string) {
+	for _, a := range c.cs.Actions() {
+		if p, ok := a.(clienttesting.PatchAction); ok && a.GetResource().Resource == "pods" {
+			out = append(out, p.GetName())
+		}
+	}
+	return out
+}
+
+func TestPodsGetAddressesAndPorts(t *testing.T) {
+	c := newCluster(t)
+	c.addNode("n", "10.244.1.0/24", "fd00:10:244:2::/64")
+	c.addPod("a", "n")
+	c.addPod("host", "n", func(p *corev1.Pod) { p.Spec.HostNetwork = true })
+	c.addPod("done", "n", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
+	c.addPod("unscheduled", "")
+	c.start(pod.Config{})
+	c.waitPort("a", "10.244.1.3 fd00:10:244:2::3")
+	c.addPod("b", "n")
+	c.waitPort("b", "10.244.1.4 fd00:10:244:2::4")
+	c.stop()
+	const want = `{"default":{"ip_addresses":["10.244.1.3/24","fd00:10:244:2::3/64"],"mac_address":"0a:58:0a:f4:01:03","gateway_ips":["10.244.1.1","fd00:10:244:2::1"]}}`
+	if got := c.getPod("a").Annotations[kube.AnnotationPodNetworks]; got != want {
+		t.Errorf("annotation of a:\n got %s\nwant %s", got, want)
+	}
+	if got := c.podPatches(); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("patched %v, want a and b, once each", got)
+	}
+	if got := c.nb.DumpFeature(pod.Feature); strings.Count(got, "\n") != 2 {
+		t.Errorf("rows:\n%s", got)
+	}
+}
+
+func TestRestartWritesNothing(t *testing.T) {
+	c := newCluster(t)
+	c.addNode("n", "10.244.1.0/24")
+	for i := range 20 {
+		c.addPod(fmt.Sprint("p", i), "n")
+	}
+	c.start(pod.Config{})
+	c.wait("all ports", func() bool { return len(c.nb.Owners(pod.Feature)) == 20 })
+	c.stop()
+	writes, patches := c.nb.Writes(), len(c.podPatches())
+	c.start(pod.Config{})
+	c.addPod("last", "n")
+	c.wait("the last port", func() bool { return c.port("last") != "-" })
+	c.stop()
+	if n := c.nb.Writes() - writes; n != 1 {
+		t.Errorf("%d transactions after a restart, want the new pod's", n)
+	}
+	if got := c.podPatches()[patches:]; !slices.Equal(got, []string{"last"}) {
+		t.Errorf("patched %v after a restart, want the new pod", got)
+	}
+}
+
+func TestAnnotationIsWrittenBeforeThePort(t *testing.T) {
+	c := newCluster(t)
+	c.addNode("n", "10.244.1.0/24")
+	var early atomic.Bool
+	c.cs.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		early.Store(early.Load() || c.port("a") != "-")
+		return false, nil, nil
+	})
+	c.addPod("a", "n")
+	c.start(pod.Config{})
+	c.waitPort("a", "10.244.1.3")
+	if early.Load() {
+		t.Error("there was a port before its address was recorded")
+	}
+}
+
+// A crash between annotation and port, or between the end of the pod and the
+// end of its port, is made up for.
+func TestCrashesInBetween(t *testing.T) {
+	c := newCluster(t)
+	c.addNode("n", "10.244.1.0/24")
+	c.nb.FailWith(func(o nb.Owner) error {
+		if o.Feature == pod.Feature {
+			return errors.New("database is away")
+		}
+		return nil
+	})
+	c.addPod("a", "n")
+	c.start(pod.Config{})
+	c.wait("the annotation", func() bool { return c.getPod("a").Annotations != nil })
+	c.stop()
+	c.nb.FailWith(nil)
+	c.addPod("b", "n")
+	c.start(pod.Config{})
+	c.waitPort("a", "10.244.1.3")
+	c.waitPort("b", "10.244.1.4")
+	c.stop()
+	c.deletePod("a")
+	c.start(pod.Config{})
+	c.waitPort("a", "-")
+	c.addPod("c", "n")
+	c.waitPort("c", "10.244.1.5")
+}
+
+func TestFinishedPodsGiveUpTheirAddress(t *testing.T) {
+	c := newCluster(t)
+	c.addNode("n", "10.244.1.0/29") // .3 to .6
+	for i := range 4 {
+		c.addPod(fmt.Sprint("p", i), "n")
+	}
+	c.start(pod.Config{})
+	c.wait("four ports", func() bool { return len(c.nb.Owners(pod.Feature)) == 4 })
+	c.addPod("late", "n")
+	c.waitEvent("Warning NoAddressAvailable no free pod address: node n")
+	if p := c.port("late"); p != "-" {
+		t.Fatalf("a pod of a full node has port %s", p)
+	}
+	freed := c.port("p2")
+	c.setPhase("p2", corev1.PodSucceeded)
+	c.waitPort("late", freed)
+	c.waitPort("p2", "-")
+	// The finished pod's annotation claims nothing, after a restart either.
+	c.stop()
+	c.start(pod.Config{})
+	c.addPod("later", "n")
+	c.waitEvent("NoAddressAvailable")
+	freed = c.port("p1")
+	c.deletePod("p1")
+	c.waitPort("later", freed)
+}
+
+func TestPodIsMadeAnewUnderItsName(t *testing.T) {
+	c := newCluster(t)
+	c.addNode("n", "10.244.1.0/24")
+	c.addNode("m", "10.244.2.0/24")
+	c.addPod("db-0", "n")
+	c.start(pod.Config{})
+	c.waitPort("db-0", "10.244.1.3")
+	c.deletePod("db-0")
+	c.addPod("db-0", "m")
+	c.waitPort("db-0", "10.244.2.3")
+	c.stop()
+	c.deletePod("db-0") // while nobody looks
+	c.addPod("db-0", "n")
+	c.start(pod.Config{})
+	c.waitPort("db-0", "10.244.1.3")
+	ids := c.nb.Rows(pod.Owner("ns/db-0"))[0].Model.(*nbdb.LogicalSwitchPort).Options["iface-id-ver"]
+	if want := string(c.getPod("db-0").UID); ids != want {
+		t.Errorf("iface-id-ver %s, want %s", ids, want)
+	}
+}
+
+func TestOfTwoPodsWithOneAddressTheRunningOneKeeps(t *testing.T) {
+	c := newCluster(t)
+	c.addNode("n", "10.244.1.0/24")
+	c.addPod("older", "n", having("10.244.1.9/24"))
+	c.addPod("running", "n", having("10.244.1.9/24"), isRunning)
+	c.addPod("also-running", "n", having("10.244.1.9/24"), isRunning)
+	c.addPod("elsewhere", "n", having("10.9.9.9/24"), isRunning)
+	c.start(pod.Config{})
+	c.waitPort("running", "10.244.1.9")
+	c.waitPort("older", "10.244.1.10")
+	c.waitEvent("AddressRefused")
+	for _, name := range []string{"also-running", "elsewhere"} {
+		if p := c.port(name); p != "-" {
+			t.Errorf("%s has port %s: it cannot be reached at another address", name, p)
+		}
+	}
+	c.deletePod("running")
+	c.waitPort("also-running", "10.244.1.9")
+}
+
+func TestTamperedAnnotationIsRestored(t *testing.T) {
+	c := newCluster(t)
+	c.addNode("n", "10.244.1.0/24")
+	c.addPod("a", "n")
+	c.start(pod.Config{})
+	c.waitPort("a", "10.244.1.3")
+	c.wait("the annotation", func() bool { return c.getPod("a").Annotations != nil })
+	good := c.getPod("a").Annotations[kube.AnnotationPodNetworks]
+	for _, bad := range []string{`null`, `"{"`, `"{\"default\":{\"ip_addresses\":[\"10.244.1.3/24\"],\"mac_address\":\"no\"}}"`} {
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, kube.AnnotationPodNetworks, bad)
+		_, err := c.cs.CoreV1().Pods("ns").Patch(t.Context(), "a", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.wait("the annotation to be restored after "+bad, func() bool {
+			return c.getPod("a").Annotations[kube.AnnotationPodNetworks] == good
+		})
+		c.waitPort("a", "10.244.1.3")
+	}
+}
+
+func TestTranslationFollowsTheGateway(t *testing.T) {
+	c := newCluster(t)
+	c.addNode("n", "10.244.1.0/24", "fd00::/64")
+	c.addPod("a", "n")
+	c.start(pod.Config{DisableSNATMultipleGWs: true})
+	c.waitPort("a", "10.244.1.3 fd00::3")
+	if n := strings.Count(c.nb.Dump(), "type=snat"); n != 2 {
+		t.Errorf("%d translations, want one a family:\n%s", n, c.nb.Dump())
+	}
+	// Somebody, or the node's deletion, takes the router.
+	c.nb.Remove(nb.Owner{Feature: "network", Object: "n"}, nbdb.LogicalRouterTable, "r")
+	c.networkRows("n", true)
+	c.wait("the translations", func() bool { return strings.Count(c.nb.Dump(), "type=snat") == 2 })
+}
+
+func TestNodeComesAfterItsPods(t *testing.T) {
+	c := newCluster(t)
+	c.addPod("a", "n")
+	c.start(pod.Config{})
+	c.addNode("n")
+	c.setSubnets("n", "10.244.1.0/24")
+	c.waitPort("a", "10.244.1.3")
+	c.setSubnets("n")
+	c.waitPort("a", "-")
+	c.addPod("b", "n")
+	c.setSubnets("n", "10.244.1.0/24")
+	c.waitPort("a", "10.244.1.3")
+	c.waitPort("b", "10.244.1.4")
+	// Other subnets: a pod that does not run yet moves.
+	c.setSubnets("n", "10.9.0.0/24")
+	c.wait("both pods to move", func() bool {
+		return strings.HasPrefix(c.port("a"), "10.9.0.") && strings.HasPrefix(c.port("b"), "10.9.0.")
+	})
+}
+
+// fresh is what a controller that starts now with an empty database would
+// write: a pure function of nodes and annotated pods. It is false where a pod
+// that is to have an annotation has none yet.
+func (c *cluster) fresh() (string, bool) {
+	c.t.Helper()
+	w := nbfake.New()
+	w.AnyParent = true
+	nodes, err := c.cs.CoreV1().Nodes().List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	pods, err := c.cs.CoreV1().Pods("").List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	seen := map[netip.Addr]string{}
+	for _, n := range nodes.Items {
+		node, err := kube.Node(&n)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		for _, p := range pods.Items {
+			if p.Spec.NodeName != n.Name || !kube.NeedsNetwork(&p) || len(node.Subnets) == 0 {
+				continue
+			}
+			network, ok, err := kube.PodNetwork(&p)
+			if err != nil || !ok || !node.Subnets[0].Contains(network.Addrs[0].Addr()) {
+				return "", false
+			}
+			if other, taken := seen[network.Addrs[0].Addr()]; taken {
+				c.t.Fatalf("%s and %s have %s", other, p.Name, network.Addrs[0])
+			}
+			seen[network.Addrs[0].Addr()] = p.Name
+			rows := pod.Rows(pod.Config{}, pod.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Network: network}, node)
+			if _, err := w.Apply(context.Background(), pod.Owner(kube.PodKey(&p)), rows); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+	}
+	return w.DumpFeature(pod.Feature), true
+}
+
+// Wherever the path leads, however often the controller restarts on it: the
+// end is as a fresh start would make it, and no address is given twice.
+func TestPathIndependence(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	for round := range 10 {
+		t.Run(fmt.Sprint(round), func(t *testing.T) {
+			c := newCluster(t)
+			c.addNode("n", "10.244.1.0/24", "fd00::/64")
+			c.addNode("m", "10.244.2.0/24", "fd01::/64")
+			c.start(pod.Config{})
+			settled := func() bool {
+				want, ok := c.fresh()
+				return ok && c.nb.DumpFeature(pod.Feature) == want
+			}
+			for range 60 {
+				name := fmt.Sprint("p", rng.IntN(8))
+				p := c.getPod(name)
+				switch rng.IntN(8) {
+				case 0:
+					c.stop()
+					c.start(pod.Config{})
+				case 1:
+					c.wait("a fresh start's rows", settled)
+				case 2:
+					if p != nil {
+						c.setPhase(name, corev1.PodFailed)
+					}
+				case 3:
+					c.setSubnets("m")
+					c.setSubnets("m", "10.244.2.0/24", "fd01::/64")
+				default:
+					if p != nil {
+						c.deletePod(name)
+					}
+					if rng.IntN(4) > 0 {
+						c.addPod(name, []string{"n", "m"}[rng.IntN(2)])
+					}
+				}
+			}
+			c.wait("a fresh start's rows", settled)
+		})
+	}
+}
