@@ -23,6 +23,7 @@ type OVS struct {
 	bridges   map[string]ovs.Bridge
 	ports     map[string]ovs.Port // by name
 	system    map[string]string
+	tls       ovs.TLS
 	next      int
 	writes    int
 	reconnect []func()
@@ -85,7 +86,7 @@ func (o *OVS) EnsureBridge(_ context.Context, b ovs.Bridge) error {
 		have, exists := o.bridges[b.Name]
 		next := ovs.Bridge{
 			Name: b.Name, DatapathType: keep(have.DatapathType, b.DatapathType),
-			FailMode: keep(have.FailMode, b.FailMode), MAC: keep(have.MAC, b.MAC),
+			FailMode: keep(have.FailMode, b.FailMode), MAC: keep(have.MAC, b.MAC), Tag: max(0, keep(have.Tag, b.Tag)),
 			OtherConfig: merge(have.OtherConfig, b.OtherConfig), ExternalIDs: merge(have.ExternalIDs, b.ExternalIDs),
 		}
 		if next.MAC != "" {
@@ -215,6 +216,16 @@ func (o *OVS) SetSystem(_ context.Context, ids map[string]string) error {
 		before := o.system
 		o.system = merge(before, ids)
 		return !maps.Equal(before, o.system)
+	})
+	return nil
+}
+
+// SetTLS implements ovs.Client.
+func (o *OVS) SetTLS(_ context.Context, files ovs.TLS) error {
+	o.change("", func() bool {
+		before := o.tls
+		o.tls = files
+		return before != files
 	})
 	return nil
 }

@@ -42,6 +42,7 @@ func (db *DB) EnsureBridge(ctx context.Context, want Bridge) error {
 			return nil, err
 		case exists:
 			t.changeBridge(have, want)
+			t.changeTag(want)
 		default:
 			t.createBridge(sys, want)
 		}
@@ -52,6 +53,9 @@ func (db *DB) EnsureBridge(ctx context.Context, want Bridge) error {
 func (t *tx) createBridge(sys *vswitchd.OpenvSwitch, want Bridge) {
 	iface := &vswitchd.Interface{UUID: "newiface", Name: want.Name, Type: "internal"}
 	port := &vswitchd.Port{UUID: "newport", Name: want.Name, Interfaces: []string{iface.UUID}}
+	if want.Tag > 0 {
+		port.Tag = &want.Tag
+	}
 	config, _ := merged(nil, want.config())
 	ids, _ := merged(nil, want.ExternalIDs)
 	bridge := &vswitchd.Bridge{
@@ -78,6 +82,28 @@ func (t *tx) changeBridge(have *vswitchd.Bridge, want Bridge) {
 	if len(fields) > 0 {
 		t.add(t.s.client.Where(have).Update(have, fields...))
 	}
+}
+
+// changeTag brings the VLAN of the local port to what b asks for.
+func (t *tx) changeTag(want Bridge) {
+	if want.Tag == 0 {
+		return
+	}
+	port := &vswitchd.Port{Name: want.Name}
+	exists, err := t.s.get(t.ctx, port)
+	if err != nil || !exists {
+		t.add(nil, err)
+		return
+	}
+	var tag *int
+	if want.Tag > 0 {
+		tag = &want.Tag
+	}
+	if value(port.Tag) == value(tag) && (port.Tag == nil) == (tag == nil) {
+		return
+	}
+	port.Tag = tag
+	t.add(t.s.client.Where(port).Update(port, &port.Tag))
 }
 
 // DeleteBridge implements Client. Port and Interface rows go with the bridge,
@@ -118,6 +144,12 @@ func (db *DB) Bridges(ctx context.Context) ([]Bridge, error) {
 		}
 		if r.FailMode != nil {
 			b.FailMode = *r.FailMode
+		}
+		local := &vswitchd.Port{Name: r.Name}
+		if exists, err := s.get(ctx, local); err != nil {
+			return nil, err
+		} else if exists {
+			b.Tag = value(local.Tag)
 		}
 		out = append(out, b)
 	}

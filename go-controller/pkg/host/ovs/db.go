@@ -146,14 +146,16 @@ func tables() []client.MonitorOption {
 		bridge vswitchd.Bridge
 		port   vswitchd.Port
 		iface  vswitchd.Interface
+		ssl    vswitchd.SSL
 	)
 	return []client.MonitorOption{
-		client.WithTable(&sys, &sys.Bridges, &sys.ExternalIDs, &sys.NextCfg, &sys.CurCfg),
+		client.WithTable(&sys, &sys.Bridges, &sys.ExternalIDs, &sys.NextCfg, &sys.CurCfg, &sys.SSL),
 		client.WithTable(&bridge, &bridge.Name, &bridge.DatapathType, &bridge.FailMode,
 			&bridge.OtherConfig, &bridge.ExternalIDs, &bridge.Ports),
-		client.WithTable(&port, &port.Name, &port.Interfaces, &port.ExternalIDs),
+		client.WithTable(&port, &port.Name, &port.Interfaces, &port.ExternalIDs, &port.Tag),
 		client.WithTable(&iface, &iface.Name, &iface.Type, &iface.MAC, &iface.MTURequest,
 			&iface.Options, &iface.ExternalIDs, &iface.Ofport, &iface.Error),
+		client.WithTable(&ssl, &ssl.PrivateKey, &ssl.Certificate, &ssl.CaCert),
 	}
 }
 

@@ -27,11 +27,17 @@ type Bridge struct {
 	DatapathType string // "netdev", "system"; empty keeps what is there
 	FailMode     string // "standalone", "secure"; empty keeps what is there
 	MAC          string // other_config:hwaddr; empty keeps what is there
+	// Tag is the VLAN of the local port, which makes it an access port: the
+	// host's frames are untagged. 0 keeps what is there, NoTag takes it off.
+	Tag int
 	// OtherConfig and ExternalIDs are set key by key; an empty value deletes
 	// the key, keys not named are kept.
 	OtherConfig map[string]string
 	ExternalIDs map[string]string
 }
+
+// NoTag makes the local port of a bridge carry frames as they are.
+const NoTag = -1
 
 // Port is a port with its one interface of the same name.
 type Port struct {
@@ -80,6 +86,9 @@ type Client interface {
 	// SetSystem sets external_ids of the Open_vSwitch row key by key; an empty
 	// value deletes the key.
 	SetSystem(ctx context.Context, externalIDs map[string]string) error
+	// SetTLS sets the files with which ovn-controller reaches a southbound
+	// database that speaks TLS.
+	SetTLS(ctx context.Context, files TLS) error
 	// Sync waits until ovs-vswitchd has carried out everything written before.
 	Sync(ctx context.Context) error
 	// OnReconnect registers f to be called, in a goroutine of its own, each
