@@ -91,15 +91,14 @@ func runMaster(ctx context.Context, env *Env, _ string) error {
 	return runAll(ctx, m.runners)
 }
 
-// databaseConfig says how a database is reached.
+// databaseConfig says how a database is reached. The TLS files have defaults,
+// which mean nothing to other schemes.
 func databaseConfig(d config.Database) ovsdb.Config {
-	return ovsdb.Config{
-		Address:     d.Remote(),
-		PrivateKey:  d.PrivKey,
-		Certificate: d.Cert,
-		CACert:      d.CACert,
-		ServerName:  d.CommonName,
+	c := ovsdb.Config{Address: d.Remote()}
+	if d.Secure() {
+		c.PrivateKey, c.Certificate, c.CACert, c.ServerName = d.PrivKey, d.Cert, d.CACert, d.CommonName
 	}
+	return c
 }
 
 // newRecorder returns a recorder of Events about the built-in kinds and ours.

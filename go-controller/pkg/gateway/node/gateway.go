@@ -31,8 +31,10 @@ type Gateway struct {
 	isReady  bool
 }
 
-// New returns a Gateway; it does nothing before Run or Reconcile.
+// New returns a Gateway; it does nothing before Run or Reconcile. The node
+// informer is started by the caller afterwards.
 func New(cfg Config, deps Deps) *Gateway {
+	deps.Nodes.Informer() // a factory starts only informers that were asked for
 	g := &Gateway{Config: cfg, Deps: deps, ready: make(chan struct{})}
 	g.controller = queue.New("gateway", g.Reconcile)
 	g.controller.Seed(func() []string { return []string{cfg.Node} })
