@@ -215,6 +215,9 @@ func gatewayConfig(cfg config.Config, name string) gatewaynode.Config {
 		EncapPort:      cfg.Default.EncapPort,
 		ControllerIDs:  cfg.OVNControllerIDs(),
 	}
+	if db := cfg.OVNSouth; db.Secure() {
+		c.TLS = ovs.TLS{PrivateKey: db.PrivKey, Certificate: db.Cert, CACert: db.CACert}
+	}
 	for _, f := range cfg.Families() {
 		c.MasqueradeSubnets = append(c.MasqueradeSubnets, cfg.Gateway.MasqueradeSubnet(f))
 	}

@@ -43,6 +43,9 @@ type Config struct {
 	// ControllerIDs are the external_ids for ovn-controller that follow from the
 	// configuration alone.
 	ControllerIDs map[string]string
+	// TLS names the files with which ovn-controller reaches the southbound
+	// database; zero where that does not speak TLS.
+	TLS ovs.TLS
 }
 
 // Deps are the drivers and clients of a node's gateway.

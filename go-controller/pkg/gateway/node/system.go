@@ -36,6 +36,11 @@ func (g *Gateway) ensureSystem(ctx context.Context) (map[string]string, error) {
 		}
 		want[idHostname] = strings.ToLower(name)
 	}
+	if g.TLS != (ovs.TLS{}) {
+		if err := g.OVS.SetTLS(ctx, g.TLS); err != nil {
+			return nil, err
+		}
+	}
 	if err := g.OVS.SetSystem(ctx, want); err != nil {
 		return nil, err
 	}

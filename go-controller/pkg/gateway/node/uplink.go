@@ -192,11 +192,14 @@ func (g *Gateway) ensureBridge(ctx context.Context, a *attached, from netlink.Li
 		rec.Link = index
 	}
 	row := ovs.Bridge{
-		Name: a.bridge, DatapathType: datapathType, FailMode: "standalone", MAC: a.mac,
+		Name: a.bridge, DatapathType: datapathType, FailMode: "standalone", MAC: a.mac, Tag: ovs.NoTag,
 		ExternalIDs: map[string]string{idBridge: a.bridge, idBridgeUplink: a.uplink, idAttachment: rec.String()},
 	}
+	if g.VLAN != 0 {
+		row.Tag = g.VLAN
+	}
 	if have != nil && !rec.Created {
-		row.DatapathType, row.FailMode = "", ""
+		row.DatapathType, row.FailMode, row.Tag = "", "", 0
 	}
 	if err := g.OVS.EnsureBridge(ctx, row); err != nil {
 		return none, nil, err
