@@ -191,7 +191,9 @@ func TestServicesSpreadOverNodes(t *testing.T) {
 // "a-b"/"c" and "a"/"b-c" would share a label: the older has it.
 func TestOneLabelOneService(t *testing.T) {
 	older := egress("a-b", "c")
-	younger := egress("a", "b-c", func(e *v1.EgressService) { e.CreationTimestamp = metav1.Time{Time: older.CreationTimestamp.Add(time.Second)} })
+	younger := egress("a", "b-c", func(e *v1.EgressService) {
+		e.CreationTimestamp = metav1.Time{Time: older.CreationTimestamp.Add(time.Second)}
+	})
 	st := state{nodes: allWell, services: []*corev1.Service{
 		service("a-b", "c", demoIngress), service("a", "b-c", demoIngress),
 	}}

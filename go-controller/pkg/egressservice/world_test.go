@@ -77,7 +77,9 @@ func egress(namespace, name string, change ...func(*v1.EgressService)) *v1.Egres
 	return eg
 }
 
-func onWorkers(eg *v1.EgressService) { eg.Spec.NodeSelector.MatchLabels = map[string]string{worker: ""} }
+func onWorkers(eg *v1.EgressService) {
+	eg.Spec.NodeSelector.MatchLabels = map[string]string{worker: ""}
+}
 
 func service(namespace, name string, ingress []string, change ...func(*corev1.Service)) *corev1.Service {
 	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},

@@ -64,6 +64,9 @@ type Controller struct {
 
 	placement, services, labels *queue.Controller
 
+	// assumed is by node; only the key of the labels queue touches it.
+	assumed map[string]assumed
+
 	mu        sync.Mutex
 	decisions map[string]egressservice.Decision // of the last placement
 	patched   map[string]patched                // what the lister may not show yet
@@ -80,6 +83,7 @@ func New(deps Deps) (*Controller, error) {
 		deps:      deps,
 		reader:    reader,
 		nodes:     deps.Nodes.Lister(),
+		assumed:   map[string]assumed{},
 		decisions: map[string]egressservice.Decision{},
 		patched:   map[string]patched{},
 		told:      map[string]egressservice.Refusal{},

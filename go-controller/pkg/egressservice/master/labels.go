@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,6 +41,25 @@ func (c *Controller) watchLabels() error {
 	})
 }
 
+// assumed is what the labels of a node are after our patch, as long as the
+// lister still shows the object the patch was made from.
+type assumed struct {
+	from   *corev1.Node
+	labels map[string]string
+}
+
+// current returns a node with the labels it has as far as we know.
+func (c *Controller) current(n *corev1.Node) *corev1.Node {
+	a, ok := c.assumed[n.Name]
+	if !ok || a.from != n {
+		delete(c.assumed, n.Name)
+		return n
+	}
+	known := *n
+	known.Labels = a.labels
+	return &known
+}
+
 // label makes the labels of all nodes follow the statuses. A label that could
 // not be taken off one node is not put on another.
 func (c *Controller) label(ctx context.Context, _ string) error {
@@ -52,12 +72,15 @@ func (c *Controller) label(ctx context.Context, _ string) error {
 		return fmt.Errorf("list nodes: %w", err)
 	}
 	want := egressservice.Labels(objs)
+	maps.DeleteFunc(c.assumed, func(name string, _ assumed) bool {
+		return !slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return n.Name == name })
+	})
 
 	var errs []error
 	stuck := map[string]bool{}
 	for _, n := range nodes {
 		remove := map[string]*string{}
-		for key := range n.Labels {
+		for key := range c.current(n).Labels {
 			if name, ours := strings.CutPrefix(key, kube.LabelEgressServicePrefix); ours && !want[n.Name][name] {
 				remove[key] = nil
 			}
@@ -88,13 +111,29 @@ func (c *Controller) patchLabels(ctx context.Context, n *corev1.Node, change map
 	if len(change) == 0 {
 		return nil
 	}
-	err := kube.PatchNode(ctx, c.deps.Kube, n, kube.Metadata{Labels: change})
+	known := c.current(n)
+	changed := maps.Clone(known.Labels)
+	if changed == nil {
+		changed = map[string]string{}
+	}
+	for key, value := range change {
+		if value == nil {
+			delete(changed, key)
+		} else {
+			changed[key] = *value
+		}
+	}
+	if maps.Equal(changed, known.Labels) {
+		return nil
+	}
+	err := kube.PatchNode(ctx, c.deps.Kube, known, kube.Metadata{Labels: change})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	klog.V(4).InfoS("Labels of node are as wanted", "node", n.Name, "labels", len(change))
+	c.assumed[n.Name] = assumed{from: n, labels: changed}
+	klog.V(2).InfoS("Labels of node changed", "node", n.Name, "labels", slices.Sorted(maps.Keys(change)))
 	return nil
 }

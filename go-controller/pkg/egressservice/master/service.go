@@ -22,9 +22,10 @@ const (
 	eventMoved    = "HostChanged"
 )
 
-// patched is a status patch that the lister may not show yet.
+// patched is a status patch, as long as the lister still shows the object it was
+// made from.
 type patched struct {
-	from string // resource version of the object it was made from
+	from *v1.EgressService
 	host string
 }
 
@@ -92,12 +93,12 @@ func (c *Controller) apply(ctx context.Context, key string, rows []nb.Row) error
 // setHost makes the status name host, and says so in an Event.
 func (c *Controller) setHost(ctx context.Context, eg *v1.EgressService, host string) error {
 	key := eg.Namespace + "/" + eg.Name
-	p := patched{from: string(eg.UID) + "/" + eg.ResourceVersion, host: host}
 	c.mu.Lock()
 	known := eg.Status.Host
-	last, again := c.patched[key]
-	if again = again && last.from == p.from; again {
+	if last, ok := c.patched[key]; ok && last.from == eg {
 		known = last.host
+	} else {
+		delete(c.patched, key)
 	}
 	c.mu.Unlock()
 	if known == host {
@@ -119,7 +120,7 @@ func (c *Controller) setHost(ctx context.Context, eg *v1.EgressService, host str
 		return fmt.Errorf("patch status of EgressService %s: %w", key, err)
 	}
 	c.mu.Lock()
-	c.patched[key] = p
+	c.patched[key] = patched{from: eg, host: host}
 	c.mu.Unlock()
 	klog.V(2).InfoS("Host changed", "egressService", key, "from", known, "to", host)
 	switch {

@@ -1,0 +1,347 @@
+package master
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+)
+
+// other is the worker that is not host.
+func other(host string) string {
+	if host == "ovn-worker" {
+		return "ovn-worker2"
+	}
+	return "ovn-worker"
+}
+
+// checkWrites waits for rest and compares the writes since the last forgetWrites.
+func (w *world) checkWrites(want ...string) {
+	w.t.Helper()
+	w.barrier()
+	if d := cmp.Diff(want, w.writes(), cmpopts.EquateEmpty()); d != "" {
+		w.t.Errorf("writes (-want +got):\n%s", d)
+	}
+}
+
+func statusPatch(host string) string {
+	if host == "" {
+		return `egressservices/demo-svc {"metadata":{"uid":"uid-demo-svc"},"status":{"host":null}}`
+	}
+	return fmt.Sprintf(`egressservices/demo-svc {"metadata":{"uid":"uid-demo-svc"},"status":{"host":"%s"}}`, host)
+}
+
+func labelPatch(node, value string) string {
+	return fmt.Sprintf(`nodes/%s {"metadata":{"labels":{"%s":%s},"uid":"%s"}}`, node, demoHost, value, node)
+}
+
+// TestWalkThrough creates, fails over and deletes, and counts the writes: each
+// thing is written once, in an order in which nothing contradicts the status.
+func TestWalkThrough(t *testing.T) {
+	w := newWorld(t, service("demo-svc", demoIngress...), slice("demo-svc", demoPods...))
+	w.start()
+	if got := w.nb.DumpFeature(egressservice.Feature); got != "" {
+		t.Errorf("rows before there is an EgressService:\n%s", got)
+	}
+	w.create(egress("demo-svc"))
+	first := w.anyHost(demo)
+	w.event("HostAssigned Node " + first)
+	w.checkWrites(statusPatch(first), "policies of default/demo-svc +4 ~0 -0", labelPatch(first, `""`))
+
+	w.forgetWrites()
+	second := other(first)
+	w.health.set(first, place.Dead)
+	w.served(demo, second)
+	w.event(fmt.Sprintf("HostChanged Node %s serves the egress traffic instead of %s", second, first))
+	w.checkWrites(statusPatch(second), "policies of default/demo-svc +0 ~4 -0", labelPatch(first, "null"), labelPatch(second, `""`))
+
+	w.forgetWrites()
+	w.health.set(first, place.Alive)
+	w.checkWrites()
+	w.served(demo, second)
+
+	// An object that is gone has no status for others to wait for.
+	w.remove(egress("demo-svc"))
+	w.served(demo, "")
+	w.barrier()
+	got := slices.Sorted(slices.Values(w.writes()))
+	if d := cmp.Diff([]string{labelPatch(second, "null"), "policies of default/demo-svc +0 ~0 -4"}, got); d != "" {
+		t.Errorf("writes (-want +got):\n%s", d)
+	}
+}
+
+func TestHostIsReplaced(t *testing.T) {
+	for name, lose := range map[string]func(w *world, host string){
+		"not ready": func(w *world, host string) {
+			w.changeNode(host, func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown })
+		},
+		"unreachable": func(w *world, host string) { w.health.set(host, place.Dead) },
+		"relabelled": func(w *world, host string) {
+			w.changeNode(host, func(n *corev1.Node) { delete(n.Labels, worker) })
+		},
+		"deleted": func(w *world, host string) {
+			w.remove(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: host}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, demoObjects()...)
+			w.start()
+			host := w.anyHost(demo)
+			lose(w, host)
+			w.served(demo, other(host))
+			lose(w, other(host)) // nobody is left
+			w.served(demo, "")
+			w.event("NoNode no node can be the host")
+			w.health.set(host, place.Alive)
+			switch name {
+			case "unreachable": // heals by itself
+				w.served(demo, host)
+			case "deleted":
+				w.create(node(host, map[string]int{"ovn-worker": 0, "ovn-worker2": 1}[host]))
+				w.served(demo, host)
+			}
+		})
+	}
+}
+
+// TestBackToTheStart: whatever ends the service leaves nothing, and it comes back
+// when the reason goes.
+func TestBackToTheStart(t *testing.T) {
+	noType := service("demo-svc", demoIngress...)
+	noType.Spec.Type = corev1.ServiceTypeClusterIP
+	network := egress("demo-svc", func(e *v1.EgressService) { e.Spec.Network = "blue" })
+	for name, c := range map[string]struct {
+		lose, restore func(w *world)
+		event         string
+	}{
+		"service deleted": {func(w *world) { w.remove(service("demo-svc")) },
+			func(w *world) { w.create(service("demo-svc", demoIngress...)) }, "ServiceNotFound"},
+		"type changed": {func(w *world) { w.update(noType) },
+			func(w *world) { w.update(service("demo-svc", demoIngress...)) }, "ServiceNotLoadBalancer"},
+		"ingress lost": {func(w *world) { w.update(service("demo-svc")) },
+			func(w *world) { w.update(service("demo-svc", demoIngress...)) }, "NoIngressIP"},
+		"network not supported": {func(w *world) { w.update(network) },
+			func(w *world) { w.update(egress("demo-svc")) }, `UnsupportedNetwork network "blue"`},
+		"deleted": {func(w *world) { w.remove(egress("demo-svc")) }, func(w *world) { w.create(egress("demo-svc")) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, demoObjects()...)
+			w.start()
+			w.anyHost(demo)
+			c.lose(w)
+			w.served(demo, "")
+			if c.event != "" {
+				w.event(c.event)
+			}
+			w.eventually("no pods", func() bool { pods, _ := w.pods.Addrs(); return len(pods) == 0 })
+			if got := w.nb.DumpFeature(egressservice.Feature); got != "" {
+				t.Errorf("rows left:\n%s", got)
+			}
+			c.restore(w)
+			w.anyHost(demo)
+		})
+	}
+}
+
+// TestEndpointsChange: one transaction for the difference, and nothing else.
+func TestEndpointsChange(t *testing.T) {
+	w := newWorld(t, demoObjects()...)
+	w.start()
+	w.anyHost(demo)
+	w.forgetWrites()
+	w.update(slice("demo-svc", "10.244.0.5", "10.244.1.9", "172.18.0.3"))
+	w.eventually("the new endpoint", func() bool { return strings.Contains(w.nb.Dump(), "10.244.1.9") })
+	w.checkWrites("policies of default/demo-svc +1 ~0 -3")
+	pods, _ := w.pods.Addrs()
+	var text []string
+	for _, p := range pods {
+		text = append(text, p.String())
+	}
+	for _, want := range []string{"10.244.0.5", "10.244.1.9"} {
+		if !slices.Contains(text, want) {
+			t.Errorf("pods %v lack %s", text, want)
+		}
+	}
+}
+
+// TestRestartWritesNothing, even though nothing is known of reachability yet and
+// another node would be the first choice.
+func TestRestartWritesNothing(t *testing.T) {
+	w := newWorld(t, demoObjects()...)
+	for i := range 20 {
+		name := fmt.Sprintf("svc-%d", i)
+		w.create(egress(name))
+		w.create(service(name, demoIngress...))
+		w.create(slice(name, fmt.Sprintf("10.244.0.%d", 10+i), fmt.Sprintf("fd00:10:244:1::%d", 10+i)))
+	}
+	w.start()
+	w.anyHost(demo)
+	for i := range 20 {
+		w.anyHost(fmt.Sprintf("default/svc-%d", i))
+	}
+	w.stop()
+	w.forgetWrites()
+	before := w.nb.Dump()
+	for name := range w.health.nodes {
+		w.health.nodes[name] = place.Unknown
+	}
+	w.start()
+	if got := w.writes(); len(got) > 0 {
+		t.Errorf("a restart with nothing changed wrote:\n%s", strings.Join(got, "\n"))
+	}
+	for name := range hopsOf {
+		if name != "" {
+			w.health.set(name, place.Alive)
+		}
+	}
+	w.checkWrites()
+	w.eventually("the pods to be told", func() bool { pods, complete := w.pods.Addrs(); return complete && len(pods) >= 44 })
+	w.stop()
+
+	// Things that happen while nobody looks are caught up with.
+	w.remove(egress("svc-7"))
+	w.update(slice("demo-svc", "10.244.0.5"))
+	w.start()
+	if strings.Contains(w.nb.Dump(), "svc-7") {
+		t.Error("rows of an EgressService that is gone")
+	}
+	if got := w.nb.Dump(); strings.Count(got, "default/demo-svc ") != 1 || before == got {
+		t.Errorf("endpoints that are gone:\n%s", got)
+	}
+	w.served("default/svc-7", "")
+}
+
+// TestLabelIsNeverOnTwoNodes: while a label cannot be taken off the old node, no
+// other node gets it.
+func TestLabelIsNeverOnTwoNodes(t *testing.T) {
+	w := newWorld(t, demoObjects()...)
+	w.start()
+	host := w.anyHost(demo)
+	refuse := make(chan bool, 1)
+	refuse <- true
+	asked := make(chan struct{}, 1000)
+	w.kube.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		no := <-refuse
+		refuse <- no
+		if no && a.(clienttesting.PatchAction).GetName() == host {
+			asked <- struct{}{}
+			return true, nil, errors.New("the API server is in a bad mood")
+		}
+		return false, nil, nil
+	})
+	w.health.set(host, place.Dead)
+	for range 3 {
+		<-asked
+	}
+	if _, _, labels := w.hosts(demo); labels != host {
+		t.Errorf("labels on %q while that of %q cannot be removed", labels, host)
+	}
+	<-refuse
+	refuse <- false
+	w.served(demo, other(host))
+}
+
+// TestForeignHands: a status or a label that somebody else wrote is put right.
+func TestForeignHands(t *testing.T) {
+	w := newWorld(t, demoObjects()...)
+	w.start()
+	host := w.anyHost(demo)
+	w.update(egress("demo-svc", func(e *v1.EgressService) {
+		e.ResourceVersion = "2"
+		e.Status.Host = "ovn-control-plane"
+	}))
+	w.served(demo, host)
+	w.changeNode("ovn-control-plane", func(n *corev1.Node) {
+		n.Labels[demoHost] = ""
+		n.Labels[kube.LabelEgressServicePrefix+"made-up"] = "x"
+	})
+	w.served(demo, host)
+	w.eventually("a made-up label to go", func() bool {
+		n, err := w.kube.CoreV1().Nodes().Get(t.Context(), "ovn-control-plane", metav1.GetOptions{})
+		return err == nil && n.Labels[kube.LabelEgressServicePrefix+"made-up"] == "" && len(n.Labels) == 0
+	})
+	if !w.nb.Remove(egressservice.Owner(demo), nbdb.LogicalRouterPolicyTable, "10.244.0.5") {
+		t.Fatal("no row to remove")
+	}
+	w.eventually("the policy to come back", func() bool { return strings.Contains(w.nb.Dump(), `"ip4.src == 10.244.0.5"`) })
+}
+
+func TestDatabaseAndAPIErrorsAreRetried(t *testing.T) {
+	w := newWorld(t, demoObjects()...)
+	fail := 3
+	w.nb.FailWith(func(nb.Owner) error {
+		if fail--; fail > 0 {
+			return errors.New("no leader")
+		}
+		return nil
+	})
+	failures := make(chan struct{}, 2)
+	failures <- struct{}{}
+	failures <- struct{}{}
+	w.egress.PrependReactor("patch", "egressservices", func(clienttesting.Action) (bool, runtime.Object, error) {
+		select {
+		case <-failures:
+			return true, nil, errors.New("try later")
+		default:
+			return false, nil, nil
+		}
+	})
+	w.start()
+	w.anyHost(demo)
+}
+
+func TestLocalTrafficPolicyFollowsEndpoints(t *testing.T) {
+	svc := service("demo-svc", demoIngress...)
+	svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	on := func(host string) *discoveryv1.EndpointSlice {
+		s := slice("demo-svc", demoPods...)
+		for i := range s.Endpoints {
+			s.Endpoints[i].NodeName = &host
+		}
+		return s
+	}
+	w := newWorld(t, egress("demo-svc"), svc, on("ovn-worker"))
+	w.start()
+	w.served(demo, "ovn-worker")
+	w.update(on("ovn-worker2"))
+	w.served(demo, "ovn-worker2")
+	w.update(on("ovn-control-plane"))
+	w.served(demo, "")
+	w.event("has no endpoint, which externalTrafficPolicy Local demands")
+}
+
+// A selector that is edited moves the service, or keeps it.
+func TestSelectorChanges(t *testing.T) {
+	w := newWorld(t, demoObjects()...)
+	w.start()
+	host := w.anyHost(demo)
+	w.forgetWrites()
+	w.update(egress("demo-svc", func(e *v1.EgressService) {
+		e.Spec.NodeSelector = metav1.LabelSelector{}
+		e.Status.Host = host
+	}))
+	w.checkWrites()
+	w.update(egress("demo-svc", func(e *v1.EgressService) {
+		e.Spec.NodeSelector.MatchLabels = nil
+		e.Spec.NodeSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: worker, Operator: metav1.LabelSelectorOpDoesNotExist}}
+		e.Status.Host = host
+	}))
+	w.served(demo, "ovn-control-plane")
+}

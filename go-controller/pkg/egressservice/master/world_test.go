@@ -1,0 +1,406 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/snapshot"
+	egressfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+)
+
+// patience bounds waits on conditions; a passing run never waits for it.
+const patience = 20 * time.Second
+
+const (
+	worker   = "node-role.kubernetes.io/worker"
+	demo     = "default/demo-svc"
+	demoHost = kube.LabelEgressServicePrefix + "default-demo-svc"
+)
+
+var (
+	cluster     = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/48")}
+	demoIngress = []string{"5.5.5.5", "5555:5555:5555:5555:5555:5555:5555:5555"}
+	demoPods    = []string{"10.244.0.5", "10.244.2.7", "fd00:10:244:1::5", "fd00:10:244:3::7"}
+)
+
+// reach is a Health whose answers a test sets.
+type reach struct {
+	mu    sync.Mutex
+	nodes map[string]place.Reach
+	subs  []func(string)
+}
+
+func (r *reach) Reach(node string) place.Reach {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.nodes[node]
+}
+
+func (r *reach) Subscribe(f func(string)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.subs = append(r.subs, f)
+}
+
+func (r *reach) set(node string, state place.Reach) {
+	r.mu.Lock()
+	r.nodes[node] = state
+	subs := slices.Clone(r.subs)
+	r.mu.Unlock()
+	for _, f := range subs {
+		f(node)
+	}
+}
+
+// world is an API server and a database that outlive the master.
+type world struct {
+	t      *testing.T
+	kube   *kubefake.Clientset
+	egress *egressfake.Clientset
+	nb     *nbfake.Writer
+	health *reach
+	events *record.FakeRecorder
+	pods   *noreroute.PodSet
+	master *Controller
+	stop   func()
+
+	barriers int
+
+	mu  sync.Mutex
+	log []string // the writes to the API and the database, in order
+}
+
+func newWorld(t *testing.T, objs ...runtime.Object) *world {
+	w := &world{t: t, kube: kubefake.NewClientset(), egress: egressfake.NewSimpleClientset(), nb: nbfake.New(),
+		health: &reach{nodes: map[string]place.Reach{}}}
+	w.nb.AnyParent = true
+	for i, name := range []string{"ovn-worker", "ovn-worker2", "ovn-control-plane"} {
+		w.create(node(name, i))
+		w.health.nodes[name] = place.Alive
+	}
+	for _, o := range objs {
+		w.create(o)
+	}
+	note := func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if p, ok := a.(clienttesting.PatchAction); ok {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.log = append(w.log, fmt.Sprintf("%s/%s %s", p.GetResource().Resource, p.GetName(), p.GetPatch()))
+		}
+		return false, nil, nil
+	}
+	w.kube.PrependReactor("patch", "*", note)
+	w.egress.PrependReactor("patch", "*", note)
+	return w
+}
+
+// start runs a master until stop, or the end of the test.
+func (w *world) start() {
+	w.t.Helper()
+	core := informers.NewSharedInformerFactory(w.kube, 0)
+	own := externalversions.NewSharedInformerFactory(w.egress, 0)
+	w.events = record.NewFakeRecorder(1000)
+	w.pods = noreroute.NewPodSet()
+	w.health.subs = nil
+	c, err := New(Deps{
+		Kube: w.kube, Egress: w.egress, Writer: writer{w.nb, w}, Health: w.health, Pods: w.pods, Recorder: w.events,
+		Informers: snapshot.Informers{
+			EgressServices: own.EgressService().V1().EgressServices(),
+			Services:       core.Core().V1().Services(),
+			EndpointSlices: core.Discovery().V1().EndpointSlices(),
+		},
+		Nodes: core.Core().V1().Nodes(), ClusterSubnets: cluster,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	core.Start(ctx.Done())
+	own.Start(ctx.Done())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				w.t.Errorf("Run: %v", err)
+			}
+		case <-time.After(patience):
+			w.t.Error("Run did not return after its context ended")
+		}
+		core.Shutdown()
+		own.Shutdown()
+	})
+	w.master, w.stop = c, stop
+	w.t.Cleanup(stop)
+	for _, seeded := range []<-chan struct{}{c.Seeded(), c.placement.Seeded(), c.labels.Seeded()} {
+		select {
+		case <-seeded:
+		case <-time.After(patience):
+			w.t.Fatal("not seeded")
+		}
+	}
+}
+
+// eventually waits until the world is as described.
+func (w *world) eventually(what string, ok func() bool) {
+	w.t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(patience)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			w.t.Fatalf("waited in vain for %s\n%s", what, w)
+		}
+	}
+}
+
+// barrier waits until the master has done what it had to: an EgressService made
+// now has gone through all queues behind whatever was in them.
+func (w *world) barrier() {
+	w.t.Helper()
+	w.barriers++
+	name := fmt.Sprintf("barrier-%d", w.barriers)
+	w.create(service(name, demoIngress...))
+	w.create(slice(name, "10.244.2.200", "fd00:10:244:3::200"))
+	w.create(egress(name, func(e *v1.EgressService) { e.Spec.NodeSelector = metav1.LabelSelector{} }))
+	w.anyHost("default/" + name)
+}
+
+// writer notes the transactions.
+type writer struct {
+	*nbfake.Writer
+	w *world
+}
+
+func (n writer) Apply(ctx context.Context, o nb.Owner, rows []nb.Row) (nb.Stats, error) {
+	stats, err := n.Writer.Apply(ctx, o, rows)
+	if !stats.Zero() {
+		n.w.mu.Lock()
+		defer n.w.mu.Unlock()
+		n.w.log = append(n.w.log, fmt.Sprintf("policies of %s +%d ~%d -%d", o.Object, stats.Inserted, stats.Updated, stats.Deleted))
+	}
+	return stats, err
+}
+
+// hosts returns the host of an EgressService by status, by policies, by labels
+// and by the pods that are told to be served.
+func (w *world) hosts(key string) (status, policies, labels string) {
+	namespace, name, _ := strings.Cut(key, "/")
+	if eg, err := w.egress.EgressServiceV1().EgressServices(namespace).Get(context.Background(), name, metav1.GetOptions{}); err == nil {
+		status = eg.Status.Host
+	}
+	hops := map[string]bool{}
+	for line := range strings.Lines(w.nb.DumpFeature(egressservice.Feature)) {
+		if strings.Contains(line, "["+egressservice.Feature+"/"+key+" ") {
+			_, rest, _ := strings.Cut(line, "nexthops=[")
+			hop, _, _ := strings.Cut(rest, "]")
+			hops[hop] = true
+		}
+	}
+	policies = strings.Join(slices.Sorted(maps.Keys(hops)), " ")
+	nodes, err := w.kube.CoreV1().Nodes().List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var labelled []string
+	for _, n := range nodes.Items {
+		if _, ok := n.Labels[kube.LabelEgressServicePrefix+namespace+"-"+name]; ok {
+			labelled = append(labelled, n.Name)
+		}
+	}
+	return status, policies, strings.Join(labelled, " ")
+}
+
+func (w *world) String() string {
+	status, policies, labels := w.hosts(demo)
+	return fmt.Sprintf("status %q policies %q labels %q\n%swrites:\n%s", status, policies, labels, w.nb.Dump(), strings.Join(w.writes(), "\n"))
+}
+
+// hopsOf are the management addresses of a node as hosts shows them.
+var hopsOf = map[string]string{
+	"": "", "ovn-worker": "10.244.0.2 fd00:10:244:1::2", "ovn-worker2": "10.244.1.2 fd00:10:244:2::2",
+	"ovn-control-plane": "10.244.2.2 fd00:10:244:3::2",
+}
+
+// served waits until node, and nobody else, serves key; "" is nobody.
+func (w *world) served(key, node string) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("%q to serve %s", node, key), func() bool {
+		status, policies, labels := w.hosts(key)
+		return status == node && policies == hopsOf[node] && labels == node
+	})
+}
+
+// anyHost waits until some node serves key, and returns it.
+func (w *world) anyHost(key string) string {
+	w.t.Helper()
+	var host string
+	w.eventually("a host for "+key, func() bool {
+		var policies, labels string
+		host, policies, labels = w.hosts(key)
+		return host != "" && policies == hopsOf[host] && labels == host
+	})
+	return host
+}
+
+// writes returns what was written so far, but for the barriers.
+func (w *world) writes() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(w.log), func(s string) bool { return strings.Contains(s, "barrier-") })
+}
+
+func (w *world) forgetWrites() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log = nil
+}
+
+// event waits for an Event that contains text.
+func (w *world) event(text string) {
+	w.t.Helper()
+	deadline := time.After(patience)
+	for {
+		select {
+		case e := <-w.events.Events:
+			if strings.Contains(e, text) {
+				return
+			}
+		case <-deadline:
+			w.t.Fatalf("no Event %q\n%s", text, w)
+		}
+	}
+}
+
+func (w *world) create(obj runtime.Object) { w.do(obj, "create") }
+func (w *world) update(obj runtime.Object) { w.do(obj, "update") }
+func (w *world) remove(obj runtime.Object) { w.do(obj, "delete") }
+
+func (w *world) do(obj runtime.Object, verb string) {
+	w.t.Helper()
+	ctx := context.Background()
+	var err error
+	switch o := obj.(type) {
+	case *corev1.Node:
+		err = do(ctx, w.kube.CoreV1().Nodes(), o, verb)
+	case *corev1.Service:
+		err = do(ctx, w.kube.CoreV1().Services(o.Namespace), o, verb)
+	case *discoveryv1.EndpointSlice:
+		err = do(ctx, w.kube.DiscoveryV1().EndpointSlices(o.Namespace), o, verb)
+	case *v1.EgressService:
+		err = do(ctx, w.egress.EgressServiceV1().EgressServices(o.Namespace), o, verb)
+	default:
+		err = fmt.Errorf("no client for a %T", obj)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// client is what the typed clients have in common.
+type client[T any] interface {
+	Create(context.Context, T, metav1.CreateOptions) (T, error)
+	Update(context.Context, T, metav1.UpdateOptions) (T, error)
+	Delete(context.Context, string, metav1.DeleteOptions) error
+}
+
+func do[T metav1.Object](ctx context.Context, c client[T], o T, verb string) error {
+	var err error
+	switch verb {
+	case "create":
+		_, err = c.Create(ctx, o, metav1.CreateOptions{})
+	case "update":
+		_, err = c.Update(ctx, o, metav1.UpdateOptions{})
+	case "delete":
+		err = c.Delete(ctx, o.GetName(), metav1.DeleteOptions{})
+	}
+	return err
+}
+
+func node(name string, number int, change ...func(*corev1.Node)) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{},
+		Annotations: map[string]string{kube.AnnotationNodeSubnets: kube.FormatNodeSubnets([]netip.Prefix{
+			netip.MustParsePrefix(fmt.Sprintf("10.244.%d.0/24", number)),
+			netip.MustParsePrefix(fmt.Sprintf("fd00:10:244:%d::/64", number+1)),
+		})}},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+	if name != "ovn-control-plane" {
+		n.Labels[worker] = ""
+	}
+	for _, f := range change {
+		f(n)
+	}
+	return n
+}
+
+// changeNode reads a node, changes it and writes it back.
+func (w *world) changeNode(name string, change func(*corev1.Node)) {
+	w.t.Helper()
+	n, err := w.kube.CoreV1().Nodes().Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	change(n)
+	w.update(n)
+}
+
+func egress(name string, change ...func(*v1.EgressService)) *v1.EgressService {
+	eg := &v1.EgressService{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)}}
+	eg.Spec.NodeSelector.MatchLabels = map[string]string{worker: ""}
+	for _, f := range change {
+		f(eg)
+	}
+	return eg
+}
+
+func service(name string, ingress ...string) *corev1.Service {
+	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
+	for _, ip := range ingress {
+		svc.Status.LoadBalancer.Ingress = append(svc.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: ip})
+	}
+	return svc
+}
+
+func slice(name string, pods ...string) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name + "-x",
+		Labels: map[string]string{discoveryv1.LabelServiceName: name}}}
+	for _, p := range pods {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{p}})
+	}
+	return s
+}
+
+// demoObjects are those of the walk-through.
+func demoObjects() []runtime.Object {
+	return []runtime.Object{egress("demo-svc"), service("demo-svc", demoIngress...), slice("demo-svc", demoPods...)}
+}
