@@ -32,7 +32,7 @@ func (c *Cluster) certify() error {
 	if err := admin.Save(c.path(pkiDir), "admin"); err != nil {
 		return err
 	}
-	outside := ca.Kubeconfig("kin-"+c.name, fmt.Sprintf("https://127.0.0.1:%d", c.Port), "", admin)
+	outside := ca.Kubeconfig("kin-"+c.name, fmt.Sprintf("https://127.0.0.1:%d", c.Port), admin)
 	if err := os.WriteFile(c.KubeconfigPath(), outside, 0o600); err != nil {
 		return fmt.Errorf("write kubeconfig: %w", err)
 	}
@@ -124,7 +124,7 @@ func (c *Cluster) certifyControlPlane(ca *pki.Authority, n plan.Node) error {
 }
 
 func writeKubeconfig(ca *pki.Authority, etc, name string, server plan.Node, pair pki.Pair) error {
-	text := ca.Kubeconfig(name, component.Server(server), "", pair)
+	text := ca.Kubeconfig(name, component.Server(server), pair)
 	if err := os.WriteFile(filepath.Join(etc, name+".conf"), text, 0o600); err != nil {
 		return fmt.Errorf("write kubeconfig of %s: %w", name, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/component"
@@ -51,6 +52,9 @@ func (c *Cluster) makeHost(d machine.Dir, name string, addresses []netip.Prefix)
 		return err
 	}
 	if err := machine.MakeDisk(d.Disk(), name, c.hosts()); err != nil {
+		return err
+	}
+	if err := installBusybox(filepath.Join(d.Disk(), component.BusyboxDir)); err != nil {
 		return err
 	}
 	node := component.Node{Node: plan.Node{Index: -1}, Config: c.Config, Server: c.Nodes()[0]}

@@ -33,7 +33,9 @@ const (
 	// ProgramDir has links to the Kubernetes programs by name.
 	ProgramDir = "/opt/bin"
 	// KinDir and OvnkubeDir show the directories the programs were built into.
-	KinDir     = "/opt/kin/bin"
+	KinDir = "/opt/kin/bin"
+	// BusyboxDir has links to busybox for what the system lacks.
+	BusyboxDir = "/opt/busybox"
 	OvnkubeDir = "/opt/ovnkube/bin"
 	pkiDir     = "/etc/kubernetes/pki"
 	// AdminKubeconfig is every node's own way to the API server.
@@ -58,7 +60,7 @@ type Node struct {
 // Environment of everything that runs on the node.
 func (n Node) Environment() []string {
 	env := []string{
-		"PATH=" + strings.Join([]string{ProgramDir, KinDir, OvnkubeDir, "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}, ":"),
+		"PATH=" + strings.Join([]string{ProgramDir, KinDir, OvnkubeDir, "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", BusyboxDir}, ":"),
 		"KUBECONFIG=" + AdminKubeconfig,
 		"KUBECACHEDIR=/var/cache/kubectl",
 	}

@@ -1,12 +1,14 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"regexp"
 	"strings"
 
+	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -108,19 +110,16 @@ func Load(path string) (Cluster, error) {
 // Parse decodes a configuration file strictly.
 func Parse(text []byte) (Cluster, error) {
 	var c Cluster
-	if err := yaml.UnmarshalStrict(text, &c); err != nil {
-		return c, fmt.Errorf("%s", plain(err))
+	asJSON, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return c, fmt.Errorf("read YAML: %w", err)
 	}
-	return c, nil
-}
-
-// plain strips the decoder's own vocabulary from a message: the user wrote
-// YAML and knows nothing of the JSON it becomes.
-func plain(err error) string {
-	text := strings.TrimPrefix(err.Error(), "error unmarshaling JSON: ")
-	text = strings.TrimPrefix(text, "while decoding JSON: ")
-	text = strings.TrimPrefix(text, "json: ")
-	return strings.TrimPrefix(text, "error converting YAML to JSON: ")
+	wrong, err := json.UnmarshalStrict(asJSON, &c, json.DisallowUnknownFields)
+	if err != nil {
+		// The user wrote YAML and knows nothing of the JSON it becomes.
+		return c, errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return c, errors.Join(wrong...)
 }
 
 var names = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$`)

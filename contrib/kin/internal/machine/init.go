@@ -80,6 +80,10 @@ func Main() error {
 	if err != nil {
 		return err
 	}
+	// The name that ps shows; the file was started as /proc/self/exe.
+	if err := os.WriteFile("/proc/self/comm", []byte("kin-init"), 0); err != nil {
+		return fmt.Errorf("set process name: %w", err)
+	}
 	// Programs are looked for where the machine has them.
 	for _, setting := range spec.Env {
 		if name, value, ok := strings.Cut(setting, "="); ok {

@@ -54,12 +54,9 @@ func mountAll(s Spec) error {
 		return err
 	}
 	links := cgroupLinks()
-	// Nothing made here may be seen outside, what is unmounted outside must go
-	// here too, and pods get to see what is mounted here later.
+	// Nothing made here may be seen outside, and what is unmounted outside must
+	// go here too.
 	if err := mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-		return err
-	}
-	if err := mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return err
 	}
 	if err := mountKernel(trees, links); err != nil {
@@ -78,7 +75,12 @@ func mountAll(s Spec) error {
 			return fmt.Errorf("fill /run: %w", err)
 		}
 	}
-	return mountKernelFiles()
+	if err := mountKernelFiles(); err != nil {
+		return err
+	}
+	// Pods get to see what is mounted here later. Last, so that no two of the
+	// mounts above are one to the kernel and share what is mounted below them.
+	return mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")
 }
 
 // diskDirs are the directories a machine has to itself.

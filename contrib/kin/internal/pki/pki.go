@@ -163,13 +163,8 @@ func SigningKey() (private, public []byte, err error) {
 	return private, encode("PUBLIC KEY", der), nil
 }
 
-// Kubeconfig is a file that carries everything within itself. An empty
-// serverName means that the server is known by the address in its URL.
-func (a *Authority) Kubeconfig(context, server, serverName string, p Pair) []byte {
-	name := ""
-	if serverName != "" {
-		name = "\n    tls-server-name: " + serverName
-	}
+// Kubeconfig is a file that carries everything within itself.
+func (a *Authority) Kubeconfig(context, server string, p Pair) []byte {
 	b64 := base64.StdEncoding.EncodeToString
 	return fmt.Appendf(nil, `apiVersion: v1
 kind: Config
@@ -182,14 +177,14 @@ contexts:
 clusters:
 - name: %[1]s
   cluster:
-    server: %[2]s%[3]s
-    certificate-authority-data: %[4]s
+    server: %[2]s
+    certificate-authority-data: %[3]s
 users:
 - name: %[1]s
   user:
-    client-certificate-data: %[5]s
-    client-key-data: %[6]s
-`, context, server, name, b64(a.pem), b64(p.Cert), b64(p.Key))
+    client-certificate-data: %[4]s
+    client-key-data: %[5]s
+`, context, server, b64(a.pem), b64(p.Cert), b64(p.Key))
 }
 
 func template(name string) *x509.Certificate {
