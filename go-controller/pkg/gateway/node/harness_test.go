@@ -53,15 +53,20 @@ func newLab(t *testing.T) *lab {
 	l.vs.Run("ovs-vsctl", "set", "Open_vSwitch", ".", "external_ids:ovn-bridge-datapath-type=netdev",
 		"external_ids:system-id=chassis-1")
 	l.wire()
+	l.api(ctx, nil)
+	return l
+}
+
+// api makes an API server with the node, and its informer.
+func (l *lab) api(ctx context.Context, annotations map[string]string) {
 	l.kube = fake.NewClientset(&corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: nodeName, UID: "u1"},
+		ObjectMeta: metav1.ObjectMeta{Name: nodeName, UID: "u1", Annotations: annotations},
 		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "172.18.0.3"}}},
 	})
 	l.node = informers.NewSharedInformerFactory(l.kube, 0)
 	l.node.Core().V1().Nodes().Informer()
 	l.node.Start(ctx.Done())
 	l.node.WaitForCacheSync(ctx.Done())
-	return l
 }
 
 // wire makes the uplink and the machine at its other end.
@@ -99,9 +104,17 @@ func (l *lab) far(name string, args ...string) string {
 // start makes a Gateway with nothing remembered, as a restart of the process does.
 func (l *lab) start(db ovs.Client) *Gateway {
 	l.t.Helper()
-	chains, err := iptables.New(gateway.Chains(topology.Families))
+	g, err := l.gateway(db)
 	if err != nil {
 		l.t.Fatal(err)
+	}
+	return g
+}
+
+func (l *lab) gateway(db ovs.Client) (*Gateway, error) {
+	chains, err := iptables.New(gateway.Chains(topology.Families))
+	if err != nil {
+		return nil, err
 	}
 	return New(Config{
 		Node: nodeName, Families: topology.Families, Mode: topology.GatewayLocal, NodePort: true, MTU: 1400,
@@ -116,7 +129,7 @@ func (l *lab) start(db ovs.Client) *Gateway {
 			return openflow.New(bridge, l.vs.Dir)
 		}),
 		Chains: chains, Routes: route.NewSet(), Addrs: addr.NewSet(addr.New(nil, topology.ManagementPort)),
-	})
+	}), nil
 }
 
 func prefixes(texts ...string) []netip.Prefix {

@@ -17,12 +17,18 @@ func (l *lab) attachment(dev string) string {
 		{"route", "show", "table", "all", "dev", dev},
 		{"-6", "route", "show", "table", "all", "dev", dev},
 	} {
-		for line := range strings.Lines(l.ns.Run("ip", args...) + "\n") {
-			line = strings.TrimSpace(line)
-			if line == "" || strings.Contains(line, "table local") || strings.HasPrefix(line, "fe80::") || strings.HasPrefix(line, "multicast") {
-				continue
-			}
-			out.WriteString(strings.Join(strings.Fields(line), " ") + "\n")
+		out.WriteString(keep(l.ns.Run("ip", args...)))
+	}
+	return out.String()
+}
+
+// keep drops the lines that the kernel adds by itself.
+func keep(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		line = strings.Join(strings.Fields(line), " ")
+		if line != "" && !strings.Contains(line, "table local") && !strings.HasPrefix(line, "fe80::") && !strings.HasPrefix(line, "multicast") {
+			out.WriteString(line + "\n")
 		}
 	}
 	return out.String()

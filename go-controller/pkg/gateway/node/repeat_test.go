@@ -106,7 +106,8 @@ func (l *lab) watch() func() string {
 	// Routes of the test's own mark the beginning and the end.
 	mark := func(prefix string) {
 		netnstest.Eventually(l.t, "a mark in ip monitor", func() bool {
-			l.ns.Run("ip", "route", "replace", prefix, "dev", "lo")
+			l.ns.Run("ip", "route", "add", prefix, "dev", "lo")
+			l.ns.Run("ip", "route", "del", prefix, "dev", "lo")
 			return strings.Contains(out.String(), prefix)
 		})
 	}

@@ -1,0 +1,237 @@
+package node
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// childDir names the directory of Open vSwitch to the child process.
+const childDir = "GATEWAY_TEST_OVS_DIR"
+
+// TestMain makes the test binary a node process where it is asked to be one: Run
+// works on goroutines of its own, so all threads must be in the test's network
+// namespace.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDir); dir != "" {
+		if err := child(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	var err error
+	if outside, err = os.Readlink("/proc/self/ns/net"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// outside is the network namespace of the machine.
+var outside string
+
+// child runs a Gateway until its standard input ends and prints the annotations
+// of its node after each change, as JSON, and "ready".
+func child(dir string) error {
+	mine, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		return err
+	}
+	if outside := os.Getenv("GATEWAY_TEST_OUTSIDE"); mine == outside || outside == "" {
+		return fmt.Errorf("refusing to run in the network namespace %s of the machine", mine)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	l := &lab{vs: &netnstest.OVS{Dir: dir}, db: ovs.New(ctx, "unix:"+dir+"/db.sock")}
+	l.api(ctx, map[string]string{kube.AnnotationNodeSubnets: subnets})
+	out := json.NewEncoder(os.Stdout)
+	_, err = l.node.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(_, obj any) { _ = out.Encode(obj.(*corev1.Node).Annotations) },
+	})
+	if err != nil {
+		return err
+	}
+	g, err := l.gateway(l.db)
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 2)
+	go func() { ended <- g.Run(ctx) }()
+	go func() { ended <- g.Flows.Run(ctx) }()
+	go func() {
+		<-g.Ready()
+		fmt.Println("ready")
+	}()
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	cancel()
+	for range 2 {
+		if err := <-ended; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// process is a running child.
+type process struct {
+	mu          sync.Mutex
+	ready       bool
+	annotations map[string]string
+}
+
+func (p *process) get(name string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.annotations[name]
+}
+
+func (p *process) isReady() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ready
+}
+
+func (p *process) line(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if text == "ready" {
+		p.ready = true
+	} else {
+		_ = json.Unmarshal([]byte(text), &p.annotations)
+	}
+}
+
+// run starts a child, which ends with the test.
+func (l *lab) run() *process {
+	l.t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childDir+"="+l.vs.Dir, "GATEWAY_TEST_OUTSIDE="+outside)
+	var log lines
+	cmd.Stderr = &log
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		l.t.Fatal(err)
+	}
+	p, read := &process{}, make(chan struct{})
+	go func() {
+		defer close(read)
+		for s := bufio.NewScanner(stdout); s.Scan(); {
+			p.line(s.Text())
+		}
+	}()
+	l.t.Cleanup(func() {
+		_ = stdin.Close()
+		<-read
+		if err := cmd.Wait(); err != nil || l.t.Failed() {
+			l.t.Errorf("the node process: %v\n%s", err, log.String())
+		}
+	})
+	return p
+}
+
+// TestRun follows a node process through what happens to its host.
+func TestRun(t *testing.T) {
+	l := newLab(t)
+	p := l.run()
+	netnstest.Eventually(t, "the management port", func() bool {
+		_, err := l.vs.Try("ovs-vsctl", "get", "interface", topology.ManagementPort, "ofport")
+		return err == nil
+	})
+	if p.isReady() {
+		t.Error("ready before ovn-controller did anything")
+	}
+	l.patchPort()
+	l.claim()
+	netnstest.Eventually(t, "the node to be ready", p.isReady)
+	l.reachable()
+	want := l.carried()
+
+	l.ns.Veth("eth9", "eth9peer")
+	l.ns.Run("ip", "addr", "add", "10.99.0.1/24", "dev", "eth9")
+	netnstest.Eventually(t, "the new address in the annotation", func() bool {
+		return strings.Contains(p.get(kube.AnnotationHostAddresses), "10.99.0.1/24")
+	})
+	l.ns.Run("ip", "link", "del", "eth9")
+	netnstest.Eventually(t, "the address to leave the annotation", func() bool {
+		return !strings.Contains(p.get(kube.AnnotationHostAddresses), "10.99.0.1/24")
+	})
+
+	restored := func(what string) {
+		t.Helper()
+		last := ""
+		defer func() {
+			if t.Failed() {
+				t.Logf("after %s:\n%s\nwant:\n%s", what, last, want)
+			}
+		}()
+		netnstest.Eventually(t, "the node to be restored after "+what, func() bool {
+			last = l.carried()
+			return last == want
+		})
+		l.reachable()
+	}
+	l.ns.Run("ip", "route", "del", "10.244.0.0/16")
+	l.ns.Run("ip", "addr", "del", "10.244.1.2/24", "dev", topology.ManagementPort)
+	restored("losing an address and routes")
+	l.ns.Run("ip", "addr", "add", "172.18.0.3/16", "dev", "eth0")
+	restored("a DHCP client setting the uplink's address again")
+	l.ns.Run("ip", "link", "set", "breth0", "down")
+	restored("the bridge being down")
+	l.vs.StopVswitchd()
+	l.vs.StartVswitchd()
+	l.claim()
+	restored("a restart of ovs-vswitchd")
+	l.vs.StopServer()
+	l.vs.StartServer()
+	l.ns.Run("ip", "link", "set", topology.ManagementPort, "down")
+	restored("a restart of ovsdb-server")
+	l.vs.Run("ovs-vsctl", "remove", "Open_vSwitch", ".", "external_ids", "ovn-bridge-mappings")
+	l.vs.Run("ovs-vsctl", "del-port", topology.ManagementPort)
+	netnstest.Eventually(t, "the management port to come back", func() bool {
+		_, err := l.vs.Try("ovs-vsctl", "get", "interface", topology.ManagementPort, "ofport")
+		return err == nil
+	})
+	restored("losing the management port")
+	if got := l.vs.Run("ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids:ovn-bridge-mappings"); !strings.Contains(got, "physnet:breth0") {
+		t.Errorf("bridge mappings are %s", got)
+	}
+}
+
+// carried is what the host has, in an order that does not matter.
+func (l *lab) carried() string {
+	var out []string
+	for _, dev := range []string{"eth0", "breth0", topology.ManagementPort} {
+		for _, args := range [][]string{{"-br", "addr", "show", "dev", dev, "scope", "global"}, {"route", "show", "table", "all", "dev", dev}, {"-6", "route", "show", "table", "all", "dev", dev}} {
+			text, err := l.ns.Try("ip", args...)
+			if err != nil {
+				return err.Error()
+			}
+			// A tap that was opened again says UP instead of UNKNOWN.
+			out = append(out, dev, words(keep(strings.ReplaceAll(text, "UNKNOWN", "UP"))))
+		}
+	}
+	return strings.Join(out, "\n")
+}
