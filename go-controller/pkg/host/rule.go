@@ -121,9 +121,22 @@ func probability(p float64) string {
 	return fmt.Sprintf("%.11f", math.Round(p*unit)/unit)
 }
 
+// maxComment is what the kernel takes of a comment, in bytes.
+const maxComment = 255
+
 // quote prints a comment as iptables-save does: bare where it is a plain word,
-// else in double quotes with quotes and backslashes escaped.
+// else in double quotes with quotes and backslashes escaped. What the kernel
+// would refuse is cut off, and control characters become spaces.
 func quote(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' {
+			return ' '
+		}
+		return r
+	}, s)
+	if len(s) > maxComment {
+		s = strings.ToValidUTF8(s[:maxComment], "")
+	}
 	plain := func(r rune) bool {
 		return r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
 	}

@@ -19,8 +19,10 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 )
 
 // Kernel reads and writes addresses in the network namespace of the caller.
@@ -58,7 +60,7 @@ func (k Kernel) List(ctx context.Context) (map[host.Address]struct{}, error) {
 			ours[a] = true
 		}
 	}
-	links, err := netlink.LinkList()
+	links, err := link.Dump(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
@@ -66,7 +68,7 @@ func (k Kernel) List(ctx context.Context) (map[host.Address]struct{}, error) {
 	for _, l := range links {
 		names[l.Attrs().Index] = l.Attrs().Name
 	}
-	addrs, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	addrs, err := link.Dump(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
@@ -86,7 +88,7 @@ func (k Kernel) List(ctx context.Context) (map[host.Address]struct{}, error) {
 // Add implements host.Kernel. An IPv6 address is usable at once: nobody else can
 // have it, so duplicate address detection would only cost a second.
 func (k Kernel) Add(_ context.Context, a host.Address, _ struct{}) error {
-	link, err := netlink.LinkByName(a.Link)
+	dev, err := netlink.LinkByName(a.Link)
 	if err != nil {
 		return fmt.Errorf("find link %s: %w", a.Link, err)
 	}
@@ -94,22 +96,26 @@ func (k Kernel) Add(_ context.Context, a host.Address, _ struct{}) error {
 	if a.Prefix.Addr().Is6() {
 		out.Flags = unix.IFA_F_NODAD
 	}
-	return netlink.AddrReplace(link, out)
+	if err := netlink.AddrReplace(dev, out); err != nil {
+		return err
+	}
+	klog.V(2).InfoS("Added address", "link", a.Link, "address", a.Prefix)
+	return nil
 }
 
 // Delete implements host.Kernel.
 func (k Kernel) Delete(_ context.Context, a host.Address, _ struct{}) error {
-	link, err := netlink.LinkByName(a.Link)
-	var gone netlink.LinkNotFoundError
-	if errors.As(err, &gone) {
+	dev, err := netlink.LinkByName(a.Link)
+	if link.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("find link %s: %w", a.Link, err)
 	}
-	if err := netlink.AddrDel(link, &netlink.Addr{IPNet: ipnet(a.Prefix)}); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+	if err := netlink.AddrDel(dev, &netlink.Addr{IPNet: ipnet(a.Prefix)}); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
 		return err
 	}
+	klog.V(2).InfoS("Deleted address", "link", a.Link, "address", a.Prefix)
 	return nil
 }
 

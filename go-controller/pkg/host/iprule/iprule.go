@@ -15,8 +15,10 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -55,7 +57,7 @@ func (Kernel) Canonical(r host.IPRule) host.IPRule {
 func (Kernel) List(context.Context) (map[host.IPRule]struct{}, error) {
 	out := map[host.IPRule]struct{}{}
 	for _, f := range topology.Families {
-		rules, err := netlink.RuleList(family(f))
+		rules, err := link.Dump(func() ([]netlink.Rule, error) { return netlink.RuleList(family(f)) })
 		if err != nil {
 			return nil, fmt.Errorf("list ip rules of %s: %w", f, err)
 		}
@@ -83,6 +85,7 @@ func (Kernel) Add(_ context.Context, r host.IPRule, _ struct{}) error {
 	if err := netlink.RuleAdd(rule(r)); err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
 	}
+	klog.V(2).InfoS("Added ip rule", "rule", r)
 	return nil
 }
 
@@ -91,6 +94,7 @@ func (Kernel) Delete(_ context.Context, r host.IPRule, _ struct{}) error {
 	if err := netlink.RuleDel(rule(r)); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err
 	}
+	klog.V(2).InfoS("Deleted ip rule", "rule", r)
 	return nil
 }
 

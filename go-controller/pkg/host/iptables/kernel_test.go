@@ -71,6 +71,9 @@ func specs(e example) []host.Spec {
 		{Src: pod, Comment: "default/demo-svc", Target: host.SNATTo(e.lb)},
 		{Src: e.subnet, Out: host.Not("ovn-k8s-mp0"), Target: host.Masquerade},
 		{Out: host.Not("ovn-k8s-mp0"), CTState: "DNAT", SrcType: host.Not("LOCAL"), Target: host.Masquerade},
+		{Comment: strings.Repeat("long/", 60), Target: host.Return},
+		{Comment: "two\nlines", Target: host.Return},
+		{Comment: strings.Repeat("ä", 200), Target: host.Return},
 		{Protocol: "tcp", DstPort: 30001, DstType: "LOCAL", Comment: "web", Target: host.DNATTo(to)},
 		{Dst: lb, Protocol: "udp", DstPort: 53, Comment: "kube-system/dns:dns-udp", Target: host.DNATTo(to)},
 		{Dst: lb, Protocol: "sctp", DstPort: 7777, Target: host.DNATTo(to)},
@@ -272,6 +275,11 @@ func TestUndeclared(t *testing.T) {
 	err := w.Apply(t.Context(), "x", host.Rules{nat(4, "A"): {"-j RETURN"}, nat(4, "B"): {"-j RETURN"}})
 	if err == nil {
 		t.Fatal("accepted")
+	}
+	for _, r := range []host.Rule{"", "-s 10.0.0.1/32", "-j RETURN\nCOMMIT"} {
+		if err := w.Apply(t.Context(), "x", host.Rules{nat(4, "A"): {r}}); err == nil {
+			t.Errorf("%q was accepted", r)
+		}
 	}
 	if len(w.want) != 0 {
 		t.Error("remembered all the same")

@@ -78,7 +78,12 @@ func New(chains []host.Chain) (*Writer, error) {
 
 // Apply implements host.ChainWriter.
 func (w *Writer) Apply(ctx context.Context, contributor string, want host.Rules) error {
-	for key := range want {
+	for key, rules := range want {
+		for _, r := range rules {
+			if strings.ContainsAny(string(r), "\r\n") || !strings.Contains(string(r), "-j ") {
+				return fmt.Errorf("apply rules of %s: %q is no rule", contributor, r)
+			}
+		}
 		if !slices.ContainsFunc(w.declared[place{key.Family, key.Table}], func(c host.Chain) bool { return c.Name == key.Name }) {
 			return fmt.Errorf("apply rules of %s: chain %s is not declared in table %s of %s",
 				contributor, key.Name, key.Table, key.Family)

@@ -16,8 +16,10 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 )
 
 // Kernel reads and writes routes in the network namespace of the caller.
@@ -54,7 +56,7 @@ func (Kernel) Canonical(r host.Route) host.Route {
 
 // List implements host.Kernel.
 func (k Kernel) List(context.Context) (map[host.Route]host.Hop, error) {
-	links, err := netlink.LinkList()
+	links, err := link.Dump(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
@@ -62,9 +64,11 @@ func (k Kernel) List(context.Context) (map[host.Route]host.Hop, error) {
 	for _, l := range links {
 		names[l.Attrs().Index] = l.Attrs().Name
 	}
-	routes, err := netlink.RouteListFiltered(netlink.FAMILY_ALL,
-		&netlink.Route{Protocol: host.Protocol, Table: unix.RT_TABLE_UNSPEC},
-		netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
+	routes, err := link.Dump(func() ([]netlink.Route, error) {
+		return netlink.RouteListFiltered(netlink.FAMILY_ALL,
+			&netlink.Route{Protocol: host.Protocol, Table: unix.RT_TABLE_UNSPEC},
+			netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)
 	}
@@ -83,26 +87,34 @@ func (Kernel) Add(_ context.Context, r host.Route, h host.Hop) error {
 	if err != nil {
 		return err
 	}
-	if err := netlink.RouteAdd(route); !errors.Is(err, unix.EEXIST) {
+	err = netlink.RouteAdd(route)
+	if errors.Is(err, unix.EEXIST) {
+		err = netlink.RouteReplace(route)
+	}
+	if err != nil {
 		return err
 	}
-	return netlink.RouteReplace(route)
+	klog.V(2).InfoS("Added route", "route", r, "hop", h)
+	return nil
 }
 
 // Replace implements host.Replacer.
-func (Kernel) Replace(_ context.Context, r host.Route, _, h host.Hop) error {
+func (Kernel) Replace(_ context.Context, r host.Route, old, h host.Hop) error {
 	route, err := build(r, h)
 	if err != nil {
 		return err
 	}
-	return netlink.RouteReplace(route)
+	if err := netlink.RouteReplace(route); err != nil {
+		return err
+	}
+	klog.V(2).InfoS("Changed route", "route", r, "from", old, "to", h)
+	return nil
 }
 
 // Delete implements host.Kernel.
 func (Kernel) Delete(_ context.Context, r host.Route, h host.Hop) error {
 	route, err := build(r, h)
-	var gone netlink.LinkNotFoundError
-	if errors.As(err, &gone) {
+	if link.IsNotFound(err) {
 		return nil // the kernel removed the route with its link
 	}
 	if err != nil {
@@ -111,16 +123,17 @@ func (Kernel) Delete(_ context.Context, r host.Route, h host.Hop) error {
 	if err := netlink.RouteDel(route); err != nil && !errors.Is(err, unix.ESRCH) {
 		return err
 	}
+	klog.V(2).InfoS("Deleted route", "route", r, "hop", h)
 	return nil
 }
 
 func build(r host.Route, h host.Hop) (*netlink.Route, error) {
-	link, err := netlink.LinkByName(r.Link)
+	dev, err := netlink.LinkByName(r.Link)
 	if err != nil {
 		return nil, fmt.Errorf("find link %s: %w", r.Link, err)
 	}
 	out := &netlink.Route{
-		LinkIndex: link.Attrs().Index,
+		LinkIndex: dev.Attrs().Index,
 		Dst:       &net.IPNet{IP: r.Dst.Addr().AsSlice(), Mask: net.CIDRMask(r.Dst.Bits(), r.Dst.Addr().BitLen())},
 		Table:     r.Table, Protocol: host.Protocol, MTU: h.MTU, Scope: netlink.Scope(h.Scope),
 	}
