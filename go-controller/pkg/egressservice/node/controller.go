@@ -3,7 +3,9 @@ package node
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"k8s.io/klog/v2"
@@ -36,8 +38,10 @@ type Controller struct {
 	reader *snapshot.Reader
 	queue  *queue.Controller
 
-	mu    sync.Mutex
-	hosts map[string]bool // keys whose last contribution was not empty
+	mu sync.Mutex
+	// contributed holds what the chains have of each key, for keys that
+	// contribute something; nil where writing failed half-way.
+	contributed map[string]host.Rules
 }
 
 // New returns the controller.
@@ -46,7 +50,7 @@ func New(deps Deps) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Controller{deps: deps, reader: reader, hosts: map[string]bool{}}
+	c := &Controller{deps: deps, reader: reader, contributed: map[string]host.Rules{}}
 	c.queue = queue.New("egressservice-node", c.reconcile)
 	c.queue.Seed(reader.Keys)
 	return c, reader.Watch(c.queue, func(_ snapshot.Kind, key string) []string { return []string{key} })
@@ -64,39 +68,52 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	if !c.concerned(key, len(rules) > 0) {
+	if c.has(key, rules) {
+		klog.V(4).InfoS("Rules are as wanted", "egressService", key)
 		return nil
 	}
+	c.note(key, nil)
 	if err := c.deps.Chains.Apply(ctx, egressservice.Contributor(key), rules); err != nil {
 		return fmt.Errorf("apply rules of EgressService %s: %w", key, err)
 	}
-	c.mu.Lock()
-	c.hosts[key] = len(rules) > 0
-	c.mu.Unlock()
-	klog.V(4).InfoS("Rules are as wanted", "egressService", key, "families", len(rules))
+	c.note(key, rules)
+	klog.V(2).InfoS("Rules written", "egressService", key, "families", len(rules))
 	return nil
 }
 
-// concerned tells whether there is anything to write for key. On most nodes most
-// EgressServices are none of their business, and even to find that nothing
-// differs means to read the tables.
-func (c *Controller) concerned(key string, wants bool) bool {
+// has tells whether the chains have these rules of key already. On most nodes
+// most EgressServices are none of their business, and even to find that nothing
+// differs means to read the tables; what others do to them the chains' owner
+// repairs.
+func (c *Controller) has(key string, rules host.Rules) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if wants {
-		c.hosts[key] = true // even where writing fails half-way
+	last, ok := c.contributed[key]
+	if !ok {
+		return len(rules) == 0
 	}
-	had := c.hosts[key]
-	if !had {
-		delete(c.hosts, key)
-	}
-	return had
+	return last != nil && maps.EqualFunc(last, rules, slices.Equal[[]host.Rule])
 }
 
+// note remembers what the chains have of key: nil where that is not known.
+func (c *Controller) note(key string, rules host.Rules) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if rules != nil && len(rules) == 0 {
+		delete(c.contributed, key)
+		return
+	}
+	c.contributed[key] = rules
+}
+
+// rules plans what this node contributes for key.
 func (c *Controller) rules(key string) (host.Rules, error) {
 	eg, err := c.reader.Object(key)
-	if err != nil || eg == nil {
+	if err != nil {
 		return nil, err
+	}
+	if eg == nil {
+		return host.Rules{}, nil
 	}
 	s, err := c.reader.Decode(eg)
 	if err != nil {
