@@ -71,15 +71,25 @@ func (c Cluster) Delete(ctx context.Context) error {
 	return c.run(ctx, "delete", "cluster", "--name", c.Name)
 }
 
-// Kubeconfig returns the text of the administrator's kubeconfig.
-func (c Cluster) Kubeconfig(ctx context.Context) ([]byte, error) {
-	out, err := c.output(ctx, "get", "kubeconfig", "--name", c.Name)
-	return []byte(out), err
+// Kubeconfig returns the path of the administrator's kubeconfig.
+func (c Cluster) Kubeconfig(ctx context.Context) (string, error) {
+	out, err := c.output(ctx, "get", "kubeconfig", "--name", c.Name, "--path")
+	return strings.TrimSpace(out), err
 }
 
 // Exec runs a command on a node or an outside host and returns its output.
 func (c Cluster) Exec(ctx context.Context, machine string, command ...string) (string, error) {
 	return c.output(ctx, c.execArgs(machine, command)...)
+}
+
+// Send writes a program to a file on a machine.
+func (c Cluster) Send(ctx context.Context, machine, path string, program io.Reader) error {
+	cmd := c.command(ctx, c.execArgs(machine, []string{"sh", "-c", "cat >\"$0\" && chmod 755 \"$0\"", path}))
+	cmd.Stdin = program
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("write %s on %s: %w: %s", path, machine, err, tail(string(out)))
+	}
+	return nil
 }
 
 func (c Cluster) execArgs(machine string, command []string) []string {

@@ -29,6 +29,9 @@ const ControlPlane = "ovn-control-plane"
 // Outside is the name of the host outside of the cluster, on the nodes' wire.
 const Outside = "outside"
 
+// machineProbe is the probe on a machine: its /run is its own and empty at boot.
+const machineProbe = "/run/probe"
+
 // OutsideAddresses are the addresses of Outside, IPv4 first, in kin's default
 // node subnets.
 var OutsideAddresses = []netip.Addr{
@@ -51,7 +54,7 @@ type Lab struct {
 	Kin    kin.Cluster
 	Kube   kubernetes.Interface
 	Egress versioned.Interface
-	// Dir holds the lab's files: kubeconfig, image, manifests. Close removes it.
+	// Dir holds the lab's files: the image, manifests. Close removes it.
 	Dir string
 	// Kubeconfig is the path of the administrator's kubeconfig.
 	Kubeconfig string
@@ -103,21 +106,16 @@ func Start(ctx context.Context, o Options) (lab *Lab, err error) {
 	if err := lab.Kin.AddHost(ctx, Outside, addresses...); err != nil {
 		return lab, err
 	}
-	return lab, lab.Serve(Outside)
+	return lab, lab.Serve(ctx, Outside)
 }
 
 // connect makes the API clients.
 func (l *Lab) connect(ctx context.Context) error {
-	text, err := l.Kin.Kubeconfig(ctx)
-	if err != nil {
+	var err error
+	if l.Kubeconfig, err = l.Kin.Kubeconfig(ctx); err != nil {
 		return err
 	}
-	l.Kubeconfig = filepath.Join(l.Dir, "kubeconfig")
-	if err := os.WriteFile(l.Kubeconfig, text, 0o600); err != nil {
-		return fmt.Errorf("write kubeconfig: %w", err)
-	}
-	l.rest, err = clientcmd.RESTConfigFromKubeConfig(text)
-	if err != nil {
+	if l.rest, err = clientcmd.BuildConfigFromFlags("", l.Kubeconfig); err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
 	}
 	l.rest.QPS, l.rest.Burst = 50, 100
@@ -127,12 +125,25 @@ func (l *Lab) connect(ctx context.Context) error {
 	if l.Egress, err = versioned.NewForConfig(l.rest); err != nil {
 		return fmt.Errorf("make a client of our API groups: %w", err)
 	}
-	return nil
+	// Pods cannot be made before the controller manager made their account.
+	return Until(ctx, time.Minute, "the default service account", func(ctx context.Context) error {
+		_, err := l.Kube.CoreV1().ServiceAccounts(Namespace).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
 }
 
-// Serve starts the probe's server on a node or an outside host; it ends with the lab.
-func (l *Lab) Serve(machine string) error {
-	server, err := l.Kin.ExecAttached(machine, l.probe, "serve", "-port", fmt.Sprint(ServePort), "-until-stdin-closes")
+// Serve brings the probe to a node or an outside host and starts its server there;
+// it ends with the lab.
+func (l *Lab) Serve(ctx context.Context, machine string) error {
+	program, err := os.Open(l.probe)
+	if err != nil {
+		return fmt.Errorf("open the probe: %w", err)
+	}
+	defer program.Close()
+	if err := l.Kin.Send(ctx, machine, machineProbe, program); err != nil {
+		return err
+	}
+	server, err := l.Kin.ExecAttached(machine, machineProbe, "serve", "-port", fmt.Sprint(ServePort), "-until-stdin-closes")
 	if err != nil {
 		return err
 	}
@@ -198,19 +209,24 @@ func (l *Lab) NodeAddresses(ctx context.Context, name string) ([]netip.Addr, err
 }
 
 // Until polls a condition until it returns nil; the error is the last one it gave.
+// An attempt that the end of the time cut short has nothing to say.
 func Until(ctx context.Context, limit time.Duration, what string, condition func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
+	last := errors.New("no attempt ended in time")
 	for {
 		err := condition(ctx)
 		if err == nil {
 			return nil
 		}
+		if ctx.Err() == nil {
+			last = err
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waited %s for %s: %w", limit, what, err)
+			return fmt.Errorf("waited %s for %s: %w", limit, what, last)
 		case <-tick.C:
 		}
 	}

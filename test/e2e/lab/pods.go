@@ -173,7 +173,7 @@ func (l *Lab) SeenFromPod(ctx context.Context, pod string, to netip.Addr) (netip
 
 // SeenFromMachine is SeenFromPod from a node or an outside host.
 func (l *Lab) SeenFromMachine(ctx context.Context, machine string, to netip.Addr) (netip.Addr, error) {
-	out, err := l.Kin.Exec(ctx, machine, l.probe, "get", URL(to, "/clientip"))
+	out, err := l.Kin.Exec(ctx, machine, machineProbe, "get", URL(to, "/clientip"))
 	return parseSeen(out, err)
 }
 

@@ -48,7 +48,7 @@ func (s *suite) powerOn(t *testing.T, node string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Serve(node); err != nil {
+	if err := s.Serve(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
 	for name, was := range s.servers {

@@ -56,7 +56,7 @@ func start(t *testing.T, mode string) *suite {
 		}
 	})
 	for _, node := range nodes {
-		if err := l.Serve(node); err != nil {
+		if err := l.Serve(t.Context(), node); err != nil {
 			t.Fatal(err)
 		}
 	}

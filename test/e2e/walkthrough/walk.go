@@ -106,6 +106,9 @@ func End(ctx context.Context, l *lab.Lab) error {
 
 // begin makes the Service and one endpoint on each of two nodes.
 func (w *walk) begin(ctx context.Context) error {
+	if _, err := w.kubectl(ctx, "label", "--overwrite", "nodes", "ovn-worker", "ovn-worker2", "node-role.kubernetes.io/worker="); err != nil {
+		return err
+	}
 	if _, err := w.kubectl(ctx, "get", "nodes"); err != nil {
 		return err
 	}
@@ -129,7 +132,7 @@ func (w *walk) begin(ctx context.Context) error {
 	if err := w.provideIngress(ctx); err != nil {
 		return err
 	}
-	for i, node := range []string{lab.ControlPlane, "ovn-worker"} {
+	for i, node := range []string{lab.ControlPlane, "ovn-worker2"} {
 		pod, err := w.lab.RunServer(ctx, fmt.Sprintf("demo-%d", i+1), node, map[string]string{"app": service})
 		if err != nil {
 			return err
