@@ -200,6 +200,12 @@ func TestHost(t *testing.T) {
 	}
 }
 
+func TestUplinkMTU(t *testing.T) {
+	if a, b := UplinkMTU(1400, topology.IPv4), UplinkMTU(1400, topology.IPv6); a != 1458 || b != 1478 {
+		t.Errorf("pods of 1400 need %d and %d", a, b)
+	}
+}
+
 func TestHostAddresses(t *testing.T) {
 	got := HostAddresses([]LinkAddrs{
 		{"lo", prefixes("127.0.0.1/8", "192.0.2.9/32")},

@@ -24,6 +24,19 @@ func ManagementPort(subnets []netip.Prefix, mtu int) Management {
 	return m
 }
 
+// geneveOverhead is what a tunnel adds to a packet besides the outer IP header:
+// UDP, geneve with OVN's option, and the inner Ethernet header.
+const geneveOverhead = 8 + 8 + 8 + 14
+
+// UplinkMTU is the least MTU of an uplink that carries pod packets of podMTU
+// bytes in tunnels of family f.
+func UplinkMTU(podMTU int, f topology.Family) int {
+	if f == topology.IPv4 {
+		return podMTU + geneveOverhead + 20
+	}
+	return podMTU + geneveOverhead + 40
+}
+
 // LocalVIP returns the address in the masquerade subnet under which the node
 // switch answers for services whose external traffic stays on the node: its
 // third (169.254.169.3, fd69::3).

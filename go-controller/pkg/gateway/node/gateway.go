@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -169,9 +170,17 @@ func (g *Gateway) pass(ctx context.Context) (missing string, err error) {
 	if err != nil {
 		return "the external bridge", err
 	}
-	if err := g.annotate(ctx, n, node, system, a); err != nil {
-		return "the node's annotations", err
+	// The API server may be reached through what comes next, so that goes on.
+	annotated := g.annotate(ctx, n, node, system, a)
+	missing, err = g.overlay(ctx, node, system, a)
+	if annotated != nil {
+		return "the node's annotations", errors.Join(annotated, err)
 	}
+	return missing, err
+}
+
+// overlay is the part of a pass that connects the host with the pods.
+func (g *Gateway) overlay(ctx context.Context, node topology.Node, system map[string]string, a attached) (string, error) {
 	if len(node.Subnets) == 0 {
 		return "the master to assign pod subnets", g.ensureMapping(ctx, system, a)
 	}

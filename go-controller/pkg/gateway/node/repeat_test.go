@@ -374,3 +374,34 @@ func rules(save string) []string {
 	}
 	return out
 }
+
+// TestAnotherInterface moves the host back when the configuration names another
+// uplink, and refuses one whose MTU is too small without touching the host.
+func TestAnotherInterface(t *testing.T) {
+	l := newLab(t)
+	before := l.attachment("eth0")
+	l.up()
+	l.ns.Run("ip", "link", "add", "eth1", "type", "veth", "peer", "name", "far1", "netns", "far")
+	l.ns.Run("ip", "link", "set", "eth1", "up")
+	l.ns.Run("ip", "addr", "add", "172.19.0.3/16", "dev", "eth1")
+	l.ns.Run("ip", "addr", "add", "fc00:19::3/64", "dev", "eth1", "nodad")
+	l.ns.Run("ip", "link", "set", "eth1", "mtu", "1450")
+	g := l.start(l.db)
+	g.Interface = "eth1"
+	if err := l.pass(g); err == nil || !strings.Contains(err.Error(), "MTU of 1450, tunnels for pods with 1400 need 1458") {
+		t.Errorf("a small MTU: %v", err)
+	}
+	if got := l.attachment("eth0"); words(got) != words(before) {
+		t.Errorf("the old uplink has\n%s\nwant\n%s", got, before)
+	}
+	l.reachable()
+	l.ns.Run("ip", "link", "set", "eth1", "mtu", "1500")
+	l.mustPass(g)
+	if got := l.attachment("breth1"); !strings.Contains(got, "172.19.0.3/16") || !strings.Contains(got, "fc00:19::3/64") {
+		t.Errorf("the new bridge has\n%s", got)
+	}
+	if got := l.vs.Run("ovs-vsctl", "list-br"); got != "br-int\nbreth1" {
+		t.Errorf("bridges are %s", got)
+	}
+	l.reachable()
+}

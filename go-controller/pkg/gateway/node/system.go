@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"os"
 	"strings"
 
@@ -60,15 +61,19 @@ func (g *Gateway) ensureIntegrationBridge(ctx context.Context, datapathType stri
 	})
 }
 
+// encapIP is where tunnels to this node end.
+func (g *Gateway) encapIP(a attached) netip.Addr {
+	if g.EncapIP.IsValid() {
+		return g.EncapIP
+	}
+	return a.primary[0].Addr()
+}
+
 // ensureMapping tells ovn-controller where tunnels end and, last of all, which
 // bridge the gateway router is behind.
 func (g *Gateway) ensureMapping(ctx context.Context, system map[string]string, a attached) error {
-	encap := g.EncapIP
-	if !encap.IsValid() {
-		encap = a.primary[0].Addr()
-	}
 	return g.OVS.SetSystem(ctx, map[string]string{
-		idEncapIP:  encap.String(),
+		idEncapIP:  g.encapIP(a).String(),
 		idMappings: gateway.BridgeMappings(system[idMappings], a.bridge),
 	})
 }

@@ -127,6 +127,9 @@ func (g *Gateway) ensureAttached(ctx context.Context, datapathType string, inter
 	if err != nil {
 		return attached{}, fmt.Errorf("find the uplink: %w", err)
 	}
+	if err := g.leaveOthers(ctx, name); err != nil {
+		return attached{}, err
+	}
 	from, err := netlink.LinkByName(uplink)
 	if err != nil {
 		return attached{}, fmt.Errorf("find uplink %s: %w", uplink, err)
@@ -139,6 +142,11 @@ func (g *Gateway) ensureAttached(ctx context.Context, datapathType string, inter
 	if a.primary = gateway.Primary(want, g.Families, internal); len(a.primary) < len(g.Families) {
 		return attached{}, fmt.Errorf("%s has %v, which is no address for each of %v: the host is left alone",
 			uplink, want.Addrs, g.Families)
+	}
+	encap := g.encapIP(a)
+	if need := gateway.UplinkMTU(g.MTU, topology.FamilyOf(encap)); from.Attrs().MTU < need {
+		return attached{}, fmt.Errorf("uplink %s has an MTU of %d, tunnels for pods with %d need %d: "+
+			"lower --mtu or raise that of the uplink; the host is left alone", uplink, from.Attrs().MTU, g.MTU, need)
 	}
 	if err := g.flowsEarly(ctx, a); err != nil {
 		return attached{}, err
@@ -153,6 +161,26 @@ func (g *Gateway) ensureAttached(ctx context.Context, datapathType string, inter
 		}
 	}
 	return a, nil
+}
+
+// leaveOthers moves the host off a bridge that an earlier configuration made.
+func (g *Gateway) leaveOthers(ctx context.Context, name string) error {
+	bridges, err := g.OVS.Bridges(ctx)
+	if err != nil {
+		return err
+	}
+	for _, b := range bridges {
+		if b.Name == name || b.ExternalIDs[idAttachment] == "" {
+			continue
+		}
+		waiting, cancel := context.WithTimeout(ctx, ovsTimeout)
+		err := restore(waiting, g.OVS, b)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("leave bridge %s: %w", b.Name, err)
+		}
+	}
+	return nil
 }
 
 // ensureBridge makes the bridge, with the record of what is to be on it, and
