@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"sync"
@@ -163,7 +164,8 @@ func (l *loader) readable(field *string, what string) error {
 
 // reason drops the operation and the path from a file error.
 func reason(err error) string {
-	if pe, ok := err.(*fs.PathError); ok {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
 		return pe.Err.Error()
 	}
 	return err.Error()

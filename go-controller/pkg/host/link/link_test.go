@@ -99,10 +99,11 @@ func TestVeth(t *testing.T) {
 		t.Error("another pod got the old pair")
 	}
 	must(t, Inside(path(pod1), func() error {
-		if ok, err := Exists("eth0"); ok || err != nil {
-			return fmt.Errorf("the old pod still has eth0: %v, %v", ok, err)
+		ok, err := Exists("eth0")
+		if ok {
+			return errors.New("the old pod still has eth0")
 		}
-		return nil
+		return err
 	}))
 	made = index()
 	must(t, Inside(v.Netns, func() error { return Delete("eth0") }))

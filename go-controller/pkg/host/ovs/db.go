@@ -248,7 +248,7 @@ func (db *DB) until(ctx context.Context, what string, done func(*session) (bool,
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w (%v)", what, ctx.Err(), reason)
+			return fmt.Errorf("wait for %s: %w (%w)", what, ctx.Err(), reason)
 		}
 	}
 }
