@@ -22,8 +22,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 )
 
-// workers is how many EgressServices are written at the same time.
-const workers = 4
+// workers is how many EgressServices are written at the same time; the writer of
+// the database sends what waits in one transaction.
+const workers = 16
 
 // Health tells which nodes are reachable.
 type Health interface {

@@ -83,6 +83,7 @@ type world struct {
 	kube   *kubefake.Clientset
 	egress *egressfake.Clientset
 	nb     *nbfake.Writer
+	db     Writer // nb, or a real one
 	health *reach
 	events *record.FakeRecorder
 	pods   *noreroute.PodSet
@@ -99,6 +100,7 @@ func newWorld(t *testing.T, objs ...runtime.Object) *world {
 	w := &world{t: t, kube: kubefake.NewClientset(), egress: egressfake.NewSimpleClientset(), nb: nbfake.New(),
 		health: &reach{nodes: map[string]place.Reach{}}}
 	w.nb.AnyParent = true
+	w.db = w.nb
 	for i, name := range []string{"ovn-worker", "ovn-worker2", "ovn-control-plane"} {
 		w.create(node(name, i))
 		w.health.nodes[name] = place.Alive
@@ -128,7 +130,7 @@ func (w *world) start() {
 	w.pods = noreroute.NewPodSet()
 	w.health.subs = nil
 	c, err := New(Deps{
-		Kube: w.kube, Egress: w.egress, Writer: writer{w.nb, w}, Health: w.health, Pods: w.pods, Recorder: w.events,
+		Kube: w.kube, Egress: w.egress, Writer: writer{w.db, w}, Health: w.health, Pods: w.pods, Recorder: w.events,
 		Informers: snapshot.Informers{
 			EgressServices: own.EgressService().V1().EgressServices(),
 			Services:       core.Core().V1().Services(),
@@ -197,7 +199,7 @@ func (w *world) barrier() {
 
 // writer notes the transactions.
 type writer struct {
-	*nbfake.Writer
+	Writer
 	w *world
 }
 
@@ -403,4 +405,14 @@ func slice(name string, pods ...string) *discoveryv1.EndpointSlice {
 // demoObjects are those of the walk-through.
 func demoObjects() []runtime.Object {
 	return []runtime.Object{egress("demo-svc"), service("demo-svc", demoIngress...), slice("demo-svc", demoPods...)}
+}
+
+// setPrimary gives the i-th node its addresses on the primary network.
+func setPrimary(i int) func(*corev1.Node) {
+	return func(n *corev1.Node) {
+		n.Annotations[kube.AnnotationPrimaryIfAddr] = kube.FormatPrimaryIfAddr([]netip.Prefix{
+			netip.MustParsePrefix(fmt.Sprintf("172.18.0.%d/16", i+2)),
+			netip.MustParsePrefix(fmt.Sprintf("fc00:f853:ccd:e793::%d/64", i+2)),
+		})
+	}
 }

@@ -35,7 +35,7 @@ func PolicyList(rows []nb.Row) string {
 			options = append(options, k+"="+p.Options[k])
 		}
 		if len(options) > 0 {
-			out += fmt.Sprintf(" %15s", strings.Join(options, ","))
+			out += fmt.Sprintf("%15s%s", "", strings.Join(options, ","))
 		}
 		out += "\n"
 	}
