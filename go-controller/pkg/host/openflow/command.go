@@ -15,14 +15,15 @@ const version = "-OOpenFlow14"
 // diffStatus is how diff-flows says that something differs.
 const diffStatus = 2
 
-// same tells whether the bridge holds just the flows of input.
-func (w *Writer) same(ctx context.Context, input string) (bool, error) {
-	_, err := w.ofctl(ctx, input, "diff-flows", w.target, "/dev/stdin") // unlike replace-flows it does not take "-"
+// diff compares the bridge with the flows of input: lacks says that one of them
+// is not there as it should be, differs that there is any difference.
+func (w *Writer) diff(ctx context.Context, input string) (lacks, differs bool, err error) {
+	out, err := w.ofctl(ctx, input, "diff-flows", w.target, "/dev/stdin") // unlike replace-flows it does not take "-"
 	var status *exec.ExitError
 	if errors.As(err, &status) && status.ExitCode() == diffStatus {
-		return false, nil
+		return strings.HasPrefix(out, "+") || strings.Contains(out, "\n+"), true, nil
 	}
-	return err == nil, err
+	return false, false, err
 }
 
 // ofctl runs ovs-ofctl with input; there is no library that speaks OpenFlow as
@@ -33,7 +34,7 @@ func (w *Writer) ofctl(ctx context.Context, input string, args ...string) (strin
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("run ovs-ofctl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+		return stdout.String(), fmt.Errorf("run ovs-ofctl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 	}
 	return stdout.String(), nil
 }

@@ -150,11 +150,11 @@ func (w *Writer) write(ctx context.Context) error {
 // replace makes flows the only ones of the bridge.
 func (w *Writer) replace(ctx context.Context, flows []host.Flow) error {
 	input := render(flows)
-	same, err := w.same(ctx, input)
+	_, differs, err := w.diff(ctx, input)
 	if err != nil {
 		return err
 	}
-	if same {
+	if !differs {
 		klog.V(4).InfoS("Bridge has the flows it should", "bridge", w.bridge, "flows", len(flows))
 		return nil
 	}
@@ -180,7 +180,12 @@ func (w *Writer) add(ctx context.Context, flows []host.Flow, dropped map[string]
 	for _, f := range flows {
 		fmt.Fprintf(&input, "add %s\n", line(f))
 	}
-	if input.Len() == 0 {
+	lacks, _, err := w.diff(ctx, render(flows))
+	if err != nil {
+		return err
+	}
+	if !lacks && len(dropped) == 0 {
+		klog.V(4).InfoS("Bridge has the flows it should", "bridge", w.bridge, "flows", len(flows))
 		return nil
 	}
 	if _, err := w.ofctl(ctx, input.String(), "--bundle", "add-flows", w.target, "-"); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
@@ -93,8 +94,8 @@ func TestReplace(t *testing.T) {
 	expect(t, "swept", o, dumped())
 
 	ages := func() string { return o.Run("ovs-ofctl", "dump-flows", mgmt) }
-	same, err := w.same(ctx, render(flows()))
-	if err != nil || !same {
+	_, differs, err := w.diff(ctx, render(flows()))
+	if err != nil || differs {
 		t.Errorf("diff-flows sees a difference where there is none (%v):\n%s", err, ages())
 	}
 
@@ -197,4 +198,43 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%q was not refused: %v", f, err)
 		}
 	}
+}
+
+// TestNoWriteBeforeSweep adds what is missing once: flows that are there are not
+// written again, whoever else has flows on the bridge.
+func TestNoWriteBeforeSweep(t *testing.T) {
+	o := bridge(t)
+	ctx := t.Context()
+	mgmt := "unix:" + o.Dir + "/br0.mgmt"
+	o.Run("ovs-ofctl", "add-flow", mgmt, "priority=7,arp,actions=drop") // an earlier run's
+	w := New("br0", o.Dir)
+	must(t, w.Apply(ctx, "a", flows()))
+	written := time.Now()
+	must(t, w.Resync(ctx))
+	must(t, New("br0", o.Dir).Apply(ctx, "a", flows()))
+	unwritten := time.Since(written)
+	if age := youngest(t, o.Run("ovs-ofctl", "dump-flows", mgmt)); age < unwritten-2*time.Millisecond {
+		t.Errorf("a flow is %v old, but nothing was to be written for %v", age, unwritten)
+	}
+	must(t, w.Apply(ctx, "a", flows()[1:]))
+	if got := strings.Join(o.Flows("br0"), "\n"); strings.Contains(got, "priority=205") || !strings.Contains(got, "priority=7") {
+		t.Errorf("after one was dropped:\n%s", got)
+	}
+}
+
+// youngest returns the least age of the flows in a dump.
+func youngest(t *testing.T, dump string) time.Duration {
+	t.Helper()
+	least := time.Hour
+	for line := range strings.Lines(dump) {
+		_, rest, ok := strings.Cut(line, "duration=")
+		if !ok {
+			continue
+		}
+		text, _, _ := strings.Cut(rest, ",")
+		age, err := time.ParseDuration(text)
+		must(t, err)
+		least = min(least, age)
+	}
+	return least
 }
