@@ -136,7 +136,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	start := time.Now()
 	result, err := s.Handle(r.Context(), request)
-	what := []any{"command", request.Command, "sandbox", request.ContainerID, "args", request.Args, "took", time.Since(start)}
+	who, _ := cni.ParsePod(request.Args) // where they name none, the error says so
+	what := []any{"command", request.Command, "pod", who, "sandbox", request.ContainerID, "took", time.Since(start)}
 	if err != nil {
 		klog.ErrorS(err, "CNI request failed", what...)
 	} else {

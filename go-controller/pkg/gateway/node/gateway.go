@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
@@ -88,8 +89,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 // isOurs tells whether an OVS interface is one of the external bridge's.
 func (g *Gateway) isOurs(name string) bool { return g.Flows.Concerns(name) }
 
-// collect turns a storm of events into one pass, and makes one now and then
-// where there are no events.
+// collect turns a storm of events into one pass. While the node is not ready
+// there is a pass now and then also without events, which reminds of why.
 func (g *Gateway) collect(ctx context.Context, wake <-chan struct{}) {
 	remind := time.NewTicker(remindInterval)
 	defer remind.Stop()
@@ -97,6 +98,9 @@ func (g *Gateway) collect(ctx context.Context, wake <-chan struct{}) {
 		select {
 		case <-wake:
 		case <-remind.C:
+			if g.Waiting() == "" {
+				continue
+			}
 		case <-ctx.Done():
 			return
 		}
@@ -147,6 +151,9 @@ func (g *Gateway) Reconcile(ctx context.Context, _ string) error {
 // "" where the node is ready.
 func (g *Gateway) pass(ctx context.Context) (missing string, err error) {
 	n, err := g.Nodes.Lister().Get(g.Node)
+	if apierrors.IsNotFound(err) { // the kubelet has not registered yet; its event will come
+		return "the Node object", nil
+	}
 	if err != nil {
 		return "the Node object", fmt.Errorf("read node %s: %w", g.Node, err)
 	}
