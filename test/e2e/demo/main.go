@@ -44,7 +44,8 @@ func demo(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, finish(l)) }()
-	return walkthrough.Run(ctx, l, os.Stdout)
+	_, err = walkthrough.Run(ctx, l, os.Stdout)
+	return err
 }
 
 // finish removes the cluster, or says how to go on with it.

@@ -146,6 +146,12 @@ func (c Cluster) LoadImage(ctx context.Context, archive string) error {
 	return c.run(ctx, "load", "image", "--name", c.Name, archive)
 }
 
+// Clusters lists the names of all clusters on this machine.
+func (c Cluster) Clusters(ctx context.Context) ([]string, error) {
+	out, err := c.output(ctx, "get", "clusters")
+	return strings.Fields(out), err
+}
+
 // Logs returns what the daemons of a machine wrote, or one of them where it is named.
 func (c Cluster) Logs(ctx context.Context, machine string, daemon ...string) (string, error) {
 	return c.output(ctx, append([]string{"logs", "--name", c.Name, machine}, daemon...)...)

@@ -85,19 +85,14 @@ func (s *suite) keepLogs(ctx context.Context, t *testing.T, mode string) {
 }
 
 func (s *suite) walkthrough(t *testing.T) {
-	if err := walkthrough.Run(t.Context(), s.Lab, t.Output()); err != nil {
+	stopped, err := walkthrough.Run(t.Context(), s.Lab, t.Output())
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := walkthrough.End(t.Context(), s.Lab); err != nil {
 		t.Fatal(err)
 	}
-	stopped, err := walkthrough.Stopped(t.Context(), s.Lab)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, node := range stopped {
-		s.powerOn(t, node)
-	}
+	s.powerOn(t, stopped)
 }
 
 // datapath fails where an ovs-vswitchd crashed, even if nobody missed it.

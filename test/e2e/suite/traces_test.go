@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
@@ -78,17 +79,28 @@ func foreignProcesses() ([]string, error) {
 		if err != nil {
 			continue
 		}
-		found = append(found, filepath.Base(dir)+" "+strings.ReplaceAll(string(command), "\x00", " "))
+		group, err := os.ReadFile(dir + "/cgroup")
+		if err != nil {
+			continue
+		}
+		text := bytes.ReplaceAll(slices.Concat(command, group), []byte("\x00"), []byte(" "))
+		found = append(found, filepath.Base(dir)+" "+strings.ReplaceAll(string(text), "\n", " "))
 	}
 	return found, nil
 }
 
-// since lists what there is now and was not before.
-func (now traces) since(before traces) []string {
+// since lists what there is now and was not before, but not what belongs to other
+// clusters on the machine, which may come and go meanwhile.
+func (now traces) since(before traces, others []string) []string {
+	belongs := func(item string) bool {
+		return slices.ContainsFunc(others, func(name string) bool {
+			return strings.Contains(item, "kin-"+name+"-") || strings.Contains(item, "/kin/"+name+"/")
+		})
+	}
 	var left []string
 	for kind, list := range now {
 		for _, item := range list {
-			if !slices.Contains(before[kind], item) {
+			if !slices.Contains(before[kind], item) && !belongs(item) {
 				left = append(left, kind+": "+item)
 			}
 		}
@@ -103,12 +115,16 @@ func (s *suite) deletion(t *testing.T, before traces) {
 		t.Fatal(err)
 	}
 	s.deleted = true
-	err := lab.Until(t.Context(), 20*time.Second, "the cluster's traces to be gone", func(ctx context.Context) error {
+	others, err := s.Kin.Clusters(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = lab.Until(t.Context(), 20*time.Second, "the cluster's traces to be gone", func(ctx context.Context) error {
 		now, err := findTraces(ctx)
 		if err != nil {
 			return err
 		}
-		if left := now.since(before); len(left) > 0 {
+		if left := now.since(before, others); len(left) > 0 {
 			return fmt.Errorf("left on the machine:\n%s", strings.Join(left, "\n"))
 		}
 		return nil

@@ -44,15 +44,16 @@ const settle = 30 * time.Second
 // walk is a walk under way.
 type walk struct {
 	printer
-	nodes map[string]topology.Node
-	pods  []lab.Pod
-	host  string // the node in charge
-	first string // the router policies before the EgressService
+	nodes   map[string]topology.Node
+	pods    []lab.Pod
+	host    string // the node in charge
+	stopped string // the one that was, before it stopped
+	first   string // the router policies before the EgressService
 }
 
-// Run walks. It leaves the cluster with the node it stopped still stopped, and
-// with the Service and its pods; End removes those.
-func Run(ctx context.Context, l *lab.Lab, out io.Writer) error {
+// Run walks and returns the node that it stopped, which it leaves stopped. The
+// Service and its pods stay, too; End removes those.
+func Run(ctx context.Context, l *lab.Lab, out io.Writer) (stopped string, err error) {
 	w := &walk{printer: printer{out: out, lab: l}}
 	for _, step := range []struct {
 		title string
@@ -66,25 +67,10 @@ func Run(ctx context.Context, l *lab.Lab, out io.Writer) error {
 	} {
 		w.heading("%s", step.title)
 		if err := step.run(ctx); err != nil {
-			return fmt.Errorf("%s: %w", step.title, err)
+			return w.stopped, fmt.Errorf("%s: %w", step.title, err)
 		}
 	}
-	return nil
-}
-
-// Stopped returns the workers that are not ready: after Run, the one it stopped.
-func Stopped(ctx context.Context, l *lab.Lab) ([]string, error) {
-	nodes, err := l.Nodes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var stopped []string
-	for name, n := range nodes {
-		if !n.Ready {
-			stopped = append(stopped, name)
-		}
-	}
-	return stopped, nil
+	return w.stopped, nil
 }
 
 // End removes what Run left.
@@ -227,16 +213,16 @@ func (w *walk) leaveHost(ctx context.Context) error {
 }
 
 func (w *walk) failover(ctx context.Context) error {
-	stopped := w.host
-	w.shown("kin node stop "+stopped, "")
+	w.stopped = w.host
+	w.shown("kin node stop "+w.stopped, "")
 	began := time.Now()
-	if err := w.lab.Kin.Node(ctx, "stop", stopped); err != nil {
+	if err := w.lab.Kin.Node(ctx, "stop", w.stopped); err != nil {
 		return err
 	}
-	if err := w.waitHost(ctx, func(host string) bool { return host != "" && host != stopped }); err != nil {
+	if err := w.waitHost(ctx, func(host string) bool { return host != "" && host != w.stopped }); err != nil {
 		return err
 	}
-	w.say("%s took over from %s %.1f s after it began to stop.", w.host, stopped, time.Since(began).Seconds())
+	w.say("%s took over from %s %.1f s after it began to stop.", w.host, w.stopped, time.Since(began).Seconds())
 	w.say("")
 	return w.served(ctx)
 }
