@@ -177,6 +177,12 @@ func (l *Lab) SeenFromMachine(ctx context.Context, machine string, to netip.Addr
 	return parseSeen(out, err)
 }
 
+// Get fetches a URL on a machine that serves; any answer but success is an error.
+func (l *Lab) Get(ctx context.Context, machine, url string) error {
+	_, err := l.Kin.Exec(ctx, machine, machineProbe, "get", url)
+	return err
+}
+
 func parseSeen(out string, err error) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, err

@@ -24,7 +24,7 @@ section rules; ip rule; ip -6 rule
 section routes; ip route | sort; ip -6 route | grep -v '^fe80' | sed 's/ expires [0-9]*sec//' | sort
 section addresses; for dev in breth0 ovn-k8s-mp0; do ip -o addr show dev $dev | sed -e 's/^[0-9]*: //' -e 's/ valid_lft.*//' | sort; done
 section flows; ovs-ofctl --no-stats --names dump-flows breth0 | grep cookie | sort
-section ports; ovs-vsctl list-ports breth0 | sort; ovs-vsctl list-ports br-int | grep -v ^ovn- | sort
+section ports; ovs-vsctl list-ports breth0 | sort; ovs-vsctl --bare --columns=external_ids find Interface external_ids:iface-id!='""' | grep -o 'iface-id=[^ ]*' | sort
 section external_ids; ovs-vsctl get Open_vSwitch . external_ids | tr ',' '\n' | grep 'ovn-\|ovn_' | sort
 `
 
@@ -100,7 +100,8 @@ func northbound(dump string) State {
 // Diff lists what two states differ in, one line a line; empty for equal ones.
 func (s State) Diff(other State) string {
 	var b strings.Builder
-	places := maps.Clone(s)
+	places := State{}
+	maps.Copy(places, s)
 	maps.Copy(places, other)
 	for _, place := range slices.Sorted(maps.Keys(places)) {
 		if s[place] == other[place] {

@@ -17,6 +17,8 @@ type process struct {
 	pattern    string // of its command line
 	// gap is how long established connections may stand still.
 	gap time.Duration
+	// ready is the port of its /readyz; 0 where it has none.
+	ready int
 	// forgets says that the process holds the connections' state: they may break,
 	// and must be possible again.
 	forgets bool
@@ -31,9 +33,9 @@ const (
 )
 
 var processes = []process{
-	{name: "ovnkube master", node: lab.ControlPlane, pattern: "ovnkube .*--init-master", gap: unnoticed},
-	{name: "ovnkube node", node: "ovn-worker", pattern: "ovnkube .*--init-node", gap: unnoticed},
-	{name: "ovnkube node of control plane", node: lab.ControlPlane, pattern: "ovnkube .*--init-node", gap: unnoticed},
+	{name: "ovnkube master", node: lab.ControlPlane, pattern: "ovnkube .*--init-master", ready: 9409, gap: unnoticed},
+	{name: "ovnkube node", node: "ovn-worker", pattern: "ovnkube .*--init-node", ready: 9410, gap: unnoticed},
+	{name: "ovnkube node of control plane", node: lab.ControlPlane, pattern: "ovnkube .*--init-node", ready: 9410, gap: unnoticed},
 	{name: "northbound database", node: lab.ControlPlane, pattern: "ovsdb-server .*ovnnb_db.db", gap: unnoticed},
 	{name: "southbound database", node: lab.ControlPlane, pattern: "ovsdb-server .*ovnsb_db.db", gap: unnoticed},
 	{name: "northd", node: lab.ControlPlane, pattern: "^ovn-northd ", gap: unnoticed},
@@ -130,7 +132,8 @@ func (s *suite) survived(t *testing.T, stream string, p process) {
 	t.Logf("%s: longest gap %d ms, %d reconnects, %d echoes", stream, r.MaxGapMillis, r.Reconnects, r.Echoed)
 }
 
-// kill ends a process at once and waits until its supervisor started another.
+// kill ends a process at once and waits until its supervisor started another
+// that is ready.
 func (s *suite) kill(t *testing.T, p process) {
 	t.Helper()
 	was, err := s.pid(t.Context(), p)
@@ -145,11 +148,23 @@ func (s *suite) kill(t *testing.T, p process) {
 		if err == nil && is == was {
 			return fmt.Errorf("process %s is still there", was)
 		}
-		return err
+		if err != nil || p.ready == 0 {
+			return err
+		}
+		return s.readyz(ctx, p)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// readyz asks a process whether it is ready.
+func (s *suite) readyz(ctx context.Context, p process) error {
+	address, err := s.nodeAddress(ctx, p.node, true)
+	if err != nil {
+		return err
+	}
+	return s.Get(ctx, p.node, fmt.Sprintf("http://%s:%d/readyz", address, p.ready))
 }
 
 // pid finds the one process whose command line matches.
