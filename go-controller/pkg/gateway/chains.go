@@ -11,7 +11,7 @@ import (
 // before its last rule.
 const (
 	ChainForward      = "OVN-KUBE-FORWARD"
-	ChainSNATMgmtPort = "OVN-KUBE-SNAT-MGMTPORT"
+	ChainSNATMgmtPort = topology.ChainSNATMgmtPort
 	ChainMasquerade   = "OVN-KUBE-MASQ"
 )
 

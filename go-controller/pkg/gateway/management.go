@@ -37,11 +37,6 @@ func UplinkMTU(podMTU int, f topology.Family) int {
 	return podMTU + geneveOverhead + 40
 }
 
-// LocalVIP returns the address in the masquerade subnet under which the node
-// switch answers for services whose external traffic stays on the node: its
-// third (169.254.169.3, fd69::3).
-func LocalVIP(masquerade netip.Prefix) netip.Addr { return topology.NthAddr(masquerade, 3) }
-
 // Routes plans the routes through the management port: the pods of the cluster,
 // the services and the node-local virtual address, of each family the node has
 // pods of.
@@ -62,7 +57,7 @@ func Routes(subnets, cluster, services, masquerade []netip.Prefix) map[host.Rout
 			add(p)
 		}
 		for _, p := range masquerade {
-			add(topology.HostPrefix(LocalVIP(p)))
+			add(topology.HostPrefix(topology.LocalServiceAddr(p)))
 		}
 	}
 	return routes

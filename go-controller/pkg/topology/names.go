@@ -18,6 +18,10 @@ const (
 	PhysicalNetwork = "physnet"
 )
 
+// ChainSNATMgmtPort is the nat chain of packets that leave the host by the
+// management port; services put exceptions before its last rule.
+const ChainSNATMgmtPort = "OVN-KUBE-SNAT-MGMTPORT"
+
 // Load balancer groups: a load balancer in one of them is on all of its members.
 const (
 	// ClusterLBGroup has every node switch and every gateway router.

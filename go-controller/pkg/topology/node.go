@@ -49,6 +49,15 @@ func RouterAddr(subnet netip.Prefix) netip.Addr { return NthAddr(subnet, 1) }
 // ManagementAddr returns the address of the management port in a node subnet: its second.
 func ManagementAddr(subnet netip.Prefix) netip.Addr { return NthAddr(subnet, 2) }
 
+// LocalServiceAddr returns the address in a masquerade range under which a node's
+// switch answers for services whose traffic from outside stays on the node: its
+// third (169.254.169.3, fd69::3).
+func LocalServiceAddr(masquerade netip.Prefix) netip.Addr { return NthAddr(masquerade, 3) }
+
+// HairpinAddr returns the address in a masquerade range that a pod sees as client
+// when it reaches itself by way of a service: its fifth.
+func HairpinAddr(masquerade netip.Prefix) netip.Addr { return NthAddr(masquerade, 5) }
+
 // ManagementAddrs returns the management port's addresses, one a family.
 func (n Node) ManagementAddrs() []netip.Addr {
 	addrs := make([]netip.Addr, 0, len(n.Subnets))

@@ -81,6 +81,10 @@ var literals = []Table{
 		Name: nbdb.LoadBalancerGroupTable, New: func() model.Model { return &nbdb.LoadBalancerGroup{} },
 		Key: []string{"name"}, Identity: groupOwner,
 	},
+	{
+		Name: nbdb.ChassisTemplateVarTable, New: func() model.Model { return &nbdb.ChassisTemplateVar{} },
+		Key: []string{"chassis"},
+	},
 }
 
 // macBindingOwner: a binding belongs to the object of its port, the gateway
