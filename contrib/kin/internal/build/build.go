@@ -7,9 +7,11 @@ package build
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"debug/elf"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,6 +21,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/component"
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/image"
@@ -27,9 +30,14 @@ import (
 // Artifacts is the directory of everything built.
 type Artifacts string
 
-// Dir and Images are where programs and image archives are.
-func (a Artifacts) Bin() string    { return filepath.Join(string(a), "bin") }
+// Bin is where the programs are.
+func (a Artifacts) Bin() string { return filepath.Join(string(a), "bin") }
+
+// Images is where the image archives are.
 func (a Artifacts) Images() string { return filepath.Join(string(a), "images") }
+
+// Busybox is a directory of links to busybox by the name of all it can do.
+func (a Artifacts) Busybox() string { return filepath.Join(string(a), "busybox") }
 
 // Kubectl is the client to run on this machine.
 func (a Artifacts) Kubectl() string { return filepath.Join(a.Bin(), "kubectl") }
@@ -40,7 +48,8 @@ func (a Artifacts) stamp() string { return filepath.Join(string(a), "stamp") }
 // one before.
 type Progress func(text string)
 
-// Busybox is Debian's static busybox, the shell of the agnhost image.
+// Busybox is Debian's static busybox: the shell of the agnhost image, and on
+// nodes what the system lacks.
 const Busybox = "/bin/busybox"
 
 const (
@@ -62,27 +71,38 @@ func (a Artifacts) Current(source string) bool {
 }
 
 // Build builds what is not built yet.
-func (a Artifacts) Build(source string, progress Progress) error {
+func (a Artifacts) Build(ctx context.Context, source string, progress Progress) error {
 	if a.Current(source) {
 		return nil
 	}
 	if _, err := exec.LookPath("go"); err != nil {
 		return fmt.Errorf("find the Go toolchain: %w", err)
 	}
-	for _, dir := range []string{a.Bin(), a.Images()} {
+	for _, dir := range []string{a.Bin(), a.Images(), a.Busybox()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("make directory for programs: %w", err)
 		}
+	}
+	unlock, err := a.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if a.Current(source) { // somebody else was faster
+		return nil
 	}
 	want, err := stampOf(source)
 	if err != nil {
 		return err
 	}
-	if err := a.compile(source, progress); err != nil {
+	if err := a.compile(ctx, source, progress); err != nil {
 		return err
 	}
 	if err := relink("kin-kubernetes", a.Kubectl()); err != nil {
 		return err
+	}
+	if out, err := exec.Command(Busybox, "--install", "-s", a.Busybox()).CombinedOutput(); err != nil {
+		return fmt.Errorf("link busybox: %w: %s", err, out)
 	}
 	progress("writing images")
 	if err := a.writeImages(); err != nil {
@@ -94,10 +114,23 @@ func (a Artifacts) Build(source string, progress Progress) error {
 	return nil
 }
 
+// lock keeps a second build out until the returned function is called.
+func (a Artifacts) lock() (func(), error) {
+	dir, err := os.Open(string(a))
+	if err != nil {
+		return nil, fmt.Errorf("lock build: %w", err)
+	}
+	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX); err != nil {
+		dir.Close()
+		return nil, fmt.Errorf("lock build: %w", err)
+	}
+	return func() { dir.Close() }, nil
+}
+
 // compile runs the Go toolchain and counts the packages it names.
-func (a Artifacts) compile(source string, progress Progress) error {
+func (a Artifacts) compile(ctx context.Context, source string, progress Progress) error {
 	progress("counting packages")
-	list := exec.Command("go", append([]string{"list", "-deps"}, packages...)...)
+	list := exec.CommandContext(ctx, "go", append([]string{"list", "-deps"}, packages...)...)
 	list.Dir = source
 	deps, err := list.Output()
 	if err != nil {
@@ -109,9 +142,11 @@ func (a Artifacts) compile(source string, progress Progress) error {
 		return err
 	}
 	args := []string{"build", "-v", "-trimpath", "-ldflags", linkerFlags(version), "-o", a.Bin() + "/"}
-	cmd := exec.Command("go", append(args, packages...)...)
+	cmd := exec.CommandContext(ctx, "go", append(args, packages...)...)
 	cmd.Dir = source
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	// The go command stops its compilers when it is interrupted, not when killed.
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return fmt.Errorf("prepare compiler: %w", err)
@@ -171,7 +206,7 @@ func kubernetesVersion(source string) (string, error) {
 // stampOf is a digest of everything the result depends on.
 func stampOf(source string) (string, error) {
 	sum := sha256.New()
-	fmt.Fprintln(sum, "layout 1", runtime.Version(), runtime.GOARCH)
+	fmt.Fprintln(sum, "layout 2", runtime.Version(), runtime.GOARCH)
 	files := []string{filepath.Join(source, "go.mod"), filepath.Join(source, "go.sum"), Busybox}
 	own, err := filepath.Glob(filepath.Join(source, "cmd", "*", "*.go"))
 	if err != nil {
@@ -267,7 +302,7 @@ func relink(target, path string) error {
 }
 
 func withStderr(err error) error {
-	if exit, ok := err.(*exec.ExitError); ok && len(exit.Stderr) > 0 {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && len(exit.Stderr) > 0 {
 		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
 	}
 	return err

@@ -4,10 +4,12 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 
@@ -24,7 +26,10 @@ var Version = "development"
 // Run runs a command line and returns the exit status.
 func Run(args []string) int {
 	a := app()
-	err := a.Run(flagsFirst(a.Commands, args))
+	// An interrupted creation cleans up behind itself.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	err := a.RunContext(ctx, flagsFirst(a.Commands, args))
 	if err == nil {
 		return 0
 	}

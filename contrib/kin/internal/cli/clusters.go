@@ -150,7 +150,7 @@ func buildCommand() *cli.Command {
 				if build.Artifacts(artifacts).Current(source) {
 					update("already built")
 				}
-				return build.Artifacts(artifacts).Build(source, update)
+				return build.Artifacts(artifacts).Build(c.Context, source, update)
 			})
 		},
 	}

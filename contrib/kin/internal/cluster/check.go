@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/build"
@@ -54,6 +55,9 @@ func (c *Cluster) checkMachine() error {
 		return fmt.Errorf("these programs are missing: %s\ninstall them with: apt-get install -y --no-install-recommends %s",
 			strings.Join(missing, ", "), strings.Join(slices.Compact(packages), " "))
 	}
+	if err := c.checkInotify(); err != nil {
+		return err
+	}
 	if !c.Ovnkube {
 		return nil
 	}
@@ -61,6 +65,40 @@ func (c *Cluster) checkMachine() error {
 		if _, err := os.Stat(filepath.Join(c.Paths.OvnkubeBin, name)); err != nil {
 			return fmt.Errorf("find %s: %w; build it, name its directory with --ovnkube-bin-dir, or do without with --no-ovnkube", name, err)
 		}
+	}
+	return nil
+}
+
+// Inotify instances that a node's daemons and the control plane's hold.
+const (
+	inotifyNode         = 8
+	inotifyControlPlane = 8
+)
+
+// checkInotify counts what the kernel allows an account to have: a kubelet that
+// gets no more of them fails in ways that are hard to read.
+func (c *Cluster) checkInotify() error {
+	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
+	if err != nil {
+		return fmt.Errorf("read limit of inotify instances: %w", err)
+	}
+	limit, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return fmt.Errorf("read limit of inotify instances: %w", err)
+	}
+	open, err := filepath.Glob("/proc/[0-9]*/fd/*")
+	if err != nil {
+		return fmt.Errorf("count inotify instances: %w", err)
+	}
+	used := 0
+	for _, fd := range open {
+		if target, err := os.Readlink(fd); err == nil && target == "anon_inode:inotify" {
+			used++
+		}
+	}
+	if need := c.Config.Nodes*inotifyNode + inotifyControlPlane; used+need > limit {
+		return fmt.Errorf("the kernel allows %d inotify instances, %d are in use and this cluster needs %d\nallow more with: sysctl -w fs.inotify.max_user_instances=%d",
+			limit, used, need, 2*(used+need))
 	}
 	return nil
 }

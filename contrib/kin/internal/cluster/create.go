@@ -53,7 +53,7 @@ func (s Store) Create(ctx context.Context, o CreateOptions, report Reporter) (*C
 		if c.artifacts().Current(o.Source) {
 			update("already built")
 		}
-		return c.artifacts().Build(o.Source, update)
+		return c.artifacts().Build(ctx, o.Source, update)
 	})
 	if err != nil {
 		return nil, err
@@ -193,8 +193,9 @@ func (c *Cluster) awaitNodes(ctx context.Context, limit time.Duration, update fu
 // await asks until the answer is yes. When time runs out it says what is wrong
 // on the machines.
 func (c *Cluster) await(ctx context.Context, limit time.Duration, machines []string, ask func() (bool, string)) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	timeout := time.After(limit)
 	for {
 		done, why := ask()
 		if done {
@@ -202,8 +203,10 @@ func (c *Cluster) await(ctx context.Context, limit time.Duration, machines []str
 		}
 		select {
 		case <-ctx.Done():
+			return errors.New("interrupted")
+		case <-timeout:
 			return fmt.Errorf("not there after %s: %s%s", limit, why, c.Diagnose(machines))
-		case <-time.After(100 * time.Millisecond):
+		case <-again.C:
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/component"
@@ -54,15 +53,11 @@ func (c *Cluster) makeHost(d machine.Dir, name string, addresses []netip.Prefix)
 	if err := machine.MakeDisk(d.Disk(), name, c.hosts()); err != nil {
 		return err
 	}
-	if err := installBusybox(filepath.Join(d.Disk(), component.BusyboxDir)); err != nil {
-		return err
-	}
-	node := component.Node{Node: plan.Node{Index: -1}, Config: c.Config, Server: c.Nodes()[0]}
 	return d.Save(machine.Spec{
 		Cluster: c.name, Hostname: name, Cgroup: c.cgroup() + "/" + name, Disk: d.Disk(), Binds: c.programBinds(),
 		Uplink:  &machine.Uplink{Name: component.UplinkName, Port: port, MTU: mtu, Addresses: addresses, Gateways: c.gatewaysFor(addresses)},
 		Sysctls: machine.QuietSysctls(component.UplinkName),
-		Env:     node.Environment(),
+		Env:     component.HostEnvironment(),
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -74,9 +73,6 @@ func (c *Cluster) installPrograms(d machine.Dir) error {
 			return fmt.Errorf("link program: %w", err)
 		}
 	}
-	if err := installBusybox(filepath.Join(d.Disk(), component.BusyboxDir)); err != nil {
-		return err
-	}
 	loopback, err := os.ReadFile(filepath.Join(c.artifacts().Bin(), "loopback"))
 	if err != nil {
 		return fmt.Errorf("read loopback plugin: %w", err)
@@ -84,20 +80,10 @@ func (c *Cluster) installPrograms(d machine.Dir) error {
 	return writeFile(filepath.Join(d.Disk(), "opt/cni/bin/loopback"), loopback, 0o755)
 }
 
-// installBusybox gives a machine ping, nc, wget and the like, which a small
-// installation does not have.
-func installBusybox(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("make program directory: %w", err)
-	}
-	if out, err := exec.Command(build.Busybox, "--install", "-s", dir).CombinedOutput(); err != nil {
-		return fmt.Errorf("install busybox: %w: %s", err, out)
-	}
-	return nil
-}
-
 func (c *Cluster) programBinds() []machine.Bind {
-	binds := []machine.Bind{{Source: c.artifacts().Bin(), Target: component.KinDir, ReadOnly: true}}
+	binds := append(machine.EtcBinds(),
+		machine.Bind{Source: c.artifacts().Bin(), Target: component.KinDir, ReadOnly: true},
+		machine.Bind{Source: c.artifacts().Busybox(), Target: component.BusyboxDir, ReadOnly: true})
 	if _, err := os.Stat(c.Paths.OvnkubeBin); err == nil {
 		binds = append(binds, machine.Bind{Source: c.Paths.OvnkubeBin, Target: component.OvnkubeDir, ReadOnly: true})
 	}

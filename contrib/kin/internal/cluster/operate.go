@@ -41,11 +41,26 @@ func (s Store) Delete(name string) error {
 	if err := machine.RemoveCgroup(c.cgroup()); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(c.path()); err != nil {
-		return fmt.Errorf("remove cluster directory: %w", err)
+	if err := removeDirectory(c.path()); err != nil {
+		return err
 	}
 	_ = os.Remove(string(s)) // only when it is empty
 	return nil
+}
+
+// removeDirectory tries again for a while: a creation that was killed may have
+// had children that write to their last moment.
+func removeDirectory(path string) error {
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	var err error
+	for range 40 {
+		if err = os.RemoveAll(path); err == nil {
+			return nil
+		}
+		<-again.C
+	}
+	return fmt.Errorf("remove cluster directory: %w", err)
 }
 
 // StopNode shuts a node down in order.

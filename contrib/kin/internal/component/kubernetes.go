@@ -112,7 +112,10 @@ const (
 	kubeletConfigFile    = "/var/lib/kubelet/config.yaml"
 	containerdConfigFile = "/etc/containerd/config.toml"
 	containerdSocket     = "/run/containerd/containerd.sock"
-	// PauseImage and AgnhostImage are the images kin builds.
+)
+
+// The images kin builds.
+const (
 	PauseImage   = "kin.local/pause:1"
 	AgnhostImage = "kin.local/agnhost:1"
 )

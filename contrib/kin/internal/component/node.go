@@ -59,15 +59,18 @@ type Node struct {
 
 // Environment of everything that runs on the node.
 func (n Node) Environment() []string {
-	env := []string{
-		"PATH=" + strings.Join([]string{ProgramDir, KinDir, OvnkubeDir, "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", BusyboxDir}, ":"),
-		"KUBECONFIG=" + AdminKubeconfig,
-		"KUBECACHEDIR=/var/cache/kubectl",
-	}
+	env := append(HostEnvironment(), "KUBECONFIG="+AdminKubeconfig, "KUBECACHEDIR=/var/cache/kubectl")
 	if !n.ControlPlane() {
 		env = append(env, "OVN_NB_DB="+n.database(plan.NorthboundPort), "OVN_SB_DB="+n.database(plan.SouthboundPort))
 	}
 	return env
+}
+
+// HostEnvironment is that of a machine outside the cluster.
+func HostEnvironment() []string {
+	return []string{"PATH=" + strings.Join([]string{
+		ProgramDir, KinDir, OvnkubeDir, "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", BusyboxDir,
+	}, ":")}
 }
 
 // Units lists the node's daemons.

@@ -196,10 +196,14 @@ func (c Cluster) Families() (ipv4, ipv6 bool) {
 	return c.IPFamily != FamilyIPv6, c.IPFamily != FamilyIPv4
 }
 
-// NodeSubnets, ServiceSubnets and PodSubnets are the ranges of the families
-// the cluster has, IPv4 first; PodSubnets in ovnkube's notation.
-func (c Cluster) NodeSubnets() []netip.Prefix    { return c.chosen(c.Subnets.Nodes) }
+// NodeSubnets are the wire's ranges, one for each family the cluster has, IPv4
+// first. The others are in the same order.
+func (c Cluster) NodeSubnets() []netip.Prefix { return c.chosen(c.Subnets.Nodes) }
+
+// ServiceSubnets are the ranges of the Services' addresses.
 func (c Cluster) ServiceSubnets() []netip.Prefix { return c.chosen(c.Subnets.Services) }
+
+// PodSubnets are the pods' ranges in ovnkube's notation.
 func (c Cluster) PodSubnets() []string {
 	var chosen []string
 	families, _ := c.families()

@@ -105,13 +105,8 @@ func launch(d Dir, spec Spec, listener *os.File) (Process, pipes, error) {
 	defer reportWrite.Close()
 	ours := pipes{start: goWrite, report: reportRead}
 
-	self, err := os.Executable()
-	if err != nil {
-		ours.Close()
-		return p, pipes{}, fmt.Errorf("find own program: %w", err)
-	}
-	// A directory that moves with the caller would pin what it lies on.
-	cmd := exec.Command(self, SetupCommand, spec.Cluster, spec.Hostname, string(d))
+	// This very program, even if its file has been replaced meanwhile.
+	cmd := exec.Command("/proc/self/exe", SetupCommand, spec.Cluster, spec.Hostname, string(d))
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
 	cmd.ExtraFiles = []*os.File{goRead, reportWrite}
 	if listener != nil {

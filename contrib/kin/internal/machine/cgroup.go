@@ -180,6 +180,8 @@ func RemoveCgroup(path string) error {
 		return err
 	}
 	deadline := time.Now().Add(removeTimeout)
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
 	for _, h := range trees {
 		top := filepath.Join(h.mount, path)
 		for {
@@ -191,7 +193,7 @@ func RemoveCgroup(path string) error {
 				return fmt.Errorf("remove control group: %w", err)
 			}
 			killTree(top)
-			time.Sleep(20 * time.Millisecond)
+			<-again.C
 		}
 	}
 	return nil
@@ -219,17 +221,19 @@ func removeTree(dir string) error {
 	return nil
 }
 
+// killTree ends the processes of a tree of groups. What it cannot read or end is
+// gone already, or will be met at the next try.
 func killTree(dir string) {
-	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() || e.Name() != "cgroup.procs" {
-			return nil
+	text, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	for _, field := range strings.Fields(string(text)) {
+		if pid, err := strconv.Atoi(field); err == nil && pid > 1 && pid != os.Getpid() {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
-		text, _ := os.ReadFile(path)
-		for _, field := range strings.Fields(string(text)) {
-			if pid, err := strconv.Atoi(field); err == nil && pid > 1 && pid != os.Getpid() {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-			}
+	}
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.IsDir() {
+			killTree(filepath.Join(dir, e.Name()))
 		}
-		return nil
-	})
+	}
 }

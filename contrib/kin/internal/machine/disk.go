@@ -6,32 +6,41 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 )
 
-// hostOnly are parts of /etc that are this machine's secrets or identity and
-// have no place on a node.
-var hostOnly = []string{
-	"shadow", "shadow-", "gshadow", "gshadow-", "ssh", "ssl/private", "sudoers", "sudoers.d",
-	"machine-id", "hostname", "hosts", "resolv.conf", "fstab",
+// notCopied are parts of /etc that have no place on a node's disk: this
+// machine's secrets and identity, what a node has of its own, and what only a
+// whole system needs.
+var notCopied = []string{
+	"shadow", "shadow-", "gshadow", "gshadow-", "ssh", "sudoers", "sudoers.d",
+	"machine-id", "hostname", "hosts", "resolv.conf", "fstab", "mtab",
 	"cni", "containerd", "kubernetes", "openvswitch", "ovn",
+	"apt", "fonts", "systemd", "X11", "xdg",
+	"alternatives", "ssl",
 }
 
-// MakeDisk makes an empty machine's disk: /etc as it is here, without secrets
-// and identity, and an empty /var, /opt and /tmp.
+// EtcBinds are large parts of /etc that machines read where they are.
+func EtcBinds() []Bind {
+	var binds []Bind
+	for _, dir := range []string{"/etc/alternatives", "/etc/ssl"} {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			binds = append(binds, Bind{Source: dir, Target: dir, ReadOnly: true})
+		}
+	}
+	return binds
+}
+
+// MakeDisk makes an empty machine's disk: much of /etc as it is here, and an
+// empty /var, /opt and /tmp.
 func MakeDisk(disk, hostname, hosts string) error {
 	if err := os.MkdirAll(disk, 0o755); err != nil {
 		return fmt.Errorf("make disk: %w", err)
 	}
 	etc := filepath.Join(disk, "etc")
-	if out, err := exec.Command("cp", "-a", "/etc/.", etc).CombinedOutput(); err != nil {
-		return fmt.Errorf("copy /etc: %w: %s", err, out)
-	}
-	for _, name := range hostOnly {
-		if err := os.RemoveAll(filepath.Join(etc, name)); err != nil {
-			return fmt.Errorf("clear /etc: %w", err)
-		}
+	if err := copyTree("/etc", etc, notCopied); err != nil {
+		return fmt.Errorf("copy /etc: %w", err)
 	}
 	for _, dir := range []string{
 		"etc/openvswitch", "etc/ovn", "etc/kubernetes", "etc/cni/net.d", "opt/cni/bin", "tmp",
@@ -65,6 +74,59 @@ func MakeDisk(disk, hostname, hosts string) error {
 		if err := os.WriteFile(filepath.Join(etc, name), []byte(text), 0o644); err != nil {
 			return fmt.Errorf("fill /etc: %w", err)
 		}
+	}
+	return nil
+}
+
+// copyTree copies directories, files and symbolic links; skip names entries of
+// the top directory. What is neither is left out, and so is what goes away while
+// it is copied.
+func copyTree(from, to string, skip []string) error {
+	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		inside, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		if slices.Contains(skip, inside) {
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		err = copyEntry(path, filepath.Join(to, inside), entry)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+}
+
+func copyEntry(from, to string, entry fs.DirEntry) error {
+	info, err := entry.Info()
+	if err != nil {
+		return err
+	}
+	switch {
+	case info.IsDir():
+		return os.MkdirAll(to, info.Mode().Perm())
+	case info.Mode()&fs.ModeSymlink != 0:
+		target, err := os.Readlink(from)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(target, to)
+	case info.Mode().IsRegular():
+		text, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(to, text, info.Mode().Perm())
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Process is a process that cannot be mistaken for a later one with its pid.
@@ -38,8 +41,19 @@ func (p Process) Signal(sig syscall.Signal) error {
 
 // AwaitEnd waits until the process has ended; false when it has not in time.
 func (p Process) AwaitEnd(timeout time.Duration) bool {
-	for deadline := time.Now().Add(timeout); p.Alive(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	fd, err := unix.PidfdOpen(p.Pid, 0)
+	if err != nil {
+		return !p.Alive()
+	}
+	defer unix.Close(fd)
+	// The descriptor may be of a later process with this pid; then ours has ended.
+	for deadline := time.Now().Add(timeout); p.Alive(); {
+		left := time.Until(deadline)
+		if left <= 0 {
+			return false
+		}
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1)
+		if err != nil && !errors.Is(err, unix.EINTR) {
 			return false
 		}
 	}
