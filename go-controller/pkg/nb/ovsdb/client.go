@@ -19,6 +19,9 @@ import (
 
 const databaseName = "OVN_Northbound"
 
+// errClosed means that the client was closed.
+var errClosed = errors.New("connection to the northbound database is closed")
+
 // Delays between rounds of connection attempts.
 const (
 	minBackoff = 50 * time.Millisecond
@@ -115,7 +118,7 @@ func (c *Client) current(ctx context.Context) (*session, error) {
 		select {
 		case <-changed:
 		case <-c.ctx.Done():
-			return nil, errors.New("connection to the northbound database is closed")
+			return nil, errClosed
 		case <-ctx.Done():
 			return nil, fmt.Errorf("wait for the northbound database: %w", errors.Join(ctx.Err(), lastErr))
 		}

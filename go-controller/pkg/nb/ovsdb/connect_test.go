@@ -165,6 +165,39 @@ func TestApplyWithoutServer(t *testing.T) {
 	}
 }
 
+// TestAbandonedApplies gives up on many an Apply while it is under way: the one
+// that is seen through must win nevertheless.
+func TestAbandonedApplies(t *testing.T) {
+	s := ovsdbtest.StartNB(t)
+	w := connect(t, ovsdb.Config{Address: s.Socket()})
+	apply(t, w, network, router("ovn_cluster_router"))
+	state := func(i int) []nb.Row {
+		var rows []nb.Row
+		for j := range i % 40 {
+			rows = append(rows, policy(fmt.Sprintf("10.244.0.%d", j), fmt.Sprintf("10.244.%d.2", i%200)))
+		}
+		return rows
+	}
+	for i := range 300 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i%20)*100*time.Microsecond)
+		_, err := w.Apply(ctx, svc, state(i))
+		cancel()
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if i%30 != 0 {
+			continue
+		}
+		apply(t, w, svc, state(i)...)
+		if n := strings.Count(s.Nbctl("lr-policy-list", "ovn_cluster_router"), fmt.Sprintf("10.244.%d.2", i%200)); n != i%40 {
+			t.Fatalf("after state %d: %d policies, want %d", i, n, i%40)
+		}
+		if stats := apply(t, w, svc, state(i)...); !stats.Zero() {
+			t.Fatalf("no-op wrote %+v", stats)
+		}
+	}
+}
+
 func TestConnectGivesUpWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()

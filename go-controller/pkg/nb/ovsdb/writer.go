@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"k8s.io/klog/v2"
 
@@ -16,6 +17,9 @@ import (
 // diffed against changed before its commit.
 const maxAttempts = 5
 
+// maxInFlight is how many transactions are under way at a time.
+const maxInFlight = 2
+
 // maxBatchRows is how many wanted rows may share a transaction; an owner that
 // wants more goes alone.
 const maxBatchRows = 2000
@@ -25,7 +29,7 @@ type Writer struct {
 	client   *Client
 	requests chan *request
 	drift    *drift
-	names    uint64 // last row name given within a transaction; of the commit loop
+	names    atomic.Uint64 // last row name given within a transaction
 }
 
 var _ nb.Writer = (*Writer)(nil)
@@ -66,7 +70,7 @@ func (w *Writer) Apply(ctx context.Context, o nb.Owner, want []nb.Row) (nb.Stats
 	case <-ctx.Done():
 		return nb.Stats{}, fmt.Errorf("apply %s: %w", o, w.whyNot(ctx))
 	case <-w.client.ctx.Done():
-		return nb.Stats{}, fmt.Errorf("apply %s: connection to the northbound database is closed", o)
+		return nb.Stats{}, fmt.Errorf("apply %s: %w", o, errClosed)
 	}
 	select {
 	case out := <-r.done:
@@ -76,6 +80,8 @@ func (w *Writer) Apply(ctx context.Context, o nb.Owner, want []nb.Row) (nb.Stats
 		return out.stats, nil
 	case <-ctx.Done():
 		return nb.Stats{}, fmt.Errorf("apply %s: %w", o, w.whyNot(ctx))
+	case <-w.client.ctx.Done():
+		return nb.Stats{}, fmt.Errorf("apply %s: %w", o, errClosed)
 	}
 }
 
@@ -112,61 +118,89 @@ func (w *Writer) Owners(feature string) []nb.Owner {
 // right what differs and is a no-op otherwise. f must not block for long.
 func (w *Writer) OnDrift(f func(nb.Owner)) { w.drift.subscribe(f) }
 
-// run commits what is asked for, one transaction at a time. What is asked for
-// while a transaction is under way goes together into the next one.
+// flight is a transaction under way, or the requests that came back from it.
+type flight struct {
+	asked []*request
+	again []*request // of asked, to start over
+}
+
+// run commits what is asked for. What is asked for while transactions are under
+// way goes together into the next one. Two are under way at a time, so that the
+// server works on one while the other's updates are read; an owner is never in
+// both.
 func (w *Writer) run() {
-	for {
-		var batch []*request
+	landed := make(chan flight, maxInFlight)
+	airborne := map[nb.Owner]bool{}
+	var waiting []*request
+	for flying := 0; ; {
+		if flying < maxInFlight {
+			var batch []*request
+			if batch, waiting = w.board(waiting, airborne); len(batch) > 0 {
+				s, parts, asked := w.prepare(batch)
+				if len(parts) > 0 {
+					flying++
+					for _, r := range asked {
+						airborne[r.owner] = true
+					}
+					go func() { landed <- flight{asked, w.send(s, asked, parts)} }()
+				}
+				continue
+			}
+		}
 		select {
 		case r := <-w.requests:
-			batch = w.gather(r)
+			waiting = append(waiting, r)
+		case f := <-landed:
+			flying--
+			for _, r := range f.asked {
+				delete(airborne, r.owner)
+			}
+			waiting = append(f.again, waiting...)
 		case <-w.client.ctx.Done():
 			return
 		}
-		for len(batch) > 0 {
-			batch = w.commit(batch)
-		}
 	}
 }
 
-// gather adds the requests that wait already to the first one.
-func (w *Writer) gather(first *request) []*request {
-	batch, rows := []*request{first}, len(first.want)
-	for rows < maxBatchRows {
+// board picks the requests for the next transaction: of those that wait, here
+// or still in Apply, the first of each owner that is not airborne.
+func (w *Writer) board(waiting []*request, airborne map[nb.Owner]bool) (batch, rest []*request) {
+	for more := true; more; {
 		select {
 		case r := <-w.requests:
-			batch = append(batch, r)
-			rows += len(r.want)
+			waiting = append(waiting, r)
 		default:
-			return batch
+			more = false
 		}
 	}
-	return batch
+	rows, taken := 0, map[nb.Owner]bool{}
+	for _, r := range waiting {
+		// An owner has a second request only after an abandoned one: in order.
+		if airborne[r.owner] || taken[r.owner] || rows > 0 && rows+len(r.want) > maxBatchRows {
+			rest = append(rest, r)
+			taken[r.owner] = true
+			continue
+		}
+		taken[r.owner] = true
+		batch = append(batch, r)
+		rows += len(r.want)
+	}
+	return batch, rest
 }
 
-// commit works on a batch and returns the requests that have to start over.
-func (w *Writer) commit(batch []*request) []*request {
+// prepare diffs a batch against the cache of the session it waits for. It
+// answers the requests that need no transaction and returns the others.
+func (w *Writer) prepare(batch []*request) (s *session, parts []*part, asked []*request) {
 	s, err := w.client.current(w.client.ctx)
-	if err != nil {
-		for _, r := range batch {
-			r.finish(err)
-		}
-		return nil
-	}
-	var again, later []*request
-	var parts []*part
-	var asked []*request
-	seen := map[nb.Owner]bool{}
 	for _, r := range batch {
+		if err != nil {
+			r.finish(err)
+			continue
+		}
 		if r.ctx.Err() != nil {
 			r.finish(r.ctx.Err())
 			continue
 		}
-		if seen[r.owner] { // an abandoned call and its successor: in order
-			later = append(later, r)
-			continue
-		}
-		seen[r.owner] = true
 		b, err := w.plan(s.view, r)
 		switch {
 		case err != nil:
@@ -179,10 +213,7 @@ func (w *Writer) commit(batch []*request) []*request {
 			parts, asked = append(parts, b), append(asked, r)
 		}
 	}
-	if len(parts) > 0 {
-		again = w.send(s, asked, parts)
-	}
-	return append(again, later...)
+	return s, parts, asked
 }
 
 func (w *Writer) plan(v view, r *request) (*part, error) {
@@ -195,8 +226,7 @@ func (w *Writer) plan(v view, r *request) (*part, error) {
 
 // newName returns a name for a new row that is unique within any transaction.
 func (w *Writer) newName() string {
-	w.names++
-	return fmt.Sprintf("r%d", w.names)
+	return fmt.Sprintf("r%d", w.names.Add(1))
 }
 
 // send commits parts in one transaction and answers their requests. It returns
