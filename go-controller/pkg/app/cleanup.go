@@ -21,13 +21,14 @@ import (
 func cleanupNode(ctx context.Context, cfg config.Config, name string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	gateway := gatewaynode.Cleaner{OVS: ovs.New(ctx, ovs.DefaultEndpoint), ControllerIDs: cfg.OVNControllerIDs()}
+	switches := ovs.New(ctx, ovs.DefaultEndpoint)
+	gateway := gatewaynode.Cleaner{OVS: switches, ControllerIDs: cfg.OVNControllerIDs()}
 	var errs []error
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error
 	}{
-		{"network configuration", func(context.Context) error { return cninode.RemoveConf(cfg.CNI.ConfDir) }},
+		{"network configuration and pods", func(ctx context.Context) error { return cninode.Cleanup(ctx, cfg.CNI.ConfDir, switches) }},
 		{"iptables chains", iptables.Cleanup},
 		{"ip rules", iprule.NewSet().Sweep}, // an empty set sweeps all that is ours
 		{"routes", route.NewSet().Sweep},

@@ -8,23 +8,17 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// LinkAddrs are the addresses of one link of the host.
-type LinkAddrs struct {
-	Link  string
-	Addrs []netip.Prefix
-}
-
 // HostAddresses returns every address at which the host can be reached from
-// elsewhere, sorted: not those of the loopback, of the management port and of
+// elsewhere, sorted, of those that its links have, by link: not those of the loopback, of the management port and of
 // br-int, nor link-local ones, nor those in the given ranges that never leave a
 // node.
-func HostAddresses(links []LinkAddrs, inside []netip.Prefix) []netip.Prefix {
+func HostAddresses(links map[string][]netip.Prefix, inside []netip.Prefix) []netip.Prefix {
 	out := []netip.Prefix{}
-	for _, l := range links {
-		if l.Link == "lo" || l.Link == topology.ManagementPort || l.Link == topology.IntegrationBridge {
+	for name, prefixes := range links {
+		if name == "lo" || name == topology.ManagementPort || name == topology.IntegrationBridge {
 			continue
 		}
-		for _, p := range l.Addrs {
+		for _, p := range prefixes {
 			a := p.Addr()
 			if a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsMulticast() ||
 				slices.ContainsFunc(inside, func(r netip.Prefix) bool { return r.Contains(a) }) {

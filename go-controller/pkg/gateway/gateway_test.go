@@ -32,9 +32,9 @@ func addrs(texts ...string) []netip.Addr {
 
 // parse reads an attachment, one address ("172.18.0.3/16") or route ("default4
 // via 172.18.0.1 metric 100") a word group.
-func parse(t *testing.T, items ...string) Attachment {
+func parse(t *testing.T, items ...string) host.Attachment {
 	t.Helper()
-	var a Attachment
+	var a host.Attachment
 	for _, item := range items {
 		w := strings.Fields(strings.NewReplacer("default4", "0.0.0.0/0", "default6", "::/0").Replace(item))
 		p, err := netip.ParsePrefix(w[0])
@@ -42,16 +42,16 @@ func parse(t *testing.T, items ...string) Attachment {
 			t.Fatal(err)
 		}
 		if len(w) == 1 {
-			a.Addrs = append(a.Addrs, Address{Prefix: p})
+			a.Addrs = append(a.Addrs, host.LinkAddress{Prefix: p})
 			continue
 		}
-		r := Route{Dst: p, Table: mainTable}
+		r := host.LinkRoute{Dst: p, Table: mainTable}
 		for i := 1; i+1 < len(w); i += 2 {
 			switch w[i] {
 			case "via":
 				r.Via = netip.MustParseAddr(w[i+1])
 			case "hop":
-				r.Hops = append(r.Hops, Hop{Via: netip.MustParseAddr(w[i+1])})
+				r.Hops = append(r.Hops, host.LinkHop{Via: netip.MustParseAddr(w[i+1])})
 			case "metric":
 				_, err = fmt.Sscan(w[i+1], &r.Metric)
 			case "table":
@@ -104,7 +104,7 @@ func TestTakeOver(t *testing.T) {
 				t.Errorf("got %+v\nwant %+v", got, want)
 			}
 			// What was taken over stays as it is.
-			if again := TakeOver(Attachment{}, got, got, false); !reflect.DeepEqual(again, got) {
+			if again := TakeOver(host.Attachment{}, got, got, false); !reflect.DeepEqual(again, got) {
 				t.Errorf("the next pass changes it to %+v", again)
 			}
 		})
@@ -174,7 +174,7 @@ func TestNextHops(t *testing.T) {
 			t.Errorf("%v %v: got %v, want %v", c.families, c.configured, got, c.want)
 		}
 	}
-	if got := NextHops(Attachment{}, topology.Families, nil); len(got) != 0 {
+	if got := NextHops(host.Attachment{}, topology.Families, nil); len(got) != 0 {
 		t.Errorf("without a default route: %v", got)
 	}
 }
@@ -207,12 +207,12 @@ func TestUplinkMTU(t *testing.T) {
 }
 
 func TestHostAddresses(t *testing.T) {
-	got := HostAddresses([]LinkAddrs{
-		{"lo", prefixes("127.0.0.1/8", "192.0.2.9/32")},
-		{"breth0", prefixes("172.18.0.3/16", "fe80::1/64", "fc00::3/64")},
-		{"ovn-k8s-mp0", prefixes("10.244.1.2/24")},
-		{"eth1", prefixes("10.1.0.3/24", "169.254.169.2/29", "10.1.0.3/24")},
-		{"br-int", prefixes("10.7.0.1/24")},
+	got := HostAddresses(map[string][]netip.Prefix{
+		"lo":          prefixes("127.0.0.1/8", "192.0.2.9/32"),
+		"breth0":      prefixes("172.18.0.3/16", "fe80::1/64", "fc00::3/64"),
+		"ovn-k8s-mp0": prefixes("10.244.1.2/24"),
+		"eth1":        prefixes("10.1.0.3/24", "169.254.169.2/29", "10.1.0.3/24"),
+		"br-int":      prefixes("10.7.0.1/24"),
 	}, prefixes("169.254.169.0/29"))
 	if want := prefixes("10.1.0.3/24", "172.18.0.3/16", "fc00::3/64"); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)

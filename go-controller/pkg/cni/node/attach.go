@@ -14,6 +14,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/sandbox"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -53,18 +54,21 @@ func (s *Server) attach(ctx context.Context, r cni.Request, pod *corev1.Pod, net
 	if err != nil {
 		return nil, err
 	}
-	slow := system["ovn-bridge-datapath-type"] == userspace
+	raw := system["ovn-bridge-datapath-type"] == userspace
 	name := cni.HostLink(r.ContainerID, r.IfName)
 	err = link.EnsureVeth(link.Veth{Host: name, Peer: r.IfName, PeerMAC: network.MAC, MTU: s.MTU, Netns: r.Netns})
 	if err != nil {
 		return nil, err
 	}
-	if slow {
+	if raw {
 		if err := link.Mute(name); err != nil {
 			return nil, err
 		}
 	}
-	if err := configure(r, network, slow); err != nil {
+	err = sandbox.Configure(sandbox.Interface{
+		Netns: r.Netns, Name: r.IfName, Addrs: network.Addrs, Gateways: network.Gateways, Raw: raw,
+	})
+	if err != nil {
 		return nil, err
 	}
 	if err := s.addPort(ctx, r, name, pod, network); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/sandbox"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -22,14 +23,14 @@ func (s *Server) check(ctx context.Context, r cni.Request) error {
 	if err != nil {
 		return err
 	}
-	mac, addrs, gateways, err := previous(r)
+	want, err := previous(r)
 	if err != nil {
 		return err
 	}
 	amiss := func(err error) error {
 		return types.NewError(cni.CodeCheck, fmt.Sprintf("attachment of pod %s is not as it was made", who), err.Error())
 	}
-	if err := inspect(r, mac, addrs, gateways); err != nil {
+	if err := sandbox.Check(want); err != nil {
 		return amiss(err)
 	}
 	ports, err := s.ovs.Ports(ctx, topology.IntegrationBridge)
@@ -52,25 +53,26 @@ func (s *Server) check(ctx context.Context, r cni.Request) error {
 }
 
 // previous reads the result of ADD, which the runtime hands back.
-func previous(r cni.Request) (mac string, addrs []netip.Prefix, gateways []netip.Addr, err error) {
+func previous(r cni.Request) (sandbox.Interface, error) {
+	want := sandbox.Interface{Netns: r.Netns, Name: r.IfName}
 	conf, err := cni.ParseConf(r.Config)
 	if err != nil {
-		return "", nil, nil, err
+		return want, err
 	}
 	if conf.RawPrevResult == nil {
-		return "", nil, nil, types.NewError(cni.CodeInvalid, "CHECK needs prevResult", "")
+		return want, types.NewError(cni.CodeInvalid, "CHECK needs prevResult", "")
 	}
 	plugin := conf.PluginConf
 	if err := version.ParsePrevResult(&plugin); err != nil {
-		return "", nil, nil, types.NewError(cni.CodeDecode, "prevResult cannot be read", err.Error())
+		return want, types.NewError(cni.CodeDecode, "prevResult cannot be read", err.Error())
 	}
 	result, err := current.NewResultFromResult(plugin.PrevResult)
 	if err != nil {
-		return "", nil, nil, types.NewError(cni.CodeDecode, "prevResult cannot be read", err.Error())
+		return want, types.NewError(cni.CodeDecode, "prevResult cannot be read", err.Error())
 	}
 	for _, i := range result.Interfaces {
 		if i.Name == r.IfName && i.Sandbox != "" {
-			mac = i.Mac
+			want.MAC = i.Mac
 		}
 	}
 	for _, ip := range result.IPs {
@@ -79,10 +81,10 @@ func previous(r cni.Request) (mac string, addrs []netip.Prefix, gateways []netip
 			continue
 		}
 		bits, _ := ip.Address.Mask.Size()
-		addrs = append(addrs, netip.PrefixFrom(addr.Unmap(), bits))
+		want.Addrs = append(want.Addrs, netip.PrefixFrom(addr.Unmap(), bits))
 		if gw, ok := netip.AddrFromSlice(ip.Gateway); ok {
-			gateways = append(gateways, gw.Unmap())
+			want.Gateways = append(want.Gateways, gw.Unmap())
 		}
 	}
-	return mac, addrs, gateways, nil
+	return want, nil
 }

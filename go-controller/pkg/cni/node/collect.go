@@ -107,3 +107,17 @@ func (s *Server) gc(ctx context.Context, r cni.Request) error {
 	}
 	return errors.Join(errs...)
 }
+
+// Cleanup takes back what the server has put on a host: the configuration file
+// and the ports and links of pods. It can be repeated.
+func Cleanup(ctx context.Context, confDir string, db ovs.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, otherDeadline)
+	defer cancel()
+	s := &Server{ovs: db}
+	ours, err := s.ours(ctx)
+	errs := []error{removeConf(confDir), err}
+	for _, p := range ours {
+		errs = append(errs, s.remove(ctx, p.Name))
+	}
+	return errors.Join(errs...)
+}

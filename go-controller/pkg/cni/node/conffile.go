@@ -35,8 +35,8 @@ func writeConf(dir string, content []byte) error {
 	return nil
 }
 
-// RemoveConf removes the network configuration; for clean-up.
-func RemoveConf(dir string) error {
+// removeConf removes the network configuration.
+func removeConf(dir string) error {
 	err := os.Remove(filepath.Join(dir, cni.ConfFileName))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove the CNI configuration: %w", err)

@@ -62,10 +62,4 @@ func TestRun(t *testing.T) {
 	if _, err := os.Stat(conf); err != nil {
 		t.Errorf("the configuration went with the server: %v", err)
 	}
-	if err := RemoveConf(l.server.ConfDir); err != nil {
-		t.Error(err)
-	}
-	if err := RemoveConf(l.server.ConfDir); err != nil {
-		t.Errorf("once more: %v", err)
-	}
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -208,6 +209,29 @@ func TestCollect(t *testing.T) {
 	l.mustHandle(gc)
 	if got := l.ports(); got != "foreign" {
 		t.Errorf("GC left %s", got)
+	}
+}
+
+func TestCleanup(t *testing.T) {
+	l := newLab(t)
+	l.pod("web", "u1", podNetwork)
+	l.sandbox("sb1")
+	l.mustHandle(l.request(cni.CommandAdd, "sb1", "web", "u1"))
+	dir := l.server.ConfDir
+	if err := writeConf(dir, cni.ConfFile("x", cni.DefaultSocket)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := Cleanup(context.Background(), dir, l.db); err != nil {
+			t.Fatal(err)
+		}
+		files, err := os.ReadDir(dir)
+		if err != nil || len(files) > 0 || l.ports() != "" {
+			t.Errorf("left are files %v, ports %q, %v", files, l.ports(), err)
+		}
+		if got := l.ns.Run("ip", "-n", "sb1", "-br", "link"); strings.Contains(got, "eth0") {
+			t.Errorf("the sandbox has\n%s", got)
+		}
 	}
 }
 

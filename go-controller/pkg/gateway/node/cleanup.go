@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/vishvananda/netlink"
 	"k8s.io/klog/v2"
 
-	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/attachment"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -24,10 +24,10 @@ type Cleaner struct {
 	ControllerIDs map[string]string
 }
 
-// Cleanup takes off the host what Gateway and the CNI server have put on it,
-// chains, rules and routes apart, which the drivers' empty Sets remove: the host
-// moves back to its uplink, bridges and ports go, kernel parameters get their
-// earlier values. It goes on after failures and can be repeated.
+// Cleanup takes off the host what Gateway has put on it, chains, rules and
+// routes apart, which the drivers remove: the host moves back to its uplink, the
+// bridges with all their ports go, kernel parameters get their earlier values.
+// It goes on after failures and can be repeated.
 func (c Cleaner) Cleanup(ctx context.Context) error {
 	var errs []error
 	step := func(what string, f func(context.Context) error) {
@@ -42,7 +42,6 @@ func (c Cleaner) Cleanup(ctx context.Context) error {
 	step("remove the management port", func(ctx context.Context) error {
 		return c.OVS.DeletePort(ctx, topology.IntegrationBridge, topology.ManagementPort)
 	})
-	step("detach pods", c.detachPods)
 	bridges, err := c.OVS.Bridges(ctx)
 	errs = append(errs, err)
 	for _, b := range bridges {
@@ -68,21 +67,6 @@ func (c Cleaner) forgetController(ctx context.Context) error {
 		ids[k] = ""
 	}
 	return c.OVS.SetSystem(ctx, ids)
-}
-
-// detachPods removes the ports of pods and their links.
-func (c Cleaner) detachPods(ctx context.Context) error {
-	ports, err := c.OVS.Ports(ctx, topology.IntegrationBridge)
-	if errors.Is(err, ovs.ErrNotFound) {
-		return nil
-	}
-	errs := []error{err}
-	for _, p := range ports {
-		if p.ExternalIDs[cni.IDSandbox] != "" {
-			errs = append(errs, c.OVS.DeletePort(ctx, topology.IntegrationBridge, p.Name), link.Delete(p.Name))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // restoreSettings puts back the kernel parameters that were changed.
@@ -125,18 +109,16 @@ func restore(ctx context.Context, db ovs.Client, b ovs.Bridge) error {
 	if !rec.Created {
 		return db.EnsureBridge(ctx, ovs.Bridge{Name: b.Name, ExternalIDs: map[string]string{idAttachment: ""}})
 	}
-	to, err := netlink.LinkByName(rec.Uplink)
-	if link.IsNotFound(err) {
+	if ok, err := link.Exists(rec.Uplink); err != nil {
+		return err
+	} else if !ok {
 		klog.InfoS("Uplink has gone, its addresses go with the bridge", "uplink", rec.Uplink, "bridge", b.Name)
 		return db.DeleteBridge(ctx, b.Name)
-	}
-	if err != nil {
-		return fmt.Errorf("find uplink %s: %w", rec.Uplink, err)
 	}
 	if err := link.Unmute(rec.Uplink); err != nil {
 		return err
 	}
-	if err := moveBack(ctx, db, b.Name, rec, to); err != nil {
+	if err := moveBack(ctx, db, b.Name, rec); err != nil {
 		return err
 	}
 	klog.V(2).InfoS("Moved the host back to its uplink", "bridge", b.Name, "uplink", rec.Uplink)
@@ -144,44 +126,37 @@ func restore(ctx context.Context, db ovs.Client, b ovs.Bridge) error {
 }
 
 // moveBack is the mirror image of Gateway.move.
-func moveBack(ctx context.Context, db ovs.Client, bridge string, rec gateway.Record, to netlink.Link) error {
-	onUplink, err := readAttachment(to)
+func moveBack(ctx context.Context, db ovs.Client, bridge string, rec gateway.Record) error {
+	onUplink, err := attachment.Read(rec.Uplink)
 	if err != nil {
 		return err
 	}
-	var onBridge gateway.Attachment
-	from, err := netlink.LinkByName(bridge)
-	if err != nil && !link.IsNotFound(err) {
-		return fmt.Errorf("find bridge interface %s: %w", bridge, err)
+	there, err := link.Exists(bridge)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		if onBridge, err = readAttachment(from); err != nil {
+	var onBridge host.Attachment
+	if there {
+		if onBridge, err = attachment.Read(bridge); err != nil {
 			return err
 		}
-	} else {
-		from = nil
 	}
 	want := gateway.TakeOver(onBridge, onUplink, rec.Host, true)
 	if err := link.Up(rec.Uplink); err != nil {
 		return err
 	}
-	if _, err := addAddresses(to, want, onUplink); err != nil {
+	if _, err := attachment.AddAddresses(rec.Uplink, want); err != nil {
 		return err
 	}
-	if err := db.DeletePort(ctx, bridge, rec.Uplink); err != nil {
+	if err := errors.Join(db.DeletePort(ctx, bridge, rec.Uplink), db.Sync(ctx)); err != nil {
 		return err
 	}
-	if err := db.Sync(ctx); err != nil {
+	if _, err := attachment.AddRoutes(rec.Uplink, bridge, want); err != nil {
 		return err
 	}
-	if onUplink, err = readAttachment(to); err != nil {
-		return err
-	}
-	if _, err := addRoutes(to, from, want, onUplink); err != nil {
-		return err
-	}
-	if from == nil {
+	if !there {
 		return nil
 	}
-	return strip(from, onBridge)
+	_, err = attachment.Strip(bridge)
+	return err
 }

@@ -8,12 +8,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/attachment"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -25,8 +26,8 @@ import (
 type attached struct {
 	bridge, uplink string
 	mac            string
-	host           gateway.Attachment // what the bridge carries
-	primary        []netip.Prefix     // the node's addresses, one a family of the cluster
+	host           host.Attachment // what the bridge carries
+	primary        []netip.Prefix  // the node's addresses, one a family of the cluster
 }
 
 // maxLinkName is the longest name of a network interface.
@@ -49,8 +50,8 @@ func (g *Gateway) discover(ctx context.Context) (name, uplink string, have *ovs.
 		}
 	}
 	if wanted == "" {
-		if wanted, err = defaultInterface(); err != nil {
-			return "", "", nil, err
+		if wanted, err = attachment.DefaultLink(); err != nil {
+			return "", "", nil, fmt.Errorf("%w: say --gateway-interface", err)
 		}
 	}
 	for i, b := range bridges {
@@ -92,34 +93,6 @@ func uplinkOf(b ovs.Bridge, ports []ovs.Port) (string, error) {
 	return found[0], nil
 }
 
-// defaultInterface returns the interface of the default route, IPv4 first.
-func defaultInterface() (string, error) {
-	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
-		if err != nil {
-			return "", fmt.Errorf("list routes: %w", err)
-		}
-		best, metric := 0, 0
-		for _, r := range routes {
-			index := r.LinkIndex
-			if len(r.MultiPath) > 0 {
-				index = r.MultiPath[0].LinkIndex
-			}
-			if destination(r).Bits() == 0 && index != 0 && r.Type == unix.RTN_UNICAST && (best == 0 || r.Priority < metric) {
-				best, metric = index, r.Priority
-			}
-		}
-		if best != 0 {
-			l, err := netlink.LinkByIndex(best)
-			if err != nil {
-				return "", fmt.Errorf("find the interface of the default route: %w", err)
-			}
-			return l.Attrs().Name, nil
-		}
-	}
-	return "", errors.New("the host has no default route: say --gateway-interface")
-}
-
 // ensureAttached makes the external bridge and moves the host onto it. It can be
 // repeated after a crash at any point: whatever is still on the uplink moves.
 func (g *Gateway) ensureAttached(ctx context.Context, datapathType string, internal []netip.Addr) (attached, error) {
@@ -130,12 +103,12 @@ func (g *Gateway) ensureAttached(ctx context.Context, datapathType string, inter
 	if err := g.leaveOthers(ctx, name); err != nil {
 		return attached{}, err
 	}
-	from, err := netlink.LinkByName(uplink)
+	from, err := link.Read(uplink)
 	if err != nil {
-		return attached{}, fmt.Errorf("find uplink %s: %w", uplink, err)
+		return attached{}, fmt.Errorf("find the uplink: %w", err)
 	}
-	a := attached{bridge: name, uplink: uplink, mac: from.Attrs().HardwareAddr.String()}
-	want, to, err := g.ensureBridge(ctx, &a, from, have, datapathType)
+	a := attached{bridge: name, uplink: uplink, mac: from.MAC}
+	want, err := g.ensureBridge(ctx, &a, have, datapathType)
 	if err != nil {
 		return attached{}, err
 	}
@@ -144,14 +117,14 @@ func (g *Gateway) ensureAttached(ctx context.Context, datapathType string, inter
 			uplink, want.Addrs, g.Families)
 	}
 	encap := g.encapIP(a)
-	if need := gateway.UplinkMTU(g.MTU, topology.FamilyOf(encap)); from.Attrs().MTU < need {
+	if need := gateway.UplinkMTU(g.MTU, topology.FamilyOf(encap)); from.MTU < need {
 		return attached{}, fmt.Errorf("uplink %s has an MTU of %d, tunnels for pods with %d need %d: "+
-			"lower --mtu or raise that of the uplink; the host is left alone", uplink, from.Attrs().MTU, g.MTU, need)
+			"lower --mtu or raise that of the uplink; the host is left alone", uplink, from.MTU, g.MTU, need)
 	}
 	if err := g.flowsEarly(ctx, a); err != nil {
 		return attached{}, err
 	}
-	if err := g.move(ctx, a, from, to, want); err != nil {
+	if err := g.move(ctx, a, want); err != nil {
 		return attached{}, err
 	}
 	a.host = want
@@ -184,40 +157,23 @@ func (g *Gateway) leaveOthers(ctx context.Context, name string) error {
 }
 
 // ensureBridge makes the bridge, with the record of what is to be on it, and
-// returns that and the bridge's interface.
-func (g *Gateway) ensureBridge(ctx context.Context, a *attached, from netlink.Link, have *ovs.Bridge, datapathType string) (gateway.Attachment, netlink.Link, error) {
-	none := gateway.Attachment{}
+// returns that. A bridge that somebody else made keeps its MAC address.
+func (g *Gateway) ensureBridge(ctx context.Context, a *attached, have *ovs.Bridge, datapathType string) (host.Attachment, error) {
 	rec := gateway.Record{Created: true}
 	if have != nil {
 		var err error
 		if rec, err = gateway.ParseRecord(have.ExternalIDs[idAttachment]); err != nil {
-			return none, nil, fmt.Errorf("bridge %s: %w", a.bridge, err)
+			return host.Attachment{}, fmt.Errorf("bridge %s: %w", a.bridge, err)
 		}
-		if !rec.Created { // somebody else's bridge keeps the address it has
+		if !rec.Created {
 			if a.mac, err = link.MAC(a.bridge); err != nil {
-				return none, nil, err
+				return host.Attachment{}, err
 			}
 		}
 	}
-	onUplink, err := readAttachment(from)
+	want, err := planAttachment(*a, &rec)
 	if err != nil {
-		return none, nil, err
-	}
-	to, err := netlink.LinkByName(a.bridge)
-	if err != nil && !link.IsNotFound(err) {
-		return none, nil, fmt.Errorf("find bridge interface %s: %w", a.bridge, err)
-	}
-	onBridge, index, down := none, 0, true
-	if err == nil {
-		if onBridge, err = readAttachment(to); err != nil {
-			return none, nil, err
-		}
-		index, down = to.Attrs().Index, to.Attrs().RawFlags&unix.IFF_UP == 0
-	}
-	want := gateway.TakeOver(onUplink, onBridge, rec.Host, down || index != rec.Link)
-	rec.Uplink, rec.Host = a.uplink, want
-	if index != 0 {
-		rec.Link = index
+		return host.Attachment{}, err
 	}
 	row := ovs.Bridge{
 		Name: a.bridge, DatapathType: datapathType, FailMode: "standalone", MAC: a.mac, Tag: ovs.NoTag,
@@ -230,25 +186,45 @@ func (g *Gateway) ensureBridge(ctx context.Context, a *attached, from netlink.Li
 		row.DatapathType, row.FailMode, row.Tag = "", "", 0
 	}
 	if err := g.OVS.EnsureBridge(ctx, row); err != nil {
-		return none, nil, err
+		return host.Attachment{}, err
 	}
 	if err := g.awaitLink(ctx, a.bridge, a.mac); err != nil {
-		return none, nil, err
+		return host.Attachment{}, err
 	}
 	if err := errors.Join(ensureNoRedirects(a.bridge), link.Up(a.bridge)); err != nil {
-		return none, nil, err
+		return host.Attachment{}, err
 	}
-	if to, err = netlink.LinkByName(a.bridge); err != nil {
-		return none, nil, fmt.Errorf("find bridge interface %s: %w", a.bridge, err)
+	now, err := link.Read(a.bridge)
+	if err != nil || now.Index == rec.Link {
+		return want, err
 	}
-	if rec.Link != to.Attrs().Index {
-		rec.Link = to.Attrs().Index
-		row.ExternalIDs[idAttachment] = rec.String()
-		if err := g.OVS.EnsureBridge(ctx, row); err != nil {
-			return none, nil, err
+	rec.Link = now.Index
+	row.ExternalIDs[idAttachment] = rec.String()
+	return want, g.OVS.EnsureBridge(ctx, row)
+}
+
+// planAttachment decides what is to be on the bridge and puts it into its record.
+func planAttachment(a attached, rec *gateway.Record) (host.Attachment, error) {
+	onUplink, err := attachment.Read(a.uplink)
+	if err != nil {
+		return host.Attachment{}, err
+	}
+	var onBridge host.Attachment
+	lost := true
+	now, err := link.Read(a.bridge)
+	switch {
+	case link.IsNotFound(err):
+	case err != nil:
+		return host.Attachment{}, err
+	default:
+		if onBridge, err = attachment.Read(a.bridge); err != nil {
+			return host.Attachment{}, err
 		}
+		lost = !now.Up || now.Index != rec.Link
+		rec.Link = now.Index
 	}
-	return want, to, nil
+	rec.Uplink, rec.Host = a.uplink, gateway.TakeOver(onUplink, onBridge, rec.Host, lost)
+	return rec.Host, nil
 }
 
 // awaitLink waits until ovs-vswitchd has made the interface of an internal port
@@ -285,12 +261,8 @@ func (g *Gateway) bridgeFacts(a attached) bridge.Bridge {
 // move puts the host on the bridge. The order keeps it reachable: addresses are
 // on both interfaces while ovs-vswitchd takes the uplink, routes are replaced in
 // place, and only then the uplink loses what it had.
-func (g *Gateway) move(ctx context.Context, a attached, from, to netlink.Link, want gateway.Attachment) error {
-	have, err := readAttachment(to)
-	if err != nil {
-		return err
-	}
-	added, err := addAddresses(to, want, have)
+func (g *Gateway) move(ctx context.Context, a attached, want host.Attachment) error {
+	added, err := attachment.AddAddresses(a.bridge, want)
 	if err != nil {
 		return err
 	}
@@ -300,25 +272,17 @@ func (g *Gateway) move(ctx context.Context, a attached, from, to netlink.Link, w
 	if err := g.flowsEarly(ctx, a); err != nil {
 		return err
 	}
-	if have, err = readAttachment(to); err != nil { // with the routes the kernel adds for addresses
-		return err
-	}
-	routes, err := addRoutes(to, from, want, have)
+	routes, err := attachment.AddRoutes(a.bridge, a.uplink, want)
 	if err != nil {
 		return err
 	}
-	left, err := readAttachment(from)
+	removed, err := attachment.Strip(a.uplink)
 	if err != nil {
 		return err
 	}
-	if len(left.Addrs)+len(left.Routes) > 0 {
-		if err := strip(from, left); err != nil {
-			return err
-		}
-	}
-	if added+routes+len(left.Addrs) > 0 {
+	if added+routes+removed > 0 {
 		klog.V(2).InfoS("Moved the host onto the external bridge", "bridge", a.bridge, "uplink", a.uplink,
-			"addresses", want.Addrs, "routes", len(want.Routes), "added", added, "removed", len(left.Addrs))
+			"addresses", want.Addrs, "addedAddresses", added, "addedRoutes", routes, "removedAddresses", removed)
 	}
 	return nil
 }

@@ -33,6 +33,24 @@ func Exists(name string) (bool, error) {
 	return err == nil, err
 }
 
+// State is what is known of a link.
+type State struct {
+	Index int // of the interface; another one means another link
+	MTU   int // bytes
+	MAC   string
+	Up    bool // set up, whether or not it has a carrier
+}
+
+// Read returns the state of a link.
+func Read(name string) (State, error) {
+	l, err := get(name)
+	if err != nil {
+		return State{}, err
+	}
+	a := l.Attrs()
+	return State{Index: a.Index, MTU: a.MTU, MAC: a.HardwareAddr.String(), Up: a.Flags&net.FlagUp != 0}, nil
+}
+
 // MAC returns the hardware address of a link in lower case, e.g. "0a:58:0a:f4:01:02".
 func MAC(name string) (string, error) {
 	l, err := get(name)

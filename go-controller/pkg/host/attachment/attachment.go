@@ -1,4 +1,14 @@
-package node
+// Package attachment is the driver of what the host itself has on a link, its
+// addresses and routes: it reads them, and moves them to another link so that
+// the host stays reachable. What the kernel makes by itself (routes of the
+// local table, link-local and temporary addresses) and routes of ours
+// (host.Protocol) do not move.
+//
+// Functions act in the network namespace of the calling thread.
+//
+// Callers: the node's gateway, which puts the host on the external bridge and
+// back on its uplink.
+package attachment
 
 import (
 	"errors"
@@ -9,14 +19,28 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 )
 
-// readAttachment returns the addresses on a link and the routes through it, but
-// for what the kernel makes by itself and what is ours.
-func readAttachment(link netlink.Link) (gateway.Attachment, error) {
-	var out gateway.Attachment
+// Read returns the addresses on a link and the routes through it.
+func Read(name string) (host.Attachment, error) {
+	link, err := get(name)
+	if err != nil {
+		return host.Attachment{}, err
+	}
+	return read(link)
+}
+
+func get(name string) (netlink.Link, error) {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("find link %s: %w", name, err)
+	}
+	return link, nil
+}
+
+func read(link netlink.Link) (host.Attachment, error) {
+	var out host.Attachment
 	addrs, err := netlink.AddrList(link, netlink.FAMILY_ALL)
 	if err != nil {
 		return out, fmt.Errorf("list addresses of %s: %w", link.Attrs().Name, err)
@@ -27,7 +51,7 @@ func readAttachment(link netlink.Link) (gateway.Attachment, error) {
 		if p.Addr().IsLinkLocalUnicast() || temporary {
 			continue
 		}
-		out.Addrs = append(out.Addrs, gateway.Address{
+		out.Addrs = append(out.Addrs, host.LinkAddress{
 			Prefix: p, Scope: a.Scope, NoPrefixRoute: a.Flags&unix.IFA_F_NOPREFIXROUTE != 0,
 		})
 	}
@@ -61,12 +85,12 @@ func linkNames() (map[int]string, error) {
 }
 
 // decodeRoute returns r where it goes through link and is to move with it.
-func decodeRoute(r netlink.Route, link int, names map[int]string) (gateway.Route, bool) {
+func decodeRoute(r netlink.Route, link int, names map[int]string) (host.LinkRoute, bool) {
 	through := r.LinkIndex == link
 	for _, h := range r.MultiPath {
 		through = through || h.LinkIndex == link
 	}
-	out := gateway.Route{
+	out := host.LinkRoute{
 		Dst: destination(r), Table: r.Table, Metric: r.Priority, TOS: r.Tos, Protocol: int(r.Protocol),
 		Scope: int(r.Scope), Src: addrOf(r.Src), Via: addrOf(r.Gw), OnLink: r.Flags&unix.RTNH_F_ONLINK != 0,
 		MTU: r.MTU, AdvMSS: r.AdvMSS,
@@ -74,10 +98,10 @@ func decodeRoute(r netlink.Route, link int, names map[int]string) (gateway.Route
 	kernels := r.Table == unix.RT_TABLE_LOCAL || r.Type != unix.RTN_UNICAST ||
 		out.Dst.Addr().IsLinkLocalUnicast() || out.Dst.Addr().IsMulticast()
 	if !through || kernels || r.Protocol == host.Protocol {
-		return gateway.Route{}, false
+		return host.LinkRoute{}, false
 	}
 	for _, h := range r.MultiPath {
-		hop := gateway.Hop{Via: addrOf(h.Gw), Weight: h.Hops, OnLink: h.Flags&unix.RTNH_F_ONLINK != 0}
+		hop := host.LinkHop{Via: addrOf(h.Gw), Weight: h.Hops, OnLink: h.Flags&unix.RTNH_F_ONLINK != 0}
 		if h.LinkIndex != link {
 			hop.Link = names[h.LinkIndex]
 		}
@@ -86,8 +110,17 @@ func decodeRoute(r netlink.Route, link int, names map[int]string) (gateway.Route
 	return out, true
 }
 
-// addAddresses adds the addresses of want that have lacks.
-func addAddresses(link netlink.Link, want, have gateway.Attachment) (int, error) {
+// AddAddresses adds the addresses of want that a link lacks, and returns how
+// many those were. They are usable at once.
+func AddAddresses(name string, want host.Attachment) (int, error) {
+	link, err := get(name)
+	if err != nil {
+		return 0, err
+	}
+	have, err := read(link)
+	if err != nil {
+		return 0, err
+	}
 	present := map[netip.Prefix]bool{}
 	for _, a := range have.Addrs {
 		present[a.Prefix] = true
@@ -112,9 +145,19 @@ func addAddresses(link netlink.Link, want, have gateway.Attachment) (int, error)
 	return n, nil
 }
 
-// addRoutes puts those routes of want on link that have lacks. A route to the
-// same destination through "from" is replaced, without a moment in between.
-func addRoutes(link, from netlink.Link, want, have gateway.Attachment) (int, error) {
+// AddRoutes puts those routes of want on a link that it lacks, and returns how
+// many those were. A route to the same destination through the link from is
+// replaced, without a moment in between; from may be gone. One through a third
+// link stays first.
+func AddRoutes(name, from string, want host.Attachment) (int, error) {
+	link, err := get(name)
+	if err != nil {
+		return 0, err
+	}
+	have, err := read(link) // with the routes the kernel adds for addresses
+	if err != nil {
+		return 0, err
+	}
 	names, err := linkNames()
 	if err != nil {
 		return 0, err
@@ -132,7 +175,7 @@ func addRoutes(link, from netlink.Link, want, have gateway.Attachment) (int, err
 		if err != nil {
 			return n, err
 		}
-		if err := putRoute(route, link, from); err != nil {
+		if err := putRoute(route, link, indexes[from]); err != nil {
 			return n, fmt.Errorf("add route to %s via %s dev %s: %w", r.Dst, r.Via, link.Attrs().Name, err)
 		}
 		n++
@@ -140,7 +183,7 @@ func addRoutes(link, from netlink.Link, want, have gateway.Attachment) (int, err
 	return n, nil
 }
 
-func contains(routes []gateway.Route, r gateway.Route) bool {
+func contains(routes []host.LinkRoute, r host.LinkRoute) bool {
 	for _, h := range routes {
 		if h.SameAs(r) {
 			return true
@@ -150,8 +193,9 @@ func contains(routes []gateway.Route, r gateway.Route) bool {
 }
 
 // putRoute replaces the route of the same key, unless that one goes through a
-// third interface: then the new one is added behind it.
-func putRoute(route *netlink.Route, link, from netlink.Link) error {
+// link that is neither this one nor number from: then the new one is added
+// behind it.
+func putRoute(route *netlink.Route, link netlink.Link, from int) error {
 	same, err := netlink.RouteListFiltered(route.Family, &netlink.Route{Dst: route.Dst, Table: route.Table},
 		netlink.RT_FILTER_DST|netlink.RT_FILTER_TABLE)
 	if err != nil {
@@ -161,7 +205,7 @@ func putRoute(route *netlink.Route, link, from netlink.Link) error {
 		if s.Priority != route.Priority || s.Tos != route.Tos || len(s.MultiPath) > 0 {
 			continue
 		}
-		if s.LinkIndex != link.Attrs().Index && (from == nil || s.LinkIndex != from.Attrs().Index) {
+		if s.LinkIndex != link.Attrs().Index && s.LinkIndex != from {
 			if err := netlink.RouteAppend(route); err != nil && !errors.Is(err, unix.EEXIST) {
 				return err
 			}
@@ -171,7 +215,7 @@ func putRoute(route *netlink.Route, link, from netlink.Link) error {
 	return netlink.RouteReplace(route)
 }
 
-func encodeRoute(r gateway.Route, link int, indexes map[string]int) (*netlink.Route, error) {
+func encodeRoute(r host.LinkRoute, link int, indexes map[string]int) (*netlink.Route, error) {
 	out := &netlink.Route{
 		LinkIndex: link, Dst: ipnet(r.Dst), Table: r.Table, Priority: r.Metric, Tos: r.TOS,
 		Protocol: netlink.RouteProtocol(r.Protocol), Scope: netlink.Scope(r.Scope),
@@ -212,31 +256,40 @@ func encodeRoute(r gateway.Route, link int, indexes map[string]int) (*netlink.Ro
 	return out, nil
 }
 
-// strip takes addresses and routes from a link; what is gone already is no error.
-func strip(link netlink.Link, a gateway.Attachment) error {
-	for _, x := range a.Addrs {
+// Strip takes all addresses and routes from a link that Read returns, and
+// returns how many addresses those were.
+func Strip(name string) (int, error) {
+	link, err := get(name)
+	if err != nil {
+		return 0, err
+	}
+	have, err := read(link)
+	if err != nil {
+		return 0, err
+	}
+	for _, x := range have.Addrs {
 		err := netlink.AddrDel(link, &netlink.Addr{IPNet: ipnet(x.Prefix)})
-		if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
-			return fmt.Errorf("delete address %s from %s: %w", x.Prefix, link.Attrs().Name, err)
+		if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) { // it went with another one
+			return 0, fmt.Errorf("delete address %s from %s: %w", x.Prefix, name, err)
 		}
 	}
-	left, err := readAttachment(link)
+	left, err := read(link) // most routes went with the addresses
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, r := range left.Routes {
 		if len(r.Hops) > 0 {
-			continue // shared with other interfaces
+			continue // shared with other links
 		}
 		route, err := encodeRoute(r, link.Attrs().Index, nil)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if err := netlink.RouteDel(route); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("delete route to %s via %s dev %s: %w", r.Dst, r.Via, link.Attrs().Name, err)
+			return 0, fmt.Errorf("delete route to %s via %s dev %s: %w", r.Dst, r.Via, name, err)
 		}
 	}
-	return nil
+	return len(have.Addrs), nil
 }
 
 func ipnet(p netip.Prefix) *net.IPNet {

@@ -1,0 +1,55 @@
+package host
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// Attachment is what a host has on one link: what has to move when another link
+// takes its place.
+type Attachment struct {
+	Addrs  []LinkAddress `json:"addrs,omitempty"`
+	Routes []LinkRoute   `json:"routes,omitempty"`
+}
+
+// LinkAddress is an address on a link as the host has configured it. Lifetimes
+// are not kept: nobody would renew them on another link.
+type LinkAddress struct {
+	Prefix        netip.Prefix `json:"prefix"`
+	Scope         int          `json:"scope,omitempty"`
+	NoPrefixRoute bool         `json:"noPrefixRoute,omitempty"`
+}
+
+// LinkHop is one next hop of a LinkRoute with several.
+type LinkHop struct {
+	// Link is another interface than the one the route is moved with.
+	Link   string     `json:"link,omitempty"`
+	Via    netip.Addr `json:"via"`
+	Weight int        `json:"weight,omitempty"`
+	OnLink bool       `json:"onLink,omitempty"`
+}
+
+// LinkRoute is a route through a link as the host has configured it. An invalid
+// Via is a route on link.
+type LinkRoute struct {
+	Dst      netip.Prefix `json:"dst"`
+	Table    int          `json:"table"`
+	Metric   int          `json:"metric,omitempty"`
+	TOS      int          `json:"tos,omitempty"`
+	Protocol int          `json:"protocol,omitempty"`
+	Scope    int          `json:"scope,omitempty"`
+	Src      netip.Addr   `json:"src"`
+	Via      netip.Addr   `json:"via"`
+	OnLink   bool         `json:"onLink,omitempty"`
+	MTU      int          `json:"mtu,omitempty"`
+	AdvMSS   int          `json:"advmss,omitempty"`
+	Hops     []LinkHop    `json:"hops,omitempty"`
+}
+
+// SameAs tells whether two routes are the same but for the link.
+func (r LinkRoute) SameAs(o LinkRoute) bool {
+	hops := slices.Equal(r.Hops, o.Hops)
+	r.Hops, o.Hops = nil, nil
+	return hops && fmt.Sprint(r) == fmt.Sprint(o)
+}
