@@ -17,6 +17,11 @@ var clusterRouter = nb.Parent{Table: nbdb.LogicalRouterTable, Name: "ovn_cluster
 
 func connect(t testing.TB, cfg ovsdb.Config) *ovsdb.Writer {
 	t.Helper()
+	return ovsdb.NewWriter(dial(t, cfg))
+}
+
+func dial(t testing.TB, cfg ovsdb.Config) *ovsdb.Client {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	c, err := ovsdb.Connect(ctx, cfg)
@@ -24,7 +29,7 @@ func connect(t testing.TB, cfg ovsdb.Config) *ovsdb.Writer {
 		t.Fatalf("Connect: %v", err)
 	}
 	t.Cleanup(c.Close)
-	return ovsdb.NewWriter(c)
+	return c
 }
 
 func apply(t testing.TB, w *ovsdb.Writer, o nb.Owner, want ...nb.Row) nb.Stats {
