@@ -3,8 +3,14 @@ package main
 
 import (
 	"os"
+	"runtime"
 
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/cli"
 )
 
-func main() { os.Exit(cli.Run(os.Args)) }
+func main() {
+	// Other threads enter machines and end there. The first thread cannot end,
+	// and what it sees is what /proc/self shows: it stays where it is.
+	runtime.LockOSThread()
+	os.Exit(cli.Run(os.Args))
+}

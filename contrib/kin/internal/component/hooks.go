@@ -70,8 +70,10 @@ func prepareDatapath(ctx context.Context, _ []string) error {
 		"set", "Bridge", "br-int", "datapath_type=netdev", "fail_mode=secure"); err != nil {
 		return err
 	}
-	if _, err := output(ctx, "ovs-vsctl", "get", "Open_vSwitch", ".", "datapaths:netdev"); err == nil {
-		return nil
+	if row, err := output(ctx, "ovs-vsctl", "get", "Open_vSwitch", ".", "datapaths:netdev"); err == nil {
+		// What an earlier switch wrote must not be taken for what this one will.
+		_, err := output(ctx, "ovs-vsctl", "--no-wait", "clear", "Datapath", strings.TrimSpace(row), "capabilities")
+		return err
 	}
 	_, err := output(ctx, "ovs-vsctl", "--no-wait", "--", "--id=@d", "create", "Datapath", "datapath_version=0", "--",
 		"set", "Open_vSwitch", ".", "datapaths:netdev=@d")

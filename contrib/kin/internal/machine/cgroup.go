@@ -27,7 +27,7 @@ const cgroupRoot = "/sys/fs/cgroup"
 
 // hierarchies lists what is mounted, each once.
 func hierarchies() ([]hierarchy, error) {
-	text, err := os.ReadFile("/proc/self/mountinfo")
+	text, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
 		return nil, fmt.Errorf("list mounts: %w", err)
 	}
@@ -74,8 +74,9 @@ func mountOptions(options string) string {
 	return strings.Join(kept, ",")
 }
 
-// joinCgroup makes a group in every hierarchy and moves this process there.
-func joinCgroup(path string) error {
+// joinCgroup makes a group in every hierarchy and moves a process there; 0 is
+// this one.
+func joinCgroup(path string, pid int) error {
 	trees, err := hierarchies()
 	if err != nil {
 		return err
@@ -95,8 +96,12 @@ func joinCgroup(path string) error {
 				inheritCpuset(parent, dir)
 			}
 		}
-		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
 			return fmt.Errorf("join control group %s: %w", dir, err)
+		}
+		if h.v2 {
+			// Could not be done before this process left it.
+			delegate(filepath.Dir(dir))
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -37,9 +38,6 @@ func Command(d Dir, argv []string, prepare func(*exec.Cmd)) error {
 // the goroutine.
 func enter(p Process, spec Spec, argv []string, prepare func(*exec.Cmd)) error {
 	runtime.LockOSThread()
-	if err := joinCgroup(spec.Cgroup + "/exec"); err != nil {
-		return err
-	}
 	fd, err := unix.PidfdOpen(p.Pid, 0)
 	if err != nil {
 		return fmt.Errorf("find first process: %w", err)
@@ -64,10 +62,25 @@ func enter(p Process, spec Spec, argv []string, prepare func(*exec.Cmd)) error {
 	if prepare != nil {
 		prepare(cmd)
 	}
-	if err := cmd.Start(); err != nil {
+	goRead, goWrite, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("make pipe: %w", err)
+	}
+	defer goWrite.Close()
+	cmd.ExtraFiles = []*os.File{goRead}
+	err = cmd.Start()
+	goRead.Close()
+	if err != nil {
 		return fmt.Errorf("run in machine: %w", err)
 	}
 	defer passSignals(cmd)()
+	// On another thread: this one sees the machine's control groups only.
+	joined := make(chan error)
+	go func() { joined <- joinCgroup(spec.Cgroup+"/exec", cmd.Process.Pid) }()
+	if err := <-joined; err != nil {
+		return errors.Join(err, cmd.Process.Kill(), cmd.Wait())
+	}
+	goWrite.Close()
 	return cmd.Wait()
 }
 
@@ -82,12 +95,17 @@ func Become(argv []string) error {
 	if len(argv) == 0 {
 		return errors.New("no program")
 	}
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("tie program to its caller: %w", err)
+	}
+	// Whoever asked moves this process to the machine's control groups first.
+	unix.CloseOnExec(goFD)
+	if _, err := os.NewFile(goFD, "go").Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("await permission to go on: %w", err)
+	}
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
 		return fmt.Errorf("find program: %w", err)
-	}
-	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
-		return fmt.Errorf("tie program to its caller: %w", err)
 	}
 	if err := unix.Exec(path, argv, os.Environ()); err != nil {
 		return fmt.Errorf("run %s: %w", path, err)

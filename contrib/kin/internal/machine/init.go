@@ -44,7 +44,7 @@ func setup(d Dir) error {
 	if err != nil {
 		return err
 	}
-	if err := joinCgroup(spec.Cgroup); err != nil {
+	if err := joinCgroup(spec.Cgroup, 0); err != nil {
 		return err
 	}
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
@@ -52,7 +52,7 @@ func setup(d Dir) error {
 	}
 	// Groups below the machine's own can have controllers only once no process
 	// is in it.
-	if err := joinCgroup(spec.Cgroup + "/init"); err != nil {
+	if err := joinCgroup(spec.Cgroup+"/init", 0); err != nil {
 		return err
 	}
 	if err := unix.Sethostname([]byte(spec.Hostname)); err != nil {
