@@ -1,0 +1,45 @@
+package bridge
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// Ingress is traffic from the wire that goes to the gateway router although
+// nobody behind it has asked for it: a service that OVN balances.
+type Ingress struct {
+	To       netip.AddrPort
+	Protocol string // "tcp", "udp", "sctp"
+	// Sources may use it; empty: everybody. The others' packets are the host's.
+	Sources []netip.Prefix
+}
+
+// IngressFlows returns the flows of one Ingress.
+func IngressFlows(b Bridge, i Ingress, m Marks) []host.Flow {
+	f := topology.FamilyOf(i.To.Addr())
+	t, protocol := texts[f], i.Protocol
+	if f == topology.IPv6 {
+		protocol += "6"
+	}
+	from := []string{""}
+	if len(i.Sources) > 0 {
+		from = from[:0]
+	}
+	for _, p := range i.Sources {
+		if p.Bits() == 0 {
+			from = append(from, "")
+			continue
+		}
+		from = append(from, t.src+"="+p.Masked().String())
+	}
+	flows := make([]host.Flow, 0, len(from))
+	for _, src := range from {
+		flows = append(flows, flow(0, 110, []string{
+			in(Uplink), b.tagged(), protocol, src, t.dst + "=" + i.To.Addr().String(), fmt.Sprintf("tp_dst=%d", i.To.Port()),
+		}, m.remember(m.OVN, ""), output(Patch)))
+	}
+	return flows
+}

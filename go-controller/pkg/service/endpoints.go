@@ -1,0 +1,144 @@
+package service
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// port decodes one port with the endpoints that all slices together give it.
+func (s Service) port(p corev1.ServicePort, sets []*discoveryv1.EndpointSlice, cluster []netip.Prefix) Port {
+	out := Port{Protocol: protocolOf(p.Protocol), Port: uint16(p.Port), NodePort: uint16(p.NodePort)}
+	for _, set := range sets {
+		to, ok := targetPort(p, set.Ports)
+		if !ok || set.AddressType == discoveryv1.AddressTypeFQDN {
+			continue
+		}
+		for i := range set.Endpoints {
+			out.Candidates = append(out.Candidates, s.endpoints(&set.Endpoints[i], to, cluster)...)
+		}
+	}
+	slices.SortFunc(out.Candidates, func(a, b Endpoint) int {
+		// Of two slices that disagree, the one that says more comes first.
+		return cmp.Or(a.To.Compare(b.To), -compareBools(a.Ready, b.Ready), -strings.Compare(a.Node, b.Node))
+	})
+	out.Candidates = slices.CompactFunc(out.Candidates, func(a, b Endpoint) bool { return a.To == b.To })
+	return out
+}
+
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// protocolOf returns the protocol as OVN and iptables write it.
+func protocolOf(p corev1.Protocol) string {
+	return strings.ToLower(string(cmp.Or(p, corev1.ProtocolTCP)))
+}
+
+// targetPort finds the port of a slice that stands for a port of the Service:
+// the one of the same name and protocol.
+func targetPort(p corev1.ServicePort, ports []discoveryv1.EndpointPort) (uint16, bool) {
+	for _, e := range ports {
+		name, protocol := "", corev1.ProtocolTCP
+		if e.Name != nil {
+			name = *e.Name
+		}
+		if e.Protocol != nil {
+			protocol = *e.Protocol
+		}
+		if name == p.Name && protocolOf(protocol) == protocolOf(p.Protocol) && e.Port != nil && *e.Port > 0 && *e.Port <= 65535 {
+			return uint16(*e.Port), true
+		}
+	}
+	return 0, false
+}
+
+// endpoints decodes one endpoint of a slice, of the families the Service has;
+// nothing where it does not serve.
+func (s Service) endpoints(e *discoveryv1.Endpoint, port uint16, cluster []netip.Prefix) []Endpoint {
+	ready := e.Conditions.Ready == nil || *e.Conditions.Ready
+	leaving := e.Conditions.Terminating != nil && *e.Conditions.Terminating &&
+		e.Conditions.Serving != nil && *e.Conditions.Serving
+	if !ready && !leaving {
+		return nil
+	}
+	node := ""
+	if e.NodeName != nil {
+		node = *e.NodeName
+	}
+	var out []Endpoint
+	for _, text := range e.Addresses {
+		addr, ok := parseAddr(text)
+		if !ok || !s.has(topology.FamilyOf(addr)) {
+			continue
+		}
+		out = append(out, Endpoint{
+			To:    netip.AddrPortFrom(addr, port),
+			Node:  node,
+			Pod:   slices.ContainsFunc(cluster, func(p netip.Prefix) bool { return p.Contains(addr) }),
+			Ready: ready,
+		})
+	}
+	return out
+}
+
+// Endpoints returns who serves a port in one family: those that are ready, else
+// those that are on their way out and still serve.
+func (p Port) Endpoints(f topology.Family) []Endpoint {
+	return p.choose(func(e Endpoint) bool { return family(e) == f })
+}
+
+// Local returns who serves a port in one family on one node, by the same rule.
+func (p Port) Local(f topology.Family, node string) []Endpoint {
+	return p.choose(func(e Endpoint) bool { return family(e) == f && e.Node == node })
+}
+
+func (p Port) choose(in func(Endpoint) bool) []Endpoint {
+	var ready, leaving []Endpoint
+	for _, e := range p.Candidates {
+		switch {
+		case !in(e):
+		case e.Ready:
+			ready = append(ready, e)
+		default:
+			leaving = append(leaving, e)
+		}
+	}
+	if len(ready) > 0 {
+		return ready
+	}
+	return leaving
+}
+
+// onPods tells whether everybody who can serve a port in one family is a pod,
+// which decides about the path that traffic takes. It does not ask who is ready,
+// so the path changes rarely.
+func (p Port) onPods(f topology.Family) bool {
+	return !slices.ContainsFunc(p.Candidates, func(e Endpoint) bool { return family(e) == f && !e.Pod })
+}
+
+// nodes returns the nodes with somebody to serve a port in one family, sorted.
+func (p Port) nodes(f topology.Family) []string {
+	var out []string
+	for _, e := range p.Candidates {
+		if family(e) == f && e.Node != "" {
+			out = append(out, e.Node)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func family(e Endpoint) topology.Family { return topology.FamilyOf(e.To.Addr()) }

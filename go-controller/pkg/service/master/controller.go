@@ -1,0 +1,220 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
+)
+
+// workers is how many Services are planned at the same time; the writer puts what
+// waits into one transaction.
+const workers = 8
+
+// Writer writes rows and tells of those that others changed.
+type Writer interface {
+	nb.Writer
+	OnDrift(f func(nb.Owner))
+}
+
+// Deps is what the controller works with. The informers are started by the caller
+// after New.
+type Deps struct {
+	Services       coreinformers.ServiceInformer
+	EndpointSlices discoveryinformers.EndpointSliceInformer
+	Nodes          coreinformers.NodeInformer
+	Writer         Writer
+	Config         service.Config
+}
+
+// Controller serves all Services of the cluster.
+type Controller struct {
+	deps     Deps
+	services cache.Indexer
+	slices   cache.Indexer
+	nodes    corelisters.NodeLister
+
+	serviceQueue, nodeQueue *queue.Controller
+
+	mu      sync.Mutex
+	known   service.Nodes   // replaced, never changed: planners read it
+	perNode map[string]bool // Services whose rows depend on nodes
+}
+
+// New returns the controller.
+func New(deps Deps) (*Controller, error) {
+	if err := kube.IndexSlices(deps.EndpointSlices.Informer()); err != nil {
+		return nil, err
+	}
+	c := &Controller{
+		deps:     deps,
+		services: deps.Services.Informer().GetIndexer(),
+		slices:   deps.EndpointSlices.Informer().GetIndexer(),
+		nodes:    deps.Nodes.Lister(),
+		known:    service.Nodes{},
+		perNode:  map[string]bool{},
+	}
+	c.serviceQueue = queue.New(service.Feature, c.reconcile)
+	c.nodeQueue = queue.New(service.FeatureNodes, c.reconcileNode)
+	c.serviceQueue.Seed(c.services.ListKeys)
+	c.serviceQueue.Seed(c.owners(service.Feature))
+	c.nodeQueue.Seed(func() []string { return append(deps.Nodes.Informer().GetIndexer().ListKeys(), clusterKey) })
+	c.nodeQueue.Seed(c.owners(service.FeatureNodes))
+	deps.Writer.OnDrift(func(o nb.Owner) {
+		switch o.Feature {
+		case service.Feature:
+			c.serviceQueue.Enqueue(o.Object)
+		case service.FeatureNodes:
+			c.nodeQueue.Enqueue(o.Object)
+		}
+	})
+	if err := c.serviceQueue.Watch(deps.Services.Informer(), serviceKeys); err != nil {
+		return nil, err
+	}
+	if err := c.serviceQueue.Watch(deps.EndpointSlices.Informer(), sliceKeys); err != nil {
+		return nil, err
+	}
+	return c, c.nodeQueue.Watch(deps.Nodes.Informer(), nodeKeys)
+}
+
+// owners lists the owners of rows that are there at the start.
+func (c *Controller) owners(feature string) func() []string {
+	return func() []string {
+		var keys []string
+		for _, o := range c.deps.Writer.Owners(feature) {
+			keys = append(keys, o.Object)
+		}
+		return keys
+	}
+}
+
+// serviceKeys are the keys that an event of a Service concerns.
+func serviceKeys(old, new any) []string {
+	for _, obj := range []any{new, old} {
+		if s, ok := obj.(*corev1.Service); ok {
+			return []string{s.Namespace + "/" + s.Name}
+		}
+	}
+	return nil
+}
+
+// sliceKeys are the keys that an event of an EndpointSlice concerns.
+func sliceKeys(old, new any) []string {
+	var keys []string
+	for _, obj := range []any{old, new} {
+		if s, ok := obj.(*discoveryv1.EndpointSlice); ok {
+			if key := kube.SliceService(s); key != "" && (len(keys) == 0 || keys[0] != key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
+// Run works until ctx is done.
+func (c *Controller) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.nodeQueue.Run(ctx, 1) })
+	group.Go(func() error {
+		// A Service planned with half of the nodes would lose rows.
+		select {
+		case <-c.nodeQueue.Seeded():
+		case <-ctx.Done():
+			return nil
+		}
+		return c.serviceQueue.Run(ctx, workers)
+	})
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("run Services: %w", err)
+	}
+	return nil
+}
+
+// Seeded is closed when every Service that was there at the start, and every one
+// that only has rows left, has been reconciled.
+func (c *Controller) Seeded() <-chan struct{} { return c.serviceQueue.Seeded() }
+
+// reconcile writes the load balancers of one Service.
+func (c *Controller) reconcile(ctx context.Context, key string) error {
+	s, ok, err := c.decode(key)
+	if err != nil {
+		return err
+	}
+	nodes := c.note(key, ok && s.PerNode())
+	var rows []nb.Row
+	if ok {
+		rows = service.MasterRows(s, c.deps.Config, nodes)
+	}
+	stats, err := c.deps.Writer.Apply(ctx, service.Owner(key), rows)
+	if err != nil {
+		return fmt.Errorf("apply load balancers of Service %s: %w", key, err)
+	}
+	if stats.Zero() {
+		klog.V(4).InfoS("Load balancers are as wanted", "service", key, "rows", len(rows))
+	} else {
+		klog.V(2).InfoS("Wrote load balancers", "service", key,
+			"inserted", stats.Inserted, "updated", stats.Updated, "deleted", stats.Deleted)
+	}
+	return nil
+}
+
+// decode reads a Service and what belongs to it; ok is false where there is
+// nothing to serve.
+func (c *Controller) decode(key string) (s service.Service, ok bool, err error) {
+	obj, exists, err := c.services.GetByKey(key)
+	if err != nil || !exists {
+		return service.Service{}, false, err
+	}
+	snap := service.Snapshot{Service: obj.(*corev1.Service)}
+	if snap.Slices, err = kube.Slices(c.slices, key); err != nil {
+		return service.Service{}, false, err
+	}
+	s, ok = service.Decode(snap, c.deps.Config.Cluster)
+	return s, ok, nil
+}
+
+// note remembers whether a Service depends on nodes and returns the nodes to plan
+// it with. A node that changes afterwards enqueues it.
+func (c *Controller) note(key string, perNode bool) service.Nodes {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if perNode {
+		c.perNode[key] = true
+	} else {
+		delete(c.perNode, key)
+	}
+	return c.known
+}
+
+// learn replaces what is known of a node and enqueues the Services whose rows may
+// depend on it. A nil node is gone.
+func (c *Controller) learn(name string, facts *service.NodeFacts) {
+	c.mu.Lock()
+	next, changed := c.known.With(name, facts)
+	all := next.Shared() != c.known.Shared()
+	c.known = next
+	keys := maps.Clone(c.perNode)
+	c.mu.Unlock()
+	switch {
+	case all:
+		c.serviceQueue.Enqueue(c.services.ListKeys()...)
+	case changed:
+		for key := range keys {
+			c.serviceQueue.Enqueue(key)
+		}
+	}
+}

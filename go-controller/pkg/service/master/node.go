@@ -1,0 +1,80 @@
+package master
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
+)
+
+// clusterKey is the key of what exists once.
+const clusterKey = ""
+
+// nodeKeys lets through what rows depend on: a node's status is written every few
+// seconds.
+func nodeKeys(old, new any) []string {
+	a, _ := old.(*corev1.Node)
+	b, _ := new.(*corev1.Node)
+	switch {
+	case a == nil && b == nil:
+		return nil
+	case a == nil:
+		return []string{b.Name}
+	case b == nil:
+		return []string{a.Name}
+	}
+	for _, name := range []string{
+		kube.AnnotationNodeSubnets, kube.AnnotationChassisID, kube.AnnotationL3Gateway, kube.AnnotationGatewayLRPIfAddr,
+	} {
+		if a.Annotations[name] != b.Annotations[name] {
+			return []string{b.Name}
+		}
+	}
+	return nil
+}
+
+// reconcileNode writes the template variables of a node, or the rows of the
+// cluster.
+func (c *Controller) reconcileNode(ctx context.Context, name string) error {
+	if name == clusterKey {
+		return c.applyNode(ctx, name, service.ClusterRows(c.deps.Config))
+	}
+	n, err := c.nodes.Get(name)
+	if apierrors.IsNotFound(err) {
+		c.learn(name, nil)
+		return c.applyNode(ctx, name, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("get node %s: %w", name, err)
+	}
+	node, err := kube.Node(n)
+	if err != nil {
+		// What cannot be read is as if it were not there; the annotation's owner
+		// mends it.
+		klog.V(4).InfoS("Node has an annotation that cannot be read", "node", name, "reason", err.Error())
+	}
+	if err := c.applyNode(ctx, name, service.NodeRows(node)); err != nil {
+		return err
+	}
+	facts := service.FactsOf(node)
+	c.learn(name, &facts)
+	return nil
+}
+
+func (c *Controller) applyNode(ctx context.Context, name string, rows []nb.Row) error {
+	stats, err := c.deps.Writer.Apply(ctx, service.NodeOwner(name), rows)
+	if err != nil {
+		return fmt.Errorf("apply template variables of node %s: %w", name, err)
+	}
+	if !stats.Zero() {
+		klog.V(2).InfoS("Wrote what services need of a node", "node", name,
+			"inserted", stats.Inserted, "updated", stats.Updated, "deleted", stats.Deleted)
+	}
+	return nil
+}

@@ -1,0 +1,243 @@
+package service
+
+import (
+	"net/netip"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// NodeState is what a node does for a Service.
+type NodeState struct {
+	Rules host.Rules
+	// Ingress is what the external bridge hands to the gateway router.
+	Ingress []Ingress
+	// Health is served at the Service's health port; nil where it has none.
+	Health *Health
+	// UDP is where connections without an end may lead.
+	UDP Bindings
+}
+
+// Ingress is traffic from outside that the gateway router balances.
+type Ingress struct {
+	To       netip.AddrPort
+	Protocol string
+	Sources  []netip.Prefix // empty: from everywhere
+}
+
+// Health is what a node says about a Service whose traffic stays on the node.
+type Health struct {
+	Port            uint16
+	Namespace, Name string
+	Endpoints       int // ready ones on this node
+}
+
+// discardPort stands for the node port of a Service that has none, where nothing
+// but a refusal is to come of it.
+const discardPort = 9
+
+// nodePlanner collects what a node does for a Service in one family.
+type nodePlanner struct {
+	Service
+	config   Config
+	node     topology.Node
+	family   topology.Family
+	cluster  netip.Addr // the cluster address
+	localVIP netip.Addr // see topology.LocalServiceAddr
+	state    *NodeState
+}
+
+// NodeStateOf plans a Service for a node, as far as the node is known.
+func NodeStateOf(s Service, c Config, n topology.Node) NodeState {
+	state := NodeState{Rules: host.Rules{}, UDP: Bindings{}}
+	if len(n.Subnets) == 0 || n.Gateway.Mode == "" {
+		return state
+	}
+	for _, f := range s.families() {
+		if _, ok := topology.PrefixOf(f, n.Subnets); !ok {
+			continue
+		}
+		p := &nodePlanner{Service: s, config: c, node: n, family: f, state: &state}
+		p.cluster, _ = topology.AddrOf(f, s.ClusterIPs)
+		p.localVIP, _ = localVIP(f, c.Masquerade)
+		for _, port := range s.Ports {
+			p.port(port)
+		}
+	}
+	if s.HealthPort != 0 {
+		state.Health = &Health{Port: s.HealthPort, Namespace: s.Namespace, Name: s.Name, Endpoints: s.readyOn(n.Name)}
+	}
+	return state
+}
+
+// readyOn counts the ready endpoints on a node, of the Service's first family.
+func (s Service) readyOn(node string) int {
+	ready := map[netip.Addr]bool{}
+	for _, port := range s.Ports {
+		for _, e := range port.Candidates {
+			if e.Ready && e.Node == node && family(e) == topology.FamilyOf(s.ClusterIPs[0]) {
+				ready[e.To.Addr()] = true
+			}
+		}
+	}
+	return len(ready)
+}
+
+func (p *nodePlanner) local() bool { return p.node.Gateway.Mode != topology.GatewayShared }
+
+func (p *nodePlanner) add(chain string, s host.Spec) {
+	key := natChain(p.family, chain)
+	s.Comment = p.Key
+	p.state.Rules[key] = append(p.state.Rules[key], s.Rule())
+}
+
+// port plans one port.
+func (p *nodePlanner) port(port Port) {
+	entries := p.entries(port)
+	all, here := port.Endpoints(p.family), port.Local(p.family, p.node.Name)
+	if p.ExternalLocal && len(all) > 0 {
+		p.stay(port, entries, here)
+	}
+	// The cluster address leads to the load balancer of the node's switch. That
+	// does not know endpoints that are no pods, and where the cluster address is
+	// for this node's endpoints only, what comes from outside is not to go there.
+	direct := len(all) > 0 && (!port.onPods(p.family) || p.InternalLocal)
+	for _, e := range entries {
+		if direct {
+			p.balance(ChainHostEndpoints, e.spec(port.Protocol), all)
+			continue
+		}
+		s := e.spec(port.Protocol)
+		s.Target = host.DNATTo(netip.AddrPortFrom(p.cluster, port.Port))
+		p.add(e.chain, s)
+	}
+	if !port.onPods(p.family) {
+		inside := all
+		if p.InternalLocal {
+			inside = here
+		}
+		p.balance(ChainHostEndpoints, entry{to: topology.HostPrefix(p.cluster), port: port.Port}.spec(port.Protocol), inside)
+	}
+	p.restrict(port)
+	p.ingress(port, entries, len(all), len(here))
+	p.bind(port, direct)
+}
+
+// entry is a way into a port of a Service from outside.
+type entry struct {
+	chain   string
+	to      netip.Prefix // invalid: every address of the host
+	port    uint16
+	sources []netip.Prefix
+}
+
+// entries returns the ways into a port in the planner's family.
+func (p *nodePlanner) entries(port Port) []entry {
+	var out []entry
+	if port.NodePort != 0 && p.config.NodePorts && p.node.Gateway.NodePort {
+		out = append(out, entry{chain: ChainNodePort, port: port.NodePort})
+	}
+	for _, e := range p.externals(p.family) {
+		out = append(out, entry{chain: ChainExternal, to: topology.HostPrefix(e.Addr), port: port.Port, sources: e.Sources})
+	}
+	return out
+}
+
+func (e entry) spec(protocol string) host.Spec {
+	s := host.Spec{Dst: e.to, Protocol: protocol, DstPort: e.port}
+	if !e.to.IsValid() {
+		s.DstType = "LOCAL"
+	}
+	return s
+}
+
+// balance goes to one of the endpoints at random.
+func (p *nodePlanner) balance(chain string, s host.Spec, to []Endpoint) {
+	for i, e := range to {
+		s.Probability = 1 / float64(len(to)-i)
+		s.Target = host.DNATTo(e.To)
+		p.add(chain, s)
+	}
+}
+
+// stay plans what comes from outside and must not leave the node. here are the
+// node's own endpoints.
+func (p *nodePlanner) stay(port Port, entries []entry, here []Endpoint) {
+	onPods := port.onPods(p.family)
+	if onPods && len(here) > 0 && !p.local() {
+		return // the gateway router takes it before it gets here
+	}
+	answer := port.NodePort
+	if answer == 0 {
+		answer = discardPort
+	}
+	reject := len(here) == 0
+	// One way to the pods is the load balancer of the switch, which needs a port
+	// that belongs to this Service alone.
+	byVIP := reject || onPods && port.NodePort != 0
+	for _, e := range entries {
+		s := e.spec(port.Protocol)
+		if !byVIP {
+			p.balance(ChainETP, s, here)
+			continue
+		}
+		s.Target = host.DNATTo(netip.AddrPortFrom(p.localVIP, answer))
+		p.add(ChainETP, s)
+	}
+	if reject || !p.local() || len(entries) == 0 {
+		return // the answer comes back only if it goes to the management port
+	}
+	// The client's address is kept: in local mode answers pass here again.
+	if byVIP {
+		p.add(topology.ChainSNATMgmtPort, host.Spec{
+			Dst: topology.HostPrefix(p.localVIP), Protocol: port.Protocol, DstPort: answer, Target: host.Return,
+		})
+		return
+	}
+	for _, e := range here {
+		if e.Pod {
+			p.add(topology.ChainSNATMgmtPort, host.Spec{
+				Dst: topology.HostPrefix(e.To.Addr()), Protocol: port.Protocol, DstPort: e.To.Port(),
+				SrcType: host.Not("LOCAL"), CTState: "DNAT", Target: host.Return,
+			})
+		}
+	}
+}
+
+// restrict drops what comes from where it must not.
+func (p *nodePlanner) restrict(port Port) {
+	key := host.ChainKey{Family: p.family, Table: "mangle", Name: ChainSources}
+	for _, e := range p.externals(p.family) {
+		if len(e.Sources) == 0 {
+			continue
+		}
+		s := host.Spec{Dst: topology.HostPrefix(e.Addr), Protocol: port.Protocol, DstPort: port.Port, Comment: p.Key}
+		for _, from := range e.Sources {
+			allowed := s
+			allowed.Src, allowed.Target = from, host.Return
+			p.state.Rules[key] = append(p.state.Rules[key], allowed.Rule())
+		}
+		s.Target = host.Drop
+		p.state.Rules[key] = append(p.state.Rules[key], s.Rule())
+	}
+}
+
+// ingress plans what the external bridge hands to the gateway router: what that
+// has an endpoint for. The host refuses the rest.
+func (p *nodePlanner) ingress(port Port, entries []entry, all, here int) {
+	if p.local() || !port.onPods(p.family) || all == 0 || p.ExternalLocal && here == 0 {
+		return
+	}
+	for _, e := range entries {
+		to := e.to
+		if !to.IsValid() {
+			var ok bool
+			if to, ok = topology.PrefixOf(p.family, p.node.Gateway.Addrs); !ok {
+				continue
+			}
+		}
+		p.state.Ingress = append(p.state.Ingress, Ingress{
+			To: netip.AddrPortFrom(to.Addr(), e.port), Protocol: port.Protocol, Sources: e.sources,
+		})
+	}
+}

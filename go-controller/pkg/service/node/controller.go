@@ -1,0 +1,232 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// contributor is the name under which all Services together contribute.
+const contributor = service.Feature
+
+// Deps is what the controller works with. The informers are started by the caller
+// after New.
+type Deps struct {
+	// Node is the name of this node.
+	Node           string
+	Services       coreinformers.ServiceInformer
+	EndpointSlices discoveryinformers.EndpointSliceInformer
+	// Nodes has at least this node.
+	Nodes coreinformers.NodeInformer
+	// Chains owns the chains that service.Chains declares.
+	Chains host.ChainWriter
+	// Flows owns the flows of the external bridge, with the symbols of package
+	// bridge.
+	Flows host.FlowWriter
+	// FlushUDP deletes the UDP entries of connection tracking that stale names; see
+	// service.Bindings.
+	FlushUDP func(ctx context.Context, stale func(to, from netip.AddrPort, own bool) bool) (int, error)
+	Config   service.Config
+	Marks    bridge.Marks
+}
+
+// Controller serves Services on one node.
+type Controller struct {
+	Deps
+	services, slices cache.Indexer
+	nodes            corelisters.NodeLister
+	health           *healthServer
+
+	plans, writes *queue.Controller
+
+	mu     sync.Mutex // guards what follows
+	states map[string]service.NodeState
+}
+
+// The keys of the writes.
+const (
+	writeChains = "chains"
+	writeFlows  = "flows"
+	writeHealth = "health ports"
+	writeUDP    = "UDP connections"
+)
+
+// New returns the controller.
+func New(deps Deps) (*Controller, error) {
+	if err := kube.IndexSlices(deps.EndpointSlices.Informer()); err != nil {
+		return nil, err
+	}
+	c := &Controller{
+		Deps:     deps,
+		services: deps.Services.Informer().GetIndexer(),
+		slices:   deps.EndpointSlices.Informer().GetIndexer(),
+		nodes:    deps.Nodes.Lister(),
+		health:   newHealthServer(),
+		states:   map[string]service.NodeState{},
+	}
+	c.plans = queue.New("service-node", c.plan)
+	c.plans.Seed(c.services.ListKeys)
+	c.writes = queue.New("service-node-write", c.write)
+	c.writes.Seed(func() []string { return []string{writeChains, writeFlows, writeHealth, writeUDP} })
+	if err := c.plans.Watch(deps.Services.Informer(), serviceKeys); err != nil {
+		return nil, err
+	}
+	if err := c.plans.Watch(deps.EndpointSlices.Informer(), sliceKeys); err != nil {
+		return nil, err
+	}
+	return c, c.plans.Watch(deps.Nodes.Informer(), c.nodeKeys)
+}
+
+// serviceKeys are the keys that an event of a Service concerns.
+func serviceKeys(old, new any) []string {
+	for _, obj := range []any{new, old} {
+		if s, ok := obj.(*corev1.Service); ok {
+			return []string{s.Namespace + "/" + s.Name}
+		}
+	}
+	return nil
+}
+
+// sliceKeys are the keys that an event of an EndpointSlice concerns.
+func sliceKeys(old, new any) []string {
+	var keys []string
+	for _, obj := range []any{old, new} {
+		if s, ok := obj.(*discoveryv1.EndpointSlice); ok {
+			if key := kube.SliceService(s); key != "" && (len(keys) == 0 || keys[0] != key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
+// nodeKeys are all Services where this node has changed in what plans depend on.
+func (c *Controller) nodeKeys(old, new any) []string {
+	a, _ := old.(*corev1.Node)
+	b, _ := new.(*corev1.Node)
+	if b == nil || b.Name != c.Node {
+		return nil
+	}
+	if a != nil {
+		same := true
+		for _, name := range []string{kube.AnnotationNodeSubnets, kube.AnnotationL3Gateway, kube.AnnotationHostAddresses} {
+			same = same && a.Annotations[name] == b.Annotations[name]
+		}
+		if same {
+			return nil
+		}
+	}
+	return c.services.ListKeys()
+}
+
+// Run works until ctx is done.
+func (c *Controller) Run(ctx context.Context) error {
+	defer c.health.close()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.plans.Run(ctx, 1) })
+	group.Go(func() error {
+		select {
+		case <-c.plans.Seeded():
+		case <-ctx.Done():
+			return nil
+		}
+		return c.writes.Run(ctx, 1)
+	})
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("run Services of the node: %w", err)
+	}
+	return nil
+}
+
+// Seeded is closed when all Services that were there at the start have been
+// written: from then on chains and flows may be swept.
+func (c *Controller) Seeded() <-chan struct{} { return c.writes.Seeded() }
+
+// plan plans one Service and asks for the writes of what has changed.
+func (c *Controller) plan(_ context.Context, key string) error {
+	next, err := c.stateOf(key)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	before := c.states[key]
+	if next == nil {
+		delete(c.states, key)
+		next = &service.NodeState{}
+	} else {
+		c.states[key] = *next
+	}
+	c.mu.Unlock()
+	if !sameRules(before.Rules, next.Rules) {
+		c.writes.Enqueue(writeChains)
+	}
+	if !reflect.DeepEqual(before.Ingress, next.Ingress) {
+		c.writes.Enqueue(writeFlows)
+	}
+	if !reflect.DeepEqual(before.Health, next.Health) {
+		c.writes.Enqueue(writeHealth)
+	}
+	if before.UDP.Lost(next.UDP) {
+		c.writes.Enqueue(writeUDP)
+	}
+	return nil
+}
+
+func sameRules(a, b host.Rules) bool {
+	return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b)
+}
+
+// stateOf plans a Service; nil where there is nothing to serve.
+func (c *Controller) stateOf(key string) (*service.NodeState, error) {
+	obj, exists, err := c.services.GetByKey(key)
+	if err != nil || !exists {
+		return nil, err
+	}
+	snap := service.Snapshot{Service: obj.(*corev1.Service)}
+	if snap.Slices, err = kube.Slices(c.slices, key); err != nil {
+		return nil, err
+	}
+	s, ok := service.Decode(snap, c.Config.Cluster)
+	if !ok {
+		return nil, nil
+	}
+	n, err := c.node()
+	if err != nil {
+		return nil, err
+	}
+	state := service.NodeStateOf(s, c.Config, n)
+	return &state, nil
+}
+
+// node reads this node.
+func (c *Controller) node() (topology.Node, error) {
+	n, err := c.nodes.Get(c.Node)
+	if err != nil {
+		return topology.Node{}, fmt.Errorf("get node %s: %w", c.Node, err)
+	}
+	node, err := kube.Node(n)
+	if err != nil {
+		// What cannot be read is as if it were not there; the annotation's owner
+		// mends it.
+		klog.V(4).InfoS("Node has an annotation that cannot be read", "node", c.Node, "reason", err.Error())
+	}
+	return node, nil
+}

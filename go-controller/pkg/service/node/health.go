@@ -1,0 +1,110 @@
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
+)
+
+// headerTimeout bounds how long a client of a health port may take to ask.
+const headerTimeout = 5 * time.Second
+
+// healthServer serves the health ports of Services: 200 where the node has
+// endpoints, 503 where it has none. Its methods are called by one goroutine at a
+// time.
+type healthServer struct {
+	ports map[uint16]*healthPort
+}
+
+// healthPort serves one port; its Service and the number of endpoints may change.
+type healthPort struct {
+	server *http.Server
+
+	mu   sync.Mutex
+	says service.Health
+}
+
+func newHealthServer() *healthServer { return &healthServer{ports: map[uint16]*healthPort{}} }
+
+// set makes the ports be exactly those of all. A port that cannot be opened is an
+// error; the others are served.
+func (h *healthServer) set(all []service.Health) error {
+	want := map[uint16]service.Health{}
+	for _, s := range all {
+		want[s.Port] = s
+	}
+	for port, p := range h.ports {
+		if _, ok := want[port]; !ok {
+			_ = p.server.Close()
+			delete(h.ports, port)
+		}
+	}
+	var errs []error
+	for port, says := range want {
+		if p, ok := h.ports[port]; ok {
+			p.set(says)
+			continue
+		}
+		p, err := listen(says)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		h.ports[port] = p
+	}
+	return errors.Join(errs...)
+}
+
+func (h *healthServer) close() { _ = h.set(nil) }
+
+func listen(says service.Health) (*healthPort, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(int(says.Port))))
+	if err != nil {
+		return nil, fmt.Errorf("open health port %d of Service %s/%s: %w", says.Port, says.Namespace, says.Name, err)
+	}
+	p := &healthPort{says: says}
+	p.server = &http.Server{Handler: p, ReadHeaderTimeout: headerTimeout}
+	go func() {
+		if err := p.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			klog.ErrorS(err, "Health port ended", "port", says.Port)
+		}
+	}()
+	return p, nil
+}
+
+func (p *healthPort) set(says service.Health) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.says = says
+}
+
+// ServeHTTP answers as load balancers expect it from every service proxy.
+func (p *healthPort) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	p.mu.Lock()
+	says := p.says
+	p.mu.Unlock()
+	body, err := json.MarshalIndent(map[string]any{
+		"service":             map[string]string{"namespace": says.Namespace, "name": says.Name},
+		"localEndpoints":      says.Endpoints,
+		"serviceProxyHealthy": true,
+	}, "", "\t")
+	if err != nil {
+		panic(fmt.Sprintf("encode health: %v", err)) // plain values only
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("X-Load-Balancing-Endpoint-Weight", strconv.Itoa(says.Endpoints))
+	if says.Endpoints == 0 {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_, _ = w.Write(append(body, '\n'))
+}

@@ -1,0 +1,106 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
+)
+
+// write writes one kind of thing for all Services.
+func (c *Controller) write(ctx context.Context, kind string) error {
+	var err error
+	switch kind {
+	case writeChains:
+		err = c.Chains.Apply(ctx, contributor, c.rules())
+	case writeFlows:
+		err = c.applyFlows(ctx)
+	case writeHealth:
+		err = c.health.set(c.healths())
+	case writeUDP:
+		err = c.flush(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s of Services: %w", kind, err)
+	}
+	klog.V(4).InfoS("Services are as wanted", "kind", kind)
+	return nil
+}
+
+// each calls f for the state of every Service, in the order of their keys.
+func (c *Controller) each(f func(service.NodeState)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, key := range slices.Sorted(maps.Keys(c.states)) {
+		f(c.states[key])
+	}
+}
+
+func (c *Controller) rules() host.Rules {
+	all := host.Rules{}
+	c.each(func(s service.NodeState) {
+		for chain, rules := range s.Rules {
+			all[chain] = append(all[chain], rules...)
+		}
+	})
+	return all
+}
+
+func (c *Controller) applyFlows(ctx context.Context) error {
+	n, err := c.node()
+	if err != nil {
+		return err
+	}
+	facts := bridge.Bridge{MAC: n.Gateway.MAC, VLAN: n.Gateway.VLAN}
+	var flows []host.Flow
+	seen := map[host.Flow]bool{}
+	c.each(func(s service.NodeState) {
+		for _, i := range s.Ingress {
+			for _, f := range bridge.IngressFlows(facts, bridge.Ingress(i), c.Marks) {
+				if !seen[f] {
+					seen[f] = true
+					flows = append(flows, f)
+				}
+			}
+		}
+	})
+	return c.Flows.Apply(ctx, contributor, flows)
+}
+
+func (c *Controller) healths() []service.Health {
+	var all []service.Health
+	c.each(func(s service.NodeState) {
+		if s.Health != nil {
+			all = append(all, *s.Health)
+		}
+	})
+	return all
+}
+
+// flush ends UDP connections that lead nowhere. It comes after the rules: what a
+// client sends meanwhile must not make such an entry anew.
+func (c *Controller) flush(ctx context.Context) error {
+	if err := c.Chains.Apply(ctx, contributor, c.rules()); err != nil {
+		return err
+	}
+	all := service.Bindings{}
+	c.each(func(s service.NodeState) { maps.Copy(all, s.UDP) })
+	if len(all) == 0 {
+		return nil
+	}
+	n, err := c.FlushUDP(ctx, func(to, from netip.AddrPort, own bool) bool { return all.Stale(to, from, own) })
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		klog.V(2).InfoS("Deleted stale UDP connections", "entries", n)
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package service
+
+import (
+	"maps"
+	"net/netip"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// NodeFacts is what rows depend on of a node. It is comparable.
+type NodeFacts struct {
+	// Switch says that the node has a switch; without it nothing else counts.
+	Switch bool
+	// Gateway says that the node has a gateway router.
+	Gateway bool
+	// Shared says that traffic from outside enters by it.
+	Shared bool
+	// IPv4 and IPv6 are the node's own addresses, where it has them.
+	IPv4, IPv6 netip.Addr
+}
+
+// FactsOf returns the facts of a node. One without pod subnets has no switch, so
+// nothing of it can be planned: its facts are zero.
+func FactsOf(n topology.Node) NodeFacts {
+	if len(n.Subnets) == 0 {
+		return NodeFacts{}
+	}
+	f := NodeFacts{Switch: true, Gateway: n.HasGateway(), Shared: n.Gateway.Mode == topology.GatewayShared}
+	if a, ok := topology.PrefixOf(topology.IPv4, n.Gateway.Addrs); ok {
+		f.IPv4 = a.Addr()
+	}
+	if a, ok := topology.PrefixOf(topology.IPv6, n.Gateway.Addrs); ok {
+		f.IPv6 = a.Addr()
+	}
+	return f
+}
+
+func (n NodeFacts) addr(f topology.Family) netip.Addr {
+	if f == topology.IPv4 {
+		return n.IPv4
+	}
+	return n.IPv6
+}
+
+// Nodes are the nodes that rows can be planned for, by name. A value is never
+// changed, so it can be read without a lock.
+type Nodes map[string]NodeFacts
+
+// Shared tells whether gateway routers serve traffic from outside anywhere.
+func (n Nodes) Shared() bool {
+	for _, facts := range n {
+		if facts.Shared {
+			return true
+		}
+	}
+	return false
+}
+
+// With returns the nodes after one has changed; facts is nil for one that is
+// gone. changed is false where nothing differs.
+func (n Nodes) With(name string, facts *NodeFacts) (next Nodes, changed bool) {
+	if facts == nil || *facts == (NodeFacts{}) {
+		if _, ok := n[name]; !ok {
+			return n, false
+		}
+		next = maps.Clone(n)
+		delete(next, name)
+		return next, true
+	}
+	if have, ok := n[name]; ok && have == *facts {
+		return n, false
+	}
+	if next = maps.Clone(n); next == nil {
+		next = Nodes{}
+	}
+	next[name] = *facts
+	return next, true
+}

@@ -1,0 +1,217 @@
+package service
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// labelProxyName names the proxy that is to serve a Service; ours has no name.
+const labelProxyName = "service.kubernetes.io/service-proxy-name"
+
+// Snapshot is what the API says about one Service.
+type Snapshot struct {
+	Service *corev1.Service
+	Slices  []*discoveryv1.EndpointSlice
+}
+
+// Service is a Service with its endpoints, decoded.
+type Service struct {
+	Key       string // "namespace/name"
+	Namespace string
+	Name      string
+	// ClusterIPs are the cluster addresses, one a family, in the order of
+	// ipFamilies. The other addresses and the node ports are of these families.
+	ClusterIPs []netip.Addr
+	// External are the addresses from outside: external IPs and those of the load
+	// balancer. Sorted, none twice.
+	External []External
+	Ports    []Port
+	// InternalLocal and ExternalLocal: traffic from inside, or from outside, only
+	// goes to endpoints of the node it arrives at.
+	InternalLocal, ExternalLocal bool
+	// Affinity is how long a client is to stay with its endpoint; 0: no affinity.
+	Affinity time.Duration
+	// HealthPort is the port at which nodes say whether they have endpoints; 0: none.
+	HealthPort uint16
+}
+
+// External is an address from outside.
+type External struct {
+	Addr netip.Addr
+	// Sources may use it; empty: everybody.
+	Sources []netip.Prefix
+}
+
+// Port is a port of a Service.
+type Port struct {
+	Protocol string // "tcp", "udp", "sctp"
+	Port     uint16
+	NodePort uint16 // 0: none
+	// Candidates are all that can be asked to serve, of any family, sorted.
+	Candidates []Endpoint
+}
+
+// Endpoint is somebody who serves a port.
+type Endpoint struct {
+	To   netip.AddrPort
+	Node string // empty where the API does not say
+	// Pod tells addresses of the pod network from those of hosts and beyond.
+	Pod bool
+	// Ready endpoints come first; one that is not is on its way out and serves only
+	// where nobody is ready.
+	Ready bool
+}
+
+// Decode decodes a snapshot; ok is false where the Service is none of our
+// business. cluster are the ranges of pod addresses.
+func Decode(snap Snapshot, cluster []netip.Prefix) (s Service, ok bool) {
+	svc := snap.Service
+	if svc == nil || svc.Spec.Type == corev1.ServiceTypeExternalName {
+		return Service{}, false
+	}
+	if _, foreign := svc.Labels[labelProxyName]; foreign {
+		return Service{}, false
+	}
+	s = Service{
+		Key:           svc.Namespace + "/" + svc.Name,
+		Namespace:     svc.Namespace,
+		Name:          svc.Name,
+		ClusterIPs:    clusterIPs(svc),
+		InternalLocal: svc.Spec.InternalTrafficPolicy != nil && *svc.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
+		ExternalLocal: svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal,
+	}
+	if len(s.ClusterIPs) == 0 {
+		return Service{}, false
+	}
+	if svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
+		s.Affinity = affinity(svc.Spec.SessionAffinityConfig)
+	}
+	if s.ExternalLocal && svc.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		s.HealthPort = uint16(svc.Spec.HealthCheckNodePort)
+	}
+	s.External = s.external(svc)
+	for _, p := range svc.Spec.Ports {
+		s.Ports = append(s.Ports, s.port(p, snap.Slices, cluster))
+	}
+	slices.SortStableFunc(s.Ports, func(a, b Port) int {
+		return cmp.Or(strings.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
+	})
+	return s, true
+}
+
+// clusterIPs returns the cluster addresses; none for headless Services.
+func clusterIPs(svc *corev1.Service) []netip.Addr {
+	all := svc.Spec.ClusterIPs
+	if len(all) == 0 {
+		all = []string{svc.Spec.ClusterIP}
+	}
+	var out []netip.Addr
+	for _, text := range all {
+		if a, ok := parseAddr(text); ok {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// defaultAffinity is what the API server fills in.
+const defaultAffinity = 3 * time.Hour
+
+func affinity(c *corev1.SessionAffinityConfig) time.Duration {
+	if c == nil || c.ClientIP == nil || c.ClientIP.TimeoutSeconds == nil {
+		return defaultAffinity
+	}
+	return time.Duration(*c.ClientIP.TimeoutSeconds) * time.Second
+}
+
+// external returns the addresses from outside of the Service's families. Those
+// of load balancers that forward to node ports by themselves (ipMode Proxy) are
+// not ours.
+func (s Service) external(svc *corev1.Service) []External {
+	var sources []netip.Prefix
+	for _, text := range svc.Spec.LoadBalancerSourceRanges {
+		if p, err := netip.ParsePrefix(strings.TrimSpace(text)); err == nil {
+			sources = append(sources, p.Masked())
+		}
+	}
+	var out []External
+	add := func(text string, sources []netip.Prefix) {
+		a, ok := parseAddr(text)
+		if !ok || !s.has(topology.FamilyOf(a)) || slices.ContainsFunc(out, func(e External) bool { return e.Addr == a }) {
+			return
+		}
+		out = append(out, External{Addr: a, Sources: sourcesOf(topology.FamilyOf(a), sources)})
+	}
+	if svc.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		for _, in := range svc.Status.LoadBalancer.Ingress {
+			if in.IPMode == nil || *in.IPMode == corev1.LoadBalancerIPModeVIP {
+				add(in.IP, sources)
+			}
+		}
+	}
+	for _, ip := range svc.Spec.ExternalIPs {
+		add(ip, nil)
+	}
+	slices.SortFunc(out, func(a, b External) int { return a.Addr.Compare(b.Addr) })
+	return out
+}
+
+// sourcesOf returns the source ranges of a family. A Service whose ranges are all
+// of the other family does not restrict this one.
+func sourcesOf(f topology.Family, all []netip.Prefix) []netip.Prefix {
+	var out []netip.Prefix
+	for _, p := range all {
+		if topology.FamilyOf(p.Addr()) == f {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, comparePrefixes)
+	return slices.Compact(out)
+}
+
+func comparePrefixes(a, b netip.Prefix) int {
+	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+}
+
+func (s Service) has(f topology.Family) bool {
+	_, ok := topology.AddrOf(f, s.ClusterIPs)
+	return ok
+}
+
+// families returns the families of the Service, in the order of its addresses.
+func (s Service) families() []topology.Family {
+	out := make([]topology.Family, 0, len(s.ClusterIPs))
+	for _, a := range s.ClusterIPs {
+		out = append(out, topology.FamilyOf(a))
+	}
+	return out
+}
+
+// externals returns the addresses from outside of one family.
+func (s Service) externals(f topology.Family) []External {
+	var out []External
+	for _, e := range s.External {
+		if topology.FamilyOf(e.Addr) == f {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// parseAddr takes addresses that packets can be sent to across a network.
+func parseAddr(s string) (netip.Addr, bool) {
+	a, err := netip.ParseAddr(s)
+	if err != nil || a.Zone() != "" {
+		return netip.Addr{}, false
+	}
+	a = a.Unmap()
+	return a, !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback()
+}
