@@ -23,13 +23,13 @@ func TestDiscard(t *testing.T) {
 
 	// Dialing stays on this thread, the only one in the namespace: with a literal
 	// address net.Dialer connects on the calling goroutine.
-	probe := func(addr string) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	probe := func(addr string, patience time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		return Discard{}.Probe(ctx, "n1", netip.MustParseAddr(addr))
 	}
 	for _, addr := range []string{"127.0.0.1", "::1", "192.0.2.1", "2001:db8::1"} {
-		if err := probe(addr); err != nil {
+		if err := probe(addr, 20*time.Second); err != nil {
 			t.Errorf("%s, where nobody listens: %v", addr, err)
 		}
 	}
@@ -38,14 +38,14 @@ func TestDiscard(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if err := probe("127.0.0.1"); err != nil {
+	if err := probe("127.0.0.1", 20*time.Second); err != nil {
 		t.Errorf("a listener: %v", err)
 	}
-	if err := probe("192.0.2.9"); err == nil || errors.Is(err, ErrFault) {
+	if err := probe("192.0.2.9", 100*time.Millisecond); err == nil || errors.Is(err, ErrFault) {
 		t.Errorf("silence: %v, want an error that is no fault", err)
 	}
 	for _, addr := range []string{"198.51.100.1", "2001:db8:1::1"} {
-		if err := probe(addr); !errors.Is(err, ErrFault) {
+		if err := probe(addr, 20*time.Second); !errors.Is(err, ErrFault) {
 			t.Errorf("%s, without a route: %v, want a fault", addr, err)
 		}
 	}
