@@ -88,10 +88,14 @@ func (r *Reader) Decode(eg *v1.EgressService) (egressservice.Service, error) {
 	case !apierrors.IsNotFound(err):
 		return egressservice.Service{}, fmt.Errorf("get Service %s/%s: %w", eg.Namespace, eg.Name, err)
 	}
-	if snap.Slices, err = kube.Slices(r.slices, eg.Namespace+"/"+eg.Name); err != nil {
+	if snap.Slices, err = r.slicesOf(eg); err != nil {
 		return egressservice.Service{}, err
 	}
 	return egressservice.Decode(snap, r.cluster), nil
+}
+
+func (r *Reader) slicesOf(eg *v1.EgressService) ([]*discoveryv1.EndpointSlice, error) {
+	return kube.Slices(r.slices, eg.Namespace+"/"+eg.Name)
 }
 
 // Keys lists the keys of all EgressServices. It is a seed.

@@ -1,0 +1,140 @@
+package snapshot
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	egressfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+)
+
+const patience = 20 * time.Second
+
+func meta(name string, labels map[string]string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: labels}
+}
+
+func sliceOf(service string) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{ObjectMeta: meta("slice", map[string]string{discoveryv1.LabelServiceName: service}),
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.0.5"}}}}
+}
+
+// keys collects what is reconciled.
+type keys struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+func (k *keys) reconcile(_ context.Context, key string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.seen = append(k.seen, key)
+	return nil
+}
+
+// wait waits for all of want and forgets what was seen.
+func (k *keys) wait(t *testing.T, want ...string) {
+	t.Helper()
+	deadline := time.After(patience)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		k.mu.Lock()
+		missing := slices.ContainsFunc(want, func(w string) bool { return !slices.Contains(k.seen, w) })
+		seen := slices.Clone(k.seen)
+		if !missing {
+			k.seen = nil
+		}
+		k.mu.Unlock()
+		if !missing {
+			for _, s := range seen {
+				if !slices.Contains(want, s) {
+					t.Errorf("%s was reconciled, want only %v", s, want)
+				}
+			}
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited in vain for %v, saw %v", want, seen)
+		}
+	}
+}
+
+// TestEventsFindTheirEgressService: an object concerns the EgressService it
+// belongs to and the one it belonged to, and nobody where there is none.
+func TestEventsFindTheirEgressService(t *testing.T) {
+	cs := kubefake.NewClientset(&corev1.Service{ObjectMeta: meta("a", nil)}, &corev1.Service{ObjectMeta: meta("nobody", nil)}, sliceOf("a"))
+	own := egressfake.NewSimpleClientset(&v1.EgressService{ObjectMeta: meta("a", nil)}, &v1.EgressService{ObjectMeta: meta("b", nil)})
+	core, egress := informers.NewSharedInformerFactory(cs, 0), externalversions.NewSharedInformerFactory(own, 0)
+	in := Informers{egress.EgressService().V1().EgressServices(), core.Core().V1().Services(), core.Discovery().V1().EndpointSlices()}
+	r, err := NewReader(in, []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewReader(in, nil); err != nil {
+		t.Errorf("a second reader of the same informers: %v", err)
+	}
+	k := &keys{}
+	c := queue.New("test", k.reconcile)
+	c.Seed(r.Keys)
+	if err := r.Watch(c, func(_ Kind, key string) []string { return []string{key} }); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	core.Start(ctx.Done())
+	egress.Start(ctx.Done())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx, 1) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		core.Shutdown()
+		egress.Shutdown()
+	})
+	k.wait(t, "ns/a", "ns/b")
+
+	if _, err := cs.DiscoveryV1().EndpointSlices("ns").Update(ctx, sliceOf("b"), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	k.wait(t, "ns/a", "ns/b")
+	for _, name := range []string{"nobody", "a"} {
+		svc := &corev1.Service{ObjectMeta: meta(name, map[string]string{"changed": ""})}
+		if _, err := cs.CoreV1().Services("ns").Update(ctx, svc, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.wait(t, "ns/a")
+
+	for key, want := range map[string]int{"ns/a": 0, "ns/b": 1} {
+		eg, err := r.Object(key)
+		if err != nil || eg == nil {
+			t.Fatalf("%v, %v", eg, err)
+		}
+		slices, err := r.slicesOf(eg)
+		if err != nil || len(slices) != want {
+			t.Errorf("%s has %d slices, want %d (%v)", key, len(slices), want, err)
+		}
+	}
+	if eg, err := r.Object("ns/nobody"); eg != nil || err != nil {
+		t.Errorf("%v, %v", eg, err)
+	}
+	if _, err := r.Object("a/b/c"); err == nil {
+		t.Error("a key of three parts")
+	}
+}
