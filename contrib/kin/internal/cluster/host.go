@@ -55,7 +55,7 @@ func (c *Cluster) makeHost(d machine.Dir, name string, addresses []netip.Prefix)
 	}
 	return d.Save(machine.Spec{
 		Cluster: c.name, Hostname: name, Cgroup: c.cgroup() + "/" + name, Disk: d.Disk(), Binds: c.programBinds(),
-		Uplink:  &machine.Uplink{Name: component.UplinkName, Port: port, MTU: mtu, Addresses: addresses, Gateways: c.gatewaysFor(addresses)},
+		Uplink:  &machine.Uplink{Name: component.UplinkName, Port: port, MAC: plan.HostMAC(addresses), MTU: mtu, Addresses: addresses, Gateways: c.gatewaysFor(addresses)},
 		Sysctls: machine.QuietSysctls(component.UplinkName),
 		Env:     component.HostEnvironment(),
 	})

@@ -78,9 +78,11 @@ func (l *lab) node(name, address string, units ...supervise.Unit) {
 	if err := MakeDisk(d.Disk(), name, "127.0.0.1 localhost\n"); err != nil {
 		l.t.Fatal(err)
 	}
+	// As of real machines: neighbours that remember another would not find it.
+	mac := "02:42:ac:1f:00:0" + address[len("172.31.0."):len("172.31.0.")+1]
 	l.save(name, Spec{
 		Disk: d.Disk(), Binds: EtcBinds(), Units: units, Sysctls: QuietSysctls("eth0"),
-		Uplink: &Uplink{Name: "eth0", Port: "port-" + name, MTU: 1500, Addresses: []netip.Prefix{netip.MustParsePrefix(address)}, Gateways: []netip.Addr{netip.MustParseAddr("172.31.0.1")}},
+		Uplink: &Uplink{Name: "eth0", Port: "port-" + name, MAC: mac, MTU: 1500, Addresses: []netip.Prefix{netip.MustParsePrefix(address)}, Gateways: []netip.Addr{netip.MustParseAddr("172.31.0.1")}},
 	})
 }
 

@@ -97,6 +97,20 @@ func Host(subnet netip.Prefix, number int) netip.Prefix {
 	return netip.PrefixFrom(addr, subnet.Bits())
 }
 
+// HostMAC is the hardware address of an outside host: made of its first address,
+// so that a host that comes back finds itself in its neighbours' caches.
+func HostMAC(addresses []netip.Prefix) string {
+	kind, addr := byte(0x43), addresses[0].Addr()
+	for _, a := range addresses {
+		if a.Addr().Is4() {
+			kind, addr = 0x42, a.Addr()
+			break
+		}
+	}
+	tail := addr.AsSlice()
+	return net.HardwareAddr(append([]byte{0x02, kind}, tail[len(tail)-4:]...)).String()
+}
+
 // HostPort joins as a URL or a server's flag wants it.
 func HostPort(addr netip.Addr, port int) string {
 	return net.JoinHostPort(addr.String(), strconv.Itoa(port))

@@ -32,6 +32,21 @@ func TestNodes(t *testing.T) {
 	}
 }
 
+func TestHostMAC(t *testing.T) {
+	for want, texts := range map[string][]string{
+		"02:42:ac:12:00:64": {"fc00:f853:ccd:e793::64/64", "172.18.0.100/16"},
+		"02:43:00:01:00:64": {"fc00:f853:ccd:e793::1:64/64"},
+	} {
+		var addresses []netip.Prefix
+		for _, text := range texts {
+			addresses = append(addresses, netip.MustParsePrefix(text))
+		}
+		if got := HostMAC(addresses); got != want {
+			t.Errorf("%v: got %s, want %s", texts, got, want)
+		}
+	}
+}
+
 func TestHostCarries(t *testing.T) {
 	for _, c := range []struct {
 		subnet string
