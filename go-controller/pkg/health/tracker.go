@@ -37,6 +37,7 @@ type Tracker struct {
 	wg      sync.WaitGroup
 	targets map[string]*target
 	subs    []func(node string)
+	answer  time.Time // the last of any target
 }
 
 // target is a node that is probed; a change of its addresses makes a new one.
@@ -185,6 +186,7 @@ func (t *Tracker) watch(ctx context.Context, tg *target) {
 			switch {
 			case err == nil:
 				heard = time.Now()
+				t.answered(heard)
 				t.set(tg, place.Alive)
 			case errors.Is(err, ErrFault):
 				heard = time.Now()
@@ -197,12 +199,29 @@ func (t *Tracker) watch(ctx context.Context, tg *target) {
 			}
 			tick = now
 			// The probe that the timeout's last tick sent has its chance, too.
-			if now.Sub(heard) > t.timeout {
+			if now.Sub(heard) > t.timeout && t.othersSince(heard) {
 				t.set(tg, place.Dead)
 			}
 			attempt()
 		}
 	}
+}
+
+// answered notes that some target answered.
+func (t *Tracker) answered(at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if at.After(t.answer) {
+		t.answer = at
+	}
+}
+
+// othersSince tells whether any target answered well after one fell silent. The
+// last answers before everything falls silent at once are an interval apart.
+func (t *Tracker) othersSince(silent time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.answer.Sub(silent) >= t.timeout/2
 }
 
 // ask probes all addresses of a node at once. It returns nil on the first

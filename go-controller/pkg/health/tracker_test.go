@@ -18,6 +18,8 @@ const timeout = time.Second
 var (
 	v4 = netip.MustParseAddr("10.244.1.2")
 	v6 = netip.MustParseAddr("fd00:10:244:2::2")
+	// own is the address of the node the tracker runs on, which answers always.
+	own = netip.MustParseAddr("10.244.0.2")
 )
 
 // world is a Prober whose answers a test sets. A silent address answers when
@@ -32,7 +34,7 @@ type world struct {
 
 func newWorld(alive ...netip.Addr) *world {
 	w := &world{alive: map[netip.Addr]bool{}, fault: map[netip.Addr]bool{}, asked: map[string]int{}}
-	for _, a := range alive {
+	for _, a := range append(alive, own) {
 		w.alive[a] = true
 	}
 	return w
@@ -93,7 +95,9 @@ func bubble(t *testing.T, w *world, total time.Duration, test func(t *testing.T,
 			reach := tr.Reach(node) // a subscriber may ask
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.heard = append(c.heard, node+" "+reach.String())
+			if node != "own" {
+				c.heard = append(c.heard, node+" "+reach.String())
+			}
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -114,7 +118,7 @@ func pass(d time.Duration) {
 }
 
 func targets(nodes ...string) map[string][]netip.Addr {
-	m := map[string][]netip.Addr{}
+	m := map[string][]netip.Addr{"own": {own}}
 	for _, n := range nodes {
 		m[n] = []netip.Addr{v4, v6}
 	}
@@ -163,7 +167,7 @@ func TestDetectionIsBounded(t *testing.T) {
 			bubble(t, w, timeout, func(t *testing.T, tr *Tracker, c *changes) {
 				died := make(chan time.Time, 1)
 				tr.Subscribe(func(node string) {
-					if tr.Reach(node) == place.Dead {
+					if node == "n1" && tr.Reach(node) == place.Dead {
 						died <- time.Now()
 					}
 				})
@@ -233,8 +237,8 @@ func TestStandstillIsNoSilence(t *testing.T) {
 	w := newWorld(v4)
 	bubble(t, w, timeout, func(t *testing.T, tr *Tracker, c *changes) {
 		stall := 5 * timeout
-		tr.Subscribe(func(string) {
-			if tr.Reach("n1") == place.Alive {
+		tr.Subscribe(func(node string) {
+			if node == "n1" && tr.Reach("n1") == place.Alive {
 				<-time.After(stall)
 			}
 		})
@@ -245,6 +249,30 @@ func TestStandstillIsNoSilence(t *testing.T) {
 		pass(timeout + timeout/4 + time.Millisecond)
 		expect(t, tr, c, place.Dead, "n1 dead")
 	})
+}
+
+// If all are silent at once, whatever the phase, it is us who are cut off.
+func TestSilenceOfAllProvesNothing(t *testing.T) {
+	for phase := time.Duration(0); phase < timeout/4; phase += 10 * time.Millisecond {
+		w := newWorld(v4)
+		bubble(t, w, timeout, func(t *testing.T, tr *Tracker, c *changes) {
+			tr.SetTargets(map[string][]netip.Addr{"own": {own}})
+			pass(phase)
+			tr.SetTargets(targets("n1"))
+			pass(3 * timeout)
+			w.set(w.alive, own, false)
+			w.set(w.alive, v4, false)
+			pass(10 * timeout)
+			expect(t, tr, c, place.Alive, "n1 unknown", "n1 alive")
+			if !tr.Healthy("own") {
+				t.Errorf("phase %v: the own node is dead", phase)
+			}
+			// The way is back, and this node really is not there.
+			w.set(w.alive, own, true)
+			pass(timeout)
+			expect(t, tr, c, place.Dead, "n1 dead")
+		})
+	}
 }
 
 func TestTimeoutZeroAssumesReachable(t *testing.T) {
@@ -268,7 +296,7 @@ func TestTargetsComeAndGo(t *testing.T) {
 
 		// The same again, in another order, changes nothing and asks no more often.
 		before := w.count("n1")
-		tr.SetTargets(map[string][]netip.Addr{"n1": {v6, v4}})
+		tr.SetTargets(map[string][]netip.Addr{"own": {own}, "n1": {v6, v4}})
 		pass(timeout)
 		if n := w.count("n1") - before; n > 2*4+2 {
 			t.Errorf("asked %d times in one timeout", n)
@@ -277,13 +305,13 @@ func TestTargetsComeAndGo(t *testing.T) {
 
 		// Other addresses: the state stays until they have proven otherwise.
 		other := netip.MustParseAddr("10.244.9.2")
-		tr.SetTargets(map[string][]netip.Addr{"n1": {other}})
+		tr.SetTargets(map[string][]netip.Addr{"own": {own}, "n1": {other}})
 		expect(t, tr, c, place.Alive)
 		pass(2 * timeout)
 		expect(t, tr, c, place.Dead, "n1 dead")
 
 		// Gone, or without addresses: not known, and not asked.
-		tr.SetTargets(map[string][]netip.Addr{"n1": {}})
+		tr.SetTargets(map[string][]netip.Addr{"own": {own}, "n1": {}})
 		expect(t, tr, c, place.Unknown, "n1 unknown")
 		before = w.count("n1")
 		pass(5 * timeout)
