@@ -63,7 +63,7 @@ func (s *Supervisor) Statuses() []Status {
 }
 
 // Do starts, stops, restarts or kills a unit. A killed unit is started again
-// like one that crashed; stop and restart return when the unit has ended.
+// like one that crashed; stop, restart and kill return when the unit has ended.
 func (s *Supervisor) Do(verb, name string) error {
 	r, known := s.units[name]
 	if !known {
@@ -78,11 +78,7 @@ func (s *Supervisor) Do(verb, name string) error {
 		r.stop()
 		r.request(wantRunning)
 	case "kill":
-		pid := r.current().Pid
-		if pid == 0 {
-			return fmt.Errorf("component %s is not running", name)
-		}
-		return syscall.Kill(pid, syscall.SIGKILL)
+		return r.kill()
 	default:
 		return fmt.Errorf("cannot %q a component", verb)
 	}
@@ -185,6 +181,28 @@ func (r *runner) readiness() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.ready
+}
+
+// kill ends the unit's process, behind the back of the loop.
+func (r *runner) kill() error {
+	pid := r.current().Pid
+	if pid == 0 {
+		return fmt.Errorf("component %s is not running", r.unit.Name)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("kill component %s: %w", r.unit.Name, err)
+	}
+	timeout := time.After(stopTimeout)
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for r.current().Pid == pid {
+		select {
+		case <-timeout:
+			return fmt.Errorf("component %s does not end", r.unit.Name)
+		case <-again.C:
+		}
+	}
+	return nil
 }
 
 // loop starts the unit again and again until ctx ends.
