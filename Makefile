@@ -7,6 +7,8 @@ MAKEFLAGS += --no-print-directory
 
 OUT := $(CURDIR)/_output
 BIN := $(OUT)/bin
+# Modules to lint. Not contrib/kin/kubernetes: three short mains whose check would
+# take all of Kubernetes with it.
 MODULES := go-controller contrib/kin test/e2e
 
 VERSION_PACKAGE := github.com/ovnkube/ovnkube/go-controller/pkg/version
