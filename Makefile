@@ -64,7 +64,7 @@ $(GOLANGCI_LINT): go-controller/hack/tools/go.mod go-controller/hack/tools/go.su
 lint: $(GOLANGCI_LINT) ## Run golangci-lint, with the import walls, over every module
 	@for module in $(MODULES); do \
 		echo "lint: $$module"; \
-		(cd $$module && $(GOLANGCI_LINT) run -c $(CURDIR)/.golangci.yml ./...); \
+		(cd $$module && $(GOLANGCI_LINT) run --allow-parallel-runners -c $(CURDIR)/.golangci.yml ./...); \
 	done
 
 .PHONY: unit
