@@ -1,0 +1,212 @@
+package manifests
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+)
+
+const dist = "../../../dist"
+
+// objects decodes every manifest below dist strictly: an unknown or a duplicate
+// field is an error.
+func objects(t *testing.T) []runtime.Object {
+	t.Helper()
+	kinds := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme} {
+		if err := add(kinds); err != nil {
+			t.Fatal(err)
+		}
+	}
+	decoder := serializer.NewCodecFactory(kinds, serializer.EnableStrict).UniversalDeserializer()
+	var found []runtime.Object
+	for _, pattern := range []string{"base/*.yaml", "crds/*.yaml"} {
+		files, err := filepath.Glob(filepath.Join(dist, pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("find %s: %d files, %v", pattern, len(files), err)
+		}
+		for _, file := range files {
+			if filepath.Base(file) == "kustomization.yaml" {
+				continue
+			}
+			for _, document := range documents(t, file) {
+				object, _, err := decoder.Decode(document, nil, nil)
+				if err != nil {
+					t.Errorf("%s: %v", file, err)
+					continue
+				}
+				found = append(found, object)
+			}
+		}
+	}
+	return found
+}
+
+func documents(t *testing.T, file string) [][]byte {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := yaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(text)))
+	defer reader.Close()
+	var all [][]byte
+	for {
+		buffer := make([]byte, len(text)+1)
+		n, err := reader.Read(buffer)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		all = append(all, buffer[:n])
+	}
+}
+
+// TestManifests decodes all of them and looks at what they refer to.
+func TestManifests(t *testing.T) {
+	all := objects(t)
+	accounts, roles := map[string]bool{"": true}, map[string]bool{}
+	for _, object := range all {
+		switch o := object.(type) {
+		case *corev1.ServiceAccount:
+			accounts[o.Name] = true
+		case *rbacv1.ClusterRole:
+			roles[o.Name] = true
+		case *rbacv1.Role:
+			roles[o.Name] = true
+		}
+	}
+	for _, object := range all {
+		switch o := object.(type) {
+		case *rbacv1.ClusterRoleBinding:
+			checkBinding(t, o.Name, o.RoleRef, o.Subjects, roles, accounts)
+		case *rbacv1.RoleBinding:
+			checkBinding(t, o.Name, o.RoleRef, o.Subjects, roles, accounts)
+		case *appsv1.Deployment:
+			checkPod(t, o.Name, &o.Spec.Template, accounts)
+		case *appsv1.DaemonSet:
+			checkPod(t, o.Name, &o.Spec.Template, accounts)
+		}
+	}
+}
+
+func checkBinding(t *testing.T, name string, ref rbacv1.RoleRef, subjects []rbacv1.Subject, roles, accounts map[string]bool) {
+	t.Helper()
+	if !roles[ref.Name] {
+		t.Errorf("binding %s: no role %s", name, ref.Name)
+	}
+	for _, s := range subjects {
+		if !accounts[s.Name] {
+			t.Errorf("binding %s: no service account %s", name, s.Name)
+		}
+	}
+}
+
+// checkPod looks for volumes that are mounted and not there, or there and not
+// mounted.
+func checkPod(t *testing.T, name string, pod *corev1.PodTemplateSpec, accounts map[string]bool) {
+	t.Helper()
+	if !accounts[pod.Spec.ServiceAccountName] {
+		t.Errorf("%s: no service account %s", name, pod.Spec.ServiceAccountName)
+	}
+	unused := map[string]bool{}
+	for _, v := range pod.Spec.Volumes {
+		unused[v.Name] = true
+	}
+	volumes := len(unused)
+	mounted := map[string]bool{}
+	for _, c := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
+		for _, m := range c.VolumeMounts {
+			mounted[m.Name] = true
+			delete(unused, m.Name)
+		}
+	}
+	if len(unused) > 0 || len(mounted) != volumes {
+		t.Errorf("%s: volumes not mounted %v; %d mounted, %d there", name, unused, len(mounted), volumes)
+	}
+}
+
+// TestOvnkubeAcceptsItsSettings loads the file and the command line of each role
+// as ovnkube does.
+func TestOvnkubeAcceptsItsSettings(t *testing.T) {
+	all := objects(t)
+	var file *config.File
+	for _, object := range all {
+		if m, ok := object.(*corev1.ConfigMap); ok {
+			// DATABASES is for the user to replace by an address.
+			text := strings.ReplaceAll(m.Data["ovnkube.conf"], "DATABASES", "172.18.0.2")
+			file = &config.File{Name: "ovnkube.conf", Data: []byte(text)}
+		}
+	}
+	if file == nil {
+		t.Fatal("there is no ConfigMap")
+	}
+	for _, mode := range []string{"local", "shared"} {
+		for _, object := range all {
+			switch o := object.(type) {
+			case *appsv1.Deployment:
+				loadRole(t, file, mode, o.Spec.Template.Spec.Containers)
+			case *appsv1.DaemonSet:
+				loadRole(t, file, mode, o.Spec.Template.Spec.Containers)
+			}
+		}
+	}
+}
+
+// roles are the flags of the command line that are not settings.
+var roles = map[string]bool{"init-master": true, "init-node": true, "config-file": true}
+
+func loadRole(t *testing.T, file *config.File, mode string, containers []corev1.Container) {
+	t.Helper()
+	for _, c := range containers {
+		if len(c.Args) == 0 || c.Args[0] != "ovnkube" {
+			continue
+		}
+		given := map[string]string{"gateway-mode": mode}
+		for _, arg := range c.Args[1:] {
+			name, value, found := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+			if !found {
+				t.Errorf("%s: argument %s has no value", c.Name, arg)
+			}
+			if !roles[name] {
+				given[name] = value
+			}
+		}
+		cfg, notices, err := config.Load(config.Sources{Flags: given, File: file})
+		if err != nil {
+			t.Errorf("%s: %v", c.Name, err)
+			continue
+		}
+		for _, n := range notices {
+			t.Errorf("%s: %v", c.Name, n)
+		}
+		if string(cfg.Gateway.Mode) != mode {
+			t.Errorf("%s: gateway mode %q, want %q", c.Name, cfg.Gateway.Mode, mode)
+		}
+		if !cfg.Features.EgressService {
+			t.Errorf("%s: EgressService is off", c.Name)
+		}
+		for _, n := range []string{cfg.OVNNorth.Remote(), cfg.OVNSouth.Remote()} {
+			if !strings.HasPrefix(n, "tcp:172.18.0.2:") {
+				t.Errorf("%s: database %s", c.Name, n)
+			}
+		}
+	}
+}
