@@ -132,6 +132,11 @@ func (c Cluster) Node(ctx context.Context, action, node string) error {
 	return c.run(ctx, "node", action, "--name", c.Name, node)
 }
 
+// Service acts on a daemon of a node: action is "start", "stop", "restart" or "kill".
+func (c Cluster) Service(ctx context.Context, action, node, daemon string) error {
+	return c.run(ctx, "service", action, "--name", c.Name, node, daemon)
+}
+
 // AddHost puts a host outside of the cluster on the nodes' wire.
 func (c Cluster) AddHost(ctx context.Context, name string, addresses ...string) error {
 	args := []string{"host", "add", "--name", c.Name}

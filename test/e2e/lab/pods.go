@@ -177,6 +177,16 @@ func (l *Lab) SeenFromMachine(ctx context.Context, machine string, to netip.Addr
 	return parseSeen(out, err)
 }
 
+// Call runs the probe with args in a pod, or on a machine that serves, and returns
+// what it printed.
+func (l *Lab) Call(ctx context.Context, from string, pod bool, args ...string) (string, error) {
+	if pod {
+		return l.Exec(ctx, from, append([]string{"/probe"}, args...)...)
+	}
+	out, err := l.Kin.Exec(ctx, from, append([]string{machineProbe}, args...)...)
+	return strings.TrimSpace(out), err
+}
+
 // Get fetches a URL on a machine that serves; any answer but success is an error.
 func (l *Lab) Get(ctx context.Context, machine, url string) error {
 	_, err := l.Kin.Exec(ctx, machine, machineProbe, "get", url)

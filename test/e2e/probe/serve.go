@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// serve answers on a port, and echoes bytes on the next one.
+// serve answers on a port, by TCP and UDP, and echoes bytes on the next one.
 func serve(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	port := flags.Int("port", 8080, "HTTP port; echo is on the next one")
@@ -35,6 +35,11 @@ func serve(ctx context.Context, args []string) error {
 		return err
 	}
 	go echoAll(echo)
+	datagrams, err := net.ListenPacket("udp", net.JoinHostPort("", strconv.Itoa(*port)))
+	if err != nil {
+		return err
+	}
+	go answerAll(datagrams)
 	web := &http.Server{
 		Addr:              net.JoinHostPort("", strconv.Itoa(*port)),
 		Handler:           handler(),
@@ -43,6 +48,7 @@ func serve(ctx context.Context, args []string) error {
 	go func() {
 		<-ctx.Done()
 		echo.Close()
+		datagrams.Close()
 		web.Close()
 	}()
 	if err := web.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
@@ -69,7 +75,23 @@ func handler() http.Handler {
 		}
 		fmt.Fprint(w, name)
 	})
+	mux.HandleFunc("GET /who", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, who(r.RemoteAddr))
+	})
 	return mux
+}
+
+// who names this machine and the client.
+func who(client string) string {
+	name, err := os.Hostname()
+	if err != nil {
+		return err.Error()
+	}
+	peer, err := netip.ParseAddrPort(client)
+	if err != nil {
+		return err.Error()
+	}
+	return name + " " + peer.Addr().Unmap().String()
 }
 
 func echoAll(l net.Listener) {

@@ -25,6 +25,7 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("Walkthrough", s.walkthrough)
 	t.Run("Restarts", s.restarts)
 	t.Run("PowerFailure", s.powerFailure)
+	t.Run("Manifests", s.manifests)
 	t.Run("Datapath", s.datapath)
 	t.Run("Deletion", func(t *testing.T) { s.deletion(t, before) })
 }

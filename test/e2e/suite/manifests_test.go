@@ -1,0 +1,23 @@
+package suite
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+// manifests asks the API server whether it would take what is in dist. The
+// namespace is there: ovnkube's lease is in it.
+func (s *suite) manifests(t *testing.T) {
+	for _, overlay := range []string{"local", "shared"} {
+		t.Run(overlay, func(t *testing.T) {
+			command := append(s.Kubectl(), "apply", "--dry-run=server", "-k", filepath.Join("..", "..", "..", "dist", "overlays", overlay))
+			out, err := lab.Run(t.Context(), command...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Log(out)
+		})
+	}
+}
