@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Installs ovnkube on a kind cluster, for those who have Docker, kind and kubectl.
+#
+#   contrib/kind.sh [create|delete]      CLUSTER=ovn GATEWAY_MODE=local
+#
+# This is not exercised by the tests: they use kin, which needs no Docker. The
+# machine's kernel must have the Open vSwitch module, which the nodes share.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+CLUSTER=${CLUSTER:-ovn}
+GATEWAY_MODE=${GATEWAY_MODE:-local}
+PODS=10.244.0.0/16
+SERVICES=10.96.0.0/16
+
+fail() { echo "kind.sh: $*" >&2; exit 1; }
+
+for program in docker kind kubectl; do
+	command -v "$program" >/dev/null || fail "$program is not installed; contrib/kin needs none of docker, kind, kubectl"
+done
+[[ -d dist/overlays/$GATEWAY_MODE ]] || fail "GATEWAY_MODE is $GATEWAY_MODE; allowed: local, shared"
+
+case ${1:-create} in
+delete)
+	exec kind delete cluster --name "$CLUSTER"
+	;;
+create) ;;
+*) fail "usage: contrib/kind.sh [create|delete]" ;;
+esac
+
+modprobe openvswitch 2>/dev/null || [[ -d /sys/module/openvswitch ]] || fail "the kernel has no openvswitch module"
+
+kind create cluster --name "$CLUSTER" --config - <<EOF
+kind: Cluster
+apiVersion: kind.x-k8s.io/v1alpha4
+networking:
+  disableDefaultCNI: true
+  podSubnet: $PODS
+  serviceSubnet: $SERVICES
+nodes:
+  - role: control-plane
+  - role: worker
+  - role: worker
+EOF
+docker build -f dist/images/Dockerfile -t ovnkube:latest \
+	--build-arg VERSION="$(git describe --tags --always --dirty)" --build-arg COMMIT="$(git rev-parse HEAD)" .
+kind load docker-image --name "$CLUSTER" ovnkube:latest
+
+export KUBECONFIG
+KUBECONFIG=$(mktemp)
+trap 'rm -f "$KUBECONFIG"' EXIT
+kind get kubeconfig --name "$CLUSTER" >"$KUBECONFIG"
+databases=$(kubectl get node "$CLUSTER-control-plane" -o jsonpath='{.status.addresses[?(@.type=="InternalIP")].address}')
+kubectl apply -f dist/crds
+kubectl kustomize "dist/overlays/$GATEWAY_MODE" |
+	sed -e "s/DATABASES/${databases%% *}/" -e "s|10.244.0.0/16/24|$PODS/24|" -e "s|10.96.0.0/16|$SERVICES|" |
+	kubectl apply -f -
+kubectl wait --for=condition=Ready nodes --all --timeout=3m
+echo "ready: kind export kubeconfig --name $CLUSTER"
