@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -29,6 +30,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/route"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/sb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -103,6 +105,12 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 	n.runners["gateway"], n.runners["bridge flows"] = n.gateway, n.flows
 	n.spoken = append(n.spoken, n.gateway.Ready())
 
+	n.runners["tunnel port"] = sb.EncapPort{
+		Database: databaseConfig(cfg.OVNSouth),
+		Chassis:  func(ctx context.Context) (string, error) { return chassis(ctx, switches) },
+		Port:     cfg.Default.EncapPort,
+	}
+
 	pods := kube.NewNodePodInformers(n.env.Kube, n.name)
 	if n.runners["cni"], err = cninode.New(
 		cninode.Config{MTU: cfg.Default.MTU, ConfDir: cfg.CNI.ConfDir, Plugin: cfg.CNI.Plugin},
@@ -119,6 +127,18 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 		start = append(start, more...)
 	}
 	return start, nil
+}
+
+// chassis returns the name of this node's chassis.
+func chassis(ctx context.Context, switches ovs.Client) (string, error) {
+	ids, err := switches.System(ctx)
+	if err != nil {
+		return "", fmt.Errorf("read the system-id: %w", err)
+	}
+	if ids["system-id"] == "" {
+		return "", errors.New("read the system-id: Open vSwitch has none yet")
+	}
+	return ids["system-id"], nil
 }
 
 // egressServices adds the node side of EgressServices.

@@ -97,6 +97,29 @@ func dial(ctx context.Context, m model.ClientDBModel, endpoint string, tlsConfig
 	return c, nil
 }
 
+// Dial connects once to the first of the endpoints of cfg that answers, for other
+// databases than the northbound one: a client of m that does not reconnect by
+// itself and monitors nothing yet.
+func Dial(ctx context.Context, m model.ClientDBModel, cfg Config) (client.Client, error) {
+	endpoints, err := ParseAddress(cfg.Address)
+	if err != nil {
+		return nil, err
+	}
+	tlsConfig, err := cfg.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, endpoint := range endpoints {
+		c, err := dial(ctx, m, endpoint, tlsConfig)
+		if err == nil {
+			return c, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
 // watchLeader refuses a server that does not lead its cluster, and ends the
 // session when it ceases to. A follower would do what we ask, but slower, and
 // one cut off from its cluster would show old rows.

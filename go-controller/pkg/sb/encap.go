@@ -1,0 +1,170 @@
+package sb
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/ovn-org/libovsdb/cache"
+	"github.com/ovn-org/libovsdb/client"
+	"github.com/ovn-org/libovsdb/model"
+	"github.com/ovn-org/libovsdb/ovsdb"
+	"k8s.io/klog/v2"
+
+	nbovsdb "github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
+)
+
+const (
+	database = "OVN_Southbound"
+	table    = "Encap"
+	// optionPort is the key of Encap options that holds the UDP port.
+	optionPort = "dst_port"
+	// DefaultPort is the port of Geneve where no option says otherwise.
+	DefaultPort = 6081
+
+	timeout = 10 * time.Second // of connecting and of a transaction
+	backoff = time.Second      // before the next connection
+)
+
+// encap is a row of the Encap table: what we need, and the columns of its unique
+// index, which the library's cache needs.
+type encap struct {
+	UUID    string            `ovsdb:"_uuid"`
+	Type    string            `ovsdb:"type"`
+	IP      string            `ovsdb:"ip"`
+	Chassis string            `ovsdb:"chassis_name"`
+	Options map[string]string `ovsdb:"options"`
+}
+
+// EncapPort keeps the tunnel port of one chassis.
+type EncapPort struct {
+	Database nbovsdb.Config
+	// Chassis returns the name of the chassis, the system-id of Open vSwitch; it
+	// may wait for it.
+	Chassis func(ctx context.Context) (string, error)
+	Port    int
+}
+
+// Run keeps the port as wanted until ctx is done, through restarts of the
+// database and of ovn-controller, which may make the row anew. For the default
+// port, which a row needs no option for, it looks once and disconnects.
+func (e EncapPort) Run(ctx context.Context) error {
+	for {
+		err := e.session(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err == nil {
+			<-ctx.Done()
+			return nil
+		}
+		klog.ErrorS(err, "Cannot keep the tunnel port, will retry", "port", e.Port)
+		select {
+		case <-time.After(backoff):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// session works over one connection. It returns nil when there is nothing left
+// to keep.
+func (e EncapPort) session(ctx context.Context) error {
+	chassis, err := e.Chassis(ctx)
+	if err != nil {
+		return err
+	}
+	m, err := model.NewClientDBModel(database, map[string]model.Model{table: &encap{}})
+	if err != nil {
+		return fmt.Errorf("describe %s: %w", table, err)
+	}
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	c, err := nbovsdb.Dial(limited, m, e.Database)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	changed := make(chan struct{}, 1)
+	poke := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	lost := c.DisconnectNotify()
+	if rows := c.Cache(); rows != nil {
+		rows.AddEventHandler(&cache.EventHandlerFuncs{
+			AddFunc:    func(string, model.Model) { poke() },
+			UpdateFunc: func(string, model.Model, model.Model) { poke() },
+		})
+	}
+	row := &encap{}
+	if _, err := c.Monitor(limited, c.NewMonitor(client.WithTable(row, &row.Type, &row.IP, &row.Chassis, &row.Options))); err != nil {
+		return fmt.Errorf("monitor %s: %w", table, err)
+	}
+	for {
+		found, err := e.set(ctx, c, chassis)
+		if err != nil {
+			return err
+		}
+		if found && e.Port == DefaultPort {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-lost:
+			return fmt.Errorf("lost the connection to %s", e.Database.Address)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// set writes the port to the rows of the chassis that have another. It tells
+// whether there is a row.
+func (e EncapPort) set(ctx context.Context, c client.Client, chassis string) (bool, error) {
+	var rows []encap
+	if err := c.WhereCache(func(r *encap) bool { return r.Chassis == chassis }).List(ctx, &rows); err != nil {
+		return false, fmt.Errorf("list %s of chassis %s: %w", table, chassis, err)
+	}
+	want := ""
+	if e.Port != DefaultPort {
+		want = strconv.Itoa(e.Port)
+	}
+	var ops []ovsdb.Operation
+	for i := range rows {
+		if rows[i].Options[optionPort] == want {
+			continue
+		}
+		options := maps.Clone(rows[i].Options)
+		if options == nil {
+			options = map[string]string{}
+		}
+		if options[optionPort] = want; want == "" {
+			delete(options, optionPort)
+		}
+		rows[i].Options = options
+		op, err := c.Where(&rows[i]).Update(&rows[i], &rows[i].Options)
+		if err != nil {
+			return false, fmt.Errorf("prepare the port of chassis %s: %w", chassis, err)
+		}
+		ops = append(ops, op...)
+	}
+	if len(ops) == 0 {
+		return len(rows) > 0, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	results, err := c.Transact(limited, ops...)
+	if err == nil {
+		_, err = ovsdb.CheckOperationResults(results, ops)
+	}
+	if err != nil {
+		return false, fmt.Errorf("set the tunnel port of chassis %s: %w", chassis, err)
+	}
+	klog.V(2).InfoS("Tunnel port set", "chassis", chassis, "port", e.Port)
+	return true, nil
+}

@@ -1,0 +1,85 @@
+package sb
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	nbovsdb "github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
+)
+
+// sbctl runs ovn-sbctl against s.
+func sbctl(t *testing.T, s *ovsdbtest.Server, args ...string) string {
+	t.Helper()
+	out, err := exec.Command("ovn-sbctl", append([]string{"--timeout=20", "--db=" + s.Socket()}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("ovn-sbctl %v: %v: %s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// keep runs an EncapPort until the test ends or stop is called.
+func keep(t *testing.T, s *ovsdbtest.Server, port int) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	e := EncapPort{
+		Database: nbovsdb.Config{Address: s.Socket()},
+		Chassis:  func(context.Context) (string, error) { return "c1", nil },
+		Port:     port,
+	}
+	go func() { done <- e.Run(ctx) }()
+	stop = func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("Run: %v", err)
+			}
+			done <- nil // a second stop finds it ended
+		case <-time.After(20 * time.Second):
+			t.Error("Run did not end with its context")
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func eventuallyOptions(t *testing.T, s *ovsdbtest.Server, chassis, want string) {
+	t.Helper()
+	ovsdbtest.Eventually(t, "options of "+chassis, func() error {
+		got := sbctl(t, s, "--bare", "--columns=options", "find", "Encap", "chassis_name="+chassis)
+		if got != want {
+			return fmt.Errorf("options %q, want %q", got, want)
+		}
+		return nil
+	})
+}
+
+func TestEncapPort(t *testing.T) {
+	s := ovsdbtest.StartSB(t)
+	sbctl(t, s, "chassis-add", "other", "geneve", "10.0.0.2")
+	stop := keep(t, s, 16081)
+	// The chassis comes after us, with an option that is not ours.
+	sbctl(t, s, "chassis-add", "c1", "geneve", "10.0.0.1")
+	eventuallyOptions(t, s, "c1", "csum=true dst_port=16081")
+	eventuallyOptions(t, s, "other", "csum=true")
+
+	sbctl(t, s, "chassis-del", "c1")
+	sbctl(t, s, "chassis-add", "c1", "geneve", "10.0.0.9")
+	eventuallyOptions(t, s, "c1", "csum=true dst_port=16081")
+
+	s.Kill()
+	s.Start()
+	sbctl(t, s, "clear", "Encap", sbctl(t, s, "--bare", "--columns=_uuid", "find", "Encap", "chassis_name=c1"), "options")
+	eventuallyOptions(t, s, "c1", "dst_port=16081")
+	stop()
+
+	// The default needs no option, and one of an earlier configuration goes.
+	keep(t, s, DefaultPort)
+	eventuallyOptions(t, s, "c1", "")
+}
