@@ -151,7 +151,8 @@ func (c *Cluster) awaitControlPlane(ctx context.Context, limit time.Duration, up
 }
 
 // awaitNodes waits until the kubelets have registered, gives the nodes their
-// roles and, where there is a network, waits until they are ready.
+// roles and, where there is a network, waits until they are ready and pods can
+// be made.
 func (c *Cluster) awaitNodes(ctx context.Context, limit time.Duration, update func(string)) error {
 	client, err := c.api()
 	if err != nil {
@@ -182,6 +183,10 @@ func (c *Cluster) awaitNodes(ctx context.Context, limit time.Duration, update fu
 			} else if !ready && c.Ovnkube {
 				missing = append(missing, n.Name+": "+why)
 			}
+		}
+		// Without it the API server refuses the first pods a user makes.
+		if _, err := client.do(ctx, http.MethodGet, "/api/v1/namespaces/default/serviceaccounts/default", "", nil); err != nil {
+			return false, err.Error()
 		}
 		if len(missing) > 0 {
 			update(fmt.Sprintf("%d of %d", len(names)-len(missing), len(names)))
