@@ -51,22 +51,21 @@ type EncapPort struct {
 // database and of ovn-controller, which may make the row anew. For the default
 // port, which a row needs no option for, it looks once and disconnects.
 func (e EncapPort) Run(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil {
 		err := e.session(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
 		if err == nil {
-			<-ctx.Done()
-			return nil
+			break
 		}
-		klog.ErrorS(err, "Cannot keep the tunnel port, will retry", "port", e.Port)
+		if ctx.Err() == nil {
+			klog.ErrorS(err, "Cannot keep the tunnel port, will retry", "port", e.Port)
+		}
 		select {
 		case <-time.After(backoff):
 		case <-ctx.Done():
-			return nil
 		}
 	}
+	<-ctx.Done()
+	return nil
 }
 
 // session works over one connection. It returns nil when there is nothing left
