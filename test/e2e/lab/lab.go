@@ -42,6 +42,8 @@ var OutsideAddresses = []netip.Addr{
 type Options struct {
 	Name        string
 	GatewayMode string
+	// Config is a kin configuration; empty for kin's own.
+	Config string
 	// Log receives the output of kin; nil for nowhere.
 	Log io.Writer
 	// Announce is called with each kin command line before it runs; may be nil.
@@ -86,6 +88,11 @@ func Start(ctx context.Context, o Options) (lab *Lab, err error) {
 		}
 	}()
 	create := kin.Options{Nodes: 3, GatewayMode: o.GatewayMode, IPFamily: "dual"}
+	if o.Config != "" {
+		if create.Config, err = lab.WriteFile("kin.yaml", o.Config); err != nil {
+			return lab, err
+		}
+	}
 	if o.Announce != nil {
 		o.Announce(lab.Kin.CreateArgs(create))
 	}

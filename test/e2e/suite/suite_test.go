@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -26,9 +27,13 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("Restarts", s.restarts)
 	t.Run("PowerFailure", s.powerFailure)
 	t.Run("Manifests", s.manifests)
+	t.Run("Permissions", s.permissions)
 	t.Run("Datapath", s.datapath)
 	t.Run("Deletion", func(t *testing.T) { s.deletion(t, before) })
 }
+
+// logRequests makes the API server log every request.
+const logRequests = "apiServer: {extraArgs: [--vmodule=httplog=3]}\n"
 
 // suite is what the tests of one cluster share.
 type suite struct {
@@ -39,8 +44,9 @@ type suite struct {
 
 // start makes the cluster with a server pod on the first worker and two on the
 // second, and a server on every node.
+// The name of the cluster is the run's own, so that two runs do not meet.
 func start(t *testing.T, mode string) *suite {
-	l, err := lab.Start(t.Context(), lab.Options{Name: "e2e-" + mode, GatewayMode: mode, Log: t.Output()})
+	l, err := lab.Start(t.Context(), lab.Options{Name: fmt.Sprintf("e2e-%s-%d", mode, os.Getpid()), GatewayMode: mode, Config: logRequests, Log: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
@@ -15,7 +14,7 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// traces are what a cluster could leave on the machine, one a line.
+// traces are what a cluster could leave on the machine besides processes.
 type traces map[string][]string
 
 func tracesOf(t *testing.T) traces {
@@ -46,9 +45,6 @@ func findTraces(ctx context.Context) (traces, error) {
 		return nil, err
 	}
 	found["mounts"] = strings.Split(string(mounts), "\n")
-	if found["processes"], err = foreignProcesses(); err != nil {
-		return nil, err
-	}
 	err = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
 			found["cgroups"] = append(found["cgroups"], path)
@@ -56,37 +52,6 @@ func findTraces(ctx context.Context) (traces, error) {
 		return nil // a group may go while we look
 	})
 	return found, err
-}
-
-// foreignProcesses lists the processes that live in another network namespace
-// than we do: those of clusters, and nothing that the machine itself runs.
-func foreignProcesses() ([]string, error) {
-	own, err := os.Readlink("/proc/self/ns/net")
-	if err != nil {
-		return nil, err
-	}
-	dirs, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		return nil, err
-	}
-	var found []string
-	for _, dir := range dirs {
-		ns, err := os.Readlink(dir + "/ns/net")
-		if err != nil || ns == own {
-			continue // gone, or a process that ended and was not reaped, or ours
-		}
-		command, err := os.ReadFile(dir + "/cmdline")
-		if err != nil {
-			continue
-		}
-		group, err := os.ReadFile(dir + "/cgroup")
-		if err != nil {
-			continue
-		}
-		text := bytes.ReplaceAll(slices.Concat(command, group), []byte("\x00"), []byte(" "))
-		found = append(found, filepath.Base(dir)+" "+strings.ReplaceAll(string(text), "\n", " "))
-	}
-	return found, nil
 }
 
 // since lists what there is now and was not before, but not what belongs to other
@@ -111,6 +76,7 @@ func (now traces) since(before traces, others []string) []string {
 
 // deletion deletes the cluster: nothing may stay.
 func (s *suite) deletion(t *testing.T, before traces) {
+	worlds := s.worlds(t)
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +90,17 @@ func (s *suite) deletion(t *testing.T, before traces) {
 		if err != nil {
 			return err
 		}
-		if left := now.since(before, others); len(left) > 0 {
+		processes, err := listProcesses()
+		if err != nil {
+			return err
+		}
+		left := now.since(before, others)
+		for _, p := range processes {
+			if p.inGroup(s.Kin.Name) || worlds[p.network] || worlds[p.mounts] {
+				left = append(left, "process: "+p.command)
+			}
+		}
+		if len(left) > 0 {
 			return fmt.Errorf("left on the machine:\n%s", strings.Join(left, "\n"))
 		}
 		return nil
