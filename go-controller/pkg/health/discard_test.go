@@ -17,7 +17,9 @@ func TestDiscard(t *testing.T) {
 	ns := netnstest.New(t)
 	ns.Veth("there", "peer")
 	ns.Run("ip", "addr", "add", "192.0.2.1/24", "dev", "there")
-	ns.Run("ip", "-6", "addr", "add", "2001:db8::1/64", "dev", "there", "nodad")
+	// On the loopback, whose carrier is there at once: without one an IPv6 address
+	// is not reachable yet.
+	ns.Run("ip", "-6", "addr", "add", "2001:db8::1/128", "dev", "lo")
 	// A neighbour that never answers: packets leave and nothing comes back.
 	ns.Run("ip", "neigh", "add", "192.0.2.9", "lladdr", "02:00:00:00:00:09", "dev", "there")
 
