@@ -64,6 +64,8 @@ var samples = map[string]struct{ text, want string }{
 	"--no-hostsubnet-nodes":      {"kubernetes.io/os=windows", ""},
 	"--host-network-namespace":   {"openshift-host-network", ""},
 	"--platform-type":            {"BareMetal", ""},
+	"--dns-service-namespace":    {"openshift-dns", ""},
+	"--dns-service-name":         {"dns-default", ""},
 	"--disable-requestedchassis": {"no", ""},
 	"--pod-ip":                   {"10.0.0.3", ""},
 

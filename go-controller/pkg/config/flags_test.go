@@ -51,6 +51,8 @@ apiserver="https://api.example:6443"
 host-network-namespace="openshift-host-network"
 platform-type="BareMetal"
 healthz-bind-address="0.0.0.0:10256"
+dns-service-namespace="openshift-dns"
+dns-service-name="dns-default"
 
 [ovnkubernetesfeature]
 enable-egress-ip=true
@@ -90,6 +92,7 @@ shared br-ex [] true true
 	const section = "ovnkube.conf:ovnkubernetesfeature:"
 	if want := []string{
 		"--enable-multicast", "--ovn-empty-lb-events", "ovnkube.conf:kubernetes:host-network-namespace", "ovnkube.conf:kubernetes:platform-type",
+		"ovnkube.conf:kubernetes:dns-service-namespace", "ovnkube.conf:kubernetes:dns-service-name",
 		"--ovn-metrics-bind-address", "--export-ovs-metrics", section + "enable-egress-ip", section + "egressip-node-healthcheck-port",
 		section + "enable-egress-firewall", section + "enable-egress-qos",
 	}; !slices.Equal(told, want) {

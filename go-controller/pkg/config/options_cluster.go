@@ -68,6 +68,14 @@ var kubernetesOptions = []*Option{
 		NoEffect: "no platform is treated differently", value: unused(words("the name of a platform")),
 	},
 	{
+		Flag: "dns-service-namespace", Section: "kubernetes", Key: "dns-service-namespace", Usage: "Namespace of the DNS service that virtual machines use while they move between nodes",
+		NoEffect: "virtual machines are not moved", value: unused(name("a namespace")),
+	},
+	{
+		Flag: "dns-service-name", Section: "kubernetes", Key: "dns-service-name", Usage: "Name of that DNS service",
+		NoEffect: "virtual machines are not moved", value: unused(name("a service")),
+	},
+	{
 		Flag: "disable-requestedchassis", Section: "kubernetes", Key: "disable-requestedchassis", Default: "false",
 		Usage: "Do not bind pods to the chassis of their node", value: unused(never("pods are always bound to the chassis of their node")),
 	},
