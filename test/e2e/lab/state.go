@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -95,6 +96,20 @@ func northbound(dump string) State {
 	}
 	flush()
 	return state
+}
+
+var uuids = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+// Anonymous is the state with each UUID replaced, for the comparison of rows
+// that were made anew.
+func (s State) Anonymous() State {
+	anonymous := make(State, len(s))
+	for place, text := range s {
+		rows := strings.Split(uuids.ReplaceAllString(text, "UUID"), "\n\n")
+		slices.Sort(rows)
+		anonymous[place] = strings.Join(rows, "\n\n")
+	}
+	return anonymous
 }
 
 // Diff lists what two states differ in, one line a line; empty for equal ones.

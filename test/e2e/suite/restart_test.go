@@ -211,6 +211,12 @@ func (s *suite) steadyState(t *testing.T) lab.State {
 // sameState waits until the state is as before, and stays so.
 func (s *suite) sameState(t *testing.T, before lab.State) {
 	t.Helper()
+	s.same(t, before, func(now lab.State) lab.State { return now })
+}
+
+// same is sameState of what a function makes of the state.
+func (s *suite) same(t *testing.T, before lab.State, of func(lab.State) lab.State) {
+	t.Helper()
 	equal := 0
 	err := lab.Until(t.Context(), time.Minute, "the state to be as before", func(ctx context.Context) error {
 		now, err := s.State(ctx, nodes...)
@@ -218,7 +224,7 @@ func (s *suite) sameState(t *testing.T, before lab.State) {
 			equal = 0
 			return err
 		}
-		if diff := before.Diff(now); diff != "" {
+		if diff := before.Diff(of(now)); diff != "" {
 			equal = 0
 			return fmt.Errorf("it differs:\n%s", diff)
 		}

@@ -26,6 +26,7 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("Walkthrough", s.walkthrough)
 	t.Run("Restarts", s.restarts)
 	t.Run("PowerFailure", s.powerFailure)
+	t.Run("Removal", s.removal)
 	t.Run("Manifests", s.manifests)
 	t.Run("Permissions", s.permissions)
 	t.Run("Datapath", s.datapath)

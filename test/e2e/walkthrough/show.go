@@ -25,7 +25,7 @@ func (p printer) say(format string, args ...any) {
 }
 
 func (p printer) ok(format string, args ...any) {
-	fmt.Fprintf(p.out, "    [ok] "+format+"\n", args...)
+	fmt.Fprintf(p.out, "    [ok] "+format+"\n\n", args...)
 }
 
 // shown prints a command as typed and what it printed.

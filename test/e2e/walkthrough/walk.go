@@ -92,9 +92,6 @@ func End(ctx context.Context, l *lab.Lab) error {
 
 // begin makes the Service and one endpoint on each of two nodes.
 func (w *walk) begin(ctx context.Context) error {
-	if _, err := w.kubectl(ctx, "label", "--overwrite", "nodes", "ovn-worker", "ovn-worker2", "node-role.kubernetes.io/worker="); err != nil {
-		return err
-	}
 	if _, err := w.kubectl(ctx, "get", "nodes"); err != nil {
 		return err
 	}
