@@ -16,7 +16,8 @@
 //     the packet back with the host's own address, so the kernel chooses among the
 //     endpoints itself.
 //   - From outside in shared gateway mode: the bridge hands it to the gateway
-//     router, which has load balancers of its own, unless an endpoint is not a pod.
+//     router, which has load balancers of its own, unless an endpoint is not a pod
+//     or it is for a node port that all nodes answer.
 //
 // Invariants: rows that are equal on all nodes exist once, in a load balancer
 // group, and node addresses in them are template variables; other rows exist only

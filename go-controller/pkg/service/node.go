@@ -223,7 +223,7 @@ func (p *nodePlanner) restrict(port Port) {
 }
 
 // ingress plans what the external bridge hands to the gateway router: what that
-// has an endpoint for. The host refuses the rest.
+// has an endpoint for, see planner.external. The rest is the host's.
 func (p *nodePlanner) ingress(port Port, entries []entry, all, here int) {
 	if p.local() || !port.onPods(p.family) || all == 0 || p.ExternalLocal && here == 0 {
 		return
@@ -231,6 +231,9 @@ func (p *nodePlanner) ingress(port Port, entries []entry, all, here int) {
 	for _, e := range entries {
 		to := e.to
 		if !to.IsValid() {
+			if !p.ExternalLocal {
+				continue
+			}
 			var ok bool
 			if to, ok = topology.PrefixOf(p.family, p.node.Gateway.Addrs); !ok {
 				continue

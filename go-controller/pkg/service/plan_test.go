@@ -18,7 +18,9 @@ func TestPlan(t *testing.T) {
 		}
 	}
 	affinity := func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP }
-	ranges := func(s *corev1.Service) { s.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24", " 198.51.100.7/32"} }
+	ranges := func(s *corev1.Service) {
+		s.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24", " 198.51.100.7/32"}
+	}
 	externalIPs := func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"203.0.113.9", "2001:db8::9"} }
 	single := func(s *corev1.Service) { s.Spec.ClusterIPs = s.Spec.ClusterIPs[:1] }
 	mixed := []*discoveryv1.EndpointSlice{slice(ep("n1", "10.244.1.3"), ep("n1", "172.18.0.2"), ep("n2", "172.18.0.3"))}

@@ -136,6 +136,11 @@ func onRouter(node string) nb.Parent {
 
 // external plans the node port and the addresses from outside of a port. To pods
 // they are like the cluster address, whatever the policy for traffic from outside.
+//
+// Gateway routers have no part in node ports that any node answers: their address
+// is also the one OVN translates pods to, and for virtual addresses that are
+// templates OVN 23.03 does not keep the two apart, which breaks connections. The
+// host takes such traffic to the cluster address instead.
 func (p *planner) external(port Port, f topology.Family) {
 	all := port.Endpoints(f)
 	at := place{parent: onSwitches, protocol: port.Protocol}
@@ -146,7 +151,7 @@ func (p *planner) external(port Port, f topology.Family) {
 		p.add(at, f, netip.AddrPortFrom(e.Addr, port.Port).String(), all)
 	}
 	if port.NodePort != 0 && p.config.NodePorts {
-		at.template = true
+		at.parent, at.template = onSwitches, true
 		p.add(at, f, "^"+nodeVariable(f)+":"+strconv.Itoa(int(port.NodePort)), all)
 	}
 	if port.onPods(f) && p.ExternalLocal {
