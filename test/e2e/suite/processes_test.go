@@ -14,8 +14,14 @@ type seen struct {
 	groups, command string
 }
 
-// inGroup tells whether the process is in a control group of a cluster.
-func (p seen) inGroup(cluster string) bool { return strings.Contains(p.groups, "/kin-"+cluster+"-") }
+// inGroup tells whether the process is in a control group of a cluster; with an
+// empty name, of any cluster.
+func (p seen) inGroup(cluster string) bool {
+	if cluster != "" {
+		cluster += "-"
+	}
+	return strings.Contains(p.groups, "/kin-"+cluster)
+}
 
 // listProcesses reads /proc. Processes that go while we look are left out, and
 // those that ended and wait to be reaped: they are nowhere.
@@ -49,6 +55,8 @@ func listProcesses() ([]seen, error) {
 }
 
 // worlds are the namespaces that processes of the cluster live in, and nobody else.
+// The numbers of namespaces that are gone are given to new ones, so processes of
+// other clusters may well have them later.
 func (s *suite) worlds(t *testing.T) map[string]bool {
 	t.Helper()
 	processes, err := listProcesses()
