@@ -6,7 +6,6 @@ import (
 	fmt "fmt"
 	http "net/http"
 
-	egressservicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/typed/adminpolicybasedroute/v1"
 	egressservicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/typed/egressservice/v1"
 	discovery "k8s.io/client-go/discovery"
 	rest "k8s.io/client-go/rest"
@@ -16,19 +15,12 @@ import (
 type Interface interface {
 	Discovery() discovery.DiscoveryInterface
 	EgressServiceV1() egressservicev1.EgressServiceV1Interface
-	EgressServiceV1() egressservicev1.EgressServiceV1Interface
 }
 
 // Clientset contains the clients for groups.
 type Clientset struct {
 	*discovery.DiscoveryClient
 	egressServiceV1 *egressservicev1.EgressServiceV1Client
-	egressServiceV1 *egressservicev1.EgressServiceV1Client
-}
-
-// EgressServiceV1 retrieves the EgressServiceV1Client
-func (c *Clientset) EgressServiceV1() egressservicev1.EgressServiceV1Interface {
-	return c.egressServiceV1
 }
 
 // EgressServiceV1 retrieves the EgressServiceV1Client
@@ -84,10 +76,6 @@ func NewForConfigAndClient(c *rest.Config, httpClient *http.Client) (*Clientset,
 	if err != nil {
 		return nil, err
 	}
-	cs.egressServiceV1, err = egressservicev1.NewForConfigAndClient(&configShallowCopy, httpClient)
-	if err != nil {
-		return nil, err
-	}
 
 	cs.DiscoveryClient, err = discovery.NewDiscoveryClientForConfigAndClient(&configShallowCopy, httpClient)
 	if err != nil {
@@ -109,7 +97,6 @@ func NewForConfigOrDie(c *rest.Config) *Clientset {
 // New creates a new Clientset for the given RESTClient.
 func New(c rest.Interface) *Clientset {
 	var cs Clientset
-	cs.egressServiceV1 = egressservicev1.New(c)
 	cs.egressServiceV1 = egressservicev1.New(c)
 
 	cs.DiscoveryClient = discovery.NewDiscoveryClient(c)

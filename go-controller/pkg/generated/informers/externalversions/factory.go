@@ -8,7 +8,6 @@ import (
 	time "time"
 
 	versioned "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
-	adminpolicybasedroute "github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions/adminpolicybasedroute"
 	egressservice "github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions/egressservice"
 	internalinterfaces "github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions/internalinterfaces"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -239,12 +238,7 @@ type SharedInformerFactory interface {
 	// client.
 	InformerFor(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) cache.SharedIndexInformer
 
-	AdminPolicyBasedRoute() adminpolicybasedroute.Interface
 	EgressService() egressservice.Interface
-}
-
-func (f *sharedInformerFactory) AdminPolicyBasedRoute() adminpolicybasedroute.Interface {
-	return adminpolicybasedroute.New(f, f.namespace, f.tweakListOptions)
 }
 
 func (f *sharedInformerFactory) EgressService() egressservice.Interface {

@@ -5,7 +5,7 @@ package externalversions
 import (
 	fmt "fmt"
 
-	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	schema "k8s.io/apimachinery/pkg/runtime/schema"
 	cache "k8s.io/client-go/tools/cache"
 )
@@ -37,14 +37,6 @@ func (f *genericInformer) Lister() cache.GenericLister {
 func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource) (GenericInformer, error) {
 	switch resource {
 	// Group=k8s.ovn.org, Version=v1
-	case v1.SchemeGroupVersion.WithResource("adminpolicybasedexternalroutes"):
-		return &genericInformer{resource: resource.GroupResource(), informer: f.AdminPolicyBasedRoute().V1().AdminPolicyBasedExternalRoutes().Informer()}, nil
-	case v1.SchemeGroupVersion.WithResource("egressservices"):
-		return &genericInformer{resource: resource.GroupResource(), informer: f.AdminPolicyBasedRoute().V1().EgressServices().Informer()}, nil
-
-		// Group=k8s.ovn.org, Version=v1
-	case v1.SchemeGroupVersion.WithResource("adminpolicybasedexternalroutes"):
-		return &genericInformer{resource: resource.GroupResource(), informer: f.EgressService().V1().AdminPolicyBasedExternalRoutes().Informer()}, nil
 	case v1.SchemeGroupVersion.WithResource("egressservices"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.EgressService().V1().EgressServices().Informer()}, nil
 

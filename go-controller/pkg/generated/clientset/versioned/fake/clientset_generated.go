@@ -4,8 +4,6 @@ package fake
 
 import (
 	clientset "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
-	egressservicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/typed/adminpolicybasedroute/v1"
-	fakeegressservicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/typed/adminpolicybasedroute/v1/fake"
 	egressservicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/typed/egressservice/v1"
 	fakeegressservicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/typed/egressservice/v1/fake"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,11 +71,6 @@ var (
 	_ clientset.Interface = &Clientset{}
 	_ testing.FakeClient  = &Clientset{}
 )
-
-// EgressServiceV1 retrieves the EgressServiceV1Client
-func (c *Clientset) EgressServiceV1() egressservicev1.EgressServiceV1Interface {
-	return &fakeegressservicev1.FakeEgressServiceV1{Fake: &c.Fake}
-}
 
 // EgressServiceV1 retrieves the EgressServiceV1Client
 func (c *Clientset) EgressServiceV1() egressservicev1.EgressServiceV1Interface {

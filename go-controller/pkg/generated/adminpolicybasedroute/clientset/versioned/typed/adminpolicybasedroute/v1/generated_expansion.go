@@ -2,4 +2,4 @@
 
 package v1
 
-type EgressServiceExpansion interface{}
+type AdminPolicyBasedExternalRouteExpansion interface{}

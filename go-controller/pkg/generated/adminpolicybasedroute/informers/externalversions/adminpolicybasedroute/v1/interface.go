@@ -3,7 +3,7 @@
 package v1
 
 import (
-	internalinterfaces "github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions/internalinterfaces"
+	internalinterfaces "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/informers/externalversions/internalinterfaces"
 )
 
 // Interface provides access to all the informers in this group version.

@@ -3,8 +3,8 @@
 package adminpolicybasedroute
 
 import (
-	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions/adminpolicybasedroute/v1"
-	internalinterfaces "github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions/internalinterfaces"
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/informers/externalversions/adminpolicybasedroute/v1"
+	internalinterfaces "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/informers/externalversions/internalinterfaces"
 )
 
 // Interface provides access to each of this group's versions.

@@ -7,9 +7,9 @@ import (
 	time "time"
 
 	apisadminpolicybasedroutev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
-	versioned "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
-	internalinterfaces "github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions/internalinterfaces"
-	adminpolicybasedroutev1 "github.com/ovnkube/ovnkube/go-controller/pkg/generated/listers/adminpolicybasedroute/v1"
+	versioned "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned"
+	internalinterfaces "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/informers/externalversions/internalinterfaces"
+	adminpolicybasedroutev1 "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/listers/adminpolicybasedroute/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtime "k8s.io/apimachinery/pkg/runtime"
 	watch "k8s.io/apimachinery/pkg/watch"
