@@ -17,6 +17,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	egressservicemaster "github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/master"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/snapshot"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
 	egressscheme "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/scheme"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions"
@@ -149,7 +150,8 @@ func (m *master) build() ([]starter, error) {
 		Nodes:    nodes,
 		Writer:   m.writer,
 		Recorder: m.recorder,
-		Config:   pod.Config{DisableSNATMultipleGWs: cfg.Gateway.DisableSNATMultipleGWs},
+		// With external gateways who is translated is theirs to say.
+		Config: pod.Config{DisableSNATMultipleGWs: cfg.Gateway.DisableSNATMultipleGWs && !cfg.Features.MultiExternalGateway},
 	}); err != nil {
 		return nil, err
 	}
@@ -191,6 +193,15 @@ func (m *master) build() ([]starter, error) {
 		}
 	} else {
 		m.runners["egress services"] = &retired{feature: egressservice.Feature, writer: m.writer}
+	}
+	if cfg.Features.MultiExternalGateway {
+		more, err := m.externalGateways(core, ipPods, servicePods)
+		if err != nil {
+			return nil, err
+		}
+		start = append(start, more)
+	} else {
+		m.runners["external gateways"] = &retired{feature: externalroute.Feature, writer: m.writer}
 	}
 	m.runners["no-reroute policies"], err = noreroutemaster.New(noreroutemaster.Deps{
 		Nodes:             nodes,

@@ -1,0 +1,51 @@
+package app
+
+import (
+	"fmt"
+	"net/netip"
+
+	"k8s.io/client-go/informers"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
+	externalroutemaster "github.com/ovnkube/ovnkube/go-controller/pkg/externalroute/master"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/informers/externalversions"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
+)
+
+// externalGateways adds the master's side of external gateways and returns the
+// informers to be started. rerouted are the pods that other egress features steer.
+func (m *master) externalGateways(core informers.SharedInformerFactory, rerouted ...*noreroute.PodSet) (starter, error) {
+	routes, err := versioned.NewForConfig(m.env.REST)
+	if err != nil {
+		return nil, fmt.Errorf("make the client of external gateways: %w", err)
+	}
+	factory := externalversions.NewSharedInformerFactory(routes, 0)
+	m.runners["external gateways"], err = externalroutemaster.New(externalroutemaster.Deps{
+		Kube:       m.env.Kube,
+		Routes:     routes,
+		Policies:   factory.AdminPolicyBasedRoute().V1().AdminPolicyBasedExternalRoutes(),
+		Namespaces: core.Core().V1().Namespaces(),
+		Pods:       core.Core().V1().Pods(),
+		Nodes:      core.Core().V1().Nodes(),
+		Writer:     m.writer,
+		Config:     externalGatewayConfig(m.env.Config),
+		Rerouted:   rerouted,
+	})
+	return factory, err
+}
+
+// externalGatewayConfig is the part of the configuration that external gateways
+// depend on.
+func externalGatewayConfig(cfg config.Config) externalroute.Config {
+	c := externalroute.Config{
+		Cluster:                cfg.Default.ClusterPrefixes(),
+		Internal:               append([]netip.Prefix(nil), cfg.Kubernetes.ServiceCIDRs...),
+		DisableSNATMultipleGWs: cfg.Gateway.DisableSNATMultipleGWs,
+	}
+	for _, f := range cfg.Families() {
+		c.Internal = append(c.Internal, cfg.Gateway.JoinSubnet(f), cfg.Gateway.MasqueradeSubnet(f))
+	}
+	return c
+}
