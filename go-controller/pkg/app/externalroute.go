@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 
@@ -9,8 +10,13 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
 	externalroutemaster "github.com/ovnkube/ovnkube/go-controller/pkg/externalroute/master"
+	externalroutenode "github.com/ovnkube/ovnkube/go-controller/pkg/externalroute/node"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/informers/externalversions"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/conntrack"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/neighbor"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 )
 
@@ -48,4 +54,31 @@ func externalGatewayConfig(cfg config.Config) externalroute.Config {
 		c.Internal = append(c.Internal, cfg.Gateway.JoinSubnet(f), cfg.Gateway.MasqueradeSubnet(f))
 	}
 	return c
+}
+
+// externalGateways adds the node's side of external gateways: what it forgets of
+// its pods' connections.
+func (n *node) externalGateways(pods informers.SharedInformerFactory) (starter, error) {
+	core := kube.NewInformers(n.env.Kube)
+	var err error
+	n.runners["external gateways"], err = externalroutenode.New(externalroutenode.Deps{
+		Namespaces:  core.Core().V1().Namespaces(),
+		Pods:        pods.Core().V1().Pods(),
+		Connections: steered{},
+		Resolve:     neighbor.Resolve,
+	})
+	return core, err
+}
+
+// steered are the connections of the node's datapath that OVN steers.
+type steered struct{}
+
+// List implements externalroutenode.Connections.
+func (steered) List(ctx context.Context) ([]host.Steered, error) {
+	return conntrack.ListSteered(ctx, conntrack.DefaultRunDir)
+}
+
+// Flush implements externalroutenode.Connections.
+func (steered) Flush(ctx context.Context, s host.Steered) error {
+	return conntrack.FlushSteered(ctx, conntrack.DefaultRunDir, s)
 }
