@@ -40,7 +40,6 @@ const (
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Namespaces",type=integer,JSONPath=`.status.namespaces`
 // +kubebuilder:printcolumn:name="Pods",type=integer,JSONPath=`.status.pods`
-// +kubebuilder:printcolumn:name="Hops",type=string,JSONPath=`.status.hops[*].ip`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
 // AdminPolicyBasedExternalRoute sends what the pods of the selected namespaces
