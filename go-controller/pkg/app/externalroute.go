@@ -22,7 +22,12 @@ import (
 
 // externalGateways adds the master's side of external gateways and returns the
 // informers to be started. rerouted are the pods that other egress features steer.
-func (m *master) externalGateways(core informers.SharedInformerFactory, rerouted ...*noreroute.PodSet) (starter, error) {
+// Where external gateways are not enabled their rows are removed.
+func (m *master) externalGateways(core informers.SharedInformerFactory, rerouted ...*noreroute.PodSet) ([]starter, error) {
+	if !m.env.Config.Features.MultiExternalGateway {
+		m.runners["external gateways"] = &retired{feature: externalroute.Feature, writer: m.writer}
+		return nil, nil
+	}
 	routes, err := versioned.NewForConfig(m.env.REST)
 	if err != nil {
 		return nil, fmt.Errorf("make the client of external gateways: %w", err)
@@ -39,7 +44,7 @@ func (m *master) externalGateways(core informers.SharedInformerFactory, rerouted
 		Config:     externalGatewayConfig(m.env.Config),
 		Rerouted:   rerouted,
 	})
-	return factory, err
+	return []starter{factory}, err
 }
 
 // externalGatewayConfig is the part of the configuration that external gateways

@@ -17,7 +17,6 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	egressservicemaster "github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/master"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/snapshot"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
 	egressscheme "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/scheme"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions"
@@ -194,15 +193,11 @@ func (m *master) build() ([]starter, error) {
 	} else {
 		m.runners["egress services"] = &retired{feature: egressservice.Feature, writer: m.writer}
 	}
-	if cfg.Features.MultiExternalGateway {
-		more, err := m.externalGateways(core, ipPods, servicePods)
-		if err != nil {
-			return nil, err
-		}
-		start = append(start, more)
-	} else {
-		m.runners["external gateways"] = &retired{feature: externalroute.Feature, writer: m.writer}
+	more, err := m.externalGateways(core, ipPods, servicePods)
+	if err != nil {
+		return nil, err
 	}
+	start = append(start, more...)
 	m.runners["no-reroute policies"], err = noreroutemaster.New(noreroutemaster.Deps{
 		Nodes:             nodes,
 		Writer:            m.writer,

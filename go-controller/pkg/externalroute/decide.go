@@ -27,6 +27,7 @@ type Plan struct {
 
 // Policy is what became of an AdminPolicyBasedExternalRoute.
 type Policy struct {
+	Generation int64    // of the spec that was decided about
 	Namespaces []string // those it selects, sorted
 	hops       []source
 	problems   []problem
@@ -88,7 +89,7 @@ func Decide(cfg Config, snap Snapshot) Plan {
 
 // add merges a policy into what older ones decided.
 func (d *decision) add(p *v1.AdminPolicyBasedExternalRoute, r *resolver) {
-	result := &Policy{}
+	result := &Policy{Generation: p.Generation}
 	d.results[p.Name] = result
 	result.hops, result.problems = r.resolve(p.Spec.NextHops)
 	selector, err := metav1.LabelSelectorAsSelector(&p.Spec.From.NamespaceSelector)

@@ -16,7 +16,7 @@ const maxMessage = 4096
 
 // Status returns the status of a policy; pods is how many pods its namespaces
 // have. Times of transitions are those of old where nothing changed, else zero.
-func Status(p Policy, pods int, generation int64, old v1.AdminPolicyBasedExternalRouteStatus) v1.AdminPolicyBasedExternalRouteStatus {
+func Status(p Policy, pods int, old v1.AdminPolicyBasedExternalRouteStatus) v1.AdminPolicyBasedExternalRouteStatus {
 	status := v1.AdminPolicyBasedExternalRouteStatus{
 		Conditions: []metav1.Condition{ready(p), valid(p), conflicting(p)},
 		Namespaces: int32(len(p.Namespaces)),
@@ -24,7 +24,7 @@ func Status(p Policy, pods int, generation int64, old v1.AdminPolicyBasedExterna
 	}
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
-		c.ObservedGeneration = generation
+		c.ObservedGeneration = p.Generation
 		for _, o := range old.Conditions {
 			if o.Type == c.Type && o.Status == c.Status {
 				c.LastTransitionTime = o.LastTransitionTime

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned"
@@ -89,17 +90,22 @@ func watched() v1.HopOptions {
 func (g *gatewayTest) policy(t *testing.T, next v1.ExternalNextHops) v1.AdminPolicyBasedExternalRouteStatus {
 	t.Helper()
 	client := g.routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes()
-	want, err := client.Get(t.Context(), policyName, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		want = &v1.AdminPolicyBasedExternalRoute{ObjectMeta: metav1.ObjectMeta{Name: policyName}}
-		want.Spec.From.NamespaceSelector.MatchLabels = map[string]string{"kubernetes.io/metadata.name": lab.Namespace}
-		want.Spec.NextHops = next
-		want, err = client.Create(t.Context(), want, metav1.CreateOptions{})
-	case err == nil:
-		want.Spec.NextHops = next
-		want, err = client.Update(t.Context(), want, metav1.UpdateOptions{})
-	}
+	var want *v1.AdminPolicyBasedExternalRoute
+	// The status may be written between reading and writing.
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
+		want, err = client.Get(t.Context(), policyName, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			want = &v1.AdminPolicyBasedExternalRoute{ObjectMeta: metav1.ObjectMeta{Name: policyName}}
+			want.Spec.From.NamespaceSelector.MatchLabels = map[string]string{"kubernetes.io/metadata.name": lab.Namespace}
+			want.Spec.NextHops = next
+			want, err = client.Create(t.Context(), want, metav1.CreateOptions{})
+		case err == nil:
+			want.Spec.NextHops = next
+			want, err = client.Update(t.Context(), want, metav1.UpdateOptions{})
+		}
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

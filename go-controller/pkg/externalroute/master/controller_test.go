@@ -194,3 +194,16 @@ func TestStatusOfOthers(t *testing.T) {
 		return len(s.Hops) == 1 && s.Pods == 0
 	})
 }
+
+// TestGenerations: a status never speaks of a generation that it is not about.
+func TestGenerations(t *testing.T) {
+	w := newWorld(t, fake(), node(0), namespace("red"), policy("p", anyGWs, hops("172.18.0.51")))
+	w.start()
+	for i := range 50 {
+		want := []string{"172.18.0.51", "172.18.0.52", "172.18.0.53"}[:1+i%3]
+		w.setHops("p", want...)
+		if p := w.reported("p"); len(p.Status.Hops) != len(want) {
+			t.Fatalf("generation %d has %d hops, its status %d", p.Generation, len(want), len(p.Status.Hops))
+		}
+	}
+}

@@ -52,7 +52,7 @@ func (c *Controller) reconcileStatus(ctx context.Context, name string) error {
 	for _, ns := range policy.Namespaces {
 		pods += c.countPods(ns)
 	}
-	status := externalroute.Status(policy, pods, obj.Generation, known)
+	status := externalroute.Status(policy, pods, known)
 	had, err := json.Marshal(known)
 	if err != nil {
 		return fmt.Errorf("encode status of AdminPolicyBasedExternalRoute %s: %w", name, err)
