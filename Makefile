@@ -89,8 +89,8 @@ e2e: cluster-binaries ## Run the end-to-end tests on kin clusters (root; E2E_RUN
 test: deps build lint verify test-layers e2e ## Run everything
 
 .PHONY: bench
-bench: ## Measure the northbound writer and EgressService planning
-	cd go-controller && go test -run '^$$' -bench 'Write|Converge' -benchtime 3x ./pkg/nb/ovsdb ./pkg/egressservice/master
+bench: ## Measure the northbound writer and EgressService and external gateways planning
+	cd go-controller && go test -run '^$$' -bench 'Write|Converge|ExternalGateways' -benchtime 3x ./pkg/nb/ovsdb ./pkg/egressservice/master ./pkg/externalroute
 
 ##@ Clusters
 

@@ -13,6 +13,7 @@ PACKAGES=(
 	ovn-common ovn-central ovn-host # the databases, northd, ovn-controller, their tools and schemas
 	containerd runc busybox-static  # pods of the local cluster
 	iproute2 iptables nftables ethtool conntrack procps kmod util-linux
+	frr                             # BFD peers of external gateways
 	openssl                         # certificates in the tests of TLS connections
 	tcpdump                         # to look at what a test saw
 )
@@ -21,6 +22,7 @@ declare -A UNITS=( # daemons that a package would start
 	[ovn-central]="ovn-central ovn-northd ovn-ovsdb-server-nb ovn-ovsdb-server-sb"
 	[ovn-host]="ovn-host ovn-controller"
 	[containerd]="containerd"
+	[frr]="frr"
 )
 GO_MINIMUM=1.21 # from here on the go command fetches the version that go.mod names
 

@@ -17,14 +17,20 @@ MODULE=$(go list -m)
 OUT=pkg/generated
 CRDS=../dist/crds
 
-# Every API package, as "egressservice/v1".
+# Every API package, as "egressservice/v1". client-gen and informer-gen take one
+# package for each group and version, and ours share k8s.ovn.org/v1: each API has
+# clients of its own below pkg/generated, those of EgressService at its root.
 mapfile -t APIS < <(cd pkg/apis && ls -d */v*/ | sed 's|/$||')
 PACKAGES=()
-CLIENT_INPUTS=()
 for api in "${APIS[@]}"; do
 	PACKAGES+=("./pkg/apis/$api")
-	CLIENT_INPUTS+=(--input "$api")
 done
+out_of() { # api
+	case $1 in
+	egressservice/*) echo "$OUT" ;;
+	*) echo "$OUT/${1%%/*}" ;;
+	esac
+}
 
 HEADER=$(mktemp)
 trap 'rm -f "$HEADER"' EXIT
@@ -36,15 +42,18 @@ generator() { # name, arguments
 }
 
 find pkg/apis -name 'zz_generated.deepcopy.go' -delete
-rm -rf "$OUT/clientset" "$OUT/listers" "$OUT/informers"
+find "$OUT" -mindepth 1 -maxdepth 1 ! -name doc.go -exec rm -rf {} +
 
 generator deepcopy-gen --output-file zz_generated.deepcopy.go "${PACKAGES[@]}"
-generator client-gen --clientset-name versioned --input-base "$MODULE/pkg/apis" "${CLIENT_INPUTS[@]}" \
-	--output-pkg "$MODULE/$OUT/clientset" --output-dir "$OUT/clientset"
-generator lister-gen --output-pkg "$MODULE/$OUT/listers" --output-dir "$OUT/listers" "${PACKAGES[@]}"
-generator informer-gen --versioned-clientset-package "$MODULE/$OUT/clientset/versioned" \
-	--listers-package "$MODULE/$OUT/listers" \
-	--output-pkg "$MODULE/$OUT/informers" --output-dir "$OUT/informers" "${PACKAGES[@]}"
+for api in "${APIS[@]}"; do
+	out=$(out_of "$api")
+	generator client-gen --clientset-name versioned --input-base "$MODULE/pkg/apis" --input "$api" \
+		--output-pkg "$MODULE/$out/clientset" --output-dir "$out/clientset"
+	generator lister-gen --output-pkg "$MODULE/$out/listers" --output-dir "$out/listers" "./pkg/apis/$api"
+	generator informer-gen --versioned-clientset-package "$MODULE/$out/clientset/versioned" \
+		--listers-package "$MODULE/$out/listers" \
+		--output-pkg "$MODULE/$out/informers" --output-dir "$out/informers" "./pkg/apis/$api"
+done
 gofmt -w "$OUT" pkg/apis
 
 mkdir -p "$CRDS"

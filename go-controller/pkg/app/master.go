@@ -149,7 +149,8 @@ func (m *master) build() ([]starter, error) {
 		Nodes:    nodes,
 		Writer:   m.writer,
 		Recorder: m.recorder,
-		Config:   pod.Config{DisableSNATMultipleGWs: cfg.Gateway.DisableSNATMultipleGWs},
+		// With external gateways who is translated is theirs to say.
+		Config: pod.Config{DisableSNATMultipleGWs: cfg.Gateway.DisableSNATMultipleGWs && !cfg.Features.MultiExternalGateway},
 	}); err != nil {
 		return nil, err
 	}
@@ -192,6 +193,11 @@ func (m *master) build() ([]starter, error) {
 	} else {
 		m.runners["egress services"] = &retired{feature: egressservice.Feature, writer: m.writer}
 	}
+	more, err := m.externalGateways(core, ipPods, servicePods)
+	if err != nil {
+		return nil, err
+	}
+	start = append(start, more...)
 	m.runners["no-reroute policies"], err = noreroutemaster.New(noreroutemaster.Deps{
 		Nodes:             nodes,
 		Writer:            m.writer,

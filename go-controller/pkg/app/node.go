@@ -126,6 +126,13 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 		}
 		start = append(start, more...)
 	}
+	if cfg.Features.MultiExternalGateway {
+		more, err := n.externalGateways(pods)
+		if err != nil {
+			return nil, err
+		}
+		start = append(start, more)
+	}
 	return start, nil
 }
 

@@ -212,9 +212,8 @@ var featureOptions = []*Option{
 	},
 	{
 		Flag: "enable-multi-external-gateway", Section: "ovnkubernetesfeature", Key: "enable-multi-external-gateway", Default: "false",
-		Usage:    "Serve AdminPolicyBasedExternalRoute objects and the annotations for external gateways",
-		NoEffect: "external gateways are not served",
-		value:    to(boolean(), func(c *Config) *bool { return &c.Features.MultiExternalGateway }),
+		Usage: "Serve AdminPolicyBasedExternalRoute objects and the annotations for external gateways",
+		value: to(boolean(), func(c *Config) *bool { return &c.Features.MultiExternalGateway }),
 	},
 	{
 		Flag: "egressip-reachability-total-timeout", Section: "ovnkubernetesfeature", Key: "egressip-reachability-total-timeout", Default: "1",

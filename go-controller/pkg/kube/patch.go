@@ -75,6 +75,18 @@ func PatchPod(ctx context.Context, cs kubernetes.Interface, pod *corev1.Pod, m M
 	return nil
 }
 
+// PatchNamespace does for a namespace what PatchNode does for a node.
+func PatchNamespace(ctx context.Context, cs kubernetes.Interface, ns *corev1.Namespace, m Metadata) error {
+	patch, err := m.patch(ns.ObjectMeta)
+	if err != nil || patch == nil {
+		return err
+	}
+	if _, err := cs.CoreV1().Namespaces().Patch(ctx, ns.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("patch metadata of namespace %s: %w", ns.Name, err)
+	}
+	return nil
+}
+
 // SetNodeCondition sets a condition of a node unless status, reason and message
 // are there already. The time of the last transition moves with the status only.
 func SetNodeCondition(ctx context.Context, cs kubernetes.Interface, node *corev1.Node, c corev1.NodeCondition) error {

@@ -91,6 +91,14 @@ func (c *Controller) Enqueue(keys ...string) {
 	}
 }
 
+// EnqueueAfter adds keys after a delay: what a burst of events asks for is done
+// once.
+func (c *Controller) EnqueueAfter(delay time.Duration, keys ...string) {
+	for _, k := range keys {
+		c.queue.AddAfter(k, delay)
+	}
+}
+
 // Run waits for the watched informers, seeds the queue and works until ctx is
 // done. It returns nil then, and an error only where the informers never synced.
 func (c *Controller) Run(ctx context.Context, workers int) error {

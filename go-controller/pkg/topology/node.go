@@ -81,3 +81,9 @@ type PodNetwork struct {
 	Addrs    []netip.Prefix // with the length of the node subnet, at most one a family
 	Gateways []netip.Addr   // one a family, in the order of Addrs
 }
+
+// Attachment is a network a pod is attached to besides the cluster's own.
+type Attachment struct {
+	Name  string // "namespace/name", or as its plug-in calls it
+	Addrs []netip.Addr
+}

@@ -51,6 +51,7 @@ type table struct {
 	members []string     // monitored only: references to rows of root tables
 	keys    []int        // fields of Key
 	uuid    int          // field of the UUID
+	strong  []int        // fields of Refs that keep the rows they refer to
 	ids     int          // field of external_ids, -1 if the table has none
 }
 
@@ -121,6 +122,11 @@ func newTable(lit Table, schema *ovsdb.TableSchema) *table {
 	for _, name := range slices.Concat(lit.Key, lit.Refs, lit.Ignore) {
 		if _, ok := fields[name]; !ok {
 			panic(fmt.Sprintf("table %s has no column %s", lit.Name, name))
+		}
+	}
+	for _, name := range lit.Refs {
+		if kind, err := schema.Column(name).TypeObj.Key.RefType(); err == nil && kind == ovsdb.Strong {
+			t.strong = append(t.strong, fields[name])
 		}
 	}
 	for _, name := range lit.Key {
@@ -244,6 +250,11 @@ func (t *table) membersOf(m model.Model, column string) []string {
 		}
 	}
 	return nil
+}
+
+// keeps tells whether a row refers to others in a way that forbids to delete them.
+func (t *table) keeps(m model.Model) bool {
+	return slices.ContainsFunc(t.strong, func(field int) bool { return !structOf(m).Field(field).IsZero() })
 }
 
 func structOf(m model.Model) reflect.Value { return reflect.ValueOf(m).Elem() }

@@ -49,6 +49,7 @@ var literals = []Table{
 	{
 		Name: nbdb.NATTable, New: func() model.Model { return &nbdb.NAT{} },
 		Parents: map[string]string{nbdb.LogicalRouterTable: "nat"},
+		Refs:    []string{"exempted_ext_ips"},
 	},
 	{
 		Name: nbdb.GatewayChassisTable, New: func() model.Model { return &nbdb.GatewayChassis{} },

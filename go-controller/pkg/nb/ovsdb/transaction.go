@@ -68,6 +68,13 @@ func (b *part) remove(thorough bool) {
 	for _, d := range b.plan.gone {
 		b.stats.Deleted++
 		ref := wireUUID(d.uuid)
+		if !d.table.root && d.table.keeps(d.row) {
+			// Unreferenced rows go after references are checked: too late where what
+			// they refer to goes as well.
+			b.removes = append(b.removes, ovsdb.Operation{
+				Op: ovsdb.OperationDelete, Table: d.table.Name, Where: whereUUID(d.uuid),
+			})
+		}
 		switch {
 		case d.table.root:
 			b.removes = append(b.removes, ovsdb.Operation{

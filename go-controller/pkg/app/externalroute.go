@@ -1,0 +1,89 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"k8s.io/client-go/informers"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
+	externalroutemaster "github.com/ovnkube/ovnkube/go-controller/pkg/externalroute/master"
+	externalroutenode "github.com/ovnkube/ovnkube/go-controller/pkg/externalroute/node"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/informers/externalversions"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/conntrack"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/neighbor"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
+)
+
+// externalGateways adds the master's side of external gateways and returns the
+// informers to be started. rerouted are the pods that other egress features steer.
+// Where external gateways are not enabled their rows are removed.
+func (m *master) externalGateways(core informers.SharedInformerFactory, rerouted ...*noreroute.PodSet) ([]starter, error) {
+	if !m.env.Config.Features.MultiExternalGateway {
+		m.runners["external gateways"] = &retired{feature: externalroute.Feature, writer: m.writer}
+		return nil, nil
+	}
+	routes, err := versioned.NewForConfig(m.env.REST)
+	if err != nil {
+		return nil, fmt.Errorf("make the client of external gateways: %w", err)
+	}
+	factory := externalversions.NewSharedInformerFactory(routes, 0)
+	m.runners["external gateways"], err = externalroutemaster.New(externalroutemaster.Deps{
+		Kube:       m.env.Kube,
+		Routes:     routes,
+		Policies:   factory.AdminPolicyBasedRoute().V1().AdminPolicyBasedExternalRoutes(),
+		Namespaces: core.Core().V1().Namespaces(),
+		Pods:       core.Core().V1().Pods(),
+		Nodes:      core.Core().V1().Nodes(),
+		Writer:     m.writer,
+		Config:     externalGatewayConfig(m.env.Config),
+		Rerouted:   rerouted,
+	})
+	return []starter{factory}, err
+}
+
+// externalGatewayConfig is the part of the configuration that external gateways
+// depend on.
+func externalGatewayConfig(cfg config.Config) externalroute.Config {
+	c := externalroute.Config{
+		Cluster:                cfg.Default.ClusterPrefixes(),
+		Internal:               append([]netip.Prefix(nil), cfg.Kubernetes.ServiceCIDRs...),
+		DisableSNATMultipleGWs: cfg.Gateway.DisableSNATMultipleGWs,
+	}
+	for _, f := range cfg.Families() {
+		c.Internal = append(c.Internal, cfg.Gateway.JoinSubnet(f), cfg.Gateway.MasqueradeSubnet(f))
+	}
+	return c
+}
+
+// externalGateways adds the node's side of external gateways: what it forgets of
+// its pods' connections.
+func (n *node) externalGateways(pods informers.SharedInformerFactory) (starter, error) {
+	core := kube.NewInformers(n.env.Kube)
+	var err error
+	n.runners["external gateways"], err = externalroutenode.New(externalroutenode.Deps{
+		Namespaces:  core.Core().V1().Namespaces(),
+		Pods:        pods.Core().V1().Pods(),
+		Connections: steered{},
+		Resolve:     neighbor.Resolve,
+	})
+	return core, err
+}
+
+// steered are the connections of the node's datapath that OVN steers.
+type steered struct{}
+
+// List implements externalroutenode.Connections.
+func (steered) List(ctx context.Context) ([]host.Steered, error) {
+	return conntrack.ListSteered(ctx, conntrack.DefaultRunDir)
+}
+
+// Flush implements externalroutenode.Connections.
+func (steered) Flush(ctx context.Context, s host.Steered) error {
+	return conntrack.FlushSteered(ctx, conntrack.DefaultRunDir, s)
+}

@@ -1,0 +1,229 @@
+package externalroute
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// Plan is who uses which gateways. It is not modified once it is made.
+type Plan struct {
+	// Hops are the gateways of each namespace that has any, sorted by address.
+	Hops map[string][]Hop
+	// Policies are all policies, by name.
+	Policies map[string]Policy
+	// GatewayNamespaces are those in which policies look for gateway pods.
+	GatewayNamespaces map[string]bool
+}
+
+// Policy is what became of an AdminPolicyBasedExternalRoute.
+type Policy struct {
+	Generation int64    // of the spec that was decided about
+	Namespaces []string // those it selects, sorted
+	hops       []source
+	problems   []problem
+	conflicts  []problem
+	selector   string // why the selector of the namespaces is not valid
+}
+
+// decision is the state of one run of Decide.
+type decision struct {
+	cfg      Config
+	policies []*v1.AdminPolicyBasedExternalRoute // oldest first
+	results  map[string]*Policy
+	timers   map[netip.Addr]timersOf
+	// merged is by namespace and address; of is the policy that decided, empty for
+	// an annotation.
+	merged map[string]map[netip.Addr]merged
+}
+
+type timersOf struct {
+	Timers
+	policy string
+}
+
+type merged struct {
+	Hop
+	of string
+}
+
+// Decide finds out who uses which gateways. It does not depend on the order of
+// anything in the snapshot.
+func Decide(cfg Config, snap Snapshot) Plan {
+	d := &decision{
+		cfg:      cfg,
+		policies: slices.Clone(snap.Policies),
+		results:  map[string]*Policy{},
+		timers:   map[netip.Addr]timersOf{},
+		merged:   map[string]map[netip.Addr]merged{},
+	}
+	slices.SortFunc(d.policies, func(a, b *v1.AdminPolicyBasedExternalRoute) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	namespaces := slices.Clone(snap.Namespaces)
+	slices.SortFunc(namespaces, func(a, b Namespace) int { return cmp.Compare(a.Name, b.Name) })
+	snap.Namespaces = namespaces
+	r := newResolver(cfg, snap)
+	for _, p := range d.policies {
+		d.add(p, r)
+	}
+	d.annotations(r)
+	plan := Plan{Hops: map[string][]Hop{}, Policies: map[string]Policy{}, GatewayNamespaces: r.gatewayNSs}
+	for ns, hops := range d.merged {
+		plan.Hops[ns] = d.finish(ns, hops)
+	}
+	for name, p := range d.results {
+		plan.Policies[name] = *p
+	}
+	return plan
+}
+
+// add merges a policy into what older ones decided.
+func (d *decision) add(p *v1.AdminPolicyBasedExternalRoute, r *resolver) {
+	result := &Policy{Generation: p.Generation}
+	d.results[p.Name] = result
+	result.hops, result.problems = r.resolve(p.Spec.NextHops)
+	selector, err := metav1.LabelSelectorAsSelector(&p.Spec.From.NamespaceSelector)
+	if err != nil {
+		result.selector = err.Error()
+		return
+	}
+	for _, ns := range r.snap.Namespaces {
+		if selector.Matches(labels.Set(ns.Labels)) {
+			result.Namespaces = append(result.Namespaces, ns.Name)
+		}
+	}
+	if len(result.Namespaces) == 0 {
+		return
+	}
+	for _, h := range result.hops {
+		d.addTimers(p.Name, result, h.Hop)
+		d.addHop(p.Name, result, h.Hop)
+	}
+}
+
+// addTimers settles the timers of the BFD sessions with a hop.
+func (d *decision) addTimers(name string, result *Policy, h Hop) {
+	if !h.BFD {
+		return
+	}
+	older, ok := d.timers[h.Addr]
+	if !ok {
+		d.timers[h.Addr] = timersOf{h.Timers, name}
+		return
+	}
+	if older.Timers != h.Timers {
+		result.conflicts = append(result.conflicts, problem{v1.ReasonDifferentOptions,
+			fmt.Sprintf("hop %s: the older policy %s decides about the BFD timers", h.Addr, older.policy)})
+	}
+}
+
+// addHop adds a hop to the namespaces of its policy.
+func (d *decision) addHop(name string, result *Policy, h Hop) {
+	lost := map[string][]string{} // namespaces by the policy that decides
+	for _, ns := range result.Namespaces {
+		older, ok := d.merged[ns][h.Addr]
+		if !ok {
+			if d.merged[ns] == nil {
+				d.merged[ns] = map[netip.Addr]merged{}
+			}
+			d.merged[ns][h.Addr] = merged{Hop: h, of: name}
+			continue
+		}
+		if older.BFD != h.BFD || older.SkipSNAT != h.SkipSNAT {
+			lost[older.of] = append(lost[older.of], ns)
+		}
+	}
+	for _, older := range slices.Sorted(maps.Keys(lost)) {
+		result.conflicts = append(result.conflicts, problem{v1.ReasonDifferentOptions,
+			fmt.Sprintf("hop %s: the older policy %s decides about bfdEnabled and skipHostSNAT in %s",
+				h.Addr, older, list(lost[older]))})
+	}
+}
+
+// annotations adds the hops that namespaces and pods name by annotation. Those
+// that policies name are there already.
+func (d *decision) annotations(r *resolver) {
+	byName := map[string]bool{}
+	add := func(ns string, a netip.Addr, bfd bool) {
+		if r.refuse(a) != "" {
+			return
+		}
+		if d.merged[ns] == nil {
+			d.merged[ns] = map[netip.Addr]merged{}
+		}
+		have, ok := d.merged[ns][a]
+		switch {
+		case !ok:
+			d.merged[ns][a] = merged{Hop: Hop{Addr: a, BFD: bfd}}
+		case have.of == "" && bfd: // two annotations: one that asks is enough
+			have.BFD = true
+			d.merged[ns][a] = have
+		}
+	}
+	for _, ns := range r.snap.Namespaces {
+		byName[ns.Name] = true
+		for _, a := range ns.Static {
+			add(ns.Name, a, ns.BFD)
+		}
+	}
+	for _, p := range r.snap.Announced {
+		if !p.Ready {
+			continue
+		}
+		addrs, err := p.addrs(p.RoutingNetwork)
+		if err != nil {
+			continue
+		}
+		for _, ns := range p.Routing {
+			if !byName[ns] {
+				continue
+			}
+			for _, a := range addrs {
+				add(ns, a, p.BFD)
+			}
+		}
+	}
+}
+
+// finish settles what depends on all hops of a namespace.
+func (d *decision) finish(ns string, byAddr map[netip.Addr]merged) []Hop {
+	hops := make([]Hop, 0, len(byAddr))
+	skip := map[topology.Family]bool{}
+	for a, m := range byAddr {
+		skip[topology.FamilyOf(a)] = skip[topology.FamilyOf(a)] || m.SkipSNAT
+	}
+	told := map[string]bool{}
+	for _, a := range slices.SortedFunc(maps.Keys(byAddr), netip.Addr.Compare) {
+		m := byAddr[a]
+		if m.BFD {
+			m.Timers = d.timers[a].Timers
+		}
+		hops = append(hops, m.Hop)
+		if skip[topology.FamilyOf(a)] && !m.SkipSNAT && m.of != "" && !d.cfg.DisableSNATMultipleGWs && !told[m.of] {
+			told[m.of] = true
+			d.results[m.of].conflicts = append(d.results[m.of].conflicts, problem{v1.ReasonOtherPoliciesSNAT,
+				fmt.Sprintf("namespace %s: another hop of its %s pods has skipHostSNAT, so they are not translated at all",
+					ns, topology.FamilyOf(a))})
+		}
+	}
+	return hops
+}
+
+// list writes names for a message, at most a few of them.
+func list(names []string) string {
+	const most = 3
+	if len(names) <= most {
+		return "namespace " + strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("namespaces %s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}

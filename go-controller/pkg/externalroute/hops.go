@@ -1,0 +1,201 @@
+package externalroute
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// source is a hop with what it comes from.
+type source struct {
+	Hop
+	pod string // "namespace/name" of the gateway pod of a dynamic hop
+}
+
+// problem is something that keeps a hop of a policy from being used.
+type problem struct {
+	reason  string // of the condition
+	message string
+}
+
+// resolver finds the hops of policies.
+type resolver struct {
+	cfg        Config
+	snap       Snapshot
+	nodeOf     map[netip.Addr]string
+	gatewayNSs map[string]bool // that some policy looks for gateway pods in
+}
+
+func newResolver(cfg Config, snap Snapshot) *resolver {
+	r := &resolver{cfg: cfg, snap: snap, nodeOf: map[netip.Addr]string{}, gatewayNSs: map[string]bool{}}
+	for node, addrs := range snap.NodeAddrs {
+		for _, a := range addrs {
+			if other, ok := r.nodeOf[a]; !ok || node < other {
+				r.nodeOf[a] = node
+			}
+		}
+	}
+	return r
+}
+
+// resolve returns the hops of a policy, none twice, sorted by address, and what
+// is wrong with others.
+func (r *resolver) resolve(spec v1.ExternalNextHops) (hops []source, problems []problem) {
+	add := func(h source, what string) {
+		if why := r.refuse(h.Addr); why != "" {
+			problems = append(problems, problem{v1.ReasonInvalidHop, fmt.Sprintf("%s: %s", what, why)})
+			return
+		}
+		if i := slices.IndexFunc(hops, func(o source) bool { return o.Addr == h.Addr }); i >= 0 {
+			if hops[i].Hop != h.Hop {
+				problems = append(problems, problem{v1.ReasonInvalidHop,
+					fmt.Sprintf("%s: the policy names %s twice with different options, the first holds", what, h.Addr)})
+			}
+			return
+		}
+		hops = append(hops, h)
+	}
+	for i, s := range spec.Static {
+		what := fmt.Sprintf("static hop %d (%s)", i+1, s.IP)
+		addr, err := netip.ParseAddr(s.IP)
+		if err != nil {
+			problems = append(problems, problem{v1.ReasonInvalidHop, what + ": is not an IP address"})
+			continue
+		}
+		add(source{Hop: hop(addr.Unmap(), s.HopOptions)}, what)
+		if node, ok := r.nodeOf[addr.Unmap()]; ok {
+			problems = append(problems, problem{v1.ReasonInvalidHop,
+				fmt.Sprintf("%s: is the address of node %s, whose own pods cannot use it", what, node)})
+		}
+	}
+	for i, d := range spec.Dynamic {
+		what := fmt.Sprintf("dynamic hop %d", i+1)
+		pods, err := r.gateways(d)
+		if err != nil {
+			problems = append(problems, problem{v1.ReasonInvalidSelector, fmt.Sprintf("%s: %v", what, err)})
+			continue
+		}
+		usable := 0
+		for _, p := range pods {
+			addrs, err := p.addrs(d.NetworkAttachmentName)
+			if err != nil {
+				problems = append(problems, problem{v1.ReasonInvalidHop, fmt.Sprintf("%s, pod %s: %v", what, p.Key, err)})
+				continue
+			}
+			for _, a := range addrs {
+				add(source{Hop: hop(a, d.HopOptions), pod: p.Key}, fmt.Sprintf("%s, pod %s (%s)", what, p.Key, a))
+			}
+			usable++
+		}
+		if usable == 0 {
+			problems = append(problems, problem{v1.ReasonNoGatewayPod, what + ": selects no pod that is a gateway, runs and is ready"})
+		}
+	}
+	slices.SortFunc(hops, func(a, b source) int { return a.Addr.Compare(b.Addr) })
+	return hops, problems
+}
+
+func hop(addr netip.Addr, o v1.HopOptions) Hop {
+	h := Hop{Addr: addr, BFD: o.BFDEnabled, SkipSNAT: o.SkipHostSNAT}
+	if o.BFDEnabled && o.BFD != nil {
+		value := func(p *int32) int {
+			if p == nil {
+				return 0
+			}
+			return int(*p)
+		}
+		h.Timers = Timers{MinRx: value(o.BFD.MinRx), MinTx: value(o.BFD.MinTx), Multiplier: value(o.BFD.Multiplier)}
+	}
+	return h
+}
+
+// gateways returns the pods that a dynamic hop selects and that are ready, by key.
+func (r *resolver) gateways(d v1.DynamicHop) ([]GatewayPod, error) {
+	inNamespaces, err := metav1.LabelSelectorAsSelector(&d.NamespaceSelector)
+	if err != nil {
+		return nil, fmt.Errorf("namespaceSelector is not valid: %w", err)
+	}
+	isGateway, err := metav1.LabelSelectorAsSelector(&d.PodSelector)
+	if err != nil {
+		return nil, fmt.Errorf("podSelector is not valid: %w", err)
+	}
+	var pods []GatewayPod
+	for _, ns := range r.snap.Namespaces {
+		if !inNamespaces.Matches(labels.Set(ns.Labels)) {
+			continue
+		}
+		r.gatewayNSs[ns.Name] = true
+		for _, p := range r.snap.Pods(ns.Name) {
+			if p.Ready && isGateway.Matches(labels.Set(p.Labels)) {
+				pods = append(pods, p)
+			}
+		}
+	}
+	slices.SortFunc(pods, func(a, b GatewayPod) int { return strings.Compare(a.Key, b.Key) })
+	return pods, nil
+}
+
+// addrs returns the addresses of a gateway pod on an attached network, or those
+// of its host where none is named.
+func (p GatewayPod) addrs(network string) ([]netip.Addr, error) {
+	if network == "" {
+		if !p.HostNetwork {
+			return nil, fmt.Errorf("it is not on the host's network, and no attached network is named")
+		}
+		if len(p.HostAddrs) == 0 {
+			return nil, fmt.Errorf("its host's address is not known yet")
+		}
+		return p.HostAddrs, nil
+	}
+	if p.NetworksErr != "" {
+		return nil, fmt.Errorf("its network-status does not parse: %s", p.NetworksErr)
+	}
+	namespace, _, _ := strings.Cut(p.Key, "/")
+	for _, n := range p.Networks {
+		if n.Name != network && n.Name != namespace+"/"+network {
+			continue
+		}
+		if len(n.Addrs) == 0 {
+			return nil, fmt.Errorf("it has no address on network %s", network)
+		}
+		return n.Addrs, nil
+	}
+	return nil, fmt.Errorf("its network-status has no network %s", network)
+}
+
+// refuse says why an address can be nobody's gateway; empty where it can.
+func (r *resolver) refuse(a netip.Addr) string {
+	family := topology.FamilyOf(a)
+	switch {
+	case a.Zone() != "":
+		return "an address with a zone is no gateway"
+	case a.IsUnspecified():
+		return "the unspecified address is no gateway"
+	case a.IsMulticast(), a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		return "a multicast or broadcast address is no gateway"
+	case a.IsLoopback():
+		return "a loopback address is no gateway"
+	case a.IsLinkLocalUnicast():
+		return "a link-local address is not supported as gateway"
+	case !slices.Contains(r.cfg.families(), family):
+		return fmt.Sprintf("no pod of this cluster has an %s address", family)
+	}
+	for _, p := range r.cfg.Cluster {
+		if p.Contains(a) {
+			return fmt.Sprintf("is in the pod network %s", p)
+		}
+	}
+	for _, p := range r.cfg.Internal {
+		if p.Contains(a) {
+			return fmt.Sprintf("is in %s, which the cluster uses itself", p)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,213 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned"
+	routeinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/informers/externalversions/adminpolicybasedroute/v1"
+	routelisters "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/listers/adminpolicybasedroute/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+)
+
+const (
+	// all is the key of the queue that has a single one.
+	all = "all"
+	// nodeWorkers is how many nodes are written at the same time; the writer sends
+	// what several of them want in one transaction.
+	nodeWorkers = 16
+	// reportWorkers is how many statuses or annotations are patched at a time.
+	reportWorkers = 4
+	// countDelay collects changes of how many pods there are into one patch.
+	countDelay = time.Second
+	// reroutedPatience bounds the wait for other features after the start.
+	reroutedPatience = 10 * time.Second
+)
+
+// Indexes of the pods.
+const (
+	byNode      = "externalroute-by-node"      // those that need a network
+	byNamespace = "externalroute-by-namespace" // all
+	announced   = "externalroute-announced"    // those that say they are gateways
+)
+
+// Writer writes the rows and tells of those that others changed.
+type Writer interface {
+	nb.Writer
+	OnDrift(f func(nb.Owner))
+}
+
+// Deps is what the controller works with. Informers are started by the caller
+// after New.
+type Deps struct {
+	Kube       kubernetes.Interface
+	Routes     versioned.Interface
+	Policies   routeinformers.AdminPolicyBasedExternalRouteInformer
+	Namespaces coreinformers.NamespaceInformer
+	Pods       coreinformers.PodInformer // of all nodes
+	Nodes      coreinformers.NodeInformer
+	Writer     Writer
+	Config     externalroute.Config
+	// Rerouted are the pods that EgressIPs and EgressServices steer; nil ones are
+	// of features that are not enabled.
+	Rerouted []*noreroute.PodSet
+}
+
+// Controller serves the external gateways of the cluster.
+type Controller struct {
+	deps       Deps
+	policies   routelisters.AdminPolicyBasedExternalRouteLister
+	namespaces corelisters.NamespaceLister
+	nodeLister corelisters.NodeLister
+	pods       cache.Indexer
+
+	decide, nodes, statuses, annotations *queue.Controller
+
+	mu sync.Mutex
+	// plan is the last decision; byNamespace the policies that select a namespace.
+	plan        externalroute.Plan
+	byNamespace map[string][]string
+	// dirty are the nodes that are still to be written, with a number that grows.
+	dirty map[string]uint64
+	turn  uint64
+	// reports are told when no node is dirty.
+	reportPolicies, reportNamespaces map[string]bool
+	patched                          map[string]patched
+}
+
+// New returns the controller.
+func New(deps Deps) (*Controller, error) {
+	c := &Controller{
+		deps:             deps,
+		policies:         deps.Policies.Lister(),
+		namespaces:       deps.Namespaces.Lister(),
+		nodeLister:       deps.Nodes.Lister(),
+		pods:             deps.Pods.Informer().GetIndexer(),
+		dirty:            map[string]uint64{},
+		reportPolicies:   map[string]bool{},
+		reportNamespaces: map[string]bool{},
+		patched:          map[string]patched{},
+	}
+	err := deps.Pods.Informer().AddIndexers(cache.Indexers{
+		byNode: indexPods(func(p *corev1.Pod) []string {
+			if !kube.NeedsNetwork(p) {
+				return nil
+			}
+			return []string{p.Spec.NodeName}
+		}),
+		byNamespace: indexPods(func(p *corev1.Pod) []string { return []string{p.Namespace} }),
+		announced: indexPods(func(p *corev1.Pod) []string {
+			if len(kube.RoutingNamespaces(p)) == 0 {
+				return nil
+			}
+			return []string{all}
+		}),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("index pods for external gateways: %w", err)
+	}
+	c.decide = queue.New("externalroute-decide", c.reconcileAll)
+	c.nodes = queue.New(externalroute.Feature, c.reconcileNode)
+	c.statuses = queue.New("externalroute-status", c.reconcileStatus)
+	c.annotations = queue.New("externalroute-namespace", c.reconcileNamespace)
+	return c, errors.Join(c.watchDecide(), c.watchNodes(), c.watchReports())
+}
+
+func indexPods(keys func(*corev1.Pod) []string) cache.IndexFunc {
+	return func(obj any) ([]string, error) {
+		if p, ok := obj.(*corev1.Pod); ok {
+			return keys(p), nil
+		}
+		return nil, nil
+	}
+}
+
+// Run works until ctx is done.
+func (c *Controller) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.decide.Run(ctx, 1) })
+	group.Go(func() error {
+		if !await(ctx, c.decide.Seeded()) || !c.awaitRerouted(ctx) {
+			return nil
+		}
+		return c.nodes.Run(ctx, nodeWorkers)
+	})
+	group.Go(func() error {
+		if !await(ctx, c.nodes.Seeded()) {
+			return nil
+		}
+		return c.statuses.Run(ctx, reportWorkers)
+	})
+	group.Go(func() error {
+		if !await(ctx, c.nodes.Seeded()) {
+			return nil
+		}
+		return c.annotations.Run(ctx, reportWorkers)
+	})
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("run external gateways: %w", err)
+	}
+	return nil
+}
+
+// Seeded is closed when everything found at the start has been written.
+func (c *Controller) Seeded() <-chan struct{} { return c.nodes.Seeded() }
+
+// await waits for a channel to be closed; false where ctx ended first.
+func await(ctx context.Context, done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// awaitRerouted waits until the other features have named their pods, so that no
+// policy is taken away after a restart only to be written again. A feature that
+// does not get there must not hold up the gateways for ever.
+func (c *Controller) awaitRerouted(ctx context.Context) bool {
+	patience := time.NewTimer(reroutedPatience)
+	defer patience.Stop()
+	for _, set := range c.deps.Rerouted {
+		if set == nil {
+			continue
+		}
+		changed := make(chan struct{}, 1)
+		set.Subscribe(func() {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		})
+		for {
+			if _, complete := set.Addrs(); complete {
+				break
+			}
+			select {
+			case <-changed:
+			case <-patience.C:
+				klog.InfoS("Other egress features have not named their pods yet; external gateways go on without")
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,219 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+)
+
+// reconcileAll decides who uses which gateways and enqueues what it changes.
+func (c *Controller) reconcileAll(context.Context, string) error {
+	snap, err := c.snapshot()
+	if err != nil {
+		return err
+	}
+	plan := externalroute.Decide(c.deps.Config, snap)
+	selecting := map[string][]string{}
+	for _, name := range slices.Sorted(maps.Keys(plan.Policies)) {
+		for _, ns := range plan.Policies[name].Namespaces {
+			selecting[ns] = append(selecting[ns], name)
+		}
+	}
+	c.mu.Lock()
+	before := c.plan
+	c.plan, c.byNamespace = plan, selecting
+	c.mu.Unlock()
+
+	namespaces := changed(before.Hops, plan.Hops, slices.Equal[[]externalroute.Hop])
+	policies := changed(before.Policies, plan.Policies, func(a, b externalroute.Policy) bool { return reflect.DeepEqual(a, b) })
+	// Pods that come from now on find the new plan, those that came before are in
+	// the index.
+	nodes := c.nodesOf(namespaces)
+	if len(namespaces) > 0 {
+		klog.V(2).InfoS("External gateways changed", "namespaces", namespaces, "nodes", nodes)
+	}
+	c.mu.Lock()
+	for _, n := range nodes {
+		c.turn++
+		c.dirty[n] = c.turn
+	}
+	for _, p := range policies {
+		c.reportPolicies[p] = true
+	}
+	for _, ns := range namespaces {
+		c.reportNamespaces[ns] = true
+	}
+	c.mu.Unlock()
+	c.nodes.Enqueue(nodes...)
+	c.report()
+	return nil
+}
+
+// changed returns the keys whose values differ, sorted.
+func changed[V any](before, after map[string]V, equal func(a, b V) bool) []string {
+	var keys []string
+	for k, v := range after {
+		if old, ok := before[k]; !ok || !equal(old, v) {
+			keys = append(keys, k)
+		}
+	}
+	for k := range before {
+		if _, ok := after[k]; !ok {
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// report enqueues what waits for the nodes to be written, if they are.
+func (c *Controller) report() {
+	c.mu.Lock()
+	var policies, namespaces []string
+	if len(c.dirty) == 0 {
+		policies, namespaces = slices.Collect(maps.Keys(c.reportPolicies)), slices.Collect(maps.Keys(c.reportNamespaces))
+		clear(c.reportPolicies)
+		clear(c.reportNamespaces)
+	}
+	c.mu.Unlock()
+	c.statuses.Enqueue(policies...)
+	c.annotations.Enqueue(namespaces...)
+}
+
+// snapshot reads everything that names gateways.
+func (c *Controller) snapshot() (externalroute.Snapshot, error) {
+	policies, err := c.policies.List(labels.Everything())
+	if err != nil {
+		return externalroute.Snapshot{}, fmt.Errorf("list AdminPolicyBasedExternalRoutes: %w", err)
+	}
+	namespaces, err := c.namespaces.List(labels.Everything())
+	if err != nil {
+		return externalroute.Snapshot{}, fmt.Errorf("list namespaces: %w", err)
+	}
+	nodes, err := c.nodeLister.List(labels.Everything())
+	if err != nil {
+		return externalroute.Snapshot{}, fmt.Errorf("list nodes: %w", err)
+	}
+	snap := externalroute.Snapshot{
+		Policies:  policies,
+		Announced: gatewayPods(c.indexed(announced, all)),
+		Pods:      func(ns string) []externalroute.GatewayPod { return gatewayPods(c.podsIn(ns)) },
+		NodeAddrs: make(map[string][]netip.Addr, len(nodes)),
+	}
+	for _, ns := range namespaces {
+		static, bad := kube.ParseAddrs(ns.Annotations[kube.AnnotationRoutingExternalGWs])
+		if len(bad) > 0 {
+			klog.InfoS("Gateways in annotation are no addresses and are ignored", "namespace", ns.Name,
+				"annotation", kube.AnnotationRoutingExternalGWs, "values", bad)
+		}
+		snap.Namespaces = append(snap.Namespaces, externalroute.Namespace{
+			Name: ns.Name, Labels: ns.Labels, Static: static, BFD: kube.BFDEnabled(ns.Annotations),
+		})
+	}
+	for _, n := range nodes {
+		node, _ := kube.Node(n) // the network's controller reports what does not parse
+		snap.NodeAddrs[n.Name] = externalroute.NodeAddrs(node)
+	}
+	return snap, nil
+}
+
+// gatewayPods decodes pods in their capacity as gateways, without those that
+// cannot be any now.
+func gatewayPods(pods []*corev1.Pod) []externalroute.GatewayPod {
+	out := make([]externalroute.GatewayPod, 0, len(pods))
+	for _, p := range pods {
+		if !kube.ReadyNow(p) {
+			continue
+		}
+		g := externalroute.GatewayPod{
+			Key: kube.PodKey(p), Labels: p.Labels, Ready: true, HostNetwork: p.Spec.HostNetwork,
+			Routing: kube.RoutingNamespaces(p), RoutingNetwork: p.Annotations[kube.AnnotationRoutingNetwork],
+			BFD: kube.BFDEnabled(p.Annotations),
+		}
+		if g.HostNetwork {
+			g.HostAddrs = kube.HostAddrs(p)
+		}
+		var err error
+		if g.Networks, err = kube.NetworkStatus(p); err != nil {
+			g.NetworksErr = err.Error()
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// reconcileNode writes the rows of one node.
+func (c *Controller) reconcileNode(ctx context.Context, name string) error {
+	c.mu.Lock()
+	plan, turn := c.plan, c.dirty[name]
+	c.mu.Unlock()
+	// Reports do not wait for a node that fails: it may do so for long.
+	defer func() {
+		c.mu.Lock()
+		if c.dirty[name] == turn {
+			delete(c.dirty, name)
+		}
+		c.mu.Unlock()
+		c.report()
+	}()
+	rows, err := c.nodeRows(name, plan)
+	if err != nil {
+		return err
+	}
+	stats, err := c.deps.Writer.Apply(ctx, externalroute.Owner(name), rows)
+	if err != nil {
+		return fmt.Errorf("apply external gateways of node %s: %w", name, err)
+	}
+	if stats.Zero() {
+		klog.V(4).InfoS("External gateways are as wanted", "node", name, "rows", len(rows))
+	} else {
+		klog.V(2).InfoS("External gateways written", "node", name,
+			"inserted", stats.Inserted, "updated", stats.Updated, "deleted", stats.Deleted)
+	}
+	return nil
+}
+
+func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, error) {
+	n, err := c.nodeLister.Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get node %s: %w", name, err)
+	}
+	node, _ := kube.Node(n) // the network's controller reports what does not parse
+	snap := externalroute.NodeSnapshot{Node: node, Rerouted: map[netip.Addr]bool{}}
+	for _, p := range c.indexed(byNode, name) {
+		network, ok, err := kube.PodNetwork(p)
+		if !ok || err != nil {
+			continue // the pods' controller gives it one
+		}
+		pod := externalroute.Pod{Key: kube.PodKey(p), Namespace: p.Namespace}
+		for _, a := range network.Addrs {
+			pod.Addrs = append(pod.Addrs, a.Addr())
+		}
+		snap.Pods = append(snap.Pods, pod)
+	}
+	for _, set := range c.deps.Rerouted {
+		if set == nil {
+			continue
+		}
+		addrs, _ := set.Addrs()
+		for _, a := range addrs {
+			snap.Rerouted[a] = true
+		}
+	}
+	return externalroute.NodeRows(c.deps.Config, plan, snap), nil
+}

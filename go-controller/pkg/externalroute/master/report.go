@@ -1,0 +1,145 @@
+package master
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+)
+
+// patched is a status patch, as long as the lister still shows the object it was
+// made from.
+type patched struct {
+	from   *v1.AdminPolicyBasedExternalRoute
+	status v1.AdminPolicyBasedExternalRouteStatus
+}
+
+// reconcileStatus makes the status of a policy say what became of it.
+func (c *Controller) reconcileStatus(ctx context.Context, name string) error {
+	obj, err := c.policies.Get(name)
+	if apierrors.IsNotFound(err) {
+		c.mu.Lock()
+		delete(c.patched, name)
+		c.mu.Unlock()
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get AdminPolicyBasedExternalRoute %s: %w", name, err)
+	}
+	c.mu.Lock()
+	policy, ok := c.plan.Policies[name]
+	known := obj.Status
+	if last, ok := c.patched[name]; ok && last.from == obj {
+		known = last.status
+	} else {
+		delete(c.patched, name)
+	}
+	waits := c.reportPolicies[name]
+	c.mu.Unlock()
+	if !ok || waits {
+		return nil // it comes back when the nodes are written
+	}
+	pods := 0
+	for _, ns := range policy.Namespaces {
+		pods += c.countPods(ns)
+	}
+	status := externalroute.Status(policy, pods, known)
+	had, err := json.Marshal(known)
+	if err != nil {
+		return fmt.Errorf("encode status of AdminPolicyBasedExternalRoute %s: %w", name, err)
+	}
+	has, err := json.Marshal(status)
+	if err != nil {
+		return fmt.Errorf("encode status of AdminPolicyBasedExternalRoute %s: %w", name, err)
+	}
+	if string(had) == string(has) {
+		return nil
+	}
+	for i := range status.Conditions {
+		if status.Conditions[i].LastTransitionTime.IsZero() {
+			status.Conditions[i].LastTransitionTime = metav1.Now()
+		}
+	}
+	return c.patchStatus(ctx, obj, status)
+}
+
+func (c *Controller) patchStatus(ctx context.Context, obj *v1.AdminPolicyBasedExternalRoute,
+	status v1.AdminPolicyBasedExternalRouteStatus) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": obj.UID},
+		"status": map[string]any{
+			"conditions": status.Conditions, "hops": status.Hops, // null deletes
+			"namespaces": status.Namespaces, "pods": status.Pods,
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("encode status of AdminPolicyBasedExternalRoute %s: %w", obj.Name, err)
+	}
+	_, err = c.deps.Routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes().Patch(
+		ctx, obj.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	if apierrors.IsNotFound(err) {
+		return nil // its deletion is on the way to us
+	}
+	if err != nil {
+		return fmt.Errorf("patch status of AdminPolicyBasedExternalRoute %s: %w", obj.Name, err)
+	}
+	c.mu.Lock()
+	c.patched[obj.Name] = patched{from: obj, status: status}
+	c.mu.Unlock()
+	for _, cond := range status.Conditions {
+		klog.V(2).InfoS("Status of policy", "policy", obj.Name, "condition", cond.Type, "status", cond.Status,
+			"reason", cond.Reason, "message", cond.Message)
+	}
+	return nil
+}
+
+// countPods returns how many pods of a namespace have an address to be routed.
+func (c *Controller) countPods(namespace string) int {
+	n := 0
+	for _, p := range c.podsIn(namespace) {
+		if _, ok, err := kube.PodNetwork(p); ok && err == nil && kube.NeedsNetwork(p) {
+			n++
+		}
+	}
+	return n
+}
+
+// reconcileNamespace tells the nodes which gateways a namespace uses, after its
+// rows are written: they forget the connections of those that left.
+func (c *Controller) reconcileNamespace(ctx context.Context, name string) error {
+	ns, err := c.namespaces.Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get namespace %s: %w", name, err)
+	}
+	c.mu.Lock()
+	hops, waits := c.plan.Hops[name], c.reportNamespaces[name]
+	c.mu.Unlock()
+	if waits {
+		return nil // it comes back when the nodes are written
+	}
+	var value *string
+	if len(hops) > 0 {
+		addrs := make([]netip.Addr, 0, len(hops))
+		for _, h := range hops {
+			addrs = append(addrs, h.Addr)
+		}
+		value = kube.Value(kube.FormatAddrs(addrs))
+	}
+	err = kube.PatchNamespace(ctx, c.deps.Kube, ns, kube.Metadata{Annotations: map[string]*string{kube.AnnotationGatewaysInUse: value}})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

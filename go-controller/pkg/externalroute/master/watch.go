@@ -1,0 +1,221 @@
+package master
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+)
+
+var decideAll = []string{all}
+
+func (c *Controller) watchDecide() error {
+	c.decide.Seed(func() []string { return decideAll })
+	return errors.Join(
+		c.decide.Watch(c.deps.Policies.Informer(), func(old, new any) []string {
+			o, _ := old.(*v1.AdminPolicyBasedExternalRoute)
+			n, _ := new.(*v1.AdminPolicyBasedExternalRoute)
+			if o != nil && n != nil && o.UID == n.UID && o.Generation == n.Generation && o.Generation != 0 {
+				return nil // its status changed
+			}
+			return decideAll
+		}),
+		c.decide.Watch(c.deps.Namespaces.Informer(), func(old, new any) []string {
+			o, _ := old.(*corev1.Namespace)
+			n, _ := new.(*corev1.Namespace)
+			if o != nil && n != nil && maps.Equal(o.Labels, n.Labels) &&
+				same(o.Annotations, n.Annotations, kube.AnnotationRoutingExternalGWs, kube.AnnotationBFDEnabled) {
+				return nil
+			}
+			return decideAll
+		}),
+		c.decide.Watch(c.deps.Nodes.Informer(), func(old, new any) []string {
+			o, _ := old.(*corev1.Node)
+			n, _ := new.(*corev1.Node)
+			if o != nil && n != nil && same(o.Annotations, n.Annotations,
+				kube.AnnotationL3Gateway, kube.AnnotationPrimaryIfAddr, kube.AnnotationHostAddresses) {
+				return nil
+			}
+			return decideAll
+		}),
+		c.decide.Watch(c.deps.Pods.Informer(), c.gatewayPodKeys),
+	)
+}
+
+func same(a, b map[string]string, keys ...string) bool {
+	return !slices.ContainsFunc(keys, func(k string) bool { return a[k] != b[k] })
+}
+
+// gatewayPodKeys asks for a decision where a pod may be a gateway and changed in
+// what matters then.
+func (c *Controller) gatewayPodKeys(old, new any) []string {
+	o, _ := old.(*corev1.Pod)
+	n, _ := new.(*corev1.Pod)
+	if o != nil && n != nil && o.UID == n.UID && kube.ReadyNow(o) == kube.ReadyNow(n) &&
+		maps.Equal(o.Labels, n.Labels) && slices.Equal(kube.HostAddrs(o), kube.HostAddrs(n)) &&
+		same(o.Annotations, n.Annotations, kube.AnnotationRoutingNamespaces, kube.AnnotationRoutingNetwork,
+			kube.AnnotationBFDEnabled, kube.AnnotationNetworkStatus) {
+		return nil
+	}
+	candidate := func(p *corev1.Pod) bool { return p != nil && kube.ReadyNow(p) }
+	if !candidate(o) && !candidate(n) {
+		return nil // it is no gateway and was none
+	}
+	announces := func(p *corev1.Pod) bool { return p != nil && len(kube.RoutingNamespaces(p)) > 0 }
+	if announces(o) || announces(n) || c.dynamic() {
+		return decideAll
+	}
+	return nil
+}
+
+// dynamic tells whether any policy looks for gateway pods.
+func (c *Controller) dynamic() bool {
+	policies, err := c.policies.List(labels.Everything())
+	return err != nil || slices.ContainsFunc(policies, func(p *v1.AdminPolicyBasedExternalRoute) bool {
+		return len(p.Spec.NextHops.Dynamic) > 0
+	})
+}
+
+func (c *Controller) watchNodes() error {
+	c.nodes.Seed(func() []string {
+		var names []string
+		nodes, _ := c.nodeLister.List(labels.Everything()) // reads memory and does not fail
+		for _, n := range nodes {
+			names = append(names, n.Name)
+		}
+		return names
+	})
+	c.nodes.Seed(func() []string {
+		var names []string
+		for _, o := range c.deps.Writer.Owners(externalroute.Feature) {
+			names = append(names, o.Object)
+		}
+		return names
+	})
+	c.deps.Writer.OnDrift(func(o nb.Owner) {
+		if o.Feature == externalroute.Feature {
+			c.nodes.Enqueue(o.Object)
+		}
+	})
+	for _, set := range c.deps.Rerouted {
+		if set != nil {
+			set.Subscribe(func() { c.nodes.Enqueue(c.gatewayNodes()...) })
+		}
+	}
+	return errors.Join(
+		c.nodes.Watch(c.deps.Nodes.Informer(), func(old, new any) []string {
+			o, _ := old.(*corev1.Node)
+			n, _ := new.(*corev1.Node)
+			switch {
+			case o == nil:
+				return []string{n.Name}
+			case n == nil:
+				return []string{o.Name}
+			case same(o.Annotations, n.Annotations, kube.AnnotationNodeSubnets, kube.AnnotationGatewayLRPIfAddr,
+				kube.AnnotationChassisID, kube.AnnotationL3Gateway, kube.AnnotationPrimaryIfAddr, kube.AnnotationHostAddresses):
+				return nil
+			}
+			return []string{n.Name}
+		}),
+		c.nodes.Watch(c.deps.Pods.Informer(), c.podNodes),
+	)
+}
+
+// podNodes are the nodes whose rows an event of a pod may change.
+func (c *Controller) podNodes(old, new any) []string {
+	o, _ := old.(*corev1.Pod)
+	n, _ := new.(*corev1.Pod)
+	if o != nil && n != nil && o.UID == n.UID && o.Spec.NodeName == n.Spec.NodeName &&
+		kube.NeedsNetwork(o) == kube.NeedsNetwork(n) && same(o.Annotations, n.Annotations, kube.AnnotationPodNetworks) {
+		return nil
+	}
+	var nodes []string
+	for _, p := range []*corev1.Pod{o, n} {
+		if p == nil || p.Spec.NodeName == "" || p.Spec.HostNetwork {
+			continue
+		}
+		c.countLater(p.Namespace)
+		if c.concerns(p.Namespace) && !slices.Contains(nodes, p.Spec.NodeName) {
+			nodes = append(nodes, p.Spec.NodeName)
+		}
+	}
+	return nodes
+}
+
+// concerns tells whether the pods of a namespace have rows. A namespace that gets
+// gateways later brings its pods' nodes with it.
+func (c *Controller) concerns(namespace string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.deps.Config.DisableSNATMultipleGWs || len(c.plan.Hops[namespace]) > 0
+}
+
+// countLater has the policies that select a namespace count its pods again.
+func (c *Controller) countLater(namespace string) {
+	c.mu.Lock()
+	policies := c.byNamespace[namespace]
+	c.mu.Unlock()
+	c.statuses.EnqueueAfter(countDelay, policies...)
+}
+
+// gatewayNodes are the nodes of all pods with gateways.
+func (c *Controller) gatewayNodes() []string {
+	c.mu.Lock()
+	namespaces := slices.Collect(maps.Keys(c.plan.Hops))
+	c.mu.Unlock()
+	return c.nodesOf(namespaces)
+}
+
+// nodesOf are the nodes of the pods in some namespaces.
+func (c *Controller) nodesOf(namespaces []string) []string {
+	nodes := map[string]bool{}
+	for _, ns := range namespaces {
+		for _, p := range c.podsIn(ns) {
+			if kube.NeedsNetwork(p) {
+				nodes[p.Spec.NodeName] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(nodes))
+}
+
+func (c *Controller) podsIn(namespace string) []*corev1.Pod { return c.indexed(byNamespace, namespace) }
+
+// indexed reads an index, which New has made.
+func (c *Controller) indexed(index, value string) []*corev1.Pod {
+	objs, _ := c.pods.ByIndex(index, value)
+	pods := make([]*corev1.Pod, 0, len(objs))
+	for _, obj := range objs {
+		pods = append(pods, obj.(*corev1.Pod))
+	}
+	return pods
+}
+
+func (c *Controller) watchReports() error {
+	c.statuses.Seed(func() []string { return c.deps.Policies.Informer().GetIndexer().ListKeys() })
+	c.annotations.Seed(func() []string { return c.deps.Namespaces.Informer().GetIndexer().ListKeys() })
+	return errors.Join(
+		// A status that somebody else wrote is written again.
+		c.statuses.Watch(c.deps.Policies.Informer(), func(_, new any) []string {
+			if n, ok := new.(*v1.AdminPolicyBasedExternalRoute); ok {
+				return []string{n.Name}
+			}
+			return nil
+		}),
+		c.annotations.Watch(c.deps.Namespaces.Informer(), func(old, new any) []string {
+			o, _ := old.(*corev1.Namespace)
+			n, _ := new.(*corev1.Namespace)
+			if n == nil || o != nil && same(o.Annotations, n.Annotations, kube.AnnotationGatewaysInUse) {
+				return nil
+			}
+			return []string{n.Name}
+		}),
+	)
+}

@@ -1,0 +1,239 @@
+package master
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
+	routefake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned/fake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/informers/externalversions"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// patience bounds waits on conditions; a passing run never waits for it.
+const patience = 20 * time.Second
+
+var config = externalroute.Config{Cluster: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
+
+// world is an API server and a database that outlive the master.
+type world struct {
+	t      testing.TB
+	kube   *kubefake.Clientset
+	routes *routefake.Clientset
+	nb     Writer
+	pods   *noreroute.PodSet
+	stop   func()
+
+	mu      sync.Mutex
+	patches []string
+}
+
+func newWorld(t testing.TB, nb Writer, objs ...runtime.Object) *world {
+	w := &world{t: t, kube: kubefake.NewClientset(), routes: routefake.NewSimpleClientset(), nb: nb, pods: noreroute.NewPodSet()}
+	w.pods.Complete()
+	for _, o := range objs {
+		w.create(o)
+	}
+	note := func(a clienttesting.Action) (bool, runtime.Object, error) {
+		p := a.(clienttesting.PatchAction)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.patches = append(w.patches, fmt.Sprintf("%s/%s %s", p.GetResource().Resource, p.GetName(), p.GetPatch()))
+		return false, nil, nil
+	}
+	w.kube.PrependReactor("patch", "*", note)
+	w.routes.PrependReactor("patch", "*", note)
+	return w
+}
+
+// patchCount is how many patches were sent so far.
+func (w *world) patchCount() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.patches)
+}
+
+// start runs a master until stop, or the end of the test, and waits until it has
+// done what it found.
+func (w *world) start() *Controller {
+	w.t.Helper()
+	core := informers.NewSharedInformerFactory(w.kube, 0)
+	own := externalversions.NewSharedInformerFactory(w.routes, 0)
+	c, err := New(Deps{
+		Kube: w.kube, Routes: w.routes, Writer: w.nb, Config: config,
+		Policies:   own.AdminPolicyBasedRoute().V1().AdminPolicyBasedExternalRoutes(),
+		Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Nodes: core.Core().V1().Nodes(),
+		Rerouted: []*noreroute.PodSet{nil, w.pods},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	core.Start(ctx.Done())
+	own.Start(ctx.Done())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	w.stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				w.t.Errorf("Run: %v", err)
+			}
+		case <-time.After(patience):
+			w.t.Error("Run did not return after its context ended")
+		}
+		core.Shutdown()
+		own.Shutdown()
+	})
+	w.t.Cleanup(w.stop)
+	for _, seeded := range []<-chan struct{}{c.Seeded(), c.statuses.Seeded(), c.annotations.Seeded()} {
+		select {
+		case <-seeded:
+		case <-time.After(patience):
+			w.t.Fatal("not seeded")
+		}
+	}
+	return c
+}
+
+// eventually waits until the world is as described.
+func (w *world) eventually(what string, ok func() bool) {
+	w.t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(patience)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.t.Fatalf("waited in vain for %s\n%s", what, strings.Join(w.patches, "\n"))
+		}
+	}
+}
+
+func (w *world) create(obj runtime.Object) {
+	w.t.Helper()
+	tracker := w.kube.Tracker()
+	if _, ok := obj.(*v1.AdminPolicyBasedExternalRoute); ok {
+		tracker = w.routes.Tracker()
+	}
+	if err := tracker.Add(obj); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) policy(name string) *v1.AdminPolicyBasedExternalRoute {
+	w.t.Helper()
+	p, err := w.routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes().Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+// setHops edits a policy as a user would, with a new generation.
+func (w *world) setHops(name string, ips ...string) {
+	w.t.Helper()
+	p := w.policy(name)
+	p.Spec.NextHops = hops(ips...)
+	p.Generation++
+	if _, err := w.routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes().Update(context.Background(), p, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// reported waits for the status about the generation a policy has now.
+func (w *world) reported(name string) *v1.AdminPolicyBasedExternalRoute {
+	w.t.Helper()
+	var p *v1.AdminPolicyBasedExternalRoute
+	w.eventually("a status of "+name, func() bool {
+		p = w.policy(name)
+		c := meta.FindStatusCondition(p.Status.Conditions, v1.ConditionReady)
+		return c != nil && c.ObservedGeneration == p.Generation
+	})
+	return p
+}
+
+func (w *world) inUse(namespace string) string {
+	w.t.Helper()
+	ns, err := w.kube.CoreV1().Namespaces().Get(context.Background(), namespace, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return ns.Annotations[kube.AnnotationGatewaysInUse]
+}
+
+func (w *world) annotatePod(namespace, name string, annotations map[string]any) {
+	w.t.Helper()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := w.kube.CoreV1().Pods(namespace).Patch(context.Background(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func node(i int) *corev1.Node {
+	addr := netip.MustParsePrefix(fmt.Sprintf("172.18.0.%d/16", i+2))
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i), Annotations: map[string]string{
+		kube.AnnotationNodeSubnets:      kube.FormatNodeSubnets([]netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.244.%d.0/24", i))}),
+		kube.AnnotationGatewayLRPIfAddr: kube.FormatGatewayLRPIfAddr([]netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("100.64.0.%d/16", i+2))}),
+		kube.AnnotationChassisID:        fmt.Sprintf("chassis%d", i),
+		kube.AnnotationL3Gateway: kube.FormatL3Gateway(topology.Gateway{Mode: topology.GatewayLocal, InterfaceID: "breth0_n",
+			MAC: "02:42:ac:12:00:03", Addrs: []netip.Prefix{addr}}),
+	}}}
+}
+
+func namespace(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name, "gws": "true"}}}
+}
+
+// pod is pod j of a namespace, on a node.
+func pod(ns string, on, j int) *corev1.Pod {
+	network := topology.PodNetwork{MAC: "0a:58:0a:f4:00:05",
+		Addrs: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.244.%d.%d/24", on, j+3))}}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("p%d-%d", on, j), Labels: map[string]string{"app": "gw"},
+			Annotations: map[string]string{kube.AnnotationPodNetworks: kube.FormatPodNetwork(network)}},
+		Spec: corev1.PodSpec{NodeName: fmt.Sprintf("n%d", on)},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+	}
+}
+
+func hops(ips ...string) v1.ExternalNextHops {
+	var next v1.ExternalNextHops
+	for _, ip := range ips {
+		next.Static = append(next.Static, v1.StaticHop{IP: ip, HopOptions: v1.HopOptions{BFDEnabled: true}})
+	}
+	return next
+}
+
+func policy(name string, selects map[string]string, next v1.ExternalNextHops) *v1.AdminPolicyBasedExternalRoute {
+	p := &v1.AdminPolicyBasedExternalRoute{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Generation: 1}}
+	p.Spec.From.NamespaceSelector.MatchLabels = selects
+	p.Spec.NextHops = next
+	return p
+}

@@ -1,0 +1,163 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+)
+
+// all is the only key.
+const all = "all"
+
+// settle is how long after a change connections are looked at once more: the
+// chassis may have followed the database only after the first look, and remember
+// a gateway anew in between.
+const settle = 3 * time.Second
+
+// Connections are those whose replies are steered to a neighbour.
+type Connections interface {
+	List(ctx context.Context) ([]host.Steered, error)
+	Flush(ctx context.Context, s host.Steered) error
+}
+
+// Deps is what the controller works with. Informers are started by the caller
+// after New.
+type Deps struct {
+	Namespaces coreinformers.NamespaceInformer
+	Pods       coreinformers.PodInformer // of this node
+	// Connections are those of the datapath.
+	Connections Connections
+	// Resolve returns the MAC addresses of those neighbours that answer.
+	Resolve func(ctx context.Context, addrs []netip.Addr) (map[netip.Addr]string, error)
+}
+
+// Controller forgets connections of gateways that left.
+type Controller struct {
+	deps       Deps
+	namespaces corelisters.NamespaceLister
+	pods       corelisters.PodLister
+	queue      *queue.Controller
+	// before is touched by the only key.
+	before map[netip.Addr]string
+}
+
+// New returns the controller.
+func New(deps Deps) (*Controller, error) {
+	c := &Controller{
+		deps:       deps,
+		namespaces: deps.Namespaces.Lister(),
+		pods:       deps.Pods.Lister(),
+		before:     map[netip.Addr]string{},
+	}
+	c.queue = queue.New("externalroute-node", c.reconcile)
+	c.queue.Seed(func() []string { return []string{all} })
+	none := func(any, any) []string { return nil } // pods are read only
+	return c, errors.Join(
+		c.queue.Watch(deps.Pods.Informer(), none),
+		c.queue.Watch(deps.Namespaces.Informer(), c.namespaceKeys),
+	)
+}
+
+// namespaceKeys asks for a look, and for another one later, where the gateways in
+// use changed.
+func (c *Controller) namespaceKeys(old, new any) []string {
+	in := func(obj any) string {
+		if ns, ok := obj.(*corev1.Namespace); ok && ns != nil {
+			return ns.Annotations[kube.AnnotationGatewaysInUse]
+		}
+		return ""
+	}
+	if in(old) == in(new) {
+		return nil
+	}
+	c.queue.EnqueueAfter(settle, all)
+	return []string{all}
+}
+
+// Run works until ctx is done.
+func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx, 1) }
+
+func (c *Controller) reconcile(ctx context.Context, _ string) error {
+	used, byPod, err := c.inUse()
+	if err != nil {
+		return err
+	}
+	// Asked also while there are no connections: a gateway that leaves may not
+	// answer any more then.
+	now, err := c.deps.Resolve(ctx, used)
+	if err != nil {
+		klog.InfoS("Not every gateway could be asked for its MAC address", "err", err)
+	}
+	neighbors := externalroute.Neighbors{Now: now, Before: c.before}
+	connections, err := c.deps.Connections.List(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	flushed := 0
+	for _, s := range connections {
+		gateways, ours := byPod[s.Dst]
+		if !ours || !externalroute.Stale(s.Dst, gateways, neighbors)(s.Neighbor) {
+			continue
+		}
+		if err := c.deps.Connections.Flush(ctx, s); err != nil {
+			errs = append(errs, fmt.Errorf("forget a connection of pod address %s: %w", s.Dst, err))
+			continue
+		}
+		flushed++
+		klog.V(5).InfoS("Forgot connection", "pod", s.Dst, "neighbor", s.Neighbor)
+	}
+	maps.Copy(c.before, now)
+	if flushed > 0 {
+		klog.V(2).InfoS("Forgot connections of gateways that left", "connections", flushed)
+	} else {
+		klog.V(4).InfoS("No connection of a gateway that left", "steered", len(connections))
+	}
+	return errors.Join(errs...)
+}
+
+// inUse returns all gateways in use by pods of this node, and those of each pod
+// address.
+func (c *Controller) inUse() ([]netip.Addr, map[netip.Addr][]netip.Addr, error) {
+	pods, err := c.pods.List(labels.Everything())
+	if err != nil {
+		return nil, nil, fmt.Errorf("list pods: %w", err)
+	}
+	byNamespace := map[string][]netip.Addr{}
+	namespaces, err := c.namespaces.List(labels.Everything())
+	if err != nil {
+		return nil, nil, fmt.Errorf("list namespaces: %w", err)
+	}
+	for _, ns := range namespaces {
+		byNamespace[ns.Name], _ = kube.ParseAddrs(ns.Annotations[kube.AnnotationGatewaysInUse])
+	}
+	var used []netip.Addr
+	byPod := map[netip.Addr][]netip.Addr{}
+	for _, p := range pods {
+		network, ok, err := kube.PodNetwork(p)
+		if !ok || err != nil || !kube.NeedsNetwork(p) {
+			continue
+		}
+		for _, a := range network.Addrs {
+			byPod[a.Addr()] = byNamespace[p.Namespace]
+		}
+		used = append(used, byNamespace[p.Namespace]...)
+	}
+	slices.SortFunc(used, netip.Addr.Compare)
+	return slices.Compact(used), byPod, nil
+}

@@ -1,0 +1,139 @@
+package node
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// patience bounds waits on conditions; a passing run never waits for it.
+const patience = 20 * time.Second
+
+// datapath is Connections in memory.
+type datapath struct {
+	mu      sync.Mutex
+	entries map[host.Steered]bool
+}
+
+func (d *datapath) List(context.Context) ([]host.Steered, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Keys(d.entries)), nil
+}
+
+func (d *datapath) Flush(_ context.Context, s host.Steered) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.entries, s)
+	return nil
+}
+
+// left are the neighbours of the entries there are.
+func (d *datapath) left() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []string
+	for s := range d.entries {
+		out = append(out, s.Dst.String()+" "+s.Neighbor)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func pod(name, namespace, addr string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{
+			kube.AnnotationPodNetworks: kube.FormatPodNetwork(topology.PodNetwork{Addrs: []netip.Prefix{netip.MustParsePrefix(addr + "/24")}})}},
+		Spec: corev1.PodSpec{NodeName: "n"},
+	}
+}
+
+func namespace(name, gateways string) *corev1.Namespace {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if gateways != "" {
+		ns.Annotations = map[string]string{kube.AnnotationGatewaysInUse: gateways}
+	}
+	return ns
+}
+
+// TestLeavingGateways follows what is forgotten while gateways leave, at a start
+// as well as later.
+func TestLeavingGateways(t *testing.T) {
+	client := kubefake.NewClientset(namespace("red", "172.18.0.51,172.18.0.52"), namespace("blue", ""),
+		pod("a", "red", "10.244.0.5"), pod("b", "blue", "10.244.0.6"))
+	entry := func(pod, mac string) host.Steered {
+		return host.Steered{Zone: 6, Dst: netip.MustParseAddr(pod), Neighbor: mac, Tuple: pod + mac}
+	}
+	d := &datapath{entries: map[host.Steered]bool{
+		entry("10.244.0.5", "m51"): true, entry("10.244.0.5", "m52"): true,
+		entry("10.244.0.5", "m53"):  true, // left while nobody was looking
+		entry("10.244.0.6", "m51"):  true, // of a pod without gateways
+		entry("10.244.9.9", "m51"):  true, // of no pod of this node
+		entry("10.244.0.66", "m52"): true, // nor this one
+	}}
+	core := informers.NewSharedInformerFactory(client, 0)
+	c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d,
+		Resolve: func(_ context.Context, addrs []netip.Addr) (map[netip.Addr]string, error) {
+			found := map[netip.Addr]string{}
+			for _, a := range addrs {
+				found[a] = "m" + a.String()[len("172.18.0."):]
+			}
+			return found, nil
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	core.Start(ctx.Done())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		core.Shutdown()
+	})
+	eventually := func(what string, want ...string) {
+		t.Helper()
+		tick := time.NewTicker(2 * time.Millisecond)
+		defer tick.Stop()
+		deadline := time.After(patience)
+		for !slices.Equal(d.left(), want) {
+			select {
+			case <-tick.C:
+			case <-deadline:
+				t.Fatalf("%s: left %q, want %q", what, d.left(), want)
+			}
+		}
+	}
+	eventually("at the start", "10.244.0.5 m51", "10.244.0.5 m52", "10.244.0.66 m52", "10.244.9.9 m51")
+	update := func(ns *corev1.Namespace) {
+		t.Helper()
+		if _, err := client.CoreV1().Namespaces().Update(ctx, ns, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update(namespace("red", "172.18.0.52"))
+	eventually("one gateway left", "10.244.0.5 m52", "10.244.0.66 m52", "10.244.9.9 m51")
+	// The chassis remembers it once more before it follows the database.
+	d.mu.Lock()
+	d.entries[entry("10.244.0.5", "m51")] = true
+	d.mu.Unlock()
+	eventually("the second look", "10.244.0.5 m52", "10.244.0.66 m52", "10.244.9.9 m51")
+	update(namespace("red", ""))
+	eventually("all gateways left", "10.244.0.66 m52", "10.244.9.9 m51")
+}

@@ -1,0 +1,253 @@
+package externalroute
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// Feature owns the rows.
+const Feature = "externalroute"
+
+// Owner is the owner of the rows of a node.
+func Owner(node string) nb.Owner { return nb.Owner{Feature: Feature, Object: node} }
+
+// Pod is a pod that gateways are planned for.
+type Pod struct {
+	Key       string // "namespace/name"
+	Namespace string
+	Addrs     []netip.Addr
+}
+
+// NodeSnapshot is what is planned for one node.
+type NodeSnapshot struct {
+	Node topology.Node
+	Pods []Pod
+	// Rerouted are the addresses that policies of EgressIPs and EgressServices
+	// steer away from their node. An external gateway comes first.
+	Rerouted map[netip.Addr]bool
+}
+
+// family is the share of one address family in the rows of a node.
+type family struct {
+	topology.Family
+	cfg    Config
+	node   topology.Node
+	router nb.Parent
+	own    map[netip.Addr]bool // addresses of the node
+	hops   map[netip.Addr]Hop  // those with BFD that some pod uses
+	routed []netip.Addr        // pods with a route
+	steer  []netip.Addr        // those of them that have to be led to the gateway router
+	plain  []netip.Addr        // pods that are translated one by one
+	skip   []netip.Addr        // pods that are not to be translated
+	rows   []nb.Row
+}
+
+// NodeRows plans the rows of a node: routes and BFD sessions on its gateway
+// router, the policies that lead the pods there, and translations.
+func NodeRows(cfg Config, plan Plan, s NodeSnapshot) []nb.Row {
+	if !s.Node.HasGateway() {
+		return nil
+	}
+	pods := slices.Clone(s.Pods)
+	slices.SortFunc(pods, func(a, b Pod) int { return cmp.Compare(a.Key, b.Key) })
+	var rows []nb.Row
+	for _, f := range cfg.families() {
+		rows = append(rows, familyRows(cfg, plan, s, pods, f)...)
+	}
+	return rows
+}
+
+func familyRows(cfg Config, plan Plan, s NodeSnapshot, pods []Pod, fam topology.Family) []nb.Row {
+	f := &family{
+		Family: fam,
+		cfg:    cfg,
+		node:   s.Node,
+		router: nb.Parent{Table: nbdb.LogicalRouterTable, Name: topology.GatewayRouter(s.Node.Name)},
+		own:    map[netip.Addr]bool{},
+		hops:   map[netip.Addr]Hop{},
+	}
+	for _, a := range NodeAddrs(s.Node) {
+		f.own[a] = true
+	}
+	seen := map[netip.Addr]bool{}
+	for _, p := range pods {
+		a, ok := topology.AddrOf(fam, p.Addrs)
+		if !ok || seen[a] {
+			continue // two pods have one address only for the moment one follows the other
+		}
+		seen[a] = true
+		f.pod(a, plan.Hops[p.Namespace], s.Rerouted[a])
+	}
+	f.sessions()
+	f.policies()
+	f.translations()
+	return f.rows
+}
+
+// NodeAddrs returns the addresses of a node that cannot be gateways of its pods.
+func NodeAddrs(n topology.Node) []netip.Addr {
+	var addrs []netip.Addr
+	for _, p := range slices.Concat(n.Gateway.Addrs, n.Primary, n.Host) {
+		addrs = append(addrs, p.Addr())
+	}
+	return addrs
+}
+
+// pod plans the routes of a pod.
+func (f *family) pod(a netip.Addr, hops []Hop, rerouted bool) {
+	routed, skip := false, false
+	for _, h := range hops {
+		if topology.FamilyOf(h.Addr) != f.Family || f.own[h.Addr] {
+			continue
+		}
+		routed, skip = true, skip || h.SkipSNAT
+		f.route(a, h)
+	}
+	if !routed {
+		f.plain = append(f.plain, a)
+		return
+	}
+	f.routed = append(f.routed, a)
+	if f.node.Gateway.Mode == topology.GatewayLocal || rerouted {
+		f.steer = append(f.steer, a)
+	}
+	if skip || f.cfg.DisableSNATMultipleGWs {
+		f.skip = append(f.skip, a)
+	}
+}
+
+func (f *family) route(a netip.Addr, h Hop) {
+	row := nb.Row{
+		ID:     a.String() + " via " + h.Addr.String(),
+		Parent: f.router,
+		Model: &nbdb.LogicalRouterStaticRoute{
+			IPPrefix:   topology.HostPrefix(a).String(),
+			Nexthop:    h.Addr.String(),
+			Policy:     new(nbdb.LogicalRouterStaticRoutePolicySrcIP),
+			OutputPort: new(topology.GatewayToExternal(f.node.Name)),
+			Options:    map[string]string{"ecmp_symmetric_reply": "true"},
+		},
+	}
+	if h.BFD {
+		f.hops[h.Addr] = h
+		row.Refs = []nb.Ref{{Column: "bfd", Table: nbdb.BFDTable,
+			Name: topology.GatewayToExternal(f.node.Name) + "/" + h.Addr.String()}}
+	}
+	f.rows = append(f.rows, row)
+}
+
+// sessions plans the BFD sessions that routes refer to.
+func (f *family) sessions() {
+	value := func(n int) *int {
+		if n == 0 {
+			return nil
+		}
+		return new(n)
+	}
+	for _, a := range slices.SortedFunc(maps.Keys(f.hops), netip.Addr.Compare) {
+		t := f.hops[a].Timers
+		f.rows = append(f.rows, nb.Row{ID: a.String(), Model: &nbdb.BFD{
+			LogicalPort: topology.GatewayToExternal(f.node.Name),
+			DstIP:       a.String(),
+			MinRx:       value(t.MinRx),
+			MinTx:       value(t.MinTx),
+			DetectMult:  value(t.Multiplier),
+		}})
+	}
+}
+
+// policies plans what leads pods to their gateway router where something else
+// would lead them elsewhere: the host in local gateway mode, another egress
+// feature in any.
+func (f *family) policies() {
+	join, ok := topology.PrefixOf(f.Family, f.node.Join)
+	if !ok || len(f.steer) == 0 {
+		return
+	}
+	set := setName("external_gateway_pods", f.node.Name, f.Family)
+	f.addressSet(set, texts(f.steer))
+	match := fmt.Sprintf("inport == %q && %s.src == $%s", topology.RouterToSwitch(f.node.Name), f.Match(), set)
+	for _, p := range f.cfg.Cluster {
+		if topology.FamilyOf(p.Addr()) == f.Family {
+			match += fmt.Sprintf(" && %s.dst != %s", f.Match(), p)
+		}
+	}
+	f.rows = append(f.rows, nb.Row{
+		ID:     "hybrid " + f.Match(),
+		Parent: nb.Parent{Table: nbdb.LogicalRouterTable, Name: topology.ClusterRouter},
+		Model: &nbdb.LogicalRouterPolicy{
+			Priority: topology.PriorityHybridRoute,
+			Match:    match,
+			Action:   nbdb.LogicalRouterPolicyActionReroute,
+			Nexthops: []string{join.Addr().String()},
+		},
+	})
+}
+
+// translations plans the pods' translations. The rule of the base network covers
+// all pods at once: a pod is taken out of it by a translation of its own that
+// applies to no destination. With DisableSNATMultipleGWs there is no such rule,
+// and each pod without gateways is translated here.
+func (f *family) translations() {
+	external, ok := topology.PrefixOf(f.Family, f.node.Gateway.Addrs)
+	if !ok {
+		return
+	}
+	nat := func(a netip.Addr, refs ...nb.Ref) {
+		f.rows = append(f.rows, nb.Row{ID: a.String(), Parent: f.router, Refs: refs, Model: &nbdb.NAT{
+			Type:       nbdb.NATTypeSNAT,
+			ExternalIP: external.Addr().String(),
+			LogicalIP:  a.String(),
+		}})
+	}
+	if f.cfg.DisableSNATMultipleGWs {
+		for _, a := range f.plain {
+			nat(a)
+		}
+		return
+	}
+	if len(f.skip) == 0 {
+		return
+	}
+	set := setName("external_gateway_everywhere", f.node.Name, f.Family)
+	f.addressSet(set, halves(f.Family))
+	for _, a := range f.skip {
+		nat(a, nb.Ref{Column: "exempted_ext_ips", Table: nbdb.AddressSetTable, Name: set})
+	}
+}
+
+func (f *family) addressSet(name string, addrs []string) {
+	f.rows = append(f.rows, nb.Row{ID: name, Model: &nbdb.AddressSet{Name: name, Addresses: addrs}})
+}
+
+// halves are the two halves of a family's addresses: a match on the whole would
+// be no match at all.
+func halves(f topology.Family) []string {
+	if f == topology.IPv4 {
+		return []string{"0.0.0.0/1", "128.0.0.0/1"}
+	}
+	return []string{"::/1", "8000::/1"}
+}
+
+// setName is the name of an address set of a node. Names of nodes have no
+// underscores, names of sets no dashes.
+func setName(what, node string, f topology.Family) string {
+	return what + "_" + strings.ReplaceAll(node, "-", "_") + "_" + f.Match()
+}
+
+func texts(addrs []netip.Addr) []string {
+	sorted := slices.SortedFunc(slices.Values(addrs), netip.Addr.Compare)
+	out := make([]string, 0, len(sorted))
+	for _, a := range sorted {
+		out = append(out, a.String())
+	}
+	return out
+}

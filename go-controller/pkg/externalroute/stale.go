@@ -1,0 +1,53 @@
+package externalroute
+
+import (
+	"net/netip"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// Neighbors are the MAC addresses of gateways.
+type Neighbors struct {
+	// Now are those of the gateways that answer.
+	Now map[netip.Addr]string
+	// Before are those that gateways had when they were asked last.
+	Before map[netip.Addr]string
+}
+
+// Stale returns a function that tells whether the replies of a pod must no longer
+// be sent to a neighbour, by its MAC address. used are the gateways the pod uses.
+//
+// A neighbour that is no gateway in use is stale. While not every gateway in use
+// answers it may be one of these: then it is stale only if it is known as the
+// neighbour of a gateway that is not in use.
+func Stale(pod netip.Addr, used []netip.Addr, n Neighbors) func(mac string) bool {
+	keep, silent := map[string]bool{}, false
+	inUse := map[netip.Addr]bool{}
+	for _, a := range used {
+		if topology.FamilyOf(a) != topology.FamilyOf(pod) {
+			continue
+		}
+		inUse[a] = true
+		mac, ok := n.Now[a]
+		if !ok {
+			silent = true
+			mac = n.Before[a]
+		}
+		keep[mac] = true
+	}
+	left := map[string]bool{}
+	for a, mac := range n.Before {
+		if topology.FamilyOf(a) == topology.FamilyOf(pod) && !inUse[a] {
+			left[mac] = true
+		}
+	}
+	return func(mac string) bool {
+		switch {
+		case keep[mac]:
+			return false
+		case left[mac]:
+			return true
+		}
+		return !silent
+	}
+}

@@ -1,0 +1,146 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// Annotations about external gateways, on namespaces and pods.
+const (
+	// AnnotationRoutingExternalGWs lists the gateways of a namespace: addresses
+	// with commas between them.
+	AnnotationRoutingExternalGWs = "k8s.ovn.org/routing-external-gws"
+	// AnnotationBFDEnabled, on a namespace or on a gateway pod, has its gateways
+	// watched by BFD. Its presence counts; only the value "false" says no.
+	AnnotationBFDEnabled = "k8s.ovn.org/bfd-enabled"
+	// AnnotationRoutingNamespaces, on a pod, lists the namespaces it is a gateway of.
+	AnnotationRoutingNamespaces = "k8s.ovn.org/routing-namespaces"
+	// AnnotationRoutingNetwork names the attached network on which it is.
+	AnnotationRoutingNetwork = "k8s.ovn.org/routing-network"
+	// AnnotationNetworkStatus tells the networks a pod is attached to.
+	AnnotationNetworkStatus = "k8s.v1.cni.cncf.io/network-status"
+	// AnnotationGatewaysInUse is written by the master on namespaces: the gateways
+	// that their pods are routed to, sorted, with commas between them. The nodes
+	// forget the connections of gateways that leave it.
+	AnnotationGatewaysInUse = "k8s.ovn.org/external-gateways-in-use"
+)
+
+// ParseAddrs decodes addresses with commas between them, and returns what is no
+// address apart. Addresses are unmapped; an empty list is none.
+func ParseAddrs(value string) (addrs []netip.Addr, bad []string) {
+	for text := range strings.SplitSeq(value, ",") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			bad = append(bad, text)
+			continue
+		}
+		addrs = append(addrs, a.Unmap())
+	}
+	return addrs, bad
+}
+
+// FormatAddrs encodes addresses as ParseAddrs reads them: sorted, none twice.
+func FormatAddrs(addrs []netip.Addr) string {
+	sorted := slices.Clone(addrs)
+	slices.SortFunc(sorted, netip.Addr.Compare)
+	text := make([]string, 0, len(sorted))
+	for _, a := range slices.Compact(sorted) {
+		text = append(text, a.String())
+	}
+	return strings.Join(text, ",")
+}
+
+// BFDEnabled tells whether annotations ask for BFD.
+func BFDEnabled(annotations map[string]string) bool {
+	value, ok := annotations[AnnotationBFDEnabled]
+	return ok && value != "false"
+}
+
+// RoutingNamespaces returns the namespaces a pod says it is a gateway of.
+func RoutingNamespaces(p *corev1.Pod) []string {
+	var names []string
+	for name := range strings.SplitSeq(p.Annotations[AnnotationRoutingNamespaces], ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// NetworkStatus decodes the networks a pod is attached to; none where the pod
+// has no such annotation. The error names pod and value.
+func NetworkStatus(p *corev1.Pod) ([]topology.Attachment, error) {
+	value, ok := p.Annotations[AnnotationNetworkStatus]
+	if !ok {
+		return nil, nil
+	}
+	var entries []struct {
+		Name string   `json:"name"`
+		IPs  []string `json:"ips"`
+	}
+	fail := func(err error) error {
+		return fmt.Errorf("parse annotation %s of pod %s, value %q: %w", AnnotationNetworkStatus, PodKey(p), value, err)
+	}
+	if err := json.Unmarshal([]byte(value), &entries); err != nil {
+		return nil, fail(err)
+	}
+	networks := make([]topology.Attachment, 0, len(entries))
+	for _, e := range entries {
+		n := topology.Attachment{Name: e.Name}
+		for _, text := range e.IPs {
+			a, err := parseAddrOrPrefix(text)
+			if err != nil {
+				return nil, fail(err)
+			}
+			n.Addrs = append(n.Addrs, a)
+		}
+		networks = append(networks, n)
+	}
+	return networks, nil
+}
+
+// parseAddrOrPrefix takes addresses with and without a prefix length: plug-ins
+// write both.
+func parseAddrOrPrefix(text string) (netip.Addr, error) {
+	if p, err := netip.ParsePrefix(text); err == nil {
+		return p.Addr().Unmap(), nil
+	}
+	a, err := netip.ParseAddr(text)
+	return a.Unmap(), err
+}
+
+// HostAddrs returns the addresses of the host that a pod on the host's network has.
+func HostAddrs(p *corev1.Pod) []netip.Addr {
+	var texts []string
+	for _, ip := range p.Status.PodIPs {
+		texts = append(texts, ip.IP)
+	}
+	for _, ip := range p.Status.HostIPs {
+		texts = append(texts, ip.IP)
+	}
+	var addrs []netip.Addr
+	for _, text := range texts {
+		if a, err := netip.ParseAddr(text); err == nil && !slices.Contains(addrs, a.Unmap()) {
+			addrs = append(addrs, a.Unmap())
+		}
+	}
+	return addrs
+}
+
+// ReadyNow tells whether a pod runs, is ready and is not being deleted.
+func ReadyNow(p *corev1.Pod) bool {
+	return p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning &&
+		slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		})
+}

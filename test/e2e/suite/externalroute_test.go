@@ -1,0 +1,372 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned"
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+const policyName = "e2e"
+
+// bfdInterval, in milliseconds, is long enough for a machine that is busy: three
+// packets in a row that are late would take a gateway out of use.
+const bfdInterval = 1000
+
+// gatewayTest is the external gateways of one cluster.
+type gatewayTest struct {
+	*suite
+	routes   versioned.Interface
+	gateways []lab.Gateway
+}
+
+// externalGateways sends the servers' traffic through two gateways and takes them
+// away in every way there is.
+func (s *suite) externalGateways(t *testing.T) {
+	routes, err := versioned.NewForConfig(s.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gatewayTest{suite: s, routes: routes}
+	for n := 1; n <= 2; n++ {
+		gw, err := s.AddGateway(t.Context(), n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.StartBFD(t.Context(), gw, bfdInterval); err != nil {
+			t.Fatal(err)
+		}
+		g.gateways = append(g.gateways, gw)
+	}
+	before := s.steadyState(t)
+	t.Run("Static", g.static)
+	t.Run("Restart", g.restart)
+	t.Run("Failover", g.failover)
+	t.Run("Symmetric", g.symmetric)
+	t.Run("Leaving", g.leaving)
+	t.Run("OwnAddress", g.ownAddress)
+	t.Run("Dynamic", g.dynamic)
+	t.Run("Migration", g.migration)
+	t.Run("Conditions", g.conditions)
+	if err := g.routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes().Delete(t.Context(), policyName,
+		metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.sameState(t, before)
+}
+
+// hops are static hops to gateways, of both families.
+func hops(options v1.HopOptions, gateways ...lab.Gateway) v1.ExternalNextHops {
+	var next v1.ExternalNextHops
+	for _, g := range gateways {
+		for _, a := range g.Addresses {
+			next.Static = append(next.Static, v1.StaticHop{IP: a.String(), HopOptions: options})
+		}
+	}
+	return next
+}
+
+func watched() v1.HopOptions {
+	interval, times := int32(bfdInterval), int32(3)
+	return v1.HopOptions{BFDEnabled: true, BFD: &v1.BFDTimers{MinRx: &interval, MinTx: &interval, Multiplier: &times}}
+}
+
+// policy makes the policy have these hops and waits for a status about it.
+func (g *gatewayTest) policy(t *testing.T, next v1.ExternalNextHops) v1.AdminPolicyBasedExternalRouteStatus {
+	t.Helper()
+	client := g.routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes()
+	var want *v1.AdminPolicyBasedExternalRoute
+	// The status may be written between reading and writing.
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
+		want, err = client.Get(t.Context(), policyName, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			want = &v1.AdminPolicyBasedExternalRoute{ObjectMeta: metav1.ObjectMeta{Name: policyName}}
+			want.Spec.From.NamespaceSelector.MatchLabels = map[string]string{"kubernetes.io/metadata.name": lab.Namespace}
+			want.Spec.NextHops = next
+			want, err = client.Create(t.Context(), want, metav1.CreateOptions{})
+		case err == nil:
+			want.Spec.NextHops = next
+			want, err = client.Update(t.Context(), want, metav1.UpdateOptions{})
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var status v1.AdminPolicyBasedExternalRouteStatus
+	err = lab.Until(t.Context(), 20*time.Second, "a status of the policy", func(ctx context.Context) error {
+		have, err := client.Get(ctx, policyName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		status = have.Status
+		if c := meta.FindStatusCondition(status.Conditions, v1.ConditionReady); c == nil || c.ObservedGeneration != want.Generation {
+			return fmt.Errorf("status is %+v", status)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status
+}
+
+// through returns the gateways that connections of a pod to what is beyond went
+// through, with the source addresses they were seen with.
+func (g *gatewayTest) through(ctx context.Context, pod string, is4 bool, connections int) (map[string]string, error) {
+	to, err := pick(lab.Beyond, is4)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]string{}
+	for range connections {
+		name, err := g.Exec(ctx, pod, "/probe", "get", lab.URL(to, "/hostname"))
+		if err != nil {
+			return seen, err
+		}
+		seen[strings.TrimSpace(name)] = ""
+	}
+	source, err := g.SeenFromPod(ctx, pod, to)
+	for name := range seen {
+		seen[name] = source.String()
+	}
+	return seen, err
+}
+
+// uses waits until the connections of all servers go through exactly these
+// gateways, with the node's or the pod's own address.
+func (g *gatewayTest) uses(t *testing.T, limit time.Duration, own bool, gateways ...lab.Gateway) {
+	t.Helper()
+	var want []string
+	for _, gw := range gateways {
+		want = append(want, gw.Name)
+	}
+	slices.Sort(want)
+	for _, name := range []string{"a", "b"} {
+		for family, is4 := range map[string]bool{"v4": true, "v6": false} {
+			source, err := g.nodeAddress(t.Context(), g.servers[name].Node, is4)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if own {
+				source = g.servers[name].Address(is4)
+			}
+			err = lab.Until(t.Context(), limit, fmt.Sprintf("pod %s to use %v over %s as %s", name, want, family, source),
+				func(ctx context.Context) error {
+					seen, err := g.through(ctx, name, is4, 12*len(gateways))
+					if err != nil {
+						return err
+					}
+					have := slices.Sorted(maps.Keys(seen))
+					if !slices.Equal(have, want) || seen[have[0]] != source.String() {
+						return fmt.Errorf("went through %v", seen)
+					}
+					return nil
+				})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// static spreads connections over both gateways once their sessions are up.
+func (g *gatewayTest) static(t *testing.T) {
+	status := g.policy(t, hops(watched(), g.gateways...))
+	if len(status.Hops) != 4 || status.Namespaces != 1 || int(status.Pods) != len(g.servers) {
+		t.Errorf("status %+v", status)
+	}
+	for _, c := range status.Conditions {
+		if want := c.Type != v1.ConditionConflicting; (c.Status == metav1.ConditionTrue) != want {
+			t.Errorf("condition %+v", c)
+		}
+	}
+	g.uses(t, 30*time.Second, false, g.gateways...)
+}
+
+// symmetric connects from behind each gateway: what is behind it no other gateway
+// leads to, so an answer that went astray would be lost. There is no BFD that
+// could take a gateway out of use in between.
+func (g *gatewayTest) symmetric(t *testing.T) {
+	g.policy(t, hops(v1.HopOptions{}, g.gateways...))
+	g.uses(t, 20*time.Second, false, g.gateways...)
+	for _, gw := range g.gateways {
+		for _, name := range []string{"a", "b"} {
+			for _, is4 := range []bool{true, false} {
+				from, err := pick(gw.Behind, is4)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range 10 {
+					seen, err := g.SeenFromMachine(t.Context(), gw.Name, g.servers[name].Address(is4))
+					if err != nil || seen != from {
+						t.Errorf("connection %d from behind %s to %s: seen as %s: %v", i, gw.Name, name, seen, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// restart ends the master: another one must find everything as it wants it.
+func (g *gatewayTest) restart(t *testing.T) {
+	g.policy(t, hops(watched(), g.gateways...))
+	g.uses(t, 30*time.Second, false, g.gateways...)
+	before := g.steadyState(t)
+	g.kill(t, processes[0])
+	g.sameState(t, before)
+}
+
+// failover lets a gateway's BFD die and come back.
+func (g *gatewayTest) failover(t *testing.T) {
+	if err := g.KillBFD(t.Context(), g.gateways[0]); err != nil {
+		t.Fatal(err)
+	}
+	g.uses(t, 20*time.Second, false, g.gateways[1])
+	if err := g.StartBFD(t.Context(), g.gateways[0], bfdInterval); err != nil {
+		t.Fatal(err)
+	}
+	g.uses(t, 30*time.Second, false, g.gateways...)
+}
+
+// leaving takes a gateway out of the policy while connections from behind it are
+// known: they must be forgotten, those of the other one must not.
+func (g *gatewayTest) leaving(t *testing.T) {
+	g.symmetric(t)
+	steered := func(ctx context.Context, gw lab.Gateway) (string, error) {
+		var all string
+		for _, node := range nodes {
+			lines, err := g.Steered(ctx, node, gw)
+			if err != nil {
+				return "", err
+			}
+			all += lines
+		}
+		return all, nil
+	}
+	for _, gw := range g.gateways {
+		if lines, err := steered(t.Context(), gw); err != nil || lines == "" {
+			t.Fatalf("no connection is answered through %s (%v)", gw.Name, err)
+		}
+	}
+	g.policy(t, hops(v1.HopOptions{}, g.gateways[0]))
+	err := lab.Until(t.Context(), 10*time.Second, "connections of the gateway that left to be forgotten", func(ctx context.Context) error {
+		lines, err := steered(ctx, g.gateways[1])
+		if err == nil && lines != "" {
+			err = errors.New(lines)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if lines, err := steered(t.Context(), g.gateways[0]); err != nil || lines == "" {
+		t.Errorf("connections of the gateway that stayed were forgotten as well (%v)", err)
+	}
+	g.uses(t, 20*time.Second, false, g.gateways[0])
+}
+
+// ownAddress has pods seen with their own addresses, and with their node's again.
+func (g *gatewayTest) ownAddress(t *testing.T) {
+	g.policy(t, hops(v1.HopOptions{SkipHostSNAT: true}, g.gateways...))
+	g.uses(t, 20*time.Second, true, g.gateways...)
+	g.policy(t, hops(v1.HopOptions{}, g.gateways...))
+	g.uses(t, 20*time.Second, false, g.gateways...)
+}
+
+// gatewayPod makes server b2 a gateway on an attached network: its address there
+// is that of an outside gateway. No annotations: it is none.
+func (g *gatewayTest) gatewayPod(t *testing.T, metadata string) {
+	t.Helper()
+	if _, err := g.Kube.CoreV1().Pods(lab.Namespace).Patch(t.Context(), "b2", types.MergePatchType,
+		[]byte(`{"metadata":`+metadata+`}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func networkStatus(a ...netip.Addr) string {
+	var ips []string
+	for _, addr := range a {
+		ips = append(ips, fmt.Sprintf(`\"%s\"`, addr))
+	}
+	return fmt.Sprintf(`[{\"name\":\"%s/uplink\",\"interface\":\"net1\",\"ips\":[%s]}]`, lab.Namespace, strings.Join(ips, ","))
+}
+
+// dynamic finds a gateway by a pod's labels and attached network.
+func (g *gatewayTest) dynamic(t *testing.T) {
+	next := v1.ExternalNextHops{Dynamic: []v1.DynamicHop{{
+		PodSelector:           metav1.LabelSelector{MatchLabels: map[string]string{"e2e-gateway": "true"}},
+		NetworkAttachmentName: "uplink", HopOptions: watched(),
+	}}}
+	status := g.policy(t, next)
+	if c := meta.FindStatusCondition(status.Conditions, v1.ConditionHopsValid); c == nil || c.Reason != v1.ReasonNoGatewayPod {
+		t.Errorf("without a gateway pod: %+v", c)
+	}
+	g.gatewayPod(t, fmt.Sprintf(`{"labels":{"e2e-gateway":"true"},"annotations":{"k8s.v1.cni.cncf.io/network-status":"%s"}}`,
+		networkStatus(g.gateways[1].Addresses...)))
+	g.uses(t, 30*time.Second, false, g.gateways[1])
+	g.gatewayPod(t, fmt.Sprintf(`{"annotations":{"k8s.v1.cni.cncf.io/network-status":"%s"}}`, networkStatus(g.gateways[0].Addresses...)))
+	g.uses(t, 30*time.Second, false, g.gateways[0])
+	g.gatewayPod(t, `{"labels":{"e2e-gateway":null},"annotations":{"k8s.v1.cni.cncf.io/network-status":null}}`)
+}
+
+// migration goes from the policy to annotations and back: no row may change.
+func (g *gatewayTest) migration(t *testing.T) {
+	g.policy(t, hops(v1.HopOptions{BFDEnabled: true}, g.gateways...))
+	g.uses(t, 30*time.Second, false, g.gateways...)
+	before := g.steadyState(t)
+	var list []string
+	for _, gw := range g.gateways {
+		for _, a := range gw.Addresses {
+			list = append(list, a.String())
+		}
+	}
+	annotate := func(gateways, bfd string) {
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{"k8s.ovn.org/routing-external-gws":%s,"k8s.ovn.org/bfd-enabled":%s}}}`, gateways, bfd)
+		if _, err := g.Kube.CoreV1().Namespaces().Patch(t.Context(), lab.Namespace, types.MergePatchType, []byte(patch),
+			metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	annotate(fmt.Sprintf("%q", strings.Join(list, ",")), `""`)
+	g.sameState(t, before)
+	g.policy(t, v1.ExternalNextHops{})
+	g.sameState(t, before)
+	g.uses(t, 10*time.Second, false, g.gateways...)
+	g.policy(t, hops(v1.HopOptions{BFDEnabled: true}, g.gateways...))
+	annotate("null", "null")
+	g.sameState(t, before)
+}
+
+// conditions gives bad hops next to a good one.
+func (g *gatewayTest) conditions(t *testing.T) {
+	next := hops(v1.HopOptions{}, g.gateways[0])
+	for _, ip := range []string{"0.0.0.0", "224.0.0.1", g.servers["a"].Address(true).String(), "10.96.0.1", "fe80::1"} {
+		next.Static = append(next.Static, v1.StaticHop{IP: ip})
+	}
+	status := g.policy(t, next)
+	c := meta.FindStatusCondition(status.Conditions, v1.ConditionHopsValid)
+	if c == nil || c.Status != metav1.ConditionFalse || strings.Count(c.Message, ";") != 4 {
+		t.Errorf("condition %+v", c)
+	}
+	if len(status.Hops) != 2 {
+		t.Errorf("hops %+v", status.Hops)
+	}
+	g.uses(t, 20*time.Second, false, g.gateways[0])
+}
