@@ -30,6 +30,7 @@ import (
 	noreroutemaster "github.com/ovnkube/ovnkube/go-controller/pkg/noreroute/master"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pod"
 	podmaster "github.com/ovnkube/ovnkube/go-controller/pkg/pod/master"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/sb"
 )
 
 // eventSource is the component that our Events name.
@@ -140,6 +141,9 @@ func (m *master) build() ([]starter, error) {
 		Recorder:  m.recorder,
 		Config:    networkConfig(cfg),
 		SetGlobal: m.writer.SetGlobal,
+		DeleteChassis: func(ctx context.Context, node string) error {
+			return sb.DeleteChassis(ctx, databaseConfig(cfg.OVNSouth), node)
+		},
 	}); err != nil {
 		return nil, err
 	}

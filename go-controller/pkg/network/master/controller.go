@@ -36,7 +36,7 @@ type Writer interface {
 	OnDrift(f func(nb.Owner))
 }
 
-// Deps is what the controller needs. All fields but SetGlobal are required.
+// Deps is what the controller needs. All fields but the functions are required.
 type Deps struct {
 	Client   kubernetes.Interface
 	Nodes    coreinformers.NodeInformer
@@ -45,6 +45,8 @@ type Deps struct {
 	Config   network.Config
 	// SetGlobal sets the name and options of NB_Global.
 	SetGlobal func(ctx context.Context, name string, options map[string]string) error
+	// DeleteChassis removes what a node that is gone left in the southbound database.
+	DeleteChassis func(ctx context.Context, node string) error
 }
 
 // Controller runs the base network of the cluster.
@@ -144,12 +146,23 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	return c.reconcileNode(ctx, key)
 }
 
+// remove removes what a node that is gone has. Its rows go last: as long as they
+// are there, a restart knows of the node.
+func (c *Controller) remove(ctx context.Context, name string) error {
+	if c.DeleteChassis != nil {
+		if err := c.DeleteChassis(ctx, name); err != nil {
+			return err
+		}
+	}
+	return c.apply(ctx, name, nil)
+}
+
 // reconcileNode applies the rows of one node and tells the cluster when its
 // network is complete.
 func (c *Controller) reconcileNode(ctx context.Context, name string) error {
 	n, err := c.nodes.Get(name)
 	if apierrors.IsNotFound(err) {
-		return c.apply(ctx, name, nil)
+		return c.remove(ctx, name)
 	}
 	if err != nil {
 		return err

@@ -1,0 +1,29 @@
+package sb
+
+import (
+	"testing"
+
+	nbovsdb "github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
+)
+
+func TestDeleteChassis(t *testing.T) {
+	s := ovsdbtest.StartSB(t)
+	for name, host := range map[string]string{"c1": "n1", "c2": "n2"} {
+		sbctl(t, s, "chassis-add", name, "geneve", "10.0.0."+name[1:], "--", "set", "Chassis", name, "hostname="+host,
+			"--", "create", "Chassis_Private", "name="+name)
+	}
+	for range 2 { // what is gone is no error
+		if err := DeleteChassis(t.Context(), nbovsdb.Config{Address: s.Socket()}, "n1"); err != nil {
+			t.Fatal(err)
+		}
+		for _, table := range []string{"Chassis", "Chassis_Private"} {
+			if got := sbctl(t, s, "--bare", "--columns=name", "list", table); got != "c2" {
+				t.Errorf("%s holds %q, want c2", table, got)
+			}
+		}
+		if got := sbctl(t, s, "--bare", "--columns=chassis_name", "list", "Encap"); got != "c2" {
+			t.Errorf("Encap holds %q, want c2", got)
+		}
+	}
+}
