@@ -186,6 +186,7 @@ func (m *master) build() ([]starter, error) {
 			Pods:           servicePods,
 			Recorder:       m.recorder,
 			ClusterSubnets: cfg.Default.ClusterPrefixes(),
+			Mode:           cfg.Gateway.Mode,
 		}); err != nil {
 			return nil, err
 		}

@@ -24,6 +24,7 @@ func testCluster(t *testing.T, mode string) {
 	s := start(t, mode)
 	t.Run("Connectivity", s.connectivity)
 	t.Run("Walkthrough", s.walkthrough)
+	t.Run("NoLeak", s.leak)
 	t.Run("Restarts", s.restarts)
 	t.Run("PowerFailure", s.powerFailure)
 	t.Run("Removal", s.removal)
