@@ -133,6 +133,11 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 		}
 		start = append(start, more...)
 	}
+	if cfg.Features.NodeHealthCheckPort != 0 {
+		if n.runners["health"], err = healthServer(cfg); err != nil {
+			return nil, err
+		}
+	}
 	// A pod that started before the rules of the egress features are there would
 	// begin with the wrong address.
 	ready := make(chan struct{})
