@@ -17,8 +17,14 @@ func send(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("send", flag.ContinueOnError)
 	to := flags.String("to", "", "addresses and ports, separated by commas")
 	every := flags.Duration("every", 40*time.Millisecond, "time between two rounds")
+	after := flags.Duration("after", 0, "time before the first round")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	select {
+	case <-time.After(*after):
+	case <-ctx.Done():
+		return nil
 	}
 	var targets []string
 	for _, t := range strings.Split(*to, ",") {
