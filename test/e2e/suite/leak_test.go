@@ -42,7 +42,7 @@ func (s *suite) leak(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("LEAK_EVENTS")); err == nil && n > 0 {
 		events = n
 	}
-	l := &leakTest{suite: s, captures: map[string]*kin.Attached{}}
+	l := &leakTest{suite: s, captures: map[string]*kin.Attached{}, restarts: map[string]int32{}}
 	t.Cleanup(func() { l.end(t) })
 	l.begin(t)
 	l.capture(t, lab.Outside)
@@ -87,6 +87,7 @@ func (s *suite) leak(t *testing.T) {
 type leakTest struct {
 	*suite
 	captures map[string]*kin.Attached
+	restarts map[string]int32 // of the pod of each node, as far as waited for
 	right    int
 	gap      time.Duration // from the last power failure to the first packet after
 }
@@ -318,8 +319,39 @@ func (l *leakTest) powerFailure(t *testing.T) {
 	at := l.arrives(t, died)
 	l.gap = at.Sub(died)
 	t.Logf("%s took over from %s; the first packet came %s after the power went", next, host, l.gap)
+	l.boot(t, host)
+}
+
+// boot starts the host and waits until its pod, whose addresses Kubernetes forgets
+// for a moment, is served again: every pod of both families has a policy.
+func (l *leakTest) boot(t *testing.T, host string) {
+	t.Helper()
 	l.powerOn(t, host)
 	l.capture(t, host)
+	want := len(nodes) * len(leakIngress)
+	since := time.Now()
+	err := lab.Until(t.Context(), leakPatience, "all pods to be served", func(ctx context.Context) error {
+		pod, err := l.Kube.CoreV1().Pods(lab.Namespace).Get(ctx, leakService+"-"+host, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if n := len(pod.Status.ContainerStatuses); n != 1 || pod.Status.ContainerStatuses[0].RestartCount == l.restarts[host] {
+			return fmt.Errorf("the pod did not start again since %s", since)
+		}
+		out, err := l.Kin.Exec(ctx, lab.ControlPlane, "ovn-nbctl", "--bare", "--columns=match", "find", "Logical_Router_Policy",
+			"action=reroute", "external_ids:EgressSVC="+lab.Namespace+"/"+leakService)
+		if err != nil {
+			return err
+		}
+		if have := len(strings.Fields(strings.ReplaceAll(out, " ", "_"))); have != want {
+			return fmt.Errorf("%d policies, want %d", have, want)
+		}
+		l.restarts[host] = pod.Status.ContainerStatuses[0].RestartCount
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // reboot takes the host's power for an instant, maybe too short for anybody to
@@ -330,8 +362,7 @@ func (l *leakTest) reboot(t *testing.T) {
 	if err := l.Kin.Node(t.Context(), "kill", host); err != nil {
 		t.Fatal(err)
 	}
-	l.powerOn(t, host)
-	l.capture(t, host)
+	l.boot(t, host)
 	l.programmed(t, "")
 }
 
