@@ -162,12 +162,14 @@ func (w *world) start() {
 	}
 	core.Start(ctx.Done())
 	own.Start(ctx.Done())
-	done, silent := make(chan error, 1), make(chan error, 1)
+	done, acked := make(chan error, 1), make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
-	go func() { silent <- nodes.Run(ctx, 1) }()
+	go func() { acked <- nodes.Run(ctx, 1) }()
 	stop := sync.OnceFunc(func() {
 		cancel()
-		<-silent
+		if err := <-acked; err != nil {
+			w.t.Errorf("acknowledge: %v", err)
+		}
 		select {
 		case err := <-done:
 			if err != nil {
