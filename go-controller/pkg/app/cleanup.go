@@ -10,6 +10,7 @@ import (
 	cninode "github.com/ovnkube/ovnkube/go-controller/pkg/cni/node"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	gatewaynode "github.com/ovnkube/ovnkube/go-controller/pkg/gateway/node"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/guard"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iprule"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iptables"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
@@ -33,6 +34,7 @@ func cleanupNode(ctx context.Context, cfg config.Config, name string) error {
 		{"ip rules", iprule.NewSet().Sweep}, // an empty set sweeps all that is ours
 		{"routes", route.NewSet().Sweep},
 		{"bridges, ports and addresses", gateway.Cleanup},
+		{"the guard", func(context.Context) error { return guard.Remove() }},
 	} {
 		if err := step.do(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("remove %s: %w", step.what, err))

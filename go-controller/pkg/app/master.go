@@ -166,7 +166,11 @@ func (m *master) build() ([]starter, error) {
 	}
 	if cfg.Features.EgressService {
 		servicePods = noreroute.NewPodSet()
-		tracker := health.NewTracker(health.Discard{}, cfg.Features.ReachabilityTotalTimeout)
+		probes, err := prober(cfg)
+		if err != nil {
+			return nil, err
+		}
+		tracker := health.NewTracker(probes, cfg.Features.ReachabilityTotalTimeout)
 		m.runners["health"] = tracker
 		if m.runners["health targets"], err = healthmaster.New(nodes, tracker); err != nil {
 			return nil, err
@@ -191,6 +195,7 @@ func (m *master) build() ([]starter, error) {
 			Pods:           servicePods,
 			Recorder:       m.recorder,
 			ClusterSubnets: cfg.Default.ClusterPrefixes(),
+			Mode:           cfg.Gateway.Mode,
 		}); err != nil {
 			return nil, err
 		}

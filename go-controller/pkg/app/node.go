@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -25,10 +26,14 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/addr"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/conntrack"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/guard"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iprule"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iptables"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/openflow"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/route"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/table"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/sb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -46,6 +51,8 @@ type node struct {
 	chains  *iptables.Writer
 	routes  *host.Set[host.Route, host.Hop]
 	addrs   *host.Set[host.Address, struct{}]
+	ipRules *host.Set[host.IPRule, struct{}]
+	guard   *guard.Guard
 	flows   *bridgenode.Manager
 	runners map[string]runner
 	// spoken are closed when those who contribute to the drivers have said what
@@ -88,6 +95,12 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 	}
 	n.routes = route.NewSet()
 	n.addrs = addr.NewSet(addr.New(nil, topology.ManagementPort))
+	n.ipRules = iprule.NewSet()
+	// Nothing may pass before there are rules that translate it: the guard comes
+	// before the management port, and stays while this process does not run.
+	n.guard = guard.New(cfg.Default.ClusterPrefixes(), topology.ManagementPort)
+	n.ensureGuard()
+	n.env.Metrics.Unsnatted(n.guard.Dropped)
 	switches := ovs.New(ctx, ovs.DefaultEndpoint)
 	n.flows = bridgenode.New(gateway.Contributor, switches, func(bridge string) bridgenode.Writer {
 		return openflow.New(bridge, openflow.DefaultRunDir)
@@ -112,12 +125,6 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 	}
 
 	pods := kube.NewNodePodInformers(n.env.Kube, n.name)
-	if n.runners["cni"], err = cninode.New(
-		cninode.Config{MTU: cfg.Default.MTU, ConfDir: cfg.CNI.ConfDir, Plugin: cfg.CNI.Plugin},
-		cninode.Deps{Kube: n.env.Kube, Pods: pods.Core().V1().Pods(), OVS: switches, Ready: n.gateway.Ready()},
-	); err != nil {
-		return nil, err
-	}
 	start := []starter{self, pods}
 	if cfg.Features.EgressService {
 		more, err := n.egressServices()
@@ -132,6 +139,32 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 			return nil, err
 		}
 		start = append(start, more)
+	}
+	if cfg.Features.NodeHealthCheckPort != 0 {
+		if n.runners["health"], err = healthServer(cfg); err != nil {
+			return nil, err
+		}
+	}
+	// A pod that started before the rules of the egress features are there would
+	// begin with the wrong address.
+	ready := make(chan struct{})
+	n.runners["start of pods"] = loop(func(ctx context.Context) error {
+		for _, spoken := range n.spoken {
+			select {
+			case <-spoken:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		close(ready)
+		<-ctx.Done()
+		return nil
+	})
+	if n.runners["cni"], err = cninode.New(
+		cninode.Config{MTU: cfg.Default.MTU, ConfDir: cfg.CNI.ConfDir, Plugin: cfg.CNI.Plugin},
+		cninode.Deps{Kube: n.env.Kube, Pods: pods.Core().V1().Pods(), OVS: switches, Ready: ready},
+	); err != nil {
+		return nil, err
 	}
 	return start, nil
 }
@@ -163,8 +196,13 @@ func (n *node) egressServices() ([]starter, error) {
 			Services:       core.Core().V1().Services(),
 			EndpointSlices: core.Discovery().V1().EndpointSlices(),
 		},
+		Egress:         egress,
 		Chains:         n.chains,
+		IPRules:        n.ipRules,
+		Tables:         table.Finder{Dirs: table.DefaultDirs},
+		Flush:          flushTranslated(n.env.Config),
 		ClusterSubnets: n.env.Config.Default.ClusterPrefixes(),
+		Mode:           n.env.Config.Gateway.Mode,
 	})
 	if err != nil {
 		return nil, err
@@ -172,6 +210,14 @@ func (n *node) egressServices() ([]starter, error) {
 	n.runners["egress services"] = c
 	n.spoken = append(n.spoken, c.Seeded())
 	return []starter{core, factory}, nil
+}
+
+// ensureGuard puts the guard in place. A kernel that cannot have it serves pods
+// all the same.
+func (n *node) ensureGuard() {
+	if err := n.guard.Ensure(); err != nil {
+		klog.ErrorS(err, "Packets that escape their translation are not dropped")
+	}
 }
 
 // settle waits until everybody has said what they want of the kernel, sweeps
@@ -192,8 +238,10 @@ func (n *node) settle(ctx context.Context, started func()) error {
 		}
 	}
 	sweep := func(ctx context.Context) error {
+		n.ensureGuard()
 		for what, s := range map[string]interface{ Sweep(context.Context) error }{
 			"iptables chains": n.chains, "routes": n.routes, "addresses": n.addrs, "bridge flows": n.flows,
+			"ip rules": n.ipRules,
 		} {
 			if err := s.Sweep(ctx); err != nil {
 				return fmt.Errorf("sweep %s: %w", what, err)
@@ -209,6 +257,27 @@ func (n *node) settle(ctx context.Context, started func()) error {
 	}
 	host.Keep(ctx, resyncInterval, nil, sweep, failed)
 	return nil
+}
+
+// flushTranslated deletes connections with stale translations from the kernel,
+// and what the bridge remembers of addresses that are not given here any more.
+func flushTranslated(cfg config.Config) func(context.Context, func(src, to netip.Addr) bool, []netip.Addr) error {
+	return func(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error {
+		count, err := conntrack.FlushTranslated(ctx, cfg.Families(), stale)
+		if err != nil {
+			return err
+		}
+		if count > 0 {
+			klog.V(2).InfoS("Connections with another source address deleted", "count", count)
+		}
+		for _, a := range ended {
+			filter := conntrack.Filter{Src: a}
+			if err := conntrack.FlushOVS(ctx, conntrack.DefaultRunDir, uint16(cfg.Default.ConntrackZone), filter); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // chains returns the chains of all features; all exist, also while empty.

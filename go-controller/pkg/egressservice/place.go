@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 )
 
@@ -15,6 +16,7 @@ const (
 	rejectSelector   place.Reason = "does not match nodeSelector"
 	rejectNoEndpoint place.Reason = "has no endpoint, which externalTrafficPolicy Local demands"
 	rejectNoSubnet   place.Reason = "has no pod subnet yet"
+	rejectCordoned   place.Reason = "is cordoned"
 )
 
 // Decision is where an EgressService is served.
@@ -22,9 +24,11 @@ type Decision struct {
 	Host     string       // empty: nowhere, and Refused says why
 	NextHops []netip.Addr // the host's management addresses
 	Refused  Refusal
+	// Left is why the host before is host no more; empty where there was none.
+	Left string
 }
 
-// Equal compares two decisions.
+// Equal compares two decisions, but for the way to them.
 func (d Decision) Equal(o Decision) bool {
 	return d.Host == o.Host && d.Refused == o.Refused && slices.Equal(d.NextHops, o.NextHops)
 }
@@ -39,6 +43,10 @@ func Decide(nodes []place.Node, services []Service) map[string]Decision {
 			decisions[s.Key] = Decision{Refused: s.Refused}
 			continue
 		}
+		if s.PerNode {
+			decisions[s.Key] = Decision{Host: v1.HostAll}
+			continue
+		}
 		claims = append(claims, claim(s))
 	}
 	byName := make(map[string]place.Node, len(nodes))
@@ -47,10 +55,10 @@ func Decide(nodes []place.Node, services []Service) map[string]Decision {
 	}
 	for key, r := range place.Assign(nodes, claims) {
 		if r.Node == "" {
-			decisions[key] = Decision{Refused: Refusal{NoNode, "no node can be the host: " + r.Explain()}}
+			decisions[key] = Decision{Refused: Refusal{NoNode, "no node can be the host: " + r.Explain()}, Left: string(r.Left)}
 			continue
 		}
-		decisions[key] = Decision{Host: r.Node, NextHops: byName[r.Node].ManagementAddrs()}
+		decisions[key] = Decision{Host: r.Node, NextHops: byName[r.Node].ManagementAddrs(), Left: string(r.Left)}
 	}
 	return decisions
 }
@@ -65,7 +73,7 @@ func distinctLabels(services []Service) []Service {
 	})
 	owner := map[string]string{}
 	for i, s := range sorted {
-		if s.Refused != (Refusal{}) {
+		if s.Refused != (Refusal{}) || s.PerNode {
 			continue
 		}
 		if _, taken := owner[s.Label()]; taken {
@@ -85,13 +93,19 @@ func claim(s Service) place.Claim {
 			local[e.Node] = true
 		}
 	}
+	now := s.Host
+	if now == v1.HostAll {
+		now = ""
+	}
 	return place.Claim{
 		Key:    s.Key,
-		Prefer: s.Host,
+		Prefer: now,
 		Allow: func(n place.Node) place.Reason {
 			switch {
 			case !s.Selector.Matches(labels.Set(n.Labels)):
 				return rejectSelector
+			case n.Unschedulable:
+				return rejectCordoned
 			case len(n.Subnets) == 0:
 				return rejectNoSubnet
 			case s.LocalOnly && !local[n.Name]:

@@ -1,8 +1,12 @@
 package egressservice
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
@@ -56,62 +60,167 @@ func Status(s Service, d Decision) string {
 	return d.Host
 }
 
-// Steered returns the endpoints whose traffic goes to the host: those of the
-// families the host is reachable in.
+// held tells whether the endpoints' traffic is kept in, since no node is there.
+func held(s Service, d Decision) bool {
+	return s.Hold && s.Refused == (Refusal{}) && d.Refused.Reason == NoNode
+}
+
+// Steered returns the endpoints that have a policy, or get one when the host is
+// ready for them: those of the families the host is reachable in.
 func Steered(s Service, d Decision) []netip.Addr {
-	if Status(s, d) == "" {
+	host := Status(s, d)
+	if host == v1.HostAll || host == "" && !held(s, d) {
 		return nil
 	}
 	var addrs []netip.Addr
 	for _, e := range s.Endpoints {
-		if _, ok := topology.AddrOf(topology.FamilyOf(e.Addr), d.NextHops); ok {
+		if _, ok := topology.AddrOf(topology.FamilyOf(e.Addr), d.NextHops); ok || host == "" {
 			addrs = append(addrs, e.Addr)
 		}
 	}
 	return addrs
 }
 
-// MasterRows returns the router policies that steer the endpoints' traffic to
-// the management port of the host.
+// MasterRows returns the router policies of a Service that is served as decided,
+// which is once the host has acknowledged it: they steer the endpoints' traffic
+// to the management port of the host. Rows tells those of any moment.
 func MasterRows(s Service, d Decision) []nb.Row {
 	steered := Steered(s, d)
 	rows := make([]nb.Row, 0, len(steered))
 	for _, addr := range steered {
-		family := topology.FamilyOf(addr)
-		hop, _ := topology.AddrOf(family, d.NextHops)
-		rows = append(rows, nb.Row{
-			ID:     addr.String(),
-			Parent: nb.Parent{Table: nbdb.LogicalRouterTable, Name: topology.ClusterRouter},
-			Model: &nbdb.LogicalRouterPolicy{
-				Priority:    topology.PriorityEgressService,
-				Match:       fmt.Sprintf("%s.src == %s", family.Match(), addr),
-				Action:      nbdb.LogicalRouterPolicyActionReroute,
-				Nexthops:    []string{hop.String()},
-				ExternalIDs: map[string]string{externalID: s.Key},
-			},
-		})
+		hop, _ := topology.AddrOf(topology.FamilyOf(addr), d.NextHops)
+		rows = append(rows, policy(s.Key, addr, hop))
 	}
 	return rows
 }
 
-// NodeState returns what node contributes to its chains for a service: one
-// translation for every endpoint where it is the host, else nothing.
-//
-// Packets marked topology.MarkPodToNode need no exception: the policy that marks
-// them comes before the one that steers them here.
-func NodeState(s Service, node string) host.Rules {
-	rules := host.Rules{}
-	if s.Refused != (Refusal{}) || s.Host == "" || s.Host != node {
-		return rules
+// policy steers an endpoint to hop, or drops its traffic where there is none.
+func policy(key string, addr, hop netip.Addr) nb.Row {
+	p := &nbdb.LogicalRouterPolicy{
+		Priority:    topology.PriorityEgressService,
+		Match:       fmt.Sprintf("%s.src == %s", topology.FamilyOf(addr).Match(), addr),
+		Action:      nbdb.LogicalRouterPolicyActionDrop,
+		ExternalIDs: map[string]string{externalID: key},
 	}
-	for _, e := range s.Endpoints {
-		family := topology.FamilyOf(e.Addr)
-		to, ok := topology.AddrOf(family, s.Ingress)
-		if !ok {
+	if hop.IsValid() {
+		p.Action, p.Nexthops = nbdb.LogicalRouterPolicyActionReroute, []string{hop.String()}
+	}
+	return nb.Row{
+		ID:     addr.String(),
+		Parent: nb.Parent{Table: nbdb.LogicalRouterTable, Name: topology.ClusterRouter},
+		Model:  p,
+	}
+}
+
+// Steering is where the endpoints' traffic goes now; the zero Addr is nowhere.
+type Steering map[netip.Addr]netip.Addr
+
+// SteeringOf reads the policies of an EgressService.
+func SteeringOf(rows []nb.Row) Steering {
+	now := Steering{}
+	for _, r := range rows {
+		addr, err := netip.ParseAddr(r.ID)
+		p, ok := r.Model.(*nbdb.LogicalRouterPolicy)
+		if err != nil || !ok {
 			continue
 		}
-		key := chainKey(family)
-		rules[key] = append(rules[key], host.SNAT(topology.HostPrefix(e.Addr), to, s.Key))
+		hop := netip.Addr{}
+		if len(p.Nexthops) == 1 {
+			hop, _ = netip.ParseAddr(p.Nexthops[0])
+		}
+		now[addr] = hop
+	}
+	return now
+}
+
+// Rows returns the policies there are to be at this moment, given those there
+// are. Until the host has acknowledged its rules nothing new goes there: what is
+// steered stays steered, to the host before if need be, and what is not stays
+// as it is, or is held back where the user wants that.
+func Rows(s Service, d Decision, now Steering) []nb.Row {
+	if host := Status(s, d); host == "" || host == v1.HostAll || Acknowledged(s, d) {
+		return MasterRows(s, d)
+	}
+	var rows []nb.Row
+	for _, addr := range Steered(s, d) {
+		if hop := now[addr]; hop.IsValid() || s.Hold {
+			rows = append(rows, policy(s.Key, addr, hop))
+		}
+	}
+	return rows
+}
+
+// Acknowledged tells whether the host has programmed the Service as it is now.
+func Acknowledged(s Service, d Decision) bool {
+	return s.Ack.Host == d.Host && s.Ack.Digest == Digest(s, d.Host)
+}
+
+// Digest identifies what host programs for a Service: equal digests mean the
+// same rules. It is what a host acknowledges.
+func Digest(s Service, host string) string {
+	sum := sha256.New()
+	fmt.Fprintln(sum, s.Key, host, s.Network, s.Ingress, s.ClusterIPs)
+	for _, e := range s.Endpoints {
+		fmt.Fprintln(sum, e.Addr)
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8])
+}
+
+// Translations are the source addresses that a node gives to endpoints.
+type Translations map[netip.Addr]netip.Addr
+
+// NodeState returns what a node translates: the traffic of every endpoint where
+// it is the host, else nothing.
+func NodeState(s Service, node string) Translations {
+	out := Translations{}
+	if s.Refused != (Refusal{}) || s.PerNode || s.Host == "" || s.Host != node {
+		return out
+	}
+	for _, e := range s.Endpoints {
+		if to, ok := topology.AddrOf(topology.FamilyOf(e.Addr), s.Ingress); ok {
+			out[e.Addr] = to
+		}
+	}
+	return out
+}
+
+// doNotSNAT leaves what pods send to nodes alone.
+var doNotSNAT = host.Spec{Mark: topology.MarkPodToNode, Comment: "DoNotSNAT", Target: host.Return}.Rule()
+
+// Rules renders translations, with a comment that names on whose behalf they
+// are. The exception for pod-to-node traffic comes first; it is one rule however
+// many EgressServices contribute it.
+func (t Translations) Rules(key string) host.Rules {
+	rules := host.Rules{}
+	for _, addr := range slices.SortedFunc(maps.Keys(t), netip.Addr.Compare) {
+		chain := chainKey(topology.FamilyOf(addr))
+		if rules[chain] == nil {
+			rules[chain] = []host.Rule{doNotSNAT}
+		}
+		rules[chain] = append(rules[chain], host.SNAT(topology.HostPrefix(addr), t[addr], key))
+	}
+	return rules
+}
+
+// IPRules returns the ip rules of a node for a Service with a network, which is
+// routing table number table.
+func IPRules(s Service, node string, table int) map[host.IPRule]struct{} {
+	rules := map[host.IPRule]struct{}{}
+	all := s.Host == node
+	if s.Refused != (Refusal{}) || s.Network == "" || s.Host == "" || !all && s.Host != v1.HostAll {
+		return rules
+	}
+	add := func(a netip.Addr) {
+		rules[host.IPRule{Family: topology.FamilyOf(a), Priority: topology.RuleEgressServiceNetwork,
+			Src: topology.HostPrefix(a), Table: table}] = struct{}{}
+	}
+	for _, a := range s.ClusterIPs {
+		add(a)
+	}
+	for _, e := range s.Endpoints {
+		if all || e.Node == node {
+			add(e.Addr)
+		}
 	}
 	return rules
 }

@@ -1,7 +1,9 @@
 package egressservice
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -77,13 +79,38 @@ var scenarios = map[string][]state{
 		with(slice("default", "demo-svc", "!10.244.0.5@ovn-worker", "~10.244.1.9@ovn-worker2", "172.18.0.4@ovn-worker", "fd00:10:244:2::9@ovn-worker2"),
 			service("default", "demo-svc", []string{"5.5.5.5"}, local)),
 	},
+	"network": {
+		demo(allWell, egress("default", "demo-svc", onWorkers)),
+		demo(allWell, egress("default", "demo-svc", perNode)),
+		demo(nodes(nil, change{dead}), egress("default", "demo-svc", onWorkers, blue)),
+		demo(allWell),
+		demo(nodes(change{cordoned}, nil), egress("default", "demo-svc", onWorkers, blue)),
+	},
+	"per-node": {
+		demo(allWell, egress("default", "demo-svc", onWorkers)),
+		demo(nodes(change{dead}, change{dead}), egress("default", "demo-svc", onWorkers)),
+		demo(allWell),
+		demo(allWell, egress("default", "demo-svc", onWorkers, blue)),
+		demo(nodes(change{dead}, change{dead}), egress("default", "demo-svc", onWorkers, blue, perNode)),
+	},
+	"held": {
+		demo(allWell, egress("default", "demo-svc", onWorkers, hold)),
+		demo(nodes(change{dead}, nil), egress("default", "demo-svc", onWorkers)),
+		demo(allWell),
+		demo(nodes(change{dead}, change{dead}), egress("default", "demo-svc", onWorkers)),
+		demo(nodes(change{dead}, change{cordoned}), egress("default", "demo-svc", onWorkers, hold)),
+	},
 	"refused": {
 		demo(allWell, egress("default", "demo-svc", onWorkers)),
-		demo(allWell, egress("default", "demo-svc", func(e *v1.EgressService) { e.Spec.SourceIPBy = v1.SourceIPNetwork })),
-		demo(allWell, egress("default", "demo-svc", func(e *v1.EgressService) { e.Spec.Network = "blue" })),
+		demo(allWell, egress("default", "demo-svc", func(e *v1.EgressService) { e.Spec.SourceIPBy = "Somewhere" })),
+		demo(allWell, egress("default", "demo-svc", func(e *v1.EgressService) { e.Spec.Network = "b/lue" })),
 		demo(nodes(change{dead}, change{notReady}), egress("default", "demo-svc", onWorkers)),
 	},
 }
+
+func perNode(e *v1.EgressService) { e.Spec.SourceIPBy = v1.SourceIPNetwork }
+func blue(e *v1.EgressService)    { e.Spec.Network = "blue" }
+func hold(e *v1.EgressService)    { e.Spec.OnUnavailable = v1.UnavailableDrop }
 
 func with(sl *discoveryv1.EndpointSlice, svc *corev1.Service) state {
 	return state{nodes: allWell, egress: []*v1.EgressService{egress("default", "demo-svc", onWorkers)},
@@ -122,6 +149,9 @@ func TestPathIndependence(t *testing.T) {
 					w.become(last)
 					if got := w.String(); got != alone.String() {
 						t.Fatalf("by another way:\n%s\nwanted:\n%s", got, alone)
+					}
+					if len(w.wrong) > 0 {
+						t.Fatalf("steered to a host that was not ready: %q", w.wrong)
 					}
 					w.become(last)
 					if got := w.String(); got != alone.String() {
@@ -246,6 +276,69 @@ func TestChains(t *testing.T) {
 		if c.Family != topology.Families[i] || c.Table != "nat" || c.Name != ChainSNAT ||
 			len(c.Jumps) != 1 || c.Jumps[0].From != "POSTROUTING" || c.Jumps[0].Match != "" {
 			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// TestConflict: of two that select a pod the older has it, the younger says who
+// does, and the pod is the younger's when the older goes.
+func TestConflict(t *testing.T) {
+	older, younger := egress("default", "older"), egress("default", "a-younger")
+	younger.CreationTimestamp.Time = younger.CreationTimestamp.Add(time.Hour)
+	st := state{nodes: allWell,
+		services: []*corev1.Service{service("default", "older", []string{"5.5.5.5"}), service("default", "a-younger", []string{"6.6.6.6"})},
+		slices: []*discoveryv1.EndpointSlice{slice("default", "older", "10.244.0.5", "10.244.0.6"),
+			slice("default", "a-younger", "10.244.0.6", "10.244.0.7")}}
+	for _, order := range [][]*v1.EgressService{{older, younger}, {younger, older}} {
+		st.egress = order
+		w := newWorld()
+		w.become(st)
+		golden.Check(t, "conflict", w.String())
+	}
+	w := newWorld()
+	w.become(st)
+	st.egress = []*v1.EgressService{younger}
+	w.become(st)
+	if n := len(w.rows["default/a-younger"]); n != 2 {
+		t.Errorf("%d policies after the older went:\n%s", n, w)
+	}
+}
+
+// TestClaims compares what Claims answers after any changes with what it answers
+// when told the last state alone, and checks that whoever is concerned is named.
+func TestClaims(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	const keys, addrs = 6, 8
+	now := map[string]Service{}
+	claims := NewClaims()
+	seen := map[string]string{}
+	for step := range 2000 {
+		key := string(rune('a' + r.IntN(keys)))
+		s := Service{Key: key, Created: time.Unix(int64(r.IntN(3)), 0)}
+		for i := range addrs {
+			if r.IntN(3) == 0 {
+				s.Endpoints = append(s.Endpoints, Endpoint{Addr: netip.AddrFrom4([4]byte{10, 244, 0, byte(i)})})
+			}
+		}
+		if r.IntN(5) == 0 {
+			s.Refused, s.Endpoints = Refusal{NoService, "x"}, nil
+		}
+		now[key] = s
+		others := claims.Set(s)
+		alone := NewClaims()
+		for _, s := range now {
+			alone.Set(s)
+		}
+		for k, s := range now {
+			got, want := claims.Resolve(s), alone.Resolve(s)
+			if fmt.Sprint(got.Endpoints, got.Lost) != fmt.Sprint(want.Endpoints, want.Lost) {
+				t.Fatalf("step %d, %s: %v %v, want %v %v", step, k, got.Endpoints, got.Lost, want.Endpoints, want.Lost)
+			}
+			state := fmt.Sprint(got.Endpoints, got.Lost)
+			if k != key && seen[k] != state && !slices.Contains(others, k) {
+				t.Fatalf("step %d: %s was not told", step, k)
+			}
+			seen[k] = state
 		}
 	}
 }

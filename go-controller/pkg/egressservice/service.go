@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -21,6 +23,9 @@ type Snapshot struct {
 	Egress  *v1.EgressService
 	Service *corev1.Service // nil: there is none of that name
 	Slices  []*discoveryv1.EndpointSlice
+	// Shared says that pods leave through the gateway routers, past the hosts'
+	// routing.
+	Shared bool
 }
 
 // Refusal says why an EgressService has no host. The zero Refusal is none.
@@ -34,15 +39,16 @@ type Reason string
 
 // The reasons for not serving an EgressService.
 const (
-	InvalidSelector    Reason = "InvalidNodeSelector"
-	UnsupportedSource  Reason = "UnsupportedSourceIP"
-	UnsupportedNetwork Reason = "UnsupportedNetwork"
-	NoService          Reason = "ServiceNotFound"
-	WrongServiceType   Reason = "ServiceNotLoadBalancer"
-	NoIngress          Reason = "NoIngressIP"
-	LabelTooLong       Reason = "LabelTooLong"
-	LabelTaken         Reason = "LabelTaken"
-	NoNode             Reason = "NoNode"
+	InvalidSelector   Reason = "InvalidNodeSelector"
+	UnsupportedSource Reason = "UnsupportedSourceIP"
+	SharedGateway     Reason = "SharedGatewayMode"
+	InvalidNetwork    Reason = "InvalidNetwork"
+	NoService         Reason = "ServiceNotFound"
+	WrongServiceType  Reason = "ServiceNotLoadBalancer"
+	NoIngress         Reason = "NoIngressIP"
+	LabelTooLong      Reason = "LabelTooLong"
+	LabelTaken        Reason = "LabelTaken"
+	NoNode            Reason = "NoNode"
 )
 
 // Service is an EgressService with all that belongs to it, decoded.
@@ -57,7 +63,22 @@ type Service struct {
 	LocalOnly bool
 	Ingress   []netip.Addr // the first ingress address of each family
 	Endpoints []Endpoint   // of families in Ingress, sorted by address, no address twice
-	Refused   Refusal
+	// PerNode: every node serves its own pods, and the source address is that of
+	// the interface the network leaves by (sourceIPBy Network).
+	PerNode bool
+	// Network is the routing table of the traffic; empty: the usual one.
+	Network string
+	// ClusterIPs are the Service's, where there is a Network.
+	ClusterIPs []netip.Addr
+	// Hold: what cannot be served is not let out (onUnavailable Drop).
+	Hold bool
+	// Ack is what a node said that it has programmed.
+	Ack v1.ProgrammedStatus
+	// Settled: the master says that Ack's host gets the traffic.
+	Settled bool
+	// Lost are older EgressServices that have some of the endpoints; see Claims.
+	Lost    []string
+	Refused Refusal
 }
 
 // Endpoint is a pod behind the Service.
@@ -82,6 +103,13 @@ func Decode(snap Snapshot, cluster []netip.Prefix) Service {
 		Name:      eg.Name,
 		Created:   eg.CreationTimestamp.Time,
 		Host:      eg.Status.Host,
+		PerNode:   eg.Spec.Source() == v1.SourceIPNetwork,
+		Network:   eg.Spec.Network,
+		Hold:      eg.Spec.OnUnavailable == v1.UnavailableDrop,
+		Settled:   settled(eg.Status.Conditions),
+	}
+	if eg.Status.Programmed != nil {
+		s.Ack = *eg.Status.Programmed
 	}
 	var err error
 	if s.Selector, err = metav1.LabelSelectorAsSelector(&eg.Spec.NodeSelector); err != nil {
@@ -89,10 +117,17 @@ func Decode(snap Snapshot, cluster []netip.Prefix) Service {
 		s.Refused = Refusal{InvalidSelector, fmt.Sprintf("nodeSelector is not valid: %v", err)}
 		return s
 	}
-	if s.Refused = refuseSpec(s, eg.Spec); s.Refused != (Refusal{}) {
+	if s.Refused = refuseSpec(s, eg.Spec, snap.Shared); s.Refused != (Refusal{}) {
 		return s
 	}
 	if s.Refused = refuseService(snap.Service); s.Refused != (Refusal{}) {
+		return s
+	}
+	if s.Network != "" {
+		s.ClusterIPs = clusterIPs(snap.Service)
+	}
+	if s.PerNode {
+		s.Endpoints = endpoints(snap.Slices, cluster, topology.Families)
 		return s
 	}
 	s.LocalOnly = snap.Service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
@@ -101,16 +136,36 @@ func Decode(snap Snapshot, cluster []netip.Prefix) Service {
 		s.Refused = Refusal{NoIngress, "the Service has no ingress IP yet"}
 		return s
 	}
-	s.Endpoints = endpoints(snap.Slices, cluster, s.Ingress)
+	var families []topology.Family
+	for _, a := range s.Ingress {
+		families = append(families, topology.FamilyOf(a))
+	}
+	s.Endpoints = endpoints(snap.Slices, cluster, families)
 	return s
 }
 
-func refuseSpec(s Service, spec v1.EgressServiceSpec) Refusal {
-	if src := spec.Source(); src != v1.SourceIPLoadBalancer {
-		return Refusal{UnsupportedSource, fmt.Sprintf("sourceIPBy %q is not supported by this version", src)}
+// settled tells whether the host has its traffic: a network that is missing does
+// not keep it from that.
+func settled(conditions []metav1.Condition) bool {
+	c := meta.FindStatusCondition(conditions, v1.ConditionProgrammed)
+	return c != nil && (c.Status == metav1.ConditionTrue || c.Reason == ReasonNetworkNotFound)
+}
+
+// network is what the schema takes; objects may be older than it.
+var network = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$`)
+
+func refuseSpec(s Service, spec v1.EgressServiceSpec, shared bool) Refusal {
+	if src := spec.Source(); src != v1.SourceIPLoadBalancer && src != v1.SourceIPNetwork {
+		return Refusal{UnsupportedSource, fmt.Sprintf("sourceIPBy %q is neither LoadBalancerIP nor Network", src)}
 	}
-	if spec.Network != "" {
-		return Refusal{UnsupportedNetwork, fmt.Sprintf("network %q: sending traffic to another network is not supported by this version", spec.Network)}
+	if s.Network != "" && !network.MatchString(s.Network) {
+		return Refusal{InvalidNetwork, fmt.Sprintf("network %q is no name of a routing table", s.Network)}
+	}
+	if s.PerNode {
+		if shared {
+			return Refusal{SharedGateway, "sourceIPBy Network needs local gateway mode: in shared mode pods leave past the routing of the hosts"}
+		}
+		return Refusal{}
 	}
 	if label := s.Label(); len(label) > maxLabel {
 		return Refusal{LabelTooLong, fmt.Sprintf(
@@ -146,6 +201,17 @@ func ingress(svc *corev1.Service) []netip.Addr {
 	return first
 }
 
+// clusterIPs returns the cluster addresses of a Service, none where it is headless.
+func clusterIPs(svc *corev1.Service) []netip.Addr {
+	var addrs []netip.Addr
+	for _, text := range append(slices.Clone(svc.Spec.ClusterIPs), svc.Spec.ClusterIP) {
+		if a, ok := parseAddr(text); ok && !slices.Contains(addrs, a) {
+			addrs = append(addrs, a)
+		}
+	}
+	return addrs
+}
+
 // parseAddr takes addresses that a packet on the wire can have as source.
 func parseAddr(s string) (netip.Addr, bool) {
 	a, err := netip.ParseAddr(s)
@@ -156,9 +222,9 @@ func parseAddr(s string) (netip.Addr, bool) {
 	return a, !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback()
 }
 
-// endpoints returns the pods that may be sending on behalf of the Service: those
+// endpoints returns the pods, of the given families, that may be sending on behalf of the Service: those
 // that are ready, and those that are on their way out but still serve.
-func endpoints(sets []*discoveryv1.EndpointSlice, cluster []netip.Prefix, ingress []netip.Addr) []Endpoint {
+func endpoints(sets []*discoveryv1.EndpointSlice, cluster []netip.Prefix, families []topology.Family) []Endpoint {
 	var eps []Endpoint
 	for _, sl := range sets {
 		for _, e := range sl.Endpoints {
@@ -170,7 +236,7 @@ func endpoints(sets []*discoveryv1.EndpointSlice, cluster []netip.Prefix, ingres
 				if !ok || !contains(cluster, addr) {
 					continue
 				}
-				if _, ok := topology.AddrOf(topology.FamilyOf(addr), ingress); !ok {
+				if !slices.Contains(families, topology.FamilyOf(addr)) {
 					continue
 				}
 				node := ""

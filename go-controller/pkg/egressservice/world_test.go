@@ -48,6 +48,7 @@ func node(name string, number int, change ...func(*place.Node)) place.Node {
 func dead(n *place.Node)       { n.Reach = place.Dead }
 func unknown(n *place.Node)    { n.Reach = place.Unknown }
 func notReady(n *place.Node)   { n.Ready = false }
+func cordoned(n *place.Node)   { n.Unschedulable = true }
 func unlabelled(n *place.Node) { delete(n.Labels, worker) }
 
 func nodes(worker1, worker2 []func(*place.Node)) []place.Node {
@@ -142,17 +143,23 @@ func demo(nodes []place.Node, eg ...*v1.EgressService) state {
 // world follows states as master and nodes do. Its memory is the statuses, and
 // what placement decided last as long as the master is not restarted.
 type world struct {
-	status    map[string]string
+	status map[string]string
+	acks   map[string]v1.ProgrammedStatus
+	// wrong lists policies that led to a host before it had its rules.
+	wrong     []string
 	decisions map[string]Decision
 	rows      map[string][]nb.Row
 	services  map[string]Service
 	nodes     []string
 }
 
-func newWorld() *world { return &world{status: map[string]string{}} }
+func newWorld() *world {
+	return &world{status: map[string]string{}, acks: map[string]v1.ProgrammedStatus{}}
+}
 
-// restart forgets all but the statuses, which the API server keeps.
-func (w *world) restart() { w.decisions, w.rows, w.services = nil, nil, nil }
+// restart forgets all but the statuses and the policies, which the API server and
+// the database keep.
+func (w *world) restart() { w.decisions, w.services = nil, nil }
 
 func (w *world) decode(st state) []Service {
 	var out []Service
@@ -160,6 +167,9 @@ func (w *world) decode(st state) []Service {
 		eg = eg.DeepCopy()
 		key := eg.Namespace + "/" + eg.Name
 		eg.Status.Host = w.status[key]
+		if ack, ok := w.acks[key]; ok {
+			eg.Status.Programmed = &ack
+		}
 		snap := Snapshot{Egress: eg}
 		for _, s := range st.services {
 			if s.Namespace+"/"+s.Name == key {
@@ -172,6 +182,13 @@ func (w *world) decode(st state) []Service {
 			}
 		}
 		out = append(out, Decode(snap, cluster))
+	}
+	claims := NewClaims()
+	for _, s := range out {
+		claims.Set(s)
+	}
+	for i, s := range out {
+		out[i] = claims.Resolve(s)
 	}
 	return out
 }
@@ -189,16 +206,51 @@ func (w *world) become(st state) {
 		}
 	}
 	w.decisions = Decide(st.nodes, services)
-	status := map[string]string{}
+	before := w.rows
 	w.rows, w.services = map[string][]nb.Row{}, map[string]Service{}
+	status := map[string]string{}
 	for _, s := range services {
 		d := w.decisions[s.Key]
 		status[s.Key] = Status(s, d)
-		w.rows[s.Key] = MasterRows(s, d)
+		if status[s.Key] == "" || status[s.Key] == v1.HostAll {
+			delete(w.acks, s.Key)
+		}
+		w.rows[s.Key] = Rows(s, d, SteeringOf(before[s.Key]))
+		w.check(s, before[s.Key])
 	}
 	w.status = status
-	for _, s := range w.decode(st) { // the nodes see the statuses
+	for _, s := range w.decode(st) { // the nodes see the statuses and act
 		w.services[s.Key] = s
+		if s.Host != "" && s.Host != v1.HostAll {
+			w.acks[s.Key] = v1.ProgrammedStatus{Host: s.Host, Digest: Digest(s, s.Host)}
+		}
+	}
+	for _, s := range w.decode(st) { // and the master sees their word
+		w.services[s.Key] = s
+		w.rows[s.Key] = Rows(s, w.decisions[s.Key], SteeringOf(w.rows[s.Key]))
+	}
+}
+
+// check notes policies that are new though the host did not say that it is ready.
+func (w *world) check(s Service, before []nb.Row) {
+	was := SteeringOf(before)
+	for addr, hop := range SteeringOf(w.rows[s.Key]) {
+		if hop.IsValid() && was[addr] != hop && !Acknowledged(s, w.decisions[s.Key]) {
+			w.wrong = append(w.wrong, s.Key+": "+addr.String())
+		}
+	}
+}
+
+// ipRules shows the ip rules of a node; every network is table 7.
+func (w *world) ipRules(out *strings.Builder, node string) {
+	var lines []string
+	for _, s := range w.services {
+		for r := range IPRules(s, node, 7) {
+			lines = append(lines, fmt.Sprintf("%d:\tfrom %s lookup %s\n", r.Priority, r.Src.Addr(), s.Network))
+		}
+	}
+	if slices.Sort(lines); len(lines) > 0 {
+		fmt.Fprintf(out, "\n%s$ ip rule list\n%s", node, strings.Join(lines, ""))
 	}
 }
 
@@ -208,8 +260,8 @@ func (w *world) String() string {
 	var rows []nb.Row
 	for _, key := range slices.Sorted(maps.Keys(w.services)) {
 		fmt.Fprintf(&out, "$ kubectl get egressservice %s\nHost: %s\n", key, cmp.Or(w.status[key], "-"))
-		if r := w.decisions[key].Refused; r != (Refusal{}) {
-			fmt.Fprintf(&out, "%s: %s\n", r.Reason, r.Message)
+		for _, c := range Conditions(w.services[key], w.decisions[key]) {
+			fmt.Fprintf(&out, "%s: %s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
 		}
 		rows = append(rows, w.rows[key]...)
 	}
@@ -219,7 +271,11 @@ func (w *world) String() string {
 			command := map[topology.Family]string{topology.IPv4: "iptables-save", topology.IPv6: "ip6tables-save"}[f]
 			var rules []host.Rule
 			for _, key := range slices.Sorted(maps.Keys(w.services)) {
-				rules = append(rules, NodeState(w.services[key], n)[chainKey(f)]...)
+				for _, r := range NodeState(w.services[key], n).Rules(key)[chainKey(f)] {
+					if !slices.Contains(rules, r) {
+						rules = append(rules, r)
+					}
+				}
 			}
 			if len(rules) == 0 {
 				continue
@@ -229,6 +285,7 @@ func (w *world) String() string {
 				fmt.Fprintf(&out, "-A %s %s\n", ChainSNAT, r)
 			}
 		}
+		w.ipRules(&out, n)
 	}
 	var objs []*v1.EgressService
 	for _, s := range w.services {

@@ -40,6 +40,7 @@ func Node(n *corev1.Node) (topology.Node, error) {
 		Name:          n.Name,
 		Labels:        n.Labels,
 		Ready:         isReady(n),
+		Unschedulable: n.Spec.Unschedulable,
 		Chassis:       n.Annotations[AnnotationChassisID],
 		ManagementMAC: n.Annotations[AnnotationManagementMAC],
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
 )
@@ -50,6 +51,20 @@ func (s *Set) Checks(results func() map[string]error) {
 		desc:    prometheus.NewDesc(nameCheck, "Whether a readiness check passes.", []string{labelCheck}, nil),
 		results: results,
 	})
+}
+
+// Unsnatted reports how many packets of pods the node kept from leaving with the
+// address of the pod. It is called once.
+func (s *Set) Unsnatted(dropped func() (uint64, error)) {
+	s.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: nameUnsnatted, Help: "Packets of pods that were dropped because nothing had translated their source address.",
+	}, func() float64 {
+		n, err := dropped()
+		if err != nil {
+			klog.ErrorS(err, "Cannot read the counter of dropped packets")
+		}
+		return float64(n)
+	}))
 }
 
 // Workqueue returns the provider for k8s.io/client-go/util/workqueue.

@@ -9,6 +9,10 @@ const (
 	// nameCheck is 1 while a readiness check passes, by check.
 	nameCheck = "ovnkube_readiness_check"
 
+	// nameUnsnatted counts packets that would have left a node with the address
+	// of a pod.
+	nameUnsnatted = "ovnkube_node_unsnatted_packets_dropped_total"
+
 	// The queues of the controllers, by name.
 
 	// nameQueueDepth is the number of keys that wait.

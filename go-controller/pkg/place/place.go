@@ -40,6 +40,7 @@ const (
 	Unreachable  Reason = "unreachable"
 	NotProbedYet Reason = "reachability not known yet"
 	GroupOnNode  Reason = "serves another of the same group"
+	NodeGone     Reason = "no such node"
 )
 
 // Claim asks for a node.
@@ -60,6 +61,9 @@ type Result struct {
 	Node string // empty: no node may have it
 	// Rejected holds the reason for each node, where Node is empty.
 	Rejected map[string]Reason
+	// Left is why the preferred node was not kept; empty where it was, and where
+	// there was none.
+	Left Reason
 }
 
 // Explain says in a line why there is no node: "no nodes", or each reason with
@@ -93,6 +97,7 @@ func Assign(nodes []Node, claims []Claim) map[string]Result {
 		nodes:  map[string]Node{},
 		load:   map[string]int{},
 		groups: map[groupNode]bool{},
+		left:   map[string]Reason{},
 		result: make(map[string]Result, len(claims)),
 	}
 	for _, n := range nodes {
@@ -105,8 +110,13 @@ func Assign(nodes []Node, claims []Claim) map[string]Result {
 
 	var open []Claim
 	for _, c := range sorted(claims) {
-		if !a.keep(c) {
-			open = append(open, c)
+		why := a.keep(c)
+		if why == "" {
+			continue
+		}
+		open = append(open, c)
+		if c.Prefer != "" {
+			a.left[c.Key] = why
 		}
 	}
 	a.place(open)
@@ -129,6 +139,7 @@ type assignment struct {
 	names  []string // sorted
 	load   map[string]int
 	groups map[groupNode]bool
+	left   map[string]Reason
 	result map[string]Result
 }
 
@@ -152,21 +163,27 @@ func (a *assignment) object(n Node, c Claim, staying bool) Reason {
 }
 
 func (a *assignment) give(c Claim, node string) {
-	a.result[c.Key] = Result{Node: node}
+	a.result[c.Key] = Result{Node: node, Left: a.left[c.Key]}
 	a.load[node]++
 	if c.Group != "" {
 		a.groups[groupNode{c.Group, node}] = true
 	}
 }
 
-// keep leaves c where it is, if that is still allowed.
-func (a *assignment) keep(c Claim) bool {
+// keep leaves c where it is, if that is still allowed, and returns why not.
+func (a *assignment) keep(c Claim) Reason {
 	n, ok := a.nodes[c.Prefer]
-	if !ok || a.groups[groupNode{c.Group, n.Name}] || a.object(n, c, true) != "" {
-		return false
+	if !ok {
+		return NodeGone
+	}
+	if a.groups[groupNode{c.Group, n.Name}] {
+		return GroupOnNode
+	}
+	if why := a.object(n, c, true); why != "" {
+		return why
 	}
 	a.give(c, n.Name)
-	return true
+	return ""
 }
 
 // place finds nodes for claims that have none. Those with the fewest candidates
@@ -203,7 +220,7 @@ func (a *assignment) place(claims []Claim) {
 			}
 		}
 		if best == "" {
-			a.result[t.claim.Key] = Result{Rejected: t.rejected}
+			a.result[t.claim.Key] = Result{Rejected: t.rejected, Left: a.left[t.claim.Key]}
 			continue
 		}
 		a.give(t.claim, best)

@@ -16,12 +16,14 @@ const (
 // Node is what the planners know of a node. Parts that are not known yet are
 // empty: a node is planned as far as it is known.
 type Node struct {
-	Name    string
-	Labels  map[string]string
-	Ready   bool           // the Ready condition is True
-	Subnets []netip.Prefix // pod subnets, at most one a family, in cluster subnet order
-	Join    []netip.Prefix // addresses of the gateway router on the join switch
-	Chassis string         // OVS system-id
+	Name   string
+	Labels map[string]string
+	Ready  bool // the Ready condition is True
+	// Unschedulable: the node is cordoned.
+	Unschedulable bool
+	Subnets       []netip.Prefix // pod subnets, at most one a family, in cluster subnet order
+	Join          []netip.Prefix // addresses of the gateway router on the join switch
+	Chassis       string         // OVS system-id
 	// ManagementMAC is the MAC address of the management port.
 	ManagementMAC string
 	// Primary holds the addresses of the node on its primary network.

@@ -59,6 +59,17 @@ func (l *Lab) RunStream(ctx context.Context, name, node string, to netip.Addr) (
 		"-to", netip.AddrPortFrom(to, EchoPort).String())
 }
 
+// RunSender starts a pod that sends datagrams to a port of each address, for ever.
+// It begins a while after its start: a container runs before its pod is known to
+// be an endpoint of any service.
+func (l *Lab) RunSender(ctx context.Context, name, node string, labels map[string]string, to []netip.Addr, port uint16) (Pod, error) {
+	targets := make([]string, len(to))
+	for i, a := range to {
+		targets[i] = netip.AddrPortFrom(a, port).String()
+	}
+	return l.runPod(ctx, name, node, labels, "send", "-after", "5s", "-to", strings.Join(targets, ","))
+}
+
 func (l *Lab) runPod(ctx context.Context, name, node string, labels map[string]string, args ...string) (Pod, error) {
 	var grace int64
 	pod := &corev1.Pod{

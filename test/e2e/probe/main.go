@@ -22,9 +22,9 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	commands := map[string]func(context.Context, []string) error{"serve": serve, "get": get, "ask": ask, "stream": stream}
+	commands := map[string]func(context.Context, []string) error{"serve": serve, "get": get, "ask": ask, "stream": stream, "send": send}
 	if len(args) == 0 || commands[args[0]] == nil {
-		return fmt.Errorf("usage: probe serve|get|ask|stream")
+		return fmt.Errorf("usage: probe serve|get|ask|stream|send")
 	}
 	return commands[args[0]](ctx, args[1:])
 }

@@ -25,6 +25,8 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("Connectivity", s.connectivity)
 	t.Run("Walkthrough", s.walkthrough)
 	t.Run("ExternalGateways", s.externalGateways)
+	t.Run("EgressNetwork", s.network)
+	t.Run("NoLeak", s.leak)
 	t.Run("Restarts", s.restarts)
 	t.Run("PowerFailure", s.powerFailure)
 	t.Run("Removal", s.removal)
@@ -40,6 +42,7 @@ const logRequests = "apiServer: {extraArgs: [--vmodule=httplog=3]}\n"
 // suite is what the tests of one cluster share.
 type suite struct {
 	*lab.Lab
+	mode    string             // the gateway mode
 	servers map[string]lab.Pod // by name
 	deleted bool
 }
@@ -52,7 +55,7 @@ func start(t *testing.T, mode string) *suite {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &suite{Lab: l, servers: map[string]lab.Pod{}}
+	s := &suite{Lab: l, mode: mode, servers: map[string]lab.Pod{}}
 	t.Cleanup(func() {
 		// The test's own context has ended here.
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

@@ -135,6 +135,9 @@ func (w *walk) translation(ctx context.Context, is4 bool, pods []lab.Pod) error 
 	command := []string{"sh", "-c", save + " -t nat | grep EGRESS"}
 	fixed := []string{"-A POSTROUTING -j OVN-KUBE-EGRESS-SVC"}
 	rules := []string{}
+	if len(pods) > 0 { // what pods send to nodes is left alone
+		rules = append(rules, "-A OVN-KUBE-EGRESS-SVC -m mark --mark 0x3f0 -m comment --comment DoNotSNAT -j RETURN")
+	}
 	for _, pod := range pods {
 		a := pod.Address(is4)
 		rules = append(rules, fmt.Sprintf("-A OVN-KUBE-EGRESS-SVC -s %s -m comment --comment \"%s/%s\" -j SNAT --to-source %s",
@@ -169,7 +172,7 @@ func (w *walk) translation(ctx context.Context, is4 bool, pods []lab.Pod) error 
 	if _, err := w.on(ctx, w.host, command...); err != nil {
 		return err
 	}
-	w.ok("%d SNAT rules on %s, none on other nodes", len(rules), w.host)
+	w.ok("%d SNAT rules on %s, none on other nodes", len(pods), w.host)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -20,6 +21,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // workers is how many EgressServices are written at the same time; the writer of
@@ -38,6 +40,8 @@ type Writer interface {
 	// OnDrift registers a function that is called with the owner of rows which
 	// somebody else changed.
 	OnDrift(f func(nb.Owner))
+	// Rows returns the rows an owner has now.
+	Rows(o nb.Owner) []nb.Row
 }
 
 // Deps is what the controller works with.
@@ -55,6 +59,8 @@ type Deps struct {
 	Recorder record.EventRecorder
 	// ClusterSubnets are the pod subnets of the cluster.
 	ClusterSubnets []netip.Prefix
+	// Mode is the gateway mode of the cluster.
+	Mode topology.GatewayMode
 }
 
 // Controller serves all EgressServices of the cluster.
@@ -71,12 +77,13 @@ type Controller struct {
 	mu        sync.Mutex
 	decisions map[string]egressservice.Decision // of the last placement
 	patched   map[string]patched                // what the lister may not show yet
-	told      map[string]egressservice.Refusal  // the last refusal an Event was about
+	told      map[string]told                   // what Events have said last
+	behind    map[string]time.Time              // since when a programmed one waits for its host
 }
 
 // New returns the controller.
 func New(deps Deps) (*Controller, error) {
-	reader, err := snapshot.NewReader(deps.Informers, deps.ClusterSubnets)
+	reader, err := snapshot.NewReader(deps.Informers, deps.ClusterSubnets, deps.Mode)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +94,8 @@ func New(deps Deps) (*Controller, error) {
 		assumed:   map[string]assumed{},
 		decisions: map[string]egressservice.Decision{},
 		patched:   map[string]patched{},
-		told:      map[string]egressservice.Refusal{},
+		told:      map[string]told{},
+		behind:    map[string]time.Time{},
 	}
 	c.placement = queue.New("egressservice-placement", c.place)
 	c.services = queue.New(egressservice.Feature, c.reconcile)

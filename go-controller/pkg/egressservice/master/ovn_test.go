@@ -169,7 +169,7 @@ func TestPacketsOnOVN(t *testing.T) {
 	if err != nil || len(services) != 1 {
 		t.Fatalf("%v, %v", services, err)
 	}
-	s, err := l.master.reader.Decode(services[0])
+	s, _, err := l.master.reader.Decode(services[0])
 	if err != nil {
 		t.Fatal(err)
 	}

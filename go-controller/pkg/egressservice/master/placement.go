@@ -45,7 +45,7 @@ func (c *Controller) watchPlacement() error {
 // sameCandidate tells whether nothing that placement looks at has changed.
 func sameCandidate(old, new *corev1.Node) bool {
 	return maps.Equal(old.Labels, new.Labels) &&
-		ready(old) == ready(new) &&
+		ready(old) == ready(new) && old.Spec.Unschedulable == new.Spec.Unschedulable &&
 		old.Annotations[kube.AnnotationNodeSubnets] == new.Annotations[kube.AnnotationNodeSubnets]
 }
 
@@ -67,10 +67,11 @@ func (c *Controller) place(context.Context, string) error {
 	}
 	services := make([]egressservice.Service, 0, len(objs))
 	for _, eg := range objs {
-		s, err := c.reader.Decode(eg)
+		s, others, err := c.reader.Decode(eg)
 		if err != nil {
 			return err
 		}
+		c.services.Enqueue(others...)
 		// The status may not show yet what was decided a moment ago.
 		if d, ok := c.decision(s.Key); ok {
 			s.Host = d.Host
@@ -87,8 +88,12 @@ func (c *Controller) decide(decisions map[string]egressservice.Decision) []strin
 	defer c.mu.Unlock()
 	var changed []string
 	for key, d := range decisions {
-		if old, ok := c.decisions[key]; !ok || !old.Equal(d) {
+		old, ok := c.decisions[key]
+		if !ok || !old.Equal(d) {
 			changed = append(changed, key)
+		} else if d.Left == "" {
+			d.Left = old.Left
+			decisions[key] = d
 		}
 	}
 	for key := range c.decisions {

@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -13,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,6 +33,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // patience bounds waits on conditions; a passing run never waits for it.
@@ -89,6 +93,9 @@ type world struct {
 	pods   *noreroute.PodSet
 	master *Controller
 	stop   func()
+	// silent, where it returns true, keeps the nodes from acknowledging.
+	silent func(key string) bool
+	shared bool
 
 	barriers int
 
@@ -112,7 +119,10 @@ func newWorld(t *testing.T, objs ...runtime.Object) *world {
 		if p, ok := a.(clienttesting.PatchAction); ok {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.log = append(w.log, fmt.Sprintf("%s/%s %s", p.GetResource().Resource, p.GetName(), p.GetPatch()))
+			if p.GetPatchType() == types.JSONPatchType {
+				return false, nil, nil // of a node
+			}
+			w.log = append(w.log, fmt.Sprintf("%s/%s %s", p.GetResource().Resource, p.GetName(), timeless(p.GetPatch())))
 		}
 		return false, nil, nil
 	}
@@ -129,25 +139,37 @@ func (w *world) start() {
 	w.events = record.NewFakeRecorder(1000)
 	w.pods = noreroute.NewPodSet()
 	w.health.subs = nil
+	in := snapshot.Informers{
+		EgressServices: own.EgressService().V1().EgressServices(),
+		Services:       core.Core().V1().Services(),
+		EndpointSlices: core.Discovery().V1().EndpointSlices(),
+	}
+	mode := topology.GatewayLocal
+	if w.shared {
+		mode = topology.GatewayShared
+	}
 	c, err := New(Deps{
 		Kube: w.kube, Egress: w.egress, Writer: writer{w.db, w}, Health: w.health, Pods: w.pods, Recorder: w.events,
-		Informers: snapshot.Informers{
-			EgressServices: own.EgressService().V1().EgressServices(),
-			Services:       core.Core().V1().Services(),
-			EndpointSlices: core.Discovery().V1().EndpointSlices(),
-		},
-		Nodes: core.Core().V1().Nodes(), ClusterSubnets: cluster,
+		Informers: in, Nodes: core.Core().V1().Nodes(), ClusterSubnets: cluster, Mode: mode,
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	nodes, err := w.acknowledge(ctx, in)
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	core.Start(ctx.Done())
 	own.Start(ctx.Done())
-	done := make(chan error, 1)
+	done, acked := make(chan error, 1), make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
+	go func() { acked <- nodes.Run(ctx, 1) }()
 	stop := sync.OnceFunc(func() {
 		cancel()
+		if err := <-acked; err != nil {
+			w.t.Errorf("acknowledge: %v", err)
+		}
 		select {
 		case err := <-done:
 			if err != nil {
@@ -168,6 +190,65 @@ func (w *world) start() {
 			w.t.Fatal("not seeded")
 		}
 	}
+}
+
+// timeless replaces conditions by those that matter.
+func timeless(patch []byte) string {
+	var p map[string]any
+	if err := json.Unmarshal(patch, &p); err != nil {
+		return err.Error()
+	}
+	if status, ok := p["status"].(map[string]any); ok {
+		if conditions, ok := status["conditions"].([]any); ok {
+			delete(status, "conditions")
+			for _, c := range conditions {
+				if c := c.(map[string]any); c["type"] == v1.ConditionProgrammed {
+					status["is"] = c["reason"]
+				}
+			}
+		}
+	}
+	out, err := json.Marshal(p)
+	if err != nil {
+		return err.Error()
+	}
+	return string(out)
+}
+
+// acknowledge is what all nodes do: they program at once and say so.
+func (w *world) acknowledge(ctx context.Context, in snapshot.Informers) (*queue.Controller, error) {
+	reader, err := snapshot.NewReader(in, cluster, topology.GatewayLocal)
+	if err != nil {
+		return nil, err
+	}
+	var q *queue.Controller
+	q = queue.New("acknowledge", func(ctx context.Context, key string) error {
+		eg, err := reader.Object(key)
+		if err != nil {
+			return err
+		}
+		if eg == nil {
+			q.Enqueue(reader.Forget(key)...)
+			return nil
+		}
+		s, others, err := reader.Decode(eg)
+		q.Enqueue(others...)
+		word := v1.ProgrammedStatus{Host: s.Host, Digest: egressservice.Digest(s, s.Host)}
+		if err != nil || s.Refused != (egressservice.Refusal{}) || s.Host == "" || s.Host == v1.HostAll || s.Ack == word ||
+			w.silent != nil && w.silent(key) {
+			return err
+		}
+		patch, err := json.Marshal([]map[string]any{{"op": "add", "path": "/status/programmed", "value": word}})
+		if err != nil {
+			return err
+		}
+		_, err = w.egress.EgressServiceV1().EgressServices(eg.Namespace).Patch(ctx, eg.Name, types.JSONPatchType, patch, metav1.PatchOptions{}, "status")
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+	return q, reader.Watch(q, func(_ snapshot.Kind, key string) []string { return []string{key} })
 }
 
 // eventually waits until the world is as described.
@@ -192,7 +273,7 @@ func (w *world) barrier() {
 	w.barriers++
 	name := fmt.Sprintf("barrier-%d", w.barriers)
 	w.create(service(name, demoIngress...))
-	w.create(slice(name, "10.244.2.200", "fd00:10:244:3::200"))
+	w.create(slice(name, fmt.Sprintf("10.244.2.%d", 100+w.barriers), fmt.Sprintf("fd00:10:244:3::%d", 100+w.barriers)))
 	w.create(egress(name, func(e *v1.EgressService) { e.Spec.NodeSelector = metav1.LabelSelector{} }))
 	w.anyHost("default/" + name)
 }

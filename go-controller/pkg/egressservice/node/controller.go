@@ -7,29 +7,51 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/klog/v2"
 
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/snapshot"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // workers is how many EgressServices are reconciled at the same time; the chain
 // driver writes the changes of all that wait in one go.
-const workers = 4
+const workers = 16
+
+// Linger is how long rules outlive their use: the other nodes take their time to
+// stop sending traffic here after the policies were changed.
+const Linger = 5 * time.Second
 
 // Deps is what the controller works with.
 type Deps struct {
 	// Node is the name of this node.
 	Node string
+	// Egress is where acknowledgements are written.
+	Egress versioned.Interface
 	// Informers are started by the caller after New.
 	Informers snapshot.Informers
 	// Chains owns the chains that egressservice.Chains declares.
 	Chains host.ChainWriter
+	// IPRules owns the ip rules of this node.
+	IPRules host.Writer[host.IPRule, struct{}]
+	// Tables finds the routing tables of networks.
+	Tables Tables
+	// Flush deletes the connections whose translation is stale; see
+	// conntrack.FlushTranslated. Once a translation has ended, ended also names
+	// the addresses that are no longer given here.
+	Flush func(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error
+	// Linger replaces the constant where it is not 0.
+	Linger time.Duration
 	// ClusterSubnets are the pod subnets of the cluster.
 	ClusterSubnets []netip.Prefix
+	// Mode is the gateway mode of the cluster.
+	Mode topology.GatewayMode
 }
 
 // Controller serves the EgressServices whose host is this node.
@@ -39,85 +61,190 @@ type Controller struct {
 	queue  *queue.Controller
 
 	mu sync.Mutex
-	// contributed holds what the chains have of each key, for keys that
-	// contribute something; nil where writing failed half-way.
-	contributed map[string]host.Rules
+	// contributed holds what the kernel has of each key, for keys that
+	// contribute something.
+	contributed map[string]contribution
+	networks    map[string]table // by network, as last looked up
+	leaving     *leaving
+	flush       *flusher
+}
+
+// contribution is what one EgressService has in the kernel.
+type contribution struct {
+	translations egressservice.Translations
+	ipRules      map[host.IPRule]struct{}
+	unsure       bool // writing failed half-way
+}
+
+func (c contribution) empty() bool { return len(c.translations)+len(c.ipRules) == 0 }
+
+func (c contribution) equal(o contribution) bool {
+	return !c.unsure && !o.unsure && maps.Equal(c.translations, o.translations) && maps.Equal(c.ipRules, o.ipRules)
 }
 
 // New returns the controller.
 func New(deps Deps) (*Controller, error) {
-	reader, err := snapshot.NewReader(deps.Informers, deps.ClusterSubnets)
+	if deps.Linger == 0 {
+		deps.Linger = Linger
+	}
+	reader, err := snapshot.NewReader(deps.Informers, deps.ClusterSubnets, deps.Mode)
 	if err != nil {
 		return nil, err
 	}
-	c := &Controller{deps: deps, reader: reader, contributed: map[string]host.Rules{}}
+	c := &Controller{deps: deps, reader: reader, contributed: map[string]contribution{}, networks: map[string]table{}}
+	c.flush = newFlusher(deps.Flush)
+	c.leaving = newLeaving(deps, c.flush)
 	c.queue = queue.New("egressservice-node", c.reconcile)
-	c.queue.Seed(reader.Keys)
+	c.queue.Seed(func() []string {
+		if err := reader.Prime(); err != nil {
+			klog.ErrorS(err, "Cannot read all EgressServices at first")
+		}
+		return reader.Keys()
+	})
 	return c, reader.Watch(c.queue, func(_ snapshot.Kind, key string) []string { return []string{key} })
 }
 
 // Run works until ctx is done.
-func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx, workers) }
+func (c *Controller) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	wg.Go(func() { c.leaving.run(ctx) })
+	wg.Go(func() { c.watchTables(ctx) })
+	defer wg.Wait()
+	return c.queue.Run(ctx, workers)
+}
 
 // Seeded is closed when every EgressService that was there at the start has been
 // reconciled: from then on the chains may be swept.
 func (c *Controller) Seeded() <-chan struct{} { return c.queue.Seeded() }
 
+// reconcile programs what this node does for one EgressService, and then says so.
 func (c *Controller) reconcile(ctx context.Context, key string) error {
-	rules, err := c.rules(key)
+	eg, err := c.reader.Object(key)
 	if err != nil {
 		return err
 	}
-	if c.has(key, rules) {
+	var (
+		s       egressservice.Service
+		want    contribution
+		problem string
+	)
+	if eg == nil {
+		c.queue.Enqueue(c.reader.Forget(key)...)
+	} else {
+		var others []string
+		if s, others, err = c.reader.Decode(eg); err != nil {
+			return err
+		}
+		c.queue.Enqueue(others...)
+		if want, problem, err = c.want(c.role(s)); err != nil {
+			return err
+		}
+	}
+	if err := c.program(ctx, key, want); err != nil {
+		return err
+	}
+	if eg == nil {
+		return nil
+	}
+	return c.acknowledge(ctx, eg, s, problem)
+}
+
+// role returns s with the host it has as far as this node is concerned: while
+// another one has not taken over, the host before goes on.
+func (c *Controller) role(s egressservice.Service) egressservice.Service {
+	if s.Host == c.deps.Node || s.Host == "" || s.Host == v1.HostAll {
+		return s
+	}
+	c.mu.Lock()
+	_, was := c.contributed[s.Key]
+	c.mu.Unlock()
+	if s.Ack.Host == c.deps.Node || was && !s.Settled {
+		s.Host = c.deps.Node
+	}
+	return s
+}
+
+// want plans what this node contributes, and says what it cannot do.
+func (c *Controller) want(s egressservice.Service) (want contribution, problem string, err error) {
+	want.translations = egressservice.NodeState(s, c.deps.Node)
+	// Whether anything is to be done with the network does not depend on its table.
+	if len(egressservice.IPRules(s, c.deps.Node, unnamed)) == 0 {
+		return want, "", nil
+	}
+	t := c.lookup(s.Network)
+	if t.problem != "" {
+		return want, t.problem, nil
+	}
+	want.ipRules = egressservice.IPRules(s, c.deps.Node, t.number)
+	return want, "", nil
+}
+
+// program makes the kernel have what is wanted of key. What is not wanted any
+// more lingers, out of the way of everything that is.
+func (c *Controller) program(ctx context.Context, key string, want contribution) error {
+	c.mu.Lock()
+	have, known := c.contributed[key]
+	c.mu.Unlock()
+	// On most nodes most EgressServices are none of their business, and even to
+	// find that nothing differs means to read the tables; what others do to them
+	// the drivers' owner repairs.
+	if !known && want.empty() || known && have.equal(want) {
 		klog.V(4).InfoS("Rules are as wanted", "egressService", key)
 		return nil
 	}
-	c.note(key, nil)
-	if err := c.deps.Chains.Apply(ctx, egressservice.Contributor(key), rules); err != nil {
+	c.note(key, contribution{translations: have.translations, ipRules: have.ipRules, unsure: true})
+	if err := c.leaving.add(ctx, key, have, want); err != nil {
+		return err
+	}
+	if err := c.deps.Chains.Apply(ctx, egressservice.Contributor(key), want.translations.Rules(key)); err != nil {
 		return fmt.Errorf("apply rules of EgressService %s: %w", key, err)
 	}
-	c.note(key, rules)
-	klog.V(2).InfoS("Rules written", "egressService", key, "families", len(rules))
+	if len(have.ipRules)+len(want.ipRules) > 0 {
+		if err := c.deps.IPRules.Apply(ctx, egressservice.Contributor(key), want.ipRules); err != nil {
+			return fmt.Errorf("apply ip rules of EgressService %s: %w", key, err)
+		}
+	}
+	fresh := egressservice.Translations{}
+	for addr, to := range want.translations {
+		if have.unsure || have.translations[addr] != to {
+			fresh[addr] = to
+		}
+	}
+	// Connections that were open before keep the translation they had, or none.
+	if err := c.flush.replaced(ctx, fresh); err != nil {
+		return fmt.Errorf("flush connections of EgressService %s: %w", key, err)
+	}
+	c.note(key, want)
+	klog.V(2).InfoS("Rules written", "egressService", key, "translations", len(want.translations), "ipRules", len(want.ipRules))
 	return nil
 }
 
-// has tells whether the chains have these rules of key already. On most nodes
-// most EgressServices are none of their business, and even to find that nothing
-// differs means to read the tables; what others do to them the chains' owner
-// repairs.
-func (c *Controller) has(key string, rules host.Rules) bool {
+// note remembers what the kernel has of key.
+func (c *Controller) note(key string, has contribution) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	last, ok := c.contributed[key]
-	if !ok {
-		return len(rules) == 0
-	}
-	return last != nil && maps.EqualFunc(last, rules, slices.Equal[[]host.Rule])
-}
-
-// note remembers what the chains have of key: nil where that is not known.
-func (c *Controller) note(key string, rules host.Rules) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if rules != nil && len(rules) == 0 {
+	if has.empty() && !has.unsure {
 		delete(c.contributed, key)
 		return
 	}
-	c.contributed[key] = rules
+	c.contributed[key] = has
 }
 
-// rules plans what this node contributes for key.
-func (c *Controller) rules(key string) (host.Rules, error) {
-	eg, err := c.reader.Object(key)
+// keysOf returns the keys of the EgressServices with a network, by network.
+func (c *Controller) keysOf() map[string][]string {
+	objs, err := c.reader.Objects()
 	if err != nil {
-		return nil, err
+		klog.ErrorS(err, "Cannot list EgressServices")
+		return nil
 	}
-	if eg == nil {
-		return host.Rules{}, nil
+	keys := map[string][]string{}
+	for _, eg := range objs {
+		if eg.Spec.Network != "" {
+			keys[eg.Spec.Network] = append(keys[eg.Spec.Network], eg.Namespace+"/"+eg.Name)
+		}
 	}
-	s, err := c.reader.Decode(eg)
-	if err != nil {
-		return nil, err
+	for _, k := range keys {
+		slices.Sort(k)
 	}
-	return egressservice.NodeState(s, c.deps.Node), nil
+	return keys
 }

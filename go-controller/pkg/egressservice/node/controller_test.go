@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -13,8 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	kubefake "k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
@@ -63,18 +67,65 @@ func (c *chains) called(contributor string) int {
 	return n
 }
 
+// kernel is a host's connections and routing tables as a test sees them.
+type kernel struct {
+	mu     sync.Mutex
+	tables map[string]int
+	open   map[[2]netip.Addr]bool // source and translated source
+	ended  []netip.Addr
+}
+
+func (k *kernel) Find(network string) (int, bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n, ok := k.tables[network]
+	return n, ok, nil
+}
+
+func (k *kernel) flush(_ context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for c := range k.open {
+		if stale(c[0], c[1]) {
+			delete(k.open, c)
+		}
+	}
+	k.ended = append(k.ended, ended...)
+	return nil
+}
+
+func (k *kernel) connect(src, to string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.open[[2]netip.Addr{netip.MustParseAddr(src), netip.MustParseAddr(to)}] = true
+}
+
+func (k *kernel) connected(src, to string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.open[[2]netip.Addr{netip.MustParseAddr(src), netip.MustParseAddr(to)}]
+}
+
 type world struct {
-	t      *testing.T
-	kube   *kubefake.Clientset
-	egress *egressfake.Clientset
-	chains *chains
+	t       *testing.T
+	kube    *kubefake.Clientset
+	egress  *egressfake.Clientset
+	chains  *chains
+	kernel  *kernel
+	ipRules *hostfake.Kernel[host.IPRule, struct{}]
+	linger  time.Duration
+	touched int
 }
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, egress: egressfake.NewSimpleClientset(egress("demo-svc", "")),
 		kube: kubefake.NewClientset(service("demo-svc", "5.5.5.5", "5555:5555:5555:5555:5555:5555:5555:5555"),
 			slice("demo-svc", "10.244.0.5", "10.244.2.7", "fd00:10:244:1::5", "fd00:10:244:3::7")),
-		chains: &chains{Chains: hostfake.NewChains(egressservice.Chains(topology.Families))}}
+		chains:  &chains{Chains: hostfake.NewChains(egressservice.Chains(topology.Families))},
+		kernel:  &kernel{tables: map[string]int{}, open: map[[2]netip.Addr]bool{}},
+		ipRules: hostfake.NewKernel(map[host.IPRule]struct{}{}),
+		linger:  time.Millisecond,
+	}
 	return w
 }
 
@@ -82,11 +133,14 @@ func newWorld(t *testing.T) *world {
 func (w *world) start() *Controller {
 	w.t.Helper()
 	core, own := informers.NewSharedInformerFactory(w.kube, 0), externalversions.NewSharedInformerFactory(w.egress, 0)
-	c, err := New(Deps{Node: "ovn-worker2", Chains: w.chains, ClusterSubnets: cluster, Informers: snapshot.Informers{
-		EgressServices: own.EgressService().V1().EgressServices(),
-		Services:       core.Core().V1().Services(),
-		EndpointSlices: core.Discovery().V1().EndpointSlices(),
-	}})
+	c, err := New(Deps{Node: "ovn-worker2", Chains: w.chains, ClusterSubnets: cluster, Mode: topology.GatewayLocal,
+		Egress: w.egress, Tables: w.kernel, Flush: w.kernel.flush, Linger: w.linger,
+		IPRules: host.NewSet("ip rules", w.ipRules, func(struct{}, struct{}) bool { return true }),
+		Informers: snapshot.Informers{
+			EgressServices: own.EgressService().V1().EgressServices(),
+			Services:       core.Core().V1().Services(),
+			EndpointSlices: core.Discovery().V1().EndpointSlices(),
+		}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -141,7 +195,7 @@ func (w *world) update(eg *v1.EgressService) {
 }
 
 func egress(name, hostName string) *v1.EgressService {
-	return &v1.EgressService{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+	return &v1.EgressService{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
 		Status: v1.EgressServiceStatus{Host: hostName}}
 }
 
@@ -193,7 +247,7 @@ func TestHostProgramsItsChain(t *testing.T) {
 	}
 	w.eventually("the address again", func() bool { return rules(w) == 1 })
 
-	w.update(egress("demo-svc", "ovn-worker"))
+	w.setStatus(programmedBy("ovn-worker", true))
 	w.eventually("the start", func() bool { return rules(w) == 0 })
 	golden.Check(t, "nothing", w.dump())
 	w.update(egress("demo-svc", "ovn-worker2"))
@@ -218,7 +272,7 @@ func TestOthersServicesCostNothing(t *testing.T) {
 	if n := w.chains.called(me); n != 1 {
 		t.Errorf("%d calls, want 1", n)
 	}
-	w.update(egress("demo-svc", "ovn-worker"))
+	w.setStatus(programmedBy("ovn-worker", true))
 	w.eventually("the start", func() bool { return rules(w) == 0 })
 	w.update(egress("demo-svc", ""))
 	// Another service goes through the queue behind it.
@@ -245,4 +299,206 @@ func TestErrorsAreRetried(t *testing.T) {
 	if rules(w) != 4 {
 		t.Errorf("seeded without the rules:\n%s", w.dump())
 	}
+}
+
+func (w *world) status() v1.EgressServiceStatus {
+	eg, err := w.egress.EgressServiceV1().EgressServices("default").Get(context.Background(), "demo-svc", metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return eg.Status
+}
+
+func (w *world) setStatus(change func(*v1.EgressServiceStatus)) {
+	w.t.Helper()
+	eg, err := w.egress.EgressServiceV1().EgressServices("default").Get(context.Background(), "demo-svc", metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	change(&eg.Status)
+	w.update(eg)
+}
+
+// programmedBy is a status in which host has acknowledged, and has the traffic.
+func programmedBy(host string, traffic bool) func(*v1.EgressServiceStatus) {
+	return func(s *v1.EgressServiceStatus) {
+		s.Host, s.Programmed = host, &v1.ProgrammedStatus{Host: host, Digest: "x"}
+		s.Conditions = []metav1.Condition{{Type: v1.ConditionProgrammed, Status: metav1.ConditionFalse}}
+		if traffic {
+			s.Conditions[0].Status = metav1.ConditionTrue
+		}
+	}
+}
+
+// TestAcknowledges: the host says what it has programmed, after it has, once for
+// each change; and a restart says nothing.
+func TestAcknowledges(t *testing.T) {
+	w := newWorld(t)
+	var early []string
+	patches := 0
+	w.egress.PrependReactor("patch", "egressservices", func(clienttesting.Action) (bool, runtime.Object, error) {
+		w.chains.mu.Lock()
+		defer w.chains.mu.Unlock()
+		patches++
+		if rules(w) == 0 {
+			early = append(early, "acknowledged without a rule")
+		}
+		return false, nil, nil
+	})
+	w.start()
+	w.update(egress("demo-svc", "ovn-worker2"))
+	w.eventually("the word", func() bool { p := w.status().Programmed; return p != nil && p.Host == "ovn-worker2" })
+	first := w.status().Programmed.Digest
+	if _, err := w.kube.DiscoveryV1().EndpointSlices("default").Update(t.Context(), slice("demo-svc", "10.244.0.5", "10.244.0.6"), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("another word", func() bool { return w.status().Programmed.Digest != first })
+	if len(early) > 0 || patches != 2 {
+		t.Errorf("%d patches, want 2; %q", patches, early)
+	}
+	calls := patches
+	w.start() // a second one is as good as a restarted one
+	if patches != calls {
+		t.Errorf("a restart wrote %d times", patches-calls)
+	}
+}
+
+// TestOldHostWaits: the rules stay until the next host has the traffic.
+func TestOldHostWaits(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	w.update(egress("demo-svc", "ovn-worker2"))
+	w.eventually("the translations", func() bool { return rules(w) == 4 })
+	w.eventually("the word", func() bool { return w.status().Programmed != nil })
+	w.setStatus(func(s *v1.EgressServiceStatus) { s.Host = "ovn-worker" })
+	w.touch()
+	if rules(w) != 4 {
+		t.Errorf("rules went before the next host said anything:\n%s", w.dump())
+	}
+	w.setStatus(programmedBy("ovn-worker", false))
+	w.touch()
+	if rules(w) != 4 {
+		t.Errorf("rules went before the policies did:\n%s", w.dump())
+	}
+	w.kernel.connect("10.244.0.5", "5.5.5.5")
+	w.kernel.connect("10.244.0.5", "172.18.0.3")
+	w.kernel.connect("10.244.0.99", "5.5.5.5")
+	w.setStatus(programmedBy("ovn-worker", true))
+	w.eventually("the rules to go", func() bool { return rules(w) == 0 })
+	w.eventually("the connections to go", func() bool { return !w.kernel.connected("10.244.0.5", "5.5.5.5") })
+	if !w.kernel.connected("10.244.0.5", "172.18.0.3") || !w.kernel.connected("10.244.0.99", "5.5.5.5") {
+		t.Error("others' connections went, too")
+	}
+	golden.Check(t, "nothing", w.dump())
+}
+
+// touch makes another EgressService go through the queue: what was in it is done.
+func (w *world) touch() {
+	w.t.Helper()
+	w.touched++
+	name := fmt.Sprintf("touch-%d", w.touched)
+	if _, err := w.kube.CoreV1().Services("default").Create(w.t.Context(), service(name, "7.7.7.7"), metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := w.egress.EgressServiceV1().EgressServices("default").Create(w.t.Context(), egress(name, "ovn-worker2"), metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.eventually("the touch", func() bool {
+		eg, err := w.egress.EgressServiceV1().EgressServices("default").Get(w.t.Context(), name, metav1.GetOptions{})
+		return err == nil && eg.Status.Programmed != nil
+	})
+}
+
+// TestRulesLinger: a rule that is not used any more stays for a while, behind
+// those that are, and connections of before a translation are cut.
+func TestRulesLinger(t *testing.T) {
+	w := newWorld(t)
+	w.linger = time.Hour
+	w.kernel.connect("10.244.0.5", "172.18.0.3")
+	w.start()
+	w.update(egress("demo-svc", "ovn-worker2"))
+	w.eventually("the word", func() bool { return w.status().Programmed != nil })
+	if w.kernel.connected("10.244.0.5", "172.18.0.3") {
+		t.Error("a connection goes on with the node's address")
+	}
+	if err := w.egress.EgressServiceV1().EgressServices("default").Delete(t.Context(), "demo-svc", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.touch()
+	if rules(w) != 4 {
+		t.Errorf("rules of the deleted EgressService:\n%s", w.dump())
+	}
+	// Another one gets a pod of it: its rule comes first.
+	for _, f := range []func() error{
+		func() error {
+			_, err := w.kube.CoreV1().Services("default").Create(t.Context(), service("z-next", "6.6.6.6"), metav1.CreateOptions{})
+			return err
+		},
+		func() error {
+			_, err := w.kube.DiscoveryV1().EndpointSlices("default").Create(t.Context(), slice("z-next", "10.244.0.5"), metav1.CreateOptions{})
+			return err
+		},
+		func() error {
+			_, err := w.egress.EgressServiceV1().EgressServices("default").Create(t.Context(), egress("z-next", "ovn-worker2"), metav1.CreateOptions{})
+			return err
+		},
+	} {
+		if err := f(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.eventually("the next", func() bool { return strings.Contains(w.dump(), "6.6.6.6") })
+	if d := w.dump(); strings.Index(d, "6.6.6.6") > strings.Index(d, "10.244.0.5/32 -m comment --comment \"default/demo-svc\"") {
+		t.Errorf("a rule on its way out comes first:\n%s", d)
+	}
+}
+
+// TestNetwork: ip rules on the host, or for the pods of each node; none where
+// there is no table, which the status says, and they come when it does.
+func TestNetwork(t *testing.T) {
+	w := newWorld(t)
+	svc := service("demo-svc", "5.5.5.5")
+	svc.Spec.ClusterIPs = []string{"10.96.135.5", "fd00:10:96::5"}
+	if _, err := w.kube.CoreV1().Services("default").Update(t.Context(), svc, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	me, other := "ovn-worker2", "ovn-worker"
+	sl := slice("demo-svc", "10.244.0.3", "10.244.1.6")
+	sl.Endpoints[0].NodeName, sl.Endpoints[1].NodeName = &other, &me
+	if _, err := w.kube.DiscoveryV1().EndpointSlices("default").Update(t.Context(), sl, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	eg := egress("demo-svc", me)
+	eg.Spec.Network = "blue"
+	w.update(eg)
+	w.eventually("the problem", func() bool { p := w.status().Programmed; return p != nil && strings.Contains(p.Problem, "blue") })
+	dump := func() string { return hostfake.DumpIPRules(w.ipRules.Objects()) }
+	if got := dump(); got != "" || rules(w) != 2 {
+		t.Errorf("without a table:\n%s%s", got, w.dump())
+	}
+	w.kernel.mu.Lock()
+	w.kernel.tables["blue"] = 7
+	w.kernel.mu.Unlock()
+	w.eventually("the rules", func() bool { return w.status().Programmed.Problem == "" && strings.Count(dump(), "\n") == 4 })
+	golden.Check(t, "network-host", dump())
+
+	all := w.status()
+	eg = egress("demo-svc", v1.HostAll)
+	eg.Spec.Network, eg.Spec.SourceIPBy = "blue", v1.SourceIPNetwork
+	eg.Status.Conditions = all.Conditions
+	w.update(eg)
+	w.eventually("only its own pods, and no translations", func() bool { return strings.Count(dump(), "\n") == 3 && rules(w) == 0 })
+	golden.Check(t, "network-all", dump())
+	w.kernel.mu.Lock()
+	delete(w.kernel.tables, "blue")
+	w.kernel.mu.Unlock()
+	w.eventually("the rules to go with the table, and the status to say so", func() bool {
+		p := w.status().Programmed
+		return dump() == "" && p != nil && p.Host == me && p.Problem != ""
+	})
+	w.kernel.mu.Lock()
+	w.kernel.tables["blue"] = 8
+	w.kernel.mu.Unlock()
+	w.eventually("the rules in another table", func() bool { return strings.Count(dump(), "\n") == 3 && w.status().Programmed == nil })
 }

@@ -19,6 +19,7 @@ import (
 	egresslisters "github.com/ovnkube/ovnkube/go-controller/pkg/generated/listers/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // Informers are what EgressServices are read from. They are started by the caller.
@@ -32,14 +33,16 @@ type Informers struct {
 type Reader struct {
 	informers Informers
 	cluster   []netip.Prefix
+	mode      topology.GatewayMode
+	claims    *egressservice.Claims
 	egress    egresslisters.EgressServiceLister
 	services  corelisters.ServiceLister
 	slices    cache.Indexer
 }
 
-// NewReader returns a reader; cluster is the cluster subnets. It is called before
-// the informers start.
-func NewReader(in Informers, cluster []netip.Prefix) (*Reader, error) {
+// NewReader returns a reader; cluster is the cluster subnets, mode the gateway
+// mode. It is called before the informers start.
+func NewReader(in Informers, cluster []netip.Prefix, mode topology.GatewayMode) (*Reader, error) {
 	slices := in.EndpointSlices.Informer()
 	if err := kube.IndexSlices(slices); err != nil {
 		return nil, err
@@ -47,6 +50,8 @@ func NewReader(in Informers, cluster []netip.Prefix) (*Reader, error) {
 	return &Reader{
 		informers: in,
 		cluster:   cluster,
+		mode:      mode,
+		claims:    egressservice.NewClaims(),
 		egress:    in.EgressServices.Lister(),
 		services:  in.Services.Lister(),
 		slices:    slices.GetIndexer(),
@@ -78,20 +83,43 @@ func (r *Reader) Objects() ([]*v1.EgressService, error) {
 	return all, nil
 }
 
-// Decode reads what belongs to an EgressService.
-func (r *Reader) Decode(eg *v1.EgressService) (egressservice.Service, error) {
-	snap := egressservice.Snapshot{Egress: eg}
+// Decode reads what belongs to an EgressService, without the pods that an older
+// one has. It also returns the others that select some of its pods, as far as
+// something changed for them since the last call.
+func (r *Reader) Decode(eg *v1.EgressService) (s egressservice.Service, others []string, err error) {
+	snap := egressservice.Snapshot{Egress: eg, Shared: r.mode == topology.GatewayShared}
 	svc, err := r.services.Services(eg.Namespace).Get(eg.Name)
 	switch {
 	case err == nil:
 		snap.Service = svc
 	case !apierrors.IsNotFound(err):
-		return egressservice.Service{}, fmt.Errorf("get Service %s/%s: %w", eg.Namespace, eg.Name, err)
+		return s, nil, fmt.Errorf("get Service %s/%s: %w", eg.Namespace, eg.Name, err)
 	}
 	if snap.Slices, err = r.slicesOf(eg); err != nil {
-		return egressservice.Service{}, err
+		return s, nil, err
 	}
-	return egressservice.Decode(snap, r.cluster), nil
+	s = egressservice.Decode(snap, r.cluster)
+	others = r.claims.Set(s)
+	return r.claims.Resolve(s), others, nil
+}
+
+// Forget says that an EgressService is gone, and returns the others that select
+// pods it had.
+func (r *Reader) Forget(key string) (others []string) { return r.claims.Forget(key) }
+
+// Prime reads every EgressService, so that none takes pods which an older one has
+// but did not claim yet.
+func (r *Reader) Prime() error {
+	all, err := r.Objects()
+	if err != nil {
+		return err
+	}
+	for _, eg := range all {
+		if _, _, err := r.Decode(eg); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *Reader) slicesOf(eg *v1.EgressService) ([]*discoveryv1.EndpointSlice, error) {

@@ -18,6 +18,7 @@ import (
 	egressfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 const patience = 20 * time.Second
@@ -81,11 +82,11 @@ func TestEventsFindTheirEgressService(t *testing.T) {
 	own := egressfake.NewSimpleClientset(&v1.EgressService{ObjectMeta: meta("a", nil)}, &v1.EgressService{ObjectMeta: meta("b", nil)})
 	core, egress := informers.NewSharedInformerFactory(cs, 0), externalversions.NewSharedInformerFactory(own, 0)
 	in := Informers{egress.EgressService().V1().EgressServices(), core.Core().V1().Services(), core.Discovery().V1().EndpointSlices()}
-	r, err := NewReader(in, []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")})
+	r, err := NewReader(in, []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, topology.GatewayLocal)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewReader(in, nil); err != nil {
+	if _, err := NewReader(in, nil, topology.GatewayLocal); err != nil {
 		t.Errorf("a second reader of the same informers: %v", err)
 	}
 	k := &keys{}

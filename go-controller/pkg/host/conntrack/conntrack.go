@@ -134,3 +134,35 @@ func FlushKernel(_ context.Context, f Filter) (int, error) {
 	}
 	return total, nil
 }
+
+// FlushTranslated deletes the entries of the kernel, in the caller's network
+// namespace, of connections whose source address is translated to one that stale
+// refuses: src is the address of who opened the connection, to the one that the
+// other side sees. It returns how many there were. One call reads the table once
+// a family.
+func FlushTranslated(_ context.Context, families []topology.Family, stale func(src, to netip.Addr) bool) (int, error) {
+	total := 0
+	for _, f := range families {
+		inet := netlink.InetFamily(netlink.FAMILY_V4)
+		if f == topology.IPv6 {
+			inet = netlink.FAMILY_V6
+		}
+		n, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, inet, translated(stale))
+		if err != nil {
+			return total, fmt.Errorf("flush translations from conntrack of %s: %w", f, err)
+		}
+		total += int(n)
+	}
+	return total, nil
+}
+
+// translated matches connections with a source translation that is stale.
+type translated func(src, to netip.Addr) bool
+
+// MatchConntrackFlow implements netlink.CustomConntrackFilter.
+func (stale translated) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
+	src, ok := netip.AddrFromSlice(flow.Forward.SrcIP)
+	to, known := netip.AddrFromSlice(flow.Reverse.DstIP)
+	src, to = src.Unmap(), to.Unmap()
+	return ok && known && src != to && stale(src, to)
+}

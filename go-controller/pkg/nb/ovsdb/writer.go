@@ -112,6 +112,27 @@ func (w *Writer) Owners(feature string) []nb.Owner {
 	return owners
 }
 
+// Rows returns the rows of o as they are in the database, by ID and Model only.
+// Without a connection they are those from when it broke. The models are copies
+// and carry the owner's external_ids.
+func (w *Writer) Rows(o nb.Owner) []nb.Row {
+	w.client.mu.Lock()
+	last := w.client.last
+	w.client.mu.Unlock()
+	var rows []nb.Row
+	for _, t := range tables {
+		list, err := last.owned(t, o)
+		if err != nil {
+			klog.ErrorS(err, "Cannot read rows", "owner", o, "table", t.Name)
+			continue
+		}
+		for _, f := range list {
+			rows = append(rows, nb.Row{ID: f.id, Model: f.row})
+		}
+	}
+	return rows
+}
+
 // OnDrift registers a function that is called with the owner of rows which
 // somebody else changed, added or removed, or which may have changed while
 // there was no connection. The owner's key is to be enqueued: its Apply puts

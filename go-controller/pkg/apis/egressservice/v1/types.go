@@ -16,6 +16,28 @@ const (
 	SourceIPNetwork SourceIPMode = "Network"
 )
 
+// UnavailablePolicy says what becomes of egress traffic that no node can give
+// the address of the load balancer.
+type UnavailablePolicy string
+
+const (
+	// UnavailableNodeIP lets it leave with the address of each pod's own node.
+	UnavailableNodeIP UnavailablePolicy = "NodeIP"
+	// UnavailableDrop holds it back.
+	UnavailableDrop UnavailablePolicy = "Drop"
+)
+
+// Types of the conditions of an EgressService.
+const (
+	// ConditionAssigned is true while a node, or every node, is to serve it.
+	ConditionAssigned = "Assigned"
+	// ConditionProgrammed is true while traffic takes its way: the host has
+	// acknowledged its rules, and the policies that lead there are written.
+	ConditionProgrammed = "Programmed"
+	// ConditionConflict is true while an older EgressService has some of the pods.
+	ConditionConflict = "Conflict"
+)
+
 // HostAll is the status host of an EgressService that every node serves for
 // its own pods.
 const HostAll = "ALL"
@@ -28,6 +50,7 @@ const HostAll = "ALL"
 // +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.spec.sourceIPBy`
 // +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.host`
 // +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.spec.network`
+// +kubebuilder:printcolumn:name="Programmed",type=string,JSONPath=`.status.conditions[?(@.type=="Programmed")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
 // EgressService makes the pods behind the LoadBalancer Service of the same
@@ -67,6 +90,13 @@ type EgressServiceSpec struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9][a-zA-Z0-9._-]*$`
 	Network string `json:"network,omitempty"`
+
+	// onUnavailable is "Drop" to hold egress traffic back while no node gives it
+	// the load balancer's address, or "NodeIP" to let it leave with the address
+	// of the pod's node, as without an EgressService. Absent: NodeIP.
+	// +optional
+	// +kubebuilder:validation:Enum=Drop;NodeIP
+	OnUnavailable UnavailablePolicy `json:"onUnavailable,omitempty"`
 }
 
 // EgressServiceStatus is what ovnkube made of it.
@@ -75,6 +105,27 @@ type EgressServiceStatus struct {
 	// where it leaves from each pod's own node, and empty where it is not served.
 	// +optional
 	Host string `json:"host,omitempty"`
+	// programmed is what the host has acknowledged; a node writes it.
+	// +optional
+	Programmed *ProgrammedStatus `json:"programmed,omitempty"`
+	// conditions are Assigned, Programmed and Conflict.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ProgrammedStatus is the word of a node that its kernel has the rules.
+type ProgrammedStatus struct {
+	// host is the node that says so.
+	Host string `json:"host"`
+	// digest identifies what it has programmed: addresses, endpoints, network.
+	// +optional
+	Digest string `json:"digest,omitempty"`
+	// problem is what the node could not do, for example that the routing table
+	// of the network is missing. It is empty where all is well.
+	// +optional
+	Problem string `json:"problem,omitempty"`
 }
 
 // Source returns the mode of the spec; an object written without one has

@@ -1,0 +1,96 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/health"
+	healthnode "github.com/ovnkube/ovnkube/go-controller/pkg/health/node"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/unixctl"
+)
+
+// runDirOVN is where the daemons of OVN keep their control sockets.
+const runDirOVN = "/var/run/ovn"
+
+// prober asks nodes as configured: at the health port where there is one, else by
+// the refusal of a port nobody listens on.
+func prober(cfg config.Config) (health.Prober, error) {
+	port := cfg.Features.NodeHealthCheckPort
+	if port == 0 {
+		return health.Discard{}, nil
+	}
+	t, err := sessionTLS(cfg.OVNNorth)
+	if err != nil {
+		return nil, err
+	}
+	return health.NewGRPC(uint16(port), t), nil
+}
+
+// healthServer answers for this node.
+func healthServer(cfg config.Config) (runner, error) {
+	t, err := sessionTLS(cfg.OVNSouth)
+	if err != nil {
+		return nil, err
+	}
+	alive := func(d unixctl.Daemon) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := d.Call(ctx, "version")
+			return err
+		}
+	}
+	server := &healthnode.Server{
+		Port: cfg.Features.NodeHealthCheckPort,
+		TLS:  t,
+		Checks: map[string]func(context.Context) error{
+			"ovs-vswitchd":   alive(unixctl.Daemon{RunDir: "/var/run/openvswitch", Name: "ovs-vswitchd"}),
+			"ovn-controller": alive(unixctl.Daemon{RunDir: runDirOVN, Name: "ovn-controller"}),
+		},
+	}
+	return loop(func(ctx context.Context) error { return server.Run(ctx, nil) }), nil
+}
+
+// sessionTLS returns the TLS of health sessions, for either side, with the
+// certificates of a database; nil where it has none. Each side wants a
+// certificate of the same authority from the other; the names in them are those
+// of OVN's parts, not of nodes.
+func sessionTLS(d config.Database) (*tls.Config, error) {
+	if !d.Secure() {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(d.Cert, d.PrivKey)
+	if err != nil {
+		return nil, fmt.Errorf("load certificate %s with key %s: %w", d.Cert, d.PrivKey, err)
+	}
+	pem, err := os.ReadFile(d.CACert)
+	if err != nil {
+		return nil, fmt.Errorf("read CA certificate: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("read CA certificate: no certificate in %s", d.CACert)
+	}
+	return &tls.Config{
+		Certificates:       []tls.Certificate{pair},
+		MinVersion:         tls.VersionTLS12,
+		ClientAuth:         tls.RequireAnyClientCert,
+		InsecureSkipVerify: true, // the chain is verified below, on both sides
+		VerifyConnection: func(s tls.ConnectionState) error {
+			if len(s.PeerCertificates) == 0 {
+				return errors.New("the other side sent no certificate")
+			}
+			between := x509.NewCertPool()
+			for _, c := range s.PeerCertificates[1:] {
+				between.AddCert(c)
+			}
+			_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{
+				Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+			})
+			return err
+		},
+	}, nil
+}

@@ -1,0 +1,111 @@
+package egressservice
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Claims knows which EgressServices select each pod. Where several do, the oldest
+// has it. It is safe for concurrent use; what it answers depends on what it was
+// told last of each EgressService only.
+type Claims struct {
+	mu     sync.Mutex
+	byAddr map[netip.Addr][]claimant // in the order of their right
+	byKey  map[string][]netip.Addr
+}
+
+type claimant struct {
+	created time.Time
+	key     string
+}
+
+func (c claimant) compare(o claimant) int {
+	return cmp.Or(c.created.Compare(o.created), cmp.Compare(c.key, o.key))
+}
+
+// NewClaims returns Claims that know of none.
+func NewClaims() *Claims {
+	return &Claims{byAddr: map[netip.Addr][]claimant{}, byKey: map[string][]netip.Addr{}}
+}
+
+// Set takes over what s selects, and returns the others for whom that may have
+// changed something. A Service that is refused selects nothing.
+func (c *Claims) Set(s Service) (others []string) {
+	var addrs []netip.Addr
+	if s.Refused == (Refusal{}) {
+		for _, e := range s.Endpoints {
+			addrs = append(addrs, e.Addr)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	me := claimant{s.Created, s.Key}
+	concern := func(a netip.Addr) {
+		for _, o := range c.byAddr[a] {
+			if o.key != s.Key && !slices.Contains(others, o.key) {
+				others = append(others, o.key)
+			}
+		}
+	}
+	for _, a := range c.byKey[s.Key] {
+		if i := slices.IndexFunc(c.byAddr[a], func(o claimant) bool { return o.key == s.Key }); i >= 0 {
+			if _, still := slices.BinarySearchFunc(addrs, a, netip.Addr.Compare); still && c.byAddr[a][i] == me {
+				continue
+			}
+			c.byAddr[a] = slices.Delete(c.byAddr[a], i, i+1)
+		}
+		concern(a)
+		if len(c.byAddr[a]) == 0 {
+			delete(c.byAddr, a)
+		}
+	}
+	for _, a := range addrs {
+		i, found := slices.BinarySearchFunc(c.byAddr[a], me, claimant.compare)
+		if found {
+			continue
+		}
+		concern(a)
+		c.byAddr[a] = slices.Insert(c.byAddr[a], i, me)
+	}
+	if len(addrs) == 0 {
+		delete(c.byKey, s.Key)
+	} else {
+		c.byKey[s.Key] = addrs
+	}
+	return others
+}
+
+// Forget is Set of an EgressService that is gone.
+func (c *Claims) Forget(key string) (others []string) { return c.Set(Service{Key: key}) }
+
+// Resolve returns s with the endpoints that are its own, and with those who have
+// the others in Lost.
+func (c *Claims) Resolve(s Service) Service {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.Lost = nil
+	var own []Endpoint
+	for i, e := range s.Endpoints {
+		by := c.byAddr[e.Addr]
+		if len(by) == 0 || by[0].key == s.Key {
+			if own != nil {
+				own = append(own, e)
+			}
+			continue
+		}
+		if own == nil {
+			own = append(make([]Endpoint, 0, len(s.Endpoints)), s.Endpoints[:i]...)
+		}
+		if !slices.Contains(s.Lost, by[0].key) {
+			s.Lost = append(s.Lost, by[0].key)
+		}
+	}
+	if own != nil {
+		s.Endpoints = own
+	}
+	slices.Sort(s.Lost)
+	return s
+}

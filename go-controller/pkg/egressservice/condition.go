@@ -1,0 +1,85 @@
+package egressservice
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+)
+
+// Reasons of conditions besides those of a Refusal.
+const (
+	ReasonHostAssigned    = "HostAssigned"
+	ReasonEveryNode       = "EveryNode"
+	ReasonProgrammed      = "Programmed"
+	ReasonNotAssigned     = "NotAssigned"
+	ReasonWaitingForHost  = "WaitingForHost"
+	ReasonNetworkNotFound = "NetworkNotFound"
+	ReasonNoConflict      = "NoConflict"
+	ReasonOlderWins       = "OlderEgressService"
+)
+
+// Conditions returns the conditions of a Service whose policies are as Rows said,
+// without times and generation.
+func Conditions(s Service, d Decision) []metav1.Condition {
+	return []metav1.Condition{assigned(s, d), programmed(s, d), conflict(s)}
+}
+
+func condition(kind string, is bool, reason, message string) metav1.Condition {
+	status := metav1.ConditionFalse
+	if is {
+		status = metav1.ConditionTrue
+	}
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}
+
+// Why returns the reason for which a Service has no host; zero where it has one.
+func Why(s Service, d Decision) Refusal {
+	if s.Refused != (Refusal{}) {
+		return s.Refused
+	}
+	return d.Refused
+}
+
+func assigned(s Service, d Decision) metav1.Condition {
+	switch host := Status(s, d); host {
+	case "":
+		why := Why(s, d)
+		return condition(v1.ConditionAssigned, false, string(why.Reason), why.Message)
+	case v1.HostAll:
+		return condition(v1.ConditionAssigned, true, ReasonEveryNode, "every node serves its own pods")
+	default:
+		return condition(v1.ConditionAssigned, true, ReasonHostAssigned, "node "+host+" serves the egress traffic")
+	}
+}
+
+func programmed(s Service, d Decision) metav1.Condition {
+	host := Status(s, d)
+	switch {
+	case host == "":
+		return condition(v1.ConditionProgrammed, false, ReasonNotAssigned, "no node serves it")
+	case s.Ack.Problem != "" && (s.Ack.Host == host || host == v1.HostAll):
+		return condition(v1.ConditionProgrammed, false, ReasonNetworkNotFound, "node "+s.Ack.Host+": "+s.Ack.Problem)
+	case host == v1.HostAll:
+		return condition(v1.ConditionProgrammed, true, ReasonEveryNode, "every node programs its own rules")
+	case !Acknowledged(s, d):
+		return condition(v1.ConditionProgrammed, false, ReasonWaitingForHost, "node "+host+" has not acknowledged its rules yet")
+	}
+	return condition(v1.ConditionProgrammed, true, ReasonProgrammed, "rules and policies are in place")
+}
+
+func conflict(s Service) metav1.Condition {
+	if len(s.Lost) == 0 {
+		return condition(v1.ConditionConflict, false, ReasonNoConflict, "no other EgressService has its pods")
+	}
+	const most = 5
+	names := s.Lost[:min(most, len(s.Lost))]
+	more := ""
+	if len(s.Lost) > most {
+		more = fmt.Sprintf(" and %d more", len(s.Lost)-most)
+	}
+	return condition(v1.ConditionConflict, true, ReasonOlderWins,
+		"older EgressServices have some of its pods: "+strings.Join(names, ", ")+more)
+}

@@ -1,0 +1,164 @@
+package master
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+)
+
+// The reasons of Events besides those of a Refusal.
+const (
+	eventAssigned = "HostAssigned"
+	eventMoved    = "HostChanged"
+	eventConflict = "Conflict"
+	eventNetwork  = "NetworkNotFound"
+)
+
+// fieldManager is what the master's part of a status belongs to.
+const fieldManager = "ovnkube-master"
+
+// patched is a status patch, as long as the lister still shows the object it was
+// made from.
+type patched struct {
+	from   *v1.EgressService
+	status v1.EgressServiceStatus
+}
+
+// known returns the status as far as we know: that of eg, or what we made of it.
+func (c *Controller) known(eg *v1.EgressService) v1.EgressServiceStatus {
+	key := eg.Namespace + "/" + eg.Name
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if last, ok := c.patched[key]; ok && last.from == eg {
+		return last.status
+	}
+	delete(c.patched, key)
+	return eg.Status
+}
+
+func isTrue(status v1.EgressServiceStatus, condition string) bool {
+	return meta.IsStatusConditionTrue(status.Conditions, condition)
+}
+
+// setStatus makes the status say what was decided and done, in one patch.
+func (c *Controller) setStatus(ctx context.Context, eg *v1.EgressService, s egressservice.Service, d egressservice.Decision) error {
+	known := c.known(eg)
+	want := *known.DeepCopy()
+	want.Host = egressservice.Status(s, d)
+	// What was acknowledged before must not count when the host gets it again:
+	// its rules go with the status.
+	revoke := want.Programmed != nil && want.Host != known.Host && (want.Host == "" || want.Host == v1.HostAll)
+	if revoke {
+		want.Programmed = nil
+	}
+	for _, condition := range egressservice.Conditions(s, d) {
+		condition.ObservedGeneration = eg.Generation
+		meta.SetStatusCondition(&want.Conditions, condition)
+	}
+	change := map[string]any{}
+	if want.Host != known.Host {
+		change["host"] = hostOrNull(want.Host)
+	}
+	if revoke {
+		change["programmed"] = nil
+	}
+	if !equality.Semantic.DeepEqual(want.Conditions, known.Conditions) {
+		change["conditions"] = want.Conditions
+	}
+	if len(change) == 0 {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": eg.UID}, "status": change})
+	if err != nil {
+		return fmt.Errorf("encode status of EgressService %s: %w", s.Key, err)
+	}
+	_, err = c.deps.Egress.EgressServiceV1().EgressServices(eg.Namespace).Patch(
+		ctx, eg.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}, "status")
+	if apierrors.IsNotFound(err) {
+		return nil // its deletion is on the way to us
+	}
+	if err != nil {
+		return fmt.Errorf("patch status of EgressService %s: %w", s.Key, err)
+	}
+	c.mu.Lock()
+	c.patched[s.Key] = patched{from: eg, status: want}
+	c.mu.Unlock()
+	if want.Host != known.Host {
+		c.moved(eg, known.Host, want.Host, d.Left)
+	}
+	return nil
+}
+
+// moved writes the Event about a change of host.
+func (c *Controller) moved(eg *v1.EgressService, from, to, why string) {
+	klog.V(2).InfoS("Host changed", "egressService", klog.KObj(eg), "from", from, "to", to, "why", why)
+	switch {
+	case to == "": // the refusal says it
+	case to == v1.HostAll:
+		c.deps.Recorder.Event(eg, corev1.EventTypeNormal, eventAssigned, "Every node serves the egress traffic of its own pods")
+	case from == "" || from == v1.HostAll:
+		c.deps.Recorder.Eventf(eg, corev1.EventTypeNormal, eventAssigned, "Node %s serves the egress traffic", to)
+	case why == "":
+		c.deps.Recorder.Eventf(eg, corev1.EventTypeNormal, eventMoved, "Node %s serves the egress traffic instead of %s", to, from)
+	default:
+		c.deps.Recorder.Eventf(eg, corev1.EventTypeNormal, eventMoved,
+			"Node %s serves the egress traffic instead of %s: %s", to, from, why)
+	}
+}
+
+// hostOrNull is the value of host in a merge patch, where null deletes.
+func hostOrNull(host string) any {
+	if host == "" {
+		return nil
+	}
+	return host
+}
+
+// told is what was said about an EgressService that is not as it should be.
+type told struct {
+	refused           egressservice.Refusal
+	conflict, network string
+}
+
+// tell writes Events about why there is no host, who has the pods, and what the
+// host could not do, each once until it is another.
+func (c *Controller) tell(eg *v1.EgressService, s egressservice.Service, d egressservice.Decision) {
+	next := told{refused: egressservice.Why(s, d)}
+	for _, condition := range egressservice.Conditions(s, d) {
+		switch {
+		case condition.Type == v1.ConditionConflict && condition.Status == metav1.ConditionTrue:
+			next.conflict = condition.Message
+		case condition.Reason == egressservice.ReasonNetworkNotFound:
+			next.network = condition.Message
+		}
+	}
+	c.mu.Lock()
+	last := c.told[s.Key]
+	if next == (told{}) {
+		delete(c.told, s.Key)
+	} else {
+		c.told[s.Key] = next
+	}
+	c.mu.Unlock()
+	if next.refused != last.refused && next.refused != (egressservice.Refusal{}) {
+		klog.V(2).InfoS("EgressService is not served", "egressService", s.Key, "reason", next.refused.Reason, "message", next.refused.Message)
+		c.deps.Recorder.Event(eg, corev1.EventTypeWarning, string(next.refused.Reason), next.refused.Message)
+	}
+	if next.conflict != last.conflict && next.conflict != "" {
+		c.deps.Recorder.Event(eg, corev1.EventTypeWarning, eventConflict, next.conflict)
+	}
+	if next.network != last.network && next.network != "" {
+		c.deps.Recorder.Event(eg, corev1.EventTypeWarning, eventNetwork, next.network)
+	}
+}

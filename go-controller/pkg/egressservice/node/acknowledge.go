@@ -1,0 +1,70 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+)
+
+// fieldManager is what the nodes' part of a status belongs to.
+const fieldManager = "ovnkube-node"
+
+// operation is one of a JSON patch.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// acknowledge says in the status what this node has programmed, where it is the
+// host and the status does not say so yet. The server refuses the word of a node
+// that is host no more.
+func (c *Controller) acknowledge(ctx context.Context, eg *v1.EgressService, s egressservice.Service, problem string) error {
+	op := operation{Op: "add", Path: "/status/programmed"}
+	switch {
+	case s.Refused != (egressservice.Refusal{}):
+		return nil
+	case s.Host == c.deps.Node:
+		word := v1.ProgrammedStatus{Host: s.Host, Digest: egressservice.Digest(s, s.Host), Problem: problem}
+		if s.Ack == word {
+			return nil
+		}
+		op.Value = word
+	case s.Host == v1.HostAll && problem != "":
+		// One node's word is enough to know that something is wrong.
+		word := v1.ProgrammedStatus{Host: c.deps.Node, Problem: problem}
+		if s.Ack == word || s.Ack.Problem != "" {
+			return nil
+		}
+		op.Value = word
+	case s.Host == v1.HostAll && s.Ack.Host == c.deps.Node:
+		op.Op = "remove"
+	default:
+		return nil
+	}
+	patch, err := json.Marshal([]operation{
+		{Op: "test", Path: "/metadata/uid", Value: eg.UID}, {Op: "test", Path: "/status/host", Value: s.Host}, op,
+	})
+	if err != nil {
+		return fmt.Errorf("encode acknowledgement of EgressService %s: %w", s.Key, err)
+	}
+	_, err = c.deps.Egress.EgressServiceV1().EgressServices(eg.Namespace).Patch(
+		ctx, eg.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}, "status")
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+		klog.V(4).InfoS("Acknowledgement came too late", "egressService", s.Key, "err", err)
+		return nil // what made it so is on its way to us
+	}
+	if err != nil {
+		return fmt.Errorf("acknowledge EgressService %s: %w", s.Key, err)
+	}
+	klog.V(2).InfoS("Acknowledged", "egressService", s.Key, "problem", problem)
+	return nil
+}

@@ -1,0 +1,174 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+)
+
+// leavingContributor sorts behind the contributors of all EgressServices, so that
+// a rule on its way out never wins over one that is in use.
+const leavingContributor = egressservice.Feature + "~leaving"
+
+// leaving keeps the rules that are no longer used for a while.
+type leaving struct {
+	deps  Deps
+	flush *flusher
+	turn  *host.Turn[error]
+	wake  chan struct{}
+
+	mu           sync.Mutex
+	translations map[departed]time.Time // until when
+	ipRules      map[host.IPRule]time.Time
+}
+
+// departed is a translation on its way out.
+type departed struct {
+	key      string
+	addr, to netip.Addr
+}
+
+func newLeaving(deps Deps, flush *flusher) *leaving {
+	return &leaving{deps: deps, flush: flush, turn: host.NewTurn[error](), wake: make(chan struct{}, 1),
+		translations: map[departed]time.Time{}, ipRules: map[host.IPRule]time.Time{}}
+}
+
+// add takes over what have holds and want does not, in the kernel, too: the
+// caller may drop it then. What want has is not leaving.
+func (l *leaving) add(ctx context.Context, key string, have, want contribution) error {
+	until := time.Now().Add(l.deps.Linger)
+	l.mu.Lock()
+	changed := false
+	for addr, to := range want.translations {
+		// It is in use; the rule here is the same, or comes behind it.
+		delete(l.translations, departed{key, addr, to})
+	}
+	for addr, to := range have.translations {
+		// One with another address now has nothing to wait for.
+		if _, still := want.translations[addr]; !still {
+			l.translations[departed{key, addr, to}] = until
+			changed = true
+		}
+	}
+	for r := range have.ipRules {
+		if _, still := want.ipRules[r]; !still {
+			l.ipRules[r] = until
+			changed = true
+		}
+	}
+	l.mu.Unlock()
+	if !changed {
+		return nil
+	}
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+	return l.write(ctx)
+}
+
+// write contributes what is leaving.
+func (l *leaving) write(ctx context.Context) error {
+	failed, err := l.turn.Do(ctx, l.turn.Request(), func(ctx context.Context) error {
+		rules, ipRules := l.contribution()
+		if err := l.deps.Chains.Apply(ctx, leavingContributor, rules); err != nil {
+			return fmt.Errorf("apply rules that are leaving: %w", err)
+		}
+		if err := l.deps.IPRules.Apply(ctx, leavingContributor, ipRules); err != nil {
+			return fmt.Errorf("apply ip rules that are leaving: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return failed
+}
+
+func (l *leaving) contribution() (host.Rules, map[host.IPRule]struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	byKey := map[string]egressservice.Translations{}
+	for d := range l.translations {
+		if byKey[d.key] == nil {
+			byKey[d.key] = egressservice.Translations{}
+		}
+		byKey[d.key][d.addr] = d.to
+	}
+	rules := host.Rules{}
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		for chain, list := range byKey[key].Rules(key) {
+			rules[chain] = append(rules[chain], list...)
+		}
+	}
+	ipRules := map[host.IPRule]struct{}{}
+	for r := range l.ipRules {
+		ipRules[r] = struct{}{}
+	}
+	return rules, ipRules
+}
+
+// run lets go of what has lingered long enough, until ctx is done.
+func (l *leaving) run(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.wake:
+		case <-timer.C:
+			if err := l.expire(ctx, time.Now()); err != nil && ctx.Err() == nil {
+				klog.ErrorS(err, "Cannot remove rules that are not used any more, will retry")
+				timer.Reset(time.Second)
+				continue
+			}
+		}
+		timer.Reset(l.next(time.Now()))
+	}
+}
+
+// next returns how long nothing is to be done.
+func (l *leaving) next(now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	wait := time.Hour
+	for _, until := range l.translations {
+		wait = min(wait, until.Sub(now))
+	}
+	for _, until := range l.ipRules {
+		wait = min(wait, until.Sub(now))
+	}
+	return max(wait, time.Millisecond)
+}
+
+// expire removes what is over, and then the connections that still have it.
+func (l *leaving) expire(ctx context.Context, now time.Time) error {
+	over := egressservice.Translations{}
+	l.mu.Lock()
+	for d, until := range l.translations {
+		if !until.After(now) {
+			over[d.addr] = d.to
+			delete(l.translations, d)
+		}
+	}
+	for r, until := range l.ipRules {
+		if !until.After(now) {
+			delete(l.ipRules, r)
+		}
+	}
+	l.mu.Unlock()
+	if err := l.write(ctx); err != nil {
+		return err
+	}
+	return l.flush.ended(ctx, over)
+}

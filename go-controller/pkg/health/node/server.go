@@ -1,0 +1,115 @@
+// Package node is the node's side of health: a gRPC health service (grpc.health.v1)
+// that says SERVING while the node can carry egress traffic, that is while its
+// ovs-vswitchd and ovn-controller answer.
+//
+// Caller: pkg/app, where a port is configured; the master asks with health.GRPC.
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	grpchealth "google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"k8s.io/klog/v2"
+)
+
+// Intervals of the checks. A check that takes longer than its limit has failed.
+const (
+	checkInterval = 200 * time.Millisecond
+	checkLimit    = 150 * time.Millisecond
+)
+
+// Server answers health probes.
+type Server struct {
+	// Port is the TCP port, on all addresses; 0 for any, which Addr tells.
+	Port int
+	// TLS is nil for none.
+	TLS *tls.Config
+	// Checks must all return nil for the node to serve. They return when their
+	// context is done at the latest.
+	Checks map[string]func(context.Context) error
+}
+
+// Run serves until ctx is done. listening, where not nil, is called with the
+// address once there is one.
+func (s *Server) Run(ctx context.Context, listening func(net.Addr)) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprintf(":%d", s.Port))
+	if err != nil {
+		return fmt.Errorf("listen for health probes: %w", err)
+	}
+	var options []grpc.ServerOption
+	if s.TLS != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(s.TLS)))
+	}
+	server, state := grpc.NewServer(options...), grpchealth.NewServer()
+	state.SetServingStatus("", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	grpc_health_v1.RegisterHealthServer(server, state)
+	if listening != nil {
+		listening(listener.Addr())
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		s.watch(ctx, state)
+		server.Stop()
+	})
+	defer wg.Wait()
+	if err := server.Serve(listener); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("serve health probes: %w", err)
+	}
+	return nil
+}
+
+// watch checks until ctx is done.
+func (s *Server) watch(ctx context.Context, state *grpchealth.Server) {
+	tick := time.NewTicker(checkInterval)
+	defer tick.Stop()
+	serving, first := false, true
+	for {
+		err := s.check(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if now := err == nil; now != serving || first {
+			serving, first = now, false
+			status := grpc_health_v1.HealthCheckResponse_NOT_SERVING
+			if now {
+				status = grpc_health_v1.HealthCheckResponse_SERVING
+			}
+			state.SetServingStatus("", status)
+			klog.InfoS("Health of this node changed", "serving", now, "reason", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *Server) check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	errs := make(chan error, len(s.Checks))
+	for name, check := range s.Checks {
+		go func() {
+			err := check(ctx)
+			if err != nil {
+				err = fmt.Errorf("%s: %w", name, err)
+			}
+			errs <- err
+		}()
+	}
+	var all []error
+	for range s.Checks {
+		all = append(all, <-errs)
+	}
+	return errors.Join(all...)
+}

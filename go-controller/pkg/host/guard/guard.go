@@ -1,0 +1,254 @@
+// Package guard keeps packets of pods whose source address nobody has translated
+// from leaving a host.
+//
+// Its chain is in the nftables hook after source translation, where a packet has
+// the address it would have on the wire: one with a pod's address there, in a
+// connection that the pod opened, has escaped its translation. Looking at the
+// result instead of repeating the conditions makes the guard agree with the rules
+// at every moment, whichever program wrote them. Replies keep the pod's address
+// on purpose, and what leaves by the management port goes to pods.
+//
+// Ours is the table ovn-kube-guard, whole.
+//
+// Callers: pkg/app; the metrics read Dropped.
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+const (
+	tableName   = "ovn-kube-guard"
+	chainName   = "postrouting"
+	counterName = "unsnatted"
+)
+
+// afterSNAT is a priority behind source translation, which has 100.
+const afterSNAT = nftables.ChainPriority(200)
+
+// Guard is the guard of the host in whose network namespace it is called.
+type Guard struct {
+	cluster []netip.Prefix
+	inside  string // packets may leave by this link as they are
+
+	mu      sync.Mutex
+	carried uint64 // drops counted by tables that were replaced
+}
+
+// New returns a guard of the cluster subnets; inside is the management port.
+func New(cluster []netip.Prefix, inside string) *Guard {
+	return &Guard{cluster: slices.Clone(cluster), inside: inside}
+}
+
+// Ensure puts the guard in place, unless it stands already. A table that differs
+// is replaced in one transaction; its count is carried on.
+func (g *Guard) Ensure() error {
+	c, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("guard un-SNATed traffic: %w", err)
+	}
+	stands, err := g.stands(c)
+	if err != nil {
+		return fmt.Errorf("guard un-SNATed traffic: read nftables: %w", err)
+	}
+	if stands {
+		return nil
+	}
+	before, err := g.counter(c)
+	if err != nil {
+		return fmt.Errorf("guard un-SNATed traffic: read the counter: %w", err)
+	}
+	g.write(c)
+	if err := c.Flush(); err != nil {
+		return fmt.Errorf("guard un-SNATed traffic: write nftables: %w", err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.carried += before
+	return nil
+}
+
+// write fills the connection with the transaction.
+func (g *Guard) write(c *nftables.Conn) {
+	table := &nftables.Table{Name: tableName, Family: nftables.TableFamilyINet}
+	c.AddTable(table) // so that there is one to delete
+	c.DelTable(table)
+	table = c.AddTable(table)
+	c.AddObj(&nftables.CounterObj{Table: table, Name: counterName})
+	chain := c.AddChain(&nftables.Chain{Name: chainName, Table: table, Type: nftables.ChainTypeFilter,
+		Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityRef(afterSNAT)})
+	for _, exprs := range g.rules() {
+		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: exprs})
+	}
+}
+
+// rules are: leave by the management port; a reply; then one drop a subnet.
+func (g *Guard) rules() [][]expr.Any {
+	accept := &expr.Verdict{Kind: expr.VerdictAccept}
+	rules := [][]expr.Any{
+		{
+			&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: ifname(g.inside)},
+			accept,
+		},
+		{
+			// A packet without a connection has no direction, and goes on.
+			&expr.Ct{Key: expr.CtKeyDIRECTION, Register: 1},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{1}},
+			accept,
+		},
+	}
+	for _, p := range g.cluster {
+		proto, offset, size := byte(unix.NFPROTO_IPV4), uint32(12), uint32(4)
+		if topology.FamilyOf(p.Addr()) == topology.IPv6 {
+			proto, offset, size = unix.NFPROTO_IPV6, 8, 16
+		}
+		network := p.Masked().Addr().AsSlice()
+		rules = append(rules, []expr.Any{
+			&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{proto}},
+			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: size},
+			&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: size, Mask: mask(p), Xor: make([]byte, size)},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: network},
+			&expr.Objref{Type: int(nftables.ObjTypeCounter), Name: counterName},
+			&expr.Verdict{Kind: expr.VerdictDrop},
+		})
+	}
+	return rules
+}
+
+func ifname(name string) []byte {
+	b := make([]byte, unix.IFNAMSIZ)
+	copy(b, name)
+	return b
+}
+
+func mask(p netip.Prefix) []byte {
+	b := make([]byte, p.Addr().BitLen()/8)
+	for i := range p.Bits() {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	return b
+}
+
+// stands tells whether the table holds exactly our rules.
+func (g *Guard) stands(c *nftables.Conn) (bool, error) {
+	table, err := find(c)
+	if table == nil || err != nil {
+		return false, err
+	}
+	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyINet)
+	if err != nil {
+		return false, err
+	}
+	for _, chain := range chains {
+		if chain.Table.Name != tableName {
+			continue
+		}
+		if chain.Name != chainName || chain.Hooknum == nil || *chain.Hooknum != *nftables.ChainHookPostrouting ||
+			chain.Priority == nil || *chain.Priority != afterSNAT {
+			return false, nil
+		}
+		have, err := c.GetRules(table, chain)
+		if err != nil {
+			return false, err
+		}
+		return g.same(have), nil
+	}
+	return false, nil
+}
+
+// same compares rules by what decides: the data that is compared and the verdict.
+func (g *Guard) same(have []*nftables.Rule) bool {
+	return slices.EqualFunc(have, g.rules(), func(r *nftables.Rule, want []expr.Any) bool {
+		return slices.Equal(essence(r.Exprs), essence(want))
+	})
+}
+
+func essence(exprs []expr.Any) []string {
+	var out []string
+	for _, e := range exprs {
+		switch e := e.(type) {
+		case *expr.Cmp:
+			out = append(out, fmt.Sprintf("%d %x", e.Op, e.Data))
+		case *expr.Bitwise:
+			out = append(out, fmt.Sprintf("& %x", e.Mask))
+		case *expr.Verdict:
+			out = append(out, fmt.Sprint(e.Kind))
+		default:
+			out = append(out, fmt.Sprintf("%T", e))
+		}
+	}
+	return out
+}
+
+func find(c *nftables.Conn) (*nftables.Table, error) {
+	tables, err := c.ListTablesOfFamily(nftables.TableFamilyINet)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tables {
+		if t.Name == tableName {
+			return t, nil
+		}
+	}
+	return nil, nil
+}
+
+// counter returns what the table has counted; 0 where there is none.
+func (g *Guard) counter(c *nftables.Conn) (uint64, error) {
+	table, err := find(c)
+	if table == nil || err != nil {
+		return 0, err
+	}
+	obj, err := c.GetObject(&nftables.CounterObj{Table: table, Name: counterName})
+	if errors.Is(err, unix.ENOENT) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	if counter, ok := obj.(*nftables.CounterObj); ok {
+		return counter.Packets, nil
+	}
+	return 0, nil
+}
+
+// Dropped returns how many packets were dropped since this Guard was made, and
+// before where the table stood already.
+func (g *Guard) Dropped() (uint64, error) {
+	c, err := nftables.New()
+	if err != nil {
+		return 0, fmt.Errorf("count dropped packets: %w", err)
+	}
+	now, err := g.counter(c)
+	if err != nil {
+		return 0, fmt.Errorf("count dropped packets: %w", err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.carried + now, nil
+}
+
+// Remove takes the guard away; for clean-up.
+func Remove() error {
+	c, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("remove the guard: %w", err)
+	}
+	c.DelTable(&nftables.Table{Name: tableName, Family: nftables.TableFamilyINet})
+	if err := c.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove the guard: %w", err)
+	}
+	return nil
+}

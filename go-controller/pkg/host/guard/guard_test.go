@@ -1,0 +1,99 @@
+package guard
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+)
+
+var cluster = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/48")}
+
+// TestGuard sends from a pod's address out of a host, with a translation and
+// without, by the management port, and as a reply.
+func TestGuard(t *testing.T) {
+	ns := netnstest.New(t)
+	ns.Veth("uplink", "peer")
+	ns.Veth("mp0", "pods")
+	for dev, addrs := range map[string][]string{
+		"uplink": {"192.0.2.1/24", "2001:db8::1/64"}, "mp0": {"10.244.0.2/24", "fd00:10:244::2/64"},
+	} {
+		for _, a := range addrs {
+			args := []string{"addr", "add", a, "dev", dev}
+			if strings.Contains(a, ":") {
+				args = append(args, "nodad")
+			}
+			ns.Run("ip", args...)
+		}
+	}
+	ns.Run("ip", "neigh", "add", "192.0.2.9", "lladdr", "02:00:00:00:00:09", "dev", "uplink")
+	ns.Run("ip", "-6", "neigh", "add", "2001:db8::9", "lladdr", "02:00:00:00:00:09", "dev", "uplink")
+	ns.Run("ip", "neigh", "add", "10.244.0.9", "lladdr", "02:00:00:00:00:08", "dev", "mp0")
+	g := New(cluster, "mp0")
+	if err := g.Ensure(); err != nil {
+		t.Fatal(err)
+	}
+	send := func(from, to string) {
+		conn, err := (&net.Dialer{LocalAddr: net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), 0))}).Dial("udp", net.JoinHostPort(to, "9"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		// The kernel says EPERM where the packet was dropped on its way out.
+		_, _ = conn.Write([]byte("x"))
+	}
+	expect := func(what string, want uint64) {
+		t.Helper()
+		deadline := time.Now().Add(5 * time.Second)
+		for {
+			got, err := g.Dropped()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got == want {
+				return
+			}
+			if got > want || time.Now().After(deadline) {
+				t.Fatalf("%s: %d dropped, want %d\n%s", what, got, want, ns.Run("nft", "list", "ruleset"))
+			}
+		}
+	}
+	send("192.0.2.1", "192.0.2.9")
+	expect("the host's own", 0)
+	send("10.244.0.2", "192.0.2.9")
+	expect("a pod's address", 1)
+	send("fd00:10:244::2", "2001:db8::9")
+	expect("a pod's address of IPv6", 2)
+	send("10.244.0.2", "10.244.0.9")
+	expect("to a pod", 2)
+	ns.Run("iptables", "-t", "nat", "-A", "POSTROUTING", "-s", "10.244.0.2", "-o", "uplink", "-j", "SNAT", "--to-source", "192.0.2.1")
+	send("10.244.0.2", "192.0.2.9")
+	expect("a translated one", 2)
+
+	before := ns.Run("nft", "-a", "list", "table", "inet", tableName)
+	if err := New(cluster, "mp0").Ensure(); err != nil {
+		t.Fatal(err)
+	}
+	if got := ns.Run("nft", "-a", "list", "table", "inet", tableName); got != before {
+		t.Errorf("a guard that stands was written again:\n%s\nbefore:\n%s", got, before)
+	}
+	// Somebody edits it: it is put right, and the count goes on.
+	ns.Run("nft", "flush", "chain", "inet", tableName, chainName)
+	if err := g.Ensure(); err != nil {
+		t.Fatal(err)
+	}
+	expect("after a repair", 2)
+	send("fd00:10:244::2", "2001:db8::9")
+	expect("after a repair, a pod's address", 3)
+	for range 2 {
+		if err := Remove(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := ns.Run("nft", "list", "tables"); strings.Contains(got, tableName) {
+		t.Errorf("left: %s", got)
+	}
+}

@@ -1,0 +1,120 @@
+// Package table finds routing tables by what users call them: by number, by a
+// name in iproute2's rt_tables, or by the VRF device they belong to.
+//
+// It only reads. Callers: the node side of EgressServices.
+package table
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
+)
+
+// DefaultDirs are where iproute2 keeps its names, the later overriding the earlier.
+var DefaultDirs = []string{"/usr/share/iproute2", "/usr/lib/iproute2", "/etc/iproute2"}
+
+// Finder finds tables of the caller's network namespace.
+type Finder struct {
+	// Dirs hold rt_tables and rt_tables.d.
+	Dirs []string
+}
+
+// Find returns the number of the table that network names. ok is false where no
+// table is called so, or where it has no route in either family.
+func (f Finder) Find(network string) (number int, ok bool, err error) {
+	number, ok, err = f.number(network)
+	if !ok || err != nil {
+		return 0, false, err
+	}
+	has, err := hasRoutes(number)
+	return number, has, err
+}
+
+func (f Finder) number(network string) (int, bool, error) {
+	if n, err := strconv.ParseUint(network, 10, 32); err == nil {
+		return int(n), n > 0, nil
+	}
+	// A VRF device is there now; a name may be left from something else.
+	if l, err := netlink.LinkByName(network); err == nil {
+		if vrf, is := l.(*netlink.Vrf); is {
+			return int(vrf.Table), true, nil
+		}
+	} else if !errors.As(err, &netlink.LinkNotFoundError{}) {
+		return 0, false, fmt.Errorf("look up link %s: %w", network, err)
+	}
+	names, err := f.names()
+	if err != nil {
+		return 0, false, err
+	}
+	n, ok := names[network]
+	return n, ok, nil
+}
+
+// names reads the names of tables.
+func (f Finder) names() (map[string]int, error) {
+	names := map[string]int{}
+	for _, dir := range f.Dirs {
+		files := []string{filepath.Join(dir, "rt_tables")}
+		more, err := filepath.Glob(filepath.Join(dir, "rt_tables.d", "*.conf"))
+		if err != nil {
+			return nil, fmt.Errorf("list names of routing tables: %w", err)
+		}
+		slices.Sort(more)
+		for _, file := range append(files, more...) {
+			if err := read(file, names); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, fmt.Errorf("read names of routing tables: %w", err)
+			}
+		}
+	}
+	return names, nil
+}
+
+// read adds the names in a file: lines of a number, in decimal or hex, and a name.
+func read(file string, names map[string]int) error {
+	r, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for lines := bufio.NewScanner(r); lines.Scan(); {
+		text, _, _ := strings.Cut(lines.Text(), "#")
+		fields := strings.Fields(text)
+		if len(fields) != 2 {
+			continue
+		}
+		if n, err := strconv.ParseUint(fields[0], 0, 32); err == nil && n > 0 {
+			names[fields[1]] = int(n)
+		}
+	}
+	return nil
+}
+
+// hasRoutes tells whether a table has a route of either family.
+func hasRoutes(number int) (bool, error) {
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		routes, err := link.Dump(func() ([]netlink.Route, error) {
+			return netlink.RouteListFiltered(family, &netlink.Route{Table: number}, netlink.RT_FILTER_TABLE)
+		})
+		if errors.Is(err, unix.EAFNOSUPPORT) {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("list routes of table %d: %w", number, err)
+		}
+		if len(routes) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// send sends datagrams for ever, to each address from one socket that stays and
+// from one that is new every time: what a translation does to connections that
+// were open when it came or went shows as well as what it does to new ones.
+func send(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("send", flag.ContinueOnError)
+	to := flags.String("to", "", "addresses and ports, separated by commas")
+	every := flags.Duration("every", 40*time.Millisecond, "time between two rounds")
+	after := flags.Duration("after", 0, "time before the first round")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(*after):
+	case <-ctx.Done():
+		return nil
+	}
+	var targets []string
+	for _, t := range strings.Split(*to, ",") {
+		if _, err := netip.ParseAddrPort(t); err != nil {
+			return fmt.Errorf("-to: %w", err)
+		}
+		targets = append(targets, t)
+	}
+	lasting := make([]net.Conn, len(targets))
+	tick := time.NewTicker(*every)
+	defer tick.Stop()
+	for {
+		for i, t := range targets {
+			if lasting[i] == nil {
+				if conn, err := net.Dial("udp", t); err == nil {
+					lasting[i] = conn
+				}
+			}
+			fresh, err := net.Dial("udp", t)
+			if err == nil {
+				// Refusals and missing routes come and go while nodes do.
+				_, _ = fresh.Write([]byte("fresh"))
+				fresh.Close()
+			}
+			if lasting[i] != nil {
+				_, _ = lasting[i].Write([]byte("lasting"))
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+const (
+	blueName  = "blue"
+	blueTable = "1234"
+)
+
+var (
+	// blueHost is a machine on the nodes' wire, blueBehind its addresses in a
+	// network that the nodes' usual routes do not know.
+	blueHost    = []netip.Addr{netip.MustParseAddr("172.18.0.101"), netip.MustParseAddr("fc00:f853:ccd:e793::101")}
+	blueBehind  = []netip.Addr{netip.MustParseAddr("10.99.0.1"), netip.MustParseAddr("fd99::1")}
+	blueIngress = []netip.Addr{netip.MustParseAddr("5.5.5.7"), netip.MustParseAddr("5555::7")}
+)
+
+// network serves an EgressService with a network: no rule without a table, then
+// the way through the host's table, then in local gateway mode through that of
+// each pod's node.
+func (s *suite) network(t *testing.T) {
+	ctx := t.Context()
+	pods := s.blue(t)
+	egress := s.Egress.EgressServiceV1().EgressServices(lab.Namespace)
+	eg := &v1.EgressService{ObjectMeta: metav1.ObjectMeta{Name: blueName}}
+	eg.Spec.Network = blueTable
+	if _, err := egress.Create(ctx, eg, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.condition(t, blueName, v1.ConditionProgrammed, metav1.ConditionFalse, "NetworkNotFound")
+	s.blueRoutes(t, "add")
+	status := s.condition(t, blueName, v1.ConditionProgrammed, metav1.ConditionTrue, "Programmed")
+	s.reach(t, pods, func(lab.Pod) ([]netip.Addr, error) {
+		// What a load balancer provider does, on the machine that is asked.
+		via, err := s.NodeAddresses(ctx, status.Host)
+		for i := 0; err == nil && i < len(blueIngress); i++ {
+			_, err = s.Kin.Exec(ctx, blueName, "ip", "route", "replace", blueIngress[i].String(), "via", via[i].String())
+		}
+		return blueIngress, err
+	})
+	if _, err := s.SeenFromPod(ctx, "a", blueBehind[0]); err == nil {
+		t.Error("a pod of no EgressService reached the other network")
+	}
+	patch := []byte(`{"spec":{"sourceIPBy":"Network"}}`)
+	if _, err := egress.Patch(ctx, blueName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if s.mode == "shared" {
+		s.condition(t, blueName, v1.ConditionAssigned, metav1.ConditionFalse, "SharedGatewayMode")
+		return
+	}
+	if status := s.condition(t, blueName, v1.ConditionProgrammed, metav1.ConditionTrue, "EveryNode"); status.Host != v1.HostAll {
+		t.Errorf("host %q", status.Host)
+	}
+	s.reach(t, pods, func(p lab.Pod) ([]netip.Addr, error) { return s.NodeAddresses(ctx, p.Node) })
+}
+
+// blue makes the other network, a Service and its pods, on two nodes.
+func (s *suite) blue(t *testing.T) []lab.Pod {
+	ctx := t.Context()
+	if err := s.Kin.AddHost(ctx, blueName, blueHost[0].String(), blueHost[1].String()); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range blueBehind {
+		if _, err := s.Kin.Exec(ctx, blueName, "ip", "addr", "add", netip.PrefixFrom(a, a.BitLen()).String(), "dev", "lo"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Serve(ctx, blueName); err != nil {
+		t.Fatal(err)
+	}
+	policy := corev1.IPFamilyPolicyRequireDualStack
+	svc, err := s.Kube.CoreV1().Services(lab.Namespace).Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: blueName},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, IPFamilyPolicy: &policy,
+			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol},
+			Selector:   map[string]string{"app": blueName}, Ports: []corev1.ServicePort{{Port: lab.ServePort}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range blueIngress {
+		svc.Status.LoadBalancer.Ingress = append(svc.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: a.String()})
+	}
+	if _, err := s.Kube.CoreV1().Services(lab.Namespace).UpdateStatus(ctx, svc, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var pods []lab.Pod
+	for _, node := range []string{lab.ControlPlane, "ovn-worker"} {
+		pod, err := s.RunServer(ctx, blueName+"-"+node, node, map[string]string{"app": blueName})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods = append(pods, pod)
+	}
+	t.Cleanup(func() { s.unblue(t, pods) })
+	return pods
+}
+
+func (s *suite) unblue(t *testing.T, pods []lab.Pod) {
+	ctx := context.WithoutCancel(t.Context())
+	if err := s.Egress.EgressServiceV1().EgressServices(lab.Namespace).Delete(ctx, blueName, metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	if err := s.Kube.CoreV1().Services(lab.Namespace).Delete(ctx, blueName, metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	for _, p := range pods {
+		if err := s.DeletePod(ctx, p.Name); err != nil {
+			t.Error(err)
+		}
+	}
+	s.blueRoutes(t, "del")
+}
+
+// blueRoutes adds or deletes the table of the other network on every node.
+func (s *suite) blueRoutes(t *testing.T, verb string) {
+	ctx := context.WithoutCancel(t.Context())
+	for _, node := range nodes {
+		for i, a := range blueBehind {
+			family := map[bool]string{true: "-4", false: "-6"}[a.Is4()]
+			if _, err := s.Kin.Exec(ctx, node, "ip", family, "route", verb, a.String(), "via", blueHost[i].String(), "table", blueTable); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// reach has every pod call the machine in the other network, and checks which
+// source addresses it saw.
+func (s *suite) reach(t *testing.T, pods []lab.Pod, wanted func(lab.Pod) ([]netip.Addr, error)) {
+	t.Helper()
+	for _, pod := range pods {
+		want, err := wanted(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, to := range blueBehind {
+			err := lab.Until(t.Context(), leakPatience, fmt.Sprintf("%s to reach %s", pod.Name, to), func(ctx context.Context) error {
+				have, err := s.SeenFromPod(ctx, pod.Name, to)
+				if err == nil && have != want[i] {
+					err = fmt.Errorf("it was seen as %s, want %s", have, want[i])
+				}
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// condition waits for a condition of an EgressService and returns its status.
+func (s *suite) condition(t *testing.T, name, kind string, is metav1.ConditionStatus, reason string) (status v1.EgressServiceStatus) {
+	t.Helper()
+	err := lab.Until(t.Context(), leakPatience, kind+" to be "+reason, func(ctx context.Context) error {
+		eg, err := s.Egress.EgressServiceV1().EgressServices(lab.Namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		status = eg.Status
+		c := meta.FindStatusCondition(status.Conditions, kind)
+		if c == nil || c.Status != is || c.Reason != reason || c.ObservedGeneration != eg.Generation {
+			return fmt.Errorf("status %+v", status)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status
+}
