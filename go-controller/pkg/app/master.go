@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
@@ -166,39 +167,11 @@ func (m *master) build() ([]starter, error) {
 	}
 	if cfg.Features.EgressService {
 		servicePods = noreroute.NewPodSet()
-		probes, err := prober(cfg)
+		own, err := m.egressServices(core, servicePods)
 		if err != nil {
 			return nil, err
 		}
-		tracker := health.NewTracker(probes, cfg.Features.ReachabilityTotalTimeout)
-		m.runners["health"] = tracker
-		if m.runners["health targets"], err = healthmaster.New(nodes, tracker); err != nil {
-			return nil, err
-		}
-		egress, err := versioned.NewForConfig(m.env.REST)
-		if err != nil {
-			return nil, fmt.Errorf("make the client of our own kinds: %w", err)
-		}
-		factory := externalversions.NewSharedInformerFactory(egress, 0)
-		start = append(start, factory)
-		if m.runners["egress services"], err = egressservicemaster.New(egressservicemaster.Deps{
-			Kube:   m.env.Kube,
-			Egress: egress,
-			Informers: snapshot.Informers{
-				EgressServices: factory.EgressService().V1().EgressServices(),
-				Services:       core.Core().V1().Services(),
-				EndpointSlices: core.Discovery().V1().EndpointSlices(),
-			},
-			Nodes:          nodes,
-			Writer:         m.writer,
-			Health:         tracker,
-			Pods:           servicePods,
-			Recorder:       m.recorder,
-			ClusterSubnets: cfg.Default.ClusterPrefixes(),
-			Mode:           cfg.Gateway.Mode,
-		}); err != nil {
-			return nil, err
-		}
+		start = append(start, own)
 	} else {
 		m.runners["egress services"] = &retired{feature: egressservice.Feature, writer: m.writer}
 	}
@@ -215,6 +188,43 @@ func (m *master) build() ([]starter, error) {
 		EgressServicePods: servicePods,
 	})
 	return start, err
+}
+
+// egressServices adds the EgressServices with the health tracker they need, and
+// returns the informers of our own kinds. pods is told the endpoints served.
+func (m *master) egressServices(core informers.SharedInformerFactory, pods *noreroute.PodSet) (starter, error) {
+	cfg, nodes := m.env.Config, core.Core().V1().Nodes()
+	probes, err := prober(cfg)
+	if err != nil {
+		return nil, err
+	}
+	tracker := health.NewTracker(probes, cfg.Features.ReachabilityTotalTimeout)
+	m.runners["health"] = tracker
+	if m.runners["health targets"], err = healthmaster.New(nodes, tracker); err != nil {
+		return nil, err
+	}
+	egress, err := versioned.NewForConfig(m.env.REST)
+	if err != nil {
+		return nil, fmt.Errorf("make the client of our own kinds: %w", err)
+	}
+	factory := externalversions.NewSharedInformerFactory(egress, 0)
+	m.runners["egress services"], err = egressservicemaster.New(egressservicemaster.Deps{
+		Kube:   m.env.Kube,
+		Egress: egress,
+		Informers: snapshot.Informers{
+			EgressServices: factory.EgressService().V1().EgressServices(),
+			Services:       core.Core().V1().Services(),
+			EndpointSlices: core.Discovery().V1().EndpointSlices(),
+		},
+		Nodes:          nodes,
+		Writer:         m.writer,
+		Health:         tracker,
+		Pods:           pods,
+		Recorder:       m.recorder,
+		ClusterSubnets: cfg.Default.ClusterPrefixes(),
+		Mode:           cfg.Gateway.Mode,
+	})
+	return factory, err
 }
 
 // networkConfig is the part of the configuration that the base network needs.
