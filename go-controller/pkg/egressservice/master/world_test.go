@@ -167,9 +167,7 @@ func (w *world) start() {
 	go func() { acked <- nodes.Run(ctx, 1) }()
 	stop := sync.OnceFunc(func() {
 		cancel()
-		if err := <-acked; err != nil {
-			w.t.Errorf("acknowledge: %v", err)
-		}
+		_ = <-acked // stopped early, its caches may not have synced
 		select {
 		case err := <-done:
 			if err != nil {
