@@ -83,7 +83,7 @@ test-layers: ## Run every test below the cluster, against real databases and ker
 
 .PHONY: e2e
 e2e: cluster-binaries ## Run the end-to-end tests on kin clusters (root; E2E_RUN=REGEXP, E2E_FLAGS='-count=20')
-	cd test/e2e && KIN=$(KIN) E2E_LOGS=$(OUT)/e2e-logs go test -count=1 -timeout 60m $(if $(E2E_RUN),-run '$(E2E_RUN)') $(E2E_FLAGS) ./...
+	cd test/e2e && KIN=$(KIN) E2E_LOGS=$(OUT)/e2e-logs go test -count=1 -p 1 -timeout 60m $(if $(E2E_RUN),-run '$(E2E_RUN)') $(E2E_FLAGS) ./...
 
 .PHONY: test
 test: deps build lint verify test-layers e2e ## Run everything

@@ -160,6 +160,10 @@ func (m *master) build() ([]starter, error) {
 		return nil, err
 	}
 
+	if err := m.services(core); err != nil {
+		return nil, err
+	}
+
 	var servicePods, ipPods *noreroute.PodSet
 	if cfg.Features.EgressIP {
 		ipPods = noreroute.NewPodSet()

@@ -36,6 +36,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/table"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/sb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -125,13 +126,17 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 	}
 
 	pods := kube.NewNodePodInformers(n.env.Kube, n.name)
-	start := []starter{self, pods}
+	core := kube.NewInformers(n.env.Kube)
+	start := []starter{self, pods, core}
+	if err := n.services(core, self); err != nil {
+		return nil, err
+	}
 	if cfg.Features.EgressService {
-		more, err := n.egressServices()
+		more, err := n.egressServices(core)
 		if err != nil {
 			return nil, err
 		}
-		start = append(start, more...)
+		start = append(start, more)
 	}
 	if cfg.Features.MultiExternalGateway {
 		more, err := n.externalGateways(pods)
@@ -181,13 +186,13 @@ func chassis(ctx context.Context, switches ovs.Client) (string, error) {
 	return ids["system-id"], nil
 }
 
-// egressServices adds the node side of EgressServices.
-func (n *node) egressServices() ([]starter, error) {
+// egressServices adds the node side of EgressServices and returns the informers of
+// our own kinds.
+func (n *node) egressServices(core informers.SharedInformerFactory) (starter, error) {
 	egress, err := versioned.NewForConfig(n.env.REST)
 	if err != nil {
 		return nil, fmt.Errorf("make the client of our own kinds: %w", err)
 	}
-	core := kube.NewInformers(n.env.Kube)
 	factory := externalversions.NewSharedInformerFactory(egress, 0)
 	c, err := egressservicenode.New(egressservicenode.Deps{
 		Node: n.name,
@@ -209,7 +214,7 @@ func (n *node) egressServices() ([]starter, error) {
 	}
 	n.runners["egress services"] = c
 	n.spoken = append(n.spoken, c.Seeded())
-	return []starter{core, factory}, nil
+	return factory, nil
 }
 
 // ensureGuard puts the guard in place. A kernel that cannot have it serves pods
@@ -282,7 +287,7 @@ func flushTranslated(cfg config.Config) func(context.Context, func(src, to netip
 
 // chains returns the chains of all features; all exist, also while empty.
 func chains(cfg config.Config) []host.Chain {
-	return slices.Concat(gateway.Chains(cfg.Families()), egressservice.Chains(cfg.Families()))
+	return slices.Concat(gateway.Chains(cfg.Families()), service.Chains(cfg.Families()), egressservice.Chains(cfg.Families()))
 }
 
 // nodeInformers returns a factory whose node informer holds only the node itself.

@@ -11,7 +11,21 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-func TestPlan(t *testing.T) {
+// scenario is a Service with its endpoints.
+type scenario struct {
+	change []func(*corev1.Service)
+	slices []*discoveryv1.EndpointSlice
+}
+
+func (c scenario) decode(t *testing.T) service.Service {
+	t.Helper()
+	return decode(t, object(c.change...), c.slices...)
+}
+
+var modes = []topology.GatewayMode{topology.GatewayShared, topology.GatewayLocal}
+
+// scenarios are all kinds of Services.
+func scenarios() map[string]scenario {
 	everyProtocol := func(s *corev1.Service) {
 		s.Spec.Ports = []corev1.ServicePort{
 			port(corev1.ProtocolTCP, 53, 0, "dns-tcp"), port(corev1.ProtocolUDP, 53, 0, "dns"), port(corev1.ProtocolSCTP, 99, 0, "sig"),
@@ -25,10 +39,7 @@ func TestPlan(t *testing.T) {
 	single := func(s *corev1.Service) { s.Spec.ClusterIPs = s.Spec.ClusterIPs[:1] }
 	mixed := []*discoveryv1.EndpointSlice{slice(ep("n1", "10.244.1.3"), ep("n1", "172.18.0.2"), ep("n2", "172.18.0.3"))}
 
-	for name, c := range map[string]struct {
-		change []func(*corev1.Service)
-		slices []*discoveryv1.EndpointSlice
-	}{
+	return map[string]scenario{
 		"cluster-ip":           {nil, onTwo()},
 		"cluster-ip-ipv4":      {[]func(*corev1.Service){single}, onTwo()},
 		"protocols":            {[]func(*corev1.Service){everyProtocol, nodePorts}, []*discoveryv1.EndpointSlice{sliceOf([]string{"dns", "dns-tcp", "sig"}, 1053, ep("n1", "10.244.1.3"))}},
@@ -45,14 +56,14 @@ func TestPlan(t *testing.T) {
 		"hosts-local":          {[]func(*corev1.Service){loadBalancer, internalLocal, externalLocal}, onHosts()},
 		"mixed-local":          {[]func(*corev1.Service){loadBalancer, single, externalLocal}, mixed},
 		"affinity":             {[]func(*corev1.Service){nodePorts, affinity}, onTwo()},
-	} {
-		for _, mode := range []topology.GatewayMode{topology.GatewayShared, topology.GatewayLocal} {
+	}
+}
+
+func TestPlan(t *testing.T) {
+	for name, c := range scenarios() {
+		for _, mode := range modes {
 			t.Run(name+"-"+string(mode), func(t *testing.T) {
-				s, ok := service.Decode(service.Snapshot{Service: object(c.change...), Slices: c.slices}, config.Cluster)
-				if !ok {
-					t.Fatal("not ours")
-				}
-				golden.Check(t, name+"-"+string(mode), show(s, cluster(mode)))
+				golden.Check(t, name+"-"+string(mode), show(c.decode(t), cluster(mode)))
 			})
 		}
 	}

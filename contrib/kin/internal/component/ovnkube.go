@@ -50,7 +50,7 @@ func (n Node) ovnkube(role string, metricsPort int, extra []string) []string {
 		"--nb-address=" + n.database(plan.NorthboundPort),
 		"--sb-address=" + n.database(plan.SouthboundPort),
 		"--encap-ip=" + n.Primary().String(),
-		"--enable-egress-ip", "--enable-egress-service", "--enable-multi-external-gateway",
+		"--nodeport", "--enable-egress-ip", "--enable-egress-service", "--enable-multi-external-gateway",
 		"--loglevel=4",
 		"--metrics-bind-address=" + plan.HostPort(n.Primary(), metricsPort),
 	}

@@ -167,7 +167,7 @@ func (w *world) start() {
 	go func() { acked <- nodes.Run(ctx, 1) }()
 	stop := sync.OnceFunc(func() {
 		cancel()
-		_ = <-acked // stopped early, its caches may not have synced
+		<-acked // stopped early, its caches may not have synced
 		select {
 		case err := <-done:
 			if err != nil {

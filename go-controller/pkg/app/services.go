@@ -1,0 +1,55 @@
+package app
+
+import (
+	"k8s.io/client-go/informers"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/conntrack"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
+	servicemaster "github.com/ovnkube/ovnkube/go-controller/pkg/service/master"
+	servicenode "github.com/ovnkube/ovnkube/go-controller/pkg/service/node"
+)
+
+// services adds the master side of Services.
+func (m *master) services(core informers.SharedInformerFactory) error {
+	c, err := servicemaster.New(servicemaster.Deps{
+		Services:       core.Core().V1().Services(),
+		EndpointSlices: core.Discovery().V1().EndpointSlices(),
+		Nodes:          core.Core().V1().Nodes(),
+		Writer:         m.writer,
+		Config:         serviceConfig(m.env.Config),
+	})
+	m.runners["services"] = c
+	return err
+}
+
+// services adds the node side of Services. self has this node.
+func (n *node) services(core, self informers.SharedInformerFactory) error {
+	c, err := servicenode.New(servicenode.Deps{
+		Node:           n.name,
+		Services:       core.Core().V1().Services(),
+		EndpointSlices: core.Discovery().V1().EndpointSlices(),
+		Nodes:          self.Core().V1().Nodes(),
+		Chains:         n.chains,
+		Flows:          n.flows,
+		FlushUDP:       conntrack.FlushStaleUDP,
+		Config:         serviceConfig(n.env.Config),
+		Marks:          bridge.DefaultMarks(n.env.Config.Default.ConntrackZone),
+	})
+	if err != nil {
+		return err
+	}
+	n.runners["services"] = c
+	n.spoken = append(n.spoken, c.Seeded())
+	return nil
+}
+
+// serviceConfig is the part of the configuration that Services need.
+func serviceConfig(cfg config.Config) service.Config {
+	c := service.Config{Cluster: cfg.Default.ClusterPrefixes(), NodePorts: cfg.Gateway.NodePort}
+	for _, f := range cfg.Families() {
+		c.Masquerade = append(c.Masquerade, cfg.Gateway.MasqueradeSubnet(f))
+	}
+	return c
+}

@@ -1,0 +1,230 @@
+package service_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+func decode(t *testing.T, s *corev1.Service, slices ...*discoveryv1.EndpointSlice) service.Service {
+	t.Helper()
+	d, ok := service.Decode(service.Snapshot{Service: s, Slices: slices}, config.Cluster)
+	if !ok {
+		t.Fatal("not ours")
+	}
+	return d
+}
+
+func TestNotOurs(t *testing.T) {
+	for name, s := range map[string]*corev1.Service{
+		"gone":     nil,
+		"headless": object(func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = "None", []string{"None"} }),
+		"external name": object(func(s *corev1.Service) {
+			s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeExternalName, "example.org"
+		}),
+		"no address yet": object(func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = "", nil }),
+		"another proxy": object(func(s *corev1.Service) {
+			s.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": ""}
+		}),
+	} {
+		if _, ok := service.Decode(service.Snapshot{Service: s}, config.Cluster); ok {
+			t.Errorf("%s: is ours", name)
+		}
+	}
+}
+
+// list writes endpoints as "ADDRESS" or, where they are on their way out, "(ADDRESS)".
+func list(eps []service.Endpoint) string {
+	var out []string
+	for _, e := range eps {
+		if e.Ready {
+			out = append(out, e.To.Addr().String())
+		} else {
+			out = append(out, "("+e.To.Addr().String()+")")
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func TestEndpoints(t *testing.T) {
+	unready := ep("n1", "10.244.1.8")
+	unready.Conditions.Ready = new(false)
+	unknown := ep("n1", "10.244.1.9")
+	unknown.Conditions = discoveryv1.EndpointConditions{}
+	for _, c := range []struct {
+		name       string
+		eps        []discoveryv1.Endpoint
+		all, local string // of IPv4, everywhere and on n1
+	}{
+		{"ready", []discoveryv1.Endpoint{ep("n2", "10.244.2.3"), ep("n1", "10.244.1.3")}, "10.244.1.3 10.244.2.3", "10.244.1.3"},
+		{"not ready", []discoveryv1.Endpoint{unready}, "", ""},
+		{"no conditions mean ready", []discoveryv1.Endpoint{unknown}, "10.244.1.9", "10.244.1.9"},
+		{"leaving ones only where nobody is ready", []discoveryv1.Endpoint{leaving(ep("n1", "10.244.1.3"), true), ep("n2", "10.244.2.3")},
+			"10.244.2.3", "(10.244.1.3)"},
+		{"all leaving", []discoveryv1.Endpoint{leaving(ep("n1", "10.244.1.3"), true), leaving(ep("n2", "10.244.2.3"), true)},
+			"(10.244.1.3) (10.244.2.3)", "(10.244.1.3)"},
+		{"leaving and not serving", []discoveryv1.Endpoint{leaving(ep("n1", "10.244.1.3"), false)}, "", ""},
+		{"the other family, and nonsense", []discoveryv1.Endpoint{ep("n1", "fd00::1"), ep("n1", "127.0.0.1"), ep("n1", "x")}, "", ""},
+	} {
+		p := decode(t, object(), slice(c.eps...)).Ports[0]
+		if all, local := list(p.Endpoints(topology.IPv4)), list(p.Local(topology.IPv4, "n1")); all != c.all || local != c.local {
+			t.Errorf("%s: %q everywhere and %q on n1", c.name, all, local)
+		}
+	}
+}
+
+// TestSlices puts several slices together, in whatever order they come.
+func TestSlices(t *testing.T) {
+	sets := []*discoveryv1.EndpointSlice{
+		slice(ep("n1", "10.244.1.3"), ep("n2", "10.244.2.3")),
+		slice(leaving(ep("", "10.244.2.3"), true), ep("n3", "10.244.3.3")),
+		sliceOf([]string{"other"}, 9090, ep("n3", "10.244.3.9")),
+		{AddressType: discoveryv1.AddressTypeFQDN, Endpoints: []discoveryv1.Endpoint{ep("n1", "10.244.1.99")}, Ports: slice().Ports},
+	}
+	want := "10.244.1.3 10.244.2.3 10.244.3.3"
+	for range 2 {
+		p := decode(t, object(), sets...).Ports[0]
+		if got := list(p.Endpoints(topology.IPv4)); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if got := list(p.Local(topology.IPv4, "n2")); got != "10.244.2.3" {
+			t.Errorf("on n2: %q", got)
+		}
+		slices.Reverse(sets)
+	}
+}
+
+func TestNamedPorts(t *testing.T) {
+	s := object(func(s *corev1.Service) {
+		s.Spec.Ports = []corev1.ServicePort{port(corev1.ProtocolTCP, 80, 0, "http"), port(corev1.ProtocolTCP, 443, 0, "https"), port(corev1.ProtocolUDP, 443, 0, "h3")}
+	})
+	d := decode(t, s, sliceOf([]string{"http", "https"}, 8080, ep("n1", "10.244.1.3")), sliceOf([]string{"http"}, 9090, ep("n2", "10.244.2.3")))
+	var got []string
+	for _, p := range d.Ports {
+		var to []string
+		for _, e := range p.Endpoints(topology.IPv4) {
+			to = append(to, e.To.String())
+		}
+		got = append(got, fmt.Sprintf("%s %d: %v", p.Protocol, p.Port, to))
+	}
+	want := []string{"tcp 80: [10.244.1.3:8080 10.244.2.3:9090]", "tcp 443: [10.244.1.3:8081]", "udp 443: []"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestExternal(t *testing.T) {
+	proxy := corev1.LoadBalancerIPModeProxy
+	s := object(loadBalancer, func(s *corev1.Service) {
+		s.Spec.ExternalIPs = []string{"203.0.113.9", "5.5.5.5", "0.0.0.0", "nonsense"}
+		s.Spec.LoadBalancerSourceRanges = []string{"192.0.2.7/24", "bad"}
+		s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress,
+			corev1.LoadBalancerIngress{IP: "6.6.6.6", IPMode: &proxy}, corev1.LoadBalancerIngress{Hostname: "lb.example.org"})
+	})
+	want := "[{5.5.5.5 [192.0.2.0/24]} {203.0.113.9 []} {fd55::5 []}]"
+	if got := fmt.Sprint(decode(t, s).External); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	s.Spec.ClusterIPs = s.Spec.ClusterIPs[:1]
+	s.Spec.Type = corev1.ServiceTypeClusterIP
+	if got := fmt.Sprint(decode(t, s).External); got != "[{5.5.5.5 []} {203.0.113.9 []}]" {
+		t.Errorf("without load balancer and IPv6: %s", got)
+	}
+}
+
+func TestAffinity(t *testing.T) {
+	s := object(func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP })
+	if got := decode(t, s).Affinity; got != 3*time.Hour {
+		t.Errorf("by default %s", got)
+	}
+	s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(10))}}
+	if got := decode(t, s).Affinity; got != 10*time.Second {
+		t.Errorf("%s", got)
+	}
+}
+
+// TestUnknownNode plans nothing for a node that is not known yet.
+func TestUnknownNode(t *testing.T) {
+	s := decode(t, object(loadBalancer, externalLocal), onTwo()...)
+	if state := service.NodeStateOf(s, config, topology.Node{Name: "n1"}); len(state.Rules)+len(state.Ingress)+len(state.UDP) != 0 || state.Health != nil {
+		t.Errorf("%+v", state)
+	}
+	if rows := service.MasterRows(s, config, nil); strings.Contains(text(rows), "GR_") || strings.Contains(text(rows), " on n1") {
+		t.Errorf("rows for nodes that are not there:\n%s", text(rows))
+	}
+	if rows := service.NodeRows(topology.Node{Name: "n1"}); len(rows) != 0 {
+		t.Errorf("%v", rows)
+	}
+}
+
+// TestRows counts: rows do not grow with nodes that have no endpoint.
+func TestRows(t *testing.T) {
+	s := decode(t, object(loadBalancer, internalLocal, externalLocal), onTwo()...)
+	few := len(service.MasterRows(s, config, facts(cluster(topology.GatewayShared))))
+	var many []topology.Node
+	for i := 1; i < 9; i++ {
+		many = append(many, node(i, topology.GatewayShared))
+	}
+	if n := len(service.MasterRows(s, config, facts(many))); n != few {
+		t.Errorf("%d rows with eight nodes, %d with three", n, few)
+	}
+}
+
+func TestStale(t *testing.T) {
+	udp := func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP }
+	n1 := node(1, topology.GatewayLocal)
+	pods := service.NodeStateOf(decode(t, object(udp, loadBalancer), onTwo()...), config, n1).UDP
+	hosts := service.NodeStateOf(decode(t, object(udp, loadBalancer), onHosts()...), config, n1).UDP
+	for _, c := range []struct {
+		name     string
+		bindings service.Bindings
+		to, from string
+		own      bool
+		stale    bool
+	}{
+		{"an endpoint", pods, "10.96.0.9:80", "10.244.1.3:8080", false, false},
+		{"an endpoint that went", pods, "10.96.0.9:80", "10.244.1.4:8080", false, true},
+		{"another port of it", pods, "10.96.0.9:80", "10.244.1.3:8081", false, true},
+		{"not ours", pods, "10.96.0.8:80", "10.244.1.4:8080", false, false},
+		{"to the management port", pods, "10.96.0.9:80", "10.96.0.9:80", true, false},
+		{"the same, now that the host chooses", hosts, "10.96.0.9:80", "10.96.0.9:80", true, true},
+		{"that of Open vSwitch", hosts, "10.96.0.9:80", "10.96.0.9:80", false, false},
+		{"node port to cluster address", pods, "172.18.0.2:30080", "10.96.0.9:80", true, false},
+		{"node port to the local endpoints", pods, "172.18.0.2:30080", "169.254.169.3:30080", true, false},
+		{"node port of another address", pods, "192.168.7.1:30080", "10.244.1.4:8080", true, true},
+		{"node port before there were rules", pods, "172.18.0.2:30080", "172.18.0.2:30080", true, true},
+		{"node port to cluster address, now that the host chooses", hosts, "172.18.0.2:30080", "10.96.0.9:80", true, true},
+		{"node port of another node", pods, "172.18.0.3:30080", "10.244.1.4:8080", true, false},
+		{"load balancer address", pods, "5.5.5.5:80", "10.96.0.9:80", true, false},
+		{"IPv6", pods, "[fd55::5]:80", "[fd00:10:244:2::4]:8080", false, true},
+	} {
+		if got := c.bindings.Stale(netip.MustParseAddrPort(c.to), netip.MustParseAddrPort(c.from), c.own); got != c.stale {
+			t.Errorf("%s: stale is %v", c.name, got)
+		}
+	}
+	tcp := service.NodeStateOf(decode(t, object(loadBalancer), onTwo()...), config, n1).UDP
+	for _, c := range []struct {
+		name         string
+		before, next service.Bindings
+		lost         bool
+	}{
+		{"the same", pods, pods, false},
+		{"new", nil, pods, true}, // what was sent before went somewhere else
+		{"gone", pods, nil, false},
+		{"others", pods, hosts, true},
+		{"TCP", tcp, tcp, false},
+	} {
+		if got := c.before.Lost(c.next); got != c.lost {
+			t.Errorf("%s: lost is %v", c.name, got)
+		}
+	}
+}

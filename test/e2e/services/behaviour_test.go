@@ -1,0 +1,95 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+// affinity keeps each client at one server.
+func (w *world) affinity(t *testing.T) {
+	s := w.make(t, "affinity", func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP })
+	for _, c := range []client{pod("c0"), pod("c1"), pod("s1"), machine(worker1), machine(lab.Outside)} {
+		for family, is4 := range map[string]bool{"v4": true, "v6": false} {
+			to := s.cluster
+			if c.name == lab.Outside {
+				to = w.port(s, worker1)
+			}
+			t.Run(c.name+"/"+family, func(t *testing.T) {
+				err := lab.Until(t.Context(), settle, "an answer", func(ctx context.Context) error {
+					first, _, err := w.get(ctx, c, to(is4))
+					for i := 0; err == nil && i < 10; i++ {
+						var next string
+						if next, _, err = w.get(ctx, c, to(is4)); err == nil && next != first {
+							err = fmt.Errorf("%s answers after %s", next, first)
+						}
+					}
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// sourceRanges lets in who is listed, and leaves others without an answer.
+func (w *world) sourceRanges(t *testing.T) {
+	for name, ranges := range map[string][]string{
+		"allowed": {"172.18.0.100/32", "fc00:f853:ccd:e793::100/128"},
+		"denied":  {"192.0.2.0/24", "2001:db8::/32"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := w.make(t, "ranges-"+name, loadBalancer, func(s *corev1.Service) { s.Spec.LoadBalancerSourceRanges = ranges })
+			w.announce(t, worker1)
+			both := []string{"s1", "s2"}
+			w.try(t, "pod", way{pod("c1"), s.external, both, nil})
+			w.try(t, "outside to a port", way{machine(lab.Outside), w.port(s, worker1), both, nil})
+			if name == "allowed" {
+				w.try(t, "outside", way{machine(lab.Outside), s.external, both, nil})
+				return
+			}
+			for _, is4 := range []bool{true, false} {
+				if err := lab.Until(t.Context(), settle, "silence", func(ctx context.Context) error {
+					return w.silent(ctx, machine(lab.Outside), s.external(is4))
+				}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// healthPort says which node has an endpoint.
+func (w *world) healthPort(t *testing.T) {
+	s := w.make(t, "health", loadBalancer, externalLocal)
+	for node, healthy := range map[string]bool{worker1: true, worker2: true, lab.ControlPlane: false} {
+		for _, is4 := range []bool{true, false} {
+			url := "http://" + netip.AddrPortFrom(w.address(node, is4), uint16(s.Spec.HealthCheckNodePort)).String() + "/healthz"
+			if err := lab.Until(t.Context(), settle, "health of "+node, func(ctx context.Context) error {
+				out, err := w.Call(ctx, lab.Outside, false, "get", url)
+				switch {
+				case healthy && err != nil:
+					return err
+				case healthy && !strings.Contains(out, `"localEndpoints": 1`):
+					return fmt.Errorf("it says %s", out)
+				case !healthy && err == nil:
+					return errors.New("it is healthy")
+				case !healthy && !strings.Contains(err.Error(), "503"):
+					return err
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

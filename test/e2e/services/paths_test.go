@@ -1,0 +1,152 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+// settle is how long a new Service may take to be served everywhere.
+const settle = 20 * time.Second
+
+// client is who asks: a pod, a node or the outside host.
+type client struct {
+	name string
+	pod  bool
+}
+
+func pod(name string) client     { return client{name, true} }
+func machine(name string) client { return client{name, false} }
+
+// way is one path: who asks where, who may answer, and as whom the client is seen.
+type way struct {
+	from client
+	to   func(is4 bool) netip.AddrPort
+	// answers are all those that must be seen to answer; none: refused at once.
+	answers []string
+	// seen is the address of the client; nil: any.
+	seen func(is4 bool) netip.Addr
+}
+
+// try checks one path in both families.
+func (w *world) try(t *testing.T, name string, p way) {
+	t.Helper()
+	for family, is4 := range map[string]bool{"v4": true, "v6": false} {
+		t.Run(strings.ReplaceAll(name, " ", "_")+"/"+family, func(t *testing.T) {
+			err := lab.Until(t.Context(), settle, name, func(ctx context.Context) error {
+				if len(p.answers) == 0 {
+					return w.refused(ctx, p.from, p.to(is4))
+				}
+				return w.answered(ctx, p, is4)
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// get asks once by TCP.
+func (w *world) get(ctx context.Context, from client, to netip.AddrPort) (server string, seen netip.Addr, err error) {
+	out, err := w.Call(ctx, from.name, from.pod, "get", "http://"+to.String()+"/who")
+	if err != nil {
+		return "", netip.Addr{}, err
+	}
+	return parse(out)
+}
+
+// ask asks once by UDP.
+func (w *world) ask(ctx context.Context, from client, to netip.AddrPort, options ...string) (server string, seen netip.Addr, err error) {
+	out, err := w.Call(ctx, from.name, from.pod, append(append([]string{"ask"}, options...), to.String())...)
+	if err != nil {
+		return "", netip.Addr{}, err
+	}
+	return parse(out)
+}
+
+func parse(out string) (server string, seen netip.Addr, err error) {
+	server, text, ok := strings.Cut(out, " ")
+	if !ok {
+		return "", netip.Addr{}, fmt.Errorf("unexpected answer %q", out)
+	}
+	seen, err = netip.ParseAddr(text)
+	return server, seen, err
+}
+
+// answered asks until everybody has answered who should, at most 40 times.
+func (w *world) answered(ctx context.Context, p way, is4 bool) error {
+	missing := slices.Clone(p.answers)
+	for range 40 {
+		server, seen, err := w.get(ctx, p.from, p.to(is4))
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(p.answers, server) {
+			return fmt.Errorf("%s answers, not one of %v", server, p.answers)
+		}
+		if p.seen != nil && seen != p.seen(is4) {
+			return fmt.Errorf("%s sees %s, not %s", server, seen, p.seen(is4))
+		}
+		missing = slices.DeleteFunc(missing, func(s string) bool { return s == server })
+		if len(missing) == 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("no answer from %v", missing)
+}
+
+// refused tells whether a connection is refused, rather than left unanswered.
+func (w *world) refused(ctx context.Context, from client, to netip.AddrPort) error {
+	server, _, err := w.get(ctx, from, to)
+	switch {
+	case err == nil:
+		return fmt.Errorf("%s answers", server)
+	case strings.Contains(err.Error(), "connection refused"):
+		return nil
+	}
+	return fmt.Errorf("not refused: %w", err)
+}
+
+// silent tells whether nobody answers, nor says so.
+func (w *world) silent(ctx context.Context, from client, to netip.AddrPort) error {
+	out, err := w.Call(ctx, from.name, from.pod, "get", "-timeout", "1s", "http://"+to.String()+"/who")
+	switch {
+	case err == nil:
+		return fmt.Errorf("answer: %s", out)
+	case strings.Contains(err.Error(), "connection refused"):
+		return errors.New("refused")
+	}
+	return nil
+}
+
+func (s service) cluster(is4 bool) netip.AddrPort {
+	return netip.AddrPortFrom(s.clusterIP(is4), servicePort)
+}
+
+func (s service) external(is4 bool) netip.AddrPort {
+	return netip.AddrPortFrom(ofFamily(external, is4), servicePort)
+}
+
+func (w *world) port(s service, node string) func(bool) netip.AddrPort {
+	return func(is4 bool) netip.AddrPort { return netip.AddrPortFrom(w.address(node, is4), s.nodePort()) }
+}
+
+// of is the address of a pod.
+func (w *world) of(name string) func(bool) netip.Addr { return w.pods[name].Address }
+
+func outside(is4 bool) netip.Addr { return ofFamily(lab.OutsideAddresses, is4) }
+
+// announce makes the outside host reach the external addresses by a node.
+func (w *world) announce(t *testing.T, node string) {
+	t.Helper()
+	if err := w.RouteTo(t.Context(), external, node); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,134 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+const mergePatch = types.MergePatchType
+
+// endpoints come and go, and connections to those that stay go on.
+func (w *world) endpoints(t *testing.T) {
+	s := w.make(t, "endpoints")
+	w.try(t, "both", way{pod("c1"), s.cluster, []string{"s1", "s2"}, nil})
+	if err := w.serveOnly(t.Context(), s, "s2"); err != nil {
+		t.Fatal(err)
+	}
+	w.try(t, "one", way{pod("c1"), s.cluster, []string{"s2"}, nil})
+	if err := w.serveOnly(t.Context(), s, "none"); err != nil {
+		t.Fatal(err)
+	}
+	w.try(t, "none", way{pod("c1"), s.cluster, nil, nil})
+	w.try(t, "none from outside", way{machine(lab.Outside), w.port(s, worker1), nil, nil})
+	if err := w.serveOnly(t.Context(), s, "s1"); err != nil {
+		t.Fatal(err)
+	}
+	w.try(t, "another", way{pod("c1"), s.cluster, []string{"s1"}, nil})
+	w.try(t, "another from outside", way{machine(lab.Outside), w.port(s, worker1), []string{"s1"}, nil})
+}
+
+// restart ends ovnkube on the nodes and on the control plane, and sees that nothing
+// is written and nobody is cut off.
+func (w *world) restart(t *testing.T) {
+	s := w.make(t, "restart", loadBalancer, func(s *corev1.Service) {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "echo", Port: lab.EchoPort, Protocol: corev1.ProtocolTCP})
+	})
+	w.try(t, "before", way{machine(lab.Outside), w.port(s, worker1), []string{"s1", "s2"}, nil})
+	var streams []string
+	for name, is4 := range map[string]bool{"stream-v4": true, "stream-v6": false} {
+		if _, err := w.RunStream(t.Context(), name, worker1, s.clusterIP(is4)); err != nil {
+			t.Fatal(err)
+		}
+		streams = append(streams, name)
+		if _, err := w.Report(t.Context(), name, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, err := w.traces(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []struct{ node, daemon, controller string }{
+		{lab.ControlPlane, "ovnkube-master", "service"},
+		{lab.ControlPlane, "ovnkube-node", "service-node-write"},
+		{worker1, "ovnkube-node", "service-node-write"},
+	} {
+		w.restartDaemon(t, d.node, d.daemon, d.controller)
+	}
+	after, err := w.traces(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(before, after) {
+		t.Errorf("what is programmed has changed:\nbefore %s\nafter  %s", before, after)
+	}
+	for _, name := range streams {
+		r, err := w.Report(t.Context(), name, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Reconnects > 0 || r.Echoed == 0 {
+			t.Errorf("%s: %d reconnects, %d echoes", name, r.Reconnects, r.Echoed)
+		}
+	}
+	w.try(t, "after", way{machine(lab.Outside), w.port(s, worker1), []string{"s1", "s2"}, nil})
+}
+
+// restartDaemon restarts one of ovnkube's and waits until a controller of it has
+// gone through everything once.
+func (w *world) restartDaemon(t *testing.T, node, daemon, controller string) {
+	t.Helper()
+	settled := func() int {
+		log, err := w.Kin.Logs(t.Context(), node, daemon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(log, fmt.Sprintf("\"All start-up keys reconciled\" controller=%q", controller))
+	}
+	was := settled()
+	if err := w.Kin.Service(t.Context(), "restart", node, daemon); err != nil {
+		t.Fatal(err)
+	}
+	if err := lab.Until(t.Context(), time.Minute, daemon+" to settle", func(context.Context) error {
+		if settled() == was {
+			return errors.New("not yet")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// traces returns how large the northbound database has grown, which every write
+// makes larger, and the rules on a node.
+func (w *world) traces(ctx context.Context) ([]string, error) {
+	var out []string
+	for _, command := range [][]string{
+		{lab.ControlPlane, "stat", "-c", "%s", "/var/lib/ovn/ovnnb_db.db"},
+		{worker1, "iptables-save", "-t", "nat"},
+		{worker1, "ovs-ofctl", "--no-stats", "--sort", "dump-flows", "breth0"},
+	} {
+		text, err := w.Kin.Exec(ctx, command[0], command[1:]...)
+		if err != nil {
+			return nil, fmt.Errorf("look at %s: %w", command[0], err)
+		}
+		var kept []string
+		for line := range strings.Lines(text) {
+			if !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, ":") { // times and counters
+				kept = append(kept, line)
+			}
+		}
+		out = append(out, strings.Join(kept, ""))
+	}
+	return out, nil
+}
