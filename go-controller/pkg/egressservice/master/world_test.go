@@ -162,12 +162,15 @@ func (w *world) start() {
 	}
 	core.Start(ctx.Done())
 	own.Start(ctx.Done())
-	done, acked := make(chan error, 1), make(chan error, 1)
+	done, acked := make(chan error, 1), make(chan struct{})
 	go func() { done <- c.Run(ctx) }()
-	go func() { acked <- nodes.Run(ctx, 1) }()
+	go func() {
+		defer close(acked)
+		_ = nodes.Run(ctx, 1) // stopped early, its caches may not have synced
+	}()
 	stop := sync.OnceFunc(func() {
 		cancel()
-		<-acked // stopped early, its caches may not have synced
+		<-acked
 		select {
 		case err := <-done:
 			if err != nil {
