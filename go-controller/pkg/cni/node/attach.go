@@ -40,6 +40,10 @@ func (s *Server) add(ctx context.Context, r cni.Request) (*current.Result, error
 	if err == nil {
 		return result, nil
 	}
+	// Whichever step it was in, what ended it is why it failed.
+	if cause := context.Cause(ctx); errors.Is(cause, errPodGone) || errors.Is(cause, errSuperseded) {
+		err = fmt.Errorf("attach pod %s: %w", who, cause)
+	}
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	if e := s.del(undo, r); e != nil {
@@ -76,9 +80,6 @@ func (s *Server) attach(ctx context.Context, r cni.Request, pod *corev1.Pod, net
 	}
 	port := topology.PodPort(pod.Namespace, pod.Name)
 	if err := s.ovs.WaitInstalled(ctx, name, port); err != nil {
-		if cause := context.Cause(ctx); errors.Is(cause, errPodGone) || errors.Is(cause, errSuperseded) {
-			return nil, fmt.Errorf("attach pod %s/%s: %w", pod.Namespace, pod.Name, cause)
-		}
 		return nil, types.NewError(cni.CodeTryAgain,
 			fmt.Sprintf("interface %s of pod %s/%s has no flows: logical port %s must exist, and ovn-controller must run and reach the southbound database",
 				name, pod.Namespace, pod.Name, port), err.Error())
