@@ -35,6 +35,7 @@ kind: Cluster
 apiVersion: kind.x-k8s.io/v1alpha4
 networking:
   disableDefaultCNI: true
+  kubeProxyMode: none
   podSubnet: $PODS
   serviceSubnet: $SERVICES
 nodes:
@@ -50,10 +51,10 @@ export KUBECONFIG
 KUBECONFIG=$(mktemp)
 trap 'rm -f "$KUBECONFIG"' EXIT
 kind get kubeconfig --name "$CLUSTER" >"$KUBECONFIG"
-databases=$(kubectl get node "$CLUSTER-control-plane" -o jsonpath='{.status.addresses[?(@.type=="InternalIP")].address}')
+address=$(kubectl get node "$CLUSTER-control-plane" -o jsonpath='{.status.addresses[?(@.type=="InternalIP")].address}')
 kubectl apply -f dist/crds
 kubectl kustomize "dist/overlays/$GATEWAY_MODE" |
-	sed -e "s/DATABASES/${databases%% *}/" -e "s|10.244.0.0/16/24|$PODS/24|" -e "s|10.96.0.0/16|$SERVICES|" |
+	sed -e "s/CONTROLPLANE/${address%% *}/" -e "s|10.244.0.0/16/24|$PODS/24|" -e "s|10.96.0.0/16|$SERVICES|" |
 	kubectl apply -f -
 kubectl wait --for=condition=Ready nodes --all --timeout=3m
 echo "ready: kind export kubeconfig --name $CLUSTER"

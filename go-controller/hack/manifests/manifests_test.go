@@ -150,8 +150,8 @@ func TestOvnkubeAcceptsItsSettings(t *testing.T) {
 	var file *config.File
 	for _, object := range all {
 		if m, ok := object.(*corev1.ConfigMap); ok {
-			// DATABASES is for the user to replace by an address.
-			text := strings.ReplaceAll(m.Data["ovnkube.conf"], "DATABASES", "172.18.0.2")
+			// CONTROLPLANE is for the user to replace by an address.
+			text := strings.ReplaceAll(m.Data["ovnkube.conf"], "CONTROLPLANE", "172.18.0.2")
 			file = &config.File{Name: "ovnkube.conf", Data: []byte(text)}
 		}
 	}
