@@ -33,6 +33,7 @@ func cleanupNode(ctx context.Context, cfg config.Config, name string) error {
 		{"iptables chains", iptables.Cleanup},
 		{"ip rules", iprule.NewSet().Sweep}, // an empty set sweeps all that is ours
 		{"routes", route.NewSet().Sweep},
+		{"egress addresses", func(ctx context.Context) error { return cleanupEgressIPs(ctx, cfg, name) }},
 		{"bridges, ports and addresses", gateway.Cleanup},
 		{"the guard", func(context.Context) error { return guard.Remove() }},
 	} {

@@ -16,9 +16,11 @@ import (
 
 const (
 	// requestRate and requestBurst bound the requests to the API server, a
-	// second. A node that comes up patches once; a master annotates every pod.
-	requestRate  = 100
-	requestBurst = 100
+	// second. They are for programs that run wild: what a failover of hundreds of
+	// EgressServices or a thousand new pods ask for must not wait, and where it is
+	// too much for the server, its own priorities hold it back.
+	requestRate  = 1000
+	requestBurst = 2000
 
 	serviceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 )

@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/informers"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	egressipmaster "github.com/ovnkube/ovnkube/go-controller/pkg/egressip/master"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
 	externalroutemaster "github.com/ovnkube/ovnkube/go-controller/pkg/externalroute/master"
 	externalroutenode "github.com/ovnkube/ovnkube/go-controller/pkg/externalroute/node"
@@ -23,7 +24,9 @@ import (
 // externalGateways adds the master's side of external gateways and returns the
 // informers to be started. rerouted are the pods that other egress features steer.
 // Where external gateways are not enabled their rows are removed.
-func (m *master) externalGateways(core informers.SharedInformerFactory, rerouted ...*noreroute.PodSet) ([]starter, error) {
+func (m *master) externalGateways(
+	core informers.SharedInformerFactory, ips *egressipmaster.Controller, rerouted ...*noreroute.PodSet,
+) ([]starter, error) {
 	if !m.env.Config.Features.MultiExternalGateway {
 		m.runners["external gateways"] = &retired{feature: externalroute.Feature, writer: m.writer}
 		return nil, nil
@@ -33,7 +36,7 @@ func (m *master) externalGateways(core informers.SharedInformerFactory, rerouted
 		return nil, fmt.Errorf("make the client of external gateways: %w", err)
 	}
 	factory := externalversions.NewSharedInformerFactory(routes, 0)
-	m.runners["external gateways"], err = externalroutemaster.New(externalroutemaster.Deps{
+	deps := externalroutemaster.Deps{
 		Kube:       m.env.Kube,
 		Routes:     routes,
 		Policies:   factory.AdminPolicyBasedRoute().V1().AdminPolicyBasedExternalRoutes(),
@@ -43,8 +46,19 @@ func (m *master) externalGateways(core informers.SharedInformerFactory, rerouted
 		Writer:     m.writer,
 		Config:     externalGatewayConfig(m.env.Config),
 		Rerouted:   rerouted,
-	})
-	return []starter{factory}, err
+	}
+	if ips != nil {
+		deps.Translates = ips.Translates
+	}
+	c, err := externalroutemaster.New(deps)
+	if err != nil {
+		return nil, err
+	}
+	if ips != nil {
+		ips.OnTranslates(func(_, node string) { c.Look(node) })
+	}
+	m.runners["external gateways"] = c
+	return []starter{factory}, nil
 }
 
 // externalGatewayConfig is the part of the configuration that external gateways

@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"os"
 
+	"k8s.io/client-go/informers"
+
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health"
+	healthmaster "github.com/ovnkube/ovnkube/go-controller/pkg/health/master"
 	healthnode "github.com/ovnkube/ovnkube/go-controller/pkg/health/node"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/unixctl"
 )
@@ -29,6 +32,25 @@ func prober(cfg config.Config) (health.Prober, error) {
 		return nil, err
 	}
 	return health.NewGRPC(uint16(port), t), nil
+}
+
+// health returns the tracker of the nodes' reachability, which the egress features
+// share; it runs once one of them asks.
+func (m *master) health(core informers.SharedInformerFactory) (*health.Tracker, error) {
+	if m.tracker != nil {
+		return m.tracker, nil
+	}
+	probes, err := prober(m.env.Config)
+	if err != nil {
+		return nil, err
+	}
+	tracker := health.NewTracker(probes, m.env.Config.Features.ReachabilityTotalTimeout)
+	targets, err := healthmaster.New(core.Core().V1().Nodes(), tracker)
+	if err != nil {
+		return nil, err
+	}
+	m.runners["health"], m.runners["health targets"], m.tracker = tracker, targets, tracker
+	return tracker, nil
 }
 
 // healthServer answers for this node.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -20,9 +21,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
 	egressscheme "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/scheme"
+	egressipscheme "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/scheme"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health"
-	healthmaster "github.com/ovnkube/ovnkube/go-controller/pkg/health/master"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
@@ -106,7 +107,7 @@ func databaseConfig(d config.Database) ovsdb.Config {
 // newRecorder returns a recorder of Events about the built-in kinds and ours.
 func newRecorder(env *Env) (record.EventRecorder, func(), error) {
 	kinds := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, egressscheme.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, egressscheme.AddToScheme, egressipscheme.AddToScheme} {
 		if err := add(kinds); err != nil {
 			return nil, nil, fmt.Errorf("register kinds for events: %w", err)
 		}
@@ -122,6 +123,7 @@ type master struct {
 	writer   *ovsdb.Writer
 	recorder record.EventRecorder
 	runners  map[string]runner
+	tracker  *health.Tracker // nil until somebody asks for it
 }
 
 // starter is an informer factory.
@@ -148,7 +150,16 @@ func (m *master) build() ([]starter, error) {
 	}); err != nil {
 		return nil, err
 	}
-	if m.runners["pods"], err = podmaster.New(podmaster.Deps{
+	ips, own, ipPods, err := m.egressIPs(core)
+	if err != nil {
+		return nil, err
+	}
+	var egress podmaster.Egress // nil where EgressIPs are not enabled
+	if ips != nil {
+		egress = ips
+	}
+	start = append(start, own...)
+	pods, err := podmaster.New(podmaster.Deps{
 		Client:   m.env.Kube,
 		Pods:     core.Core().V1().Pods(),
 		Nodes:    nodes,
@@ -156,30 +167,33 @@ func (m *master) build() ([]starter, error) {
 		Recorder: m.recorder,
 		// With external gateways who is translated is theirs to say.
 		Config: pod.Config{DisableSNATMultipleGWs: cfg.Gateway.DisableSNATMultipleGWs && !cfg.Features.MultiExternalGateway},
-	}); err != nil {
+		Egress: egress,
+	})
+	if err != nil {
 		return nil, err
+	}
+	m.runners["pods"] = pods
+	if ips != nil {
+		ips.OnTranslates(func(key, _ string) { pods.Look(key) })
 	}
 
 	if err := m.services(core); err != nil {
 		return nil, err
 	}
 
-	var servicePods, ipPods *noreroute.PodSet
-	if cfg.Features.EgressIP {
-		ipPods = noreroute.NewPodSet()
-		ipPods.Complete() // no EgressIP selects a pod yet
-	}
+	var servicePods *noreroute.PodSet
 	if cfg.Features.EgressService {
 		servicePods = noreroute.NewPodSet()
-		own, err := m.egressServices(core, servicePods)
+		own, seeded, err := m.egressServices(core, servicePods)
 		if err != nil {
 			return nil, err
 		}
 		start = append(start, own)
+		m.runners["pods"] = after(seeded, pods)
 	} else {
 		m.runners["egress services"] = &retired{feature: egressservice.Feature, writer: m.writer}
 	}
-	more, err := m.externalGateways(core, ipPods, servicePods)
+	more, err := m.externalGateways(core, ips, ipPods, servicePods)
 	if err != nil {
 		return nil, err
 	}
@@ -194,31 +208,46 @@ func (m *master) build() ([]starter, error) {
 	return start, err
 }
 
-// egressServices adds the EgressServices with the health tracker they need, and
-// returns the informers of our own kinds. pods is told the endpoints served.
-func (m *master) egressServices(core informers.SharedInformerFactory, pods *noreroute.PodSet) (starter, error) {
+// headStart is how much later than the egress features pods may be served at the start.
+const headStart = 10 * time.Second
+
+// after runs r once done is closed, or after a while: a pod that gets its address
+// before the egress features know of it would begin with the wrong one outside.
+func after(done <-chan struct{}, r runner) runner {
+	return loop(func(ctx context.Context) error {
+		select {
+		case <-done:
+		case <-time.After(headStart):
+			klog.InfoS("Pods are served before all EgressServices are")
+		case <-ctx.Done():
+			return nil
+		}
+		return r.Run(ctx)
+	})
+}
+
+// egressServices adds the EgressServices and returns the informers of our own
+// kinds, and what is closed when all that were there at the start are served. pods
+// is told the endpoints served.
+func (m *master) egressServices(core informers.SharedInformerFactory, pods *noreroute.PodSet) (starter, <-chan struct{}, error) {
 	cfg, nodes := m.env.Config, core.Core().V1().Nodes()
-	probes, err := prober(cfg)
+	tracker, err := m.health(core)
 	if err != nil {
-		return nil, err
-	}
-	tracker := health.NewTracker(probes, cfg.Features.ReachabilityTotalTimeout)
-	m.runners["health"] = tracker
-	if m.runners["health targets"], err = healthmaster.New(nodes, tracker); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	egress, err := versioned.NewForConfig(m.env.REST)
 	if err != nil {
-		return nil, fmt.Errorf("make the client of our own kinds: %w", err)
+		return nil, nil, fmt.Errorf("make the client of our own kinds: %w", err)
 	}
 	factory := externalversions.NewSharedInformerFactory(egress, 0)
-	m.runners["egress services"], err = egressservicemaster.New(egressservicemaster.Deps{
+	c, err := egressservicemaster.New(egressservicemaster.Deps{
 		Kube:   m.env.Kube,
 		Egress: egress,
 		Informers: snapshot.Informers{
 			EgressServices: factory.EgressService().V1().EgressServices(),
 			Services:       core.Core().V1().Services(),
 			EndpointSlices: core.Discovery().V1().EndpointSlices(),
+			Pods:           core.Core().V1().Pods(),
 		},
 		Nodes:          nodes,
 		Writer:         m.writer,
@@ -227,14 +256,20 @@ func (m *master) egressServices(core informers.SharedInformerFactory, pods *nore
 		Recorder:       m.recorder,
 		ClusterSubnets: cfg.Default.ClusterPrefixes(),
 		Mode:           cfg.Gateway.Mode,
+		Given:          func(key string) []netip.Addr { return pod.Given(m.writer.Rows(pod.Owner(key))) },
 	})
-	return factory, err
+	if err != nil {
+		return nil, nil, err
+	}
+	m.runners["egress services"] = c
+	return factory, c.Seeded(), nil
 }
 
 // networkConfig is the part of the configuration that the base network needs.
 func networkConfig(cfg config.Config) network.Config {
 	n := network.Config{
 		JoinSubnets:            joinSubnets(cfg),
+		GatewayMTU:             cfg.Default.MTU,
 		DisableSNATMultipleGWs: cfg.Gateway.DisableSNATMultipleGWs,
 	}
 	for _, s := range cfg.Default.ClusterSubnets {

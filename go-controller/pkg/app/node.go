@@ -14,9 +14,12 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
 	bridgenode "github.com/ovnkube/ovnkube/go-controller/pkg/bridge/node"
 	cninode "github.com/ovnkube/ovnkube/go-controller/pkg/cni/node"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	egressipnode "github.com/ovnkube/ovnkube/go-controller/pkg/egressip/node"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	egressservicenode "github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/node"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/snapshot"
@@ -33,8 +36,11 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/openflow"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/route"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/settings"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/table"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
+	noreroutenode "github.com/ovnkube/ovnkube/go-controller/pkg/noreroute/node"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/sb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -53,17 +59,30 @@ type node struct {
 	routes  *host.Set[host.Route, host.Hop]
 	addrs   *host.Set[host.Address, struct{}]
 	ipRules *host.Set[host.IPRule, struct{}]
-	guard   *guard.Guard
-	flows   *bridgenode.Manager
-	runners map[string]runner
+	record  *egressipnode.Record
+	// switches is the client of Open vSwitch.
+	switches ovs.Client
+	// settings are kernel parameters.
+	settings *host.Set[string, string]
+	guard    *guard.Guard
+	flows    *bridgenode.Manager
+	runners  map[string]runner
 	// spoken are closed when those who contribute to the drivers have said what
 	// they want.
 	spoken []<-chan struct{}
+	// rules is closed when all of them have: a pod that started before the rules
+	// of the egress features are there would begin with the wrong address.
+	rules chan struct{}
+	// handOver gives to other nodes what they can take over, before all ends.
+	handOver func(context.Context) error
 }
 
 // runNode is the work of node name. It calls started once the node serves pods.
 func runNode(ctx context.Context, env *Env, name string, started func()) error {
-	n := &node{env: env, name: name, runners: map[string]runner{}}
+	n := &node{env: env, name: name, runners: map[string]runner{}, rules: make(chan struct{}),
+		handOver: func(context.Context) error { return nil }}
+	ctx, end := n.outlive(ctx)
+	defer end()
 	start, err := n.build(ctx)
 	if err != nil {
 		return err
@@ -81,6 +100,23 @@ func runNode(ctx context.Context, env *Env, name string, started func()) error {
 	return runAll(ctx, n.runners)
 }
 
+// outlive returns a context that ends some time after ctx: when this node has
+// handed over what others can take. A process that ends because a part of it
+// failed is started again at once, and hands over nothing.
+func (n *node) outlive(ctx context.Context) (context.Context, func()) {
+	work, end := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		defer end()
+		if !errors.Is(context.Cause(ctx), context.Canceled) {
+			return
+		}
+		if err := n.handOver(work); err != nil && work.Err() == nil {
+			klog.ErrorS(err, "Cannot hand over, stopping all the same")
+		}
+	})
+	return work, end
+}
+
 // loop makes a runner of a function.
 type loop func(ctx context.Context) error
 
@@ -89,46 +125,34 @@ func (l loop) Run(ctx context.Context) error { return l(ctx) }
 
 // build makes every part and returns the informers to be started then.
 func (n *node) build(ctx context.Context) ([]starter, error) {
-	cfg := n.env.Config
-	var err error
-	if n.chains, err = iptables.New(chains(cfg)); err != nil {
+	cfg, self := n.env.Config, nodeInformers(n.env, n.name)
+	if err := n.drivers(ctx, self); err != nil {
 		return nil, err
 	}
-	n.routes = route.NewSet()
-	n.addrs = addr.NewSet(addr.New(nil, topology.ManagementPort))
-	n.ipRules = iprule.NewSet()
-	// Nothing may pass before there are rules that translate it: the guard comes
-	// before the management port, and stays while this process does not run.
-	n.guard = guard.New(cfg.Default.ClusterPrefixes(), topology.ManagementPort)
-	n.ensureGuard()
-	n.env.Metrics.Unsnatted(n.guard.Dropped)
-	switches := ovs.New(ctx, ovs.DefaultEndpoint)
-	n.flows = bridgenode.New(gateway.Contributor, switches, func(bridge string) bridgenode.Writer {
-		return openflow.New(bridge, openflow.DefaultRunDir)
-	})
-	self := nodeInformers(n.env, n.name)
 	n.gateway = gatewaynode.New(gatewayConfig(cfg, n.name), gatewaynode.Deps{
-		Kube:   n.env.Kube,
-		Nodes:  self.Core().V1().Nodes(),
-		OVS:    switches,
-		Flows:  n.flows,
-		Chains: n.chains,
-		Routes: n.routes,
-		Addrs:  n.addrs,
+		Kube:     n.env.Kube,
+		Nodes:    self.Core().V1().Nodes(),
+		OVS:      n.switches,
+		Flows:    n.flows,
+		Chains:   n.chains,
+		Routes:   n.routes,
+		Addrs:    n.addrs,
+		Settings: n.settings,
+		Foreign:  n.record.Addresses,
 	})
 	n.runners["gateway"], n.runners["bridge flows"] = n.gateway, n.flows
 	n.spoken = append(n.spoken, n.gateway.Ready())
 
 	n.runners["tunnel port"] = sb.EncapPort{
 		Database: databaseConfig(cfg.OVNSouth),
-		Chassis:  func(ctx context.Context) (string, error) { return chassis(ctx, switches) },
+		Chassis:  func(ctx context.Context) (string, error) { return chassis(ctx, n.switches) },
 		Port:     cfg.Default.EncapPort,
 	}
 
 	pods := kube.NewNodePodInformers(n.env.Kube, n.name)
 	core := kube.NewInformers(n.env.Kube)
 	start := []starter{self, pods, core}
-	if err := n.services(core, self); err != nil {
+	if err := n.services(core, self, n.switches); err != nil {
 		return nil, err
 	}
 	if cfg.Features.EgressService {
@@ -136,7 +160,17 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 		if err != nil {
 			return nil, err
 		}
+		start = append(start, more...)
+	}
+	if cfg.Features.EgressIP {
+		more, err := n.egressIPs(self)
+		if err != nil {
+			return nil, err
+		}
 		start = append(start, more)
+	}
+	if cfg.Gateway.Mode == topology.GatewayLocal && (cfg.Features.EgressService || cfg.Features.EgressIP) {
+		n.marks()
 	}
 	if cfg.Features.MultiExternalGateway {
 		more, err := n.externalGateways(pods)
@@ -145,33 +179,49 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 		}
 		start = append(start, more)
 	}
+	var err error
 	if cfg.Features.NodeHealthCheckPort != 0 {
 		if n.runners["health"], err = healthServer(cfg); err != nil {
 			return nil, err
 		}
 	}
-	// A pod that started before the rules of the egress features are there would
-	// begin with the wrong address.
-	ready := make(chan struct{})
-	n.runners["start of pods"] = loop(func(ctx context.Context) error {
-		for _, spoken := range n.spoken {
-			select {
-			case <-spoken:
-			case <-ctx.Done():
-				return nil
-			}
-		}
-		close(ready)
-		<-ctx.Done()
-		return nil
-	})
 	if n.runners["cni"], err = cninode.New(
-		cninode.Config{MTU: cfg.Default.MTU, ConfDir: cfg.CNI.ConfDir, Plugin: cfg.CNI.Plugin},
-		cninode.Deps{Kube: n.env.Kube, Pods: pods.Core().V1().Pods(), OVS: switches, Ready: ready},
+		cninode.Config{MTU: cfg.Default.MTU, ConfDir: cfg.CNI.ConfDir, BinDir: cfg.CNI.BinDir, Plugin: cfg.CNI.Plugin},
+		cninode.Deps{Kube: n.env.Kube, Pods: pods.Core().V1().Pods(), OVS: n.switches, Ready: n.rules},
 	); err != nil {
 		return nil, err
 	}
 	return start, nil
+}
+
+// drivers makes what reads and writes the host.
+func (n *node) drivers(ctx context.Context, self informers.SharedInformerFactory) (err error) {
+	cfg := n.env.Config
+	if n.chains, err = iptables.New(chains(cfg)); err != nil {
+		return err
+	}
+	n.routes = route.NewSet()
+	n.record = egressipnode.NewRecord(n.name, n.env.Kube, self.Core().V1().Nodes())
+	n.addrs = addr.NewSet(addr.New(n.record.Addresses, topology.ManagementPort))
+	n.ipRules = iprule.NewSet()
+	// Nothing may pass before there are rules that translate it: the guard comes
+	// before the management port, and stays while this process does not run.
+	n.guard = guard.New(cfg.Default.ClusterPrefixes(), topology.ManagementPort)
+	n.ensureGuard()
+	n.switches = ovs.New(ctx, ovs.DefaultEndpoint)
+	required := []string{gateway.Contributor}
+	if cfg.Features.EgressIP {
+		// Without its gates OVN would answer for addresses of other nodes.
+		required = append(required, egressipnode.Contributor)
+	}
+	n.settings = settings.NewSet(n.switches)
+	n.flows = bridgenode.New(required, n.switches, func(bridge string) bridgenode.Writer {
+		return openflow.New(bridge, openflow.DefaultRunDir)
+	})
+	n.env.Metrics.Unsnatted(map[string]func() (uint64, error){
+		"host": n.guard.Dropped, "bridge": func() (uint64, error) { return n.flows.Packets(ctx, 0, bridge.PriorityUnsnatted) },
+	})
+	return nil
 }
 
 // chassis returns the name of this node's chassis.
@@ -187,19 +237,20 @@ func chassis(ctx context.Context, switches ovs.Client) (string, error) {
 }
 
 // egressServices adds the node side of EgressServices and returns the informers of
-// our own kinds.
-func (n *node) egressServices(core informers.SharedInformerFactory) (starter, error) {
+// our own kinds and of all nodes' pods.
+func (n *node) egressServices(core informers.SharedInformerFactory) ([]starter, error) {
 	egress, err := versioned.NewForConfig(n.env.REST)
 	if err != nil {
 		return nil, fmt.Errorf("make the client of our own kinds: %w", err)
 	}
-	factory := externalversions.NewSharedInformerFactory(egress, 0)
+	factory, pods := externalversions.NewSharedInformerFactory(egress, 0), kube.NewPodAddressInformers(n.env.Kube)
 	c, err := egressservicenode.New(egressservicenode.Deps{
 		Node: n.name,
 		Informers: snapshot.Informers{
 			EgressServices: factory.EgressService().V1().EgressServices(),
 			Services:       core.Core().V1().Services(),
 			EndpointSlices: core.Discovery().V1().EndpointSlices(),
+			Pods:           pods.Core().V1().Pods(),
 		},
 		Egress:         egress,
 		Chains:         n.chains,
@@ -214,7 +265,29 @@ func (n *node) egressServices(core informers.SharedInformerFactory) (starter, er
 	}
 	n.runners["egress services"] = c
 	n.spoken = append(n.spoken, c.Seeded())
-	return factory, nil
+	return []starter{factory, pods}, nil
+}
+
+// marks adds what marks traffic from pods to nodes where OVN's marks get lost.
+func (n *node) marks() {
+	c := noreroutenode.New(noreroutenode.Deps{
+		Nodes:     func() informers.SharedInformerFactory { return kube.NewInformers(n.env.Kube) },
+		Chains:    n.chains,
+		MarksLost: func(ctx context.Context) (bool, error) { return isUserspace(ctx, n.switches) },
+		Families:  n.env.Config.Families(),
+	})
+	n.runners["marks of pods"] = c
+	n.spoken = append(n.spoken, c.Spoken())
+}
+
+// isUserspace tells whether Open vSwitch hands packets to the kernel by way of
+// userspace, where their marks get lost.
+func isUserspace(ctx context.Context, switches ovs.Client) (bool, error) {
+	ids, err := switches.System(ctx)
+	if err != nil {
+		return false, fmt.Errorf("read the datapath type: %w", err)
+	}
+	return ids["ovn-bridge-datapath-type"] == "netdev", nil
 }
 
 // ensureGuard puts the guard in place. A kernel that cannot have it serves pods
@@ -242,17 +315,18 @@ func (n *node) settle(ctx context.Context, started func()) error {
 			return nil
 		}
 	}
+	close(n.rules)
 	sweep := func(ctx context.Context) error {
 		n.ensureGuard()
 		for what, s := range map[string]interface{ Sweep(context.Context) error }{
 			"iptables chains": n.chains, "routes": n.routes, "addresses": n.addrs, "bridge flows": n.flows,
-			"ip rules": n.ipRules,
+			"ip rules": n.ipRules, "kernel parameters": n.settings,
 		} {
 			if err := s.Sweep(ctx); err != nil {
 				return fmt.Errorf("sweep %s: %w", what, err)
 			}
 		}
-		return nil
+		return n.record.Trim(ctx)
 	}
 	// A sweep is also a resync, so the same call that ends the start-up phase
 	// repairs drift afterwards.
@@ -287,7 +361,8 @@ func flushTranslated(cfg config.Config) func(context.Context, func(src, to netip
 
 // chains returns the chains of all features; all exist, also while empty.
 func chains(cfg config.Config) []host.Chain {
-	return slices.Concat(gateway.Chains(cfg.Families()), service.Chains(cfg.Families()), egressservice.Chains(cfg.Families()))
+	return slices.Concat(gateway.Chains(cfg.Families()), service.Chains(cfg.Families()), egressservice.Chains(cfg.Families()),
+		egressip.Chains(cfg.Families()), noreroute.Chains(cfg.Families()))
 }
 
 // nodeInformers returns a factory whose node informer holds only the node itself.
@@ -312,6 +387,7 @@ func gatewayConfig(cfg config.Config, name string) gatewaynode.Config {
 		ClusterSubnets: cfg.Default.ClusterPrefixes(),
 		ServiceCIDRs:   cfg.Kubernetes.ServiceCIDRs,
 		ConntrackZone:  cfg.Default.ConntrackZone,
+		Egress:         cfg.Features.EgressIP || cfg.Features.EgressService,
 		EncapIP:        cfg.Default.EncapIP,
 		EncapPort:      cfg.Default.EncapPort,
 		ControllerIDs:  cfg.OVNControllerIDs(),

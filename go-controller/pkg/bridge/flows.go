@@ -16,6 +16,11 @@ const (
 	Local  = "LOCAL" // the host
 )
 
+// PriorityUnsnatted is that of the flows in table 0, and of no others, that drop
+// packets of pods whose source address nothing has translated: what they count is
+// what would have leaked.
+const PriorityUnsnatted = 104
+
 // bfdPort is the UDP port of single-hop BFD.
 const bfdPort = 3784
 
@@ -141,8 +146,6 @@ func classify(b Bridge, f Family, m Marks) []host.Flow {
 	t := texts[f.Family]
 	encap := []string{t.udp, fmt.Sprintf("udp_dst=%d", b.EncapPort)}
 	wire := in(Uplink)
-	marked := fmt.Sprintf("pkt_mark=%#x", m.PodToNode)
-	node := t.src + "=" + f.Node.String()
 
 	flows := []host.Flow{
 		// A tunnel endpoint in userspace takes the packet off at the local port.
@@ -155,21 +158,27 @@ func classify(b Bridge, f Family, m Marks) []host.Flow {
 		flows = append(flows, flow(0, 109, []string{in(Patch), t.ip, t.src + "=" + f.Subnet.Masked().String()},
 			m.remember(m.OVN, ""), output(Uplink)))
 	}
-	flows = append(flows,
-		// To give a packet the address it has already would spoil conntrack, so
-		// that case comes before the translation.
-		flow(0, 106, []string{in(Patch), t.ip, marked, node}, m.remember(m.OVN, ""), output(Uplink)),
-		flow(0, 105, []string{in(Patch), t.ip, marked}, m.remember(m.OVN, "src="+f.Node.String()), output(Uplink)),
-	)
 	for _, c := range f.Cluster {
 		// Pods of other nodes before their translation is in place: nobody could answer.
-		flows = append(flows, flow(0, 104, []string{in(Patch), t.ip, t.src + "=" + c.Masked().String()}, "drop"))
+		flows = append(flows, flow(0, PriorityUnsnatted, []string{in(Patch), t.ip, t.src + "=" + c.Masked().String()}, "drop"))
 	}
 	return append(flows,
 		flow(0, 100, []string{in(Patch), t.ip}, m.remember(m.OVN, ""), output(Uplink)),
 		flow(0, 100, []string{in(Local), t.ip}, m.remember(m.Host, ""), b.tag(), output(Uplink)),
 		flow(0, 50, []string{wire, b.tagged(), t.ip}, fmt.Sprintf("ct(zone=%d,nat,table=1)", m.Zone)),
 	)
+}
+
+// Marked returns the flows of one family that make traffic from pods to nodes
+// leave with the node's address. Only the egress features mark it.
+func Marked(f Family, m Marks) []host.Flow {
+	t, marked := texts[f.Family], fmt.Sprintf("pkt_mark=%#x", m.PodToNode)
+	return []host.Flow{
+		// To give a packet the address it has already would spoil conntrack, so
+		// that case comes before the translation.
+		flow(0, 106, []string{in(Patch), t.ip, marked, t.src + "=" + f.Node.String()}, m.remember(m.OVN, ""), output(Uplink)),
+		flow(0, 105, []string{in(Patch), t.ip, marked}, m.remember(m.OVN, "src="+f.Node.String()), output(Uplink)),
+	}
 }
 
 // deliver is table 1: what came off the wire and through conntrack.
@@ -212,13 +221,14 @@ func Common(b Bridge) []host.Flow {
 	}
 }
 
-// Early returns the flows of a bridge that has no patch port yet. They pin the
-// MAC address to the host, so that the first frame of the gateway router does
-// not move it.
+// Early returns the flows of a bridge while not everybody who has a say in its
+// flows has spoken. They pin the MAC address to the host, so that the first frame
+// of the gateway router does not move it, and keep that router silent.
 func Early(b Bridge) []host.Flow {
 	return []host.Flow{
 		flow(0, 10, []string{in(Uplink), b.tagged(), "dl_dst=" + b.MAC}, b.toHost()...),
 		flow(0, 10, []string{in(Local)}, b.tag(), output(Uplink)),
+		flow(0, 10, []string{in(Patch)}, "drop"),
 		flow(0, 0, nil, "NORMAL"),
 	}
 }

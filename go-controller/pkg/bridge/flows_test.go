@@ -43,6 +43,8 @@ func TestFlows(t *testing.T) {
 		"ipv4":         Flows(plain, four, marks),
 		"ipv4-vlan":    Flows(tagged, four, marks),
 		"ipv6":         Flows(plain, six, marks),
+		"marked-ipv4":  Marked(four, marks),
+		"marked-ipv6":  Marked(six, marks),
 		"another-zone": Flows(Bridge{MAC: plain.MAC, EncapPort: 6082}, four, DefaultMarks(65000)),
 	} {
 		t.Run(name, func(t *testing.T) { golden.Check(t, name, dump(flows)) })
@@ -65,7 +67,8 @@ func TestNodeWithoutPods(t *testing.T) {
 // wherever a flow translates to an address, one above it takes that address out.
 func TestNoIdentityNAT(t *testing.T) {
 	for _, f := range []Family{four, six} {
-		flows := Flows(plain, f, DefaultMarks(topology.ConntrackZone))
+		marks := DefaultMarks(topology.ConntrackZone)
+		flows := append(Flows(plain, f, marks), Marked(f, marks)...)
 		i := slices.IndexFunc(flows, func(x host.Flow) bool { return strings.Contains(string(x), "nat(src="+f.Node.String()+")") })
 		exempt := slices.IndexFunc(flows, func(x host.Flow) bool {
 			return strings.Contains(string(x), "priority=106,") && strings.Contains(string(x), "_src="+f.Node.String()+",") && !strings.Contains(string(x), "nat(")

@@ -1,6 +1,7 @@
 package cni
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
@@ -40,14 +41,28 @@ func TestHostLink(t *testing.T) {
 	}
 }
 
+// TestConfFile reads the configuration as runtimes do.
 func TestConfFile(t *testing.T) {
-	text := ConfFile("ovn-k8s-cni-overlay", DefaultSocket)
-	golden.Check(t, "conf", string(text))
-	if c, err := ParseConf(text); err != nil || c.Socket != DefaultSocket || c.Type != "ovn-k8s-cni-overlay" || c.CNIVersion != SpecVersion {
-		t.Errorf("reads back as %+v, %v", c, err)
-	}
-	if c, err := ParseConf(ConfFile("x", "/a/b")); err != nil || c.Socket != "/a/b" {
-		t.Errorf("reads back as %+v, %v", c, err)
+	for _, c := range []struct {
+		name, plugin, socket string
+		hostPorts            bool
+	}{
+		{"conf", "ovn-k8s-cni-overlay", DefaultSocket, true},
+		{"conf-alone", "x", "/a/b", false},
+	} {
+		text := ConfFile(c.plugin, c.socket, c.hostPorts)
+		golden.Check(t, c.name, string(text))
+		var list struct {
+			CNIVersion, Name string
+			Plugins          []json.RawMessage
+		}
+		if err := json.Unmarshal(text, &list); err != nil || list.Name != NetworkName || list.CNIVersion != SpecVersion {
+			t.Fatalf("%s: the runtime reads %+v, %v", c.name, list, err)
+		}
+		own, err := ParseConf(list.Plugins[0])
+		if err != nil || own.Type != c.plugin || own.Socket != c.socket {
+			t.Errorf("%s: the plugin reads %+v, %v", c.name, own, err)
+		}
 	}
 	if _, err := ParseConf([]byte("{")); err == nil {
 		t.Error("half a configuration is accepted")

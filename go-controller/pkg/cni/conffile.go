@@ -7,25 +7,40 @@ import (
 
 // ConfFileName is the name of the configuration file; it sorts before those of
 // most other plugins.
-const ConfFileName = "10-ovn-kubernetes.conf"
+const ConfFileName = "10-ovn-kubernetes.conflist"
+
+// FormerConfFileName is the name of the file that told of this plugin alone. Of
+// two files runtimes take the first, which would be this one.
+const FormerConfFileName = "10-ovn-kubernetes.conf"
 
 // NetworkName is the name of the cluster's network in configurations.
 const NetworkName = "ovn-kubernetes"
 
+// PortMap is the standard plugin that maps ports of the node to those of a pod.
+const PortMap = "portmap"
+
 // ConfFile returns the network configuration for the container runtime. plugin
 // is the name of the executable. socket is named only where it is not the default.
-func ConfFile(plugin, socket string) []byte {
-	if socket == DefaultSocket {
-		socket = ""
+// With hostPorts the runtime has PortMap map the ports of the host that pods ask
+// for, once a pod is attached.
+func ConfFile(plugin, socket string, hostPorts bool) []byte {
+	type step struct {
+		Type         string          `json:"type"`
+		Socket       string          `json:"socket,omitempty"`
+		Capabilities map[string]bool `json:"capabilities,omitempty"`
+	}
+	steps := []step{{Type: plugin}}
+	if socket != DefaultSocket {
+		steps[0].Socket = socket
+	}
+	if hostPorts {
+		steps = append(steps, step{Type: PortMap, Capabilities: map[string]bool{"portMappings": true}})
 	}
 	text, err := json.MarshalIndent(struct {
-		Version string   `json:"cniVersion"`
-		Name    string   `json:"name"`
-		Type    string   `json:"type"`
-		IPAM    struct{} `json:"ipam"`
-		DNS     struct{} `json:"dns"`
-		Socket  string   `json:"socket,omitempty"`
-	}{Version: SpecVersion, Name: NetworkName, Type: plugin, Socket: socket}, "", "  ")
+		Version string `json:"cniVersion"`
+		Name    string `json:"name"`
+		Plugins []step `json:"plugins"`
+	}{SpecVersion, NetworkName, steps}, "", "  ")
 	if err != nil {
 		panic(fmt.Sprintf("encode the network configuration: %v", err)) // strings only
 	}

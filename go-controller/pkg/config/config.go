@@ -101,6 +101,8 @@ type Logging struct {
 type CNI struct {
 	// ConfDir is where the network configuration for the runtime is written.
 	ConfDir string
+	// BinDir is where the runtime looks for executables.
+	BinDir string
 	// Plugin is the name of the executable the runtime calls.
 	Plugin string
 }

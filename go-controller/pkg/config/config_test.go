@@ -50,6 +50,7 @@ var samples = map[string]struct{ text, want string }{
 	"--ipfix-sampling": {"100", ""}, "--ipfix-cache-max-flows": {"9", ""}, "--ipfix-cache-active-timeout": {"9", ""},
 
 	"--cni-conf-dir": {"/etc/cni/other", "/etc/cni/other"},
+	"--cni-bin-dir":  {"/usr/lib/cni", "/usr/lib/cni"},
 	"--cni-plugin":   {"my-cni", "my-cni"},
 
 	"--k8s-kubeconfig":           {"/etc/kubernetes/admin.conf", "/etc/kubernetes/admin.conf"},
@@ -343,7 +344,7 @@ func TestDefaults(t *testing.T) {
 	}
 	want := map[string]string{
 		"remote": "unix:/var/run/ovn/ovnsb_db.sock", "mtu": "1400", "mode": "shared", "election": "{1m0s 30s 20s}", "timeout": "1s",
-		"families": "[IPv4]", "joins": "100.64.0.0/16 fd98::/64", "cni": "{/etc/cni/net.d ovn-k8s-cni-overlay}", "zone": "64000",
+		"families": "[IPv4]", "joins": "100.64.0.0/16 fd98::/64", "cni": "{/etc/cni/net.d /opt/cni/bin ovn-k8s-cni-overlay}", "zone": "64000",
 	}
 	got := map[string]string{
 		"remote": c.OVNSouth.Remote(), "mtu": fmt.Sprint(c.Default.MTU), "mode": string(c.Gateway.Mode), "election": fmt.Sprint(c.MasterHA),

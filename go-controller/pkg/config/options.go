@@ -190,6 +190,11 @@ var cniOptions = []*Option{
 		value: to(path("a directory"), func(c *Config) *string { return &c.CNI.ConfDir }),
 	},
 	{
+		Flag: "cni-bin-dir", Section: "cni", Key: "bin-dir", Default: "/opt/cni/bin",
+		Usage: "Directory of the container runtime's CNI executables. Where portmap is among them, it serves the host ports of pods",
+		value: to(path("a directory"), func(c *Config) *string { return &c.CNI.BinDir }),
+	},
+	{
 		Flag: "cni-plugin", Section: "cni", Key: "plugin", Default: "ovn-k8s-cni-overlay", Usage: "Name of the CNI executable",
 		value: to(fileName("the name of an executable"), func(c *Config) *string { return &c.CNI.Plugin }),
 	},

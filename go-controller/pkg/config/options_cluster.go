@@ -203,8 +203,7 @@ var gatewayOptions = []*Option{
 var featureOptions = []*Option{
 	{
 		Flag: "enable-egress-ip", Section: "ovnkubernetesfeature", Key: "enable-egress-ip", Default: "false", Usage: "Serve EgressIP objects",
-		NoEffect: "EgressIP objects are not served",
-		value:    to(boolean(), func(c *Config) *bool { return &c.Features.EgressIP }),
+		value: to(boolean(), func(c *Config) *bool { return &c.Features.EgressIP }),
 	},
 	{
 		Flag: "enable-egress-service", Section: "ovnkubernetesfeature", Key: "enable-egress-service", Default: "false", Usage: "Serve EgressService objects",
@@ -222,9 +221,8 @@ var featureOptions = []*Option{
 	},
 	{
 		Flag: "egressip-node-healthcheck-port", Section: "ovnkubernetesfeature", Key: "egressip-node-healthcheck-port", Default: "0",
-		Usage:    "Port at which nodes answer health probes; 0 probes the DISCARD port instead",
-		NoEffect: "nodes are probed at the DISCARD port",
-		value:    to(number("a port", 0, 65535), func(c *Config) *int { return &c.Features.NodeHealthCheckPort }),
+		Usage: "Port at which nodes answer health probes; 0 probes the DISCARD port instead",
+		value: to(number("a port", 0, 65535), func(c *Config) *int { return &c.Features.NodeHealthCheckPort }),
 	},
 	{
 		Flag: "enable-interconnect", Section: "ovnkubernetesfeature", Key: "enable-interconnect", Default: "false",

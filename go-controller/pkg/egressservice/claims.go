@@ -34,10 +34,14 @@ func NewClaims() *Claims {
 // Set takes over what s selects, and returns the others for whom that may have
 // changed something. A Service that is refused selects nothing.
 func (c *Claims) Set(s Service) (others []string) {
-	var addrs []netip.Addr
+	var addrs []netip.Addr // sorted
 	if s.Refused == (Refusal{}) {
 		for _, e := range s.Endpoints {
 			addrs = append(addrs, e.Addr)
+		}
+		if len(s.Awaited) > 0 {
+			addrs = append(addrs, s.Awaited...)
+			slices.SortFunc(addrs, netip.Addr.Compare)
 		}
 	}
 	c.mu.Lock()
@@ -87,25 +91,37 @@ func (c *Claims) Resolve(s Service) Service {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.Lost = nil
-	var own []Endpoint
-	for i, e := range s.Endpoints {
-		by := c.byAddr[e.Addr]
-		if len(by) == 0 || by[0].key == s.Key {
-			if own != nil {
-				own = append(own, e)
-			}
-			continue
-		}
-		if own == nil {
-			own = append(make([]Endpoint, 0, len(s.Endpoints)), s.Endpoints[:i]...)
-		}
-		if !slices.Contains(s.Lost, by[0].key) {
-			s.Lost = append(s.Lost, by[0].key)
-		}
-	}
-	if own != nil {
-		s.Endpoints = own
-	}
+	s.Endpoints = own(s.Endpoints, func(e Endpoint) bool { return c.has(&s, e.Addr) })
+	s.Awaited = own(s.Awaited, func(a netip.Addr) bool { return c.has(&s, a) })
 	slices.Sort(s.Lost)
 	return s
+}
+
+// has tells whether s has a pod, and notes who has it if not; c.mu is held.
+func (c *Claims) has(s *Service, a netip.Addr) bool {
+	by := c.byAddr[a]
+	if len(by) == 0 || by[0].key == s.Key {
+		return true
+	}
+	if !slices.Contains(s.Lost, by[0].key) {
+		s.Lost = append(s.Lost, by[0].key)
+	}
+	return false
+}
+
+// own returns what is kept of all, which stays as it is: mostly that is all of it.
+func own[T any](all []T, keep func(T) bool) []T {
+	for i, v := range all {
+		if keep(v) {
+			continue
+		}
+		kept := slices.Clone(all[:i])
+		for _, v := range all[i+1:] {
+			if keep(v) {
+				kept = append(kept, v)
+			}
+		}
+		return kept
+	}
+	return all
 }

@@ -24,13 +24,15 @@ type Decision struct {
 	Host     string       // empty: nowhere, and Refused says why
 	NextHops []netip.Addr // the host's management addresses
 	Refused  Refusal
+	// Generation is that of the spec it was decided for.
+	Generation int64
 	// Left is why the host before is host no more; empty where there was none.
 	Left string
 }
 
 // Equal compares two decisions, but for the way to them.
 func (d Decision) Equal(o Decision) bool {
-	return d.Host == o.Host && d.Refused == o.Refused && slices.Equal(d.NextHops, o.NextHops)
+	return d.Host == o.Host && d.Refused == o.Refused && d.Generation == o.Generation && slices.Equal(d.NextHops, o.NextHops)
 }
 
 // Decide finds the host of every service, by key. A service stays on its Host if
@@ -59,6 +61,11 @@ func Decide(nodes []place.Node, services []Service) map[string]Decision {
 			continue
 		}
 		decisions[key] = Decision{Host: r.Node, NextHops: byName[r.Node].ManagementAddrs(), Left: string(r.Left)}
+	}
+	for _, s := range services {
+		d := decisions[s.Key]
+		d.Generation = s.Generation
+		decisions[s.Key] = d
 	}
 	return decisions
 }
@@ -90,7 +97,7 @@ func claim(s Service) place.Claim {
 	local := map[string]bool{}
 	if s.LocalOnly {
 		for _, e := range s.Endpoints {
-			local[e.Node] = true
+			local[e.Node] = local[e.Node] || e.Ready
 		}
 	}
 	now := s.Host
@@ -104,12 +111,17 @@ func claim(s Service) place.Claim {
 			switch {
 			case !s.Selector.Matches(labels.Set(n.Labels)):
 				return rejectSelector
-			case n.Unschedulable:
-				return rejectCordoned
 			case len(n.Subnets) == 0:
 				return rejectNoSubnet
 			case s.LocalOnly && !local[n.Name]:
 				return rejectNoEndpoint
+			}
+			return ""
+		},
+		// Nobody is cut off for maintenance that is only being prepared.
+		Avoid: func(n place.Node) place.Reason {
+			if n.Unschedulable {
+				return rejectCordoned
 			}
 			return ""
 		},

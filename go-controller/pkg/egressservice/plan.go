@@ -18,12 +18,16 @@ import (
 // Feature owns the rows and is part of the names of contributions.
 const Feature = "egressservice"
 
-// ChainSNAT is the chain of the hosts that holds the translations.
-const ChainSNAT = "OVN-KUBE-EGRESS-SVC"
+// The chains of the hosts: translations, and what is for an address that is given
+// here and for no connection.
+const (
+	ChainSNAT  = "OVN-KUBE-EGRESS-SVC"
+	ChainStray = "OVN-KUBE-STRAY"
+)
 
-// positionSNAT puts the jump before every other translation of ours: the first
-// one wins.
-const positionSNAT = 10
+// position puts the jumps before every other one of ours: the first translation
+// wins.
+const position = 10
 
 // externalID is the external_ids key that existing tools look for; its value is
 // "namespace/name".
@@ -35,17 +39,19 @@ func Owner(key string) nb.Owner { return nb.Owner{Feature: Feature, Object: key}
 // Contributor is the name of an EgressService's contribution to the chains.
 func Contributor(key string) string { return Feature + "/" + key }
 
-// Chains declares the chain of this feature for the given families.
+// Chains declares the chains of this feature for the given families.
 func Chains(families []topology.Family) []host.Chain {
-	chains := make([]host.Chain, 0, len(families))
+	chains := make([]host.Chain, 0, 2*len(families))
 	for _, f := range families {
-		chains = append(chains, host.Chain{
-			ChainKey: chainKey(f),
-			Jumps:    []host.Jump{{From: "POSTROUTING"}},
-			Position: positionSNAT,
-		})
+		chains = append(chains,
+			host.Chain{ChainKey: chainKey(f), Jumps: []host.Jump{{From: "POSTROUTING"}}, Position: position},
+			host.Chain{ChainKey: strayKey(f), Jumps: []host.Jump{{From: "FORWARD"}}, Position: position})
 	}
 	return chains
+}
+
+func strayKey(f topology.Family) host.ChainKey {
+	return host.ChainKey{Family: f, Table: "filter", Name: ChainStray}
 }
 
 func chainKey(f topology.Family) host.ChainKey {
@@ -74,12 +80,37 @@ func Steered(s Service, d Decision) []netip.Addr {
 	}
 	var addrs []netip.Addr
 	for _, e := range s.Endpoints {
-		if _, ok := topology.AddrOf(topology.FamilyOf(e.Addr), d.NextHops); ok || host == "" {
+		if host == "" || reachable(d, e.Addr) {
 			addrs = append(addrs, e.Addr)
 		}
 	}
 	return addrs
 }
+
+// KeptIn returns the pods whose traffic is held until they are endpoints.
+func KeptIn(s Service, d Decision) []netip.Addr {
+	host := Status(s, d)
+	if host == v1.HostAll || host == "" && !held(s, d) || host != "" && !holds(s) {
+		return nil
+	}
+	var addrs []netip.Addr
+	for _, a := range s.Awaited {
+		if host == "" || reachable(d, a) {
+			addrs = append(addrs, a)
+		}
+	}
+	return addrs
+}
+
+func reachable(d Decision, a netip.Addr) bool {
+	_, ok := topology.AddrOf(topology.FamilyOf(a), d.NextHops)
+	return ok
+}
+
+// holds tells whether what the host is not ready for is held back: where the user
+// wants that, and once any of it was served, for then nothing may leave with
+// another address.
+func holds(s Service) bool { return s.Hold || s.Ack.Digest != "" }
 
 // MasterRows returns the router policies of a Service that is served as decided,
 // which is once the host has acknowledged it: they steer the endpoints' traffic
@@ -136,16 +167,20 @@ func SteeringOf(rows []nb.Row) Steering {
 // Rows returns the policies there are to be at this moment, given those there
 // are. Until the host has acknowledged its rules nothing new goes there: what is
 // steered stays steered, to the host before if need be, and what is not stays
-// as it is, or is held back where the user wants that.
+// as it is, or is held back.
 func Rows(s Service, d Decision, now Steering) []nb.Row {
-	if host := Status(s, d); host == "" || host == v1.HostAll || Acknowledged(s, d) {
-		return MasterRows(s, d)
-	}
 	var rows []nb.Row
-	for _, addr := range Steered(s, d) {
-		if hop := now[addr]; hop.IsValid() || s.Hold {
-			rows = append(rows, policy(s.Key, addr, hop))
+	if host := Status(s, d); host == "" || host == v1.HostAll || Acknowledged(s, d) {
+		rows = MasterRows(s, d)
+	} else {
+		for _, addr := range Steered(s, d) {
+			if hop := now[addr]; hop.IsValid() || holds(s) {
+				rows = append(rows, policy(s.Key, addr, hop))
+			}
 		}
+	}
+	for _, addr := range KeptIn(s, d) {
+		rows = append(rows, policy(s.Key, addr, netip.Addr{}))
 	}
 	return rows
 }
@@ -190,6 +225,11 @@ var doNotSNAT = host.Spec{Mark: topology.MarkPodToNode, Comment: "DoNotSNAT", Ta
 // Rules renders translations, with a comment that names on whose behalf they
 // are. The exception for pod-to-node traffic comes first; it is one rule however
 // many EgressServices contribute it.
+//
+// What would be forwarded to an address that is given here is for no connection we
+// know: replies have the pod's address by then. It is dropped before it becomes a
+// connection of its own, for that would take the port from the pod's, which has to
+// keep it to go on after a failover.
 func (t Translations) Rules(key string) host.Rules {
 	rules := host.Rules{}
 	for _, addr := range slices.SortedFunc(maps.Keys(t), netip.Addr.Compare) {
@@ -198,6 +238,10 @@ func (t Translations) Rules(key string) host.Rules {
 			rules[chain] = []host.Rule{doNotSNAT}
 		}
 		rules[chain] = append(rules[chain], host.SNAT(topology.HostPrefix(addr), t[addr], key))
+		stray := host.Spec{Dst: topology.HostPrefix(t[addr]), Comment: key, Target: host.Drop}.Rule()
+		if k := strayKey(topology.FamilyOf(addr)); !slices.Contains(rules[k], stray) {
+			rules[k] = append(rules[k], stray)
+		}
 	}
 	return rules
 }
@@ -225,14 +269,21 @@ func IPRules(s Service, node string, table int) map[host.IPRule]struct{} {
 	return rules
 }
 
-// Labels returns, by node, the labels it is to have, without their prefix: those
-// of the EgressServices whose status names it as host. No label is on two nodes.
-func Labels(all []*v1.EgressService) map[string]map[string]bool {
+// Labels returns, by node, the labels it is to have, without their prefix: those of
+// the EgressServices whose traffic it has. While a host has not taken over, the
+// label stays where it is now: replies are to come where the traffic leaves. No
+// label is on two nodes.
+func Labels(all []*v1.EgressService, now map[string]map[string]bool) map[string]map[string]bool {
 	host := map[string]string{}
 	for _, eg := range all {
 		h, label := eg.Status.Host, eg.Namespace+"-"+eg.Name
 		if h == "" || h == v1.HostAll {
 			continue
+		}
+		if !Settled(eg.Status) {
+			if h = labelled(now, label, eg.Status); h == "" {
+				continue
+			}
 		}
 		// Two of one label have a host only while the younger is being refused.
 		if other, taken := host[label]; !taken || h < other {
@@ -247,4 +298,20 @@ func Labels(all []*v1.EgressService) map[string]map[string]bool {
 		byNode[h][label] = true
 	}
 	return byNode
+}
+
+// labelled returns the node that has a label now; of several the one that has the
+// traffic, by what is known, or the first.
+func labelled(now map[string]map[string]bool, label string, status v1.EgressServiceStatus) string {
+	first := ""
+	for node, labels := range now {
+		switch {
+		case !labels[label]:
+		case status.Programmed != nil && status.Programmed.Host == node:
+			return node
+		case first == "" || node < first:
+			first = node
+		}
+	}
+	return first
 }

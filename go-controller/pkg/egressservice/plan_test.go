@@ -98,7 +98,19 @@ var scenarios = map[string][]state{
 		demo(nodes(change{dead}, nil), egress("default", "demo-svc", onWorkers)),
 		demo(allWell),
 		demo(nodes(change{dead}, change{dead}), egress("default", "demo-svc", onWorkers)),
-		demo(nodes(change{dead}, change{cordoned}), egress("default", "demo-svc", onWorkers, hold)),
+		demo(nodes(change{dead}, change{unlabelled}), egress("default", "demo-svc", onWorkers, hold)),
+	},
+	"awaited": {
+		demo(allWell, egress("default", "demo-svc", onWorkers)),
+		demo(nodes(change{dead}, change{dead}), egress("default", "demo-svc", onWorkers, hold)),
+		demo(allWell, egress("default", "demo-svc", onWorkers, perNode)),
+		awaiting(demo(nodes(change{dead}, nil), egress("default", "demo-svc", onWorkers)), "10.244.0.5", "10.244.0.77", "172.18.0.9", "fd00:10:244:1::77"),
+	},
+	"two": {
+		demo(allWell, egress("default", "demo-svc", onWorkers)),
+		both(nil, "10.244.0.5", "10.244.0.6"),
+		both(hold, "10.244.0.6"),
+		both(onWorkers, "10.244.0.6", "10.244.0.7"),
 	},
 	"refused": {
 		demo(allWell, egress("default", "demo-svc", onWorkers)),
@@ -108,6 +120,25 @@ var scenarios = map[string][]state{
 	},
 }
 
+// awaiting is a state in which every Service selects pods at the given addresses.
+func awaiting(st state, addrs ...string) state {
+	st.selected = addrs
+	return st
+}
+
+// both has two EgressServices that select some of the same pods, on one node.
+func both(change func(*v1.EgressService), younger ...string) state {
+	later := egress("default", "a-younger", func(e *v1.EgressService) {
+		e.CreationTimestamp.Time = e.CreationTimestamp.Add(time.Hour)
+		if change != nil {
+			change(e)
+		}
+	})
+	return state{nodes: nodes([]func(*place.Node){dead}, nil)[1:], egress: []*v1.EgressService{later, egress("default", "demo-svc", onWorkers)},
+		services: []*corev1.Service{service("default", "a-younger", []string{"6.6.6.6"}), demoService},
+		slices:   []*discoveryv1.EndpointSlice{slice("default", "a-younger", younger...), slice("default", "demo-svc", "10.244.0.5", "10.244.0.6")}}
+}
+
 func perNode(e *v1.EgressService) { e.Spec.SourceIPBy = v1.SourceIPNetwork }
 func blue(e *v1.EgressService)    { e.Spec.Network = "blue" }
 func hold(e *v1.EgressService)    { e.Spec.OnUnavailable = v1.UnavailableDrop }
@@ -115,6 +146,62 @@ func hold(e *v1.EgressService)    { e.Spec.OnUnavailable = v1.UnavailableDrop }
 func with(sl *discoveryv1.EndpointSlice, svc *corev1.Service) state {
 	return state{nodes: allWell, egress: []*v1.EgressService{egress("default", "demo-svc", onWorkers)},
 		services: []*corev1.Service{svc}, slices: []*discoveryv1.EndpointSlice{sl}}
+}
+
+// TestAnyPath takes a cluster through any states at all, of objects that change in
+// every way they can, before the last state of each scenario.
+func TestAnyPath(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 10))
+	pick := func(changes ...func(*v1.EgressService)) func(*v1.EgressService) { return changes[r.IntN(len(changes))] }
+	nothing := func(*v1.EgressService) {}
+	nodeStates := []func(*place.Node){func(*place.Node) {}, dead, unknown, notReady, cordoned, unlabelled}
+	ingresses := [][]string{nil, {"5.5.5.5"}, {"5555::5"}, demoIngress, {"lb.example.com"}, {"6.6.6.6", "7.7.7.7", "5555::7"}}
+	lists := [][]string{nil, demoEndpoints, {"10.244.0.5@ovn-worker"}, {"~10.244.0.5@ovn-worker", "!10.244.1.9@ovn-worker2"}, {"10.244.0.5@ovn-worker2", "172.18.0.4@ovn-worker"}}
+	random := func() state {
+		n := slices.Clone(nodes(change{nodeStates[r.IntN(len(nodeStates))]}, change{nodeStates[r.IntN(len(nodeStates))]}))
+		st := state{nodes: n[:1+r.IntN(3)]}
+		for _, name := range []string{"demo-svc", "other"} {
+			if r.IntN(4) > 0 {
+				st.egress = append(st.egress, egress("default", name, pick(onWorkers, nothing), pick(perNode, nothing, nothing), pick(blue, nothing), pick(hold, nothing)))
+			}
+			if r.IntN(5) > 0 {
+				st.services = append(st.services, service("default", name, ingresses[r.IntN(len(ingresses))], func(s *corev1.Service) {
+					s.Spec.Type = []corev1.ServiceType{corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeClusterIP}[r.IntN(3)]
+					s.Spec.Ports = []corev1.ServicePort{{Port: int32(80 + r.IntN(3))}}
+					if r.IntN(3) == 0 {
+						local(s)
+					}
+				}))
+			}
+			if r.IntN(5) > 0 {
+				st.slices = append(st.slices, slice("default", name, lists[r.IntN(len(lists))]...))
+			}
+		}
+		if r.IntN(3) == 0 {
+			st.selected = []string{"10.244.0.5", "10.244.0.50", "fd00:10:244:1::50"}
+		}
+		return st
+	}
+	for name, states := range scenarios {
+		last := states[len(states)-1]
+		alone := newWorld()
+		alone.become(last)
+		for range 60 {
+			w := newWorld()
+			for range 1 + r.IntN(8) {
+				w.become(random())
+				if r.IntN(3) == 0 {
+					w.restart()
+				}
+			}
+			if w.become(last); w.String() != alone.String() {
+				t.Fatalf("%s, by another way:\n%s\nwanted:\n%s", name, w, alone)
+			}
+			if len(w.wrong) > 0 {
+				t.Fatalf("%s: steered to a host that was not ready: %q", name, w.wrong)
+			}
+		}
+	}
 }
 
 // TestPathIndependence: whatever states the cluster went through, in whatever
@@ -160,6 +247,33 @@ func TestPathIndependence(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestCordonedHost: a host that is cordoned gives way to one that can take over, and
+// goes on until there is one. Nothing new goes there.
+func TestCordonedHost(t *testing.T) {
+	eg := egress("default", "demo-svc", onWorkers)
+	w := newWorld()
+	w.status["default/demo-svc"] = "ovn-worker2"
+	for _, step := range []struct {
+		what       string
+		nodes      []place.Node
+		host, left string
+	}{
+		{"the other one is dead", nodes(change{dead}, change{cordoned}), "ovn-worker2", ""},
+		{"the other one just booted", nodes(change{unknown}, change{cordoned}), "ovn-worker2", ""},
+		{"both are cordoned", nodes(change{cordoned}, change{cordoned}), "ovn-worker2", ""},
+		{"the other one can", nodes(nil, change{cordoned}), "ovn-worker", "is cordoned"},
+		{"it is not cordoned any more", allWell, "ovn-worker", ""},
+		{"cordoned and no longer selected", nodes(change{cordoned, unlabelled}, change{dead}), "", "does not match nodeSelector"},
+		{"nothing new on a cordoned node", nodes(change{cordoned}, change{dead}), "", ""},
+	} {
+		w.become(demo(step.nodes, eg))
+		d := w.decisions["default/demo-svc"]
+		if got := w.status["default/demo-svc"]; got != step.host || d.Left != step.left {
+			t.Errorf("%s: host %q, left because %q, want %q and %q", step.what, got, d.Left, step.host, step.left)
+		}
 	}
 }
 
@@ -248,7 +362,8 @@ func TestOneLabelOneService(t *testing.T) {
 // A host without addresses of a family gets no traffic of it; a family without
 // an ingress address is left alone.
 func TestFamilies(t *testing.T) {
-	s := Decode(Snapshot{Egress: egress("default", "demo-svc"), Service: demoService, Slices: []*discoveryv1.EndpointSlice{demoSlice}}, cluster)
+	s := Decode(Snapshot{Egress: egress("default", "demo-svc"), Service: demoService,
+		Pod: podsIn(demoSlice), Slices: []*discoveryv1.EndpointSlice{demoSlice}}, cluster)
 	v4Only := Decision{Host: "n", NextHops: allWell[1].ManagementAddrs()[:1]}
 	for _, addr := range Steered(s, v4Only) {
 		if topology.FamilyOf(addr) != topology.IPv4 {
@@ -259,7 +374,7 @@ func TestFamilies(t *testing.T) {
 		t.Errorf("%d rows, want 2", n)
 	}
 	one := Decode(Snapshot{Egress: egress("default", "demo-svc"), Service: service("default", "demo-svc", []string{"5555::1"}),
-		Slices: []*discoveryv1.EndpointSlice{demoSlice}}, cluster)
+		Pod: podsIn(demoSlice), Slices: []*discoveryv1.EndpointSlice{demoSlice}}, cluster)
 	for _, e := range one.Endpoints {
 		if topology.FamilyOf(e.Addr) != topology.IPv6 {
 			t.Errorf("%s would leave with its own address", e.Addr)
@@ -268,14 +383,58 @@ func TestFamilies(t *testing.T) {
 }
 
 func TestChains(t *testing.T) {
-	chains := Chains(topology.Families)
-	if len(chains) != 2 {
-		t.Fatalf("%d chains", len(chains))
+	var got []string
+	for _, c := range Chains(topology.Families) {
+		for _, j := range c.Jumps {
+			got = append(got, fmt.Sprintf("%s %s %s%s -j %s", c.Family, c.Table, j.From, j.Match, c.Name))
+		}
 	}
-	for i, c := range chains {
-		if c.Family != topology.Families[i] || c.Table != "nat" || c.Name != ChainSNAT ||
-			len(c.Jumps) != 1 || c.Jumps[0].From != "POSTROUTING" || c.Jumps[0].Match != "" {
-			t.Errorf("%+v", c)
+	var want []string
+	for _, f := range topology.Families {
+		want = append(want, fmt.Sprintf("%s nat POSTROUTING -j OVN-KUBE-EGRESS-SVC", f), fmt.Sprintf("%s filter FORWARD -j OVN-KUBE-STRAY", f))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestLabelFollowsTheTraffic: the next host is labelled when it has the traffic, not
+// before, and there is one label at any time.
+func TestLabelFollowsTheTraffic(t *testing.T) {
+	at := func(host, acked string, is metav1.ConditionStatus, reason string) *v1.EgressService {
+		return egress("default", "demo-svc", func(e *v1.EgressService) {
+			e.Status = v1.EgressServiceStatus{Host: host, Conditions: []metav1.Condition{condition(v1.ConditionProgrammed, is == metav1.ConditionTrue, reason, "")}}
+			if acked != "" {
+				e.Status.Programmed = &v1.ProgrammedStatus{Host: acked}
+			}
+		})
+	}
+	label := map[string]bool{"default-demo-svc": true}
+	for _, c := range []struct {
+		what string
+		eg   *v1.EgressService
+		now  []string
+		want string
+	}{
+		{"new", at("a", "", metav1.ConditionFalse, ReasonWaitingForHost), nil, ""},
+		{"served", at("a", "a", metav1.ConditionTrue, ReasonProgrammed), nil, "a"},
+		{"without its network", at("a", "a", metav1.ConditionFalse, ReasonNetworkNotFound), nil, "a"},
+		{"the next host is not ready", at("b", "a", metav1.ConditionFalse, ReasonWaitingForHost), []string{"a"}, "a"},
+		{"the next host says it is ready", at("b", "b", metav1.ConditionFalse, ReasonWaitingForHost), []string{"a"}, "a"},
+		{"the next host has the traffic", at("b", "b", metav1.ConditionTrue, ReasonProgrammed), []string{"a"}, "b"},
+		{"somebody labelled another", at("b", "a", metav1.ConditionFalse, ReasonWaitingForHost), []string{"0", "a", "c"}, "a"},
+		{"nobody serves", at("", "", metav1.ConditionFalse, ReasonNotAssigned), []string{"a"}, ""},
+		{"every node", at(v1.HostAll, "", metav1.ConditionTrue, ReasonEveryNode), []string{"a"}, ""},
+	} {
+		now, want := map[string]map[string]bool{}, map[string]map[string]bool{}
+		for _, n := range c.now {
+			now[n] = label
+		}
+		if c.want != "" {
+			want[c.want] = label
+		}
+		if got := Labels([]*v1.EgressService{c.eg}, now); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: %v, want %v", c.what, got, want)
 		}
 	}
 }

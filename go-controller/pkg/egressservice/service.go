@@ -1,7 +1,6 @@
 package egressservice
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -23,6 +22,15 @@ type Snapshot struct {
 	Egress  *v1.EgressService
 	Service *corev1.Service // nil: there is none of that name
 	Slices  []*discoveryv1.EndpointSlice
+	// Pod returns the node of the pod, of the EgressService's own namespace, that
+	// has an address. An EndpointSlice is not believed without it: whoever may
+	// write one could list the pods of others.
+	Pod func(netip.Addr) (node string, ok bool)
+	// Selected are the addresses of the pods that the Service selects, as far as
+	// they are given: they will be endpoints.
+	Selected []netip.Addr
+	// Starting says that there are more, whose addresses are being given.
+	Starting bool
 	// Shared says that pods leave through the gateway routers, past the hosts'
 	// routing.
 	Shared bool
@@ -57,12 +65,17 @@ type Service struct {
 	Namespace string
 	Name      string
 	Created   time.Time
-	Host      string // the status host now
-	Selector  labels.Selector
+	// Generation is that of the spec.
+	Generation int64
+	Host       string // the status host now
+	Selector   labels.Selector
 	// LocalOnly: only nodes with an endpoint qualify (externalTrafficPolicy Local).
 	LocalOnly bool
 	Ingress   []netip.Addr // the first ingress address of each family
 	Endpoints []Endpoint   // of families in Ingress, sorted by address, no address twice
+	// Awaited are pods that are no endpoints yet but will be, likewise.
+	Awaited  []netip.Addr
+	Starting bool // there will be more of them at once
 	// PerNode: every node serves its own pods, and the source address is that of
 	// the interface the network leaves by (sourceIPBy Network).
 	PerNode bool
@@ -81,12 +94,6 @@ type Service struct {
 	Refused Refusal
 }
 
-// Endpoint is a pod behind the Service.
-type Endpoint struct {
-	Addr netip.Addr
-	Node string // empty where the API does not say
-}
-
 // maxLabel is the greatest length of the part of a label's key after the slash.
 const maxLabel = 63
 
@@ -98,15 +105,17 @@ func (s Service) Label() string { return s.Namespace + "-" + s.Name }
 func Decode(snap Snapshot, cluster []netip.Prefix) Service {
 	eg := snap.Egress
 	s := Service{
-		Key:       eg.Namespace + "/" + eg.Name,
-		Namespace: eg.Namespace,
-		Name:      eg.Name,
-		Created:   eg.CreationTimestamp.Time,
-		Host:      eg.Status.Host,
-		PerNode:   eg.Spec.Source() == v1.SourceIPNetwork,
-		Network:   eg.Spec.Network,
-		Hold:      eg.Spec.OnUnavailable == v1.UnavailableDrop,
-		Settled:   settled(eg.Status.Conditions),
+		Key:        eg.Namespace + "/" + eg.Name,
+		Namespace:  eg.Namespace,
+		Name:       eg.Name,
+		Created:    eg.CreationTimestamp.Time,
+		Generation: eg.Generation,
+		Host:       eg.Status.Host,
+		PerNode:    eg.Spec.Source() == v1.SourceIPNetwork,
+		Network:    eg.Spec.Network,
+		Hold:       eg.Spec.OnUnavailable == v1.UnavailableDrop,
+		Settled:    Settled(eg.Status),
+		Starting:   snap.Starting,
 	}
 	if eg.Status.Programmed != nil {
 		s.Ack = *eg.Status.Programmed
@@ -127,7 +136,7 @@ func Decode(snap Snapshot, cluster []netip.Prefix) Service {
 		s.ClusterIPs = clusterIPs(snap.Service)
 	}
 	if s.PerNode {
-		s.Endpoints = endpoints(snap.Slices, cluster, topology.Families)
+		s.Endpoints = endpoints(snap, cluster, topology.Families)
 		return s
 	}
 	s.LocalOnly = snap.Service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
@@ -140,14 +149,15 @@ func Decode(snap Snapshot, cluster []netip.Prefix) Service {
 	for _, a := range s.Ingress {
 		families = append(families, topology.FamilyOf(a))
 	}
-	s.Endpoints = endpoints(snap.Slices, cluster, families)
+	s.Endpoints = endpoints(snap, cluster, families)
+	s.Awaited = awaited(snap.Selected, s.Endpoints, cluster, listed(snap.Service, families))
 	return s
 }
 
-// settled tells whether the host has its traffic: a network that is missing does
-// not keep it from that.
-func settled(conditions []metav1.Condition) bool {
-	c := meta.FindStatusCondition(conditions, v1.ConditionProgrammed)
+// Settled tells whether the host of a status has its traffic: a network that is
+// missing does not keep it from that.
+func Settled(status v1.EgressServiceStatus) bool {
+	c := meta.FindStatusCondition(status.Conditions, v1.ConditionProgrammed)
 	return c != nil && (c.Status == metav1.ConditionTrue || c.Reason == ReasonNetworkNotFound)
 }
 
@@ -201,6 +211,16 @@ func ingress(svc *corev1.Service) []netip.Addr {
 	return first
 }
 
+// listed returns those of the families that the EndpointSlices of a Service list.
+func listed(svc *corev1.Service, families []topology.Family) []topology.Family {
+	if len(svc.Spec.IPFamilies) == 0 {
+		return families
+	}
+	return slices.DeleteFunc(slices.Clone(families), func(f topology.Family) bool {
+		return !slices.Contains(svc.Spec.IPFamilies, corev1.IPFamily(f.String()))
+	})
+}
+
 // clusterIPs returns the cluster addresses of a Service, none where it is headless.
 func clusterIPs(svc *corev1.Service) []netip.Addr {
 	var addrs []netip.Addr
@@ -220,50 +240,4 @@ func parseAddr(s string) (netip.Addr, bool) {
 	}
 	a = a.Unmap()
 	return a, !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback()
-}
-
-// endpoints returns the pods, of the given families, that may be sending on behalf of the Service: those
-// that are ready, and those that are on their way out but still serve.
-func endpoints(sets []*discoveryv1.EndpointSlice, cluster []netip.Prefix, families []topology.Family) []Endpoint {
-	var eps []Endpoint
-	for _, sl := range sets {
-		for _, e := range sl.Endpoints {
-			if !serves(e.Conditions) {
-				continue
-			}
-			for _, text := range e.Addresses {
-				addr, ok := parseAddr(text)
-				if !ok || !contains(cluster, addr) {
-					continue
-				}
-				if !slices.Contains(families, topology.FamilyOf(addr)) {
-					continue
-				}
-				node := ""
-				if e.NodeName != nil {
-					node = *e.NodeName
-				}
-				eps = append(eps, Endpoint{Addr: addr, Node: node})
-			}
-		}
-	}
-	slices.SortFunc(eps, func(a, b Endpoint) int {
-		if c := a.Addr.Compare(b.Addr); c != 0 {
-			return c
-		}
-		// Of two slices that disagree about the node, one that knows it first.
-		return -cmp.Compare(a.Node, b.Node)
-	})
-	return slices.CompactFunc(eps, func(a, b Endpoint) bool { return a.Addr == b.Addr })
-}
-
-// serves tells whether an endpoint is ready, or terminating and still serving.
-// Absent conditions mean ready.
-func serves(c discoveryv1.EndpointConditions) bool {
-	ready := c.Ready == nil || *c.Ready
-	return ready || c.Serving != nil && *c.Serving
-}
-
-func contains(prefixes []netip.Prefix, a netip.Addr) bool {
-	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 }

@@ -78,8 +78,9 @@ func TestEndpoints(t *testing.T) {
 	}{
 		{"none", demoIngress, nil, nil},
 		{"as in the document", demoIngress, demoEndpoints, demoEndpoints},
-		{"not ready", demoIngress, []string{"!10.244.0.5@a", "10.244.0.6@a"}, []string{"10.244.0.6@a"}},
+		{"not ready", demoIngress, []string{"!10.244.0.5@a", "10.244.0.6@a"}, []string{"!10.244.0.5@a", "10.244.0.6@a"}},
 		{"on the way out", demoIngress, []string{"~10.244.0.5@a"}, []string{"10.244.0.5@a"}},
+		{"ready for one slice", demoIngress, []string{"!10.244.0.5@a", "10.244.0.5@a"}, []string{"10.244.0.5@a"}},
 		{"the host's network", demoIngress, []string{"172.18.0.3@a", "fc00:f853:ccd:e793::3@a", "10.244.0.5@a"}, []string{"10.244.0.5@a"}},
 		{"one family", []string{"5.5.5.5"}, demoEndpoints, demoEndpoints[:2]},
 		{"twice", demoIngress, []string{"10.244.0.5", "10.244.0.5@a"}, []string{"10.244.0.5@a"}},
@@ -88,15 +89,31 @@ func TestEndpoints(t *testing.T) {
 		{"mapped", demoIngress, []string{"::ffff:10.244.0.5@a"}, []string{"10.244.0.5@a"}},
 		{"no address", demoIngress, []string{"pod.example.com@a", "@a"}, nil},
 	} {
+		sl := slice("default", "demo-svc", c.endpoints...)
 		s := Decode(Snapshot{Egress: egress("default", "demo-svc"), Service: service("default", "demo-svc", c.ingress),
-			Slices: []*discoveryv1.EndpointSlice{slice("default", "demo-svc", c.endpoints...)}}, cluster)
+			Slices: []*discoveryv1.EndpointSlice{sl}, Pod: podsIn(sl)}, cluster)
 		var got []string
 		for _, e := range s.Endpoints {
-			got = append(got, fmt.Sprintf("%s@%s", e.Addr, e.Node))
+			got = append(got, fmt.Sprintf("%s%s@%s", map[bool]string{false: "!"}[e.Ready], e.Addr, e.Node))
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
+	}
+}
+
+// TestSlicesAreNotBelieved: an address is an endpoint where a pod of the namespace
+// has it, whatever a slice says, and on the node of that pod.
+func TestSlicesAreNotBelieved(t *testing.T) {
+	sl := slice("default", "demo-svc", "10.244.0.5@ovn-worker", "10.244.0.99@ovn-worker")
+	s := Decode(Snapshot{Egress: egress("default", "demo-svc"), Service: demoService, Slices: []*discoveryv1.EndpointSlice{sl},
+		Pod: podsIn(slice("default", "pods", "10.244.0.5@ovn-worker2"))}, cluster)
+	want := []Endpoint{{Addr: netip.MustParseAddr("10.244.0.5"), Node: "ovn-worker2", Ready: true}}
+	if !slices.Equal(s.Endpoints, want) {
+		t.Errorf("endpoints %v, want %v", s.Endpoints, want)
+	}
+	if s := Decode(Snapshot{Egress: egress("default", "demo-svc"), Service: demoService, Slices: []*discoveryv1.EndpointSlice{sl}}, cluster); len(s.Endpoints) > 0 {
+		t.Errorf("endpoints %v though there is no pod", s.Endpoints)
 	}
 }
 
@@ -110,8 +127,32 @@ func TestAbsentConditionsMeanReady(t *testing.T) {
 		{discoveryv1.EndpointConditions{Ready: &no}, false},
 		{discoveryv1.EndpointConditions{Serving: &no}, true},
 	} {
-		if got := serves(c.c); got != c.want {
+		if got := ready(c.c); got != c.want {
 			t.Errorf("%+v: %t", c.c, got)
+		}
+	}
+}
+
+// TestOnlyWhatWillBeListedIsAwaited: a pod is not held for a family in which its
+// Service has no endpoints, nor as something it is not.
+func TestOnlyWhatWillBeListedIsAwaited(t *testing.T) {
+	var selected []netip.Addr
+	for _, a := range []string{"fd00:10:244:1::77", "10.244.0.77", "10.244.0.5", "172.18.0.4", "10.244.0.77"} {
+		selected = append(selected, netip.MustParseAddr(a))
+	}
+	for _, c := range []struct {
+		families []corev1.IPFamily
+		want     string
+	}{
+		{nil, "[10.244.0.77 fd00:10:244:1::77]"},
+		{[]corev1.IPFamily{corev1.IPv4Protocol}, "[10.244.0.77]"},
+		{[]corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}, "[10.244.0.77 fd00:10:244:1::77]"},
+	} {
+		svc := service("default", "demo-svc", demoIngress, func(s *corev1.Service) { s.Spec.IPFamilies = c.families })
+		s := Decode(Snapshot{Egress: egress("default", "demo-svc"), Service: svc, Selected: selected,
+			Slices: []*discoveryv1.EndpointSlice{demoSlice}, Pod: podsIn(demoSlice)}, cluster)
+		if got := fmt.Sprint(s.Awaited); got != c.want {
+			t.Errorf("%v: %s, want %s", c.families, got, c.want)
 		}
 	}
 }
@@ -128,8 +169,8 @@ func FuzzPlan(f *testing.F) {
 		}
 		svc := service(namespace, name, []string{ingress, "5.5.5.5", ingress})
 		svc.Spec.Type, svc.Spec.ExternalTrafficPolicy = corev1.ServiceType(typ), corev1.ServiceExternalTrafficPolicy(policy)
-		s := Decode(Snapshot{Egress: eg, Service: svc,
-			Slices: []*discoveryv1.EndpointSlice{slice(namespace, name, endpoint, endpoint+"@ovn-worker")}}, cluster)
+		sl := slice(namespace, name, endpoint, endpoint+"@ovn-worker")
+		s := Decode(Snapshot{Egress: eg, Service: svc, Pod: podsIn(sl), Slices: []*discoveryv1.EndpointSlice{sl}}, cluster)
 		d := Decide(allWell, []Service{s})[s.Key]
 		s.Host = Status(s, d)
 		if (s.Host == "") == (d.Refused == Refusal{}) {
@@ -139,7 +180,7 @@ func FuzzPlan(f *testing.F) {
 		rows := MasterRows(s, d)
 		for _, r := range rows {
 			addr, err := netip.ParseAddr(r.ID)
-			if err != nil || seen[r.ID] || !contains(cluster, addr) {
+			if err != nil || seen[r.ID] || !eligible(addr, cluster, topology.Families) {
 				t.Errorf("row for %q", r.ID)
 			}
 			seen[r.ID] = true
@@ -158,6 +199,61 @@ func FuzzPlan(f *testing.F) {
 		}
 		if rules != len(rows) {
 			t.Errorf("%d translations for %d steered endpoints", rules, len(rows))
+		}
+	})
+}
+
+// FuzzObjects feeds the planners objects of any content: none may make them panic,
+// and whatever they decide, pods and addresses of others are left alone.
+func FuzzObjects(f *testing.F) {
+	object := func(v any) []byte {
+		out, err := json.Marshal(v)
+		if err != nil {
+			f.Fatal(err)
+		}
+		return out
+	}
+	f.Add(object(egress("default", "demo-svc", onWorkers, blue)), object(demoService), object(demoSlice), "ovn-worker")
+	f.Add(object(egress("default", "demo-svc", perNode)), object(service("default", "demo-svc", nil, local)), object(slice("default", "demo-svc", "!10.244.0.5@x")), "")
+	f.Add([]byte(`{"status":{"host":"ALL","programmed":{"host":"x"},"conditions":[{"type":"Programmed"}]}}`), []byte(`{"spec":{"type":"LoadBalancer","clusterIPs":["None"]},"status":{"loadBalancer":{"ingress":[{},{"ip":"::1"}]}}}`),
+		[]byte(`{"endpoints":[{"addresses":["","10.244.0.5"],"conditions":{}},{"addresses":null,"nodeName":""}]}`), "10.244.0.5")
+	f.Fuzz(func(t *testing.T, egressJSON, serviceJSON, sliceJSON []byte, selected string) {
+		eg, svc, sl := &v1.EgressService{}, &corev1.Service{}, &discoveryv1.EndpointSlice{}
+		if json.Unmarshal(egressJSON, eg) != nil || json.Unmarshal(serviceJSON, svc) != nil || json.Unmarshal(sliceJSON, sl) != nil {
+			return
+		}
+		own := netip.MustParseAddr("10.244.0.5")
+		snap := Snapshot{Egress: eg, Service: svc, Slices: []*discoveryv1.EndpointSlice{sl, demoSlice},
+			Pod: func(a netip.Addr) (string, bool) { return "ovn-worker", a == own }}
+		if a, err := netip.ParseAddr(selected); err == nil {
+			snap.Selected = []netip.Addr{a, own}
+		}
+		for _, snap.Shared = range []bool{false, true} {
+			s := Decode(snap, cluster)
+			claims := NewClaims()
+			claims.Set(s)
+			s = claims.Resolve(s)
+			d, ok := Decide(allWell, []Service{s})[s.Key]
+			if !ok {
+				t.Fatal("no decision")
+			}
+			Conditions(s, d)
+			Digest(s, s.Host)
+			Labels([]*v1.EgressService{eg}, nil)
+			for _, r := range Rows(s, d, Steering{own: own}) {
+				if r.ID != own.String() && r.ID != selected && r.ID != strings.TrimPrefix(selected, "::ffff:") {
+					t.Errorf("a row for %s", r.ID)
+				}
+			}
+			for _, n := range allWell {
+				for addr := range NodeState(s, n.Name) {
+					if addr != own {
+						t.Errorf("%s is translated", addr)
+					}
+				}
+				NodeState(s, n.Name).Rules(s.Key)
+				IPRules(s, n.Name, 7)
+			}
 		}
 	})
 }

@@ -65,6 +65,7 @@ type state struct {
 	egress   []*v1.EgressService
 	services []*corev1.Service
 	slices   []*discoveryv1.EndpointSlice
+	selected []string // addresses of pods that every Service selects
 }
 
 func egress(namespace, name string, change ...func(*v1.EgressService)) *v1.EgressService {
@@ -126,6 +127,27 @@ func slice(namespace, name string, endpoints ...string) *discoveryv1.EndpointSli
 	return s
 }
 
+// podsIn has a pod for every address of the slices, on the node they name.
+func podsIn(slices ...*discoveryv1.EndpointSlice) func(netip.Addr) (string, bool) {
+	nodes := map[netip.Addr]string{}
+	for _, s := range slices {
+		for _, e := range s.Endpoints {
+			for _, text := range e.Addresses {
+				a, ok := parseAddr(text)
+				if node := nodes[a]; ok && node == "" && e.NodeName != nil {
+					nodes[a] = *e.NodeName
+				} else if ok {
+					nodes[a] = node
+				}
+			}
+		}
+	}
+	return func(a netip.Addr) (string, bool) {
+		node, ok := nodes[a]
+		return node, ok
+	}
+}
+
 var (
 	demoIngress   = []string{"5.5.5.5", "5555:5555:5555:5555:5555:5555:5555:5555"}
 	demoEndpoints = []string{"10.244.0.5@ovn-worker", "10.244.2.7@ovn-control-plane",
@@ -170,7 +192,10 @@ func (w *world) decode(st state) []Service {
 		if ack, ok := w.acks[key]; ok {
 			eg.Status.Programmed = &ack
 		}
-		snap := Snapshot{Egress: eg}
+		snap := Snapshot{Egress: eg, Pod: podsIn(st.slices...)}
+		for _, a := range st.selected {
+			snap.Selected = append(snap.Selected, netip.MustParseAddr(a))
+		}
 		for _, s := range st.services {
 			if s.Namespace+"/"+s.Name == key {
 				snap.Service = s
@@ -269,20 +294,18 @@ func (w *world) String() string {
 	for _, n := range w.nodes {
 		for _, f := range topology.Families {
 			command := map[topology.Family]string{topology.IPv4: "iptables-save", topology.IPv6: "ip6tables-save"}[f]
-			var rules []host.Rule
-			for _, key := range slices.Sorted(maps.Keys(w.services)) {
-				for _, r := range NodeState(w.services[key], n).Rules(key)[chainKey(f)] {
-					if !slices.Contains(rules, r) {
-						rules = append(rules, r)
+			var lines []string
+			for _, chain := range []host.ChainKey{chainKey(f), strayKey(f)} {
+				for _, key := range slices.Sorted(maps.Keys(w.services)) {
+					for _, r := range NodeState(w.services[key], n).Rules(key)[chain] {
+						if line := fmt.Sprintf("-A %s %s", chain.Name, r); !slices.Contains(lines, line) {
+							lines = append(lines, line)
+						}
 					}
 				}
 			}
-			if len(rules) == 0 {
-				continue
-			}
-			fmt.Fprintf(&out, "\n%s$ %s | grep EGRESS\n", n, command)
-			for _, r := range rules {
-				fmt.Fprintf(&out, "-A %s %s\n", ChainSNAT, r)
+			if len(lines) > 0 {
+				fmt.Fprintf(&out, "\n%s$ %s\n%s\n", n, command, strings.Join(lines, "\n"))
 			}
 		}
 		w.ipRules(&out, n)
@@ -290,9 +313,9 @@ func (w *world) String() string {
 	var objs []*v1.EgressService
 	for _, s := range w.services {
 		objs = append(objs, &v1.EgressService{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name},
-			Status: v1.EgressServiceStatus{Host: s.Host}})
+			Status: v1.EgressServiceStatus{Host: s.Host, Conditions: Conditions(s, w.decisions[s.Key])}})
 	}
-	labels := Labels(objs)
+	labels := Labels(objs, nil)
 	for _, n := range slices.Sorted(maps.Keys(labels)) {
 		fmt.Fprintf(&out, "\n$ kubectl get node %s --show-labels\n", n)
 		for _, l := range slices.Sorted(maps.Keys(labels[n])) {

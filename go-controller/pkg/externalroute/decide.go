@@ -78,8 +78,8 @@ func Decide(cfg Config, snap Snapshot) Plan {
 	}
 	d.annotations(r)
 	plan := Plan{Hops: map[string][]Hop{}, Policies: map[string]Policy{}, GatewayNamespaces: r.gatewayNSs}
-	for ns, hops := range d.merged {
-		plan.Hops[ns] = d.finish(ns, hops)
+	for _, ns := range slices.Sorted(maps.Keys(d.merged)) {
+		plan.Hops[ns] = d.finish(ns, d.merged[ns])
 	}
 	for name, p := range d.results {
 		plan.Policies[name] = *p

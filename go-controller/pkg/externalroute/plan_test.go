@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -57,6 +58,12 @@ var states = map[string]state{
 		policy("older", 9, onlyRed, static("172.18.0.51", timers(100, 100, 3)), static("172.18.0.52", skip)),
 		policy("younger", 1, gws, static("172.18.0.51", timers(500, 500, 3)), static("172.18.0.52", bfd), static("172.18.0.53")),
 		annotated("red", true, "172.18.0.51", "172.18.0.53")),
+	"disable-snat-rerouted": dual(topology.GatewayLocal, disableSNAT, policy("p", 1, onlyRed, static("172.18.0.51")),
+		func(s *state) { s.rerouted = []string{"10.244.0.5", "10.244.0.6"} }),
+	"disable-snat-translated": dual(topology.GatewayShared, disableSNAT, policy("p", 1, onlyRed, static("172.18.0.51")), func(s *state) {
+		s.rerouted = []string{"10.244.0.5", "10.244.0.6"}
+		s.translated = s.rerouted
+	}),
 	"rerouted-shared": dual(topology.GatewayShared, policy("p", 1, onlyRed, static("172.18.0.51")),
 		func(s *state) { s.rerouted = []string{"10.244.0.5", "10.244.0.6"} }),
 }
@@ -64,6 +71,28 @@ var states = map[string]state{
 func TestGoldens(t *testing.T) {
 	for name, s := range states {
 		t.Run(name, func(t *testing.T) { golden.Check(t, name, s.text(t)) })
+	}
+}
+
+// TestTranslated: the rows of a node say how its pods leave, by translations or by
+// gateways.
+func TestTranslated(t *testing.T) {
+	for name, want := range map[string]string{
+		"disable-snat":            "10.244.0.5 10.244.0.6",
+		"disable-snat-translated": "10.244.0.5",
+	} {
+		w := nbfake.New()
+		w.AnyParent = true
+		states[name].apply(t, w)
+		var got []string
+		for _, a := range addrs("10.244.0.5", "10.244.0.6", "10.244.0.7") {
+			if Translated(w.Rows(Owner("ovn-worker")), a) {
+				got = append(got, a.String())
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }
 
@@ -75,6 +104,19 @@ func TestOrderDoesNotMatter(t *testing.T) {
 			if got := s.shuffled(rng).text(t); got != want {
 				t.Fatalf("%s depends on the order of what is read:\n%s\nwas\n%s", name, got, want)
 			}
+		}
+	}
+}
+
+// TestPlanIsStable: a plan of the same objects is the same, with all there is to
+// say about them; what differs is reported anew.
+func TestPlanIsStable(t *testing.T) {
+	s := dual(topology.GatewayShared, policy("older", 2, nil, static("172.18.0.51")),
+		policy("younger", 1, nil, static("172.18.0.52", skip)))
+	want := s.decide()
+	for range 50 {
+		if got := s.decide(); !reflect.DeepEqual(got, want) {
+			t.Fatalf("plan\n%+v\nwas\n%+v", got, want)
 		}
 	}
 }

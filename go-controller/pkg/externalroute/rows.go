@@ -33,6 +33,9 @@ type NodeSnapshot struct {
 	// Rerouted are the addresses that policies of EgressIPs and EgressServices
 	// steer away from their node. An external gateway comes first.
 	Rerouted map[netip.Addr]bool
+	// Translated are the addresses that EgressIPs translate on this node. Where pods
+	// are translated one by one these are not: they would have two translations.
+	Translated map[netip.Addr]bool
 }
 
 // family is the share of one address family in the rows of a node.
@@ -46,7 +49,7 @@ type family struct {
 	routed []netip.Addr        // pods with a route
 	steer  []netip.Addr        // those of them that have to be led to the gateway router
 	plain  []netip.Addr        // pods that are translated one by one
-	skip   []netip.Addr        // pods that are not to be translated
+	skip   []netip.Addr        // pods that are to be taken out of other rules' translation
 	rows   []nb.Row
 }
 
@@ -84,7 +87,7 @@ func familyRows(cfg Config, plan Plan, s NodeSnapshot, pods []Pod, fam topology.
 			continue // two pods have one address only for the moment one follows the other
 		}
 		seen[a] = true
-		f.pod(a, plan.Hops[p.Namespace], s.Rerouted[a])
+		f.pod(a, plan.Hops[p.Namespace], s.Rerouted[a], s.Translated[a])
 	}
 	f.sessions()
 	f.policies()
@@ -102,7 +105,7 @@ func NodeAddrs(n topology.Node) []netip.Addr {
 }
 
 // pod plans the routes of a pod.
-func (f *family) pod(a netip.Addr, hops []Hop, rerouted bool) {
+func (f *family) pod(a netip.Addr, hops []Hop, rerouted, translated bool) {
 	routed, skip := false, false
 	for _, h := range hops {
 		if topology.FamilyOf(h.Addr) != f.Family || f.own[h.Addr] {
@@ -112,14 +115,17 @@ func (f *family) pod(a netip.Addr, hops []Hop, rerouted bool) {
 		f.route(a, h)
 	}
 	if !routed {
-		f.plain = append(f.plain, a)
+		if !translated {
+			f.plain = append(f.plain, a)
+		}
 		return
 	}
 	f.routed = append(f.routed, a)
 	if f.node.Gateway.Mode == topology.GatewayLocal || rerouted {
 		f.steer = append(f.steer, a)
 	}
-	if skip || f.cfg.DisableSNATMultipleGWs {
+	// Where no rule covers all pods, one of an EgressIP may still cover this one.
+	if f.cfg.DisableSNATMultipleGWs && rerouted || !f.cfg.DisableSNATMultipleGWs && skip {
 		f.skip = append(f.skip, a)
 	}
 }
@@ -193,9 +199,10 @@ func (f *family) policies() {
 }
 
 // translations plans the pods' translations. The rule of the base network covers
-// all pods at once: a pod is taken out of it by a translation of its own that
-// applies to no destination. With DisableSNATMultipleGWs there is no such rule,
-// and each pod without gateways is translated here.
+// all pods at once, that of an EgressIP a single one: a pod is taken out of both
+// by a translation of its own that applies to no destination. With
+// DisableSNATMultipleGWs there is no rule for all, and each pod without gateways is
+// translated here.
 func (f *family) translations() {
 	external, ok := topology.PrefixOf(f.Family, f.node.Gateway.Addrs)
 	if !ok {
@@ -212,7 +219,6 @@ func (f *family) translations() {
 		for _, a := range f.plain {
 			nat(a)
 		}
-		return
 	}
 	if len(f.skip) == 0 {
 		return
@@ -222,6 +228,20 @@ func (f *family) translations() {
 	for _, a := range f.skip {
 		nat(a, nb.Ref{Column: "exempted_ext_ips", Table: nbdb.AddressSetTable, Name: set})
 	}
+}
+
+// Translated tells whether the rows of a node say how an address of one of its pods
+// leaves: by a translation, or to gateways, which have their own ways.
+func Translated(rows []nb.Row, a netip.Addr) bool {
+	return slices.ContainsFunc(rows, func(r nb.Row) bool {
+		switch m := r.Model.(type) {
+		case *nbdb.NAT:
+			return m.LogicalIP == a.String()
+		case *nbdb.LogicalRouterStaticRoute:
+			return m.IPPrefix == topology.HostPrefix(a).String()
+		}
+		return false
+	})
 }
 
 func (f *family) addressSet(name string, addrs []string) {

@@ -43,7 +43,8 @@ type state struct {
 	announced  []GatewayPod
 	gateways   map[string][]GatewayPod // by namespace
 	rerouted   []string
-	pods       []Pod // pod i runs on node i%2
+	translated []string // by EgressIPs, on the pods' own nodes
+	pods       []Pod    // pod i runs on node i%2
 }
 
 // dual is a dual-stack cluster of two nodes, with three namespaces: "red" and
@@ -172,7 +173,7 @@ func (s state) apply(t *testing.T, w *nbfake.Writer) int {
 	t.Helper()
 	plan, before := s.decide(), w.Writes()
 	for i := range 2 {
-		snap := NodeSnapshot{Node: testNode(i, s.mode), Rerouted: map[netip.Addr]bool{}}
+		snap := NodeSnapshot{Node: testNode(i, s.mode), Rerouted: map[netip.Addr]bool{}, Translated: map[netip.Addr]bool{}}
 		for j, p := range s.pods {
 			if j%2 == i {
 				snap.Pods = append(snap.Pods, p)
@@ -180,6 +181,9 @@ func (s state) apply(t *testing.T, w *nbfake.Writer) int {
 		}
 		for _, a := range addrs(s.rerouted...) {
 			snap.Rerouted[a] = true
+		}
+		for _, a := range addrs(s.translated...) {
+			snap.Translated[a] = true
 		}
 		if _, err := w.Apply(context.Background(), Owner(snap.Node.Name), NodeRows(s.cfg, plan, snap)); err != nil {
 			t.Fatal(err)

@@ -110,6 +110,8 @@ type Hop struct {
 	Src   netip.Addr // preferred source; zero: the kernel's choice
 	MTU   int        // bytes; 0: the link's
 	Scope int        // IPv4 only: 0 universe, 253 link
+	// OnLink: Via is a neighbour, whatever the routes say.
+	OnLink bool
 }
 
 // Address is an address on a host link.

@@ -23,6 +23,7 @@ type Spec struct {
 	DstType        string
 	CTState        string // "DNAT", "RELATED,ESTABLISHED"; may be Not
 	Mark           uint32 // exact fwmark; 0 matches any
+	Unmarked       bool   // no fwmark
 	// Probability in (0,1) matches that part of the packets at random; 0 and
 	// values from 1 on match all.
 	Probability float64
@@ -39,6 +40,12 @@ const (
 	Drop       Target = "DROP"
 	Return     Target = "RETURN"
 	Masquerade Target = "MASQUERADE"
+)
+
+// The fwmark of a packet as its connection's mark, and back.
+const (
+	SaveMark    Target = "CONNMARK --save-mark --nfmask 0xffffffff --ctmask 0xffffffff"
+	RestoreMark Target = "CONNMARK --restore-mark --nfmask 0xffffffff --ctmask 0xffffffff"
 )
 
 // SNATTo replaces the source address.
@@ -104,6 +111,9 @@ func (s Spec) Rule() Rule {
 	}
 	if s.Mark != 0 {
 		add("-m", "mark", "--mark", fmt.Sprintf("%#x", s.Mark))
+	}
+	if s.Unmarked {
+		add("-m", "mark", "--mark", "0x0")
 	}
 	if s.Probability > 0 && s.Probability < 1 {
 		add("-m", "statistic", "--mode", "random", "--probability", probability(s.Probability))

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -20,7 +22,25 @@ const (
 	AnnotationPrimaryIfAddr    = "k8s.ovn.org/node-primary-ifaddr"
 	AnnotationHostAddresses    = "k8s.ovn.org/host-addresses"
 	AnnotationGatewayLRPIfAddr = "k8s.ovn.org/node-gateway-router-lrp-ifaddr"
-	AnnotationPodNetworks      = "k8s.ovn.org/pod-networks"
+	// AnnotationGatewayMTU is "false" where the datapath cannot tell packets that are
+	// too large, and is not there otherwise.
+	AnnotationGatewayMTU  = "k8s.ovn.org/gateway-mtu-support"
+	AnnotationPodNetworks = "k8s.ovn.org/pod-networks"
+
+	// AnnotationEgressPending, on a pod, is the mark of one that an EgressIP has
+	// chosen before its policies are in force: CNI ADD waits until it is gone. Its
+	// value is the name of the EgressIP.
+	AnnotationEgressPending = "k8s.ovn.org/egress-pending"
+	// AnnotationEgressIPAddresses, on a node, lists the egress addresses that the
+	// node has put on its links; they are none of the host's own.
+	AnnotationEgressIPAddresses = "k8s.ovn.org/egressip-addresses"
+	// AnnotationEgressHandover, with the value "true" on a node, asks others to
+	// take over the egress addresses of the node, which is about to stop.
+	AnnotationEgressHandover = "k8s.ovn.org/egress-handover"
+	// TaintEgress, with the value TaintEgressDrain, does the same for as long as it
+	// is on the node.
+	TaintEgress      = "k8s.ovn.org/egress"
+	TaintEgressDrain = "drain"
 
 	// LabelEgressAssignable makes a node a candidate for EgressIP by its presence.
 	LabelEgressAssignable = "k8s.ovn.org/egress-assignable"
@@ -41,8 +61,12 @@ func Node(n *corev1.Node) (topology.Node, error) {
 		Labels:        n.Labels,
 		Ready:         isReady(n),
 		Unschedulable: n.Spec.Unschedulable,
+		Draining:      isDraining(n),
 		Chassis:       n.Annotations[AnnotationChassisID],
 		ManagementMAC: n.Annotations[AnnotationManagementMAC],
+
+		EgressAssignable: has(n.Labels, LabelEgressAssignable),
+		NoPacketLengths:  n.Annotations[AnnotationGatewayMTU] == "false",
 	}
 	var first error
 	decode := func(name string, parse func(value string) error) {
@@ -83,6 +107,18 @@ func isReady(n *corev1.Node) bool {
 		}
 	}
 	return false
+}
+
+func has(m map[string]string, key string) bool {
+	_, ok := m[key]
+	return ok
+}
+
+// isDraining tells whether a node is to hand over the egress addresses it has.
+func isDraining(n *corev1.Node) bool {
+	return n.Annotations[AnnotationEgressHandover] == "true" || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == TaintEgress && t.Value == TaintEgressDrain
+	})
 }
 
 // mustJSON encodes values whose types cannot fail to encode.
@@ -168,6 +204,22 @@ func FormatHostAddresses(addrs []netip.Prefix) string {
 		addrs = []netip.Prefix{}
 	}
 	return mustJSON(addrs)
+}
+
+// FormatEgressIPAddresses encodes egressip-addresses: ["10.10.10.5","fd10::5"].
+func FormatEgressIPAddresses(addrs []netip.Addr) string { return mustJSON(addrs) }
+
+// EgressIPAddresses decodes egressip-addresses; a node without has none.
+func EgressIPAddresses(n *corev1.Node) ([]netip.Addr, error) {
+	value, ok := n.Annotations[AnnotationEgressIPAddresses]
+	if !ok {
+		return nil, nil
+	}
+	var addrs []netip.Addr
+	if err := json.Unmarshal([]byte(value), &addrs); err != nil {
+		return nil, fmt.Errorf("parse annotation %s of node %s, value %q: %w", AnnotationEgressIPAddresses, n.Name, value, err)
+	}
+	return addrs, nil
 }
 
 // l3Gateway is the JSON shape of one network in l3-gateway-config.
@@ -270,4 +322,29 @@ func PodNetwork(p *corev1.Pod) (topology.PodNetwork, bool, error) {
 		w.Gateways = []netip.Addr{*w.Gateway}
 	}
 	return topology.PodNetwork{MAC: w.MAC, Addrs: w.Addrs, Gateways: w.Gateways}, true, nil
+}
+
+// SameNodeAddresses tells whether two states of a node have the same addresses, in
+// the annotations that name any.
+func SameNodeAddresses(a, b *corev1.Node) bool {
+	for _, annotation := range []string{AnnotationPrimaryIfAddr, AnnotationHostAddresses, AnnotationL3Gateway} {
+		if a.Annotations[annotation] != b.Annotations[annotation] {
+			return false
+		}
+	}
+	return true
+}
+
+// KnownNodes reads nodes as far as they are known: what cannot be read of one, for
+// now or by a mistake of somebody's, is left out.
+func KnownNodes(nodes []*corev1.Node) []topology.Node {
+	known := make([]topology.Node, 0, len(nodes))
+	for _, n := range nodes {
+		node, err := Node(n)
+		if err != nil {
+			klog.V(2).InfoS("Node is taken as far as it is known", "node", n.Name, "err", err)
+		}
+		known = append(known, node)
+	}
+	return known
 }

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,11 +37,12 @@ var comparers = cmp.Options{
 func TestNodeRoundTrip(t *testing.T) {
 	want := topology.Node{
 		Name: "n1", Ready: true, Chassis: "c1", ManagementMAC: "0a:58:0a:f4:01:02",
-		Labels:  map[string]string{"zone": "a"},
-		Subnets: prefixes("10.244.1.0/24", "fd00:10:244:2::/64"),
-		Join:    prefixes("100.64.0.3/16", "fd98::3/64"),
-		Primary: prefixes("172.18.0.3/16", "fc00:f853:ccd:e793::3/64"),
-		Host:    prefixes("10.1.0.1/24", "172.18.0.3/16"),
+		Labels:          map[string]string{"zone": "a"},
+		NoPacketLengths: true,
+		Subnets:         prefixes("10.244.1.0/24", "fd00:10:244:2::/64"),
+		Join:            prefixes("100.64.0.3/16", "fd98::3/64"),
+		Primary:         prefixes("172.18.0.3/16", "fc00:f853:ccd:e793::3/64"),
+		Host:            prefixes("10.1.0.1/24", "172.18.0.3/16"),
 		Gateway: topology.Gateway{Mode: topology.GatewayLocal, InterfaceID: "breth0_n1", MAC: "02:42:ac:12:00:03",
 			Addrs: prefixes("172.18.0.3/16"), NextHops: addrs("172.18.0.1"), NodePort: true, VLAN: 7},
 	}
@@ -50,6 +52,7 @@ func TestNodeRoundTrip(t *testing.T) {
 		AnnotationManagementMAC:    want.ManagementMAC,
 		AnnotationPrimaryIfAddr:    FormatPrimaryIfAddr(want.Primary),
 		AnnotationHostAddresses:    FormatHostAddresses(want.Host),
+		AnnotationGatewayMTU:       "false",
 		AnnotationGatewayLRPIfAddr: FormatGatewayLRPIfAddr(want.Join),
 		AnnotationL3Gateway:        FormatL3Gateway(want.Gateway),
 	}}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
@@ -71,6 +74,7 @@ func TestDocumentedForms(t *testing.T) {
 			`{"default":{"mode":"local","interface-id":"breth0_N","mac-address":"02:42:ac:12:00:03",` +
 				`"ip-addresses":["172.18.0.3/16"],"next-hops":["172.18.0.1"],"node-port-enable":"true","vlan-id":"0"}}`},
 		{FormatPrimaryIfAddr(prefixes("172.18.0.3/16", "fc00::3/64")), `{"ipv4":"172.18.0.3/16","ipv6":"fc00::3/64"}`},
+		{FormatEgressIPAddresses(addrs("10.10.10.5", "fd10::5")), `["10.10.10.5","fd10::5"]`},
 		{FormatPodNetwork(topology.PodNetwork{MAC: "0a:58:0a:f4:01:03", Addrs: prefixes("10.244.1.3/24"), Gateways: addrs("10.244.1.1")}),
 			`{"default":{"ip_addresses":["10.244.1.3/24"],"mac_address":"0a:58:0a:f4:01:03","gateway_ips":["10.244.1.1"],` +
 				`"ip_address":"10.244.1.3/24","gateway_ip":"10.244.1.1"}}`},
@@ -96,6 +100,21 @@ func TestBrokenAnnotationIsNamed(t *testing.T) {
 		if got.Chassis != "c" {
 			t.Errorf("%s=%s: a broken annotation lost the others", name, value)
 		}
+	}
+}
+
+func TestEgressIPAddresses(t *testing.T) {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	if got, err := EgressIPAddresses(n); err != nil || len(got) != 0 {
+		t.Errorf("a node without: %v, %v", got, err)
+	}
+	n.Annotations = map[string]string{AnnotationEgressIPAddresses: FormatEgressIPAddresses(addrs("10.10.10.5", "fd10::5"))}
+	if got, err := EgressIPAddresses(n); err != nil || !slices.Equal(got, addrs("10.10.10.5", "fd10::5")) {
+		t.Errorf("read back as %v, %v", got, err)
+	}
+	n.Annotations[AnnotationEgressIPAddresses] = `["10.10.10"]`
+	if _, err := EgressIPAddresses(n); err == nil || !strings.Contains(err.Error(), "n1") {
+		t.Errorf("error %v does not name the node", err)
 	}
 }
 

@@ -2,13 +2,17 @@ package kube
 
 import (
 	"fmt"
+	"net/netip"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
-// slicesByService is the name of the index of EndpointSlices.
-const slicesByService = "service"
+// The names of the indexes of EndpointSlices.
+const (
+	slicesByService = "service"
+	slicesByAddress = "address"
+)
 
 // SliceService returns "namespace/name" of the Service an EndpointSlice belongs
 // to; empty where it belongs to none.
@@ -53,4 +57,47 @@ func Slices(indexer cache.Indexer, service string) ([]*discoveryv1.EndpointSlice
 		}
 	}
 	return slices, nil
+}
+
+// IndexSliceAddresses gives an informer of EndpointSlices the index that
+// ServicesAt reads, as IndexSlices does.
+func IndexSliceAddresses(inf cache.SharedIndexInformer) error {
+	if _, ok := inf.GetIndexer().GetIndexers()[slicesByAddress]; ok {
+		return nil
+	}
+	err := inf.AddIndexers(cache.Indexers{slicesByAddress: func(obj any) ([]string, error) {
+		s, ok := obj.(*discoveryv1.EndpointSlice)
+		if !ok || SliceService(s) == "" {
+			return nil, nil
+		}
+		var keys []string
+		for _, e := range s.Endpoints {
+			for _, text := range e.Addresses {
+				if a, err := netip.ParseAddr(text); err == nil {
+					keys = append(keys, addressKey(s.Namespace, a.Unmap()))
+				}
+			}
+		}
+		return keys, nil
+	}})
+	if err != nil {
+		return fmt.Errorf("index EndpointSlices by address: %w", err)
+	}
+	return nil
+}
+
+// ServicesAt returns "namespace/name" of the Services of a namespace whose
+// EndpointSlices list an address.
+func ServicesAt(indexer cache.Indexer, namespace string, addr netip.Addr) []string {
+	objs, err := indexer.ByIndex(slicesByAddress, addressKey(namespace, addr))
+	if err != nil {
+		return nil // the index is there: IndexSliceAddresses made it
+	}
+	var services []string
+	for _, o := range objs {
+		if s, ok := o.(*discoveryv1.EndpointSlice); ok {
+			services = append(services, SliceService(s))
+		}
+	}
+	return services
 }

@@ -54,17 +54,20 @@ func (s *Set) Checks(results func() map[string]error) {
 }
 
 // Unsnatted reports how many packets of pods the node kept from leaving with the
-// address of the pod. It is called once.
-func (s *Set) Unsnatted(dropped func() (uint64, error)) {
-	s.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: nameUnsnatted, Help: "Packets of pods that were dropped because nothing had translated their source address.",
-	}, func() float64 {
-		n, err := dropped()
-		if err != nil {
-			klog.ErrorS(err, "Cannot read the counter of dropped packets")
-		}
-		return float64(n)
-	}))
+// address of the pod, by where it did. It is called once.
+func (s *Set) Unsnatted(at map[string]func() (uint64, error)) {
+	for where, dropped := range at {
+		s.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: nameUnsnatted, Help: "Packets of pods that were dropped because nothing had translated their source address.",
+			ConstLabels: prometheus.Labels{labelAt: where},
+		}, func() float64 {
+			n, err := dropped()
+			if err != nil {
+				klog.ErrorS(err, "Cannot read the counter of dropped packets", "at", where)
+			}
+			return float64(n)
+		}))
+	}
 }
 
 // Workqueue returns the provider for k8s.io/client-go/util/workqueue.

@@ -10,7 +10,8 @@ const (
 	nameCheck = "ovnkube_readiness_check"
 
 	// nameUnsnatted counts packets that would have left a node with the address
-	// of a pod.
+	// of a pod, by where they were stopped: in the host's kernel or on the
+	// external bridge.
 	nameUnsnatted = "ovnkube_node_unsnatted_packets_dropped_total"
 
 	// The queues of the controllers, by name.
@@ -37,5 +38,6 @@ const (
 	labelCommit  = "commit"
 	labelGo      = "go_version"
 	labelCheck   = "check"
+	labelAt      = "at"
 	labelQueue   = "name"
 )

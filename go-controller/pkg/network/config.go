@@ -30,7 +30,7 @@ type Config struct {
 	// gateway routers to the pods' own rows.
 	DisableSNATMultipleGWs bool
 	// GatewayMTU, in bytes, makes gateway routers answer packets that do not fit
-	// into a tunnel; 0 where the datapath cannot compare packet lengths.
+	// into a tunnel, on nodes whose datapath can compare packet lengths; 0: none.
 	GatewayMTU int
 }
 

@@ -17,7 +17,7 @@ func gatewayRows(c Config, n topology.Node) []nb.Row {
 	router := topology.GatewayRouter(n.Name)
 	onRouter := nb.Parent{Table: nbdb.LogicalRouterTable, Name: router}
 	joinOptions := map[string]string{}
-	if c.GatewayMTU > 0 {
+	if c.GatewayMTU > 0 && !n.NoPacketLengths {
 		joinOptions["gateway_mtu"] = strconv.Itoa(c.GatewayMTU)
 	}
 	rows := []nb.Row{

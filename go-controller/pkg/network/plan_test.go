@@ -98,6 +98,9 @@ func TestPlan(t *testing.T) {
 			n.Gateway.VLAN = 42
 			n.Gateway.NextHops = append(n.Gateway.NextHops, netip.MustParseAddr("172.18.0.254"))
 		}},
+		{"dual-shared", dual, topology.GatewayShared, func(c *network.Config, n *topology.Node) {
+			c.GatewayMTU, n.NoPacketLengths = 1400, true
+		}},
 		{"known-subnets", dual, topology.GatewayShared, func(_ *network.Config, n *topology.Node) {
 			*n = topology.Node{Name: n.Name, Subnets: n.Subnets, Join: n.Join}
 		}},

@@ -50,6 +50,9 @@ type Claim struct {
 	// Allow returns why a node cannot serve the claim (labels, addresses,
 	// endpoints); nil allows every node.
 	Allow func(Node) Reason
+	// Avoid returns why a node gets nothing new and gives up what it has as soon
+	// as another can take it; until then it keeps it. nil avoids none.
+	Avoid func(Node) Reason
 	// Group keeps claims apart: those of one group never share a node. Empty: none.
 	Group string
 	// Prefer is the node that serves the claim now; empty: none.
@@ -143,7 +146,8 @@ type assignment struct {
 	result map[string]Result
 }
 
-// object returns why n may not have c; staying says that c is there already.
+// object returns why n may not have c; staying says that c is there already, and
+// may stay where it is rather not to be.
 func (a *assignment) object(n Node, c Claim, staying bool) Reason {
 	switch {
 	case !n.Ready:
@@ -156,10 +160,23 @@ func (a *assignment) object(n Node, c Claim, staying bool) Reason {
 			return why
 		}
 	}
-	if n.Reach == Unknown && !staying {
+	if staying {
+		return ""
+	}
+	if why := c.avoids(n); why != "" {
+		return why
+	}
+	if n.Reach == Unknown {
 		return NotProbedYet
 	}
 	return ""
+}
+
+func (c Claim) avoids(n Node) Reason {
+	if c.Avoid == nil {
+		return ""
+	}
+	return c.Avoid(n)
 }
 
 func (a *assignment) give(c Claim, node string) {
@@ -170,8 +187,21 @@ func (a *assignment) give(c Claim, node string) {
 	}
 }
 
-// keep leaves c where it is, if that is still allowed, and returns why not.
+// keep leaves c where it is, if that is still allowed and nothing speaks for
+// another node, and returns why not.
 func (a *assignment) keep(c Claim) Reason {
+	if why := a.mayStay(c); why != "" {
+		return why
+	}
+	if why := c.avoids(a.nodes[c.Prefer]); why != "" {
+		return why
+	}
+	a.give(c, c.Prefer)
+	return ""
+}
+
+// mayStay returns why c may not stay where it is.
+func (a *assignment) mayStay(c Claim) Reason {
 	n, ok := a.nodes[c.Prefer]
 	if !ok {
 		return NodeGone
@@ -179,11 +209,7 @@ func (a *assignment) keep(c Claim) Reason {
 	if a.groups[groupNode{c.Group, n.Name}] {
 		return GroupOnNode
 	}
-	if why := a.object(n, c, true); why != "" {
-		return why
-	}
-	a.give(c, n.Name)
-	return ""
+	return a.object(n, c, true)
 }
 
 // place finds nodes for claims that have none. Those with the fewest candidates
@@ -218,6 +244,10 @@ func (a *assignment) place(claims []Claim) {
 			if best == "" || a.before(t.claim.Key, name, best) {
 				best = name
 			}
+		}
+		if best == "" && a.mayStay(t.claim) == "" {
+			delete(a.left, t.claim.Key)
+			best = t.claim.Prefer // rather not there, but nobody else can
 		}
 		if best == "" {
 			a.result[t.claim.Key] = Result{Rejected: t.rejected, Left: a.left[t.claim.Key]}

@@ -31,6 +31,16 @@ func only(names ...string) func(Node) Reason {
 	}
 }
 
+// avoid has rather other nodes than the named.
+func avoid(names ...string) func(Node) Reason {
+	return func(n Node) Reason {
+		if slices.Contains(names, n.Name) {
+			return "rather not"
+		}
+		return ""
+	}
+}
+
 func nodesOf(results map[string]Result) map[string]string {
 	m := map[string]string{}
 	for k, r := range results {
@@ -77,6 +87,18 @@ func TestAssign(t *testing.T) {
 		{"the choosy one first", alive("n1", "n2"), []Claim{{Key: "a", Group: "g"}, {Key: "b", Group: "g", Allow: only("n1")}},
 			map[string]string{"a": "n2", "b": "n1"}},
 		{"the choosy one first, the other way round", alive("n1", "n2"), []Claim{{Key: "a", Group: "g"}, {Key: "b", Group: "g", Allow: only("n2")}},
+			map[string]string{"a": "n1", "b": "n2"}},
+		{"avoided, and another can", alive("n1", "n2"), []Claim{{Key: "a", Prefer: "n1", Avoid: avoid("n1")}}, map[string]string{"a": "n2"}},
+		{"avoided, and nobody else can", down(alive("n1", "n2"), "n2", func(n *Node) { n.Reach = Unknown }),
+			[]Claim{{Key: "a", Prefer: "n1", Avoid: avoid("n1")}}, map[string]string{"a": "n1"}},
+		{"avoided by all", alive("n1", "n2"), []Claim{{Key: "a", Prefer: "n1", Avoid: avoid("n1", "n2")}, {Key: "b", Avoid: avoid("n1", "n2")}},
+			map[string]string{"a": "n1", "b": ""}},
+		{"avoided and no longer allowed", alive("n1"), []Claim{{Key: "a", Prefer: "n1", Avoid: avoid("n1"), Allow: only("n2")}},
+			map[string]string{"a": ""}},
+		{"avoided and dead", down(alive("n1"), "n1", func(n *Node) { n.Reach = Dead }),
+			[]Claim{{Key: "a", Prefer: "n1", Avoid: avoid("n1")}}, map[string]string{"a": ""}},
+		{"avoided, and its group is everywhere else", alive("n1", "n2"),
+			[]Claim{{Key: "a", Group: "g", Prefer: "n1", Avoid: avoid("n1")}, {Key: "b", Group: "g", Prefer: "n2"}},
 			map[string]string{"a": "n1", "b": "n2"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -134,6 +156,9 @@ func random(r *rand.Rand) ([]Node, []Claim) {
 		if r.IntN(3) == 0 {
 			c.Allow = only(fmt.Sprintf("n%d", r.IntN(6)), fmt.Sprintf("n%d", r.IntN(6)))
 		}
+		if r.IntN(4) == 0 {
+			c.Avoid = avoid(fmt.Sprintf("n%d", r.IntN(6)), fmt.Sprintf("n%d", r.IntN(6)))
+		}
 		claims = append(claims, c)
 	}
 	return nodes, claims
@@ -163,9 +188,10 @@ func TestPropertiesOfAssign(t *testing.T) {
 			t.Fatalf("not stable: %s", d)
 		}
 		again := Assign(append(slices.Clone(nodes), alive("new")...), claims)
-		for key, was := range got {
-			if is := again[key]; was.Node != "" && is.Node != was.Node {
-				t.Fatalf("%s moved from %s to %s when a node came", key, was.Node, is.Node)
+		for _, c := range claims {
+			was, is := got[c.Key].Node, again[c.Key].Node
+			if was != "" && is != was && (c.Avoid == nil || c.Avoid(Node{Node: topology.Node{Name: was}}) == "") {
+				t.Fatalf("%s moved from %s to %s when a node came", c.Key, was, is)
 			}
 		}
 	}
@@ -192,6 +218,9 @@ func checkValid(t *testing.T, nodes []Node, claims []Claim, got map[string]Resul
 		n := byName[r.Node]
 		if !n.Ready || n.Reach == Dead || n.Reach == Unknown && c.Prefer != n.Name || c.Allow != nil && c.Allow(n) != "" {
 			t.Fatalf("%s was given to %+v", c.Key, n)
+		}
+		if c.Avoid != nil && c.Avoid(n) != "" && c.Prefer != n.Name {
+			t.Fatalf("%s was given to %s, which it avoids", c.Key, n.Name)
 		}
 		if c.Group != "" {
 			if g := c.Group + "@" + r.Node; groups[g] {

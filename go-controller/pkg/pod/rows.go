@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
@@ -25,6 +26,8 @@ type Config struct {
 type Pod struct {
 	Namespace, Name, UID string
 	Network              topology.PodNetwork
+	// Translated are the addresses that an EgressIP translates on the pod's own node.
+	Translated []netip.Addr
 }
 
 // Owner is the owner of the rows of the pod with a key "namespace/name".
@@ -88,7 +91,7 @@ func Rows(c Config, p Pod, n topology.Node) []nb.Row {
 	}
 	for _, a := range p.Network.Addrs {
 		external, ok := topology.PrefixOf(topology.FamilyOf(a.Addr()), n.Gateway.Addrs)
-		if !ok {
+		if !ok || slices.Contains(p.Translated, a.Addr()) {
 			continue
 		}
 		rows = append(rows, nb.Row{
@@ -102,4 +105,29 @@ func Rows(c Config, p Pod, n topology.Node) []nb.Row {
 		})
 	}
 	return rows
+}
+
+// Translated tells whether the rows of a pod have the translation of an address.
+func Translated(rows []nb.Row, a netip.Addr) bool {
+	return slices.ContainsFunc(rows, func(r nb.Row) bool {
+		m, ok := r.Model.(*nbdb.NAT)
+		return ok && m.LogicalIP == a.String()
+	})
+}
+
+// Given returns the addresses in the rows of a pod, which are those it was given.
+func Given(rows []nb.Row) []netip.Addr {
+	var addrs []netip.Addr
+	for _, r := range rows {
+		port, ok := r.Model.(*nbdb.LogicalSwitchPort)
+		if !ok || len(port.Addresses) == 0 {
+			continue
+		}
+		for _, text := range strings.Fields(port.Addresses[0]) {
+			if a, err := netip.ParseAddr(text); err == nil { // the first one is the MAC
+				addrs = append(addrs, a)
+			}
+		}
+	}
+	return addrs
 }

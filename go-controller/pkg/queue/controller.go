@@ -3,6 +3,8 @@ package queue
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,15 +20,22 @@ const (
 	maxBackoff = 30 * time.Second
 )
 
-// Controller turns events into keys and reconciles them. It is safe for
-// concurrent use; a key is never worked by two workers at once.
+// Controller turns events into keys and reconciles them, one by one or many
+// together. It is safe for concurrent use; a key is never worked by two workers at
+// once.
 type Controller struct {
 	name      string
-	reconcile func(ctx context.Context, key string) error
+	limit     int // of the keys that are reconciled together
+	reconcile func(ctx context.Context, keys []string) map[string]error
 	queue     workqueue.TypedRateLimitingInterface[string]
 	synced    []cache.InformerSynced
 	seeds     []func() []string
 	onSeeded  []func(ctx context.Context) error
+
+	// taking is of the worker that takes keys, or waits for one. Keys that are
+	// enqueued together hold bulk for reading: who takes sees all or none of them.
+	taking sync.Mutex
+	bulk   sync.RWMutex
 
 	mu      sync.Mutex
 	pending map[string]struct{} // start-up keys not reconciled yet; nil before seeding
@@ -38,8 +47,21 @@ type Controller struct {
 // by reconcile is logged, and the key is tried again after a back-off of 50 ms
 // that doubles up to 30 s.
 func New(name string, reconcile func(ctx context.Context, key string) error) *Controller {
+	return NewBatch(name, 1, func(ctx context.Context, keys []string) map[string]error {
+		return map[string]error{keys[0]: reconcile(ctx, keys[0])}
+	})
+}
+
+// NewBatch returns a controller that calls reconcile for the keys that are ready, up
+// to limit of them: for features whose writes are cheaper together. It does not wait
+// for more to become ready; but what one Enqueue adds comes as one batch where it
+// fits. Reconcile returns the errors by key; a key with an error is tried again as by
+// New, the others are done. There should be more than one worker, so that a
+// key which comes alone need not wait for a large batch.
+func NewBatch(name string, limit int, reconcile func(ctx context.Context, keys []string) map[string]error) *Controller {
 	return &Controller{
 		name:      name,
+		limit:     limit,
 		reconcile: reconcile,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff),
@@ -86,6 +108,8 @@ func (c *Controller) Seeded() <-chan struct{} { return c.seeded }
 
 // Enqueue adds keys. A key already waiting is not added twice.
 func (c *Controller) Enqueue(keys ...string) {
+	c.bulk.RLock()
+	defer c.bulk.RUnlock()
 	for _, k := range keys {
 		c.queue.Add(k)
 	}
@@ -140,9 +164,7 @@ func (c *Controller) seed() {
 		close(c.settled)
 	}
 	c.mu.Unlock()
-	for k := range pending {
-		c.queue.Add(k)
-	}
+	c.Enqueue(slices.Collect(maps.Keys(pending))...)
 }
 
 // done takes a key off the start-up keys.
@@ -158,24 +180,55 @@ func (c *Controller) done(key string) {
 	}
 }
 
-func (c *Controller) next(ctx context.Context) bool {
+// take waits for a key and returns it with the others that are ready; none after
+// the end of the queue.
+func (c *Controller) take() []string {
+	c.taking.Lock()
+	defer c.taking.Unlock()
 	key, shutdown := c.queue.Get()
 	if shutdown {
+		return nil
+	}
+	keys := []string{key}
+	if c.limit == 1 {
+		return keys
+	}
+	c.bulk.Lock()
+	defer c.bulk.Unlock()
+	for len(keys) < c.limit && c.queue.Len() > 0 { // nobody else takes any
+		key, shutdown := c.queue.Get()
+		if shutdown {
+			break
+		}
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// next reconciles the keys that are ready; false when there will be no more.
+func (c *Controller) next(ctx context.Context) bool {
+	keys := c.take()
+	if len(keys) == 0 {
 		return false
 	}
-	defer c.queue.Done(key)
 	start := time.Now()
-	if err := c.reconcile(ctx, key); err != nil {
-		if ctx.Err() == nil {
-			klog.ErrorS(err, "Reconcile failed, will retry", "controller", c.name, "key", key,
-				"failures", c.queue.NumRequeues(key)+1)
+	errs := c.reconcile(ctx, keys)
+	c.bulk.RLock() // what was enqueued meanwhile comes back together, too
+	defer c.bulk.RUnlock()
+	for _, key := range keys {
+		if err := errs[key]; err != nil {
+			if ctx.Err() == nil {
+				klog.ErrorS(err, "Reconcile failed, will retry", "controller", c.name, "key", key,
+					"failures", c.queue.NumRequeues(key)+1)
+			}
+			c.queue.AddRateLimited(key)
+		} else {
+			klog.V(5).InfoS("Reconciled", "controller", c.name, "key", key, "keys", len(keys), "took", time.Since(start))
+			c.queue.Forget(key)
+			c.done(key)
 		}
-		c.queue.AddRateLimited(key)
-		return true
+		c.queue.Done(key)
 	}
-	klog.V(5).InfoS("Reconciled", "controller", c.name, "key", key, "took", time.Since(start))
-	c.queue.Forget(key)
-	c.done(key)
 	return true
 }
 

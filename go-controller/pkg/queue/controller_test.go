@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
 // patience bounds waits on conditions; it is never waited for in a passing run.
@@ -150,7 +152,7 @@ func TestWatchShowsWhatAnObjectWas(t *testing.T) {
 	if err := c.Watch(factory.Core().V1().Nodes().Informer(), zones); err != nil {
 		t.Fatal(err)
 	}
-	factory.Start(t.Context().Done())
+	fakeapi.Start(t.Context(), t, cs, factory)
 	run(t, c)
 	r.waitFor(t, "the added node", func(n map[string]int) bool { return n["zone-a"] == 1 })
 

@@ -1,6 +1,7 @@
 // Package queue is the key-driven controller everything runs on: events become
-// keys, keys are reconciled one at a time, a key that fails backs off and is
-// tried again for ever.
+// keys, keys are reconciled, a key that fails backs off and is tried again for
+// ever. A feature whose writes are cheaper together takes the keys that are ready as
+// one batch.
 //
 // At start-up every key that any seed names is reconciled once; objects that
 // are gone but still own something in a target are seeds too, so there is no

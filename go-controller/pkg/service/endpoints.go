@@ -13,7 +13,7 @@ import (
 )
 
 // port decodes one port with the endpoints that all slices together give it.
-func (s Service) port(p corev1.ServicePort, sets []*discoveryv1.EndpointSlice, cluster []netip.Prefix) Port {
+func (s Service) port(p corev1.ServicePort, sets []*discoveryv1.EndpointSlice, c Config) Port {
 	out := Port{Protocol: protocolOf(p.Protocol), Port: uint16(p.Port), NodePort: uint16(p.NodePort)}
 	for _, set := range sets {
 		to, ok := targetPort(p, set.Ports)
@@ -21,7 +21,7 @@ func (s Service) port(p corev1.ServicePort, sets []*discoveryv1.EndpointSlice, c
 			continue
 		}
 		for i := range set.Endpoints {
-			out.Candidates = append(out.Candidates, s.endpoints(&set.Endpoints[i], to, cluster)...)
+			out.Candidates = append(out.Candidates, s.endpoints(&set.Endpoints[i], to, c)...)
 		}
 	}
 	slices.SortFunc(out.Candidates, func(a, b Endpoint) int {
@@ -66,8 +66,9 @@ func targetPort(p corev1.ServicePort, ports []discoveryv1.EndpointPort) (uint16,
 }
 
 // endpoints decodes one endpoint of a slice, of the families the Service has;
-// nothing where it does not serve.
-func (s Service) endpoints(e *discoveryv1.Endpoint, port uint16, cluster []netip.Prefix) []Endpoint {
+// nothing where it does not serve. Who may write slices may name any address, but
+// not those by which nodes talk to themselves.
+func (s Service) endpoints(e *discoveryv1.Endpoint, port uint16, c Config) []Endpoint {
 	ready := e.Conditions.Ready == nil || *e.Conditions.Ready
 	leaving := e.Conditions.Terminating != nil && *e.Conditions.Terminating &&
 		e.Conditions.Serving != nil && *e.Conditions.Serving
@@ -81,17 +82,21 @@ func (s Service) endpoints(e *discoveryv1.Endpoint, port uint16, cluster []netip
 	var out []Endpoint
 	for _, text := range e.Addresses {
 		addr, ok := parseAddr(text)
-		if !ok || !s.has(topology.FamilyOf(addr)) {
+		if !ok || !s.has(topology.FamilyOf(addr)) || within(c.Masquerade, addr) {
 			continue
 		}
 		out = append(out, Endpoint{
 			To:    netip.AddrPortFrom(addr, port),
 			Node:  node,
-			Pod:   slices.ContainsFunc(cluster, func(p netip.Prefix) bool { return p.Contains(addr) }),
+			Pod:   within(c.Cluster, addr),
 			Ready: ready,
 		})
 	}
 	return out
+}
+
+func within(ranges []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // Endpoints returns who serves a port in one family: those that are ready, else

@@ -10,6 +10,9 @@ import (
 // NodeState is what a node does for a Service.
 type NodeState struct {
 	Rules host.Rules
+	// Routes lead the host to cluster addresses outside the ranges that the base
+	// network routes: ranges can be added to a cluster that runs.
+	Routes map[host.Route]host.Hop
 	// Ingress is what the external bridge hands to the gateway router.
 	Ingress []Ingress
 	// Health is served at the Service's health port; nil where it has none.
@@ -54,11 +57,15 @@ func NodeStateOf(s Service, c Config, n topology.Node) NodeState {
 		return state
 	}
 	for _, f := range s.families() {
-		if _, ok := topology.PrefixOf(f, n.Subnets); !ok {
+		subnet, ok := topology.PrefixOf(f, n.Subnets)
+		if !ok {
 			continue
 		}
 		p := &nodePlanner{Service: s, config: c, node: n, family: f, state: &state}
 		p.cluster, _ = topology.AddrOf(f, s.ClusterIPs)
+		if !within(c.Services, p.cluster) {
+			p.route(subnet)
+		}
 		p.localVIP, _ = localVIP(f, c.Masquerade)
 		for _, port := range s.Ports {
 			p.port(port)
@@ -91,6 +98,15 @@ func (p *nodePlanner) add(chain string, s host.Spec) {
 	p.state.Rules[key] = append(p.state.Rules[key], s.Rule())
 }
 
+// route leads to the cluster address by way of the node's switch in subnet.
+func (p *nodePlanner) route(subnet netip.Prefix) {
+	if p.state.Routes == nil {
+		p.state.Routes = map[host.Route]host.Hop{}
+	}
+	to := host.Route{Dst: topology.HostPrefix(p.cluster), Link: topology.ManagementPort}
+	p.state.Routes[to] = host.Hop{Via: topology.RouterAddr(subnet)}
+}
+
 // port plans one port.
 func (p *nodePlanner) port(port Port) {
 	entries := p.entries(port)
@@ -120,7 +136,7 @@ func (p *nodePlanner) port(port Port) {
 	}
 	p.restrict(port)
 	p.ingress(port, entries, len(all), len(here))
-	p.bind(port, direct)
+	p.bind(port, direct, all, here)
 }
 
 // entry is a way into a port of a Service from outside.
@@ -160,28 +176,33 @@ func (p *nodePlanner) balance(chain string, s host.Spec, to []Endpoint) {
 	}
 }
 
+// answer is where the switch answers what must not leave the node, with here as
+// endpoints; false where the kernel goes to them itself. One way to pods is the
+// load balancer of the switch, which needs a port that belongs to this Service
+// alone.
+func (p *nodePlanner) answer(port Port, here []Endpoint) (netip.AddrPort, bool) {
+	number := port.NodePort
+	if number == 0 {
+		number = discardPort
+	}
+	return netip.AddrPortFrom(p.localVIP, number), len(here) == 0 || port.onPods(p.family) && port.NodePort != 0
+}
+
 // stay plans what comes from outside and must not leave the node. here are the
 // node's own endpoints.
 func (p *nodePlanner) stay(port Port, entries []entry, here []Endpoint) {
-	onPods := port.onPods(p.family)
-	if onPods && len(here) > 0 && !p.local() {
+	reject := len(here) == 0
+	if port.onPods(p.family) && !reject && !p.local() {
 		return // the gateway router takes it before it gets here
 	}
-	answer := port.NodePort
-	if answer == 0 {
-		answer = discardPort
-	}
-	reject := len(here) == 0
-	// One way to the pods is the load balancer of the switch, which needs a port
-	// that belongs to this Service alone.
-	byVIP := reject || onPods && port.NodePort != 0
+	answer, byVIP := p.answer(port, here)
 	for _, e := range entries {
 		s := e.spec(port.Protocol)
 		if !byVIP {
 			p.balance(ChainETP, s, here)
 			continue
 		}
-		s.Target = host.DNATTo(netip.AddrPortFrom(p.localVIP, answer))
+		s.Target = host.DNATTo(answer)
 		p.add(ChainETP, s)
 	}
 	if reject || !p.local() || len(entries) == 0 {
@@ -190,7 +211,7 @@ func (p *nodePlanner) stay(port Port, entries []entry, here []Endpoint) {
 	// The client's address is kept: in local mode answers pass here again.
 	if byVIP {
 		p.add(topology.ChainSNATMgmtPort, host.Spec{
-			Dst: topology.HostPrefix(p.localVIP), Protocol: port.Protocol, DstPort: answer, Target: host.Return,
+			Dst: topology.HostPrefix(p.localVIP), Protocol: port.Protocol, DstPort: answer.Port(), Target: host.Return,
 		})
 		return
 	}

@@ -37,6 +37,7 @@ func scenarios() map[string]scenario {
 	}
 	externalIPs := func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"203.0.113.9", "2001:db8::9"} }
 	single := func(s *corev1.Service) { s.Spec.ClusterIPs = s.Spec.ClusterIPs[:1] }
+	otherRange := func(s *corev1.Service) { s.Spec.ClusterIPs = []string{"203.0.113.10", "fd00:10:96::9"} }
 	mixed := []*discoveryv1.EndpointSlice{slice(ep("n1", "10.244.1.3"), ep("n1", "172.18.0.2"), ep("n2", "172.18.0.3"))}
 
 	return map[string]scenario{
@@ -55,6 +56,7 @@ func scenarios() map[string]scenario {
 		"hosts":                {[]func(*corev1.Service){loadBalancer}, onHosts()},
 		"hosts-local":          {[]func(*corev1.Service){loadBalancer, internalLocal, externalLocal}, onHosts()},
 		"mixed-local":          {[]func(*corev1.Service){loadBalancer, single, externalLocal}, mixed},
+		"other-range":          {[]func(*corev1.Service){nodePorts, otherRange}, onTwo()},
 		"affinity":             {[]func(*corev1.Service){nodePorts, affinity}, onTwo()},
 	}
 }

@@ -80,7 +80,7 @@ func newWorld(t *testing.T, mode topology.GatewayMode) *world {
 	}
 	t.Cleanup(client.Close)
 	w.writer = ovsdb.NewWriter(client)
-	groups := []nb.Row{}
+	groups := []nb.Row{{ID: topology.ClusterRouter, Model: &nbdb.LogicalRouter{Name: topology.ClusterRouter}}}
 	for _, g := range []string{topology.ClusterLBGroup, topology.ClusterSwitchLBGroup, topology.ClusterRouterLBGroup} {
 		groups = append(groups, nb.Row{ID: g, Model: &nbdb.LoadBalancerGroup{Name: g}})
 	}
@@ -123,9 +123,9 @@ func TestDatabase(t *testing.T) {
 			w := newWorld(t, mode)
 			for name, c := range scenarios() {
 				rows := service.MasterRows(c.decode(t), config, facts(cluster(mode)))
-				before := w.NB.Records()
+				before := w.NB.RecordsOf(nbdb.LoadBalancerTable) // northd says in NB_Global how far it is
 				w.apply(service.Owner("ns/svc"), rows)
-				if n := w.NB.Records() - before; n > 1 {
+				if n := w.NB.RecordsOf(nbdb.LoadBalancerTable) - before; n > 1 {
 					t.Errorf("%s: %d transactions", name, n)
 				}
 				if stats := w.apply(service.Owner("ns/svc"), rows); !stats.Zero() {
@@ -143,10 +143,11 @@ func TestDatabase(t *testing.T) {
 // TestTrace asks OVN where packets of a pod go.
 func TestTrace(t *testing.T) {
 	w := newWorld(t, topology.GatewayShared)
-	trace := func(node, to string, port int) string {
+	by := func(protocol, node, to string, port int) string {
 		return w.Trace(node, fmt.Sprintf(`inport == "p-%s" && eth.src == 0a:58:00:00:00:01 && eth.dst == 0a:58:00:00:00:02 && `+
-			`ip4.src == 10.244.9.9 && ip4.dst == %s && ip.ttl == 64 && tcp.dst == %d`, node, to, port), "--detailed", "--ct=new", "--ct=new")
+			`ip4.src == 10.244.9.9 && ip4.dst == %s && ip.ttl == 64 && %s.dst == %d`, node, to, protocol, port), "--detailed", "--ct=new", "--ct=new")
 	}
+	trace := func(node, to string, port int) string { return by("tcp", node, to, port) }
 	set := func(name string) {
 		w.apply(service.Owner("ns/svc"), service.MasterRows(scenarios()[name].decode(t), config, facts(cluster(topology.GatewayShared))))
 	}
@@ -155,6 +156,13 @@ func TestTrace(t *testing.T) {
 	for _, to := range []string{"10.96.0.9", "5.5.5.5", "203.0.113.9"} {
 		if got := trace("n3", to, 80); !strings.Contains(got, "backends=10.244.1.3:8080,10.244.2.3:8080") {
 			t.Errorf("to %s:\n%s", to, got)
+		}
+	}
+	set("protocols")
+	for protocol, port := range map[string]int{"tcp": 53, "udp": 53, "sctp": 99} {
+		to := map[string]string{"tcp": "10.244.1.3:1054", "udp": "10.244.1.3:1053", "sctp": "10.244.1.3:1055"}[protocol]
+		if got := by(protocol, "n3", "10.96.0.9", port); !strings.Contains(got, "backends="+to) {
+			t.Errorf("by %s:\n%s", protocol, got)
 		}
 	}
 	set("no-endpoints")

@@ -20,10 +20,14 @@ func Owner(key string) nb.Owner { return nb.Owner{Feature: Feature, Object: key}
 type Config struct {
 	// Cluster are the ranges of pod addresses.
 	Cluster []netip.Prefix
+	// Services are the ranges of cluster addresses that the base network routes.
+	Services []netip.Prefix
 	// Masquerade are the ranges of addresses that never leave a node, one a family.
 	Masquerade []netip.Prefix
 	// NodePorts says whether node ports are served at all.
 	NodePorts bool
+	// Steered says that policies may lead what pods send to other nodes.
+	Steered bool
 }
 
 // PerNode tells whether the rows of a Service depend on nodes other than by the
@@ -60,7 +64,7 @@ type planner struct {
 	vips   map[place]map[string]string
 }
 
-// MasterRows returns the load balancers of a Service.
+// MasterRows returns the load balancers of a Service, and its router policies.
 func MasterRows(s Service, c Config, nodes Nodes) []nb.Row {
 	p := &planner{Service: s, config: c, nodes: nodes, vips: map[place]map[string]string{}}
 	for _, f := range s.families() {
@@ -74,7 +78,7 @@ func MasterRows(s Service, c Config, nodes Nodes) []nb.Row {
 	for _, at := range p.order {
 		rows = append(rows, p.row(at, p.vips[at]))
 	}
-	return rows
+	return append(rows, p.replies()...)
 }
 
 // add adds a virtual address of a family. to is sorted and may be empty, which

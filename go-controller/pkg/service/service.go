@@ -13,13 +13,17 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// labelProxyName names the proxy that is to serve a Service; ours has no name.
+// labelProxyName names the proxy that is to serve a Service; ours has no name. A
+// Service that says it is headless is for none.
 const labelProxyName = "service.kubernetes.io/service-proxy-name"
 
 // Snapshot is what the API says about one Service.
 type Snapshot struct {
 	Service *corev1.Service
 	Slices  []*discoveryv1.EndpointSlice
+	// Own tells whether a pod of the Service's own namespace has an address. Nil:
+	// none has.
+	Own func(netip.Addr) bool
 }
 
 // Service is a Service with its endpoints, decoded.
@@ -65,20 +69,25 @@ type Endpoint struct {
 	Node string // empty where the API does not say
 	// Pod tells addresses of the pod network from those of hosts and beyond.
 	Pod bool
+	// Own: it is a pod of the Service's namespace. Whoever may write EndpointSlices
+	// can list the pods of others, and must not decide how these leave.
+	Own bool
 	// Ready endpoints come first; one that is not is on its way out and serves only
 	// where nobody is ready.
 	Ready bool
 }
 
 // Decode decodes a snapshot; ok is false where the Service is none of our
-// business. cluster are the ranges of pod addresses.
-func Decode(snap Snapshot, cluster []netip.Prefix) (s Service, ok bool) {
+// business.
+func Decode(snap Snapshot, c Config) (s Service, ok bool) {
 	svc := snap.Service
 	if svc == nil || svc.Spec.Type == corev1.ServiceTypeExternalName {
 		return Service{}, false
 	}
-	if _, foreign := svc.Labels[labelProxyName]; foreign {
-		return Service{}, false
+	for _, label := range []string{labelProxyName, corev1.IsHeadlessService} {
+		if _, foreign := svc.Labels[label]; foreign {
+			return Service{}, false
+		}
 	}
 	s = Service{
 		Key:           svc.Namespace + "/" + svc.Name,
@@ -99,7 +108,11 @@ func Decode(snap Snapshot, cluster []netip.Prefix) (s Service, ok bool) {
 	}
 	s.External = s.external(svc)
 	for _, p := range svc.Spec.Ports {
-		s.Ports = append(s.Ports, s.port(p, snap.Slices, cluster))
+		port := s.port(p, snap.Slices, c)
+		for i, e := range port.Candidates {
+			port.Candidates[i].Own = e.Pod && snap.Own != nil && snap.Own(e.To.Addr())
+		}
+		s.Ports = append(s.Ports, port)
 	}
 	slices.SortStableFunc(s.Ports, func(a, b Port) int {
 		return cmp.Or(strings.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))

@@ -11,17 +11,40 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 func decode(t *testing.T, s *corev1.Service, slices ...*discoveryv1.EndpointSlice) service.Service {
 	t.Helper()
-	d, ok := service.Decode(service.Snapshot{Service: s, Slices: slices}, config.Cluster)
+	d, ok := service.Decode(service.Snapshot{Service: s, Slices: slices, Own: func(netip.Addr) bool { return true }}, config)
 	if !ok {
 		t.Fatal("not ours")
 	}
 	return d
+}
+
+// TestRepliesOfOthers: who lists the pods of others does not decide how they leave.
+func TestRepliesOfOthers(t *testing.T) {
+	s := object(loadBalancer, externalLocal)
+	listed := slice(ep("n1", "10.244.1.3"), ep("n2", "10.244.2.3"))
+	for _, own := range []func(netip.Addr) bool{nil, func(a netip.Addr) bool { return a.String() == "10.244.1.3" }} {
+		d, _ := service.Decode(service.Snapshot{Service: s, Slices: []*discoveryv1.EndpointSlice{listed}, Own: own}, config)
+		var matches []string
+		for _, r := range service.MasterRows(d, config, facts(cluster(topology.GatewayShared))) {
+			if p, ok := r.Model.(*nbdb.LogicalRouterPolicy); ok {
+				matches = append(matches, p.Match)
+			}
+		}
+		var want []string
+		if own != nil {
+			want = []string{"ip4.src == {10.244.1.3} && tcp.src == 8080"}
+		}
+		if !slices.Equal(matches, want) {
+			t.Errorf("policies %q, want %q", matches, want)
+		}
+	}
 }
 
 func TestNotOurs(t *testing.T) {
@@ -35,8 +58,11 @@ func TestNotOurs(t *testing.T) {
 		"another proxy": object(func(s *corev1.Service) {
 			s.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": ""}
 		}),
+		"headless by its label, with an address": object(func(s *corev1.Service) {
+			s.Labels = map[string]string{"service.kubernetes.io/headless": ""}
+		}),
 	} {
-		if _, ok := service.Decode(service.Snapshot{Service: s}, config.Cluster); ok {
+		if _, ok := service.Decode(service.Snapshot{Service: s}, config); ok {
 			t.Errorf("%s: is ours", name)
 		}
 	}
@@ -74,6 +100,7 @@ func TestEndpoints(t *testing.T) {
 			"(10.244.1.3) (10.244.2.3)", "(10.244.1.3)"},
 		{"leaving and not serving", []discoveryv1.Endpoint{leaving(ep("n1", "10.244.1.3"), false)}, "", ""},
 		{"the other family, and nonsense", []discoveryv1.Endpoint{ep("n1", "fd00::1"), ep("n1", "127.0.0.1"), ep("n1", "x")}, "", ""},
+		{"the node's own talk", []discoveryv1.Endpoint{ep("n1", "169.254.169.3"), ep("n1", "10.244.1.3")}, "10.244.1.3", "10.244.1.3"},
 	} {
 		p := decode(t, object(), slice(c.eps...)).Ports[0]
 		if all, local := list(p.Endpoints(topology.IPv4)), list(p.Local(topology.IPv4, "n1")); all != c.all || local != c.local {
@@ -197,9 +224,9 @@ func TestStale(t *testing.T) {
 		{"not ours", pods, "10.96.0.8:80", "10.244.1.4:8080", false, false},
 		{"to the management port", pods, "10.96.0.9:80", "10.96.0.9:80", true, false},
 		{"the same, now that the host chooses", hosts, "10.96.0.9:80", "10.96.0.9:80", true, true},
-		{"that of Open vSwitch", hosts, "10.96.0.9:80", "10.96.0.9:80", false, false},
+		{"OVN's, from before there was a load balancer", pods, "10.96.0.9:80", "10.96.0.9:80", false, true},
 		{"node port to cluster address", pods, "172.18.0.2:30080", "10.96.0.9:80", true, false},
-		{"node port to the local endpoints", pods, "172.18.0.2:30080", "169.254.169.3:30080", true, false},
+		{"node port to the local endpoints, from before the policy changed", pods, "172.18.0.2:30080", "169.254.169.3:30080", true, true},
 		{"node port of another address", pods, "192.168.7.1:30080", "10.244.1.4:8080", true, true},
 		{"node port before there were rules", pods, "172.18.0.2:30080", "172.18.0.2:30080", true, true},
 		{"node port to cluster address, now that the host chooses", hosts, "172.18.0.2:30080", "10.96.0.9:80", true, true},
@@ -207,10 +234,29 @@ func TestStale(t *testing.T) {
 		{"load balancer address", pods, "5.5.5.5:80", "10.96.0.9:80", true, false},
 		{"IPv6", pods, "[fd55::5]:80", "[fd00:10:244:2::4]:8080", false, true},
 	} {
-		if got := c.bindings.Stale(netip.MustParseAddrPort(c.to), netip.MustParseAddrPort(c.from), c.own); got != c.stale {
+		e := service.Entry{Client: netip.MustParseAddr("192.0.2.1"), To: netip.MustParseAddrPort(c.to), From: netip.MustParseAddrPort(c.from), Own: c.own}
+		if got := c.bindings.Stale(e); got != c.stale {
 			t.Errorf("%s: stale is %v", c.name, got)
 		}
 	}
+	local := service.NodeStateOf(decode(t, object(udp, loadBalancer, externalLocal), onTwo()...), config, n1).UDP
+	for _, c := range []struct {
+		name, client, to, from string
+		own, stale             bool
+	}{
+		{"outside, to the node's endpoints", "192.0.2.1", "172.18.0.2:30080", "169.254.169.3:30080", true, false},
+		{"outside, from before there were endpoints", "192.0.2.1", "172.18.0.2:30080", "10.96.0.9:80", true, true},
+		{"the host", "172.18.0.2", "172.18.0.2:30080", "10.96.0.9:80", true, false},
+		{"OVN, to an endpoint", "192.0.2.1", "169.254.169.3:30080", "10.244.1.3:8080", false, false},
+		{"OVN, to one of another node", "192.0.2.1", "169.254.169.3:30080", "10.244.2.3:8080", false, true},
+		{"a pod, to one of another node", "10.244.1.4", "5.5.5.5:80", "10.244.2.3:8080", false, false},
+	} {
+		e := service.Entry{Client: netip.MustParseAddr(c.client), To: netip.MustParseAddrPort(c.to), From: netip.MustParseAddrPort(c.from), Own: c.own}
+		if got := local.Stale(e); got != c.stale {
+			t.Errorf("%s: stale is %v", c.name, got)
+		}
+	}
+	nobody := service.NodeStateOf(decode(t, object(udp, loadBalancer, externalLocal)), config, n1).UDP
 	tcp := service.NodeStateOf(decode(t, object(loadBalancer), onTwo()...), config, n1).UDP
 	for _, c := range []struct {
 		name         string
@@ -222,6 +268,7 @@ func TestStale(t *testing.T) {
 		{"gone", pods, nil, false},
 		{"others", pods, hosts, true},
 		{"TCP", tcp, tcp, false},
+		{"endpoints come to what stays on the node", nobody, local, true},
 	} {
 		if got := c.before.Lost(c.next); got != c.lost {
 			t.Errorf("%s: lost is %v", c.name, got)

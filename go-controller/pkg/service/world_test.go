@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
@@ -20,8 +21,10 @@ import (
 
 var config = service.Config{
 	Cluster:    prefixes("10.244.0.0/16", "fd00:10:244::/48"),
+	Services:   prefixes("10.96.0.0/16", "fd00:10:96::/112"),
 	Masquerade: prefixes("169.254.169.0/29", "fd69::/125"),
 	NodePorts:  true,
+	Steered:    true,
 }
 
 func prefixes(texts ...string) []netip.Prefix {
@@ -163,6 +166,10 @@ func text(rows []nb.Row) string {
 	var out strings.Builder
 	slices.SortFunc(rows, func(a, b nb.Row) int { return strings.Compare(a.ID, b.ID) })
 	for _, r := range rows {
+		if p, ok := r.Model.(*nbdb.LogicalRouterPolicy); ok {
+			fmt.Fprintf(&out, "%s on %s\n    %d %s %s\n", r.ID, r.Parent.Name, p.Priority, p.Match, p.Action)
+			continue
+		}
 		m := r.Model.(*nbdb.LoadBalancer)
 		fmt.Fprintf(&out, "%s on %s\n", m.Name, r.Parent.Name)
 		var options []string
@@ -207,6 +214,7 @@ func show(s service.Service, nodes []topology.Node) string {
 				}
 			}
 		}
+		out.WriteString(hostfake.DumpRoutes(state.Routes))
 		for _, i := range state.Ingress {
 			fmt.Fprintf(&out, "bridge to gateway router: %s %s from %v\n", i.Protocol, i.To, i.Sources)
 		}

@@ -21,13 +21,19 @@ type Node struct {
 	Ready  bool // the Ready condition is True
 	// Unschedulable: the node is cordoned.
 	Unschedulable bool
-	Subnets       []netip.Prefix // pod subnets, at most one a family, in cluster subnet order
-	Join          []netip.Prefix // addresses of the gateway router on the join switch
-	Chassis       string         // OVS system-id
+	// EgressAssignable: the node may hold egress addresses.
+	EgressAssignable bool
+	// Draining: the node is to hand over the egress addresses it holds.
+	Draining bool
+	Subnets  []netip.Prefix // pod subnets, at most one a family, in cluster subnet order
+	Join     []netip.Prefix // addresses of the gateway router on the join switch
+	Chassis  string         // OVS system-id
 	// ManagementMAC is the MAC address of the management port.
 	ManagementMAC string
 	// Primary holds the addresses of the node on its primary network.
 	Primary []netip.Prefix
+	// NoPacketLengths: the node's datapath cannot compare lengths of packets.
+	NoPacketLengths bool
 	// Host holds every usable address of the host, with prefixes.
 	Host    []netip.Prefix
 	Gateway Gateway

@@ -8,6 +8,9 @@ const (
 	// PriorityHybridRoute sends traffic of pods with external gateways to the
 	// gateway router in local gateway mode.
 	PriorityHybridRoute = 501
+	// PriorityServiceReply lets answers to clients of a Service outside, whose
+	// addresses are kept, go back the way the question came.
+	PriorityServiceReply = 103
 	// PriorityNoReroute keeps east-west traffic away from the egress features.
 	PriorityNoReroute = 102
 	// PriorityEgressService steers endpoints of an EgressService to its host.

@@ -3,8 +3,9 @@
 // driver replace the whole bridge in one bundle.
 //
 // Invariants: flows with the patch port are installed only once it exists and
-// the base network has contributed; until then the bridge has the early flows,
-// which pin the shared MAC address to the host. When a port gets another number
+// all required contributors have spoken: the base network, and EgressIP with its
+// gates. Until then a bridge without flows gets the early ones, which pin the
+// shared MAC address to the host and keep the gateway router silent. When a port gets another number
 // everything is written again. Features contribute whenever they like, also
 // before the bridge is known.
 //

@@ -27,6 +27,10 @@ type Writer interface {
 	// Run repairs the bridge until ctx ends, e.g. after ovs-vswitchd was
 	// restarted or somebody edited the flows.
 	Run(ctx context.Context)
+	// Blank tells whether the bridge has no flow of ours, as after a boot.
+	Blank(ctx context.Context) (bool, error)
+	// Packets counts what the flows of one table and priority have matched.
+	Packets(ctx context.Context, table, priority int) (uint64, error)
 }
 
 // Attachment names the bridge whose flows are managed and its ports.
@@ -39,16 +43,17 @@ type Attachment struct {
 
 // Manager implements host.FlowWriter over the symbols of package bridge.
 type Manager struct {
-	base  string // the contributor without whose flows the bridge is not complete
-	ports Ports
-	open  func(bridge string) Writer
-	wake  chan struct{}
-	turn  *host.Turn[error]
+	required []string // contributors that must have spoken for the flows to be complete
+	ports    Ports
+	open     func(bridge string) Writer
+	wake     chan struct{}
+	turn     *host.Turn[error]
 
 	mu       sync.Mutex // guards what follows, never held over I/O
 	at       Attachment
 	writer   Writer // nil while no bridge is attached
 	flows    map[string][]host.Flow
+	spoken   map[string]bool // who has contributed, if only nothing
 	swept    bool
 	complete bool
 	numbers  bridge.Ports // the last that were known
@@ -65,13 +70,14 @@ type Ports interface {
 
 var _ host.FlowWriter = (*Manager)(nil)
 
-// New returns a Manager that is attached to no bridge. base is the contributor
-// that owns the flows without which the others are of no use. open returns the
-// driver of a bridge.
-func New(base string, ports Ports, open func(bridge string) Writer) *Manager {
+// New returns a Manager that is attached to no bridge. required are the
+// contributors without whose flows the others are of no use, or do harm. open
+// returns the driver of a bridge.
+func New(required []string, ports Ports, open func(bridge string) Writer) *Manager {
 	m := &Manager{
-		base: base, ports: ports, open: open,
-		wake: make(chan struct{}, 1), turn: host.NewTurn[error](), flows: map[string][]host.Flow{},
+		required: required, ports: ports, open: open,
+		wake: make(chan struct{}, 1), turn: host.NewTurn[error](),
+		flows: map[string][]host.Flow{}, spoken: map[string]bool{},
 	}
 	ports.OnInterface(func(name string) {
 		if m.Concerns(name) {
@@ -114,6 +120,7 @@ func (m *Manager) Attach(ctx context.Context, at Attachment) error {
 // Apply implements host.FlowWriter: it replaces what owner wants.
 func (m *Manager) Apply(ctx context.Context, owner string, flows []host.Flow) error {
 	m.mu.Lock()
+	m.spoken[owner] = true
 	if len(flows) == 0 {
 		delete(m.flows, owner)
 	} else {
@@ -136,6 +143,21 @@ func (m *Manager) Complete() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.complete
+}
+
+// Missing says what the flows lack to be complete; "" where they are.
+func (m *Manager) Missing() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.complete {
+		return ""
+	}
+	for _, owner := range m.required {
+		if !m.spoken[owner] {
+			return owner + " to say which flows it wants on the external bridge"
+		}
+	}
+	return "ovn-controller to make the patch port of the external bridge"
 }
 
 // Run keeps the flows as wanted until ctx ends.
@@ -189,8 +211,13 @@ func (m *Manager) pass(ctx context.Context) error {
 		return err
 	}
 	flows, complete := m.want(at, ports)
-	if flows == nil {
-		return nil
+	if !complete && ports.Complete() {
+		// After a restart the bridge still has its flows; early ones in between
+		// would cut the gateway router off. After a boot it has none, and the
+		// gateway router would answer for whatever it has in its translations.
+		if blank, err := writer.Blank(ctx); err != nil || !blank {
+			return err
+		}
 	}
 	sweep := swept && complete
 	m.mu.Lock()
@@ -245,22 +272,34 @@ func (m *Manager) lookup(ctx context.Context, at Attachment) (bridge.Ports, erro
 	return now, nil
 }
 
-// want returns the flows the bridge is to have, nil to leave it alone, and
-// whether they are all there are.
+// want returns the flows the bridge is to have, and whether they are all there
+// are.
 func (m *Manager) want(at Attachment, ports bridge.Ports) ([]host.Flow, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !ports.Complete() {
+	if !ports.Complete() || !m.allSpoken() {
 		return ports.Resolve(bridge.Early(at.Facts)), false
-	}
-	if _, ok := m.flows[m.base]; !ok {
-		// After a restart the bridge still has its flows; early ones in between
-		// would cut the gateway router off.
-		return nil, false
 	}
 	var all []host.Flow
 	for _, owner := range slices.Sorted(maps.Keys(m.flows)) {
 		all = append(all, m.flows[owner]...)
 	}
 	return ports.Resolve(all), true
+}
+
+// allSpoken tells whether nobody is missing; m.mu is held.
+func (m *Manager) allSpoken() bool {
+	return !slices.ContainsFunc(m.required, func(owner string) bool { return !m.spoken[owner] })
+}
+
+// Packets counts what the flows of one table and priority have matched; 0 while
+// no bridge is attached.
+func (m *Manager) Packets(ctx context.Context, table, priority int) (uint64, error) {
+	m.mu.Lock()
+	writer := m.writer
+	m.mu.Unlock()
+	if writer == nil {
+		return 0, nil
+	}
+	return writer.Packets(ctx, table, priority)
 }

@@ -33,6 +33,10 @@ type fakeWriter struct{ *hostfake.Flows }
 
 func (fakeWriter) Run(context.Context) {}
 
+func (w fakeWriter) Blank(context.Context) (bool, error) { return w.Dump() == "", nil }
+
+func (fakeWriter) Packets(context.Context, int, int) (uint64, error) { return 0, nil }
+
 // fixture is a Manager over fakes.
 type fixture struct {
 	t     *testing.T
@@ -45,7 +49,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := &fixture{t: t, db: hostfake.NewOVS(nil), flows: hostfake.NewFlows()}
 	f.must(f.db.EnsureBridge(context.Background(), ovs.Bridge{Name: "breth0"}))
-	f.m = New(base, f.db, func(string) Writer { return fakeWriter{f.flows} })
+	f.m = New([]string{base}, f.db, func(string) Writer { return fakeWriter{f.flows} })
 	return f
 }
 
@@ -109,26 +113,49 @@ func TestPhases(t *testing.T) {
 	f.has("in_port=7", "!priority=110")
 }
 
-// TestRestart leaves the flows of an earlier run alone until the base network
-// has contributed.
+// TestRestart leaves the flows of an earlier run alone until all who are required
+// have spoken, be it that they want nothing.
 func TestRestart(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t)
+	f.m.required = []string{base, "gates"}
+	f.must(f.flows.Apply(ctx, "an earlier run", []host.Flow{"table=0,priority=77,actions=drop"}))
+	before := f.flows.Writes()
 	f.port("eth0", 1)
 	f.port("patch", 2)
 	f.must(f.m.Attach(ctx, at))
 	f.must(f.m.Apply(ctx, "services", serviceFlows))
-	if got := f.flows.Writes(); got != 0 {
-		t.Errorf("%d writes", got)
-	}
 	f.must(f.m.Apply(ctx, base, baseFlows))
+	if got := f.flows.Writes() - before; got != 0 || f.m.Complete() || !strings.HasPrefix(f.m.Missing(), "gates to say") {
+		t.Errorf("%d writes, complete: %v, missing: %q", got, f.m.Complete(), f.m.Missing())
+	}
+	f.must(f.m.Apply(ctx, "gates", nil))
 	f.has("priority=110", "priority=9")
-	before := f.flows.Writes()
+	if !f.m.Complete() || f.m.Missing() != "" {
+		t.Errorf("not complete though all have spoken: %s", f.m.Missing())
+	}
+	before = f.flows.Writes()
 	f.must(f.m.Attach(ctx, at))
 	f.must(f.m.Apply(ctx, base, baseFlows))
 	if got := f.flows.Writes() - before; got != 0 {
 		t.Errorf("%d writes where nothing differs", got)
 	}
+}
+
+// TestBoot keeps the gateway router, whose port is there before us, silent until
+// all who are required have spoken.
+func TestBoot(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t)
+	f.m.required = []string{base, "gates"}
+	f.port("eth0", 1)
+	f.port("patch", 2)
+	f.must(f.m.Attach(ctx, at))
+	f.has("in_port=2,actions=drop")
+	f.must(f.m.Apply(ctx, base, baseFlows))
+	f.has("in_port=2,actions=drop", "!priority=9,")
+	f.must(f.m.Apply(ctx, "gates", nil))
+	f.has("priority=9,in_port=2", "!in_port=2,actions=drop")
 }
 
 // TestPatchPortAway keeps the flows while ovn-controller makes its port anew.
@@ -175,7 +202,7 @@ func TestRealBridge(t *testing.T) {
 	vs.Run("ovs-vsctl", "add-br", "breth0", "--", "set", "bridge", "breth0", "datapath_type=netdev",
 		"--", "add-port", "breth0", "eth0", "--", "add-port", "breth0", "patch", "--", "set", "interface", "patch", "type=patch", "options:peer=other",
 		"--", "add-port", "breth0", "other", "--", "set", "interface", "other", "type=patch", "options:peer=patch")
-	m := New(base, db, func(name string) Writer { return openflow.New(name, vs.Dir) })
+	m := New([]string{base}, db, func(name string) Writer { return openflow.New(name, vs.Dir) })
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = m.Run(ctx) }()
 	defer func() { cancel(); <-ended }()
@@ -219,6 +246,83 @@ func TestRealBridge(t *testing.T) {
 	netnstest.Eventually(t, "flows with the new port number", func() bool {
 		return strings.Contains(strings.Join(vs.Flows("breth0"), "\n"), "in_port=42")
 	})
+}
+
+// TestGates has a real bridge say what becomes of what asks for an address that
+// is gated, of one that is not, and of what OVN says about both.
+func TestGates(t *testing.T) {
+	ns := netnstest.New(t)
+	vs := ns.OVS()
+	ctx := t.Context()
+	db := ovs.New(ctx, vs.Endpoint())
+	ns.Veth("eth0", "far0")
+	ns.Veth("patch", "ovn0")
+	vs.Run("ovs-vsctl", "add-br", "breth0", "--", "set", "bridge", "breth0", "datapath_type=netdev",
+		"--", "add-port", "breth0", "eth0", "--", "add-port", "breth0", "patch")
+	m := New([]string{base, "gates"}, db, func(name string) Writer { return openflow.New(name, vs.Dir) })
+	all := bridge.Common(at.Facts)
+	for _, f := range families {
+		all = append(all, bridge.Flows(at.Facts, f, bridge.DefaultMarks(64000))...)
+	}
+	gates := append(bridge.Gate(at.Facts, netip.MustParseAddr("172.18.0.33")), bridge.Gate(at.Facts, netip.MustParseAddr("fc00::33"))...)
+	if err := errors.Join(m.Apply(ctx, base, all), m.Apply(ctx, "gates", gates), m.Attach(ctx, at)); err != nil {
+		t.Fatal(err)
+	}
+	const (
+		arp    = "arp,dl_src=02:00:00:00:00:99,dl_dst=TO,arp_op=1,arp_spa=172.18.0.9,arp_tpa=ADDR"
+		nd     = "icmp6,dl_src=02:00:00:00:00:99,dl_dst=TO,ipv6_src=fc00::9,ipv6_dst=ff02::1:ff00:33,icmpv6_type=135,icmpv6_code=0,nw_ttl=255,nd_target=ADDR"
+		garp   = "arp,dl_src=02:00:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff,arp_op=1,arp_spa=ADDR,arp_tpa=ADDR"
+		advert = "icmp6,dl_src=02:00:00:00:00:01,dl_dst=33:33:00:00:00:01,ipv6_src=fc00::3,ipv6_dst=ff02::1,icmpv6_type=136,icmpv6_code=0,nw_ttl=255,nd_target=ADDR"
+		all4   = "ff:ff:ff:ff:ff:ff"
+		all6   = "33:33:ff:00:00:33"
+		own    = "02:00:00:00:00:01"
+	)
+	for _, c := range []struct {
+		name, in, packet, to, addr string
+		reaches                    string
+		sent                       bool
+	}{
+		{"a request for a gated address", "eth0", arp, all4, "172.18.0.33", "patch", false},
+		{"a unicast probe for it", "eth0", arp, own, "172.18.0.33", "patch", false},
+		{"a solicitation of a gated address", "eth0", nd, all6, "fc00::33", "patch", false},
+		{"a unicast solicitation of it", "eth0", nd, own, "fc00::33", "patch", false},
+		{"OVN's announcement of a gated address", "patch", garp, "", "172.18.0.33", "eth0", false},
+		{"OVN's advertisement of a gated address", "patch", advert, "", "fc00::33", "eth0", false},
+		{"a request for another address", "eth0", arp, all4, "172.18.0.34", "patch", true},
+		{"a unicast probe for that", "eth0", arp, own, "172.18.0.34", "patch", true},
+		{"a solicitation of another address", "eth0", nd, all6, "fc00::34", "patch", true},
+		{"OVN's announcement of another address", "patch", garp, "", "172.18.0.34", "eth0", true},
+		{"OVN's advertisement of another address", "patch", advert, "", "fc00::34", "eth0", true},
+	} {
+		from := vs.Run("ovs-vsctl", "get", "interface", c.in, "ofport")
+		packet := "in_port=" + from + "," + strings.NewReplacer("TO", c.to, "ADDR", c.addr).Replace(c.packet)
+		trace := vs.Run("ovs-appctl", "ofproto/trace", "breth0", packet)
+		if sent := delivers(vs, trace, c.reaches); sent != c.sent {
+			t.Errorf("%s reaches %s: %v\n%s", c.name, c.reaches, sent, trace)
+		}
+		if c.in == "eth0" && !delivers(vs, trace, "breth0") {
+			t.Errorf("%s does not reach the host:\n%s", c.name, trace)
+		}
+	}
+}
+
+// delivers tells whether a packet, traced through the bridge, leaves by a link.
+func delivers(vs *netnstest.OVS, trace, link string) bool {
+	number := ""
+	for line := range strings.Lines(vs.Run("ovs-appctl", "dpctl/show")) {
+		if port, ok := strings.CutPrefix(strings.TrimSpace(line), "port "); ok {
+			n, name, _ := strings.Cut(port, ": ")
+			if strings.Fields(name)[0] == link {
+				number = n
+			}
+		}
+	}
+	for line := range strings.Lines(trace) {
+		if actions, ok := strings.CutPrefix(line, "Datapath actions: "); ok && slices.Contains(strings.Split(strings.TrimSpace(actions), ","), number) {
+			return true
+		}
+	}
+	return false
 }
 
 func sorted(words []string) []string {

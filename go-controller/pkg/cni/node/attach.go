@@ -38,6 +38,9 @@ func (s *Server) add(ctx context.Context, r cni.Request) (*current.Result, error
 	}
 	result, err := s.attach(ctx, r, pod, network)
 	if err == nil {
+		err = s.pods.egress(ctx, who)
+	}
+	if err == nil {
 		return result, nil
 	}
 	// Whichever step it was in, what ended it is why it failed.

@@ -12,18 +12,32 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
 )
 
+// confFile is the network configuration of this node. Host ports need an
+// executable that comes with the node: to name it where it is not would keep
+// pods from starting.
+func (s *Server) confFile() ([]byte, error) {
+	_, err := os.Stat(filepath.Join(s.BinDir, cni.PortMap))
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		klog.InfoS("Ports of the node are not mapped to pods: the CNI executable is not there", "executable", cni.PortMap, "directory", s.BinDir)
+	case err != nil:
+		return nil, fmt.Errorf("look for the CNI executable %s: %w", cni.PortMap, err)
+	}
+	return cni.ConfFile(s.Plugin, s.Socket, err == nil), nil
+}
+
 // writeConf writes the network configuration, all of it at once: the runtime
 // watches the directory. A file with the same content is left alone.
 func writeConf(dir string, content []byte) error {
 	path := filepath.Join(dir, cni.ConfFileName)
 	have, err := os.ReadFile(path)
 	if err == nil && bytes.Equal(have, content) {
-		return nil
+		return remove(dir, cni.FormerConfFileName)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make the CNI configuration directory: %w", err)
 	}
-	// The runtime looks at names that end in .conf only.
+	// The runtime looks at names that end in .conf, .conflist or .json only.
 	temporary := path + ".new"
 	if err := os.WriteFile(temporary, content, 0o644); err != nil {
 		return fmt.Errorf("write the CNI configuration: %w", err)
@@ -32,13 +46,16 @@ func writeConf(dir string, content []byte) error {
 		return fmt.Errorf("put the CNI configuration in place: %w", err)
 	}
 	klog.V(2).InfoS("Told the container runtime of the network", "file", path)
-	return nil
+	return remove(dir, cni.FormerConfFileName)
 }
 
 // removeConf removes the network configuration.
 func removeConf(dir string) error {
-	err := os.Remove(filepath.Join(dir, cni.ConfFileName))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	return errors.Join(remove(dir, cni.ConfFileName), remove(dir, cni.FormerConfFileName))
+}
+
+func remove(dir, name string) error {
+	if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove the CNI configuration: %w", err)
 	}
 	return nil

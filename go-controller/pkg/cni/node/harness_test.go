@@ -20,6 +20,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
 
@@ -57,13 +58,12 @@ func newLab(t *testing.T) *lab {
 	l.kube = fake.NewClientset()
 	l.pods = informers.NewSharedInformerFactory(l.kube, 0)
 	var err error
-	l.server, err = New(Config{MTU: 1400, ConfDir: t.TempDir(), Plugin: "ovn-k8s-cni-overlay", Deadline: 5 * time.Second},
+	l.server, err = New(Config{MTU: 1400, ConfDir: t.TempDir(), BinDir: t.TempDir(), Plugin: "ovn-k8s-cni-overlay", Deadline: 5 * time.Second},
 		Deps{Kube: l.kube, Pods: l.pods.Core().V1().Pods(), OVS: l.db, Ready: l.ready})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.pods.Start(ctx.Done())
-	l.pods.WaitForCacheSync(ctx.Done())
+	fakeapi.Start(ctx, t, l.kube, l.pods)
 	return l
 }
 
@@ -166,8 +166,13 @@ func (l *lab) request(command, sandbox, pod, uid string) cni.Request {
 	return cni.Request{
 		Command: command, ContainerID: sandbox, Netns: path, IfName: "eth0",
 		Args:   "IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=" + pod + ";K8S_POD_UID=" + uid,
-		Config: cni.ConfFile("ovn-k8s-cni-overlay", cni.DefaultSocket),
+		Config: pluginConf(cni.DefaultSocket),
 	}
+}
+
+// pluginConf is what the runtime makes of the configuration file for the plugin.
+func pluginConf(socket string) []byte {
+	return fmt.Appendf(nil, `{"cniVersion": %q, "name": %q, "type": "ovn-k8s-cni-overlay", "socket": %q}`, cni.SpecVersion, cni.NetworkName, socket)
 }
 
 func (l *lab) handle(r cni.Request) (any, error) {

@@ -99,6 +99,31 @@ func is(pod *corev1.Pod, uid string) bool {
 // network waits until the master has given the pod its network. It returns
 // errPodGone, wrapped, where the pod is not, or no longer, there.
 func (p *pods) network(ctx context.Context, who cni.Pod) (*corev1.Pod, topology.PodNetwork, error) {
+	var network topology.PodNetwork
+	pod, err := p.await(ctx, who, "the addresses", func(pod *corev1.Pod) (reason string, err error) {
+		var ok bool
+		if network, ok, err = kube.PodNetwork(pod); err != nil || ok {
+			return "", err
+		}
+		return "it has no annotation " + kube.AnnotationPodNetworks + " yet: is an ovnkube master running?", nil
+	})
+	return pod, network, err
+}
+
+// egress waits until the policies of an EgressIP that has chosen the pod are in
+// force: what the pod sends first is to leave with the egress address.
+func (p *pods) egress(ctx context.Context, who cni.Pod) error {
+	_, err := p.await(ctx, who, "the egress policies", func(pod *corev1.Pod) (string, error) {
+		if by, pending := pod.Annotations[kube.AnnotationEgressPending]; pending {
+			return fmt.Sprintf("those of EgressIP %s are not in force yet: is an ovnkube master running?", by), nil
+		}
+		return "", nil
+	})
+	return err
+}
+
+// await waits until missing gives no reason to wait for a pod any longer.
+func (p *pods) await(ctx context.Context, who cni.Pod, what string, missing func(*corev1.Pod) (reason string, err error)) (*corev1.Pod, error) {
 	changed, stop := p.listen(who.String())
 	defer stop()
 	var asked time.Time
@@ -107,22 +132,20 @@ func (p *pods) network(ctx context.Context, who cni.Pod) (*corev1.Pod, topology.
 		if (err != nil || !is(pod, who.UID)) && time.Since(asked) >= askInterval {
 			asked = time.Now()
 			if pod, err = p.ask(ctx, who); errors.Is(err, errPodGone) {
-				return nil, topology.PodNetwork{}, err
+				return nil, err
 			}
 		}
 		reason := "the pod is not known here yet"
 		if err == nil && is(pod, who.UID) {
-			network, ok, err := kube.PodNetwork(pod)
-			if err != nil || ok {
-				return pod, network, err
+			if reason, err = missing(pod); err != nil || reason == "" {
+				return pod, err
 			}
-			reason = "it has no annotation " + kube.AnnotationPodNetworks + " yet: is an ovnkube master running?"
 		}
 		select {
 		case <-changed:
 		case <-time.After(askInterval):
 		case <-ctx.Done():
-			return nil, topology.PodNetwork{}, fmt.Errorf("wait for the addresses of pod %s: %w (%s)", who, context.Cause(ctx), reason)
+			return nil, fmt.Errorf("wait for %s of pod %s: %w (%s)", what, who, context.Cause(ctx), reason)
 		}
 	}
 }

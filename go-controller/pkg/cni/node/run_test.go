@@ -27,7 +27,7 @@ func TestRun(t *testing.T) {
 
 	args := &skel.CmdArgs{ContainerID: "sb1", Netns: "/run/netns/sb1", IfName: "eth0",
 		Args:      "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=none",
-		StdinData: cni.ConfFile("ovn-k8s-cni-overlay", l.server.Socket)}
+		StdinData: pluginConf(l.server.Socket)}
 	code := func(err error) uint {
 		var failure *types.Error
 		if !errors.As(err, &failure) {
@@ -50,7 +50,7 @@ func TestRun(t *testing.T) {
 	close(l.ready)
 	netnstest.Eventually(t, "the configuration", func() bool {
 		text, err := os.ReadFile(conf)
-		return err == nil && string(text) == string(cni.ConfFile("ovn-k8s-cni-overlay", l.server.Socket))
+		return err == nil && string(text) == string(cni.ConfFile("ovn-k8s-cni-overlay", l.server.Socket, false))
 	})
 	if err := shim.Funcs().Status(args); err != nil {
 		t.Errorf("STATUS: %v", err)
@@ -62,4 +62,37 @@ func TestRun(t *testing.T) {
 	if _, err := os.Stat(conf); err != nil {
 		t.Errorf("the configuration went with the server: %v", err)
 	}
+}
+
+// TestConfFile has the runtime map host ports once the node has what it takes,
+// and removes the file that an earlier ovnkube wrote, which comes before ours.
+func TestConfFile(t *testing.T) {
+	s := &Server{Config: Config{Plugin: "x", Socket: cni.DefaultSocket, BinDir: t.TempDir(), ConfDir: t.TempDir()}}
+	check := func(hostPorts bool) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(s.ConfDir, cni.FormerConfFileName), []byte("{}"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		content, err := s.confFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := writeConf(s.ConfDir, content); err != nil {
+			t.Fatal(err)
+		}
+		files, err := os.ReadDir(s.ConfDir)
+		if err != nil || len(files) != 1 {
+			t.Fatalf("the runtime finds %v, %v", files, err)
+		}
+		text, err := os.ReadFile(filepath.Join(s.ConfDir, cni.ConfFileName))
+		if err != nil || string(text) != string(cni.ConfFile("x", cni.DefaultSocket, hostPorts)) {
+			t.Errorf("host ports are to be mapped: %v, the configuration is\n%s%v", hostPorts, text, err)
+		}
+	}
+	check(false)
+	check(false) // with the file already right the former one goes too
+	if err := os.WriteFile(filepath.Join(s.BinDir, cni.PortMap), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	check(true)
 }

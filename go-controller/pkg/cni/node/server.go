@@ -25,8 +25,8 @@ type Config struct {
 	// MTU of pod interfaces, in bytes.
 	MTU int
 	// ConfDir and Plugin say where the network configuration is written and which
-	// executable it names.
-	ConfDir, Plugin string
+	// executable it names, BinDir where the runtime looks for executables.
+	ConfDir, Plugin, BinDir string
 	// Socket is where the shim finds the server; empty: cni.DefaultSocket.
 	Socket string
 	// Deadline of one ADD; 0: a minute.
@@ -218,7 +218,11 @@ func (s *Server) announce(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	if err := writeConf(s.ConfDir, cni.ConfFile(s.Plugin, s.Socket)); err != nil {
+	content, err := s.confFile()
+	if err == nil {
+		err = writeConf(s.ConfDir, content)
+	}
+	if err != nil {
 		klog.ErrorS(err, "Container runtime cannot be told of the network")
 	}
 }

@@ -96,6 +96,46 @@ func TestAddWaitsForTheMaster(t *testing.T) {
 	}
 }
 
+// TestAddWaitsForEgressPolicies attaches a pod that an EgressIP has chosen, and
+// lets it start only when the mark is gone.
+func TestAddWaitsForEgressPolicies(t *testing.T) {
+	l := newLab(t)
+	l.pod("web", "u1", podNetwork)
+	mark := func(value *string) {
+		p, err := l.kube.CoreV1().Pods("ns").Get(context.Background(), "web", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := kube.PatchPod(context.Background(), l.kube, p, kube.Metadata{Annotations: map[string]*string{kube.AnnotationEgressPending: value}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mark(kube.Value("prod"))
+	netnstest.Eventually(t, "the informer to see the mark", func() bool {
+		p, err := l.pods.Core().V1().Pods().Lister().Pods("ns").Get("web")
+		return err == nil && p.Annotations[kube.AnnotationEgressPending] == "prod"
+	})
+	l.sandbox("sb1")
+	failed := make(chan error, 1)
+	done := l.ns.Go(func() {
+		_, err := l.handle(l.request(cni.CommandAdd, "sb1", "web", "u1"))
+		failed <- err
+	})
+	netnstest.Eventually(t, "the pod to be attached", func() bool {
+		return strings.Contains(l.vs.Run("ovs-vsctl", "--columns=external_ids", "list", "interface"), "ovn-installed")
+	})
+	select {
+	case err := <-failed:
+		t.Fatalf("ADD returned with the mark still there: %v", err)
+	default:
+	}
+	mark(nil)
+	<-done
+	if err := <-failed; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestAddEnds lists why an ADD that waits ends, and that it leaves nothing.
 func TestAddEnds(t *testing.T) {
 	for _, c := range []struct {
@@ -218,7 +258,7 @@ func TestCleanup(t *testing.T) {
 	l.sandbox("sb1")
 	l.mustHandle(l.request(cni.CommandAdd, "sb1", "web", "u1"))
 	dir := l.server.ConfDir
-	if err := writeConf(dir, cni.ConfFile("x", cni.DefaultSocket)); err != nil {
+	if err := writeConf(dir, cni.ConfFile("x", cni.DefaultSocket, true)); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

@@ -3,6 +3,7 @@ package shim
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -35,12 +36,17 @@ func serve(t *testing.T, socket string, status int, body string) *cni.Request {
 	return last
 }
 
+// conf is what the runtime makes of the configuration file for the plugin.
+func conf(socket string) []byte {
+	return fmt.Appendf(nil, `{"cniVersion": %q, "name": %q, "type": "x", "socket": %q}`, cni.SpecVersion, cni.NetworkName, socket)
+}
+
 func TestRequest(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	last := serve(t, socket, http.StatusOK, "null")
 	args := &skel.CmdArgs{
 		ContainerID: "sb1", Netns: "/run/netns/sb1", IfName: "eth0", Args: "K8S_POD_NAME=a",
-		StdinData: cni.ConfFile("x", socket),
+		StdinData: conf(socket),
 	}
 	if err := Funcs().Del(args); err != nil {
 		t.Fatal(err)
@@ -68,7 +74,7 @@ func TestErrors(t *testing.T) {
 			if c.status != 0 {
 				serve(t, socket, c.status, c.body)
 			}
-			err := Funcs().Add(&skel.CmdArgs{StdinData: cni.ConfFile("x", socket)})
+			err := Funcs().Add(&skel.CmdArgs{StdinData: conf(socket)})
 			var failure *types.Error
 			if !errors.As(err, &failure) || failure.Code != c.code || !strings.Contains(failure.Error(), c.want) {
 				t.Errorf("got %#v, want code %d with %q", err, c.code, c.want)

@@ -24,9 +24,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// workers is how many EgressServices are written at the same time; the writer of
+// workers is how many EgressServices are written at the same time. They mostly wait: the writer of
 // the database sends what waits in one transaction.
-const workers = 16
+const workers = 256
 
 // Health tells which nodes are reachable.
 type Health interface {
@@ -61,6 +61,8 @@ type Deps struct {
 	ClusterSubnets []netip.Prefix
 	// Mode is the gateway mode of the cluster.
 	Mode topology.GatewayMode
+	// Given returns the addresses that were given to the pod "namespace/name".
+	Given func(pod string) []netip.Addr
 }
 
 // Controller serves all EgressServices of the cluster.
@@ -83,7 +85,7 @@ type Controller struct {
 
 // New returns the controller.
 func New(deps Deps) (*Controller, error) {
-	reader, err := snapshot.NewReader(deps.Informers, deps.ClusterSubnets, deps.Mode)
+	reader, err := snapshot.NewReader(deps.Informers, deps.ClusterSubnets, deps.Mode, deps.Given)
 	if err != nil {
 		return nil, err
 	}

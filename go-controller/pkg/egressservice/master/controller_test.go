@@ -1,8 +1,10 @@
 package master
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -11,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +28,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // other is the worker that is not host.
@@ -124,6 +128,11 @@ func TestHostIsReplaced(t *testing.T) {
 			lose(w, host)
 			w.served(demo, other(host))
 			lose(w, other(host)) // nobody is left
+			if name == "cordoned" {
+				w.barrier()
+				w.served(demo, other(host)) // which is better than nobody
+				return
+			}
 			w.served(demo, "")
 			w.event("NoNode no node can be the host")
 			w.health.set(host, place.Alive)
@@ -182,15 +191,18 @@ func TestEndpointsChange(t *testing.T) {
 	w := newWorld(t, demoObjects()...)
 	w.start()
 	w.anyHost(demo)
+	next := slice("demo-svc", "10.244.0.5", "10.244.1.9", "172.18.0.3")
+	w.makePods(next)
+	w.barrier() // the pod is known before it is listed
 	w.forgetWrites()
-	w.update(slice("demo-svc", "10.244.0.5", "10.244.1.9", "172.18.0.3"))
+	w.update(next)
 	w.eventually("the new endpoint", func() bool { return strings.Contains(w.nb.Dump(), "10.244.1.9") })
-	// What goes goes at once; what comes waits for its host, which may be quicker.
+	// What goes goes at once; what comes is held until its host, which may be quicker, is ready.
 	w.barrier()
 	if len(w.writes()) == 1 {
 		w.checkWrites("policies of default/demo-svc +1 ~0 -3")
 	} else {
-		w.checkWrites("policies of default/demo-svc +0 ~0 -3", "policies of default/demo-svc +1 ~0 -0")
+		w.checkWrites("policies of default/demo-svc +1 ~0 -3", "policies of default/demo-svc +0 ~1 -0")
 	}
 	pods, _ := w.pods.Addrs()
 	var text []string
@@ -306,6 +318,52 @@ func TestForeignHands(t *testing.T) {
 	w.eventually("the policy to come back", func() bool { return strings.Contains(w.nb.Dump(), `"ip4.src == 10.244.0.5"`) })
 }
 
+// TestConditionsAreOfTheSpecTheyName: while placement has not seen a spec, nothing is
+// said about it.
+func TestConditionsAreOfTheSpecTheyName(t *testing.T) {
+	w := newWorld(t, append(demoObjects(), service("other", demoIngress...),
+		slice("other", "10.244.0.9", "fd00:10:244:1::9"), egress("other"))...)
+	w.start()
+	w.anyHost(demo)
+	w.anyHost("default/other")
+	w.barrier()
+
+	busy := make(chan struct{})
+	w.health.mu.Lock()
+	w.health.busy = busy
+	w.health.mu.Unlock()
+	have, err := w.egress.EgressServiceV1().EgressServices("default").Get(t.Context(), "demo-svc", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.update(egress("demo-svc", func(e *v1.EgressService) {
+		e.Generation, e.Status = 2, have.Status
+		e.Spec.NodeSelector = metav1.LabelSelector{MatchLabels: map[string]string{"nobody": "has-it"}}
+	}))
+	// Others are served meanwhile.
+	w.update(slice("other", "10.244.0.9", "fd00:10:244:1::9", "10.244.0.10"))
+	w.eventually("the other's endpoint", func() bool { return strings.Contains(w.nb.Dump(), `"ip4.src == 10.244.0.10"`) })
+	w.health.mu.Lock()
+	w.health.busy = nil
+	w.health.mu.Unlock()
+	close(busy)
+	w.served(demo, "")
+	for _, a := range w.egress.Actions() {
+		p, ok := a.(clienttesting.PatchAction)
+		if !ok || p.GetName() != "demo-svc" {
+			continue
+		}
+		var patch struct{ Status v1.EgressServiceStatus }
+		if err := json.Unmarshal(p.GetPatch(), &patch); err != nil {
+			continue // the word of a node
+		}
+		c := meta.FindStatusCondition(patch.Status.Conditions, v1.ConditionAssigned)
+		if c != nil && c.ObservedGeneration == 2 && c.Status == metav1.ConditionTrue {
+			t.Errorf("said of the new spec: %+v", *c)
+		}
+	}
+}
+
 func TestDatabaseAndAPIErrorsAreRetried(t *testing.T) {
 	w := newWorld(t, demoObjects()...)
 	fail := 3
@@ -388,19 +446,19 @@ func TestPoliciesWaitForTheHost(t *testing.T) {
 	w.eventually("the condition to say that the host is behind", func() bool {
 		return slices.Contains(w.writes(), strings.Replace(readyPatch, "Programmed", "WaitingForHost", 1))
 	})
-	if strings.Contains(w.nb.Dump(), "10.244.1.9") {
-		t.Errorf("an endpoint was steered before its translation is there:\n%s", w.nb.Dump())
+	if d := w.nb.Dump(); strings.Count(d, "reroute") != 1 || strings.Count(d, `action=drop external_ids={EgressSVC=default/demo-svc} match="ip4.src == 10.244.1.9"`) != 1 {
+		t.Errorf("an endpoint is not held until its translation is there:\n%s", d)
 	}
 	// The host dies; the next one says nothing: the policies stay where they are.
 	w.health.set(first, place.Dead)
 	w.eventually("the status to name the next host", func() bool { status, _, _ := w.hosts(demo); return status == other(first) })
-	if _, policies, _ := w.hosts(demo); policies != strings.Fields(hopsOf[first])[0] {
+	if _, policies, _ := w.hosts(demo); strings.TrimSpace(policies) != strings.Fields(hopsOf[first])[0] {
 		t.Errorf("policies lead to %q, want them at %s still", policies, first)
 	}
 	// A restart in the middle changes nothing.
 	w.stop()
 	w.start()
-	if _, policies, _ := w.hosts(demo); policies != strings.Fields(hopsOf[first])[0] {
+	if _, policies, _ := w.hosts(demo); strings.TrimSpace(policies) != strings.Fields(hopsOf[first])[0] {
 		t.Errorf("after a restart policies lead to %q", policies)
 	}
 	quiet.Store(false)
@@ -428,6 +486,72 @@ func TestHeldTraffic(t *testing.T) {
 	w.eventually("traffic to be held without a node", count("drop"))
 	w.health.set("ovn-worker", place.Alive)
 	w.served(demo, "ovn-worker")
+}
+
+// TestPodsAreHeldUntilTheyAreEndpoints: what a Service selects does not leave with
+// another address before it is listed, once the Service was served.
+func TestPodsAreHeldUntilTheyAreEndpoints(t *testing.T) {
+	svc := service("demo-svc", demoIngress...)
+	svc.Spec.Selector = map[string]string{"app": "demo"}
+	w := newWorld(t, egress("demo-svc"), svc, slice("demo-svc", demoPods...))
+	var port atomic.Bool
+	w.given = func(key string) []netip.Addr {
+		if key == "default/young" && port.Load() {
+			return []netip.Addr{netip.MustParseAddr("10.244.0.77"), netip.MustParseAddr("fd00:10:244:1::77")}
+		}
+		// The port of an earlier pod of this name.
+		return []netip.Addr{netip.MustParseAddr("10.244.0.76"), netip.MustParseAddr("fd00:10:244:1::76")}
+	}
+	w.start()
+	w.anyHost(demo)
+	held := func() int { return strings.Count(w.nb.Dump(), "action=drop") }
+	young := pod("default", "10.244.0.77", "ovn-worker")
+	young.Name, young.Status = "young", corev1.PodStatus{}
+	young.Labels = map[string]string{"app": "demo", "pod-template-hash": "x"}
+	// The address is written down before there is a port, and nobody says when there is.
+	young.Annotations = map[string]string{kube.AnnotationPodNetworks: kube.FormatPodNetwork(topology.PodNetwork{
+		MAC: "0a:58:0a:f4:00:4d", Addrs: []netip.Prefix{netip.MustParsePrefix("10.244.0.77/24"), netip.MustParsePrefix("fd00:10:244:1::77/64")}})}
+	w.create(young)
+	other := pod("default", "10.244.0.78", "ovn-worker")
+	other.Labels = map[string]string{"app": "other"}
+	w.create(other)
+	w.barrier()
+	if held() != 0 {
+		t.Errorf("held before an address was given:\n%s", w.nb.Dump())
+	}
+	port.Store(true)
+	w.eventually("the pod to be held in both families", func() bool { return held() == 2 && strings.Contains(w.nb.Dump(), "10.244.0.77") })
+	if pods, _ := w.pods.Addrs(); !slices.Contains(pods, netip.MustParseAddr("10.244.0.77")) {
+		t.Errorf("a held pod cannot reach nodes: %v", pods)
+	}
+	listed := slice("demo-svc", append(slices.Clone(demoPods), "10.244.0.77", "fd00:10:244:1::77")...)
+	young.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.244.0.77"}, {IP: "fd00:10:244:1::77"}}}
+	w.update(young)
+	w.update(listed)
+	w.eventually("the endpoint to be steered", func() bool { return held() == 0 && strings.Count(w.nb.Dump(), "demo-svc 10.244.0.77]") == 1 })
+	// It loses the label, and the slice follows a little later.
+	young.Labels = nil
+	w.update(young)
+	w.update(slice("demo-svc", demoPods...))
+	w.eventually("the pod to be left alone", func() bool { return !strings.Contains(w.nb.Dump(), "10.244.0.77") })
+}
+
+// TestOthersPodsAreLeftAlone: a slice that lists the pod of another namespace
+// changes nothing for that pod.
+func TestOthersPodsAreLeftAlone(t *testing.T) {
+	w := newWorld(t, egress("demo-svc"), service("demo-svc", demoIngress...), pod("victims", "10.244.0.66", "ovn-worker"))
+	w.start()
+	forged := slice("demo-svc", "10.244.0.5", "10.244.0.66")
+	forged.Endpoints[1].TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: "victims", Name: "pod-10-244-0-66"}
+	w.create(pod("default", "10.244.0.5", "ovn-worker"))
+	if _, err := w.kube.DiscoveryV1().EndpointSlices("default").Create(t.Context(), forged, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the own pod to be served", func() bool { return w.programmed(demo) && strings.Count(w.nb.Dump(), "reroute") == 1 })
+	w.barrier()
+	if d := w.nb.Dump(); strings.Contains(d, "10.244.0.66") {
+		t.Errorf("the pod of another namespace has a policy:\n%s", d)
+	}
 }
 
 // TestPerNode: sourceIPBy Network needs no policies and no label.

@@ -5,7 +5,7 @@
 // Three queues, one direction. Placement has a single key: it recomputes where
 // everything is served and enqueues the EgressServices whose decision changed.
 // Each EgressService has a key that writes its rows and its status. Labels has a
-// single key again: it makes the nodes' labels follow the statuses, and takes a
+// single key again: it makes the nodes' labels follow the traffic, and takes a
 // label off one node before another gets it.
 //
 // The status is the only memory: after a restart a host stays host until it is

@@ -23,7 +23,8 @@ func (c *Controller) watchLabels() error {
 	err := c.labels.Watch(c.deps.Informers.EgressServices.Informer(), func(old, new any) []string {
 		o, _ := old.(*v1.EgressService)
 		n, _ := new.(*v1.EgressService)
-		if o != nil && n != nil && o.Status.Host == n.Status.Host {
+		if o != nil && n != nil && o.Status.Host == n.Status.Host &&
+			egressservice.Settled(o.Status) == egressservice.Settled(n.Status) {
 			return nil
 		}
 		return []string{all}
@@ -71,7 +72,7 @@ func (c *Controller) label(ctx context.Context, _ string) error {
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
-	want := egressservice.Labels(objs)
+	want := egressservice.Labels(objs, c.labelsNow(nodes))
 	maps.DeleteFunc(c.assumed, func(name string, _ assumed) bool {
 		return !slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return n.Name == name })
 	})
@@ -104,6 +105,24 @@ func (c *Controller) label(ctx context.Context, _ string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// labelsNow returns our labels, without their prefix, by node.
+func (c *Controller) labelsNow(nodes []*corev1.Node) map[string]map[string]bool {
+	now := map[string]map[string]bool{}
+	for _, n := range nodes {
+		for key := range c.current(n).Labels {
+			name, ours := strings.CutPrefix(key, kube.LabelEgressServicePrefix)
+			if !ours {
+				continue
+			}
+			if now[n.Name] == nil {
+				now[n.Name] = map[string]bool{}
+			}
+			now[n.Name][name] = true
+		}
+	}
+	return now
 }
 
 // patchLabels changes labels of a node. A node that is gone has none.

@@ -23,9 +23,14 @@ func (c *Controller) watchPlacement() error {
 	c.placement.Seed(func() []string { return []string{all} })
 	c.deps.Health.Subscribe(func(string) { c.placement.Enqueue(all) })
 	err := c.reader.Watch(c.placement, func(kind snapshot.Kind, key string) []string {
-		// Most changes of endpoints do not concern placement.
-		if kind == snapshot.EndpointSlice && !c.reader.LocalOnly(key) {
+		switch kind {
+		case snapshot.Status: // mostly what placement itself has decided
 			return nil
+		case snapshot.EndpointSlice, snapshot.Pod:
+			// Most changes of endpoints do not concern placement.
+			if !c.reader.LocalOnly(key) {
+				return nil
+			}
 		}
 		return []string{all}
 	})

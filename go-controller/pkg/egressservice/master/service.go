@@ -17,6 +17,9 @@ import (
 // condition is a write.
 const grace = time.Second
 
+// soon is when a pod has its port whose address was just written down.
+const soon = 20 * time.Millisecond
+
 // reconcile writes the rows and the status of one EgressService.
 //
 // New traffic follows the acknowledgement: status host, then the host's word that
@@ -32,14 +35,18 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		return c.apply(ctx, key, nil)
 	}
 	d, ok := c.decision(key)
-	if !ok {
-		return nil // placement will enqueue it
+	if !ok || d.Generation != eg.Generation {
+		// Placement will enqueue it. Nothing is to be said of a spec that it has not seen.
+		return nil
 	}
 	s, others, err := c.reader.Decode(eg)
 	if err != nil {
 		return err
 	}
 	c.services.Enqueue(others...)
+	if s.Starting {
+		c.services.EnqueueAfter(soon, key)
+	}
 	host := egressservice.Status(s, d)
 	single := host != "" && host != v1.HostAll
 	if single && c.known(eg).Host != host {
@@ -47,15 +54,16 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 			return err
 		}
 	}
-	if single {
-		c.deps.Pods.Set(key, egressservice.Steered(s, d))
+	pods := append(egressservice.Steered(s, d), egressservice.KeptIn(s, d)...)
+	if len(pods) > 0 {
+		c.deps.Pods.Set(key, pods)
 	}
 	now := egressservice.SteeringOf(c.deps.Writer.Rows(egressservice.Owner(key)))
 	if err := c.apply(ctx, key, egressservice.Rows(s, d, now)); err != nil {
 		return err
 	}
-	if !single {
-		c.deps.Pods.Set(key, egressservice.Steered(s, d))
+	if len(pods) == 0 {
+		c.deps.Pods.Set(key, nil)
 	}
 	if c.transient(eg, s, d) {
 		return nil

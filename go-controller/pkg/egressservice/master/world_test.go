@@ -34,6 +34,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -57,9 +58,17 @@ type reach struct {
 	mu    sync.Mutex
 	nodes map[string]place.Reach
 	subs  []func(string)
+	// busy keeps whoever asks until it is closed, where it is not nil.
+	busy chan struct{}
 }
 
 func (r *reach) Reach(node string) place.Reach {
+	r.mu.Lock()
+	busy := r.busy
+	r.mu.Unlock()
+	if busy != nil {
+		<-busy
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.nodes[node]
@@ -95,6 +104,8 @@ type world struct {
 	stop   func()
 	// silent, where it returns true, keeps the nodes from acknowledging.
 	silent func(key string) bool
+	// given is what the master takes for the addresses given to pods.
+	given  func(key string) []netip.Addr
 	shared bool
 
 	barriers int
@@ -105,6 +116,7 @@ type world struct {
 
 func newWorld(t *testing.T, objs ...runtime.Object) *world {
 	w := &world{t: t, kube: kubefake.NewClientset(), egress: egressfake.NewSimpleClientset(), nb: nbfake.New(),
+		given:  func(string) []netip.Addr { return nil },
 		health: &reach{nodes: map[string]place.Reach{}}}
 	w.nb.AnyParent = true
 	w.db = w.nb
@@ -143,6 +155,7 @@ func (w *world) start() {
 		EgressServices: own.EgressService().V1().EgressServices(),
 		Services:       core.Core().V1().Services(),
 		EndpointSlices: core.Discovery().V1().EndpointSlices(),
+		Pods:           core.Core().V1().Pods(),
 	}
 	mode := topology.GatewayLocal
 	if w.shared {
@@ -151,6 +164,7 @@ func (w *world) start() {
 	c, err := New(Deps{
 		Kube: w.kube, Egress: w.egress, Writer: writer{w.db, w}, Health: w.health, Pods: w.pods, Recorder: w.events,
 		Informers: in, Nodes: core.Core().V1().Nodes(), ClusterSubnets: cluster, Mode: mode,
+		Given: w.given,
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -160,8 +174,8 @@ func (w *world) start() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	core.Start(ctx.Done())
-	own.Start(ctx.Done())
+	fakeapi.Start(ctx, w.t, w.kube, core)
+	fakeapi.Start(ctx, w.t, w.egress, own)
 	done, acked := make(chan error, 1), make(chan struct{})
 	go func() { done <- c.Run(ctx) }()
 	go func() {
@@ -218,7 +232,7 @@ func timeless(patch []byte) string {
 
 // acknowledge is what all nodes do: they program at once and say so.
 func (w *world) acknowledge(ctx context.Context, in snapshot.Informers) (*queue.Controller, error) {
-	reader, err := snapshot.NewReader(in, cluster, topology.GatewayLocal)
+	reader, err := snapshot.NewReader(in, cluster, topology.GatewayLocal, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -400,6 +414,9 @@ func (w *world) do(obj runtime.Object, verb string) {
 	w.t.Helper()
 	ctx := context.Background()
 	var err error
+	if s, ok := obj.(*discoveryv1.EndpointSlice); ok && verb != "delete" {
+		w.makePods(s)
+	}
 	switch o := obj.(type) {
 	case *corev1.Node:
 		err = do(ctx, w.kube.CoreV1().Nodes(), o, verb)
@@ -407,6 +424,8 @@ func (w *world) do(obj runtime.Object, verb string) {
 		err = do(ctx, w.kube.CoreV1().Services(o.Namespace), o, verb)
 	case *discoveryv1.EndpointSlice:
 		err = do(ctx, w.kube.DiscoveryV1().EndpointSlices(o.Namespace), o, verb)
+	case *corev1.Pod:
+		err = do(ctx, w.kube.CoreV1().Pods(o.Namespace), o, verb)
 	case *v1.EgressService:
 		err = do(ctx, w.egress.EgressServiceV1().EgressServices(o.Namespace), o, verb)
 	default:
@@ -415,6 +434,35 @@ func (w *world) do(obj runtime.Object, verb string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// makePods makes the pods that a slice lists, on the nodes it names.
+func (w *world) makePods(s *discoveryv1.EndpointSlice) {
+	for _, e := range s.Endpoints {
+		if netip.MustParseAddr(e.Addresses[0]).Is4() && strings.HasPrefix(e.Addresses[0], "172.") {
+			continue // on its host's network
+		}
+		p := pod(s.Namespace, e.Addresses[0], "ovn-worker")
+		if e.NodeName != nil {
+			p.Spec.NodeName = *e.NodeName
+		}
+		have, err := w.kube.CoreV1().Pods(s.Namespace).Get(context.Background(), p.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			w.create(p)
+		case err != nil:
+			w.t.Fatal(err)
+		case have.Spec.NodeName != p.Spec.NodeName:
+			w.update(p)
+		}
+	}
+}
+
+// pod is a running pod.
+func pod(namespace, addr, node string) *corev1.Pod {
+	name := "pod-" + strings.NewReplacer(".", "-", ":", "-").Replace(addr)
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)},
+		Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: addr}}}}
 }
 
 // client is what the typed clients have in common.

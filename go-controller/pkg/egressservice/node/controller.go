@@ -20,9 +20,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// workers is how many EgressServices are reconciled at the same time; the chain
+// workers is how many EgressServices are reconciled at the same time. They mostly wait: the chain
 // driver writes the changes of all that wait in one go.
-const workers = 16
+const workers = 256
 
 // Linger is how long rules outlive their use: the other nodes take their time to
 // stop sending traffic here after the policies were changed.
@@ -64,9 +64,11 @@ type Controller struct {
 	// contributed holds what the kernel has of each key, for keys that
 	// contribute something.
 	contributed map[string]contribution
-	networks    map[string]table // by network, as last looked up
-	leaving     *leaving
-	flush       *flusher
+	// taken are the keys that were taken over, as long as the status does not show it.
+	taken    map[string]bool
+	networks map[string]table // by network, as last looked up
+	leaving  *leaving
+	flush    *flusher
 }
 
 // contribution is what one EgressService has in the kernel.
@@ -87,11 +89,12 @@ func New(deps Deps) (*Controller, error) {
 	if deps.Linger == 0 {
 		deps.Linger = Linger
 	}
-	reader, err := snapshot.NewReader(deps.Informers, deps.ClusterSubnets, deps.Mode)
+	reader, err := snapshot.NewReader(deps.Informers, deps.ClusterSubnets, deps.Mode, nil)
 	if err != nil {
 		return nil, err
 	}
-	c := &Controller{deps: deps, reader: reader, contributed: map[string]contribution{}, networks: map[string]table{}}
+	c := &Controller{deps: deps, reader: reader, contributed: map[string]contribution{},
+		taken: map[string]bool{}, networks: map[string]table{}}
 	c.flush = newFlusher(deps.Flush)
 	c.leaving = newLeaving(deps, c.flush)
 	c.queue = queue.New("egressservice-node", c.reconcile)
@@ -129,6 +132,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		problem string
 	)
 	if eg == nil {
+		s.Key = key
 		c.queue.Enqueue(c.reader.Forget(key)...)
 	} else {
 		var others []string
@@ -140,7 +144,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 			return err
 		}
 	}
-	if err := c.program(ctx, key, want); err != nil {
+	if err := c.program(ctx, key, want, c.takesOver(s)); err != nil {
 		return err
 	}
 	if eg == nil {
@@ -164,6 +168,18 @@ func (c *Controller) role(s egressservice.Service) egressservice.Service {
 	return s
 }
 
+// takesOver tells whether this node is host and was not before: what it remembers
+// of connections, from an earlier time as host, is out of date.
+func (c *Controller) takesOver(s egressservice.Service) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.Host != c.deps.Node || s.Ack.Host == c.deps.Node {
+		delete(c.taken, s.Key)
+		return false
+	}
+	return !c.taken[s.Key]
+}
+
 // want plans what this node contributes, and says what it cannot do.
 func (c *Controller) want(s egressservice.Service) (want contribution, problem string, err error) {
 	want.translations = egressservice.NodeState(s, c.deps.Node)
@@ -181,19 +197,20 @@ func (c *Controller) want(s egressservice.Service) (want contribution, problem s
 
 // program makes the kernel have what is wanted of key. What is not wanted any
 // more lingers, out of the way of everything that is.
-func (c *Controller) program(ctx context.Context, key string, want contribution) error {
+func (c *Controller) program(ctx context.Context, key string, want contribution, takeover bool) error {
 	c.mu.Lock()
 	have, known := c.contributed[key]
 	c.mu.Unlock()
 	// On most nodes most EgressServices are none of their business, and even to
 	// find that nothing differs means to read the tables; what others do to them
 	// the drivers' owner repairs.
-	if !known && want.empty() || known && have.equal(want) {
+	if !known && want.empty() || known && have.equal(want) && !takeover {
 		klog.V(4).InfoS("Rules are as wanted", "egressService", key)
 		return nil
 	}
 	c.note(key, contribution{translations: have.translations, ipRules: have.ipRules, unsure: true})
-	if err := c.leaving.add(ctx, key, have, want); err != nil {
+	strange, err := c.leaving.add(ctx, key, have, want)
+	if err != nil {
 		return err
 	}
 	if err := c.deps.Chains.Apply(ctx, egressservice.Contributor(key), want.translations.Rules(key)); err != nil {
@@ -204,19 +221,35 @@ func (c *Controller) program(ctx context.Context, key string, want contribution)
 			return fmt.Errorf("apply ip rules of EgressService %s: %w", key, err)
 		}
 	}
+	if err := c.flushReplaced(ctx, have, want, strange, takeover); err != nil {
+		return fmt.Errorf("flush connections of EgressService %s: %w", key, err)
+	}
+	c.note(key, want)
+	if takeover {
+		c.mu.Lock()
+		c.taken[key] = true
+		c.mu.Unlock()
+	}
+	klog.V(2).InfoS("Rules written", "egressService", key, "translations", len(want.translations), "ipRules", len(want.ipRules))
+	return nil
+}
+
+// flushReplaced deletes connections that were open before: they would keep the
+// translation they had, or none.
+func (c *Controller) flushReplaced(ctx context.Context, have, want contribution, strange map[netip.Addr]bool, takeover bool) error {
 	fresh := egressservice.Translations{}
 	for addr, to := range want.translations {
 		if have.unsure || have.translations[addr] != to {
 			fresh[addr] = to
 		}
 	}
-	// Connections that were open before keep the translation they had, or none.
-	if err := c.flush.replaced(ctx, fresh); err != nil {
-		return fmt.Errorf("flush connections of EgressService %s: %w", key, err)
+	if takeover {
+		strange = map[netip.Addr]bool{}
+		for addr := range want.translations {
+			strange[addr] = true
+		}
 	}
-	c.note(key, want)
-	klog.V(2).InfoS("Rules written", "egressService", key, "translations", len(want.translations), "ipRules", len(want.ipRules))
-	return nil
+	return c.flush.replaced(ctx, fresh, strange)
 }
 
 // note remembers what the kernel has of key.

@@ -27,6 +27,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -120,7 +121,11 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, egress: egressfake.NewSimpleClientset(egress("demo-svc", "")),
 		kube: kubefake.NewClientset(service("demo-svc", "5.5.5.5", "5555:5555:5555:5555:5555:5555:5555:5555"),
-			slice("demo-svc", "10.244.0.5", "10.244.2.7", "fd00:10:244:1::5", "fd00:10:244:3::7")),
+			slice("demo-svc", "10.244.0.5", "10.244.2.7", "fd00:10:244:1::5", "fd00:10:244:3::7"),
+			pod("default", "a", "ovn-worker", "10.244.0.5", "fd00:10:244:1::5"), pod("default", "b", "ovn-control-plane", "10.244.2.7", "fd00:10:244:3::7"),
+			pod("default", "c", "ovn-worker", "10.244.0.3"), pod("default", "d", "ovn-worker2", "10.244.1.6"),
+			pod("default", "e", "ovn-worker", "10.244.0.6"), pod("default", "f", "ovn-worker", "10.244.0.9"),
+			pod("other", "g", "ovn-worker2", "10.244.1.66")),
 		chains:  &chains{Chains: hostfake.NewChains(egressservice.Chains(topology.Families))},
 		kernel:  &kernel{tables: map[string]int{}, open: map[[2]netip.Addr]bool{}},
 		ipRules: hostfake.NewKernel(map[host.IPRule]struct{}{}),
@@ -140,13 +145,14 @@ func (w *world) start() *Controller {
 			EgressServices: own.EgressService().V1().EgressServices(),
 			Services:       core.Core().V1().Services(),
 			EndpointSlices: core.Discovery().V1().EndpointSlices(),
+			Pods:           core.Core().V1().Pods(),
 		}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	core.Start(ctx.Done())
-	own.Start(ctx.Done())
+	fakeapi.Start(ctx, w.t, w.kube, core)
+	fakeapi.Start(ctx, w.t, w.egress, own)
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 	w.t.Cleanup(func() {
@@ -215,6 +221,42 @@ func slice(name string, pods ...string) *discoveryv1.EndpointSlice {
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{p}})
 	}
 	return s
+}
+
+// pod is a running pod.
+func pod(namespace, name, node string, addrs ...string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)},
+		Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	for _, a := range addrs {
+		p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: a})
+	}
+	return p
+}
+
+// TestOthersPodsAreLeftAlone: what a slice lists and no pod of the namespace has is
+// not touched, and is served from when a pod has it until that pod is finished.
+func TestOthersPodsAreLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	slices, pods := w.kube.DiscoveryV1().EndpointSlices("default"), w.kube.CoreV1().Pods("default")
+	if _, err := slices.Update(t.Context(), slice("demo-svc", "10.244.0.5", "10.244.1.66", "10.244.1.77"), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	w.update(egress("demo-svc", "ovn-worker2"))
+	w.eventually("the translation", func() bool { return rules(w) == 1 })
+	if strings.Contains(w.dump(), "10.244.1.66") {
+		t.Errorf("the pod of another namespace is translated:\n%s", w.dump())
+	}
+	late := pod("default", "late", "ovn-worker2", "10.244.1.77")
+	if _, err := pods.Create(t.Context(), late, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the pod that came after its slice", func() bool { return strings.Contains(w.dump(), "10.244.1.77") })
+	late.Status.Phase = corev1.PodSucceeded
+	if _, err := pods.Update(t.Context(), late, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the finished pod to go", func() bool { return rules(w) == 1 })
 }
 
 func rules(w *world) int { return strings.Count(w.dump(), "-j SNAT") }
@@ -453,6 +495,38 @@ func TestRulesLinger(t *testing.T) {
 	}
 }
 
+// TestConnectionsOfEarlierDays: a node that becomes host again forgets what it knew of
+// the pods' connections, which went on elsewhere: their windows have moved. One that
+// is only started anew cuts nothing.
+func TestConnectionsOfEarlierDays(t *testing.T) {
+	w := newWorld(t)
+	w.linger = time.Hour
+	w.start()
+	w.update(egress("demo-svc", "ovn-worker2"))
+	acked := func() bool { p := w.status().Programmed; return p != nil && p.Host == "ovn-worker2" }
+	w.eventually("the word", acked)
+	w.setStatus(func(s *v1.EgressServiceStatus) {
+		s.Conditions = []metav1.Condition{{Type: v1.ConditionProgrammed, Status: metav1.ConditionTrue}}
+	})
+	w.kernel.connect("10.244.0.5", "5.5.5.5")
+	w.kernel.connect("10.244.0.99", "5.5.5.5")
+	w.start() // a second one is as good as a restarted one
+	w.touch()
+	if !w.kernel.connected("10.244.0.5", "5.5.5.5") {
+		t.Error("a restart cut a connection")
+	}
+	w.setStatus(programmedBy("ovn-worker", true))
+	w.touch()
+	w.setStatus(func(s *v1.EgressServiceStatus) { s.Host = "ovn-worker2" })
+	w.eventually("the word again", acked)
+	if w.kernel.connected("10.244.0.5", "5.5.5.5") {
+		t.Error("a connection of an earlier time as host is still known")
+	}
+	if !w.kernel.connected("10.244.0.99", "5.5.5.5") {
+		t.Error("another's connection went, too")
+	}
+}
+
 // TestNetwork: ip rules on the host, or for the pods of each node; none where
 // there is no table, which the status says, and they come when it does.
 func TestNetwork(t *testing.T) {
@@ -462,9 +536,8 @@ func TestNetwork(t *testing.T) {
 	if _, err := w.kube.CoreV1().Services("default").Update(t.Context(), svc, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	me, other := "ovn-worker2", "ovn-worker"
+	const me = "ovn-worker2"
 	sl := slice("demo-svc", "10.244.0.3", "10.244.1.6")
-	sl.Endpoints[0].NodeName, sl.Endpoints[1].NodeName = &other, &me
 	if _, err := w.kube.DiscoveryV1().EndpointSlices("default").Update(t.Context(), sl, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}

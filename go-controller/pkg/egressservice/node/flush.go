@@ -20,31 +20,35 @@ type flusher struct {
 	mu    sync.Mutex
 	fresh egressservice.Translations // what connections of these are to have
 	over  egressservice.Translations // what they must not have any more
+	// strange are those whose connections went another way since we saw them last:
+	// what is known of their windows would stop them.
+	strange map[netip.Addr]bool
 }
 
 func newFlusher(flush func(context.Context, func(src, to netip.Addr) bool, []netip.Addr) error) *flusher {
 	return &flusher{flush: flush, turn: host.NewTurn[error](),
-		fresh: egressservice.Translations{}, over: egressservice.Translations{}}
+		fresh: egressservice.Translations{}, over: egressservice.Translations{}, strange: map[netip.Addr]bool{}}
 }
 
 // replaced flushes the connections of the given addresses that have another
-// translation than the one given.
-func (f *flusher) replaced(ctx context.Context, now egressservice.Translations) error {
-	return f.add(ctx, now, nil)
+// translation than the one given, and all of those that are strange.
+func (f *flusher) replaced(ctx context.Context, now egressservice.Translations, strange map[netip.Addr]bool) error {
+	return f.add(ctx, now, nil, strange)
 }
 
 // ended flushes the connections that still have the given translations.
 func (f *flusher) ended(ctx context.Context, was egressservice.Translations) error {
-	return f.add(ctx, nil, was)
+	return f.add(ctx, nil, was, nil)
 }
 
-func (f *flusher) add(ctx context.Context, fresh, over egressservice.Translations) error {
-	if len(fresh)+len(over) == 0 {
+func (f *flusher) add(ctx context.Context, fresh, over egressservice.Translations, strange map[netip.Addr]bool) error {
+	if len(fresh)+len(over)+len(strange) == 0 {
 		return nil
 	}
 	f.mu.Lock()
 	maps.Copy(f.fresh, fresh)
 	maps.Copy(f.over, over)
+	maps.Copy(f.strange, strange)
 	for addr := range fresh {
 		delete(f.over, addr)
 	}
@@ -58,10 +62,13 @@ func (f *flusher) add(ctx context.Context, fresh, over egressservice.Translation
 
 func (f *flusher) pass(ctx context.Context) error {
 	f.mu.Lock()
-	fresh, over := f.fresh, f.over
-	f.fresh, f.over = egressservice.Translations{}, egressservice.Translations{}
+	fresh, over, strange := f.fresh, f.over, f.strange
+	f.fresh, f.over, f.strange = egressservice.Translations{}, egressservice.Translations{}, map[netip.Addr]bool{}
 	f.mu.Unlock()
 	err := f.flush(ctx, func(src, to netip.Addr) bool {
+		if strange[src] {
+			return true
+		}
 		if want, ok := fresh[src]; ok {
 			return to != want
 		}
@@ -76,6 +83,7 @@ func (f *flusher) pass(ctx context.Context) error {
 			}
 		}
 		maps.Copy(f.over, over)
+		maps.Copy(f.strange, strange)
 		f.mu.Unlock()
 	}
 	return err

@@ -43,14 +43,21 @@ func newLeaving(deps Deps, flush *flusher) *leaving {
 }
 
 // add takes over what have holds and want does not, in the kernel, too: the
-// caller may drop it then. What want has is not leaving.
-func (l *leaving) add(ctx context.Context, key string, have, want contribution) error {
+// caller may drop it then. What want has is not leaving; back is what was.
+func (l *leaving) add(ctx context.Context, key string, have, want contribution) (back map[netip.Addr]bool, err error) {
 	until := time.Now().Add(l.deps.Linger)
 	l.mu.Lock()
 	changed := false
 	for addr, to := range want.translations {
 		// It is in use; the rule here is the same, or comes behind it.
-		delete(l.translations, departed{key, addr, to})
+		d := departed{key, addr, to}
+		if _, was := l.translations[d]; was {
+			delete(l.translations, d)
+			if back == nil {
+				back = map[netip.Addr]bool{}
+			}
+			back[addr] = true
+		}
 	}
 	for addr, to := range have.translations {
 		// One with another address now has nothing to wait for.
@@ -67,13 +74,13 @@ func (l *leaving) add(ctx context.Context, key string, have, want contribution) 
 	}
 	l.mu.Unlock()
 	if !changed {
-		return nil
+		return back, nil
 	}
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
-	return l.write(ctx)
+	return back, l.write(ctx)
 }
 
 // write contributes what is leaving.

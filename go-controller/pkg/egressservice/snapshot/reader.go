@@ -1,11 +1,13 @@
 package snapshot
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -27,6 +29,8 @@ type Informers struct {
 	EgressServices egressinformers.EgressServiceInformer
 	Services       coreinformers.ServiceInformer
 	EndpointSlices discoveryinformers.EndpointSliceInformer
+	// Pods are those of all nodes; see kube.NewPodAddressInformers.
+	Pods coreinformers.PodInformer
 }
 
 // Reader reads from the informers' caches. Objects are read-only.
@@ -38,14 +42,23 @@ type Reader struct {
 	egress    egresslisters.EgressServiceLister
 	services  corelisters.ServiceLister
 	slices    cache.Indexer
+	pods      cache.Indexer
+	given     func(pod string) []netip.Addr
 }
 
 // NewReader returns a reader; cluster is the cluster subnets, mode the gateway
-// mode. It is called before the informers start.
-func NewReader(in Informers, cluster []netip.Prefix, mode topology.GatewayMode) (*Reader, error) {
-	slices := in.EndpointSlices.Informer()
-	if err := kube.IndexSlices(slices); err != nil {
+// mode. It is called before the informers start. given returns the addresses that
+// were given to the pod "namespace/name", of which the kubelet may not know yet; it
+// is nil where nobody waits for pods to become endpoints.
+func NewReader(in Informers, cluster []netip.Prefix, mode topology.GatewayMode, given func(pod string) []netip.Addr) (*Reader, error) {
+	slices, pods := in.EndpointSlices.Informer(), in.Pods.Informer()
+	if err := errors.Join(kube.IndexSlices(slices), kube.IndexSliceAddresses(slices), kube.IndexPods(pods)); err != nil {
 		return nil, err
+	}
+	if given != nil {
+		if err := kube.IndexPodLabels(pods); err != nil {
+			return nil, err
+		}
 	}
 	return &Reader{
 		informers: in,
@@ -55,6 +68,8 @@ func NewReader(in Informers, cluster []netip.Prefix, mode topology.GatewayMode) 
 		egress:    in.EgressServices.Lister(),
 		services:  in.Services.Lister(),
 		slices:    slices.GetIndexer(),
+		pods:      pods.GetIndexer(),
+		given:     given,
 	}, nil
 }
 
@@ -87,7 +102,13 @@ func (r *Reader) Objects() ([]*v1.EgressService, error) {
 // one has. It also returns the others that select some of its pods, as far as
 // something changed for them since the last call.
 func (r *Reader) Decode(eg *v1.EgressService) (s egressservice.Service, others []string, err error) {
-	snap := egressservice.Snapshot{Egress: eg, Shared: r.mode == topology.GatewayShared}
+	snap := egressservice.Snapshot{Egress: eg, Shared: r.mode == topology.GatewayShared,
+		Pod: func(a netip.Addr) (string, bool) {
+			if p := kube.PodAt(r.pods, eg.Namespace, a); p != nil {
+				return p.Spec.NodeName, true
+			}
+			return "", false
+		}}
 	svc, err := r.services.Services(eg.Namespace).Get(eg.Name)
 	switch {
 	case err == nil:
@@ -98,6 +119,7 @@ func (r *Reader) Decode(eg *v1.EgressService) (s egressservice.Service, others [
 	if snap.Slices, err = r.slicesOf(eg); err != nil {
 		return s, nil, err
 	}
+	snap.Selected, snap.Starting = r.selected(snap.Service)
 	s = egressservice.Decode(snap, r.cluster)
 	others = r.claims.Set(s)
 	return r.claims.Resolve(s), others, nil
@@ -138,10 +160,13 @@ func (r *Reader) Watch(c *queue.Controller, keys func(kind Kind, key string) []s
 	watch := func(inf cache.SharedIndexInformer, kind Kind) error {
 		return c.Watch(inf, func(old, new any) []string {
 			var out []string
-			seen := ""
+			seen, kind := "", kind
+			if kind == EgressService && sameButStatus(old, new) {
+				kind = Status
+			}
 			for _, obj := range []any{old, new} {
 				key := keyOf(obj)
-				if key == "" || key == seen || kind != EgressService && !r.exists(key) {
+				if key == "" || key == seen || kind != EgressService && kind != Status && !r.exists(key) {
 					continue
 				}
 				seen = key
@@ -156,7 +181,16 @@ func (r *Reader) Watch(c *queue.Controller, keys func(kind Kind, key string) []s
 	if err := watch(r.informers.Services.Informer(), Service); err != nil {
 		return err
 	}
-	return watch(r.informers.EndpointSlices.Informer(), EndpointSlice)
+	if err := watch(r.informers.EndpointSlices.Informer(), EndpointSlice); err != nil {
+		return err
+	}
+	return c.Watch(r.informers.Pods.Informer(), func(old, new any) []string {
+		var out []string
+		for _, key := range r.concerned(old, new) {
+			out = append(out, keys(Pod, key)...)
+		}
+		return out
+	})
 }
 
 // LocalOnly tells whether the Service of a key wants only nodes with endpoints.
@@ -179,12 +213,21 @@ func (r *Reader) exists(key string) bool {
 // Kind is the kind of object an event is about.
 type Kind uint8
 
-// The kinds.
+// The kinds. Status is that of an EgressService of which nothing else has changed.
 const (
 	EgressService Kind = iota
+	Status
 	Service
 	EndpointSlice
+	Pod
 )
+
+// sameButStatus tells whether an EgressService asks for what it asked for before.
+func sameButStatus(old, new any) bool {
+	o, _ := old.(*v1.EgressService)
+	n, _ := new.(*v1.EgressService)
+	return o != nil && n != nil && o.UID == n.UID && o.Generation == n.Generation && equality.Semantic.DeepEqual(o.Spec, n.Spec)
+}
 
 // keyOf returns the key of the EgressService that an object belongs to.
 func keyOf(obj any) string {

@@ -18,6 +18,7 @@ import (
 	egressfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -81,12 +82,12 @@ func TestEventsFindTheirEgressService(t *testing.T) {
 	cs := kubefake.NewClientset(&corev1.Service{ObjectMeta: meta("a", nil)}, &corev1.Service{ObjectMeta: meta("nobody", nil)}, sliceOf("a"))
 	own := egressfake.NewSimpleClientset(&v1.EgressService{ObjectMeta: meta("a", nil)}, &v1.EgressService{ObjectMeta: meta("b", nil)})
 	core, egress := informers.NewSharedInformerFactory(cs, 0), externalversions.NewSharedInformerFactory(own, 0)
-	in := Informers{egress.EgressService().V1().EgressServices(), core.Core().V1().Services(), core.Discovery().V1().EndpointSlices()}
-	r, err := NewReader(in, []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, topology.GatewayLocal)
+	in := Informers{egress.EgressService().V1().EgressServices(), core.Core().V1().Services(), core.Discovery().V1().EndpointSlices(), core.Core().V1().Pods()}
+	r, err := NewReader(in, []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, topology.GatewayLocal, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewReader(in, nil, topology.GatewayLocal); err != nil {
+	if _, err := NewReader(in, nil, topology.GatewayLocal, nil); err != nil {
 		t.Errorf("a second reader of the same informers: %v", err)
 	}
 	k := &keys{}
@@ -96,8 +97,8 @@ func TestEventsFindTheirEgressService(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	core.Start(ctx.Done())
-	egress.Start(ctx.Done())
+	fakeapi.Start(ctx, t, cs, core)
+	fakeapi.Start(ctx, t, own, egress)
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx, 1) }()
 	t.Cleanup(func() {
@@ -137,5 +138,33 @@ func TestEventsFindTheirEgressService(t *testing.T) {
 	}
 	if _, err := r.Object("a/b/c"); err == nil {
 		t.Error("a key of three parts")
+	}
+}
+
+// TestStatusIsAKindOfItsOwn: whoever does not care for statuses need not look at each
+// one that is written.
+func TestStatusIsAKindOfItsOwn(t *testing.T) {
+	was := &v1.EgressService{ObjectMeta: meta("a", nil)}
+	status, spec, generation, other := was.DeepCopy(), was.DeepCopy(), was.DeepCopy(), was.DeepCopy()
+	status.Status.Host = "node"
+	status.Labels = map[string]string{"changed": ""}
+	spec.Spec.Network = "blue"
+	generation.Generation++
+	other.UID = "another of the same name"
+	for name, c := range map[string]struct {
+		old, new any
+		want     bool
+	}{
+		"status and metadata": {was, status, true},
+		"spec":                {was, spec, false},
+		"spec, as it is read": {was, generation, false},
+		"made anew":           {was, other, false},
+		"made":                {nil, was, false},
+		"deleted":             {was, nil, false},
+		"something else":      {&corev1.Service{}, &corev1.Service{}, false},
+	} {
+		if got := sameButStatus(c.old, c.new); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -28,9 +29,6 @@ import (
 const (
 	// all is the key of the queue that has a single one.
 	all = "all"
-	// nodeWorkers is how many nodes are written at the same time; the writer sends
-	// what several of them want in one transaction.
-	nodeWorkers = 16
 	// reportWorkers is how many statuses or annotations are patched at a time.
 	reportWorkers = 4
 	// countDelay collects changes of how many pods there are into one patch.
@@ -49,6 +47,9 @@ const (
 // Writer writes the rows and tells of those that others changed.
 type Writer interface {
 	nb.Writer
+	// ApplyAll is Apply for several owners, in one transaction if possible; it
+	// returns errors by owner.
+	ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.Stats, map[nb.Owner]error)
 	OnDrift(f func(nb.Owner))
 }
 
@@ -66,6 +67,10 @@ type Deps struct {
 	// Rerouted are the pods that EgressIPs and EgressServices steer; nil ones are
 	// of features that are not enabled.
 	Rerouted []*noreroute.PodSet
+	// Translates tells whether an EgressIP translates an address of a pod on the
+	// pod's own node; nil where there are none. Look is to be called when that
+	// changes.
+	Translates func(pod, node string, a netip.Addr) bool
 }
 
 // Controller serves the external gateways of the cluster.
@@ -82,7 +87,10 @@ type Controller struct {
 	// plan is the last decision; byNamespace the policies that select a namespace.
 	plan        externalroute.Plan
 	byNamespace map[string][]string
-	// dirty are the nodes that are still to be written, with a number that grows.
+	// pending are nodes in the queue; the first of them brings all of them with it.
+	pending map[string]bool
+	// dirty are the nodes that are still to be written before anything is reported,
+	// with a number that grows.
 	dirty map[string]uint64
 	turn  uint64
 	// reports are told when no node is dirty.
@@ -98,6 +106,7 @@ func New(deps Deps) (*Controller, error) {
 		namespaces:       deps.Namespaces.Lister(),
 		nodeLister:       deps.Nodes.Lister(),
 		pods:             deps.Pods.Informer().GetIndexer(),
+		pending:          map[string]bool{},
 		dirty:            map[string]uint64{},
 		reportPolicies:   map[string]bool{},
 		reportNamespaces: map[string]bool{},
@@ -122,7 +131,7 @@ func New(deps Deps) (*Controller, error) {
 		return nil, fmt.Errorf("index pods for external gateways: %w", err)
 	}
 	c.decide = queue.New("externalroute-decide", c.reconcileAll)
-	c.nodes = queue.New(externalroute.Feature, c.reconcileNode)
+	c.nodes = queue.New(externalroute.Feature, c.reconcileNodes)
 	c.statuses = queue.New("externalroute-status", c.reconcileStatus)
 	c.annotations = queue.New("externalroute-namespace", c.reconcileNamespace)
 	return c, errors.Join(c.watchDecide(), c.watchNodes(), c.watchReports())
@@ -145,7 +154,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		if !await(ctx, c.decide.Seeded()) || !c.awaitRerouted(ctx) {
 			return nil
 		}
-		return c.nodes.Run(ctx, nodeWorkers)
+		return c.nodes.Run(ctx, 1) // that takes all nodes that wait
 	})
 	group.Go(func() error {
 		if !await(ctx, c.nodes.Seeded()) {
@@ -164,6 +173,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Look has the rows of a node planned again.
+func (c *Controller) Look(node string) { c.nodes.Enqueue(c.pend(node)...) }
 
 // Seeded is closed when everything found at the start has been written.
 func (c *Controller) Seeded() <-chan struct{} { return c.nodes.Seeded() }

@@ -2,11 +2,13 @@ package master
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
@@ -57,23 +59,49 @@ func TestPolicyComesChangesAndGoes(t *testing.T) {
 	w.eventually("the annotations to be gone", func() bool { return w.inUse("red") == "" && w.inUse("blue") == "" })
 }
 
-// TestOneTransaction: one more pod, or one hop less on one node, is one.
+// TestOneTransaction: one more pod, or one hop less on all nodes, is one.
 func TestOneTransaction(t *testing.T) {
-	nb := fake()
-	w := newWorld(t, nb, node(0), namespace("red"), policy("p", anyGWs, hops("172.18.0.51", "172.18.0.52")), pod("red", 0, 0))
+	const nodes = 10
+	s := ovsdbtest.StartNB(t)
+	args := []string{"lr-add", "ovn_cluster_router"}
+	objs := []runtime.Object{namespace("red"), policy("p", anyGWs, hops("172.18.0.51", "172.18.0.52"))}
+	for i := range nodes {
+		args = append(args, "--", "lr-add", fmt.Sprintf("GR_n%d", i))
+		objs = append(objs, node(i), pod("red", i, 0), pod("red", i, 1))
+	}
+	s.Nbctl(args...)
+	w := newWorld(t, connect(t, s), objs...)
 	w.start()
-	before := nb.Writes()
-	w.create(pod("red", 0, 1))
-	w.eventually("its routes", func() bool { return routes(nb) == 4 })
-	if n := nb.Writes() - before; n != 1 {
+	routes := func() int { return strings.Count(s.Nbctl("list", "Logical_Router_Static_Route"), "nexthop") }
+	w.reported("p")
+	if n := routes(); n != 4*nodes {
+		t.Fatalf("%d routes at the start", n)
+	}
+	before := s.Records()
+	w.create(pod("red", 3, 2))
+	w.eventually("its routes", func() bool { return routes() == 4*nodes+2 })
+	if n := s.Records() - before; n != 1 {
 		t.Errorf("one more pod took %d transactions", n)
 	}
-	before = nb.Writes()
+	before = s.Records()
 	w.setHops("p", "172.18.0.51")
 	w.reported("p")
-	if n := nb.Writes() - before; n != 1 || routes(nb) != 2 {
-		t.Errorf("one hop less took %d transactions and left %d routes", n, routes(nb))
+	if n := s.Records() - before; n != 1 || routes() != 2*nodes+1 {
+		t.Errorf("one hop less took %d transactions and left %d routes", n, routes())
 	}
+}
+
+// connect returns a writer to a real database.
+func connect(t *testing.T, s *ovsdbtest.Server) *ovsdb.Writer {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	client, err := ovsdb.Connect(ctx, ovsdb.Config{Address: s.Socket()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return ovsdb.NewWriter(client)
 }
 
 // TestGatewayPod follows a dynamic hop and an announced one through readiness.
@@ -123,18 +151,11 @@ func TestGatewayPod(t *testing.T) {
 func TestRestarts(t *testing.T) {
 	s := ovsdbtest.StartNB(t)
 	s.Nbctl("lr-add", "ovn_cluster_router", "--", "lr-add", "GR_n0", "--", "lr-add", "GR_n1")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	client, err := ovsdb.Connect(ctx, ovsdb.Config{Address: s.Socket()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
 	next := hops("172.18.0.51", "172.18.0.52")
 	next.Static[0].SkipHostSNAT = true
 	annotated := namespace("blue")
 	annotated.Annotations = map[string]string{kube.AnnotationRoutingExternalGWs: "172.18.0.53", kube.AnnotationBFDEnabled: ""}
-	w := newWorld(t, ovsdb.NewWriter(client), node(0), node(1), namespace("red"), annotated,
+	w := newWorld(t, connect(t, s), node(0), node(1), namespace("red"), annotated,
 		policy("p", map[string]string{"name": "red"}, next), policy("q", anyGWs, hops("172.18.0.52", "0.0.0.0")),
 		pod("red", 0, 0), pod("red", 1, 1), pod("blue", 0, 2))
 	w.start()

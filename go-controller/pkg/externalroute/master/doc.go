@@ -3,7 +3,8 @@
 //
 // Four queues, one direction. Deciding has a single key: it recomputes who uses
 // which gateways and enqueues the nodes whose pods it concerns. Each node has a
-// key that writes its rows. When the nodes are written, policies get their
+// key that writes its rows, with those of all nodes that wait: a hop more or less
+// is one transaction. When the nodes are written, policies get their
 // status and namespaces the annotation by which the nodes learn which gateways
 // are no longer in use.
 //

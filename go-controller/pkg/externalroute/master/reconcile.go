@@ -56,7 +56,7 @@ func (c *Controller) reconcileAll(context.Context, string) error {
 		c.reportNamespaces[ns] = true
 	}
 	c.mu.Unlock()
-	c.nodes.Enqueue(nodes...)
+	c.nodes.Enqueue(c.pend(nodes...)...)
 	c.report()
 	return nil
 }
@@ -154,33 +154,54 @@ func gatewayPods(pods []*corev1.Pod) []externalroute.GatewayPod {
 	return out
 }
 
-// reconcileNode writes the rows of one node.
-func (c *Controller) reconcileNode(ctx context.Context, name string) error {
+// pend notes nodes that are enqueued, and returns them.
+func (c *Controller) pend(nodes ...string) []string {
 	c.mu.Lock()
-	plan, turn := c.plan, c.dirty[name]
+	defer c.mu.Unlock()
+	for _, n := range nodes {
+		c.pending[n] = true
+	}
+	return nodes
+}
+
+// reconcileNodes writes the rows of a node, and with them those of all others that
+// wait: what a change means for many nodes is one transaction. The others' keys
+// find nothing more to do, or try again where this failed.
+func (c *Controller) reconcileNodes(ctx context.Context, name string) error {
+	c.mu.Lock()
+	plan, turns := c.plan, maps.Clone(c.dirty)
+	nodes := c.pending
+	c.pending = map[string]bool{}
 	c.mu.Unlock()
+	nodes[name] = true
 	// Reports do not wait for a node that fails: it may do so for long.
 	defer func() {
 		c.mu.Lock()
-		if c.dirty[name] == turn {
-			delete(c.dirty, name)
+		for n := range nodes {
+			if c.dirty[n] == turns[n] {
+				delete(c.dirty, n)
+			}
 		}
 		c.mu.Unlock()
 		c.report()
 	}()
-	rows, err := c.nodeRows(name, plan)
-	if err != nil {
-		return err
+	want := make(map[nb.Owner][]nb.Row, len(nodes))
+	for n := range nodes {
+		rows, err := c.nodeRows(n, plan)
+		if err != nil {
+			return err
+		}
+		want[externalroute.Owner(n)] = rows
 	}
-	stats, err := c.deps.Writer.Apply(ctx, externalroute.Owner(name), rows)
-	if err != nil {
-		return fmt.Errorf("apply external gateways of node %s: %w", name, err)
-	}
+	stats, errs := c.deps.Writer.ApplyAll(ctx, want)
 	if stats.Zero() {
-		klog.V(4).InfoS("External gateways are as wanted", "node", name, "rows", len(rows))
+		klog.V(4).InfoS("External gateways are as wanted", "nodes", len(nodes))
 	} else {
-		klog.V(2).InfoS("External gateways written", "node", name,
+		klog.V(2).InfoS("External gateways written", "node", name, "nodes", len(nodes),
 			"inserted", stats.Inserted, "updated", stats.Updated, "deleted", stats.Deleted)
+	}
+	if err := errs[externalroute.Owner(name)]; err != nil {
+		return fmt.Errorf("write external gateways of node %s: %w", name, err)
 	}
 	return nil
 }
@@ -194,7 +215,7 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 		return nil, fmt.Errorf("get node %s: %w", name, err)
 	}
 	node, _ := kube.Node(n) // the network's controller reports what does not parse
-	snap := externalroute.NodeSnapshot{Node: node, Rerouted: map[netip.Addr]bool{}}
+	snap := externalroute.NodeSnapshot{Node: node, Rerouted: map[netip.Addr]bool{}, Translated: map[netip.Addr]bool{}}
 	for _, p := range c.indexed(byNode, name) {
 		network, ok, err := kube.PodNetwork(p)
 		if !ok || err != nil {
@@ -203,6 +224,9 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 		pod := externalroute.Pod{Key: kube.PodKey(p), Namespace: p.Namespace}
 		for _, a := range network.Addrs {
 			pod.Addrs = append(pod.Addrs, a.Addr())
+			if c.deps.Config.DisableSNATMultipleGWs && c.deps.Translates != nil && c.deps.Translates(pod.Key, name, a.Addr()) {
+				snap.Translated[a.Addr()] = true
+			}
 		}
 		snap.Pods = append(snap.Pods, pod)
 	}

@@ -90,14 +90,14 @@ func (c *Controller) watchNodes() error {
 		for _, n := range nodes {
 			names = append(names, n.Name)
 		}
-		return names
+		return c.pend(names...)
 	})
 	c.nodes.Seed(func() []string {
 		var names []string
 		for _, o := range c.deps.Writer.Owners(externalroute.Feature) {
 			names = append(names, o.Object)
 		}
-		return names
+		return c.pend(names...)
 	})
 	c.deps.Writer.OnDrift(func(o nb.Owner) {
 		if o.Feature == externalroute.Feature {
@@ -106,7 +106,7 @@ func (c *Controller) watchNodes() error {
 	})
 	for _, set := range c.deps.Rerouted {
 		if set != nil {
-			set.Subscribe(func() { c.nodes.Enqueue(c.gatewayNodes()...) })
+			set.Subscribe(func() { c.nodes.Enqueue(c.pend(c.gatewayNodes()...)...) })
 		}
 	}
 	return errors.Join(

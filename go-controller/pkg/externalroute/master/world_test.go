@@ -25,6 +25,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/informers/externalversions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -87,8 +88,8 @@ func (w *world) start() *Controller {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	core.Start(ctx.Done())
-	own.Start(ctx.Done())
+	fakeapi.Start(ctx, w.t, w.kube, core)
+	fakeapi.Start(ctx, w.t, w.routes, own)
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 	w.stop = sync.OnceFunc(func() {

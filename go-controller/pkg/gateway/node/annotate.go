@@ -33,7 +33,17 @@ func (g *Gateway) annotate(ctx context.Context, n *corev1.Node, node topology.No
 	if err != nil {
 		return err
 	}
-	hosts := gateway.HostAddresses(links, slices.Concat(g.MasqueradeSubnets, g.ClusterSubnets))
+	blind, err := g.OVS.Lacks(ctx, "check_pkt_len")
+	if err != nil {
+		return err
+	}
+	inside := slices.Concat(g.MasqueradeSubnets, g.ClusterSubnets)
+	if g.Foreign != nil {
+		for _, a := range g.Foreign() {
+			inside = append(inside, topology.HostPrefix(a))
+		}
+	}
+	hosts := gateway.HostAddresses(links, inside)
 	values := map[string]*string{
 		kube.AnnotationChassisID:     kube.Value(system[idSystem]),
 		kube.AnnotationPrimaryIfAddr: kube.Value(kube.FormatPrimaryIfAddr(a.primary)),
@@ -42,6 +52,9 @@ func (g *Gateway) annotate(ctx context.Context, n *corev1.Node, node topology.No
 			Mode: g.Mode, InterfaceID: topology.ExternalInterface(a.bridge, g.Node), MAC: a.mac, Addrs: a.primary,
 			NextHops: gateway.NextHops(a.host, g.Families, g.NextHops), NodePort: g.NodePort, VLAN: g.VLAN,
 		})),
+	}
+	if values[kube.AnnotationGatewayMTU] = nil; blind {
+		values[kube.AnnotationGatewayMTU] = kube.Value("false")
 	}
 	if len(node.Subnets) > 0 {
 		values[kube.AnnotationManagementMAC] = kube.Value(gateway.ManagementPort(node.Subnets, g.MTU).MAC)

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/attachment"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/settings"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -53,7 +53,7 @@ func (c Cleaner) Cleanup(ctx context.Context) error {
 		return c.OVS.DeleteBridge(ctx, topology.IntegrationBridge)
 	})
 	step("unmute links", func(context.Context) error { return link.UnmuteAll() })
-	step("restore kernel parameters", c.restoreSettings)
+	step("restore kernel parameters", settings.NewSet(c.OVS).Sweep)
 	return errors.Join(errs...)
 }
 
@@ -67,24 +67,6 @@ func (c Cleaner) forgetController(ctx context.Context) error {
 		ids[k] = ""
 	}
 	return c.OVS.SetSystem(ctx, ids)
-}
-
-// restoreSettings puts back the kernel parameters that were changed.
-func (c Cleaner) restoreSettings(ctx context.Context) error {
-	have, err := c.OVS.System(ctx)
-	if err != nil || have[idKernelSetting] == "" {
-		return err
-	}
-	before := map[string]string{}
-	if err := json.Unmarshal([]byte(have[idKernelSetting]), &before); err != nil {
-		return fmt.Errorf("parse external_ids:%s %q: %w", idKernelSetting, have[idKernelSetting], err)
-	}
-	for name, value := range before {
-		if err := link.SetSysctl(name, value); err != nil {
-			return err
-		}
-	}
-	return c.OVS.SetSystem(ctx, map[string]string{idKernelSetting: ""})
 }
 
 // restore moves the host from a bridge back to its uplink. A bridge that was

@@ -36,6 +36,9 @@ type Config struct {
 	ClusterSubnets, ServiceCIDRs, MasqueradeSubnets []netip.Prefix
 	// ConntrackZone of the external bridge.
 	ConntrackZone int
+	// Egress says that an egress feature is enabled, hence that traffic from pods
+	// to nodes is marked.
+	Egress bool
 	// EncapIP is where tunnels to this node end; invalid: the node's address.
 	EncapIP netip.Addr
 	// EncapPort is the UDP port of tunnels.
@@ -57,6 +60,10 @@ type Deps struct {
 	Chains host.ChainWriter
 	Routes host.Writer[host.Route, host.Hop]
 	Addrs  host.Writer[host.Address, struct{}] // owns all addresses of the management port
+	// Settings are kernel parameters.
+	Settings host.Writer[string, string]
+	// Foreign are the addresses on the host's links that are not the host's own.
+	Foreign func() []netip.Addr
 }
 
 const (
@@ -72,13 +79,12 @@ const (
 
 // External_ids of Open_vSwitch and of the external bridge.
 const (
-	idSystem        = "system-id"
-	idHostname      = "hostname"
-	idDatapathType  = "ovn-bridge-datapath-type"
-	idEncapIP       = "ovn-encap-ip"
-	idMappings      = "ovn-bridge-mappings"
-	idBridge        = "bridge-id"
-	idBridgeUplink  = "bridge-uplink"
-	idAttachment    = "ovnkube-host"
-	idKernelSetting = "ovnkube-sysctls"
+	idSystem       = "system-id"
+	idHostname     = "hostname"
+	idDatapathType = "ovn-bridge-datapath-type"
+	idEncapIP      = "ovn-encap-ip"
+	idMappings     = "ovn-bridge-mappings"
+	idBridge       = "bridge-id"
+	idBridgeUplink = "bridge-uplink"
+	idAttachment   = "ovnkube-host"
 )

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
@@ -170,7 +171,7 @@ func (g *Gateway) pass(ctx context.Context) (missing string, err error) {
 	if err := g.ensureIntegrationBridge(ctx, datapath); err != nil {
 		return "bridge " + topology.IntegrationBridge, err
 	}
-	if err := g.ensureHostSettings(ctx, system); err != nil {
+	if err := g.Settings.Apply(ctx, gateway.Contributor, g.hostSettings()); err != nil {
 		return "kernel parameters", err
 	}
 	a, err := g.ensureAttached(ctx, datapath, internalAddrs(n))
@@ -212,13 +213,10 @@ func (g *Gateway) lacking(ctx context.Context) (string, error) {
 	installed := slices.ContainsFunc(ports, func(p ovs.Port) bool {
 		return p.Name == topology.ManagementPort && p.ExternalIDs[ovs.Installed] == "true"
 	})
-	switch {
-	case !installed:
+	if !installed {
 		return "ovn-controller to install the flows of " + topology.ManagementPort, nil
-	case !g.Flows.Complete():
-		return "ovn-controller to make the patch port of the external bridge", nil
 	}
-	return "", nil
+	return g.Flows.Missing(), nil
 }
 
 // report remembers what is missing and closes Ready once nothing is. The log

@@ -22,6 +22,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/openflow"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/route"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/settings"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -125,10 +126,11 @@ func (l *lab) gateway(db ovs.Client) (*Gateway, error) {
 		ControllerIDs: map[string]string{"ovn-remote": "tcp:172.18.0.1:6642", "ovn-encap-type": "geneve"},
 	}, Deps{
 		Kube: l.kube, Nodes: l.node.Core().V1().Nodes(), OVS: db,
-		Flows: bridgenode.New(gateway.Contributor, db, func(bridge string) bridgenode.Writer {
+		Flows: bridgenode.New([]string{gateway.Contributor}, db, func(bridge string) bridgenode.Writer {
 			return openflow.New(bridge, l.vs.Dir)
 		}),
 		Chains: chains, Routes: route.NewSet(), Addrs: addr.NewSet(addr.New(nil, topology.ManagementPort)),
+		Settings: settings.NewSet(db),
 	}), nil
 }
 

@@ -61,6 +61,9 @@ func (g *Gateway) ensureFlows(ctx context.Context, node topology.Node, a attache
 			}
 		}
 		flows = append(flows, bridge.Flows(facts, family, marks)...)
+		if g.Egress {
+			flows = append(flows, bridge.Marked(family, marks)...)
+		}
 	}
 	return g.Flows.Apply(ctx, gateway.Contributor, flows)
 }

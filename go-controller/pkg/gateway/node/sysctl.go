@@ -1,13 +1,6 @@
 package node
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
-
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -25,43 +18,6 @@ func (g *Gateway) hostSettings() map[string]string {
 		}
 	}
 	return settings
-}
-
-// ensureHostSettings sets them. What they were is recorded first, so that
-// Cleanup can put it back.
-func (g *Gateway) ensureHostSettings(ctx context.Context, system map[string]string) error {
-	before := map[string]string{}
-	if text := system[idKernelSetting]; text != "" {
-		if err := json.Unmarshal([]byte(text), &before); err != nil {
-			return fmt.Errorf("parse external_ids:%s %q: %w", idKernelSetting, text, err)
-		}
-	}
-	settings, news := g.hostSettings(), false
-	for name, value := range settings {
-		have, err := os.ReadFile(filepath.Join("/proc/sys", name))
-		if err != nil {
-			return fmt.Errorf("read sysctl %s: %w", name, err)
-		}
-		now := strings.TrimSpace(string(have))
-		if _, recorded := before[name]; now != value && !recorded {
-			before[name], news = now, true
-		}
-	}
-	if news {
-		text, err := json.Marshal(before)
-		if err != nil {
-			return fmt.Errorf("encode kernel parameters: %w", err)
-		}
-		if err := g.OVS.SetSystem(ctx, map[string]string{idKernelSetting: string(text)}); err != nil {
-			return err
-		}
-	}
-	for name, value := range settings {
-		if err := link.SetSysctl(name, value); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // ensureManagementSettings lets packets come in by the management port that the

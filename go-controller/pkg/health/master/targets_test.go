@@ -14,6 +14,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
 const patience = 20 * time.Second
@@ -72,7 +73,7 @@ func TestTargetsFollowTheNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	core.Start(ctx.Done())
+	fakeapi.Start(ctx, t, cs, core)
 	var wg sync.WaitGroup
 	for _, run := range []func(context.Context) error{targets.Run, tracker.Run} {
 		wg.Go(func() {

@@ -23,19 +23,21 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // Kernel reads and writes addresses in the network namespace of the caller.
 type Kernel struct {
 	links    map[string]bool
-	recorded func(context.Context) ([]host.Address, error)
+	recorded func() []netip.Addr
 }
 
 var _ host.Kernel[host.Address, struct{}] = Kernel{}
 
 // New returns a Kernel to which all addresses on links belong, and on other
-// links those that recorded lists. recorded may be nil.
-func New(recorded func(context.Context) ([]host.Address, error), links ...string) Kernel {
+// links those that recorded lists, where they stand alone (/32, /128). recorded
+// may be nil.
+func New(recorded func() []netip.Addr, links ...string) Kernel {
 	k := Kernel{links: map[string]bool{}, recorded: recorded}
 	for _, l := range links {
 		k.links[l] = true
@@ -49,15 +51,11 @@ func NewSet(k Kernel) *host.Set[host.Address, struct{}] {
 }
 
 // List implements host.Kernel.
-func (k Kernel) List(ctx context.Context) (map[host.Address]struct{}, error) {
-	ours := map[host.Address]bool{}
+func (k Kernel) List(context.Context) (map[host.Address]struct{}, error) {
+	ours := map[netip.Prefix]bool{}
 	if k.recorded != nil {
-		list, err := k.recorded(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("read the recorded addresses: %w", err)
-		}
-		for _, a := range list {
-			ours[a] = true
+		for _, a := range k.recorded() {
+			ours[topology.HostPrefix(a)] = true
 		}
 	}
 	links, err := link.Dump(netlink.LinkList)
@@ -78,7 +76,7 @@ func (k Kernel) List(ctx context.Context) (map[host.Address]struct{}, error) {
 		if key.Prefix.Addr().IsLinkLocalUnicast() && key.Prefix.Addr().Is6() {
 			continue
 		}
-		if ours[key] || k.links[key.Link] {
+		if ours[key.Prefix] || k.links[key.Link] {
 			out[key] = struct{}{}
 		}
 	}

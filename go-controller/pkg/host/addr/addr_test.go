@@ -1,7 +1,6 @@
 package addr
 
 import (
-	"context"
 	"net/netip"
 	"testing"
 
@@ -23,8 +22,9 @@ func TestAddresses(t *testing.T) {
 	ns.Run("ip", "addr", "add", "10.244.9.2/24", "dev", "mp0")  // of an earlier subnet
 	ns.Run("ip", "addr", "add", "fd00:9::2/64", "dev", "mp0")
 
-	recorded := []host.Address{address("eth1", "192.0.2.99/32"), address("eth1", "192.0.2.50/32"), address("eth1", "2001:db8::50/128")}
-	k := New(func(context.Context) ([]host.Address, error) { return recorded, nil }, "mp0")
+	recorded := []netip.Addr{netip.MustParseAddr("192.0.2.10"), netip.MustParseAddr("192.0.2.99"),
+		netip.MustParseAddr("192.0.2.50"), netip.MustParseAddr("2001:db8::50")}
+	k := New(func() []netip.Addr { return recorded }, "mp0")
 	s := NewSet(k)
 	want := map[host.Address]struct{}{
 		address("mp0", "10.244.1.2/24"):       {},

@@ -8,6 +8,9 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 )
 
 // ErrNoDefaultRoute says that the main table has no default route.
@@ -42,26 +45,63 @@ func DefaultLink() (string, error) {
 	return "", ErrNoDefaultRoute
 }
 
-// Addresses returns the addresses of all links that are up, by link.
-func Addresses() (map[string][]netip.Prefix, error) {
-	links, err := netlink.LinkList()
+// Networks returns the links that are up, with the addresses that others can
+// reach them at and the routes of the main table that go through them.
+func Networks() ([]host.Network, error) {
+	links, err := link.Dump(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
-	names := map[int]string{}
-	for _, l := range links {
-		if l.Attrs().Flags&net.FlagUp != 0 {
-			names[l.Attrs().Index] = l.Attrs().Name
-		}
-	}
-	addrs, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	addrs, err := link.Dump(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
+	routes, err := link.Dump(func() ([]netlink.Route, error) {
+		return netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list routes: %w", err)
+	}
+	names := map[int]string{}
+	for _, l := range links {
+		names[l.Attrs().Index] = l.Attrs().Name
+	}
+	var out []host.Network
+	for _, l := range links {
+		if !usable(l.Attrs()) {
+			continue
+		}
+		n := host.Network{Link: l.Attrs().Name, Index: l.Attrs().Index}
+		for _, a := range addrs {
+			if p := prefixOf(a.IPNet); a.LinkIndex == n.Index && a.Scope == int(netlink.SCOPE_UNIVERSE) && !p.Addr().IsLinkLocalUnicast() {
+				n.Addrs = append(n.Addrs, p)
+			}
+		}
+		for _, r := range routes {
+			if route, ok := decodeRoute(r, n.Index, names); ok {
+				n.Routes = append(n.Routes, route)
+			}
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+// usable tells whether a link is up and has not lost its carrier.
+func usable(a *netlink.LinkAttrs) bool {
+	return a.Flags&net.FlagUp != 0 && a.OperState != netlink.OperDown && a.OperState != netlink.OperLowerLayerDown
+}
+
+// Addresses returns the addresses of all links that are up, by link.
+func Addresses() (map[string][]netip.Prefix, error) {
+	networks, err := Networks()
+	if err != nil {
+		return nil, err
+	}
 	out := map[string][]netip.Prefix{}
-	for _, a := range addrs {
-		if name, ok := names[a.LinkIndex]; ok {
-			out[name] = append(out[name], prefixOf(a.IPNet))
+	for _, n := range networks {
+		if len(n.Addrs) > 0 {
+			out[n.Link] = n.Addrs
 		}
 	}
 	return out, nil

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 
@@ -71,39 +72,6 @@ func (f Filter) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 		(f.Mark == 0 || f.Mark == flow.Mark)
 }
 
-// matcher makes a filter of a function.
-type matcher func(*netlink.ConntrackFlow) bool
-
-// MatchConntrackFlow implements netlink.CustomConntrackFilter.
-func (m matcher) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool { return m(flow) }
-
-// FlushStaleUDP deletes the UDP entries of the kernel that stale says lead
-// nowhere: to is where the client sends, from is where answers are expected from,
-// own tells the host's entries from those of Open vSwitch, which are in zones. It
-// reads the whole table and returns how many entries went.
-func FlushStaleUDP(_ context.Context, stale func(to, from netip.AddrPort, own bool) bool) (int, error) {
-	addrPort := func(ip net.IP, port uint16) netip.AddrPort {
-		a, _ := netip.AddrFromSlice(ip)
-		return netip.AddrPortFrom(a.Unmap(), port)
-	}
-	match := matcher(func(flow *netlink.ConntrackFlow) bool {
-		return flow.Forward.Protocol == protocolUDP && stale(
-			addrPort(flow.Forward.DstIP, flow.Forward.DstPort), addrPort(flow.Reverse.SrcIP, flow.Reverse.SrcPort), flow.Zone == 0)
-	})
-	total := 0
-	for _, family := range topology.Families {
-		n, err := deleteMatching(family, match)
-		if err != nil {
-			return total, err
-		}
-		total += n
-	}
-	return total, nil
-}
-
-// protocolUDP is the number of UDP in IP headers.
-const protocolUDP = 17
-
 // deleteMatching deletes entries of one family.
 func deleteMatching(family topology.Family, f netlink.CustomConntrackFilter) (int, error) {
 	inet := netlink.InetFamily(netlink.FAMILY_V4)
@@ -127,6 +95,31 @@ func FlushKernel(_ context.Context, f Filter) (int, error) {
 	total := 0
 	for _, family := range families {
 		n, err := deleteMatching(family, f)
+		total += n
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+// FlushKernelAddrs deletes the entries of the kernel, in the caller's network
+// namespace, of connections that came for one of the addresses, or whose source
+// address was translated to it. It returns how many there were, and reads the table
+// once a family.
+func FlushKernelAddrs(_ context.Context, addrs []netip.Addr) (int, error) {
+	total := 0
+	for _, f := range topology.Families {
+		if !slices.ContainsFunc(addrs, func(a netip.Addr) bool { return topology.FamilyOf(a) == f }) {
+			continue
+		}
+		is := func(ip net.IP) bool {
+			a, ok := netip.AddrFromSlice(ip)
+			return ok && slices.Contains(addrs, a.Unmap())
+		}
+		n, err := deleteMatching(f, matcher(func(flow *netlink.ConntrackFlow) bool {
+			return is(flow.Forward.DstIP) || is(flow.Reverse.DstIP)
+		}))
 		total += n
 		if err != nil {
 			return total, err

@@ -79,6 +79,20 @@ func TestFlushKernel(t *testing.T) {
 	}
 }
 
+func TestFlushKernelAddrs(t *testing.T) {
+	netnstest.New(t)
+	entry(t, "10.244.0.5", "192.0.2.1", "192.0.2.1", "5.5.5.5", 53, 1)
+	entry(t, "192.0.2.1", "5.5.5.5", "5.5.5.5", "192.0.2.1", 54, 1)
+	entry(t, "10.244.0.6", "192.0.2.1", "192.0.2.1", "10.244.0.6", 53, 2)
+	entry(t, "fd00::5", "2001:db8::1", "2001:db8::1", "fd00::5", 53, 2)
+	if n, err := FlushKernelAddrs(t.Context(), []netip.Addr{addr("5.5.5.5"), addr("6.6.6.6")}); err != nil || n != 2 {
+		t.Errorf("%d entries deleted (%v); left: %s", n, err, left(t))
+	}
+	if n, err := FlushKernelAddrs(t.Context(), []netip.Addr{addr("fd00::5")}); err != nil || n != 1 || left(t) != "10.244.0.6" {
+		t.Errorf("%d entries deleted (%v); left: %s", n, err, left(t))
+	}
+}
+
 func TestRefused(t *testing.T) {
 	for name, f := range map[string]Filter{
 		"everything":      {},

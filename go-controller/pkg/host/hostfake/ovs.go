@@ -210,6 +210,9 @@ func (o *OVS) System(context.Context) (map[string]string, error) {
 	return maps.Clone(o.system), nil
 }
 
+// Lacks implements ovs.Client: it has everything.
+func (o *OVS) Lacks(context.Context, string) (bool, error) { return false, nil }
+
 // SetSystem implements ovs.Client.
 func (o *OVS) SetSystem(_ context.Context, ids map[string]string) error {
 	o.change("", func() bool {
@@ -246,6 +249,9 @@ func (o *OVS) OnInterface(f func(string)) {
 	defer o.mu.Unlock()
 	o.iface = append(o.iface, f)
 }
+
+// OnInForce implements ovs.Client: there is no ovn-controller here.
+func (o *OVS) OnInForce(func()) {}
 
 // Reconnect acts as if the connection had been lost and found.
 func (o *OVS) Reconnect() {

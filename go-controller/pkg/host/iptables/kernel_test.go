@@ -240,6 +240,42 @@ func TestLife(t *testing.T) {
 	}
 }
 
+// TestOthersRulesStay: a change of one rule of many leaves the kernel's others as they
+// are, which is told by their handles.
+func TestOthersRulesStay(t *testing.T) {
+	ns := netnstest.New(t)
+	w := newWriter(t, postrouting()...)
+	key := nat(topology.IPv4, "EGRESS-SVC")
+	apply := func(pods ...int) map[string]string {
+		t.Helper()
+		var list []host.Rule
+		for _, n := range pods {
+			list = append(list, host.SNAT(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, 0, byte(n)}), 32), netip.MustParseAddr("5.5.5.5"), "ns/a"))
+		}
+		if err := w.Apply(t.Context(), "a", host.Rules{key: list}); err != nil {
+			t.Fatal(err)
+		}
+		if got := rulesIn(ns, key); !slices.Equal(got, list) {
+			t.Fatalf("%v, want %v", got, list)
+		}
+		handles := map[string]string{}
+		for line := range strings.Lines(ns.Run("nft", "-a", "list", "chain", "ip", "nat", key.Name)) {
+			if rule, handle, ok := strings.Cut(line, "# handle "); ok && strings.Contains(rule, "10.244.0.") {
+				at := strings.Index(rule, "10.244.0.")
+				handles[strings.Fields(rule[at:])[0]] = strings.TrimSpace(handle)
+			}
+		}
+		return handles
+	}
+	before := apply(1, 2, 3, 4, 5, 6, 7, 8)
+	after := apply(1, 2, 3, 5, 6, 7, 8, 9)
+	for _, pod := range []string{"10.244.0.1", "10.244.0.3", "10.244.0.5", "10.244.0.8"} {
+		if before[pod] == "" || before[pod] != after[pod] {
+			t.Errorf("the rule of %s was made anew: %v, then %v", pod, before, after)
+		}
+	}
+}
+
 // TestNoWrite: a pass over tables that are as wanted runs no iptables-restore,
 // which is told by the generation number of the rule set.
 func TestNoWrite(t *testing.T) {

@@ -78,6 +78,12 @@ func plan(name string, have table, g goal) string {
 		if exists && slices.Equal(now, want) {
 			continue
 		}
+		if exists {
+			if edits, ok := edit(c.Name, now, want); ok {
+				rules.WriteString(edits)
+				continue
+			}
+		}
 		fmt.Fprintf(&chains, ":%s - [0:0]\n", c.Name)
 		for _, r := range want {
 			fmt.Fprintf(&rules, "-A %s %s\n", c.Name, r)
@@ -102,6 +108,41 @@ func plan(name string, have table, g goal) string {
 		return ""
 	}
 	return "*" + name + "\n" + chains.String() + rules.String() + rest.String() + "COMMIT\n"
+}
+
+// edit returns the lines that turn a chain into what is wanted one rule after the
+// other, where that is less than to write it anew: the kernel leaves the others, and
+// their counters, alone. ok is false where it is not, or where rules change places.
+func edit(chain string, now, want []host.Rule) (lines string, ok bool) {
+	wanted := make(map[host.Rule]bool, len(want))
+	for _, r := range want {
+		wanted[r] = true
+	}
+	if len(wanted) != len(want) {
+		return "", false
+	}
+	var out strings.Builder
+	budget := len(want) / 2
+	kept := make([]host.Rule, 0, len(now))
+	for i := len(now) - 1; i >= 0; i-- { // from the end, so that numbers stay
+		if wanted[now[i]] {
+			kept = append(kept, now[i])
+			continue
+		}
+		fmt.Fprintf(&out, "-D %s %d\n", chain, i+1)
+		budget--
+	}
+	slices.Reverse(kept)
+	next := 0
+	for i, r := range want {
+		if next < len(kept) && kept[next] == r {
+			next++
+			continue
+		}
+		fmt.Fprintf(&out, "-I %s %d %s\n", chain, i+1, r)
+		budget--
+	}
+	return out.String(), next == len(kept) && budget >= 0
 }
 
 // undeclared lists the chains of ours nobody declares, once they may be deleted.

@@ -1,7 +1,10 @@
 package iptables
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -35,6 +38,60 @@ func TestMerge(t *testing.T) {
 		if got := merge(rules(c.now), rules(c.want), dropped); !slices.Equal(got, rules(c.merged)) {
 			t.Errorf("%s: got %v, want %s", c.name, got, c.merged)
 		}
+	}
+}
+
+// TestEdit applies edits to a list as the kernel does, and compares with what was
+// wanted, for many random lists.
+func TestEdit(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	edited := 0
+	for range 5000 {
+		var all, now, want []host.Rule
+		for i := range 12 {
+			all = append(all, host.Rule(fmt.Sprintf("-j R%d", i)))
+		}
+		slices.Sort(all)
+		if r.IntN(4) == 0 {
+			r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		}
+		for _, rule := range all {
+			if r.IntN(8) > 0 {
+				now = append(now, rule)
+			}
+		}
+		slices.Sort(all)
+		for _, rule := range all {
+			if r.IntN(8) > 0 {
+				want = append(want, rule)
+			}
+		}
+		lines, ok := edit("C", now, want)
+		if !ok {
+			continue
+		}
+		edited++
+		for line := range strings.Lines(lines) {
+			f := strings.SplitN(strings.TrimSpace(line), " ", 4)
+			n, err := strconv.Atoi(f[2])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f[0] == "-D" {
+				now = slices.Delete(now, n-1, n)
+			} else {
+				now = slices.Insert(now, n-1, host.Rule(f[3]))
+			}
+		}
+		if !slices.Equal(now, want) {
+			t.Fatalf("%s\nmakes %v, want %v", lines, now, want)
+		}
+	}
+	if edited < 1000 {
+		t.Errorf("%d of 5000 were edited", edited)
+	}
+	if _, ok := edit("C", []host.Rule{"a"}, []host.Rule{"b", "b"}); ok {
+		t.Error("a list with a rule twice was edited")
 	}
 }
 

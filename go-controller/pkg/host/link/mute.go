@@ -3,6 +3,7 @@ package link
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
@@ -32,6 +33,9 @@ func Mute(name string) error {
 	if err != nil {
 		return fmt.Errorf("mute link %s: %w", name, err)
 	}
+	if muted, err := isMuted(c, name); muted || err != nil {
+		return err
+	}
 	drop := nftables.ChainPolicyDrop
 	table := c.AddTable(&nftables.Table{Name: muteTable, Family: nftables.TableFamilyNetdev})
 	c.AddChain(&nftables.Chain{
@@ -43,6 +47,17 @@ func Mute(name string) error {
 		return fmt.Errorf("mute link %s: %w", name, err)
 	}
 	return nil
+}
+
+// isMuted tells whether the chain of a link is there; it goes with the link.
+func isMuted(c *nftables.Conn, name string) (bool, error) {
+	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyNetdev)
+	if err != nil {
+		return false, fmt.Errorf("mute link %s: list chains: %w", name, err)
+	}
+	return slices.ContainsFunc(chains, func(ch *nftables.Chain) bool {
+		return ch.Table.Name == muteTable && ch.Name == name && ch.Policy != nil && *ch.Policy == nftables.ChainPolicyDrop
+	}), nil
 }
 
 // Unmute takes back what Mute did; a link that is gone or was not muted is no

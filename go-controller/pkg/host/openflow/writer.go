@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -85,6 +86,38 @@ func (w *Writer) Resync(ctx context.Context) error {
 // Dump returns what the bridge holds as ovs-ofctl prints it, for people.
 func (w *Writer) Dump(ctx context.Context) (string, error) {
 	return w.ofctl(ctx, "", "--no-stats", "dump-flows", w.target)
+}
+
+// Blank tells whether the bridge has no flow of ours.
+func (w *Writer) Blank(ctx context.Context) (bool, error) {
+	text, err := w.Dump(ctx)
+	return !strings.Contains(text, fmt.Sprintf("cookie=%#x,", Cookie)), err
+}
+
+// Packets counts the packets that the flows of one table and priority have
+// matched since they were added.
+func (w *Writer) Packets(ctx context.Context, table, priority int) (uint64, error) {
+	text, err := w.ofctl(ctx, "", "dump-flows", w.target, fmt.Sprintf("table=%d", table))
+	if err != nil {
+		return 0, err
+	}
+	total := uint64(0)
+	for line := range strings.Lines(text) {
+		var packets uint64
+		has := false
+		for _, field := range strings.FieldsFunc(line, func(r rune) bool { return r == ',' || r == ' ' }) {
+			if count, ok := strings.CutPrefix(field, "n_packets="); ok {
+				if packets, err = strconv.ParseUint(count, 10, 64); err != nil {
+					return 0, fmt.Errorf("count packets of bridge %s: %w", w.bridge, err)
+				}
+			}
+			has = has || field == fmt.Sprintf("priority=%d", priority)
+		}
+		if has {
+			total += packets
+		}
+	}
+	return total, nil
 }
 
 // check refuses what would break the whole bundle or escape it.

@@ -238,3 +238,35 @@ func youngest(t *testing.T, dump string) time.Duration {
 	}
 	return least
 }
+
+// TestPackets counts what the flows of one priority match, over all of them, and
+// nothing else.
+func TestPackets(t *testing.T) {
+	o := bridge(t)
+	w := New("br0", o.Dir)
+	if blank, err := w.Blank(t.Context()); err != nil || !blank {
+		t.Errorf("a new bridge is blank: %v, %v", blank, err)
+	}
+	err := w.Apply(t.Context(), "a", []host.Flow{
+		"table=0,priority=104,ip,nw_src=10.244.0.0/16,actions=drop",
+		"table=0,priority=104,ip,nw_src=10.245.0.0/16,actions=drop",
+		"table=0,priority=10,ip,actions=drop",
+		"table=1,priority=104,ip,actions=drop",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if blank, err := w.Blank(t.Context()); err != nil || blank {
+		t.Errorf("a bridge with flows of ours is blank: %v, %v", blank, err)
+	}
+	for _, src := range []string{"0af40105", "0af40106", "0af50001", "c0000201"} {
+		packet := "020000000002" + "020000000001" + "0800" + // Ethernet
+			"4500001c000000004011" + "0000" + src + "c0000209" + // IPv4
+			"0001000200080000" // UDP
+		o.Run("ovs-ofctl", "packet-out", "unix:"+o.Dir+"/br0.mgmt", "in_port=controller,packet="+packet+",actions=resubmit(,0)")
+	}
+	netnstest.Eventually(t, "three packets to be counted", func() bool {
+		n, err := w.Packets(t.Context(), 0, 104)
+		return err == nil && n == 3
+	})
+}

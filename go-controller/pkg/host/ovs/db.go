@@ -31,6 +31,7 @@ type DB struct {
 	changed     chan struct{}
 	onReconnect []func()
 	onInterface []func(string)
+	onInForce   []func()
 }
 
 // session is one connection with its replica of the database. A new connection
@@ -147,6 +148,7 @@ func tables() []client.MonitorOption {
 		port   vswitchd.Port
 		iface  vswitchd.Interface
 		ssl    vswitchd.SSL
+		path   vswitchd.Datapath
 	)
 	return []client.MonitorOption{
 		client.WithTable(&sys, &sys.Bridges, &sys.ExternalIDs, &sys.NextCfg, &sys.CurCfg, &sys.SSL),
@@ -155,6 +157,7 @@ func tables() []client.MonitorOption {
 		client.WithTable(&port, &port.Name, &port.Interfaces, &port.ExternalIDs, &port.Tag),
 		client.WithTable(&iface, &iface.Name, &iface.Type, &iface.MAC, &iface.MTURequest,
 			&iface.Options, &iface.ExternalIDs, &iface.Ofport, &iface.Error),
+		client.WithTable(&path, &path.Capabilities),
 		client.WithTable(&ssl, &ssl.PrivateKey, &ssl.Certificate, &ssl.CaCert),
 	}
 }
@@ -164,9 +167,19 @@ func (db *DB) event(table string, old, new model.Model) {
 	db.mu.Lock()
 	close(db.changed)
 	db.changed = make(chan struct{})
-	calls := db.onInterface
+	calls, inForce := db.onInterface, db.onInForce
 	db.mu.Unlock()
-	if table != vswitchd.InterfaceTable {
+	switch table {
+	case vswitchd.InterfaceTable:
+	case vswitchd.BridgeTable:
+		before, _ := old.(*vswitchd.Bridge)
+		if now, _ := new.(*vswitchd.Bridge); before != nil && now != nil && before.ExternalIDs[nbCfg] != now.ExternalIDs[nbCfg] {
+			for _, f := range inForce {
+				f()
+			}
+		}
+		return
+	default:
 		return
 	}
 	row, _ := new.(*vswitchd.Interface)
@@ -208,6 +221,13 @@ func (db *DB) OnInterface(f func(string)) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.onInterface = append(db.onInterface[:len(db.onInterface):len(db.onInterface)], f)
+}
+
+// OnInForce implements Client.
+func (db *DB) OnInForce(f func()) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.onInForce = append(db.onInForce[:len(db.onInForce):len(db.onInForce)], f)
 }
 
 // current returns the session, nil where there is none, and a channel that is

@@ -207,6 +207,47 @@ func TestWaits(t *testing.T) {
 	must(t, <-synced)
 }
 
+// TestLacks: only what a datapath denies is lacking.
+func TestLacks(t *testing.T) {
+	_, o, db := setup(t)
+	must(t, db.EnsureBridge(t.Context(), ovs.Bridge{Name: "br0", DatapathType: "netdev"}))
+	must(t, db.Sync(t.Context()))
+	lacks := func(want bool) {
+		t.Helper()
+		have, err := db.Lacks(t.Context(), "check_pkt_len")
+		if err != nil || have != want {
+			t.Errorf("lacks: %v (%v), want %v", have, err, want)
+		}
+	}
+	lacks(false)
+	o.Run("ovs-vsctl", "--id=@d", "create", "datapath", "datapath_version=0", "--", "set", "open_vswitch", ".", "datapaths:netdev=@d")
+	must(t, db.Sync(t.Context()))
+	lacks(false)
+	id := get(o, "--bare", "--columns=_uuid", "list", "datapath")
+	again := make(chan struct{}, 10)
+	db.OnInForce(func() { again <- struct{}{} })
+	o.Run("ovs-vsctl", "set", "datapath", id, "capabilities:check_pkt_len=false", "--", "set", "bridge", "br0", "external_ids:ovn-nb-cfg=1")
+	<-again // the replica has it
+	lacks(true)
+}
+
+// TestInForce: a step of ovn-controller is told, and nothing else about a bridge.
+func TestInForce(t *testing.T) {
+	_, o, db := setup(t)
+	must(t, db.EnsureBridge(t.Context(), ovs.Bridge{Name: "br0", DatapathType: "netdev"}))
+	told := make(chan struct{}, 10)
+	db.OnInForce(func() { told <- struct{}{} })
+	o.Run("ovs-vsctl", "set", "bridge", "br0", "external_ids:other=1")
+	o.Run("ovs-vsctl", "set", "bridge", "br0", "external_ids:ovn-nb-cfg=7", "external_ids:ovn-nb-cfg-ts=1")
+	<-told
+	o.Run("ovs-vsctl", "set", "bridge", "br0", "external_ids:ovn-nb-cfg-ts=2")
+	o.Run("ovs-vsctl", "set", "bridge", "br0", "external_ids:ovn-nb-cfg=8")
+	<-told
+	if n := len(told); n != 0 {
+		t.Errorf("told %d times too often", n)
+	}
+}
+
 // TestReconnect: callers wait while ovsdb-server is away and go on with what it
 // has afterwards.
 func TestReconnect(t *testing.T) {

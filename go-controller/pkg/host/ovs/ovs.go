@@ -18,6 +18,10 @@ const (
 	Installed = "ovn-installed"
 )
 
+// nbCfg, in external_ids of its bridge, is the nb_cfg of the northbound database
+// whose flows ovn-controller has put in.
+const nbCfg = "ovn-nb-cfg"
+
 // ErrNotFound says that a bridge, port or interface is not in the database.
 var ErrNotFound = errors.New("not found")
 
@@ -86,6 +90,9 @@ type Client interface {
 	// SetSystem sets external_ids of the Open_vSwitch row key by key; an empty
 	// value deletes the key.
 	SetSystem(ctx context.Context, externalIDs map[string]string) error
+	// Lacks tells whether a datapath says that it has not got a capability, e.g.
+	// "check_pkt_len".
+	Lacks(ctx context.Context, capability string) (bool, error)
 	// SetTLS sets the files with which ovn-controller reaches a southbound
 	// database that speaks TLS.
 	SetTLS(ctx context.Context, files TLS) error
@@ -98,4 +105,8 @@ type Client interface {
 	// that appears, goes, or changes in port number or external_ids. f must
 	// not block: it is to enqueue a key.
 	OnInterface(f func(name string))
+	// OnInForce registers f to be called each time ovn-controller says on its
+	// bridge that the flows of a newer northbound database, by NB_Global's nb_cfg,
+	// are in. f must not block.
+	OnInForce(f func())
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/ovn-org/libovsdb/model"
 	"github.com/ovn-org/libovsdb/ovsdb"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/ovs/vswitchd"
 )
 
 // System implements Client.
@@ -20,6 +22,20 @@ func (db *DB) System(ctx context.Context) (map[string]string, error) {
 		return nil, err
 	}
 	return maps.Clone(sys.ExternalIDs), nil
+}
+
+// Lacks implements Client.
+func (db *DB) Lacks(ctx context.Context, capability string) (bool, error) {
+	s, err := db.connected(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, row := range s.cache.Table(vswitchd.DatapathTable).RowsShallow() {
+		if row.(*vswitchd.Datapath).Capabilities[capability] == "false" {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // SetSystem implements Client.

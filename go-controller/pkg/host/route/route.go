@@ -75,7 +75,7 @@ func (k Kernel) List(context.Context) (map[host.Route]host.Hop, error) {
 	out := map[host.Route]host.Hop{}
 	for _, r := range routes {
 		out[k.Canonical(host.Route{Dst: destination(r), Table: r.Table, Link: names[r.LinkIndex]})] = host.Hop{
-			Via: addr(r.Gw), Src: addr(r.Src), MTU: r.MTU, Scope: int(r.Scope),
+			Via: addr(r.Gw), Src: addr(r.Src), MTU: r.MTU, Scope: int(r.Scope), OnLink: r.Flags&unix.RTNH_F_ONLINK != 0,
 		}
 	}
 	return out, nil
@@ -142,6 +142,9 @@ func build(r host.Route, h host.Hop) (*netlink.Route, error) {
 	}
 	if h.Via.IsValid() {
 		out.Gw = h.Via.AsSlice()
+		if h.OnLink {
+			out.Flags = unix.RTNH_F_ONLINK
+		}
 	} else if r.Dst.Addr().Is4() {
 		out.Scope = netlink.SCOPE_LINK
 	}

@@ -61,6 +61,27 @@ func (w *Writer) Apply(ctx context.Context, o nb.Owner, want []nb.Row) (nb.Stats
 	return stats, nil
 }
 
+// ApplyAll applies several owners and counts one write, as the real one does where
+// they fit into one transaction.
+func (w *Writer) ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.Stats, map[nb.Owner]error) {
+	var stats nb.Stats
+	errs := map[nb.Owner]error{}
+	before := w.Writes()
+	for o, rows := range want {
+		one, err := w.Apply(ctx, o, rows)
+		if err != nil {
+			errs[o] = err
+		}
+		stats.Inserted += one.Inserted
+		stats.Updated += one.Updated
+		stats.Deleted += one.Deleted
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.writes = min(w.writes, before+1)
+	return stats, errs
+}
+
 func (w *Writer) apply(o nb.Owner, want []nb.Row) (stats nb.Stats, orphaned []nb.Owner, err error) {
 	if w.fail != nil {
 		if err := w.fail(o); err != nil {

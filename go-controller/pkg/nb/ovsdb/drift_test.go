@@ -126,3 +126,18 @@ func TestDrift(t *testing.T) {
 		t.Errorf("%+v after the policies were lost, want 2 inserted", stats)
 	}
 }
+
+// TestDriftElsewhere has somebody else add a row of a feature's owner to a table
+// that the feature never wrote.
+func TestDriftElsewhere(t *testing.T) {
+	s := ovsdbtest.StartNB(t)
+	w := connect(t, ovsdb.Config{Address: s.Socket()})
+	seen := watchDrift(w)
+	apply(t, w, network, router("ovn_cluster_router"))
+	apply(t, w, svc, policy("10.244.0.5", "10.244.1.2"))
+	s.Nbctl("create", "Address_Set", "name=stray", `external_ids={"k8s.ovn.org/owner-controller"=ovnkube,"k8s.ovn.org/owner-type"=egressservice,"k8s.ovn.org/name"="ns/svc","k8s.ovn.org/id"=x}`)
+	seen.waitFor(t, svc)
+	if stats := apply(t, w, svc, policy("10.244.0.5", "10.244.1.2")); stats != (nb.Stats{Deleted: 1}) {
+		t.Errorf("%+v, want the stray row deleted", stats)
+	}
+}

@@ -32,6 +32,40 @@ func (w *Writer) SetGlobal(ctx context.Context, name string, options map[string]
 	}
 }
 
+// noUUID is that of no row.
+const noUUID = "00000000-0000-0000-0000-000000000000"
+
+// Bump raises nb_cfg and returns its new value. northd and every ovn-controller
+// repeat it when they are done with all that was written before.
+func (w *Writer) Bump(ctx context.Context) (int, error) {
+	for {
+		s, err := w.client.current(ctx)
+		if err != nil {
+			return 0, fmt.Errorf("raise nb_cfg: %w", err)
+		}
+		// There is one row at most; a condition has to be there, even so.
+		where := []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionNotEqual, wireUUID(noUUID))}
+		results, err := s.transact(w.client.cfg.TransactTimeout, []ovsdb.Operation{{
+			Op: ovsdb.OperationMutate, Table: nbdb.NBGlobalTable, Where: where,
+			Mutations: []ovsdb.Mutation{*ovsdb.NewMutation("nb_cfg", ovsdb.MutateOperationAdd, 1)},
+		}, {
+			Op: ovsdb.OperationSelect, Table: nbdb.NBGlobalTable, Where: where, Columns: []string{"nb_cfg"},
+		}})
+		if errors.Is(err, errSession) {
+			continue
+		}
+		if err != nil {
+			return 0, fmt.Errorf("raise nb_cfg: %w", err)
+		}
+		if rows := results[1].Rows; len(rows) == 1 {
+			if n, ok := rows[0]["nb_cfg"].(float64); ok {
+				return int(n), nil
+			}
+		}
+		return 0, fmt.Errorf("raise nb_cfg: there is no NB_Global row")
+	}
+}
+
 func globalOperations(v view, name string, options map[string]string) []ovsdb.Operation {
 	set := map[string]string{}
 	for k, value := range options {

@@ -88,6 +88,7 @@ func (p *plan) collect(want []nb.Row) error {
 			return fmt.Errorf("row %q of %s: no table for a %T", row.ID, p.owner, row.Model)
 		}
 		w := &wanted{table: tableByType[typ.Elem()], row: row, model: row.Model}
+		p.view.homes.add(p.owner.Feature, w.table)
 		if err := p.identify(w); err != nil {
 			return fmt.Errorf("%s row %q of %s: %w", w.table.Name, row.ID, p.owner, err)
 		}
@@ -131,7 +132,7 @@ func (p *plan) identify(w *wanted) error {
 // id is a left-over of an interrupted or competing write and has to go.
 func (p *plan) existing() (map[name]*found, error) {
 	have := make(map[name]*found, len(p.rows))
-	for _, t := range tables {
+	for _, t := range p.view.homes.of(p.owner.Feature) {
 		rows, err := p.view.owned(t, p.owner)
 		if err != nil {
 			return nil, err

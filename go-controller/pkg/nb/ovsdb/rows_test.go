@@ -324,6 +324,39 @@ func TestOneOwnersErrorIsNotAnothers(t *testing.T) {
 	}
 }
 
+// TestAwaited: nodes hear of load balancers by UDP that come, change or go, in the
+// same transaction.
+func TestAwaited(t *testing.T) {
+	s := ovsdbtest.StartNB(t)
+	s.Nbctl("init")
+	w := connect(t, ovsdb.Config{Address: s.Socket()})
+	balancer := func(protocol, to string) nb.Row {
+		return nb.Row{ID: "lb", Model: &nbdb.LoadBalancer{Name: "lb", Protocol: &protocol, Vips: map[string]string{"10.96.0.9:80": to}}}
+	}
+	for _, c := range []struct {
+		what string
+		rows []nb.Row
+		step int
+	}{
+		{"new", []nb.Row{balancer("udp", "10.244.0.3:80")}, 1},
+		{"the same", []nb.Row{balancer("udp", "10.244.0.3:80")}, 0},
+		{"other endpoints", []nb.Row{balancer("udp", "10.244.0.4:80")}, 1},
+		{"gone", nil, 1},
+		{"by TCP", []nb.Row{balancer("tcp", "10.244.0.3:80")}, 0},
+		{"by TCP, other endpoints", []nb.Row{balancer("tcp", "10.244.0.4:80")}, 0},
+	} {
+		cfg := func() string { return strings.TrimSpace(s.Nbctl("get", "nb_global", ".", "nb_cfg")) }
+		before, records := cfg(), s.Records()
+		stats := apply(t, w, svc, c.rows...)
+		if stepped := cfg() != before; stepped != (c.step == 1) {
+			t.Errorf("%s: nb_cfg was %s and is %s", c.what, before, cfg())
+		}
+		if n := s.Records() - records; n > 1 || n == 0 && !stats.Zero() {
+			t.Errorf("%s: %d transactions", c.what, n)
+		}
+	}
+}
+
 func TestSetGlobal(t *testing.T) {
 	s := ovsdbtest.StartBlankNB(t)
 	w := connect(t, ovsdb.Config{Address: s.Socket()})
@@ -345,5 +378,19 @@ func TestSetGlobal(t *testing.T) {
 	set("", map[string]string{"b": ""})
 	if got := strings.Join(strings.Fields(s.Nbctl("get", "NB_Global", ".", "name", "options")), " "); got != `global {a="2", theirs=x}` {
 		t.Errorf("NB_Global is %s", got)
+	}
+}
+
+func TestBump(t *testing.T) {
+	s := ovsdbtest.StartBlankNB(t)
+	w := connect(t, ovsdb.Config{Address: s.Socket()})
+	if n, err := w.Bump(t.Context()); err == nil {
+		t.Errorf("raised to %d, though there is no row", n)
+	}
+	s.Nbctl("init")
+	for want := 1; want <= 2; want++ {
+		if n, err := w.Bump(t.Context()); err != nil || n != want {
+			t.Errorf("raised to %d, %v, want %d", n, err, want)
+		}
 	}
 }

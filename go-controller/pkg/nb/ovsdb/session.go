@@ -15,6 +15,8 @@ import (
 	"github.com/ovn-org/libovsdb/ovsdb"
 	"github.com/ovn-org/libovsdb/ovsdb/serverdb"
 	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 )
 
 // errSession means that the session ended; what a transaction under way did is
@@ -35,8 +37,9 @@ type session struct {
 }
 
 // openSession connects to an endpoint, makes sure it leads its cluster, and
-// fills the cache. events receives what happens in the cache from then on.
-func openSession(ctx context.Context, endpoint string, cfg Config, events cache.EventHandler) (_ *session, err error) {
+// fills the cache. events receives what happens in the cache from then on; homes
+// learns where rows are by then.
+func openSession(ctx context.Context, endpoint string, cfg Config, homes *homes, events cache.EventHandler) (_ *session, err error) {
 	tlsConfig, err := cfg.tlsConfig()
 	if err != nil {
 		return nil, err
@@ -61,7 +64,7 @@ func openSession(ctx context.Context, endpoint string, cfg Config, events cache.
 		return nil, err
 	}
 	go s.endWith(s.data)
-	s.view.cache = s.data.Cache()
+	s.view = view{s.data.Cache(), homes}
 	if s.view.cache == nil {
 		return nil, errSession
 	}
@@ -80,6 +83,7 @@ func openSession(ctx context.Context, endpoint string, cfg Config, events cache.
 	if s.ctx.Err() != nil {
 		return nil, context.Cause(s.ctx)
 	}
+	s.view.ownedRows(func(t *table, o nb.Owner) { homes.add(o.Feature, t) })
 	go s.probe(cfg.ProbeInterval)
 	return s, nil
 }

@@ -32,6 +32,9 @@ type Table struct {
 	// Identity derives the owner of a row from its columns, for tables without
 	// external_ids; ok is false for foreign rows. The row id is the key.
 	Identity func(model.Model) (owner nb.Owner, ok bool)
+	// Awaited tells rows of which nodes want to know when a change is in force: NB_Global's nb_cfg takes a step with it, which every ovn-controller
+	// passes on to its host when the flows are in.
+	Awaited func(model.Model) bool
 }
 
 // column is a column the writer monitors, compares and writes.

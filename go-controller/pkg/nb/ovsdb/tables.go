@@ -77,6 +77,11 @@ var literals = []Table{
 			nbdb.LogicalSwitchTable:     "load_balancer",
 			nbdb.LogicalRouterTable:     "load_balancer",
 		},
+		// Nodes end connections by UDP that lead where OVN does not lead them any more.
+		Awaited: func(m model.Model) bool {
+			protocol := m.(*nbdb.LoadBalancer).Protocol
+			return protocol != nil && *protocol == nbdb.LoadBalancerProtocolUDP
+		},
 	},
 	{
 		Name: nbdb.LoadBalancerGroupTable, New: func() model.Model { return &nbdb.LoadBalancerGroup{} },

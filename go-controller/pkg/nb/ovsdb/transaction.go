@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ovn-org/libovsdb/model"
 	"github.com/ovn-org/libovsdb/ovsdb"
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 )
 
 // errStale means that the database changed between the diff and the commit.
@@ -20,9 +22,13 @@ type part struct {
 	stats   nb.Stats
 	changed []*wanted
 	removes []ovsdb.Operation
+	leaves  references // to take out of cells
 	writes  []ovsdb.Operation
 	// exact[i] tells that writes[i] must have matched exactly one row.
 	exact []bool
+	joins references // to put into cells
+	// awaited: nodes want to know when this is in force.
+	awaited bool
 }
 
 // cell identifies one reference column of one row.
@@ -30,43 +36,62 @@ type cell struct {
 	table, uuid, column string
 }
 
+// references are rows by the cell that refers to them.
+type references struct {
+	cells []cell // in the order of their first rows
+	rows  map[cell][]any
+}
+
+func (r *references) add(c cell, refs ...any) {
+	if r.rows == nil {
+		r.rows = map[cell][]any{}
+	}
+	if r.rows[c] == nil {
+		r.cells = append(r.cells, c)
+	}
+	r.rows[c] = append(r.rows[c], refs...)
+}
+
+func (r *references) addAll(more references) {
+	for _, c := range more.cells {
+		r.add(c, more.rows[c]...)
+	}
+}
+
 // build turns a plan into operations. thorough makes it look for the reference
 // that keeps a doomed row alive instead of trusting the note on the row.
 func build(p *plan, thorough bool) *part {
 	b := &part{plan: p}
 	b.remove(thorough)
-	insertions := map[cell][]any{}
-	var cells []cell
 	for _, w := range p.rows {
 		b.write(w)
 		if w.hang != nil {
-			c := cell{w.hang.table.Name, w.hang.uuid, w.hang.column}
-			if insertions[c] == nil {
-				cells = append(cells, c)
-			}
-			insertions[c] = append(insertions[c], wireUUID(w.uuid))
+			b.joins.add(cell{w.hang.table.Name, w.hang.uuid, w.hang.column}, wireUUID(w.uuid))
 		}
-	}
-	for _, c := range cells {
-		b.addWrite(mutate(c, ovsdb.MutateOperationInsert, insertions[c]), true)
 	}
 	return b
 }
 
-func (b *part) empty() bool { return len(b.removes) == 0 && len(b.writes) == 0 }
+// size is how many operations the part has by itself.
+func (b *part) size() int {
+	return len(b.removes) + len(b.leaves.cells) + len(b.writes) + len(b.joins.cells)
+}
 
 func (b *part) addWrite(op ovsdb.Operation, exact bool) {
 	b.writes = append(b.writes, op)
 	b.exact = append(b.exact, exact)
 }
 
+func (b *part) await(t *table, row model.Model) {
+	b.awaited = b.awaited || t.Awaited != nil && t.Awaited(row)
+}
+
 // remove adds the deletion of root rows, and for the others the removal of the
 // references that keep them alive.
 func (b *part) remove(thorough bool) {
-	deletions := map[cell][]any{}
-	var cells []cell
 	for _, d := range b.plan.gone {
 		b.stats.Deleted++
+		b.await(d.table, d.row)
 		ref := wireUUID(d.uuid)
 		if !d.table.root && d.table.keeps(d.row) {
 			// Unreferenced rows go after references are checked: too late where what
@@ -88,15 +113,8 @@ func (b *part) remove(thorough bool) {
 				Mutations: []ovsdb.Mutation{*ovsdb.NewMutation(d.hang.column, ovsdb.MutateOperationDelete, ref)},
 			})
 		default:
-			c := cell{d.hang.table.Name, d.hang.uuid, d.hang.column}
-			if deletions[c] == nil {
-				cells = append(cells, c)
-			}
-			deletions[c] = append(deletions[c], ref)
+			b.leaves.add(cell{d.hang.table.Name, d.hang.uuid, d.hang.column}, ref)
 		}
-	}
-	for _, c := range cells {
-		b.removes = append(b.removes, mutate(c, ovsdb.MutateOperationDelete, deletions[c]))
 	}
 }
 
@@ -115,6 +133,7 @@ func (b *part) write(w *wanted) {
 			values["external_ids"] = wireMap(w.ids)
 		}
 		b.stats.Inserted++
+		b.await(t, w.model)
 		b.changed = append(b.changed, w)
 		b.addWrite(ovsdb.Operation{Op: ovsdb.OperationInsert, Table: t.Name, UUIDName: w.uuid, Row: values}, false)
 		return
@@ -130,6 +149,7 @@ func (b *part) write(w *wanted) {
 		mutations = idMutations(idChange(t.idsOf(w.have.row), w.ids))
 	}
 	if len(values) > 0 {
+		b.await(t, w.have.row)
 		b.addWrite(ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: t.Name, Where: whereUUID(w.uuid), Row: values}, true)
 	}
 	if len(mutations) > 0 {
@@ -167,30 +187,71 @@ func whereUUID(uuid string) []ovsdb.Condition {
 	return []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, wireUUID(uuid))}
 }
 
-// operations joins parts into one transaction. Removals go first: a row then
-// never hangs on a parent that goes in the same transaction.
-func operations(parts []*part) []ovsdb.Operation {
-	var ops []ovsdb.Operation
-	for _, b := range parts {
-		ops = append(ops, b.removes...)
-	}
-	for _, b := range parts {
-		ops = append(ops, b.writes...)
-	}
-	return ops
+// transaction is several parts that are committed together.
+type transaction struct {
+	parts  []*part
+	ops    []ovsdb.Operation
+	begin  []int        // where the writes of each part begin among the operations
+	joined map[cell]int // which operation puts rows into a cell
 }
 
-// split hands each part the results of its writes; the transaction as a whole
-// succeeded.
-func split(parts []*part, results []ovsdb.OperationResult) [][]ovsdb.OperationResult {
+// newTransaction joins parts. Removals go first: a row then never hangs on a parent
+// that goes in the same transaction. What several parts put into a cell is one
+// operation: the cell may have thousands of rows, and each operation costs as many.
+func newTransaction(parts []*part) *transaction {
+	t := &transaction{parts: parts, joined: map[cell]int{}}
+	var leaves, joins references
+	awaited := false
 	for _, b := range parts {
-		results = results[len(b.removes):]
+		t.ops = append(t.ops, b.removes...)
+		leaves.addAll(b.leaves)
+		joins.addAll(b.joins)
+		awaited = awaited || b.awaited
 	}
-	out := make([][]ovsdb.OperationResult, len(parts))
-	for i, b := range parts {
-		out[i], results = results[:len(b.writes)], results[len(b.writes):]
+	for _, c := range leaves.cells {
+		t.ops = append(t.ops, mutate(c, ovsdb.MutateOperationDelete, leaves.rows[c]))
 	}
-	return out
+	for _, b := range parts {
+		t.begin = append(t.begin, len(t.ops))
+		t.ops = append(t.ops, b.writes...)
+	}
+	for _, c := range joins.cells {
+		t.joined[c] = len(t.ops)
+		t.ops = append(t.ops, mutate(c, ovsdb.MutateOperationInsert, joins.rows[c]))
+	}
+	if awaited {
+		t.ops = append(t.ops, ovsdb.Operation{
+			Op: ovsdb.OperationMutate, Table: nbdb.NBGlobalTable,
+			Where:     []ovsdb.Condition{ovsdb.NewCondition("nb_cfg", ovsdb.ConditionGreaterThanOrEqual, 0)}, // its one row
+			Mutations: []ovsdb.Mutation{*ovsdb.NewMutation("nb_cfg", ovsdb.MutateOperationAdd, 1)},
+		})
+	}
+	return t
+}
+
+// verify checks that a part of a committed transaction did what its plan said:
+// writes met the rows they were meant for, and the cache shows the new rows and not
+// the old.
+func (t *transaction) verify(i int, v view, results []ovsdb.OperationResult) error {
+	b := t.parts[i]
+	for j, w := range b.writes {
+		r := results[t.begin[i]+j]
+		if b.exact[j] && r.Count != 1 {
+			return fmt.Errorf("%s on %s met %d rows: %w", w.Op, w.Table, r.Count, errStale)
+		}
+		if w.Op == ovsdb.OperationInsert && !v.has(tableByName[w.Table], r.UUID.GoUUID) {
+			return fmt.Errorf("inserted %s row is gone: %w", w.Table, errStale)
+		}
+	}
+	for _, c := range b.joins.cells {
+		if n := results[t.joined[c]].Count; n != 1 {
+			return fmt.Errorf("%s to refer from met %d rows: %w", c.table, n, errStale)
+		}
+	}
+	if j := slices.IndexFunc(b.plan.gone, func(d *doomed) bool { return v.has(d.table, d.uuid) }); j >= 0 {
+		return fmt.Errorf("deleted %s row is still there: %w", b.plan.gone[j].table.Name, errStale)
+	}
+	return nil
 }
 
 // log names the rows that a committed part wrote.
@@ -204,21 +265,4 @@ func (b *part) log() {
 	for _, d := range b.plan.gone {
 		klog.V(5).InfoS("Deleted northbound row", "owner", b.plan.owner, "table", d.table.Name, "id", d.id)
 	}
-}
-
-// verify checks that a committed part did what the plan said: writes met the
-// rows they were meant for, and the cache shows the new rows and not the old.
-func (b *part) verify(v view, results []ovsdb.OperationResult) error {
-	for i, r := range results {
-		if b.exact[i] && r.Count != 1 {
-			return fmt.Errorf("%s on %s met %d rows: %w", b.writes[i].Op, b.writes[i].Table, r.Count, errStale)
-		}
-		if b.writes[i].Op == ovsdb.OperationInsert && !v.has(tableByName[b.writes[i].Table], r.UUID.GoUUID) {
-			return fmt.Errorf("inserted %s row is gone: %w", b.writes[i].Table, errStale)
-		}
-	}
-	if i := slices.IndexFunc(b.plan.gone, func(d *doomed) bool { return v.has(d.table, d.uuid) }); i >= 0 {
-		return fmt.Errorf("deleted %s row is still there: %w", b.plan.gone[i].table.Name, errStale)
-	}
-	return nil
 }

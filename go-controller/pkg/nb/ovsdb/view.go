@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/ovn-org/libovsdb/cache"
 	"github.com/ovn-org/libovsdb/model"
@@ -12,7 +13,48 @@ import (
 )
 
 // view reads the cache of one session. What it returns are copies.
-type view struct{ cache *cache.TableCache }
+type view struct {
+	cache *cache.TableCache
+	homes *homes
+}
+
+// homes are the tables in which a feature has rows, or had some once. A lookup in
+// the cache costs more than most rows do, and a feature writes few of the tables.
+type homes struct {
+	mu        sync.RWMutex
+	byFeature map[string]map[*table]bool
+}
+
+func newHomes() *homes { return &homes{byFeature: map[string]map[*table]bool{}} }
+
+// add notes that a feature has rows in a table.
+func (h *homes) add(feature string, t *table) {
+	h.mu.RLock()
+	known := h.byFeature[feature][t]
+	h.mu.RUnlock()
+	if known {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.byFeature[feature] == nil {
+		h.byFeature[feature] = map[*table]bool{}
+	}
+	h.byFeature[feature][t] = true
+}
+
+// of returns the tables to look into for rows of a feature.
+func (h *homes) of(feature string) []*table {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	out := make([]*table, 0, len(h.byFeature[feature]))
+	for _, t := range tables {
+		if h.byFeature[feature][t] {
+			out = append(out, t)
+		}
+	}
+	return out
+}
 
 // found is a row of the cache.
 type found struct {
@@ -65,10 +107,14 @@ func (v view) named(t *table, key string) ([]found, error) {
 
 // owners calls f for the owner of every owned row.
 func (v view) owners(f func(nb.Owner)) {
+	v.ownedRows(func(_ *table, o nb.Owner) { f(o) })
+}
+
+func (v view) ownedRows(f func(*table, nb.Owner)) {
 	for _, t := range tables {
 		for _, m := range v.cache.Table(t.Name).RowsShallow() {
 			if o, _, ok := t.ownerOf(m); ok {
-				f(o)
+				f(t, o)
 			}
 		}
 	}

@@ -20,14 +20,16 @@ const maxAttempts = 5
 // maxInFlight is how many transactions are under way at a time.
 const maxInFlight = 2
 
-// maxBatchRows is how many wanted rows may share a transaction; an owner that
-// wants more goes alone.
-const maxBatchRows = 2000
+// maxBatchWrites is how many writes of several owners may share a transaction; an
+// owner that has more goes alone. With that few the server works on the next while
+// the updates of the last are read; with many fewer it would have more work than
+// that gains.
+const maxBatchWrites = 500
 
 // Writer implements nb.Writer. Its methods may be called from any goroutine.
 type Writer struct {
 	client   *Client
-	requests chan *request
+	requests chan []*request
 	drift    *drift
 	names    atomic.Uint64 // last row name given within a transaction
 }
@@ -52,7 +54,7 @@ type outcome struct {
 // NewWriter returns the writer of a connection; there should be one. It works
 // until the client is closed.
 func NewWriter(c *Client) *Writer {
-	w := &Writer{client: c, requests: make(chan *request), drift: newDrift()}
+	w := &Writer{client: c, requests: make(chan []*request), drift: newDrift()}
 	c.listen(listener{row: w.drift.row, session: w.drift.resync})
 	go w.drift.run(c.ctx)
 	go w.run()
@@ -64,24 +66,49 @@ func NewWriter(c *Client) *Writer {
 // The rows must not be modified after they were handed in. Errors wrap
 // nb.ErrNoParent or nb.ErrConflict where these are the reason.
 func (w *Writer) Apply(ctx context.Context, o nb.Owner, want []nb.Row) (nb.Stats, error) {
-	r := &request{ctx: ctx, owner: o, want: want, done: make(chan outcome, 1)}
+	stats, errs := w.ApplyAll(ctx, map[nb.Owner][]nb.Row{o: want})
+	return stats, errs[o]
+}
+
+// ApplyAll is Apply for several owners at once, whose changes go into one
+// transaction where they are not very many. It returns the errors by owner; one
+// that fails does not keep the others from being written.
+func (w *Writer) ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.Stats, map[nb.Owner]error) {
+	requests := make([]*request, 0, len(want))
+	for o, rows := range want {
+		requests = append(requests, &request{ctx: ctx, owner: o, want: rows, done: make(chan outcome, 1)})
+	}
 	select {
-	case w.requests <- r:
+	case w.requests <- requests:
 	case <-ctx.Done():
-		return nb.Stats{}, fmt.Errorf("apply %s: %w", o, w.whyNot(ctx))
 	case <-w.client.ctx.Done():
-		return nb.Stats{}, fmt.Errorf("apply %s: %w", o, errClosed)
+	}
+	var stats nb.Stats
+	errs := map[nb.Owner]error{}
+	for _, r := range requests {
+		out := w.answer(r)
+		stats = add(stats, out.stats)
+		if out.err != nil {
+			errs[r.owner] = fmt.Errorf("apply %s: %w", r.owner, out.err)
+		}
+	}
+	return stats, errs
+}
+
+// answer waits for the outcome of a request, which may never have been taken.
+func (w *Writer) answer(r *request) outcome {
+	select {
+	case out := <-r.done:
+		return out
+	default:
 	}
 	select {
 	case out := <-r.done:
-		if out.err != nil {
-			return out.stats, fmt.Errorf("apply %s: %w", o, out.err)
-		}
-		return out.stats, nil
-	case <-ctx.Done():
-		return nb.Stats{}, fmt.Errorf("apply %s: %w", o, w.whyNot(ctx))
+		return out
+	case <-r.ctx.Done():
+		return outcome{err: w.whyNot(r.ctx)}
 	case <-w.client.ctx.Done():
-		return nb.Stats{}, fmt.Errorf("apply %s: %w", o, errClosed)
+		return outcome{err: errClosed}
 	}
 }
 
@@ -120,7 +147,7 @@ func (w *Writer) Rows(o nb.Owner) []nb.Row {
 	last := w.client.last
 	w.client.mu.Unlock()
 	var rows []nb.Row
-	for _, t := range tables {
+	for _, t := range last.homes.of(o.Feature) {
 		list, err := last.owned(t, o)
 		if err != nil {
 			klog.ErrorS(err, "Cannot read rows", "owner", o, "table", t.Name)
@@ -157,7 +184,8 @@ func (w *Writer) run() {
 		if flying < maxInFlight {
 			var batch []*request
 			if batch, waiting = w.board(waiting, airborne); len(batch) > 0 {
-				s, parts, asked := w.prepare(batch)
+				s, parts, asked, later := w.prepare(batch)
+				waiting = append(later, waiting...)
 				if len(parts) > 0 {
 					flying++
 					for _, r := range asked {
@@ -170,7 +198,7 @@ func (w *Writer) run() {
 		}
 		select {
 		case r := <-w.requests:
-			waiting = append(waiting, r)
+			waiting = append(waiting, r...)
 		case f := <-landed:
 			flying--
 			for _, r := range f.asked {
@@ -189,31 +217,35 @@ func (w *Writer) board(waiting []*request, airborne map[nb.Owner]bool) (batch, r
 	for more := true; more; {
 		select {
 		case r := <-w.requests:
-			waiting = append(waiting, r)
+			waiting = append(waiting, r...)
 		default:
 			more = false
 		}
 	}
-	rows, taken := 0, map[nb.Owner]bool{}
+	taken := map[nb.Owner]bool{}
 	for _, r := range waiting {
 		// An owner has a second request only after an abandoned one: in order.
-		if airborne[r.owner] || taken[r.owner] || rows > 0 && rows+len(r.want) > maxBatchRows {
+		if airborne[r.owner] || taken[r.owner] {
 			rest = append(rest, r)
 			taken[r.owner] = true
 			continue
 		}
 		taken[r.owner] = true
 		batch = append(batch, r)
-		rows += len(r.want)
 	}
 	return batch, rest
 }
 
 // prepare diffs a batch against the cache of the session it waits for. It
-// answers the requests that need no transaction and returns the others.
-func (w *Writer) prepare(batch []*request) (s *session, parts []*part, asked []*request) {
+// answers the requests that need no transaction and returns those that share one,
+// and those that come later because they do not fit into it.
+func (w *Writer) prepare(batch []*request) (s *session, parts []*part, asked, later []*request) {
 	s, err := w.client.current(w.client.ctx)
-	for _, r := range batch {
+	writes := 0
+	for i, r := range batch {
+		if writes >= maxBatchWrites {
+			return s, parts, asked, batch[i:]
+		}
 		if err != nil {
 			r.finish(err)
 			continue
@@ -226,15 +258,18 @@ func (w *Writer) prepare(batch []*request) (s *session, parts []*part, asked []*
 		switch {
 		case err != nil:
 			r.finish(err)
-		case b.empty():
+		case b.size() == 0:
 			klog.V(4).InfoS("Northbound rows are as wanted", "owner", r.owner, "rows", len(r.want))
 			w.drift.settle(r.owner, len(r.want) > 0)
 			r.finish(nil)
+		case writes > 0 && writes+b.size() > maxBatchWrites:
+			return s, parts, asked, batch[i:]
 		default:
 			parts, asked = append(parts, b), append(asked, r)
+			writes += b.size()
 		}
 	}
-	return s, parts, asked
+	return s, parts, asked, nil
 }
 
 func (w *Writer) plan(v view, r *request) (*part, error) {
@@ -256,7 +291,8 @@ func (w *Writer) send(s *session, asked []*request, parts []*part) (again []*req
 	for _, b := range parts {
 		w.drift.expect(b)
 	}
-	results, err := s.transact(w.client.cfg.TransactTimeout, operations(parts))
+	t := newTransaction(parts)
+	results, err := s.transact(w.client.cfg.TransactTimeout, t.ops)
 	switch {
 	case errors.Is(err, errSession):
 		return asked // what it did shows in the next session's cache
@@ -270,10 +306,10 @@ func (w *Writer) send(s *session, asked []*request, parts []*part) (again []*req
 		asked[0].finish(err)
 		return nil
 	}
-	for i, results := range split(parts, results) {
-		r, b := asked[i], parts[i]
+	for i, b := range parts {
+		r := asked[i]
 		r.stats = add(r.stats, b.stats)
-		if err := b.verify(s.view, results); err != nil {
+		if err := t.verify(i, s.view, results); err != nil {
 			if r.attempts++; r.attempts < maxAttempts {
 				again = append(again, r)
 				continue
@@ -294,7 +330,7 @@ func (w *Writer) send(s *session, asked []*request, parts []*part) (again []*req
 // commits it by itself.
 func (w *Writer) sendAlone(s *session, r *request) (again []*request) {
 	b, err := w.plan(s.view, r)
-	if err != nil || b.empty() {
+	if err != nil || b.size() == 0 {
 		r.finish(err)
 		return nil
 	}

@@ -128,3 +128,41 @@ func TestApply(t *testing.T) {
 		t.Errorf("owners %v, want none", owners)
 	}
 }
+
+// TestApplyAll: what several owners want is one transaction, however many rows
+// they have that do not change; one whose rows are refused is the only one to fail.
+func TestApplyAll(t *testing.T) {
+	s := ovsdbtest.StartNB(t)
+	w := connect(t, ovsdb.Config{Address: s.Socket()})
+	apply(t, w, network, router("ovn_cluster_router"))
+	want := benchRows(3000, 20)
+	if stats, errs := w.ApplyAll(t.Context(), want); len(errs) > 0 || stats.Inserted != 3000 {
+		t.Fatalf("stats %+v, errors %v", stats, errs)
+	}
+	before := s.Records()
+	for o, rows := range want {
+		rows[0] = policy(rows[0].ID, "10.244.9.2")
+		rows[0].Model.(*nbdb.LogicalRouterPolicy).ExternalIDs = map[string]string{"EgressSVC": o.Object}
+	}
+	lost := nb.Owner{Feature: "egressservice", Object: "ns/lost"}
+	want[lost] = []nb.Row{{ID: "x", Parent: nb.Parent{Table: nbdb.LogicalRouterTable, Name: "absent"}, Model: rowModel()}}
+	stats, errs := w.ApplyAll(t.Context(), want)
+	if stats.Updated != 20 || len(errs) != 1 || !errors.Is(errs[lost], nb.ErrNoParent) {
+		t.Errorf("stats %+v, errors %v", stats, errs)
+	}
+	if n := s.Records() - before; n != 1 {
+		t.Errorf("a change of each of 20 owners took %d transactions", n)
+	}
+	if stats, errs := w.ApplyAll(t.Context(), nil); len(errs) > 0 || !stats.Zero() {
+		t.Errorf("nothing wrote %+v: %v", stats, errs)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, errs := w.ApplyAll(ctx, want); len(errs) != len(want) {
+		t.Errorf("%d errors of %d owners after the end of the context", len(errs), len(want))
+	}
+}
+
+func rowModel() *nbdb.LogicalRouterPolicy {
+	return &nbdb.LogicalRouterPolicy{Priority: 1, Match: "ip4", Action: nbdb.LogicalRouterPolicyActionAllow}
+}

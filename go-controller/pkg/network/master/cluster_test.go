@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
@@ -25,6 +24,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -50,19 +50,11 @@ type cluster struct {
 	events *record.FakeRecorder
 	uid    int
 	global atomic.Int32
-	// watching gets a value when an informer has begun to watch: the fake API
-	// server forgets what happens between an informer's list and its watch.
-	watching chan struct{}
-	stop     func()
+	stop   func()
 }
 
 func newCluster(t *testing.T) *cluster {
-	c := &cluster{t: t, cs: fake.NewClientset(), nb: nbfake.New(), events: record.NewFakeRecorder(1000), watching: make(chan struct{}, 100)}
-	c.cs.PrependWatchReactor("nodes", func(a clienttesting.Action) (bool, watch.Interface, error) {
-		w, err := c.cs.Tracker().Watch(a.GetResource(), a.GetNamespace())
-		c.watching <- struct{}{}
-		return true, w, err
-	})
+	c := &cluster{t: t, cs: fake.NewClientset(), nb: nbfake.New(), events: record.NewFakeRecorder(1000)}
 	// Like a real server, refuse a patch that was meant for an earlier object of
 	// the same name.
 	c.cs.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -97,8 +89,7 @@ func (c *cluster) start(cfg network.Config) *Controller {
 		c.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	factory.Start(ctx.Done())
-	<-c.watching
+	fakeapi.Start(ctx, c.t, c.cs, factory)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

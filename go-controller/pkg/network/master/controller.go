@@ -119,7 +119,7 @@ func nodeKeys(old, new any) []string {
 		unavailable(before) != unavailable(after):
 		return []string{clusterKey, after.Name}
 	case differs(before, after, kube.AnnotationChassisID, kube.AnnotationL3Gateway,
-		kube.AnnotationManagementMAC, kube.AnnotationPrimaryIfAddr):
+		kube.AnnotationManagementMAC, kube.AnnotationPrimaryIfAddr, kube.AnnotationGatewayMTU):
 		return []string{after.Name}
 	}
 	return nil

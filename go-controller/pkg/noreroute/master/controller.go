@@ -16,7 +16,6 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // key is the only key.
@@ -72,11 +71,8 @@ func New(deps Deps) (*Controller, error) {
 func nodeKeys(old, new any) []string {
 	o, _ := old.(*corev1.Node)
 	n, _ := new.(*corev1.Node)
-	if o != nil && n != nil {
-		same := func(annotation string) bool { return o.Annotations[annotation] == n.Annotations[annotation] }
-		if same(kube.AnnotationPrimaryIfAddr) && same(kube.AnnotationHostAddresses) && same(kube.AnnotationL3Gateway) {
-			return nil
-		}
+	if o != nil && n != nil && kube.SameNodeAddresses(o, n) {
+		return nil
 	}
 	return []string{key}
 }
@@ -95,14 +91,6 @@ func (c *Controller) reconcile(ctx context.Context, _ string) error {
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
-	known := make([]topology.Node, 0, len(nodes))
-	for _, n := range nodes {
-		node, err := kube.Node(n)
-		if err != nil {
-			klog.V(2).InfoS("Node addresses are taken as far as they are known", "node", n.Name, "err", err)
-		}
-		known = append(known, node)
-	}
 	// One after the other: a policy that names a set which is not there is no
 	// policy to OVN.
 	if err := c.pods(ctx, noreroute.EgressIPPods, c.deps.EgressIPPods); err != nil {
@@ -111,7 +99,7 @@ func (c *Controller) reconcile(ctx context.Context, _ string) error {
 	if err := c.pods(ctx, noreroute.EgressServicePods, c.deps.EgressServicePods); err != nil {
 		return err
 	}
-	addrs := noreroute.SetRows(c.deps.Network, noreroute.NodeIPs, noreroute.NodeAddrs(known))
+	addrs := noreroute.SetRows(c.deps.Network, noreroute.NodeIPs, noreroute.NodeAddrs(kube.KnownNodes(nodes)))
 	if err := c.apply(ctx, noreroute.NodeIPs.Owner(), addrs); err != nil {
 		return err
 	}

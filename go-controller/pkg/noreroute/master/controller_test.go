@@ -19,6 +19,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -75,7 +76,7 @@ func (w *world) start(ip, service *noreroute.PodSet) (*Controller, func()) {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	core.Start(ctx.Done())
+	fakeapi.Start(ctx, w.t, w.kube, core)
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 	stop := sync.OnceFunc(func() {

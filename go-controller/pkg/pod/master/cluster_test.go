@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
@@ -25,6 +25,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pod"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -38,24 +39,18 @@ type cluster struct {
 	nb     *nbfake.Writer
 	writer Writer // nb, or another that a test puts here
 	events *record.FakeRecorder
+	egress Egress // nil: none
+	ctl    *Controller
 	uid    int
-	// watching gets a value when an informer has begun to watch: the fake API
-	// server forgets what happens between an informer's list and its watch.
-	watching chan struct{}
-	stop     func()
+	pods   corelisters.PodLister // of the controller that runs
+	stop   func()
 }
 
 func newCluster(t *testing.T) *cluster {
 	c := &cluster{
 		t: t, cs: fake.NewClientset(), nb: nbfake.New(), events: record.NewFakeRecorder(10000),
-		watching: make(chan struct{}, 1000),
 	}
 	c.writer = c.nb
-	c.cs.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
-		w, err := c.cs.Tracker().Watch(a.GetResource(), a.GetNamespace())
-		c.watching <- struct{}{}
-		return true, w, err
-	})
 	// Like a real server, refuse a patch that was meant for an earlier object of
 	// the same name.
 	c.cs.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -82,17 +77,17 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) start(cfg pod.Config) {
 	c.t.Helper()
 	factory := kube.NewInformers(c.cs)
+	c.pods = factory.Core().V1().Pods().Lister()
 	ctl, err := New(Deps{
 		Client: c.cs, Pods: factory.Core().V1().Pods(), Nodes: factory.Core().V1().Nodes(),
-		Writer: c.writer, Recorder: c.events, Config: cfg,
+		Writer: c.writer, Recorder: c.events, Config: cfg, Egress: c.egress,
 	})
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	c.ctl = ctl
 	ctx, cancel := context.WithCancel(context.Background())
-	factory.Start(ctx.Done())
-	<-c.watching
-	<-c.watching
+	fakeapi.Start(ctx, c.t, c.cs, factory)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

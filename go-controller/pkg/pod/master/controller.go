@@ -3,6 +3,7 @@ package master
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pod"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // workers is the number of keys reconciled at once. The writer sends what
@@ -37,7 +39,22 @@ type Writer interface {
 	OnDrift(f func(nb.Owner))
 }
 
-// Deps is what the controller needs; all fields are required.
+// Egress has rows of its own for pods whose egress traffic it steers.
+type Egress interface {
+	// Pending returns what the mark on a pod that is about to get its addresses
+	// says; empty for none. CNI ADD waits until the mark is gone.
+	Pending(p *corev1.Pod) string
+	// Attach applies the rows of a pod's port, which are owner's, together with its own.
+	Attach(ctx context.Context, p *corev1.Pod, network topology.PodNetwork, owner nb.Owner, rows []nb.Row) (nb.Stats, error)
+	// Translates tells whether the translation of an address of a pod on its own node
+	// is not the node's. Look is to be called when that changes.
+	Translates(pod, node string, a netip.Addr) bool
+	// Detached says that the port of a pod, "namespace/name", is gone from the
+	// database.
+	Detached(pod string)
+}
+
+// Deps is what the controller needs; all fields but Egress are required.
 type Deps struct {
 	Client   kubernetes.Interface
 	Pods     coreinformers.PodInformer // of all nodes
@@ -45,6 +62,8 @@ type Deps struct {
 	Writer   Writer
 	Recorder record.EventRecorder
 	Config   pod.Config
+	// Egress is nil where pods leave with the addresses of their nodes.
+	Egress Egress
 }
 
 // Controller runs the pods' share of the network.
@@ -56,9 +75,9 @@ type Controller struct {
 	alloc *pod.Allocator
 
 	mu sync.Mutex
-	// replaced holds, of pods whose annotation was written and that the lister
-	// may not show with it yet, what was there before.
-	replaced map[pod.Holder]string
+	// replaced are, by key, the pods whose annotation was written and that the
+	// lister may not show with it yet.
+	replaced map[string]replaced
 }
 
 // New returns the controller. The informers are started by the caller.
@@ -68,7 +87,7 @@ func New(d Deps) (*Controller, error) {
 		nodes:    d.Nodes.Lister(),
 		pods:     d.Pods.Informer().GetIndexer(),
 		alloc:    pod.NewAllocator(),
-		replaced: map[pod.Holder]string{},
+		replaced: map[string]replaced{},
 	}
 	c.queue = queue.New("pod", c.reconcile)
 	if err := d.Pods.Informer().AddIndexers(cache.Indexers{byNode: nodeOf}); err != nil {
@@ -77,7 +96,11 @@ func New(d Deps) (*Controller, error) {
 	if err := c.queue.Watch(d.Nodes.Informer(), nodeKeys); err != nil {
 		return nil, err
 	}
-	if err := c.queue.Watch(d.Pods.Informer(), podKeys); err != nil {
+	err := c.queue.Watch(d.Pods.Informer(), func(old, new any) []string {
+		c.arrived(old, new)
+		return podKeys(old, new)
+	})
+	if err != nil {
 		return nil, err
 	}
 	d.Writer.OnDrift(func(o nb.Owner) {
@@ -99,6 +122,9 @@ func nodeOf(obj any) ([]string, error) {
 	}
 	return nil, nil
 }
+
+// Look has the rows of a pod planned again.
+func (c *Controller) Look(pod string) { c.queue.Enqueue(pod) }
 
 // Seeded is closed when everything found at start-up has been reconciled once.
 func (c *Controller) Seeded() <-chan struct{} { return c.queue.Seeded() }

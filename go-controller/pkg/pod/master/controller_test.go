@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -201,6 +202,53 @@ func TestTamperedAnnotationIsRestored(t *testing.T) {
 		})
 		c.waitPort("a", "10.244.1.3")
 	}
+}
+
+// An annotation that is taken away while the controller is busy is as it was before
+// it was written; that it was there in between must not be missed.
+func TestAnnotationThatIsTakenAwayAtOnceIsRestored(t *testing.T) {
+	c := newCluster(t)
+	c.addNode("n", "10.244.1.0/24")
+	c.addPod("a", "n")
+	busy, idle := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	c.writer = &slowWriter{c.nb, func(o nb.Owner) {
+		if o == pod.Owner("ns/a") {
+			once.Do(func() { close(busy); <-idle })
+		}
+	}}
+	c.start(pod.Config{})
+	<-busy
+	good := c.getPod("a").Annotations[kube.AnnotationPodNetworks]
+	if good == "" {
+		t.Fatal("the port is written before the annotation")
+	}
+	shown := func() string {
+		p, err := c.pods.Pods("ns").Get("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Annotations[kube.AnnotationPodNetworks]
+	}
+	c.wait("the lister to show the annotation", func() bool { return shown() == good })
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, kube.AnnotationPodNetworks)
+	if _, err := c.cs.CoreV1().Pods("ns").Patch(t.Context(), "a", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.wait("the lister to show that it is gone", func() bool { return shown() == "" })
+	close(idle)
+	c.wait("the annotation to be restored", func() bool { return c.getPod("a").Annotations[kube.AnnotationPodNetworks] == good })
+}
+
+// slowWriter does something before it applies.
+type slowWriter struct {
+	Writer
+	before func(nb.Owner)
+}
+
+func (w *slowWriter) Apply(ctx context.Context, o nb.Owner, want []nb.Row) (nb.Stats, error) {
+	w.before(o)
+	return w.Writer.Apply(ctx, o, want)
 }
 
 func TestTranslationFollowsTheGateway(t *testing.T) {

@@ -2,8 +2,11 @@ package master
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -21,13 +24,19 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 )
 
-// workers is how many Services are planned at the same time; the writer puts what
-// waits into one transaction.
-const workers = 8
+// batch is how many Services are planned and handed to the writer together, and
+// workers how many batches are under way: some are planned while others are written.
+const (
+	batch   = 128
+	workers = 4
+)
 
 // Writer writes rows and tells of those that others changed.
 type Writer interface {
 	nb.Writer
+	// ApplyAll is Apply for several owners, in one transaction if possible; it
+	// returns the errors by owner.
+	ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.Stats, map[nb.Owner]error)
 	OnDrift(f func(nb.Owner))
 }
 
@@ -37,6 +46,7 @@ type Deps struct {
 	Services       coreinformers.ServiceInformer
 	EndpointSlices discoveryinformers.EndpointSliceInformer
 	Nodes          coreinformers.NodeInformer
+	Pods           coreinformers.PodInformer
 	Writer         Writer
 	Config         service.Config
 }
@@ -46,6 +56,7 @@ type Controller struct {
 	deps     Deps
 	services cache.Indexer
 	slices   cache.Indexer
+	pods     cache.Indexer
 	nodes    corelisters.NodeLister
 
 	serviceQueue, nodeQueue *queue.Controller
@@ -57,18 +68,21 @@ type Controller struct {
 
 // New returns the controller.
 func New(deps Deps) (*Controller, error) {
-	if err := kube.IndexSlices(deps.EndpointSlices.Informer()); err != nil {
-		return nil, err
+	indexed := errors.Join(kube.IndexSlices(deps.EndpointSlices.Informer()),
+		kube.IndexSliceAddresses(deps.EndpointSlices.Informer()), kube.IndexPods(deps.Pods.Informer()))
+	if indexed != nil {
+		return nil, indexed
 	}
 	c := &Controller{
 		deps:     deps,
 		services: deps.Services.Informer().GetIndexer(),
 		slices:   deps.EndpointSlices.Informer().GetIndexer(),
+		pods:     deps.Pods.Informer().GetIndexer(),
 		nodes:    deps.Nodes.Lister(),
 		known:    service.Nodes{},
 		perNode:  map[string]bool{},
 	}
-	c.serviceQueue = queue.New(service.Feature, c.reconcile)
+	c.serviceQueue = queue.NewBatch(service.Feature, batch, c.reconcile)
 	c.nodeQueue = queue.New(service.FeatureNodes, c.reconcileNode)
 	c.serviceQueue.Seed(c.services.ListKeys)
 	c.serviceQueue.Seed(c.owners(service.Feature))
@@ -86,6 +100,9 @@ func New(deps Deps) (*Controller, error) {
 		return nil, err
 	}
 	if err := c.serviceQueue.Watch(deps.EndpointSlices.Informer(), sliceKeys); err != nil {
+		return nil, err
+	}
+	if err := c.serviceQueue.Watch(deps.Pods.Informer(), c.podKeys); err != nil {
 		return nil, err
 	}
 	return c, c.nodeQueue.Watch(deps.Nodes.Informer(), nodeKeys)
@@ -125,6 +142,33 @@ func sliceKeys(old, new any) []string {
 	return keys
 }
 
+// podKeys are the keys of the Services for which a pod's addresses, that came or
+// went, are listed.
+func (c *Controller) podKeys(old, new any) []string {
+	before, _ := old.(*corev1.Pod)
+	after, _ := new.(*corev1.Pod)
+	var had, has []netip.Addr
+	var namespace string
+	if before != nil {
+		had, namespace = kube.PodAddresses(before), before.Namespace
+	}
+	if after != nil {
+		has, namespace = kube.PodAddresses(after), after.Namespace
+	}
+	if slices.Equal(had, has) {
+		return nil
+	}
+	var keys []string
+	for _, a := range slices.Concat(had, has) {
+		for _, key := range kube.ServicesAt(c.slices, namespace, a) {
+			if !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
 // Run works until ctx is done.
 func (c *Controller) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
@@ -148,28 +192,32 @@ func (c *Controller) Run(ctx context.Context) error {
 // that only has rows left, has been reconciled.
 func (c *Controller) Seeded() <-chan struct{} { return c.serviceQueue.Seeded() }
 
-// reconcile writes the load balancers of one Service.
-func (c *Controller) reconcile(ctx context.Context, key string) error {
-	s, ok, err := c.decode(key)
-	if err != nil {
-		return err
+// reconcile writes the load balancers of Services.
+func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]error {
+	want, errs := make(map[nb.Owner][]nb.Row, len(keys)), map[string]error{}
+	for _, key := range keys {
+		s, ok, err := c.decode(key)
+		if err != nil {
+			errs[key] = err
+			continue
+		}
+		var rows []nb.Row
+		if nodes := c.note(key, ok && s.PerNode()); ok {
+			rows = service.MasterRows(s, c.deps.Config, nodes)
+		}
+		want[service.Owner(key)] = rows
 	}
-	nodes := c.note(key, ok && s.PerNode())
-	var rows []nb.Row
-	if ok {
-		rows = service.MasterRows(s, c.deps.Config, nodes)
-	}
-	stats, err := c.deps.Writer.Apply(ctx, service.Owner(key), rows)
-	if err != nil {
-		return fmt.Errorf("apply load balancers of Service %s: %w", key, err)
+	stats, failed := c.deps.Writer.ApplyAll(ctx, want)
+	for o, err := range failed {
+		errs[o.Object] = fmt.Errorf("write load balancers of Service %s: %w", o.Object, err)
 	}
 	if stats.Zero() {
-		klog.V(4).InfoS("Load balancers are as wanted", "service", key, "rows", len(rows))
+		klog.V(4).InfoS("Load balancers are as wanted", "services", keys)
 	} else {
-		klog.V(2).InfoS("Wrote load balancers", "service", key,
+		klog.V(2).InfoS("Wrote load balancers", "services", len(keys),
 			"inserted", stats.Inserted, "updated", stats.Updated, "deleted", stats.Deleted)
 	}
-	return nil
+	return errs
 }
 
 // decode reads a Service and what belongs to it; ok is false where there is
@@ -179,11 +227,12 @@ func (c *Controller) decode(key string) (s service.Service, ok bool, err error) 
 	if err != nil || !exists {
 		return service.Service{}, false, err
 	}
-	snap := service.Snapshot{Service: obj.(*corev1.Service)}
+	svc := obj.(*corev1.Service)
+	snap := service.Snapshot{Service: svc, Own: func(a netip.Addr) bool { return kube.PodAt(c.pods, svc.Namespace, a) != nil }}
 	if snap.Slices, err = kube.Slices(c.slices, key); err != nil {
 		return service.Service{}, false, err
 	}
-	s, ok = service.Decode(snap, c.deps.Config.Cluster)
+	s, ok = service.Decode(snap, c.deps.Config)
 	return s, ok, nil
 }
 
@@ -213,8 +262,6 @@ func (c *Controller) learn(name string, facts *service.NodeFacts) {
 	case all:
 		c.serviceQueue.Enqueue(c.services.ListKeys()...)
 	case changed:
-		for key := range keys {
-			c.serviceQueue.Enqueue(key)
-		}
+		c.serviceQueue.Enqueue(slices.Collect(maps.Keys(keys))...)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service/master"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -100,11 +101,12 @@ type world struct {
 	t    *testing.T
 	kube *fake.Clientset
 	nb   *nbfake.Writer
+	conf service.Config
 	stop func()
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, kube: fake.NewClientset(), nb: nbfake.New(), stop: func() {}}
+	w := &world{t: t, kube: fake.NewClientset(), nb: nbfake.New(), conf: config, stop: func() {}}
 	w.nb.AnyParent = true
 	t.Cleanup(func() { w.stop() })
 	return w
@@ -119,15 +121,16 @@ func (w *world) start() {
 		Services:       factory.Core().V1().Services(),
 		EndpointSlices: factory.Discovery().V1().EndpointSlices(),
 		Nodes:          factory.Core().V1().Nodes(),
+		Pods:           factory.Core().V1().Pods(),
 		Writer:         w.nb,
-		Config:         config,
+		Config:         w.conf,
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	factory.Start(ctx.Done())
+	fakeapi.Start(ctx, w.t, w.kube, factory)
 	go func() { done <- c.Run(ctx) }()
 	w.stop = func() {
 		cancel()
@@ -233,7 +236,7 @@ func (s state) want(t *testing.T) string {
 		if e, ok := s.endpoints[o.Name]; ok {
 			snap.Slices = append(snap.Slices, sliceObject(o.Name, e))
 		}
-		if d, ok := service.Decode(snap, config.Cluster); ok {
+		if d, ok := service.Decode(snap, config); ok {
 			apply(service.Owner("ns/"+o.Name), service.MasterRows(d, config, nodes))
 		}
 	}

@@ -3,7 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
-	"net/netip"
+	"maps"
 	"reflect"
 	"sync"
 
@@ -38,14 +38,19 @@ type Deps struct {
 	Nodes coreinformers.NodeInformer
 	// Chains owns the chains that service.Chains declares.
 	Chains host.ChainWriter
+	// Routes owns the routes of the host.
+	Routes host.Writer[host.Route, host.Hop]
 	// Flows owns the flows of the external bridge, with the symbols of package
 	// bridge.
 	Flows host.FlowWriter
 	// FlushUDP deletes the UDP entries of connection tracking that stale names; see
 	// service.Bindings.
-	FlushUDP func(ctx context.Context, stale func(to, from netip.AddrPort, own bool) bool) (int, error)
-	Config   service.Config
-	Marks    bridge.Marks
+	FlushUDP func(ctx context.Context, stale func(service.Entry) bool) (int, error)
+	// OnInForce registers a function to be called each time what the master has
+	// changed in the northbound database has come into force on this node.
+	OnInForce func(func())
+	Config    service.Config
+	Marks     bridge.Marks
 }
 
 // Controller serves Services on one node.
@@ -64,10 +69,14 @@ type Controller struct {
 // The keys of the writes.
 const (
 	writeChains = "chains"
+	writeRoutes = "routes"
 	writeFlows  = "flows"
 	writeHealth = "health ports"
 	writeUDP    = "UDP connections"
 )
+
+// writers lets every kind be written while another one waits.
+const writers = 5
 
 // New returns the controller.
 func New(deps Deps) (*Controller, error) {
@@ -85,7 +94,9 @@ func New(deps Deps) (*Controller, error) {
 	c.plans = queue.New("service-node", c.plan)
 	c.plans.Seed(c.services.ListKeys)
 	c.writes = queue.New("service-node-write", c.write)
-	c.writes.Seed(func() []string { return []string{writeChains, writeFlows, writeHealth, writeUDP} })
+	c.writes.Seed(func() []string { return []string{writeChains, writeRoutes, writeFlows, writeHealth, writeUDP} })
+	// Until then, OVN makes such connections anew.
+	deps.OnInForce(func() { c.writes.Enqueue(writeUDP) })
 	if err := c.plans.Watch(deps.Services.Informer(), serviceKeys); err != nil {
 		return nil, err
 	}
@@ -148,7 +159,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		return c.writes.Run(ctx, 1)
+		return c.writes.Run(ctx, writers)
 	})
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("run Services of the node: %w", err)
@@ -178,6 +189,9 @@ func (c *Controller) plan(_ context.Context, key string) error {
 	if !sameRules(before.Rules, next.Rules) {
 		c.writes.Enqueue(writeChains)
 	}
+	if !maps.Equal(before.Routes, next.Routes) {
+		c.writes.Enqueue(writeRoutes)
+	}
 	if !reflect.DeepEqual(before.Ingress, next.Ingress) {
 		c.writes.Enqueue(writeFlows)
 	}
@@ -204,7 +218,7 @@ func (c *Controller) stateOf(key string) (*service.NodeState, error) {
 	if snap.Slices, err = kube.Slices(c.slices, key); err != nil {
 		return nil, err
 	}
-	s, ok := service.Decode(snap, c.Config.Cluster)
+	s, ok := service.Decode(snap, c.Config)
 	if !ok {
 		return nil, nil
 	}

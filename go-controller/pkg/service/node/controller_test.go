@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -26,6 +27,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service/node"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -35,6 +37,7 @@ const patience = 20 * time.Second
 
 var config = service.Config{
 	Cluster:    []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
+	Services:   []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
 	Masquerade: []netip.Prefix{netip.MustParsePrefix("169.254.169.0/29")},
 	NodePorts:  true,
 }
@@ -44,15 +47,18 @@ type world struct {
 	t      *testing.T
 	kube   *fake.Clientset
 	chains *hostfake.Chains
+	routes *hostfake.Kernel[host.Route, host.Hop]
 	flows  *hostfake.Flows
 	stop   func()
+	// inForce tells the controller that OVN has followed.
+	inForce func()
 
 	mu      sync.Mutex
 	entries map[[2]netip.AddrPort]bool // of connection tracking: where to, answers from where
 }
 
 func newWorld(t *testing.T, mode topology.GatewayMode) *world {
-	w := &world{t: t, kube: fake.NewClientset(), flows: hostfake.NewFlows(), stop: func() {}, entries: map[[2]netip.AddrPort]bool{}}
+	w := &world{t: t, kube: fake.NewClientset(), flows: hostfake.NewFlows(), routes: hostfake.NewKernel[host.Route, host.Hop](nil), stop: func() {}, entries: map[[2]netip.AddrPort]bool{}}
 	families := []topology.Family{topology.IPv4}
 	w.chains = hostfake.NewChains(append(service.Chains(families), host.Chain{ChainKey: mgmt}))
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{
@@ -80,8 +86,10 @@ func (w *world) start() {
 		EndpointSlices: factory.Discovery().V1().EndpointSlices(),
 		Nodes:          factory.Core().V1().Nodes(),
 		Chains:         w.chains,
+		Routes:         host.NewSet("routes", w.routes, func(a, b host.Hop) bool { return a == b }),
 		Flows:          w.flows,
 		FlushUDP:       w.flush,
+		OnInForce:      func(f func()) { w.inForce = f },
 		Config:         config,
 		Marks:          bridge.DefaultMarks(topology.ConntrackZone),
 	})
@@ -90,7 +98,7 @@ func (w *world) start() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	factory.Start(ctx.Done())
+	fakeapi.Start(ctx, w.t, w.kube, factory)
 	go func() { done <- c.Run(ctx) }()
 	w.stop = func() {
 		cancel()
@@ -107,12 +115,12 @@ func (w *world) start() {
 }
 
 // flush stands in for the kernel's connection tracking.
-func (w *world) flush(_ context.Context, stale func(to, from netip.AddrPort, own bool) bool) (int, error) {
+func (w *world) flush(_ context.Context, stale func(service.Entry) bool) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := 0
 	for e := range w.entries {
-		if stale(e[0], e[1], true) {
+		if stale(service.Entry{To: e[0], From: e[1], Own: true}) {
 			delete(w.entries, e)
 			n++
 		}
@@ -184,6 +192,31 @@ func object(name, ip string, protocol corev1.Protocol, nodePort int32) *corev1.S
 		},
 		Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "5.5.5." + ip[len(ip)-1:]}}}},
 	}
+}
+
+// TestRouteToNewRange routes a cluster address that is in none of the ranges that
+// were known at the start, for as long as the Service is there.
+func TestRouteToNewRange(t *testing.T) {
+	w := newWorld(t, topology.GatewayShared)
+	w.create(object("a", "10.96.0.1", corev1.ProtocolTCP, 30001))
+	w.start()
+	if got := hostfake.DumpRoutes(w.routes.Objects()); got != "" {
+		t.Errorf("routes to what the base network routes:\n%s", got)
+	}
+	w.create(object("b", "203.0.113.2", corev1.ProtocolTCP, 30002))
+	want := map[host.Route]host.Hop{
+		{Dst: netip.MustParsePrefix("203.0.113.2/32"), Link: topology.ManagementPort}: {Via: netip.MustParseAddr("10.244.1.1")},
+	}
+	w.until("the route", func() bool { return maps.Equal(w.routes.Objects(), want) })
+	before := w.routes.Writes()
+	w.start()
+	if n := w.routes.Writes() - before; n != 0 {
+		t.Errorf("%d writes at a restart", n)
+	}
+	if err := w.kube.CoreV1().Services("ns").Delete(t.Context(), "b", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.until("no route", func() bool { return len(w.routes.Objects()) == 0 })
 }
 
 // TestNode programs what there is, and nothing again at a restart.
@@ -261,6 +294,12 @@ func TestUDP(t *testing.T) {
 	gone, stays := w.track("172.18.0.2:30001", "172.18.0.3:8080"), w.track("10.96.0.1:80", "172.18.0.4:8080")
 	w.serve("a", "172.18.0.4@n3", "172.18.0.5@n3")
 	w.until("the entry to go", func() bool { return !w.tracked(gone) })
+	if !w.tracked(stays) || !w.tracked(other) {
+		t.Error("an entry went that leads to somebody who serves")
+	}
+	anew := w.track("10.96.0.1:80", "172.18.0.3:8080") // by what OVN still had
+	w.inForce()
+	w.until("the entry to go once OVN has followed", func() bool { return !w.tracked(anew) })
 	if !w.tracked(stays) || !w.tracked(other) {
 		t.Error("an entry went that leads to somebody who serves")
 	}

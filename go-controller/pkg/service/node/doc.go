@@ -1,5 +1,5 @@
-// Package node is a node's side of Services: the rules by which its kernel takes
-// traffic to them, the flows by which its external bridge hands traffic to the
+// Package node is a node's side of Services: the rules and routes by which its
+// kernel takes traffic to them, the flows by which its external bridge hands traffic to the
 // gateway router, the health ports, and an end for UDP connections that lead to
 // endpoints which have gone.
 //

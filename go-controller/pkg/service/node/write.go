@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 
 	"k8s.io/klog/v2"
@@ -20,6 +19,10 @@ func (c *Controller) write(ctx context.Context, kind string) error {
 	switch kind {
 	case writeChains:
 		err = c.Chains.Apply(ctx, contributor, c.rules())
+	case writeRoutes:
+		all := map[host.Route]host.Hop{}
+		c.each(func(s service.NodeState) { maps.Copy(all, s.Routes) })
+		err = c.Routes.Apply(ctx, contributor, all)
 	case writeFlows:
 		err = c.applyFlows(ctx)
 	case writeHealth:
@@ -84,8 +87,9 @@ func (c *Controller) healths() []service.Health {
 	return all
 }
 
-// flush ends UDP connections that lead nowhere. It comes after the rules: what a
-// client sends meanwhile must not make such an entry anew.
+// flush ends UDP connections that lead nowhere. It comes after the rules, and once
+// more when OVN's load balancers have followed: what a client sends meanwhile makes
+// such an entry anew.
 func (c *Controller) flush(ctx context.Context) error {
 	if err := c.Chains.Apply(ctx, contributor, c.rules()); err != nil {
 		return err
@@ -95,7 +99,7 @@ func (c *Controller) flush(ctx context.Context) error {
 	if len(all) == 0 {
 		return nil
 	}
-	n, err := c.FlushUDP(ctx, func(to, from netip.AddrPort, own bool) bool { return all.Stale(to, from, own) })
+	n, err := c.FlushUDP(ctx, all.Stale)
 	if err != nil {
 		return err
 	}

@@ -186,6 +186,22 @@ func (s *Server) Records() int {
 	return bytes.Count(data, []byte("\nOVSDB JSON "))
 }
 
+// RecordsOf counts those of the transactions that changed a table.
+func (s *Server) RecordsOf(table string) int {
+	s.t.Helper()
+	data, err := os.ReadFile(s.db)
+	if err != nil {
+		s.t.Fatalf("read database: %v", err)
+	}
+	n := 0
+	for _, record := range bytes.Split(data, []byte("\nOVSDB JSON "))[1:] {
+		if bytes.Contains(record, []byte(`"`+table+`":{`)) {
+			n++
+		}
+	}
+	return n
+}
+
 // Nbctl runs ovn-nbctl on the server and returns what it prints.
 func (s *Server) Nbctl(args ...string) string {
 	s.t.Helper()

@@ -82,6 +82,8 @@ type EgressServiceSpec struct {
 	// nodeSelector limits the nodes that may be chosen as host where sourceIPBy
 	// is LoadBalancerIP. An absent or empty one allows every node.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",message="operator is In, NotIn, Exists or DoesNotExist"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && e.values.size() > 0))",message="In and NotIn need values, Exists and DoesNotExist have none"
 	NodeSelector metav1.LabelSelector `json:"nodeSelector,omitempty"`
 
 	// network is the routing table, by number or by name, that egress traffic

@@ -1,0 +1,144 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// UnavailablePolicy says what becomes of egress traffic that no node can give an
+// egress address.
+type UnavailablePolicy string
+
+const (
+	// UnavailableNodeIP lets it leave with the address of each pod's own node.
+	UnavailableNodeIP UnavailablePolicy = "NodeIP"
+	// UnavailableDrop holds it back.
+	UnavailableDrop UnavailablePolicy = "Drop"
+)
+
+// Types of the conditions of an EgressIP.
+const (
+	// ConditionAssigned is true while every address has a node.
+	ConditionAssigned = "Assigned"
+	// ConditionProgrammed is true while every address that has a node is held
+	// there, and the policies that lead the pods there are in force.
+	ConditionProgrammed = "Programmed"
+	// ConditionConflict is true while an older EgressIP has one of the addresses
+	// or some of the pods.
+	ConditionConflict = "Conflict"
+)
+
+// +genclient
+// +genclient:nonNamespaced
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=egressips,scope=Cluster,shortName=eip
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="EgressIPs",type=string,JSONPath=`.spec.egressIPs`
+// +kubebuilder:printcolumn:name="Assigned Nodes",type=string,JSONPath=`.status.items[*].node`
+// +kubebuilder:printcolumn:name="Assigned EgressIPs",type=string,JSONPath=`.status.items[*].egressIP`
+// +kubebuilder:printcolumn:name="Programmed",type=string,JSONPath=`.status.conditions[?(@.type=="Programmed")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+
+// EgressIP makes the pods that its selectors choose leave the cluster with fixed
+// addresses, which nodes labelled k8s.ovn.org/egress-assignable hold for them.
+type EgressIP struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says which pods leave with which addresses.
+	Spec EgressIPSpec `json:"spec"`
+	// status is written by ovnkube; what others write is overwritten.
+	// +optional
+	Status EgressIPStatus `json:"status,omitempty"`
+}
+
+// EgressIPSpec is the wish of the user.
+type EgressIPSpec struct {
+	// egressIPs are the addresses, IPv4 or IPv6 in canonical form, each in a
+	// network of some egress node. Traffic is spread over those of its family.
+	// Pods' traffic of a family that has none here is left alone.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=set
+	EgressIPs []Address `json:"egressIPs"`
+
+	// namespaceSelector chooses the namespaces of the pods. An empty one chooses all.
+	NamespaceSelector metav1.LabelSelector `json:"namespaceSelector"`
+
+	// podSelector chooses pods in these namespaces. An absent or empty one chooses all.
+	// +optional
+	PodSelector metav1.LabelSelector `json:"podSelector,omitempty"`
+
+	// onUnavailable is "Drop" to hold egress traffic back while no node gives it
+	// an egress address, or "NodeIP" to let it leave with the address of the
+	// pod's node, as without an EgressIP. Absent: NodeIP.
+	// +optional
+	// +kubebuilder:validation:Enum=Drop;NodeIP
+	OnUnavailable UnavailablePolicy `json:"onUnavailable,omitempty"`
+}
+
+// Address is an IP address in canonical form.
+// +kubebuilder:validation:MaxLength=45
+// +kubebuilder:validation:XValidation:rule="isIP(self)",message="must be an IP address"
+// +kubebuilder:validation:XValidation:rule="!isIP(self) || ip.isCanonical(self)",message="must be in canonical form"
+type Address string
+
+// EgressIPStatus is what ovnkube made of it.
+type EgressIPStatus struct {
+	// items are the addresses that have a node.
+	// +optional
+	// +listType=map
+	// +listMapKey=egressIP
+	Items []EgressIPStatusItem `json:"items,omitempty"`
+	// programmed are the words of the nodes about what they have in place; each
+	// node writes its own.
+	// +optional
+	// +listType=map
+	// +listMapKey=node
+	Programmed []ProgrammedStatus `json:"programmed,omitempty"`
+	// conditions are Assigned, Programmed and Conflict.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// EgressIPStatusItem is the assignment of one address.
+type EgressIPStatusItem struct {
+	// node is to hold the address.
+	Node string `json:"node"`
+	// egressIP is the address.
+	EgressIP string `json:"egressIP"`
+	// network is the network of the node that the address is in, e.g. "172.18.0.0/16".
+	// +optional
+	Network string `json:"network,omitempty"`
+}
+
+// ProgrammedStatus is the word of a node.
+type ProgrammedStatus struct {
+	// node says so.
+	Node string `json:"node"`
+	// egressIPs are the addresses that the node answers for. A node takes an
+	// address only when no other holds it.
+	// +optional
+	// +listType=atomic
+	EgressIPs []string `json:"egressIPs,omitempty"`
+	// digest identifies the pods that the node has programmed for addresses on its
+	// secondary networks; empty where it holds none there.
+	// +optional
+	Digest string `json:"digest,omitempty"`
+	// problem is what the node could not do; empty where all is well.
+	// +optional
+	Problem string `json:"problem,omitempty"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+
+// EgressIPList is a list of EgressIPs.
+type EgressIPList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []EgressIP `json:"items"`
+}

@@ -1,0 +1,82 @@
+package app
+
+import (
+	"fmt"
+	"net/netip"
+
+	"k8s.io/client-go/informers"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	egressipmaster "github.com/ovnkube/ovnkube/go-controller/pkg/egressip/master"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/pod"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/sb"
+)
+
+// egressIPs adds the master's side of EgressIPs. It returns who steers new pods,
+// the informers to be started, and the pods that are steered. Where EgressIPs are
+// not enabled their rows are removed, and all of it is nil.
+func (m *master) egressIPs(core informers.SharedInformerFactory) (*egressipmaster.Controller, []starter, *noreroute.PodSet, error) {
+	cfg := m.env.Config
+	if !cfg.Features.EgressIP {
+		m.runners["egress IPs"] = &retired{feature: egressip.Feature, writer: m.writer}
+		return nil, nil, nil, nil
+	}
+	tracker, err := m.health(core)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	client, err := versioned.NewForConfig(m.env.REST)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("make the client of EgressIPs: %w", err)
+	}
+	barrier := sb.NewBarrier(databaseConfig(cfg.OVNSouth), m.writer.Bump)
+	m.runners["barrier"] = barrier
+	var translated func(key, node string, a netip.Addr) bool
+	switch {
+	case !cfg.Gateway.DisableSNATMultipleGWs:
+	case cfg.Features.MultiExternalGateway:
+		translated = func(_, node string, a netip.Addr) bool {
+			return externalroute.Translated(m.writer.Rows(externalroute.Owner(node)), a)
+		}
+	default:
+		translated = func(key, _ string, a netip.Addr) bool { return pod.Translated(m.writer.Rows(pod.Owner(key)), a) }
+	}
+	factory, pods := externalversions.NewSharedInformerFactory(client, 0), noreroute.NewPodSet()
+	c, err := egressipmaster.New(egressipmaster.Deps{
+		Kube:            m.env.Kube,
+		Egress:          client,
+		EgressIPs:       factory.EgressIP().V1().EgressIPs(),
+		Namespaces:      core.Core().V1().Namespaces(),
+		Pods:            core.Core().V1().Pods(),
+		Nodes:           core.Core().V1().Nodes(),
+		Writer:          m.writer,
+		Health:          tracker,
+		Barrier:         barrier,
+		Rerouted:        pods,
+		Given:           func(key string) []netip.Addr { return pod.Given(m.writer.Rows(pod.Owner(key))) },
+		Translated:      translated,
+		Recorder:        m.recorder,
+		Network:         egressIPNetwork(cfg),
+		AssumeReachable: cfg.Features.ReachabilityTotalTimeout == 0,
+	})
+	m.runners["egress IPs"] = c
+	return c, []starter{factory}, pods, err
+}
+
+// egressIPNetwork is the part of the configuration that no egress address may be in.
+func egressIPNetwork(cfg config.Config) egressip.Network {
+	n := egressip.Network{
+		Cluster: cfg.Default.ClusterPrefixes(),
+		Service: cfg.Kubernetes.ServiceCIDRs,
+		Join:    joinSubnets(cfg),
+	}
+	for _, f := range cfg.Families() {
+		n.Masquerade = append(n.Masquerade, cfg.Gateway.MasqueradeSubnet(f))
+	}
+	return n
+}

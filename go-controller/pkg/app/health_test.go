@@ -1,0 +1,296 @@
+package app
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/health"
+	healthnode "github.com/ovnkube/ovnkube/go-controller/pkg/health/node"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+)
+
+// authority issues certificates as OVN's do: the names in them are not those of
+// nodes.
+type authority struct {
+	dir  string
+	key  *ecdsa.PrivateKey
+	cert *x509.Certificate
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{dir: t.TempDir()}
+	a.key, a.cert = a.issue(t, "ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	return a
+}
+
+// issue writes a certificate and its key to files.
+func (a *authority) issue(t *testing.T, name string, c *x509.Certificate) (*ecdsa.PrivateKey, *x509.Certificate) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.SerialNumber, c.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: "ovn " + name}
+	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	parent, signer := a.cert, a.key
+	if parent == nil {
+		parent, signer = c, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{"-cert.pem": {Type: "CERTIFICATE", Bytes: der}, "-privkey.pem": {Type: "PRIVATE KEY", Bytes: keyDER}} {
+		if err := os.WriteFile(filepath.Join(a.dir, name+file), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key, cert
+}
+
+// session is the TLS of a part with a certificate of its own.
+func (a *authority) session(t *testing.T, name string) *tls.Config {
+	t.Helper()
+	a.issue(t, name, &x509.Certificate{})
+	file := func(name string) string { return filepath.Join(a.dir, name) }
+	c, err := sessionTLS(config.Database{Endpoints: []config.Endpoint{{Scheme: config.SchemeSSL, Host: "127.0.0.1", Port: 6641}},
+		PrivKey: file(name + "-privkey.pem"), Cert: file(name + "-cert.pem"), CACert: file("ca-cert.pem")})
+	if err != nil || c == nil {
+		t.Fatalf("%v, %v", c, err)
+	}
+	return c
+}
+
+// wire is a port in front of a server: it counts the sessions, and can break them
+// or swallow what they send.
+type wire struct {
+	listener net.Listener
+	to       string
+
+	mu       sync.Mutex
+	sessions int
+	silent   bool
+	open     []net.Conn
+}
+
+func newWire(t *testing.T, at, to string) *wire {
+	t.Helper()
+	l, err := net.Listen("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{listener: l, to: to}
+	t.Cleanup(func() { l.Close(); w.bounce() })
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", to)
+			if err != nil {
+				in.Close()
+				continue
+			}
+			w.mu.Lock()
+			w.sessions++
+			w.open = append(w.open, in, out)
+			w.mu.Unlock()
+			go w.carry(out, in)
+			go w.carry(in, out)
+		}
+	}()
+	return w
+}
+
+func (w *wire) carry(to, from net.Conn) {
+	defer to.Close()
+	buf := make([]byte, 4096)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		w.mu.Lock()
+		silent := w.silent
+		w.mu.Unlock()
+		if silent {
+			continue
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func (w *wire) bounce() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.open {
+		c.Close()
+	}
+	w.open = nil
+}
+
+func (w *wire) silence(silent bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.silent = silent
+}
+
+func (w *wire) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sessions
+}
+
+// serveHealth runs a node's health server and returns where it listens.
+func serveHealth(t *testing.T, c *tls.Config) netip.AddrPort {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	server := &healthnode.Server{TLS: c, Checks: map[string]func(context.Context) error{"well": func(context.Context) error { return nil }}}
+	at, done := make(chan net.Addr, 1), make(chan error, 1)
+	go func() { done <- server.Run(ctx, func(a net.Addr) { at <- a }) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case a := <-at:
+		return netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(a.(*net.TCPAddr).Port))
+	case err := <-done:
+		t.Fatal(err)
+		return netip.AddrPort{}
+	}
+}
+
+// TestHealthSessionsAreAuthentic: each side talks only to parts of its own OVN.
+func TestHealthSessionsAreAuthentic(t *testing.T) {
+	ours, others := newAuthority(t), newAuthority(t)
+	at := serveHealth(t, ours.session(t, "node"))
+	foreign := serveHealth(t, others.session(t, "node"))
+	for _, c := range []struct {
+		name string
+		to   netip.AddrPort
+		tls  *tls.Config
+		ok   bool
+	}{
+		{"ours to ours", at, ours.session(t, "master"), true},
+		{"no TLS", at, nil, false},
+		{"a stranger asks", at, others.session(t, "master"), false},
+		{"a stranger answers", foreign, ours.session(t, "master2"), false},
+		{"no certificate", at, &tls.Config{InsecureSkipVerify: true}, false},
+	} {
+		prober := health.NewGRPC(c.to.Port(), c.tls)
+		ask := func(patience time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			return prober.Probe(ctx, "n", c.to.Addr())
+		}
+		var err error
+		if c.ok {
+			for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+				if err = ask(time.Second); err == nil { // the first check of the server may still be under way
+					break
+				}
+			}
+		} else {
+			err = ask(time.Second)
+		}
+		if (err == nil) != c.ok {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if err := prober.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestBouncedSessionIsNoDeadNode: one session carries all probes; one that breaks is
+// made anew and nobody hears of it, while silence is death.
+func TestBouncedSessionIsNoDeadNode(t *testing.T) {
+	ours := newAuthority(t)
+	server := serveHealth(t, ours.session(t, "node"))
+	bounced := newWire(t, "127.0.0.2:0", server.String())
+	port := uint16(bounced.listener.Addr().(*net.TCPAddr).Port)
+	steady := newWire(t, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.3"), port).String(), server.String())
+	prober := health.NewGRPC(port, ours.session(t, "master"))
+	defer prober.Close()
+	tracker := health.NewTracker(prober, time.Second)
+	var mu sync.Mutex
+	var heard []place.Reach
+	tracker.Subscribe(func(node string) {
+		if node == "bounced" {
+			mu.Lock()
+			defer mu.Unlock()
+			heard = append(heard, tracker.Reach(node))
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- tracker.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	tracker.SetTargets(map[string][]netip.Addr{"bounced": {netip.MustParseAddr("127.0.0.2")}, "steady": {netip.MustParseAddr("127.0.0.3")}})
+	until := func(what string, ok func() bool) {
+		t.Helper()
+		tick, end := time.NewTicker(5*time.Millisecond), time.After(30*time.Second)
+		defer tick.Stop()
+		for !ok() {
+			select {
+			case <-tick.C:
+			case <-end:
+				t.Fatalf("waited in vain for %s", what)
+			}
+		}
+	}
+	until("both to be reachable", func() bool { return tracker.Healthy("bounced") && tracker.Healthy("steady") })
+	for n := range 5 {
+		bounced.bounce()
+		until("another session", func() bool { return bounced.count() >= n+2 })
+	}
+	mu.Lock()
+	if slices.Contains(heard, place.Dead) {
+		t.Errorf("a bounced session made a dead node: %v", heard)
+	}
+	mu.Unlock()
+	if n := steady.count(); n != 1 {
+		t.Errorf("%d sessions with a node that answers, want one that stays", n)
+	}
+	bounced.silence(true)
+	until("the silent node to be dead", func() bool { return tracker.Reach("bounced") == place.Dead })
+	bounced.silence(false)
+	bounced.bounce()
+	until("the node to be back", func() bool { return tracker.Healthy("bounced") })
+}

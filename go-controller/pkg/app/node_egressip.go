@@ -1,0 +1,111 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	egressipnode "github.com/ovnkube/ovnkube/go-controller/pkg/egressip/node"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/addr"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/announce"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/attachment"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/conntrack"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+)
+
+// egressIPs adds the node side of EgressIPs and returns the informers to be
+// started.
+func (n *node) egressIPs(self informers.SharedInformerFactory) (starter, error) {
+	client, err := versioned.NewForConfig(n.env.REST)
+	if err != nil {
+		return nil, fmt.Errorf("make the client of EgressIPs: %w", err)
+	}
+	factory := externalversions.NewSharedInformerFactory(client, 0)
+	c, err := egressipnode.New(egressipnode.Deps{
+		Node:      n.name,
+		EgressIPs: factory.EgressIP().V1().EgressIPs(),
+		Nodes:     self.Core().V1().Nodes(),
+		Client:    client,
+		Kube:      n.env.Kube,
+		Flows:     n.flows,
+		Forget:    forget,
+		VLAN:      n.env.Config.Gateway.VLANID,
+		Kernel: egressipnode.Kernel{
+			Addrs: n.addrs, Routes: n.routes, IPRules: n.ipRules, Settings: n.settings, Chains: n.chains,
+			Networks: attachment.Networks, Watch: link.Watch, Flush: flushTranslated(n.env.Config),
+		},
+		Record:    n.record,
+		Pods:      func() informers.SharedInformerFactory { return kube.NewInformers(n.env.Kube) },
+		Mode:      n.env.Config.Gateway.Mode,
+		Announcer: &announce.Announcer{},
+		Ready:     n.gateway.Ready(),
+		Silence:   n.env.Config.Features.ReachabilityTotalTimeout,
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.runners["egress IPs"], n.handOver = c, c.HandOver
+	n.spoken = append(n.spoken, c.Spoken())
+	return factory, nil
+}
+
+// forget deletes what the kernel and the datapath remember of connections that left
+// with one of the addresses, or came for it.
+func forget(ctx context.Context, addrs []netip.Addr) error {
+	count, err := conntrack.FlushKernelAddrs(ctx, addrs)
+	if count > 0 {
+		klog.V(2).InfoS("Connections with addresses that come to this node deleted", "addresses", addrs, "count", count)
+	}
+	for _, a := range addrs {
+		for _, filter := range []conntrack.Filter{{ReplyDst: a}, {Dst: a}} {
+			err = errors.Join(err, conntrack.FlushOVS(ctx, conntrack.DefaultRunDir, 0, filter))
+		}
+	}
+	return err
+}
+
+// cleanupTimeout is how long clean-up waits for the API server, which alone knows
+// the egress addresses on the host's links.
+const cleanupTimeout = 10 * time.Second
+
+// cleanupEgressIPs takes the recorded egress addresses off the host's links.
+func cleanupEgressIPs(ctx context.Context, cfg config.Config, name string) error {
+	rc, err := restConfig(cfg.Kubernetes, serviceAccountDir)
+	if err != nil {
+		return err
+	}
+	cs, err := kubeClient(rc)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+	defer cancel()
+	node, err := cs.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read node %s: %w", name, err)
+	}
+	addrs, err := kube.EgressIPAddresses(node)
+	if err != nil {
+		return err
+	}
+	if err := addr.NewSet(addr.New(func() []netip.Addr { return addrs })).Sweep(ctx); err != nil {
+		return err
+	}
+	return kube.PatchNode(ctx, cs, node, kube.Metadata{Annotations: map[string]*string{
+		kube.AnnotationEgressIPAddresses: nil, kube.AnnotationEgressHandover: nil,
+	}})
+}

@@ -1,0 +1,234 @@
+package egressip
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+)
+
+// Reasons of conditions besides those of a Refusal.
+const (
+	ReasonAssigned           = "Assigned"
+	ReasonNotAssigned        = "NotAssigned"
+	ReasonProgrammed         = "Programmed"
+	ReasonNodeProblem        = "NodeProblem"
+	ReasonWaitingForNode     = "WaitingForNode"
+	ReasonWaitingForPolicies = "WaitingForPolicies"
+	ReasonNoConflict         = "NoConflict"
+	ReasonOlderWins          = "OlderEgressIP"
+)
+
+// Report is what became of the pods that an EgressIP chooses.
+type Report struct {
+	Lost    []string // the EgressIPs that have some of them, sorted
+	Waiting int      // how many do not leave as they are to yet
+}
+
+// Items returns the items of the status that go with a decision.
+func (d Decision) Items() []v1.EgressIPStatusItem {
+	var items []v1.EgressIPStatusItem
+	for _, p := range d.Placements {
+		if p.Node != "" {
+			items = append(items, v1.EgressIPStatusItem{Node: p.Node, EgressIP: p.Addr.String(), Network: p.Network.String()})
+		}
+	}
+	return items
+}
+
+// Paths returns the ways out that a decision opens, as far as the words of the
+// nodes go. digest is that of the pods for the addresses that a node is given on
+// its secondary networks.
+func (d Decision) Paths(status v1.EgressIPStatus, digest func(given []netip.Addr) string) []Path {
+	given := map[string][]netip.Addr{}
+	for _, p := range d.Placements {
+		if p.Node != "" && !p.Primary {
+			given[p.Node] = append(given[p.Node], p.Addr)
+		}
+	}
+	var paths []Path
+	for _, p := range d.Placements {
+		if p.Node == "" {
+			continue
+		}
+		path := Path{Placement: p, Held: Holds(status, p.Node, p.Addr)}
+		if !p.Primary {
+			path.Programmed = wordOf(status, p.Node).Digest == digest(given[p.Node])
+		}
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+func wordOf(status v1.EgressIPStatus, node string) v1.ProgrammedStatus {
+	i := slices.IndexFunc(status.Programmed, func(w v1.ProgrammedStatus) bool { return w.Node == node })
+	if i < 0 {
+		return v1.ProgrammedStatus{}
+	}
+	return status.Programmed[i]
+}
+
+// Conditions returns the conditions of an EgressIP, without times and generation.
+func Conditions(d Decision, status v1.EgressIPStatus, r Report) []metav1.Condition {
+	return []metav1.Condition{assigned(d), programmed(d, status, r), conflict(d, r)}
+}
+
+func condition(kind string, is bool, reason, message string) metav1.Condition {
+	status := metav1.ConditionFalse
+	if is {
+		status = metav1.ConditionTrue
+	}
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}
+
+// Refusals returns why addresses have no node, in the order of the spec.
+func (d Decision) Refusals() []Refusal {
+	var refusals []Refusal
+	for _, p := range d.Placements {
+		if p.Refused != (Refusal{}) && !slices.Contains(refusals, p.Refused) {
+			refusals = append(refusals, p.Refused)
+		}
+	}
+	return refusals
+}
+
+func assigned(d Decision) metav1.Condition {
+	refusals := d.Refusals()
+	if len(refusals) == 0 {
+		return condition(v1.ConditionAssigned, true, ReasonAssigned, "every address has a node")
+	}
+	var messages []string
+	for _, why := range refusals {
+		messages = append(messages, why.Message)
+	}
+	return condition(v1.ConditionAssigned, false, string(refusals[0].Reason), strings.Join(messages, ". "))
+}
+
+func programmed(d Decision, status v1.EgressIPStatus, r Report) metav1.Condition {
+	var waits, problems []string
+	nodes := d.Nodes()
+	for _, p := range d.Placements {
+		if p.Node == "" {
+			continue
+		}
+		word := wordOf(status, p.Node)
+		if problem := "node " + p.Node + ": " + word.Problem; word.Problem != "" && !slices.Contains(problems, problem) {
+			problems = append(problems, problem)
+		}
+		switch holder := otherHolder(status, p); {
+		case Holds(status, p.Node, p.Addr):
+		case holder != "":
+			waits = append(waits, fmt.Sprintf("%s is still held by node %s", p.Addr, holder))
+		default:
+			waits = append(waits, fmt.Sprintf("node %s does not hold %s yet", p.Node, p.Addr))
+		}
+	}
+	no := func(reason, message string) metav1.Condition {
+		return condition(v1.ConditionProgrammed, false, reason, message)
+	}
+	switch {
+	case len(nodes) == 0:
+		return no(ReasonNotAssigned, "no address has a node")
+	case len(problems) > 0:
+		return no(ReasonNodeProblem, strings.Join(problems, ". "))
+	case len(waits) > 0:
+		return no(ReasonWaitingForNode, strings.Join(waits, ". "))
+	case r.Waiting > 0:
+		return no(ReasonWaitingForPolicies, fmt.Sprintf("policies or translations of %d pods are not in force yet", r.Waiting))
+	}
+	return condition(v1.ConditionProgrammed, true, ReasonProgrammed, "the addresses are held and policies lead there")
+}
+
+func otherHolder(status v1.EgressIPStatus, p Placement) string {
+	for _, word := range status.Programmed {
+		if word.Node != p.Node && Holds(status, word.Node, p.Addr) {
+			return word.Node
+		}
+	}
+	return ""
+}
+
+func conflict(d Decision, r Report) metav1.Condition {
+	var messages []string
+	for _, why := range d.Refusals() {
+		if why.Reason == AddressTaken {
+			messages = append(messages, why.Message)
+		}
+	}
+	if len(r.Lost) > 0 {
+		const most = 5
+		names := strings.Join(r.Lost[:min(most, len(r.Lost))], ", ")
+		if len(r.Lost) > most {
+			names += fmt.Sprintf(" and %d more", len(r.Lost)-most)
+		}
+		messages = append(messages, "older EgressIPs have some of its pods: "+names)
+	}
+	if len(messages) == 0 {
+		return condition(v1.ConditionConflict, false, ReasonNoConflict, "no other EgressIP has its addresses or pods")
+	}
+	return condition(v1.ConditionConflict, true, ReasonOlderWins, strings.Join(messages, ". "))
+}
+
+// Notice is an Event.
+type Notice struct {
+	Warning bool
+	Reason  string
+	Message string
+}
+
+// Reasons of Events besides those of a Refusal.
+const (
+	EventAssigned = "Assigned"
+	EventMoved    = "Moved"
+	EventConflict = "Conflict"
+	EventProblem  = "NodeProblem"
+)
+
+// Notices returns what is to be told about a change of a status: the nodes before
+// and the conditions before and after. What a condition said before is not told
+// again, so that a restart tells nothing.
+func Notices(d Decision, before map[netip.Addr]string, was, is []metav1.Condition) []Notice {
+	var notices []Notice
+	tell := func(warning bool, reason, format string, args ...any) {
+		notices = append(notices, Notice{warning, reason, fmt.Sprintf(format, args...)})
+	}
+	for _, p := range d.Placements {
+		switch from := before[p.Addr]; {
+		case p.Node == "" || p.Node == from:
+		case from == "":
+			tell(false, EventAssigned, "Node %s is to hold %s, which is in its network %s", p.Node, p.Addr, p.Network)
+		case p.Left == "":
+			tell(false, EventMoved, "%s moves from node %s to node %s", p.Addr, from, p.Node)
+		default:
+			tell(false, EventMoved, "%s moves from node %s to node %s: %s %s", p.Addr, from, p.Node, from, p.Left)
+		}
+	}
+	said := func(conditions []metav1.Condition, kind string) string {
+		for _, c := range conditions {
+			if c.Type == kind {
+				return c.Message
+			}
+		}
+		return ""
+	}
+	assigned := said(was, v1.ConditionAssigned)
+	for _, why := range d.Refusals() {
+		if !strings.Contains(assigned, why.Message) {
+			tell(true, string(why.Reason), "%s", why.Message)
+		}
+	}
+	for _, c := range is {
+		switch {
+		case c.Message == said(was, c.Type):
+		case c.Type == v1.ConditionConflict && c.Status == metav1.ConditionTrue && strings.Contains(c.Message, "pods"):
+			tell(true, EventConflict, "%s", c.Message)
+		case c.Type == v1.ConditionProgrammed && c.Reason == ReasonNodeProblem:
+			tell(true, EventProblem, "%s", c.Message)
+		}
+	}
+	return notices
+}

@@ -1,0 +1,198 @@
+package egressip
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// Refusal says why an address has no node, or an EgressIP no pods. The zero
+// Refusal is none.
+type Refusal struct {
+	Reason  Reason
+	Message string // a sentence for the user
+}
+
+// Reason is the machine-readable half of a Refusal, and the reason of Events.
+type Reason string
+
+// The reasons for which an address has no node.
+const (
+	InvalidSelector Reason = "InvalidSelector"
+	InvalidAddress  Reason = "InvalidAddress"
+	InternalAddress Reason = "InternalAddress"
+	NodeAddress     Reason = "NodeAddress"
+	GatewayAddress  Reason = "GatewayAddress"
+	AddressTaken    Reason = "AddressTaken"
+	NoNode          Reason = "NoNode"
+)
+
+// EgressIP is an object of the API, decoded.
+type EgressIP struct {
+	Key       string
+	Created   time.Time
+	Addresses []Address // in the order of the spec, none twice
+	Hold      bool      // what no address is there for is not let out (onUnavailable Drop)
+	Refused   Refusal   // of the EgressIP as a whole: it chooses no pods and has no nodes
+	// Items are the nodes that are to hold the addresses, by the status. They are
+	// all the memory that placement has.
+	Items map[netip.Addr]string
+	// Holders are the nodes whose words have an address.
+	Holders map[netip.Addr][]string
+}
+
+// Address is an entry of the spec.
+type Address struct {
+	Text string
+	Addr netip.Addr // zero where the text is no address
+	// Refused is why the text can be no egress address, whatever the cluster is.
+	Refused Refusal
+}
+
+// Decode decodes an object; it may be older than the schema.
+func Decode(e *v1.EgressIP) EgressIP {
+	out := EgressIP{
+		Key:     e.Name,
+		Created: e.CreationTimestamp.Time,
+		Hold:    e.Spec.OnUnavailable == v1.UnavailableDrop,
+		Items:   map[netip.Addr]string{},
+		Holders: map[netip.Addr][]string{},
+	}
+	if _, err := NewSelector(e); err != nil {
+		out.Refused = Refusal{InvalidSelector, err.Error()}
+	}
+	for _, text := range e.Spec.EgressIPs {
+		a := parse(string(text))
+		if !slices.ContainsFunc(out.Addresses, func(b Address) bool { return a == b || a.Addr.IsValid() && a.Addr == b.Addr }) {
+			out.Addresses = append(out.Addresses, a)
+		}
+	}
+	for _, item := range e.Status.Items {
+		if a, err := netip.ParseAddr(item.EgressIP); err == nil {
+			out.Items[a] = item.Node
+		}
+	}
+	for _, word := range e.Status.Programmed {
+		for _, text := range word.EgressIPs {
+			if a, err := netip.ParseAddr(text); err == nil {
+				out.Holders[a] = append(out.Holders[a], word.Node)
+			}
+		}
+	}
+	return out
+}
+
+// parse decodes an entry of the spec.
+func parse(text string) Address {
+	a, err := netip.ParseAddr(text)
+	switch {
+	case err != nil:
+		return Address{Text: text, Refused: Refusal{InvalidAddress, fmt.Sprintf("%q is no IP address", text)}}
+	case a.Zone() != "" || a.Is4In6():
+		return Address{Text: text, Refused: Refusal{InvalidAddress, fmt.Sprintf("%q is not in canonical form", text)}}
+	case a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		return Address{Text: text, Refused: Refusal{InvalidAddress, text + " is no address that traffic can have on a network"}}
+	}
+	return Address{Text: text, Addr: a}
+}
+
+// Addrs returns the addresses that are some.
+func (e EgressIP) Addrs() []netip.Addr {
+	var addrs []netip.Addr
+	for _, a := range e.Addresses {
+		if a.Addr.IsValid() {
+			addrs = append(addrs, a.Addr)
+		}
+	}
+	return addrs
+}
+
+// Serves tells whether an EgressIP is about traffic of a family.
+func (e EgressIP) Serves(f topology.Family) bool {
+	_, ok := topology.AddrOf(f, e.Addrs())
+	return ok
+}
+
+// Sort puts the one with the better right first: the older, then the lower name.
+func Sort(all []EgressIP) {
+	slices.SortFunc(all, func(a, b EgressIP) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Key, b.Key))
+	})
+}
+
+// Network is what is known of the cluster: no egress address is in any of these.
+type Network struct {
+	Cluster    []netip.Prefix // pod subnets
+	Service    []netip.Prefix
+	Join       []netip.Prefix
+	Masquerade []netip.Prefix
+}
+
+// refuse returns why an address that is inside of the cluster is none.
+func (n Network) refuse(a netip.Addr) Refusal {
+	for _, in := range []struct {
+		name     string
+		prefixes []netip.Prefix
+	}{{"cluster", n.Cluster}, {"service", n.Service}, {"join", n.Join}, {"masquerade", n.Masquerade}} {
+		for _, p := range in.prefixes {
+			if p.Contains(a) {
+				return Refusal{InternalAddress, fmt.Sprintf("%s is in the %s subnet %s", a, in.name, p)}
+			}
+		}
+	}
+	return Refusal{}
+}
+
+// taken is who has addresses that others cannot have.
+type taken struct {
+	nodes    map[netip.Addr]string
+	gateways map[netip.Addr]string
+}
+
+func takenBy(nodes []topology.Node) taken {
+	t := taken{nodes: map[netip.Addr]string{}, gateways: map[netip.Addr]string{}}
+	note := func(m map[netip.Addr]string, a netip.Addr, node string) {
+		if other, ok := m[a]; !ok || node < other {
+			m[a] = node
+		}
+	}
+	for _, n := range nodes {
+		for _, p := range slices.Concat(n.Primary, n.Gateway.Addrs, n.Host) {
+			note(t.nodes, p.Addr(), n.Name)
+		}
+		for _, a := range n.Gateway.NextHops {
+			note(t.gateways, a, n.Name)
+		}
+	}
+	return t
+}
+
+func (t taken) refuse(a netip.Addr) Refusal {
+	if node, ok := t.nodes[a]; ok {
+		return Refusal{NodeAddress, fmt.Sprintf("%s is an address of node %s", a, node)}
+	}
+	if node, ok := t.gateways[a]; ok {
+		return Refusal{GatewayAddress, fmt.Sprintf("%s is the gateway of node %s", a, node)}
+	}
+	return Refusal{}
+}
+
+// networkOf returns the network of a node that an address is in, the longest
+// prefix deciding, and whether it is the primary network.
+func networkOf(n topology.Node, a netip.Addr) (network netip.Prefix, primary, ok bool) {
+	longest := func(prefixes []netip.Prefix, isPrimary bool) {
+		for _, p := range prefixes {
+			if p.Contains(a) && (!ok || p.Bits() > network.Bits()) {
+				network, primary, ok = p.Masked(), isPrimary, true
+			}
+		}
+	}
+	longest(n.Primary, true) // the primary one wins among equals
+	longest(n.Host, false)
+	return network, primary, ok
+}

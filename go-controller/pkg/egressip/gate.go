@@ -1,0 +1,100 @@
+package egressip
+
+import (
+	"net/netip"
+	"slices"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// Gated returns, sorted, the addresses that a node's gateway router must not
+// answer for: all egress addresses on its primary network that it does not hold.
+// An address of the node itself is none of them, whoever asks for it as an egress
+// address: its gateway router speaks under it.
+func Gated(all []*v1.EgressIP, node topology.Node, held func(netip.Addr) bool) []netip.Addr {
+	var gated []netip.Addr
+	add := func(text string) {
+		a, err := netip.ParseAddr(text)
+		if err == nil && !a.Is4In6() && a.Zone() == "" && !IsOwn(node, a) && !held(a) && OnPrimary(node, a) {
+			gated = append(gated, a)
+		}
+	}
+	for _, e := range all {
+		for _, a := range e.Spec.EgressIPs {
+			add(string(a))
+		}
+		// One that was taken out of the spec may still be in translations.
+		for _, item := range e.Status.Items {
+			add(item.EgressIP)
+		}
+	}
+	slices.SortFunc(gated, netip.Addr.Compare)
+	return slices.Compact(gated)
+}
+
+// IsOwn tells whether an address is the node's own.
+func IsOwn(node topology.Node, a netip.Addr) bool {
+	for _, prefixes := range [][]netip.Prefix{node.Primary, node.Gateway.Addrs, node.Host} {
+		if slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Addr() == a }) {
+			return true
+		}
+	}
+	return false
+}
+
+// OnPrimary tells whether an address may be on a node's primary network. While
+// that is not known every address may.
+func OnPrimary(node topology.Node, a netip.Addr) bool {
+	return len(node.Primary) == 0 ||
+		slices.ContainsFunc(node.Primary, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// Share is what the items of an EgressIP give to one node.
+type Share struct {
+	Primary   []netip.Addr // on the node's primary network
+	Secondary []netip.Addr // on other networks of its host
+	// Networks are those of the secondary addresses, as the items name them.
+	Networks map[netip.Addr]netip.Prefix
+}
+
+// ShareOf reads the share of a node. It is the item's network that tells where an
+// address belongs: the node does not decide it anew.
+func ShareOf(status v1.EgressIPStatus, node topology.Node) Share {
+	s := Share{Networks: map[netip.Addr]netip.Prefix{}}
+	for _, item := range Given(status, node.Name) {
+		a, err := netip.ParseAddr(item.EgressIP)
+		if err != nil {
+			continue
+		}
+		network, err := netip.ParsePrefix(item.Network)
+		primary := slices.ContainsFunc(node.Primary, func(p netip.Prefix) bool {
+			return p.Masked() == network || err != nil && p.Contains(a)
+		})
+		if primary {
+			s.Primary = append(s.Primary, a)
+		} else {
+			s.Secondary = append(s.Secondary, a)
+			s.Networks[a] = network
+		}
+	}
+	slices.SortFunc(s.Primary, netip.Addr.Compare)
+	slices.SortFunc(s.Secondary, netip.Addr.Compare)
+	return s
+}
+
+// WordOf returns the word of a node in a status, and its place there; -1 where it
+// has said nothing.
+func WordOf(status v1.EgressIPStatus, node string) (v1.ProgrammedStatus, int) {
+	for i, word := range status.Programmed {
+		if word.Node == node {
+			return word, i
+		}
+	}
+	return v1.ProgrammedStatus{}, -1
+}
+
+// SameWord compares words.
+func SameWord(a, b v1.ProgrammedStatus) bool {
+	return a.Node == b.Node && slices.Equal(a.EgressIPs, b.EgressIPs) && a.Digest == b.Digest && a.Problem == b.Problem
+}

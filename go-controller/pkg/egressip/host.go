@@ -1,0 +1,228 @@
+package egressip
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// The chains of the hosts.
+const (
+	// ChainSNAT has the translations to addresses on secondary networks.
+	ChainSNAT = "OVN-KUBE-EGRESS-IP-MULTI-NIC"
+	// ChainMark keeps the mark of traffic from pods to nodes for its replies, which
+	// the reverse path filter would drop otherwise.
+	ChainMark = "OVN-KUBE-EGRESS-IP-MARK"
+	// ChainStray drops what comes for an address on a secondary network and belongs to
+	// no connection that is known here: replies have the pod's address by then. The
+	// host would refuse a connection that has just come from another node, or make one
+	// of its own of it, which would take the port from the pod's.
+	ChainStray = "OVN-KUBE-EGRESS-IP-STRAY"
+)
+
+// strays are the protocols that hosts refuse connections of. Others are left alone:
+// neighbour discovery asks an address about itself.
+var strays = []string{"tcp", "udp", "sctp"}
+
+// Positions of the jumps among those from the same built-in chain: behind the
+// translations of EgressServices, which win, and before all others.
+const (
+	positionSNAT = 20
+	positionMark = 20
+	// There are no other jumps of ours there.
+	positionStray = 20
+)
+
+// tableBase and the number of a link's interface make the number of the routing
+// table for it.
+const tableBase = 1000
+
+// TableOf returns the number of the routing table of traffic that leaves by the
+// link whose interface has that number.
+func TableOf(index int) int { return tableBase + index }
+
+// mainTable is the number of the main routing table.
+const mainTable = 254
+
+// Chains declares the chains of this feature.
+func Chains(families []topology.Family) []host.Chain {
+	var chains []host.Chain
+	for _, f := range families {
+		chains = append(chains,
+			host.Chain{ChainKey: snatChain(f), Jumps: []host.Jump{{From: "POSTROUTING"}}, Position: positionSNAT},
+			host.Chain{ChainKey: markChain(f), Jumps: []host.Jump{{From: "PREROUTING"}}, Position: positionMark},
+			host.Chain{ChainKey: strayChain(f), Jumps: []host.Jump{{From: "INPUT"}}, Position: positionStray},
+		)
+	}
+	return chains
+}
+
+func snatChain(f topology.Family) host.ChainKey {
+	return host.ChainKey{Family: f, Table: "nat", Name: ChainSNAT}
+}
+
+func markChain(f topology.Family) host.ChainKey {
+	return host.ChainKey{Family: f, Table: "mangle", Name: ChainMark}
+}
+
+func strayChain(f topology.Family) host.ChainKey {
+	return host.ChainKey{Family: f, Table: "filter", Name: ChainStray}
+}
+
+// Contributor is the name of an EgressIP's contributions to the kernel.
+func Contributor(key string) string { return Feature + "/" + key }
+
+// Seat is where an address is to be on this host.
+type Seat struct {
+	Addr netip.Addr
+	Link host.Network
+}
+
+// FindSeats finds, for the secondary addresses of a share, the links that have
+// their networks. ours tells egress addresses from those of the host, which alone
+// make a link part of a network. The second result says what is missing; "" where
+// nothing is.
+func FindSeats(s Share, networks []host.Network, ours func(netip.Addr) bool) ([]Seat, string) {
+	var seats []Seat
+	problem := ""
+	for _, a := range s.Secondary {
+		i := slices.IndexFunc(networks, func(n host.Network) bool {
+			return slices.ContainsFunc(n.Addrs, func(p netip.Prefix) bool {
+				return p.Masked() == s.Networks[a] && !ours(p.Addr())
+			})
+		})
+		if i < 0 {
+			problem = fmt.Sprintf("no link that is up has network %s of %s", s.Networks[a], a)
+			continue
+		}
+		link := networks[i]
+		link.Routes = slices.DeleteFunc(slices.Clone(link.Routes), func(r host.LinkRoute) bool {
+			return r.Dst.IsSingleIP() && ours(r.Dst.Addr()) // the kernel's, for the egress address itself
+		})
+		seats = append(seats, Seat{Addr: a, Link: link})
+	}
+	return seats, problem
+}
+
+// HostState is what a host has in its kernel for an EgressIP.
+type HostState struct {
+	Addrs    map[host.Address]struct{}
+	IPRules  map[host.IPRule]struct{}
+	Routes   map[host.Route]host.Hop
+	Settings map[string]string
+	Rules    host.Rules
+	// Translations are the source addresses that pods get.
+	Translations map[netip.Addr]netip.Addr
+}
+
+// Empty tells whether there is nothing.
+func (s HostState) Empty() bool { return len(s.Addrs)+len(s.Routes) == 0 }
+
+// Equal compares states.
+func (s HostState) Equal(o HostState) bool {
+	return maps.Equal(s.Addrs, o.Addrs) && maps.Equal(s.IPRules, o.IPRules) && maps.Equal(s.Routes, o.Routes) &&
+		maps.Equal(s.Settings, o.Settings) && maps.EqualFunc(s.Rules, o.Rules, slices.Equal)
+}
+
+// HostPlan plans what the host has for addresses on secondary networks and the
+// pods of their EgressIP. Pods of a family leave with its first address. Addresses
+// that are not held are prepared for: everything is there but themselves.
+func HostPlan(seats []Seat, held func(netip.Addr) bool, pods []netip.Addr, mode topology.GatewayMode) HostState {
+	s := HostState{Addrs: map[host.Address]struct{}{}, IPRules: map[host.IPRule]struct{}{}, Routes: map[host.Route]host.Hop{},
+		Settings: map[string]string{}, Rules: host.Rules{}, Translations: map[netip.Addr]netip.Addr{}}
+	pods = slices.SortedFunc(slices.Values(pods), netip.Addr.Compare)
+	done := map[topology.Family]bool{}
+	for _, seat := range seats {
+		if held(seat.Addr) {
+			s.Addrs[host.Address{Link: seat.Link.Link, Prefix: topology.HostPrefix(seat.Addr)}] = struct{}{}
+		}
+		f := topology.FamilyOf(seat.Addr)
+		for _, protocol := range strays {
+			s.Rules[strayChain(f)] = append(s.Rules[strayChain(f)],
+				host.Spec{Dst: topology.HostPrefix(seat.Addr), Protocol: protocol, Target: host.Drop}.Rule())
+		}
+		if done[f] {
+			continue
+		}
+		done[f] = true
+		table := TableOf(seat.Link.Index)
+		maps.Copy(s.Routes, routes(f, seat.Link, table))
+		settings(s.Settings, f, seat.Link.Link)
+		for _, pod := range pods {
+			if topology.FamilyOf(pod) != f {
+				continue
+			}
+			src := topology.HostPrefix(pod)
+			s.IPRules[host.IPRule{Family: f, Priority: topology.RuleEgressIP, Src: src, Table: table}] = struct{}{}
+			s.Rules[snatChain(f)] = append(s.Rules[snatChain(f)],
+				host.Spec{Src: src, Out: seat.Link.Link, Target: host.SNATTo(seat.Addr)}.Rule())
+			s.Translations[pod] = seat.Addr
+		}
+		if mode == topology.GatewayLocal {
+			// What pods send to nodes comes through the host, too, and keeps to the
+			// usual routes.
+			s.IPRules[host.IPRule{Family: f, Priority: topology.RulePodToNode, Mark: topology.MarkPodToNode, Table: mainTable}] = struct{}{}
+			s.Rules[markChain(f)] = []host.Rule{
+				host.Spec{Mark: topology.MarkPodToNode, Target: host.SaveMark}.Rule(),
+				host.Spec{Unmarked: true, Target: host.RestoreMark}.Rule(),
+			}
+		}
+	}
+	return s
+}
+
+// routes are those of a link's table: what the main table has through the link,
+// and a default route even where that has none. Of several routes to one
+// destination the best is taken.
+func routes(f topology.Family, link host.Network, table int) map[host.Route]host.Hop {
+	out, metrics := map[host.Route]host.Hop{}, map[host.Route]int{}
+	all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	if f == topology.IPv6 {
+		all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	}
+	fallback := host.Route{Dst: all, Table: table, Link: link.Link}
+	for _, r := range link.Routes {
+		if topology.FamilyOf(r.Dst.Addr()) != f || r.TOS != 0 {
+			continue
+		}
+		hop := host.Hop{Via: r.Via, MTU: r.MTU, OnLink: r.OnLink}
+		if i := slices.IndexFunc(r.Hops, func(h host.LinkHop) bool { return h.Link == "" }); i >= 0 {
+			hop.Via, hop.OnLink = r.Hops[i].Via, r.Hops[i].OnLink
+		}
+		key := host.Route{Dst: r.Dst.Masked(), Table: table, Link: link.Link}
+		if best, known := metrics[key]; !known || r.Metric < best {
+			out[key], metrics[key] = hop, r.Metric
+		}
+	}
+	if _, ok := out[fallback]; !ok {
+		out[fallback] = host.Hop{}
+	}
+	return out
+}
+
+// settings are the parameters of a link that lets pods' traffic through: replies
+// come in where the main table sends nothing.
+func settings(out map[string]string, f topology.Family, link string) {
+	path := fmt.Sprintf("net/ipv%d/conf/%s/", uint8(f), link)
+	out[path+"forwarding"] = "1"
+	if f == topology.IPv4 {
+		out[path+"rp_filter"] = "2"
+	}
+}
+
+// Addrs returns the addresses of the pods that an EgressIP has.
+func (m *Members) Addrs(key string) []netip.Addr {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var addrs []netip.Addr
+	if s := m.byKey[key]; s != nil {
+		for _, a := range s.own {
+			addrs = append(addrs, a...)
+		}
+	}
+	return addrs
+}

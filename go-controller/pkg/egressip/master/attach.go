@@ -1,0 +1,79 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// Pending returns what the mark on a pod that is about to get its addresses is to
+// say: the name of its EgressIP; empty where the pod need not wait for anything.
+func (c *Controller) Pending(p *corev1.Pod) string {
+	keys := c.choose(p)
+	if len(keys) == 0 || !c.mayDiffer(keys[0]) {
+		return ""
+	}
+	key := kube.PodKey(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if st := c.state(key); st.mark.on != p.UID {
+		st.mark = mark{on: p.UID, since: time.Now()}
+	}
+	return keys[0]
+}
+
+// mayDiffer tells whether pods of an EgressIP leave otherwise than without it.
+func (c *Controller) mayDiffer(key string) bool {
+	d, ok := c.decision(key)
+	if !ok || len(d.Nodes()) > 0 {
+		return true
+	}
+	e, err := c.deps.EgressIPs.Lister().Get(key)
+	return err == nil && c.decode(e).Hold
+}
+
+// Attach writes the rows of a pod's port, and in the same transaction those that
+// steer its egress traffic.
+func (c *Controller) Attach(
+	ctx context.Context, p *corev1.Pod, network topology.PodNetwork, owner nb.Owner, rows []nb.Row,
+) (nb.Stats, error) {
+	port := map[nb.Owner][]nb.Row{owner: rows}
+	key := kube.PodKey(p)
+	addrs := make([]netip.Addr, 0, len(network.Addrs))
+	for _, a := range network.Addrs {
+		addrs = append(addrs, a.Addr())
+	}
+	if len(c.choose(p)) == 0 {
+		return c.port(ctx, key, port)
+	}
+	st, err := c.turn(ctx, key)
+	if err != nil {
+		return nb.Stats{}, err
+	}
+	w := newWork()
+	if c.steer(w, key, st, p, addrs); len(w.want) == 0 {
+		c.end(key)
+		return c.port(ctx, key, port)
+	}
+	maps.Copy(w.want, port)
+	stats, errs := c.apply(ctx, w)
+	return stats, errors.Join(slices.Collect(maps.Values(errs))...)
+}
+
+// port writes a port alone, and has its pod looked at then.
+func (c *Controller) port(ctx context.Context, key string, port map[nb.Owner][]nb.Row) (nb.Stats, error) {
+	stats, errs := c.deps.Writer.ApplyAll(ctx, port)
+	if !stats.Zero() {
+		c.pods.Enqueue(key)
+	}
+	return stats, errors.Join(slices.Collect(maps.Values(errs))...)
+}

@@ -1,0 +1,179 @@
+package master
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// attach does what pod/master does for a new pod.
+func (w *world) attach(key, where string, ips ...string) *corev1.Pod {
+	w.t.Helper()
+	namespace, name, _ := strings.Cut(key, "/")
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "new", Labels: map[string]string{"app": "web"},
+		Annotations: map[string]string{}}, Spec: corev1.PodSpec{NodeName: where}}
+	w.create(p)
+	if mark := w.master.Pending(p); mark != "" {
+		w.changePod(key, func(p *corev1.Pod) { p.Annotations = map[string]string{kube.AnnotationEgressPending: mark} })
+	}
+	network := topology.PodNetwork{}
+	for _, ip := range ips {
+		network.Addrs = append(network.Addrs, topology.HostPrefix(addrs(ip)[0]))
+	}
+	owner, rows := portOf(key, where, ips...)
+	if _, err := w.master.Attach(context.Background(), p, network, owner, rows); err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+// detach does what pod/master does for a pod that is gone.
+func (w *world) detach(key string) {
+	w.t.Helper()
+	if _, err := w.db.Apply(context.Background(), nb.Owner{Feature: portFeature, Object: key}, nil); err != nil {
+		w.t.Fatal(err)
+	}
+	w.master.Detached(key)
+}
+
+// isMarked tells whether a pod bears the mark.
+func (w *world) isMarked(key string) bool {
+	w.t.Helper()
+	namespace, name, _ := strings.Cut(key, "/")
+	p, err := w.kube.CoreV1().Pods(namespace).Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return marked(p)
+}
+
+// TestNewPod: port, policies and translations are one transaction, and the mark
+// stays until chassis have them in force.
+func TestNewPod(t *testing.T) {
+	w := serving(t, prodIPs...)
+	for _, chassis := range []string{"chassis-ovn-worker", "chassis-ovn-worker2", "chassis-ovn-control-plane"} {
+		w.barrier.stop("all", true)
+		w.writes()
+		key, addr := "prod/on-"+chassis, "10.244.0.7"
+		w.attach(key, "ovn-control-plane", addr)
+		if got := w.hops(key, addr); got != "100.64.0.3 100.64.0.4" {
+			t.Errorf("led to %s", got)
+		}
+		if got := slices.DeleteFunc(w.writes(), func(s string) bool { return !strings.HasPrefix(s, "rows") }); len(got) != 1 {
+			t.Errorf("written in %q", got)
+		}
+		w.barrier.stop(chassis, true)
+		w.barrier.stop("all", false)
+		w.eventually("the other chassis", func() bool {
+			w.master.mu.Lock()
+			defer w.master.mu.Unlock()
+			st := w.master.states[key]
+			return st != nil && len(st.waits) == 1 && !st.busy
+		})
+		if !w.isMarked(key) {
+			t.Errorf("not marked before %s has it in force", chassis)
+		}
+		w.barrier.stop(chassis, false)
+		w.eventually("the mark to go", func() bool { return !w.isMarked(key) })
+	}
+	w.programmed(prod)
+}
+
+// TestNewPodWaitsForItsEgressIP: a pod that comes with its EgressIP is held back
+// until a node holds the address, or for the patience; then it is dropped.
+func TestNewPodWaitsForItsEgressIP(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	for n := range hopOf {
+		w.freeze(n, true)
+	}
+	w.create(egress(prod, prodIPs))
+	w.eventually("a decision", func() bool { return w.holder(prod, "172.18.0.33") != "" })
+	w.attach(web, "ovn-worker", webV4)
+	if got := w.hops(web, webV4); got != "drop" {
+		t.Errorf("led to %s before anybody is ready", got)
+	}
+	w.eventually("the patience to end", func() bool { return !w.isMarked(web) })
+	if got := w.hops(web, webV4); got != "drop" {
+		t.Errorf("led to %s before anybody is ready", got)
+	}
+	for n := range hopOf {
+		w.freeze(n, false)
+	}
+	w.eventually("the next hops", func() bool { return w.hops(web, webV4) == "100.64.0.3 100.64.0.4" })
+}
+
+// TestAttachWaitsForItsTurn: a port is never written without the policies of its
+// pod because somebody is just looking at the pod.
+func TestAttachWaitsForItsTurn(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	for n := range hopOf {
+		w.freeze(n, true)
+	}
+	w.create(egress(prod, prodIPs))
+	w.eventually("a decision", func() bool { return w.holder(prod, "172.18.0.33") != "" })
+	st, ok := w.master.begin(web)
+	if !ok {
+		t.Fatal("somebody works on a pod that there is not")
+	}
+	attached := make(chan struct{})
+	go func() {
+		defer close(attached)
+		w.attach(web, "ovn-worker", webV4)
+		if got := w.hops(web, webV4); got != "drop" {
+			t.Errorf("led to %s before anybody is ready", got)
+		}
+	}()
+	w.eventually("Attach to wait", func() bool {
+		select {
+		case <-attached:
+			return true
+		default:
+		}
+		w.master.mu.Lock()
+		defer w.master.mu.Unlock()
+		return st.idle != nil
+	})
+	w.master.end(web)
+	<-attached
+}
+
+// TestUnmarked: pods that leave as they would anyhow need not wait.
+func TestUnmarked(t *testing.T) {
+	w := newWorld(t, egress(prod, []v1.Address{"10.244.0.1"}), egress("held", []v1.Address{"10.244.0.1"}, func(e *v1.EgressIP) {
+		e.Spec.OnUnavailable, e.Spec.PodSelector.MatchLabels = v1.UnavailableDrop, map[string]string{"app": "db"}
+	}))
+	w.start()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "x", UID: "x", Labels: map[string]string{"app": "web"}}}
+	if mark := w.master.Pending(p); mark != "" {
+		t.Errorf("marked %q though no address has a node", mark)
+	}
+	p.Labels["app"] = "db"
+	if mark := w.master.Pending(p); mark != "held" {
+		t.Errorf("mark %q where traffic is to be dropped", mark)
+	}
+	p.Labels["app"] = "none"
+	if mark := w.master.Pending(p); mark != "" {
+		t.Errorf("marked %q though nobody chooses it", mark)
+	}
+}
+
+// TestStaleMark: the mark of an EgressIP that went goes.
+func TestStaleMark(t *testing.T) {
+	w := newWorld(t)
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web", UID: "w", Labels: map[string]string{"app": "web"},
+		Annotations: map[string]string{kube.AnnotationEgressPending: prod}}, Spec: corev1.PodSpec{NodeName: "ovn-worker"}}
+	w.create(p)
+	w.start()
+	w.eventually("the mark to go", func() bool { return !w.isMarked(web) })
+}

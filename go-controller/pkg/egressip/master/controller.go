@@ -1,0 +1,193 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
+	egressinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+)
+
+const (
+	// podBatch is how many pods are planned and written together: those of a node,
+	// so that its loss takes few transactions.
+	podBatch = 512
+	// podWorkers is how many batches are under way at the same time, so that a pod
+	// which comes alone need not wait for one.
+	podWorkers = 4
+	// statusWorkers is how many statuses are written at the same time, and
+	// markWorkers how many pods are let start.
+	statusWorkers, markWorkers = 16, 32
+)
+
+// Health tells which nodes are reachable.
+type Health interface {
+	Reach(node string) place.Reach
+	Subscribe(func(node string))
+}
+
+// Writer writes the rows and tells of those that others changed.
+type Writer interface {
+	nb.Writer
+	// ApplyAll is Apply for several owners, in one transaction; it returns the
+	// errors by owner.
+	ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.Stats, map[nb.Owner]error)
+	// OnDrift registers a function that is called with the owner of rows which
+	// somebody else changed.
+	OnDrift(f func(nb.Owner))
+	// Rows returns the rows an owner has now.
+	Rows(o nb.Owner) []nb.Row
+}
+
+// Barrier waits until a chassis has in force what was written before.
+type Barrier interface {
+	Wait(ctx context.Context, chassis string) error
+}
+
+// Deps is what the controller works with.
+type Deps struct {
+	Kube   kubernetes.Interface
+	Egress versioned.Interface
+	// The informers are started by the caller after New.
+	EgressIPs  egressinformers.EgressIPInformer
+	Namespaces coreinformers.NamespaceInformer
+	Pods       coreinformers.PodInformer
+	Nodes      coreinformers.NodeInformer
+	Writer     Writer
+	Health     Health
+	Barrier    Barrier
+	// Rerouted is told the addresses of the pods that EgressIPs have.
+	Rerouted *noreroute.PodSet
+	// Given returns the addresses that the port of a pod has in the database.
+	Given func(pod string) []netip.Addr
+	// Translated tells whether an address of a pod would be translated by its node,
+	// or is not to be, were it not for an EgressIP. It is nil where one rule of the
+	// node translates all pods, to which that of an EgressIP is an exception.
+	Translated func(pod, node string, a netip.Addr) bool
+	// Recorder writes Events; its scheme knows EgressIP.
+	Recorder record.EventRecorder
+	// Network is what no egress address may be in.
+	Network egressip.Network
+	// AssumeReachable says that nobody probes nodes: one that is not ready is taken
+	// for dead.
+	AssumeReachable bool
+}
+
+// Controller serves all EgressIPs of the cluster.
+type Controller struct {
+	deps Deps
+
+	placement, statuses, pods, marks *queue.Controller
+
+	members  *egressip.Members
+	draining atomic.Bool // some node hands over its addresses
+	primed   bool        // only the key of placement touches it
+
+	mu        sync.Mutex
+	selectors []egressip.Selector // nil: to be read again
+	decoded   map[string]decoded
+	decisions map[string]egressip.Decision // of the last placement
+	owners    map[netip.Addr]string        // the EgressIPs of the addresses, likewise
+	heard     map[string]bool              // the nodes it saw, whether they can take back their words
+	patched   map[string]patched           // what the lister may not show yet
+	behind    map[string]time.Time         // since when pods of a programmed one wait
+	states    map[string]*podState
+	waiting   map[string]map[string]bool // by EgressIP, the pods that are not settled
+	ctx       context.Context            // of Run
+	onOwn     []func(pod, node string)   // of OnTranslates
+}
+
+// decoded is an object decoded.
+type decoded struct {
+	from *v1.EgressIP
+	e    egressip.EgressIP
+}
+
+// New returns the controller.
+func New(deps Deps) (*Controller, error) {
+	c := &Controller{
+		deps:      deps,
+		members:   egressip.NewMembers(),
+		decoded:   map[string]decoded{},
+		decisions: map[string]egressip.Decision{},
+		patched:   map[string]patched{},
+		behind:    map[string]time.Time{},
+		states:    map[string]*podState{},
+		waiting:   map[string]map[string]bool{},
+	}
+	c.placement = queue.New("egressip-placement", c.place)
+	c.statuses = queue.New(egressip.Feature, c.report)
+	c.pods = queue.NewBatch("egressip-pods", podBatch, c.reconcile)
+	c.marks = queue.New("egressip-marks", c.unmark)
+	return c, errors.Join(c.watchPlacement(), c.watchStatuses(), c.watchPods())
+}
+
+// Run works until ctx is done.
+func (c *Controller) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	c.mu.Lock()
+	c.ctx = ctx
+	c.mu.Unlock()
+	group.Go(func() error { return c.placement.Run(ctx, 1) })
+	after := func(q *queue.Controller, workers int) {
+		group.Go(func() error {
+			// Without the first placement nobody knows what to be.
+			select {
+			case <-c.placement.Seeded():
+			case <-ctx.Done():
+				return nil
+			}
+			return q.Run(ctx, workers)
+		})
+	}
+	after(c.statuses, statusWorkers)
+	after(c.pods, podWorkers)
+	after(c.marks, markWorkers)
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("run EgressIPs: %w", err)
+	}
+	return nil
+}
+
+// Seeded is closed when every pod that was there at the start, and every one that
+// only has rows left, has been reconciled.
+func (c *Controller) Seeded() <-chan struct{} { return c.pods.Seeded() }
+
+// decision returns what placement decided last; false before it has seen key.
+func (c *Controller) decision(key string) (egressip.Decision, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d, ok := c.decisions[key]
+	return d, ok
+}
+
+// decode decodes an object, once.
+func (c *Controller) decode(e *v1.EgressIP) egressip.EgressIP {
+	c.mu.Lock()
+	last, ok := c.decoded[e.Name]
+	c.mu.Unlock()
+	if ok && last.from == e {
+		return last.e
+	}
+	out := egressip.Decode(e)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.decoded[e.Name] = decoded{e, out}
+	return out
+}

@@ -1,0 +1,183 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// all is the key of the queue that has a single one.
+const all = "all"
+
+func (c *Controller) watchPlacement() error {
+	c.placement.Seed(func() []string { return []string{all} })
+	c.deps.Health.Subscribe(func(string) { c.placement.Enqueue(all) })
+	err := c.placement.Watch(c.deps.EgressIPs.Informer(), func(old, new any) []string {
+		o, _ := old.(*v1.EgressIP)
+		n, _ := new.(*v1.EgressIP)
+		if o != nil && n != nil && o.UID == n.UID && equality.Semantic.DeepEqual(o.Spec, n.Spec) {
+			// What arrived makes room for more that is to be handed over.
+			if !c.draining.Load() || equality.Semantic.DeepEqual(o.Status.Programmed, n.Status.Programmed) {
+				return nil
+			}
+		}
+		return []string{all}
+	})
+	if err != nil {
+		return err
+	}
+	err = c.placement.Watch(c.deps.Nodes.Informer(), func(old, new any) []string {
+		o, _ := old.(*corev1.Node)
+		n, _ := new.(*corev1.Node)
+		if o != nil && n != nil && sameCandidate(o, n) {
+			return nil
+		}
+		return []string{all}
+	})
+	if err != nil {
+		return err
+	}
+	// The first placement looks at the pods, too.
+	nothing := func(_, _ any) []string { return nil }
+	if err := c.placement.Watch(c.deps.Pods.Informer(), nothing); err != nil {
+		return err
+	}
+	return c.placement.Watch(c.deps.Namespaces.Informer(), nothing)
+}
+
+// sameCandidate tells whether nothing that placement looks at has changed.
+func sameCandidate(old, new *corev1.Node) bool {
+	o, n := candidate(old), candidate(new)
+	o.Labels, n.Labels = nil, nil
+	return reflect.DeepEqual(o, n)
+}
+
+// candidate decodes a node as far as it is known.
+func candidate(n *corev1.Node) topology.Node {
+	node, err := kube.Node(n)
+	if err != nil {
+		klog.V(2).InfoS("Node is considered as far as it is known", "node", n.Name, "err", err)
+	}
+	return node
+}
+
+// place decides again for all EgressIPs and enqueues those whose decision changed,
+// and their pods.
+func (c *Controller) place(context.Context, string) error {
+	if !c.primed {
+		if err := c.prime(); err != nil {
+			return err
+		}
+		c.primed = true
+	}
+	list, err := c.deps.Nodes.Lister().List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	nodes, draining, heard := make([]place.Node, 0, len(list)), false, map[string]bool{}
+	for _, n := range list {
+		node := place.Node{Node: candidate(n), Reach: c.deps.Health.Reach(n.Name)}
+		nodes, draining = append(nodes, node), draining || node.Draining
+		heard[n.Name] = !c.dead(n.Name)
+	}
+	c.draining.Store(draining)
+	objs, err := c.deps.EgressIPs.Lister().List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("list EgressIPs: %w", err)
+	}
+	decoded := make([]egressip.EgressIP, 0, len(objs))
+	var bereft []string // these have words of dead nodes
+	for _, obj := range objs {
+		if slices.ContainsFunc(obj.Status.Programmed, func(w v1.ProgrammedStatus) bool { return !heard[w.Node] }) {
+			bereft = append(bereft, obj.Name)
+		}
+		e := c.decode(obj)
+		// The status may not show yet what was decided a moment ago.
+		if d, ok := c.decision(e.Key); ok {
+			e.Items = d.Nodes()
+		}
+		decoded = append(decoded, e)
+	}
+	changed := c.decide(egressip.Decide(nodes, decoded, c.deps.Network), heard)
+	c.statuses.Enqueue(changed...)
+	var pods []string
+	for _, key := range changed {
+		pods = append(pods, c.members.Own(key)...)
+	}
+	c.pods.Enqueue(pods...) // together, so that they are written together
+	// After the decision, so that words and items change together.
+	c.statuses.Enqueue(bereft...)
+	return nil
+}
+
+// decide stores decisions and returns the keys whose decision is another one now.
+func (c *Controller) decide(decisions map[string]egressip.Decision, heard map[string]bool) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var changed []string
+	owners := map[netip.Addr]string{}
+	for key, d := range decisions {
+		for _, p := range d.Placements {
+			if p.Addr.IsValid() && (p.Node != "" || p.Refused.Reason == egressip.NoNode) {
+				owners[p.Addr] = key
+			}
+		}
+		old, ok := c.decisions[key]
+		if !ok || !old.Equal(d) {
+			changed = append(changed, key)
+			for _, pod := range c.members.Own(key) { // until they were looked at
+				c.unsettled(key, pod)
+			}
+		} else {
+			decisions[key] = old // it knows why the nodes before are it no more
+		}
+	}
+	for key := range c.decisions {
+		if _, ok := decisions[key]; !ok {
+			changed = append(changed, key)
+		}
+	}
+	c.decisions, c.owners, c.heard = decisions, owners, heard
+	slices.Sort(changed)
+	return changed
+}
+
+// owned tells whether an address belongs to an EgressIP.
+func (c *Controller) owned(key string, addr netip.Addr) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.owners[addr] == key
+}
+
+// prime reads which pods are whose, so that no status says otherwise at first.
+func (c *Controller) prime() error {
+	pods, err := c.deps.Pods.Lister().List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("list pods: %w", err)
+	}
+	for _, p := range pods {
+		if !kube.NeedsNetwork(p) {
+			continue
+		}
+		if keys := c.choose(p); len(keys) > 0 {
+			key := kube.PodKey(p)
+			if addrs := c.deps.Given(key); len(addrs) > 0 {
+				c.members.Set(key, keys, addrs)
+			}
+		}
+	}
+	return nil
+}

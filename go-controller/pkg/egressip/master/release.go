@@ -1,0 +1,98 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+)
+
+// release notes whether a pod that bears the mark may start, and has the mark taken
+// away then.
+func (c *Controller) release(key string, st *podState, p *corev1.Pod, may may) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if st.mark.on != p.UID || st.mark.off {
+		return
+	}
+	if st.mark.may = may; may == mayNot {
+		c.pods.EnqueueAfter(max(patience-time.Since(st.mark.since), 0), key)
+		return
+	}
+	c.marks.Enqueue(key)
+}
+
+// unmark takes the mark off a pod that may start. Where the lister does not show the
+// mark yet, its event brings the pod here again.
+func (c *Controller) unmark(ctx context.Context, key string) error {
+	namespace, name, _ := strings.Cut(key, "/")
+	p, err := c.deps.Pods.Lister().Pods(namespace).Get(name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("get pod %s: %w", key, err)
+	case !marked(p):
+		return nil
+	}
+	c.mu.Lock()
+	var m mark
+	if st := c.states[key]; st != nil {
+		m = st.mark
+	}
+	c.mu.Unlock()
+	if m.on != p.UID || m.off || m.may == mayNot {
+		return nil
+	}
+	err = kube.PatchPod(ctx, c.deps.Kube, p, kube.Metadata{Annotations: map[string]*string{kube.AnnotationEgressPending: nil}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	c.mu.Lock()
+	if st := c.states[key]; st != nil && st.mark.on == p.UID {
+		st.mark.off = true
+	}
+	c.mu.Unlock()
+	c.tellOwn(key, p.Spec.NodeName)
+	if waited := time.Since(m.since); m.may == maySend {
+		klog.V(2).InfoS("Pod may send", "pod", key, "after", waited)
+	} else {
+		klog.InfoS("Pod starts before its policies are in force", "pod", key, "after", waited)
+	}
+	c.pods.Enqueue(key)
+	return nil
+}
+
+// settle notes whether a pod of an EgressIP, if it has one, leaves as it is to.
+func (c *Controller) settle(key, name string, settled bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for other, pods := range c.waiting {
+		if pods[key] && (settled || other != name) {
+			if delete(pods, key); len(pods) == 0 {
+				delete(c.waiting, other)
+				c.statuses.Enqueue(other)
+			}
+		}
+	}
+	if !settled && len(c.waiting[name]) == 0 {
+		c.statuses.Enqueue(name)
+	}
+	if !settled {
+		c.unsettled(name, key)
+	}
+}
+
+// unsettled notes that a pod does not leave as it is to yet; mu is held.
+func (c *Controller) unsettled(name, pod string) {
+	if c.waiting[name] == nil {
+		c.waiting[name] = map[string]bool{}
+	}
+	c.waiting[name][pod] = true
+}

@@ -1,0 +1,235 @@
+package master
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+)
+
+// grace is how long pods may wait for their policies before the condition says
+// so: most take a few milliseconds, and each change of the condition is a write.
+const grace = time.Second
+
+// startGrace is grace while pods are looked at for the first time.
+const startGrace = 30 * time.Second
+
+// fieldManager is what the master's part of a status belongs to.
+const fieldManager = "ovnkube-master"
+
+// patched is a status patch, as long as the lister still shows the object it was
+// made from.
+type patched struct {
+	from   *v1.EgressIP
+	status v1.EgressIPStatus
+}
+
+func (c *Controller) watchStatuses() error {
+	c.statuses.Seed(func() []string { return c.deps.EgressIPs.Informer().GetIndexer().ListKeys() })
+	return c.statuses.Watch(c.deps.EgressIPs.Informer(), func(old, new any) []string {
+		if n, ok := new.(*v1.EgressIP); ok {
+			return []string{n.Name}
+		}
+		o, _ := old.(*v1.EgressIP)
+		return []string{o.Name}
+	})
+}
+
+// dead tells whether a node cannot take back its word itself: it is gone, or
+// does not answer.
+func (c *Controller) dead(node string) bool {
+	n, err := c.deps.Nodes.Lister().Get(node)
+	if err != nil {
+		return apierrors.IsNotFound(err)
+	}
+	if c.deps.AssumeReachable {
+		return !candidate(n).Ready
+	}
+	return c.deps.Health.Reach(node) == place.Dead
+}
+
+// muted tells whether the word of a node goes: placement found it dead, or gone.
+func (c *Controller) muted(node string) bool {
+	c.mu.Lock()
+	heard, seen := c.heard[node]
+	c.mu.Unlock()
+	if seen {
+		return !heard
+	}
+	_, err := c.deps.Nodes.Lister().Get(node)
+	return apierrors.IsNotFound(err)
+}
+
+// known returns the status as far as we know: that of e, or what we made of it.
+func (c *Controller) known(e *v1.EgressIP) v1.EgressIPStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if last, ok := c.patched[e.Name]; ok {
+		if last.from == e {
+			return last.status
+		}
+		delete(c.patched, e.Name)
+	}
+	return e.Status
+}
+
+// report writes the status of one EgressIP and its Events.
+func (c *Controller) report(ctx context.Context, key string) error {
+	e, err := c.deps.EgressIPs.Lister().Get(key)
+	if apierrors.IsNotFound(err) {
+		c.forget(key)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get EgressIP %s: %w", key, err)
+	}
+	d, ok := c.decision(key)
+	if !ok {
+		return nil // placement will enqueue it
+	}
+	known := c.known(e)
+	want := *known.DeepCopy()
+	want.Items = d.Items()
+	want.Programmed = slices.DeleteFunc(want.Programmed, func(w v1.ProgrammedStatus) bool { return c.muted(w.Node) })
+	is := egressip.Conditions(d, want, c.podReport(key))
+	for _, condition := range is {
+		if condition.Type == v1.ConditionProgrammed && c.transient(key, known, condition) {
+			continue
+		}
+		condition.ObservedGeneration = e.Generation
+		meta.SetStatusCondition(&want.Conditions, condition)
+	}
+	if err := c.patch(ctx, e, known, want); err != nil {
+		return err
+	}
+	before := egressip.Decode(&v1.EgressIP{Status: known}).Items
+	for _, n := range egressip.Notices(d, before, known.Conditions, want.Conditions) {
+		kind := corev1.EventTypeNormal
+		if n.Warning {
+			kind = corev1.EventTypeWarning
+		}
+		klog.V(2).InfoS("EgressIP changed", "egressIP", key, "reason", n.Reason, "message", n.Message)
+		c.deps.Recorder.Event(e, kind, n.Reason, n.Message)
+	}
+	return nil
+}
+
+// podReport tells what became of the pods of an EgressIP.
+func (c *Controller) podReport(key string) egressip.Report {
+	lost := c.members.Lost(key)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return egressip.Report{Lost: lost, Waiting: len(c.waiting[key])}
+}
+
+// transient tells whether all that the condition would say is that pods wait for
+// their policies for a moment. It asks for another look later.
+func (c *Controller) transient(key string, known v1.EgressIPStatus, next metav1.Condition) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if next.Reason != egressip.ReasonWaitingForPolicies || !meta.IsStatusConditionTrue(known.Conditions, v1.ConditionProgrammed) {
+		delete(c.behind, key)
+		return false
+	}
+	since, ok := c.behind[key]
+	if !ok {
+		since = time.Now()
+		c.behind[key] = since
+	}
+	limit := grace
+	select {
+	case <-c.pods.Seeded():
+	default:
+		limit = startGrace
+	}
+	left := limit - time.Since(since)
+	c.statuses.EnqueueAfter(max(0, left), key)
+	return left > 0
+}
+
+func (c *Controller) forget(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.patched, key)
+	delete(c.behind, key)
+	delete(c.decoded, key)
+	delete(c.waiting, key)
+}
+
+// patch makes the status of e be as wanted, in one request.
+func (c *Controller) patch(ctx context.Context, e *v1.EgressIP, known, want v1.EgressIPStatus) error {
+	kind, body := difference(e, known, want)
+	if body == nil {
+		return nil
+	}
+	data, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("encode status of EgressIP %s: %w", e.Name, err)
+	}
+	_, err = c.deps.Egress.EgressIPV1().EgressIPs().Patch(ctx, e.Name, kind, data, metav1.PatchOptions{FieldManager: fieldManager}, "status")
+	if apierrors.IsNotFound(err) {
+		return nil // its deletion is on the way to us
+	}
+	if err != nil {
+		return fmt.Errorf("patch status of EgressIP %s: %w", e.Name, err)
+	}
+	c.mu.Lock()
+	c.patched[e.Name] = patched{from: e, status: want}
+	c.mu.Unlock()
+	return nil
+}
+
+// difference returns the patch from known to want; nil where there is none. Words
+// are the nodes' own: where one is to go, it is found by its place, which the
+// server checks.
+func difference(e *v1.EgressIP, known, want v1.EgressIPStatus) (types.PatchType, any) {
+	change := map[string]any{}
+	if !equality.Semantic.DeepEqual(known.Items, want.Items) {
+		change["items"] = want.Items
+		if want.Items == nil {
+			change["items"] = []v1.EgressIPStatusItem{}
+		}
+	}
+	if !equality.Semantic.DeepEqual(known.Conditions, want.Conditions) {
+		change["conditions"] = want.Conditions
+	}
+	if len(known.Programmed) == len(want.Programmed) {
+		if len(change) == 0 {
+			return "", nil
+		}
+		return types.MergePatchType, map[string]any{"metadata": map[string]any{"uid": e.UID}, "status": change}
+	}
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value,omitempty"`
+	}
+	ops := []operation{{"test", "/metadata/uid", e.UID}}
+	for i := len(known.Programmed) - 1; i >= 0; i-- {
+		word := known.Programmed[i]
+		if slices.ContainsFunc(want.Programmed, func(w v1.ProgrammedStatus) bool { return w.Node == word.Node }) {
+			continue
+		}
+		path := fmt.Sprintf("/status/programmed/%d", i)
+		ops = append(ops, operation{"test", path + "/node", word.Node}, operation{Op: "remove", Path: path})
+	}
+	for _, field := range []string{"items", "conditions"} {
+		if value, ok := change[field]; ok {
+			ops = append(ops, operation{"add", "/status/" + field, value})
+		}
+	}
+	return types.JSONPatchType, ops
+}

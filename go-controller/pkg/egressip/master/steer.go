@@ -1,0 +1,247 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+)
+
+// work is what is written for some pods at once, and what follows.
+type work struct {
+	want  map[nb.Owner][]nb.Row
+	steps []step
+	waits waits
+}
+
+// step is what follows when the rows of a pod are written.
+type step struct {
+	key  string
+	then func()
+}
+
+func newWork() *work { return &work{want: map[nb.Owner][]nb.Row{}, waits: waits{}} }
+
+// write adds the rows of a pod.
+func (w *work) write(key string, rows []nb.Row, then func()) {
+	w.want[egressip.Owner(key)] = rows
+	w.steps = append(w.steps, step{key, then})
+}
+
+// reconcile writes the rows of pods, in as few transactions as there can be.
+func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]error {
+	w, errs := newWork(), map[string]error{}
+	for _, key := range keys {
+		st, ok := c.begin(key)
+		if !ok {
+			continue
+		}
+		steps := len(w.steps)
+		if err := c.plan(w, key, st); err != nil {
+			errs[key] = err
+		}
+		if len(w.steps) == steps {
+			c.end(key) // others may want it before the rest is written
+		}
+	}
+	_, failed := c.apply(ctx, w)
+	for o, err := range failed {
+		errs[o.Object] = err
+	}
+	return errs
+}
+
+// apply does what is to be done for pods, which are held, and lets go of them. It
+// returns the errors by owner.
+func (c *Controller) apply(ctx context.Context, w *work) (stats nb.Stats, errs map[nb.Owner]error) {
+	if len(w.want) > 0 {
+		stats, errs = c.deps.Writer.ApplyAll(ctx, w.want)
+	}
+	keys := make([]string, 0, len(w.steps))
+	for _, s := range w.steps {
+		if errs[egressip.Owner(s.key)] == nil {
+			s.then()
+		}
+		keys = append(keys, s.key)
+	}
+	c.wait(w.waits)
+	c.end(keys...)
+	if stats.Zero() {
+		klog.V(4).InfoS("Policies are as wanted", "pods", len(keys))
+	} else {
+		klog.V(2).InfoS("Policies written", "pods", len(keys), "inserted", stats.Inserted, "updated", stats.Updated, "deleted", stats.Deleted)
+	}
+	return stats, errs
+}
+
+// plan adds what is to be done for one pod.
+func (c *Controller) plan(w *work, key string, st *podState) error {
+	namespace, name, _ := strings.Cut(key, "/")
+	p, err := c.deps.Pods.Lister().Pods(namespace).Get(name)
+	if apierrors.IsNotFound(err) {
+		p, err = nil, nil
+	}
+	if err != nil {
+		return fmt.Errorf("get pod %s: %w", key, err)
+	}
+	if p == nil || !kube.NeedsNetwork(p) {
+		c.retire(w, key, st)
+		return nil
+	}
+	c.steer(w, key, st, p, c.deps.Given(key))
+	return nil
+}
+
+// retire removes the rows of a pod that is gone. It may send until the chassis has
+// heard that its port is gone; until then they stay, for a while.
+func (c *Controller) retire(w *work, key string, st *podState) {
+	c.statuses.Enqueue(c.members.Set(key, nil, nil)...)
+	if st.left.IsZero() {
+		st.left = time.Now()
+	}
+	portGone := len(c.deps.Given(key)) == 0
+	c.mu.Lock()
+	silent := slices.ContainsFunc(st.reached, func(r reached) bool { return r.silent })
+	c.mu.Unlock()
+	rest := patience - time.Since(st.left)
+	if _, gone := c.chassis(st.node); !gone && !silent && rest > 0 && len(c.deps.Writer.Rows(egressip.Owner(key))) > 0 {
+		if portGone { // else Detached brings the key
+			c.await(w.waits, key, st.node, reached{silent: true})
+		}
+		c.pods.EnqueueAfter(rest, key)
+		return
+	}
+	w.write(key, nil, func() {
+		c.deps.Rerouted.Set(key, nil)
+		c.settle(key, "", true)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		st.of, st.inForce, st.known, st.left, st.reached, st.mark, st.own = "", egressip.NewState(), false, time.Time{}, nil, mark{}, nil
+	})
+}
+
+// Detached says that the port of a pod is gone from the database.
+func (c *Controller) Detached(key string) { c.pods.Enqueue(key) }
+
+// deselect removes the rows of a pod that no EgressIP has any more: the policies,
+// and when that is in force the translations.
+func (c *Controller) deselect(w *work, key string, st *podState, p *corev1.Pod) {
+	c.statuses.Enqueue(c.members.Set(key, nil, nil)...)
+	now := egressip.StateOf(c.deps.Writer.Rows(egressip.Owner(key)))
+	if !st.known {
+		st.inForce, st.known = now.Clone(), true
+	}
+	plan := egressip.Steering{Pod: egressip.Pod{Addrs: now.Addrs()}, Now: now, InForce: st.inForce, Dead: c.dead}.Plan()
+	ours, going := c.giveBack(key, st, now, &plan)
+	w.write(key, plan.Want.Rows(), func() {
+		c.deps.Rerouted.Set(key, nil)
+		c.translates(key, st, ours)
+		c.settle(key, "", true)
+		if c.awaitPlan(w.waits, key, p.Spec.NodeName, plan); !plan.Self && !going {
+			st.of, st.inForce, st.known = "", egressip.NewState(), false
+		}
+		c.release(key, st, p, maySend)
+	})
+}
+
+// steer plans the rows of a pod, and starts to wait for what is to be in force when
+// they are written. The caller has hold of the pod. Nothing is written while it is
+// not known what the pod is to have.
+func (c *Controller) steer(w *work, key string, st *podState, p *corev1.Pod, addrs []netip.Addr) {
+	keys := c.choose(p)
+	pod := c.meet(st, p)
+	pod.Addrs = addrs
+	if len(keys) > 0 && len(addrs) == 0 { // its port comes by Attach, or goes with it
+		return
+	}
+	if len(keys) == 0 {
+		c.deselect(w, key, st, p)
+		return
+	}
+	c.statuses.Enqueue(c.members.Set(key, keys, addrs)...)
+	s, ok := c.steering(key, st, keys[0], pod)
+	if !ok { // placement will enqueue it
+		return
+	}
+	plan := s.Plan()
+	ours, _ := c.giveBack(key, st, s.Now, &plan)
+	c.deps.Rerouted.Set(key, addrs)
+	w.write(key, plan.Want.Rows(), func() {
+		// What is not in the database any more is not in force for long.
+		maps.DeleteFunc(st.inForce.NATs, func(site egressip.Site, addr netip.Addr) bool { return plan.Want.NATs[site] != addr })
+		c.translates(key, st, ours)
+		c.awaitPlan(w.waits, key, p.Spec.NodeName, plan)
+		c.settle(key, keys[0], plan.Settled)
+		switch {
+		case plan.Released:
+			c.release(key, st, p, maySend)
+		case pod.Late:
+			c.release(key, st, p, mayWait)
+		default:
+			c.release(key, st, p, mayNot)
+		}
+	})
+}
+
+// meet takes over what was reached for a pod, notes whether it bears the mark, and
+// tells whether it is to be kept waiting or has waited long enough.
+func (c *Controller) meet(st *podState, p *corev1.Pod) egressip.Pod {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if st.of != p.UID {
+		st.of, st.inForce, st.known, st.reached = p.UID, egressip.NewState(), false, nil
+	}
+	st.node, st.left = p.Spec.NodeName, time.Time{}
+	for _, r := range st.reached {
+		if r.own {
+			st.inForce.Policies = r.policies
+		}
+		maps.Copy(st.inForce.NATs, r.nats)
+	}
+	st.reached = nil
+	if marked(p) && st.mark.on != p.UID {
+		st.mark = mark{on: p.UID, since: time.Now()}
+	}
+	held := st.mark.on == p.UID && !st.mark.off
+	pending := held && time.Since(st.mark.since) < patience
+	return egressip.Pod{Pending: pending, Late: held && !pending}
+}
+
+// steering collects what decides about a pod; false while there is no decision
+// about its EgressIP.
+func (c *Controller) steering(key string, st *podState, name string, pod egressip.Pod) (egressip.Steering, bool) {
+	d, ok := c.decision(name)
+	if !ok {
+		return egressip.Steering{}, false
+	}
+	obj, err := c.deps.EgressIPs.Lister().Get(name)
+	if err != nil {
+		return egressip.Steering{}, false // it is gone, which enqueues its pods
+	}
+	s := egressip.Steering{
+		EgressIP: c.decode(obj),
+		Pod:      pod,
+		Paths:    d.Paths(c.known(obj), func(given []netip.Addr) string { return c.members.Digest(name, given) }),
+		Now:      egressip.StateOf(c.deps.Writer.Rows(egressip.Owner(key))),
+		Owned:    c.owned,
+		Dead:     c.dead,
+	}
+	// What the database has when we come counts as done, unless the pod waits.
+	if !st.known && !pod.Pending && !pod.Late {
+		st.inForce = s.Now.Clone()
+	}
+	st.known = true
+	s.InForce = st.inForce
+	return s, true
+}

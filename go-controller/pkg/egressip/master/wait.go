@@ -1,0 +1,119 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+)
+
+// waits is what pods wait for, by chassis.
+type waits map[awaited][]waiter
+
+// awaited is a chassis that is waited for.
+type awaited struct {
+	node string
+	// self: it is the pods' own.
+	self bool
+	// old: what was there before must be out of its memory, too.
+	old bool
+}
+
+// waiter is a pod that waits for a chassis.
+type waiter struct {
+	key, what string
+	st        *podState
+	reached   reached
+}
+
+// await has a pod wait for the chassis of a node, or for what it waits for there
+// already: then its key comes back, and it sees what is new since.
+func (c *Controller) await(w waits, key, node string, r reached) {
+	what := fmt.Sprint(node, r.own, r.silent)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	st := c.state(key)
+	if st.waits[what] {
+		return
+	}
+	st.waits[what] = true
+	at := awaited{node: node, self: r.own || r.silent, old: r.old}
+	w[at] = append(w[at], waiter{key, what, st, r})
+}
+
+// awaitPlan has a pod wait for its plan to be in force as far as it goes.
+func (c *Controller) awaitPlan(w waits, key, node string, plan egressip.Plan) {
+	if plan.Self {
+		c.await(w, key, node, reached{own: true, old: plan.Lingers, policies: plan.Want.Clone().Policies})
+	}
+	for _, n := range plan.Await {
+		nats := maps.Clone(plan.Want.NATs)
+		maps.DeleteFunc(nats, func(site egressip.Site, _ netip.Addr) bool { return site.Node != n })
+		c.await(w, key, n, reached{nats: nats})
+	}
+}
+
+// wait waits for chassis without holding up the worker, and brings the keys of the
+// pods back, all of one chassis together.
+func (c *Controller) wait(w waits) {
+	c.mu.Lock()
+	ctx := c.ctx
+	c.mu.Unlock()
+	if ctx == nil { // a new pod came before Run
+		ctx = context.Background()
+	}
+	for at, waiters := range w {
+		go func() {
+			err := c.inForce(ctx, at)
+			if err != nil {
+				klog.V(4).InfoS("Policies are not in force yet", "pods", len(waiters), "node", at.node, "err", err)
+			}
+			keys := make([]string, 0, len(waiters))
+			c.mu.Lock()
+			for _, p := range waiters {
+				delete(p.st.waits, p.what)
+				if err == nil {
+					p.st.reached = append(p.st.reached, p.reached)
+				}
+				keys = append(keys, p.key)
+			}
+			c.mu.Unlock()
+			c.pods.Enqueue(keys...)
+		}()
+	}
+}
+
+// inForce waits until a chassis has in force what was written before. Whether what
+// is a pod's own has reached a node that is gone does not matter to anybody.
+func (c *Controller) inForce(ctx context.Context, at awaited) error {
+	chassis, gone := c.chassis(at.node)
+	if gone && at.self {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := c.deps.Barrier.Wait(limited, chassis); err != nil || !at.old {
+		return err
+	}
+	select {
+	case <-time.After(cached):
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// chassis returns the chassis of a node, and whether it is not worth waiting for.
+func (c *Controller) chassis(node string) (name string, gone bool) {
+	n, err := c.deps.Nodes.Lister().Get(node)
+	if err != nil {
+		return "", true
+	}
+	name = n.Annotations[kube.AnnotationChassisID]
+	return name, name == "" || c.dead(node)
+}

@@ -1,0 +1,583 @@
+package master
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	egressfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
+)
+
+// deadline bounds waits on conditions; a passing run never waits for it.
+const deadline = 20 * time.Second
+
+// portFeature owns the ports of pods in these tests.
+const portFeature = "pod"
+
+var network = egressip.Network{
+	Cluster: prefixes("10.244.0.0/16", "fd00:10:244::/48"), Service: prefixes("10.96.0.0/16", "fd00:10:96::/112"),
+	Join: prefixes("100.64.0.0/16", "fd98::/64"), Masquerade: prefixes("169.254.169.0/29", "fd69::/125"),
+}
+
+func prefixes(texts ...string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, t := range texts {
+		out = append(out, netip.MustParsePrefix(t))
+	}
+	return out
+}
+
+func addrs(texts ...string) []netip.Addr {
+	var out []netip.Addr
+	for _, t := range texts {
+		out = append(out, netip.MustParseAddr(t))
+	}
+	return out
+}
+
+// reach is a Health whose answers a test sets.
+type reach struct {
+	mu    sync.Mutex
+	nodes map[string]place.Reach
+	subs  []func(string)
+}
+
+func (r *reach) Reach(node string) place.Reach {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.nodes[node]
+}
+
+func (r *reach) Subscribe(f func(string)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.subs = append(r.subs, f)
+}
+
+func (r *reach) set(node string, state place.Reach) {
+	r.mu.Lock()
+	r.nodes[node] = state
+	subs := slices.Clone(r.subs)
+	r.mu.Unlock()
+	for _, f := range subs {
+		f(node)
+	}
+}
+
+// barrier is a Barrier whose chassis a test stops.
+type barrier struct {
+	mu      sync.Mutex
+	stopped map[string]bool
+	changed chan struct{}
+	waits   int
+}
+
+func (b *barrier) Wait(ctx context.Context, chassis string) error {
+	for {
+		b.mu.Lock()
+		stopped, changed := b.stopped[chassis] || b.stopped["all"], b.changed
+		if !stopped {
+			b.waits++
+		}
+		b.mu.Unlock()
+		if !stopped {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (b *barrier) stop(chassis string, stopped bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stopped[chassis] = stopped
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// database is the fake one with what a test needs to know of it.
+type database interface {
+	Writer
+	Owners(feature string) []nb.Owner
+}
+
+// world is an API server, a database and nodes that outlive the master.
+type world struct {
+	t       testing.TB
+	kube    *kubefake.Clientset
+	egress  *egressfake.Clientset
+	nb      *nbfake.Writer
+	db      database // nb, or a real one
+	health  *reach
+	barrier *barrier
+	events  *record.FakeRecorder
+	pods    *noreroute.PodSet
+	master  *Controller
+	stop    func()
+	assume  bool
+	base    *base // nil: one rule of each node translates all pods
+
+	mu     sync.Mutex
+	frozen map[string]bool // nodes that do not act
+	log    []string        // the writes to the API and the database, in order
+}
+
+func newWorld(t testing.TB, objs ...runtime.Object) *world {
+	w := &world{t: t, kube: kubefake.NewClientset(), egress: egressfake.NewSimpleClientset(), nb: nbfake.New(),
+		health:  &reach{nodes: map[string]place.Reach{}},
+		barrier: &barrier{stopped: map[string]bool{}, changed: make(chan struct{})}, frozen: map[string]bool{}}
+	w.nb.AnyParent = true
+	w.db = w.nb
+	w.create(namespace("prod", map[string]string{"environment": "production"}))
+	w.create(namespace("dev", map[string]string{"environment": "development"}))
+	for i, name := range []string{"ovn-control-plane", "ovn-worker", "ovn-worker2"} {
+		w.create(node(name, i))
+		w.health.nodes[name] = place.Alive
+	}
+	for _, o := range objs {
+		w.create(o)
+	}
+	note := func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if p, ok := a.(clienttesting.PatchAction); ok && !strings.Contains(string(p.GetPatch()), "by-a-node") {
+			w.note("%s/%s %s", p.GetResource().Resource, p.GetName(), p.GetPatch())
+		}
+		return false, nil, nil
+	}
+	w.kube.PrependReactor("patch", "*", note)
+	w.egress.PrependReactor("patch", "*", note)
+	return w
+}
+
+func (w *world) note(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log = append(w.log, fmt.Sprintf(format, args...))
+}
+
+// writes returns what the master wrote since it was asked last.
+func (w *world) writes() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	log := w.log
+	w.log = nil
+	return log
+}
+
+// noting notes the transactions.
+type noting struct {
+	database
+	w *world
+}
+
+func (n noting) Apply(ctx context.Context, o nb.Owner, rows []nb.Row) (nb.Stats, error) {
+	stats, errs := n.ApplyAll(ctx, map[nb.Owner][]nb.Row{o: rows})
+	return stats, errs[o]
+}
+
+func (n noting) ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.Stats, map[nb.Owner]error) {
+	stats, errs := n.database.ApplyAll(ctx, want)
+	if !stats.Zero() {
+		n.w.note("rows of %v +%d ~%d -%d", slices.Collect(maps.Keys(want)), stats.Inserted, stats.Updated, stats.Deleted)
+	}
+	return stats, errs
+}
+
+// start runs a master, and nodes that act, until stop or the end of the test.
+func (w *world) start() {
+	w.t.Helper()
+	core := informers.NewSharedInformerFactory(w.kube, 0)
+	own := externalversions.NewSharedInformerFactory(w.egress, 0)
+	w.events = record.NewFakeRecorder(1000)
+	w.pods = noreroute.NewPodSet()
+	w.health.subs = nil
+	deps := Deps{
+		Kube: w.kube, Egress: w.egress, EgressIPs: own.EgressIP().V1().EgressIPs(),
+		Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Nodes: core.Core().V1().Nodes(),
+		Writer: noting{w.db, w}, Health: w.health, Barrier: w.barrier, Rerouted: w.pods, Recorder: w.events,
+		Given: w.given, Network: network, AssumeReachable: w.assume,
+	}
+	if w.base != nil {
+		deps.Translated = w.base.translated
+	}
+	c, err := New(deps)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if w.base != nil {
+		w.base.c = c
+		c.OnTranslates(w.base.look)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	nodes := queue.New("nodes", func(ctx context.Context, key string) error { return w.act(ctx, c, key) })
+	if err := nodes.Watch(own.EgressIP().V1().EgressIPs().Informer(), func(_, new any) []string {
+		if e, ok := new.(*v1.EgressIP); ok {
+			return []string{e.Name}
+		}
+		return nil
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	fakeapi.Start(ctx, w.t, w.kube, core)
+	fakeapi.Start(ctx, w.t, w.egress, own)
+	done, acted := make(chan error, 1), make(chan struct{})
+	go func() { done <- c.Run(ctx) }()
+	go func() {
+		defer close(acted)
+		_ = nodes.Run(ctx, 1) // stopped early, its caches may not have synced
+	}()
+	w.master, w.stop = c, sync.OnceFunc(func() {
+		cancel()
+		<-acted
+		select {
+		case err := <-done:
+			if err != nil {
+				w.t.Errorf("Run: %v", err)
+			}
+		case <-time.After(deadline):
+			w.t.Error("Run did not return after its context ended")
+		}
+		core.Shutdown()
+		own.Shutdown()
+	})
+	w.t.Cleanup(w.stop)
+	for _, seeded := range []<-chan struct{}{c.Seeded(), c.statuses.Seeded()} {
+		select {
+		case <-seeded:
+		case <-time.After(deadline):
+			w.t.Fatal("not seeded")
+		}
+	}
+}
+
+// given is what the ports in the database say.
+func (w *world) given(key string) []netip.Addr {
+	var out []netip.Addr
+	for _, r := range w.db.Rows(nb.Owner{Feature: portFeature, Object: key}) {
+		if port, ok := r.Model.(*nbdb.LogicalSwitchPort); ok {
+			for _, text := range strings.Fields(port.Addresses[0])[1:] {
+				out = append(out, netip.MustParseAddr(text))
+			}
+		}
+	}
+	return out
+}
+
+// act is what all nodes do: each takes what it may and lets go of the rest.
+func (w *world) act(ctx context.Context, c *Controller, key string) error {
+	// Not from the lister: what a node said itself it knows.
+	e, err := w.egress.EgressIPV1().EgressIPs().Get(ctx, key, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	status := e.Status
+	for _, name := range w.nodeNames() {
+		w.mu.Lock()
+		frozen := w.frozen[name]
+		w.mu.Unlock()
+		if frozen {
+			continue
+		}
+		word := v1.ProgrammedStatus{Node: name}
+		var secondary []netip.Addr
+		for _, item := range egressip.Given(status, name) {
+			a := netip.MustParseAddr(item.EgressIP)
+			if !egressip.MayTake(status, name, a) {
+				continue
+			}
+			word.EgressIPs = append(word.EgressIPs, item.EgressIP)
+			if item.Network != "172.18.0.0/16" && item.Network != "fc00:f853:ccd:e793::/64" {
+				secondary = append(secondary, a)
+				word.Digest = c.members.Digest(key, secondary)
+			}
+		}
+		i := slices.IndexFunc(status.Programmed, func(x v1.ProgrammedStatus) bool { return x.Node == name })
+		var ops []map[string]any
+		switch {
+		case i < 0 && len(word.EgressIPs) == 0:
+			continue
+		case i < 0 && len(status.Programmed) == 0:
+			ops = []map[string]any{{"op": "add", "path": "/status/programmed", "value": []any{word}}}
+		case i < 0:
+			ops = []map[string]any{{"op": "add", "path": "/status/programmed/-", "value": word}}
+		case slices.Equal(status.Programmed[i].EgressIPs, word.EgressIPs) && status.Programmed[i].Digest == word.Digest:
+			continue
+		case len(word.EgressIPs) == 0:
+			ops = []map[string]any{{"op": "remove", "path": fmt.Sprintf("/status/programmed/%d", i)}}
+		default:
+			ops = []map[string]any{{"op": "replace", "path": fmt.Sprintf("/status/programmed/%d", i), "value": word}}
+		}
+		first := []map[string]any{{"op": "test", "path": "/metadata/uid", "value": e.UID, "by-a-node": true}}
+		if i >= 0 {
+			first = append(first, map[string]any{"op": "test", "path": fmt.Sprintf("/status/programmed/%d/node", i), "value": name})
+		}
+		ops = append(first, ops...)
+		data, err := json.Marshal(ops)
+		if err != nil {
+			return err
+		}
+		_, err = w.egress.EgressIPV1().EgressIPs().Patch(ctx, key, types.JSONPatchType, data, metav1.PatchOptions{}, "status")
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err // the event that it makes brings the others
+	}
+	return nil
+}
+
+func (w *world) nodeNames() []string {
+	list, err := w.kube.CoreV1().Nodes().List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var names []string
+	for _, n := range list.Items {
+		names = append(names, n.Name)
+	}
+	return names
+}
+
+// freeze keeps a node from acting, or lets it act again.
+func (w *world) freeze(node string, frozen bool) {
+	w.mu.Lock()
+	w.frozen[node] = frozen
+	w.mu.Unlock()
+	list, err := w.egress.EgressIPV1().EgressIPs().List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, e := range list.Items { // for an event
+		w.changeEgressIP(e.Name, func(e *v1.EgressIP) {
+			e.Annotations = map[string]string{"touched": time.Now().String()}
+		})
+	}
+}
+
+// eventually waits until the world is as described.
+func (w *world) eventually(what string, ok func() bool) {
+	w.t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(deadline)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			w.t.Fatalf("waited in vain for %s\n%s", what, w)
+		}
+	}
+}
+
+func (w *world) String() string {
+	var out strings.Builder
+	list, _ := w.egress.EgressIPV1().EgressIPs().List(context.Background(), metav1.ListOptions{})
+	for _, e := range list.Items {
+		fmt.Fprintf(&out, "%s: items %v words %v\n", e.Name, e.Status.Items, e.Status.Programmed)
+		for _, c := range e.Status.Conditions {
+			fmt.Fprintf(&out, "  %s %s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
+		}
+	}
+	out.WriteString(w.nb.DumpFeature(egressip.Feature))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return out.String() + strings.Join(w.log, "\n")
+}
+
+func (w *world) get(name string) *v1.EgressIP {
+	w.t.Helper()
+	e, err := w.egress.EgressIPV1().EgressIPs().Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return e
+}
+
+// holder returns the node that an address is to be held by; "" for none.
+func (w *world) holder(name, addr string) string {
+	for _, item := range w.get(name).Status.Items {
+		if item.EgressIP == addr {
+			return item.Node
+		}
+	}
+	return ""
+}
+
+// is tells whether a condition of an EgressIP is true.
+func (w *world) is(name, condition string) bool {
+	return meta.IsStatusConditionTrue(w.get(name).Status.Conditions, condition)
+}
+
+// reason returns the reason of a condition.
+func (w *world) reason(name, condition string) string {
+	if c := meta.FindStatusCondition(w.get(name).Status.Conditions, condition); c != nil {
+		return c.Reason
+	}
+	return ""
+}
+
+// hops returns the next hops of an address of a pod: "none" without a policy,
+// "drop" where it drops.
+func (w *world) hops(pod, addr string) string {
+	p, ok := w.stateOf(pod).Policies[netip.MustParseAddr(addr)]
+	switch {
+	case !ok:
+		return "none"
+	case len(p.Hops) == 0:
+		return "drop"
+	}
+	var out []string
+	for _, h := range p.Hops {
+		out = append(out, h.String())
+	}
+	return strings.Join(out, " ")
+}
+
+func (w *world) stateOf(pod string) egressip.State {
+	return egressip.StateOf(w.db.Rows(egressip.Owner(pod)))
+}
+
+// nats returns the translations of a pod as "node:address", sorted.
+func (w *world) nats(pod string) string {
+	var out []string
+	for site, a := range w.stateOf(pod).NATs {
+		out = append(out, site.Node+":"+a.String())
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+// event waits for an Event that contains text.
+func (w *world) event(text string) {
+	w.t.Helper()
+	limit := time.After(deadline)
+	var seen []string
+	for {
+		select {
+		case e := <-w.events.Events:
+			if seen = append(seen, e); strings.Contains(e, text) {
+				return
+			}
+		case <-limit:
+			w.t.Fatalf("no Event %q among %q\n%s", text, seen, w)
+		}
+	}
+}
+
+func (w *world) create(obj runtime.Object) { w.do(obj, "create") }
+func (w *world) update(obj runtime.Object) { w.do(obj, "update") }
+func (w *world) remove(obj runtime.Object) { w.do(obj, "delete") }
+
+func (w *world) do(obj runtime.Object, verb string) {
+	w.t.Helper()
+	ctx := context.Background()
+	var err error
+	switch o := obj.(type) {
+	case *corev1.Node:
+		err = do(ctx, w.kube.CoreV1().Nodes(), o, verb)
+	case *corev1.Namespace:
+		err = do(ctx, w.kube.CoreV1().Namespaces(), o, verb)
+	case *corev1.Pod:
+		err = do(ctx, w.kube.CoreV1().Pods(o.Namespace), o, verb)
+	case *v1.EgressIP:
+		err = do(ctx, w.egress.EgressIPV1().EgressIPs(), o, verb)
+	default:
+		err = fmt.Errorf("no client for a %T", obj)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// client is what the typed clients have in common.
+type client[T any] interface {
+	Create(context.Context, T, metav1.CreateOptions) (T, error)
+	Update(context.Context, T, metav1.UpdateOptions) (T, error)
+	Delete(context.Context, string, metav1.DeleteOptions) error
+}
+
+func do[T metav1.Object](ctx context.Context, c client[T], o T, verb string) error {
+	var err error
+	switch verb {
+	case "create":
+		_, err = c.Create(ctx, o, metav1.CreateOptions{})
+	case "update":
+		_, err = c.Update(ctx, o, metav1.UpdateOptions{})
+	case "delete":
+		err = c.Delete(ctx, o.GetName(), metav1.DeleteOptions{})
+	}
+	return err
+}
+
+// changeNode reads a node, changes it and writes it back.
+func (w *world) changeNode(name string, change func(*corev1.Node)) {
+	w.t.Helper()
+	n, err := w.kube.CoreV1().Nodes().Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	change(n)
+	w.update(n)
+}
+
+// changeEgressIP does so for an EgressIP, by a patch that leaves the rest alone.
+func (w *world) changeEgressIP(name string, change func(*v1.EgressIP)) {
+	w.t.Helper()
+	e := &v1.EgressIP{}
+	before := w.get(name)
+	before.DeepCopyInto(e)
+	change(e)
+	patch := map[string]any{"metadata": map[string]any{"annotations": e.Annotations, "by-a-node": true}, "spec": e.Spec}
+	data, err := json.Marshal(patch)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	_, err = w.egress.EgressIPV1().EgressIPs().Patch(context.Background(), name, types.MergePatchType, data, metav1.PatchOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) changePod(key string, change func(*corev1.Pod)) {
+	w.t.Helper()
+	namespace, name, _ := strings.Cut(key, "/")
+	p, err := w.kube.CoreV1().Pods(namespace).Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	change(p)
+	w.update(p)
+}

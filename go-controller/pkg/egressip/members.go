@@ -1,0 +1,121 @@
+package egressip
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+)
+
+// Members knows which EgressIPs choose each pod. Of several the first has it. It
+// is safe for concurrent use; what it answers depends on what it was told last of
+// each pod only.
+type Members struct {
+	mu    sync.Mutex
+	pods  map[string]member
+	byKey map[string]*membership
+}
+
+type member struct {
+	keys  []string
+	addrs []netip.Addr
+}
+
+// membership is what is known of one EgressIP.
+type membership struct {
+	own  map[string][]netip.Addr // addresses by pod
+	lost map[string]string       // who has them, by pod
+	// digests are those of its own pods, by the addresses given; emptied when they
+	// change.
+	digests map[string]string
+}
+
+// NewMembers returns Members that know of no pods.
+func NewMembers() *Members {
+	return &Members{pods: map[string]member{}, byKey: map[string]*membership{}}
+}
+
+// Set says which EgressIPs choose a pod, the one with the best right first, and
+// which addresses it has. It returns those for whom that changed something. A pod
+// that is gone is chosen by none.
+func (m *Members) Set(pod string, keys []string, addrs []netip.Addr) (changed []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	was := m.pods[pod]
+	if slices.Equal(was.keys, keys) && slices.Equal(was.addrs, addrs) {
+		return nil
+	}
+	for _, key := range was.keys {
+		s := m.byKey[key]
+		delete(s.own, pod)
+		delete(s.lost, pod)
+		s.digests = nil
+		if len(s.own)+len(s.lost) == 0 {
+			delete(m.byKey, key)
+		}
+	}
+	for i, key := range keys {
+		s := m.byKey[key]
+		if s == nil {
+			s = &membership{own: map[string][]netip.Addr{}, lost: map[string]string{}}
+			m.byKey[key] = s
+		}
+		if s.digests = nil; i == 0 {
+			s.own[pod] = slices.Clone(addrs)
+		} else {
+			s.lost[pod] = keys[0]
+		}
+	}
+	if len(keys) == 0 {
+		delete(m.pods, pod)
+	} else {
+		m.pods[pod] = member{slices.Clone(keys), slices.Clone(addrs)}
+	}
+	changed = append(slices.Clone(was.keys), keys...)
+	slices.Sort(changed)
+	return slices.Compact(changed)
+}
+
+// Own returns the pods that an EgressIP has, sorted.
+func (m *Members) Own(key string) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.byKey[key]; s != nil {
+		return slices.Sorted(maps.Keys(s.own))
+	}
+	return nil
+}
+
+// Lost returns the EgressIPs that have pods which key chooses as well, sorted.
+func (m *Members) Lost(key string) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.byKey[key]; s != nil {
+		return slices.Compact(slices.Sorted(maps.Values(s.lost)))
+	}
+	return nil
+}
+
+// Digest is Digest of an EgressIP's pods for the addresses given to a node.
+func (m *Members) Digest(key string, given []netip.Addr) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.byKey[key]
+	if s == nil {
+		return Digest(given, nil)
+	}
+	name := fmt.Sprint(given)
+	if digest, ok := s.digests[name]; ok {
+		return digest
+	}
+	var pods []netip.Addr
+	for _, addrs := range s.own {
+		pods = append(pods, addrs...)
+	}
+	if s.digests == nil {
+		s.digests = map[string]string{}
+	}
+	s.digests[name] = Digest(given, pods)
+	return s.digests[name]
+}

@@ -1,0 +1,468 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
+	egressipinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// workers is how many EgressIPs are reconciled at the same time.
+const workers = 4
+
+// Deps is what the controller works with.
+type Deps struct {
+	// Node is the name of this node.
+	Node string
+	// EgressIPs and Nodes are started by the caller after New. Nodes need hold no
+	// other node than this one.
+	EgressIPs egressipinformers.EgressIPInformer
+	Nodes     coreinformers.NodeInformer
+	// Client is where words are written.
+	Client versioned.Interface
+	// Kube is where the node asks for a handover.
+	Kube kubernetes.Interface
+	// Flows owns the flows of the external bridge.
+	Flows Flows
+	// Forget deletes what the kernel and the datapath remember of connections that
+	// left with one of the addresses, or came for it.
+	Forget func(ctx context.Context, addrs []netip.Addr) error
+	// VLAN of the external bridge; 0 for none.
+	VLAN int
+	// Kernel is for addresses on secondary networks.
+	Kernel Kernel
+	// Record knows the egress addresses on the host's links.
+	Record *Record
+	// Pods makes the informers of pods and namespaces, of the whole cluster, when
+	// they are needed.
+	Pods func() informers.SharedInformerFactory
+	// Mode is the gateway mode of the cluster.
+	Mode topology.GatewayMode
+	// Announcer tells networks that an address has come to this node.
+	Announcer Announcer
+	// Ready is closed once the network of the node is set up. Before, nothing is
+	// taken; what is held stays.
+	Ready <-chan struct{}
+	// Silence is how long the master lets a node be silent before it gives its
+	// addresses to others; 0: for ever.
+	Silence time.Duration
+}
+
+// Flows is the flow manager of the external bridge.
+type Flows interface {
+	host.FlowWriter
+	// Complete tells whether the flows of all contributors are installed.
+	Complete() bool
+}
+
+// Announcer announces addresses.
+type Announcer interface {
+	// Start announces that an address is at a link's MAC address, and goes on for
+	// a while.
+	Start(link string, addr netip.Addr) error
+	// Stop ends that.
+	Stop(addr netip.Addr)
+}
+
+// Controller holds the egress addresses of this node.
+type Controller struct {
+	deps  Deps
+	queue *queue.Controller
+	gates *gates
+	pods  *pods
+	past  *past
+	// stopped is closed when Run ends.
+	stopped chan struct{}
+
+	mu     sync.Mutex
+	states map[string]state
+	// touched are the keys whose part of the kernel somebody else may have changed.
+	touched map[string]bool
+	// leaving: others are asked to take over.
+	leaving bool
+}
+
+// state is what this node has of an EgressIP.
+type state struct {
+	uid types.UID
+	// held are the addresses that this node answers for.
+	held map[netip.Addr]bool
+	// announced are those of them that neighbours have been told of.
+	announced map[netip.Addr]bool
+	// host is what the kernel has for it.
+	host egressip.HostState
+	// known says that the kernel was told by this run; unsure, that it was told
+	// with half a success.
+	known, unsure bool
+}
+
+func (s state) clone() state {
+	s.held, s.announced = maps.Clone(s.held), maps.Clone(s.announced)
+	return s
+}
+
+// New returns the controller.
+func New(deps Deps) (*Controller, error) {
+	c := &Controller{deps: deps, stopped: make(chan struct{}), states: map[string]state{}, touched: map[string]bool{}}
+	c.gates, c.pods, c.past = newGates(c), newPods(c, deps.Pods), newPast(deps.Forget)
+	c.queue = queue.New("egressip-node", c.reconcile)
+	c.queue.Seed(c.prime)
+	// Where there is no EgressIP at all this node has to say so, too.
+	c.queue.OnSeeded(c.gates.apply)
+	err := errors.Join(
+		c.queue.Watch(deps.EgressIPs.Informer(), func(old, new any) []string {
+			a, _ := old.(*v1.EgressIP)
+			b, _ := new.(*v1.EgressIP)
+			c.pods.changed(a, b)
+			if b == nil {
+				b = a
+			}
+			return []string{b.Name}
+		}),
+		c.queue.Watch(deps.Nodes.Informer(), c.nodeKeys),
+	)
+	return c, err
+}
+
+// nodeKeys lets through what changes what this node may hold.
+func (c *Controller) nodeKeys(old, new any) []string {
+	a, _ := old.(*corev1.Node)
+	b, _ := new.(*corev1.Node)
+	if b == nil || b.Name != c.deps.Node {
+		return nil
+	}
+	if a == nil {
+		return append(c.keys(), backKey)
+	}
+	same := true
+	for _, name := range []string{kube.AnnotationPrimaryIfAddr, kube.AnnotationHostAddresses, kube.AnnotationL3Gateway} {
+		same = same && a.Annotations[name] == b.Annotations[name]
+	}
+	if same {
+		return nil
+	}
+	return c.keys()
+}
+
+// keys returns the names of all EgressIPs, known or remembered.
+func (c *Controller) keys() []string {
+	keys := map[string]bool{}
+	for _, e := range c.objects() {
+		keys[e.Name] = true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key := range c.states {
+		keys[key] = true
+	}
+	return slices.Sorted(maps.Keys(keys))
+}
+
+func (c *Controller) objects() []*v1.EgressIP {
+	all, err := c.deps.EgressIPs.Lister().List(labels.Everything())
+	if err != nil {
+		klog.ErrorS(err, "Cannot list EgressIPs")
+	}
+	return all
+}
+
+// prime takes over what an earlier run held: what this node's words have and the
+// items still give it. The rest it has not, from the start.
+func (c *Controller) prime() []string {
+	c.mu.Lock()
+	for _, e := range c.objects() {
+		c.states[e.Name] = c.recall(e)
+	}
+	c.mu.Unlock()
+	return c.keys()
+}
+
+// recall reads from an EgressIP what this node holds by its own word.
+func (c *Controller) recall(e *v1.EgressIP) state {
+	s := state{uid: e.UID, held: map[netip.Addr]bool{}, announced: map[netip.Addr]bool{}}
+	for _, item := range egressip.Given(e.Status, c.deps.Node) {
+		if a, err := netip.ParseAddr(item.EgressIP); err == nil && egressip.Holds(e.Status, c.deps.Node, a) {
+			s.held[a], s.announced[a] = true, true
+		}
+	}
+	return s
+}
+
+// Run works until ctx is done.
+func (c *Controller) Run(ctx context.Context) error {
+	defer close(c.stopped)
+	if err := c.watchLinks(ctx); err != nil {
+		return err
+	}
+	go func() {
+		select {
+		case <-c.deps.Ready:
+			c.queue.Enqueue(append(c.keys(), backKey)...)
+		case <-ctx.Done():
+		}
+	}()
+	c.outlast(ctx)
+	return c.queue.Run(ctx, workers)
+}
+
+// outlast keeps a node that comes back from believing its own words before it is
+// certain to have heard that they hold no more: it may have been silent for so long
+// that the master is about to give its addresses to others. Until then a bridge
+// that has lost its flows lets OVN answer for nothing, and one that has them goes
+// on as it was.
+func (c *Controller) outlast(ctx context.Context) {
+	if c.deps.Silence == 0 || !cache.WaitForCacheSync(ctx.Done(), c.deps.EgressIPs.Informer().HasSynced) {
+		return
+	}
+	if !slices.ContainsFunc(c.objects(), func(e *v1.EgressIP) bool { return len(c.recall(e).held) > 0 }) {
+		return
+	}
+	// A probe, and then the news, may take the time of another half.
+	wait := c.deps.Silence + c.deps.Silence/2
+	klog.InfoS("Waiting until it is certain which egress addresses this node still has", "for", wait)
+	select {
+	case <-time.After(wait):
+	case <-ctx.Done():
+	}
+}
+
+// Spoken is closed when this node has said what it wants of the bridge and of the
+// kernel for every EgressIP that was there at the start.
+func (c *Controller) Spoken() <-chan struct{} { return c.queue.Seeded() }
+
+// Held returns how many addresses this node answers for or says it does: both
+// must have ended for it to hold none.
+func (c *Controller) Held() int {
+	held := c.allHeld()
+	for _, e := range c.objects() {
+		word, _ := egressip.WordOf(e.Status, c.deps.Node)
+		for _, text := range word.EgressIPs {
+			if a, err := netip.ParseAddr(text); err == nil {
+				held[a] = true
+			}
+		}
+	}
+	return len(held)
+}
+
+// self returns this node as far as it is known.
+func (c *Controller) self() (topology.Node, error) {
+	n, err := c.deps.Nodes.Lister().Get(c.deps.Node)
+	if apierrors.IsNotFound(err) {
+		return topology.Node{Name: c.deps.Node}, nil
+	}
+	if err != nil {
+		return topology.Node{}, fmt.Errorf("read node %s: %w", c.deps.Node, err)
+	}
+	node, err := kube.Node(n)
+	if err != nil {
+		klog.V(4).InfoS("Node has an annotation that cannot be read", "node", n.Name, "err", err)
+	}
+	return node, nil
+}
+
+// reconcile takes and lets go of the addresses of one EgressIP, and says so.
+func (c *Controller) reconcile(ctx context.Context, key string) error {
+	switch key {
+	case gatesKey:
+		return c.gates.apply(ctx)
+	case backKey:
+		return c.back(ctx)
+	}
+	e, err := c.deps.EgressIPs.Lister().Get(key)
+	if apierrors.IsNotFound(err) {
+		e, err = nil, nil
+	}
+	if err != nil {
+		return fmt.Errorf("read EgressIP %s: %w", key, err)
+	}
+	node, err := c.self()
+	if err != nil {
+		return err
+	}
+	before := c.state(key, e)
+	after := state{held: map[netip.Addr]bool{}, announced: map[netip.Addr]bool{}, known: true}
+	var share egressip.Share
+	may := func(netip.Addr) bool { return false }
+	if e != nil {
+		after.uid, share = e.UID, egressip.ShareOf(e.Status, node)
+		may = func(a netip.Addr) bool {
+			return before.held[a] || c.ready() && egressip.MayTake(e.Status, node.Name, a)
+		}
+	}
+	c.pods.refresh()
+	next, held, err := c.seats(ctx, key, share, may)
+	if err != nil {
+		return err
+	}
+	for _, a := range share.Primary {
+		if may(a) {
+			held[a], next.links[a] = true, externalBridge(node)
+		}
+	}
+	for a := range held {
+		after.held[a], after.announced[a] = true, before.announced[a]
+	}
+	after.host = next.host
+	if err := c.hold(ctx, key, before, after, next); err != nil {
+		return err
+	}
+	if e == nil {
+		c.forget(key)
+		return nil
+	}
+	return c.say(ctx, e, c.word(after, next))
+}
+
+// state returns what this node has of an EgressIP. One that was made anew under
+// the same name is another one.
+func (c *Controller) state(key string, e *v1.EgressIP) state {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, known := c.states[key]
+	if e != nil && (!known || s.uid != e.UID) {
+		fresh := c.recall(e)
+		for a := range s.held {
+			if !fresh.held[a] {
+				fresh.held[a] = false // let go of, and taken anew if it may be
+			}
+		}
+		return fresh
+	}
+	return s.clone()
+}
+
+// hold makes this node answer for what is held and for nothing else: it lets go
+// first, and announces what is new at last.
+func (c *Controller) hold(ctx context.Context, key string, before, after state, next seat) error {
+	for a := range before.held {
+		if !after.held[a] {
+			c.deps.Announcer.Stop(a)
+		}
+	}
+	if err := c.past.forget(ctx, fresh(before, after)); err != nil {
+		return err
+	}
+	half := after.clone() // what is known while something may fail
+	half.host, half.unsure = before.host, true
+	c.remember(key, half)
+	if err := c.gates.apply(ctx); err != nil {
+		return err
+	}
+	if err := c.leave(ctx, key, before, next); err != nil {
+		return err
+	}
+	if err := c.enter(ctx, key, before, next); err != nil {
+		return err
+	}
+	for _, a := range slices.SortedFunc(maps.Keys(after.held), netip.Addr.Compare) {
+		if after.announced[a] {
+			continue
+		}
+		if !next.record[a] && !c.deps.Flows.Complete() {
+			return fmt.Errorf("take %s: the external bridge has not all its flows", a)
+		}
+		if err := c.deps.Announcer.Start(next.links[a], a); err != nil {
+			return err
+		}
+		after.announced[a] = true
+		klog.InfoS("Took egress address", "egressIP", key, "address", a, "link", next.links[a])
+	}
+	for a, was := range before.held {
+		if was && !after.held[a] {
+			klog.InfoS("Let go of egress address", "egressIP", key, "address", a)
+		}
+	}
+	c.remember(key, after)
+	return nil
+}
+
+// fresh returns the addresses that are taken.
+func fresh(before, after state) []netip.Addr {
+	var addrs []netip.Addr
+	for _, a := range slices.SortedFunc(maps.Keys(after.held), netip.Addr.Compare) {
+		if !before.held[a] {
+			addrs = append(addrs, a)
+		}
+	}
+	return addrs
+}
+
+// remember notes what this node has of an EgressIP.
+func (c *Controller) remember(key string, s state) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.states[key] = s.clone()
+}
+
+// forget drops what is remembered of an EgressIP that is gone.
+func (c *Controller) forget(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.states, key)
+}
+
+// holds tells whether any EgressIP has this node answer for an address.
+func (c *Controller) holds(a netip.Addr) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.states {
+		if s.held[a] {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Controller) ready() bool {
+	select {
+	case <-c.deps.Ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// allHeld returns every address that this node answers for.
+func (c *Controller) allHeld() map[netip.Addr]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := map[netip.Addr]bool{}
+	for _, s := range c.states {
+		for a, held := range s.held {
+			if held {
+				all[a] = true
+			}
+		}
+	}
+	return all
+}
+
+// externalBridge returns the host's link on the primary network.
+func externalBridge(node topology.Node) string {
+	return strings.TrimSuffix(node.Gateway.InterfaceID, topology.ExternalInterface("", node.Name))
+}

@@ -1,0 +1,250 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
+)
+
+const (
+	four = "172.18.0.33"
+	more = "172.18.0.44"
+	six  = "fc00:f853:ccd:e793::33"
+)
+
+// TestTake forgets what it knew of connections with the addresses that the items
+// give this node, lets them pass, tells the neighbours, and says so last; what others
+// are given stays gated.
+func TestTake(t *testing.T) {
+	w := newWorld(t, object("prod", []string{four, more, six}, nil))
+	w.start()
+	if got := w.gated(four, more, six); len(got) != 3 {
+		t.Errorf("gated at first: %v", got)
+	}
+	golden.Check(t, "gates", w.flows.Dump())
+	w.did()
+	w.change("prod", func(e *v1.EgressIP) { give(e, four+" "+self, more+" "+other, six+" "+self) })
+	w.saysEventually("prod", self+" "+four+" "+six)
+	if got := w.gated(four, more, six); !slices.Equal(got, []string{more}) {
+		t.Errorf("gated: %v", got)
+	}
+	if got := w.opened(four, more, six); !slices.Equal(got, []string{four, six}) {
+		t.Errorf("what comes for %v is handed to OVN", got)
+	}
+	did := w.did()
+	want := []string{"forget " + four, "forget " + six, "flows", "announce " + four + " on breth0", "announce " + six + " on breth0"}
+	if len(did) != 6 || !slices.Equal(did[:5], want) || !strings.HasPrefix(did[5], "say ") {
+		t.Errorf("did %q", did)
+	}
+}
+
+// TestPlannedMove is let go of by one and taken by the other, in this order.
+func TestPlannedMove(t *testing.T) {
+	w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}, other+" "+four))
+	w.start()
+	if got := w.gated(four); len(got) != 1 {
+		t.Error("answers for an address that another node holds")
+	}
+	if did := w.did(); slices.ContainsFunc(did, func(s string) bool { return s != "flows" }) {
+		t.Errorf("did %q", did)
+	}
+	w.change("prod", func(e *v1.EgressIP) { e.Status.Programmed = nil })
+	w.saysEventually("prod", self+" "+four)
+	if got := w.gated(four); len(got) != 0 {
+		t.Error("says that it holds what it does not answer for")
+	}
+	w.did()
+	w.change("prod", func(e *v1.EgressIP) { give(e, four+" "+other) })
+	w.saysEventually("prod")
+	did := w.did()
+	if len(did) != 3 || did[0] != "stop announcing "+four || did[1] != "flows" || !strings.HasPrefix(did[2], "say ") {
+		t.Errorf("did %q", did)
+	}
+	if got := w.gated(four); len(got) != 1 {
+		t.Error("goes on answering")
+	}
+	if got := w.opened(four); len(got) != 0 {
+		t.Error("goes on handing it to OVN")
+	}
+}
+
+// TestRestart writes nothing to the API and lets the same pass as before.
+func TestRestart(t *testing.T) {
+	w := newWorld(t, object("prod", []string{four, more}, []string{four + " " + self, more + " " + other}))
+	stop := w.start()
+	w.saysEventually("prod", self+" "+four)
+	before := w.flows.Dump()
+	stop()
+	w.did()
+	w.start()
+	if did := w.did(); len(did) != 0 || w.flows.Dump() != before {
+		t.Errorf("did %q\n%s", did, w.flows.Dump())
+	}
+}
+
+// TestComeBack never answers for what was given to another meanwhile, though the
+// node's word is still there, and takes the word back.
+func TestComeBack(t *testing.T) {
+	w := newWorld(t, object("prod", []string{four}, []string{four + " " + other}, self+" "+four))
+	w.start()
+	if got := w.gated(four); len(got) != 1 {
+		t.Error("answers for what it does not hold any more")
+	}
+	w.saysEventually("prod")
+}
+
+// TestComeBackInTime: a node whose addresses are given to another just when it is
+// back does not answer for them in between.
+func TestComeBackInTime(t *testing.T) {
+	w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}, self+" "+four))
+	w.silence = 2 * time.Second
+	w.begun = func() {
+		dead := object("prod", []string{four}, []string{four + " " + other})
+		if _, err := w.api.EgressIPV1().EgressIPs().UpdateStatus(context.Background(), dead, metav1.UpdateOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	w.start()
+	if got := w.gated(four); len(got) != 1 {
+		t.Error("answers for what it does not hold any more")
+	}
+	if did := w.did(); !slices.Equal(did, []string{"flows"}) {
+		t.Errorf("did %q", did)
+	}
+}
+
+// TestDeleted lets go, and keeps the gate while the gateway router may still have
+// the translation.
+func TestDeleted(t *testing.T) {
+	w := newWorld(t, object("prod", []string{four, more}, []string{four + " " + self, more + " " + other}))
+	w.start()
+	w.saysEventually("prod", self+" "+four)
+	if err := w.api.EgressIPV1().EgressIPs().Delete(t.Context(), "prod", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the address to be gated", func() bool { return len(w.gated(four)) == 1 })
+	if got := w.gated(more); len(got) != 1 {
+		t.Error("the other address is not gated any more")
+	}
+	// Made anew at once, it is another one.
+	fresh := object("prod", []string{four}, []string{four + " " + self})
+	fresh.UID = "another"
+	if _, err := w.api.EgressIPV1().EgressIPs().Create(t.Context(), fresh, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.saysEventually("prod", self+" "+four)
+	if got := w.gated(four); len(got) != 0 {
+		t.Error("gated, though held")
+	}
+}
+
+// TestGatesEnd takes the gates of deleted EgressIPs away after a while, however
+// many there were at the same time.
+func TestGatesEnd(t *testing.T) {
+	was := gateLinger
+	gateLinger = time.Second
+	t.Cleanup(func() { gateLinger = was })
+	w := newWorld(t, object("first", []string{four}, []string{four + " " + self}), object("second", []string{more}, []string{more + " " + other}))
+	w.start()
+	w.saysEventually("first", self+" "+four)
+	for name, addr := range map[string]string{"first": four, "second": more} {
+		if err := w.api.EgressIPV1().EgressIPs().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("the address to be gated", func() bool { return len(w.gated(addr)) == 1 })
+	}
+	w.eventually("both gates to end", func() bool { return len(w.gated(four, more)) == 0 })
+}
+
+// TestNotReady takes nothing before the node's network is there, and holds on to
+// what it had.
+func TestNotReady(t *testing.T) {
+	w := newWorld(t, object("prod", []string{four, more}, []string{four + " " + self, more + " " + self}, self+" "+four))
+	w.ready = make(chan struct{})
+	w.start()
+	if got := w.gated(four, more); !slices.Equal(got, []string{more}) {
+		t.Errorf("gated: %v", got)
+	}
+	close(w.ready)
+	w.saysEventually("prod", self+" "+four+" "+more)
+}
+
+// TestBridgeAway says nothing while the bridge has not the flows.
+func TestBridgeAway(t *testing.T) {
+	w := newWorld(t, object("prod", []string{four}, nil))
+	w.start()
+	w.flows.mu.Lock()
+	w.flows.incomplete = true
+	w.flows.mu.Unlock()
+	w.did()
+	w.change("prod", func(e *v1.EgressIP) { give(e, four+" "+self) })
+	w.eventually("the gate to be lifted", func() bool { return len(w.gated(four)) == 0 })
+	if did := w.did(); slices.ContainsFunc(did, func(s string) bool { return s != "flows" && s != "forget "+four }) {
+		t.Errorf("did %q", did)
+	}
+	w.flows.mu.Lock()
+	w.flows.incomplete = false
+	w.flows.mu.Unlock()
+	w.saysEventually("prod", self+" "+four)
+}
+
+// TestOthersWords: two nodes say their first word at the same time.
+func TestOthersWords(t *testing.T) {
+	w := newWorld(t, object("prod", []string{four, more}, []string{four + " " + self, more + " " + other}))
+	raced := false
+	w.api.PrependReactor("patch", "egressips", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if raced {
+			return false, nil, nil
+		}
+		raced = true
+		w.meanwhile("prod", func(e *v1.EgressIP) {
+			e.Status.Programmed = []v1.ProgrammedStatus{{Node: other, EgressIPs: []string{more}}}
+		})
+		return true, nil, errBusy
+	})
+	w.start()
+	w.saysEventually("prod", other+" "+more, self+" "+four)
+}
+
+// TestTakenAwayMeanwhile: the items change while the node is about to say that it
+// holds an address. It does not say so.
+func TestTakenAwayMeanwhile(t *testing.T) {
+	w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}))
+	raced := false
+	w.api.PrependReactor("patch", "egressips", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if raced {
+			return false, nil, nil
+		}
+		raced = true
+		w.meanwhile("prod", func(e *v1.EgressIP) { give(e, four+" "+other) })
+		return false, nil, nil
+	})
+	w.start()
+	w.eventually("the address to be gated again", func() bool { return len(w.gated(four)) == 1 })
+	w.saysEventually("prod")
+}
+
+// TestSameAddressTwice: the younger gets the address of one that is deleted.
+func TestSameAddressTwice(t *testing.T) {
+	w := newWorld(t, object("old", []string{four}, []string{four + " " + self}), object("young", []string{four}, nil))
+	w.start()
+	w.saysEventually("old", self+" "+four)
+	if got := w.gated(four); len(got) != 0 {
+		t.Error("the address is gated for the sake of who may not have it")
+	}
+	if err := w.api.EgressIPV1().EgressIPs().Delete(t.Context(), "old", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.change("young", func(e *v1.EgressIP) { give(e, four+" "+self) })
+	w.saysEventually("young", self+" "+four)
+	w.eventually("the address to be let through", func() bool { return len(w.gated(four)) == 0 })
+}

@@ -1,0 +1,131 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+const (
+	// Contributor is the name of the gates on the external bridge, without which
+	// the bridge is not complete.
+	Contributor = egressip.Feature
+	// gatesKey is the key of a pass over the gates alone; no EgressIP is called so.
+	gatesKey = ""
+)
+
+// gateLinger is how long a gate outlives the EgressIP: the translations in the
+// gateway router go when the master has taken note.
+var gateLinger = 10 * time.Second
+
+// gates are the addresses that the gateway router is kept from answering for.
+type gates struct {
+	c    *Controller
+	turn *host.Turn[error]
+
+	mu     sync.Mutex
+	spoken bool
+	last   []netip.Addr // as contributed
+	// lastOpen are those held on the primary network, as contributed.
+	lastOpen []netip.Addr
+	held     map[netip.Addr]bool      // what was held then
+	leaving  map[netip.Addr]time.Time // no egress addresses any more, until when they are gated
+}
+
+func newGates(c *Controller) *gates {
+	return &gates{c: c, turn: host.NewTurn[error](), held: map[netip.Addr]bool{}, leaving: map[netip.Addr]time.Time{}}
+}
+
+// apply makes the bridge have the gates there are to be now. Callers that waited
+// share a pass.
+func (g *gates) apply(ctx context.Context) error {
+	failed, err := g.turn.Do(ctx, g.turn.Request(), g.pass)
+	if err != nil {
+		return err
+	}
+	return failed
+}
+
+func (g *gates) pass(ctx context.Context) error {
+	node, err := g.c.self()
+	if err != nil {
+		return err
+	}
+	all := g.c.objects()
+	want := egressip.Gated(all, node, g.c.holds)
+	g.mu.Lock()
+	want = g.linger(want, node)
+	open := g.opened(node)
+	same := g.spoken && slices.Equal(want, g.last) && slices.Equal(open, g.lastOpen)
+	g.mu.Unlock()
+	if same {
+		return nil
+	}
+	var flows []host.Flow
+	for _, a := range want {
+		flows = append(flows, bridge.Gate(bridge.Bridge{VLAN: g.c.deps.VLAN}, a)...)
+	}
+	for _, a := range open {
+		flows = append(flows, bridge.Held(bridge.Bridge{VLAN: g.c.deps.VLAN}, a)...)
+	}
+	if err := g.c.deps.Flows.Apply(ctx, Contributor, flows); err != nil {
+		return fmt.Errorf("gate egress addresses: %w", err)
+	}
+	g.mu.Lock()
+	g.spoken, g.last, g.lastOpen = true, want, open
+	g.mu.Unlock()
+	klog.V(2).InfoS("Egress addresses gated", "addresses", want)
+	return nil
+}
+
+// opened returns the addresses held on the primary network; g.mu is held, and those
+// that are held are known from linger.
+func (g *gates) opened(node topology.Node) []netip.Addr {
+	var open []netip.Addr
+	for a := range g.held {
+		if egressip.OnPrimary(node, a) && !egressip.IsOwn(node, a) {
+			open = append(open, a)
+		}
+	}
+	slices.SortFunc(open, netip.Addr.Compare)
+	return open
+}
+
+// linger adds to want what was gated or held until now and is no egress address
+// any more, for a while; g.mu is held.
+func (g *gates) linger(want []netip.Addr, node topology.Node) []netip.Addr {
+	now, held := time.Now(), g.c.allHeld()
+	over := func(a netip.Addr) bool {
+		return !held[a] && !slices.Contains(want, a) && !egressip.IsOwn(node, a) && egressip.OnPrimary(node, a)
+	}
+	for _, a := range slices.AppendSeq(slices.Clone(g.last), maps.Keys(g.held)) {
+		if _, known := g.leaving[a]; !known && over(a) {
+			g.leaving[a] = now.Add(gateLinger)
+		}
+	}
+	g.held = held
+	var more []netip.Addr
+	for a, until := range g.leaving {
+		if over(a) && now.Before(until) {
+			more = append(more, a)
+			// Each time anew: of several moments the queue remembers the first.
+			g.c.queue.EnqueueAfter(until.Sub(now), gatesKey)
+		} else {
+			delete(g.leaving, a)
+		}
+	}
+	want = append(want, more...)
+	slices.SortFunc(want, netip.Addr.Compare)
+	return want
+}

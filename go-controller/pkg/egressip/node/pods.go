@@ -1,0 +1,169 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+)
+
+// pods knows which pods each EgressIP has. It is of use only for addresses on
+// secondary networks, and watches nothing before there is one: most nodes never
+// need to know the pods of others.
+type pods struct {
+	c       *Controller
+	open    func() informers.SharedInformerFactory
+	members *egressip.Members
+
+	once    sync.Once
+	started chan struct{}
+	synced  []cache.InformerSynced
+	pods    corelisters.PodLister
+	spaces  corelisters.NamespaceLister
+
+	mu        sync.Mutex // a pod is looked at by one at a time: the last look is the latest
+	selectors []egressip.Selector
+	stale     bool
+}
+
+func newPods(c *Controller, open func() informers.SharedInformerFactory) *pods {
+	return &pods{c: c, open: open, members: egressip.NewMembers(), started: make(chan struct{}), stale: true}
+}
+
+// changed tells of an EgressIP that may choose others than before.
+func (p *pods) changed(old, new *v1.EgressIP) {
+	if old != nil && new != nil && old.UID == new.UID && equality.Semantic.DeepEqual(old.Spec, new.Spec) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stale = true
+}
+
+// need makes sure that pods are watched, and waits until they are known.
+func (p *pods) need(ctx context.Context) error {
+	p.once.Do(func() {
+		factory := p.open()
+		pods, spaces := factory.Core().V1().Pods(), factory.Core().V1().Namespaces()
+		p.pods, p.spaces = pods.Lister(), spaces.Lister()
+		for _, watch := range []struct {
+			informer cache.SharedIndexInformer
+			look     func(obj any)
+		}{{pods.Informer(), p.podEvent}, {spaces.Informer(), p.spaceEvent}} {
+			h, err := watch.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+				AddFunc:    watch.look,
+				UpdateFunc: func(_, obj any) { watch.look(obj) },
+				DeleteFunc: func(obj any) {
+					if t, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+						obj = t.Obj
+					}
+					watch.look(obj)
+				},
+			})
+			if err != nil { // only of an informer that was stopped
+				klog.ErrorS(err, "Cannot watch the pods of EgressIPs")
+				continue
+			}
+			p.synced = append(p.synced, watch.informer.HasSynced, h.HasSynced)
+		}
+		factory.Start(p.c.stopped)
+		klog.InfoS("Watching pods for egress addresses on secondary networks")
+		close(p.started)
+	})
+	if !cache.WaitForCacheSync(ctx.Done(), p.synced...) {
+		return fmt.Errorf("wait for the pods of EgressIPs: %w", ctx.Err())
+	}
+	p.refresh()
+	return nil
+}
+
+// watching tells whether pods are watched.
+func (p *pods) watching() bool {
+	select {
+	case <-p.started:
+		return true
+	default:
+		return false
+	}
+}
+
+// refresh looks at all pods again where EgressIPs choose others than before.
+func (p *pods) refresh() {
+	if !p.watching() {
+		return
+	}
+	p.mu.Lock()
+	stale := p.stale
+	if p.stale = false; stale {
+		p.selectors = nil
+		for _, e := range p.c.objects() {
+			if s, err := egressip.NewSelector(e); err == nil {
+				p.selectors = append(p.selectors, s)
+			}
+		}
+		egressip.SortSelectors(p.selectors)
+	}
+	p.mu.Unlock()
+	if !stale {
+		return
+	}
+	all, err := p.pods.List(labels.Everything())
+	if err != nil {
+		klog.ErrorS(err, "Cannot list pods") // memory does not fail
+	}
+	for _, pod := range all {
+		p.look(pod.Namespace, pod.Name)
+	}
+}
+
+func (p *pods) podEvent(obj any) {
+	if pod, ok := obj.(*corev1.Pod); ok {
+		p.look(pod.Namespace, pod.Name)
+	}
+}
+
+func (p *pods) spaceEvent(obj any) {
+	space, ok := obj.(*corev1.Namespace)
+	if !ok {
+		return
+	}
+	all, err := p.pods.Pods(space.Name).List(labels.Everything())
+	if err != nil {
+		klog.ErrorS(err, "Cannot list pods")
+	}
+	for _, pod := range all {
+		p.look(pod.Namespace, pod.Name)
+	}
+}
+
+// look finds out which EgressIPs choose a pod, and has those look at what they
+// have on this node that this makes a difference to.
+func (p *pods) look(namespace, name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var keys []string
+	var addrs []netip.Addr
+	pod, err := p.pods.Pods(namespace).Get(name)
+	space, e := p.spaces.Get(namespace)
+	if err == nil && e == nil && kube.NeedsNetwork(pod) {
+		if network, ok, err := kube.PodNetwork(pod); err == nil && ok {
+			keys = egressip.Of(p.selectors, space.Labels, pod.Labels)
+			for _, a := range network.Addrs {
+				addrs = append(addrs, a.Addr())
+			}
+		}
+	}
+	p.c.queue.Enqueue(p.members.Set(namespace+"/"+name, keys, addrs)...)
+}

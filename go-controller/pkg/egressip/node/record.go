@@ -1,0 +1,145 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+)
+
+// Record knows which addresses on the host's links are egress addresses. They
+// stand in an annotation of the node from before they are added until they have
+// left, so that whoever comes back knows them again.
+type Record struct {
+	node  string
+	kube  kubernetes.Interface
+	nodes coreinformers.NodeInformer
+	turn  *host.Turn[error]
+
+	mu     sync.Mutex
+	loaded bool
+	known  map[netip.Addr]bool            // as the annotation has them
+	want   map[string]map[netip.Addr]bool // by EgressIP
+}
+
+// NewRecord returns the record of a node.
+func NewRecord(node string, cs kubernetes.Interface, nodes coreinformers.NodeInformer) *Record {
+	return &Record{node: node, kube: cs, nodes: nodes, turn: host.NewTurn[error](),
+		known: map[netip.Addr]bool{}, want: map[string]map[netip.Addr]bool{}}
+}
+
+// Addresses returns the recorded addresses.
+func (r *Record) Addresses() []netip.Addr {
+	r.load()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.SortedFunc(maps.Keys(r.known), netip.Addr.Compare)
+}
+
+// Has tells whether an address is recorded.
+func (r *Record) Has(a netip.Addr) bool { return slices.Contains(r.Addresses(), a) }
+
+// load reads what an earlier run has recorded, as soon as the node is known.
+func (r *Record) load() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.loaded {
+		return
+	}
+	n, err := r.nodes.Lister().Get(r.node)
+	if err != nil {
+		return
+	}
+	r.loaded = true
+	addrs, err := kube.EgressIPAddresses(n)
+	if err != nil {
+		klog.ErrorS(err, "The egress addresses on this node are not known any more")
+	}
+	for _, a := range addrs {
+		r.known[a] = true
+	}
+}
+
+// Set makes the record have the addresses of an EgressIP. Those that no EgressIP
+// wants any more are kept, where keep is true.
+func (r *Record) Set(ctx context.Context, key string, addrs map[netip.Addr]bool, keep bool) error {
+	r.load()
+	r.mu.Lock()
+	if len(addrs) == 0 {
+		delete(r.want, key)
+	} else {
+		r.want[key] = maps.Clone(addrs)
+	}
+	next := map[netip.Addr]bool{}
+	for _, some := range r.want {
+		maps.Copy(next, some)
+	}
+	if keep {
+		maps.Copy(next, r.known)
+	}
+	same := maps.Equal(next, r.known)
+	r.mu.Unlock()
+	if same {
+		return nil
+	}
+	failed, err := r.turn.Do(ctx, r.turn.Request(), func(ctx context.Context) error { return r.write(ctx, keep) })
+	if err != nil {
+		return err
+	}
+	return failed
+}
+
+// Trim forgets the addresses that no EgressIP wants, once they have left the host.
+func (r *Record) Trim(ctx context.Context) error { return r.Set(ctx, "", nil, false) }
+
+// write patches the annotation.
+func (r *Record) write(ctx context.Context, keep bool) error {
+	n, err := r.nodes.Lister().Get(r.node)
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("record egress addresses: node %s is not known yet", r.node)
+	}
+	if err != nil {
+		return fmt.Errorf("record egress addresses: %w", err)
+	}
+	r.mu.Lock()
+	next := map[netip.Addr]bool{}
+	for _, some := range r.want {
+		maps.Copy(next, some)
+	}
+	if keep {
+		maps.Copy(next, r.known)
+	}
+	before := slices.SortedFunc(maps.Keys(r.known), netip.Addr.Compare)
+	r.mu.Unlock()
+	// What was read last may be older than what was written last.
+	have := n.DeepCopy()
+	delete(have.Annotations, kube.AnnotationEgressIPAddresses)
+	if len(before) > 0 {
+		if have.Annotations == nil {
+			have.Annotations = map[string]string{}
+		}
+		have.Annotations[kube.AnnotationEgressIPAddresses] = kube.FormatEgressIPAddresses(before)
+	}
+	var value *string
+	if len(next) > 0 {
+		value = kube.Value(kube.FormatEgressIPAddresses(slices.SortedFunc(maps.Keys(next), netip.Addr.Compare)))
+	}
+	err = kube.PatchNode(ctx, r.kube, have, kube.Metadata{Annotations: map[string]*string{kube.AnnotationEgressIPAddresses: value}})
+	if err != nil {
+		return fmt.Errorf("record egress addresses: %w", err)
+	}
+	r.mu.Lock()
+	r.known = next
+	r.mu.Unlock()
+	return nil
+}

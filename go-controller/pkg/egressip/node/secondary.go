@@ -1,0 +1,236 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+)
+
+// settle is how long changes of links and routes are let come in before they are
+// looked at.
+const settle = 50 * time.Millisecond
+
+// Kernel is what a host has for addresses on secondary networks.
+type Kernel struct {
+	Addrs    host.Writer[host.Address, struct{}]
+	Routes   host.Writer[host.Route, host.Hop]
+	IPRules  host.Writer[host.IPRule, struct{}]
+	Settings host.Writer[string, string]
+	Chains   host.ChainWriter
+	// Networks returns the links that are up.
+	Networks func() ([]host.Network, error)
+	// Watch calls changed after each change of a link, an address or a route,
+	// until ctx ends.
+	Watch func(ctx context.Context, changed func()) error
+	// Flush deletes the connections whose translation is stale, and what the
+	// bridge remembers of addresses that are not given here any more.
+	Flush func(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error
+}
+
+// seat is what is to be done for the secondary addresses of an EgressIP.
+type seat struct {
+	host    egressip.HostState
+	links   map[netip.Addr]string
+	record  map[netip.Addr]bool
+	digest  string
+	problem string
+}
+
+// seats plans the secondary addresses of a share. held says which of them this
+// node holds from now on; those without a link are none of them.
+func (c *Controller) seats(ctx context.Context, key string, share egressip.Share, may func(netip.Addr) bool) (seat, map[netip.Addr]bool, error) {
+	s := seat{host: egressip.HostPlan(nil, nil, nil, c.deps.Mode), links: map[netip.Addr]string{}, record: map[netip.Addr]bool{}}
+	held := map[netip.Addr]bool{}
+	if len(share.Secondary) == 0 {
+		return s, held, nil
+	}
+	if err := c.pods.need(ctx); err != nil {
+		return s, nil, err
+	}
+	networks, err := c.networks()
+	if err != nil {
+		return s, nil, err
+	}
+	found, problem := egressip.FindSeats(share, networks, c.deps.Record.Has)
+	for _, f := range found {
+		s.links[f.Addr], s.record[f.Addr] = f.Link.Link, true
+		if may(f.Addr) {
+			held[f.Addr] = true
+		}
+	}
+	pods := c.pods.members.Addrs(key)
+	s.host = egressip.HostPlan(found, func(a netip.Addr) bool { return held[a] }, pods, c.deps.Mode)
+	s.problem = problem
+	if problem == "" {
+		s.digest = egressip.Digest(share.Secondary, pods)
+	}
+	return s, held, nil
+}
+
+// leave takes addresses off the host that are not held any more; the rest of
+// what they needed goes with enter.
+func (c *Controller) leave(ctx context.Context, key string, before state, next seat) error {
+	stay, fewer := map[host.Address]struct{}{}, false
+	for a := range before.host.Addrs {
+		if _, still := next.host.Addrs[a]; still {
+			stay[a] = struct{}{}
+		} else {
+			fewer = true
+		}
+	}
+	if !fewer {
+		return nil
+	}
+	if err := c.deps.Kernel.Addrs.Apply(ctx, egressip.Contributor(key), stay); err != nil {
+		return fmt.Errorf("take the addresses of EgressIP %s off the host: %w", key, err)
+	}
+	return nil
+}
+
+// enter makes the host have what is wanted of an EgressIP: first what traffic
+// needs, at last the addresses that draw it here.
+func (c *Controller) enter(ctx context.Context, key string, before state, next seat) error {
+	if before.host.Empty() && next.host.Empty() && !before.unsure {
+		return nil
+	}
+	c.mu.Lock()
+	touched := c.touched[key]
+	delete(c.touched, key)
+	c.mu.Unlock()
+	if before.known && !before.unsure && !touched && before.host.Equal(next.host) {
+		return nil
+	}
+	k, contributor := c.deps.Kernel, egressip.Contributor(key)
+	if err := c.deps.Record.Set(ctx, key, next.record, true); err != nil {
+		return err
+	}
+	// A route may need another one, so that each is tried for itself.
+	err := errors.Join(
+		k.Settings.Apply(ctx, contributor, next.host.Settings),
+		k.Routes.Apply(ctx, contributor, next.host.Routes),
+		k.IPRules.Apply(ctx, contributor, next.host.IPRules),
+		k.Chains.Apply(ctx, contributor, next.host.Rules),
+	)
+	if err == nil {
+		err = k.Addrs.Apply(ctx, contributor, next.host.Addrs)
+	}
+	if err != nil {
+		return fmt.Errorf("program EgressIP %s: %w", key, err)
+	}
+	if err := c.flush(ctx, before.host.Translations, next.host.Translations); err != nil {
+		return err
+	}
+	// Before all have spoken the record has addresses that are still to be asked for.
+	return c.deps.Record.Set(ctx, key, next.record, !c.hasSpoken())
+}
+
+// flush ends the connections of pods that have another translation than they
+// would get now: one keeps what it had when it was opened.
+func (c *Controller) flush(ctx context.Context, before, after map[netip.Addr]netip.Addr) error {
+	if maps.Equal(before, after) {
+		return nil
+	}
+	stale := func(src, to netip.Addr) bool {
+		was, want := before[src], after[src]
+		if want.IsValid() {
+			return want != was && to != want
+		}
+		return was.IsValid() && to == was
+	}
+	if err := c.deps.Kernel.Flush(ctx, stale, nil); err != nil {
+		return fmt.Errorf("flush connections: %w", err)
+	}
+	return nil
+}
+
+// watchLinks has EgressIPs with addresses on secondary networks looked at after
+// each change of the host's networks.
+func (c *Controller) watchLinks(ctx context.Context) error {
+	changed := make(chan struct{}, 1)
+	err := c.deps.Kernel.Watch(ctx, func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		return err
+	}
+	go func() {
+		var last []host.Network
+		for {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return
+			}
+			select {
+			case <-time.After(settle):
+			case <-ctx.Done():
+				return
+			}
+			now, err := c.networks()
+			if err != nil {
+				klog.ErrorS(err, "Cannot read the host's networks")
+			}
+			// Links of pods come and go all the time.
+			if err != nil || !reflect.DeepEqual(now, last) {
+				last = now
+				c.queue.Enqueue(c.touch()...)
+			}
+		}
+	}()
+	return nil
+}
+
+// networks returns the host's links that have addresses.
+func (c *Controller) networks() ([]host.Network, error) {
+	all, err := c.deps.Kernel.Networks()
+	if err != nil {
+		return nil, fmt.Errorf("read the host's networks: %w", err)
+	}
+	return slices.DeleteFunc(all, func(n host.Network) bool { return len(n.Addrs) == 0 }), nil
+}
+
+// hasSpoken tells whether every EgressIP that was there at the start has been
+// reconciled.
+func (c *Controller) hasSpoken() bool {
+	select {
+	case <-c.Spoken():
+		return true
+	default:
+		return false
+	}
+}
+
+// touch returns the EgressIPs that have something on the host's links, and has
+// what they have compared with the kernel.
+func (c *Controller) touch() []string {
+	var keys []string
+	node, err := c.self()
+	if err != nil {
+		klog.ErrorS(err, "Cannot read this node")
+		return nil
+	}
+	for _, e := range c.objects() {
+		if len(egressip.ShareOf(e.Status, node).Secondary) > 0 {
+			keys = append(keys, e.Name)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, key := range keys {
+		c.touched[key] = true
+	}
+	return keys
+}

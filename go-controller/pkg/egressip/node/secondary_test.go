@@ -1,0 +1,182 @@
+package node
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
+)
+
+// secondary is an EgressIP with addresses on the links of the documents.
+func secondary(items ...string) *v1.EgressIP {
+	e := object("prod", []string{"10.10.10.5", "fd10::5"}, items)
+	e.Spec.NamespaceSelector = metav1.LabelSelector{MatchLabels: map[string]string{"team": "red"}}
+	return e
+}
+
+// TestSecondary takes addresses on another link and prints what is there as the
+// documents do; then it gives them back.
+func TestSecondary(t *testing.T) {
+	w := newWorld(t, secondary("10.10.10.5 "+self, "fd10::5 "+self))
+	w.pod("red", "web", "10.244.1.3/24", "fd00:10:244:2::3/64")
+	w.pod("blue", "web", "10.244.1.9/24")
+	w.start()
+	w.saysEventually("prod", self+" 10.10.10.5 fd10::5")
+	golden.Check(t, "secondary", w.dump())
+	if got := w.recorded(); got != `["10.10.10.5","fd10::5"]` {
+		t.Errorf("recorded %s", got)
+	}
+	first := w.get("prod").Status.Programmed[0].Digest
+	if first == "" {
+		t.Error("no digest")
+	}
+	if got := w.flushed; !slices.Equal(got, []string{"10.244.1.3 172.18.0.3"}) {
+		t.Errorf("flushed %v", got)
+	}
+	if did := w.did(); !slices.Contains(did, "forget 10.10.10.5") || !slices.Contains(did, "announce 10.10.10.5 on dummy") || !slices.Contains(did, "announce fd10::5 on dummy") {
+		t.Errorf("did %q", did)
+	}
+	w.pod("red", "more", "10.244.2.7/24")
+	w.eventually("the rule of one more pod", func() bool { return strings.Contains(w.dump(), "-s 10.244.2.7/32 -o dummy -j SNAT") })
+	w.eventually("another digest", func() bool { d := w.get("prod").Status.Programmed[0].Digest; return d != "" && d != first })
+	w.change("prod", func(e *v1.EgressIP) { give(e, "10.10.10.5 "+other, "fd10::5 "+other) })
+	w.saysEventually("prod")
+	golden.Check(t, "secondary-gone", w.dump())
+	if got := w.gated("10.10.10.5"); len(got) != 0 {
+		t.Errorf("gated on the external bridge, where it never was: %q", got)
+	}
+	w.eventually("the record to be empty", func() bool { return w.recorded() == "" })
+	if !slices.Contains(w.flushed, "10.244.1.3 10.10.10.5") {
+		t.Errorf("flushed %v", w.flushed)
+	}
+}
+
+// TestSecondaryMove prepares everything while the other node holds the address,
+// and adds the address only then.
+func TestSecondaryMove(t *testing.T) {
+	e := secondary("10.10.10.5 " + self)
+	e.Status.Programmed = []v1.ProgrammedStatus{{Node: other, EgressIPs: []string{"10.10.10.5"}}}
+	w := newWorld(t, e)
+	w.pod("red", "web", "10.244.1.3/24")
+	w.start()
+	w.saysEventually("prod", other+" 10.10.10.5", self)
+	if w.get("prod").Status.Programmed[1].Digest == "" {
+		t.Error("no digest")
+	}
+	if got := w.dump(); strings.Contains(got, "dummy 10.10.10.5/32") || !strings.Contains(got, "-s 10.244.1.3/32 -o dummy -j SNAT --to-source 10.10.10.5") {
+		t.Errorf("has\n%s", got)
+	}
+	w.change("prod", func(e *v1.EgressIP) { e.Status.Programmed = e.Status.Programmed[1:] })
+	w.saysEventually("prod", self+" 10.10.10.5")
+	if got := w.dump(); !strings.Contains(got, "dummy 10.10.10.5/32") {
+		t.Errorf("has\n%s", got)
+	}
+}
+
+// TestSecondaryRestart writes nothing.
+func TestSecondaryRestart(t *testing.T) {
+	w := newWorld(t, secondary("10.10.10.5 "+self, "fd10::5 "+self))
+	w.pod("red", "web", "10.244.1.3/24", "fd00:10:244:2::3/64")
+	stop := w.start()
+	w.saysEventually("prod", self+" 10.10.10.5 fd10::5")
+	stop()
+	w.did()
+	w.kube.ClearActions()
+	before := w.writes()
+	w.start()
+	if did := w.did(); len(did) != 0 || w.writes() != before {
+		t.Errorf("did %q, %d writes", did, w.writes()-before)
+	}
+	for _, a := range w.kube.Actions() {
+		if a.GetVerb() == "patch" {
+			t.Errorf("patched: %v", a)
+		}
+	}
+}
+
+// TestLinkLost lets go of what was on a link that is gone, says why, and takes it
+// again when the link is back under another name.
+func TestLinkLost(t *testing.T) {
+	w := newWorld(t, secondary("10.10.10.5 "+self))
+	w.pod("red", "web", "10.244.1.3/24")
+	w.start()
+	w.saysEventually("prod", self+" 10.10.10.5")
+	w.setNetworks(w.networks[0])
+	w.saysEventually("prod", self)
+	if got := w.get("prod").Status.Programmed[0]; got.Problem != "no link that is up has network 10.10.10.0/24 of 10.10.10.5" || got.Digest != "" {
+		t.Errorf("says %+v", got)
+	}
+	if got := w.dump(); strings.Contains(got, "10.10.10.5") {
+		t.Errorf("left\n%s", got)
+	}
+	renamed := dummy("net1")
+	renamed.Routes = append(renamed.Routes, host.LinkRoute{Dst: prefixes("0.0.0.0/0")[0], Table: 254, Via: renamed.Routes[1].Via})
+	w.setNetworks(w.networks[0], renamed)
+	w.saysEventually("prod", self+" 10.10.10.5")
+	if got := w.dump(); !strings.Contains(got, "default via 10.10.10.1 dev net1 table 1111") || strings.Contains(got, "dummy") {
+		t.Errorf("has\n%s", got)
+	}
+}
+
+// TestRoutesFollow keeps the table of a link in step with the main table.
+func TestRoutesFollow(t *testing.T) {
+	w := newWorld(t, secondary("10.10.10.5 "+self))
+	w.start()
+	w.saysEventually("prod", self+" 10.10.10.5")
+	more := dummy("dummy")
+	more.Addrs = append(more.Addrs, prefixes("10.10.10.5/32")...) // ours, as the kernel shows it
+	more.Routes = append(more.Routes, host.LinkRoute{Dst: prefixes("198.51.100.0/24")[0], Table: 254, Via: more.Routes[1].Via})
+	w.setNetworks(w.networks[0], more)
+	w.eventually("the route", func() bool { return strings.Contains(w.dump(), "198.51.100.0/24 via 10.10.10.1 dev dummy table 1111") })
+	w.setNetworks(w.networks[0], dummy("dummy"))
+	w.eventually("the route to go", func() bool { return !strings.Contains(w.dump(), "198.51.100.0/24") })
+}
+
+// TestPodsOnlyWhenNeeded watches no pods for addresses on the primary network.
+func TestPodsOnlyWhenNeeded(t *testing.T) {
+	w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}))
+	w.start()
+	w.saysEventually("prod", self+" "+four)
+	if w.informed != 0 {
+		t.Error("watches pods")
+	}
+	if got := w.writes(); got > 0 {
+		t.Errorf("%d writes to the kernel", got)
+	}
+}
+
+// TestOlderHasThePod: the pods of an older EgressIP are not this one's, until they
+// are.
+func TestOlderHasThePod(t *testing.T) {
+	old := object("aaa", []string{four}, nil)
+	old.Spec.NamespaceSelector = secondary().Spec.NamespaceSelector
+	old.Spec.PodSelector = metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	w := newWorld(t, secondary("10.10.10.5 "+self), old)
+	w.pod("red", "web", "10.244.1.3/24")
+	w.pod("red", "db", "10.244.1.4/24")
+	w.start()
+	w.saysEventually("prod", self+" 10.10.10.5")
+	if got := w.dump(); strings.Contains(got, "10.244.1.3") || !strings.Contains(got, "10.244.1.4") {
+		t.Errorf("has\n%s", got)
+	}
+	w.change("aaa", func(e *v1.EgressIP) { e.Spec.PodSelector.MatchLabels["app"] = "db" })
+	w.eventually("the pods to change hands", func() bool {
+		return strings.Contains(w.dump(), "10.244.1.3") && !strings.Contains(w.dump(), "10.244.1.4")
+	})
+	p, err := w.kube.CoreV1().Pods("red").Get(t.Context(), "web", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p = p.DeepCopy()
+	p.Status.Phase = corev1.PodSucceeded
+	if _, err := w.kube.CoreV1().Pods("red").UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the finished pod to go", func() bool { return !strings.Contains(w.dump(), "10.244.1.3") })
+}

@@ -1,0 +1,428 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	egressipfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+const (
+	patience = 20 * time.Second
+	self     = "ovn-worker"
+	other    = "ovn-worker2"
+)
+
+// world is a node's surroundings: an API server, a bridge and a network that
+// listens. log has what was done, in order.
+type world struct {
+	t     *testing.T
+	kube  *kubefake.Clientset
+	api   *egressipfake.Clientset
+	flows *breth0
+	ready chan struct{}
+
+	addrs    *hostfake.Kernel[host.Address, struct{}]
+	routes   *hostfake.Kernel[host.Route, host.Hop]
+	ipRules  *hostfake.Kernel[host.IPRule, struct{}]
+	settings *hostfake.Kernel[string, string]
+	chains   *hostfake.Chains
+
+	mu       sync.Mutex
+	log      []string
+	networks []host.Network
+	wake     func()
+	informed int // how often informers of pods were made
+	flushed  []string
+	silence  time.Duration
+	begun    func() // called while a run begins
+}
+
+func newWorld(t *testing.T, objects ...runtime.Object) *world {
+	w := &world{t: t, kube: kubefake.NewClientset(node()), api: egressipfake.NewSimpleClientset(objects...), ready: make(chan struct{})}
+	w.addrs = hostfake.NewKernel(map[host.Address]struct{}{})
+	w.routes = hostfake.NewKernel(map[host.Route]host.Hop{})
+	w.ipRules = hostfake.NewKernel(map[host.IPRule]struct{}{})
+	w.settings = hostfake.NewKernel(map[string]string{})
+	w.chains = hostfake.NewChains(egressip.Chains(topology.Families))
+	w.networks = []host.Network{
+		{Link: "breth0", Index: 4, Addrs: prefixes("172.18.0.3/16", "fc00:f853:ccd:e793::3/64")},
+		dummy("dummy"),
+	}
+	w.flows = &breth0{Flows: hostfake.NewFlows(), w: w}
+	close(w.ready)
+	w.api.PrependReactor("patch", "egressips", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		w.note("say " + string(a.(clienttesting.PatchAction).GetPatch()))
+		return false, nil, nil
+	})
+	return w
+}
+
+func prefixes(texts ...string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, t := range texts {
+		out = append(out, netip.MustParsePrefix(t))
+	}
+	return out
+}
+
+// dummy is a link with two networks, and the number of the documented table.
+func dummy(name string) host.Network {
+	return host.Network{Link: name, Index: 111, Addrs: prefixes("10.10.10.3/24", "fd10::3/64"), Routes: []host.LinkRoute{
+		{Dst: netip.MustParsePrefix("10.10.10.0/24"), Table: 254, Scope: 253},
+		{Dst: netip.MustParsePrefix("192.0.2.0/24"), Table: 254, Via: netip.MustParseAddr("10.10.10.1")},
+		{Dst: netip.MustParsePrefix("fd10::/64"), Table: 254},
+	}}
+}
+
+// setNetworks changes the host's links.
+func (w *world) setNetworks(networks ...host.Network) {
+	w.mu.Lock()
+	w.networks = networks
+	wake := w.wake
+	w.mu.Unlock()
+	wake()
+}
+
+// kernel is the host's as the controller sees it.
+func (w *world) kernel() Kernel {
+	always := func(struct{}, struct{}) bool { return true }
+	return Kernel{
+		Addrs:    host.NewSet("addresses", w.addrs, always),
+		Routes:   host.NewSet("routes", w.routes, func(a, b host.Hop) bool { return a == b }),
+		IPRules:  host.NewSet("ip rules", w.ipRules, always),
+		Settings: host.NewSet("kernel parameters", w.settings, func(a, b string) bool { return a == b }),
+		Chains:   w.chains,
+		Networks: func() ([]host.Network, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return slices.Clone(w.networks), nil
+		},
+		Watch: func(_ context.Context, changed func()) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.wake = changed
+			if w.begun != nil {
+				go w.begun()
+			}
+			return nil
+		},
+		Flush: func(_ context.Context, stale func(src, to netip.Addr) bool, _ []netip.Addr) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for _, c := range []string{"10.244.1.3 172.18.0.3", "10.244.1.3 10.10.10.5"} {
+				src, to, _ := strings.Cut(c, " ")
+				if stale(netip.MustParseAddr(src), netip.MustParseAddr(to)) {
+					w.flushed = append(w.flushed, c)
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// writes counts what reached the kernel.
+func (w *world) writes() int {
+	return w.addrs.Writes() + w.routes.Writes() + w.ipRules.Writes() + w.settings.Writes() + w.chains.Writes()
+}
+
+// dump prints what the kernel has, as the tools of the documents do.
+func (w *world) dump() string {
+	var out strings.Builder
+	for _, f := range topology.Families {
+		out.WriteString(w.chains.Dump(f))
+	}
+	out.WriteString(hostfake.DumpIPRules(w.ipRules.Objects()) + hostfake.DumpRoutes(w.routes.Objects()) + hostfake.DumpAddresses(w.addrs.Objects()))
+	settings := w.settings.Objects()
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		out.WriteString(name + " = " + settings[name] + "\n")
+	}
+	return out.String()
+}
+
+// pod makes a pod with addresses in a namespace labelled team=NAMESPACE.
+func (w *world) pod(namespace, name string, addrs ...string) {
+	w.t.Helper()
+	var network topology.PodNetwork
+	for _, a := range addrs {
+		network.Addrs = append(network.Addrs, netip.MustParsePrefix(a))
+	}
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"team": namespace}}}
+	if _, err := w.kube.CoreV1().Namespaces().Create(w.t.Context(), space, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		w.t.Fatal(err)
+	}
+	_, err := w.kube.CoreV1().Pods(namespace).Create(w.t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": name},
+			Annotations: map[string]string{kube.AnnotationPodNetworks: kube.FormatPodNetwork(network)}},
+		Spec: corev1.PodSpec{NodeName: other},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// recorded returns the annotation of the node.
+func (w *world) recorded() string {
+	w.t.Helper()
+	n, err := w.kube.CoreV1().Nodes().Get(w.t.Context(), self, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return n.Annotations[kube.AnnotationEgressIPAddresses]
+}
+
+func node() *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: self, UID: "node", Annotations: map[string]string{
+		kube.AnnotationPrimaryIfAddr: `{"ipv4":"172.18.0.3/16","ipv6":"fc00:f853:ccd:e793::3/64"}`,
+		kube.AnnotationHostAddresses: `["172.18.0.3/16","fc00:f853:ccd:e793::3/64"]`,
+		kube.AnnotationL3Gateway: `{"default":{"mode":"local","interface-id":"breth0_ovn-worker",` +
+			`"mac-address":"02:42:ac:12:00:03","ip-addresses":["172.18.0.3/16"]}}`,
+	}}}
+}
+
+func (w *world) note(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log = append(w.log, what)
+}
+
+// did returns what was done since the last call.
+func (w *world) did() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := w.log
+	w.log = nil
+	return out
+}
+
+// breth0 is the flow manager of the world.
+type breth0 struct {
+	*hostfake.Flows
+	w *world
+	// incomplete says that the flows are not installed yet.
+	mu         sync.Mutex
+	incomplete bool
+}
+
+func (b *breth0) Complete() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.incomplete
+}
+
+func (b *breth0) Apply(ctx context.Context, contributor string, flows []host.Flow) error {
+	before := b.Dump()
+	err := b.Flows.Apply(ctx, contributor, flows)
+	if b.Dump() != before {
+		b.w.note("flows")
+	}
+	return err
+}
+
+// Start implements Announcer.
+func (w *world) Start(link string, addr netip.Addr) error {
+	w.note(fmt.Sprintf("announce %s on %s", addr, link))
+	return nil
+}
+
+// Stop implements Announcer.
+func (w *world) Stop(addr netip.Addr) { w.note("stop announcing " + addr.String()) }
+
+// start runs the controller; stop ends it as a killed process ends.
+func (w *world) start() (stop func()) {
+	w.t.Helper()
+	_, stop = w.run()
+	return stop
+}
+
+func (w *world) run() (c *Controller, stop func()) {
+	w.t.Helper()
+	core, own := informers.NewSharedInformerFactory(w.kube, 0), externalversions.NewSharedInformerFactory(w.api, 0)
+	c, err := New(Deps{Node: self, EgressIPs: own.EgressIP().V1().EgressIPs(), Nodes: core.Core().V1().Nodes(),
+		Client: w.api, Kube: w.kube, Flows: w.flows, Announcer: w, Ready: w.ready, Silence: w.silence, Kernel: w.kernel(), Mode: topology.GatewayLocal,
+		Forget: func(_ context.Context, addrs []netip.Addr) error {
+			for _, a := range addrs {
+				w.note("forget " + a.String())
+			}
+			return nil
+		},
+		Record: NewRecord(self, w.kube, core.Core().V1().Nodes()),
+		Pods: func() informers.SharedInformerFactory {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.informed++
+			return informers.NewSharedInformerFactory(w.kube, 0)
+		}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	fakeapi.Start(ctx, w.t, w.kube, core)
+	fakeapi.Start(ctx, w.t, w.api, own)
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil {
+				w.t.Errorf("Run: %v", err)
+			}
+			core.Shutdown()
+			own.Shutdown()
+		})
+	}
+	w.t.Cleanup(stop)
+	select {
+	case <-c.Spoken():
+	case <-time.After(patience):
+		w.t.Fatal("has not spoken")
+	}
+	return c, stop
+}
+
+func (w *world) eventually(what string, ok func() bool) {
+	w.t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(patience)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			w.t.Fatalf("waited in vain for %s\n%s%v", what, w.flows.Dump(), w.did())
+		}
+	}
+}
+
+// object makes an EgressIP; items are "address node" and programmed "node address...".
+func object(name string, addrs []string, items []string, programmed ...string) *v1.EgressIP {
+	e := &v1.EgressIP{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}}
+	for _, a := range addrs {
+		e.Spec.EgressIPs = append(e.Spec.EgressIPs, v1.Address(a))
+	}
+	give(e, items...)
+	for _, p := range programmed {
+		words := strings.Fields(p)
+		e.Status.Programmed = append(e.Status.Programmed, v1.ProgrammedStatus{Node: words[0], EgressIPs: words[1:]})
+	}
+	return e
+}
+
+// give sets the items.
+func give(e *v1.EgressIP, items ...string) {
+	e.Status.Items = nil
+	for _, i := range items {
+		words := strings.Fields(i)
+		network := "172.18.0.0/16"
+		if strings.Contains(words[0], ":") {
+			network = "fc00:f853:ccd:e793::/64"
+		}
+		switch {
+		case strings.HasPrefix(words[0], "10.10."):
+			network = "10.10.10.0/24"
+		case strings.HasPrefix(words[0], "fd10:"):
+			network = "fd10::/64"
+		}
+		e.Status.Items = append(e.Status.Items, v1.EgressIPStatusItem{EgressIP: words[0], Node: words[1], Network: network})
+	}
+}
+
+func (w *world) get(name string) *v1.EgressIP {
+	w.t.Helper()
+	e, err := w.api.EgressIPV1().EgressIPs().Get(w.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return e
+}
+
+// change updates an EgressIP as the master does.
+func (w *world) change(name string, f func(*v1.EgressIP)) {
+	w.t.Helper()
+	e := w.get(name).DeepCopy()
+	f(e)
+	if _, err := w.api.EgressIPV1().EgressIPs().Update(w.t.Context(), e, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// words returns what the nodes say, as "node address...".
+func (w *world) words(name string) []string {
+	w.t.Helper()
+	var out []string
+	for _, p := range w.get(name).Status.Programmed {
+		out = append(out, strings.TrimSpace(p.Node+" "+strings.Join(p.EgressIPs, " ")))
+	}
+	return out
+}
+
+func (w *world) saysEventually(name string, want ...string) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("the words on %s to be %v", name, want), func() bool { return slices.Equal(w.words(name), want) })
+}
+
+// gated tells which of the addresses are gated.
+func (w *world) gated(addrs ...string) []string {
+	var out []string
+	for _, a := range addrs {
+		if strings.Contains(w.flows.Dump(), "arp_tpa="+a+",") || strings.Contains(w.flows.Dump(), "nd_target="+a+",") {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// opened returns those of addresses for which the bridge has packets handed to OVN.
+func (w *world) opened(addrs ...string) []string {
+	var out []string
+	for _, a := range addrs {
+		if strings.Contains(w.flows.Dump(), "nw_dst="+a+",") || strings.Contains(w.flows.Dump(), "ipv6_dst="+a+",") {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// meanwhile changes an EgressIP from inside of a reactor, which cannot call the
+// client.
+func (w *world) meanwhile(name string, f func(*v1.EgressIP)) {
+	resource := v1.SchemeGroupVersion.WithResource("egressips")
+	obj, err := w.api.Tracker().Get(resource, "", name)
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	e := obj.(*v1.EgressIP).DeepCopy()
+	f(e)
+	if err := w.api.Tracker().Update(resource, e, ""); err != nil {
+		w.t.Error(err)
+	}
+}
+
+var errBusy = errors.New("somebody else was faster")

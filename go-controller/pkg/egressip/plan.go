@@ -1,0 +1,198 @@
+package egressip
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// Pod is a pod that an EgressIP has.
+type Pod struct {
+	Addrs []netip.Addr
+	// Pending: it bears the mark and hence cannot send yet.
+	Pending bool
+	// Late: it was Pending too long and is about to start. Hops that were written
+	// meanwhile count only where their translations are in force.
+	Late bool
+}
+
+// Path is a way out for pods: an address that has a node.
+type Path struct {
+	Placement
+	// Held: the node says that it answers for the address.
+	Held bool
+	// Programmed: on a secondary network, the node has the rules of all pods.
+	Programmed bool
+}
+
+// Steering is all that decides about the rows of one pod.
+type Steering struct {
+	EgressIP EgressIP // zero: none has the pod any more
+	Pod      Pod
+	Paths    []Path
+	// Now is what the database has, InForce what is known to have reached the
+	// chassis: the policies that of the pod, each translation that of its node.
+	Now, InForce State
+	// Owned tells whether an address belongs to an EgressIP.
+	Owned func(egressIP string, addr netip.Addr) bool
+	// Dead tells whether a node does not translate anything any more.
+	Dead func(node string) bool
+}
+
+// Plan is what is to become of the rows of a pod.
+type Plan struct {
+	Want State
+	// Await are the nodes whose chassis are to have the translations in force
+	// before more can be done; Self says so of the pod's chassis and the policies.
+	Await []string
+	Self  bool
+	// Released: as far as this pod goes, it may send: whatever leaves has an
+	// egress address, or is dropped because the user wants that.
+	Released bool
+	// Lingers: translations wait for the policies to lead elsewhere.
+	Lingers bool
+	// Settled: nothing is left to be done or waited for.
+	Settled bool
+}
+
+// Plan plans the rows of a pod. The rules are those of docs/design/egress-ip.md.
+func (s Steering) Plan() Plan {
+	plan := Plan{Want: NewState(), Released: true, Settled: true}
+	if plan.Want.EgressIP = s.EgressIP.Key; s.EgressIP.Key == "" {
+		plan.Want.EgressIP = s.Now.EgressIP
+	}
+	for _, pod := range s.Pod.Addrs {
+		if s.EgressIP.Serves(topology.FamilyOf(pod)) {
+			s.address(&plan, pod)
+		}
+	}
+	plan.Self = !s.InForce.SamePolicies(plan.Want)
+	if plan.Self {
+		plan.Released, plan.Settled = false, false
+	}
+	s.linger(&plan)
+	slices.Sort(plan.Await)
+	plan.Await = slices.Compact(plan.Await)
+	return plan
+}
+
+// address plans the rows of one address of the pod.
+func (s Steering) address(plan *Plan, pod netip.Addr) {
+	var paths []Path
+	for _, p := range s.Paths {
+		if topology.FamilyOf(p.Addr) == topology.FamilyOf(pod) {
+			paths = append(paths, p)
+		}
+	}
+	was, had := s.Now.Policies[pod]
+	if len(paths) == 0 {
+		if s.EgressIP.Hold {
+			plan.Want.Policies[pod] = Policy{EgressIP: s.EgressIP.Key}
+		}
+		return
+	}
+	policy := Policy{EgressIP: s.EgressIP.Key}
+	for _, p := range paths {
+		if s.ready(p, pod, was) {
+			policy.Hops = append(policy.Hops, p.NextHop)
+		} else {
+			plan.Settled = false
+		}
+	}
+	slices.SortFunc(policy.Hops, netip.Addr.Compare)
+	stay := !s.Pod.Late && len(policy.Hops) == 0 && len(was.Hops) > 0 && s.mayStay(pod, was)
+	switch {
+	case stay:
+		policy = was
+	case len(policy.Hops) == 0:
+		plan.Released = false
+	}
+	if len(policy.Hops) > 0 || had || s.Pod.Pending || s.Pod.Late || s.EgressIP.Hold {
+		plan.Want.Policies[pod] = policy
+	}
+	for _, p := range paths {
+		s.translate(plan, p, pod, stay)
+	}
+	if stay {
+		for site, addr := range s.Now.NATs {
+			if _, ok := plan.Want.NATs[site]; site.Pod == pod && !ok {
+				plan.Want.NATs[site] = addr
+			}
+		}
+	}
+}
+
+// ready tells whether traffic may be led to a path. What the database leads there
+// counts as done.
+func (s Steering) ready(p Path, pod netip.Addr, was Policy) bool {
+	led := was.EgressIP == s.EgressIP.Key && slices.Contains(was.Hops, p.NextHop)
+	if !p.Primary {
+		return led && !s.Pod.Late || p.Held && p.Programmed
+	}
+	site := Site{pod, p.Node}
+	now, has := s.Now.NATs[site]
+	switch {
+	case now == p.Addr && led && !s.Pod.Late:
+		return true
+	case !p.Held:
+		return false
+	case s.Pod.Pending, s.InForce.NATs[site] == p.Addr:
+		return true
+	}
+	// The router gives another address now: the exchange is one row.
+	return has && now != p.Addr && slices.Contains(was.Hops, p.NextHop)
+}
+
+// mayStay tells whether a pod's traffic may go on as it does until something else
+// is ready: the addresses it has are still those of its EgressIP.
+func (s Steering) mayStay(pod netip.Addr, was Policy) bool {
+	translated := false
+	for site, addr := range s.Now.NATs {
+		if site.Pod != pod {
+			continue
+		}
+		if !s.Owned(was.EgressIP, addr) {
+			return false
+		}
+		translated = true
+	}
+	return translated || was.EgressIP == s.EgressIP.Key
+}
+
+// translate plans the translation of a path, and what to wait for.
+func (s Steering) translate(plan *Plan, p Path, pod netip.Addr, stay bool) {
+	if !p.Primary {
+		return
+	}
+	site := Site{pod, p.Node}
+	if now, ok := s.Now.NATs[site]; ok && now != p.Addr && stay {
+		plan.Want.NATs[site] = now
+		return
+	}
+	plan.Want.NATs[site] = p.Addr
+	was := s.Now.Policies[pod]
+	done := !s.Pod.Pending && !s.Pod.Late && s.Now.NATs[site] == p.Addr && was.EgressIP == s.EgressIP.Key && slices.Contains(was.Hops, p.NextHop)
+	if s.InForce.NATs[site] == p.Addr || done {
+		return
+	}
+	plan.Await = append(plan.Await, p.Node)
+	plan.Settled = false
+	if slices.Contains(plan.Want.Policies[pod].Hops, p.NextHop) {
+		plan.Released = false
+	}
+}
+
+// linger keeps translations that are not needed any more until the policies that
+// lead elsewhere are in force.
+func (s Steering) linger(plan *Plan) {
+	if !plan.Self {
+		return
+	}
+	for site, addr := range s.Now.NATs {
+		_, wanted := plan.Want.NATs[site]
+		if !wanted && !s.Dead(site.Node) && slices.Contains(s.Pod.Addrs, site.Pod) && len(s.Now.Policies[site.Pod].Hops)+len(s.InForce.Policies[site.Pod].Hops) > 0 {
+			plan.Want.NATs[site], plan.Lingers = addr, true
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package egressip
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// externalID is the external_ids key that existing tools look for; its value is
+// the name of the EgressIP.
+const externalID = "name"
+
+// Owner is the owner of the rows of a pod, "namespace/name".
+func Owner(pod string) nb.Owner { return nb.Owner{Feature: Feature, Object: pod} }
+
+// Site is where a pod's traffic can be translated: at most one address there.
+type Site struct {
+	Pod  netip.Addr
+	Node string
+}
+
+// Policy is the router policy of one address of a pod. Without next hops it drops.
+type Policy struct {
+	EgressIP string
+	Hops     []netip.Addr // sorted
+}
+
+// State is what there is of a pod's rows: in the database, or in force.
+type State struct {
+	// EgressIP is the name on the translations.
+	EgressIP string
+	Policies map[netip.Addr]Policy // by address of the pod
+	// NATs are the egress addresses given on the primary networks.
+	NATs map[Site]netip.Addr
+}
+
+// NewState returns a state without rows.
+func NewState() State {
+	return State{Policies: map[netip.Addr]Policy{}, NATs: map[Site]netip.Addr{}}
+}
+
+// StateOf reads the rows of a pod.
+func StateOf(rows []nb.Row) State {
+	s := NewState()
+	for _, r := range rows {
+		switch m := r.Model.(type) {
+		case *nbdb.LogicalRouterPolicy:
+			pod, err := netip.ParseAddr(r.ID)
+			if err != nil {
+				continue
+			}
+			p := Policy{EgressIP: m.ExternalIDs[externalID]}
+			for _, text := range m.Nexthops {
+				if hop, err := netip.ParseAddr(text); err == nil {
+					p.Hops = append(p.Hops, hop)
+				}
+			}
+			slices.SortFunc(p.Hops, netip.Addr.Compare)
+			s.Policies[pod] = p
+		case *nbdb.NAT:
+			pod, podErr := netip.ParseAddr(m.LogicalIP)
+			addr, err := netip.ParseAddr(m.ExternalIP)
+			if podErr == nil && err == nil && m.LogicalPort != nil {
+				s.EgressIP = m.ExternalIDs[externalID]
+				s.NATs[Site{pod, strings.TrimPrefix(*m.LogicalPort, topology.ManagementLSP(""))}] = addr
+			}
+		}
+	}
+	return s
+}
+
+// Clone returns a copy.
+func (s State) Clone() State {
+	return State{EgressIP: s.EgressIP, Policies: maps.Clone(s.Policies), NATs: maps.Clone(s.NATs)}
+}
+
+// SamePolicies tells whether two states have the same policies.
+func (s State) SamePolicies(o State) bool {
+	return maps.EqualFunc(s.Policies, o.Policies, func(a, b Policy) bool { return slices.Equal(a.Hops, b.Hops) })
+}
+
+// Addrs returns the addresses of the pod, sorted.
+func (s State) Addrs() []netip.Addr {
+	all := slices.Collect(maps.Keys(s.Policies))
+	for site := range s.NATs {
+		all = append(all, site.Pod)
+	}
+	slices.SortFunc(all, netip.Addr.Compare)
+	return slices.Compact(all)
+}
+
+// Rows returns the rows of a state.
+func (s State) Rows() []nb.Row {
+	rows := make([]nb.Row, 0, len(s.Policies)+len(s.NATs))
+	for _, pod := range slices.SortedFunc(maps.Keys(s.Policies), netip.Addr.Compare) {
+		rows = append(rows, s.Policies[pod].row(pod))
+	}
+	sites := slices.SortedFunc(maps.Keys(s.NATs), func(a, b Site) int {
+		return cmp.Or(a.Pod.Compare(b.Pod), cmp.Compare(a.Node, b.Node))
+	})
+	for _, site := range sites {
+		port := topology.ManagementLSP(site.Node)
+		rows = append(rows, nb.Row{
+			ID:     site.Pod.String() + "@" + site.Node,
+			Parent: nb.Parent{Table: nbdb.LogicalRouterTable, Name: topology.GatewayRouter(site.Node)},
+			Model: &nbdb.NAT{
+				Type:        nbdb.NATTypeSNAT,
+				ExternalIP:  s.NATs[site].String(),
+				LogicalIP:   site.Pod.String(),
+				LogicalPort: &port,
+				ExternalIDs: map[string]string{externalID: s.EgressIP},
+			},
+		})
+	}
+	return rows
+}
+
+func (p Policy) row(pod netip.Addr) nb.Row {
+	m := &nbdb.LogicalRouterPolicy{
+		Priority:    topology.PriorityEgressIP,
+		Match:       fmt.Sprintf("%s.src == %s", topology.FamilyOf(pod).Match(), pod),
+		Action:      nbdb.LogicalRouterPolicyActionDrop,
+		ExternalIDs: map[string]string{externalID: p.EgressIP},
+	}
+	for _, hop := range p.Hops {
+		m.Action = nbdb.LogicalRouterPolicyActionReroute
+		m.Nexthops = append(m.Nexthops, hop.String())
+	}
+	return nb.Row{
+		ID:     pod.String(),
+		Parent: nb.Parent{Table: nbdb.LogicalRouterTable, Name: topology.ClusterRouter},
+		Model:  m,
+	}
+}

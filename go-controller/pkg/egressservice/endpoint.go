@@ -1,0 +1,74 @@
+package egressservice
+
+import (
+	"net/netip"
+	"slices"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// Endpoint is a pod behind the Service.
+type Endpoint struct {
+	Addr netip.Addr
+	Node string
+	// Ready: it takes ingress traffic. What it sends is served all the same: pods
+	// open connections before they are ready, and while they shut down.
+	Ready bool
+}
+
+func (e Endpoint) compare(o Endpoint) int {
+	if c := e.Addr.Compare(o.Addr); c != 0 || e.Ready == o.Ready {
+		return c
+	}
+	if e.Ready {
+		return -1
+	}
+	return 1
+}
+
+// endpoints returns the pods of the given families that are listed, from the first
+// time to the last.
+func endpoints(snap Snapshot, cluster []netip.Prefix, families []topology.Family) []Endpoint {
+	var eps []Endpoint
+	for _, sl := range snap.Slices {
+		for _, e := range sl.Endpoints {
+			for _, text := range e.Addresses {
+				addr, ok := parseAddr(text)
+				if !ok || !eligible(addr, cluster, families) || snap.Pod == nil {
+					continue
+				}
+				if node, ok := snap.Pod(addr); ok {
+					eps = append(eps, Endpoint{Addr: addr, Node: node, Ready: ready(e.Conditions)})
+				}
+			}
+		}
+	}
+	slices.SortFunc(eps, Endpoint.compare) // of two that list one pod, the one that is ready first
+	return slices.CompactFunc(eps, func(a, b Endpoint) bool { return a.Addr == b.Addr })
+}
+
+// awaited returns the pods, of the given families, that are no endpoints.
+func awaited(selected []netip.Addr, eps []Endpoint, cluster []netip.Prefix, families []topology.Family) []netip.Addr {
+	var addrs []netip.Addr
+	for _, a := range selected {
+		_, listed := slices.BinarySearchFunc(eps, a, func(e Endpoint, a netip.Addr) int { return e.Addr.Compare(a) })
+		if !listed && eligible(a, cluster, families) {
+			addrs = append(addrs, a)
+		}
+	}
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	return slices.Compact(addrs)
+}
+
+func eligible(a netip.Addr, cluster []netip.Prefix, families []topology.Family) bool {
+	return slices.Contains(families, topology.FamilyOf(a)) &&
+		slices.ContainsFunc(cluster, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// ready tells whether an endpoint is ready, or terminating and still serving.
+// Absent conditions mean ready.
+func ready(c discoveryv1.EndpointConditions) bool {
+	return c.Ready == nil || *c.Ready || c.Serving != nil && *c.Serving
+}

@@ -1,0 +1,89 @@
+package announce
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// Numbers of the protocols, from their RFCs.
+const (
+	arpRequest = 1
+	arpReply   = 2
+
+	protocolICMPv6  = 58
+	hopLimit        = 255 // what neighbour discovery must have
+	advertisement   = 136
+	override        = 0x20000000 // replaces what the neighbour knows
+	optionLinkLayer = 2
+)
+
+var (
+	broadcast = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	// allNodes is where unsolicited advertisements go, and its Ethernet address.
+	allNodes    = netip.MustParseAddr("ff02::1")
+	allNodesMAC = net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}
+)
+
+// frames returns the Ethernet frames that say that addr is at mac.
+func frames(mac net.HardwareAddr, addr netip.Addr) [][]byte {
+	if addr.Is4() {
+		// Some listen to requests only, some to replies only.
+		return [][]byte{arp(mac, addr, arpRequest), arp(mac, addr, arpReply)}
+	}
+	return [][]byte{advert(mac, addr)}
+}
+
+func ethernet(to, from net.HardwareAddr, protocol uint16) []byte {
+	frame := append(append([]byte{}, to...), from...)
+	return binary.BigEndian.AppendUint16(frame, protocol)
+}
+
+// arp is gratuitous: sender and target are the same address.
+func arp(mac net.HardwareAddr, addr netip.Addr, operation uint16) []byte {
+	frame := ethernet(broadcast, mac, unix.ETH_P_ARP)
+	frame = append(frame, 0, 1, 8, 0, 6, 4)
+	frame = binary.BigEndian.AppendUint16(frame, operation)
+	frame = append(append(frame, mac...), addr.AsSlice()...)
+	target := net.HardwareAddr(make([]byte, 6))
+	if operation == arpReply {
+		target = broadcast
+	}
+	return append(append(frame, target...), addr.AsSlice()...)
+}
+
+// advert is an unsolicited neighbour advertisement from the address itself.
+func advert(mac net.HardwareAddr, addr netip.Addr) []byte {
+	message := []byte{advertisement, 0, 0, 0}
+	message = binary.BigEndian.AppendUint32(message, override)
+	message = append(message, addr.AsSlice()...)
+	message = append(append(message, optionLinkLayer, 1), mac...)
+	binary.BigEndian.PutUint16(message[2:], checksum(addr, allNodes, message))
+
+	frame := ethernet(allNodesMAC, mac, unix.ETH_P_IPV6)
+	frame = append(frame, 0x60, 0, 0, 0)
+	frame = binary.BigEndian.AppendUint16(frame, uint16(len(message)))
+	frame = append(frame, protocolICMPv6, hopLimit)
+	frame = append(append(frame, addr.AsSlice()...), allNodes.AsSlice()...)
+	return append(frame, message...)
+}
+
+// checksum is that of ICMPv6, over a pseudo header and the message, whose length
+// is even.
+func checksum(src, dst netip.Addr, message []byte) uint16 {
+	pseudo := append(src.AsSlice(), dst.AsSlice()...)
+	pseudo = binary.BigEndian.AppendUint32(pseudo, uint32(len(message)))
+	pseudo = binary.BigEndian.AppendUint32(pseudo, protocolICMPv6)
+	sum := uint32(0)
+	for _, part := range [][]byte{pseudo, message} {
+		for i := 0; i < len(part); i += 2 {
+			sum += uint32(binary.BigEndian.Uint16(part[i:]))
+		}
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return ^uint16(sum)
+}

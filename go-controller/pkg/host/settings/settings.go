@@ -1,0 +1,151 @@
+// Package settings is the driver of kernel parameters, host.Kernel of their paths
+// below /proc/sys and their values.
+//
+// A parameter is ours while the value it had before is recorded, which happens in
+// Open_vSwitch before it is changed. To delete one means to put that value back.
+// One that had the value already is nobody's.
+//
+// Callers: the node's gateway and the node side of EgressIP, through a host.Set.
+package settings
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
+)
+
+// record is the key of Open_vSwitch's external_ids that has the values before.
+const record = "ovnkube-sysctls"
+
+// Store keeps external_ids of Open_vSwitch.
+type Store interface {
+	System(ctx context.Context) (map[string]string, error)
+	SetSystem(ctx context.Context, ids map[string]string) error
+}
+
+// Kernel reads and writes parameters of the caller's network namespace.
+type Kernel struct{ store Store }
+
+var (
+	_ host.Kernel[string, string]   = Kernel{}
+	_ host.Replacer[string, string] = Kernel{}
+)
+
+// NewSet returns the Set of a node's parameters.
+func NewSet(store Store) *host.Set[string, string] {
+	return host.NewSet("kernel parameters", Kernel{store}, func(a, b string) bool { return a == b })
+}
+
+// List implements host.Kernel.
+func (k Kernel) List(ctx context.Context) (map[string]string, error) {
+	before, err := k.before(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for name := range before {
+		value, err := read(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			value, err = "", nil // its link is gone; the record is still ours
+		}
+		if err != nil {
+			return nil, err
+		}
+		out[name] = value
+	}
+	return out, nil
+}
+
+// Add implements host.Kernel.
+func (k Kernel) Add(ctx context.Context, name, value string) error {
+	now, err := read(name)
+	if err != nil || now == value {
+		return err
+	}
+	before, err := k.before(ctx)
+	if err != nil {
+		return err
+	}
+	if _, recorded := before[name]; !recorded {
+		before[name] = now
+		if err := k.write(ctx, before); err != nil {
+			return err
+		}
+	}
+	if err := link.SetSysctl(name, value); err != nil {
+		return err
+	}
+	klog.V(2).InfoS("Set kernel parameter", "name", name, "from", now, "to", value)
+	return nil
+}
+
+// Replace implements host.Replacer.
+func (k Kernel) Replace(ctx context.Context, name, _, value string) error {
+	return k.Add(ctx, name, value)
+}
+
+// Delete implements host.Kernel.
+func (k Kernel) Delete(ctx context.Context, name, _ string) error {
+	before, err := k.before(ctx)
+	if err != nil {
+		return err
+	}
+	value, recorded := before[name]
+	if !recorded {
+		return nil
+	}
+	if err := link.SetSysctl(name, value); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	delete(before, name)
+	klog.V(2).InfoS("Restored kernel parameter", "name", name, "to", value)
+	return k.write(ctx, before)
+}
+
+// before returns the recorded values.
+func (k Kernel) before(ctx context.Context) (map[string]string, error) {
+	system, err := k.store.System(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the recorded kernel parameters: %w", err)
+	}
+	before := map[string]string{}
+	if text := system[record]; text != "" {
+		if err := json.Unmarshal([]byte(text), &before); err != nil {
+			return nil, fmt.Errorf("parse external_ids:%s %q: %w", record, text, err)
+		}
+	}
+	return before, nil
+}
+
+func (k Kernel) write(ctx context.Context, before map[string]string) error {
+	text := ""
+	if len(before) > 0 {
+		encoded, err := json.Marshal(before)
+		if err != nil {
+			return fmt.Errorf("encode kernel parameters: %w", err)
+		}
+		text = string(encoded)
+	}
+	if err := k.store.SetSystem(ctx, map[string]string{record: text}); err != nil {
+		return fmt.Errorf("record kernel parameters: %w", err)
+	}
+	return nil
+}
+
+func read(name string) (string, error) {
+	text, err := os.ReadFile(filepath.Join("/proc/sys", name))
+	if err != nil {
+		return "", fmt.Errorf("read sysctl %s: %w", name, err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}

@@ -1,0 +1,73 @@
+package settings
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+)
+
+// store is Open_vSwitch's external_ids.
+type store struct{ ids map[string]string }
+
+func (s *store) System(context.Context) (map[string]string, error) { return maps.Clone(s.ids), nil }
+
+func (s *store) SetSystem(_ context.Context, ids map[string]string) error {
+	maps.Copy(s.ids, ids)
+	return nil
+}
+
+// TestSettings sets parameters, puts back what they were when nobody wants them
+// any more, over a restart too, and leaves alone what had the value.
+func TestSettings(t *testing.T) {
+	ns := netnstest.New(t)
+	ns.Veth("eth1", "wire")
+	get := func(name string) string {
+		return strings.TrimSpace(ns.Run("cat", "/proc/thread-self/root/proc/sys/"+name))
+	}
+	const filter, forward, redirects = "net/ipv4/conf/eth1/rp_filter", "net/ipv4/conf/eth1/forwarding", "net/ipv4/conf/eth1/send_redirects"
+	ns.Run("sh", "-c", "echo 1 > /proc/sys/"+filter)
+	was, wasRedirects := get(forward), get(redirects)
+	if was == "1" || wasRedirects != "1" {
+		t.Fatalf("forwarding is %s, send_redirects %s", was, wasRedirects)
+	}
+	kept := &store{ids: map[string]string{}}
+	s := NewSet(kept)
+	want := map[string]string{filter: "2", forward: "1", redirects: "1"}
+	if err := s.Apply(t.Context(), "a", want); err != nil {
+		t.Fatal(err)
+	}
+	if get(filter) != "2" || get(forward) != "1" {
+		t.Errorf("rp_filter is %s, forwarding %s", get(filter), get(forward))
+	}
+	if got, want := kept.ids[record], `{"net/ipv4/conf/eth1/forwarding":"0","net/ipv4/conf/eth1/rp_filter":"1"}`; got != want {
+		t.Errorf("recorded %s, want %s", got, want)
+	}
+	// Somebody turns it back; it is set again, and the record stays what it was.
+	ns.Run("sh", "-c", "echo 0 > /proc/sys/"+filter)
+	if err := s.Resync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if get(filter) != "2" || !strings.Contains(kept.ids[record], `rp_filter":"1"`) {
+		t.Errorf("rp_filter is %s, recorded %s", get(filter), kept.ids[record])
+	}
+	s = NewSet(kept) // another run
+	if err := s.Apply(t.Context(), "a", map[string]string{forward: "1"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if get(filter) != "1" || get(forward) != "1" {
+		t.Errorf("rp_filter is %s, forwarding %s", get(filter), get(forward))
+	}
+	ns.Run("ip", "link", "del", "eth1")
+	if err := s.Apply(t.Context(), "a", nil); err != nil {
+		t.Fatal(err)
+	}
+	if kept.ids[record] != "" {
+		t.Errorf("left: %s", kept.ids[record])
+	}
+}

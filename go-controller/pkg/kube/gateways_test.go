@@ -1,0 +1,73 @@
+package kube
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// FuzzGateways feeds the annotations about external gateways with anything.
+func FuzzGateways(f *testing.F) {
+	f.Add(`172.18.0.51, fc00::51,`)
+	f.Add(`[{"name":"ns/net1","ips":["172.18.0.61","fc00::61/64"]}]`)
+	f.Add(`[{"name":"net1","ips":["nowhere"]},{}]`)
+	f.Add(`::ffff:10.0.0.1%eth0,red,,blue`)
+	f.Fuzz(func(t *testing.T, value string) {
+		addrs, _ := ParseAddrs(value)
+		again, bad := ParseAddrs(FormatAddrs(addrs))
+		for _, a := range addrs {
+			if !slices.Contains(again, a) || a.Is4In6() {
+				t.Errorf("%s of %q is lost: %v", a, value, again)
+			}
+		}
+		if len(bad) > 0 || len(again) > len(addrs) {
+			t.Errorf("%q does not round-trip: %v %v", value, again, bad)
+		}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{
+			AnnotationNetworkStatus: value, AnnotationRoutingNamespaces: value, AnnotationBFDEnabled: value,
+		}}}
+		networks, err := NetworkStatus(p)
+		if err != nil && len(networks) > 0 {
+			t.Errorf("%q: networks %v besides the error %v", value, networks, err)
+		}
+		for _, n := range networks {
+			for _, a := range n.Addrs {
+				if !a.IsValid() || a.Is4In6() {
+					t.Errorf("%q: address %v of %s", value, a, n.Name)
+				}
+			}
+		}
+		if slices.Contains(RoutingNamespaces(p), "") {
+			t.Errorf("%q: a namespace without a name", value)
+		}
+		BFDEnabled(p.Annotations)
+	})
+}
+
+// TestReadyNow: only pods that run, are ready and are not being deleted are gateways.
+func TestReadyNow(t *testing.T) {
+	pod := func(change func(*corev1.Pod)) *corev1.Pod {
+		p := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning,
+			Conditions: []corev1.PodCondition{{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}
+		change(p)
+		return p
+	}
+	for _, c := range []struct {
+		name string
+		pod  *corev1.Pod
+		want bool
+	}{
+		{"ready", pod(func(*corev1.Pod) {}), true},
+		{"not ready", pod(func(p *corev1.Pod) { p.Status.Conditions[1].Status = corev1.ConditionFalse }), false},
+		{"never probed", pod(func(p *corev1.Pod) { p.Status.Conditions = nil }), false},
+		{"pending", pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }), false},
+		{"ended", pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), false},
+		{"terminating", pod(func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), false},
+	} {
+		if got := ReadyNow(c.pod); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package kube
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// PodAddresses returns the addresses that a pod has on the pod network, by the
+// word of the kubelet: unlike annotations, those who may edit pods cannot make
+// them up. A pod that is finished, or on its host's network, has none.
+func PodAddresses(p *corev1.Pod) []netip.Addr {
+	if !NeedsNetwork(p) {
+		return nil
+	}
+	var addrs []netip.Addr
+	for _, ip := range p.Status.PodIPs {
+		if a, err := netip.ParseAddr(ip.IP); err == nil {
+			addrs = append(addrs, a.Unmap())
+		}
+	}
+	return addrs
+}
+
+// NewPodAddressInformers returns a factory whose pod informer holds of each pod
+// no more than PodAddresses reads: every node may have to know all of them.
+func NewPodAddressInformers(cs kubernetes.Interface) informers.SharedInformerFactory {
+	return informers.NewSharedInformerFactoryWithOptions(cs, 0, informers.WithTransform(func(obj any) (any, error) {
+		p, ok := obj.(*corev1.Pod)
+		if !ok {
+			return obj, nil
+		}
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion},
+			Spec:       corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork},
+			Status:     corev1.PodStatus{Phase: p.Status.Phase, PodIPs: slices.Clone(p.Status.PodIPs)},
+		}, nil
+	}))
+}
+
+// The names of the indexes of pods.
+const (
+	podsByAddress = "address"
+	podsByLabel   = "label"
+)
+
+// IndexPods gives an informer of pods the index that PodAt reads. It is called
+// before the informer starts, by each package that reads it.
+func IndexPods(inf cache.SharedIndexInformer) error {
+	if _, ok := inf.GetIndexer().GetIndexers()[podsByAddress]; ok {
+		return nil
+	}
+	err := inf.AddIndexers(cache.Indexers{podsByAddress: func(obj any) ([]string, error) {
+		p, ok := obj.(*corev1.Pod)
+		if !ok {
+			return nil, nil
+		}
+		var keys []string
+		for _, a := range PodAddresses(p) {
+			keys = append(keys, addressKey(p.Namespace, a))
+		}
+		return keys, nil
+	}})
+	if err != nil {
+		return fmt.Errorf("index pods by address: %w", err)
+	}
+	return nil
+}
+
+// PodAt returns the pod of a namespace that has an address; nil where none has.
+func PodAt(indexer cache.Indexer, namespace string, addr netip.Addr) *corev1.Pod {
+	objs, err := indexer.ByIndex(podsByAddress, addressKey(namespace, addr))
+	if err != nil || len(objs) == 0 {
+		return nil // the index is there: IndexPods made it
+	}
+	p, _ := objs[0].(*corev1.Pod)
+	return p
+}
+
+func addressKey(namespace string, a netip.Addr) string { return namespace + "/" + a.String() }
+
+// IndexPodLabels gives an informer of pods the index that PodsSelected reads, as
+// IndexPods does.
+func IndexPodLabels(inf cache.SharedIndexInformer) error {
+	if _, ok := inf.GetIndexer().GetIndexers()[podsByLabel]; ok {
+		return nil
+	}
+	err := inf.AddIndexers(cache.Indexers{podsByLabel: func(obj any) ([]string, error) {
+		p, ok := obj.(*corev1.Pod)
+		if !ok {
+			return nil, nil
+		}
+		keys := make([]string, 0, len(p.Labels))
+		for k, v := range p.Labels {
+			keys = append(keys, labelKey(p.Namespace, k, v))
+		}
+		return keys, nil
+	}})
+	if err != nil {
+		return fmt.Errorf("index pods by label: %w", err)
+	}
+	return nil
+}
+
+// PodsSelected returns the pods of a namespace that have all labels of a selector,
+// none where it has none.
+func PodsSelected(indexer cache.Indexer, namespace string, selector map[string]string) []*corev1.Pod {
+	var fewest []string
+	first := true
+	for k, v := range selector {
+		keys, err := indexer.IndexKeys(podsByLabel, labelKey(namespace, k, v))
+		if err != nil {
+			return nil // the index is there: IndexPodLabels made it
+		}
+		if first || len(keys) < len(fewest) {
+			fewest, first = keys, false
+		}
+	}
+	var pods []*corev1.Pod
+	for _, key := range fewest {
+		obj, _, _ := indexer.GetByKey(key)
+		if p, ok := obj.(*corev1.Pod); ok && labels.SelectorFromValidatedSet(selector).Matches(labels.Set(p.Labels)) {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
+
+func labelKey(namespace, key, value string) string { return namespace + "/" + key + "=" + value }

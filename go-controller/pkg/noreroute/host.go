@@ -1,0 +1,44 @@
+package noreroute
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// ChainMark is the hosts' chain that marks what pods send to nodes, where the mark
+// of the policies is lost on the way to the kernel.
+const ChainMark = "OVN-KUBE-POD-TO-NODE"
+
+// positionMark puts the jump before those of the features, which ask for the mark.
+const positionMark = 10
+
+// Chains declares the chain for the given families.
+func Chains(families []topology.Family) []host.Chain {
+	chains := make([]host.Chain, 0, len(families))
+	for _, f := range families {
+		chains = append(chains, host.Chain{ChainKey: markChain(f), Jumps: []host.Jump{{From: "PREROUTING"}}, Position: positionMark})
+	}
+	return chains
+}
+
+func markChain(f topology.Family) host.ChainKey {
+	return host.ChainKey{Family: f, Table: "mangle", Name: ChainMark}
+}
+
+// MarkRules mark what comes from pods and is for one of the nodes, in the given
+// families.
+func MarkRules(nodes []netip.Addr, families []topology.Family) host.Rules {
+	rules := host.Rules{}
+	for _, a := range slices.Compact(slices.SortedFunc(slices.Values(nodes), netip.Addr.Compare)) {
+		f := topology.FamilyOf(a)
+		if !slices.Contains(families, f) {
+			continue
+		}
+		rules[markChain(f)] = append(rules[markChain(f)], host.Spec{Dst: topology.HostPrefix(a), In: topology.ManagementPort,
+			Target: host.SetMark(topology.MarkPodToNode)}.Rule())
+	}
+	return rules
+}

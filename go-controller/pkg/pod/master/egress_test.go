@@ -1,0 +1,121 @@
+package master
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/pod"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// steering is an Egress that has the pods whose names begin with "web".
+type steering struct {
+	writer nb.Writer
+
+	mu       sync.Mutex
+	attached []string
+	detached []string
+	// translated are the addresses that it translates on the pods' own nodes.
+	translated []netip.Addr
+}
+
+func (s *steering) Pending(p *corev1.Pod) string {
+	if strings.HasPrefix(p.Name, "web") {
+		return "egressip-prod"
+	}
+	return ""
+}
+
+func (s *steering) Translates(_, _ string, a netip.Addr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.translated, a)
+}
+
+func (s *steering) Detached(pod string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.detached = append(s.detached, pod)
+}
+
+func (s *steering) Attach(ctx context.Context, p *corev1.Pod, network topology.PodNetwork, owner nb.Owner, rows []nb.Row) (nb.Stats, error) {
+	s.mu.Lock()
+	s.attached = append(s.attached, p.Name+" "+network.Addrs[0].String())
+	s.mu.Unlock()
+	return s.writer.Apply(ctx, owner, rows)
+}
+
+// A pod that an egress feature has is marked together with its addresses, in one
+// patch; its port goes by way of the feature.
+func TestMark(t *testing.T) {
+	c := newCluster(t)
+	egress := &steering{writer: c.nb}
+	c.egress = egress
+	c.addNode("n", "10.244.1.0/24")
+	c.addPod("web", "n")
+	c.addPod("db", "n")
+	// One that runs has been sending already: a mark would come too late.
+	c.addPod("web-running", "n", func(p *corev1.Pod) { p.Status.PodIPs = []corev1.PodIP{{IP: "10.244.1.9"}} })
+	c.start(pod.Config{})
+	c.wait("all ports", func() bool { return len(c.nb.Owners(pod.Feature)) == 3 })
+	c.stop()
+	if got := slices.Sorted(slices.Values(c.podPatches())); !slices.Equal(got, []string{"db", "web", "web-running"}) {
+		t.Errorf("patched %v, want each once", got)
+	}
+	for name, want := range map[string]string{"web": "egressip-prod", "db": "", "web-running": ""} {
+		p := c.getPod(name)
+		if got := p.Annotations[kube.AnnotationEgressPending]; got != want || p.Annotations[kube.AnnotationPodNetworks] == "" {
+			t.Errorf("%s is marked %q, want %q", name, got, want)
+		}
+	}
+	slices.Sort(egress.attached)
+	if got := slices.Compact(egress.attached); len(got) != 3 || !strings.HasPrefix(got[1], "web 10.244.1.") {
+		t.Errorf("attached %v", got)
+	}
+}
+
+// Without such a feature a mark that it left does not keep a pod from starting.
+func TestStaleMark(t *testing.T) {
+	c := newCluster(t)
+	c.addNode("n", "10.244.1.0/24")
+	c.addPod("web", "n", func(p *corev1.Pod) {
+		p.Annotations = map[string]string{kube.AnnotationEgressPending: "egressip-prod"}
+	})
+	c.start(pod.Config{})
+	c.wait("the mark to go", func() bool {
+		_, ok := c.getPod("web").Annotations[kube.AnnotationEgressPending]
+		return !ok && c.port("web") != "-"
+	})
+}
+
+// Where pods are translated one by one, an address that an egress feature translates
+// on the pod's node is not translated by us, as long as that is so.
+func TestTranslatedByOthers(t *testing.T) {
+	c := newCluster(t)
+	egress := &steering{writer: c.nb, translated: []netip.Addr{netip.MustParseAddr("10.244.1.3")}}
+	c.egress = egress
+	c.addNode("n", "10.244.1.0/24", "fd00:10:244:2::/64")
+	c.addPod("web", "n")
+	c.start(pod.Config{DisableSNATMultipleGWs: true})
+	is := func(four, six bool) func() bool {
+		return func() bool {
+			rows := c.nb.Rows(pod.Owner("ns/web"))
+			return len(rows) > 0 && pod.Translated(rows, netip.MustParseAddr("10.244.1.3")) == four &&
+				pod.Translated(rows, netip.MustParseAddr("fd00:10:244:2::3")) == six
+		}
+	}
+	c.wait("the other family's translation", is(false, true))
+	egress.mu.Lock()
+	egress.translated = nil
+	egress.mu.Unlock()
+	c.ctl.Look("ns/web")
+	c.wait("both translations", is(true, true))
+}

@@ -1,0 +1,225 @@
+package sb
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ovn-org/libovsdb/cache"
+	"github.com/ovn-org/libovsdb/client"
+	"github.com/ovn-org/libovsdb/model"
+	"k8s.io/klog/v2"
+
+	nbovsdb "github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
+)
+
+// tablePrivate is where ovn-controllers keep their progress.
+const tablePrivate = "Chassis_Private"
+
+// pace is the least time between two raises of nb_cfg, each of which makes every
+// ovn-controller write to the database: what is asked for meanwhile shares one.
+const pace = 10 * time.Millisecond
+
+// private is a row of Chassis_Private: how far an ovn-controller is.
+type private struct {
+	UUID string `ovsdb:"_uuid"`
+	Name string `ovsdb:"name"`
+	Done int    `ovsdb:"nb_cfg"`
+}
+
+// Barrier tells when an ovn-controller has in force what was written to the
+// northbound database. Each chassis is waited for by itself: one that is dead
+// holds nobody else up. It is safe for concurrent use; Run has to run.
+type Barrier struct {
+	southbound nbovsdb.Config
+	bump       func(ctx context.Context) (int, error)
+
+	asked chan struct{} // holds one value while somebody waits for a raise
+
+	mu       sync.Mutex
+	progress map[string]*reached // by chassis
+	next     *raise              // what those that ask now get
+}
+
+// reached is how far an ovn-controller is.
+type reached struct {
+	done    int
+	changed chan struct{} // closed and replaced when done changes
+}
+
+// raise is a raise of nb_cfg that some wait for.
+type raise struct {
+	sent chan struct{} // closed when target is known
+	// target is the value of nb_cfg.
+	target int
+}
+
+// NewBarrier returns a barrier. bump raises nb_cfg of the northbound database.
+func NewBarrier(southbound nbovsdb.Config, bump func(ctx context.Context) (int, error)) *Barrier {
+	return &Barrier{
+		southbound: southbound,
+		bump:       bump,
+		asked:      make(chan struct{}, 1),
+		progress:   map[string]*reached{},
+		next:       &raise{sent: make(chan struct{})},
+	}
+}
+
+// Wait returns nil when the ovn-controller of a chassis has in force what was
+// written to the northbound database before the call.
+func (b *Barrier) Wait(ctx context.Context, chassis string) error {
+	b.mu.Lock()
+	r := b.next
+	b.mu.Unlock()
+	select {
+	case b.asked <- struct{}{}:
+	default:
+	}
+	select {
+	case <-r.sent:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for chassis %s: %w", chassis, ctx.Err())
+	}
+	for {
+		done, changed := b.of(chassis)
+		if done >= r.target {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for chassis %s, which is at %d of %d: %w", chassis, done, r.target, ctx.Err())
+		}
+	}
+}
+
+// Run works until ctx is done, through restarts of the databases.
+func (b *Barrier) Run(ctx context.Context) error {
+	var watching sync.WaitGroup
+	watching.Add(1)
+	go func() {
+		defer watching.Done()
+		b.watch(ctx)
+	}()
+	defer watching.Wait()
+	for {
+		select {
+		case <-b.asked:
+		case <-ctx.Done():
+			return nil
+		}
+		b.raise(ctx)
+		select {
+		case <-time.After(pace):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// raise raises nb_cfg for all that wait for it now.
+func (b *Barrier) raise(ctx context.Context) {
+	b.mu.Lock()
+	r := b.next
+	b.next = &raise{sent: make(chan struct{})}
+	b.mu.Unlock()
+	for ctx.Err() == nil {
+		target, err := b.bump(ctx)
+		if err == nil {
+			r.target = target
+			close(r.sent)
+			return
+		}
+		if ctx.Err() == nil {
+			klog.ErrorS(err, "Cannot raise nb_cfg, will retry")
+		}
+		select {
+		case <-time.After(backoff):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// watch keeps done up to date.
+func (b *Barrier) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := b.session(ctx); err != nil && ctx.Err() == nil {
+			klog.ErrorS(err, "Cannot follow the progress of the chassis, will retry")
+		}
+		select {
+		case <-time.After(backoff):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// session works over one connection.
+func (b *Barrier) session(ctx context.Context) error {
+	m, err := model.NewClientDBModel(database, map[string]model.Model{tablePrivate: &private{}})
+	if err != nil {
+		return fmt.Errorf("describe %s: %w", tablePrivate, err)
+	}
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	c, err := nbovsdb.Dial(limited, m, b.southbound)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	lost := c.DisconnectNotify()
+	rows := c.Cache()
+	if rows == nil {
+		return fmt.Errorf("lost the connection to %s", b.southbound.Address)
+	}
+	note := func(row model.Model) {
+		if p, ok := row.(*private); ok {
+			b.note(p.Name, p.Done)
+		}
+	}
+	rows.AddEventHandler(&cache.EventHandlerFuncs{
+		AddFunc:    func(_ string, row model.Model) { note(row) },
+		UpdateFunc: func(_ string, _, row model.Model) { note(row) },
+		DeleteFunc: func(_ string, row model.Model) {
+			if p, ok := row.(*private); ok {
+				b.note(p.Name, 0)
+			}
+		},
+	})
+	row := &private{}
+	if _, err := c.Monitor(limited, c.NewMonitor(client.WithTable(row, &row.Name, &row.Done))); err != nil {
+		return fmt.Errorf("monitor %s: %w", tablePrivate, err)
+	}
+	select {
+	case <-lost:
+		return fmt.Errorf("lost the connection to %s", b.southbound.Address)
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// of returns how far a chassis is, and what is closed when that changes.
+func (b *Barrier) of(chassis string) (int, <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.entry(chassis)
+	return p.done, p.changed
+}
+
+func (b *Barrier) entry(chassis string) *reached {
+	p := b.progress[chassis]
+	if p == nil {
+		p = &reached{changed: make(chan struct{})}
+		b.progress[chassis] = p
+	}
+	return p
+}
+
+func (b *Barrier) note(chassis string, done int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.entry(chassis)
+	p.done = done
+	close(p.changed)
+	p.changed = make(chan struct{})
+}

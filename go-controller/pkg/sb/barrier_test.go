@@ -1,0 +1,180 @@
+package sb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	nbovsdb "github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
+)
+
+// deadline bounds waits on conditions; a passing run never waits for it.
+const deadline = 20 * time.Second
+
+// barrierLab is a barrier between real databases, whose northd and ovn-controllers
+// are the test.
+type barrierLab struct {
+	t      *testing.T
+	nb, sb *ovsdbtest.Server
+	*Barrier
+
+	mu    sync.Mutex
+	bumps int
+}
+
+func newBarrierLab(t *testing.T, chassis ...string) *barrierLab {
+	t.Helper()
+	l := &barrierLab{t: t, nb: ovsdbtest.StartNB(t), sb: ovsdbtest.StartSB(t)}
+	for _, c := range chassis {
+		sbctl(t, l.sb, "create", "Chassis_Private", "name="+c)
+	}
+	client, err := nbovsdb.Connect(t.Context(), nbovsdb.Config{Address: l.nb.Socket()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	writer := nbovsdb.NewWriter(client)
+	l.Barrier = NewBarrier(nbovsdb.Config{Address: l.sb.Socket()}, func(ctx context.Context) (int, error) {
+		l.mu.Lock()
+		l.bumps++
+		l.mu.Unlock()
+		return writer.Bump(ctx)
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- l.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return l
+}
+
+// cfg is nb_cfg of the northbound database.
+func (l *barrierLab) cfg() int {
+	l.t.Helper()
+	n, err := strconv.Atoi(strings.TrimSpace(l.nb.Nbctl("--bare", "--columns=nb_cfg", "list", "NB_Global")))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return n
+}
+
+// raised waits until nb_cfg is at least n.
+func (l *barrierLab) raised(n int) {
+	l.t.Helper()
+	ovsdbtest.Eventually(l.t, "nb_cfg to be raised", func() error {
+		if got := l.cfg(); got < n {
+			return fmt.Errorf("it is %d, not %d", got, n)
+		}
+		return nil
+	})
+}
+
+// confirm is what an ovn-controller does.
+func (l *barrierLab) confirm(chassis string, n int) {
+	l.t.Helper()
+	sbctl(l.t, l.sb, "set", "Chassis_Private", chassis, fmt.Sprintf("nb_cfg=%d", n))
+}
+
+// wait starts to wait for a chassis.
+func (l *barrierLab) wait(ctx context.Context, chassis string) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- l.Wait(ctx, chassis) }()
+	return done
+}
+
+func (l *barrierLab) passes(what string, done <-chan error) {
+	l.t.Helper()
+	select {
+	case err := <-done:
+		if err != nil {
+			l.t.Fatalf("%s: %v", what, err)
+		}
+	case <-time.After(deadline):
+		l.t.Fatalf("%s: still waiting", what)
+	}
+}
+
+func TestBarrier(t *testing.T) {
+	l := newBarrierLab(t, "c1", "c2", "c3", "dead")
+	ctx, cancel := context.WithCancel(t.Context())
+	stuck := l.wait(ctx, "dead")
+	waits := l.wait(t.Context(), "c1")
+	l.raised(1)
+	l.confirm("c2", 1<<20)
+	l.passes("the chassis that is ahead", l.wait(t.Context(), "c2"))
+	select {
+	case err := <-waits:
+		t.Fatalf("passed before the chassis said so: %v", err)
+	default:
+	}
+	// A chassis that is dead does not hold up others.
+	l.confirm("c1", 1<<20)
+	l.passes("the chassis that confirmed", waits)
+
+	// What is asked for later wants a later word.
+	before := l.cfg()
+	waits = l.wait(t.Context(), "c3")
+	l.raised(before + 1)
+	l.confirm("c3", before)
+	select {
+	case err := <-waits:
+		t.Fatalf("passed by an earlier word: %v", err)
+	case <-time.After(10 * pace):
+	}
+	l.confirm("c3", 1<<20)
+	l.passes("the later word", waits)
+
+	cancel()
+	if err := <-stuck; !errors.Is(err, context.Canceled) {
+		t.Errorf("the dead one: %v", err)
+	}
+}
+
+// TestBarrierIsShared: those that wait at one time share a raise.
+func TestBarrierIsShared(t *testing.T) {
+	l := newBarrierLab(t, "c1")
+	const waiters = 1000
+	var all []<-chan error
+	for range waiters {
+		all = append(all, l.wait(t.Context(), "c1"))
+	}
+	l.confirm("c1", 1<<30)
+	for _, done := range all {
+		l.passes("one of many", done)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.bumps > waiters/10 {
+		t.Errorf("%d raises for %d waiters", l.bumps, waiters)
+	}
+}
+
+// TestBarrierOutlivesItsDatabases: waits go on when connections come back, and a
+// chassis that comes later is seen.
+func TestBarrierOutlivesItsDatabases(t *testing.T) {
+	l := newBarrierLab(t, "c0")
+	l.confirm("c0", 1<<20)
+	l.passes("a first chassis", l.wait(t.Context(), "c0"))
+	late := l.wait(t.Context(), "c1")
+	l.raised(2)
+	l.sb.Kill()
+	l.sb.Start()
+	sbctl(t, l.sb, "create", "Chassis_Private", "name=c1", fmt.Sprintf("nb_cfg=%d", l.cfg()))
+	l.passes("the late chassis", late)
+	l.nb.Kill()
+	l.nb.Start()
+	again := l.wait(t.Context(), "c1")
+	l.raised(3)
+	l.confirm("c1", 1<<20)
+	l.passes("after the northbound database came back", again)
+}

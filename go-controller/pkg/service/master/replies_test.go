@@ -1,0 +1,61 @@
+package master_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
+)
+
+// TestRepliesFollowPods: answers pass the egress policies for pods of the Service's
+// own namespace only, also where the pod becomes known after the slice.
+func TestRepliesFollowPods(t *testing.T) {
+	w := newWorld(t)
+	w.conf.Steered = true
+	w.set(state{services: []*corev1.Service{object("b", externalLocal)}, endpoints: map[string][]string{"b": {"10.244.1.4@n1", "10.244.2.4@n2"}}})
+	w.start()
+	pod := func(namespace, name, addr string) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Spec:       corev1.PodSpec{NodeName: "n1"},
+			Status:     corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: addr}}},
+		}
+	}
+	create := func(p *corev1.Pod) {
+		t.Helper()
+		if _, err := w.kube.CoreV1().Pods(p.Namespace).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	passes := func(want string) {
+		t.Helper()
+		var got []string
+		err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+			got = nil
+			for _, r := range w.nb.Rows(service.Owner("ns/b")) {
+				if p, ok := r.Model.(*nbdb.LogicalRouterPolicy); ok {
+					got = append(got, p.Match)
+				}
+			}
+			return strings.Join(got, " ") == want, nil
+		})
+		if err != nil {
+			t.Fatalf("policies %q, want %q", got, want)
+		}
+	}
+	passes("")
+	create(pod("others", "victim", "10.244.2.4"))
+	create(pod("ns", "own", "10.244.1.4"))
+	passes("ip4.src == {10.244.1.4} && tcp.src == 8080")
+	if err := w.kube.CoreV1().Pods("ns").Delete(t.Context(), "own", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	passes("")
+}

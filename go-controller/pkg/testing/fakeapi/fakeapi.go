@@ -1,0 +1,52 @@
+// Package fakeapi mends what client-go's fake clientsets do otherwise than an API
+// server. Imported by tests only.
+package fakeapi
+
+import (
+	"context"
+	"reflect"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// Clientset is a fake one.
+type Clientset interface {
+	PrependWatchReactor(resource string, reaction clienttesting.WatchReactionFunc)
+	Tracker() clienttesting.ObjectTracker
+}
+
+// Factory is one of shared informers.
+type Factory interface {
+	Start(stop <-chan struct{})
+	WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool
+}
+
+// Start starts the informers of a factory over a fake clientset until ctx is done,
+// and returns when each of them has its objects and watches: a fake clientset
+// forgets what happens between an informer's list and its watch.
+func Start(ctx context.Context, t testing.TB, cs Clientset, factory Factory) {
+	t.Helper()
+	watching := make(chan struct{}, 1000)
+	cs.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
+		var opts metav1.ListOptions
+		if w, ok := a.(clienttesting.WatchActionImpl); ok {
+			opts = w.ListOptions
+		}
+		w, err := cs.Tracker().Watch(a.GetResource(), a.GetNamespace(), opts)
+		select {
+		case watching <- struct{}{}:
+		default: // nobody counts any more
+		}
+		return true, w, err
+	})
+	factory.Start(ctx.Done())
+	for informer, synced := range factory.WaitForCacheSync(ctx.Done()) {
+		if !synced {
+			t.Fatalf("the informer of %s has no objects", informer)
+		}
+		<-watching
+	}
+}
