@@ -13,7 +13,7 @@ PACKAGES=(
 	ovn-common ovn-central ovn-host # the databases, northd, ovn-controller, their tools and schemas
 	containerd runc busybox-static  # pods of the local cluster
 	iproute2 iptables nftables ethtool conntrack procps kmod util-linux
-	frr                             # BFD peers of external gateways
+	frr                             # BFD peers of external gateways, the router of MetalLB's test
 	openssl                         # certificates in the tests of TLS connections
 	tcpdump                         # to look at what a test saw
 )

@@ -1,24 +1,17 @@
 // Package build makes what a cluster is made of from source: the Kubernetes
-// programs and the container images. The result lies in a directory with a
-// stamp of what it was made from; as long as the stamp fits, nothing is built
-// again.
+// programs, the name server and the container images. The result lies in a
+// directory with a stamp for each Go module of what it was made from; as long
+// as a stamp fits, nothing of the module is built again.
 package build
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"debug/elf"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -42,7 +35,7 @@ func (a Artifacts) Busybox() string { return filepath.Join(string(a), "busybox")
 // Kubectl is the client to run on this machine.
 func (a Artifacts) Kubectl() string { return filepath.Join(a.Bin(), "kubectl") }
 
-func (a Artifacts) stamp() string { return filepath.Join(string(a), "stamp") }
+func (a Artifacts) stamp(m module) string { return filepath.Join(string(a), m.stamp) }
 
 // Progress hears what is going on: a short text, to be shown in place of the
 // one before.
@@ -52,21 +45,18 @@ type Progress func(text string)
 // nodes what the system lacks.
 const Busybox = "/bin/busybox"
 
-const (
-	agnhostPackage  = "k8s.io/kubernetes/test/images/agnhost"
-	loopbackPackage = "github.com/containernetworking/plugins/plugins/main/loopback"
-)
-
-// packages are what is compiled, in the module in the source directory.
-var packages = []string{"./cmd/kin-kubernetes", "./cmd/pause", agnhostPackage, loopbackPackage}
-
 // Current says whether everything is built from the source as it is now.
+// source is the directory of kin's modules.
 func (a Artifacts) Current(source string) bool {
-	want, err := stampOf(source)
+	return !slices.ContainsFunc(modules, func(m module) bool { return !a.current(source, m) })
+}
+
+func (a Artifacts) current(source string, m module) bool {
+	want, err := m.digest(source)
 	if err != nil {
 		return false
 	}
-	have, err := os.ReadFile(a.stamp())
+	have, err := os.ReadFile(a.stamp(m))
 	return err == nil && string(have) == want
 }
 
@@ -88,27 +78,29 @@ func (a Artifacts) Build(ctx context.Context, source string, progress Progress) 
 		return err
 	}
 	defer unlock()
-	if a.Current(source) { // somebody else was faster
-		return nil
+	for _, m := range modules {
+		if a.current(source, m) { // or somebody else was faster
+			continue
+		}
+		if err := a.build(ctx, source, m, progress); err != nil {
+			return err
+		}
 	}
-	want, err := stampOf(source)
+	return nil
+}
+
+func (a Artifacts) build(ctx context.Context, source string, m module, progress Progress) error {
+	want, err := m.digest(source)
 	if err != nil {
 		return err
 	}
-	if err := a.compile(ctx, source, progress); err != nil {
+	if err := m.compile(ctx, source, a.Bin(), progress); err != nil {
 		return err
 	}
-	if err := relink("kin-kubernetes", a.Kubectl()); err != nil {
+	if err := m.finish(a, progress); err != nil {
 		return err
 	}
-	if out, err := exec.Command(Busybox, "--install", "-s", a.Busybox()).CombinedOutput(); err != nil {
-		return fmt.Errorf("link busybox: %w: %s", err, out)
-	}
-	progress("writing images")
-	if err := a.writeImages(); err != nil {
-		return err
-	}
-	if err := os.WriteFile(a.stamp(), []byte(want), 0o644); err != nil {
+	if err := os.WriteFile(a.stamp(m), []byte(want), 0o644); err != nil {
 		return fmt.Errorf("remember what was built: %w", err)
 	}
 	return nil
@@ -127,135 +119,56 @@ func (a Artifacts) lock() (func(), error) {
 	return func() { dir.Close() }, nil
 }
 
-// compile runs the Go toolchain and counts the packages it names.
-func (a Artifacts) compile(ctx context.Context, source string, progress Progress) error {
-	progress("counting packages")
-	list := exec.CommandContext(ctx, "go", append([]string{"list", "-deps"}, packages...)...)
-	list.Dir = source
-	deps, err := list.Output()
-	if err != nil {
-		return fmt.Errorf("list packages in %s: %w", source, withStderr(err))
-	}
-	total := bytes.Count(deps, []byte("\n"))
-	version, err := kubernetesVersion(source)
-	if err != nil {
+// finishKubernetes links the programs and puts the pods' into images.
+func (a Artifacts) finishKubernetes(progress Progress) error {
+	if err := relink("kin-kubernetes", a.Kubectl()); err != nil {
 		return err
 	}
-	args := []string{"build", "-v", "-trimpath", "-ldflags", linkerFlags(version), "-o", a.Bin() + "/"}
-	cmd := exec.CommandContext(ctx, "go", append(args, packages...)...)
-	cmd.Dir = source
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	// The go command stops its compilers when it is interrupted, not when killed.
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		return fmt.Errorf("prepare compiler: %w", err)
+	if out, err := exec.Command(Busybox, "--install", "-s", a.Busybox()).CombinedOutput(); err != nil {
+		return fmt.Errorf("link busybox: %w: %s", err, out)
 	}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start compiler: %w", err)
-	}
-	var said []string // what is not a package's name
-	done := 0
-	for lines := bufio.NewScanner(stderr); lines.Scan(); {
-		line := lines.Text()
-		if strings.ContainsAny(line, " :#") {
-			said = append(said, line)
-			if strings.HasPrefix(line, "go: downloading ") {
-				progress("fetching " + strings.Fields(line)[2])
-			}
-			continue
-		}
-		done++
-		progress(fmt.Sprintf("%d of up to %d packages, %s", done, total, line))
-	}
-	if err := cmd.Wait(); err != nil {
-		return fmt.Errorf("compile Kubernetes: %w\n%s", err, strings.Join(said[max(0, len(said)-20):], "\n"))
-	}
-	return nil
-}
-
-// linkerFlags make small programs that tell their version.
-func linkerFlags(version string) string {
-	flags := []string{"-s", "-w"}
-	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
-		for name, value := range map[string]string{
-			"gitVersion": version, "gitMajor": parts[0], "gitMinor": parts[1], "gitTreeState": "clean",
-		} {
-			flags = append(flags, fmt.Sprintf("-X=%s.%s=%s", pkg, name, value))
-		}
-	}
-	slices.Sort(flags) // the same flags in the same order hit the build cache
-	return strings.Join(flags, " ")
-}
-
-var kubernetesRequire = regexp.MustCompile(`(?m)^\s*k8s\.io/kubernetes (v\S+)`)
-
-func kubernetesVersion(source string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(source, "go.mod"))
-	if err != nil {
-		return "", fmt.Errorf("find version of Kubernetes: %w", err)
-	}
-	match := kubernetesRequire.FindSubmatch(text)
-	if match == nil {
-		return "", fmt.Errorf("find version of Kubernetes: %s does not require it", source)
-	}
-	return string(match[1]), nil
-}
-
-// stampOf is a digest of everything the result depends on.
-func stampOf(source string) (string, error) {
-	sum := sha256.New()
-	fmt.Fprintln(sum, "layout 2", runtime.Version(), runtime.GOARCH)
-	files := []string{filepath.Join(source, "go.mod"), filepath.Join(source, "go.sum"), Busybox}
-	own, err := filepath.Glob(filepath.Join(source, "cmd", "*", "*.go"))
-	if err != nil {
-		return "", fmt.Errorf("list sources: %w", err)
-	}
-	for _, name := range append(files, own...) {
-		file, err := os.Open(name)
-		if err != nil {
-			return "", fmt.Errorf("read source: %w", err)
-		}
-		fmt.Fprintln(sum, filepath.Base(name))
-		_, err = io.Copy(sum, file)
-		file.Close()
-		if err != nil {
-			return "", fmt.Errorf("read source: %w", err)
-		}
-	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
-}
-
-func (a Artifacts) writeImages() error {
+	progress("writing images")
 	shell, err := shellFiles()
 	if err != nil {
 		return err
 	}
-	accounts := []image.File{
+	agnhost := image.Image{
+		Names: []string{component.AgnhostImage}, Entrypoint: []string{"/agnhost"}, Command: []string{"pause"},
+		Env:   []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+		Files: append(append(accounts(), shell...), image.File{Path: "/agnhost", Source: filepath.Join(a.Bin(), "agnhost"), Mode: 0o755}, image.File{Path: "/bin/agnhost", Link: "/agnhost"}),
+	}
+	if err := a.writeImage("agnhost", agnhost); err != nil {
+		return err
+	}
+	return a.writeImage("pause", image.Image{
+		Names: []string{component.PauseImage}, Entrypoint: []string{"/pause"},
+		Files: []image.File{{Path: "/pause", Source: filepath.Join(a.Bin(), "pause"), Mode: 0o755}},
+	})
+}
+
+// finishDNS puts the name server into an image.
+func (a Artifacts) finishDNS(progress Progress) error {
+	progress("writing images")
+	return a.writeImage("coredns", image.Image{
+		Names: []string{component.CoreDNSImage}, Entrypoint: []string{"/coredns"},
+		Files: append(accounts(), image.File{Path: "/coredns", Source: filepath.Join(a.Bin(), "coredns"), Mode: 0o755}),
+	})
+}
+
+// accounts are the files that every image of a program that looks around has.
+func accounts() []image.File {
+	return []image.File{
 		{Path: "/etc/passwd", Text: "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n", Mode: 0o644},
 		{Path: "/etc/group", Text: "root:x:0:\nnogroup:x:65534:\n", Mode: 0o644},
 		{Path: "/tmp", Dir: true, Mode: 0o1777},
 	}
-	agnhost := image.Image{
-		Name: component.AgnhostImage, Entrypoint: []string{"/agnhost"}, Command: []string{"pause"},
-		Env:   []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
-		Files: append(append(accounts, shell...), image.File{Path: "/agnhost", Source: filepath.Join(a.Bin(), "agnhost"), Mode: 0o755}, image.File{Path: "/bin/agnhost", Link: "/agnhost"}),
-	}
-	pause := image.Image{
-		Name: component.PauseImage, Entrypoint: []string{"/pause"},
-		Files: []image.File{{Path: "/pause", Source: filepath.Join(a.Bin(), "pause"), Mode: 0o755}},
-	}
-	for name, img := range map[string]image.Image{"agnhost.tar": agnhost, "pause.tar": pause} {
-		if err := writeImage(filepath.Join(a.Images(), name), img); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
-func writeImage(path string, img image.Image) error {
-	file, err := os.Create(path)
+// ImageNames are the archives in Images.
+var ImageNames = []string{"pause.tar", "agnhost.tar", "coredns.tar"}
+
+func (a Artifacts) writeImage(name string, img image.Image) error {
+	file, err := os.Create(filepath.Join(a.Images(), name+".tar"))
 	if err != nil {
 		return fmt.Errorf("write image: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/build"
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/cluster"
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/config"
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/plan"
 )
 
 // home is the directory kin's own file is in; everything else is found from
@@ -27,12 +28,31 @@ func home(parts ...string) string {
 	return filepath.Join(append([]string{filepath.Dir(self)}, parts...)...)
 }
 
+const networkName = "network"
+
+// networkFlag takes a value of type config.Network as a whole: commas separate
+// ranges of one network.
+func networkFlag() cli.Flag {
+	return &cli.GenericFlag{Name: networkName, Usage: "`NAME=CIDR[,CIDR]` of a wire that nodes are on as well, repeatable", Value: &networks{}}
+}
+
+type networks []config.Network
+
+// Set adds a network.
+func (n *networks) Set(text string) error {
+	network, err := config.ParseNetwork(text)
+	*n = append(*n, network)
+	return err
+}
+
+func (n *networks) String() string { return "" }
+
 func artifactsFlag() cli.Flag {
 	return &cli.StringFlag{Name: "artifacts", Usage: "`DIR` of the Kubernetes programs and images kin builds", EnvVars: []string{"KIN_ARTIFACTS"}, Value: home("..", "kin")}
 }
 
 func sourceFlag() cli.Flag {
-	return &cli.StringFlag{Name: "source", Usage: "`DIR` of the module to build them from", EnvVars: []string{"KIN_SOURCE"}, Value: home("..", "..", "contrib", "kin", "kubernetes")}
+	return &cli.StringFlag{Name: "source", Usage: "`DIR` of the modules to build them from", EnvVars: []string{"KIN_SOURCE"}, Value: home("..", "..", "contrib", "kin")}
 }
 
 func createCommand() *cli.Command {
@@ -45,6 +65,7 @@ func createCommand() *cli.Command {
 				&cli.IntFlag{Name: "nodes", Usage: "`NUMBER` of nodes, the control plane included", DefaultText: "3"},
 				&cli.StringFlag{Name: "gateway-mode", Usage: "shared or local", DefaultText: "shared"},
 				&cli.StringFlag{Name: "ip-family", Usage: "dual, ipv4 or ipv6", DefaultText: "dual"},
+				networkFlag(),
 				&cli.StringFlag{Name: "config", Usage: "configuration `FILE`; flags override it"},
 				&cli.DurationFlag{Name: "wait", Usage: "how long to wait for the control plane, and again for the nodes", Value: 2 * time.Minute},
 				&cli.BoolFlag{Name: "no-ovnkube", Usage: "no network: nodes register but do not become ready"},
@@ -113,6 +134,9 @@ func configuration(c *cli.Context) (config.Cluster, error) {
 	if c.IsSet("ip-family") {
 		cfg.IPFamily = c.String("ip-family")
 	}
+	if c.IsSet(networkName) {
+		cfg.Networks = *c.Generic(networkName).(*networks)
+	}
 	return cfg.Default()
 }
 
@@ -139,7 +163,8 @@ func deleteCommand() *cli.Command {
 func buildCommand() *cli.Command {
 	return &cli.Command{
 		Name: "build", Usage: "build the Kubernetes programs and images, unless they are built",
-		Flags: []cli.Flag{artifactsFlag(), sourceFlag()},
+		Flags:       []cli.Flag{artifactsFlag(), sourceFlag()},
+		Subcommands: []*cli.Command{buildImageCommand()},
 		Action: func(c *cli.Context) error {
 			artifacts, err := filepath.Abs(c.String("artifacts"))
 			if err != nil {
@@ -222,8 +247,10 @@ func getNodes(c *cli.Context) error {
 			role = "control-plane"
 		}
 		var addresses []string
-		for _, a := range n.AddrList() {
-			addresses = append(addresses, a.String())
+		for _, network := range plan.Networks(k.Config) {
+			for _, a := range network.Node(n) {
+				addresses = append(addresses, a.Addr().String())
+			}
 		}
 		line(n.Name, role, addresses)
 	}
@@ -238,8 +265,10 @@ func getNodes(c *cli.Context) error {
 	sort.Strings(names)
 	for _, name := range names {
 		var addresses []string
-		for _, a := range hosts[name].Uplink.Addresses {
-			addresses = append(addresses, a.Addr().String())
+		for _, u := range hosts[name].Uplinks {
+			for _, a := range u.Addresses {
+				addresses = append(addresses, a.Addr().String())
+			}
 		}
 		line(name, "host", addresses)
 	}

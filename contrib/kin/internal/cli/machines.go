@@ -66,11 +66,15 @@ func nodeCommand() *cli.Command {
 
 func hostCommand() *cli.Command {
 	return &cli.Command{
-		Name: "host", Usage: "machines outside the cluster, on the same wire",
+		Name: "host", Usage: "machines outside the cluster, on one of its networks",
 		Subcommands: []*cli.Command{
 			{
 				Name: "add", Usage: "add a machine", ArgsUsage: "NAME", Action: addHost,
-				Flags: []cli.Flag{nameFlag(), &cli.StringSliceFlag{Name: "ip", Usage: "`ADDRESS` or ADDRESS/LENGTH, repeatable", Required: true}},
+				Flags: []cli.Flag{
+					nameFlag(),
+					&cli.StringSliceFlag{Name: "ip", Usage: "`ADDRESS` or ADDRESS/LENGTH, repeatable", Required: true},
+					&cli.StringFlag{Name: "network", Usage: "`NAME` of a network of the cluster", DefaultText: "the nodes' own"},
+				},
 			},
 			{
 				Name: "delete", Usage: "remove a machine", ArgsUsage: "NAME", Flags: []cli.Flag{nameFlag()},
@@ -99,15 +103,19 @@ func addHost(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	network, err := k.Network(c.String("network"))
+	if err != nil {
+		return fmt.Errorf("--network: %w", err)
+	}
 	var addresses []netip.Prefix
 	for _, text := range c.StringSlice("ip") {
-		a, err := k.HostAddress(text)
+		a, err := cluster.HostAddress(network, text)
 		if err != nil {
 			return fmt.Errorf("--ip: %w", err)
 		}
 		addresses = append(addresses, a)
 	}
-	return k.AddHost(args[0], addresses)
+	return k.AddHost(args[0], network, addresses)
 }
 
 func serviceCommand() *cli.Command {

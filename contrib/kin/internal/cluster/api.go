@@ -117,3 +117,20 @@ func (a *api) label(ctx context.Context, node, key, value string) error {
 	_, err = a.do(ctx, http.MethodPatch, "/api/v1/nodes/"+node, "application/merge-patch+json", body)
 	return err
 }
+
+// readyReplicas counts the pods of a Deployment that are ready.
+func (a *api) readyReplicas(ctx context.Context, namespace, name string) (int, error) {
+	text, err := a.do(ctx, http.MethodGet, "/apis/apps/v1/namespaces/"+namespace+"/deployments/"+name, "", nil)
+	if err != nil {
+		return 0, err
+	}
+	var deployment struct {
+		Status struct {
+			ReadyReplicas int `json:"readyReplicas"`
+		} `json:"status"`
+	}
+	if err := json.Unmarshal(text, &deployment); err != nil {
+		return 0, fmt.Errorf("read deployment: %w", err)
+	}
+	return deployment.Status.ReadyReplicas, nil
+}

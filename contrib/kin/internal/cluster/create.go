@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/build"
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/component"
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/config"
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/machine"
@@ -25,7 +26,7 @@ import (
 type CreateOptions struct {
 	Config config.Cluster
 	Paths  Paths
-	// Source is the module that the Kubernetes programs are built from.
+	// Source is the directory of the modules that the programs are built from.
 	Source string
 	// CRDs is a directory of manifests to apply first; it need not exist.
 	CRDs string
@@ -71,16 +72,26 @@ func (s Store) Create(ctx context.Context, o CreateOptions, report Reporter) (*C
 		return c, err
 	}
 	defer unlock()
-	steps := []struct {
+	type step struct {
 		title string
 		run   func(update func(string)) error
-	}{
+	}
+	steps := []step{
 		{fmt.Sprintf("Preparing %d nodes", c.Config.Nodes), func(func(string)) error { return c.prepare() }},
 		{"Starting nodes", func(func(string)) error { return c.bootAll() }},
-		{"Starting the control plane", func(update func(string)) error { return c.awaitControlPlane(ctx, o.Wait, update) }},
+		// Side by side: the control plane waits for much of its start.
+		{"Starting the control plane, loading images", func(update func(string)) error {
+			return each([]func() error{
+				func() error { return c.awaitControlPlane(ctx, o.Wait, update) },
+				func() error { return c.loadBuiltImages(ctx, o.Wait) },
+			}, func(run func() error) error { return run() })
+		}},
 		{"Installing resource definitions", func(update func(string)) error { return c.applyCRDs(ctx, o.CRDs, update) }},
-		{"Loading images", func(func(string)) error { return c.loadBuiltImages() }},
+		{"Installing DNS", func(func(string)) error { return c.applyDNS(ctx) }},
 		{"Joining nodes", func(update func(string)) error { return c.awaitNodes(ctx, o.Wait, update) }},
+	}
+	if o.Ovnkube {
+		steps = append(steps, step{"Starting DNS", func(update func(string)) error { return c.awaitDNS(ctx, o.Wait, update) }})
 	}
 	for _, step := range steps {
 		if err := report.Step(step.title, step.run); err != nil {
@@ -159,10 +170,7 @@ func (c *Cluster) awaitNodes(ctx context.Context, limit time.Duration, update fu
 		return err
 	}
 	labelled := map[string]bool{}
-	var names []string
-	for _, n := range c.Nodes() {
-		names = append(names, n.Name)
-	}
+	names := c.nodeNames()
 	return c.await(ctx, limit, names, func() (bool, string) {
 		have, err := client.nodes(ctx)
 		if err != nil {
@@ -250,9 +258,24 @@ func (c *Cluster) kubectl(ctx context.Context, args ...string) error {
 	return nil
 }
 
-func (c *Cluster) loadBuiltImages() error {
-	return each([]string{"pause.tar", "agnhost.tar"}, func(name string) error {
-		return c.LoadImage(filepath.Join(c.artifacts().Images(), name))
+// loadBuiltImages reads kin's images into every node, as soon as its containerd
+// is there.
+func (c *Cluster) loadBuiltImages(ctx context.Context, limit time.Duration) error {
+	return each(c.Nodes(), func(n plan.Node) error {
+		err := c.await(ctx, limit, []string{n.Name}, func() (bool, string) {
+			units, err := c.Services(n.Name)
+			if err != nil {
+				return false, err.Error()
+			}
+			waiting := notReady(units, component.Containerd)
+			return waiting == "", waiting
+		})
+		if err != nil {
+			return err
+		}
+		return each(build.ImageNames, func(name string) error {
+			return c.loadImage(n, filepath.Join(c.artifacts().Images(), name))
+		})
 	})
 }
 
@@ -262,20 +285,24 @@ func (c *Cluster) LoadImage(path string) error {
 		if _, on := c.Machine(n.Name).Running(); !on {
 			return nil
 		}
-		file, err := os.Open(path)
-		if err != nil {
-			return fmt.Errorf("open image: %w", err)
-		}
-		defer file.Close()
-		var said strings.Builder
-		err = machine.Command(c.Machine(n.Name), component.ImportImage(), func(cmd *exec.Cmd) {
-			cmd.Stdin, cmd.Stdout, cmd.Stderr = file, &said, &said
-		})
-		if err != nil {
-			return fmt.Errorf("load %s into %s: %w: %s", path, n.Name, err, strings.TrimSpace(said.String()))
-		}
-		return nil
+		return c.loadImage(n, path)
 	})
+}
+
+func (c *Cluster) loadImage(n plan.Node, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("open image: %w", err)
+	}
+	defer file.Close()
+	var said strings.Builder
+	err = machine.Command(c.Machine(n.Name), component.ImportImage(), func(cmd *exec.Cmd) {
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = file, &said, &said
+	})
+	if err != nil {
+		return fmt.Errorf("load %s into %s: %w: %s", path, n.Name, err, strings.TrimSpace(said.String()))
+	}
+	return nil
 }
 
 func (c *Cluster) writeKubeconfigTo(path string) error {

@@ -16,9 +16,8 @@ import (
 // has room for 15 characters in all.
 const hostPortPrefix = "host"
 
-// AddHost makes a machine outside the cluster on the same wire. Addresses
-// without a length get that of the wire's subnet.
-func (c *Cluster) AddHost(name string, addresses []netip.Prefix) error {
+// AddHost makes a machine outside the cluster on one of its networks.
+func (c *Cluster) AddHost(name string, network plan.Network, addresses []netip.Prefix) error {
 	unlock, err := c.lock()
 	if err != nil {
 		return err
@@ -35,7 +34,7 @@ func (c *Cluster) AddHost(name string, addresses []netip.Prefix) error {
 		return err
 	}
 	d := c.Machine(name)
-	err = c.makeHost(d, name, addresses)
+	err = c.makeHost(d, name, network, addresses)
 	if err == nil {
 		err = c.boot(name)
 	}
@@ -45,7 +44,7 @@ func (c *Cluster) AddHost(name string, addresses []netip.Prefix) error {
 	return nil
 }
 
-func (c *Cluster) makeHost(d machine.Dir, name string, addresses []netip.Prefix) error {
+func (c *Cluster) makeHost(d machine.Dir, name string, network plan.Network, addresses []netip.Prefix) error {
 	port, err := c.freePort()
 	if err != nil {
 		return err
@@ -55,16 +54,19 @@ func (c *Cluster) makeHost(d machine.Dir, name string, addresses []netip.Prefix)
 	}
 	return d.Save(machine.Spec{
 		Cluster: c.name, Hostname: name, Cgroup: c.cgroup() + "/" + name, Disk: d.Disk(), Binds: c.programBinds(),
-		Uplink:  &machine.Uplink{Name: component.UplinkName, Port: port, MAC: plan.HostMAC(addresses), MTU: mtu, Addresses: addresses, Gateways: c.gatewaysFor(addresses)},
+		Uplinks: []machine.Uplink{{
+			Name: component.UplinkName, Port: port, Bridge: network.Bridge, MAC: plan.HostMAC(addresses), MTU: mtu,
+			Addresses: addresses, Gateways: gatewaysFor(network, addresses),
+		}},
 		Sysctls: machine.QuietSysctls(component.UplinkName),
 		Env:     component.HostEnvironment(),
 	})
 }
 
-// gatewaysFor lists the wire's addresses of the families a host has.
-func (c *Cluster) gatewaysFor(addresses []netip.Prefix) []netip.Addr {
+// gatewaysFor lists a network's gateways of the families a host has.
+func gatewaysFor(network plan.Network, addresses []netip.Prefix) []netip.Addr {
 	var list []netip.Addr
-	for _, g := range plan.Gateways(c.Config) {
+	for _, g := range network.Gateways() {
 		if slices.ContainsFunc(addresses, func(a netip.Prefix) bool { return a.Contains(g.Addr()) }) {
 			list = append(list, g.Addr())
 		}
@@ -74,12 +76,14 @@ func (c *Cluster) gatewaysFor(addresses []netip.Prefix) []netip.Addr {
 
 func (c *Cluster) checkFree(addresses []netip.Prefix) error {
 	taken := map[netip.Addr]string{}
-	for _, g := range plan.Gateways(c.Config) {
-		taken[g.Addr()] = "the gateway"
-	}
-	for _, n := range c.Nodes() {
-		for _, a := range n.AddrList() {
-			taken[a] = n.Name
+	for _, network := range plan.Networks(c.Config) {
+		for _, g := range network.Gateways() {
+			taken[g.Addr()] = "the gateway"
+		}
+		for _, n := range c.Nodes() {
+			for _, a := range network.Node(n) {
+				taken[a.Addr()] = n.Name
+			}
 		}
 	}
 	hosts, err := c.Hosts()
@@ -87,8 +91,10 @@ func (c *Cluster) checkFree(addresses []netip.Prefix) error {
 		return err
 	}
 	for name, spec := range hosts {
-		for _, a := range spec.Uplink.Addresses {
-			taken[a.Addr()] = name
+		for _, u := range spec.Uplinks {
+			for _, a := range u.Addresses {
+				taken[a.Addr()] = name
+			}
 		}
 	}
 	for _, a := range addresses {
@@ -99,9 +105,19 @@ func (c *Cluster) checkFree(addresses []netip.Prefix) error {
 	return nil
 }
 
+// Network finds a network by name; the nodes' own has none.
+func (c *Cluster) Network(name string) (plan.Network, error) {
+	for _, n := range plan.Networks(c.Config) {
+		if n.Name == name {
+			return n, nil
+		}
+	}
+	return plan.Network{}, fmt.Errorf("cluster %s has no network %q", c.name, name)
+}
+
 // HostAddress reads an address for a host: with a length, or with that of the
-// wire's subnet it lies in.
-func (c *Cluster) HostAddress(text string) (netip.Prefix, error) {
+// network's subnet it lies in.
+func HostAddress(network plan.Network, text string) (netip.Prefix, error) {
 	if p, err := netip.ParsePrefix(text); err == nil {
 		return p, nil
 	}
@@ -109,12 +125,12 @@ func (c *Cluster) HostAddress(text string) (netip.Prefix, error) {
 	if err != nil {
 		return netip.Prefix{}, fmt.Errorf("%q is neither an address nor ADDRESS/LENGTH", text)
 	}
-	for _, subnet := range c.Config.NodeSubnets() {
+	for _, subnet := range network.Subnets {
 		if subnet.Contains(addr) {
 			return netip.PrefixFrom(addr, subnet.Bits()), nil
 		}
 	}
-	return netip.Prefix{}, fmt.Errorf("%s is not on the wire (%v); give its length if that is meant: %s/%d", addr, c.Config.NodeSubnets(), addr, addr.BitLen())
+	return netip.Prefix{}, fmt.Errorf("%s is not on the wire (%v); give its length if that is meant: %s/%d", addr, network.Subnets, addr, addr.BitLen())
 }
 
 // Hosts lists the machines outside the cluster.
@@ -147,7 +163,7 @@ func (c *Cluster) freePort() (string, error) {
 		port := fmt.Sprintf("%s%d", hostPortPrefix, i)
 		used := false
 		for _, spec := range hosts {
-			used = used || spec.Uplink != nil && spec.Uplink.Port == port
+			used = used || slices.ContainsFunc(spec.Uplinks, func(u machine.Uplink) bool { return u.Port == port })
 		}
 		if !used {
 			return port, nil

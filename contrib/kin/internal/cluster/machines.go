@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,21 +43,34 @@ func (c *Cluster) prepareNode(n plan.Node) error {
 	if err := c.installPrograms(d); err != nil {
 		return err
 	}
-	binds := c.programBinds()
-	gateways := []netip.Addr{}
-	for _, g := range plan.Gateways(c.Config) {
-		gateways = append(gateways, g.Addr())
-	}
+	uplinks, interfaces := c.nodeUplinks(n)
 	return d.Save(machine.Spec{
-		Cluster: c.name, Hostname: n.Name, Cgroup: c.cgroup() + "/" + n.Name, Disk: d.Disk(), Binds: binds,
-		Uplink: &machine.Uplink{
-			Name: component.UplinkName, Port: fmt.Sprintf("node%d", n.Index), MAC: n.MAC, MTU: mtu,
-			Addresses: n.Addresses, Gateways: gateways,
-		},
-		Sysctls: append(machine.QuietSysctls(component.UplinkName), machine.ForwardSysctls()...),
+		Cluster: c.name, Hostname: n.Name, Cgroup: c.cgroup() + "/" + n.Name, Disk: d.Disk(), Binds: c.programBinds(),
+		Uplinks: uplinks,
+		Sysctls: append(machine.QuietSysctls(interfaces...), machine.ForwardSysctls()...),
 		Env:     node.Environment(),
 		Units:   node.Units(),
 	})
+}
+
+// nodeUplinks are a node's cables, and the names of its interfaces. The default
+// route leads through the nodes' own network.
+func (c *Cluster) nodeUplinks(n plan.Node) (uplinks []machine.Uplink, interfaces []string) {
+	for _, network := range plan.Networks(c.Config) {
+		u := machine.Uplink{
+			Name: network.Interface, Port: fmt.Sprintf("node%d", n.Index), Bridge: network.Bridge,
+			MAC: network.NodeMAC(n), MTU: mtu, Addresses: network.Node(n),
+		}
+		if network.Index > 0 {
+			u.Port = fmt.Sprintf("node%d.%d", n.Index, network.Index)
+		} else {
+			for _, g := range network.Gateways() {
+				u.Gateways = append(u.Gateways, g.Addr())
+			}
+		}
+		uplinks, interfaces = append(uplinks, u), append(interfaces, u.Name)
+	}
+	return uplinks, interfaces
 }
 
 // installPrograms puts on a disk what has to be a file of the machine's own.
@@ -73,11 +85,16 @@ func (c *Cluster) installPrograms(d machine.Dir) error {
 			return fmt.Errorf("link program: %w", err)
 		}
 	}
-	loopback, err := os.ReadFile(filepath.Join(c.artifacts().Bin(), "loopback"))
-	if err != nil {
-		return fmt.Errorf("read loopback plugin: %w", err)
+	for _, name := range component.CNIPlugins {
+		program, err := os.ReadFile(filepath.Join(c.artifacts().Bin(), name))
+		if err != nil {
+			return fmt.Errorf("read CNI plugin: %w", err)
+		}
+		if err := writeFile(filepath.Join(d.Disk(), component.CNIBinDir, name), program, 0o755); err != nil {
+			return err
+		}
 	}
-	return writeFile(filepath.Join(d.Disk(), "opt/cni/bin/loopback"), loopback, 0o755)
+	return nil
 }
 
 func (c *Cluster) programBinds() []machine.Bind {
@@ -92,13 +109,19 @@ func (c *Cluster) programBinds() []machine.Bind {
 
 func (c *Cluster) artifacts() build.Artifacts { return build.Artifacts(c.Paths.Artifacts) }
 
-// prepareWire describes the wire: a switch that is every machine's gateway, and
-// the way from this machine to the API server.
+// prepareWire describes the wire: a switch for each network, which is its
+// machines' gateway, and the way from this machine to the API server.
 func (c *Cluster) prepareWire() error {
+	var bridges []machine.Bridge
+	var interfaces []string
+	for _, n := range plan.Networks(c.Config) {
+		bridges = append(bridges, machine.Bridge{Name: n.Bridge, Addresses: n.Gateways()})
+		interfaces = append(interfaces, n.Bridge)
+	}
 	return c.Machine(WireName).Save(machine.Spec{
 		Cluster: c.name, Hostname: WireName, Cgroup: c.cgroup() + "/" + WireName,
-		Bridge: &machine.Bridge{Name: wireBridge, Addresses: plan.Gateways(c.Config)},
-		Sysctls: append(append(machine.QuietSysctls(wireBridge), machine.ForwardSysctls()...),
+		Bridges: bridges,
+		Sysctls: append(append(machine.QuietSysctls(interfaces...), machine.ForwardSysctls()...),
 			machine.Sysctl{Key: "net/bridge/bridge-nf-call-iptables", Value: "0"},
 			machine.Sysctl{Key: "net/bridge/bridge-nf-call-ip6tables", Value: "0"},
 			machine.Sysctl{Key: "net/bridge/bridge-nf-call-arptables", Value: "0"}),
@@ -129,12 +152,17 @@ func (c *Cluster) boot(name string) error {
 		return errors.New("the wire is not running; the cluster has to be created anew")
 	}
 	_, err = machine.Boot(d, func(p machine.Process) error {
-		return machine.Plug(wire, wireBridge, *spec.Uplink, p)
+		for _, u := range spec.Uplinks {
+			if err := machine.Plug(wire, u, p); err != nil {
+				return err
+			}
+		}
+		return nil
 	}, nil)
 	return err
 }
 
-// unplug removes a machine's cable.
+// unplug removes a machine's cables.
 func (c *Cluster) unplug(name string) error {
 	spec, err := c.Machine(name).Load()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -144,10 +172,15 @@ func (c *Cluster) unplug(name string) error {
 		return err
 	}
 	wire, on := c.Machine(WireName).Running()
-	if !on || spec.Uplink == nil {
+	if !on {
 		return nil
 	}
-	return machine.Unplug(wire, spec.Uplink.Port)
+	for _, u := range spec.Uplinks {
+		if err := machine.Unplug(wire, u.Port); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // hosts is the nodes' /etc/hosts.

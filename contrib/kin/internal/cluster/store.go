@@ -49,8 +49,7 @@ const (
 	machinesDir = "machines"
 	pkiDir      = "pki"
 	// WireName is the machine that is the wire.
-	WireName   = "wire"
-	wireBridge = "br0"
+	WireName = "wire"
 	// mtu of everything on the wire, in bytes.
 	mtu = 1500
 )
@@ -163,6 +162,14 @@ func (c *Cluster) Find(name string) (machine.Dir, error) {
 
 // Nodes lists the cluster's nodes, the control plane first.
 func (c *Cluster) Nodes() []plan.Node { return plan.Nodes(c.Config) }
+
+func (c *Cluster) nodeNames() []string {
+	var names []string
+	for _, n := range c.Nodes() {
+		names = append(names, n.Name)
+	}
+	return names
+}
 
 // node finds a node by name.
 func (c *Cluster) node(name string) (plan.Node, error) {

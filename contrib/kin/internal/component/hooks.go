@@ -83,7 +83,15 @@ func prepareDatapath(ctx context.Context, _ []string) error {
 // restrictDatapath takes the all-zero source translation from the list of what
 // the datapath can do: the userspace connection tracker of Open vSwitch 3.1
 // aborts on it. The list is filled in a moment after the switch started.
+//
+// And it has the tracker look away from sequence numbers: a packet out of its
+// window would pass untranslated, from an address the client never called, and
+// the client would reset the connection. On the kernel's datapath a node has
+// nf_conntrack_tcp_be_liberal for that.
 func restrictDatapath(ctx context.Context, _ []string) error {
+	if _, err := output(ctx, "ovs-appctl", "-t", "ovs-vswitchd", "dpctl/ct-disable-tcp-seq-chk"); err != nil {
+		return err
+	}
 	for {
 		row, err := output(ctx, "ovs-vsctl", "get", "Open_vSwitch", ".", "datapaths:netdev")
 		if err != nil {

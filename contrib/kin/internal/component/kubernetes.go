@@ -118,6 +118,7 @@ const (
 const (
 	PauseImage   = "kin.local/pause:1"
 	AgnhostImage = "kin.local/agnhost:1"
+	CoreDNSImage = "kin.local/coredns:1"
 )
 
 // kubeletConfig keeps the kubelet from what a node in namespaces cannot or must
@@ -147,8 +148,8 @@ func (n Node) kubeletConfig() ([]byte, error) {
 		"imageGCHighThresholdPercent":   100,
 		"oomScoreAdj":                   0,
 		"volumePluginDir":               "/var/lib/kubelet/volume-plugins",
-		"clusterDomain":                 "cluster.local",
-		"clusterDNS":                    []string{plan.Host(n.Config.ServiceSubnets()[0], 10).Addr().String()},
+		"clusterDomain":                 clusterDomain,
+		"clusterDNS":                    DNSAddresses(n.Config),
 		"serializeImagePulls":           false,
 		"nodeStatusReportFrequency":     "1m",
 	}

@@ -37,13 +37,19 @@ const (
 	// BusyboxDir has links to busybox for what the system lacks.
 	BusyboxDir = "/opt/busybox"
 	OvnkubeDir = "/opt/ovnkube/bin"
-	pkiDir     = "/etc/kubernetes/pki"
+	// CNIBinDir is where containerd looks for CNI plugins.
+	CNIBinDir = "/opt/cni/bin"
+	pkiDir    = "/etc/kubernetes/pki"
 	// AdminKubeconfig is every node's own way to the API server.
 	AdminKubeconfig = "/etc/kubernetes/admin.conf"
 )
 
 // Programs are the names under which kin-kubernetes is linked in ProgramDir.
 var Programs = []string{Etcd, APIServer, ControllerManager, Scheduler, Kubelet, "kubectl"}
+
+// CNIPlugins are the plugins on a node that ovnkube does not bring: what
+// containerd wants for itself, and what maps ports of the node to pods.
+var CNIPlugins = []string{"loopback", "portmap"}
 
 // Node is what a node's daemons need to know.
 type Node struct {

@@ -27,7 +27,7 @@ func (n Node) ovnkubeNode() supervise.Unit {
 	return supervise.Unit{
 		Name: OvnkubeNode,
 		Before: [][]string{
-			{"install", "-m", "0755", OvnkubeDir + "/" + cniShim, cniBinDir + "/" + cniShim},
+			{"install", "-m", "0755", OvnkubeDir + "/" + cniShim, CNIBinDir + "/" + cniShim},
 			n.await(),
 		},
 		Exec:  n.ovnkube("--init-node", nodeMetricsPort, n.Config.Ovnkube.NodeArgs),
@@ -35,10 +35,7 @@ func (n Node) ovnkubeNode() supervise.Unit {
 	}
 }
 
-const (
-	cniShim   = "ovn-k8s-cni-overlay"
-	cniBinDir = "/opt/cni/bin"
-)
+const cniShim = "ovn-k8s-cni-overlay"
 
 func (n Node) ovnkube(role string, metricsPort int, extra []string) []string {
 	args := []string{"ovnkube", role, n.Name,

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/json"
@@ -47,6 +48,8 @@ type Cluster struct {
 	APIServerPort int `json:"apiServerPort,omitempty"`
 	// Subnets are the address ranges, one per family.
 	Subnets Subnets `json:"subnets,omitempty"`
+	// Networks are wires beside the nodes' own.
+	Networks []Network `json:"networks,omitempty"`
 	// Ovnkube adds to the command lines of ovnkube.
 	Ovnkube Ovnkube `json:"ovnkube,omitempty"`
 	// APIServer, ControllerManager, Scheduler and Kubelet add to the command
@@ -175,7 +178,14 @@ func (c Cluster) validate() error {
 			}
 		}
 	}
-	return overlap(append(append(append([]netip.Prefix{}, c.Subnets.Nodes...), pods...), c.Subnets.Services...))
+	if err := c.validateNetworks(); err != nil {
+		return err
+	}
+	all := slices.Concat(c.Subnets.Nodes, pods, c.Subnets.Services)
+	for _, n := range c.Networks {
+		all = append(all, n.Subnets...)
+	}
+	return overlap(all)
 }
 
 // families lists, for each family the cluster has, whether it is IPv4.

@@ -52,6 +52,8 @@ ovnkube:
   masterArgs: [--metrics-interval=5]
   nodeArgs: [--mtu=1300]
 apiServer: {extraArgs: [--v=4]}
+networks:
+- {name: blue, subnets: [192.168.50.0/24, "fd00:50::/64"]}
 kubelet:
   extraArgs: [--v=3]
   config: {maxPods: 20}
@@ -62,7 +64,7 @@ kubelet:
 	if c, err = c.Default(); err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(c.PodRanges(), c.NodePrefix, c.Ovnkube.NodeArgs, c.Kubelet.Config["maxPods"]); got != "[10.0.0.0/14]edge[--mtu=1300] 20" {
+	if got := fmt.Sprint(c.PodRanges(), c.NodePrefix, c.Ovnkube.NodeArgs, c.Kubelet.Config["maxPods"], c.NetworkSubnets(c.Networks[0])); got != "[10.0.0.0/14]edge[--mtu=1300] 20 [192.168.50.0/24]" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -81,8 +83,16 @@ func TestRefusals(t *testing.T) {
 		"subnets: {nodes: [10.0.0.0/8]}":  "subnets.nodes: wants one IPv6 range, has 0",
 		"subnets: {pods: [10.1.0.0]}":     `subnets.pods: "10.1.0.0"`,
 		"subnets: {services: [10.0.0/8]}": "10.0.0/8",
-		"{ipFamily: ipv4, subnets: {nodes: [172.18.0.9/16]}}": "did you mean 172.18.0.0/16",
-		"{ipFamily: ipv4, subnets: {pods: [172.18.0.0/17]}}":  "172.18.0.0/17 overlap",
+		"{ipFamily: ipv4, subnets: {nodes: [172.18.0.9/16]}}":                                                "did you mean 172.18.0.0/16",
+		"{ipFamily: ipv4, subnets: {pods: [172.18.0.0/17]}}":                                                 "172.18.0.0/17 overlap",
+		"networks: [{name: A, subnets: [10.5.0.0/16]}]":                                                      `networks: "A" is not a name`,
+		"networks: [{name: a}]":                                                                              "network a: no range is of",
+		"networks: [{name: a, subnets: [172.18.9.0/24]}]":                                                    "172.18.9.0/24 overlap",
+		"networks: [{name: a, subnets: [10.5.0.1/16]}]":                                                      "did you mean 10.5.0.0/16",
+		"{networks: [{name: a, subnets: [10.5.0.0/24]}, {name: a, subnets: [10.6.0.0/24]}]}":                 "two of the name a",
+		"{networks: [{name: a, subnets: [10.5.0.0/24, 10.6.0.0/24, \"fd05::/64\"]}]}":                        "wants one IPv4 range, has 2",
+		"{ipFamily: ipv4, networks: [{name: a, subnets: [\"fd05::/64\"]}]}":                                  "no range is of the cluster's families (ipv4)",
+		"{ipFamily: ipv4, networks: [{name: a, subnets: [10.5.0.0/24]}, {name: b, subnets: [10.5.0.0/16]}]}": "10.5.0.0/16 overlap",
 	} {
 		c, err := Parse([]byte(text))
 		if err == nil {
@@ -90,6 +100,18 @@ func TestRefusals(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", text, err, want)
+		}
+	}
+}
+
+func TestParseNetwork(t *testing.T) {
+	n, err := ParseNetwork("blue=192.168.50.0/24,fd00:50::/64")
+	if got := fmt.Sprint(n, err); got != "{blue [192.168.50.0/24 fd00:50::/64]} <nil>" {
+		t.Errorf("got %s", got)
+	}
+	for _, text := range []string{"blue", "blue=", "blue=10.0.0.1", "=x"} {
+		if _, err := ParseNetwork(text); err == nil {
+			t.Errorf("%q was accepted", text)
 		}
 	}
 }

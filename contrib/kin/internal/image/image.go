@@ -13,16 +13,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 )
 
 // Image is what goes into an archive.
 type Image struct {
-	// Name is the full name with tag.
-	Name string
+	// Names are full names with tags, at least one.
+	Names []string
 	// Entrypoint, Command and Env are the container's defaults.
 	Entrypoint []string
 	Command    []string
@@ -46,7 +49,7 @@ type File struct {
 func Write(w io.Writer, img Image) error {
 	layer, err := layer(img.Files)
 	if err != nil {
-		return fmt.Errorf("make layer of %s: %w", img.Name, err)
+		return fmt.Errorf("make layer of %s: %w", img.Names, err)
 	}
 	sum := sha256.Sum256(layer)
 	config, err := json.Marshal(map[string]any{
@@ -56,15 +59,15 @@ func Write(w io.Writer, img Image) error {
 		"rootfs":       map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + hex.EncodeToString(sum[:])}},
 	})
 	if err != nil {
-		return fmt.Errorf("encode configuration of %s: %w", img.Name, err)
+		return fmt.Errorf("encode configuration of %s: %w", img.Names, err)
 	}
 	configSum := sha256.Sum256(config)
 	configName := hex.EncodeToString(configSum[:]) + ".json"
 	manifest, err := json.Marshal([]map[string]any{{
-		"Config": configName, "RepoTags": []string{img.Name}, "Layers": []string{"layer.tar"},
+		"Config": configName, "RepoTags": img.Names, "Layers": []string{"layer.tar"},
 	}})
 	if err != nil {
-		return fmt.Errorf("encode manifest of %s: %w", img.Name, err)
+		return fmt.Errorf("encode manifest of %s: %w", img.Names, err)
 	}
 	archive := tar.NewWriter(w)
 	for _, entry := range []struct {
@@ -106,6 +109,42 @@ func layer(files []File) ([]byte, error) {
 		return nil, err
 	}
 	return buffer.Bytes(), nil
+}
+
+// Tree lists what is in a directory, as the files of an image whose root it is.
+func Tree(dir string) ([]File, error) {
+	var files []File
+	err := filepath.WalkDir(dir, func(source string, entry fs.DirEntry, err error) error {
+		if err != nil || source == dir {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		f := File{Path: strings.TrimPrefix(source, dir), Mode: int64(info.Mode().Perm())}
+		switch {
+		case entry.IsDir():
+			f.Dir = true
+			if info.Mode()&fs.ModeSticky != 0 {
+				f.Mode |= 0o1000
+			}
+		case entry.Type().IsRegular():
+			f.Source = source
+		case entry.Type()&fs.ModeSymlink != 0:
+			if f.Link, err = os.Readlink(source); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("%s is neither a file nor a directory nor a link", source)
+		}
+		files = append(files, f)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list files of an image: %w", err)
+	}
+	return files, nil
 }
 
 func parents(w *tar.Writer, made map[string]bool, dir string) error {

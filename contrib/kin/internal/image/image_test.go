@@ -10,7 +10,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -21,7 +23,7 @@ func sample(t *testing.T) Image {
 		t.Fatal(err)
 	}
 	return Image{
-		Name: "kin.local/test:1", Entrypoint: []string{"/program"}, Command: []string{"pause"},
+		Names: []string{"kin.local/test:1"}, Entrypoint: []string{"/program"}, Command: []string{"pause"},
 		Files: []File{
 			{Path: "/usr/bin/link", Link: "/program"},
 			{Path: "/program", Source: source, Mode: 0o755},
@@ -66,7 +68,7 @@ func TestArchive(t *testing.T) {
 	if err := json.Unmarshal(files["manifest.json"], &manifest); err != nil {
 		t.Fatal(err)
 	}
-	if len(manifest) != 1 || manifest[0].RepoTags[0] != img.Name {
+	if len(manifest) != 1 || manifest[0].RepoTags[0] != img.Names[0] {
 		t.Fatalf("manifest is %+v", manifest)
 	}
 	var config struct {
@@ -126,8 +128,46 @@ func TestSameInputSameBytes(t *testing.T) {
 
 func TestUncleanPathIsRefused(t *testing.T) {
 	for _, path := range []string{"relative", "/a/../b", "/a/"} {
-		if err := Write(io.Discard, Image{Name: "x", Files: []File{{Path: path}}}); err == nil {
+		if err := Write(io.Discard, Image{Names: []string{"x"}, Files: []File{{Path: path}}}); err == nil {
 			t.Errorf("%s was taken", path)
 		}
+	}
+}
+
+func TestTree(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "tmp"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(dir, "tmp"), 0o777|os.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "bin", "program"), []byte("text"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("program", filepath.Join(dir, "bin", "link")); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Tree(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []File{
+		{Path: "/bin", Dir: true, Mode: 0o755},
+		{Path: "/bin/link", Link: "program", Mode: 0o777},
+		{Path: "/bin/program", Source: filepath.Join(dir, "bin", "program"), Mode: 0o750},
+		{Path: "/tmp", Dir: true, Mode: 0o1777},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %+v", got)
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Tree(dir); err == nil {
+		t.Error("a pipe got into an image")
 	}
 }

@@ -147,10 +147,10 @@ func InNetwork(p Process, f func() error) error {
 	return <-result
 }
 
-// Plug connects a machine's uplink to a switch.
-func Plug(wire Process, bridge string, u Uplink, machine Process) error {
+// Plug connects a machine's uplink to its switch.
+func Plug(wire Process, u Uplink, machine Process) error {
 	return InNetwork(wire, func() error {
-		master, err := netlink.LinkByName(bridge)
+		master, err := netlink.LinkByName(u.Bridge)
 		if err != nil {
 			return fmt.Errorf("find bridge: %w", err)
 		}

@@ -53,7 +53,10 @@ func newLab(t *testing.T) *lab {
 		t.Skip("makes namespaces, which the quick tests do not")
 	}
 	l := &lab{t: t, root: t.TempDir(), top: fmt.Sprintf("kin-test-%d", os.Getpid())}
-	l.save("wire", Spec{Bridge: &Bridge{Name: "br0", Addresses: []netip.Prefix{netip.MustParsePrefix("172.31.0.1/24")}}, Forward: "172.31.0.2:7000"})
+	l.save("wire", Spec{Forward: "172.31.0.2:7000", Bridges: []Bridge{
+		{Name: "br0", Addresses: []netip.Prefix{netip.MustParsePrefix("172.31.0.1/24")}},
+		{Name: "br1", Addresses: []netip.Prefix{netip.MustParsePrefix("172.31.1.1/24")}},
+	}})
 	l.node("a", "172.31.0.2/24", supervise.Unit{
 		Name: "server", Exec: []string{"busybox", "nc", "-ll", "-p", "7000", "-e", "hostname"}, Ready: &supervise.Probe{Exec: []string{"sh", "-c", "busybox netstat -ltn | grep -q :7000"}},
 	})
@@ -79,10 +82,14 @@ func (l *lab) node(name, address string, units ...supervise.Unit) {
 		l.t.Fatal(err)
 	}
 	// As of real machines: neighbours that remember another would not find it.
-	mac := "02:42:ac:1f:00:0" + address[len("172.31.0."):len("172.31.0.")+1]
+	number := address[len("172.31.0.") : len("172.31.0.")+1]
+	second := netip.MustParsePrefix("172.31.1." + number + "/24")
 	l.save(name, Spec{
-		Disk: d.Disk(), Binds: EtcBinds(), Units: units, Sysctls: QuietSysctls("eth0"),
-		Uplink: &Uplink{Name: "eth0", Port: "port-" + name, MAC: mac, MTU: 1500, Addresses: []netip.Prefix{netip.MustParsePrefix(address)}, Gateways: []netip.Addr{netip.MustParseAddr("172.31.0.1")}},
+		Disk: d.Disk(), Binds: EtcBinds(), Units: units, Sysctls: QuietSysctls("eth0", "eth1"),
+		Uplinks: []Uplink{
+			{Name: "eth0", Port: "port-" + name, Bridge: "br0", MAC: "02:42:ac:1f:00:0" + number, MTU: 1500, Addresses: []netip.Prefix{netip.MustParsePrefix(address)}, Gateways: []netip.Addr{netip.MustParseAddr("172.31.0.1")}},
+			{Name: "eth1", Port: "second-" + name, Bridge: "br1", MAC: "02:42:ac:1f:01:0" + number, MTU: 1500, Addresses: []netip.Prefix{second}},
+		},
 	})
 }
 
@@ -96,7 +103,14 @@ func (l *lab) boot(name string) Process {
 	if !on {
 		l.t.Fatal("the wire is not running")
 	}
-	p, err := Boot(l.dir(name), func(p Process) error { return Plug(wire, "br0", *spec.Uplink, p) }, nil)
+	p, err := Boot(l.dir(name), func(p Process) error {
+		for _, u := range spec.Uplinks {
+			if err := Plug(wire, u, p); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -203,6 +217,10 @@ func TestMachines(t *testing.T) {
 	t.Run("the wire connects", func(t *testing.T) {
 		l.must("b", "busybox", "ping", "-c1", "-W2", "172.31.0.2")
 		l.must("a", "busybox", "ping", "-c1", "-W2", "172.31.0.1")
+		l.must("b", "busybox", "ping", "-c1", "-W2", "-I", "eth1", "172.31.1.2")
+		if got := strings.Fields(l.must("wire", "sh", "-c", "ip -o link show master br1 | grep -o 'second-.@\\|port-.@'")); len(got) != 2 {
+			t.Errorf("ports of the second switch: %v", got)
+		}
 		l.await("the forwarder reaches the server", func() bool { return answer(address) == "a" })
 	})
 	t.Run("power failure and return", func(t *testing.T) {

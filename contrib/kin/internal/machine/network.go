@@ -23,8 +23,8 @@ func configureNetwork(s Spec) error {
 	if err := netlink.LinkSetUp(lo); err != nil {
 		return fmt.Errorf("bring loopback up: %w", err)
 	}
-	if s.Bridge != nil {
-		if err := makeBridge(*s.Bridge); err != nil {
+	for _, b := range s.Bridges {
+		if err := makeBridge(b); err != nil {
 			return err
 		}
 	}
@@ -33,13 +33,15 @@ func configureNetwork(s Spec) error {
 	if err := writeSysctls(s.Sysctls); err != nil {
 		return err
 	}
-	if s.Uplink != nil {
-		return configureUplink(*s.Uplink)
+	for _, u := range s.Uplinks {
+		if err := configureUplink(u); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// makeBridge makes the wire. The forward delay and multicast snooping of a
+// makeBridge makes a switch. The forward delay and multicast snooping of a
 // real switch would only make machines wait.
 func makeBridge(b Bridge) error {
 	snooping := false

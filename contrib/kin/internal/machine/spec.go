@@ -23,10 +23,10 @@ type Spec struct {
 	Disk string `json:"disk,omitempty"`
 	// Binds are further directories to see, made before /tmp is covered.
 	Binds []Bind `json:"binds,omitempty"`
-	// Bridge makes the machine a switch.
-	Bridge *Bridge `json:"bridge,omitempty"`
-	// Uplink is the cable to the switch, if there is one.
-	Uplink *Uplink `json:"uplink,omitempty"`
+	// Bridges make the machine a switch.
+	Bridges []Bridge `json:"bridges,omitempty"`
+	// Uplinks are the cables to switches.
+	Uplinks []Uplink `json:"uplinks,omitempty"`
 	// Sysctls are written in order once the machine has its interfaces; keys are
 	// paths below /proc/sys.
 	Sysctls []Sysctl `json:"sysctls,omitempty"`
@@ -46,7 +46,7 @@ type Bind struct {
 	ReadOnly bool   `json:"readOnly,omitempty"`
 }
 
-// Bridge is the wire.
+// Bridge is a switch.
 type Bridge struct {
 	Name      string         `json:"name"`
 	Addresses []netip.Prefix `json:"addresses"`
@@ -54,9 +54,11 @@ type Bridge struct {
 
 // Uplink is a veth whose other end is a port of the switch.
 type Uplink struct {
-	// Name is the interface in the machine, Port its end on the switch.
+	// Name is the interface in the machine, Port its end on the switch, which is
+	// the bridge of that name.
 	Name      string         `json:"name"`
 	Port      string         `json:"port"`
+	Bridge    string         `json:"bridge"`
 	MAC       string         `json:"mac,omitempty"`
 	MTU       int            `json:"mtu"`
 	Addresses []netip.Prefix `json:"addresses"`

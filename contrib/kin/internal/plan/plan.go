@@ -26,11 +26,55 @@ type Node struct {
 	Name string
 	// Index counts from 0, which is the control plane.
 	Index int
-	// MAC is the hardware address of the uplink.
-	MAC string
 	// Addresses are the node's own, with the length of the wire's subnet, one
 	// a family, IPv4 first.
 	Addresses []netip.Prefix
+}
+
+// Network is one switch of the cluster.
+type Network struct {
+	// Name is empty for the nodes' own network.
+	Name string
+	// Index counts from 0, which is the nodes' own network.
+	Index int
+	// Bridge is the switch; it has the first address of each subnet.
+	Bridge string
+	// Interface is the nodes' interface on it.
+	Interface string
+	Subnets   []netip.Prefix
+}
+
+// Networks lists the cluster's networks, the nodes' own first.
+func Networks(c config.Cluster) []Network {
+	list := []Network{{Subnets: c.NodeSubnets()}}
+	for _, n := range c.Networks {
+		list = append(list, Network{Name: n.Name, Subnets: c.NetworkSubnets(n)})
+	}
+	for i := range list {
+		list[i].Index, list[i].Bridge, list[i].Interface = i, fmt.Sprintf("br%d", i), fmt.Sprintf("eth%d", i)
+	}
+	return list
+}
+
+// Gateways are the addresses of the switch itself, with the subnets' length:
+// everyone's gateway.
+func (n Network) Gateways() []netip.Prefix { return n.hosts(1) }
+
+// Node are the addresses of a node, with the subnets' length.
+func (n Network) Node(node Node) []netip.Prefix { return n.hosts(node.Index + 2) }
+
+// NodeMAC is the hardware address of a node's interface.
+func (n Network) NodeMAC(node Node) string {
+	host := node.Index + 2
+	return fmt.Sprintf("02:42:ac:%02x:%02x:%02x", 0x12+n.Index, host>>8, host&0xff)
+}
+
+func (n Network) hosts(number int) []netip.Prefix {
+	var list []netip.Prefix
+	for _, subnet := range n.Subnets {
+		list = append(list, Host(subnet, number))
+	}
+	return list
 }
 
 // ControlPlane says whether the node runs the cluster's servers.
@@ -50,17 +94,11 @@ func (n Node) AddrList() []netip.Addr {
 
 // Nodes lists the cluster's machines, the control plane first.
 func Nodes(c config.Cluster) []Node {
+	own := Networks(c)[0]
 	nodes := make([]Node, c.Nodes)
 	for i := range nodes {
-		host := i + 2 // 1 is the gateway
-		nodes[i] = Node{
-			Name:  nodeName(c.NodePrefix, i),
-			Index: i,
-			MAC:   fmt.Sprintf("02:42:ac:12:%02x:%02x", host>>8, host&0xff),
-		}
-		for _, subnet := range c.NodeSubnets() {
-			nodes[i].Addresses = append(nodes[i].Addresses, Host(subnet, host))
-		}
+		nodes[i] = Node{Name: nodeName(c.NodePrefix, i), Index: i}
+		nodes[i].Addresses = own.Node(nodes[i])
 	}
 	return nodes
 }
@@ -73,16 +111,6 @@ func NodeNamed(c config.Cluster, name string) (Node, bool) {
 		}
 	}
 	return Node{}, false
-}
-
-// Gateways are the addresses of the wire itself, every machine's default
-// gateway, with the subnet's length.
-func Gateways(c config.Cluster) []netip.Prefix {
-	var list []netip.Prefix
-	for _, subnet := range c.NodeSubnets() {
-		list = append(list, Host(subnet, 1))
-	}
-	return list
 }
 
 // Host is the numbered address of a subnet, with the subnet's length.

@@ -19,16 +19,35 @@ func TestNodes(t *testing.T) {
 		"ovn-worker2 02:42:ac:12:00:04 [172.18.0.4/16 fc00:f853:ccd:e793::4/64] false",
 		"ovn-worker3 02:42:ac:12:00:05 [172.18.0.5/16 fc00:f853:ccd:e793::5/64] false",
 	}
+	own := Networks(c)[0]
 	for i, n := range Nodes(c) {
-		if got := fmt.Sprint(n.Name, " ", n.MAC, " ", n.Addresses, " ", n.ControlPlane()); got != want[i] {
+		if got := fmt.Sprint(n.Name, " ", own.NodeMAC(n), " ", n.Addresses, " ", n.ControlPlane()); got != want[i] {
 			t.Errorf("node %d: got %s, want %s", i, got, want[i])
 		}
 	}
-	if got := fmt.Sprint(Gateways(c)); got != "[172.18.0.1/16 fc00:f853:ccd:e793::1/64]" {
-		t.Errorf("gateways: %s", got)
-	}
 	if _, found := NodeNamed(c, "ovn-worker4"); found {
 		t.Error("found a node that is not there")
+	}
+}
+
+func TestNetworks(t *testing.T) {
+	blue := config.Network{Name: "blue", Subnets: []netip.Prefix{netip.MustParsePrefix("fd00:50::/64"), netip.MustParsePrefix("192.168.50.0/24")}}
+	green := config.Network{Name: "green", Subnets: []netip.Prefix{netip.MustParsePrefix("192.168.60.0/24")}}
+	c, err := config.Cluster{Networks: []config.Network{blue, green}}.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"0  br0 eth0 [172.18.0.1/16 fc00:f853:ccd:e793::1/64] [172.18.0.3/16 fc00:f853:ccd:e793::3/64] 02:42:ac:12:00:03",
+		"1 blue br1 eth1 [192.168.50.1/24 fd00:50::1/64] [192.168.50.3/24 fd00:50::3/64] 02:42:ac:13:00:03",
+		"2 green br2 eth2 [192.168.60.1/24] [192.168.60.3/24] 02:42:ac:14:00:03",
+	}
+	node := Nodes(c)[1]
+	for i, n := range Networks(c) {
+		got := fmt.Sprintf("%d %s %s %s %v %v %s", n.Index, n.Name, n.Bridge, n.Interface, n.Gateways(), n.Node(node), n.NodeMAC(node))
+		if got != want[i] {
+			t.Errorf("network %d: got %s, want %s", i, got, want[i])
+		}
 	}
 }
 
