@@ -44,7 +44,7 @@ func demo(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, finish(l)) }()
-	_, err = walkthrough.Run(ctx, l, os.Stdout)
+	_, err = walkthrough.Run(ctx, l, walkthrough.ByHand{Lab: l}, os.Stdout)
 	return err
 }
 

@@ -137,9 +137,10 @@ func (c Cluster) Service(ctx context.Context, action, node, daemon string) error
 	return c.run(ctx, "service", action, "--name", c.Name, node, daemon)
 }
 
-// AddHost puts a host outside of the cluster on the nodes' wire.
-func (c Cluster) AddHost(ctx context.Context, name string, addresses ...string) error {
-	args := []string{"host", "add", "--name", c.Name}
+// AddHost puts a host outside of the cluster on a network of it, the nodes' own
+// where network is empty.
+func (c Cluster) AddHost(ctx context.Context, name, network string, addresses ...string) error {
+	args := []string{"host", "add", "--name", c.Name, "--network", network}
 	for _, a := range addresses {
 		args = append(args, "--ip", a)
 	}

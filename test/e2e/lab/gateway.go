@@ -5,8 +5,13 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // Gateway is a machine outside of the cluster through which a network is reached
@@ -34,11 +39,12 @@ func (l *Lab) AddGateway(ctx context.Context, n int) (Gateway, error) {
 	for _, text := range []string{fmt.Sprintf("172.31.%d.1", n), fmt.Sprintf("fd31::%d", n)} {
 		g.Behind = append(g.Behind, netip.MustParseAddr(text))
 	}
-	if err := l.Kin.AddHost(ctx, g.Name, g.Addresses[0].String(), g.Addresses[1].String()); err != nil {
+	g.Addresses, g.Behind = l.OfFamilies(g.Addresses), l.OfFamilies(g.Behind)
+	if err := l.Kin.AddHost(ctx, g.Name, "", texts(g.Addresses)...); err != nil {
 		return g, err
 	}
 	commands := []string{"sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1"}
-	for _, a := range []netip.Addr{Beyond[0], Beyond[1], g.Behind[0], g.Behind[1]} {
+	for _, a := range append(l.OfFamilies(Beyond), g.Behind...) {
 		nodad := ""
 		if a.Is6() {
 			nodad = " nodad"
@@ -84,18 +90,12 @@ func (l *Lab) StartBFD(ctx context.Context, g Gateway, interval int) error {
 		}
 	}
 	conf.WriteString("exit\n")
-	const dir = "/run/frr-e2e"
-	_, err = l.Kin.Exec(ctx, g.Name, "sh", "-ec", fmt.Sprintf(`mkdir -p %[1]s; chmod 777 %[1]s; printf %%s '%[2]s' >%[1]s/frr.conf
-test -e %[1]s/zebra.pid || /usr/lib/frr/zebra -d -i %[1]s/zebra.pid -z %[1]s/zserv.api --vty_socket %[1]s -P 0 --log file:%[1]s/zebra.log -f /dev/null 2>&1
-rm -f %[1]s/bfdd.pid
-/usr/lib/frr/bfdd -d -i %[1]s/bfdd.pid -z %[1]s/zserv.api --vty_socket %[1]s --bfdctl %[1]s/bfdd.sock -P 0 --log file:%[1]s/bfdd.log -f %[1]s/frr.conf 2>&1`,
-		dir, conf.String()))
-	return err
+	return l.startFRR(ctx, g.Name, "bfdd", conf.String(), "--bfdctl", frrDir+"/bfdd.sock")
 }
 
 // KillBFD ends the gateway's BFD at once, as a crash would.
 func (l *Lab) KillBFD(ctx context.Context, g Gateway) error {
-	_, err := l.Kin.Exec(ctx, g.Name, "sh", "-ec", "kill -KILL $(cat /run/frr-e2e/bfdd.pid)")
+	_, err := l.Kin.Exec(ctx, g.Name, "sh", "-ec", "kill -KILL $(cat "+frrDir+"/bfdd.pid)")
 	return err
 }
 
@@ -114,6 +114,42 @@ func (l *Lab) Steered(ctx context.Context, node string, g Gateway) (string, erro
 		}
 	}
 	return lines.String(), nil
+}
+
+// RunFlood starts a pod that sends datagrams to a port of each address every few
+// milliseconds.
+func (l *Lab) RunFlood(ctx context.Context, name, node string, to []netip.Addr, port uint16) (Pod, error) {
+	targets := make([]string, len(to))
+	for i, a := range to {
+		targets[i] = netip.AddrPortFrom(a, port).String()
+	}
+	return l.runPod(ctx, name, node, nil, "send", "-every", "20ms", "-to", strings.Join(targets, ","))
+}
+
+// RunOnHost starts a pod on the network of its host that does nothing.
+func (l *Lab) RunOnHost(ctx context.Context, name, node string, labels map[string]string) (Pod, error) {
+	var grace int64
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: labels},
+		Spec: corev1.PodSpec{
+			NodeName: node, HostNetwork: true, TerminationGracePeriodSeconds: &grace,
+			Containers: []corev1.Container{{
+				Name: "probe", Image: ProbeImage, ImagePullPolicy: corev1.PullIfNotPresent, Args: []string{"send", "-after", "24h"},
+			}},
+		},
+	}
+	if _, err := l.Kube.CoreV1().Pods(Namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		return Pod{}, fmt.Errorf("create pod: %w", err)
+	}
+	return l.WaitPod(ctx, name, time.Minute)
+}
+
+// BFD returns what OVN says of the session of a node with a gateway: "up",
+// "down", or nothing where there is no session.
+func (l *Lab) BFD(ctx context.Context, node string, gateway netip.Addr) (string, error) {
+	out, err := l.Kin.Exec(ctx, ControlPlane, "ovn-nbctl", "--bare", "--columns=status", "find", "BFD",
+		"logical_port="+topology.GatewayToExternal(node), fmt.Sprintf("dst_ip=%q", gateway.String()))
+	return strings.TrimSpace(out), err
 }
 
 // RESTConfig is for clients of the API that the lab has none of.

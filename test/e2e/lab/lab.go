@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,8 +29,8 @@ const ControlPlane = "ovn-control-plane"
 // Outside is the name of the host outside of the cluster, on the nodes' wire.
 const Outside = "outside"
 
-// machineProbe is the probe on a machine: its /run is its own and empty at boot.
-const machineProbe = "/run/probe"
+// MachineProbe is the probe on a machine: its /run is its own and empty at boot.
+const MachineProbe = "/run/probe"
 
 // OutsideAddresses are the addresses of Outside, IPv4 first, in kin's default
 // node subnets.
@@ -42,6 +43,8 @@ var OutsideAddresses = []netip.Addr{
 type Options struct {
 	Name        string
 	GatewayMode string
+	// IPFamily is "ipv4", "ipv6" or "dual"; empty for dual.
+	IPFamily string
 	// Config is a kin configuration; empty for kin's own.
 	Config string
 	// Log receives the output of kin; nil for nowhere.
@@ -61,8 +64,11 @@ type Lab struct {
 	Kubeconfig string
 
 	rest    *rest.Config
+	family  string // as in Options
 	probe   string // the probe program, a path on this machine
 	servers map[string]*kin.Attached
+	// captures counts those begun: the next one needs a file of its own.
+	captures int
 }
 
 // Start creates the cluster, loads the probe's image and adds the outside host.
@@ -87,7 +93,8 @@ func Start(ctx context.Context, o Options) (lab *Lab, err error) {
 			lab = nil
 		}
 	}()
-	create := kin.Options{Nodes: 3, GatewayMode: o.GatewayMode, IPFamily: "dual"}
+	create := kin.Options{Nodes: 3, GatewayMode: o.GatewayMode, IPFamily: cmp.Or(o.IPFamily, "dual")}
+	lab.family = create.IPFamily
 	if o.Config != "" {
 		if create.Config, err = lab.WriteFile("kin.yaml", o.Config); err != nil {
 			return lab, err
@@ -105,11 +112,7 @@ func Start(ctx context.Context, o Options) (lab *Lab, err error) {
 	if err := lab.loadProbe(ctx); err != nil {
 		return lab, err
 	}
-	addresses := make([]string, len(OutsideAddresses))
-	for i, a := range OutsideAddresses {
-		addresses[i] = a.String()
-	}
-	if err := lab.Kin.AddHost(ctx, Outside, addresses...); err != nil {
+	if err := lab.Kin.AddHost(ctx, Outside, "", texts(lab.OfFamilies(OutsideAddresses))...); err != nil {
 		return lab, err
 	}
 	return lab, lab.Serve(ctx, Outside)
@@ -138,6 +141,24 @@ func (l *Lab) connect(ctx context.Context) error {
 	})
 }
 
+// OfFamilies keeps the addresses of the cluster's families.
+func (l *Lab) OfFamilies(addresses []netip.Addr) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(addresses), func(a netip.Addr) bool { return !l.Has(a.Is4()) })
+}
+
+// Has tells whether the cluster has a family.
+func (l *Lab) Has(is4 bool) bool {
+	return l.family == "dual" || is4 == (l.family == "ipv4")
+}
+
+func texts(addresses []netip.Addr) []string {
+	out := make([]string, len(addresses))
+	for i, a := range addresses {
+		out[i] = a.String()
+	}
+	return out
+}
+
 // Serve brings the probe to a node or an outside host and starts its server there;
 // it ends with the lab.
 func (l *Lab) Serve(ctx context.Context, machine string) error {
@@ -146,10 +167,10 @@ func (l *Lab) Serve(ctx context.Context, machine string) error {
 		return fmt.Errorf("open the probe: %w", err)
 	}
 	defer program.Close()
-	if err := l.Kin.Send(ctx, machine, machineProbe, program); err != nil {
+	if err := l.Kin.Send(ctx, machine, MachineProbe, program); err != nil {
 		return err
 	}
-	server, err := l.Kin.ExecAttached(machine, machineProbe, "serve", "-port", fmt.Sprint(ServePort), "-until-stdin-closes")
+	server, err := l.Kin.ExecAttached(machine, MachineProbe, "serve", "-port", fmt.Sprint(ServePort), "-until-stdin-closes")
 	if err != nil {
 		return err
 	}

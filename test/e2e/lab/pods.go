@@ -3,7 +3,6 @@ package lab
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -53,26 +52,86 @@ func (l *Lab) RunServer(ctx context.Context, name, node string, labels map[strin
 	return l.runPod(ctx, name, node, labels, "serve", "-port", fmt.Sprint(ServePort))
 }
 
-// RunStream starts a pod that keeps one connection to an echo server busy.
-func (l *Lab) RunStream(ctx context.Context, name, node string, to netip.Addr) (Pod, error) {
-	return l.runPod(ctx, name, node, nil, "stream", "-port", fmt.Sprint(reportPort),
-		"-to", netip.AddrPortFrom(to, EchoPort).String())
+// RunHostPortServer is RunServer with a port of the node besides, by TCP and UDP.
+func (l *Lab) RunHostPortServer(ctx context.Context, name, node string, labels map[string]string, port uint16) (Pod, error) {
+	pod := newPod(name, node, labels, "serve", "-port", fmt.Sprint(ServePort))
+	for _, p := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
+		pod.Spec.Containers[0].Ports = append(pod.Spec.Containers[0].Ports, corev1.ContainerPort{
+			ContainerPort: ServePort, HostPort: int32(port), Protocol: p,
+		})
+	}
+	if err := l.createPod(ctx, pod); err != nil {
+		return Pod{}, err
+	}
+	return l.WaitPod(ctx, name, time.Minute)
 }
 
-// RunSender starts a pod that sends datagrams to a port of each address, for ever.
-// It begins a while after its start: a container runs before its pod is known to
-// be an endpoint of any service.
-func (l *Lab) RunSender(ctx context.Context, name, node string, labels map[string]string, to []netip.Addr, port uint16) (Pod, error) {
-	targets := make([]string, len(to))
-	for i, a := range to {
-		targets[i] = netip.AddrPortFrom(a, port).String()
+// RunStream starts a pod that keeps one connection to an echo server busy.
+func (l *Lab) RunStream(ctx context.Context, name, node string, to netip.Addr) (Pod, error) {
+	return l.RunLabelledStream(ctx, name, node, nil, to)
+}
+
+// RunLabelledStream is RunStream of a pod with labels.
+func (l *Lab) RunLabelledStream(ctx context.Context, name, node string, labels map[string]string, to netip.Addr) (Pod, error) {
+	return l.RunSizedStream(ctx, name, node, labels, to, 8)
+}
+
+// RunSizedStream is RunLabelledStream of a pod that sends so many bytes at a time.
+func (l *Lab) RunSizedStream(ctx context.Context, name, node string, labels map[string]string, to netip.Addr, size int) (Pod, error) {
+	return l.runPod(ctx, name, node, labels, "stream", "-port", fmt.Sprint(reportPort),
+		"-to", netip.AddrPortFrom(to, EchoPort).String(), "-size", fmt.Sprint(size))
+}
+
+// Sender is a pod that sends datagrams to a port of each address, for ever and from
+// the moment it starts.
+type Sender struct {
+	Name, Node string
+	Labels     map[string]string
+	To         []netip.Addr
+	Port       uint16
+	// Every is the time between two rounds; 0 for the probe's own.
+	Every time.Duration
+	// NeverReady keeps the pod from becoming ready.
+	NeverReady bool
+}
+
+// StartSender starts a sender and does not wait for it.
+func (l *Lab) StartSender(ctx context.Context, s Sender) error {
+	targets := make([]string, len(s.To))
+	for i, a := range s.To {
+		targets[i] = netip.AddrPortFrom(a, s.Port).String()
 	}
-	return l.runPod(ctx, name, node, labels, "send", "-after", "5s", "-to", strings.Join(targets, ","))
+	args := []string{"send", "-to", strings.Join(targets, ",")}
+	if s.Every > 0 {
+		args = append(args, "-every", s.Every.String())
+	}
+	pod := newPod(s.Name, s.Node, s.Labels, args...)
+	// Without any grace the pod is gone for everybody while it still sends.
+	*pod.Spec.TerminationGracePeriodSeconds = 5
+	if s.NeverReady {
+		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/never"}}
+	}
+	return l.createPod(ctx, pod)
 }
 
 func (l *Lab) runPod(ctx context.Context, name, node string, labels map[string]string, args ...string) (Pod, error) {
+	if err := l.createPod(ctx, newPod(name, node, labels, args...)); err != nil {
+		return Pod{}, err
+	}
+	return l.WaitPod(ctx, name, time.Minute)
+}
+
+func (l *Lab) createPod(ctx context.Context, pod *corev1.Pod) error {
+	if _, err := l.Kube.CoreV1().Pods(Namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create pod: %w", err)
+	}
+	return nil
+}
+
+// newPod is a pod that runs the probe on a node.
+func newPod(name, node string, labels map[string]string, args ...string) *corev1.Pod {
 	var grace int64
-	pod := &corev1.Pod{
+	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: labels},
 		Spec: corev1.PodSpec{
 			NodeSelector:                  map[string]string{corev1.LabelHostname: node},
@@ -83,14 +142,16 @@ func (l *Lab) runPod(ctx context.Context, name, node string, labels map[string]s
 			}},
 		},
 	}
-	if _, err := l.Kube.CoreV1().Pods(Namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
-		return Pod{}, fmt.Errorf("create pod: %w", err)
-	}
-	return l.WaitPod(ctx, name, time.Minute)
 }
 
 // WaitPod waits until a pod is ready and has its addresses.
 func (l *Lab) WaitPod(ctx context.Context, name string, limit time.Duration) (Pod, error) {
+	return l.WaitPodSince(ctx, name, time.Time{}, limit)
+}
+
+// WaitPodSince is WaitPod for a pod whose containers started at a time or later, to
+// the second: of a node that comes back the API server has what was true before.
+func (l *Lab) WaitPodSince(ctx context.Context, name string, since time.Time, limit time.Duration) (Pod, error) {
 	var found Pod
 	err := Until(ctx, limit, "pod "+name+" to be ready", func(ctx context.Context) error {
 		p, err := l.Kube.CoreV1().Pods(Namespace).Get(ctx, name, metav1.GetOptions{})
@@ -102,6 +163,11 @@ func (l *Lab) WaitPod(ctx context.Context, name string, limit time.Duration) (Po
 		})
 		if !ready {
 			return fmt.Errorf("phase %s: %s", p.Status.Phase, waitingFor(p))
+		}
+		for _, c := range p.Status.ContainerStatuses {
+			if c.State.Running == nil || c.State.Running.StartedAt.Time.Before(since.Truncate(time.Second)) {
+				return fmt.Errorf("container %s has not started since %s", c.Name, since.Format(time.TimeOnly))
+			}
 		}
 		found, err = podOf(p)
 		return err
@@ -182,9 +248,27 @@ func (l *Lab) SeenFromPod(ctx context.Context, pod string, to netip.Addr) (netip
 	return parseSeen(out, err)
 }
 
+// SourcesFromPod makes a pod open some connections to a probe, one after the
+// other, and returns how often it was seen with which source address.
+func (l *Lab) SourcesFromPod(ctx context.Context, pod string, to netip.Addr, connections int) (map[netip.Addr]int, error) {
+	out, err := l.Exec(ctx, pod, "/probe", "get", "-count", fmt.Sprint(connections), URL(to, "/clientip"))
+	if err != nil {
+		return nil, err
+	}
+	sources := map[netip.Addr]int{}
+	for line := range strings.Lines(out) {
+		seen, err := parseSeen(line, nil)
+		if err != nil {
+			return nil, err
+		}
+		sources[seen]++
+	}
+	return sources, nil
+}
+
 // SeenFromMachine is SeenFromPod from a node or an outside host.
 func (l *Lab) SeenFromMachine(ctx context.Context, machine string, to netip.Addr) (netip.Addr, error) {
-	out, err := l.Kin.Exec(ctx, machine, machineProbe, "get", URL(to, "/clientip"))
+	out, err := l.Kin.Exec(ctx, machine, MachineProbe, "get", URL(to, "/clientip"))
 	return parseSeen(out, err)
 }
 
@@ -194,13 +278,13 @@ func (l *Lab) Call(ctx context.Context, from string, pod bool, args ...string) (
 	if pod {
 		return l.Exec(ctx, from, append([]string{"/probe"}, args...)...)
 	}
-	out, err := l.Kin.Exec(ctx, from, append([]string{machineProbe}, args...)...)
+	out, err := l.Kin.Exec(ctx, from, append([]string{MachineProbe}, args...)...)
 	return strings.TrimSpace(out), err
 }
 
 // Get fetches a URL on a machine that serves; any answer but success is an error.
 func (l *Lab) Get(ctx context.Context, machine, url string) error {
-	_, err := l.Kin.Exec(ctx, machine, machineProbe, "get", url)
+	_, err := l.Kin.Exec(ctx, machine, MachineProbe, "get", url)
 	return err
 }
 
@@ -213,28 +297,4 @@ func parseSeen(out string, err error) (netip.Addr, error) {
 		return netip.Addr{}, fmt.Errorf("answer of the probe: %w", err)
 	}
 	return seen, nil
-}
-
-// StreamReport is what a stream pod says about its connection.
-type StreamReport struct {
-	Echoed       int   `json:"echoed"`
-	Reconnects   int   `json:"reconnects"`
-	MaxGapMillis int64 `json:"maxGapMillis"`
-}
-
-// Report asks a stream pod how its connection fared since the last reset.
-func (l *Lab) Report(ctx context.Context, pod string, reset bool) (StreamReport, error) {
-	url := fmt.Sprintf("http://127.0.0.1:%d/report", reportPort)
-	if reset {
-		url += "?reset"
-	}
-	var r StreamReport
-	out, err := l.Exec(ctx, pod, "/probe", "get", url)
-	if err != nil {
-		return r, err
-	}
-	if err := json.Unmarshal([]byte(out), &r); err != nil {
-		return r, fmt.Errorf("report of pod %s: %w", pod, err)
-	}
-	return r, nil
 }

@@ -23,7 +23,8 @@ section iptables; iptables-save | sed -e '/^#/d' -e 's/ \[[0-9]*:[0-9]*\]$//'
 section ip6tables; ip6tables-save | sed -e '/^#/d' -e 's/ \[[0-9]*:[0-9]*\]$//'
 section rules; ip rule; ip -6 rule
 section routes; ip route | sort; ip -6 route | grep -v '^fe80' | sed 's/ expires [0-9]*sec//' | sort
-section addresses; for dev in breth0 ovn-k8s-mp0; do ip -o addr show dev $dev | sed -e 's/^[0-9]*: //' -e 's/ valid_lft.*//' | sort; done
+section tables; ip route show table all | grep -v 'table local' | grep ' table ' | sort; ip -6 route show table all | grep ' table ' | grep -v 'table local' | sed 's/ expires [0-9]*sec//' | sort
+section addresses; for dev in breth0 ovn-k8s-mp0 $(cd /sys/class/net; ls -d eth[1-9] 2>/dev/null); do ip -o addr show dev $dev | sed -e 's/^[0-9]*: //' -e 's/ valid_lft.*//' | sort; done
 section flows; ovs-ofctl --no-stats --names dump-flows breth0 | grep cookie | sort
 section ports; ovs-vsctl list-ports breth0 | sort; ovs-vsctl --bare --columns=external_ids find Interface external_ids:iface-id!='""' | grep -o 'iface-id=[^ ]*' | sort
 section external_ids; ovs-vsctl get Open_vSwitch . external_ids | tr ',' '\n' | grep 'ovn-\|ovn_' | sort

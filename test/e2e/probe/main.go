@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/signal"
@@ -22,42 +21,33 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	commands := map[string]func(context.Context, []string) error{"serve": serve, "get": get, "ask": ask, "stream": stream, "send": send}
+	commands := map[string]func(context.Context, []string) error{
+		"serve": serve, "get": get, "watch": watch, "ask": ask, "chase": chase, "api": api, "stream": stream, "send": send, "pulse": pulse, "solicit": solicit,
+	}
 	if len(args) == 0 || commands[args[0]] == nil {
-		return fmt.Errorf("usage: probe serve|get|ask|stream|send")
+		return fmt.Errorf("usage: probe serve|get|watch|ask|chase|api|stream|send|pulse|solicit")
 	}
 	return commands[args[0]](ctx, args[1:])
 }
 
-// get prints what a URL answers, over a connection of its own.
+// get prints what a URL answers, each time over a connection of its own.
 func get(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("get", flag.ContinueOnError)
-	timeout := flags.Duration("timeout", 3*time.Second, "how long to wait for the whole answer")
+	timeout := flags.Duration("timeout", 3*time.Second, "how long to wait for each whole answer")
+	count := flags.Int("count", 1, "how many times to ask")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() != 1 {
 		return fmt.Errorf("usage: probe get URL")
 	}
-	ctx, cancel := context.WithTimeout(ctx, *timeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, flags.Arg(0), nil)
-	if err != nil {
-		return err
+	client := &http.Client{Timeout: *timeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	for range *count {
+		body, err := fetch(ctx, client, flags.Arg(0))
+		if err != nil {
+			return err
+		}
+		fmt.Println(body)
 	}
-	req.Close = true
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", resp.Status, body)
-	}
-	fmt.Println(string(body))
 	return nil
 }

@@ -3,10 +3,7 @@ package main
 import (
 	"context"
 	"flag"
-	"fmt"
 	"net"
-	"net/netip"
-	"strings"
 	"time"
 )
 
@@ -26,18 +23,15 @@ func send(ctx context.Context, args []string) error {
 	case <-ctx.Done():
 		return nil
 	}
-	var targets []string
-	for _, t := range strings.Split(*to, ",") {
-		if _, err := netip.ParseAddrPort(t); err != nil {
-			return fmt.Errorf("-to: %w", err)
-		}
-		targets = append(targets, t)
+	list, err := targets(*to)
+	if err != nil {
+		return err
 	}
-	lasting := make([]net.Conn, len(targets))
+	lasting := make([]net.Conn, len(list))
 	tick := time.NewTicker(*every)
 	defer tick.Stop()
 	for {
-		for i, t := range targets {
+		for i, t := range list {
 			if lasting[i] == nil {
 				if conn, err := net.Dial("udp", t); err == nil {
 					lasting[i] = conn

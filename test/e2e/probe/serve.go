@@ -25,10 +25,7 @@ func serve(ctx context.Context, args []string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if *attached {
-		go func() {
-			_, _ = io.Copy(io.Discard, os.Stdin)
-			cancel()
-		}()
+		ctx = untilStdinCloses(ctx)
 	}
 	echo, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(*port+1)))
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -58,17 +59,18 @@ func (m *meter) report(now time.Time, reset bool) report {
 	return r
 }
 
-// stream sends a number every beat over one connection and expects it back. It
-// ends with its context only: a connection that breaks is counted and replaced.
+// stream sends a number, and more for the size, every beat over one connection and
+// expects it back. It ends with its context only: a connection that breaks is counted and replaced.
 func stream(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("stream", flag.ContinueOnError)
 	to := flags.String("to", "", "address and port of an echo server")
 	port := flags.Int("port", 9000, "HTTP port of the report")
+	size := flags.Int("size", 8, "how many bytes to send at a time")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if *to == "" {
-		return fmt.Errorf("usage: probe stream -to ADDR:PORT")
+	if *to == "" || *size < 8 {
+		return fmt.Errorf("usage: probe stream -to ADDR:PORT [-size BYTES]")
 	}
 	m := &meter{last: time.Now()}
 	mux := http.NewServeMux()
@@ -81,7 +83,7 @@ func stream(ctx context.Context, args []string) error {
 	tick := time.NewTicker(beat)
 	defer tick.Stop()
 	for {
-		err := beatOver(ctx, *to, tick.C, m)
+		err := beatOver(ctx, *to, *size, tick.C, m)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -96,7 +98,7 @@ func stream(ctx context.Context, args []string) error {
 }
 
 // beatOver keeps one connection busy until it breaks.
-func beatOver(ctx context.Context, to string, tick <-chan time.Time, m *meter) error {
+func beatOver(ctx context.Context, to string, size int, tick <-chan time.Time, m *meter) error {
 	dialer := net.Dialer{Timeout: 5 * time.Second}
 	conn, err := dialer.DialContext(ctx, "tcp", to)
 	if err != nil {
@@ -105,17 +107,17 @@ func beatOver(ctx context.Context, to string, tick <-chan time.Time, m *meter) e
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	var out, in [8]byte
+	out, in := make([]byte, size), make([]byte, size)
 	for n := uint64(0); ; n++ {
-		binary.BigEndian.PutUint64(out[:], n)
-		if _, err := conn.Write(out[:]); err != nil {
+		binary.BigEndian.PutUint64(out, n)
+		if _, err := conn.Write(out); err != nil {
 			return err
 		}
-		if _, err := io.ReadFull(conn, in[:]); err != nil {
+		if _, err := io.ReadFull(conn, in); err != nil {
 			return err
 		}
-		if in != out {
-			return fmt.Errorf("sent %x, got back %x", out, in)
+		if !bytes.Equal(in, out) {
+			return fmt.Errorf("sent %x, got back %x", out[:8], in[:8])
 		}
 		m.echo(time.Now())
 		select {

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -35,9 +36,8 @@ func (s service) clusterIP(is4 bool) netip.Addr {
 
 func (s service) nodePort() uint16 { return uint16(s.Spec.Ports[0].NodePort) }
 
-// make creates a Service of the server pods and has it deleted with the test.
-func (w *world) make(t *testing.T, name string, change ...func(*corev1.Service)) service {
-	t.Helper()
+// object is a Service of the server pods.
+func object(name string, change ...func(*corev1.Service)) *corev1.Service {
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: lab.Namespace},
 		Spec: corev1.ServiceSpec{
@@ -53,6 +53,13 @@ func (w *world) make(t *testing.T, name string, change ...func(*corev1.Service))
 	for _, c := range change {
 		c(s)
 	}
+	return s
+}
+
+// make creates a Service of the server pods and has it deleted with the test.
+func (w *world) make(t *testing.T, name string, change ...func(*corev1.Service)) service {
+	t.Helper()
+	s := object(name, change...)
 	api := w.Kube.CoreV1().Services(lab.Namespace)
 	made, err := api.Create(t.Context(), s, metav1.CreateOptions{})
 	if err != nil {
@@ -100,6 +107,29 @@ func (w *world) onHosts(t *testing.T, name string, change ...func(*corev1.Servic
 	t.Helper()
 	change = append(change, func(s *corev1.Service) { s.Spec.Selector = nil })
 	s := w.make(t, name, change...)
+	w.slices(t, s, "hosts", func(is4 bool) []discoveryv1.Endpoint {
+		return []discoveryv1.Endpoint{
+			endpoint(worker1, w.address(worker1, is4), ready), endpoint(worker2, w.address(worker2, is4), ready),
+		}
+	})
+	return s
+}
+
+var (
+	ready   = discoveryv1.EndpointConditions{Ready: new(true)}
+	unready = discoveryv1.EndpointConditions{Ready: new(false), Serving: new(false)}
+	leaving = discoveryv1.EndpointConditions{Ready: new(false), Serving: new(true), Terminating: new(true)}
+)
+
+func endpoint(node string, a netip.Addr, c discoveryv1.EndpointConditions) discoveryv1.Endpoint {
+	return discoveryv1.Endpoint{Addresses: []string{a.String()}, NodeName: &node, Conditions: c}
+}
+
+// slices writes EndpointSlices of a Service, one a family, in place of those of
+// the same name. They go with the Service.
+func (w *world) slices(t *testing.T, s service, name string, endpoints func(is4 bool) []discoveryv1.Endpoint) {
+	t.Helper()
+	api := w.Kube.DiscoveryV1().EndpointSlices(lab.Namespace)
 	for _, is4 := range []bool{true, false} {
 		kind := discoveryv1.AddressTypeIPv6
 		if is4 {
@@ -107,26 +137,23 @@ func (w *world) onHosts(t *testing.T, name string, change ...func(*corev1.Servic
 		}
 		slice := &discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{
-				Name: fmt.Sprintf("%s-%t", name, is4), Namespace: lab.Namespace,
-				Labels: map[string]string{discoveryv1.LabelServiceName: name, discoveryv1.LabelManagedBy: "e2e"},
-				// It goes with its Service.
-				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: name, UID: s.UID}},
+				Name: fmt.Sprintf("%s-%s-%t", s.Name, name, is4), Namespace: lab.Namespace,
+				Labels:          map[string]string{discoveryv1.LabelServiceName: s.Name, discoveryv1.LabelManagedBy: "e2e"},
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: s.Name, UID: s.UID}},
 			},
 			AddressType: kind,
 			Ports: []discoveryv1.EndpointPort{
 				{Name: new("tcp"), Port: new(int32(lab.ServePort)), Protocol: new(corev1.ProtocolTCP)},
 				{Name: new("udp"), Port: new(int32(lab.ServePort)), Protocol: new(corev1.ProtocolUDP)},
 			},
+			Endpoints: endpoints(is4),
 		}
-		for _, node := range []string{worker1, worker2} {
-			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
-				Addresses: []string{w.address(node, is4).String()}, NodeName: new(node),
-				Conditions: discoveryv1.EndpointConditions{Ready: new(true)},
-			})
+		_, err := api.Update(t.Context(), slice, metav1.UpdateOptions{})
+		if apierrors.IsNotFound(err) {
+			_, err = api.Create(t.Context(), slice, metav1.CreateOptions{})
 		}
-		if _, err := w.Kube.DiscoveryV1().EndpointSlices(lab.Namespace).Create(t.Context(), slice, metav1.CreateOptions{}); err != nil {
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	return s
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,24 +30,46 @@ func (w *world) udpWays(s service) []udpWay {
 	}
 }
 
-// udp is answered on every way, and by another server once the first is gone.
+// udp is answered on every way, and follows endpoints: a client that goes on
+// sending from one port must not stay with a server that is gone.
 func (w *world) udp(t *testing.T) {
 	s := w.make(t, "udp", loadBalancer)
 	w.announce(t, worker1)
-	for _, server := range []string{"s1", "s2"} {
-		t.Run(server, func(t *testing.T) {
+	t.Run("Cluster", func(t *testing.T) { w.chase(t, s, w.udpWays(s), "s1", "s2") })
+	s = w.make(t, "udp-local", loadBalancer, externalLocal)
+	t.Run("ExternalLocal", func(t *testing.T) {
+		w.chase(t, s, []udpWay{ // both servers are on the node
+			{"outside to a port", machine(lab.Outside), w.port(s, worker1)},
+			{"outside to load balancer address", machine(lab.Outside), s.external},
+		}, "s1", "c1")
+	})
+}
+
+// changes is how often the server changes while clients keep sending.
+const changes = 4
+
+// chase lets clients send on every way at the same time while the server changes,
+// until each is answered by the next one only.
+func (w *world) chase(t *testing.T, s service, ways []udpWay, servers ...string) {
+	for i := range changes {
+		server := servers[i%len(servers)]
+		t.Run(fmt.Sprintf("%d-%s", i, server), func(t *testing.T) {
+			var clients sync.WaitGroup
+			for j, way := range ways {
+				for k, is4 := range []bool{true, false} {
+					clients.Go(func() {
+						_, err := w.Call(t.Context(), way.from.name, way.from.pod,
+							"chase", "-from", fmt.Sprint(20000+2*j+k), "-until", server, way.to(is4).String())
+						if err != nil {
+							t.Errorf("%s at %s: %v", way.name, way.to(is4), err)
+						}
+					})
+				}
+			}
 			if err := w.serveOnly(t.Context(), s, server); err != nil {
-				t.Fatal(err)
+				t.Error(err)
 			}
-			for _, way := range w.udpWays(s) {
-				w.both(t, way.name, func(ctx context.Context, is4 bool) error {
-					got, _, err := w.ask(ctx, way.from, way.to(is4), "-timeout", "500ms")
-					if err == nil && got != server {
-						err = fmt.Errorf("%s answers", got)
-					}
-					return err
-				})
-			}
+			clients.Wait()
 		})
 	}
 }
@@ -84,17 +107,13 @@ func (w *world) both(t *testing.T, name string, try func(ctx context.Context, is
 
 // serveOnly makes one pod the only server of a Service.
 func (w *world) serveOnly(ctx context.Context, s service, name string) error {
-	for _, server := range []string{"s1", "s2"} {
-		value := "false"
-		if server == name {
-			value = "true"
-		}
-		patch := fmt.Sprintf(`{"metadata":{"labels":{"only":%q}}}`, value)
-		if _, err := w.Kube.CoreV1().Pods(lab.Namespace).Patch(ctx, server, mergePatch, []byte(patch), metav1.PatchOptions{}); err != nil {
+	for pod := range w.pods {
+		patch := fmt.Sprintf(`{"metadata":{"labels":{"only":"%t"}}}`, pod == name)
+		if _, err := w.Kube.CoreV1().Pods(lab.Namespace).Patch(ctx, pod, mergePatch, []byte(patch), metav1.PatchOptions{}); err != nil {
 			return err
 		}
 	}
-	patch := `{"spec":{"selector":{"role":"server","only":"true"}}}`
+	patch := `{"spec":{"selector":{"role":null,"only":"true"}}}`
 	_, err := w.Kube.CoreV1().Services(lab.Namespace).Patch(ctx, s.Name, mergePatch, []byte(patch), metav1.PatchOptions{})
 	return err
 }

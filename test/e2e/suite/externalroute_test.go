@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -35,9 +36,16 @@ type gatewayTest struct {
 	gateways []lab.Gateway
 }
 
-// externalGateways sends the servers' traffic through two gateways and takes them
-// away in every way there is.
-func (s *suite) externalGateways(t *testing.T) {
+// families are those of the cluster, with whether they are IPv4.
+func (s *suite) families() map[string]bool {
+	families := map[string]bool{"v4": true, "v6": false}
+	maps.DeleteFunc(families, func(_ string, is4 bool) bool { return !s.Has(is4) })
+	return families
+}
+
+// newGatewayTest adds two gateways to the cluster.
+func newGatewayTest(t *testing.T, s *suite) *gatewayTest {
+	t.Helper()
 	routes, err := versioned.NewForConfig(s.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
@@ -53,21 +61,82 @@ func (s *suite) externalGateways(t *testing.T) {
 		}
 		g.gateways = append(g.gateways, gw)
 	}
+	return g
+}
+
+// externalGateways sends the servers' traffic through two gateways and takes them
+// away in every way there is.
+func (s *suite) externalGateways(t *testing.T) {
+	g := newGatewayTest(t, s)
 	before := s.steadyState(t)
 	t.Run("Static", g.static)
 	t.Run("Restart", g.restart)
 	t.Run("Failover", g.failover)
+	t.Run("Detection", g.detection)
 	t.Run("Symmetric", g.symmetric)
 	t.Run("Leaving", g.leaving)
 	t.Run("OwnAddress", g.ownAddress)
 	t.Run("Dynamic", g.dynamic)
+	t.Run("Announced", g.announced)
+	t.Run("OnHost", g.onHost)
 	t.Run("Migration", g.migration)
 	t.Run("Conditions", g.conditions)
-	if err := g.routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes().Delete(t.Context(), policyName,
-		metav1.DeleteOptions{}); err != nil {
+	t.Run("Precedence", g.precedence)
+	t.Run("EgressIP", g.beforeEgressIP)
+	t.Run("Rights", g.rights)
+	g.remove(t)
+	s.sameState(t, before)
+}
+
+// TestExternalGatewaysIPv4 and its like for IPv6 do on clusters of one family what
+// may differ there.
+func TestExternalGatewaysIPv4(t *testing.T) { testFamily(t, "ipv4", "shared") }
+func TestExternalGatewaysIPv6(t *testing.T) { testFamily(t, "ipv6", "local") }
+
+func testFamily(t *testing.T, family, mode string) {
+	s := start(t, mode, func(o *lab.Options) { o.Name, o.IPFamily = fmt.Sprintf("e2e-%s-%d", family, os.Getpid()), family })
+	g := newGatewayTest(t, s)
+	before := s.steadyState(t)
+	t.Run("Static", g.static)
+	t.Run("Failover", g.failover)
+	t.Run("Leaving", g.leaving)
+	t.Run("OwnAddress", g.ownAddress)
+	t.Run("Dynamic", g.dynamic)
+	t.Run("Conditions", g.conditions)
+	g.remove(t)
+	s.sameState(t, before)
+}
+
+// TestExternalGatewaysUntranslated has a cluster translate its pods one by one:
+// those with gateways are not, and are again when the gateways go.
+func TestExternalGatewaysUntranslated(t *testing.T) {
+	s := start(t, "shared", func(o *lab.Options) {
+		o.Name = fmt.Sprintf("e2e-untranslated-%d", os.Getpid())
+		o.Config = "ovnkube: {args: [--disable-snat-multiple-gws]}\n"
+	})
+	g := newGatewayTest(t, s)
+	before := s.steadyState(t)
+	for _, name := range []string{"a", "b"} {
+		addresses, err := s.NodeAddresses(t.Context(), s.servers[name].Node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.seenOutside(t, addresses, name)
+	}
+	g.policy(t, hops(v1.HopOptions{}, g.gateways...))
+	g.uses(t, 20*time.Second, true, g.gateways...)
+	g.remove(t)
+	t.Run("EgressIP", s.ownNode)
+	s.same(t, before.Anonymous(), lab.State.Anonymous) // their rows are new ones
+}
+
+// remove deletes the policy.
+func (g *gatewayTest) remove(t *testing.T) {
+	t.Helper()
+	err := g.routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes().Delete(t.Context(), policyName, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
-	s.sameState(t, before)
 }
 
 // hops are static hops to gateways, of both families.
@@ -159,7 +228,7 @@ func (g *gatewayTest) uses(t *testing.T, limit time.Duration, own bool, gateways
 	}
 	slices.Sort(want)
 	for _, name := range []string{"a", "b"} {
-		for family, is4 := range map[string]bool{"v4": true, "v6": false} {
+		for family, is4 := range g.families() {
 			source, err := g.nodeAddress(t.Context(), g.servers[name].Node, is4)
 			if err != nil {
 				t.Fatal(err)
@@ -186,10 +255,32 @@ func (g *gatewayTest) uses(t *testing.T, limit time.Duration, own bool, gateways
 	}
 }
 
+// unused waits until no node has a session with a gateway that was watched.
+func (g *gatewayTest) unused(t *testing.T, gw lab.Gateway) {
+	t.Helper()
+	err := lab.Until(t.Context(), 20*time.Second, "sessions with "+gw.Name+" to go", func(ctx context.Context) error {
+		for _, node := range nodes {
+			for _, a := range gw.Addresses {
+				status, err := g.BFD(ctx, node, a)
+				if err == nil && status != "" {
+					err = fmt.Errorf("that of %s with %s is %s", node, a, status)
+				}
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // static spreads connections over both gateways once their sessions are up.
 func (g *gatewayTest) static(t *testing.T) {
 	status := g.policy(t, hops(watched(), g.gateways...))
-	if len(status.Hops) != 4 || status.Namespaces != 1 || int(status.Pods) != len(g.servers) {
+	if len(status.Hops) != 2*len(g.families()) || status.Namespaces != 1 || int(status.Pods) != len(g.servers) {
 		t.Errorf("status %+v", status)
 	}
 	for _, c := range status.Conditions {
@@ -208,7 +299,7 @@ func (g *gatewayTest) symmetric(t *testing.T) {
 	g.uses(t, 20*time.Second, false, g.gateways...)
 	for _, gw := range g.gateways {
 		for _, name := range []string{"a", "b"} {
-			for _, is4 := range []bool{true, false} {
+			for _, is4 := range g.families() {
 				from, err := pick(gw.Behind, is4)
 				if err != nil {
 					t.Fatal(err)
@@ -224,12 +315,23 @@ func (g *gatewayTest) symmetric(t *testing.T) {
 	}
 }
 
-// restart ends the master: another one must find everything as it wants it.
+// restart ends the master time after time: another one must find everything as it
+// wants it, in particular no route that it adds once more.
 func (g *gatewayTest) restart(t *testing.T) {
 	g.policy(t, hops(watched(), g.gateways...))
 	g.uses(t, 30*time.Second, false, g.gateways...)
 	before := g.steadyState(t)
-	g.kill(t, processes[0])
+	for range 10 {
+		g.kill(t, processes[0])
+		now, err := g.State(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		const routes = "northbound Logical_Router_Static_Route"
+		if was, is := before[routes], now[routes]; was != is || was == "" {
+			t.Fatalf("routes are\n%s\nwere\n%s", is, was)
+		}
+	}
 	g.sameState(t, before)
 }
 
@@ -324,6 +426,23 @@ func (g *gatewayTest) dynamic(t *testing.T) {
 	g.gatewayPod(t, fmt.Sprintf(`{"annotations":{"k8s.v1.cni.cncf.io/network-status":"%s"}}`, networkStatus(g.gateways[0].Addresses...)))
 	g.uses(t, 30*time.Second, false, g.gateways[0])
 	g.gatewayPod(t, `{"labels":{"e2e-gateway":null},"annotations":{"k8s.v1.cni.cncf.io/network-status":null}}`)
+	g.unused(t, g.gateways[0])
+}
+
+// announced finds a gateway by what its pod says of itself.
+func (g *gatewayTest) announced(t *testing.T) {
+	g.remove(t)
+	g.gatewayPod(t, fmt.Sprintf(`{"annotations":{"k8s.ovn.org/routing-namespaces":"%s","k8s.ovn.org/routing-network":"uplink",`+
+		`"k8s.ovn.org/bfd-enabled":"","k8s.v1.cni.cncf.io/network-status":"%s"}}`, lab.Namespace, networkStatus(g.gateways[1].Addresses...)))
+	g.uses(t, 30*time.Second, false, g.gateways[1])
+	for _, a := range g.gateways[1].Addresses {
+		if status, err := g.BFD(t.Context(), "ovn-worker", a); err != nil || status != "up" {
+			t.Errorf("the session with %s is %q: %v", a, status, err)
+		}
+	}
+	g.gatewayPod(t, `{"annotations":{"k8s.ovn.org/routing-namespaces":null,"k8s.ovn.org/routing-network":null,`+
+		`"k8s.ovn.org/bfd-enabled":null,"k8s.v1.cni.cncf.io/network-status":null}}`)
+	g.unused(t, g.gateways[1])
 }
 
 // migration goes from the policy to annotations and back: no row may change.
@@ -357,15 +476,27 @@ func (g *gatewayTest) migration(t *testing.T) {
 // conditions gives bad hops next to a good one.
 func (g *gatewayTest) conditions(t *testing.T) {
 	next := hops(v1.HopOptions{}, g.gateways[0])
-	for _, ip := range []string{"0.0.0.0", "224.0.0.1", g.servers["a"].Address(true).String(), "10.96.0.1", "fe80::1"} {
+	bad := []string{"0.0.0.0", "224.0.0.1", "10.96.0.1", "fe80::1"}
+	for _, a := range g.servers["a"].Addresses {
+		bad = append(bad, a.String())
+	}
+	if len(g.families()) == 1 { // a gateway of the other family
+		bad = append(bad, map[bool]string{true: "fc00:f853:ccd:e793::1501", false: "172.18.0.151"}[g.Has(true)])
+	}
+	for _, ip := range bad {
 		next.Static = append(next.Static, v1.StaticHop{IP: ip})
 	}
 	status := g.policy(t, next)
 	c := meta.FindStatusCondition(status.Conditions, v1.ConditionHopsValid)
-	if c == nil || c.Status != metav1.ConditionFalse || strings.Count(c.Message, ";") != 4 {
-		t.Errorf("condition %+v", c)
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1.ReasonInvalidHop || strings.Count(c.Message, ";") != len(bad)-1 {
+		t.Fatalf("condition %+v", c)
 	}
-	if len(status.Hops) != 2 {
+	for _, ip := range bad {
+		if !strings.Contains(c.Message, "("+ip+")") {
+			t.Errorf("%s is not named in %s", ip, c.Message)
+		}
+	}
+	if len(status.Hops) != len(g.families()) {
 		t.Errorf("hops %+v", status.Hops)
 	}
 	g.uses(t, 20*time.Second, false, g.gateways[0])

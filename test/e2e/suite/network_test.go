@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -33,6 +34,7 @@ var (
 // each pod's node.
 func (s *suite) network(t *testing.T) {
 	ctx := t.Context()
+	t.Cleanup(func() { s.rulesEnd(t) })
 	pods := s.blue(t)
 	egress := s.Egress.EgressServiceV1().EgressServices(lab.Namespace)
 	eg := &v1.EgressService{ObjectMeta: metav1.ObjectMeta{Name: blueName}}
@@ -40,17 +42,31 @@ func (s *suite) network(t *testing.T) {
 	if _, err := egress.Create(ctx, eg, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.condition(t, blueName, v1.ConditionProgrammed, metav1.ConditionFalse, "NetworkNotFound")
-	s.blueRoutes(t, "add")
-	status := s.condition(t, blueName, v1.ConditionProgrammed, metav1.ConditionTrue, "Programmed")
-	s.reach(t, pods, func(lab.Pod) ([]netip.Addr, error) {
-		// What a load balancer provider does, on the machine that is asked.
-		via, err := s.NodeAddresses(ctx, status.Host)
-		for i := 0; err == nil && i < len(blueIngress); i++ {
-			_, err = s.Kin.Exec(ctx, blueName, "ip", "route", "replace", blueIngress[i].String(), "via", via[i].String())
+	host := s.condition(t, blueName, v1.ConditionProgrammed, metav1.ConditionFalse, "NetworkNotFound").Host
+	// What a load balancer provider does, on the machine that is asked and that asks.
+	via, err := s.NodeAddresses(ctx, host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range blueIngress {
+		if _, err := s.Kin.Exec(ctx, blueName, "ip", "route", "replace", a.String(), "via", via[i].String(), "src", blueBehind[i].String()); err != nil {
+			t.Fatal(err)
 		}
-		return blueIngress, err
-	})
+	}
+	s.noRules(t, host)
+	for _, a := range blueIngress {
+		if seen, err := s.SeenFromMachine(ctx, blueName, a); err == nil {
+			t.Errorf("without a table the other network got an answer from %s, which saw %s", a, seen)
+		}
+	}
+	s.blueRoutes(t, "add")
+	s.condition(t, blueName, v1.ConditionProgrammed, metav1.ConditionTrue, "Programmed")
+	ingress := func(lab.Pod) ([]netip.Addr, error) { return blueIngress, nil }
+	s.reach(t, pods, ingress)
+	s.called(t, "by number")
+	s.named(t)
+	s.reach(t, pods, ingress)
+	s.called(t, "by name")
 	if _, err := s.SeenFromPod(ctx, "a", blueBehind[0]); err == nil {
 		t.Error("a pod of no EgressService reached the other network")
 	}
@@ -68,10 +84,94 @@ func (s *suite) network(t *testing.T) {
 	s.reach(t, pods, func(p lab.Pod) ([]netip.Addr, error) { return s.NodeAddresses(ctx, p.Node) })
 }
 
+// rulesEnd waits until no node has rules of a network: they outlast their use for a
+// while.
+func (s *suite) rulesEnd(t *testing.T) {
+	t.Helper()
+	err := lab.Until(context.WithoutCancel(t.Context()), leakPatience, "the rules of the network to end", func(ctx context.Context) error {
+		for _, node := range nodes {
+			for _, family := range []string{"-4", "-6"} {
+				if out, err := s.Kin.Exec(ctx, node, "ip", family, "rule", "list", "priority", "5000"); err != nil || out != "" {
+					return errors.Join(err, fmt.Errorf("%s has %s", node, out))
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// noRules fails where a node has rules of a network.
+func (s *suite) noRules(t *testing.T, node string) {
+	t.Helper()
+	for _, family := range []string{"-4", "-6"} {
+		out, err := s.Kin.Exec(t.Context(), node, "ip", family, "rule", "list", "priority", "5000")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out != "" {
+			t.Errorf("rules on %s: %s", node, out)
+		}
+	}
+}
+
+// called has the machine in the other network call the Service: the replies find it
+// by the rule of the cluster address alone. In shared gateway mode they leave by the
+// gateway router, past all rules of the host.
+func (s *suite) called(t *testing.T, how string) {
+	t.Helper()
+	if s.mode == "shared" {
+		return
+	}
+	for _, a := range blueIngress {
+		err := lab.Until(t.Context(), leakPatience/3, "an answer from "+a.String(), func(ctx context.Context) error {
+			_, err := s.SeenFromMachine(ctx, blueName, a)
+			return err
+		})
+		if err != nil {
+			t.Errorf("network %s: %v", how, err)
+		}
+	}
+}
+
+// named gives the table a name, of which the nodes learn only after it is asked for.
+// (A VRF device would do, too; the kernels of the test machines have none.)
+func (s *suite) named(t *testing.T) {
+	t.Helper()
+	const name = "blue-net"
+	// The directory of names is the machine's: each node gets its own.
+	for _, node := range nodes {
+		if _, err := s.Kin.Exec(t.Context(), node, "sh", "-ec", `cp -a /etc/iproute2 /run/iproute2
+			mkdir -p /run/iproute2/rt_tables.d
+			mount --bind /run/iproute2 /etc/iproute2`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patch := []byte(`{"spec":{"network":"` + name + `"}}`)
+	if _, err := s.Egress.EgressServiceV1().EgressServices(lab.Namespace).Patch(t.Context(), blueName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	host := s.condition(t, blueName, v1.ConditionProgrammed, metav1.ConditionFalse, "NetworkNotFound").Host
+	for _, node := range nodes {
+		if _, err := s.Kin.Exec(t.Context(), node, "sh", "-ec", "echo '"+blueTable+" "+name+"' >/etc/iproute2/rt_tables.d/e2e.conf"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.condition(t, blueName, v1.ConditionProgrammed, metav1.ConditionTrue, "Programmed")
+	for family, want := range map[string]int{"-4": 3, "-6": 3} { // a cluster address and two pods
+		out, err := s.Kin.Exec(t.Context(), host, "ip", family, "rule", "list", "priority", "5000")
+		if n := countLines(out, name); err != nil || n != want {
+			t.Errorf("%d rules, want %d: %v\n%s", n, want, err, out)
+		}
+	}
+}
+
 // blue makes the other network, a Service and its pods, on two nodes.
 func (s *suite) blue(t *testing.T) []lab.Pod {
 	ctx := t.Context()
-	if err := s.Kin.AddHost(ctx, blueName, blueHost[0].String(), blueHost[1].String()); err != nil {
+	if err := s.Kin.AddHost(ctx, blueName, "", blueHost[0].String(), blueHost[1].String()); err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range blueBehind {

@@ -35,6 +35,7 @@ func (s *suite) powerFailure(t *testing.T) {
 // powerOn starts a node and waits for it and for the pods on it.
 func (s *suite) powerOn(t *testing.T, node string) {
 	t.Helper()
+	on := time.Now()
 	if err := s.Kin.Node(t.Context(), "start", node); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func (s *suite) powerOn(t *testing.T, node string) {
 		if was.Node != node {
 			continue
 		}
-		is, err := s.WaitPod(t.Context(), name, 2*time.Minute)
+		is, err := s.WaitPodSince(t.Context(), name, on, 2*time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}

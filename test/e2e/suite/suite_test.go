@@ -23,10 +23,18 @@ func testCluster(t *testing.T, mode string) {
 	before := tracesOf(t)
 	s := start(t, mode)
 	t.Run("Connectivity", s.connectivity)
+	t.Run("Names", s.names)
 	t.Run("Walkthrough", s.walkthrough)
 	t.Run("ExternalGateways", s.externalGateways)
 	t.Run("EgressNetwork", s.network)
+	t.Run("EgressIP", s.egressIPs)
+	t.Run("EgressSchema", s.schema)
+	t.Run("EgressChanges", s.changes)
+	t.Run("EgressConnections", s.connections)
+	t.Run("FirstPackets", s.firstPackets)
+	t.Run("QuietRestart", s.quiet)
 	t.Run("NoLeak", s.leak)
+	t.Run("FailoverLatency", s.latency)
 	t.Run("Restarts", s.restarts)
 	t.Run("PowerFailure", s.powerFailure)
 	t.Run("Removal", s.removal)
@@ -36,8 +44,9 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("Deletion", func(t *testing.T) { s.deletion(t, before) })
 }
 
-// logRequests makes the API server log every request.
-const logRequests = "apiServer: {extraArgs: [--vmodule=httplog=3]}\n"
+// clusterConfig has the API server log every request, and one more wire.
+var clusterConfig = "apiServer: {extraArgs: [--vmodule=httplog=3]}\n" +
+	fmt.Sprintf("networks: [{name: %s, subnets: [%q, %q]}]\n", secondNetwork, secondSubnets[0], secondSubnets[1])
 
 // suite is what the tests of one cluster share.
 type suite struct {
@@ -50,8 +59,12 @@ type suite struct {
 // start makes the cluster with a server pod on the first worker and two on the
 // second, and a server on every node.
 // The name of the cluster is the run's own, so that two runs do not meet.
-func start(t *testing.T, mode string) *suite {
-	l, err := lab.Start(t.Context(), lab.Options{Name: fmt.Sprintf("e2e-%s-%d", mode, os.Getpid()), GatewayMode: mode, Config: logRequests, Log: t.Output()})
+func start(t *testing.T, mode string, change ...func(*lab.Options)) *suite {
+	options := lab.Options{Name: fmt.Sprintf("e2e-%s-%d", mode, os.Getpid()), GatewayMode: mode, Config: clusterConfig, Log: t.Output()}
+	for _, f := range change {
+		f(&options)
+	}
+	l, err := lab.Start(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +110,7 @@ func (s *suite) keepLogs(ctx context.Context, t *testing.T, mode string) {
 }
 
 func (s *suite) walkthrough(t *testing.T) {
-	stopped, err := walkthrough.Run(t.Context(), s.Lab, t.Output())
+	stopped, err := walkthrough.Run(t.Context(), s.Lab, walkthrough.ByHand{Lab: s.Lab}, t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -128,12 +128,12 @@ func same(what string, have, want []string) error {
 // translation checks the SNAT rules on the host in charge, one for each endpoint,
 // and that no other living node has any; and shows the host's.
 func (w *walk) translation(ctx context.Context, is4 bool, pods []lab.Pod) error {
-	save, to := "iptables-save", ingress[0]
+	save, to := "iptables-save", w.ingress[0]
 	if !is4 {
-		save, to = "ip6tables-save", ingress[1]
+		save, to = "ip6tables-save", w.ingress[1]
 	}
 	command := []string{"sh", "-c", save + " -t nat | grep EGRESS"}
-	fixed := []string{"-A POSTROUTING -j OVN-KUBE-EGRESS-SVC"}
+	fixed := []string{"-A POSTROUTING -j OVN-KUBE-EGRESS-IP-MULTI-NIC", "-A POSTROUTING -j OVN-KUBE-EGRESS-SVC"}
 	rules := []string{}
 	if len(pods) > 0 { // what pods send to nodes is left alone
 		rules = append(rules, "-A OVN-KUBE-EGRESS-SVC -m mark --mark 0x3f0 -m comment --comment DoNotSNAT -j RETURN")
@@ -271,5 +271,27 @@ func (w *walk) stays(ctx context.Context, pod lab.Pod, outside, want netip.Addr)
 			return fmt.Errorf("%s was seen as %s, and in a later connection as %s", pod.Name, want, have)
 		}
 	}
+	return nil
+}
+
+// answered has the outside host call the ingress addresses: an endpoint answers.
+func (w *walk) answered(ctx context.Context) error {
+	for _, a := range w.ingress {
+		err := lab.Until(ctx, settle, fmt.Sprintf("the outside host to reach %s", a), func(ctx context.Context) error {
+			name, err := w.lab.Call(ctx, lab.Outside, false, "get", lab.URL(a, "/hostname"))
+			if err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(w.pods, func(p lab.Pod) bool { return p.Name == name }) {
+				return fmt.Errorf("%q answered, which is no endpoint", name)
+			}
+			w.shown("kin exec "+lab.Outside+" -- probe get "+lab.URL(a, "/hostname"), name)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	w.ok("an endpoint answers at the same addresses")
 	return nil
 }

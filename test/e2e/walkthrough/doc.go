@@ -3,8 +3,6 @@
 // step shows the commands a user would type with what they really printed, and
 // checks it: the first thing that is not as it must be ends the walk.
 //
-// The walk also plays the load-balancer provider: it writes the Service's
-// ingress addresses and routes them, outside, to the labelled node.
-//
-// Callers: the demo prints it; the end-to-end tests run it in each gateway mode.
+// Callers: the demo prints it; the end-to-end tests run it in each gateway mode,
+// and with MetalLB in place of ByHand.
 package walkthrough

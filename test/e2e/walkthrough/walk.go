@@ -31,12 +31,6 @@ spec:
       node-role.kubernetes.io/worker: ""
 `
 
-// ingress are the Service's ingress addresses, IPv4 first.
-var ingress = []netip.Addr{
-	netip.MustParseAddr("5.5.5.5"),
-	netip.MustParseAddr("5555:5555:5555:5555:5555:5555:5555:5555"),
-}
-
 // settle is how long the cluster may take to show what a step asked for. A node
 // that died is noticed by the health tracker long before Kubernetes does.
 const settle = 30 * time.Second
@@ -44,17 +38,19 @@ const settle = 30 * time.Second
 // walk is a walk under way.
 type walk struct {
 	printer
-	nodes   map[string]topology.Node
-	pods    []lab.Pod
-	host    string // the node in charge
-	stopped string // the one that was, before it stopped
-	first   string // the router policies before the EgressService
+	provider Provider
+	ingress  []netip.Addr // the Service's ingress addresses, IPv4 first
+	nodes    map[string]topology.Node
+	pods     []lab.Pod
+	host     string // the node in charge
+	stopped  string // the one that was, before it stopped
+	first    string // the router policies before the EgressService
 }
 
 // Run walks and returns the node that it stopped, which it leaves stopped. The
 // Service and its pods stay, too; End removes those.
-func Run(ctx context.Context, l *lab.Lab, out io.Writer) (stopped string, err error) {
-	w := &walk{printer: printer{out: out, lab: l}}
+func Run(ctx context.Context, l *lab.Lab, provider Provider, out io.Writer) (stopped string, err error) {
+	w := &walk{printer: printer{out: out, lab: l}, provider: provider}
 	for _, step := range []struct {
 		title string
 		run   func(context.Context) error
@@ -102,7 +98,7 @@ func (w *walk) begin(ctx context.Context) error {
 	families := []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 	policy := corev1.IPFamilyPolicyRequireDualStack
 	_, err = w.lab.Kube.CoreV1().Services(lab.Namespace).Create(ctx, &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: service, Namespace: lab.Namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: service, Namespace: lab.Namespace, Annotations: w.provider.Annotations()},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, IPFamilies: families, IPFamilyPolicy: &policy,
 			Selector: map[string]string{"app": service},
@@ -112,7 +108,7 @@ func (w *walk) begin(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("create service: %w", err)
 	}
-	if err := w.provideIngress(ctx); err != nil {
+	if w.ingress, err = w.provider.Assign(ctx, service); err != nil {
 		return err
 	}
 	for i, node := range []string{lab.ControlPlane, "ovn-worker2"} {
@@ -127,22 +123,6 @@ func (w *walk) begin(ctx context.Context) error {
 	}
 	_, err = w.kubectl(ctx, "describe", "svc", service)
 	return err
-}
-
-// provideIngress writes the Service's status, as a load-balancer provider does.
-func (w *walk) provideIngress(ctx context.Context) error {
-	services := w.lab.Kube.CoreV1().Services(lab.Namespace)
-	svc, err := services.Get(ctx, service, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("get service: %w", err)
-	}
-	for _, a := range ingress {
-		svc.Status.LoadBalancer.Ingress = append(svc.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: a.String()})
-	}
-	if _, err := services.UpdateStatus(ctx, svc, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("write the ingress addresses of the service: %w", err)
-	}
-	return nil
 }
 
 func (w *walk) before(ctx context.Context) error {
@@ -284,12 +264,15 @@ func (w *walk) served(ctx context.Context) error {
 	if err := w.labelled(ctx, w.host); err != nil {
 		return err
 	}
-	if err := w.lab.RouteTo(ctx, ingress, w.host); err != nil {
+	if err := w.provider.Announce(ctx, w.ingress, w.host); err != nil {
 		return err
 	}
-	w.say("The load-balancer provider sees the label and announces the addresses from %s: routed there.", w.host)
+	w.say("The load-balancer provider sees the label and announces the addresses from %s.", w.host)
 	w.say("")
-	return w.seen(ctx, func(lab.Pod) ([]netip.Addr, error) { return ingress, nil })
+	if err := w.seen(ctx, func(lab.Pod) ([]netip.Addr, error) { return w.ingress, nil }); err != nil {
+		return err
+	}
+	return w.answered(ctx)
 }
 
 // waitHost waits until the status names a host that will do.

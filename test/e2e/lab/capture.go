@@ -1,0 +1,140 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ovnkube/ovnkube/test/e2e/kin"
+)
+
+// Capture writes what passes an interface of a machine to a file of the machine.
+type Capture struct {
+	Machine string
+
+	lab      *Lab
+	file     string
+	attached *kin.Attached
+}
+
+// Capture starts a capture and returns once it sees packets. It ends with Close,
+// or with the machine.
+func (l *Lab) Capture(ctx context.Context, machine, device, filter string) (*Capture, error) {
+	l.captures++
+	c := &Capture{Machine: machine, lab: l, file: fmt.Sprintf("/run/capture-%d", l.captures)}
+	var err error
+	c.attached, err = l.Kin.ExecAttached(machine, "sh", "-c",
+		`tcpdump --immediate-mode -ttnnel -i "$0" "$1" >"$2" 2>"$2.err" & cat >/dev/null; kill $!`, device, filter, c.file)
+	if err != nil {
+		return nil, err
+	}
+	err = Until(ctx, 20*time.Second, "the capture on "+machine, func(ctx context.Context) error {
+		_, err := l.Kin.Exec(ctx, machine, "grep", "-q", "listening on", c.file+".err")
+		return err
+	})
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Close ends the capture. Its machine may have died before.
+func (c *Capture) Close() { _ = c.attached.Close() }
+
+// Packets are all that passed so far.
+func (c *Capture) Packets(ctx context.Context) ([]Packet, error) {
+	return c.packets(ctx, "cat", c.file)
+}
+
+// Recent are the last of them, some thousand.
+func (c *Capture) Recent(ctx context.Context) ([]Packet, error) {
+	return c.packets(ctx, "tail", "-n", "4000", c.file)
+}
+
+func (c *Capture) packets(ctx context.Context, command ...string) ([]Packet, error) {
+	out, err := c.lab.Kin.Exec(ctx, c.Machine, command...)
+	if err != nil {
+		return nil, err
+	}
+	var packets []Packet
+	for line := range strings.Lines(out) {
+		if p, ok := parsePacket(line); ok {
+			packets = append(packets, p)
+		}
+	}
+	return packets, nil
+}
+
+// Packet is one that was seen.
+type Packet struct {
+	At time.Time
+	// MAC is the sender's on this wire.
+	MAC string
+	// Source and Destination are those of the IP header; not of ARP.
+	Source, Destination netip.AddrPort
+	// Claims is the address that the sender says it has, by ARP or by a neighbor
+	// advertisement.
+	Claims netip.Addr
+	Text   string
+}
+
+// parsePacket reads a line of tcpdump. The last line of a file may be half of one.
+func parsePacket(line string) (Packet, bool) {
+	fields := strings.Fields(line)
+	if len(fields) < 6 || !strings.HasSuffix(line, "\n") {
+		return Packet{}, false
+	}
+	seconds, err := strconv.ParseFloat(fields[0], 64)
+	if err != nil {
+		return Packet{}, false
+	}
+	p := Packet{At: time.UnixMicro(int64(seconds * 1e6)), MAC: fields[1], Text: strings.TrimSpace(line)}
+	_, message, _ := strings.Cut(line, ": ")
+	words := strings.FieldsFunc(message, func(r rune) bool { return r == ' ' || r == ',' || r == '\n' })
+	word := func(i int) string {
+		if i < 0 || i >= len(words) {
+			return ""
+		}
+		return words[i]
+	}
+	claim := ""
+	switch {
+	case strings.Contains(line, "ethertype ARP"):
+		claim = word(1) // of a reply, and of an announcement
+		if i := slices.Index(words, "tell"); i >= 0 {
+			claim = word(i + 1)
+		}
+	case strings.Contains(line, "neighbor advertisement"):
+		claim = word(slices.Index(words, "is") + 1)
+	}
+	p.Claims, _ = netip.ParseAddr(claim)
+	if word(1) == ">" {
+		p.Source, p.Destination = endpoint(word(0)), endpoint(strings.TrimSuffix(word(2), ":"))
+	}
+	return p, true
+}
+
+// endpoint reads ADDRESS or ADDRESS.PORT.
+func endpoint(text string) netip.AddrPort {
+	if a, err := netip.ParseAddr(text); err == nil {
+		return netip.AddrPortFrom(a, 0)
+	}
+	dot := strings.LastIndexByte(text, '.')
+	if dot < 0 {
+		return netip.AddrPort{}
+	}
+	address, err := netip.ParseAddr(text[:dot])
+	if err != nil {
+		return netip.AddrPort{}
+	}
+	port, err := strconv.ParseUint(text[dot+1:], 10, 16)
+	if err != nil {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(address, uint16(port))
+}

@@ -1,0 +1,72 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// StreamReport is what a stream pod says about its connection.
+type StreamReport struct {
+	Echoed       int   `json:"echoed"`
+	Reconnects   int   `json:"reconnects"`
+	MaxGapMillis int64 `json:"maxGapMillis"`
+}
+
+// Report asks a stream pod how its connection fared since the last reset.
+func (l *Lab) Report(ctx context.Context, pod string, reset bool) (StreamReport, error) {
+	url := fmt.Sprintf("http://127.0.0.1:%d/report", reportPort)
+	if reset {
+		url += "?reset"
+	}
+	var r StreamReport
+	out, err := l.Exec(ctx, pod, "/probe", "get", url)
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		return r, fmt.Errorf("report of pod %s: %w", pod, err)
+	}
+	return r, nil
+}
+
+// Pulses asks a pulse pod which answers it got since the last reset, from each
+// address that it asks.
+func (l *Lab) Pulses(ctx context.Context, pod string, reset bool) (map[netip.Addr]StreamReport, error) {
+	url := fmt.Sprintf("http://127.0.0.1:%d/report", reportPort)
+	if reset {
+		url += "?reset"
+	}
+	out, err := l.Exec(ctx, pod, "/probe", "get", url)
+	if err != nil {
+		return nil, err
+	}
+	said := map[netip.AddrPort]StreamReport{}
+	if err := json.Unmarshal([]byte(out), &said); err != nil {
+		return nil, fmt.Errorf("report of pod %s: %w", pod, err)
+	}
+	reports := map[netip.Addr]StreamReport{}
+	for to, r := range said {
+		reports[to.Addr()] = r
+	}
+	return reports, nil
+}
+
+// MaxGap is the longest time without an answer.
+func (r StreamReport) MaxGap() time.Duration { return time.Duration(r.MaxGapMillis) * time.Millisecond }
+
+// Solicit has a machine ask the wire all the time who has certain addresses, until
+// the returned function is called.
+func (l *Lab) Solicit(machine string, addresses ...netip.Addr) (stop func(), err error) {
+	command := []string{MachineProbe, "solicit"}
+	for _, a := range addresses {
+		command = append(command, a.String())
+	}
+	asking, err := l.Kin.ExecAttached(machine, command...)
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = asking.Close() }, nil
+}

@@ -1,0 +1,187 @@
+package metallb
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+// transcript is the output of a program that runs on, line by line.
+type transcript struct {
+	mu    sync.Mutex
+	lines []string
+	rest  []byte
+}
+
+// Write takes the program's output.
+func (t *transcript) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rest = append(t.rest, p...)
+	for {
+		line, rest, found := bytes.Cut(t.rest, []byte("\n"))
+		if !found {
+			return len(p), nil
+		}
+		t.lines = append(t.lines, string(line))
+		t.rest = rest
+	}
+}
+
+func (t *transcript) all() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lines[:len(t.lines):len(t.lines)]
+}
+
+// watcher is a probe that asks again and again.
+type watcher struct {
+	name string
+	want []string // the answers that are right
+	said *transcript
+}
+
+// answer is what it got.
+type answer struct {
+	at   time.Time
+	text string
+}
+
+// watchFromPod has a pod ask the outside host with which address it is seen.
+func (c *cluster) watchFromPod(t *testing.T, namespace, pod string) *watcher {
+	t.Helper()
+	args := append(c.Kubectl(), "exec", "-i", "-n", namespace, pod, "--", "/probe", "watch", lab.URL(outside, "/clientip"))
+	w := &watcher{pod + " to " + outside.String(), []string{ingress.String()}, &transcript{}}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr = w.said, w.said
+	cmd.WaitDelay = 5 * time.Second
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { finish(t, w.name, stdin, cmd.Wait) })
+	return w
+}
+
+// finish ends a program by the end of its input.
+func finish(t *testing.T, name string, stdin io.Closer, wait func() error) {
+	if err := errors.Join(stdin.Close(), wait()); err != nil {
+		t.Logf("end of %s: %v", name, err)
+	}
+}
+
+// run runs a command on a machine until the test ends, or the machine does.
+func (c *cluster) run(t *testing.T, machine string, command ...string) *transcript {
+	t.Helper()
+	said := &transcript{}
+	k := c.Kin
+	k.Log = said
+	attached, err := k.ExecAttached(machine, command...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = attached.Close() }) // the machine may have lost its power
+	return said
+}
+
+// watchFromOutside has the outside host ask the endpoints for their names.
+func (c *cluster) watchFromOutside(t *testing.T, pods []string) *watcher {
+	t.Helper()
+	said := c.run(t, lab.Outside, lab.MachineProbe, "watch", lab.URL(ingress, "/hostname"))
+	return &watcher{"outside to " + ingress.String(), pods, said}
+}
+
+// answers returns what the watcher got so far.
+func (w *watcher) answers() ([]answer, error) {
+	var got []answer
+	for _, line := range w.said.all() {
+		stamp, text, _ := strings.Cut(line, " ")
+		at, err := time.Parse(time.RFC3339Nano, stamp)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %q", w.name, line)
+		}
+		got = append(got, answer{at, text})
+	}
+	return got, nil
+}
+
+// going waits until there are answers again: several after the moment.
+func (w *watcher) going(t *testing.T, after time.Time) {
+	t.Helper()
+	until(t, w.name, func(context.Context) error {
+		got, err := w.answers()
+		if err != nil {
+			return err
+		}
+		const several = 10
+		if len(got) < several || !got[len(got)-several].at.After(after) {
+			return fmt.Errorf("no %d answers after %s", several, after)
+		}
+		return nil
+	})
+}
+
+// gap returns the longest time without an answer that ended after the moment.
+func (w *watcher) gap(t *testing.T, after time.Time) (longest time.Duration) {
+	t.Helper()
+	got, err := w.answers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i < len(got); i++ {
+		if got[i].at.After(after) {
+			longest = max(longest, got[i].at.Sub(got[i-1].at))
+		}
+	}
+	return longest
+}
+
+// capture records the packets to the outside host's server that a machine's
+// uplink sees, as tcpdump prints them.
+type capture struct {
+	machine string
+	said    *transcript
+}
+
+func (c *cluster) capture(t *testing.T, machine string) *capture {
+	t.Helper()
+	filter := fmt.Sprintf("tcp dst port %d and dst host %s", lab.ServePort, outside)
+	said := c.run(t, machine, "sh", "-c", `tcpdump --immediate-mode -nnl -i eth0 "$0" & cat >/dev/null; kill $!`, filter)
+	until(t, "the capture on "+machine, func(context.Context) error {
+		for _, line := range said.all() {
+			if strings.HasPrefix(line, "listening on") {
+				return nil
+			}
+		}
+		return fmt.Errorf("it said %q", said.all())
+	})
+	return &capture{machine, said}
+}
+
+// sources counts packets by source address.
+func (c *capture) sources() map[string]int {
+	counts := map[string]int{}
+	for _, line := range c.said.all() {
+		// 20:41:07.123456 IP 172.19.0.100.40812 > 172.18.0.100.8080: Flags ...
+		fields := strings.Fields(line)
+		if len(fields) < 4 || fields[1] != "IP" || fields[3] != ">" {
+			continue // what tcpdump says of itself
+		}
+		if at := strings.LastIndex(fields[2], "."); at > 0 {
+			counts[fields[2][:at]]++
+		}
+	}
+	return counts
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// pulse asks each address by UDP again and again, from a port that is new each
+// time, and counts the answers: what a new connection would have met at any moment.
+// It does not wait for one answer before it asks again.
+func pulse(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("pulse", flag.ContinueOnError)
+	to := flags.String("to", "", "addresses and ports that answer, separated by commas")
+	port := flags.Int("port", 9000, "HTTP port of the report")
+	every := flags.Duration("every", 10*time.Millisecond, "time between two questions")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	list, err := targets(*to)
+	if err != nil {
+		return err
+	}
+	meters := map[string]*meter{}
+	for _, t := range list {
+		meters[t] = &meter{last: time.Now()}
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /report", func(w http.ResponseWriter, r *http.Request) {
+		reports := map[string]report{}
+		for t, m := range meters {
+			reports[t] = m.report(time.Now(), r.URL.Query().Has("reset"))
+		}
+		_ = json.NewEncoder(w).Encode(reports)
+	})
+	web := &http.Server{Addr: net.JoinHostPort("", strconv.Itoa(*port)), Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	failed := make(chan error, 1)
+	go func() { failed <- web.ListenAndServe() }()
+	tick := time.NewTicker(*every)
+	defer tick.Stop()
+	for {
+		for t, m := range meters {
+			go answered(t, m)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			return err
+		case <-tick.C:
+		}
+	}
+}
+
+// answered asks once.
+func answered(target string, m *meter) {
+	conn, err := net.Dial("udp", target)
+	if err != nil {
+		m.broken()
+		return
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		m.broken()
+		return
+	}
+	if _, err := conn.Write([]byte("pulse")); err != nil {
+		m.broken()
+		return
+	}
+	if _, err := conn.Read(make([]byte, maxAnswer)); err != nil {
+		m.broken()
+		return
+	}
+	m.echo(time.Now())
+}
+
+// maxAnswer is more than who says.
+const maxAnswer = 512

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+)
+
+// watch gets a URL again and again, each time over a connection of its own, and
+// prints the time and the body of every answer: what is between two lines is how
+// long there was none. It ends when standard input does.
+func watch(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("watch", flag.ContinueOnError)
+	every := flags.Duration("every", 50*time.Millisecond, "time between two attempts")
+	timeout := flags.Duration("timeout", 250*time.Millisecond, "how long to wait for an answer")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() != 1 {
+		return fmt.Errorf("usage: probe watch URL")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	client := &http.Client{Timeout: *timeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	for tick := time.NewTicker(*every); ; {
+		if body, err := fetch(ctx, client, flags.Arg(0)); err == nil {
+			fmt.Println(time.Now().Format(time.RFC3339Nano), body)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// fetch returns the body of a successful answer.
+func fetch(ctx context.Context, client *http.Client, url string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return "", err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("%s: %s", resp.Status, body)
+	}
+	return string(body), nil
+}

@@ -1,0 +1,193 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ovnkube/ovnkube/test/e2e/kin"
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+// capture looks at packets that leave the nodes and arrive outside, and knows which
+// source addresses are right for them.
+type capture struct {
+	*suite
+	filter string       // of tcpdump
+	right  []netip.Addr // what the packets may come from
+	taps   map[string]*kin.Attached
+}
+
+// The files of a machine that a capture writes.
+const (
+	captured    = "/run/captured"
+	captureSays = "/run/captured.err"
+)
+
+// newCapture looks at UDP to a range of ports, everywhere.
+func newCapture(t *testing.T, s *suite, ports string, right []netip.Addr) *capture {
+	t.Helper()
+	c := &capture{suite: s, filter: "udp dst portrange " + ports, right: right, taps: map[string]*kin.Attached{}}
+	t.Cleanup(func() {
+		for _, machine := range slices.Collect(maps.Keys(c.taps)) {
+			c.release(machine)
+		}
+	})
+	c.tap(t, lab.Outside)
+	for _, node := range nodes {
+		c.tap(t, node)
+	}
+	return c
+}
+
+// tap keeps what a machine's uplink sends, or the outside host receives, in a file
+// of the machine.
+func (c *capture) tap(t *testing.T, machine string) {
+	t.Helper()
+	filter := c.filter
+	if machine != lab.Outside { // a node forwards what is right by the thousand
+		for _, a := range c.right {
+			filter += " and not src host " + a.String()
+		}
+	}
+	a, err := c.Kin.ExecAttached(machine, "sh", "-c",
+		`tcpdump --immediate-mode -ttnnl -i eth0 "$0" >`+captured+` 2>`+captureSays+` & cat >/dev/null; kill $!`, filter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.taps[machine] = a
+	err = lab.Until(t.Context(), 20*time.Second, "the capture on "+machine, func(ctx context.Context) error {
+		_, err := c.Kin.Exec(ctx, machine, "grep", "-q", "listening on", captureSays)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// release ends what runs on a machine; it may have died with it.
+func (c *capture) release(machine string) {
+	if a := c.taps[machine]; a != nil {
+		_ = a.Close()
+		delete(c.taps, machine)
+	}
+}
+
+// seenPacket is a line of a capture.
+type seenPacket struct {
+	at   time.Time
+	src  netip.Addr
+	port uint16 // it was sent to
+	line string
+}
+
+// packets reads the output of tcpdump -tt -nn.
+func packets(out string) (all []seenPacket) {
+	for line := range strings.Lines(out) {
+		fields := strings.Fields(line)
+		i := slices.Index(fields, ">")
+		if i < 1 || i+1 >= len(fields) {
+			continue
+		}
+		src, _, _ := cutLast(fields[i-1], ".")
+		_, port, _ := cutLast(strings.TrimSuffix(fields[i+1], ":"), ".")
+		p := seenPacket{line: strings.TrimSpace(line)}
+		var err error
+		if p.src, err = netip.ParseAddr(src); err != nil {
+			continue
+		}
+		if n, err := strconv.ParseUint(port, 10, 16); err == nil {
+			p.port = uint16(n)
+		}
+		if seconds, micros, ok := strings.Cut(fields[0], "."); ok {
+			s, _ := strconv.ParseInt(seconds, 10, 64)
+			us, _ := strconv.ParseInt(micros, 10, 64)
+			p.at = time.Unix(s, us*1000)
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// sort splits packets into those with a right source and the others.
+func (c *capture) sort(all []seenPacket) (right, wrong []seenPacket) {
+	for _, p := range all {
+		if slices.Contains(c.right, p.src) {
+			right = append(right, p)
+		} else {
+			wrong = append(wrong, p)
+		}
+	}
+	return right, wrong
+}
+
+// read returns what a machine has captured so far.
+func (c *capture) read(ctx context.Context, machine string) (right, wrong []seenPacket, err error) {
+	out, err := c.Kin.Exec(ctx, machine, "cat", captured)
+	if err != nil {
+		return nil, nil, err
+	}
+	right, wrong = c.sort(packets(out))
+	return right, wrong, nil
+}
+
+// inspect fails for packets with a wrong source, anywhere, and returns how many
+// right ones came out.
+func (c *capture) inspect(t *testing.T) (right int) {
+	t.Helper()
+	const most = 20 // lines of a failure
+	for _, machine := range slices.Sorted(maps.Keys(c.taps)) {
+		good, wrong, err := c.read(t.Context(), machine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if machine == lab.Outside {
+			right = len(good)
+		}
+		if len(wrong) == 0 {
+			continue
+		}
+		t.Errorf("%d packets seen at %s have a wrong source", len(wrong), machine)
+		for _, p := range wrong[:min(most, len(wrong))] {
+			t.Logf("%s: %s", machine, p.line)
+		}
+	}
+	return right
+}
+
+// arrives waits for a right packet to a port, any if 0, after a moment and returns
+// when it came.
+func (c *capture) arrives(t *testing.T, port uint16, after time.Time) (at time.Time) {
+	t.Helper()
+	err := lab.Until(t.Context(), leakPatience, "right packets to arrive", func(ctx context.Context) error {
+		out, err := c.Kin.Exec(ctx, lab.Outside, "tail", "-n", "4000", captured)
+		if err != nil {
+			return err
+		}
+		right, _ := c.sort(packets(out))
+		i := slices.IndexFunc(right, func(p seenPacket) bool { return (port == 0 || p.port == port) && p.at.After(after) })
+		if i < 0 {
+			return fmt.Errorf("none to port %d since %s", port, after)
+		}
+		at = right[i].at
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}

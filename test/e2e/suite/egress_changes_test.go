@@ -1,0 +1,372 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+const (
+	changesName = "changes"
+	rivalName   = "rival"
+)
+
+var (
+	changesIngress = addresses("5.5.5.12", "5555::c")
+	rivalIngress   = addresses("5.5.5.13", "5555::d")
+)
+
+// changesTest is an EgressService with a pod on the control plane, which is never
+// host, and one on a worker.
+type changesTest struct {
+	*served
+	pods map[string]lab.Pod
+}
+
+// changes has everything change that an EgressService depends on, and looks each time
+// at what its pods leave with, and at what the user is told.
+func (s *suite) changes(t *testing.T) {
+	c := &changesTest{served: s.serve(t, changesName, changesIngress), pods: map[string]lab.Pod{}}
+	c.announce(t)
+	for _, node := range nodes[:2] {
+		c.run(t, node)
+	}
+	c.well(t)
+	t.Run("ToNodes", c.toNodes)
+	t.Run("NoNode", c.noNode)
+	t.Run("Unavailable", c.unavailable)
+	t.Run("Relabelled", c.relabelled)
+	t.Run("TrafficPolicyLocal", c.trafficPolicy)
+	t.Run("Ingress", c.ingressChanges)
+	t.Run("Type", c.typeChanges)
+	t.Run("Conflict", c.conflict)
+	t.Run("ServiceDeleted", c.serviceDeleted)
+}
+
+// run starts the pod of a node.
+func (c *changesTest) run(t *testing.T, node string) {
+	t.Helper()
+	name := c.name + "-" + node
+	pod, err := c.RunServer(t.Context(), name, node, c.labels())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.pods[name] = pod
+}
+
+// leaveAs waits until all pods leave with these addresses, and in a family without
+// one with those of their nodes.
+func (c *changesTest) leaveAs(t *testing.T, ips ...netip.Addr) {
+	t.Helper()
+	for _, p := range c.pods {
+		c.leavesAs(t, p, ips...)
+	}
+}
+
+// spec patches the spec of the EgressService.
+func (c *changesTest) spec(t *testing.T, patch string) {
+	t.Helper()
+	_, err := c.Egress.EgressServiceV1().EgressServices(lab.Namespace).Patch(t.Context(), c.name, types.MergePatchType,
+		[]byte(`{"spec":`+patch+`}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// service patches the Service.
+func (c *changesTest) service(t *testing.T, patch string, subresources ...string) {
+	t.Helper()
+	_, err := c.Kube.CoreV1().Services(lab.Namespace).Patch(t.Context(), c.name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{}, subresources...)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// setIngress is what the load balancer does.
+func (c *changesTest) setIngress(t *testing.T, ingress string) {
+	t.Helper()
+	c.service(t, `{"status":{"loadBalancer":{"ingress":`+ingress+`}}}`, "status")
+}
+
+// refused waits until there is no host, for a reason that the condition and an Event
+// tell in these words.
+func (c *changesTest) refused(t *testing.T, reason string, words ...string) {
+	t.Helper()
+	status := c.condition(t, c.name, v1.ConditionAssigned, metav1.ConditionFalse, reason)
+	message := meta.FindStatusCondition(status.Conditions, v1.ConditionAssigned).Message
+	for _, w := range words {
+		if !strings.Contains(message, w) {
+			t.Errorf("the condition says %q, want %q", message, w)
+		}
+	}
+	c.condition(t, c.name, v1.ConditionProgrammed, metav1.ConditionFalse, "NotAssigned")
+	if status.Host != "" {
+		t.Errorf("there is a host, %s", status.Host)
+	}
+	c.told(t, c.name, reason, message)
+	c.labelled(t, "")
+}
+
+// told waits for an Event about an EgressService.
+func (s *suite) told(t *testing.T, name, reason, message string) {
+	t.Helper()
+	err := lab.Until(t.Context(), leakPatience, "an Event of "+name, func(ctx context.Context) error {
+		list, err := s.Kube.CoreV1().Events(lab.Namespace).List(ctx, metav1.ListOptions{
+			FieldSelector: "involvedObject.kind=EgressService,involvedObject.name=" + name})
+		if err != nil {
+			return err
+		}
+		said := []string{fmt.Sprintf("no Event %s: %s among", reason, message)}
+		for _, event := range list.Items {
+			if event.Reason == reason && strings.Contains(event.Message, message) {
+				return nil
+			}
+			said = append(said, event.Reason+": "+event.Message)
+		}
+		return errors.New(strings.Join(said, "\n"))
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// labelled waits until a node, and no other, has the label; nobody if it is empty.
+func (c *changesTest) labelled(t *testing.T, want string) {
+	t.Helper()
+	err := lab.Until(t.Context(), leakPatience, "the label", func(ctx context.Context) error {
+		list, err := c.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{
+			LabelSelector: kube.LabelEgressServicePrefix + lab.Namespace + "-" + c.name})
+		if err != nil {
+			return err
+		}
+		var have []string
+		for _, n := range list.Items {
+			have = append(have, n.Name)
+		}
+		if strings.Join(have, " ") != want {
+			return fmt.Errorf("nodes %q have it, want %q", have, want)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// well waits until all is well again, and returns the host.
+func (c *changesTest) well(t *testing.T) (host string) {
+	t.Helper()
+	host = c.condition(t, c.name, v1.ConditionProgrammed, metav1.ConditionTrue, "Programmed").Host
+	c.labelled(t, host)
+	c.leaveAs(t, changesIngress...)
+	return host
+}
+
+// toNodes has pods call nodes, which see them as they would without an EgressService:
+// the own node as what they are, the others as their node.
+func (c *changesTest) toNodes(t *testing.T) {
+	for _, p := range c.pods {
+		for _, node := range nodes {
+			for _, want := range p.Addresses {
+				to, err := c.nodeAddress(t.Context(), node, want.Is4())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if node != p.Node {
+					if want, err = c.nodeAddress(t.Context(), p.Node, want.Is4()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				c.leaves(t, p.Name, to, want)
+			}
+		}
+	}
+}
+
+// noNode takes all nodes away, each in another way, and looks at what is said; the
+// EgressService heals by itself.
+func (c *changesTest) noNode(t *testing.T) {
+	c.spec(t, `{"nodeSelector":{"matchLabels":{"`+workerLabel+`":null,"nobody":"has-it"}}}`)
+	c.refused(t, "NoNode", strings.Join(nodes, ", ")+": does not match nodeSelector")
+	c.leaveAs(t)
+	c.listed(t, "LoadBalancerIP", "False")
+	for _, node := range nodes[1:] {
+		c.cordon(t, node, true)
+		t.Cleanup(func() { c.cordon(t, node, false) })
+	}
+	c.spec(t, `{"nodeSelector":{"matchLabels":{"`+workerLabel+`":"","nobody":null}}}`)
+	c.refused(t, "NoNode", nodes[0]+": does not match nodeSelector", nodes[1]+", "+nodes[2]+": is cordoned")
+	c.cordon(t, nodes[2], false)
+	if host := c.well(t); host != nodes[2] {
+		t.Errorf("host %s, want the only one there is", host)
+	}
+	c.told(t, c.name, "HostAssigned", "Node "+nodes[2]+" serves")
+	c.listed(t, "LoadBalancerIP", nodes[2], "True")
+	// Whoever comes back takes nothing from the others.
+	c.cordon(t, nodes[1], false)
+	if host := c.well(t); host != nodes[2] {
+		t.Errorf("%s took it back", host)
+	}
+}
+
+// listed looks at what kubectl get shows between name and age; empty columns are
+// left out.
+func (c *changesTest) listed(t *testing.T, want ...string) {
+	t.Helper()
+	out, err := lab.Run(t.Context(), append(c.Kubectl(), "get", "egressservices", "-n", lab.Namespace, c.name)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if got, want := strings.Fields(lines[0]), []string{"NAME", "SOURCE", "HOST", "NETWORK", "PROGRAMMED", "AGE"}; !slices.Equal(got, want) {
+		t.Errorf("columns %q, want %q", got, want)
+	}
+	if got := strings.Fields(lines[len(lines)-1]); len(got) < 2 || got[0] != c.name || !slices.Equal(got[1:len(got)-1], want) {
+		t.Errorf("kubectl get shows %q, want %q", got, want)
+	}
+}
+
+// unavailable holds back what no node serves, as the spec says.
+func (c *changesTest) unavailable(t *testing.T) {
+	c.spec(t, `{"onUnavailable":"Drop","nodeSelector":{"matchLabels":{"nobody":"has-it"}}}`)
+	c.refused(t, "NoNode")
+	for name := range c.pods {
+		c.silent(t, name)
+	}
+	c.spec(t, `{"onUnavailable":"NodeIP"}`)
+	c.leaveAs(t)
+	c.spec(t, `{"onUnavailable":null,"nodeSelector":{"matchLabels":{"nobody":null}}}`)
+	c.well(t)
+}
+
+// relabelled makes the host one that nodeSelector does not match.
+func (c *changesTest) relabelled(t *testing.T) {
+	host := c.well(t)
+	c.patchNode(t, host, `{"metadata":{"labels":{"`+workerLabel+`":null}}}`)
+	t.Cleanup(func() { c.patchNode(t, host, `{"metadata":{"labels":{"`+workerLabel+`":""}}}`) })
+	next := c.served.programmed(t, host)
+	c.told(t, c.name, "HostChanged", fmt.Sprintf("Node %s serves the egress traffic instead of %s: does not match nodeSelector", next, host))
+	c.well(t)
+}
+
+// trafficPolicy has the host be where an endpoint is, wherever that goes.
+func (c *changesTest) trafficPolicy(t *testing.T) {
+	c.service(t, `{"spec":{"externalTrafficPolicy":"Local"}}`)
+	for _, node := range []string{nodes[1], nodes[2], nodes[1]} {
+		other := otherWorker(node)
+		if name := c.name + "-" + other; c.pods[name].Name != "" {
+			delete(c.pods, name)
+			if err := c.DeletePod(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c.pods[c.name+"-"+node].Name == "" {
+			c.run(t, node)
+		}
+		if host := c.served.programmed(t, other); host != node {
+			t.Errorf("host %s, want %s, where the endpoint is", host, node)
+		}
+		c.well(t)
+	}
+	name := c.name + "-" + nodes[1]
+	if err := c.DeletePod(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	delete(c.pods, name)
+	c.refused(t, "NoNode", nodes[1]+", "+nodes[2]+": has no endpoint, which externalTrafficPolicy Local demands")
+	c.leaveAs(t)
+	c.service(t, `{"spec":{"externalTrafficPolicy":"Cluster"}}`)
+	c.run(t, nodes[1])
+	c.well(t)
+}
+
+// ingressChanges gives the Service other addresses, or none.
+func (c *changesTest) ingressChanges(t *testing.T) {
+	is4, is6 := changesIngress[0], changesIngress[1]
+	c.setIngress(t, `[{"hostname":"lb.example.com"}]`)
+	c.refused(t, "NoIngressIP")
+	c.leaveAs(t)
+	c.setIngress(t, fmt.Sprintf(`[{"hostname":"lb.example.com"},{"ip":%q}]`, is6))
+	c.leaveAs(t, is6)
+	c.setIngress(t, fmt.Sprintf(`[{"ip":%q}]`, is4))
+	c.leaveAs(t, is4)
+	c.setIngress(t, fmt.Sprintf(`[{"ip":%q},{"ip":%q},{"ip":"5.5.5.14"}]`, is4, is6))
+	c.well(t)
+	c.setIngress(t, `null`)
+	c.refused(t, "NoIngressIP")
+	c.setIngress(t, fmt.Sprintf(`[{"ip":%q},{"ip":%q}]`, is4, is6))
+	c.well(t)
+}
+
+// typeChanges makes the Service one without a load balancer, and gives it another port.
+func (c *changesTest) typeChanges(t *testing.T) {
+	c.service(t, `{"spec":{"type":"ClusterIP"}}`)
+	c.refused(t, "ServiceNotLoadBalancer", "ClusterIP")
+	c.leaveAs(t)
+	c.service(t, `{"spec":{"type":"LoadBalancer","ports":[{"port":9090,"targetPort":8080}]}}`)
+	c.refused(t, "NoIngressIP")
+	c.setIngress(t, fmt.Sprintf(`[{"ip":%q},{"ip":%q}]`, changesIngress[0], changesIngress[1]))
+	c.well(t)
+}
+
+// conflict has a younger EgressService select the same pods: it has them when the
+// older goes.
+func (c *changesTest) conflict(t *testing.T) {
+	c.condition(t, c.name, v1.ConditionConflict, metav1.ConditionFalse, "NoConflict")
+	rival := c.serve(t, rivalName, rivalIngress)
+	rival.announce(t)
+	c.selects(t, rivalName, c.labels())
+	status := rival.condition(t, rivalName, v1.ConditionConflict, metav1.ConditionTrue, "OlderEgressService")
+	winner := lab.Namespace + "/" + c.name
+	if message := meta.FindStatusCondition(status.Conditions, v1.ConditionConflict).Message; !strings.Contains(message, winner) {
+		t.Errorf("the condition says %q and does not name %s", message, winner)
+	}
+	rival.told(t, rivalName, "Conflict", winner)
+	c.condition(t, c.name, v1.ConditionConflict, metav1.ConditionFalse, "NoConflict")
+	c.well(t)
+	// The older one has no pods any more, but is there.
+	c.selects(t, c.name, map[string]string{"app": "nobody"})
+	rival.condition(t, rivalName, v1.ConditionConflict, metav1.ConditionFalse, "NoConflict")
+	c.leaveAs(t, rivalIngress...)
+	c.selects(t, c.name, c.labels())
+	rival.condition(t, rivalName, v1.ConditionConflict, metav1.ConditionTrue, "OlderEgressService")
+	c.well(t)
+}
+
+// selects makes a Service select pods.
+func (s *suite) selects(t *testing.T, service string, labels map[string]string) {
+	t.Helper()
+	services := s.Kube.CoreV1().Services(lab.Namespace)
+	svc, err := services.Get(t.Context(), service, metav1.GetOptions{})
+	if err == nil {
+		svc.Spec.Selector = labels
+		_, err = services.Update(t.Context(), svc, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serviceDeleted deletes the Service under its EgressService, and makes it anew.
+func (c *changesTest) serviceDeleted(t *testing.T) {
+	if err := c.Kube.CoreV1().Services(lab.Namespace).Delete(t.Context(), c.name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.refused(t, "ServiceNotFound")
+	c.leaveAs(t)
+	c.putService(t)
+	c.well(t)
+}

@@ -1,0 +1,443 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+const (
+	moverName = "mover"
+	// moverRuns is how often a node loses its power for long; EGRESSIP_FAILOVERS
+	// replaces it. plannedRuns is the same of moves that a label asks for, and
+	// EGRESSIP_MOVES.
+	moverRuns, plannedRuns = 1, 1
+	// plannedGap is more than a planned move may take, on a machine that is busy;
+	// a tenth of it is the aim.
+	plannedGap = time.Second
+	// failoverGap is the same of a node that lost its power.
+	failoverGap = 10 * time.Second
+)
+
+var moverIPs = addresses("172.18.0.211", "fc00:f853:ccd:e793::211")
+
+// moves takes the addresses of an EgressIP from node to node, while pods ask the
+// outside host all the time, and the outside host asks the wire who has the
+// addresses.
+func (e *egressIPTest) moves(t *testing.T) {
+	m := &moveTest{egressIPTest: e, chain: map[netip.Addr][]string{}, macs: map[string]string{}, gaps: map[string][]time.Duration{}}
+	m.begin(t)
+	defer m.end(t)
+	for _, step := range []struct {
+		name string
+		run  func(t *testing.T)
+	}{
+		{"Label", m.label},
+		{"Drain", m.drain},
+		{"Cordon", m.cordon},
+		{"Stop", m.stop},
+		{"Kill", m.killAll},
+	} {
+		t.Run(step.name, step.run)
+		if t.Failed() {
+			return
+		}
+	}
+	for i := range number("EGRESSIP_FAILOVERS", moverRuns) {
+		t.Run(fmt.Sprintf("%d PowerFailure", i+1), m.powerFailure)
+		if t.Failed() {
+			return
+		}
+	}
+	t.Run("Reboot", m.reboot)
+}
+
+// moveTest is the test under way: both addresses are on one node all the time.
+type moveTest struct {
+	*egressIPTest
+	holder  string
+	claims  *lab.Capture
+	silence func()
+	// chain has the holders so far by address, as the MACs that must have answered,
+	// in this order and not again.
+	chain map[netip.Addr][]string
+	gaps  map[string][]time.Duration
+	macs  map[string]string // of the nodes' bridges
+}
+
+// pulses are the pods that ask, by name: one on a node that never holds anything,
+// one on a node that does.
+var pulses = map[string]string{"pulse-0": lab.ControlPlane, "pulse-1": "ovn-worker"}
+
+func (m *moveTest) begin(t *testing.T) {
+	m.assignable(t, "ovn-worker")
+	m.create(t, moverName, moverIPs, held)
+	m.holds(t, "ovn-worker", m.programmed(t, moverName))
+	m.watch(t, lab.ServePort, lab.ServePort, moverIPs)
+	var err error
+	if m.claims, err = m.Capture(t.Context(), lab.Outside, "eth0", "arp or icmp6"); err != nil {
+		t.Fatal(err)
+	}
+	if m.silence, err = m.Solicit(lab.Outside, moverIPs...); err != nil {
+		t.Fatal(err)
+	}
+	for name, node := range pulses {
+		if _, err := m.RunPulse(t.Context(), name, node, chosen(moverName), lab.OutsideAddresses); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.asking(t)
+	m.inspect(t)
+	m.assignable(t, "ovn-worker", "ovn-worker2")
+}
+
+func (m *moveTest) end(t *testing.T) {
+	for what, gaps := range m.gaps {
+		slices.Sort(gaps)
+		t.Logf("longest time without an answer, %s: median %s, 95%% %s, %v", what, gaps[len(gaps)/2], gaps[(len(gaps)*19+19)/20-1], gaps)
+	}
+	if m.silence != nil {
+		m.silence()
+	}
+	if m.claims != nil {
+		m.claims.Close()
+	}
+	// The test's own context may have ended.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	defer cancel()
+	for name := range pulses {
+		if err := m.DeletePod(ctx, name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// holds remembers the new holder of both addresses.
+func (m *moveTest) holds(t *testing.T, node string, holders map[netip.Addr]string) {
+	t.Helper()
+	if m.macs[node] == "" { // a node that boots has no bridge for a while
+		mac, err := m.Kin.Exec(t.Context(), node, "cat", "/sys/class/net/breth0/address")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.macs[node] = strings.TrimSpace(mac)
+	}
+	mac := m.macs[node]
+	for _, a := range moverIPs {
+		if holders[a] != node {
+			t.Fatalf("%s should hold everything: %v", node, holders)
+		}
+		if chain := m.chain[a]; len(chain) == 0 || chain[len(chain)-1] != mac {
+			m.chain[a] = append(chain, mac)
+		}
+	}
+	m.holder = node
+}
+
+func (m *moveTest) other() string {
+	return map[string]string{"ovn-worker": "ovn-worker2", "ovn-worker2": "ovn-worker"}[m.holder]
+}
+
+// reset forgets the gaps so far.
+func (m *moveTest) reset(t *testing.T) {
+	t.Helper()
+	for name := range pulses {
+		if _, err := m.Pulses(t.Context(), name, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// asking waits until every pulse that runs gets answers of both families now.
+func (m *moveTest) asking(t *testing.T) {
+	t.Helper()
+	for name := range pulses {
+		first := map[netip.Addr]int{}
+		err := lab.Until(t.Context(), leakPatience, name+" to get answers", func(ctx context.Context) error {
+			reports, err := m.Pulses(ctx, name, false)
+			if err != nil {
+				return err
+			}
+			for _, to := range lab.OutsideAddresses {
+				was, known := first[to]
+				if !known || reports[to].Echoed < was { // maybe it was started again
+					first[to] = reports[to].Echoed
+				}
+				if !known || reports[to].Echoed < was+20 {
+					return fmt.Errorf("answers from %s: %+v", to, reports[to])
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// longest notes the longest time that pods were without an answer.
+func (m *moveTest) longest(t *testing.T, what string, limit time.Duration, pods ...string) {
+	t.Helper()
+	for _, name := range pods {
+		reports, err := m.Pulses(t.Context(), name, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for to, r := range reports {
+			t.Logf("%s, %s to %s: longest time without an answer %s, %d answers, %d lost", what, name, to, r.MaxGap(), r.Echoed, r.Reconnects)
+			if r.MaxGap() > limit {
+				t.Errorf("%s was without an answer from %s for %s", name, to, r.MaxGap())
+			}
+			m.gaps[what] = append(m.gaps[what], r.MaxGap())
+		}
+	}
+}
+
+// planned has the addresses move to the other node.
+func (m *moveTest) planned(t *testing.T, what string, act func()) {
+	t.Helper()
+	m.reset(t)
+	from, to := m.holder, m.other()
+	act()
+	m.movedFrom(t, moverName, moverIPs[0], from)
+	m.holds(t, to, m.movedFrom(t, moverName, moverIPs[1], from))
+	m.asking(t)
+	m.longest(t, what, plannedGap, "pulse-0", "pulse-1")
+	m.inspect(t)
+}
+
+// inspect fails for packets with a wrong source, and for an address that another
+// node answered for than the one that was to hold it then.
+func (m *moveTest) inspect(t *testing.T) {
+	t.Helper()
+	m.wrong(t, moverIPs)
+	packets, err := m.claims.Packets(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range moverIPs {
+		runs := claimants(packets, a)
+		var chain, said []string
+		for i, r := range runs {
+			chain = append(chain, r.mac)
+			line := fmt.Sprintf("%s %d times from %s to %s", r.mac, r.count, r.first.Format(time.StampMicro), r.last.Format(time.StampMicro))
+			if i > 0 {
+				line += fmt.Sprintf(", %s after", r.first.Sub(runs[i-1].last))
+			}
+			said = append(said, line)
+		}
+		if !slices.Equal(chain, m.chain[a]) {
+			t.Errorf("for %s answered\n%s\nwant %v", a, strings.Join(said, "\n"), m.chain[a])
+		} else if len(said) > 0 {
+			t.Logf("for %s answers %s", a, said[len(said)-1])
+		}
+	}
+}
+
+// run is a time in which one machine, and no other, claimed an address.
+type run struct {
+	mac         string
+	count       int
+	first, last time.Time
+}
+
+func claimants(packets []lab.Packet, a netip.Addr) []run {
+	var runs []run
+	for _, p := range packets {
+		if p.Claims != a {
+			continue
+		}
+		if len(runs) == 0 || runs[len(runs)-1].mac != p.MAC {
+			runs = append(runs, run{mac: p.MAC, first: p.At})
+		}
+		r := &runs[len(runs)-1]
+		r.count++
+		r.last = p.At
+	}
+	return runs
+}
+
+// label takes the holder's label: an address moves because it has to, not because
+// it could.
+func (m *moveTest) label(t *testing.T) {
+	m.holds(t, m.holder, m.programmed(t, moverName))
+	for range number("EGRESSIP_MOVES", plannedRuns) {
+		m.planned(t, "planned move", func() { m.assignable(t, m.other()) })
+		m.assignable(t, "ovn-worker", "ovn-worker2")
+	}
+}
+
+func (m *moveTest) drain(t *testing.T) {
+	holder := m.holder
+	m.planned(t, "planned move", func() {
+		m.patchNode(t, holder, `{"spec":{"taints":[{"key":"k8s.ovn.org/egress","value":"drain","effect":"NoSchedule"}]}}`)
+	})
+	m.patchNode(t, holder, `{"spec":{"taints":null}}`)
+}
+
+// cordon keeps new addresses away from the holder, and leaves it those it has.
+func (m *moveTest) cordon(t *testing.T) {
+	m.reset(t)
+	m.patchNode(t, m.holder, `{"spec":{"unschedulable":true}}`)
+	later := addresses("172.18.0.212", "172.18.0.213")
+	for i, a := range later {
+		name := fmt.Sprintf("later-%d", i)
+		m.create(t, name, []netip.Addr{a})
+		if got := m.programmed(t, name); got[a] != m.other() {
+			t.Errorf("%s was given to %s, which is cordoned", a, got[a])
+		}
+		m.remove(t, name)
+	}
+	m.holds(t, m.holder, m.programmed(t, moverName))
+	m.patchNode(t, m.holder, `{"spec":{"unschedulable":null}}`)
+	m.asking(t)
+	m.longest(t, "no move", plannedGap, "pulse-0", "pulse-1")
+	m.inspect(t)
+}
+
+// stop shuts down the holder's ovnkube in order: it hands over what it holds, and
+// takes nothing back when it is started again.
+func (m *moveTest) stop(t *testing.T) {
+	holder := m.holder
+	m.planned(t, "orderly stop", func() {
+		if err := m.Kin.Service(t.Context(), "stop", holder, "ovnkube-node"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err := m.Kin.Service(t.Context(), "start", holder, "ovnkube-node"); err != nil {
+		t.Fatal(err)
+	}
+	p := nodeProcess(holder)
+	if err := lab.Until(t.Context(), egressPatience, p.name+" to be ready", func(ctx context.Context) error { return m.readyz(ctx, p) }); err != nil {
+		t.Fatal(err)
+	}
+	m.holds(t, m.holder, m.programmed(t, moverName))
+}
+
+// killAll ends the master and the holder's ovnkube at once: nothing may be written
+// by those that come after, and no packet may be lost.
+func (m *moveTest) killAll(t *testing.T) {
+	before := m.steady(t)
+	m.reset(t)
+	m.kill(t, processes[0])
+	m.kill(t, nodeProcess(m.holder))
+	m.sameState(t, before)
+	m.holds(t, m.holder, m.programmed(t, moverName))
+	m.asking(t)
+	m.longest(t, "processes killed", plannedGap, "pulse-0", "pulse-1")
+	m.inspect(t)
+}
+
+// powerFailure takes the holder's power. Pods of the other nodes are served by the
+// next holder; when the machine returns, it answers for nothing.
+func (m *moveTest) powerFailure(t *testing.T) {
+	holder, to := m.holder, m.other()
+	m.reset(t)
+	if err := m.Kin.Node(t.Context(), "kill", holder); err != nil {
+		t.Fatal(err)
+	}
+	m.movedFrom(t, moverName, moverIPs[0], holder)
+	m.holds(t, to, m.movedFrom(t, moverName, moverIPs[1], holder))
+	for name, node := range pulses {
+		if node == holder {
+			continue
+		}
+		err := lab.Until(t.Context(), leakPatience, name+" to get answers again", func(ctx context.Context) error {
+			first, err := m.Pulses(ctx, name, false)
+			if err != nil {
+				return err
+			}
+			return lab.Until(ctx, 2*time.Second, "more", func(ctx context.Context) error {
+				now, err := m.Pulses(ctx, name, false)
+				for to, r := range now {
+					if r.Echoed < first[to].Echoed+20 {
+						return fmt.Errorf("answers from %s: %+v", to, r)
+					}
+				}
+				return err
+			})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.longest(t, "power failure", failoverGap, name)
+	}
+	m.inspect(t)
+	m.powerOn(t, holder)
+	m.candidate(t, holder) // or the next failure finds nobody to take over
+	m.watchMachine(t, holder, lab.ServePort, lab.ServePort, moverIPs)
+	m.back(t)
+}
+
+// reboot takes the holder's power for an instant, maybe too short for anybody to
+// notice: then it may keep its addresses, or lose them while it is not ready yet.
+func (m *moveTest) reboot(t *testing.T) {
+	holder := m.holder
+	if err := m.Kin.Node(t.Context(), "kill", holder); err != nil {
+		t.Fatal(err)
+	}
+	m.powerOn(t, holder)
+	m.watchMachine(t, holder, lab.ServePort, lab.ServePort, moverIPs)
+	m.back(t)
+}
+
+// back waits for the pods of a machine that returned, and looks at who answered.
+func (m *moveTest) back(t *testing.T) {
+	t.Helper()
+	holders := m.programmed(t, moverName)
+	m.holds(t, holders[moverIPs[0]], holders)
+	m.asking(t)
+	// What was ready when it died passed for ready until it said otherwise.
+	holders = m.programmed(t, moverName)
+	m.holds(t, holders[moverIPs[0]], holders)
+	m.inspect(t)
+}
+
+// neighbours asks a wire who has addresses: their holders answer, and nobody else.
+func (e *egressIPTest) neighbours(t *testing.T, machine string, device string, holders map[netip.Addr]string) {
+	t.Helper()
+	c, err := e.Capture(t.Context(), machine, "eth0", "arp or icmp6")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var all []netip.Addr
+	macs := map[netip.Addr]string{}
+	for a, node := range holders {
+		mac, err := e.Kin.Exec(t.Context(), node, "cat", "/sys/class/net/"+device+"/address")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, macs[a] = append(all, a), strings.TrimSpace(mac)
+	}
+	silence, err := e.Solicit(machine, all...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silence()
+	err = lab.Until(t.Context(), egressPatience, "answers for all addresses", func(ctx context.Context) error {
+		packets, err := c.Packets(ctx)
+		if err != nil {
+			return err
+		}
+		for _, a := range all {
+			runs := claimants(packets, a)
+			if len(runs) > 1 || len(runs) == 1 && runs[0].mac != macs[a] {
+				t.Fatalf("%v answer for %s, want %s", runs, a, macs[a])
+			}
+			if len(runs) == 0 || runs[0].count < 20 {
+				return fmt.Errorf("for %s answer %v", a, runs)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,83 @@
+package suite
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+const ownName = "own"
+
+var ownIPs = addresses("172.18.0.231", "fc00:f853:ccd:e793::231")
+
+// egressIPOf is for tests of one pod's EgressIP.
+func (s *suite) egressIPOf(t *testing.T, pod lab.Pod) *egressIPTest {
+	t.Helper()
+	client, err := versioned.NewForConfig(s.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &egressIPTest{suite: s, client: client.EgressIPV1().EgressIPs(), pods: map[string]lab.Pod{pod.Name: pod}}
+}
+
+// beforeEgressIP gives a pod that leaves with egress addresses of another node external
+// gateways: these come first, and the EgressIP has its pod back when they go.
+func (g *gatewayTest) beforeEgressIP(t *testing.T) {
+	g.remove(t)
+	pod := g.servers["a"]
+	e := g.egressIPOf(t, pod)
+	e.assignable(t, "ovn-worker2")
+	e.create(t, ownName, ownIPs)
+	e.choose(t, ownName, pod.Name)
+	e.programmed(t, ownName)
+	e.leavesAs(t, pod, ownIPs...)
+	g.policy(t, hops(v1.HopOptions{}, g.gateways...))
+	g.uses(t, 20*time.Second, false, g.gateways...)
+	g.remove(t)
+	e.leavesAs(t, pod, ownIPs...)
+	e.choose(t, ownName)
+	e.remove(t, ownName)
+	e.assignable(t)
+}
+
+// ownNode gives a pod egress addresses on its own node, in a cluster that translates
+// pods one by one: there is one translation at a time, and it is the right one.
+func (s *suite) ownNode(t *testing.T) {
+	pod := s.servers["a"]
+	e := s.egressIPOf(t, pod)
+	translated := func(is4 bool, to string) {
+		t.Helper()
+		// The list of a router's translations cuts long addresses.
+		e.lists(t, lab.ControlPlane, "", []string{to}, "sh", "-c", fmt.Sprintf(
+			`for n in $(ovn-nbctl --bare --columns=_uuid find NAT type=snat 'logical_ip="%s"'); do
+ovn-nbctl --bare --columns=external_ip list NAT $n; done`, pod.Address(is4)))
+	}
+	asNode := func() {
+		t.Helper()
+		e.leavesAs(t, pod)
+		for _, is4 := range []bool{true, false} {
+			own, err := e.nodeAddress(t.Context(), pod.Node, is4)
+			if err != nil {
+				t.Fatal(err)
+			}
+			translated(is4, own.String())
+		}
+	}
+	asNode()
+	e.assignable(t, pod.Node)
+	e.create(t, ownName, ownIPs)
+	e.choose(t, ownName, pod.Name)
+	e.programmed(t, ownName)
+	e.leavesAs(t, pod, ownIPs...)
+	for _, a := range ownIPs {
+		translated(a.Is4(), a.String())
+	}
+	e.choose(t, ownName)
+	asNode()
+	e.remove(t, ownName)
+	e.assignable(t)
+}

@@ -1,0 +1,296 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+const webName = "web"
+
+var webIPs = addresses("172.18.0.201", "172.18.0.202", "fc00:f853:ccd:e793::201", "fc00:f853:ccd:e793::202")
+
+// primary has pods leave with addresses on the nodes' own network.
+func (e *egressIPTest) primary(t *testing.T) {
+	e.assignable(t, "ovn-worker", "ovn-worker2")
+	e.choose(t, webName, "egress-0", "egress-1", "egress-2")
+	e.create(t, webName, webIPs)
+	t.Run("Spread", e.spread)
+	t.Run("Neighbours", func(t *testing.T) { e.neighbours(t, lab.Outside, "breth0", e.programmed(t, webName)) })
+	t.Run("InsideTheCluster", e.inside)
+	t.Run("Excluded", e.excluded)
+	t.Run("Services", e.replies)
+	t.Run("EgressService", e.underService)
+	t.Run("OneFamily", e.oneFamily)
+	t.Run("Labels", e.labels)
+	e.remove(t, webName)
+	e.policies(t)
+	for _, pod := range e.pods {
+		e.leavesAs(t, pod)
+	}
+}
+
+// spread looks at the rows, which are the document's, and at what they do.
+func (e *egressIPTest) spread(t *testing.T) {
+	holders := e.programmed(t, webName)
+	for i := 0; i < len(webIPs); i += 2 {
+		if holders[webIPs[i]] == holders[webIPs[i+1]] {
+			t.Errorf("%s has both addresses of a family: %v", holders[webIPs[i]], holders)
+		}
+	}
+	for _, pod := range e.pods {
+		e.leavesAs(t, pod, webIPs...)
+	}
+	e.leavesAs(t, e.servers["b2"])
+	e.policies(t, e.reroutes(t, holders, e.pods)...)
+	for _, node := range nodes {
+		var want []string
+		for a, holder := range holders {
+			for _, pod := range e.pods {
+				if holder == node {
+					want = append(want, fmt.Sprintf("snat %s %s %s", a, pod.Address(a.Is4()), topology.ManagementLSP(node)))
+				}
+			}
+		}
+		e.lists(t, lab.ControlPlane, topology.ManagementLSP(node), want, "sh", "-c",
+			// Its list shows a logical port only beside a MAC.
+			fmt.Sprintf(`for nat in $(ovn-nbctl --bare --columns=nat list Logical_Router %s); do
+ovn-nbctl --bare --columns=type,external_ip,logical_ip,logical_port list NAT $nat | tr '\n' ' '; echo; done`, topology.GatewayRouter(node)))
+	}
+}
+
+// reroutes are the policies of pods whose addresses nodes hold.
+func (e *egressIPTest) reroutes(t *testing.T, holders map[netip.Addr]string, pods map[string]lab.Pod) []string {
+	t.Helper()
+	all, err := e.Nodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, is4 := range []bool{true, false} {
+		var hops []string
+		for a, holder := range holders {
+			if a.Is4() != is4 {
+				continue
+			}
+			for _, join := range all[holder].Join {
+				if join.Addr().Is4() == is4 {
+					hops = append(hops, join.Addr().String())
+				}
+			}
+		}
+		slices.Sort(hops) // as the database has them, whichever node came first
+		list := strings.Join(hops, ", ")
+		for _, pod := range pods {
+			match := map[bool]string{true: "ip4", false: "ip6"}[is4]
+			want = append(want, fmt.Sprintf("100 %s.src == %s reroute %s", match, pod.Address(is4), list))
+		}
+	}
+	return want
+}
+
+// inside looks at traffic that stays in the cluster: no egress address there.
+func (e *egressIPTest) inside(t *testing.T) {
+	for _, pod := range e.pods {
+		for _, is4 := range []bool{true, false} {
+			for _, node := range nodes {
+				to, err := e.nodeAddress(t.Context(), node, is4)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := pod.Address(is4)
+				if node != pod.Node {
+					if want, err = e.nodeAddress(t.Context(), pod.Node, is4); err != nil {
+						t.Fatal(err)
+					}
+				}
+				e.leaves(t, pod.Name, to, want)
+			}
+			for _, other := range e.pods {
+				if other.Name != pod.Name {
+					e.leaves(t, pod.Name, other.Address(is4), pod.Address(is4))
+				}
+			}
+		}
+	}
+}
+
+// excluded adds pods that leave no packets, or those of their node.
+func (e *egressIPTest) excluded(t *testing.T) {
+	if _, err := e.RunToEnd(t.Context(), "egress-ended", "ovn-worker", chosen(webName)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.RunHostServer(t.Context(), "egress-host", "ovn-worker", chosen(webName), 8090); err != nil {
+		t.Fatal(err)
+	}
+	extra, err := e.RunServer(t.Context(), "egress-extra", "ovn-worker", chosen(webName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := map[string]lab.Pod{"egress-extra": extra}
+	for name, pod := range e.pods {
+		with[name] = pod
+	}
+	// The one that came last has its policies: so would the others.
+	holders := e.programmed(t, webName)
+	e.policies(t, e.reroutes(t, holders, with)...)
+	for _, to := range lab.OutsideAddresses {
+		own, err := e.nodeAddress(t.Context(), "ovn-worker", to.Is4())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen, err := e.SeenFromMachine(t.Context(), "ovn-worker", to); err != nil || seen != own {
+			t.Errorf("the host network was seen as %s (%v), want %s", seen, err, own)
+		}
+	}
+	for _, name := range []string{"egress-ended", "egress-host", "egress-extra"} {
+		if err := e.DeletePod(t.Context(), name); err != nil {
+			t.Error(err)
+		}
+	}
+	e.policies(t, e.reroutes(t, holders, e.pods)...)
+}
+
+// oneFamily leaves the pods' IPv6 traffic alone, and the IPv4 traffic of the other
+// way round.
+func (e *egressIPTest) oneFamily(t *testing.T) {
+	for _, is4 := range []bool{true, false} {
+		only := ofFamily(webIPs, is4)
+		e.change(t, webName, setIPs(only))
+		e.programmed(t, webName)
+		for _, pod := range e.pods {
+			e.leavesAs(t, pod, only...)
+		}
+	}
+	e.change(t, webName, setIPs(webIPs))
+	e.programmed(t, webName)
+}
+
+// labels changes those of a pod, and of its namespace.
+func (e *egressIPTest) labels(t *testing.T) {
+	e.choose(t, webName, "egress-0", "egress-1")
+	e.leavesAs(t, e.pods["egress-2"])
+	e.leavesAs(t, e.pods["egress-1"], webIPs...)
+	e.choose(t, webName, "egress-1", "egress-2")
+	e.leavesAs(t, e.pods["egress-2"], webIPs...)
+	e.leavesAs(t, e.pods["egress-0"])
+	e.change(t, webName, func(spec *v1.EgressIPSpec) {
+		spec.NamespaceSelector.MatchLabels = map[string]string{egressLabel: "yes"}
+	})
+	e.leavesAs(t, e.pods["egress-2"])
+	namespace := func(value string) {
+		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, egressLabel, value)
+		if _, err := e.Kube.CoreV1().Namespaces().Patch(t.Context(), lab.Namespace, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	namespace(`"yes"`)
+	e.leavesAs(t, e.pods["egress-2"], webIPs...)
+	namespace("null")
+	e.leavesAs(t, e.pods["egress-2"])
+}
+
+// underService lets an EgressService have one of the pods: that comes first, and the
+// EgressIP has the pod again afterwards.
+func (e *egressIPTest) underService(t *testing.T) {
+	const name, pod = "egress-both", "egress-1"
+	behind := func(t *testing.T, app string) {
+		t.Helper()
+		patch := fmt.Sprintf(`{"metadata":{"labels":{"app":%s}}}`, app)
+		_, err := e.Kube.CoreV1().Pods(lab.Namespace).Patch(context.WithoutCancel(t.Context()), pod, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	s := e.serve(t, name, addresses("5.5.5.7", "5555::7"))
+	t.Cleanup(func() { behind(t, "null") }) // what is behind the Service goes with it
+	behind(t, strconv.Quote(name))
+	s.programmed(t, "")
+	s.steered(t, 1)
+	s.announce(t)
+	e.leavesAs(t, e.pods[pod], s.ingress...)
+	e.leavesAs(t, e.pods["egress-0"], webIPs...)
+	behind(t, "null")
+	e.leavesAs(t, e.pods[pod], webIPs...)
+}
+
+// replies has clients outside connect to a Service of these pods through every
+// node: an answer with an egress address would be of no connection they know.
+func (e *egressIPTest) replies(t *testing.T) {
+	ctx := t.Context()
+	services := e.Kube.CoreV1().Services(lab.Namespace)
+	policy := corev1.IPFamilyPolicyRequireDualStack
+	svc, err := services.Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: webName},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Selector: chosen(webName),
+			IPFamilyPolicy: &policy, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol},
+			Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(lab.ServePort)}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := services.Delete(context.WithoutCancel(ctx), webName, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	port := uint16(svc.Spec.Ports[0].NodePort)
+	for _, traffic := range []corev1.ServiceExternalTrafficPolicy{corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal} {
+		patch := fmt.Sprintf(`{"spec":{"externalTrafficPolicy":%q}}`, traffic)
+		if _, err := services.Patch(ctx, webName, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, node := range nodes {
+			for _, is4 := range []bool{true, false} {
+				e.answered(t, node, is4, port, traffic)
+			}
+		}
+	}
+}
+
+// answered connects to a node's port from outside, once the Service is served there.
+func (e *egressIPTest) answered(t *testing.T, node string, is4 bool, port uint16, traffic corev1.ServiceExternalTrafficPolicy) {
+	t.Helper()
+	to, err := e.nodeAddress(t.Context(), node, is4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := pick(lab.OutsideAddresses, is4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := fmt.Sprintf("http://%s/clientip", netip.AddrPortFrom(to, port))
+	call := func(ctx context.Context) error {
+		out, err := e.Call(ctx, lab.Outside, false, "get", "-count", "6", "-timeout", "2s", url)
+		if err == nil && traffic == corev1.ServiceExternalTrafficPolicyLocal {
+			for line := range strings.Lines(out) {
+				if strings.TrimSpace(line) != client.String() {
+					err = errors.Join(err, fmt.Errorf("the client was seen as %s", line))
+				}
+			}
+		}
+		return err
+	}
+	if err := lab.Until(t.Context(), 20*time.Second, fmt.Sprintf("%s, %s, to answer", url, traffic), call); err != nil {
+		t.Error(err)
+		return
+	}
+	if err := call(t.Context()); err != nil {
+		t.Errorf("%s, %s: %v", url, traffic, err)
+	}
+}

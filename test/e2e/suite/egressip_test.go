@@ -1,0 +1,447 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
+	typedv1 "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/typed/egressip/v1"
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+const (
+	// assignableLabel makes a node a candidate.
+	assignableLabel = "k8s.ovn.org/egress-assignable"
+	// egressLabel is the label of pods by which the tests' EgressIPs choose them.
+	egressLabel = "e2e-egress"
+	// egressPatience is how long a change may take to be in force.
+	egressPatience = 30 * time.Second
+)
+
+// egressIPTest is the EgressIPs of one cluster.
+type egressIPTest struct {
+	*suite
+	client typedv1.EgressIPInterface
+	// pods are those that EgressIPs may choose, by name: one on each node.
+	pods map[string]lab.Pod
+	// watched is what the captures of the test under way look at.
+	watched []*lab.Capture
+}
+
+// egressIPs gives pods egress addresses on the nodes' network and on another one,
+// and moves them in every way there is.
+func (s *suite) egressIPs(t *testing.T) {
+	client, err := versioned.NewForConfig(s.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &egressIPTest{suite: s, client: client.EgressIPV1().EgressIPs(), pods: map[string]lab.Pod{}}
+	for node, name := range map[string]string{lab.ControlPlane: "egress-0", "ovn-worker": "egress-1", "ovn-worker2": "egress-2"} {
+		if e.pods[name], err = s.RunServer(t.Context(), name, node, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := s.steadyState(t)
+	t.Run("Primary", e.primary)
+	t.Run("NewPods", e.newPods)
+	t.Run("Refused", e.refused)
+	t.Run("Unavailable", e.unavailable)
+	t.Run("Moves", e.moves)
+	t.Run("Connections", e.connections)
+	t.Run("SecondaryNetwork", e.secondary)
+	e.assignable(t)
+	s.sameState(t, before)
+	for name := range e.pods {
+		if err := s.DeletePod(t.Context(), name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// addresses parses a list.
+func addresses(texts ...string) []netip.Addr {
+	list := make([]netip.Addr, len(texts))
+	for i, text := range texts {
+		list[i] = netip.MustParseAddr(text)
+	}
+	return list
+}
+
+func ofFamily(list []netip.Addr, is4 bool) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(list), func(a netip.Addr) bool { return a.Is4() != is4 })
+}
+
+// chosen are the labels of the pods that the EgressIP of a name chooses.
+func chosen(name string) map[string]string { return map[string]string{egressLabel: name} }
+
+// create creates an EgressIP that chooses pods by their label, and deletes it when
+// the test ends.
+func (e *egressIPTest) create(t *testing.T, name string, ips []netip.Addr, change ...func(*v1.EgressIPSpec)) {
+	t.Helper()
+	ip := &v1.EgressIP{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	ip.Spec.NamespaceSelector.MatchLabels = map[string]string{corev1.LabelMetadataName: lab.Namespace}
+	ip.Spec.PodSelector.MatchLabels = chosen(name)
+	setIPs(ips)(&ip.Spec)
+	for _, f := range change {
+		f(&ip.Spec)
+	}
+	if _, err := e.client.Create(t.Context(), ip, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.remove(t, name) })
+}
+
+// remove deletes an EgressIP, which need not be there.
+func (e *egressIPTest) remove(t *testing.T, name string) {
+	// The test's own context may have ended.
+	err := e.client.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Error(err)
+	}
+}
+
+// held keeps back what no node gives an egress address: on a machine that is busy
+// all nodes may pass for dead for a moment.
+func held(spec *v1.EgressIPSpec) { spec.OnUnavailable = v1.UnavailableDrop }
+
+func setIPs(ips []netip.Addr) func(*v1.EgressIPSpec) {
+	return func(spec *v1.EgressIPSpec) {
+		spec.EgressIPs = nil
+		for _, a := range ips {
+			spec.EgressIPs = append(spec.EgressIPs, v1.Address(a.String()))
+		}
+	}
+}
+
+// change changes the specification of an EgressIP.
+func (e *egressIPTest) change(t *testing.T, name string, f func(*v1.EgressIPSpec)) {
+	t.Helper()
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		ip, err := e.client.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		f(&ip.Spec)
+		_, err = e.client.Update(t.Context(), ip, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaits waits for a status of an EgressIP that will do.
+func (e *egressIPTest) awaits(t *testing.T, name, what string, will func(*v1.EgressIP) error) v1.EgressIPStatus {
+	t.Helper()
+	var status v1.EgressIPStatus
+	err := lab.Until(t.Context(), egressPatience, "EgressIP "+name+" to be "+what, func(ctx context.Context) error {
+		ip, err := e.client.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		status = ip.Status
+		if err := will(ip); err != nil {
+			return fmt.Errorf("%w; status is %+v", err, status)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status
+}
+
+// has tells whether a condition that knows the present specification is as wanted.
+func has(ip *v1.EgressIP, kind string, is metav1.ConditionStatus) error {
+	c := meta.FindStatusCondition(ip.Status.Conditions, kind)
+	if c == nil || c.Status != is || c.ObservedGeneration != ip.Generation {
+		return fmt.Errorf("condition %s is %+v", kind, c)
+	}
+	return nil
+}
+
+// programmed waits until every address of an EgressIP has a node that holds it and
+// no other node's word has it.
+func (e *egressIPTest) programmed(t *testing.T, name string) map[netip.Addr]string {
+	t.Helper()
+	holders := map[netip.Addr]string{}
+	e.awaits(t, name, "programmed", func(ip *v1.EgressIP) error {
+		clear(holders)
+		for _, item := range ip.Status.Items {
+			a, err := netip.ParseAddr(item.EgressIP)
+			if err != nil {
+				return err
+			}
+			holders[a] = item.Node
+		}
+		if len(holders) != len(ip.Spec.EgressIPs) {
+			return fmt.Errorf("%d of %d addresses have a node", len(holders), len(ip.Spec.EgressIPs))
+		}
+		for _, word := range ip.Status.Programmed {
+			for _, text := range word.EgressIPs {
+				if a, err := netip.ParseAddr(text); err != nil || holders[a] != word.Node {
+					return fmt.Errorf("%s says it has %s", word.Node, text)
+				}
+			}
+		}
+		return errors.Join(has(ip, v1.ConditionAssigned, metav1.ConditionTrue), has(ip, v1.ConditionProgrammed, metav1.ConditionTrue))
+	})
+	return holders
+}
+
+// movedFrom is programmed for when an address has to leave a node first.
+func (e *egressIPTest) movedFrom(t *testing.T, name string, a netip.Addr, node string) map[netip.Addr]string {
+	t.Helper()
+	e.awaits(t, name, "moved from "+node, func(ip *v1.EgressIP) error {
+		for _, item := range ip.Status.Items {
+			if item.EgressIP == a.String() && item.Node != node {
+				return nil
+			}
+		}
+		return fmt.Errorf("%s is not on another node", a)
+	})
+	return e.programmed(t, name)
+}
+
+// assignable labels exactly these nodes.
+func (e *egressIPTest) assignable(t *testing.T, only ...string) {
+	t.Helper()
+	for _, node := range nodes {
+		value := "null"
+		if slices.Contains(only, node) {
+			value = `""`
+		}
+		e.patchNode(t, node, fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, assignableLabel, value))
+	}
+}
+
+func (e *egressIPTest) patchNode(t *testing.T, node, patch string) {
+	t.Helper()
+	if _, err := e.Kube.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// choose makes the EgressIP of a name choose exactly these of our pods.
+func (e *egressIPTest) choose(t *testing.T, name string, only ...string) {
+	t.Helper()
+	for _, pod := range slices.Sorted(maps.Keys(e.pods)) {
+		value := "null"
+		if slices.Contains(only, pod) {
+			value = strconv.Quote(name)
+		}
+		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, egressLabel, value)
+		if _, err := e.Kube.CoreV1().Pods(lab.Namespace).Patch(t.Context(), pod, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// leaves waits until the connections of a pod to an address outside are seen with
+// exactly the wanted sources.
+func (s *suite) leaves(t *testing.T, pod string, to netip.Addr, want ...netip.Addr) {
+	t.Helper()
+	slices.SortFunc(want, netip.Addr.Compare)
+	connections := 4
+	if len(want) > 1 { // all of them one and the same: once in a million runs
+		connections = 21
+	}
+	err := lab.Until(t.Context(), egressPatience, fmt.Sprintf("%s to reach %s as %v", pod, to, want), func(ctx context.Context) error {
+		seen, err := s.SourcesFromPod(ctx, pod, to, connections)
+		if err != nil {
+			return err
+		}
+		if have := slices.SortedFunc(maps.Keys(seen), netip.Addr.Compare); !slices.Equal(have, want) {
+			return fmt.Errorf("it was seen as %v", seen)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// leavesAs is leaves for both families; a family without addresses leaves with
+// the address of the pod's node.
+func (s *suite) leavesAs(t *testing.T, pod lab.Pod, ips ...netip.Addr) {
+	t.Helper()
+	for _, to := range lab.OutsideAddresses {
+		want := ofFamily(ips, to.Is4())
+		if len(want) == 0 {
+			own, err := s.nodeAddress(t.Context(), pod.Node, to.Is4())
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = []netip.Addr{own}
+		}
+		s.leaves(t, pod.Name, to, want...)
+	}
+}
+
+// list is what a command on a machine prints that has a word in it, each line's
+// words with one blank between them, sorted.
+func (e *egressIPTest) list(ctx context.Context, machine, with string, command ...string) ([]string, error) {
+	out, err := e.Kin.Exec(ctx, machine, command...)
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, with) {
+			lines = append(lines, strings.Join(strings.Fields(line), " "))
+		}
+	}
+	slices.Sort(lines)
+	return lines, nil
+}
+
+// lists waits until a list is as wanted.
+func (e *egressIPTest) lists(t *testing.T, machine, with string, want []string, command ...string) {
+	t.Helper()
+	slices.Sort(want)
+	what := fmt.Sprintf("%q on %s to show what it should", strings.Join(command, " "), machine)
+	err := lab.Until(t.Context(), egressPatience, what, func(ctx context.Context) error {
+		have, err := e.list(ctx, machine, with, command...)
+		if err == nil && !slices.Equal(have, want) {
+			err = fmt.Errorf("have\n%s\nwant\n%s", strings.Join(have, "\n"), strings.Join(want, "\n"))
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// policies waits until the policies of priority 100 are those of pods, to hops.
+func (e *egressIPTest) policies(t *testing.T, want ...string) {
+	t.Helper()
+	e.lists(t, lab.ControlPlane, " 100 ", want, "ovn-nbctl", "lr-policy-list", "ovn_cluster_router")
+}
+
+// watch begins to look at what leaves with a destination port in a range: at the
+// outside host all of it, on the nodes' uplinks what does not have the sources
+// that are right.
+func (e *egressIPTest) watch(t *testing.T, first, last uint16, right []netip.Addr) {
+	t.Helper()
+	t.Cleanup(e.unwatch)
+	for _, machine := range append([]string{lab.Outside}, nodes...) {
+		e.watchMachine(t, machine, first, last, right)
+	}
+}
+
+// watchMachine is watch of one machine: one that was off has to be watched anew.
+func (e *egressIPTest) watchMachine(t *testing.T, machine string, first, last uint16, right []netip.Addr) {
+	t.Helper()
+	filter := fmt.Sprintf("udp dst portrange %d-%d", first, last)
+	if machine != lab.Outside { // a node forwards what is right by the thousand
+		for _, a := range right {
+			filter += fmt.Sprintf(" and not src host %s", a)
+		}
+	}
+	c, err := e.Capture(t.Context(), machine, "eth0", filter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.watched = append(e.watched, c)
+}
+
+func (e *egressIPTest) unwatch() {
+	for _, c := range e.watched {
+		c.Close()
+	}
+	e.watched = nil
+}
+
+// wrong fails for packets with another source than those that are right, anywhere,
+// and returns all that came to the outside host. Machines that are off, or were
+// since, have nothing to say.
+func (e *egressIPTest) wrong(t *testing.T, right []netip.Addr) []lab.Packet {
+	t.Helper()
+	var outside []lab.Packet
+	for _, c := range e.watched {
+		packets, err := c.Packets(t.Context())
+		switch {
+		case c.Machine == lab.Outside && err != nil:
+			t.Fatal(err)
+		case c.Machine == lab.Outside:
+			outside = packets
+		case err != nil:
+			continue
+		}
+		bad := map[netip.Addr]int{}
+		var first, last lab.Packet
+		for _, p := range packets {
+			if slices.Contains(right, p.Source.Addr()) {
+				continue
+			}
+			if len(bad) == 0 {
+				first = p
+			}
+			bad[p.Source.Addr()]++
+			last = p
+		}
+		if len(bad) > 0 {
+			t.Errorf("seen at %s with a wrong source: %v; the first and the last:\n%s\n%s", c.Machine, bad, first.Text, last.Text)
+		}
+	}
+	return outside
+}
+
+// steady is steadyState once no node keeps itself from answering for an address
+// that is none any more: nodes do so for a while.
+func (e *egressIPTest) steady(t *testing.T) lab.State {
+	t.Helper()
+	err := lab.Until(t.Context(), egressPatience, "addresses that are gone to be forgotten", func(ctx context.Context) error {
+		list, err := e.client.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var known []v1.Address
+		for _, ip := range list.Items {
+			known = append(known, ip.Spec.EgressIPs...)
+		}
+		for _, node := range nodes {
+			flows, err := e.list(ctx, node, "priority=150,", "ovs-ofctl", "dump-flows", "breth0")
+			if err != nil {
+				return err
+			}
+			for _, f := range flows {
+				if !slices.ContainsFunc(known, func(a v1.Address) bool {
+					return strings.Contains(f, "="+string(a)+" ") || strings.Contains(f, "="+string(a)+",")
+				}) {
+					return fmt.Errorf("%s has %s", node, f)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e.steadyState(t)
+}
+
+// number reads how often something is done from the environment.
+func number(variable string, otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil && n > 0 {
+		return n
+	}
+	return otherwise
+}

@@ -1,0 +1,50 @@
+package suite
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+var healthIngress = addresses("5.5.5.15", "5555::f")
+
+// TestHealthService has the master ask the nodes' health service, in place of port 9:
+// nodes that die are noticed as well and as fast, and so is one that has lost its
+// ovn-controller, which port 9 does not tell.
+func TestHealthService(t *testing.T) {
+	s := start(t, "shared", func(o *lab.Options) {
+		o.Name = fmt.Sprintf("e2e-health-%d", os.Getpid())
+		o.Config = "ovnkube: {args: [--egressip-node-healthcheck-port=9107]}\n"
+	})
+	t.Run("FailoverLatency", s.latency)
+	t.Run("OVNController", s.withoutOVN)
+}
+
+// withoutOVN stops the host's ovn-controller: what it programmed stays, but nothing
+// would follow.
+func (s *suite) withoutOVN(t *testing.T) {
+	e := s.serve(t, "health", healthIngress)
+	e.announce(t)
+	pod, err := s.RunServer(t.Context(), "health", lab.ControlPlane, e.labels())
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := e.programmed(t, "")
+	s.leavesAs(t, pod, healthIngress...)
+	if err := s.Kin.Service(t.Context(), "stop", host, "ovn-controller"); err != nil {
+		t.Fatal(err)
+	}
+	next := e.programmed(t, host)
+	s.told(t, e.name, "HostChanged", fmt.Sprintf("Node %s serves the egress traffic instead of %s: unreachable", next, host))
+	s.leavesAs(t, pod, healthIngress...)
+	if err := s.Kin.Service(t.Context(), "start", host, "ovn-controller"); err != nil {
+		t.Fatal(err)
+	}
+	s.candidate(t, host)
+	// It may be host again, but takes nothing back.
+	if now := e.programmed(t, ""); now != next {
+		t.Errorf("%s took it back from %s", now, next)
+	}
+}
