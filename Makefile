@@ -7,8 +7,9 @@ MAKEFLAGS += --no-print-directory
 
 OUT := $(CURDIR)/_output
 BIN := $(OUT)/bin
-# Modules to lint. Not contrib/kin/kubernetes: three short mains whose check would
-# take all of Kubernetes with it.
+# Modules to lint. Not contrib/kin/kubernetes, contrib/kin/dns and test/conformance:
+# short mains whose check would take all of Kubernetes with it; and contrib/kin/cni
+# has no source of its own.
 MODULES := go-controller contrib/kin test/e2e
 
 VERSION_PACKAGE := github.com/ovnkube/ovnkube/go-controller/pkg/version
@@ -85,12 +86,17 @@ test-layers: ## Run every test below the cluster, against real databases and ker
 e2e: cluster-binaries ## Run the end-to-end tests on kin clusters (root; E2E_RUN=REGEXP, E2E_FLAGS='-count=20')
 	cd test/e2e && KIN=$(KIN) E2E_LOGS=$(OUT)/e2e-logs go test -count=1 -p 1 -timeout 60m $(if $(E2E_RUN),-run '$(E2E_RUN)') $(E2E_FLAGS) ./...
 
+.PHONY: conformance
+conformance: cluster-binaries ## Run the network specs of the Kubernetes end-to-end suite (root; GATEWAY_MODE, CONFORMANCE_FOCUS=REGEXP)
+	KIN=$(KIN) GATEWAY_MODE=$(GATEWAY_MODE) test/conformance/run.sh $(OUT)/conformance
+
 .PHONY: test
 test: deps build lint verify test-layers e2e ## Run everything
 
 .PHONY: bench
-bench: ## Measure the northbound writer and EgressService and external gateways planning
-	cd go-controller && go test -run '^$$' -bench 'Write|Converge|ExternalGateways' -benchtime 3x ./pkg/nb/ovsdb ./pkg/egressservice/master ./pkg/externalroute
+bench: ## Measure the northbound writer and the planning of Services and the egress features
+	cd go-controller && go test -run '^$$' -bench 'Write|Converge|EndpointChange|Failover|Program|ExternalGateways|Services' -benchtime 3x \
+		./pkg/nb/ovsdb ./pkg/egressservice/master ./pkg/egressservice/node ./pkg/egressip/master ./pkg/externalroute ./pkg/service/master
 
 ##@ Clusters
 
