@@ -19,8 +19,9 @@ const (
 	ChainMark = "OVN-KUBE-EGRESS-IP-MARK"
 	// ChainStray drops what comes for an address on a secondary network and belongs to
 	// no connection that is known here: replies have the pod's address by then. The
-	// host would refuse a connection that has just come from another node, or make one
-	// of its own of it, which would take the port from the pod's.
+	// host would refuse a connection that has just come from another node, or, before
+	// it has the address, send it on. Both would be a connection of its own, which
+	// takes the port from the pod's.
 	ChainStray = "OVN-KUBE-EGRESS-IP-STRAY"
 )
 
@@ -28,14 +29,9 @@ const (
 // neighbour discovery asks an address about itself.
 var strays = []string{"tcp", "udp", "sctp"}
 
-// Positions of the jumps among those from the same built-in chain: behind the
-// translations of EgressServices, which win, and before all others.
-const (
-	positionSNAT = 20
-	positionMark = 20
-	// There are no other jumps of ours there.
-	positionStray = 20
-)
+// position puts the jumps behind those of EgressServices from the same built-in
+// chain, which win, and before all others.
+const position = 20
 
 // tableBase and the number of a link's interface make the number of the routing
 // table for it.
@@ -53,9 +49,9 @@ func Chains(families []topology.Family) []host.Chain {
 	var chains []host.Chain
 	for _, f := range families {
 		chains = append(chains,
-			host.Chain{ChainKey: snatChain(f), Jumps: []host.Jump{{From: "POSTROUTING"}}, Position: positionSNAT},
-			host.Chain{ChainKey: markChain(f), Jumps: []host.Jump{{From: "PREROUTING"}}, Position: positionMark},
-			host.Chain{ChainKey: strayChain(f), Jumps: []host.Jump{{From: "INPUT"}}, Position: positionStray},
+			host.Chain{ChainKey: snatChain(f), Jumps: []host.Jump{{From: "POSTROUTING"}}, Position: position},
+			host.Chain{ChainKey: markChain(f), Jumps: []host.Jump{{From: "PREROUTING"}}, Position: position},
+			host.Chain{ChainKey: strayChain(f), Jumps: []host.Jump{{From: "INPUT"}, {From: "FORWARD"}}, Position: position},
 		)
 	}
 	return chains
