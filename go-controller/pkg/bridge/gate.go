@@ -1,7 +1,9 @@
 package bridge
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -12,38 +14,61 @@ import (
 // IPv6, and 10 and 0, which take ARP.
 const priorityGate = 150
 
+const (
+	// priorityHeld is above those by which connections are the host's; what belongs
+	// to the gateway router's is one above it.
+	priorityHeld = 101
+	// priorityStray is below all that belongs to a connection, and above the rest.
+	priorityStray = 99
+)
+
 // Gate keeps the gateway router from answering for an address that it has in its
 // translations but that this node does not hold, and from announcing it. What
-// asks for the address goes to the host alone, which does not have it.
+// asks for the address goes to the host alone, which does not have it. What comes
+// for it and belongs to no connection from here is dropped: the host would send it
+// on to who holds the address, who may have sent it here.
 func Gate(b Bridge, addr netip.Addr) []host.Flow {
-	a := addr.String()
+	a, t := addr.String(), texts[topology.FamilyOf(addr)]
 	fromWire := func(match ...string) host.Flow {
 		return flow(0, priorityGate, append([]string{in(Uplink), b.tagged()}, match...), b.toHost()...)
 	}
 	fromOVN := func(match ...string) host.Flow {
 		return flow(0, priorityGate, append([]string{in(Patch)}, match...), "drop")
 	}
+	stray := flow(1, priorityStray, []string{in(Uplink), b.tagged(), t.ip, t.dst + "=" + a}, "drop")
 	if topology.FamilyOf(addr) == topology.IPv4 {
 		return []host.Flow{
 			fromWire("arp", "arp_tpa="+a),
 			fromOVN("arp", "arp_spa="+a),
+			stray,
 		}
 	}
 	return []host.Flow{
 		fromWire("icmp6", "icmp_type=135", "nd_target="+a),
 		fromOVN("icmp6", "icmp_type=136", "nd_target="+a),
 		fromOVN("icmp6", "icmp_type=135", "ipv6_src="+a),
+		stray,
 	}
 }
-
-// priorityHeld is above those by which connections are the host's.
-const priorityHeld = 101
 
 // Held hands what comes from the wire for an egress address that this node holds to
 // the gateway router, and not to the host even where the connection is not known yet:
 // the host would send it on as if it were its own, and it would pass for the host's
 // from then on.
-func Held(b Bridge, addr netip.Addr) []host.Flow {
+//
+// before is the MAC address of the node that had the address until a moment ago, ""
+// for none. It still translates for connections that this node does not know: what
+// comes for these goes back to the wire, to it.
+func Held(b Bridge, addr netip.Addr, before string) []host.Flow {
 	t := texts[topology.FamilyOf(addr)]
-	return []host.Flow{flow(1, priorityHeld, []string{in(Uplink), b.tagged(), t.ip, t.dst + "=" + addr.String()}, output(Patch))}
+	match := []string{in(Uplink), b.tagged(), t.ip, t.dst + "=" + addr.String()}
+	if before == "" {
+		return []host.Flow{flow(1, priorityHeld, match, output(Patch))}
+	}
+	ours := fmt.Sprintf("ct_mark=%#x", DefaultMarks(topology.ConntrackZone).OVN)
+	var flows []host.Flow
+	for _, known := range []string{"+trk+est", "+trk+rel"} {
+		flows = append(flows, flow(1, priorityHeld+1, append(slices.Clone(match), "ct_state="+known, ours), output(Patch)))
+	}
+	return append(flows, flow(1, priorityHeld, match, "mod_dl_src:"+b.MAC, "mod_dl_dst:"+before, "IN_PORT"))
 }

@@ -35,12 +35,15 @@ func Given(status v1.EgressIPStatus, node string) []v1.EgressIPStatusItem {
 	return items
 }
 
-// MayTake tells whether a node that is given an address may answer for it: no
-// other node's word has it.
-func MayTake(status v1.EgressIPStatus, node string, addr netip.Addr) bool {
-	return !slices.ContainsFunc(status.Programmed, func(word v1.ProgrammedStatus) bool {
-		return word.Node != node && slices.Contains(word.EgressIPs, addr.String())
-	})
+// Other returns the node other than one whose word has an address; "" where there
+// is none: only then may a node that is given the address answer for it.
+func Other(status v1.EgressIPStatus, node string, addr netip.Addr) string {
+	for _, word := range status.Programmed {
+		if word.Node != node && slices.Contains(word.EgressIPs, addr.String()) {
+			return word.Node
+		}
+	}
+	return ""
 }
 
 // Digest identifies the pods that a node programs for the addresses it is given

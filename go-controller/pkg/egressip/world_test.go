@@ -206,7 +206,7 @@ func (w *world) take(name string) (changed bool) {
 		word := v1.ProgrammedStatus{Node: name}
 		var secondary []netip.Addr
 		for _, item := range Given(*status, name) {
-			if a := netip.MustParseAddr(item.EgressIP); MayTake(*status, name, a) && !w.heldElsewhere(key, name, a) {
+			if a := netip.MustParseAddr(item.EgressIP); Other(*status, name, a) == "" && !w.heldElsewhere(key, name, a) {
 				word.EgressIPs = append(word.EgressIPs, item.EgressIP)
 				if strings.HasPrefix(item.EgressIP, "172.19") {
 					secondary = append(secondary, a)
@@ -239,7 +239,7 @@ func (w *world) take(name string) (changed bool) {
 // address: it was taken away from that one.
 func (w *world) heldElsewhere(key, name string, a netip.Addr) bool {
 	for other, status := range w.status {
-		if other != key && !MayTake(*status, name, a) {
+		if other != key && Other(*status, name, a) != "" {
 			return true
 		}
 	}

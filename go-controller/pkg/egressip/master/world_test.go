@@ -316,7 +316,7 @@ func (w *world) act(ctx context.Context, c *Controller, key string) error {
 		var secondary []netip.Addr
 		for _, item := range egressip.Given(status, name) {
 			a := netip.MustParseAddr(item.EgressIP)
-			if !egressip.MayTake(status, name, a) {
+			if egressip.Other(status, name, a) != "" {
 				continue
 			}
 			word.EgressIPs = append(word.EgressIPs, item.EgressIP)

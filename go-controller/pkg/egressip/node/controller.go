@@ -311,7 +311,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	if e != nil {
 		after.uid, share = e.UID, egressip.ShareOf(e.Status, node)
 		may = func(a netip.Addr) bool {
-			return before.held[a] || c.ready() && egressip.MayTake(e.Status, node.Name, a)
+			return before.held[a] || c.ready() && egressip.Other(e.Status, node.Name, a) == ""
 		}
 	}
 	c.pods.refresh()
@@ -322,6 +322,8 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	for _, a := range share.Primary {
 		if may(a) {
 			held[a], next.links[a] = true, externalBridge(node)
+		} else if other := egressip.Other(e.Status, node.Name, a); other != "" {
+			c.gates.expect(ctx, a, other)
 		}
 	}
 	for a := range held {

@@ -12,6 +12,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
 )
 
@@ -75,6 +76,25 @@ func TestPlannedMove(t *testing.T) {
 	if got := w.opened(four); len(got) != 0 {
 		t.Error("goes on handing it to OVN")
 	}
+}
+
+// TestHandedOn: what comes for connections that are not known here goes to who had the
+// address before, for a while.
+func TestHandedOn(t *testing.T) {
+	defer func(was time.Duration) { handedOn = was }(handedOn)
+	handedOn = time.Second
+	w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}, other+" "+four))
+	before := node()
+	before.Name = other
+	before.Annotations[kube.AnnotationL3Gateway] = strings.ReplaceAll(before.Annotations[kube.AnnotationL3Gateway], "00:03", "00:04")
+	if _, err := w.kube.CoreV1().Nodes().Create(t.Context(), before, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	w.change("prod", func(e *v1.EgressIP) { e.Status.Programmed = nil })
+	w.saysEventually("prod", self+" "+four)
+	golden.Check(t, "handed-on", w.flows.Dump())
+	w.eventually("strays to be OVN's", func() bool { return slices.Equal(w.opened(four), []string{four}) })
 }
 
 // TestRestart writes nothing to the API and lets the same pass as before.

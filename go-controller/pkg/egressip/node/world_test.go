@@ -402,7 +402,7 @@ func (w *world) gated(addrs ...string) []string {
 func (w *world) opened(addrs ...string) []string {
 	var out []string
 	for _, a := range addrs {
-		if strings.Contains(w.flows.Dump(), "nw_dst="+a+",") || strings.Contains(w.flows.Dump(), "ipv6_dst="+a+",") {
+		if strings.Contains(w.flows.Dump(), "_dst="+a+",actions=output:PATCH") {
 			out = append(out, a)
 		}
 	}
