@@ -73,13 +73,14 @@ func (l *Lab) RunStream(ctx context.Context, name, node string, to netip.Addr) (
 
 // RunLabelledStream is RunStream of a pod with labels.
 func (l *Lab) RunLabelledStream(ctx context.Context, name, node string, labels map[string]string, to netip.Addr) (Pod, error) {
-	return l.RunSizedStream(ctx, name, node, labels, to, 8)
+	return l.RunSizedStream(ctx, name, node, labels, to, 8, 15*time.Second)
 }
 
-// RunSizedStream is RunLabelledStream of a pod that sends so many bytes at a time.
-func (l *Lab) RunSizedStream(ctx context.Context, name, node string, labels map[string]string, to netip.Addr, size int) (Pod, error) {
+// RunSizedStream is RunLabelledStream of a pod that sends so many bytes at a time, and
+// a sign of life after keepAlive without traffic.
+func (l *Lab) RunSizedStream(ctx context.Context, name, node string, labels map[string]string, to netip.Addr, size int, keepAlive time.Duration) (Pod, error) {
 	return l.runPod(ctx, name, node, labels, "stream", "-port", fmt.Sprint(reportPort),
-		"-to", netip.AddrPortFrom(to, EchoPort).String(), "-size", fmt.Sprint(size))
+		"-to", netip.AddrPortFrom(to, EchoPort).String(), "-size", fmt.Sprint(size), "-keepalive", keepAlive.String())
 }
 
 // Sender is a pod that sends datagrams to a port of each address, for ever and from

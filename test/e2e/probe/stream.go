@@ -66,11 +66,12 @@ func stream(ctx context.Context, args []string) error {
 	to := flags.String("to", "", "address and port of an echo server")
 	port := flags.Int("port", 9000, "HTTP port of the report")
 	size := flags.Int("size", 8, "how many bytes to send at a time")
+	idle := flags.Duration("keepalive", 15*time.Second, "time without traffic after which TCP says that it is there, and says so again")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *to == "" || *size < 8 {
-		return fmt.Errorf("usage: probe stream -to ADDR:PORT [-size BYTES]")
+		return fmt.Errorf("usage: probe stream -to ADDR:PORT [-size BYTES] [-keepalive DURATION]")
 	}
 	m := &meter{last: time.Now()}
 	mux := http.NewServeMux()
@@ -82,8 +83,9 @@ func stream(ctx context.Context, args []string) error {
 	go func() { failed <- web.ListenAndServe() }()
 	tick := time.NewTicker(beat)
 	defer tick.Stop()
+	dialer := net.Dialer{Timeout: 5 * time.Second, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: *idle, Interval: *idle, Count: 60}}
 	for {
-		err := beatOver(ctx, *to, *size, tick.C, m)
+		err := beatOver(ctx, dialer, *to, *size, tick.C, m)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -98,8 +100,7 @@ func stream(ctx context.Context, args []string) error {
 }
 
 // beatOver keeps one connection busy until it breaks.
-func beatOver(ctx context.Context, to string, size int, tick <-chan time.Time, m *meter) error {
-	dialer := net.Dialer{Timeout: 5 * time.Second}
+func beatOver(ctx context.Context, dialer net.Dialer, to string, size int, tick <-chan time.Time, m *meter) error {
 	conn, err := dialer.DialContext(ctx, "tcp", to)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
@@ -19,6 +20,10 @@ const (
 	// advance is after how many times a connection is far beyond what a node that
 	// took note of it before would believe to belong to it.
 	advance = 200
+	// keepAlive is how soon a pod that waits for an answer says something. Where the
+	// node that had the address cannot be asked any more, the new one knows a
+	// connection from what its pod sends next.
+	keepAlive = time.Second
 )
 
 // keptTest keeps TCP connections busy while their egress addresses move from node to
@@ -69,7 +74,7 @@ func (k *keptTest) open(t *testing.T, to []netip.Addr) {
 		for what, size := range map[string]int{"calm": 8, "busy": bulk} {
 			name := fmt.Sprintf("%s-%d", what, i)
 			// On a node that never has the addresses: it must not die with one.
-			if _, err := k.RunSizedStream(t.Context(), name, lab.ControlPlane, chosen(k.name), a, size); err != nil {
+			if _, err := k.RunSizedStream(t.Context(), name, lab.ControlPlane, chosen(k.name), a, size, keepAlive); err != nil {
 				t.Fatal(err)
 			}
 			k.streams = append(k.streams, name)

@@ -39,6 +39,7 @@ func (e *egressIPTest) moves(t *testing.T) {
 		run  func(t *testing.T)
 	}{
 		{"Label", m.label},
+		{"Stray", m.stray},
 		{"Drain", m.drain},
 		{"Cordon", m.cordon},
 		{"Stop", m.stop},
@@ -270,6 +271,45 @@ func (m *moveTest) label(t *testing.T) {
 	for range number("EGRESSIP_MOVES", plannedRuns) {
 		m.planned(t, "planned move", func() { m.assignable(t, m.other()) })
 		m.assignable(t, "ovn-worker", "ovn-worker2")
+	}
+}
+
+// stray sends the addresses what belongs to no connection: it ends where it comes to,
+// or at who had the address before, and does not go to and fro between the two.
+func (m *moveTest) stray(t *testing.T) {
+	const port = 7777
+	var captures []*lab.Capture
+	for _, node := range []string{m.holder, m.other()} {
+		c, err := m.Capture(t.Context(), node, "eth0", fmt.Sprintf("udp dst port %d", port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		captures = append(captures, c)
+	}
+	for _, a := range moverIPs {
+		if _, err := m.Kin.Exec(t.Context(), lab.Outside, "bash", "-c", fmt.Sprintf("echo stray >/dev/udp/%s/%d", a, port)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.asking(t) // which takes longer than all the ways there could be
+	for i, c := range captures {
+		packets, err := c.Packets(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range moverIPs {
+			seen := 0
+			for _, p := range packets {
+				if p.Destination == netip.AddrPortFrom(a, port) {
+					seen++
+				}
+			}
+			// In, and out again.
+			if holder := i == 0; holder && seen == 0 || seen > 2 {
+				t.Errorf("%s saw what came for %s %d times", c.Machine, a, seen)
+			}
+		}
 	}
 }
 
