@@ -66,17 +66,21 @@ func (w *world) newRange(t *testing.T) {
 			t.Errorf("delete range: %v", err)
 		}
 	})
-	inRange := func(s *corev1.Service) {
-		s.Spec.ClusterIPs = []string{"203.0.113.10", "2001:db8:cb00::a"}
-		s.Spec.ClusterIP = s.Spec.ClusterIPs[0]
+	inRange := func(ips ...string) func(*corev1.Service) {
+		return func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = ips[0], ips }
 	}
+	// A dry run would not do: it asks any one of the ranges.
+	services := w.Kube.CoreV1().Services(lab.Namespace)
 	if err := lab.Until(t.Context(), settle, "the range to be in use", func(ctx context.Context) error {
-		_, err := w.Kube.CoreV1().Services(lab.Namespace).Create(ctx, object("in-range", inRange), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := services.Create(ctx, object("first", inRange("203.0.113.11", "2001:db8:cb00::b")), metav1.CreateOptions{})
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	s := w.make(t, "in-range", inRange)
+	if err := services.Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s := w.make(t, "in-range", inRange("203.0.113.10", "2001:db8:cb00::a"))
 	both := []string{"s1", "s2"}
 	w.try(t, "pod to cluster address", way{pod("c0"), s.cluster, both, w.of("c0")})
 	w.try(t, "host to cluster address", way{machine(lab.ControlPlane), s.cluster, both, nil})
