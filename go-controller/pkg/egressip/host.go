@@ -23,6 +23,10 @@ const (
 	// it has the address, send it on. Both would be a connection of its own, which
 	// takes the port from the pod's.
 	ChainStray = "OVN-KUBE-EGRESS-IP-STRAY"
+	// ChainHandOn hands the same on to who had the address before, for a while: that
+	// node knows the connections, and translates for them until it comes to know that
+	// their pods are led away.
+	ChainHandOn = "OVN-KUBE-EGRESS-IP-HAND-ON"
 )
 
 // strays are the protocols that hosts refuse connections of. Others are left alone:
@@ -51,6 +55,7 @@ func Chains(families []topology.Family) []host.Chain {
 		chains = append(chains,
 			host.Chain{ChainKey: snatChain(f), Jumps: []host.Jump{{From: "POSTROUTING"}}, Position: position},
 			host.Chain{ChainKey: markChain(f), Jumps: []host.Jump{{From: "PREROUTING"}}, Position: position},
+			host.Chain{ChainKey: handOnChain(f), Jumps: []host.Jump{{From: "PREROUTING"}}, Position: position},
 			host.Chain{ChainKey: strayChain(f), Jumps: []host.Jump{{From: "INPUT"}, {From: "FORWARD"}}, Position: position},
 		)
 	}
@@ -65,6 +70,10 @@ func markChain(f topology.Family) host.ChainKey {
 	return host.ChainKey{Family: f, Table: "mangle", Name: ChainMark}
 }
 
+func handOnChain(f topology.Family) host.ChainKey {
+	return host.ChainKey{Family: f, Table: "mangle", Name: ChainHandOn}
+}
+
 func strayChain(f topology.Family) host.ChainKey {
 	return host.ChainKey{Family: f, Table: "filter", Name: ChainStray}
 }
@@ -76,6 +85,9 @@ func Contributor(key string) string { return Feature + "/" + key }
 type Seat struct {
 	Addr netip.Addr
 	Link host.Network
+	// Before is the address on that network of who has the address, or had it a
+	// moment ago; invalid for nobody.
+	Before netip.Addr
 }
 
 // FindSeats finds, for the secondary addresses of a share, the links that have
@@ -111,6 +123,8 @@ type HostState struct {
 	Routes   map[host.Route]host.Hop
 	Settings map[string]string
 	Rules    host.Rules
+	// HandOn are the rules that can be done without.
+	HandOn host.Rules
 	// Translations are the source addresses that pods get.
 	Translations map[netip.Addr]netip.Addr
 }
@@ -118,10 +132,21 @@ type HostState struct {
 // Empty tells whether there is nothing.
 func (s HostState) Empty() bool { return len(s.Addrs)+len(s.Routes) == 0 }
 
+// Has tells whether the host has an egress address.
+func (s HostState) Has(a netip.Addr) bool {
+	for have := range s.Addrs {
+		if have.Prefix.Addr() == a {
+			return true
+		}
+	}
+	return false
+}
+
 // Equal compares states.
 func (s HostState) Equal(o HostState) bool {
 	return maps.Equal(s.Addrs, o.Addrs) && maps.Equal(s.IPRules, o.IPRules) && maps.Equal(s.Routes, o.Routes) &&
-		maps.Equal(s.Settings, o.Settings) && maps.EqualFunc(s.Rules, o.Rules, slices.Equal)
+		maps.Equal(s.Settings, o.Settings) && maps.EqualFunc(s.Rules, o.Rules, slices.Equal) &&
+		maps.EqualFunc(s.HandOn, o.HandOn, slices.Equal)
 }
 
 // HostPlan plans what the host has for addresses on secondary networks and the
@@ -129,7 +154,7 @@ func (s HostState) Equal(o HostState) bool {
 // that are not held are prepared for: everything is there but themselves.
 func HostPlan(seats []Seat, held func(netip.Addr) bool, pods []netip.Addr, mode topology.GatewayMode) HostState {
 	s := HostState{Addrs: map[host.Address]struct{}{}, IPRules: map[host.IPRule]struct{}{}, Routes: map[host.Route]host.Hop{},
-		Settings: map[string]string{}, Rules: host.Rules{}, Translations: map[netip.Addr]netip.Addr{}}
+		Settings: map[string]string{}, Rules: host.Rules{}, HandOn: host.Rules{}, Translations: map[netip.Addr]netip.Addr{}}
 	pods = slices.SortedFunc(slices.Values(pods), netip.Addr.Compare)
 	done := map[topology.Family]bool{}
 	for _, seat := range seats {
@@ -140,6 +165,11 @@ func HostPlan(seats []Seat, held func(netip.Addr) bool, pods []netip.Addr, mode 
 		for _, protocol := range strays {
 			s.Rules[strayChain(f)] = append(s.Rules[strayChain(f)],
 				host.Spec{Dst: topology.HostPrefix(seat.Addr), Protocol: protocol, Target: host.Drop}.Rule())
+			if seat.Before.IsValid() {
+				s.HandOn[handOnChain(f)] = append(s.HandOn[handOnChain(f)], host.Spec{
+					Dst: topology.HostPrefix(seat.Addr), Protocol: protocol, CTState: "INVALID,NEW", Target: host.CopyTo(seat.Before),
+				}.Rule())
+			}
 		}
 		if done[f] {
 			continue

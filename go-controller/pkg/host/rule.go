@@ -58,6 +58,11 @@ func DNATTo(to netip.AddrPort) Target {
 	return Target("DNAT --to-destination " + to.String())
 }
 
+// CopyTo sends a copy to a neighbor.
+func CopyTo(gateway netip.Addr) Target {
+	return Target("TEE --gateway " + gateway.String())
+}
+
 // SetMark sets the fwmark of the packet, all bits.
 func SetMark(mark uint32) Target {
 	return Target(fmt.Sprintf("MARK --set-xmark %#x/0xffffffff", mark))

@@ -75,6 +75,16 @@ func (n Node) ManagementAddrs() []netip.Addr {
 	return addrs
 }
 
+// HostAddr returns the host's address in a network; the zero Addr for none.
+func (n Node) HostAddr(network netip.Prefix) netip.Addr {
+	for _, p := range n.Host {
+		if p.Masked() == network {
+			return p.Addr()
+		}
+	}
+	return netip.Addr{}
+}
+
 // HasGateway tells whether enough is known of the node for its gateway router:
 // its chassis, its join address and its external attachment.
 func (n Node) HasGateway() bool {

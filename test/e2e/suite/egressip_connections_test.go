@@ -35,6 +35,8 @@ type keptTest struct {
 	ips           []netip.Addr
 	holder, other string
 	streams       []string
+	// pulse is a pod that opens a connection again and again.
+	pulse string
 }
 
 // connections does so on the nodes' own network, where a node dies, too.
@@ -80,8 +82,12 @@ func (k *keptTest) open(t *testing.T, to []netip.Addr) {
 			k.streams = append(k.streams, name)
 		}
 	}
+	k.pulse = "pulse-" + k.name
+	if _, err := k.RunPulse(t.Context(), k.pulse, lab.ControlPlane, chosen(k.name), to); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
-		for _, name := range k.streams {
+		for _, name := range append(k.streams, k.pulse) {
 			if err := k.DeletePod(context.WithoutCancel(t.Context()), name); err != nil {
 				t.Error(err)
 			}
@@ -109,9 +115,19 @@ func (k *keptTest) goOn(t *testing.T, act func(t *testing.T)) {
 			t.Fatal(err)
 		}
 	}
+	if _, err := k.Pulses(t.Context(), k.pulse, true); err != nil {
+		t.Fatal(err)
+	}
 	took := during(func() { act(t) })
 	for _, name := range k.streams {
 		k.goesOn(t, name, true, took)
+	}
+	pulses, err := k.Pulses(t.Context(), k.pulse, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for to, r := range pulses {
+		t.Logf("new connections to %s: longest time without an answer %s, %d answers, %d lost", to, r.MaxGap(), r.Echoed, r.Reconnects)
 	}
 }
 

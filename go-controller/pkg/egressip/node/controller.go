@@ -95,6 +95,8 @@ type Controller struct {
 	gates *gates
 	pods  *pods
 	past  *past
+	// before are those who had the addresses.
+	before *predecessors
 	// stopped is closed when Run ends.
 	stopped chan struct{}
 
@@ -102,6 +104,8 @@ type Controller struct {
 	states map[string]state
 	// touched are the keys whose part of the kernel somebody else may have changed.
 	touched map[string]bool
+	// departed are addresses on secondary networks that others are about to take.
+	departed map[string]map[netip.Addr]departed
 	// leaving: others are asked to take over.
 	leaving bool
 }
@@ -127,8 +131,8 @@ func (s state) clone() state {
 
 // New returns the controller.
 func New(deps Deps) (*Controller, error) {
-	c := &Controller{deps: deps, stopped: make(chan struct{}), states: map[string]state{}, touched: map[string]bool{}}
-	c.gates, c.pods, c.past = newGates(c), newPods(c, deps.Pods), newPast(deps.Forget)
+	c := &Controller{deps: deps, stopped: make(chan struct{}), states: map[string]state{}, touched: map[string]bool{}, departed: map[string]map[netip.Addr]departed{}}
+	c.gates, c.pods, c.past, c.before = newGates(c), newPods(c, deps.Pods), newPast(deps.Forget), newPredecessors(deps)
 	c.queue = queue.New("egressip-node", c.reconcile)
 	c.queue.Seed(c.prime)
 	// Where there is no EgressIP at all this node has to say so, too.
@@ -314,16 +318,15 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 			return before.held[a] || c.ready() && egressip.Other(e.Status, node.Name, a) == ""
 		}
 	}
+	c.before.expect(ctx, key, e, share, node.Name)
 	c.pods.refresh()
-	next, held, err := c.seats(ctx, key, share, may)
+	next, held, err := c.seats(ctx, key, share, c.departing(key, e, before), may)
 	if err != nil {
 		return err
 	}
 	for _, a := range share.Primary {
 		if may(a) {
 			held[a], next.links[a] = true, externalBridge(node)
-		} else if other := egressip.Other(e.Status, node.Name, a); other != "" {
-			c.gates.expect(ctx, a, other)
 		}
 	}
 	for a := range held {

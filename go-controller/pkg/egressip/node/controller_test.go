@@ -12,7 +12,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
 )
 
@@ -84,12 +83,7 @@ func TestHandedOn(t *testing.T) {
 	defer func(was time.Duration) { handedOn = was }(handedOn)
 	handedOn = time.Second
 	w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}, other+" "+four))
-	before := node()
-	before.Name = other
-	before.Annotations[kube.AnnotationL3Gateway] = strings.ReplaceAll(before.Annotations[kube.AnnotationL3Gateway], "00:03", "00:04")
-	if _, err := w.kube.CoreV1().Nodes().Create(t.Context(), before, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	w.node(other, ".0.4", "00:04")
 	w.start()
 	w.change("prod", func(e *v1.EgressIP) { e.Status.Programmed = nil })
 	w.saysEventually("prod", self+" "+four)

@@ -9,13 +9,11 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -31,11 +29,6 @@ const (
 // gateway router go when the master has taken note.
 var gateLinger = 10 * time.Second
 
-// handedOn is how long a node that takes an address hands on, to who had it before,
-// what belongs to connections that it does not know: at least as long as that node has
-// its translations, which go a second after the pods' policies have moved.
-var handedOn = 3 * time.Second
-
 // gates are the addresses that the gateway router is kept from answering for.
 type gates struct {
 	c    *Controller
@@ -47,43 +40,10 @@ type gates struct {
 	flows   []host.Flow              // as contributed
 	held    map[netip.Addr]bool      // what was held then
 	leaving map[netip.Addr]time.Time // no egress addresses any more, until when they are gated
-	before  map[netip.Addr]holder    // who had the addresses before this node
-}
-
-// holder is a node that has an address until this one may take it.
-type holder struct {
-	node, mac string
-	until     time.Time // when it is of no use any more; zero: it has the address yet
 }
 
 func newGates(c *Controller) *gates {
-	return &gates{
-		c: c, turn: host.NewTurn[error](),
-		held: map[netip.Addr]bool{}, leaving: map[netip.Addr]time.Time{}, before: map[netip.Addr]holder{},
-	}
-}
-
-// expect notes which node has an address that this one is given.
-func (g *gates) expect(ctx context.Context, a netip.Addr, node string) {
-	g.mu.Lock()
-	known := g.before[a]
-	g.mu.Unlock()
-	if known.node == node && known.until.IsZero() {
-		return
-	}
-	mac := ""
-	n, err := g.c.deps.Kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-	if err == nil {
-		var parsed topology.Node
-		parsed, err = kube.Node(n)
-		mac = parsed.Gateway.MAC
-	}
-	if mac == "" { // what comes for its connections is lost then
-		klog.V(2).InfoS("The MAC address of who has an egress address is not known", "address", a, "node", node, "err", err)
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.before[a] = holder{node: node, mac: mac}
+	return &gates{c: c, turn: host.NewTurn[error](), held: map[netip.Addr]bool{}, leaving: map[netip.Addr]time.Time{}}
 }
 
 // apply makes the bridge have the gates there are to be now. Callers that waited
@@ -105,14 +65,17 @@ func (g *gates) pass(ctx context.Context) error {
 	want := egressip.Gated(all, node, g.c.holds)
 	g.mu.Lock()
 	want = g.linger(want, node)
-	maps.DeleteFunc(g.before, func(a netip.Addr, _ holder) bool { return !g.held[a] && !slices.Contains(want, a) })
 	b := bridge.Bridge{MAC: node.Gateway.MAC, VLAN: g.c.deps.VLAN}
 	var flows []host.Flow
 	for _, a := range want {
 		flows = append(flows, bridge.Gate(b, a)...)
 	}
 	for _, a := range g.opened(node) {
-		flows = append(flows, bridge.Held(b, a, g.predecessor(a))...)
+		before, rest := g.c.before.of(a, true)
+		if rest > 0 {
+			g.c.queue.EnqueueAfter(rest, gatesKey)
+		}
+		flows = append(flows, bridge.Held(b, a, before.Gateway.MAC)...)
 	}
 	same := g.spoken && slices.Equal(flows, g.flows)
 	g.last = want
@@ -128,26 +91,6 @@ func (g *gates) pass(ctx context.Context) error {
 	g.mu.Unlock()
 	klog.V(2).InfoS("Egress addresses gated", "addresses", want)
 	return nil
-}
-
-// predecessor returns the MAC address of who had an address that this node holds
-// until a moment ago; g.mu is held.
-func (g *gates) predecessor(a netip.Addr) string {
-	h, ok := g.before[a]
-	if !ok {
-		return ""
-	}
-	now := time.Now()
-	if h.until.IsZero() {
-		h.until = now.Add(handedOn)
-		g.before[a] = h
-	}
-	if !now.Before(h.until) {
-		delete(g.before, a)
-		return ""
-	}
-	g.c.queue.EnqueueAfter(h.until.Sub(now), gatesKey)
-	return h.mac
 }
 
 // opened returns the addresses held on the primary network; g.mu is held, and those

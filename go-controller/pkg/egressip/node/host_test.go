@@ -57,7 +57,8 @@ func (l *lab) apply(s egressip.HostState) {
 	ctx, key := l.t.Context(), egressip.Contributor("prod")
 	for _, err := range []error{
 		l.kernel.Settings.Apply(ctx, key, s.Settings), l.kernel.Routes.Apply(ctx, key, s.Routes),
-		l.kernel.IPRules.Apply(ctx, key, s.IPRules), l.kernel.Chains.Apply(ctx, key, s.Rules), l.kernel.Addrs.Apply(ctx, key, s.Addrs),
+		l.kernel.IPRules.Apply(ctx, key, s.IPRules), l.kernel.Chains.Apply(ctx, key, s.Rules),
+		l.kernel.Chains.Apply(ctx, key+"/before", s.HandOn), l.kernel.Addrs.Apply(ctx, key, s.Addrs),
 	} {
 		if err != nil {
 			l.t.Fatal(err)
@@ -150,7 +151,7 @@ func TestHost(t *testing.T) {
 	// and are empty.
 	l.restart(four, six)
 	l.sweep()
-	bare := strings.NewReplacer("-A PREROUTING -j OVN-KUBE-EGRESS-IP-MARK\n", "", "-A POSTROUTING -j OVN-KUBE-EGRESS-IP-MULTI-NIC\n", "",
+	bare := strings.NewReplacer("-A PREROUTING -j OVN-KUBE-EGRESS-IP-MARK\n", "", "-A PREROUTING -j OVN-KUBE-EGRESS-IP-HAND-ON\n", "", "-A POSTROUTING -j OVN-KUBE-EGRESS-IP-MULTI-NIC\n", "",
 		"*nat\n", "", "*mangle\n", "", "COMMIT\n", "")
 	if after := bare.Replace(l.show()); after != bare.Replace(before) {
 		t.Errorf("left:\n%s\nat first:\n%s", after, before)

@@ -46,12 +46,15 @@ type seat struct {
 	problem string
 }
 
-// seats plans the secondary addresses of a share. held says which of them this
-// node holds from now on; those without a link are none of them.
-func (c *Controller) seats(ctx context.Context, key string, share egressip.Share, may func(netip.Addr) bool) (seat, map[netip.Addr]bool, error) {
+// seats plans the secondary addresses of a share, and of those that have just
+// departed. held says which of them this node holds from now on; those without a link
+// are none of them.
+func (c *Controller) seats(
+	ctx context.Context, key string, share, departing egressip.Share, may func(netip.Addr) bool,
+) (seat, map[netip.Addr]bool, error) {
 	s := seat{host: egressip.HostPlan(nil, nil, nil, c.deps.Mode), links: map[netip.Addr]string{}, record: map[netip.Addr]bool{}}
 	held := map[netip.Addr]bool{}
-	if len(share.Secondary) == 0 {
+	if len(share.Secondary)+len(departing.Secondary) == 0 {
 		return s, held, nil
 	}
 	if err := c.pods.need(ctx); err != nil {
@@ -62,14 +65,20 @@ func (c *Controller) seats(ctx context.Context, key string, share egressip.Share
 		return s, nil, err
 	}
 	found, problem := egressip.FindSeats(share, networks, c.deps.Record.Has)
-	for _, f := range found {
+	for i, f := range found {
 		s.links[f.Addr], s.record[f.Addr] = f.Link.Link, true
 		if may(f.Addr) {
 			held[f.Addr] = true
 		}
+		before, rest := c.before.of(f.Addr, held[f.Addr])
+		if rest > 0 {
+			c.queue.EnqueueAfter(rest, key)
+		}
+		found[i].Before = before.HostAddr(share.Networks[f.Addr])
 	}
+	gone, _ := egressip.FindSeats(departing, networks, c.deps.Record.Has)
 	pods := c.pods.members.Addrs(key)
-	s.host = egressip.HostPlan(found, func(a netip.Addr) bool { return held[a] }, pods, c.deps.Mode)
+	s.host = egressip.HostPlan(append(found, gone...), func(a netip.Addr) bool { return held[a] }, pods, c.deps.Mode)
 	s.problem = problem
 	if problem == "" {
 		s.digest = egressip.Digest(share.Secondary, pods)
@@ -121,6 +130,7 @@ func (c *Controller) enter(ctx context.Context, key string, before state, next s
 		k.IPRules.Apply(ctx, contributor, next.host.IPRules),
 		k.Chains.Apply(ctx, contributor, next.host.Rules),
 	)
+	c.handOn(ctx, key, before.host.HandOn, next.host.HandOn)
 	if err == nil {
 		err = k.Addrs.Apply(ctx, contributor, next.host.Addrs)
 	}
@@ -132,6 +142,23 @@ func (c *Controller) enter(ctx context.Context, key string, before state, next s
 	}
 	// Before all have spoken the record has addresses that are still to be asked for.
 	return c.deps.Record.Set(ctx, key, next.record, !c.hasSpoken())
+}
+
+// handOn has what belongs to other nodes' connections handed on to them. A kernel may
+// lack what that takes: then what only the other side sends waits for the pod.
+func (c *Controller) handOn(ctx context.Context, key string, before, next host.Rules) {
+	if maps.EqualFunc(before, next, slices.Equal) {
+		return
+	}
+	contributor := egressip.Contributor(key) + "/before"
+	err := c.deps.Kernel.Chains.Apply(ctx, contributor, next)
+	if err == nil {
+		return
+	}
+	klog.InfoS("Connections are not handed on to who had the address before", "egressIP", key, "err", err)
+	if err := c.deps.Kernel.Chains.Apply(ctx, contributor, nil); err != nil {
+		klog.ErrorS(err, "Cannot withdraw rules", "egressIP", key)
+	}
 }
 
 // flush ends the connections of pods that have another translation than they

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,8 @@ func secondary(items ...string) *v1.EgressIP {
 // TestSecondary takes addresses on another link and prints what is there as the
 // documents do; then it gives them back.
 func TestSecondary(t *testing.T) {
+	defer func(was time.Duration) { handedOn = was }(handedOn)
+	handedOn = 100 * time.Millisecond
 	w := newWorld(t, secondary("10.10.10.5 "+self, "fd10::5 "+self))
 	w.pod("red", "web", "10.244.1.3/24", "fd00:10:244:2::3/64")
 	w.pod("blue", "web", "10.244.1.9/24")
@@ -47,6 +50,7 @@ func TestSecondary(t *testing.T) {
 	w.eventually("another digest", func() bool { d := w.get("prod").Status.Programmed[0].Digest; return d != "" && d != first })
 	w.change("prod", func(e *v1.EgressIP) { give(e, "10.10.10.5 "+other, "fd10::5 "+other) })
 	w.saysEventually("prod")
+	w.eventually("the rest to go", func() bool { return !strings.Contains(w.dump(), "10.10.10.5") })
 	golden.Check(t, "secondary-gone", w.dump())
 	if got := w.gated("10.10.10.5"); len(got) != 0 {
 		t.Errorf("gated on the external bridge, where it never was: %q", got)
@@ -76,6 +80,42 @@ func TestSecondaryMove(t *testing.T) {
 	w.saysEventually("prod", self+" 10.10.10.5")
 	if got := w.dump(); !strings.Contains(got, "dummy 10.10.10.5/32") {
 		t.Errorf("has\n%s", got)
+	}
+}
+
+// TestSecondaryHandOn hands what comes for connections that are not known here on to who
+// has the address, and had it a moment ago; who lets go of it keeps for as long what
+// that needs.
+func TestSecondaryHandOn(t *testing.T) {
+	defer func(was time.Duration) { handedOn = was }(handedOn)
+	handedOn = time.Second
+	e := secondary("10.10.10.5 " + self)
+	e.Status.Programmed = []v1.ProgrammedStatus{{Node: other, EgressIPs: []string{"10.10.10.5"}}}
+	w := newWorld(t, e)
+	w.node(other, ".0.4", "00:04", "172.18.0.4/16", "10.10.10.4/24")
+	w.pod("red", "web", "10.244.1.3/24")
+	w.start()
+	w.saysEventually("prod", other+" 10.10.10.5", self)
+	const copied = "-d 10.10.10.5/32 -p tcp -m conntrack --ctstate INVALID,NEW -j TEE --gateway 10.10.10.4"
+	if got := w.dump(); !strings.Contains(got, copied) {
+		t.Errorf("while the other has it:\n%s", got)
+	}
+	w.change("prod", func(e *v1.EgressIP) { e.Status.Programmed = e.Status.Programmed[1:] })
+	w.saysEventually("prod", self+" 10.10.10.5")
+	if got := w.dump(); !strings.Contains(got, copied) {
+		t.Errorf("right afterwards:\n%s", got)
+	}
+	w.eventually("that to end", func() bool { return !strings.Contains(w.dump(), copied) })
+
+	w.change("prod", func(e *v1.EgressIP) { give(e, "10.10.10.5 "+other) })
+	w.saysEventually("prod")
+	got := w.dump()
+	if strings.Contains(got, "dummy 10.10.10.5/32") || !strings.Contains(got, "-s 10.244.1.3/32 -o dummy -j SNAT --to-source 10.10.10.5") {
+		t.Errorf("when it has let go:\n%s", got)
+	}
+	w.eventually("all of it to go", func() bool { return !strings.Contains(w.dump(), "10.10.10.5") })
+	if !slices.Contains(w.flushed, "10.244.1.3 10.10.10.5") {
+		t.Errorf("flushed %v", w.flushed)
 	}
 }
 

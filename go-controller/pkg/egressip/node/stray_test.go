@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -15,7 +16,7 @@ import (
 
 // TestStray: what comes for an address that this host is prepared for, before it has
 // it and afterwards, leaves no trace. A connection of the host's own would take the
-// port from the pod whose connection it is.
+// port from the pod whose connection it is. Who had the address before gets a copy.
 func TestStray(t *testing.T) {
 	outside := netnstest.New(t)
 	ns := netnstest.New(t) // where this goroutine stays
@@ -31,6 +32,7 @@ func TestStray(t *testing.T) {
 	ns.Run("ip", "addr", "add", "fd10::3/64", "dev", "dummy", "nodad")
 	ns.Run("sysctl", "-qw", "net.ipv6.conf.all.forwarding=1") // as every node has
 	addrs := []netip.Addr{netip.MustParseAddr("10.10.10.5"), netip.MustParseAddr("fd10::5")}
+	tools := []string{"iptables", "ip6tables"}
 	send := func() {
 		for _, a := range addrs {
 			c, err := net.Dial("udp", netip.AddrPortFrom(a, 7777).String())
@@ -56,24 +58,44 @@ func TestStray(t *testing.T) {
 				t.Error(err)
 			}
 		}
+		for i, tool := range tools {
+			if _, err := outside.Try(tool, "-t", "mangle", "-A", "PREROUTING", "-d", addrs[i].String()); err != nil {
+				t.Error(err)
+			}
+		}
 	})
 
 	pods := []netip.Addr{netip.MustParseAddr("10.244.1.3"), netip.MustParseAddr("fd00:10:244:2::3")}
 	link := dummy("dummy")
 	link.Routes = nil
-	seats := []egressip.Seat{{Addr: addrs[0], Link: link}, {Addr: addrs[1], Link: link}}
 	l := &lab{t: t, ns: ns, ids: ids{}}
 	l.restart(addrs...)
-	for i, has := range []bool{false, true} {
-		l.apply(egressip.HostPlan(seats, func(netip.Addr) bool { return has }, pods, topology.GatewayShared))
+	for i, c := range []struct{ has, before bool }{{false, false}, {true, false}, {true, true}} {
+		seats := []egressip.Seat{{Addr: addrs[0], Link: link}, {Addr: addrs[1], Link: link}}
+		if c.before { // it is the same machine here
+			seats[0].Before, seats[1].Before = netip.MustParseAddr("10.10.10.9"), netip.MustParseAddr("fd10::9")
+		}
+		l.apply(egressip.HostPlan(seats, func(netip.Addr) bool { return c.has }, pods, topology.GatewayShared))
 		<-outside.Go(send)
-		for _, tool := range []string{"iptables-save", "ip6tables-save"} {
+		for _, tool := range tools {
 			netnstest.Eventually(t, tool+" to show that it was dropped", func() bool {
-				return strings.Contains(ns.Run(tool, "-c", "-t", "filter"), []string{"[1:", "[2:"}[i])
+				return strings.Contains(ns.Run(tool+"-save", "-c", "-t", "filter"), fmt.Sprintf("[%d:", i+1))
 			})
+			copied := func() (yes bool) {
+				<-outside.Go(func() {
+					rules, err := outside.Try(tool+"-save", "-c", "-t", "mangle")
+					yes = err == nil && strings.Contains(rules, "\n[1:")
+				})
+				return yes
+			}
+			if c.before {
+				netnstest.Eventually(t, tool+" to show the copy", copied)
+			} else if copied() {
+				t.Error("a copy was sent")
+			}
 		}
 		if tracked := connections(t); len(tracked) > 0 {
-			t.Errorf("address there: %v, connections: %v", has, tracked)
+			t.Errorf("%+v, connections: %v", c, tracked)
 		}
 	}
 }

@@ -205,6 +205,22 @@ func node() *corev1.Node {
 	}}}
 }
 
+// node makes another node, like this one but for the ends of its addresses.
+func (w *world) node(name string, addr, mac string, more ...string) {
+	w.t.Helper()
+	n := node()
+	n.Name = name
+	for key, value := range n.Annotations {
+		n.Annotations[key] = strings.NewReplacer(".0.3", addr, "00:03", mac).Replace(value)
+	}
+	if len(more) > 0 {
+		n.Annotations[kube.AnnotationHostAddresses] = `["` + strings.Join(more, `","`) + `"]`
+	}
+	if _, err := w.kube.CoreV1().Nodes().Create(w.t.Context(), n, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func (w *world) note(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
