@@ -131,9 +131,10 @@ func (k *keptTest) goOn(t *testing.T, act func(t *testing.T)) {
 	}
 }
 
-// move has the addresses move to the other node.
+// move has the addresses move to the other node. There is a node for them all the time.
 func (k *keptTest) move(t *testing.T) {
 	t.Helper()
+	k.assignable(t, k.holder, k.other)
 	k.assignable(t, k.other)
 	k.moved(t)
 }
