@@ -23,6 +23,7 @@ const (
 	storageName   = "storage"
 	multiNIC      = "OVN-KUBE-EGRESS-IP-MULTI-NIC"
 	markChain     = "OVN-KUBE-EGRESS-IP-MARK"
+	strayChain    = "OVN-KUBE-EGRESS-IP-STRAY"
 )
 
 var (

@@ -404,30 +404,17 @@ func (e *egressIPTest) wrong(t *testing.T, right []netip.Addr) []lab.Packet {
 	return outside
 }
 
-// steady is steadyState once no node keeps itself from answering for an address
-// that is none any more: nodes do so for a while.
+// steady is steadyState once nothing is left that nodes do for a while only.
 func (e *egressIPTest) steady(t *testing.T) lab.State {
 	t.Helper()
-	err := lab.Until(t.Context(), egressPatience, "addresses that are gone to be forgotten", func(ctx context.Context) error {
+	err := lab.Until(t.Context(), egressPatience, "what was to last for a while to end", func(ctx context.Context) error {
 		list, err := e.client.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
-		var known []v1.Address
-		for _, ip := range list.Items {
-			known = append(known, ip.Spec.EgressIPs...)
-		}
 		for _, node := range nodes {
-			flows, err := e.list(ctx, node, "priority=150,", "ovs-ofctl", "dump-flows", "breth0")
-			if err != nil {
+			if err := errors.Join(e.gone(ctx, node, list.Items), e.handedOver(ctx, node, list.Items)); err != nil {
 				return err
-			}
-			for _, f := range flows {
-				if !slices.ContainsFunc(known, func(a v1.Address) bool {
-					return strings.Contains(f, "="+string(a)+" ") || strings.Contains(f, "="+string(a)+",")
-				}) {
-					return fmt.Errorf("%s has %s", node, f)
-				}
 			}
 		}
 		return nil
@@ -436,6 +423,50 @@ func (e *egressIPTest) steady(t *testing.T) lab.State {
 		t.Fatal(err)
 	}
 	return e.steadyState(t)
+}
+
+// gone fails while a node keeps itself from answering for an address that is none any
+// more.
+func (e *egressIPTest) gone(ctx context.Context, node string, all []v1.EgressIP) error {
+	flows, err := e.list(ctx, node, "priority=150,", "ovs-ofctl", "dump-flows", "breth0")
+	if err != nil {
+		return err
+	}
+	for _, f := range flows {
+		if !slices.ContainsFunc(all, func(ip v1.EgressIP) bool {
+			return slices.ContainsFunc(ip.Spec.EgressIPs, func(a v1.Address) bool {
+				return strings.Contains(f, "="+string(a)+" ") || strings.Contains(f, "="+string(a)+",")
+			})
+		}) {
+			return fmt.Errorf("%s has %s", node, f)
+		}
+	}
+	return nil
+}
+
+// handedOver fails while a node hands connections on to who had an address before, or
+// is prepared for that although another has it.
+func (e *egressIPTest) handedOver(ctx context.Context, node string, all []v1.EgressIP) error {
+	flows, err := e.list(ctx, node, "IN_PORT", "ovs-ofctl", "dump-flows", "breth0")
+	if err != nil || len(flows) > 0 {
+		return errors.Join(err, fmt.Errorf("%s has %q", node, flows))
+	}
+	for _, save := range []string{"iptables-save", "ip6tables-save"} {
+		rules, err := e.list(ctx, node, "-A "+strayChain, save, "-t", "filter")
+		if err != nil {
+			return err
+		}
+		for _, r := range rules {
+			if !slices.ContainsFunc(all, func(ip v1.EgressIP) bool {
+				return slices.ContainsFunc(ip.Status.Items, func(item v1.EgressIPStatusItem) bool {
+					return item.Node == node && strings.Contains(r, " -d "+item.EgressIP+"/")
+				})
+			}) {
+				return fmt.Errorf("%s has %s", node, r)
+			}
+		}
+	}
+	return nil
 }
 
 // number reads how often something is done from the environment.
