@@ -80,8 +80,7 @@ func TestPlannedMove(t *testing.T) {
 // TestHandedOn: what comes for connections that are not known here goes to who had the
 // address before, for a while.
 func TestHandedOn(t *testing.T) {
-	defer func(was time.Duration) { handedOn = was }(handedOn)
-	handedOn = time.Second
+	handOnFor(t, time.Second)
 	w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}, other+" "+four))
 	w.node(other, ".0.4", "00:04")
 	w.start()

@@ -146,6 +146,13 @@ func (w *world) kernel() Kernel {
 	}
 }
 
+// ended returns the connections that were flushed.
+func (w *world) ended() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.flushed)
+}
+
 // writes counts what reached the kernel.
 func (w *world) writes() int {
 	return w.addrs.Writes() + w.routes.Writes() + w.ipRules.Writes() + w.settings.Writes() + w.chains.Writes()
@@ -203,6 +210,14 @@ func node() *corev1.Node {
 		kube.AnnotationL3Gateway: `{"default":{"mode":"local","interface-id":"breth0_ovn-worker",` +
 			`"mac-address":"02:42:ac:12:00:03","ip-addresses":["172.18.0.3/16"]}}`,
 	}}}
+}
+
+// handOnFor changes how long connections are handed on, until the test and what it
+// starts after the call have ended.
+func handOnFor(t *testing.T, d time.Duration) {
+	was := handedOn
+	handedOn = d
+	t.Cleanup(func() { handedOn = was })
 }
 
 // node makes another node, like this one but for the ends of its addresses.
