@@ -58,6 +58,7 @@ func (e *egressIPTest) connections(t *testing.T) {
 		})
 	})
 	e.powerOn(t, k.other)
+	e.candidate(t, k.other) // or there is no node for the addresses for a while
 	t.Run("BackToWhoDied", func(t *testing.T) { k.goOn(t, k.move) })
 }
 
