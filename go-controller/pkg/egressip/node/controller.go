@@ -44,7 +44,8 @@ type Deps struct {
 	Nodes     coreinformers.NodeInformer
 	// Client is where words are written.
 	Client versioned.Interface
-	// Kube is where the node asks for a handover.
+	// Kube is where the node asks for a handover, and reads who has an address that
+	// it is given.
 	Kube kubernetes.Interface
 	// Flows owns the flows of the external bridge.
 	Flows Flows

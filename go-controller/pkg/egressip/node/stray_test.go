@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -97,6 +98,24 @@ func TestStray(t *testing.T) {
 		if tracked := connections(t); len(tracked) > 0 {
 			t.Errorf("%+v, connections: %v", c, tracked)
 		}
+	}
+}
+
+// TestNoHandOn: a kernel that cannot hand connections on gets everything else.
+func TestNoHandOn(t *testing.T) {
+	ns := netnstest.New(t)
+	l := &lab{t: t, ns: ns, ids: ids{}}
+	l.restart()
+	c := &Controller{deps: Deps{Kernel: l.kernel}}
+	c.handOn(t.Context(), "prod", nil, host.Rules{
+		{Family: topology.IPv4, Table: "mangle", Name: egressip.ChainHandOn}: {"-j NO-SUCH-TARGET"},
+	})
+	mark := host.ChainKey{Family: topology.IPv4, Table: "mangle", Name: egressip.ChainMark}
+	if err := l.kernel.Chains.Apply(t.Context(), "another", host.Rules{mark: {"-j RETURN"}}); err != nil {
+		t.Error(err)
+	}
+	if got := ns.Run("iptables-save", "-t", "mangle"); !strings.Contains(got, "-A "+egressip.ChainMark+" -j RETURN") {
+		t.Errorf("has\n%s", got)
 	}
 }
 
