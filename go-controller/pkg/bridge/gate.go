@@ -58,11 +58,11 @@ func Gate(b Bridge, addr netip.Addr) []host.Flow {
 //
 // before is the MAC address of the node that had the address until a moment ago, ""
 // for none. It still translates for connections that this node does not know: what
-// comes for these goes back to the wire, to it.
+// comes for these goes back to the wire, to it, as soon as the bridge's own is known.
 func Held(b Bridge, addr netip.Addr, before string) []host.Flow {
 	t := texts[topology.FamilyOf(addr)]
 	match := []string{in(Uplink), b.tagged(), t.ip, t.dst + "=" + addr.String()}
-	if before == "" {
+	if before == "" || b.MAC == "" {
 		return []host.Flow{flow(1, priorityHeld, match, output(Patch))}
 	}
 	ours := fmt.Sprintf("ct_mark=%#x", DefaultMarks(topology.ConntrackZone).OVN)

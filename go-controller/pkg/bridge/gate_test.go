@@ -27,6 +27,15 @@ func TestGate(t *testing.T) {
 	}
 }
 
+// TestHeldEarly writes no flow that is none while the node's own MAC address is not
+// known.
+func TestHeldEarly(t *testing.T) {
+	a := netip.MustParseAddr("172.18.0.33")
+	if got, want := dump(Held(Bridge{}, a, "02:42:ac:12:00:04")), dump(Held(Bridge{}, a, "")); got != want {
+		t.Errorf("has\n%swant\n%s", got, want)
+	}
+}
+
 // TestUnsnatted names exactly the flows that drop what nothing has translated.
 func TestUnsnatted(t *testing.T) {
 	var found []host.Flow
