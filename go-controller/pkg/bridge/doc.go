@@ -5,10 +5,11 @@
 // what nobody asked for is the host's.
 //
 // The package is pure. Flows name ports by the symbols Uplink, Patch and Local,
-// because the number of the patch port is known only once ovn-controller has
-// made it and may change when Open vSwitch restarts; Ports.Resolve puts the
-// numbers in. Invariants: no flow ever translates an address to itself, and no
-// flow of one family depends on the other.
+// because their numbers are known only once ovs-vswitchd has given them and may
+// change when Open vSwitch restarts; Ports.Resolve puts the numbers in.
+// Invariants: no flow ever translates an address to itself, no flow of one family
+// depends on the other, and what goes to OVN or comes from it does so by a flow
+// that names the port: NORMAL does not lead there.
 //
 // Callers: bridge/node installs the flows, gateway/node contributes what Flows,
 // Common and Early return, the service packages contribute flows of their own

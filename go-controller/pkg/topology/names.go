@@ -67,10 +67,15 @@ func ExternalSwitch(node string) string { return "ext_" + node }
 // l3-gateway-config annotation.
 func ExternalInterface(bridge, node string) string { return bridge + "_" + node }
 
-// PatchPort is the port on bridge that ovn-controller makes towards br-int
-// for the localnet port of node.
+// PatchPort is the port on bridge towards br-int for the localnet port of node,
+// under the name that ovn-controller gives it.
 func PatchPort(bridge, node string) string {
 	return "patch-" + ExternalInterface(bridge, node) + "-to-" + IntegrationBridge
+}
+
+// PatchPeer is the other end of PatchPort, on br-int.
+func PatchPeer(bridge, node string) string {
+	return "patch-" + IntegrationBridge + "-to-" + ExternalInterface(bridge, node)
 }
 
 // PodPort is the logical switch port of a pod.

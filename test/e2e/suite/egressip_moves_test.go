@@ -56,7 +56,7 @@ func (e *egressIPTest) moves(t *testing.T) {
 			return
 		}
 	}
-	t.Run("Reboot", m.reboot)
+	t.Run("Reboot", m.reboots)
 }
 
 // moveTest is the test under way: both addresses are on one node all the time.
@@ -413,30 +413,6 @@ func (m *moveTest) powerFailure(t *testing.T) {
 	m.candidate(t, holder) // or the next failure finds nobody to take over
 	m.watchMachine(t, holder, lab.ServePort, lab.ServePort, moverIPs)
 	m.back(t)
-}
-
-// reboot takes the holder's power for an instant, maybe too short for anybody to
-// notice: then it may keep its addresses, or lose them while it is not ready yet.
-func (m *moveTest) reboot(t *testing.T) {
-	holder := m.holder
-	if err := m.Kin.Node(t.Context(), "kill", holder); err != nil {
-		t.Fatal(err)
-	}
-	m.powerOn(t, holder)
-	m.watchMachine(t, holder, lab.ServePort, lab.ServePort, moverIPs)
-	m.back(t)
-}
-
-// back waits for the pods of a machine that returned, and looks at who answered.
-func (m *moveTest) back(t *testing.T) {
-	t.Helper()
-	holders := m.programmed(t, moverName)
-	m.holds(t, holders[moverIPs[0]], holders)
-	m.asking(t)
-	// What was ready when it died passed for ready until it said otherwise.
-	holders = m.programmed(t, moverName)
-	m.holds(t, holders[moverIPs[0]], holders)
-	m.inspect(t)
 }
 
 // neighbours asks a wire who has addresses: their holders answer, and nobody else.

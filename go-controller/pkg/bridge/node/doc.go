@@ -5,8 +5,8 @@
 // Invariants: flows with the patch port are installed only once it exists and
 // all required contributors have spoken: the base network, and EgressIP with its
 // gates. Until then a bridge without flows gets the early ones, which pin the
-// shared MAC address to the host and keep the gateway router silent. When a port gets another number
-// everything is written again. Features contribute whenever they like, also
+// shared MAC address to the host and keep the gateway router silent. When a port
+// gets another number everything is written again. Features contribute whenever they like, also
 // before the bridge is known.
 //
 // Callers: gateway/node attaches the bridge and contributes the base flows, node

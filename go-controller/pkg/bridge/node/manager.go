@@ -157,7 +157,7 @@ func (m *Manager) Missing() string {
 			return owner + " to say which flows it wants on the external bridge"
 		}
 	}
-	return "ovn-controller to make the patch port of the external bridge"
+	return "ovs-vswitchd to number the ports of the external bridge"
 }
 
 // Run keeps the flows as wanted until ctx ends.

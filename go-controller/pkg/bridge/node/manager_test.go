@@ -158,7 +158,7 @@ func TestBoot(t *testing.T) {
 	f.has("priority=9,in_port=2", "!in_port=2,actions=drop")
 }
 
-// TestPatchPortAway keeps the flows while ovn-controller makes its port anew.
+// TestPatchPortAway keeps the flows while the port to OVN is made anew.
 func TestPatchPortAway(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t)

@@ -76,12 +76,11 @@ func restore(ctx context.Context, db ovs.Client, b ovs.Bridge) error {
 	if err != nil {
 		return err
 	}
-	patches, err := db.Ports(ctx, b.Name)
+	ports, err := db.Ports(ctx, b.Name)
 	if err != nil {
 		return err
 	}
-	for _, p := range patches {
-		// ovn-controller removes its patch port itself, unless it is gone already.
+	for _, p := range ports {
 		if strings.HasPrefix(p.Name, "patch-"+b.Name+"_") {
 			if err := db.DeletePort(ctx, b.Name, p.Name); err != nil {
 				return err

@@ -201,14 +201,18 @@ func (g *Gateway) overlay(ctx context.Context, node topology.Node, system map[st
 	if err := g.ensureMapping(ctx, system, a); err != nil {
 		return "the bridge mapping", err
 	}
-	return g.lacking(ctx)
+	return g.lacking(ctx, a)
 }
 
 // lacking says what ovn-controller has still to do.
-func (g *Gateway) lacking(ctx context.Context) (string, error) {
+func (g *Gateway) lacking(ctx context.Context, a attached) (string, error) {
 	ports, err := g.OVS.Ports(ctx, topology.IntegrationBridge)
 	if err != nil {
 		return "the management port", err
+	}
+	peer := topology.PatchPeer(a.bridge, g.Node)
+	if !slices.ContainsFunc(ports, func(p ovs.Port) bool { return p.Name == peer }) {
+		return "ovn-controller to connect the external bridge", nil
 	}
 	installed := slices.ContainsFunc(ports, func(p ovs.Port) bool {
 		return p.Name == topology.ManagementPort && p.ExternalIDs[ovs.Installed] == "true"

@@ -287,9 +287,12 @@ func (g *Gateway) move(ctx context.Context, a attached, want host.Attachment) er
 	return nil
 }
 
-// takeUplink makes the uplink a port of the bridge and waits for ovs-vswitchd to
-// have done so.
+// takeUplink makes the uplink a port of the bridge, beside the port that leads to
+// OVN, and waits for ovs-vswitchd to have done so.
 func (g *Gateway) takeUplink(ctx context.Context, a attached) error {
+	if err := g.ensurePatch(ctx, a); err != nil {
+		return err
+	}
 	if err := g.OVS.EnsurePort(ctx, ovs.Port{Bridge: a.bridge, Name: a.uplink}); err != nil {
 		return err
 	}
@@ -299,4 +302,20 @@ func (g *Gateway) takeUplink(ctx context.Context, a attached) error {
 		return fmt.Errorf("wait for ovs-vswitchd to take uplink %s into bridge %s: %w", a.uplink, a.bridge, err)
 	}
 	return link.Up(a.uplink)
+}
+
+// ensurePatch makes the bridge's port that leads to OVN. ovn-controller finds it
+// there, by its name, and makes the other end.
+//
+// A bridge that has lost its flows, because the machine has booted or ovs-vswitchd
+// was started anew, is a plain switch until they are written again, and
+// ovn-controller, which finds all it needs in its databases, may be faster than we
+// are. Until then the gateway router must not hear or speak on the wire: it would
+// answer for addresses that have gone to other nodes. So the port carries no VLAN
+// that there is, which the database remembers: only flows lead to it and away.
+func (g *Gateway) ensurePatch(ctx context.Context, a attached) error {
+	return g.OVS.EnsurePort(ctx, ovs.Port{
+		Bridge: a.bridge, Name: topology.PatchPort(a.bridge, g.Node), Type: "patch", Trunks: []int{ovs.ReservedVLAN},
+		Options: map[string]string{"peer": topology.PatchPeer(a.bridge, g.Node)},
+	})
 }

@@ -129,6 +129,7 @@ func (o *OVS) EnsurePort(_ context.Context, p ovs.Port) error {
 			Bridge: p.Bridge, Name: p.Name, Type: p.Type, MAC: keep(have.MAC, p.MAC), MTU: keep(have.MTU, p.MTU),
 			Options: merge(have.Options, p.Options), ExternalIDs: merge(have.ExternalIDs, p.ExternalIDs),
 			PortExternalIDs: merge(have.PortExternalIDs, p.PortExternalIDs), OFPort: have.OFPort,
+			Trunks: p.Trunks,
 		}
 		if next.OFPort == 0 || have.Bridge != p.Bridge {
 			o.next++

@@ -154,7 +154,7 @@ func tables() []client.MonitorOption {
 		client.WithTable(&sys, &sys.Bridges, &sys.ExternalIDs, &sys.NextCfg, &sys.CurCfg, &sys.SSL),
 		client.WithTable(&bridge, &bridge.Name, &bridge.DatapathType, &bridge.FailMode,
 			&bridge.OtherConfig, &bridge.ExternalIDs, &bridge.Ports),
-		client.WithTable(&port, &port.Name, &port.Interfaces, &port.ExternalIDs, &port.Tag),
+		client.WithTable(&port, &port.Name, &port.Interfaces, &port.ExternalIDs, &port.Tag, &port.Trunks),
 		client.WithTable(&iface, &iface.Name, &iface.Type, &iface.MAC, &iface.MTURequest,
 			&iface.Options, &iface.ExternalIDs, &iface.Ofport, &iface.Error),
 		client.WithTable(&path, &path.Capabilities),

@@ -33,7 +33,7 @@ func TestFakeIsLikeReal(t *testing.T) {
 		},
 		"4 change it": func(c ovs.Client) error {
 			return c.EnsurePort(ctx, ovs.Port{Bridge: "br0", Name: "p0", Type: "internal", MTU: 1300,
-				ExternalIDs: map[string]string{"x": "", "w": "1"}})
+				ExternalIDs: map[string]string{"x": "", "w": "1"}, Trunks: []int{0, 7}})
 		},
 		"5 another bridge": func(c ovs.Client) error { return c.EnsureBridge(ctx, ovs.Bridge{Name: "br1", DatapathType: "netdev"}) },
 		"6 move the port": func(c ovs.Client) error {

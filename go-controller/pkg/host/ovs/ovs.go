@@ -40,6 +40,9 @@ type Bridge struct {
 	ExternalIDs map[string]string
 }
 
+// ReservedVLAN is the VLAN that IEEE 802.1Q gives to nobody.
+const ReservedVLAN = 4095
+
 // NoTag makes the local port of a bridge carry frames as they are.
 const NoTag = -1
 
@@ -50,6 +53,10 @@ type Port struct {
 	Type   string // interface type: "" (a system device), "internal", "patch"
 	MAC    string // of an internal interface; empty keeps what is there
 	MTU    int    // bytes, mtu_request; 0 keeps what is there
+	// Trunks are the VLANs that the port carries where the bridge acts as a plain
+	// switch (the NORMAL action, or no flows at all), 0 being frames without a tag;
+	// none: all VLANs.
+	Trunks []int
 	// Options and ExternalIDs are those of the interface, set key by key; an
 	// empty value deletes the key, keys not named are kept.
 	Options     map[string]string

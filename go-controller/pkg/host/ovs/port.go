@@ -51,7 +51,7 @@ func (t *tx) createPort(bridge *vswitchd.Bridge, want Port) {
 	put(&iface.MAC, want.MAC, nil)
 	put(&iface.MTURequest, want.MTU, nil)
 	port := &vswitchd.Port{
-		UUID: "newport", Name: want.Name, Interfaces: []string{iface.UUID}, ExternalIDs: portIDs,
+		UUID: "newport", Name: want.Name, Interfaces: []string{iface.UUID}, ExternalIDs: portIDs, Trunks: want.Trunks,
 	}
 	t.add(t.s.client.Create(iface, port))
 	t.mutate(bridge, []model.Mutation{{
@@ -76,6 +76,10 @@ func (t *tx) changePort(bridge *vswitchd.Bridge, port *vswitchd.Port, want Port)
 		}})
 	}
 	t.mutate(port, edit(nil, &port.ExternalIDs, want.PortExternalIDs))
+	if !slices.Equal(slices.Sorted(slices.Values(port.Trunks)), slices.Sorted(slices.Values(want.Trunks))) {
+		port.Trunks = want.Trunks
+		t.add(t.s.client.Where(port).Update(port, &port.Trunks))
+	}
 	iface := &vswitchd.Interface{Name: want.Name}
 	exists, err := t.s.get(t.ctx, iface)
 	if err == nil && !exists {
@@ -142,7 +146,7 @@ func (db *DB) Ports(ctx context.Context, bridge string) ([]Port, error) {
 		} else if !exists || row.Name == bridge {
 			continue
 		}
-		p := Port{Bridge: bridge, Name: row.Name, PortExternalIDs: row.ExternalIDs}
+		p := Port{Bridge: bridge, Name: row.Name, PortExternalIDs: row.ExternalIDs, Trunks: row.Trunks}
 		iface := &vswitchd.Interface{Name: row.Name}
 		if exists, err := s.get(ctx, iface); err != nil {
 			return nil, err

@@ -1,0 +1,170 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	bridgenode "github.com/ovnkube/ovnkube/go-controller/pkg/bridge/node"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/openflow"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// Frames of neighbour discovery, of the wire and of OVN.
+const (
+	askARP   = "arp,dl_src=02:00:00:00:00:99,dl_dst=ff:ff:ff:ff:ff:ff,arp_op=1,arp_spa=172.18.0.1,arp_tpa=172.18.0.33"
+	probeARP = "arp,dl_src=02:00:00:00:00:99,dl_dst=" + nodeMAC + ",arp_op=1,arp_spa=172.18.0.1,arp_tpa=172.18.0.33"
+	askND    = "icmp6,dl_src=02:00:00:00:00:99,dl_dst=33:33:ff:00:00:33,ipv6_src=fc00:18::1,ipv6_dst=ff02::1:ff00:33,icmpv6_type=135,icmpv6_code=0,nw_ttl=255,nd_target=fc00:18::33"
+	probeND  = "icmp6,dl_src=02:00:00:00:00:99,dl_dst=" + nodeMAC + ",ipv6_src=fc00:18::1,ipv6_dst=fc00:18::33,icmpv6_type=135,icmpv6_code=0,nw_ttl=255,nd_target=fc00:18::33"
+	request  = "tcp,dl_src=02:00:00:00:00:99,dl_dst=" + nodeMAC + ",nw_src=172.18.0.1,nw_dst=172.18.0.33,nw_ttl=64,tcp_dst=80"
+
+	announceARP = "arp,dl_src=" + nodeMAC + ",dl_dst=ff:ff:ff:ff:ff:ff,arp_op=1,arp_spa=172.18.0.33,arp_tpa=172.18.0.33"
+	answerARP   = "arp,dl_src=" + nodeMAC + ",dl_dst=02:00:00:00:00:99,arp_op=2,arp_spa=172.18.0.33,arp_tpa=172.18.0.1"
+	answerND    = "icmp6,dl_src=" + nodeMAC + ",dl_dst=02:00:00:00:00:99,ipv6_src=fc00:18::33,ipv6_dst=fc00:18::1,icmpv6_type=136,icmpv6_code=0,nw_ttl=255,nd_target=fc00:18::33"
+	podPacket   = "tcp,dl_src=" + nodeMAC + ",dl_dst=02:00:00:00:00:99,nw_src=10.244.2.9,nw_dst=172.18.0.1,nw_ttl=64,tcp_dst=80"
+)
+
+// restarted starts ovs-vswitchd anew, as a boot does, while no ovnkube runs: a
+// bridge has no flows then, but all the ports it had.
+func (l *lab) restarted() {
+	l.vs.StopVswitchd()
+	l.vs.StartVswitchd()
+}
+
+// passes tells whether the external bridge hands a frame from one port to another.
+func (l *lab) passes(frame, from, to string) (bool, string) {
+	l.t.Helper()
+	number := strings.TrimSpace(l.vs.Run("ovs-vsctl", "get", "interface", from, "ofport"))
+	trace := l.vs.Run("ovs-appctl", "ofproto/trace", "breth0", "in_port="+number+","+frame)
+	if to == topology.IntegrationBridge {
+		return strings.Contains(trace, `bridge("`+topology.IntegrationBridge+`")`), trace
+	}
+	datapath := ""
+	for line := range strings.Lines(l.vs.Run("ovs-appctl", "dpctl/show")) {
+		if n, name, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "port "), ": "); ok && strings.Fields(name)[0] == to {
+			datapath = n
+		}
+	}
+	for line := range strings.Lines(trace) {
+		if actions, ok := strings.CutPrefix(strings.TrimSpace(line), "Datapath actions: "); ok {
+			for a := range strings.SplitSeq(actions, ",") {
+				if a == datapath {
+					return true, trace
+				}
+			}
+		}
+	}
+	return false, trace
+}
+
+// isolated checks that nothing goes between the wire and OVN.
+func (l *lab) isolated(when string) {
+	l.t.Helper()
+	patch := topology.PatchPort("breth0", nodeName)
+	const tagged = ",dl_vlan=7,dl_vlan_pcp=0"
+	for _, frame := range []string{askARP, probeARP, askND, probeND, request, "dl_type=0x9999,dl_dst=ff:ff:ff:ff:ff:ff" + tagged} {
+		if passed, trace := l.passes(frame, "eth0", topology.IntegrationBridge); passed {
+			l.t.Errorf("%s, OVN hears from the wire:\n%s", when, trace)
+		}
+	}
+	for _, frame := range []string{announceARP, answerARP, answerND, podPacket, "dl_type=0x9999,dl_dst=ff:ff:ff:ff:ff:ff" + tagged} {
+		if passed, trace := l.passes(frame, patch, "eth0"); passed {
+			l.t.Errorf("%s, OVN speaks on the wire:\n%s", when, trace)
+		}
+	}
+}
+
+// connected checks that requests of the wire come to the host, and reach OVN
+// where flows let them.
+func (l *lab) connected(when string) {
+	l.t.Helper()
+	patch := topology.PatchPort("breth0", nodeName)
+	for _, frame := range []string{askARP, probeARP, askND, probeND} {
+		for _, to := range []string{topology.IntegrationBridge, "breth0"} {
+			if passed, trace := l.passes(frame, "eth0", to); !passed {
+				l.t.Errorf("%s, a frame of the wire does not reach %s:\n%s", when, to, trace)
+			}
+		}
+	}
+	for _, frame := range []string{announceARP, answerARP, answerND} {
+		if passed, trace := l.passes(frame, patch, "eth0"); !passed {
+			l.t.Errorf("%s, a frame of OVN does not reach the wire:\n%s", when, trace)
+		}
+	}
+}
+
+// TestBridgeWithoutFlows starts Open vSwitch anew, as a boot does, on a node whose
+// ovn-controller is back before ovnkube: what the gateway router has in its
+// translations must not be answered for, nor announced, and nothing untranslated
+// may leave. The host stays connected.
+func TestBridgeWithoutFlows(t *testing.T) {
+	l := newLab(t)
+	g := l.up()
+	l.connected("with all flows")
+	l.restarted()
+	l.isolated("after a boot")
+	l.reachable()
+	early := l.start(l.db)
+	early.Flows = bridgenode.New([]string{gateway.Contributor, "somebody who is slow"}, l.db, func(bridge string) bridgenode.Writer {
+		return openflow.New(bridge, l.vs.Dir)
+	})
+	l.mustPass(early)
+	l.isolated("with early flows")
+	l.reachable()
+	l.mustPass(g)
+	if err := g.Flows.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.connected("with all flows again")
+}
+
+// TestBootAfterCrash cuts the power after each write of the first start: whenever
+// ovn-controller has been told to connect the bridge, the next boot keeps it silent.
+func TestBootAfterCrash(t *testing.T) {
+	mapped := 0
+	for n, finished := 1, false; !finished; n++ {
+		t.Run("write", func(t *testing.T) {
+			l := newLab(t)
+			l.annotate(kube.AnnotationNodeSubnets, subnets)
+			err := l.pass(l.start(&crashing{Client: l.db, left: n}))
+			if finished = err == nil; !finished && !errors.Is(err, errCrash) {
+				t.Fatal(err)
+			}
+			if !strings.Contains(l.vs.Run("ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids"), "physnet") {
+				return
+			}
+			mapped++
+			l.patchPort()
+			l.restarted()
+			l.isolated("after a boot")
+		})
+		if n > 30 {
+			t.Fatal("a start never ends")
+		}
+	}
+	if mapped == 0 {
+		t.Error("ovn-controller was never told of the bridge")
+	}
+}
+
+// TestCleanupOfForeignBridge gives a bridge that somebody else made back as it was.
+func TestCleanupOfForeignBridge(t *testing.T) {
+	l := newLab(t)
+	l.vs.Run("ovs-vsctl", "add-br", "breth0", "--", "set", "bridge", "breth0", "datapath_type=netdev",
+		"other_config:hwaddr=\""+nodeMAC+"\"", "--", "add-port", "breth0", "eth0")
+	l.ns.Run("ip", "addr", "flush", "dev", "eth0")
+	l.hostAddresses("breth0")
+	l.ns.Run("ip", "link", "set", "eth0", "up")
+	l.up()
+	l.restarted()
+	l.isolated("after a boot")
+	if err := (Cleaner{OVS: l.db}).Cleanup(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.vs.Run("ovs-vsctl", "list-ports", "breth0"); strings.TrimSpace(got) != "eth0" {
+		t.Errorf("the bridge has ports %s", got)
+	}
+}
