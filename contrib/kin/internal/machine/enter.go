@@ -193,8 +193,14 @@ func unplug(port string) error {
 	if err != nil {
 		return fmt.Errorf("find cable %s: %w", port, err)
 	}
-	if err := netlink.LinkDel(link); err != nil {
-		return fmt.Errorf("remove cable %s: %w", port, err)
+	return removeCable(link)
+}
+
+// removeCable removes what may be gone since it was found: the kernel takes a
+// cable away when the machine at its other end has died.
+func removeCable(link netlink.Link) error {
+	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("remove cable %s: %w", link.Attrs().Name, err)
 	}
 	return nil
 }

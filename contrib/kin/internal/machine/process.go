@@ -33,7 +33,9 @@ func (p Process) Signal(sig syscall.Signal) error {
 	if !p.Alive() {
 		return os.ErrProcessDone
 	}
-	if err := syscall.Kill(p.Pid, sig); err != nil {
+	if err := syscall.Kill(p.Pid, sig); errors.Is(err, syscall.ESRCH) {
+		return os.ErrProcessDone // since it was looked at
+	} else if err != nil {
 		return fmt.Errorf("send %s to process %d: %w", sig, p.Pid, err)
 	}
 	return nil

@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -189,7 +190,8 @@ func (r *runner) kill() error {
 	if pid == 0 {
 		return fmt.Errorf("component %s is not running", r.unit.Name)
 	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+	// One that has just ended by itself has ended.
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("kill component %s: %w", r.unit.Name, err)
 	}
 	timeout := time.After(stopTimeout)
