@@ -3,11 +3,13 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"slices"
 
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/component"
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/config"
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/machine"
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/plan"
 )
@@ -18,6 +20,9 @@ const hostPortPrefix = "host"
 
 // AddHost makes a machine outside the cluster on one of its networks.
 func (c *Cluster) AddHost(name string, network plan.Network, addresses []netip.Prefix) error {
+	if err := config.CheckName("host", name); err != nil {
+		return err
+	}
 	unlock, err := c.lock()
 	if err != nil {
 		return err
@@ -27,7 +32,7 @@ func (c *Cluster) AddHost(name string, network plan.Network, addresses []netip.P
 	if err != nil {
 		return err
 	}
-	if slices.Contains(names, name) {
+	if _, isNode := plan.NodeNamed(c.Config, name); isNode || slices.Contains(names, name) {
 		return fmt.Errorf("cluster %s has a machine %q already", c.name, name)
 	}
 	if err := c.checkFree(addresses); err != nil {
@@ -145,6 +150,9 @@ func (c *Cluster) Hosts() (map[string]machine.Spec, error) {
 			continue
 		}
 		spec, err := c.Machine(name).Load()
+		if errors.Is(err, fs.ErrNotExist) { // just deleted, or being made
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -19,17 +19,24 @@ import (
 const stopTimeout = 45 * time.Second
 
 // Delete removes a cluster and all that belongs to it, at whatever stage it
-// is. One that is not there is removed already.
+// is. One that is not there is removed already. A directory in which kin has not
+// made a cluster is left alone.
 func (s Store) Delete(name string) error {
-	c := &Cluster{store: s, name: name}
-	if _, err := os.Stat(c.path()); errors.Is(err, fs.ErrNotExist) {
-		return nil
+	c, err := s.cluster(name)
+	if err != nil {
+		return err
 	}
 	unlock, err := c.lock()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	if err := c.checkMade(); err != nil {
+		return err
+	}
 	names, err := c.Machines()
 	if err != nil {
 		return err
@@ -45,6 +52,29 @@ func (s Store) Delete(name string) error {
 		return err
 	}
 	_ = os.Remove(string(s)) // only when it is empty
+	return nil
+}
+
+// checkMade refuses a directory that is no cluster's: there is its record, or, where
+// the creation did not come that far, nothing but machines.
+func (c *Cluster) checkMade() error {
+	entries, err := os.ReadDir(c.path())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("look into the cluster's directory: %w", err)
+	}
+	foreign := ""
+	for _, e := range entries {
+		switch e.Name() {
+		case recordFile:
+			return nil
+		case machinesDir:
+		default:
+			foreign = e.Name()
+		}
+	}
+	if foreign != "" {
+		return fmt.Errorf("%s is not the directory of a cluster: it has %s, and no %s", c.path(), foreign, recordFile)
+	}
 	return nil
 }
 

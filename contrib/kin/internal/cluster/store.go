@@ -57,6 +57,15 @@ const (
 // ErrNotFound means that there is no such cluster.
 var ErrNotFound = errors.New("no such cluster")
 
+// cluster returns the cluster of a name, existing or not. All ways to one lead
+// through here: a name that is none could be anybody's directory.
+func (s Store) cluster(name string) (*Cluster, error) {
+	if err := config.CheckName("cluster", name); err != nil {
+		return nil, err
+	}
+	return &Cluster{store: s, name: name}, nil
+}
+
 // Names lists the clusters, whole or not.
 func (s Store) Names() ([]string, error) {
 	entries, err := os.ReadDir(string(s))
@@ -68,7 +77,7 @@ func (s Store) Names() ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if e.IsDir() {
+		if e.IsDir() && config.CheckName("cluster", e.Name()) == nil {
 			names = append(names, e.Name())
 		}
 	}
@@ -77,7 +86,10 @@ func (s Store) Names() ([]string, error) {
 
 // Open finds a cluster.
 func (s Store) Open(name string) (*Cluster, error) {
-	c := &Cluster{store: s, name: name}
+	c, err := s.cluster(name)
+	if err != nil {
+		return nil, err
+	}
 	text, err := os.ReadFile(c.path(recordFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %q", ErrNotFound, name)

@@ -127,6 +127,16 @@ func Parse(text []byte) (Cluster, error) {
 
 var names = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$`)
 
+// CheckName refuses what is no name of a cluster, a machine or a network: names
+// become those of directories, control groups and host names. what says whose name
+// it is.
+func CheckName(what, name string) error {
+	if !names.MatchString(name) {
+		return fmt.Errorf("%s: %q is not a name; use up to 40 lower-case letters, digits and dashes", what, name)
+	}
+	return nil
+}
+
 // Default fills in what was not said and checks the result.
 func (c Cluster) Default() (Cluster, error) {
 	c.Name = or(c.Name, "kin")
@@ -149,11 +159,10 @@ func (c Cluster) Default() (Cluster, error) {
 }
 
 func (c Cluster) validate() error {
+	if err := errors.Join(CheckName("name", c.Name), CheckName("nodePrefix", c.NodePrefix)); err != nil {
+		return err
+	}
 	switch {
-	case !names.MatchString(c.Name):
-		return fmt.Errorf("name: %q is not a name; use up to 40 lower-case letters, digits and dashes", c.Name)
-	case !names.MatchString(c.NodePrefix):
-		return fmt.Errorf("nodePrefix: %q is not a name; use up to 40 lower-case letters, digits and dashes", c.NodePrefix)
 	case c.Nodes < 1 || c.Nodes > MaxNodes:
 		return fmt.Errorf("nodes: %d is not between 1 and %d", c.Nodes, MaxNodes)
 	case c.GatewayMode != GatewayShared && c.GatewayMode != GatewayLocal:

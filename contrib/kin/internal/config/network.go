@@ -38,8 +38,8 @@ func (c Cluster) NetworkSubnets(n Network) []netip.Prefix { return c.chosen(n.Su
 func (c Cluster) validateNetworks() error {
 	seen := map[string]bool{}
 	for _, n := range c.Networks {
-		if !names.MatchString(n.Name) {
-			return fmt.Errorf("networks: %q is not a name; use up to 40 lower-case letters, digits and dashes", n.Name)
+		if err := CheckName("networks", n.Name); err != nil {
+			return err
 		}
 		if seen[n.Name] {
 			return fmt.Errorf("networks: there are two of the name %s", n.Name)
