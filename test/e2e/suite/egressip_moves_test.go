@@ -122,6 +122,18 @@ func (m *moveTest) end(t *testing.T) {
 // holds remembers the new holder of both addresses.
 func (m *moveTest) holds(t *testing.T, node string, holders map[netip.Addr]string) {
 	t.Helper()
+	for _, a := range moverIPs {
+		if holders[a] != node {
+			t.Fatalf("%s should hold everything: %v", node, holders)
+		}
+		m.held(t, a, node)
+	}
+	m.holder = node
+}
+
+// held notes that a node has had an address, after those that had it before.
+func (m *moveTest) held(t *testing.T, a netip.Addr, node string) {
+	t.Helper()
 	if m.macs[node] == "" { // a node that boots has no bridge for a while
 		mac, err := m.Kin.Exec(t.Context(), node, "cat", "/sys/class/net/breth0/address")
 		if err != nil {
@@ -129,16 +141,9 @@ func (m *moveTest) holds(t *testing.T, node string, holders map[netip.Addr]strin
 		}
 		m.macs[node] = strings.TrimSpace(mac)
 	}
-	mac := m.macs[node]
-	for _, a := range moverIPs {
-		if holders[a] != node {
-			t.Fatalf("%s should hold everything: %v", node, holders)
-		}
-		if chain := m.chain[a]; len(chain) == 0 || chain[len(chain)-1] != mac {
-			m.chain[a] = append(chain, mac)
-		}
+	if chain := m.chain[a]; len(chain) == 0 || chain[len(chain)-1] != m.macs[node] {
+		m.chain[a] = append(chain, m.macs[node])
 	}
-	m.holder = node
 }
 
 func (m *moveTest) other() string {
@@ -413,6 +418,18 @@ func (m *moveTest) powerFailure(t *testing.T) {
 	m.candidate(t, holder) // or the next failure finds nobody to take over
 	m.watchMachine(t, holder, lab.ServePort, lab.ServePort, moverIPs)
 	m.back(t)
+}
+
+// back waits for the pods of a machine that returned, and looks at who answered.
+func (m *moveTest) back(t *testing.T) {
+	t.Helper()
+	holders := m.programmed(t, moverName)
+	m.holds(t, holders[moverIPs[0]], holders)
+	m.asking(t)
+	// What was ready when it died passed for ready until it said otherwise.
+	holders = m.programmed(t, moverName)
+	m.holds(t, holders[moverIPs[0]], holders)
+	m.inspect(t)
 }
 
 // neighbours asks a wire who has addresses: their holders answer, and nobody else.

@@ -3,9 +3,13 @@ package suite
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
@@ -34,13 +38,13 @@ func (m *moveTest) reboots(t *testing.T) {
 // reboot takes the holder's power for an instant, maybe too short for anybody to
 // notice: then it may keep its addresses, or lose them while it is not ready yet.
 func (m *moveTest) reboot(t *testing.T) {
-	holder := m.holder
+	holder, words := m.holder, m.follow(t)
 	if err := m.Kin.Node(t.Context(), "kill", holder); err != nil {
 		t.Fatal(err)
 	}
 	m.powerOn(t, holder)
 	m.watchMachine(t, holder, lab.ServePort, lab.ServePort, moverIPs)
-	m.back(t)
+	m.settled(t, words)
 }
 
 // rebootAlone has the holder boot while nobody can tell it what it still has: it
@@ -48,7 +52,7 @@ func (m *moveTest) reboot(t *testing.T) {
 // ovn-controller has all it had, translations with the addresses included; but as
 // long as ovnkube has not spoken, the node answers for nothing.
 func (m *moveTest) rebootAlone(t *testing.T) {
-	holder, ctx := m.holder, t.Context()
+	holder, ctx, words := m.holder, t.Context(), m.follow(t)
 	if err := m.Kin.Service(ctx, "stop", lab.ControlPlane, "ovnkube-master"); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +89,76 @@ func (m *moveTest) rebootAlone(t *testing.T) {
 	}
 	m.powerOn(t, holder)
 	m.watchMachine(t, holder, lab.ServePort, lab.ServePort, moverIPs)
-	m.back(t)
+	m.settled(t, words)
+}
+
+// settled waits until both addresses are held and pods get answers, and looks at
+// who answered: those whose words had the addresses, each in its turn.
+func (m *moveTest) settled(t *testing.T, words func() map[netip.Addr][]string) {
+	t.Helper()
+	m.asking(t)
+	var holders map[netip.Addr]string
+	var said map[netip.Addr][]string
+	for settled := false; !settled; {
+		holders, said, settled = m.programmed(t, moverName), words(), true
+		for a, nodes := range said { // maybe it moved on in between
+			settled = settled && nodes[len(nodes)-1] == holders[a]
+		}
+	}
+	for a, nodes := range said {
+		for _, node := range nodes {
+			m.held(t, a, node)
+		}
+	}
+	m.holds(t, holders[moverIPs[0]], holders)
+	m.inspect(t)
+}
+
+// follow returns a function that tells, by address, which nodes said from now on
+// that they have it, in this order. On a busy machine a node may pass for dead for a
+// moment, so there may be more moves than the one that is asked for.
+func (m *moveTest) follow(t *testing.T) (words func() map[netip.Addr][]string) {
+	t.Helper()
+	start, err := m.client.Get(t.Context(), moverName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch, err := m.client.Watch(t.Context(), metav1.ListOptions{
+		FieldSelector: "metadata.name=" + moverName, ResourceVersion: start.ResourceVersion,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(watch.Stop)
+	said, version := map[netip.Addr][]string{}, start.ResourceVersion
+	return func() map[netip.Addr][]string {
+		t.Helper()
+		end, err := m.client.Get(t.Context(), moverName, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for version != end.ResourceVersion {
+			select {
+			case event := <-watch.ResultChan():
+				now, ok := event.Object.(*v1.EgressIP)
+				if !ok {
+					t.Fatalf("the watch of the EgressIP ended: %v", event)
+				}
+				version = now.ResourceVersion
+				for _, word := range now.Status.Programmed {
+					for _, text := range word.EgressIPs {
+						a := netip.MustParseAddr(text)
+						if nodes := said[a]; len(nodes) == 0 || nodes[len(nodes)-1] != word.Node {
+							said[a] = append(nodes, word.Node)
+						}
+					}
+				}
+			case <-t.Context().Done():
+				t.Fatal(t.Context().Err())
+			}
+		}
+		return said
+	}
 }
 
 // cutOff has the control plane refuse a node's connections to the API server until
@@ -152,16 +225,4 @@ func (m *moveTest) silent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// back waits for the pods of a machine that returned, and looks at who answered.
-func (m *moveTest) back(t *testing.T) {
-	t.Helper()
-	holders := m.programmed(t, moverName)
-	m.holds(t, holders[moverIPs[0]], holders)
-	m.asking(t)
-	// What was ready when it died passed for ready until it said otherwise.
-	holders = m.programmed(t, moverName)
-	m.holds(t, holders[moverIPs[0]], holders)
-	m.inspect(t)
 }
