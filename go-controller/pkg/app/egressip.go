@@ -12,10 +12,37 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions"
+	egressipinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pod"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/sb"
 )
+
+// egressIPInformers read EgressIPs, for all who look at them. Nil where they are not
+// enabled.
+type egressIPInformers struct {
+	client  versioned.Interface
+	factory externalversions.SharedInformerFactory
+}
+
+func newEgressIPInformers(env *Env) (*egressIPInformers, error) {
+	if !env.Config.Features.EgressIP {
+		return nil, nil
+	}
+	client, err := versioned.NewForConfig(env.REST)
+	if err != nil {
+		return nil, fmt.Errorf("make the client of EgressIPs: %w", err)
+	}
+	return &egressIPInformers{client, externalversions.NewSharedInformerFactory(client, 0)}, nil
+}
+
+// informer returns the informer of EgressIPs; nil where they are not enabled.
+func (i *egressIPInformers) informer() egressipinformers.EgressIPInformer {
+	if i == nil {
+		return nil
+	}
+	return i.factory.EgressIP().V1().EgressIPs()
+}
 
 // egressIPs adds the master's side of EgressIPs. It returns who steers new pods,
 // the informers to be started, and the pods that are steered. Where EgressIPs are
@@ -30,10 +57,6 @@ func (m *master) egressIPs(core informers.SharedInformerFactory) (*egressipmaste
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	client, err := versioned.NewForConfig(m.env.REST)
-	if err != nil {
-		return nil, nil, nil, fmt.Errorf("make the client of EgressIPs: %w", err)
-	}
 	barrier := sb.NewBarrier(databaseConfig(cfg.OVNSouth), m.writer.Bump)
 	m.runners["barrier"] = barrier
 	var translated func(key, node string, a netip.Addr) bool
@@ -46,7 +69,7 @@ func (m *master) egressIPs(core informers.SharedInformerFactory) (*egressipmaste
 	default:
 		translated = func(key, _ string, a netip.Addr) bool { return pod.Translated(m.writer.Rows(pod.Owner(key)), a) }
 	}
-	factory, pods := externalversions.NewSharedInformerFactory(client, 0), noreroute.NewPodSet()
+	client, factory, pods := m.ips.client, m.ips.factory, noreroute.NewPodSet()
 	c, err := egressipmaster.New(egressipmaster.Deps{
 		Kube:            m.env.Kube,
 		Egress:          client,

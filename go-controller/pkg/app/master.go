@@ -32,6 +32,7 @@ import (
 	noreroutemaster "github.com/ovnkube/ovnkube/go-controller/pkg/noreroute/master"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pod"
 	podmaster "github.com/ovnkube/ovnkube/go-controller/pkg/pod/master"
+	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/sb"
 )
 
@@ -124,6 +125,9 @@ type master struct {
 	recorder record.EventRecorder
 	runners  map[string]runner
 	tracker  *health.Tracker // nil until somebody asks for it
+	ips      *egressIPInformers
+	// addresses tells which addresses belong to the cluster itself.
+	addresses *reservedsnapshot.Addresses
 }
 
 // starter is an informer factory.
@@ -148,6 +152,12 @@ func (m *master) build() ([]starter, error) {
 			return sb.DeleteChassis(ctx, databaseConfig(cfg.OVNSouth), node)
 		},
 	}); err != nil {
+		return nil, err
+	}
+	if m.ips, err = newEgressIPInformers(m.env); err != nil {
+		return nil, err
+	}
+	if m.addresses, err = reservedAddresses(cfg, core, m.ips); err != nil {
 		return nil, err
 	}
 	ips, own, ipPods, err := m.egressIPs(core)
@@ -248,6 +258,7 @@ func (m *master) egressServices(core informers.SharedInformerFactory, pods *nore
 			Services:       core.Core().V1().Services(),
 			EndpointSlices: core.Discovery().V1().EndpointSlices(),
 			Pods:           core.Core().V1().Pods(),
+			Addresses:      m.addresses,
 		},
 		Nodes:          nodes,
 		Writer:         m.writer,

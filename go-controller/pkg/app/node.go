@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/record"
 
 	"k8s.io/klog/v2"
 
@@ -41,6 +42,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	noreroutenode "github.com/ovnkube/ovnkube/go-controller/pkg/noreroute/node"
+	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/sb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -67,6 +69,10 @@ type node struct {
 	guard    *guard.Guard
 	flows    *bridgenode.Manager
 	runners  map[string]runner
+	ips      *egressIPInformers
+	// addresses tells which addresses belong to the cluster itself.
+	addresses *reservedsnapshot.Addresses
+	recorder  record.EventRecorder
 	// spoken are closed when those who contribute to the drivers have said what
 	// they want.
 	spoken []<-chan struct{}
@@ -83,6 +89,12 @@ func runNode(ctx context.Context, env *Env, name string, started func()) error {
 		handOver: func(context.Context) error { return nil }}
 	ctx, end := n.outlive(ctx)
 	defer end()
+	recorder, stopEvents, err := newRecorder(env)
+	if err != nil {
+		return err
+	}
+	defer stopEvents()
+	n.recorder = recorder
 	start, err := n.build(ctx)
 	if err != nil {
 		return err
@@ -152,6 +164,13 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 	pods := kube.NewNodePodInformers(n.env.Kube, n.name)
 	core := kube.NewInformers(n.env.Kube)
 	start := []starter{self, pods, core}
+	var err error
+	if n.ips, err = newEgressIPInformers(n.env); err != nil {
+		return nil, err
+	}
+	if n.addresses, err = reservedAddresses(cfg, core, n.ips); err != nil {
+		return nil, err
+	}
 	if err := n.services(core, self, n.switches); err != nil {
 		return nil, err
 	}
@@ -179,7 +198,6 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 		}
 		start = append(start, more)
 	}
-	var err error
 	if cfg.Features.NodeHealthCheckPort != 0 {
 		if n.runners["health"], err = healthServer(cfg); err != nil {
 			return nil, err
@@ -251,6 +269,7 @@ func (n *node) egressServices(core informers.SharedInformerFactory) ([]starter, 
 			Services:       core.Core().V1().Services(),
 			EndpointSlices: core.Discovery().V1().EndpointSlices(),
 			Pods:           pods.Core().V1().Pods(),
+			Addresses:      n.addresses,
 		},
 		Egress:         egress,
 		Chains:         n.chains,

@@ -14,8 +14,6 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	egressipnode "github.com/ovnkube/ovnkube/go-controller/pkg/egressip/node"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/addr"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/announce"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/attachment"
@@ -27,11 +25,7 @@ import (
 // egressIPs adds the node side of EgressIPs and returns the informers to be
 // started.
 func (n *node) egressIPs(self informers.SharedInformerFactory) (starter, error) {
-	client, err := versioned.NewForConfig(n.env.REST)
-	if err != nil {
-		return nil, fmt.Errorf("make the client of EgressIPs: %w", err)
-	}
-	factory := externalversions.NewSharedInformerFactory(client, 0)
+	client, factory := n.ips.client, n.ips.factory
 	c, err := egressipnode.New(egressipnode.Deps{
 		Node:      n.name,
 		EgressIPs: factory.EgressIP().V1().EgressIPs(),

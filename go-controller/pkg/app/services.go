@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"net/netip"
+	"slices"
 
 	"k8s.io/client-go/informers"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/conntrack"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 	servicemaster "github.com/ovnkube/ovnkube/go-controller/pkg/service/master"
 	servicenode "github.com/ovnkube/ovnkube/go-controller/pkg/service/node"
@@ -22,7 +24,9 @@ func (m *master) services(core informers.SharedInformerFactory) error {
 		EndpointSlices: core.Discovery().V1().EndpointSlices(),
 		Nodes:          core.Core().V1().Nodes(),
 		Pods:           core.Core().V1().Pods(),
+		Addresses:      m.addresses,
 		Writer:         m.writer,
+		Recorder:       m.recorder,
 		Config:         serviceConfig(m.env.Config),
 	})
 	m.runners["services"] = c
@@ -36,6 +40,8 @@ func (n *node) services(core, self informers.SharedInformerFactory, switches ovs
 		Services:       core.Core().V1().Services(),
 		EndpointSlices: core.Discovery().V1().EndpointSlices(),
 		Nodes:          self.Core().V1().Nodes(),
+		Addresses:      n.addresses,
+		Recorder:       n.recorder,
 		Chains:         n.chains,
 		Routes:         n.routes,
 		Flows:          n.flows,
@@ -61,6 +67,8 @@ func serviceConfig(cfg config.Config) service.Config {
 	c := service.Config{
 		Cluster:   cfg.Default.ClusterPrefixes(),
 		Services:  cfg.Kubernetes.ServiceCIDRs,
+		Join:      joinSubnets(cfg),
+		HostPorts: hostPorts(cfg),
 		NodePorts: cfg.Gateway.NodePort,
 		Steered:   cfg.Features.EgressIP || cfg.Features.EgressService,
 	}
@@ -68,4 +76,21 @@ func serviceConfig(cfg config.Config) service.Config {
 		c.Masquerade = append(c.Masquerade, cfg.Gateway.MasqueradeSubnet(f))
 	}
 	return c
+}
+
+// hostPorts are the ports that nodes serve themselves: those of every cluster, and
+// those that all processes of ovnkube are configured alike to use.
+func hostPorts(cfg config.Config) []service.HostPort {
+	ports := append(slices.Clone(service.DefaultHostPorts), service.HostPort{Protocol: "udp", Port: uint16(cfg.Default.EncapPort)})
+	if port := cfg.Features.NodeHealthCheckPort; port != 0 {
+		ports = append(ports, service.HostPort{Protocol: "tcp", Port: uint16(port)})
+	}
+	return ports
+}
+
+// reservedAddresses reads which addresses belong to the cluster itself.
+func reservedAddresses(cfg config.Config, core informers.SharedInformerFactory, ips *egressIPInformers) (*reservedsnapshot.Addresses, error) {
+	return reservedsnapshot.New(serviceConfig(cfg).Ranges(), reservedsnapshot.Informers{
+		Nodes: core.Core().V1().Nodes(), EndpointSlices: core.Discovery().V1().EndpointSlices(), EgressIPs: ips.informer(),
+	})
 }

@@ -22,9 +22,13 @@ const (
 )
 
 // Conditions returns the conditions of a Service whose policies are as Rows said,
-// without times and generation.
+// without times and generation. It has no others than these.
 func Conditions(s Service, d Decision) []metav1.Condition {
-	return []metav1.Condition{assigned(s, d), programmed(s, d), conflict(s)}
+	all := []metav1.Condition{assigned(s, d), programmed(s, d), conflict(s)}
+	if len(s.RefusedIngress) > 0 {
+		all = append(all, ingressRefused(s))
+	}
+	return all
 }
 
 func condition(kind string, is bool, reason, message string) metav1.Condition {
@@ -82,4 +86,11 @@ func conflict(s Service) metav1.Condition {
 	}
 	return condition(v1.ConditionConflict, true, ReasonOlderWins,
 		"older EgressServices have some of its pods: "+strings.Join(names, ", ")+more)
+}
+
+// ingressRefused names the addresses of the load balancer that are not used; its
+// reason is that of the first.
+func ingressRefused(s Service) metav1.Condition {
+	return condition(v1.ConditionIngressRefused, true, string(s.RefusedIngress[0].Reason),
+		"ingress addresses that are not used: "+listRefused(s.RefusedIngress))
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -31,6 +32,10 @@ type Snapshot struct {
 	Selected []netip.Addr
 	// Starting says that there are more, whose addresses are being given.
 	Starting bool
+	// Reserved are the ranges that the cluster uses for itself, and Owners who has an
+	// address in it; nil: nobody.
+	Reserved reserved.Ranges
+	Owners   func(netip.Addr) []reserved.Owner
 	// Shared says that pods leave through the gateway routers, past the hosts'
 	// routing.
 	Shared bool
@@ -71,8 +76,10 @@ type Service struct {
 	Selector   labels.Selector
 	// LocalOnly: only nodes with an endpoint qualify (externalTrafficPolicy Local).
 	LocalOnly bool
-	Ingress   []netip.Addr // the first ingress address of each family
-	Endpoints []Endpoint   // of families in Ingress, sorted by address, no address twice
+	Ingress   []netip.Addr // the first usable ingress address of each family
+	// RefusedIngress says, for each ingress address that is not usable, why.
+	RefusedIngress []RefusedAddress
+	Endpoints      []Endpoint // of families in Ingress, sorted by address, no address twice
 	// Awaited are pods that are no endpoints yet but will be, likewise.
 	Awaited  []netip.Addr
 	Starting bool // there will be more of them at once
@@ -140,9 +147,12 @@ func Decode(snap Snapshot, cluster []netip.Prefix) Service {
 		return s
 	}
 	s.LocalOnly = snap.Service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
-	s.Ingress = ingress(snap.Service)
+	s.Ingress, s.RefusedIngress = ingress(snap)
 	if len(s.Ingress) == 0 {
 		s.Refused = Refusal{NoIngress, "the Service has no ingress IP yet"}
+		if len(s.RefusedIngress) > 0 {
+			s.Refused.Message = "the Service has no ingress IP that can be used: " + listRefused(s.RefusedIngress)
+		}
 		return s
 	}
 	var families []topology.Family
@@ -194,23 +204,6 @@ func refuseService(svc *corev1.Service) Refusal {
 	return Refusal{}
 }
 
-// ingress returns the first usable ingress address of each family. Ingresses
-// that are host names have none.
-func ingress(svc *corev1.Service) []netip.Addr {
-	var all, first []netip.Addr
-	for _, in := range svc.Status.LoadBalancer.Ingress {
-		if a, ok := parseAddr(in.IP); ok {
-			all = append(all, a)
-		}
-	}
-	for _, f := range topology.Families {
-		if a, ok := topology.AddrOf(f, all); ok {
-			first = append(first, a)
-		}
-	}
-	return first
-}
-
 // listed returns those of the families that the EndpointSlices of a Service list.
 func listed(svc *corev1.Service, families []topology.Family) []topology.Family {
 	if len(svc.Spec.IPFamilies) == 0 {
@@ -234,10 +227,6 @@ func clusterIPs(svc *corev1.Service) []netip.Addr {
 
 // parseAddr takes addresses that a packet on the wire can have as source.
 func parseAddr(s string) (netip.Addr, bool) {
-	a, err := netip.ParseAddr(s)
-	if err != nil || a.Zone() != "" {
-		return netip.Addr{}, false
-	}
-	a = a.Unmap()
-	return a, !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback()
+	a, refused := reserved.Parse(s)
+	return a, refused == (reserved.Refusal{})
 }

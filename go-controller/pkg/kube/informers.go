@@ -1,6 +1,7 @@
 package kube
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -24,8 +25,12 @@ func NewNodePodInformers(cs kubernetes.Interface, node string) informers.SharedI
 		}))
 }
 
-// trim drops managed fields, which are often the larger half of an object.
+// trim drops managed fields, which are often the larger half of an object, and the
+// images of nodes: every node knows all of them.
 func trim(obj any) (any, error) {
+	if n, ok := obj.(*corev1.Node); ok {
+		n.Status.Images = nil
+	}
 	if o, err := meta.Accessor(obj); err == nil && o.GetManagedFields() != nil {
 		o.SetManagedFields(nil)
 	}

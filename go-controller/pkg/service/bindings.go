@@ -59,7 +59,7 @@ func (p *nodePlanner) bind(port Port, direct bool, all, here []Endpoint) {
 			to[a] = true // Open vSwitch does not tell who is outside
 		}
 	}
-	for _, e := range p.externals(p.family) {
+	for _, e := range p.externals(p.family, port) {
 		p.state.UDP[netip.AddrPortFrom(e.Addr, port.Port)] = external
 	}
 	if port.NodePort == 0 {

@@ -141,10 +141,12 @@ func (p *nodePlanner) port(port Port) {
 
 // entry is a way into a port of a Service from outside.
 type entry struct {
-	chain   string
-	to      netip.Prefix // invalid: every address of the host
-	port    uint16
-	sources []netip.Prefix
+	chain string
+	to    netip.Prefix // invalid: every address of the host
+	port  uint16
+	// restricted: sources may use it, nobody else.
+	restricted bool
+	sources    []netip.Prefix
 }
 
 // entries returns the ways into a port in the planner's family.
@@ -153,8 +155,8 @@ func (p *nodePlanner) entries(port Port) []entry {
 	if port.NodePort != 0 && p.config.NodePorts && p.node.Gateway.NodePort {
 		out = append(out, entry{chain: ChainNodePort, port: port.NodePort})
 	}
-	for _, e := range p.externals(p.family) {
-		out = append(out, entry{chain: ChainExternal, to: topology.HostPrefix(e.Addr), port: port.Port, sources: e.Sources})
+	for _, e := range p.externals(p.family, port) {
+		out = append(out, entry{chain: ChainExternal, to: topology.HostPrefix(e.Addr), port: port.Port, restricted: e.Restricted, sources: e.Sources})
 	}
 	return out
 }
@@ -228,8 +230,8 @@ func (p *nodePlanner) stay(port Port, entries []entry, here []Endpoint) {
 // restrict drops what comes from where it must not.
 func (p *nodePlanner) restrict(port Port) {
 	key := host.ChainKey{Family: p.family, Table: "mangle", Name: ChainSources}
-	for _, e := range p.externals(p.family) {
-		if len(e.Sources) == 0 {
+	for _, e := range p.externals(p.family, port) {
+		if !e.Restricted {
 			continue
 		}
 		s := host.Spec{Dst: topology.HostPrefix(e.Addr), Protocol: port.Protocol, DstPort: port.Port, Comment: p.Key}
@@ -250,6 +252,9 @@ func (p *nodePlanner) ingress(port Port, entries []entry, all, here int) {
 		return
 	}
 	for _, e := range entries {
+		if e.restricted && len(e.sources) == 0 {
+			continue // the host drops it
+		}
 		to := e.to
 		if !to.IsValid() {
 			if !p.ExternalLocal {

@@ -24,6 +24,11 @@ type Config struct {
 	Services []netip.Prefix
 	// Masquerade are the ranges of addresses that never leave a node, one a family.
 	Masquerade []netip.Prefix
+	// Join are the ranges of the routers' addresses between each other.
+	Join []netip.Prefix
+	// HostPorts are the ports that nodes themselves serve, or may serve: no Service
+	// gets them on addresses of nodes.
+	HostPorts []HostPort
 	// NodePorts says whether node ports are served at all.
 	NodePorts bool
 	// Steered says that policies may lead what pods send to other nodes.
@@ -151,7 +156,7 @@ func (p *planner) external(port Port, f topology.Family) {
 	if port.onPods(f) && !p.ExternalLocal && p.nodes.Shared() {
 		at.parent = onAll
 	}
-	for _, e := range p.externals(f) {
+	for _, e := range p.externals(f, port) {
 		p.add(at, f, netip.AddrPortFrom(e.Addr, port.Port).String(), all)
 	}
 	if port.NodePort != 0 && p.config.NodePorts {
@@ -178,7 +183,7 @@ func (p *planner) externalLocal(port Port, f topology.Family, node string, n Nod
 		return
 	}
 	at := place{parent: onRouter(node), protocol: port.Protocol, keepSource: true}
-	for _, e := range p.externals(f) {
+	for _, e := range p.externals(f, port) {
 		p.add(at, f, netip.AddrPortFrom(e.Addr, port.Port).String(), here)
 	}
 	if addr := n.addr(f); addr.IsValid() && port.NodePort != 0 && p.config.NodePorts {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -24,6 +25,8 @@ type Snapshot struct {
 	// Own tells whether a pod of the Service's own namespace has an address. Nil:
 	// none has.
 	Own func(netip.Addr) bool
+	// Others tells what belongs to others; nil: nothing does.
+	Others Others
 }
 
 // Service is a Service with its endpoints, decoded.
@@ -35,7 +38,7 @@ type Service struct {
 	// ipFamilies. The other addresses and the node ports are of these families.
 	ClusterIPs []netip.Addr
 	// External are the addresses from outside: external IPs and those of the load
-	// balancer. Sorted, none twice.
+	// balancer, without those that are refused. Sorted, none twice.
 	External []External
 	Ports    []Port
 	// InternalLocal and ExternalLocal: traffic from inside, or from outside, only
@@ -45,13 +48,17 @@ type Service struct {
 	Affinity time.Duration
 	// HealthPort is the port at which nodes say whether they have endpoints; 0: none.
 	HealthPort uint16
+	// Refused is what the user, or the load balancer provider, wrote and is not
+	// served. All else is.
+	Refused []Refusal
 }
 
 // External is an address from outside.
 type External struct {
 	Addr netip.Addr
-	// Sources may use it; empty: everybody.
-	Sources []netip.Prefix
+	// Restricted: only Sources may use it, which can be nobody. Else everybody may.
+	Restricted bool
+	Sources    []netip.Prefix
 }
 
 // Port is a port of a Service.
@@ -59,6 +66,8 @@ type Port struct {
 	Protocol string // "tcp", "udp", "sctp"
 	Port     uint16
 	NodePort uint16 // 0: none
+	// Lost are the addresses from outside at which this port is somebody else's.
+	Lost []netip.Addr
 	// Candidates are all that can be asked to serve, of any family, sorted.
 	Candidates []Endpoint
 }
@@ -81,13 +90,8 @@ type Endpoint struct {
 // business.
 func Decode(snap Snapshot, c Config) (s Service, ok bool) {
 	svc := snap.Service
-	if svc == nil || svc.Spec.Type == corev1.ServiceTypeExternalName {
+	if !served(svc) {
 		return Service{}, false
-	}
-	for _, label := range []string{labelProxyName, corev1.IsHeadlessService} {
-		if _, foreign := svc.Labels[label]; foreign {
-			return Service{}, false
-		}
 	}
 	s = Service{
 		Key:           svc.Namespace + "/" + svc.Name,
@@ -97,18 +101,16 @@ func Decode(snap Snapshot, c Config) (s Service, ok bool) {
 		InternalLocal: svc.Spec.InternalTrafficPolicy != nil && *svc.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
 		ExternalLocal: svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal,
 	}
-	if len(s.ClusterIPs) == 0 {
-		return Service{}, false
-	}
 	if svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
 		s.Affinity = affinity(svc.Spec.SessionAffinityConfig)
 	}
-	if s.ExternalLocal && svc.Spec.Type == corev1.ServiceTypeLoadBalancer {
-		s.HealthPort = uint16(svc.Spec.HealthCheckNodePort)
-	}
-	s.External = s.external(svc)
+	f := newFilter(c, snap.Others)
+	asked, refused := f.addresses(svc)
+	s.External, s.Refused = externals(svc, asked), append(refused, refuseSources(svc)...)
+	s.HealthPort = f.healthPort(&s, svc)
 	for _, p := range svc.Spec.Ports {
 		port := s.port(p, snap.Slices, c)
+		f.port(&s, &port, svc, asked)
 		for i, e := range port.Candidates {
 			port.Candidates[i].Own = e.Pod && snap.Own != nil && snap.Own(e.To.Addr())
 		}
@@ -118,6 +120,19 @@ func Decode(snap Snapshot, c Config) (s Service, ok bool) {
 		return cmp.Or(strings.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
 	})
 	return s, true
+}
+
+// served tells whether a Service is ours to serve.
+func served(svc *corev1.Service) bool {
+	if svc == nil || svc.Spec.Type == corev1.ServiceTypeExternalName {
+		return false
+	}
+	for _, label := range []string{labelProxyName, corev1.IsHeadlessService} {
+		if _, foreign := svc.Labels[label]; foreign {
+			return false
+		}
+	}
+	return len(clusterIPs(svc)) > 0
 }
 
 // clusterIPs returns the cluster addresses; none for headless Services.
@@ -145,55 +160,6 @@ func affinity(c *corev1.SessionAffinityConfig) time.Duration {
 	return time.Duration(*c.ClientIP.TimeoutSeconds) * time.Second
 }
 
-// external returns the addresses from outside of the Service's families. Those
-// of load balancers that forward to node ports by themselves (ipMode Proxy) are
-// not ours.
-func (s Service) external(svc *corev1.Service) []External {
-	var sources []netip.Prefix
-	for _, text := range svc.Spec.LoadBalancerSourceRanges {
-		if p, err := netip.ParsePrefix(strings.TrimSpace(text)); err == nil {
-			sources = append(sources, p.Masked())
-		}
-	}
-	var out []External
-	add := func(text string, sources []netip.Prefix) {
-		a, ok := parseAddr(text)
-		if !ok || !s.has(topology.FamilyOf(a)) || slices.ContainsFunc(out, func(e External) bool { return e.Addr == a }) {
-			return
-		}
-		out = append(out, External{Addr: a, Sources: sourcesOf(topology.FamilyOf(a), sources)})
-	}
-	if svc.Spec.Type == corev1.ServiceTypeLoadBalancer {
-		for _, in := range svc.Status.LoadBalancer.Ingress {
-			if in.IPMode == nil || *in.IPMode == corev1.LoadBalancerIPModeVIP {
-				add(in.IP, sources)
-			}
-		}
-	}
-	for _, ip := range svc.Spec.ExternalIPs {
-		add(ip, nil)
-	}
-	slices.SortFunc(out, func(a, b External) int { return a.Addr.Compare(b.Addr) })
-	return out
-}
-
-// sourcesOf returns the source ranges of a family. A Service whose ranges are all
-// of the other family does not restrict this one.
-func sourcesOf(f topology.Family, all []netip.Prefix) []netip.Prefix {
-	var out []netip.Prefix
-	for _, p := range all {
-		if topology.FamilyOf(p.Addr()) == f {
-			out = append(out, p)
-		}
-	}
-	slices.SortFunc(out, comparePrefixes)
-	return slices.Compact(out)
-}
-
-func comparePrefixes(a, b netip.Prefix) int {
-	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
-}
-
 func (s Service) has(f topology.Family) bool {
 	_, ok := topology.AddrOf(f, s.ClusterIPs)
 	return ok
@@ -208,11 +174,12 @@ func (s Service) families() []topology.Family {
 	return out
 }
 
-// externals returns the addresses from outside of one family.
-func (s Service) externals(f topology.Family) []External {
+// externals returns the addresses from outside of one family at which a port is
+// served.
+func (s Service) externals(f topology.Family, p Port) []External {
 	var out []External
 	for _, e := range s.External {
-		if topology.FamilyOf(e.Addr) == f {
+		if topology.FamilyOf(e.Addr) == f && !slices.Contains(p.Lost, e.Addr) {
 			out = append(out, e)
 		}
 	}
@@ -221,10 +188,6 @@ func (s Service) externals(f topology.Family) []External {
 
 // parseAddr takes addresses that packets can be sent to across a network.
 func parseAddr(s string) (netip.Addr, bool) {
-	a, err := netip.ParseAddr(s)
-	if err != nil || a.Zone() != "" {
-		return netip.Addr{}, false
-	}
-	a = a.Unmap()
-	return a, !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback()
+	a, refused := reserved.Parse(s)
+	return a, refused == (reserved.Refusal{})
 }

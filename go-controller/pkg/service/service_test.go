@@ -157,13 +157,14 @@ func TestExternal(t *testing.T) {
 		s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress,
 			corev1.LoadBalancerIngress{IP: "6.6.6.6", IPMode: &proxy}, corev1.LoadBalancerIngress{Hostname: "lb.example.org"})
 	})
-	want := "[{5.5.5.5 [192.0.2.0/24]} {203.0.113.9 []} {fd55::5 []}]"
+	// "bad" lets nobody in, of either family.
+	want := "[{5.5.5.5 true [192.0.2.0/24]} {203.0.113.9 false []} {fd55::5 true []}]"
 	if got := fmt.Sprint(decode(t, s).External); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	s.Spec.ClusterIPs = s.Spec.ClusterIPs[:1]
 	s.Spec.Type = corev1.ServiceTypeClusterIP
-	if got := fmt.Sprint(decode(t, s).External); got != "[{5.5.5.5 []} {203.0.113.9 []}]" {
+	if got := fmt.Sprint(decode(t, s).External); got != "[{5.5.5.5 false []} {203.0.113.9 false []}]" {
 		t.Errorf("without load balancer and IPv6: %s", got)
 	}
 }

@@ -46,6 +46,7 @@ func (w *world) sourceRanges(t *testing.T) {
 	for name, ranges := range map[string][]string{
 		"allowed": {"172.18.0.100/32", "fc00:f853:ccd:e793::100/128"},
 		"denied":  {"192.0.2.0/24", "2001:db8::/32"},
+		"invalid": {"0172.018.0.0/16"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := w.make(t, "ranges-"+name, loadBalancer, func(s *corev1.Service) { s.Spec.LoadBalancerSourceRanges = ranges })

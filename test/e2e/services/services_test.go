@@ -2,6 +2,7 @@ package services
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -30,6 +31,10 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("Affinity", w.affinity)
 	t.Run("SourceRanges", w.sourceRanges)
 	t.Run("HealthPort", w.healthPort)
+	t.Run("AddressesOfOthers", w.addressesOfOthers)
+	t.Run("SharedAddress", w.sharedAddress)
+	t.Run("HealthPortTaken", w.healthPortTaken)
+	t.Run("ProvidersAddresses", w.providersAddresses)
 	t.Run("UDP", w.udp)
 	t.Run("Fragments", w.fragments)
 	t.Run("PathMTU", w.pathMTU)
@@ -48,7 +53,7 @@ type world struct {
 }
 
 func start(t *testing.T, mode string) *world {
-	l, err := lab.Start(t.Context(), lab.Options{Name: "svc-" + mode, GatewayMode: mode, Log: t.Output()})
+	l, err := lab.Start(t.Context(), lab.Options{Name: fmt.Sprintf("svc-%s-%d", mode, os.Getpid()), GatewayMode: mode, Log: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -62,9 +63,13 @@ func (c *Controller) setStatus(ctx context.Context, eg *v1.EgressService, s egre
 	if revoke {
 		want.Programmed = nil
 	}
-	for _, condition := range egressservice.Conditions(s, d) {
+	conditions := egressservice.Conditions(s, d)
+	for _, condition := range conditions {
 		condition.ObservedGeneration = eg.Generation
 		meta.SetStatusCondition(&want.Conditions, condition)
+	}
+	if !slices.ContainsFunc(conditions, func(c metav1.Condition) bool { return c.Type == v1.ConditionIngressRefused }) {
+		meta.RemoveStatusCondition(&want.Conditions, v1.ConditionIngressRefused)
 	}
 	change := map[string]any{}
 	if want.Host != known.Host {
@@ -129,6 +134,7 @@ func hostOrNull(host string) any {
 type told struct {
 	refused           egressservice.Refusal
 	conflict, network string
+	ingress           string
 }
 
 // tell writes Events about why there is no host, who has the pods, and what the
@@ -141,6 +147,8 @@ func (c *Controller) tell(eg *v1.EgressService, s egressservice.Service, d egres
 			next.conflict = condition.Message
 		case condition.Reason == egressservice.ReasonNetworkNotFound:
 			next.network = condition.Message
+		case condition.Type == v1.ConditionIngressRefused && condition.Status == metav1.ConditionTrue:
+			next.ingress = condition.Message
 		}
 	}
 	c.mu.Lock()
@@ -157,6 +165,9 @@ func (c *Controller) tell(eg *v1.EgressService, s egressservice.Service, d egres
 	}
 	if next.conflict != last.conflict && next.conflict != "" {
 		c.deps.Recorder.Event(eg, corev1.EventTypeWarning, eventConflict, next.conflict)
+	}
+	if next.ingress != last.ingress && next.ingress != "" {
+		c.deps.Recorder.Event(eg, corev1.EventTypeWarning, v1.ConditionIngressRefused, next.ingress)
 	}
 	if next.network != last.network && next.network != "" {
 		c.deps.Recorder.Event(eg, corev1.EventTypeWarning, eventNetwork, next.network)

@@ -21,6 +21,7 @@ import (
 	egresslisters "github.com/ovnkube/ovnkube/go-controller/pkg/generated/listers/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -31,6 +32,8 @@ type Informers struct {
 	EndpointSlices discoveryinformers.EndpointSliceInformer
 	// Pods are those of all nodes; see kube.NewPodAddressInformers.
 	Pods coreinformers.PodInformer
+	// Addresses tells which addresses belong to the cluster itself; nil: none does.
+	Addresses *reservedsnapshot.Addresses
 }
 
 // Reader reads from the informers' caches. Objects are read-only.
@@ -109,6 +112,9 @@ func (r *Reader) Decode(eg *v1.EgressService) (s egressservice.Service, others [
 			}
 			return "", false
 		}}
+	if a := r.informers.Addresses; a != nil {
+		snap.Reserved, snap.Owners = a.Ranges, a.Owners
+	}
 	svc, err := r.services.Services(eg.Namespace).Get(eg.Name)
 	switch {
 	case err == nil:
@@ -184,6 +190,9 @@ func (r *Reader) Watch(c *queue.Controller, keys func(kind Kind, key string) []s
 	if err := watch(r.informers.EndpointSlices.Informer(), EndpointSlice); err != nil {
 		return err
 	}
+	if err := r.watchAddresses(c, keys); err != nil {
+		return err
+	}
 	return c.Watch(r.informers.Pods.Informer(), func(old, new any) []string {
 		var out []string
 		for _, key := range r.concerned(old, new) {
@@ -191,6 +200,37 @@ func (r *Reader) Watch(c *queue.Controller, keys func(kind Kind, key string) []s
 		}
 		return out
 	})
+}
+
+// watchAddresses is Watch for those who have the addresses of load balancers.
+func (r *Reader) watchAddresses(c *queue.Controller, keys func(kind Kind, key string) []string) error {
+	if r.informers.Addresses == nil {
+		return nil
+	}
+	return r.informers.Addresses.Watch(c, func(addrs []netip.Addr) []string {
+		var out []string
+		for _, key := range r.givenOut(addrs) {
+			out = append(out, keys(Service, key)...)
+		}
+		return out
+	})
+}
+
+// givenOut returns the keys of the EgressServices whose Services have one of the
+// addresses from a load balancer.
+func (r *Reader) givenOut(addrs []netip.Addr) []string {
+	var found []string
+	for _, key := range r.Keys() {
+		namespace, name, err := cache.SplitMetaNamespaceKey(key)
+		if err != nil {
+			continue
+		}
+		svc, err := r.services.Services(namespace).Get(name)
+		if err == nil && egressservice.HasIngress(svc, addrs) {
+			found = append(found, key)
+		}
+	}
+	return found
 }
 
 // LocalOnly tells whether the Service of a key wants only nodes with endpoints.

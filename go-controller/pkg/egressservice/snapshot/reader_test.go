@@ -82,7 +82,8 @@ func TestEventsFindTheirEgressService(t *testing.T) {
 	cs := kubefake.NewClientset(&corev1.Service{ObjectMeta: meta("a", nil)}, &corev1.Service{ObjectMeta: meta("nobody", nil)}, sliceOf("a"))
 	own := egressfake.NewSimpleClientset(&v1.EgressService{ObjectMeta: meta("a", nil)}, &v1.EgressService{ObjectMeta: meta("b", nil)})
 	core, egress := informers.NewSharedInformerFactory(cs, 0), externalversions.NewSharedInformerFactory(own, 0)
-	in := Informers{egress.EgressService().V1().EgressServices(), core.Core().V1().Services(), core.Discovery().V1().EndpointSlices(), core.Core().V1().Pods()}
+	in := Informers{EgressServices: egress.EgressService().V1().EgressServices(), Services: core.Core().V1().Services(),
+		EndpointSlices: core.Discovery().V1().EndpointSlices(), Pods: core.Core().V1().Pods()}
 	r, err := NewReader(in, []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, topology.GatewayLocal, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -11,17 +11,19 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/service/snapshot"
 )
 
 // batch is how many Services are planned and handed to the writer together, and
@@ -47,13 +49,19 @@ type Deps struct {
 	EndpointSlices discoveryinformers.EndpointSliceInformer
 	Nodes          coreinformers.NodeInformer
 	Pods           coreinformers.PodInformer
-	Writer         Writer
-	Config         service.Config
+	// Addresses tells which addresses belong to the cluster itself; nil: those that
+	// Nodes and EndpointSlices tell.
+	Addresses *reservedsnapshot.Addresses
+	Writer    Writer
+	// Recorder writes Events about Services.
+	Recorder record.EventRecorder
+	Config   service.Config
 }
 
 // Controller serves all Services of the cluster.
 type Controller struct {
 	deps     Deps
+	reader   *snapshot.Reader
 	services cache.Indexer
 	slices   cache.Indexer
 	pods     cache.Indexer
@@ -62,29 +70,37 @@ type Controller struct {
 	serviceQueue, nodeQueue *queue.Controller
 
 	mu      sync.Mutex
-	known   service.Nodes   // replaced, never changed: planners read it
-	perNode map[string]bool // Services whose rows depend on nodes
+	known   service.Nodes                // replaced, never changed: planners read it
+	perNode map[string]bool              // Services whose rows depend on nodes
+	told    map[string][]service.Refusal // what Events have said last, by Service
 }
 
 // New returns the controller.
 func New(deps Deps) (*Controller, error) {
-	indexed := errors.Join(kube.IndexSlices(deps.EndpointSlices.Informer()),
-		kube.IndexSliceAddresses(deps.EndpointSlices.Informer()), kube.IndexPods(deps.Pods.Informer()))
+	indexed := errors.Join(kube.IndexSliceAddresses(deps.EndpointSlices.Informer()), kube.IndexPods(deps.Pods.Informer()))
 	if indexed != nil {
 		return nil, indexed
 	}
+	reader, err := snapshot.NewReader(snapshot.Informers{
+		Services: deps.Services, EndpointSlices: deps.EndpointSlices, Nodes: deps.Nodes, Addresses: deps.Addresses,
+	}, deps.Config)
+	if err != nil {
+		return nil, err
+	}
 	c := &Controller{
 		deps:     deps,
+		reader:   reader,
 		services: deps.Services.Informer().GetIndexer(),
 		slices:   deps.EndpointSlices.Informer().GetIndexer(),
 		pods:     deps.Pods.Informer().GetIndexer(),
 		nodes:    deps.Nodes.Lister(),
 		known:    service.Nodes{},
 		perNode:  map[string]bool{},
+		told:     map[string][]service.Refusal{},
 	}
 	c.serviceQueue = queue.NewBatch(service.Feature, batch, c.reconcile)
 	c.nodeQueue = queue.New(service.FeatureNodes, c.reconcileNode)
-	c.serviceQueue.Seed(c.services.ListKeys)
+	c.serviceQueue.Seed(reader.Keys)
 	c.serviceQueue.Seed(c.owners(service.Feature))
 	c.nodeQueue.Seed(func() []string { return append(deps.Nodes.Informer().GetIndexer().ListKeys(), clusterKey) })
 	c.nodeQueue.Seed(c.owners(service.FeatureNodes))
@@ -96,10 +112,7 @@ func New(deps Deps) (*Controller, error) {
 			c.nodeQueue.Enqueue(o.Object)
 		}
 	})
-	if err := c.serviceQueue.Watch(deps.Services.Informer(), serviceKeys); err != nil {
-		return nil, err
-	}
-	if err := c.serviceQueue.Watch(deps.EndpointSlices.Informer(), sliceKeys); err != nil {
+	if err := reader.Watch(c.serviceQueue); err != nil {
 		return nil, err
 	}
 	if err := c.serviceQueue.Watch(deps.Pods.Informer(), c.podKeys); err != nil {
@@ -117,29 +130,6 @@ func (c *Controller) owners(feature string) func() []string {
 		}
 		return keys
 	}
-}
-
-// serviceKeys are the keys that an event of a Service concerns.
-func serviceKeys(old, new any) []string {
-	for _, obj := range []any{new, old} {
-		if s, ok := obj.(*corev1.Service); ok {
-			return []string{s.Namespace + "/" + s.Name}
-		}
-	}
-	return nil
-}
-
-// sliceKeys are the keys that an event of an EndpointSlice concerns.
-func sliceKeys(old, new any) []string {
-	var keys []string
-	for _, obj := range []any{old, new} {
-		if s, ok := obj.(*discoveryv1.EndpointSlice); ok {
-			if key := kube.SliceService(s); key != "" && (len(keys) == 0 || keys[0] != key) {
-				keys = append(keys, key)
-			}
-		}
-	}
-	return keys
 }
 
 // podKeys are the keys of the Services for which a pod's addresses, that came or
@@ -196,7 +186,7 @@ func (c *Controller) Seeded() <-chan struct{} { return c.serviceQueue.Seeded() }
 func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]error {
 	want, errs := make(map[nb.Owner][]nb.Row, len(keys)), map[string]error{}
 	for _, key := range keys {
-		s, ok, err := c.decode(key)
+		s, svc, ok, err := c.reader.Decode(key, c.owns)
 		if err != nil {
 			errs[key] = err
 			continue
@@ -206,6 +196,7 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 			rows = service.MasterRows(s, c.deps.Config, nodes)
 		}
 		want[service.Owner(key)] = rows
+		c.tell(key, svc, s.Refused)
 	}
 	stats, failed := c.deps.Writer.ApplyAll(ctx, want)
 	for o, err := range failed {
@@ -220,20 +211,29 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 	return errs
 }
 
-// decode reads a Service and what belongs to it; ok is false where there is
-// nothing to serve.
-func (c *Controller) decode(key string) (s service.Service, ok bool, err error) {
-	obj, exists, err := c.services.GetByKey(key)
-	if err != nil || !exists {
-		return service.Service{}, false, err
+// owns tells whether a pod of a namespace has an address.
+func (c *Controller) owns(namespace string, a netip.Addr) bool {
+	return kube.PodAt(c.pods, namespace, a) != nil
+}
+
+// tell writes an Event about each thing that is refused of a Service, once until it
+// is another.
+func (c *Controller) tell(key string, svc *corev1.Service, refused []service.Refusal) {
+	c.mu.Lock()
+	last := c.told[key]
+	if len(refused) == 0 {
+		delete(c.told, key)
+	} else {
+		c.told[key] = refused
 	}
-	svc := obj.(*corev1.Service)
-	snap := service.Snapshot{Service: svc, Own: func(a netip.Addr) bool { return kube.PodAt(c.pods, svc.Namespace, a) != nil }}
-	if snap.Slices, err = kube.Slices(c.slices, key); err != nil {
-		return service.Service{}, false, err
+	c.mu.Unlock()
+	for _, r := range refused {
+		if slices.Contains(last, r) {
+			continue
+		}
+		klog.V(2).InfoS("Part of a Service is not served", "service", key, "field", r.Field, "reason", r.Reason, "message", r.Message)
+		c.deps.Recorder.Eventf(svc, corev1.EventTypeWarning, string(r.Reason), "%s: %s", r.Field, r.Message)
 	}
-	s, ok = service.Decode(snap, c.deps.Config)
-	return s, ok, nil
 }
 
 // note remembers whether a Service depends on nodes and returns the nodes to plan

@@ -9,18 +9,19 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/service/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -36,6 +37,11 @@ type Deps struct {
 	EndpointSlices discoveryinformers.EndpointSliceInformer
 	// Nodes has at least this node.
 	Nodes coreinformers.NodeInformer
+	// Addresses tells which addresses belong to the cluster itself; nil: those that
+	// Nodes and EndpointSlices tell.
+	Addresses *reservedsnapshot.Addresses
+	// Recorder writes Events about Services.
+	Recorder record.EventRecorder
 	// Chains owns the chains that service.Chains declares.
 	Chains host.ChainWriter
 	// Routes owns the routes of the host.
@@ -56,9 +62,12 @@ type Deps struct {
 // Controller serves Services on one node.
 type Controller struct {
 	Deps
-	services, slices cache.Indexer
-	nodes            corelisters.NodeLister
-	health           *healthServer
+	reader *snapshot.Reader
+	nodes  corelisters.NodeLister
+	health *healthServer
+	// healthTold is what Events have said last about health ports; only the key of
+	// their write touches it.
+	healthTold map[string]bool
 
 	plans, writes *queue.Controller
 
@@ -80,53 +89,29 @@ const writers = 5
 
 // New returns the controller.
 func New(deps Deps) (*Controller, error) {
-	if err := kube.IndexSlices(deps.EndpointSlices.Informer()); err != nil {
+	reader, err := snapshot.NewReader(snapshot.Informers{
+		Services: deps.Services, EndpointSlices: deps.EndpointSlices, Nodes: deps.Nodes, Addresses: deps.Addresses,
+	}, deps.Config)
+	if err != nil {
 		return nil, err
 	}
 	c := &Controller{
-		Deps:     deps,
-		services: deps.Services.Informer().GetIndexer(),
-		slices:   deps.EndpointSlices.Informer().GetIndexer(),
-		nodes:    deps.Nodes.Lister(),
-		health:   newHealthServer(),
-		states:   map[string]service.NodeState{},
+		Deps:   deps,
+		reader: reader,
+		nodes:  deps.Nodes.Lister(),
+		health: newHealthServer(),
+		states: map[string]service.NodeState{},
 	}
 	c.plans = queue.New("service-node", c.plan)
-	c.plans.Seed(c.services.ListKeys)
+	c.plans.Seed(reader.Keys)
 	c.writes = queue.New("service-node-write", c.write)
 	c.writes.Seed(func() []string { return []string{writeChains, writeRoutes, writeFlows, writeHealth, writeUDP} })
 	// Until then, OVN makes such connections anew.
 	deps.OnInForce(func() { c.writes.Enqueue(writeUDP) })
-	if err := c.plans.Watch(deps.Services.Informer(), serviceKeys); err != nil {
-		return nil, err
-	}
-	if err := c.plans.Watch(deps.EndpointSlices.Informer(), sliceKeys); err != nil {
+	if err := reader.Watch(c.plans); err != nil {
 		return nil, err
 	}
 	return c, c.plans.Watch(deps.Nodes.Informer(), c.nodeKeys)
-}
-
-// serviceKeys are the keys that an event of a Service concerns.
-func serviceKeys(old, new any) []string {
-	for _, obj := range []any{new, old} {
-		if s, ok := obj.(*corev1.Service); ok {
-			return []string{s.Namespace + "/" + s.Name}
-		}
-	}
-	return nil
-}
-
-// sliceKeys are the keys that an event of an EndpointSlice concerns.
-func sliceKeys(old, new any) []string {
-	var keys []string
-	for _, obj := range []any{old, new} {
-		if s, ok := obj.(*discoveryv1.EndpointSlice); ok {
-			if key := kube.SliceService(s); key != "" && (len(keys) == 0 || keys[0] != key) {
-				keys = append(keys, key)
-			}
-		}
-	}
-	return keys
 }
 
 // nodeKeys are all Services where this node has changed in what plans depend on.
@@ -145,7 +130,7 @@ func (c *Controller) nodeKeys(old, new any) []string {
 			return nil
 		}
 	}
-	return c.services.ListKeys()
+	return c.reader.Keys()
 }
 
 // Run works until ctx is done.
@@ -210,17 +195,9 @@ func sameRules(a, b host.Rules) bool {
 
 // stateOf plans a Service; nil where there is nothing to serve.
 func (c *Controller) stateOf(key string) (*service.NodeState, error) {
-	obj, exists, err := c.services.GetByKey(key)
-	if err != nil || !exists {
+	s, _, ok, err := c.reader.Decode(key, nil)
+	if err != nil || !ok {
 		return nil, err
-	}
-	snap := service.Snapshot{Service: obj.(*corev1.Service)}
-	if snap.Slices, err = kube.Slices(c.slices, key); err != nil {
-		return nil, err
-	}
-	s, ok := service.Decode(snap, c.Config)
-	if !ok {
-		return nil, nil
 	}
 	n, err := c.node()
 	if err != nil {

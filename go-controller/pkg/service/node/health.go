@@ -35,9 +35,15 @@ type healthPort struct {
 
 func newHealthServer() *healthServer { return &healthServer{ports: map[uint16]*healthPort{}} }
 
-// set makes the ports be exactly those of all. A port that cannot be opened is an
-// error; the others are served.
-func (h *healthServer) set(all []service.Health) error {
+// problem is a health port that cannot be served for now.
+type problem struct {
+	service.Health
+	err error
+}
+
+// set makes the ports be exactly those of all, and returns those that cannot be
+// opened: which port it is was the choice of a user, and another process may have it.
+func (h *healthServer) set(all []service.Health) []problem {
 	want := map[uint16]service.Health{}
 	for _, s := range all {
 		want[s.Port] = s
@@ -48,7 +54,7 @@ func (h *healthServer) set(all []service.Health) error {
 			delete(h.ports, port)
 		}
 	}
-	var errs []error
+	var problems []problem
 	for port, says := range want {
 		if p, ok := h.ports[port]; ok {
 			p.set(says)
@@ -56,20 +62,20 @@ func (h *healthServer) set(all []service.Health) error {
 		}
 		p, err := listen(says)
 		if err != nil {
-			errs = append(errs, err)
+			problems = append(problems, problem{says, err})
 			continue
 		}
 		h.ports[port] = p
 	}
-	return errors.Join(errs...)
+	return problems
 }
 
-func (h *healthServer) close() { _ = h.set(nil) }
+func (h *healthServer) close() { h.set(nil) }
 
 func listen(says service.Health) (*healthPort, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(int(says.Port))))
 	if err != nil {
-		return nil, fmt.Errorf("open health port %d of Service %s/%s: %w", says.Port, says.Namespace, says.Name, err)
+		return nil, err
 	}
 	p := &healthPort{says: says}
 	p.server = &http.Server{Handler: p, ReadHeaderTimeout: headerTimeout}

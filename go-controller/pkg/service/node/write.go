@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
@@ -26,7 +28,7 @@ func (c *Controller) write(ctx context.Context, kind string) error {
 	case writeFlows:
 		err = c.applyFlows(ctx)
 	case writeHealth:
-		err = c.health.set(c.healths())
+		c.serveHealth()
 	case writeUDP:
 		err = c.flush(ctx)
 	}
@@ -75,6 +77,33 @@ func (c *Controller) applyFlows(ctx context.Context) error {
 		}
 	})
 	return c.Flows.Apply(ctx, contributor, flows)
+}
+
+// healthRetry is how soon a health port is tried again that somebody else had: nobody
+// tells when a port becomes free.
+const healthRetry = 2 * time.Second
+
+// serveHealth serves the health ports. One that another process has is told once, and
+// keeps nothing else from being served.
+func (c *Controller) serveHealth() {
+	problems := c.health.set(c.healths())
+	told := map[string]bool{}
+	for _, p := range problems {
+		message := fmt.Sprintf("spec.healthCheckNodePort: %d is not served on node %s: %v", p.Port, c.Node, p.err)
+		key := p.Namespace + "/" + p.Name
+		told[key+" "+message] = true
+		if c.healthTold[key+" "+message] {
+			continue
+		}
+		klog.V(2).InfoS("Health port is not served", "service", key, "port", p.Port, "reason", p.err)
+		if svc := c.reader.Object(key); svc != nil {
+			c.Recorder.Event(svc, corev1.EventTypeWarning, string(service.HealthPortInUse), message)
+		}
+	}
+	c.healthTold = told
+	if len(problems) > 0 {
+		c.writes.EnqueueAfter(healthRetry, writeHealth)
+	}
 }
 
 func (c *Controller) healths() []service.Health {

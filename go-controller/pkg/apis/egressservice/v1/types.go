@@ -36,6 +36,9 @@ const (
 	ConditionProgrammed = "Programmed"
 	// ConditionConflict is true while an older EgressService has some of the pods.
 	ConditionConflict = "Conflict"
+	// ConditionIngressRefused is true while the Service has ingress addresses that
+	// cannot be used, such as addresses of nodes. It is not there otherwise.
+	ConditionIngressRefused = "IngressRefused"
 )
 
 // HostAll is the status host of an EgressService that every node serves for

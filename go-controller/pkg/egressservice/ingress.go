@@ -1,0 +1,88 @@
+package egressservice
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// RefusedAddress is an ingress address that pods cannot leave under, and why.
+type RefusedAddress struct {
+	Address string // as the load balancer has written it
+	Reason  reserved.Reason
+	Message string // what is wrong with it
+}
+
+// ProxyMode: the load balancer sends its own packets to node ports (ipMode Proxy), so
+// that the address is its own, and not the Service's.
+const ProxyMode reserved.Reason = "ProxyMode"
+
+// ingress returns the first usable ingress address of each family, and those that
+// are not usable. Ingresses that are host names have none.
+func ingress(snap Snapshot) (first []netip.Addr, refused []RefusedAddress) {
+	var all []netip.Addr
+	for _, in := range snap.Service.Status.LoadBalancer.Ingress {
+		if in.IP == "" {
+			continue
+		}
+		a, why := usable(in, snap)
+		if why != (reserved.Refusal{}) {
+			r := RefusedAddress{in.IP, why.Reason, why.Message}
+			if !slices.Contains(refused, r) {
+				refused = append(refused, r)
+			}
+			continue
+		}
+		all = append(all, a)
+	}
+	for _, f := range topology.Families {
+		if a, ok := topology.AddrOf(f, all); ok {
+			first = append(first, a)
+		}
+	}
+	return first, refused
+}
+
+// usable returns the address of an ingress, or why pods cannot leave under it.
+func usable(in corev1.LoadBalancerIngress, snap Snapshot) (netip.Addr, reserved.Refusal) {
+	if in.IPMode != nil && *in.IPMode != corev1.LoadBalancerIPModeVIP {
+		return netip.Addr{}, reserved.Refusal{Reason: ProxyMode, Message: fmt.Sprintf("its ipMode is %s", *in.IPMode)}
+	}
+	a, why := reserved.Parse(in.IP)
+	if why == (reserved.Refusal{}) {
+		why = snap.Reserved.Refuse(a)
+	}
+	if why == (reserved.Refusal{}) && snap.Owners != nil {
+		if owners := snap.Owners(a); len(owners) > 0 {
+			why = owners[0].Refuse()
+		}
+	}
+	return a, why
+}
+
+// HasIngress tells whether a load balancer gave a Service one of the addresses.
+func HasIngress(svc *corev1.Service, addrs []netip.Addr) bool {
+	return slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, func(in corev1.LoadBalancerIngress) bool {
+		a, err := netip.ParseAddr(in.IP)
+		return err == nil && slices.Contains(addrs, a.Unmap())
+	})
+}
+
+// listRefused names refused addresses with what is wrong with each.
+func listRefused(all []RefusedAddress) string {
+	const most = 5
+	var texts []string
+	for _, r := range all[:min(most, len(all))] {
+		texts = append(texts, fmt.Sprintf("%q: %s", r.Address, r.Message))
+	}
+	if len(all) > most {
+		texts = append(texts, fmt.Sprintf("and %d more", len(all)-most))
+	}
+	return strings.Join(texts, "; ")
+}

@@ -1,0 +1,196 @@
+package snapshot
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
+	"k8s.io/client-go/tools/cache"
+
+	egressipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	egressipinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
+)
+
+// byAddress is the name of the index of objects by the addresses they own.
+const byAddress = "reserved-address"
+
+// apiServer is the key of the EndpointSlice that the API servers themselves keep.
+const apiServer = "default/kubernetes"
+
+// Informers are what owners are read from. They are started by the caller.
+type Informers struct {
+	// Nodes are all nodes.
+	Nodes          coreinformers.NodeInformer
+	EndpointSlices discoveryinformers.EndpointSliceInformer
+	// EgressIPs is nil where they are not enabled.
+	EgressIPs egressipinformers.EgressIPInformer
+}
+
+// Addresses knows who has an address. It reads the informers' caches.
+type Addresses struct {
+	Ranges    reserved.Ranges
+	informers []cache.SharedIndexInformer
+	indexed   []cache.Indexer
+	slices    cache.Indexer
+}
+
+// New returns the Addresses. It is called before the informers start; several can
+// read the same ones.
+func New(ranges reserved.Ranges, in Informers) (*Addresses, error) {
+	a := &Addresses{Ranges: ranges, slices: in.EndpointSlices.Informer().GetIndexer()}
+	owning := []cache.SharedIndexInformer{in.Nodes.Informer()}
+	if in.EgressIPs != nil {
+		owning = append(owning, in.EgressIPs.Informer())
+	}
+	for _, inf := range owning {
+		a.indexed = append(a.indexed, inf.GetIndexer())
+		if _, ok := inf.GetIndexer().GetIndexers()[byAddress]; ok {
+			continue
+		}
+		if err := inf.AddIndexers(cache.Indexers{byAddress: index}); err != nil {
+			return nil, fmt.Errorf("index by address: %w", err)
+		}
+	}
+	a.informers = append(owning, in.EndpointSlices.Informer())
+	return a, nil
+}
+
+func index(obj any) ([]string, error) {
+	var keys []string
+	for addr := range ownersIn(obj) {
+		keys = append(keys, addr.String())
+	}
+	return keys, nil
+}
+
+// Owners returns who has an address, in the order in which they are named.
+func (a *Addresses) Owners(addr netip.Addr) []reserved.Owner {
+	var owners []reserved.Owner
+	for _, indexer := range a.indexed {
+		objs, err := indexer.ByIndex(byAddress, addr.String())
+		if err != nil {
+			continue // the index is there: New made it
+		}
+		for _, obj := range objs {
+			owners = append(owners, ownersIn(obj)[addr]...)
+		}
+	}
+	if obj, ok, err := a.slices.GetByKey(apiServer); err == nil && ok {
+		owners = append(owners, ownersIn(obj)[addr]...)
+	}
+	reserved.Sort(owners)
+	return owners
+}
+
+// Watch makes q reconcile what keys returns for the addresses that have, or may
+// have, other owners than before.
+func (a *Addresses) Watch(q *queue.Controller, keys func(addrs []netip.Addr) []string) error {
+	for _, inf := range a.informers {
+		err := q.Watch(inf, func(old, new any) []string {
+			addrs := changed(old, new)
+			if len(addrs) == 0 {
+				return nil
+			}
+			return keys(addrs)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changed returns the addresses that two states of an object do not own alike.
+func changed(old, new any) []netip.Addr {
+	before, after := ownersIn(old), ownersIn(new)
+	var addrs []netip.Addr
+	for addr, owners := range before {
+		if !slices.EqualFunc(owners, after[addr], same) {
+			addrs = append(addrs, addr)
+		}
+	}
+	for addr := range after {
+		if _, ok := before[addr]; !ok {
+			addrs = append(addrs, addr)
+		}
+	}
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	return addrs
+}
+
+func same(a, b reserved.Owner) bool {
+	return a.Kind == b.Kind && a.Name == b.Name && slices.Equal(a.Ports, b.Ports)
+}
+
+// ownersIn returns the addresses that an object says somebody has.
+func ownersIn(obj any) map[netip.Addr][]reserved.Owner {
+	all := map[netip.Addr][]reserved.Owner{}
+	add := func(addr netip.Addr, o reserved.Owner) {
+		addr = addr.Unmap()
+		if addr.IsValid() && !slices.ContainsFunc(all[addr], func(b reserved.Owner) bool { return same(o, b) }) {
+			all[addr] = append(all[addr], o)
+		}
+	}
+	addText := func(text string, o reserved.Owner) {
+		if addr, err := netip.ParseAddr(text); err == nil {
+			add(addr, o)
+		}
+	}
+	switch o := obj.(type) {
+	case *corev1.Node:
+		addNode(o, add, addText)
+	case *egressipv1.EgressIP:
+		// What is only asked for is nobody's yet.
+		owner := reserved.Owner{Kind: reserved.EgressIP, Name: o.Name}
+		for _, item := range o.Status.Items {
+			addText(item.EgressIP, owner)
+		}
+		for _, word := range o.Status.Programmed {
+			for _, text := range word.EgressIPs {
+				addText(text, owner)
+			}
+		}
+	case *discoveryv1.EndpointSlice:
+		if o.Namespace+"/"+o.Name != apiServer {
+			break
+		}
+		owner := reserved.Owner{Kind: reserved.APIServer}
+		for _, p := range o.Ports {
+			if p.Port != nil && *p.Port > 0 && *p.Port <= 65535 {
+				owner.Ports = append(owner.Ports, uint16(*p.Port))
+			}
+		}
+		for _, e := range o.Endpoints {
+			for _, text := range e.Addresses {
+				addText(text, owner)
+			}
+		}
+	}
+	return all
+}
+
+// addNode adds what a node says of itself, and what Kubernetes knows before the node
+// has said anything.
+func addNode(n *corev1.Node, add func(netip.Addr, reserved.Owner), addText func(string, reserved.Owner)) {
+	// What cannot be read of a node is as if it were not there; the rest counts.
+	node, _ := kube.Node(n)
+	owner := reserved.Owner{Kind: reserved.Node, Name: n.Name}
+	for _, p := range slices.Concat(node.Primary, node.Gateway.Addrs, node.Host) {
+		add(p.Addr(), owner)
+	}
+	for _, address := range n.Status.Addresses {
+		if address.Type == corev1.NodeInternalIP || address.Type == corev1.NodeExternalIP {
+			addText(address.Address, owner)
+		}
+	}
+	for _, hop := range node.Gateway.NextHops {
+		add(hop, reserved.Owner{Kind: reserved.Gateway, Name: n.Name})
+	}
+}
