@@ -45,6 +45,7 @@ func (m *master) externalGateways(
 		Nodes:      core.Core().V1().Nodes(),
 		Writer:     m.writer,
 		Config:     externalGatewayConfig(m.env.Config),
+		Recorder:   m.recorder,
 		Rerouted:   rerouted,
 	}
 	if ips != nil {
@@ -68,6 +69,7 @@ func externalGatewayConfig(cfg config.Config) externalroute.Config {
 		Cluster:                cfg.Default.ClusterPrefixes(),
 		Internal:               append([]netip.Prefix(nil), cfg.Kubernetes.ServiceCIDRs...),
 		DisableSNATMultipleGWs: cfg.Gateway.DisableSNATMultipleGWs,
+		GatewayNamespaces:      cfg.Features.GatewayNamespaces,
 	}
 	for _, f := range cfg.Families() {
 		c.Internal = append(c.Internal, cfg.Gateway.JoinSubnet(f), cfg.Gateway.MasqueradeSubnet(f))

@@ -253,6 +253,9 @@ type Features struct {
 	EgressIP             bool
 	EgressService        bool
 	MultiExternalGateway bool
+	// GatewayNamespaces are those whose pods may be external gateways by
+	// annotation; nil for all.
+	GatewayNamespaces []string
 	// ReachabilityTotalTimeout is how long a node may be silent before its egress
 	// addresses move; 0 takes every node as reachable.
 	ReachabilityTotalTimeout time.Duration

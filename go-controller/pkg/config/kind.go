@@ -145,6 +145,18 @@ func list[T any](allowed string, item func(string) (T, bool)) kind[[]T] {
 	}}
 }
 
+// namespaces takes names of namespaces separated by commas, or * for all, which
+// is nil.
+func namespaces() kind[[]string] {
+	names := list("names of namespaces separated by commas, or *", name("").parse)
+	return kind[[]string]{allowed: names.allowed, parse: func(t string) ([]string, bool) {
+		if strings.TrimSpace(t) == "*" {
+			return nil, true
+		}
+		return names.parse(t)
+	}}
+}
+
 // addresses takes IP addresses separated by commas.
 func addresses() kind[[]netip.Addr] {
 	return list("IPv4 or IPv6 addresses separated by commas", parseAddr)

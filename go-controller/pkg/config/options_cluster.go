@@ -215,6 +215,11 @@ var featureOptions = []*Option{
 		value: to(boolean(), func(c *Config) *bool { return &c.Features.MultiExternalGateway }),
 	},
 	{
+		Flag: "external-gateway-namespaces", Section: "ovnkubernetesfeature", Key: "external-gateway-namespaces", Default: "*",
+		Usage: "Namespaces whose pods may be external gateways by annotation; * is every namespace",
+		value: to(namespaces(), func(c *Config) *[]string { return &c.Features.GatewayNamespaces }),
+	},
+	{
 		Flag: "egressip-reachability-total-timeout", Section: "ovnkubernetesfeature", Key: "egressip-reachability-total-timeout", Default: "1",
 		Usage: "Time a node may be silent before egress addresses move away from it; 0 takes every node as reachable",
 		value: to(duration("seconds", time.Second, 0, 3600), func(c *Config) *time.Duration { return &c.Features.ReachabilityTotalTimeout }),

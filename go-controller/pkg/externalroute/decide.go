@@ -23,6 +23,9 @@ type Plan struct {
 	Policies map[string]Policy
 	// GatewayNamespaces are those in which policies look for gateway pods.
 	GatewayNamespaces map[string]bool
+	// Refused are the gateways that namespaces and pods name and nobody uses, and
+	// why, by object: "namespace", or "namespace/pod". The lists are sorted.
+	Refused map[string][]string
 }
 
 // Policy is what became of an AdminPolicyBasedExternalRoute.
@@ -77,7 +80,7 @@ func Decide(cfg Config, snap Snapshot) Plan {
 		d.add(p, r)
 	}
 	d.annotations(r)
-	plan := Plan{Hops: map[string][]Hop{}, Policies: map[string]Policy{}, GatewayNamespaces: r.gatewayNSs}
+	plan := Plan{Hops: map[string][]Hop{}, Policies: map[string]Policy{}, GatewayNamespaces: r.gatewayNSs, Refused: r.refusals()}
 	for _, ns := range slices.Sorted(maps.Keys(d.merged)) {
 		plan.Hops[ns] = d.finish(ns, d.merged[ns])
 	}
@@ -155,9 +158,6 @@ func (d *decision) addHop(name string, result *Policy, h Hop) {
 func (d *decision) annotations(r *resolver) {
 	byName := map[string]bool{}
 	add := func(ns string, a netip.Addr, bfd bool) {
-		if r.refuse(a) != "" {
-			return
-		}
 		if d.merged[ns] == nil {
 			d.merged[ns] = map[netip.Addr]merged{}
 		}
@@ -173,23 +173,25 @@ func (d *decision) annotations(r *resolver) {
 	for _, ns := range r.snap.Namespaces {
 		byName[ns.Name] = true
 		for _, a := range ns.Static {
+			if why := r.refuse(a); why != "" {
+				r.tell(ns.Name, "annotation %s: %s %s", annotationGateways, a, why)
+				continue
+			}
 			add(ns.Name, a, ns.BFD)
+		}
+		for _, text := range ns.Bad {
+			r.tell(ns.Name, "annotation %s: %q is not an IP address", annotationGateways, text)
 		}
 	}
 	for _, p := range r.snap.Announced {
 		if !p.Ready {
 			continue
 		}
-		addrs, err := p.addrs(p.RoutingNetwork)
-		if err != nil {
-			continue
-		}
-		for _, ns := range p.Routing {
-			if !byName[ns] {
-				continue
-			}
-			for _, a := range addrs {
-				add(ns, a, p.BFD)
+		for _, a := range r.announced(p) {
+			for _, ns := range p.Routing {
+				if byName[ns] {
+					add(ns, a, p.BFD)
+				}
 			}
 		}
 	}

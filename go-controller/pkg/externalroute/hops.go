@@ -2,6 +2,7 @@ package externalroute
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -31,10 +32,26 @@ type resolver struct {
 	snap       Snapshot
 	nodeOf     map[netip.Addr]string
 	gatewayNSs map[string]bool // that some policy looks for gateway pods in
+	refused    map[string]map[string]bool
+}
+
+// The annotations that name gateways, for messages.
+const (
+	annotationGateways   = "k8s.ovn.org/routing-external-gws"
+	annotationNamespaces = "k8s.ovn.org/routing-namespaces"
+	annotationNetworks   = "k8s.v1.cni.cncf.io/network-status"
+)
+
+// origin names what tells the addresses of a gateway pod on a network.
+func origin(network string) string {
+	if network == "" {
+		return "status.hostIPs"
+	}
+	return "annotation " + annotationNetworks
 }
 
 func newResolver(cfg Config, snap Snapshot) *resolver {
-	r := &resolver{cfg: cfg, snap: snap, nodeOf: map[netip.Addr]string{}, gatewayNSs: map[string]bool{}}
+	r := &resolver{cfg: cfg, snap: snap, nodeOf: map[netip.Addr]string{}, gatewayNSs: map[string]bool{}, refused: map[string]map[string]bool{}}
 	for node, addrs := range snap.NodeAddrs {
 		for _, a := range addrs {
 			if other, ok := r.nodeOf[a]; !ok || node < other {
@@ -49,10 +66,6 @@ func newResolver(cfg Config, snap Snapshot) *resolver {
 // is wrong with others.
 func (r *resolver) resolve(spec v1.ExternalNextHops) (hops []source, problems []problem) {
 	add := func(h source, what string) {
-		if why := r.refuse(h.Addr); why != "" {
-			problems = append(problems, problem{v1.ReasonInvalidHop, fmt.Sprintf("%s: %s", what, why)})
-			return
-		}
 		if i := slices.IndexFunc(hops, func(o source) bool { return o.Addr == h.Addr }); i >= 0 {
 			if hops[i].Hop != h.Hop {
 				problems = append(problems, problem{v1.ReasonInvalidHop,
@@ -67,6 +80,10 @@ func (r *resolver) resolve(spec v1.ExternalNextHops) (hops []source, problems []
 		addr, err := netip.ParseAddr(s.IP)
 		if err != nil {
 			problems = append(problems, problem{v1.ReasonInvalidHop, what + ": is not an IP address"})
+			continue
+		}
+		if why := r.refuse(addr.Unmap()); why != "" {
+			problems = append(problems, problem{v1.ReasonInvalidHop, fmt.Sprintf("%s: %s", what, why)})
 			continue
 		}
 		add(source{Hop: hop(addr.Unmap(), s.HopOptions)}, what)
@@ -87,9 +104,15 @@ func (r *resolver) resolve(spec v1.ExternalNextHops) (hops []source, problems []
 			addrs, err := p.addrs(d.NetworkAttachmentName)
 			if err != nil {
 				problems = append(problems, problem{v1.ReasonInvalidHop, fmt.Sprintf("%s, pod %s: %v", what, p.Key, err)})
+				r.tell(p.Key, "%s: %v", origin(d.NetworkAttachmentName), err)
 				continue
 			}
 			for _, a := range addrs {
+				if why := r.refuseOf(d.NetworkAttachmentName, a); why != "" {
+					problems = append(problems, problem{v1.ReasonInvalidHop, fmt.Sprintf("%s, pod %s (%s): %s", what, p.Key, a, why)})
+					r.tell(p.Key, "%s: %s %s", origin(d.NetworkAttachmentName), a, why)
+					continue
+				}
 				add(source{Hop: hop(a, d.HopOptions), pod: p.Key}, fmt.Sprintf("%s, pod %s (%s)", what, p.Key, a))
 			}
 			usable++
@@ -168,6 +191,58 @@ func (p GatewayPod) addrs(network string) ([]netip.Addr, error) {
 		return n.Addrs, nil
 	}
 	return nil, fmt.Errorf("its network-status has no network %s", network)
+}
+
+// announced returns the addresses with which a pod is a gateway by its own
+// annotation.
+func (r *resolver) announced(p GatewayPod) []netip.Addr {
+	namespace, _, _ := strings.Cut(p.Key, "/")
+	if r.cfg.GatewayNamespaces != nil && !slices.Contains(r.cfg.GatewayNamespaces, namespace) {
+		r.tell(p.Key, "annotation %s: no pod of namespace %s may be a gateway by annotation; the option external-gateway-namespaces does not name it",
+			annotationNamespaces, namespace)
+		return nil
+	}
+	addrs, err := p.addrs(p.RoutingNetwork)
+	if err != nil {
+		r.tell(p.Key, "%s: %v", origin(p.RoutingNetwork), err)
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool {
+		why := r.refuseOf(p.RoutingNetwork, a)
+		if why != "" {
+			r.tell(p.Key, "%s: %s %s", origin(p.RoutingNetwork), a, why)
+		}
+		return why != ""
+	})
+}
+
+// tell notes why a gateway of an object, a namespace or a pod, is not used.
+func (r *resolver) tell(object, format string, args ...any) {
+	if r.refused[object] == nil {
+		r.refused[object] = map[string]bool{}
+	}
+	r.refused[object][fmt.Sprintf(format, args...)] = true
+}
+
+func (r *resolver) refusals() map[string][]string {
+	refusals := make(map[string][]string, len(r.refused))
+	for object, messages := range r.refused {
+		refusals[object] = slices.Sorted(maps.Keys(messages))
+	}
+	return refusals
+}
+
+// refuseOf says why an address that a pod has on a network, or on that of its host
+// where none is named, can be nobody's gateway. A pod's word about its addresses is
+// that of whoever may write its annotations.
+func (r *resolver) refuseOf(network string, a netip.Addr) string {
+	if why := r.refuse(a); why != "" {
+		return why
+	}
+	if node, ok := r.nodeOf[a]; ok && network != "" {
+		return fmt.Sprintf("is the address of node %s, which no attached network gives to a pod", node)
+	}
+	return ""
 }
 
 // refuse says why an address can be nobody's gateway; empty where it can.

@@ -23,8 +23,10 @@ type Snapshot struct {
 type Namespace struct {
 	Name   string
 	Labels map[string]string
-	// Static and BFD are what its annotations say.
+	// Static and BFD are what its annotations say; Bad is what of them is no
+	// address.
 	Static []netip.Addr
+	Bad    []string
 	BFD    bool
 }
 
@@ -56,6 +58,9 @@ type Config struct {
 	// DisableSNATMultipleGWs translates pods one by one, and those with gateways
 	// not at all.
 	DisableSNATMultipleGWs bool
+	// GatewayNamespaces are those whose pods may be gateways by annotation; nil
+	// for all.
+	GatewayNamespaces []string
 }
 
 // families returns the families of the cluster.

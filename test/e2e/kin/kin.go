@@ -44,6 +44,8 @@ type Options struct {
 	IPFamily    string
 	// Config is the path of a kin configuration file; empty for none.
 	Config string
+	// NoOvnkube makes a cluster without a network.
+	NoOvnkube bool
 }
 
 // CreateArgs is the command line that Create runs.
@@ -57,6 +59,9 @@ func (c Cluster) CreateArgs(o Options) []string {
 	}
 	if o.Config != "" {
 		args = append(args, "--config", o.Config)
+	}
+	if o.NoOvnkube {
+		args = append(args, "--no-ovnkube")
 	}
 	return args
 }

@@ -73,6 +73,7 @@ func createCommand() *cli.Command {
 				&cli.StringFlag{Name: "kubeconfig-out", Usage: "also write the kubeconfig to `FILE`"},
 				&cli.StringFlag{Name: "ovnkube-bin-dir", Usage: "`DIR` of ovnkube and ovn-k8s-cni-overlay", EnvVars: []string{"KIN_OVNKUBE_BIN_DIR"}, Value: home()},
 				&cli.StringFlag{Name: "crds", Usage: "`DIR` of manifests to apply first", EnvVars: []string{"KIN_CRDS"}, Value: home("..", "..", "dist", "crds")},
+				&cli.StringFlag{Name: "manifests", Usage: "`DIR` of the manifests of ovnkube's service accounts", EnvVars: []string{"KIN_MANIFESTS"}, Value: home("..", "..", "dist", "base")},
 				artifactsFlag(), sourceFlag(),
 			},
 		}},
@@ -93,7 +94,7 @@ func create(c *cli.Context) error {
 	}
 	options := cluster.CreateOptions{Config: cfg, Ovnkube: !c.Bool("no-ovnkube"), Wait: c.Duration("wait"), KubeconfigOut: c.String("kubeconfig-out")}
 	for flag, path := range map[string]*string{
-		"artifacts": &options.Paths.Artifacts, "ovnkube-bin-dir": &options.Paths.OvnkubeBin, "source": &options.Source, "crds": &options.CRDs,
+		"artifacts": &options.Paths.Artifacts, "ovnkube-bin-dir": &options.Paths.OvnkubeBin, "source": &options.Source, "crds": &options.CRDs, "manifests": &options.Manifests,
 	} {
 		if *path, err = filepath.Abs(c.String(flag)); err != nil {
 			return fmt.Errorf("find --%s: %w", flag, err)

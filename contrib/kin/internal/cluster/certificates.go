@@ -62,11 +62,7 @@ func (c *Cluster) certifyNode(ca *pki.Authority, admin pki.Pair, server, n plan.
 	if err := os.WriteFile(filepath.Join(dir, "ca.crt"), ca.PEM(), 0o644); err != nil {
 		return fmt.Errorf("write authority: %w", err)
 	}
-	ovnkube, err := ca.Issue(pki.Subject{Name: "ovnkube:" + n.Name, Groups: []string{masters}})
-	if err != nil {
-		return err
-	}
-	for name, pair := range map[string]pki.Pair{"kubelet": kubelet, "admin": admin, "ovnkube": ovnkube} {
+	for name, pair := range map[string]pki.Pair{"kubelet": kubelet, "admin": admin} {
 		if err := writeKubeconfig(ca, etc, name, server, pair); err != nil {
 			return err
 		}

@@ -30,6 +30,9 @@ type CreateOptions struct {
 	Source string
 	// CRDs is a directory of manifests to apply first; it need not exist.
 	CRDs string
+	// Manifests is the directory of ovnkube's own: of its service accounts, their
+	// rights and the admission policies are applied.
+	Manifests string
 	// Ovnkube says whether to run it, and so to wait for nodes to be ready.
 	Ovnkube bool
 	// Wait limits how long to wait for the control plane and for the nodes.
@@ -90,7 +93,7 @@ func (s Store) Create(ctx context.Context, o CreateOptions, report Reporter) (*C
 				func() error { return c.loadBuiltImages(ctx, o.Wait) },
 			}, func(run func() error) error { return run() })
 		}},
-		{"Installing resource definitions", func(update func(string)) error { return c.applyCRDs(ctx, o.CRDs, update) }},
+		{"Installing manifests", func(update func(string)) error { return c.applyManifests(ctx, o.CRDs, o.Manifests, update) }},
 		{"Installing DNS", func(func(string)) error { return c.applyDNS(ctx) }},
 		{"Joining nodes", func(update func(string)) error { return c.awaitNodes(ctx, o.Wait, update) }},
 	}
@@ -241,17 +244,37 @@ func notReady(units []supervise.Status, names ...string) string {
 	return ""
 }
 
-// applyCRDs applies a directory of manifests, if it is there.
-func (c *Cluster) applyCRDs(ctx context.Context, dir string, update func(string)) error {
-	found, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
-	if err != nil || dir == "" || len(found) == 0 {
+// accountManifests are those of the manifests of ovnkube that kin applies: it starts
+// ovnkube itself, with tokens of the accounts. The accounts come last.
+var accountManifests = []string{"namespace.yaml", "admission.yaml", "rbac.yaml"}
+
+// applyManifests applies a directory of resource definitions and the manifests of
+// ovnkube's accounts, as far as they are there.
+func (c *Cluster) applyManifests(ctx context.Context, crds, manifests string, update func(string)) error {
+	found, err := filepath.Glob(filepath.Join(crds, "*.yaml"))
+	if err != nil {
+		return fmt.Errorf("look for resource definitions: %w", err)
+	}
+	apply := []string{"apply", "--server-side"}
+	if len(found) > 0 {
+		apply = append(apply, "--filename", crds)
+	}
+	for _, name := range accountManifests {
+		path := filepath.Join(manifests, name)
+		if _, err := os.Stat(path); err == nil {
+			apply = append(apply, "--filename", path)
+		} else if c.Ovnkube || !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("ovnkube needs its service accounts (--manifests): %w", err)
+		}
+	}
+	if len(apply) == 2 {
 		update("none")
+		return nil
+	}
+	if err := c.kubectl(ctx, apply...); err != nil || len(found) == 0 {
 		return err
 	}
-	if err := c.kubectl(ctx, "apply", "--server-side", "--filename", dir); err != nil {
-		return err
-	}
-	return c.kubectl(ctx, "wait", "--for=condition=Established", "--timeout=30s", "--filename", dir)
+	return c.kubectl(ctx, "wait", "--for=condition=Established", "--timeout=30s", "--filename", crds)
 }
 
 func (c *Cluster) kubectl(ctx context.Context, args ...string) error {

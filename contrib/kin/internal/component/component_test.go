@@ -73,7 +73,7 @@ func TestWhoRunsWhat(t *testing.T) {
 
 func TestOvnkubeCommandLines(t *testing.T) {
 	list := nodes(t, config.Cluster{GatewayMode: "local", Ovnkube: config.Ovnkube{Args: []string{"--both"}, MasterArgs: []string{"--master"}, NodeArgs: []string{"--node"}}})
-	const common = " --k8s-kubeconfig=/etc/kubernetes/ovnkube.conf --cluster-subnets=10.244.0.0/16/24,fd00:10:244::/48/64" +
+	const common = " --k8s-kubeconfig=/etc/kubernetes/ovnkube-%ROLE%.conf --cluster-subnets=10.244.0.0/16/24,fd00:10:244::/48/64" +
 		" --k8s-service-cidrs=10.96.0.0/16,fd00:10:96::/112 --gateway-mode=local --gateway-interface=eth0" +
 		" --nb-address=tcp:172.18.0.2:6641 --sb-address=tcp:172.18.0.2:6642 --encap-ip=%IP% --nodeport --enable-egress-ip --enable-egress-service" +
 		" --enable-multi-external-gateway --loglevel=4 --metrics-bind-address=%IP%:%PORT% --both "
@@ -86,7 +86,8 @@ func TestOvnkubeCommandLines(t *testing.T) {
 		{list[2], OvnkubeNode, "ovnkube --init-node ovn-worker2", "172.18.0.4", "9410", "--node"},
 	} {
 		got := strings.Join(unit(t, c.node, c.unit).Exec, " ")
-		want := c.head + strings.NewReplacer("%IP%", c.ip, "%PORT%", c.port).Replace(common) + c.ending
+		role := strings.TrimPrefix(c.ending, "--")
+		want := c.head + strings.NewReplacer("%IP%", c.ip, "%PORT%", c.port, "%ROLE%", role).Replace(common) + c.ending
 		if got != want {
 			t.Errorf("%s\n got %s\nwant %s", c.unit, got, want)
 		}

@@ -23,6 +23,7 @@ const (
 	hookPrepareDatapath  = "prepare-datapath"  // no arguments
 	hookRestrictDatapath = "restrict-datapath" // no arguments
 	hookAwaitTCP         = "await-tcp"         // ADDRESS
+	hookAccount          = "account"           // ACCOUNT NODE ADMIN FILE
 )
 
 // hook is the command line of a hook: the machine's first process is kin,
@@ -41,6 +42,7 @@ func RunHook(ctx context.Context, name string, args []string) error {
 		hookPrepareDatapath:  {0, prepareDatapath},
 		hookRestrictDatapath: {0, restrictDatapath},
 		hookAwaitTCP:         {1, awaitTCP},
+		hookAccount:          {4, getAccount},
 	}
 	h, known := hooks[name]
 	if !known || len(args) != h.args {

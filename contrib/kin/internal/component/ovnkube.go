@@ -17,9 +17,10 @@ const (
 // ended without the other.
 func (n Node) ovnkubeMaster() supervise.Unit {
 	return supervise.Unit{
-		Name:  OvnkubeMaster,
-		Exec:  n.ovnkube("--init-master", masterMetricsPort, n.Config.Ovnkube.MasterArgs),
-		After: []string{APIServer, Northbound, Southbound, Northd},
+		Name:   OvnkubeMaster,
+		Before: [][]string{n.account(masterAccount, noNode)},
+		Exec:   n.ovnkube("--init-master", masterMetricsPort, masterAccount, n.Config.Ovnkube.MasterArgs),
+		After:  []string{APIServer, Northbound, Southbound, Northd},
 	}
 }
 
@@ -28,18 +29,18 @@ func (n Node) ovnkubeNode() supervise.Unit {
 		Name: OvnkubeNode,
 		Before: [][]string{
 			{"install", "-m", "0755", OvnkubeDir + "/" + cniShim, CNIBinDir + "/" + cniShim},
-			n.await(),
+			n.account(nodeAccount, n.Name),
 		},
-		Exec:  n.ovnkube("--init-node", nodeMetricsPort, n.Config.Ovnkube.NodeArgs),
+		Exec:  n.ovnkube("--init-node", nodeMetricsPort, nodeAccount, n.Config.Ovnkube.NodeArgs),
 		After: []string{VSwitch},
 	}
 }
 
 const cniShim = "ovn-k8s-cni-overlay"
 
-func (n Node) ovnkube(role string, metricsPort int, extra []string) []string {
+func (n Node) ovnkube(role string, metricsPort int, account string, extra []string) []string {
 	args := []string{"ovnkube", role, n.Name,
-		"--k8s-kubeconfig=/etc/kubernetes/ovnkube.conf",
+		"--k8s-kubeconfig=" + accountKubeconfig(account),
 		"--cluster-subnets=" + strings.Join(n.Config.PodSubnets(), ","),
 		"--k8s-service-cidrs=" + joined(n.Config.ServiceSubnets()),
 		"--gateway-mode=" + n.Config.GatewayMode,

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
@@ -64,6 +65,7 @@ type Deps struct {
 	Nodes      coreinformers.NodeInformer
 	Writer     Writer
 	Config     externalroute.Config
+	Recorder   record.EventRecorder
 	// Rerouted are the pods that EgressIPs and EgressServices steer; nil ones are
 	// of features that are not enabled.
 	Rerouted []*noreroute.PodSet

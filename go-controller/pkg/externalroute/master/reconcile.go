@@ -35,6 +35,7 @@ func (c *Controller) reconcileAll(context.Context, string) error {
 	before := c.plan
 	c.plan, c.byNamespace = plan, selecting
 	c.mu.Unlock()
+	c.tell(before.Refused, plan.Refused)
 
 	namespaces := changed(before.Hops, plan.Hops, slices.Equal[[]externalroute.Hop])
 	policies := changed(before.Policies, plan.Policies, func(a, b externalroute.Policy) bool { return reflect.DeepEqual(a, b) })
@@ -114,12 +115,8 @@ func (c *Controller) snapshot() (externalroute.Snapshot, error) {
 	}
 	for _, ns := range namespaces {
 		static, bad := kube.ParseAddrs(ns.Annotations[kube.AnnotationRoutingExternalGWs])
-		if len(bad) > 0 {
-			klog.InfoS("Gateways in annotation are no addresses and are ignored", "namespace", ns.Name,
-				"annotation", kube.AnnotationRoutingExternalGWs, "values", bad)
-		}
 		snap.Namespaces = append(snap.Namespaces, externalroute.Namespace{
-			Name: ns.Name, Labels: ns.Labels, Static: static, BFD: kube.BFDEnabled(ns.Annotations),
+			Name: ns.Name, Labels: ns.Labels, Static: static, Bad: bad, BFD: kube.BFDEnabled(ns.Annotations),
 		})
 	}
 	for _, n := range nodes {

@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -100,6 +103,28 @@ func (c *Controller) patchStatus(ctx context.Context, obj *v1.AdminPolicyBasedEx
 			"reason", cond.Reason, "message", cond.Message)
 	}
 	return nil
+}
+
+// eventRefused is the reason of Events about gateways that nobody uses.
+const eventRefused = "GatewayRefused"
+
+// tell writes Events about gateways that are refused now and were not before.
+func (c *Controller) tell(before, after map[string][]string) {
+	for object, messages := range after {
+		var obj runtime.Object
+		if item, known, _ := c.pods.GetByKey(object); known { // reads memory and does not fail
+			obj, _ = item.(*corev1.Pod)
+		} else if ns, err := c.namespaces.Get(object); err == nil {
+			obj = ns
+		}
+		for _, message := range messages {
+			if obj == nil || slices.Contains(before[object], message) {
+				continue
+			}
+			klog.V(2).InfoS("Gateway refused", "object", object, "message", message)
+			c.deps.Recorder.Event(obj, corev1.EventTypeWarning, eventRefused, message)
+		}
+	}
 }
 
 // countPods returns how many pods of a namespace have an address to be routed.

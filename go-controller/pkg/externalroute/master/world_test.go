@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/informers"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
@@ -32,6 +33,9 @@ import (
 // patience bounds waits on conditions; a passing run never waits for it.
 const patience = 20 * time.Second
 
+// maxEvents is more than any test makes.
+const maxEvents = 100
+
 var config = externalroute.Config{Cluster: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
 
 // world is an API server and a database that outlive the master.
@@ -41,6 +45,8 @@ type world struct {
 	routes *routefake.Clientset
 	nb     Writer
 	pods   *noreroute.PodSet
+	events *record.FakeRecorder
+	config externalroute.Config
 	stop   func()
 
 	mu      sync.Mutex
@@ -48,7 +54,8 @@ type world struct {
 }
 
 func newWorld(t testing.TB, nb Writer, objs ...runtime.Object) *world {
-	w := &world{t: t, kube: kubefake.NewClientset(), routes: routefake.NewSimpleClientset(), nb: nb, pods: noreroute.NewPodSet()}
+	w := &world{t: t, kube: kubefake.NewClientset(), routes: routefake.NewSimpleClientset(), nb: nb, pods: noreroute.NewPodSet(),
+		events: record.NewFakeRecorder(maxEvents), config: config}
 	w.pods.Complete()
 	for _, o := range objs {
 		w.create(o)
@@ -79,7 +86,7 @@ func (w *world) start() *Controller {
 	core := informers.NewSharedInformerFactory(w.kube, 0)
 	own := externalversions.NewSharedInformerFactory(w.routes, 0)
 	c, err := New(Deps{
-		Kube: w.kube, Routes: w.routes, Writer: w.nb, Config: config,
+		Kube: w.kube, Routes: w.routes, Writer: w.nb, Config: w.config, Recorder: w.events,
 		Policies:   own.AdminPolicyBasedRoute().V1().AdminPolicyBasedExternalRoutes(),
 		Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Nodes: core.Core().V1().Nodes(),
 		Rerouted: []*noreroute.PodSet{nil, w.pods},

@@ -1,0 +1,66 @@
+package master
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
+)
+
+// TestRefusedGateways: the author of a gateway that nobody uses is told once, by an
+// Event on what names it.
+func TestRefusedGateways(t *testing.T) {
+	announced := pod("gw", 0, 0)
+	announced.Annotations[kube.AnnotationRoutingNamespaces] = "red"
+	announced.Annotations[kube.AnnotationRoutingNetwork] = "net1"
+	announced.Annotations[kube.AnnotationNetworkStatus] = `[{"name":"net1","ips":["172.18.0.61"]}]`
+	red := namespace("red")
+	red.Annotations = map[string]string{kube.AnnotationRoutingExternalGWs: "gateway.example"}
+	writer := nbfake.New()
+	writer.AnyParent = true
+	w := newWorld(t, writer, node(0), namespace("gw"), red, announced)
+	w.config.GatewayNamespaces = []string{"other"}
+	w.start()
+	told := func(want ...string) {
+		t.Helper()
+		for range want {
+			var event string
+			select {
+			case event = <-w.events.Events:
+			case <-time.After(patience):
+				t.Fatalf("waited in vain for events about %q", want)
+			}
+			if !strings.HasPrefix(event, "Warning GatewayRefused ") {
+				t.Errorf("event %q", event)
+			}
+			found := false
+			for _, text := range want {
+				found = found || strings.Contains(event, text)
+			}
+			if !found {
+				t.Errorf("event %q is none of %q", event, want)
+			}
+		}
+	}
+	told("k8s.ovn.org/routing-namespaces", "k8s.ovn.org/routing-external-gws")
+	if got := w.inUse("red"); got != "" {
+		t.Errorf("red uses %s", got)
+	}
+	// Another decision about the same pod says nothing again; another fault is told.
+	w.annotatePod("gw", announced.Name, map[string]any{kube.AnnotationBFDEnabled: "true"})
+	if _, err := w.kube.CoreV1().Namespaces().Patch(context.Background(), "red", "application/merge-patch+json",
+		[]byte(`{"metadata":{"annotations":{"k8s.ovn.org/routing-external-gws":"10.244.0.3,172.18.0.51"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the gateway of the namespace", func() bool { return w.inUse("red") == "172.18.0.51" })
+	told("10.244.0.3 is in the pod network")
+	w.stop()
+	if len(w.events.Events) > 0 {
+		t.Errorf("one more event: %s", <-w.events.Events)
+	}
+}
