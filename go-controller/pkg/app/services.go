@@ -61,6 +61,7 @@ func serviceConfig(cfg config.Config) service.Config {
 	c := service.Config{
 		Cluster:   cfg.Default.ClusterPrefixes(),
 		Services:  cfg.Kubernetes.ServiceCIDRs,
+		Join:      joinSubnets(cfg),
 		NodePorts: cfg.Gateway.NodePort,
 		Steered:   cfg.Features.EgressIP || cfg.Features.EgressService,
 	}
