@@ -239,6 +239,10 @@ func (n *node) drivers(ctx context.Context, self informers.SharedInformerFactory
 	n.env.Metrics.Unsnatted(map[string]func() (uint64, error){
 		"host": n.guard.Dropped, "bridge": func() (uint64, error) { return n.flows.Packets(ctx, 0, bridge.PriorityUnsnatted) },
 	})
+	n.env.Metrics.NoReply(map[string]func() (uint64, error){
+		"host":   n.guard.NoReply,
+		"bridge": func() (uint64, error) { return n.flows.Packets(ctx, bridge.TableServicePort, bridge.PriorityNoReply) },
+	})
 	return nil
 }
 

@@ -21,6 +21,15 @@ const (
 // what would have leaked.
 const PriorityUnsnatted = 104
 
+// TableServicePort is where replies of Services are told from what else their pods
+// send from the same ports, and PriorityNoReply the priority of the flow there, and
+// of no other, that drops the rest: it would leave with the address of the node,
+// which is not that of these pods.
+const (
+	TableServicePort = 2
+	PriorityNoReply  = 50
+)
+
 // bfdPort is the UDP port of single-hop BFD.
 const bfdPort = 3784
 
@@ -51,13 +60,16 @@ type Marks struct {
 	Zone      int // conntrack zone of the bridge
 	OVN, Host int // conntrack marks: who opened the connection
 	PodToNode int // packet mark of traffic that must leave with the node's address
+	// ServicePort is the packet mark of traffic of which only replies may leave
+	// with the node's address.
+	ServicePort int
 }
 
 // DefaultMarks are the documented marks in the given zone.
 func DefaultMarks(zone int) Marks {
 	return Marks{
 		Zone: zone, OVN: topology.ConntrackMarkOVN, Host: topology.ConntrackMarkHost,
-		PodToNode: topology.MarkPodToNode,
+		PodToNode: topology.MarkPodToNode, ServicePort: topology.MarkServicePort,
 	}
 }
 
@@ -178,6 +190,21 @@ func Marked(f Family, m Marks) []host.Flow {
 		// that case comes before the translation.
 		flow(0, 106, []string{in(Patch), t.ip, marked, t.src + "=" + f.Node.String()}, m.remember(m.OVN, ""), output(Uplink)),
 		flow(0, 105, []string{in(Patch), t.ip, marked}, m.remember(m.OVN, "src="+f.Node.String()), output(Uplink)),
+	}
+}
+
+// ServicePort returns the flows of one family that let what carries the mark leave
+// with the node's address only where it is a reply: where the zone has a connection
+// that somebody opened from the wire and that was handed to the gateway router. Replies
+// from an address of a load balancer are replies by that, and what has an egress
+// address has the right one.
+func ServicePort(f Family, m Marks) []host.Flow {
+	t, marked := texts[f.Family], fmt.Sprintf("pkt_mark=%#x", m.ServicePort)
+	return []host.Flow{
+		flow(0, 108, []string{in(Patch), t.ip, marked, t.src + "=" + f.Node.String()},
+			fmt.Sprintf("ct(zone=%d,table=%d)", m.Zone, TableServicePort)),
+		flow(TableServicePort, 100, []string{t.ip, "ct_state=+est+rpl+trk", fmt.Sprintf("ct_mark=%#x", m.OVN)}, output(Uplink)),
+		flow(TableServicePort, PriorityNoReply, []string{t.ip}, "drop"),
 	}
 }
 

@@ -36,16 +36,18 @@ func dump(flows []host.Flow) string {
 func TestFlows(t *testing.T) {
 	marks := DefaultMarks(topology.ConntrackZone)
 	for name, flows := range map[string][]host.Flow{
-		"early":        Early(plain),
-		"early-vlan":   Early(tagged),
-		"common":       Common(plain),
-		"common-vlan":  Common(tagged),
-		"ipv4":         Flows(plain, four, marks),
-		"ipv4-vlan":    Flows(tagged, four, marks),
-		"ipv6":         Flows(plain, six, marks),
-		"marked-ipv4":  Marked(four, marks),
-		"marked-ipv6":  Marked(six, marks),
-		"another-zone": Flows(Bridge{MAC: plain.MAC, EncapPort: 6082}, four, DefaultMarks(65000)),
+		"early":             Early(plain),
+		"early-vlan":        Early(tagged),
+		"common":            Common(plain),
+		"common-vlan":       Common(tagged),
+		"ipv4":              Flows(plain, four, marks),
+		"ipv4-vlan":         Flows(tagged, four, marks),
+		"ipv6":              Flows(plain, six, marks),
+		"marked-ipv4":       Marked(four, marks),
+		"marked-ipv6":       Marked(six, marks),
+		"service-port-ipv4": ServicePort(four, marks),
+		"service-port-ipv6": ServicePort(six, marks),
+		"another-zone":      Flows(Bridge{MAC: plain.MAC, EncapPort: 6082}, four, DefaultMarks(65000)),
 	} {
 		t.Run(name, func(t *testing.T) { golden.Check(t, name, dump(flows)) })
 	}

@@ -56,9 +56,21 @@ func (s *Set) Checks(results func() map[string]error) {
 // Unsnatted reports how many packets of pods the node kept from leaving with the
 // address of the pod, by where it did. It is called once.
 func (s *Set) Unsnatted(at map[string]func() (uint64, error)) {
+	s.dropped(nameUnsnatted, "Packets of pods that were dropped because nothing had translated their source address.", at)
+}
+
+// NoReply reports how many packets the node dropped that pods of an egress feature
+// sent from the port of a Service to somebody whom they do not answer, by where it
+// did. It is called once.
+func (s *Set) NoReply(at map[string]func() (uint64, error)) {
+	s.dropped(nameNoReply, "Packets from the port of a Service that were dropped because they are no replies and would have left with "+
+		"the address of the node.", at)
+}
+
+func (s *Set) dropped(name, help string, at map[string]func() (uint64, error)) {
 	for where, dropped := range at {
 		s.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: nameUnsnatted, Help: "Packets of pods that were dropped because nothing had translated their source address.",
+			Name: name, Help: help,
 			ConstLabels: prometheus.Labels{labelAt: where},
 		}, func() float64 {
 			n, err := dropped()

@@ -14,6 +14,11 @@ const (
 	// external bridge.
 	nameUnsnatted = "ovnkube_node_unsnatted_packets_dropped_total"
 
+	// nameNoReply counts packets from the port of a Service that were no replies and
+	// would have left with the node's address, though the pod has an egress address,
+	// by where they were stopped.
+	nameNoReply = "ovnkube_node_service_port_packets_dropped_total"
+
 	// The queues of the controllers, by name.
 
 	// nameQueueDepth is the number of keys that wait.

@@ -21,15 +21,24 @@ func (s Service) port(p corev1.ServicePort, sets []*discoveryv1.EndpointSlice, c
 			continue
 		}
 		for i := range set.Endpoints {
-			out.Candidates = append(out.Candidates, s.endpoints(&set.Endpoints[i], to, c)...)
+			listed := s.endpoints(&set.Endpoints[i], to, c)
+			out.Listed = append(out.Listed, listed...)
+			if serves(&set.Endpoints[i]) {
+				out.Candidates = append(out.Candidates, listed...)
+			}
 		}
 	}
-	slices.SortFunc(out.Candidates, func(a, b Endpoint) int {
+	out.Listed, out.Candidates = distinct(out.Listed), distinct(out.Candidates)
+	return out
+}
+
+// distinct sorts endpoints and leaves one of each.
+func distinct(all []Endpoint) []Endpoint {
+	slices.SortFunc(all, func(a, b Endpoint) int {
 		// Of two slices that disagree, the one that says more comes first.
 		return cmp.Or(a.To.Compare(b.To), -compareBools(a.Ready, b.Ready), -strings.Compare(a.Node, b.Node))
 	})
-	out.Candidates = slices.CompactFunc(out.Candidates, func(a, b Endpoint) bool { return a.To == b.To })
-	return out
+	return slices.CompactFunc(all, func(a, b Endpoint) bool { return a.To == b.To })
 }
 
 func compareBools(a, b bool) int {
@@ -65,16 +74,22 @@ func targetPort(p corev1.ServicePort, ports []discoveryv1.EndpointPort) (uint16,
 	return 0, false
 }
 
-// endpoints decodes one endpoint of a slice, of the families the Service has;
-// nothing where it does not serve. Who may write slices may name any address, but
-// not those by which nodes talk to themselves.
-func (s Service) endpoints(e *discoveryv1.Endpoint, port uint16, c Config) []Endpoint {
-	ready := e.Conditions.Ready == nil || *e.Conditions.Ready
+func ready(e *discoveryv1.Endpoint) bool {
+	return e.Conditions.Ready == nil || *e.Conditions.Ready
+}
+
+// serves tells whether an endpoint can be asked to serve: it is ready, or on its
+// way out and still serves.
+func serves(e *discoveryv1.Endpoint) bool {
 	leaving := e.Conditions.Terminating != nil && *e.Conditions.Terminating &&
 		e.Conditions.Serving != nil && *e.Conditions.Serving
-	if !ready && !leaving {
-		return nil
-	}
+	return ready(e) || leaving
+}
+
+// endpoints decodes one endpoint of a slice, of the families the Service has. Who
+// may write slices may name any address, but not those by which nodes talk to
+// themselves.
+func (s Service) endpoints(e *discoveryv1.Endpoint, port uint16, c Config) []Endpoint {
 	node := ""
 	if e.NodeName != nil {
 		node = *e.NodeName
@@ -89,7 +104,7 @@ func (s Service) endpoints(e *discoveryv1.Endpoint, port uint16, c Config) []End
 			To:    netip.AddrPortFrom(addr, port),
 			Node:  node,
 			Pod:   within(c.Cluster, addr),
-			Ready: ready,
+			Ready: ready(e),
 		})
 	}
 	return out
@@ -135,9 +150,15 @@ func (p Port) onPods(f topology.Family) bool {
 }
 
 // nodes returns the nodes with somebody to serve a port in one family, sorted.
-func (p Port) nodes(f topology.Family) []string {
+func (p Port) nodes(f topology.Family) []string { return nodesOf(f, p.Candidates) }
+
+// listing returns the nodes with somebody who may have open connections to a port
+// in one family, sorted.
+func (p Port) listing(f topology.Family) []string { return nodesOf(f, p.Listed) }
+
+func nodesOf(f topology.Family, endpoints []Endpoint) []string {
 	var out []string
-	for _, e := range p.Candidates {
+	for _, e := range endpoints {
 		if family(e) == f && e.Node != "" {
 			out = append(out, e.Node)
 		}

@@ -17,6 +17,8 @@ type NodeFacts struct {
 	Shared bool
 	// IPv4 and IPv6 are the node's own addresses, where it has them.
 	IPv4, IPv6 netip.Addr
+	// Subnet4 and Subnet6 are those of its pods.
+	Subnet4, Subnet6 netip.Prefix
 }
 
 // FactsOf returns the facts of a node. One without pod subnets has no switch, so
@@ -26,6 +28,8 @@ func FactsOf(n topology.Node) NodeFacts {
 		return NodeFacts{}
 	}
 	f := NodeFacts{Switch: true, Gateway: n.HasGateway(), Shared: n.Gateway.Mode == topology.GatewayShared}
+	f.Subnet4, _ = topology.PrefixOf(topology.IPv4, n.Subnets)
+	f.Subnet6, _ = topology.PrefixOf(topology.IPv6, n.Subnets)
 	if a, ok := topology.PrefixOf(topology.IPv4, n.Gateway.Addrs); ok {
 		f.IPv4 = a.Addr()
 	}
@@ -42,6 +46,13 @@ func (n NodeFacts) addr(f topology.Family) netip.Addr {
 	return n.IPv6
 }
 
+func (n NodeFacts) subnet(f topology.Family) netip.Prefix {
+	if f == topology.IPv4 {
+		return n.Subnet4
+	}
+	return n.Subnet6
+}
+
 // Nodes are the nodes that rows can be planned for, by name. A value is never
 // changed, so it can be read without a lock.
 type Nodes map[string]NodeFacts
@@ -54,6 +65,21 @@ func (n Nodes) Shared() bool {
 		}
 	}
 	return false
+}
+
+// of returns the node with a gateway router whose pods have an address, which may
+// be the one that is guessed.
+func (n Nodes) of(a netip.Addr, guess string) (name string, ok bool) {
+	f := topology.FamilyOf(a)
+	if facts := n[guess]; facts.Gateway && facts.subnet(f).Contains(a) {
+		return guess, true
+	}
+	for name, facts := range n {
+		if facts.Gateway && facts.subnet(f).Contains(a) {
+			return name, true
+		}
+	}
+	return "", false
 }
 
 // With returns the nodes after one has changed; facts is nil for one that is

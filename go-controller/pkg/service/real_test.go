@@ -100,7 +100,7 @@ func newWorld(t *testing.T, mode topology.GatewayMode) *world {
 				Model: &nbdb.LogicalRouter{Name: topology.GatewayRouter(n.Name), Options: map[string]string{"chassis": n.Chassis, "lb_force_snat_ip": "router_ip"}},
 			},
 		})
-		w.apply(service.NodeOwner(n.Name), service.NodeRows(n))
+		w.apply(service.NodeOwner(n.Name), service.NodeRows(n, config))
 	}
 	w.apply(service.NodeOwner(""), service.ClusterRows(config))
 	return w

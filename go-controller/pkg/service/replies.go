@@ -4,59 +4,149 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// replies plans the policies that let answers go back the way the question came.
-// Where the client's address is kept, an answer has the pod's address and that of
+// source is what packets of the same policies have in common.
+type source struct {
+	protocol string
+	port     uint16
+	family   topology.Family
+	// node is the one that the pods are on, where the policy is for that one alone.
+	node string
+}
+
+// replies plans the policies that let replies go back the way the client came.
+// Where the client's address is kept, a reply has the pod's address and that of
 // a client outside, as what the pod itself sends there: the egress features would
 // lead it to another node, which knows nothing of the connection. A router cannot
-// see that a packet is an answer, but it can see that it comes from the port that
-// the Service leads to.
+// see that a packet is a reply, but it can see that it comes from the port that
+// the Service leads to. So it takes all of that to where replies can be told from
+// the rest, which is dropped there: in shared gateway mode to the external bridge,
+// by a mark, in local mode to the kernel, by a MAC address of its own, which every
+// datapath keeps. Pods that no egress feature leads anywhere are left alone.
 func (p *planner) replies() []nb.Row {
 	if !p.config.Steered || !p.ExternalLocal {
 		return nil
 	}
-	type source struct {
-		protocol string
-		port     uint16
-		family   topology.Family
-	}
 	pods := map[source][]netip.Addr{}
-	var order []source
+	inside := map[source][]netip.Addr{} // of all nodes
+	var order, all []source
+	note := func(order *[]source, pods map[source][]netip.Addr, s source, a netip.Addr) {
+		if pods[s] == nil {
+			*order = append(*order, s)
+		}
+		pods[s] = append(pods[s], a)
+	}
 	for _, port := range p.Ports {
-		for _, e := range port.Candidates { // also those that only finish what they began
-			if !e.Own {
+		for _, e := range port.Listed {
+			node, ok := p.nodes.of(e.To.Addr(), e.Node)
+			if !e.Own || !ok {
 				continue
 			}
-			s := source{port.Protocol, e.To.Port(), family(e)}
-			if pods[s] == nil {
-				order = append(order, s)
+			s := source{protocol: port.Protocol, port: e.To.Port(), family: family(e)}
+			note(&all, inside, s, e.To.Addr())
+			if !p.nodes[node].Shared {
+				s.node = node
 			}
-			pods[s] = append(pods[s], e.To.Addr())
+			note(&order, pods, s, e.To.Addr())
 		}
 	}
-	rows := make([]nb.Row, 0, len(order))
+	rows := make([]nb.Row, 0, len(order)+2*len(all))
+	for _, s := range all {
+		rows = append(rows, p.inside(s, s.match(inside[s]))...)
+	}
 	for _, s := range order {
-		list := pods[s]
-		slices.SortFunc(list, netip.Addr.Compare)
-		var addresses []string
-		for _, a := range slices.Compact(list) {
-			addresses = append(addresses, a.String())
+		rows = append(rows, p.outside(s, s.match(pods[s])))
+	}
+	return rows
+}
+
+// id names the policies of a source.
+func (s source) id(what string) string {
+	id := fmt.Sprintf("%s %s %d %s", what, strings.ToUpper(s.protocol), s.port, s.family)
+	if s.node != "" {
+		id += " " + s.node
+	}
+	return id
+}
+
+// match matches what pods at these addresses send from the port, while an egress
+// feature has them.
+func (s source) match(pods []netip.Addr) string {
+	slices.SortFunc(pods, netip.Addr.Compare)
+	var addresses []string
+	for _, a := range slices.Compact(pods) {
+		addresses = append(addresses, a.String())
+	}
+	return fmt.Sprintf("%[1]s.src == {%[2]s} && %[3]s.src == %[4]d && (%[1]s.src == $%[5]s || %[1]s.src == $%[6]s)",
+		s.family.Match(), strings.Join(addresses, ", "), s.protocol, s.port,
+		noreroute.EgressIPPods.Name(s.family), noreroute.EgressServicePods.Name(s.family))
+}
+
+func onClusterRouter() nb.Parent {
+	return nb.Parent{Table: nbdb.LogicalRouterTable, Name: topology.ClusterRouter}
+}
+
+// inside plans what stays as if there were no policy of replies, which come before
+// those of package noreroute: what is for pods and routers, and what is for nodes.
+func (p *planner) inside(s source, match string) []nb.Row {
+	var ranges []string
+	for _, r := range slices.Concat(p.config.Cluster, p.config.Join) {
+		if topology.FamilyOf(r.Addr()) == s.family {
+			ranges = append(ranges, r.String())
 		}
-		rows = append(rows, nb.Row{
-			ID:     fmt.Sprintf("replies %s %d %s", strings.ToUpper(s.protocol), s.port, s.family),
-			Parent: nb.Parent{Table: nbdb.LogicalRouterTable, Name: topology.ClusterRouter},
-			Model: &nbdb.LogicalRouterPolicy{
-				Priority: topology.PriorityServiceReply,
-				Match:    fmt.Sprintf("%s.src == {%s} && %s.src == %d", s.family.Match(), strings.Join(addresses, ", "), s.protocol, s.port),
-				Action:   nbdb.LogicalRouterPolicyActionAllow,
-			},
-		})
+	}
+	row := func(what, dst string, options map[string]string) nb.Row {
+		return nb.Row{ID: s.id(what), Parent: onClusterRouter(), Model: &nbdb.LogicalRouterPolicy{
+			Priority: topology.PriorityServicePortInside,
+			Match:    fmt.Sprintf("%s && %s.dst == %s", match, s.family.Match(), dst),
+			Action:   nbdb.LogicalRouterPolicyActionAllow,
+			Options:  options,
+		}}
+	}
+	return []nb.Row{
+		row("inside", "{"+strings.Join(ranges, ", ")+"}", nil),
+		row("nodes", "$"+noreroute.NodeIPs.Name(s.family), map[string]string{"pkt_mark": strconv.Itoa(topology.MarkPodToNode)}),
+	}
+}
+
+// outside plans what goes to where replies are told from the rest.
+func (p *planner) outside(s source, match string) nb.Row {
+	policy := &nbdb.LogicalRouterPolicy{
+		Priority: topology.PriorityServicePort,
+		Match:    match,
+		Action:   nbdb.LogicalRouterPolicyActionAllow,
+		Options:  map[string]string{"pkt_mark": strconv.Itoa(topology.MarkServicePort)},
+	}
+	if s.node != "" {
+		policy.Action, policy.Options = nbdb.LogicalRouterPolicyActionReroute, nil
+		policy.Nexthops = []string{topology.ServicePortAddr(p.nodes[s.node].subnet(s.family)).String()}
+	}
+	return nb.Row{ID: s.id("replies"), Parent: onClusterRouter(), Model: policy}
+}
+
+// noAddress stands for the IPv4 address that a forwarding group needs, and that
+// nobody asks for.
+const noAddress = "0.0.0.0"
+
+// servicePortRows give the management port of a node in local gateway mode the MAC
+// address at which it gets what may be a reply.
+func servicePortRows(n topology.Node) []nb.Row {
+	mac := topology.ServicePortMAC(n.Subnets)
+	group := &nbdb.ForwardingGroup{Name: "replies-" + n.Name, Vip: noAddress, Vmac: mac,
+		ChildPort: []string{topology.ManagementLSP(n.Name)}}
+	rows := []nb.Row{{ID: "replies", Parent: onSwitch(n.Name), Model: group}}
+	for _, s := range n.Subnets {
+		addr := topology.ServicePortAddr(s).String()
+		port := topology.RouterToSwitch(n.Name)
+		rows = append(rows, nb.Row{ID: port + "/" + addr, Model: &nbdb.StaticMACBinding{LogicalPort: port, IP: addr, MAC: mac}})
 	}
 	return rows
 }

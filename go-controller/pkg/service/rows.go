@@ -22,10 +22,10 @@ type Config struct {
 	Cluster []netip.Prefix
 	// Services are the ranges of cluster addresses that the base network routes.
 	Services []netip.Prefix
+	// Join are the ranges that connect the routers.
+	Join []netip.Prefix
 	// Masquerade are the ranges of addresses that never leave a node, one a family.
 	Masquerade []netip.Prefix
-	// Join are the ranges of the routers' addresses between each other.
-	Join []netip.Prefix
 	// HostPorts are the ports that nodes themselves serve, or may serve: no Service
 	// gets them on addresses of nodes.
 	HostPorts []HostPort
@@ -164,7 +164,8 @@ func (p *planner) external(port Port, f topology.Family) {
 		p.add(at, f, "^"+nodeVariable(f)+":"+strconv.Itoa(int(port.NodePort)), all)
 	}
 	if port.onPods(f) && p.ExternalLocal {
-		for _, name := range port.nodes(f) {
+		// Without its virtual address a router breaks the connections to it that are open.
+		for _, name := range port.listing(f) {
 			if n, ok := p.nodes[name]; ok && n.Gateway {
 				p.externalLocal(port, f, name, n)
 			}
@@ -291,9 +292,9 @@ const FeatureNodes = "service-nodes"
 // empty name.
 func NodeOwner(node string) nb.Owner { return nb.Owner{Feature: FeatureNodes, Object: node} }
 
-// NodeRows returns the template variables of a node; none before its chassis is
-// known.
-func NodeRows(n topology.Node) []nb.Row {
+// NodeRows returns the template variables of a node and what replies of its pods
+// need; none before its chassis is known.
+func NodeRows(n topology.Node, c Config) []nb.Row {
 	if !n.HasGateway() {
 		return nil
 	}
@@ -303,7 +304,11 @@ func NodeRows(n topology.Node) []nb.Row {
 			variables[nodeVariable(f)] = a.Addr().String()
 		}
 	}
-	return []nb.Row{{ID: n.Chassis, Model: &nbdb.ChassisTemplateVar{Chassis: n.Chassis, Variables: variables}}}
+	rows := []nb.Row{{ID: n.Chassis, Model: &nbdb.ChassisTemplateVar{Chassis: n.Chassis, Variables: variables}}}
+	if c.Steered && n.Gateway.Mode != topology.GatewayShared {
+		rows = append(rows, servicePortRows(n)...)
+	}
+	return rows
 }
 
 // ClusterRows returns what all Services share: the load balancer that refuses

@@ -70,6 +70,9 @@ type Port struct {
 	Lost []netip.Addr
 	// Candidates are all that can be asked to serve, of any family, sorted.
 	Candidates []Endpoint
+	// Listed are these and those that do not serve, now or any more: connections
+	// that are open go on.
+	Listed []Endpoint
 }
 
 // Endpoint is somebody who serves a port.
@@ -78,8 +81,9 @@ type Endpoint struct {
 	Node string // empty where the API does not say
 	// Pod tells addresses of the pod network from those of hosts and beyond.
 	Pod bool
-	// Own: it is a pod of the Service's namespace. Whoever may write EndpointSlices
-	// can list the pods of others, and must not decide how these leave.
+	// Own: it is a pod of the Service's namespace; known of those that are Listed.
+	// Whoever may write EndpointSlices can list the pods of others, and must not
+	// decide how these leave.
 	Own bool
 	// Ready endpoints come first; one that is not is on its way out and serves only
 	// where nobody is ready.
@@ -111,8 +115,8 @@ func Decode(snap Snapshot, c Config) (s Service, ok bool) {
 	for _, p := range svc.Spec.Ports {
 		port := s.port(p, snap.Slices, c)
 		f.port(&s, &port, svc, asked)
-		for i, e := range port.Candidates {
-			port.Candidates[i].Own = e.Pod && snap.Own != nil && snap.Own(e.To.Addr())
+		for i, e := range port.Listed {
+			port.Listed[i].Own = e.Pod && snap.Own != nil && snap.Own(e.To.Addr())
 		}
 		s.Ports = append(s.Ports, port)
 	}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -33,13 +34,13 @@ func TestRepliesOfOthers(t *testing.T) {
 		d, _ := service.Decode(service.Snapshot{Service: s, Slices: []*discoveryv1.EndpointSlice{listed}, Own: own}, config)
 		var matches []string
 		for _, r := range service.MasterRows(d, config, facts(cluster(topology.GatewayShared))) {
-			if p, ok := r.Model.(*nbdb.LogicalRouterPolicy); ok {
+			if p, ok := r.Model.(*nbdb.LogicalRouterPolicy); ok && p.Priority == topology.PriorityServicePort {
 				matches = append(matches, p.Match)
 			}
 		}
 		var want []string
 		if own != nil {
-			want = []string{"ip4.src == {10.244.1.3} && tcp.src == 8080"}
+			want = []string{"ip4.src == {10.244.1.3} && tcp.src == 8080 && (ip4.src == $egressip_pods_ip4 || ip4.src == $egressservice_pods_ip4)"}
 		}
 		if !slices.Equal(matches, want) {
 			t.Errorf("policies %q, want %q", matches, want)
@@ -64,6 +65,79 @@ func TestNotOurs(t *testing.T) {
 	} {
 		if _, ok := service.Decode(service.Snapshot{Service: s}, config); ok {
 			t.Errorf("%s: is ours", name)
+		}
+	}
+}
+
+// TestOpenConnections: who has ceased to serve, ready or not, still answers on
+// connections that are open, and its node's router still knows them.
+func TestOpenConnections(t *testing.T) {
+	unready := func(e discoveryv1.Endpoint) discoveryv1.Endpoint {
+		e.Conditions = discoveryv1.EndpointConditions{Ready: new(false)}
+		return e
+	}
+	for name, last := range map[string]discoveryv1.Endpoint{
+		"not ready":           unready(ep("n1", "10.244.1.3")),
+		"leaving":             leaving(ep("n1", "10.244.1.3"), true),
+		"leaving, not served": leaving(ep("n1", "10.244.1.3"), false),
+		"of a liar":           unready(ep("n2", "10.244.1.3")),
+	} {
+		for _, mode := range modes {
+			serving, left := decode(t, object(loadBalancer, externalLocal), slice(ep("n1", "10.244.1.3"))),
+				decode(t, object(loadBalancer, externalLocal), slice(last))
+			nodes := facts(cluster(mode))
+			if before, after := policies(service.MasterRows(serving, config, nodes)), policies(service.MasterRows(left, config, nodes)); before == "" || after != before {
+				t.Errorf("%s, %s: the policies were\n%sand are\n%s", name, mode, before, after)
+			}
+			if name == "of a liar" {
+				continue
+			}
+			vip := "172.18.0.2:30080 "
+			if mode == topology.GatewayLocal {
+				vip = "169.254.169.3:30080 "
+			}
+			if rows := text(service.MasterRows(left, config, nodes)); !strings.Contains(rows, vip) {
+				t.Errorf("%s, %s: no %s in\n%s", name, mode, vip, rows)
+			}
+			state := service.NodeStateOf(left, config, cluster(mode)[0])
+			if taken := len(state.Ingress) > 0; taken != (mode == topology.GatewayShared && name == "leaving") {
+				t.Errorf("%s, %s: new connections go to the gateway router: %v", name, mode, taken)
+			}
+		}
+	}
+}
+
+// policies prints the policies among rows.
+func policies(rows []nb.Row) string {
+	return text(slices.DeleteFunc(rows, func(r nb.Row) bool { _, ok := r.Model.(*nbdb.LogicalRouterPolicy); return !ok }))
+}
+
+// TestNodeRows: the management port has a second MAC address in local gateway mode
+// only, and where an egress feature is on.
+func TestNodeRows(t *testing.T) {
+	bare := config
+	bare.Steered = false
+	for _, c := range []struct {
+		mode topology.GatewayMode
+		conf service.Config
+		want string
+	}{
+		{topology.GatewayShared, config, ""},
+		{topology.GatewayLocal, bare, ""},
+		{topology.GatewayLocal, config, "on n1: 0a:58:0a:f4:01:00 is k8s-n1\n" +
+			"rtos-n1/10.244.1.0 is 0a:58:0a:f4:01:00\nrtos-n1/fd00:10:244:2:: is 0a:58:0a:f4:01:00\n"},
+	} {
+		var got strings.Builder
+		for _, r := range service.NodeRows(node(1, c.mode), c.conf) {
+			switch m := r.Model.(type) {
+			case *nbdb.ForwardingGroup:
+				fmt.Fprintf(&got, "on %s: %s is %s\n", r.Parent.Name, m.Vmac, strings.Join(m.ChildPort, " "))
+			case *nbdb.StaticMACBinding:
+				fmt.Fprintf(&got, "%s is %s\n", r.ID, m.MAC)
+			}
+		}
+		if got.String() != c.want {
+			t.Errorf("%s, egress features %v:\n%swant:\n%s", c.mode, c.conf.Steered, got.String(), c.want)
 		}
 	}
 }
@@ -189,7 +263,7 @@ func TestUnknownNode(t *testing.T) {
 	if rows := service.MasterRows(s, config, nil); strings.Contains(text(rows), "GR_") || strings.Contains(text(rows), " on n1") {
 		t.Errorf("rows for nodes that are not there:\n%s", text(rows))
 	}
-	if rows := service.NodeRows(topology.Node{Name: "n1"}); len(rows) != 0 {
+	if rows := service.NodeRows(topology.Node{Name: "n1"}, config); len(rows) != 0 {
 		t.Errorf("%v", rows)
 	}
 }

@@ -21,6 +21,7 @@ import (
 
 var config = service.Config{
 	Cluster:    prefixes("10.244.0.0/16", "fd00:10:244::/48"),
+	Join:       prefixes("100.64.0.0/16", "fd98::/64"),
 	Services:   prefixes("10.96.0.0/16", "fd00:10:96::/112"),
 	Masquerade: prefixes("169.254.169.0/29", "fd69::/125"),
 	NodePorts:  true,
@@ -161,13 +162,22 @@ func onHosts() []*discoveryv1.EndpointSlice {
 	}
 }
 
+// how prints what a policy does.
+func how(p *nbdb.LogicalRouterPolicy) string {
+	words := append([]string{p.Action}, p.Nexthops...)
+	for k, v := range p.Options {
+		words = append(words, k+"="+v)
+	}
+	return strings.Join(words, " ")
+}
+
 // text prints load balancers one virtual address a line.
 func text(rows []nb.Row) string {
 	var out strings.Builder
 	slices.SortFunc(rows, func(a, b nb.Row) int { return strings.Compare(a.ID, b.ID) })
 	for _, r := range rows {
 		if p, ok := r.Model.(*nbdb.LogicalRouterPolicy); ok {
-			fmt.Fprintf(&out, "%s on %s\n    %d %s %s\n", r.ID, r.Parent.Name, p.Priority, p.Match, p.Action)
+			fmt.Fprintf(&out, "%s on %s\n    %d %s %s\n", r.ID, r.Parent.Name, p.Priority, p.Match, how(p))
 			continue
 		}
 		m := r.Model.(*nbdb.LoadBalancer)

@@ -57,6 +57,16 @@ func RouterAddr(subnet netip.Prefix) netip.Addr { return NthAddr(subnet, 1) }
 // ManagementAddr returns the address of the management port in a node subnet: its second.
 func ManagementAddr(subnet netip.Prefix) netip.Addr { return NthAddr(subnet, 2) }
 
+// ServicePortAddr returns the address in a node subnet by which the management port
+// gets what carries MarkServicePort: the address of the network, which is nobody's.
+// Open vSwitch in userspace loses marks on the way to the kernel, but not the MAC
+// address that goes with this one.
+func ServicePortAddr(subnet netip.Prefix) netip.Addr { return NthAddr(subnet, 0) }
+
+// ServicePortMAC returns the MAC address that goes with the addresses for all
+// subnets of a node, which must not be empty.
+func ServicePortMAC(subnets []netip.Prefix) string { return MACOf(ServicePortAddr(subnets[0])) }
+
 // LocalServiceAddr returns the address in a masquerade range under which a node's
 // switch answers for services whose traffic from outside stays on the node: its
 // third (169.254.169.3, fd69::3).

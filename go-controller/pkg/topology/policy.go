@@ -8,9 +8,13 @@ const (
 	// PriorityHybridRoute sends traffic of pods with external gateways to the
 	// gateway router in local gateway mode.
 	PriorityHybridRoute = 501
-	// PriorityServiceReply lets answers to clients of a Service outside, whose
-	// addresses are kept, go back the way the question came.
-	PriorityServiceReply = 103
+	// PriorityServicePortInside keeps what pods send from the port of a Service to
+	// pods, routers and nodes away from PriorityServicePort.
+	PriorityServicePortInside = 104
+	// PriorityServicePort takes what pods of the egress features send from the port
+	// of a Service that keeps the addresses of its clients to where replies can be
+	// told from the rest: replies have to go back the way the client came.
+	PriorityServicePort = 103
 	// PriorityNoReroute keeps east-west traffic away from the egress features.
 	PriorityNoReroute = 102
 	// PriorityEgressService steers endpoints of an EgressService to its host.
@@ -32,6 +36,11 @@ const (
 // MarkPodToNode (0x3f0) marks pod-to-node traffic, which must leave with the
 // node's address whatever egress feature selects the pod.
 const MarkPodToNode = 1008
+
+// MarkServicePort (0x3f1) marks what pods of the egress features send from the port
+// of a Service that keeps the addresses of its clients. Only replies may leave with
+// the address of the node.
+const MarkServicePort = 1009
 
 // Conntrack values on the external bridge.
 const (

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
 )
@@ -113,6 +114,33 @@ func (l *Lab) StartSender(ctx context.Context, s Sender) error {
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/never"}}
 	}
 	return l.createPod(ctx, pod)
+}
+
+// GateReady is the condition that a pod of StartSpeaker waits for.
+const GateReady corev1.PodConditionType = "example.com/ready"
+
+// StartSpeaker starts a pod that serves on a port and speaks from it to a port of each
+// address. It is ready when GateReady is true, and takes a while to end.
+func (l *Lab) StartSpeaker(ctx context.Context, name, node string, labels map[string]string, port uint16, to []netip.Addr, toPort uint16) error {
+	targets := make([]string, len(to))
+	for i, a := range to {
+		targets[i] = netip.AddrPortFrom(a, toPort).String()
+	}
+	pod := newPod(name, node, labels, "speak", "-port", fmt.Sprint(port), "-to", strings.Join(targets, ","))
+	*pod.Spec.TerminationGracePeriodSeconds = 25
+	pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: GateReady}}
+	return l.createPod(ctx, pod)
+}
+
+// SetReady makes a pod of StartSpeaker ready, or not.
+func (l *Lab) SetReady(ctx context.Context, name string, ready bool) error {
+	status := map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionFalse}[ready]
+	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q}]}}`, GateReady, status)
+	_, err := l.Kube.CoreV1().Pods(Namespace).Patch(ctx, name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	if err != nil {
+		return fmt.Errorf("set readiness of pod %s: %w", name, err)
+	}
+	return nil
 }
 
 func (l *Lab) runPod(ctx context.Context, name, node string, labels map[string]string, args ...string) (Pod, error) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
+
+	"github.com/ovnkube/ovnkube/test/e2e/kin"
 )
 
 // StreamReport is what a stream pod says about its connection.
@@ -70,3 +72,42 @@ func (l *Lab) Solicit(machine string, addresses ...netip.Addr) (stop func(), err
 	}
 	return func() { _ = asking.Close() }, nil
 }
+
+// Client is a program on a machine outside that keeps one connection busy.
+type Client struct {
+	lab     *Lab
+	machine string
+	port    int
+	running *kin.Attached
+}
+
+// StartClient has a machine that serves keep a connection to an echo server busy. port
+// is one of the machine's that is free, for its report.
+func (l *Lab) StartClient(machine string, port int, to netip.AddrPort) (*Client, error) {
+	running, err := l.Kin.ExecAttached(machine, "sh", "-c", `"$0" "$@" & cat >/dev/null; kill $!`,
+		MachineProbe, "stream", "-port", fmt.Sprint(port), "-to", to.String())
+	if err != nil {
+		return nil, err
+	}
+	return &Client{lab: l, machine: machine, port: port, running: running}, nil
+}
+
+// Report asks how the connection fared since the last reset.
+func (c *Client) Report(ctx context.Context, reset bool) (StreamReport, error) {
+	url := fmt.Sprintf("http://127.0.0.1:%d/report", c.port)
+	if reset {
+		url += "?reset"
+	}
+	var r StreamReport
+	out, err := c.lab.Call(ctx, c.machine, false, "get", url)
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		return r, fmt.Errorf("report of a client on %s: %w", c.machine, err)
+	}
+	return r, nil
+}
+
+// Close ends the client.
+func (c *Client) Close() { _ = c.running.Close() }

@@ -33,7 +33,13 @@ const (
 // newCapture looks at UDP to a range of ports, everywhere.
 func newCapture(t *testing.T, s *suite, ports string, right []netip.Addr) *capture {
 	t.Helper()
-	c := &capture{suite: s, filter: "udp dst portrange " + ports, right: right, taps: map[string]*kin.Attached{}}
+	return newFilteredCapture(t, s, "udp dst portrange "+ports, right)
+}
+
+// newFilteredCapture looks at what a filter of tcpdump matches.
+func newFilteredCapture(t *testing.T, s *suite, filter string, right []netip.Addr) *capture {
+	t.Helper()
+	c := &capture{suite: s, filter: filter, right: right, taps: map[string]*kin.Attached{}}
 	t.Cleanup(func() {
 		for _, machine := range slices.Collect(maps.Keys(c.taps)) {
 			c.release(machine)

@@ -32,6 +32,7 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("EgressChanges", s.changes)
 	t.Run("EgressConnections", s.connections)
 	t.Run("FirstPackets", s.firstPackets)
+	t.Run("Replies", s.replies)
 	t.Run("QuietRestart", s.quiet)
 	t.Run("NoLeak", s.leak)
 	t.Run("FailoverLatency", s.latency)

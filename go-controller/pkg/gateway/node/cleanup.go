@@ -53,6 +53,7 @@ func (c Cleaner) Cleanup(ctx context.Context) error {
 		return c.OVS.DeleteBridge(ctx, topology.IntegrationBridge)
 	})
 	step("unmute links", func(context.Context) error { return link.UnmuteAll() })
+	step("accept no second MAC address", func(context.Context) error { return link.AcceptNothing() })
 	step("restore kernel parameters", settings.NewSet(c.OVS).Sweep)
 	return errors.Join(errs...)
 }

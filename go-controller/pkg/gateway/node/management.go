@@ -33,6 +33,12 @@ func (g *Gateway) ensureManagement(ctx context.Context, node topology.Node) erro
 	if err := link.Up(port); err != nil {
 		return err
 	}
+	if g.Egress && node.Gateway.Mode != topology.GatewayShared {
+		err := link.AcceptMarked(port, topology.ServicePortMAC(node.Subnets), topology.MarkServicePort)
+		if err != nil {
+			return err
+		}
+	}
 	addrs := map[host.Address]struct{}{}
 	for _, p := range plan.Addrs {
 		addrs[host.Address{Link: port, Prefix: p}] = struct{}{}
@@ -63,6 +69,7 @@ func (g *Gateway) ensureFlows(ctx context.Context, node topology.Node, a attache
 		flows = append(flows, bridge.Flows(facts, family, marks)...)
 		if g.Egress {
 			flows = append(flows, bridge.Marked(family, marks)...)
+			flows = append(flows, bridge.ServicePort(family, marks)...)
 		}
 	}
 	return g.Flows.Apply(ctx, gateway.Contributor, flows)

@@ -8,9 +8,14 @@
 // at every moment, whichever program wrote them. Replies keep the pod's address
 // on purpose, and what leaves by the management port goes to pods.
 //
+// Another chain, where packets are forwarded, drops what comes from the port of a
+// Service by the management port with topology.MarkServicePort and is no reply of a
+// connection that was opened from outside: it would leave with the address of the
+// node, and its pod has another one.
+//
 // Ours is the table ovn-kube-guard, whole.
 //
-// Callers: pkg/app; the metrics read Dropped.
+// Callers: pkg/app; the metrics read Dropped and NoReply.
 package guard
 
 import (
@@ -21,6 +26,7 @@ import (
 	"sync"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
@@ -28,9 +34,12 @@ import (
 )
 
 const (
-	tableName   = "ovn-kube-guard"
-	chainName   = "postrouting"
-	counterName = "unsnatted"
+	tableName      = "ovn-kube-guard"
+	chainName      = "postrouting"
+	forwardName    = "forward"
+	counterName    = "unsnatted"
+	noReplyName    = "no-reply"
+	replyDirection = 1 // the direction of replies in conntrack
 )
 
 // afterSNAT is a priority behind source translation, which has 100.
@@ -42,12 +51,12 @@ type Guard struct {
 	inside  string // packets may leave by this link as they are
 
 	mu      sync.Mutex
-	carried uint64 // drops counted by tables that were replaced
+	carried map[string]uint64 // drops counted by tables that were replaced, by counter
 }
 
 // New returns a guard of the cluster subnets; inside is the management port.
 func New(cluster []netip.Prefix, inside string) *Guard {
-	return &Guard{cluster: slices.Clone(cluster), inside: inside}
+	return &Guard{cluster: slices.Clone(cluster), inside: inside, carried: map[string]uint64{}}
 }
 
 // Ensure puts the guard in place, unless it stands already. A table that differs
@@ -64,9 +73,11 @@ func (g *Guard) Ensure() error {
 	if stands {
 		return nil
 	}
-	before, err := g.counter(c)
-	if err != nil {
-		return fmt.Errorf("guard un-SNATed traffic: read the counter: %w", err)
+	before := map[string]uint64{}
+	for _, name := range counters {
+		if before[name], err = g.counter(c, name); err != nil {
+			return fmt.Errorf("guard un-SNATed traffic: read the counter: %w", err)
+		}
 	}
 	g.write(c)
 	if err := c.Flush(); err != nil {
@@ -74,7 +85,9 @@ func (g *Guard) Ensure() error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.carried += before
+	for name, n := range before {
+		g.carried[name] += n
+	}
 	return nil
 }
 
@@ -84,11 +97,60 @@ func (g *Guard) write(c *nftables.Conn) {
 	c.AddTable(table) // so that there is one to delete
 	c.DelTable(table)
 	table = c.AddTable(table)
-	c.AddObj(&nftables.CounterObj{Table: table, Name: counterName})
-	chain := c.AddChain(&nftables.Chain{Name: chainName, Table: table, Type: nftables.ChainTypeFilter,
-		Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityRef(afterSNAT)})
-	for _, exprs := range g.rules() {
-		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: exprs})
+	for _, name := range counters {
+		c.AddObj(&nftables.CounterObj{Table: table, Name: name})
+	}
+	for _, want := range g.chains() {
+		chain := c.AddChain(&nftables.Chain{Name: want.name, Table: table, Type: nftables.ChainTypeFilter,
+			Hooknum: want.hook, Priority: nftables.ChainPriorityRef(want.priority)})
+		for _, exprs := range want.rules {
+			c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: exprs})
+		}
+	}
+}
+
+// counters are the names of the counters.
+var counters = []string{counterName, noReplyName}
+
+// chain is one of the chains of the table.
+type chain struct {
+	name     string
+	hook     *nftables.ChainHook
+	priority nftables.ChainPriority
+	rules    [][]expr.Any
+}
+
+func (g *Guard) chains() []chain {
+	return []chain{
+		{chainName, nftables.ChainHookPostrouting, afterSNAT, g.rules()},
+		{forwardName, nftables.ChainHookForward, *nftables.ChainPriorityFilter, g.forwardRules()},
+	}
+}
+
+// forwardRules are: not by the management port; without the mark; a reply; then
+// the drop, also of what belongs to no connection.
+func (g *Guard) forwardRules() [][]expr.Any {
+	accept := &expr.Verdict{Kind: expr.VerdictAccept}
+	return [][]expr.Any{
+		{
+			&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
+			&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: ifname(g.inside)},
+			accept,
+		},
+		{
+			&expr.Meta{Key: expr.MetaKeyMARK, Register: 1},
+			&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(topology.MarkServicePort)},
+			accept,
+		},
+		{
+			&expr.Ct{Key: expr.CtKeyDIRECTION, Register: 1},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{replyDirection}},
+			accept,
+		},
+		{
+			&expr.Objref{Type: int(nftables.ObjTypeCounter), Name: noReplyName},
+			&expr.Verdict{Kind: expr.VerdictDrop},
+		},
 	}
 }
 
@@ -104,7 +166,7 @@ func (g *Guard) rules() [][]expr.Any {
 		{
 			// A packet without a connection has no direction, and goes on.
 			&expr.Ct{Key: expr.CtKeyDIRECTION, Register: 1},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{1}},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{replyDirection}},
 			accept,
 		},
 	}
@@ -151,26 +213,28 @@ func (g *Guard) stands(c *nftables.Conn) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	have := map[string]*nftables.Chain{}
 	for _, chain := range chains {
-		if chain.Table.Name != tableName {
-			continue
+		if chain.Table.Name == tableName {
+			have[chain.Name] = chain
 		}
-		if chain.Name != chainName || chain.Hooknum == nil || *chain.Hooknum != *nftables.ChainHookPostrouting ||
-			chain.Priority == nil || *chain.Priority != afterSNAT {
+	}
+	for _, want := range g.chains() {
+		chain := have[want.name]
+		if chain == nil || chain.Hooknum == nil || *chain.Hooknum != *want.hook || chain.Priority == nil || *chain.Priority != want.priority {
 			return false, nil
 		}
-		have, err := c.GetRules(table, chain)
-		if err != nil {
+		rules, err := c.GetRules(table, chain)
+		if err != nil || !same(rules, want.rules) {
 			return false, err
 		}
-		return g.same(have), nil
 	}
-	return false, nil
+	return len(have) == len(g.chains()), nil
 }
 
 // same compares rules by what decides: the data that is compared and the verdict.
-func (g *Guard) same(have []*nftables.Rule) bool {
-	return slices.EqualFunc(have, g.rules(), func(r *nftables.Rule, want []expr.Any) bool {
+func same(have []*nftables.Rule, want [][]expr.Any) bool {
+	return slices.EqualFunc(have, want, func(r *nftables.Rule, want []expr.Any) bool {
 		return slices.Equal(essence(r.Exprs), essence(want))
 	})
 }
@@ -205,13 +269,13 @@ func find(c *nftables.Conn) (*nftables.Table, error) {
 	return nil, nil
 }
 
-// counter returns what the table has counted; 0 where there is none.
-func (g *Guard) counter(c *nftables.Conn) (uint64, error) {
+// counter returns what the table has counted under a name; 0 where there is none.
+func (g *Guard) counter(c *nftables.Conn, name string) (uint64, error) {
 	table, err := find(c)
 	if table == nil || err != nil {
 		return 0, err
 	}
-	obj, err := c.GetObject(&nftables.CounterObj{Table: table, Name: counterName})
+	obj, err := c.GetObject(&nftables.CounterObj{Table: table, Name: name})
 	if errors.Is(err, unix.ENOENT) {
 		return 0, nil
 	}
@@ -224,20 +288,26 @@ func (g *Guard) counter(c *nftables.Conn) (uint64, error) {
 	return 0, nil
 }
 
-// Dropped returns how many packets were dropped since this Guard was made, and
-// before where the table stood already.
-func (g *Guard) Dropped() (uint64, error) {
+// Dropped returns how many packets with a pod's address were dropped since this
+// Guard was made, and before where the table stood already.
+func (g *Guard) Dropped() (uint64, error) { return g.dropped(counterName) }
+
+// NoReply returns the same of packets from the port of a Service that were no
+// replies.
+func (g *Guard) NoReply() (uint64, error) { return g.dropped(noReplyName) }
+
+func (g *Guard) dropped(name string) (uint64, error) {
 	c, err := nftables.New()
 	if err != nil {
 		return 0, fmt.Errorf("count dropped packets: %w", err)
 	}
-	now, err := g.counter(c)
+	now, err := g.counter(c, name)
 	if err != nil {
 		return 0, fmt.Errorf("count dropped packets: %w", err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.carried + now, nil
+	return g.carried[name] + now, nil
 }
 
 // Remove takes the guard away; for clean-up.

@@ -70,6 +70,10 @@ var literals = []Table{
 		Key: []string{"logical_port", "ip"}, Identity: macBindingOwner,
 	},
 	{
+		Name: nbdb.ForwardingGroupTable, New: func() model.Model { return &nbdb.ForwardingGroup{} },
+		Parents: map[string]string{nbdb.LogicalSwitchTable: "forwarding_groups"},
+	},
+	{
 		Name: nbdb.LoadBalancerTable, New: func() model.Model { return &nbdb.LoadBalancer{} },
 		Key: []string{"name"},
 		Parents: map[string]string{
@@ -93,8 +97,12 @@ var literals = []Table{
 	},
 }
 
-// macBindingOwner: a binding belongs to the object of its port, the gateway
-// router of a node or the cluster router.
+// servicesFeature is the feature that owns what Services need of a node.
+const servicesFeature = "service-nodes"
+
+// macBindingOwner: a binding belongs to the object of its port: the gateway router
+// of a node, the cluster router, or, on the cluster router's port to the switch of a
+// node, what Services need of that node.
 func macBindingOwner(m model.Model) (nb.Owner, bool) {
 	port := m.(*nbdb.StaticMACBinding).LogicalPort
 	if port == topology.ClusterRouterToJoin {
@@ -104,6 +112,9 @@ func macBindingOwner(m model.Model) (nb.Owner, bool) {
 		if node, ok := strings.CutPrefix(port, prefix); ok {
 			return nb.Owner{Feature: networkFeature, Object: node}, true
 		}
+	}
+	if node, ok := strings.CutPrefix(port, topology.RouterToSwitch("")); ok {
+		return nb.Owner{Feature: servicesFeature, Object: node}, true
 	}
 	return nb.Owner{}, false
 }

@@ -59,7 +59,7 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) error {
 		// mends it.
 		klog.V(4).InfoS("Node has an annotation that cannot be read", "node", name, "reason", err.Error())
 	}
-	if err := c.applyNode(ctx, name, service.NodeRows(node)); err != nil {
+	if err := c.applyNode(ctx, name, service.NodeRows(node, c.deps.Config)); err != nil {
 		return err
 	}
 	facts := service.FactsOf(node)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // TestRepliesFollowPods: answers pass the egress policies for pods of the Service's
@@ -19,7 +20,7 @@ import (
 func TestRepliesFollowPods(t *testing.T) {
 	w := newWorld(t)
 	w.conf.Steered = true
-	w.set(state{services: []*corev1.Service{object("b", externalLocal)}, endpoints: map[string][]string{"b": {"10.244.1.4@n1", "10.244.2.4@n2"}}})
+	w.set(state{nodes: map[string]topology.GatewayMode{"n1": topology.GatewayShared, "n2": topology.GatewayShared}, services: []*corev1.Service{object("b", externalLocal)}, endpoints: map[string][]string{"b": {"10.244.1.4@n1", "10.244.2.4@n2"}}})
 	w.start()
 	pod := func(namespace, name, addr string) *corev1.Pod {
 		return &corev1.Pod{
@@ -40,7 +41,7 @@ func TestRepliesFollowPods(t *testing.T) {
 		err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true, func(context.Context) (bool, error) {
 			got = nil
 			for _, r := range w.nb.Rows(service.Owner("ns/b")) {
-				if p, ok := r.Model.(*nbdb.LogicalRouterPolicy); ok {
+				if p, ok := r.Model.(*nbdb.LogicalRouterPolicy); ok && p.Priority == topology.PriorityServicePort {
 					got = append(got, p.Match)
 				}
 			}
@@ -53,7 +54,7 @@ func TestRepliesFollowPods(t *testing.T) {
 	passes("")
 	create(pod("others", "victim", "10.244.2.4"))
 	create(pod("ns", "own", "10.244.1.4"))
-	passes("ip4.src == {10.244.1.4} && tcp.src == 8080")
+	passes("ip4.src == {10.244.1.4} && tcp.src == 8080 && (ip4.src == $egressip_pods_ip4 || ip4.src == $egressservice_pods_ip4)")
 	if err := w.kube.CoreV1().Pods("ns").Delete(t.Context(), "own", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -227,7 +227,7 @@ func (s state) want(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		apply(service.NodeOwner(name), service.NodeRows(n))
+		apply(service.NodeOwner(name), service.NodeRows(n, config))
 		facts := service.FactsOf(n)
 		nodes, _ = nodes.With(name, &facts)
 	}

@@ -1,0 +1,109 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// acceptTable is the nftables table, of family netdev, that holds a chain for each
+// link that accepts frames for a second MAC address.
+const acceptTable = "ovn-kube-accept"
+
+// packetHost is the kernel's type of packets that are for this host.
+const packetHost = 0
+
+// AcceptMarked makes the kernel accept what comes in by a link for a second MAC
+// address, with a mark. Without that it drops such frames.
+func AcceptMarked(name, mac string, mark uint32) error {
+	hw, err := net.ParseMAC(mac)
+	if err != nil {
+		return fmt.Errorf("accept %s on link %s: %w", mac, name, err)
+	}
+	c, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("accept %s on link %s: %w", mac, name, err)
+	}
+	table := &nftables.Table{Name: acceptTable, Family: nftables.TableFamilyNetdev}
+	chain := &nftables.Chain{
+		Name: name, Table: table, Type: nftables.ChainTypeFilter,
+		Hooknum: nftables.ChainHookIngress, Priority: nftables.ChainPriorityFilter, Device: name,
+	}
+	rule := acceptRule(hw, mark)
+	stands, err := accepts(c, chain, rule)
+	if err != nil || stands {
+		return err
+	}
+	c.AddTable(table)
+	c.AddChain(chain)
+	c.FlushChain(chain)
+	c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: rule})
+	if err := c.Flush(); err != nil {
+		return fmt.Errorf("accept %s on link %s: %w", mac, name, err)
+	}
+	return nil
+}
+
+// acceptRule is "ether daddr MAC meta mark set MARK meta pkttype set host".
+func acceptRule(mac net.HardwareAddr, mark uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseLLHeader, Offset: 0, Len: uint32(len(mac))},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: mac},
+		&expr.Immediate{Register: 1, Data: binaryutil.NativeEndian.PutUint32(mark)},
+		&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: 1},
+		&expr.Immediate{Register: 1, Data: []byte{packetHost}},
+		&expr.Meta{Key: expr.MetaKeyPKTTYPE, SourceRegister: true, Register: 1},
+	}
+}
+
+// accepts tells whether a chain is there, which goes with its link, and has the
+// rule alone.
+func accepts(c *nftables.Conn, chain *nftables.Chain, want []expr.Any) (bool, error) {
+	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyNetdev)
+	if err != nil {
+		return false, fmt.Errorf("accept on link %s: list chains: %w", chain.Name, err)
+	}
+	if !slices.ContainsFunc(chains, func(ch *nftables.Chain) bool { return ch.Table.Name == acceptTable && ch.Name == chain.Name }) {
+		return false, nil
+	}
+	rules, err := c.GetRules(chain.Table, chain)
+	if err != nil {
+		return false, fmt.Errorf("accept on link %s: list rules: %w", chain.Name, err)
+	}
+	return len(rules) == 1 && slices.EqualFunc(rules[0].Exprs, want, same), nil
+}
+
+// same compares what decides of two expressions.
+func same(a, b expr.Any) bool {
+	switch a := a.(type) {
+	case *expr.Cmp:
+		b, ok := b.(*expr.Cmp)
+		return ok && a.Op == b.Op && slices.Equal(a.Data, b.Data)
+	case *expr.Immediate:
+		b, ok := b.(*expr.Immediate)
+		return ok && slices.Equal(a.Data, b.Data)
+	case *expr.Meta:
+		b, ok := b.(*expr.Meta)
+		return ok && a.Key == b.Key && a.SourceRegister == b.SourceRegister
+	}
+	return fmt.Sprintf("%T", a) == fmt.Sprintf("%T", b)
+}
+
+// AcceptNothing removes all chains of AcceptMarked at once; for clean-up.
+func AcceptNothing() error {
+	c, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("remove the nftables table %s: %w", acceptTable, err)
+	}
+	c.DelTable(&nftables.Table{Name: acceptTable, Family: nftables.TableFamilyNetdev})
+	if err := c.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove the nftables table %s: %w", acceptTable, err)
+	}
+	return nil
+}
