@@ -14,6 +14,12 @@ const (
 	// external bridge.
 	nameUnsnatted = "ovnkube_node_unsnatted_packets_dropped_total"
 
+	// namePanics counts the panics that the process survived, by the part of it
+	// that they were in: a controller, or a loop.
+	namePanics = "ovnkube_panics_total"
+	// nameFailing is how many keys of a controller fail and are tried again.
+	nameFailing = "ovnkube_failing_keys"
+
 	// The queues of the controllers, by name.
 
 	// nameQueueDepth is the number of keys that wait.
@@ -40,4 +46,7 @@ const (
 	labelCheck   = "check"
 	labelAt      = "at"
 	labelQueue   = "name"
+
+	labelController = "controller"
+	labelPart       = "part"
 )
