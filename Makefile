@@ -82,6 +82,16 @@ test-layers: ## Run every test below the cluster, against real databases and ker
 	cd go-controller && go test -race ./...
 	cd contrib/kin && go test ./...
 
+# Every target runs by itself, so that one that is added needs no entry here.
+FUZZTIME ?= 1m
+.PHONY: fuzz
+fuzz: ## Fuzz every decoder and planner for FUZZTIME each (FUZZ=REGEXP, FUZZ_WORKERS)
+	FUZZTIME=$(FUZZTIME) go-controller/hack/fuzz.sh
+
+.PHONY: fuzz-short
+fuzz-short: ## Fuzz every decoder and planner with a few hundred inputs
+	FUZZTIME=300x go-controller/hack/fuzz.sh
+
 .PHONY: e2e
 e2e: cluster-binaries ## Run the end-to-end tests on kin clusters (root; E2E_RUN=REGEXP, E2E_FLAGS='-count=20')
 	cd test/e2e && KIN=$(KIN) E2E_LOGS=$(OUT)/e2e-logs go test -count=1 -p 1 -timeout 60m $(if $(E2E_RUN),-run '$(E2E_RUN)') $(E2E_FLAGS) ./...
@@ -91,7 +101,7 @@ conformance: cluster-binaries ## Run the network specs of the Kubernetes end-to-
 	KIN=$(KIN) GATEWAY_MODE=$(GATEWAY_MODE) test/conformance/run.sh $(OUT)/conformance
 
 .PHONY: test
-test: deps build lint verify test-layers e2e ## Run everything
+test: deps build lint verify test-layers fuzz-short e2e ## Run everything
 
 .PHONY: bench
 bench: ## Measure the northbound writer and the planning of Services and the egress features

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
@@ -13,6 +15,8 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
 )
 
@@ -60,6 +64,7 @@ func Run(ctx context.Context, cfg config.Config, role Role) error {
 	if role.CleanupNode != "" {
 		return cleanupNode(ctx, cfg, role.CleanupNode)
 	}
+	surviveClientGo()
 	env, err := newEnv(cfg)
 	if err != nil {
 		return err
@@ -107,6 +112,18 @@ func part(ctx context.Context, name string, run func(context.Context) error) fun
 	}
 }
 
+var clientGo sync.Once
+
+// surviveClientGo keeps a panic in a goroutine of client-go, e.g. one that handles
+// the events of an informer, to what it was doing; it would end the process
+// otherwise. client-go logs it.
+func surviveClientGo() {
+	clientGo.Do(func() {
+		utilruntime.ReallyCrash = false
+		utilruntime.PanicHandlers = append(utilruntime.PanicHandlers, func(context.Context, any) { panics.Count("client-go") })
+	})
+}
+
 func newEnv(cfg config.Config) (*Env, error) {
 	rc, err := restConfig(cfg.Kubernetes, serviceAccountDir)
 	if err != nil {
@@ -120,5 +137,7 @@ func newEnv(cfg config.Config) (*Env, error) {
 	// Queues take their metrics when they are made, hence before any role runs.
 	workqueue.SetProvider(env.Metrics.Workqueue())
 	env.Metrics.Checks(env.Ready.Results)
+	env.Metrics.Failing(queue.Failing)
+	env.Metrics.Panics(panics.Counts)
 	return env, nil
 }

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 )
 
 // Checks decides whether the process is ready: when every check passes. It is
@@ -40,6 +43,21 @@ func (c *Checks) Gate(name string) (open func()) {
 	return func() { opened.Store(true) }
 }
 
+// maxFailing bounds how many failures are named.
+const maxFailing = 100
+
+// failures returns a line for each failure.
+func failures(all []queue.Failure) []string {
+	var lines []string
+	for i, f := range all {
+		if i == maxFailing {
+			return append(lines, fmt.Sprintf("failing: %d more", len(all)-i))
+		}
+		lines = append(lines, "failing: "+strings.ReplaceAll(f.String(), "\n", " "))
+	}
+	return lines
+}
+
 // Results runs every check.
 func (c *Checks) Results() map[string]error {
 	c.mu.Lock()
@@ -50,14 +68,15 @@ func (c *Checks) Results() map[string]error {
 	c.mu.Unlock()
 	out := make(map[string]error, len(checks))
 	for name, f := range checks {
-		out[name] = f()
+		out[name] = panics.Catch("readiness", f)
 	}
 	return out
 }
 
 // ServeHTTP answers 200 where every check passes and 503 otherwise, with one
-// line a check.
-func (c *Checks) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+// line a check. One object that keeps failing is no reason not to be ready, the
+// others are served: asked for ?verbose, it names what fails and why.
+func (c *Checks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var lines []string
 	status := http.StatusOK
 	for name, err := range c.Results() {
@@ -69,6 +88,9 @@ func (c *Checks) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		}
 	}
 	slices.Sort(lines)
+	if _, verbose := r.URL.Query()["verbose"]; verbose {
+		lines = append(lines, failures(queue.Failures())...)
+	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
 	fmt.Fprintln(w, strings.Join(append(lines, map[bool]string{true: "ready", false: "not ready"}[status == http.StatusOK]), "\n"))

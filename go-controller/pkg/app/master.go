@@ -30,6 +30,7 @@ import (
 	networkmaster "github.com/ovnkube/ovnkube/go-controller/pkg/network/master"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	noreroutemaster "github.com/ovnkube/ovnkube/go-controller/pkg/noreroute/master"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pod"
 	podmaster "github.com/ovnkube/ovnkube/go-controller/pkg/pod/master"
 	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
@@ -44,12 +45,14 @@ type runner interface {
 	Run(ctx context.Context) error
 }
 
-// runAll runs all until ctx is done or one fails, which ends the others.
+// runAll runs all until ctx is done or one fails, which ends the others. What may
+// panic on account of its input catches that itself; a panic that reaches runAll
+// ends the process, in order.
 func runAll(ctx context.Context, all map[string]runner) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for name, r := range all {
 		group.Go(func() error {
-			if err := r.Run(ctx); err != nil && ctx.Err() == nil {
+			if err := panics.Catch(name, func() error { return r.Run(ctx) }); err != nil && ctx.Err() == nil {
 				return fmt.Errorf("run %s: %w", name, err)
 			}
 			return nil

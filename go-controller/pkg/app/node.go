@@ -42,6 +42,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	noreroutenode "github.com/ovnkube/ovnkube/go-controller/pkg/noreroute/node"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/sb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
@@ -73,11 +75,12 @@ type node struct {
 	// addresses tells which addresses belong to the cluster itself.
 	addresses *reservedsnapshot.Addresses
 	recorder  record.EventRecorder
-	// spoken are closed when those who contribute to the drivers have said what
-	// they want.
-	spoken []<-chan struct{}
-	// rules is closed when all of them have: a pod that started before the rules
-	// of the egress features are there would begin with the wrong address.
+	// seeded are closed when those who contribute to the drivers have tried once
+	// everything that was there at the start, spoken when they have said what they
+	// want for all of it.
+	seeded, spoken []<-chan struct{}
+	// rules is closed when all are seeded: a pod that started before the rules of
+	// the egress features are there would begin with the wrong address.
 	rules chan struct{}
 	// handOver gives to other nodes what they can take over, before all ends.
 	handOver func(context.Context) error
@@ -153,7 +156,7 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 		Foreign:  n.record.Addresses,
 	})
 	n.runners["gateway"], n.runners["bridge flows"] = n.gateway, n.flows
-	n.spoken = append(n.spoken, n.gateway.Ready())
+	n.seeded = append(n.seeded, n.gateway.Ready())
 
 	n.runners["tunnel port"] = sb.EncapPort{
 		Database: databaseConfig(cfg.OVNSouth),
@@ -287,7 +290,7 @@ func (n *node) egressServices(core informers.SharedInformerFactory) ([]starter, 
 		return nil, err
 	}
 	n.runners["egress services"] = c
-	n.spoken = append(n.spoken, c.Seeded())
+	n.seeded, n.spoken = append(n.seeded, c.Seeded()), append(n.spoken, c.Spoken())
 	return []starter{factory, pods}, nil
 }
 
@@ -300,7 +303,7 @@ func (n *node) marks() {
 		Families:  n.env.Config.Families(),
 	})
 	n.runners["marks of pods"] = c
-	n.spoken = append(n.spoken, c.Spoken())
+	n.seeded, n.spoken = append(n.seeded, c.Seeded()), append(n.spoken, c.Spoken())
 }
 
 // isUserspace tells whether Open vSwitch hands packets to the kernel by way of
@@ -321,44 +324,44 @@ func (n *node) ensureGuard() {
 	}
 }
 
-// settle waits until everybody has said what they want of the kernel, sweeps
-// what an earlier run left behind and keeps the drivers' objects as wanted.
+// settle waits until everybody has tried what was there at the start, and keeps the
+// drivers' objects as wanted from then on.
 func (n *node) settle(ctx context.Context, started func()) error {
-	select {
-	case <-n.gateway.Ready():
-		klog.InfoS("Node serves pods", "node", n.name)
-		started()
-	case <-ctx.Done():
-		return nil
-	}
-	for _, spoken := range n.spoken {
-		select {
-		case <-spoken:
-		case <-ctx.Done():
+	for _, seeded := range n.seeded {
+		if !queue.Await(ctx, seeded) {
 			return nil
 		}
 	}
+	klog.InfoS("Node serves pods", "node", n.name)
 	close(n.rules)
-	sweep := func(ctx context.Context) error {
-		n.ensureGuard()
-		for what, s := range map[string]interface{ Sweep(context.Context) error }{
+	started()
+	d := drivers{
+		guard: n.ensureGuard, trim: n.record.Trim, spoken: n.spoken,
+		swept: map[string]sweeper{
 			"iptables chains": n.chains, "routes": n.routes, "addresses": n.addrs, "bridge flows": n.flows,
 			"ip rules": n.ipRules, "kernel parameters": n.settings,
-		} {
-			if err := s.Sweep(ctx); err != nil {
-				return fmt.Errorf("sweep %s: %w", what, err)
-			}
-		}
-		return n.record.Trim(ctx)
+		},
 	}
-	// A sweep is also a resync, so the same call that ends the start-up phase
-	// repairs drift afterwards.
 	failed := func(err error) { klog.ErrorS(err, "Resync failed, will retry") }
-	if err := sweep(ctx); err != nil && ctx.Err() == nil {
+	if err := panics.Catch("resync", func() error { return d.resync(ctx) }); err != nil && ctx.Err() == nil {
 		failed(err)
 	}
-	host.Keep(ctx, resyncInterval, nil, sweep, failed)
+	host.Keep(ctx, resyncInterval, n.wake(ctx), d.resync, failed)
 	return nil
+}
+
+// wake gets a value when all have spoken: leftovers need not wait any longer.
+func (n *node) wake(ctx context.Context) <-chan struct{} {
+	wake := make(chan struct{}, 1)
+	go func() {
+		for _, spoken := range n.spoken {
+			if !queue.Await(ctx, spoken) {
+				return
+			}
+		}
+		wake <- struct{}{}
+	}()
+	return wake
 }
 
 // flushTranslated deletes connections with stale translations from the kernel,

@@ -50,7 +50,7 @@ func (n *node) egressIPs(self informers.SharedInformerFactory) (starter, error) 
 		return nil, err
 	}
 	n.runners["egress IPs"], n.handOver = c, c.HandOver
-	n.spoken = append(n.spoken, c.Spoken())
+	n.seeded, n.spoken = append(n.seeded, c.Seeded()), append(n.spoken, c.Spoken())
 	return factory, nil
 }
 

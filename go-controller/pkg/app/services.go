@@ -58,7 +58,7 @@ func (n *node) services(core, self informers.SharedInformerFactory, switches ovs
 		return err
 	}
 	n.runners["services"] = c
-	n.spoken = append(n.spoken, c.Seeded())
+	n.seeded, n.spoken = append(n.seeded, c.Seeded()), append(n.spoken, c.Spoken()...)
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 )
 
@@ -232,7 +233,9 @@ func (t *Tracker) ask(ctx context.Context, tg *target) error {
 	defer cancel()
 	results := make(chan error, len(tg.addrs))
 	for _, addr := range tg.addrs {
-		go func() { results <- t.prober.Probe(ctx, tg.node, addr) }()
+		go func() {
+			results <- panics.Catch("health", func() error { return t.prober.Probe(ctx, tg.node, addr) })
+		}()
 	}
 	var silent, fault error
 	for range tg.addrs {

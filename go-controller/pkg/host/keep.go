@@ -3,13 +3,15 @@ package host
 import (
 	"context"
 	"time"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
 // keepPause is how long Keep rests after a failure, however often it is woken.
 const keepPause = 500 * time.Millisecond
 
 // Keep calls resync every interval, and at once after each value on wake, until
-// ctx ends. Failures go to report; what failed is tried again at the next turn.
+// ctx ends. Failures, a panic among them, go to report; what failed is tried again at the next turn.
 // wake may be nil. Drivers keep the kernel as wanted by it.
 func Keep(ctx context.Context, interval time.Duration, wake <-chan struct{}, resync func(context.Context) error, report func(error)) {
 	ticker := time.NewTicker(interval)
@@ -21,7 +23,7 @@ func Keep(ctx context.Context, interval time.Duration, wake <-chan struct{}, res
 		case <-ticker.C:
 		case <-wake:
 		}
-		err := resync(ctx)
+		err := panics.Catch("resync", func() error { return resync(ctx) })
 		if err == nil || ctx.Err() != nil {
 			continue
 		}

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -54,24 +53,13 @@ const (
 // IndexPods gives an informer of pods the index that PodAt reads. It is called
 // before the informer starts, by each package that reads it.
 func IndexPods(inf cache.SharedIndexInformer) error {
-	if _, ok := inf.GetIndexer().GetIndexers()[podsByAddress]; ok {
-		return nil
-	}
-	err := inf.AddIndexers(cache.Indexers{podsByAddress: func(obj any) ([]string, error) {
-		p, ok := obj.(*corev1.Pod)
-		if !ok {
-			return nil, nil
-		}
+	return AddIndex(inf, podsByAddress, func(p *corev1.Pod) []string {
 		var keys []string
 		for _, a := range PodAddresses(p) {
 			keys = append(keys, addressKey(p.Namespace, a))
 		}
-		return keys, nil
-	}})
-	if err != nil {
-		return fmt.Errorf("index pods by address: %w", err)
-	}
-	return nil
+		return keys
+	})
 }
 
 // PodAt returns the pod of a namespace that has an address; nil where none has.
@@ -89,24 +77,13 @@ func addressKey(namespace string, a netip.Addr) string { return namespace + "/" 
 // IndexPodLabels gives an informer of pods the index that PodsSelected reads, as
 // IndexPods does.
 func IndexPodLabels(inf cache.SharedIndexInformer) error {
-	if _, ok := inf.GetIndexer().GetIndexers()[podsByLabel]; ok {
-		return nil
-	}
-	err := inf.AddIndexers(cache.Indexers{podsByLabel: func(obj any) ([]string, error) {
-		p, ok := obj.(*corev1.Pod)
-		if !ok {
-			return nil, nil
-		}
+	return AddIndex(inf, podsByLabel, func(p *corev1.Pod) []string {
 		keys := make([]string, 0, len(p.Labels))
 		for k, v := range p.Labels {
 			keys = append(keys, labelKey(p.Namespace, k, v))
 		}
-		return keys, nil
-	}})
-	if err != nil {
-		return fmt.Errorf("index pods by label: %w", err)
-	}
-	return nil
+		return keys
+	})
 }
 
 // PodsSelected returns the pods of a namespace that have all labels of a selector,

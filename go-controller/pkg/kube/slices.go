@@ -26,21 +26,12 @@ func SliceService(s *discoveryv1.EndpointSlice) string {
 // IndexSlices gives an informer of EndpointSlices the index that Slices reads. It
 // is called before the informer starts, by each package that reads it.
 func IndexSlices(inf cache.SharedIndexInformer) error {
-	if _, ok := inf.GetIndexer().GetIndexers()[slicesByService]; ok {
-		return nil
-	}
-	err := inf.AddIndexers(cache.Indexers{slicesByService: func(obj any) ([]string, error) {
-		if s, ok := obj.(*discoveryv1.EndpointSlice); ok {
-			if key := SliceService(s); key != "" {
-				return []string{key}, nil
-			}
+	return AddIndex(inf, slicesByService, func(s *discoveryv1.EndpointSlice) []string {
+		if key := SliceService(s); key != "" {
+			return []string{key}
 		}
-		return nil, nil
-	}})
-	if err != nil {
-		return fmt.Errorf("index EndpointSlices by Service: %w", err)
-	}
-	return nil
+		return nil
+	})
 }
 
 // Slices returns the EndpointSlices of the Service "namespace/name", in no
@@ -62,13 +53,9 @@ func Slices(indexer cache.Indexer, service string) ([]*discoveryv1.EndpointSlice
 // IndexSliceAddresses gives an informer of EndpointSlices the index that
 // ServicesAt reads, as IndexSlices does.
 func IndexSliceAddresses(inf cache.SharedIndexInformer) error {
-	if _, ok := inf.GetIndexer().GetIndexers()[slicesByAddress]; ok {
-		return nil
-	}
-	err := inf.AddIndexers(cache.Indexers{slicesByAddress: func(obj any) ([]string, error) {
-		s, ok := obj.(*discoveryv1.EndpointSlice)
-		if !ok || SliceService(s) == "" {
-			return nil, nil
+	return AddIndex(inf, slicesByAddress, func(s *discoveryv1.EndpointSlice) []string {
+		if SliceService(s) == "" {
+			return nil
 		}
 		var keys []string
 		for _, e := range s.Endpoints {
@@ -78,12 +65,8 @@ func IndexSliceAddresses(inf cache.SharedIndexInformer) error {
 				}
 			}
 		}
-		return keys, nil
-	}})
-	if err != nil {
-		return fmt.Errorf("index EndpointSlices by address: %w", err)
-	}
-	return nil
+		return keys
+	})
 }
 
 // ServicesAt returns "namespace/name" of the Services of a namespace whose

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
 )
 
@@ -53,6 +54,26 @@ func (s *Set) Checks(results func() map[string]error) {
 	})
 }
 
+// Failing reports how many keys fail, by controller, when metrics are read. It is
+// called once.
+func (s *Set) Failing(counts func() map[string]int) {
+	s.registry.MustRegister(vector[int]{
+		desc:   prometheus.NewDesc(nameFailing, "Keys that failed when they were last tried.", []string{labelController}, nil),
+		kind:   prometheus.GaugeValue,
+		counts: counts,
+	})
+}
+
+// Panics reports how many panics the process survived, by part, when metrics are
+// read. It is called once.
+func (s *Set) Panics(counts func() map[string]uint64) {
+	s.registry.MustRegister(vector[uint64]{
+		desc:   prometheus.NewDesc(namePanics, "Panics that were recovered from.", []string{labelPart}, nil),
+		kind:   prometheus.CounterValue,
+		counts: counts,
+	})
+}
+
 // Unsnatted reports how many packets of pods the node kept from leaving with the
 // address of the pod, by where it did. It is called once.
 func (s *Set) Unsnatted(at map[string]func() (uint64, error)) {
@@ -73,7 +94,11 @@ func (s *Set) dropped(name, help string, at map[string]func() (uint64, error)) {
 			Name: name, Help: help,
 			ConstLabels: prometheus.Labels{labelAt: where},
 		}, func() float64 {
-			n, err := dropped()
+			var n uint64
+			err := panics.Catch("metrics", func() (err error) {
+				n, err = dropped()
+				return err
+			})
 			if err != nil {
 				klog.ErrorS(err, "Cannot read the counter of dropped packets", "at", where)
 			}
@@ -105,5 +130,22 @@ func (c checks) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
 func (c checks) Collect(ch chan<- prometheus.Metric) {
 	for name, err := range c.results() {
 		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, number(err == nil), name)
+	}
+}
+
+// vector collects numbers by a label at the time of reading.
+type vector[N int | uint64] struct {
+	desc   *prometheus.Desc
+	kind   prometheus.ValueType
+	counts func() map[string]N
+}
+
+// Describe implements prometheus.Collector.
+func (v vector[N]) Describe(ch chan<- *prometheus.Desc) { ch <- v.desc }
+
+// Collect implements prometheus.Collector.
+func (v vector[N]) Collect(ch chan<- prometheus.Metric) {
+	for label, n := range v.counts() {
+		ch <- prometheus.MustNewConstMetric(v.desc, v.kind, float64(n), label)
 	}
 }

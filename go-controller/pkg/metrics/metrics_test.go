@@ -40,6 +40,9 @@ func TestSet(t *testing.T) {
 	has(t, s, `ovnkube_build_info{commit="abc",go_version="go0",version="v1"} 1`, "ovnkube_leader 0")
 	s.SetLeader(true)
 	s.Checks(func() map[string]error { return map[string]error{"a": nil, "b": errors.New("broken")} })
+	s.Failing(func() map[string]int { return map[string]int{"pod": 2, "network": 0} })
+	s.Panics(func() map[string]uint64 { return map[string]uint64{"pod": 3} })
+	has(t, s, `ovnkube_failing_keys{controller="pod"} 2`, `ovnkube_failing_keys{controller="network"} 0`, `ovnkube_panics_total{part="pod"} 3`)
 	has(t, s, "ovnkube_leader 1", `ovnkube_readiness_check{check="a"} 1`, `ovnkube_readiness_check{check="b"} 0`)
 	s.SetLeader(false)
 	has(t, s, "ovnkube_leader 0")
@@ -67,6 +70,8 @@ func TestWorkqueue(t *testing.T) {
 func TestNames(t *testing.T) {
 	s := New(version.Info{})
 	q := s.queues
+	s.Failing(func() map[string]int { return map[string]int{"x": 1} })
+	s.Panics(func() map[string]uint64 { return map[string]uint64{"x": 1} })
 	for _, f := range []func(string){
 		func(n string) { q.NewUnfinishedWorkSecondsMetric(n).Set(1) },
 		func(n string) { q.NewLongestRunningProcessorSecondsMetric(n).Set(1) },
@@ -96,7 +101,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s is a %s", name, f.GetType())
 		}
 	}
-	if ours != 9 {
+	if ours != 11 {
 		t.Errorf("%d metrics of ours", ours)
 	}
 }

@@ -18,6 +18,11 @@ const (
 	// would have left with the node's address, though the pod has an egress address,
 	// by where they were stopped.
 	nameNoReply = "ovnkube_node_service_port_packets_dropped_total"
+	// namePanics counts the panics that the process survived, by the part of it
+	// that they were in: a controller, or a loop.
+	namePanics = "ovnkube_panics_total"
+	// nameFailing is how many keys of a controller fail and are tried again.
+	nameFailing = "ovnkube_failing_keys"
 
 	// The queues of the controllers, by name.
 
@@ -45,4 +50,7 @@ const (
 	labelCheck   = "check"
 	labelAt      = "at"
 	labelQueue   = "name"
+
+	labelController = "controller"
+	labelPart       = "part"
 )

@@ -115,3 +115,20 @@ func NodeAddrs(nodes []topology.Node) []netip.Addr {
 	}
 	return addrs
 }
+
+// Addrs returns the addresses in rows of SetRows.
+func Addrs(rows []nb.Row) []netip.Addr {
+	var addrs []netip.Addr
+	for _, r := range rows {
+		set, ok := r.Model.(*nbdb.AddressSet)
+		if !ok {
+			continue
+		}
+		for _, text := range set.Addresses {
+			if a, err := netip.ParseAddr(text); err == nil {
+				addrs = append(addrs, a)
+			}
+		}
+	}
+	return addrs
+}

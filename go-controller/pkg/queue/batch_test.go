@@ -34,6 +34,12 @@ func (b *batches) seen() []int {
 	return slices.Clone(b.sizes)
 }
 
+func (b *batches) tried(key string) int {
+	b.recorder.mu.Lock()
+	defer b.recorder.mu.Unlock()
+	return b.count[key]
+}
+
 func numbered(prefix string, n int) []string {
 	var keys []string
 	for i := range n {
@@ -68,7 +74,7 @@ func TestOneOfABatchFails(t *testing.T) {
 	c := NewBatch("test", 100, b.reconcile)
 	c.Seed(func() []string { return numbered("key", 10) })
 	run(t, c)
-	waitClosed(t, c.Seeded(), "the start-up keys")
+	waitClosed(t, c.Spoken(), "the start-up keys")
 	if sizes := b.seen(); !slices.Equal(sizes, []int{10, 1, 1}) {
 		t.Errorf("batches of %v keys, want all, and then the one that failed", sizes)
 	}

@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
 // Backoff bounds of a failing key.
@@ -19,6 +21,10 @@ const (
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 30 * time.Second
 )
+
+// stall is how long none of the start-up keys may come to an end before those that
+// are left do not hold up Seeded any more.
+const stall = time.Minute
 
 // Controller turns events into keys and reconciles them, one by one or many
 // together. It is safe for concurrent use; a key is never worked by two workers at
@@ -31,6 +37,7 @@ type Controller struct {
 	synced    []cache.InformerSynced
 	seeds     []func() []string
 	onSeeded  []func(ctx context.Context) error
+	stall     time.Duration
 
 	// taking is of the worker that takes keys, or waits for one. Keys that are
 	// enqueued together hold bulk for reading: who takes sees all or none of them.
@@ -38,14 +45,18 @@ type Controller struct {
 	bulk   sync.RWMutex
 
 	mu      sync.Mutex
-	pending map[string]struct{} // start-up keys not reconciled yet; nil before seeding
-	settled chan struct{}       // closed when pending has become empty
+	untried map[string]struct{} // start-up keys not tried yet
+	silent  map[string]struct{} // start-up keys that have not spoken yet
+	failing map[string]Failure
+	working map[string]time.Time // since when
+	tried   chan struct{}        // closed when untried has become empty
+	spoken  chan struct{}        // closed when silent has become empty
 	seeded  chan struct{}
 }
 
 // New returns a controller that calls reconcile for each key. An error returned
 // by reconcile is logged, and the key is tried again after a back-off of 50 ms
-// that doubles up to 30 s.
+// that doubles up to 30 s. A panic in reconcile is an error of its key.
 func New(name string, reconcile func(ctx context.Context, key string) error) *Controller {
 	return NewBatch(name, 1, func(ctx context.Context, keys []string) map[string]error {
 		return map[string]error{keys[0]: reconcile(ctx, keys[0])}
@@ -58,6 +69,10 @@ func New(name string, reconcile func(ctx context.Context, key string) error) *Co
 // fits. Reconcile returns the errors by key; a key with an error is tried again as by
 // New, the others are done. There should be more than one worker, so that a
 // key which comes alone need not wait for a large batch.
+//
+// When reconcile panics, it is called again for each key of the batch alone, so that
+// only the one that makes it panic fails. Whatever it had written by then it finds
+// as wanted.
 func NewBatch(name string, limit int, reconcile func(ctx context.Context, keys []string) map[string]error) *Controller {
 	return &Controller{
 		name:      name,
@@ -66,7 +81,11 @@ func NewBatch(name string, limit int, reconcile func(ctx context.Context, keys [
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: name}),
-		settled: make(chan struct{}),
+		stall:   stall,
+		failing: map[string]Failure{},
+		working: map[string]time.Time{},
+		tried:   make(chan struct{}),
+		spoken:  make(chan struct{}),
 		seeded:  make(chan struct{}),
 	}
 }
@@ -75,15 +94,32 @@ func NewBatch(name string, limit int, reconcile func(ctx context.Context, keys [
 // is nil, for a deleted one new is nil: a function that looks at both cannot
 // miss what an object was before. A deletion seen only by a relist arrives with
 // the last known state. Watch is called before Run.
+//
+// Where keys panics, the key "namespace/name" of the object is enqueued: that is
+// what most keys are, and one that names nothing reconciles to nothing.
 func (c *Controller) Watch(inf cache.SharedIndexInformer, keys func(old, new any) []string) error {
+	event := func(old, new any) {
+		err := panics.Catch(c.name, func() error {
+			c.Enqueue(keys(old, new)...)
+			return nil
+		})
+		if err == nil {
+			return
+		}
+		for _, obj := range []any{old, new} {
+			if key, err := cache.ObjectToName(obj); obj != nil && err == nil {
+				c.Enqueue(key.String())
+			}
+		}
+	}
 	h, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { c.Enqueue(keys(nil, obj)...) },
-		UpdateFunc: func(old, new any) { c.Enqueue(keys(old, new)...) },
+		AddFunc:    func(obj any) { event(nil, obj) },
+		UpdateFunc: event,
 		DeleteFunc: func(obj any) {
 			if t, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = t.Obj
 			}
-			c.Enqueue(keys(obj, nil)...)
+			event(obj, nil)
 		},
 	})
 	if err != nil {
@@ -95,16 +131,54 @@ func (c *Controller) Watch(inf cache.SharedIndexInformer, keys func(old, new any
 
 // Seed adds a function whose keys are reconciled once at start-up, after the
 // watched informers have synced: the objects in the listers and the owners
-// present in the target. Only keys that a seed names hold OnSeeded back.
+// present in the target. Only keys that a seed names hold Seeded and Spoken back.
 func (c *Controller) Seed(keys func() []string) { c.seeds = append(c.seeds, keys) }
 
-// OnSeeded adds a function that runs once when every start-up key has been
-// reconciled successfully, e.g. a Sweep. It is retried until it succeeds.
+// OnSeeded adds a function that runs once when every start-up key has been tried.
+// It is retried until it succeeds.
 func (c *Controller) OnSeeded(f func(ctx context.Context) error) { c.onSeeded = append(c.onSeeded, f) }
 
-// Seeded is closed when every start-up key has been reconciled successfully
-// and the OnSeeded functions have run.
+// Seeded is closed when every start-up key has been tried once, whether or not it
+// succeeded, and the OnSeeded functions have run: what waits for the start to be over
+// must not wait for one object that keeps failing. A key that hangs holds it up for
+// as long as others come to an end, and a minute longer.
+//
+// A key that has failed has not had its say. What is there of it from an earlier
+// run must not be taken for a leftover: whoever deletes what nobody wants waits for
+// Spoken.
 func (c *Controller) Seeded() <-chan struct{} { return c.seeded }
+
+// Spoken is closed when every start-up key has been reconciled successfully, or has
+// called Spoke: what nobody wants then is a leftover.
+func (c *Controller) Spoken() <-chan struct{} { return c.spoken }
+
+// Await waits for done to be closed; false where ctx ended first.
+func Await(ctx context.Context, done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Spoke says that reconcile has handed over what key wants of targets that are
+// swept. What fails afterwards does not matter to Spoken.
+func (c *Controller) Spoke(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	strike(c.silent, key, c.spoken)
+}
+
+// strike takes a key off a set and closes done when that makes it empty.
+func strike(set map[string]struct{}, key string, done chan struct{}) {
+	if _, ok := set[key]; !ok {
+		return
+	}
+	if delete(set, key); len(set) == 0 {
+		close(done)
+	}
+}
 
 // Enqueue adds keys. A key already waiting is not added twice.
 func (c *Controller) Enqueue(keys ...string) {
@@ -130,6 +204,7 @@ func (c *Controller) Run(ctx context.Context, workers int) error {
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
 		return fmt.Errorf("run %s: stopped before the caches synced", c.name)
 	}
+	defer register(c)()
 	c.seed()
 	var wg sync.WaitGroup
 	wg.Add(workers + 1)
@@ -152,32 +227,25 @@ func (c *Controller) Run(ctx context.Context, workers int) error {
 
 // seed enqueues the start-up keys and remembers which are still to be done.
 func (c *Controller) seed() {
-	pending := map[string]struct{}{}
+	untried := map[string]struct{}{}
 	for _, f := range c.seeds {
-		for _, k := range f() {
-			pending[k] = struct{}{}
-		}
+		// The other seeds name what they can: events bring what this one would have.
+		_ = panics.Catch(c.name, func() error {
+			for _, k := range f() {
+				untried[k] = struct{}{}
+			}
+			return nil
+		})
 	}
+	keys := slices.Collect(maps.Keys(untried))
 	c.mu.Lock()
-	c.pending = pending
-	if len(pending) == 0 {
-		close(c.settled)
+	c.untried, c.silent = untried, maps.Clone(untried)
+	if len(keys) == 0 {
+		close(c.tried)
+		close(c.spoken)
 	}
 	c.mu.Unlock()
-	c.Enqueue(slices.Collect(maps.Keys(pending))...)
-}
-
-// done takes a key off the start-up keys.
-func (c *Controller) done(key string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, ok := c.pending[key]; !ok {
-		return
-	}
-	delete(c.pending, key)
-	if len(c.pending) == 0 {
-		close(c.settled)
-	}
+	c.Enqueue(keys...)
 }
 
 // take waits for a key and returns it with the others that are ready; none after
@@ -212,37 +280,56 @@ func (c *Controller) next(ctx context.Context) bool {
 		return false
 	}
 	start := time.Now()
-	errs := c.reconcile(ctx, keys)
+	c.begin(start, keys)
+	errs := c.try(ctx, keys)
 	c.bulk.RLock() // what was enqueued meanwhile comes back together, too
 	defer c.bulk.RUnlock()
 	for _, key := range keys {
-		if err := errs[key]; err != nil {
+		err := errs[key]
+		if err != nil {
+			failures := c.queue.NumRequeues(key) + 1
 			if ctx.Err() == nil {
-				klog.ErrorS(err, "Reconcile failed, will retry", "controller", c.name, "key", key,
-					"failures", c.queue.NumRequeues(key)+1)
+				klog.ErrorS(err, "Reconcile failed, will retry", "controller", c.name, "key", key, "failures", failures)
 			}
 			c.queue.AddRateLimited(key)
 		} else {
 			klog.V(5).InfoS("Reconciled", "controller", c.name, "key", key, "keys", len(keys), "took", time.Since(start))
 			c.queue.Forget(key)
-			c.done(key)
 		}
+		c.end(key, err)
 		c.queue.Done(key)
 	}
 	return true
 }
 
+// try reconciles keys, and where that panics each of them alone.
+func (c *Controller) try(ctx context.Context, keys []string) map[string]error {
+	errs := map[string]error{}
+	err := panics.Catch(c.name, func() error {
+		maps.Copy(errs, c.reconcile(ctx, keys))
+		return nil
+	})
+	switch {
+	case err == nil:
+	case len(keys) == 1:
+		errs[keys[0]] = err
+	default:
+		for _, key := range keys {
+			maps.Copy(errs, c.try(ctx, []string{key}))
+		}
+	}
+	return errs
+}
+
 // settle waits until all start-up keys are done and runs the OnSeeded functions.
 func (c *Controller) settle(ctx context.Context) {
-	select {
-	case <-ctx.Done():
+	if !c.awaitTried(ctx) {
 		return
-	case <-c.settled:
 	}
 	for _, f := range c.onSeeded {
 		err := wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
-			if err := f(ctx); err != nil {
-				klog.ErrorS(err, "Start-up sweep failed, will retry", "controller", c.name)
+			if err := panics.Catch(c.name, func() error { return f(ctx) }); err != nil {
+				klog.ErrorS(err, "End of the start-up failed, will retry", "controller", c.name)
 				return false, nil
 			}
 			return true, nil
@@ -251,6 +338,34 @@ func (c *Controller) settle(ctx context.Context) {
 			return
 		}
 	}
-	klog.V(2).InfoS("All start-up keys reconciled", "controller", c.name)
+	c.mu.Lock()
+	failing := len(c.failing)
+	c.mu.Unlock()
+	klog.V(2).InfoS("All start-up keys tried", "controller", c.name, "failing", failing)
 	close(c.seeded)
+}
+
+// awaitTried waits until every start-up key was tried, or none that is left comes to
+// an end; false where ctx ended.
+func (c *Controller) awaitTried(ctx context.Context) bool {
+	left := -1
+	ticker := time.NewTicker(c.stall)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-c.tried:
+			return true
+		case <-ticker.C:
+		}
+		c.mu.Lock()
+		keys := slices.Sorted(maps.Keys(c.untried))
+		c.mu.Unlock()
+		if len(keys) == left {
+			klog.ErrorS(nil, "Start-up keys do not come to an end, going on without", "controller", c.name, "keys", keys)
+			return true
+		}
+		left = len(keys)
+	}
 }

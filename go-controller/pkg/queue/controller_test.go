@@ -3,7 +3,8 @@ package queue
 import (
 	"context"
 	"errors"
-	"fmt"
+	"maps"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -97,35 +98,97 @@ func TestFailingKeyIsRetriedUntilItSucceeds(t *testing.T) {
 	r.waitFor(t, "five tries of a and one of b", func(n map[string]int) bool { return n["a"] == 5 && n["b"] == 1 })
 }
 
-func TestSweepWaitsForEveryStartUpKey(t *testing.T) {
+// TestStartIsOverWhenEveryKeyWasTried has a key that never succeeds, and sees what
+// waits for the start go on without it: only what would take it for a leftover does
+// not.
+func TestStartIsOverWhenEveryKeyWasTried(t *testing.T) {
 	r := newRecorder()
-	r.fail["slow"] = 3
-	c := New("test", r.reconcile)
-	c.Seed(func() []string { return []string{"slow", "fast"} })
+	r.fail["broken"] = 1 << 30
+	c := New("never", r.reconcile)
+	c.Seed(func() []string { return []string{"broken", "fast"} })
 	c.Seed(func() []string { return []string{"fast", "owned-by-nobody"} })
 	var seen map[string]int
-	sweeps := 0
+	runs := 0
 	c.OnSeeded(func(context.Context) error {
-		sweeps++
-		if sweeps == 1 {
+		if runs++; runs == 1 {
 			return errors.New("target is away")
+		}
+		if runs == 2 {
+			panic("target is odd")
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		seen = map[string]int{}
-		for k, n := range r.count {
-			seen[k] = n
-		}
+		seen = maps.Clone(r.count)
 		return nil
 	})
 	run(t, c)
-	waitClosed(t, c.Seeded(), "the start-up keys")
-	want := map[string]int{"slow": 4, "fast": 1, "owned-by-nobody": 1}
-	if fmt.Sprint(seen) != fmt.Sprint(want) {
-		t.Errorf("swept after %v, want %v", seen, want)
+	waitClosed(t, c.Seeded(), "the end of the start")
+	if seen["broken"] == 0 || seen["fast"] != 1 || seen["owned-by-nobody"] != 1 {
+		t.Errorf("the start was over after %v", seen)
 	}
-	if sweeps != 2 {
-		t.Errorf("a sweep that failed once ran %d times, want 2", sweeps)
+	if runs != 3 {
+		t.Errorf("a function that failed once and panicked once ran %d times, want 3", runs)
+	}
+	select {
+	case <-c.Spoken():
+		t.Error("all have spoken, with a key that never succeeded")
+	default:
+	}
+	all := Failures()
+	if len(all) != 1 || all[0].Controller != "never" || all[0].Key != "broken" || all[0].Tries == 0 ||
+		!strings.Contains(all[0].String(), `never "broken": not yet`) {
+		t.Errorf("failures are %v", all)
+	}
+	if n := Failing(); n["never"] != 1 {
+		t.Errorf("failing are %v", n)
+	}
+	r.mu.Lock()
+	r.fail["broken"] = 0
+	r.mu.Unlock()
+	waitClosed(t, c.Spoken(), "the key that was mended")
+	if all := Failures(); len(all) != 0 {
+		t.Errorf("failures after all has succeeded are %v", all)
+	}
+	if n, ok := Failing()["never"]; n != 0 || !ok {
+		t.Error("the controller without failures is not reported as such")
+	}
+}
+
+// TestWhatComesAfterTheContribution has keys that hand over what they want, and fail
+// afterwards for ever.
+func TestWhatComesAfterTheContribution(t *testing.T) {
+	var c *Controller
+	c = New("test", func(_ context.Context, key string) error {
+		c.Spoke(key)
+		return errors.New("status cannot be written")
+	})
+	c.Seed(func() []string { return []string{"a", "b"} })
+	run(t, c)
+	waitClosed(t, c.Spoken(), "both keys")
+	waitClosed(t, c.Seeded(), "both keys")
+}
+
+// TestKeyThatHangs keeps a worker busy for ever.
+func TestKeyThatHangs(t *testing.T) {
+	r := newRecorder()
+	c := New("hang", func(ctx context.Context, key string) error {
+		if key == "hangs" {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return r.reconcile(ctx, key)
+	})
+	c.stall = 50 * time.Millisecond
+	c.Seed(func() []string { return []string{"hangs", "fast"} })
+	run(t, c)
+	waitClosed(t, c.Seeded(), "the end of the start, with a key that hangs")
+	if all := Failures(); len(all) != 1 || all[0].Key != "hangs" {
+		t.Errorf("failures are %v", all)
+	}
+	select {
+	case <-c.Spoken():
+		t.Error("all have spoken, with a key that hangs")
+	default:
 	}
 }
 

@@ -5,6 +5,11 @@
 //
 // At start-up every key that any seed names is reconciled once; objects that
 // are gone but still own something in a target are seeds too, so there is no
-// separate repair step. Callers: the glue packages (master/, node/) of the
+// separate repair step.
+//
+// What fails stays alone. A panic is an error of the key that it happened in, or of
+// the event. The start is over when every key was tried once (Seeded): nothing waits
+// for a key to succeed but what would take its belongings for leftovers (Spoken).
+// Failures names what fails. Callers: the glue packages (master/, node/) of the
 // features and pkg/app, which runs the controllers.
 package queue

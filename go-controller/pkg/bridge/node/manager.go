@@ -13,6 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
 // retryInterval is when a pass that failed is tried again.
@@ -138,6 +139,10 @@ func (m *Manager) Sweep(ctx context.Context) error {
 	return m.sync(ctx)
 }
 
+// Resync compares the bridge with what is wanted. What others do to its flows the
+// driver repairs by itself.
+func (m *Manager) Resync(ctx context.Context) error { return m.sync(ctx) }
+
 // Complete tells whether the flows of all contributors are installed.
 func (m *Manager) Complete() bool {
 	m.mu.Lock()
@@ -192,7 +197,9 @@ func (m *Manager) Run(ctx context.Context) error {
 
 // sync makes one pass; callers that waited share it.
 func (m *Manager) sync(ctx context.Context) error {
-	result, err := m.turn.Do(ctx, m.turn.Request(), m.pass)
+	result, err := m.turn.Do(ctx, m.turn.Request(), func(ctx context.Context) error {
+		return panics.Catch("bridge flows", func() error { return m.pass(ctx) })
+	})
 	if err != nil {
 		return err
 	}

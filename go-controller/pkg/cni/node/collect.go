@@ -14,6 +14,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -26,7 +27,7 @@ func (s *Server) keepCollecting(ctx context.Context) {
 	ticker := time.NewTicker(collectInterval)
 	defer ticker.Stop()
 	for {
-		if err := s.collect(ctx); err != nil && ctx.Err() == nil {
+		if err := panics.Catch("cni", func() error { return s.collect(ctx) }); err != nil && ctx.Err() == nil {
 			klog.ErrorS(err, "Ports of dead sandboxes could not all be removed, will retry")
 		}
 		select {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
 // Config is what the server is told.
@@ -135,7 +136,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	start := time.Now()
-	result, err := s.Handle(r.Context(), request)
+	var result any
+	err := panics.Catch("cni", func() (err error) {
+		result, err = s.Handle(r.Context(), request)
+		return err
+	})
 	who, _ := cni.ParsePod(request.Args) // where they name none, the error says so
 	what := []any{"command", request.Command, "pod", who, "sandbox", request.ContainerID, "took", time.Since(start)}
 	if err != nil {

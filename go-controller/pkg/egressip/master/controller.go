@@ -148,9 +148,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	after := func(q *queue.Controller, workers int) {
 		group.Go(func() error {
 			// Without the first placement nobody knows what to be.
-			select {
-			case <-c.placement.Seeded():
-			case <-ctx.Done():
+			if !queue.Await(ctx, c.placement.Spoken()) {
 				return nil
 			}
 			return q.Run(ctx, workers)
@@ -159,6 +157,12 @@ func (c *Controller) Run(ctx context.Context) error {
 	after(c.statuses, statusWorkers)
 	after(c.pods, podWorkers)
 	after(c.marks, markWorkers)
+	group.Go(func() error {
+		if queue.Await(ctx, c.pods.Spoken()) {
+			c.deps.Rerouted.Complete()
+		}
+		return nil
+	})
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("run EgressIPs: %w", err)
 	}
@@ -166,7 +170,7 @@ func (c *Controller) Run(ctx context.Context) error {
 }
 
 // Seeded is closed when every pod that was there at the start, and every one that
-// only has rows left, has been reconciled.
+// only has rows left, has been tried once.
 func (c *Controller) Seeded() <-chan struct{} { return c.pods.Seeded() }
 
 // decision returns what placement decided last; false before it has seen key.

@@ -169,10 +169,6 @@ func (c *Controller) watchPods() error {
 			c.pods.Enqueue(o.Object)
 		}
 	})
-	c.pods.OnSeeded(func(context.Context) error {
-		c.deps.Rerouted.Complete()
-		return nil
-	})
 	if err := c.pods.Watch(c.deps.EgressIPs.Informer(), c.podsOfEgressIP); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
 // work is what is written for some pods at once, and what follows.
@@ -48,7 +49,8 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 			continue
 		}
 		steps := len(w.steps)
-		if err := c.plan(w, key, st); err != nil {
+		// Whatever happens, the pods of the batch are let go of.
+		if err := panics.Catch("egressip-pods", func() error { return c.plan(w, key, st) }); err != nil {
 			errs[key] = err
 		}
 		if len(w.steps) == steps {
@@ -65,18 +67,20 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 // apply does what is to be done for pods, which are held, and lets go of them. It
 // returns the errors by owner.
 func (c *Controller) apply(ctx context.Context, w *work) (stats nb.Stats, errs map[nb.Owner]error) {
+	keys := make([]string, 0, len(w.steps))
+	for _, s := range w.steps {
+		keys = append(keys, s.key)
+	}
+	defer c.end(keys...)
 	if len(w.want) > 0 {
 		stats, errs = c.deps.Writer.ApplyAll(ctx, w.want)
 	}
-	keys := make([]string, 0, len(w.steps))
 	for _, s := range w.steps {
 		if errs[egressip.Owner(s.key)] == nil {
 			s.then()
 		}
-		keys = append(keys, s.key)
 	}
 	c.wait(w.waits)
-	c.end(keys...)
 	if stats.Zero() {
 		klog.V(4).InfoS("Policies are as wanted", "pods", len(keys))
 	} else {

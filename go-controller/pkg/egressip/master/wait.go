@@ -11,6 +11,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
 // waits is what pods wait for, by chassis.
@@ -70,7 +71,7 @@ func (c *Controller) wait(w waits) {
 	}
 	for at, waiters := range w {
 		go func() {
-			err := c.inForce(ctx, at)
+			err := panics.Catch("egressip-pods", func() error { return c.inForce(ctx, at) })
 			if err != nil {
 				klog.V(4).InfoS("Policies are not in force yet", "pods", len(waiters), "node", at.node, "err", err)
 			}

@@ -198,11 +198,9 @@ func (c *Controller) objects() []*v1.EgressIP {
 // prime takes over what an earlier run held: what this node's words have and the
 // items still give it. The rest it has not, from the start.
 func (c *Controller) prime() []string {
-	c.mu.Lock()
 	for _, e := range c.objects() {
-		c.states[e.Name] = c.recall(e)
+		c.remember(e.Name, c.recall(e))
 	}
-	c.mu.Unlock()
 	return c.keys()
 }
 
@@ -255,9 +253,13 @@ func (c *Controller) outlast(ctx context.Context) {
 	}
 }
 
-// Spoken is closed when this node has said what it wants of the bridge and of the
-// kernel for every EgressIP that was there at the start.
-func (c *Controller) Spoken() <-chan struct{} { return c.queue.Seeded() }
+// Seeded is closed when every EgressIP that was there at the start was tried once,
+// and the bridge was told which addresses it is not to answer for.
+func (c *Controller) Seeded() <-chan struct{} { return c.queue.Seeded() }
+
+// Spoken is closed when this node has said what it wants of the kernel for every
+// EgressIP that was there at the start.
+func (c *Controller) Spoken() <-chan struct{} { return c.queue.Spoken() }
 
 // Held returns how many addresses this node answers for or says it does: both
 // must have ended for it to hold none.
@@ -341,6 +343,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		c.forget(key)
 		return nil
 	}
+	c.queue.Spoke(key)
 	return c.say(ctx, e, c.word(after, next))
 }
 

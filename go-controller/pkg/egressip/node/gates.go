@@ -61,25 +61,7 @@ func (g *gates) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	all := g.c.objects()
-	want := egressip.Gated(all, node, g.c.holds)
-	g.mu.Lock()
-	want = g.linger(want, node)
-	b := bridge.Bridge{MAC: node.Gateway.MAC, VLAN: g.c.deps.VLAN}
-	var flows []host.Flow
-	for _, a := range want {
-		flows = append(flows, bridge.Gate(b, a)...)
-	}
-	for _, a := range g.opened(node) {
-		before, rest := g.c.before.of(a, true)
-		if rest > 0 {
-			g.c.queue.EnqueueAfter(rest, gatesKey)
-		}
-		flows = append(flows, bridge.Held(b, a, before.Gateway.MAC)...)
-	}
-	same := g.spoken && slices.Equal(flows, g.flows)
-	g.last = want
-	g.mu.Unlock()
+	want, flows, same := g.plan(node)
 	if same {
 		return nil
 	}
@@ -91,6 +73,28 @@ func (g *gates) pass(ctx context.Context) error {
 	g.mu.Unlock()
 	klog.V(2).InfoS("Egress addresses gated", "addresses", want)
 	return nil
+}
+
+// plan returns the addresses to be gated, the flows, and whether the bridge was told
+// the same before.
+func (g *gates) plan(node topology.Node) (want []netip.Addr, flows []host.Flow, same bool) {
+	want = egressip.Gated(g.c.objects(), node, g.c.holds)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	want = g.linger(want, node)
+	b := bridge.Bridge{MAC: node.Gateway.MAC, VLAN: g.c.deps.VLAN}
+	for _, a := range want {
+		flows = append(flows, bridge.Gate(b, a)...)
+	}
+	for _, a := range g.opened(node) {
+		before, rest := g.c.before.of(a, true)
+		if rest > 0 {
+			g.c.queue.EnqueueAfter(rest, gatesKey)
+		}
+		flows = append(flows, bridge.Held(b, a, before.Gateway.MAC)...)
+	}
+	g.last = want
+	return want, flows, g.spoken && slices.Equal(flows, g.flows)
 }
 
 // opened returns the addresses held on the primary network; g.mu is held, and those

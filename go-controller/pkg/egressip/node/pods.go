@@ -104,19 +104,7 @@ func (p *pods) refresh() {
 	if !p.watching() {
 		return
 	}
-	p.mu.Lock()
-	stale := p.stale
-	if p.stale = false; stale {
-		p.selectors = nil
-		for _, e := range p.c.objects() {
-			if s, err := egressip.NewSelector(e); err == nil {
-				p.selectors = append(p.selectors, s)
-			}
-		}
-		egressip.SortSelectors(p.selectors)
-	}
-	p.mu.Unlock()
-	if !stale {
+	if !p.reselect() {
 		return
 	}
 	all, err := p.pods.List(labels.Everything())
@@ -126,6 +114,24 @@ func (p *pods) refresh() {
 	for _, pod := range all {
 		p.look(pod.Namespace, pod.Name)
 	}
+}
+
+// reselect reads the selectors of the EgressIPs anew; false where they are as they were.
+func (p *pods) reselect() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.stale {
+		return false
+	}
+	p.selectors = nil
+	for _, e := range p.c.objects() {
+		if s, err := egressip.NewSelector(e); err == nil {
+			p.selectors = append(p.selectors, s)
+		}
+	}
+	egressip.SortSelectors(p.selectors)
+	p.stale = false
+	return true
 }
 
 func (p *pods) podEvent(obj any) {

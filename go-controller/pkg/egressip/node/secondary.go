@@ -14,6 +14,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
 // settle is how long changes of links and routes are let come in before they are
@@ -206,14 +207,17 @@ func (c *Controller) watchLinks(ctx context.Context) error {
 			case <-ctx.Done():
 				return
 			}
-			now, err := c.networks()
+			err := panics.Catch("egressip-node", func() error {
+				now, err := c.networks()
+				// Links of pods come and go all the time.
+				if err != nil || !reflect.DeepEqual(now, last) {
+					last = now
+					c.queue.Enqueue(c.touch()...)
+				}
+				return err
+			})
 			if err != nil {
 				klog.ErrorS(err, "Cannot read the host's networks")
-			}
-			// Links of pods come and go all the time.
-			if err != nil || !reflect.DeepEqual(now, last) {
-				last = now
-				c.queue.Enqueue(c.touch()...)
 			}
 		}
 	}()

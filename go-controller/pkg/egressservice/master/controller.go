@@ -119,10 +119,6 @@ func (c *Controller) watchServices() error {
 			c.services.Enqueue(o.Object)
 		}
 	})
-	c.services.OnSeeded(func(context.Context) error {
-		c.deps.Pods.Complete()
-		return nil
-	})
 	return c.reader.Watch(c.services, func(_ snapshot.Kind, key string) []string { return []string{key} })
 }
 
@@ -132,20 +128,22 @@ func (c *Controller) Run(ctx context.Context) error {
 	group.Go(func() error { return c.placement.Run(ctx, 1) })
 	group.Go(func() error {
 		// Without the first placement no service knows what to be.
-		select {
-		case <-c.placement.Seeded():
-		case <-ctx.Done():
+		if !queue.Await(ctx, c.placement.Spoken()) {
 			return nil
 		}
 		return c.services.Run(ctx, workers)
 	})
 	group.Go(func() error {
-		select {
-		case <-c.services.Seeded():
-		case <-ctx.Done():
+		if !queue.Await(ctx, c.services.Seeded()) {
 			return nil
 		}
 		return c.labels.Run(ctx, 1)
+	})
+	group.Go(func() error {
+		if queue.Await(ctx, c.services.Spoken()) {
+			c.deps.Pods.Complete()
+		}
+		return nil
 	})
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("run EgressServices: %w", err)
@@ -154,7 +152,7 @@ func (c *Controller) Run(ctx context.Context) error {
 }
 
 // Seeded is closed when every EgressService that was there at the start, and
-// every one that only has rows left, has been reconciled.
+// every one that only has rows left, has been tried once.
 func (c *Controller) Seeded() <-chan struct{} { return c.services.Seeded() }
 
 // decision returns what placement decided last; false before it has seen key.

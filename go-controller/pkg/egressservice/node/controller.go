@@ -117,8 +117,12 @@ func (c *Controller) Run(ctx context.Context) error {
 }
 
 // Seeded is closed when every EgressService that was there at the start has been
-// reconciled: from then on the chains may be swept.
+// tried once.
 func (c *Controller) Seeded() <-chan struct{} { return c.queue.Seeded() }
+
+// Spoken is closed when the kernel was told what every EgressService that was there
+// at the start wants of it: from then on the chains and ip rules may be swept.
+func (c *Controller) Spoken() <-chan struct{} { return c.queue.Spoken() }
 
 // reconcile programs what this node does for one EgressService, and then says so.
 func (c *Controller) reconcile(ctx context.Context, key string) error {
@@ -150,6 +154,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	if eg == nil {
 		return nil
 	}
+	c.queue.Spoke(key)
 	return c.acknowledge(ctx, eg, s, problem)
 }
 

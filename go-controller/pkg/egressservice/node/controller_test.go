@@ -164,9 +164,9 @@ func (w *world) start() *Controller {
 		own.Shutdown()
 	})
 	select {
-	case <-c.Seeded():
+	case <-c.Spoken():
 	case <-time.After(patience):
-		w.t.Fatal("not seeded")
+		w.t.Fatal("not all have spoken")
 	}
 	return c
 }
@@ -339,7 +339,7 @@ func TestErrorsAreRetried(t *testing.T) {
 	w.update(egress("demo-svc", "ovn-worker2"))
 	w.start()
 	if rules(w) != 4 {
-		t.Errorf("seeded without the rules:\n%s", w.dump())
+		t.Errorf("all have spoken without the rules:\n%s", w.dump())
 	}
 }
 

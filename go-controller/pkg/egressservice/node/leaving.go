@@ -13,6 +13,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
 // leavingContributor sorts behind the contributors of all EgressServices, so that
@@ -134,7 +135,8 @@ func (l *leaving) run(ctx context.Context) {
 			return
 		case <-l.wake:
 		case <-timer.C:
-			if err := l.expire(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			err := panics.Catch("egressservice-node", func() error { return l.expire(ctx, time.Now()) })
+			if err != nil && ctx.Err() == nil {
 				klog.ErrorS(err, "Cannot remove rules that are not used any more, will retry")
 				timer.Reset(time.Second)
 				continue

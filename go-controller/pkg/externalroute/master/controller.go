@@ -114,23 +114,24 @@ func New(deps Deps) (*Controller, error) {
 		reportNamespaces: map[string]bool{},
 		patched:          map[string]patched{},
 	}
-	err := deps.Pods.Informer().AddIndexers(cache.Indexers{
-		byNode: indexPods(func(p *corev1.Pod) []string {
+	for name, keys := range map[string]func(*corev1.Pod) []string{
+		byNode: func(p *corev1.Pod) []string {
 			if !kube.NeedsNetwork(p) {
 				return nil
 			}
 			return []string{p.Spec.NodeName}
-		}),
-		byNamespace: indexPods(func(p *corev1.Pod) []string { return []string{p.Namespace} }),
-		announced: indexPods(func(p *corev1.Pod) []string {
+		},
+		byNamespace: func(p *corev1.Pod) []string { return []string{p.Namespace} },
+		announced: func(p *corev1.Pod) []string {
 			if len(kube.RoutingNamespaces(p)) == 0 {
 				return nil
 			}
 			return []string{all}
-		}),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("index pods for external gateways: %w", err)
+		},
+	} {
+		if err := kube.AddIndex(deps.Pods.Informer(), name, keys); err != nil {
+			return nil, err
+		}
 	}
 	c.decide = queue.New("externalroute-decide", c.reconcileAll)
 	c.nodes = queue.New(externalroute.Feature, c.reconcileNodes)
@@ -139,33 +140,25 @@ func New(deps Deps) (*Controller, error) {
 	return c, errors.Join(c.watchDecide(), c.watchNodes(), c.watchReports())
 }
 
-func indexPods(keys func(*corev1.Pod) []string) cache.IndexFunc {
-	return func(obj any) ([]string, error) {
-		if p, ok := obj.(*corev1.Pod); ok {
-			return keys(p), nil
-		}
-		return nil, nil
-	}
-}
-
 // Run works until ctx is done.
 func (c *Controller) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.decide.Run(ctx, 1) })
 	group.Go(func() error {
-		if !await(ctx, c.decide.Seeded()) || !c.awaitRerouted(ctx) {
+		// Rows planned without a decision would be none at all.
+		if !queue.Await(ctx, c.decide.Spoken()) || !c.awaitRerouted(ctx) {
 			return nil
 		}
 		return c.nodes.Run(ctx, 1) // that takes all nodes that wait
 	})
 	group.Go(func() error {
-		if !await(ctx, c.nodes.Seeded()) {
+		if !queue.Await(ctx, c.nodes.Seeded()) {
 			return nil
 		}
 		return c.statuses.Run(ctx, reportWorkers)
 	})
 	group.Go(func() error {
-		if !await(ctx, c.nodes.Seeded()) {
+		if !queue.Await(ctx, c.nodes.Seeded()) {
 			return nil
 		}
 		return c.annotations.Run(ctx, reportWorkers)
@@ -179,18 +172,8 @@ func (c *Controller) Run(ctx context.Context) error {
 // Look has the rows of a node planned again.
 func (c *Controller) Look(node string) { c.nodes.Enqueue(c.pend(node)...) }
 
-// Seeded is closed when everything found at the start has been written.
+// Seeded is closed when everything found at the start has been tried once.
 func (c *Controller) Seeded() <-chan struct{} { return c.nodes.Seeded() }
-
-// await waits for a channel to be closed; false where ctx ended first.
-func await(ctx context.Context, done <-chan struct{}) bool {
-	select {
-	case <-done:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
 
 // awaitRerouted waits until the other features have named their pods, so that no
 // policy is taken away after a restart only to be written again. A feature that

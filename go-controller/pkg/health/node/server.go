@@ -19,6 +19,8 @@ import (
 	grpchealth "google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
 // Intervals of the checks. A check that takes longer than its limit has failed.
@@ -100,7 +102,7 @@ func (s *Server) check(ctx context.Context) error {
 	errs := make(chan error, len(s.Checks))
 	for name, check := range s.Checks {
 		go func() {
-			err := check(ctx)
+			err := panics.Catch("health", func() error { return check(ctx) })
 			if err != nil {
 				err = fmt.Errorf("%s: %w", name, err)
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/ovn-org/libovsdb/model"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
 // deleted stands for the absence of a row among the digests of its states.
@@ -153,7 +154,7 @@ func (d *drift) run(ctx context.Context) {
 		d.mu.Unlock()
 		for o := range dirty {
 			for _, f := range funcs {
-				f(o)
+				_ = panics.Catch("northbound", func() error { f(o); return nil })
 			}
 		}
 	}

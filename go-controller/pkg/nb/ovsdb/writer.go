@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
 // maxAttempts bounds how often one Apply starts over because the rows it was
@@ -273,11 +274,16 @@ func (w *Writer) prepare(batch []*request) (s *session, parts []*part, asked, la
 }
 
 func (w *Writer) plan(v view, r *request) (*part, error) {
-	p, err := newPlan(v, r.owner, r.want, w.newName)
-	if err != nil {
-		return nil, err
-	}
-	return build(p, r.attempts > 0), nil
+	var b *part
+	err := panics.Catch("northbound", func() error {
+		p, err := newPlan(v, r.owner, r.want, w.newName)
+		if err != nil {
+			return err
+		}
+		b = build(p, r.attempts > 0)
+		return nil
+	})
+	return b, err
 }
 
 // newName returns a name for a new row that is unique within any transaction.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -27,6 +26,8 @@ type Writer interface {
 	// OnDrift registers a function that is called with the owner of rows which
 	// somebody else changed.
 	OnDrift(f func(nb.Owner))
+	// Rows returns the rows an owner has now.
+	Rows(o nb.Owner) []nb.Row
 }
 
 // Deps is what the controller works with. A feature that is not enabled has a
@@ -107,14 +108,15 @@ func (c *Controller) reconcile(ctx context.Context, _ string) error {
 }
 
 // pods writes the address set of a feature's pods. While the feature has not
-// told them all, a set that is there stays as it is.
+// told them all, addresses are only added: one that is missing may belong to an
+// object that could not be reconciled yet.
 func (c *Controller) pods(ctx context.Context, set noreroute.Set, source *noreroute.PodSet) error {
 	if source == nil {
 		return c.apply(ctx, set.Owner(), noreroute.SetRows(c.deps.Network, set, nil))
 	}
 	addrs, complete := source.Addrs()
-	if !complete && slices.Contains(c.deps.Writer.Owners(noreroute.Feature), set.Owner()) {
-		return nil
+	if !complete {
+		addrs = append(addrs, noreroute.Addrs(c.deps.Writer.Rows(set.Owner()))...)
 	}
 	return c.apply(ctx, set.Owner(), noreroute.SetRows(c.deps.Network, set, addrs))
 }

@@ -93,7 +93,7 @@ func (w *world) start(ip, service *noreroute.PodSet) (*Controller, func()) {
 func (w *world) seeded(c *Controller) {
 	w.t.Helper()
 	select {
-	case <-c.Seeded():
+	case <-c.queue.Spoken():
 	case <-time.After(patience):
 		w.t.Fatalf("not seeded\n%s", w.nb.Dump())
 	}
@@ -214,6 +214,21 @@ func TestRestartKeepsPods(t *testing.T) {
 	pods.Complete()
 	w.eventually("the pod that is gone to go", func(d string) bool {
 		return strings.Contains(set(d, noreroute.EgressServicePods), "[10.244.0.5]")
+	})
+}
+
+// TestPodsAreAddedBeforeAllAreTold: an object that fails holds up no other.
+func TestPodsAreAddedBeforeAllAreTold(t *testing.T) {
+	w := newWorld(t)
+	c, stop := w.start(nil, complete("10.244.0.5"))
+	w.seeded(c)
+	stop()
+	pods := noreroute.NewPodSet()
+	c, _ = w.start(nil, pods)
+	w.seeded(c)
+	pods.Set("ns/new", []netip.Addr{addr("10.244.0.7")})
+	w.eventually("the new pod beside the one that is not told yet", func(d string) bool {
+		return strings.Contains(set(d, noreroute.EgressServicePods), "[10.244.0.5, 10.244.0.7]")
 	})
 }
 

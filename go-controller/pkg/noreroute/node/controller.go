@@ -37,13 +37,18 @@ type Deps struct {
 
 // Controller owns the chain of package noreroute.
 type Controller struct {
-	deps   Deps
-	nodes  corelisters.NodeLister
-	spoken chan struct{}
+	deps           Deps
+	nodes          corelisters.NodeLister
+	seeded, spoken chan struct{}
 }
 
 // New returns the controller.
-func New(deps Deps) *Controller { return &Controller{deps: deps, spoken: make(chan struct{})} }
+func New(deps Deps) *Controller {
+	return &Controller{deps: deps, seeded: make(chan struct{}), spoken: make(chan struct{})}
+}
+
+// Seeded is closed when the rules were tried once, or none are needed.
+func (c *Controller) Seeded() <-chan struct{} { return c.seeded }
 
 // Spoken is closed when the kernel has the rules, or needs none.
 func (c *Controller) Spoken() <-chan struct{} { return c.spoken }
@@ -55,6 +60,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		return nil
 	}
 	if !lost {
+		close(c.seeded)
 		close(c.spoken)
 		<-ctx.Done()
 		return nil
@@ -68,9 +74,14 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	q.Seed(func() []string { return []string{key} })
 	q.OnSeeded(func(context.Context) error {
-		close(c.spoken)
+		close(c.seeded)
 		return nil
 	})
+	go func() {
+		if queue.Await(ctx, q.Spoken()) {
+			close(c.spoken)
+		}
+	}()
 	factory.Start(ctx.Done())
 	defer factory.Shutdown()
 	return q.Run(ctx, 1)

@@ -90,8 +90,8 @@ func New(d Deps) (*Controller, error) {
 		replaced: map[string]replaced{},
 	}
 	c.queue = queue.New("pod", c.reconcile)
-	if err := d.Pods.Informer().AddIndexers(cache.Indexers{byNode: nodeOf}); err != nil {
-		return nil, fmt.Errorf("index pods by node: %w", err)
+	if err := kube.AddIndex(d.Pods.Informer(), byNode, nodeOf); err != nil {
+		return nil, err
 	}
 	if err := c.queue.Watch(d.Nodes.Informer(), nodeKeys); err != nil {
 		return nil, err
@@ -116,11 +116,11 @@ func New(d Deps) (*Controller, error) {
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx, workers) }
 
 // nodeOf is the index function of byNode.
-func nodeOf(obj any) ([]string, error) {
-	if p, ok := obj.(*corev1.Pod); ok && kube.NeedsNetwork(p) {
-		return []string{p.Spec.NodeName}, nil
+func nodeOf(p *corev1.Pod) []string {
+	if kube.NeedsNetwork(p) {
+		return []string{p.Spec.NodeName}
 	}
-	return nil, nil
+	return nil
 }
 
 // Look has the rows of a pod planned again.

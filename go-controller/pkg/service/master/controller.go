@@ -102,6 +102,7 @@ func New(deps Deps) (*Controller, error) {
 	c.nodeQueue = queue.New(service.FeatureNodes, c.reconcileNode)
 	c.serviceQueue.Seed(reader.Keys)
 	c.serviceQueue.Seed(c.owners(service.Feature))
+	c.nodeQueue.Seed(c.learnAll)
 	c.nodeQueue.Seed(func() []string { return append(deps.Nodes.Informer().GetIndexer().ListKeys(), clusterKey) })
 	c.nodeQueue.Seed(c.owners(service.FeatureNodes))
 	deps.Writer.OnDrift(func(o nb.Owner) {
@@ -164,10 +165,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.nodeQueue.Run(ctx, 1) })
 	group.Go(func() error {
-		// A Service planned with half of the nodes would lose rows.
-		select {
-		case <-c.nodeQueue.Seeded():
-		case <-ctx.Done():
+		// What load balancers of a node refer to should be there before them.
+		if !queue.Await(ctx, c.nodeQueue.Seeded()) {
 			return nil
 		}
 		return c.serviceQueue.Run(ctx, workers)
@@ -179,7 +178,7 @@ func (c *Controller) Run(ctx context.Context) error {
 }
 
 // Seeded is closed when every Service that was there at the start, and every one
-// that only has rows left, has been reconciled.
+// that only has rows left, has been tried once.
 func (c *Controller) Seeded() <-chan struct{} { return c.serviceQueue.Seeded() }
 
 // reconcile writes the load balancers of Services.
@@ -252,16 +251,23 @@ func (c *Controller) note(key string, perNode bool) service.Nodes {
 // learn replaces what is known of a node and enqueues the Services whose rows may
 // depend on it. A nil node is gone.
 func (c *Controller) learn(name string, facts *service.NodeFacts) {
-	c.mu.Lock()
-	next, changed := c.known.With(name, facts)
-	all := next.Shared() != c.known.Shared()
-	c.known = next
-	keys := maps.Clone(c.perNode)
-	c.mu.Unlock()
-	switch {
-	case all:
-		c.serviceQueue.Enqueue(c.services.ListKeys()...)
-	case changed:
-		c.serviceQueue.Enqueue(slices.Collect(maps.Keys(keys))...)
+	all, changed := c.replace(name, facts)
+	if all {
+		changed = c.services.ListKeys()
 	}
+	c.serviceQueue.Enqueue(changed...)
+}
+
+// replace replaces what is known of a node and tells whether that concerns all
+// Services, or else which.
+func (c *Controller) replace(name string, facts *service.NodeFacts) (all bool, keys []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next, changed := c.known.With(name, facts)
+	all = next.Shared() != c.known.Shared()
+	c.known = next
+	if changed {
+		keys = slices.Collect(maps.Keys(c.perNode))
+	}
+	return all, keys
 }

@@ -6,11 +6,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // clusterKey is the key of what exists once.
@@ -53,18 +56,38 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("get node %s: %w", name, err)
 	}
-	node, err := kube.Node(n)
-	if err != nil {
-		// What cannot be read is as if it were not there; the annotation's owner
-		// mends it.
-		klog.V(4).InfoS("Node has an annotation that cannot be read", "node", name, "reason", err.Error())
-	}
-	if err := c.applyNode(ctx, name, service.NodeRows(node, c.deps.Config)); err != nil {
-		return err
-	}
+	node := decodeNode(n)
+	// Also where this fails: a Service planned without the node would lose what it
+	// has there.
+	err = c.applyNode(ctx, name, service.NodeRows(node, c.deps.Config))
 	facts := service.FactsOf(node)
 	c.learn(name, &facts)
+	return err
+}
+
+// learnAll learns what is known of the nodes before any Service is planned: one
+// planned with half of the nodes would lose rows. It is a seed without keys.
+func (c *Controller) learnAll() []string {
+	nodes, _ := c.nodes.List(labels.Everything()) // reads memory and does not fail
+	for _, n := range nodes {
+		// The node's key says it again, if it fails.
+		_ = panics.Catch(service.FeatureNodes, func() error {
+			facts := service.FactsOf(decodeNode(n))
+			c.learn(n.Name, &facts)
+			return nil
+		})
+	}
 	return nil
+}
+
+// decodeNode decodes a node. What cannot be read is as if it were not there; the
+// annotation's owner mends it.
+func decodeNode(n *corev1.Node) topology.Node {
+	node, err := kube.Node(n)
+	if err != nil {
+		klog.V(4).InfoS("Node has an annotation that cannot be read", "node", n.Name, "reason", err.Error())
+	}
+	return node
 }
 
 func (c *Controller) applyNode(ctx context.Context, name string, rows []nb.Row) error {

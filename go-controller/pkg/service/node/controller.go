@@ -139,9 +139,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.plans.Run(ctx, 1) })
 	group.Go(func() error {
-		select {
-		case <-c.plans.Seeded():
-		case <-ctx.Done():
+		if !queue.Await(ctx, c.plans.Seeded()) {
 			return nil
 		}
 		return c.writes.Run(ctx, writers)
@@ -152,9 +150,16 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// Seeded is closed when all Services that were there at the start have been
-// written: from then on chains and flows may be swept.
+// Seeded is closed when all Services that were there at the start have been planned
+// and written, as far as that was possible.
 func (c *Controller) Seeded() <-chan struct{} { return c.writes.Seeded() }
+
+// Spoken are closed when the drivers were told what all Services that were there at
+// the start want: from then on chains, routes and flows may be swept. What a Service
+// wants besides, a port of the host, does not matter to it.
+func (c *Controller) Spoken() []<-chan struct{} {
+	return []<-chan struct{}{c.plans.Spoken(), c.writes.Spoken()}
+}
 
 // plan plans one Service and asks for the writes of what has changed.
 func (c *Controller) plan(_ context.Context, key string) error {

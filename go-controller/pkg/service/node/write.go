@@ -21,15 +21,19 @@ func (c *Controller) write(ctx context.Context, kind string) error {
 	switch kind {
 	case writeChains:
 		err = c.Chains.Apply(ctx, contributor, c.rules())
+		c.writes.Spoke(kind)
 	case writeRoutes:
 		all := map[host.Route]host.Hop{}
 		c.each(func(s service.NodeState) { maps.Copy(all, s.Routes) })
 		err = c.Routes.Apply(ctx, contributor, all)
+		c.writes.Spoke(kind)
 	case writeFlows:
 		err = c.applyFlows(ctx)
-	case writeHealth:
+	case writeHealth: // nothing of it is swept
+		c.writes.Spoke(kind)
 		c.serveHealth()
-	case writeUDP:
+	case writeUDP: // likewise
+		c.writes.Spoke(kind)
 		err = c.flush(ctx)
 	}
 	if err != nil {
@@ -76,7 +80,9 @@ func (c *Controller) applyFlows(ctx context.Context) error {
 			}
 		}
 	})
-	return c.Flows.Apply(ctx, contributor, flows)
+	err = c.Flows.Apply(ctx, contributor, flows)
+	c.writes.Spoke(writeFlows)
+	return err
 }
 
 // healthRetry is how soon a health port is tried again that somebody else had: nobody

@@ -1,0 +1,71 @@
+package panics
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"runtime/debug"
+	"sync"
+
+	"k8s.io/klog/v2"
+)
+
+// Error is a panic as an error.
+type Error struct {
+	// Value is what the code panicked with.
+	Value any
+}
+
+// Error implements error.
+func (e *Error) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+var (
+	mu     sync.Mutex
+	counts = map[string]uint64{}
+)
+
+// Catch calls f and returns its error. A panic of f is logged, counted for part,
+// and returned as an *Error.
+func Catch(part string, f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			note(part, v)
+			err = &Error{Value: v}
+		}
+	}()
+	return f()
+}
+
+// Count counts a panic that somebody else recovered from, and logged.
+func Count(part string) {
+	mu.Lock()
+	defer mu.Unlock()
+	counts[part]++
+}
+
+func note(part string, value any) {
+	Count(part)
+	klog.ErrorS(nil, "Recovered from a panic", "part", part, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+}
+
+// Counts returns how many panics each part has recovered from since the process
+// started.
+func Counts() map[string]uint64 {
+	mu.Lock()
+	defer mu.Unlock()
+	return maps.Clone(counts)
+}
+
+// Handler keeps a panic of h to its request, which is answered with an internal
+// server error.
+func Handler(part string, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := Catch(part, func() error {
+			h.ServeHTTP(w, r)
+			return nil
+		})
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	})
+}
