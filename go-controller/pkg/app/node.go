@@ -39,6 +39,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/settings"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/table"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nodeinfo"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	noreroutenode "github.com/ovnkube/ovnkube/go-controller/pkg/noreroute/node"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/sb"
@@ -54,6 +55,7 @@ const resyncInterval = 30 * time.Second
 type node struct {
 	env     *Env
 	name    string
+	self    *nodeinfo.View // all but who writes it reads the node here
 	gateway *gatewaynode.Gateway
 	chains  *iptables.Writer
 	routes  *host.Set[host.Route, host.Hop]
@@ -126,12 +128,17 @@ func (l loop) Run(ctx context.Context) error { return l(ctx) }
 // build makes every part and returns the informers to be started then.
 func (n *node) build(ctx context.Context) ([]starter, error) {
 	cfg, self := n.env.Config, nodeInformers(n.env, n.name)
-	if err := n.drivers(ctx, self); err != nil {
+	if err := n.viewSelf(self); err != nil {
+		return nil, err
+	}
+	if err := n.drivers(ctx); err != nil {
 		return nil, err
 	}
 	n.gateway = gatewaynode.New(gatewayConfig(cfg, n.name), gatewaynode.Deps{
 		Kube:     n.env.Kube,
-		Nodes:    self.Core().V1().Nodes(),
+		Nodes:    n.self,
+		Written:  n.self.Written(),
+		Decide:   n.self.Decide,
 		OVS:      n.switches,
 		Flows:    n.flows,
 		Chains:   n.chains,
@@ -152,7 +159,7 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 	pods := kube.NewNodePodInformers(n.env.Kube, n.name)
 	core := kube.NewInformers(n.env.Kube)
 	start := []starter{self, pods, core}
-	if err := n.services(core, self, n.switches); err != nil {
+	if err := n.services(core, n.switches); err != nil {
 		return nil, err
 	}
 	if cfg.Features.EgressService {
@@ -163,7 +170,7 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 		start = append(start, more...)
 	}
 	if cfg.Features.EgressIP {
-		more, err := n.egressIPs(self)
+		more, err := n.egressIPs()
 		if err != nil {
 			return nil, err
 		}
@@ -195,13 +202,13 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 }
 
 // drivers makes what reads and writes the host.
-func (n *node) drivers(ctx context.Context, self informers.SharedInformerFactory) (err error) {
+func (n *node) drivers(ctx context.Context) (err error) {
 	cfg := n.env.Config
 	if n.chains, err = iptables.New(chains(cfg)); err != nil {
 		return err
 	}
 	n.routes = route.NewSet()
-	n.record = egressipnode.NewRecord(n.name, n.env.Kube, self.Core().V1().Nodes())
+	n.record = egressipnode.NewRecord(n.name, n.env.Kube, n.self.Written())
 	n.addrs = addr.NewSet(addr.New(n.record.Addresses, topology.ManagementPort))
 	n.ipRules = iprule.NewSet()
 	// Nothing may pass before there are rules that translate it: the guard comes

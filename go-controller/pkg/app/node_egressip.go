@@ -26,7 +26,7 @@ import (
 
 // egressIPs adds the node side of EgressIPs and returns the informers to be
 // started.
-func (n *node) egressIPs(self informers.SharedInformerFactory) (starter, error) {
+func (n *node) egressIPs() (starter, error) {
 	client, err := versioned.NewForConfig(n.env.REST)
 	if err != nil {
 		return nil, fmt.Errorf("make the client of EgressIPs: %w", err)
@@ -35,7 +35,7 @@ func (n *node) egressIPs(self informers.SharedInformerFactory) (starter, error) 
 	c, err := egressipnode.New(egressipnode.Deps{
 		Node:      n.name,
 		EgressIPs: factory.EgressIP().V1().EgressIPs(),
-		Nodes:     self.Core().V1().Nodes(),
+		Nodes:     n.self,
 		Client:    client,
 		Kube:      n.env.Kube,
 		Flows:     n.flows,
