@@ -54,6 +54,7 @@ func (m *master) egressIPs(core informers.SharedInformerFactory) (*egressipmaste
 		Namespaces:      core.Core().V1().Namespaces(),
 		Pods:            core.Core().V1().Pods(),
 		Nodes:           m.nodes,
+		Services:        core.Core().V1().Services(),
 		Writer:          m.writer,
 		Health:          tracker,
 		Barrier:         barrier,

@@ -82,7 +82,7 @@ var nodeAnnotations = []nodeAnnotation{
 		return err
 	}},
 	{AnnotationL3Gateway, maxValue, func(v string, n *topology.Node) (err error) {
-		n.Gateway, err = parseL3Gateway(v, n.Name)
+		n.Gateway, err = parseL3Gateway(v)
 		return err
 	}},
 	{AnnotationChassisID, maxName, func(v string, n *topology.Node) error {
@@ -339,8 +339,8 @@ func parseEgressIPAddresses(value string) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// parseL3Gateway decodes l3-gateway-config of a node.
-func parseL3Gateway(value, node string) (topology.Gateway, error) {
+// parseL3Gateway decodes l3-gateway-config.
+func parseL3Gateway(value string) (topology.Gateway, error) {
 	var networks map[string]l3Gateway
 	if err := json.Unmarshal([]byte(value), &networks); err != nil {
 		return topology.Gateway{}, err
@@ -367,17 +367,16 @@ func parseL3Gateway(value, node string) (topology.Gateway, error) {
 	if g.Mode != topology.GatewayLocal && g.Mode != topology.GatewayShared {
 		return topology.Gateway{}, fmt.Errorf("mode %s is neither local nor shared", Shorten(w.Mode))
 	}
-	if err := checkUplink(g, node); err != nil {
+	if err := checkUplink(g); err != nil {
 		return topology.Gateway{}, err
 	}
 	return g, nil
 }
 
 // checkUplink checks what a gateway says of the network outside.
-func checkUplink(g topology.Gateway, node string) error {
-	if bridge, ok := strings.CutSuffix(g.InterfaceID, topology.ExternalInterface("", node)); g.InterfaceID != "" &&
-		(!ok || !isInterface(bridge)) {
-		return fmt.Errorf("interface-id %s is not the name of a bridge and %q", Shorten(g.InterfaceID), topology.ExternalInterface("", node))
+func checkUplink(g topology.Gateway) error {
+	if bridge, _, _ := strings.Cut(g.InterfaceID, "_"); g.InterfaceID != "" && (!isName(g.InterfaceID) || bridge == "") {
+		return fmt.Errorf("interface-id %s is no name of a port", Shorten(g.InterfaceID))
 	}
 	if g.MAC != "" {
 		if err := checkMAC(g.MAC); err != nil {
@@ -400,16 +399,15 @@ func checkUplink(g topology.Gateway, node string) error {
 	return nil
 }
 
-// isInterface tells whether a network interface can have that name.
-func isInterface(name string) bool {
-	const longest = 15
-	return name != "" && len(name) <= longest && !strings.ContainsFunc(name, func(r rune) bool {
+// isName tells whether something in OVN can have that name.
+func isName(name string) bool {
+	return name != "" && len(name) <= 2*maxName && !strings.ContainsFunc(name, func(r rune) bool {
 		return r <= ' ' || r > '~' || strings.ContainsRune("/\\,\"'", r)
 	})
 }
 
 func checkChassis(id string) error {
-	if strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("\"'\\,", r) }) {
+	if !isName(id) {
 		return errors.New("is no system-id: it has other characters than letters, digits and punctuation")
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,9 @@ type Cluster struct {
 	// Cluster, Service, Join and Masquerade are the ranges of the cluster itself.
 	Cluster, Service, Join, Masquerade []netip.Prefix
 }
+
+// maxInterface is the longest name of a network interface.
+const maxInterface = 15
 
 // errOwned is why a valid value does not count that somebody else wrote.
 var errOwned = errors.New("is not what was assigned, which stays in force")
@@ -241,6 +245,12 @@ func (c Cluster) check(name string, n topology.Node) error {
 			}
 		}
 	case kube.AnnotationL3Gateway:
+		// It names a port in the database, where every name is there once.
+		suffix := topology.ExternalInterface("", n.Name)
+		if bridge, ok := strings.CutSuffix(n.Gateway.InterfaceID, suffix); n.Gateway.InterfaceID != "" &&
+			(!ok || len(bridge) > maxInterface) {
+			return fmt.Errorf("interface-id %s is not the name of a bridge and %s", n.Gateway.InterfaceID, suffix)
+		}
 		for _, p := range n.Gateway.Addrs {
 			if slices.Contains(n.Gateway.NextHops, p.Addr()) {
 				return fmt.Errorf("%s is an address of the node and its next hop", p.Addr())
