@@ -39,15 +39,42 @@ type resolver struct {
 	// settle is how long another value has to be there before it counts, by annotation.
 	settle func(annotation string) time.Duration
 	states map[types.UID]*state
+	// decided are the values that this process wants, by node; nil: none is to be there.
+	decided map[types.UID]map[string]*string
+}
+
+func newResolver(cluster Cluster, owns []string, settle func(string) time.Duration) *resolver {
+	r := &resolver{cluster: cluster, owns: map[string]bool{}, settle: settle,
+		states: map[types.UID]*state{}, decided: map[types.UID]map[string]*string{}}
+	for _, name := range owns {
+		r.owns[name] = true
+	}
+	return r
+}
+
+// decide notes what this process wants; it returns whether that is something new.
+func (r *resolver) decide(node types.UID, annotations map[string]*string) bool {
+	if r.decided[node] == nil {
+		r.decided[node] = map[string]*string{}
+	}
+	changed := false
+	for name, value := range annotations {
+		have, known := r.decided[node][name]
+		same := known && (have == nil) == (value == nil) && (have == nil || *have == *value)
+		if r.owns[name] && !same {
+			r.decided[node][name], changed = value, true
+		}
+	}
+	return changed
 }
 
 // state is what is known of a node.
 type state struct {
+	uid     types.UID
 	name    string
 	created time.Time
 	written map[string]string // as the API has them; only those that are decoded
 	inForce map[string]string
-	decided map[string]*string // by this process; nil: it is not to be there
 	waiting map[string]waiting // values that have not been there for long
 	refused map[string]refusal
 	node    topology.Node // decoded from inForce
@@ -75,8 +102,8 @@ func written(n *corev1.Node) map[string]string {
 // add begins with a node; recalled is what the databases have of it.
 func (r *resolver) add(n *corev1.Node, recalled map[string]string) {
 	s := &state{
-		name: n.Name, created: n.CreationTimestamp.Time, written: written(n),
-		inForce: map[string]string{}, waiting: map[string]waiting{}, refused: map[string]refusal{}, decided: map[string]*string{},
+		uid: n.UID, name: n.Name, created: n.CreationTimestamp.Time, written: written(n),
+		inForce: map[string]string{}, waiting: map[string]waiting{}, refused: map[string]refusal{},
 		node: topology.Node{Name: n.Name},
 	}
 	for _, name := range slices.Sorted(maps.Keys(recalled)) {
@@ -138,10 +165,10 @@ func (r *resolver) resolveNode(s *state, now time.Time, first bool) (changed boo
 		if there {
 			next, err = r.plausible(s, name, value)
 		}
-		if err == nil && name == kube.AnnotationNodeSubnets && !s.wants(name, value, there) {
+		if err == nil && name == kube.AnnotationNodeSubnets && !r.wants(s, name, value, there) {
 			err = r.cluster.greedy(next.Subnets)
 		}
-		if err == nil && had && r.owns[name] && !s.wants(name, value, there) {
+		if err == nil && had && r.owns[name] && !r.wants(s, name, value, there) {
 			err = errOwned
 			if !there { // it is put back
 				continue
@@ -173,8 +200,8 @@ func (r *resolver) resolveNode(s *state, now time.Time, first bool) (changed boo
 }
 
 // wants tells whether this process has decided on a value.
-func (s *state) wants(name, value string, there bool) bool {
-	want, decided := s.decided[name]
+func (r *resolver) wants(s *state, name, value string, there bool) bool {
+	want, decided := r.decided[s.uid][name]
 	return decided && there == (want != nil) && (want == nil || *want == value)
 }
 

@@ -68,12 +68,7 @@ type world struct {
 // begin has n nodes of which all annotations are in force.
 func begin(t *testing.T, owns []string, n int) *world {
 	t.Helper()
-	w := &world{now: start, objs: map[string]*corev1.Node{}, resolver: &resolver{
-		cluster: cluster, owns: map[string]bool{}, states: map[types.UID]*state{}, settle: Settle,
-	}}
-	for _, name := range owns {
-		w.owns[name] = true
-	}
+	w := &world{now: start, objs: map[string]*corev1.Node{}, resolver: newResolver(cluster, owns, Settle)}
 	for i := 1; i <= n; i++ {
 		o := object(i, kube.FormatNode(node(i)))
 		w.objs[o.Name] = o
@@ -203,7 +198,7 @@ func TestANewcomerTakesNothing(t *testing.T) {
 
 // At the start the database decides, before age does.
 func TestTheDatabaseDecidesAtTheStart(t *testing.T) {
-	w := &world{now: start, resolver: &resolver{cluster: cluster, owns: map[string]bool{kube.AnnotationNodeSubnets: true}, states: map[types.UID]*state{}, settle: Settle}}
+	w := &world{now: start, resolver: newResolver(cluster, []string{kube.AnnotationNodeSubnets}, Settle)}
 	claimed := kube.FormatNode(node(2))
 	older := object(1, map[string]string{
 		kube.AnnotationNodeSubnets: claimed[kube.AnnotationNodeSubnets], kube.AnnotationChassisID: claimed[kube.AnnotationChassisID], kube.AnnotationL3Gateway: "{",
@@ -232,7 +227,7 @@ func TestOwnedValuesChangeByDecision(t *testing.T) {
 	if got := w.inForce(1)[kube.AnnotationNodeSubnets]; got == other {
 		t.Error("an edited subnet is in force")
 	}
-	w.states["uid1"].decided[kube.AnnotationNodeSubnets] = &other
+	w.decide("uid1", map[string]*string{kube.AnnotationNodeSubnets: &other})
 	w.resolve(w.now, false)
 	if got := w.inForce(1)[kube.AnnotationNodeSubnets]; got != other {
 		t.Errorf("the decided subnet is not in force, but %s: %v", got, w.refusals())

@@ -75,6 +75,7 @@ type View struct {
 	mu       sync.Mutex
 	resolver *resolver
 	first    bool // nothing is in force yet
+	dirty    bool // something was decided
 }
 
 var _ coreinformers.NodeInformer = (*View)(nil)
@@ -84,22 +85,13 @@ func New(deps Deps) (*View, error) {
 	v := &View{
 		deps: deps, wake: make(chan struct{}, 1), first: true,
 		informer: newInformer(deps.Nodes.Informer()),
-		resolver: &resolver{cluster: deps.Cluster, owns: map[string]bool{}, settle: deps.Settle, states: map[types.UID]*state{}},
-	}
-	for _, name := range deps.Owns {
-		v.resolver.owns[name] = true
-	}
-	poke := func() {
-		select {
-		case v.wake <- struct{}{}:
-		default:
-		}
+		resolver: newResolver(deps.Cluster, deps.Owns, deps.Settle),
 	}
 	var err error
 	v.written, err = deps.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { poke() },
-		UpdateFunc: func(any, any) { poke() },
-		DeleteFunc: func(any) { poke() },
+		AddFunc:    func(any) { v.poke() },
+		UpdateFunc: func(any, any) { v.poke() },
+		DeleteFunc: func(any) { v.poke() },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch nodes: %w", err)
@@ -121,14 +113,17 @@ func (v *View) Written() coreinformers.NodeInformer { return v.deps.Nodes }
 func (v *View) Decide(node types.UID, annotations map[string]*string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	s := v.resolver.states[node]
-	if s == nil {
-		return // it is gone
+	if v.resolver.decide(node, annotations) {
+		v.dirty = true
+		v.poke()
 	}
-	for name, value := range annotations {
-		if v.resolver.owns[name] {
-			s.decided[name] = value
-		}
+}
+
+// poke asks for a pass.
+func (v *View) poke() {
+	select {
+	case v.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -160,7 +155,8 @@ func (v *View) pass(now time.Time) time.Duration {
 	nodes, _ := v.deps.Nodes.Lister().List(labels.Everything()) // reads memory and does not fail
 	v.mu.Lock()
 	present := make(map[types.UID]bool, len(nodes))
-	dirty := v.first
+	dirty := v.first || v.dirty
+	v.dirty = false
 	for _, n := range nodes {
 		present[n.UID] = true
 	}
@@ -171,6 +167,7 @@ func (v *View) pass(now time.Time) time.Duration {
 			dirty = true
 		}
 	}
+	maps.DeleteFunc(v.resolver.decided, func(uid types.UID, _ map[string]*string) bool { return !present[uid] })
 	for _, n := range nodes {
 		if v.resolver.states[n.UID] == nil {
 			var recalled map[string]string
