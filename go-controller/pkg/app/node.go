@@ -279,6 +279,7 @@ func (n *node) egressServices(core informers.SharedInformerFactory) ([]starter, 
 func (n *node) marks() {
 	c := noreroutenode.New(noreroutenode.Deps{
 		Nodes:     func() informers.SharedInformerFactory { return kube.NewInformers(n.env.Kube) },
+		Cluster:   nodeLimits(n.env.Config),
 		Chains:    n.chains,
 		MarksLost: func(ctx context.Context) (bool, error) { return isUserspace(ctx, n.switches) },
 		Families:  n.env.Config.Families(),

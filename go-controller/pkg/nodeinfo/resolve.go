@@ -38,14 +38,14 @@ type resolver struct {
 	owns map[string]bool
 	// settle is how long another value has to be there before it counts, by annotation.
 	settle func(annotation string) time.Duration
-	states map[types.UID]*state
+	states map[string]*state // by name
 	// decided are the values that this process wants, by node; nil: none is to be there.
 	decided map[types.UID]map[string]*string
 }
 
 func newResolver(cluster Cluster, owns []string, settle func(string) time.Duration) *resolver {
 	r := &resolver{cluster: cluster, owns: map[string]bool{}, settle: settle,
-		states: map[types.UID]*state{}, decided: map[types.UID]map[string]*string{}}
+		states: map[string]*state{}, decided: map[types.UID]map[string]*string{}}
 	for _, name := range owns {
 		r.owns[name] = true
 	}
@@ -111,12 +111,12 @@ func (r *resolver) add(n *corev1.Node, recalled map[string]string) {
 			s.inForce[name], s.node = recalled[name], next
 		}
 	}
-	r.states[n.UID] = s
+	r.states[n.Name] = s
 }
 
 // write notes what the API has of a node; it returns whether that is something new.
 func (r *resolver) write(n *corev1.Node) bool {
-	s, now := r.states[n.UID], written(n)
+	s, now := r.states[n.Name], written(n)
 	if maps.Equal(s.written, now) {
 		return false
 	}
@@ -128,17 +128,16 @@ func (r *resolver) write(n *corev1.Node) bool {
 // there now has been there for long enough; 0: none is waiting. first says that
 // nothing has been in force in this process yet.
 func (r *resolver) resolve(now time.Time, first bool) time.Duration {
-	uids := slices.SortedFunc(maps.Keys(r.states), func(a, b types.UID) int {
-		x, y := r.states[a], r.states[b]
-		return cmp.Or(x.created.Compare(y.created), cmp.Compare(x.name, y.name), cmp.Compare(a, b))
+	nodes := slices.SortedFunc(maps.Values(r.states), func(a, b *state) int {
+		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name))
 	})
 	var rest time.Duration
 	// What one node gives up another may have had to wait for.
-	for range len(uids) + 1 {
+	for range len(nodes) + 1 {
 		changed := false
 		rest = 0
-		for _, uid := range uids {
-			c, left := r.resolveNode(r.states[uid], now, first)
+		for _, s := range nodes {
+			c, left := r.resolveNode(s, now, first)
 			changed = changed || c
 			if left > 0 && (rest == 0 || left < rest) {
 				rest = left

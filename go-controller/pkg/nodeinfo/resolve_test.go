@@ -84,7 +84,7 @@ func begin(t *testing.T, owns []string, n int) *world {
 }
 
 func (w *world) inForce(i int) map[string]string {
-	return w.states[types.UID(fmt.Sprint("uid", i))].inForce
+	return w.states[fmt.Sprint("n", i)].inForce
 }
 
 // set writes an annotation of a node; "-" removes it. It resolves after a while.
@@ -101,7 +101,7 @@ func (w *world) set(i int, name, value string, after time.Duration) {
 }
 
 func (w *world) why(i int, name string) string {
-	return w.states[types.UID(fmt.Sprint("uid", i))].refused[name].why
+	return w.states[fmt.Sprint("n", i)].refused[name].why
 }
 
 // broken are values that are refused, by annotation.
@@ -189,7 +189,7 @@ func TestANewcomerTakesNothing(t *testing.T) {
 		t.Errorf("the first node has %v", got)
 	}
 	// When who has it goes, the newcomer has it.
-	delete(w.states, "uid1")
+	delete(w.states, "n1")
 	w.resolve(w.now, false)
 	if got := w.inForce(3)[kube.AnnotationChassisID]; got != "chassis-n1" {
 		t.Errorf("the newcomer has chassis %q after the first node went", got)
@@ -285,7 +285,7 @@ func FuzzResolve(f *testing.F) {
 		if !maps.Equal(w.inForce(2), kube.FormatNode(node(2))) {
 			t.Errorf("the other node has %v", w.inForce(2))
 		}
-		n := w.states["uid1"].node
+		n := w.states["n1"].node
 		for _, p := range n.Subnets {
 			if !topology.ManagementAddr(p).IsValid() || p.Overlaps(node(2).Subnets[0]) {
 				t.Errorf("subnet %s is in force", p)

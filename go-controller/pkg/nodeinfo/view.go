@@ -154,22 +154,22 @@ func (v *View) Run(ctx context.Context) error {
 func (v *View) pass(now time.Time) time.Duration {
 	nodes, _ := v.deps.Nodes.Lister().List(labels.Everything()) // reads memory and does not fail
 	v.mu.Lock()
-	present := make(map[types.UID]bool, len(nodes))
+	byName, present := make(map[string]*corev1.Node, len(nodes)), make(map[types.UID]bool, len(nodes))
 	dirty := v.first || v.dirty
 	v.dirty = false
 	for _, n := range nodes {
-		present[n.UID] = true
+		byName[n.Name], present[n.UID] = n, true
 	}
 	// Who is gone gives up what it had.
-	for uid := range v.resolver.states {
-		if !present[uid] {
-			delete(v.resolver.states, uid)
+	for name, s := range v.resolver.states {
+		if n := byName[name]; n == nil || n.UID != s.uid {
+			delete(v.resolver.states, name)
 			dirty = true
 		}
 	}
 	maps.DeleteFunc(v.resolver.decided, func(uid types.UID, _ map[string]*string) bool { return !present[uid] })
 	for _, n := range nodes {
-		if v.resolver.states[n.UID] == nil {
+		if v.resolver.states[n.Name] == nil {
 			var recalled map[string]string
 			if v.deps.Recall != nil {
 				recalled = v.deps.Recall(n.Name)
@@ -181,7 +181,7 @@ func (v *View) pass(now time.Time) time.Duration {
 		}
 	}
 	var rest time.Duration
-	var refused map[types.UID]map[string]refusal
+	var refused map[string]map[string]refusal
 	if dirty || v.resolver.pending() {
 		before := v.resolver.refusals()
 		rest = v.resolver.resolve(now, v.first)
@@ -190,7 +190,7 @@ func (v *View) pass(now time.Time) time.Duration {
 	v.first = false
 	out := make(map[string]*corev1.Node, len(nodes))
 	for _, n := range nodes {
-		out[n.Name] = v.resolver.states[n.UID].overlay(n)
+		out[n.Name] = v.resolver.states[n.Name].overlay(n)
 	}
 	v.mu.Unlock()
 	v.informer.replace(out)
@@ -209,20 +209,20 @@ func (r *resolver) pending() bool {
 }
 
 // refusals returns what is refused now.
-func (r *resolver) refusals() map[types.UID]map[string]refusal {
-	out := map[types.UID]map[string]refusal{}
-	for uid, s := range r.states {
+func (r *resolver) refusals() map[string]map[string]refusal {
+	out := map[string]map[string]refusal{}
+	for name, s := range r.states {
 		if len(s.refused) > 0 {
-			out[uid] = maps.Clone(s.refused)
+			out[name] = maps.Clone(s.refused)
 		}
 	}
 	return out
 }
 
 // news returns what is refused that was not before.
-func news(before, after map[types.UID]map[string]refusal) map[types.UID]map[string]refusal {
-	for uid, refused := range after {
-		maps.DeleteFunc(refused, func(name string, r refusal) bool { return before[uid][name] == r })
+func news(before, after map[string]map[string]refusal) map[string]map[string]refusal {
+	for node, refused := range after {
+		maps.DeleteFunc(refused, func(name string, r refusal) bool { return before[node][name] == r })
 	}
 	return after
 }
@@ -246,10 +246,10 @@ func (s *state) overlay(n *corev1.Node) *corev1.Node {
 }
 
 // report tells why annotations do not count.
-func (v *View) report(nodes []*corev1.Node, refused map[types.UID]map[string]refusal) {
+func (v *View) report(nodes []*corev1.Node, refused map[string]map[string]refusal) {
 	for _, n := range nodes {
-		for _, name := range slices.Sorted(maps.Keys(refused[n.UID])) {
-			r := refused[n.UID][name]
+		for _, name := range slices.Sorted(maps.Keys(refused[n.Name])) {
+			r := refused[n.Name][name]
 			err := fmt.Errorf("annotation %s, value %s, does not count: %s", name, kube.Shorten(r.value), r.why)
 			klog.InfoS("Refused an annotation of a node", "node", n.Name, "annotation", name, "value", kube.Shorten(r.value), "reason", r.why)
 			if v.deps.Refused != nil {
