@@ -53,7 +53,7 @@ func (m *master) egressIPs(core informers.SharedInformerFactory) (*egressipmaste
 		m.runners["egress IPs"] = &retired{feature: egressip.Feature, writer: m.writer}
 		return nil, nil, nil, nil
 	}
-	tracker, err := m.health(core)
+	tracker, err := m.health()
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -76,7 +76,8 @@ func (m *master) egressIPs(core informers.SharedInformerFactory) (*egressipmaste
 		EgressIPs:       factory.EgressIP().V1().EgressIPs(),
 		Namespaces:      core.Core().V1().Namespaces(),
 		Pods:            core.Core().V1().Pods(),
-		Nodes:           core.Core().V1().Nodes(),
+		Nodes:           m.nodes,
+		Services:        core.Core().V1().Services(),
 		Writer:          m.writer,
 		Health:          tracker,
 		Barrier:         barrier,

@@ -42,7 +42,7 @@ func (m *master) externalGateways(
 		Policies:   factory.AdminPolicyBasedRoute().V1().AdminPolicyBasedExternalRoutes(),
 		Namespaces: core.Core().V1().Namespaces(),
 		Pods:       core.Core().V1().Pods(),
-		Nodes:      core.Core().V1().Nodes(),
+		Nodes:      m.nodes,
 		Writer:     m.writer,
 		Config:     externalGatewayConfig(m.env.Config),
 		Recorder:   m.recorder,

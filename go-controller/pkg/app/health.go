@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"os"
 
-	"k8s.io/client-go/informers"
-
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health"
 	healthmaster "github.com/ovnkube/ovnkube/go-controller/pkg/health/master"
@@ -36,7 +34,7 @@ func prober(cfg config.Config) (health.Prober, error) {
 
 // health returns the tracker of the nodes' reachability, which the egress features
 // share; it runs once one of them asks.
-func (m *master) health(core informers.SharedInformerFactory) (*health.Tracker, error) {
+func (m *master) health() (*health.Tracker, error) {
 	if m.tracker != nil {
 		return m.tracker, nil
 	}
@@ -45,7 +43,7 @@ func (m *master) health(core informers.SharedInformerFactory) (*health.Tracker, 
 		return nil, err
 	}
 	tracker := health.NewTracker(probes, m.env.Config.Features.ReachabilityTotalTimeout)
-	targets, err := healthmaster.New(core.Core().V1().Nodes(), tracker)
+	targets, err := healthmaster.New(m.nodes, tracker)
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
 	networkmaster "github.com/ovnkube/ovnkube/go-controller/pkg/network/master"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nodeinfo"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	noreroutemaster "github.com/ovnkube/ovnkube/go-controller/pkg/noreroute/master"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
@@ -126,6 +127,7 @@ type master struct {
 	env      *Env
 	writer   *ovsdb.Writer
 	recorder record.EventRecorder
+	nodes    *nodeinfo.View // all read nodes here
 	runners  map[string]runner
 	tracker  *health.Tracker // nil until somebody asks for it
 	ips      *egressIPInformers
@@ -140,13 +142,17 @@ type starter interface{ Start(stop <-chan struct{}) }
 func (m *master) build() ([]starter, error) {
 	cfg := m.env.Config
 	core := kube.NewInformers(m.env.Kube)
-	nodes := core.Core().V1().Nodes()
 	start := []starter{core}
 
-	var err error
+	err := m.viewNodes(core)
+	if err != nil {
+		return nil, err
+	}
 	if m.runners["network"], err = networkmaster.New(networkmaster.Deps{
 		Client:    m.env.Kube,
-		Nodes:     nodes,
+		Nodes:     m.nodes,
+		Written:   m.nodes.Written(),
+		Decide:    m.nodes.Decide,
 		Writer:    m.writer,
 		Recorder:  m.recorder,
 		Config:    networkConfig(cfg),
@@ -175,7 +181,7 @@ func (m *master) build() ([]starter, error) {
 	pods, err := podmaster.New(podmaster.Deps{
 		Client:   m.env.Kube,
 		Pods:     core.Core().V1().Pods(),
-		Nodes:    nodes,
+		Nodes:    m.nodes,
 		Writer:   m.writer,
 		Recorder: m.recorder,
 		// With external gateways who is translated is theirs to say.
@@ -212,7 +218,7 @@ func (m *master) build() ([]starter, error) {
 	}
 	start = append(start, more...)
 	m.runners["no-reroute policies"], err = noreroutemaster.New(noreroutemaster.Deps{
-		Nodes:             nodes,
+		Nodes:             m.nodes,
 		Writer:            m.writer,
 		Network:           noreroute.Network{Cluster: cfg.Default.ClusterPrefixes(), Join: joinSubnets(cfg)},
 		EgressIPPods:      ipPods,
@@ -243,8 +249,8 @@ func after(done <-chan struct{}, r runner) runner {
 // kinds, and what is closed when all that were there at the start are served. pods
 // is told the endpoints served.
 func (m *master) egressServices(core informers.SharedInformerFactory, pods *noreroute.PodSet) (starter, <-chan struct{}, error) {
-	cfg, nodes := m.env.Config, core.Core().V1().Nodes()
-	tracker, err := m.health(core)
+	cfg := m.env.Config
+	tracker, err := m.health()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -263,7 +269,7 @@ func (m *master) egressServices(core informers.SharedInformerFactory, pods *nore
 			Pods:           core.Core().V1().Pods(),
 			Addresses:      m.addresses,
 		},
-		Nodes:          nodes,
+		Nodes:          m.nodes,
 		Writer:         m.writer,
 		Health:         tracker,
 		Pods:           pods,

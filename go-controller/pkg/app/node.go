@@ -40,6 +40,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/settings"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/table"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nodeinfo"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	noreroutenode "github.com/ovnkube/ovnkube/go-controller/pkg/noreroute/node"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
@@ -58,6 +59,7 @@ const resyncInterval = 30 * time.Second
 type node struct {
 	env     *Env
 	name    string
+	self    *nodeinfo.View // all but who writes it reads the node here
 	gateway *gatewaynode.Gateway
 	chains  *iptables.Writer
 	routes  *host.Set[host.Route, host.Hop]
@@ -141,12 +143,17 @@ func (l loop) Run(ctx context.Context) error { return l(ctx) }
 // build makes every part and returns the informers to be started then.
 func (n *node) build(ctx context.Context) ([]starter, error) {
 	cfg, self := n.env.Config, nodeInformers(n.env, n.name)
-	if err := n.drivers(ctx, self); err != nil {
+	if err := n.viewSelf(self); err != nil {
+		return nil, err
+	}
+	if err := n.drivers(ctx); err != nil {
 		return nil, err
 	}
 	n.gateway = gatewaynode.New(gatewayConfig(cfg, n.name), gatewaynode.Deps{
 		Kube:     n.env.Kube,
-		Nodes:    self.Core().V1().Nodes(),
+		Nodes:    n.self,
+		Written:  n.self.Written(),
+		Decide:   n.self.Decide,
 		OVS:      n.switches,
 		Flows:    n.flows,
 		Chains:   n.chains,
@@ -174,7 +181,7 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 	if n.addresses, err = reservedAddresses(cfg, core, n.ips); err != nil {
 		return nil, err
 	}
-	if err := n.services(core, self, n.switches); err != nil {
+	if err := n.services(core, n.switches); err != nil {
 		return nil, err
 	}
 	if cfg.Features.EgressService {
@@ -185,7 +192,7 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 		start = append(start, more...)
 	}
 	if cfg.Features.EgressIP {
-		more, err := n.egressIPs(self)
+		more, err := n.egressIPs()
 		if err != nil {
 			return nil, err
 		}
@@ -216,13 +223,13 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 }
 
 // drivers makes what reads and writes the host.
-func (n *node) drivers(ctx context.Context, self informers.SharedInformerFactory) (err error) {
+func (n *node) drivers(ctx context.Context) (err error) {
 	cfg := n.env.Config
 	if n.chains, err = iptables.New(chains(cfg)); err != nil {
 		return err
 	}
 	n.routes = route.NewSet()
-	n.record = egressipnode.NewRecord(n.name, n.env.Kube, self.Core().V1().Nodes())
+	n.record = egressipnode.NewRecord(n.name, n.env.Kube, n.self.Written())
 	n.addrs = addr.NewSet(addr.New(n.record.Addresses, topology.ManagementPort))
 	n.ipRules = iprule.NewSet()
 	// Nothing may pass before there are rules that translate it: the guard comes
@@ -298,6 +305,7 @@ func (n *node) egressServices(core informers.SharedInformerFactory) ([]starter, 
 func (n *node) marks() {
 	c := noreroutenode.New(noreroutenode.Deps{
 		Nodes:     func() informers.SharedInformerFactory { return kube.NewInformers(n.env.Kube) },
+		Cluster:   nodeLimits(n.env.Config),
 		Chains:    n.chains,
 		MarksLost: func(ctx context.Context) (bool, error) { return isUserspace(ctx, n.switches) },
 		Families:  n.env.Config.Families(),

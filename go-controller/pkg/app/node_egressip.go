@@ -24,12 +24,12 @@ import (
 
 // egressIPs adds the node side of EgressIPs and returns the informers to be
 // started.
-func (n *node) egressIPs(self informers.SharedInformerFactory) (starter, error) {
+func (n *node) egressIPs() (starter, error) {
 	client, factory := n.ips.client, n.ips.factory
 	c, err := egressipnode.New(egressipnode.Deps{
 		Node:      n.name,
 		EgressIPs: factory.EgressIP().V1().EgressIPs(),
-		Nodes:     self.Core().V1().Nodes(),
+		Nodes:     n.self,
 		Client:    client,
 		Kube:      n.env.Kube,
 		Flows:     n.flows,

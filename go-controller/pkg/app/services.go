@@ -22,7 +22,7 @@ func (m *master) services(core informers.SharedInformerFactory) error {
 	c, err := servicemaster.New(servicemaster.Deps{
 		Services:       core.Core().V1().Services(),
 		EndpointSlices: core.Discovery().V1().EndpointSlices(),
-		Nodes:          core.Core().V1().Nodes(),
+		Nodes:          m.nodes,
 		Pods:           core.Core().V1().Pods(),
 		Addresses:      m.addresses,
 		Writer:         m.writer,
@@ -33,13 +33,13 @@ func (m *master) services(core informers.SharedInformerFactory) error {
 	return err
 }
 
-// services adds the node side of Services. self has this node.
-func (n *node) services(core, self informers.SharedInformerFactory, switches ovs.Client) error {
+// services adds the node side of Services.
+func (n *node) services(core informers.SharedInformerFactory, switches ovs.Client) error {
 	c, err := servicenode.New(servicenode.Deps{
 		Node:           n.name,
 		Services:       core.Core().V1().Services(),
 		EndpointSlices: core.Discovery().V1().EndpointSlices(),
-		Nodes:          self.Core().V1().Nodes(),
+		Nodes:          n.self,
 		Addresses:      n.addresses,
 		Recorder:       n.recorder,
 		Chains:         n.chains,

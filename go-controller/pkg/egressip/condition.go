@@ -21,6 +21,7 @@ const (
 	ReasonWaitingForPolicies = "WaitingForPolicies"
 	ReasonNoConflict         = "NoConflict"
 	ReasonOlderWins          = "OlderEgressIP"
+	ReasonAddressInUse       = "AddressInUse"
 )
 
 // Report is what became of the pods that an EgressIP chooses.
@@ -152,12 +153,32 @@ func otherHolder(status v1.EgressIPStatus, p Placement) string {
 	return ""
 }
 
+// Disputes returns who says to have addresses that are held, in the order of the spec.
+func (d Decision) Disputes() []Refusal {
+	var disputes []Refusal
+	for _, p := range d.Placements {
+		if p.Disputed != (Refusal{}) && p.Node != "" {
+			why := p.Disputed
+			why.Message += fmt.Sprintf(", but the EgressIP held it before and keeps it on node %s", p.Node)
+			disputes = append(disputes, why)
+		}
+	}
+	return disputes
+}
+
 func conflict(d Decision, r Report) metav1.Condition {
 	var messages []string
+	reason := ReasonAddressInUse
 	for _, why := range d.Refusals() {
 		if why.Reason == AddressTaken {
 			messages = append(messages, why.Message)
+			if strings.Contains(why.Message, "older EgressIP") {
+				reason = ReasonOlderWins
+			}
 		}
+	}
+	for _, why := range d.Disputes() {
+		messages = append(messages, why.Message)
 	}
 	if len(r.Lost) > 0 {
 		const most = 5
@@ -166,11 +187,12 @@ func conflict(d Decision, r Report) metav1.Condition {
 			names += fmt.Sprintf(" and %d more", len(r.Lost)-most)
 		}
 		messages = append(messages, "older EgressIPs have some of its pods: "+names)
+		reason = ReasonOlderWins
 	}
 	if len(messages) == 0 {
 		return condition(v1.ConditionConflict, false, ReasonNoConflict, "no other EgressIP has its addresses or pods")
 	}
-	return condition(v1.ConditionConflict, true, ReasonOlderWins, strings.Join(messages, ". "))
+	return condition(v1.ConditionConflict, true, reason, strings.Join(messages, ". "))
 }
 
 // Notice is an Event.
@@ -218,6 +240,12 @@ func Notices(d Decision, before map[netip.Addr]string, was, is []metav1.Conditio
 	assigned := said(was, v1.ConditionAssigned)
 	for _, why := range d.Refusals() {
 		if !strings.Contains(assigned, why.Message) {
+			tell(true, string(why.Reason), "%s", why.Message)
+		}
+	}
+	conflict := said(was, v1.ConditionConflict)
+	for _, why := range d.Disputes() {
+		if !strings.Contains(conflict, why.Message) {
 			tell(true, string(why.Reason), "%s", why.Message)
 		}
 	}

@@ -33,6 +33,9 @@ type Placement struct {
 	Chassis string
 	// Left is why the node before is it no more; empty where there was none.
 	Left string
+	// Disputed is who else says to have the address since it is held; the zero Refusal
+	// for nobody.
+	Disputed Refusal
 }
 
 // same compares two placements, but for why the node before is it no more.
@@ -71,10 +74,14 @@ func Decide(nodes []place.Node, all []EgressIP, network Network) map[string]Deci
 	}
 	decisions := make(map[string]Decision, len(all))
 	var claims []claim
-	for _, e := range refuse(all, network, takenBy(known)) {
+	others := takenBy(known, network)
+	for _, e := range refuse(all, network, others, byName) {
 		d := Decision{Placements: make([]Placement, len(e.Addresses))}
 		for i, a := range e.Addresses {
 			d.Placements[i] = Placement{Address: a}
+			if a.Refused == (Refusal{}) {
+				d.Placements[i].Disputed = others.refuse(a.Addr)
+			}
 			if a.Refused == (Refusal{}) {
 				claims = append(claims, newClaim(e, a.Addr, byName))
 			}
@@ -92,9 +99,17 @@ func Decide(nodes []place.Node, all []EgressIP, network Network) map[string]Deci
 	return decisions
 }
 
+// holding tells whether an EgressIP has an address on a node that there is. Whoever
+// says to have it since then does not unseat it.
+func holding(e EgressIP, a netip.Addr, nodes map[string]place.Node) bool {
+	_, ok := nodes[e.Items[a]]
+	return ok && e.Refused == (Refusal{})
+}
+
 // refuse returns all, sorted by their right, with the refusals of addresses that
-// the cluster has itself or that an older EgressIP has.
-func refuse(all []EgressIP, network Network, others taken) []EgressIP {
+// the cluster has itself, or that somebody else has: a node or a Service, unless the
+// EgressIP held it before, or an older EgressIP.
+func refuse(all []EgressIP, network Network, others taken, nodes map[string]place.Node) []EgressIP {
 	sorted := slices.Clone(all)
 	Sort(sorted)
 	owner := map[netip.Addr]string{}
@@ -105,7 +120,7 @@ func refuse(all []EgressIP, network Network, others taken) []EgressIP {
 				continue
 			}
 			why := network.refuse(a.Addr)
-			if why == (Refusal{}) {
+			if why == (Refusal{}) && !holding(e, a.Addr, nodes) {
 				why = others.refuse(a.Addr)
 			}
 			if older, ok := owner[a.Addr]; ok && why == (Refusal{}) {
@@ -239,12 +254,12 @@ func assign(nodes []place.Node, claims []claim) map[string]place.Result {
 
 // settle takes over the result of a claim.
 func (p *Placement) settle(r place.Result, nodes map[string]place.Node) {
-	address := p.Address
+	address, disputed := p.Address, p.Disputed
 	if r.Node == "" {
 		address.Refused = Refusal{NoNode, fmt.Sprintf("no node can hold %s: %s", address.Addr, r.Explain())}
-		*p = Placement{Address: address, Left: string(r.Left)}
+		*p = Placement{Address: address, Left: string(r.Left), Disputed: disputed}
 		return
 	}
 	*p, _ = way(nodes[r.Node].Node, address.Addr)
-	p.Address, p.Left = address, string(r.Left)
+	p.Address, p.Left, p.Disputed = address, string(r.Left), disputed
 }

@@ -301,3 +301,55 @@ func FuzzDecide(f *testing.F) {
 		}
 	})
 }
+
+// TestHeldIsKept: who says to have an address that an EgressIP holds does not unseat
+// it; the EgressIP tells of it. Before it is held they have it.
+func TestHeldIsKept(t *testing.T) {
+	const addr = "172.18.0.33"
+	claims := func(n *place.Node) { n.Host = append(slices.Clone(n.Host), prefixes(addr+"/16")...) }
+	own := func(n *place.Node) { n.Primary, n.Gateway.Addrs = prefixes(addr+"/16"), prefixes(addr+"/16") }
+	routes := func(n *place.Node) { n.Gateway.NextHops = addrs(addr) }
+	service := cluster
+	service.Services = map[netip.Addr]string{netip.MustParseAddr(addr): "shop/web"}
+	held := func(e *v1.EgressIP) { e.Status.Items = []v1.EgressIPStatusItem{{Node: "ovn-worker", EgressIP: addr}} }
+	for _, c := range []struct {
+		name    string
+		nodes   []place.Node
+		network Network
+		reason  Reason
+	}{
+		{"host-addresses", nodes(nil, change{claims}), cluster, NodeAddress},
+		{"primary address", nodes(nil, change{own}), cluster, NodeAddress},
+		{"next hop", nodes(nil, change{routes}), cluster, GatewayAddress},
+		{"Service", allWell, service, AddressTaken},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := egress("e", 1, ips(addr))
+			d := Decide(c.nodes, decoded(e), c.network)["e"]
+			if p := d.Placements[0]; p.Node != "" || p.Refused.Reason != c.reason {
+				t.Errorf("without a holder: %+v", p)
+			}
+			e = egress("e", 1, ips(addr), held)
+			d = Decide(c.nodes, decoded(e), c.network)["e"]
+			if p := d.Placements[0]; p.Node != "ovn-worker" || p.Disputed.Reason != c.reason {
+				t.Errorf("held: %+v", p)
+			}
+			conditions := Conditions(d, e.Status, Report{})
+			if got := conditions[2]; got.Status != metav1.ConditionTrue || got.Reason != ReasonAddressInUse || !strings.Contains(got.Message, addr) {
+				t.Errorf("conflict is %+v", got)
+			}
+			said := Notices(d, Decode(e).Items, nil, conditions)
+			if len(said) != 1 || !said[0].Warning || said[0].Reason != string(c.reason) {
+				t.Errorf("Events %+v", said)
+			}
+			if again := Notices(d, Decode(e).Items, conditions, conditions); len(again) != 0 {
+				t.Errorf("more Events %+v", again)
+			}
+		})
+	}
+	// An address of a single host in no network of the node is not believed.
+	alone := func(n *place.Node) { n.Host = append(slices.Clone(n.Host), prefixes("192.0.2.7/32")...) }
+	if got := takenBy([]topology.Node{node("n", 1, alone).Node}, cluster).refuse(netip.MustParseAddr("192.0.2.7")); got != (Refusal{}) {
+		t.Errorf("%+v", got)
+	}
+}

@@ -131,6 +131,9 @@ type Network struct {
 	Service    []netip.Prefix
 	Join       []netip.Prefix
 	Masquerade []netip.Prefix
+	// Services are the Services that are reached from outside, by the addresses of
+	// load balancers and the external ones that they have.
+	Services map[netip.Addr]string
 }
 
 // refuse returns why an address that is inside of the cluster is none.
@@ -152,18 +155,29 @@ func (n Network) refuse(a netip.Addr) Refusal {
 type taken struct {
 	nodes    map[netip.Addr]string
 	gateways map[netip.Addr]string
+	services map[netip.Addr]string
 }
 
-func takenBy(nodes []topology.Node) taken {
-	t := taken{nodes: map[netip.Addr]string{}, gateways: map[netip.Addr]string{}}
+// takenBy takes what nodes say of themselves, as far as it can be true: an address
+// of theirs is in a network that they are on.
+func takenBy(nodes []topology.Node, network Network) taken {
+	t := taken{nodes: map[netip.Addr]string{}, gateways: map[netip.Addr]string{}, services: network.Services}
 	note := func(m map[netip.Addr]string, a netip.Addr, node string) {
 		if other, ok := m[a]; !ok || node < other {
 			m[a] = node
 		}
 	}
 	for _, n := range nodes {
-		for _, p := range slices.Concat(n.Primary, n.Gateway.Addrs, n.Host) {
+		own := slices.Concat(n.Primary, n.Gateway.Addrs)
+		for _, p := range own {
 			note(t.nodes, p.Addr(), n.Name)
+		}
+		for _, p := range n.Host {
+			if !p.IsSingleIP() || slices.ContainsFunc(slices.Concat(own, n.Host), func(o netip.Prefix) bool {
+				return !o.IsSingleIP() && o.Contains(p.Addr())
+			}) {
+				note(t.nodes, p.Addr(), n.Name)
+			}
 		}
 		for _, a := range n.Gateway.NextHops {
 			note(t.gateways, a, n.Name)
@@ -178,6 +192,9 @@ func (t taken) refuse(a netip.Addr) Refusal {
 	}
 	if node, ok := t.gateways[a]; ok {
 		return Refusal{GatewayAddress, fmt.Sprintf("%s is the gateway of node %s", a, node)}
+	}
+	if service, ok := t.services[a]; ok {
+		return Refusal{AddressTaken, fmt.Sprintf("%s is an address of Service %s", a, service)}
 	}
 	return Refusal{}
 }

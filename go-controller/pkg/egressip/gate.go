@@ -9,9 +9,10 @@ import (
 )
 
 // Gated returns, sorted, the addresses that a node's gateway router must not
-// answer for: all egress addresses on its primary network that it does not hold.
-// An address of the node itself is none of them, whoever asks for it as an egress
-// address: its gateway router speaks under it.
+// answer for: all addresses on its primary network that were accepted as egress
+// addresses and that it does not hold. One that was refused may be in use elsewhere,
+// by a Service for example, and no router has it in its translations. An address of
+// the node itself is none of them: its gateway router speaks under it.
 func Gated(all []*v1.EgressIP, node topology.Node, held func(netip.Addr) bool) []netip.Addr {
 	var gated []netip.Addr
 	add := func(text string) {
@@ -21,10 +22,7 @@ func Gated(all []*v1.EgressIP, node topology.Node, held func(netip.Addr) bool) [
 		}
 	}
 	for _, e := range all {
-		for _, a := range e.Spec.EgressIPs {
-			add(string(a))
-		}
-		// One that was taken out of the spec may still be in translations.
+		// One that was taken out of the spec is among these until its translations go.
 		for _, item := range e.Status.Items {
 			add(item.EgressIP)
 		}

@@ -23,10 +23,19 @@ func TestGated(t *testing.T) {
 		Primary: []netip.Prefix{netip.MustParsePrefix("172.18.0.3/16"), netip.MustParsePrefix("fc00::3/64")},
 		Host:    []netip.Prefix{netip.MustParsePrefix("172.18.0.100/32")},
 	}
+	items := func(addrs ...string) v1.EgressIPStatus {
+		var s v1.EgressIPStatus
+		for _, a := range addrs {
+			s.Items = append(s.Items, v1.EgressIPStatusItem{EgressIP: a, Node: "n2"})
+		}
+		return s
+	}
 	all := []*v1.EgressIP{
-		{Spec: v1.EgressIPSpec{EgressIPs: []v1.Address{"172.18.0.33", "172.18.0.44", "10.9.0.1", "no address", "fc00::33"}}},
+		{Status: items("172.18.0.33", "172.18.0.44", "10.9.0.1", "no address", "fc00::33")},
 		// The node's own addresses, which its gateway router needs.
-		{Spec: v1.EgressIPSpec{EgressIPs: []v1.Address{"172.18.0.3", "172.18.0.100", "172.18.0.33"}}},
+		{Status: items("172.18.0.3", "172.18.0.100", "172.18.0.33")},
+		// What has no node was not accepted, or is in no translation.
+		{Spec: v1.EgressIPSpec{EgressIPs: []v1.Address{"172.18.0.66"}}},
 		{Status: v1.EgressIPStatus{Items: []v1.EgressIPStatusItem{{EgressIP: "172.18.0.55", Node: "n2"}}}},
 	}
 	held := func(a netip.Addr) bool { return a == netip.MustParseAddr("172.18.0.44") }

@@ -89,9 +89,8 @@ func NthAddr(p netip.Prefix, n uint64) netip.Addr {
 
 // MACOf derives the MAC address that belongs to an address: 0a:58 and the
 // four bytes of an IPv4 address in hex; for IPv6, 0a:58 and the last four
-// bytes of the address.
+// bytes of the address. It is total: to the zero Addr belongs 0a:58:00:00:00:00.
 func MACOf(addr netip.Addr) string {
-	b := addr.AsSlice()
-	b = b[len(b)-4:]
-	return fmt.Sprintf("0a:58:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3])
+	b := addr.As16()
+	return fmt.Sprintf("0a:58:%02x:%02x:%02x:%02x", b[12], b[13], b[14], b[15])
 }

@@ -76,11 +76,14 @@ func LocalServiceAddr(masquerade netip.Prefix) netip.Addr { return NthAddr(masqu
 // when it reaches itself by way of a service: its fifth.
 func HairpinAddr(masquerade netip.Prefix) netip.Addr { return NthAddr(masquerade, 5) }
 
-// ManagementAddrs returns the management port's addresses, one a family.
+// ManagementAddrs returns the management port's addresses, one a family. A subnet
+// without room for one has none.
 func (n Node) ManagementAddrs() []netip.Addr {
 	addrs := make([]netip.Addr, 0, len(n.Subnets))
 	for _, s := range n.Subnets {
-		addrs = append(addrs, ManagementAddr(s))
+		if a := ManagementAddr(s); a.IsValid() {
+			addrs = append(addrs, a)
+		}
 	}
 	return addrs
 }

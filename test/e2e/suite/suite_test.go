@@ -28,6 +28,7 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("ExternalGateways", s.externalGateways)
 	t.Run("EgressNetwork", s.network)
 	t.Run("EgressIP", s.egressIPs)
+	t.Run("NodeAnnotations", s.nodeAnnotations)
 	t.Run("EgressSchema", s.schema)
 	t.Run("EgressChanges", s.changes)
 	t.Run("EgressConnections", s.connections)

@@ -69,6 +69,7 @@ type Deps struct {
 	Namespaces coreinformers.NamespaceInformer
 	Pods       coreinformers.PodInformer
 	Nodes      coreinformers.NodeInformer
+	Services   coreinformers.ServiceInformer
 	Writer     Writer
 	Health     Health
 	Barrier    Barrier
@@ -135,7 +136,7 @@ func New(deps Deps) (*Controller, error) {
 	c.statuses = queue.New(egressip.Feature, c.report)
 	c.pods = queue.NewBatch("egressip-pods", podBatch, c.reconcile)
 	c.marks = queue.New("egressip-marks", c.unmark)
-	return c, errors.Join(c.watchPlacement(), c.watchStatuses(), c.watchPods())
+	return c, errors.Join(c.watchPlacement(), c.watchServices(), c.watchStatuses(), c.watchPods())
 }
 
 // Run works until ctx is done.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
@@ -447,4 +448,46 @@ func TestDrift(t *testing.T) {
 	}
 	w.programmed(prod)
 	w.eventually("the items to be back", func() bool { return w.holder(prod, "172.18.0.33") != "" })
+}
+
+// TestServiceAddress: an address that a Service has outside is no egress address,
+// unless it was held before; the Service cannot take that.
+func TestServiceAddress(t *testing.T) {
+	w := newWorld(t, egress(prod, []v1.Address{"172.18.0.33"}))
+	w.create(loadBalancer("taken", "172.18.0.33"))
+	w.start()
+	refused := func() bool {
+		c := meta.FindStatusCondition(w.get(prod).Status.Conditions, v1.ConditionAssigned)
+		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == string(egressip.AddressTaken)
+	}
+	w.eventually("the refusal", refused)
+	w.event("172.18.0.33 is an address of Service dev/taken")
+	if items := w.get(prod).Status.Items; len(items) != 0 {
+		t.Errorf("items %v", items)
+	}
+	w.remove(loadBalancer("taken", ""))
+	w.programmed(prod)
+	for name, change := range map[string]func(*corev1.Service){
+		"late": func(*corev1.Service) {},
+		"external": func(s *corev1.Service) {
+			s.Spec.Type, s.Status.LoadBalancer.Ingress, s.Spec.ExternalIPs = corev1.ServiceTypeClusterIP, nil, []string{"172.18.0.33"}
+		},
+	} {
+		svc := loadBalancer(name, "172.18.0.33")
+		change(svc)
+		w.create(svc)
+		w.eventually("the conflict", func() bool { return w.is(prod, v1.ConditionConflict) })
+		if w.holder(prod, "172.18.0.33") == "" || !w.is(prod, v1.ConditionAssigned) {
+			t.Errorf("%s: the address is held by nobody any more", name)
+		}
+		w.event("172.18.0.33 is an address of Service dev/" + name)
+		w.remove(svc)
+		w.eventually("the conflict to end", func() bool { return !w.is(prod, v1.ConditionConflict) })
+	}
+}
+
+func loadBalancer(name, addr string) *corev1.Service {
+	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "dev", Name: name}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
+	svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: addr}}
+	return svc
 }

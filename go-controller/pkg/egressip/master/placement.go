@@ -111,7 +111,11 @@ func (c *Controller) place(context.Context, string) error {
 		}
 		decoded = append(decoded, e)
 	}
-	changed := c.decide(egressip.Decide(nodes, decoded, c.deps.Network), heard)
+	network := c.deps.Network
+	if network.Services, err = c.serviceAddrs(); err != nil {
+		return err
+	}
+	changed := c.decide(egressip.Decide(nodes, decoded, network), heard)
 	c.statuses.Enqueue(changed...)
 	var pods []string
 	for _, key := range changed {

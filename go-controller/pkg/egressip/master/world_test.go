@@ -225,6 +225,7 @@ func (w *world) start() {
 	deps := Deps{
 		Kube: w.kube, Egress: w.egress, EgressIPs: own.EgressIP().V1().EgressIPs(),
 		Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Nodes: core.Core().V1().Nodes(),
+		Services: core.Core().V1().Services(),
 		Writer: noting{w.db, w}, Health: w.health, Barrier: w.barrier, Rerouted: w.pods, Recorder: w.events,
 		Given: w.given, Network: network, AssumeReachable: w.assume,
 	}
@@ -512,6 +513,8 @@ func (w *world) do(obj runtime.Object, verb string) {
 		err = do(ctx, w.kube.CoreV1().Namespaces(), o, verb)
 	case *corev1.Pod:
 		err = do(ctx, w.kube.CoreV1().Pods(o.Namespace), o, verb)
+	case *corev1.Service:
+		err = do(ctx, w.kube.CoreV1().Services(o.Namespace), o, verb)
 	case *v1.EgressIP:
 		err = do(ctx, w.egress.EgressIPV1().EgressIPs(), o, verb)
 	default:

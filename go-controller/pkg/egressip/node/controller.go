@@ -167,10 +167,14 @@ func (c *Controller) nodeKeys(old, new any) []string {
 	for _, name := range []string{kube.AnnotationPrimaryIfAddr, kube.AnnotationHostAddresses, kube.AnnotationL3Gateway} {
 		same = same && a.Annotations[name] == b.Annotations[name]
 	}
-	if same {
-		return nil
+	var keys []string
+	if a.Annotations[kube.AnnotationEgressIPAddresses] != b.Annotations[kube.AnnotationEgressIPAddresses] {
+		keys = append(keys, recordKey)
 	}
-	return c.keys()
+	if same {
+		return keys
+	}
+	return append(keys, c.keys()...)
 }
 
 // keys returns the names of all EgressIPs, known or remembered.
@@ -299,6 +303,8 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		return c.gates.apply(ctx)
 	case backKey:
 		return c.back(ctx)
+	case recordKey:
+		return c.deps.Record.Restore(ctx)
 	}
 	e, err := c.deps.EgressIPs.Lister().Get(key)
 	if apierrors.IsNotFound(err) {

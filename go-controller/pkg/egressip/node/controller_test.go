@@ -25,7 +25,7 @@ const (
 // give this node, lets them pass, tells the neighbours, and says so last; what others
 // are given stays gated.
 func TestTake(t *testing.T) {
-	w := newWorld(t, object("prod", []string{four, more, six}, nil))
+	w := newWorld(t, object("prod", []string{four, more, six}, []string{four + " " + other, more + " " + other, six + " " + other}))
 	w.start()
 	if got := w.gated(four, more, six); len(got) != 3 {
 		t.Errorf("gated at first: %v", got)
@@ -44,6 +44,18 @@ func TestTake(t *testing.T) {
 	want := []string{"forget " + four, "forget " + six, "flows", "announce " + four + " on breth0", "announce " + six + " on breth0"}
 	if len(did) != 6 || !slices.Equal(did[:5], want) || !strings.HasPrefix(did[5], "say ") {
 		t.Errorf("did %q", did)
+	}
+}
+
+// TestRefusedIsNotGated: an address that no node is given may be that of a Service.
+func TestRefusedIsNotGated(t *testing.T) {
+	w := newWorld(t, object("prod", []string{four}, nil), object("other", []string{more}, []string{more + " " + other}))
+	w.start()
+	if got := w.gated(four, more); !slices.Equal(got, []string{more}) {
+		t.Errorf("gated: %v", got)
+	}
+	if strings.Contains(w.flows.Dump(), four) {
+		t.Errorf("there are flows for an address that was not accepted:\n%s", w.flows.Dump())
 	}
 }
 

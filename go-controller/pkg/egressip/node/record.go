@@ -17,6 +17,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
+// recordKey is the key of putting the record right; no EgressIP is called so.
+const recordKey = "/record"
+
 // Record knows which addresses on the host's links are egress addresses. They
 // stand in an annotation of the node from before they are added until they have
 // left, so that whoever comes back knows them again.
@@ -101,6 +104,44 @@ func (r *Record) Set(ctx context.Context, key string, addrs map[netip.Addr]bool,
 
 // Trim forgets the addresses that no EgressIP wants, once they have left the host.
 func (r *Record) Trim(ctx context.Context) error { return r.Set(ctx, "", nil, false) }
+
+// Restore puts the annotation right where it does not say what is recorded: somebody
+// else has written it.
+func (r *Record) Restore(ctx context.Context) error {
+	failed, err := r.turn.Do(ctx, r.turn.Request(), r.restore)
+	if err != nil {
+		return err
+	}
+	return failed
+}
+
+func (r *Record) restore(ctx context.Context) error {
+	n, err := r.nodes.Lister().Get(r.node)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("restore the record of egress addresses: %w", err)
+	}
+	if !r.isLoaded() {
+		return nil // what it says is the record
+	}
+	var value *string
+	if addrs := r.Addresses(); len(addrs) > 0 {
+		value = kube.Value(kube.FormatEgressIPAddresses(addrs))
+	}
+	err = kube.PatchNode(ctx, r.kube, n, kube.Metadata{Annotations: map[string]*string{kube.AnnotationEgressIPAddresses: value}})
+	if err != nil {
+		return fmt.Errorf("restore the record of egress addresses: %w", err)
+	}
+	return nil
+}
+
+func (r *Record) isLoaded() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.loaded
+}
 
 // write patches the annotation.
 func (r *Record) write(ctx context.Context, keep bool) error {

@@ -34,6 +34,10 @@ func TestSecondary(t *testing.T) {
 	if got := w.recorded(); got != `["10.10.10.5","fd10::5"]` {
 		t.Errorf("recorded %s", got)
 	}
+	w.record(`["172.18.0.3"]`) // as somebody else may write
+	w.eventually("the record to be put right", func() bool { return w.recorded() == `["10.10.10.5","fd10::5"]` })
+	w.record("")
+	w.eventually("the record to be put back", func() bool { return w.recorded() == `["10.10.10.5","fd10::5"]` })
 	first := w.get("prod").Status.Programmed[0].Digest
 	if first == "" {
 		t.Error("no digest")

@@ -203,6 +203,22 @@ func (w *world) recorded() string {
 	return n.Annotations[kube.AnnotationEgressIPAddresses]
 }
 
+// record writes the annotation of the node; empty removes it.
+func (w *world) record(value string) {
+	w.t.Helper()
+	n, err := w.kube.CoreV1().Nodes().Get(w.t.Context(), self, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	change := map[string]*string{kube.AnnotationEgressIPAddresses: nil}
+	if value != "" {
+		change[kube.AnnotationEgressIPAddresses] = &value
+	}
+	if err := kube.PatchNode(w.t.Context(), w.kube, n, kube.Metadata{Annotations: change}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func node() *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: self, UID: "node", Annotations: map[string]string{
 		kube.AnnotationPrimaryIfAddr: `{"ipv4":"172.18.0.3/16","ipv6":"fc00:f853:ccd:e793::3/64"}`,

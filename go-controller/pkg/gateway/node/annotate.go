@@ -59,5 +59,6 @@ func (g *Gateway) annotate(ctx context.Context, n *corev1.Node, node topology.No
 	if len(node.Subnets) > 0 {
 		values[kube.AnnotationManagementMAC] = kube.Value(gateway.ManagementPort(node.Subnets, g.MTU).MAC)
 	}
+	g.Decide(n.UID, values)
 	return kube.PatchNode(ctx, g.Kube, n, kube.Metadata{Annotations: values})
 }

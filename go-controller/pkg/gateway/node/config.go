@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -53,8 +54,12 @@ type Config struct {
 
 // Deps are the drivers and clients of a node's gateway.
 type Deps struct {
-	Kube   kubernetes.Interface
-	Nodes  coreinformers.NodeInformer // may be restricted to this node
+	Kube kubernetes.Interface
+	// Nodes have the annotations that are in force, Written those that the API has.
+	// Both may be restricted to this node.
+	Nodes, Written coreinformers.NodeInformer
+	// Decide is told what the annotations of the node are to be, before they are written.
+	Decide func(node types.UID, annotations map[string]*string)
 	OVS    ovs.Client
 	Flows  *bridgenode.Manager
 	Chains host.ChainWriter

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
@@ -38,6 +39,7 @@ type Gateway struct {
 // informer is started by the caller afterwards.
 func New(cfg Config, deps Deps) *Gateway {
 	deps.Nodes.Informer() // a factory starts only informers that were asked for
+	deps.Written.Informer()
 	g := &Gateway{Config: cfg, Deps: deps, ready: make(chan struct{})}
 	g.controller = queue.New("gateway", g.Reconcile)
 	g.controller.Seed(func() []string { return []string{cfg.Node} })
@@ -64,8 +66,10 @@ func (g *Gateway) Waiting() string {
 
 // Run watches and reconciles until ctx ends.
 func (g *Gateway) Run(ctx context.Context) error {
-	if err := g.controller.Watch(g.Nodes.Informer(), g.nodeKeys); err != nil {
-		return err
+	for _, nodes := range []coreinformers.NodeInformer{g.Nodes, g.Written} {
+		if err := g.controller.Watch(nodes.Informer(), g.nodeKeys); err != nil {
+			return err
+		}
 	}
 	wake := make(chan struct{}, 1)
 	poke := func() {
@@ -151,18 +155,14 @@ func (g *Gateway) Reconcile(ctx context.Context, _ string) error {
 // pass goes through all steps as far as possible. It returns what is missing,
 // "" where the node is ready.
 func (g *Gateway) pass(ctx context.Context) (missing string, err error) {
-	n, err := g.Nodes.Lister().Get(g.Node)
+	n, err := g.Written.Lister().Get(g.Node)
 	if apierrors.IsNotFound(err) { // the kubelet has not registered yet; its event will come
 		return "the Node object", nil
 	}
 	if err != nil {
 		return "the Node object", fmt.Errorf("read node %s: %w", g.Node, err)
 	}
-	node, err := kube.Node(n)
-	if err != nil {
-		// The master's are the master's to mend; ours are overwritten.
-		klog.ErrorS(err, "Node has an annotation that cannot be read", "node", g.Node)
-	}
+	node := g.inForce()
 	system, err := g.ensureSystem(ctx)
 	if err != nil {
 		return "Open vSwitch", err
@@ -185,6 +185,17 @@ func (g *Gateway) pass(ctx context.Context) (missing string, err error) {
 		return "the node's annotations", errors.Join(annotated, err)
 	}
 	return missing, err
+}
+
+// inForce returns the node as far as it is known. The master's annotations are the
+// master's to mend; ours are overwritten.
+func (g *Gateway) inForce() topology.Node {
+	n, err := g.Nodes.Lister().Get(g.Node)
+	if err != nil { // not there yet: a lister has no other error
+		return topology.Node{Name: g.Node}
+	}
+	node, _ := kube.Node(n) // what is not valid is not in force
+	return node
 }
 
 // overlay is the part of a pass that connects the host with the pods.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 
@@ -125,7 +126,8 @@ func (l *lab) gateway(db ovs.Client) (*Gateway, error) {
 		ConntrackZone:     topology.ConntrackZone, EncapPort: 6081,
 		ControllerIDs: map[string]string{"ovn-remote": "tcp:172.18.0.1:6642", "ovn-encap-type": "geneve"},
 	}, Deps{
-		Kube: l.kube, Nodes: l.node.Core().V1().Nodes(), OVS: db,
+		Kube: l.kube, Nodes: l.node.Core().V1().Nodes(), Written: l.node.Core().V1().Nodes(),
+		Decide: func(types.UID, map[string]*string) {}, OVS: db,
 		Flows: bridgenode.New([]string{gateway.Contributor}, db, func(bridge string) bridgenode.Writer {
 			return openflow.New(bridge, l.vs.Dir)
 		}),

@@ -55,9 +55,7 @@ func (c *Controller) claims(nodes []*corev1.Node) []network.Claim {
 	present := make(map[types.UID]bool, len(nodes))
 	for _, n := range nodes {
 		present[n.UID] = true
-		// An annotation that does not parse claims nothing; the node's own key
-		// reports it.
-		node, _ := kube.Node(n)
+		node, _ := kube.Node(n) // what is not valid is not in force
 		claim := network.Claim{Name: n.Name, Created: n.CreationTimestamp.Time, Subnets: node.Subnets, Join: node.Join}
 		if a, ok := c.assumed[n.Name]; ok {
 			if a.uid != n.UID || slices.Equal(a.subnets, node.Subnets) && slices.Equal(a.join, node.Join) {
@@ -89,10 +87,18 @@ func (c *Controller) annotate(ctx context.Context, n *corev1.Node, a network.Ass
 }
 
 func (c *Controller) patch(ctx context.Context, n *corev1.Node, a network.Assignment) error {
+	n, err := c.written.Get(n.Name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
 	want := map[string]*string{
 		kube.AnnotationNodeSubnets:      annotation(a.Subnets, kube.FormatNodeSubnets),
 		kube.AnnotationGatewayLRPIfAddr: annotation(a.Join, kube.FormatGatewayLRPIfAddr),
 	}
+	c.Decide(n.UID, want)
 	if upToDate(n, want) {
 		return nil
 	}

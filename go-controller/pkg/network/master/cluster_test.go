@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
@@ -24,9 +25,13 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nodeinfo"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
+
+// settle is how long another value of an annotation of a node's own has to be there.
+const settle = 50 * time.Millisecond
 
 // patience bounds waits on conditions; it is never waited for in a passing run.
 const patience = 20 * time.Second
@@ -81,8 +86,9 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) start(cfg network.Config) *Controller {
 	c.t.Helper()
 	factory := kube.NewInformers(c.cs)
+	view := c.view(factory, cfg)
 	ctl, err := New(Deps{
-		Client: c.cs, Nodes: factory.Core().V1().Nodes(), Writer: c.nb, Recorder: c.events, Config: cfg,
+		Client: c.cs, Nodes: view, Written: view.Written(), Decide: view.Decide, Writer: c.nb, Recorder: c.events, Config: cfg,
 		SetGlobal: func(context.Context, string, map[string]string) error { c.global.Add(1); return nil },
 	})
 	if err != nil {
@@ -91,6 +97,7 @@ func (c *cluster) start(cfg network.Config) *Controller {
 	ctx, cancel := context.WithCancel(context.Background())
 	fakeapi.Start(ctx, c.t, c.cs, factory)
 	done := make(chan struct{})
+	go func() { _ = view.Run(ctx) }()
 	go func() {
 		defer close(done)
 		_ = ctl.Run(ctx) // an error says that it was stopped before it had begun
@@ -102,6 +109,30 @@ func (c *cluster) start(cfg network.Config) *Controller {
 		factory.Shutdown()
 	}
 	return ctl
+}
+
+// view is what the master's readers of nodes have.
+func (c *cluster) view(factory informers.SharedInformerFactory, cfg network.Config) *nodeinfo.View {
+	c.t.Helper()
+	limits := nodeinfo.Cluster{Join: cfg.JoinSubnets, NodeBits: map[topology.Family]int{}}
+	for _, s := range cfg.ClusterSubnets {
+		limits.Cluster = append(limits.Cluster, s.CIDR)
+		limits.NodeBits[topology.FamilyOf(s.CIDR.Addr())] = s.HostPrefixLen
+	}
+	v, err := nodeinfo.New(nodeinfo.Deps{
+		Nodes: factory.Core().V1().Nodes(), Cluster: limits, Owns: nodeinfo.ByMaster(),
+		Settle: func(string) time.Duration { return settle },
+		Recall: func(node string) map[string]string {
+			return kube.FormatNode(network.Recall(node, c.nb.Rows(network.Owner(node))))
+		},
+		Refused: func(n *corev1.Node, err error) {
+			c.events.Event(n, corev1.EventTypeWarning, "AnnotationRefused", err.Error())
+		},
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return v
 }
 
 // addNode creates a node that has told everything about itself; change may
@@ -117,6 +148,7 @@ func (c *cluster) addNode(name string, host int, change ...func(*corev1.Node)) {
 			kube.AnnotationChassisID:     "chassis-" + name,
 			kube.AnnotationManagementMAC: fmt.Sprintf("0a:58:00:00:01:%02x", host),
 			kube.AnnotationPrimaryIfAddr: kube.FormatPrimaryIfAddr(addrs),
+			kube.AnnotationHostAddresses: kube.FormatHostAddresses(addrs),
 			kube.AnnotationL3Gateway: kube.FormatL3Gateway(topology.Gateway{
 				Mode: topology.GatewayShared, InterfaceID: "breth0_" + name, MAC: fmt.Sprintf("02:42:ac:12:00:%02x", host),
 				Addrs: addrs, NextHops: []netip.Addr{netip.MustParseAddr("172.18.0.1"), netip.MustParseAddr("fc00::1")},

@@ -38,8 +38,11 @@ type Writer interface {
 
 // Deps is what the controller needs. All fields but the functions are required.
 type Deps struct {
-	Client   kubernetes.Interface
-	Nodes    coreinformers.NodeInformer
+	Client kubernetes.Interface
+	// Nodes have the annotations that are in force, Written those that the API has.
+	Nodes, Written coreinformers.NodeInformer
+	// Decide is told what the annotations of a node are to be, before they are written.
+	Decide   func(node types.UID, annotations map[string]*string)
 	Writer   Writer
 	Recorder record.EventRecorder
 	Config   network.Config
@@ -52,8 +55,8 @@ type Deps struct {
 // Controller runs the base network of the cluster.
 type Controller struct {
 	Deps
-	queue *queue.Controller
-	nodes corelisters.NodeLister
+	queue          *queue.Controller
+	nodes, written corelisters.NodeLister
 
 	// assumed holds what was assigned and is not in the lister yet, by node.
 	// Only the cluster key touches it.
@@ -74,9 +77,12 @@ type assumption struct {
 
 // New returns the controller. The informers are started by the caller.
 func New(d Deps) (*Controller, error) {
-	c := &Controller{Deps: d, nodes: d.Nodes.Lister(), assumed: map[string]assumption{}, reported: map[types.UID][3]string{}}
+	c := &Controller{Deps: d, nodes: d.Nodes.Lister(), written: d.Written.Lister(), assumed: map[string]assumption{}, reported: map[types.UID][3]string{}}
 	c.queue = queue.New("network", c.reconcile)
 	if err := c.queue.Watch(d.Nodes.Informer(), nodeKeys); err != nil {
+		return nil, err
+	}
+	if err := c.queue.Watch(d.Written.Informer(), writtenKeys); err != nil {
 		return nil, err
 	}
 	d.Writer.OnDrift(func(o nb.Owner) {
@@ -125,6 +131,15 @@ func nodeKeys(old, new any) []string {
 	return nil
 }
 
+// writtenKeys asks for a look where an annotation is no more what was written.
+func writtenKeys(old, new any) []string {
+	before, after := asNode(old), asNode(new)
+	if before != nil && after != nil && differs(before, after, kube.AnnotationNodeSubnets, kube.AnnotationGatewayLRPIfAddr) {
+		return []string{clusterKey}
+	}
+	return nil
+}
+
 func asNode(obj any) *corev1.Node {
 	n, _ := obj.(*corev1.Node)
 	return n
@@ -167,11 +182,7 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	node, err := kube.Node(n)
-	if err != nil {
-		// What the annotation says is not known, as if it were not there.
-		c.Recorder.Eventf(n, corev1.EventTypeWarning, "BrokenAnnotation", "%v", err)
-	}
+	node, _ := kube.Node(n) // what is not valid is not in force
 	if !c.settled(node) {
 		klog.V(4).InfoS("Node waits for its assignment", "node", name)
 		return nil

@@ -117,8 +117,8 @@ func TestOfTwoNodesWithOneSubnetTheOlderKeeps(t *testing.T) {
 	c.waitFresh(cfg)
 	c.stop()
 	want := []string{
-		"Warning AddressRefused subnet 10.244.5.0/24 overlaps the subnet of an older node",
-		"Warning AddressRefused subnet fd00:10:244:6::/64 overlaps the subnet of an older node",
+		`Warning AnnotationRefused annotation k8s.ovn.org/node-subnets, value "{\"default\":[\"10.244.5.0/24\",\"fd00:10:244:6::/64\"]}", ` +
+			"does not count: 10.244.5.0/24 belongs to node older",
 	}
 	if got := c.drainEvents(); !slices.Equal(got, want) {
 		t.Errorf("events %q, want %q", got, want)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nodeinfo"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -27,8 +29,10 @@ const pause = 500 * time.Millisecond
 // Deps is what the controller works with.
 type Deps struct {
 	// Nodes makes the informers of all nodes, where they are needed.
-	Nodes  func() informers.SharedInformerFactory
-	Chains host.ChainWriter
+	Nodes func() informers.SharedInformerFactory
+	// Cluster is what annotations of nodes have to fit.
+	Cluster nodeinfo.Cluster
+	Chains  host.ChainWriter
 	// MarksLost tells whether packets reach the kernel without the marks that OVN
 	// gave them.
 	MarksLost func(ctx context.Context) (bool, error)
@@ -66,7 +70,10 @@ func (c *Controller) Run(ctx context.Context) error {
 		return nil
 	}
 	factory := c.deps.Nodes()
-	nodes := factory.Core().V1().Nodes()
+	nodes, err := nodeinfo.New(nodeinfo.Deps{Nodes: factory.Core().V1().Nodes(), Cluster: c.deps.Cluster, Settle: nodeinfo.Settle})
+	if err != nil {
+		return err
+	}
 	c.nodes = nodes.Lister()
 	q := queue.New("noreroute-node", c.reconcile)
 	if err := q.Watch(nodes.Informer(), nodeKeys); err != nil {
@@ -84,7 +91,10 @@ func (c *Controller) Run(ctx context.Context) error {
 	}()
 	factory.Start(ctx.Done())
 	defer factory.Shutdown()
-	return q.Run(ctx, 1)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return nodes.Run(ctx) })
+	group.Go(func() error { return q.Run(ctx, 1) })
+	return group.Wait()
 }
 
 // marksLost asks until there is an answer; known is false where ctx ends before.

@@ -1,0 +1,389 @@
+package nodeinfo
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// Cluster is what annotations have to fit.
+type Cluster struct {
+	// NodeBits is the length of the subnets that nodes get, by family.
+	NodeBits map[topology.Family]int
+	// Cluster, Service, Join and Masquerade are the ranges of the cluster itself.
+	Cluster, Service, Join, Masquerade []netip.Prefix
+}
+
+// maxInterface is the longest name of a network interface.
+const maxInterface = 15
+
+// errOwned is why a valid value does not count that somebody else wrote.
+var errOwned = errors.New("is not what was assigned, which stays in force")
+
+// resolver decides what is in force. It has no clock and does no I/O.
+type resolver struct {
+	cluster Cluster
+	// owns are the annotations that this process writes.
+	owns map[string]bool
+	// settle is how long another value has to be there before it counts, by annotation.
+	settle func(annotation string) time.Duration
+	states map[string]*state // by name
+	// decided are the values that this process wants, by node; nil: none is to be there.
+	decided map[types.UID]map[string]*string
+}
+
+func newResolver(cluster Cluster, owns []string, settle func(string) time.Duration) *resolver {
+	r := &resolver{cluster: cluster, owns: map[string]bool{}, settle: settle,
+		states: map[string]*state{}, decided: map[types.UID]map[string]*string{}}
+	for _, name := range owns {
+		r.owns[name] = true
+	}
+	return r
+}
+
+// decide notes what this process wants; it returns whether that is something new.
+func (r *resolver) decide(node types.UID, annotations map[string]*string) bool {
+	if r.decided[node] == nil {
+		r.decided[node] = map[string]*string{}
+	}
+	changed := false
+	for name, value := range annotations {
+		have, known := r.decided[node][name]
+		same := known && (have == nil) == (value == nil) && (have == nil || *have == *value)
+		if r.owns[name] && !same {
+			r.decided[node][name], changed = value, true
+		}
+	}
+	return changed
+}
+
+// state is what is known of a node.
+type state struct {
+	uid     types.UID
+	name    string
+	created time.Time
+	written map[string]string // as the API has them; only those that are decoded
+	inForce map[string]string
+	waiting map[string]waiting // values that have not been there for long
+	refused map[string]refusal
+	node    topology.Node // decoded from inForce
+}
+
+type waiting struct {
+	value string
+	there bool
+	since time.Time
+}
+
+// refusal is why a value does not count.
+type refusal struct{ value, why string }
+
+func written(n *corev1.Node) map[string]string {
+	out := map[string]string{}
+	for _, name := range kube.NodeAnnotations() {
+		if value, ok := n.Annotations[name]; ok {
+			out[name] = value
+		}
+	}
+	return out
+}
+
+// add begins with a node; recalled is what the databases have of it.
+func (r *resolver) add(n *corev1.Node, recalled map[string]string) {
+	s := &state{
+		uid: n.UID, name: n.Name, created: n.CreationTimestamp.Time, written: written(n),
+		inForce: map[string]string{}, waiting: map[string]waiting{}, refused: map[string]refusal{},
+		node: topology.Node{Name: n.Name},
+	}
+	for _, name := range slices.Sorted(maps.Keys(recalled)) {
+		if next, err := r.plausible(s, name, recalled[name]); err == nil {
+			s.inForce[name], s.node = recalled[name], next
+		}
+	}
+	r.states[n.Name] = s
+}
+
+// write notes what the API has of a node; it returns whether that is something new.
+func (r *resolver) write(n *corev1.Node) bool {
+	s, now := r.states[n.Name], written(n)
+	if maps.Equal(s.written, now) {
+		return false
+	}
+	s.written = now
+	return true
+}
+
+// resolve decides for all nodes. It returns how long it takes until a value that is
+// there now has been there for long enough; 0: none is waiting. first says that
+// nothing has been in force in this process yet.
+func (r *resolver) resolve(now time.Time, first bool) time.Duration {
+	nodes := slices.SortedFunc(maps.Values(r.states), func(a, b *state) int {
+		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name))
+	})
+	var rest time.Duration
+	// What one node gives up another may have had to wait for.
+	for range len(nodes) + 1 {
+		changed := false
+		rest = 0
+		for _, s := range nodes {
+			c, left := r.resolveNode(s, now, first)
+			changed = changed || c
+			if left > 0 && (rest == 0 || left < rest) {
+				rest = left
+			}
+		}
+		if !changed {
+			break
+		}
+	}
+	return rest
+}
+
+// resolveNode decides for one node, as the others are.
+func (r *resolver) resolveNode(s *state, now time.Time, first bool) (changed bool, rest time.Duration) {
+	for _, name := range kube.NodeAnnotations() {
+		value, there := s.written[name]
+		have, had := s.inForce[name]
+		if there == had && value == have {
+			delete(s.waiting, name)
+			delete(s.refused, name)
+			continue
+		}
+		next, err := s.without(name), error(nil)
+		if there {
+			next, err = r.plausible(s, name, value)
+		}
+		if err == nil && name == kube.AnnotationNodeSubnets && !r.wants(s, name, value, there) {
+			err = r.cluster.greedy(next.Subnets)
+		}
+		if err == nil && had && r.owns[name] && !r.wants(s, name, value, there) {
+			err = errOwned
+			if !there { // it is put back
+				continue
+			}
+		}
+		if err != nil {
+			delete(s.waiting, name)
+			s.refused[name] = refusal{value, reason(err)}
+			continue
+		}
+		delete(s.refused, name)
+		if had && !r.owns[name] && !(first && there) {
+			if left := s.wait(name, value, there, now, r.settle(name)); left > 0 {
+				if rest == 0 || left < rest {
+					rest = left
+				}
+				continue
+			}
+		}
+		delete(s.waiting, name)
+		if s.node = next; there {
+			s.inForce[name] = value
+		} else {
+			delete(s.inForce, name)
+		}
+		changed = true
+	}
+	return changed, rest
+}
+
+// wants tells whether this process has decided on a value.
+func (r *resolver) wants(s *state, name, value string, there bool) bool {
+	want, decided := r.decided[s.uid][name]
+	return decided && there == (want != nil) && (want == nil || *want == value)
+}
+
+// wait returns how long a value has still to be there.
+func (s *state) wait(name, value string, there bool, now time.Time, long time.Duration) time.Duration {
+	w, ok := s.waiting[name]
+	if !ok || w.value != value || w.there != there {
+		w = waiting{value, there, now}
+		s.waiting[name] = w
+	}
+	return max(0, w.since.Add(long).Sub(now))
+}
+
+// without returns the node without what one of its annotations says.
+func (s *state) without(name string) topology.Node {
+	n := topology.Node{Name: s.name}
+	for other, value := range s.inForce {
+		if other != name {
+			_ = kube.DecodeNodeAnnotation(other, value, &n) // it has been decoded before
+		}
+	}
+	return n
+}
+
+// plausible returns the node as it is with one annotation more; or why that is not
+// valid, does not fit the cluster, or belongs to another node.
+func (r *resolver) plausible(s *state, name, value string) (topology.Node, error) {
+	next := s.without(name)
+	if err := kube.DecodeNodeAnnotation(name, value, &next); err != nil {
+		return next, err
+	}
+	if err := r.cluster.check(name, next); err != nil {
+		return next, err
+	}
+	for _, other := range r.states {
+		if other.name == s.name {
+			continue
+		}
+		if err := collision(name, next, other.node); err != nil {
+			return next, err
+		}
+	}
+	return next, nil
+}
+
+// reason is the reason alone of an error that may name node and annotation, too.
+func reason(err error) string {
+	var a *kube.AnnotationError
+	if errors.As(err, &a) {
+		return a.Err.Error()
+	}
+	return err.Error()
+}
+
+// check returns why an annotation does not fit the cluster.
+func (c Cluster) check(name string, n topology.Node) error {
+	switch name {
+	case kube.AnnotationNodeSubnets:
+		return c.pods(n.Subnets)
+	case kube.AnnotationGatewayLRPIfAddr:
+		return c.joins(n.Join)
+	case kube.AnnotationPrimaryIfAddr:
+		return c.outside(n.Primary)
+	case kube.AnnotationManagementMAC:
+		for _, p := range n.Subnets {
+			if n.ManagementMAC == topology.MACOf(topology.RouterAddr(p)) {
+				return fmt.Errorf("%s is the MAC address of the router of subnet %s", n.ManagementMAC, p)
+			}
+		}
+	case kube.AnnotationL3Gateway:
+		// It names a port in the database, where every name is there once.
+		suffix := topology.ExternalInterface("", n.Name)
+		if bridge, ok := strings.CutSuffix(n.Gateway.InterfaceID, suffix); n.Gateway.InterfaceID != "" &&
+			(!ok || len(bridge) > maxInterface) {
+			return fmt.Errorf("interface-id %s is not the name of a bridge and %s", n.Gateway.InterfaceID, suffix)
+		}
+		for _, p := range n.Gateway.Addrs {
+			if slices.Contains(n.Gateway.NextHops, p.Addr()) {
+				return fmt.Errorf("%s is an address of the node and its next hop", p.Addr())
+			}
+		}
+		hops := make([]netip.Prefix, 0, len(n.Gateway.NextHops))
+		for _, a := range n.Gateway.NextHops {
+			hops = append(hops, topology.HostPrefix(a))
+		}
+		return c.outside(slices.Concat(n.Gateway.Addrs, hops))
+	}
+	return nil
+}
+
+// pods returns why subnets are none of the cluster's.
+func (c Cluster) pods(subnets []netip.Prefix) error {
+	for _, p := range subnets {
+		if !slices.ContainsFunc(c.Cluster, func(r netip.Prefix) bool { return r.Bits() <= p.Bits() && r.Contains(p.Addr()) }) {
+			return fmt.Errorf("%s is in no cluster subnet", p)
+		}
+	}
+	return nil
+}
+
+// joins returns why addresses are none of a gateway router on the join switch.
+func (c Cluster) joins(addrs []netip.Prefix) error {
+	for _, p := range addrs {
+		if !slices.ContainsFunc(c.Join, func(r netip.Prefix) bool {
+			return r.Contains(p.Addr()) && p.Addr() != r.Masked().Addr() && p.Addr() != topology.NthAddr(r, 1)
+		}) {
+			return fmt.Errorf("%s is no address of a gateway router in a join subnet", p.Addr())
+		}
+	}
+	return nil
+}
+
+// wider is by how many bits a node's subnet may be wider than what the cluster
+// gives to nodes, as it is after a change of the configuration.
+const wider = 4
+
+// greedy returns why a subnet that nothing but an annotation gives to a node would
+// leave too little to others.
+func (c Cluster) greedy(subnets []netip.Prefix) error {
+	for _, p := range subnets {
+		if least := c.NodeBits[topology.FamilyOf(p.Addr())] - wider; p.Bits() < least {
+			return fmt.Errorf("%s is too large for one node: the prefix is shorter than /%d", p, least)
+		}
+	}
+	return nil
+}
+
+// outside returns why addresses are none of a host: they are the cluster's.
+func (c Cluster) outside(prefixes []netip.Prefix) error {
+	for _, in := range []struct {
+		name   string
+		ranges []netip.Prefix
+	}{{"cluster", c.Cluster}, {"service", c.Service}, {"join", c.Join}, {"masquerade", c.Masquerade}} {
+		for _, r := range in.ranges {
+			for _, p := range prefixes {
+				if r.Contains(p.Addr()) {
+					return fmt.Errorf("%s is in the %s subnet %s", p.Addr(), in.name, r)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// collision returns what an annotation of a node would take from another one.
+func collision(name string, n, other topology.Node) error {
+	taken := func(what any) error { return fmt.Errorf("%v belongs to node %s", what, other.Name) }
+	switch name {
+	case kube.AnnotationNodeSubnets:
+		for _, p := range n.Subnets {
+			if slices.ContainsFunc(other.Subnets, p.Overlaps) {
+				return taken(p)
+			}
+		}
+	case kube.AnnotationGatewayLRPIfAddr:
+		return shared(n.Join, taken, other.Join)
+	case kube.AnnotationChassisID:
+		if n.Chassis == other.Chassis {
+			return taken(n.Chassis)
+		}
+	case kube.AnnotationPrimaryIfAddr:
+		return shared(n.Primary, taken, other.Primary, other.Gateway.Addrs)
+	case kube.AnnotationHostAddresses:
+		// Those on other networks may be the same everywhere, as those of bridges that
+		// container runtimes make.
+		return shared(n.Host, taken, other.Primary, other.Gateway.Addrs)
+	case kube.AnnotationL3Gateway:
+		if n.Gateway.MAC != "" && n.Gateway.MAC == other.Gateway.MAC {
+			return taken(n.Gateway.MAC)
+		}
+		return shared(n.Gateway.Addrs, taken, other.Primary, other.Gateway.Addrs)
+	}
+	return nil
+}
+
+// shared returns which address of a node is one of another's.
+func shared(prefixes []netip.Prefix, taken func(any) error, others ...[]netip.Prefix) error {
+	for _, list := range others {
+		for _, o := range list {
+			if slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Addr() == o.Addr() }) {
+				return taken(o.Addr())
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,260 @@
+package nodeinfo
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+)
+
+const (
+	// settleAgent is how long another value of an annotation that a node writes about
+	// itself has to be there. A node puts a foreign one right in some 100 ms.
+	settleAgent = 2 * time.Second
+	// settleMaster is the same for those that the master writes, which may have to be
+	// elected before. What a node has of these hardly ever changes.
+	settleMaster = 30 * time.Second
+)
+
+// masters are the annotations that the master writes.
+var masters = []string{kube.AnnotationNodeSubnets, kube.AnnotationGatewayLRPIfAddr}
+
+// Settle is how long another value of an annotation has to be there before it counts.
+func Settle(annotation string) time.Duration {
+	if slices.Contains(masters, annotation) {
+		return settleMaster
+	}
+	return settleAgent
+}
+
+// ByMaster returns the annotations that the master writes.
+func ByMaster() []string { return slices.Clone(masters) }
+
+// ByNode returns those that a node writes about itself.
+func ByNode() []string {
+	return slices.DeleteFunc(kube.NodeAnnotations(), func(name string) bool { return slices.Contains(masters, name) })
+}
+
+// Deps is what a View works with.
+type Deps struct {
+	// Nodes are the nodes as the API has them. They are started by the caller after New.
+	Nodes   coreinformers.NodeInformer
+	Cluster Cluster
+	// Owns are the annotations that this process writes.
+	Owns []string
+	// Settle is how long another value has to be there that others write.
+	Settle func(annotation string) time.Duration
+	// Recall returns what the databases have of a node, as values of annotations; nil
+	// where there are none to ask.
+	Recall func(node string) map[string]string
+	// Refused is told why an annotation does not count, once.
+	Refused func(n *corev1.Node, err error)
+}
+
+// View is an informer of nodes whose annotations are those in force. It implements
+// coreinformers.NodeInformer: a reader watches and lists it like the informer behind
+// it.
+type View struct {
+	deps     Deps
+	informer *informer
+	written  cache.ResourceEventHandlerRegistration
+	wake     chan struct{}
+
+	mu       sync.Mutex
+	resolver *resolver
+	first    bool // nothing is in force yet
+	dirty    bool // something was decided
+}
+
+var _ coreinformers.NodeInformer = (*View)(nil)
+
+// New returns the view. It is empty before Run.
+func New(deps Deps) (*View, error) {
+	v := &View{
+		deps: deps, wake: make(chan struct{}, 1), first: true,
+		informer: newInformer(deps.Nodes.Informer()),
+		resolver: newResolver(deps.Cluster, deps.Owns, deps.Settle),
+	}
+	var err error
+	v.written, err = deps.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { v.poke() },
+		UpdateFunc: func(any, any) { v.poke() },
+		DeleteFunc: func(any) { v.poke() },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch nodes: %w", err)
+	}
+	return v, nil
+}
+
+// Informer implements coreinformers.NodeInformer.
+func (v *View) Informer() cache.SharedIndexInformer { return v.informer }
+
+// Lister implements coreinformers.NodeLister.
+func (v *View) Lister() corelisters.NodeLister { return corelisters.NewNodeLister(v.informer.indexer) }
+
+// Written returns the nodes as the API has them, for who writes their annotations.
+func (v *View) Written() coreinformers.NodeInformer { return v.deps.Nodes }
+
+// Decide says what this process wants an annotation of a node to be; nil: not to be
+// there. It is called before that is written: no other value comes into force.
+func (v *View) Decide(node types.UID, annotations map[string]*string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.resolver.decide(node, annotations) {
+		v.dirty = true
+		v.poke()
+	}
+}
+
+// poke asks for a pass.
+func (v *View) poke() {
+	select {
+	case v.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run works until ctx is done.
+func (v *View) Run(ctx context.Context) error {
+	if !cache.WaitForCacheSync(ctx.Done(), v.written.HasSynced) {
+		return nil
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-v.wake:
+		case <-timer.C:
+		case <-ctx.Done():
+			return nil
+		}
+		rest := v.pass(time.Now())
+		v.informer.sync()
+		if rest > 0 {
+			timer.Reset(rest)
+		}
+	}
+}
+
+// pass takes in what the API has and hands out what is in force. It returns how long
+// it takes until a value that waits may count.
+func (v *View) pass(now time.Time) time.Duration {
+	nodes, _ := v.deps.Nodes.Lister().List(labels.Everything()) // reads memory and does not fail
+	v.mu.Lock()
+	byName, present := make(map[string]*corev1.Node, len(nodes)), make(map[types.UID]bool, len(nodes))
+	dirty := v.first || v.dirty
+	v.dirty = false
+	for _, n := range nodes {
+		byName[n.Name], present[n.UID] = n, true
+	}
+	// Who is gone gives up what it had.
+	for name, s := range v.resolver.states {
+		if n := byName[name]; n == nil || n.UID != s.uid {
+			delete(v.resolver.states, name)
+			dirty = true
+		}
+	}
+	maps.DeleteFunc(v.resolver.decided, func(uid types.UID, _ map[string]*string) bool { return !present[uid] })
+	for _, n := range nodes {
+		if v.resolver.states[n.Name] == nil {
+			var recalled map[string]string
+			if v.deps.Recall != nil {
+				recalled = v.deps.Recall(n.Name)
+			}
+			v.resolver.add(n, recalled)
+			dirty = true
+		} else if v.resolver.write(n) {
+			dirty = true
+		}
+	}
+	var rest time.Duration
+	var refused map[string]map[string]refusal
+	if dirty || v.resolver.pending() {
+		before := v.resolver.refusals()
+		rest = v.resolver.resolve(now, v.first)
+		refused = news(before, v.resolver.refusals())
+	}
+	v.first = false
+	out := make(map[string]*corev1.Node, len(nodes))
+	for _, n := range nodes {
+		out[n.Name] = v.resolver.states[n.Name].overlay(n)
+	}
+	v.mu.Unlock()
+	v.informer.replace(out)
+	v.report(nodes, refused)
+	return rest
+}
+
+// pending tells whether a value waits for its time.
+func (r *resolver) pending() bool {
+	for _, s := range r.states {
+		if len(s.waiting) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// refusals returns what is refused now.
+func (r *resolver) refusals() map[string]map[string]refusal {
+	out := map[string]map[string]refusal{}
+	for name, s := range r.states {
+		if len(s.refused) > 0 {
+			out[name] = maps.Clone(s.refused)
+		}
+	}
+	return out
+}
+
+// news returns what is refused that was not before.
+func news(before, after map[string]map[string]refusal) map[string]map[string]refusal {
+	for node, refused := range after {
+		maps.DeleteFunc(refused, func(name string, r refusal) bool { return before[node][name] == r })
+	}
+	return after
+}
+
+// overlay returns a node with the annotations in force: the node itself, where it has
+// no others.
+func (s *state) overlay(n *corev1.Node) *corev1.Node {
+	if maps.Equal(s.written, s.inForce) {
+		return n
+	}
+	shown := *n
+	shown.Annotations = maps.Clone(n.Annotations)
+	if shown.Annotations == nil {
+		shown.Annotations = map[string]string{}
+	}
+	for _, name := range kube.NodeAnnotations() {
+		delete(shown.Annotations, name)
+	}
+	maps.Copy(shown.Annotations, s.inForce)
+	return &shown
+}
+
+// report tells why annotations do not count.
+func (v *View) report(nodes []*corev1.Node, refused map[string]map[string]refusal) {
+	for _, n := range nodes {
+		for _, name := range slices.Sorted(maps.Keys(refused[n.Name])) {
+			r := refused[n.Name][name]
+			err := fmt.Errorf("annotation %s, value %s, does not count: %s", name, kube.Shorten(r.value), r.why)
+			klog.InfoS("Refused an annotation of a node", "node", n.Name, "annotation", name, "value", kube.Shorten(r.value), "reason", r.why)
+			if v.deps.Refused != nil {
+				v.deps.Refused(n, err)
+			}
+		}
+	}
+}
