@@ -95,3 +95,10 @@ func MACOf(addr netip.Addr) string {
 	b = b[len(b)-4:]
 	return fmt.Sprintf("0a:58:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3])
 }
+
+// IsUnicast tells whether addr can be the address of one pod, node or router: it
+// is none that means all, many or nobody, it has no zone, and it is not an IPv4
+// address in the form of an IPv6 one.
+func IsUnicast(addr netip.Addr) bool {
+	return addr.IsGlobalUnicast() && !addr.Is4In6() && addr.Zone() == ""
+}
