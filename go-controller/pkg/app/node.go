@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/informers"
-
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
@@ -66,7 +66,9 @@ type node struct {
 	settings *host.Set[string, string]
 	guard    *guard.Guard
 	flows    *bridgenode.Manager
-	runners  map[string]runner
+	// nodes has this node.
+	nodes   corelisters.NodeLister
+	runners map[string]runner
 	// spoken are closed when those who contribute to the drivers have said what
 	// they want.
 	spoken []<-chan struct{}
@@ -179,6 +181,8 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 		}
 		start = append(start, more)
 	}
+	ports := sb.NewPorts(databaseConfig(cfg.OVNSouth), n.name)
+	n.runners["addresses of pods"], n.nodes = ports, self.Core().V1().Nodes().Lister()
 	var err error
 	if cfg.Features.NodeHealthCheckPort != 0 {
 		if n.runners["health"], err = healthServer(cfg); err != nil {
@@ -187,11 +191,22 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 	}
 	if n.runners["cni"], err = cninode.New(
 		cninode.Config{MTU: cfg.Default.MTU, ConfDir: cfg.CNI.ConfDir, BinDir: cfg.CNI.BinDir, Plugin: cfg.CNI.Plugin},
-		cninode.Deps{Kube: n.env.Kube, Pods: pods.Core().V1().Pods(), OVS: n.switches, Ready: n.rules},
+		cninode.Deps{Kube: n.env.Kube, Pods: pods.Core().V1().Pods(), OVS: n.switches, Ready: n.rules,
+			Ports: ports, Subnets: n.subnets},
 	); err != nil {
 		return nil, err
 	}
 	return start, nil
+}
+
+// subnets returns the pod subnets of this node; none while they are not known.
+func (n *node) subnets() []netip.Prefix {
+	obj, err := n.nodes.Get(n.name)
+	if err != nil { // not there yet: a lister has no other error
+		return nil
+	}
+	node, _ := kube.Node(obj) // the network's controller reports what does not parse
+	return node.Subnets
 }
 
 // drivers makes what reads and writes the host.

@@ -282,10 +282,13 @@ func (w *world) start() {
 }
 
 // given is what the ports in the database say.
-func (w *world) given(key string) []netip.Addr {
+func (w *world) given(key string, uid types.UID) []netip.Addr {
 	var out []netip.Addr
 	for _, r := range w.db.Rows(nb.Owner{Feature: portFeature, Object: key}) {
-		if port, ok := r.Model.(*nbdb.LogicalSwitchPort); ok {
+		of := func(port *nbdb.LogicalSwitchPort) bool {
+			return uid == "" || port.Options["iface-id-ver"] == "" || port.Options["iface-id-ver"] == string(uid)
+		}
+		if port, ok := r.Model.(*nbdb.LogicalSwitchPort); ok && of(port) {
 			for _, text := range strings.Fields(port.Addresses[0])[1:] {
 				out = append(out, netip.MustParseAddr(text))
 			}
