@@ -28,6 +28,9 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("ExternalGateways", s.externalGateways)
 	t.Run("EgressNetwork", s.network)
 	t.Run("EgressIP", s.egressIPs)
+	if mode == "shared" { // it is the same in the other
+		t.Run("PodAddresses", s.podAddresses)
+	}
 	t.Run("EgressSchema", s.schema)
 	t.Run("EgressChanges", s.changes)
 	t.Run("EgressConnections", s.connections)
