@@ -47,19 +47,20 @@ func PodNetwork(p *corev1.Pod) (topology.PodNetwork, bool, error) {
 	}
 	network, err := parsePodNetwork(value)
 	if err != nil {
-		return topology.PodNetwork{}, false, fmt.Errorf("parse annotation %s of pod %s, value %s: %w",
-			AnnotationPodNetworks, PodKey(p), excerpt(value), err)
+		return topology.PodNetwork{}, false, fmt.Errorf("parse annotation %s of pod %s, value %q: %s",
+			AnnotationPodNetworks, PodKey(p), excerpt(value), excerpt(err.Error()))
 	}
 	return network, true, nil
 }
 
-// excerpt quotes a value, as far as it fits an Event.
-func excerpt(value string) string {
+// excerpt is the begin of a text, which somebody may have made as long as an
+// annotation can be, as far as it fits an Event.
+func excerpt(text string) string {
 	const most = 256
-	if len(value) <= most {
-		return fmt.Sprintf("%q", value)
+	if len(text) <= most {
+		return text
 	}
-	return fmt.Sprintf("%q...", value[:most])
+	return text[:most] + "..."
 }
 
 func parsePodNetwork(value string) (topology.PodNetwork, error) {
