@@ -44,7 +44,9 @@ func (c *cluster) say(name, value string) {
 	}
 }
 
-func (c *cluster) said(name string) string { return c.getPod(name).Annotations[kube.AnnotationPodNetworks] }
+func (c *cluster) said(name string) string {
+	return c.getPod(name).Annotations[kube.AnnotationPodNetworks]
+}
 
 // portOf makes a port that an earlier run has left.
 func (c *cluster) portOf(name, node, addresses string) {
