@@ -82,7 +82,7 @@ func (m *master) egressIPs(core informers.SharedInformerFactory) (*egressipmaste
 		Health:          tracker,
 		Barrier:         barrier,
 		Rerouted:        pods,
-		Given:           func(key string) []netip.Addr { return pod.Given(m.writer.Rows(pod.Owner(key))) },
+		Given:           m.given,
 		Translated:      translated,
 		Recorder:        m.recorder,
 		Network:         egressIPNetwork(cfg),

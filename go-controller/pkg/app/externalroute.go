@@ -19,13 +19,14 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/neighbor"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
+	podmaster "github.com/ovnkube/ovnkube/go-controller/pkg/pod/master"
 )
 
 // externalGateways adds the master's side of external gateways and returns the
-// informers to be started. rerouted are the pods that other egress features steer.
+// informers to be started. pods gives the pods their addresses. rerouted are the pods that other egress features steer.
 // Where external gateways are not enabled their rows are removed.
 func (m *master) externalGateways(
-	core informers.SharedInformerFactory, ips *egressipmaster.Controller, rerouted ...*noreroute.PodSet,
+	core informers.SharedInformerFactory, pods *podmaster.Controller, ips *egressipmaster.Controller, rerouted ...*noreroute.PodSet,
 ) ([]starter, error) {
 	if !m.env.Config.Features.MultiExternalGateway {
 		m.runners["external gateways"] = &retired{feature: externalroute.Feature, writer: m.writer}
@@ -44,6 +45,7 @@ func (m *master) externalGateways(
 		Pods:       core.Core().V1().Pods(),
 		Nodes:      m.nodes,
 		Writer:     m.writer,
+		Given:      m.given,
 		Config:     externalGatewayConfig(m.env.Config),
 		Recorder:   m.recorder,
 		Rerouted:   rerouted,
@@ -55,6 +57,7 @@ func (m *master) externalGateways(
 	if err != nil {
 		return nil, err
 	}
+	pods.OnGiven(c.LookAtPod)
 	if ips != nil {
 		ips.OnTranslates(func(_, node string) { c.Look(node) })
 	}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -203,16 +204,17 @@ func (m *master) build() ([]starter, error) {
 	var servicePods *noreroute.PodSet
 	if cfg.Features.EgressService {
 		servicePods = noreroute.NewPodSet()
-		own, seeded, err := m.egressServices(core, servicePods)
+		own, c, err := m.egressServices(core, servicePods)
 		if err != nil {
 			return nil, err
 		}
+		pods.OnGiven(func(key, _ string) { c.Look(key) })
 		start = append(start, own)
-		m.runners["pods"] = after(seeded, pods)
+		m.runners["pods"] = after(c.Seeded(), pods)
 	} else {
 		m.runners["egress services"] = &retired{feature: egressservice.Feature, writer: m.writer}
 	}
-	more, err := m.externalGateways(core, ips, ipPods, servicePods)
+	more, err := m.externalGateways(core, pods, ips, ipPods, servicePods)
 	if err != nil {
 		return nil, err
 	}
@@ -225,6 +227,13 @@ func (m *master) build() ([]starter, error) {
 		EgressServicePods: servicePods,
 	})
 	return start, err
+}
+
+// given returns the addresses that a pod has been given: those of its port in the
+// database, from where all features learn them, whatever its annotation says. With a
+// UID they are those of that pod, not of another one of its name.
+func (m *master) given(key string, uid types.UID) []netip.Addr {
+	return pod.GivenTo(m.writer.Rows(pod.Owner(key)), string(uid))
 }
 
 // headStart is how much later than the egress features pods may be served at the start.
@@ -246,9 +255,8 @@ func after(done <-chan struct{}, r runner) runner {
 }
 
 // egressServices adds the EgressServices and returns the informers of our own
-// kinds, and what is closed when all that were there at the start are served. pods
-// is told the endpoints served.
-func (m *master) egressServices(core informers.SharedInformerFactory, pods *noreroute.PodSet) (starter, <-chan struct{}, error) {
+// kinds, and the controller. pods is told the endpoints served.
+func (m *master) egressServices(core informers.SharedInformerFactory, pods *noreroute.PodSet) (starter, *egressservicemaster.Controller, error) {
 	cfg := m.env.Config
 	tracker, err := m.health()
 	if err != nil {
@@ -276,13 +284,13 @@ func (m *master) egressServices(core informers.SharedInformerFactory, pods *nore
 		Recorder:       m.recorder,
 		ClusterSubnets: cfg.Default.ClusterPrefixes(),
 		Mode:           cfg.Gateway.Mode,
-		Given:          func(key string) []netip.Addr { return pod.Given(m.writer.Rows(pod.Owner(key))) },
+		Given:          m.given,
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	m.runners["egress services"] = c
-	return factory, c.Seeded(), nil
+	return factory, c, nil
 }
 
 // networkConfig is the part of the configuration that the base network needs.

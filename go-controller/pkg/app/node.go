@@ -208,6 +208,8 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 		}
 		start = append(start, more)
 	}
+	ports := sb.NewPorts(databaseConfig(cfg.OVNSouth), n.name)
+	n.runners["addresses of pods"] = ports
 	if cfg.Features.NodeHealthCheckPort != 0 {
 		if n.runners["health"], err = healthServer(cfg); err != nil {
 			return nil, err
@@ -215,11 +217,22 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 	}
 	if n.runners["cni"], err = cninode.New(
 		cninode.Config{MTU: cfg.Default.MTU, ConfDir: cfg.CNI.ConfDir, BinDir: cfg.CNI.BinDir, Plugin: cfg.CNI.Plugin},
-		cninode.Deps{Kube: n.env.Kube, Pods: pods.Core().V1().Pods(), OVS: n.switches, Ready: n.rules},
+		cninode.Deps{Kube: n.env.Kube, Pods: pods.Core().V1().Pods(), OVS: n.switches, Ready: n.rules,
+			Ports: ports, Subnets: n.subnets},
 	); err != nil {
 		return nil, err
 	}
 	return start, nil
+}
+
+// subnets returns the pod subnets of this node; none while they are not known.
+func (n *node) subnets() []netip.Prefix {
+	obj, err := n.self.Lister().Get(n.name)
+	if err != nil { // not there yet: a lister has no other error
+		return nil
+	}
+	node, _ := kube.Node(obj) // what is not valid is not in force
+	return node.Subnets
 }
 
 // drivers makes what reads and writes the host.

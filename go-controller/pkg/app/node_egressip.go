@@ -20,6 +20,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/conntrack"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/sb"
 )
 
 // egressIPs adds the node side of EgressIPs and returns the informers to be
@@ -41,6 +42,8 @@ func (n *node) egressIPs() (starter, error) {
 		},
 		Record:    n.record,
 		Pods:      func() informers.SharedInformerFactory { return kube.NewInformers(n.env.Kube) },
+		Ports:     sb.NewPorts(databaseConfig(n.env.Config.OVNSouth), ""),
+		Cluster:   n.env.Config.Default.ClusterPrefixes(),
 		Mode:      n.env.Config.Gateway.Mode,
 		Announcer: &announce.Announcer{},
 		Ready:     n.gateway.Ready(),

@@ -30,8 +30,6 @@ type Snapshot struct {
 	// Selected are the addresses of the pods that the Service selects, as far as
 	// they are given: they will be endpoints.
 	Selected []netip.Addr
-	// Starting says that there are more, whose addresses are being given.
-	Starting bool
 	// Reserved are the ranges that the cluster uses for itself, and Owners who has an
 	// address in it; nil: nobody.
 	Reserved reserved.Ranges
@@ -81,8 +79,7 @@ type Service struct {
 	RefusedIngress []RefusedAddress
 	Endpoints      []Endpoint // of families in Ingress, sorted by address, no address twice
 	// Awaited are pods that are no endpoints yet but will be, likewise.
-	Awaited  []netip.Addr
-	Starting bool // there will be more of them at once
+	Awaited []netip.Addr
 	// PerNode: every node serves its own pods, and the source address is that of
 	// the interface the network leaves by (sourceIPBy Network).
 	PerNode bool
@@ -122,7 +119,6 @@ func Decode(snap Snapshot, cluster []netip.Prefix) Service {
 		Network:    eg.Spec.Network,
 		Hold:       eg.Spec.OnUnavailable == v1.UnavailableDrop,
 		Settled:    Settled(eg.Status),
-		Starting:   snap.Starting,
 	}
 	if eg.Status.Programmed != nil {
 		s.Ack = *eg.Status.Programmed

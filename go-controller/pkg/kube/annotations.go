@@ -3,11 +3,6 @@ package kube
 import (
 	"encoding/json"
 	"fmt"
-	"net/netip"
-
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // Annotations and labels on nodes and pods. They are public interface.
@@ -56,52 +51,4 @@ func mustJSON(v any) string {
 		panic(fmt.Sprintf("encode annotation: %v", err))
 	}
 	return string(b)
-}
-
-// podNetwork is the JSON shape of one network in pod-networks. The singular
-// fields repeat the only address of a single-stack pod for older readers.
-type podNetwork struct {
-	Addrs    []netip.Prefix `json:"ip_addresses"`
-	MAC      string         `json:"mac_address"`
-	Gateways []netip.Addr   `json:"gateway_ips,omitempty"`
-	Addr     *netip.Prefix  `json:"ip_address,omitempty"`
-	Gateway  *netip.Addr    `json:"gateway_ip,omitempty"`
-}
-
-// FormatPodNetwork encodes pod-networks.
-func FormatPodNetwork(p topology.PodNetwork) string {
-	w := podNetwork{Addrs: p.Addrs, MAC: p.MAC, Gateways: p.Gateways}
-	if len(p.Addrs) == 1 {
-		w.Addr = &p.Addrs[0]
-		if len(p.Gateways) == 1 {
-			w.Gateway = &p.Gateways[0]
-		}
-	}
-	return mustJSON(map[string]podNetwork{defaultNetwork: w})
-}
-
-// PodNetwork decodes pod-networks. It returns false where the pod has no such
-// annotation, and an error that names pod and value where it does not parse.
-func PodNetwork(p *corev1.Pod) (topology.PodNetwork, bool, error) {
-	value, ok := p.Annotations[AnnotationPodNetworks]
-	if !ok {
-		return topology.PodNetwork{}, false, nil
-	}
-	var networks map[string]podNetwork
-	if err := json.Unmarshal([]byte(value), &networks); err != nil {
-		return topology.PodNetwork{}, false, fmt.Errorf("parse annotation %s of pod %s, value %q: %w",
-			AnnotationPodNetworks, PodKey(p), value, err)
-	}
-	w, ok := networks[defaultNetwork]
-	if !ok {
-		return topology.PodNetwork{}, false, fmt.Errorf("annotation %s of pod %s, value %q, has no %q network",
-			AnnotationPodNetworks, PodKey(p), value, defaultNetwork)
-	}
-	if len(w.Addrs) == 0 && w.Addr != nil {
-		w.Addrs = []netip.Prefix{*w.Addr}
-	}
-	if len(w.Gateways) == 0 && w.Gateway != nil {
-		w.Gateways = []netip.Addr{*w.Gateway}
-	}
-	return topology.PodNetwork{MAC: w.MAC, Addrs: w.Addrs, Gateways: w.Gateways}, true, nil
 }

@@ -10,6 +10,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // PodAddresses returns the addresses that a pod has on the pod network, by the
@@ -21,7 +23,7 @@ func PodAddresses(p *corev1.Pod) []netip.Addr {
 	}
 	var addrs []netip.Addr
 	for _, ip := range p.Status.PodIPs {
-		if a, err := netip.ParseAddr(ip.IP); err == nil {
+		if a, err := netip.ParseAddr(ip.IP); err == nil && topology.IsUnicast(a.Unmap()) {
 			addrs = append(addrs, a.Unmap())
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -20,6 +21,10 @@ var (
 	ErrTaken = errors.New("address is taken")
 	// ErrOutside means that an address is none of the node's pod addresses.
 	ErrOutside = errors.New("address is not a pod address of the node")
+	// ErrTwice means that there is more than one address of a family.
+	ErrTwice = errors.New("more than one address of a family")
+	// ErrHeld means that a holder has other addresses, which it keeps.
+	ErrHeld = errors.New("pod has other addresses")
 )
 
 // Holder is one incarnation of a pod.
@@ -42,13 +47,15 @@ type node struct {
 	pools   []*pool
 	next    uint64 // host number to look at first
 	holders map[netip.Addr]Holder
-	waiting map[string]bool // keys of pods that found no address
+	macs    map[string]Holder // MAC addresses that are not those of addresses
+	waiting map[string]bool   // keys of pods that found no address
 }
 
 // hold is what a holder has.
 type hold struct {
 	node  string
 	addrs []netip.Prefix
+	mac   string // "": that of the addresses
 }
 
 // NewAllocator returns an empty allocator.
@@ -56,7 +63,8 @@ func NewAllocator() *Allocator {
 	return &Allocator{nodes: map[string]*node{}, held: map[Holder]hold{}, byKey: map[string][]Holder{}}
 }
 
-// Claim is what a pod has been given before, as its annotation tells.
+// Claim is what a pod has been given before, by the word of somebody who can be
+// believed: not that of the pod's annotation.
 type Claim struct {
 	Holder
 	Addrs   []netip.Prefix
@@ -86,6 +94,8 @@ func (a *Allocator) SetNode(name string, subnets []netip.Prefix, claims []Claim)
 		for who, h := range a.held {
 			if h.node == name {
 				n.occupy(who, h.addrs)
+				h.mac = "" // it may be that of others there
+				a.held[who] = h
 			}
 		}
 	}
@@ -117,9 +127,9 @@ func (a *Allocator) Subnets(name string) []netip.Prefix {
 }
 
 // Hold reserves the addresses that a pod has been given before. A holder that
-// holds just these already is fine; one that holds others gives them up. The
-// error wraps ErrTaken or ErrOutside; then nothing changes, and the pod is
-// noted as waiting.
+// holds just these already is fine; one that holds others on that node keeps them.
+// The error wraps ErrTaken, ErrOutside, ErrTwice or ErrHeld; then nothing changes,
+// and the pod is noted as waiting.
 func (a *Allocator) Hold(who Holder, nodeName string, addrs []netip.Prefix) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -131,15 +141,20 @@ func (a *Allocator) Hold(who Holder, nodeName string, addrs []netip.Prefix) erro
 		n.waiting[who.Key] = true
 		return err
 	}
-	if h, ok := a.held[who]; !ok || h.node != nodeName || !slices.Equal(h.addrs, addrs) {
-		a.drop(who)
-		a.record(who, nodeName, addrs)
+	h, ok := a.held[who]
+	if ok && h.node == nodeName && n.holdsAny(who, h.addrs) {
+		if !slices.Equal(h.addrs, addrs) {
+			return fmt.Errorf("%w: %s", ErrHeld, h.addrs)
+		}
+		return nil
 	}
+	a.drop(who)
+	a.record(who, nodeName, addrs)
 	return nil
 }
 
 // Allocate gives a holder one address of each subnet of the node, with the same
-// host number where possible; a holder that has addresses there keeps them.
+// host number where possible; addresses that the holder has there it keeps.
 // When it returns ErrFull, the pod is noted as waiting.
 func (a *Allocator) Allocate(who Holder, nodeName string) ([]netip.Prefix, error) {
 	a.mu.Lock()
@@ -148,10 +163,11 @@ func (a *Allocator) Allocate(who Holder, nodeName string) ([]netip.Prefix, error
 	if n == nil {
 		return nil, fmt.Errorf("%w: node %s", ErrOutside, nodeName)
 	}
-	if h, ok := a.held[who]; ok && h.node == nodeName && n.complete(who, h.addrs) {
+	h, ok := a.held[who]
+	if ok && h.node == nodeName && n.complete(who, h.addrs) {
 		return h.addrs, nil
 	}
-	addrs, ok := n.pick()
+	addrs, ok := n.pick(n.of(who, h.addrs))
 	if !ok {
 		n.waiting[who.Key] = true
 		return nil, fmt.Errorf("%w: node %s", ErrFull, nodeName)
@@ -159,6 +175,35 @@ func (a *Allocator) Allocate(who Holder, nodeName string) ([]netip.Prefix, error
 	a.drop(who)
 	a.record(who, nodeName, addrs)
 	return addrs, nil
+}
+
+// KeepMAC has a holder keep a MAC address that is not the one of its addresses, if
+// nobody else on the node has it or can come to have it. That is for pods of
+// clusters without IPv4, where others may derive it otherwise.
+func (a *Allocator) KeepMAC(who Holder, mac string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	h, ok := a.held[who]
+	n := a.nodes[h.node]
+	if !ok || n == nil {
+		return fmt.Errorf("%w: %s has no address", ErrOutside, who.Key)
+	}
+	mac = strings.ToLower(mac)
+	if other, taken := n.macs[mac]; taken && other != who || !n.mayHaveMAC(mac) {
+		return fmt.Errorf("%w: MAC address %s", ErrTaken, mac)
+	}
+	h.mac = mac
+	a.held[who] = h
+	n.occupyMAC(who, mac)
+	return nil
+}
+
+// MAC returns the MAC address that a holder keeps; "" where it is that of its
+// addresses.
+func (a *Allocator) MAC(who Holder) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.held[who].mac
 }
 
 // Holds tells whether a holder has any address.
@@ -219,6 +264,7 @@ func (a *Allocator) drop(who Holder) {
 	}
 	if n := a.nodes[h.node]; n != nil {
 		n.vacate(who, h.addrs)
+		n.vacateMAC(who, h.mac)
 	}
 }
 
@@ -228,7 +274,7 @@ func (n *node) reset(subnets []netip.Prefix) {
 	for _, s := range subnets {
 		n.pools = append(n.pools, newPool(s))
 	}
-	n.next, n.holders = firstPod, map[netip.Addr]Holder{}
+	n.next, n.holders, n.macs = firstPod, map[netip.Addr]Holder{}, map[string]Holder{}
 }
 
 // check tells whether who may have addrs.
@@ -236,13 +282,22 @@ func (n *node) check(who Holder, addrs []netip.Prefix) error {
 	if len(addrs) == 0 {
 		return fmt.Errorf("%w: none is given", ErrOutside)
 	}
+	seen := map[*pool]bool{}
 	for _, p := range addrs {
-		if _, _, ok := n.find(p); !ok {
+		pool, _, ok := n.find(p)
+		if !ok {
 			return fmt.Errorf("%w: %s is not in %s", ErrOutside, p, n.subnets)
 		}
+		if seen[pool] {
+			return fmt.Errorf("%w: %s", ErrTwice, addrs)
+		}
+		seen[pool] = true
 		if other, taken := n.holders[p.Addr()]; taken && other != who {
 			return fmt.Errorf("%w: %s belongs to %s", ErrTaken, p.Addr(), other.Key)
 		}
+	}
+	if other, taken := n.macs[macOf(addrs)]; taken && other != who {
+		return fmt.Errorf("%w: the MAC address of %s belongs to %s", ErrTaken, addrs, other.Key)
 	}
 	return nil
 }
@@ -257,14 +312,22 @@ func (n *node) find(p netip.Prefix) (*pool, uint64, bool) {
 	return nil, 0, false
 }
 
-// has tells whether who occupies these addresses.
-func (n *node) has(who Holder, addrs []netip.Prefix) bool {
-	return !slices.ContainsFunc(addrs, func(p netip.Prefix) bool { return n.holders[p.Addr()] != who })
+// of returns those of addrs that who occupies.
+func (n *node) of(who Holder, addrs []netip.Prefix) (has []netip.Prefix) {
+	for _, p := range addrs {
+		if n.holders[p.Addr()] == who {
+			has = append(has, p)
+		}
+	}
+	return has
 }
+
+// holdsAny tells whether who occupies any of addrs.
+func (n *node) holdsAny(who Holder, addrs []netip.Prefix) bool { return len(n.of(who, addrs)) > 0 }
 
 // complete tells whether addrs, held by who, are one of each pool.
 func (n *node) complete(who Holder, addrs []netip.Prefix) bool {
-	return n.has(who, addrs) && len(addrs) == len(n.pools)
+	return len(addrs) == len(n.pools) && len(n.of(who, addrs)) == len(addrs)
 }
 
 // occupy marks addresses as taken by who and moves on behind them; those of
@@ -293,9 +356,10 @@ func (n *node) vacate(who Holder, addrs []netip.Prefix) {
 	}
 }
 
-// pick returns a free address of each pool: the next host number that is free
-// in all of them, or else the next free one of each.
-func (n *node) pick() ([]netip.Prefix, bool) {
+// pick returns an address of each pool: those there are already, and free ones. It
+// takes the next host number that is free in all pools, or else the next free one of
+// each.
+func (n *node) pick(have []netip.Prefix) ([]netip.Prefix, bool) {
 	used := make([]bitmap, 0, len(n.pools))
 	end := uint64(maxHosts)
 	for _, p := range n.pools {
@@ -303,15 +367,24 @@ func (n *node) pick() ([]netip.Prefix, bool) {
 		end = min(end, p.end)
 	}
 	addrs := make([]netip.Prefix, 0, len(n.pools))
-	if number, ok := n.around(end, used...); ok {
-		for _, p := range n.pools {
-			addrs = append(addrs, p.prefix(number))
+	if len(have) == 0 {
+		if number, ok := n.around(end, used...); ok {
+			for _, p := range n.pools {
+				addrs = append(addrs, p.prefix(number))
+			}
+			n.next = number + 1
+			return addrs, true
 		}
-		n.next = number + 1
-		return addrs, true
 	}
 	for _, p := range n.pools {
-		number, ok := n.around(p.end, p.used)
+		if i := slices.IndexFunc(have, func(a netip.Prefix) bool { return p.subnet.Contains(a.Addr()) }); i >= 0 {
+			addrs = append(addrs, have[i])
+			continue
+		}
+		number, ok := p.like(have)
+		if !ok {
+			number, ok = n.around(p.end, p.used)
+		}
 		if !ok {
 			return nil, false
 		}

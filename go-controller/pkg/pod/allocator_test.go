@@ -133,11 +133,50 @@ func TestClaims(t *testing.T) {
 		{"a", prefixes("10.244.1.7/16"), ErrOutside},
 		{"a", prefixes("10.244.1.7/24", "fd00:10:244:2:1::3/64"), ErrOutside},
 		{"a", nil, ErrOutside},
+		{"a", prefixes("10.244.1.7/24", "10.244.1.8/24"), ErrTwice},
+		{"a", prefixes("10.244.1.7/24", "10.244.1.7/24"), ErrTwice},
+		{"a", prefixes("10.244.1.7/24"), nil},
+		{"a", prefixes("10.244.1.8/24"), ErrHeld},
 		{"a", prefixes("10.244.1.7/24"), nil},
 	} {
 		if err := a.Hold(who(tt.name), "n", tt.addrs); !errors.Is(err, tt.want) {
 			t.Errorf("%s claims %v: %v, want %v", tt.name, tt.addrs, err, tt.want)
 		}
+	}
+	allocate(t, a, "a", "[10.244.1.7/24 fd00:10:244:2::7/64]") // what it has, and the rest
+}
+
+func TestMACs(t *testing.T) {
+	a := NewAllocator()
+	a.SetNode("n", dual, nil)
+	allocate(t, a, "a", "[10.244.1.3/24 fd00:10:244:2::3/64]")
+	if err := a.KeepMAC(who("a"), "0a:58:be:ef:00:01"); err == nil {
+		t.Error("a pod with an IPv4 address keeps another MAC address")
+	}
+	a.SetNode("m", dual[1:], nil)
+	for _, name := range []string{"b", "c"} {
+		if _, err := a.Allocate(who(name), "m"); err != nil { // ::3 and ::4
+			t.Fatal(err)
+		}
+	}
+	for mac, ok := range map[string]bool{
+		"0a:58:00:00:00:01": false, "0a:58:00:00:00:02": false, "0a:58:00:00:00:04": false,
+		"02:58:be:ef:00:01": false, "01:58:be:ef:00:01": false, "": false, "x": false,
+		"0a:58:be:ef:00:01": true,
+	} {
+		if err := a.KeepMAC(who("b"), mac); (err == nil) != ok {
+			t.Errorf("%q: %v", mac, err)
+		}
+	}
+	if err := a.KeepMAC(who("c"), "0A:58:BE:EF:00:01"); !errors.Is(err, ErrTaken) {
+		t.Errorf("two pods keep one MAC address: %v", err)
+	}
+	a.Release(who("b"))
+	if err := a.KeepMAC(who("c"), "0a:58:00:00:00:05"); err != nil || a.MAC(who("c")) != "0a:58:00:00:00:05" {
+		t.Errorf("%v, %s", err, a.MAC(who("c")))
+	}
+	if addrs, err := a.Allocate(who("d"), "m"); fmt.Sprint(addrs, err) != "[fd00:10:244:2::6/64] <nil>" {
+		t.Errorf("the address whose MAC address is kept by another is given: %v, %v", addrs, err)
 	}
 }
 

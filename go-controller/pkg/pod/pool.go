@@ -96,3 +96,15 @@ func (p *pool) number(a netip.Addr) (uint64, bool) {
 func (p *pool) prefix(n uint64) netip.Prefix {
 	return netip.PrefixFrom(topology.NthAddr(p.subnet, n), p.subnet.Bits())
 }
+
+// like returns the host number that one of addrs, of another pool, has, if it is
+// free here.
+func (p *pool) like(addrs []netip.Prefix) (uint64, bool) {
+	for _, a := range addrs {
+		number, ok := newPool(a).number(a.Addr())
+		if ok && number < p.end && !p.used.has(number) {
+			return number, true
+		}
+	}
+	return 0, false
+}

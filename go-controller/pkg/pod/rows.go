@@ -1,8 +1,6 @@
 package pod
 
 import (
-	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -14,6 +12,9 @@ import (
 
 // Feature is the owner feature of the rows planned here.
 const Feature = "pod"
+
+// optionUID is the option of a port that has the UID of its pod.
+const optionUID = "iface-id-ver"
 
 // Config is the part of the configuration that pods depend on.
 type Config struct {
@@ -33,8 +34,8 @@ type Pod struct {
 // Owner is the owner of the rows of the pod with a key "namespace/name".
 func Owner(key string) nb.Owner { return nb.Owner{Feature: Feature, Object: key} }
 
-// Network returns what is to be announced to a pod with these addresses on a
-// node with these subnets.
+// Network returns what a pod with these addresses has on a node with these subnets:
+// its MAC address and its gateways follow from them.
 func Network(addrs, subnets []netip.Prefix) topology.PodNetwork {
 	p := topology.PodNetwork{Addrs: addrs, MAC: macOf(addrs)}
 	for _, addr := range addrs {
@@ -43,23 +44,6 @@ func Network(addrs, subnets []netip.Prefix) topology.PodNetwork {
 		}
 	}
 	return p
-}
-
-// Check tells whether an announced network can be programmed.
-func Check(n topology.PodNetwork) error {
-	if mac, err := net.ParseMAC(n.MAC); err != nil || len(mac) != 6 {
-		return fmt.Errorf("%q is not a MAC address", n.MAC)
-	}
-	return nil
-}
-
-// macOf returns the MAC address of a pod: the one that belongs to its IPv4
-// address, or to its first where it has none.
-func macOf(addrs []netip.Prefix) string {
-	if p, ok := topology.PrefixOf(topology.IPv4, addrs); ok {
-		return topology.MACOf(p.Addr())
-	}
-	return topology.MACOf(addrs[0].Addr())
 }
 
 // Rows plans the rows of a pod on a node: its logical port and, if that is how
@@ -82,7 +66,7 @@ func Rows(c Config, p Pod, n topology.Node) []nb.Row {
 			Options: map[string]string{
 				// The port is claimed on this node, by this incarnation of the pod.
 				"requested-chassis": n.Name,
-				"iface-id-ver":      p.UID,
+				optionUID:           p.UID,
 			},
 		},
 	}}
@@ -115,19 +99,27 @@ func Translated(rows []nb.Row, a netip.Addr) bool {
 	})
 }
 
-// Given returns the addresses in the rows of a pod, which are those it was given.
-func Given(rows []nb.Row) []netip.Addr {
-	var addrs []netip.Addr
+// Given returns what the port in the rows of a pod gives it. It returns false where
+// there is no port, or none that Rows can have planned.
+func Given(rows []nb.Row) (topology.PodAddresses, bool) {
 	for _, r := range rows {
 		port, ok := r.Model.(*nbdb.LogicalSwitchPort)
-		if !ok || len(port.Addresses) == 0 {
+		if !ok || len(port.Addresses) != 1 {
 			continue
 		}
-		for _, text := range strings.Fields(port.Addresses[0]) {
-			if a, err := netip.ParseAddr(text); err == nil { // the first one is the MAC
-				addrs = append(addrs, a)
-			}
-		}
+		given, ok := topology.ParsePodAddresses(port.Addresses[0])
+		given.UID = port.Options[optionUID]
+		return given, ok
 	}
-	return addrs
+	return topology.PodAddresses{}, false
+}
+
+// GivenTo returns the addresses in the rows of a pod; none where they are those of
+// another pod of its name. An empty UID stands for all of them.
+func GivenTo(rows []nb.Row, uid string) []netip.Addr {
+	given, ok := Given(rows)
+	if !ok || uid != "" && given.UID != uid {
+		return nil
+	}
+	return given.Addrs
 }

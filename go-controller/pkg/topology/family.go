@@ -94,3 +94,10 @@ func MACOf(addr netip.Addr) string {
 	b := addr.As16()
 	return fmt.Sprintf("0a:58:%02x:%02x:%02x:%02x", b[12], b[13], b[14], b[15])
 }
+
+// IsUnicast tells whether addr can be the address of one pod, node or router: it
+// is none that means all, many or nobody, it has no zone, and it is not an IPv4
+// address in the form of an IPv6 one.
+func IsUnicast(addr netip.Addr) bool {
+	return addr.IsGlobalUnicast() && !addr.Is4In6() && addr.Zone() == ""
+}

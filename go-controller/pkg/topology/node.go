@@ -1,6 +1,11 @@
 package topology
 
-import "net/netip"
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+)
 
 // GatewayMode says how pod traffic leaves a node.
 type GatewayMode string
@@ -111,6 +116,73 @@ type PodNetwork struct {
 	MAC      string
 	Addrs    []netip.Prefix // with the length of the node subnet, at most one a family
 	Gateways []netip.Addr   // one a family, in the order of Addrs
+}
+
+// PodAddresses is what the databases of OVN say of the logical port of a pod, which
+// nobody but masters writes.
+type PodAddresses struct {
+	UID   string // of the pod that the port is for
+	MAC   string
+	Addrs []netip.Addr
+}
+
+// Network returns what a pod with these addresses has on a node with these
+// subnets; false where an address is in none of them, or two are in one.
+func (p PodAddresses) Network(subnets []netip.Prefix) (PodNetwork, bool) {
+	n := PodNetwork{MAC: p.MAC}
+	for _, s := range subnets {
+		for _, a := range p.Addrs {
+			if s.Contains(a) {
+				n.Addrs = append(n.Addrs, netip.PrefixFrom(a, s.Bits()))
+				n.Gateways = append(n.Gateways, RouterAddr(s))
+			}
+		}
+	}
+	seen := map[Family]bool{}
+	for _, a := range n.Addrs {
+		seen[FamilyOf(a.Addr())] = true
+	}
+	return n, len(n.Addrs) > 0 && len(n.Addrs) == len(p.Addrs) && len(seen) == len(n.Addrs)
+}
+
+// ParsePodAddresses reads an entry of the addresses of a port: "MAC IP4 IP6". It
+// returns false for anything but a MAC address and then one unicast address of a
+// family.
+func ParsePodAddresses(text string) (p PodAddresses, ok bool) {
+	words := strings.Fields(text)
+	if len(words) < 2 || len(words) > 1+len(Families) || !IsMAC(words[0]) {
+		return p, false
+	}
+	p.MAC = words[0]
+	seen := map[Family]bool{}
+	for _, word := range words[1:] {
+		a, err := netip.ParseAddr(word)
+		if err != nil || !IsUnicast(a) || seen[FamilyOf(a)] {
+			return PodAddresses{}, false
+		}
+		seen[FamilyOf(a)] = true
+		p.Addrs = append(p.Addrs, a)
+	}
+	return p, true
+}
+
+// IsMAC tells whether text is the MAC address of an interface.
+func IsMAC(text string) bool {
+	mac, err := net.ParseMAC(text)
+	return err == nil && len(mac) == 6 && mac[0]&1 == 0
+}
+
+// Same tells whether two networks are the same to a pod, however they are written.
+func (n PodNetwork) Same(o PodNetwork) bool {
+	return strings.EqualFold(n.MAC, o.MAC) && sameSet(n.Addrs, o.Addrs, netip.Prefix.Compare) &&
+		sameSet(n.Gateways, o.Gateways, netip.Addr.Compare)
+}
+
+func sameSet[T comparable](a, b []T, compare func(T, T) int) bool {
+	a, b = slices.Clone(a), slices.Clone(b)
+	slices.SortFunc(a, compare)
+	slices.SortFunc(b, compare)
+	return slices.Equal(a, b)
 }
 
 // Attachment is a network a pod is attached to besides the cluster's own.

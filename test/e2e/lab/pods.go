@@ -53,6 +53,11 @@ func (l *Lab) RunServer(ctx context.Context, name, node string, labels map[strin
 	return l.runPod(ctx, name, node, labels, "serve", "-port", fmt.Sprint(ServePort))
 }
 
+// ServerPod is the pod that RunServer starts, to be changed before it is created.
+func ServerPod(name, node string, labels map[string]string) *corev1.Pod {
+	return newPod(name, node, labels, "serve", "-port", fmt.Sprint(ServePort))
+}
+
 // RunHostPortServer is RunServer with a port of the node besides, by TCP and UDP.
 func (l *Lab) RunHostPortServer(ctx context.Context, name, node string, labels map[string]string, port uint16) (Pod, error) {
 	pod := newPod(name, node, labels, "serve", "-port", fmt.Sprint(ServePort))

@@ -29,6 +29,9 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("EgressNetwork", s.network)
 	t.Run("EgressIP", s.egressIPs)
 	t.Run("NodeAnnotations", s.nodeAnnotations)
+	if mode == "shared" { // it is the same in the other
+		t.Run("PodAddresses", s.podAddresses)
+	}
 	t.Run("EgressSchema", s.schema)
 	t.Run("EgressChanges", s.changes)
 	t.Run("EgressConnections", s.connections)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"os"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 const podNetwork = `{"default":{"ip_addresses":["10.244.1.5/24","fd00:10:244:2::5/64"],` +
@@ -30,15 +32,16 @@ const podNetwork = `{"default":{"ip_addresses":["10.244.1.5/24","fd00:10:244:2::
 // lab is a node with a real Open vSwitch, a fake API server and a server whose
 // requests run on the test's goroutine.
 type lab struct {
-	t      *testing.T
-	ns     *netnstest.NS
-	vs     *netnstest.OVS
-	db     *ovs.DB
-	kube   *fake.Clientset
-	pods   informers.SharedInformerFactory
-	server *Server
-	ready  chan struct{}
-	netns  map[string]int // file descriptors of sandboxes
+	t        *testing.T
+	ns       *netnstest.NS
+	vs       *netnstest.OVS
+	db       *ovs.DB
+	kube     *fake.Clientset
+	pods     informers.SharedInformerFactory
+	server   *Server
+	bindings *fakePorts
+	ready    chan struct{}
+	netns    map[string]int // file descriptors of sandboxes
 
 	mu      sync.Mutex
 	stalled bool // ovn-controller does not install flows
@@ -56,10 +59,14 @@ func newLab(t *testing.T) *lab {
 	l.db = ovs.New(ctx, l.vs.Endpoint())
 	l.controller(ctx)
 	l.kube = fake.NewClientset()
+	l.bindings = newFakePorts()
 	l.pods = informers.NewSharedInformerFactory(l.kube, 0)
 	var err error
 	l.server, err = New(Config{MTU: 1400, ConfDir: t.TempDir(), BinDir: t.TempDir(), Plugin: "ovn-k8s-cni-overlay", Deadline: 5 * time.Second},
-		Deps{Kube: l.kube, Pods: l.pods.Core().V1().Pods(), OVS: l.db, Ready: l.ready})
+		Deps{Kube: l.kube, Pods: l.pods.Core().V1().Pods(), OVS: l.db, Ready: l.ready, Ports: l.bindings,
+			Subnets: func() []netip.Prefix {
+				return []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24"), netip.MustParsePrefix("fd00:10:244:2::/64")}
+			}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,9 +120,55 @@ func (l *lab) stall(on bool) {
 	}
 }
 
-// pod makes a pod in the API; network is its annotation, "" for none yet.
+// fakePorts are the ports of the southbound database.
+type fakePorts struct {
+	mu    sync.Mutex
+	ports map[string]topology.PodAddresses
+	err   error
+	tell  func(string)
+}
+
+func newFakePorts() *fakePorts { return &fakePorts{ports: map[string]topology.PodAddresses{}} }
+
+func (f *fakePorts) Port(name string) (topology.PodAddresses, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p, ok := f.ports[name]
+	return p, ok
+}
+
+func (f *fakePorts) OnChange(tell func(string)) { f.tell = tell }
+
+func (f *fakePorts) Err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+// set gives a port addresses; "" takes it away.
+func (f *fakePorts) set(t *testing.T, name, uid, addresses string) {
+	t.Helper()
+	p, ok := topology.ParsePodAddresses(addresses)
+	if !ok && addresses != "" {
+		t.Fatalf("%q are no addresses", addresses)
+	}
+	p.UID = uid
+	f.mu.Lock()
+	if f.ports[name] = p; addresses == "" {
+		delete(f.ports, name)
+	}
+	f.mu.Unlock()
+	f.tell(name)
+}
+
+// given are the addresses in podNetwork.
+const given = "0a:58:0a:f4:01:05 10.244.1.5 fd00:10:244:2::5"
+
+// pod makes a pod in the API that has been given its addresses; network is its
+// annotation, "" for none yet.
 func (l *lab) pod(name, uid, network string) {
 	l.t.Helper()
+	l.bindings.set(l.t, topology.PodPort("ns", name), uid, given)
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid)}}
 	if network != "" {
 		p.Annotations = map[string]string{kube.AnnotationPodNetworks: network}

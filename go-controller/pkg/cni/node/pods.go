@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -32,13 +33,22 @@ type pods struct {
 	kube     kubernetes.Interface
 	lister   corelisters.PodLister
 	informer cache.SharedIndexInformer
+	ports    Ports
+	subnets  func() []netip.Prefix
 
 	mu      sync.Mutex // guards waiters
 	waiters map[string]map[chan struct{}]struct{}
 }
 
-func newPods(cs kubernetes.Interface, inf coreinformers.PodInformer) (*pods, error) {
-	p := &pods{kube: cs, lister: inf.Lister(), informer: inf.Informer(), waiters: map[string]map[chan struct{}]struct{}{}}
+func newPods(deps Deps) (*pods, error) {
+	p := &pods{kube: deps.Kube, lister: deps.Pods.Lister(), informer: deps.Pods.Informer(), ports: deps.Ports, subnets: deps.Subnets,
+		waiters: map[string]map[chan struct{}]struct{}{}}
+	p.ports.OnChange(func(port string) {
+		// Neither a namespace nor a pod has "_" in its name.
+		if namespace, name, ok := strings.Cut(port, "_"); ok {
+			p.wakeKey(namespace + "/" + name)
+		}
+	})
 	_, err := p.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    p.wake,
 		UpdateFunc: func(_, obj any) { p.wake(obj) },
@@ -56,13 +66,15 @@ func newPods(cs kubernetes.Interface, inf coreinformers.PodInformer) (*pods, err
 }
 
 func (p *pods) wake(obj any) {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return
+	if pod, ok := obj.(*corev1.Pod); ok {
+		p.wakeKey(kube.PodKey(pod))
 	}
+}
+
+func (p *pods) wakeKey(key string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for c := range p.waiters[kube.PodKey(pod)] {
+	for c := range p.waiters[key] {
 		select {
 		case c <- struct{}{}:
 		default:
@@ -100,30 +112,61 @@ func is(pod *corev1.Pod, uid string) bool {
 // errPodGone, wrapped, where the pod is not, or no longer, there.
 func (p *pods) network(ctx context.Context, who cni.Pod) (*corev1.Pod, topology.PodNetwork, error) {
 	var network topology.PodNetwork
-	pod, err := p.await(ctx, who, "the addresses", func(pod *corev1.Pod) (reason string, err error) {
-		var ok bool
-		if network, ok, err = kube.PodNetwork(pod); err != nil || ok {
-			return "", err
-		}
-		return "it has no annotation " + kube.AnnotationPodNetworks + " yet: is an ovnkube master running?", nil
+	pod, err := p.await(ctx, who, "the addresses", func(pod *corev1.Pod) (reason string) {
+		network, reason = p.given(pod)
+		return reason
 	})
 	return pod, network, err
+}
+
+// given returns the network of a pod, and why it is not known, "" where it is. What
+// counts is its logical port: in the annotation anybody may have written anything, but
+// where it says the same, the master has said all that it has to say.
+func (p *pods) given(pod *corev1.Pod) (topology.PodNetwork, string) {
+	announced, ok, err := kube.PodNetwork(pod)
+	switch {
+	case err != nil:
+		return topology.PodNetwork{}, fmt.Sprintf("%v: is an ovnkube master running, which puts it right?", err)
+	case !ok:
+		return topology.PodNetwork{}, "it has no annotation " + kube.AnnotationPodNetworks + " yet: is an ovnkube master running?"
+	}
+	name := topology.PodPort(pod.Namespace, pod.Name)
+	port, ok := p.ports.Port(name)
+	if !ok || port.UID != string(pod.UID) {
+		if err := p.ports.Err(); err != nil {
+			return topology.PodNetwork{}, fmt.Sprintf("the southbound database cannot be asked for logical port %s: %v", name, err)
+		}
+		return topology.PodNetwork{}, fmt.Sprintf(
+			"logical port %s of this pod is not in the southbound database yet: are an ovnkube master and ovn-northd running?", name)
+	}
+	subnets := p.subnets()
+	network, ok := port.Network(subnets)
+	switch {
+	case !ok:
+		return topology.PodNetwork{}, fmt.Sprintf("logical port %s has %v, which is not one address of a subnet of this node, %v",
+			name, port.Addrs, subnets)
+	case !announced.Same(network):
+		return topology.PodNetwork{}, fmt.Sprintf(
+			"annotation %s says %s with %v, but the pod has been given %s with %v: is an ovnkube master running, which puts it right?",
+			kube.AnnotationPodNetworks, announced.MAC, announced.Addrs, network.MAC, network.Addrs)
+	}
+	return network, ""
 }
 
 // egress waits until the policies of an EgressIP that has chosen the pod are in
 // force: what the pod sends first is to leave with the egress address.
 func (p *pods) egress(ctx context.Context, who cni.Pod) error {
-	_, err := p.await(ctx, who, "the egress policies", func(pod *corev1.Pod) (string, error) {
+	_, err := p.await(ctx, who, "the egress policies", func(pod *corev1.Pod) string {
 		if by, pending := pod.Annotations[kube.AnnotationEgressPending]; pending {
-			return fmt.Sprintf("those of EgressIP %s are not in force yet: is an ovnkube master running?", by), nil
+			return fmt.Sprintf("those of EgressIP %s are not in force yet: is an ovnkube master running?", by)
 		}
-		return "", nil
+		return ""
 	})
 	return err
 }
 
 // await waits until missing gives no reason to wait for a pod any longer.
-func (p *pods) await(ctx context.Context, who cni.Pod, what string, missing func(*corev1.Pod) (reason string, err error)) (*corev1.Pod, error) {
+func (p *pods) await(ctx context.Context, who cni.Pod, what string, missing func(*corev1.Pod) (reason string)) (*corev1.Pod, error) {
 	changed, stop := p.listen(who.String())
 	defer stop()
 	var asked time.Time
@@ -137,8 +180,8 @@ func (p *pods) await(ctx context.Context, who cni.Pod, what string, missing func
 		}
 		reason := "the pod is not known here yet"
 		if err == nil && is(pod, who.UID) {
-			if reason, err = missing(pod); err != nil || reason == "" {
-				return pod, err
+			if reason = missing(pod); reason == "" {
+				return pod, nil
 			}
 		}
 		select {

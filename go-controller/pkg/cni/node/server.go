@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // Config is what the server is told.
@@ -39,8 +41,24 @@ type Deps struct {
 	Kube kubernetes.Interface
 	Pods coreinformers.PodInformer // of this node only
 	OVS  ovs.Client
+	// Ports tells what addresses the pods have.
+	Ports Ports
+	// Subnets returns the pod subnets of this node; none while they are not known.
+	Subnets func() []netip.Prefix
 	// Ready is closed once the node's network can serve pods.
 	Ready <-chan struct{}
+}
+
+// Ports knows the logical ports of this node's pods from a place that those who may
+// edit pods cannot write to.
+type Ports interface {
+	// Port returns what a port has; false where there is none.
+	Port(name string) (topology.PodAddresses, bool)
+	// OnChange registers a function that is called with the name of each port that
+	// changes.
+	OnChange(f func(port string))
+	// Err returns why ports are not known, or only as they were; nil otherwise.
+	Err() error
 }
 
 const (
@@ -71,7 +89,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if cfg.Deadline == 0 {
 		cfg.Deadline = defaultDeadline
 	}
-	p, err := newPods(deps.Kube, deps.Pods)
+	p, err := newPods(deps)
 	if err != nil {
 		return nil, err
 	}

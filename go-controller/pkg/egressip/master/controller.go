@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
@@ -75,8 +76,9 @@ type Deps struct {
 	Barrier    Barrier
 	// Rerouted is told the addresses of the pods that EgressIPs have.
 	Rerouted *noreroute.PodSet
-	// Given returns the addresses that the port of a pod has in the database.
-	Given func(pod string) []netip.Addr
+	// Given returns the addresses that the port of a pod, "namespace/name", has in the
+	// database; with a UID, none where the port is another one's of that name.
+	Given func(pod string, uid types.UID) []netip.Addr
 	// Translated tells whether an address of a pod would be translated by its node,
 	// or is not to be, were it not for an EgressIP. It is nil where one rule of the
 	// node translates all pods, to which that of an EgressIP is an exception.

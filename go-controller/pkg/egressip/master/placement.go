@@ -178,7 +178,7 @@ func (c *Controller) prime() error {
 		}
 		if keys := c.choose(p); len(keys) > 0 {
 			key := kube.PodKey(p)
-			if addrs := c.deps.Given(key); len(addrs) > 0 {
+			if addrs := c.deps.Given(key, p.UID); len(addrs) > 0 {
 				c.members.Set(key, keys, addrs)
 			}
 		}

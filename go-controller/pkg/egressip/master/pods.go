@@ -185,7 +185,7 @@ func podKeys(old, new any) []string {
 	case o == nil:
 		return []string{kube.PodKey(n)}
 	case n != nil && o.UID == n.UID && maps.Equal(o.Labels, n.Labels) && kube.NeedsNetwork(o) == kube.NeedsNetwork(n) &&
-		marked(o) == marked(n) && o.Annotations[kube.AnnotationPodNetworks] == n.Annotations[kube.AnnotationPodNetworks]:
+		marked(o) == marked(n):
 		return nil
 	}
 	return []string{kube.PodKey(o)}

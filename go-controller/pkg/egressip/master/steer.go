@@ -103,7 +103,12 @@ func (c *Controller) plan(w *work, key string, st *podState) error {
 		c.retire(w, key, st)
 		return nil
 	}
-	c.steer(w, key, st, p, c.deps.Given(key))
+	addrs := c.deps.Given(key, p.UID)
+	if len(addrs) == 0 && len(c.deps.Writer.Rows(egressip.Owner(key))) > 0 {
+		c.retire(w, key, st) // its port is gone, with its node for instance
+		return nil
+	}
+	c.steer(w, key, st, p, addrs)
 	return nil
 }
 
@@ -114,7 +119,7 @@ func (c *Controller) retire(w *work, key string, st *podState) {
 	if st.left.IsZero() {
 		st.left = time.Now()
 	}
-	portGone := len(c.deps.Given(key)) == 0
+	portGone := len(c.deps.Given(key, "")) == 0
 	c.mu.Lock()
 	silent := slices.ContainsFunc(st.reached, func(r reached) bool { return r.silent })
 	c.mu.Unlock()
@@ -167,6 +172,7 @@ func (c *Controller) steer(w *work, key string, st *podState, p *corev1.Pod, add
 	pod := c.meet(st, p)
 	pod.Addrs = addrs
 	if len(keys) > 0 && len(addrs) == 0 { // its port comes by Attach, or goes with it
+		c.statuses.Enqueue(c.members.Set(key, nil, nil)...) // nobody can have rules for it
 		return
 	}
 	if len(keys) == 0 {

@@ -226,7 +226,7 @@ func (w *world) start() {
 		Kube: w.kube, Egress: w.egress, EgressIPs: own.EgressIP().V1().EgressIPs(),
 		Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Nodes: core.Core().V1().Nodes(),
 		Services: core.Core().V1().Services(),
-		Writer: noting{w.db, w}, Health: w.health, Barrier: w.barrier, Rerouted: w.pods, Recorder: w.events,
+		Writer:   noting{w.db, w}, Health: w.health, Barrier: w.barrier, Rerouted: w.pods, Recorder: w.events,
 		Given: w.given, Network: network, AssumeReachable: w.assume,
 	}
 	if w.base != nil {
@@ -283,10 +283,13 @@ func (w *world) start() {
 }
 
 // given is what the ports in the database say.
-func (w *world) given(key string) []netip.Addr {
+func (w *world) given(key string, uid types.UID) []netip.Addr {
 	var out []netip.Addr
 	for _, r := range w.db.Rows(nb.Owner{Feature: portFeature, Object: key}) {
-		if port, ok := r.Model.(*nbdb.LogicalSwitchPort); ok {
+		of := func(port *nbdb.LogicalSwitchPort) bool {
+			return uid == "" || port.Options["iface-id-ver"] == "" || port.Options["iface-id-ver"] == string(uid)
+		}
+		if port, ok := r.Model.(*nbdb.LogicalSwitchPort); ok && of(port) {
 			for _, text := range strings.Fields(port.Addresses[0])[1:] {
 				out = append(out, netip.MustParseAddr(text))
 			}

@@ -61,6 +61,10 @@ type Deps struct {
 	// Pods makes the informers of pods and namespaces, of the whole cluster, when
 	// they are needed.
 	Pods func() informers.SharedInformerFactory
+	// Ports knows the addresses of pods. It is run when they are needed.
+	Ports Ports
+	// Cluster are the pod subnets of the cluster.
+	Cluster []netip.Prefix
 	// Mode is the gateway mode of the cluster.
 	Mode topology.GatewayMode
 	// Announcer tells networks that an address has come to this node.
@@ -78,6 +82,21 @@ type Flows interface {
 	host.FlowWriter
 	// Complete tells whether the flows of all contributors are installed.
 	Complete() bool
+}
+
+// Ports knows the logical ports of the cluster's pods from a place that those who may
+// edit pods cannot write to.
+type Ports interface {
+	Run(ctx context.Context) error
+	// Port returns what a port has; false where there is none.
+	Port(name string) (topology.PodAddresses, bool)
+	// OnChange registers a function that is called with the name of each port that
+	// changes.
+	OnChange(f func(port string))
+	// Synced is closed when the ports that there were at first are known.
+	Synced() <-chan struct{}
+	// Err returns why ports are not known, or only as they were; nil otherwise.
+	Err() error
 }
 
 // Announcer announces addresses.

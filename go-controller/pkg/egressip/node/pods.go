@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -17,9 +20,11 @@ import (
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// pods knows which pods each EgressIP has. It is of use only for addresses on
+// pods knows which pods each EgressIP has, and their addresses, for which it takes no
+// pod's word. It is of use only for addresses on
 // secondary networks, and watches nothing before there is one: most nodes never
 // need to know the pods of others.
 type pods struct {
@@ -79,14 +84,53 @@ func (p *pods) need(ctx context.Context) error {
 			p.synced = append(p.synced, watch.informer.HasSynced, h.HasSynced)
 		}
 		factory.Start(p.c.stopped)
+		p.follow()
 		klog.InfoS("Watching pods for egress addresses on secondary networks")
 		close(p.started)
 	})
 	if !cache.WaitForCacheSync(ctx.Done(), p.synced...) {
 		return fmt.Errorf("wait for the pods of EgressIPs: %w", ctx.Err())
 	}
+	select {
+	case <-p.c.deps.Ports.Synced():
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the addresses of the pods of EgressIPs: %w", ctx.Err())
+	case <-time.After(portsPatience):
+		return fmt.Errorf("the addresses of the pods of EgressIPs are not known: %w", p.c.deps.Ports.Err())
+	}
 	p.refresh()
 	return nil
+}
+
+// portsPatience is how long a key waits for the addresses of pods before it makes way
+// for others. It is tried again.
+var portsPatience = 3 * time.Second // shortened by tests
+
+// follow has pods looked at whose addresses change, until the controller stops.
+func (p *pods) follow() {
+	ports := p.c.deps.Ports
+	ports.OnChange(func(port string) {
+		// Neither a namespace nor a pod has "_" in its name.
+		if namespace, name, ok := strings.Cut(port, "_"); ok {
+			p.look(namespace, name)
+		}
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer cancel()
+		select {
+		case <-ports.Synced(): // those that have waited for it
+			p.c.queue.Enqueue(p.c.keys()...)
+		case <-p.c.stopped:
+			return
+		}
+		<-p.c.stopped
+	}()
+	go func() {
+		if err := ports.Run(ctx); err != nil {
+			klog.ErrorS(err, "Cannot follow the addresses of pods")
+		}
+	}()
 }
 
 // watching tells whether pods are watched.
@@ -163,13 +207,25 @@ func (p *pods) look(namespace, name string) {
 	var addrs []netip.Addr
 	pod, err := p.pods.Pods(namespace).Get(name)
 	space, e := p.spaces.Get(namespace)
-	if err == nil && e == nil && kube.NeedsNetwork(pod) {
-		if network, ok, err := kube.PodNetwork(pod); err == nil && ok {
+	if err == nil && e == nil {
+		if addrs = p.addresses(pod); len(addrs) > 0 {
 			keys = egressip.Of(p.selectors, space.Labels, pod.Labels)
-			for _, a := range network.Addrs {
-				addrs = append(addrs, a.Addr())
-			}
 		}
 	}
 	p.c.queue.Enqueue(p.members.Set(namespace+"/"+name, keys, addrs)...)
+}
+
+// addresses returns the addresses that a pod has been given.
+func (p *pods) addresses(pod *corev1.Pod) (addrs []netip.Addr) {
+	port, ok := p.c.deps.Ports.Port(topology.PodPort(pod.Namespace, pod.Name))
+	if !ok || port.UID != string(pod.UID) || !kube.NeedsNetwork(pod) {
+		return nil
+	}
+	for _, a := range port.Addrs {
+		// Whatever happens to that database: no rule is for the packets of others.
+		if slices.ContainsFunc(p.c.deps.Cluster, func(c netip.Prefix) bool { return c.Contains(a) }) {
+			addrs = append(addrs, a)
+		}
+	}
+	return addrs
 }

@@ -60,11 +60,15 @@ type world struct {
 	informed int // how often informers of pods were made
 	flushed  []string
 	silence  time.Duration
+	ports    map[string]topology.PodAddresses // of the southbound database
+	noPorts  error                            // why they are not known
+	tell     func(port string)
+	know     func() // ends noPorts
 	begun    func() // called while a run begins
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
-	w := &world{t: t, kube: kubefake.NewClientset(node()), api: egressipfake.NewSimpleClientset(objects...), ready: make(chan struct{})}
+	w := &world{t: t, kube: kubefake.NewClientset(node()), api: egressipfake.NewSimpleClientset(objects...), ready: make(chan struct{}), ports: map[string]topology.PodAddresses{}}
 	w.addrs = hostfake.NewKernel(map[host.Address]struct{}{})
 	w.routes = hostfake.NewKernel(map[host.Route]host.Hop{})
 	w.ipRules = hostfake.NewKernel(map[host.IPRule]struct{}{})
@@ -172,21 +176,86 @@ func (w *world) dump() string {
 	return out.String()
 }
 
+// fakePorts are the ports of the southbound database for one run.
+type fakePorts struct {
+	w      *world
+	synced chan struct{}
+}
+
+func (f *fakePorts) Run(ctx context.Context) error {
+	f.w.mu.Lock()
+	f.w.know = func() {
+		f.w.mu.Lock()
+		f.w.noPorts = nil
+		f.w.mu.Unlock()
+		close(f.synced)
+	}
+	there, know := f.w.noPorts == nil, f.w.know
+	f.w.mu.Unlock()
+	if there {
+		know()
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func (f *fakePorts) Port(name string) (topology.PodAddresses, bool) {
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	p, ok := f.w.ports[name]
+	return p, ok
+}
+
+func (f *fakePorts) OnChange(tell func(string)) {
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	f.w.tell = tell
+}
+
+func (f *fakePorts) Synced() <-chan struct{} { return f.synced }
+
+func (f *fakePorts) Err() error {
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	return f.w.noPorts
+}
+
+// port gives the port of a pod addresses, or none.
+func (w *world) port(namespace, name, uid string, addrs ...string) {
+	w.t.Helper()
+	p := topology.PodAddresses{UID: uid}
+	for _, a := range addrs {
+		p.Addrs = append(p.Addrs, netip.MustParsePrefix(a).Addr())
+	}
+	w.mu.Lock()
+	if w.ports[topology.PodPort(namespace, name)] = p; len(addrs) == 0 {
+		delete(w.ports, topology.PodPort(namespace, name))
+	}
+	tell := w.tell
+	w.mu.Unlock()
+	if tell != nil {
+		tell(topology.PodPort(namespace, name))
+	}
+}
+
 // pod makes a pod with addresses in a namespace labelled team=NAMESPACE.
 func (w *world) pod(namespace, name string, addrs ...string) {
 	w.t.Helper()
-	var network topology.PodNetwork
-	for _, a := range addrs {
-		network.Addrs = append(network.Addrs, netip.MustParsePrefix(a))
-	}
+	w.port(namespace, name, "uid-"+name, addrs...)
+	w.bare(namespace, name, other, "")
+}
+
+// bare makes a pod on a node, whose annotation says something.
+func (w *world) bare(namespace, name, node, annotation string) {
+	w.t.Helper()
 	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"team": namespace}}}
 	if _, err := w.kube.CoreV1().Namespaces().Create(w.t.Context(), space, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		w.t.Fatal(err)
 	}
 	_, err := w.kube.CoreV1().Pods(namespace).Create(w.t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": name},
-			Annotations: map[string]string{kube.AnnotationPodNetworks: kube.FormatPodNetwork(network)}},
-		Spec: corev1.PodSpec{NodeName: other},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{"app": name},
+			Annotations: map[string]string{kube.AnnotationPodNetworks: annotation}},
+		Spec: corev1.PodSpec{NodeName: node},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		w.t.Fatal(err)
@@ -318,7 +387,9 @@ func (w *world) run() (c *Controller, stop func()) {
 			}
 			return nil
 		},
-		Record: NewRecord(self, w.kube, core.Core().V1().Nodes()),
+		Record:  NewRecord(self, w.kube, core.Core().V1().Nodes()),
+		Ports:   &fakePorts{w: w, synced: make(chan struct{})},
+		Cluster: prefixes("10.244.0.0/16", "fd00:10:244::/48"),
 		Pods: func() informers.SharedInformerFactory {
 			w.mu.Lock()
 			defer w.mu.Unlock()

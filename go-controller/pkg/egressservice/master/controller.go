@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -61,8 +62,8 @@ type Deps struct {
 	ClusterSubnets []netip.Prefix
 	// Mode is the gateway mode of the cluster.
 	Mode topology.GatewayMode
-	// Given returns the addresses that were given to the pod "namespace/name".
-	Given func(pod string) []netip.Addr
+	// Given returns the addresses that were given to the pod "namespace/name" with a UID.
+	Given func(pod string, uid types.UID) []netip.Addr
 }
 
 // Controller serves all EgressServices of the cluster.
@@ -150,6 +151,10 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Look has the EgressServices planned again that a pod, "namespace/name", is selected
+// for: it has been given addresses.
+func (c *Controller) Look(pod string) { c.services.Enqueue(c.reader.Selecting(pod)...) }
 
 // Seeded is closed when every EgressService that was there at the start, and
 // every one that only has rows left, has been tried once.

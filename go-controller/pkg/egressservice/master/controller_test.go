@@ -495,12 +495,11 @@ func TestPodsAreHeldUntilTheyAreEndpoints(t *testing.T) {
 	svc.Spec.Selector = map[string]string{"app": "demo"}
 	w := newWorld(t, egress("demo-svc"), svc, slice("demo-svc", demoPods...))
 	var port atomic.Bool
-	w.given = func(key string) []netip.Addr {
-		if key == "default/young" && port.Load() {
+	w.given = func(key string, uid types.UID) []netip.Addr {
+		if key == "default/young" && uid == "uid-young" && port.Load() {
 			return []netip.Addr{netip.MustParseAddr("10.244.0.77"), netip.MustParseAddr("fd00:10:244:1::77")}
 		}
-		// The port of an earlier pod of this name.
-		return []netip.Addr{netip.MustParseAddr("10.244.0.76"), netip.MustParseAddr("fd00:10:244:1::76")}
+		return nil
 	}
 	w.start()
 	w.anyHost(demo)
@@ -508,9 +507,10 @@ func TestPodsAreHeldUntilTheyAreEndpoints(t *testing.T) {
 	young := pod("default", "10.244.0.77", "ovn-worker")
 	young.Name, young.Status = "young", corev1.PodStatus{}
 	young.Labels = map[string]string{"app": "demo", "pod-template-hash": "x"}
-	// The address is written down before there is a port, and nobody says when there is.
+	young.UID = "uid-young"
+	// The annotation says something before there is a port; it may say anything.
 	young.Annotations = map[string]string{kube.AnnotationPodNetworks: kube.FormatPodNetwork(topology.PodNetwork{
-		MAC: "0a:58:0a:f4:00:4d", Addrs: []netip.Prefix{netip.MustParsePrefix("10.244.0.77/24"), netip.MustParsePrefix("fd00:10:244:1::77/64")}})}
+		MAC: "0a:58:0a:f4:00:42", Addrs: []netip.Prefix{netip.MustParsePrefix("10.244.0.66/24"), netip.MustParsePrefix("fd00:10:244:1::66/64")}})}
 	w.create(young)
 	other := pod("default", "10.244.0.78", "ovn-worker")
 	other.Labels = map[string]string{"app": "other"}
@@ -520,6 +520,7 @@ func TestPodsAreHeldUntilTheyAreEndpoints(t *testing.T) {
 		t.Errorf("held before an address was given:\n%s", w.nb.Dump())
 	}
 	port.Store(true)
+	w.master.Look("default/young")
 	w.eventually("the pod to be held in both families", func() bool { return held() == 2 && strings.Contains(w.nb.Dump(), "10.244.0.77") })
 	if pods, _ := w.pods.Addrs(); !slices.Contains(pods, netip.MustParseAddr("10.244.0.77")) {
 		t.Errorf("a held pod cannot reach nodes: %v", pods)

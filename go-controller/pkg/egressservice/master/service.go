@@ -17,9 +17,6 @@ import (
 // condition is a write.
 const grace = time.Second
 
-// soon is when a pod has its port whose address was just written down.
-const soon = 20 * time.Millisecond
-
 // reconcile writes the rows and the status of one EgressService.
 //
 // New traffic follows the acknowledgement: status host, then the host's word that
@@ -44,9 +41,6 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		return err
 	}
 	c.services.Enqueue(others...)
-	if s.Starting {
-		c.services.EnqueueAfter(soon, key)
-	}
 	host := egressservice.Status(s, d)
 	single := host != "" && host != v1.HostAll
 	if single && c.known(eg).Host != host {

@@ -105,7 +105,7 @@ type world struct {
 	// silent, where it returns true, keeps the nodes from acknowledging.
 	silent func(key string) bool
 	// given is what the master takes for the addresses given to pods.
-	given  func(key string) []netip.Addr
+	given  func(key string, uid types.UID) []netip.Addr
 	shared bool
 
 	barriers int
@@ -116,7 +116,7 @@ type world struct {
 
 func newWorld(t *testing.T, objs ...runtime.Object) *world {
 	w := &world{t: t, kube: kubefake.NewClientset(), egress: egressfake.NewSimpleClientset(), nb: nbfake.New(),
-		given:  func(string) []netip.Addr { return nil },
+		given:  func(string, types.UID) []netip.Addr { return nil },
 		health: &reach{nodes: map[string]place.Reach{}}}
 	w.nb.AnyParent = true
 	w.db = w.nb

@@ -13,34 +13,24 @@ import (
 )
 
 // selected returns the addresses of the pods that a Service selects, as far as
-// they are given, and whether more are being given.
-func (r *Reader) selected(svc *corev1.Service) (addrs []netip.Addr, starting bool) {
+// they are given. When more are, the master that gives them says so.
+func (r *Reader) selected(svc *corev1.Service) (addrs []netip.Addr) {
 	if r.given == nil || svc == nil {
-		return nil, false
+		return nil
 	}
 	for _, p := range kube.PodsSelected(r.pods, svc.Namespace, svc.Spec.Selector) {
 		if !kube.NeedsNetwork(p) {
 			continue
 		}
-		// Of most the kubelet knows, and that is quick to read.
-		if known := kube.PodAddresses(p); len(known) > 0 {
-			addrs = append(addrs, known...)
-			continue
+		// Of most the kubelet knows, and that is quick to read. What the pod's annotation
+		// says does not count: whoever may edit pods can announce anything.
+		known := kube.PodAddresses(p)
+		if len(known) == 0 {
+			known = r.given(kube.PodKey(p), p.UID)
 		}
-		announced, ok, err := kube.PodNetwork(p)
-		if err != nil || !ok {
-			continue // it cannot start before it has one that is right
-		}
-		// What was given is what counts: whoever may edit pods can announce anything.
-		// And it may still be that of an earlier pod of this name.
-		given := r.given(kube.PodKey(p))
-		if !slices.ContainsFunc(announced.Addrs, func(a netip.Prefix) bool { return !slices.Contains(given, a.Addr()) }) {
-			addrs = append(addrs, given...)
-		} else {
-			starting = true
-		}
+		addrs = append(addrs, known...)
 	}
-	return addrs, starting
+	return addrs
 }
 
 // concerned returns the keys of the EgressServices that a change of a pod may
@@ -76,8 +66,17 @@ func (r *Reader) concerned(old, new any) []string {
 func (r *Reader) same(a, b *corev1.Pod) bool {
 	return a.UID == b.UID && a.Spec.NodeName == b.Spec.NodeName &&
 		slices.Equal(kube.PodAddresses(a), kube.PodAddresses(b)) && kube.NeedsNetwork(a) == kube.NeedsNetwork(b) &&
-		(r.given == nil || maps.Equal(a.Labels, b.Labels) &&
-			a.Annotations[kube.AnnotationPodNetworks] == b.Annotations[kube.AnnotationPodNetworks])
+		(r.given == nil || maps.Equal(a.Labels, b.Labels))
+}
+
+// Selecting returns the keys of the EgressServices whose Services select the pod
+// "namespace/name".
+func (r *Reader) Selecting(key string) []string {
+	obj, _, _ := r.pods.GetByKey(key)
+	if p, ok := obj.(*corev1.Pod); ok {
+		return r.selecting(p)
+	}
+	return nil
 }
 
 // selecting returns the keys of the EgressServices whose Services select a pod.

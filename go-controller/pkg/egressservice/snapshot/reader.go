@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -46,14 +47,14 @@ type Reader struct {
 	services  corelisters.ServiceLister
 	slices    cache.Indexer
 	pods      cache.Indexer
-	given     func(pod string) []netip.Addr
+	given     func(pod string, uid types.UID) []netip.Addr
 }
 
 // NewReader returns a reader; cluster is the cluster subnets, mode the gateway
 // mode. It is called before the informers start. given returns the addresses that
-// were given to the pod "namespace/name", of which the kubelet may not know yet; it
+// were given to the pod "namespace/name" with a UID, of which the kubelet may not know yet; it
 // is nil where nobody waits for pods to become endpoints.
-func NewReader(in Informers, cluster []netip.Prefix, mode topology.GatewayMode, given func(pod string) []netip.Addr) (*Reader, error) {
+func NewReader(in Informers, cluster []netip.Prefix, mode topology.GatewayMode, given func(pod string, uid types.UID) []netip.Addr) (*Reader, error) {
 	slices, pods := in.EndpointSlices.Informer(), in.Pods.Informer()
 	if err := errors.Join(kube.IndexSlices(slices), kube.IndexSliceAddresses(slices), kube.IndexPods(pods)); err != nil {
 		return nil, err
@@ -125,7 +126,7 @@ func (r *Reader) Decode(eg *v1.EgressService) (s egressservice.Service, others [
 	if snap.Slices, err = r.slicesOf(eg); err != nil {
 		return s, nil, err
 	}
-	snap.Selected, snap.Starting = r.selected(snap.Service)
+	snap.Selected = r.selected(snap.Service)
 	s = egressservice.Decode(snap, r.cluster)
 	others = r.claims.Set(s)
 	return r.claims.Resolve(s), others, nil

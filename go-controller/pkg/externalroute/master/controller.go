@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -64,8 +66,11 @@ type Deps struct {
 	Pods       coreinformers.PodInformer // of all nodes
 	Nodes      coreinformers.NodeInformer
 	Writer     Writer
-	Config     externalroute.Config
-	Recorder   record.EventRecorder
+	// Given returns the addresses that were given to the pod "namespace/name" with a
+	// UID. LookAtPod is to be called when that changes.
+	Given    func(pod string, uid types.UID) []netip.Addr
+	Config   externalroute.Config
+	Recorder record.EventRecorder
 	// Rerouted are the pods that EgressIPs and EgressServices steer; nil ones are
 	// of features that are not enabled.
 	Rerouted []*noreroute.PodSet
@@ -171,6 +176,16 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // Look has the rows of a node planned again.
 func (c *Controller) Look(node string) { c.nodes.Enqueue(c.pend(node)...) }
+
+// LookAtPod has what depends on the addresses of a pod, "namespace/name", planned
+// again. The node is "" where the pod is gone, which its own event tells.
+func (c *Controller) LookAtPod(pod, node string) {
+	namespace, _, _ := strings.Cut(pod, "/")
+	c.countLater(namespace)
+	if node != "" && c.concerns(namespace) {
+		c.Look(node)
+	}
+}
 
 // Seeded is closed when everything found at the start has been tried once.
 func (c *Controller) Seeded() <-chan struct{} { return c.nodes.Seeded() }

@@ -214,15 +214,13 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 	node, _ := kube.Node(n) // the network's controller reports what does not parse
 	snap := externalroute.NodeSnapshot{Node: node, Rerouted: map[netip.Addr]bool{}, Translated: map[netip.Addr]bool{}}
 	for _, p := range c.indexed(byNode, name) {
-		network, ok, err := kube.PodNetwork(p)
-		if !ok || err != nil {
-			continue // the pods' controller gives it one
+		if !c.deps.Config.DisableSNATMultipleGWs && len(plan.Hops[p.Namespace]) == 0 {
+			continue // it has no rows
 		}
-		pod := externalroute.Pod{Key: kube.PodKey(p), Namespace: p.Namespace}
-		for _, a := range network.Addrs {
-			pod.Addrs = append(pod.Addrs, a.Addr())
-			if c.deps.Config.DisableSNATMultipleGWs && c.deps.Translates != nil && c.deps.Translates(pod.Key, name, a.Addr()) {
-				snap.Translated[a.Addr()] = true
+		pod := externalroute.Pod{Key: kube.PodKey(p), Namespace: p.Namespace, Addrs: c.deps.Given(kube.PodKey(p), p.UID)}
+		for _, a := range pod.Addrs {
+			if c.deps.Config.DisableSNATMultipleGWs && c.deps.Translates != nil && c.deps.Translates(pod.Key, name, a) {
+				snap.Translated[a] = true
 			}
 		}
 		snap.Pods = append(snap.Pods, pod)

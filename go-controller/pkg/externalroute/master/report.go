@@ -131,7 +131,8 @@ func (c *Controller) tell(before, after map[string][]string) {
 func (c *Controller) countPods(namespace string) int {
 	n := 0
 	for _, p := range c.podsIn(namespace) {
-		if _, ok, err := kube.PodNetwork(p); ok && err == nil && kube.NeedsNetwork(p) {
+		// Of most the kubelet knows, and that is quick to read.
+		if kube.NeedsNetwork(p) && (len(kube.PodAddresses(p)) > 0 || len(c.deps.Given(kube.PodKey(p), p.UID)) > 0) {
 			n++
 		}
 	}

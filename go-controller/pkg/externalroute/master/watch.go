@@ -133,7 +133,7 @@ func (c *Controller) podNodes(old, new any) []string {
 	o, _ := old.(*corev1.Pod)
 	n, _ := new.(*corev1.Pod)
 	if o != nil && n != nil && o.UID == n.UID && o.Spec.NodeName == n.Spec.NodeName &&
-		kube.NeedsNetwork(o) == kube.NeedsNetwork(n) && same(o.Annotations, n.Annotations, kube.AnnotationPodNetworks) {
+		kube.NeedsNetwork(o) == kube.NeedsNetwork(n) {
 		return nil
 	}
 	var nodes []string

@@ -51,6 +51,7 @@ type world struct {
 
 	mu      sync.Mutex
 	patches []string
+	without map[string]bool // pods that have no port
 }
 
 func newWorld(t testing.TB, nb Writer, objs ...runtime.Object) *world {
@@ -86,7 +87,8 @@ func (w *world) start() *Controller {
 	core := informers.NewSharedInformerFactory(w.kube, 0)
 	own := externalversions.NewSharedInformerFactory(w.routes, 0)
 	c, err := New(Deps{
-		Kube: w.kube, Routes: w.routes, Writer: w.nb, Config: w.config, Recorder: w.events,
+		Given: w.given,
+		Kube:  w.kube, Routes: w.routes, Writer: w.nb, Config: w.config, Recorder: w.events,
 		Policies:   own.AdminPolicyBasedRoute().V1().AdminPolicyBasedExternalRoutes(),
 		Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Nodes: core.Core().V1().Nodes(),
 		Rerouted: []*noreroute.PodSet{nil, w.pods},
@@ -244,4 +246,30 @@ func policy(name string, selects map[string]string, next v1.ExternalNextHops) *v
 	p.Spec.From.NamespaceSelector.MatchLabels = selects
 	p.Spec.NextHops = next
 	return p
+}
+
+// given plays the pods' controller: it gives each pod the address that goes with its
+// name, but for those that have no port.
+func (w *world) given(key string, _ types.UID) []netip.Addr {
+	var on, j int
+	_, name, _ := strings.Cut(key, "/")
+	if _, err := fmt.Sscanf(name, "p%d-%d", &on, &j); err != nil || w.portless(key) {
+		return nil
+	}
+	return []netip.Addr{netip.MustParseAddr(fmt.Sprintf("10.244.%d.%d", on, j+3))}
+}
+
+func (w *world) portless(key string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.without[key]
+}
+
+func (w *world) setPortless(keys ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.without = map[string]bool{}
+	for _, key := range keys {
+		w.without[key] = true
+	}
 }

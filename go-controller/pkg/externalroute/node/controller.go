@@ -149,12 +149,13 @@ func (c *Controller) inUse() ([]netip.Addr, map[netip.Addr][]netip.Addr, error) 
 	var used []netip.Addr
 	byPod := map[netip.Addr][]netip.Addr{}
 	for _, p := range pods {
-		network, ok, err := kube.PodNetwork(p)
-		if !ok || err != nil || !kube.NeedsNetwork(p) {
+		// By the word of the kubelet: in the annotation anybody may have written anything.
+		addrs := kube.PodAddresses(p)
+		if len(addrs) == 0 {
 			continue
 		}
-		for _, a := range network.Addrs {
-			byPod[a.Addr()] = byNamespace[p.Namespace]
+		for _, a := range addrs {
+			byPod[a] = byNamespace[p.Namespace]
 		}
 		used = append(used, byNamespace[p.Namespace]...)
 	}

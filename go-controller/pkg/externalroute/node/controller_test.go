@@ -17,7 +17,6 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // patience bounds waits on conditions; a passing run never waits for it.
@@ -57,8 +56,10 @@ func (d *datapath) left() []string {
 func pod(name, namespace, addr string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{
-			kube.AnnotationPodNetworks: kube.FormatPodNetwork(topology.PodNetwork{Addrs: []netip.Prefix{netip.MustParsePrefix(addr + "/24")}})}},
-		Spec: corev1.PodSpec{NodeName: "n"},
+			// It names somebody else's address, which changes nothing.
+			kube.AnnotationPodNetworks: `{"default":{"ip_addresses":["10.244.1.99/24"],"mac_address":"0a:58:0a:f4:01:63"}}`}},
+		Spec:   corev1.PodSpec{NodeName: "n"},
+		Status: corev1.PodStatus{PodIPs: []corev1.PodIP{{IP: addr}}},
 	}
 }
 

@@ -37,6 +37,8 @@ const byNode = "pod-network-by-node"
 type Writer interface {
 	nb.Writer
 	OnDrift(f func(nb.Owner))
+	// Rows returns the rows an owner has now.
+	Rows(o nb.Owner) []nb.Row
 }
 
 // Egress has rows of its own for pods whose egress traffic it steers.
@@ -73,6 +75,7 @@ type Controller struct {
 	nodes corelisters.NodeLister
 	pods  cache.Indexer
 	alloc *pod.Allocator
+	given []func(pod, node string) // of OnGiven
 
 	mu sync.Mutex
 	// replaced are, by key, the pods whose annotation was written and that the
@@ -111,6 +114,11 @@ func New(d Deps) (*Controller, error) {
 	c.queue.Seed(c.seeds)
 	return c, nil
 }
+
+// OnGiven registers a function that is called when the addresses in the rows of a
+// pod, "namespace/name", of a node may have changed. It is called before Run, and the
+// function must not block.
+func (c *Controller) OnGiven(f func(pod, node string)) { c.given = append(c.given, f) }
 
 // Run works until ctx is done.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx, workers) }
@@ -217,14 +225,23 @@ func (c *Controller) adopt(name string) []string {
 		klog.ErrorS(err, "Cannot list the pods of a node", "node", name)
 	}
 	var claims []pod.Claim
+	keep := map[pod.Holder]string{}
 	for _, p := range pods {
-		if net, ok, err := kube.PodNetwork(p); ok && err == nil {
+		if c.alloc.Holds(holder(p)) {
+			continue // whatever else anybody says
+		}
+		if network, ok := c.known(p, node); ok {
 			claims = append(claims, pod.Claim{
-				Holder: holder(p), Addrs: net.Addrs, Running: running(p), Created: p.CreationTimestamp.Time,
+				Holder: holder(p), Addrs: network.Addrs, Running: running(p), Created: p.CreationTimestamp.Time,
 			})
+			keep[holder(p)] = network.MAC
 		}
 	}
-	return c.alloc.SetNode(name, node.Subnets, claims)
+	wake := c.alloc.SetNode(name, node.Subnets, claims)
+	for _, claim := range claims {
+		c.keepMAC(claim.Holder, claim.Addrs, keep[claim.Holder], node)
+	}
+	return wake
 }
 
 func (c *Controller) podsOn(node string) ([]*corev1.Pod, error) {

@@ -2,7 +2,11 @@ package master
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,14 +42,14 @@ func (c *Controller) reconcilePod(ctx context.Context, key string) error {
 	}
 	if node == nil {
 		klog.V(4).InfoS("Pod waits for the subnets of its node", "pod", key, "node", p.Spec.NodeName)
-		return c.apply(ctx, key, nil)
+		return c.detach(ctx, p)
 	}
 	network, err := c.network(ctx, p, node, was)
 	if err != nil {
 		return err
 	}
 	if network == nil {
-		return c.apply(ctx, key, nil)
+		return c.detach(ctx, p)
 	}
 	what := pod.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Network: *network}
 	if c.Egress != nil && c.Config.DisableSNATMultipleGWs {
@@ -60,10 +64,22 @@ func (c *Controller) reconcilePod(ctx context.Context, key string) error {
 		if err := c.unmark(ctx, p); err != nil {
 			return err
 		}
-		return c.apply(ctx, key, rows)
+		stats, err := c.Writer.Apply(ctx, pod.Owner(key), rows)
+		return c.applied(key, node.Name, stats, err)
 	}
 	stats, err := c.Egress.Attach(ctx, p, *network, pod.Owner(key), rows)
-	return c.applied(key, stats, err)
+	return c.applied(key, node.Name, stats, err)
+}
+
+// detach deletes the rows of a pod that cannot have any now. Its addresses stay its
+// own.
+func (c *Controller) detach(ctx context.Context, p *corev1.Pod) error {
+	key := kube.PodKey(p)
+	stats, err := c.Writer.Apply(ctx, pod.Owner(key), nil)
+	if err == nil && !stats.Zero() && c.Egress != nil {
+		c.Egress.Detached(key)
+	}
+	return c.applied(key, p.Spec.NodeName, stats, err)
 }
 
 // unmark takes the mark of an egress feature that is not there off a pod.
@@ -80,7 +96,8 @@ func (c *Controller) unmark(ctx context.Context, p *corev1.Pod) error {
 // retire deletes the rows of a pod and then releases what all its incarnations
 // but one hold.
 func (c *Controller) retire(ctx context.Context, except pod.Holder) error {
-	if err := c.apply(ctx, except.Key, nil); err != nil {
+	stats, err := c.Writer.Apply(ctx, pod.Owner(except.Key), nil)
+	if err := c.applied(except.Key, "", stats, err); err != nil {
 		return err
 	}
 	if c.Egress != nil {
@@ -112,36 +129,28 @@ func (c *Controller) node(name string) (*topology.Node, error) {
 }
 
 // network returns the addresses of a pod: those it has been given before, or
-// new ones, which it announces. It returns nil, and tells the user, where the
-// pod cannot have any.
+// new ones, and sees to it that the annotation tells of them. It returns nil, and
+// tells the user, where the pod cannot have any.
 func (c *Controller) network(ctx context.Context, p *corev1.Pod, node *topology.Node, was replaced) (*topology.PodNetwork, error) {
-	awaited := was.shownBy(p)
-	if !awaited {
-		network, ok, err := kube.PodNetwork(p)
-		if ok && err == nil {
-			err = pod.Check(network)
-		}
-		if ok && err == nil {
-			if err = c.alloc.Hold(holder(p), node.Name, network.Addrs); err == nil {
-				return &network, nil
-			}
-		}
-		if err != nil {
-			c.Recorder.Eventf(p, corev1.EventTypeWarning, "AddressRefused", "%v", err)
-			klog.InfoS("Cannot use the announced addresses of pod", "pod", kube.PodKey(p), "reason", err)
-			if running(p) && !c.alloc.Holds(holder(p)) {
-				return nil, nil // it uses them already: others would not reach it
-			}
+	who := holder(p)
+	if !c.alloc.Holds(who) {
+		if taken := c.resume(p, *node); taken != nil {
+			c.Recorder.Eventf(p, corev1.EventTypeWarning, reasonRefused, "%v", taken)
+			klog.InfoS("Pod runs with an address that it cannot have", "pod", who.Key, "reason", taken)
+			return nil, nil // others would not reach it at another one
 		}
 	}
-	addrs, err := c.alloc.Allocate(holder(p), node.Name)
+	addrs, err := c.alloc.Allocate(who, node.Name)
 	if err != nil {
 		c.Recorder.Eventf(p, corev1.EventTypeWarning, "NoAddressAvailable", "%v", err)
-		klog.InfoS("Cannot give pod an address", "pod", kube.PodKey(p), "reason", err)
+		klog.InfoS("Cannot give pod an address", "pod", who.Key, "reason", err)
 		return nil, nil
 	}
 	network := pod.Network(addrs, node.Subnets)
-	if awaited {
+	if mac := c.alloc.MAC(who); mac != "" {
+		network.MAC = mac
+	}
+	if was.shownBy(p) {
 		return &network, nil
 	}
 	if err := c.announce(ctx, p, network); err != nil {
@@ -150,15 +159,72 @@ func (c *Controller) network(ctx context.Context, p *corev1.Pod, node *topology.
 	return &network, nil
 }
 
+// resume has a pod hold what it is known to have been given before. Where it runs
+// with an address that another one has, it returns the error that says so.
+func (c *Controller) resume(p *corev1.Pod, node topology.Node) error {
+	network, ok := c.known(p, node)
+	if !ok {
+		return nil
+	}
+	err := c.alloc.Hold(holder(p), node.Name, network.Addrs)
+	switch {
+	case err == nil:
+		c.keepMAC(holder(p), network.Addrs, network.MAC, node)
+	case errors.Is(err, pod.ErrTaken) && running(p):
+		return err
+	}
+	return nil
+}
+
+// known returns what a pod has been given before, by those who can be believed: the
+// pod's port in the database, or, where there is none, the kubelet that runs it.
+// Whoever may edit the pod can write what they like into its annotation; only the
+// MAC address is taken from there, which keepMAC looks at, where nobody else has it.
+func (c *Controller) known(p *corev1.Pod, node topology.Node) (topology.PodNetwork, bool) {
+	given, ok := pod.Given(c.Writer.Rows(pod.Owner(kube.PodKey(p))))
+	if ok && given.UID == string(p.UID) {
+		if network, ok := given.Network(node.Subnets); ok {
+			return network, true
+		}
+	}
+	network, ok := topology.PodAddresses{Addrs: kube.PodAddresses(p)}.Network(node.Subnets)
+	if !ok {
+		return topology.PodNetwork{}, false
+	}
+	if announced, ok, err := kube.PodNetwork(p); ok && err == nil {
+		network.MAC = announced.MAC
+	}
+	return network, true
+}
+
+// keepMAC has a pod keep the MAC address that it runs with where that does not follow
+// from its addresses, as others derive it from IPv6 addresses, and where that harms
+// nobody.
+func (c *Controller) keepMAC(who pod.Holder, addrs []netip.Prefix, mac string, node topology.Node) {
+	if mac == "" || !c.alloc.Holds(who) || strings.EqualFold(mac, pod.Network(addrs, node.Subnets).MAC) {
+		return
+	}
+	err := fmt.Errorf("%w: it is the management port's", pod.ErrTaken)
+	if !strings.EqualFold(mac, node.ManagementMAC) {
+		err = c.alloc.KeepMAC(who, mac)
+	}
+	if err != nil {
+		klog.InfoS("Pod cannot keep its MAC address", "pod", who.Key, "mac", mac, "reason", err)
+	}
+}
+
 // replaced is what the annotation of a pod was when it was written: as long as the
 // lister shows that, it is waited for what was written.
 type replaced struct {
-	pod    pod.Holder // the zero Holder: nothing is waited for
-	before string
+	pod             pod.Holder // the zero Holder: nothing is waited for
+	before, version string
 }
 
+// shownBy tells whether a state of the pod is the one that was written upon. One with
+// another version may be from before that as well, or it is a later one in which
+// somebody has made the annotation what it was.
 func (r replaced) shownBy(p *corev1.Pod) bool {
-	return r.pod == holder(p) && r.before == p.Annotations[kube.AnnotationPodNetworks]
+	return r.pod == holder(p) && r.before == p.Annotations[kube.AnnotationPodNetworks] && r.version == p.ResourceVersion
 }
 
 // note returns what is noted of the pod of a key.
@@ -184,19 +250,32 @@ func (c *Controller) arrived(old, new any) {
 	}
 }
 
-// announce writes the addresses of a pod into its annotation.
+// announce makes the annotation of a pod tell its addresses. One that tells them
+// in other words stays as it is; what somebody else has made of it is put right.
 func (c *Controller) announce(ctx context.Context, p *corev1.Pod, network topology.PodNetwork) error {
 	value := kube.FormatPodNetwork(network)
-	annotations := map[string]*string{kube.AnnotationPodNetworks: kube.Value(value)}
-	if c.Egress != nil && !running(p) {
+	annotations := map[string]*string{}
+	before, there := p.Annotations[kube.AnnotationPodNetworks]
+	announced, _, err := kube.PodNetwork(p)
+	if !there || err != nil || !announced.Same(network) {
+		annotations[kube.AnnotationPodNetworks] = kube.Value(value)
+	}
+	// A pod with a port may have started, and a mark would come too late.
+	if c.Egress != nil && !running(p) && len(c.Writer.Rows(pod.Owner(kube.PodKey(p)))) == 0 {
 		if mark := c.Egress.Pending(p); mark != "" {
 			annotations[kube.AnnotationEgressPending] = kube.Value(mark)
 		}
 	}
+	if len(annotations) == 0 {
+		return nil
+	}
+	if there && annotations[kube.AnnotationPodNetworks] != nil {
+		c.refuse(p, network, err)
+	}
 	// Noted before it is written, so that the event about it finds the note.
-	if before := p.Annotations[kube.AnnotationPodNetworks]; before != value {
+	if annotations[kube.AnnotationPodNetworks] != nil {
 		c.mu.Lock()
-		c.replaced[kube.PodKey(p)] = replaced{holder(p), before}
+		c.replaced[kube.PodKey(p)] = replaced{holder(p), before, p.ResourceVersion}
 		c.mu.Unlock()
 	}
 	if err := kube.PatchPod(ctx, c.Client, p, kube.Metadata{Annotations: annotations}); err != nil {
@@ -206,8 +285,21 @@ func (c *Controller) announce(ctx context.Context, p *corev1.Pod, network topolo
 		}
 		return err
 	}
-	klog.V(2).InfoS("Gave pod addresses", "pod", kube.PodKey(p), "node", p.Spec.NodeName, "addresses", network.Addrs)
+	klog.V(2).InfoS("Announced addresses of pod", "pod", kube.PodKey(p), "node", p.Spec.NodeName, "addresses", network.Addrs)
 	return nil
+}
+
+// reasonRefused is the reason of Events about addresses that a pod cannot have.
+const reasonRefused = "AddressRefused"
+
+// refuse tells that what the annotation of a pod says is put right.
+func (c *Controller) refuse(p *corev1.Pod, network topology.PodNetwork, err error) {
+	if err == nil {
+		err = fmt.Errorf("annotation %s is not what the pod has been given", kube.AnnotationPodNetworks)
+	}
+	c.Recorder.Eventf(p, corev1.EventTypeWarning, reasonRefused, "%v; the pod has %v, and the annotation is written anew",
+		err, network.Addrs)
+	klog.InfoS("Annotation of pod is put right", "pod", kube.PodKey(p), "reason", err, "addresses", network.Addrs)
 }
 
 func (c *Controller) forget(h pod.Holder) {
@@ -218,14 +310,9 @@ func (c *Controller) forget(h pod.Holder) {
 	}
 }
 
-// apply writes the rows of a pod.
-func (c *Controller) apply(ctx context.Context, key string, rows []nb.Row) error {
-	stats, err := c.Writer.Apply(ctx, pod.Owner(key), rows)
-	return c.applied(key, stats, err)
-}
-
-// applied tells what was written.
-func (c *Controller) applied(key string, stats nb.Stats, err error) error {
+// applied tells what was written, also those who read it. The node of a pod that is
+// gone is "": who reads its rows has heard of that.
+func (c *Controller) applied(key, node string, stats nb.Stats, err error) error {
 	if err != nil {
 		return err
 	}
@@ -235,5 +322,8 @@ func (c *Controller) applied(key string, stats nb.Stats, err error) error {
 	}
 	klog.V(2).InfoS("Wrote pod rows", "pod", key,
 		"inserted", stats.Inserted, "updated", stats.Updated, "deleted", stats.Deleted)
+	for _, f := range c.given {
+		f(key, node)
+	}
 	return nil
 }
