@@ -113,6 +113,9 @@ func nameFlag() cli.Flag {
 }
 
 func store(c *cli.Context) (cluster.Store, error) {
+	if c.String("state") == "" {
+		return "", errors.New("--state is empty: say which directory the clusters are in")
+	}
 	dir, err := filepath.Abs(c.String("state"))
 	if err != nil {
 		return "", fmt.Errorf("find state directory: %w", err)

@@ -122,6 +122,10 @@ func configuration(c *cli.Context) (config.Cluster, error) {
 	}
 	if c.IsSet("name") || cfg.Name == "" {
 		cfg.Name = c.String("name")
+		// Not the default: who passes an empty variable means another one.
+		if err := config.CheckName("--name", cfg.Name); err != nil {
+			return cfg, err
+		}
 	}
 	if c.IsSet("nodes") {
 		cfg.Nodes = c.Int("nodes")
