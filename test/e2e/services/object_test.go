@@ -66,7 +66,7 @@ func (w *world) make(t *testing.T, name string, change ...func(*corev1.Service))
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := api.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+		if err := api.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			t.Errorf("delete Service: %v", err)
 		}
 	})

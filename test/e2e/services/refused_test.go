@@ -141,27 +141,23 @@ func (w *world) sharedAddress(t *testing.T) {
 		return s
 	}
 	w.announce(t, worker1)
-	var younger service
 	at := func(port uint16) func(bool) netip.AddrPort {
 		return func(is4 bool) netip.AddrPort { return netip.AddrPortFrom(ofFamily(external, is4), port) }
 	}
-	t.Run("Older", func(t *testing.T) {
-		older := ask("shared-a", "s1", servicePort)
-		w.try(t, "the older before", way{machine(lab.Outside), older.external, []string{"s1"}, nil})
-		younger = ask("shared-b", "s2", servicePort, 8081)
-		w.try(t, "the younger's other port", way{machine(lab.Outside), at(8081), []string{"s2"}, nil})
-		w.event(t, younger.Name, "AddressTaken", "spec.externalIPs", netip.AddrPortFrom(external[0], servicePort).String()+"/TCP", lab.Namespace+"/shared-a")
-		for _, c := range []client{machine(lab.Outside), machine(worker2), pod("c1")} {
-			w.try(t, "the older after by "+c.name, way{c, older.external, []string{"s1"}, nil})
-		}
-		if err := w.Kube.CoreV1().Services(lab.Namespace).Delete(t.Context(), older.Name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		for _, c := range []client{machine(lab.Outside), machine(worker2), pod("c1")} {
-			w.try(t, "the younger when the older is gone by "+c.name, way{c, at(servicePort), []string{"s2"}, nil})
-		}
-		younger = ask("shared-a", "s1", servicePort) // for the end of the test, which deletes both
-	})
+	older := ask("shared-a", "s1", servicePort)
+	w.try(t, "the older before", way{machine(lab.Outside), older.external, []string{"s1"}, nil})
+	younger := ask("shared-b", "s2", servicePort, 8081)
+	w.try(t, "the younger's other port", way{machine(lab.Outside), at(8081), []string{"s2"}, nil})
+	w.event(t, younger.Name, "AddressTaken", "spec.externalIPs", netip.AddrPortFrom(external[0], servicePort).String()+"/TCP", lab.Namespace+"/shared-a")
+	for _, c := range []client{machine(lab.Outside), machine(worker2), pod("c1")} {
+		w.try(t, "the older after by "+c.name, way{c, older.external, []string{"s1"}, nil})
+	}
+	if err := w.Kube.CoreV1().Services(lab.Namespace).Delete(t.Context(), older.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []client{machine(lab.Outside), machine(worker2), pod("c1")} {
+		w.try(t, "the younger when the older is gone by "+c.name, way{c, at(servicePort), []string{"s2"}, nil})
+	}
 }
 
 // healthPortTaken is the choice of a user that nobody else has to pay for.

@@ -34,6 +34,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
+	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -156,6 +158,12 @@ func (w *world) start() {
 		Services:       core.Core().V1().Services(),
 		EndpointSlices: core.Discovery().V1().EndpointSlices(),
 		Pods:           core.Core().V1().Pods(),
+	}
+	var err error
+	if in.Addresses, err = reservedsnapshot.New(reserved.Ranges{Pods: cluster}, reservedsnapshot.Informers{
+		Nodes: core.Core().V1().Nodes(), EndpointSlices: core.Discovery().V1().EndpointSlices(),
+	}); err != nil {
+		w.t.Fatal(err)
 	}
 	mode := topology.GatewayLocal
 	if w.shared {

@@ -16,10 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
 
+	egressipfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
+	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service/master"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
@@ -103,6 +107,9 @@ type world struct {
 	nb   *nbfake.Writer
 	conf service.Config
 	stop func()
+	// ips has EgressIPs; nil: they are not enabled.
+	ips    *egressipfake.Clientset
+	events *record.FakeRecorder
 }
 
 func newWorld(t *testing.T) *world {
@@ -117,7 +124,11 @@ func (w *world) start() {
 	w.t.Helper()
 	w.stop()
 	factory := informers.NewSharedInformerFactory(w.kube, 0)
+	w.events = record.NewFakeRecorder(1000)
+	addresses, startIPs := w.addresses(factory)
 	c, err := master.New(master.Deps{
+		Addresses:      addresses,
+		Recorder:       w.events,
 		Services:       factory.Core().V1().Services(),
 		EndpointSlices: factory.Discovery().V1().EndpointSlices(),
 		Nodes:          factory.Core().V1().Nodes(),
@@ -131,6 +142,7 @@ func (w *world) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	fakeapi.Start(ctx, w.t, w.kube, factory)
+	startIPs(ctx)
 	go func() { done <- c.Run(ctx) }()
 	w.stop = func() {
 		cancel()
@@ -144,6 +156,22 @@ func (w *world) start() {
 	case <-time.After(patience):
 		w.t.Fatal("the controller does not settle")
 	}
+}
+
+// addresses returns what the controller is to know of EgressIPs, too, and what starts
+// their informer.
+func (w *world) addresses(factory informers.SharedInformerFactory) (*reservedsnapshot.Addresses, func(context.Context)) {
+	if w.ips == nil {
+		return nil, func(context.Context) {}
+	}
+	ips := externalversions.NewSharedInformerFactory(w.ips, 0)
+	a, err := reservedsnapshot.New(w.conf.Ranges(), reservedsnapshot.Informers{
+		Nodes: factory.Core().V1().Nodes(), EndpointSlices: factory.Discovery().V1().EndpointSlices(), EgressIPs: ips.EgressIP().V1().EgressIPs(),
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return a, func(ctx context.Context) { fakeapi.Start(ctx, w.t, w.ips, ips) }
 }
 
 // set makes the API hold exactly a state.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
@@ -50,6 +51,7 @@ type world struct {
 	routes *hostfake.Kernel[host.Route, host.Hop]
 	flows  *hostfake.Flows
 	stop   func()
+	events *record.FakeRecorder
 	// inForce tells the controller that OVN has followed.
 	inForce func()
 
@@ -80,7 +82,9 @@ func (w *world) start() {
 	w.t.Helper()
 	w.stop()
 	factory := informers.NewSharedInformerFactory(w.kube, 0)
+	w.events = record.NewFakeRecorder(1000)
 	c, err := node.New(node.Deps{
+		Recorder:       w.events,
 		Node:           "n1",
 		Services:       factory.Core().V1().Services(),
 		EndpointSlices: factory.Discovery().V1().EndpointSlices(),

@@ -1,0 +1,181 @@
+package master_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	egressipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	egressipfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// asking makes a Service without a node port that asks for addresses.
+func asking(name, clusterIP string, age time.Duration, ips ...string) *corev1.Service {
+	return object(name, at(clusterIP), func(s *corev1.Service) {
+		s.CreationTimestamp = metav1.NewTime(time.Date(2025, 1, 1, 12, 0, 0, 0, time.UTC).Add(-age))
+		s.Spec.Type, s.Spec.Ports[0].NodePort, s.Spec.ExternalIPs = corev1.ServiceTypeClusterIP, 0, ips
+	})
+}
+
+// vip is a virtual address with its one backend in a dump.
+var vip = regexp.MustCompile(`([0-9.]+):80=([0-9.]+):8080`)
+
+// serves waits until exactly these virtual addresses from outside have backends, as
+// "VIP=BACKEND".
+func (w *world) serves(want ...string) {
+	w.t.Helper()
+	slices.Sort(want)
+	var have []string
+	err := wait.PollUntilContextTimeout(w.t.Context(), 5*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		have = nil
+		for _, found := range vip.FindAllStringSubmatch(w.nb.Dump(), -1) {
+			if !strings.HasPrefix(found[1], "10.96.") {
+				have = append(have, found[1]+"="+found[2])
+			}
+		}
+		slices.Sort(have)
+		return slices.Equal(have, want), nil
+	})
+	if err != nil {
+		w.t.Fatalf("served are %v, want %v; the database is\n%s", have, want, w.nb.Dump())
+	}
+}
+
+// told waits for an Event with all words, and fails at another one.
+func (w *world) told(words ...string) {
+	w.t.Helper()
+	select {
+	case said := <-w.events.Events:
+		for _, word := range words {
+			if !strings.Contains(said, word) {
+				w.t.Errorf("%q does not say %q", said, word)
+			}
+		}
+	case <-time.After(patience):
+		w.t.Fatalf("no Event that says %q", words)
+	}
+}
+
+func (w *world) silent() {
+	w.t.Helper()
+	select {
+	case said := <-w.events.Events:
+		w.t.Errorf("an Event too many: %q", said)
+	default:
+	}
+}
+
+// TestAddressesOfOthers: an address is refused as soon as it is known whose it is, and
+// served as soon as it is nobody's.
+func TestAddressesOfOthers(t *testing.T) {
+	w := newWorld(t)
+	w.ips = egressipfake.NewSimpleClientset()
+	a := asking("a", "10.96.0.1", 0, "5.5.5.5", "172.18.0.3", "172.18.0.33", "198.51.100.7")
+	s := state{nodes: map[string]topology.GatewayMode{"n1": shared}, services: []*corev1.Service{a}, endpoints: map[string][]string{"a": {"10.244.1.3@n1"}}}
+	w.set(s)
+	w.start()
+	w.serves("5.5.5.5=10.244.1.3", "172.18.0.3=10.244.1.3", "172.18.0.33=10.244.1.3", "198.51.100.7=10.244.1.3")
+	w.silent()
+
+	s.nodes["n2"] = shared // 172.18.0.3
+	w.set(s)
+	w.told("NodeAddress", "spec.externalIPs", "172.18.0.3", "node n2")
+	w.serves("5.5.5.5=10.244.1.3", "172.18.0.33=10.244.1.3", "198.51.100.7=10.244.1.3")
+
+	ip := &egressipv1.EgressIP{ObjectMeta: metav1.ObjectMeta{Name: "prod"}, Spec: egressipv1.EgressIPSpec{EgressIPs: []egressipv1.Address{"5.5.5.5"}}}
+	ip.Status.Items = []egressipv1.EgressIPStatusItem{{EgressIP: "172.18.0.33", Node: "n1"}}
+	ips := w.ips.EgressIPV1().EgressIPs()
+	if _, err := ips.Create(t.Context(), ip, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.told("AddressTaken", "172.18.0.33", "EgressIP prod")
+	// What an EgressIP only asks for is not its own.
+	w.serves("5.5.5.5=10.244.1.3", "198.51.100.7=10.244.1.3")
+
+	api := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"198.51.100.7"}}},
+		Ports: []discoveryv1.EndpointPort{{Port: new(int32(6443))}}}
+	forged := api.DeepCopy()
+	forged.Namespace, forged.Endpoints[0].Addresses = "ns", []string{"5.5.5.5"}
+	for _, slice := range []*discoveryv1.EndpointSlice{forged, api} {
+		if _, err := w.kube.DiscoveryV1().EndpointSlices(slice.Namespace).Create(t.Context(), slice, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.told("APIServerAddress", "198.51.100.7")
+	w.serves("5.5.5.5=10.244.1.3")
+
+	before := w.nb.Writes()
+	w.start()
+	if n := w.nb.Writes() - before; n != 0 {
+		t.Errorf("%d writes at a restart", n)
+	}
+
+	delete(s.nodes, "n2")
+	if err := w.kube.CoreV1().Nodes().Delete(t.Context(), "n2", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := ips.Delete(t.Context(), "prod", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.kube.DiscoveryV1().EndpointSlices("default").Delete(t.Context(), "kubernetes", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.serves("5.5.5.5=10.244.1.3", "172.18.0.3=10.244.1.3", "172.18.0.33=10.244.1.3", "198.51.100.7=10.244.1.3")
+}
+
+// TestSharedAddress: the older of two Services has an address, in whatever order they
+// come, and the younger when the older is gone.
+func TestSharedAddress(t *testing.T) {
+	older, younger := asking("old", "10.96.0.1", time.Hour, "5.5.5.5"), asking("new", "10.96.0.2", 0, "5.5.5.5", "5.5.5.6")
+	endpoints := map[string][]string{"old": {"10.244.1.3@n1"}, "new": {"10.244.1.4@n1"}}
+	nodes := map[string]topology.GatewayMode{"n1": shared}
+	both := state{nodes: nodes, services: []*corev1.Service{older, younger}, endpoints: endpoints}
+	w := newWorld(t)
+	w.set(state{nodes: nodes, services: []*corev1.Service{younger}, endpoints: endpoints})
+	w.start()
+	w.serves("5.5.5.5=10.244.1.4", "5.5.5.6=10.244.1.4")
+	for range 2 {
+		w.set(both)
+		w.told("AddressTaken", "spec.externalIPs", "5.5.5.5:80/TCP", "ns/old")
+		w.serves("5.5.5.5=10.244.1.3", "5.5.5.6=10.244.1.4")
+		w.set(state{nodes: nodes, services: []*corev1.Service{younger}, endpoints: endpoints})
+		w.serves("5.5.5.5=10.244.1.4", "5.5.5.6=10.244.1.4")
+	}
+	w.set(both)
+	w.told("AddressTaken")
+	moved := asking("old", "10.96.0.1", time.Hour, "5.5.5.7") // the older asks for another
+	w.set(state{nodes: nodes, services: []*corev1.Service{moved, younger}, endpoints: endpoints})
+	w.serves("5.5.5.5=10.244.1.4", "5.5.5.6=10.244.1.4", "5.5.5.7=10.244.1.3")
+	// A cluster address is its own Service's, however young.
+	w.set(state{nodes: nodes, services: []*corev1.Service{moved, younger, asking("newest", "5.5.5.6", -time.Hour)}, endpoints: endpoints})
+	w.told("InternalAddress", "5.5.5.6", "ns/newest")
+	w.silent()
+}
+
+// TestManyShareOneAddress is linear: Services that share an address with different ports
+// are none of each other's business.
+func TestManyShareOneAddress(t *testing.T) {
+	w := newWorld(t)
+	var s state
+	for i := range 300 {
+		o := asking(fmt.Sprint("s", i), fmt.Sprintf("10.96.1.%d", i%250), 0, "5.5.5.5")
+		o.Spec.ClusterIP = fmt.Sprintf("10.96.%d.%d", 1+i/250, i%250)
+		o.Spec.ClusterIPs, o.Spec.Ports[0].Port = []string{o.Spec.ClusterIP}, int32(1000+i)
+		s.services = append(s.services, o)
+	}
+	w.set(s)
+	w.start()
+	w.reaches(s)
+	w.silent()
+}
