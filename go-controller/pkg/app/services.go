@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"net/netip"
+	"slices"
 
 	"k8s.io/client-go/informers"
 
@@ -10,19 +11,21 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/conntrack"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 	servicemaster "github.com/ovnkube/ovnkube/go-controller/pkg/service/master"
 	servicenode "github.com/ovnkube/ovnkube/go-controller/pkg/service/node"
 )
 
 // services adds the master side of Services.
-func (m *master) services(core informers.SharedInformerFactory) error {
+func (m *master) services(core informers.SharedInformerFactory, egress ...*noreroute.PodSet) error {
 	c, err := servicemaster.New(servicemaster.Deps{
 		Services:       core.Core().V1().Services(),
 		EndpointSlices: core.Discovery().V1().EndpointSlices(),
 		Nodes:          core.Core().V1().Nodes(),
 		Pods:           core.Core().V1().Pods(),
 		Writer:         m.writer,
+		Egress:         slices.DeleteFunc(egress, func(p *noreroute.PodSet) bool { return p == nil }),
 		Config:         serviceConfig(m.env.Config),
 	})
 	m.runners["services"] = c

@@ -20,6 +20,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 )
@@ -38,6 +39,8 @@ type Writer interface {
 	// returns the errors by owner.
 	ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.Stats, map[nb.Owner]error)
 	OnDrift(f func(nb.Owner))
+	// Rows returns the rows of an owner that are there.
+	Rows(o nb.Owner) []nb.Row
 }
 
 // Deps is what the controller works with. The informers are started by the caller
@@ -48,7 +51,9 @@ type Deps struct {
 	Nodes          coreinformers.NodeInformer
 	Pods           coreinformers.PodInformer
 	Writer         Writer
-	Config         service.Config
+	// Egress are the sets of pods that the egress features lead away.
+	Egress []*noreroute.PodSet
+	Config service.Config
 }
 
 // Controller serves all Services of the cluster.
@@ -64,6 +69,7 @@ type Controller struct {
 	mu      sync.Mutex
 	known   service.Nodes   // replaced, never changed: planners read it
 	perNode map[string]bool // Services whose rows depend on nodes
+	waiting bool            // for the egress features to tell all their pods
 }
 
 // New returns the controller.
@@ -81,6 +87,7 @@ func New(deps Deps) (*Controller, error) {
 		nodes:    deps.Nodes.Lister(),
 		known:    service.Nodes{},
 		perNode:  map[string]bool{},
+		waiting:  true,
 	}
 	c.serviceQueue = queue.NewBatch(service.Feature, batch, c.reconcile)
 	c.nodeQueue = queue.New(service.FeatureNodes, c.reconcileNode)
@@ -96,6 +103,10 @@ func New(deps Deps) (*Controller, error) {
 			c.nodeQueue.Enqueue(o.Object)
 		}
 	})
+	for _, pods := range deps.Egress {
+		pods.Subscribe(c.told)
+		pods.SubscribeAddrs(c.led)
+	}
 	if err := c.serviceQueue.Watch(deps.Services.Informer(), serviceKeys); err != nil {
 		return nil, err
 	}
@@ -169,6 +180,29 @@ func (c *Controller) podKeys(old, new any) []string {
 	return keys
 }
 
+// complete tells whether the egress features have told all their pods.
+func (c *Controller) complete() bool {
+	return !slices.ContainsFunc(c.deps.Egress, func(pods *noreroute.PodSet) bool { return !pods.Told() })
+}
+
+// told enqueues the Services whose policies had to wait for the egress features.
+func (c *Controller) told() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waiting && c.complete() {
+		c.waiting = false
+		c.serviceQueue.Enqueue(slices.Collect(maps.Keys(c.perNode))...)
+	}
+}
+
+// led enqueues the Services for which addresses are listed that an egress feature
+// leads away since now, or does not any more.
+func (c *Controller) led(addrs []netip.Addr) {
+	for _, a := range addrs {
+		c.serviceQueue.Enqueue(kube.ServicesAt(c.slices, "", a)...)
+	}
+}
+
 // Run works until ctx is done.
 func (c *Controller) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
@@ -205,6 +239,10 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 		if nodes := c.note(key, ok && s.PerNode()); ok {
 			rows = service.MasterRows(s, c.deps.Config, nodes)
 		}
+		if !c.complete() {
+			// Absence means nothing yet: what is there stays.
+			rows = service.WithPolicies(rows, c.deps.Writer.Rows(service.Owner(key)))
+		}
 		want[service.Owner(key)] = rows
 	}
 	stats, failed := c.deps.Writer.ApplyAll(ctx, want)
@@ -228,7 +266,10 @@ func (c *Controller) decode(key string) (s service.Service, ok bool, err error) 
 		return service.Service{}, false, err
 	}
 	svc := obj.(*corev1.Service)
-	snap := service.Snapshot{Service: svc, Own: func(a netip.Addr) bool { return kube.PodAt(c.pods, svc.Namespace, a) != nil }}
+	snap := service.Snapshot{Service: svc, Led: func(a netip.Addr) bool {
+		return kube.PodAt(c.pods, svc.Namespace, a) != nil &&
+			slices.ContainsFunc(c.deps.Egress, func(pods *noreroute.PodSet) bool { return pods.Has(a) })
+	}}
 	if snap.Slices, err = kube.Slices(c.slices, key); err != nil {
 		return service.Service{}, false, err
 	}

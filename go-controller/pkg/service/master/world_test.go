@@ -20,6 +20,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service/master"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
@@ -102,7 +103,9 @@ type world struct {
 	kube *fake.Clientset
 	nb   *nbfake.Writer
 	conf service.Config
-	stop func()
+	// egress are the pods that the egress features lead away.
+	egress []*noreroute.PodSet
+	stop   func()
 }
 
 func newWorld(t *testing.T) *world {
@@ -123,6 +126,7 @@ func (w *world) start() {
 		Nodes:          factory.Core().V1().Nodes(),
 		Pods:           factory.Core().V1().Pods(),
 		Writer:         w.nb,
+		Egress:         w.egress,
 		Config:         w.conf,
 	})
 	if err != nil {
