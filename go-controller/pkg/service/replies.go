@@ -9,7 +9,6 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -124,7 +123,7 @@ func (p *planner) inside(s source, match string) []nb.Row {
 	}
 	return []nb.Row{
 		row("inside", "{"+strings.Join(ranges, ", ")+"}", nil),
-		row("nodes", "$"+noreroute.NodeIPs.Name(s.family), map[string]string{"pkt_mark": strconv.Itoa(topology.MarkPodToNode)}),
+		row("nodes", "$"+topology.NodeIPSet+"_"+s.family.Match(), map[string]string{"pkt_mark": strconv.Itoa(topology.MarkPodToNode)}),
 	}
 }
 
