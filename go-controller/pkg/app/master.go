@@ -197,10 +197,6 @@ func (m *master) build() ([]starter, error) {
 		ips.OnTranslates(func(key, _ string) { pods.Look(key) })
 	}
 
-	if err := m.services(core); err != nil {
-		return nil, err
-	}
-
 	var servicePods *noreroute.PodSet
 	if cfg.Features.EgressService {
 		servicePods = noreroute.NewPodSet()
@@ -213,6 +209,9 @@ func (m *master) build() ([]starter, error) {
 		m.runners["pods"] = after(c.Seeded(), pods)
 	} else {
 		m.runners["egress services"] = &retired{feature: egressservice.Feature, writer: m.writer}
+	}
+	if err := m.services(core, ipPods, servicePods); err != nil {
+		return nil, err
 	}
 	more, err := m.externalGateways(core, pods, ips, ipPods, servicePods)
 	if err != nil {

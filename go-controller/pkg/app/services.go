@@ -11,6 +11,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/conntrack"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 	servicemaster "github.com/ovnkube/ovnkube/go-controller/pkg/service/master"
@@ -18,7 +19,7 @@ import (
 )
 
 // services adds the master side of Services.
-func (m *master) services(core informers.SharedInformerFactory) error {
+func (m *master) services(core informers.SharedInformerFactory, egress ...*noreroute.PodSet) error {
 	c, err := servicemaster.New(servicemaster.Deps{
 		Services:       core.Core().V1().Services(),
 		EndpointSlices: core.Discovery().V1().EndpointSlices(),
@@ -27,6 +28,7 @@ func (m *master) services(core informers.SharedInformerFactory) error {
 		Addresses:      m.addresses,
 		Writer:         m.writer,
 		Recorder:       m.recorder,
+		Egress:         slices.DeleteFunc(egress, func(p *noreroute.PodSet) bool { return p == nil }),
 		Config:         serviceConfig(m.env.Config),
 	})
 	m.runners["services"] = c

@@ -61,7 +61,7 @@ func IndexSliceAddresses(inf cache.SharedIndexInformer) error {
 		for _, e := range s.Endpoints {
 			for _, text := range e.Addresses {
 				if a, err := netip.ParseAddr(text); err == nil {
-					keys = append(keys, addressKey(s.Namespace, a.Unmap()))
+					keys = append(keys, addressKey(s.Namespace, a.Unmap()), addressKey("", a.Unmap()))
 				}
 			}
 		}
@@ -69,8 +69,8 @@ func IndexSliceAddresses(inf cache.SharedIndexInformer) error {
 	})
 }
 
-// ServicesAt returns "namespace/name" of the Services of a namespace whose
-// EndpointSlices list an address.
+// ServicesAt returns "namespace/name" of the Services of a namespace, "" for any,
+// whose EndpointSlices list an address.
 func ServicesAt(indexer cache.Indexer, namespace string, addr netip.Addr) []string {
 	objs, err := indexer.ByIndex(slicesByAddress, addressKey(namespace, addr))
 	if err != nil {

@@ -22,7 +22,7 @@ type Set string
 const (
 	EgressIPPods      Set = "egressip_pods"
 	EgressServicePods Set = "egressservice_pods"
-	NodeIPs           Set = "node_ips"
+	NodeIPs           Set = topology.NodeIPSet
 )
 
 // Name is the name of the set's row of a family, as matches refer to it after "$".

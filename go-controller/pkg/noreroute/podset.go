@@ -11,12 +11,16 @@ import (
 type PodSet struct {
 	mu       sync.Mutex
 	byObject map[string][]netip.Addr
+	count    map[netip.Addr]int // how many objects select an address
 	complete bool
 	changed  []func()
+	moved    []func([]netip.Addr)
 }
 
 // NewPodSet returns an empty set that is not complete.
-func NewPodSet() *PodSet { return &PodSet{byObject: map[string][]netip.Addr{}} }
+func NewPodSet() *PodSet {
+	return &PodSet{byObject: map[string][]netip.Addr{}, count: map[netip.Addr]int{}}
+}
 
 // Subscribe adds a function that is called after a change. It must not block.
 func (p *PodSet) Subscribe(f func()) {
@@ -25,11 +29,51 @@ func (p *PodSet) Subscribe(f func()) {
 	p.changed = append(p.changed, f)
 }
 
+// SubscribeAddrs adds a function that is called with the addresses that came or went.
+// It must not block.
+func (p *PodSet) SubscribeAddrs(f func([]netip.Addr)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.moved = append(p.moved, f)
+}
+
+// Has tells whether an object selects an address.
+func (p *PodSet) Has(a netip.Addr) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count[a] > 0
+}
+
+// Told tells whether the set is complete.
+func (p *PodSet) Told() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.complete
+}
+
 // Set replaces the addresses that one object selects; none removes the object.
 func (p *PodSet) Set(object string, addrs []netip.Addr) {
+	var moved []netip.Addr
 	p.update(func() bool {
-		if slices.Equal(p.byObject[object], addrs) {
+		before := p.byObject[object]
+		if slices.Equal(before, addrs) {
 			return false
+		}
+		change := make(map[netip.Addr]int, len(before)+len(addrs))
+		for _, a := range before {
+			change[a]--
+		}
+		for _, a := range addrs {
+			change[a]++
+		}
+		for a, by := range change {
+			if by == 0 {
+				continue
+			}
+			moved = append(moved, a)
+			if p.count[a] += by; p.count[a] == 0 {
+				delete(p.count, a)
+			}
 		}
 		if len(addrs) == 0 {
 			delete(p.byObject, object)
@@ -38,6 +82,15 @@ func (p *PodSet) Set(object string, addrs []netip.Addr) {
 		}
 		return true
 	})
+	if len(moved) == 0 {
+		return
+	}
+	p.mu.Lock()
+	followers := p.moved
+	p.mu.Unlock()
+	for _, f := range followers {
+		f(moved)
+	}
 }
 
 // Complete says that every object has spoken once since the start. Until then

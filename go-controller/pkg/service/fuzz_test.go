@@ -121,8 +121,8 @@ func FuzzObjects(f *testing.F) {
 func checkService(t *testing.T, s *fuzzed.Source, nodes []topology.Node, svc *corev1.Service, all []*discoveryv1.EndpointSlice) {
 	t.Helper()
 	own := func(a netip.Addr) bool { return a == netip.MustParseAddr("10.244.1.5") }
-	decoded, ok := service.Decode(service.Snapshot{Service: svc, Slices: all, Own: own}, config)
-	again, _ := service.Decode(service.Snapshot{Service: svc, Slices: fuzzed.Shuffled(s, all), Own: own}, config)
+	decoded, ok := service.Decode(service.Snapshot{Service: svc, Slices: all, Led: own}, config)
+	again, _ := service.Decode(service.Snapshot{Service: svc, Slices: fuzzed.Shuffled(s, all), Led: own}, config)
 	if !reflect.DeepEqual(decoded, again) {
 		t.Errorf("the Service depends on the order of its slices:\n%+v\n%+v", decoded, again)
 	}

@@ -132,6 +132,17 @@ func TestDatabase(t *testing.T) {
 					t.Errorf("%s: written again: %+v", name, stats)
 				}
 			}
+			for _, n := range cluster(mode) {
+				if stats := w.apply(service.NodeOwner(n.Name), service.NodeRows(n, config)); !stats.Zero() {
+					t.Errorf("rows of node %s: written again: %+v", n.Name, stats)
+				}
+				w.apply(service.NodeOwner(n.Name), nil)
+			}
+			for _, table := range []string{nbdb.ForwardingGroupTable, nbdb.StaticMACBindingTable} {
+				if left := strings.TrimSpace(w.NB.Nbctl("--bare", "--columns=_uuid", "list", table)); left != "" {
+					t.Errorf("left behind in %s: %s", table, left)
+				}
+			}
 			w.apply(service.Owner("ns/svc"), nil)
 			if left := w.NB.Nbctl("--bare", "--columns=name", "find", "load_balancer", "name!=Service_local"); strings.TrimSpace(left) != "" {
 				t.Errorf("left behind: %s", left)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -32,7 +31,7 @@ type source struct {
 // by a mark, in local mode to the kernel, by a MAC address of its own, which every
 // datapath keeps. Pods that no egress feature leads anywhere are left alone.
 func (p *planner) replies() []nb.Row {
-	if !p.config.Steered || !p.ExternalLocal {
+	if !p.ExternalLocal {
 		return nil
 	}
 	pods := map[source][]netip.Addr{}
@@ -47,7 +46,7 @@ func (p *planner) replies() []nb.Row {
 	for _, port := range p.Ports {
 		for _, e := range port.Listed {
 			node, ok := p.nodes.of(e.To.Addr(), e.Node)
-			if !e.Own || !ok {
+			if !e.Led || !ok {
 				continue
 			}
 			s := source{protocol: port.Protocol, port: e.To.Port(), family: family(e)}
@@ -77,21 +76,32 @@ func (s source) id(what string) string {
 	return id
 }
 
-// match matches what pods at these addresses send from the port, while an egress
-// feature has them.
+// match matches what pods at these addresses send from the port.
 func (s source) match(pods []netip.Addr) string {
 	slices.SortFunc(pods, netip.Addr.Compare)
 	var addresses []string
 	for _, a := range slices.Compact(pods) {
 		addresses = append(addresses, a.String())
 	}
-	return fmt.Sprintf("%[1]s.src == {%[2]s} && %[3]s.src == %[4]d && (%[1]s.src == $%[5]s || %[1]s.src == $%[6]s)",
-		s.family.Match(), strings.Join(addresses, ", "), s.protocol, s.port,
-		noreroute.EgressIPPods.Name(s.family), noreroute.EgressServicePods.Name(s.family))
+	return fmt.Sprintf("%s.src == {%s} && %s.src == %d", s.family.Match(), strings.Join(addresses, ", "), s.protocol, s.port)
 }
 
 func onClusterRouter() nb.Parent {
 	return nb.Parent{Table: nbdb.LogicalRouterTable, Name: topology.ClusterRouter}
+}
+
+// WithPolicies replaces the policies of a Service among its rows by those among the
+// rows that are there.
+func WithPolicies(rows, there []nb.Row) []nb.Row {
+	isPolicy := func(r nb.Row) bool { _, ok := r.Model.(*nbdb.LogicalRouterPolicy); return ok }
+	rows = slices.DeleteFunc(rows, isPolicy)
+	for _, r := range there {
+		if isPolicy(r) {
+			r.Parent = onClusterRouter()
+			rows = append(rows, r)
+		}
+	}
+	return rows
 }
 
 // inside plans what stays as if there were no policy of replies, which come before
@@ -113,7 +123,7 @@ func (p *planner) inside(s source, match string) []nb.Row {
 	}
 	return []nb.Row{
 		row("inside", "{"+strings.Join(ranges, ", ")+"}", nil),
-		row("nodes", "$"+noreroute.NodeIPs.Name(s.family), map[string]string{"pkt_mark": strconv.Itoa(topology.MarkPodToNode)}),
+		row("nodes", "$"+topology.NodeIPSet+"_"+s.family.Match(), map[string]string{"pkt_mark": strconv.Itoa(topology.MarkPodToNode)}),
 	}
 }
 

@@ -22,9 +22,9 @@ const labelProxyName = "service.kubernetes.io/service-proxy-name"
 type Snapshot struct {
 	Service *corev1.Service
 	Slices  []*discoveryv1.EndpointSlice
-	// Own tells whether a pod of the Service's own namespace has an address. Nil:
-	// none has.
-	Own func(netip.Addr) bool
+	// Led tells whether a pod of the Service's own namespace has an address, and is
+	// led away by an egress feature. Nil: none is.
+	Led func(netip.Addr) bool
 	// Others tells what belongs to others; nil: nothing does.
 	Others Others
 }
@@ -81,10 +81,10 @@ type Endpoint struct {
 	Node string // empty where the API does not say
 	// Pod tells addresses of the pod network from those of hosts and beyond.
 	Pod bool
-	// Own: it is a pod of the Service's namespace; known of those that are Listed.
-	// Whoever may write EndpointSlices can list the pods of others, and must not
-	// decide how these leave.
-	Own bool
+	// Led: it is a pod of the Service's namespace that an egress feature leads away;
+	// known of those that are Listed. Whoever may write EndpointSlices can list the
+	// pods of others, and must not decide how these leave.
+	Led bool
 	// Ready endpoints come first; one that is not is on its way out and serves only
 	// where nobody is ready.
 	Ready bool
@@ -116,7 +116,7 @@ func Decode(snap Snapshot, c Config) (s Service, ok bool) {
 		port := s.port(p, snap.Slices, c)
 		f.port(&s, &port, svc, asked)
 		for i, e := range port.Listed {
-			port.Listed[i].Own = e.Pod && snap.Own != nil && snap.Own(e.To.Addr())
+			port.Listed[i].Led = e.Pod && snap.Led != nil && snap.Led(e.To.Addr())
 		}
 		s.Ports = append(s.Ports, port)
 	}

@@ -19,7 +19,7 @@ import (
 
 func decode(t *testing.T, s *corev1.Service, slices ...*discoveryv1.EndpointSlice) service.Service {
 	t.Helper()
-	d, ok := service.Decode(service.Snapshot{Service: s, Slices: slices, Own: func(netip.Addr) bool { return true }}, config)
+	d, ok := service.Decode(service.Snapshot{Service: s, Slices: slices, Led: func(netip.Addr) bool { return true }}, config)
 	if !ok {
 		t.Fatal("not ours")
 	}
@@ -31,7 +31,7 @@ func TestRepliesOfOthers(t *testing.T) {
 	s := object(loadBalancer, externalLocal)
 	listed := slice(ep("n1", "10.244.1.3"), ep("n2", "10.244.2.3"))
 	for _, own := range []func(netip.Addr) bool{nil, func(a netip.Addr) bool { return a.String() == "10.244.1.3" }} {
-		d, _ := service.Decode(service.Snapshot{Service: s, Slices: []*discoveryv1.EndpointSlice{listed}, Own: own}, config)
+		d, _ := service.Decode(service.Snapshot{Service: s, Slices: []*discoveryv1.EndpointSlice{listed}, Led: own}, config)
 		var matches []string
 		for _, r := range service.MasterRows(d, config, facts(cluster(topology.GatewayShared))) {
 			if p, ok := r.Model.(*nbdb.LogicalRouterPolicy); ok && p.Priority == topology.PriorityServicePort {
@@ -40,7 +40,7 @@ func TestRepliesOfOthers(t *testing.T) {
 		}
 		var want []string
 		if own != nil {
-			want = []string{"ip4.src == {10.244.1.3} && tcp.src == 8080 && (ip4.src == $egressip_pods_ip4 || ip4.src == $egressservice_pods_ip4)"}
+			want = []string{"ip4.src == {10.244.1.3} && tcp.src == 8080"}
 		}
 		if !slices.Equal(matches, want) {
 			t.Errorf("policies %q, want %q", matches, want)

@@ -18,6 +18,10 @@ const (
 	PhysicalNetwork = "physnet"
 )
 
+// NodeIPSet is the address set of all nodes' addresses; the row of a family has the
+// family's match prefix as suffix.
+const NodeIPSet = "node_ips"
+
 // ChainSNATMgmtPort is the nat chain of packets that leave the host by the
 // management port; services put exceptions before its last rule.
 const ChainSNATMgmtPort = "OVN-KUBE-SNAT-MGMTPORT"

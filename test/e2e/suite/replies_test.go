@@ -331,7 +331,11 @@ func (r *repliesTest) end(t *testing.T, name string) {
 func (r *repliesTest) counts(t *testing.T) (sum int) {
 	t.Helper()
 	for _, node := range nodes[1:] {
-		out, err := r.Call(t.Context(), node, false, "get", "http://127.0.0.1:9410/metrics")
+		address, err := r.nodeAddress(t.Context(), node, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := r.Call(t.Context(), node, false, "get", fmt.Sprintf("http://%s:9410/metrics", address))
 		if err != nil {
 			t.Fatal(err)
 		}

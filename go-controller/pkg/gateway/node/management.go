@@ -33,7 +33,7 @@ func (g *Gateway) ensureManagement(ctx context.Context, node topology.Node) erro
 	if err := link.Up(port); err != nil {
 		return err
 	}
-	if g.Egress && node.Gateway.Mode != topology.GatewayShared {
+	if g.Egress && g.Mode != topology.GatewayShared {
 		err := link.AcceptMarked(port, topology.ServicePortMAC(node.Subnets), topology.MarkServicePort)
 		if err != nil {
 			return err

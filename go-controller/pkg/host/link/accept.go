@@ -22,6 +22,9 @@ const packetHost = 0
 // AcceptMarked makes the kernel accept what comes in by a link for a second MAC
 // address, with a mark. Without that it drops such frames.
 func AcceptMarked(name, mac string, mark uint32) error {
+	if _, err := get(name); err != nil {
+		return err
+	}
 	hw, err := net.ParseMAC(mac)
 	if err != nil {
 		return fmt.Errorf("accept %s on link %s: %w", mac, name, err)

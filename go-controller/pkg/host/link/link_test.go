@@ -247,3 +247,70 @@ func TestWaitAndWatch(t *testing.T) {
 	}
 	cancel()
 }
+
+// TestAcceptMarked: a link accepts frames for a second MAC address, with a mark, and
+// goes on to when it is made anew.
+func TestAcceptMarked(t *testing.T) {
+	const second, mark = "0a:58:0a:f4:01:00", 1009
+	peer := make(chan *netnstest.NS, 1)
+	hold := make(chan struct{})
+	t.Cleanup(func() { close(hold) })
+	ns := netnstest.New(t)
+	go func() {
+		defer func() { <-hold }()
+		peer <- netnstest.New(t)
+	}()
+	other := path(<-peer)
+	attach := func() {
+		must(t, EnsureVeth(Veth{Host: "eth0", Peer: "wire", MTU: 1500, Netns: other}))
+		ns.Run("ip", "addr", "add", "192.0.2.1/24", "dev", "eth0")
+		must(t, Inside(other, func() error {
+			for _, args := range [][]string{{"addr", "add", "192.0.2.2/24", "dev", "wire"}, {"link", "set", "wire", "up"},
+				{"neigh", "replace", "192.0.2.1", "lladdr", second, "dev", "wire", "nud", "permanent"}} {
+				if _, err := ns.Try("ip", args...); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+	}
+	attach()
+	answers := func() bool { // a closed port answers with a reset
+		var err error
+		must(t, Inside(other, func() error {
+			_, err = net.DialTimeout("tcp", "192.0.2.1:9", 300*time.Millisecond)
+			return nil
+		}))
+		return errors.Is(err, unix.ECONNREFUSED)
+	}
+	if answers() {
+		t.Fatal("a link answers for any MAC address")
+	}
+	ns.Run("iptables", "-A", "INPUT", "-m", "mark", "!", "--mark", "1009", "-j", "DROP")
+	for range 2 {
+		must(t, AcceptMarked("eth0", second, mark))
+		netnstest.Eventually(t, "an answer", answers)
+	}
+	rules := ns.Run("nft", "-a", "list", "table", "netdev", acceptTable)
+	must(t, AcceptMarked("eth0", second, mark))
+	if again := ns.Run("nft", "-a", "list", "table", "netdev", acceptTable); again != rules || strings.Count(rules, "pkttype") != 1 {
+		t.Errorf("what stood was written again:\n%s\nbefore:\n%s", again, rules)
+	}
+	must(t, AcceptMarked("eth0", "0a:58:0a:f4:02:00", mark))
+	if answers() {
+		t.Error("the MAC address before is still accepted")
+	}
+	must(t, Delete("eth0"))
+	attach()
+	must(t, AcceptMarked("eth0", second, mark))
+	netnstest.Eventually(t, "an answer of the link that came back", answers)
+	for range 2 {
+		must(t, AcceptNothing())
+	}
+	if answers() {
+		t.Error("accepted after AcceptNothing")
+	}
+	if err := AcceptMarked("gone", second, mark); !IsNotFound(err) {
+		t.Errorf("a link that is not there: %v", err)
+	}
+}

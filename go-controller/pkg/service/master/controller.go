@@ -20,6 +20,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
@@ -40,6 +41,8 @@ type Writer interface {
 	// returns the errors by owner.
 	ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.Stats, map[nb.Owner]error)
 	OnDrift(f func(nb.Owner))
+	// Rows returns the rows of an owner that are there.
+	Rows(o nb.Owner) []nb.Row
 }
 
 // Deps is what the controller works with. The informers are started by the caller
@@ -55,7 +58,9 @@ type Deps struct {
 	Writer    Writer
 	// Recorder writes Events about Services.
 	Recorder record.EventRecorder
-	Config   service.Config
+	// Egress are the sets of pods that the egress features lead away.
+	Egress []*noreroute.PodSet
+	Config service.Config
 }
 
 // Controller serves all Services of the cluster.
@@ -69,10 +74,11 @@ type Controller struct {
 
 	serviceQueue, nodeQueue *queue.Controller
 
-	mu      sync.Mutex
-	known   service.Nodes                // replaced, never changed: planners read it
-	perNode map[string]bool              // Services whose rows depend on nodes
-	told    map[string][]service.Refusal // what Events have said last, by Service
+	mu       sync.Mutex
+	known    service.Nodes                // replaced, never changed: planners read it
+	perNode  map[string]bool              // Services whose rows depend on nodes
+	waiting  bool                         // for the egress features to tell all their pods
+	reported map[string][]service.Refusal // what Events have said last, by Service
 }
 
 // New returns the controller.
@@ -96,7 +102,8 @@ func New(deps Deps) (*Controller, error) {
 		nodes:    deps.Nodes.Lister(),
 		known:    service.Nodes{},
 		perNode:  map[string]bool{},
-		told:     map[string][]service.Refusal{},
+		waiting:  true,
+		reported: map[string][]service.Refusal{},
 	}
 	c.serviceQueue = queue.NewBatch(service.Feature, batch, c.reconcile)
 	c.nodeQueue = queue.New(service.FeatureNodes, c.reconcileNode)
@@ -113,6 +120,10 @@ func New(deps Deps) (*Controller, error) {
 			c.nodeQueue.Enqueue(o.Object)
 		}
 	})
+	for _, pods := range deps.Egress {
+		pods.Subscribe(c.told)
+		pods.SubscribeAddrs(c.led)
+	}
 	if err := reader.Watch(c.serviceQueue); err != nil {
 		return nil, err
 	}
@@ -160,6 +171,29 @@ func (c *Controller) podKeys(old, new any) []string {
 	return keys
 }
 
+// complete tells whether the egress features have told all their pods.
+func (c *Controller) complete() bool {
+	return !slices.ContainsFunc(c.deps.Egress, func(pods *noreroute.PodSet) bool { return !pods.Told() })
+}
+
+// told enqueues the Services whose policies had to wait for the egress features.
+func (c *Controller) told() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waiting && c.complete() {
+		c.waiting = false
+		c.serviceQueue.Enqueue(slices.Collect(maps.Keys(c.perNode))...)
+	}
+}
+
+// led enqueues the Services for which addresses are listed that an egress feature
+// leads away since now, or does not any more.
+func (c *Controller) led(addrs []netip.Addr) {
+	for _, a := range addrs {
+		c.serviceQueue.Enqueue(kube.ServicesAt(c.slices, "", a)...)
+	}
+}
+
 // Run works until ctx is done.
 func (c *Controller) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
@@ -185,7 +219,7 @@ func (c *Controller) Seeded() <-chan struct{} { return c.serviceQueue.Seeded() }
 func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]error {
 	want, errs := make(map[nb.Owner][]nb.Row, len(keys)), map[string]error{}
 	for _, key := range keys {
-		s, svc, ok, err := c.reader.Decode(key, c.owns)
+		s, svc, ok, err := c.reader.Decode(key, c.leads)
 		if err != nil {
 			errs[key] = err
 			continue
@@ -193,6 +227,10 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 		var rows []nb.Row
 		if nodes := c.note(key, ok && s.PerNode()); ok {
 			rows = service.MasterRows(s, c.deps.Config, nodes)
+		}
+		if !c.complete() {
+			// Absence means nothing yet: what is there stays.
+			rows = service.WithPolicies(rows, c.deps.Writer.Rows(service.Owner(key)))
 		}
 		want[service.Owner(key)] = rows
 		c.tell(key, svc, s.Refused)
@@ -210,20 +248,22 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 	return errs
 }
 
-// owns tells whether a pod of a namespace has an address.
-func (c *Controller) owns(namespace string, a netip.Addr) bool {
-	return kube.PodAt(c.pods, namespace, a) != nil
+// leads tells whether a pod of a namespace has an address, and an egress feature leads
+// it away.
+func (c *Controller) leads(namespace string, a netip.Addr) bool {
+	return kube.PodAt(c.pods, namespace, a) != nil &&
+		slices.ContainsFunc(c.deps.Egress, func(pods *noreroute.PodSet) bool { return pods.Has(a) })
 }
 
 // tell writes an Event about each thing that is refused of a Service, once until it
 // is another.
 func (c *Controller) tell(key string, svc *corev1.Service, refused []service.Refusal) {
 	c.mu.Lock()
-	last := c.told[key]
+	last := c.reported[key]
 	if len(refused) == 0 {
-		delete(c.told, key)
+		delete(c.reported, key)
 	} else {
-		c.told[key] = refused
+		c.reported[key] = refused
 	}
 	c.mu.Unlock()
 	for _, r := range refused {

@@ -2,6 +2,7 @@ package master_test
 
 import (
 	"context"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -20,6 +22,8 @@ import (
 func TestRepliesFollowPods(t *testing.T) {
 	w := newWorld(t)
 	w.conf.Steered = true
+	led := noreroute.NewPodSet()
+	w.egress = []*noreroute.PodSet{noreroute.NewPodSet(), led}
 	w.set(state{nodes: map[string]topology.GatewayMode{"n1": topology.GatewayShared, "n2": topology.GatewayShared}, services: []*corev1.Service{object("b", externalLocal)}, endpoints: map[string][]string{"b": {"10.244.1.4@n1", "10.244.2.4@n2"}}})
 	w.start()
 	pod := func(namespace, name, addr string) *corev1.Pod {
@@ -51,10 +55,29 @@ func TestRepliesFollowPods(t *testing.T) {
 			t.Fatalf("policies %q, want %q", got, want)
 		}
 	}
+	const own = "ip4.src == {10.244.1.4} && tcp.src == 8080"
 	passes("")
 	create(pod("others", "victim", "10.244.2.4"))
 	create(pod("ns", "own", "10.244.1.4"))
-	passes("ip4.src == {10.244.1.4} && tcp.src == 8080 && (ip4.src == $egressip_pods_ip4 || ip4.src == $egressservice_pods_ip4)")
+	passes("")
+	// Who is led away is known when both features have told all.
+	led.Set("eg", []netip.Addr{netip.MustParseAddr("10.244.1.4"), netip.MustParseAddr("10.244.2.4")})
+	w.egress[0].Complete()
+	passes("")
+	led.Complete()
+	passes(own)
+	led.Set("eg", nil)
+	passes("")
+	w.egress[0].Set("ns/own", []netip.Addr{netip.MustParseAddr("10.244.1.4")})
+	passes(own)
+	// A master that has just started, and does not know yet, leaves it alone.
+	w.stop()
+	w.egress = []*noreroute.PodSet{noreroute.NewPodSet()}
+	w.start()
+	passes(own)
+	w.egress[0].Set("ns/own", []netip.Addr{netip.MustParseAddr("10.244.1.4")})
+	w.egress[0].Complete()
+	passes(own)
 	if err := w.kube.CoreV1().Pods("ns").Delete(t.Context(), "own", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service/master"
@@ -110,6 +111,8 @@ type world struct {
 	// ips has EgressIPs; nil: they are not enabled.
 	ips    *egressipfake.Clientset
 	events *record.FakeRecorder
+	// egress are the pods that the egress features lead away.
+	egress []*noreroute.PodSet
 }
 
 func newWorld(t *testing.T) *world {
@@ -134,6 +137,7 @@ func (w *world) start() {
 		Nodes:          factory.Core().V1().Nodes(),
 		Pods:           factory.Core().V1().Pods(),
 		Writer:         w.nb,
+		Egress:         w.egress,
 		Config:         w.conf,
 	})
 	if err != nil {

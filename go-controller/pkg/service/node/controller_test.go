@@ -330,32 +330,6 @@ func TestFailure(t *testing.T) {
 	w.until("the rule", func() bool { return strings.Contains(w.chains.Dump(topology.IPv4), "--dport 30001") })
 }
 
-// TestHealthPortInUse restarts the node while another process has the health port of
-// a Service, which is a user's choice: everything else is as wanted, and nothing waits
-// for it.
-func TestHealthPortInUse(t *testing.T) {
-	l, err := net.Listen("tcp", ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	w := newWorld(t, topology.GatewayShared)
-	s := object("a", "10.96.0.1", corev1.ProtocolTCP, 30001)
-	s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
-	s.Spec.HealthCheckNodePort = int32(l.Addr().(*net.TCPAddr).Port)
-	w.create(s)
-	w.serve("a", "10.244.1.3@n1", "10.244.2.3@n2")
-	w.start()
-	rules := w.chains.Dump(topology.IPv4)
-	if !strings.Contains(rules, "30001") {
-		t.Errorf("no rule for the node port:\n%s", rules)
-	}
-	w.start()
-	if got := w.chains.Dump(topology.IPv4); got != rules {
-		t.Errorf("after a restart:\n%s", got)
-	}
-}
-
 // TestHealth serves the health port as load balancers expect it.
 func TestHealth(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -82,16 +82,16 @@ func (r *Reader) Object(key string) *corev1.Service {
 }
 
 // Decode reads a Service and what belongs to it; ok is false where there is nothing
-// to serve. own tells whether a pod of a namespace has an address; see
-// service.Snapshot. The object is nil where there is none.
-func (r *Reader) Decode(key string, own func(namespace string, a netip.Addr) bool) (s service.Service, object *corev1.Service, ok bool, err error) {
+// to serve. led tells whether a pod of a namespace has an address and is led away by
+// an egress feature; see service.Snapshot. The object is nil where there is none.
+func (r *Reader) Decode(key string, led func(namespace string, a netip.Addr) bool) (s service.Service, object *corev1.Service, ok bool, err error) {
 	svc := r.Object(key)
 	if svc == nil {
 		return service.Service{}, nil, false, nil
 	}
 	snap := service.Snapshot{Service: svc, Others: others{r}}
-	if own != nil {
-		snap.Own = func(a netip.Addr) bool { return own(svc.Namespace, a) }
+	if led != nil {
+		snap.Led = func(a netip.Addr) bool { return led(svc.Namespace, a) }
 	}
 	if snap.Slices, err = kube.Slices(r.slices, key); err != nil {
 		return service.Service{}, svc, false, err
