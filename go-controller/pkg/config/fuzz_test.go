@@ -15,9 +15,7 @@ func FuzzFlags(f *testing.F) {
 	f.Add(0, "10.244.0.0/16/24,fd00:10:244::/48/64", 1, "10.96.0.0/16", "")
 	f.Add(7, "local", 12, "123", "ssl:172.18.0.2:6641")
 	for i := range config.Options {
-		f.Add(i, "0", i+1, "-1", "tcp:[::1]:6642,unix:/x")
-		f.Add(i, "true", i+2, "::/0", "https://[fd00::1]:6443")
-		f.Add(i, "1.2.3.4/33", i+3, "\n", "")
+		f.Add(i, []string{"0", "true", "1.2.3.4/33"}[i%3], i+1, "::/0", "tcp:[::1]:6642,unix:/x")
 	}
 	f.Fuzz(func(t *testing.T, first int, a string, second int, b, inOVS string) {
 		n := len(config.Options)

@@ -216,3 +216,18 @@ func FuzzObject(f *testing.F) {
 		egressip.WordOf(o.Status, "n1")
 	})
 }
+
+// TestShareOfWhatIsNoEgressAddress: a status that names one gives the node nothing.
+func TestShareOfWhatIsNoEgressAddress(t *testing.T) {
+	n := topology.Node{Name: "n1", Host: fuzzed.Prefixes("10.10.10.1/24", "fe80::9/64")}
+	for _, text := range []string{"fe80::1%eth0", "fe80::1", "::ffff:10.10.10.100", "0.0.0.0", "127.0.0.1", "224.0.0.1", "", "10.10.10.100/24"} {
+		status := v1.EgressIPStatus{Items: []v1.EgressIPStatusItem{{Node: "n1", EgressIP: text, Network: "10.10.10.0/24"}}}
+		if share := egressip.ShareOf(status, n); len(share.Primary)+len(share.Secondary) > 0 {
+			t.Errorf("%q gives %+v", text, share)
+		}
+	}
+	status := v1.EgressIPStatus{Items: []v1.EgressIPStatusItem{{Node: "n1", EgressIP: "10.10.10.100", Network: "10.10.10.0/24"}}}
+	if share := egressip.ShareOf(status, n); len(share.Secondary) != 1 {
+		t.Errorf("an egress address gives %+v", share)
+	}
+}

@@ -57,14 +57,16 @@ type Share struct {
 }
 
 // ShareOf reads the share of a node. It is the item's network that tells where an
-// address belongs: the node does not decide it anew.
+// address belongs: the node does not decide it anew. An item that names what can be
+// no egress address gives nothing.
 func ShareOf(status v1.EgressIPStatus, node topology.Node) Share {
 	s := Share{Networks: map[netip.Addr]netip.Prefix{}}
 	for _, item := range Given(status, node.Name) {
-		a, err := netip.ParseAddr(item.EgressIP)
-		if err != nil {
-			continue
+		given := parse(item.EgressIP)
+		if given.Refused != (Refusal{}) {
+			continue // no placement of ours
 		}
+		a := given.Addr
 		network, err := netip.ParsePrefix(item.Network)
 		primary := slices.ContainsFunc(node.Primary, func(p netip.Prefix) bool {
 			return p.Masked() == network || err != nil && p.Contains(a)

@@ -36,6 +36,28 @@ func other(name string) string {
 	return map[string]string{"ovn-worker": "ovn-worker2", "ovn-worker2": "ovn-worker"}[name]
 }
 
+// odd is the key of a pod that makes its plan panic, in the worlds that say so.
+const odd = "prod/odd"
+
+// TestPanicLetsGoOfThePods: a pod whose plan panics some times is tried again, and
+// those of its batch are served.
+func TestPanicLetsGoOfThePods(t *testing.T) {
+	w := newWorld(t, egress(prod, prodIPs))
+	w.panics.Store(3)
+	w.pod(web, "ovn-control-plane", webV4, webV6)
+	w.pod(odd, "ovn-control-plane", "10.244.0.9", "fd00:10:244:1::9")
+	w.start()
+	w.programmed(prod)
+	if left := w.panics.Load(); left >= 0 {
+		t.Errorf("%d panics did not come", left)
+	}
+	for _, key := range []string{web, odd} {
+		if len(w.db.Rows(egressip.Owner(key))) == 0 {
+			t.Errorf("pod %s has no rows", key)
+		}
+	}
+}
+
 // serving is a world in which an EgressIP serves a pod with its addresses.
 func serving(t *testing.T, ips ...v1.Address) *world {
 	w := newWorld(t, egress(prod, ips))
