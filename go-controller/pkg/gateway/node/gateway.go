@@ -135,7 +135,7 @@ func (g *Gateway) nodeKeys(old, new any) []string {
 func sameForUs(a, b *corev1.Node) bool {
 	for _, name := range []string{
 		kube.AnnotationNodeSubnets, kube.AnnotationChassisID, kube.AnnotationL3Gateway,
-		kube.AnnotationManagementMAC, kube.AnnotationPrimaryIfAddr, kube.AnnotationHostAddresses,
+		kube.AnnotationManagementMAC, kube.AnnotationPrimaryIfAddr, kube.AnnotationHostAddresses, kube.AnnotationGatewayMTU,
 	} {
 		if a.Annotations[name] != b.Annotations[name] {
 			return false
