@@ -298,6 +298,7 @@ func users() []attempt {
 		{admin, podKind, inTeam("x"), "", gateway("Pod", "a,b,c,d,e,f,g,h,i,j,k"), ""},
 		{admin, deploymentKind, inTeam("x"), "", gateway("Deployment", othersNamespace), ""},
 		{replicaSets, podKind, inTeam("x"), "", gateway("Pod", othersNamespace), ""},
+		{replicaSets, podKind, inTeam("x"), "", podWith("Pod", "x", map[string]string{podKey: `{"default":{}}`}), podKey},
 		{carol, podKind, inTeam("x"), "", gateway("Pod", carolsNamespace), ""},
 		{carol, podKind, inTeam("x"), "", gateway("Pod", carolsNamespace+strings.Repeat(", "+carolsNamespace, 7)), ""},
 		{carol, podKind, inTeam("x"), "", gateway("Pod", carolsNamespace+strings.Repeat(", "+carolsNamespace, 8)), "more than 8"},

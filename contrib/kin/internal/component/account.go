@@ -30,7 +30,8 @@ const (
 	tokenLifetime = 10 * 365 * 24 * time.Hour
 	// accountPatience is how long to wait for the account and the node to be there.
 	accountPatience = 2 * time.Minute
-	// oldTokenPatience is how long to wait where there is a token from before.
+	// oldTokenPatience is how long to wait for a server that does not answer, where
+	// there is a token from before.
 	oldTokenPatience = 20 * time.Second
 )
 
@@ -94,18 +95,12 @@ func getAccount(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	patience, old := accountPatience, false
-	if _, err := os.Stat(file); err == nil {
-		patience, old = oldTokenPatience, true
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	_, err = os.Stat(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("look for %s: %w", file, err)
 	}
-	token, err := awaitToken(ctx, client, config.Clusters[0].Cluster.Server, name, node, patience)
-	if err != nil && old {
-		fmt.Fprintf(os.Stderr, "kin: going on with the token that is there: %v\n", err)
-		return nil
-	}
-	if err != nil {
+	token, err := awaitToken(ctx, client, config.Clusters[0].Cluster.Server, name, node, err == nil)
+	if err != nil || token == "" {
 		return err
 	}
 	config.Users[0].User.Cert, config.Users[0].User.Key, config.Users[0].User.Token = nil, nil, token
@@ -136,16 +131,32 @@ func (k kubeconfig) client() (*http.Client, error) {
 	}}, nil
 }
 
-func awaitToken(ctx context.Context, client *http.Client, server, account, node string, patience time.Duration) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// errAnswer is that of a server that answers, but not with a token: the account, or
+// the node, is not there yet.
+var errAnswer = errors.New("API server refuses")
+
+// awaitToken returns an empty token where the server does not answer and there is
+// a token from before.
+func awaitToken(ctx context.Context, client *http.Client, server, account, node string, before bool) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, accountPatience)
 	defer cancel()
+	silence := time.NewTimer(oldTokenPatience)
+	defer silence.Stop()
 	for {
 		token, err := requestToken(ctx, client, server, account, node)
 		if err == nil {
 			return token, nil
 		}
+		select {
+		case <-silence.C:
+			if before && !errors.Is(err, errAnswer) {
+				fmt.Fprintf(os.Stderr, "kin: going on with the token that is there: %v\n", err)
+				return "", nil
+			}
+		default:
+		}
 		if pause(ctx, 100*time.Millisecond) != nil {
-			return "", fmt.Errorf("no token of service account %s after %s: %w", account, patience, err)
+			return "", fmt.Errorf("no token of service account %s after %s: %w", account, accountPatience, err)
 		}
 	}
 }
@@ -175,7 +186,7 @@ func requestToken(ctx context.Context, client *http.Client, server, account, nod
 		return "", fmt.Errorf("read API server's answer: %w", err)
 	}
 	if response.StatusCode/100 != 2 {
-		return "", fmt.Errorf("%s: %s", response.Status, bytes.TrimSpace(text))
+		return "", fmt.Errorf("%w: %s: %s", errAnswer, response.Status, bytes.TrimSpace(text))
 	}
 	var answer struct {
 		Status struct {
