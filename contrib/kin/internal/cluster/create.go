@@ -47,10 +47,19 @@ type Reporter interface {
 // Create makes a cluster. On failure what there is of it is left standing.
 func (s Store) Create(ctx context.Context, o CreateOptions, report Reporter) (*Cluster, error) {
 	c := &Cluster{store: s, name: o.Config.Name, Record: Record{Config: o.Config, Paths: o.Paths, Ovnkube: o.Ovnkube}}
-	if err := report.Step("Checking this machine", func(func(string)) error { return c.checkMachine() }); err != nil {
+	err := report.Step("Checking this machine", func(update func(string)) error {
+		if err := c.checkMachine(); err != nil {
+			return err
+		}
+		var err error
+		c.Config.Datapath, err = chooseDatapath(c.Config.Datapath, machine.CheckKernelDatapath)
+		update(c.Config.Datapath + " datapath")
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
-	err := report.Step("Building Kubernetes and images", func(update func(string)) error {
+	err = report.Step("Building Kubernetes and images", func(update func(string)) error {
 		if c.artifacts().Current(o.Source) {
 			update("already built")
 		}
