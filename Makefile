@@ -108,6 +108,17 @@ bench: ## Measure the northbound writer and the planning of Services and the egr
 	cd go-controller && go test -run '^$$' -bench 'Write|Converge|EndpointChange|Failover|Program|ExternalGateways|Services' -benchtime 3x \
 		./pkg/nb/ovsdb ./pkg/egressservice/master ./pkg/egressservice/node ./pkg/egressip/master ./pkg/externalroute ./pkg/service/master
 
+##@ Another kernel
+
+.PHONY: vm
+vm: ## Run CMD='...' in a virtual machine with Debian's kernel on this machine's files (root; contrib/vm)
+	@contrib/vm/vm.sh $(if $(CMD),'$(subst ','\'',$(CMD))',$(error say what to run: make vm CMD='...'))
+
+.PHONY: test-kernel
+test-kernel: cluster-binaries ## Run tests and clusters on the kernel's datapath in a virtual machine (root; KERNEL_MODES, KERNEL_E2E, KERNEL_TESTS)
+	@contrib/vm/test-kernel.sh build $(OUT)/test-kernel
+	@VM_TIMEOUT=$${VM_TIMEOUT:-28800} contrib/vm/vm.sh "$(foreach v,KERNEL_MODES KERNEL_E2E KERNEL_TESTS,$(if $(filter-out undefined,$(origin $(v))),export $(v)='$($(v))'; ))contrib/vm/test-kernel.sh run $(OUT)/test-kernel"
+
 ##@ Clusters
 
 .PHONY: cluster-binaries

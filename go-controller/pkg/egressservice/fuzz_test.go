@@ -45,7 +45,7 @@ func snapshot(s *fuzzed.Source, name string) egressservice.Snapshot {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{s.Text(), s.Text()}})
 	}
 	snap := egressservice.Snapshot{
-		Egress: eg, Service: svc, Slices: []*discoveryv1.EndpointSlice{slice}, Selected: s.Addrs(2), Shared: s.Some(2), Starting: s.Some(3),
+		Egress: eg, Service: svc, Slices: []*discoveryv1.EndpointSlice{slice}, Selected: s.Addrs(2), Shared: s.Some(2),
 		Pod: func(a netip.Addr) (string, bool) { node, ok := pods[a]; return node, ok },
 	}
 	if s.Some(6) {

@@ -65,9 +65,10 @@ func createCommand() *cli.Command {
 				&cli.IntFlag{Name: "nodes", Usage: "`NUMBER` of nodes, the control plane included", DefaultText: "3"},
 				&cli.StringFlag{Name: "gateway-mode", Usage: "shared or local", DefaultText: "shared"},
 				&cli.StringFlag{Name: "ip-family", Usage: "dual, ipv4 or ipv6", DefaultText: "dual"},
+				&cli.StringFlag{Name: "datapath", Usage: "Open vSwitch's: kernel, userspace or auto, which is the kernel's where it has one", EnvVars: []string{"KIN_DATAPATH"}, DefaultText: "userspace"},
 				networkFlag(),
 				&cli.StringFlag{Name: "config", Usage: "configuration `FILE`; flags override it"},
-				&cli.DurationFlag{Name: "wait", Usage: "how long to wait for the control plane, and again for the nodes", Value: 2 * time.Minute},
+				&cli.DurationFlag{Name: "wait", Usage: "how long to wait for the control plane, and again for the nodes", EnvVars: []string{"KIN_WAIT"}, Value: 2 * time.Minute},
 				&cli.BoolFlag{Name: "no-ovnkube", Usage: "no network: nodes register but do not become ready"},
 				&cli.BoolFlag{Name: "retain", Usage: "leave what there is standing when creation fails"},
 				&cli.StringFlag{Name: "kubeconfig-out", Usage: "also write the kubeconfig to `FILE`"},
@@ -138,6 +139,9 @@ func configuration(c *cli.Context) (config.Cluster, error) {
 	}
 	if c.IsSet("ip-family") {
 		cfg.IPFamily = c.String("ip-family")
+	}
+	if c.IsSet("datapath") {
+		cfg.Datapath = c.String("datapath")
 	}
 	if c.IsSet(networkName) {
 		cfg.Networks = *c.Generic(networkName).(*networks)

@@ -5,6 +5,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // steps shows what is going on: on a terminal one line a step, rewritten as it
@@ -15,8 +17,9 @@ type steps struct {
 }
 
 func newSteps(out *os.File) steps {
-	info, err := out.Stat()
-	return steps{out: out, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0}
+	// Not every character device is one: /dev/null and serial lines to a log are not.
+	_, err := unix.IoctlGetTermios(int(out.Fd()), unix.TCGETS)
+	return steps{out: out, terminal: err == nil}
 }
 
 // sign is how often a step that takes long gives one where lines stay.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/build"
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/config"
 )
 
 // needed lists the programs of the system that a cluster uses, by the Debian
@@ -67,6 +68,23 @@ func (c *Cluster) checkMachine() error {
 		}
 	}
 	return nil
+}
+
+// chooseDatapath settles which datapath a cluster gets. check tells what the
+// kernel lacks for its own.
+func chooseDatapath(wanted string, check func() error) (string, error) {
+	if wanted == config.DatapathUserspace {
+		return wanted, nil
+	}
+	err := check()
+	switch {
+	case err == nil:
+		return config.DatapathKernel, nil
+	case wanted == config.DatapathAuto:
+		return config.DatapathUserspace, nil
+	}
+	return wanted, fmt.Errorf("datapath: %s: %w\nload the modules openvswitch and geneve if the kernel has them, or use --datapath %s",
+		wanted, err, config.DatapathUserspace)
 }
 
 // Inotify instances that a node's daemons and the control plane's hold.

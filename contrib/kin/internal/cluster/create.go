@@ -54,7 +54,16 @@ func (s Store) Create(ctx context.Context, o CreateOptions, report Reporter) (*C
 		return nil, err
 	}
 	c.Record = Record{Config: o.Config, Paths: o.Paths, Ovnkube: o.Ovnkube}
-	if err := report.Step("Checking this machine", func(func(string)) error { return c.checkMachine() }); err != nil {
+	err = report.Step("Checking this machine", func(update func(string)) error {
+		if err := c.checkMachine(); err != nil {
+			return err
+		}
+		var err error
+		c.Config.Datapath, err = chooseDatapath(c.Config.Datapath, machine.CheckKernelDatapath)
+		update(c.Config.Datapath + " datapath")
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	err = report.Step("Building Kubernetes and images", func(update func(string)) error {

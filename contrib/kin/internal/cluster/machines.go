@@ -12,6 +12,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/build"
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/component"
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/config"
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/machine"
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/plan"
 )
@@ -59,7 +60,7 @@ func (c *Cluster) nodeUplinks(n plan.Node) (uplinks []machine.Uplink, interfaces
 	for _, network := range plan.Networks(c.Config) {
 		u := machine.Uplink{
 			Name: network.Interface, Port: fmt.Sprintf("node%d", n.Index), Bridge: network.Bridge,
-			MAC: network.NodeMAC(n), MTU: mtu, Addresses: network.Node(n),
+			MAC: network.NodeMAC(n), MTU: mtu, Frames: c.frames(), Addresses: network.Node(n),
 		}
 		if network.Index > 0 {
 			u.Port = fmt.Sprintf("node%d.%d", n.Index, network.Index)
@@ -71,6 +72,14 @@ func (c *Cluster) nodeUplinks(n plan.Node) (uplinks []machine.Uplink, interfaces
 		uplinks, interfaces = append(uplinks, u), append(interfaces, u.Name)
 	}
 	return uplinks, interfaces
+}
+
+// frames are those that the nodes' switches can read.
+func (c *Cluster) frames() machine.Frames {
+	if c.Config.Datapath == config.DatapathKernel {
+		return machine.FramesOffloaded
+	}
+	return machine.FramesFinished
 }
 
 // installPrograms puts on a disk what has to be a file of the machine's own.
@@ -115,7 +124,7 @@ func (c *Cluster) prepareWire() error {
 	var bridges []machine.Bridge
 	var interfaces []string
 	for _, n := range plan.Networks(c.Config) {
-		bridges = append(bridges, machine.Bridge{Name: n.Bridge, Addresses: n.Gateways()})
+		bridges = append(bridges, machine.Bridge{Name: n.Bridge, Addresses: n.Gateways(), Frames: c.frames()})
 		interfaces = append(interfaces, n.Bridge)
 	}
 	return c.Machine(WireName).Save(machine.Spec{

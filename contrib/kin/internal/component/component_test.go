@@ -134,6 +134,25 @@ func TestControllerIsHeldWhileTheSwitchStarts(t *testing.T) {
 	}
 }
 
+func TestDatapaths(t *testing.T) {
+	for datapath, want := range map[string]struct {
+		exec, setting string
+		hooks         int
+	}{
+		config.DatapathUserspace: {"ovs-vswitchd --pidfile -vsyslog:off --disable-system", "external_ids:ovn-bridge-datapath-type=netdev", 2},
+		config.DatapathKernel:    {"ovs-vswitchd --pidfile -vsyslog:off", "external_ids:ovn-bridge-datapath-type=system", 0},
+	} {
+		n := nodes(t, config.Cluster{Datapath: datapath})[1]
+		u := unit(t, n, VSwitch)
+		if got := strings.Join(u.Exec, " "); got != want.exec || len(u.Before)+len(u.Started) != want.hooks || len(u.Freeze) != want.hooks/2 {
+			t.Errorf("%s: got %+v", datapath, u)
+		}
+		if got := unit(t, n, OVSDatabase).Started[1]; !slices.Contains(got, want.setting) {
+			t.Errorf("%s: got %v", datapath, got)
+		}
+	}
+}
+
 func TestKubeletConfigurationCanBeOverridden(t *testing.T) {
 	n := nodes(t, config.Cluster{Kubelet: config.Kubelet{Config: map[string]any{"maxPods": 20, "oomScoreAdj": -1}}})[0]
 	files, err := n.Files()

@@ -88,8 +88,8 @@ func prepareDatapath(ctx context.Context, _ []string) error {
 //
 // And it has the tracker look away from sequence numbers: a packet out of its
 // window would pass untranslated, from an address the client never called, and
-// the client would reset the connection. On the kernel's datapath a node has
-// nf_conntrack_tcp_be_liberal for that.
+// the client would reset the connection. The kernel's datapath marks its own
+// connections so by itself.
 func restrictDatapath(ctx context.Context, _ []string) error {
 	if _, err := output(ctx, "ovs-appctl", "-t", "ovs-vswitchd", "dpctl/ct-disable-tcp-seq-chk"); err != nil {
 		return err

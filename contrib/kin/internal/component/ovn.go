@@ -3,6 +3,7 @@ package component
 import (
 	"fmt"
 
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/config"
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/plan"
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/supervise"
 )
@@ -25,25 +26,37 @@ func (n Node) ovsdb() supervise.Unit {
 			{"ovs-vsctl", "--no-wait", "set", "Open_vSwitch", ".",
 				"external_ids:system-id=" + n.ChassisID,
 				"external_ids:hostname=" + n.Name,
-				"external_ids:ovn-bridge-datapath-type=netdev",
+				"external_ids:ovn-bridge-datapath-type=" + n.datapathType(),
 				"other_config:n-handler-threads=1", "other_config:n-revalidator-threads=1"},
 		},
 	}
 }
 
-// vswitch is the userspace switch. It tells ovn-controller through the database
-// what its datapath can do, each time it starts; ovn-controller is held until
-// what it must not use is taken from that list.
-func (n Node) vswitch() supervise.Unit {
-	return supervise.Unit{
-		Name:    VSwitch,
-		Before:  [][]string{hook(hookPrepareDatapath)},
-		Exec:    []string{"ovs-vswitchd", "--pidfile", quiet, "--disable-system"},
-		Ready:   &supervise.Probe{Exec: []string{"ovs-appctl", "-t", "ovs-vswitchd", "version"}},
-		Started: [][]string{hook(hookRestrictDatapath)},
-		After:   []string{OVSDatabase},
-		Freeze:  []string{OVNController},
+// datapathType is the datapath as Open vSwitch calls it.
+func (n Node) datapathType() string {
+	if n.Config.Datapath == config.DatapathKernel {
+		return "system"
 	}
+	return "netdev"
+}
+
+// vswitch is the switch. One in user space tells ovn-controller through the
+// database what its datapath can do, each time it starts; ovn-controller is held
+// until what it must not use is taken from that list.
+func (n Node) vswitch() supervise.Unit {
+	unit := supervise.Unit{
+		Name:  VSwitch,
+		Exec:  []string{"ovs-vswitchd", "--pidfile", quiet},
+		Ready: &supervise.Probe{Exec: []string{"ovs-appctl", "-t", "ovs-vswitchd", "version"}},
+		After: []string{OVSDatabase},
+	}
+	if n.Config.Datapath != config.DatapathKernel {
+		unit.Before = [][]string{hook(hookPrepareDatapath)}
+		unit.Exec = append(unit.Exec, "--disable-system")
+		unit.Started = [][]string{hook(hookRestrictDatapath)}
+		unit.Freeze = []string{OVNController}
+	}
+	return unit
 }
 
 // ovnController waits by itself for ovnkube to say where the databases are.

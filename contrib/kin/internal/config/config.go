@@ -26,6 +26,14 @@ const (
 	GatewayLocal  = "local"
 )
 
+// Datapaths of Open vSwitch that a cluster can have.
+const (
+	// DatapathAuto is the kernel's where the kernel has it, else userspace.
+	DatapathAuto      = "auto"
+	DatapathKernel    = "kernel"
+	DatapathUserspace = "userspace"
+)
+
 // MaxNodes is how many nodes a cluster may have: the outside hosts' addresses
 // conventionally begin at .100 of the node subnet.
 const MaxNodes = 64
@@ -43,6 +51,9 @@ type Cluster struct {
 	GatewayMode string `json:"gatewayMode,omitempty"`
 	// IPFamily is dual (default), ipv4 or ipv6.
 	IPFamily string `json:"ipFamily,omitempty"`
+	// Datapath is the one of Open vSwitch: auto (default), kernel or userspace.
+	// That of a cluster that exists is not auto.
+	Datapath string `json:"datapath,omitempty"`
 	// APIServerPort is the port on the loopback address of the machine that
 	// runs kin. Default: one that is free.
 	APIServerPort int `json:"apiServerPort,omitempty"`
@@ -143,6 +154,7 @@ func (c Cluster) Default() (Cluster, error) {
 	c.NodePrefix = or(c.NodePrefix, "ovn")
 	c.GatewayMode = or(c.GatewayMode, GatewayShared)
 	c.IPFamily = or(c.IPFamily, FamilyDual)
+	c.Datapath = or(c.Datapath, DatapathUserspace)
 	if c.Nodes == 0 {
 		c.Nodes = 3
 	}
@@ -167,6 +179,8 @@ func (c Cluster) validate() error {
 		return fmt.Errorf("nodes: %d is not between 1 and %d", c.Nodes, MaxNodes)
 	case c.GatewayMode != GatewayShared && c.GatewayMode != GatewayLocal:
 		return fmt.Errorf("gatewayMode: %q is neither %s nor %s", c.GatewayMode, GatewayShared, GatewayLocal)
+	case c.Datapath != DatapathAuto && c.Datapath != DatapathKernel && c.Datapath != DatapathUserspace:
+		return fmt.Errorf("datapath: %q is none of %s, %s, %s", c.Datapath, DatapathAuto, DatapathKernel, DatapathUserspace)
 	case c.APIServerPort < 0 || c.APIServerPort > 65535:
 		return fmt.Errorf("apiServerPort: %d is not a port", c.APIServerPort)
 	}

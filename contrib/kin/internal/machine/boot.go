@@ -26,8 +26,9 @@ const (
 	listenFD = 5 // a listener, for a machine that forwards
 )
 
-// bootTimeout is how long the first process may take to set its machine up.
-const bootTimeout = 20 * time.Second
+// bootTimeout is how long the first process may take to set its machine up: far
+// longer than it does on a machine that is busy or emulated.
+const bootTimeout = 2 * time.Minute
 
 // Boot starts a machine from its directory. plug is called with the first
 // process once its namespaces exist, to connect the cable. listener may be nil.

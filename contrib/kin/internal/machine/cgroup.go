@@ -109,7 +109,15 @@ func joinCgroup(path string, pid int) error {
 
 // delegate lets the children of a version 2 group have its controllers. One by
 // one: a controller the machine does not have must not cost the others.
+//
+// Not of a group with processes in it: it would take the controllers that manage
+// threads, and become one whose children no process can join. The root is none
+// of those; it alone has no type.
 func delegate(dir string) {
+	procs, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if _, err := os.Stat(filepath.Join(dir, "cgroup.type")); err == nil && len(procs) > 0 {
+		return
+	}
 	text, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
 		return

@@ -2,6 +2,8 @@ package machine
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 )
 
@@ -21,5 +23,29 @@ func TestParseHierarchies(t *testing.T) {
 	pure := "29 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate,memory_recursiveprot\n"
 	if got := fmt.Sprint(parseHierarchies(pure)); got != "[{/sys/fs/cgroup true }]" {
 		t.Errorf("version 2: got %s", got)
+	}
+}
+
+func TestDelegate(t *testing.T) {
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"empty group":          {map[string]string{"cgroup.type": "domain\n", "cgroup.procs": ""}, "+pids"},
+		"group with a process": {map[string]string{"cgroup.type": "domain\n", "cgroup.procs": "7\n"}, ""},
+		"root":                 {map[string]string{"cgroup.procs": "1\n7\n"}, "+pids"},
+	} {
+		dir := t.TempDir()
+		c.files["cgroup.controllers"], c.files["cgroup.subtree_control"] = "pids\n", ""
+		for file, text := range c.files {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		delegate(dir)
+		got, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
+		if err != nil || string(got) != c.want {
+			t.Errorf("%s: got %q, %v; want %q", name, got, err, c.want)
+		}
 	}
 }

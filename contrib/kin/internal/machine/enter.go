@@ -167,8 +167,10 @@ func Plug(wire Process, u Uplink, machine Process) error {
 		if err := netlink.LinkAdd(veth); err != nil {
 			return fmt.Errorf("make cable %s: %w", u.Port, err)
 		}
-		if err := disableOffloads(u.Port); err != nil {
-			return err
+		if u.Frames == FramesFinished {
+			if err := disableOffloads(u.Port); err != nil {
+				return err
+			}
 		}
 		if err := netlink.LinkSetMaster(veth, master); err != nil {
 			return fmt.Errorf("plug %s in: %w", u.Port, err)

@@ -53,8 +53,10 @@ func makeBridge(b Bridge) error {
 	if err := addAddresses(link, b.Addresses); err != nil {
 		return err
 	}
-	if err := disableOffloads(b.Name); err != nil {
-		return err
+	if b.Frames == FramesFinished {
+		if err := disableOffloads(b.Name); err != nil {
+			return err
+		}
 	}
 	if err := netlink.LinkSetUp(link); err != nil {
 		return fmt.Errorf("bring bridge %s up: %w", b.Name, err)

@@ -50,6 +50,7 @@ type Bind struct {
 type Bridge struct {
 	Name      string         `json:"name"`
 	Addresses []netip.Prefix `json:"addresses"`
+	Frames    Frames         `json:"frames,omitempty"`
 }
 
 // Uplink is a veth whose other end is a port of the switch.
@@ -61,10 +62,23 @@ type Uplink struct {
 	Bridge    string         `json:"bridge"`
 	MAC       string         `json:"mac,omitempty"`
 	MTU       int            `json:"mtu"`
+	Frames    Frames         `json:"frames,omitempty"`
 	Addresses []netip.Prefix `json:"addresses"`
 	// Gateways are next hops of default routes.
 	Gateways []netip.Addr `json:"gateways,omitempty"`
 }
+
+// Frames says in what state frames travel on a cable or switch.
+type Frames string
+
+const (
+	// FramesFinished have their checksum and are no longer than the MTU: what a
+	// switch in user space reads from a cable it hands on as it is.
+	FramesFinished Frames = ""
+	// FramesOffloaded leave checksum and segmentation to hardware, as on a
+	// machine with an ordinary network card.
+	FramesOffloaded Frames = "offloaded"
+)
 
 // Sysctl is one kernel setting, e.g. net/ipv4/ip_forward = 1.
 type Sysctl struct {

@@ -103,7 +103,7 @@ const (
 	lastBackoff  = 5 * time.Second
 	// calm is how long a unit has to run for its crashes to be forgotten.
 	calm        = 20 * time.Second
-	stepTimeout = 30 * time.Second
+	stepTimeout = 2 * time.Minute
 	// stopTimeout is how long a daemon may take to end before it is killed.
 	stopTimeout   = 5 * time.Second
 	probeInterval = 100 * time.Millisecond
@@ -288,8 +288,13 @@ func (r *runner) once(ctx context.Context) error {
 // settle probes a started daemon until it is ready or its life ends.
 func (r *runner) settle(life context.Context, pid int, env []string, output *os.File) {
 	run := func(ctx context.Context, argv []string) error { return r.s.reaper.finish(ctx, argv, env, output) }
-	for {
-		err := r.unit.Ready.ask(life, run)
+	for limit := probeTimeout; ; {
+		probe, cancel := context.WithTimeout(life, limit)
+		err := r.unit.Ready.ask(probe, run)
+		if probe.Err() != nil {
+			limit = min(2*limit, lastProbeTimeout)
+		}
+		cancel()
 		if err == nil {
 			err = r.steps(life, r.unit.Started, env, output)
 		}

@@ -58,6 +58,11 @@ func state(s *Supervisor, name string) Status {
 
 func shell(script string) []string { return []string{"sh", "-c", script} }
 
+func TestSlowProbeIsGivenMoreTime(t *testing.T) {
+	s, _ := running(t, Unit{Name: "d", Exec: shell("exec sleep 1000"), Ready: &Probe{Exec: shell("exec sleep 2.2")}})
+	await(t, "ready", func() bool { return state(s, "d").State == StateReady })
+}
+
 func TestCrashedUnitComesBack(t *testing.T) {
 	dir := t.TempDir()
 	s, logs := running(t, Unit{Name: "d", Before: [][]string{shell("echo x >> " + dir + "/before")}, Exec: shell("echo up; exec sleep 1000"), Started: [][]string{shell("echo x >> " + dir + "/started")}})

@@ -66,10 +66,15 @@ type Status struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-const probeTimeout = 2 * time.Second
+// A probe may take from probeTimeout to lastProbeTimeout: each one that is cut
+// short gives the next one twice the time, so that a slow machine gets an answer
+// too.
+const (
+	probeTimeout     = 2 * time.Second
+	lastProbeTimeout = time.Minute
+)
 
 var prober = &http.Client{
-	Timeout: probeTimeout,
 	Transport: &http.Transport{
 		// The question is whether this machine's own server is up, not who it is.
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
@@ -78,8 +83,6 @@ var prober = &http.Client{
 }
 
 func (p *Probe) ask(ctx context.Context, run func(context.Context, []string) error) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
 	switch {
 	case p == nil:
 		return nil

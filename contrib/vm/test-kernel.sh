@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# What "make test-kernel" does, in two halves: programs are built on this machine,
+# where that is quick, and run in the guest.
+#
+#   test-kernel.sh build DIR     every test that makes namespaces, as a program
+#   test-kernel.sh run DIR       runs them, then a cluster for each gateway mode
+#
+# KERNEL_RACE    set: build the tests below the cluster with the race detector
+# KERNEL_TESTS   regular expression of the packages below the cluster to run
+# KERNEL_MODES   gateway modes to make a cluster for ("shared local"; "" for none)
+# KERNEL_E2E     the end-to-end tests to run on each
+set -euo pipefail
+
+TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+HARNESS=testing/netnstest
+MODES=${KERNEL_MODES-shared local}
+E2E=${KERNEL_E2E:-Connectivity|Walkthrough|ExternalGateways|EgressNetwork|EgressIP|Restarts|PowerFailure|Datapath|Deletion}
+
+say() { echo "test-kernel: $*"; }
+
+build() { # directory
+	local dir=$1 package race=() list=$1/packages
+	[[ -n ${KERNEL_RACE:-} ]] && race=(-race)
+	rm -rf "$dir" && mkdir -p "$dir"
+	cd "$TOP/go-controller"
+	go list -f '{{.Dir}} {{join .TestImports ","}},{{join .XTestImports ","}}' ./... | awk -v h="$HARNESS" 'index($2, h) {print $1}' >"$list"
+	echo "$TOP/contrib/kin/internal/machine" >>"$list"
+	while read -r package; do
+		[[ ${package#"$TOP"/} =~ ${KERNEL_TESTS:-.} ]] || continue
+		say "building the tests of ${package#"$TOP"/}"
+		(cd "$package" && go test -c "${race[@]}" -o "$dir/$(program "$package")" .)
+	done <"$list"
+	[[ -n $MODES ]] || return 0
+	cd "$TOP/test/e2e"
+	say "building the end-to-end tests"
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$dir/probe" ./probe
+	for package in suite services; do
+		go test -c -o "$dir/$package" "./$package"
+	done
+}
+
+# program is the file name of a package's tests.
+program() { local name=${1#"$TOP"/}; echo "${name//\//-}.test"; }
+
+# time_factor measures how much longer than on an ordinary machine it takes to
+# start a process, which is most of what tests wait for. There, 200 take 0.4 s.
+time_factor() {
+	local began ended
+	began=$(date +%s%N)
+	for _ in {1..200}; do
+		/bin/true
+	done
+	ended=$(date +%s%N)
+	echo $(((ended - began) / 400000000 + 1))
+}
+
+FAILED=()
+# attempt runs one program of tests in its directory and remembers how it ended.
+# What it printed is kept; of a failure the end is shown.
+attempt() { # name directory command...
+	local name=$1 directory=$2 log=$VM_OUT/$1.log began=$SECONDS
+	shift 2
+	if (cd "$directory" && "$@") >"$log" 2>&1; then
+		say "ok    $name ($((SECONDS - began)) s)"
+	else
+		say "FAIL  $name ($((SECONDS - began)) s)"
+		grep -E '^ *--- FAIL|^panic' "$log" || true
+		tail -n 40 "$log"
+		FAILED+=("$name")
+	fi
+}
+
+run() { # directory
+	local dir=$1 package factor
+	factor=$(time_factor)
+	say "processes start about $factor times slower than on an ordinary machine"
+	while read -r package; do
+		[[ ${package#"$TOP"/} =~ ${KERNEL_TESTS:-.} ]] || continue
+		attempt "$(program "$package")" "$package" "$dir/$(program "$package")" -test.timeout "$((20 * factor))m"
+	done <"$dir/packages"
+	export KIN=$TOP/_output/bin/kin KIN_DATAPATH=kernel KIN_WAIT=$((2 * factor))m
+	export E2E_PROBE=$dir/probe E2E_TIME_FACTOR=$factor E2E_LOGS=$VM_OUT/e2e-logs
+	for mode in $MODES; do
+		attempt "suite-$mode" "$TOP/test/e2e/suite" "$dir/suite" -test.v -test.timeout "$((60 * factor))m" -test.run "^Test${mode^}Gateway$/^($E2E)$"
+		attempt "services-$mode" "$TOP/test/e2e/services" "$dir/services" -test.v -test.timeout "$((30 * factor))m" -test.run "^Test${mode^}Gateway$"
+	done
+	if ((${#FAILED[@]})); then
+		say "failed: ${FAILED[*]}; what they printed is in _output/vm/out"
+		exit 1
+	fi
+	say "all passed"
+}
+
+case ${1:-} in
+build | run) "$1" "$(realpath -m "${2:?which directory?}")" ;;
+*) say "usage: test-kernel.sh build|run DIR" >&2; exit 2 ;;
+esac
