@@ -101,8 +101,10 @@ func (r *repliesTest) run(t *testing.T, settled func(pods int), host string) {
 	r.capture.arrives(t, spokenPort, time.Now())
 	r.capture.inspect(t) // what came before there was a Service, too
 
-	r.connect(t, service)
+	// A client that comes before a node has the Service's flows goes another way, and
+	// its connection would not outlive their coming.
 	r.asked(t, service)
+	r.connect(t, service)
 	before := r.steadyState(t)
 	r.counted(t, r.counts(t))
 	r.step(t, "ovnkube restarts", func() {
