@@ -149,25 +149,13 @@ func (m *master) build() ([]starter, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.runners["network"], err = networkmaster.New(networkmaster.Deps{
-		Client:    m.env.Kube,
-		Nodes:     m.nodes,
-		Written:   m.nodes.Written(),
-		Decide:    m.nodes.Decide,
-		Writer:    m.writer,
-		Recorder:  m.recorder,
-		Config:    networkConfig(cfg),
-		SetGlobal: m.writer.SetGlobal,
-		DeleteChassis: func(ctx context.Context, node string) error {
-			return sb.DeleteChassis(ctx, databaseConfig(cfg.OVNSouth), node)
-		},
-	}); err != nil {
+	if err := m.network(); err != nil {
 		return nil, err
 	}
 	if m.ips, err = newEgressIPInformers(m.env); err != nil {
 		return nil, err
 	}
-	if m.addresses, err = reservedAddresses(cfg, core, m.ips); err != nil {
+	if m.addresses, err = reservedAddresses(cfg, core, m.nodes, m.ips); err != nil {
 		return nil, err
 	}
 	ips, own, ipPods, err := m.egressIPs(core)
@@ -226,6 +214,25 @@ func (m *master) build() ([]starter, error) {
 		EgressServicePods: servicePods,
 	})
 	return start, err
+}
+
+// network adds the base network.
+func (m *master) network() error {
+	c, err := networkmaster.New(networkmaster.Deps{
+		Client:    m.env.Kube,
+		Nodes:     m.nodes,
+		Written:   m.nodes.Written(),
+		Decide:    m.nodes.Decide,
+		Writer:    m.writer,
+		Recorder:  m.recorder,
+		Config:    networkConfig(m.env.Config),
+		SetGlobal: m.writer.SetGlobal,
+		DeleteChassis: func(ctx context.Context, node string) error {
+			return sb.DeleteChassis(ctx, databaseConfig(m.env.Config.OVNSouth), node)
+		},
+	})
+	m.runners["network"] = c
+	return err
 }
 
 // given returns the addresses that a pod has been given: those of its port in the

@@ -149,22 +149,7 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 	if err := n.drivers(ctx); err != nil {
 		return nil, err
 	}
-	n.gateway = gatewaynode.New(gatewayConfig(cfg, n.name), gatewaynode.Deps{
-		Kube:     n.env.Kube,
-		Nodes:    n.self,
-		Written:  n.self.Written(),
-		Decide:   n.self.Decide,
-		OVS:      n.switches,
-		Flows:    n.flows,
-		Chains:   n.chains,
-		Routes:   n.routes,
-		Addrs:    n.addrs,
-		Settings: n.settings,
-		Foreign:  n.record.Addresses,
-	})
-	n.runners["gateway"], n.runners["bridge flows"] = n.gateway, n.flows
-	n.seeded = append(n.seeded, n.gateway.Ready())
-
+	n.addGateway()
 	n.runners["tunnel port"] = sb.EncapPort{
 		Database: databaseConfig(cfg.OVNSouth),
 		Chassis:  func(ctx context.Context) (string, error) { return chassis(ctx, n.switches) },
@@ -178,7 +163,11 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 	if n.ips, err = newEgressIPInformers(n.env); err != nil {
 		return nil, err
 	}
-	if n.addresses, err = reservedAddresses(cfg, core, n.ips); err != nil {
+	all, err := n.viewNodes(core)
+	if err != nil {
+		return nil, err
+	}
+	if n.addresses, err = reservedAddresses(cfg, core, all, n.ips); err != nil {
 		return nil, err
 	}
 	if err := n.services(core, n.switches); err != nil {
@@ -223,6 +212,25 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 		return nil, err
 	}
 	return start, nil
+}
+
+// addGateway adds the bridge to the outside and the management port.
+func (n *node) addGateway() {
+	n.gateway = gatewaynode.New(gatewayConfig(n.env.Config, n.name), gatewaynode.Deps{
+		Kube:     n.env.Kube,
+		Nodes:    n.self,
+		Written:  n.self.Written(),
+		Decide:   n.self.Decide,
+		OVS:      n.switches,
+		Flows:    n.flows,
+		Chains:   n.chains,
+		Routes:   n.routes,
+		Addrs:    n.addrs,
+		Settings: n.settings,
+		Foreign:  n.record.Addresses,
+	})
+	n.runners["gateway"], n.runners["bridge flows"] = n.gateway, n.flows
+	n.seeded = append(n.seeded, n.gateway.Ready())
 }
 
 // subnets returns the pod subnets of this node; none while they are not known.

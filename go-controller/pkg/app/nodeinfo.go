@@ -43,6 +43,15 @@ func (n *node) viewSelf(self informers.SharedInformerFactory) error {
 	return err
 }
 
+// viewNodes adds the node's view of all nodes. What is refused the master tells.
+func (n *node) viewNodes(core informers.SharedInformerFactory) (*nodeinfo.View, error) {
+	all, err := nodeinfo.New(nodeinfo.Deps{
+		Nodes: core.Core().V1().Nodes(), Cluster: nodeLimits(n.env.Config), Settle: nodeinfo.Settle,
+	})
+	n.runners["all nodes"] = all
+	return all, err
+}
+
 // nodeLimits is the part of the configuration that annotations of nodes have to fit.
 func nodeLimits(cfg config.Config) nodeinfo.Cluster {
 	ranges := egressIPNetwork(cfg)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
@@ -91,8 +92,10 @@ func hostPorts(cfg config.Config) []service.HostPort {
 }
 
 // reservedAddresses reads which addresses belong to the cluster itself.
-func reservedAddresses(cfg config.Config, core informers.SharedInformerFactory, ips *egressIPInformers) (*reservedsnapshot.Addresses, error) {
+func reservedAddresses(
+	cfg config.Config, core informers.SharedInformerFactory, nodes coreinformers.NodeInformer, ips *egressIPInformers,
+) (*reservedsnapshot.Addresses, error) {
 	return reservedsnapshot.New(serviceConfig(cfg).Ranges(), reservedsnapshot.Informers{
-		Nodes: core.Core().V1().Nodes(), EndpointSlices: core.Discovery().V1().EndpointSlices(), EgressIPs: ips.informer(),
+		Nodes: nodes, EndpointSlices: core.Discovery().V1().EndpointSlices(), EgressIPs: ips.informer(),
 	})
 }

@@ -19,8 +19,8 @@ type RefusedAddress struct {
 	Message string // what is wrong with it
 }
 
-// ProxyMode: the load balancer sends its own packets to node ports (ipMode Proxy), so
-// that the address is its own, and not the Service's.
+// ProxyMode is the reason of an address with ipMode Proxy: the load balancer sends packets of its own to node ports, so that
+// the address is its own, and not the Service's.
 const ProxyMode reserved.Reason = "ProxyMode"
 
 // ingress returns the first usable ingress address of each family, and those that

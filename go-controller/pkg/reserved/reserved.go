@@ -40,7 +40,7 @@ func Parse(text string) (netip.Addr, Refusal) {
 		return netip.Addr{}, Refusal{InvalidAddress, "it is not an IP address"}
 	}
 	a = a.Unmap()
-	kind := ""
+	var kind string
 	switch {
 	case a.IsUnspecified(), thisNetwork.Contains(a):
 		kind = "an unspecified address"

@@ -103,7 +103,7 @@ func TestPorts(t *testing.T) {
 	o.SB.Kill()
 	ovsdbtest.Eventually(t, "the loss to be noticed", func() error {
 		if err := near.Err(); err == nil || !strings.Contains(err.Error(), o.SB.Socket()) {
-			return fmt.Errorf("it says %v", err)
+			return fmt.Errorf("it says something else: %w", err)
 		}
 		return nil
 	})

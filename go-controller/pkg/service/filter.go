@@ -316,7 +316,7 @@ func (f filter) healthPort(s *Service, svc *corev1.Service) uint16 {
 	if port == 0 {
 		return 0
 	}
-	why := reserved.Refusal{}
+	var why reserved.Refusal
 	switch other, kind := f.onPort(svc, port); {
 	case port < privileged:
 		why = reserved.Refusal{Reason: HostPortReserved, Message: "ports below 1024 are for the nodes' own services"}
@@ -428,7 +428,7 @@ func (f filter) portOfHost(svc *corev1.Service, g address, protocol string, port
 		if !served(other) {
 			continue
 		}
-		what := ""
+		var what string
 		switch {
 		case f.config.NodePorts && hasNodePort(other, protocol, port):
 			what = "node port"

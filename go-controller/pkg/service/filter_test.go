@@ -359,7 +359,7 @@ func TestSourceRanges(t *testing.T) {
 		for _, mode := range []topology.GatewayMode{topology.GatewayShared, topology.GatewayLocal} {
 			state := service.NodeStateOf(d, config, node(1, mode))
 			for _, f := range topology.Families {
-				chain := topology.Family(f)
+				chain := f
 				var drops, allows int
 				for key, rules := range state.Rules {
 					if key.Name != service.ChainSources || key.Family != chain {

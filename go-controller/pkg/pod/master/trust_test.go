@@ -257,6 +257,8 @@ func TestOnGiven(t *testing.T) {
 		t.Error(got)
 	}
 	cancel()
-	<-done
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 	factory.Shutdown()
 }
