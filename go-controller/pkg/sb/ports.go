@@ -198,19 +198,22 @@ func (p *Ports) replace(rows []portBinding) {
 			ports[rows[i].Name] = found
 		}
 	}
+	var changed []string
 	p.mu.Lock()
-	before := p.ports
-	p.ports, p.err = ports, nil
-	p.mu.Unlock()
 	for name, found := range ports {
-		if was, known := before[name]; !known || !found.equal(was) {
-			p.tell(name)
+		if was, known := p.ports[name]; !known || !found.equal(was) {
+			changed = append(changed, name)
 		}
 	}
-	for name := range before {
+	for name := range p.ports {
 		if _, ok := ports[name]; !ok {
-			p.tell(name)
+			changed = append(changed, name)
 		}
+	}
+	p.ports, p.err = ports, nil
+	p.mu.Unlock()
+	for _, name := range changed {
+		p.tell(name)
 	}
 }
 

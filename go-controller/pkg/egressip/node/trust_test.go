@@ -76,7 +76,10 @@ func TestAddressesAreNotKnown(t *testing.T) {
 	if len(w.ipRules.Objects()) > 0 || len(w.get("prod").Status.Programmed) > 0 {
 		t.Errorf("has\n%s", w.dump())
 	}
-	w.know()
+	w.mu.Lock()
+	know := w.know
+	w.mu.Unlock()
+	know()
 	w.saysEventually("prod", self+" 10.10.10.5")
 }
 

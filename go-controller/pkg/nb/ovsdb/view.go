@@ -67,9 +67,6 @@ type found struct {
 func (v view) owned(t *table, o nb.Owner) ([]found, error) {
 	var rows map[string]model.Model
 	if t.Identity != nil {
-		if o.Feature != networkFeature {
-			return nil, nil
-		}
 		rows = v.cache.Table(t.Name).RowsShallow()
 	} else {
 		var err error

@@ -91,9 +91,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	}()
 	factory.Start(ctx.Done())
 	defer factory.Shutdown()
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return nodes.Run(ctx) })
-	group.Go(func() error { return q.Run(ctx, 1) })
+	group, running := errgroup.WithContext(ctx)
+	group.Go(func() error { return nodes.Run(running) })
+	group.Go(func() error { return q.Run(running, 1) })
 	return group.Wait()
 }
 
