@@ -1,0 +1,2 @@
+// Package docs checks what documents say against the tree.
+package docs
