@@ -20,8 +20,7 @@ import (
 // certificate.
 func TestAccount(t *testing.T) {
 	asked := 0
-	var server *httptest.Server
-	server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/api/v1/namespaces/ovn-kubernetes/serviceaccounts/ovnkube-node/token" || r.Method != http.MethodPost {
 			t.Errorf("%s %s", r.Method, r.URL)
 		}
