@@ -100,7 +100,7 @@ func (s *suite) restartAndSettle(t *testing.T, p process, daemon, controller str
 	t.Helper()
 	settled := func(ctx context.Context) (int, error) {
 		log, err := s.Kin.Logs(ctx, p.node, daemon)
-		return strings.Count(log, fmt.Sprintf("\"All start-up keys reconciled\" controller=%q", controller)), err
+		return strings.Count(log, fmt.Sprintf("\"All start-up keys tried\" controller=%q", controller)), err
 	}
 	was, err := settled(t.Context())
 	if err != nil {
