@@ -52,6 +52,18 @@ func union(a, b host.Attachment) host.Attachment {
 	return out
 }
 
+// Without returns the addresses and routes of a that b does not have.
+func Without(a, b host.Attachment) host.Attachment {
+	return host.Attachment{
+		Addrs: slices.DeleteFunc(slices.Clone(a.Addrs), func(x host.LinkAddress) bool {
+			return slices.ContainsFunc(b.Addrs, func(h host.LinkAddress) bool { return h.Prefix == x.Prefix })
+		}),
+		Routes: slices.DeleteFunc(slices.Clone(a.Routes), func(x host.LinkRoute) bool {
+			return slices.ContainsFunc(b.Routes, x.SameAs)
+		}),
+	}
+}
+
 // ordered puts routes in the order they can be added: those on link first,
 // because the others need them to reach their gateways.
 func ordered(a host.Attachment) host.Attachment {

@@ -111,6 +111,24 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
+// TestWithout: what is there already need not be put there, also if it is deleted
+// in the next moment.
+func TestWithout(t *testing.T) {
+	all := parse(t, "10.0.0.3/24", "fc00::3/64", "default4 via 10.0.0.1", "default6 via fc00::1", "default4 via 10.0.0.2 table 7")
+	for _, c := range []struct{ there, want []string }{
+		{want: []string{"10.0.0.3/24", "fc00::3/64", "default4 via 10.0.0.1", "default6 via fc00::1", "default4 via 10.0.0.2 table 7"}},
+		{there: []string{"10.0.0.3/24", "default4 via 10.0.0.2 table 7", "default4 via 10.0.0.9"},
+			want: []string{"fc00::3/64", "default4 via 10.0.0.1", "default6 via fc00::1"}},
+	} {
+		if got, want := Without(all, parse(t, c.there...)), parse(t, c.want...); !reflect.DeepEqual(got, want) {
+			t.Errorf("without %v: %+v\nwant %+v", c.there, got, want)
+		}
+	}
+	if rest := Without(all, all); len(rest.Addrs)+len(rest.Routes) > 0 {
+		t.Errorf("without itself: %+v", rest)
+	}
+}
+
 func TestRecord(t *testing.T) {
 	r := Record{Uplink: "eth0", Created: true, Link: 5, Host: parse(t, "10.0.0.3/24", "fc00::3/64", "default4 via 10.0.0.1 metric 100", "default6 hop fc00::1 hop fc00::2")}
 	if got, err := ParseRecord(r.String()); err != nil || !reflect.DeepEqual(got, r) {

@@ -186,7 +186,7 @@ func (c *crashing) SetSystem(ctx context.Context, ids map[string]string) error {
 func TestCrashAtEachStep(t *testing.T) {
 	undisturbed := newLab(t)
 	undisturbed.up()
-	want := undisturbed.attachment("breth0") + undisturbed.attachment("eth0") + strings.Join(undisturbed.vs.Flows("breth0"), "\n")
+	want := undisturbed.attachment("breth0") + undisturbed.attachment("eth0") + strings.Join(undisturbed.vs.FlowsByName("breth0"), "\n")
 	for n, finished := 1, false; !finished; n++ {
 		t.Run("write", func(t *testing.T) {
 			l := newLab(t)
@@ -201,7 +201,7 @@ func TestCrashAtEachStep(t *testing.T) {
 			l.reachable()
 			l.up()
 			l.reachable()
-			if got := l.attachment("breth0") + l.attachment("eth0") + strings.Join(l.vs.Flows("breth0"), "\n"); got != want {
+			if got := l.attachment("breth0") + l.attachment("eth0") + strings.Join(l.vs.FlowsByName("breth0"), "\n"); got != want {
 				t.Errorf("after a crash at write %d:\n%s\nwant:\n%s", n, got, want)
 			}
 		})

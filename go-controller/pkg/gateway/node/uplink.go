@@ -27,6 +27,7 @@ type attached struct {
 	bridge, uplink string
 	mac            string
 	host           host.Attachment // what the bridge carries
+	missing        host.Attachment // what of that has to be put there
 	primary        []netip.Prefix  // the node's addresses, one a family of the cluster
 }
 
@@ -124,7 +125,7 @@ func (g *Gateway) ensureAttached(ctx context.Context, datapathType string, inter
 	if err := g.flowsEarly(ctx, a); err != nil {
 		return attached{}, err
 	}
-	if err := g.move(ctx, a, want); err != nil {
+	if err := g.move(ctx, a); err != nil {
 		return attached{}, err
 	}
 	a.host = want
@@ -171,7 +172,7 @@ func (g *Gateway) ensureBridge(ctx context.Context, a *attached, have *ovs.Bridg
 			}
 		}
 	}
-	want, err := planAttachment(*a, &rec)
+	want, err := planAttachment(a, &rec)
 	if err != nil {
 		return host.Attachment{}, err
 	}
@@ -204,13 +205,13 @@ func (g *Gateway) ensureBridge(ctx context.Context, a *attached, have *ovs.Bridg
 }
 
 // planAttachment decides what is to be on the bridge and puts it into its record.
-func planAttachment(a attached, rec *gateway.Record) (host.Attachment, error) {
+func planAttachment(a *attached, rec *gateway.Record) (host.Attachment, error) {
 	onUplink, err := attachment.Read(a.uplink)
 	if err != nil {
 		return host.Attachment{}, err
 	}
 	var onBridge host.Attachment
-	lost := true
+	lost, flaps := true, false
 	now, err := link.Read(a.bridge)
 	switch {
 	case link.IsNotFound(err):
@@ -221,9 +222,16 @@ func planAttachment(a attached, rec *gateway.Record) (host.Attachment, error) {
 			return host.Attachment{}, err
 		}
 		lost = !now.Up || now.Index != rec.Link
+		flaps = now.MAC != a.mac // to get the other one
 		rec.Link = now.Index
 	}
 	rec.Uplink, rec.Host = a.uplink, gateway.TakeOver(onUplink, onBridge, rec.Host, lost)
+	a.missing = rec.Host
+	if !lost && !flaps && len(onUplink.Addrs)+len(onUplink.Routes) == 0 {
+		// Nothing moves. What the bridge has now and loses in a moment, somebody has
+		// deleted: it is not ours to bring back.
+		a.missing = gateway.Without(rec.Host, onBridge)
+	}
 	return rec.Host, nil
 }
 
@@ -261,8 +269,8 @@ func (g *Gateway) bridgeFacts(a attached) bridge.Bridge {
 // move puts the host on the bridge. The order keeps it reachable: addresses are
 // on both interfaces while ovs-vswitchd takes the uplink, routes are replaced in
 // place, and only then the uplink loses what it had.
-func (g *Gateway) move(ctx context.Context, a attached, want host.Attachment) error {
-	added, err := attachment.AddAddresses(a.bridge, want)
+func (g *Gateway) move(ctx context.Context, a attached) error {
+	added, err := attachment.AddAddresses(a.bridge, a.missing)
 	if err != nil {
 		return err
 	}
@@ -272,7 +280,7 @@ func (g *Gateway) move(ctx context.Context, a attached, want host.Attachment) er
 	if err := g.flowsEarly(ctx, a); err != nil {
 		return err
 	}
-	routes, err := attachment.AddRoutes(a.bridge, a.uplink, want)
+	routes, err := attachment.AddRoutes(a.bridge, a.uplink, a.missing)
 	if err != nil {
 		return err
 	}
@@ -282,7 +290,7 @@ func (g *Gateway) move(ctx context.Context, a attached, want host.Attachment) er
 	}
 	if added+routes+removed > 0 {
 		klog.V(2).InfoS("Moved the host onto the external bridge", "bridge", a.bridge, "uplink", a.uplink,
-			"addresses", want.Addrs, "addedAddresses", added, "addedRoutes", routes, "removedAddresses", removed)
+			"addresses", a.missing.Addrs, "addedAddresses", added, "addedRoutes", routes, "removedAddresses", removed)
 	}
 	return nil
 }

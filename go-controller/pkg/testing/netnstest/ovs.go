@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -117,10 +118,20 @@ func (o *OVS) Try(name string, args ...string) (string, error) {
 
 // Flows returns the flows of a bridge as ovs-ofctl dumps them, without counters,
 // one a line.
-func (o *OVS) Flows(bridge string) []string {
+func (o *OVS) Flows(bridge string) []string { return o.flows(bridge, "--no-names") }
+
+// FlowsByName returns them sorted, with the names of ports in place of their numbers,
+// which depend on what ovs-vswitchd has seen first.
+func (o *OVS) FlowsByName(bridge string) []string {
+	flows := o.flows(bridge, "--names")
+	slices.Sort(flows)
+	return flows
+}
+
+func (o *OVS) flows(bridge, names string) []string {
 	o.ns.t.Helper()
 	var out []string
-	for line := range strings.Lines(o.Run("ovs-ofctl", "-OOpenFlow14", "--no-stats", "dump-flows", "unix:"+o.path(bridge+".mgmt"))) {
+	for line := range strings.Lines(o.Run("ovs-ofctl", "-OOpenFlow14", "--no-stats", names, "dump-flows", "unix:"+o.path(bridge+".mgmt"))) {
 		if line = strings.TrimSpace(line); strings.Contains(line, "actions=") {
 			out = append(out, line)
 		}
