@@ -93,7 +93,7 @@ func (w *world) restartDaemon(t *testing.T, node, daemon, controller string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return strings.Count(log, fmt.Sprintf("\"All start-up keys reconciled\" controller=%q", controller))
+		return strings.Count(log, fmt.Sprintf("\"All start-up keys tried\" controller=%q", controller))
 	}
 	was := settled()
 	if err := w.Kin.Service(t.Context(), "restart", node, daemon); err != nil {
