@@ -33,7 +33,7 @@ func TestSecurity(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	row := regexp.MustCompile("(?m)^\\|.*\\|$")
+	row := regexp.MustCompile(`(?m)^\|.*\|$`)
 	quoted := regexp.MustCompile("`([^`]+)`")
 	checked := 0
 	for _, line := range row.FindAllString(string(text), -1) {
