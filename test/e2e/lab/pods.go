@@ -286,6 +286,16 @@ func (l *Lab) SeenFromPod(ctx context.Context, pod string, to netip.Addr) (netip
 // other, and returns how often it was seen with which source address.
 func (l *Lab) SourcesFromPod(ctx context.Context, pod string, to netip.Addr, connections int) (map[netip.Addr]int, error) {
 	out, err := l.Exec(ctx, pod, "/probe", "get", "-count", fmt.Sprint(connections), URL(to, "/clientip"))
+	return parseSources(out, err)
+}
+
+// SourcesFromMachine is SourcesFromPod from a node or an outside host.
+func (l *Lab) SourcesFromMachine(ctx context.Context, machine string, to netip.Addr, connections int) (map[netip.Addr]int, error) {
+	out, err := l.Kin.Exec(ctx, machine, MachineProbe, "get", "-count", fmt.Sprint(connections), URL(to, "/clientip"))
+	return parseSources(out, err)
+}
+
+func parseSources(out string, err error) (map[netip.Addr]int, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -298,6 +308,31 @@ func (l *Lab) SourcesFromPod(ctx context.Context, pod string, to netip.Addr, con
 		sources[seen]++
 	}
 	return sources, nil
+}
+
+// Answer is what a probe says to /who: its own name and the source address it saw.
+type Answer struct {
+	Name   string
+	Source netip.Addr
+}
+
+// WhoFromPod makes a pod open some connections to a probe, one after the other, and
+// returns each answer.
+func (l *Lab) WhoFromPod(ctx context.Context, pod string, to netip.Addr, connections int) ([]Answer, error) {
+	out, err := l.Exec(ctx, pod, "/probe", "get", "-count", fmt.Sprint(connections), URL(to, "/who"))
+	if err != nil {
+		return nil, err
+	}
+	var answers []Answer
+	for line := range strings.Lines(out) {
+		name, source, _ := strings.Cut(line, " ")
+		seen, err := parseSeen(source, nil)
+		if err != nil {
+			return nil, err
+		}
+		answers = append(answers, Answer{Name: name, Source: seen})
+	}
+	return answers, nil
 }
 
 // SeenFromMachine is SeenFromPod from a node or an outside host.

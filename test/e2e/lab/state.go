@@ -2,11 +2,13 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -34,29 +36,56 @@ section external_ids; ovs-vsctl get Open_vSwitch . external_ids | tr ',' '\n' | 
 var volatile = []string{"NB_Global", "Connection", "SSL"}
 
 // State reads what the product has written, on the given nodes and in the
-// northbound database.
+// northbound database, all at the same time.
 func (l *Lab) State(ctx context.Context, nodes ...string) (State, error) {
-	state := State{}
-	for _, node := range nodes {
-		out, err := l.Kin.Exec(ctx, node, "sh", "-c", readNode)
-		if err != nil {
-			return nil, err
-		}
-		for part := range strings.SplitSeq(out, "### ") {
-			if title, text, found := strings.Cut(part, "\n"); found && title != "" {
-				state[node+": "+title] = text
-			}
-		}
+	reads := []func() (State, error){
+		func() (State, error) {
+			dump, err := l.Kin.Exec(ctx, ControlPlane, "ovsdb-client", "--format=list", "dump", "unix:/run/ovn/ovnnb_db.sock", "OVN_Northbound")
+			return northbound(dump), err
+		},
+		func() (State, error) { return l.nodeObjects(ctx) },
 	}
-	dump, err := l.Kin.Exec(ctx, ControlPlane, "ovsdb-client", "--format=list", "dump", "unix:/run/ovn/ovnnb_db.sock", "OVN_Northbound")
+	for _, node := range nodes {
+		reads = append(reads, func() (State, error) { return l.nodeState(ctx, node) })
+	}
+	states, errs := make([]State, len(reads)), make([]error, len(reads))
+	var wg sync.WaitGroup
+	for i, read := range reads {
+		wg.Go(func() { states[i], errs[i] = read() })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	all := State{}
+	for _, s := range states {
+		maps.Copy(all, s)
+	}
+	return all, nil
+}
+
+// nodeState is what is on one node.
+func (l *Lab) nodeState(ctx context.Context, node string) (State, error) {
+	out, err := l.Kin.Exec(ctx, node, "sh", "-c", readNode)
 	if err != nil {
 		return nil, err
 	}
-	maps.Copy(state, northbound(dump))
+	state := State{}
+	for part := range strings.SplitSeq(out, "### ") {
+		if title, text, found := strings.Cut(part, "\n"); found && title != "" {
+			state[node+": "+title] = text
+		}
+	}
+	return state, nil
+}
+
+// nodeObjects is what the Node objects have of ours.
+func (l *Lab) nodeObjects(ctx context.Context) (State, error) {
 	list, err := l.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
+	state := State{}
 	for i := range list.Items {
 		n := &list.Items[i]
 		var ours []string

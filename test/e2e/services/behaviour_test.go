@@ -17,27 +17,22 @@ import (
 func (w *world) affinity(t *testing.T) {
 	s := w.make(t, "affinity", func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP })
 	for _, c := range []client{pod("c0"), pod("c1"), pod("s1"), machine(worker1), machine(lab.Outside)} {
-		for family, is4 := range map[string]bool{"v4": true, "v6": false} {
-			to := s.cluster
-			if c.name == lab.Outside {
-				to = w.port(s, worker1)
-			}
-			t.Run(c.name+"/"+family, func(t *testing.T) {
-				err := lab.Until(t.Context(), settle, "an answer", func(ctx context.Context) error {
-					first, _, err := w.get(ctx, c, to(is4))
-					for i := 0; err == nil && i < 10; i++ {
-						var next string
-						if next, _, err = w.get(ctx, c, to(is4)); err == nil && next != first {
-							err = fmt.Errorf("%s answers after %s", next, first)
-						}
-					}
-					return err
-				})
-				if err != nil {
-					t.Error(err)
-				}
-			})
+		to := s.cluster
+		if c.name == lab.Outside {
+			to = w.port(s, worker1)
 		}
+		w.both(t, c.name, func(ctx context.Context, is4 bool) error {
+			answers, err := w.gets(ctx, c, to(is4), 11)
+			if err != nil {
+				return err
+			}
+			for _, a := range answers {
+				if a.server != answers[0].server {
+					return fmt.Errorf("%s answers after %s", a.server, answers[0].server)
+				}
+			}
+			return nil
+		})
 	}
 }
 

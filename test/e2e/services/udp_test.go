@@ -93,18 +93,6 @@ func (w *world) fragments(t *testing.T) {
 	}
 }
 
-// both tries in both families.
-func (w *world) both(t *testing.T, name string, try func(ctx context.Context, is4 bool) error) {
-	t.Helper()
-	for family, is4 := range map[string]bool{"v4": true, "v6": false} {
-		t.Run(name+"/"+family, func(t *testing.T) {
-			if err := lab.Until(t.Context(), settle, name, func(ctx context.Context) error { return try(ctx, is4) }); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
 // serveOnly makes one pod the only server of a Service.
 func (w *world) serveOnly(ctx context.Context, s service, name string) error {
 	for pod := range w.pods {

@@ -72,7 +72,7 @@ func (g *gatewayTest) onHost(t *testing.T) {
 		}
 		err = lab.Until(ctx, 20*time.Second, "pod a to use "+node+" over "+family, func(ctx context.Context) error {
 			seen, err := g.through(ctx, "a", is4, 3)
-			if err == nil && (len(seen) != 1 || seen[node] != source.String()) {
+			if err == nil && (len(seen) != 1 || seen[node] != source) {
 				err = fmt.Errorf("went through %v", seen)
 			}
 			return err

@@ -180,24 +180,27 @@ func (s *suite) pid(ctx context.Context, p process) (string, error) {
 	return pids[0], nil
 }
 
+// settles is how long a state has to be the same to pass for settled: two reads, so
+// far apart, find it equal.
+const settles = time.Second
+
 // steadyState reads the state until it stands still.
 func (s *suite) steadyState(t *testing.T) lab.State {
 	t.Helper()
 	var last lab.State
-	equal := 0
+	var since time.Time // that the state is as last
 	err := lab.Until(t.Context(), time.Minute, "the cluster's state to stand still", func(ctx context.Context) error {
+		if last != nil { // a read keeps the machine busy
+			if err := pause(ctx, time.Until(since.Add(settles))); err != nil {
+				return err
+			}
+		}
 		now, err := s.State(ctx, nodes...)
 		if err != nil {
 			return err
 		}
-		diff := last.Diff(now)
-		last = now
-		if diff == "" {
-			equal++
-		} else {
-			equal = 0
-		}
-		if equal < 3 {
+		if diff := last.Diff(now); diff != "" {
+			last, since = now, time.Now()
 			return fmt.Errorf("it just changed:\n%s", diff)
 		}
 		return nil
@@ -217,23 +220,36 @@ func (s *suite) sameState(t *testing.T, before lab.State) {
 // same is sameState of what a function makes of the state.
 func (s *suite) same(t *testing.T, before lab.State, of func(lab.State) lab.State) {
 	t.Helper()
-	equal := 0
-	err := lab.Until(t.Context(), time.Minute, "the state to be as before", func(ctx context.Context) error {
+	equal := func(ctx context.Context) error {
 		now, err := s.State(ctx, nodes...)
 		if err != nil {
-			equal = 0
 			return err
 		}
 		if diff := before.Diff(of(now)); diff != "" {
-			equal = 0
 			return fmt.Errorf("it differs:\n%s", diff)
 		}
-		if equal++; equal < 4 {
-			return fmt.Errorf("equal %d times so far", equal)
-		}
 		return nil
+	}
+	err := lab.Until(t.Context(), time.Minute, "the state to be as before", func(ctx context.Context) error {
+		if err := equal(ctx); err != nil {
+			return err
+		}
+		if err := pause(ctx, settles); err != nil {
+			return err
+		}
+		return equal(ctx)
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// pause waits for a while, or until the context ends.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
