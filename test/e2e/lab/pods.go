@@ -357,6 +357,13 @@ func (l *Lab) Get(ctx context.Context, machine, url string) error {
 	return err
 }
 
+// TimedOut tells whether the probe says that it connected to nobody in time: what
+// happens where packets are dropped. An exec that fails, a refusal and a missing route
+// say something else.
+func TimedOut(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "Client.Timeout exceeded while awaiting headers")
+}
+
 func parseSeen(out string, err error) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, err

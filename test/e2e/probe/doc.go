@@ -7,6 +7,7 @@
 //	probe ask    ADDR:PORT             print the answer by UDP, or fail
 //	probe api    -host NAME            ask the API server as a pod does; print the address that answered
 //	probe stream -to ADDR:PORT         keep one connection busy and count what is lost
+//	probe traffic -to ADDR:PORT,...   keep connections busy, open new ones, and count what is lost
 //	probe send   -to ADDR:PORT,...     send datagrams for ever
 //	probe pulse  -to ADDR:PORT,...     ask by UDP for ever and tell how long there was no answer
 //	probe solicit ADDR...              ask the wire for ever who has the addresses

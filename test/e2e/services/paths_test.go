@@ -2,7 +2,6 @@ package services
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -155,14 +154,17 @@ func (w *world) refused(ctx context.Context, from client, to netip.AddrPort) err
 	return fmt.Errorf("not refused: %w", err)
 }
 
-// silent tells whether nobody answers, nor says so.
+// silent tells whether nobody answers, nor says so, several times in a row: each
+// attempt has to end because its time is up and for no other reason.
 func (w *world) silent(ctx context.Context, from client, to netip.AddrPort) error {
-	out, err := w.Call(ctx, from.name, from.pod, "get", "-timeout", "1s", "http://"+to.String()+"/who")
-	switch {
-	case err == nil:
-		return fmt.Errorf("answer: %s", out)
-	case strings.Contains(err.Error(), "connection refused"):
-		return errors.New("refused")
+	for range 3 {
+		out, err := w.Call(ctx, from.name, from.pod, "get", "-timeout", "1s", "http://"+to.String()+"/who")
+		switch {
+		case err == nil:
+			return fmt.Errorf("answer: %s", out)
+		case !lab.TimedOut(err):
+			return fmt.Errorf("not a timeout: %w", err)
+		}
 	}
 	return nil
 }

@@ -196,33 +196,40 @@ func (e *served) announce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	t.Cleanup(func() { cancel(); <-done })
+	go func() {
+		defer close(done)
+		at := ""
+		for ctx.Err() == nil {
+			e.follow(ctx, t, &at)
+			// The API server may be gone for a moment.
+			_ = pause(ctx, 100*time.Millisecond)
+		}
+	}()
+}
+
+// follow does so until the watch ends or the API server does not answer; at is the node
+// that they lead to.
+func (e *served) follow(ctx context.Context, t *testing.T, at *string) {
 	label := kube.LabelEgressServicePrefix + lab.Namespace + "-" + e.name
 	watch, err := e.Kube.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{LabelSelector: label})
 	if err != nil {
-		t.Fatal(err)
+		return
 	}
-	go func() {
-		defer close(done)
-		defer watch.Stop()
-		at := ""
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case event := <-watch.ResultChan():
-				// One that loses the label is deleted as far as this watch can see.
-				node, ok := event.Object.(*corev1.Node)
-				if !ok || event.Type == apiwatch.Deleted || node.Name == at {
-					continue
-				}
-				if err := e.RouteTo(ctx, e.ingress, node.Name); err == nil {
-					at = node.Name
-				} else if ctx.Err() == nil {
-					t.Errorf("announce %s from %s: %v", e.name, node.Name, err)
-				}
-			}
+	defer watch.Stop()
+	for event := range watch.ResultChan() {
+		// One that loses the label is deleted as far as this watch can see.
+		node, ok := event.Object.(*corev1.Node)
+		if !ok || event.Type == apiwatch.Deleted || node.Name == *at {
+			continue
 		}
-	}()
+		if err := e.RouteTo(ctx, e.ingress, node.Name); err != nil {
+			if ctx.Err() == nil {
+				t.Logf("announce %s from %s: %v", e.name, node.Name, err)
+			}
+			return
+		}
+		*at = node.Name
+	}
 }
 
 // cordon makes a node unschedulable, or schedulable again.

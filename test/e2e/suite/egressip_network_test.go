@@ -34,12 +34,7 @@ var (
 
 // secondary has pods leave with addresses on a network that is not the nodes' own.
 func (e *egressIPTest) secondary(t *testing.T) {
-	if err := e.Kin.AddHost(t.Context(), shore, secondNetwork, shoreIPs[0].String(), shoreIPs[1].String()); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Serve(t.Context(), shore); err != nil {
-		t.Fatal(err)
-	}
+	e.addShore(t)
 	e.assignable(t)
 	before := e.steady(t)
 	e.assignable(t, "ovn-worker")
@@ -56,6 +51,21 @@ func (e *egressIPTest) secondary(t *testing.T) {
 	e.choose(t, storageName)
 	e.assignable(t)
 	t.Run("Nothing stays", func(t *testing.T) { e.sameState(t, before) })
+}
+
+// addShore adds the machine on the other network, once.
+func (s *suite) addShore(t *testing.T) {
+	t.Helper()
+	if s.hasShore {
+		return
+	}
+	if err := s.Kin.AddHost(t.Context(), shore, secondNetwork, shoreIPs[0].String(), shoreIPs[1].String()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Serve(t.Context(), shore); err != nil {
+		t.Fatal(err)
+	}
+	s.hasShore = true
 }
 
 // ashore waits until pods are seen on the other network with their egress address.

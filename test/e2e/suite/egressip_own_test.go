@@ -15,13 +15,17 @@ const ownName = "own"
 var ownIPs = addresses("172.18.0.231", "fc00:f853:ccd:e793::231")
 
 // egressIPOf is for tests of one pod's EgressIP.
-func (s *suite) egressIPOf(t *testing.T, pod lab.Pod) *egressIPTest {
+func (s *suite) egressIPOf(t *testing.T, pods ...lab.Pod) *egressIPTest {
 	t.Helper()
 	client, err := versioned.NewForConfig(s.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &egressIPTest{suite: s, client: client.EgressIPV1().EgressIPs(), pods: map[string]lab.Pod{pod.Name: pod}}
+	e := &egressIPTest{suite: s, client: client.EgressIPV1().EgressIPs(), pods: map[string]lab.Pod{}}
+	for _, p := range pods {
+		e.pods[p.Name] = p
+	}
+	return e
 }
 
 // beforeEgressIP gives a pod that leaves with egress addresses of another node external

@@ -183,15 +183,21 @@ func (e *egressIPTest) unavailable(t *testing.T) {
 	e.remove(t, name)
 }
 
-// silent waits until nothing of pods arrives outside.
+// silent waits until nothing of pods arrives outside: several attempts in a row end
+// because their time is up, and for no other reason.
 func (s *suite) silent(t *testing.T, pods ...string) {
 	t.Helper()
 	for _, pod := range pods {
 		for _, to := range lab.OutsideAddresses {
 			err := lab.Until(t.Context(), egressPatience, pod+" to be held back", func(ctx context.Context) error {
-				out, err := s.Exec(ctx, pod, "/probe", "get", "-timeout", "500ms", lab.URL(to, "/clientip"))
-				if err == nil {
-					return fmt.Errorf("it was seen as %s", out)
+				for range 3 {
+					out, err := s.Exec(ctx, pod, "/probe", "get", "-timeout", "500ms", lab.URL(to, "/clientip"))
+					switch {
+					case err == nil:
+						return fmt.Errorf("it was seen as %s", out)
+					case !lab.TimedOut(err):
+						return fmt.Errorf("not a timeout: %w", err)
+					}
 				}
 				return nil
 			})

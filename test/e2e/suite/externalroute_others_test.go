@@ -250,7 +250,7 @@ func (g *gatewayTest) rights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asUser := &gatewayTest{suite: g.suite, routes: routes, gateways: g.gateways}
+	asUser := &gatewayTest{suite: g.suite, routes: routes}
 	if status := asUser.policy(t, hops(v1.HopOptions{}, g.gateways[0])); !meta.IsStatusConditionTrue(status.Conditions, v1.ConditionReady) {
 		t.Errorf("status %+v", status)
 	}

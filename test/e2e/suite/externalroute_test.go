@@ -32,8 +32,7 @@ const bfdInterval = 1000
 // gatewayTest is the external gateways of one cluster.
 type gatewayTest struct {
 	*suite
-	routes   versioned.Interface
-	gateways []lab.Gateway
+	routes versioned.Interface
 }
 
 // families are those of the cluster, with whether they are IPv4.
@@ -43,15 +42,14 @@ func (s *suite) families() map[string]bool {
 	return families
 }
 
-// newGatewayTest adds two gateways to the cluster.
+// newGatewayTest adds two gateways to the cluster, once.
 func newGatewayTest(t *testing.T, s *suite) *gatewayTest {
 	t.Helper()
 	routes, err := versioned.NewForConfig(s.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gatewayTest{suite: s, routes: routes}
-	for n := 1; n <= 2; n++ {
+	for n := len(s.gateways) + 1; n <= 2; n++ {
 		gw, err := s.AddGateway(t.Context(), n)
 		if err != nil {
 			t.Fatal(err)
@@ -59,9 +57,9 @@ func newGatewayTest(t *testing.T, s *suite) *gatewayTest {
 		if err := s.StartBFD(t.Context(), gw, bfdInterval); err != nil {
 			t.Fatal(err)
 		}
-		g.gateways = append(g.gateways, gw)
+		s.gateways = append(s.gateways, gw)
 	}
-	return g
+	return &gatewayTest{suite: s, routes: routes}
 }
 
 // externalGateways sends the servers' traffic through two gateways and takes them

@@ -40,7 +40,7 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("QuietRestart", s.quiet)
 	t.Run("NoLeak", s.leak)
 	t.Run("FailoverLatency", s.latency)
-	t.Run("Restarts", s.restarts)
+	t.Run("Faults", s.faults)
 	t.Run("PowerFailure", s.powerFailure)
 	t.Run("Removal", s.removal)
 	t.Run("Manifests", s.manifests)
@@ -58,7 +58,10 @@ type suite struct {
 	*lab.Lab
 	mode    string             // the gateway mode
 	servers map[string]lab.Pod // by name
-	deleted bool
+	// gateways outside and the machine on the second network, once a test needed them.
+	gateways []lab.Gateway
+	hasShore bool
+	deleted  bool
 }
 
 // start makes the cluster with a server pod on the first worker and two on the

@@ -1,0 +1,331 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	routev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	esv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+const (
+	faultName = "faults"
+	// farName is the EgressIP on the second network.
+	farName  = "faults-far"
+	lateName = "faults-late"
+	// Servers for the pods of each feature, who echo on the next port; what is sent to
+	// two ports can have the sources of one feature only.
+	servicePort, primaryPort, farPort, gatewayPort = 7010, 7020, 7030, 7040
+	// controlPort is where nodes send what proves that captures run.
+	controlPort = 7090
+)
+
+var (
+	faultIngress = addresses("5.5.5.21", "5555::15")
+	lateIngress  = addresses("5.5.5.22", "5555::16")
+	faultIPs     = addresses("172.18.0.241", "fc00:f853:ccd:e793::241")
+	farIPs       = addresses("192.168.50.241", "fd00:50::241")
+	lateIPs      = addresses("172.18.0.242", "fc00:f853:ccd:e793::242")
+)
+
+// faultTest is the traffic that the faults of one cluster disturb.
+type faultTest struct {
+	*suite
+	service *served
+	egress  *egressIPTest
+	// groups are the pods whose traffic is measured, with what they are to the node
+	// that suffers: "other", "own" or "gateway".
+	groups []faultGroup
+	// spare is a pod that no egress object chooses but those that come late.
+	spare lab.Pod
+	// primaryServers are those for the pods of the EgressIP on the nodes' network.
+	primaryServers []netip.AddrPort
+	taps           []*lab.Capture
+	known          map[*lab.Capture]int // packets with a wrong source that were reported
+	table          strings.Builder
+}
+
+type faultGroup struct {
+	kind string
+	pod  lab.Pod
+}
+
+// newFaultTest makes servers, egress objects and pods. All addresses are on one node,
+// and two can have them.
+func (s *suite) newFaultTest(t *testing.T) *faultTest {
+	t.Helper()
+	f := &faultTest{suite: s, egress: s.egressIPOf(t), known: map[*lab.Capture]int{}}
+	s.addShore(t)
+	g := newGatewayTest(t, s)
+	f.servers(t)
+	f.service = s.serve(t, faultName, faultIngress, func(eg *esv1.EgressService) { eg.Spec.OnUnavailable = esv1.UnavailableDrop })
+	f.service.announce(t)
+	f.egress.assignable(t, faultHome)
+	t.Cleanup(func() {
+		for _, node := range nodes {
+			s.patchNode(t, node, fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, assignableLabel))
+		}
+	})
+	f.egress.create(t, faultName, faultIPs, held)
+	f.egress.create(t, farName, farIPs, held)
+	f.primaryServers = at(lab.OutsideAddresses, primaryPort)
+	through := f.gatewayPod(t, g)
+	f.goHome(t)
+	f.tap(t, through)
+	for _, p := range []struct {
+		kind, name string
+		labels     map[string]string
+		to         []netip.AddrPort
+	}{
+		{"other", "service", f.service.labels(), at(lab.OutsideAddresses, servicePort)},
+		{"own", "service", f.service.labels(), at(lab.OutsideAddresses, servicePort)},
+		{"other", "primary", chosen(faultName), f.primaryServers},
+		{"own", "primary", chosen(faultName), f.primaryServers},
+		{"other", "far", chosen(farName), at(shoreIPs, farPort)},
+		{"own", "across", nil, at(f.suite.servers["b"].Addresses, lab.ServePort)},
+	} {
+		node := map[string]string{"other": lab.ControlPlane, "own": faultHome}[p.kind]
+		f.start(t, p.kind, lab.Traffic{Name: p.name + "-" + p.kind, Node: node, Labels: p.labels, To: p.to})
+	}
+	f.groups = append(f.groups, faultGroup{"gateway", through})
+	spare, err := s.RunServer(t.Context(), "spare", lab.ControlPlane, map[string]string{egressLabel: lateName, "app": lateName})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.spare = spare
+	t.Cleanup(func() { f.egress.deletePods(t, []string{"spare"}) })
+	f.flow(t)
+	return f
+}
+
+// at are the echo servers next to a port.
+func at(list []netip.Addr, port uint16) []netip.AddrPort {
+	var all []netip.AddrPort
+	for _, a := range list {
+		all = append(all, netip.AddrPortFrom(a, port+1))
+	}
+	return all
+}
+
+// servers starts those outside.
+func (f *faultTest) servers(t *testing.T) {
+	t.Helper()
+	ports := map[string][]uint16{lab.Outside: {servicePort, primaryPort, controlPort}, shore: {farPort, controlPort}}
+	for _, gw := range f.gateways {
+		ports[gw.Name] = []uint16{gatewayPort, controlPort}
+	}
+	for machine, list := range ports {
+		for _, port := range list {
+			if err := f.ServeAlso(t.Context(), machine, port); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// start starts a pod whose traffic is measured, until the test ends.
+func (f *faultTest) start(t *testing.T, kind string, traffic lab.Traffic) lab.Pod {
+	t.Helper()
+	pod, err := f.RunTraffic(t.Context(), traffic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if traffic.Namespace == "" {
+		t.Cleanup(func() { f.egress.deletePods(t, []string{pod.Name}) })
+		f.groups = append(f.groups, faultGroup{kind, pod})
+	}
+	return pod
+}
+
+// gatewayPod has the pods of a namespace use the gateways, with their own addresses, and
+// starts one on the node that suffers.
+func (f *faultTest) gatewayPod(t *testing.T, g *gatewayTest) lab.Pod {
+	t.Helper()
+	ctx := t.Context()
+	namespaces, policies := f.Kube.CoreV1().Namespaces(), g.routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes()
+	if _, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: faultName}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(ctx)
+		if err := policies.Delete(ctx, faultName, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+		var now int64
+		if err := namespaces.Delete(ctx, faultName, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+			t.Error(err)
+		}
+		err := lab.Until(ctx, leakPatience, "the namespace to end", func(ctx context.Context) error {
+			if _, err := namespaces.Get(ctx, faultName, metav1.GetOptions{}); err == nil {
+				return fmt.Errorf("it is there")
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	policy := &routev1.AdminPolicyBasedExternalRoute{ObjectMeta: metav1.ObjectMeta{Name: faultName}}
+	policy.Spec.From.NamespaceSelector.MatchLabels = map[string]string{corev1.LabelMetadataName: faultName}
+	options := watched()
+	options.SkipHostSNAT = true
+	policy.Spec.NextHops = hops(options, f.gateways...)
+	if _, err := policies.Create(ctx, policy, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	err := lab.Until(ctx, leakPatience, "the account of pods in the namespace", func(ctx context.Context) error {
+		_, err := f.Kube.CoreV1().ServiceAccounts(faultName).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.start(t, "gateway", lab.Traffic{Namespace: faultName, Name: "gateway-own", Node: faultHome, To: at(lab.Beyond, gatewayPort)})
+}
+
+// away tells which egress addresses are not at home.
+func (f *faultTest) away(t *testing.T) string {
+	t.Helper()
+	var away []string
+	for _, name := range []string{faultName, farName} {
+		for a, node := range f.egress.programmed(t, name) {
+			if node != faultHome {
+				away = append(away, fmt.Sprintf("%s is on %s", a, node))
+			}
+		}
+	}
+	if host := f.service.programmed(t, ""); host != faultHome {
+		away = append(away, "the host of the EgressService is "+host)
+	}
+	slices.Sort(away)
+	return strings.Join(away, ", ")
+}
+
+// goHome has all egress addresses be on one node, and another be able to take them.
+func (f *faultTest) goHome(t *testing.T) {
+	t.Helper()
+	const other = "ovn-worker2"
+	if f.away(t) != "" {
+		f.egress.assignable(t, faultHome)
+		if f.service.programmed(t, "") != faultHome {
+			f.cordon(t, other, true)
+			f.service.programmed(t, other)
+			f.cordon(t, other, false)
+		}
+		for _, name := range []string{faultName, farName} {
+			f.egress.awaits(t, name, "at home", func(ip *v1.EgressIP) error {
+				for _, item := range ip.Status.Items {
+					if item.Node != faultHome {
+						return fmt.Errorf("%s is on %s", item.EgressIP, item.Node)
+					}
+				}
+				return has(ip, v1.ConditionProgrammed, metav1.ConditionTrue)
+			})
+		}
+	}
+	f.egress.assignable(t, faultHome, other)
+}
+
+// steady is the state when nothing is left that nodes do for a while only.
+func (f *faultTest) steady(t *testing.T) lab.State {
+	t.Helper()
+	return f.egress.steady(t)
+}
+
+// tap captures what has a wrong source, on every wire: what arrives outside, and what
+// leaves the nodes. What has a right one is counted by who gets the echo.
+func (f *faultTest) tap(t *testing.T, through lab.Pod) {
+	t.Helper()
+	t.Cleanup(func() {
+		for _, c := range f.taps {
+			c.Close()
+		}
+	})
+	wrong := func(port int, right ...netip.Addr) string {
+		filter := fmt.Sprintf("(dst portrange %d-%d", port, port+1)
+		for _, a := range right {
+			filter += fmt.Sprintf(" and not src host %s", a)
+		}
+		return filter + ")"
+	}
+	const control = "dst port 7090"
+	service, primary := wrong(servicePort, faultIngress...), wrong(primaryPort, faultIPs...)
+	add := func(machine, device string, filters ...string) {
+		c, err := f.Capture(t.Context(), machine, device, strings.Join(append(filters, control), " or "))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.taps = append(f.taps, c)
+	}
+	add(lab.Outside, "eth0", service, primary)
+	add(shore, "eth0", wrong(farPort, farIPs...))
+	for _, gw := range f.gateways {
+		add(gw.Name, "eth0", wrong(gatewayPort, through.Addresses...))
+	}
+	for _, node := range nodes {
+		add(node, "eth0", service, primary, wrong(farPort)) // nothing for the other network leaves here
+		add(node, secondDevice, service, primary, wrong(farPort, farIPs...))
+	}
+}
+
+// inspect fails for packets with a wrong source since the last time. Every capture has
+// to show packets that are sent now: one that has ended would show nothing wrong.
+func (f *faultTest) inspect(t *testing.T) {
+	t.Helper()
+	began := time.Now()
+	to := []netip.Addr{lab.OutsideAddresses[0], shoreIPs[0]}
+	for _, gw := range f.gateways {
+		to = append(to, gw.Addresses[0])
+	}
+	for _, node := range nodes {
+		for _, a := range to {
+			if _, err := f.Call(t.Context(), node, false, "ask", netip.AddrPortFrom(a, controlPort).String()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, c := range f.taps {
+		var wrong []lab.Packet
+		err := lab.Until(t.Context(), egressPatience, "a packet in the capture at "+c.Machine, func(ctx context.Context) error {
+			packets, err := c.Packets(ctx)
+			if err != nil {
+				return err
+			}
+			controls := 0
+			wrong = nil
+			for _, p := range packets {
+				switch {
+				case p.Destination.Port() != controlPort:
+					wrong = append(wrong, p)
+				case p.At.After(began):
+					controls++
+				}
+			}
+			if controls == 0 {
+				return fmt.Errorf("none since %s", began)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		news := wrong[min(f.known[c], len(wrong)):]
+		f.known[c] = len(wrong)
+		if len(news) > 0 {
+			t.Errorf("%d packets at %s have a wrong source", len(news), c.Machine)
+		}
+		for _, p := range news[:min(20, len(news))] {
+			t.Log(p.At.Format(time.StampMicro), p.Text)
+		}
+	}
+}

@@ -1,0 +1,313 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	esv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+const (
+	// faultStopped is how long a process is stopped, faultCut how long it is cut off.
+	faultStopped = 30 * time.Second
+	faultCut     = 15 * time.Second
+	// faultHome is the node that has all egress addresses, whose processes suffer.
+	faultHome = "ovn-worker"
+)
+
+// gaps are how long connections may stand still: those of pods on other nodes, those
+// of pods on the node of the process, and those through external gateways, whose
+// sessions are ovn-controller's work.
+type gaps struct{ other, own, gateway time.Duration }
+
+// The gaps that are allowed. No packet depends on the processes above the line. Below
+// it the gaps are those of the node's switch: it forwards nothing until it has its
+// flows again, its connections may break, and where it is gone for seconds the egress
+// addresses move to another node.
+var (
+	none     = gaps{unnoticed, unnoticed, unnoticed}
+	refilled = gaps{noticed, noticed, noticed}
+	moved    = gaps{noticed, faultStopped + noticed, faultStopped + noticed}
+	// Sessions end with the ovn-controller that speaks for them, and begin anew.
+	sessions = gaps{unnoticed, unnoticed, noticed}
+)
+
+// faultRow is what is allowed in the faults of one process; nil where there is no such
+// fault.
+type faultRow struct {
+	process                 string
+	killed, stopped, cutOff *gaps
+	// needs is the change that is made after each fault, which the process takes part in.
+	needs func(*faultTest, *testing.T)
+}
+
+var faultRows = []faultRow{
+	{"ovnkube master", &none, &none, &none, (*faultTest).newAddress},
+	{"ovnkube node", &none, &none, &none, (*faultTest).newHost},
+	{"ovnkube node of control plane", &none, &none, nil, (*faultTest).newHost},
+	{"northbound database", &none, &none, &none, (*faultTest).newAddress},
+	{"southbound database", &none, &none, &none, (*faultTest).newPod},
+	{"northd", &none, &none, nil, (*faultTest).newAddress},
+	{"API server", &none, &none, &none, (*faultTest).newPod},
+	// The line.
+	{"ovn-controller", &sessions, &sessions, &none, (*faultTest).newPod},
+	{"switch database", &refilled, &refilled, nil, (*faultTest).newPod},
+	{"switch", &refilled, &moved, nil, (*faultTest).newPod},
+}
+
+// faultKinds are the kinds of faults.
+var faultKinds = []struct {
+	name    string
+	allowed func(faultRow) *gaps
+	do      func(*faultTest, *testing.T, process)
+}{
+	{"killed", func(r faultRow) *gaps { return r.killed }, func(f *faultTest, t *testing.T, p process) { f.kill(t, p) }},
+	{"stopped", func(r faultRow) *gaps { return r.stopped }, (*faultTest).stop},
+	{"cut off", func(r faultRow) *gaps { return r.cutOff }, (*faultTest).cutOff},
+}
+
+// faults has each process of the cluster killed, and with FAULTS=all stopped and cut
+// off, too, while an EgressService, EgressIPs on two networks and external gateways
+// carry traffic. No packet may leave with a wrong source, no connection may stand still
+// for longer than it must, a change must come into force soon after, and at the end the
+// databases and the hosts must be exactly as before.
+func (s *suite) faults(t *testing.T) {
+	f := s.newFaultTest(t)
+	before := f.steady(t)
+	for i, kind := range faultKinds {
+		if i > 0 && os.Getenv("FAULTS") != "all" {
+			break
+		}
+		for _, row := range faultRows {
+			if kind.allowed(row) == nil {
+				continue
+			}
+			t.Run(row.process+" "+kind.name, func(t *testing.T) {
+				p := processOf(t, row.process)
+				f.suffers(t, *kind.allowed(row), func() { kind.do(f, t, p) })
+				t.Run("Change", func(t *testing.T) { row.needs(f, t) })
+				f.inspect(t)
+			})
+			if row.process == "API server" { // nothing that happened until here moved anything
+				f.sameState(t, before)
+			}
+		}
+		// Rows of addresses that moved and came back are new ones.
+		f.same(t, before.Anonymous(), lab.State.Anonymous)
+		before = f.steady(t)
+	}
+	t.Logf("longest time without an echo, of connections that were open and of new ones, in milliseconds:\n%s", f.table.String())
+}
+
+func processOf(t *testing.T, name string) process {
+	t.Helper()
+	for _, p := range processes {
+		if p.name == name {
+			return p
+		}
+	}
+	t.Fatalf("no process %s", name)
+	return process{}
+}
+
+// stop stops a process for a while, as a machine does that has no time for it.
+func (f *faultTest) stop(t *testing.T, p process) {
+	pid, err := f.pid(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.forAWhile(t, p.node, faultStopped, []string{"kill", "-STOP", pid}, []string{"kill", "-CONT", pid})
+	f.atWork(t, p)
+}
+
+// cutOff drops what a process and those that it talks to by TCP send to each other.
+func (f *faultTest) cutOff(t *testing.T, p process) {
+	f.forAWhile(t, p.node, faultCut, []string{"nft", fmt.Sprintf(`add table inet e2e
+add chain inet e2e in { type filter hook input priority -300; }
+add rule inet e2e in tcp dport %[1]s drop
+add rule inet e2e in tcp sport %[1]s drop
+add chain inet e2e out { type filter hook output priority -300; }
+add rule inet e2e out tcp dport %[1]s drop
+add rule inet e2e out tcp sport %[1]s drop`, p.cut)}, []string{"nft", "delete table inet e2e"})
+	f.atWork(t, p)
+}
+
+// forAWhile does something on a node and undoes it after a while, whatever happens.
+func (f *faultTest) forAWhile(t *testing.T, node string, while time.Duration, do, undo []string) {
+	t.Helper()
+	_, err := f.Kin.Exec(t.Context(), node, do...)
+	if err == nil {
+		err = pause(t.Context(), while)
+	}
+	_, undone := f.Kin.Exec(context.WithoutCancel(t.Context()), node, undo...)
+	if err := errors.Join(err, undone); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// suffers measures what connections suffer from a fault. It ends when all of them carry
+// traffic again and every egress address is where it was.
+func (f *faultTest) suffers(t *testing.T, allowed gaps, fault func()) {
+	t.Helper()
+	f.flow(t)
+	if _, err := f.reports(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	took := during(fault)
+	f.flow(t)
+	all, err := f.reports(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(&f.table, "%-44s %4.0f s", t.Name()[strings.LastIndex(t.Name(), "/")+1:], took.Seconds())
+	for _, group := range f.groups {
+		limit := map[string]time.Duration{"other": allowed.other, "own": allowed.own, "gateway": allowed.gateway}[group.kind]
+		var lasting, fresh time.Duration
+		lost, broken := 0, 0
+		for to, r := range all[group.pod.Name] {
+			lasting, fresh = max(lasting, r.Lasting.MaxGap()), max(fresh, r.Fresh.MaxGap())
+			lost, broken = lost+r.Fresh.Reconnects, broken+r.Lasting.Reconnects
+			for what, gap := range map[string]time.Duration{"the open": r.Lasting.MaxGap(), "new": r.Fresh.MaxGap()} {
+				if gap > limit {
+					t.Errorf("%s connections of %s to %s stood still for %s, allowed is %s", what, group.pod.Name, to, gap, limit)
+				}
+			}
+		}
+		if broken > 0 && limit == unnoticed {
+			t.Errorf("%d connections of %s broke", broken, group.pod.Name)
+		}
+		fmt.Fprintf(&f.table, "  %s %d/%d lost %d", group.pod.Name, lasting.Milliseconds(), fresh.Milliseconds(), lost)
+	}
+	fmt.Fprintln(&f.table)
+	if left := f.away(t); left != "" && allowed == none {
+		t.Errorf("addresses moved, though no node was gone: %s", left)
+	}
+	f.goHome(t)
+}
+
+// A change has to come into force within inForce.
+
+// inTime runs a change and the wait for it.
+func (f *faultTest) inTime(t *testing.T, change func()) {
+	t.Helper()
+	took := during(change)
+	f.table.WriteString(fmt.Sprintf("%-44s %4.1f s until the change was in force\n", "", took.Seconds()))
+	if took > inForce {
+		t.Errorf("the change was in force after %s, allowed is %s", took, inForce)
+	}
+}
+
+// newPod starts a pod of the EgressIP on the node that suffered: it leaves with the
+// egress address from its first packet.
+func (f *faultTest) newPod(t *testing.T) {
+	const name = "late"
+	f.inTime(t, func() {
+		pod, err := f.RunTraffic(t.Context(), lab.Traffic{Name: name, Node: faultHome, Labels: chosen(faultName), To: f.primaryServers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.echoes(t, pod)
+	})
+	if err := f.DeletePod(t.Context(), name); err != nil {
+		t.Error(err)
+	}
+}
+
+// newAddress gives a pod another egress address.
+func (f *faultTest) newAddress(t *testing.T) {
+	f.inTime(t, func() {
+		f.egress.create(t, lateName, lateIPs, held)
+		f.egress.awaits(t, lateName, "programmed", func(ip *v1.EgressIP) error {
+			return has(ip, v1.ConditionProgrammed, metav1.ConditionTrue)
+		})
+		f.leavesAs(t, f.spare, lateIPs...)
+	})
+	f.egress.remove(t, lateName)
+	f.leavesAs(t, f.spare)
+}
+
+// newHost has the node that suffered be the host of another EgressService.
+func (f *faultTest) newHost(t *testing.T) {
+	f.inTime(t, func() {
+		e := f.serve(t, lateName, lateIngress, func(eg *esv1.EgressService) {
+			eg.Spec.NodeSelector.MatchLabels = map[string]string{"kubernetes.io/hostname": faultHome}
+		})
+		if err := f.RouteTo(t.Context(), lateIngress, e.programmed(t, "")); err != nil {
+			t.Fatal(err)
+		}
+		f.leavesAs(t, f.spare, lateIngress...)
+	})
+}
+
+// echoes waits until new connections of a pod to all servers were answered.
+func (f *faultTest) echoes(t *testing.T, pod lab.Pod) {
+	t.Helper()
+	err := lab.Until(t.Context(), egressPatience, "echoes to "+pod.Name, func(ctx context.Context) error {
+		said, err := f.TrafficOf(ctx, pod, false)
+		if err != nil {
+			return err
+		}
+		for to, r := range said {
+			if r.Fresh.Echoed == 0 || r.Lasting.Echoed == 0 {
+				return fmt.Errorf("none from %s: %+v", to, r)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// flow waits until all connections, open and new, carry traffic now.
+func (f *faultTest) flow(t *testing.T) {
+	t.Helper()
+	first, err := f.reports(t.Context(), false)
+	if err != nil {
+		first = nil
+	}
+	err = lab.Until(t.Context(), faultStopped, "all connections to carry traffic", func(ctx context.Context) error {
+		now, err := f.reports(ctx, false)
+		if err != nil {
+			return err
+		}
+		if first == nil {
+			first = now
+		}
+		for pod, said := range now {
+			for to, r := range said {
+				was := first[pod][to]
+				if r.Lasting.Echoed <= was.Lasting.Echoed || r.Fresh.Echoed <= was.Fresh.Echoed {
+					return fmt.Errorf("%s to %s: was %+v, is %+v", pod, to, was, r)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// reports are those of all pods, by their names.
+func (f *faultTest) reports(ctx context.Context, reset bool) (map[string]map[netip.AddrPort]lab.TrafficReport, error) {
+	all := map[string]map[netip.AddrPort]lab.TrafficReport{}
+	for _, g := range f.groups {
+		said, err := f.TrafficOf(ctx, g.pod, reset)
+		if err != nil {
+			return nil, err
+		}
+		all[g.pod.Name] = said
+	}
+	return all, nil
+}
