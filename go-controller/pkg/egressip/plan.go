@@ -9,6 +9,7 @@ import (
 
 // Pod is a pod that an EgressIP has.
 type Pod struct {
+	Node  string
 	Addrs []netip.Addr
 	// Pending: it bears the mark and hence cannot send yet.
 	Pending bool
@@ -36,7 +37,8 @@ type Steering struct {
 	Now, InForce State
 	// Owned tells whether an address belongs to an EgressIP.
 	Owned func(egressIP string, addr netip.Addr) bool
-	// Dead tells whether a node does not translate anything any more.
+	// Dead tells whether a node passes for one that does not translate anything any
+	// more. One that is merely busy goes on forwarding what its own pods send.
 	Dead func(node string) bool
 }
 
@@ -69,7 +71,9 @@ func (s Steering) Plan() Plan {
 	}
 	plan.Self = !s.InForce.SamePolicies(plan.Want)
 	if plan.Self {
-		plan.Released, plan.Settled = false, false
+		plan.Released = false
+		// Whether it reached a node that passes for dead nobody else waits for.
+		plan.Settled = plan.Settled && s.Dead(s.Pod.Node)
 	}
 	s.linger(&plan)
 	slices.Sort(plan.Await)
@@ -184,14 +188,17 @@ func (s Steering) translate(plan *Plan, p Path, pod netip.Addr, stay bool) {
 }
 
 // linger keeps translations that are not needed any more until the policies that
-// lead elsewhere are in force.
+// lead elsewhere are in force. A node that passes for dead translates nothing for the
+// pods of others, but for its own it may: without the translation they would leave
+// with its address.
 func (s Steering) linger(plan *Plan) {
 	if !plan.Self {
 		return
 	}
 	for site, addr := range s.Now.NATs {
 		_, wanted := plan.Want.NATs[site]
-		if !wanted && !s.Dead(site.Node) && slices.Contains(s.Pod.Addrs, site.Pod) && len(s.Now.Policies[site.Pod].Hops)+len(s.InForce.Policies[site.Pod].Hops) > 0 {
+		translates := site.Node == s.Pod.Node || !s.Dead(site.Node)
+		if !wanted && translates && slices.Contains(s.Pod.Addrs, site.Pod) && len(s.Now.Policies[site.Pod].Hops)+len(s.InForce.Policies[site.Pod].Hops) > 0 {
 			plan.Want.NATs[site], plan.Lingers = addr, true
 		}
 	}

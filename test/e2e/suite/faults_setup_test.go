@@ -46,7 +46,7 @@ type faultTest struct {
 	// groups are the pods whose traffic is measured, with what they are to the node
 	// that suffers: "other", "own" or "gateway".
 	groups []faultGroup
-	// spare is a pod that no egress object chooses but those that come late.
+	// spare is a pod that no EgressIP chooses but the one that comes late.
 	spare lab.Pod
 	// primaryServers are those for the pods of the EgressIP on the nodes' network.
 	primaryServers []netip.AddrPort
@@ -98,7 +98,7 @@ func (s *suite) newFaultTest(t *testing.T) *faultTest {
 		f.start(t, p.kind, lab.Traffic{Name: p.name + "-" + p.kind, Node: node, Labels: p.labels, To: p.to})
 	}
 	f.groups = append(f.groups, faultGroup{"gateway", through})
-	spare, err := s.RunServer(t.Context(), "spare", lab.ControlPlane, map[string]string{egressLabel: lateName, "app": lateName})
+	spare, err := s.RunServer(t.Context(), "spare", lab.ControlPlane, chosen(lateName))
 	if err != nil {
 		t.Fatal(err)
 	}

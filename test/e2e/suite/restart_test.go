@@ -34,8 +34,8 @@ const (
 	// noticed is the gap where packets stop until the process is back.
 	noticed = 20 * time.Second
 	// inForce is how long a change may take that needs a process which was just
-	// started again: 3 seconds, and as much again for a machine that is busy.
-	inForce = 6 * time.Second
+	// started again: 3 seconds, more than three times as much for a machine that is busy.
+	inForce = 10 * time.Second
 )
 
 // followed succeeds when all nodes have what the northbound database says: both

@@ -151,7 +151,7 @@ func (c *Controller) deselect(w *work, key string, st *podState, p *corev1.Pod) 
 	if !st.known {
 		st.inForce, st.known = now.Clone(), true
 	}
-	plan := egressip.Steering{Pod: egressip.Pod{Addrs: now.Addrs()}, Now: now, InForce: st.inForce, Dead: c.dead}.Plan()
+	plan := egressip.Steering{Pod: egressip.Pod{Node: p.Spec.NodeName, Addrs: now.Addrs()}, Now: now, InForce: st.inForce, Dead: c.dead}.Plan()
 	ours, going := c.giveBack(key, st, now, &plan)
 	w.write(key, plan.Want.Rows(), func() {
 		c.deps.Rerouted.Set(key, nil)
@@ -225,7 +225,7 @@ func (c *Controller) meet(st *podState, p *corev1.Pod) egressip.Pod {
 	}
 	held := st.mark.on == p.UID && !st.mark.off
 	pending := held && time.Since(st.mark.since) < patience
-	return egressip.Pod{Pending: pending, Late: held && !pending}
+	return egressip.Pod{Node: p.Spec.NodeName, Pending: pending, Late: held && !pending}
 }
 
 // steering collects what decides about a pod; false while there is no decision

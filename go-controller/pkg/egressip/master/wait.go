@@ -91,10 +91,11 @@ func (c *Controller) wait(w waits) {
 }
 
 // inForce waits until a chassis has in force what was written before. Whether what
-// is a pod's own has reached a node that is gone does not matter to anybody.
+// is a pod's own has reached a node that is gone does not matter to anybody; one that
+// only passes for dead may still forward what its pods send.
 func (c *Controller) inForce(ctx context.Context, at awaited) error {
-	chassis, gone := c.chassis(at.node)
-	if gone && at.self {
+	chassis, _ := c.chassis(at.node)
+	if chassis == "" && at.self {
 		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, patience)
