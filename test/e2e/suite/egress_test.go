@@ -41,7 +41,7 @@ func (s *suite) serve(t *testing.T, name string, ingress []netip.Addr, change ..
 	for _, node := range nodes[1:] {
 		s.patchNode(t, node, `{"metadata":{"labels":{"`+workerLabel+`":""}}}`)
 	}
-	e := &served{suite: s, name: name, ingress: ingress}
+	e := &served{suite: s, name: name, ingress: s.OfFamilies(ingress)}
 	e.makeService(t)
 	eg := &v1.EgressService{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	eg.Spec.NodeSelector.MatchLabels = map[string]string{workerLabel: ""}
@@ -65,12 +65,11 @@ func (e *served) makeService(t *testing.T) {
 func (e *served) putService(t *testing.T) {
 	t.Helper()
 	ctx, services := t.Context(), e.Kube.CoreV1().Services(lab.Namespace)
-	policy := corev1.IPFamilyPolicyRequireDualStack
+	policy := corev1.IPFamilyPolicyPreferDualStack
 	svc, err := services.Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: e.name},
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, IPFamilyPolicy: &policy,
-			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol},
-			Selector:   map[string]string{"app": e.name}, Ports: []corev1.ServicePort{{Port: lab.ServePort}}},
+			Selector: map[string]string{"app": e.name}, Ports: []corev1.ServicePort{{Port: lab.ServePort}}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -282,7 +282,7 @@ func (s *suite) leaves(t *testing.T, pod string, to netip.Addr, want ...netip.Ad
 // the address of the pod's node.
 func (s *suite) leavesAs(t *testing.T, pod lab.Pod, ips ...netip.Addr) {
 	t.Helper()
-	for _, to := range lab.OutsideAddresses {
+	for _, to := range s.OfFamilies(lab.OutsideAddresses) {
 		want := ofFamily(ips, to.Is4())
 		if len(want) == 0 {
 			own, err := s.nodeAddress(t.Context(), pod.Node, to.Is4())

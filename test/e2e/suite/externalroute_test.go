@@ -86,10 +86,9 @@ func (s *suite) externalGateways(t *testing.T) {
 	s.sameState(t, before)
 }
 
-// TestExternalGatewaysIPv4 and its like for IPv6 do on clusters of one family what
-// may differ there.
-func TestExternalGatewaysIPv4(t *testing.T) { testFamily(t, "ipv4", "shared") }
-func TestExternalGatewaysIPv6(t *testing.T) { testFamily(t, "ipv6", "local") }
+// TestIPv4 and its like for IPv6 do on clusters of one family what may differ there.
+func TestIPv4(t *testing.T) { testFamily(t, "ipv4", "shared") }
+func TestIPv6(t *testing.T) { testFamily(t, "ipv6", "local") }
 
 func testFamily(t *testing.T, family, mode string) {
 	s := start(t, mode, func(o *lab.Options) { o.Name, o.IPFamily = fmt.Sprintf("e2e-%s-%d", family, os.Getpid()), family })
@@ -102,6 +101,8 @@ func testFamily(t *testing.T, family, mode string) {
 	t.Run("Dynamic", g.dynamic)
 	t.Run("Conditions", g.conditions)
 	g.remove(t)
+	t.Run("EgressService", s.familyService)
+	t.Run("EgressIP", s.familyAddress)
 	s.sameState(t, before)
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	routev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
@@ -52,7 +53,9 @@ type faultTest struct {
 	primaryServers []netip.AddrPort
 	taps           []*lab.Capture
 	known          map[*lab.Capture]int // packets with a wrong source that were reported
-	table          strings.Builder
+	// moved tells whether an address has moved, though it may be back.
+	moved bool
+	table strings.Builder
 }
 
 type faultGroup struct {
@@ -152,26 +155,10 @@ func (f *faultTest) start(t *testing.T, kind string, traffic lab.Traffic) lab.Po
 func (f *faultTest) gatewayPod(t *testing.T, g *gatewayTest) lab.Pod {
 	t.Helper()
 	ctx := t.Context()
-	namespaces, policies := f.Kube.CoreV1().Namespaces(), g.routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes()
-	if _, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: faultName}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	f.makeNamespace(t, faultName)
+	policies := g.routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes()
 	t.Cleanup(func() {
-		ctx := context.WithoutCancel(ctx)
-		if err := policies.Delete(ctx, faultName, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-		var now int64
-		if err := namespaces.Delete(ctx, faultName, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
-			t.Error(err)
-		}
-		err := lab.Until(ctx, leakPatience, "the namespace to end", func(ctx context.Context) error {
-			if _, err := namespaces.Get(ctx, faultName, metav1.GetOptions{}); err == nil {
-				return fmt.Errorf("it is there")
-			}
-			return nil
-		})
-		if err != nil {
+		if err := policies.Delete(context.WithoutCancel(ctx), faultName, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -183,14 +170,40 @@ func (f *faultTest) gatewayPod(t *testing.T, g *gatewayTest) lab.Pod {
 	if _, err := policies.Create(ctx, policy, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	return f.start(t, "gateway", lab.Traffic{Namespace: faultName, Name: "gateway-own", Node: faultHome, To: at(lab.Beyond, gatewayPort)})
+}
+
+// makeNamespace makes a namespace in which pods can be made, and deletes it with all in
+// it when the test ends.
+func (s *suite) makeNamespace(t *testing.T, name string) {
+	t.Helper()
+	ctx, namespaces := t.Context(), s.Kube.CoreV1().Namespaces()
+	if _, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(ctx)
+		if err := namespaces.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+		err := lab.Until(ctx, leakPatience, "the namespace to end", func(ctx context.Context) error {
+			_, err := namespaces.Get(ctx, name, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return fmt.Errorf("it is there: %w", err)
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
 	err := lab.Until(ctx, leakPatience, "the account of pods in the namespace", func(ctx context.Context) error {
-		_, err := f.Kube.CoreV1().ServiceAccounts(faultName).Get(ctx, "default", metav1.GetOptions{})
+		_, err := s.Kube.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f.start(t, "gateway", lab.Traffic{Namespace: faultName, Name: "gateway-own", Node: faultHome, To: at(lab.Beyond, gatewayPort)})
 }
 
 // away tells which egress addresses are not at home.

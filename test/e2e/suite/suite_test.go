@@ -40,6 +40,7 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("QuietRestart", s.quiet)
 	t.Run("NoLeak", s.leak)
 	t.Run("FailoverLatency", s.latency)
+	t.Run("Churn", s.churn)
 	t.Run("Faults", s.faults)
 	t.Run("PowerFailure", s.powerFailure)
 	t.Run("Removal", s.removal)

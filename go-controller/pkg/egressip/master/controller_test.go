@@ -347,12 +347,24 @@ func TestGonePod(t *testing.T) {
 	}
 }
 
-// TestGoneWithItsNode: nobody waits for a node that is gone.
+// TestGoneWithItsNode: the rows of a pod that is gone stay for a while where its node
+// passes for dead, since it may still send, and go although nobody can ask the node.
 func TestGoneWithItsNode(t *testing.T) {
 	w := serving(t, "172.18.0.33")
+	led := w.hops(web, webV4)
 	w.barrier.stop("chassis-ovn-control-plane", true)
 	w.health.set("ovn-control-plane", place.Dead)
 	w.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web"}})
+	w.eventually("the EgressIP to have no pod", func() bool { return len(w.master.members.Own(prod)) == 0 })
+	w.detach(web)
+	w.eventually("the chassis to be asked", func() bool {
+		w.master.mu.Lock()
+		defer w.master.mu.Unlock()
+		return w.master.states[web] != nil && len(w.master.states[web].waits) == 1
+	})
+	if got := w.hops(web, webV4); got != led || w.nats(web) == "" {
+		t.Errorf("led to %s, translations %q", got, w.nats(web))
+	}
 	w.eventually("the rows to go", func() bool { return w.nb.DumpFeature(egressip.Feature) == "" })
 }
 

@@ -91,11 +91,10 @@ func (c *Controller) wait(w waits) {
 }
 
 // inForce waits until a chassis has in force what was written before. Whether what
-// is a pod's own has reached a node that is gone does not matter to anybody; one that
-// only passes for dead may still forward what its pods send.
+// is a pod's own has reached a node that is gone does not matter to anybody.
 func (c *Controller) inForce(ctx context.Context, at awaited) error {
-	chassis, _ := c.chassis(at.node)
-	if chassis == "" && at.self {
+	chassis, gone := c.chassis(at.node)
+	if gone && at.self {
 		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, patience)
@@ -110,12 +109,13 @@ func (c *Controller) inForce(ctx context.Context, at awaited) error {
 	return nil
 }
 
-// chassis returns the chassis of a node, and whether it is not worth waiting for.
+// chassis returns the chassis of a node, and whether the node is gone for good. One that
+// only passes for dead may have no time for probes, and forwards what its pods send.
 func (c *Controller) chassis(node string) (name string, gone bool) {
 	n, err := c.deps.Nodes.Lister().Get(node)
 	if err != nil {
 		return "", true
 	}
 	name = n.Annotations[kube.AnnotationChassisID]
-	return name, name == "" || c.dead(node)
+	return name, name == ""
 }

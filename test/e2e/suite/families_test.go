@@ -1,0 +1,126 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+const familyName = "family"
+
+var (
+	familyIngress = addresses("5.5.5.23", "5555::17")
+	familyIPs     = addresses("172.18.0.243", "fc00:f853:ccd:e793::243")
+)
+
+// familyService serves pods of a cluster of one family: the Service in every way, then
+// what they send, while the host stays and after it moved.
+func (s *suite) familyService(t *testing.T) {
+	e := s.serve(t, familyName, familyIngress)
+	e.announce(t)
+	var pods []lab.Pod
+	for i, node := range nodes {
+		pod, err := s.RunServer(t.Context(), fmt.Sprintf("%s-%d", familyName, i), node, e.labels()) // it ends with the Service
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods = append(pods, pod)
+	}
+	host := e.programmed(t, "")
+	e.steered(t, len(pods))
+	t.Run("Answers", func(t *testing.T) { e.answers(t, pods) })
+	for _, pod := range pods {
+		s.leavesAs(t, pod, e.ingress...)
+	}
+	s.cordon(t, host, true)
+	e.programmed(t, host)
+	s.cordon(t, host, false)
+	for _, pod := range pods {
+		s.leavesAs(t, pod, e.ingress...)
+	}
+}
+
+// answers waits until all pods behind the Service answer, wherever it is asked: inside
+// at its cluster address, outside at its port of each node and at its ingress address.
+func (e *served) answers(t *testing.T, pods []lab.Pod) {
+	svc, err := e.Kube.CoreV1().Services(lab.Namespace).Get(t.Context(), e.name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(svc.Spec.ClusterIPs) != 1 {
+		t.Errorf("cluster addresses %v, want one", svc.Spec.ClusterIPs)
+	}
+	is4 := e.Has(true)
+	type question struct {
+		from string
+		pod  bool
+		to   netip.AddrPort
+	}
+	inside := netip.AddrPortFrom(netip.MustParseAddr(svc.Spec.ClusterIP), lab.ServePort)
+	questions := []question{
+		{"a", true, inside}, {"ovn-worker2", false, inside},
+		{lab.Outside, false, netip.AddrPortFrom(e.ingress[0], lab.ServePort)},
+	}
+	for _, node := range nodes {
+		address, err := e.nodeAddress(t.Context(), node, is4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		questions = append(questions, question{lab.Outside, false, netip.AddrPortFrom(address, uint16(svc.Spec.Ports[0].NodePort))})
+	}
+	for _, q := range questions {
+		err := lab.Until(t.Context(), egressPatience, fmt.Sprintf("%s to hear all pods at %s", q.from, q.to), func(ctx context.Context) error {
+			// One of three is missing once in a million runs.
+			out, err := e.Call(ctx, q.from, q.pod, "get", "-count", "36", "http://"+q.to.String()+"/hostname")
+			if err != nil {
+				return err
+			}
+			heard := map[string]bool{}
+			for name := range strings.FieldsSeq(out) {
+				heard[name] = true
+			}
+			for _, p := range pods {
+				if !heard[p.Name] {
+					return fmt.Errorf("%s is not among %v", p.Name, heard)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// familyAddress gives pods of a cluster of one family an egress address, has it move,
+// and takes it away.
+func (s *suite) familyAddress(t *testing.T) {
+	e := s.egressIPOf(t, s.servers["a"], s.servers["b"])
+	ips := s.OfFamilies(familyIPs)
+	e.assignable(t, "ovn-worker", "ovn-worker2")
+	e.choose(t, familyName, "a", "b")
+	e.create(t, familyName, ips)
+	leave := func(as ...netip.Addr) {
+		t.Helper()
+		for _, pod := range e.pods {
+			s.leavesAs(t, pod, as...)
+		}
+	}
+	was := e.programmed(t, familyName)[ips[0]]
+	leave(ips...)
+	others := slices.DeleteFunc([]string{"ovn-worker", "ovn-worker2"}, func(n string) bool { return n == was })
+	e.assignable(t, others...)
+	e.movedFrom(t, familyName, ips[0], was)
+	leave(ips...)
+	e.remove(t, familyName)
+	leave()
+	e.choose(t, familyName)
+	e.assignable(t)
+}
