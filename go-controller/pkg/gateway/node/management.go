@@ -30,7 +30,7 @@ func (g *Gateway) ensureManagement(ctx context.Context, node topology.Node) erro
 	if err := ensureManagementSettings(); err != nil {
 		return err
 	}
-	if err := link.Up(port); err != nil {
+	if _, err := link.Up(port); err != nil {
 		return err
 	}
 	if g.Egress && g.Mode != topology.GatewayShared {
