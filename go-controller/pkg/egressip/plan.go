@@ -36,8 +36,6 @@ type Steering struct {
 	Now, InForce State
 	// Owned tells whether an address belongs to an EgressIP.
 	Owned func(egressIP string, addr netip.Addr) bool
-	// Dead tells whether a node does not translate anything any more.
-	Dead func(node string) bool
 }
 
 // Plan is what is to become of the rows of a pod.
@@ -184,14 +182,15 @@ func (s Steering) translate(plan *Plan, p Path, pod netip.Addr, stay bool) {
 }
 
 // linger keeps translations that are not needed any more until the policies that
-// lead elsewhere are in force.
+// lead elsewhere are in force. Those of a node that is dead stay, too: it may be
+// starting again, and what is led there until then would leave with its own address.
 func (s Steering) linger(plan *Plan) {
 	if !plan.Self {
 		return
 	}
 	for site, addr := range s.Now.NATs {
 		_, wanted := plan.Want.NATs[site]
-		if !wanted && !s.Dead(site.Node) && slices.Contains(s.Pod.Addrs, site.Pod) && len(s.Now.Policies[site.Pod].Hops)+len(s.InForce.Policies[site.Pod].Hops) > 0 {
+		if !wanted && slices.Contains(s.Pod.Addrs, site.Pod) && len(s.Now.Policies[site.Pod].Hops)+len(s.InForce.Policies[site.Pod].Hops) > 0 {
 			plan.Want.NATs[site], plan.Lingers = addr, true
 		}
 	}
