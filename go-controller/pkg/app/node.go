@@ -63,7 +63,7 @@ type node struct {
 	gateway *gatewaynode.Gateway
 	chains  *iptables.Writer
 	routes  *host.Set[host.Route, host.Hop]
-	addrs   *host.Set[host.Address, struct{}]
+	addrs   *host.Set[host.Address, host.AddressUse]
 	ipRules *host.Set[host.IPRule, struct{}]
 	record  *egressipnode.Record
 	// switches is the client of Open vSwitch.

@@ -39,9 +39,9 @@ func (g *Gateway) ensureManagement(ctx context.Context, node topology.Node) erro
 			return err
 		}
 	}
-	addrs := map[host.Address]struct{}{}
+	addrs := map[host.Address]host.AddressUse{}
 	for _, p := range plan.Addrs {
-		addrs[host.Address{Link: port, Prefix: p}] = struct{}{}
+		addrs[host.Address{Link: port, Prefix: p}] = host.AddressUse{}
 	}
 	if err := g.Addrs.Apply(ctx, gateway.Contributor, addrs); err != nil {
 		return err
