@@ -6,6 +6,22 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/watch"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
+)
+
+// The kinds of objects of the host.
+const (
+	chains     = "iptables chains"
+	routes     = "routes"
+	addresses  = "addresses"
+	flows      = "bridge flows"
+	ipRules    = "ip rules"
+	parameters = "kernel parameters"
 )
 
 // sweeper is a driver of one kind of object of the host.
@@ -38,18 +54,77 @@ func (d drivers) resync(ctx context.Context) error {
 	sweep := d.allSpoken()
 	var errs []error
 	for _, what := range slices.Sorted(maps.Keys(d.swept)) {
-		pass := d.swept[what].Resync
-		if sweep {
-			pass = d.swept[what].Sweep
-		}
-		if err := pass(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("resync %s: %w", what, err))
+		errs = append(errs, d.pass(ctx, what, sweep))
+	}
+	if err := errors.Join(errs...); err != nil || !sweep {
+		return err
+	}
+	return d.trim(ctx)
+}
+
+// pass is one over a single kind.
+func (d drivers) pass(ctx context.Context, what string, sweep bool) error {
+	pass := d.swept[what].Resync
+	if sweep {
+		pass = d.swept[what].Sweep
+	}
+	if err := pass(ctx); err != nil {
+		return fmt.Errorf("resync %s: %w", what, err)
+	}
+	return nil
+}
+
+// watch repairs each kind of object as soon as the kernel says that somebody may have
+// changed one, until ctx ends. What fails does not hold up other kinds.
+func (d drivers) watch(ctx context.Context) error {
+	repairs := map[string]func(){}
+	for what := range d.swept {
+		repairs[what] = repairer(ctx, func(ctx context.Context) error { return d.pass(ctx, what, d.allSpoken()) })
+	}
+	guard := repairer(ctx, func(context.Context) error { d.guard(); return nil })
+	return watch.Watch(ctx, watch.Functions{
+		IPRules: repairs[ipRules], Routes: repairs[routes], Addresses: repairs[addresses], Settings: repairs[parameters],
+		NFTables: func() {
+			guard()
+			repairs[chains]()
+		},
+	})
+}
+
+// repairPause is the least time between two repairs of one kind: other programs, and
+// our own writes, may change it many times a second.
+const repairPause = 500 * time.Millisecond
+
+// repairer returns a function that has repair called soon, until ctx ends. One that
+// fails is called again.
+func repairer(ctx context.Context, repair func(context.Context) error) func() {
+	wake := make(chan struct{}, 1)
+	poke := func() {
+		select {
+		case wake <- struct{}{}:
+		default:
 		}
 	}
-	if sweep && len(errs) == 0 {
-		errs = append(errs, d.trim(ctx))
-	}
-	return errors.Join(errs...)
+	go func() {
+		for {
+			select {
+			case <-wake:
+			case <-ctx.Done():
+				return
+			}
+			err := panics.Catch("resync", func() error { return repair(ctx) })
+			if err != nil && ctx.Err() == nil {
+				klog.ErrorS(err, "Repair failed, will retry")
+				poke()
+			}
+			select {
+			case <-time.After(repairPause):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return poke
 }
 
 func (d drivers) allSpoken() bool {

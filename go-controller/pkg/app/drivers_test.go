@@ -19,6 +19,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
 
 const patience = 20 * time.Second
@@ -180,4 +181,70 @@ func TestClientGo(t *testing.T) {
 	if got := panics.Counts()["client-go"] - before; got != 1 {
 		t.Errorf("counted %d panics", got)
 	}
+}
+
+// looking is a driver that tells when it looks at the host, and fails at first.
+type looking struct {
+	looked chan string
+	name   string
+	fails  atomic.Int32
+}
+
+func (l *looking) Resync(context.Context) error {
+	l.looked <- l.name
+	if l.fails.Add(-1) >= 0 {
+		return errors.New("not now")
+	}
+	return nil
+}
+
+func (l *looking) Sweep(ctx context.Context) error { return l.Resync(ctx) }
+
+// TestRepairedAtOnce: what others delete is not left to the next comparison, and a
+// repair that fails is made again.
+func TestRepairedAtOnce(t *testing.T) {
+	ns := netnstest.New(t)
+	ns.Veth("eth0", "wire")
+	ns.Run("ip", "addr", "add", "192.0.2.1/24", "dev", "eth0")
+	ns.Run("ip", "route", "add", "198.51.100.0/24", "via", "192.0.2.9", "proto", "79")
+	ns.Run("ip", "rule", "add", "priority", "5000", "from", "192.0.2.7", "lookup", "main")
+	looked := make(chan string, 1000)
+	kinds := map[string]*looking{}
+	d := drivers{swept: map[string]sweeper{}, guard: func() { looked <- "guard" }}
+	for _, what := range []string{chains, routes, addresses, flows, ipRules, parameters} {
+		kinds[what] = &looking{looked: looked, name: what}
+		d.swept[what] = kinds[what]
+	}
+	if err := d.watch(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	seen := func(after string, want ...string) {
+		t.Helper()
+		left := map[string]int{}
+		for _, what := range want {
+			left[what]++
+		}
+		for limit := time.After(patience); len(left) > 0; {
+			select {
+			case what := <-looked:
+				if left[what]--; left[what] <= 0 {
+					delete(left, what)
+				}
+			case <-limit:
+				t.Fatalf("after %s nobody looked at %v", after, left)
+			}
+		}
+	}
+	kinds[ipRules].fails.Store(1)
+	ns.Run("ip", "rule", "del", "priority", "5000")
+	seen("a rule was deleted", ipRules, ipRules)
+	ns.Run("ip", "route", "del", "198.51.100.0/24")
+	seen("a route was deleted", routes)
+	ns.Run("ip", "addr", "del", "192.0.2.1/24", "dev", "eth0")
+	seen("an address was deleted", addresses)
+	ns.Run("sysctl", "-q", "net.ipv4.conf.eth0.rp_filter=1")
+	seen("a parameter was set", parameters)
+	ns.Run("nft", "flush", "ruleset")
+	ns.Run("iptables", "-t", "nat", "-N", "OTHER")
+	seen("tables were flushed", "guard", chains)
 }

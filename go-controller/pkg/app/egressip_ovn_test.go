@@ -140,7 +140,7 @@ func (l *tracing) serve(ips ...v1.Address) egressip.Decision {
 		plan := egressip.Steering{
 			EgressIP: egressip.Decode(e), Pod: egressip.Pod{Addrs: webAddrs(i), Pending: true},
 			Paths: d.Paths(e.Status, func([]netip.Addr) string { return "d" }), Now: egressip.NewState(), InForce: egressip.NewState(),
-			Owned: func(string, netip.Addr) bool { return true }, Dead: func(string) bool { return false },
+			Owned: func(string, netip.Addr) bool { return true },
 		}.Plan()
 		l.apply(egressip.Owner(fmt.Sprintf("prod/web-%d", i)), plan.Want.Rows())
 	}

@@ -63,7 +63,7 @@ type node struct {
 	gateway *gatewaynode.Gateway
 	chains  *iptables.Writer
 	routes  *host.Set[host.Route, host.Hop]
-	addrs   *host.Set[host.Address, struct{}]
+	addrs   *host.Set[host.Address, host.AddressUse]
 	ipRules *host.Set[host.IPRule, struct{}]
 	record  *egressipnode.Record
 	// switches is the client of Open vSwitch.
@@ -246,7 +246,7 @@ func (n *node) subnets() []netip.Prefix {
 // drivers makes what reads and writes the host.
 func (n *node) drivers(ctx context.Context) (err error) {
 	cfg := n.env.Config
-	if n.chains, err = iptables.New(chains(cfg)); err != nil {
+	if n.chains, err = iptables.New(chainsOf(cfg)); err != nil {
 		return err
 	}
 	n.routes = route.NewSet()
@@ -367,9 +367,11 @@ func (n *node) settle(ctx context.Context, started func()) error {
 	d := drivers{
 		guard: n.ensureGuard, trim: n.record.Trim, spoken: n.spoken,
 		swept: map[string]sweeper{
-			"iptables chains": n.chains, "routes": n.routes, "addresses": n.addrs, "bridge flows": n.flows,
-			"ip rules": n.ipRules, "kernel parameters": n.settings,
+			chains: n.chains, routes: n.routes, addresses: n.addrs, flows: n.flows, ipRules: n.ipRules, parameters: n.settings,
 		},
+	}
+	if err := d.watch(ctx); err != nil {
+		return err
 	}
 	failed := func(err error) { klog.ErrorS(err, "Resync failed, will retry") }
 	if err := panics.Catch("resync", func() error { return d.resync(ctx) }); err != nil && ctx.Err() == nil {
@@ -414,8 +416,8 @@ func flushTranslated(cfg config.Config) func(context.Context, func(src, to netip
 	}
 }
 
-// chains returns the chains of all features; all exist, also while empty.
-func chains(cfg config.Config) []host.Chain {
+// chainsOf returns the chains of all features; all exist, also while empty.
+func chainsOf(cfg config.Config) []host.Chain {
 	return slices.Concat(gateway.Chains(cfg.Families()), service.Chains(cfg.Families()), egressservice.Chains(cfg.Families()),
 		egressip.Chains(cfg.Families()), noreroute.Chains(cfg.Families()))
 }

@@ -290,7 +290,7 @@ func FuzzDecide(f *testing.F) {
 		Conditions(d["e"], e.Status, Report{})
 		plan := Steering{EgressIP: Decode(e), Pod: Pod{Addrs: webPod.addrs},
 			Paths: d["e"].Paths(e.Status, func([]netip.Addr) string { return "" }), Now: NewState(), InForce: NewState(),
-			Owned: func(string, netip.Addr) bool { return true }, Dead: func(string) bool { return false }}.Plan()
+			Owned: func(string, netip.Addr) bool { return true }}.Plan()
 		if back := StateOf(plan.Want.Rows()); !back.SamePolicies(plan.Want) || len(back.NATs) != len(plan.Want.NATs) {
 			t.Errorf("%+v reads back as %+v", plan.Want, back)
 		}

@@ -129,7 +129,6 @@ func checkPods(t *testing.T, s *fuzzed.Source, objects []*v1.EgressIP, selectors
 		steering := egressip.Steering{
 			Pod: egressip.Pod{Addrs: pods, Pending: s.Some(2), Late: s.Some(3)}, Now: egressip.NewState(), InForce: egressip.NewState(),
 			Owned: func(name string, a netip.Addr) bool { return slices.Contains(byName[name].Addrs(), a) },
-			Dead:  func(node string) bool { return node == "n3" },
 		}
 		if names := egressip.Of(selectors, s.Labels(), s.Labels()); len(names) > 0 {
 			j := slices.IndexFunc(objects, func(o *v1.EgressIP) bool { return o.Name == names[0] })

@@ -118,7 +118,7 @@ func FindSeats(s Share, networks []host.Network, ours func(netip.Addr) bool) ([]
 
 // HostState is what a host has in its kernel for an EgressIP.
 type HostState struct {
-	Addrs    map[host.Address]struct{}
+	Addrs    map[host.Address]host.AddressUse
 	IPRules  map[host.IPRule]struct{}
 	Routes   map[host.Route]host.Hop
 	Settings map[string]string
@@ -153,13 +153,13 @@ func (s HostState) Equal(o HostState) bool {
 // pods of their EgressIP. Pods of a family leave with its first address. Addresses
 // that are not held are prepared for: everything is there but themselves.
 func HostPlan(seats []Seat, held func(netip.Addr) bool, pods []netip.Addr, mode topology.GatewayMode) HostState {
-	s := HostState{Addrs: map[host.Address]struct{}{}, IPRules: map[host.IPRule]struct{}{}, Routes: map[host.Route]host.Hop{},
+	s := HostState{Addrs: map[host.Address]host.AddressUse{}, IPRules: map[host.IPRule]struct{}{}, Routes: map[host.Route]host.Hop{},
 		Settings: map[string]string{}, Rules: host.Rules{}, HandOn: host.Rules{}, Translations: map[netip.Addr]netip.Addr{}}
 	pods = slices.SortedFunc(slices.Values(pods), netip.Addr.Compare)
 	done := map[topology.Family]bool{}
 	for _, seat := range seats {
 		if held(seat.Addr) {
-			s.Addrs[host.Address{Link: seat.Link.Link, Prefix: topology.HostPrefix(seat.Addr)}] = struct{}{}
+			s.Addrs[host.Address{Link: seat.Link.Link, Prefix: topology.HostPrefix(seat.Addr)}] = host.AddressUse{Deprecated: true}
 		}
 		f := topology.FamilyOf(seat.Addr)
 		for _, protocol := range strays {

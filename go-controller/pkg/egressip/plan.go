@@ -9,13 +9,15 @@ import (
 
 // Pod is a pod that an EgressIP has.
 type Pod struct {
-	Node  string
 	Addrs []netip.Addr
 	// Pending: it bears the mark and hence cannot send yet.
 	Pending bool
 	// Late: it was Pending too long and is about to start. Hops that were written
 	// meanwhile count only where their translations are in force.
 	Late bool
+	// Lost: its node passes for dead. It may be merely busy and go on forwarding what
+	// the pod sends, but nobody else waits for it.
+	Lost bool
 }
 
 // Path is a way out for pods: an address that has a node.
@@ -37,9 +39,6 @@ type Steering struct {
 	Now, InForce State
 	// Owned tells whether an address belongs to an EgressIP.
 	Owned func(egressIP string, addr netip.Addr) bool
-	// Dead tells whether a node passes for one that does not translate anything any
-	// more. One that is merely busy goes on forwarding what its own pods send.
-	Dead func(node string) bool
 }
 
 // Plan is what is to become of the rows of a pod.
@@ -71,9 +70,7 @@ func (s Steering) Plan() Plan {
 	}
 	plan.Self = !s.InForce.SamePolicies(plan.Want)
 	if plan.Self {
-		plan.Released = false
-		// Whether it reached a node that passes for dead nobody else waits for.
-		plan.Settled = plan.Settled && s.Dead(s.Pod.Node)
+		plan.Released, plan.Settled = false, plan.Settled && s.Pod.Lost
 	}
 	s.linger(&plan)
 	slices.Sort(plan.Await)
@@ -188,17 +185,15 @@ func (s Steering) translate(plan *Plan, p Path, pod netip.Addr, stay bool) {
 }
 
 // linger keeps translations that are not needed any more until the policies that
-// lead elsewhere are in force. A node that passes for dead translates nothing for the
-// pods of others, but for its own it may: without the translation they would leave
-// with its address.
+// lead elsewhere are in force. Those of a node that is dead stay, too: it may be
+// starting again, and what is led there until then would leave with its own address.
 func (s Steering) linger(plan *Plan) {
 	if !plan.Self {
 		return
 	}
 	for site, addr := range s.Now.NATs {
 		_, wanted := plan.Want.NATs[site]
-		translates := site.Node == s.Pod.Node || !s.Dead(site.Node)
-		if !wanted && translates && slices.Contains(s.Pod.Addrs, site.Pod) && len(s.Now.Policies[site.Pod].Hops)+len(s.InForce.Policies[site.Pod].Hops) > 0 {
+		if !wanted && slices.Contains(s.Pod.Addrs, site.Pod) && len(s.Now.Policies[site.Pod].Hops)+len(s.InForce.Policies[site.Pod].Hops) > 0 {
 			plan.Want.NATs[site], plan.Lingers = addr, true
 		}
 	}

@@ -169,7 +169,6 @@ func TestLatePod(t *testing.T) {
 		}}},
 		Now: NewState(), InForce: NewState(),
 		Owned: func(string, netip.Addr) bool { return true },
-		Dead:  func(string) bool { return false },
 	}
 	plan := s.Plan()
 	if plan.Released || !slices.Equal(plan.Want.Policies[pod].Hops, []netip.Addr{hop}) {
@@ -187,5 +186,37 @@ func TestLatePod(t *testing.T) {
 	s.InForce.NATs[Site{pod, "ovn-worker"}] = egressAddr
 	if plan = s.Plan(); !slices.Equal(plan.Want.Policies[pod].Hops, []netip.Addr{hop}) {
 		t.Fatalf("when it is in force: %+v", plan)
+	}
+}
+
+// TestDeadNodeLingers: the translations of a node that died stay until the policies
+// that lead elsewhere are in force, because it may be starting again.
+func TestDeadNodeLingers(t *testing.T) {
+	pod, egressAddr := addrs("10.244.0.3")[0], addrs("172.18.0.33")[0]
+	dead, next := addrs("100.64.0.3")[0], addrs("100.64.0.4")[0]
+	s := Steering{
+		EgressIP: Decode(egress("e", 1, one)),
+		Pod:      Pod{Addrs: []netip.Addr{pod}},
+		Paths: []Path{{Held: true, Placement: Placement{
+			Address: Address{Addr: egressAddr}, Node: "ovn-worker2", NextHop: next, Primary: true,
+		}}},
+		Now:   NewState(),
+		Owned: func(string, netip.Addr) bool { return true },
+	}
+	before, after := Site{pod, "ovn-worker"}, Site{pod, "ovn-worker2"}
+	s.Now.Policies[pod] = Policy{EgressIP: "e", Hops: []netip.Addr{dead}}
+	s.Now.NATs[before] = egressAddr
+	s.InForce = s.Now.Clone()
+	s.InForce.NATs[after] = egressAddr
+	plan := s.Plan()
+	if !slices.Equal(plan.Want.Policies[pod].Hops, []netip.Addr{next}) || !plan.Self {
+		t.Fatalf("as the node is lost: %+v", plan)
+	}
+	if plan.Want.NATs[before] != egressAddr || !plan.Lingers {
+		t.Fatalf("the translation goes with the policies: %+v", plan)
+	}
+	s.Now, s.InForce.Policies = plan.Want, plan.Want.Clone().Policies
+	if plan = s.Plan(); plan.Lingers || !plan.Settled || len(plan.Want.NATs) != 1 {
+		t.Fatalf("when the policies are in force: %+v", plan)
 	}
 }

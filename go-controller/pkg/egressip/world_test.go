@@ -274,7 +274,7 @@ func (w *world) steer(key string) (changed bool) {
 		EgressIP: Decode(w.state.egress[i]),
 		Pod:      Pod{Addrs: p.addrs, Pending: w.pending(key)},
 		Paths:    d.Paths(*w.status[chosen[0]], func(given []netip.Addr) string { return w.members.Digest(chosen[0], given) }),
-		Now:      now, InForce: inForce, Owned: w.owned, Dead: func(node string) bool { return !w.acts(node) },
+		Now:      now, InForce: inForce, Owned: w.owned,
 	}
 	plan := s.Plan()
 	w.checkHeld(key, s, plan)
@@ -296,8 +296,7 @@ func (w *world) deselect(key string, is bool) (changed bool) {
 	if !known {
 		inForce = now.Clone()
 	}
-	plan := Steering{Pod: Pod{Addrs: now.Addrs()}, Now: now, InForce: inForce, Owned: w.owned,
-		Dead: func(node string) bool { return !w.acts(node) }}.Plan()
+	plan := Steering{Pod: Pod{Addrs: now.Addrs()}, Now: now, InForce: inForce, Owned: w.owned}.Plan()
 	if !is {
 		plan = Plan{Want: NewState()}
 	}
@@ -524,6 +523,6 @@ func (w *world) settled(key string) bool {
 	return Steering{
 		EgressIP: Decode(w.state.egress[i]), Pod: Pod{Addrs: p.addrs, Pending: w.pending(key)},
 		Paths: w.decisions[chosen[0]].Paths(*w.status[chosen[0]], func(given []netip.Addr) string { return w.members.Digest(chosen[0], given) }),
-		Now:   StateOf(w.rows[key]), InForce: w.known[key], Owned: w.owned, Dead: func(node string) bool { return !w.acts(node) },
+		Now:   StateOf(w.rows[key]), InForce: w.known[key], Owned: w.owned,
 	}.Plan().Settled
 }

@@ -120,6 +120,13 @@ type Address struct {
 	Prefix netip.Prefix
 }
 
+// AddressUse is what an Address is for.
+type AddressUse struct {
+	// Deprecated: the host answers for the address, but does not choose it as the
+	// source of its own connections (RFC 4862, section 5.5.4).
+	Deprecated bool
+}
+
 // Flow is one OpenFlow flow as ovs-ofctl(8) takes it, without cookie, e.g.
 // "table=0,priority=100,in_port=2,ip,actions=output:1".
 type Flow string

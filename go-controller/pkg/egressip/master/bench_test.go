@@ -281,7 +281,7 @@ func (c *bulk) write(b *testing.B, w Writer, decisions map[string]egressip.Decis
 						EgressIP: e, Pod: egressip.Pod{Addrs: addrs(addr)},
 						Paths: decisions[e.Key].Paths(c.words[e.Key], func([]netip.Addr) string { return "" }),
 						Now:   egressip.StateOf(w.Rows(owner)), InForce: inForce[n],
-						Owned: func(string, netip.Addr) bool { return true }, Dead: func(string) bool { return false },
+						Owned: func(string, netip.Addr) bool { return true },
 					}.Plan()
 					want[owner], inForce[n] = plan.Want.Rows(), plan.Want
 				}

@@ -151,7 +151,7 @@ func (c *Controller) deselect(w *work, key string, st *podState, p *corev1.Pod) 
 	if !st.known {
 		st.inForce, st.known = now.Clone(), true
 	}
-	plan := egressip.Steering{Pod: egressip.Pod{Node: p.Spec.NodeName, Addrs: now.Addrs()}, Now: now, InForce: st.inForce, Dead: c.dead}.Plan()
+	plan := egressip.Steering{Pod: egressip.Pod{Addrs: now.Addrs()}, Now: now, InForce: st.inForce}.Plan()
 	ours, going := c.giveBack(key, st, now, &plan)
 	w.write(key, plan.Want.Rows(), func() {
 		c.deps.Rerouted.Set(key, nil)
@@ -225,7 +225,7 @@ func (c *Controller) meet(st *podState, p *corev1.Pod) egressip.Pod {
 	}
 	held := st.mark.on == p.UID && !st.mark.off
 	pending := held && time.Since(st.mark.since) < patience
-	return egressip.Pod{Node: p.Spec.NodeName, Pending: pending, Late: held && !pending}
+	return egressip.Pod{Pending: pending, Late: held && !pending, Lost: c.dead(p.Spec.NodeName)}
 }
 
 // steering collects what decides about a pod; false while there is no decision
@@ -245,7 +245,6 @@ func (c *Controller) steering(key string, st *podState, name string, pod egressi
 		Paths:    d.Paths(c.known(obj), func(given []netip.Addr) string { return c.members.Digest(name, given) }),
 		Now:      egressip.StateOf(c.deps.Writer.Rows(egressip.Owner(key))),
 		Owned:    c.owned,
-		Dead:     c.dead,
 	}
 	// What the database has when we come counts as done, unless the pod waits.
 	if !st.known && !pod.Pending && !pod.Late {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -69,25 +70,56 @@ func (c *Controller) wait(w waits) {
 	if ctx == nil { // a new pod came before Run
 		ctx = context.Background()
 	}
-	for at, waiters := range w {
-		go func() {
-			err := panics.Catch("egressip-pods", func() error { return c.inForce(ctx, at) })
-			if err != nil {
-				klog.V(4).InfoS("Policies are not in force yet", "pods", len(waiters), "node", at.node, "err", err)
-			}
-			keys := make([]string, 0, len(waiters))
-			c.mu.Lock()
-			for _, p := range waiters {
-				delete(p.st.waits, p.what)
-				if err == nil {
-					p.st.reached = append(p.st.reached, p.reached)
-				}
-				keys = append(keys, p.key)
-			}
-			c.mu.Unlock()
-			c.pods.Enqueue(keys...)
-		}()
+	var cleaned []awaited
+	for at := range w {
+		if at.old {
+			cleaned = append(cleaned, at)
+			continue
+		}
+		go func() { c.pods.Enqueue(c.arrived(at, w[at], c.reach(ctx, at))...) }()
 	}
+	if len(cleaned) == 0 {
+		return
+	}
+	// What follows there is the removal of translations, which has time: it waits for
+	// all these chassis, to be one transaction.
+	go func() {
+		errs := make([]error, len(cleaned))
+		var all sync.WaitGroup
+		for i, at := range cleaned {
+			all.Go(func() { errs[i] = c.reach(ctx, at) })
+		}
+		all.Wait()
+		var keys []string
+		for i, at := range cleaned {
+			keys = append(keys, c.arrived(at, w[at], errs[i])...)
+		}
+		c.pods.Enqueue(keys...)
+	}()
+}
+
+// reach is inForce with its panics.
+func (c *Controller) reach(ctx context.Context, at awaited) error {
+	return panics.Catch("egressip-pods", func() error { return c.inForce(ctx, at) })
+}
+
+// arrived notes that pods need not wait for a chassis any more, and returns their
+// keys.
+func (c *Controller) arrived(at awaited, waiters []waiter, err error) []string {
+	if err != nil {
+		klog.V(4).InfoS("Policies are not in force yet", "pods", len(waiters), "node", at.node, "err", err)
+	}
+	keys := make([]string, 0, len(waiters))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range waiters {
+		delete(p.st.waits, p.what)
+		if err == nil {
+			p.st.reached = append(p.st.reached, p.reached)
+		}
+		keys = append(keys, p.key)
+	}
+	return keys
 }
 
 // inForce waits until a chassis has in force what was written before. Whether what

@@ -23,7 +23,7 @@ const settle = 50 * time.Millisecond
 
 // Kernel is what a host has for addresses on secondary networks.
 type Kernel struct {
-	Addrs    host.Writer[host.Address, struct{}]
+	Addrs    host.Writer[host.Address, host.AddressUse]
 	Routes   host.Writer[host.Route, host.Hop]
 	IPRules  host.Writer[host.IPRule, struct{}]
 	Settings host.Writer[string, string]
@@ -90,10 +90,10 @@ func (c *Controller) seats(
 // leave takes addresses off the host that are not held any more; the rest of
 // what they needed goes with enter.
 func (c *Controller) leave(ctx context.Context, key string, before state, next seat) error {
-	stay, fewer := map[host.Address]struct{}{}, false
+	stay, fewer := map[host.Address]host.AddressUse{}, false
 	for a := range before.host.Addrs {
-		if _, still := next.host.Addrs[a]; still {
-			stay[a] = struct{}{}
+		if use, still := next.host.Addrs[a]; still {
+			stay[a] = use
 		} else {
 			fewer = true
 		}

@@ -76,9 +76,13 @@ func TestAddressesAreNotKnown(t *testing.T) {
 	if len(w.ipRules.Objects()) > 0 || len(w.get("prod").Status.Programmed) > 0 {
 		t.Errorf("has\n%s", w.dump())
 	}
-	w.mu.Lock()
-	know := w.know
-	w.mu.Unlock()
+	var know func()
+	w.eventually("the question for addresses", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		know = w.know
+		return know != nil
+	})
 	know()
 	w.saysEventually("prod", self+" 10.10.10.5")
 }

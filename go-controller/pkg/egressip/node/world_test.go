@@ -47,7 +47,7 @@ type world struct {
 	flows *breth0
 	ready chan struct{}
 
-	addrs    *hostfake.Kernel[host.Address, struct{}]
+	addrs    *hostfake.Kernel[host.Address, host.AddressUse]
 	routes   *hostfake.Kernel[host.Route, host.Hop]
 	ipRules  *hostfake.Kernel[host.IPRule, struct{}]
 	settings *hostfake.Kernel[string, string]
@@ -69,7 +69,7 @@ type world struct {
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	w := &world{t: t, kube: kubefake.NewClientset(node()), api: egressipfake.NewSimpleClientset(objects...), ready: make(chan struct{}), ports: map[string]topology.PodAddresses{}}
-	w.addrs = hostfake.NewKernel(map[host.Address]struct{}{})
+	w.addrs = hostfake.NewKernel(map[host.Address]host.AddressUse{})
 	w.routes = hostfake.NewKernel(map[host.Route]host.Hop{})
 	w.ipRules = hostfake.NewKernel(map[host.IPRule]struct{}{})
 	w.settings = hostfake.NewKernel(map[string]string{})
@@ -117,7 +117,7 @@ func (w *world) setNetworks(networks ...host.Network) {
 func (w *world) kernel() Kernel {
 	always := func(struct{}, struct{}) bool { return true }
 	return Kernel{
-		Addrs:    host.NewSet("addresses", w.addrs, always),
+		Addrs:    host.NewSet("addresses", w.addrs, func(a, b host.AddressUse) bool { return a == b }),
 		Routes:   host.NewSet("routes", w.routes, func(a, b host.Hop) bool { return a == b }),
 		IPRules:  host.NewSet("ip rules", w.ipRules, always),
 		Settings: host.NewSet("kernel parameters", w.settings, func(a, b string) bool { return a == b }),

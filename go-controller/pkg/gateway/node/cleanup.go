@@ -124,7 +124,7 @@ func moveBack(ctx context.Context, db ovs.Client, bridge string, rec gateway.Rec
 		}
 	}
 	want := gateway.TakeOver(onBridge, onUplink, rec.Host, true)
-	if err := link.Up(rec.Uplink); err != nil {
+	if _, err := link.Up(rec.Uplink); err != nil {
 		return err
 	}
 	if _, err := attachment.AddAddresses(rec.Uplink, want); err != nil {

@@ -64,7 +64,7 @@ type Deps struct {
 	Flows  *bridgenode.Manager
 	Chains host.ChainWriter
 	Routes host.Writer[host.Route, host.Hop]
-	Addrs  host.Writer[host.Address, struct{}] // owns all addresses of the management port
+	Addrs  host.Writer[host.Address, host.AddressUse] // owns all addresses of the management port
 	// Settings are kernel parameters.
 	Settings host.Writer[string, string]
 	// Foreign are the addresses on the host's links that are not the host's own.

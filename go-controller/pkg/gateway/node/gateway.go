@@ -16,6 +16,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/watch"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -78,7 +79,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		default:
 		}
 	}
-	if err := link.Watch(ctx, poke); err != nil {
+	if err := errors.Join(link.Watch(ctx, poke), watch.Watch(ctx, watch.Functions{NFTables: poke})); err != nil {
 		return err
 	}
 	g.OVS.OnReconnect(poke)

@@ -30,7 +30,7 @@ func (g *Gateway) ensureManagement(ctx context.Context, node topology.Node) erro
 	if err := ensureManagementSettings(); err != nil {
 		return err
 	}
-	if err := link.Up(port); err != nil {
+	if _, err := link.Up(port); err != nil {
 		return err
 	}
 	if g.Egress && g.Mode != topology.GatewayShared {
@@ -39,9 +39,9 @@ func (g *Gateway) ensureManagement(ctx context.Context, node topology.Node) erro
 			return err
 		}
 	}
-	addrs := map[host.Address]struct{}{}
+	addrs := map[host.Address]host.AddressUse{}
 	for _, p := range plan.Addrs {
-		addrs[host.Address{Link: port, Prefix: p}] = struct{}{}
+		addrs[host.Address{Link: port, Prefix: p}] = host.AddressUse{}
 	}
 	if err := g.Addrs.Apply(ctx, gateway.Contributor, addrs); err != nil {
 		return err

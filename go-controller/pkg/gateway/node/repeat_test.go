@@ -262,6 +262,44 @@ func TestHalfMoved(t *testing.T) {
 	}
 }
 
+// meddling is an ovs.Client that calls back before each change of the database.
+type meddling struct {
+	ovs.Client
+	before func()
+}
+
+func (m meddling) EnsureBridge(ctx context.Context, b ovs.Bridge) error {
+	m.before()
+	return m.Client.EnsureBridge(ctx, b)
+}
+
+func (m meddling) EnsurePort(ctx context.Context, p ovs.Port) error {
+	m.before()
+	return m.Client.EnsurePort(ctx, p)
+}
+
+// TestBridgeDownInMidPass sets the bridge down at each step of a pass, which costs
+// it most of its routes.
+func TestBridgeDownInMidPass(t *testing.T) {
+	l := newLab(t)
+	l.up()
+	host := words(l.attachment("breth0"))
+	for n, finished := 1, false; !finished; n++ {
+		left := n
+		_ = l.pass(l.start(meddling{l.db, func() {
+			if left--; left == 0 {
+				l.ns.Run("ip", "link", "set", "breth0", "down")
+			}
+		}}))
+		finished = left > 0
+		l.mustPass(l.start(l.db))
+		if got := words(l.attachment("breth0")); got != host {
+			t.Fatalf("down before change %d, the host has\n%s\nwant\n%s", n, got, host)
+		}
+		l.reachable()
+	}
+}
+
 // words sorts the words of each line: addresses have no order that matters.
 func words(text string) string {
 	var out []string

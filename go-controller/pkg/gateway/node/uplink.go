@@ -192,8 +192,15 @@ func (g *Gateway) ensureBridge(ctx context.Context, a *attached, have *ovs.Bridg
 	if err := g.awaitLink(ctx, a.bridge, a.mac); err != nil {
 		return host.Attachment{}, err
 	}
-	if err := errors.Join(ensureNoRedirects(a.bridge), link.Up(a.bridge)); err != nil {
+	if err := ensureNoRedirects(a.bridge); err != nil {
 		return host.Attachment{}, err
+	}
+	wasDown, err := link.Up(a.bridge)
+	if err != nil {
+		return host.Attachment{}, err
+	}
+	if wasDown {
+		a.missing = want // it may have gone down after its routes were read
 	}
 	now, err := link.Read(a.bridge)
 	if err != nil || now.Index == rec.Link {
@@ -221,7 +228,11 @@ func planAttachment(a *attached, rec *gateway.Record) (host.Attachment, error) {
 		if onBridge, err = attachment.Read(a.bridge); err != nil {
 			return host.Attachment{}, err
 		}
-		lost = !now.Up || now.Index != rec.Link
+		then, err := link.Read(a.bridge) // it may have gone down meanwhile
+		if err != nil {
+			return host.Attachment{}, err
+		}
+		lost = !now.Up || !then.Up || now.Index != rec.Link
 		flaps = now.MAC != a.mac // to get the other one
 		rec.Link = now.Index
 	}
@@ -309,7 +320,8 @@ func (g *Gateway) takeUplink(ctx context.Context, a attached) error {
 	if _, err := g.OVS.OFPort(waiting, a.uplink); err != nil {
 		return fmt.Errorf("wait for ovs-vswitchd to take uplink %s into bridge %s: %w", a.uplink, a.bridge, err)
 	}
-	return link.Up(a.uplink)
+	_, err := link.Up(a.uplink)
+	return err
 }
 
 // ensurePatch makes the bridge's port that leads to OVN. ovn-controller finds it

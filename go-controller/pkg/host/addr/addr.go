@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 
@@ -32,7 +33,7 @@ type Kernel struct {
 	recorded func() []netip.Addr
 }
 
-var _ host.Kernel[host.Address, struct{}] = Kernel{}
+var _ host.Kernel[host.Address, host.AddressUse] = Kernel{}
 
 // New returns a Kernel to which all addresses on links belong, and on other
 // links those that recorded lists, where they stand alone (/32, /128). recorded
@@ -46,12 +47,12 @@ func New(recorded func() []netip.Addr, links ...string) Kernel {
 }
 
 // NewSet returns a Set over k.
-func NewSet(k Kernel) *host.Set[host.Address, struct{}] {
-	return host.NewSet("addresses", k, func(struct{}, struct{}) bool { return true })
+func NewSet(k Kernel) *host.Set[host.Address, host.AddressUse] {
+	return host.NewSet("addresses", k, func(a, b host.AddressUse) bool { return a == b })
 }
 
 // List implements host.Kernel.
-func (k Kernel) List(context.Context) (map[host.Address]struct{}, error) {
+func (k Kernel) List(context.Context) (map[host.Address]host.AddressUse, error) {
 	ours := map[netip.Prefix]bool{}
 	if k.recorded != nil {
 		for _, a := range k.recorded() {
@@ -70,14 +71,14 @@ func (k Kernel) List(context.Context) (map[host.Address]struct{}, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
-	out := map[host.Address]struct{}{}
+	out := map[host.Address]host.AddressUse{}
 	for _, a := range addrs {
 		key := host.Address{Link: names[a.LinkIndex], Prefix: prefix(a.IPNet)}
 		if key.Prefix.Addr().IsLinkLocalUnicast() && key.Prefix.Addr().Is6() {
 			continue
 		}
 		if ours[key.Prefix] || k.links[key.Link] {
-			out[key] = struct{}{}
+			out[key] = host.AddressUse{Deprecated: a.Flags&unix.IFA_F_DEPRECATED != 0}
 		}
 	}
 	return out, nil
@@ -85,7 +86,7 @@ func (k Kernel) List(context.Context) (map[host.Address]struct{}, error) {
 
 // Add implements host.Kernel. An IPv6 address is usable at once: nobody else can
 // have it, so duplicate address detection would only cost a second.
-func (k Kernel) Add(_ context.Context, a host.Address, _ struct{}) error {
+func (k Kernel) Add(_ context.Context, a host.Address, use host.AddressUse) error {
 	dev, err := netlink.LinkByName(a.Link)
 	if err != nil {
 		return fmt.Errorf("find link %s: %w", a.Link, err)
@@ -93,6 +94,9 @@ func (k Kernel) Add(_ context.Context, a host.Address, _ struct{}) error {
 	out := &netlink.Addr{IPNet: ipnet(a.Prefix)}
 	if a.Prefix.Addr().Is6() {
 		out.Flags = unix.IFA_F_NODAD
+	}
+	if use.Deprecated {
+		out.ValidLft = math.MaxUint32 // without end; preferred for no time
 	}
 	if err := netlink.AddrReplace(dev, out); err != nil {
 		return err
@@ -102,7 +106,7 @@ func (k Kernel) Add(_ context.Context, a host.Address, _ struct{}) error {
 }
 
 // Delete implements host.Kernel.
-func (k Kernel) Delete(_ context.Context, a host.Address, _ struct{}) error {
+func (k Kernel) Delete(_ context.Context, a host.Address, _ host.AddressUse) error {
 	dev, err := netlink.LinkByName(a.Link)
 	if link.IsNotFound(err) {
 		return nil

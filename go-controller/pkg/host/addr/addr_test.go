@@ -2,6 +2,7 @@ package addr
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
@@ -18,19 +19,21 @@ func TestAddresses(t *testing.T) {
 	ns.Veth("mp0", "peer")
 	ns.Veth("eth1", "wire")
 	ns.Run("ip", "addr", "add", "192.0.2.10/24", "dev", "eth1") // the host's
-	ns.Run("ip", "addr", "add", "192.0.2.99/32", "dev", "eth1") // recorded by an earlier run
-	ns.Run("ip", "addr", "add", "10.244.9.2/24", "dev", "mp0")  // of an earlier subnet
+	ns.Run("ip", "addr", "add", "2001:db8::10/64", "dev", "eth1", "nodad")
+	ns.Run("ip", "addr", "add", "2001:db8::50/128", "dev", "eth1") // as an earlier version added it
+	ns.Run("ip", "addr", "add", "192.0.2.99/32", "dev", "eth1")    // recorded by an earlier run
+	ns.Run("ip", "addr", "add", "10.244.9.2/24", "dev", "mp0")     // of an earlier subnet
 	ns.Run("ip", "addr", "add", "fd00:9::2/64", "dev", "mp0")
 
 	recorded := []netip.Addr{netip.MustParseAddr("192.0.2.10"), netip.MustParseAddr("192.0.2.99"),
 		netip.MustParseAddr("192.0.2.50"), netip.MustParseAddr("2001:db8::50")}
 	k := New(func() []netip.Addr { return recorded }, "mp0")
 	s := NewSet(k)
-	want := map[host.Address]struct{}{
+	want := map[host.Address]host.AddressUse{
 		address("mp0", "10.244.1.2/24"):       {},
 		address("mp0", "fd00:10:244:2::2/64"): {},
-		address("eth1", "192.0.2.50/32"):      {},
-		address("eth1", "2001:db8::50/128"):   {},
+		address("eth1", "192.0.2.50/32"):      {Deprecated: true},
+		address("eth1", "2001:db8::50/128"):   {Deprecated: true},
 	}
 	if err := s.Apply(t.Context(), "a", want); err != nil {
 		t.Fatal(err)
@@ -42,8 +45,8 @@ func TestAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const golden = `eth1 192.0.2.50/32
-eth1 2001:db8::50/128
+	const golden = `eth1 192.0.2.50/32 deprecated
+eth1 2001:db8::50/128 deprecated
 mp0 10.244.1.2/24
 mp0 fd00:10:244:2::2/64
 `
@@ -55,6 +58,11 @@ mp0 fd00:10:244:2::2/64
 	}
 	if got := ns.Run("ip", "-6", "addr", "show", "tentative", "scope", "global"); got != "" {
 		t.Errorf("addresses that cannot be used yet:\n%s", got)
+	}
+	for to, want := range map[string]string{"192.0.2.1": "src 192.0.2.10", "2001:db8::1": "src 2001:db8::10"} {
+		if got := ns.Run("ip", "route", "get", to); !strings.Contains(got, want+" ") {
+			t.Errorf("the host chooses another source than its own: %s", got)
+		}
 	}
 	if got := ns.Run("ip", "-6", "addr", "show", "dev", "mp0", "scope", "link"); got == "" {
 		t.Error("the link-local address is gone")

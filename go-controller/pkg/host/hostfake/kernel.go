@@ -163,14 +163,19 @@ func DumpRoutes(routes map[host.Route]host.Hop) string {
 	return out.String()
 }
 
-// DumpAddresses prints addresses as "LINK ADDRESS/BITS" lines.
-func DumpAddresses(addrs map[host.Address]struct{}) string {
+// DumpAddresses prints addresses as "LINK ADDRESS/BITS" lines, with "deprecated"
+// behind those that are.
+func DumpAddresses(addrs map[host.Address]host.AddressUse) string {
 	keys := slices.SortedFunc(maps.Keys(addrs), func(a, b host.Address) int {
 		return cmp.Or(strings.Compare(a.Link, b.Link), a.Prefix.Addr().Compare(b.Prefix.Addr()))
 	})
 	var out strings.Builder
 	for _, a := range keys {
-		fmt.Fprintf(&out, "%s %s\n", a.Link, a.Prefix)
+		fmt.Fprintf(&out, "%s %s", a.Link, a.Prefix)
+		if addrs[a].Deprecated {
+			out.WriteString(" deprecated")
+		}
+		out.WriteByte('\n')
 	}
 	return out.String()
 }

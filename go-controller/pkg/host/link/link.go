@@ -60,19 +60,19 @@ func MAC(name string) (string, error) {
 	return l.Attrs().HardwareAddr.String(), nil
 }
 
-// Up sets a link up.
-func Up(name string) error {
+// Up sets a link up and tells whether it was down, which has cost it its routes.
+func Up(name string) (wasDown bool, err error) {
 	l, err := get(name)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if l.Attrs().Flags&net.FlagUp != 0 {
-		return nil
+		return false, nil
 	}
 	if err := netlink.LinkSetUp(l); err != nil {
-		return fmt.Errorf("set link %s up: %w", name, err)
+		return true, fmt.Errorf("set link %s up: %w", name, err)
 	}
-	return nil
+	return true, nil
 }
 
 // SetMTU sets the MTU of a link, in bytes.

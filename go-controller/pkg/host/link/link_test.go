@@ -28,10 +28,14 @@ func path(ns *netnstest.NS) string { return fmt.Sprintf("/proc/self/fd/%d", ns.F
 func TestSettings(t *testing.T) {
 	ns := netnstest.New(t)
 	ns.Run("ip", "link", "add", "a.b", "type", "veth", "peer", "name", "wire")
-	for range 2 { // everything may be repeated
+	for i := range 2 { // everything may be repeated
 		must(t, SetMTU("a.b", 1400))
 		must(t, SetMAC("a.b", "0A:58:0a:f4:01:02"))
-		must(t, Up("a.b"))
+		wasDown, err := Up("a.b")
+		must(t, err)
+		if wasDown != (i == 0) {
+			t.Errorf("call %d of Up says that the link was down: %v", i+1, wasDown)
+		}
 		must(t, SetLinkSysctl(topology.IPv4, "a.b", "rp_filter", "2"))
 		must(t, SetLinkSysctl(topology.IPv6, "a.b", "accept_ra", "0"))
 		must(t, SetSysctl("net/ipv4/ip_forward", "1"))
@@ -132,7 +136,7 @@ func TestMute(t *testing.T) {
 	must(t, Inside(other, func() error {
 		_, err := ns.Try("ip", "addr", "add", "192.0.2.2/24", "dev", "wire")
 		if err == nil {
-			err = Up("wire")
+			_, err = Up("wire")
 		}
 		return err
 	}))
@@ -171,7 +175,7 @@ func TestMute(t *testing.T) {
 	must(t, Inside(other, func() error {
 		_, err := ns.Try("ip", "addr", "add", "192.0.2.2/24", "dev", "wire")
 		if err == nil {
-			err = Up("wire")
+			_, err = Up("wire")
 		}
 		return err
 	}))

@@ -43,7 +43,8 @@ func EnsureVeth(v Veth) error {
 			return err
 		}
 	}
-	return Up(v.Host)
+	_, err = Up(v.Host)
+	return err
 }
 
 // paired tells whether the two ends exist and belong to each other.

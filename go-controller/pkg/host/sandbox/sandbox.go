@@ -57,7 +57,7 @@ func Configure(i Interface) error {
 				return fmt.Errorf("add address %s: %w", p, err)
 			}
 		}
-		if err := link.Up(i.Name); err != nil {
+		if _, err := link.Up(i.Name); err != nil {
 			return err
 		}
 		for _, gw := range i.Gateways {

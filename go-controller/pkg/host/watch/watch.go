@@ -1,0 +1,122 @@
+// Package watch tells that objects of the host were changed, so that the drivers
+// which own them need not wait for their next comparison. It does not say what was
+// changed or by whom: the drivers compare, and write nothing where nothing differs.
+//
+// A subscription stays in the network namespace it was made in.
+//
+// Callers: the node role of the application.
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+)
+
+// Functions are called when objects of a kind may have changed. They must not block,
+// and nil ones are not called.
+type Functions struct {
+	// IPRules were deleted.
+	IPRules func()
+	// Routes with host.Protocol were deleted, or routes went with their link.
+	Routes func()
+	// Addresses were deleted, or their lifetimes changed.
+	Addresses func()
+	// Settings below net/ipv4/conf and net/ipv6/conf were changed, as far as the kernel
+	// tells: of forwarding and rp_filter it does, of redirects it does not.
+	Settings func()
+	// NFTables were changed, which iptables writes to as well, unless it is the legacy one.
+	NFTables func()
+}
+
+// source is a kind of netlink messages.
+type source struct {
+	protocol int
+	groups   []uint
+	concerns func(Functions, syscall.NetlinkMessage) func()
+}
+
+var sources = []source{
+	{unix.NETLINK_ROUTE, []uint{
+		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE,
+		unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_IPV6_NETCONF,
+	}, ofRoute},
+	{unix.NETLINK_NETFILTER, []uint{unix.NFNLGRP_NFTABLES}, ofNetfilter},
+}
+
+// Watch calls functions until ctx ends. It subscribes before it returns, so nothing
+// that happens afterwards is missed; where the kernel had to drop news, all functions
+// are called.
+func Watch(ctx context.Context, f Functions) error {
+	for _, s := range sources {
+		socket, err := nl.Subscribe(s.protocol, s.groups...)
+		if err != nil {
+			return fmt.Errorf("subscribe to changes of the host: %w", err)
+		}
+		context.AfterFunc(ctx, socket.Close)
+		go receive(ctx, socket, s, f)
+	}
+	return nil
+}
+
+func receive(ctx context.Context, socket *nl.NetlinkSocket, s source, f Functions) {
+	for {
+		messages, from, err := socket.Receive()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, os.ErrClosed), errors.Is(err, unix.EBADF):
+			klog.ErrorS(err, "Subscription to changes of the host ended")
+			return
+		case err != nil: // ENOBUFS: the kernel dropped news
+			for _, call := range []func(){f.IPRules, f.Routes, f.Addresses, f.Settings, f.NFTables} {
+				if call != nil {
+					call()
+				}
+			}
+			continue
+		case from.Pid != nl.PidKernel:
+			continue
+		}
+		for _, m := range messages {
+			if call := s.concerns(f, m); call != nil {
+				call()
+			}
+		}
+	}
+}
+
+// ofRoute sorts messages of rtnetlink(7).
+func ofRoute(f Functions, m syscall.NetlinkMessage) func() {
+	switch m.Header.Type {
+	case unix.RTM_DELRULE:
+		return f.IPRules
+	case unix.RTM_DELROUTE:
+		// struct rtmsg: the protocol is its sixth byte.
+		if len(m.Data) > 5 && int(m.Data[5]) == host.Protocol {
+			return f.Routes
+		}
+	case unix.RTM_DELADDR:
+		return f.Addresses
+	case unix.RTM_NEWNETCONF:
+		return f.Settings
+	}
+	return nil
+}
+
+// ofNetfilter sorts messages of nftables: the last one of each change tells its
+// generation.
+func ofNetfilter(f Functions, m syscall.NetlinkMessage) func() {
+	if m.Header.Type == unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWGEN {
+		return f.NFTables
+	}
+	return nil
+}
