@@ -240,8 +240,18 @@ func waitingFor(p *corev1.Pod) string {
 
 // DeletePod deletes a pod and waits until it is gone.
 func (l *Lab) DeletePod(ctx context.Context, name string) error {
+	return l.deletePod(ctx, name, metav1.DeleteOptions{})
+}
+
+// EndPod is DeletePod of one that would take its time to end, or does so already: it
+// has a second left.
+func (l *Lab) EndPod(ctx context.Context, name string) error {
+	return l.deletePod(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))})
+}
+
+func (l *Lab) deletePod(ctx context.Context, name string, options metav1.DeleteOptions) error {
 	pods := l.Kube.CoreV1().Pods(Namespace)
-	if err := pods.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if err := pods.Delete(ctx, name, options); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete pod: %w", err)
 	}
 	return Until(ctx, time.Minute, "pod "+name+" to be gone", func(ctx context.Context) error {

@@ -61,7 +61,7 @@ func (s *suite) egressIPs(t *testing.T) {
 	before := s.steadyState(t)
 	t.Run("Primary", e.primary)
 	t.Run("NewPods", e.newPods)
-	t.Run("Refused", e.refused)
+	s.once(t, "Refused", e.refused)
 	t.Run("Unavailable", e.unavailable)
 	t.Run("Moves", e.moves)
 	t.Run("Connections", e.connections)
