@@ -64,7 +64,6 @@ func (s *suite) egressIPs(t *testing.T) {
 	s.once(t, "Refused", e.refused)
 	t.Run("Unavailable", e.unavailable)
 	t.Run("Moves", e.moves)
-	t.Run("Connections", e.connections)
 	t.Run("SecondaryNetwork", e.secondary)
 	e.assignable(t)
 	s.sameState(t, before)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ovnkube/ovnkube/test/e2e/figures"
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
@@ -23,8 +24,7 @@ const (
 
 // detection has a pod send without end while a gateway's BFD dies: once OVN says
 // that the gateway is down and its node follows, no packet gets there any more.
-// How long that took is written to the log: it depends on what else the machine
-// does.
+// How long that took after the gateway's last word is kept as a figure.
 func (g *gatewayTest) detection(t *testing.T) {
 	g.policy(t, hops(watched(), g.gateways...))
 	g.uses(t, 30*time.Second, false, g.gateways...)
@@ -188,15 +188,15 @@ func (g *gatewayTest) arrived(t *testing.T, gw lab.Gateway, port uint16, after t
 	}
 }
 
-// reportDetection logs when the last packet came to the gateway that died, counted
-// from the end of the detection time: that of its last word to the node and as long
-// as BFD allows it to be silent.
+// reportDetection keeps when the last packet came to the gateway that died, counted from
+// its last word to the node: BFD allows it to be silent for the detection time.
 func (g *gatewayTest) reportDetection(t *testing.T, dead lab.Gateway) {
 	t.Helper()
 	timers := watched().BFD
 	limit := time.Duration(*timers.Multiplier) * time.Duration(*timers.MinRx) * time.Millisecond
 	all := g.packets(t, dead)
-	for family, is4 := range g.families() {
+	var took []time.Duration
+	for _, is4 := range g.families() {
 		node, err := g.nodeAddress(t.Context(), floodNode, is4)
 		if err != nil {
 			t.Fatal(err)
@@ -210,7 +210,7 @@ func (g *gatewayTest) reportDetection(t *testing.T, dead lab.Gateway) {
 				last = p.at
 			}
 		}
-		t.Logf("%s: the last packet came to the dead gateway %s after its last word, detection time %s and %s more",
-			family, last.Sub(heard).Round(time.Millisecond), limit, last.Sub(heard.Add(limit)).Round(time.Millisecond))
+		took = append(took, last.Sub(heard))
 	}
+	figures.Record(t, fmt.Sprintf("external gateways, traffic to one that died, BFD of %s", limit), figures.BFDDetection(limit), took...)
 }

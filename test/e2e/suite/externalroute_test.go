@@ -107,13 +107,9 @@ func testFamily(t *testing.T, family, mode string) {
 	s.sameState(t, before)
 }
 
-// TestExternalGatewaysUntranslated has a cluster translate its pods one by one:
-// those with gateways are not, and are again when the gateways go.
-func TestExternalGatewaysUntranslated(t *testing.T) {
-	s := start(t, "shared", func(o *lab.Options) {
-		o.Name = fmt.Sprintf("e2e-untranslated-%d", os.Getpid())
-		o.Config = "ovnkube: {args: [--disable-snat-multiple-gws]}\n"
-	})
+// untranslated has a cluster translate its pods one by one: those with gateways are
+// not, and are again when the gateways go.
+func (s *suite) untranslated(t *testing.T) {
 	g := newGatewayTest(t, s)
 	before := s.steadyState(t)
 	for _, name := range []string{"a", "b"} {

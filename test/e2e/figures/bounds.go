@@ -1,0 +1,35 @@
+package figures
+
+import "time"
+
+// The bounds of what the documents promise. A planned move and the death of a process
+// that no packet depends on need not lose a packet; what is allowed for them is what
+// the machine's load does.
+var (
+	// EgressServiceFailover is from the loss of a host's power to the first packet by the
+	// next host: docs/egress-service.md.
+	EgressServiceFailover = Bound{Promised: 2 * time.Second, Factor: 1}
+	// EgressIPFailover is the longest time without an answer around the loss of power of
+	// the node that has the address: docs/egress-ip.md.
+	EgressIPFailover = Bound{Promised: 2 * time.Second, Factor: 2}
+	// Move is the longest time without an answer around a planned move, seen by pods that
+	// open a connection every 10 ms: docs/egress-ip.md.
+	Move = Bound{Promised: 100 * time.Millisecond, Factor: 6}
+	// OpenConnectionMove is how long an open TCP connection stands still in a planned
+	// move: TCP sends again after 200 ms at the earliest, and then waits twice as long.
+	OpenConnectionMove = Bound{Promised: 200 * time.Millisecond, Factor: 10}
+	// OpenConnectionFailover is the same after a loss of power: what TCP sends again in
+	// vain it sends later each time.
+	OpenConnectionFailover = Bound{Promised: 2 * time.Second, Factor: 2}
+	// ResetConnection is until a connection whose address changed has been reset and is
+	// made anew: docs/egress-service.md.
+	ResetConnection = Bound{Promised: time.Second, Factor: 5}
+	// Undisturbed is the longest time without an answer where nothing is to change.
+	Undisturbed = Bound{Promised: 100 * time.Millisecond, Factor: 6}
+)
+
+// BFDDetection is how long packets still come to a gateway after its last word: the
+// detection time, and some ten milliseconds for OVN: docs/external-gateways.md.
+func BFDDetection(detectionTime time.Duration) Bound {
+	return Bound{Promised: detectionTime + 10*time.Millisecond, Factor: 2}
+}
