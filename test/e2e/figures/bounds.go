@@ -24,6 +24,11 @@ var (
 	// ResetConnection is until a connection whose address changed has been reset and is
 	// made anew: docs/egress-service.md.
 	ResetConnection = Bound{Promised: time.Second, Factor: 5}
+	// MetalLBFailover is the longest time without an answer where MetalLB announces the
+	// address by BGP and its host loses power: the hold time of the router's sessions.
+	MetalLBFailover = Bound{Promised: 3 * time.Second, Factor: 2}
+	// MetalLBMove is the same of a planned move: another speaker has to see the label.
+	MetalLBMove = Bound{Promised: time.Second, Factor: 3}
 	// Undisturbed is the longest time without an answer where nothing is to change.
 	Undisturbed = Bound{Promised: 100 * time.Millisecond, Factor: 6}
 )

@@ -9,7 +9,9 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -52,14 +54,26 @@ type Bound struct {
 	Factor float64
 }
 
-// Limit is how long it may take in tests.
-func (b Bound) Limit() time.Duration { return time.Duration(float64(b.Promised) * b.Factor) }
+// Limit is how long it may take in tests on this machine.
+func (b Bound) Limit() time.Duration {
+	return time.Duration(float64(b.Promised) * b.Factor * Slowness())
+}
+
+// Slowness is how much slower than an ordinary machine this one is, as
+// $E2E_TIME_FACTOR says; at least 1.
+var Slowness = sync.OnceValue(func() float64 {
+	factor, err := strconv.ParseFloat(os.Getenv("E2E_TIME_FACTOR"), 64)
+	if err != nil || factor < 1 {
+		return 1
+	}
+	return factor
+})
 
 // Record keeps how long something took each time, and fails the test where one of the
 // times is longer than its bound allows. What was not measured at all fails, too.
 func Record(t testing.TB, name string, b Bound, took ...time.Duration) {
 	t.Helper()
-	f := Figure{Name: name, Test: t.Name(), Unit: "ms", Promised: milliseconds(b.Promised), Factor: b.Factor}
+	f := Figure{Name: name, Test: t.Name(), Unit: "ms", Promised: milliseconds(b.Promised), Factor: b.Factor * Slowness()}
 	for _, d := range took {
 		f.Values = append(f.Values, milliseconds(d))
 	}

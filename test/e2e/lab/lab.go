@@ -9,8 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strconv"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +20,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+	"github.com/ovnkube/ovnkube/test/e2e/figures"
 	"github.com/ovnkube/ovnkube/test/e2e/kin"
 )
 
@@ -237,21 +236,11 @@ func (l *Lab) NodeAddresses(ctx context.Context, name string) ([]netip.Addr, err
 	return addresses, nil
 }
 
-// timeFactor is how much slower than an ordinary machine this one is, as
-// $E2E_TIME_FACTOR says; at least 1.
-var timeFactor = sync.OnceValue(func() float64 {
-	factor, err := strconv.ParseFloat(os.Getenv("E2E_TIME_FACTOR"), 64)
-	if err != nil || factor < 1 {
-		return 1
-	}
-	return factor
-})
-
 // Until polls a condition until it returns nil; the error is the last one it gave.
 // An attempt that the end of the time cut short has nothing to say. The limit is
 // that of an ordinary machine.
 func Until(ctx context.Context, limit time.Duration, what string, condition func(context.Context) error) error {
-	limit = time.Duration(float64(limit) * timeFactor())
+	limit = time.Duration(float64(limit) * figures.Slowness())
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)
