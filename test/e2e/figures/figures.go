@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 )
 
@@ -69,9 +68,17 @@ var Slowness = sync.OnceValue(func() float64 {
 	return factor
 })
 
+// T is what Record needs of a test.
+type T interface {
+	Helper()
+	Name() string
+	Logf(format string, args ...any)
+	Errorf(format string, args ...any)
+}
+
 // Record keeps how long something took each time, and fails the test where one of the
 // times is longer than its bound allows. What was not measured at all fails, too.
-func Record(t testing.TB, name string, b Bound, took ...time.Duration) {
+func Record(t T, name string, b Bound, took ...time.Duration) {
 	t.Helper()
 	f := Figure{Name: name, Test: t.Name(), Unit: "ms", Promised: milliseconds(b.Promised), Factor: b.Factor * Slowness()}
 	for _, d := range took {

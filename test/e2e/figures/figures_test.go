@@ -12,7 +12,6 @@ import (
 
 // recorder is a test that may fail without this one doing so.
 type recorder struct {
-	testing.TB
 	name   string
 	failed []string
 }
@@ -50,7 +49,7 @@ func TestRecord(t *testing.T) {
 		{[]time.Duration{time.Second, 3001 * time.Millisecond}, "failover took 3001 ms, want at most 3000"},
 		{nil, "was not measured"},
 	} {
-		r := &recorder{TB: t, name: "TestSharedGateway/Moves/1"}
+		r := &recorder{name: "TestSharedGateway/Moves/1"}
 		Record(r, "failover", bound, c.took...)
 		if got := strings.Join(r.failed, "; "); c.says == "" && got != "" || !strings.Contains(got, c.says) {
 			t.Errorf("%v: failed with %q, want %q", c.took, got, c.says)

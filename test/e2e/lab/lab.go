@@ -70,6 +70,7 @@ type Lab struct {
 	servers map[string]*kin.Attached
 	// captures counts those begun: the next one needs a file of its own.
 	captures int
+	closed   bool
 }
 
 // Start creates the cluster, loads the probe's image and adds the outside host.
@@ -191,12 +192,20 @@ func (l *Lab) Release() error {
 	return errors.Join(errs...)
 }
 
-// Close deletes the cluster and the lab's files.
+// Close deletes the cluster and the lab's files, unless that is done.
 func (l *Lab) Close(ctx context.Context) error {
+	if l.closed {
+		return nil
+	}
 	// A server whose machine was stopped has ended with an error of its own.
 	_ = l.Release()
-	return errors.Join(l.Kin.Delete(ctx), os.RemoveAll(l.Dir))
+	err := errors.Join(l.Kin.Delete(ctx), os.RemoveAll(l.Dir))
+	l.closed = err == nil
+	return err
 }
+
+// Closed tells whether the cluster has been deleted.
+func (l *Lab) Closed() bool { return l.closed }
 
 // Nodes returns the cluster's nodes by name, as their annotations describe them.
 func (l *Lab) Nodes(ctx context.Context) (map[string]topology.Node, error) {

@@ -37,9 +37,10 @@ type Pod struct {
 }
 
 // Address returns the pod's address of a family.
-func (p Pod) Address(is4 bool) netip.Addr { return ofFamily(p.Addresses, is4) }
+func (p Pod) Address(is4 bool) netip.Addr { return OfFamily(p.Addresses, is4) }
 
-func ofFamily(addresses []netip.Addr, is4 bool) netip.Addr {
+// OfFamily returns the first address of a family; the zero one where there is none.
+func OfFamily(addresses []netip.Addr, is4 bool) netip.Addr {
 	for _, a := range addresses {
 		if a.Is4() == is4 {
 			return a

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ovnkube/ovnkube/test/e2e/figures"
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
@@ -17,7 +16,7 @@ type process struct {
 	name, node string
 	pattern    string // of its command line
 	// gap is how long established connections may stand still.
-	gap figures.Bound
+	gap time.Duration
 	// ready is the port of its /readyz; 0 where it has none.
 	ready int
 	// forgets says that the process holds the connections' state: they may break,
@@ -25,11 +24,12 @@ type process struct {
 	forgets bool
 }
 
-var (
-	// unnoticed is the gap where no packet depends on the process.
-	unnoticed = figures.Undisturbed
+const (
+	// unnoticed is the gap where no packet depends on the process; the machine
+	// may be busy.
+	unnoticed = 2 * time.Second
 	// noticed is the gap where packets stop until the process is back.
-	noticed = figures.Bound{Promised: 5 * time.Second, Factor: 3}
+	noticed = 20 * time.Second
 )
 
 var processes = []process{
@@ -59,11 +59,9 @@ func (s *suite) restarts(t *testing.T) {
 			}
 			s.kill(t, p)
 			s.sameState(t, before)
-			var gaps []time.Duration
 			for _, stream := range streams {
-				gaps = append(gaps, s.survived(t, stream, p))
+				s.survived(t, stream, p)
 			}
-			figures.Record(t, "open connections: "+p.name+" killed", p.gap, gaps...)
 		})
 	}
 	for _, stream := range streams {
@@ -100,7 +98,7 @@ func (s *suite) streams(t *testing.T) []string {
 func (s *suite) flows(t *testing.T, stream string) {
 	t.Helper()
 	first := -1
-	err := lab.Until(t.Context(), settledTCP, stream+" to carry traffic", func(ctx context.Context) error {
+	err := lab.Until(t.Context(), noticed, stream+" to carry traffic", func(ctx context.Context) error {
 		r, err := s.Report(ctx, stream, false)
 		if err != nil {
 			return err
@@ -118,8 +116,7 @@ func (s *suite) flows(t *testing.T, stream string) {
 	}
 }
 
-// survived returns how long a stream stood still at most.
-func (s *suite) survived(t *testing.T, stream string, p process) time.Duration {
+func (s *suite) survived(t *testing.T, stream string, p process) {
 	t.Helper()
 	s.flows(t, stream)
 	r, err := s.Report(t.Context(), stream, false)
@@ -129,8 +126,10 @@ func (s *suite) survived(t *testing.T, stream string, p process) time.Duration {
 	if r.Reconnects > 0 && !p.forgets {
 		t.Errorf("%s: the connection broke %d times", stream, r.Reconnects)
 	}
-	t.Logf("%s: longest gap %s, %d reconnects, %d echoes", stream, r.MaxGap(), r.Reconnects, r.Echoed)
-	return r.MaxGap()
+	if gap := time.Duration(r.MaxGapMillis) * time.Millisecond; gap > p.gap {
+		t.Errorf("%s stood still for %s, allowed is %s", stream, gap, p.gap)
+	}
+	t.Logf("%s: longest gap %d ms, %d reconnects, %d echoes", stream, r.MaxGapMillis, r.Reconnects, r.Echoed)
 }
 
 // kill ends a process at once and waits until its supervisor started another

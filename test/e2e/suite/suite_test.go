@@ -1,18 +1,16 @@
 package suite
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
+	"github.com/ovnkube/ovnkube/test/e2e/lab/labtest"
 	"github.com/ovnkube/ovnkube/test/e2e/walkthrough"
 )
 
-var nodes = []string{lab.ControlPlane, "ovn-worker", "ovn-worker2"}
+var nodes = labtest.Nodes
 
 func TestLocalGateway(t *testing.T)  { testCluster(t, "local") }
 func TestSharedGateway(t *testing.T) { testCluster(t, "shared") }
@@ -43,7 +41,7 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("Removal", s.removal)
 	s.once(t, "Manifests", s.manifests)
 	t.Run("Permissions", s.permissions)
-	t.Run("Datapath", s.datapath)
+	t.Run("Datapath", func(t *testing.T) { labtest.Datapath(t, s.Lab) })
 	t.Run("Deletion", func(t *testing.T) { s.deletion(t, before) })
 }
 
@@ -64,33 +62,18 @@ type suite struct {
 	*lab.Lab
 	mode    string             // the gateway mode
 	servers map[string]lab.Pod // by name
-	deleted bool
 }
 
 // start makes the cluster with a server pod on the first worker and two on the
 // second, and a server on every node.
 // The name of the cluster is the run's own, so that two runs do not meet.
 func start(t *testing.T, mode string, change ...func(*lab.Options)) *suite {
-	options := lab.Options{Name: fmt.Sprintf("e2e-%s-%d", mode, os.Getpid()), GatewayMode: mode, Config: clusterConfig, Log: t.Output()}
+	options := lab.Options{Name: fmt.Sprintf("e2e-%s-%d", mode, os.Getpid()), GatewayMode: mode, Config: clusterConfig}
 	for _, f := range change {
 		f(&options)
 	}
-	l, err := lab.Start(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := labtest.Start(t, mode, options)
 	s := &suite{Lab: l, mode: mode, servers: map[string]lab.Pod{}}
-	t.Cleanup(func() {
-		// The test's own context has ended here.
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-		defer cancel()
-		if t.Failed() && !s.deleted {
-			s.keepLogs(ctx, t, mode)
-		}
-		if err := l.Close(ctx); err != nil && !s.deleted {
-			t.Errorf("remove the cluster: %v", err)
-		}
-	})
 	for _, node := range nodes {
 		if err := l.Serve(t.Context(), node); err != nil {
 			t.Fatal(err)
@@ -106,20 +89,6 @@ func start(t *testing.T, mode string, change ...func(*lab.Options)) *suite {
 	return s
 }
 
-// keepLogs saves what the machines wrote, for whoever looks at the failure.
-func (s *suite) keepLogs(ctx context.Context, t *testing.T, mode string) {
-	dir := os.Getenv("E2E_LOGS")
-	if dir == "" {
-		return
-	}
-	dir = filepath.Join(dir, mode)
-	if err := s.ExportLogs(ctx, dir, nodes...); err != nil {
-		t.Logf("keep logs: %v", err)
-		return
-	}
-	t.Logf("logs of the cluster are in %s", dir)
-}
-
 func (s *suite) walkthrough(t *testing.T) {
 	stopped, err := walkthrough.Run(t.Context(), s.Lab, walkthrough.ByHand{Lab: s.Lab}, t.Output())
 	if err != nil {
@@ -129,17 +98,4 @@ func (s *suite) walkthrough(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.powerOn(t, stopped)
-}
-
-// datapath fails where an ovs-vswitchd crashed, even if nobody missed it.
-func (s *suite) datapath(t *testing.T) {
-	for _, node := range nodes {
-		said, err := s.DatapathErrors(t.Context(), node)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if said != "" {
-			t.Errorf("ovs-vswitchd of %s crashed:\n%s", node, said)
-		}
-	}
 }
