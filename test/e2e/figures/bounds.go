@@ -18,9 +18,9 @@ var (
 	// OpenConnectionMove is how long an open TCP connection stands still in a planned
 	// move: TCP sends again after 200 ms at the earliest, and then waits twice as long.
 	OpenConnectionMove = Bound{Promised: 200 * time.Millisecond, Factor: 10}
-	// OpenConnectionFailover is the same after a loss of power: what TCP sends again in
-	// vain it sends later each time.
-	OpenConnectionFailover = Bound{Promised: 2 * time.Second, Factor: 2}
+	// OpenConnectionFailover is the same after a loss of power: what TCP has sent again in
+	// vain after 1.5 s it sends again after 3, and then after 6.
+	OpenConnectionFailover = Bound{Promised: 2 * time.Second, Factor: 3}
 	// ResetConnection is until a connection whose address changed has been reset and is
 	// made anew: docs/egress-service.md.
 	ResetConnection = Bound{Promised: time.Second, Factor: 5}

@@ -45,8 +45,9 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("Deletion", func(t *testing.T) { s.deletion(t, before) })
 }
 
-// once runs a test in one gateway mode: what it tries, mostly what the API server takes
-// and refuses, is the same in the other. docs/development.md lists these tests.
+// once runs a test in one gateway mode: what it tries is the same in the other, such as
+// what the API server refuses and the master decides. docs/development.md lists these
+// tests.
 func (s *suite) once(t *testing.T, name string, test func(*testing.T)) {
 	if s.mode == "shared" {
 		t.Run(name, test)
