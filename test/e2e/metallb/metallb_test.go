@@ -16,10 +16,7 @@ import (
 // patience is how long the cluster may take to show what a step asked for.
 const patience = 90 * time.Second
 
-var (
-	nodes   = labtest.Nodes
-	workers = nodes[1:]
-)
+var nodes = labtest.Nodes
 
 func TestSharedGateway(t *testing.T) { testCluster(t, "shared") }
 func TestLocalGateway(t *testing.T)  { testCluster(t, "local") }
