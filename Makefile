@@ -17,6 +17,10 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 COMMIT := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X $(VERSION_PACKAGE).Version=$(VERSION) -X $(VERSION_PACKAGE).Commit=$(COMMIT)
 
+# All that is compiled without the race detector is compiled in one way, so that
+# builds, linter and tests find each other's packages in the build cache.
+export CGO_ENABLED := 0
+
 KIN := $(BIN)/kin
 CLUSTER ?= kin
 NODES ?= 3
@@ -31,8 +35,8 @@ help: ## Show this help
 
 .PHONY: build
 build: ## Build ovnkube, ovn-k8s-cni-overlay and kin into _output/bin (static)
-	cd go-controller && CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
-	cd contrib/kin && CGO_ENABLED=0 go build -ldflags '-s -w' -o $(BIN)/ ./cmd/...
+	cd go-controller && go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+	cd contrib/kin && go build -ldflags '-s -w' -o $(BIN)/ ./cmd/...
 
 .PHONY: deps
 deps: ## Install the Debian packages that tests and clusters need (root)
@@ -59,7 +63,7 @@ verify: ## Fail where a generated file is stale
 GOLANGCI_LINT := $(BIN)/golangci-lint
 $(GOLANGCI_LINT): go-controller/hack/tools/go.mod go-controller/hack/tools/go.sum
 	@echo "building golangci-lint (once)"
-	cd go-controller/hack/tools && CGO_ENABLED=0 go build -ldflags '-s -w' -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	cd go-controller/hack/tools && go build -ldflags '-s -w' -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run golangci-lint, with the import walls, over every module
@@ -79,8 +83,8 @@ unit: ## Run the quick tests: no root, no OVN, under a minute
 
 .PHONY: test-layers
 test-layers: ## Run every test below the cluster, against real databases and kernels (root)
-	cd go-controller && go test -race ./...
-	cd contrib/kin && go test ./...
+	cd go-controller && CGO_ENABLED=1 go test -race -vet=off ./...
+	cd contrib/kin && go test -vet=off ./...
 
 # Every target runs by itself, so that one that is added needs no entry here.
 FUZZTIME ?= 1m
@@ -92,9 +96,24 @@ fuzz: ## Fuzz every decoder and planner for FUZZTIME each (FUZZ=REGEXP, FUZZ_WOR
 fuzz-short: ## Fuzz every decoder and planner with a few hundred inputs
 	FUZZTIME=300x go-controller/hack/fuzz.sh
 
+# Go's limit is one for each package; the longest, suite, takes some 20 minutes on two cores.
+E2E_TIMEOUT ?= 40m
+FIGURES := $(OUT)/figures.json
 .PHONY: e2e
-e2e: cluster-binaries ## Run the end-to-end tests on kin clusters (root; E2E_RUN=REGEXP, E2E_FLAGS='-count=20')
-	cd test/e2e && KIN=$(KIN) E2E_LOGS=$(OUT)/e2e-logs go test -count=1 -p 1 -timeout 60m $(if $(E2E_RUN),-run '$(E2E_RUN)') $(E2E_FLAGS) ./...
+e2e: cluster-binaries ## Run the end-to-end tests on kin clusters (root; E2E_RUN=REGEXP, E2E_FLAGS='-count=20', E2E_TIMEOUT)
+	@rm -f $(FIGURES)
+	@failed=0; (cd test/e2e && KIN=$(KIN) E2E_LOGS=$(OUT)/e2e-logs E2E_FIGURES=$(FIGURES) \
+		go test -vet=off -count=1 -p 1 -timeout $(E2E_TIMEOUT) $(if $(E2E_RUN),-run '$(E2E_RUN)') $(E2E_FLAGS) ./...) || failed=1; \
+	if [[ -e $(FIGURES) ]]; then $(MAKE) figures; fi; exit $$failed
+
+.PHONY: e2e-long
+e2e-long: ## Run the end-to-end tests that take time after time with twenty times each (root; E2E_RUN, hours)
+	FAILOVER_RUNS=20 LEAK_EVENTS=50 LEAK_DOWN=1m EGRESSIP_FAILOVERS=20 EGRESSIP_MOVES=20 EGRESSIP_REBOOTS=20 EGRESSIP_NEWPODS=60 \
+		EXTERNAL_GATEWAY_RESTARTS=20 $(MAKE) e2e E2E_TIMEOUT=6h E2E_RUN='$(or $(E2E_RUN),Gateway/(NoLeak|FailoverLatency|EgressIP|ExternalGateways)|TestOptions)'
+
+.PHONY: figures
+figures: ## Print what the last end-to-end run measured, or compare two such files (A=FILE B=FILE)
+	@$(if $(A)$(B),$(if $(and $(A),$(B)),,$(error say what to compare: make figures A=FILE B=FILE)))cd test/e2e && go run ./figures/show $(if $(A),$(abspath $(A)) $(abspath $(B)),$(FIGURES))
 
 .PHONY: conformance
 conformance: cluster-binaries ## Run the network specs of the Kubernetes end-to-end suite (root; GATEWAY_MODE, CONFORMANCE_FOCUS=REGEXP)

@@ -28,7 +28,7 @@ build() { # directory
 	while read -r package; do
 		[[ ${package#"$TOP"/} =~ ${KERNEL_TESTS:-.} ]] || continue
 		say "building the tests of ${package#"$TOP"/}"
-		(cd "$package" && go test -c "${race[@]}" -o "$dir/$(program "$package")" .)
+		(cd "$package" && CGO_ENABLED=$((${#race[@]})) go test -c "${race[@]}" -o "$dir/$(program "$package")" .)
 	done <"$list"
 	[[ -n $MODES ]] || return 0
 	cd "$TOP/test/e2e"

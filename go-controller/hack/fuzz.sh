@@ -25,7 +25,7 @@ for package in "${packages[@]}"; do
 		if [[ "$name $target" =~ ${FUZZ:-.} ]]; then chosen+=("$target"); fi
 	done
 	if ((${#chosen[@]} == 0)); then continue; fi
-	go test -c "${build[@]}" -o "$bin/test" "$package"
+	go test -vet=off -c "${build[@]}" -o "$bin/test" "$package"
 	for target in "${chosen[@]}"; do
 		start=$SECONDS
 		if (cd "$package" && "$bin/test" -test.run='^$' -test.fuzz="^$target\$" -test.fuzztime="$fuzztime" \

@@ -60,7 +60,7 @@ func (l *Lab) AddGateway(ctx context.Context, n int) (Gateway, error) {
 			is4 := subnet.Addr().Is4()
 			for _, via := range n.Gateway.Addrs {
 				if via.Addr().Is4() == is4 {
-					commands = append(commands, fmt.Sprintf("ip route replace %s via %s src %s", subnet, via.Addr(), ofFamily(g.Behind, is4)))
+					commands = append(commands, fmt.Sprintf("ip route replace %s via %s src %s", subnet, via.Addr(), OfFamily(g.Behind, is4)))
 				}
 			}
 		}
@@ -85,7 +85,7 @@ func (l *Lab) StartBFD(ctx context.Context, g Gateway, interval int) error {
 	conf.WriteString("bfd\n")
 	for _, n := range nodes {
 		for _, peer := range n.Gateway.Addrs {
-			fmt.Fprintf(&conf, " peer %s local-address %s interface eth0\n", peer.Addr(), ofFamily(g.Addresses, peer.Addr().Is4()))
+			fmt.Fprintf(&conf, " peer %s local-address %s interface eth0\n", peer.Addr(), OfFamily(g.Addresses, peer.Addr().Is4()))
 			fmt.Fprintf(&conf, "  detect-multiplier 3\n  receive-interval %[1]d\n  transmit-interval %[1]d\n  no shutdown\n exit\n", interval)
 		}
 	}

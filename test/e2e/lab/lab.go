@@ -9,8 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strconv"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +20,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+	"github.com/ovnkube/ovnkube/test/e2e/figures"
 	"github.com/ovnkube/ovnkube/test/e2e/kin"
 )
 
@@ -71,6 +70,7 @@ type Lab struct {
 	servers map[string]*kin.Attached
 	// captures counts those begun: the next one needs a file of its own.
 	captures int
+	closed   bool
 }
 
 // Start creates the cluster, loads the probe's image and adds the outside host.
@@ -192,12 +192,20 @@ func (l *Lab) Release() error {
 	return errors.Join(errs...)
 }
 
-// Close deletes the cluster and the lab's files.
+// Close deletes the cluster and the lab's files, unless that is done.
 func (l *Lab) Close(ctx context.Context) error {
+	if l.closed {
+		return nil
+	}
 	// A server whose machine was stopped has ended with an error of its own.
 	_ = l.Release()
-	return errors.Join(l.Kin.Delete(ctx), os.RemoveAll(l.Dir))
+	err := errors.Join(l.Kin.Delete(ctx), os.RemoveAll(l.Dir))
+	l.closed = err == nil
+	return err
 }
+
+// Closed tells whether the cluster has been deleted.
+func (l *Lab) Closed() bool { return l.closed }
 
 // Nodes returns the cluster's nodes by name, as their annotations describe them.
 func (l *Lab) Nodes(ctx context.Context) (map[string]topology.Node, error) {
@@ -237,21 +245,11 @@ func (l *Lab) NodeAddresses(ctx context.Context, name string) ([]netip.Addr, err
 	return addresses, nil
 }
 
-// timeFactor is how much slower than an ordinary machine this one is, as
-// $E2E_TIME_FACTOR says; at least 1.
-var timeFactor = sync.OnceValue(func() float64 {
-	factor, err := strconv.ParseFloat(os.Getenv("E2E_TIME_FACTOR"), 64)
-	if err != nil || factor < 1 {
-		return 1
-	}
-	return factor
-})
-
 // Until polls a condition until it returns nil; the error is the last one it gave.
 // An attempt that the end of the time cut short has nothing to say. The limit is
 // that of an ordinary machine.
 func Until(ctx context.Context, limit time.Duration, what string, condition func(context.Context) error) error {
-	limit = time.Duration(float64(limit) * timeFactor())
+	limit = time.Duration(float64(limit) * figures.Slowness())
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)

@@ -37,7 +37,7 @@ func (l *Lab) RouteTo(ctx context.Context, addresses []netip.Addr, node string) 
 		return err
 	}
 	for _, a := range addresses {
-		hop := ofFamily(via, a.Is4())
+		hop := OfFamily(via, a.Is4())
 		if _, err := l.Kin.Exec(ctx, Outside, "ip", "route", "replace", a.String(), "via", hop.String()); err != nil {
 			return err
 		}

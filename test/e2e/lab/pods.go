@@ -37,9 +37,10 @@ type Pod struct {
 }
 
 // Address returns the pod's address of a family.
-func (p Pod) Address(is4 bool) netip.Addr { return ofFamily(p.Addresses, is4) }
+func (p Pod) Address(is4 bool) netip.Addr { return OfFamily(p.Addresses, is4) }
 
-func ofFamily(addresses []netip.Addr, is4 bool) netip.Addr {
+// OfFamily returns the first address of a family; the zero one where there is none.
+func OfFamily(addresses []netip.Addr, is4 bool) netip.Addr {
 	for _, a := range addresses {
 		if a.Is4() == is4 {
 			return a
@@ -240,8 +241,18 @@ func waitingFor(p *corev1.Pod) string {
 
 // DeletePod deletes a pod and waits until it is gone.
 func (l *Lab) DeletePod(ctx context.Context, name string) error {
+	return l.deletePod(ctx, name, metav1.DeleteOptions{})
+}
+
+// EndPod is DeletePod of one that would take its time to end, or does so already: it
+// has a second left.
+func (l *Lab) EndPod(ctx context.Context, name string) error {
+	return l.deletePod(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))})
+}
+
+func (l *Lab) deletePod(ctx context.Context, name string, options metav1.DeleteOptions) error {
 	pods := l.Kube.CoreV1().Pods(Namespace)
-	if err := pods.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if err := pods.Delete(ctx, name, options); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete pod: %w", err)
 	}
 	return Until(ctx, time.Minute, "pod "+name+" to be gone", func(ctx context.Context) error {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/test/e2e/figures"
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
@@ -232,7 +233,7 @@ func (e *example) powerFailure(t *testing.T, host string) (next string) {
 	e.going(t, time.Now())
 	t.Logf("%s lost its power: %s was programmed after %s, the router's only way after %s", host, next,
 		assigned.Round(time.Millisecond), advertised.Round(time.Millisecond))
-	e.gaps(t, began)
+	e.gaps(t, "power failure", figures.MetalLBFailover, began)
 	// Back, the node has a session again, and takes nothing from the other.
 	booted := time.Now()
 	if err := e.Kin.Node(t.Context(), "start", host); err != nil {
@@ -253,14 +254,22 @@ func (e *example) cordon(t *testing.T, host string) {
 	e.advertised(t, next)
 	e.going(t, time.Now())
 	t.Logf("%s was cordoned: %s took over", host, next)
-	e.gaps(t, began)
+	e.gaps(t, "planned move", figures.MetalLBMove, began)
 	e.kubectl(t, "uncordon", host)
 }
 
-func (e *example) gaps(t *testing.T, after time.Time) {
+// gaps keeps the longest times without an answer since a moment: of connections that
+// pods open, and of those that come from outside.
+func (e *example) gaps(t *testing.T, what string, bound figures.Bound, after time.Time) {
 	t.Helper()
+	gaps := map[string][]time.Duration{}
 	for _, w := range e.watchers {
-		t.Logf("%s: at most %s without an answer", w.name, w.gap(t, after).Round(time.Millisecond))
+		gap := w.gap(t, after)
+		t.Logf("%s: at most %s without an answer", w.name, gap.Round(time.Millisecond))
+		gaps[w.direction] = append(gaps[w.direction], gap)
+	}
+	for _, direction := range []string{fromOutside, fromPods} {
+		figures.Record(t, fmt.Sprintf("MetalLB with BGP, new connections %s: %s", direction, what), bound, gaps[direction]...)
 	}
 }
 

@@ -45,10 +45,16 @@ func (t *transcript) all() []string {
 
 // watcher is a probe that asks again and again.
 type watcher struct {
-	name string
-	want []string // the answers that are right
-	said *transcript
+	name, direction string
+	want            []string // the answers that are right
+	said            *transcript
 }
+
+// The directions of connections.
+const (
+	fromPods    = "from pods"
+	fromOutside = "from outside"
+)
 
 // answer is what it got.
 type answer struct {
@@ -60,7 +66,7 @@ type answer struct {
 func (c *cluster) watchFromPod(t *testing.T, namespace, pod string) *watcher {
 	t.Helper()
 	args := append(c.Kubectl(), "exec", "-i", "-n", namespace, pod, "--", "/probe", "watch", lab.URL(outside, "/clientip"))
-	w := &watcher{pod + " to " + outside.String(), []string{ingress.String()}, &transcript{}}
+	w := &watcher{pod + " to " + outside.String(), fromPods, []string{ingress.String()}, &transcript{}}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = w.said, w.said
 	cmd.WaitDelay = 5 * time.Second
@@ -100,7 +106,7 @@ func (c *cluster) run(t *testing.T, machine string, command ...string) *transcri
 func (c *cluster) watchFromOutside(t *testing.T, pods []string) *watcher {
 	t.Helper()
 	said := c.run(t, lab.Outside, lab.MachineProbe, "watch", lab.URL(ingress, "/hostname"))
-	return &watcher{"outside to " + ingress.String(), pods, said}
+	return &watcher{"outside to " + ingress.String(), fromOutside, pods, said}
 }
 
 // answers returns what the watcher got so far.

@@ -31,7 +31,7 @@ func (s service) clusterIP(is4 bool) netip.Addr {
 	for _, text := range s.Spec.ClusterIPs {
 		all = append(all, netip.MustParseAddr(text))
 	}
-	return ofFamily(all, is4)
+	return lab.OfFamily(all, is4)
 }
 
 func (s service) nodePort() uint16 { return uint16(s.Spec.Ports[0].NodePort) }

@@ -174,7 +174,7 @@ func (s service) cluster(is4 bool) netip.AddrPort {
 }
 
 func (s service) external(is4 bool) netip.AddrPort {
-	return netip.AddrPortFrom(ofFamily(external, is4), servicePort)
+	return netip.AddrPortFrom(lab.OfFamily(external, is4), servicePort)
 }
 
 func (w *world) port(s service, node string) func(bool) netip.AddrPort {
@@ -184,7 +184,7 @@ func (w *world) port(s service, node string) func(bool) netip.AddrPort {
 // of is the address of a pod.
 func (w *world) of(name string) func(bool) netip.Addr { return w.pods[name].Address }
 
-func outside(is4 bool) netip.Addr { return ofFamily(lab.OutsideAddresses, is4) }
+func outside(is4 bool) netip.Addr { return lab.OfFamily(lab.OutsideAddresses, is4) }
 
 // announce makes the outside host reach the external addresses by a node.
 func (w *world) announce(t *testing.T, node string) {

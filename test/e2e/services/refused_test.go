@@ -142,7 +142,7 @@ func (w *world) sharedAddress(t *testing.T) {
 	}
 	w.announce(t, worker1)
 	at := func(port uint16) func(bool) netip.AddrPort {
-		return func(is4 bool) netip.AddrPort { return netip.AddrPortFrom(ofFamily(external, is4), port) }
+		return func(is4 bool) netip.AddrPort { return netip.AddrPortFrom(lab.OfFamily(external, is4), port) }
 	}
 	older := ask("shared-a", "s1", servicePort)
 	w.try(t, "the older before", way{machine(lab.Outside), older.external, []string{"s1"}, nil})

@@ -1,15 +1,13 @@
 package services
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
+	"github.com/ovnkube/ovnkube/test/e2e/lab/labtest"
 )
 
 const (
@@ -17,7 +15,7 @@ const (
 	worker2 = "ovn-worker2"
 )
 
-var nodes = []string{lab.ControlPlane, worker1, worker2}
+var nodes = labtest.Nodes
 
 func TestSharedGateway(t *testing.T) { testCluster(t, "shared") }
 func TestLocalGateway(t *testing.T)  { testCluster(t, "local") }
@@ -40,7 +38,7 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("PathMTU", w.pathMTU)
 	t.Run("Endpoints", w.endpoints)
 	t.Run("Restart", w.restart)
-	t.Run("Datapath", w.datapath)
+	t.Run("Datapath", func(t *testing.T) { labtest.Datapath(t, w.Lab) })
 }
 
 // world is what the tests of one cluster share: two server pods, of which one node
@@ -53,27 +51,9 @@ type world struct {
 }
 
 func start(t *testing.T, mode string) *world {
-	l, err := lab.Start(t.Context(), lab.Options{Name: fmt.Sprintf("svc-%s-%d", mode, os.Getpid()), GatewayMode: mode, Log: t.Output()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := labtest.Start(t, "svc-"+mode, lab.Options{Name: fmt.Sprintf("svc-%s-%d", mode, os.Getpid()), GatewayMode: mode})
 	w := &world{Lab: l, mode: mode, pods: map[string]lab.Pod{}, internal: map[string][]netip.Addr{}}
-	t.Cleanup(func() {
-		// The test's own context has ended here.
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-		defer cancel()
-		if dir := os.Getenv("E2E_LOGS"); t.Failed() && dir != "" {
-			if err := l.ExportLogs(ctx, filepath.Join(dir, "svc-"+mode), nodes...); err != nil {
-				t.Logf("keep logs: %v", err)
-			}
-		}
-		if os.Getenv("E2E_KEEP") != "" && t.Failed() {
-			return
-		}
-		if err := l.Close(ctx); err != nil {
-			t.Errorf("remove the cluster: %v", err)
-		}
-	})
+	var err error
 	for _, node := range nodes {
 		if err := l.Serve(t.Context(), node); err != nil {
 			t.Fatal(err)
@@ -95,26 +75,4 @@ func start(t *testing.T, mode string) *world {
 }
 
 // address returns the address of a node.
-func (w *world) address(node string, is4 bool) netip.Addr { return ofFamily(w.internal[node], is4) }
-
-func ofFamily(addrs []netip.Addr, is4 bool) netip.Addr {
-	for _, a := range addrs {
-		if a.Is4() == is4 {
-			return a
-		}
-	}
-	return netip.Addr{}
-}
-
-// datapath fails where an ovs-vswitchd crashed, even if nobody missed it.
-func (w *world) datapath(t *testing.T) {
-	for _, node := range nodes {
-		said, err := w.DatapathErrors(t.Context(), node)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if said != "" {
-			t.Errorf("ovs-vswitchd of %s crashed:\n%s", node, said)
-		}
-	}
-}
+func (w *world) address(node string, is4 bool) netip.Addr { return lab.OfFamily(w.internal[node], is4) }

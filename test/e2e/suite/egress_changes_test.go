@@ -45,14 +45,14 @@ func (s *suite) changes(t *testing.T) {
 	}
 	c.well(t)
 	t.Run("ToNodes", c.toNodes)
-	t.Run("NoNode", c.noNode)
+	s.once(t, "NoNode", c.noNode)
 	t.Run("Unavailable", c.unavailable)
 	t.Run("Relabelled", c.relabelled)
-	t.Run("TrafficPolicyLocal", c.trafficPolicy)
-	t.Run("Ingress", c.ingressChanges)
-	t.Run("Type", c.typeChanges)
-	t.Run("Conflict", c.conflict)
-	t.Run("ServiceDeleted", c.serviceDeleted)
+	s.once(t, "TrafficPolicyLocal", c.trafficPolicy)
+	s.once(t, "Ingress", c.ingressChanges)
+	s.once(t, "Type", c.typeChanges)
+	s.once(t, "Conflict", c.conflict)
+	s.once(t, "ServiceDeleted", c.serviceDeleted)
 }
 
 // run starts the pod of a node.

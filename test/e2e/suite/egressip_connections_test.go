@@ -7,12 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ovnkube/ovnkube/test/e2e/figures"
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
-
-const keeperName = "keeper"
-
-var keeperIPs = addresses("172.18.0.221", "fc00:f853:ccd:e793::221")
 
 const (
 	// bulk is how much a connection sends at a time; it gets as much back.
@@ -31,46 +28,53 @@ const (
 // that a node which remembers them from an earlier time would not know them again.
 type keptTest struct {
 	*egressIPTest
-	name          string
-	ips           []netip.Addr
-	holder, other string
-	streams       []string
-	// pulse is a pod that opens a connection again and again.
-	pulse string
+	name    string // of the EgressIP
+	streams []string
 }
 
-// connections does so on the nodes' own network, where a node dies, too.
-func (e *egressIPTest) connections(t *testing.T) {
-	k := &keptTest{egressIPTest: e, name: keeperName, ips: keeperIPs, holder: "ovn-worker", other: "ovn-worker2"}
-	e.assignable(t, k.holder)
-	e.create(t, k.name, k.ips, held)
-	e.programmed(t, k.name)
-	k.open(t, lab.OutsideAddresses)
-	t.Run("PlannedMove", func(t *testing.T) { k.goOn(t, k.move) })
-	t.Run("AndBack", func(t *testing.T) { k.goOn(t, k.move) })
-	t.Run("PowerFailure", func(t *testing.T) {
-		e.assignable(t, k.holder, k.other)
-		k.goOn(t, func(t *testing.T) {
-			if err := e.Kin.Node(t.Context(), "kill", k.holder); err != nil {
+// secondaryConnections does so on a network that is not the nodes' own, with a pod
+// besides that opens a connection again and again; Moves does it on the nodes' own.
+func (e *egressIPTest) secondaryConnections(t *testing.T) {
+	k := &keptTest{egressIPTest: e, name: storageName}
+	k.open(t, shoreIPs)
+	t.Cleanup(func() { k.close(t) })
+	const pulse = "pulse-" + storageName
+	if _, err := k.RunPulse(t.Context(), pulse, lab.ControlPlane, chosen(k.name), shoreIPs); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { k.deletePods(t, []string{pulse}) })
+	holder, other := "ovn-worker2", "ovn-worker"
+	for _, name := range []string{"PlannedMove", "AndBack"} {
+		t.Run(name, func(t *testing.T) {
+			k.goOn(t, "planned move on another network", figures.OpenConnectionMove, func(t *testing.T) {
+				if _, err := k.Pulses(t.Context(), pulse, true); err != nil {
+					t.Fatal(err)
+				}
+				// There is a node for the addresses all the time.
+				k.assignable(t, holder, other)
+				k.assignable(t, other)
+				for _, a := range storageIPs {
+					k.movedFrom(t, k.name, a, holder)
+				}
+			})
+			holder, other = other, holder
+			reports, err := k.Pulses(t.Context(), pulse, false)
+			if err != nil {
 				t.Fatal(err)
 			}
-			k.moved(t)
+			var gaps []time.Duration
+			for _, to := range shoreIPs {
+				if reports[to].Echoed == 0 {
+					t.Errorf("no new connection to %s", to)
+				}
+				gaps = append(gaps, reports[to].MaxGap())
+			}
+			figures.Record(t, "EgressIP, new connections: planned move on another network", figures.Move, gaps...)
 		})
-	})
-	e.powerOn(t, k.other)
-	e.candidate(t, k.other) // or there is no node for the addresses for a while
-	t.Run("BackToWhoDied", func(t *testing.T) { k.goOn(t, k.move) })
+	}
 }
 
-// secondaryConnections does so on another network.
-func (e *egressIPTest) secondaryConnections(t *testing.T) {
-	k := &keptTest{egressIPTest: e, name: storageName, ips: storageIPs, holder: "ovn-worker2", other: "ovn-worker"}
-	k.open(t, shoreIPs)
-	t.Run("PlannedMove", func(t *testing.T) { k.goOn(t, k.move) })
-	t.Run("AndBack", func(t *testing.T) { k.goOn(t, k.move) })
-}
-
-// open opens the connections, until the test ends.
+// open opens the connections.
 func (k *keptTest) open(t *testing.T, to []netip.Addr) {
 	t.Helper()
 	for i, a := range to {
@@ -83,21 +87,17 @@ func (k *keptTest) open(t *testing.T, to []netip.Addr) {
 			k.streams = append(k.streams, name)
 		}
 	}
-	k.pulse = "pulse-" + k.name
-	if _, err := k.RunPulse(t.Context(), k.pulse, lab.ControlPlane, chosen(k.name), to); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		for _, name := range append(k.streams, k.pulse) {
-			if err := k.DeletePod(context.WithoutCancel(t.Context()), name); err != nil {
-				t.Error(err)
-			}
-		}
-	})
 }
 
-// goOn does something to connections that have advanced since the last time.
-func (k *keptTest) goOn(t *testing.T, act func(t *testing.T)) {
+// close ends them; they need not be open.
+func (k *keptTest) close(t *testing.T) {
+	k.deletePods(t, k.streams)
+	k.streams = nil
+}
+
+// goOn does something to connections that have advanced since the last time, and keeps
+// how long each stood still.
+func (k *keptTest) goOn(t *testing.T, what string, bound figures.Bound, act func(t *testing.T)) {
 	t.Helper()
 	for _, name := range k.streams {
 		err := lab.Until(t.Context(), egressPatience, name+" to have carried much", func(ctx context.Context) error {
@@ -111,40 +111,7 @@ func (k *keptTest) goOn(t *testing.T, act func(t *testing.T)) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range k.streams {
-		if _, err := k.Report(t.Context(), name, true); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := k.Pulses(t.Context(), k.pulse, true); err != nil {
-		t.Fatal(err)
-	}
+	k.beginAgain(t, k.streams)
 	took := during(func() { act(t) })
-	for _, name := range k.streams {
-		k.goesOn(t, name, true, took)
-	}
-	pulses, err := k.Pulses(t.Context(), k.pulse, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for to, r := range pulses {
-		t.Logf("new connections to %s: longest time without an answer %s, %d answers, %d lost", to, r.MaxGap(), r.Echoed, r.Reconnects)
-	}
-}
-
-// move has the addresses move to the other node. There is a node for them all the time.
-func (k *keptTest) move(t *testing.T) {
-	t.Helper()
-	k.assignable(t, k.holder, k.other)
-	k.assignable(t, k.other)
-	k.moved(t)
-}
-
-// moved waits until they have.
-func (k *keptTest) moved(t *testing.T) {
-	t.Helper()
-	for _, a := range k.ips {
-		k.movedFrom(t, k.name, a, k.holder)
-	}
-	k.holder, k.other = k.other, k.holder
+	figures.Record(t, "EgressIP, open connections: "+what, bound, k.wentOn(t, k.streams, true, took)...)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ovnkube/ovnkube/test/e2e/figures"
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
@@ -23,8 +24,7 @@ const (
 
 // detection has a pod send without end while a gateway's BFD dies: once OVN says
 // that the gateway is down and its node follows, no packet gets there any more.
-// How long that took is written to the log: it depends on what else the machine
-// does.
+// How long that took after the gateway's last word is kept as a figure.
 func (g *gatewayTest) detection(t *testing.T) {
 	g.policy(t, hops(watched(), g.gateways...))
 	g.uses(t, 30*time.Second, false, g.gateways...)
@@ -44,17 +44,23 @@ func (g *gatewayTest) detection(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for _, gw := range g.gateways {
-		g.record(t, gw.Name, fmt.Sprintf("udp dst port %d or (udp dst port %d and src host (%s))", floodPort, bfdPort,
-			strings.Join(addressesOf(gw), " or ")))
-		g.arrived(t, gw, floodPort, time.Time{})
-		g.arrived(t, gw, bfdPort, time.Time{})
+	captures := make([]*lab.Capture, len(g.gateways))
+	for i, gw := range g.gateways {
+		filter := fmt.Sprintf("udp dst port %d or (udp dst port %d and src host (%s))", floodPort, bfdPort, strings.Join(addressesOf(gw), " or "))
+		c, err := g.Capture(t.Context(), gw.Name, "eth0", filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		captures[i] = c
+		g.arrived(t, c, floodPort, time.Time{})
+		g.arrived(t, c, bfdPort, time.Time{})
 	}
-	dead, alive := g.gateways[0], g.gateways[1]
-	if err := g.KillBFD(t.Context(), dead); err != nil {
+	dead, alive := captures[0], captures[1]
+	if err := g.KillBFD(t.Context(), g.gateways[0]); err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range dead.Addresses {
+	for _, a := range g.gateways[0].Addresses {
 		err := lab.Until(t.Context(), 20*time.Second, "the session with "+a.String()+" to be down", func(ctx context.Context) error {
 			status, err := g.BFD(ctx, floodNode, a)
 			if err == nil && status != "down" {
@@ -73,13 +79,17 @@ func (g *gatewayTest) detection(t *testing.T) {
 	}
 	followed := parseTime(t, strings.TrimSpace(barrier))
 	g.arrived(t, alive, floodPort, followed)
-	for _, p := range g.packets(t, dead) {
-		if p.port == floodPort && p.at.After(followed) {
-			t.Errorf("a packet to %s came %s after its routes were gone", p.to, p.at.Sub(followed))
+	all, err := dead.Packets(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		if p.Destination.Port() == floodPort && p.At.After(followed) {
+			t.Errorf("a packet to %s came %s after its routes were gone", p.Destination, p.At.Sub(followed))
 		}
 	}
-	g.reportDetection(t, dead)
-	if err := g.StartBFD(t.Context(), dead, bfdInterval); err != nil {
+	g.reportDetection(t, all)
+	if err := g.StartBFD(t.Context(), g.gateways[0], bfdInterval); err != nil {
 		t.Fatal(err)
 	}
 	g.uses(t, 30*time.Second, false, g.gateways...)
@@ -90,69 +100,6 @@ func addressesOf(gw lab.Gateway) (texts []string) {
 		texts = append(texts, a.String())
 	}
 	return texts
-}
-
-// record writes what goes over the wire of a machine to its /run/record until the
-// test ends.
-func (g *gatewayTest) record(t *testing.T, machine, filter string) {
-	t.Helper()
-	a, err := g.Kin.ExecAttached(machine, "sh", "-c",
-		`tcpdump --immediate-mode -ttnnl -i eth0 "$0" >/run/record 2>/run/record.err & cat >/dev/null; kill $!; wait`, filter)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = a.Close() })
-	err = lab.Until(t.Context(), 20*time.Second, "the record on "+machine, func(ctx context.Context) error {
-		_, err := g.Kin.Exec(ctx, machine, "grep", "-q", "listening on", "/run/record.err")
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// packet is one of a record.
-type packet struct {
-	at       time.Time
-	from, to netip.Addr
-	port     uint16
-}
-
-// packets reads what tcpdump recorded on a gateway.
-func (g *gatewayTest) packets(t *testing.T, gw lab.Gateway) []packet {
-	t.Helper()
-	out, err := g.Kin.Exec(t.Context(), gw.Name, "cat", "/run/record")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []packet
-	for line := range strings.Lines(out) {
-		// "SECONDS IP6 ADDRESS.PORT > ADDRESS.PORT: ..."
-		fields := strings.Fields(line)
-		if len(fields) < 5 || fields[3] != ">" {
-			continue
-		}
-		from, _, err1 := addrDotPort(fields[2])
-		to, port, err2 := addrDotPort(strings.TrimSuffix(fields[4], ":"))
-		if err1 != nil || err2 != nil {
-			continue // a line that is still being written
-		}
-		all = append(all, packet{parseTime(t, fields[0]), from, to, port})
-	}
-	return all
-}
-
-func addrDotPort(text string) (netip.Addr, uint16, error) {
-	dot := strings.LastIndex(text, ".")
-	if dot < 0 {
-		return netip.Addr{}, 0, fmt.Errorf("%q has no port", text)
-	}
-	addr, err := netip.ParseAddr(text[:dot])
-	if err != nil {
-		return netip.Addr{}, 0, err
-	}
-	port, err := strconv.ParseUint(text[dot+1:], 10, 16)
-	return addr, uint16(port), err
 }
 
 // parseTime reads seconds since the epoch.
@@ -167,13 +114,17 @@ func parseTime(t *testing.T, text string) time.Time {
 
 // arrived waits until packets to a port, of each family, were seen at a gateway
 // after a time.
-func (g *gatewayTest) arrived(t *testing.T, gw lab.Gateway, port uint16, after time.Time) {
+func (g *gatewayTest) arrived(t *testing.T, c *lab.Capture, port uint16, after time.Time) {
 	t.Helper()
-	err := lab.Until(t.Context(), 20*time.Second, fmt.Sprintf("packets to port %d at %s", port, gw.Name), func(context.Context) error {
+	err := lab.Until(t.Context(), 20*time.Second, fmt.Sprintf("packets to port %d at %s", port, c.Machine), func(ctx context.Context) error {
+		all, err := c.Packets(ctx)
+		if err != nil {
+			return err
+		}
 		got := map[bool]int{}
-		for _, p := range g.packets(t, gw) {
-			if p.port == port && p.at.After(after) {
-				got[p.to.Is4()]++
+		for _, p := range all {
+			if p.Destination.Port() == port && p.At.After(after) {
+				got[p.Destination.Addr().Is4()]++
 			}
 		}
 		for family, is4 := range g.families() {
@@ -188,15 +139,14 @@ func (g *gatewayTest) arrived(t *testing.T, gw lab.Gateway, port uint16, after t
 	}
 }
 
-// reportDetection logs when the last packet came to the gateway that died, counted
-// from the end of the detection time: that of its last word to the node and as long
-// as BFD allows it to be silent.
-func (g *gatewayTest) reportDetection(t *testing.T, dead lab.Gateway) {
+// reportDetection keeps when the last packet came to the gateway that died, counted from
+// its last word to the node: BFD allows it to be silent for the detection time.
+func (g *gatewayTest) reportDetection(t *testing.T, all []lab.Packet) {
 	t.Helper()
 	timers := watched().BFD
 	limit := time.Duration(*timers.Multiplier) * time.Duration(*timers.MinRx) * time.Millisecond
-	all := g.packets(t, dead)
-	for family, is4 := range g.families() {
+	var took []time.Duration
+	for _, is4 := range g.families() {
 		node, err := g.nodeAddress(t.Context(), floodNode, is4)
 		if err != nil {
 			t.Fatal(err)
@@ -204,13 +154,13 @@ func (g *gatewayTest) reportDetection(t *testing.T, dead lab.Gateway) {
 		var heard, last time.Time
 		for _, p := range all {
 			switch {
-			case p.port == bfdPort && p.to == node:
-				heard = p.at
-			case p.port == floodPort && p.to.Is4() == is4:
-				last = p.at
+			case p.Destination == netip.AddrPortFrom(node, bfdPort):
+				heard = p.At
+			case p.Destination.Port() == floodPort && p.Destination.Addr().Is4() == is4:
+				last = p.At
 			}
 		}
-		t.Logf("%s: the last packet came to the dead gateway %s after its last word, detection time %s and %s more",
-			family, last.Sub(heard).Round(time.Millisecond), limit, last.Sub(heard.Add(limit)).Round(time.Millisecond))
+		took = append(took, last.Sub(heard))
 	}
+	figures.Record(t, fmt.Sprintf("external gateways, traffic to one that died, BFD of %s", limit), figures.BFDDetection(limit), took...)
 }

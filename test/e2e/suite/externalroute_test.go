@@ -29,6 +29,9 @@ const policyName = "e2e"
 // packets in a row that are late would take a gateway out of use.
 const bfdInterval = 1000
 
+// masterRestarts is how often the master ends; EXTERNAL_GATEWAY_RESTARTS replaces it.
+const masterRestarts = 3
+
 // gatewayTest is the external gateways of one cluster.
 type gatewayTest struct {
 	*suite
@@ -68,20 +71,19 @@ func (s *suite) externalGateways(t *testing.T) {
 	g := newGatewayTest(t, s)
 	before := s.steadyState(t)
 	t.Run("Static", g.static)
-	t.Run("Restart", g.restart)
+	s.once(t, "Restart", g.restart)
 	t.Run("Failover", g.failover)
-	t.Run("Detection", g.detection)
-	t.Run("Symmetric", g.symmetric)
+	s.once(t, "Detection", g.detection)
 	t.Run("Leaving", g.leaving)
 	t.Run("OwnAddress", g.ownAddress)
 	t.Run("Dynamic", g.dynamic)
 	t.Run("Announced", g.announced)
 	t.Run("OnHost", g.onHost)
-	t.Run("Migration", g.migration)
-	t.Run("Conditions", g.conditions)
+	s.once(t, "Migration", g.migration)
+	s.once(t, "Conditions", g.conditions)
 	t.Run("Precedence", g.precedence)
 	t.Run("EgressIP", g.beforeEgressIP)
-	t.Run("Rights", g.rights)
+	s.once(t, "Rights", g.rights)
 	g.remove(t)
 	s.sameState(t, before)
 }
@@ -106,13 +108,9 @@ func testFamily(t *testing.T, family, mode string) {
 	s.sameState(t, before)
 }
 
-// TestExternalGatewaysUntranslated has a cluster translate its pods one by one:
-// those with gateways are not, and are again when the gateways go.
-func TestExternalGatewaysUntranslated(t *testing.T) {
-	s := start(t, "shared", func(o *lab.Options) {
-		o.Name = fmt.Sprintf("e2e-untranslated-%d", os.Getpid())
-		o.Config = "ovnkube: {args: [--disable-snat-multiple-gws]}\n"
-	})
+// untranslated has a cluster translate its pods one by one: those with gateways are
+// not, and are again when the gateways go.
+func (s *suite) untranslated(t *testing.T) {
 	g := newGatewayTest(t, s)
 	before := s.steadyState(t)
 	for _, name := range []string{"a", "b"} {
@@ -315,7 +313,7 @@ func (g *gatewayTest) restart(t *testing.T) {
 	g.policy(t, hops(watched(), g.gateways...))
 	g.uses(t, 30*time.Second, false, g.gateways...)
 	before := g.steadyState(t)
-	for range 10 {
+	for range number("EXTERNAL_GATEWAY_RESTARTS", masterRestarts) {
 		g.kill(t, processes[0])
 		now, err := g.State(t.Context())
 		if err != nil {

@@ -2,7 +2,6 @@ package suite
 
 import (
 	"fmt"
-	"os"
 	"testing"
 
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
@@ -10,14 +9,10 @@ import (
 
 var healthIngress = addresses("5.5.5.15", "5555::f")
 
-// TestHealthService has the master ask the nodes' health service, in place of port 9:
+// healthService has the master ask the nodes' health service, in place of port 9:
 // nodes that die are noticed as well and as fast, and so is one that has lost its
 // ovn-controller, which port 9 does not tell.
-func TestHealthService(t *testing.T) {
-	s := start(t, "shared", func(o *lab.Options) {
-		o.Name = fmt.Sprintf("e2e-health-%d", os.Getpid())
-		o.Config = "ovnkube: {args: [--egressip-node-healthcheck-port=9107]}\n"
-	})
+func (s *suite) healthService(t *testing.T) {
 	t.Run("FailoverLatency", s.latency)
 	t.Run("OVNController", s.withoutOVN)
 }

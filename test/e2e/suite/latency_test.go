@@ -4,14 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/test/e2e/figures"
 	"github.com/ovnkube/ovnkube/test/e2e/kin"
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
@@ -19,44 +18,58 @@ import (
 var latencyIngress = []netip.Addr{netip.MustParseAddr("5.5.5.10"), netip.MustParseAddr("5555::a")}
 
 const (
+	// latencyPort is what the pod sends to whose packets are timed, the next port
+	// what pods on the workers send to.
 	latencyPort = 11000
 	// latencyRuns is how often the host dies; FAILOVER_RUNS replaces it.
-	latencyRuns = 2
-	// latencyBound is the failover that is promised at the default timeout, for
-	// 95 of 100.
-	latencyBound = 2 * time.Second
+	latencyRuns = 1
 )
 
 // phases are the parts of a failover, in their order; each ends with what is named.
 var phases = []string{"detect", "decide", "host ready", "NB", "SB and flows", "host to wire", "whole"}
 
-// latency takes the host's power again and again, and measures how long it is
-// until the next host's packets are outside, and where the time goes.
+// latency takes the host's power again and again, and measures how long it is until
+// the next host's packets are outside, and where the time goes. Pods on all nodes send
+// meanwhile, the host's own when it boots, too: none of their packets may have another
+// source. Open connections go on.
 func (s *suite) latency(t *testing.T) {
-	runs := latencyRuns
-	if n, err := strconv.Atoi(os.Getenv("FAILOVER_RUNS")); err == nil && n > 0 {
-		runs = n
-	}
 	// On a machine that is busy the other node may pass for dead while one is.
 	e := s.serve(t, "latency", latencyIngress, func(eg *v1.EgressService) { eg.Spec.OnUnavailable = v1.UnavailableDrop })
+	e.announce(t)
 	host := e.programmed(t, "")
-	c := newCapture(t, s, fmt.Sprintf("%d-%[1]d", latencyPort), latencyIngress)
-	if err := s.StartSender(t.Context(), lab.Sender{Name: "latency", Node: lab.ControlPlane, Labels: e.labels(),
-		To: lab.OutsideAddresses, Port: latencyPort, Every: 5 * time.Millisecond}); err != nil {
-		t.Fatal(err)
+	c := newCapture(t, s, fmt.Sprintf("%d-%d", latencyPort, latencyPort+1), latencyIngress)
+	streams := e.openStreams(t)
+	l := &leakTest{served: e, capture: c}
+	for _, node := range nodes {
+		sender := lab.Sender{Name: l.podOn(node), Node: node, Labels: e.labels(), To: lab.OutsideAddresses, Port: latencyPort + 1}
+		if node == lab.ControlPlane {
+			sender.Port, sender.Every = latencyPort, 5*time.Millisecond
+		}
+		if err := s.StartSender(t.Context(), sender); err != nil {
+			t.Fatal(err)
+		}
 	}
-	e.steered(t, 1)
+	for _, node := range nodes {
+		l.runs(t, node, "")
+	}
+	e.steered(t, len(nodes)+len(streams))
 	all := map[string][]time.Duration{}
-	for run := range runs {
+	var stood []time.Duration
+	for run := range number("FAILOVER_RUNS", latencyRuns) {
 		t.Run(fmt.Sprint(run+1), func(t *testing.T) {
+			container := l.runs(t, host, "")
+			s.beginAgain(t, streams)
 			next, took := e.failover(t, c, host)
 			for _, p := range phases {
 				all[p] = append(all[p], took[p])
 			}
+			stood = append(stood, s.wentOn(t, streams, true, took["whole"])...)
 			c.release(host)
 			s.powerOn(t, host)
 			s.candidate(t, host)
 			c.tap(t, host)
+			l.runs(t, host, container)
+			e.steered(t, len(nodes)+len(streams))
 			host = next
 		})
 		if t.Failed() {
@@ -64,22 +77,15 @@ func (s *suite) latency(t *testing.T) {
 		}
 	}
 	var table strings.Builder
-	fmt.Fprintf(&table, "%-14s %8s %8s %8s\n", "", "p50", "p95", "worst")
+	fmt.Fprintf(&table, "%-14s %8s %8s\n", "", "median", "worst")
 	for _, p := range phases {
-		d := all[p]
-		slices.Sort(d)
-		fmt.Fprintf(&table, "%-14s %8d %8d %8d\n", p, quantile(d, 50).Milliseconds(), quantile(d, 95).Milliseconds(), d[len(d)-1].Milliseconds())
+		d := slices.Sorted(slices.Values(all[p]))
+		fmt.Fprintf(&table, "%-14s %8d %8d\n", p, d[(len(d)-1)/2].Milliseconds(), d[len(d)-1].Milliseconds())
 	}
-	t.Logf("from the loss of power to the first packet by the next host, %d runs, in ms:\n%s", runs, table.String())
-	if p95 := quantile(all["whole"], 95); p95 > latencyBound {
-		t.Errorf("a failover takes %s, want at most %s", p95, latencyBound)
-	}
-	c.inspect(t)
-}
-
-// quantile returns the smallest of sorted durations that percent of them do not exceed.
-func quantile(sorted []time.Duration, percent int) time.Duration {
-	return sorted[max(0, (len(sorted)*percent+99)/100-1)]
+	t.Logf("from the loss of power to the first packet by the next host, %d runs, in ms:\n%s", len(all["whole"]), table.String())
+	figures.Record(t, "EgressService, failover", figures.EgressServiceFailover, all["whole"]...)
+	figures.Record(t, "EgressService, open connections: power failure", figures.OpenConnectionFailover, stood...)
+	t.Logf("%d packets with the right source", c.inspect(t))
 }
 
 // failover kills the host and returns the next one, and how long each part took.
@@ -110,7 +116,7 @@ func (e *served) failover(t *testing.T, c *capture, host string) (next string, t
 	if got := e.programmed(t, host); got != next {
 		t.Fatalf("%s took over, want %s", got, next)
 	}
-	at := map[string]time.Time{"whole": c.arrives(t, 0, after)}
+	at := map[string]time.Time{"whole": c.arrives(t, latencyPort, after)}
 	right, _, err := c.read(t.Context(), lab.Outside)
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -276,18 +277,22 @@ func (r *repliesTest) asked(t *testing.T, svc *corev1.Service) {
 // refused tells whether a new client is: none of the pods is to serve any more.
 func (r *repliesTest) refused(t *testing.T, svc *corev1.Service) {
 	t.Helper()
+	var asking sync.WaitGroup
 	for _, to := range r.ways(t, svc, corev1.ProtocolUDP) {
-		err := lab.Until(t.Context(), 20*time.Second, "nobody to answer at "+to.String(), func(ctx context.Context) error {
-			out, err := r.Call(ctx, lab.Outside, false, "ask", "-timeout", "1s", to.String())
-			if err == nil {
-				return fmt.Errorf("somebody says %q", out)
+		asking.Go(func() {
+			err := lab.Until(t.Context(), 20*time.Second, "nobody to answer at "+to.String(), func(ctx context.Context) error {
+				out, err := r.Call(ctx, lab.Outside, false, "ask", "-timeout", "1s", to.String())
+				if err == nil {
+					return fmt.Errorf("somebody says %q", out)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
 			}
-			return nil
 		})
-		if err != nil {
-			t.Error(err)
-		}
 	}
+	asking.Wait()
 }
 
 // unready has the pods cease to be ready, and begin again.
@@ -324,7 +329,7 @@ func (r *repliesTest) drain(t *testing.T, svc *corev1.Service) {
 
 // end deletes a pod at once.
 func (r *repliesTest) end(t *testing.T, name string) {
-	if err := r.DeletePod(context.WithoutCancel(t.Context()), name); err != nil {
+	if err := r.EndPod(context.WithoutCancel(t.Context()), name); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,18 +1,16 @@
 package suite
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
+	"github.com/ovnkube/ovnkube/test/e2e/lab/labtest"
 	"github.com/ovnkube/ovnkube/test/e2e/walkthrough"
 )
 
-var nodes = []string{lab.ControlPlane, "ovn-worker", "ovn-worker2"}
+var nodes = labtest.Nodes
 
 func TestLocalGateway(t *testing.T)  { testCluster(t, "local") }
 func TestSharedGateway(t *testing.T) { testCluster(t, "shared") }
@@ -23,16 +21,14 @@ func testCluster(t *testing.T, mode string) {
 	before := tracesOf(t)
 	s := start(t, mode)
 	t.Run("Connectivity", s.connectivity)
-	t.Run("Names", s.names)
+	s.once(t, "Names", s.names)
 	t.Run("Walkthrough", s.walkthrough)
 	t.Run("ExternalGateways", s.externalGateways)
 	t.Run("EgressNetwork", s.network)
 	t.Run("EgressIP", s.egressIPs)
-	t.Run("NodeAnnotations", s.nodeAnnotations)
-	if mode == "shared" { // it is the same in the other
-		t.Run("PodAddresses", s.podAddresses)
-	}
-	t.Run("EgressSchema", s.schema)
+	s.once(t, "NodeAnnotations", s.nodeAnnotations)
+	s.once(t, "PodAddresses", s.podAddresses)
+	s.once(t, "EgressSchema", s.schema)
 	t.Run("EgressChanges", s.changes)
 	t.Run("EgressConnections", s.connections)
 	t.Run("FirstPackets", s.firstPackets)
@@ -44,10 +40,19 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("Faults", s.faults)
 	t.Run("PowerFailure", s.powerFailure)
 	t.Run("Removal", s.removal)
-	t.Run("Manifests", s.manifests)
+	s.once(t, "Manifests", s.manifests)
 	t.Run("Permissions", s.permissions)
-	t.Run("Datapath", s.datapath)
+	t.Run("Datapath", func(t *testing.T) { labtest.Datapath(t, s.Lab) })
 	t.Run("Deletion", func(t *testing.T) { s.deletion(t, before) })
+}
+
+// once runs a test in one gateway mode: what it tries is the same in the other, such as
+// what the API server refuses and the master decides. docs/development.md lists these
+// tests.
+func (s *suite) once(t *testing.T, name string, test func(*testing.T)) {
+	if s.mode == "shared" {
+		t.Run(name, test)
+	}
 }
 
 // clusterConfig has the API server log every request, and one more wire.
@@ -62,33 +67,18 @@ type suite struct {
 	// gateways outside and the machine on the second network, once a test needed them.
 	gateways []lab.Gateway
 	hasShore bool
-	deleted  bool
 }
 
 // start makes the cluster with a server pod on the first worker and two on the
 // second, and a server on every node.
 // The name of the cluster is the run's own, so that two runs do not meet.
 func start(t *testing.T, mode string, change ...func(*lab.Options)) *suite {
-	options := lab.Options{Name: fmt.Sprintf("e2e-%s-%d", mode, os.Getpid()), GatewayMode: mode, Config: clusterConfig, Log: t.Output()}
+	options := lab.Options{Name: fmt.Sprintf("e2e-%s-%d", mode, os.Getpid()), GatewayMode: mode, Config: clusterConfig}
 	for _, f := range change {
 		f(&options)
 	}
-	l, err := lab.Start(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := labtest.Start(t, mode, options)
 	s := &suite{Lab: l, mode: mode, servers: map[string]lab.Pod{}}
-	t.Cleanup(func() {
-		// The test's own context has ended here.
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-		defer cancel()
-		if t.Failed() && !s.deleted {
-			s.keepLogs(ctx, t, mode)
-		}
-		if err := l.Close(ctx); err != nil && !s.deleted {
-			t.Errorf("remove the cluster: %v", err)
-		}
-	})
 	for _, node := range nodes {
 		if err := l.Serve(t.Context(), node); err != nil {
 			t.Fatal(err)
@@ -104,20 +94,6 @@ func start(t *testing.T, mode string, change ...func(*lab.Options)) *suite {
 	return s
 }
 
-// keepLogs saves what the machines wrote, for whoever looks at the failure.
-func (s *suite) keepLogs(ctx context.Context, t *testing.T, mode string) {
-	dir := os.Getenv("E2E_LOGS")
-	if dir == "" {
-		return
-	}
-	dir = filepath.Join(dir, mode)
-	if err := s.ExportLogs(ctx, dir, nodes...); err != nil {
-		t.Logf("keep logs: %v", err)
-		return
-	}
-	t.Logf("logs of the cluster are in %s", dir)
-}
-
 func (s *suite) walkthrough(t *testing.T) {
 	stopped, err := walkthrough.Run(t.Context(), s.Lab, walkthrough.ByHand{Lab: s.Lab}, t.Output())
 	if err != nil {
@@ -127,17 +103,4 @@ func (s *suite) walkthrough(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.powerOn(t, stopped)
-}
-
-// datapath fails where an ovs-vswitchd crashed, even if nobody missed it.
-func (s *suite) datapath(t *testing.T) {
-	for _, node := range nodes {
-		said, err := s.DatapathErrors(t.Context(), node)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if said != "" {
-			t.Errorf("ovs-vswitchd of %s crashed:\n%s", node, said)
-		}
-	}
 }

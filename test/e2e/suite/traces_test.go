@@ -85,7 +85,6 @@ func (s *suite) deletion(t *testing.T, before traces) {
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.deleted = true
 	others, err := s.Kin.Clusters(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
+	"github.com/ovnkube/ovnkube/test/e2e/figures"
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
@@ -84,12 +85,14 @@ func (s *suite) nodeAnnotations(t *testing.T) {
 	if err != nil || len(said) != len(lab.OutsideAddresses) {
 		t.Fatalf("%v: %v", said, err)
 	}
+	var gaps []time.Duration
 	for to, r := range said {
-		t.Logf("%s: %d answers, the longest gap was %v", to, r.Echoed, r.MaxGap())
-		if r.Echoed == 0 || r.MaxGap() > noticed {
-			t.Errorf("%s: %d answers, the longest gap was %v", to, r.Echoed, r.MaxGap())
+		if r.Echoed == 0 {
+			t.Errorf("no answers from %s", to)
 		}
+		gaps = append(gaps, r.MaxGap())
 	}
+	figures.Record(t, "new connections: annotations of a node edited", figures.Undisturbed, gaps...)
 	for name, pid := range s.ovnkubes(t) {
 		if pid != pids[name] {
 			t.Errorf("%s was process %s and is %s", name, pids[name], pid)

@@ -1,0 +1,20 @@
+package suite
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+// TestOptions tries what ovnkube does with options that the other clusters do not
+// have. They have nothing to do with each other, so one cluster has them all.
+func TestOptions(t *testing.T) {
+	s := start(t, "shared", func(o *lab.Options) {
+		o.Name = fmt.Sprintf("e2e-options-%d", os.Getpid())
+		o.Config = "ovnkube: {args: [--disable-snat-multiple-gws, --egressip-node-healthcheck-port=9107]}\n"
+	})
+	t.Run("Untranslated", s.untranslated)
+	t.Run("HealthService", s.healthService)
+}
