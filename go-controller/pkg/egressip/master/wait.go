@@ -72,7 +72,7 @@ func (c *Controller) wait(w waits) {
 	}
 	var cleaned []awaited
 	for at := range w {
-		if at.old {
+		if at.old && !c.dead(at.node) { // that one would hold up the others
 			cleaned = append(cleaned, at)
 			continue
 		}
