@@ -92,6 +92,10 @@ fuzz: ## Fuzz every decoder and planner for FUZZTIME each (FUZZ=REGEXP, FUZZ_WOR
 fuzz-short: ## Fuzz every decoder and planner with a few hundred inputs
 	FUZZTIME=300x go-controller/hack/fuzz.sh
 
+.PHONY: mutate
+mutate: ## Break product code on purpose and see tests fail: a sample, MUTATE=all or MUTATE=REGEXP (root)
+	cd go-controller && go run ./hack/mutate '$(MUTATE)'
+
 .PHONY: e2e
 e2e: cluster-binaries ## Run the end-to-end tests on kin clusters (root; E2E_RUN=REGEXP, E2E_FLAGS='-count=20')
 	cd test/e2e && KIN=$(KIN) E2E_LOGS=$(OUT)/e2e-logs go test -count=1 -p 1 -timeout 60m $(if $(E2E_RUN),-run '$(E2E_RUN)') $(E2E_FLAGS) ./...
@@ -101,7 +105,7 @@ conformance: cluster-binaries ## Run the network specs of the Kubernetes end-to-
 	KIN=$(KIN) GATEWAY_MODE=$(GATEWAY_MODE) test/conformance/run.sh $(OUT)/conformance
 
 .PHONY: test
-test: deps build lint verify test-layers fuzz-short e2e ## Run everything
+test: deps build lint verify test-layers fuzz-short mutate e2e ## Run everything
 
 .PHONY: bench
 bench: ## Measure the northbound writer and the planning of Services and the egress features
