@@ -96,6 +96,10 @@ fuzz: ## Fuzz every decoder and planner for FUZZTIME each (FUZZ=REGEXP, FUZZ_WOR
 fuzz-short: ## Fuzz every decoder and planner with a few hundred inputs
 	FUZZTIME=300x go-controller/hack/fuzz.sh
 
+.PHONY: mutate
+mutate: ## Break product code on purpose and see tests fail: a sample, MUTATE=all or MUTATE=REGEXP (root)
+	cd go-controller && go run ./hack/mutate '$(MUTATE)'
+
 # Go's limit is one for each package; the longest, suite, takes some 20 minutes on two cores.
 E2E_TIMEOUT ?= 40m
 FIGURES := $(OUT)/figures.json
@@ -120,7 +124,7 @@ conformance: cluster-binaries ## Run the network specs of the Kubernetes end-to-
 	KIN=$(KIN) GATEWAY_MODE=$(GATEWAY_MODE) test/conformance/run.sh $(OUT)/conformance
 
 .PHONY: test
-test: deps build lint verify test-layers fuzz-short e2e ## Run everything
+test: deps build lint verify test-layers fuzz-short mutate e2e ## Run everything
 
 .PHONY: bench
 bench: ## Measure the northbound writer and the planning of Services and the egress features

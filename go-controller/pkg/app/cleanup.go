@@ -22,7 +22,10 @@ import (
 func cleanupNode(ctx context.Context, cfg config.Config, name string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	switches := ovs.New(ctx, ovs.DefaultEndpoint)
+	return cleanHost(ctx, cfg, name, ovs.New(ctx, ovs.DefaultEndpoint))
+}
+
+func cleanHost(ctx context.Context, cfg config.Config, name string, switches ovs.Client) error {
 	gateway := gatewaynode.Cleaner{OVS: switches, ControllerIDs: cfg.OVNControllerIDs()}
 	var errs []error
 	for _, step := range []struct {

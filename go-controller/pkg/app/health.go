@@ -15,8 +15,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/unixctl"
 )
 
-// runDirOVN is where the daemons of OVN keep their control sockets.
-const runDirOVN = "/var/run/ovn"
+// runDirOVS and runDirOVN are where the daemons of Open vSwitch and of OVN keep their
+// control sockets.
+const (
+	runDirOVS = "/var/run/openvswitch"
+	runDirOVN = "/var/run/ovn"
+)
 
 // prober asks nodes as configured: at the health port where there is one, else by
 // the refusal of a port nobody listens on.
@@ -57,21 +61,26 @@ func healthServer(cfg config.Config) (runner, error) {
 	if err != nil {
 		return nil, err
 	}
+	server := &healthnode.Server{
+		Port:   cfg.Features.NodeHealthCheckPort,
+		TLS:    t,
+		Checks: daemonChecks(runDirOVS, runDirOVN),
+	}
+	return loop(func(ctx context.Context) error { return server.Run(ctx, nil) }), nil
+}
+
+// daemonChecks ask the daemons without which a node forwards nothing.
+func daemonChecks(runOVS, runOVN string) map[string]func(context.Context) error {
 	alive := func(d unixctl.Daemon) func(context.Context) error {
 		return func(ctx context.Context) error {
 			_, err := d.Call(ctx, "version")
 			return err
 		}
 	}
-	server := &healthnode.Server{
-		Port: cfg.Features.NodeHealthCheckPort,
-		TLS:  t,
-		Checks: map[string]func(context.Context) error{
-			"ovs-vswitchd":   alive(unixctl.Daemon{RunDir: "/var/run/openvswitch", Name: "ovs-vswitchd"}),
-			"ovn-controller": alive(unixctl.Daemon{RunDir: runDirOVN, Name: "ovn-controller"}),
-		},
+	return map[string]func(context.Context) error{
+		"ovs-vswitchd":   alive(unixctl.Daemon{RunDir: runOVS, Name: "ovs-vswitchd"}),
+		"ovn-controller": alive(unixctl.Daemon{RunDir: runOVN, Name: "ovn-controller"}),
 	}
-	return loop(func(ctx context.Context) error { return server.Run(ctx, nil) }), nil
 }
 
 // sessionTLS returns the TLS of health sessions, for either side, with the

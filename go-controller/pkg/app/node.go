@@ -72,6 +72,7 @@ type node struct {
 	settings *host.Set[string, string]
 	guard    *guard.Guard
 	flows    *bridgenode.Manager
+	kept     drivers // all of these, from the start on
 	runners  map[string]runner
 	ips      *egressIPInformers
 	// addresses tells which addresses belong to the cluster itself.
@@ -90,10 +91,10 @@ type node struct {
 
 // runNode is the work of node name. It calls started once the node serves pods.
 func runNode(ctx context.Context, env *Env, name string, started func()) error {
-	n := &node{env: env, name: name, runners: map[string]runner{}, rules: make(chan struct{}),
-		handOver: func(context.Context) error { return nil }}
+	n := newNode(env, name)
 	ctx, end := n.outlive(ctx)
 	defer end()
+	n.switches = ovs.New(ctx, ovs.DefaultEndpoint)
 	recorder, stopEvents, err := newRecorder(env)
 	if err != nil {
 		return err
@@ -115,6 +116,11 @@ func runNode(ctx context.Context, env *Env, name string, started func()) error {
 	}
 	n.runners["start-up"] = loop(func(ctx context.Context) error { return n.settle(ctx, started) })
 	return runAll(ctx, n.runners)
+}
+
+func newNode(env *Env, name string) *node {
+	return &node{env: env, name: name, runners: map[string]runner{}, rules: make(chan struct{}),
+		handOver: func(context.Context) error { return nil }}
 }
 
 // outlive returns a context that ends some time after ctx: when this node has
@@ -257,7 +263,6 @@ func (n *node) drivers(ctx context.Context) (err error) {
 	// before the management port, and stays while this process does not run.
 	n.guard = guard.New(cfg.Default.ClusterPrefixes(), topology.ManagementPort)
 	n.ensureGuard()
-	n.switches = ovs.New(ctx, ovs.DefaultEndpoint)
 	required := []string{gateway.Contributor}
 	if cfg.Features.EgressIP {
 		// Without its gates OVN would answer for addresses of other nodes.
@@ -267,6 +272,17 @@ func (n *node) drivers(ctx context.Context) (err error) {
 	n.flows = bridgenode.New(required, n.switches, func(bridge string) bridgenode.Writer {
 		return openflow.New(bridge, openflow.DefaultRunDir)
 	})
+	n.kept = drivers{
+		guard: n.ensureGuard, trim: n.record.Trim,
+		swept: map[string]sweeper{
+			chains:     n.chains,
+			routes:     n.routes,
+			addresses:  n.addrs,
+			flows:      n.flows,
+			ipRules:    n.ipRules,
+			parameters: n.settings,
+		},
+	}
 	n.env.Metrics.Unsnatted(map[string]func() (uint64, error){
 		"host": n.guard.Dropped, "bridge": func() (uint64, error) { return n.flows.Packets(ctx, 0, bridge.PriorityUnsnatted) },
 	})
@@ -364,12 +380,8 @@ func (n *node) settle(ctx context.Context, started func()) error {
 	klog.InfoS("Node serves pods", "node", n.name)
 	close(n.rules)
 	started()
-	d := drivers{
-		guard: n.ensureGuard, trim: n.record.Trim, spoken: n.spoken,
-		swept: map[string]sweeper{
-			chains: n.chains, routes: n.routes, addresses: n.addrs, flows: n.flows, ipRules: n.ipRules, parameters: n.settings,
-		},
-	}
+	d := n.kept
+	d.spoken = n.spoken
 	if err := d.watch(ctx); err != nil {
 		return err
 	}

@@ -76,6 +76,8 @@ type contribution struct {
 	translations egressservice.Translations
 	ipRules      map[host.IPRule]struct{}
 	unsure       bool // writing failed half-way
+	// strange are those whose connections are still to be forgotten then.
+	strange map[netip.Addr]bool
 }
 
 func (c contribution) empty() bool { return len(c.translations)+len(c.ipRules) == 0 }
@@ -213,8 +215,9 @@ func (c *Controller) program(ctx context.Context, key string, want contribution,
 		klog.V(4).InfoS("Rules are as wanted", "egressService", key)
 		return nil
 	}
-	c.note(key, contribution{translations: have.translations, ipRules: have.ipRules, unsure: true})
 	strange, err := c.leaving.add(ctx, key, have, want)
+	maps.Copy(strange, have.strange)
+	c.note(key, contribution{translations: have.translations, ipRules: have.ipRules, unsure: true, strange: strange})
 	if err != nil {
 		return err
 	}

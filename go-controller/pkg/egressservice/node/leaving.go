@@ -27,8 +27,10 @@ type leaving struct {
 	turn  *host.Turn[error]
 	wake  chan struct{}
 
-	mu           sync.Mutex
-	translations map[departed]time.Time // until when
+	mu sync.Mutex
+	// Until when they are kept. What is over stays here until the kernel has
+	// neither its rule nor its connections any more.
+	translations map[departed]time.Time
 	ipRules      map[host.IPRule]time.Time
 }
 
@@ -47,6 +49,7 @@ func newLeaving(deps Deps, flush *flusher) *leaving {
 // caller may drop it then. What want has is not leaving; back is what was.
 func (l *leaving) add(ctx context.Context, key string, have, want contribution) (back map[netip.Addr]bool, err error) {
 	until := time.Now().Add(l.deps.Linger)
+	back = map[netip.Addr]bool{}
 	l.mu.Lock()
 	changed := false
 	for addr, to := range want.translations {
@@ -54,9 +57,6 @@ func (l *leaving) add(ctx context.Context, key string, have, want contribution) 
 		d := departed{key, addr, to}
 		if _, was := l.translations[d]; was {
 			delete(l.translations, d)
-			if back == nil {
-				back = map[netip.Addr]bool{}
-			}
 			back[addr] = true
 		}
 	}
@@ -87,7 +87,7 @@ func (l *leaving) add(ctx context.Context, key string, have, want contribution) 
 // write contributes what is leaving.
 func (l *leaving) write(ctx context.Context) error {
 	failed, err := l.turn.Do(ctx, l.turn.Request(), func(ctx context.Context) error {
-		rules, ipRules := l.contribution()
+		rules, ipRules := l.contribution(time.Now())
 		if err := l.deps.Chains.Apply(ctx, leavingContributor, rules); err != nil {
 			return fmt.Errorf("apply rules that are leaving: %w", err)
 		}
@@ -102,11 +102,14 @@ func (l *leaving) write(ctx context.Context) error {
 	return failed
 }
 
-func (l *leaving) contribution() (host.Rules, map[host.IPRule]struct{}) {
+func (l *leaving) contribution(now time.Time) (host.Rules, map[host.IPRule]struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	byKey := map[string]egressservice.Translations{}
-	for d := range l.translations {
+	for d, until := range l.translations {
+		if !until.After(now) {
+			continue
+		}
 		if byKey[d.key] == nil {
 			byKey[d.key] = egressservice.Translations{}
 		}
@@ -119,8 +122,10 @@ func (l *leaving) contribution() (host.Rules, map[host.IPRule]struct{}) {
 		}
 	}
 	ipRules := map[host.IPRule]struct{}{}
-	for r := range l.ipRules {
-		ipRules[r] = struct{}{}
+	for r, until := range l.ipRules {
+		if until.After(now) {
+			ipRules[r] = struct{}{}
+		}
 	}
 	return rules, ipRules
 }
@@ -135,7 +140,7 @@ func (l *leaving) run(ctx context.Context) {
 			return
 		case <-l.wake:
 		case <-timer.C:
-			err := panics.Catch("egressservice-node", func() error { return l.expire(ctx, time.Now()) })
+			err := panics.Catch("egressservice-node", func() error { return l.expire(ctx) })
 			if err != nil && ctx.Err() == nil {
 				klog.ErrorS(err, "Cannot remove rules that are not used any more, will retry")
 				timer.Reset(time.Second)
@@ -161,23 +166,44 @@ func (l *leaving) next(now time.Time) time.Duration {
 }
 
 // expire removes what is over, and then the connections that still have it.
-func (l *leaving) expire(ctx context.Context, now time.Time) error {
-	over := egressservice.Translations{}
+func (l *leaving) expire(ctx context.Context) error {
+	now := time.Now()
 	l.mu.Lock()
-	for d, until := range l.translations {
-		if !until.After(now) {
-			over[d.addr] = d.to
-			delete(l.translations, d)
-		}
-	}
-	for r, until := range l.ipRules {
-		if !until.After(now) {
-			delete(l.ipRules, r)
-		}
-	}
+	translations, ipRules := over(l.translations, now), over(l.ipRules, now)
 	l.mu.Unlock()
 	if err := l.write(ctx); err != nil {
 		return err
 	}
-	return l.flush.ended(ctx, over)
+	ended := egressservice.Translations{}
+	for d := range translations {
+		ended[d.addr] = d.to
+	}
+	if err := l.flush.ended(ctx, ended); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	drop(l.translations, translations)
+	drop(l.ipRules, ipRules)
+	return nil
+}
+
+// over returns what need not be kept at this time.
+func over[K comparable](all map[K]time.Time, now time.Time) map[K]time.Time {
+	some := map[K]time.Time{}
+	for k, until := range all {
+		if !until.After(now) {
+			some[k] = until
+		}
+	}
+	return some
+}
+
+// drop takes off what has not been given more time meanwhile.
+func drop[K comparable](all, some map[K]time.Time) {
+	for k, until := range some {
+		if all[k].Equal(until) {
+			delete(all, k)
+		}
+	}
 }

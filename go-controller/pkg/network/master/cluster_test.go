@@ -56,6 +56,8 @@ type cluster struct {
 	uid    int
 	global atomic.Int32
 	stop   func()
+	// chassis removes a chassis; nil where nobody looks.
+	chassis func(ctx context.Context, node string) error
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -89,7 +91,8 @@ func (c *cluster) start(cfg network.Config) *Controller {
 	view := c.view(factory, cfg)
 	ctl, err := New(Deps{
 		Client: c.cs, Nodes: view, Written: view.Written(), Decide: view.Decide, Writer: c.nb, Recorder: c.events, Config: cfg,
-		SetGlobal: func(context.Context, string, map[string]string) error { c.global.Add(1); return nil },
+		SetGlobal:     func(context.Context, string, map[string]string) error { c.global.Add(1); return nil },
+		DeleteChassis: c.chassis,
 	})
 	if err != nil {
 		c.t.Fatal(err)

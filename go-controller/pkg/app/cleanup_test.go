@@ -1,0 +1,127 @@
+package app
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/guard"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// nodeAPI serves one node, and keeps what it is patched with.
+type nodeAPI struct {
+	node    *corev1.Node // nil: gone
+	patches []string
+}
+
+func (a *nodeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if a.node == nil {
+		w.WriteHeader(http.StatusNotFound)
+		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+			Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound})
+		return
+	}
+	if r.Method == http.MethodPatch {
+		body, _ := io.ReadAll(r.Body)
+		a.patches = append(a.patches, string(body))
+	}
+	_ = json.NewEncoder(w).Encode(a.node)
+}
+
+// TestCleanHost: of each kind of thing that a node makes, nothing stays, and what is
+// somebody else's does. All of it goes once more without an error, also where the
+// node is gone from the API.
+func TestCleanHost(t *testing.T) {
+	api := &nodeAPI{node: &corev1.Node{
+		TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"},
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", Annotations: map[string]string{
+			kube.AnnotationEgressIPAddresses: `["172.19.0.33"]`, kube.AnnotationEgressHandover: "true",
+		}},
+	}}
+	server := httptest.NewServer(api) // reached from outside of the namespace
+	defer server.Close()
+	ns := netnstest.New(t, netnstest.PrivateMounts())
+	vs := ns.OVS()
+	cfg := config.Config{CNI: config.CNI{ConfDir: t.TempDir()}, Kubernetes: config.Kubernetes{APIServer: server.URL}}
+
+	conf := filepath.Join(cfg.CNI.ConfDir, cni.ConfFileName)
+	if err := os.WriteFile(conf, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	vs.Run("ovs-vsctl", "add-br", topology.IntegrationBridge, "--", "set", "bridge", topology.IntegrationBridge, "datapath_type=netdev",
+		"--", "add-br", "theirs", "--", "set", "bridge", "theirs", "datapath_type=netdev")
+	ns.Veth("eth9", "far9")
+	for _, args := range []string{
+		"addr add 172.19.0.33/32 dev eth9", "addr add 172.19.0.3/24 dev eth9",
+		"route add 198.51.100.0/24 dev eth9 proto 79", "route add 203.0.113.0/24 dev eth9",
+		"rule add from 10.244.0.5 lookup 99 priority 5000 protocol 79", "rule add from 10.244.0.6 lookup 99 priority 5000",
+	} {
+		ns.Run("ip", strings.Fields(args)...)
+	}
+	for _, args := range []string{
+		"-N OVN-KUBE-EGRESS-SVC", "-A OVN-KUBE-EGRESS-SVC -j RETURN", "-A POSTROUTING -j OVN-KUBE-EGRESS-SVC", "-N THEIRS",
+	} {
+		ns.Run("iptables", append([]string{"-t", "nat"}, strings.Fields(args)...)...)
+	}
+	if err := guard.New([]netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, topology.ManagementPort).Ensure(); err != nil {
+		t.Fatal(err)
+	}
+
+	switches := ovs.New(t.Context(), vs.Endpoint())
+	for range 2 {
+		if err := cleanHost(t.Context(), cfg, "n1", switches); err != nil {
+			t.Fatal(err)
+		}
+		for what, left := range map[string]bool{
+			"the network configuration": exists(conf),
+			"an iptables chain":         strings.Contains(ns.Run("iptables-save"), "OVN-KUBE"),
+			"an ip rule":                strings.Contains(ns.Run("ip", "rule"), "10.244.0.5"),
+			"a route":                   strings.Contains(ns.Run("ip", "route"), "198.51.100.0"),
+			"an egress address":         strings.Contains(ns.Run("ip", "addr"), "172.19.0.33/32"),
+			"a bridge":                  strings.Contains(vs.Run("ovs-vsctl", "list-br"), topology.IntegrationBridge),
+			"the guard":                 strings.Contains(ns.Run("nft", "list", "tables"), "ovn-kube"),
+		} {
+			if left {
+				t.Errorf("%s is left", what)
+			}
+		}
+		for what, left := range map[string]bool{
+			"iptables chain": strings.Contains(ns.Run("iptables-save"), "THEIRS"),
+			"ip rule":        strings.Contains(ns.Run("ip", "rule"), "10.244.0.6"),
+			"route":          strings.Contains(ns.Run("ip", "route"), "203.0.113.0"),
+			"address":        strings.Contains(ns.Run("ip", "addr"), "172.19.0.3/24"),
+			"bridge":         strings.Contains(vs.Run("ovs-vsctl", "list-br"), "theirs"),
+		} {
+			if !left {
+				t.Errorf("somebody else's %s is gone", what)
+			}
+		}
+		api.node = nil
+	}
+	for _, annotation := range []string{kube.AnnotationEgressIPAddresses, kube.AnnotationEgressHandover} {
+		if len(api.patches) != 1 || !strings.Contains(api.patches[0], `"`+annotation+`":null`) {
+			t.Errorf("%s stays: %s", annotation, api.patches)
+		}
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

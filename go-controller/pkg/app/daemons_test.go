@@ -1,0 +1,67 @@
+package app
+
+import (
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// daemon answers at a control socket as one of OVS or OVN does.
+func daemon(t *testing.T, dir, name string) (stop func()) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name+".pid"), []byte("7\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", filepath.Join(dir, name+".7.ctl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, `{"id":0,"result":"`+name+` 3.1","error":null}`)
+		}
+	}()
+	return func() { _ = l.Close() }
+}
+
+// TestDaemons: a node is healthy where each of the daemons that forward answers.
+func TestDaemons(t *testing.T) {
+	// Not t.TempDir: a socket's path is limited to 107 bytes.
+	dirs := map[string]string{}
+	for _, name := range []string{"ovs-vswitchd", "ovn-controller"} {
+		dir, err := os.MkdirTemp("", "run")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		dirs[name] = dir
+	}
+	checks := daemonChecks(dirs["ovs-vswitchd"], dirs["ovn-controller"])
+	if len(checks) != len(dirs) {
+		t.Errorf("%d checks", len(checks))
+	}
+	for name, dir := range dirs {
+		check, ok := checks[name]
+		if !ok {
+			t.Errorf("nobody asks %s", name)
+			continue
+		}
+		if err := check(t.Context()); err == nil {
+			t.Errorf("%s is well before it runs", name)
+		}
+		stop := daemon(t, dir, name)
+		if err := check(t.Context()); err != nil {
+			t.Error(err)
+		}
+		stop()
+		if err := check(t.Context()); err == nil {
+			t.Errorf("%s is well after its end", name)
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
+	cninode "github.com/ovnkube/ovnkube/go-controller/pkg/cni/node"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
+)
+
+// passes is a driver that counts.
+type passes struct {
+	mu              sync.Mutex
+	resyncs, sweeps int
+}
+
+func (p *passes) Resync(context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.resyncs++
+	return nil
+}
+
+func (p *passes) Sweep(context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sweeps++
+	return nil
+}
+
+// TestDriversAreKept: what is on the host is repaired from the start on, leftovers go
+// as soon as all have spoken, and somebody looks after both for ever.
+func TestDriversAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		driver, trims := &passes{}, 0
+		seeded, spoken := make(chan struct{}), make(chan struct{})
+		n := &node{
+			rules: make(chan struct{}), seeded: []<-chan struct{}{seeded}, spoken: []<-chan struct{}{spoken},
+			kept: drivers{
+				guard: func() {}, trim: func(context.Context) error { trims++; return nil },
+				swept: map[string]sweeper{"things": driver},
+			},
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended, started := make(chan error, 1), false
+		go func() { ended <- n.settle(ctx, func() { started = true }) }()
+		expect := func(what string, after time.Duration, resyncs, sweeps int) {
+			t.Helper()
+			<-time.After(after)
+			synctest.Wait()
+			if driver.resyncs != resyncs || driver.sweeps != sweeps || trims != sweeps {
+				t.Errorf("%s: %d repairs, %d sweeps, %d trims, want %d and %d", what, driver.resyncs, driver.sweeps, trims, resyncs, sweeps)
+			}
+		}
+		expect("before all have tried", time.Hour, 0, 0)
+		if started {
+			t.Error("the node serves pods before its rules are there")
+		}
+		close(seeded)
+		expect("at once", time.Second, 1, 0)
+		if !started {
+			t.Error("the node does not serve pods")
+		}
+		expect("a while", resyncInterval, 2, 0)
+		close(spoken)
+		expect("when all have spoken", time.Second, 2, 1)
+		expect("for ever", 10*resyncInterval, 2, 11)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// clusterEnv is what a process of a cluster with every feature has. Nothing is
+// reached by it.
+func clusterEnv(t *testing.T) *Env {
+	t.Helper()
+	cfg, _, err := config.Load(config.Sources{Flags: map[string]string{
+		"enable-egress-ip": "true", "enable-egress-service": "true", "enable-multi-external-gateway": "true",
+		"gateway-mode": "local",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := testEnv(fake.NewClientset())
+	env.Config, env.REST = cfg, &rest.Config{Host: "http://127.0.0.1:1"}
+	return env
+}
+
+// hostNode is a node that is wired on a host of its own. Its Open vSwitch is away.
+func hostNode(t *testing.T) *node {
+	t.Helper()
+	netnstest.New(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	n := newNode(clusterEnv(t), "n1")
+	n.switches = ovs.New(ctx, "unix:/nonexistent")
+	if _, err := n.build(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestEveryDriverIsSwept: whatever driver a node has is among those that are kept.
+func TestEveryDriverIsSwept(t *testing.T) {
+	n := hostNode(t)
+	swept := map[uintptr]bool{}
+	for _, s := range n.kept.swept {
+		swept[reflect.ValueOf(s).Pointer()] = true
+	}
+	drivers := 0
+	for field, value := range reflect.ValueOf(n).Elem().Fields() {
+		if !field.Type.Implements(reflect.TypeFor[sweeper]()) {
+			continue
+		}
+		drivers++
+		if !swept[value.Pointer()] {
+			t.Errorf("nobody sweeps %s", field.Name)
+		}
+	}
+	if drivers < 6 || len(swept) != drivers {
+		t.Errorf("%d drivers, swept are %v", drivers, slices.Sorted(maps.Keys(n.kept.swept)))
+	}
+}
+
+// TestPodsWaitForRules: the runtime hears that pods can be attached when the rules of
+// the egress features are there, and not before.
+func TestPodsWaitForRules(t *testing.T) {
+	n := hostNode(t)
+	server := n.runners["cni"].(*cninode.Server)
+	status := func() error {
+		_, err := server.Handle(t.Context(), cni.Request{Command: cni.CommandStatus})
+		return err
+	}
+	if err := status(); err == nil {
+		t.Error("pods may come before the rules")
+	}
+	close(n.rules)
+	if err := status(); err != nil {
+		t.Errorf("with the rules: %v", err)
+	}
+}
+
+// TestPodsWaitForEgressServices: at a start no pod gets its address before the
+// EgressServices were served, or for a while.
+func TestPodsWaitForEgressServices(t *testing.T) {
+	client, err := ovsdb.Connect(t.Context(), ovsdb.Config{Address: ovsdbtest.StartNB(t).Socket()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	m := &master{env: clusterEnv(t), writer: ovsdb.NewWriter(client), runners: map[string]runner{}}
+	if _, err := m.build(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	// One that begins to work fails without its informers.
+	if err := m.runners["services"].Run(ctx); err == nil {
+		t.Error("a controller works without informers")
+	}
+	if err := m.runners["pods"].Run(ctx); err != nil {
+		t.Errorf("pods do not wait: %v", err)
+	}
+}
+
+// TestAfter: what waits for others begins with them, or after a while without.
+func TestAfter(t *testing.T) {
+	for _, done := range []time.Duration{time.Second, time.Hour} {
+		t.Run(fmt.Sprint(done), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ch, began := make(chan struct{}), make(chan time.Time, 1)
+				time.AfterFunc(done, func() { close(ch) })
+				start := time.Now()
+				if err := after(ch, loop(func(context.Context) error { began <- time.Now(); return nil })).Run(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if took := (<-began).Sub(start); took != min(done, headStart) {
+					t.Errorf("began after %s", took)
+				}
+			})
+		})
+	}
+}

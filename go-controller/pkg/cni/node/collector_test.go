@@ -1,0 +1,68 @@
+package node
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/safchain/ethtool"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+)
+
+// TestRunCollects: a server removes the ports of sandboxes that died while it did
+// not run. The link of such a port is gone, which is so for the server's goroutines
+// outside the test's namespace, too.
+func TestRunCollects(t *testing.T) {
+	l := newLab(t)
+	l.server.Socket = filepath.Join(t.TempDir(), "cni.sock")
+	l.vs.Run("ovs-vsctl", "add-port", "br-int", "dead", "--", "set", "interface", "dead", "external_ids:"+cni.IDSandbox+"=sb1",
+		"--", "add-port", "br-int", "foreign")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.server.Run(ctx) }()
+	netnstest.Eventually(t, "the port to go", func() bool { return l.ports() == "foreign" })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDatapath: what a userspace datapath reads of a pod's link is complete and kept
+// from the kernel; on the kernel's own datapath a link stays as it is.
+func TestDatapath(t *testing.T) {
+	for datapath, raw := range map[string]bool{"netdev": true, "system": false, "": false} {
+		t.Run("type "+datapath, func(t *testing.T) {
+			l := newLab(t)
+			l.vs.Run("ovs-vsctl", "remove", "Open_vSwitch", ".", "external_ids", "ovn-bridge-datapath-type")
+			if datapath != "" {
+				l.vs.Run("ovs-vsctl", "set", "Open_vSwitch", ".", "external_ids:ovn-bridge-datapath-type="+datapath)
+			}
+			l.pod("web", "u1", podNetwork)
+			l.sandbox("sb1")
+			add := l.request(cni.CommandAdd, "sb1", "web", "u1")
+			l.mustHandle(add)
+			if muted := strings.Contains(l.ns.Run("nft", "list", "ruleset"), "chain"); muted != raw {
+				t.Errorf("the host's end is kept from the kernel: %t", muted)
+			}
+			err := link.Inside(add.Netns, func() error {
+				tool, err := ethtool.NewEthtool()
+				if err != nil {
+					return err
+				}
+				defer tool.Close()
+				features, err := tool.Features("eth0")
+				if offloads := features["tx-checksum-ip-generic"]; err == nil && offloads == raw {
+					t.Errorf("the pod leaves checksums to others: %t", offloads)
+				}
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,184 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/informers"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/snapshot"
+	egressfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+var (
+	leavingPod = netip.MustParseAddr("10.244.0.5")
+	leavingTo  = netip.MustParseAddr("5.5.5.5")
+)
+
+// flushes is a table of connections that may refuse to be flushed.
+type flushes struct {
+	kernel
+	fail int
+}
+
+func (f *flushes) flush(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error {
+	if f.fail--; f.fail >= 0 {
+		return errors.New("the table is busy")
+	}
+	return f.kernel.flush(ctx, stale, ended)
+}
+
+// bareHost is a controller whose queue does not run: a test programs what it wants.
+type bareHost struct {
+	*Controller
+	chains      *chains
+	connections *flushes
+}
+
+func newBareHost(t *testing.T) bareHost {
+	t.Helper()
+	h := bareHost{
+		chains:      &chains{Chains: hostfake.NewChains(egressservice.Chains(topology.Families))},
+		connections: &flushes{kernel: kernel{open: map[[2]netip.Addr]bool{}}},
+	}
+	core, egress := informers.NewSharedInformerFactory(kubefake.NewClientset(), 0), egressfake.NewSimpleClientset()
+	c, err := New(Deps{
+		Node: "n1", Egress: egress, Chains: h.chains, Tables: h.connections, Flush: h.connections.flush, ClusterSubnets: cluster,
+		IPRules: host.NewSet("ip rules", hostfake.NewKernel(map[host.IPRule]struct{}{}), func(struct{}, struct{}) bool { return true }),
+		Informers: snapshot.Informers{
+			EgressServices: externalversions.NewSharedInformerFactory(egress, 0).EgressService().V1().EgressServices(),
+			Services:       core.Core().V1().Services(),
+			EndpointSlices: core.Discovery().V1().EndpointSlices(),
+			Pods:           core.Core().V1().Pods(),
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Controller = c
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-ended // an error: nobody has started the informers
+	})
+	return h
+}
+
+// serve makes the node translate the pod, or not any more.
+func (h bareHost) serve(t *testing.T, serves bool) error {
+	t.Helper()
+	var want contribution
+	if serves {
+		want.translations = egressservice.Translations{leavingPod: leavingTo}
+	}
+	return h.program(t.Context(), "default/svc", want, false)
+}
+
+// left returns a node that has stopped to translate the pod, which has a connection.
+func left(t *testing.T) bareHost {
+	t.Helper()
+	h := newBareHost(t)
+	for _, serves := range []bool{true, false} {
+		if err := h.serve(t, serves); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.connections.connect(leavingPod.String(), leavingTo.String())
+	return h
+}
+
+// expect says what there is after a while.
+func (h bareHost) expect(t *testing.T, after time.Duration, rules, connected bool) {
+	t.Helper()
+	<-time.After(after)
+	synctest.Wait()
+	if got := strings.Contains(h.chains.Dump(topology.IPv4), leavingTo.String()); got != rules {
+		t.Errorf("there are rules: %t, want %t", got, rules)
+	}
+	if got := h.connections.connected(leavingPod.String(), leavingTo.String()); got != connected {
+		t.Errorf("the connection is there: %t, want %t", got, connected)
+	}
+}
+
+// TestLinger: the other nodes have seconds to follow before a host that is none any
+// more lets their packets pass without its rules.
+func TestLinger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := left(t)
+		h.expect(t, 4*time.Second, true, true)
+		h.expect(t, 2*time.Second, false, false)
+		if !slices.Equal(h.connections.ended, []netip.Addr{leavingTo}) {
+			t.Errorf("the bridge forgot %v", h.connections.ended)
+		}
+		if wait := h.leaving.next(time.Now()); wait < time.Hour {
+			t.Errorf("there is more to do in %s", wait)
+		}
+	})
+}
+
+// TestLeavingOutlivesFailures: connections with an address that is not given here
+// any more end, whatever failed when its rule was to go.
+func TestLeavingOutlivesFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := left(t)
+		h.chains.fail = 1
+		h.expect(t, Linger+500*time.Millisecond, true, true)
+		h.expect(t, time.Second, false, false)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		h := left(t)
+		h.connections.fail = 1
+		h.expect(t, Linger+500*time.Millisecond, false, true)
+		h.expect(t, time.Second, false, false)
+	})
+}
+
+// TestBackAfterFailedEnd: what comes back while its end keeps failing is in use.
+func TestBackAfterFailedEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := left(t)
+		h.connections.fail = 1
+		h.expect(t, Linger+500*time.Millisecond, false, true)
+		if err := h.serve(t, true); err != nil {
+			t.Fatal(err)
+		}
+		h.connections.connect(leavingPod.String(), leavingTo.String())
+		h.expect(t, 2*Linger, true, true)
+	})
+}
+
+// TestBackOutlivesFailures: the connections of what comes back went another way
+// meanwhile, and are forgotten also where something failed at first.
+func TestBackOutlivesFailures(t *testing.T) {
+	for name, fail := range map[string]func(h bareHost){
+		"rules":       func(h bareHost) { h.chains.fail = 1 },
+		"connections": func(h bareHost) { h.connections.fail = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := left(t)
+				fail(h)
+				if err := h.serve(t, true); err == nil {
+					t.Fatal("no error")
+				}
+				if err := h.serve(t, true); err != nil {
+					t.Fatal(err)
+				}
+				h.expect(t, 0, true, false)
+			})
+		})
+	}
+}

@@ -1,0 +1,61 @@
+package node
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
+)
+
+// TestSilentGateways: a gateway that leaves is known by the MAC address it had, also
+// where nobody answers any more.
+func TestSilentGateways(t *testing.T) {
+	client := kubefake.NewClientset(namespace("red", "172.18.0.51,172.18.0.52"), pod("a", "red", "10.244.0.5"))
+	gone := host.Steered{Zone: 6, Dst: netip.MustParseAddr("10.244.0.5"), Neighbor: "m51", Tuple: "1"}
+	stays := host.Steered{Zone: 6, Dst: netip.MustParseAddr("10.244.0.5"), Neighbor: "m52", Tuple: "2"}
+	d := &datapath{entries: map[host.Steered]bool{gone: true, stays: true}}
+	answers := map[netip.Addr]string{netip.MustParseAddr("172.18.0.51"): "m51", netip.MustParseAddr("172.18.0.52"): "m52"}
+	core := informers.NewSharedInformerFactory(client, 0)
+	c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d,
+		Resolve: func(context.Context, []netip.Addr) (map[netip.Addr]string, error) { return answers, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	fakeapi.Start(ctx, t, client, core)
+	defer core.Shutdown()
+	defer cancel()
+	look := func(want ...string) {
+		t.Helper()
+		if err := c.reconcile(t.Context(), all); err != nil {
+			t.Fatal(err)
+		}
+		if got := d.left(); !slices.Equal(got, want) {
+			t.Errorf("left %q, want %q", got, want)
+		}
+	}
+	look("10.244.0.5 m51", "10.244.0.5 m52")
+	answers = nil
+	look("10.244.0.5 m51", "10.244.0.5 m52")
+	if _, err := client.CoreV1().Namespaces().Update(t.Context(), namespace("red", "172.18.0.52"), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	tick, deadline := time.NewTicker(time.Millisecond), time.After(patience)
+	defer tick.Stop()
+	for used, _, _ := c.inUse(); len(used) != 1; used, _, _ = c.inUse() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("in use are %v", used)
+		}
+	}
+	look("10.244.0.5 m52")
+}
