@@ -6,6 +6,8 @@ import (
 	"context"
 	"reflect"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -23,6 +25,11 @@ type Factory interface {
 	Start(stop <-chan struct{})
 	WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool
 }
+
+// NoResync is the resync period of informers in a testing/synctest bubble. With a
+// period of zero they wait for a channel that is not of the bubble, which is never
+// at rest then; this one does not end either.
+const NoResync = 10 * 365 * 24 * time.Hour
 
 // Start starts the informers of a factory over a fake clientset until ctx is done,
 // and returns when each of them has its objects and watches: a fake clientset
@@ -49,4 +56,12 @@ func Start(ctx context.Context, t testing.TB, cs Clientset, factory Factory) {
 		}
 		<-watching
 	}
+}
+
+// Settle lets a minute of a testing/synctest bubble go by, and waits until all in it
+// are at rest: every event is delivered, every key reconciled, and what waited for a
+// moment or failed once has had its turn.
+func Settle() {
+	time.Sleep(time.Minute)
+	synctest.Wait()
 }
