@@ -109,6 +109,7 @@ type world struct {
 	// given is what the master takes for the addresses given to pods.
 	given  func(key string, uid types.UID) []netip.Addr
 	shared bool
+	faults *fakeapi.Faults // of the API, or nil
 
 	mu  sync.Mutex
 	log []string // the writes to the API and the database, in order
@@ -180,8 +181,8 @@ func (w *world) start() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	fakeapi.Start(ctx, w.t, w.kube, core)
-	fakeapi.Start(ctx, w.t, w.egress, own)
+	w.faults.Start(ctx, w.t, w.kube, core)
+	w.faults.Start(ctx, w.t, w.egress, own)
 	done, acked := make(chan error, 1), make(chan struct{})
 	go func() { done <- c.Run(ctx) }()
 	go func() {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
 )
@@ -36,6 +37,11 @@ const NoResync = 10 * 365 * 24 * time.Hour
 // forgets what happens between an informer's list and its watch.
 func Start(ctx context.Context, t testing.TB, cs Clientset, factory Factory) {
 	t.Helper()
+	start(ctx, t, cs, factory, func(schema.GroupVersionResource, watch.Interface) {})
+}
+
+func start(ctx context.Context, t testing.TB, cs Clientset, factory Factory, watched func(schema.GroupVersionResource, watch.Interface)) {
+	t.Helper()
 	watching := make(chan struct{}, 1000)
 	cs.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
 		var opts metav1.ListOptions
@@ -43,6 +49,9 @@ func Start(ctx context.Context, t testing.TB, cs Clientset, factory Factory) {
 			opts = w.ListOptions
 		}
 		w, err := cs.Tracker().Watch(a.GetResource(), a.GetNamespace(), opts)
+		if err == nil {
+			watched(a.GetResource(), w)
+		}
 		select {
 		case watching <- struct{}{}:
 		default: // nobody counts any more
