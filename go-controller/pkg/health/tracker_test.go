@@ -3,6 +3,7 @@ package health
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -253,26 +254,70 @@ func TestStandstillIsNoSilence(t *testing.T) {
 	})
 }
 
-// If all are silent at once, whatever the phase, it is us who are cut off.
+// If all are silent at once, whatever the phase, it is us who are cut off: a master
+// that is on none of the nodes.
 func TestSilenceOfAllProvesNothing(t *testing.T) {
+	other := netip.MustParseAddr("10.244.2.2")
 	for phase := time.Duration(0); phase < timeout/4; phase += 10 * time.Millisecond {
-		w := newWorld(v4)
+		w := newWorld(v4, other)
 		bubble(t, w, timeout, func(t *testing.T, tr *Tracker, c *changes) {
-			tr.SetTargets(map[string][]netip.Addr{"own": {own}})
+			tr.SetTargets(map[string][]netip.Addr{"n2": {other}})
 			pass(phase)
-			tr.SetTargets(targets("n1"))
+			tr.SetTargets(map[string][]netip.Addr{"n1": {v4, v6}, "n2": {other}})
 			pass(3 * timeout)
-			w.set(w.alive, own, false)
+			c.take()
+			w.set(w.alive, other, false)
 			w.set(w.alive, v4, false)
 			pass(10 * timeout)
-			expect(t, tr, c, place.Alive, "n1 unknown", "n1 alive")
+			expect(t, tr, c, place.Alive)
+			if !tr.Healthy("n2") {
+				t.Errorf("phase %v: n2 is dead", phase)
+			}
+			// The way is back, and n1 really is not there.
+			w.set(w.alive, other, true)
+			pass(timeout)
+			expect(t, tr, c, place.Dead, "n1 dead")
+		})
+	}
+}
+
+// A master on a node always hears that one: when all others fall silent at once, they
+// are dead, within the bound, and alive with their next answer.
+func TestSilenceOfAllOthers(t *testing.T) {
+	others := map[string]netip.Addr{"n1": v4, "n2": netip.MustParseAddr("10.244.2.2"), "n3": netip.MustParseAddr("10.244.3.2")}
+	reaches := func(tr *Tracker, want place.Reach) {
+		t.Helper()
+		for node := range others {
+			if got := tr.Reach(node); got != want {
+				t.Errorf("%s is %s, want %s", node, got, want)
+			}
+		}
+	}
+	for phase := time.Duration(0); phase < timeout/4; phase += 10 * time.Millisecond {
+		w := newWorld(slices.Collect(maps.Values(others))...)
+		bubble(t, w, timeout, func(t *testing.T, tr *Tracker, _ *changes) {
+			all := targets()
+			for node, a := range others {
+				all[node] = []netip.Addr{a}
+			}
+			tr.SetTargets(all)
+			pass(3*timeout + phase)
+			reaches(tr, place.Alive)
+			for _, a := range others {
+				w.set(w.alive, a, false)
+			}
+			pass(timeout - timeout/4 - time.Millisecond)
+			reaches(tr, place.Alive)
+			pass(timeout/2 + 2*time.Millisecond)
+			reaches(tr, place.Dead)
 			if !tr.Healthy("own") {
 				t.Errorf("phase %v: the own node is dead", phase)
 			}
-			// The way is back, and this node really is not there.
-			w.set(w.alive, own, true)
-			pass(timeout)
-			expect(t, tr, c, place.Dead, "n1 dead")
+			for _, a := range others {
+				w.set(w.alive, a, true)
+			}
+			pass(timeout / 2)
+			reaches(tr, place.Alive)
 		})
 	}
 }

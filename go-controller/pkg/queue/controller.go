@@ -39,9 +39,10 @@ type Controller struct {
 	onSeeded  []func(ctx context.Context) error
 	stall     time.Duration
 
-	// taking is of the worker that takes keys, or waits for one. Keys that are
+	// taking is held by the worker that takes keys, or waits for one: a channel, since
+	// who waits for a mutex is never at rest for testing/synctest. Keys that are
 	// enqueued together hold bulk for reading: who takes sees all or none of them.
-	taking sync.Mutex
+	taking chan struct{}
 	bulk   sync.RWMutex
 
 	mu      sync.Mutex
@@ -81,6 +82,7 @@ func NewBatch(name string, limit int, reconcile func(ctx context.Context, keys [
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: name}),
+		taking:  make(chan struct{}, 1),
 		stall:   stall,
 		failing: map[string]Failure{},
 		working: map[string]time.Time{},
@@ -251,8 +253,8 @@ func (c *Controller) seed() {
 // take waits for a key and returns it with the others that are ready; none after
 // the end of the queue.
 func (c *Controller) take() []string {
-	c.taking.Lock()
-	defer c.taking.Unlock()
+	c.taking <- struct{}{}
+	defer func() { <-c.taking }()
 	key, shutdown := c.queue.Get()
 	if shutdown {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
@@ -70,12 +71,28 @@ func (c *Controller) place(context.Context, string) error {
 	if err != nil {
 		return err
 	}
-	services := make([]egressservice.Service, 0, len(objs))
+	services, news, err := c.decode(objs)
+	if err == nil && news {
+		// Some that were read first have lost pods to others, or got some, since.
+		services, _, err = c.decode(objs)
+	}
+	if err != nil {
+		return err
+	}
+	c.services.Enqueue(c.decide(egressservice.Decide(nodes, services))...)
+	return nil
+}
+
+// decode reads EgressServices; news tells that some of them had not claimed yet what
+// they select, so that those which were read before them may have been given it.
+func (c *Controller) decode(objs []*v1.EgressService) (services []egressservice.Service, news bool, err error) {
+	services = make([]egressservice.Service, 0, len(objs))
 	for _, eg := range objs {
 		s, others, err := c.reader.Decode(eg)
 		if err != nil {
-			return err
+			return nil, false, err
 		}
+		news = news || len(others) > 0
 		c.services.Enqueue(others...)
 		// The status may not show yet what was decided a moment ago.
 		if d, ok := c.decision(s.Key); ok {
@@ -83,8 +100,15 @@ func (c *Controller) place(context.Context, string) error {
 		}
 		services = append(services, s)
 	}
-	c.services.Enqueue(c.decide(egressservice.Decide(nodes, services))...)
-	return nil
+	return services, news, nil
+}
+
+// claimed looks again at EgressServices whose pods others have taken or left.
+func (c *Controller) claimed(keys []string) {
+	c.services.Enqueue(keys...)
+	if slices.ContainsFunc(keys, c.reader.LocalOnly) {
+		c.placement.Enqueue(all) // they want nodes with pods of their own
+	}
 }
 
 // decide stores decisions and returns the keys whose decision is another one now.

@@ -40,7 +40,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	c.services.Enqueue(others...)
+	c.claimed(others)
 	host := egressservice.Status(s, d)
 	single := host != "" && host != v1.HostAll
 	if single && c.known(eg).Host != host {
@@ -91,7 +91,7 @@ func (c *Controller) transient(eg *v1.EgressService, s egressservice.Service, d 
 }
 
 func (c *Controller) forget(key string) {
-	c.services.Enqueue(c.reader.Forget(key)...)
+	c.claimed(c.reader.Forget(key))
 	c.deps.Pods.Set(key, nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -109,8 +109,7 @@ type world struct {
 	// given is what the master takes for the addresses given to pods.
 	given  func(key string, uid types.UID) []netip.Addr
 	shared bool
-
-	barriers int
+	faults *fakeapi.Faults // of the API, or nil
 
 	mu  sync.Mutex
 	log []string // the writes to the API and the database, in order
@@ -148,8 +147,8 @@ func newWorld(t *testing.T, objs ...runtime.Object) *world {
 // start runs a master until stop, or the end of the test.
 func (w *world) start() {
 	w.t.Helper()
-	core := informers.NewSharedInformerFactory(w.kube, 0)
-	own := externalversions.NewSharedInformerFactory(w.egress, 0)
+	core := informers.NewSharedInformerFactory(w.kube, fakeapi.NoResync)
+	own := externalversions.NewSharedInformerFactory(w.egress, fakeapi.NoResync)
 	w.events = record.NewFakeRecorder(1000)
 	w.pods = noreroute.NewPodSet()
 	w.health.subs = nil
@@ -182,8 +181,8 @@ func (w *world) start() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	fakeapi.Start(ctx, w.t, w.kube, core)
-	fakeapi.Start(ctx, w.t, w.egress, own)
+	w.faults.Start(ctx, w.t, w.kube, core)
+	w.faults.Start(ctx, w.t, w.egress, own)
 	done, acked := make(chan error, 1), make(chan struct{})
 	go func() { done <- c.Run(ctx) }()
 	go func() {
@@ -289,18 +288,6 @@ func (w *world) eventually(what string, ok func() bool) {
 	}
 }
 
-// barrier waits until the master has done what it had to: an EgressService made
-// now has gone through all queues behind whatever was in them.
-func (w *world) barrier() {
-	w.t.Helper()
-	w.barriers++
-	name := fmt.Sprintf("barrier-%d", w.barriers)
-	w.create(service(name, demoIngress...))
-	w.create(slice(name, fmt.Sprintf("10.244.2.%d", 100+w.barriers), fmt.Sprintf("fd00:10:244:3::%d", 100+w.barriers)))
-	w.create(egress(name, func(e *v1.EgressService) { e.Spec.NodeSelector = metav1.LabelSelector{} }))
-	w.anyHost("default/" + name)
-}
-
 // writer notes the transactions.
 type writer struct {
 	Writer
@@ -385,11 +372,11 @@ func (w *world) programmed(key string) bool {
 	return err == nil && isTrue(eg.Status, v1.ConditionProgrammed)
 }
 
-// writes returns what was written so far, but for the barriers.
+// writes returns what was written so far.
 func (w *world) writes() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(w.log), func(s string) bool { return strings.Contains(s, "barrier-") })
+	return slices.Clone(w.log)
 }
 
 func (w *world) forgetWrites() {

@@ -3,12 +3,12 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -115,7 +115,6 @@ type world struct {
 	kernel  *kernel
 	ipRules *hostfake.Kernel[host.IPRule, struct{}]
 	linger  time.Duration
-	touched int
 }
 
 func newWorld(t *testing.T) *world {
@@ -137,7 +136,7 @@ func newWorld(t *testing.T) *world {
 // start runs the node side of ovn-worker2.
 func (w *world) start() *Controller {
 	w.t.Helper()
-	core, own := informers.NewSharedInformerFactory(w.kube, 0), externalversions.NewSharedInformerFactory(w.egress, 0)
+	core, own := informers.NewSharedInformerFactory(w.kube, fakeapi.NoResync), externalversions.NewSharedInformerFactory(w.egress, fakeapi.NoResync)
 	c, err := New(Deps{Node: "ovn-worker2", Chains: w.chains, ClusterSubnets: cluster, Mode: topology.GatewayLocal,
 		Egress: w.egress, Tables: w.kernel, Flush: w.kernel.flush, Linger: w.linger,
 		IPRules: host.NewSet("ip rules", w.ipRules, func(struct{}, struct{}) bool { return true }),
@@ -236,27 +235,29 @@ func pod(namespace, name, node string, addrs ...string) *corev1.Pod {
 // TestOthersPodsAreLeftAlone: what a slice lists and no pod of the namespace has is
 // not touched, and is served from when a pod has it until that pod is finished.
 func TestOthersPodsAreLeftAlone(t *testing.T) {
-	w := newWorld(t)
-	slices, pods := w.kube.DiscoveryV1().EndpointSlices("default"), w.kube.CoreV1().Pods("default")
-	if _, err := slices.Update(t.Context(), slice("demo-svc", "10.244.0.5", "10.244.1.66", "10.244.1.77"), metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.start()
-	w.update(egress("demo-svc", "ovn-worker2"))
-	w.eventually("the translation", func() bool { return rules(w) == 1 })
-	if strings.Contains(w.dump(), "10.244.1.66") {
-		t.Errorf("the pod of another namespace is translated:\n%s", w.dump())
-	}
-	late := pod("default", "late", "ovn-worker2", "10.244.1.77")
-	if _, err := pods.Create(t.Context(), late, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.eventually("the pod that came after its slice", func() bool { return strings.Contains(w.dump(), "10.244.1.77") })
-	late.Status.Phase = corev1.PodSucceeded
-	if _, err := pods.Update(t.Context(), late, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.eventually("the finished pod to go", func() bool { return rules(w) == 1 })
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		slices, pods := w.kube.DiscoveryV1().EndpointSlices("default"), w.kube.CoreV1().Pods("default")
+		if _, err := slices.Update(t.Context(), slice("demo-svc", "10.244.0.5", "10.244.1.66", "10.244.1.77"), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.start()
+		w.update(egress("demo-svc", "ovn-worker2"))
+		w.eventually("the translation", func() bool { return rules(w) == 1 })
+		if strings.Contains(w.dump(), "10.244.1.66") {
+			t.Errorf("the pod of another namespace is translated:\n%s", w.dump())
+		}
+		late := pod("default", "late", "ovn-worker2", "10.244.1.77")
+		if _, err := pods.Create(t.Context(), late, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("the pod that came after its slice", func() bool { return strings.Contains(w.dump(), "10.244.1.77") })
+		late.Status.Phase = corev1.PodSucceeded
+		if _, err := pods.Update(t.Context(), late, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("the finished pod to go", func() bool { return rules(w) == 1 })
+	})
 }
 
 func rules(w *world) int { return strings.Count(w.dump(), "-j SNAT") }
@@ -264,83 +265,79 @@ func rules(w *world) int { return strings.Count(w.dump(), "-j SNAT") }
 // TestHostProgramsItsChain follows the document: nothing, the host, not the host
 // any more, and the other ways out.
 func TestHostProgramsItsChain(t *testing.T) {
-	w := newWorld(t)
-	w.start()
-	golden.Check(t, "nothing", w.dump())
-	w.update(egress("demo-svc", "ovn-worker2"))
-	w.eventually("the translations", func() bool { return rules(w) == 4 })
-	golden.Check(t, "host", w.dump())
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.start()
+		golden.Check(t, "nothing", w.dump())
+		w.update(egress("demo-svc", "ovn-worker2"))
+		w.eventually("the translations", func() bool { return rules(w) == 4 })
+		golden.Check(t, "host", w.dump())
 
-	svcs, slices := w.kube.CoreV1().Services("default"), w.kube.DiscoveryV1().EndpointSlices("default")
-	if _, err := slices.Update(t.Context(), slice("demo-svc", "10.244.0.5", "172.18.0.4"), metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.eventually("fewer endpoints", func() bool { return rules(w) == 1 })
-	if _, err := svcs.Update(t.Context(), service("demo-svc", "6.6.6.6"), metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.eventually("another address", func() bool { return strings.Contains(w.dump(), "--to-source 6.6.6.6") })
-	if _, err := svcs.Update(t.Context(), service("demo-svc"), metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.eventually("no address, no rule", func() bool { return rules(w) == 0 })
-	if _, err := svcs.Update(t.Context(), service("demo-svc", "6.6.6.6"), metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.eventually("the address again", func() bool { return rules(w) == 1 })
+		svcs, slices := w.kube.CoreV1().Services("default"), w.kube.DiscoveryV1().EndpointSlices("default")
+		if _, err := slices.Update(t.Context(), slice("demo-svc", "10.244.0.5", "172.18.0.4"), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("fewer endpoints", func() bool { return rules(w) == 1 })
+		if _, err := svcs.Update(t.Context(), service("demo-svc", "6.6.6.6"), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("another address", func() bool { return strings.Contains(w.dump(), "--to-source 6.6.6.6") })
+		if _, err := svcs.Update(t.Context(), service("demo-svc"), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("no address, no rule", func() bool { return rules(w) == 0 })
+		if _, err := svcs.Update(t.Context(), service("demo-svc", "6.6.6.6"), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("the address again", func() bool { return rules(w) == 1 })
 
-	w.setStatus(programmedBy("ovn-worker", true))
-	w.eventually("the start", func() bool { return rules(w) == 0 })
-	golden.Check(t, "nothing", w.dump())
-	w.update(egress("demo-svc", "ovn-worker2"))
-	w.eventually("the host again", func() bool { return rules(w) == 1 })
-	if err := w.egress.EgressServiceV1().EgressServices("default").Delete(t.Context(), "demo-svc", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.eventually("the end", func() bool { return rules(w) == 0 })
+		w.setStatus(programmedBy("ovn-worker", true))
+		w.eventually("the start", func() bool { return rules(w) == 0 })
+		golden.Check(t, "nothing", w.dump())
+		w.update(egress("demo-svc", "ovn-worker2"))
+		w.eventually("the host again", func() bool { return rules(w) == 1 })
+		if err := w.egress.EgressServiceV1().EgressServices("default").Delete(t.Context(), "demo-svc", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("the end", func() bool { return rules(w) == 0 })
+	})
 }
 
 // TestOthersServicesCostNothing: what is none of this node's business does not
 // reach the kernel.
 func TestOthersServicesCostNothing(t *testing.T) {
-	w := newWorld(t)
-	w.start()
-	for _, h := range []string{"ovn-worker", "", "ALL", "ovn-worker"} {
-		w.update(egress("demo-svc", h))
-	}
-	w.update(egress("demo-svc", "ovn-worker2"))
-	w.eventually("the translations", func() bool { return rules(w) == 4 })
-	me := egressservice.Contributor("default/demo-svc")
-	if n := w.chains.called(me); n != 1 {
-		t.Errorf("%d calls, want 1", n)
-	}
-	w.setStatus(programmedBy("ovn-worker", true))
-	w.eventually("the start", func() bool { return rules(w) == 0 })
-	w.update(egress("demo-svc", ""))
-	// Another service goes through the queue behind it.
-	if _, err := w.egress.EgressServiceV1().EgressServices("default").Create(t.Context(), egress("next", "ovn-worker2"), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.kube.CoreV1().Services("default").Create(t.Context(), service("next", "7.7.7.7"), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.kube.DiscoveryV1().EndpointSlices("default").Create(t.Context(), slice("next", "10.244.0.9"), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.eventually("the next service", func() bool { return rules(w) == 1 })
-	if n := w.chains.called(me); n != 2 {
-		t.Errorf("%d calls, want 2: %v", n, slices.Sorted(slices.Values(w.chains.calls)))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.start()
+		for _, h := range []string{"ovn-worker", "", "ALL", "ovn-worker"} {
+			w.update(egress("demo-svc", h))
+		}
+		w.update(egress("demo-svc", "ovn-worker2"))
+		w.eventually("the translations", func() bool { return rules(w) == 4 })
+		me := egressservice.Contributor("default/demo-svc")
+		if n := w.chains.called(me); n != 1 {
+			t.Errorf("%d calls, want 1", n)
+		}
+		w.setStatus(programmedBy("ovn-worker", true))
+		w.eventually("the start", func() bool { return rules(w) == 0 })
+		w.update(egress("demo-svc", ""))
+		fakeapi.Settle()
+		if n := w.chains.called(me); n != 2 {
+			t.Errorf("%d calls, want 2: %v", n, slices.Sorted(slices.Values(w.chains.calls)))
+		}
+	})
 }
 
 func TestErrorsAreRetried(t *testing.T) {
-	w := newWorld(t)
-	w.chains.fail = 3
-	w.update(egress("demo-svc", "ovn-worker2"))
-	w.start()
-	if rules(w) != 4 {
-		t.Errorf("all have spoken without the rules:\n%s", w.dump())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.chains.fail = 3
+		w.update(egress("demo-svc", "ovn-worker2"))
+		w.start()
+		if rules(w) != 4 {
+			t.Errorf("all have spoken without the rules:\n%s", w.dump())
+		}
+	})
 }
 
 func (w *world) status() v1.EgressServiceStatus {
@@ -375,203 +372,196 @@ func programmedBy(host string, traffic bool) func(*v1.EgressServiceStatus) {
 // TestAcknowledges: the host says what it has programmed, after it has, once for
 // each change; and a restart says nothing.
 func TestAcknowledges(t *testing.T) {
-	w := newWorld(t)
-	var early []string
-	patches := 0
-	w.egress.PrependReactor("patch", "egressservices", func(clienttesting.Action) (bool, runtime.Object, error) {
-		w.chains.mu.Lock()
-		defer w.chains.mu.Unlock()
-		patches++
-		if rules(w) == 0 {
-			early = append(early, "acknowledged without a rule")
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var early []string
+		patches := 0
+		w.egress.PrependReactor("patch", "egressservices", func(clienttesting.Action) (bool, runtime.Object, error) {
+			w.chains.mu.Lock()
+			defer w.chains.mu.Unlock()
+			patches++
+			if rules(w) == 0 {
+				early = append(early, "acknowledged without a rule")
+			}
+			return false, nil, nil
+		})
+		w.start()
+		w.update(egress("demo-svc", "ovn-worker2"))
+		w.eventually("the word", func() bool { p := w.status().Programmed; return p != nil && p.Host == "ovn-worker2" })
+		first := w.status().Programmed.Digest
+		if _, err := w.kube.DiscoveryV1().EndpointSlices("default").Update(t.Context(), slice("demo-svc", "10.244.0.5", "10.244.0.6"), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
 		}
-		return false, nil, nil
+		w.eventually("another word", func() bool { return w.status().Programmed.Digest != first })
+		if len(early) > 0 || patches != 2 {
+			t.Errorf("%d patches, want 2; %q", patches, early)
+		}
+		calls := patches
+		w.start() // a second one is as good as a restarted one
+		if patches != calls {
+			t.Errorf("a restart wrote %d times", patches-calls)
+		}
 	})
-	w.start()
-	w.update(egress("demo-svc", "ovn-worker2"))
-	w.eventually("the word", func() bool { p := w.status().Programmed; return p != nil && p.Host == "ovn-worker2" })
-	first := w.status().Programmed.Digest
-	if _, err := w.kube.DiscoveryV1().EndpointSlices("default").Update(t.Context(), slice("demo-svc", "10.244.0.5", "10.244.0.6"), metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.eventually("another word", func() bool { return w.status().Programmed.Digest != first })
-	if len(early) > 0 || patches != 2 {
-		t.Errorf("%d patches, want 2; %q", patches, early)
-	}
-	calls := patches
-	w.start() // a second one is as good as a restarted one
-	if patches != calls {
-		t.Errorf("a restart wrote %d times", patches-calls)
-	}
 }
 
 // TestOldHostWaits: the rules stay until the next host has the traffic.
 func TestOldHostWaits(t *testing.T) {
-	w := newWorld(t)
-	w.start()
-	w.update(egress("demo-svc", "ovn-worker2"))
-	w.eventually("the translations", func() bool { return rules(w) == 4 })
-	w.eventually("the word", func() bool { return w.status().Programmed != nil })
-	w.setStatus(func(s *v1.EgressServiceStatus) { s.Host = "ovn-worker" })
-	w.touch()
-	if rules(w) != 4 {
-		t.Errorf("rules went before the next host said anything:\n%s", w.dump())
-	}
-	w.setStatus(programmedBy("ovn-worker", false))
-	w.touch()
-	if rules(w) != 4 {
-		t.Errorf("rules went before the policies did:\n%s", w.dump())
-	}
-	w.kernel.connect("10.244.0.5", "5.5.5.5")
-	w.kernel.connect("10.244.0.5", "172.18.0.3")
-	w.kernel.connect("10.244.0.99", "5.5.5.5")
-	w.setStatus(programmedBy("ovn-worker", true))
-	w.eventually("the rules to go", func() bool { return rules(w) == 0 })
-	w.eventually("the connections to go", func() bool { return !w.kernel.connected("10.244.0.5", "5.5.5.5") })
-	if !w.kernel.connected("10.244.0.5", "172.18.0.3") || !w.kernel.connected("10.244.0.99", "5.5.5.5") {
-		t.Error("others' connections went, too")
-	}
-	golden.Check(t, "nothing", w.dump())
-}
-
-// touch makes another EgressService go through the queue: what was in it is done.
-func (w *world) touch() {
-	w.t.Helper()
-	w.touched++
-	name := fmt.Sprintf("touch-%d", w.touched)
-	if _, err := w.kube.CoreV1().Services("default").Create(w.t.Context(), service(name, "7.7.7.7"), metav1.CreateOptions{}); err != nil {
-		w.t.Fatal(err)
-	}
-	if _, err := w.egress.EgressServiceV1().EgressServices("default").Create(w.t.Context(), egress(name, "ovn-worker2"), metav1.CreateOptions{}); err != nil {
-		w.t.Fatal(err)
-	}
-	w.eventually("the touch", func() bool {
-		eg, err := w.egress.EgressServiceV1().EgressServices("default").Get(w.t.Context(), name, metav1.GetOptions{})
-		return err == nil && eg.Status.Programmed != nil
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.start()
+		w.update(egress("demo-svc", "ovn-worker2"))
+		w.eventually("the translations", func() bool { return rules(w) == 4 })
+		w.eventually("the word", func() bool { return w.status().Programmed != nil })
+		w.setStatus(func(s *v1.EgressServiceStatus) { s.Host = "ovn-worker" })
+		fakeapi.Settle()
+		if rules(w) != 4 {
+			t.Errorf("rules went before the next host said anything:\n%s", w.dump())
+		}
+		w.setStatus(programmedBy("ovn-worker", false))
+		fakeapi.Settle()
+		if rules(w) != 4 {
+			t.Errorf("rules went before the policies did:\n%s", w.dump())
+		}
+		w.kernel.connect("10.244.0.5", "5.5.5.5")
+		w.kernel.connect("10.244.0.5", "172.18.0.3")
+		w.kernel.connect("10.244.0.99", "5.5.5.5")
+		w.setStatus(programmedBy("ovn-worker", true))
+		w.eventually("the rules to go", func() bool { return rules(w) == 0 })
+		w.eventually("the connections to go", func() bool { return !w.kernel.connected("10.244.0.5", "5.5.5.5") })
+		if !w.kernel.connected("10.244.0.5", "172.18.0.3") || !w.kernel.connected("10.244.0.99", "5.5.5.5") {
+			t.Error("others' connections went, too")
+		}
+		golden.Check(t, "nothing", w.dump())
 	})
 }
 
 // TestRulesLinger: a rule that is not used any more stays for a while, behind
 // those that are, and connections of before a translation are cut.
 func TestRulesLinger(t *testing.T) {
-	w := newWorld(t)
-	w.linger = time.Hour
-	w.kernel.connect("10.244.0.5", "172.18.0.3")
-	w.start()
-	w.update(egress("demo-svc", "ovn-worker2"))
-	w.eventually("the word", func() bool { return w.status().Programmed != nil })
-	if w.kernel.connected("10.244.0.5", "172.18.0.3") {
-		t.Error("a connection goes on with the node's address")
-	}
-	if err := w.egress.EgressServiceV1().EgressServices("default").Delete(t.Context(), "demo-svc", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.touch()
-	if rules(w) != 4 {
-		t.Errorf("rules of the deleted EgressService:\n%s", w.dump())
-	}
-	// Another one gets a pod of it: its rule comes first.
-	for _, f := range []func() error{
-		func() error {
-			_, err := w.kube.CoreV1().Services("default").Create(t.Context(), service("z-next", "6.6.6.6"), metav1.CreateOptions{})
-			return err
-		},
-		func() error {
-			_, err := w.kube.DiscoveryV1().EndpointSlices("default").Create(t.Context(), slice("z-next", "10.244.0.5"), metav1.CreateOptions{})
-			return err
-		},
-		func() error {
-			_, err := w.egress.EgressServiceV1().EgressServices("default").Create(t.Context(), egress("z-next", "ovn-worker2"), metav1.CreateOptions{})
-			return err
-		},
-	} {
-		if err := f(); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.linger = time.Hour
+		w.kernel.connect("10.244.0.5", "172.18.0.3")
+		w.start()
+		w.update(egress("demo-svc", "ovn-worker2"))
+		w.eventually("the word", func() bool { return w.status().Programmed != nil })
+		if w.kernel.connected("10.244.0.5", "172.18.0.3") {
+			t.Error("a connection goes on with the node's address")
+		}
+		if err := w.egress.EgressServiceV1().EgressServices("default").Delete(t.Context(), "demo-svc", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-	}
-	w.eventually("the next", func() bool { return strings.Contains(w.dump(), "6.6.6.6") })
-	if d := w.dump(); strings.Index(d, "6.6.6.6") > strings.Index(d, "10.244.0.5/32 -m comment --comment \"default/demo-svc\"") {
-		t.Errorf("a rule on its way out comes first:\n%s", d)
-	}
+		fakeapi.Settle()
+		if rules(w) != 4 {
+			t.Errorf("rules of the deleted EgressService:\n%s", w.dump())
+		}
+		// Another one gets a pod of it: its rule comes first.
+		for _, f := range []func() error{
+			func() error {
+				_, err := w.kube.CoreV1().Services("default").Create(t.Context(), service("z-next", "6.6.6.6"), metav1.CreateOptions{})
+				return err
+			},
+			func() error {
+				_, err := w.kube.DiscoveryV1().EndpointSlices("default").Create(t.Context(), slice("z-next", "10.244.0.5"), metav1.CreateOptions{})
+				return err
+			},
+			func() error {
+				_, err := w.egress.EgressServiceV1().EgressServices("default").Create(t.Context(), egress("z-next", "ovn-worker2"), metav1.CreateOptions{})
+				return err
+			},
+		} {
+			if err := f(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.eventually("the next", func() bool { return strings.Contains(w.dump(), "6.6.6.6") })
+		if d := w.dump(); strings.Index(d, "6.6.6.6") > strings.Index(d, "10.244.0.5/32 -m comment --comment \"default/demo-svc\"") {
+			t.Errorf("a rule on its way out comes first:\n%s", d)
+		}
+	})
 }
 
 // TestConnectionsOfEarlierDays: a node that becomes host again forgets what it knew of
 // the pods' connections, which went on elsewhere: their windows have moved. One that
 // is only started anew cuts nothing.
 func TestConnectionsOfEarlierDays(t *testing.T) {
-	w := newWorld(t)
-	w.linger = time.Hour
-	w.start()
-	w.update(egress("demo-svc", "ovn-worker2"))
-	acked := func() bool { p := w.status().Programmed; return p != nil && p.Host == "ovn-worker2" }
-	w.eventually("the word", acked)
-	w.setStatus(func(s *v1.EgressServiceStatus) {
-		s.Conditions = []metav1.Condition{{Type: v1.ConditionProgrammed, Status: metav1.ConditionTrue}}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.linger = time.Hour
+		w.start()
+		w.update(egress("demo-svc", "ovn-worker2"))
+		acked := func() bool { p := w.status().Programmed; return p != nil && p.Host == "ovn-worker2" }
+		w.eventually("the word", acked)
+		w.setStatus(func(s *v1.EgressServiceStatus) {
+			s.Conditions = []metav1.Condition{{Type: v1.ConditionProgrammed, Status: metav1.ConditionTrue}}
+		})
+		w.kernel.connect("10.244.0.5", "5.5.5.5")
+		w.kernel.connect("10.244.0.99", "5.5.5.5")
+		w.start() // a second one is as good as a restarted one
+		fakeapi.Settle()
+		if !w.kernel.connected("10.244.0.5", "5.5.5.5") {
+			t.Error("a restart cut a connection")
+		}
+		w.setStatus(programmedBy("ovn-worker", true))
+		fakeapi.Settle()
+		w.setStatus(func(s *v1.EgressServiceStatus) { s.Host = "ovn-worker2" })
+		w.eventually("the word again", acked)
+		if w.kernel.connected("10.244.0.5", "5.5.5.5") {
+			t.Error("a connection of an earlier time as host is still known")
+		}
+		if !w.kernel.connected("10.244.0.99", "5.5.5.5") {
+			t.Error("another's connection went, too")
+		}
 	})
-	w.kernel.connect("10.244.0.5", "5.5.5.5")
-	w.kernel.connect("10.244.0.99", "5.5.5.5")
-	w.start() // a second one is as good as a restarted one
-	w.touch()
-	if !w.kernel.connected("10.244.0.5", "5.5.5.5") {
-		t.Error("a restart cut a connection")
-	}
-	w.setStatus(programmedBy("ovn-worker", true))
-	w.touch()
-	w.setStatus(func(s *v1.EgressServiceStatus) { s.Host = "ovn-worker2" })
-	w.eventually("the word again", acked)
-	if w.kernel.connected("10.244.0.5", "5.5.5.5") {
-		t.Error("a connection of an earlier time as host is still known")
-	}
-	if !w.kernel.connected("10.244.0.99", "5.5.5.5") {
-		t.Error("another's connection went, too")
-	}
 }
 
 // TestNetwork: ip rules on the host, or for the pods of each node; none where
 // there is no table, which the status says, and they come when it does.
 func TestNetwork(t *testing.T) {
-	w := newWorld(t)
-	svc := service("demo-svc", "5.5.5.5")
-	svc.Spec.ClusterIPs = []string{"10.96.135.5", "fd00:10:96::5"}
-	if _, err := w.kube.CoreV1().Services("default").Update(t.Context(), svc, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	const me = "ovn-worker2"
-	sl := slice("demo-svc", "10.244.0.3", "10.244.1.6")
-	if _, err := w.kube.DiscoveryV1().EndpointSlices("default").Update(t.Context(), sl, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.start()
-	eg := egress("demo-svc", me)
-	eg.Spec.Network = "blue"
-	w.update(eg)
-	w.eventually("the problem", func() bool { p := w.status().Programmed; return p != nil && strings.Contains(p.Problem, "blue") })
-	dump := func() string { return hostfake.DumpIPRules(w.ipRules.Objects()) }
-	if got := dump(); got != "" || rules(w) != 2 {
-		t.Errorf("without a table:\n%s%s", got, w.dump())
-	}
-	w.kernel.mu.Lock()
-	w.kernel.tables["blue"] = 7
-	w.kernel.mu.Unlock()
-	w.eventually("the rules", func() bool { return w.status().Programmed.Problem == "" && strings.Count(dump(), "\n") == 4 })
-	golden.Check(t, "network-host", dump())
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		svc := service("demo-svc", "5.5.5.5")
+		svc.Spec.ClusterIPs = []string{"10.96.135.5", "fd00:10:96::5"}
+		if _, err := w.kube.CoreV1().Services("default").Update(t.Context(), svc, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		const me = "ovn-worker2"
+		sl := slice("demo-svc", "10.244.0.3", "10.244.1.6")
+		if _, err := w.kube.DiscoveryV1().EndpointSlices("default").Update(t.Context(), sl, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.start()
+		eg := egress("demo-svc", me)
+		eg.Spec.Network = "blue"
+		w.update(eg)
+		w.eventually("the problem", func() bool { p := w.status().Programmed; return p != nil && strings.Contains(p.Problem, "blue") })
+		dump := func() string { return hostfake.DumpIPRules(w.ipRules.Objects()) }
+		if got := dump(); got != "" || rules(w) != 2 {
+			t.Errorf("without a table:\n%s%s", got, w.dump())
+		}
+		w.kernel.mu.Lock()
+		w.kernel.tables["blue"] = 7
+		w.kernel.mu.Unlock()
+		w.eventually("the rules", func() bool { return w.status().Programmed.Problem == "" && strings.Count(dump(), "\n") == 4 })
+		golden.Check(t, "network-host", dump())
 
-	all := w.status()
-	eg = egress("demo-svc", v1.HostAll)
-	eg.Spec.Network, eg.Spec.SourceIPBy = "blue", v1.SourceIPNetwork
-	eg.Status.Conditions = all.Conditions
-	w.update(eg)
-	w.eventually("only its own pods, and no translations", func() bool { return strings.Count(dump(), "\n") == 3 && rules(w) == 0 })
-	golden.Check(t, "network-all", dump())
-	w.kernel.mu.Lock()
-	delete(w.kernel.tables, "blue")
-	w.kernel.mu.Unlock()
-	w.eventually("the rules to go with the table, and the status to say so", func() bool {
-		p := w.status().Programmed
-		return dump() == "" && p != nil && p.Host == me && p.Problem != ""
+		all := w.status()
+		eg = egress("demo-svc", v1.HostAll)
+		eg.Spec.Network, eg.Spec.SourceIPBy = "blue", v1.SourceIPNetwork
+		eg.Status.Conditions = all.Conditions
+		w.update(eg)
+		w.eventually("only its own pods, and no translations", func() bool { return strings.Count(dump(), "\n") == 3 && rules(w) == 0 })
+		golden.Check(t, "network-all", dump())
+		w.kernel.mu.Lock()
+		delete(w.kernel.tables, "blue")
+		w.kernel.mu.Unlock()
+		w.eventually("the rules to go with the table, and the status to say so", func() bool {
+			p := w.status().Programmed
+			return dump() == "" && p != nil && p.Host == me && p.Problem != ""
+		})
+		w.kernel.mu.Lock()
+		w.kernel.tables["blue"] = 8
+		w.kernel.mu.Unlock()
+		w.eventually("the rules in another table", func() bool { return strings.Count(dump(), "\n") == 3 && w.status().Programmed == nil })
 	})
-	w.kernel.mu.Lock()
-	w.kernel.tables["blue"] = 8
-	w.kernel.mu.Unlock()
-	w.eventually("the rules in another table", func() bool { return strings.Count(dump(), "\n") == 3 && w.status().Programmed == nil })
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/ovn-org/libovsdb/model"
+	"github.com/ovn-org/libovsdb/ovsdb"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
@@ -95,16 +96,17 @@ func (w *Writer) apply(o nb.Owner, want []nb.Row) (stats nb.Stats, orphaned []nb
 			return stats, nil, fmt.Errorf("row %q: no table for a %T", row.ID, row.Model)
 		}
 		k := key{table, row.ID}
-		if row.ID == "" {
+		if row.ID == "" || !hasOwner(row.Model) {
 			k.id = nameOf(row.Model)
 		}
 		if _, ok := next[k]; ok {
 			return stats, nil, fmt.Errorf("%s row %q is wanted twice", table, row.ID)
 		}
-		row.Model = model.Clone(row.Model)
+		row.ID, row.Model = k.id, model.Clone(row.Model)
 		next[k] = entry{row, text(table, row)}
 	}
-	if err := w.check(o, next); err != nil {
+	gone := removed(w.owners[o], next)
+	if err := w.check(o, next, gone); err != nil {
 		return stats, nil, err
 	}
 	stats = diff(w.owners[o], next)
@@ -118,7 +120,7 @@ func (w *Writer) apply(o nb.Owner, want []nb.Row) (stats nb.Stats, orphaned []nb
 		w.stats.Inserted += stats.Inserted
 		w.stats.Updated += stats.Updated
 		w.stats.Deleted += stats.Deleted
-		orphaned = w.collectGarbage()
+		orphaned = w.collectGarbage(o, gone)
 	}
 	return stats, orphaned, nil
 }
@@ -144,67 +146,88 @@ func diff(have, next map[key]entry) (stats nb.Stats) {
 	return stats
 }
 
-// check refuses rows that hang in the air or bear the name of another owner's.
-func (w *Writer) check(o nb.Owner, next map[key]entry) error {
-	names := map[nb.Parent]bool{}
+// check refuses rows that hang in the air, or bear the name of another owner's, and
+// to take away what others' rows have to refer to.
+func (w *Writer) check(o nb.Owner, next map[key]entry, gone map[nb.Parent]bool) error {
+	taken := map[nb.Parent]bool{}
 	for other, rows := range w.owners {
 		if other == o {
 			continue
 		}
 		for k, e := range rows {
-			names[nb.Parent{Table: k.table, Name: nameOf(e.row.Model)}] = true
+			taken[nb.Parent{Table: k.table, Name: nameOf(e.row.Model)}] = true
+			for _, r := range e.row.Refs {
+				if p := (nb.Parent{Table: r.Table, Name: r.Name}); gone[p] && !w.AnyParent && strong(k.table, r.Column) {
+					return fmt.Errorf("referential integrity violation: %s %q refers to %s %q", k.table, k.id, p.Table, p.Name)
+				}
+			}
 		}
 	}
 	own := map[nb.Parent]bool{}
 	for k, e := range next {
+		own[nb.Parent{Table: k.table, Name: nameOf(e.row.Model)}] = true
+	}
+	missing := func(k key, p nb.Parent) error {
+		if p == (nb.Parent{}) || taken[p] || own[p] || w.AnyParent {
+			return nil
+		}
+		return fmt.Errorf("%s row %q: %s %q: %w", k.table, k.id, p.Table, p.Name, nb.ErrNoParent)
+	}
+	// In the order of the real one: parents, names, references.
+	for k, e := range next {
+		if err := missing(k, e.row.Parent); err != nil {
+			return err
+		}
+	}
+	named := map[nb.Parent]bool{}
+	for k, e := range next {
 		n := nb.Parent{Table: k.table, Name: nameOf(e.row.Model)}
-		if n.Name != "" && (names[n] || own[n]) {
+		if n.Name != "" && (taken[n] || named[n]) {
 			return fmt.Errorf("%s row %q: %w: %q", k.table, k.id, nb.ErrConflict, n.Name)
 		}
-		own[n] = true
-	}
-	if w.AnyParent {
-		return nil
+		named[n] = true
 	}
 	for k, e := range next {
-		refs := []nb.Parent{}
-		if e.row.Parent != (nb.Parent{}) {
-			refs = append(refs, e.row.Parent)
-		}
 		for _, r := range e.row.Refs {
-			refs = append(refs, nb.Parent{Table: r.Table, Name: r.Name})
-		}
-		for _, p := range refs {
-			if !names[p] && !own[p] {
-				return fmt.Errorf("%s row %q: %s %q: %w", k.table, k.id, p.Table, p.Name, nb.ErrNoParent)
+			if err := missing(k, nb.Parent{Table: r.Table, Name: r.Name}); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-// collectGarbage removes rows whose parent went and returns their owners.
-func (w *Writer) collectGarbage() []nb.Owner {
-	orphaned := map[nb.Owner]bool{}
-	for again := !w.AnyParent; again; {
-		again = false
-		names := map[nb.Parent]bool{{}: true}
-		for _, rows := range w.owners {
-			for k, e := range rows {
-				names[nb.Parent{Table: k.table, Name: nameOf(e.row.Model)}] = true
-			}
+// removed are the rows that an Apply deletes, or replaces by another of the name.
+func removed(have, next map[key]entry) map[nb.Parent]bool {
+	gone := map[nb.Parent]bool{}
+	for k, old := range have {
+		if e, ok := next[k]; !ok || e.row.Parent != old.row.Parent {
+			gone[nb.Parent{Table: k.table, Name: nameOf(old.row.Model)}] = true
 		}
-		for o, rows := range w.owners {
+	}
+	return gone
+}
+
+// collectGarbage removes what hangs on the rows that went, and what hangs on that,
+// and returns whose it was. What o, who took them away, hangs on one that has the
+// name now stays: it is wanted there.
+func (w *Writer) collectGarbage(o nb.Owner, gone map[nb.Parent]bool) []nb.Owner {
+	orphaned := map[nb.Owner]bool{}
+	for len(gone) > 0 && !w.AnyParent {
+		next := map[nb.Parent]bool{}
+		for other, rows := range w.owners {
 			for k, e := range rows {
-				if !names[e.row.Parent] {
+				if other != o && gone[e.row.Parent] {
 					delete(rows, k)
-					orphaned[o], again = true, true
+					next[nb.Parent{Table: k.table, Name: nameOf(e.row.Model)}] = true
+					orphaned[other] = true
 				}
 			}
 			if len(rows) == 0 {
-				delete(w.owners, o)
+				delete(w.owners, other)
 			}
 		}
+		gone = next
 	}
 	return slices.SortedFunc(maps.Keys(orphaned), compareOwners)
 }
@@ -236,10 +259,14 @@ func (w *Writer) OnDrift(f func(nb.Owner)) {
 // It reports whether the row was there.
 func (w *Writer) Remove(o nb.Owner, table, id string) bool {
 	w.mu.Lock()
-	_, ok := w.owners[o][key{table, id}]
+	e, ok := w.owners[o][key{table, id}]
 	delete(w.owners[o], key{table, id})
 	affected := []nb.Owner{o}
-	for _, other := range w.collectGarbage() {
+	var gone map[nb.Parent]bool
+	if ok {
+		gone = map[nb.Parent]bool{{Table: table, Name: nameOf(e.row.Model)}: true}
+	}
+	for _, other := range w.collectGarbage(nb.Owner{}, gone) {
 		if other != o {
 			affected = append(affected, other)
 		}
@@ -330,5 +357,11 @@ var types = func() model.DatabaseModel {
 	}
 	return m
 }()
+
+// strong tells whether what a column refers to cannot be deleted.
+func strong(table, column string) bool {
+	kind, err := types.Schema.Table(table).Column(column).TypeObj.Key.RefType()
+	return err == nil && kind == ovsdb.Strong
+}
 
 func tableOf(m model.Model) string { return types.FindTable(reflect.TypeOf(m)) }

@@ -20,11 +20,19 @@ func nameOf(m model.Model) string {
 		return m.LogicalPort + "/" + m.DstIP
 	case *nbdb.StaticMACBinding:
 		return m.LogicalPort + "/" + m.IP
+	case *nbdb.ChassisTemplateVar:
+		return m.Chassis
 	}
 	if f := reflect.ValueOf(m).Elem().FieldByName("Name"); f.IsValid() && f.Kind() == reflect.String {
 		return f.String()
 	}
 	return ""
+}
+
+// hasOwner tells whether rows of a table name their owner and id; others are told
+// apart by their names.
+func hasOwner(m model.Model) bool {
+	return reflect.ValueOf(m).Elem().FieldByName("ExternalIDs").IsValid()
 }
 
 // text renders a row: table, parent, columns in the order of their names, and

@@ -6,8 +6,11 @@ import (
 	"context"
 	"reflect"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
 )
@@ -24,10 +27,20 @@ type Factory interface {
 	WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool
 }
 
+// NoResync is the resync period of informers in a testing/synctest bubble. With a
+// period of zero they wait for a channel that is not of the bubble, which is never
+// at rest then; this one does not end either.
+const NoResync = 10 * 365 * 24 * time.Hour
+
 // Start starts the informers of a factory over a fake clientset until ctx is done,
 // and returns when each of them has its objects and watches: a fake clientset
 // forgets what happens between an informer's list and its watch.
 func Start(ctx context.Context, t testing.TB, cs Clientset, factory Factory) {
+	t.Helper()
+	start(ctx, t, cs, factory, func(schema.GroupVersionResource, watch.Interface) {})
+}
+
+func start(ctx context.Context, t testing.TB, cs Clientset, factory Factory, watched func(schema.GroupVersionResource, watch.Interface)) {
 	t.Helper()
 	watching := make(chan struct{}, 1000)
 	cs.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
@@ -36,6 +49,9 @@ func Start(ctx context.Context, t testing.TB, cs Clientset, factory Factory) {
 			opts = w.ListOptions
 		}
 		w, err := cs.Tracker().Watch(a.GetResource(), a.GetNamespace(), opts)
+		if err == nil {
+			watched(a.GetResource(), w)
+		}
 		select {
 		case watching <- struct{}{}:
 		default: // nobody counts any more
@@ -49,4 +65,12 @@ func Start(ctx context.Context, t testing.TB, cs Clientset, factory Factory) {
 		}
 		<-watching
 	}
+}
+
+// Settle lets a minute of a testing/synctest bubble go by, and waits until all in it
+// are at rest: every event is delivered, every key reconciled, and what waited for a
+// moment or failed once has had its turn.
+func Settle() {
+	time.Sleep(time.Minute)
+	synctest.Wait()
 }

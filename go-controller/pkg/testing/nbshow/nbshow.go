@@ -157,7 +157,7 @@ func (p *printer) policies(router string) {
 			return ""
 		}
 		return fmt.Sprintf("%10d %s %s %s%s", m.Priority, m.Match, m.Action,
-			strings.Join(slices.Sorted(slices.Values(m.Nexthops)), ", "), set("", m.Options))
+			strings.Join(slices.Sorted(slices.Values(m.Nexthops)), ", "), set("", m.Options)+set("external_ids", m.ExternalIDs))
 	}))
 }
 
@@ -174,7 +174,14 @@ func (p *printer) routes(router string) {
 		if m.OutputPort != nil {
 			port = *m.OutputPort
 		}
-		return fmt.Sprintf("%25s %25s %s %s", m.IPPrefix, m.Nexthop, policy, port)
+		bfd := ""
+		if m.BFD != nil {
+			bfd = " bfd=" + *m.BFD
+		}
+		for _, ref := range r.Refs {
+			bfd += fmt.Sprintf(" %s=%s", ref.Column, ref.Name)
+		}
+		return fmt.Sprintf("%25s %25s %s %s%s%s%s", m.IPPrefix, m.Nexthop, policy, port, bfd, set("options", m.Options), set("external_ids", m.ExternalIDs))
 	}))
 }
 
@@ -188,7 +195,11 @@ func (p *printer) nats(router string) {
 		if m.LogicalPort != nil {
 			port = *m.LogicalPort
 		}
-		return fmt.Sprintf("%-10s %-25s %-20s %s", m.Type, m.ExternalIP, m.LogicalIP, port)
+		mac := ""
+		if m.ExternalMAC != nil {
+			mac = " " + *m.ExternalMAC
+		}
+		return fmt.Sprintf("%-10s %-25s %-20s %s%s%s%s", m.Type, m.ExternalIP, m.LogicalIP, port, mac, set("options", m.Options), set("external_ids", m.ExternalIDs))
 	}))
 }
 
@@ -196,7 +207,11 @@ func (p *printer) bindings() {
 	var lines []string
 	for _, r := range p.children[nb.Parent{}] {
 		if m, ok := r.Model.(*nbdb.StaticMACBinding); ok {
-			lines = append(lines, fmt.Sprintf("%-25s %-15s %s", m.LogicalPort, m.IP, m.MAC))
+			override := ""
+			if m.OverrideDynamicMAC {
+				override = " override_dynamic_mac"
+			}
+			lines = append(lines, fmt.Sprintf("%-25s %-15s %s%s", m.LogicalPort, m.IP, m.MAC, override))
 		}
 	}
 	p.section("static-mac-binding-list", lines)

@@ -1,0 +1,50 @@
+// Package seeds runs random tests with fresh seeds that can be run again.
+//
+//	SEEDS=5000 go test ./pkg/x -run Random    # many of them
+//	SEED=1234 go test ./pkg/x -run Random     # the one that failed
+//
+// Imported by tests only.
+package seeds
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+)
+
+// Each runs test as subtests, each with random numbers from a seed of its own, which
+// is the subtest's name: n of them, or as many as the environment variable SEEDS says;
+// or the one that SEED says.
+func Each(t *testing.T, n int, test func(t *testing.T, rng *rand.Rand)) {
+	t.Helper()
+	if seed, ok := number(t, "SEED"); ok {
+		run(t, seed, test)
+		return
+	}
+	if many, ok := number(t, "SEEDS"); ok {
+		n = int(many)
+	}
+	for range n {
+		run(t, uint64(rand.Uint32()), test)
+	}
+}
+
+func run(t *testing.T, seed uint64, test func(t *testing.T, rng *rand.Rand)) {
+	t.Helper()
+	t.Run(fmt.Sprintf("SEED=%d", seed), func(t *testing.T) { test(t, rand.New(rand.NewPCG(seed, 0))) })
+}
+
+func number(t *testing.T, name string) (uint64, bool) {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n, true
+}
