@@ -102,18 +102,19 @@ mutate: ## Break product code on purpose and see tests fail: a sample, MUTATE=al
 
 # Go's limit is one for each package; the longest, suite, takes some 20 minutes on two cores.
 E2E_TIMEOUT ?= 40m
+E2E_PACKAGES ?= ./...
 FIGURES := $(OUT)/figures.json
 .PHONY: e2e
 e2e: cluster-binaries ## Run the end-to-end tests on kin clusters (root; E2E_RUN=REGEXP, E2E_FLAGS='-count=20', E2E_TIMEOUT)
 	@rm -f $(FIGURES)
 	@failed=0; (cd test/e2e && KIN=$(KIN) E2E_LOGS=$(OUT)/e2e-logs E2E_FIGURES=$(FIGURES) \
-		go test -vet=off -count=1 -p 1 -timeout $(E2E_TIMEOUT) $(if $(E2E_RUN),-run '$(E2E_RUN)') $(E2E_FLAGS) ./...) || failed=1; \
-	if [[ -e $(FIGURES) ]]; then $(MAKE) figures; fi; exit $$failed
+		go test -vet=off -count=1 -p 1 -timeout $(E2E_TIMEOUT) $(if $(E2E_RUN),-run '$(E2E_RUN)') $(E2E_FLAGS) $(E2E_PACKAGES)) || failed=1; \
+	if [[ -e $(FIGURES) ]]; then (cd test/e2e && go run ./figures/show $(FIGURES)); fi; exit $$failed
 
 .PHONY: e2e-long
 e2e-long: ## Run the end-to-end tests that take time after time with twenty times each (root; E2E_RUN, hours)
 	FAILOVER_RUNS=20 LEAK_EVENTS=50 LEAK_DOWN=1m EGRESSIP_FAILOVERS=20 EGRESSIP_MOVES=20 EGRESSIP_REBOOTS=20 EGRESSIP_NEWPODS=60 \
-		EXTERNAL_GATEWAY_RESTARTS=20 $(MAKE) e2e E2E_TIMEOUT=6h E2E_RUN='$(or $(E2E_RUN),Gateway/(NoLeak|FailoverLatency|EgressIP|ExternalGateways)|TestOptions)'
+		EXTERNAL_GATEWAY_RESTARTS=20 $(MAKE) e2e E2E_TIMEOUT=6h E2E_PACKAGES=./suite E2E_RUN='$(or $(E2E_RUN),Gateway/(NoLeak|FailoverLatency|EgressIP|ExternalGateways)|TestOptions)'
 
 .PHONY: figures
 figures: ## Print what the last end-to-end run measured, or compare two such files (A=FILE B=FILE)
