@@ -112,6 +112,40 @@ func TestNewPodWaitsForItsEgressIP(t *testing.T) {
 	w.eventually("the next hops", func() bool { return w.hops(web, webV4) == "100.64.0.3 100.64.0.4" })
 }
 
+// TestLatePodWaitsForItsChassis: a pod that starts before its translations are in force
+// does so when its chassis drops what it sends, and not while that still leads it to
+// where it is not translated.
+func TestLatePodWaitsForItsChassis(t *testing.T) {
+	w := serving(t, prodIPs...)
+	for _, chassis := range []string{"chassis-ovn-worker", "chassis-ovn-worker2", "chassis-ovn-control-plane"} {
+		w.barrier.stop(chassis, true)
+	}
+	const key, addr = "prod/late", "10.244.0.7"
+	w.attach(key, "ovn-control-plane", addr)
+	if got := w.hops(key, addr); got != "100.64.0.3 100.64.0.4" {
+		t.Errorf("led to %s", got)
+	}
+	w.eventually("the patience to end", func() bool { return w.hops(key, addr) == "drop" })
+	w.eventually("the chassis to be asked for the policies that drop", func() bool {
+		w.master.mu.Lock()
+		defer w.master.mu.Unlock()
+		st := w.master.states[key]
+		return st != nil && len(st.waits) == 3 && !st.busy
+	})
+	if !w.isMarked(key) {
+		t.Error("may start though its chassis may lead it to where it is not translated")
+	}
+	w.barrier.stop("chassis-ovn-control-plane", false)
+	w.eventually("the mark to go", func() bool { return !w.isMarked(key) })
+	if got := w.hops(key, addr); got != "drop" {
+		t.Errorf("led to %s before it is translated there", got)
+	}
+	for _, chassis := range []string{"chassis-ovn-worker", "chassis-ovn-worker2"} {
+		w.barrier.stop(chassis, false)
+	}
+	w.eventually("the next hops", func() bool { return w.hops(key, addr) == "100.64.0.3 100.64.0.4" })
+}
+
 // TestAttachWaitsForItsTurn: a port is never written without the policies of its
 // pod because somebody is just looking at the pod.
 func TestAttachWaitsForItsTurn(t *testing.T) {

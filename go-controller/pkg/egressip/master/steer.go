@@ -196,7 +196,7 @@ func (c *Controller) steer(w *work, key string, st *podState, p *corev1.Pod, add
 		switch {
 		case plan.Released:
 			c.release(key, st, p, maySend)
-		case pod.Late:
+		case pod.Late && !plan.Self: // its chassis drops what is not translated
 			c.release(key, st, p, mayWait)
 		default:
 			c.release(key, st, p, mayNot)
