@@ -68,11 +68,14 @@ func newBareHost(t *testing.T) bareHost {
 	}
 	h.Controller = c
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx) }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = c.Run(ctx) // an error: nobody starts the informers
+	}()
 	t.Cleanup(func() {
 		cancel()
-		<-ended // an error: nobody has started the informers
+		<-ended
 	})
 	return h
 }
