@@ -28,7 +28,6 @@ func TestReleased(t *testing.T) {
 			Paths: []Path{{Placement: Placement{Address: Address{Addr: ip}, Node: "n", Primary: true, NextHop: hop}, Held: true}},
 			Now:   written, InForce: c.inForce,
 			Owned: func(string, netip.Addr) bool { return true },
-			Dead:  func(string) bool { return false },
 		}.Plan()
 		if plan.Released != c.released {
 			t.Errorf("with %s in force the pod may send: %t", c.what, plan.Released)
