@@ -91,7 +91,9 @@ func (h *history) gone(obj runtime.Object) {
 	_ = err // it was gone before
 }
 
-func (h *history) addr() string { return h.pick("10.244.0.5", "10.244.0.6", "10.244.1.7", "fd00:10:244:1::5", "fd00:10:244:2::7") }
+func (h *history) addr() string {
+	return h.pick("10.244.0.5", "10.244.0.6", "10.244.1.7", "fd00:10:244:1::5", "fd00:10:244:2::7")
+}
 
 // event makes one thing happen.
 func (h *history) event() {
@@ -190,7 +192,7 @@ func (h *history) trouble() {
 		h.start()
 	case 2:
 		h.events = append(h.events, "a moment")
-		time.Sleep(time.Duration(h.rng.IntN(2000)) * time.Millisecond)
+		<-time.After(time.Duration(h.rng.IntN(2000)) * time.Millisecond)
 	case 3, 4:
 		synctest.Wait()
 	}

@@ -71,6 +71,6 @@ func start(ctx context.Context, t testing.TB, cs Clientset, factory Factory, wat
 // are at rest: every event is delivered, every key reconciled, and what waited for a
 // moment or failed once has had its turn.
 func Settle() {
-	time.Sleep(time.Minute)
+	<-time.After(time.Minute)
 	synctest.Wait()
 }
