@@ -55,6 +55,8 @@ type faultTest struct {
 	known          map[*lab.Capture]int // packets with a wrong source that were reported
 	// moved tells whether an address has moved, though it may be back.
 	moved bool
+	// deathsAtHome is how often a node had passed for dead when all were home.
+	deathsAtHome int
 	table strings.Builder
 }
 
@@ -228,6 +230,7 @@ func (f *faultTest) away(t *testing.T) string {
 func (f *faultTest) goHome(t *testing.T) {
 	t.Helper()
 	const other = "ovn-worker2"
+	f.deathsAtHome = f.deaths(t)
 	if f.away(t) != "" {
 		f.egress.assignable(t, faultHome)
 		if f.service.programmed(t, "") != faultHome {
