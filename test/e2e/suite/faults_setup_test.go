@@ -57,7 +57,7 @@ type faultTest struct {
 	moved bool
 	// deathsAtHome is how often a node had passed for dead when all were home.
 	deathsAtHome int
-	table strings.Builder
+	table        strings.Builder
 }
 
 type faultGroup struct {
