@@ -113,8 +113,8 @@ e2e: cluster-binaries ## Run the end-to-end tests on kin clusters (root; E2E_RUN
 
 .PHONY: e2e-long
 e2e-long: ## Run the end-to-end tests that take time after time with twenty times each (root; E2E_RUN, hours)
-	FAILOVER_RUNS=20 LEAK_EVENTS=50 LEAK_DOWN=1m EGRESSIP_FAILOVERS=20 EGRESSIP_MOVES=20 EGRESSIP_REBOOTS=20 EGRESSIP_NEWPODS=60 \
-		EXTERNAL_GATEWAY_RESTARTS=20 $(MAKE) e2e E2E_TIMEOUT=6h E2E_PACKAGES=./suite E2E_RUN='$(or $(E2E_RUN),Gateway/(NoLeak|FailoverLatency|EgressIP|ExternalGateways)|TestOptions)'
+	FAILOVER_RUNS=20 LEAK_EVENTS=50 LEAK_DOWN=1m EGRESSIP_FAILOVERS=20 EGRESSIP_MOVES=20 EGRESSIP_REBOOTS=20 EGRESSIP_NEWPODS=60 FAULTS=all \
+		EXTERNAL_GATEWAY_RESTARTS=20 $(MAKE) e2e E2E_TIMEOUT=6h E2E_PACKAGES=./suite E2E_RUN='$(or $(E2E_RUN),Gateway/(NoLeak|FailoverLatency|EgressIP|ExternalGateways|Faults)|TestOptions)'
 
 .PHONY: figures
 figures: ## Print what the last end-to-end run measured, or compare two such files (A=FILE B=FILE)

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 
 	routev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
@@ -42,6 +43,9 @@ var (
 	churnKept    = addresses("172.18.0.244", "fc00:f853:ccd:e793::244")
 )
 
+// churnRetry is for objects whose status is written all the time.
+var churnRetry = wait.Backoff{Steps: 100, Duration: 20 * time.Millisecond, Factor: 1, Jitter: 1}
+
 // churnObject is one of the objects: it is there, or not.
 type churnObject struct {
 	name   string
@@ -61,6 +65,8 @@ type churnTest struct {
 	objects []*churnObject
 	// routed is a pod that has gateways, on the first worker.
 	routed lab.Pod
+	// pods are those of the last round, gone those that were deleted.
+	pods, gone []string
 }
 
 // churn creates, changes and deletes egress objects of every kind, all at once and
@@ -146,17 +152,23 @@ func (c *churnTest) round(t *testing.T, random *rand.Rand) {
 			act("change "+o.name, func(ctx context.Context) error { return o.change(ctx, own) })
 		}
 	}
+	previous := c.pods
+	c.pods = nil
 	for i := range churnPods {
-		name, node := fmt.Sprintf("churn-pod-%d", i), nodes[random.IntN(len(nodes))]
+		name, node := fmt.Sprintf("churn-pod-%d", len(c.gone)+len(previous)+i), nodes[random.IntN(len(nodes))]
 		labels := map[string]string{"app": churnOf("service", random.IntN(churnObjects))}
 		if i%2 == 0 {
 			labels = chosen(churnOf("address", random.IntN(churnObjects)))
 		}
-		act("replace pod", func(ctx context.Context) error {
-			if err := c.DeletePod(ctx, name); err != nil {
-				return err
-			}
+		c.pods = append(c.pods, name)
+		act("create "+name, func(ctx context.Context) error {
 			return c.StartSender(ctx, lab.Sender{Name: name, Node: node, Labels: labels, To: lab.OutsideAddresses, Port: churnPort + 2})
+		})
+	}
+	for _, name := range previous { // they go when their node has time for it
+		c.gone = append(c.gone, name)
+		act("delete "+name, func(ctx context.Context) error {
+			return c.Kube.CoreV1().Pods(lab.Namespace).Delete(ctx, name, metav1.DeleteOptions{})
 		})
 	}
 	all.Wait()
@@ -191,7 +203,7 @@ func (c *churnTest) service(i int) *churnObject {
 			return err
 		},
 		change: func(ctx context.Context, random *rand.Rand) error {
-			return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			return retry.RetryOnConflict(churnRetry, func() error {
 				eg, err := egress.Get(ctx, name, metav1.GetOptions{})
 				if err != nil {
 					return err
@@ -243,7 +255,7 @@ func (c *churnTest) address(i int) *churnObject {
 			return err
 		},
 		change: func(ctx context.Context, random *rand.Rand) error {
-			return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			return retry.RetryOnConflict(churnRetry, func() error {
 				ip, err := c.egress.client.Get(ctx, name, metav1.GetOptions{})
 				if err != nil {
 					return err
@@ -281,7 +293,7 @@ func (c *churnTest) route(i int) *churnObject {
 			return err
 		},
 		change: func(ctx context.Context, random *rand.Rand) error {
-			return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			return retry.RetryOnConflict(churnRetry, func() error {
 				p, err := policies.Get(ctx, name, metav1.GetOptions{})
 				if err != nil {
 					return err
@@ -443,9 +455,5 @@ func (c *churnTest) clear(t *testing.T) {
 			}
 		}
 	}
-	var pods []string
-	for i := range churnPods {
-		pods = append(pods, fmt.Sprintf("churn-pod-%d", i))
-	}
-	c.egress.deletePods(t, pods)
+	c.egress.deletePods(t, append(c.gone, c.pods...))
 }

@@ -168,7 +168,6 @@ func (f *faultTest) suffers(t *testing.T, allowed gaps, fault func()) {
 	if _, err := f.reports(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
-	deaths := f.deaths(t)
 	took := during(fault)
 	f.flow(t)
 	all, err := f.reports(t.Context(), false)
@@ -179,7 +178,7 @@ func (f *faultTest) suffers(t *testing.T, allowed gaps, fault func()) {
 	f.moved = f.moved || away != ""
 	if away != "" && allowed == none {
 		// On a machine that is busy a node may pass for dead.
-		if f.deaths(t) == deaths {
+		if f.deaths(t) == f.deathsAtHome {
 			t.Errorf("no node passed for dead, and addresses moved: %s", away)
 		}
 		allowed = gaps{noticed, noticed, noticed}
@@ -272,14 +271,14 @@ func (f *faultTest) newAddress(t *testing.T) {
 
 // newHost has the node that suffered be the host of another EgressService.
 func (f *faultTest) newHost(t *testing.T) {
+	pod, err := f.RunServer(t.Context(), lateName, lab.ControlPlane, map[string]string{"app": lateName}) // it ends with the Service
+	if err != nil {
+		t.Fatal(err)
+	}
 	f.inTime(t, func() {
 		e := f.serve(t, lateName, lateIngress, func(eg *esv1.EgressService) {
 			eg.Spec.NodeSelector.MatchLabels = map[string]string{corev1.LabelHostname: faultHome}
 		})
-		pod, err := f.RunServer(t.Context(), lateName, lab.ControlPlane, e.labels()) // it ends with the Service
-		if err != nil {
-			t.Fatal(err)
-		}
 		if err := f.RouteTo(t.Context(), lateIngress, e.programmed(t, "")); err != nil {
 			t.Fatal(err)
 		}
