@@ -159,7 +159,7 @@ func HostPlan(seats []Seat, held func(netip.Addr) bool, pods []netip.Addr, mode 
 	done := map[topology.Family]bool{}
 	for _, seat := range seats {
 		if held(seat.Addr) {
-			s.Addrs[host.Address{Link: seat.Link.Link, Prefix: topology.HostPrefix(seat.Addr)}] = host.AddressUse{Deprecated: true}
+			s.Addrs[host.Address{Link: seat.Link.Link, Prefix: topology.HostPrefix(seat.Addr)}] = host.AddressUse{NotPreferred: true}
 		}
 		f := topology.FamilyOf(seat.Addr)
 		for _, protocol := range strays {

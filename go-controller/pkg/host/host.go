@@ -122,9 +122,9 @@ type Address struct {
 
 // AddressUse is what an Address is for.
 type AddressUse struct {
-	// Deprecated: the host answers for the address, but does not choose it as the
+	// NotPreferred: the host answers for the address, but does not choose it as the
 	// source of its own connections (RFC 4862, section 5.5.4).
-	Deprecated bool
+	NotPreferred bool
 }
 
 // Flow is one OpenFlow flow as ovs-ofctl(8) takes it, without cookie, e.g.

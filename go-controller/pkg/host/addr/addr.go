@@ -78,7 +78,7 @@ func (k Kernel) List(context.Context) (map[host.Address]host.AddressUse, error) 
 			continue
 		}
 		if ours[key.Prefix] || k.links[key.Link] {
-			out[key] = host.AddressUse{Deprecated: a.Flags&unix.IFA_F_DEPRECATED != 0}
+			out[key] = host.AddressUse{NotPreferred: a.Flags&unix.IFA_F_DEPRECATED != 0}
 		}
 	}
 	return out, nil
@@ -95,7 +95,7 @@ func (k Kernel) Add(_ context.Context, a host.Address, use host.AddressUse) erro
 	if a.Prefix.Addr().Is6() {
 		out.Flags = unix.IFA_F_NODAD
 	}
-	if use.Deprecated {
+	if use.NotPreferred {
 		out.ValidLft = math.MaxUint32 // without end; preferred for no time
 	}
 	if err := netlink.AddrReplace(dev, out); err != nil {

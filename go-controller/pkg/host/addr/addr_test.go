@@ -32,8 +32,8 @@ func TestAddresses(t *testing.T) {
 	want := map[host.Address]host.AddressUse{
 		address("mp0", "10.244.1.2/24"):       {},
 		address("mp0", "fd00:10:244:2::2/64"): {},
-		address("eth1", "192.0.2.50/32"):      {Deprecated: true},
-		address("eth1", "2001:db8::50/128"):   {Deprecated: true},
+		address("eth1", "192.0.2.50/32"):      {NotPreferred: true},
+		address("eth1", "2001:db8::50/128"):   {NotPreferred: true},
 	}
 	if err := s.Apply(t.Context(), "a", want); err != nil {
 		t.Fatal(err)

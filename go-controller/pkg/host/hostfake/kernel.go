@@ -172,7 +172,7 @@ func DumpAddresses(addrs map[host.Address]host.AddressUse) string {
 	var out strings.Builder
 	for _, a := range keys {
 		fmt.Fprintf(&out, "%s %s", a.Link, a.Prefix)
-		if addrs[a].Deprecated {
+		if addrs[a].NotPreferred {
 			out.WriteString(" deprecated")
 		}
 		out.WriteByte('\n')
