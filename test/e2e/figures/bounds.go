@@ -14,10 +14,10 @@ var (
 	EgressIPFailover = Bound{Promised: 2 * time.Second, Factor: 2}
 	// Move is the longest time without an answer around a planned move, seen by pods that
 	// open a connection every 10 ms: docs/egress-ip.md.
-	Move = Bound{Promised: 100 * time.Millisecond, Factor: 8}
+	Move = Bound{Promised: 100 * time.Millisecond, Factor: 20}
 	// OpenConnectionMove is how long an open TCP connection stands still in a planned
 	// move: TCP sends again after 200 ms at the earliest, and then waits twice as long.
-	OpenConnectionMove = Bound{Promised: 200 * time.Millisecond, Factor: 10}
+	OpenConnectionMove = Bound{Promised: 200 * time.Millisecond, Factor: 20}
 	// OpenConnectionFailover is the same after a loss of power: what TCP has sent again in
 	// vain after 1.5 s it sends again after 3, and then after 6.
 	OpenConnectionFailover = Bound{Promised: 2 * time.Second, Factor: 3}
@@ -30,7 +30,7 @@ var (
 	// MetalLBMove is the same of a planned move: another speaker has to see the label.
 	MetalLBMove = Bound{Promised: time.Second, Factor: 3}
 	// Undisturbed is the longest time without an answer where nothing is to change.
-	Undisturbed = Bound{Promised: 100 * time.Millisecond, Factor: 6}
+	Undisturbed = Bound{Promised: 100 * time.Millisecond, Factor: 10}
 )
 
 // BFDDetection is how long packets still come to a gateway after its last word: the
