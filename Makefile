@@ -100,8 +100,8 @@ fuzz-short: ## Fuzz every decoder and planner with a few hundred inputs
 mutate: ## Break product code on purpose and see tests fail: a sample, MUTATE=all or MUTATE=REGEXP (root)
 	cd go-controller && go run ./hack/mutate '$(MUTATE)'
 
-# Go's limit is one for each package; the longest, suite, takes some 20 minutes on two cores.
-E2E_TIMEOUT ?= 40m
+# Go's limit is one for each package; the longest, suite, takes some 35 minutes on two cores.
+E2E_TIMEOUT ?= 60m
 E2E_PACKAGES ?= ./...
 FIGURES := $(OUT)/figures.json
 .PHONY: e2e

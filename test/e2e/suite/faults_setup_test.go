@@ -71,6 +71,7 @@ func (s *suite) newFaultTest(t *testing.T) *faultTest {
 	t.Helper()
 	f := &faultTest{suite: s, egress: s.egressIPOf(t), known: map[*lab.Capture]int{}}
 	s.addShore(t)
+	t.Cleanup(func() { s.forgotten(t, slices.Concat(faultIPs, farIPs, lateIPs)) })
 	g := newGatewayTest(t, s)
 	f.servers(t)
 	f.service = s.serve(t, faultName, faultIngress, func(eg *esv1.EgressService) { eg.Spec.OnUnavailable = esv1.UnavailableDrop })

@@ -3,6 +3,7 @@ package suite
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -162,6 +163,30 @@ func (s *suite) pid(ctx context.Context, p process) (string, error) {
 // settles is how long a state has to be the same to pass for settled: two reads, so
 // far apart, find it equal.
 const settles = time.Second
+
+// forgotten waits until nothing on the nodes or in the northbound database has
+// addresses that belonged to EgressIPs, which nodes gate for a while.
+func (s *suite) forgotten(t *testing.T, addrs []netip.Addr) {
+	t.Helper()
+	// The test's own context may have ended.
+	err := lab.Until(context.WithoutCancel(t.Context()), time.Minute, "old egress addresses to be forgotten", func(ctx context.Context) error {
+		state, err := s.State(ctx, nodes...)
+		if err != nil {
+			return err
+		}
+		for place, text := range state {
+			for _, a := range addrs {
+				if strings.Contains(text, a.String()) {
+					return fmt.Errorf("%s has %s", place, a)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
 
 // steadyState reads the state until it stands still.
 func (s *suite) steadyState(t *testing.T) lab.State {
