@@ -81,9 +81,14 @@ unit: ## Run the quick tests: no root, no OVN, under a minute
 		grep -v -E '$(HARNESSES)|/generated/' | cut -d' ' -f1)
 	cd contrib/kin && go test -short ./...
 
+# The race detector's own store of stacks crashes now and then (SIGSEGV in
+# StackDepotBase::Put, Go 1.26) where goroutines start by the ten thousand, as the
+# tests of health do under a clock of their own.
+WITHOUT_RACE := go-controller/pkg/health
 .PHONY: test-layers
 test-layers: ## Run every test below the cluster, against real databases and kernels (root)
-	cd go-controller && CGO_ENABLED=1 go test -race -vet=off ./...
+	cd go-controller && CGO_ENABLED=1 go test -race -vet=off $$(go list ./... | grep -v '$(WITHOUT_RACE)$$')
+	cd go-controller && go test -vet=off $(WITHOUT_RACE:go-controller/%=./%)
 	cd contrib/kin && go test -vet=off ./...
 
 # Every target runs by itself, so that one that is added needs no entry here.

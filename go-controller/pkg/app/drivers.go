@@ -45,6 +45,8 @@ type drivers struct {
 	guard  func()
 	// trim forgets what was needed to know the leftovers.
 	trim func(ctx context.Context) error
+	// events subscribes to changes of the host: watch.Watch.
+	events func(ctx context.Context, f watch.Functions) error
 }
 
 // resync is one pass over all kinds; one that fails does not keep the others from
@@ -82,7 +84,7 @@ func (d drivers) watch(ctx context.Context) error {
 		repairs[what] = repairer(ctx, func(ctx context.Context) error { return d.pass(ctx, what, d.allSpoken()) })
 	}
 	guard := repairer(ctx, func(context.Context) error { d.guard(); return nil })
-	return watch.Watch(ctx, watch.Functions{
+	return d.events(ctx, watch.Functions{
 		IPRules: repairs[ipRules], Routes: repairs[routes], Addresses: repairs[addresses], Settings: repairs[parameters],
 		NFTables: func() {
 			guard()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/watch"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
@@ -210,7 +211,7 @@ func TestRepairedAtOnce(t *testing.T) {
 	ns.Run("ip", "rule", "add", "priority", "5000", "from", "192.0.2.7", "lookup", "main")
 	looked := make(chan string, 1000)
 	kinds := map[string]*looking{}
-	d := drivers{swept: map[string]sweeper{}, guard: func() { looked <- "guard" }}
+	d := drivers{swept: map[string]sweeper{}, guard: func() { looked <- "guard" }, events: watch.Watch}
 	for _, what := range []string{chains, routes, addresses, flows, ipRules, parameters} {
 		kinds[what] = &looking{looked: looked, name: what}
 		d.swept[what] = kinds[what]

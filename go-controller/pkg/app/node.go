@@ -39,6 +39,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/route"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/settings"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/table"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/watch"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nodeinfo"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
@@ -273,7 +274,7 @@ func (n *node) drivers(ctx context.Context) (err error) {
 		return openflow.New(bridge, openflow.DefaultRunDir)
 	})
 	n.kept = drivers{
-		guard: n.ensureGuard, trim: n.record.Trim,
+		guard: n.ensureGuard, trim: n.record.Trim, events: watch.Watch,
 		swept: map[string]sweeper{
 			chains:     n.chains,
 			routes:     n.routes,

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ import (
 	cninode "github.com/ovnkube/ovnkube/go-controller/pkg/cni/node"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/watch"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
@@ -47,13 +49,14 @@ func (p *passes) Sweep(context.Context) error {
 // as soon as all have spoken, and somebody looks after both for ever.
 func TestDriversAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		driver, trims := &passes{}, 0
+		driver, trims := &passes{}, new(atomic.Int32)
 		seeded, spoken := make(chan struct{}), make(chan struct{})
 		n := &node{
 			rules: make(chan struct{}), seeded: []<-chan struct{}{seeded}, spoken: []<-chan struct{}{spoken},
 			kept: drivers{
-				guard: func() {}, trim: func(context.Context) error { trims++; return nil },
-				swept: map[string]sweeper{"things": driver},
+				guard: func() {}, trim: func(context.Context) error { trims.Add(1); return nil },
+				events: func(context.Context, watch.Functions) error { return nil },
+				swept:  map[string]sweeper{"things": driver},
 			},
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -63,8 +66,10 @@ func TestDriversAreKept(t *testing.T) {
 			t.Helper()
 			<-time.After(after)
 			synctest.Wait()
-			if driver.resyncs != resyncs || driver.sweeps != sweeps || trims != sweeps {
-				t.Errorf("%s: %d repairs, %d sweeps, %d trims, want %d and %d", what, driver.resyncs, driver.sweeps, trims, resyncs, sweeps)
+			driver.mu.Lock()
+			defer driver.mu.Unlock()
+			if driver.resyncs != resyncs || driver.sweeps != sweeps || int(trims.Load()) != sweeps {
+				t.Errorf("%s: %d repairs, %d sweeps, %d trims, want %d and %d", what, driver.resyncs, driver.sweeps, trims.Load(), resyncs, sweeps)
 			}
 		}
 		expect("before all have tried", time.Hour, 0, 0)

@@ -44,6 +44,13 @@ type chains struct {
 	fail  int
 }
 
+// refuse has the next calls fail.
+func (c *chains) refuse(times int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fail = times
+}
+
 func (c *chains) Apply(ctx context.Context, contributor string, want host.Rules) error {
 	c.mu.Lock()
 	c.calls = append(c.calls, contributor)

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,11 +31,11 @@ var (
 // flushes is a table of connections that may refuse to be flushed.
 type flushes struct {
 	kernel
-	fail int
+	fail atomic.Int32
 }
 
 func (f *flushes) flush(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error {
-	if f.fail--; f.fail >= 0 {
+	if f.fail.Add(-1) >= 0 {
 		return errors.New("the table is busy")
 	}
 	return f.kernel.flush(ctx, stale, ended)
@@ -137,13 +138,13 @@ func TestLinger(t *testing.T) {
 func TestLeavingOutlivesFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := left(t)
-		h.chains.fail = 1
+		h.chains.refuse(1)
 		h.expect(t, Linger+500*time.Millisecond, true, true)
 		h.expect(t, time.Second, false, false)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		h := left(t)
-		h.connections.fail = 1
+		h.connections.fail.Store(1)
 		h.expect(t, Linger+500*time.Millisecond, false, true)
 		h.expect(t, time.Second, false, false)
 	})
@@ -153,7 +154,7 @@ func TestLeavingOutlivesFailures(t *testing.T) {
 func TestBackAfterFailedEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := left(t)
-		h.connections.fail = 1
+		h.connections.fail.Store(1)
 		h.expect(t, Linger+500*time.Millisecond, false, true)
 		if err := h.serve(t, true); err != nil {
 			t.Fatal(err)
@@ -167,8 +168,8 @@ func TestBackAfterFailedEnd(t *testing.T) {
 // meanwhile, and are forgotten also where something failed at first.
 func TestBackOutlivesFailures(t *testing.T) {
 	for name, fail := range map[string]func(h bareHost){
-		"rules":       func(h bareHost) { h.chains.fail = 1 },
-		"connections": func(h bareHost) { h.connections.fail = 1 },
+		"rules":       func(h bareHost) { h.chains.refuse(1) },
+		"connections": func(h bareHost) { h.connections.fail.Store(1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
