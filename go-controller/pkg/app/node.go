@@ -383,8 +383,8 @@ func (n *node) settle(ctx context.Context, started func()) error {
 	started()
 	d := n.kept
 	d.spoken = n.spoken
-	if err := d.watch(ctx); err != nil {
-		return err
+	if err := d.watch(ctx); err != nil { // a kernel without nftables, for instance
+		klog.ErrorS(err, "Some of what others change is repaired with a delay", "atMost", resyncInterval)
 	}
 	failed := func(err error) { klog.ErrorS(err, "Resync failed, will retry") }
 	if err := panics.Catch("resync", func() error { return d.resync(ctx) }); err != nil && ctx.Err() == nil {

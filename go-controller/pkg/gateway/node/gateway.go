@@ -79,8 +79,11 @@ func (g *Gateway) Run(ctx context.Context) error {
 		default:
 		}
 	}
-	if err := errors.Join(link.Watch(ctx, poke), watch.Watch(ctx, watch.Functions{NFTables: poke})); err != nil {
+	if err := link.Watch(ctx, poke); err != nil {
 		return err
+	}
+	if err := watch.Watch(ctx, watch.Functions{NFTables: poke}); err != nil {
+		klog.ErrorS(err, "Tables that others delete are not made again at once")
 	}
 	g.OVS.OnReconnect(poke)
 	g.OVS.OnInterface(func(name string) {

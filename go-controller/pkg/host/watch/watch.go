@@ -54,17 +54,20 @@ var sources = []source{
 
 // Watch calls functions until ctx ends. It subscribes before it returns, so nothing
 // that happens afterwards is missed; where the kernel had to drop news, all functions
-// are called.
+// are called. Where it has nothing to subscribe to, such as nftables, the error says
+// so, and the rest is watched.
 func Watch(ctx context.Context, f Functions) error {
+	var errs []error
 	for _, s := range sources {
 		socket, err := nl.Subscribe(s.protocol, s.groups...)
 		if err != nil {
-			return fmt.Errorf("subscribe to changes of the host: %w", err)
+			errs = append(errs, fmt.Errorf("subscribe to changes of the host: %w", err))
+			continue
 		}
 		context.AfterFunc(ctx, socket.Close)
 		go receive(ctx, socket, s, f)
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func receive(ctx context.Context, socket *nl.NetlinkSocket, s source, f Functions) {
