@@ -105,7 +105,7 @@ fuzz-short: ## Fuzz every decoder and planner with a few hundred inputs
 mutate: ## Break product code on purpose and see tests fail: a sample, MUTATE=all or MUTATE=REGEXP (root)
 	cd go-controller && go run ./hack/mutate '$(MUTATE)'
 
-# Go's limit is one for each package; the longest, suite, takes some 35 minutes on two cores.
+# Go's limit is one for each package; the longest, suite, takes some 30 minutes on two cores.
 E2E_TIMEOUT ?= 60m
 E2E_PACKAGES ?= ./...
 FIGURES := $(OUT)/figures.json
@@ -116,9 +116,13 @@ e2e: cluster-binaries ## Run the end-to-end tests on kin clusters (root; E2E_RUN
 		go test -vet=off -count=1 -p 1 -timeout $(E2E_TIMEOUT) $(if $(E2E_RUN),-run '$(E2E_RUN)') $(E2E_FLAGS) $(E2E_PACKAGES)) || failed=1; \
 	if [[ -e $(FIGURES) ]]; then (cd test/e2e && go run ./figures/show $(FIGURES)); fi; exit $$failed
 
+.PHONY: e2e-full
+e2e-full: ## Run the end-to-end tests, every one in both gateway modes (root; as e2e)
+	E2E_FULL=1 $(MAKE) e2e
+
 .PHONY: e2e-long
 e2e-long: ## Run the end-to-end tests that take time after time with twenty times each (root; E2E_RUN, hours)
-	FAILOVER_RUNS=20 LEAK_EVENTS=50 LEAK_DOWN=1m EGRESSIP_FAILOVERS=20 EGRESSIP_MOVES=20 EGRESSIP_REBOOTS=20 EGRESSIP_NEWPODS=60 FAULTS=all \
+	E2E_FULL=1 FAILOVER_RUNS=20 LEAK_EVENTS=50 LEAK_DOWN=1m EGRESSIP_FAILOVERS=20 EGRESSIP_MOVES=20 EGRESSIP_REBOOTS=20 EGRESSIP_NEWPODS=60 FAULTS=all \
 		EXTERNAL_GATEWAY_RESTARTS=20 $(MAKE) e2e E2E_TIMEOUT=6h E2E_PACKAGES=./suite E2E_RUN='$(or $(E2E_RUN),Gateway/(NoLeak|FailoverLatency|EgressIP|ExternalGateways|Faults)|TestOptions)'
 
 .PHONY: figures
