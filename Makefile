@@ -10,7 +10,7 @@ BIN := $(OUT)/bin
 # Modules to lint. Not contrib/kin/kubernetes, contrib/kin/dns and test/conformance:
 # short mains whose check would take all of Kubernetes with it; and contrib/kin/cni
 # has no source of its own.
-MODULES := go-controller contrib/kin test/e2e
+MODULES := go-controller contrib/kin test/e2e dist/images
 
 VERSION_PACKAGE := github.com/ovnkube/ovnkube/go-controller/pkg/version
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
@@ -37,6 +37,10 @@ help: ## Show this help
 build: ## Build ovnkube, ovn-k8s-cni-overlay and kin into _output/bin (static)
 	cd go-controller && go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
 	cd contrib/kin && go build -ldflags '-s -w' -o $(BIN)/ ./cmd/...
+
+.PHONY: image
+image: build ## Build the container image without a container engine into _output/image.tar (root)
+	@dist/images/build.sh $(OUT)
 
 .PHONY: deps
 deps: ## Install the Debian packages that tests and clusters need (root)
