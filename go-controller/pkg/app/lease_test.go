@@ -8,6 +8,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
 // TestOwnLeaseIsTakenAtOnce: a master that was killed does not wait for the lease
@@ -30,9 +32,9 @@ func TestOwnLeaseIsTakenAtOnce(t *testing.T) {
 			return nil
 		})
 	}()
-	receive(t, "work", working)
+	eventually.Receive(t, "work", working)
 	cancel()
-	if err := receive(t, "end", ended); err != nil {
+	if err := eventually.Receive(t, "end", ended); err != nil {
 		t.Error(err)
 	}
 }

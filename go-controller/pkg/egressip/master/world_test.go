@@ -34,11 +34,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
-
-// deadline bounds waits on conditions; a passing run never waits for it.
-const deadline = 20 * time.Second
 
 // portFeature owns the ports of pods in these tests.
 const portFeature = "pod"
@@ -263,24 +261,15 @@ func (w *world) start() {
 	w.master, w.stop = c, sync.OnceFunc(func() {
 		cancel()
 		<-acted
-		select {
-		case err := <-done:
-			if err != nil {
-				w.t.Errorf("Run: %v", err)
-			}
-		case <-time.After(deadline):
-			w.t.Error("Run did not return after its context ended")
+		if err := eventually.Receive(w.t, "Run to return", done); err != nil {
+			w.t.Errorf("Run: %v", err)
 		}
 		core.Shutdown()
 		own.Shutdown()
 	})
 	w.t.Cleanup(w.stop)
 	for _, seeded := range []<-chan struct{}{c.Seeded(), c.statuses.Seeded()} {
-		select {
-		case <-seeded:
-		case <-time.After(deadline):
-			w.t.Fatal("not seeded")
-		}
+		eventually.Receive(w.t, "the start to be over", seeded)
 	}
 }
 
@@ -399,16 +388,7 @@ func (w *world) freeze(node string, frozen bool) {
 // eventually waits until the world is as described.
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(deadline)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			w.t.Fatalf("waited in vain for %s\n%s", what, w)
-		}
-	}
+	eventually.True(w.t, what, ok, eventually.Dump(w.String))
 }
 
 func (w *world) String() string {
@@ -492,17 +472,10 @@ func (w *world) nats(pod string) string {
 // event waits for an Event that contains text.
 func (w *world) event(text string) {
 	w.t.Helper()
-	limit := time.After(deadline)
 	var seen []string
-	for {
-		select {
-		case e := <-w.events.Events:
-			if seen = append(seen, e); strings.Contains(e, text) {
-				return
-			}
-		case <-limit:
-			w.t.Fatalf("no Event %q among %q\n%s", text, seen, w)
-		}
+	dump := eventually.Dump(func() string { return fmt.Sprintf("seen %q\n%s", seen, w) })
+	for len(seen) == 0 || !strings.Contains(seen[len(seen)-1], text) {
+		seen = append(seen, eventually.Receive(w.t, fmt.Sprintf("an Event %q", text), w.events.Events, dump))
 	}
 }
 

@@ -27,12 +27,11 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
-
-const patience = 20 * time.Second
 
 var cluster = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/48")}
 
@@ -169,11 +168,7 @@ func (w *world) start() *Controller {
 		core.Shutdown()
 		own.Shutdown()
 	})
-	select {
-	case <-c.Spoken():
-	case <-time.After(patience):
-		w.t.Fatal("not all have spoken")
-	}
+	eventually.Receive(w.t, "all to speak", c.Spoken())
 	return c
 }
 
@@ -187,16 +182,7 @@ func (w *world) dump() string {
 
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			w.t.Fatalf("waited in vain for %s\n%s", what, w.dump())
-		}
-	}
+	eventually.True(w.t, what, ok, eventually.Dump(w.dump))
 }
 
 func (w *world) update(eg *v1.EgressService) {

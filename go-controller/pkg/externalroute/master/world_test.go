@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -26,12 +25,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/informers/externalversions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
-
-// patience bounds waits on conditions; a passing run never waits for it.
-const patience = 20 * time.Second
 
 // maxEvents is more than any test makes.
 const maxEvents = 100
@@ -103,43 +100,29 @@ func (w *world) start() *Controller {
 	go func() { done <- c.Run(ctx) }()
 	w.stop = sync.OnceFunc(func() {
 		cancel()
-		select {
-		case err := <-done:
-			if err != nil {
-				w.t.Errorf("Run: %v", err)
-			}
-		case <-time.After(patience):
-			w.t.Error("Run did not return after its context ended")
+		if err := eventually.Receive(w.t, "Run to return", done); err != nil {
+			w.t.Errorf("Run: %v", err)
 		}
 		core.Shutdown()
 		own.Shutdown()
 	})
 	w.t.Cleanup(w.stop)
 	for _, seeded := range []<-chan struct{}{c.Seeded(), c.statuses.Seeded(), c.annotations.Seeded()} {
-		select {
-		case <-seeded:
-		case <-time.After(patience):
-			w.t.Fatal("not seeded")
-		}
+		eventually.Receive(w.t, "the start to be over", seeded)
 	}
 	return c
+}
+
+func (w *world) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Join(w.patches, "\n")
 }
 
 // eventually waits until the world is as described.
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.t.Fatalf("waited in vain for %s\n%s", what, strings.Join(w.patches, "\n"))
-		}
-	}
+	eventually.True(w.t, what, ok, eventually.Dump(w.String))
 }
 
 func (w *world) create(obj runtime.Object) {
