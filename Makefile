@@ -114,7 +114,7 @@ E2E_TIMEOUT ?= 60m
 E2E_PACKAGES ?= ./...
 FIGURES := $(OUT)/figures.json
 .PHONY: e2e
-e2e: cluster-binaries ## Run the end-to-end tests on kin clusters (root; E2E_RUN=REGEXP, E2E_FLAGS='-count=20', E2E_TIMEOUT)
+e2e: cluster-binaries image ## Run the end-to-end tests on kin clusters (root; E2E_RUN=REGEXP, E2E_FLAGS='-count=20', E2E_TIMEOUT)
 	@rm -f $(FIGURES)
 	@failed=0; (cd test/e2e && KIN=$(KIN) E2E_LOGS=$(OUT)/e2e-logs E2E_FIGURES=$(FIGURES) \
 		go test -vet=off -count=1 -p 1 -timeout $(E2E_TIMEOUT) $(if $(E2E_RUN),-run '$(E2E_RUN)') $(E2E_FLAGS) $(E2E_PACKAGES)) || failed=1; \
