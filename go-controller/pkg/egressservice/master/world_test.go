@@ -116,6 +116,8 @@ func newWorld(t *testing.T, objs ...runtime.Object) *world {
 	w := &world{t: t, kube: kubefake.NewClientset(), egress: egressfake.NewSimpleClientset(), nb: nbfake.New(),
 		given:  func(string, types.UID) []netip.Addr { return nil },
 		health: &reach{nodes: map[string]place.Reach{}}}
+	fakeapi.Strict(w.kube)
+	fakeapi.Strict(w.egress)
 	w.nb.AnyParent = true
 	w.db = w.nb
 	for i, name := range []string{"ovn-worker", "ovn-worker2", "ovn-control-plane"} {

@@ -80,9 +80,20 @@ type kernel struct {
 	tables map[string]int
 	open   map[[2]netip.Addr]bool // source and translated source
 	ended  []netip.Addr
+	fail   func() error // nil: never
+}
+
+func (k *kernel) fails() error {
+	if k.fail == nil {
+		return nil
+	}
+	return k.fail()
 }
 
 func (k *kernel) Find(network string) (int, bool, error) {
+	if err := k.fails(); err != nil {
+		return 0, false, err
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	n, ok := k.tables[network]
@@ -90,6 +101,9 @@ func (k *kernel) Find(network string) (int, bool, error) {
 }
 
 func (k *kernel) flush(_ context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error {
+	if err := k.fails(); err != nil {
+		return err
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for c := range k.open {
@@ -121,6 +135,9 @@ type world struct {
 	kernel  *kernel
 	ipRules *hostfake.Kernel[host.IPRule, struct{}]
 	linger  time.Duration
+	faults  *fakeapi.Faults // of the API, or nil
+	stop    func()
+	sweep   func(context.Context) error
 }
 
 func newWorld(t *testing.T) *world {
@@ -136,6 +153,8 @@ func newWorld(t *testing.T) *world {
 		ipRules: hostfake.NewKernel(map[host.IPRule]struct{}{}),
 		linger:  time.Millisecond,
 	}
+	fakeapi.Strict(w.kube)
+	fakeapi.Strict(w.egress)
 	return w
 }
 
@@ -143,9 +162,11 @@ func newWorld(t *testing.T) *world {
 func (w *world) start() *Controller {
 	w.t.Helper()
 	core, own := informers.NewSharedInformerFactory(w.kube, fakeapi.NoResync), externalversions.NewSharedInformerFactory(w.egress, fakeapi.NoResync)
+	ipRules := host.NewSet("ip rules", w.ipRules, func(struct{}, struct{}) bool { return true })
+	w.sweep = ipRules.Sweep
 	c, err := New(Deps{Node: "ovn-worker2", Chains: w.chains, ClusterSubnets: cluster, Mode: topology.GatewayLocal,
 		Egress: w.egress, Tables: w.kernel, Flush: w.kernel.flush, Linger: w.linger,
-		IPRules: host.NewSet("ip rules", w.ipRules, func(struct{}, struct{}) bool { return true }),
+		IPRules: ipRules,
 		Informers: snapshot.Informers{
 			EgressServices: own.EgressService().V1().EgressServices(),
 			Services:       core.Core().V1().Services(),
@@ -156,11 +177,11 @@ func (w *world) start() *Controller {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	fakeapi.Start(ctx, w.t, w.kube, core)
-	fakeapi.Start(ctx, w.t, w.egress, own)
+	w.faults.Start(ctx, w.t, w.kube, core)
+	w.faults.Start(ctx, w.t, w.egress, own)
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
-	w.t.Cleanup(func() {
+	w.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			w.t.Errorf("Run: %v", err)
@@ -168,6 +189,7 @@ func (w *world) start() *Controller {
 		core.Shutdown()
 		own.Shutdown()
 	})
+	w.t.Cleanup(w.stop)
 	eventually.Receive(w.t, "all to speak", c.Spoken())
 	return c
 }

@@ -44,6 +44,7 @@ type world struct {
 	pods   *noreroute.PodSet
 	events *record.FakeRecorder
 	config externalroute.Config
+	faults *fakeapi.Faults // of the API, or nil
 	stop   func()
 
 	mu      sync.Mutex
@@ -54,6 +55,8 @@ type world struct {
 func newWorld(t testing.TB, nb Writer, objs ...runtime.Object) *world {
 	w := &world{t: t, kube: kubefake.NewClientset(), routes: routefake.NewSimpleClientset(), nb: nb, pods: noreroute.NewPodSet(),
 		events: record.NewFakeRecorder(maxEvents), config: config}
+	fakeapi.Strict(w.kube)
+	fakeapi.Strict(w.routes)
 	w.pods.Complete()
 	for _, o := range objs {
 		w.create(o)
@@ -81,8 +84,8 @@ func (w *world) patchCount() int {
 // done what it found.
 func (w *world) start() *Controller {
 	w.t.Helper()
-	core := informers.NewSharedInformerFactory(w.kube, 0)
-	own := externalversions.NewSharedInformerFactory(w.routes, 0)
+	core := informers.NewSharedInformerFactory(w.kube, fakeapi.NoResync)
+	own := externalversions.NewSharedInformerFactory(w.routes, fakeapi.NoResync)
 	c, err := New(Deps{
 		Given: w.given,
 		Kube:  w.kube, Routes: w.routes, Writer: w.nb, Config: w.config, Recorder: w.events,
@@ -94,8 +97,8 @@ func (w *world) start() *Controller {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	fakeapi.Start(ctx, w.t, w.kube, core)
-	fakeapi.Start(ctx, w.t, w.routes, own)
+	w.faults.Start(ctx, w.t, w.kube, core)
+	w.faults.Start(ctx, w.t, w.routes, own)
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 	w.stop = sync.OnceFunc(func() {
