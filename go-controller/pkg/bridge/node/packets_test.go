@@ -137,3 +137,34 @@ func TestServicePortAsSource(t *testing.T) {
 		}
 	}
 }
+
+// TestUntranslated: what has the address of a pod leaves only where OVN says that it is
+// meant to. What the gateway router could not translate, since it belongs to no
+// connection, is dropped and counted.
+func TestUntranslated(t *testing.T) {
+	w := newWires(t)
+	const remote = "10.244.2.3"
+	for _, c := range []struct{ pod, peer string }{
+		{"10.244.1.3:4000", "172.18.0.100:80"}, {"[fd00:10:244:2::3]:4000", "[fc00::100]:80"},
+		{remote + ":4000", "172.18.0.100:80"},
+	} {
+		pod, peer := netip.MustParseAddrPort(c.pod), netip.MustParseAddrPort(c.peer)
+		for what, p := range map[string]string{
+			"FIN":     packet("tcp", pod, peer, "tcp_flags=0x011"),
+			"RST":     packet("tcp", pod, peer, "tcp_flags=0x004"),
+			"SYN-ACK": packet("tcp", pod, peer, "tcp_flags=0x012"),
+			"segment": packet("tcp", pod, peer, "tcp_flags=0x010"),
+			"SYN":     packet("tcp", pod, peer, "tcp_flags=0x002"),
+			"UDP":     packet("udp", pod, peer),
+		} {
+			w.goes(what+" that nothing has translated", "ovn", p, 0)
+			w.goes(what+" marked as another's", "ovn", p, topology.MarkServicePort)
+		}
+		if c.pod != remote+":4000" {
+			w.goes("SYN of a pod with a gateway", "ovn", packet("tcp", pod, peer, "tcp_flags=0x002"), topology.MarkUntranslated, "wire")
+			w.goes("its answer", "wire", packet("tcp", peer, pod, "tcp_flags=0x012"), 0, "ovn")
+		}
+	}
+	w.goes("a SYN with the address of the node", "ovn",
+		packet("tcp", netip.MustParseAddrPort("172.18.0.3:4000"), netip.MustParseAddrPort("172.18.0.100:80"), "tcp_flags=0x002"), 0, "wire")
+}
