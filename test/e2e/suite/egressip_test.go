@@ -63,6 +63,7 @@ func (s *suite) egressIPs(t *testing.T) {
 	t.Run("NewPods", e.newPods)
 	s.once(t, "Refused", e.refused)
 	t.Run("Unavailable", e.unavailable)
+	t.Run("SeveralAddresses", e.severalAddresses)
 	t.Run("Moves", e.moves)
 	t.Run("SecondaryNetwork", e.secondary)
 	e.assignable(t)
