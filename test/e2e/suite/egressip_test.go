@@ -63,6 +63,7 @@ func (s *suite) egressIPs(t *testing.T) {
 	t.Run("NewPods", e.newPods)
 	s.once(t, "Refused", e.refused)
 	s.in(t, "shared", "Unavailable", e.unavailable)
+	s.in(t, "local", "SeveralAddresses", e.severalAddresses)
 	s.in(t, "shared", "Moves", e.moves)
 	t.Run("SecondaryNetwork", e.secondary)
 	e.assignable(t)
