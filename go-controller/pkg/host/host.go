@@ -93,6 +93,9 @@ type IPRule struct {
 	Family   topology.Family
 	Priority int
 	Src      netip.Prefix // zero: from all
+	Dst      netip.Prefix // zero: to all
+	Protocol string       // "tcp", "udp", "sctp"; "": any
+	SrcPort  uint16       // 0: any
 	Mark     uint32       // 0: any
 	Table    int          // 254 is the main table
 }

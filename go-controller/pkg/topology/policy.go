@@ -25,6 +25,8 @@ const (
 
 // Priorities of ip rules on the nodes; a lower one wins.
 const (
+	// RuleInside keeps what is for pods, Services and nodes in the main table.
+	RuleInside = 4999
 	// RuleEgressServiceNetwork looks up the table of an EgressService's network.
 	RuleEgressServiceNetwork = 5000
 	// RulePodToNode sends packets marked MarkPodToNode to the main table.

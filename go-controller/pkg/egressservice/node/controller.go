@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -106,7 +107,10 @@ func New(deps Deps) (*Controller, error) {
 		}
 		return reader.Keys()
 	})
-	return c, reader.Watch(c.queue, func(_ snapshot.Kind, key string) []string { return []string{key} })
+	return c, errors.Join(
+		reader.Watch(c.queue, func(_ snapshot.Kind, key string) []string { return []string{key} }),
+		reader.WatchInside(c.queue, func() []string { return slices.Concat(slices.Collect(maps.Values(c.keysOf()))...) }),
+	)
 }
 
 // Run works until ctx is done.
@@ -191,14 +195,17 @@ func (c *Controller) takesOver(s egressservice.Service) bool {
 func (c *Controller) want(s egressservice.Service) (want contribution, problem string, err error) {
 	want.translations = egressservice.NodeState(s, c.deps.Node)
 	// Whether anything is to be done with the network does not depend on its table.
-	if len(egressservice.IPRules(s, c.deps.Node, unnamed)) == 0 {
+	if len(egressservice.IPRules(s, c.deps.Node, unnamed, nil)) == 0 {
 		return want, "", nil
 	}
 	t := c.lookup(s.Network)
 	if t.problem != "" {
+		if !egressservice.Networked(s, c.deps.Node) {
+			return want, "", nil // nobody said that the network is here
+		}
 		return want, t.problem, nil
 	}
-	want.ipRules = egressservice.IPRules(s, c.deps.Node, t.number)
+	want.ipRules = egressservice.IPRules(s, c.deps.Node, t.number, c.reader.Inside())
 	return want, "", nil
 }
 
