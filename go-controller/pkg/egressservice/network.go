@@ -50,6 +50,16 @@ func localPorts(svc *corev1.Service, masquerade []netip.Prefix) []LocalPort {
 	return ports
 }
 
+// UsualRoutes returns the ip rules that keep what a node translates away from the
+// networks of EgressIPs: the EgressService decides about a pod that both select.
+func UsualRoutes(t Translations) map[host.IPRule]struct{} {
+	rules := map[host.IPRule]struct{}{}
+	for a := range t {
+		rules[host.IPRule{Family: topology.FamilyOf(a), Priority: topology.RulePodToNode, Src: topology.HostPrefix(a), Table: mainTable}] = struct{}{}
+	}
+	return rules
+}
+
 // Networked tells whether a node leads what pods send for a Service into its
 // network. A node without any of the pods only leads replies there.
 func Networked(s Service, node string) bool {

@@ -206,6 +206,9 @@ func (s *Set[K, V]) union() map[K]V {
 			}
 		}
 	}
+	if r, ok := s.kernel.(Reducer[K, V]); ok {
+		r.Reduce(all)
+	}
 	return all
 }
 

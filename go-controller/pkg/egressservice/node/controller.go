@@ -53,6 +53,9 @@ type Deps struct {
 	ClusterSubnets []netip.Prefix
 	// Mode is the gateway mode of the cluster.
 	Mode topology.GatewayMode
+	// EgressIPs says that there may be EgressIPs, whose ip rules would lead pods of an
+	// EgressService elsewhere.
+	EgressIPs bool
 }
 
 // Controller serves the EgressServices whose host is this node.
@@ -194,6 +197,9 @@ func (c *Controller) takesOver(s egressservice.Service) bool {
 // want plans what this node contributes, and says what it cannot do.
 func (c *Controller) want(s egressservice.Service) (want contribution, problem string, err error) {
 	want.translations = egressservice.NodeState(s, c.deps.Node)
+	if c.deps.EgressIPs {
+		want.ipRules = egressservice.UsualRoutes(want.translations)
+	}
 	// Whether anything is to be done with the network does not depend on its table.
 	if len(egressservice.IPRules(s, c.deps.Node, unnamed, nil)) == 0 {
 		return want, "", nil
@@ -205,7 +211,9 @@ func (c *Controller) want(s egressservice.Service) (want contribution, problem s
 		}
 		return want, t.problem, nil
 	}
-	want.ipRules = egressservice.IPRules(s, c.deps.Node, t.number, c.reader.Inside())
+	rules := egressservice.IPRules(s, c.deps.Node, t.number, c.reader.Inside())
+	maps.Copy(rules, want.ipRules)
+	want.ipRules = rules
 	return want, "", nil
 }
 

@@ -3,6 +3,9 @@
 // Ours are the rules with host.Protocol whose priority is one of the documented
 // ones (topology.RuleInside, RuleEgressServiceNetwork, RulePodToNode, RuleEgressIP).
 //
+// A rule of RulePodToNode with a source address is there only beside one of
+// RuleEgressIP with the same, which it overrides: it says who else serves a pod.
+//
 // Callers: the node side of the egress features, through a host.Set.
 package iprule
 
@@ -58,6 +61,21 @@ func canonical(p netip.Prefix) netip.Prefix {
 		return netip.Prefix{}
 	}
 	return p.Masked()
+}
+
+// Reduce implements host.Reducer.
+func (Kernel) Reduce(union map[host.IPRule]struct{}) {
+	egressIP := map[netip.Prefix]bool{}
+	for r := range union {
+		if r.Priority == topology.RuleEgressIP {
+			egressIP[r.Src] = true
+		}
+	}
+	for r := range union {
+		if r.Priority == topology.RulePodToNode && r.Src.IsValid() && !egressIP[r.Src] {
+			delete(union, r)
+		}
+	}
 }
 
 // List implements host.Kernel.
