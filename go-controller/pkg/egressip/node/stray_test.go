@@ -77,7 +77,7 @@ func TestStray(t *testing.T) {
 		if c.before { // it is the same machine here
 			seats[0].Before, seats[1].Before = netip.MustParseAddr("10.10.10.9"), netip.MustParseAddr("fd10::9")
 		}
-		l.apply(egressip.HostPlan(seats, func(netip.Addr) bool { return c.has }, pods, topology.GatewayShared))
+		l.apply(egressip.HostPlan(seats, func(netip.Addr) bool { return c.has }, pods))
 		<-outside.Go(send)
 		for _, tool := range tools {
 			eventually.True(t, tool+" to show that it was dropped", func() bool {

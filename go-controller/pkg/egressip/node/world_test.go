@@ -380,7 +380,7 @@ func (w *world) run() (c *Controller, stop func()) {
 	w.t.Helper()
 	core, own := informers.NewSharedInformerFactory(w.kube, 0), externalversions.NewSharedInformerFactory(w.api, 0)
 	c, err := New(Deps{Node: self, EgressIPs: own.EgressIP().V1().EgressIPs(), Nodes: core.Core().V1().Nodes(),
-		Client: w.api, Kube: w.kube, Flows: w.flows, Announcer: w, Ready: w.ready, Silence: w.silence, Kernel: w.kernel(), Mode: topology.GatewayLocal,
+		Client: w.api, Kube: w.kube, Flows: w.flows, Announcer: w, Ready: w.ready, Silence: w.silence, Kernel: w.kernel(),
 		Forget: func(_ context.Context, addrs []netip.Addr) error {
 			for _, a := range addrs {
 				w.note("forget " + a.String())

@@ -557,7 +557,7 @@ func TestNetwork(t *testing.T) {
 		w.kernel.mu.Lock()
 		w.kernel.tables["blue"] = 7
 		w.kernel.mu.Unlock()
-		w.eventually("the rules", func() bool { return w.status().Programmed.Problem == "" && strings.Count(dump(), "\n") == 4 })
+		w.eventually("the rules", func() bool { return w.status().Programmed.Problem == "" && strings.Count(dump(), "5000:") == 4 })
 		golden.Check(t, "network-host", dump())
 
 		all := w.status()
@@ -565,7 +565,7 @@ func TestNetwork(t *testing.T) {
 		eg.Spec.Network, eg.Spec.SourceIPBy = "blue", v1.SourceIPNetwork
 		eg.Status.Conditions = all.Conditions
 		w.update(eg)
-		w.eventually("only its own pods, and no translations", func() bool { return strings.Count(dump(), "\n") == 3 && rules(w) == 0 })
+		w.eventually("only its own pods, and no translations", func() bool { return strings.Count(dump(), "5000:") == 3 && rules(w) == 0 })
 		golden.Check(t, "network-all", dump())
 		w.kernel.mu.Lock()
 		delete(w.kernel.tables, "blue")
@@ -577,6 +577,6 @@ func TestNetwork(t *testing.T) {
 		w.kernel.mu.Lock()
 		w.kernel.tables["blue"] = 8
 		w.kernel.mu.Unlock()
-		w.eventually("the rules in another table", func() bool { return strings.Count(dump(), "\n") == 3 && w.status().Programmed == nil })
+		w.eventually("the rules in another table", func() bool { return strings.Count(dump(), "5000:") == 3 && w.status().Programmed == nil })
 	})
 }
