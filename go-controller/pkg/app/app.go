@@ -89,7 +89,7 @@ func Run(ctx context.Context, cfg config.Config, role Role) error {
 			started["master"]() // one that waits for the lease is ready to take over
 			self, release := identity(masterDir, role.Master)
 			defer release()
-			return lead(ctx, env, self, func(ctx context.Context) error { return runMaster(ctx, env, self) })
+			return lead(ctx, env, self, func(ctx context.Context) error { return runMaster(ctx, env, role.Master, self) })
 		}))
 	}
 	if role.Node != "" {

@@ -63,8 +63,8 @@ func runAll(ctx context.Context, all map[string]runner) error {
 	return group.Wait()
 }
 
-// runMaster is the master's work while it leads under an identity.
-func runMaster(ctx context.Context, env *Env, identity string) error {
+// runMaster is the master's work on a node, while it leads under an identity.
+func runMaster(ctx context.Context, env *Env, node, identity string) error {
 	cfg := env.Config
 	klog.InfoS("Connecting to the northbound database", "address", cfg.OVNNorth.Remote())
 	database := databaseConfig(cfg.OVNNorth)
@@ -91,6 +91,7 @@ func runMaster(ctx context.Context, env *Env, identity string) error {
 
 	m := &master{
 		env:      env,
+		node:     node,
 		writer:   ovsdb.NewWriter(client),
 		recorder: recorder,
 		runners:  map[string]runner{},
@@ -131,6 +132,7 @@ func newRecorder(env *Env) (record.EventRecorder, func(), error) {
 // master wires the controllers of the leader.
 type master struct {
 	env      *Env
+	node     string // that it runs on
 	writer   *ovsdb.Writer
 	recorder record.EventRecorder
 	nodes    *nodeinfo.View // all read nodes here
