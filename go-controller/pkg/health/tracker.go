@@ -17,6 +17,10 @@ import (
 // probesPerTimeout is how often a node is asked within the total timeout.
 const probesPerTimeout = 4
 
+// together is within how many timeouts nodes that fall silent one after the other may
+// do so for one reason.
+const together = 30
+
 // ErrFault is wrapped by errors that say nothing about the node: the probe could
 // not be sent. They neither prove nor disprove that it is alive.
 var ErrFault = errors.New("probe not sent")
@@ -258,8 +262,8 @@ func (t *Tracker) silent(ctx context.Context, tg *target, since time.Time, wg *s
 	}()
 }
 
-// heardEnough tells whether at least half of the nodes that were alive, or may have
-// been, answered well after one fell silent; the own node does not count. The last
+// heardEnough tells whether at least half of the nodes that were not known to be dead
+// for long answered well after one fell silent; the own node does not count. The last
 // answers before everything falls silent at once are an interval apart. t.mu is held.
 func (t *Tracker) heardEnough(tg *target, silent time.Time) bool {
 	all, heard := 0, 0
@@ -269,7 +273,7 @@ func (t *Tracker) heardEnough(tg *target, silent time.Time) bool {
 		case other.answer.Sub(silent) >= t.timeout/2:
 			all++
 			heard++
-		case other.reach != place.Dead:
+		case other.reach != place.Dead || silent.Sub(other.answer) < together*t.timeout:
 			all++
 		}
 	}
@@ -288,11 +292,13 @@ func (t *Tracker) askOthers(ctx context.Context, tg *target, since time.Time) {
 	})
 	t.mu.Lock()
 	tg.asking = false
-	dead = dead && ctx.Err() == nil && !tg.answer.After(since)
+	answered := tg.answer.After(since)
 	t.mu.Unlock()
-	if dead {
+	switch {
+	case answered || ctx.Err() != nil:
+	case dead:
 		t.set(tg, place.Dead)
-	} else {
+	default:
 		klog.V(2).InfoS("Too many nodes are silent at once, this one is not taken for dead", "node", tg.node)
 	}
 }

@@ -385,7 +385,9 @@ func TestOneOfManyIsDead(t *testing.T) {
 		w.set(w.alive, others["n2"], false)
 		pass(10 * timeout)
 		reaches(place.Dead, "n2")
-		reaches(place.Alive, "n3", "own")
+		reaches(place.Alive, "n1", "n3", "own")
+		pass(2 * together * timeout) // n2 has fallen silent with n1, however long ago that is
+		reaches(place.Alive, "n1", "n3", "own")
 	})
 }
 
@@ -397,6 +399,7 @@ func TestOneDiesAfterAnother(t *testing.T) {
 			w.set(w.alive, others[node], false)
 			pass(timeout + timeout/4 + time.Millisecond)
 			reaches(place.Dead, node)
+			pass(together * timeout)
 		}
 		reaches(place.Alive, "n3", "own")
 		w.set(w.alive, others["n3"], false)
