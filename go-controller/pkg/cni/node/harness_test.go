@@ -48,7 +48,15 @@ type lab struct {
 	stalled bool // ovn-controller does not install flows
 }
 
+// newLab returns a node whose network is ready.
 func newLab(t *testing.T) *lab {
+	t.Helper()
+	l := newLabNotReady(t)
+	close(l.ready)
+	return l
+}
+
+func newLabNotReady(t *testing.T) *lab {
 	t.Helper()
 	l := &lab{t: t, ns: netnstest.New(t, netnstest.PrivateMounts()), ready: make(chan struct{}), netns: map[string]int{}}
 	l.vs = l.ns.OVS()

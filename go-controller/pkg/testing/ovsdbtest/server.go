@@ -184,6 +184,16 @@ func (s *Server) Records() int {
 	return bytes.Count(data, []byte("\nOVSDB JSON "))
 }
 
+// Journal is the database file of a standalone server: its transactions, in order.
+func (s *Server) Journal() string {
+	s.t.Helper()
+	data, err := os.ReadFile(s.db)
+	if err != nil {
+		s.t.Fatalf("read database: %v", err)
+	}
+	return string(data)
+}
+
 // RecordsOf counts those of the transactions that changed a table.
 func (s *Server) RecordsOf(table string) int {
 	s.t.Helper()
