@@ -29,9 +29,12 @@ const PriorityUntranslated = 100
 
 // Priorities of ip rules on the nodes; a lower one wins.
 const (
+	// RuleInside keeps what is for pods, Services and nodes in the main table.
+	RuleInside = 4999
 	// RuleEgressServiceNetwork looks up the table of an EgressService's network.
 	RuleEgressServiceNetwork = 5000
-	// RulePodToNode sends packets marked MarkPodToNode to the main table.
+	// RulePodToNode sends packets marked MarkPodToNode to the main table, and what
+	// pods send that an EgressService serves.
 	RulePodToNode = 5999
 	// RuleEgressIP looks up the table of an EgressIP's secondary interface.
 	RuleEgressIP = 6000
