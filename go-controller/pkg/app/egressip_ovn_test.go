@@ -134,12 +134,13 @@ func (l *tracing) serve(ips ...v1.Address) egressip.Decision {
 	}
 	d := egressip.Decide(nodes, []egressip.EgressIP{egressip.Decode(e)}, egressip.Network{})[e.Name]
 	for _, item := range d.Items() {
-		e.Status.Programmed = append(e.Status.Programmed, v1.ProgrammedStatus{Node: item.Node, EgressIPs: []string{item.EgressIP}, Digest: "d"})
+		e.Status.Programmed = append(e.Status.Programmed, v1.ProgrammedStatus{Node: item.Node, EgressIPs: []string{item.EgressIP},
+			Digest: egressip.Digest(addrsOf(item.EgressIP), nil)})
 	}
 	for i := range 2 {
 		plan := egressip.Steering{
 			EgressIP: egressip.Decode(e), Pod: egressip.Pod{Addrs: webAddrs(i), Pending: true},
-			Paths: d.Paths(e.Status, func([]netip.Addr) string { return "d" }), Now: egressip.NewState(), InForce: egressip.NewState(),
+			Paths: d.Paths(e.Status, webAddrs(i), func(given []netip.Addr) string { return egressip.Digest(given, nil) }), Now: egressip.NewState(), InForce: egressip.NewState(),
 			Owned: func(string, netip.Addr) bool { return true },
 		}.Plan()
 		l.apply(egressip.Owner(fmt.Sprintf("prod/web-%d", i)), plan.Want.Rows())

@@ -60,15 +60,11 @@ func (n *node) egressIPs() (starter, error) {
 // with one of the addresses, or came for it.
 func forget(ctx context.Context, addrs []netip.Addr) error {
 	count, err := conntrack.FlushKernelAddrs(ctx, addrs)
-	if count > 0 {
-		klog.V(2).InfoS("Connections with addresses that come to this node deleted", "addresses", addrs, "count", count)
+	n, errOVS := conntrack.FlushOVSAddrs(ctx, conntrack.DefaultRunDir, addrs)
+	if count += n; count > 0 {
+		klog.V(2).InfoS("Connections with egress addresses deleted", "addresses", addrs, "count", count)
 	}
-	for _, a := range addrs {
-		for _, filter := range []conntrack.Filter{{ReplyDst: a}, {Dst: a}} {
-			err = errors.Join(err, conntrack.FlushOVS(ctx, conntrack.DefaultRunDir, 0, filter))
-		}
-	}
-	return err
+	return errors.Join(err, errOVS)
 }
 
 // cleanupTimeout is how long clean-up waits for the API server, which alone knows

@@ -51,6 +51,14 @@ func Gate(b Bridge, addr netip.Addr) []host.Flow {
 	}
 }
 
+// Foreign drops what leaves with an egress address that this node does not hold: a
+// gateway router may remember a connection from the time when it had the address, or
+// from an EgressIP that has ended. It is counted with what nothing has translated.
+func Foreign(addr netip.Addr) host.Flow {
+	t := texts[topology.FamilyOf(addr)]
+	return flow(0, PriorityUnsnatted, []string{in(Patch), t.ip, t.src + "=" + addr.String()}, "drop")
+}
+
 // Held hands what comes from the wire for an egress address that this node holds to
 // the gateway router, and not to the host even where the connection is not known yet:
 // the host would send it on as if it were its own, and it would pass for the host's

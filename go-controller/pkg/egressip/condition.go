@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // Reasons of conditions besides those of a Refusal.
@@ -42,9 +43,9 @@ func (d Decision) Items() []v1.EgressIPStatusItem {
 }
 
 // Paths returns the ways out that a decision opens, as far as the words of the
-// nodes go. digest is that of the pods for the addresses that a node is given on
-// its secondary networks.
-func (d Decision) Paths(status v1.EgressIPStatus, digest func(given []netip.Addr) string) []Path {
+// nodes go, for a pod with some addresses. digest is that of all pods for the addresses
+// that a node is given on its secondary networks.
+func (d Decision) Paths(status v1.EgressIPStatus, pod []netip.Addr, digest func(given []netip.Addr) string) []Path {
 	given := map[string][]netip.Addr{}
 	for _, p := range d.Placements {
 		if p.Node != "" && !p.Primary {
@@ -58,7 +59,8 @@ func (d Decision) Paths(status v1.EgressIPStatus, digest func(given []netip.Addr
 		}
 		path := Path{Placement: p, Held: Holds(status, p.Node, p.Addr)}
 		if !p.Primary {
-			path.Programmed = wordOf(status, p.Node).Digest == digest(given[p.Node])
+			a, ok := topology.AddrOf(topology.FamilyOf(p.Addr), pod)
+			path.Programmed = ok && SameFor(a, wordOf(status, p.Node).Digest, digest(given[p.Node]))
 		}
 		paths = append(paths, path)
 	}

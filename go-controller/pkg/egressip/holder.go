@@ -4,8 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"hash"
 	"net/netip"
 	"slices"
+	"strings"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -46,11 +48,18 @@ func Other(status v1.EgressIPStatus, node string, addr netip.Addr) string {
 	return ""
 }
 
+// A digest has a part for each share of the pods, so that who waits for one of them
+// waits for the pods of its share only, however many others come and go meanwhile.
+const (
+	shares    = 32
+	shareSize = 12 // hexadecimal digits
+)
+
 // Digest identifies the pods that a node programs for the addresses it is given
-// on its secondary networks: equal digests mean the same rules. pods are the
-// addresses of the pods that are the EgressIP's own; those of families that none
-// of the given addresses has do not count. Neither need be sorted. It is empty
-// where nothing is given.
+// on its secondary networks: equal digests mean the same rules, and a part of it that
+// is equal the same rules for the pods of that share. pods are the addresses of the
+// pods that are the EgressIP's own; those of families that none of the given addresses
+// has do not count. Neither need be sorted. It is empty where nothing is given.
 func Digest(given []netip.Addr, pods []netip.Addr) string {
 	if len(given) == 0 {
 		return ""
@@ -58,12 +67,32 @@ func Digest(given []netip.Addr, pods []netip.Addr) string {
 	given, pods = slices.Clone(given), slices.Clone(pods)
 	slices.SortFunc(given, netip.Addr.Compare)
 	slices.SortFunc(pods, netip.Addr.Compare)
-	sum := sha256.New()
-	fmt.Fprintln(sum, given)
+	var parts [shares]hash.Hash
+	for i := range parts {
+		parts[i] = sha256.New()
+		fmt.Fprintln(parts[i], given)
+	}
 	for _, p := range pods {
 		if _, ok := topology.AddrOf(topology.FamilyOf(p), given); ok {
-			fmt.Fprintln(sum, p)
+			fmt.Fprintln(parts[share(p)], p)
 		}
 	}
-	return hex.EncodeToString(sum.Sum(nil)[:8])
+	var digest strings.Builder
+	for _, part := range parts {
+		digest.WriteString(hex.EncodeToString(part.Sum(nil))[:shareSize])
+	}
+	return digest.String()
+}
+
+// share returns the share of the pods that one with an address is in.
+func share(pod netip.Addr) int {
+	sum := sha256.Sum256(pod.AsSlice())
+	return int(sum[0]) % shares
+}
+
+// SameFor tells whether two digests say the same of the pods of a share, that of the
+// pod with an address.
+func SameFor(pod netip.Addr, a, b string) bool {
+	from, to := share(pod)*shareSize, (share(pod)+1)*shareSize
+	return len(a) == shares*shareSize && len(b) == len(a) && a[from:to] == b[from:to]
 }

@@ -27,7 +27,7 @@ type Path struct {
 	Placement
 	// Held: the node says that it answers for the address.
 	Held bool
-	// Programmed: on a secondary network, the node has the rules of all pods.
+	// Programmed: on a secondary network, the node has the rules of the pod.
 	Programmed bool
 }
 

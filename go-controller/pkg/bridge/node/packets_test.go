@@ -94,14 +94,27 @@ func (w *wires) send(from, packet string, mark int) []string {
 func (w *wires) sent() map[string]int {
 	w.Helper()
 	counts := map[string]int{}
-	for name, port := range w.ports {
-		out := w.vs.Run("ovs-ofctl", "dump-ports", "breth0", port)
-		_, tx, _ := strings.Cut(out, "tx pkts=")
+	port := ""
+	for line := range strings.Lines(w.vs.Run("ovs-ofctl", "--no-names", "dump-ports", "breth0")) {
+		if number, _, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "port "), ": rx"); ok {
+			port = strings.TrimSpace(number)
+		}
+		_, tx, ok := strings.Cut(line, "tx pkts=")
+		if !ok {
+			continue
+		}
 		n := 0
 		if _, err := fmt.Sscanf(tx, "%d", &n); err != nil {
-			w.Fatalf("port %s: %s", port, out)
+			w.Fatalf("port %s: %s", port, line)
 		}
-		counts[name] = n
+		for name, number := range w.ports {
+			if number == port {
+				counts[name] = n
+			}
+		}
+	}
+	if len(counts) != len(w.ports) {
+		w.Fatalf("ports %v", counts)
 	}
 	return counts
 }
@@ -116,24 +129,27 @@ func (w *wires) goes(what, from, packet string, mark int, want ...string) {
 // TestServicePortAsSource: who has opened a connection from an address and port of a
 // Service gets the answers, and clients of the Service its endpoints.
 func TestServicePortAsSource(t *testing.T) {
-	for _, c := range []struct{ lb, peer, client string }{
-		{"5.5.5.5:5060", "172.18.0.100:5060", "172.18.0.101:40000"},
-		{"[fd05::5]:5060", "[fc00::100]:5060", "[fc00::101]:40000"},
-	} {
-		lb, peer, client := netip.MustParseAddrPort(c.lb), netip.MustParseAddrPort(c.peer), netip.MustParseAddrPort(c.client)
-		for _, protocol := range []string{"udp", "tcp"} {
-			t.Run(protocol+" "+c.lb, func(t *testing.T) {
-				var open, reply, next []string
-				if protocol == "tcp" {
-					open, reply, next = []string{"tcp_flags=0x002"}, []string{"tcp_flags=0x012"}, []string{"tcp_flags=0x010"}
-				}
-				w := newWires(t, bridge.IngressFlows(at.Facts, bridge.Ingress{To: lb, Protocol: protocol}, bridge.DefaultMarks(topology.ConntrackZone))...)
-				w.goes("what the host sends for a pod", "host", packet(protocol, lb, peer, open...), 0, "wire")
-				w.goes("the answer", "wire", packet(protocol, peer, lb, reply...), 0, "host")
-				w.goes("a client's request", "wire", packet(protocol, client, lb, open...), 0, "ovn")
-				w.goes("the answer to the client", "ovn", packet(protocol, lb, client, reply...), 0, "wire")
-				w.goes("what the client says next", "wire", packet(protocol, client, lb, next...), 0, "ovn")
-			})
+	cases := []struct{ lb, peer, client netip.AddrPort }{
+		{netip.MustParseAddrPort("5.5.5.5:5060"), netip.MustParseAddrPort("172.18.0.100:5060"), netip.MustParseAddrPort("172.18.0.101:40000")},
+		{netip.MustParseAddrPort("[fd05::5]:5060"), netip.MustParseAddrPort("[fc00::100]:5060"), netip.MustParseAddrPort("[fc00::101]:40000")},
+	}
+	protocols := map[string][3][]string{ // flags of a request, its answer and what follows
+		"udp": {}, "tcp": {{"tcp_flags=0x002"}, {"tcp_flags=0x012"}, {"tcp_flags=0x010"}},
+	}
+	var flows []host.Flow
+	for _, c := range cases {
+		for protocol := range protocols {
+			flows = append(flows, bridge.IngressFlows(at.Facts, bridge.Ingress{To: c.lb, Protocol: protocol}, bridge.DefaultMarks(topology.ConntrackZone))...)
+		}
+	}
+	w := newWires(t, flows...)
+	for _, c := range cases {
+		for protocol, flags := range protocols {
+			w.goes("what the host sends for a pod", "host", packet(protocol, c.lb, c.peer, flags[0]...), 0, "wire")
+			w.goes("the answer", "wire", packet(protocol, c.peer, c.lb, flags[1]...), 0, "host")
+			w.goes("a client's request", "wire", packet(protocol, c.client, c.lb, flags[0]...), 0, "ovn")
+			w.goes("the answer to the client", "ovn", packet(protocol, c.lb, c.client, flags[1]...), 0, "wire")
+			w.goes("what the client says next", "wire", packet(protocol, c.client, c.lb, flags[2]...), 0, "ovn")
 		}
 	}
 }
@@ -151,15 +167,12 @@ func TestUntranslated(t *testing.T) {
 		pod, peer := netip.MustParseAddrPort(c.pod), netip.MustParseAddrPort(c.peer)
 		for what, p := range map[string]string{
 			"FIN":     packet("tcp", pod, peer, "tcp_flags=0x011"),
-			"RST":     packet("tcp", pod, peer, "tcp_flags=0x004"),
-			"SYN-ACK": packet("tcp", pod, peer, "tcp_flags=0x012"),
 			"segment": packet("tcp", pod, peer, "tcp_flags=0x010"),
-			"SYN":     packet("tcp", pod, peer, "tcp_flags=0x002"),
 			"UDP":     packet("udp", pod, peer),
 		} {
 			w.goes(what+" that nothing has translated", "ovn", p, 0)
-			w.goes(what+" marked as another's", "ovn", p, topology.MarkServicePort)
 		}
+		w.goes("what is marked as another's", "ovn", packet("udp", pod, peer), topology.MarkServicePort)
 		if c.pod != remote+":4000" {
 			w.goes("SYN of a pod with a gateway", "ovn", packet("tcp", pod, peer, "tcp_flags=0x002"), topology.MarkUntranslated, "wire")
 			w.goes("its answer", "wire", packet("tcp", peer, pod, "tcp_flags=0x012"), 0, "ovn")
@@ -167,4 +180,20 @@ func TestUntranslated(t *testing.T) {
 	}
 	w.goes("a SYN with the address of the node", "ovn",
 		packet("tcp", netip.MustParseAddrPort("172.18.0.3:4000"), netip.MustParseAddrPort("172.18.0.100:80"), "tcp_flags=0x002"), 0, "wire")
+}
+
+// TestForeign: what leaves with an egress address that is elsewhere is dropped, but for
+// what goes to nodes with the address of this one.
+func TestForeign(t *testing.T) {
+	for _, c := range []struct{ foreign, held, peer string }{
+		{"172.18.0.33:4000", "172.18.0.44:4000", "172.18.0.100:80"}, {"[fc00::33]:4000", "[fc00::44]:4000", "[fc00::100]:80"},
+	} {
+		foreign, held, peer := netip.MustParseAddrPort(c.foreign), netip.MustParseAddrPort(c.held), netip.MustParseAddrPort(c.peer)
+		w := newWires(t, bridge.Foreign(foreign.Addr()))
+		for _, flags := range []string{"0x002", "0x010", "0x011"} {
+			w.goes("what has the address of another node", "ovn", packet("tcp", foreign, peer, "tcp_flags="+flags), 0)
+		}
+		w.goes("what has an address of this node", "ovn", packet("tcp", held, peer, "tcp_flags=0x002"), 0, "wire")
+		w.goes("what goes to a node", "ovn", packet("tcp", foreign, peer, "tcp_flags=0x002"), topology.MarkPodToNode, "wire")
+	}
 }

@@ -242,7 +242,7 @@ func (c *Controller) steering(key string, st *podState, name string, pod egressi
 	s := egressip.Steering{
 		EgressIP: c.decode(obj),
 		Pod:      pod,
-		Paths:    d.Paths(c.known(obj), func(given []netip.Addr) string { return c.members.Digest(name, given) }),
+		Paths:    d.Paths(c.known(obj), pod.Addrs, func(given []netip.Addr) string { return c.members.Digest(name, given) }),
 		Now:      egressip.StateOf(c.deps.Writer.Rows(egressip.Owner(key))),
 		Owned:    c.owned,
 	}

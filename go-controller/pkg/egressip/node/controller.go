@@ -317,7 +317,10 @@ func (c *Controller) self() (topology.Node, error) {
 func (c *Controller) reconcile(ctx context.Context, key string) error {
 	switch key {
 	case gatesKey:
-		return c.gates.apply(ctx)
+		if err := c.gates.apply(ctx); err != nil {
+			return err
+		}
+		return c.gates.forget(ctx)
 	case backKey:
 		return c.back(ctx)
 	case recordKey:

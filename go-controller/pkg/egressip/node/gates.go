@@ -25,8 +25,10 @@ const (
 	gatesKey = ""
 )
 
-// gateLinger is how long a gate outlives the EgressIP: the translations in the
-// gateway router go when the master has taken note.
+// gateLinger is how long what an address was used for may go on after this node has let
+// go of it: the translations in the gateway router go when the master has taken note.
+// Then connections with the address are forgotten, and what leaves with it is dropped.
+// The gates of an EgressIP that has ended stay for as long again.
 var gateLinger = 10 * time.Second
 
 // gates are the addresses that the gateway router is kept from answering for.
@@ -40,10 +42,13 @@ type gates struct {
 	flows   []host.Flow              // as contributed
 	held    map[netip.Addr]bool      // what was held then
 	leaving map[netip.Addr]time.Time // no egress addresses any more, until when they are gated
+	parted  map[netip.Addr]time.Time // not held any more, until when they may be seen here
+	past    map[netip.Addr]bool      // connections with these are to be forgotten
 }
 
 func newGates(c *Controller) *gates {
-	return &gates{c: c, turn: host.NewTurn[error](), held: map[netip.Addr]bool{}, leaving: map[netip.Addr]time.Time{}}
+	return &gates{c: c, turn: host.NewTurn[error](), held: map[netip.Addr]bool{},
+		leaving: map[netip.Addr]time.Time{}, parted: map[netip.Addr]time.Time{}, past: map[netip.Addr]bool{}}
 }
 
 // apply makes the bridge have the gates there are to be now. Callers that waited
@@ -85,6 +90,9 @@ func (g *gates) plan(node topology.Node) (want []netip.Addr, flows []host.Flow, 
 	b := bridge.Bridge{MAC: node.Gateway.MAC, VLAN: g.c.deps.VLAN}
 	for _, a := range want {
 		flows = append(flows, bridge.Gate(b, a)...)
+		if _, going := g.parted[a]; !going {
+			flows = append(flows, bridge.Foreign(a))
+		}
 	}
 	for _, a := range g.opened(node) {
 		before, rest := g.c.before.of(a, true)
@@ -119,9 +127,10 @@ func (g *gates) linger(want []netip.Addr, node topology.Node) []netip.Addr {
 	}
 	for _, a := range slices.AppendSeq(slices.Clone(g.last), maps.Keys(g.held)) {
 		if _, known := g.leaving[a]; !known && over(a) {
-			g.leaving[a] = now.Add(gateLinger)
+			g.leaving[a] = now.Add(2 * gateLinger)
 		}
 	}
+	g.part(now, held)
 	g.held = held
 	var more []netip.Addr
 	for a, until := range g.leaving {
@@ -130,10 +139,51 @@ func (g *gates) linger(want []netip.Addr, node topology.Node) []netip.Addr {
 			// Each time anew: of several moments the queue remembers the first.
 			g.c.queue.EnqueueAfter(until.Sub(now), gatesKey)
 		} else {
+			g.past[a] = !held[a]
 			delete(g.leaving, a)
 		}
 	}
 	want = append(want, more...)
 	slices.SortFunc(want, netip.Addr.Compare)
 	return want
+}
+
+// part notes which addresses are not held any more, and whose time here is over; g.mu
+// is held.
+func (g *gates) part(now time.Time, held map[netip.Addr]bool) {
+	for a := range g.held {
+		if _, known := g.parted[a]; !known && !held[a] {
+			g.parted[a] = now.Add(gateLinger)
+		}
+	}
+	for a, until := range g.parted {
+		switch {
+		case held[a]:
+			delete(g.parted, a)
+		case now.Before(until):
+			g.c.queue.EnqueueAfter(until.Sub(now), gatesKey)
+		default:
+			g.past[a] = true
+			delete(g.parted, a)
+		}
+	}
+}
+
+// forget deletes what is remembered of connections with addresses whose time here is
+// over. It comes after a pass, which drops what they would send.
+func (g *gates) forget(ctx context.Context) error {
+	g.mu.Lock()
+	due := slices.SortedFunc(maps.Keys(g.past), netip.Addr.Compare)
+	due = slices.DeleteFunc(due, func(a netip.Addr) bool { return !g.past[a] || g.held[a] })
+	clear(g.past)
+	g.mu.Unlock()
+	err := g.c.past.forget(ctx, due)
+	if err != nil {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		for _, a := range due {
+			g.past[a] = true
+		}
+	}
+	return err
 }

@@ -71,6 +71,9 @@ type Controller struct {
 	// taken are the keys that were taken over, as long as the status does not show it.
 	taken    map[string]bool
 	networks map[string]table // by network, as last looked up
+	// settled are the translations of the keys whose traffic is led here, as far as
+	// connections with others were forgotten since.
+	settled map[string]egressservice.Translations
 	leaving  *leaving
 	flush    *flusher
 }
@@ -100,7 +103,7 @@ func New(deps Deps) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{deps: deps, reader: reader, contributed: map[string]contribution{},
-		taken: map[string]bool{}, networks: map[string]table{}}
+		taken: map[string]bool{}, networks: map[string]table{}, settled: map[string]egressservice.Translations{}}
 	c.flush = newFlusher(deps.Flush)
 	c.leaving = newLeaving(deps, c.flush)
 	c.queue = queue.New("egressservice-node", c.reconcile)
@@ -158,6 +161,9 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		}
 	}
 	if err := c.program(ctx, key, want, c.takesOver(s)); err != nil {
+		return err
+	}
+	if err := c.settle(ctx, s, want.translations); err != nil {
 		return err
 	}
 	if eg == nil {

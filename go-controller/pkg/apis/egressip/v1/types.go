@@ -143,7 +143,8 @@ type ProgrammedStatus struct {
 	// +listType=atomic
 	EgressIPs []string `json:"egressIPs,omitempty"`
 	// digest identifies the pods that the node has programmed for addresses on its
-	// secondary networks; empty where it holds none there.
+	// secondary networks, in parts of which each is about a share of the pods; empty
+	// where it holds none there.
 	// +optional
 	Digest string `json:"digest,omitempty"`
 	// problem is what the node could not do; empty where all is well.

@@ -1,0 +1,35 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+)
+
+// settle flushes once more when the master says that the traffic of an EgressService is
+// led to this node. Until then the gateway router of a pod's own node went on
+// translating: where that is this node, and the datapath is the kernel's, the router and
+// the host share their entries, and a connection that was busy has got its old one anew
+// since it was flushed first.
+func (c *Controller) settle(ctx context.Context, s egressservice.Service, want egressservice.Translations) error {
+	c.mu.Lock()
+	if s.Host != c.deps.Node || !s.Settled {
+		delete(c.settled, s.Key)
+		c.mu.Unlock()
+		return nil
+	}
+	was, known := c.settled[s.Key]
+	c.mu.Unlock()
+	if known && maps.Equal(was, want) {
+		return nil
+	}
+	if err := c.flush.replaced(ctx, want, nil); err != nil {
+		return fmt.Errorf("flush connections of EgressService %s: %w", s.Key, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settled[s.Key] = want
+	return nil
+}

@@ -1,0 +1,73 @@
+package conntrack
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+)
+
+// TestFlushOVSAddrs deletes what came for addresses and what was translated to them, of
+// every protocol and zone, and nothing else.
+func TestFlushOVSAddrs(t *testing.T) {
+	o := netnstest.New(t).OVS()
+	o.Run("ovs-vsctl", "add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev")
+	mgmt := "unix:" + o.Dir + "/br0.mgmt"
+	for _, rule := range []string{
+		"priority=2,ip,nw_src=10.244.1.3,actions=ct(commit,zone=7,nat(src=172.18.0.33))",
+		"priority=2,ipv6,ipv6_src=fd00:1::3,actions=ct(commit,zone=7,nat(src=fc00::33))",
+		"priority=1,ip,actions=ct(commit,zone=8)",
+		"priority=1,ipv6,actions=ct(commit,zone=8)",
+	} {
+		o.Run("ovs-ofctl", "add-flow", mgmt, rule)
+	}
+	for _, match := range []string{
+		"udp,nw_src=10.244.1.3,nw_dst=192.0.2.1,udp_src=4000,udp_dst=80",
+		"tcp,nw_src=10.244.1.3,nw_dst=192.0.2.1,tcp_src=4000,tcp_dst=80,tcp_flags=syn",
+		"icmp,nw_src=10.244.1.3,nw_dst=192.0.2.1,icmp_type=8,icmp_code=0",
+		"tcp6,ipv6_src=fd00:1::3,ipv6_dst=fd02::1,tcp_src=4000,tcp_dst=80,tcp_flags=syn",
+		"udp,nw_src=192.0.2.1,nw_dst=172.18.0.44,udp_src=4000,udp_dst=80",
+		"udp,nw_src=192.0.2.1,nw_dst=172.18.0.55,udp_src=4000,udp_dst=80",
+		"udp6,ipv6_src=fd02::1,ipv6_dst=fc00::55,udp_src=4000,udp_dst=80",
+	} {
+		packet := ""
+		for line := range strings.Lines(o.Run("ovs-ofctl", "compose-packet", match+",eth_src=02:00:00:00:00:01,eth_dst=02:00:00:00:00:02,nw_ttl=64")) {
+			_, bytes, _ := strings.Cut(strings.TrimSpace(line), "  ")
+			packet += strings.NewReplacer(" ", "", "-", "").Replace(bytes)
+		}
+		o.Run("ovs-ofctl", "packet-out", mgmt, "in_port=LOCAL packet="+packet+" actions=table")
+	}
+	if n := strings.Count(o.Run("ovs-appctl", "dpctl/dump-conntrack"), "orig="); n != 7 {
+		t.Fatalf("%d entries at the beginning:\n%s", n, o.Run("ovs-appctl", "dpctl/dump-conntrack"))
+	}
+	n, err := FlushOVSAddrs(t.Context(), o.Dir, []netip.Addr{addr("172.18.0.33"), addr("fc00::33"), addr("172.18.0.44"), addr("172.18.0.66")})
+	if err != nil || n != 5 {
+		t.Errorf("%d entries, want 5 (%v)", n, err)
+	}
+	var left []string
+	for line := range strings.Lines(o.Run("ovs-appctl", "dpctl/dump-conntrack")) {
+		if e, ok := parseEntry(strings.TrimSpace(line)); ok {
+			left = append(left, e.to.String())
+		}
+	}
+	slices.Sort(left)
+	if !slices.Equal(left, []string{"172.18.0.55", "fc00::55"}) {
+		t.Errorf("left are entries to %v", left)
+	}
+	o.StopVswitchd()
+	if _, err := FlushOVSAddrs(t.Context(), o.Dir, []netip.Addr{addr("172.18.0.33")}); err == nil {
+		t.Error("nobody was there to ask")
+	}
+}
+
+func FuzzParseEntry(f *testing.F) {
+	f.Add("tcp,orig=(src=1.1.1.1,dst=2.2.2.2,sport=1,dport=2),reply=(src=2.2.2.2,dst=1.1.1.1,sport=2,dport=1),zone=6,protoinfo=(state=SYN_SENT)")
+	f.Add("icmp,orig=(src=1.1.1.1,dst=2.2.2.2,id=1,type=8,code=0),reply=(src=2.2.2.2,dst=1.1.1.1,id=1,type=0,code=0)")
+	f.Fuzz(func(t *testing.T, line string) {
+		if e, ok := parseEntry(line); ok && (!e.to.IsValid() || !e.answered.IsValid()) {
+			t.Errorf("%q: %+v", line, e)
+		}
+	})
+}
