@@ -25,9 +25,15 @@ type Set[K comparable, V any] struct {
 
 	mu    sync.Mutex // guards what follows, never held over I/O
 	want  map[string]map[K]V
-	gone  map[K]uint64 // dropped by a contributor, with the count of drops: deleted even before Sweep
+	gone  map[K]dropped // dropped by a contributor: deleted even before Sweep
 	drops uint64
 	swept bool
+}
+
+// dropped is a key that is to be deleted since a contributor does not want it any more.
+type dropped struct {
+	by string // who hears of its errors until it is gone
+	at uint64 // the count of drops
 }
 
 // outcome is how a pass ended.
@@ -57,12 +63,13 @@ func NewSet[K comparable, V any](name string, kernel Kernel[K, V], equal func(wa
 		name: name, kernel: kernel, equal: equal,
 		turn: NewTurn[outcome[K]](),
 		want: map[string]map[K]V{},
-		gone: map[K]uint64{},
+		gone: map[K]dropped{},
 	}
 }
 
 // Apply implements Writer. It returns the errors of the keys that contributor
-// wants or has just dropped; those of others' keys are theirs to hear.
+// wants, and of those it dropped as long as they are not deleted; those of others' keys
+// are theirs to hear.
 func (s *Set[K, V]) Apply(ctx context.Context, contributor string, want map[K]V) error {
 	mine := s.contribute(contributor, want)
 	return s.pass(ctx, func(k K) bool { return mine[k] })
@@ -83,8 +90,12 @@ func (s *Set[K, V]) contribute(contributor string, want map[K]V) map[K]bool {
 	mine := map[K]bool{}
 	for k := range s.want[contributor] {
 		if _, ok := want[k]; !ok {
+			s.gone[k] = dropped{by: contributor, at: s.drops}
+		}
+	}
+	for k, d := range s.gone {
+		if d.by == contributor {
 			mine[k] = true
-			s.gone[k] = s.drops
 		}
 	}
 	for k := range want {
@@ -132,13 +143,13 @@ func (s *Set[K, V]) write(ctx context.Context) outcome[K] {
 	if err != nil {
 		return outcome[K]{broken: fmt.Errorf("list %s: %w", s.name, err)}
 	}
-	result := outcome[K]{failed: s.diff(ctx, union, have, func(k K) bool { return swept || gone[k] > 0 })}
+	result := outcome[K]{failed: s.diff(ctx, union, have, func(k K) bool { return swept || gone[k].at > 0 })}
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k := range gone {
 		// A key dropped again since the pass began stays to be deleted.
-		if result.failed[k] == nil && s.gone[k] <= drops {
+		if result.failed[k] == nil && s.gone[k].at <= drops {
 			delete(s.gone, k)
 		}
 	}

@@ -271,3 +271,37 @@ func TestSetWaitEnds(t *testing.T) {
 		t.Errorf("kernel has %v, want %v", got, want)
 	}
 }
+
+// TestSetDropIsOwed: who dropped a key hears that it cannot be deleted each time it asks,
+// not only the first: it tries again until the key is gone.
+func TestSetDropIsOwed(t *testing.T) {
+	for _, op := range []string{"list", "delete"} {
+		kernel := hostfake.NewKernel[int, string](nil)
+		s := newSet(kernel)
+		apply := func(contributor string, want map[int]string) error { return s.Apply(t.Context(), contributor, want) }
+		if err := errors.Join(apply("a", map[int]string{1: "x"}), s.Sweep(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		broken := true
+		kernel.Fail = func(did string, k int) error {
+			if did == op && broken {
+				return errors.New("busy")
+			}
+			return nil
+		}
+		for n := range 3 {
+			if err := apply("a", nil); err == nil {
+				t.Errorf("%s fails: try %d to drop a key was said to be done", op, n)
+			}
+			if op == "delete" {
+				if err := apply("b", nil); err != nil {
+					t.Errorf("another one hears of it: %v", err)
+				}
+			}
+		}
+		broken = false
+		if err := apply("a", nil); err != nil || len(kernel.Objects()) > 0 {
+			t.Errorf("after it failed the kernel has %v: %v", kernel.Objects(), err)
+		}
+	}
+}

@@ -381,6 +381,8 @@ func (c *Controller) state(key string, e *v1.EgressIP) state {
 	s, known := c.states[key]
 	if e != nil && (!known || s.uid != e.UID) {
 		fresh := c.recall(e)
+		// What the one before has in the kernel is to go from there.
+		fresh.host, fresh.known, fresh.unsure = s.host, s.known, s.unsure
 		for a := range s.held {
 			if !fresh.held[a] {
 				fresh.held[a] = false // let go of, and taken anew if it may be

@@ -52,6 +52,8 @@ type world struct {
 	ipRules  *hostfake.Kernel[host.IPRule, struct{}]
 	settings *hostfake.Kernel[string, string]
 	chains   *hostfake.Chains
+	faults   *fakeapi.Faults             // of the API, or nil
+	sweep    func(context.Context) error // of the kernel, for the last run
 
 	mu       sync.Mutex
 	log      []string
@@ -69,6 +71,8 @@ type world struct {
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	w := &world{t: t, kube: kubefake.NewClientset(node()), api: egressipfake.NewSimpleClientset(objects...), ready: make(chan struct{}), ports: map[string]topology.PodAddresses{}}
+	fakeapi.Strict(w.kube)
+	fakeapi.Strict(w.api)
 	w.addrs = hostfake.NewKernel(map[host.Address]host.AddressUse{})
 	w.routes = hostfake.NewKernel(map[host.Route]host.Hop{})
 	w.ipRules = hostfake.NewKernel(map[host.IPRule]struct{}{})
@@ -378,9 +382,13 @@ func (w *world) start() (stop func()) {
 
 func (w *world) run() (c *Controller, stop func()) {
 	w.t.Helper()
-	core, own := informers.NewSharedInformerFactory(w.kube, 0), externalversions.NewSharedInformerFactory(w.api, 0)
+	core, own := informers.NewSharedInformerFactory(w.kube, fakeapi.NoResync), externalversions.NewSharedInformerFactory(w.api, fakeapi.NoResync)
+	kernel := w.kernel()
+	w.sweep = func(ctx context.Context) error {
+		return errors.Join(kernel.Addrs.Sweep(ctx), kernel.Routes.Sweep(ctx), kernel.IPRules.Sweep(ctx), kernel.Settings.Sweep(ctx))
+	}
 	c, err := New(Deps{Node: self, EgressIPs: own.EgressIP().V1().EgressIPs(), Nodes: core.Core().V1().Nodes(),
-		Client: w.api, Kube: w.kube, Flows: w.flows, Announcer: w, Ready: w.ready, Silence: w.silence, Kernel: w.kernel(),
+		Client: w.api, Kube: w.kube, Flows: w.flows, Announcer: w, Ready: w.ready, Silence: w.silence, Kernel: kernel,
 		Forget: func(_ context.Context, addrs []netip.Addr) error {
 			for _, a := range addrs {
 				w.note("forget " + a.String())
@@ -394,14 +402,14 @@ func (w *world) run() (c *Controller, stop func()) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.informed++
-			return informers.NewSharedInformerFactory(w.kube, 0)
+			return informers.NewSharedInformerFactory(w.kube, fakeapi.NoResync)
 		}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	fakeapi.Start(ctx, w.t, w.kube, core)
-	fakeapi.Start(ctx, w.t, w.api, own)
+	w.faults.Start(ctx, w.t, w.kube, core)
+	w.faults.Start(ctx, w.t, w.api, own)
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 	var once sync.Once

@@ -112,18 +112,20 @@ func (f *Faults) fault() int {
 	return f.rng.IntN(3)
 }
 
-// resume begins the watch of an informer whose watch was cut, together with its list: a
-// fake clientset would forget what happens in between.
+// resume begins the watch of an informer that starts, or whose watch was cut, together
+// with its list: a fake clientset would forget what happens in between.
 func (f *Faults) resume(cs Clientset, a clienttesting.Action) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := a.GetResource()
-	if f.cut[r] == 0 {
+	list, ok := a.(clienttesting.ListActionImpl)
+	starts := ok && list.ListOptions.ResourceVersion == "0"
+	if f.cut[r] == 0 && !starts {
 		return nil
 	}
 	w, err := cs.Tracker().Watch(r, a.GetNamespace())
 	if err == nil {
-		f.cut[r]--
+		f.cut[r] = max(0, f.cut[r]-1)
 		f.resumed[r] = append(f.resumed[r], w)
 	}
 	return err

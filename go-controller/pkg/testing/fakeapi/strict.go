@@ -1,10 +1,12 @@
 package fakeapi
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strconv"
 	"sync/atomic"
 
@@ -61,8 +63,29 @@ func strictly(tracker clienttesting.ObjectTracker) clienttesting.ReactionFunc {
 		if p, ok := a.(clienttesting.PatchActionImpl); ok && err != nil && p.PatchType == types.JSONPatchType && !errors.As(err, &status) {
 			err = apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", p.GetResource().GroupResource(), p.Name, err.Error(), 0, false)
 		}
+		if err == nil {
+			err = withoutEmpty(tracker, a, obj)
+		}
 		return handled, obj, err
 	}
+}
+
+// withoutEmpty stores what a JSON patch has made of an object as it would be sent: a list
+// that the patch has emptied is not there.
+func withoutEmpty(tracker clienttesting.ObjectTracker, a clienttesting.Action, obj runtime.Object) error {
+	p, ok := a.(clienttesting.PatchActionImpl)
+	if !ok || p.PatchType != types.JSONPatchType || !bytes.Contains(p.Patch, []byte(`"remove"`)) {
+		return nil
+	}
+	text, err := json.Marshal(obj)
+	if err != nil {
+		return err
+	}
+	sent, _ := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(runtime.Object)
+	if err := json.Unmarshal(text, sent); err != nil {
+		return err
+	}
+	return tracker.Update(a.GetResource(), sent, a.GetNamespace())
 }
 
 // renew checks the version that an update names, and gives its object the next one.
