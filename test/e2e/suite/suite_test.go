@@ -36,6 +36,7 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("QuietRestart", s.quiet)
 	t.Run("NoLeak", s.leak)
 	t.Run("FailoverLatency", s.latency)
+	s.once(t, "BlindMaster", s.blindMaster)
 	t.Run("Churn", s.churn)
 	t.Run("Faults", s.faults)
 	t.Run("PowerFailure", s.powerFailure)
