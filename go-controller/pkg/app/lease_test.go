@@ -15,6 +15,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
 // TestOwnLeaseIsTakenAtOnce: a master that was killed does not wait for the lease
@@ -37,9 +38,9 @@ func TestOwnLeaseIsTakenAtOnce(t *testing.T) {
 			return nil
 		})
 	}()
-	receive(t, "work", working)
+	eventually.Receive(t, "work", working)
 	cancel()
-	if err := receive(t, "end", ended); err != nil {
+	if err := eventually.Receive(t, "end", ended); err != nil {
 		t.Error(err)
 	}
 }
@@ -59,7 +60,7 @@ func TestLeaderThatSeesAnotherStops(t *testing.T) {
 			return nil
 		})
 	}()
-	receive(t, "work", working)
+	eventually.Receive(t, "work", working)
 	if err := confirmLeader(t.Context(), env, "n1_a"); err != nil {
 		t.Errorf("the leader is not confirmed: %v", err)
 	}
@@ -80,10 +81,10 @@ func TestLeaderThatSeesAnotherStops(t *testing.T) {
 		}
 	})
 	taken.Store(true)
-	if err := receive(t, "lead", ended); !errors.Is(err, errLostLease) {
+	if err := eventually.Receive(t, "lead", ended); !errors.Is(err, errLostLease) {
 		t.Errorf("lead: %v", err)
 	}
-	receive(t, "stop of work", stopped)
+	eventually.Receive(t, "stop of work", stopped)
 	if err := confirmLeader(t.Context(), env, "n1_a"); !errors.Is(err, errLostLease) {
 		t.Errorf("the former leader is confirmed: %v", err)
 	}

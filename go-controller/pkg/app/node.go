@@ -330,6 +330,7 @@ func (n *node) egressServices(core informers.SharedInformerFactory) ([]starter, 
 		Flush:          flushTranslated(n.env.Config),
 		ClusterSubnets: n.env.Config.Default.ClusterPrefixes(),
 		Mode:           n.env.Config.Gateway.Mode,
+		EgressIPs:      n.env.Config.Features.EgressIP,
 	})
 	if err != nil {
 		return nil, err

@@ -44,7 +44,6 @@ func (n *node) egressIPs() (starter, error) {
 		Pods:      func() informers.SharedInformerFactory { return kube.NewInformers(n.env.Kube) },
 		Ports:     sb.NewPorts(databaseConfig(n.env.Config.OVNSouth), ""),
 		Cluster:   n.env.Config.Default.ClusterPrefixes(),
-		Mode:      n.env.Config.Gateway.Mode,
 		Announcer: &announce.Announcer{},
 		Ready:     n.gateway.Ready(),
 		Silence:   n.env.Config.Features.ReachabilityTotalTimeout,

@@ -165,7 +165,7 @@ func checkHost(t *testing.T, s *fuzzed.Source, n topology.Node, objects []*v1.Eg
 	for _, o := range objects {
 		share := egressip.ShareOf(o.Status, n)
 		seats, _ := egressip.FindSeats(share, links, func(a netip.Addr) bool { return s.Some(3) })
-		state := egressip.HostPlan(seats, func(netip.Addr) bool { return true }, s.Addrs(3), fuzzed.One(s, topology.GatewayLocal, topology.GatewayShared))
+		state := egressip.HostPlan(seats, func(netip.Addr) bool { return true }, s.Addrs(3))
 		for a := range state.Addrs {
 			if !slices.ContainsFunc(o.Status.Items, func(i v1.EgressIPStatusItem) bool {
 				own, err := netip.ParseAddr(i.EgressIP)

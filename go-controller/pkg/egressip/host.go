@@ -14,8 +14,9 @@ import (
 const (
 	// ChainSNAT has the translations to addresses on secondary networks.
 	ChainSNAT = "OVN-KUBE-EGRESS-IP-MULTI-NIC"
-	// ChainMark keeps the mark of traffic from pods to nodes for its replies, which
-	// the reverse path filter would drop otherwise.
+	// ChainMark keeps the mark of traffic from pods to nodes for its replies, and gives
+	// it to the replies of pods to who has called them through this host (by a host
+	// port, or by an address of a Service): these go back the way the call came.
 	ChainMark = "OVN-KUBE-EGRESS-IP-MARK"
 	// ChainStray drops what comes for an address on a secondary network and belongs to
 	// no connection that is known here: replies have the pod's address by then. The
@@ -152,7 +153,7 @@ func (s HostState) Equal(o HostState) bool {
 // HostPlan plans what the host has for addresses on secondary networks and the
 // pods of their EgressIP. Pods of a family leave with its first address. Addresses
 // that are not held are prepared for: everything is there but themselves.
-func HostPlan(seats []Seat, held func(netip.Addr) bool, pods []netip.Addr, mode topology.GatewayMode) HostState {
+func HostPlan(seats []Seat, held func(netip.Addr) bool, pods []netip.Addr) HostState {
 	s := HostState{Addrs: map[host.Address]host.AddressUse{}, IPRules: map[host.IPRule]struct{}{}, Routes: map[host.Route]host.Hop{},
 		Settings: map[string]string{}, Rules: host.Rules{}, HandOn: host.Rules{}, Translations: map[netip.Addr]netip.Addr{}}
 	pods = slices.SortedFunc(slices.Values(pods), netip.Addr.Compare)
@@ -188,14 +189,13 @@ func HostPlan(seats []Seat, held func(netip.Addr) bool, pods []netip.Addr, mode 
 				host.Spec{Src: src, Out: seat.Link.Link, Target: host.SNATTo(seat.Addr)}.Rule())
 			s.Translations[pod] = seat.Addr
 		}
-		if mode == topology.GatewayLocal {
-			// What pods send to nodes comes through the host, too, and keeps to the
-			// usual routes.
-			s.IPRules[host.IPRule{Family: f, Priority: topology.RulePodToNode, Mark: topology.MarkPodToNode, Table: mainTable}] = struct{}{}
-			s.Rules[markChain(f)] = []host.Rule{
-				host.Spec{Mark: topology.MarkPodToNode, Target: host.SaveMark}.Rule(),
-				host.Spec{Unmarked: true, Target: host.RestoreMark}.Rule(),
-			}
+		// What pods send to nodes comes through the host in local gateway mode, their
+		// replies in both; it keeps to the usual routes.
+		s.IPRules[host.IPRule{Family: f, Priority: topology.RulePodToNode, Mark: topology.MarkPodToNode, Table: mainTable}] = struct{}{}
+		s.Rules[markChain(f)] = []host.Rule{
+			host.Spec{Mark: topology.MarkPodToNode, Target: host.SaveMark}.Rule(),
+			host.Spec{Unmarked: true, Target: host.RestoreMark}.Rule(),
+			host.Spec{In: topology.ManagementPort, Reply: true, Target: host.SetMark(topology.MarkPodToNode)}.Rule(),
 		}
 	}
 	return s

@@ -105,7 +105,7 @@ func FuzzCluster(f *testing.F) {
 						t.Errorf("%s is translated to %s on %s by %s", a, to, n.Name, svc.Key)
 					}
 				}
-				egressservice.IPRules(svc, n.Name, 7)
+				egressservice.IPRules(svc, n.Name, 7, nil)
 			}
 		}
 	})

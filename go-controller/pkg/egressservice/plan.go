@@ -195,6 +195,9 @@ func Acknowledged(s Service, d Decision) bool {
 func Digest(s Service, host string) string {
 	sum := sha256.New()
 	fmt.Fprintln(sum, s.Key, host, s.Network, s.Ingress, s.ClusterIPs)
+	if len(s.LocalPorts) > 0 {
+		fmt.Fprintln(sum, s.LocalPorts)
+	}
 	for _, e := range s.Endpoints {
 		fmt.Fprintln(sum, e.Addr)
 	}
@@ -241,29 +244,6 @@ func (t Translations) Rules(key string) host.Rules {
 		stray := host.Spec{Dst: topology.HostPrefix(t[addr]), Comment: key, Target: host.Drop}.Rule()
 		if k := strayKey(topology.FamilyOf(addr)); !slices.Contains(rules[k], stray) {
 			rules[k] = append(rules[k], stray)
-		}
-	}
-	return rules
-}
-
-// IPRules returns the ip rules of a node for a Service with a network, which is
-// routing table number table.
-func IPRules(s Service, node string, table int) map[host.IPRule]struct{} {
-	rules := map[host.IPRule]struct{}{}
-	all := s.Host == node
-	if s.Refused != (Refusal{}) || s.Network == "" || s.Host == "" || !all && s.Host != v1.HostAll {
-		return rules
-	}
-	add := func(a netip.Addr) {
-		rules[host.IPRule{Family: topology.FamilyOf(a), Priority: topology.RuleEgressServiceNetwork,
-			Src: topology.HostPrefix(a), Table: table}] = struct{}{}
-	}
-	for _, a := range s.ClusterIPs {
-		add(a)
-	}
-	for _, e := range s.Endpoints {
-		if all || e.Node == node {
-			add(e.Addr)
 		}
 	}
 	return rules

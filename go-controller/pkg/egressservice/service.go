@@ -87,6 +87,8 @@ type Service struct {
 	Network string
 	// ClusterIPs are the Service's, where there is a Network.
 	ClusterIPs []netip.Addr
+	// LocalPorts are the sources of replies that the node keeps to itself, likewise.
+	LocalPorts []LocalPort
 	// Hold: what cannot be served is not let out (onUnavailable Drop).
 	Hold bool
 	// Ack is what a node said that it has programmed.
@@ -137,6 +139,9 @@ func Decode(snap Snapshot, cluster []netip.Prefix) Service {
 	}
 	if s.Network != "" {
 		s.ClusterIPs = clusterIPs(snap.Service)
+		if !snap.Shared {
+			s.LocalPorts = localPorts(snap.Service, snap.Reserved.Masquerade)
+		}
 	}
 	if s.PerNode {
 		s.Endpoints = endpoints(snap, cluster, topology.Families)

@@ -252,7 +252,7 @@ func FuzzObjects(f *testing.F) {
 					}
 				}
 				NodeState(s, n.Name).Rules(s.Key)
-				IPRules(s, n.Name, 7)
+				IPRules(s, n.Name, 7, nil)
 			}
 		}
 	})

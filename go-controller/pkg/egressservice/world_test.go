@@ -270,7 +270,7 @@ func (w *world) check(s Service, before []nb.Row) {
 func (w *world) ipRules(out *strings.Builder, node string) {
 	var lines []string
 	for _, s := range w.services {
-		for r := range IPRules(s, node, 7) {
+		for r := range IPRules(s, node, 7, nil) {
 			lines = append(lines, fmt.Sprintf("%d:\tfrom %s lookup %s\n", r.Priority, r.Src.Addr(), s.Network))
 		}
 	}

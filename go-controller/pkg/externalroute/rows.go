@@ -92,6 +92,7 @@ func familyRows(cfg Config, plan Plan, s NodeSnapshot, pods []Pod, fam topology.
 	f.sessions()
 	f.policies()
 	f.translations()
+	f.untranslated()
 	return f.rows
 }
 

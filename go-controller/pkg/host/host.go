@@ -29,6 +29,12 @@ type Canonical[K comparable] interface {
 	Canonical(K) K
 }
 
+// Reducer is a Kernel some of whose keys have an effect only beside others. Reduce
+// deletes those from the union of what is wanted that have none.
+type Reducer[K comparable, V any] interface {
+	Reduce(union map[K]V)
+}
+
 // Protocol marks ip rules and routes of ours (RTA_PROTOCOL, FRA_PROTOCOL): 79,
 // the letter O, which no routing daemon uses. "ip route show proto 79" shows them.
 const Protocol = 79
@@ -93,6 +99,9 @@ type IPRule struct {
 	Family   topology.Family
 	Priority int
 	Src      netip.Prefix // zero: from all
+	Dst      netip.Prefix // zero: to all
+	Protocol string       // "tcp", "udp", "sctp"; "": any
+	SrcPort  uint16       // 0: any
 	Mark     uint32       // 0: any
 	Table    int          // 254 is the main table
 }

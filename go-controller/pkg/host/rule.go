@@ -22,6 +22,7 @@ type Spec struct {
 	SrcType        string // addrtype: "LOCAL", may be Not
 	DstType        string
 	CTState        string // "DNAT", "RELATED,ESTABLISHED"; may be Not
+	Reply          bool   // in the direction of replies of its connection
 	Mark           uint32 // exact fwmark; 0 matches any
 	Unmarked       bool   // no fwmark
 	// Probability in (0,1) matches that part of the packets at random; 0 and
@@ -110,9 +111,12 @@ func (s Spec) Rule() Rule {
 		word("--src-type", s.SrcType)
 		word("--dst-type", s.DstType)
 	}
-	if s.CTState != "" {
+	if s.CTState != "" || s.Reply {
 		add("-m", "conntrack")
-		word("--ctstate", s.CTState)
+	}
+	word("--ctstate", s.CTState)
+	if s.Reply {
+		add("--ctdir", "REPLY")
 	}
 	if s.Mark != 0 {
 		add("-m", "mark", "--mark", fmt.Sprintf("%#x", s.Mark))

@@ -150,7 +150,7 @@ func (s *Set[K, V]) write(ctx context.Context) outcome[K] {
 // one object may need another (a route its gateway's link route).
 func (s *Set[K, V]) diff(ctx context.Context, union, have map[K]V, mayDelete func(K) bool) map[K]error {
 	failed := map[K]error{}
-	for _, k := range ordered(have) {
+	for _, k := range slices.Backward(ordered(have)) { // what was added last goes first
 		if _, ok := union[k]; ok || !mayDelete(k) {
 			continue
 		}
@@ -205,6 +205,9 @@ func (s *Set[K, V]) union() map[K]V {
 				all[k] = v
 			}
 		}
+	}
+	if r, ok := s.kernel.(Reducer[K, V]); ok {
+		r.Reduce(all)
 	}
 	return all
 }

@@ -23,11 +23,18 @@ const (
 	PriorityEgressIP = 100
 )
 
+// PriorityUntranslated is that of the policies on gateway routers that mark what is to
+// leave with the addresses of pods.
+const PriorityUntranslated = 100
+
 // Priorities of ip rules on the nodes; a lower one wins.
 const (
+	// RuleInside keeps what is for pods, Services and nodes in the main table.
+	RuleInside = 4999
 	// RuleEgressServiceNetwork looks up the table of an EgressService's network.
 	RuleEgressServiceNetwork = 5000
-	// RulePodToNode sends packets marked MarkPodToNode to the main table.
+	// RulePodToNode sends packets marked MarkPodToNode to the main table, and what
+	// pods send that an EgressService serves.
 	RulePodToNode = 5999
 	// RuleEgressIP looks up the table of an EgressIP's secondary interface.
 	RuleEgressIP = 6000
@@ -41,6 +48,10 @@ const MarkPodToNode = 1008
 // of a Service that keeps the addresses of its clients. Only replies may leave with
 // the address of the node.
 const MarkServicePort = 1009
+
+// MarkUntranslated (0x3f2) marks what pods with external gateways send that is meant to
+// leave with their own addresses. Nothing else may.
+const MarkUntranslated = 1010
 
 // Conntrack values on the external bridge.
 const (

@@ -64,6 +64,7 @@ func (s *suite) network(t *testing.T) {
 	ingress := func(lab.Pod) ([]netip.Addr, error) { return blueIngress, nil }
 	s.reach(t, pods, ingress)
 	s.called(t, "by number")
+	s.inside(t, pods)
 	s.named(t)
 	s.reach(t, pods, ingress)
 	s.called(t, "by name")
@@ -82,6 +83,7 @@ func (s *suite) network(t *testing.T) {
 		t.Errorf("host %q", status.Host)
 	}
 	s.reach(t, pods, func(p lab.Pod) ([]netip.Addr, error) { return s.NodeAddresses(ctx, p.Node) })
+	s.inside(t, pods)
 }
 
 // rulesEnd waits until no node has rules of a network: they outlast their use for a
@@ -226,14 +228,17 @@ func (s *suite) unblue(t *testing.T, pods []lab.Pod) {
 	s.blueRoutes(t, "del")
 }
 
-// blueRoutes adds or deletes the table of the other network on every node.
+// blueRoutes adds or deletes the table of the other network on every node: a route to
+// it, and a default route that leads there, too.
 func (s *suite) blueRoutes(t *testing.T, verb string) {
 	ctx := context.WithoutCancel(t.Context())
 	for _, node := range nodes {
 		for i, a := range blueBehind {
 			family := map[bool]string{true: "-4", false: "-6"}[a.Is4()]
-			if _, err := s.Kin.Exec(ctx, node, "ip", family, "route", verb, a.String(), "via", blueHost[i].String(), "table", blueTable); err != nil {
-				t.Error(err)
+			for _, to := range []string{a.String(), "default"} {
+				if _, err := s.Kin.Exec(ctx, node, "ip", family, "route", verb, to, "via", blueHost[i].String(), "table", blueTable); err != nil {
+					t.Error(err)
+				}
 			}
 		}
 	}

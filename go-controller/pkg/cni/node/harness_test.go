@@ -21,6 +21,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -191,7 +192,7 @@ func (l *lab) deletePod(name string) {
 	if err := l.kube.CoreV1().Pods("ns").Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
 		l.t.Fatal(err)
 	}
-	netnstest.Eventually(l.t, "the informer to see the deletion", func() bool {
+	eventually.True(l.t, "the informer to see the deletion", func() bool {
 		_, err := l.pods.Core().V1().Pods().Lister().Pods("ns").Get(name)
 		return err != nil
 	})

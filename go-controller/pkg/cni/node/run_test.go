@@ -12,7 +12,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni/shim"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
 // TestRun talks to a running server through the shim. Nothing is attached here:
@@ -35,7 +35,7 @@ func TestRun(t *testing.T) {
 		}
 		return failure.Code
 	}
-	netnstest.Eventually(t, "the server to say that the node is not ready", func() bool {
+	eventually.True(t, "the server to say that the node is not ready", func() bool {
 		return code(shim.Funcs().Status(args)) == cni.CodeNotReady
 	})
 	if _, err := os.Stat(conf); !errors.Is(err, os.ErrNotExist) {
@@ -56,11 +56,11 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(l.ready)
-	netnstest.Eventually(t, "the server to say that the node is ready", func() bool { return shim.Funcs().Status(args) == nil })
+	eventually.True(t, "the server to say that the node is ready", func() bool { return shim.Funcs().Status(args) == nil })
 	if err := os.Remove(dir); err != nil {
 		t.Fatal(err)
 	}
-	netnstest.Eventually(t, "the configuration", func() bool {
+	eventually.True(t, "the configuration", func() bool {
 		text, err := os.ReadFile(conf)
 		return err == nil && string(text) == string(cni.ConfFile("ovn-k8s-cni-overlay", l.server.Socket, false))
 	})

@@ -14,7 +14,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
 // adding starts an ADD and waits until it has made the port.
@@ -25,7 +25,7 @@ func (l *lab) adding(sandbox string) (failed chan error, done <-chan struct{}) {
 		_, err := l.handle(l.request(cni.CommandAdd, sandbox, "web", "u1"))
 		failed <- err
 	})
-	netnstest.Eventually(l.t, "the port of the pod", func() bool { return l.ports() != "" })
+	eventually.True(l.t, "the port of the pod", func() bool { return l.ports() != "" })
 	return failed, done
 }
 
@@ -116,7 +116,7 @@ func (l *lab) update(change func(*corev1.Pod)) {
 	if _, err := l.kube.CoreV1().Pods("ns").Update(context.Background(), p, metav1.UpdateOptions{}); err != nil {
 		l.t.Fatal(err)
 	}
-	netnstest.Eventually(l.t, "the informer to see the change", func() bool {
+	eventually.True(l.t, "the informer to see the change", func() bool {
 		seen, err := l.pods.Core().V1().Pods().Lister().Pods("ns").Get("web")
 		return err == nil && seen.UID == p.UID && len(seen.Annotations) == len(p.Annotations) &&
 			seen.Annotations[kube.AnnotationPodNetworks] == p.Annotations[kube.AnnotationPodNetworks]

@@ -65,8 +65,6 @@ type Deps struct {
 	Ports Ports
 	// Cluster are the pod subnets of the cluster.
 	Cluster []netip.Prefix
-	// Mode is the gateway mode of the cluster.
-	Mode topology.GatewayMode
 	// Announcer tells networks that an address has come to this node.
 	Announcer Announcer
 	// Ready is closed once the network of the node is set up. Before, nothing is

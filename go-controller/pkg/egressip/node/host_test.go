@@ -133,7 +133,7 @@ func TestHost(t *testing.T) {
 			t.Fatal(problem)
 		}
 		pods := []netip.Addr{netip.MustParseAddr("10.244.1.3"), netip.MustParseAddr("fd00:10:244:2::3")}
-		return egressip.HostPlan(found, func(netip.Addr) bool { return true }, pods, topology.GatewayLocal)
+		return egressip.HostPlan(found, func(netip.Addr) bool { return true }, pods)
 	}
 	l.restart(four, six)
 	l.apply(plan(e))

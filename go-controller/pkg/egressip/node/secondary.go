@@ -53,7 +53,7 @@ type seat struct {
 func (c *Controller) seats(
 	ctx context.Context, key string, share, departing egressip.Share, may func(netip.Addr) bool,
 ) (seat, map[netip.Addr]bool, error) {
-	s := seat{host: egressip.HostPlan(nil, nil, nil, c.deps.Mode), links: map[netip.Addr]string{}, record: map[netip.Addr]bool{}}
+	s := seat{host: egressip.HostPlan(nil, nil, nil), links: map[netip.Addr]string{}, record: map[netip.Addr]bool{}}
 	held := map[netip.Addr]bool{}
 	if len(share.Secondary)+len(departing.Secondary) == 0 {
 		return s, held, nil
@@ -79,7 +79,7 @@ func (c *Controller) seats(
 	}
 	gone, _ := egressip.FindSeats(departing, networks, c.deps.Record.Has)
 	pods := c.pods.members.Addrs(key)
-	s.host = egressip.HostPlan(append(found, gone...), func(a netip.Addr) bool { return held[a] }, pods, c.deps.Mode)
+	s.host = egressip.HostPlan(append(found, gone...), func(a netip.Addr) bool { return held[a] }, pods)
 	s.problem = problem
 	if problem == "" {
 		s.digest = egressip.Digest(share.Secondary, pods)

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -52,6 +53,9 @@ type Deps struct {
 	ClusterSubnets []netip.Prefix
 	// Mode is the gateway mode of the cluster.
 	Mode topology.GatewayMode
+	// EgressIPs says that there may be EgressIPs, whose ip rules would lead pods of an
+	// EgressService elsewhere.
+	EgressIPs bool
 }
 
 // Controller serves the EgressServices whose host is this node.
@@ -106,7 +110,10 @@ func New(deps Deps) (*Controller, error) {
 		}
 		return reader.Keys()
 	})
-	return c, reader.Watch(c.queue, func(_ snapshot.Kind, key string) []string { return []string{key} })
+	return c, errors.Join(
+		reader.Watch(c.queue, func(_ snapshot.Kind, key string) []string { return []string{key} }),
+		reader.WatchInside(c.queue, func() []string { return slices.Concat(slices.Collect(maps.Values(c.keysOf()))...) }),
+	)
 }
 
 // Run works until ctx is done.
@@ -190,15 +197,23 @@ func (c *Controller) takesOver(s egressservice.Service) bool {
 // want plans what this node contributes, and says what it cannot do.
 func (c *Controller) want(s egressservice.Service) (want contribution, problem string, err error) {
 	want.translations = egressservice.NodeState(s, c.deps.Node)
+	if c.deps.EgressIPs {
+		want.ipRules = egressservice.UsualRoutes(want.translations)
+	}
 	// Whether anything is to be done with the network does not depend on its table.
-	if len(egressservice.IPRules(s, c.deps.Node, unnamed)) == 0 {
+	if len(egressservice.IPRules(s, c.deps.Node, unnamed, nil)) == 0 {
 		return want, "", nil
 	}
 	t := c.lookup(s.Network)
 	if t.problem != "" {
+		if !egressservice.Networked(s, c.deps.Node) {
+			return want, "", nil // nobody said that the network is here
+		}
 		return want, t.problem, nil
 	}
-	want.ipRules = egressservice.IPRules(s, c.deps.Node, t.number)
+	rules := egressservice.IPRules(s, c.deps.Node, t.number, c.reader.Inside())
+	maps.Copy(rules, want.ipRules)
+	want.ipRules = rules
 	return want, "", nil
 }
 

@@ -217,6 +217,22 @@ func (r *Reader) watchAddresses(c *queue.Controller, keys func(kind Kind, key st
 	})
 }
 
+// Inside returns who is inside of the cluster: pods, Services, nodes and API servers.
+func (r *Reader) Inside() []netip.Prefix {
+	if r.informers.Addresses == nil {
+		return r.cluster
+	}
+	return r.informers.Addresses.Inside()
+}
+
+// WatchInside makes c reconcile what keys returns when somebody else is inside.
+func (r *Reader) WatchInside(c *queue.Controller, keys func() []string) error {
+	if r.informers.Addresses == nil {
+		return nil
+	}
+	return r.informers.Addresses.Watch(c, func([]netip.Addr) []string { return keys() })
+}
+
 // givenOut returns the keys of the EgressServices whose Services have one of the
 // addresses from a load balancer.
 func (r *Reader) givenOut(addrs []netip.Addr) []string {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -106,24 +107,38 @@ func (k *Kernel[K, V]) Writes() int {
 func DumpIPRules(rules map[host.IPRule]struct{}) string {
 	keys := slices.SortedFunc(maps.Keys(rules), func(a, b host.IPRule) int {
 		return cmp.Or(cmp.Compare(a.Family, b.Family), cmp.Compare(a.Priority, b.Priority),
-			a.Src.Addr().Compare(b.Src.Addr()), cmp.Compare(a.Table, b.Table), cmp.Compare(a.Mark, b.Mark))
+			a.Src.Addr().Compare(b.Src.Addr()), a.Dst.Addr().Compare(b.Dst.Addr()), cmp.Compare(a.Protocol, b.Protocol),
+			cmp.Compare(a.SrcPort, b.SrcPort), cmp.Compare(a.Table, b.Table), cmp.Compare(a.Mark, b.Mark))
 	})
 	var out strings.Builder
 	for _, r := range keys {
-		from := "all"
-		if r.Src.IsValid() {
-			from = r.Src.String()
-			if r.Src.IsSingleIP() {
-				from = r.Src.Addr().String()
-			}
+		fmt.Fprintf(&out, "%d:\tfrom %s", r.Priority, selector(r.Src))
+		if r.Dst.IsValid() {
+			fmt.Fprintf(&out, " to %s", selector(r.Dst))
 		}
-		fmt.Fprintf(&out, "%d:\tfrom %s", r.Priority, from)
 		if r.Mark != 0 {
 			fmt.Fprintf(&out, " fwmark %#x", r.Mark)
+		}
+		if r.Protocol != "" {
+			fmt.Fprintf(&out, " ipproto %s", r.Protocol)
+		}
+		if r.SrcPort != 0 {
+			fmt.Fprintf(&out, " sport %d", r.SrcPort)
 		}
 		fmt.Fprintf(&out, " lookup %s\n", tableName(r.Table))
 	}
 	return out.String()
+}
+
+// selector prints the addresses that a rule matches.
+func selector(p netip.Prefix) string {
+	switch {
+	case !p.IsValid():
+		return "all"
+	case p.IsSingleIP():
+		return p.Addr().String()
+	}
+	return p.String()
 }
 
 // DumpRoutes prints routes as "ip route show table all" does, without what only

@@ -1,7 +1,10 @@
 // Package iprule is the driver of ip rules, host.Kernel of host.IPRule.
 //
 // Ours are the rules with host.Protocol whose priority is one of the documented
-// ones (topology.RuleEgressServiceNetwork, RulePodToNode, RuleEgressIP).
+// ones (topology.RuleInside, RuleEgressServiceNetwork, RulePodToNode, RuleEgressIP).
+//
+// A rule of RulePodToNode with a source address is there only beside one of
+// RuleEgressIP with the same, which it overrides: it says who else serves a pod.
 //
 // Callers: the node side of the egress features, through a host.Set.
 package iprule
@@ -24,6 +27,7 @@ import (
 
 // priorities are those of our rules.
 var priorities = map[int]bool{
+	topology.RuleInside:               true,
 	topology.RuleEgressServiceNetwork: true,
 	topology.RulePodToNode:            true,
 	topology.RuleEgressIP:             true,
@@ -39,18 +43,39 @@ func NewSet() *host.Set[host.IPRule, struct{}] {
 	return host.NewSet("ip rules", Kernel{}, func(struct{}, struct{}) bool { return true })
 }
 
+// protocols are the numbers of the protocols that rules can match.
+var protocols = map[string]int{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP}
+
 // Canonical implements host.Canonical.
 func (Kernel) Canonical(r host.IPRule) host.IPRule {
-	if r.Src.IsValid() {
-		r.Src = r.Src.Masked()
-	}
-	if r.Src.IsValid() && r.Src.Bits() == 0 {
-		r.Src = netip.Prefix{}
-	}
+	r.Src, r.Dst = canonical(r.Src), canonical(r.Dst)
 	if r.Table == 0 {
 		r.Table = unix.RT_TABLE_MAIN
 	}
 	return r
+}
+
+// canonical returns how the kernel tells a prefix; that of all addresses is none.
+func canonical(p netip.Prefix) netip.Prefix {
+	if !p.IsValid() || p.Bits() == 0 {
+		return netip.Prefix{}
+	}
+	return p.Masked()
+}
+
+// Reduce implements host.Reducer.
+func (Kernel) Reduce(union map[host.IPRule]struct{}) {
+	egressIP := map[netip.Prefix]bool{}
+	for r := range union {
+		if r.Priority == topology.RuleEgressIP {
+			egressIP[r.Src] = true
+		}
+	}
+	for r := range union {
+		if r.Priority == topology.RulePodToNode && r.Src.IsValid() && !egressIP[r.Src] {
+			delete(union, r)
+		}
+	}
 }
 
 // List implements host.Kernel.
@@ -65,11 +90,14 @@ func (Kernel) List(context.Context) (map[host.IPRule]struct{}, error) {
 			if r.Protocol != host.Protocol || !priorities[r.Priority] {
 				continue
 			}
-			key := host.IPRule{Family: f, Priority: r.Priority, Mark: r.Mark, Table: r.Table}
-			if r.Src != nil {
-				addr, _ := netip.AddrFromSlice(r.Src.IP)
-				bits, _ := r.Src.Mask.Size()
-				key.Src = netip.PrefixFrom(addr, bits)
+			key := host.IPRule{Family: f, Priority: r.Priority, Src: prefix(r.Src), Dst: prefix(r.Dst), Mark: r.Mark, Table: r.Table}
+			for name, number := range protocols {
+				if r.IPProto == number {
+					key.Protocol = name
+				}
+			}
+			if r.Sport != nil {
+				key.SrcPort = r.Sport.Start
 			}
 			out[key] = struct{}{}
 		}
@@ -109,8 +137,26 @@ func rule(r host.IPRule) *netlink.Rule {
 	out := netlink.NewRule()
 	out.Family, out.Priority, out.Table, out.Mark = family(r.Family), r.Priority, r.Table, r.Mark
 	out.Protocol = host.Protocol
-	if r.Src.IsValid() {
-		out.Src = &net.IPNet{IP: r.Src.Addr().AsSlice(), Mask: net.CIDRMask(r.Src.Bits(), r.Src.Addr().BitLen())}
+	out.Src, out.Dst, out.IPProto = ipNet(r.Src), ipNet(r.Dst), protocols[r.Protocol]
+	if r.SrcPort != 0 {
+		out.Sport = netlink.NewRulePortRange(r.SrcPort, r.SrcPort)
 	}
 	return out
+}
+
+// prefix decodes a match of addresses; nil matches all.
+func prefix(n *net.IPNet) netip.Prefix {
+	if n == nil {
+		return netip.Prefix{}
+	}
+	addr, _ := netip.AddrFromSlice(n.IP)
+	bits, _ := n.Mask.Size()
+	return netip.PrefixFrom(addr, bits)
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	if !p.IsValid() {
+		return nil
+	}
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }

@@ -43,6 +43,17 @@ func TestRules(t *testing.T) {
 		// Both spellings of "from all" and of the main table.
 		want[host.IPRule{Family: f, Priority: topology.RulePodToNode, Mark: topology.MarkPodToNode}] = struct{}{}
 	}
+	for _, dst := range []string{"172.18.0.4/32", "10.96.0.0/16", "fd00:10:96::/112"} {
+		p := netip.MustParsePrefix(dst)
+		want[host.IPRule{Family: topology.FamilyOf(p.Addr()), Priority: topology.RuleInside, Dst: p, Table: 254}] = struct{}{}
+	}
+	for _, protocol := range []string{"tcp", "udp", "sctp"} {
+		for _, src := range []string{"169.254.169.3/32", "fd69::3/128"} {
+			p := netip.MustParsePrefix(src)
+			want[host.IPRule{Family: topology.FamilyOf(p.Addr()), Priority: topology.RuleEgressServiceNetwork, Src: p,
+				Protocol: protocol, SrcPort: 30080, Table: 1000}] = struct{}{}
+		}
+	}
 	all := host.IPRule{Family: topology.IPv4, Priority: topology.RuleEgressIP, Src: netip.MustParsePrefix("0.0.0.0/0"), Table: 254}
 	want[all] = struct{}{}
 	if err := s.Apply(t.Context(), "a", want); err != nil {
@@ -58,11 +69,20 @@ func TestRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const golden = `5000:	from 10.244.0.5 lookup 1000
+	const golden = `4999:	from all to 10.96.0.0/16 lookup main
+4999:	from all to 172.18.0.4 lookup main
+5000:	from 10.244.0.5 lookup 1000
 5000:	from 10.244.1.0/24 lookup 1000
+5000:	from 169.254.169.3 ipproto sctp sport 30080 lookup 1000
+5000:	from 169.254.169.3 ipproto tcp sport 30080 lookup 1000
+5000:	from 169.254.169.3 ipproto udp sport 30080 lookup 1000
 5999:	from all fwmark 0x3f0 lookup main
 6000:	from all lookup main
+4999:	from all to fd00:10:96::/112 lookup main
 5000:	from fd00:10:244:1::5 lookup 1000
+5000:	from fd69::3 ipproto sctp sport 30080 lookup 1000
+5000:	from fd69::3 ipproto tcp sport 30080 lookup 1000
+5000:	from fd69::3 ipproto udp sport 30080 lookup 1000
 5999:	from all fwmark 0x3f0 lookup main
 `
 	if got := hostfake.DumpIPRules(have); got != golden {

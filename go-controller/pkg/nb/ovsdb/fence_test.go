@@ -19,6 +19,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/seeds"
 )
@@ -220,7 +221,7 @@ func pauseWriters(t *testing.T, rng *rand.Rand) {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
 		})
-		ovsdbtest.Eventually(t, "the first write of "+name, func() error {
+		eventually.Succeeds(t, "the first write of "+name, func() error {
 			if set := s.Nbctl("get", "Address_Set", "set", "addresses"); !strings.Contains(set, "writer-"+name+"-") {
 				return fmt.Errorf("the set has %s", set)
 			}

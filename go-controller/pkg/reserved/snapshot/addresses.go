@@ -89,6 +89,28 @@ func (a *Addresses) Owners(addr netip.Addr) []reserved.Owner {
 	return owners
 }
 
+// Inside returns the ranges of pods and Services, and the addresses of nodes and API
+// servers: what egress features are not about.
+func (a *Addresses) Inside() []netip.Prefix {
+	inside := slices.Concat(a.Ranges.Pods, a.Ranges.Services)
+	add := func(obj any) {
+		for addr, owners := range ownersIn(obj) {
+			if slices.ContainsFunc(owners, reserved.Owner.IsHost) {
+				inside = append(inside, netip.PrefixFrom(addr, addr.BitLen()))
+			}
+		}
+	}
+	for _, indexer := range a.indexed {
+		for _, obj := range indexer.List() {
+			add(obj)
+		}
+	}
+	if obj, ok, err := a.slices.GetByKey(apiServer); err == nil && ok {
+		add(obj)
+	}
+	return inside
+}
+
 // Watch makes q reconcile what keys returns for the addresses that have, or may
 // have, other owners than before.
 func (a *Addresses) Watch(q *queue.Controller, keys func(addrs []netip.Addr) []string) error {

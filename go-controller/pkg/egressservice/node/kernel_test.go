@@ -1,0 +1,135 @@
+package node
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iprule"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+)
+
+// family is what TestDefaultRoute tries in a family.
+type family struct {
+	flag, bits                       string
+	mp0, uplink, other               string // the host's addresses
+	gateway, otherGateway            string
+	pod, cluster, local              string // who sends
+	inside                           []string
+	peer, apiServer, outside, client string // who is outside of the cluster, but for peer
+	usual                            map[string]string
+}
+
+var families = []family{{
+	flag: "-4", bits: "/32",
+	mp0: "10.244.1.2/24", uplink: "172.18.0.3/16", other: "192.168.50.3/24",
+	gateway: "172.18.0.1", otherGateway: "192.168.50.1",
+	pod: "10.244.1.5", cluster: "10.96.0.7", local: "169.254.169.3",
+	inside: []string{"10.244.0.0/16", "10.96.0.0/16", "172.18.0.4/32", "192.168.50.4/32", "203.0.113.6/32"},
+	peer:   "172.18.0.4", apiServer: "203.0.113.6", outside: "198.51.100.9", client: "172.18.0.100",
+	usual: map[string]string{
+		"10.244.2.7": "mp0", "10.96.0.1": "mp0", "172.18.0.4": "breth0", "192.168.50.4": "eth1", "203.0.113.6": "breth0",
+	},
+}, {
+	flag: "-6", bits: "/128",
+	mp0: "fd00:10:244:1::2/64", uplink: "fc00:f853:ccd:e793::3/64", other: "fd50::3/64",
+	gateway: "fc00:f853:ccd:e793::1", otherGateway: "fd50::1",
+	pod: "fd00:10:244:1::5", cluster: "fd00:10:96::7", local: "fd69::3",
+	inside: []string{"fd00:10:244::/48", "fd00:10:96::/112", "fc00:f853:ccd:e793::4/128", "fd50::4/128", "2001:db8::6/128"},
+	peer:   "fc00:f853:ccd:e793::4", apiServer: "2001:db8::6", outside: "2001:db8:9::9", client: "fc00:f853:ccd:e793::100",
+	usual: map[string]string{
+		"fd00:10:244:2::7": "mp0", "fd00:10:96::1": "mp0", "fc00:f853:ccd:e793::4": "breth0", "fd50::4": "eth1", "2001:db8::6": "breth0",
+	},
+}}
+
+// TestDefaultRoute asks the kernel where packets go whose network has a default route:
+// what is for the cluster itself takes the usual routes, everything else the network,
+// be it from a pod of the node, or a reply of the Service.
+func TestDefaultRoute(t *testing.T) {
+	for _, f := range families {
+		for _, host := range []string{"me", v1.HostAll} {
+			t.Run(f.flag[1:]+"/"+host, func(t *testing.T) {
+				ns := netnstest.New(t)
+				ns.Run("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
+				for _, l := range [][2]string{{"mp0", f.mp0}, {"breth0", f.uplink}, {"eth1", f.other}, {"blue", ""}} {
+					ns.Veth(l[0], l[0]+"-peer")
+					ns.Run("sysctl", "-qw", "net.ipv4.conf."+l[0]+".rp_filter=1")
+					if l[1] != "" {
+						ns.Run("ip", f.flag, "addr", "add", l[1], "dev", l[0], "nodad")
+					}
+				}
+				ns.Run("sysctl", "-qw", "net.ipv4.conf.mp0.rp_filter=2")
+				ns.Run("ip", f.flag, "route", "add", "default", "via", f.gateway)
+				for _, p := range f.inside[:2] {
+					ns.Run("ip", f.flag, "route", "add", p, "dev", "mp0")
+				}
+				ns.Run("ip", f.flag, "route", "add", "default", "dev", "blue", "table", "100")
+
+				s := egressservice.Service{Host: host, Network: "blue", ClusterIPs: []netip.Addr{netip.MustParseAddr(f.cluster)},
+					Endpoints:  []egressservice.Endpoint{{Addr: netip.MustParseAddr(f.pod), Node: "me"}},
+					LocalPorts: []egressservice.LocalPort{{Addr: netip.MustParseAddr(f.local), Protocol: "tcp", Port: 30080}}}
+				var inside []netip.Prefix
+				for _, p := range f.inside {
+					inside = append(inside, netip.MustParsePrefix(p))
+				}
+				rules := iprule.NewSet()
+				if err := rules.Apply(t.Context(), "a", egressservice.IPRules(s, "me", 100, inside)); err != nil {
+					t.Fatal(err)
+				}
+
+				get := func(args ...string) string {
+					t.Helper()
+					out, err := ns.Try("ip", append([]string{f.flag, "route", "get"}, args...)...)
+					if err != nil {
+						return err.Error()
+					}
+					words := strings.Fields(out)
+					for i, w := range words {
+						if w == "dev" {
+							return words[i+1]
+						}
+					}
+					return out
+				}
+				check := func(want string, args ...string) {
+					t.Helper()
+					if got := get(args...); got != want {
+						t.Errorf("%s: leaves by %s, want %s", strings.Join(args, " "), got, want)
+					}
+				}
+				for _, from := range []string{f.pod, f.cluster} {
+					for to, usual := range f.usual {
+						check(usual, to, "from", from, "iif", "mp0")
+					}
+					for _, to := range []string{f.outside, f.client} {
+						check("blue", to, "from", from, "iif", "mp0")
+					}
+				}
+				local := []string{"from", f.local, "iif", "mp0", "ipproto", "tcp", "sport"}
+				check("blue", append(append([]string{f.outside}, local...), "30080")...)
+				check("breth0", append(append([]string{f.peer}, local...), "30080")...)
+				check("breth0", append(append([]string{f.outside}, local...), "30081")...) // of another Service
+				check("breth0", f.outside, "from", another(f.pod), "iif", "mp0")
+				// Answers of nodes pass a filter that asks for the way back.
+				check("mp0", f.pod, "from", f.peer, "iif", "breth0")
+				check("mp0", f.pod, "from", f.apiServer, "iif", "breth0")
+				check("mp0", f.pod, "from", f.outside, "iif", "blue")
+
+				if err := rules.Apply(t.Context(), "a", nil); err != nil {
+					t.Fatal(err)
+				}
+				check("breth0", f.outside, "from", f.pod, "iif", "mp0")
+				if out := ns.Run("ip", f.flag, "rule", "list"); strings.Contains(out, "4999") {
+					t.Errorf("rules stay:\n%s", out)
+				}
+			})
+		}
+	}
+}
+
+// another is the address of a pod beside one.
+func another(pod string) string { return fmt.Sprint(netip.MustParseAddr(pod).Next()) }
