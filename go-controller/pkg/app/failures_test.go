@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,10 +19,10 @@ import (
 func TestFailuresAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recorder := record.NewFakeRecorder(10)
-		fails := true
+		var mended atomic.Bool
 		begin := time.Now()
 		r := &failureReports{node: "n1", recorder: recorder, failures: func() []queue.Failure {
-			if !fails {
+			if mended.Load() {
 				return nil
 			}
 			return []queue.Failure{
@@ -51,9 +52,9 @@ func TestFailuresAreTold(t *testing.T) {
 		told(0)
 		wait(5 * failuresInterval)
 		told(1)
-		fails = false
+		mended.Store(true)
 		wait(2 * failuresInterval)
-		fails = true
+		mended.Store(false)
 		wait(2 * failuresInterval)
 		told(1)
 		cancel()
