@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,10 +81,17 @@ func Run(ctx context.Context, cfg config.Config, role Role) error {
 	if err != nil {
 		return err
 	}
+	recorder, stopEvents, err := newRecorder(env)
+	if err != nil {
+		return err
+	}
+	defer stopEvents()
 	group, ctx := errgroup.WithContext(ctx)
 	for _, s := range servers {
 		group.Go(func() error { return s.serve(ctx) })
 	}
+	reports := &failureReports{node: cmp.Or(role.Node, role.Master), recorder: recorder, failures: queue.Failures}
+	group.Go(part(ctx, "failures", reports.Run))
 	if role.Master != "" {
 		group.Go(part(ctx, "master", func(ctx context.Context) error {
 			started["master"]() // one that waits for the lease is ready to take over

@@ -51,19 +51,6 @@ func TestLeaderThatSeesAnotherStops(t *testing.T) {
 	cs := fake.NewClientset()
 	env := testEnv(cs)
 	env.Config.MasterHA = config.LeaderElection{LeaseDuration: 2 * time.Hour, RenewDeadline: time.Hour, RetryPeriod: 100 * time.Millisecond}
-	working, stopped, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	go func() {
-		ended <- lead(t.Context(), env, "n1_a", func(ctx context.Context) error {
-			close(working)
-			<-ctx.Done()
-			close(stopped)
-			return nil
-		})
-	}()
-	eventually.Receive(t, "work", working)
-	if err := confirmLeader(t.Context(), env, "n1_a"); err != nil {
-		t.Errorf("the leader is not confirmed: %v", err)
-	}
 	var taken atomic.Bool
 	now := metav1.NowMicro()
 	cs.PrependReactor("*", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -80,6 +67,19 @@ func TestLeaderThatSeesAnotherStops(t *testing.T) {
 			return true, nil, apierrors.NewConflict(coordinationv1.Resource("leases"), leaseName, errors.New("changed"))
 		}
 	})
+	working, stopped, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- lead(t.Context(), env, "n1_a", func(ctx context.Context) error {
+			close(working)
+			<-ctx.Done()
+			close(stopped)
+			return nil
+		})
+	}()
+	eventually.Receive(t, "work", working)
+	if err := confirmLeader(t.Context(), env, "n1_a"); err != nil {
+		t.Errorf("the leader is not confirmed: %v", err)
+	}
 	taken.Store(true)
 	if err := eventually.Receive(t, "lead", ended); !errors.Is(err, errLostLease) {
 		t.Errorf("lead: %v", err)

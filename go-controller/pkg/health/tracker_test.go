@@ -61,6 +61,9 @@ func (w *world) Probe(ctx context.Context, node string, addr netip.Addr) error {
 	if fault {
 		return fmt.Errorf("%w: no route", ErrFault)
 	}
+	if alive && rtt == 0 {
+		return nil
+	}
 	if alive {
 		select {
 		case <-time.After(rtt):

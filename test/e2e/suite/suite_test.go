@@ -36,6 +36,7 @@ func testCluster(t *testing.T, mode string) {
 	s.in(t, "shared", "QuietRestart", s.quiet)
 	t.Run("NoLeak", s.leak)
 	s.in(t, "local", "FailoverLatency", s.latency)
+	s.once(t, "BlindMaster", s.blindMaster)
 	s.in(t, "local", "Churn", s.churn)
 	s.in(t, "local", "Faults", s.faults)
 	t.Run("PowerFailure", s.powerFailure)

@@ -233,7 +233,7 @@ func pauseWriters(t *testing.T, rng *rand.Rand) {
 		`"k8s.ovn.org/owner-type"=egressservice,"k8s.ovn.org/name"="ns/svc","k8s.ovn.org/id"=set}`)
 	cmd := start(0)
 	for n := 1; n <= pauses; n++ {
-		time.Sleep(time.Duration(rng.IntN(int(5 * time.Millisecond))))
+		<-time.After(time.Duration(rng.IntN(int(5 * time.Millisecond)))) // at any moment
 		_ = cmd.Process.Signal(syscall.SIGSTOP)
 		next := start(n)
 		_ = cmd.Process.Signal(syscall.SIGCONT)
