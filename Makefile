@@ -10,7 +10,7 @@ BIN := $(OUT)/bin
 # Modules to lint. Not contrib/kin/kubernetes, contrib/kin/dns and test/conformance:
 # short mains whose check would take all of Kubernetes with it; and contrib/kin/cni
 # has no source of its own.
-MODULES := go-controller contrib/kin test/e2e
+MODULES := go-controller contrib/kin test/e2e dist/images
 
 VERSION_PACKAGE := github.com/ovnkube/ovnkube/go-controller/pkg/version
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
@@ -37,6 +37,10 @@ help: ## Show this help
 build: ## Build ovnkube, ovn-k8s-cni-overlay and kin into _output/bin (static)
 	cd go-controller && go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
 	cd contrib/kin && go build -ldflags '-s -w' -o $(BIN)/ ./cmd/...
+
+.PHONY: image
+image: build ## Build the container image without a container engine into _output/image.tar (root)
+	@dist/images/build.sh $(OUT)
 
 .PHONY: deps
 deps: ## Install the Debian packages that tests and clusters need (root)
@@ -105,20 +109,24 @@ fuzz-short: ## Fuzz every decoder and planner with a few hundred inputs
 mutate: ## Break product code on purpose and see tests fail: a sample, MUTATE=all or MUTATE=REGEXP (root)
 	cd go-controller && go run ./hack/mutate '$(MUTATE)'
 
-# Go's limit is one for each package; the longest, suite, takes some 35 minutes on two cores.
+# Go's limit is one for each package; the longest, suite, takes some 30 minutes on two cores.
 E2E_TIMEOUT ?= 60m
 E2E_PACKAGES ?= ./...
 FIGURES := $(OUT)/figures.json
 .PHONY: e2e
-e2e: cluster-binaries ## Run the end-to-end tests on kin clusters (root; E2E_RUN=REGEXP, E2E_FLAGS='-count=20', E2E_TIMEOUT)
+e2e: cluster-binaries image ## Run the end-to-end tests on kin clusters (root; E2E_RUN=REGEXP, E2E_FLAGS='-count=20', E2E_TIMEOUT)
 	@rm -f $(FIGURES)
 	@failed=0; (cd test/e2e && KIN=$(KIN) E2E_LOGS=$(OUT)/e2e-logs E2E_FIGURES=$(FIGURES) \
 		go test -vet=off -count=1 -p 1 -timeout $(E2E_TIMEOUT) $(if $(E2E_RUN),-run '$(E2E_RUN)') $(E2E_FLAGS) $(E2E_PACKAGES)) || failed=1; \
 	if [[ -e $(FIGURES) ]]; then (cd test/e2e && go run ./figures/show $(FIGURES)); fi; exit $$failed
 
+.PHONY: e2e-full
+e2e-full: ## Run the end-to-end tests, every one in both gateway modes (root; as e2e)
+	E2E_FULL=1 $(MAKE) e2e
+
 .PHONY: e2e-long
 e2e-long: ## Run the end-to-end tests that take time after time with twenty times each (root; E2E_RUN, hours)
-	FAILOVER_RUNS=20 LEAK_EVENTS=50 LEAK_DOWN=1m EGRESSIP_FAILOVERS=20 EGRESSIP_MOVES=20 EGRESSIP_REBOOTS=20 EGRESSIP_NEWPODS=60 FAULTS=all \
+	E2E_FULL=1 FAILOVER_RUNS=20 LEAK_EVENTS=50 LEAK_DOWN=1m EGRESSIP_FAILOVERS=20 EGRESSIP_MOVES=20 EGRESSIP_REBOOTS=20 EGRESSIP_NEWPODS=60 FAULTS=all \
 		EXTERNAL_GATEWAY_RESTARTS=20 $(MAKE) e2e E2E_TIMEOUT=6h E2E_PACKAGES=./suite E2E_RUN='$(or $(E2E_RUN),Gateway/(NoLeak|FailoverLatency|EgressIP|ExternalGateways|Faults)|TestOptions)'
 
 .PHONY: figures

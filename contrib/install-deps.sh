@@ -14,6 +14,7 @@ PACKAGES=(
 	containerd runc busybox-static  # pods of the local cluster
 	iproute2 iptables nftables ethtool conntrack procps kmod util-linux
 	frr                             # BFD peers of external gateways, the router of MetalLB's test
+	mmdebstrap                      # the container image, without an engine
 	openssl                         # certificates in the tests of TLS connections
 	tcpdump                         # to look at what a test saw
 )

@@ -13,7 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
 // asProgram makes the test binary behave as ovnkube.
@@ -117,22 +118,6 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// eventually polls until ok, which describes what it still waits for.
-func eventually(t *testing.T, ok func() string) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		missing := ok()
-		if missing == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("20 s passed: %s", missing)
-		}
-		<-time.After(10 * time.Millisecond)
-	}
-}
-
 // A master that cannot reach the API server waits, healthy, and ends cleanly.
 func TestLifeOfAProcess(t *testing.T) {
 	dir, address := t.TempDir(), freeAddress(t)
@@ -151,17 +136,17 @@ func TestLifeOfAProcess(t *testing.T) {
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 
-	eventually(t, func() string {
+	eventually.Succeeds(t, "the process to be ready", func() error {
 		r, err := http.Get("http://" + address + "/readyz")
 		if err != nil {
-			return err.Error()
+			return err
 		}
 		defer r.Body.Close()
 		body, _ := io.ReadAll(r.Body)
 		if r.StatusCode != http.StatusOK {
-			return string(body)
+			return errors.New(string(body))
 		}
-		return ""
+		return nil
 	})
 	if pid, err := os.ReadFile(pidFile); err != nil || string(pid) != fmt.Sprintln(cmd.Process.Pid) {
 		t.Errorf("pid file: %q, %v", pid, err)
@@ -175,13 +160,8 @@ func TestLifeOfAProcess(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Errorf("after SIGTERM: %v", err)
-		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("still running 20 s after SIGTERM")
+	if err := eventually.Receive(t, "the process to end after SIGTERM", ended); err != nil {
+		t.Errorf("after SIGTERM: %v", err)
 	}
 	if _, err := os.Stat(pidFile); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("pid file is left: %v", err)

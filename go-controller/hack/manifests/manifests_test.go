@@ -159,12 +159,14 @@ func TestOvnkubeAcceptsItsSettings(t *testing.T) {
 		t.Fatal("there is no ConfigMap")
 	}
 	for _, mode := range []string{"local", "shared"} {
-		for _, object := range all {
-			switch o := object.(type) {
-			case *appsv1.Deployment:
-				loadRole(t, file, mode, o.Spec.Template.Spec.Containers)
-			case *appsv1.DaemonSet:
-				loadRole(t, file, mode, o.Spec.Template.Spec.Containers)
+		for _, address := range []string{"172.18.0.3", "fc00:f853:ccd:e793::3"} {
+			for _, object := range all {
+				switch o := object.(type) {
+				case *appsv1.Deployment:
+					loadRole(t, file, mode, address, o.Spec.Template.Spec.Containers)
+				case *appsv1.DaemonSet:
+					loadRole(t, file, mode, address, o.Spec.Template.Spec.Containers)
+				}
 			}
 		}
 	}
@@ -173,7 +175,8 @@ func TestOvnkubeAcceptsItsSettings(t *testing.T) {
 // roles are the flags of the command line that are not settings.
 var roles = map[string]bool{"init-master": true, "init-node": true, "config-file": true}
 
-func loadRole(t *testing.T, file *config.File, mode string, containers []corev1.Container) {
+// loadRole loads the settings of a role in a gateway mode on a node with an address.
+func loadRole(t *testing.T, file *config.File, mode, address string, containers []corev1.Container) {
 	t.Helper()
 	for _, c := range containers {
 		if len(c.Args) == 0 || c.Args[0] != "ovnkube" {
@@ -186,7 +189,7 @@ func loadRole(t *testing.T, file *config.File, mode string, containers []corev1.
 				t.Errorf("%s: argument %s has no value", c.Name, arg)
 			}
 			if !roles[name] {
-				given[name] = value
+				given[name] = strings.ReplaceAll(value, "$(NODE_IP)", address)
 			}
 		}
 		cfg, notices, err := config.Load(config.Sources{Flags: given, File: file})

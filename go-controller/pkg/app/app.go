@@ -87,7 +87,9 @@ func Run(ctx context.Context, cfg config.Config, role Role) error {
 	if role.Master != "" {
 		group.Go(part(ctx, "master", func(ctx context.Context) error {
 			started["master"]() // one that waits for the lease is ready to take over
-			return lead(ctx, env, role.Master, func(ctx context.Context) error { return runMaster(ctx, env, role.Master) })
+			self, release := identity(masterDir, role.Master)
+			defer release()
+			return lead(ctx, env, self, func(ctx context.Context) error { return runMaster(ctx, env, role.Master, self) })
 		}))
 	}
 	if role.Node != "" {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
@@ -20,10 +19,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/watch"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
-
-const patience = 20 * time.Second
 
 // TestOneThatFailsHoldsUpNobody starts a node on a kernel that an earlier run has
 // left, with an object that cannot be planned. The others are written and repaired,
@@ -50,7 +48,7 @@ func TestOneThatFailsHoldsUpNobody(t *testing.T) {
 	go func() { ended <- c.Run(ctx, 1) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := receive(t, "controller", ended); err != nil {
+		if err := eventually.Receive(t, "controller", ended); err != nil {
 			t.Error(err)
 		}
 	})
@@ -69,7 +67,7 @@ func TestOneThatFailsHoldsUpNobody(t *testing.T) {
 			t.Errorf("%s there is %v, want %v", when, got, want)
 		}
 	}
-	await(t, c.Seeded(), "the end of the start")
+	eventually.Receive(t, "the end of the start", c.Seeded())
 	pass("after the start", "fine", "more", "odd", "of nobody")
 	if kernel.Objects()["fine"] != "1" {
 		t.Error("what an earlier run had written otherwise was not replaced")
@@ -86,19 +84,10 @@ func TestOneThatFailsHoldsUpNobody(t *testing.T) {
 		t.Error("what leftovers are known by was forgotten before they were deleted")
 	}
 	mended.Store(true)
-	await(t, c.Spoken(), "the object that was mended")
+	eventually.Receive(t, "the object that was mended", c.Spoken())
 	pass("when all have spoken", "fine", "odd")
 	if trimmed != 1 {
 		t.Errorf("trimmed %d times", trimmed)
-	}
-}
-
-func await(t *testing.T, ch <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-ch:
-	case <-time.After(patience):
-		t.Fatalf("waited in vain for %s", what)
 	}
 }
 
@@ -133,7 +122,7 @@ func TestReadyNamesWhatFails(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx, 1) }()
-	await(t, c.Seeded(), "the end of the start")
+	eventually.Receive(t, "the end of the start", c.Seeded())
 	checks := NewChecks()
 	checks.Add("gateway", func() error { return nil })
 	ask := func(path string) (int, string) {
@@ -153,7 +142,7 @@ func TestReadyNamesWhatFails(t *testing.T) {
 		t.Errorf("%d %s", code, body)
 	}
 	cancel()
-	if err := receive(t, "controller", ended); err != nil {
+	if err := eventually.Receive(t, "controller", ended); err != nil {
 		t.Error(err)
 	}
 	if lines := failing100(); len(lines) != maxFailing+1 || lines[maxFailing] != "failing: 5 more" {
@@ -225,14 +214,11 @@ func TestRepairedAtOnce(t *testing.T) {
 		for _, what := range want {
 			left[what]++
 		}
-		for limit := time.After(patience); len(left) > 0; {
-			select {
-			case what := <-looked:
-				if left[what]--; left[what] <= 0 {
-					delete(left, what)
-				}
-			case <-limit:
-				t.Fatalf("after %s nobody looked at %v", after, left)
+		dump := eventually.Dump(func() string { return fmt.Sprintf("nobody looked at %v", left) })
+		for len(left) > 0 {
+			what := eventually.Receive(t, "looks after "+after, looked, dump)
+			if left[what]--; left[what] <= 0 {
+				delete(left, what)
 			}
 		}
 	}

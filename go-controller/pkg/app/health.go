@@ -6,12 +6,20 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health"
 	healthmaster "github.com/ovnkube/ovnkube/go-controller/pkg/health/master"
 	healthnode "github.com/ovnkube/ovnkube/go-controller/pkg/health/node"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/route"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/unixctl"
 )
 
@@ -47,12 +55,55 @@ func (m *master) health() (*health.Tracker, error) {
 		return nil, err
 	}
 	tracker := health.NewTracker(probes, m.env.Config.Features.ReachabilityTotalTimeout)
+	tracker.SecondOpinion(m.node, opinion(m.nodes.Lister(), m.node).Dead)
 	targets, err := healthmaster.New(m.nodes, tracker)
 	if err != nil {
 		return nil, err
 	}
 	m.runners["health"], m.runners["health targets"], m.tracker = tracker, targets, tracker
 	return tracker, nil
+}
+
+// kubeletPort is where a kubelet listens, for the API server; few networks filter it.
+const kubeletPort = 10250
+
+// opinion tells from the network of the hosts and from Kubernetes whether a node other
+// than the own one is dead.
+func opinion(nodes corelisters.NodeLister, own string) health.Opinion {
+	return health.Opinion{
+		Probers: []health.Prober{health.Discard{}, health.Discard{Port: kubeletPort}},
+		Hosts:   func() map[string][]netip.Addr { return hosts(nodes, own) },
+		NextHops: func() []netip.Addr {
+			hops, err := route.NextHops()
+			if err != nil {
+				klog.ErrorS(err, "Next hops are not asked whether this host is cut off")
+			}
+			return hops
+		},
+		Lost: func(name string) bool {
+			node, err := nodes.Get(name)
+			return err == nil && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+				return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown
+			})
+		},
+	}
+}
+
+// hosts returns the addresses that the hosts of all other nodes have in their network.
+func hosts(nodes corelisters.NodeLister, own string) map[string][]netip.Addr {
+	all, _ := nodes.List(labels.Everything()) // a lister has no errors
+	hosts := map[string][]netip.Addr{}
+	for _, node := range all {
+		if node.Name == own {
+			continue
+		}
+		for _, a := range node.Status.Addresses {
+			if addr, err := netip.ParseAddr(a.Address); a.Type == corev1.NodeInternalIP && err == nil {
+				hosts[node.Name] = append(hosts[node.Name], addr)
+			}
+		}
+	}
+	return hosts
 }
 
 // healthServer answers for this node.

@@ -23,6 +23,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health"
 	healthnode "github.com/ovnkube/ovnkube/go-controller/pkg/health/node"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
 // authority issues certificates as OVN's do: the names in them are not those of
@@ -216,11 +217,8 @@ func TestHealthSessionsAreAuthentic(t *testing.T) {
 		}
 		var err error
 		if c.ok {
-			for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
-				if err = ask(time.Second); err == nil { // the first check of the server may still be under way
-					break
-				}
-			}
+			// The first check of the server may still be under way.
+			eventually.Succeeds(t, "an answer to "+c.name, func() error { return ask(time.Second) })
 		} else {
 			err = ask(time.Second)
 		}
@@ -263,22 +261,10 @@ func TestBouncedSessionIsNoDeadNode(t *testing.T) {
 		}
 	}()
 	tracker.SetTargets(map[string][]netip.Addr{"bounced": {netip.MustParseAddr("127.0.0.2")}, "steady": {netip.MustParseAddr("127.0.0.3")}})
-	until := func(what string, ok func() bool) {
-		t.Helper()
-		tick, end := time.NewTicker(5*time.Millisecond), time.After(30*time.Second)
-		defer tick.Stop()
-		for !ok() {
-			select {
-			case <-tick.C:
-			case <-end:
-				t.Fatalf("waited in vain for %s", what)
-			}
-		}
-	}
-	until("both to be reachable", func() bool { return tracker.Healthy("bounced") && tracker.Healthy("steady") })
+	eventually.True(t, "both to be reachable", func() bool { return tracker.Healthy("bounced") && tracker.Healthy("steady") })
 	for n := range 5 {
 		bounced.bounce()
-		until("another session", func() bool { return bounced.count() >= n+2 })
+		eventually.True(t, "another session", func() bool { return bounced.count() >= n+2 })
 	}
 	mu.Lock()
 	if slices.Contains(heard, place.Dead) {
@@ -289,8 +275,8 @@ func TestBouncedSessionIsNoDeadNode(t *testing.T) {
 		t.Errorf("%d sessions with a node that answers, want one that stays", n)
 	}
 	bounced.silence(true)
-	until("the silent node to be dead", func() bool { return tracker.Reach("bounced") == place.Dead })
+	eventually.True(t, "the silent node to be dead", func() bool { return tracker.Reach("bounced") == place.Dead })
 	bounced.silence(false)
 	bounced.bounce()
-	until("the node to be back", func() bool { return tracker.Healthy("bounced") })
+	eventually.True(t, "the node to be back", func() bool { return tracker.Healthy("bounced") })
 }

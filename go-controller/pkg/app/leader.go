@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,8 +26,7 @@ var errLostLease = errors.New("lost the lease of the leader")
 // ctx is done, and an error when work fails, ends by itself or the lease is
 // lost. The lease is given back after work has returned, never before.
 //
-// identity is the node's name: a master that was killed and started again takes
-// its own lease without waiting for it to expire.
+// A lease that has the identity already is taken without waiting for it to expire.
 func lead(ctx context.Context, env *Env, identity string, work func(context.Context) error) error {
 	electing, stopElecting := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopElecting()
@@ -58,27 +58,71 @@ func lead(ctx context.Context, env *Env, identity string, work func(context.Cont
 		return nil
 	case <-won:
 	}
-	return holdLease(ctx, env, work, ended, stopElecting)
+	return holdLease(ctx, env, identity, work, ended, stopElecting)
 }
 
 // holdLease runs work as the leader; ended is closed when the lease is lost or
 // given back.
-func holdLease(ctx context.Context, env *Env, work func(context.Context) error, ended <-chan struct{}, giveBack func()) error {
+func holdLease(ctx context.Context, env *Env, identity string, work func(context.Context) error, ended <-chan struct{}, giveBack func()) error {
 	env.Metrics.SetLeader(true)
 	defer env.Metrics.SetLeader(false)
 	working, stopWork := context.WithCancel(ctx)
 	defer stopWork()
 	done := make(chan error, 1)
 	go func() { done <- work(working) }()
+	superseded := make(chan error, 1)
+	go watchLease(working, env, identity, superseded)
 	select {
 	case err := <-done:
 		giveBack()
 		<-ended
 		return err
+	case err := <-superseded:
+		return err
 	case <-ended:
 		// Not waiting for work: the lease is somebody else's, and the process ends.
 		return errLostLease
 	}
+}
+
+// lookInterval is how often a leader looks whether it still is one. The election does
+// so when it renews, and gives up after its deadline only.
+const lookInterval = time.Second
+
+// watchLease reports that another one leads.
+func watchLease(ctx context.Context, env *Env, identity string, superseded chan<- error) {
+	ticker := time.NewTicker(min(lookInterval, env.Config.MasterHA.RetryPeriod))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		limited, cancel := context.WithTimeout(ctx, env.Config.MasterHA.RenewDeadline)
+		err := confirmLeader(limited, env, identity)
+		cancel()
+		if errors.Is(err, errLostLease) {
+			superseded <- err
+			return
+		}
+	}
+}
+
+// confirmLeader returns nil where the lease has the identity, errLostLease where it
+// is another one's, and another error where that cannot be told.
+func confirmLeader(ctx context.Context, env *Env, identity string) error {
+	lease, err := env.Kube.CoordinationV1().Leases(env.Config.Kubernetes.ConfigNamespace).Get(ctx, leaseName, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("get the lease of the leader: %w", err)
+	}
+	switch holder := lease.Spec.HolderIdentity; {
+	case holder == nil || *holder == "":
+		return errors.New("lease of the leader has no holder")
+	case *holder != identity:
+		return fmt.Errorf("%w: %s leads", errLostLease, *holder)
+	}
+	return nil
 }
 
 // lock is a lease whose namespace is made where it is missing, so that a binary

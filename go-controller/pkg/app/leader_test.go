@@ -19,6 +19,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
 )
 
@@ -43,17 +44,6 @@ func holder(t *testing.T, cs kubernetes.Interface) string {
 	return *l.Spec.HolderIdentity
 }
 
-func receive[T any](t *testing.T, what string, ch <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(20 * time.Second):
-		t.Fatalf("%s: nothing in 20 s", what)
-		panic("unreachable")
-	}
-}
-
 // The lease is held until work has returned, and free at once after that.
 func TestLeaseIsGivenBackAfterWork(t *testing.T) {
 	cs := fake.NewClientset()
@@ -69,14 +59,14 @@ func TestLeaseIsGivenBackAfterWork(t *testing.T) {
 			return nil
 		})
 	}()
-	receive(t, "work", working)
+	eventually.Receive(t, "work", working)
 	cancel()
-	receive(t, "stop", stopping)
+	eventually.Receive(t, "stop", stopping)
 	if h := holder(t, cs); h != "n1" {
 		t.Errorf("holder is %q while work has not returned", h)
 	}
 	close(mayStop)
-	if err := receive(t, "lead", ended); err != nil {
+	if err := eventually.Receive(t, "lead", ended); err != nil {
 		t.Errorf("lead: %v", err)
 	}
 	if h := holder(t, cs); h != "" {
@@ -114,12 +104,12 @@ func TestLostLeaseEndsTheMaster(t *testing.T) {
 			return nil
 		})
 	}()
-	receive(t, "work", working)
+	eventually.Receive(t, "work", working)
 	stolen.Store(true)
-	if err := receive(t, "lead", ended); !errors.Is(err, errLostLease) {
+	if err := eventually.Receive(t, "lead", ended); !errors.Is(err, errLostLease) {
 		t.Errorf("lead: %v", err)
 	}
-	receive(t, "stop of work", stopped)
+	eventually.Receive(t, "stop of work", stopped)
 }
 
 // A master that waits does nothing, takes over when the leader leaves, and ends
@@ -141,25 +131,25 @@ func TestStandby(t *testing.T) {
 	}
 	ctx1, stop1 := context.WithCancel(context.Background())
 	ended1 := start(ctx1, "n1")
-	got := []string{receive(t, "n1", order)}
+	got := []string{eventually.Receive(t, "n1", order)}
 	ctx2, stop2 := context.WithCancel(context.Background())
 	ended2 := start(ctx2, "n2")
 	ctx3, stop3 := context.WithCancel(context.Background())
 	ended3 := start(ctx3, "n3")
 	stop3()
-	if err := receive(t, "end of n3", ended3); err != nil {
+	if err := eventually.Receive(t, "end of n3", ended3); err != nil {
 		t.Errorf("n3: %v", err)
 	}
 	stop1()
-	if err := receive(t, "end of n1", ended1); err != nil {
+	if err := eventually.Receive(t, "end of n1", ended1); err != nil {
 		t.Errorf("n1: %v", err)
 	}
-	got = append(got, receive(t, "order", order), receive(t, "order", order))
+	got = append(got, eventually.Receive(t, "order", order), eventually.Receive(t, "order", order))
 	stop2()
-	if err := receive(t, "end of n2", ended2); err != nil {
+	if err := eventually.Receive(t, "end of n2", ended2); err != nil {
 		t.Errorf("n2: %v", err)
 	}
-	got = append(got, receive(t, "order", order))
+	got = append(got, eventually.Receive(t, "order", order))
 	if want := []string{"n1", "n1 done", "n2", "n2 done"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

@@ -2,12 +2,20 @@ package app
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
 // TestOwnLeaseIsTakenAtOnce: a master that was killed does not wait for the lease
@@ -30,9 +38,54 @@ func TestOwnLeaseIsTakenAtOnce(t *testing.T) {
 			return nil
 		})
 	}()
-	receive(t, "work", working)
+	eventually.Receive(t, "work", working)
 	cancel()
-	if err := receive(t, "end", ended); err != nil {
+	if err := eventually.Receive(t, "end", ended); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestLeaderThatSeesAnotherStops has a leader that was stopped for longer than its
+// lease find the lease to be another one's: it does not wait for its deadline.
+func TestLeaderThatSeesAnotherStops(t *testing.T) {
+	cs := fake.NewClientset()
+	env := testEnv(cs)
+	env.Config.MasterHA = config.LeaderElection{LeaseDuration: 2 * time.Hour, RenewDeadline: time.Hour, RetryPeriod: 100 * time.Millisecond}
+	working, stopped, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- lead(t.Context(), env, "n1_a", func(ctx context.Context) error {
+			close(working)
+			<-ctx.Done()
+			close(stopped)
+			return nil
+		})
+	}()
+	eventually.Receive(t, "work", working)
+	if err := confirmLeader(t.Context(), env, "n1_a"); err != nil {
+		t.Errorf("the leader is not confirmed: %v", err)
+	}
+	var taken atomic.Bool
+	now := metav1.NowMicro()
+	cs.PrependReactor("*", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		switch {
+		case !taken.Load():
+			return false, nil, nil
+		case a.GetVerb() == "get":
+			return true, &coordinationv1.Lease{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: leaseName},
+				Spec: coordinationv1.LeaseSpec{HolderIdentity: new("n1_b"), LeaseDurationSeconds: new(int32(7200)),
+					AcquireTime: &now, RenewTime: &now},
+			}, nil
+		default:
+			return true, nil, apierrors.NewConflict(coordinationv1.Resource("leases"), leaseName, errors.New("changed"))
+		}
+	})
+	taken.Store(true)
+	if err := eventually.Receive(t, "lead", ended); !errors.Is(err, errLostLease) {
+		t.Errorf("lead: %v", err)
+	}
+	eventually.Receive(t, "stop of work", stopped)
+	if err := confirmLeader(t.Context(), env, "n1_a"); !errors.Is(err, errLostLease) {
+		t.Errorf("the former leader is confirmed: %v", err)
 	}
 }

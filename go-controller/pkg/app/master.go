@@ -63,11 +63,16 @@ func runAll(ctx context.Context, all map[string]runner) error {
 	return group.Wait()
 }
 
-// runMaster is the master's work while it leads, under the name of its node.
-func runMaster(ctx context.Context, env *Env, _ string) error {
+// runMaster is the master's work on a node, while it leads under an identity.
+func runMaster(ctx context.Context, env *Env, node, identity string) error {
 	cfg := env.Config
 	klog.InfoS("Connecting to the northbound database", "address", cfg.OVNNorth.Remote())
-	client, err := ovsdb.Connect(ctx, databaseConfig(cfg.OVNNorth))
+	database := databaseConfig(cfg.OVNNorth)
+	database.Fence = &ovsdb.Fence{
+		Writer:  identity,
+		Confirm: func(ctx context.Context) error { return confirmLeader(ctx, env, identity) },
+	}
+	client, err := ovsdb.Connect(ctx, database)
 	if err != nil {
 		return err
 	}
@@ -86,6 +91,7 @@ func runMaster(ctx context.Context, env *Env, _ string) error {
 
 	m := &master{
 		env:      env,
+		node:     node,
 		writer:   ovsdb.NewWriter(client),
 		recorder: recorder,
 		runners:  map[string]runner{},
@@ -126,6 +132,7 @@ func newRecorder(env *Env) (record.EventRecorder, func(), error) {
 // master wires the controllers of the leader.
 type master struct {
 	env      *Env
+	node     string // that it runs on
 	writer   *ovsdb.Writer
 	recorder record.EventRecorder
 	nodes    *nodeinfo.View // all read nodes here

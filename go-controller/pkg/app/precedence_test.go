@@ -204,6 +204,9 @@ func (p *precedence) expect(what string, to []netip.Addr, words ...string) {
 	}
 }
 
+// untranslated is the mark without which the bridge drops what has a pod's address.
+const untranslated = "pkt.mark = 1010"
+
 // TestExternalGatewaysComeFirst follows packets of a pod that an EgressIP, an
 // EgressService and a policy about external gateways select.
 func TestExternalGatewaysComeFirst(t *testing.T) {
@@ -214,17 +217,17 @@ func TestExternalGatewaysComeFirst(t *testing.T) {
 			p.egressIP(p.nodes[1])
 			p.expect("EgressIP alone", outsideAddrs, "eth.dst = "+routerMAC, "ct_snat(MATCH.src=EGRESS)", `output("breth0_b")`)
 			p.gateways(&v1.HopOptions{})
-			p.expect("EgressIP on another node", outsideAddrs, toGateway, "ct_snat(MATCH.src=NODE)", `output("breth0_a")`)
+			p.expect("EgressIP on another node", outsideAddrs, toGateway, "ct_snat(MATCH.src=NODE)", `output("breth0_a")`, "!"+untranslated)
 			p.expect("a pod of the cluster", otherAddrs, `output("other")`, "!ct_snat")
 			p.gateways(&v1.HopOptions{SkipHostSNAT: true})
-			p.expect("own address", outsideAddrs, toGateway, `output("breth0_a")`, "!ct_snat")
+			p.expect("own address", outsideAddrs, untranslated, toGateway, `output("breth0_a")`, "!ct_snat")
 			p.gateways(nil)
 			p.expect("EgressIP alone again", outsideAddrs, "eth.dst = "+routerMAC, "ct_snat(MATCH.src=EGRESS)", `output("breth0_b")`)
 
 			p.egressService()
 			p.expect("EgressService", outsideAddrs, `output("k8s-b")`, "!ct_snat")
 			p.gateways(&v1.HopOptions{})
-			p.expect("EgressService and EgressIP", outsideAddrs, toGateway, "ct_snat(MATCH.src=NODE)", `output("breth0_a")`)
+			p.expect("EgressService and EgressIP", outsideAddrs, toGateway, "ct_snat(MATCH.src=NODE)", `output("breth0_a")`, "!"+untranslated)
 		})
 	}
 }
@@ -238,15 +241,15 @@ func TestEgressIPOnOwnNode(t *testing.T) {
 			p := newPrecedence(t, mode, false)
 			p.egressIP(p.nodes[0])
 			p.gateways(&v1.HopOptions{})
-			p.expect("translated", outsideAddrs, toGateway, "ct_snat(MATCH.src=EGRESS)", `output("breth0_a")`)
+			p.expect("translated", outsideAddrs, toGateway, "ct_snat(MATCH.src=EGRESS)", `output("breth0_a")`, "!"+untranslated)
 			p.gateways(&v1.HopOptions{SkipHostSNAT: true})
-			p.expect("own address", outsideAddrs, toGateway, `output("breth0_a")`, "!ct_snat")
+			p.expect("own address", outsideAddrs, untranslated, toGateway, `output("breth0_a")`, "!ct_snat")
 		})
 		t.Run(string(mode)+" without translation", func(t *testing.T) {
 			p := newPrecedence(t, mode, true)
 			p.egressIP(p.nodes[0])
 			p.gateways(&v1.HopOptions{})
-			p.expect("own address", outsideAddrs, toGateway, `output("breth0_a")`, "!ct_snat")
+			p.expect("own address", outsideAddrs, untranslated, toGateway, `output("breth0_a")`, "!ct_snat")
 		})
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
 // start serves cfg until the test ends and returns the address of each listener.
@@ -39,7 +40,7 @@ func start(t *testing.T, cfg config.Config, env *Env) []string {
 		go func() { ended <- s.serve(ctx) }()
 		t.Cleanup(func() {
 			cancel()
-			if err := receive(t, "server", ended); err != nil {
+			if err := eventually.Receive(t, "server", ended); err != nil {
 				t.Errorf("serve: %v", err)
 			}
 		})

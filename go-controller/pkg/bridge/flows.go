@@ -17,8 +17,8 @@ const (
 )
 
 // PriorityUnsnatted is that of the flows in table 0, and of no others, that drop
-// packets of pods whose source address nothing has translated: what they count is
-// what would have leaked.
+// packets of pods whose source address nothing has translated, or translated to an
+// egress address that is elsewhere: what they count is what would have leaked.
 const PriorityUnsnatted = 104
 
 // TableServicePort is where replies of Services are told from what else their pods
@@ -63,13 +63,16 @@ type Marks struct {
 	// ServicePort is the packet mark of traffic of which only replies may leave
 	// with the node's address.
 	ServicePort int
+	// Untranslated is the packet mark of traffic that is to leave with the address of
+	// its pod.
+	Untranslated int
 }
 
 // DefaultMarks are the documented marks in the given zone.
 func DefaultMarks(zone int) Marks {
 	return Marks{
 		Zone: zone, OVN: topology.ConntrackMarkOVN, Host: topology.ConntrackMarkHost,
-		PodToNode: topology.MarkPodToNode, ServicePort: topology.MarkServicePort,
+		PodToNode: topology.MarkPodToNode, ServicePort: topology.MarkServicePort, Untranslated: topology.MarkUntranslated,
 	}
 }
 
@@ -166,12 +169,13 @@ func classify(b Bridge, f Family, m Marks) []host.Flow {
 		flow(0, 200, append([]string{in(Local)}, encap...), b.tag(), output(Uplink)),
 	}
 	if f.Subnet.IsValid() {
-		// Own pods whose address OVN left alone: their gateways expect them so.
-		flows = append(flows, flow(0, 109, []string{in(Patch), t.ip, t.src + "=" + f.Subnet.Masked().String()},
-			m.remember(m.OVN, ""), output(Uplink)))
+		// Own pods whose address OVN left alone because their gateways expect it.
+		flows = append(flows, flow(0, 109, []string{in(Patch), t.ip, fmt.Sprintf("pkt_mark=%#x", m.Untranslated),
+			t.src + "=" + f.Subnet.Masked().String()}, m.remember(m.OVN, ""), output(Uplink)))
 	}
 	for _, c := range f.Cluster {
-		// Pods of other nodes before their translation is in place: nobody could answer.
+		// Pods whose translation is not in place, or whose packets belong to no connection
+		// that the gateway router would translate: they would leave with their own address.
 		flows = append(flows, flow(0, PriorityUnsnatted, []string{in(Patch), t.ip, t.src + "=" + c.Masked().String()}, "drop"))
 	}
 	return append(flows,

@@ -8,6 +8,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
+// priorityIngress is above all other flows for what the wire sends to the node, in the
+// table of what conntrack has looked up.
+const priorityIngress = 110
+
 // Ingress is traffic from the wire that goes to the gateway router although
 // nobody behind it has asked for it: a service that OVN balances.
 type Ingress struct {
@@ -17,7 +21,10 @@ type Ingress struct {
 	Sources []netip.Prefix
 }
 
-// IngressFlows returns the flows of one Ingress.
+// IngressFlows returns the flows of one Ingress. They are for what conntrack has
+// looked up: an answer from outside to who opened a connection from the address and
+// port of a service, which a pod may do that leaves with its address, is no request to
+// the service. What belongs to no connection is OVN's to refuse.
 func IngressFlows(b Bridge, i Ingress, m Marks) []host.Flow {
 	f := topology.FamilyOf(i.To.Addr())
 	t, protocol := texts[f], i.Protocol
@@ -37,8 +44,9 @@ func IngressFlows(b Bridge, i Ingress, m Marks) []host.Flow {
 	}
 	flows := make([]host.Flow, 0, len(from))
 	for _, src := range from {
-		flows = append(flows, flow(0, 110, []string{
+		flows = append(flows, flow(1, priorityIngress, []string{
 			in(Uplink), b.tagged(), protocol, src, t.dst + "=" + i.To.Addr().String(), fmt.Sprintf("tp_dst=%d", i.To.Port()),
+			"ct_state=-est-rel+trk",
 		}, m.remember(m.OVN, ""), output(Patch)))
 	}
 	return flows

@@ -124,7 +124,7 @@ var defaultOptions = []*Option{
 
 var loggingOptions = []*Option{
 	{
-		Flag: "loglevel", Section: "logging", Key: "loglevel", Default: "4",
+		Flag: "loglevel", Section: "logging", Key: "loglevel", Default: "2",
 		Usage: "Verbosity: 2 shows changes, 4 also what needed none, 5 every row",
 		value: to(number("a number", 0, 10), func(c *Config) *int { return &c.Logging.Level }),
 	},

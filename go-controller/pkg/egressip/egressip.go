@@ -38,6 +38,7 @@ type EgressIP struct {
 	Created   time.Time
 	Addresses []Address // in the order of the spec, none twice
 	Hold      bool      // what no address is there for is not let out (onUnavailable Drop)
+	PerPod    bool      // each pod has one address of a family (addressAffinity Pod)
 	Refused   Refusal   // of the EgressIP as a whole: it chooses no pods and has no nodes
 	// Items are the nodes that are to hold the addresses, by the status. They are
 	// all the memory that placement has.
@@ -60,6 +61,7 @@ func Decode(e *v1.EgressIP) EgressIP {
 		Key:     e.Name,
 		Created: e.CreationTimestamp.Time,
 		Hold:    e.Spec.OnUnavailable == v1.UnavailableDrop,
+		PerPod:  e.Spec.AddressAffinity == v1.AddressAffinityPod,
 		Items:   map[netip.Addr]string{},
 		Holders: map[netip.Addr][]string{},
 	}

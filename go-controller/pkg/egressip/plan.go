@@ -9,6 +9,8 @@ import (
 
 // Pod is a pod that an EgressIP has.
 type Pod struct {
+	// Key is "namespace/name".
+	Key   string
 	Addrs []netip.Addr
 	// Pending: it bears the mark and hence cannot send yet.
 	Pending bool
@@ -80,12 +82,7 @@ func (s Steering) Plan() Plan {
 
 // address plans the rows of one address of the pod.
 func (s Steering) address(plan *Plan, pod netip.Addr) {
-	var paths []Path
-	for _, p := range s.Paths {
-		if topology.FamilyOf(p.Addr) == topology.FamilyOf(pod) {
-			paths = append(paths, p)
-		}
-	}
+	paths := s.pathsOf(pod)
 	was, had := s.Now.Policies[pod]
 	if len(paths) == 0 {
 		if s.EgressIP.Hold {
@@ -93,12 +90,16 @@ func (s Steering) address(plan *Plan, pod netip.Addr) {
 		}
 		return
 	}
+	kept := s.kept(paths, pod, was)
 	policy := Policy{EgressIP: s.EgressIP.Key}
 	for _, p := range paths {
-		if s.ready(p, pod, was) {
-			policy.Hops = append(policy.Hops, p.NextHop)
-		} else {
-			plan.Settled = false
+		if s.ready(p, pod, was, kept) {
+			policy.lead(p.NextHop, p.Addr)
+			continue
+		}
+		plan.Settled = false
+		if hop, ok := kept[p.Addr]; ok {
+			policy.lead(hop, p.Addr)
 		}
 	}
 	slices.SortFunc(policy.Hops, netip.Addr.Compare)
@@ -113,21 +114,26 @@ func (s Steering) address(plan *Plan, pod netip.Addr) {
 		plan.Want.Policies[pod] = policy
 	}
 	for _, p := range paths {
-		s.translate(plan, p, pod, stay)
+		s.translate(plan, p, pod, stay, kept)
 	}
-	if stay {
-		for site, addr := range s.Now.NATs {
-			if _, ok := plan.Want.NATs[site]; site.Pod == pod && !ok {
-				plan.Want.NATs[site] = addr
-			}
+	for site, addr := range s.Now.NATs {
+		_, other := plan.Want.NATs[site]
+		_, keep := kept[addr]
+		if site.Pod == pod && !other && (stay || keep) {
+			plan.Want.NATs[site] = addr
 		}
 	}
 }
 
 // ready tells whether traffic may be led to a path. What the database leads there
 // counts as done.
-func (s Steering) ready(p Path, pod netip.Addr, was Policy) bool {
+func (s Steering) ready(p Path, pod netip.Addr, was Policy, kept map[netip.Addr]netip.Addr) bool {
 	led := was.EgressIP == s.EgressIP.Key && slices.Contains(was.Hops, p.NextHop)
+	for other, hop := range kept {
+		if hop == p.NextHop && other != p.Addr {
+			return false // its connections go on there until it is ready elsewhere
+		}
+	}
 	if !p.Primary {
 		return led && !s.Pod.Late || p.Held && p.Programmed
 	}
@@ -162,14 +168,16 @@ func (s Steering) mayStay(pod netip.Addr, was Policy) bool {
 }
 
 // translate plans the translation of a path, and what to wait for.
-func (s Steering) translate(plan *Plan, p Path, pod netip.Addr, stay bool) {
+func (s Steering) translate(plan *Plan, p Path, pod netip.Addr, stay bool, kept map[netip.Addr]netip.Addr) {
 	if !p.Primary {
 		return
 	}
 	site := Site{pod, p.Node}
-	if now, ok := s.Now.NATs[site]; ok && now != p.Addr && stay {
-		plan.Want.NATs[site] = now
-		return
+	if now, ok := s.Now.NATs[site]; ok && now != p.Addr {
+		if _, keep := kept[now]; stay || keep {
+			plan.Want.NATs[site] = now
+			return
+		}
 	}
 	plan.Want.NATs[site] = p.Addr
 	was := s.Now.Policies[pod]

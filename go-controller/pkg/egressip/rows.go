@@ -17,6 +17,10 @@ import (
 // the name of the EgressIP.
 const externalID = "name"
 
+// externalEgress is the external_ids key by which a policy says which egress address
+// each of its next hops is for.
+const externalEgress = "egress-ips"
+
 // Owner is the owner of the rows of a pod, "namespace/name".
 func Owner(pod string) nb.Owner { return nb.Owner{Feature: Feature, Object: pod} }
 
@@ -30,6 +34,18 @@ type Site struct {
 type Policy struct {
 	EgressIP string
 	Hops     []netip.Addr // sorted
+	// Egress are the egress addresses that next hops are for, by next hop.
+	Egress map[netip.Addr]netip.Addr
+}
+
+// lead adds a next hop for an egress address.
+func (p *Policy) lead(hop, egress netip.Addr) {
+	if p.Egress == nil {
+		p.Egress = map[netip.Addr]netip.Addr{}
+	}
+	if _, ok := p.Egress[hop]; !ok {
+		p.Hops, p.Egress[hop] = append(p.Hops, hop), egress
+	}
 }
 
 // State is what there is of a pod's rows: in the database, or in force.
@@ -62,6 +78,7 @@ func StateOf(rows []nb.Row) State {
 					p.Hops = append(p.Hops, hop)
 				}
 			}
+			p.Egress = parseEgress(m.ExternalIDs[externalEgress])
 			slices.SortFunc(p.Hops, netip.Addr.Compare)
 			s.Policies[pod] = p
 		case *nbdb.NAT:
@@ -74,6 +91,24 @@ func StateOf(rows []nb.Row) State {
 		}
 	}
 	return s
+}
+
+// parseEgress reads which egress addresses next hops are for.
+func parseEgress(text string) map[netip.Addr]netip.Addr {
+	var out map[netip.Addr]netip.Addr
+	for part := range strings.SplitSeq(text, ",") {
+		left, right, _ := strings.Cut(part, "=")
+		hop, errHop := netip.ParseAddr(left)
+		a, err := netip.ParseAddr(right)
+		if errHop != nil || err != nil {
+			continue
+		}
+		if out == nil {
+			out = map[netip.Addr]netip.Addr{}
+		}
+		out[hop] = a
+	}
+	return out
 }
 
 // Clone returns a copy.
@@ -129,9 +164,16 @@ func (p Policy) row(pod netip.Addr) nb.Row {
 		Action:      nbdb.LogicalRouterPolicyActionDrop,
 		ExternalIDs: map[string]string{externalID: p.EgressIP},
 	}
+	var egress []string
 	for _, hop := range p.Hops {
 		m.Action = nbdb.LogicalRouterPolicyActionReroute
 		m.Nexthops = append(m.Nexthops, hop.String())
+		if a, ok := p.Egress[hop]; ok {
+			egress = append(egress, hop.String()+"="+a.String())
+		}
+	}
+	if len(egress) > 0 {
+		m.ExternalIDs[externalEgress] = strings.Join(egress, ",")
 	}
 	return nb.Row{
 		ID:     pod.String(),

@@ -272,7 +272,7 @@ func (w *world) steer(key string) (changed bool) {
 	}
 	s := Steering{
 		EgressIP: Decode(w.state.egress[i]),
-		Pod:      Pod{Addrs: p.addrs, Pending: w.pending(key)},
+		Pod:      Pod{Key: key, Addrs: p.addrs, Pending: w.pending(key)},
 		Paths:    d.Paths(*w.status[chosen[0]], func(given []netip.Addr) string { return w.members.Digest(chosen[0], given) }),
 		Now:      now, InForce: inForce, Owned: w.owned,
 	}
@@ -521,7 +521,7 @@ func (w *world) settled(key string) bool {
 	}
 	i := slices.IndexFunc(w.state.egress, func(e *v1.EgressIP) bool { return e.Name == chosen[0] })
 	return Steering{
-		EgressIP: Decode(w.state.egress[i]), Pod: Pod{Addrs: p.addrs, Pending: w.pending(key)},
+		EgressIP: Decode(w.state.egress[i]), Pod: Pod{Key: key, Addrs: p.addrs, Pending: w.pending(key)},
 		Paths: w.decisions[chosen[0]].Paths(*w.status[chosen[0]], func(given []netip.Addr) string { return w.members.Digest(chosen[0], given) }),
 		Now:   StateOf(w.rows[key]), InForce: w.known[key], Owned: w.owned,
 	}.Plan().Settled

@@ -111,6 +111,7 @@ func familyRows(cfg Config, plan Plan, s NodeSnapshot, pods []Pod, fam topology.
 	f.policies()
 	f.toNodes()
 	f.translations()
+	f.untranslated()
 	return f.rows
 }
 

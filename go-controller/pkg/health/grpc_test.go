@@ -11,6 +11,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health"
 	healthnode "github.com/ovnkube/ovnkube/go-controller/pkg/health/node"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
 // node runs a health server on a port until stop.
@@ -54,12 +55,7 @@ func TestGRPC(t *testing.T) {
 	}
 	until := func(what string, ok bool) {
 		t.Helper()
-		deadline := time.Now().Add(20 * time.Second)
-		for (probe() == nil) != ok {
-			if time.Now().After(deadline) {
-				t.Fatalf("waited in vain for a node that is %s", what)
-			}
-		}
+		eventually.True(t, "a node that is "+what, func() bool { return (probe() == nil) == ok })
 	}
 	until("well", true)
 	broken.Store(true)

@@ -17,6 +17,10 @@ import (
 // probesPerTimeout is how often a node is asked within the total timeout.
 const probesPerTimeout = 4
 
+// together is within how many timeouts nodes that fall silent one after the other may
+// do so for one reason.
+const together = 30
+
 // ErrFault is wrapped by errors that say nothing about the node: the probe could
 // not be sent. They neither prove nor disprove that it is alive.
 var ErrFault = errors.New("probe not sent")
@@ -38,15 +42,20 @@ type Tracker struct {
 	wg      sync.WaitGroup
 	targets map[string]*target
 	subs    []func(node string)
-	answer  time.Time // the last of any target
+	own     string
+	confirm func(ctx context.Context, node string) bool
 }
 
 // target is a node that is probed; a change of its addresses makes a new one.
 type target struct {
 	node   string
 	addrs  []netip.Addr
-	reach  place.Reach // guarded by Tracker.mu
 	cancel context.CancelFunc
+
+	// Guarded by Tracker.mu:
+	reach  place.Reach
+	answer time.Time // the last one
+	asking bool      // for a second opinion
 }
 
 // NewTracker returns a tracker that probes with p. totalTimeout is how long a
@@ -54,6 +63,18 @@ type target struct {
 // probed.
 func NewTracker(p Prober, totalTimeout time.Duration) *Tracker {
 	return &Tracker{prober: p, timeout: totalTimeout, targets: map[string]*target{}}
+}
+
+// SecondOpinion names the node that this process runs on, which is no witness: it
+// hears itself, also while it is cut off. And it adds a function that tells whether a
+// node is known to be dead from elsewhere than the answers to probes. It is asked
+// where more than half of the nodes that were not dead are silent at once, since that
+// is more likely to be on our side; without it, nothing is concluded then. It must
+// return when ctx is done. It is called before Run.
+func (t *Tracker) SecondOpinion(own string, confirm func(ctx context.Context, node string) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.own, t.confirm = own, confirm
 }
 
 // Subscribe adds a function that is called after the state of a node has
@@ -103,7 +124,7 @@ func (t *Tracker) SetTargets(targets map[string][]netip.Addr) {
 				continue
 			}
 			old.stop()
-			next.reach = old.reach
+			next.reach, next.answer = old.reach, old.answer
 		} else {
 			changed = append(changed, node)
 		}
@@ -187,7 +208,7 @@ func (t *Tracker) watch(ctx context.Context, tg *target) {
 			switch {
 			case err == nil:
 				heard = time.Now()
-				t.answered(heard)
+				t.answered(tg, heard)
 				t.set(tg, place.Alive)
 			case errors.Is(err, ErrFault):
 				heard = time.Now()
@@ -200,29 +221,86 @@ func (t *Tracker) watch(ctx context.Context, tg *target) {
 			}
 			tick = now
 			// The probe that the timeout's last tick sent has its chance, too.
-			if now.Sub(heard) > t.timeout && t.othersSince(heard) {
-				t.set(tg, place.Dead)
+			if now.Sub(heard) > t.timeout {
+				t.silent(ctx, tg, heard, &attempts)
 			}
 			attempt()
 		}
 	}
 }
 
-// answered notes that some target answered.
-func (t *Tracker) answered(at time.Time) {
+// answered notes that a target answered.
+func (t *Tracker) answered(tg *target, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if at.After(t.answer) {
-		t.answer = at
-	}
+	tg.answer = at
 }
 
-// othersSince tells whether any target answered well after one fell silent. The
-// last answers before everything falls silent at once are an interval apart.
-func (t *Tracker) othersSince(silent time.Time) bool {
+// silent concludes what it can from the silence of a target for the whole timeout:
+// that it is dead where enough others are heard, or where the second opinion says so.
+func (t *Tracker) silent(ctx context.Context, tg *target, since time.Time, wg *sync.WaitGroup) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.answer.Sub(silent) >= t.timeout/2
+	if tg.reach == place.Dead {
+		t.mu.Unlock()
+		return
+	}
+	if t.heardEnough(tg, since) {
+		t.mu.Unlock()
+		t.set(tg, place.Dead)
+		return
+	}
+	if t.confirm == nil || tg.asking {
+		t.mu.Unlock()
+		return
+	}
+	tg.asking = true
+	t.mu.Unlock()
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		t.askOthers(ctx, tg, since)
+	}()
+}
+
+// heardEnough tells whether at least half of the nodes that were not known to be dead
+// for long answered well after one fell silent; the own node does not count. The last
+// answers before everything falls silent at once are an interval apart. t.mu is held.
+func (t *Tracker) heardEnough(tg *target, silent time.Time) bool {
+	all, heard := 0, 0
+	for _, other := range t.targets {
+		switch {
+		case other.node == t.own && other != tg:
+		case other.answer.Sub(silent) >= t.timeout/2:
+			all++
+			heard++
+		case other.reach != place.Dead || silent.Sub(other.answer) < together*t.timeout:
+			all++
+		}
+	}
+	return heard > 0 && 2*heard >= all
+}
+
+// askOthers asks for the second opinion. An answer of the target that came meanwhile
+// counts for more.
+func (t *Tracker) askOthers(ctx context.Context, tg *target, since time.Time) {
+	limited, cancel := context.WithTimeout(ctx, t.timeout/2)
+	defer cancel()
+	dead := false
+	_ = panics.Catch("health", func() error {
+		dead = t.confirm(limited, tg.node)
+		return nil
+	})
+	t.mu.Lock()
+	tg.asking = false
+	answered := tg.answer.After(since)
+	t.mu.Unlock()
+	switch {
+	case answered || ctx.Err() != nil:
+	case dead:
+		t.set(tg, place.Dead)
+	default:
+		klog.V(2).InfoS("Too many nodes are silent at once, this one is not taken for dead", "node", tg.node)
+	}
 }
 
 // ask probes all addresses of a node at once. It returns nil on the first

@@ -281,45 +281,152 @@ func TestSilenceOfAllProvesNothing(t *testing.T) {
 	}
 }
 
-// A master on a node always hears that one: when all others fall silent at once, they
-// are dead, within the bound, and alive with their next answer.
-func TestSilenceOfAllOthers(t *testing.T) {
-	others := map[string]netip.Addr{"n1": v4, "n2": netip.MustParseAddr("10.244.2.2"), "n3": netip.MustParseAddr("10.244.3.2")}
-	reaches := func(tr *Tracker, want place.Reach) {
-		t.Helper()
-		for node := range others {
-			if got := tr.Reach(node); got != want {
-				t.Errorf("%s is %s, want %s", node, got, want)
-			}
-		}
+// others are three nodes besides the own one.
+var others = map[string]netip.Addr{"n1": v4, "n2": netip.MustParseAddr("10.244.2.2"), "n3": netip.MustParseAddr("10.244.3.2")}
+
+// opinion is a second opinion that a test sets.
+type opinion struct {
+	mu    sync.Mutex
+	dead  map[string]bool
+	takes time.Duration
+}
+
+func (o *opinion) confirm(ctx context.Context, node string) bool {
+	o.mu.Lock()
+	dead, takes := o.dead[node], o.takes
+	o.mu.Unlock()
+	select {
+	case <-time.After(takes):
+		return dead
+	case <-ctx.Done():
+		return false
 	}
+}
+
+// inCluster runs a test with a master on the node "own" of four, at any moment between
+// two probes.
+func inCluster(t *testing.T, test func(t *testing.T, w *world, tr *Tracker, o *opinion, reaches func(want place.Reach, nodes ...string))) {
 	for phase := time.Duration(0); phase < timeout/4; phase += 10 * time.Millisecond {
-		w := newWorld(slices.Collect(maps.Values(others))...)
+		w, o := newWorld(slices.Collect(maps.Values(others))...), &opinion{dead: map[string]bool{}, takes: timeout / 4}
 		bubble(t, w, timeout, func(t *testing.T, tr *Tracker, _ *changes) {
+			tr.SecondOpinion("own", o.confirm)
 			all := targets()
 			for node, a := range others {
 				all[node] = []netip.Addr{a}
 			}
 			tr.SetTargets(all)
 			pass(3*timeout + phase)
-			reaches(tr, place.Alive)
+			reaches := func(want place.Reach, nodes ...string) {
+				t.Helper()
+				for _, node := range nodes {
+					if got := tr.Reach(node); got != want {
+						t.Errorf("phase %v: %s is %s, want %s", phase, node, got, want)
+					}
+				}
+			}
+			reaches(place.Alive, "own", "n1", "n2", "n3")
+			test(t, w, tr, o, reaches)
+		})
+	}
+}
+
+// The own node hears itself, also while its switch stands still, its tunnels are cut
+// or its uplink is down: that all others are silent then is no news of them.
+func TestOwnNodeIsNoWitness(t *testing.T) {
+	inCluster(t, func(_ *testing.T, w *world, _ *Tracker, _ *opinion, reaches func(place.Reach, ...string)) {
+		for range 3 {
 			for _, a := range others {
 				w.set(w.alive, a, false)
 			}
-			pass(timeout - timeout/4 - time.Millisecond)
-			reaches(tr, place.Alive)
-			pass(timeout/2 + 2*time.Millisecond)
-			reaches(tr, place.Dead)
-			if !tr.Healthy("own") {
-				t.Errorf("phase %v: the own node is dead", phase)
-			}
+			pass(4 * timeout)
+			reaches(place.Alive, "own", "n1", "n2", "n3")
 			for _, a := range others {
 				w.set(w.alive, a, true)
 			}
+			pass(timeout)
+			reaches(place.Alive, "own", "n1", "n2", "n3")
+		}
+	})
+}
+
+// Nodes that die together are dead within two timeouts where the second opinion
+// agrees: all others, or most of them.
+func TestDeadTogether(t *testing.T) {
+	for _, dead := range [][]string{{"n1", "n2", "n3"}, {"n1", "n3"}} {
+		inCluster(t, func(_ *testing.T, w *world, _ *Tracker, o *opinion, reaches func(place.Reach, ...string)) {
+			for _, node := range dead {
+				o.mu.Lock()
+				o.dead[node] = true
+				o.mu.Unlock()
+				w.set(w.alive, others[node], false)
+			}
+			pass(timeout - timeout/4 - time.Millisecond)
+			reaches(place.Alive, dead...)
+			pass(timeout + timeout/4)
+			reaches(place.Dead, dead...)
+			reaches(place.Alive, "own")
+			for _, node := range dead {
+				w.set(w.alive, others[node], true)
+			}
 			pass(timeout / 2)
-			reaches(tr, place.Alive)
+			reaches(place.Alive, "own", "n1", "n2", "n3")
 		})
 	}
+}
+
+// A master that hears one of three others is more likely to have lost the way to two
+// than these to have died: only the one that is dead elsewhere as well is.
+func TestOneOfManyIsDead(t *testing.T) {
+	inCluster(t, func(_ *testing.T, w *world, _ *Tracker, o *opinion, reaches func(place.Reach, ...string)) {
+		o.mu.Lock()
+		o.dead["n2"] = true
+		o.mu.Unlock()
+		w.set(w.alive, others["n1"], false)
+		w.set(w.alive, others["n2"], false)
+		pass(10 * timeout)
+		reaches(place.Dead, "n2")
+		reaches(place.Alive, "n1", "n3", "own")
+		pass(2 * together * timeout) // n2 has fallen silent with n1, however long ago that is
+		reaches(place.Alive, "n1", "n3", "own")
+	})
+}
+
+// One node that dies is dead without anybody else's word, also when another one has
+// been for long.
+func TestOneDiesAfterAnother(t *testing.T) {
+	inCluster(t, func(_ *testing.T, w *world, _ *Tracker, _ *opinion, reaches func(place.Reach, ...string)) {
+		for _, node := range []string{"n1", "n2"} {
+			w.set(w.alive, others[node], false)
+			pass(timeout + timeout/4 + time.Millisecond)
+			reaches(place.Dead, node)
+			pass(together * timeout)
+		}
+		reaches(place.Alive, "n3", "own")
+		w.set(w.alive, others["n3"], false)
+		pass(10 * timeout)
+		reaches(place.Alive, "n3") // nobody is left to compare with
+	})
+}
+
+// An answer that comes while the second opinion is asked for counts for more.
+func TestAnswerOutweighsTheOpinion(t *testing.T) {
+	inCluster(t, func(t *testing.T, w *world, tr *Tracker, o *opinion, reaches func(place.Reach, ...string)) {
+		o.mu.Lock()
+		o.dead = map[string]bool{"n1": true, "n2": true, "n3": true}
+		o.takes = timeout/2 - time.Millisecond
+		o.mu.Unlock()
+		died := false
+		tr.Subscribe(func(node string) { died = died || tr.Reach(node) == place.Dead })
+		for _, a := range others {
+			w.set(w.alive, a, false)
+		}
+		pass(timeout + timeout/4)
+		for _, a := range others {
+			w.set(w.alive, a, true)
+		}
+		pass(2 * timeout)
+		reaches(place.Alive, "own", "n1", "n2", "n3")
+	})
 }
 
 func TestTimeoutZeroAssumesReachable(t *testing.T) {

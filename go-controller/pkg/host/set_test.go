@@ -10,10 +10,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
 type (
@@ -234,13 +234,7 @@ func TestSetStorm(t *testing.T) {
 			}
 		})
 	}
-	for len(s.Contributors()) < contributors {
-		select {
-		case <-t.Context().Done():
-			t.Fatal("contributions did not arrive")
-		case <-time.After(time.Millisecond):
-		}
-	}
+	eventually.True(t, "all contributions", func() bool { return len(s.Contributors()) == contributors })
 	close(g.gate)
 	wg.Wait()
 	if n := len(g.Objects()); n != contributors {
@@ -260,9 +254,7 @@ func TestSetWaitEnds(t *testing.T) {
 	s := newSet(g)
 	first := make(chan error, 1)
 	go func() { first <- s.Apply(t.Context(), "a", map[int]string{1: "x"}) }()
-	for g.lists.Load() == 0 {
-		<-time.After(time.Millisecond)
-	}
+	eventually.True(t, "the first pass", func() bool { return g.lists.Load() > 0 })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Apply(ctx, "b", map[int]string{2: "x"}); !errors.Is(err, context.Canceled) {

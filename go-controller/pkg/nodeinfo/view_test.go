@@ -14,10 +14,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
-
-const patience = 20 * time.Second
 
 // api is an API server with a view of its nodes.
 type api struct {
@@ -80,16 +79,7 @@ func newAPI(t *testing.T, owns []string, nodes ...*corev1.Node) *api {
 
 func (a *api) until(what string, ok func() bool) {
 	a.t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			a.t.Fatalf("waited in vain for %s", what)
-		}
-	}
+	eventually.True(a.t, what, ok)
 }
 
 func (a *api) write(node, annotation, value string) {

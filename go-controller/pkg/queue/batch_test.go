@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
 // batches notes the batches that it is handed, and lets tests wait for them.
@@ -53,7 +55,7 @@ func TestKeysEnqueuedTogetherAreReconciledTogether(t *testing.T) {
 	c := NewBatch("test", 100, b.reconcile)
 	c.Seed(func() []string { return numbered("seed", 70) })
 	run(t, c)
-	waitClosed(t, c.Seeded(), "the start-up keys")
+	eventually.Receive(t, "the start-up keys", c.Seeded())
 	c.Enqueue(numbered("key", 250)...)
 	b.waitFor(t, "every key once", func(n map[string]int) bool { return len(n) == 320 })
 	sizes := b.seen()
@@ -74,7 +76,7 @@ func TestOneOfABatchFails(t *testing.T) {
 	c := NewBatch("test", 100, b.reconcile)
 	c.Seed(func() []string { return numbered("key", 10) })
 	run(t, c)
-	waitClosed(t, c.Spoken(), "the start-up keys")
+	eventually.Receive(t, "the start-up keys", c.Spoken())
 	if sizes := b.seen(); !slices.Equal(sizes, []int{10, 1, 1}) {
 		t.Errorf("batches of %v keys, want all, and then the one that failed", sizes)
 	}

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"sync"
@@ -14,29 +15,25 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
-
-// patience bounds waits on conditions; it is never waited for in a passing run.
-const patience = 20 * time.Second
 
 // recorder counts reconciles and lets tests wait for them.
 type recorder struct {
 	mu    sync.Mutex
 	count map[string]int
 	fail  map[string]int // failures left per key
-	event chan struct{}
 }
 
 func newRecorder() *recorder {
-	return &recorder{count: map[string]int{}, fail: map[string]int{}, event: make(chan struct{}, 1000)}
+	return &recorder{count: map[string]int{}, fail: map[string]int{}}
 }
 
 func (r *recorder) reconcile(_ context.Context, key string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.count[key]++
-	r.event <- struct{}{}
 	if r.fail[key] > 0 {
 		r.fail[key]--
 		return errors.New("not yet")
@@ -46,20 +43,15 @@ func (r *recorder) reconcile(_ context.Context, key string) error {
 
 func (r *recorder) waitFor(t *testing.T, what string, ok func(count map[string]int) bool) {
 	t.Helper()
-	deadline := time.After(patience)
-	for {
+	eventually.True(t, what, func() bool {
 		r.mu.Lock()
-		done := ok(r.count)
-		r.mu.Unlock()
-		if done {
-			return
-		}
-		select {
-		case <-r.event:
-		case <-deadline:
-			t.Fatalf("waited in vain for %s; reconciled %v", what, r.count)
-		}
-	}
+		defer r.mu.Unlock()
+		return ok(r.count)
+	}, eventually.Dump(func() string {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return fmt.Sprintf("reconciled %v", r.count)
+	}))
 }
 
 func run(t *testing.T, c *Controller) {
@@ -69,24 +61,10 @@ func run(t *testing.T, c *Controller) {
 	go func() { done <- c.Run(ctx, 2) }()
 	t.Cleanup(func() {
 		cancel()
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Errorf("Run: %v", err)
-			}
-		case <-time.After(patience):
-			t.Error("Run did not return after its context ended")
+		if err := eventually.Receive(t, "Run to return", done); err != nil {
+			t.Errorf("Run: %v", err)
 		}
 	})
-}
-
-func waitClosed(t *testing.T, ch <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-ch:
-	case <-time.After(patience):
-		t.Fatalf("waited in vain for %s", what)
-	}
 }
 
 func TestFailingKeyIsRetriedUntilItSucceeds(t *testing.T) {
@@ -122,7 +100,7 @@ func TestStartIsOverWhenEveryKeyWasTried(t *testing.T) {
 		return nil
 	})
 	run(t, c)
-	waitClosed(t, c.Seeded(), "the end of the start")
+	eventually.Receive(t, "the end of the start", c.Seeded())
 	if seen["broken"] == 0 || seen["fast"] != 1 || seen["owned-by-nobody"] != 1 {
 		t.Errorf("the start was over after %v", seen)
 	}
@@ -145,7 +123,7 @@ func TestStartIsOverWhenEveryKeyWasTried(t *testing.T) {
 	r.mu.Lock()
 	r.fail["broken"] = 0
 	r.mu.Unlock()
-	waitClosed(t, c.Spoken(), "the key that was mended")
+	eventually.Receive(t, "the key that was mended", c.Spoken())
 	if all := Failures(); len(all) != 0 {
 		t.Errorf("failures after all has succeeded are %v", all)
 	}
@@ -164,8 +142,8 @@ func TestWhatComesAfterTheContribution(t *testing.T) {
 	})
 	c.Seed(func() []string { return []string{"a", "b"} })
 	run(t, c)
-	waitClosed(t, c.Spoken(), "both keys")
-	waitClosed(t, c.Seeded(), "both keys")
+	eventually.Receive(t, "both keys", c.Spoken())
+	eventually.Receive(t, "both keys", c.Seeded())
 }
 
 // TestKeyThatHangs keeps a worker busy for ever.
@@ -181,7 +159,7 @@ func TestKeyThatHangs(t *testing.T) {
 	c.stall = 50 * time.Millisecond
 	c.Seed(func() []string { return []string{"hangs", "fast"} })
 	run(t, c)
-	waitClosed(t, c.Seeded(), "the end of the start, with a key that hangs")
+	eventually.Receive(t, "the end of the start, with a key that hangs", c.Seeded())
 	if all := Failures(); len(all) != 1 || all[0].Key != "hangs" {
 		t.Errorf("failures are %v", all)
 	}
@@ -195,7 +173,7 @@ func TestKeyThatHangs(t *testing.T) {
 func TestNoSeedsAreSettledAtOnce(t *testing.T) {
 	c := New("test", newRecorder().reconcile)
 	run(t, c)
-	waitClosed(t, c.Seeded(), "a controller without seeds")
+	eventually.Receive(t, "a controller without seeds", c.Seeded())
 }
 
 func TestWatchShowsWhatAnObjectWas(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
@@ -32,7 +33,7 @@ func TestPanicFailsItsKeyAlone(t *testing.T) {
 	r.waitFor(t, "four tries of the key that panics", func(n map[string]int) bool {
 		return n["odd"] == 4 && n["fine"] == 1 && n["later"] == 1
 	})
-	waitClosed(t, c.Spoken(), "all start-up keys")
+	eventually.Receive(t, "all start-up keys", c.Spoken())
 	if got := panics.Counts()["panics"] - before; got != 4 { // three tries and the seed
 		t.Errorf("%d panics were counted, want 4", got)
 	}
@@ -50,7 +51,7 @@ func TestPanicOfABatch(t *testing.T) {
 	})
 	c.Seed(func() []string { return numbered("key", 10) })
 	run(t, c)
-	waitClosed(t, c.Spoken(), "the start-up keys")
+	eventually.Receive(t, "the start-up keys", c.Spoken())
 	// All, each alone, and then the one that panicked.
 	if sizes := b.seen(); !slices.Equal(sizes, append([]int{10}, slices.Repeat([]int{1}, 11)...)) {
 		t.Errorf("batches of %v keys", sizes)

@@ -11,11 +11,9 @@ import (
 	"time"
 
 	nbovsdb "github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
 )
-
-// deadline bounds waits on conditions; a passing run never waits for it.
-const deadline = 20 * time.Second
 
 // barrierLab is a barrier between real databases, whose northd and ovn-controllers
 // are the test.
@@ -71,7 +69,7 @@ func (l *barrierLab) cfg() int {
 // raised waits until nb_cfg is at least n.
 func (l *barrierLab) raised(n int) {
 	l.t.Helper()
-	ovsdbtest.Eventually(l.t, "nb_cfg to be raised", func() error {
+	eventually.Succeeds(l.t, "nb_cfg to be raised", func() error {
 		if got := l.cfg(); got < n {
 			return fmt.Errorf("it is %d, not %d", got, n)
 		}
@@ -94,13 +92,8 @@ func (l *barrierLab) wait(ctx context.Context, chassis string) <-chan error {
 
 func (l *barrierLab) passes(what string, done <-chan error) {
 	l.t.Helper()
-	select {
-	case err := <-done:
-		if err != nil {
-			l.t.Fatalf("%s: %v", what, err)
-		}
-	case <-time.After(deadline):
-		l.t.Fatalf("%s: still waiting", what)
+	if err := eventually.Receive(l.t, what, done); err != nil {
+		l.t.Fatalf("%s: %v", what, err)
 	}
 }
 

@@ -6,9 +6,9 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	nbovsdb "github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
 )
 
@@ -35,15 +35,10 @@ func keep(t *testing.T, s *ovsdbtest.Server, port int) (stop func()) {
 	go func() { done <- e.Run(ctx) }()
 	stop = func() {
 		cancel()
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Errorf("Run: %v", err)
-			}
-			done <- nil // a second stop finds it ended
-		case <-time.After(20 * time.Second):
-			t.Error("Run did not end with its context")
+		if err := eventually.Receive(t, "Run to return", done); err != nil {
+			t.Errorf("Run: %v", err)
 		}
+		done <- nil // a second stop finds it ended
 	}
 	t.Cleanup(stop)
 	return stop
@@ -51,7 +46,7 @@ func keep(t *testing.T, s *ovsdbtest.Server, port int) (stop func()) {
 
 func eventuallyOptions(t *testing.T, s *ovsdbtest.Server, chassis, want string) {
 	t.Helper()
-	ovsdbtest.Eventually(t, "options of "+chassis, func() error {
+	eventually.Succeeds(t, "options of "+chassis, func() error {
 		got := sbctl(t, s, "--bare", "--columns=options", "find", "Encap", "chassis_name="+chassis)
 		if got != want {
 			return fmt.Errorf("options %q, want %q", got, want)

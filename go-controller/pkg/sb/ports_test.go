@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	nbovsdb "github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovntrace"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
 )
@@ -53,7 +54,7 @@ func (l *portsLab) show(name string) string {
 
 func (l *portsLab) eventually(name, want string) {
 	l.t.Helper()
-	ovsdbtest.Eventually(l.t, "port "+name, func() error {
+	eventually.Succeeds(l.t, "port "+name, func() error {
 		if got := l.show(name); got != want {
 			return fmt.Errorf("it is %s, not %s", got, want)
 		}
@@ -101,7 +102,7 @@ func TestPorts(t *testing.T) {
 	}
 
 	o.SB.Kill()
-	ovsdbtest.Eventually(t, "the loss to be noticed", func() error {
+	eventually.Succeeds(t, "the loss to be noticed", func() error {
 		if err := near.Err(); err == nil || !strings.Contains(err.Error(), o.SB.Socket()) {
 			return fmt.Errorf("it says something else: %w", err)
 		}
@@ -115,7 +116,7 @@ func TestPorts(t *testing.T) {
 		l.eventually("ns_b", "-")
 		l.eventually("ns_c", "uid-c 0a:58:0a:f4:01:06 [10.244.1.6]")
 	}
-	ovsdbtest.Eventually(t, "the connection", near.Err)
+	eventually.Succeeds(t, "the connection", near.Err)
 	near.mu.Lock()
 	defer near.mu.Unlock()
 	for _, name := range []string{"ns_a", "ns_b", "ns_c"} {

@@ -26,6 +26,10 @@ const (
 	PriorityEgressIP = 100
 )
 
+// PriorityUntranslated is that of the policies on gateway routers that mark what is to
+// leave with the addresses of pods.
+const PriorityUntranslated = 100
+
 // Priorities of ip rules on the nodes; a lower one wins.
 const (
 	// RuleInside keeps what is for pods, Services and nodes in the main table.
@@ -47,6 +51,10 @@ const MarkPodToNode = 1008
 // of a Service that keeps the addresses of its clients. Only replies may leave with
 // the address of the node.
 const MarkServicePort = 1009
+
+// MarkUntranslated (0x3f2) marks what pods with external gateways send that is meant to
+// leave with their own addresses. Nothing else may.
+const MarkUntranslated = 1010
 
 // Conntrack values on the external bridge.
 const (

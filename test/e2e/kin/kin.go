@@ -46,6 +46,8 @@ type Options struct {
 	Config string
 	// NoOvnkube makes a cluster without a network.
 	NoOvnkube bool
+	// Install is how ovnkube comes to the nodes: "manifests", or empty for processes.
+	Install string
 }
 
 // CreateArgs is the command line that Create runs.
@@ -59,6 +61,9 @@ func (c Cluster) CreateArgs(o Options) []string {
 	}
 	if o.Config != "" {
 		args = append(args, "--config", o.Config)
+	}
+	if o.Install != "" {
+		args = append(args, "--install", o.Install)
 	}
 	if o.NoOvnkube {
 		args = append(args, "--no-ovnkube")

@@ -48,6 +48,8 @@ type Options struct {
 	IPFamily string
 	// Config is a kin configuration; empty for kin's own.
 	Config string
+	// Install is as in kin.Options.
+	Install string
 	// Log receives the output of kin; nil for nowhere.
 	Log io.Writer
 	// Announce is called with each kin command line before it runs; may be nil.
@@ -95,7 +97,7 @@ func Start(ctx context.Context, o Options) (lab *Lab, err error) {
 			lab = nil
 		}
 	}()
-	create := kin.Options{Nodes: 3, GatewayMode: o.GatewayMode, IPFamily: cmp.Or(o.IPFamily, "dual")}
+	create := kin.Options{Nodes: 3, GatewayMode: o.GatewayMode, IPFamily: cmp.Or(o.IPFamily, "dual"), Install: o.Install}
 	lab.family = create.IPFamily
 	if o.Config != "" {
 		if create.Config, err = lab.WriteFile("kin.yaml", o.Config); err != nil {

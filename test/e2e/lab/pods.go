@@ -90,6 +90,13 @@ func (l *Lab) RunSizedStream(ctx context.Context, name, node string, labels map[
 		"-to", netip.AddrPortFrom(to, EchoPort).String(), "-size", fmt.Sprint(size), "-keepalive", keepAlive.String())
 }
 
+// RunStreams is RunLabelledStream of a pod that keeps some connections busy. Its report
+// is of the one that carried least, the longest gap, and all that broke.
+func (l *Lab) RunStreams(ctx context.Context, name, node string, labels map[string]string, to netip.Addr, connections int) (Pod, error) {
+	return l.runPod(ctx, name, node, labels, "stream", "-port", fmt.Sprint(reportPort),
+		"-to", netip.AddrPortFrom(to, EchoPort).String(), "-connections", fmt.Sprint(connections))
+}
+
 // Sender is a pod that sends datagrams to a port of each address, for ever and from
 // the moment it starts.
 type Sender struct {

@@ -18,8 +18,13 @@ const patience = 90 * time.Second
 
 var nodes = labtest.Nodes
 
-func TestSharedGateway(t *testing.T) { testCluster(t, "shared") }
-func TestLocalGateway(t *testing.T)  { testCluster(t, "local") }
+// TestGateway has a cluster for each gateway mode in a full run: what is different here is
+// outside of the nodes.
+func TestGateway(t *testing.T) {
+	for _, mode := range []string{"shared", "local"} {
+		labtest.In(t, "shared", mode, mode, func(t *testing.T) { testCluster(t, mode) })
+	}
+}
 
 func testCluster(t *testing.T, mode string) {
 	c := start(t, mode)

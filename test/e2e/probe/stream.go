@@ -59,38 +59,67 @@ func (m *meter) report(now time.Time, reset bool) report {
 	return r
 }
 
-// stream sends a number, and more for the size, every beat over one connection and
-// expects it back. It ends with its context only: a connection that breaks is counted and replaced.
+// together is the report of several connections: of that which carried least, of the
+// longest gap, and of all that broke.
+func together(meters []*meter, now time.Time, reset bool) report {
+	all := meters[0].report(now, reset)
+	for _, m := range meters[1:] {
+		r := m.report(now, reset)
+		all.Echoed = min(all.Echoed, r.Echoed)
+		all.MaxGapMillis = max(all.MaxGapMillis, r.MaxGapMillis)
+		all.Reconnects += r.Reconnects
+	}
+	return all
+}
+
+// stream sends a number, and more for the size, every beat over each of its connections
+// and expects it back. It ends with its context only: a connection that breaks is counted
+// and replaced.
 func stream(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("stream", flag.ContinueOnError)
 	to := flags.String("to", "", "address and port of an echo server")
 	port := flags.Int("port", 9000, "HTTP port of the report")
 	size := flags.Int("size", 8, "how many bytes to send at a time")
 	idle := flags.Duration("keepalive", 15*time.Second, "time without traffic after which TCP says that it is there, and says so again")
+	connections := flags.Int("connections", 1, "how many connections to keep")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if *to == "" || *size < 8 {
-		return fmt.Errorf("usage: probe stream -to ADDR:PORT [-size BYTES] [-keepalive DURATION]")
+	if *to == "" || *size < 8 || *connections < 1 {
+		return fmt.Errorf("usage: probe stream -to ADDR:PORT [-size BYTES] [-keepalive DURATION] [-connections NUMBER]")
 	}
-	m := &meter{last: time.Now()}
+	meters := make([]*meter, *connections)
+	for i := range meters {
+		meters[i] = &meter{last: time.Now()}
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /report", func(w http.ResponseWriter, r *http.Request) {
-		_ = json.NewEncoder(w).Encode(m.report(time.Now(), r.URL.Query().Has("reset")))
+		_ = json.NewEncoder(w).Encode(together(meters, time.Now(), r.URL.Query().Has("reset")))
 	})
 	web := &http.Server{Addr: net.JoinHostPort("", strconv.Itoa(*port)), Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, 1)
 	go func() { failed <- web.ListenAndServe() }()
+	dialer := net.Dialer{Timeout: 5 * time.Second, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: *idle, Interval: *idle, Count: 60}}
+	for _, m := range meters {
+		go beatForEver(ctx, dialer, *to, *size, m)
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-failed:
+		return err
+	}
+}
+
+// beatForEver keeps one connection busy, and replaces it when it breaks.
+func beatForEver(ctx context.Context, dialer net.Dialer, to string, size int, m *meter) {
 	tick := time.NewTicker(beat)
 	defer tick.Stop()
-	dialer := net.Dialer{Timeout: 5 * time.Second, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: *idle, Interval: *idle, Count: 60}}
 	for {
-		err := beatOver(ctx, dialer, *to, *size, tick.C, m)
+		err := beatOver(ctx, dialer, to, size, tick.C, m)
 		select {
 		case <-ctx.Done():
-			return nil
-		case err := <-failed:
-			return err
+			return
 		case <-tick.C:
 		}
 		if err != nil {

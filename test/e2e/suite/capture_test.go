@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,13 +23,11 @@ type capture struct {
 	filter string       // of tcpdump
 	right  []netip.Addr // what the packets may come from
 	taps   map[string]*kin.Attached
+	file   string // of each machine, for what is captured; what tcpdump says is in FILE.err
 }
 
-// The files of a machine that a capture writes.
-const (
-	captured    = "/run/captured"
-	captureSays = "/run/captured.err"
-)
+// captures counts, so that each writes files of its own.
+var captures atomic.Int32
 
 // newCapture looks at UDP to a range of ports, everywhere.
 func newCapture(t *testing.T, s *suite, ports string, right []netip.Addr) *capture {
@@ -39,7 +38,8 @@ func newCapture(t *testing.T, s *suite, ports string, right []netip.Addr) *captu
 // newFilteredCapture looks at what a filter of tcpdump matches.
 func newFilteredCapture(t *testing.T, s *suite, filter string, right []netip.Addr) *capture {
 	t.Helper()
-	c := &capture{suite: s, filter: filter, right: right, taps: map[string]*kin.Attached{}}
+	c := &capture{suite: s, filter: filter, right: right, taps: map[string]*kin.Attached{},
+		file: fmt.Sprintf("/run/captured-%d", captures.Add(1))}
 	t.Cleanup(func() {
 		for _, machine := range slices.Collect(maps.Keys(c.taps)) {
 			c.release(machine)
@@ -63,13 +63,13 @@ func (c *capture) tap(t *testing.T, machine string) {
 		}
 	}
 	a, err := c.Kin.ExecAttached(machine, "sh", "-c",
-		`tcpdump --immediate-mode -ttnnl -i eth0 "$0" >`+captured+` 2>`+captureSays+` & cat >/dev/null; kill $!`, filter)
+		`tcpdump --immediate-mode -ttnnl -i eth0 "$0" >"$1" 2>"$1.err" & cat >/dev/null; kill $!`, filter, c.file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.taps[machine] = a
 	err = lab.Until(t.Context(), 20*time.Second, "the capture on "+machine, func(ctx context.Context) error {
-		_, err := c.Kin.Exec(ctx, machine, "grep", "-q", "listening on", captureSays)
+		_, err := c.Kin.Exec(ctx, machine, "grep", "-q", "listening on", c.file+".err")
 		return err
 	})
 	if err != nil {
@@ -143,7 +143,7 @@ func (c *capture) sort(all []seenPacket) (right, wrong []seenPacket) {
 
 // read returns what a machine has captured so far.
 func (c *capture) read(ctx context.Context, machine string) (right, wrong []seenPacket, err error) {
-	out, err := c.Kin.Exec(ctx, machine, "cat", captured)
+	out, err := c.Kin.Exec(ctx, machine, "cat", c.file)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -180,7 +180,7 @@ func (c *capture) inspect(t *testing.T) (right int) {
 func (c *capture) arrives(t *testing.T, port uint16, after time.Time) (at time.Time) {
 	t.Helper()
 	err := lab.Until(t.Context(), leakPatience, "right packets to arrive", func(ctx context.Context) error {
-		out, err := c.Kin.Exec(ctx, lab.Outside, "tail", "-n", "4000", captured)
+		out, err := c.Kin.Exec(ctx, lab.Outside, "tail", "-n", "4000", c.file)
 		if err != nil {
 			return err
 		}

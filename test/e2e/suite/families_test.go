@@ -54,8 +54,8 @@ func (e *served) answers(t *testing.T, pods []lab.Pod) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(svc.Spec.ClusterIPs) != 1 {
-		t.Errorf("cluster addresses %v, want one", svc.Spec.ClusterIPs)
+	if len(svc.Spec.ClusterIPs) != len(e.ingress) {
+		t.Errorf("cluster addresses %v, want one of each family", svc.Spec.ClusterIPs)
 	}
 	is4 := e.Has(true)
 	type question struct {

@@ -17,14 +17,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
 const (
 	// speakPort is the port that pods serve on, and speak from.
 	speakPort = 5060
-	// spokenPort is whom they speak to, of whom nobody has asked them.
+	// spokenPort is whom the pods of the first feature speak to, of whom nobody has asked
+	// them; those of the next speak to the next port.
 	spokenPort = 9997
 	// firstReport is the first of the ports of clients' reports.
 	firstReport = 9100
@@ -32,7 +32,6 @@ const (
 
 var (
 	repliesIngress = addresses("5.5.5.21", "5555::21")
-	repliesLB      = addresses("5.5.6.21", "5556::21")
 	repliesIPs     = addresses("172.18.0.221", "fc00:f853:ccd:e793::221")
 )
 
@@ -41,43 +40,68 @@ var (
 // Clients' connections go on whatever becomes of the pods, and not one packet comes
 // out that is no reply and has another source than it is to have.
 func (s *suite) replies(t *testing.T) {
-	t.Run("EgressService", func(t *testing.T) {
-		e := s.serve(t, "speaker", repliesIngress, func(eg *v1.EgressService) { eg.Spec.OnUnavailable = v1.UnavailableDrop })
-		host := e.programmed(t, "")
-		r := &repliesTest{suite: s, labels: e.labels(), right: repliesIngress}
-		r.run(t, func(pods int) { e.steered(t, pods) }, host)
-	})
-	t.Run("EgressIP", func(t *testing.T) {
-		client, err := versioned.NewForConfig(s.RESTConfig())
-		if err != nil {
-			t.Fatal(err)
+	e := s.serve(t, "speaker", repliesIngress, func(eg *v1.EgressService) { eg.Spec.OnUnavailable = v1.UnavailableDrop })
+	e.programmed(t, "")
+	ips := s.egressIPOf(t)
+	ips.assignable(t, lab.ControlPlane)
+	ips.create(t, "speaker", repliesIPs, held)
+	all := repliesTest{
+		{suite: s, name: "service", labels: e.labels(), right: repliesIngress, spoken: spokenPort, reports: firstReport,
+			ingress: addresses("5.5.6.21", "5556::21"), settled: func(pods int) { e.steered(t, pods) }},
+		{suite: s, name: "address", labels: chosen("speaker"), right: repliesIPs, spoken: spokenPort + 1, reports: firstReport + 50,
+			ingress: addresses("5.5.6.22", "5556::22"), settled: func(int) { ips.programmed(t, "speaker") }},
+	}
+	for _, r := range all {
+		r.start(t)
+	}
+	for _, r := range all {
+		r.begin(t)
+	}
+	before := s.steadyState(t)
+	for _, r := range all {
+		r.counted(t)
+	}
+	all.step(t, "ovnkube restarts", func() {
+		for _, node := range nodes[1:] {
+			s.restartAndSettle(t, nodeProcess(node), "ovnkube-node", "service-node")
 		}
-		ips := &egressIPTest{suite: s, client: client.EgressIPV1().EgressIPs(), pods: map[string]lab.Pod{}}
-		ips.assignable(t, lab.ControlPlane)
-		ips.create(t, "speaker", repliesIPs, held)
-		r := &repliesTest{suite: s, labels: chosen("speaker"), right: repliesIPs}
-		r.run(t, func(int) { ips.programmed(t, "speaker") }, "")
-		ips.remove(t, "speaker")
-		ips.assignable(t)
+		s.restartAndSettle(t, processes[0], "ovnkube-master", "service")
+		s.sameState(t, before)
 	})
+	all.step(t, "pods are not ready", func() { all.unready(t) })
+	all.step(t, "pods are on their way out", func() { all.drain(t) })
+	ips.remove(t, "speaker")
+	ips.assignable(t)
 }
 
-// repliesTest is the test under way for pods with certain labels.
-type repliesTest struct {
+// repliesTest is the pods of all features.
+type repliesTest []*replying
+
+// replying is the pods of one feature, with their Service and its clients.
+type replying struct {
 	*suite
+	name    string
 	labels  map[string]string
 	right   []netip.Addr // the sources that their packets are to have
+	spoken  uint16       // the port that they speak to
+	reports int          // the first of the ports of clients' reports
+	ingress []netip.Addr // of the Service
+	settled func(pods int)
+
 	capture *capture
+	service *corev1.Service
 	clients map[string]*lab.Client // by whom they connect to
 	pods    []string
 }
 
-func (r *repliesTest) run(t *testing.T, settled func(pods int), host string) {
+// start starts the pods.
+func (r *replying) start(t *testing.T) {
+	t.Helper()
 	ctx := t.Context()
-	r.capture = newFilteredCapture(t, r.suite, fmt.Sprintf("dst port %d", spokenPort), r.right)
+	r.capture = newFilteredCapture(t, r.suite, fmt.Sprintf("dst port %d", r.spoken), r.right)
 	for _, node := range nodes[1:] {
-		name := "speaker-" + node
-		if err := r.StartSpeaker(ctx, name, node, r.labels, speakPort, lab.OutsideAddresses, spokenPort); err != nil {
+		name := r.name + "-" + node
+		if err := r.StartSpeaker(ctx, name, node, r.labels, speakPort, lab.OutsideAddresses, r.spoken); err != nil {
 			t.Fatal(err)
 		}
 		r.pods = append(r.pods, name)
@@ -87,51 +111,49 @@ func (r *repliesTest) run(t *testing.T, settled func(pods int), host string) {
 		}
 	}
 	// One that sends from whatever port shows that there is a way out at all.
-	usual := "usual-" + r.pods[0]
-	if err := r.StartSender(ctx, lab.Sender{Name: usual, Node: nodes[1], Labels: r.labels, To: lab.OutsideAddresses, Port: spokenPort}); err != nil {
+	usual := "usual-" + r.name
+	if err := r.StartSender(ctx, lab.Sender{Name: usual, Node: nodes[1], Labels: r.labels, To: lab.OutsideAddresses, Port: r.spoken}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.end(t, usual) })
-	for _, name := range append(slices.Clone(r.pods), usual) {
-		if _, err := r.WaitPod(ctx, name, time.Minute); err != nil {
+}
+
+// begin waits for the pods, and has clients connect.
+func (r *replying) begin(t *testing.T) {
+	t.Helper()
+	for _, name := range append(slices.Clone(r.pods), "usual-"+r.name) {
+		if _, err := r.WaitPod(t.Context(), name, time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}
-	settled(len(r.pods) + 1)
-	service := r.service(t)
-	r.capture.arrives(t, spokenPort, time.Now())
+	r.settled(len(r.pods) + 1)
+	r.serveLocally(t)
+	r.capture.arrives(t, r.spoken, time.Now())
 	r.capture.inspect(t) // what came before there was a Service, too
 
 	// A client that comes before a node has the Service's flows goes another way, and
 	// its connection would not outlive their coming.
-	r.asked(t, service)
-	r.connect(t, service)
-	before := r.steadyState(t)
-	r.counted(t, r.counts(t))
-	r.step(t, "ovnkube restarts", func() {
-		for _, node := range nodes[1:] {
-			r.restartAndSettle(t, nodeProcess(node), "ovnkube-node", "service-node")
-		}
-		r.restartAndSettle(t, processes[0], "ovnkube-master", "service")
-		r.sameState(t, before)
-	})
-	r.step(t, "pods are not ready", func() { r.unready(t, service) })
-	r.step(t, "pods are on their way out", func() { r.drain(t, service) })
+	r.asked(t)
+	r.connect(t)
 }
 
 // step does something to the pods, after which clients' connections still live and
 // nothing has leaked.
-func (r *repliesTest) step(t *testing.T, what string, f func()) {
+func (all repliesTest) step(t *testing.T, what string, f func()) {
 	t.Helper()
-	r.reset(t)
+	for _, r := range all {
+		r.reset(t)
+	}
 	f()
-	r.capture.arrives(t, spokenPort, time.Now())
-	r.alive(t, what)
-	r.capture.inspect(t)
+	for _, r := range all {
+		r.capture.arrives(t, r.spoken, time.Now())
+		r.alive(t, what)
+		r.capture.inspect(t)
+	}
 }
 
-// service makes a Service of the pods that keeps clients' addresses.
-func (r *repliesTest) service(t *testing.T) *corev1.Service {
+// serveLocally makes a Service of the pods that keeps clients' addresses.
+func (r *replying) serveLocally(t *testing.T) {
 	t.Helper()
 	ctx, services := t.Context(), r.Kube.CoreV1().Services(lab.Namespace)
 	policy := corev1.IPFamilyPolicyRequireDualStack
@@ -139,7 +161,7 @@ func (r *repliesTest) service(t *testing.T) *corev1.Service {
 		return corev1.ServicePort{Name: name, Protocol: p, Port: speakPort, TargetPort: intstr.FromInt32(speakPort)}
 	}
 	svc, err := services.Create(ctx, &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "spoken-to"},
+		ObjectMeta: metav1.ObjectMeta{Name: "spoken-to-" + r.name},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
 			Selector: r.labels, IPFamilyPolicy: &policy, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol},
@@ -154,23 +176,23 @@ func (r *repliesTest) service(t *testing.T) *corev1.Service {
 			t.Error(err)
 		}
 	})
-	for _, a := range repliesLB {
+	for _, a := range r.ingress {
 		svc.Status.LoadBalancer.Ingress = append(svc.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: a.String()})
 	}
 	if svc, err = services.UpdateStatus(ctx, svc, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.RouteTo(ctx, repliesLB, nodes[2]); err != nil {
+	if err := r.RouteTo(ctx, r.ingress, nodes[2]); err != nil {
 		t.Fatal(err)
 	}
-	return svc
+	r.service = svc
 }
 
 // ways are the sockets by which clients outside come to the pods, by protocol.
-func (r *repliesTest) ways(t *testing.T, svc *corev1.Service, protocol corev1.Protocol) []netip.AddrPort {
+func (r *replying) ways(t *testing.T, protocol corev1.Protocol) []netip.AddrPort {
 	t.Helper()
 	var out []netip.AddrPort
-	for _, p := range svc.Spec.Ports {
+	for _, p := range r.service.Spec.Ports {
 		if p.Protocol != protocol {
 			continue
 		}
@@ -183,7 +205,7 @@ func (r *repliesTest) ways(t *testing.T, svc *corev1.Service, protocol corev1.Pr
 				out = append(out, netip.AddrPortFrom(to, uint16(p.NodePort)))
 			}
 		}
-		for _, a := range repliesLB {
+		for _, a := range r.ingress {
 			out = append(out, netip.AddrPortFrom(a, speakPort))
 		}
 	}
@@ -191,11 +213,11 @@ func (r *repliesTest) ways(t *testing.T, svc *corev1.Service, protocol corev1.Pr
 }
 
 // connect has clients outside open connections that last.
-func (r *repliesTest) connect(t *testing.T, svc *corev1.Service) {
+func (r *replying) connect(t *testing.T) {
 	t.Helper()
 	r.clients = map[string]*lab.Client{}
-	for i, to := range r.ways(t, svc, corev1.ProtocolTCP) {
-		c, err := r.StartClient(lab.Outside, firstReport+i, to)
+	for i, to := range r.ways(t, corev1.ProtocolTCP) {
+		c, err := r.StartClient(lab.Outside, r.reports+i, to)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +233,7 @@ func (r *repliesTest) connect(t *testing.T, svc *corev1.Service) {
 	})
 }
 
-func (r *repliesTest) eachClient(t *testing.T, what string, f func(context.Context, *lab.Client) error) {
+func (r *replying) eachClient(t *testing.T, what string, f func(context.Context, *lab.Client) error) {
 	t.Helper()
 	for to, c := range r.clients {
 		err := lab.Until(t.Context(), 30*time.Second, "the client of "+to+" "+what, func(ctx context.Context) error { return f(ctx, c) })
@@ -224,7 +246,7 @@ func (r *repliesTest) eachClient(t *testing.T, what string, f func(context.Conte
 	}
 }
 
-func (r *repliesTest) reset(t *testing.T) {
+func (r *replying) reset(t *testing.T) {
 	t.Helper()
 	r.eachClient(t, "to begin again", func(ctx context.Context, c *lab.Client) error {
 		_, err := c.Report(ctx, true)
@@ -233,7 +255,7 @@ func (r *repliesTest) reset(t *testing.T) {
 }
 
 // alive waits until every client gets echoes, over the connection it had before.
-func (r *repliesTest) alive(t *testing.T, what string) {
+func (r *replying) alive(t *testing.T, what string) {
 	t.Helper()
 	for to, c := range r.clients {
 		first, err := c.Report(t.Context(), false)
@@ -254,9 +276,9 @@ func (r *repliesTest) alive(t *testing.T, what string) {
 }
 
 // asked asks by UDP: the answer comes to a socket that takes it from nobody else.
-func (r *repliesTest) asked(t *testing.T, svc *corev1.Service) {
+func (r *replying) asked(t *testing.T) {
 	t.Helper()
-	for _, to := range r.ways(t, svc, corev1.ProtocolUDP) {
+	for _, to := range r.ways(t, corev1.ProtocolUDP) {
 		client, err := pick(lab.OutsideAddresses, to.Addr().Is4())
 		if err != nil {
 			t.Fatal(err)
@@ -275,67 +297,80 @@ func (r *repliesTest) asked(t *testing.T, svc *corev1.Service) {
 }
 
 // refused tells whether a new client is: none of the pods is to serve any more.
-func (r *repliesTest) refused(t *testing.T, svc *corev1.Service) {
+func (all repliesTest) refused(t *testing.T) {
 	t.Helper()
 	var asking sync.WaitGroup
-	for _, to := range r.ways(t, svc, corev1.ProtocolUDP) {
-		asking.Go(func() {
-			err := lab.Until(t.Context(), 20*time.Second, "nobody to answer at "+to.String(), func(ctx context.Context) error {
-				out, err := r.Call(ctx, lab.Outside, false, "ask", "-timeout", "1s", to.String())
-				if err == nil {
-					return fmt.Errorf("somebody says %q", out)
-				}
-				return nil
-			})
-			if err != nil {
-				t.Error(err)
-			}
-		})
+	for _, r := range all {
+		for _, to := range r.ways(t, corev1.ProtocolUDP) {
+			asking.Go(func() { r.refused(t, to) })
+		}
 	}
 	asking.Wait()
 }
 
+func (r *replying) refused(t *testing.T, to netip.AddrPort) {
+	err := lab.Until(t.Context(), 20*time.Second, "nobody to answer at "+to.String(), func(ctx context.Context) error {
+		out, err := r.Call(ctx, lab.Outside, false, "ask", "-timeout", "1s", to.String())
+		if err == nil {
+			return fmt.Errorf("somebody says %q", out)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // unready has the pods cease to be ready, and begin again.
-func (r *repliesTest) unready(t *testing.T, svc *corev1.Service) {
-	t.Helper()
+func (all repliesTest) unready(t *testing.T) {
 	for _, ready := range []bool{false, true} {
-		for _, name := range r.pods {
-			if err := r.SetReady(t.Context(), name, ready); err != nil {
-				t.Fatal(err)
-			}
+		for _, r := range all {
+			r.setReady(t, ready)
 		}
 		if ready {
-			r.asked(t, svc)
-		} else {
-			r.refused(t, svc)
+			for _, r := range all {
+				r.asked(t)
+			}
+			continue
+		}
+		all.refused(t)
+		for _, r := range all {
 			r.alive(t, "not ready")
 		}
 	}
 }
 
-// drain has the pods end, which takes them some time.
-func (r *repliesTest) drain(t *testing.T, svc *corev1.Service) {
+func (r *replying) setReady(t *testing.T, ready bool) {
 	t.Helper()
 	for _, name := range r.pods {
-		if err := r.SetReady(t.Context(), name, false); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Kube.CoreV1().Pods(lab.Namespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		if err := r.SetReady(t.Context(), name, ready); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r.refused(t, svc)
+}
+
+// drain has the pods end, which takes them some time.
+func (all repliesTest) drain(t *testing.T) {
+	for _, r := range all {
+		r.setReady(t, false)
+		for _, name := range r.pods {
+			if err := r.Kube.CoreV1().Pods(lab.Namespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	all.refused(t)
 }
 
 // end deletes a pod at once.
-func (r *repliesTest) end(t *testing.T, name string) {
+func (r *replying) end(t *testing.T, name string) {
 	if err := r.EndPod(context.WithoutCancel(t.Context()), name); err != nil {
 		t.Error(err)
 	}
 }
 
 // counts reads how many packets nodes have dropped.
-func (r *repliesTest) counts(t *testing.T) (sum int) {
+func (r *replying) counts(t *testing.T) (sum int) {
 	t.Helper()
 	for _, node := range nodes[1:] {
 		address, err := r.nodeAddress(t.Context(), node, true)
@@ -363,8 +398,9 @@ func (r *repliesTest) counts(t *testing.T) (sum int) {
 }
 
 // counted waits until nodes have counted more packets than before.
-func (r *repliesTest) counted(t *testing.T, before int) {
+func (r *replying) counted(t *testing.T) {
 	t.Helper()
+	before := r.counts(t)
 	err := lab.Until(t.Context(), 20*time.Second, "nodes to count what they drop", func(context.Context) error {
 		if now := r.counts(t); now <= before {
 			return errors.New("they have counted " + strconv.Itoa(now))

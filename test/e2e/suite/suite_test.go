@@ -22,7 +22,7 @@ func testCluster(t *testing.T, mode string) {
 	s := start(t, mode)
 	t.Run("Connectivity", s.connectivity)
 	s.once(t, "Names", s.names)
-	t.Run("Walkthrough", s.walkthrough)
+	s.in(t, "local", "Walkthrough", s.walkthrough)
 	t.Run("ExternalGateways", s.externalGateways)
 	t.Run("EgressNetwork", s.network)
 	t.Run("EgressIP", s.egressIPs)
@@ -31,15 +31,15 @@ func testCluster(t *testing.T, mode string) {
 	s.once(t, "EgressSchema", s.schema)
 	t.Run("EgressChanges", s.changes)
 	t.Run("EgressConnections", s.connections)
-	t.Run("FirstPackets", s.firstPackets)
+	s.in(t, "local", "FirstPackets", s.firstPackets)
 	t.Run("Replies", s.replies)
-	t.Run("QuietRestart", s.quiet)
+	s.in(t, "shared", "QuietRestart", s.quiet)
 	t.Run("NoLeak", s.leak)
-	t.Run("FailoverLatency", s.latency)
-	t.Run("Churn", s.churn)
-	t.Run("Faults", s.faults)
+	s.in(t, "local", "FailoverLatency", s.latency)
+	s.in(t, "local", "Churn", s.churn)
+	s.in(t, "local", "Faults", s.faults)
 	t.Run("PowerFailure", s.powerFailure)
-	t.Run("Removal", s.removal)
+	s.in(t, "local", "Removal", s.removal)
 	s.once(t, "Manifests", s.manifests)
 	t.Run("Permissions", s.permissions)
 	t.Run("Datapath", func(t *testing.T) { labtest.Datapath(t, s.Lab) })
@@ -53,6 +53,12 @@ func (s *suite) once(t *testing.T, name string, test func(*testing.T)) {
 	if s.mode == "shared" {
 		t.Run(name, test)
 	}
+}
+
+// in runs a test that takes long in the gateway mode in which it shows most, and in both
+// in a full run.
+func (s *suite) in(t *testing.T, mode, name string, test func(*testing.T)) {
+	labtest.In(t, mode, s.mode, name, test)
 }
 
 // clusterConfig has the API server log every request, and one more wire.

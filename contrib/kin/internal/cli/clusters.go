@@ -69,12 +69,14 @@ func createCommand() *cli.Command {
 				networkFlag(),
 				&cli.StringFlag{Name: "config", Usage: "configuration `FILE`; flags override it"},
 				&cli.DurationFlag{Name: "wait", Usage: "how long to wait for the control plane, and again for the nodes", EnvVars: []string{"KIN_WAIT"}, Value: 2 * time.Minute},
+				&cli.StringFlag{Name: "install", Usage: "ovnkube and OVN as processes of the nodes, or as pods from its manifests: processes or manifests", EnvVars: []string{"KIN_INSTALL"}, Value: cluster.InstallProcesses},
+				&cli.StringFlag{Name: "image", Usage: "archive `FILE` of ovnkube's image, which make image builds, for --install manifests", EnvVars: []string{"KIN_IMAGE"}, Value: home("..", "image.tar")},
 				&cli.BoolFlag{Name: "no-ovnkube", Usage: "no network: nodes register but do not become ready"},
 				&cli.BoolFlag{Name: "retain", Usage: "leave what there is standing when creation fails"},
 				&cli.StringFlag{Name: "kubeconfig-out", Usage: "also write the kubeconfig to `FILE`"},
 				&cli.StringFlag{Name: "ovnkube-bin-dir", Usage: "`DIR` of ovnkube and ovn-k8s-cni-overlay", EnvVars: []string{"KIN_OVNKUBE_BIN_DIR"}, Value: home()},
 				&cli.StringFlag{Name: "crds", Usage: "`DIR` of manifests to apply first", EnvVars: []string{"KIN_CRDS"}, Value: home("..", "..", "dist", "crds")},
-				&cli.StringFlag{Name: "manifests", Usage: "`DIR` of the manifests of ovnkube's service accounts", EnvVars: []string{"KIN_MANIFESTS"}, Value: home("..", "..", "dist", "base")},
+				&cli.StringFlag{Name: "manifests", Usage: "`DIR` of the manifests of ovnkube", EnvVars: []string{"KIN_MANIFESTS"}, Value: home("..", "..", "dist", "base")},
 				artifactsFlag(), sourceFlag(),
 			},
 		}},
@@ -93,9 +95,13 @@ func create(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	options := cluster.CreateOptions{Config: cfg, Ovnkube: !c.Bool("no-ovnkube"), Wait: c.Duration("wait"), KubeconfigOut: c.String("kubeconfig-out")}
+	options := cluster.CreateOptions{Config: cfg, Ovnkube: !c.Bool("no-ovnkube"), Wait: c.Duration("wait"), KubeconfigOut: c.String("kubeconfig-out"),
+		Install: c.String("install")}
+	if err := checkInstall(c); err != nil {
+		return err
+	}
 	for flag, path := range map[string]*string{
-		"artifacts": &options.Paths.Artifacts, "ovnkube-bin-dir": &options.Paths.OvnkubeBin, "source": &options.Source, "crds": &options.CRDs, "manifests": &options.Manifests,
+		"artifacts": &options.Paths.Artifacts, "ovnkube-bin-dir": &options.Paths.OvnkubeBin, "source": &options.Source, "crds": &options.CRDs, "image": &options.Image, "manifests": &options.Manifests,
 	} {
 		if *path, err = filepath.Abs(c.String(flag)); err != nil {
 			return fmt.Errorf("find --%s: %w", flag, err)
@@ -113,6 +119,21 @@ func create(c *cli.Context) error {
 	fmt.Printf("Cluster %q is up after %.1f s. Use it with:\n\nexport KUBECONFIG=%s\n", cfg.Name, time.Since(began).Seconds(), made.KubeconfigPath())
 	fmt.Printf("export PATH=%s:$PATH   # kubectl\n", options.Paths.Artifacts+"/bin")
 	return nil
+}
+
+// checkInstall refuses what cannot be installed.
+func checkInstall(c *cli.Context) error {
+	switch way := c.String("install"); way {
+	case cluster.InstallProcesses:
+		return nil
+	case cluster.InstallManifests:
+		if _, err := os.Stat(c.String("image")); err != nil {
+			return fmt.Errorf("--image: %w; make image builds it", err)
+		}
+		return nil
+	default:
+		return fmt.Errorf("--install: %q is not a way to install ovnkube; allowed: %s, %s", way, cluster.InstallProcesses, cluster.InstallManifests)
+	}
 }
 
 // configuration is the file with the flags over it.

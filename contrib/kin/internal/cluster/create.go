@@ -31,8 +31,13 @@ type CreateOptions struct {
 	// CRDs is a directory of manifests to apply first; it need not exist.
 	CRDs string
 	// Manifests is the directory of ovnkube's own: of its service accounts, their
-	// rights and the admission policies are applied.
+	// rights and the admission policies are applied, or with InstallManifests the overlay
+	// for kin beside it.
 	Manifests string
+	// Install is one of InstallProcesses and InstallManifests.
+	Install string
+	// Image is the archive of ovnkube's image, for InstallManifests.
+	Image string
 	// Ovnkube says whether to run it, and so to wait for nodes to be ready.
 	Ovnkube bool
 	// Wait limits how long to wait for the control plane and for the nodes.
@@ -53,7 +58,7 @@ func (s Store) Create(ctx context.Context, o CreateOptions, report Reporter) (*C
 	if err != nil {
 		return nil, err
 	}
-	c.Record = Record{Config: o.Config, Paths: o.Paths, Ovnkube: o.Ovnkube}
+	c.Record = Record{Config: o.Config, Paths: o.Paths, Ovnkube: o.Ovnkube, Install: o.Install}
 	err = report.Step("Checking this machine", func(update func(string)) error {
 		if err := c.checkMachine(); err != nil {
 			return err
@@ -99,10 +104,11 @@ func (s Store) Create(ctx context.Context, o CreateOptions, report Reporter) (*C
 		{"Starting the control plane, loading images", func(update func(string)) error {
 			return each([]func() error{
 				func() error { return c.awaitControlPlane(ctx, o.Wait, update) },
-				func() error { return c.loadBuiltImages(ctx, o.Wait) },
+				func() error { return c.loadImages(ctx, o.Wait, o.Image) },
 			}, func(run func() error) error { return run() })
 		}},
 		{"Installing manifests", func(update func(string)) error { return c.applyManifests(ctx, o.CRDs, o.Manifests, update) }},
+		{"Installing ovnkube", func(update func(string)) error { return c.installOvnkube(ctx, o.Manifests, update) }},
 		{"Installing DNS", func(func(string)) error { return c.applyDNS(ctx) }},
 		{"Joining nodes", func(update func(string)) error { return c.awaitNodes(ctx, o.Wait, update) }},
 	}
@@ -269,6 +275,9 @@ func (c *Cluster) applyManifests(ctx context.Context, crds, manifests string, up
 		apply = append(apply, "--filename", crds)
 	}
 	for _, name := range accountManifests {
+		if c.Install == InstallManifests {
+			break // they are in the overlay
+		}
 		path := filepath.Join(manifests, name)
 		if _, err := os.Stat(path); err == nil {
 			apply = append(apply, "--filename", path)
@@ -294,9 +303,16 @@ func (c *Cluster) kubectl(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// loadBuiltImages reads kin's images into every node, as soon as its containerd
-// is there.
-func (c *Cluster) loadBuiltImages(ctx context.Context, limit time.Duration) error {
+// loadImages reads kin's images, and where it runs as pods ovnkube's, into every node,
+// as soon as its containerd is there.
+func (c *Cluster) loadImages(ctx context.Context, limit time.Duration, ovnkube string) error {
+	var paths []string
+	for _, name := range build.ImageNames {
+		paths = append(paths, filepath.Join(c.artifacts().Images(), name))
+	}
+	if c.Install == InstallManifests {
+		paths = append(paths, ovnkube)
+	}
 	return each(c.Nodes(), func(n plan.Node) error {
 		err := c.await(ctx, limit, []string{n.Name}, func() (bool, string) {
 			units, err := c.Services(n.Name)
@@ -309,9 +325,7 @@ func (c *Cluster) loadBuiltImages(ctx context.Context, limit time.Duration) erro
 		if err != nil {
 			return err
 		}
-		return each(build.ImageNames, func(name string) error {
-			return c.loadImage(n, filepath.Join(c.artifacts().Images(), name))
-		})
+		return each(paths, func(path string) error { return c.loadImage(n, path) })
 	})
 }
 

@@ -30,7 +30,7 @@ func (c *Cluster) prepareNode(n plan.Node) error {
 	if err != nil {
 		return err
 	}
-	node := component.Node{Node: n, Config: c.Config, Server: c.Nodes()[0], ChassisID: chassis, Ovnkube: c.Ovnkube}
+	node := component.Node{Node: n, Config: c.Config, Server: c.Nodes()[0], ChassisID: chassis, Ovnkube: c.Ovnkube, Pods: c.Install == InstallManifests}
 	files, err := node.Files()
 	if err != nil {
 		return err

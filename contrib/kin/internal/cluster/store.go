@@ -26,6 +26,8 @@ type Record struct {
 	Paths  Paths          `json:"paths"`
 	// Ovnkube says whether the cluster has its network.
 	Ovnkube bool `json:"ovnkube"`
+	// Install is how ovnkube came to the nodes.
+	Install string `json:"install,omitempty"`
 	// Port is the API server's on the loopback address of this machine.
 	Port int `json:"port"`
 }

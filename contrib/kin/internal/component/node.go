@@ -61,6 +61,9 @@ type Node struct {
 	ChassisID string
 	// Ovnkube says whether ovnkube runs.
 	Ovnkube bool
+	// Pods says whether ovnkube and OVN run as pods of the cluster, from manifests. The
+	// switch is the node's own all the same.
+	Pods bool
 }
 
 // Environment of everything that runs on the node.
@@ -84,10 +87,16 @@ func (n Node) Units() []supervise.Unit {
 	var units []supervise.Unit
 	if n.ControlPlane() {
 		units = append(units, n.etcd(), n.apiServer(), n.controllerManager(), n.scheduler())
-		units = append(units, n.central()...)
+		if !n.Pods {
+			units = append(units, n.central()...)
+		}
 	}
-	units = append(units, n.ovsdb(), n.vswitch(), n.ovnController(), n.containerd(), n.kubelet())
-	if n.Ovnkube {
+	units = append(units, n.ovsdb(), n.vswitch())
+	if !n.Pods {
+		units = append(units, n.ovnController())
+	}
+	units = append(units, n.containerd(), n.kubelet())
+	if n.Ovnkube && !n.Pods {
 		if n.ControlPlane() {
 			units = append(units, n.ovnkubeMaster())
 		}

@@ -54,7 +54,9 @@ func (n Node) vswitch() supervise.Unit {
 		unit.Before = [][]string{hook(hookPrepareDatapath)}
 		unit.Exec = append(unit.Exec, "--disable-system")
 		unit.Started = [][]string{hook(hookRestrictDatapath)}
-		unit.Freeze = []string{OVNController}
+		if !n.Pods {
+			unit.Freeze = []string{OVNController}
+		}
 	}
 	return unit
 }

@@ -1,8 +1,10 @@
 package component
 
 import (
+	"fmt"
 	"strings"
 
+	"github.com/ovnkube/ovnkube/contrib/kin/internal/config"
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/plan"
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/supervise"
 )
@@ -57,3 +59,31 @@ func (n Node) ovnkube(role string, metricsPort int, account string, extra []stri
 
 // UplinkName is the node's interface on the wire, as the node boots.
 const UplinkName = "eth0"
+
+// OvnkubeConfig is the configuration file of ovnkube for a cluster, whose control plane
+// is the node server: the settings that its daemons have as flags where it does not run
+// as pods.
+func OvnkubeConfig(c config.Cluster, server plan.Node) string {
+	database := func(port int) string { return "tcp:" + plan.HostPort(server.Primary(), port) }
+	return fmt.Sprintf(`[default]
+cluster-subnets=%s
+[logging]
+loglevel=4
+[kubernetes]
+apiserver=%s
+service-cidrs=%s
+[ovnnorth]
+address=%s
+[ovnsouth]
+address=%s
+[gateway]
+mode=%s
+interface=%s
+nodeport=true
+[ovnkubernetesfeature]
+enable-egress-service=true
+enable-egress-ip=true
+enable-multi-external-gateway=true
+`, strings.Join(c.PodSubnets(), ","), Server(server), joined(c.ServiceSubnets()),
+		database(plan.NorthboundPort), database(plan.SouthboundPort), c.GatewayMode, UplinkName)
+}

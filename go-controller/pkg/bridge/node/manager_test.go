@@ -13,6 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/openflow"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -236,14 +237,14 @@ func TestRealBridge(t *testing.T) {
 		return slices.Equal(sorted(now), want)
 	}
 	vs.Run("ovs-ofctl", "del-flows", "unix:"+vs.Dir+"/breth0.mgmt", "in_port=1")
-	netnstest.Eventually(t, "deleted flows to come back", same)
+	eventually.True(t, "deleted flows to come back", same)
 	vs.Run("ovs-ofctl", "add-flow", "unix:"+vs.Dir+"/breth0.mgmt", "priority=999,actions=drop")
-	netnstest.Eventually(t, "a foreign flow to go", same)
+	eventually.True(t, "a foreign flow to go", same)
 	vs.StopVswitchd()
 	vs.StartVswitchd()
-	netnstest.Eventually(t, "flows after a restart of ovs-vswitchd", same)
+	eventually.True(t, "flows after a restart of ovs-vswitchd", same)
 	vs.Run("ovs-vsctl", "set", "interface", "patch", "ofport_request=42")
-	netnstest.Eventually(t, "flows with the new port number", func() bool {
+	eventually.True(t, "flows with the new port number", func() bool {
 		return strings.Contains(strings.Join(vs.Flows("breth0"), "\n"), "in_port=42")
 	})
 }

@@ -38,7 +38,13 @@ func (s *Server) add(ctx context.Context, r cni.Request) (*current.Result, error
 	}
 	result, err := s.attach(ctx, r, pod, network)
 	if err == nil {
+		err = s.awaitReady(ctx)
+	}
+	if err == nil {
 		err = s.pods.egress(ctx, who)
+	}
+	if err == nil {
+		err = s.pods.unchanged(ctx, who, pod, network)
 	}
 	if err == nil {
 		return result, nil
@@ -53,6 +59,19 @@ func (s *Server) add(ctx context.Context, r cni.Request) (*current.Result, error
 		klog.ErrorS(e, "Failed attachment could not be taken back, DEL will do it", "pod", who, "sandbox", r.ContainerID)
 	}
 	return nil, err
+}
+
+// awaitReady waits for the node's rules: the runtime finds the configuration file of
+// an earlier run, and a pod that starts before the rules are there begins with the
+// wrong address outside.
+func (s *Server) awaitReady(ctx context.Context) error {
+	select {
+	case <-s.ready:
+		return nil
+	case <-ctx.Done():
+		return types.NewError(cni.CodeTryAgain, "network of the node is not ready: its rules for egress traffic are not in force yet",
+			context.Cause(ctx).Error())
+	}
 }
 
 // attach makes the veth pair and the port, and waits for the port's flows.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
 // TestRunCollects: a server removes the ports of sandboxes that died while it did
@@ -24,7 +24,7 @@ func TestRunCollects(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- l.server.Run(ctx) }()
-	netnstest.Eventually(t, "the port to go", func() bool { return l.ports() == "foreign" })
+	eventually.True(t, "the port to go", func() bool { return l.ports() == "foreign" })
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

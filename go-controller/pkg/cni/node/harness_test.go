@@ -21,6 +21,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -47,7 +48,15 @@ type lab struct {
 	stalled bool // ovn-controller does not install flows
 }
 
+// newLab returns a node whose network is ready.
 func newLab(t *testing.T) *lab {
+	t.Helper()
+	l := newLabNotReady(t)
+	close(l.ready)
+	return l
+}
+
+func newLabNotReady(t *testing.T) *lab {
 	t.Helper()
 	l := &lab{t: t, ns: netnstest.New(t, netnstest.PrivateMounts()), ready: make(chan struct{}), netns: map[string]int{}}
 	l.vs = l.ns.OVS()
@@ -183,7 +192,7 @@ func (l *lab) deletePod(name string) {
 	if err := l.kube.CoreV1().Pods("ns").Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
 		l.t.Fatal(err)
 	}
-	netnstest.Eventually(l.t, "the informer to see the deletion", func() bool {
+	eventually.True(l.t, "the informer to see the deletion", func() bool {
 		_, err := l.pods.Core().V1().Pods().Lister().Pods("ns").Get(name)
 		return err != nil
 	})

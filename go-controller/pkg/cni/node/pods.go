@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -163,6 +164,24 @@ func (p *pods) egress(ctx context.Context, who cni.Pod) error {
 		return ""
 	})
 	return err
+}
+
+// unchanged returns an error where the pod is another one than was attached, or has
+// been given another network since: only another ADD can give it that.
+func (p *pods) unchanged(ctx context.Context, who cni.Pod, attached *corev1.Pod, network topology.PodNetwork) error {
+	now, next, err := p.network(ctx, who)
+	switch {
+	case err != nil:
+		return err
+	case now.UID != attached.UID:
+		return types.NewError(cni.CodeTryAgain, fmt.Sprintf("pod %s was made anew while it was attached", who),
+			fmt.Sprintf("its uid is %s now, not %s", now.UID, attached.UID))
+	case !next.Same(network):
+		return types.NewError(cni.CodeTryAgain, fmt.Sprintf("pod %s has been given another network while it was attached", who),
+			fmt.Sprintf("%s with %v by %v now, not %s with %v by %v",
+				next.MAC, next.Addrs, next.Gateways, network.MAC, network.Addrs, network.Gateways))
+	}
+	return nil
 }
 
 // await waits until missing gives no reason to wait for a pod any longer.

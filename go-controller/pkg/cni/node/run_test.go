@@ -12,13 +12,13 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni/shim"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
 // TestRun talks to a running server through the shim. Nothing is attached here:
 // the server's goroutines are outside the test's namespace.
 func TestRun(t *testing.T) {
-	l := newLab(t)
+	l := newLabNotReady(t)
 	l.server.Socket = filepath.Join(t.TempDir(), "dir", "cni.sock")
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -35,7 +35,7 @@ func TestRun(t *testing.T) {
 		}
 		return failure.Code
 	}
-	netnstest.Eventually(t, "the server to say that the node is not ready", func() bool {
+	eventually.True(t, "the server to say that the node is not ready", func() bool {
 		return code(shim.Funcs().Status(args)) == cni.CodeNotReady
 	})
 	if _, err := os.Stat(conf); !errors.Is(err, os.ErrNotExist) {
@@ -47,8 +47,20 @@ func TestRun(t *testing.T) {
 	if err := shim.Funcs().Add(args); code(err) != cni.CodeFailed {
 		t.Errorf("ADD of no pod: %v", err)
 	}
+	// The first attempts to write the configuration fail.
+	dir := l.server.ConfDir
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	close(l.ready)
-	netnstest.Eventually(t, "the configuration", func() bool {
+	eventually.True(t, "the server to say that the node is ready", func() bool { return shim.Funcs().Status(args) == nil })
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	eventually.True(t, "the configuration", func() bool {
 		text, err := os.ReadFile(conf)
 		return err == nil && string(text) == string(cni.ConfFile("ovn-k8s-cni-overlay", l.server.Socket, false))
 	})

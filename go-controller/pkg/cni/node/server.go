@@ -65,6 +65,8 @@ const (
 	defaultDeadline = time.Minute
 	// otherDeadline bounds what does not wait for anybody but Open vSwitch.
 	otherDeadline = 20 * time.Second
+	// confRetry is how soon the configuration file is written again where that failed.
+	confRetry = time.Second
 	// collectInterval is how often ports of dead sandboxes are looked for.
 	collectInterval = time.Minute
 	// userspace is the datapath type whose ports are read by AF_PACKET.
@@ -234,18 +236,26 @@ func (s *Server) status(context.Context, cni.Request) error {
 	}
 }
 
-// announce writes the configuration file once the node is ready.
+// announce writes the configuration file once the node is ready, as often as it takes.
 func (s *Server) announce(ctx context.Context) {
 	select {
 	case <-s.ready:
 	case <-ctx.Done():
 		return
 	}
-	content, err := s.confFile()
-	if err == nil {
-		err = writeConf(s.ConfDir, content)
-	}
-	if err != nil {
-		klog.ErrorS(err, "Container runtime cannot be told of the network")
+	for {
+		content, err := s.confFile()
+		if err == nil {
+			err = writeConf(s.ConfDir, content)
+		}
+		if err == nil {
+			return
+		}
+		klog.ErrorS(err, "Container runtime cannot be told of the network, will retry")
+		select {
+		case <-time.After(confRetry):
+		case <-ctx.Done():
+			return
+		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -81,7 +81,7 @@ func TestAddWaitsForTheMaster(t *testing.T) {
 		_, err := l.handle(l.request(cni.CommandAdd, "sb1", "web", "u1"))
 		failed <- err
 	})
-	netnstest.Eventually(t, "ADD to begin", func() bool { return l.server.turns.busy("sb1") })
+	eventually.True(t, "ADD to begin", func() bool { return l.server.turns.busy("sb1") })
 	p, err := l.kube.CoreV1().Pods("ns").Get(context.Background(), "web", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestAddWaitsForEgressPolicies(t *testing.T) {
 		}
 	}
 	mark(kube.Value("prod"))
-	netnstest.Eventually(t, "the informer to see the mark", func() bool {
+	eventually.True(t, "the informer to see the mark", func() bool {
 		p, err := l.pods.Core().V1().Pods().Lister().Pods("ns").Get("web")
 		return err == nil && p.Annotations[kube.AnnotationEgressPending] == "prod"
 	})
@@ -121,7 +121,7 @@ func TestAddWaitsForEgressPolicies(t *testing.T) {
 		_, err := l.handle(l.request(cni.CommandAdd, "sb1", "web", "u1"))
 		failed <- err
 	})
-	netnstest.Eventually(t, "the pod to be attached", func() bool {
+	eventually.True(t, "the pod to be attached", func() bool {
 		return strings.Contains(l.vs.Run("ovs-vsctl", "--columns=external_ids", "list", "interface"), "ovn-installed")
 	})
 	select {
@@ -166,9 +166,9 @@ func TestAddEnds(t *testing.T) {
 				failed <- err
 			})
 			if c.stall {
-				netnstest.Eventually(t, "the port", func() bool { return l.ports() != "" })
+				eventually.True(t, "the port", func() bool { return l.ports() != "" })
 			} else {
-				netnstest.Eventually(t, "ADD to begin", func() bool { return l.server.turns.busy("sb1") })
+				eventually.True(t, "ADD to begin", func() bool { return l.server.turns.busy("sb1") })
 			}
 			c.end(l)
 			<-done
@@ -232,7 +232,7 @@ func TestCollect(t *testing.T) {
 	}
 	l.vs.Run("ovs-vsctl", "add-port", "br-int", "foreign", "--", "set", "interface", "foreign", "type=internal")
 	l.crash("crashed")
-	netnstest.Eventually(t, "the kernel to remove the pair", func() bool {
+	eventually.True(t, "the kernel to remove the pair", func() bool {
 		_, err := l.ns.Try("ip", "link", "show", cni.HostLink("crashed", "eth0"))
 		return err != nil
 	})

@@ -11,7 +11,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
 // TestAddBelievesNoAnnotation attaches pods whose annotation says anything: ADD waits
@@ -41,7 +41,7 @@ func TestAddBelievesNoAnnotation(t *testing.T) {
 				result, err := l.handle(l.request(cni.CommandAdd, "sb1", "web", "u1"))
 				ended <- outcome{result, err}
 			})
-			netnstest.Eventually(t, "ADD to wait", func() bool {
+			eventually.True(t, "ADD to wait", func() bool {
 				l.server.pods.mu.Lock()
 				defer l.server.pods.mu.Unlock()
 				return len(l.server.pods.waiters["ns/web"]) == 2 // for the pod, and for its end

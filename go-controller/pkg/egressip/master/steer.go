@@ -225,7 +225,7 @@ func (c *Controller) meet(st *podState, p *corev1.Pod) egressip.Pod {
 	}
 	held := st.mark.on == p.UID && !st.mark.off
 	pending := held && time.Since(st.mark.since) < patience
-	return egressip.Pod{Pending: pending, Late: held && !pending, Lost: c.dead(p.Spec.NodeName)}
+	return egressip.Pod{Key: kube.PodKey(p), Pending: pending, Late: held && !pending, Lost: c.dead(p.Spec.NodeName)}
 }
 
 // steering collects what decides about a pod; false while there is no decision

@@ -11,12 +11,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
@@ -34,11 +34,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
-
-// deadline bounds waits on conditions; a passing run never waits for it.
-const deadline = 20 * time.Second
 
 // portFeature owns the ports of pods in these tests.
 const portFeature = "pod"
@@ -147,9 +145,11 @@ type world struct {
 	events  *record.FakeRecorder
 	pods    *noreroute.PodSet
 	master  *Controller
+	agents  *queue.Controller // the nodes
 	stop    func()
 	assume  bool
-	base    *base // nil: one rule of each node translates all pods
+	base    *base           // nil: one rule of each node translates all pods
+	faults  *fakeapi.Faults // of the API, or nil
 
 	mu     sync.Mutex
 	frozen map[string]bool // nodes that do not act
@@ -160,6 +160,8 @@ func newWorld(t testing.TB, objs ...runtime.Object) *world {
 	w := &world{t: t, kube: kubefake.NewClientset(), egress: egressfake.NewSimpleClientset(), nb: nbfake.New(),
 		health:  &reach{nodes: map[string]place.Reach{}},
 		barrier: &barrier{stopped: map[string]bool{}, changed: make(chan struct{})}, frozen: map[string]bool{}}
+	fakeapi.Strict(w.kube)
+	fakeapi.Strict(w.egress)
 	w.nb.AnyParent = true
 	w.db = w.nb
 	w.create(namespace("prod", map[string]string{"environment": "production"}))
@@ -219,8 +221,8 @@ func (n noting) ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.St
 // start runs a master, and nodes that act, until stop or the end of the test.
 func (w *world) start() {
 	w.t.Helper()
-	core := informers.NewSharedInformerFactory(w.kube, 0)
-	own := externalversions.NewSharedInformerFactory(w.egress, 0)
+	core := informers.NewSharedInformerFactory(w.kube, fakeapi.NoResync)
+	own := externalversions.NewSharedInformerFactory(w.egress, fakeapi.NoResync)
 	w.events = record.NewFakeRecorder(1000)
 	w.pods = noreroute.NewPodSet()
 	w.health.subs = nil
@@ -252,8 +254,9 @@ func (w *world) start() {
 	}); err != nil {
 		w.t.Fatal(err)
 	}
-	fakeapi.Start(ctx, w.t, w.kube, core)
-	fakeapi.Start(ctx, w.t, w.egress, own)
+	w.agents = nodes
+	w.faults.Start(ctx, w.t, w.kube, core)
+	w.faults.Start(ctx, w.t, w.egress, own)
 	done, acted := make(chan error, 1), make(chan struct{})
 	go func() { done <- c.Run(ctx) }()
 	go func() {
@@ -263,24 +266,15 @@ func (w *world) start() {
 	w.master, w.stop = c, sync.OnceFunc(func() {
 		cancel()
 		<-acted
-		select {
-		case err := <-done:
-			if err != nil {
-				w.t.Errorf("Run: %v", err)
-			}
-		case <-time.After(deadline):
-			w.t.Error("Run did not return after its context ended")
+		if err := eventually.Receive(w.t, "Run to return", done); err != nil {
+			w.t.Errorf("Run: %v", err)
 		}
 		core.Shutdown()
 		own.Shutdown()
 	})
 	w.t.Cleanup(w.stop)
-	for _, seeded := range []<-chan struct{}{c.Seeded(), c.statuses.Seeded()} {
-		select {
-		case <-seeded:
-		case <-time.After(deadline):
-			w.t.Fatal("not seeded")
-		}
+	for _, seeded := range []<-chan struct{}{c.Seeded(), c.statuses.Seeded(), c.marks.Seeded()} {
+		eventually.Receive(w.t, "the start to be over", seeded)
 	}
 }
 
@@ -314,7 +308,12 @@ func (w *world) act(ctx context.Context, c *Controller, key string) error {
 		return err
 	}
 	status := e.Status
-	for _, name := range w.nodeNames() {
+	all, err := c.deps.Nodes.Lister().List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	for _, n := range all {
+		name := n.Name
 		w.mu.Lock()
 		frozen := w.frozen[name]
 		w.mu.Unlock()
@@ -368,47 +367,20 @@ func (w *world) act(ctx context.Context, c *Controller, key string) error {
 	return nil
 }
 
-func (w *world) nodeNames() []string {
-	list, err := w.kube.CoreV1().Nodes().List(context.Background(), metav1.ListOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	var names []string
-	for _, n := range list.Items {
-		names = append(names, n.Name)
-	}
-	return names
-}
-
 // freeze keeps a node from acting, or lets it act again.
 func (w *world) freeze(node string, frozen bool) {
 	w.mu.Lock()
 	w.frozen[node] = frozen
 	w.mu.Unlock()
-	list, err := w.egress.EgressIPV1().EgressIPs().List(context.Background(), metav1.ListOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for _, e := range list.Items { // for an event
-		w.changeEgressIP(e.Name, func(e *v1.EgressIP) {
-			e.Annotations = map[string]string{"touched": time.Now().String()}
-		})
+	if w.master != nil {
+		w.agents.Enqueue(w.master.deps.EgressIPs.Informer().GetIndexer().ListKeys()...)
 	}
 }
 
 // eventually waits until the world is as described.
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(deadline)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			w.t.Fatalf("waited in vain for %s\n%s", what, w)
-		}
-	}
+	eventually.True(w.t, what, ok, eventually.Dump(w.String))
 }
 
 func (w *world) String() string {
@@ -492,17 +464,10 @@ func (w *world) nats(pod string) string {
 // event waits for an Event that contains text.
 func (w *world) event(text string) {
 	w.t.Helper()
-	limit := time.After(deadline)
 	var seen []string
-	for {
-		select {
-		case e := <-w.events.Events:
-			if seen = append(seen, e); strings.Contains(e, text) {
-				return
-			}
-		case <-limit:
-			w.t.Fatalf("no Event %q among %q\n%s", text, seen, w)
-		}
+	dump := eventually.Dump(func() string { return fmt.Sprintf("seen %q\n%s", seen, w) })
+	for len(seen) == 0 || !strings.Contains(seen[len(seen)-1], text) {
+		seen = append(seen, eventually.Receive(w.t, fmt.Sprintf("an Event %q", text), w.events.Events, dump))
 	}
 }
 
@@ -511,6 +476,11 @@ func (w *world) update(obj runtime.Object) { w.do(obj, "update") }
 func (w *world) remove(obj runtime.Object) { w.do(obj, "delete") }
 
 func (w *world) do(obj runtime.Object, verb string) {
+	w.t.Helper()
+	w.faults.Do(func() { w.ask(obj, verb) })
+}
+
+func (w *world) ask(obj runtime.Object, verb string) {
 	w.t.Helper()
 	ctx := context.Background()
 	var err error
@@ -576,7 +546,9 @@ func (w *world) changeEgressIP(name string, change func(*v1.EgressIP)) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	_, err = w.egress.EgressIPV1().EgressIPs().Patch(context.Background(), name, types.MergePatchType, data, metav1.PatchOptions{})
+	w.faults.Do(func() {
+		_, err = w.egress.EgressIPV1().EgressIPs().Patch(context.Background(), name, types.MergePatchType, data, metav1.PatchOptions{})
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -118,7 +119,7 @@ func TestInbound(t *testing.T) {
 			}
 		}()
 		for _, port := range []int{8080, 9090} { // a host port, a Service
-			netnstest.Eventually(t, fmt.Sprintf("an answer from %s:%d", c.host, port), func() bool {
+			eventually.True(t, fmt.Sprintf("an answer from %s:%d", c.host, port), func() bool {
 				if _, err := client.WriteTo([]byte("x"), &net.UDPAddr{IP: net.ParseIP(c.host), Port: port}); err != nil {
 					t.Fatal(err)
 				}

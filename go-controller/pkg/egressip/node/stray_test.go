@@ -11,6 +11,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -79,7 +80,7 @@ func TestStray(t *testing.T) {
 		l.apply(egressip.HostPlan(seats, func(netip.Addr) bool { return c.has }, pods))
 		<-outside.Go(send)
 		for _, tool := range tools {
-			netnstest.Eventually(t, tool+" to show that it was dropped", func() bool {
+			eventually.True(t, tool+" to show that it was dropped", func() bool {
 				return strings.Contains(ns.Run(tool+"-save", "-c", "-t", "filter"), fmt.Sprintf("[%d:", i+1))
 			})
 			copied := func() (yes bool) {
@@ -90,7 +91,7 @@ func TestStray(t *testing.T) {
 				return yes
 			}
 			if c.before {
-				netnstest.Eventually(t, tool+" to show the copy", copied)
+				eventually.True(t, tool+" to show the copy", copied)
 			} else if copied() {
 				t.Error("a copy was sent")
 			}

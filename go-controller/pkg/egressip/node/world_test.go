@@ -28,14 +28,14 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 const (
-	patience = 20 * time.Second
-	self     = "ovn-worker"
-	other    = "ovn-worker2"
+	self  = "ovn-worker"
+	other = "ovn-worker2"
 )
 
 // world is a node's surroundings: an API server, a bridge and a network that
@@ -416,26 +416,13 @@ func (w *world) run() (c *Controller, stop func()) {
 		})
 	}
 	w.t.Cleanup(stop)
-	select {
-	case <-c.Spoken():
-	case <-time.After(patience):
-		w.t.Fatal("has not spoken")
-	}
+	eventually.Receive(w.t, "all to speak", c.Spoken())
 	return c, stop
 }
 
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			w.t.Fatalf("waited in vain for %s\n%s%v", what, w.flows.Dump(), w.did())
-		}
-	}
+	eventually.True(w.t, what, ok, eventually.Dump(func() string { return fmt.Sprint(w.flows.Dump(), w.did()) }))
 }
 
 // object makes an EgressIP; items are "address node" and programmed "node address...".

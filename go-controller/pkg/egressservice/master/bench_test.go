@@ -18,6 +18,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -69,7 +70,7 @@ func database(b *testing.B) (*ovsdb.Writer, *ovsdbtest.Server, func()) {
 	b.Helper()
 	s := ovsdbtest.StartNB(b)
 	s.Nbctl("lr-add", topology.ClusterRouter)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Bound)
 	defer cancel()
 	client, err := ovsdb.Connect(ctx, ovsdb.Config{Address: s.Socket()})
 	if err != nil {
@@ -221,7 +222,7 @@ func BenchmarkFailover(b *testing.B) {
 	snaps, nodes := snapshots(1000*each, 1000), benchNodes()
 	s := ovsdbtest.StartNB(b)
 	s.Nbctl("lr-add", topology.ClusterRouter)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Bound)
 	defer cancel()
 	client, err := ovsdb.Connect(ctx, ovsdb.Config{Address: s.Socket()})
 	if err != nil {

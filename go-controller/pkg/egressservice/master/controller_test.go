@@ -314,7 +314,6 @@ func TestForeignHands(t *testing.T) {
 		w.start()
 		host := w.anyHost(demo)
 		w.update(egress("demo-svc", func(e *v1.EgressService) {
-			e.ResourceVersion = "2"
 			e.Status.Host = "ovn-control-plane"
 		}))
 		w.served(demo, host)

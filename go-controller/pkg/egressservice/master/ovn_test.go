@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/informers"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	noreroutemaster "github.com/ovnkube/ovnkube/go-controller/pkg/noreroute/master"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/nbshow"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovntrace"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -47,7 +47,7 @@ func newLab(t *testing.T) *lab {
 		l.changeNode(name, setPrimary(i))
 	}
 	l.topology()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Bound)
 	defer cancel()
 	client, err := ovsdb.Connect(ctx, ovsdb.Config{Address: l.ovn.NB.Socket()})
 	if err != nil {
@@ -220,11 +220,7 @@ func (l *lab) noReroute() {
 		}
 		core.Shutdown()
 	})
-	select {
-	case <-c.Seeded():
-	case <-time.After(patience):
-		l.t.Fatal("no policies")
-	}
+	eventually.Receive(l.t, "the policies of the start", c.Seeded())
 }
 
 // onOVN waits until another node than not serves the demo in the database, and

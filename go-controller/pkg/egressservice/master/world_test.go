@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -36,12 +35,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
 	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
-
-// patience bounds waits on conditions; a passing run never waits for it.
-const patience = 20 * time.Second
 
 const (
 	worker   = "node-role.kubernetes.io/worker"
@@ -119,6 +116,8 @@ func newWorld(t *testing.T, objs ...runtime.Object) *world {
 	w := &world{t: t, kube: kubefake.NewClientset(), egress: egressfake.NewSimpleClientset(), nb: nbfake.New(),
 		given:  func(string, types.UID) []netip.Addr { return nil },
 		health: &reach{nodes: map[string]place.Reach{}}}
+	fakeapi.Strict(w.kube)
+	fakeapi.Strict(w.egress)
 	w.nb.AnyParent = true
 	w.db = w.nb
 	for i, name := range []string{"ovn-worker", "ovn-worker2", "ovn-control-plane"} {
@@ -192,13 +191,8 @@ func (w *world) start() {
 	stop := sync.OnceFunc(func() {
 		cancel()
 		<-acked
-		select {
-		case err := <-done:
-			if err != nil {
-				w.t.Errorf("Run: %v", err)
-			}
-		case <-time.After(patience):
-			w.t.Error("Run did not return after its context ended")
+		if err := eventually.Receive(w.t, "Run to return", done); err != nil {
+			w.t.Errorf("Run: %v", err)
 		}
 		core.Shutdown()
 		own.Shutdown()
@@ -206,11 +200,7 @@ func (w *world) start() {
 	w.master, w.stop = c, stop
 	w.t.Cleanup(stop)
 	for _, seeded := range []<-chan struct{}{c.Seeded(), c.placement.Seeded(), c.labels.Seeded()} {
-		select {
-		case <-seeded:
-		case <-time.After(patience):
-			w.t.Fatal("not seeded")
-		}
+		eventually.Receive(w.t, "the start to be over", seeded)
 	}
 }
 
@@ -276,16 +266,7 @@ func (w *world) acknowledge(ctx context.Context, in snapshot.Informers) (*queue.
 // eventually waits until the world is as described.
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			w.t.Fatalf("waited in vain for %s\n%s", what, w)
-		}
-	}
+	eventually.True(w.t, what, ok, eventually.Dump(w.String))
 }
 
 // writer notes the transactions.
@@ -388,16 +369,7 @@ func (w *world) forgetWrites() {
 // event waits for an Event that contains text.
 func (w *world) event(text string) {
 	w.t.Helper()
-	deadline := time.After(patience)
-	for {
-		select {
-		case e := <-w.events.Events:
-			if strings.Contains(e, text) {
-				return
-			}
-		case <-deadline:
-			w.t.Fatalf("no Event %q\n%s", text, w)
-		}
+	for !strings.Contains(eventually.Receive(w.t, fmt.Sprintf("an Event %q", text), w.events.Events, eventually.Dump(w.String)), text) {
 	}
 }
 

@@ -27,12 +27,11 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
-
-const patience = 20 * time.Second
 
 var cluster = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/48")}
 
@@ -81,9 +80,20 @@ type kernel struct {
 	tables map[string]int
 	open   map[[2]netip.Addr]bool // source and translated source
 	ended  []netip.Addr
+	fail   func() error // nil: never
+}
+
+func (k *kernel) fails() error {
+	if k.fail == nil {
+		return nil
+	}
+	return k.fail()
 }
 
 func (k *kernel) Find(network string) (int, bool, error) {
+	if err := k.fails(); err != nil {
+		return 0, false, err
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	n, ok := k.tables[network]
@@ -91,6 +101,9 @@ func (k *kernel) Find(network string) (int, bool, error) {
 }
 
 func (k *kernel) flush(_ context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error {
+	if err := k.fails(); err != nil {
+		return err
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for c := range k.open {
@@ -122,6 +135,9 @@ type world struct {
 	kernel  *kernel
 	ipRules *hostfake.Kernel[host.IPRule, struct{}]
 	linger  time.Duration
+	faults  *fakeapi.Faults // of the API, or nil
+	stop    func()
+	sweep   func(context.Context) error
 }
 
 func newWorld(t *testing.T) *world {
@@ -137,6 +153,8 @@ func newWorld(t *testing.T) *world {
 		ipRules: hostfake.NewKernel(map[host.IPRule]struct{}{}),
 		linger:  time.Millisecond,
 	}
+	fakeapi.Strict(w.kube)
+	fakeapi.Strict(w.egress)
 	return w
 }
 
@@ -144,9 +162,11 @@ func newWorld(t *testing.T) *world {
 func (w *world) start() *Controller {
 	w.t.Helper()
 	core, own := informers.NewSharedInformerFactory(w.kube, fakeapi.NoResync), externalversions.NewSharedInformerFactory(w.egress, fakeapi.NoResync)
+	ipRules := host.NewSet("ip rules", w.ipRules, func(struct{}, struct{}) bool { return true })
+	w.sweep = ipRules.Sweep
 	c, err := New(Deps{Node: "ovn-worker2", Chains: w.chains, ClusterSubnets: cluster, Mode: topology.GatewayLocal,
 		Egress: w.egress, Tables: w.kernel, Flush: w.kernel.flush, Linger: w.linger,
-		IPRules: host.NewSet("ip rules", w.ipRules, func(struct{}, struct{}) bool { return true }),
+		IPRules: ipRules,
 		Informers: snapshot.Informers{
 			EgressServices: own.EgressService().V1().EgressServices(),
 			Services:       core.Core().V1().Services(),
@@ -157,11 +177,11 @@ func (w *world) start() *Controller {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	fakeapi.Start(ctx, w.t, w.kube, core)
-	fakeapi.Start(ctx, w.t, w.egress, own)
+	w.faults.Start(ctx, w.t, w.kube, core)
+	w.faults.Start(ctx, w.t, w.egress, own)
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
-	w.t.Cleanup(func() {
+	w.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			w.t.Errorf("Run: %v", err)
@@ -169,11 +189,8 @@ func (w *world) start() *Controller {
 		core.Shutdown()
 		own.Shutdown()
 	})
-	select {
-	case <-c.Spoken():
-	case <-time.After(patience):
-		w.t.Fatal("not all have spoken")
-	}
+	w.t.Cleanup(w.stop)
+	eventually.Receive(w.t, "all to speak", c.Spoken())
 	return c
 }
 
@@ -187,16 +204,7 @@ func (w *world) dump() string {
 
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			w.t.Fatalf("waited in vain for %s\n%s", what, w.dump())
-		}
-	}
+	eventually.True(w.t, what, ok, eventually.Dump(w.dump))
 }
 
 func (w *world) update(eg *v1.EgressService) {

@@ -2,11 +2,11 @@ package snapshot
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -18,11 +18,10 @@ import (
 	egressfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
-
-const patience = 20 * time.Second
 
 func meta(name string, labels map[string]string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: labels}
@@ -49,29 +48,19 @@ func (k *keys) reconcile(_ context.Context, key string) error {
 // wait waits for all of want and forgets what was seen.
 func (k *keys) wait(t *testing.T, want ...string) {
 	t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	var seen []string
+	eventually.Succeeds(t, fmt.Sprint(want), func() error {
 		k.mu.Lock()
-		missing := slices.ContainsFunc(want, func(w string) bool { return !slices.Contains(k.seen, w) })
-		seen := slices.Clone(k.seen)
-		if !missing {
-			k.seen = nil
+		defer k.mu.Unlock()
+		if slices.ContainsFunc(want, func(w string) bool { return !slices.Contains(k.seen, w) }) {
+			return fmt.Errorf("saw %v", k.seen)
 		}
-		k.mu.Unlock()
-		if !missing {
-			for _, s := range seen {
-				if !slices.Contains(want, s) {
-					t.Errorf("%s was reconciled, want only %v", s, want)
-				}
-			}
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("waited in vain for %v, saw %v", want, seen)
+		seen, k.seen = k.seen, nil
+		return nil
+	})
+	for _, s := range seen {
+		if !slices.Contains(want, s) {
+			t.Errorf("%s was reconciled, want only %v", s, want)
 		}
 	}
 }

@@ -2,14 +2,15 @@ package master
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
 // TestRefusedGateways: the author of a gateway that nobody uses is told once, by an
@@ -29,12 +30,7 @@ func TestRefusedGateways(t *testing.T) {
 	told := func(want ...string) {
 		t.Helper()
 		for range want {
-			var event string
-			select {
-			case event = <-w.events.Events:
-			case <-time.After(patience):
-				t.Fatalf("waited in vain for events about %q", want)
-			}
+			event := eventually.Receive(t, fmt.Sprintf("events about %q", want), w.events.Events)
 			if !strings.HasPrefix(event, "Warning GatewayRefused ") {
 				t.Errorf("event %q", event)
 			}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -26,12 +25,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/informers/externalversions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
-
-// patience bounds waits on conditions; a passing run never waits for it.
-const patience = 20 * time.Second
 
 // maxEvents is more than any test makes.
 const maxEvents = 100
@@ -47,6 +44,7 @@ type world struct {
 	pods   *noreroute.PodSet
 	events *record.FakeRecorder
 	config externalroute.Config
+	faults *fakeapi.Faults // of the API, or nil
 	stop   func()
 
 	mu      sync.Mutex
@@ -57,6 +55,8 @@ type world struct {
 func newWorld(t testing.TB, nb Writer, objs ...runtime.Object) *world {
 	w := &world{t: t, kube: kubefake.NewClientset(), routes: routefake.NewSimpleClientset(), nb: nb, pods: noreroute.NewPodSet(),
 		events: record.NewFakeRecorder(maxEvents), config: config}
+	fakeapi.Strict(w.kube)
+	fakeapi.Strict(w.routes)
 	w.pods.Complete()
 	for _, o := range objs {
 		w.create(o)
@@ -84,8 +84,8 @@ func (w *world) patchCount() int {
 // done what it found.
 func (w *world) start() *Controller {
 	w.t.Helper()
-	core := informers.NewSharedInformerFactory(w.kube, 0)
-	own := externalversions.NewSharedInformerFactory(w.routes, 0)
+	core := informers.NewSharedInformerFactory(w.kube, fakeapi.NoResync)
+	own := externalversions.NewSharedInformerFactory(w.routes, fakeapi.NoResync)
 	c, err := New(Deps{
 		Given: w.given,
 		Kube:  w.kube, Routes: w.routes, Writer: w.nb, Config: w.config, Recorder: w.events,
@@ -97,49 +97,35 @@ func (w *world) start() *Controller {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	fakeapi.Start(ctx, w.t, w.kube, core)
-	fakeapi.Start(ctx, w.t, w.routes, own)
+	w.faults.Start(ctx, w.t, w.kube, core)
+	w.faults.Start(ctx, w.t, w.routes, own)
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 	w.stop = sync.OnceFunc(func() {
 		cancel()
-		select {
-		case err := <-done:
-			if err != nil {
-				w.t.Errorf("Run: %v", err)
-			}
-		case <-time.After(patience):
-			w.t.Error("Run did not return after its context ended")
+		if err := eventually.Receive(w.t, "Run to return", done); err != nil {
+			w.t.Errorf("Run: %v", err)
 		}
 		core.Shutdown()
 		own.Shutdown()
 	})
 	w.t.Cleanup(w.stop)
 	for _, seeded := range []<-chan struct{}{c.Seeded(), c.statuses.Seeded(), c.annotations.Seeded()} {
-		select {
-		case <-seeded:
-		case <-time.After(patience):
-			w.t.Fatal("not seeded")
-		}
+		eventually.Receive(w.t, "the start to be over", seeded)
 	}
 	return c
+}
+
+func (w *world) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Join(w.patches, "\n")
 }
 
 // eventually waits until the world is as described.
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.t.Fatalf("waited in vain for %s\n%s", what, strings.Join(w.patches, "\n"))
-		}
-	}
+	eventually.True(w.t, what, ok, eventually.Dump(w.String))
 }
 
 func (w *world) create(obj runtime.Object) {

@@ -2,12 +2,12 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,11 +16,9 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
-
-// patience bounds waits on conditions; a passing run never waits for it.
-const patience = 20 * time.Second
 
 // datapath is Connections in memory.
 type datapath struct {
@@ -109,20 +107,12 @@ func TestLeavingGateways(t *testing.T) {
 		}
 		core.Shutdown()
 	})
-	eventually := func(what string, want ...string) {
+	leaves := func(what string, want ...string) {
 		t.Helper()
-		tick := time.NewTicker(2 * time.Millisecond)
-		defer tick.Stop()
-		deadline := time.After(patience)
-		for !slices.Equal(d.left(), want) {
-			select {
-			case <-tick.C:
-			case <-deadline:
-				t.Fatalf("%s: left %q, want %q", what, d.left(), want)
-			}
-		}
+		eventually.True(t, fmt.Sprintf("%q %s", want, what), func() bool { return slices.Equal(d.left(), want) },
+			eventually.Dump(func() string { return fmt.Sprintf("left %q", d.left()) }))
 	}
-	eventually("at the start", "10.244.0.5 m51", "10.244.0.5 m52", "10.244.0.66 m52", "10.244.9.9 m51")
+	leaves("at the start", "10.244.0.5 m51", "10.244.0.5 m52", "10.244.0.66 m52", "10.244.9.9 m51")
 	update := func(ns *corev1.Namespace) {
 		t.Helper()
 		if _, err := client.CoreV1().Namespaces().Update(ctx, ns, metav1.UpdateOptions{}); err != nil {
@@ -130,12 +120,12 @@ func TestLeavingGateways(t *testing.T) {
 		}
 	}
 	update(namespace("red", "172.18.0.52"))
-	eventually("one gateway left", "10.244.0.5 m52", "10.244.0.66 m52", "10.244.9.9 m51")
+	leaves("one gateway left", "10.244.0.5 m52", "10.244.0.66 m52", "10.244.9.9 m51")
 	// The chassis remembers it once more before it follows the database.
 	d.mu.Lock()
 	d.entries[entry("10.244.0.5", "m51")] = true
 	d.mu.Unlock()
-	eventually("the second look", "10.244.0.5 m52", "10.244.0.66 m52", "10.244.9.9 m51")
+	leaves("the second look", "10.244.0.5 m52", "10.244.0.66 m52", "10.244.9.9 m51")
 	update(namespace("red", ""))
-	eventually("all gateways left", "10.244.0.66 m52", "10.244.9.9 m51")
+	leaves("all gateways left", "10.244.0.66 m52", "10.244.9.9 m51")
 }

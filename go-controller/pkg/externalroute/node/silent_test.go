@@ -2,16 +2,17 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
@@ -48,14 +49,11 @@ func TestSilentGateways(t *testing.T) {
 	if _, err := client.CoreV1().Namespaces().Update(t.Context(), namespace("red", "172.18.0.52"), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	tick, deadline := time.NewTicker(time.Millisecond), time.After(patience)
-	defer tick.Stop()
-	for used, _, _ := c.inUse(); len(used) != 1; used, _, _ = c.inUse() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("in use are %v", used)
+	eventually.Succeeds(t, "one gateway to be in use", func() error {
+		if used, _, _ := c.inUse(); len(used) != 1 {
+			return fmt.Errorf("in use are %v", used)
 		}
-	}
+		return nil
+	})
 	look("10.244.0.5 m52")
 }

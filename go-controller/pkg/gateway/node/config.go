@@ -88,6 +88,7 @@ const (
 	idHostname     = "hostname"
 	idDatapathType = "ovn-bridge-datapath-type"
 	idEncapIP      = "ovn-encap-ip"
+	idRemote       = "ovn-remote"
 	idMappings     = "ovn-bridge-mappings"
 	idBridge       = "bridge-id"
 	idBridgeUplink = "bridge-uplink"

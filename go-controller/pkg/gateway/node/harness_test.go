@@ -25,6 +25,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/route"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/settings"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -173,7 +174,7 @@ func (l *lab) annotate(name, value string) {
 
 func (l *lab) waitAnnotation(name, value string) {
 	l.t.Helper()
-	netnstest.Eventually(l.t, "annotation "+name+"="+value, func() bool {
+	eventually.True(l.t, "annotation "+name+"="+value, func() bool {
 		n, err := l.node.Core().V1().Nodes().Lister().Get(nodeName)
 		return err == nil && n.Annotations[name] == value
 	})
@@ -198,7 +199,7 @@ func (l *lab) claim() {
 func (l *lab) reachable() {
 	l.t.Helper()
 	for _, addr := range []string{"[172.18.0.3]:9", "[fc00:18::3]:9"} {
-		netnstest.Eventually(l.t, "an answer of "+addr, func() bool {
+		eventually.True(l.t, "an answer of "+addr, func() bool {
 			err := link.Inside("/run/netns/far", func() error {
 				c, err := net.DialTimeout("tcp", addr, time.Second)
 				if err == nil {

@@ -1,9 +1,11 @@
 package node
 
 import (
+	"context"
 	"strings"
 	"testing"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
 )
@@ -32,6 +34,38 @@ func keep(text string) string {
 		}
 	}
 	return out.String()
+}
+
+// eachSystem calls seen with the settings of Open vSwitch after each change of them.
+type eachSystem struct {
+	ovs.Client
+	seen func(map[string]string)
+}
+
+func (e eachSystem) SetSystem(ctx context.Context, ids map[string]string) error {
+	if err := e.Client.SetSystem(ctx, ids); err != nil {
+		return err
+	}
+	now, err := e.Client.System(ctx)
+	e.seen(now)
+	return err
+}
+
+// TestRemoteComesLast has ovn-controller learn where its database is when it can know
+// where tunnels end, not before.
+func TestRemoteComesLast(t *testing.T) {
+	l := newLab(t)
+	connected := false
+	g := l.start(eachSystem{l.db, func(ids map[string]string) {
+		connected = ids[idRemote] != ""
+		if connected && ids[idEncapIP] == "" {
+			t.Errorf("ovn-controller connects and does not know where tunnels end: %v", ids)
+		}
+	}})
+	l.mustPass(g)
+	if !connected {
+		t.Error("ovn-controller does not know its database")
+	}
 }
 
 func TestBringUp(t *testing.T) {

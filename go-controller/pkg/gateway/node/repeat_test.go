@@ -17,7 +17,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/route"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -30,7 +30,7 @@ func (l *lab) up() *Gateway {
 	l.patchPort()
 	l.claim()
 	// The client of Open vSwitch hears of the port and the claim when it does.
-	netnstest.Eventually(l.t, "the node to be ready", func() bool {
+	eventually.True(l.t, "the node to be ready", func() bool {
 		l.mustPass(g)
 		return g.Waiting() == ""
 	})
@@ -78,7 +78,7 @@ func TestRestartWritesNothing(t *testing.T) {
 	l := newLab(t)
 	l.up()
 	// The kernel tells when it is sure of its own link-local addresses.
-	netnstest.Eventually(t, "no tentative address", func() bool {
+	eventually.True(t, "no tentative address", func() bool {
 		return l.ns.Run("ip", "-6", "address", "show", "tentative") == ""
 	})
 	before := l.state()
@@ -110,7 +110,7 @@ func (l *lab) watch() func() string {
 	l.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	// Routes of the test's own mark the beginning and the end.
 	mark := func(prefix string) {
-		netnstest.Eventually(l.t, "a mark in ip monitor", func() bool {
+		eventually.True(l.t, "a mark in ip monitor", func() bool {
 			l.ns.Run("ip", "route", "add", prefix, "dev", "lo")
 			l.ns.Run("ip", "route", "del", prefix, "dev", "lo")
 			return strings.Contains(out.String(), prefix)
@@ -396,7 +396,7 @@ func TestCleanup(t *testing.T) {
 			t.Errorf("before:\n%s\nafter:\n%s", before, after)
 		}
 	}
-	netnstest.Eventually(t, "the management port to go", func() bool {
+	eventually.True(t, "the management port to go", func() bool {
 		_, err := l.ns.Try("ip", "link", "show", topology.ManagementPort)
 		return err != nil
 	})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -156,7 +157,7 @@ func (l *lab) run() *process {
 func TestRun(t *testing.T) {
 	l := newLab(t)
 	p := l.run()
-	netnstest.Eventually(t, "the management port", func() bool {
+	eventually.True(t, "the management port", func() bool {
 		_, err := l.vs.Try("ovs-vsctl", "get", "interface", topology.ManagementPort, "ofport")
 		return err == nil
 	})
@@ -165,17 +166,17 @@ func TestRun(t *testing.T) {
 	}
 	l.patchPort()
 	l.claim()
-	netnstest.Eventually(t, "the node to be ready", p.isReady)
+	eventually.True(t, "the node to be ready", p.isReady)
 	l.reachable()
 	want := l.carried()
 
 	l.ns.Veth("eth9", "eth9peer")
 	l.ns.Run("ip", "addr", "add", "10.99.0.1/24", "dev", "eth9")
-	netnstest.Eventually(t, "the new address in the annotation", func() bool {
+	eventually.True(t, "the new address in the annotation", func() bool {
 		return strings.Contains(p.get(kube.AnnotationHostAddresses), "10.99.0.1/24")
 	})
 	l.ns.Run("ip", "link", "del", "eth9")
-	netnstest.Eventually(t, "the address to leave the annotation", func() bool {
+	eventually.True(t, "the address to leave the annotation", func() bool {
 		return !strings.Contains(p.get(kube.AnnotationHostAddresses), "10.99.0.1/24")
 	})
 
@@ -187,7 +188,7 @@ func TestRun(t *testing.T) {
 				t.Logf("after %s:\n%s\nwant:\n%s", what, last, want)
 			}
 		}()
-		netnstest.Eventually(t, "the node to be restored after "+what, func() bool {
+		eventually.True(t, "the node to be restored after "+what, func() bool {
 			last = l.carried()
 			return last == want
 		})
@@ -204,7 +205,7 @@ func TestRun(t *testing.T) {
 	there := tables()
 	for range 3 { // the first one may be repaired by a pass that is under way
 		l.ns.Run("nft", "flush", "ruleset")
-		netnstest.Eventually(t, "the tables that were flushed", func() bool { return tables() == there })
+		eventually.True(t, "the tables that were flushed", func() bool { return tables() == there })
 	}
 	l.vs.StopVswitchd()
 	l.vs.StartVswitchd()
@@ -216,7 +217,7 @@ func TestRun(t *testing.T) {
 	restored("a restart of ovsdb-server")
 	l.vs.Run("ovs-vsctl", "remove", "Open_vSwitch", ".", "external_ids", "ovn-bridge-mappings")
 	l.vs.Run("ovs-vsctl", "del-port", topology.ManagementPort)
-	netnstest.Eventually(t, "the management port to come back", func() bool {
+	eventually.True(t, "the management port to come back", func() bool {
 		_, err := l.vs.Try("ovs-vsctl", "get", "interface", topology.ManagementPort, "ofport")
 		return err == nil
 	})

@@ -27,6 +27,11 @@ func (g *Gateway) ensureSystem(ctx context.Context) (map[string]string, error) {
 	if want == nil {
 		want = map[string]string{}
 	}
+	if have[idEncapIP] == "" {
+		// ovn-controller must not connect before it knows where tunnels end: that of
+		// OVN 23.03 may crash.
+		delete(want, idRemote)
+	}
 	if have[idSystem] == "" {
 		want[idSystem] = uuid.NewString()
 	}
@@ -69,11 +74,15 @@ func (g *Gateway) encapIP(a attached) netip.Addr {
 	return a.primary[0].Addr()
 }
 
-// ensureMapping tells ovn-controller where tunnels end and, last of all, which
-// bridge the gateway router is behind.
+// ensureMapping tells ovn-controller where tunnels end and its database is, and, last of
+// all, which bridge the gateway router is behind.
 func (g *Gateway) ensureMapping(ctx context.Context, system map[string]string, a attached) error {
-	return g.OVS.SetSystem(ctx, map[string]string{
+	ids := map[string]string{
 		idEncapIP:  g.encapIP(a).String(),
 		idMappings: gateway.BridgeMappings(system[idMappings], a.bridge),
-	})
+	}
+	if remote, ok := g.ControllerIDs[idRemote]; ok {
+		ids[idRemote] = remote
+	}
+	return g.OVS.SetSystem(ctx, ids)
 }

@@ -14,10 +14,9 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
-
-const patience = 20 * time.Second
 
 // prober answers at once and notes who was asked where.
 type prober struct {
@@ -49,20 +48,6 @@ func node(name, subnets string) *corev1.Node {
 	return n
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
 func TestTargetsFollowTheNodes(t *testing.T) {
 	cs := fake.NewClientset(node("n1", `{"default":["10.244.1.0/24","fd00:10:244:2::/64"]}`), node("new", ""), node("odd", "{"))
 	core := informers.NewSharedInformerFactory(cs, 0)
@@ -88,7 +73,7 @@ func TestTargetsFollowTheNodes(t *testing.T) {
 		core.Shutdown()
 	})
 
-	eventually(t, "n1 to be asked at both addresses", func() bool {
+	eventually.True(t, "n1 to be asked at both addresses", func() bool {
 		return tracker.Healthy("n1") && p.was("n1", "10.244.1.2") && p.was("n1", "fd00:10:244:2::2")
 	})
 	if tracker.Healthy("new") || tracker.Healthy("odd") {
@@ -98,9 +83,9 @@ func TestTargetsFollowTheNodes(t *testing.T) {
 	if _, err := nodes.Update(ctx, node("new", `{"default":["10.244.7.0/24"]}`), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the new node to be asked", func() bool { return tracker.Healthy("new") && p.was("new", "10.244.7.2") })
+	eventually.True(t, "the new node to be asked", func() bool { return tracker.Healthy("new") && p.was("new", "10.244.7.2") })
 	if err := nodes.Delete(ctx, "n1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the deleted node to be forgotten", func() bool { return !tracker.Healthy("n1") })
+	eventually.True(t, "the deleted node to be forgotten", func() bool { return !tracker.Healthy("n1") })
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
 
@@ -37,7 +38,7 @@ func TestNeighbour(t *testing.T) {
 		if err := a.Start("far0", addr); err != nil {
 			t.Fatal(err)
 		}
-		netnstest.Eventually(t, "the neighbour to believe it of "+addr.String(), func() bool {
+		eventually.True(t, "the neighbour to believe it of "+addr.String(), func() bool {
 			return strings.Contains(ns.Run("ip", "neigh", "show", addr.String()), far.Attrs().HardwareAddr.String())
 		})
 		a.Stop(addr)
@@ -54,7 +55,7 @@ func TestRepeat(t *testing.T) {
 		t.Fatal(err)
 	}
 	count := 0
-	netnstest.Eventually(t, "the second announcement", func() bool {
+	eventually.True(t, "the second announcement", func() bool {
 		count += heard()
 		return count >= 4 // a request and a reply each time
 	})

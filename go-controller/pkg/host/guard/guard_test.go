@@ -1,12 +1,13 @@
 package guard
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
 
@@ -47,19 +48,17 @@ func TestGuard(t *testing.T) {
 	}
 	expect := func(what string, want uint64) {
 		t.Helper()
-		deadline := time.Now().Add(5 * time.Second)
-		for {
+		rules := eventually.Dump(func() string { return ns.Run("nft", "list", "ruleset") })
+		eventually.Succeeds(t, fmt.Sprintf("%d packets to be dropped: %s", want, what), func() error {
 			got, err := g.Dropped()
-			if err != nil {
-				t.Fatal(err)
+			if got > want {
+				t.Fatalf("%s: %d dropped, want %d", what, got, want)
 			}
-			if got == want {
-				return
+			if err == nil && got < want {
+				err = fmt.Errorf("%d were", got)
 			}
-			if got > want || time.Now().After(deadline) {
-				t.Fatalf("%s: %d dropped, want %d\n%s", what, got, want, ns.Run("nft", "list", "ruleset"))
-			}
-		}
+			return err
+		}, rules)
 	}
 	send("192.0.2.1", "192.0.2.9")
 	expect("the host's own", 0)

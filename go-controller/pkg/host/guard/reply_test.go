@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -99,7 +100,7 @@ func TestReplies(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		netnstest.Eventually(t, "a way out for "+c.pod, func() bool {
+		eventually.True(t, "a way out for "+c.pod, func() bool {
 			send(usual, other.LocalAddr())
 			_, ok := hears(other)
 			return ok

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -149,7 +150,7 @@ func TestMute(t *testing.T) {
 		}))
 		return errors.Is(err, unix.ECONNREFUSED)
 	}
-	netnstest.Eventually(t, "an answer", answers)
+	eventually.True(t, "an answer", answers)
 	for range 2 {
 		must(t, Mute("eth0"))
 		if answers() {
@@ -165,7 +166,7 @@ func TestMute(t *testing.T) {
 	for range 2 {
 		must(t, Unmute("eth0"))
 	}
-	netnstest.Eventually(t, "an answer again", answers)
+	eventually.True(t, "an answer again", answers)
 
 	// A link that goes and comes back under the same name is muted again.
 	must(t, Mute("eth0"))
@@ -189,7 +190,7 @@ func TestMute(t *testing.T) {
 	if err := Mute("gone"); !IsNotFound(err) {
 		t.Errorf("a link that is not there: %v", err)
 	}
-	netnstest.Eventually(t, "an answer after UnmuteAll", answers)
+	eventually.True(t, "an answer after UnmuteAll", answers)
 }
 
 func TestOffloadsOff(t *testing.T) {
@@ -243,11 +244,7 @@ func TestWaitAndWatch(t *testing.T) {
 	} {
 		drain()
 		ns.Run("ip", args...)
-		select {
-		case <-changes:
-		case <-time.After(10 * time.Second):
-			t.Errorf("a change of %s was not noticed", what)
-		}
+		eventually.Receive(t, "a change of "+what+" to be noticed", changes)
 	}
 	cancel()
 }
@@ -293,7 +290,7 @@ func TestAcceptMarked(t *testing.T) {
 	ns.Run("iptables", "-A", "INPUT", "-m", "mark", "!", "--mark", "1009", "-j", "DROP")
 	for range 2 {
 		must(t, AcceptMarked("eth0", second, mark))
-		netnstest.Eventually(t, "an answer", answers)
+		eventually.True(t, "an answer", answers)
 	}
 	rules := ns.Run("nft", "-a", "list", "table", "netdev", acceptTable)
 	must(t, AcceptMarked("eth0", second, mark))
@@ -307,7 +304,7 @@ func TestAcceptMarked(t *testing.T) {
 	must(t, Delete("eth0"))
 	attach()
 	must(t, AcceptMarked("eth0", second, mark))
-	netnstest.Eventually(t, "an answer of the link that came back", answers)
+	eventually.True(t, "an answer of the link that came back", answers)
 	for range 2 {
 		must(t, AcceptNothing())
 	}

@@ -63,12 +63,10 @@ func isMuted(c *nftables.Conn, name string) (bool, error) {
 // Unmute takes back what Mute did; a link that is gone or was not muted is no
 // error. IPv6 stays off where the link has gone.
 func Unmute(name string) error {
-	c, err := nftables.New()
+	err := without(func(c *nftables.Conn) {
+		c.DelChain(&nftables.Chain{Name: name, Table: &nftables.Table{Name: muteTable, Family: nftables.TableFamilyNetdev}})
+	})
 	if err != nil {
-		return fmt.Errorf("unmute link %s: %w", name, err)
-	}
-	c.DelChain(&nftables.Chain{Name: name, Table: &nftables.Table{Name: muteTable, Family: nftables.TableFamilyNetdev}})
-	if err := c.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("unmute link %s: %w", name, err)
 	}
 	if ok, err := Exists(name); err != nil || !ok || !HasIPv6() {
@@ -79,13 +77,28 @@ func Unmute(name string) error {
 
 // UnmuteAll removes all chains of Mute at once; for clean-up.
 func UnmuteAll() error {
-	c, err := nftables.New()
+	err := without(func(c *nftables.Conn) {
+		c.DelTable(&nftables.Table{Name: muteTable, Family: nftables.TableFamilyNetdev})
+	})
 	if err != nil {
 		return fmt.Errorf("remove the nftables table %s: %w", muteTable, err)
 	}
-	c.DelTable(&nftables.Table{Name: muteTable, Family: nftables.TableFamilyNetdev})
-	if err := c.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("remove the nftables table %s: %w", muteTable, err)
-	}
 	return nil
+}
+
+// nothing are errors that say that there is nothing to remove: no such object, or a
+// kernel that has no nftables, or not for this family, where Mute cannot have been.
+var nothing = []error{unix.ENOENT, unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT}
+
+// without removes something from nftables; what is not there is no error.
+func without(remove func(*nftables.Conn), opts ...nftables.ConnOption) error {
+	c, err := nftables.New(opts...)
+	if err == nil {
+		remove(c)
+		err = c.Flush()
+	}
+	if slices.ContainsFunc(nothing, func(e error) bool { return errors.Is(err, e) }) {
+		return nil
+	}
+	return err
 }

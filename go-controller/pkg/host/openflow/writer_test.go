@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
 
@@ -173,7 +174,7 @@ func TestRun(t *testing.T) {
 	repaired := func() bool { return strings.Join(o.Flows("br0"), "\n") == dumped() }
 
 	o.Run("ovs-ofctl", "del-flows", w.target)
-	netnstest.Eventually(t, "deleted flows", repaired)
+	eventually.True(t, "deleted flows", repaired)
 	o.StopVswitchd()
 	if err := w.Apply(ctx, "base", flows()[1:]); err == nil {
 		t.Error("no error while ovs-vswitchd is dead")
@@ -182,7 +183,7 @@ func TestRun(t *testing.T) {
 		t.Error("no error while ovs-vswitchd is dead")
 	}
 	o.StartVswitchd()
-	netnstest.Eventually(t, "flows after a restart", repaired)
+	eventually.True(t, "flows after a restart", repaired)
 	dump, err := w.Dump(ctx)
 	if err != nil || strings.Count(dump, "actions=") != len(examples) {
 		t.Errorf("dump (%v):\n%s", err, dump)
@@ -265,7 +266,7 @@ func TestPackets(t *testing.T) {
 			"0001000200080000" // UDP
 		o.Run("ovs-ofctl", "packet-out", "unix:"+o.Dir+"/br0.mgmt", "in_port=controller,packet="+packet+",actions=resubmit(,0)")
 	}
-	netnstest.Eventually(t, "three packets to be counted", func() bool {
+	eventually.True(t, "three packets to be counted", func() bool {
 		n, err := w.Packets(t.Context(), 0, 104)
 		return err == nil && n == 3
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
 
@@ -266,7 +267,7 @@ func TestReconnect(t *testing.T) {
 
 	for range 3 {
 		o.StopServer()
-		netnstest.Eventually(t, "the loss to be noticed", func() bool {
+		eventually.True(t, "the loss to be noticed", func() bool {
 			_, err := db.System(limited(t))
 			return err != nil
 		})

@@ -3,6 +3,7 @@ package watch
 import (
 	"testing"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
 
@@ -54,7 +55,7 @@ func TestWatch(t *testing.T) {
 			<-told
 		}
 		ns.Run(c.command[0], c.command[1:]...)
-		netnstest.Eventually(t, "news of "+c.want+" after "+c.command[0], func() bool {
+		eventually.True(t, "news of "+c.want+" after "+c.command[0], func() bool {
 			select {
 			case got := <-told:
 				return got == c.want
@@ -82,7 +83,7 @@ func TestOthers(t *testing.T) {
 	ns.Run("nft", "add", "table", "inet", "theirs") // nobody asked for these
 	ns.Run("ip", "rule", "del", "priority", "7000")
 	got := ""
-	netnstest.Eventually(t, "news of the rule", func() bool {
+	eventually.True(t, "news of the rule", func() bool {
 		select {
 		case got = <-told:
 			return true

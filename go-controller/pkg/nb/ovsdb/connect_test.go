@@ -13,6 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
 )
 
@@ -92,7 +93,7 @@ func TestServerDiesInTheMiddle(t *testing.T) {
 	wait := writers(t, w, done)
 	for i := range 10 {
 		records := s.Records()
-		ovsdbtest.Eventually(t, "some writes", func() error {
+		eventually.Succeeds(t, "some writes", func() error {
 			if n := s.Records() - records; n < 20 {
 				return fmt.Errorf("%d so far", n)
 			}
@@ -107,7 +108,7 @@ func TestServerDiesInTheMiddle(t *testing.T) {
 	}
 	close(done)
 	want := wait()
-	ovsdbtest.Eventually(t, "the goroutines of old connections to end", func() error {
+	eventually.Succeeds(t, "the goroutines of old connections to end", func() error {
 		if n := runtime.NumGoroutine(); n > before {
 			return fmt.Errorf("%d goroutines, %d at first", n, before)
 		}
@@ -134,7 +135,7 @@ func TestApplyWithoutServer(t *testing.T) {
 		t.Errorf("connected %v to %q", c.Connected(), c.Endpoint())
 	}
 	s.Kill()
-	ovsdbtest.Eventually(t, "the loss to be noticed", func() error {
+	eventually.Succeeds(t, "the loss to be noticed", func() error {
 		if c.Connected() {
 			return errors.New("still connected")
 		}
@@ -240,7 +241,7 @@ func TestLeaderChange(t *testing.T) {
 	apply(t, w, network, router("ovn_cluster_router"))
 	onLeader := func() {
 		t.Helper()
-		ovsdbtest.Eventually(t, "the writer to follow the leader", func() error {
+		eventually.Succeeds(t, "the writer to follow the leader", func() error {
 			if got, want := client.Endpoint(), c.Leader().Socket(); got != want {
 				return fmt.Errorf("connected to %q, the leader is %q", got, want)
 			}

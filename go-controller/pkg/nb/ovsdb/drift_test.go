@@ -9,6 +9,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
 )
 
@@ -40,7 +41,7 @@ func (d *drifted) take() map[nb.Owner]int {
 // waitFor waits until owner o, and nobody else, is reported.
 func (d *drifted) waitFor(t *testing.T, o nb.Owner) {
 	t.Helper()
-	ovsdbtest.Eventually(t, "drift of "+o.String(), func() error {
+	eventually.Succeeds(t, "drift of "+o.String(), func() error {
 		got := d.take()
 		if len(got) > 1 || len(got) == 1 && got[o] == 0 {
 			t.Fatalf("drift of %v, want %v alone", got, o)
@@ -112,7 +113,7 @@ func TestDrift(t *testing.T) {
 	s.Edit(`{"op":"delete","table":"Logical_Router","where":[]}`)
 	s.Start()
 	missing := map[nb.Owner]bool{network: true, svc: true, probe: true}
-	ovsdbtest.Eventually(t, "all owners to be reported", func() error {
+	eventually.Succeeds(t, "all owners to be reported", func() error {
 		for o := range seen.take() {
 			delete(missing, o)
 		}

@@ -29,6 +29,9 @@ type Config struct {
 	ProbeInterval time.Duration
 	// TransactTimeout bounds one transaction. Zero: 60 s.
 	TransactTimeout time.Duration
+	// Fence refuses what this client writes once another one has claimed the
+	// database; nil: nobody else writes what is ours.
+	Fence *Fence
 }
 
 func (c Config) withDefaults() Config {

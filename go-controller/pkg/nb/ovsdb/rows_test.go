@@ -13,6 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
 )
 
@@ -175,7 +176,7 @@ func TestLoadBalancerJoinsItsGroup(t *testing.T) {
 		t.Errorf("group has %d members", n)
 	}
 	s.Nbctl("clear", "Load_Balancer_Group", "clusterLBGroup", "load_balancer")
-	ovsdbtest.Eventually(t, "the writer to see the empty group", func() error {
+	eventually.Succeeds(t, "the writer to see the empty group", func() error {
 		if stats := apply(t, w, o, lb(nbdb.LoadBalancerGroupTable, "clusterLBGroup")); stats.Updated == 0 && members("Load_Balancer_Group", "clusterLBGroup") == 0 {
 			return errors.New("still empty")
 		}
@@ -207,7 +208,7 @@ func TestExternalIDs(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	s.Nbctl("set", "Logical_Router", "r", `external_ids:neutron\:name=x`, "external_ids:note=mine")
-	ovsdbtest.Eventually(t, "the note to be swept", func() error {
+	eventually.Succeeds(t, "the note to be swept", func() error {
 		apply(t, w, network, with(map[string]string{"physical_ip": "1.2.3.5"}))
 		if got, want := ids(), `{`+own+`, "neutron:name"=x, physical_ip="1.2.3.5"}`; got != want {
 			return fmt.Errorf("got  %s\nwant %s", got, want)
@@ -226,7 +227,7 @@ func TestColumnsOfOVNStay(t *testing.T) {
 	rows := []nb.Row{{ID: "sw", Model: &nbdb.LogicalSwitch{Name: "sw"}}, port}
 	apply(t, w, network, rows...)
 	s.Nbctl("set", "Logical_Switch_Port", "p", "up=true", "tag=7", "dynamic_addresses=x", "enabled=false")
-	ovsdbtest.Eventually(t, "enabled to be put back", func() error {
+	eventually.Succeeds(t, "enabled to be put back", func() error {
 		apply(t, w, network, rows...)
 		if got := strings.Join(strings.Fields(s.Nbctl("get", "Logical_Switch_Port", "p", "up", "tag", "dynamic_addresses", "enabled")), " "); got != `true 7 x []` {
 			return fmt.Errorf("got %s", got)
@@ -246,7 +247,7 @@ func TestForeignRowsAreLeftAlone(t *testing.T) {
 		{ID: "ours", Model: &nbdb.AddressSet{Name: "ours", Addresses: []string{"10.0.0.1"}}},
 		onRouter("theirs", "p", &nbdb.LogicalRouterPolicy{Priority: 101, Match: "ip6", Action: "allow"}),
 	}
-	ovsdbtest.Eventually(t, "the foreign router to show up", func() error {
+	eventually.Succeeds(t, "the foreign router to show up", func() error {
 		_, err := w.Apply(context.Background(), svc, ours)
 		return err
 	})

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,12 +29,16 @@ var errSession = errors.New("connection to the northbound database was lost")
 type session struct {
 	endpoint string
 	data     client.Client
-	watch    client.Client // on the server's own database; nil where there is no leader to watch
 	view     view
+
+	// fence goes before the operations of each transaction; nil without a Fence.
+	fence *ovsdb.Operation
 
 	ctx    context.Context // ends with the session
 	cancel context.CancelCauseFunc
-	close  sync.Once
+
+	mu      sync.Mutex
+	clients []client.Client // that are open
 }
 
 // openSession connects to an endpoint, makes sure it leads its cluster, and
@@ -60,10 +65,13 @@ func openSession(ctx context.Context, endpoint string, cfg Config, homes *homes,
 	if err != nil {
 		return nil, err
 	}
-	if s.data, err = dial(greet, dbModel, endpoint, tlsConfig); err != nil {
+	if s.data, err = s.dial(greet, dbModel, tlsConfig); err != nil {
 		return nil, err
 	}
 	go s.endWith(s.data)
+	if err = s.claim(ctx, cfg); err != nil {
+		return nil, err
+	}
 	s.view = view{s.data.Cache(), homes}
 	if s.view.cache == nil {
 		return nil, errSession
@@ -132,7 +140,8 @@ func (s *session) watchLeader(ctx context.Context, tlsConfig *tls.Config) error 
 	if err != nil {
 		return err
 	}
-	if s.watch, err = dial(ctx, m, s.endpoint, tlsConfig); err != nil {
+	watch, err := s.dial(ctx, m, tlsConfig)
+	if err != nil {
 		return err
 	}
 	check := func(row model.Model) error {
@@ -145,7 +154,7 @@ func (s *session) watchLeader(ctx context.Context, tlsConfig *tls.Config) error 
 		}
 		return nil
 	}
-	dbs := s.watch.Cache()
+	dbs := watch.Cache()
 	if dbs == nil {
 		return errSession
 	}
@@ -154,10 +163,10 @@ func (s *session) watchLeader(ctx context.Context, tlsConfig *tls.Config) error 
 			s.end(err)
 		}
 	}})
-	monitor := s.watch.NewMonitor()
+	monitor := watch.NewMonitor()
 	monitor.Method = ovsdb.ConditionalMonitorRPC // all that the server's own database has
 	monitor.Tables = []client.TableMonitor{{Table: serverdb.DatabaseTable, Fields: []string{"name", "model", "leader", "connected"}}}
-	if _, err := s.watch.Monitor(ctx, monitor); err != nil {
+	if _, err := watch.Monitor(ctx, monitor); err != nil {
 		return fmt.Errorf("monitor leadership of %s: %w", s.endpoint, err)
 	}
 	clustered := false
@@ -168,12 +177,11 @@ func (s *session) watchLeader(ctx context.Context, tlsConfig *tls.Config) error 
 		db := row.(*serverdb.Database)
 		clustered = clustered || db.Name == databaseName && db.Model == serverdb.DatabaseModelClustered
 	}
-	if !clustered {
-		s.watch.Close()
-		s.watch = nil
+	if !clustered { // there is no leader to watch
+		s.hangUp(watch)
 		return nil
 	}
-	go s.endWith(s.watch)
+	go s.endWith(watch)
 	return nil
 }
 
@@ -216,17 +224,40 @@ func (s *session) probe(interval time.Duration) {
 	}
 }
 
+// dial connects a client that lives as long as the session.
+func (s *session) dial(ctx context.Context, m model.ClientDBModel, tlsConfig *tls.Config) (client.Client, error) {
+	c, err := dial(ctx, m, s.endpoint, tlsConfig)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil { // ended meanwhile: nobody else would close it
+		go c.Close()
+		return nil, context.Cause(s.ctx)
+	}
+	s.clients = append(s.clients, c)
+	return c, nil
+}
+
+// hangUp closes a client that is not needed any more.
+func (s *session) hangUp(c client.Client) {
+	s.mu.Lock()
+	s.clients = slices.DeleteFunc(s.clients, func(other client.Client) bool { return other == c })
+	s.mu.Unlock()
+	c.Close()
+}
+
 // end ends the session. It does not wait for the connections to close, which a
 // server that hangs can delay.
 func (s *session) end(cause error) {
-	s.close.Do(func() {
-		s.cancel(cause)
-		for _, c := range []client.Client{s.data, s.watch} {
-			if c != nil {
-				go c.Close()
-			}
-		}
-	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cancel(cause)
+	for _, c := range s.clients {
+		go c.Close()
+	}
+	s.clients = nil
 }
 
 // transact sends one transaction. After errSession its outcome is unknown.
@@ -238,8 +269,12 @@ func (s *session) transact(timeout time.Duration, ops []ovsdb.Operation) ([]ovsd
 	done := make(chan outcome, 1)
 	ctx, cancel := context.WithTimeout(s.ctx, timeout)
 	defer cancel()
+	sent := ops
+	if s.fence != nil {
+		sent = slices.Concat([]ovsdb.Operation{*s.fence}, ops)
+	}
 	go func() {
-		results, err := s.data.Transact(ctx, ops...)
+		results, err := s.data.Transact(ctx, sent...)
 		done <- outcome{results, err}
 	}()
 	select {
@@ -256,6 +291,14 @@ func (s *session) transact(timeout time.Duration, ops []ovsdb.Operation) ([]ovsd
 			err := fmt.Errorf("%w: %w", errSession, o.err)
 			s.end(err)
 			return nil, err
+		}
+		if s.fence != nil && len(o.results) > 0 {
+			if o.results[0].Error != "" {
+				err := fmt.Errorf("%w: %w", errSession, errFenced)
+				s.end(err) // the next session asks whether to claim the database again
+				return nil, err
+			}
+			o.results = o.results[1:]
 		}
 		if _, err := ovsdb.CheckOperationResults(o.results, ops); err != nil {
 			return nil, refusal(o.results, ops, err)

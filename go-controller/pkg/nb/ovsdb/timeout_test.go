@@ -9,6 +9,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
 )
 
@@ -25,7 +26,7 @@ func TestTransactionWithoutAnswer(t *testing.T) {
 	if _, err := w.Apply(ctx, network, []nb.Row{router("b")}); err == nil {
 		t.Error("a server that does not answer has done it")
 	}
-	ovsdbtest.Eventually(t, "the session to end", func() error {
+	eventually.Succeeds(t, "the session to end", func() error {
 		if client.Connected() {
 			return errors.New("still connected")
 		}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
 // edit writes an annotation of a node, as somebody who may would.
@@ -68,13 +68,9 @@ func TestAnnotationsOfALiveNodeDoNotMoveIt(t *testing.T) {
 			c.t = t
 			rows, writes := c.nb.Dump(), c.nb.Writes()
 			before := c.edit("b", tt.annotation, tt.value)
-			select {
-			case e := <-c.events.Events:
-				if !strings.Contains(e, tt.annotation) || len(e) > 600 {
-					t.Errorf("Event %q does not name %s, or is long", e, tt.annotation)
-				}
-			case <-time.After(patience):
-				t.Fatal("no Event")
+			e := eventually.Receive(t, "an Event", c.events.Events)
+			if !strings.Contains(e, tt.annotation) || len(e) > 600 {
+				t.Errorf("Event %q does not name %s, or is long", e, tt.annotation)
 			}
 			switch tt.annotation {
 			case kube.AnnotationNodeSubnets, kube.AnnotationGatewayLRPIfAddr:
@@ -113,13 +109,9 @@ func TestAnnotationsEditedWhileNobodyRuns(t *testing.T) {
 			rows, writes := c.nb.Dump(), c.nb.Writes()
 			before := c.edit("b", tt.annotation, tt.value)
 			c.start(cfg)
-			select {
-			case e := <-c.events.Events:
-				if !strings.Contains(e, tt.annotation) {
-					t.Errorf("Event %q does not name %s", e, tt.annotation)
-				}
-			case <-time.After(patience):
-				t.Fatal("no Event")
+			e := eventually.Receive(t, "an Event", c.events.Events)
+			if !strings.Contains(e, tt.annotation) {
+				t.Errorf("Event %q does not name %s", e, tt.annotation)
 			}
 			c.addNode("zz", 9)
 			c.wait("the last node", func() bool { return strings.Contains(c.status("zz"), "NetworkReady") })

@@ -26,15 +26,13 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nodeinfo"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // settle is how long another value of an annotation of a node's own has to be there.
 const settle = 50 * time.Millisecond
-
-// patience bounds waits on conditions; it is never waited for in a passing run.
-const patience = 20 * time.Second
 
 func pfx(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
@@ -201,16 +199,7 @@ func (c *cluster) status(name string) string {
 
 func (c *cluster) wait(what string, ok func() bool) {
 	c.t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			c.t.Fatalf("waited in vain for %s; nodes:\n%s\nrows:\n%s", what, c.describe(), c.nb.Dump())
-		}
-	}
+	eventually.True(c.t, what, ok, eventually.Dump(func() string { return "nodes:\n" + c.describe() + "\nrows:\n" + c.nb.Dump() }))
 }
 
 func (c *cluster) describe() string {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,11 +18,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
-
-const patience = 20 * time.Second
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
@@ -92,25 +90,12 @@ func (w *world) start(ip, service *noreroute.PodSet) (*Controller, func()) {
 
 func (w *world) seeded(c *Controller) {
 	w.t.Helper()
-	select {
-	case <-c.queue.Spoken():
-	case <-time.After(patience):
-		w.t.Fatalf("not seeded\n%s", w.nb.Dump())
-	}
+	eventually.Receive(w.t, "the start to be over", c.queue.Spoken(), eventually.Dump(w.nb.Dump))
 }
 
 func (w *world) eventually(what string, ok func(dump string) bool) {
 	w.t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for !ok(w.nb.DumpFeature(noreroute.Feature)) {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			w.t.Fatalf("waited in vain for %s\n%s", what, w.nb.Dump())
-		}
-	}
+	eventually.True(w.t, what, func() bool { return ok(w.nb.DumpFeature(noreroute.Feature)) }, eventually.Dump(w.nb.Dump))
 }
 
 // set returns the line of an address set.

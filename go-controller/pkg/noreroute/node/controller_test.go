@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,10 +14,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
-
-const patience = 20 * time.Second
 
 func node(name, primary string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
@@ -45,11 +43,7 @@ func run(t *testing.T, cs *fake.Clientset, lost func() (bool, error)) *hostfake.
 			t.Errorf("Run: %v", err)
 		}
 	})
-	select {
-	case <-c.Spoken():
-	case <-time.After(patience):
-		t.Fatal("has not spoken")
-	}
+	eventually.Receive(t, "all to speak", c.Spoken())
 	return chains
 }
 

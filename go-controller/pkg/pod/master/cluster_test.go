@@ -25,12 +25,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pod"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
-
-// patience bounds waits on conditions; it is never waited for in a passing run.
-const patience = 20 * time.Second
 
 // cluster is an API server and a northbound database that outlive controllers.
 type cluster struct {
@@ -222,16 +220,7 @@ func (c *cluster) port(name string) string {
 
 func (c *cluster) wait(what string, ok func() bool) {
 	c.t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			c.t.Fatalf("waited in vain for %s; rows:\n%s", what, c.nb.Dump())
-		}
-	}
+	eventually.True(c.t, what, ok, eventually.Dump(c.nb.Dump))
 }
 
 func (c *cluster) waitPort(name, want string) {

@@ -19,6 +19,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service/master"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -72,7 +73,7 @@ func benchObjects(kind corev1.ServiceType) (objects []runtime.Object, rows map[n
 func benchDatabase(b *testing.B) (*ovsdbtest.Server, *ovsdb.Writer, func()) {
 	b.Helper()
 	s := ovsdbtest.StartNB(b)
-	ctx, cancel := context.WithTimeout(b.Context(), patience)
+	ctx, cancel := context.WithTimeout(b.Context(), eventually.Bound)
 	defer cancel()
 	client, err := ovsdb.Connect(ctx, ovsdb.Config{Address: s.Socket()})
 	if err != nil {

@@ -1,7 +1,6 @@
 package master_test
 
 import (
-	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -12,10 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	egressipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	egressipfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -35,34 +34,28 @@ var vip = regexp.MustCompile(`([0-9.]+):80=([0-9.]+):8080`)
 func (w *world) serves(want ...string) {
 	w.t.Helper()
 	slices.Sort(want)
-	var have []string
-	err := wait.PollUntilContextTimeout(w.t.Context(), 5*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		have = nil
+	eventually.Succeeds(w.t, fmt.Sprintf("%v to be served", want), func() error {
+		var have []string
 		for _, found := range vip.FindAllStringSubmatch(w.nb.Dump(), -1) {
 			if !strings.HasPrefix(found[1], "10.96.") {
 				have = append(have, found[1]+"="+found[2])
 			}
 		}
-		slices.Sort(have)
-		return slices.Equal(have, want), nil
-	})
-	if err != nil {
-		w.t.Fatalf("served are %v, want %v; the database is\n%s", have, want, w.nb.Dump())
-	}
+		if slices.Sort(have); !slices.Equal(have, want) {
+			return fmt.Errorf("served are %v", have)
+		}
+		return nil
+	}, eventually.Dump(w.nb.Dump))
 }
 
 // told waits for an Event with all words, and fails at another one.
 func (w *world) told(words ...string) {
 	w.t.Helper()
-	select {
-	case said := <-w.events.Events:
-		for _, word := range words {
-			if !strings.Contains(said, word) {
-				w.t.Errorf("%q does not say %q", said, word)
-			}
+	said := eventually.Receive(w.t, fmt.Sprintf("an Event that says %q", words), w.events.Events)
+	for _, word := range words {
+		if !strings.Contains(said, word) {
+			w.t.Errorf("%q does not say %q", said, word)
 		}
-	case <-time.After(patience):
-		w.t.Fatalf("no Event that says %q", words)
 	}
 }
 

@@ -1,19 +1,18 @@
 package master_test
 
 import (
-	"context"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -41,19 +40,18 @@ func TestRepliesFollowPods(t *testing.T) {
 	}
 	passes := func(want string) {
 		t.Helper()
-		var got []string
-		err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-			got = nil
+		eventually.Succeeds(t, fmt.Sprintf("policies %q", want), func() error {
+			var got []string
 			for _, r := range w.nb.Rows(service.Owner("ns/b")) {
 				if p, ok := r.Model.(*nbdb.LogicalRouterPolicy); ok && p.Priority == topology.PriorityServicePort {
 					got = append(got, p.Match)
 				}
 			}
-			return strings.Join(got, " ") == want, nil
+			if strings.Join(got, " ") != want {
+				return fmt.Errorf("they are %q", got)
+			}
+			return nil
 		})
-		if err != nil {
-			t.Fatalf("policies %q, want %q", got, want)
-		}
 	}
 	const own = "ip4.src == {10.244.1.4} && tcp.src == 8080"
 	passes("")

@@ -7,13 +7,11 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
@@ -27,12 +25,10 @@ import (
 	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service/master"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
-
-// patience bounds waits on conditions; a passing run never waits for it.
-const patience = 20 * time.Second
 
 var config = service.Config{
 	Cluster:    []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
@@ -155,11 +151,7 @@ func (w *world) start() {
 		}
 		w.stop = func() {}
 	}
-	select {
-	case <-c.Seeded():
-	case <-time.After(patience):
-		w.t.Fatal("the controller does not settle")
-	}
+	eventually.Receive(w.t, "the controller to settle", c.Seeded())
 }
 
 // addresses returns what the controller is to know of EgressIPs, too, and what starts
@@ -279,10 +271,5 @@ func (s state) want(t *testing.T) string {
 func (w *world) reaches(s state) {
 	w.t.Helper()
 	want := s.want(w.t)
-	err := wait.PollUntilContextTimeout(w.t.Context(), 5*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		return w.nb.Dump() == want, nil
-	})
-	if err != nil {
-		w.t.Fatalf("the database is\n%s\nwanted is\n%s", w.nb.Dump(), want)
-	}
+	eventually.True(w.t, "the database to be\n"+want, func() bool { return w.nb.Dump() == want }, eventually.Dump(func() string { return "it is\n" + w.nb.Dump() }))
 }

@@ -12,12 +12,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
@@ -28,13 +26,11 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service/node"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
-
-// patience bounds waits on conditions; a passing run never waits for it.
-const patience = 20 * time.Second
 
 var config = service.Config{
 	Cluster:    []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
@@ -112,11 +108,7 @@ func (w *world) start() {
 		w.stop = func() {}
 	}
 	for _, done := range append(c.Spoken(), c.Seeded()) {
-		select {
-		case <-done:
-		case <-time.After(patience):
-			w.t.Fatal("the controller does not settle")
-		}
+		eventually.Receive(w.t, "the controller to settle", done)
 	}
 }
 
@@ -151,11 +143,9 @@ func (w *world) tracked(e [2]netip.AddrPort) bool {
 
 func (w *world) until(what string, condition func() bool) {
 	w.t.Helper()
-	if err := wait.PollUntilContextTimeout(w.t.Context(), 5*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		return condition(), nil
-	}); err != nil {
-		w.t.Fatalf("waited for %s; chains are\n%s\nflows are\n%s", what, w.chains.Dump(topology.IPv4), w.flows.Dump())
-	}
+	eventually.True(w.t, what, condition, eventually.Dump(func() string {
+		return fmt.Sprintf("chains are\n%s\nflows are\n%s", w.chains.Dump(topology.IPv4), w.flows.Dump())
+	}))
 }
 
 func (w *world) create(s *corev1.Service) {

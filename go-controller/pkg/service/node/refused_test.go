@@ -11,21 +11,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // told waits for an Event with all words.
 func (w *world) told(words ...string) {
 	w.t.Helper()
-	select {
-	case said := <-w.events.Events:
-		for _, word := range words {
-			if !strings.Contains(said, word) {
-				w.t.Errorf("%q does not say %q", said, word)
-			}
+	said := eventually.Receive(w.t, fmt.Sprintf("an Event that says %q", words), w.events.Events)
+	for _, word := range words {
+		if !strings.Contains(said, word) {
+			w.t.Errorf("%q does not say %q", said, word)
 		}
-	case <-time.After(patience):
-		w.t.Fatalf("no Event that says %q", words)
 	}
 }
 

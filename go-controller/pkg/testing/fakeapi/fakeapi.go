@@ -10,7 +10,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
 )
@@ -37,10 +36,10 @@ const NoResync = 10 * 365 * 24 * time.Hour
 // forgets what happens between an informer's list and its watch.
 func Start(ctx context.Context, t testing.TB, cs Clientset, factory Factory) {
 	t.Helper()
-	start(ctx, t, cs, factory, func(schema.GroupVersionResource, watch.Interface) {})
+	start(ctx, t, cs, factory, nil)
 }
 
-func start(ctx context.Context, t testing.TB, cs Clientset, factory Factory, watched func(schema.GroupVersionResource, watch.Interface)) {
+func start(ctx context.Context, t testing.TB, cs Clientset, factory Factory, f *Faults) {
 	t.Helper()
 	watching := make(chan struct{}, 1000)
 	cs.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
@@ -48,10 +47,7 @@ func start(ctx context.Context, t testing.TB, cs Clientset, factory Factory, wat
 		if w, ok := a.(clienttesting.WatchActionImpl); ok {
 			opts = w.ListOptions
 		}
-		w, err := cs.Tracker().Watch(a.GetResource(), a.GetNamespace(), opts)
-		if err == nil {
-			watched(a.GetResource(), w)
-		}
+		w, err := f.watch(cs, a.GetResource(), a.GetNamespace(), opts)
 		select {
 		case watching <- struct{}{}:
 		default: // nobody counts any more

@@ -23,8 +23,8 @@ type Faults struct {
 	rng      *rand.Rand
 	share    float64 // of requests that fail
 	watching map[*watch.RaceFreeFakeWatcher]schema.GroupVersionResource
-	cut      map[schema.GroupVersionResource]int  // watches that are to come back
-	listing  map[schema.GroupVersionResource]bool // some of them have their list already
+	cut      map[schema.GroupVersionResource]int               // watches that are to come back
+	resumed  map[schema.GroupVersionResource][]watch.Interface // those of them that began with their list
 	injected int
 }
 
@@ -42,7 +42,7 @@ func init() { utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] }
 // NewFaults returns faults that do not happen before Set.
 func NewFaults(rng *rand.Rand) *Faults {
 	return &Faults{rng: rand.New(rand.NewPCG(rng.Uint64(), 0)), watching: map[*watch.RaceFreeFakeWatcher]schema.GroupVersionResource{},
-		cut: map[schema.GroupVersionResource]int{}, listing: map[schema.GroupVersionResource]bool{}}
+		cut: map[schema.GroupVersionResource]int{}, resumed: map[schema.GroupVersionResource][]watch.Interface{}}
 }
 
 // Set makes a share of the controllers' requests fail from now on.
@@ -61,6 +61,10 @@ func (f *Faults) Injected() int {
 
 // Do runs what is not to fail: a user's request.
 func (f *Faults) Do(user func()) {
+	if f == nil {
+		user()
+		return
+	}
 	f.mu.Lock()
 	share := f.share
 	f.share = 0
@@ -72,18 +76,15 @@ func (f *Faults) Do(user func()) {
 // Inject puts the faults into a fake clientset: patches and updates meet conflicts and
 // servers that do not answer, some of which did what was asked; lists fail.
 func (f *Faults) Inject(cs FaultyClientset) {
-	react := clienttesting.ObjectReaction(cs.Tracker())
+	react := strictly(cs.Tracker())
 	for _, verb := range []string{"update", "patch"} {
 		cs.PrependReactor(verb, "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			kind, gap := f.fault(a.GetResource())
-			switch {
-			case gap: // a fake clientset would not tell the watch that is to come
-				return true, nil, apierrors.NewServerTimeout(a.GetResource().GroupResource(), verb, 1)
-			case kind == 0:
+			switch f.fault() {
+			case 0:
 				return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), "object", fmt.Errorf("the object has been modified"))
-			case kind == 1:
+			case 1:
 				return true, nil, apierrors.NewServerTimeout(a.GetResource().GroupResource(), verb, 1)
-			case kind == 2: // the answer is lost
+			case 2: // the answer is lost
 				if _, _, err := react(a); err != nil {
 					return true, nil, err
 				}
@@ -93,50 +94,59 @@ func (f *Faults) Inject(cs FaultyClientset) {
 		})
 	}
 	cs.PrependReactor("list", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		if kind, _ := f.fault(a.GetResource()); kind >= 0 {
+		if f.fault() >= 0 {
 			return true, nil, apierrors.NewInternalError(fmt.Errorf("etcd has no leader"))
 		}
-		f.listed(a.GetResource())
-		return false, nil, nil
+		return false, nil, f.resume(cs, a)
 	})
 }
 
-// listed notes a list after which an informer whose watch was cut will watch.
-func (f *Faults) listed(r schema.GroupVersionResource) {
+// fault picks one of three faults, or -1.
+func (f *Faults) fault() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.cut[r] > 0 {
-		f.listing[r] = true
-	}
-}
-
-// fault picks one of three faults, or -1; gap tells that a list of the resource waits
-// for its watch.
-func (f *Faults) fault(r schema.GroupVersionResource) (kind int, gap bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.listing[r] {
-		return -1, true
-	}
 	if f.share == 0 || f.rng.Float64() >= f.share {
-		return -1, false
+		return -1
 	}
 	f.injected++
-	return f.rng.IntN(3), false
+	return f.rng.IntN(3)
 }
 
-// watched notes a watch that began.
-func (f *Faults) watched(r schema.GroupVersionResource, w watch.Interface) {
+// resume begins the watch of an informer whose watch was cut, together with its list: a
+// fake clientset would forget what happens in between.
+func (f *Faults) resume(cs Clientset, a clienttesting.Action) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := a.GetResource()
+	if f.cut[r] == 0 {
+		return nil
+	}
+	w, err := cs.Tracker().Watch(r, a.GetNamespace())
+	if err == nil {
+		f.cut[r]--
+		f.resumed[r] = append(f.resumed[r], w)
+	}
+	return err
+}
+
+// watch returns the watch that an informer begins.
+func (f *Faults) watch(cs Clientset, r schema.GroupVersionResource, namespace string, opts metav1.ListOptions) (watch.Interface, error) {
 	if f == nil {
-		return
+		return cs.Tracker().Watch(r, namespace, opts)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if w, ok := w.(*watch.RaceFreeFakeWatcher); ok {
+	var w watch.Interface
+	var err error
+	if resumed := f.resumed[r]; len(resumed) > 0 {
+		w, f.resumed[r] = resumed[0], resumed[1:]
+	} else {
+		w, err = cs.Tracker().Watch(r, namespace, opts)
+	}
+	if w, ok := w.(*watch.RaceFreeFakeWatcher); ok && err == nil {
 		f.watching[w] = r
 	}
-	f.cut[r] = max(0, f.cut[r]-1)
-	f.listing[r] = false
+	return w, err
 }
 
 // Cut ends all watches as a server does that has forgotten their resource version:
@@ -157,5 +167,5 @@ func (f *Faults) Cut() {
 // Start is Start with these faults, if they are not nil.
 func (f *Faults) Start(ctx context.Context, t testing.TB, cs Clientset, factory Factory) {
 	t.Helper()
-	start(ctx, t, cs, factory, f.watched)
+	start(ctx, t, cs, factory, f)
 }

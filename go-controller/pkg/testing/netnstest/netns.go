@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -141,19 +140,4 @@ func (ns *NS) Veth(a, b string) {
 	ns.Run("ip", "link", "add", a, "type", "veth", "peer", "name", b)
 	ns.Run("ip", "link", "set", a, "up")
 	ns.Run("ip", "link", "set", b, "up")
-}
-
-// Eventually asks ok until it says true, for at most ten seconds. what completes
-// the sentence "waited for ...".
-func Eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-		<-tick.C
-	}
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
 // Debian's schema of the local database.
@@ -73,7 +75,7 @@ func (o *OVS) StartServer() {
 	o.ns.t.Helper()
 	o.server = o.start("ovsdb-server", "--remote=punix:"+o.path("db.sock"), "--unixctl="+o.path("ovsdb-server.ctl"),
 		"--log-file="+o.path("ovsdb-server.log"), "-vconsole:off", o.path("conf.db"))
-	Eventually(o.ns.t, "ovsdb-server", func() bool {
+	eventually.True(o.ns.t, "ovsdb-server", func() bool {
 		_, err := command("", o.env(), "ovsdb-client", "list-dbs", "unix:"+o.path("db.sock"))
 		return err == nil
 	})

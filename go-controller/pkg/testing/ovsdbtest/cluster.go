@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
 // Cluster is a northbound database replicated over several servers.
@@ -31,7 +33,7 @@ func StartCluster(t testing.TB, n int) *Cluster {
 		c.Servers = append(c.Servers, s)
 	}
 	for _, s := range c.Servers {
-		Eventually(t, "server to join its cluster", func() error {
+		eventually.Succeeds(t, "server to join its cluster", func() error {
 			if status := s.clusterStatus(); !strings.Contains(status, "Status: cluster member") {
 				return errors.New(status)
 			}
@@ -55,7 +57,7 @@ func (c *Cluster) Address() string {
 func (c *Cluster) Leader() *Server {
 	c.t.Helper()
 	var leader *Server
-	Eventually(c.t, "a leader", func() error {
+	eventually.Succeeds(c.t, "a leader", func() error {
 		for _, s := range c.Servers {
 			if s.cmd != nil && strings.Contains(s.clusterStatus(), "Role: leader") {
 				leader = s

@@ -10,7 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
 // Schemas of the installed packages.
@@ -18,9 +19,6 @@ const (
 	NorthboundSchema = "/usr/share/ovn/ovn-nb.ovsschema"
 	SouthboundSchema = "/usr/share/ovn/ovn-sb.ovsschema"
 )
-
-// patience is how long a condition may take to come true on a loaded machine.
-const patience = 60 * time.Second
 
 // Server is one ovsdb-server process with one database. It may be killed and
 // started again; the database stays.
@@ -144,7 +142,7 @@ func (s *Server) Start() {
 		_ = cmd.Wait()
 		close(done)
 	}()
-	Eventually(s.t, "ovsdb-server to listen", func() error {
+	eventually.Succeeds(s.t, "ovsdb-server to listen", func() error {
 		c, err := net.Dial("unix", s.socketPath())
 		if err != nil {
 			return err
@@ -186,6 +184,16 @@ func (s *Server) Records() int {
 	return bytes.Count(data, []byte("\nOVSDB JSON "))
 }
 
+// Journal is the database file of a standalone server: its transactions, in order.
+func (s *Server) Journal() string {
+	s.t.Helper()
+	data, err := os.ReadFile(s.db)
+	if err != nil {
+		s.t.Fatalf("read database: %v", err)
+	}
+	return string(data)
+}
+
 // RecordsOf counts those of the transactions that changed a table.
 func (s *Server) RecordsOf(table string) int {
 	s.t.Helper()
@@ -224,25 +232,6 @@ func run(t testing.TB, command string, args ...string) string {
 		t.Fatalf("%s: %v: %s", strings.Join(cmd.Args, " "), err, stderr.String())
 	}
 	return string(out)
-}
-
-// Eventually waits until a condition has no error any more.
-func Eventually(t testing.TB, what string, condition func() error) {
-	t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := condition()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("waited in vain for %s: %v", what, err)
-		}
-	}
 }
 
 func freePort(t testing.TB) string {

@@ -43,6 +43,18 @@ func Start(t *testing.T, name string, o lab.Options) *lab.Lab {
 	return l
 }
 
+// Full tells whether every test runs in both gateway modes ($E2E_FULL). Otherwise those
+// that take long run in the mode in which they show most.
+func Full() bool { return os.Getenv("E2E_FULL") != "" }
+
+// In runs a test on a cluster of a gateway mode where that is the mode it is for, and in
+// the other one as well where the run is a full one.
+func In(t *testing.T, mode, cluster, name string, test func(*testing.T)) {
+	if mode == cluster || Full() {
+		t.Run(name, test)
+	}
+}
+
 // keepLogs saves what the machines wrote, for whoever looks at the failure.
 func keepLogs(ctx context.Context, t *testing.T, l *lab.Lab, name string) {
 	dir := os.Getenv("E2E_LOGS")

@@ -15,6 +15,17 @@ const (
 	UnavailableDrop UnavailablePolicy = "Drop"
 )
 
+// AddressAffinity says what goes on leaving with the address that it began with.
+type AddressAffinity string
+
+const (
+	// AddressAffinityNone lets each connection of a pod take any address of its
+	// family.
+	AddressAffinityNone AddressAffinity = "None"
+	// AddressAffinityPod gives all connections of a pod the same address of a family.
+	AddressAffinityPod AddressAffinity = "Pod"
+)
+
 // Types of the conditions of an EgressIP.
 const (
 	// ConditionAssigned is true while every address has a node.
@@ -75,6 +86,14 @@ type EgressIPSpec struct {
 	// +optional
 	// +kubebuilder:validation:Enum=Drop;NodeIP
 	OnUnavailable UnavailablePolicy `json:"onUnavailable,omitempty"`
+
+	// addressAffinity is "None" to spread the connections of each pod over all
+	// addresses of a family, or "Pod" to let all connections of a pod leave with
+	// the same one, which it keeps as long as some node can hold that address.
+	// Absent: None.
+	// +optional
+	// +kubebuilder:validation:Enum=None;Pod
+	AddressAffinity AddressAffinity `json:"addressAffinity,omitempty"`
 }
 
 // Address is an IP address in canonical form.

@@ -1,0 +1,170 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/openflow"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// wires is a bridge with the flows of a node through which packets go, and which
+// remembers their connections.
+type wires struct {
+	*testing.T
+	vs    *netnstest.OVS
+	ports map[string]string // number by name: wire, ovn, host
+}
+
+func newWires(t *testing.T, more ...host.Flow) *wires {
+	t.Helper()
+	ns := netnstest.New(t)
+	vs := ns.OVS()
+	ns.Run("sysctl", "-w", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1") // the links are silent
+	ns.Veth("eth0", "far0")
+	ns.Veth("patch", "ovn0")
+	vs.Run("ovs-vsctl", "add-br", "breth0", "--", "set", "bridge", "breth0", "datapath_type=netdev",
+		"--", "add-port", "breth0", "eth0", "--", "add-port", "breth0", "patch")
+	for _, link := range []string{"eth0", "far0", "patch", "ovn0", "breth0"} {
+		ns.Run("ip", "link", "set", link, "up")
+	}
+	m := New([]string{base}, ovs.New(t.Context(), vs.Endpoint()), func(name string) Writer { return openflow.New(name, vs.Dir) })
+	all := slices.Concat(bridge.Common(at.Facts), more)
+	for _, f := range families {
+		marks := bridge.DefaultMarks(topology.ConntrackZone)
+		all = slices.Concat(all, bridge.Flows(at.Facts, f, marks), bridge.Marked(f, marks))
+	}
+	if err := errors.Join(m.Apply(t.Context(), base, all), m.Attach(t.Context(), at)); err != nil {
+		t.Fatal(err)
+	}
+	w := &wires{T: t, vs: vs, ports: map[string]string{"host": "LOCAL"}}
+	for name, link := range map[string]string{"wire": "eth0", "ovn": "patch"} {
+		w.ports[name] = vs.Run("ovs-vsctl", "get", "interface", link, "ofport")
+	}
+	return w
+}
+
+// packet writes one between two sockets.
+func packet(protocol string, from, to netip.AddrPort, more ...string) string {
+	source, family := "nw", ""
+	if from.Addr().Is6() {
+		source, family = "ipv6", "6"
+	}
+	text := fmt.Sprintf("%s%s,dl_src=02:00:00:00:00:99,dl_dst=02:00:00:00:00:01,%s_src=%s,%s_dst=%s,nw_ttl=64",
+		protocol, family, source, from.Addr(), source, to.Addr())
+	if protocol == "tcp" || protocol == "udp" {
+		text += fmt.Sprintf(",%[1]s_src=%[2]d,%[1]s_dst=%[3]d", protocol, from.Port(), to.Port())
+	}
+	return strings.Join(append([]string{text}, more...), ",")
+}
+
+// send sends a packet into the bridge and returns where it came out; mark is the packet
+// mark that OVN gave it.
+func (w *wires) send(from, packet string, mark int) []string {
+	w.Helper()
+	bytes := ""
+	for line := range strings.Lines(w.vs.Run("ovs-ofctl", "compose-packet", packet)) {
+		_, hex, _ := strings.Cut(line, " ") // after the offset
+		bytes += strings.NewReplacer(" ", "", "-", "", "\n", "").Replace(hex)
+	}
+	before := w.sent()
+	w.vs.Run("ovs-ofctl", "packet-out", "breth0", fmt.Sprintf("in_port=%s packet=%s actions=set_field:%#x->pkt_mark,resubmit(,0)",
+		w.ports[from], bytes, mark))
+	after := w.sent()
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(w.ports)) {
+		if after[name] > before[name] {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// sent counts what flows have sent to ports, by name: the host's own packets on the
+// links do not count.
+func (w *wires) sent() map[string]int {
+	w.Helper()
+	counts := map[string]int{}
+	for name, port := range w.ports {
+		out := w.vs.Run("ovs-ofctl", "dump-ports", "breth0", port)
+		_, tx, _ := strings.Cut(out, "tx pkts=")
+		n := 0
+		if _, err := fmt.Sscanf(tx, "%d", &n); err != nil {
+			w.Fatalf("port %s: %s", port, out)
+		}
+		counts[name] = n
+	}
+	return counts
+}
+
+func (w *wires) goes(what, from, packet string, mark int, want ...string) {
+	w.Helper()
+	if got := w.send(from, packet, mark); !slices.Equal(got, want) {
+		w.Errorf("%s goes to %v, want %v\n%s\n%s", what, got, want, packet, strings.Join(w.vs.FlowsByName("breth0"), "\n"))
+	}
+}
+
+// TestServicePortAsSource: who has opened a connection from an address and port of a
+// Service gets the answers, and clients of the Service its endpoints.
+func TestServicePortAsSource(t *testing.T) {
+	for _, c := range []struct{ lb, peer, client string }{
+		{"5.5.5.5:5060", "172.18.0.100:5060", "172.18.0.101:40000"},
+		{"[fd05::5]:5060", "[fc00::100]:5060", "[fc00::101]:40000"},
+	} {
+		lb, peer, client := netip.MustParseAddrPort(c.lb), netip.MustParseAddrPort(c.peer), netip.MustParseAddrPort(c.client)
+		for _, protocol := range []string{"udp", "tcp"} {
+			t.Run(protocol+" "+c.lb, func(t *testing.T) {
+				var open, reply, next []string
+				if protocol == "tcp" {
+					open, reply, next = []string{"tcp_flags=0x002"}, []string{"tcp_flags=0x012"}, []string{"tcp_flags=0x010"}
+				}
+				w := newWires(t, bridge.IngressFlows(at.Facts, bridge.Ingress{To: lb, Protocol: protocol}, bridge.DefaultMarks(topology.ConntrackZone))...)
+				w.goes("what the host sends for a pod", "host", packet(protocol, lb, peer, open...), 0, "wire")
+				w.goes("the answer", "wire", packet(protocol, peer, lb, reply...), 0, "host")
+				w.goes("a client's request", "wire", packet(protocol, client, lb, open...), 0, "ovn")
+				w.goes("the answer to the client", "ovn", packet(protocol, lb, client, reply...), 0, "wire")
+				w.goes("what the client says next", "wire", packet(protocol, client, lb, next...), 0, "ovn")
+			})
+		}
+	}
+}
+
+// TestUntranslated: what has the address of a pod leaves only where OVN says that it is
+// meant to. What the gateway router could not translate, since it belongs to no
+// connection, is dropped and counted.
+func TestUntranslated(t *testing.T) {
+	w := newWires(t)
+	const remote = "10.244.2.3"
+	for _, c := range []struct{ pod, peer string }{
+		{"10.244.1.3:4000", "172.18.0.100:80"}, {"[fd00:10:244:2::3]:4000", "[fc00::100]:80"},
+		{remote + ":4000", "172.18.0.100:80"},
+	} {
+		pod, peer := netip.MustParseAddrPort(c.pod), netip.MustParseAddrPort(c.peer)
+		for what, p := range map[string]string{
+			"FIN":     packet("tcp", pod, peer, "tcp_flags=0x011"),
+			"RST":     packet("tcp", pod, peer, "tcp_flags=0x004"),
+			"SYN-ACK": packet("tcp", pod, peer, "tcp_flags=0x012"),
+			"segment": packet("tcp", pod, peer, "tcp_flags=0x010"),
+			"SYN":     packet("tcp", pod, peer, "tcp_flags=0x002"),
+			"UDP":     packet("udp", pod, peer),
+		} {
+			w.goes(what+" that nothing has translated", "ovn", p, 0)
+			w.goes(what+" marked as another's", "ovn", p, topology.MarkServicePort)
+		}
+		if c.pod != remote+":4000" {
+			w.goes("SYN of a pod with a gateway", "ovn", packet("tcp", pod, peer, "tcp_flags=0x002"), topology.MarkUntranslated, "wire")
+			w.goes("its answer", "wire", packet("tcp", peer, pod, "tcp_flags=0x012"), 0, "ovn")
+		}
+	}
+	w.goes("a SYN with the address of the node", "ovn",
+		packet("tcp", netip.MustParseAddrPort("172.18.0.3:4000"), netip.MustParseAddrPort("172.18.0.100:80"), "tcp_flags=0x002"), 0, "wire")
+}

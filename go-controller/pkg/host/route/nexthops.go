@@ -1,0 +1,36 @@
+package route
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
+)
+
+// NextHops returns where default routes lead, whoever made them.
+func NextHops() ([]netip.Addr, error) {
+	routes, err := link.Dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, fmt.Errorf("list routes: %w", err)
+	}
+	var hops []netip.Addr
+	note := func(a netip.Addr) {
+		// One of link scope would need a zone, and is the other one's of the same router.
+		if a.IsValid() && !a.IsLinkLocalUnicast() && !slices.Contains(hops, a) {
+			hops = append(hops, a)
+		}
+	}
+	for _, r := range routes {
+		if destination(r).Bits() != 0 {
+			continue
+		}
+		note(addr(r.Gw))
+		for _, path := range r.MultiPath {
+			note(addr(path.Gw))
+		}
+	}
+	return hops, nil
+}

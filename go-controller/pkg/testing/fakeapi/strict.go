@@ -1,0 +1,123 @@
+package fakeapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// version is the resource version of the last write to any clientset.
+var version atomic.Uint64
+
+// Strict has a fake clientset give each write a resource version, and refuse with a
+// conflict what an API server refuses: updates and patches that name another resource
+// version than the object's, and patches that name another UID. A JSON patch whose tests
+// fail is invalid. It comes before the other reactors of a test, which see a request
+// earlier then.
+func Strict(cs FaultyClientset) {
+	for _, verb := range []string{"create", "update", "patch"} {
+		cs.PrependReactor(verb, "*", strictly(cs.Tracker()))
+	}
+}
+
+// strictly is how an API server reacts, where clienttesting.ObjectReaction does not.
+func strictly(tracker clienttesting.ObjectTracker) clienttesting.ReactionFunc {
+	react := clienttesting.ObjectReaction(tracker)
+	return func(a clienttesting.Action) (bool, runtime.Object, error) {
+		next := strconv.FormatUint(version.Add(1), 10)
+		var err error
+		switch action := a.(type) {
+		case clienttesting.PatchActionImpl:
+			if action.PatchType == types.ApplyPatchType {
+				return false, nil, nil
+			}
+			action.Patch, err = versioned(tracker, action, next)
+			a = action
+		case clienttesting.UpdateActionImpl:
+			action.Object = action.Object.DeepCopyObject()
+			err = renew(tracker, action, action.Object, next)
+			a = action
+		case clienttesting.CreateActionImpl:
+			action.Object = action.Object.DeepCopyObject()
+			if o, bad := meta.Accessor(action.Object); bad == nil {
+				o.SetResourceVersion(next)
+			}
+			a = action
+		}
+		if err != nil {
+			return true, nil, err
+		}
+		handled, obj, err := react(a)
+		var status apierrors.APIStatus
+		if p, ok := a.(clienttesting.PatchActionImpl); ok && err != nil && p.PatchType == types.JSONPatchType && !errors.As(err, &status) {
+			err = apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", p.GetResource().GroupResource(), p.Name, err.Error(), 0, false)
+		}
+		return handled, obj, err
+	}
+}
+
+// renew checks the version that an update names, and gives its object the next one.
+func renew(tracker clienttesting.ObjectTracker, a clienttesting.Action, obj runtime.Object, next string) error {
+	o, err := meta.Accessor(obj)
+	if err != nil {
+		return err
+	}
+	err = check(tracker, a, o.GetName(), o.GetUID(), o.GetResourceVersion())
+	o.SetResourceVersion(next)
+	return err
+}
+
+// versioned checks what a patch names, and has it set the next version.
+func versioned(tracker clienttesting.ObjectTracker, a clienttesting.PatchActionImpl, next string) ([]byte, error) {
+	if a.PatchType == types.JSONPatchType { // with tests of its own
+		var ops []map[string]any
+		if err := json.Unmarshal(a.Patch, &ops); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		return json.Marshal(append(ops, map[string]any{"op": "add", "path": "/metadata/resourceVersion", "value": next}))
+	}
+	var patch map[string]any
+	if err := json.Unmarshal(a.Patch, &patch); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	metadata, _ := patch["metadata"].(map[string]any)
+	if metadata == nil {
+		metadata = map[string]any{}
+		patch["metadata"] = metadata
+	}
+	uid, _ := metadata["uid"].(string)
+	named, _ := metadata["resourceVersion"].(string)
+	if err := check(tracker, a, a.Name, types.UID(uid), named); err != nil {
+		return nil, err
+	}
+	metadata["resourceVersion"] = next
+	return json.Marshal(patch)
+}
+
+// check refuses what names another incarnation or version of an object than there is.
+func check(tracker clienttesting.ObjectTracker, a clienttesting.Action, name string, uid types.UID, named string) error {
+	obj, err := tracker.Get(a.GetResource(), a.GetNamespace(), name)
+	if err != nil {
+		return err
+	}
+	have, err := meta.Accessor(obj)
+	if err != nil {
+		return err
+	}
+	if uid != "" && uid != have.GetUID() {
+		return apierrors.NewConflict(a.GetResource().GroupResource(), name, fmt.Errorf("UID in precondition: %s, UID in object meta: %s", uid, have.GetUID()))
+	}
+	if named != "" && named != have.GetResourceVersion() {
+		return apierrors.NewConflict(a.GetResource().GroupResource(), name, fmt.Errorf("the object has been modified"))
+	}
+	return nil
+}

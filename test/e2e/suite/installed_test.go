@@ -1,0 +1,61 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+// TestInstalled has ovnkube and OVN as users have them: the image and the manifests of
+// dist, with the flags, mounts and rights that these give. Updates end, and no packet of
+// a pod is lost by them for longer than by a process that is killed.
+func TestInstalled(t *testing.T) {
+	s := start(t, "shared", func(o *lab.Options) { o.Name, o.Install = fmt.Sprintf("e2e-installed-%d", os.Getpid()), "manifests" })
+	t.Run("Connectivity", s.connectivity)
+	t.Run("EgressService", s.familyService)
+	t.Run("EgressIP", s.familyAddress)
+	t.Run("Update", s.update)
+}
+
+// update restarts everything that an update restarts, as kubectl rollout does.
+func (s *suite) update(t *testing.T) {
+	for _, workload := range []string{"daemonset/ovnkube-node", "daemonset/ovn-controller", "deployment/ovnkube-master", "deployment/ovn-databases"} {
+		t.Run(workload, func(t *testing.T) {
+			for _, args := range [][]string{{"rollout", "restart", workload}, {"rollout", "status", workload, "--timeout=2m"}} {
+				out, err := lab.Run(t.Context(), append(append(s.Kubectl(), "--namespace=ovn-kubernetes"), args...)...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Log(out)
+			}
+		})
+	}
+	t.Run("Connectivity", s.connectivity)
+	s.noRestarts(t)
+}
+
+// noRestarts fails where a container of ovnkube or OVN ended by itself.
+func (s *suite) noRestarts(t *testing.T) {
+	t.Helper()
+	err := lab.Until(t.Context(), time.Minute, "all pods of ovnkube to be ready", func(ctx context.Context) error {
+		out, err := lab.Run(ctx, append(s.Kubectl(), "--namespace=ovn-kubernetes", "get", "pods",
+			"--output=jsonpath={range .items[*]}{.metadata.name}{range .status.containerStatuses[*]} {.name}={.ready},{.restartCount}{end}{\"\\n\"}{end}")...)
+		if err != nil {
+			return err
+		}
+		for field := range strings.FieldsSeq(out) {
+			if _, state, ok := strings.Cut(field, "="); ok && state != "true,0" {
+				return fmt.Errorf("ready and restarted: %s", out)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
