@@ -12,6 +12,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iptables"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -64,7 +65,7 @@ func TestAddressOnHost(t *testing.T) {
 		return errors.Is(err, syscall.ECONNREFUSED), errors.Join(inside, err)
 	}
 	for _, vip := range vips {
-		netnstest.Eventually(t, vip+" to refuse, without rules", func() bool { refused, _ := dial(vip); return refused })
+		eventually.True(t, vip+" to refuse, without rules", func() bool { refused, _ := dial(vip); return refused })
 	}
 	chains, err := iptables.New(egressservice.Chains(topology.Families))
 	if err != nil {
