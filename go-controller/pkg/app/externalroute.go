@@ -70,6 +70,7 @@ func (m *master) externalGateways(
 func externalGatewayConfig(cfg config.Config) externalroute.Config {
 	c := externalroute.Config{
 		Cluster:                cfg.Default.ClusterPrefixes(),
+		Join:                   joinSubnets(cfg),
 		Internal:               append([]netip.Prefix(nil), cfg.Kubernetes.ServiceCIDRs...),
 		DisableSNATMultipleGWs: cfg.Gateway.DisableSNATMultipleGWs,
 		GatewayNamespaces:      cfg.Features.GatewayNamespaces,

@@ -219,6 +219,7 @@ func (m *master) build() ([]starter, error) {
 		Network:           noreroute.Network{Cluster: cfg.Default.ClusterPrefixes(), Join: joinSubnets(cfg)},
 		EgressIPPods:      ipPods,
 		EgressServicePods: servicePods,
+		NodeIPs:           cfg.Features.MultiExternalGateway,
 	})
 	return start, err
 }

@@ -61,7 +61,7 @@ func newPrecedence(t *testing.T, mode topology.GatewayMode, disableSNAT bool) *p
 	t.Helper()
 	p := &precedence{t: t, ovn: ovntrace.Start(t)}
 	cluster := prefixesOf("10.244.0.0/16", "fd00:10:244::/48")
-	p.config = externalroute.Config{Cluster: cluster, DisableSNATMultipleGWs: disableSNAT}
+	p.config = externalroute.Config{Cluster: cluster, Join: prefixesOf("100.64.0.0/16", "fd98::/64"), DisableSNATMultipleGWs: disableSNAT}
 	base := network.Config{JoinSubnets: prefixesOf("100.64.0.0/16", "fd98::/64"), DisableSNATMultipleGWs: disableSNAT,
 		ClusterSubnets: []network.ClusterSubnet{{CIDR: cluster[0], HostPrefixLen: 24}, {CIDR: cluster[1], HostPrefixLen: 64}}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -19,11 +19,17 @@ import (
 const Feature = "egressservice"
 
 // The chains of the hosts: translations, and what is for an address that is given
-// here and for no connection.
+// here and for no connection, where it would be forwarded and where the host has the
+// address itself.
 const (
-	ChainSNAT  = "OVN-KUBE-EGRESS-SVC"
-	ChainStray = "OVN-KUBE-STRAY"
+	ChainSNAT       = "OVN-KUBE-EGRESS-SVC"
+	ChainStray      = "OVN-KUBE-STRAY"
+	ChainStrayInput = "OVN-KUBE-STRAY-INPUT"
 )
+
+// icmp is the protocol that goes on to reach a host under such an address: neighbour
+// discovery asks an address about itself.
+var icmp = map[topology.Family]string{topology.IPv4: "icmp", topology.IPv6: "ipv6-icmp"}
 
 // position puts the jumps before every other one of ours: the first translation
 // wins.
@@ -45,13 +51,18 @@ func Chains(families []topology.Family) []host.Chain {
 	for _, f := range families {
 		chains = append(chains,
 			host.Chain{ChainKey: chainKey(f), Jumps: []host.Jump{{From: "POSTROUTING"}}, Position: position},
-			host.Chain{ChainKey: strayKey(f), Jumps: []host.Jump{{From: "FORWARD"}}, Position: position})
+			host.Chain{ChainKey: strayKey(f), Jumps: []host.Jump{{From: "FORWARD"}}, Position: position},
+			host.Chain{ChainKey: strayInputKey(f), Jumps: []host.Jump{{From: "INPUT"}}, Position: position})
 	}
 	return chains
 }
 
 func strayKey(f topology.Family) host.ChainKey {
 	return host.ChainKey{Family: f, Table: "filter", Name: ChainStray}
+}
+
+func strayInputKey(f topology.Family) host.ChainKey {
+	return host.ChainKey{Family: f, Table: "filter", Name: ChainStrayInput}
 }
 
 func chainKey(f topology.Family) host.ChainKey {
@@ -232,7 +243,9 @@ var doNotSNAT = host.Spec{Mark: topology.MarkPodToNode, Comment: "DoNotSNAT", Ta
 // What would be forwarded to an address that is given here is for no connection we
 // know: replies have the pod's address by then. It is dropped before it becomes a
 // connection of its own, for that would take the port from the pod's, which has to
-// keep it to go on after a failover.
+// keep it to go on after a failover. Where the load balancer's provider puts the
+// address on the host, what is for a port of the Service has another destination by
+// then, and the host would refuse the rest.
 func (t Translations) Rules(key string) host.Rules {
 	rules := host.Rules{}
 	for _, addr := range slices.SortedFunc(maps.Keys(t), netip.Addr.Compare) {
@@ -244,6 +257,9 @@ func (t Translations) Rules(key string) host.Rules {
 		stray := host.Spec{Dst: topology.HostPrefix(t[addr]), Comment: key, Target: host.Drop}.Rule()
 		if k := strayKey(topology.FamilyOf(addr)); !slices.Contains(rules[k], stray) {
 			rules[k] = append(rules[k], stray)
+			in := strayInputKey(topology.FamilyOf(addr))
+			rules[in] = append(rules[in], host.Spec{Dst: topology.HostPrefix(t[addr]), In: host.Not("lo"),
+				Protocol: host.Not(icmp[topology.FamilyOf(addr)]), CTState: "INVALID,NEW", Comment: key, Target: host.Drop}.Rule())
 		}
 	}
 	return rules

@@ -295,7 +295,7 @@ func (w *world) String() string {
 		for _, f := range topology.Families {
 			command := map[topology.Family]string{topology.IPv4: "iptables-save", topology.IPv6: "ip6tables-save"}[f]
 			var lines []string
-			for _, chain := range []host.ChainKey{chainKey(f), strayKey(f)} {
+			for _, chain := range []host.ChainKey{chainKey(f), strayKey(f), strayInputKey(f)} {
 				for _, key := range slices.Sorted(maps.Keys(w.services)) {
 					for _, r := range NodeState(w.services[key], n).Rules(key)[chain] {
 						if line := fmt.Sprintf("-A %s %s", chain.Name, r); !slices.Contains(lines, line) {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
@@ -36,6 +37,21 @@ type NodeSnapshot struct {
 	// Translated are the addresses that EgressIPs translate on this node. Where pods
 	// are translated one by one these are not: they would have two translations.
 	Translated map[netip.Addr]bool
+	// Up are the hops whose BFD session with the node is up; nil: all of them.
+	Up map[netip.Addr]bool
+}
+
+// Up returns the hops whose session is up, by the rows that a node has.
+func Up(rows []nb.Row) map[netip.Addr]bool {
+	up := map[netip.Addr]bool{}
+	for _, r := range rows {
+		if b, ok := r.Model.(*nbdb.BFD); ok && b.Status != nil && *b.Status == nbdb.BFDStatusUp {
+			if a, err := netip.ParseAddr(b.DstIP); err == nil {
+				up[a] = true
+			}
+		}
+	}
+	return up
 }
 
 // family is the share of one address family in the rows of a node.
@@ -46,7 +62,8 @@ type family struct {
 	router nb.Parent
 	own    map[netip.Addr]bool // addresses of the node
 	hops   map[netip.Addr]Hop  // those with BFD that some pod uses
-	routed []netip.Addr        // pods with a route
+	up     map[netip.Addr]bool // hops whose sessions are up; nil: all
+	routed []netip.Addr        // pods with a route that is used
 	steer  []netip.Addr        // those of them that have to be led to the gateway router
 	plain  []netip.Addr        // pods that are translated one by one
 	skip   []netip.Addr        // pods that are to be taken out of other rules' translation
@@ -76,6 +93,7 @@ func familyRows(cfg Config, plan Plan, s NodeSnapshot, pods []Pod, fam topology.
 		router: nb.Parent{Table: nbdb.LogicalRouterTable, Name: topology.GatewayRouter(s.Node.Name)},
 		own:    map[netip.Addr]bool{},
 		hops:   map[netip.Addr]Hop{},
+		up:     s.Up,
 	}
 	for _, a := range NodeAddrs(s.Node) {
 		f.own[a] = true
@@ -91,6 +109,7 @@ func familyRows(cfg Config, plan Plan, s NodeSnapshot, pods []Pod, fam topology.
 	}
 	f.sessions()
 	f.policies()
+	f.toNodes()
 	f.translations()
 	f.untranslated()
 	return f.rows
@@ -105,14 +124,15 @@ func NodeAddrs(n topology.Node) []netip.Addr {
 	return addrs
 }
 
-// pod plans the routes of a pod.
+// pod plans the routes of a pod. While none of its hops can be used, all but the
+// routes, whose sessions are to come up, is as if it had none.
 func (f *family) pod(a netip.Addr, hops []Hop, rerouted, translated bool) {
 	routed, skip := false, false
 	for _, h := range hops {
 		if topology.FamilyOf(h.Addr) != f.Family || f.own[h.Addr] {
 			continue
 		}
-		routed, skip = true, skip || h.SkipSNAT
+		routed, skip = routed || !h.BFD || f.up == nil || f.up[h.Addr], skip || h.SkipSNAT
 		f.route(a, h)
 	}
 	if !routed {
@@ -182,7 +202,7 @@ func (f *family) policies() {
 	set := setName("external_gateway_pods", f.node.Name, f.Family)
 	f.addressSet(set, texts(f.steer))
 	match := fmt.Sprintf("inport == %q && %s.src == $%s", topology.RouterToSwitch(f.node.Name), f.Match(), set)
-	for _, p := range f.cfg.Cluster {
+	for _, p := range slices.Concat(f.cfg.Cluster, f.cfg.Join) {
 		if topology.FamilyOf(p.Addr()) == f.Family {
 			match += fmt.Sprintf(" && %s.dst != %s", f.Match(), p)
 		}
@@ -195,6 +215,30 @@ func (f *family) policies() {
 			Match:    match,
 			Action:   nbdb.LogicalRouterPolicyActionReroute,
 			Nexthops: []string{join.Addr().String()},
+		},
+	})
+}
+
+// toNodes plans what keeps traffic for nodes away from the gateways, which the routes
+// of the pods would lead there in any gateway mode: the host of the pods' own node
+// forwards it, with its own address.
+func (f *family) toNodes() {
+	subnet, ok := topology.PrefixOf(f.Family, f.node.Subnets)
+	if !ok || len(f.routed) == 0 {
+		return
+	}
+	set := setName("external_gateway_routed", f.node.Name, f.Family)
+	f.addressSet(set, texts(f.routed))
+	f.rows = append(f.rows, nb.Row{
+		ID:     "nodes " + f.Match(),
+		Parent: nb.Parent{Table: nbdb.LogicalRouterTable, Name: topology.ClusterRouter},
+		Model: &nbdb.LogicalRouterPolicy{
+			Priority: topology.PriorityGatewayPodToNode,
+			Match: fmt.Sprintf("inport == %q && %[2]s.src == $%[3]s && %[2]s.dst == $%[4]s_%[2]s",
+				topology.RouterToSwitch(f.node.Name), f.Match(), set, topology.NodeIPSet),
+			Action:   nbdb.LogicalRouterPolicyActionReroute,
+			Nexthops: []string{topology.ManagementAddr(subnet).String()},
+			Options:  map[string]string{"pkt_mark": strconv.Itoa(topology.MarkPodToNode)},
 		},
 	})
 }

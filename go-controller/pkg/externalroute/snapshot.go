@@ -55,6 +55,8 @@ type Config struct {
 	// Internal are the other ranges that no gateway can be in: those of Services,
 	// of the join switch and of masquerading.
 	Internal []netip.Prefix
+	// Join are the ranges of the join switch: routers call pods from there.
+	Join []netip.Prefix
 	// DisableSNATMultipleGWs translates pods one by one, and those with gateways
 	// not at all.
 	DisableSNATMultipleGWs bool

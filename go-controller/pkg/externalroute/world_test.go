@@ -44,6 +44,8 @@ type state struct {
 	gateways   map[string][]GatewayPod // by namespace
 	rerouted   []string
 	translated []string // by EgressIPs, on the pods' own nodes
+	up         []string // hops whose sessions are up, where watched
+	watched    bool
 	pods       []Pod    // pod i runs on node i%2
 }
 
@@ -177,6 +179,12 @@ func (s state) apply(t *testing.T, w *nbfake.Writer) int {
 		for j, p := range s.pods {
 			if j%2 == i {
 				snap.Pods = append(snap.Pods, p)
+			}
+		}
+		if s.watched {
+			snap.Up = map[netip.Addr]bool{}
+			for _, a := range addrs(s.up...) {
+				snap.Up[a] = true
 			}
 		}
 		for _, a := range addrs(s.rerouted...) {

@@ -5,6 +5,9 @@ const (
 	// PriorityNodeLocal sends traffic of pods to their own node's address to
 	// the management port.
 	PriorityNodeLocal = 1004
+	// PriorityGatewayPodToNode sends what pods with external gateways have for nodes to
+	// the management port of their own: it is not for the gateways.
+	PriorityGatewayPodToNode = 502
 	// PriorityHybridRoute sends traffic of pods with external gateways to the
 	// gateway router in local gateway mode.
 	PriorityHybridRoute = 501

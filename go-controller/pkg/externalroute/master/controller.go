@@ -54,6 +54,8 @@ type Writer interface {
 	// returns errors by owner.
 	ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.Stats, map[nb.Owner]error)
 	OnDrift(f func(nb.Owner))
+	// Rows returns the rows an owner has now.
+	Rows(o nb.Owner) []nb.Row
 }
 
 // Deps is what the controller works with. Informers are started by the caller

@@ -212,7 +212,8 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 		return nil, fmt.Errorf("get node %s: %w", name, err)
 	}
 	node, _ := kube.Node(n) // the network's controller reports what does not parse
-	snap := externalroute.NodeSnapshot{Node: node, Rerouted: map[netip.Addr]bool{}, Translated: map[netip.Addr]bool{}}
+	snap := externalroute.NodeSnapshot{Node: node, Rerouted: map[netip.Addr]bool{}, Translated: map[netip.Addr]bool{},
+		Up: externalroute.Up(c.deps.Writer.Rows(externalroute.Owner(name)))}
 	for _, p := range c.indexed(byNode, name) {
 		if !c.deps.Config.DisableSNATMultipleGWs && len(plan.Hops[p.Namespace]) == 0 {
 			continue // it has no rows

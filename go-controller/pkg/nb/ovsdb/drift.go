@@ -91,6 +91,9 @@ func (d *drift) row(t *table, old, row model.Model) {
 				d.mark(o)
 				delete(d.written, now) // what was written is not what is there
 			}
+			if t.tells(old, row) {
+				d.mark(o)
+			}
 		}
 	}
 	if old == nil {

@@ -162,7 +162,8 @@ func (w *Writer) Rows(o nb.Owner) []nb.Row {
 }
 
 // OnDrift registers a function that is called with the owner of rows which
-// somebody else changed, added or removed, or which may have changed while
+// somebody else changed, added or removed, or whose Told columns OVN has changed,
+// or which may have changed while
 // there was no connection. The owner's key is to be enqueued: its Apply puts
 // right what differs and is a no-op otherwise. f must not block for long.
 func (w *Writer) OnDrift(f func(nb.Owner)) { w.drift.subscribe(f) }

@@ -31,13 +31,16 @@ type Writer interface {
 }
 
 // Deps is what the controller works with. A feature that is not enabled has a
-// nil PodSet; where both are nil everything is removed.
+// nil PodSet; where both are nil everything is removed, but for the addresses of the
+// nodes where others need them.
 type Deps struct {
 	Nodes             coreinformers.NodeInformer
 	Writer            Writer
 	Network           noreroute.Network
 	EgressIPPods      *noreroute.PodSet
 	EgressServicePods *noreroute.PodSet
+	// NodeIPs says that others refer to the addresses of the nodes.
+	NodeIPs bool
 }
 
 // Controller owns the rows of noreroute.Feature.
@@ -88,10 +91,6 @@ func (c *Controller) reconcile(ctx context.Context, _ string) error {
 	if c.deps.EgressIPPods == nil && c.deps.EgressServicePods == nil {
 		return c.remove(ctx)
 	}
-	nodes, err := c.nodes.List(labels.Everything())
-	if err != nil {
-		return fmt.Errorf("list nodes: %w", err)
-	}
 	// One after the other: a policy that names a set which is not there is no
 	// policy to OVN.
 	if err := c.pods(ctx, noreroute.EgressIPPods, c.deps.EgressIPPods); err != nil {
@@ -100,11 +99,20 @@ func (c *Controller) reconcile(ctx context.Context, _ string) error {
 	if err := c.pods(ctx, noreroute.EgressServicePods, c.deps.EgressServicePods); err != nil {
 		return err
 	}
-	addrs := noreroute.SetRows(c.deps.Network, noreroute.NodeIPs, noreroute.NodeAddrs(kube.KnownNodes(nodes)))
-	if err := c.apply(ctx, noreroute.NodeIPs.Owner(), addrs); err != nil {
+	if err := c.nodeIPs(ctx); err != nil {
 		return err
 	}
 	return c.apply(ctx, noreroute.PolicyOwner, noreroute.PolicyRows(c.deps.Network))
+}
+
+// nodeIPs writes the address set of the nodes.
+func (c *Controller) nodeIPs(ctx context.Context) error {
+	nodes, err := c.nodes.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	addrs := noreroute.SetRows(c.deps.Network, noreroute.NodeIPs, noreroute.NodeAddrs(kube.KnownNodes(nodes)))
+	return c.apply(ctx, noreroute.NodeIPs.Owner(), addrs)
 }
 
 // pods writes the address set of a feature's pods. While the feature has not
@@ -126,10 +134,14 @@ func (c *Controller) remove(ctx context.Context) error {
 	if err := c.apply(ctx, noreroute.PolicyOwner, nil); err != nil {
 		return err
 	}
+	nodeIPs := c.nodeIPs
+	if !c.deps.NodeIPs {
+		nodeIPs = func(ctx context.Context) error { return c.apply(ctx, noreroute.NodeIPs.Owner(), nil) }
+	}
 	return errors.Join(
 		c.apply(ctx, noreroute.EgressIPPods.Owner(), nil),
 		c.apply(ctx, noreroute.EgressServicePods.Owner(), nil),
-		c.apply(ctx, noreroute.NodeIPs.Owner(), nil),
+		nodeIPs(ctx),
 	)
 }
 
