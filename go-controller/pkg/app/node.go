@@ -285,7 +285,14 @@ func (n *node) drivers(ctx context.Context) (err error) {
 		},
 	}
 	n.env.Metrics.Unsnatted(map[string]func() (uint64, error){
-		"host": n.guard.Dropped, "bridge": func() (uint64, error) { return n.flows.Packets(ctx, 0, bridge.PriorityUnsnatted) },
+		"host": n.guard.Dropped, "bridge": func() (uint64, error) {
+			dropped, err := n.flows.Packets(ctx, 0, bridge.PriorityUnsnatted)
+			if err != nil {
+				return 0, err
+			}
+			own, err := n.flows.Packets(ctx, bridge.TablePodReply, bridge.PriorityUnsnatted)
+			return dropped + own, err
+		},
 	})
 	n.env.Metrics.NoReply(map[string]func() (uint64, error){
 		"host":   n.guard.NoReply,

@@ -16,10 +16,15 @@ const (
 	Local  = "LOCAL" // the host
 )
 
-// PriorityUnsnatted is that of the flows in table 0, and of no others, that drop
-// packets of pods whose source address nothing has translated, or translated to an
-// egress address that is elsewhere: what they count is what would have leaked.
+// PriorityUnsnatted is that of the flows in table 0 and in TablePodReply, and of no
+// others, that drop packets of pods whose source address nothing has translated, or
+// translated to an egress address that is elsewhere: what they count is what would
+// have leaked.
 const PriorityUnsnatted = 104
+
+// TablePodReply is where replies that have the address of a pod are told from what
+// nothing has translated.
+const TablePodReply = 3
 
 // TableServicePort is where replies of Services are told from what else their pods
 // send from the same ports, and PriorityNoReply the priority of the flow there, and
@@ -169,9 +174,14 @@ func classify(b Bridge, f Family, m Marks) []host.Flow {
 		flow(0, 200, append([]string{in(Local)}, encap...), b.tag(), output(Uplink)),
 	}
 	if f.Subnet.IsValid() {
-		// Own pods whose address OVN left alone because their gateways expect it.
-		flows = append(flows, flow(0, 109, []string{in(Patch), t.ip, fmt.Sprintf("pkt_mark=%#x", m.Untranslated),
-			t.src + "=" + f.Subnet.Masked().String()}, m.remember(m.OVN, ""), output(Uplink)))
+		own := t.src + "=" + f.Subnet.Masked().String()
+		flows = append(flows,
+			// Own pods whose address OVN left alone because their gateways expect it.
+			flow(0, 109, []string{in(Patch), t.ip, fmt.Sprintf("pkt_mark=%#x", m.Untranslated), own}, m.remember(m.OVN, ""), output(Uplink)),
+			// Replies of own pods to who has called them by their address.
+			flow(0, 107, []string{in(Patch), t.ip, own}, fmt.Sprintf("ct(zone=%d,table=%d)", m.Zone, TablePodReply)),
+			flow(TablePodReply, 110, []string{t.ip, "ct_state=+est+rpl+trk", fmt.Sprintf("ct_mark=%#x", m.OVN)}, output(Uplink)),
+			flow(TablePodReply, PriorityUnsnatted, []string{t.ip}, "drop"))
 	}
 	for _, c := range f.Cluster {
 		// Pods whose translation is not in place, or whose packets belong to no connection
@@ -225,8 +235,13 @@ func deliver(b Bridge, f Family, m Marks) []host.Flow {
 			flow(1, 100, known(m.Host), b.toHost()...),
 		)
 	}
+	if f.Subnet.IsValid() {
+		// New connections from external gateways to own pods, whose replies leave as such.
+		flows = append(flows, flow(1, 16, []string{in(Uplink), b.tagged(), t.ip, "ct_state=-est-rel+trk",
+			t.dst + "=" + f.Subnet.Masked().String()}, m.remember(m.OVN, ""), output(Patch)))
+	}
 	for _, c := range f.Cluster {
-		// New connections from external gateways; symmetric replies need them too.
+		// What else comes for pods; symmetric replies need it too.
 		flows = append(flows, flow(1, 15, []string{t.ip, t.dst + "=" + c.Masked().String()}, output(Patch)))
 	}
 	return append(flows,

@@ -11,33 +11,27 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// untranslated plans the marks of what is to leave with the addresses of pods: all that
-// those send which have no translation, and what others answer to who called them
-// through a gateway. The external bridge drops what has such an address without the
-// mark: a packet that belongs to no connection, which the gateway router cannot
-// translate, comes out as the pod sent it.
+// untranslated plans the mark of what pods send that have no translation: it is to
+// leave with their addresses. The external bridge drops what has such an address
+// without the mark, unless it replies to who called the pod through a gateway: a packet
+// that belongs to no connection, which the gateway router cannot translate, comes out
+// as the pod sent it.
 func (f *family) untranslated() {
-	all, replies := f.skip, slices.DeleteFunc(slices.Clone(f.routed), func(a netip.Addr) bool { return slices.Contains(f.skip, a) })
+	pods := f.skip
 	if f.cfg.DisableSNATMultipleGWs { // no rule covers those with gateways
-		all, replies = f.routed, nil
+		pods = f.routed
 	}
-	f.mark("external_gateway_untranslated", all, "")
-	f.mark("external_gateway_replies", replies, " && ct.rpl")
-}
-
-// mark plans the mark of what pods send.
-func (f *family) mark(name string, pods []netip.Addr, when string) {
 	if len(pods) == 0 {
 		return
 	}
-	set := setName(name, f.node.Name, f.Family)
+	set := setName("external_gateway_untranslated", f.node.Name, f.Family)
 	f.addressSet(set, texts(slices.SortedFunc(slices.Values(pods), netip.Addr.Compare)))
 	f.rows = append(f.rows, nb.Row{
 		ID:     set,
 		Parent: f.router,
 		Model: &nbdb.LogicalRouterPolicy{
 			Priority: topology.PriorityUntranslated,
-			Match:    fmt.Sprintf("%s.src == $%s%s", f.Match(), set, when),
+			Match:    fmt.Sprintf("%s.src == $%s", f.Match(), set),
 			Action:   nbdb.LogicalRouterPolicyActionAllow,
 			Options:  map[string]string{"pkt_mark": strconv.Itoa(topology.MarkUntranslated)},
 		},

@@ -46,7 +46,7 @@ type state struct {
 	translated []string // by EgressIPs, on the pods' own nodes
 	up         []string // hops whose sessions are up, where watched
 	watched    bool
-	pods       []Pod    // pod i runs on node i%2
+	pods       []Pod // pod i runs on node i%2
 }
 
 // dual is a dual-stack cluster of two nodes, with three namespaces: "red" and

@@ -105,16 +105,11 @@ func (e *egressIPTest) secondaryRows(t *testing.T) {
 			froms = append(froms, pod.String())
 		}
 		e.lists(t, holder, "-A "+multiNIC, snat, save, "-t", "nat")
-		// Only in local gateway mode what pods send to nodes passes their kernels.
-		var marked, rules []string
-		if e.mode == "local" {
-			marked = []string{
-				"-A " + markChain + " -m mark --mark 0x3f0 -j CONNMARK --save-mark --nfmask 0xffffffff --ctmask 0xffffffff",
-				"-A " + markChain + " -m mark --mark 0x0 -j CONNMARK --restore-mark --nfmask 0xffffffff --ctmask 0xffffffff",
-			}
-			rules = []string{"5999: from all fwmark 0x3f0 lookup main proto 79"}
+		marked := []string{
+			"-A " + markChain + " -m mark --mark 0x3f0 -j CONNMARK --save-mark --nfmask 0xffffffff --ctmask 0xffffffff",
+			"-A " + markChain + " -m mark --mark 0x0 -j CONNMARK --restore-mark --nfmask 0xffffffff --ctmask 0xffffffff",
 		}
-		e.lists(t, holder, "5999:", rules, "ip", family, "rule")
+		e.lists(t, holder, "5999:", []string{"5999: from all fwmark 0x3f0 lookup main proto 79"}, "ip", family, "rule")
 		e.lists(t, holder, "-j CONNMARK", marked, save, "-t", "mangle")
 		table := e.table(t, holder, family, froms)
 		routes, err := e.list(t.Context(), holder, "", "ip", family, "route", "show", "table", table)

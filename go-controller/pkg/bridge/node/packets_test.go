@@ -176,6 +176,16 @@ func TestUntranslated(t *testing.T) {
 		if c.pod != remote+":4000" {
 			w.goes("SYN of a pod with a gateway", "ovn", packet("tcp", pod, peer, "tcp_flags=0x002"), topology.MarkUntranslated, "wire")
 			w.goes("its answer", "wire", packet("tcp", peer, pod, "tcp_flags=0x012"), 0, "ovn")
+
+			// Who calls the pod by its address, through a gateway, gets replies, and nobody else does.
+			caller, other := netip.AddrPortFrom(peer.Addr(), 4001), netip.AddrPortFrom(peer.Addr(), 4002)
+			w.goes("a call", "wire", packet("tcp", caller, pod, "tcp_flags=0x002"), 0, "ovn")
+			w.goes("the reply", "ovn", packet("tcp", pod, caller, "tcp_flags=0x012"), 0, "wire")
+			w.goes("what the caller says next", "wire", packet("tcp", caller, pod, "tcp_flags=0x010"), 0, "ovn")
+			w.goes("what is no reply", "ovn", packet("tcp", pod, other, "tcp_flags=0x012"), 0)
+			w.goes("a question", "wire", packet("udp", caller, pod), 0, "ovn")
+			w.goes("the answer", "ovn", packet("udp", pod, caller), 0, "wire")
+			w.goes("a datagram that is no answer", "ovn", packet("udp", pod, other), 0)
 		}
 	}
 	w.goes("a SYN with the address of the node", "ovn",

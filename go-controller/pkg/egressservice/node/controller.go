@@ -74,8 +74,8 @@ type Controller struct {
 	// settled are the translations of the keys whose traffic is led here, as far as
 	// connections with others were forgotten since.
 	settled map[string]egressservice.Translations
-	leaving  *leaving
-	flush    *flusher
+	leaving *leaving
+	flush   *flusher
 }
 
 // contribution is what one EgressService has in the kernel.
