@@ -3,13 +3,13 @@ package bridge
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// priorityIngress is above all other flows for what the wire sends to the node, in the
-// table of what conntrack has looked up.
+// priorityIngress is above all other flows for what the wire sends to the node.
 const priorityIngress = 110
 
 // Ingress is traffic from the wire that goes to the gateway router although
@@ -21,10 +21,14 @@ type Ingress struct {
 	Sources []netip.Prefix
 }
 
-// IngressFlows returns the flows of one Ingress. They are for what conntrack has
-// looked up: an answer from outside to who opened a connection from the address and
-// port of a service, which a pod may do that leaves with its address, is no request to
-// the service. What belongs to no connection is OVN's to refuse.
+// IngressFlows returns the flows of one Ingress. A segment of TCP that opens a connection
+// is a request to the service. Of the others conntrack tells: an answer from outside to
+// who opened a connection from the address and port of a service, which a pod may do
+// that leaves with its address, is none. What belongs to no connection is OVN's to refuse.
+//
+// Datagrams pass for requests, all of them: nothing tells the first one, and a datapath
+// in user space (Open vSwitch 3.1) drops a packet that is looked up more than six times,
+// which one to a pod of this node would be.
 func IngressFlows(b Bridge, i Ingress, m Marks) []host.Flow {
 	f := topology.FamilyOf(i.To.Addr())
 	t, protocol := texts[f], i.Protocol
@@ -44,10 +48,16 @@ func IngressFlows(b Bridge, i Ingress, m Marks) []host.Flow {
 	}
 	flows := make([]host.Flow, 0, len(from))
 	for _, src := range from {
-		flows = append(flows, flow(1, priorityIngress, []string{
-			in(Uplink), b.tagged(), protocol, src, t.dst + "=" + i.To.Addr().String(), fmt.Sprintf("tp_dst=%d", i.To.Port()),
-			"ct_state=-est-rel+trk",
-		}, m.remember(m.OVN, ""), output(Patch)))
+		request := []string{in(Uplink), b.tagged(), protocol, src, t.dst + "=" + i.To.Addr().String(), fmt.Sprintf("tp_dst=%d", i.To.Port())}
+		add := func(table int, more ...string) {
+			flows = append(flows, flow(table, priorityIngress, append(slices.Clone(request), more...), m.remember(m.OVN, ""), output(Patch)))
+		}
+		if i.Protocol != "tcp" {
+			add(0)
+			continue
+		}
+		add(0, "tcp_flags=+syn-ack")
+		add(1, "ct_state=-est-rel+trk")
 	}
 	return flows
 }
