@@ -268,7 +268,9 @@ func TestRandomOrders(t *testing.T) {
 			h.stop = h.start()
 			share := []float64{0, 0.05, 0.1}[rng.IntN(3)] // of each step of many
 			h.faults.Set(share)
+			h.world.mu.Lock()
 			h.share = share
+			h.world.mu.Unlock()
 			for range 60 {
 				h.event()
 				h.trouble()

@@ -254,7 +254,9 @@ func TestRandomOrders(t *testing.T) {
 			h.start()
 			share := []float64{0, 0.1, 0.3}[rng.IntN(3)]
 			h.faults.Set(share)
+			h.kernel.mu.Lock()
 			h.share = share
+			h.kernel.mu.Unlock()
 			for range 60 {
 				h.event()
 				h.trouble()

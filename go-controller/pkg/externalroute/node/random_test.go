@@ -184,7 +184,9 @@ func TestRandomOrders(t *testing.T) {
 			h.start()
 			share := []float64{0, 0.1, 0.5}[rng.IntN(3)]
 			h.faults.Set(share)
+			h.db.mu.Lock()
 			h.db.share = share
+			h.db.mu.Unlock()
 			for range 40 {
 				h.event()
 			}
