@@ -166,8 +166,8 @@ func TestAddressOfPodStays(t *testing.T) {
 			if step == 0 {
 				n = len(three)
 			}
-			any := func() change { return changes[r.IntN(len(changes))] }
-			w.become(state{nodes: four(any(), any(), any()), egress: []*v1.EgressIP{egress("e", 1, three[:n], perPod)}, pods: webPods})
+			one := func() change { return changes[r.IntN(len(changes))] }
+			w.become(state{nodes: four(one(), one(), one()), egress: []*v1.EgressIP{egress("e", 1, three[:n], perPod)}, pods: webPods})
 			if r.IntN(3) == 0 {
 				w.restart()
 			}

@@ -86,7 +86,7 @@ func (h *history) start() {
 	go func() { done <- c.Run(ctx) }()
 	h.stop = sync.OnceFunc(func() {
 		cancel()
-		<-done // stopped early, its caches may not have synced
+		_ = <-done // stopped early, its caches may not have synced
 		core.Shutdown()
 	})
 	h.t.Cleanup(h.stop)
