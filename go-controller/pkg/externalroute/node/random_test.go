@@ -82,11 +82,14 @@ func (h *history) start() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	h.faults.Start(ctx, h.t, h.client, core)
-	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = c.Run(ctx) // stopped early, its caches may not have synced
+	}()
 	h.stop = sync.OnceFunc(func() {
 		cancel()
-		_ = <-done // stopped early, its caches may not have synced
+		<-done
 		core.Shutdown()
 	})
 	h.t.Cleanup(h.stop)
