@@ -170,3 +170,20 @@ func TestKubeletConfigurationCanBeOverridden(t *testing.T) {
 		t.Error("containerd does not use the pause image that kin builds")
 	}
 }
+
+// TestPodsAreNotUnits: what runs as pods is not among a node's daemons, and the switch
+// waits for none of it.
+func TestPodsAreNotUnits(t *testing.T) {
+	for _, n := range nodes(t, config.Cluster{Datapath: config.DatapathUserspace}) {
+		n.Pods = true
+		for _, u := range n.Units() {
+			if slices.Contains([]string{Northbound, Southbound, Northd, OVNController, OvnkubeMaster, OvnkubeNode}, u.Name) {
+				t.Errorf("%s runs %s", n.Name, u.Name)
+			}
+			if len(u.Freeze) > 0 {
+				t.Errorf("%s of %s holds %v", u.Name, n.Name, u.Freeze)
+			}
+		}
+		unit(t, n, VSwitch)
+	}
+}
