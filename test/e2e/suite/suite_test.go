@@ -44,6 +44,9 @@ func testCluster(t *testing.T, mode string) {
 	s.once(t, "Manifests", s.manifests)
 	t.Run("Permissions", s.permissions)
 	t.Run("Datapath", func(t *testing.T) { labtest.Datapath(t, s.Lab) })
+	if t.Failed() { // afterwards there are none
+		labtest.KeepLogs(t.Context(), t, s.Lab, mode)
+	}
 	t.Run("Deletion", func(t *testing.T) { s.deletion(t, before) })
 }
 

@@ -31,7 +31,7 @@ func Start(t *testing.T, name string, o lab.Options) *lab.Lab {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		if t.Failed() {
-			keepLogs(ctx, t, l, name)
+			KeepLogs(ctx, t, l, name)
 			if os.Getenv("E2E_KEEP") != "" {
 				return
 			}
@@ -55,8 +55,8 @@ func In(t *testing.T, mode, cluster, name string, test func(*testing.T)) {
 	}
 }
 
-// keepLogs saves what the machines wrote, for whoever looks at the failure.
-func keepLogs(ctx context.Context, t *testing.T, l *lab.Lab, name string) {
+// KeepLogs saves what the machines wrote, for whoever looks at the failure.
+func KeepLogs(ctx context.Context, t *testing.T, l *lab.Lab, name string) {
 	dir := os.Getenv("E2E_LOGS")
 	if dir == "" || l.Closed() {
 		return
