@@ -110,6 +110,10 @@ type Sender struct {
 	NeverReady bool
 }
 
+// senderGrace is how many seconds pods have to end that send without being asked: without
+// any the pod is gone for everybody while it still sends.
+const senderGrace = 5
+
 // StartSender starts a sender and does not wait for it.
 func (l *Lab) StartSender(ctx context.Context, s Sender) error {
 	targets := make([]string, len(s.To))
@@ -121,8 +125,7 @@ func (l *Lab) StartSender(ctx context.Context, s Sender) error {
 		args = append(args, "-every", s.Every.String())
 	}
 	pod := newPod(s.Name, s.Node, s.Labels, args...)
-	// Without any grace the pod is gone for everybody while it still sends.
-	*pod.Spec.TerminationGracePeriodSeconds = 5
+	*pod.Spec.TerminationGracePeriodSeconds = senderGrace
 	if s.NeverReady {
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/never"}}
 	}

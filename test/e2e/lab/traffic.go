@@ -36,6 +36,7 @@ func (l *Lab) RunTraffic(ctx context.Context, t Traffic) (Pod, error) {
 		list += to.String()
 	}
 	pod := newPod(t.Name, t.Node, t.Labels, "traffic", "-port", fmt.Sprint(reportPort), "-to", list)
+	*pod.Spec.TerminationGracePeriodSeconds = senderGrace
 	if t.Namespace == "" {
 		t.Namespace = Namespace
 	}
