@@ -305,3 +305,30 @@ func TestSetDropIsOwed(t *testing.T) {
 		}
 	}
 }
+
+// TestSetDropDuringPass: what its last contributor drops while a pass runs, because
+// another one has dropped it, is deleted by the next pass, before everybody has
+// contributed, too.
+func TestSetDropDuringPass(t *testing.T) {
+	kernel := hostfake.NewKernel[int, string](nil)
+	s := newSet(kernel)
+	for _, contributor := range []string{"a", "b"} {
+		if err := s.Apply(t.Context(), contributor, map[int]string{1: "x"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := make(chan error, 1)
+	var during sync.Once
+	kernel.Fail = func(did string, _ int) error {
+		if did == "list" {
+			during.Do(func() {
+				go func() { last <- s.Apply(t.Context(), "b", nil) }()
+				eventually.True(t, "the last contributor to drop it", func() bool { return len(s.Contributors()) == 0 })
+			})
+		}
+		return nil
+	}
+	if err := errors.Join(s.Apply(t.Context(), "a", nil), <-last); err != nil || len(kernel.Objects()) > 0 {
+		t.Errorf("the kernel has %v: %v", kernel.Objects(), err)
+	}
+}
