@@ -16,7 +16,7 @@ import (
 // condition returns a condition of a policy.
 func (s state) condition(t *testing.T, name, kind string) metav1.Condition {
 	t.Helper()
-	status := Status(s.decide().Policies[name], 0, v1.AdminPolicyBasedExternalRouteStatus{})
+	status := Status(s.decide().Policies[name], Served{}, v1.AdminPolicyBasedExternalRouteStatus{})
 	i := slices.IndexFunc(status.Conditions, func(c metav1.Condition) bool { return c.Type == kind })
 	if i < 0 {
 		t.Fatalf("policy %s has no condition %s: %+v", name, kind, status)

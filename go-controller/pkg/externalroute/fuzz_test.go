@@ -47,13 +47,13 @@ func FuzzDecide(f *testing.F) {
 			t.Error("the plan depends on the order of the policies")
 		}
 		for name, p := range plan.Policies {
-			status := Status(p, 1, v1.AdminPolicyBasedExternalRouteStatus{})
+			status := Status(p, Served{Pods: 1}, v1.AdminPolicyBasedExternalRouteStatus{})
 			for _, c := range status.Conditions {
 				if c.Reason == "" || c.Message == "" || len(c.Message) > 32768 {
 					t.Errorf("%s: condition %+v", name, c)
 				}
 			}
-			if !reflect.DeepEqual(status, Status(p, 1, status)) {
+			if !reflect.DeepEqual(status, Status(p, Served{Pods: 1}, status)) {
 				t.Errorf("%s: the status changes by itself", name)
 			}
 		}

@@ -177,14 +177,14 @@ func TestNodeWithoutGatewayHasNoRows(t *testing.T) {
 
 func TestTransitionTimes(t *testing.T) {
 	plan := states["bad-input"].decide()
-	first := Status(plan.Policies["p"], 1, v1.AdminPolicyBasedExternalRouteStatus{})
+	first := Status(plan.Policies["p"], Served{Pods: 1}, v1.AdminPolicyBasedExternalRouteStatus{})
 	for i := range first.Conditions {
 		if !first.Conditions[i].LastTransitionTime.IsZero() {
 			t.Errorf("%s has a time", first.Conditions[i].Type)
 		}
 		first.Conditions[i].LastTransitionTime.Time = states["conflicts"].policies[0].CreationTimestamp.Time
 	}
-	again := Status(states["static-shared"].decide().Policies["p"], 1, first)
+	again := Status(states["static-shared"].decide().Policies["p"], Served{Pods: 1}, first)
 	for i, c := range again.Conditions {
 		changed := c.Status != first.Conditions[i].Status
 		if c.LastTransitionTime.IsZero() != changed {
@@ -199,7 +199,7 @@ func TestLongMessagesAreCut(t *testing.T) {
 		hops = append(hops, static("no address"+strings.Repeat("x", len(hops)%7)))
 	}
 	p := dual(topology.GatewayShared, policy("p", 1, onlyRed, hops...)).decide().Policies["p"]
-	for _, c := range Status(p, 0, v1.AdminPolicyBasedExternalRouteStatus{}).Conditions {
+	for _, c := range Status(p, Served{}, v1.AdminPolicyBasedExternalRouteStatus{}).Conditions {
 		if len(c.Message) > maxMessage+4 || c.Message == "" {
 			t.Errorf("%s: message of %d bytes", c.Type, len(c.Message))
 		}

@@ -14,13 +14,22 @@ import (
 // characters.
 const maxMessage = 4096
 
-// Status returns the status of a policy; pods is how many pods its namespaces
-// have. Times of transitions are those of old where nothing changed, else zero.
-func Status(p Policy, pods int, old v1.AdminPolicyBasedExternalRouteStatus) v1.AdminPolicyBasedExternalRouteStatus {
+// maxMessages bounds how many messages there are.
+const maxMessages = 20
+
+// Served is what became of the rows of a policy.
+type Served struct {
+	Pods   int      // how many its namespaces have
+	Failed []string // the nodes of these pods whose rows could not be written, sorted
+}
+
+// Status returns the status of a policy. Times of transitions are those of old
+// where nothing changed, else zero.
+func Status(p Policy, served Served, old v1.AdminPolicyBasedExternalRouteStatus) v1.AdminPolicyBasedExternalRouteStatus {
 	status := v1.AdminPolicyBasedExternalRouteStatus{
-		Conditions: []metav1.Condition{ready(p), valid(p), conflicting(p)},
+		Conditions: []metav1.Condition{ready(p, served), valid(p), conflicting(p)},
 		Namespaces: int32(len(p.Namespaces)),
-		Pods:       int32(pods),
+		Pods:       int32(served.Pods),
 	}
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
@@ -36,10 +45,44 @@ func Status(p Policy, pods int, old v1.AdminPolicyBasedExternalRouteStatus) v1.A
 			IP: h.Addr.String(), BFDEnabled: h.BFD, SkipHostSNAT: h.SkipSNAT, Pod: h.pod,
 		})
 	}
+	status.Status, status.Messages = outcome(p, status.Conditions[0])
+	if status.Status == old.Status && slices.Equal(status.Messages, old.Messages) {
+		status.LastTransitionTime = old.LastTransitionTime
+	}
 	return status
 }
 
-func ready(p Policy) metav1.Condition {
+// outcome says in short what the conditions say, in the terms that scripts for
+// this API know. A policy waits for namespaces and gateway pods without a failure.
+func outcome(p Policy, ready metav1.Condition) (v1.Outcome, []string) {
+	result := v1.OutcomeSuccess
+	if len(p.hops) == 0 || ready.Status != metav1.ConditionTrue && ready.Reason != v1.ReasonNoNamespace ||
+		slices.ContainsFunc(p.problems, func(q problem) bool { return q.reason != v1.ReasonNoGatewayPod }) {
+		result = v1.OutcomeFail
+	}
+	var messages []string
+	if len(p.hops) > 0 && (ready.Status == metav1.ConditionTrue || ready.Reason == v1.ReasonNoNamespace) {
+		var addrs []string
+		for _, h := range p.hops {
+			addrs = append(addrs, h.Addr.String())
+		}
+		messages = append(messages, cut("Configured external gateway IPs: "+strings.Join(addrs, ",")))
+	}
+	if ready.Status != metav1.ConditionTrue {
+		messages = append(messages, cut(ready.Message))
+	}
+	for _, more := range [][]problem{p.problems, p.conflicts} {
+		for _, text := range sorted(more) {
+			messages = append(messages, cut(text))
+		}
+	}
+	if n := len(messages) - maxMessages; n > 0 {
+		messages = append(messages[:maxMessages-1], fmt.Sprintf("%d more", n+1))
+	}
+	return result, messages
+}
+
+func ready(p Policy, served Served) metav1.Condition {
 	c := metav1.Condition{Type: v1.ConditionReady, Status: metav1.ConditionFalse}
 	switch {
 	case p.selector != "":
@@ -48,6 +91,9 @@ func ready(p Policy) metav1.Condition {
 		c.Reason, c.Message = v1.ReasonNoNamespace, "from.namespaceSelector selects no namespace"
 	case len(p.hops) == 0:
 		c.Reason, c.Message = v1.ReasonNoHop, "there is no hop that can be used"
+	case len(served.Failed) > 0:
+		c.Reason = v1.ReasonWriteFailed
+		c.Message = cut("the routes of nodes " + strings.Join(served.Failed, ", ") + " could not be written; it is tried again")
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, v1.ReasonApplied
 		c.Message = fmt.Sprintf("the pods of the selected namespaces use %d hops", len(p.hops))
@@ -74,15 +120,22 @@ func conflicting(p Policy) metav1.Condition {
 }
 
 // messages joins what there is to say, in an order that does not change by itself.
-func messages(problems []problem) string {
+func messages(problems []problem) string { return cut(strings.Join(sorted(problems), "; ")) }
+
+// sorted returns what there is to say, nothing twice.
+func sorted(problems []problem) []string {
 	var out []string
 	for _, p := range problems {
 		out = append(out, p.message)
 	}
 	slices.Sort(out)
-	text := strings.Join(slices.Compact(out), "; ")
+	return slices.Compact(out)
+}
+
+// cut shortens a message, between two characters, to what the API takes.
+func cut(text string) string {
 	if len(text) > maxMessage {
-		text = text[:maxMessage-1] + "…"
+		text = strings.ToValidUTF8(text[:maxMessage-1], "") + "…"
 	}
 	return text
 }

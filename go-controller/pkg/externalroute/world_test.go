@@ -209,7 +209,7 @@ func (s state) text(t *testing.T) string {
 	b.WriteString(w.Dump())
 	plan := s.decide()
 	for _, name := range slices.Sorted(maps.Keys(plan.Policies)) {
-		status := Status(plan.Policies[name], 4, v1.AdminPolicyBasedExternalRouteStatus{})
+		status := Status(plan.Policies[name], Served{Pods: 4}, v1.AdminPolicyBasedExternalRouteStatus{})
 		fmt.Fprintf(&b, "policy %s: %d namespaces, %d pods\n", name, status.Namespaces, status.Pods)
 		for _, h := range status.Hops {
 			fmt.Fprintf(&b, "  hop %+v\n", h)

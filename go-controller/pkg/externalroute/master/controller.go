@@ -102,6 +102,8 @@ type Controller struct {
 	// with a number that grows.
 	dirty map[string]uint64
 	turn  uint64
+	// failed are the nodes whose rows could not be written when it was last tried.
+	failed map[string]bool
 	// reports are told when no node is dirty.
 	reportPolicies, reportNamespaces map[string]bool
 	patched                          map[string]patched
@@ -117,6 +119,7 @@ func New(deps Deps) (*Controller, error) {
 		pods:             deps.Pods.Informer().GetIndexer(),
 		pending:          map[string]bool{},
 		dirty:            map[string]uint64{},
+		failed:           map[string]bool{},
 		reportPolicies:   map[string]bool{},
 		reportNamespaces: map[string]bool{},
 		patched:          map[string]patched{},

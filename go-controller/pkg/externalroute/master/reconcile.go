@@ -191,6 +191,7 @@ func (c *Controller) reconcileNodes(ctx context.Context, name string) error {
 		want[externalroute.Owner(n)] = rows
 	}
 	stats, errs := c.deps.Writer.ApplyAll(ctx, want)
+	c.noteFailures(nodes, errs)
 	if stats.Zero() {
 		klog.V(4).InfoS("External gateways are as wanted", "nodes", len(nodes))
 	} else {
@@ -201,6 +202,31 @@ func (c *Controller) reconcileNodes(ctx context.Context, name string) error {
 		return fmt.Errorf("write external gateways of node %s: %w", name, err)
 	}
 	return nil
+}
+
+// noteFailures remembers whose rows could not be written, for the statuses of the
+// policies.
+func (c *Controller) noteFailures(nodes map[string]bool, errs map[nb.Owner]error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	changed := false
+	for n := range nodes {
+		failed := errs[externalroute.Owner(n)] != nil
+		if failed == c.failed[n] {
+			continue
+		}
+		changed = true
+		if failed {
+			c.failed[n] = true
+		} else {
+			delete(c.failed, n)
+		}
+	}
+	if changed {
+		for name := range c.plan.Policies {
+			c.reportPolicies[name] = true
+		}
+	}
 }
 
 func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, error) {

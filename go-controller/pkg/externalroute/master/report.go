@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -47,15 +48,12 @@ func (c *Controller) reconcileStatus(ctx context.Context, name string) error {
 		delete(c.patched, name)
 	}
 	waits := c.reportPolicies[name]
+	failed := maps.Clone(c.failed)
 	c.mu.Unlock()
 	if !ok || waits {
 		return nil // it comes back when the nodes are written
 	}
-	pods := 0
-	for _, ns := range policy.Namespaces {
-		pods += c.countPods(ns)
-	}
-	status := externalroute.Status(policy, pods, known)
+	status := externalroute.Status(policy, c.served(policy, failed), known)
 	had, err := json.Marshal(known)
 	if err != nil {
 		return fmt.Errorf("encode status of AdminPolicyBasedExternalRoute %s: %w", name, err)
@@ -72,6 +70,10 @@ func (c *Controller) reconcileStatus(ctx context.Context, name string) error {
 			status.Conditions[i].LastTransitionTime = metav1.Now()
 		}
 	}
+	if status.LastTransitionTime == nil {
+		now := metav1.Now()
+		status.LastTransitionTime = &now
+	}
 	return c.patchStatus(ctx, obj, status)
 }
 
@@ -82,6 +84,7 @@ func (c *Controller) patchStatus(ctx context.Context, obj *v1.AdminPolicyBasedEx
 		"status": map[string]any{
 			"conditions": status.Conditions, "hops": status.Hops, // null deletes
 			"namespaces": status.Namespaces, "pods": status.Pods,
+			"status": status.Status, "messages": status.Messages, "lastTransitionTime": status.LastTransitionTime,
 		},
 	})
 	if err != nil {
@@ -125,6 +128,23 @@ func (c *Controller) tell(before, after map[string][]string) {
 			c.deps.Recorder.Event(obj, corev1.EventTypeWarning, eventRefused, message)
 		}
 	}
+}
+
+// served returns what became of the rows of a policy; failed are the nodes whose
+// rows could not be written.
+func (c *Controller) served(p externalroute.Policy, failed map[string]bool) externalroute.Served {
+	var served externalroute.Served
+	for _, ns := range p.Namespaces {
+		served.Pods += c.countPods(ns)
+	}
+	if len(failed) > 0 {
+		for _, node := range c.nodesOf(p.Namespaces) {
+			if failed[node] {
+				served.Failed = append(served.Failed, node)
+			}
+		}
+	}
+	return served
 }
 
 // countPods returns how many pods of a namespace have an address to be routed.

@@ -23,6 +23,7 @@ const (
 	ReasonInvalidSelector   = "InvalidSelector"
 	ReasonNoNamespace       = "NoNamespaceSelected"
 	ReasonNoHop             = "NoHop"
+	ReasonWriteFailed       = "WriteFailed"
 	ReasonAllValid          = "AllValid"
 	ReasonInvalidHop        = "InvalidHop"
 	ReasonNoGatewayPod      = "NoGatewayPodSelected"
@@ -38,6 +39,8 @@ const (
 // +kubebuilder:resource:path=adminpolicybasedexternalroutes,scope=Cluster,shortName=apbexternalroute
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.status`
+// +kubebuilder:printcolumn:name="Last Update",type=date,JSONPath=`.status.lastTransitionTime`
 // +kubebuilder:printcolumn:name="Namespaces",type=integer,JSONPath=`.status.namespaces`
 // +kubebuilder:printcolumn:name="Pods",type=integer,JSONPath=`.status.pods`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -144,8 +147,31 @@ type DynamicHop struct {
 	HopOptions `json:",inline"`
 }
 
+// Outcome is the status of a policy in a word.
+// +kubebuilder:validation:Enum=Success;Fail
+type Outcome string
+
+const (
+	// OutcomeSuccess is that of a policy all of which is in force.
+	OutcomeSuccess Outcome = "Success"
+	// OutcomeFail is that of a policy that is not in force, or a part of which can
+	// never be because it is not valid.
+	OutcomeFail Outcome = "Fail"
+)
+
 // AdminPolicyBasedExternalRouteStatus is what ovnkube made of the spec.
 type AdminPolicyBasedExternalRouteStatus struct {
+	// status says in a word what the conditions say: "Success" where the policy is
+	// in force, "Fail" where it is not or where a part of it is not valid.
+	// +optional
+	Status Outcome `json:"status,omitempty"`
+	// messages are the gateways in force and what there is to say about the others.
+	// +optional
+	// +listType=atomic
+	Messages []string `json:"messages,omitempty"`
+	// lastTransitionTime is when status or messages changed.
+	// +optional
+	LastTransitionTime *metav1.Time `json:"lastTransitionTime,omitempty"`
 	// conditions say whether the policy is in force and what is wrong with it.
 	// +optional
 	// +listType=map
