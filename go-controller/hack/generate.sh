@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes every generated file of the repository: database models, API clients,
-# CustomResourceDefinitions and the configuration reference.
+# CustomResourceDefinitions and the references of configuration and conditions.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -8,4 +8,5 @@ hack/generate-models.sh
 hack/update-codegen.sh
 mkdir -p ../docs
 go run ./hack/configdocs ../docs/configuration.md
-echo "generated docs/configuration.md"
+go run ./hack/conditiondocs ../docs/conditions.md
+echo "generated docs/configuration.md and docs/conditions.md"

@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
@@ -81,6 +82,11 @@ func FuzzPlan(f *testing.F) {
 		for _, o := range objects {
 			d := decisions[o.Name]
 			is := egressip.Conditions(d, o.Status, egressip.Report{Waiting: s.Pick(2)})
+			for _, c := range is {
+				if !conditions.Known(conditions.EgressIP, c) {
+					t.Errorf("%s: condition %+v is not in the vocabulary", o.Name, c)
+				}
+			}
 			egressip.Notices(d, nil, nil, is)
 		}
 		egressip.SortSelectors(selectors)

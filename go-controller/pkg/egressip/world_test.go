@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
@@ -489,6 +490,9 @@ func (w *world) String() string {
 			fmt.Fprintf(&out, "%s: %s %s %s\n", key, item.EgressIP, item.Node, item.Network)
 		}
 		for _, c := range Conditions(w.decisions[key], *w.status[key], Report{Lost: w.members.Lost(key), Waiting: waiting[key]}) {
+			if !conditions.Known(conditions.EgressIP, c) {
+				fmt.Fprintf(&out, "not in the vocabulary: ")
+			}
 			fmt.Fprintf(&out, "%s: %s %s %s: %s\n", key, c.Type, c.Status, c.Reason, c.Message)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
@@ -82,7 +83,11 @@ func FuzzCluster(f *testing.F) {
 		rows, steeredBy := fuzzed.NewRows(t), map[netip.Addr]string{}
 		for _, svc := range all {
 			d := decisions[svc.Key]
-			egressservice.Conditions(svc, d)
+			for _, c := range egressservice.Conditions(svc, d) {
+				if !conditions.Known(conditions.EgressService, c) {
+					t.Errorf("%s: condition %+v is not in the vocabulary", svc.Key, c)
+				}
+			}
 			planned := egressservice.Rows(svc, d, egressservice.Steering{})
 			rows.Add(egressservice.Owner(svc.Key), planned)
 			for _, r := range planned {

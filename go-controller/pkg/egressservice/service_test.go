@@ -12,6 +12,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -237,7 +238,11 @@ func FuzzObjects(f *testing.F) {
 			if !ok {
 				t.Fatal("no decision")
 			}
-			Conditions(s, d)
+			for _, c := range Conditions(s, d) {
+				if !conditions.Known(conditions.EgressService, c) {
+					t.Errorf("condition %+v is not in the vocabulary", c)
+				}
+			}
 			Digest(s, s.Host)
 			Labels([]*v1.EgressService{eg}, nil)
 			for _, r := range Rows(s, d, Steering{own: own}) {

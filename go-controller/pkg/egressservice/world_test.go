@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
@@ -286,6 +287,9 @@ func (w *world) String() string {
 	for _, key := range slices.Sorted(maps.Keys(w.services)) {
 		fmt.Fprintf(&out, "$ kubectl get egressservice %s\nHost: %s\n", key, cmp.Or(w.status[key], "-"))
 		for _, c := range Conditions(w.services[key], w.decisions[key]) {
+			if !conditions.Known(conditions.EgressService, c) {
+				fmt.Fprintf(&out, "not in the vocabulary: ")
+			}
 			fmt.Fprintf(&out, "%s: %s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
 		}
 		rows = append(rows, w.rows[key]...)

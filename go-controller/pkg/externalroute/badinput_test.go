@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -192,12 +193,16 @@ func TestTimersOfTwoPolicies(t *testing.T) {
 			if !slices.Equal(sessions, []Timers{c.want}) {
 				t.Errorf("sessions %+v, want one of %+v", sessions, c.want)
 			}
-			if got := s.condition(t, "z-older", v1.ConditionConflicting); got.Status != metav1.ConditionFalse {
+			if got := s.condition(t, "z-older", v1.ConditionConflict); got.Status != metav1.ConditionFalse {
 				t.Errorf("the older one: %+v", got)
 			}
-			got := s.condition(t, "a-younger", v1.ConditionConflicting)
+			got := s.condition(t, "a-younger", v1.ConditionConflict)
 			if (got.Status == metav1.ConditionTrue) != c.conflict {
 				t.Errorf("the younger one: %+v", got)
+			}
+			former := s.condition(t, "a-younger", conditions.FormerConflict)
+			if former.Type = got.Type; former != got {
+				t.Errorf("under its former name %+v, want %+v", former, got)
 			}
 			if c.conflict && (got.Reason != v1.ReasonDifferentOptions || !strings.Contains(got.Message, "the older policy z-older decides about the BFD timers")) {
 				t.Errorf("the younger one: %+v", got)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -49,7 +50,7 @@ func FuzzDecide(f *testing.F) {
 		for name, p := range plan.Policies {
 			status := Status(p, Served{Pods: 1}, v1.AdminPolicyBasedExternalRouteStatus{})
 			for _, c := range status.Conditions {
-				if c.Reason == "" || c.Message == "" || len(c.Message) > 32768 {
+				if !conditions.Known(conditions.AdminPolicyBasedExternalRoute, c) || c.Message == "" || len(c.Message) > 32768 {
 					t.Errorf("%s: condition %+v", name, c)
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 )
 
 // maxMessage bounds the messages of conditions, which the API limits to 32768
@@ -27,7 +28,7 @@ type Served struct {
 // where nothing changed, else zero.
 func Status(p Policy, served Served, old v1.AdminPolicyBasedExternalRouteStatus) v1.AdminPolicyBasedExternalRouteStatus {
 	status := v1.AdminPolicyBasedExternalRouteStatus{
-		Conditions: []metav1.Condition{ready(p, served), valid(p), conflicting(p)},
+		Conditions: []metav1.Condition{ready(p, served), valid(p), conflict(p), formerConflict(p)},
 		Namespaces: int32(len(p.Namespaces)),
 		Pods:       int32(served.Pods),
 	}
@@ -110,13 +111,20 @@ func valid(p Policy) metav1.Condition {
 		Reason: p.problems[0].reason, Message: messages(p.problems)}
 }
 
-func conflicting(p Policy) metav1.Condition {
+func conflict(p Policy) metav1.Condition {
 	if len(p.conflicts) == 0 {
-		return metav1.Condition{Type: v1.ConditionConflicting, Status: metav1.ConditionFalse,
+		return metav1.Condition{Type: v1.ConditionConflict, Status: metav1.ConditionFalse,
 			Reason: v1.ReasonNoConflict, Message: "no other policy decides about its hops"}
 	}
-	return metav1.Condition{Type: v1.ConditionConflicting, Status: metav1.ConditionTrue,
+	return metav1.Condition{Type: v1.ConditionConflict, Status: metav1.ConditionTrue,
 		Reason: p.conflicts[0].reason, Message: messages(p.conflicts)}
+}
+
+// formerConflict is conflict under the name that it had before.
+func formerConflict(p Policy) metav1.Condition {
+	c := conflict(p)
+	c.Type = conditions.FormerConflict
+	return c
 }
 
 // messages joins what there is to say, in an order that does not change by itself.

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -215,6 +216,9 @@ func (s state) text(t *testing.T) string {
 			fmt.Fprintf(&b, "  hop %+v\n", h)
 		}
 		for _, c := range status.Conditions {
+			if !conditions.Known(conditions.AdminPolicyBasedExternalRoute, c) {
+				t.Errorf("policy %s: condition %+v is not in the vocabulary", name, c)
+			}
 			fmt.Fprintf(&b, "  %s %s %s: %s\n", c.Type, c.Status, c.Reason, strings.ReplaceAll(c.Message, "; ", "\n    "))
 		}
 	}

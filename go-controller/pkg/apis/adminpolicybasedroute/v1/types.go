@@ -2,19 +2,25 @@ package v1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 )
 
 // The condition types of the status.
 const (
 	// ConditionReady is True where at least one hop is in use by the selected
 	// pods, or would be if there were pods.
-	ConditionReady = "Ready"
+	ConditionReady = conditions.Ready
 	// ConditionHopsValid is False where some hop of the spec cannot be used; the
 	// others are.
-	ConditionHopsValid = "HopsValid"
-	// ConditionConflicting is True where another policy decides about the options
-	// of a hop.
-	ConditionConflicting = "Conflicting"
+	ConditionHopsValid = conditions.HopsValid
+	// ConditionConflict is True where another policy decides about the options of a
+	// hop.
+	ConditionConflict = conditions.Conflict
+	// ConditionConflicting is the former name of ConditionConflict.
+	//
+	// Deprecated: read ConditionConflict; this one goes with the next version.
+	ConditionConflicting = conditions.FormerConflict
 )
 
 // The reasons of the conditions.

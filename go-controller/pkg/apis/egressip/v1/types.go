@@ -2,6 +2,8 @@ package v1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 )
 
 // UnavailablePolicy says what becomes of egress traffic that no node can give an
@@ -29,13 +31,13 @@ const (
 // Types of the conditions of an EgressIP.
 const (
 	// ConditionAssigned is true while every address has a node.
-	ConditionAssigned = "Assigned"
+	ConditionAssigned = conditions.Assigned
 	// ConditionProgrammed is true while every address that has a node is held
 	// there, and the policies that lead the pods there are in force.
-	ConditionProgrammed = "Programmed"
+	ConditionProgrammed = conditions.Programmed
 	// ConditionConflict is true while an older EgressIP has one of the addresses
 	// or some of the pods.
-	ConditionConflict = "Conflict"
+	ConditionConflict = conditions.Conflict
 )
 
 // +genclient

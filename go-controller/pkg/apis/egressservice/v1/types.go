@@ -2,6 +2,8 @@ package v1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 )
 
 // SourceIPMode says where the source address of egress traffic comes from.
@@ -30,15 +32,15 @@ const (
 // Types of the conditions of an EgressService.
 const (
 	// ConditionAssigned is true while a node, or every node, is to serve it.
-	ConditionAssigned = "Assigned"
+	ConditionAssigned = conditions.Assigned
 	// ConditionProgrammed is true while traffic takes its way: the host has
 	// acknowledged its rules, and the policies that lead there are written.
-	ConditionProgrammed = "Programmed"
+	ConditionProgrammed = conditions.Programmed
 	// ConditionConflict is true while an older EgressService has some of the pods.
-	ConditionConflict = "Conflict"
+	ConditionConflict = conditions.Conflict
 	// ConditionIngressRefused is true while the Service has ingress addresses that
 	// cannot be used, such as addresses of nodes. It is not there otherwise.
-	ConditionIngressRefused = "IngressRefused"
+	ConditionIngressRefused = conditions.IngressRefused
 )
 
 // HostAll is the status host of an EgressService that every node serves for

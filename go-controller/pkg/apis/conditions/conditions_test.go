@@ -1,0 +1,73 @@
+package conditions
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestTable: the entries are as the API's conventions want them, none is there
+// twice, and what is not well has a remedy.
+func TestTable(t *testing.T) {
+	camel := regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
+	good := map[string]metav1.ConditionStatus{
+		Assigned: metav1.ConditionTrue, Programmed: metav1.ConditionTrue, Ready: metav1.ConditionTrue, HopsValid: metav1.ConditionTrue,
+		Conflict: metav1.ConditionFalse, IngressRefused: metav1.ConditionFalse,
+	}
+	seen := map[string]bool{}
+	for _, e := range All() {
+		name := strings.Join([]string{e.Kind, e.Type, string(e.Status), e.Reason}, " ")
+		if seen[name] {
+			t.Errorf("%s: twice", name)
+		}
+		seen[name] = true
+		well, known := good[e.Type]
+		if !known || !camel.MatchString(e.Reason) || !slices.Contains(Kinds(), e.Kind) || e.Meaning == "" {
+			t.Errorf("%s: %+v", name, e)
+		}
+		if (e.Remedy == "") != (e.Status == well) {
+			t.Errorf("%s: remedy %q", name, e.Remedy)
+		}
+		if strings.ContainsAny(e.Meaning+e.Remedy, "|\n") {
+			t.Errorf("%s: does not fit into a table", name)
+		}
+		if !Known(e.Kind, metav1.Condition{Type: e.Type, Status: e.Status, Reason: e.Reason}) {
+			t.Errorf("%s: not known", name)
+		}
+	}
+	if Known(EgressIP, metav1.Condition{Type: FormerConflict, Status: metav1.ConditionFalse, Reason: "NoConflict"}) {
+		t.Error("the former name is known of a kind that never had it")
+	}
+	if !Known(AdminPolicyBasedExternalRoute, metav1.Condition{Type: FormerConflict, Status: metav1.ConditionFalse, Reason: "NoConflict"}) {
+		t.Error("the former name is not known")
+	}
+}
+
+// TestReasonsInUse: each reason is a string of some package, so that the table does
+// not keep what nothing says any more.
+func TestReasonsInUse(t *testing.T) {
+	var source strings.Builder
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+			strings.Contains(path, "apis/conditions/") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		source.Write(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range All() {
+		if !strings.Contains(source.String(), `"`+e.Reason+`"`) {
+			t.Errorf("nothing says %s", e.Reason)
+		}
+	}
+}
