@@ -322,7 +322,8 @@ func (n *node) egressServices(core informers.SharedInformerFactory) ([]starter, 
 	}
 	factory, pods := externalversions.NewSharedInformerFactory(egress, 0), kube.NewPodAddressInformers(n.env.Kube)
 	c, err := egressservicenode.New(egressservicenode.Deps{
-		Node: n.name,
+		Node:  n.name,
+		Nodes: n.self,
 		Informers: snapshot.Informers{
 			EgressServices: factory.EgressService().V1().EgressServices(),
 			Services:       core.Core().V1().Services(),

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -120,7 +121,28 @@ func (c *Controller) watchServices() error {
 			c.services.Enqueue(o.Object)
 		}
 	})
-	return c.reader.Watch(c.services, func(_ snapshot.Kind, key string) []string { return []string{key} })
+	return errors.Join(
+		c.reader.Watch(c.services, func(_ snapshot.Kind, key string) []string { return []string{key} }),
+		c.services.Watch(c.deps.Nodes.Informer(), func(old, new any) []string {
+			if o, ok := old.(*corev1.Node); ok && new == nil {
+				return c.saidBy(o.Name)
+			}
+			return nil
+		}),
+	)
+}
+
+// saidBy returns the EgressServices that every node serves and whose status has the
+// word of a node.
+func (c *Controller) saidBy(node string) []string {
+	objs, _ := c.reader.Objects() // reads memory and does not fail
+	var keys []string
+	for _, eg := range objs {
+		if word := c.known(eg).Programmed; word != nil && word.Host == node {
+			keys = append(keys, eg.Namespace+"/"+eg.Name)
+		}
+	}
+	return keys
 }
 
 // Run works until ctx is done.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
@@ -42,6 +43,9 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	}
 	c.claimed(others)
 	host := egressservice.Status(s, d)
+	if host == v1.HostAll && c.gone(s.Ack.Host) {
+		s.Ack = v1.ProgrammedStatus{} // nobody else would take it back
+	}
 	single := host != "" && host != v1.HostAll
 	if single && c.known(eg).Host != host {
 		if err := c.setStatus(ctx, eg, s, d); err != nil {
@@ -67,6 +71,15 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	}
 	c.tell(eg, s, d)
 	return nil
+}
+
+// gone tells whether there is no node of a name any more.
+func (c *Controller) gone(node string) bool {
+	if node == "" {
+		return false
+	}
+	_, err := c.nodes.Get(node)
+	return apierrors.IsNotFound(err)
 }
 
 // transient tells whether all that is to be said is that the host did not yet

@@ -59,7 +59,9 @@ func (c *Controller) setStatus(ctx context.Context, eg *v1.EgressService, s egre
 	want.Host = egressservice.Status(s, d)
 	// What was acknowledged before must not count when the host gets it again:
 	// its rules go with the status.
-	revoke := want.Programmed != nil && want.Host != known.Host && (want.Host == "" || want.Host == v1.HostAll)
+	// The same goes for the word of a node that is no more.
+	revoke := want.Programmed != nil && (want.Host != known.Host && (want.Host == "" || want.Host == v1.HostAll) ||
+		want.Host == v1.HostAll && c.gone(want.Programmed.Host))
 	if revoke {
 		want.Programmed = nil
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +25,29 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
+// watchSelf looks again at what every node serves when this node comes back into
+// the cluster: it had nothing to say before.
+func (c *Controller) watchSelf() error {
+	if c.deps.Nodes == nil {
+		return nil
+	}
+	return c.queue.Watch(c.deps.Nodes.Informer(), func(old, new any) []string {
+		if n, ok := new.(*corev1.Node); ok && old == nil && n.Name == c.deps.Node {
+			return c.reader.Keys()
+		}
+		return nil
+	})
+}
+
+// present tells whether this node is in the cluster.
+func (c *Controller) present() bool {
+	if c.deps.Nodes == nil {
+		return true
+	}
+	_, err := c.deps.Nodes.Lister().Get(c.deps.Node)
+	return !apierrors.IsNotFound(err)
+}
+
 // acknowledge says in the status what this node has programmed, where it is the
 // host and the status does not say so yet. The server refuses the word of a node
 // that is host no more.
@@ -38,6 +62,8 @@ func (c *Controller) acknowledge(ctx context.Context, eg *v1.EgressService, s eg
 			return nil
 		}
 		op.Value = word
+	case s.Host == v1.HostAll && problem != "" && !c.present():
+		return nil // the master takes back the words of those that it does not know
 	case s.Host == v1.HostAll && problem != "":
 		// One node's word is enough to know that something is wrong.
 		word := v1.ProgrammedStatus{Host: c.deps.Node, Problem: problem}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/klog/v2"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
@@ -33,6 +34,8 @@ const Linger = 5 * time.Second
 type Deps struct {
 	// Node is the name of this node.
 	Node string
+	// Nodes has at least this node, as long as it is in the cluster. nil: it always is.
+	Nodes coreinformers.NodeInformer
 	// Egress is where acknowledgements are written.
 	Egress versioned.Interface
 	// Informers are started by the caller after New.
@@ -114,6 +117,7 @@ func New(deps Deps) (*Controller, error) {
 		return reader.Keys()
 	})
 	return c, errors.Join(
+		c.watchSelf(),
 		reader.Watch(c.queue, func(_ snapshot.Kind, key string) []string { return []string{key} }),
 		reader.WatchInside(c.queue, func() []string { return slices.Concat(slices.Collect(maps.Values(c.keysOf()))...) }),
 	)
