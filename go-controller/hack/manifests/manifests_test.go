@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/table"
 )
 
 const dist = "../../../dist"
@@ -211,5 +213,44 @@ func loadRole(t *testing.T, file *config.File, mode, address string, containers 
 				t.Errorf("%s: database %s", c.Name, n)
 			}
 		}
+	}
+}
+
+// TestNamesOfRoutingTables: wherever ovnkube looks for the host's names of routing
+// tables, the container has the host's directory, and cannot write there.
+func TestNamesOfRoutingTables(t *testing.T) {
+	var node *corev1.PodSpec
+	for _, object := range objects(t) {
+		if set, ok := object.(*appsv1.DaemonSet); ok && set.Name == "ovnkube-node" {
+			node = &set.Spec.Template.Spec
+		}
+	}
+	if node == nil {
+		t.Fatal("there is no DaemonSet ovnkube-node")
+	}
+	paths := map[string]string{}
+	for _, v := range node.Volumes {
+		if v.HostPath != nil {
+			paths[v.Name] = v.HostPath.Path
+		}
+	}
+	ofHost := func(dir string) string { // where the container has a directory of the host
+		for _, m := range node.Containers[0].VolumeMounts {
+			if rest, ok := strings.CutPrefix(dir+"/", paths[m.Name]+"/"); ok && paths[m.Name] != "" {
+				if !m.ReadOnly {
+					t.Errorf("%s can be written", m.MountPath)
+				}
+				return filepath.Join(m.MountPath, rest)
+			}
+		}
+		return ""
+	}
+	for _, dir := range []string{"/etc/iproute2", "/usr/share/iproute2", "/usr/lib/iproute2"} {
+		if at := ofHost(dir); !slices.Contains(table.DefaultDirs, at) {
+			t.Errorf("%s of the host is %q in the container, and ovnkube looks in %v", dir, at, table.DefaultDirs)
+		}
+	}
+	if last := table.DefaultDirs[len(table.DefaultDirs)-1]; last != ofHost("/etc/iproute2") {
+		t.Errorf("%s overrides /etc/iproute2", last)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,8 +22,18 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 )
 
+// HostUsr is where the host's /usr/share and /usr/lib are mounted in a container: what
+// is at their own place there is of the image.
+const HostUsr = "/host/usr"
+
 // DefaultDirs are where iproute2 keeps its names, the later overriding the earlier.
-var DefaultDirs = []string{"/usr/share/iproute2", "/usr/lib/iproute2", "/etc/iproute2"}
+// /etc/iproute2 is the host's in a container, too.
+var DefaultDirs = []string{
+	"/usr/lib/iproute2", "/usr/share/iproute2", HostUsr + "/lib/iproute2", HostUsr + "/share/iproute2", "/etc/iproute2",
+}
+
+// builtin are the names that need no file.
+var builtin = map[string]int{"default": unix.RT_TABLE_DEFAULT, "main": unix.RT_TABLE_MAIN, "local": unix.RT_TABLE_LOCAL}
 
 // Finder finds tables of the caller's network namespace.
 type Finder struct {
@@ -42,8 +53,8 @@ func (f Finder) Find(network string) (number int, ok bool, err error) {
 }
 
 func (f Finder) number(network string) (int, bool, error) {
-	if n, err := strconv.ParseUint(network, 10, 32); err == nil {
-		return int(n), n > 0, nil
+	if n, err := number(network); err == nil {
+		return n, n > 0, nil
 	}
 	// A VRF device is there now; a name may be left from something else.
 	if l, err := netlink.LinkByName(network); err == nil {
@@ -63,13 +74,14 @@ func (f Finder) number(network string) (int, bool, error) {
 
 // names reads the names of tables.
 func (f Finder) names() (map[string]int, error) {
-	names := map[string]int{}
+	names := maps.Clone(builtin)
 	for _, dir := range f.Dirs {
 		files := []string{filepath.Join(dir, "rt_tables")}
 		more, err := filepath.Glob(filepath.Join(dir, "rt_tables.d", "*.conf"))
 		if err != nil {
 			return nil, fmt.Errorf("list names of routing tables: %w", err)
 		}
+		more = slices.DeleteFunc(more, func(file string) bool { return strings.HasPrefix(filepath.Base(file), ".") })
 		slices.Sort(more)
 		for _, file := range append(files, more...) {
 			if err := read(file, names); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -80,7 +92,18 @@ func (f Finder) names() (map[string]int, error) {
 	return names, nil
 }
 
-// read adds the names in a file: lines of a number, in decimal or hex, and a name.
+// number reads a number, in decimal or hex.
+func number(text string) (int, error) {
+	base := 10
+	if digits, is := strings.CutPrefix(strings.ToLower(text), "0x"); is {
+		text, base = digits, 16
+	}
+	n, err := strconv.ParseUint(text, base, 32)
+	return int(n), err
+}
+
+// read adds the names in a file: lines of a number and a name. What is after them is
+// ignored, as ip does.
 func read(file string, names map[string]int) error {
 	r, err := os.Open(file)
 	if err != nil {
@@ -90,11 +113,11 @@ func read(file string, names map[string]int) error {
 	for lines := bufio.NewScanner(r); lines.Scan(); {
 		text, _, _ := strings.Cut(lines.Text(), "#")
 		fields := strings.Fields(text)
-		if len(fields) != 2 {
+		if len(fields) < 2 {
 			continue
 		}
-		if n, err := strconv.ParseUint(fields[0], 0, 32); err == nil && n > 0 {
-			names[fields[1]] = int(n)
+		if n, err := number(fields[0]); err == nil && n > 0 {
+			names[fields[1]] = n
 		}
 	}
 	return nil
