@@ -7,32 +7,93 @@ import (
 	"os/exec"
 	"strings"
 
+	"github.com/coreos/go-iptables/iptables"
+	"k8s.io/klog/v2"
+
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// commands of each family; no library has restore.
-var (
-	saveCommand    = map[topology.Family]string{topology.IPv4: "iptables-save", topology.IPv6: "ip6tables-save"}
-	restoreCommand = map[topology.Family]string{topology.IPv4: "iptables-restore", topology.IPv6: "ip6tables-restore"}
-)
-
-// save returns a table as iptables-save prints it.
-func save(ctx context.Context, p place) (string, error) {
-	return run(ctx, "", saveCommand[p.family], "-t", p.table)
+// programs of one family.
+type programs struct {
+	family  topology.Family
+	save    string
+	restore []string // with arguments
 }
 
-// restore applies input in one transaction and leaves what it does not name.
-func restore(ctx context.Context, p place, input string) error {
-	_, err := run(ctx, input, restoreCommand[p.family], "--noflush", "-w", "5")
+// The first version whose iptables-restore can wait for others.
+const waitMajor, waitMinor, waitPatch = 1, 6, 2
+
+// lockSeconds is how long a restore waits for others.
+const lockSeconds = "5"
+
+func protocol(f topology.Family) iptables.Protocol {
+	if f == topology.IPv6 {
+		return iptables.ProtocolIPv6
+	}
+	return iptables.ProtocolIPv4
+}
+
+// find finds the programs of a family: those that belong to the first iptables in the
+// path, so that all have the same backend.
+func find(f topology.Family) (*programs, error) {
+	name := "iptables"
+	if f == topology.IPv6 {
+		name = "ip6tables"
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return nil, fmt.Errorf("find %s: %w", name, err)
+	}
+	ipt, err := iptables.New(iptables.IPFamily(protocol(f)), iptables.Path(path))
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for its version: %w", path, err)
+	}
+	p := &programs{family: f, save: path + "-save", restore: []string{path + "-restore", "--noflush"}}
+	for _, program := range []string{p.save, p.restore[0]} {
+		if _, err := exec.LookPath(program); err != nil {
+			return nil, fmt.Errorf("find %s beside %s: %w", program, path, err)
+		}
+	}
+	major, minor, patch := ipt.GetIptablesVersion()
+	if canWait(major, minor, patch) {
+		p.restore = append(p.restore, "-w", lockSeconds)
+	}
+	klog.V(2).InfoS("Found iptables", "family", f, "path", path, "version", fmt.Sprintf("%d.%d.%d", major, minor, patch))
+	return p, nil
+}
+
+func canWait(major, minor, patch int) bool {
+	switch {
+	case major != waitMajor:
+		return major > waitMajor
+	case minor != waitMinor:
+		return minor > waitMinor
+	}
+	return patch >= waitPatch
+}
+
+// read returns what iptables-save prints of one table, or of all where table is "".
+func (p *programs) read(ctx context.Context, table string) (string, error) {
+	args := []string{p.save}
+	if table != "" {
+		args = append(args, "-t", table)
+	}
+	return run(ctx, "", args)
+}
+
+// write applies input, each table of it in one transaction, and leaves what it does
+// not name.
+func (p *programs) write(ctx context.Context, input string) error {
+	_, err := run(ctx, input, p.restore)
 	return err
 }
 
-func run(ctx context.Context, input, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
+func run(ctx context.Context, input string, command []string) (string, error) {
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("run %s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+		return "", fmt.Errorf("run %s: %w: %s", strings.Join(command, " "), err, strings.TrimSpace(stderr.String()))
 	}
 	return stdout.String(), nil
 }

@@ -12,6 +12,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
+// saveCommand prints the tables of each family.
+var saveCommand = map[topology.Family]string{topology.IPv4: "iptables-save", topology.IPv6: "ip6tables-save"}
+
 func nat(f topology.Family, name string) host.ChainKey {
 	return host.ChainKey{Family: f, Table: "nat", Name: host.ChainPrefix + name}
 }

@@ -14,15 +14,19 @@ type table struct {
 	chains map[string][]host.Rule // built-in chains too
 }
 
-// parse reads the output of iptables-save -t. Other tables in it are ignored.
-func parse(name, text string) (table, error) {
-	t := table{chains: map[string][]host.Rule{}}
+// parse reads tables from the output of iptables-save. Others in it are ignored.
+func parse(text string, names ...string) (map[string]table, error) {
+	tables := map[string]table{}
+	for _, name := range names {
+		tables[name] = table{chains: map[string][]host.Rule{}}
+	}
+	var t table
 	inside := false
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
 		switch {
 		case strings.HasPrefix(line, "*"):
-			inside = line[1:] == name
+			t, inside = tables[line[1:]]
 		case !inside || line == "" || strings.HasPrefix(line, "#") || line == "COMMIT":
 		case strings.HasPrefix(line, ":"):
 			chain, _, _ := strings.Cut(line[1:], " ")
@@ -33,10 +37,10 @@ func parse(name, text string) (table, error) {
 			chain, rule, _ := strings.Cut(line[len("-A "):], " ")
 			t.chains[chain] = append(t.chains[chain], host.Rule(rule))
 		default:
-			return table{}, fmt.Errorf("iptables-save printed a line of unknown form: %q", line)
+			return nil, fmt.Errorf("iptables-save printed a line of unknown form: %q", line)
 		}
 	}
-	return t, nil
+	return tables, nil
 }
 
 // jumpRule is the rule by which a chain is reached.

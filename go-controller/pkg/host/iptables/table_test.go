@@ -108,10 +108,14 @@ COMMIT
 -A OVN-KUBE-X -m comment --comment "with -j OVN-KUBE-Y" -j RETURN
 COMMIT
 `
-	got, err := parse("nat", text)
+	tables, err := parse(text, "nat", "mangle")
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(tables) != 2 || len(tables["mangle"].chains) != 0 {
+		t.Errorf("tables %v", tables)
+	}
+	got := tables["nat"]
 	if n := len(got.chains); n != 2 {
 		t.Errorf("%d chains, want 2: %v", n, got.chains)
 	}
@@ -121,7 +125,7 @@ COMMIT
 	if target, ok := jumpsTo(got.chains["OVN-KUBE-X"][0]); ok {
 		t.Errorf("a comment was taken for a jump to %s", target)
 	}
-	if _, err := parse("nat", "*nat\nError: what is this\n"); err == nil {
+	if _, err := parse("*nat\nError: what is this\n", "nat"); err == nil {
 		t.Error("a line of unknown form was accepted")
 	}
 }

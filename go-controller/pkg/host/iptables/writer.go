@@ -29,6 +29,7 @@ type Writer struct {
 	places   []place
 	declared map[place][]host.Chain
 	turn     *host.Turn[error]
+	programs map[topology.Family]*programs // those found; of write, which runs once at a time
 
 	mu      sync.Mutex // guards what follows, never held over I/O
 	want    map[string]host.Rules
@@ -44,6 +45,7 @@ func New(chains []host.Chain) (*Writer, error) {
 	w := &Writer{
 		declared: map[place][]host.Chain{},
 		turn:     host.NewTurn[error](),
+		programs: map[topology.Family]*programs{},
 		want:     map[string]host.Rules{},
 		dropped:  map[host.ChainKey]map[host.Rule]bool{},
 	}
@@ -176,10 +178,25 @@ func (w *Writer) union(key host.ChainKey) []host.Rule {
 func (w *Writer) write(ctx context.Context) error {
 	goals := w.goals()
 	var errs []error
-	for _, p := range w.places {
-		if err := reconcile(ctx, p, goals[p]); err != nil {
-			errs = append(errs, fmt.Errorf("write table %s of %s: %w", p.table, p.family, err))
+	for _, f := range topology.Families {
+		tables := map[string]goal{}
+		for _, p := range w.places {
+			if p.family == f {
+				tables[p.table] = goals[p]
+			}
 		}
+		if len(tables) == 0 {
+			continue
+		}
+		if w.programs[f] == nil {
+			found, err := find(f)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			w.programs[f] = found
+		}
+		errs = append(errs, w.programs[f].reconcile(ctx, tables))
 	}
 	return errors.Join(errs...)
 }
@@ -187,42 +204,61 @@ func (w *Writer) write(ctx context.Context) error {
 // Cleanup removes every chain of ours and the jumps to them, from all tables of
 // both families, whatever run made them.
 func Cleanup(ctx context.Context) error {
+	nothing := map[string]goal{}
+	for _, t := range []string{"filter", "mangle", "nat", "raw"} {
+		nothing[t] = goal{swept: true}
+	}
 	var errs []error
 	for _, f := range topology.Families {
-		for _, t := range []string{"filter", "mangle", "nat", "raw"} {
-			if err := reconcile(ctx, place{f, t}, goal{swept: true}); err != nil {
-				errs = append(errs, fmt.Errorf("clean table %s of %s: %w", t, f, err))
-			}
+		p, err := find(f)
+		if err == nil {
+			err = p.reconcile(ctx, nothing)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// reconcile makes tables what they are to be: all of them together, which is one
+// program to read and one to write however many they are. Another program may change
+// one in between, or the kernel refuse one: then each is tried on its own.
+func (p *programs) reconcile(ctx context.Context, goals map[string]goal) error {
+	err := p.pass(ctx, "", goals)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	klog.V(4).InfoS("Tables are written one by one", "family", p.family, "err", err)
+	var errs []error
+	for _, t := range slices.Sorted(maps.Keys(goals)) {
+		if err := p.pass(ctx, t, map[string]goal{t: goals[t]}); err != nil {
+			errs = append(errs, fmt.Errorf("write table %s of %s: %w", t, p.family, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// reconcile reads one table and writes the difference to g. Another program may
-// change the table in between; then the difference is made once more.
-func reconcile(ctx context.Context, p place, g goal) error {
-	for attempt := 1; ; attempt++ {
-		text, err := save(ctx, p)
-		if err != nil {
-			return err
-		}
-		have, err := parse(p.table, text)
-		if err != nil {
-			return err
-		}
-		input := plan(p.table, have, g)
-		if input == "" {
-			klog.V(4).InfoS("iptables table is as wanted", "family", p.family, "table", p.table)
-			return nil
-		}
-		if err := restore(ctx, p, input); err != nil {
-			if attempt == 1 && ctx.Err() == nil {
-				continue
-			}
-			return err
-		}
-		klog.V(2).InfoS("Wrote iptables table", "family", p.family, "table", p.table, "lines", strings.Count(input, "\n"))
-		klog.V(5).InfoS("Restored", "input", input)
+// pass reads a table, or all where it is "", and writes the difference to the goals.
+func (p *programs) pass(ctx context.Context, table string, goals map[string]goal) error {
+	text, err := p.read(ctx, table)
+	if err != nil {
+		return err
+	}
+	have, err := parse(text, slices.Collect(maps.Keys(goals))...)
+	if err != nil {
+		return err
+	}
+	var input strings.Builder
+	for _, t := range slices.Sorted(maps.Keys(goals)) {
+		input.WriteString(plan(t, have[t], goals[t]))
+	}
+	if input.Len() == 0 {
+		klog.V(4).InfoS("iptables tables are as wanted", "family", p.family, "tables", len(goals))
 		return nil
 	}
+	if err := p.write(ctx, input.String()); err != nil {
+		return err
+	}
+	klog.V(2).InfoS("Wrote iptables tables", "family", p.family, "lines", strings.Count(input.String(), "\n"))
+	klog.V(5).InfoS("Restored", "input", input.String())
+	return nil
 }
