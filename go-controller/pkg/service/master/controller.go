@@ -79,6 +79,7 @@ type Controller struct {
 	perNode  map[string]bool              // Services whose rows depend on nodes
 	waiting  bool                         // for the egress features to tell all their pods
 	reported map[string][]service.Refusal // what Events have said last, by Service
+	limits   map[string]string            // the same about affinity
 }
 
 // New returns the controller.
@@ -104,6 +105,7 @@ func New(deps Deps) (*Controller, error) {
 		perNode:  map[string]bool{},
 		waiting:  true,
 		reported: map[string][]service.Refusal{},
+		limits:   map[string]string{},
 	}
 	c.serviceQueue = queue.NewBatch(service.Feature, batch, c.reconcile)
 	c.nodeQueue = queue.New(service.FeatureNodes, c.reconcileNode)
@@ -234,6 +236,7 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 		}
 		want[service.Owner(key)] = rows
 		c.tell(key, svc, s.Refused)
+		c.tellAffinity(key, svc, s)
 	}
 	stats, failed := c.deps.Writer.ApplyAll(ctx, want)
 	for o, err := range failed {

@@ -1,0 +1,28 @@
+package master
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
+)
+
+// tellAffinity writes an Event about the timeout of an affinity that is not kept, once
+// for each change. What an earlier master told the load balancers show, which are not
+// written yet.
+func (c *Controller) tellAffinity(key string, svc *corev1.Service, s service.Service) {
+	limit := s.AffinityLimit()
+	c.mu.Lock()
+	last, seen := c.limits[key]
+	if limit == "" {
+		delete(c.limits, key)
+	} else {
+		c.limits[key] = limit
+	}
+	c.mu.Unlock()
+	if limit == "" || limit == last || !seen && service.HasAffinity(c.deps.Writer.Rows(service.Owner(key))) {
+		return
+	}
+	klog.V(2).InfoS("The timeout of an affinity is not kept", "service", key, "timeout", s.Affinity)
+	c.deps.Recorder.Event(svc, corev1.EventTypeWarning, service.ReasonAffinityTimeout, limit)
+}
