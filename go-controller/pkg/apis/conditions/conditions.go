@@ -70,21 +70,21 @@ func All() []Entry { return slices.Clone(table) }
 // Markdown writes the table as a page of the documentation.
 func Markdown(w io.Writer) error {
 	var err error
-	print := func(format string, args ...any) {
+	write := func(format string, args ...any) {
 		if err == nil {
 			_, err = fmt.Fprintf(w, format, args...)
 		}
 	}
-	print("%s", head)
+	write("%s", head)
 	for _, kind := range Kinds() {
-		print("\n## %s\n\n| type | status | reason | meaning | remedy |\n| --- | --- | --- | --- | --- |\n", kind)
+		write("\n## %s\n\n| type | status | reason | meaning | remedy |\n| --- | --- | --- | --- | --- |\n", kind)
 		for _, e := range table {
 			if e.Kind == kind {
 				remedy := e.Remedy
 				if remedy == "" {
 					remedy = "-"
 				}
-				print("| `%s` | %s | `%s` | %s | %s |\n", e.Type, e.Status, e.Reason, e.Meaning, remedy)
+				write("| `%s` | %s | `%s` | %s | %s |\n", e.Type, e.Status, e.Reason, e.Meaning, remedy)
 			}
 		}
 	}

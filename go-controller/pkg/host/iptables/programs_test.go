@@ -26,11 +26,11 @@ func counted(t *testing.T) func() []string {
 	for _, family := range []string{"iptables", "ip6tables"} {
 		for _, suffix := range []string{"", "-save", "-restore"} {
 			name := family + suffix
-			real, err := exec.LookPath(name)
+			program, err := exec.LookPath(name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			script := fmt.Sprintf("#!/bin/sh\necho %s \"$@\" >>%s\nexec %s \"$@\"\n", name, log, real)
+			script := fmt.Sprintf("#!/bin/sh\necho %s \"$@\" >>%s\nexec %s \"$@\"\n", name, log, program)
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
 				t.Fatal(err)
 			}
