@@ -19,6 +19,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
 	egressinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/health"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
@@ -87,6 +88,9 @@ type Deps struct {
 	Recorder record.EventRecorder
 	// Network is what no egress address may be in.
 	Network egressip.Network
+	// Acknowledge is how long a node may take to acknowledge what it is given before
+	// that is given to another; 0: for ever.
+	Acknowledge time.Duration
 	// AssumeReachable says that nobody probes nodes: one that is not ready is taken
 	// for dead.
 	AssumeReachable bool
@@ -99,8 +103,10 @@ type Controller struct {
 	placement, statuses, pods, marks *queue.Controller
 
 	members  *egressip.Members
-	draining atomic.Bool // some node hands over its addresses
-	primed   bool        // only the key of placement touches it
+	lapses   *health.Lapses // of nodes that owe a word
+	stuck    *health.Lapses // of nodes whose ovn-controllers are behind
+	draining atomic.Bool    // some node hands over its addresses
+	primed   bool           // only the key of placement touches it
 
 	mu        sync.Mutex
 	selectors []egressip.Selector // nil: to be read again
@@ -127,6 +133,8 @@ func New(deps Deps) (*Controller, error) {
 	c := &Controller{
 		deps:      deps,
 		members:   egressip.NewMembers(),
+		lapses:    health.NewLapses(deps.Acknowledge),
+		stuck:     health.NewLapses(deps.Acknowledge),
 		decoded:   map[string]decoded{},
 		decisions: map[string]egressip.Decision{},
 		patched:   map[string]patched{},

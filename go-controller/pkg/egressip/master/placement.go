@@ -28,6 +28,9 @@ func (c *Controller) watchPlacement() error {
 	err := c.placement.Watch(c.deps.EgressIPs.Informer(), func(old, new any) []string {
 		o, _ := old.(*v1.EgressIP)
 		n, _ := new.(*v1.EgressIP)
+		if c.listen(o, n) {
+			return []string{all}
+		}
 		if o != nil && n != nil && o.UID == n.UID && equality.Semantic.DeepEqual(o.Spec, n.Spec) {
 			// What arrived makes room for more that is to be handed over.
 			if !c.draining.Load() || equality.Semantic.DeepEqual(o.Status.Programmed, n.Status.Programmed) {
@@ -89,7 +92,8 @@ func (c *Controller) place(context.Context, string) error {
 	}
 	nodes, draining, heard := make([]place.Node, 0, len(list)), false, map[string]bool{}
 	for _, n := range list {
-		node := place.Node{Node: candidate(n), Reach: c.deps.Health.Reach(n.Name)}
+		node := place.Node{Node: candidate(n), Reach: c.deps.Health.Reach(n.Name),
+			Lapsed: c.lapses.Lapsed(n.Name), Stuck: c.stuck.Lapsed(n.Name)}
 		nodes, draining = append(nodes, node), draining || node.Draining
 		heard[n.Name] = !c.dead(n.Name)
 	}

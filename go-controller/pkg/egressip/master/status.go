@@ -104,6 +104,7 @@ func (c *Controller) report(ctx context.Context, key string) error {
 	want := *known.DeepCopy()
 	want.Items = d.Items()
 	want.Programmed = slices.DeleteFunc(want.Programmed, func(w v1.ProgrammedStatus) bool { return c.muted(w.Node) })
+	c.remind(key, d, want)
 	is := egressip.Conditions(d, want, c.podReport(key))
 	for _, condition := range is {
 		if condition.Type == v1.ConditionProgrammed && c.transient(key, known, condition) {
@@ -132,7 +133,7 @@ func (c *Controller) podReport(key string) egressip.Report {
 	lost := c.members.Lost(key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return egressip.Report{Lost: lost, Waiting: len(c.waiting[key])}
+	return egressip.Report{Lost: lost, Waiting: len(c.waiting[key]), Lapsed: c.lapses.Lapsed, Stuck: c.stuck.Lapsed}
 }
 
 // transient tells whether all that the condition would say is that pods wait for
@@ -161,6 +162,7 @@ func (c *Controller) transient(key string, known v1.EgressIPStatus, next metav1.
 }
 
 func (c *Controller) forget(key string) {
+	c.lapses.Owe(key, nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.patched, key)
