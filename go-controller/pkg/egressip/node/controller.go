@@ -343,8 +343,8 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	may := func(netip.Addr) bool { return false }
 	if e != nil {
 		after.uid, share = e.UID, egressip.ShareOf(e.Status, node)
-		may = func(a netip.Addr) bool {
-			return before.held[a] || c.ready() && egressip.Other(e.Status, node.Name, a) == ""
+		if may, err = c.may(ctx, e, before, share); err != nil {
+			return err
 		}
 	}
 	c.before.expect(ctx, key, e, share, node.Name)
@@ -370,6 +370,9 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		return nil
 	}
 	c.queue.Spoke(key)
+	if a, key := c.holdsStill(e, after); key != "" {
+		return fmt.Errorf("say that %s is let go of: EgressIP %s has it yet", a, key)
+	}
 	return c.say(ctx, e, c.word(after, next))
 }
 
