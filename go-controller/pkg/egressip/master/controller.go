@@ -111,11 +111,14 @@ type Controller struct {
 	mu        sync.Mutex
 	selectors []egressip.Selector // nil: to be read again
 	decoded   map[string]decoded
-	decisions map[string]egressip.Decision // of the last placement
-	owners    map[netip.Addr]string        // the EgressIPs of the addresses, likewise
-	heard     map[string]bool              // the nodes it saw, whether they can take back their words
-	patched   map[string]patched           // what the lister may not show yet
-	behind    map[string]time.Time         // since when pods of a programmed one wait
+	decisions map[string]egressip.Decision   // of the last placement
+	owners    map[netip.Addr]string          // the EgressIPs of the addresses, likewise
+	heard     map[string]bool                // the nodes it saw, whether they can take back their words
+	patched   map[string]patched             // what the lister may not show yet
+	met       map[string]types.UID           // the EgressIPs that placement looks at
+	decided   map[string]types.UID           // those of decisions
+	formers   map[netip.Addr]map[string]bool // nodes that had addresses by an EgressIP that is gone
+	behind    map[string]time.Time           // since when pods of a programmed one wait
 	states    map[string]*podState
 	waiting   map[string]map[string]bool // by EgressIP, the pods that are not settled
 	ctx       context.Context            // of Run
@@ -138,6 +141,9 @@ func New(deps Deps) (*Controller, error) {
 		decoded:   map[string]decoded{},
 		decisions: map[string]egressip.Decision{},
 		patched:   map[string]patched{},
+		met:       map[string]types.UID{},
+		decided:   map[string]types.UID{},
+		formers:   map[netip.Addr]map[string]bool{},
 		behind:    map[string]time.Time{},
 		states:    map[string]*podState{},
 		waiting:   map[string]map[string]bool{},
@@ -190,6 +196,15 @@ func (c *Controller) decision(key string) (egressip.Decision, bool) {
 	defer c.mu.Unlock()
 	d, ok := c.decisions[key]
 	return d, ok
+}
+
+// decisionOn returns what placement decided last about an object; false before it has
+// seen that.
+func (c *Controller) decisionOn(e *v1.EgressIP) (egressip.Decision, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d, ok := c.decisions[e.Name]
+	return d, ok && c.decided[e.Name] == e.UID
 }
 
 // decode decodes an object, once.
