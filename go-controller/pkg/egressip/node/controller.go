@@ -253,6 +253,11 @@ func (c *Controller) Run(ctx context.Context) error {
 	return c.queue.Run(ctx, workers)
 }
 
+// mostSilence bounds how long a node that comes back waits: it answers probes meanwhile,
+// so that a master which is more patient does not take it for dead any more. Nothing on
+// the node starts before that.
+const mostSilence = 10 * time.Second
+
 // outlast keeps a node that comes back from believing its own words before it is
 // certain to have heard that they hold no more: it may have been silent for so long
 // that the master is about to give its addresses to others. Until then a bridge
@@ -266,7 +271,7 @@ func (c *Controller) outlast(ctx context.Context) {
 		return
 	}
 	// A probe, and then the news, may take the time of another half.
-	wait := c.deps.Silence + c.deps.Silence/2
+	wait := min(c.deps.Silence+c.deps.Silence/2, mostSilence)
 	klog.InfoS("Waiting until it is certain which egress addresses this node still has", "for", wait)
 	select {
 	case <-time.After(wait):
