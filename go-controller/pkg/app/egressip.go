@@ -86,6 +86,7 @@ func (m *master) egressIPs(core informers.SharedInformerFactory) (*egressipmaste
 		Translated:      translated,
 		Recorder:        m.recorder,
 		Network:         egressIPNetwork(cfg),
+		Acknowledge:     cfg.Features.AcknowledgeTimeout,
 		AssumeReachable: cfg.Features.ReachabilityTotalTimeout == 0,
 	})
 	m.runners["egress IPs"] = c

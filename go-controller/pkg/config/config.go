@@ -259,6 +259,9 @@ type Features struct {
 	// ReachabilityTotalTimeout is how long a node may be silent before its egress
 	// addresses move; 0 takes every node as reachable.
 	ReachabilityTotalTimeout time.Duration
+	// AcknowledgeTimeout is how long a node that can be reached may take to acknowledge
+	// an egress address before another one gets it; 0 is for ever.
+	AcknowledgeTimeout time.Duration
 	// NodeHealthCheckPort is the port nodes answer health probes at; 0 dials the
 	// DISCARD port instead.
 	NodeHealthCheckPort int

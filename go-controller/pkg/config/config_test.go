@@ -119,6 +119,7 @@ var samples = map[string]struct{ text, want string }{
 	"--enable-multi-external-gateway":       {"true", "true"},
 	"--external-gateway-namespaces":         {"f5, gateways", "[f5 gateways]"},
 	"--egressip-reachability-total-timeout": {"0", "0s"},
+	"--egressip-acknowledge-timeout":        {"0", "0s"},
 	"--egressip-node-healthcheck-port":      {"9107", "9107"},
 	"--enable-interconnect":                 {"false", ""},
 	"--enable-egress-firewall":              {"true", ""}, "--enable-egress-qos": {"true", ""},

@@ -225,6 +225,11 @@ var featureOptions = []*Option{
 		value: to(duration("seconds", time.Second, 0, 3600), func(c *Config) *time.Duration { return &c.Features.ReachabilityTotalTimeout }),
 	},
 	{
+		Flag: "egressip-acknowledge-timeout", Section: "ovnkubernetesfeature", Key: "egressip-acknowledge-timeout", Default: "5",
+		Usage: "Time a node that can be reached may take to acknowledge an egress address before another node gets it; 0 is for ever",
+		value: to(duration("seconds", time.Second, 0, 3600), func(c *Config) *time.Duration { return &c.Features.AcknowledgeTimeout }),
+	},
+	{
 		Flag: "egressip-node-healthcheck-port", Section: "ovnkubernetesfeature", Key: "egressip-node-healthcheck-port", Default: "0",
 		Usage: "Port at which nodes answer health probes; 0 probes the DISCARD port instead",
 		value: to(number("a port", 0, 65535), func(c *Config) *int { return &c.Features.NodeHealthCheckPort }),

@@ -20,6 +20,7 @@ const (
 	ReasonNodeProblem        = "NodeProblem"
 	ReasonWaitingForNode     = "WaitingForNode"
 	ReasonWaitingForPolicies = "WaitingForPolicies"
+	ReasonNotAcknowledged    = "NotAcknowledged"
 	ReasonNoConflict         = "NoConflict"
 	ReasonOlderWins          = "OlderEgressIP"
 	ReasonAddressInUse       = "AddressInUse"
@@ -29,6 +30,9 @@ const (
 type Report struct {
 	Lost    []string // the EgressIPs that have some of them, sorted
 	Waiting int      // how many do not leave as they are to yet
+	// Lapsed tells whether a node does not acknowledge what it is given, Stuck whether
+	// its ovn-controller puts nothing in force; nil: none.
+	Lapsed, Stuck func(node string) bool
 }
 
 // Items returns the items of the status that go with a decision.
@@ -112,7 +116,7 @@ func assigned(d Decision) metav1.Condition {
 }
 
 func programmed(d Decision, status v1.EgressIPStatus, r Report) metav1.Condition {
-	var waits, problems []string
+	var waits, problems, lapses []string
 	nodes := d.Nodes()
 	for _, p := range d.Placements {
 		if p.Node == "" {
@@ -124,8 +128,16 @@ func programmed(d Decision, status v1.EgressIPStatus, r Report) metav1.Condition
 		}
 		switch holder := otherHolder(status, p); {
 		case Holds(status, p.Node, p.Addr):
+			if lapse := r.lapse(p); lapse != "" {
+				lapses = append(lapses, lapse)
+			}
+		case holder != "" && is(r.Lapsed, holder):
+			lapses = append(lapses, fmt.Sprintf("%s stays with node %s, which does not answer the request to let go of it: "+
+				"see to ovnkube-node there, or switch the node off and delete it", p.Addr, holder))
 		case holder != "":
 			waits = append(waits, fmt.Sprintf("%s is still held by node %s", p.Addr, holder))
+		case is(r.Lapsed, p.Node):
+			lapses = append(lapses, fmt.Sprintf("node %s does not take %s, and no other can: see to ovnkube-node there", p.Node, p.Addr))
 		default:
 			waits = append(waits, fmt.Sprintf("node %s does not hold %s yet", p.Node, p.Addr))
 		}
@@ -138,6 +150,8 @@ func programmed(d Decision, status v1.EgressIPStatus, r Report) metav1.Condition
 		return no(ReasonNotAssigned, "no address has a node")
 	case len(problems) > 0:
 		return no(ReasonNodeProblem, strings.Join(problems, ". "))
+	case len(lapses) > 0:
+		return no(ReasonNotAcknowledged, strings.Join(lapses, ". "))
 	case len(waits) > 0:
 		return no(ReasonWaitingForNode, strings.Join(waits, ". "))
 	case r.Waiting > 0:
@@ -145,6 +159,23 @@ func programmed(d Decision, status v1.EgressIPStatus, r Report) metav1.Condition
 	}
 	return condition(v1.ConditionProgrammed, true, ReasonProgrammed, "the addresses are held and policies lead there")
 }
+
+// lapse says what keeps pods from an address that is held; "" where nothing does, or
+// nothing that is known.
+func (r Report) lapse(p Placement) string {
+	switch {
+	case r.Waiting == 0:
+		return ""
+	case is(r.Stuck, p.Node):
+		return fmt.Sprintf("ovn-controller on node %s does not apply changes, and no other node can take %s: %d pods wait", p.Node, p.Addr, r.Waiting)
+	case !p.Primary && is(r.Lapsed, p.Node):
+		return fmt.Sprintf("node %s does not translate for new pods, and %s cannot be taken away from it: "+
+			"see to ovnkube-node there, or switch the node off and delete it", p.Node, p.Addr)
+	}
+	return ""
+}
+
+func is(f func(node string) bool, node string) bool { return f != nil && f(node) }
 
 func otherHolder(status v1.EgressIPStatus, p Placement) string {
 	for _, word := range status.Programmed {
@@ -210,6 +241,7 @@ const (
 	EventMoved    = "Moved"
 	EventConflict = "Conflict"
 	EventProblem  = "NodeProblem"
+	EventLapsed   = "NotAcknowledged"
 )
 
 // Notices returns what is to be told about a change of a status: the nodes before
@@ -258,6 +290,8 @@ func Notices(d Decision, before map[netip.Addr]string, was, is []metav1.Conditio
 			tell(true, EventConflict, "%s", c.Message)
 		case c.Type == v1.ConditionProgrammed && c.Reason == ReasonNodeProblem:
 			tell(true, EventProblem, "%s", c.Message)
+		case c.Type == v1.ConditionProgrammed && c.Reason == ReasonNotAcknowledged:
+			tell(true, EventLapsed, "%s", c.Message)
 		}
 	}
 	return notices

@@ -142,6 +142,22 @@ type claim struct {
 	place.Claim
 	from  place.Node // the node that has it; zero: none
 	moves bool       // it is on its way to from
+	held  bool       // from says that it has it
+}
+
+// avoid returns why a node gets nothing new, and gives up what it has as soon as
+// another can take it. Who does not acknowledge keeps what it has: nobody could take
+// that away.
+func (c claim) avoid(n place.Node, drained bool) place.Reason {
+	switch {
+	case n.Stuck:
+		return place.Stuck
+	case n.Lapsed && !(c.held && n.Name == c.Prefer):
+		return place.Lapsed
+	case n.Draining && drained:
+		return rejectDraining
+	}
+	return ""
 }
 
 func claimKey(key string, a netip.Addr) string { return key + "/" + a.String() }
@@ -171,7 +187,8 @@ func newClaim(e EgressIP, a netip.Addr, nodes map[string]place.Node) claim {
 			},
 		},
 		from:  nodes[now],
-		moves: now != "" && len(holders) > 0 && !slices.Contains(holders, now),
+		held:  slices.Contains(holders, now),
+		moves: now != "" && !slices.Contains(holders, now) && slices.ContainsFunc(holders, func(name string) bool { return !nodes[name].Lapsed }),
 	}
 }
 
@@ -222,14 +239,8 @@ func assign(nodes []place.Node, claims []claim) map[string]place.Result {
 	leave := func(may func(key string) bool) map[string]place.Result {
 		plain := make([]place.Claim, 0, len(claims))
 		for _, c := range claims {
-			if c.from.Draining && may(c.Key) {
-				c.Avoid = func(n place.Node) place.Reason {
-					if n.Draining {
-						return rejectDraining
-					}
-					return ""
-				}
-			}
+			drained := c.from.Draining && may(c.Key)
+			c.Avoid = func(n place.Node) place.Reason { return c.avoid(n, drained) }
 			plain = append(plain, c.Claim)
 		}
 		return place.Assign(nodes, plain)

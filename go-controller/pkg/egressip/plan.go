@@ -29,6 +29,9 @@ type Path struct {
 	Held bool
 	// Programmed: on a secondary network, the node has the rules of the pod.
 	Programmed bool
+	// Now is the node that still has the address, where another is to have it and
+	// pods can be led there; the zero Placement for none.
+	Now Placement
 }
 
 // Steering is all that decides about the rows of one pod.
@@ -89,6 +92,11 @@ func (s Steering) address(plan *Plan, pod netip.Addr) {
 			plan.Want.Policies[pod] = Policy{EgressIP: s.EgressIP.Key}
 		}
 		return
+	}
+	for i, p := range paths {
+		if now, ok := s.through(p, was); ok {
+			paths[i], plan.Settled = now, false
+		}
 	}
 	kept := s.kept(paths, pod, was)
 	policy := Policy{EgressIP: s.EgressIP.Key}

@@ -29,6 +29,10 @@ func (r Reach) String() string {
 type Node struct {
 	topology.Node
 	Reach Reach
+	// Lapsed: it can be reached, but has not acknowledged in time what it was given.
+	Lapsed bool
+	// Stuck: its ovn-controller does not put in force what is in the database.
+	Stuck bool
 }
 
 // Reason says why a node may not have a claim. The empty Reason is no objection.
@@ -41,6 +45,8 @@ const (
 	NotProbedYet Reason = "reachability not known yet"
 	GroupOnNode  Reason = "serves another of the same group"
 	NodeGone     Reason = "no such node"
+	Lapsed       Reason = "has not acknowledged in time what it was given"
+	Stuck        Reason = "has an ovn-controller that does not apply changes"
 )
 
 // Claim asks for a node.

@@ -19,6 +19,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
 	egressinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/health"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
@@ -87,6 +88,9 @@ type Deps struct {
 	Recorder record.EventRecorder
 	// Network is what no egress address may be in.
 	Network egressip.Network
+	// Acknowledge is how long a node may take to acknowledge what it is given before
+	// that is given to another; 0: for ever.
+	Acknowledge time.Duration
 	// AssumeReachable says that nobody probes nodes: one that is not ready is taken
 	// for dead.
 	AssumeReachable bool
@@ -99,17 +103,22 @@ type Controller struct {
 	placement, statuses, pods, marks *queue.Controller
 
 	members  *egressip.Members
-	draining atomic.Bool // some node hands over its addresses
-	primed   bool        // only the key of placement touches it
+	lapses   *health.Lapses // of nodes that owe a word
+	stuck    *health.Lapses // of nodes whose ovn-controllers are behind
+	draining atomic.Bool    // some node hands over its addresses
+	primed   bool           // only the key of placement touches it
 
 	mu        sync.Mutex
 	selectors []egressip.Selector // nil: to be read again
 	decoded   map[string]decoded
-	decisions map[string]egressip.Decision // of the last placement
-	owners    map[netip.Addr]string        // the EgressIPs of the addresses, likewise
-	heard     map[string]bool              // the nodes it saw, whether they can take back their words
-	patched   map[string]patched           // what the lister may not show yet
-	behind    map[string]time.Time         // since when pods of a programmed one wait
+	decisions map[string]egressip.Decision   // of the last placement
+	owners    map[netip.Addr]string          // the EgressIPs of the addresses, likewise
+	heard     map[string]bool                // the nodes it saw, whether they can take back their words
+	patched   map[string]patched             // what the lister may not show yet
+	met       map[string]types.UID           // the EgressIPs that placement looks at
+	decided   map[string]types.UID           // those of decisions
+	formers   map[netip.Addr]map[string]bool // nodes that had addresses by an EgressIP that is gone
+	behind    map[string]time.Time           // since when pods of a programmed one wait
 	states    map[string]*podState
 	waiting   map[string]map[string]bool // by EgressIP, the pods that are not settled
 	ctx       context.Context            // of Run
@@ -127,9 +136,14 @@ func New(deps Deps) (*Controller, error) {
 	c := &Controller{
 		deps:      deps,
 		members:   egressip.NewMembers(),
+		lapses:    health.NewLapses(deps.Acknowledge),
+		stuck:     health.NewLapses(deps.Acknowledge),
 		decoded:   map[string]decoded{},
 		decisions: map[string]egressip.Decision{},
 		patched:   map[string]patched{},
+		met:       map[string]types.UID{},
+		decided:   map[string]types.UID{},
+		formers:   map[netip.Addr]map[string]bool{},
 		behind:    map[string]time.Time{},
 		states:    map[string]*podState{},
 		waiting:   map[string]map[string]bool{},
@@ -182,6 +196,15 @@ func (c *Controller) decision(key string) (egressip.Decision, bool) {
 	defer c.mu.Unlock()
 	d, ok := c.decisions[key]
 	return d, ok
+}
+
+// decisionOn returns what placement decided last about an object; false before it has
+// seen that.
+func (c *Controller) decisionOn(e *v1.EgressIP) (egressip.Decision, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d, ok := c.decisions[e.Name]
+	return d, ok && c.decided[e.Name] == e.UID
 }
 
 // decode decodes an object, once.

@@ -3,6 +3,7 @@ package master
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
@@ -28,6 +30,10 @@ func (c *Controller) watchPlacement() error {
 	err := c.placement.Watch(c.deps.EgressIPs.Informer(), func(old, new any) []string {
 		o, _ := old.(*v1.EgressIP)
 		n, _ := new.(*v1.EgressIP)
+		c.noteFormer(o, n)
+		if c.listen(o, n) {
+			return []string{all}
+		}
 		if o != nil && n != nil && o.UID == n.UID && equality.Semantic.DeepEqual(o.Spec, n.Spec) {
 			// What arrived makes room for more that is to be handed over.
 			if !c.draining.Load() || equality.Semantic.DeepEqual(o.Status.Programmed, n.Status.Programmed) {
@@ -89,7 +95,8 @@ func (c *Controller) place(context.Context, string) error {
 	}
 	nodes, draining, heard := make([]place.Node, 0, len(list)), false, map[string]bool{}
 	for _, n := range list {
-		node := place.Node{Node: candidate(n), Reach: c.deps.Health.Reach(n.Name)}
+		node := place.Node{Node: candidate(n), Reach: c.deps.Health.Reach(n.Name),
+			Lapsed: c.lapses.Lapsed(n.Name), Stuck: c.stuck.Lapsed(n.Name)}
 		nodes, draining = append(nodes, node), draining || node.Draining
 		heard[n.Name] = !c.dead(n.Name)
 	}
@@ -100,6 +107,10 @@ func (c *Controller) place(context.Context, string) error {
 	}
 	decoded := make([]egressip.EgressIP, 0, len(objs))
 	var bereft []string // these have words of dead nodes
+	c.mu.Lock()
+	met := maps.Clone(c.met)
+	c.mu.Unlock()
+	objs = slices.DeleteFunc(slices.Clone(objs), func(obj *v1.EgressIP) bool { return met[obj.Name] != obj.UID }) // its event comes
 	for _, obj := range objs {
 		if slices.ContainsFunc(obj.Status.Programmed, func(w v1.ProgrammedStatus) bool { return !heard[w.Node] }) {
 			bereft = append(bereft, obj.Name)
@@ -115,7 +126,7 @@ func (c *Controller) place(context.Context, string) error {
 	if network.Services, err = c.serviceAddrs(); err != nil {
 		return err
 	}
-	changed := c.decide(egressip.Decide(nodes, decoded, network), heard)
+	changed := c.decide(egressip.Decide(nodes, decoded, network), met, heard)
 	c.statuses.Enqueue(changed...)
 	var pods []string
 	for _, key := range changed {
@@ -128,7 +139,7 @@ func (c *Controller) place(context.Context, string) error {
 }
 
 // decide stores decisions and returns the keys whose decision is another one now.
-func (c *Controller) decide(decisions map[string]egressip.Decision, heard map[string]bool) []string {
+func (c *Controller) decide(decisions map[string]egressip.Decision, met map[string]types.UID, heard map[string]bool) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var changed []string
@@ -140,7 +151,7 @@ func (c *Controller) decide(decisions map[string]egressip.Decision, heard map[st
 			}
 		}
 		old, ok := c.decisions[key]
-		if !ok || !old.Equal(d) {
+		if !ok || !old.Equal(d) || c.decided[key] != met[key] {
 			changed = append(changed, key)
 			for _, pod := range c.members.Own(key) { // until they were looked at
 				c.unsettled(key, pod)
@@ -154,7 +165,7 @@ func (c *Controller) decide(decisions map[string]egressip.Decision, heard map[st
 			changed = append(changed, key)
 		}
 	}
-	c.decisions, c.owners, c.heard = decisions, owners, heard
+	c.decisions, c.decided, c.owners, c.heard = decisions, met, owners, heard
 	slices.Sort(changed)
 	return changed
 }

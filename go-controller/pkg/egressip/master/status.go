@@ -96,7 +96,7 @@ func (c *Controller) report(ctx context.Context, key string) error {
 	if err != nil {
 		return fmt.Errorf("get EgressIP %s: %w", key, err)
 	}
-	d, ok := c.decision(key)
+	d, ok := c.decisionOn(e)
 	if !ok {
 		return nil // placement will enqueue it
 	}
@@ -104,6 +104,12 @@ func (c *Controller) report(ctx context.Context, key string) error {
 	want := *known.DeepCopy()
 	want.Items = d.Items()
 	want.Programmed = slices.DeleteFunc(want.Programmed, func(w v1.ProgrammedStatus) bool { return c.muted(w.Node) })
+	former, err := c.former(key, d, known)
+	if err != nil {
+		return err
+	}
+	want.Programmed = egressip.Carry(want.Programmed, former)
+	c.remind(key, d, want)
 	is := egressip.Conditions(d, want, c.podReport(key))
 	for _, condition := range is {
 		if condition.Type == v1.ConditionProgrammed && c.transient(key, known, condition) {
@@ -115,6 +121,7 @@ func (c *Controller) report(ctx context.Context, key string) error {
 	if err := c.patch(ctx, e, known, want); err != nil {
 		return err
 	}
+	c.carried(former)
 	before := egressip.Decode(&v1.EgressIP{Status: known}).Items
 	for _, n := range egressip.Notices(d, before, known.Conditions, want.Conditions) {
 		kind := corev1.EventTypeNormal
@@ -132,7 +139,7 @@ func (c *Controller) podReport(key string) egressip.Report {
 	lost := c.members.Lost(key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return egressip.Report{Lost: lost, Waiting: len(c.waiting[key])}
+	return egressip.Report{Lost: lost, Waiting: len(c.waiting[key]), Lapsed: c.lapses.Lapsed, Stuck: c.stuck.Lapsed}
 }
 
 // transient tells whether all that the condition would say is that pods wait for
@@ -164,6 +171,7 @@ func (c *Controller) transient(key string, known v1.EgressIPStatus, next metav1.
 }
 
 func (c *Controller) forget(key string) {
+	c.lapses.Owe(key, nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.patched, key)
@@ -208,6 +216,14 @@ func difference(e *v1.EgressIP, known, want v1.EgressIPStatus) (types.PatchType,
 	}
 	if !equality.Semantic.DeepEqual(known.Conditions, want.Conditions) {
 		change["conditions"] = want.Conditions
+	}
+	if slices.ContainsFunc(want.Programmed, func(w v1.ProgrammedStatus) bool {
+		was, _ := egressip.WordOf(known, w.Node)
+		return !egressip.SameWord(was, w)
+	}) { // words of others: nobody may have written meanwhile
+		change["programmed"] = want.Programmed
+		metadata := map[string]any{"uid": e.UID, "resourceVersion": e.ResourceVersion}
+		return types.MergePatchType, map[string]any{"metadata": metadata, "status": change}
 	}
 	if len(known.Programmed) == len(want.Programmed) {
 		if len(change) == 0 {

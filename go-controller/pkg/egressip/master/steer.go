@@ -246,10 +246,11 @@ func (c *Controller) steering(key string, st *podState, name string, pod egressi
 	s := egressip.Steering{
 		EgressIP: c.decode(obj),
 		Pod:      pod,
-		Paths:    d.Paths(c.known(obj), pod.Addrs, func(given []netip.Addr) string { return c.members.Digest(name, given) }),
+		Paths:    d.Paths(c.known(obj), pod.Addrs, c.digest(name)),
 		Now:      egressip.StateOf(c.deps.Writer.Rows(egressip.Owner(key))),
 		Owned:    c.owned,
 	}
+	s.Paths = egressip.Fallback(s.Paths, c.known(obj), c.live)
 	// What the database has when we come counts as done, unless the pod waits.
 	if !st.known && !pod.Pending && !pod.Late {
 		st.inForce = s.Now.Clone()

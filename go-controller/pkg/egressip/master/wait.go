@@ -129,9 +129,18 @@ func (c *Controller) inForce(ctx context.Context, at awaited) error {
 	if gone && at.self {
 		return nil
 	}
-	limited, cancel := context.WithTimeout(ctx, patience)
+	limit := patience
+	if c.deps.Acknowledge > 0 && !at.self {
+		limit = min(limit, c.deps.Acknowledge)
+		c.applies(at.node, false)
+	}
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if err := c.deps.Barrier.Wait(limited, chassis); err != nil || !at.old {
+	err := c.deps.Barrier.Wait(limited, chassis)
+	if c.deps.Acknowledge > 0 && !at.self && ctx.Err() == nil {
+		c.applies(at.node, err == nil || c.dead(at.node) || !c.answered(ctx, at.node))
+	}
+	if err != nil || !at.old {
 		return err
 	}
 	select {

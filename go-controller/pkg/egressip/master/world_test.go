@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -148,6 +149,7 @@ type world struct {
 	agents  *queue.Controller // the nodes
 	stop    func()
 	assume  bool
+	limit   time.Duration   // within which nodes are to acknowledge; 0: they may take for ever
 	base    *base           // nil: one rule of each node translates all pods
 	faults  *fakeapi.Faults // of the API, or nil
 
@@ -232,6 +234,7 @@ func (w *world) start() {
 		Services: core.Core().V1().Services(),
 		Writer:   noting{w.db, w}, Health: w.health, Barrier: w.barrier, Rerouted: w.pods, Recorder: w.events,
 		Given: w.given, Network: network, AssumeReachable: w.assume,
+		Acknowledge: w.limit,
 	}
 	if w.base != nil {
 		deps.Translated = w.base.translated

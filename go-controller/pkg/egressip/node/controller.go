@@ -253,6 +253,11 @@ func (c *Controller) Run(ctx context.Context) error {
 	return c.queue.Run(ctx, workers)
 }
 
+// mostSilence bounds how long a node that comes back waits: it answers probes meanwhile,
+// so that a master which is more patient does not take it for dead any more. Nothing on
+// the node starts before that.
+const mostSilence = 10 * time.Second
+
 // outlast keeps a node that comes back from believing its own words before it is
 // certain to have heard that they hold no more: it may have been silent for so long
 // that the master is about to give its addresses to others. Until then a bridge
@@ -266,7 +271,7 @@ func (c *Controller) outlast(ctx context.Context) {
 		return
 	}
 	// A probe, and then the news, may take the time of another half.
-	wait := c.deps.Silence + c.deps.Silence/2
+	wait := min(c.deps.Silence+c.deps.Silence/2, mostSilence)
 	klog.InfoS("Waiting until it is certain which egress addresses this node still has", "for", wait)
 	select {
 	case <-time.After(wait):
@@ -343,8 +348,8 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	may := func(netip.Addr) bool { return false }
 	if e != nil {
 		after.uid, share = e.UID, egressip.ShareOf(e.Status, node)
-		may = func(a netip.Addr) bool {
-			return before.held[a] || c.ready() && egressip.Other(e.Status, node.Name, a) == ""
+		if may, err = c.may(ctx, e, before, share); err != nil {
+			return err
 		}
 	}
 	c.before.expect(ctx, key, e, share, node.Name)
@@ -370,6 +375,9 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		return nil
 	}
 	c.queue.Spoke(key)
+	if a, key := c.holdsStill(e, after); key != "" {
+		return fmt.Errorf("say that %s is let go of: EgressIP %s has it yet", a, key)
+	}
 	return c.say(ctx, e, c.word(after, next))
 }
 

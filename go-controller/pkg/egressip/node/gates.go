@@ -70,6 +70,10 @@ func (g *gates) pass(ctx context.Context) error {
 	if same {
 		return nil
 	}
+	// What fails may be written later: until it is known, the bridge was told nothing.
+	g.mu.Lock()
+	g.spoken = false
+	g.mu.Unlock()
 	if err := g.c.deps.Flows.Apply(ctx, Contributor, flows); err != nil {
 		return fmt.Errorf("gate egress addresses: %w", err)
 	}

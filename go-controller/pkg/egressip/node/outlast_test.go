@@ -39,6 +39,7 @@ func TestOutlast(t *testing.T) {
 		waits    bool
 	}{
 		"holds":                    {object("prod", []string{four}, []string{four + " " + self}, self+" "+four), silence, true},
+		"holds, a patient master":  {object("prod", []string{four}, []string{four + " " + self}, self+" "+four), 123 * time.Second, true},
 		"holds, no silence is bad": {object("prod", []string{four}, []string{four + " " + self}, self+" "+four), 0, false},
 		"given, not held":          {object("prod", []string{four}, []string{four + " " + self}), silence, false},
 		"given to another":         {object("prod", []string{four}, []string{four + " " + other}, self+" "+four), silence, false},
@@ -52,6 +53,9 @@ func TestOutlast(t *testing.T) {
 				node := &Controller{deps: Deps{Node: self, EgressIPs: listed{indexer: indexer}, Silence: c.silence}}
 				start := time.Now()
 				node.outlast(t.Context())
+				if waited := time.Since(start); waited > mostSilence+time.Second {
+					t.Errorf("holds up the start for %s", waited)
+				}
 				// The poll for the informer takes a moment of its own.
 				if waited := time.Since(start); c.waits && waited < silence+silence/4 || !c.waits && waited > time.Second {
 					t.Errorf("waited for %s", waited)

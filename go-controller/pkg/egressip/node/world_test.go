@@ -347,6 +347,10 @@ type breth0 struct {
 	// incomplete says that the flows are not installed yet.
 	mu         sync.Mutex
 	incomplete bool
+	// failing: the flows are noted, to be written later, and that fails now; failed is
+	// how often.
+	failing bool
+	failed  int
 }
 
 func (b *breth0) Complete() bool {
@@ -360,6 +364,12 @@ func (b *breth0) Apply(ctx context.Context, contributor string, flows []host.Flo
 	err := b.Flows.Apply(ctx, contributor, flows)
 	if b.Dump() != before {
 		b.w.note("flows")
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.failing {
+		b.failed++
+		return errBusy
 	}
 	return err
 }

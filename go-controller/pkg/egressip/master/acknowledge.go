@@ -1,0 +1,121 @@
+package master
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/health"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+const (
+	// witnesses is how many other chassis are asked whether the databases work.
+	witnesses = 8
+	// witnessed is how long they may take to answer.
+	witnessed = time.Second
+)
+
+// remind notes what nodes have yet to acknowledge of an EgressIP, and has placement look
+// at those that take too long.
+func (c *Controller) remind(key string, d egressip.Decision, status v1.EgressIPStatus) {
+	digest := c.digest(key)
+	var debts []health.Debt
+	for _, debt := range d.Debts(status, digest) {
+		if !c.dead(debt.Node) {
+			debts = append(debts, health.Debt{Node: debt.Node, What: debt.What})
+		}
+	}
+	lapsed, again := c.lapses.Owe(key, debts)
+	if again > 0 {
+		c.statuses.EnqueueAfter(again, key)
+	}
+	for _, node := range lapsed {
+		klog.InfoS("Node does not acknowledge what it is given", "node", node, "egressIP", key, "within", c.deps.Acknowledge, "owed", debts)
+		c.placement.Enqueue(all)
+		c.placement.EnqueueAfter(c.lapses.Pause(), all)
+	}
+}
+
+// listen takes note of what nodes say, and tells whether that of one that had lapsed is
+// among it.
+func (c *Controller) listen(old, new *v1.EgressIP) bool {
+	if old == nil || new == nil || old.UID != new.UID {
+		return false
+	}
+	back := false
+	for _, word := range new.Status.Programmed {
+		if was, _ := egressip.WordOf(old.Status, word.Node); !egressip.SameWord(was, word) {
+			back = c.lapses.Heard(word.Node) || back
+		}
+	}
+	for _, was := range old.Status.Programmed {
+		// The master takes words away of nodes that are dead only.
+		if _, at := egressip.WordOf(new.Status, was.Node); at < 0 && !c.dead(was.Node) {
+			back = c.lapses.Heard(was.Node) || back
+		}
+	}
+	return back
+}
+
+// digest returns the digests of the pods of an EgressIP.
+func (c *Controller) digest(key string) func(given []netip.Addr) string {
+	return func(given []netip.Addr) string { return c.members.Digest(key, given) }
+}
+
+// live returns a node that does not pass for dead.
+func (c *Controller) live(name string) (topology.Node, bool) {
+	n, err := c.deps.Nodes.Lister().Get(name)
+	if name == "" || err != nil || c.dead(name) {
+		return topology.Node{}, false
+	}
+	return candidate(n), true
+}
+
+// applies says whether the ovn-controller of a node puts in force what it is waited for,
+// as far as that is its own fault. A node is to blame only while another one answers:
+// else it is the databases, or we ourselves.
+func (c *Controller) applies(node string, does bool) {
+	if does {
+		if c.stuck.Owe(node, nil); c.stuck.Heard(node) {
+			c.placement.Enqueue(all)
+		}
+		return
+	}
+	if lapsed, _ := c.stuck.Owe(node, []health.Debt{{Node: node, What: "apply"}}); len(lapsed) > 0 {
+		klog.InfoS("The ovn-controller of a node does not apply changes", "node", node, "within", c.deps.Acknowledge)
+		c.placement.Enqueue(all)
+		c.placement.EnqueueAfter(c.stuck.Pause(), all)
+	}
+}
+
+// answered tells whether the chassis of any node but one answers.
+func (c *Controller) answered(ctx context.Context, but string) bool {
+	nodes, err := c.deps.Nodes.Lister().List(labels.Everything())
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, witnessed)
+	defer cancel()
+	answers, asked := make(chan error, witnesses), 0
+	for _, n := range nodes {
+		chassis := n.Annotations[kube.AnnotationChassisID]
+		if n.Name == but || chassis == "" || asked == witnesses || c.dead(n.Name) {
+			continue
+		}
+		asked++
+		go func() { answers <- c.deps.Barrier.Wait(ctx, chassis) }()
+	}
+	for range asked {
+		if <-answers == nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,63 @@
+package master
+
+import (
+	"testing"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// TestAddressChangesHands: whichever EgressIP an address comes to from another one, or from
+// one of the same name, who had it is asked to let go, and the next node waits for that.
+func TestAddressChangesHands(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		next string // the EgressIP that has it then
+		do   func(w *world, addr string)
+	}{
+		{"made anew", prod, func(w *world, addr string) {
+			w.remove(egress(prod, nil))
+			w.create(egress(prod, []v1.Address{v1.Address(addr)}, func(e *v1.EgressIP) { e.UID = types.UID("another") }))
+		}},
+		{"renamed", "next", func(w *world, addr string) {
+			w.remove(egress(prod, nil))
+			w.create(egress("next", []v1.Address{v1.Address(addr)}))
+		}},
+		{"renamed, the other way round", "next", func(w *world, addr string) {
+			w.create(egress("next", []v1.Address{v1.Address(addr)}))
+			w.eventually("the refusal", func() bool { return w.is("next", v1.ConditionConflict) })
+			w.remove(egress(prod, nil))
+		}},
+		{"moved", "next", func(w *world, addr string) {
+			w.create(egress("next", []v1.Address{"172.18.0.99"}))
+			w.programmed("next")
+			w.changeEgressIP(prod, func(e *v1.EgressIP) { e.Spec.EgressIPs = []v1.Address{"172.18.0.98"} })
+			w.changeEgressIP("next", func(e *v1.EgressIP) { e.Spec.EgressIPs = []v1.Address{v1.Address(addr)} })
+		}},
+	} {
+		for _, addr := range []string{"172.18.0.33", "fc00:f853:ccd:e793::33", "172.19.0.33"} {
+			t.Run(c.name+" "+addr, func(t *testing.T) {
+				w := serving(t, v1.Address(addr))
+				first := w.holder(prod, addr)
+				// It cannot have it again, and does not act.
+				w.freeze(first, true)
+				w.changeNode(first, func(n *corev1.Node) { delete(n.Labels, kube.LabelEgressAssignable) })
+				w.eventually("the other to be chosen", func() bool { return w.holder(prod, addr) == other(first) })
+				c.do(w, addr)
+				w.eventually("the next EgressIP to have it", func() bool { return w.holder(c.next, addr) == other(first) })
+				w.eventually("the status to say who has it", func() bool { return w.reason(c.next, v1.ConditionProgrammed) == egressip.ReasonWaitingForNode })
+				if e := w.get(c.next); !egressip.Holds(e.Status, first, addrs(addr)[0]) || egressip.Holds(e.Status, other(first), addrs(addr)[0]) {
+					t.Errorf("words %+v", e.Status.Programmed)
+				}
+				w.freeze(first, false)
+				w.programmed(c.next)
+				if e := w.get(c.next); egressip.Holds(e.Status, first, addrs(addr)[0]) {
+					t.Errorf("words %+v", e.Status.Programmed)
+				}
+			})
+		}
+	}
+}

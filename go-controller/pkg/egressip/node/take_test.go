@@ -1,0 +1,76 @@
+package node
+
+import (
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
+)
+
+// TestOvertaken: a node that reads of what it was given a while ago, when that went to
+// another node, takes nothing; its cache may show it for any time.
+func TestOvertaken(t *testing.T) {
+	for name, moved := range map[string]func(*v1.EgressIP){
+		"given to another": func(e *v1.EgressIP) { give(e, four+" "+other) },
+		"taken by another": func(e *v1.EgressIP) {
+			e.Status.Programmed = []v1.ProgrammedStatus{{Node: other, EgressIPs: []string{four}}}
+		},
+		"made anew":           func(e *v1.EgressIP) { e.UID = "another" },
+		"taken by nobody":     func(e *v1.EgressIP) { e.Status.Items = nil },
+		"given and secondary": func(e *v1.EgressIP) { give(e, four+" "+other, more+" "+self) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}))
+			asked := make(chan struct{}, 100)
+			w.api.PrependReactor("get", "egressips", func(clienttesting.Action) (bool, runtime.Object, error) {
+				latest := object("prod", []string{four}, []string{four + " " + self})
+				moved(latest)
+				asked <- struct{}{}
+				return true, latest, nil
+			})
+			w.start()
+			for range 3 { // it asks again and again
+				eventually.Receive(t, "the API server to be asked", asked)
+			}
+			if got := w.gated(four); !slices.Equal(got, []string{four}) {
+				t.Errorf("answers for an address that is another's: gated %v", got)
+			}
+			if did := w.did(); slices.ContainsFunc(did, func(s string) bool { return s != "flows" }) {
+				t.Errorf("did %q", did)
+			}
+		})
+	}
+}
+
+// TestFormerWord: while a node has an address by one EgressIP, it leaves its word on
+// another one there, which keeps others from taking it, and takes it out when it has let go.
+func TestFormerWord(t *testing.T) {
+	w := newWorld(t, object("former", []string{four}, []string{four + " " + self}))
+	w.start()
+	w.saysEventually("former", self+" "+four)
+	for _, e := range []*v1.EgressIP{
+		object("next", []string{four}, []string{four + " " + other}, self+" "+four),
+		object("sentinel", []string{more}, []string{more + " " + self}),
+	} {
+		if err := w.api.Tracker().Add(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.saysEventually("sentinel", self+" "+more)
+	if got := w.words("next"); !slices.Equal(got, []string{self + " " + four}) {
+		t.Errorf("says %q of what it holds", got)
+	}
+	if got := w.gated(four); len(got) != 0 {
+		t.Errorf("gated %v, though it holds it", got)
+	}
+	w.change("former", func(e *v1.EgressIP) { give(e) })
+	w.saysEventually("former")
+	w.saysEventually("next")
+	if got := w.gated(four); len(got) != 1 {
+		t.Error("goes on answering")
+	}
+}
