@@ -43,8 +43,9 @@ const (
 	RuleEgressIP = 6000
 )
 
-// MarkPodToNode (0x3f0) marks pod-to-node traffic, which must leave with the
-// node's address whatever egress feature selects the pod.
+// MarkPodToNode (0x3f0) marks pod-to-node traffic, and what pods reach by their own
+// node, which must leave with the node's address whatever egress feature selects the
+// pod.
 const MarkPodToNode = 1008
 
 // MarkServicePort (0x3f1) marks what pods of the egress features send from the port
