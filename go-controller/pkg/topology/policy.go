@@ -2,6 +2,9 @@ package topology
 
 // Priorities of the logical router policies on ClusterRouter; a higher one wins.
 const (
+	// PriorityNoPod drops what is for the range of pods and for no node's subnet: a
+	// default route would lead it out and back in.
+	PriorityNoPod = 1005
 	// PriorityNodeLocal sends traffic of pods to their own node's address to
 	// the management port.
 	PriorityNodeLocal = 1004
