@@ -113,12 +113,13 @@ func (l *tracing) learn(n topology.Node, neighbour netip.Addr, mac string) {
 // EgressServices.
 func (l *tracing) noReroute(ip, service []netip.Addr) {
 	l.t.Helper()
-	n := noreroute.Network{Cluster: prefixesOf("10.244.0.0/16", "fd00:10:244::/48"), Join: prefixesOf("100.64.0.0/16", "fd98::/64")}
+	n := noreroute.Network{Cluster: prefixesOf("10.244.0.0/16", "fd00:10:244::/48"), Join: prefixesOf("100.64.0.0/16", "fd98::/64"), NodeLocal: labNodeLocal}
 	for set, addrs := range map[noreroute.Set][]netip.Addr{
-		noreroute.EgressIPPods: ip, noreroute.EgressServicePods: service, noreroute.NodeIPs: noreroute.NodeAddrs(l.nodes),
+		noreroute.EgressIPPods: ip, noreroute.EgressServicePods: service,
 	} {
 		l.apply(set.Owner(), noreroute.SetRows(n, set, addrs))
 	}
+	l.apply(noreroute.NodeIPs.Owner(), noreroute.NodeRows(n, noreroute.NodeAddrs(l.nodes)))
 	l.apply(noreroute.PolicyOwner, noreroute.PolicyRows(n))
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -216,7 +217,7 @@ func (m *master) build() ([]starter, error) {
 	m.runners["no-reroute policies"], err = noreroutemaster.New(noreroutemaster.Deps{
 		Nodes:             m.nodes,
 		Writer:            m.writer,
-		Network:           noreroute.Network{Cluster: cfg.Default.ClusterPrefixes(), Join: joinSubnets(cfg)},
+		Network:           noreroute.Network{Cluster: cfg.Default.ClusterPrefixes(), Join: joinSubnets(cfg), NodeLocal: nodeLocal(cfg)},
 		EgressIPPods:      ipPods,
 		EgressServicePods: servicePods,
 		NodeIPs:           cfg.Features.MultiExternalGateway,
@@ -318,6 +319,16 @@ func networkConfig(cfg config.Config) network.Config {
 		n.ClusterSubnets = append(n.ClusterSubnets, network.ClusterSubnet{CIDR: s.CIDR, HostPrefixLen: s.HostPrefixLen})
 	}
 	return n
+}
+
+// nodeLocal returns the ranges that pods reach by their own node, without those that
+// the cluster uses itself.
+func nodeLocal(cfg config.Config) []netip.Prefix {
+	used := slices.Concat(cfg.Default.ClusterPrefixes(), cfg.Kubernetes.ServiceCIDRs, joinSubnets(cfg))
+	for _, f := range cfg.Families() {
+		used = append(used, cfg.Gateway.MasqueradeSubnet(f))
+	}
+	return noreroute.NodeLocal(cfg.Features.NodeLocalAddresses, used)
 }
 
 // joinSubnets returns the join subnet of each family of the cluster.

@@ -339,6 +339,7 @@ func (n *node) egressServices(core informers.SharedInformerFactory) ([]starter, 
 		ClusterSubnets: n.env.Config.Default.ClusterPrefixes(),
 		Mode:           n.env.Config.Gateway.Mode,
 		EgressIPs:      n.env.Config.Features.EgressIP,
+		NodeLocal:      noreroute.NodeLocal(n.env.Config.Features.NodeLocalAddresses, nil),
 	})
 	if err != nil {
 		return nil, err
@@ -355,6 +356,7 @@ func (n *node) marks() {
 		Cluster:   nodeLimits(n.env.Config),
 		Chains:    n.chains,
 		MarksLost: func(ctx context.Context) (bool, error) { return isUserspace(ctx, n.switches) },
+		NodeLocal: noreroute.NodeLocal(n.env.Config.Features.NodeLocalAddresses, nil),
 		Families:  n.env.Config.Families(),
 	})
 	n.runners["marks of pods"] = c

@@ -114,14 +114,17 @@ func newPrecedence(t *testing.T, mode topology.GatewayMode, disableSNAT bool) *p
 // writePolicies writes what EgressIP and EgressService have in common.
 func (p *precedence) writePolicies() {
 	p.t.Helper()
-	n := noreroute.Network{Cluster: p.config.Cluster, Join: prefixesOf("100.64.0.0/16", "fd98::/64")}
+	n := noreroute.Network{Cluster: p.config.Cluster, Join: prefixesOf("100.64.0.0/16", "fd98::/64"), NodeLocal: labNodeLocal}
 	for _, s := range []struct {
 		set   noreroute.Set
 		addrs []netip.Addr
-	}{{noreroute.EgressIPPods, podAddrs}, {noreroute.EgressServicePods, podAddrs}, {noreroute.NodeIPs, noreroute.NodeAddrs(p.nodes)}} {
+	}{{noreroute.EgressIPPods, podAddrs}, {noreroute.EgressServicePods, podAddrs}} {
 		if _, err := p.writer.Apply(p.t.Context(), s.set.Owner(), noreroute.SetRows(n, s.set, s.addrs)); err != nil {
 			p.t.Fatal(err)
 		}
+	}
+	if _, err := p.writer.Apply(p.t.Context(), noreroute.NodeIPs.Owner(), noreroute.NodeRows(n, noreroute.NodeAddrs(p.nodes))); err != nil {
+		p.t.Fatal(err)
 	}
 	if _, err := p.writer.Apply(p.t.Context(), noreroute.PolicyOwner, noreroute.PolicyRows(n)); err != nil {
 		p.t.Fatal(err)

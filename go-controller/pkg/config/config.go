@@ -256,6 +256,9 @@ type Features struct {
 	// GatewayNamespaces are those whose pods may be external gateways by
 	// annotation; nil for all.
 	GatewayNamespaces []string
+	// NodeLocalAddresses are those that pods reach by their own node, whatever egress
+	// feature has them, beside the link-local ones.
+	NodeLocalAddresses []netip.Prefix
 	// ReachabilityTotalTimeout is how long a node may be silent before its egress
 	// addresses move; 0 takes every node as reachable.
 	ReachabilityTotalTimeout time.Duration

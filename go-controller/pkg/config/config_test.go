@@ -118,6 +118,7 @@ var samples = map[string]struct{ text, want string }{
 	"--enable-egress-service":               {"true", "true"},
 	"--enable-multi-external-gateway":       {"true", "true"},
 	"--external-gateway-namespaces":         {"f5, gateways", "[f5 gateways]"},
+	"--node-local-addresses":                {"fd00:ec2::254, 168.63.129.0/24", "[fd00:ec2::254/128 168.63.129.0/24]"},
 	"--egressip-reachability-total-timeout": {"0", "0s"},
 	"--egressip-acknowledge-timeout":        {"0", "0s"},
 	"--egressip-node-healthcheck-port":      {"9107", "9107"},

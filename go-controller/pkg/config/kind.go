@@ -177,6 +177,18 @@ func prefixes() kind[[]netip.Prefix] {
 	return list("ranges in CIDR form separated by commas, e.g. 10.96.0.0/16,fd00:10:96::/112", parsePrefix)
 }
 
+// ranges takes addresses and ranges separated by commas; an address is a range of
+// its own.
+func ranges() kind[[]netip.Prefix] {
+	return list("addresses or ranges in CIDR form separated by commas, e.g. fd00:ec2::254,168.63.129.16", func(t string) (netip.Prefix, bool) {
+		if a, ok := parseAddr(t); ok {
+			return topology.HostPrefix(a), true
+		}
+		p, ok := parsePrefix(t)
+		return p, ok && p.Bits() > 0
+	})
+}
+
 // prefix takes one range of family f that has at least the given number of
 // host bits.
 func prefix(f topology.Family, hostBits int) kind[netip.Prefix] {

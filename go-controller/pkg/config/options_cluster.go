@@ -220,6 +220,11 @@ var featureOptions = []*Option{
 		value: to(namespaces(), func(c *Config) *[]string { return &c.Features.GatewayNamespaces }),
 	},
 	{
+		Flag: "node-local-addresses", Section: "ovnkubernetesfeature", Key: "node-local-addresses",
+		Usage: "Addresses that pods reach by their own node and with its address, whatever egress feature has them, beside the link-local ones",
+		value: to(ranges(), func(c *Config) *[]netip.Prefix { return &c.Features.NodeLocalAddresses }),
+	},
+	{
 		Flag: "egressip-reachability-total-timeout", Section: "ovnkubernetesfeature", Key: "egressip-reachability-total-timeout", Default: "1",
 		Usage: "Time a node may be silent before egress addresses move away from it; 0 takes every node as reachable",
 		value: to(duration("seconds", time.Second, 0, 3600), func(c *Config) *time.Duration { return &c.Features.ReachabilityTotalTimeout }),

@@ -206,11 +206,7 @@ func HostPlan(seats []Seat, held func(netip.Addr) bool, pods []netip.Addr) HostS
 // destination the best is taken.
 func routes(f topology.Family, link host.Network, table int) map[host.Route]host.Hop {
 	out, metrics := map[host.Route]host.Hop{}, map[host.Route]int{}
-	all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-	if f == topology.IPv6 {
-		all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-	}
-	fallback := host.Route{Dst: all, Table: table, Link: link.Link}
+	fallback := host.Route{Dst: topology.Everywhere(f), Table: table, Link: link.Link}
 	for _, r := range link.Routes {
 		if topology.FamilyOf(r.Dst.Addr()) != f || r.TOS != 0 {
 			continue

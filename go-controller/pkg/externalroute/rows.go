@@ -221,7 +221,8 @@ func (f *family) policies() {
 
 // toNodes plans what keeps traffic for nodes away from the gateways, which the routes
 // of the pods would lead there in any gateway mode: the host of the pods' own node
-// forwards it, with its own address.
+// forwards it, with its own address. The set of the nodes' addresses also has those
+// that pods reach by their own node.
 func (f *family) toNodes() {
 	subnet, ok := topology.PrefixOf(f.Family, f.node.Subnets)
 	if !ok || len(f.routed) == 0 {
@@ -269,7 +270,8 @@ func (f *family) translations() {
 		return
 	}
 	set := setName("external_gateway_everywhere", f.node.Name, f.Family)
-	f.addressSet(set, halves(f.Family))
+	halves := topology.Halves(topology.Everywhere(f.Family)) // a match on the whole would be no match at all
+	f.addressSet(set, []string{halves[0].String(), halves[1].String()})
 	for _, a := range f.skip {
 		nat(a, nb.Ref{Column: "exempted_ext_ips", Table: nbdb.AddressSetTable, Name: set})
 	}
@@ -291,15 +293,6 @@ func Translated(rows []nb.Row, a netip.Addr) bool {
 
 func (f *family) addressSet(name string, addrs []string) {
 	f.rows = append(f.rows, nb.Row{ID: name, Model: &nbdb.AddressSet{Name: name, Addresses: addrs}})
-}
-
-// halves are the two halves of a family's addresses: a match on the whole would
-// be no match at all.
-func halves(f topology.Family) []string {
-	if f == topology.IPv4 {
-		return []string{"0.0.0.0/1", "128.0.0.0/1"}
-	}
-	return []string{"::/1", "8000::/1"}
 }
 
 // setName is the name of an address set of a node. Names of nodes have no

@@ -39,6 +39,7 @@ func ClusterRows(c Config, assigned map[string]Assignment) []nb.Row {
 	for _, g := range []string{topology.ClusterLBGroup, topology.ClusterSwitchLBGroup, topology.ClusterRouterLBGroup} {
 		rows = append(rows, nb.Row{ID: g, Model: &nbdb.LoadBalancerGroup{Name: g}})
 	}
+	rows = append(rows, noPodPolicies(c)...)
 	for _, a := range assigned {
 		rows = append(rows, macBindings(topology.ClusterRouterToJoin, a.Join)...)
 	}

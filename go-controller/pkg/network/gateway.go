@@ -106,8 +106,7 @@ func gatewayRoutes(c Config, n topology.Node, onRouter nb.Parent) []nb.Row {
 		if !has(n.Gateway.Addrs, f) || !slices.Contains(c.families(), f) {
 			continue
 		}
-		all := netip.PrefixFrom(zeroAddr(f), 0)
-		rows = append(rows, route(onRouter, all.String(), hop, nil, new(topology.GatewayToExternal(n.Name))))
+		rows = append(rows, route(onRouter, topology.Everywhere(f).String(), hop, nil, new(topology.GatewayToExternal(n.Name))))
 	}
 	return rows
 }
@@ -164,13 +163,6 @@ func route(on nb.Parent, prefix string, via netip.Addr, policy *nbdb.LogicalRout
 		Policy:     policy,
 		OutputPort: port,
 	}}
-}
-
-func zeroAddr(f topology.Family) netip.Addr {
-	if f == topology.IPv4 {
-		return netip.IPv4Unspecified()
-	}
-	return netip.IPv6Unspecified()
 }
 
 func has(prefixes []netip.Prefix, f topology.Family) bool {

@@ -17,6 +17,7 @@ func NodeRows(c Config, n topology.Node) []nb.Row {
 	}
 	rows := switchRows(n)
 	rows = append(rows, nodeAddressPolicies(n)...)
+	rows = append(rows, nodeNoPodPolicies(c, n)...)
 	if n.HasGateway() {
 		rows = append(rows, gatewayRows(c, n)...)
 		rows = append(rows, exitRoutes(n)...)

@@ -28,17 +28,22 @@ func markChain(f topology.Family) host.ChainKey {
 	return host.ChainKey{Family: f, Table: "mangle", Name: ChainMark}
 }
 
-// MarkRules mark what comes from pods and is for one of the nodes, in the given
-// families.
-func MarkRules(nodes []netip.Addr, families []topology.Family) host.Rules {
+// MarkRules mark what comes from pods and is for one of the nodes, or for addresses
+// that they reach by their own one, in the given families.
+func MarkRules(nodes []netip.Addr, nodeLocal []netip.Prefix, families []topology.Family) host.Rules {
 	rules := host.Rules{}
-	for _, a := range slices.Compact(slices.SortedFunc(slices.Values(nodes), netip.Addr.Compare)) {
-		f := topology.FamilyOf(a)
-		if !slices.Contains(families, f) {
-			continue
+	mark := func(to netip.Prefix) {
+		f := topology.FamilyOf(to.Addr())
+		if slices.Contains(families, f) {
+			rules[markChain(f)] = append(rules[markChain(f)], host.Spec{Dst: to, In: topology.ManagementPort,
+				Target: host.SetMark(topology.MarkPodToNode)}.Rule())
 		}
-		rules[markChain(f)] = append(rules[markChain(f)], host.Spec{Dst: topology.HostPrefix(a), In: topology.ManagementPort,
-			Target: host.SetMark(topology.MarkPodToNode)}.Rule())
+	}
+	for _, a := range slices.Compact(slices.SortedFunc(slices.Values(nodes), netip.Addr.Compare)) {
+		mark(topology.HostPrefix(a))
+	}
+	for _, p := range nodeLocal {
+		mark(p)
 	}
 	return rules
 }

@@ -38,6 +38,8 @@ var PolicyOwner = nb.Owner{Feature: Feature, Object: "policies"}
 type Network struct {
 	Cluster []netip.Prefix // pod subnets of the cluster
 	Join    []netip.Prefix // join subnets
+	// NodeLocal are ranges that pods reach by their own node; see the function.
+	NodeLocal []netip.Prefix
 }
 
 // families returns the families pods have.

@@ -31,10 +31,11 @@ func addrs(text string) []netip.Addr {
 }
 
 var networks = map[string]Network{
-	"dual":    {prefixes("10.244.0.0/16 fd00:10:244::/48"), prefixes("100.64.0.0/16 fd98::/64")},
-	"ipv4":    {prefixes("10.244.0.0/16"), prefixes("100.64.0.0/16 fd98::/64")},
-	"ipv6":    {prefixes("fd00:10:244::/48"), prefixes("100.64.0.0/16 fd98::/64")},
-	"several": {prefixes("10.244.0.0/16 10.128.0.0/14"), prefixes("100.64.0.0/16")},
+	"dual": {prefixes("10.244.0.0/16 fd00:10:244::/48"), prefixes("100.64.0.0/16 fd98::/64"),
+		NodeLocal(prefixes("fd00:ec2::254/128"), nil)},
+	"ipv4":    {prefixes("10.244.0.0/16"), prefixes("100.64.0.0/16 fd98::/64"), NodeLocal(nil, prefixes("169.254.169.0/29"))},
+	"ipv6":    {prefixes("fd00:10:244::/48"), prefixes("100.64.0.0/16 fd98::/64"), NodeLocal(nil, nil)},
+	"several": {Cluster: prefixes("10.244.0.0/16 10.128.0.0/14"), Join: prefixes("100.64.0.0/16")},
 }
 
 var nodes = []topology.Node{
@@ -53,7 +54,7 @@ func TestRows(t *testing.T) {
 		for _, rows := range [][]nb.Row{
 			SetRows(n, EgressIPPods, nil),
 			SetRows(n, EgressServicePods, addrs("fd00:10:244:3::7 10.244.2.7 10.244.0.5 10.244.2.7")),
-			SetRows(n, NodeIPs, NodeAddrs(nodes)),
+			NodeRows(n, NodeAddrs(nodes)),
 		} {
 			for _, r := range rows {
 				set := r.Model.(*nbdb.AddressSet)

@@ -2,6 +2,9 @@ package topology
 
 // Priorities of the logical router policies on ClusterRouter; a higher one wins.
 const (
+	// PriorityNoPod drops what is for the range of pods and for no node's subnet: a
+	// default route would lead it out and back in.
+	PriorityNoPod = 1005
 	// PriorityNodeLocal sends traffic of pods to their own node's address to
 	// the management port.
 	PriorityNodeLocal = 1004
@@ -43,8 +46,9 @@ const (
 	RuleEgressIP = 6000
 )
 
-// MarkPodToNode (0x3f0) marks pod-to-node traffic, which must leave with the
-// node's address whatever egress feature selects the pod.
+// MarkPodToNode (0x3f0) marks pod-to-node traffic, and what pods reach by their own
+// node, which must leave with the node's address whatever egress feature selects the
+// pod.
 const MarkPodToNode = 1008
 
 // MarkServicePort (0x3f1) marks what pods of the egress features send from the port

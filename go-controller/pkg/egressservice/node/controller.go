@@ -59,6 +59,8 @@ type Deps struct {
 	// EgressIPs says that there may be EgressIPs, whose ip rules would lead pods of an
 	// EgressService elsewhere.
 	EgressIPs bool
+	// NodeLocal are ranges that pods reach by the usual routes of their own node.
+	NodeLocal []netip.Prefix
 }
 
 // Controller serves the EgressServices whose host is this node.
@@ -221,7 +223,8 @@ func (c *Controller) want(s egressservice.Service) (want contribution, problem s
 		}
 		return want, t.problem, nil
 	}
-	rules := egressservice.IPRules(s, c.deps.Node, t.number, c.reader.Inside())
+	inside := slices.Concat(c.reader.Inside(), c.deps.NodeLocal)
+	rules := egressservice.IPRules(s, c.deps.Node, t.number, inside)
 	maps.Copy(rules, want.ipRules)
 	want.ipRules = rules
 	return want, "", nil

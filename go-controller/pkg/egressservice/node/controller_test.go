@@ -166,7 +166,8 @@ func (w *world) start() *Controller {
 	ipRules := host.NewSet("ip rules", w.ipRules, func(struct{}, struct{}) bool { return true })
 	w.sweep = ipRules.Sweep
 	c, err := New(Deps{Node: "ovn-worker2", Chains: w.chains, ClusterSubnets: cluster, Mode: topology.GatewayLocal,
-		Egress: w.egress, Tables: w.kernel, Flush: w.kernel.flush, Linger: w.linger,
+		NodeLocal: []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16")},
+		Egress:    w.egress, Tables: w.kernel, Flush: w.kernel.flush, Linger: w.linger,
 		IPRules: ipRules, Nodes: core.Core().V1().Nodes(),
 		Informers: snapshot.Informers{
 			EgressServices: own.EgressService().V1().EgressServices(),
@@ -531,8 +532,8 @@ func TestConnectionsOfEarlierDays(t *testing.T) {
 	})
 }
 
-// TestNetwork: ip rules on the host, or for the pods of each node; none where
-// there is no table, which the status says, and they come when it does.
+// TestNetwork: ip rules on the host, or for the pods of each node, and for what they have
+// for others than the network; none where there is no table, which the status says, and they come when it does.
 func TestNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

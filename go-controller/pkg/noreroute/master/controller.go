@@ -105,13 +105,13 @@ func (c *Controller) reconcile(ctx context.Context, _ string) error {
 	return c.apply(ctx, noreroute.PolicyOwner, noreroute.PolicyRows(c.deps.Network))
 }
 
-// nodeIPs writes the address set of the nodes.
+// nodeIPs writes the address set of the nodes and of what pods reach by their own one.
 func (c *Controller) nodeIPs(ctx context.Context) error {
 	nodes, err := c.nodes.List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
-	addrs := noreroute.SetRows(c.deps.Network, noreroute.NodeIPs, noreroute.NodeAddrs(kube.KnownNodes(nodes)))
+	addrs := noreroute.NodeRows(c.deps.Network, noreroute.NodeAddrs(kube.KnownNodes(nodes)))
 	return c.apply(ctx, noreroute.NodeIPs.Owner(), addrs)
 }
 

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -36,6 +37,8 @@ type Deps struct {
 	// MarksLost tells whether packets reach the kernel without the marks that OVN
 	// gave them.
 	MarksLost func(ctx context.Context) (bool, error)
+	// NodeLocal are ranges that pods reach by their own node.
+	NodeLocal []netip.Prefix
 	Families  []topology.Family
 }
 
@@ -128,7 +131,7 @@ func (c *Controller) reconcile(ctx context.Context, _ string) error {
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
-	rules := noreroute.MarkRules(noreroute.NodeAddrs(kube.KnownNodes(all)), c.deps.Families)
+	rules := noreroute.MarkRules(noreroute.NodeAddrs(kube.KnownNodes(all)), c.deps.NodeLocal, c.deps.Families)
 	if err := c.deps.Chains.Apply(ctx, noreroute.Feature, rules); err != nil {
 		return fmt.Errorf("mark what pods send to nodes: %w", err)
 	}

@@ -1,0 +1,49 @@
+package network
+
+import (
+	"fmt"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// noPodPolicies drop what is for an address of pods that is in no node's subnet, in
+// shared gateway mode. No route but the one for everything that a node's pods send
+// leads there, and that to the node's gateway router, which sends it back. A route that
+// discards it would be shorter, and lose. What a policy matches has been routed, so it
+// is enough to ask for the port that it is to leave by.
+func noPodPolicies(c Config) []nb.Row {
+	rows := make([]nb.Row, 0, len(c.ClusterSubnets))
+	for _, s := range c.ClusterSubnets {
+		f := topology.FamilyOf(s.CIDR.Addr())
+		rows = append(rows, noPodPolicy(fmt.Sprintf("outport == %q && %s.dst == %s", topology.ClusterRouterToJoin, f.Match(), s.CIDR.Masked())))
+	}
+	return rows
+}
+
+// nodeNoPodPolicies do the same in local gateway mode, where the node's route leads to
+// its host: what comes from the node's switch may go back there only for the pods there.
+func nodeNoPodPolicies(c Config, n topology.Node) []nb.Row {
+	var rows []nb.Row
+	if n.Gateway.Mode != topology.GatewayLocal {
+		return nil
+	}
+	for _, s := range c.ClusterSubnets {
+		f := topology.FamilyOf(s.CIDR.Addr())
+		match := fmt.Sprintf("inport == %[1]q && outport == %[1]q && %[2]s.dst == %[3]s", topology.RouterToSwitch(n.Name), f.Match(), s.CIDR.Masked())
+		for _, own := range n.Subnets {
+			if s.CIDR.Contains(own.Addr()) {
+				match += fmt.Sprintf(" && %s.dst != %s", f.Match(), own)
+			}
+		}
+		rows = append(rows, noPodPolicy(match))
+	}
+	return rows
+}
+
+func noPodPolicy(match string) nb.Row {
+	return nb.Row{ID: match, Parent: onClusterRouter, Model: &nbdb.LogicalRouterPolicy{
+		Priority: topology.PriorityNoPod, Match: match, Action: nbdb.LogicalRouterPolicyActionDrop,
+	}}
+}
