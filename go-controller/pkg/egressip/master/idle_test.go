@@ -25,7 +25,7 @@ type slow struct {
 
 func (s *slow) ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.Stats, map[nb.Owner]error) {
 	s.calls.Add(1)
-	<-time.After(time.Millisecond)
+	<-time.After(20 * time.Millisecond)
 	return s.database.ApplyAll(ctx, want)
 }
 
@@ -42,7 +42,7 @@ func TestWaitingIsIdle(t *testing.T) {
 		w.programmed(prod)
 		w.egress.PrependReactor("patch", "egressips", func(clienttesting.Action) (bool, runtime.Object, error) {
 			patches.Add(1)
-			<-time.After(time.Millisecond)
+			<-time.After(20 * time.Millisecond)
 			return true, nil, errors.New("no answer")
 		})
 		w.barrier.stop("all", true)
