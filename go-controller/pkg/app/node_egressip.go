@@ -19,8 +19,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/attachment"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/conntrack"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/openflow"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/sb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // egressIPs adds the node side of EgressIPs and returns the informers to be
@@ -28,14 +30,15 @@ import (
 func (n *node) egressIPs() (starter, error) {
 	client, factory := n.ips.client, n.ips.factory
 	c, err := egressipnode.New(egressipnode.Deps{
-		Node:      n.name,
-		EgressIPs: factory.EgressIP().V1().EgressIPs(),
-		Nodes:     n.self,
-		Client:    client,
-		Kube:      n.env.Kube,
-		Flows:     n.flows,
-		Forget:    forget,
-		VLAN:      n.env.Config.Gateway.VLANID,
+		Node:       n.name,
+		EgressIPs:  factory.EgressIP().V1().EgressIPs(),
+		Nodes:      n.self,
+		Client:     client,
+		Kube:       n.env.Kube,
+		Flows:      n.flows,
+		Forget:     forget,
+		Translates: openflow.New(topology.IntegrationBridge, openflow.DefaultRunDir).Translates,
+		VLAN:       n.env.Config.Gateway.VLANID,
 		Kernel: egressipnode.Kernel{
 			Addrs: n.addrs, Routes: n.routes, IPRules: n.ipRules, Settings: n.settings, Chains: n.chains,
 			Networks: attachment.Networks, Watch: link.Watch, Flush: flushTranslated(n.env.Config),

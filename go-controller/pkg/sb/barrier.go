@@ -33,9 +33,11 @@ type private struct {
 // holds nobody else up. It is safe for concurrent use; Run has to run.
 type Barrier struct {
 	southbound nbovsdb.Config
-	bump       func(ctx context.Context) (int, error)
+	bump       func(ctx context.Context, beyond int) (int, error)
 
 	asked chan struct{} // holds one value while somebody waits for a raise
+	heard chan struct{} // closed when it is known how far the chassis were at first
+	first sync.Once     // closes it
 
 	mu       sync.Mutex
 	progress map[string]*reached // by chassis
@@ -55,12 +57,14 @@ type raise struct {
 	target int
 }
 
-// NewBarrier returns a barrier. bump raises nb_cfg of the northbound database.
-func NewBarrier(southbound nbovsdb.Config, bump func(ctx context.Context) (int, error)) *Barrier {
+// NewBarrier returns a barrier. bump raises nb_cfg of the northbound database, to
+// more than beyond.
+func NewBarrier(southbound nbovsdb.Config, bump func(ctx context.Context, beyond int) (int, error)) *Barrier {
 	return &Barrier{
 		southbound: southbound,
 		bump:       bump,
 		asked:      make(chan struct{}, 1),
+		heard:      make(chan struct{}),
 		progress:   map[string]*reached{},
 		next:       &raise{sent: make(chan struct{})},
 	}
@@ -103,6 +107,11 @@ func (b *Barrier) Run(ctx context.Context) error {
 		b.watch(ctx)
 	}()
 	defer watching.Wait()
+	select {
+	case <-b.heard:
+	case <-ctx.Done():
+		return nil
+	}
 	for {
 		select {
 		case <-b.asked:
@@ -125,7 +134,7 @@ func (b *Barrier) raise(ctx context.Context) {
 	b.next = &raise{sent: make(chan struct{})}
 	b.mu.Unlock()
 	for ctx.Err() == nil {
-		target, err := b.bump(ctx)
+		target, err := b.bump(ctx, b.farthest())
 		if err == nil {
 			r.target = target
 			close(r.sent)
@@ -139,6 +148,18 @@ func (b *Barrier) raise(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// farthest returns the highest value of nb_cfg that a chassis has repeated. None has
+// done what is asked for now, whatever the northbound database counts from.
+func (b *Barrier) farthest() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	most := 0
+	for _, p := range b.progress {
+		most = max(most, p.done)
+	}
+	return most
 }
 
 // watch keeps done up to date.
@@ -190,6 +211,10 @@ func (b *Barrier) session(ctx context.Context) error {
 	if _, err := c.Monitor(limited, c.NewMonitor(client.WithTable(row, &row.Name, &row.Done))); err != nil {
 		return fmt.Errorf("monitor %s: %w", tablePrivate, err)
 	}
+	for _, row := range rows.Table(tablePrivate).RowsShallow() { // the handler may come later
+		note(row)
+	}
+	b.first.Do(func() { close(b.heard) })
 	select {
 	case <-lost:
 		return fmt.Errorf("lost the connection to %s", b.southbound.Address)

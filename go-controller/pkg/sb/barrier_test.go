@@ -38,11 +38,11 @@ func newBarrierLab(t *testing.T, chassis ...string) *barrierLab {
 	}
 	t.Cleanup(client.Close)
 	writer := nbovsdb.NewWriter(client)
-	l.Barrier = NewBarrier(nbovsdb.Config{Address: l.sb.Socket()}, func(ctx context.Context) (int, error) {
+	l.Barrier = NewBarrier(nbovsdb.Config{Address: l.sb.Socket()}, func(ctx context.Context, beyond int) (int, error) {
 		l.mu.Lock()
 		l.bumps++
 		l.mu.Unlock()
-		return writer.Bump(ctx)
+		return writer.Bump(ctx, beyond)
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -97,21 +97,54 @@ func (l *barrierLab) passes(what string, done <-chan error) {
 	}
 }
 
+// passesWith has a chassis confirm whatever it is asked for, until a wait is over.
+func (l *barrierLab) passesWith(chassis, what string, done <-chan error) {
+	l.t.Helper()
+	eventually.Succeeds(l.t, what, func() error {
+		select {
+		case err := <-done:
+			return err
+		default:
+			l.confirm(chassis, l.cfg())
+			return errors.New("it waits")
+		}
+	})
+}
+
+// TestBarrierOfANewDatabase: what a chassis confirmed to a northbound database that was
+// lost says nothing of the one that took its place.
+func TestBarrierOfANewDatabase(t *testing.T) {
+	l := newBarrierLab(t)
+	sbctl(t, l.sb, "create", "Chassis_Private", "name=c1", "nb_cfg=5000")
+	eventually.True(t, "the chassis to be known", func() bool { done, _ := l.of("c1"); return done == 5000 })
+	waits := l.wait(t.Context(), "c1")
+	l.raised(1)
+	select {
+	case err := <-waits:
+		t.Fatalf("passed by a word about another database: %v", err)
+	case <-time.After(10 * pace):
+	}
+	if got := l.cfg(); got != 5001 {
+		t.Errorf("nb_cfg is %d", got)
+	}
+	l.confirm("c1", 5001)
+	l.passes("the word about this one", waits)
+}
+
 func TestBarrier(t *testing.T) {
 	l := newBarrierLab(t, "c1", "c2", "c3", "dead")
 	ctx, cancel := context.WithCancel(t.Context())
 	stuck := l.wait(ctx, "dead")
 	waits := l.wait(t.Context(), "c1")
 	l.raised(1)
-	l.confirm("c2", 1<<20)
-	l.passes("the chassis that is ahead", l.wait(t.Context(), "c2"))
+	l.passesWith("c2", "another chassis", l.wait(t.Context(), "c2"))
 	select {
 	case err := <-waits:
 		t.Fatalf("passed before the chassis said so: %v", err)
 	default:
 	}
 	// A chassis that is dead does not hold up others.
-	l.confirm("c1", 1<<20)
+	l.confirm("c1", l.cfg())
 	l.passes("the chassis that confirmed", waits)
 
 	// What is asked for later wants a later word.
@@ -124,7 +157,7 @@ func TestBarrier(t *testing.T) {
 		t.Fatalf("passed by an earlier word: %v", err)
 	case <-time.After(10 * pace):
 	}
-	l.confirm("c3", 1<<20)
+	l.confirm("c3", l.cfg())
 	l.passes("the later word", waits)
 
 	cancel()
@@ -141,9 +174,8 @@ func TestBarrierIsShared(t *testing.T) {
 	for range waiters {
 		all = append(all, l.wait(t.Context(), "c1"))
 	}
-	l.confirm("c1", 1<<30)
 	for _, done := range all {
-		l.passes("one of many", done)
+		l.passesWith("c1", "one of many", done)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,8 +188,7 @@ func TestBarrierIsShared(t *testing.T) {
 // chassis that comes later is seen.
 func TestBarrierOutlivesItsDatabases(t *testing.T) {
 	l := newBarrierLab(t, "c0")
-	l.confirm("c0", 1<<20)
-	l.passes("a first chassis", l.wait(t.Context(), "c0"))
+	l.passesWith("c0", "a first chassis", l.wait(t.Context(), "c0"))
 	late := l.wait(t.Context(), "c1")
 	l.raised(2)
 	l.sb.Kill()
@@ -168,6 +199,6 @@ func TestBarrierOutlivesItsDatabases(t *testing.T) {
 	l.nb.Start()
 	again := l.wait(t.Context(), "c1")
 	l.raised(3)
-	l.confirm("c1", 1<<20)
+	l.confirm("c1", l.cfg())
 	l.passes("after the northbound database came back", again)
 }

@@ -52,6 +52,8 @@ type Deps struct {
 	// Forget deletes what the kernel and the datapath remember of connections that
 	// left with one of the addresses, or came for it.
 	Forget func(ctx context.Context, addrs []netip.Addr) error
+	// Translates returns those of addresses that OVN gives to what leaves by this node.
+	Translates func(ctx context.Context, addrs []netip.Addr) ([]netip.Addr, error)
 	// VLAN of the external bridge; 0 for none.
 	VLAN int
 	// Kernel is for addresses on secondary networks.
@@ -322,6 +324,7 @@ func (c *Controller) self() (topology.Node, error) {
 func (c *Controller) reconcile(ctx context.Context, key string) error {
 	switch key {
 	case gatesKey:
+		c.gates.end(ctx)
 		if err := c.gates.apply(ctx); err != nil {
 			return err
 		}

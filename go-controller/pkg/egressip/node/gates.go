@@ -31,6 +31,9 @@ const (
 // The gates of an EgressIP that has ended stay for as long again.
 var gateLinger = 10 * time.Second
 
+// gateAgain is when it is looked again whether a gate can end.
+var gateAgain = 5 * time.Second
+
 // gates are the addresses that the gateway router is kept from answering for.
 type gates struct {
 	c    *Controller
@@ -41,13 +44,15 @@ type gates struct {
 	last    []netip.Addr             // the gated, as contributed
 	flows   []host.Flow              // as contributed
 	held    map[netip.Addr]bool      // what was held then
-	leaving map[netip.Addr]time.Time // no egress addresses any more, until when they are gated
+	leaving map[netip.Addr]time.Time // no egress addresses any more, until when they are gated at least
+	unheard map[netip.Addr]bool      // those of them that OVN does not translate to any more
 	parted  map[netip.Addr]time.Time // not held any more, until when they may be seen here
 	past    map[netip.Addr]bool      // connections with these are to be forgotten
 }
 
 func newGates(c *Controller) *gates {
 	return &gates{c: c, turn: host.NewTurn[error](), held: map[netip.Addr]bool{},
+		unheard: map[netip.Addr]bool{},
 		leaving: map[netip.Addr]time.Time{}, parted: map[netip.Addr]time.Time{}, past: map[netip.Addr]bool{}}
 }
 
@@ -138,18 +143,56 @@ func (g *gates) linger(want []netip.Addr, node topology.Node) []netip.Addr {
 	g.held = held
 	var more []netip.Addr
 	for a, until := range g.leaving {
-		if over(a) && now.Before(until) {
+		if over(a) && !g.unheard[a] {
 			more = append(more, a)
 			// Each time anew: of several moments the queue remembers the first.
-			g.c.queue.EnqueueAfter(until.Sub(now), gatesKey)
+			rest := until.Sub(now)
+			if rest <= 0 {
+				rest = gateAgain
+			}
+			g.c.queue.EnqueueAfter(rest, gatesKey)
 		} else {
 			g.past[a] = !held[a]
 			delete(g.leaving, a)
+			delete(g.unheard, a)
 		}
 	}
 	want = append(want, more...)
 	slices.SortFunc(want, netip.Addr.Compare)
 	return want
+}
+
+// end finds out which of the addresses whose gates are due to end OVN does not translate
+// to any more: it answers for the others. The master takes a translation out only when
+// nothing leads there, which a chassis that hangs may delay for any time.
+func (g *gates) end(ctx context.Context) {
+	g.mu.Lock()
+	now := time.Now()
+	var due []netip.Addr
+	for a, until := range g.leaving {
+		if !now.Before(until) {
+			due = append(due, a)
+		}
+	}
+	g.mu.Unlock()
+	if len(due) == 0 {
+		return
+	}
+	there, err := g.c.deps.Translates(ctx, due)
+	if err != nil {
+		klog.ErrorS(err, "It is not known whether egress addresses are still translated to, they stay gated", "addresses", due)
+		return
+	}
+	if len(there) > 0 {
+		klog.InfoS("Egress addresses stay gated: their translations are still there", "addresses", there)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, a := range due {
+		if !slices.Contains(there, a) {
+			g.unheard[a] = true
+		}
+	}
 }
 
 // part notes which addresses are not held any more, and whose time here is over; g.mu

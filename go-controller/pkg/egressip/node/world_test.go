@@ -61,12 +61,16 @@ type world struct {
 	wake     func()
 	informed int // how often informers of pods were made
 	flushed  []string
-	silence  time.Duration
-	ports    map[string]topology.PodAddresses // of the southbound database
-	noPorts  error                            // why they are not known
-	tell     func(port string)
-	know     func() // ends noPorts
-	begun    func() // called while a run begins
+	// translated is an address that OVN goes on translating to; asked is how often it
+	// was asked for.
+	translated string
+	asked      int
+	silence    time.Duration
+	ports      map[string]topology.PodAddresses // of the southbound database
+	noPorts    error                            // why they are not known
+	tell       func(port string)
+	know       func() // ends noPorts
+	begun      func() // called while a run begins
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
@@ -404,6 +408,12 @@ func (w *world) run() (c *Controller, stop func()) {
 				w.note("forget " + a.String())
 			}
 			return nil
+		},
+		Translates: func(_ context.Context, addrs []netip.Addr) ([]netip.Addr, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.asked++
+			return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return a.String() != w.translated }), nil
 		},
 		Record:  NewRecord(self, w.kube, core.Core().V1().Nodes()),
 		Ports:   &fakePorts{w: w, synced: make(chan struct{})},

@@ -77,7 +77,7 @@ func TestFormerWriterIsRefused(t *testing.T) {
 			if err := a.SetGlobal(soon(t), "late", map[string]string{"late": "true"}); err == nil {
 				t.Error("late SetGlobal went through")
 			}
-			if _, err := a.Bump(soon(t)); err == nil {
+			if _, err := a.Bump(soon(t), 0); err == nil {
 				t.Error("late Bump went through")
 			}
 			if n := s.Records(); n != records {
@@ -87,7 +87,7 @@ func TestFormerWriterIsRefused(t *testing.T) {
 			if err := b.SetGlobal(t.Context(), "b", nil); err != nil {
 				t.Error(err)
 			}
-			if n, err := b.Bump(t.Context()); err != nil || n < 1 {
+			if n, err := b.Bump(t.Context(), 0); err != nil || n < 1 {
 				t.Errorf("Bump: %d, %v", n, err)
 			}
 			if list := s.Nbctl("lr-list"); !strings.Contains(list, "(b)") || strings.Contains(list, "(late)") {

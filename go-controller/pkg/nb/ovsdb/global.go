@@ -36,8 +36,10 @@ func (w *Writer) SetGlobal(ctx context.Context, name string, options map[string]
 const noUUID = "00000000-0000-0000-0000-000000000000"
 
 // Bump raises nb_cfg and returns its new value. northd and every ovn-controller
-// repeat it when they are done with all that was written before.
-func (w *Writer) Bump(ctx context.Context) (int, error) {
+// repeat it when they are done with all that was written before. The new value is above
+// beyond: a database that was made anew counts from the start, while what an
+// ovn-controller repeated of the one before is still there.
+func (w *Writer) Bump(ctx context.Context, beyond int) (int, error) {
 	for {
 		s, err := w.client.current(ctx)
 		if err != nil {
@@ -46,6 +48,9 @@ func (w *Writer) Bump(ctx context.Context) (int, error) {
 		// There is one row at most; a condition has to be there, even so.
 		where := []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionNotEqual, wireUUID(noUUID))}
 		results, err := s.transact(w.client.cfg.TransactTimeout, []ovsdb.Operation{{
+			Op: ovsdb.OperationUpdate, Table: nbdb.NBGlobalTable, Row: ovsdb.Row{"nb_cfg": beyond},
+			Where: []ovsdb.Condition{ovsdb.NewCondition("nb_cfg", ovsdb.ConditionLessThan, beyond)},
+		}, {
 			Op: ovsdb.OperationMutate, Table: nbdb.NBGlobalTable, Where: where,
 			Mutations: []ovsdb.Mutation{*ovsdb.NewMutation("nb_cfg", ovsdb.MutateOperationAdd, 1)},
 		}, {
@@ -57,7 +62,7 @@ func (w *Writer) Bump(ctx context.Context) (int, error) {
 		if err != nil {
 			return 0, fmt.Errorf("raise nb_cfg: %w", err)
 		}
-		if rows := results[1].Rows; len(rows) == 1 {
+		if rows := results[2].Rows; len(rows) == 1 {
 			if n, ok := rows[0]["nb_cfg"].(float64); ok {
 				return int(n), nil
 			}

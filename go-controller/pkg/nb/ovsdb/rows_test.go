@@ -385,13 +385,21 @@ func TestSetGlobal(t *testing.T) {
 func TestBump(t *testing.T) {
 	s := ovsdbtest.StartBlankNB(t)
 	w := connect(t, ovsdb.Config{Address: s.Socket()})
-	if n, err := w.Bump(t.Context()); err == nil {
+	if n, err := w.Bump(t.Context(), 0); err == nil {
 		t.Errorf("raised to %d, though there is no row", n)
 	}
 	s.Nbctl("init")
 	for want := 1; want <= 2; want++ {
-		if n, err := w.Bump(t.Context()); err != nil || n != want {
+		if n, err := w.Bump(t.Context(), 0); err != nil || n != want {
 			t.Errorf("raised to %d, %v, want %d", n, err, want)
 		}
+	}
+	for beyond, want := range []int{3, 4, 5} {
+		if n, err := w.Bump(t.Context(), beyond); err != nil || n != want {
+			t.Errorf("beyond %d: raised to %d, %v, want %d", beyond, n, err, want)
+		}
+	}
+	if n, err := w.Bump(t.Context(), 5000); err != nil || n != 5001 {
+		t.Errorf("beyond 5000: raised to %d, %v", n, err)
 	}
 }
