@@ -3,6 +3,9 @@ package master
 import (
 	"context"
 	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -10,12 +13,16 @@ import (
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 )
 
 // grace is how long a host may take to acknowledge a change of endpoints before
 // the condition says so: most take a few milliseconds, and each change of the
 // condition is a write.
 const grace = time.Second
+
+// insidePatience bounds the wait for the policies that come before those of pods.
+const insidePatience = 2 * time.Second
 
 // reconcile writes the rows and the status of one EgressService.
 //
@@ -29,7 +36,11 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	}
 	if eg == nil {
 		c.forget(key)
-		return c.apply(ctx, key, nil)
+		if err := c.apply(ctx, key, nil); err != nil {
+			return err
+		}
+		c.deps.Pods.Set(key, nil)
+		return nil
 	}
 	d, ok := c.decision(key)
 	if !ok || d.Generation != eg.Generation {
@@ -49,15 +60,9 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		}
 	}
 	pods := append(egressservice.Steered(s, d), egressservice.KeptIn(s, d)...)
-	if len(pods) > 0 {
-		c.deps.Pods.Set(key, pods)
-	}
 	now := egressservice.SteeringOf(c.deps.Writer.Rows(egressservice.Owner(key)))
-	if err := c.apply(ctx, key, egressservice.Rows(s, d, now)); err != nil {
+	if err := c.steer(ctx, key, pods, now, egressservice.Rows(s, d, now)); err != nil {
 		return err
-	}
-	if len(pods) == 0 {
-		c.deps.Pods.Set(key, nil)
 	}
 	if c.transient(eg, s, d) {
 		return nil
@@ -66,6 +71,23 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		return err
 	}
 	c.tell(eg, s, d)
+	return nil
+}
+
+// steer writes the policies of pods. What these have for nodes is kept away from the
+// policies as long as there are any.
+func (c *Controller) steer(ctx context.Context, key string, pods []netip.Addr, now egressservice.Steering, rows []nb.Row) error {
+	had := slices.SortedFunc(maps.Keys(now), netip.Addr.Compare)
+	c.deps.Pods.Set(key, noreroute.Union(pods, had))
+	inside, cancel := context.WithTimeout(ctx, insidePatience)
+	defer cancel()
+	if err := c.deps.Pods.Await(inside, key); err != nil {
+		return err
+	}
+	if err := c.apply(ctx, key, rows); err != nil {
+		return err
+	}
+	c.deps.Pods.Set(key, pods)
 	return nil
 }
 
@@ -92,7 +114,6 @@ func (c *Controller) transient(eg *v1.EgressService, s egressservice.Service, d 
 
 func (c *Controller) forget(key string) {
 	c.claimed(c.reader.Forget(key))
-	c.deps.Pods.Set(key, nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.patched, key)
