@@ -36,8 +36,8 @@ func TestPodsAreAwaited(t *testing.T) {
 		eventually.Receive(t, "the first attempt", failed)
 		eventually.Receive(t, "the next attempt", failed)
 		select {
-		case <-waits:
-			t.Errorf("%s: said to be there:\n%s", owner, w.nb.Dump())
+		case err := <-waits:
+			t.Errorf("%s: said to be there (%v):\n%s", owner, err, w.nb.Dump())
 		default:
 		}
 		broken.Store(false)
