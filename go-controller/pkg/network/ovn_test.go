@@ -249,3 +249,21 @@ func TestDatabaseReadsLikeTheDocuments(t *testing.T) {
 		}
 	}
 }
+
+// TestNextHopIsLearnt: what a next hop answers to the host of a node, whose MAC address
+// the gateway router has too, tells that router where it is.
+func TestNextHopIsLearnt(t *testing.T) {
+	l := newLab(t, dual, topology.GatewayShared)
+	to := l.nodes[0].Gateway.MAC
+	const from = "02:42:00:00:00:09"
+	for answer, want := range map[string]string{
+		fmt.Sprintf(`eth.dst == %s && arp.op == 2 && arp.spa == 172.18.0.9 && arp.tpa == 172.18.0.2 && arp.sha == %s && arp.tha == %[1]s`, to, from): "put_arp(",
+		fmt.Sprintf(`eth.dst == %s && ip6.src == fc00:f853:ccd:e793::9 && ip6.dst == fc00:f853:ccd:e793::2 && ip.ttl == 255 && icmp6.type == 136 && icmp6.code == 0 &&
+			nd.target == fc00:f853:ccd:e793::9 && nd.tll == %s`, to, from): "put_nd(",
+	} {
+		trace := l.ovn.Trace("ext_a", fmt.Sprintf(`inport == "breth0_a" && eth.src == %s && `, from)+answer)
+		if !strings.Contains(trace, want) {
+			t.Errorf("no %s in\n%s", want, trace)
+		}
+	}
+}

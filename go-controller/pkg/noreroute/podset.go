@@ -13,13 +13,19 @@ type PodSet struct {
 	byObject map[string][]netip.Addr
 	count    map[netip.Addr]int // how many objects select an address
 	complete bool
-	changed  []func()
-	moved    []func([]netip.Addr)
+	// version is that of the latest change, added that at which an object got an
+	// address, and written the last that the database has; see Await.
+	version, written uint64
+	added            map[string]uint64
+	followed         bool
+	progress         chan struct{}
+	changed          []func()
+	moved            []func([]netip.Addr)
 }
 
 // NewPodSet returns an empty set that is not complete.
 func NewPodSet() *PodSet {
-	return &PodSet{byObject: map[string][]netip.Addr{}, count: map[netip.Addr]int{}}
+	return &PodSet{byObject: map[string][]netip.Addr{}, count: map[netip.Addr]int{}, added: map[string]uint64{}, progress: make(chan struct{})}
 }
 
 // Subscribe adds a function that is called after a change. It must not block.
@@ -75,10 +81,15 @@ func (p *PodSet) Set(object string, addrs []netip.Addr) {
 				delete(p.count, a)
 			}
 		}
+		p.version++
 		if len(addrs) == 0 {
 			delete(p.byObject, object)
-		} else {
-			p.byObject[object] = slices.Clone(addrs)
+			delete(p.added, object)
+			return true
+		}
+		p.byObject[object] = slices.Clone(addrs)
+		if slices.ContainsFunc(addrs, func(a netip.Addr) bool { return !slices.Contains(before, a) }) {
+			p.added[object] = p.version
 		}
 		return true
 	})

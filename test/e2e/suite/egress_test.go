@@ -253,9 +253,10 @@ func during(f func()) time.Duration {
 }
 
 // countLines counts the lines that have a word.
-func countLines(out, word string) (n int) {
+func countLines(out string, words ...string) (n int) {
 	for line := range strings.Lines(out) {
-		if slices.Contains(strings.Fields(line), word) {
+		fields := strings.Fields(line)
+		if !slices.ContainsFunc(words, func(w string) bool { return !slices.Contains(fields, w) }) {
 			n++
 		}
 	}

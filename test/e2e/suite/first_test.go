@@ -54,7 +54,7 @@ func (s *suite) firstPackets(t *testing.T) {
 		// It is an endpoint now, and the host cannot know: it has to wait, for both families.
 		err := lab.Until(t.Context(), leakPatience, "the pod to be held", func(ctx context.Context) error {
 			out, err := s.Kin.Exec(ctx, lab.ControlPlane, "ovn-nbctl", "lr-policy-list", "ovn_cluster_router")
-			if n := countLines(out, "drop"); err == nil && n != len(firstIngress) {
+			if n := countLines(out, "101", "drop"); err == nil && n != len(firstIngress) {
 				err = fmt.Errorf("%d drops:\n%s", n, out)
 			}
 			return err

@@ -36,6 +36,8 @@ const (
 	// statusWorkers is how many statuses are written at the same time, and
 	// markWorkers how many pods are let start.
 	statusWorkers, markWorkers = 16, 32
+	// insidePatience bounds the wait for the policies that come before those of pods.
+	insidePatience = 2 * time.Second
 )
 
 // Health tells which nodes are reachable.

@@ -16,6 +16,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
@@ -24,6 +25,8 @@ type work struct {
 	want  map[nb.Owner][]nb.Row
 	steps []step
 	waits waits
+	// led are pods that policies lead away.
+	led []string
 }
 
 // step is what follows when the rows of a pod are written.
@@ -72,6 +75,13 @@ func (c *Controller) apply(ctx context.Context, w *work) (stats nb.Stats, errs m
 		keys = append(keys, s.key)
 	}
 	defer c.end(keys...)
+	if err := c.awaitInside(ctx, w.led); err != nil {
+		errs = make(map[nb.Owner]error, len(w.want))
+		for o := range w.want {
+			errs[o] = err
+		}
+		return stats, errs
+	}
 	if len(w.want) > 0 {
 		stats, errs = c.deps.Writer.ApplyAll(ctx, w.want)
 	}
@@ -87,6 +97,13 @@ func (c *Controller) apply(ctx context.Context, w *work) (stats nb.Stats, errs m
 		klog.V(2).InfoS("Policies written", "pods", len(keys), "inserted", stats.Inserted, "updated", stats.Updated, "deleted", stats.Deleted)
 	}
 	return stats, errs
+}
+
+// awaitInside waits until what pods have for nodes is kept away from their policies.
+func (c *Controller) awaitInside(ctx context.Context, pods []string) error {
+	ctx, cancel := context.WithTimeout(ctx, insidePatience)
+	defer cancel()
+	return c.deps.Rerouted.Await(ctx, pods...)
 }
 
 // plan adds what is to be done for one pod.
@@ -186,8 +203,11 @@ func (c *Controller) steer(w *work, key string, st *podState, p *corev1.Pod, add
 	}
 	plan := s.Plan()
 	ours, _ := c.giveBack(key, st, s.Now, &plan)
-	c.deps.Rerouted.Set(key, addrs)
+	// Those of an earlier pod of the name stay until its policies have gone.
+	c.deps.Rerouted.Set(key, noreroute.Union(addrs, s.Now.Addrs()))
+	w.led = append(w.led, key)
 	w.write(key, plan.Want.Rows(), func() {
+		c.deps.Rerouted.Set(key, addrs)
 		// What is not in the database any more is not in force for long.
 		maps.DeleteFunc(st.inForce.NATs, func(site egressip.Site, addr netip.Addr) bool { return plan.Want.NATs[site] != addr })
 		c.translates(key, st, ours)

@@ -106,6 +106,9 @@ type Announcer interface {
 	Start(link string, addr netip.Addr) error
 	// Stop ends that.
 	Stop(addr netip.Addr)
+	// Ask has a neighbour say where it is, to who asks and to the gateway router, which
+	// has the same MAC address.
+	Ask(link string, from, neighbour netip.Addr) error
 }
 
 // Controller holds the egress addresses of this node.
@@ -437,6 +440,9 @@ func (c *Controller) hold(ctx context.Context, key string, before, after state, 
 		if err := c.deps.Announcer.Start(next.links[a], a); err != nil {
 			return err
 		}
+		if !next.record[a] {
+			c.askNextHops(next.links[a], topology.FamilyOf(a))
+		}
 		after.announced[a] = true
 		klog.InfoS("Took egress address", "egressIP", key, "address", a, "link", next.links[a])
 	}
@@ -447,6 +453,27 @@ func (c *Controller) hold(ctx context.Context, key string, before, after state, 
 	}
 	c.remember(key, after)
 	return nil
+}
+
+// askNextHops has the node's next hops say where they are. A gateway router that has
+// not sent anything there yet would ask when traffic comes, and keep that waiting.
+func (c *Controller) askNextHops(link string, f topology.Family) {
+	node, err := c.self()
+	if err != nil {
+		return // whoever needs the node has said so
+	}
+	from, ok := topology.PrefixOf(f, node.Gateway.Addrs)
+	if !ok {
+		return
+	}
+	for _, hop := range node.Gateway.NextHops {
+		if topology.FamilyOf(hop) != f {
+			continue
+		}
+		if err := c.deps.Announcer.Ask(link, from.Addr(), hop); err != nil {
+			klog.V(2).InfoS("Next hop could not be asked where it is", "nextHop", hop, "reason", err.Error())
+		}
+	}
 }
 
 // fresh returns the addresses that are taken.

@@ -22,8 +22,8 @@ const (
 )
 
 // TestTake forgets what it knew of connections with the addresses that the items
-// give this node, lets them pass, tells the neighbours, and says so last; what others
-// are given stays gated.
+// give this node, lets them pass, tells the neighbours, has next hops say where they
+// are, and says so last; what others are given stays gated.
 func TestTake(t *testing.T) {
 	w := newWorld(t, object("prod", []string{four, more, six}, []string{four + " " + other, more + " " + other, six + " " + other}))
 	w.start()
@@ -41,8 +41,10 @@ func TestTake(t *testing.T) {
 		t.Errorf("what comes for %v is handed to OVN", got)
 	}
 	did := w.did()
-	want := []string{"forget " + four, "forget " + six, "flows", "announce " + four + " on breth0", "announce " + six + " on breth0"}
-	if len(did) != 6 || !slices.Equal(did[:5], want) || !strings.HasPrefix(did[5], "say ") {
+	want := []string{"forget " + four, "forget " + six, "flows",
+		"announce " + four + " on breth0", "ask for 172.18.0.1 as 172.18.0.3 on breth0",
+		"announce " + six + " on breth0", "ask for fc00:f853:ccd:e793::1 as fc00:f853:ccd:e793::3 on breth0"}
+	if len(did) != 8 || !slices.Equal(did[:7], want) || !strings.HasPrefix(did[7], "say ") {
 		t.Errorf("did %q", did)
 	}
 }

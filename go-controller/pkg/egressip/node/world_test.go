@@ -301,7 +301,7 @@ func node() *corev1.Node {
 		kube.AnnotationPrimaryIfAddr: `{"ipv4":"172.18.0.3/16","ipv6":"fc00:f853:ccd:e793::3/64"}`,
 		kube.AnnotationHostAddresses: `["172.18.0.3/16","fc00:f853:ccd:e793::3/64"]`,
 		kube.AnnotationL3Gateway: `{"default":{"mode":"local","interface-id":"breth0_ovn-worker",` +
-			`"mac-address":"02:42:ac:12:00:03","ip-addresses":["172.18.0.3/16"]}}`,
+			`"mac-address":"02:42:ac:12:00:03","ip-addresses":["172.18.0.3/16","fc00:f853:ccd:e793::3/64"],"next-hops":["172.18.0.1","fc00:f853:ccd:e793::1"]}}`,
 	}}}
 }
 
@@ -381,6 +381,12 @@ func (b *breth0) Apply(ctx context.Context, contributor string, flows []host.Flo
 // Start implements Announcer.
 func (w *world) Start(link string, addr netip.Addr) error {
 	w.note(fmt.Sprintf("announce %s on %s", addr, link))
+	return nil
+}
+
+// Ask implements Announcer.
+func (w *world) Ask(link string, from, neighbour netip.Addr) error {
+	w.note(fmt.Sprintf("ask for %s as %s on %s", neighbour, from, link))
 	return nil
 }
 

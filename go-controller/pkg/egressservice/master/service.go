@@ -3,6 +3,9 @@ package master
 import (
 	"context"
 	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,12 +14,16 @@ import (
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 )
 
 // grace is how long a host may take to acknowledge a change of endpoints before
 // the condition says so: most take a few milliseconds, and each change of the
 // condition is a write.
 const grace = time.Second
+
+// insidePatience bounds the wait for the policies that come before those of pods.
+const insidePatience = 2 * time.Second
 
 // reconcile writes the rows and the status of one EgressService.
 //
@@ -30,7 +37,11 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	}
 	if eg == nil {
 		c.forget(key)
-		return c.apply(ctx, key, nil)
+		if err := c.apply(ctx, key, nil); err != nil {
+			return err
+		}
+		c.deps.Pods.Set(key, nil)
+		return nil
 	}
 	d, ok := c.decision(key)
 	if !ok || d.Generation != eg.Generation {
@@ -53,15 +64,9 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		}
 	}
 	pods := append(egressservice.Steered(s, d), egressservice.KeptIn(s, d)...)
-	if len(pods) > 0 {
-		c.deps.Pods.Set(key, pods)
-	}
 	now := egressservice.SteeringOf(c.deps.Writer.Rows(egressservice.Owner(key)))
-	if err := c.apply(ctx, key, egressservice.Rows(s, d, now)); err != nil {
+	if err := c.steer(ctx, key, pods, now, egressservice.Rows(s, d, now)); err != nil {
 		return err
-	}
-	if len(pods) == 0 {
-		c.deps.Pods.Set(key, nil)
 	}
 	if c.transient(eg, s, d) {
 		return nil
@@ -80,6 +85,23 @@ func (c *Controller) gone(node string) bool {
 	}
 	_, err := c.nodes.Get(node)
 	return apierrors.IsNotFound(err)
+}
+
+// steer writes the policies of pods. What these have for nodes is kept away from the
+// policies as long as there are any.
+func (c *Controller) steer(ctx context.Context, key string, pods []netip.Addr, now egressservice.Steering, rows []nb.Row) error {
+	had := slices.SortedFunc(maps.Keys(now), netip.Addr.Compare)
+	c.deps.Pods.Set(key, noreroute.Union(pods, had))
+	inside, cancel := context.WithTimeout(ctx, insidePatience)
+	defer cancel()
+	if err := c.deps.Pods.Await(inside, key); err != nil {
+		return err
+	}
+	if err := c.apply(ctx, key, rows); err != nil {
+		return err
+	}
+	c.deps.Pods.Set(key, pods)
+	return nil
 }
 
 // transient tells whether all that is to be said is that the host did not yet
@@ -105,7 +127,6 @@ func (c *Controller) transient(eg *v1.EgressService, s egressservice.Service, d 
 
 func (c *Controller) forget(key string) {
 	c.claimed(c.reader.Forget(key))
-	c.deps.Pods.Set(key, nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.patched, key)

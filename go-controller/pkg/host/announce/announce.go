@@ -55,6 +55,24 @@ func (a *Announcer) Start(link string, addr netip.Addr) error {
 	return nil
 }
 
+// Ask asks once, as the host from at a link's MAC address, where a neighbour is. What
+// hears the answer beside the host learns it, too. Nobody waits for it.
+func (a *Announcer) Ask(link string, from, neighbour netip.Addr) error {
+	dev, err := netlink.LinkByName(link)
+	if err != nil {
+		return fmt.Errorf("ask for %s: find link %s: %w", neighbour, link, err)
+	}
+	s, err := open(dev.Attrs().Index)
+	if err != nil {
+		return fmt.Errorf("ask for %s on %s: %w", neighbour, link, err)
+	}
+	defer s.close()
+	if err := s.send([][]byte{question(dev.Attrs().HardwareAddr, from, neighbour)}); err != nil {
+		return fmt.Errorf("ask for %s on %s: %w", neighbour, link, err)
+	}
+	return nil
+}
+
 // Stop ends the announcing of addr. When it has returned nothing more is sent.
 func (a *Announcer) Stop(addr netip.Addr) {
 	a.mu.Lock()

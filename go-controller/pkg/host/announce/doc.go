@@ -13,5 +13,8 @@
 // and when it has returned nothing is sent any more: a host that lets an address
 // go must not claim it afterwards.
 //
+// Ask is the other direction: it makes a neighbour say where it is, to the host and to
+// the gateway router, which has the same MAC address and hears the answer.
+//
 // Callers: the node side of EgressIP.
 package announce

@@ -15,8 +15,10 @@ const (
 
 	protocolICMPv6  = 58
 	hopLimit        = 255 // what neighbour discovery must have
+	solicitation    = 135
 	advertisement   = 136
 	override        = 0x20000000 // replaces what the neighbour knows
+	optionSource    = 1
 	optionLinkLayer = 2
 )
 
@@ -41,17 +43,37 @@ func ethernet(to, from net.HardwareAddr, protocol uint16) []byte {
 	return binary.BigEndian.AppendUint16(frame, protocol)
 }
 
+// question returns the frame by which from, at mac, asks for the MAC address of
+// neighbour.
+func question(mac net.HardwareAddr, from, neighbour netip.Addr) []byte {
+	if from.Is4() {
+		return arpOf(arpRequest, mac, from, make(net.HardwareAddr, 6), neighbour)
+	}
+	low := neighbour.As16()
+	group := netip.MustParseAddr("ff02::1:ff00:0").As16()
+	copy(group[13:], low[13:])
+	to := net.HardwareAddr{0x33, 0x33, 0xff, low[13], low[14], low[15]}
+	message := []byte{solicitation, 0, 0, 0, 0, 0, 0, 0}
+	message = append(message, neighbour.AsSlice()...)
+	message = append(append(message, optionSource, 1), mac...)
+	return discovery(mac, from, to, netip.AddrFrom16(group), message)
+}
+
 // arp is gratuitous: sender and target are the same address.
 func arp(mac net.HardwareAddr, addr netip.Addr, operation uint16) []byte {
-	frame := ethernet(broadcast, mac, unix.ETH_P_ARP)
-	frame = append(frame, 0, 1, 8, 0, 6, 4)
-	frame = binary.BigEndian.AppendUint16(frame, operation)
-	frame = append(append(frame, mac...), addr.AsSlice()...)
-	target := net.HardwareAddr(make([]byte, 6))
+	target := make(net.HardwareAddr, 6)
 	if operation == arpReply {
 		target = broadcast
 	}
-	return append(append(frame, target...), addr.AsSlice()...)
+	return arpOf(operation, mac, addr, target, addr)
+}
+
+func arpOf(operation uint16, mac net.HardwareAddr, sender netip.Addr, targetMAC net.HardwareAddr, target netip.Addr) []byte {
+	frame := ethernet(broadcast, mac, unix.ETH_P_ARP)
+	frame = append(frame, 0, 1, 8, 0, 6, 4)
+	frame = binary.BigEndian.AppendUint16(frame, operation)
+	frame = append(append(frame, mac...), sender.AsSlice()...)
+	return append(append(frame, targetMAC...), target.AsSlice()...)
 }
 
 // advert is an unsolicited neighbour advertisement from the address itself.
@@ -60,13 +82,17 @@ func advert(mac net.HardwareAddr, addr netip.Addr) []byte {
 	message = binary.BigEndian.AppendUint32(message, override)
 	message = append(message, addr.AsSlice()...)
 	message = append(append(message, optionLinkLayer, 1), mac...)
-	binary.BigEndian.PutUint16(message[2:], checksum(addr, allNodes, message))
+	return discovery(mac, addr, allNodesMAC, allNodes, message)
+}
 
-	frame := ethernet(allNodesMAC, mac, unix.ETH_P_IPV6)
+// discovery puts a message of neighbour discovery, whose checksum is open, into a frame.
+func discovery(mac net.HardwareAddr, from netip.Addr, toMAC net.HardwareAddr, to netip.Addr, message []byte) []byte {
+	binary.BigEndian.PutUint16(message[2:], checksum(from, to, message))
+	frame := ethernet(toMAC, mac, unix.ETH_P_IPV6)
 	frame = append(frame, 0x60, 0, 0, 0)
 	frame = binary.BigEndian.AppendUint16(frame, uint16(len(message)))
 	frame = append(frame, protocolICMPv6, hopLimit)
-	frame = append(append(frame, addr.AsSlice()...), allNodes.AsSlice()...)
+	frame = append(append(frame, from.AsSlice()...), to.AsSlice()...)
 	return append(frame, message...)
 }
 

@@ -59,6 +59,7 @@ func New(deps Deps) (*Controller, error) {
 	}
 	for _, pods := range []*noreroute.PodSet{deps.EgressIPPods, deps.EgressServicePods} {
 		if pods != nil {
+			pods.Follow()
 			pods.Subscribe(func() { c.queue.Enqueue(key) })
 		}
 	}
@@ -91,6 +92,7 @@ func (c *Controller) reconcile(ctx context.Context, _ string) error {
 	if c.deps.EgressIPPods == nil && c.deps.EgressServicePods == nil {
 		return c.remove(ctx)
 	}
+	written := c.written()
 	// One after the other: a policy that names a set which is not there is no
 	// policy to OVN.
 	if err := c.pods(ctx, noreroute.EgressIPPods, c.deps.EgressIPPods); err != nil {
@@ -102,7 +104,26 @@ func (c *Controller) reconcile(ctx context.Context, _ string) error {
 	if err := c.nodeIPs(ctx); err != nil {
 		return err
 	}
-	return c.apply(ctx, noreroute.PolicyOwner, noreroute.PolicyRows(c.deps.Network))
+	if err := c.apply(ctx, noreroute.PolicyOwner, noreroute.PolicyRows(c.deps.Network)); err != nil {
+		return err
+	}
+	written()
+	return nil
+}
+
+// written returns what tells the sets that the database has them as they are now.
+func (c *Controller) written() func() {
+	versions := map[*noreroute.PodSet]uint64{}
+	for _, pods := range []*noreroute.PodSet{c.deps.EgressIPPods, c.deps.EgressServicePods} {
+		if pods != nil {
+			versions[pods] = pods.Version()
+		}
+	}
+	return func() {
+		for pods, version := range versions {
+			pods.Written(version)
+		}
+	}
 }
 
 // nodeIPs writes the address set of the nodes and of what pods reach by their own one.

@@ -85,7 +85,7 @@ func invalid(row nb.Row) string {
 		}
 	case *nbdb.AddressSet:
 		for _, a := range m.Addresses {
-			if !isAddr(a) {
+			if !isAddr(a) && !isPrefix(a) {
 				return fmt.Sprintf("address %q", a)
 			}
 		}

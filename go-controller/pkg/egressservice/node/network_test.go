@@ -1,0 +1,64 @@
+package node
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
+)
+
+// TestNetwork: ip rules on the host, or for the pods of each node, and for what they have
+// for others than the network; none where there is no table, which the status says, and they come when it does.
+func TestNetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		svc := service("demo-svc", "5.5.5.5")
+		svc.Spec.ClusterIPs = []string{"10.96.135.5", "fd00:10:96::5"}
+		if _, err := w.kube.CoreV1().Services("default").Update(t.Context(), svc, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		const me = "ovn-worker2"
+		sl := slice("demo-svc", "10.244.0.3", "10.244.1.6")
+		if _, err := w.kube.DiscoveryV1().EndpointSlices("default").Update(t.Context(), sl, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.start()
+		eg := egress("demo-svc", me)
+		eg.Spec.Network = "blue"
+		w.update(eg)
+		w.eventually("the problem", func() bool { p := w.status().Programmed; return p != nil && strings.Contains(p.Problem, "blue") })
+		dump := func() string { return hostfake.DumpIPRules(w.ipRules.Objects()) }
+		if got := dump(); got != "" || rules(w) != 2 {
+			t.Errorf("without a table:\n%s%s", got, w.dump())
+		}
+		w.kernel.mu.Lock()
+		w.kernel.tables["blue"] = 7
+		w.kernel.mu.Unlock()
+		w.eventually("the rules", func() bool { return w.status().Programmed.Problem == "" && strings.Count(dump(), "5000:") == 4 })
+		golden.Check(t, "network-host", dump())
+
+		all := w.status()
+		eg = egress("demo-svc", v1.HostAll)
+		eg.Spec.Network, eg.Spec.SourceIPBy = "blue", v1.SourceIPNetwork
+		eg.Status.Conditions = all.Conditions
+		w.update(eg)
+		w.eventually("only its own pods, and no translations", func() bool { return strings.Count(dump(), "5000:") == 3 && rules(w) == 0 })
+		golden.Check(t, "network-all", dump())
+		w.kernel.mu.Lock()
+		delete(w.kernel.tables, "blue")
+		w.kernel.mu.Unlock()
+		w.eventually("the rules to go with the table, and the status to say so", func() bool {
+			p := w.status().Programmed
+			return dump() == "" && p != nil && p.Host == me && p.Problem != ""
+		})
+		w.kernel.mu.Lock()
+		w.kernel.tables["blue"] = 8
+		w.kernel.mu.Unlock()
+		w.eventually("the rules in another table", func() bool { return strings.Count(dump(), "5000:") == 3 && w.status().Programmed == nil })
+	})
+}
