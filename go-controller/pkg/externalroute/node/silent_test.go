@@ -63,7 +63,9 @@ func TestSilentGateways(t *testing.T) {
 // but the version of their namespace.
 func TestMissedChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := kubefake.NewClientset(namespace("red", "172.18.0.51"), pod("a", "red", "10.244.0.5"))
+		ns := namespace("red", "172.18.0.51")
+		ns.ResourceVersion = "999"
+		client := kubefake.NewClientset(ns.DeepCopy(), pod("a", "red", "10.244.0.5"))
 		d := &datapath{entries: map[host.Steered]bool{}}
 		core := informers.NewSharedInformerFactory(client, fakeapi.NoResync)
 		c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d,
@@ -87,7 +89,6 @@ func TestMissedChange(t *testing.T) {
 		if got := d.left(); len(got) != 2 {
 			t.Errorf("left %q although nothing happened", got)
 		}
-		ns := namespace("red", "172.18.0.51")
 		ns.ResourceVersion = "1000"
 		if _, err := client.CoreV1().Namespaces().Update(ctx, ns, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
