@@ -102,8 +102,13 @@ type Controller struct {
 	draining atomic.Bool // some node hands over its addresses
 	primed   bool        // only the key of placement touches it
 
+	// selection has what the lister shows while selecting is held.
+	selection *egressip.Selection
+	selecting sync.Mutex
+	first     sync.Once   // selection was filled
+	choosing  atomic.Bool // the queue of pods has its start-up keys, or is about to
+
 	mu        sync.Mutex
-	selectors []egressip.Selector // nil: to be read again
 	decoded   map[string]decoded
 	decisions map[string]egressip.Decision // of the last placement
 	owners    map[netip.Addr]string        // the EgressIPs of the addresses, likewise
@@ -111,9 +116,9 @@ type Controller struct {
 	patched   map[string]patched           // what the lister may not show yet
 	behind    map[string]time.Time         // since when pods of a programmed one wait
 	states    map[string]*podState
-	waiting   map[string]map[string]bool // by EgressIP, the pods that are not settled
-	ctx       context.Context            // of Run
-	onOwn     []func(pod, node string)   // of OnTranslates
+	waiting   unsettled
+	ctx       context.Context          // of Run
+	onOwn     []func(pod, node string) // of OnTranslates
 }
 
 // decoded is an object decoded.
@@ -127,18 +132,19 @@ func New(deps Deps) (*Controller, error) {
 	c := &Controller{
 		deps:      deps,
 		members:   egressip.NewMembers(),
+		selection: egressip.NewSelection(),
 		decoded:   map[string]decoded{},
 		decisions: map[string]egressip.Decision{},
 		patched:   map[string]patched{},
 		behind:    map[string]time.Time{},
 		states:    map[string]*podState{},
-		waiting:   map[string]map[string]bool{},
+		waiting:   newUnsettled(),
 	}
 	c.placement = queue.New("egressip-placement", c.place)
 	c.statuses = queue.New(egressip.Feature, c.report)
 	c.pods = queue.NewBatch("egressip-pods", podBatch, c.reconcile)
 	c.marks = queue.New("egressip-marks", c.unmark)
-	return c, errors.Join(c.watchPlacement(), c.watchServices(), c.watchStatuses(), c.watchPods())
+	return c, errors.Join(c.addIndexes(), c.watchPlacement(), c.watchServices(), c.watchStatuses(), c.watchPods())
 }
 
 // Run works until ctx is done.

@@ -28,6 +28,7 @@ func (c *Controller) watchPlacement() error {
 	err := c.placement.Watch(c.deps.EgressIPs.Informer(), func(old, new any) []string {
 		o, _ := old.(*v1.EgressIP)
 		n, _ := new.(*v1.EgressIP)
+		c.reselect(nameOf(o, n))
 		if o != nil && n != nil && o.UID == n.UID && equality.Semantic.DeepEqual(o.Spec, n.Spec) {
 			// What arrived makes room for more that is to be handed over.
 			if !c.draining.Load() || equality.Semantic.DeepEqual(o.Status.Programmed, n.Status.Programmed) {
@@ -143,7 +144,7 @@ func (c *Controller) decide(decisions map[string]egressip.Decision, heard map[st
 		if !ok || !old.Equal(d) {
 			changed = append(changed, key)
 			for _, pod := range c.members.Own(key) { // until they were looked at
-				c.unsettled(key, pod)
+				c.waiting.add(key, pod)
 			}
 		} else {
 			decisions[key] = old // it knows why the nodes before are it no more

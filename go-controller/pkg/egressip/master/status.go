@@ -132,7 +132,7 @@ func (c *Controller) podReport(key string) egressip.Report {
 	lost := c.members.Lost(key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return egressip.Report{Lost: lost, Waiting: len(c.waiting[key])}
+	return egressip.Report{Lost: lost, Waiting: c.waiting.count(key)}
 }
 
 // transient tells whether all that the condition would say is that pods wait for
@@ -166,7 +166,7 @@ func (c *Controller) forget(key string) {
 	delete(c.patched, key)
 	delete(c.behind, key)
 	delete(c.decoded, key)
-	delete(c.waiting, key)
+	c.waiting.forget(key)
 }
 
 // patch makes the status of e be as wanted, in one request.
