@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,6 +63,7 @@ type world struct {
 	informed int // how often informers of pods were made
 	flushed  []string
 	silence  time.Duration
+	listed   atomic.Int64                     // how many EgressIPs the controller's lister listed
 	ports    map[string]topology.PodAddresses // of the southbound database
 	noPorts  error                            // why they are not known
 	tell     func(port string)
@@ -347,6 +349,22 @@ type breth0 struct {
 	// incomplete says that the flows are not installed yet.
 	mu         sync.Mutex
 	incomplete bool
+	err        error // of Apply
+	errs       int   // how often it was returned
+}
+
+// fail makes Apply return err.
+func (b *breth0) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.err = err
+}
+
+// failed returns how often Apply failed.
+func (b *breth0) failed() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.errs
 }
 
 func (b *breth0) Complete() bool {
@@ -356,6 +374,15 @@ func (b *breth0) Complete() bool {
 }
 
 func (b *breth0) Apply(ctx context.Context, contributor string, flows []host.Flow) error {
+	b.mu.Lock()
+	refused := b.err
+	if refused != nil {
+		b.errs++
+	}
+	b.mu.Unlock()
+	if refused != nil {
+		return refused
+	}
 	before := b.Dump()
 	err := b.Flows.Apply(ctx, contributor, flows)
 	if b.Dump() != before {
@@ -387,7 +414,7 @@ func (w *world) run() (c *Controller, stop func()) {
 	w.sweep = func(ctx context.Context) error {
 		return errors.Join(kernel.Addrs.Sweep(ctx), kernel.Routes.Sweep(ctx), kernel.IPRules.Sweep(ctx), kernel.Settings.Sweep(ctx))
 	}
-	c, err := New(Deps{Node: self, EgressIPs: own.EgressIP().V1().EgressIPs(), Nodes: core.Core().V1().Nodes(),
+	c, err := New(Deps{Node: self, EgressIPs: countedEgressIPs{own.EgressIP().V1().EgressIPs(), &w.listed}, Nodes: core.Core().V1().Nodes(),
 		Client: w.api, Kube: w.kube, Flows: w.flows, Announcer: w, Ready: w.ready, Silence: w.silence, Kernel: kernel,
 		Forget: func(_ context.Context, addrs []netip.Addr) error {
 			for _, a := range addrs {
