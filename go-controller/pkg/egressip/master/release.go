@@ -21,11 +21,9 @@ func (c *Controller) release(key string, st *podState, p *corev1.Pod, may may) {
 	if st.mark.on != p.UID || st.mark.off {
 		return
 	}
-	if st.mark.may = may; may == mayNot {
-		c.pods.EnqueueAfter(max(patience-time.Since(st.mark.since), 0), key)
-		return
+	if st.mark.may = may; may != mayNot {
+		c.marks.Enqueue(key)
 	}
-	c.marks.Enqueue(key)
 }
 
 // unmark takes the mark off a pod that may start. Where the lister does not show the

@@ -156,8 +156,11 @@ func (c *Controller) transient(key string, known v1.EgressIPStatus, next metav1.
 		limit = startGrace
 	}
 	left := limit - time.Since(since)
-	c.statuses.EnqueueAfter(max(0, left), key)
-	return left > 0
+	if left <= 0 {
+		return false
+	}
+	c.statuses.EnqueueAfter(left, key)
+	return true
 }
 
 func (c *Controller) forget(key string) {

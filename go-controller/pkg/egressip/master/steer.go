@@ -224,7 +224,11 @@ func (c *Controller) meet(st *podState, p *corev1.Pod) egressip.Pod {
 		st.mark = mark{on: p.UID, since: time.Now()}
 	}
 	held := st.mark.on == p.UID && !st.mark.off
-	pending := held && time.Since(st.mark.since) < patience
+	rest := patience - time.Since(st.mark.since)
+	pending := held && rest > 0
+	if pending {
+		c.pods.EnqueueAfter(rest, kube.PodKey(p)) // later on, the chassis that it waits for bring it back
+	}
 	return egressip.Pod{Key: kube.PodKey(p), Pending: pending, Late: held && !pending, Lost: c.dead(p.Spec.NodeName)}
 }
 

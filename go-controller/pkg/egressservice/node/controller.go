@@ -245,7 +245,7 @@ func (c *Controller) program(ctx context.Context, key string, want contribution,
 	if err := c.deps.Chains.Apply(ctx, egressservice.Contributor(key), want.translations.Rules(key)); err != nil {
 		return fmt.Errorf("apply rules of EgressService %s: %w", key, err)
 	}
-	if len(have.ipRules)+len(want.ipRules) > 0 {
+	if have.unsure || len(have.ipRules)+len(want.ipRules) > 0 {
 		if err := c.deps.IPRules.Apply(ctx, egressservice.Contributor(key), want.ipRules); err != nil {
 			return fmt.Errorf("apply ip rules of EgressService %s: %w", key, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -190,7 +191,7 @@ func (w *world) start() *Controller {
 		own.Shutdown()
 	})
 	w.t.Cleanup(w.stop)
-	eventually.Receive(w.t, "all to speak", c.Spoken())
+	<-c.Spoken() // with a kernel that fails that may be many tries later
 	return c
 }
 
@@ -578,5 +579,43 @@ func TestNetwork(t *testing.T) {
 		w.kernel.tables["blue"] = 8
 		w.kernel.mu.Unlock()
 		w.eventually("the rules in another table", func() bool { return strings.Count(dump(), "5000:") == 3 && w.status().Programmed == nil })
+	})
+}
+
+// TestHalfWritten: ip rules of an attempt that failed half-way go when nothing is wanted
+// any more.
+func TestHalfWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.kernel.tables["blue"] = 7
+		sl := slice("demo-svc", "10.244.0.3", "10.244.1.6")
+		if _, err := w.kube.DiscoveryV1().EndpointSlices("default").Update(t.Context(), sl, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		var busy atomic.Bool
+		var added atomic.Int64
+		w.ipRules.Fail = func(op string, _ host.IPRule) error {
+			if op == "add" && busy.Load() && added.Add(1) > 1 {
+				return errors.New("the kernel is busy")
+			}
+			return nil
+		}
+		busy.Store(true)
+		w.start()
+		eg := egress("demo-svc", "ovn-worker2")
+		eg.Spec.Network = "blue"
+		w.update(eg)
+		w.eventually("half of it to be written", func() bool { return added.Load() > 1 })
+		if len(w.ipRules.Objects()) != 1 {
+			t.Fatalf("written:\n%s", hostfake.DumpIPRules(w.ipRules.Objects()))
+		}
+		w.kernel.mu.Lock()
+		delete(w.kernel.tables, "blue")
+		w.kernel.mu.Unlock()
+		busy.Store(false)
+		fakeapi.Settle()
+		if got := hostfake.DumpIPRules(w.ipRules.Objects()); got != "" {
+			t.Errorf("without a table there are\n%s", got)
+		}
 	})
 }

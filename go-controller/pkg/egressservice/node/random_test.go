@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -47,7 +48,11 @@ func (h *history) say(format string, args ...any) {
 func (h *history) must(request func(ctx context.Context) error) {
 	h.t.Helper()
 	h.faults.Do(func() {
-		if err := request(context.Background()); err != nil {
+		err := request(context.Background())
+		for apierrors.IsConflict(err) { // the node was faster
+			err = request(context.Background())
+		}
+		if err != nil {
 			h.t.Fatal(err)
 		}
 	})

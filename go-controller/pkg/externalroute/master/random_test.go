@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -45,7 +47,11 @@ func (h *history) say(format string, args ...any) {
 func (h *history) must(request func(ctx context.Context) error) {
 	h.t.Helper()
 	h.faults.Do(func() {
-		if err := request(context.Background()); err != nil {
+		err := request(context.Background())
+		for apierrors.IsConflict(err) { // the master was faster
+			err = request(context.Background())
+		}
+		if err != nil {
 			h.t.Fatal(err)
 		}
 	})
@@ -63,22 +69,22 @@ func (h *history) event() {
 		h.anyGateway(h.rng.IntN(2))
 	case 7:
 		ns := namespace(h.pick("red", "blue"))
-		have, err := h.kube.CoreV1().Namespaces().Get(context.Background(), ns.Name, metav1.GetOptions{})
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		ns.Annotations = map[string]string{}
-		if used, ok := have.Annotations[kube.AnnotationGatewaysInUse]; ok {
-			ns.Annotations[kube.AnnotationGatewaysInUse] = used
-		}
+		annotations := map[string]string{}
 		if h.some(0.5) {
-			ns.Annotations[kube.AnnotationRoutingExternalGWs] = h.pick("172.18.0.53", "172.18.0.53,172.18.0.51", "gateway")
+			annotations[kube.AnnotationRoutingExternalGWs] = h.pick("172.18.0.53", "172.18.0.53,172.18.0.51", "gateway")
 		}
 		ns.Labels["gws"] = h.pick("true", "true", "false")
-		h.say("namespace %s %v %v", ns.Name, ns.Labels, ns.Annotations)
-		ns.ResourceVersion = have.ResourceVersion
+		h.say("namespace %s %v %v", ns.Name, ns.Labels, annotations)
 		h.must(func(ctx context.Context) error {
-			_, err := h.kube.CoreV1().Namespaces().Update(ctx, ns, metav1.UpdateOptions{})
+			have, err := h.kube.CoreV1().Namespaces().Get(ctx, ns.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			ns.Annotations, ns.ResourceVersion = maps.Clone(annotations), have.ResourceVersion
+			if used, ok := have.Annotations[kube.AnnotationGatewaysInUse]; ok {
+				ns.Annotations[kube.AnnotationGatewaysInUse] = used
+			}
+			_, err = h.kube.CoreV1().Namespaces().Update(ctx, ns, metav1.UpdateOptions{})
 			return err
 		})
 	case 8:

@@ -74,18 +74,24 @@ func New(deps Deps) (*Controller, error) {
 }
 
 // namespaceKeys asks for a look, and for another one later, where the gateways in
-// use changed.
+// use changed. Where something else did, they may have changed as well, and back,
+// while the watch was lost: one look later, for all such namespaces together.
 func (c *Controller) namespaceKeys(old, new any) []string {
-	in := func(obj any) string {
+	in := func(obj any) (string, string) {
 		if ns, ok := obj.(*corev1.Namespace); ok && ns != nil {
-			return ns.Annotations[kube.AnnotationGatewaysInUse]
+			return ns.Annotations[kube.AnnotationGatewaysInUse], ns.ResourceVersion
 		}
-		return ""
+		return "", ""
 	}
-	if in(old) == in(new) {
+	before, was := in(old)
+	after, is := in(new)
+	if before == after && (was == is || was == "" || is == "") {
 		return nil
 	}
 	c.queue.EnqueueAfter(settle, all)
+	if before == after {
+		return nil
+	}
 	return []string{all}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
@@ -56,4 +57,50 @@ func TestSilentGateways(t *testing.T) {
 		return nil
 	})
 	look("10.244.0.5 m52")
+}
+
+// TestMissedChange: gateways that came and went while the watch was lost show in nothing
+// but the version of their namespace.
+func TestMissedChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ns := namespace("red", "172.18.0.51")
+		ns.ResourceVersion = "999"
+		client := kubefake.NewClientset(ns.DeepCopy(), pod("a", "red", "10.244.0.5"))
+		d := &datapath{entries: map[host.Steered]bool{}}
+		core := informers.NewSharedInformerFactory(client, fakeapi.NoResync)
+		c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d,
+			Resolve: func(context.Context, []netip.Addr) (map[netip.Addr]string, error) {
+				return map[netip.Addr]string{netip.MustParseAddr("172.18.0.51"): "m51"}, nil
+			}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		fakeapi.Start(ctx, t, client, core)
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		fakeapi.Settle()
+		d.mu.Lock()
+		for _, mac := range []string{"m51", "m52"} {
+			d.entries[host.Steered{Zone: 6, Dst: netip.MustParseAddr("10.244.0.5"), Neighbor: mac, Tuple: mac}] = true
+		}
+		d.mu.Unlock()
+		fakeapi.Settle()
+		if got := d.left(); len(got) != 2 {
+			t.Errorf("left %q although nothing happened", got)
+		}
+		ns.ResourceVersion = "1000"
+		if _, err := client.CoreV1().Namespaces().Update(ctx, ns, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		fakeapi.Settle()
+		if got := d.left(); !slices.Equal(got, []string{"10.244.0.5 m51"}) {
+			t.Errorf("left %q", got)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		core.Shutdown()
+	})
 }

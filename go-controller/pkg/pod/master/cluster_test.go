@@ -2,8 +2,6 @@ package master
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -11,9 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -49,20 +45,7 @@ func newCluster(t *testing.T) *cluster {
 		t: t, cs: fake.NewClientset(), nb: nbfake.New(), events: record.NewFakeRecorder(10000),
 	}
 	c.writer = c.nb
-	// Like a real server, refuse a patch that was meant for an earlier object of
-	// the same name.
-	c.cs.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		p := a.(clienttesting.PatchAction)
-		var patch struct{ Metadata struct{ UID types.UID } }
-		if err := json.Unmarshal(p.GetPatch(), &patch); err != nil {
-			return true, nil, err
-		}
-		have, err := c.cs.Tracker().Get(a.GetResource(), a.GetNamespace(), p.GetName())
-		if uid := patch.Metadata.UID; err == nil && uid != "" && uid != have.(*corev1.Pod).UID {
-			return true, nil, apierrors.NewConflict(corev1.Resource("pods"), p.GetName(), errors.New("uid differs"))
-		}
-		return false, nil, nil
-	})
+	fakeapi.Strict(c.cs)
 	t.Cleanup(func() {
 		if c.stop != nil {
 			c.stop()
