@@ -71,12 +71,12 @@ func (g *gates) pass(ctx context.Context) error {
 		return err
 	}
 	objects := g.c.objects()
-	g.mu.Lock()
-	g.seen = nil
-	g.mu.Unlock()
 	want, flows, same := g.plan(objects, node)
 	if !same {
 		if err := g.c.deps.Flows.Apply(ctx, Contributor, flows); err != nil {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.seen = nil
 			return fmt.Errorf("gate egress addresses: %w", err)
 		}
 		klog.V(2).InfoS("Egress addresses gated", "addresses", len(want))
