@@ -64,15 +64,13 @@ func FuzzPlan(f *testing.F) {
 		nodes := placeable(s)
 		var objects []*v1.EgressIP
 		var all []egressip.EgressIP
-		var selectors []egressip.Selector
+		selection := egressip.NewSelection()
 		byName := map[string]egressip.EgressIP{}
 		for i := range 1 + s.Pick(3) {
 			o := object(s, fmt.Sprintf("eip%d", i))
 			e := egressip.Decode(o)
 			objects, all, byName[o.Name] = append(objects, o), append(all, e), e
-			if sel, err := egressip.NewSelector(o); err == nil {
-				selectors = append(selectors, sel)
-			}
+			selection.Set(o)
 		}
 		decisions := egressip.Decide(nodes, all, network)
 		if !reflect.DeepEqual(decisions, egressip.Decide(fuzzed.Shuffled(s, nodes), fuzzed.Shuffled(s, all), network)) {
@@ -89,8 +87,7 @@ func FuzzPlan(f *testing.F) {
 			}
 			egressip.Notices(d, nil, nil, is)
 		}
-		egressip.SortSelectors(selectors)
-		checkPods(t, s, objects, selectors, byName, decisions)
+		checkPods(t, s, objects, selection, byName, decisions)
 		for _, n := range nodes {
 			checkHost(t, s, n.Node, objects)
 		}
@@ -125,7 +122,7 @@ func checkPlacements(t *testing.T, nodes []place.Node, decisions map[string]egre
 }
 
 // checkPods plans the rows of pods that have addresses of their own.
-func checkPods(t *testing.T, s *fuzzed.Source, objects []*v1.EgressIP, selectors []egressip.Selector,
+func checkPods(t *testing.T, s *fuzzed.Source, objects []*v1.EgressIP, selection *egressip.Selection,
 	byName map[string]egressip.EgressIP, decisions map[string]egressip.Decision) {
 	t.Helper()
 	rows := fuzzed.NewRows(t)
@@ -136,7 +133,7 @@ func checkPods(t *testing.T, s *fuzzed.Source, objects []*v1.EgressIP, selectors
 			Pod: egressip.Pod{Addrs: pods, Pending: s.Some(2), Late: s.Some(3)}, Now: egressip.NewState(), InForce: egressip.NewState(),
 			Owned: func(name string, a netip.Addr) bool { return slices.Contains(byName[name].Addrs(), a) },
 		}
-		if names := egressip.Of(selectors, s.Labels(), s.Labels()); len(names) > 0 {
+		if names := selection.Of(s.Labels(), s.Labels()); len(names) > 0 {
 			j := slices.IndexFunc(objects, func(o *v1.EgressIP) bool { return o.Name == names[0] })
 			steering.EgressIP = byName[names[0]]
 			steering.Paths = decisions[names[0]].Paths(objects[j].Status, pods, func([]netip.Addr) string { return "" })

@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 )
@@ -37,25 +40,195 @@ func NewSelector(e *v1.EgressIP) (Selector, error) {
 // Selects tells whether a pod with these labels, its own and its namespace's, is
 // chosen.
 func (s Selector) Selects(namespace, pod map[string]string) bool {
-	return s.namespaces.Matches(labels.Set(namespace)) && s.pods.Matches(labels.Set(pod))
+	return s.SelectsNamespace(namespace) && s.pods.Matches(labels.Set(pod))
 }
 
-// SortSelectors puts the one with the better right first: the older, then the
-// lower name.
-func SortSelectors(all []Selector) {
-	slices.SortFunc(all, func(a, b Selector) int {
-		return cmp.Or(a.created.Time.Compare(b.created.Time), cmp.Compare(a.Key, b.Key))
-	})
+// SelectsNamespace tells whether pods of a namespace with these labels may be chosen.
+func (s Selector) SelectsNamespace(namespace map[string]string) bool {
+	return s.namespaces.Matches(labels.Set(namespace))
 }
 
-// Of returns the keys of the EgressIPs that choose a pod, in the order of all,
-// which is sorted: the first has it.
-func Of(all []Selector, namespace, pod map[string]string) []string {
-	var keys []string
-	for _, s := range all {
-		if s.Selects(namespace, pod) {
-			keys = append(keys, s.Key)
+// NamespaceLabels returns what labels of a namespace the selector asks for.
+func (s Selector) NamespaceLabels() []OneOf { return required(s.namespaces) }
+
+// PodLabels returns what labels of a pod the selector asks for.
+func (s Selector) PodLabels() []OneOf { return required(s.pods) }
+
+// before tells which of two has the better right: the older, then the lower name.
+func (s Selector) before(o Selector) int {
+	return cmp.Or(s.created.Time.Compare(o.created.Time), cmp.Compare(s.Key, o.Key))
+}
+
+// Label is a label with its value.
+type Label struct{ Key, Value string }
+
+// OneOf are labels of which an object that is selected has one.
+type OneOf []Label
+
+// required returns what a selector asks for by value: an object that it matches has
+// one label of each.
+func required(s labels.Selector) []OneOf {
+	requirements, _ := s.Requirements()
+	var all []OneOf
+	for _, r := range requirements {
+		switch r.Operator() {
+		case selection.Equals, selection.DoubleEquals, selection.In:
+			var one OneOf
+			for _, value := range r.ValuesUnsorted() {
+				one = append(one, Label{r.Key(), value})
+			}
+			all = append(all, one)
 		}
 	}
+	return all
+}
+
+// Selection knows the selectors of all EgressIPs, and finds those that choose a pod
+// without asking the others. It is safe for concurrent use.
+type Selection struct {
+	mu    sync.RWMutex
+	known map[string]indexed
+	// byLabels are the selectors by a label that they ask a namespace for and one that
+	// they ask a pod for; the zero Label where they ask for none.
+	byLabels map[Label]map[Label]map[string]Selector
+	// namespaces and pods count the selectors by these labels.
+	namespaces, pods map[Label]int
+}
+
+// indexed is a selector and where it is found.
+type indexed struct {
+	Selector
+	namespaceSelector, podSelector metav1.LabelSelector // not parsed
+	namespaces, pods               OneOf
+}
+
+// NewSelection returns a Selection that knows of no EgressIP.
+func NewSelection() *Selection {
+	return &Selection{known: map[string]indexed{}, byLabels: map[Label]map[Label]map[string]Selector{},
+		namespaces: map[Label]int{}, pods: map[Label]int{}}
+}
+
+// Set says what an EgressIP is now. One whose selectors are not valid chooses nothing.
+func (s *Selection) Set(e *v1.EgressIP) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if was, ok := s.known[e.Name]; ok && was.created.Equal(&e.CreationTimestamp) &&
+		equality.Semantic.DeepEqual(was.namespaceSelector, e.Spec.NamespaceSelector) &&
+		equality.Semantic.DeepEqual(was.podSelector, e.Spec.PodSelector) {
+		return
+	}
+	s.remove(e.Name)
+	selector, err := NewSelector(e)
+	if err != nil {
+		return
+	}
+	in := indexed{
+		Selector: selector, namespaceSelector: e.Spec.NamespaceSelector, podSelector: e.Spec.PodSelector,
+		namespaces: rarest(selector.NamespaceLabels(), s.namespaces), pods: rarest(selector.PodLabels(), s.pods),
+	}
+	s.known[e.Name] = in
+	for _, namespace := range in.namespaces {
+		s.namespaces[namespace]++
+		if s.byLabels[namespace] == nil {
+			s.byLabels[namespace] = map[Label]map[string]Selector{}
+		}
+		for _, pod := range in.pods {
+			if s.byLabels[namespace][pod] == nil {
+				s.byLabels[namespace][pod] = map[string]Selector{}
+			}
+			s.byLabels[namespace][pod][e.Name] = selector
+		}
+	}
+	for _, pod := range in.pods {
+		s.pods[pod]++
+	}
+}
+
+// rarest returns, of what a selector asks for, what the fewest others are found by;
+// the zero Label where it asks for nothing by value.
+func rarest(all []OneOf, used map[Label]int) OneOf {
+	if len(all) == 0 {
+		return OneOf{Label{}}
+	}
+	count := func(one OneOf) (n int) {
+		for _, l := range one {
+			n += used[l]
+		}
+		return n
+	}
+	return slices.MinFunc(all, func(a, b OneOf) int { return cmp.Compare(count(a), count(b)) })
+}
+
+// Delete says that an EgressIP is gone.
+func (s *Selection) Delete(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remove(key)
+}
+
+// remove forgets an EgressIP; mu is held.
+func (s *Selection) remove(key string) {
+	was, ok := s.known[key]
+	if !ok {
+		return
+	}
+	delete(s.known, key)
+	for _, namespace := range was.namespaces {
+		byPod := s.byLabels[namespace]
+		for _, pod := range was.pods {
+			if delete(byPod[pod], key); len(byPod[pod]) == 0 {
+				delete(byPod, pod)
+			}
+		}
+		if len(byPod) == 0 {
+			delete(s.byLabels, namespace)
+		}
+		release(s.namespaces, namespace)
+	}
+	for _, pod := range was.pods {
+		release(s.pods, pod)
+	}
+}
+
+func release(used map[Label]int, l Label) {
+	if used[l]--; used[l] == 0 {
+		delete(used, l)
+	}
+}
+
+// Of returns the keys of the EgressIPs that choose a pod with these labels, its own and
+// its namespace's, the best right first: that one has it.
+func (s *Selection) Of(namespace, pod map[string]string) []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var found []Selector
+	for byPod := range with(s.byLabels, namespace) {
+		for selectors := range with(byPod, pod) {
+			for _, selector := range selectors {
+				if selector.Selects(namespace, pod) {
+					found = append(found, selector)
+				}
+			}
+		}
+	}
+	slices.SortFunc(found, Selector.before)
+	var keys []string
+	for _, selector := range found {
+		keys = append(keys, selector.Key)
+	}
 	return keys
+}
+
+// with yields what an index has for the zero Label and for those that an object has.
+func with[V any](index map[Label]V, has map[string]string) func(yield func(V) bool) {
+	return func(yield func(V) bool) {
+		if v, ok := index[Label{}]; ok && !yield(v) {
+			return
+		}
+		for key, value := range has {
+			if v, ok := index[Label{key, value}]; ok && !yield(v) {
+				return
+			}
+		}
+	}
 }

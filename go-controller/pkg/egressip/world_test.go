@@ -156,15 +156,12 @@ func (w *world) acts(name string) bool {
 	return ok && n.Reach != place.Dead
 }
 
-// selectors returns those of all EgressIPs, sorted.
-func (w *world) selectors() []Selector {
-	var all []Selector
+// selection returns that of all EgressIPs.
+func (w *world) selection() *Selection {
+	all := NewSelection()
 	for _, e := range w.state.egress {
-		if s, err := NewSelector(e); err == nil {
-			all = append(all, s)
-		}
+		all.Set(e)
 	}
-	SortSelectors(all)
 	return all
 }
 
@@ -252,7 +249,7 @@ func (w *world) steer(key string) (changed bool) {
 	p, ok := w.state.pods[key]
 	var chosen []string
 	if ok {
-		chosen = Of(w.selectors(), nil, map[string]string{"app": p.app})
+		chosen = w.selection().Of(nil, map[string]string{"app": p.app})
 	}
 	w.members.Set(key, chosen, p.addrs)
 	now := StateOf(w.rows[key])
@@ -482,7 +479,7 @@ func (w *world) String() string {
 	waiting := map[string]int{}
 	for key := range w.state.pods {
 		if !w.settled(key) {
-			waiting[Of(w.selectors(), nil, map[string]string{"app": w.state.pods[key].app})[0]]++
+			waiting[w.selection().Of(nil, map[string]string{"app": w.state.pods[key].app})[0]]++
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(w.status)) {
@@ -519,7 +516,7 @@ func (w *world) String() string {
 // settled asks the planner about a pod at rest.
 func (w *world) settled(key string) bool {
 	p := w.state.pods[key]
-	chosen := Of(w.selectors(), nil, map[string]string{"app": p.app})
+	chosen := w.selection().Of(nil, map[string]string{"app": p.app})
 	if len(chosen) == 0 || !w.acts(p.node) {
 		return true
 	}

@@ -2,7 +2,6 @@ package place
 
 import (
 	"cmp"
-	"hash/fnv"
 	"slices"
 	"strings"
 
@@ -68,11 +67,28 @@ type Claim struct {
 // Result is the answer to one claim.
 type Result struct {
 	Node string // empty: no node may have it
-	// Rejected holds the reason for each node, where Node is empty.
-	Rejected map[string]Reason
+	// Rejected are the nodes by what speaks against them, where Node is empty.
+	Rejected map[Reason]Rejection
 	// Left is why the preferred node was not kept; empty where it was, and where
 	// there was none.
 	Left Reason
+}
+
+// Rejection says which nodes a reason speaks against.
+type Rejection struct {
+	Count int
+	First []string // the first of them by name, at most listed
+}
+
+// listed is how many nodes are named for each reason: the line ends up in an Event.
+const listed = 5
+
+// add adds a node, which come in the order of their names.
+func (r Rejection) add(node string) Rejection {
+	if r.Count++; len(r.First) < listed {
+		r.First = append(r.First, node)
+	}
+	return r
 }
 
 // Explain says in a line why there is no node: "no nodes", or each reason with
@@ -81,16 +97,10 @@ func (r Result) Explain() string {
 	if len(r.Rejected) == 0 {
 		return "no nodes"
 	}
-	byReason := map[Reason][]string{}
-	for node, why := range r.Rejected {
-		byReason[why] = append(byReason[why], node)
-	}
-	const listed = 5 // names per reason: the line ends up in an Event
-	parts := make([]string, 0, len(byReason))
-	for why, nodes := range byReason {
-		slices.Sort(nodes)
-		names := strings.Join(nodes[:min(listed, len(nodes))], ", ")
-		if len(nodes) > listed {
+	parts := make([]string, 0, len(r.Rejected))
+	for why, nodes := range r.Rejected {
+		names := strings.Join(nodes.First, ", ")
+		if nodes.Count > len(nodes.First) {
 			names += ", ..."
 		}
 		parts = append(parts, names+": "+string(why))
@@ -103,14 +113,14 @@ func (r Result) Explain() string {
 // first in the order of Group, Prefer counts.
 func Assign(nodes []Node, claims []Claim) map[string]Result {
 	a := assignment{
-		nodes:  map[string]Node{},
+		nodes:  map[string]*Node{},
 		load:   map[string]int{},
 		groups: map[groupNode]bool{},
 		left:   map[string]Reason{},
 		result: make(map[string]Result, len(claims)),
 	}
-	for _, n := range nodes {
-		a.nodes[n.Name] = n
+	for i := range nodes {
+		a.nodes[nodes[i].Name] = &nodes[i]
 	}
 	for name := range a.nodes {
 		a.names = append(a.names, name)
@@ -144,7 +154,7 @@ func sorted(claims []Claim) []Claim {
 type groupNode struct{ group, node string }
 
 type assignment struct {
-	nodes  map[string]Node
+	nodes  map[string]*Node
 	names  []string // sorted
 	load   map[string]int
 	groups map[groupNode]bool
@@ -154,7 +164,7 @@ type assignment struct {
 
 // object returns why n may not have c; staying says that c is there already, and
 // may stay where it is rather not to be.
-func (a *assignment) object(n Node, c Claim, staying bool) Reason {
+func (a *assignment) object(n *Node, c Claim, staying bool) Reason {
 	switch {
 	case !n.Ready:
 		return NotReady
@@ -162,7 +172,7 @@ func (a *assignment) object(n Node, c Claim, staying bool) Reason {
 		return Unreachable
 	}
 	if c.Allow != nil {
-		if why := c.Allow(n); why != "" {
+		if why := c.Allow(*n); why != "" {
 			return why
 		}
 	}
@@ -178,11 +188,11 @@ func (a *assignment) object(n Node, c Claim, staying bool) Reason {
 	return ""
 }
 
-func (c Claim) avoids(n Node) Reason {
+func (c Claim) avoids(n *Node) Reason {
 	if c.Avoid == nil {
 		return ""
 	}
-	return c.Avoid(n)
+	return c.Avoid(*n)
 }
 
 func (a *assignment) give(c Claim, node string) {
@@ -218,37 +228,40 @@ func (a *assignment) mayStay(c Claim) Reason {
 	return a.object(n, c, true)
 }
 
+// candidate is a claim that has no node, and who may have it.
+type candidate struct {
+	claim Claim
+	may   []uint64 // a bit for each of names
+	count int
+}
+
 // place finds nodes for claims that have none. Those with the fewest candidates
 // go first, so that a choosy claim is not left without by one that had a choice.
 func (a *assignment) place(claims []Claim) {
-	type candidate struct {
-		claim    Claim
-		nodes    []string
-		rejected map[string]Reason
-	}
 	todo := make([]candidate, 0, len(claims))
 	for _, c := range claims {
-		t := candidate{claim: c, rejected: map[string]Reason{}}
-		for _, name := range a.names {
-			if why := a.object(a.nodes[name], c, false); why != "" {
-				t.rejected[name] = why
-			} else {
-				t.nodes = append(t.nodes, name)
+		t := candidate{claim: c, may: make([]uint64, (len(a.names)+63)/64)}
+		for i, name := range a.names {
+			if a.object(a.nodes[name], c, false) == "" {
+				t.may[i/64] |= 1 << (i % 64)
+				t.count++
 			}
 		}
 		todo = append(todo, t)
 	}
-	slices.SortStableFunc(todo, func(x, y candidate) int { return cmp.Compare(len(x.nodes), len(y.nodes)) })
+	slices.SortStableFunc(todo, func(x, y candidate) int { return cmp.Compare(x.count, y.count) })
 
 	for _, t := range todo {
-		best := ""
-		for _, name := range t.nodes {
-			if a.groups[groupNode{t.claim.Group, name}] {
-				t.rejected[name] = GroupOnNode
+		best, hash := "", uint64(0)
+		for i, name := range a.names {
+			if t.may[i/64]&(1<<(i%64)) == 0 {
 				continue
 			}
-			if best == "" || a.before(t.claim.Key, name, best) {
-				best = name
+			if a.groups[groupNode{t.claim.Group, name}] {
+				continue
+			}
+			if h := rendezvous(t.claim.Key, name); best == "" || a.before(name, h, best, hash) {
+				best, hash = name, h
 			}
 		}
 		if best == "" && a.mayStay(t.claim) == "" {
@@ -256,21 +269,33 @@ func (a *assignment) place(claims []Claim) {
 			best = t.claim.Prefer // rather not there, but nobody else can
 		}
 		if best == "" {
-			a.result[t.claim.Key] = Result{Rejected: t.rejected, Left: a.left[t.claim.Key]}
+			a.result[t.claim.Key] = Result{Rejected: a.rejected(t.claim), Left: a.left[t.claim.Key]}
 			continue
 		}
 		a.give(t.claim, best)
 	}
 }
 
-// before tells whether key rather goes to x than to y: to the less loaded; among
-// equals to the higher rendezvous hash, which spreads the keys and does not
-// change where another node comes or goes.
-func (a *assignment) before(key, x, y string) bool {
+// rejected returns what speaks against each node for a claim that none can have.
+func (a *assignment) rejected(c Claim) map[Reason]Rejection {
+	rejected := map[Reason]Rejection{}
+	for _, name := range a.names {
+		why := a.object(a.nodes[name], c, false)
+		if why == "" {
+			why = GroupOnNode
+		}
+		rejected[why] = rejected[why].add(name)
+	}
+	return rejected
+}
+
+// before tells whether a key rather goes to x than to y: to the less loaded; among
+// equals to the higher rendezvous hash of key and node, which spreads the keys and does
+// not change where another node comes or goes.
+func (a *assignment) before(x string, hx uint64, y string, hy uint64) bool {
 	if a.load[x] != a.load[y] {
 		return a.load[x] < a.load[y]
 	}
-	hx, hy := rendezvous(key, x), rendezvous(key, y)
 	if hx != hy {
 		return hx > hy
 	}
@@ -278,12 +303,16 @@ func (a *assignment) before(key, x, y string) bool {
 }
 
 func rendezvous(key, node string) uint64 {
-	h := fnv.New64a()
-	h.Write([]byte(key))
-	h.Write([]byte{0})
-	h.Write([]byte(node))
+	const offset, prime = 14695981039346656037, 1099511628211 // of FNV-1a
+	v := uint64(offset)
+	for i := range len(key) {
+		v = (v ^ uint64(key[i])) * prime
+	}
+	v *= prime // for a zero byte
+	for i := range len(node) {
+		v = (v ^ uint64(node[i])) * prime
+	}
 	// FNV's high bits hardly depend on the last bytes: mix before comparing.
-	v := h.Sum64()
 	v ^= v >> 33
 	v *= 0xff51afd7ed558ccd
 	v ^= v >> 33

@@ -115,7 +115,8 @@ func TestEveryRejectedNodeHasItsReason(t *testing.T) {
 	nodes[1].Reach = Dead
 	nodes[2].Reach = Unknown
 	r := Assign(nodes, []Claim{{Key: "a", Group: "g", Allow: only("n1", "n2", "n3", "n4")}, {Key: "b", Group: "g", Prefer: "n4"}})["a"]
-	want := map[string]Reason{"n1": NotReady, "n2": Unreachable, "n3": NotProbedYet, "n4": GroupOnNode, "n5": "not wanted"}
+	one := func(node string) Rejection { return Rejection{Count: 1, First: []string{node}} }
+	want := map[Reason]Rejection{NotReady: one("n1"), Unreachable: one("n2"), NotProbedYet: one("n3"), GroupOnNode: one("n4"), "not wanted": one("n5")}
 	if r.Node != "" {
 		t.Fatalf("placed on %s", r.Node)
 	}
@@ -210,8 +211,12 @@ func checkValid(t *testing.T, nodes []Node, claims []Claim, got map[string]Resul
 			t.Fatalf("no answer for %s", c.Key)
 		}
 		if r.Node == "" {
-			if len(r.Rejected) != len(nodes) {
-				t.Fatalf("%s: %d nodes, %d reasons", c.Key, len(nodes), len(r.Rejected))
+			rejected := 0
+			for _, nodes := range r.Rejected {
+				rejected += nodes.Count
+			}
+			if rejected != len(nodes) {
+				t.Fatalf("%s: %d nodes, %d rejected", c.Key, len(nodes), rejected)
 			}
 			continue
 		}

@@ -1,79 +1,134 @@
 package master
 
 import (
+	"errors"
+
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// choosers returns the selectors of all EgressIPs, the best right first.
-func (c *Controller) choosers() []egressip.Selector {
-	c.mu.Lock()
-	known := c.selectors
-	c.mu.Unlock()
-	if known != nil {
-		return known
-	}
-	objs, err := c.deps.EgressIPs.Lister().List(labels.Everything())
-	if err != nil {
-		klog.ErrorS(err, "Cannot list EgressIPs") // memory does not fail
-	}
-	selectors := make([]egressip.Selector, 0, len(objs))
-	for _, obj := range objs {
-		if s, err := egressip.NewSelector(obj); err == nil { // its status tells the error
-			selectors = append(selectors, s)
-		}
-	}
-	egressip.SortSelectors(selectors)
-	return selectors
+// byLabel is the index of namespaces by their labels, and of pods by namespace and
+// label.
+const byLabel = "egressip-by-label"
+
+// addIndexes adds the indexes by which chosen finds pods.
+func (c *Controller) addIndexes() error {
+	return errors.Join(
+		kube.AddIndex(c.deps.Namespaces.Informer(), byLabel, func(n *corev1.Namespace) []string {
+			return labelKeys("", n.Labels)
+		}),
+		kube.AddIndex(c.deps.Pods.Informer(), byLabel, func(p *corev1.Pod) []string {
+			if !kube.NeedsNetwork(p) {
+				return nil // it is no concern of ours, and its rows bring its key
+			}
+			return labelKeys(p.Namespace, p.Labels)
+		}),
+	)
 }
 
-// refreshChoosers reads the selectors again. It is called for every event about
-// one, before the pods it concerns are enqueued.
-func (c *Controller) refreshChoosers() {
-	c.mu.Lock()
-	c.selectors = nil
-	c.mu.Unlock()
-	selectors := c.choosers()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.selectors = selectors
+func labelKeys(namespace string, has map[string]string) []string {
+	keys := make([]string, 0, len(has))
+	for name, value := range has {
+		keys = append(keys, labelKey(namespace, egressip.Label{Key: name, Value: value}))
+	}
+	return keys
+}
+
+// labelKey has no "=" in the parts before the value.
+func labelKey(namespace string, l egressip.Label) string {
+	return namespace + "=" + l.Key + "=" + l.Value
+}
+
+// reselect takes note of the selectors that an EgressIP has now. It is called for
+// every event about one, before the pods it concerns are enqueued.
+func (c *Controller) reselect(name string) {
+	c.selecting.Lock()
+	defer c.selecting.Unlock()
+	if e, err := c.deps.EgressIPs.Lister().Get(name); err == nil {
+		c.selection.Set(e)
+	} else {
+		c.selection.Delete(name) // a lister has no other error
+	}
 }
 
 // choose returns the EgressIPs that choose a pod, the one that has it first.
 func (c *Controller) choose(p *corev1.Pod) []string {
-	selectors := c.choosers()
-	if len(selectors) == 0 {
-		return nil
+	if c.deps.EgressIPs.Informer().HasSynced() {
+		c.first.Do(func() { // events may be on their way still
+			for _, name := range c.deps.EgressIPs.Informer().GetIndexer().ListKeys() {
+				c.reselect(name)
+			}
+		})
 	}
 	ns, err := c.deps.Namespaces.Lister().Get(p.Namespace)
 	if err != nil {
 		return nil // its event brings its pods back
 	}
-	return egressip.Of(selectors, ns.Labels, p.Labels)
+	return c.selection.Of(ns.Labels, p.Labels)
 }
 
 // chosen returns the keys of the pods that a selector chooses.
 func (c *Controller) chosen(s egressip.Selector) []string {
-	pods, err := c.deps.Pods.Lister().List(labels.Everything())
-	if err != nil {
-		return nil // memory does not fail
-	}
 	var keys []string
-	spaces := map[string]map[string]string{}
-	for _, p := range pods {
-		space, ok := spaces[p.Namespace]
-		if !ok {
-			if ns, err := c.deps.Namespaces.Lister().Get(p.Namespace); err == nil {
-				space = ns.Labels
+	for _, ns := range c.namespaces(s) {
+		for _, key := range c.candidates(s, ns.Name) {
+			obj, ok, err := c.deps.Pods.Informer().GetIndexer().GetByKey(key)
+			if p, is := obj.(*corev1.Pod); ok && is && err == nil && s.Selects(ns.Labels, p.Labels) {
+				keys = append(keys, key)
 			}
-			spaces[p.Namespace] = space
-		}
-		if s.Selects(space, p.Labels) {
-			keys = append(keys, p.Namespace+"/"+p.Name)
 		}
 	}
 	return keys
+}
+
+// namespaces returns those whose pods a selector may choose.
+func (c *Controller) namespaces(s egressip.Selector) []*corev1.Namespace {
+	indexer := c.deps.Namespaces.Informer().GetIndexer()
+	names, ok := fewest(indexer, "", s.NamespaceLabels())
+	if !ok {
+		names = indexer.ListKeys()
+	}
+	var found []*corev1.Namespace
+	for _, name := range names {
+		if ns, err := c.deps.Namespaces.Lister().Get(name); err == nil && s.SelectsNamespace(ns.Labels) {
+			found = append(found, ns)
+		}
+	}
+	return found
+}
+
+// candidates returns the keys of the pods of a namespace among which a selector chooses.
+func (c *Controller) candidates(s egressip.Selector, namespace string) []string {
+	indexer := c.deps.Pods.Informer().GetIndexer()
+	if keys, ok := fewest(indexer, namespace, s.PodLabels()); ok {
+		return keys
+	}
+	keys, err := indexer.IndexKeys(cache.NamespaceIndex, namespace)
+	if err != nil {
+		klog.ErrorS(err, "Cannot list the pods of a namespace", "namespace", namespace) // the index is the factory's
+	}
+	return keys
+}
+
+// fewest returns, of what a selector asks for by value, the keys of the objects that
+// have the rarest; false where it asks for nothing.
+func fewest(indexer cache.Indexer, namespace string, all []egressip.OneOf) (fewest []string, ok bool) {
+	for _, one := range all {
+		var keys []string
+		for _, l := range one {
+			found, err := indexer.IndexKeys(byLabel, labelKey(namespace, l))
+			if err != nil {
+				return nil, false // the index is ours
+			}
+			keys = append(keys, found...)
+		}
+		if !ok || len(keys) < len(fewest) {
+			fewest, ok = keys, true
+		}
+	}
+	return fewest, ok
 }

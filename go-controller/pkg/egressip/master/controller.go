@@ -110,8 +110,13 @@ type Controller struct {
 	draining atomic.Bool    // some node hands over its addresses
 	primed   bool           // only the key of placement touches it
 
+	// selection has what the lister shows while selecting is held.
+	selection *egressip.Selection
+	selecting sync.Mutex
+	first     sync.Once   // selection was filled
+	choosing  atomic.Bool // the queue of pods has its start-up keys, or is about to
+
 	mu        sync.Mutex
-	selectors []egressip.Selector // nil: to be read again
 	decoded   map[string]decoded
 	decisions map[string]egressip.Decision   // of the last placement
 	owners    map[netip.Addr]string          // the EgressIPs of the addresses, likewise
@@ -122,9 +127,9 @@ type Controller struct {
 	formers   map[netip.Addr]map[string]bool // nodes that had addresses by an EgressIP that is gone
 	behind    map[string]time.Time           // since when pods of a programmed one wait
 	states    map[string]*podState
-	waiting   map[string]map[string]bool // by EgressIP, the pods that are not settled
-	ctx       context.Context            // of Run
-	onOwn     []func(pod, node string)   // of OnTranslates
+	waiting   unsettled
+	ctx       context.Context          // of Run
+	onOwn     []func(pod, node string) // of OnTranslates
 }
 
 // decoded is an object decoded.
@@ -140,6 +145,7 @@ func New(deps Deps) (*Controller, error) {
 		members:   egressip.NewMembers(),
 		lapses:    health.NewLapses(deps.Acknowledge),
 		stuck:     health.NewLapses(deps.Acknowledge),
+		selection: egressip.NewSelection(),
 		decoded:   map[string]decoded{},
 		decisions: map[string]egressip.Decision{},
 		patched:   map[string]patched{},
@@ -148,13 +154,13 @@ func New(deps Deps) (*Controller, error) {
 		formers:   map[netip.Addr]map[string]bool{},
 		behind:    map[string]time.Time{},
 		states:    map[string]*podState{},
-		waiting:   map[string]map[string]bool{},
+		waiting:   newUnsettled(),
 	}
 	c.placement = queue.New("egressip-placement", c.place)
 	c.statuses = queue.New(egressip.Feature, c.report)
 	c.pods = queue.NewBatch("egressip-pods", podBatch, c.reconcile)
 	c.marks = queue.New("egressip-marks", c.unmark)
-	return c, errors.Join(c.watchPlacement(), c.watchServices(), c.watchStatuses(), c.watchPods())
+	return c, errors.Join(c.addIndexes(), c.watchPlacement(), c.watchServices(), c.watchStatuses(), c.watchPods())
 }
 
 // Run works until ctx is done.

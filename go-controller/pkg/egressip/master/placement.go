@@ -31,6 +31,7 @@ func (c *Controller) watchPlacement() error {
 		o, _ := old.(*v1.EgressIP)
 		n, _ := new.(*v1.EgressIP)
 		c.noteFormer(o, n)
+		c.reselect(nameOf(o, n))
 		if c.listen(o, n) {
 			return []string{all}
 		}
@@ -154,7 +155,7 @@ func (c *Controller) decide(decisions map[string]egressip.Decision, met map[stri
 		if !ok || !old.Equal(d) || c.decided[key] != met[key] {
 			changed = append(changed, key)
 			for _, pod := range c.members.Own(key) { // until they were looked at
-				c.unsettled(key, pod)
+				c.waiting.add(key, pod)
 			}
 		} else {
 			decisions[key] = old // it knows why the nodes before are it no more

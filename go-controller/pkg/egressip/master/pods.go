@@ -156,6 +156,7 @@ func (c *Controller) watchPods() error {
 		return keys
 	})
 	c.pods.Seed(func() []string {
+		c.choosing.Store(true) // from here on the events tell
 		var keys []string
 		for _, obj := range c.deps.Pods.Informer().GetIndexer().List() {
 			if p, ok := obj.(*corev1.Pod); ok && (marked(p) || kube.NeedsNetwork(p) && len(c.choose(p)) > 0) {
@@ -211,24 +212,34 @@ func (c *Controller) podsOfNamespace(old, new any) []string {
 func (c *Controller) podsOfEgressIP(old, new any) []string {
 	o, _ := old.(*v1.EgressIP)
 	n, _ := new.(*v1.EgressIP)
+	c.reselect(nameOf(o, n))
 	if o != nil && n != nil && o.UID == n.UID && equality.Semantic.DeepEqual(o.Spec, n.Spec) {
 		if equality.Semantic.DeepEqual(o.Status.Programmed, n.Status.Programmed) {
 			return nil
 		}
 		return c.members.Own(n.Name)
 	}
-	c.refreshChoosers()
 	var keys []string
 	for _, e := range []*v1.EgressIP{o, n} {
 		if e == nil {
 			continue
 		}
 		keys = append(keys, c.members.Own(e.Name)...)
+		if !c.choosing.Load() {
+			continue // every pod that anybody chooses is a start-up key
+		}
 		if s, err := egressip.NewSelector(e); err == nil {
 			keys = append(keys, c.chosen(s)...)
 		}
 	}
 	return keys
+}
+
+func nameOf(old, new *v1.EgressIP) string {
+	if new == nil {
+		return old.Name
+	}
+	return new.Name
 }
 
 func marked(p *corev1.Pod) bool {

@@ -71,26 +71,16 @@ func (c *Controller) unmark(ctx context.Context, key string) error {
 func (c *Controller) settle(key, name string, settled bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for other, pods := range c.waiting {
-		if pods[key] && (settled || other != name) {
-			if delete(pods, key); len(pods) == 0 {
-				delete(c.waiting, other)
-				c.statuses.Enqueue(other)
-			}
+	for _, other := range c.waiting.of(key) {
+		if (settled || other != name) && c.waiting.remove(other, key) {
+			c.statuses.Enqueue(other)
 		}
 	}
-	if !settled && len(c.waiting[name]) == 0 {
+	if settled {
+		return
+	}
+	if c.waiting.count(name) == 0 {
 		c.statuses.Enqueue(name)
 	}
-	if !settled {
-		c.unsettled(name, key)
-	}
-}
-
-// unsettled notes that a pod does not leave as it is to yet; mu is held.
-func (c *Controller) unsettled(name, pod string) {
-	if c.waiting[name] == nil {
-		c.waiting[name] = map[string]bool{}
-	}
-	c.waiting[name][pod] = true
+	c.waiting.add(name, key)
 }

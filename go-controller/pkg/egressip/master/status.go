@@ -139,7 +139,7 @@ func (c *Controller) podReport(key string) egressip.Report {
 	lost := c.members.Lost(key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return egressip.Report{Lost: lost, Waiting: len(c.waiting[key]), Lapsed: c.lapses.Lapsed, Stuck: c.stuck.Lapsed}
+	return egressip.Report{Lost: lost, Waiting: c.waiting.count(key), Lapsed: c.lapses.Lapsed, Stuck: c.stuck.Lapsed}
 }
 
 // transient tells whether all that the condition would say is that pods wait for
@@ -177,7 +177,7 @@ func (c *Controller) forget(key string) {
 	delete(c.patched, key)
 	delete(c.behind, key)
 	delete(c.decoded, key)
-	delete(c.waiting, key)
+	c.waiting.forget(key)
 }
 
 // patch makes the status of e be as wanted, in one request.

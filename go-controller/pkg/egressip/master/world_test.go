@@ -136,6 +136,7 @@ type database interface {
 // world is an API server, a database and nodes that outlive the master.
 type world struct {
 	panics  atomic.Int32 // how often the planning of odd is yet to panic
+	listed  atomic.Int64 // how many EgressIPs and pods the master's listers listed
 	t       testing.TB
 	kube    *kubefake.Clientset
 	egress  *egressfake.Clientset
@@ -229,8 +230,8 @@ func (w *world) start() {
 	w.pods = noreroute.NewPodSet()
 	w.health.subs = nil
 	deps := Deps{
-		Kube: w.kube, Egress: w.egress, EgressIPs: own.EgressIP().V1().EgressIPs(),
-		Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Nodes: core.Core().V1().Nodes(),
+		Kube: w.kube, Egress: w.egress, EgressIPs: countedEgressIPs{own.EgressIP().V1().EgressIPs(), &w.listed},
+		Namespaces: core.Core().V1().Namespaces(), Pods: countedPods{core.Core().V1().Pods(), &w.listed}, Nodes: core.Core().V1().Nodes(),
 		Services: core.Core().V1().Services(),
 		Writer:   noting{w.db, w}, Health: w.health, Barrier: w.barrier, Rerouted: w.pods, Recorder: w.events,
 		Given: w.given, Network: network, AssumeReachable: w.assume,

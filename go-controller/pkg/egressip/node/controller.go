@@ -125,6 +125,8 @@ type Controller struct {
 
 	mu     sync.Mutex
 	states map[string]state
+	// holders counts, by address, the EgressIPs that have this node answer for it.
+	holders map[netip.Addr]int
 	// touched are the keys whose part of the kernel somebody else may have changed.
 	touched map[string]bool
 	// departed are addresses on secondary networks that others are about to take.
@@ -154,7 +156,8 @@ func (s state) clone() state {
 
 // New returns the controller.
 func New(deps Deps) (*Controller, error) {
-	c := &Controller{deps: deps, stopped: make(chan struct{}), states: map[string]state{}, touched: map[string]bool{}, departed: map[string]map[netip.Addr]departed{}}
+	c := &Controller{deps: deps, stopped: make(chan struct{}), states: map[string]state{},
+		holders: map[netip.Addr]int{}, touched: map[string]bool{}, departed: map[string]map[netip.Addr]departed{}}
 	c.gates, c.pods, c.past, c.before = newGates(c), newPods(c, deps.Pods), newPast(deps.Forget), newPredecessors(deps)
 	c.queue = queue.New("egressip-node", c.reconcile)
 	c.queue.Seed(c.prime)
@@ -373,6 +376,9 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		after.held[a], after.announced[a] = true, before.announced[a]
 	}
 	after.host = next.host
+	if remote := len(share.Primary)+len(share.Secondary)+len(before.held)+len(after.held) == 0; remote && c.gates.cover(key, e, node) {
+		next.gated = true
+	}
 	if err := c.hold(ctx, key, before, after, next); err != nil {
 		return err
 	}
@@ -421,8 +427,10 @@ func (c *Controller) hold(ctx context.Context, key string, before, after state, 
 	half := after.clone() // what is known while something may fail
 	half.host, half.unsure = before.host, true
 	c.remember(key, half)
-	if err := c.gates.apply(ctx); err != nil {
-		return err
+	if !next.gated {
+		if err := c.gates.apply(ctx); err != nil {
+			return err
+		}
 	}
 	if err := c.leave(ctx, key, before, next); err != nil {
 		return err
@@ -491,13 +499,28 @@ func fresh(before, after state) []netip.Addr {
 func (c *Controller) remember(key string, s state) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.recount(c.states[key], -1)
 	c.states[key] = s.clone()
+	c.recount(s, 1)
+}
+
+// recount adds n to the holders of what a state holds; mu is held.
+func (c *Controller) recount(s state, n int) {
+	for a, held := range s.held {
+		if !held {
+			continue
+		}
+		if c.holders[a] += n; c.holders[a] == 0 {
+			delete(c.holders, a)
+		}
+	}
 }
 
 // forget drops what is remembered of an EgressIP that is gone.
 func (c *Controller) forget(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.recount(c.states[key], -1)
 	delete(c.states, key)
 }
 
@@ -505,12 +528,7 @@ func (c *Controller) forget(key string) {
 func (c *Controller) holds(a netip.Addr) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, s := range c.states {
-		if s.held[a] {
-			return true
-		}
-	}
-	return false
+	return c.holders[a] > 0
 }
 
 func (c *Controller) ready() bool {
@@ -526,13 +544,9 @@ func (c *Controller) ready() bool {
 func (c *Controller) allHeld() map[netip.Addr]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := map[netip.Addr]bool{}
-	for _, s := range c.states {
-		for a, held := range s.held {
-			if held {
-				all[a] = true
-			}
-		}
+	all := make(map[netip.Addr]bool, len(c.holders))
+	for a := range c.holders {
+		all[a] = true
 	}
 	return all
 }

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
 
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
@@ -41,13 +43,15 @@ type gates struct {
 
 	mu      sync.Mutex
 	spoken  bool
-	last    []netip.Addr             // the gated, as contributed
-	flows   []host.Flow              // as contributed
-	held    map[netip.Addr]bool      // what was held then
-	leaving map[netip.Addr]time.Time // no egress addresses any more, until when they are gated at least
-	unheard map[netip.Addr]bool      // those of them that OVN does not translate to any more
-	parted  map[netip.Addr]time.Time // not held any more, until when they may be seen here
-	past    map[netip.Addr]bool      // connections with these are to be forgotten
+	last    []netip.Addr                       // the gated, as contributed
+	flows   []host.Flow                        // as contributed
+	seen    map[string][]v1.EgressIPStatusItem // of the EgressIPs in the last pass; nil where that failed
+	node    topology.Node                      // as the last pass saw it
+	held    map[netip.Addr]bool                // what was held then
+	leaving map[netip.Addr]time.Time           // no egress addresses any more, until when they are gated at least
+	unheard map[netip.Addr]bool                // those of them that OVN does not translate to any more
+	parted  map[netip.Addr]time.Time           // not held any more, until when they may be seen here
+	past    map[netip.Addr]bool                // connections with these are to be forgotten
 }
 
 func newGates(c *Controller) *gates {
@@ -71,28 +75,44 @@ func (g *gates) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	want, flows, same := g.plan(node)
-	if same {
-		return nil
+	objects := g.c.objects()
+	want, flows, same := g.plan(objects, node)
+	if !same {
+		// What fails may be written later: until it is known, the bridge was told nothing.
+		g.mu.Lock()
+		g.spoken, g.seen = false, nil
+		g.mu.Unlock()
+		if err := g.c.deps.Flows.Apply(ctx, Contributor, flows); err != nil {
+			return fmt.Errorf("gate egress addresses: %w", err)
+		}
+		klog.V(2).InfoS("Egress addresses gated", "addresses", len(want))
 	}
-	// What fails may be written later: until it is known, the bridge was told nothing.
-	g.mu.Lock()
-	g.spoken = false
-	g.mu.Unlock()
-	if err := g.c.deps.Flows.Apply(ctx, Contributor, flows); err != nil {
-		return fmt.Errorf("gate egress addresses: %w", err)
+	seen := make(map[string][]v1.EgressIPStatusItem, len(objects))
+	for _, e := range objects {
+		seen[e.Name] = e.Status.Items
 	}
 	g.mu.Lock()
-	g.spoken, g.flows = true, flows
-	g.mu.Unlock()
-	klog.V(2).InfoS("Egress addresses gated", "addresses", want)
+	defer g.mu.Unlock()
+	g.spoken, g.flows, g.seen, g.node = true, flows, seen, node
 	return nil
+}
+
+// cover tells whether the last pass saw the addresses that an EgressIP gives to others
+// now; e is nil where it is gone.
+func (g *gates) cover(key string, e *v1.EgressIP, node topology.Node) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	items, ok := g.seen[key]
+	if g.seen == nil || ok != (e != nil) || !reflect.DeepEqual(g.node, node) {
+		return false
+	}
+	return e == nil || slices.EqualFunc(items, e.Status.Items, func(a, b v1.EgressIPStatusItem) bool { return a.EgressIP == b.EgressIP })
 }
 
 // plan returns the addresses to be gated, the flows, and whether the bridge was told
 // the same before.
-func (g *gates) plan(node topology.Node) (want []netip.Addr, flows []host.Flow, same bool) {
-	want = egressip.Gated(g.c.objects(), node, g.c.holds)
+func (g *gates) plan(objects []*v1.EgressIP, node topology.Node) (want []netip.Addr, flows []host.Flow, same bool) {
+	want = egressip.Gated(objects, node, g.c.holds)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	want = g.linger(want, node)
@@ -132,7 +152,8 @@ func (g *gates) opened(node topology.Node) []netip.Addr {
 func (g *gates) linger(want []netip.Addr, node topology.Node) []netip.Addr {
 	now, held := time.Now(), g.c.allHeld()
 	over := func(a netip.Addr) bool {
-		return !held[a] && !slices.Contains(want, a) && !egressip.IsOwn(node, a) && egressip.OnPrimary(node, a)
+		_, gated := slices.BinarySearchFunc(want, a, netip.Addr.Compare)
+		return !held[a] && !gated && !egressip.IsOwn(node, a) && egressip.OnPrimary(node, a)
 	}
 	for _, a := range slices.AppendSeq(slices.Clone(g.last), maps.Keys(g.held)) {
 		if _, known := g.leaving[a]; !known && over(a) {

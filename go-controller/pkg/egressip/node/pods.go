@@ -39,12 +39,12 @@ type pods struct {
 	spaces  corelisters.NamespaceLister
 
 	mu        sync.Mutex // a pod is looked at by one at a time: the last look is the latest
-	selectors []egressip.Selector
+	selection *egressip.Selection
 	stale     bool
 }
 
 func newPods(c *Controller, open func() informers.SharedInformerFactory) *pods {
-	return &pods{c: c, open: open, members: egressip.NewMembers(), started: make(chan struct{}), stale: true}
+	return &pods{c: c, open: open, members: egressip.NewMembers(), selection: egressip.NewSelection(), started: make(chan struct{}), stale: true}
 }
 
 // changed tells of an EgressIP that may choose others than before.
@@ -167,13 +167,10 @@ func (p *pods) reselect() bool {
 	if !p.stale {
 		return false
 	}
-	p.selectors = nil
+	p.selection = egressip.NewSelection()
 	for _, e := range p.c.objects() {
-		if s, err := egressip.NewSelector(e); err == nil {
-			p.selectors = append(p.selectors, s)
-		}
+		p.selection.Set(e)
 	}
-	egressip.SortSelectors(p.selectors)
 	p.stale = false
 	return true
 }
@@ -209,7 +206,7 @@ func (p *pods) look(namespace, name string) {
 	space, e := p.spaces.Get(namespace)
 	if err == nil && e == nil {
 		if addrs = p.addresses(pod); len(addrs) > 0 {
-			keys = egressip.Of(p.selectors, space.Labels, pod.Labels)
+			keys = p.selection.Of(space.Labels, pod.Labels)
 		}
 	}
 	p.c.queue.Enqueue(p.members.Set(namespace+"/"+name, keys, addrs)...)

@@ -45,6 +45,7 @@ type seat struct {
 	record  map[netip.Addr]bool
 	digest  string
 	problem string
+	gated   bool // the bridge has the gates that there are to be
 }
 
 // seats plans the secondary addresses of a share, and of those that have just

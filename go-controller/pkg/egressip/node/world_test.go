@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,6 +67,7 @@ type world struct {
 	translated string
 	asked      int
 	silence    time.Duration
+	listed     atomic.Int64                     // how many EgressIPs the controller's lister listed
 	ports      map[string]topology.PodAddresses // of the southbound database
 	noPorts    error                            // why they are not known
 	tell       func(port string)
@@ -351,10 +353,22 @@ type breth0 struct {
 	// incomplete says that the flows are not installed yet.
 	mu         sync.Mutex
 	incomplete bool
-	// failing: the flows are noted, to be written later, and that fails now; failed is
-	// how often.
-	failing bool
-	failed  int
+	err        error // of Apply, which has noted the flows to be written later
+	errs       int   // how often it was returned
+}
+
+// fail makes Apply return err.
+func (b *breth0) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.err = err
+}
+
+// failed returns how often Apply failed.
+func (b *breth0) failed() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.errs
 }
 
 func (b *breth0) Complete() bool {
@@ -371,9 +385,9 @@ func (b *breth0) Apply(ctx context.Context, contributor string, flows []host.Flo
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.failing {
-		b.failed++
-		return errBusy
+	if b.err != nil {
+		b.errs++
+		return b.err
 	}
 	return err
 }
@@ -407,7 +421,7 @@ func (w *world) run() (c *Controller, stop func()) {
 	w.sweep = func(ctx context.Context) error {
 		return errors.Join(kernel.Addrs.Sweep(ctx), kernel.Routes.Sweep(ctx), kernel.IPRules.Sweep(ctx), kernel.Settings.Sweep(ctx))
 	}
-	c, err := New(Deps{Node: self, EgressIPs: own.EgressIP().V1().EgressIPs(), Nodes: core.Core().V1().Nodes(),
+	c, err := New(Deps{Node: self, EgressIPs: countedEgressIPs{own.EgressIP().V1().EgressIPs(), &w.listed}, Nodes: core.Core().V1().Nodes(),
 		Client: w.api, Kube: w.kube, Flows: w.flows, Announcer: w, Ready: w.ready, Silence: w.silence, Kernel: kernel,
 		Forget: func(_ context.Context, addrs []netip.Addr) error {
 			for _, a := range addrs {

@@ -1,0 +1,63 @@
+package master
+
+// unsettled knows the pods of each EgressIP that do not leave as they are to yet. The
+// controller's mu guards it.
+type unsettled struct {
+	byEgressIP map[string]map[string]bool
+	byPod      map[string]map[string]bool
+}
+
+func newUnsettled() unsettled {
+	return unsettled{byEgressIP: map[string]map[string]bool{}, byPod: map[string]map[string]bool{}}
+}
+
+// add notes that a pod of an EgressIP does not leave as it is to.
+func (u unsettled) add(name, pod string) {
+	put(u.byEgressIP, name, pod)
+	put(u.byPod, pod, name)
+}
+
+// remove notes that a pod need not leave as an EgressIP says; last tells that this was
+// the last pod it waited for.
+func (u unsettled) remove(name, pod string) (last bool) {
+	if !u.byEgressIP[name][pod] {
+		return false
+	}
+	drop(u.byPod, pod, name)
+	return drop(u.byEgressIP, name, pod)
+}
+
+// forget drops what is known of an EgressIP that is gone.
+func (u unsettled) forget(name string) {
+	for pod := range u.byEgressIP[name] {
+		drop(u.byPod, pod, name)
+	}
+	delete(u.byEgressIP, name)
+}
+
+// of returns the EgressIPs that wait for a pod.
+func (u unsettled) of(pod string) []string {
+	names := make([]string, 0, len(u.byPod[pod]))
+	for name := range u.byPod[pod] {
+		names = append(names, name)
+	}
+	return names
+}
+
+// count returns how many pods an EgressIP waits for.
+func (u unsettled) count(name string) int { return len(u.byEgressIP[name]) }
+
+func put(sets map[string]map[string]bool, key, member string) {
+	if sets[key] == nil {
+		sets[key] = map[string]bool{}
+	}
+	sets[key][member] = true
+}
+
+func drop(sets map[string]map[string]bool, key, member string) (empty bool) {
+	if delete(sets[key], member); len(sets[key]) > 0 {
+		return false
+	}
+	delete(sets, key)
+	return true
+}

@@ -1,0 +1,90 @@
+package node
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	egressipinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions/egressip/v1"
+	egressiplisters "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/listers/egressip/v1"
+)
+
+// countedEgressIPs counts the objects that its lister lists.
+type countedEgressIPs struct {
+	egressipinformers.EgressIPInformer
+	listed *atomic.Int64
+}
+
+func (c countedEgressIPs) Lister() egressiplisters.EgressIPLister {
+	return countedEgressIPLister{c.EgressIPInformer.Lister(), c.listed}
+}
+
+type countedEgressIPLister struct {
+	egressiplisters.EgressIPLister
+	listed *atomic.Int64
+}
+
+func (c countedEgressIPLister) List(s labels.Selector) ([]*v1.EgressIP, error) {
+	all, err := c.EgressIPLister.List(s)
+	c.listed.Add(int64(len(all)))
+	return all, err
+}
+
+// TestRemoteCost: what a node looks through for EgressIPs that others hold grows with
+// their number, and not with its square; what is said of one of them, and its move from
+// one of the others to the next, makes the node look through none.
+func TestRemoteCost(t *testing.T) {
+	cost := map[int]int64{}
+	for _, n := range []int{25, 200} {
+		var objects []runtime.Object
+		for i := range n {
+			a := fmt.Sprintf("172.18.%d.%d", 1+i/200, 1+i%200)
+			objects = append(objects, object(fmt.Sprintf("e%d", i), []string{a}, []string{a + " " + other}))
+		}
+		w := newWorld(t, objects...)
+		c, stop := w.run()
+		if len(w.gated("172.18.1.1", fmt.Sprintf("172.18.1.%d", n))) != 2 {
+			t.Errorf("not gated: %s", w.flows.Dump())
+		}
+		<-c.Seeded()
+		cost[n] = w.listed.Load()
+
+		w.change("e3", func(e *v1.EgressIP) {
+			e.Status.Programmed = []v1.ProgrammedStatus{{Node: other, EgressIPs: []string{"172.18.1.4"}}}
+		})
+		w.change("e4", func(e *v1.EgressIP) { give(e, "172.18.1.5 ovn-worker9") })
+		w.change("e5", func(e *v1.EgressIP) { give(e, "172.18.9.9 "+other) })
+		w.eventually("the new address to be gated", func() bool { return len(w.gated("172.18.9.9")) == 1 })
+		if more := w.listed.Load() - cost[n]; more > 2*int64(n) {
+			t.Errorf("%d EgressIPs listed for changes of others', one of which makes a difference, where there are %d", more, n)
+		}
+		if !w.have("172.18.1.4", "172.18.1.5", "172.18.1.6") {
+			t.Errorf("not gated any more: %s", w.flows.Dump())
+		}
+		stop()
+	}
+	t.Logf("EgressIPs listed at the start, by EgressIPs: %v", cost)
+	if limit := cost[25] * 10; cost[200] > limit {
+		t.Errorf("%d EgressIPs listed for 200 of them, want at most %d", cost[200], limit)
+	}
+}
+
+// have tells whether all of the addresses are gated.
+func (w *world) have(addrs ...string) bool { return len(w.gated(addrs...)) == len(addrs) }
+
+// TestGatesAfterFailure: where the bridge could not be told, an EgressIP that has not
+// changed has it told again.
+func TestGatesAfterFailure(t *testing.T) {
+	w := newWorld(t, object("e0", []string{"172.18.1.1"}, []string{"172.18.1.1 " + other}))
+	c, _ := w.run()
+	<-c.Seeded()
+	w.flows.fail(errBusy)
+	w.change("e0", func(e *v1.EgressIP) { give(e, "172.18.1.2 "+other) })
+	w.eventually("the bridge to be busy", func() bool { return w.flows.failed() > 0 })
+	w.flows.fail(nil)
+	w.eventually("the new address to be gated", func() bool { return w.have("172.18.1.2") })
+}
