@@ -7,6 +7,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
@@ -15,7 +16,11 @@ import (
 // label.
 const byLabel = "egressip-by-label"
 
-// addIndexes adds the indexes by which chosen finds pods.
+// byHeld is the index of EgressIPs by the addresses that nodes say they have by them.
+const byHeld = "egressip-by-held"
+
+// addIndexes adds the indexes by which chosen finds pods, and former the EgressIPs that
+// have had an address.
 func (c *Controller) addIndexes() error {
 	return errors.Join(
 		kube.AddIndex(c.deps.Namespaces.Informer(), byLabel, func(n *corev1.Namespace) []string {
@@ -26,6 +31,13 @@ func (c *Controller) addIndexes() error {
 				return nil // it is no concern of ours, and its rows bring its key
 			}
 			return labelKeys(p.Namespace, p.Labels)
+		}),
+		kube.AddIndex(c.deps.EgressIPs.Informer(), byHeld, func(e *v1.EgressIP) []string {
+			var held []string
+			for a := range egressip.Decode(e).Holders {
+				held = append(held, a.String())
+			}
+			return held
 		}),
 	)
 }

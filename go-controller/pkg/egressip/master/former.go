@@ -6,8 +6,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/labels"
-
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 )
@@ -44,10 +42,6 @@ func (c *Controller) former(key string, d egressip.Decision, known v1.EgressIPSt
 	if len(arriving) == 0 {
 		return nil, nil
 	}
-	all, err := c.deps.EgressIPs.Lister().List(labels.Everything())
-	if err != nil {
-		return nil, fmt.Errorf("list EgressIPs: %w", err)
-	}
 	var former []egressip.Former
 	add := func(a netip.Addr, node string) {
 		f := egressip.Former{Addr: a, Node: node}
@@ -55,12 +49,18 @@ func (c *Controller) former(key string, d egressip.Decision, known v1.EgressIPSt
 			former = append(former, f)
 		}
 	}
-	for _, e := range all {
-		if e.Name == key {
-			continue
+	indexer := c.deps.EgressIPs.Informer().GetIndexer()
+	for a := range arriving {
+		others, err := indexer.ByIndex(byHeld, a.String())
+		if err != nil {
+			return nil, fmt.Errorf("find EgressIPs that had address %s: %w", a, err)
 		}
-		for a, nodes := range c.decode(e).Holders {
-			for _, node := range nodes {
+		for _, obj := range others {
+			e, _ := obj.(*v1.EgressIP)
+			if e == nil || e.Name == key {
+				continue
+			}
+			for _, node := range c.decode(e).Holders[a] {
 				add(a, node)
 			}
 		}
