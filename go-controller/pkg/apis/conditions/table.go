@@ -52,6 +52,7 @@ var table = []Entry{
 	{EgressIP, Programmed, yes, "Programmed", "the nodes hold the addresses and the policies that lead there are in force", ""},
 	{EgressIP, Programmed, no, "NotAssigned", "no address has a node", "see `Assigned`"},
 	{EgressIP, Programmed, no, "NodeProblem", "a node cannot hold its address; the message has its words", "mend what the message says on that node"},
+	{EgressIP, Programmed, no, "NotAcknowledged", "a node that can be reached does not do what it was assigned; the message names it", "start ovnkube on that node again, or switch the node off and delete it"},
 	{EgressIP, Programmed, no, "WaitingForNode", "a node does not hold its address yet, or another one holds it still", "if it stays: see the log of ovnkube on that node"},
 	{EgressIP, Programmed, no, "WaitingForPolicies", "policies or translations of some pods are not in force yet", "if it stays: see the log of the master"},
 	{EgressIP, Conflict, no, "NoConflict", "no other EgressIP has its addresses or pods", ""},
