@@ -71,3 +71,27 @@ func TestReasonsInUse(t *testing.T) {
 		}
 	}
 }
+
+// TestReasonsOfFeatures: the table has each reason that a feature declares.
+func TestReasonsOfFeatures(t *testing.T) {
+	declared := regexp.MustCompile(`(?m)^\t[Rr]eason[A-Za-z]+ += "([A-Za-z]+)"`)
+	for dir, kind := range map[string]string{
+		"egressip": EgressIP, "egressservice": EgressService, "externalroute": AdminPolicyBasedExternalRoute,
+	} {
+		files, err := filepath.Glob("../../" + dir + "/*.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range declared.FindAllStringSubmatch(string(text), -1) {
+				if !slices.ContainsFunc(All(), func(e Entry) bool { return e.Kind == kind && e.Reason == m[1] }) {
+					t.Errorf("%s: reason %s is not in the table", file, m[1])
+				}
+			}
+		}
+	}
+}
