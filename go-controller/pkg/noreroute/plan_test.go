@@ -125,4 +125,7 @@ func TestPodSet(t *testing.T) {
 	if !slices.Equal(got, addrs("10.244.0.5")) || !complete {
 		t.Errorf("%v, %t", got, complete)
 	}
+	if !p.Has(addrs("10.244.0.5")[0]) || p.Has(addrs("10.244.0.6")[0]) {
+		t.Error("the set does not have what one object of two selects, or has what none does")
+	}
 }

@@ -379,6 +379,9 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	if remote := len(share.Primary)+len(share.Secondary)+len(before.held)+len(after.held) == 0; remote && c.gates.cover(key, e, node) {
 		next.gated = true
 	}
+	if ok, err := c.clear(ctx, e, before, after); err != nil || !ok {
+		return err // or looked at again soon
+	}
 	if err := c.hold(ctx, key, before, after, next); err != nil {
 		return err
 	}
@@ -420,9 +423,6 @@ func (c *Controller) hold(ctx context.Context, key string, before, after state, 
 		if !after.held[a] {
 			c.deps.Announcer.Stop(a)
 		}
-	}
-	if err := c.past.forget(ctx, fresh(before, after)); err != nil {
-		return err
 	}
 	half := after.clone() // what is known while something may fail
 	half.host, half.unsure = before.host, true
@@ -482,17 +482,6 @@ func (c *Controller) askNextHops(link string, f topology.Family) {
 			klog.V(2).InfoS("Next hop could not be asked where it is", "nextHop", hop, "reason", err.Error())
 		}
 	}
-}
-
-// fresh returns the addresses that are taken.
-func fresh(before, after state) []netip.Addr {
-	var addrs []netip.Addr
-	for _, a := range slices.SortedFunc(maps.Keys(after.held), netip.Addr.Compare) {
-		if !before.held[a] {
-			addrs = append(addrs, a)
-		}
-	}
-	return addrs
 }
 
 // remember notes what this node has of an EgressIP.

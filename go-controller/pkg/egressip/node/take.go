@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -20,27 +21,55 @@ import (
 const overtaken = 100 * time.Millisecond
 
 // may returns which of the addresses that this node is given it may answer for: those that
-// it holds, and those that no other node has. What it read of the latter may be old, since it
-// may have been stopped for any time: so it asks the API server again.
+// it holds, and those that no other node has.
 func (c *Controller) may(ctx context.Context, e *v1.EgressIP, before state, share egressip.Share) (func(netip.Addr) bool, error) {
-	free := func(status v1.EgressIPStatus, a netip.Addr) bool { return egressip.Other(status, c.deps.Node, a) == "" }
 	fresh := slices.Concat(share.Primary, share.Secondary)
-	fresh = slices.DeleteFunc(fresh, func(a netip.Addr) bool { return before.held[a] || !c.ready() || !free(e.Status, a) })
-	if len(fresh) > 0 {
-		latest, err := c.deps.Client.EgressIPV1().EgressIPs().Get(ctx, e.Name, metav1.GetOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("read EgressIP %s before taking %v: %w", e.Name, fresh, err)
-		}
-		gone := err != nil || latest.UID != e.UID
-		if slices.ContainsFunc(fresh, func(a netip.Addr) bool {
-			return gone || !given(latest.Status, c.deps.Node, a) || !free(latest.Status, a)
-		}) {
-			klog.V(2).InfoS("An egress address went elsewhere before it was taken", "egressIP", e.Name)
-			fresh = nil
-			c.queue.EnqueueAfter(overtaken, e.Name)
-		}
+	fresh = slices.DeleteFunc(fresh, func(a netip.Addr) bool { return before.held[a] || !c.ready() || !free(e.Status, c.deps.Node, a) })
+	fresh, err := c.still(ctx, e, fresh)
+	return func(a netip.Addr) bool { return before.held[a] || slices.Contains(fresh, a) }, err
+}
+
+// clear forgets connections with the addresses that this node is about to take, and tells
+// whether it is still to take them. That takes seconds where there are many connections,
+// and meanwhile the addresses may go to another node: nothing as slow comes after it.
+func (c *Controller) clear(ctx context.Context, e *v1.EgressIP, before, after state) (bool, error) {
+	fresh := slices.DeleteFunc(slices.SortedFunc(maps.Keys(after.held), netip.Addr.Compare),
+		func(a netip.Addr) bool { return before.held[a] })
+	if len(fresh) == 0 {
+		return true, nil
 	}
-	return func(a netip.Addr) bool { return before.held[a] || slices.Contains(fresh, a) }, nil
+	if err := c.past.forget(ctx, fresh); err != nil {
+		return false, err
+	}
+	still, err := c.still(ctx, e, fresh)
+	return still != nil, err
+}
+
+// still returns addresses if this node is to take each of them by the word of the API
+// server, and none otherwise. What the cache has may be old: the node may have been
+// stopped for any time.
+func (c *Controller) still(ctx context.Context, e *v1.EgressIP, addrs []netip.Addr) ([]netip.Addr, error) {
+	if len(addrs) == 0 {
+		return nil, nil
+	}
+	latest, err := c.deps.Client.EgressIPV1().EgressIPs().Get(ctx, e.Name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("read EgressIP %s before taking %v: %w", e.Name, addrs, err)
+	}
+	gone := err != nil || latest.UID != e.UID
+	if slices.ContainsFunc(addrs, func(a netip.Addr) bool {
+		return gone || !given(latest.Status, c.deps.Node, a) || !free(latest.Status, c.deps.Node, a)
+	}) {
+		klog.V(2).InfoS("An egress address went elsewhere before it was taken", "egressIP", e.Name)
+		c.queue.EnqueueAfter(overtaken, e.Name)
+		return nil, nil
+	}
+	return addrs, nil
+}
+
+// free tells whether no other node says that it has an address.
+func free(status v1.EgressIPStatus, node string, a netip.Addr) bool {
+	return egressip.Other(status, node, a) == ""
 }
 
 // given tells whether the items give a node an address.

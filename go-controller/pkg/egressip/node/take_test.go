@@ -2,6 +2,7 @@ package node
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -43,6 +44,32 @@ func TestOvertaken(t *testing.T) {
 				t.Errorf("did %q", did)
 			}
 		})
+	}
+}
+
+// TestOvertakenMeanwhile: to forget connections may take longer than the master waits for
+// a node. An address that goes to another node in that time is not taken.
+func TestOvertakenMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	forgetting, goOn := make(chan struct{}), make(chan struct{})
+	w.forget = func() {
+		forgetting <- struct{}{}
+		<-goOn
+	}
+	w.start()
+	if err := w.api.Tracker().Add(object("prod", []string{four}, []string{four + " " + self})); err != nil {
+		t.Fatal(err)
+	}
+	eventually.Receive(t, "connections to be forgotten", forgetting)
+	w.change("prod", func(e *v1.EgressIP) {
+		give(e, four+" "+other)
+		e.Status.Programmed = []v1.ProgrammedStatus{{Node: other, EgressIPs: []string{four}}}
+	})
+	w.did()
+	close(goOn)
+	w.eventually("the gate", func() bool { return slices.Equal(w.gated(four), []string{four}) })
+	if did := w.did(); slices.ContainsFunc(did, func(s string) bool { return strings.HasPrefix(s, "announce") }) {
+		t.Errorf("did %q", did)
 	}
 }
 

@@ -73,6 +73,7 @@ type world struct {
 	tell       func(port string)
 	know       func() // ends noPorts
 	begun      func() // called while a run begins
+	forget     func() // called while connections are forgotten
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
@@ -424,6 +425,9 @@ func (w *world) run() (c *Controller, stop func()) {
 	c, err := New(Deps{Node: self, EgressIPs: countedEgressIPs{own.EgressIP().V1().EgressIPs(), &w.listed}, Nodes: core.Core().V1().Nodes(),
 		Client: w.api, Kube: w.kube, Flows: w.flows, Announcer: w, Ready: w.ready, Silence: w.silence, Kernel: kernel,
 		Forget: func(_ context.Context, addrs []netip.Addr) error {
+			if w.forget != nil {
+				w.forget()
+			}
 			for _, a := range addrs {
 				w.note("forget " + a.String())
 			}
