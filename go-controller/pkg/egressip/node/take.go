@@ -20,6 +20,10 @@ import (
 // than this node.
 const overtaken = 100 * time.Millisecond
 
+// askTimeout bounds a question to the API server, so that one that is gone without a
+// word does not hold up the other EgressIPs.
+const askTimeout = 2 * time.Second
+
 // may returns which of the addresses that this node is given it may answer for: those that
 // it holds, and those that no other node has.
 func (c *Controller) may(ctx context.Context, e *v1.EgressIP, before state, share egressip.Share) (func(netip.Addr) bool, error) {
@@ -45,13 +49,15 @@ func (c *Controller) clear(ctx context.Context, e *v1.EgressIP, before, after st
 	return still != nil, err
 }
 
-// still returns addresses if this node is to take each of them by the word of the API
+// still returns addresses if this node is to take each of them according to the API
 // server, and none otherwise. What the cache has may be old: the node may have been
 // stopped for any time.
 func (c *Controller) still(ctx context.Context, e *v1.EgressIP, addrs []netip.Addr) ([]netip.Addr, error) {
 	if len(addrs) == 0 {
 		return nil, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
 	latest, err := c.deps.Client.EgressIPV1().EgressIPs().Get(ctx, e.Name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("read EgressIP %s before taking %v: %w", e.Name, addrs, err)
