@@ -309,14 +309,6 @@ func node() *corev1.Node {
 	}}}
 }
 
-// handOnFor changes how long connections are handed on, until the test and what it
-// starts after the call have ended.
-func handOnFor(t *testing.T, d time.Duration) {
-	was := handedOn
-	handedOn = d
-	t.Cleanup(func() { handedOn = was })
-}
-
 // node makes another node, like this one but for the ends of its addresses.
 func (w *world) node(name string, addr, mac string, more ...string) {
 	w.t.Helper()
