@@ -160,18 +160,9 @@ func (r *resolver) resolveNode(s *state, now time.Time, first bool) (changed boo
 			delete(s.refused, name)
 			continue
 		}
-		next, err := s.without(name), error(nil)
-		if there {
-			next, err = r.plausible(s, name, value)
-		}
-		if err == nil && name == kube.AnnotationNodeSubnets && !r.wants(s, name, value, there) {
-			err = r.cluster.greedy(next.Subnets)
-		}
-		if err == nil && had && r.owns[name] && !r.wants(s, name, value, there) {
-			err = errOwned
-			if !there { // it is put back
-				continue
-			}
+		next, err := r.judge(s, name, value, there)
+		if errors.Is(err, errOwned) && !there { // it is put back
+			continue
 		}
 		if err != nil {
 			delete(s.waiting, name)
@@ -196,6 +187,44 @@ func (r *resolver) resolveNode(s *state, now time.Time, first bool) (changed boo
 		changed = true
 	}
 	return changed, rest
+}
+
+// replaced returns, of the annotations of this process, those that an update of a node
+// gave a value which does not count.
+func (r *resolver) replaced(before, after *corev1.Node) map[string]refusal {
+	s := r.states[after.Name]
+	if s == nil || s.uid != after.UID {
+		return nil
+	}
+	out := map[string]refusal{}
+	for name := range r.owns {
+		value, there := after.Annotations[name]
+		if was, had := before.Annotations[name]; !there || had && was == value || value == s.inForce[name] {
+			continue
+		}
+		if _, err := r.judge(s, name, value, there); err != nil {
+			out[name] = refusal{value, reason(err)}
+		}
+	}
+	return out
+}
+
+// judge returns a node with another value of an annotation; or why that does not count.
+func (r *resolver) judge(s *state, name, value string, there bool) (topology.Node, error) {
+	next, err := s.without(name), error(nil)
+	if there {
+		next, err = r.plausible(s, name, value)
+	}
+	if err != nil || r.wants(s, name, value, there) {
+		return next, err
+	}
+	if name == kube.AnnotationNodeSubnets {
+		err = r.cluster.greedy(next.Subnets)
+	}
+	if _, had := s.inForce[name]; err == nil && had && r.owns[name] {
+		err = errOwned
+	}
+	return next, err
 }
 
 // wants tells whether this process has decided on a value.

@@ -76,6 +76,9 @@ type View struct {
 	resolver *resolver
 	first    bool // nothing is in force yet
 	dirty    bool // something was decided
+	// replaced are values that others wrote into annotations of this process, by node:
+	// it may have written its own again before a pass looks.
+	replaced map[string]map[string]refusal
 }
 
 var _ coreinformers.NodeInformer = (*View)(nil)
@@ -84,13 +87,17 @@ var _ coreinformers.NodeInformer = (*View)(nil)
 func New(deps Deps) (*View, error) {
 	v := &View{
 		deps: deps, wake: make(chan struct{}, 1), first: true,
+		replaced: map[string]map[string]refusal{},
 		informer: newInformer(deps.Nodes.Informer()),
 		resolver: newResolver(deps.Cluster, deps.Owns, deps.Settle),
 	}
 	var err error
 	v.written, err = deps.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { v.poke() },
-		UpdateFunc: func(any, any) { v.poke() },
+		UpdateFunc: func(old, new any) {
+			v.noteReplaced(old, new)
+			v.poke()
+		},
 		DeleteFunc: func(any) { v.poke() },
 	})
 	if err != nil {
@@ -116,6 +123,23 @@ func (v *View) Decide(node types.UID, annotations map[string]*string) {
 	if v.resolver.decide(node, annotations) {
 		v.dirty = true
 		v.poke()
+	}
+}
+
+// noteReplaced notes which annotations of this process an update gave another value.
+func (v *View) noteReplaced(old, new any) {
+	before, _ := old.(*corev1.Node)
+	after, _ := new.(*corev1.Node)
+	if before == nil || after == nil {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for name, why := range v.resolver.replaced(before, after) {
+		if v.replaced[after.Name] == nil {
+			v.replaced[after.Name] = map[string]refusal{}
+		}
+		v.replaced[after.Name][name] = why
 	}
 }
 
@@ -182,10 +206,20 @@ func (v *View) pass(now time.Time) time.Duration {
 	}
 	var rest time.Duration
 	var refused map[string]map[string]refusal
-	if dirty || v.resolver.pending() {
+	if dirty || v.resolver.pending() || len(v.replaced) > 0 {
 		before := v.resolver.refusals()
 		rest = v.resolver.resolve(now, v.first)
-		refused = news(before, v.resolver.refusals())
+		refused = v.resolver.refusals()
+		for node, replaced := range v.replaced {
+			if refused[node] == nil {
+				refused[node] = map[string]refusal{}
+			}
+			for name, why := range replaced {
+				refused[node][name] = why
+			}
+		}
+		clear(v.replaced)
+		refused = news(before, refused)
 	}
 	v.first = false
 	out := make(map[string]*corev1.Node, len(nodes))

@@ -148,7 +148,8 @@ func TestTransactions(t *testing.T) {
 	}
 	n := db.Records() - before
 	t.Logf("%d pods lost a next hop: %d transactions", affected, n)
-	if affected < 350 || n > 8 {
+	// How many pods come together depends on who gets to run: 5 to 9 were seen.
+	if affected < 350 || n > affected/20 {
 		t.Errorf("%d transactions for %d pods", n, affected)
 	}
 

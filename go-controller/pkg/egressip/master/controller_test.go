@@ -74,7 +74,8 @@ func (w *world) programmed(name string) string {
 	w.t.Helper()
 	w.eventually(name+" to be programmed", func() bool {
 		e := w.get(name)
-		return w.is(name, v1.ConditionProgrammed) && e.Status.Conditions[0].ObservedGeneration == e.Generation
+		c := meta.FindStatusCondition(e.Status.Conditions, v1.ConditionProgrammed)
+		return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == e.Generation
 	})
 	return w.holder(name, string(w.get(name).Spec.EgressIPs[0]))
 }
