@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -256,5 +257,27 @@ func TestSamples(t *testing.T) {
 			}
 			golden.Check(t, "pod-"+name+".json", string(data)+"\n")
 		})
+	}
+}
+
+// docs/explain.md shows what the command says.
+func TestDocument(t *testing.T) {
+	doc, err := os.ReadFile("../../../docs/explain.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"pod-egressip.txt", "pod-all.txt", "pod-waiting.txt", "pod-egressip.json"} {
+		sample, err := os.ReadFile("testdata/" + name + ".golden")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(doc), string(sample)) {
+			t.Errorf("docs/explain.md does not have the content of testdata/%s.golden", name)
+		}
+	}
+	for outcome := range headlines {
+		if !strings.Contains(string(doc), "`"+string(outcome)+"`") {
+			t.Errorf("docs/explain.md does not tell of outcome %s", outcome)
+		}
 	}
 }
