@@ -56,6 +56,10 @@ clean: ## Remove what was built
 generate: ## Write all generated files
 	go-controller/hack/generate.sh
 
+.PHONY: graph
+graph: ## Draw which packages import which into docs/design/packages.svg
+	cd go-controller && go run ./hack/graph ../docs/design/packages.svg
+
 .PHONY: verify
 verify: ## Fail where a generated file is stale
 	@go-controller/hack/verify.sh

@@ -55,6 +55,7 @@ type target struct {
 	// Guarded by Tracker.mu:
 	reach  place.Reach
 	answer time.Time // the last one
+	steady time.Time // since when it has answered without a break
 	asking bool      // for a second opinion
 }
 
@@ -124,7 +125,7 @@ func (t *Tracker) SetTargets(targets map[string][]netip.Addr) {
 				continue
 			}
 			old.stop()
-			next.reach, next.answer = old.reach, old.answer
+			next.reach, next.answer, next.steady = old.reach, old.answer, old.steady
 		} else {
 			changed = append(changed, node)
 		}
@@ -233,6 +234,9 @@ func (t *Tracker) watch(ctx context.Context, tg *target) {
 func (t *Tracker) answered(tg *target, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if at.Sub(tg.answer) > t.timeout/2 {
+		tg.steady = at
+	}
 	tg.answer = at
 }
 
@@ -264,13 +268,16 @@ func (t *Tracker) silent(ctx context.Context, tg *target, since time.Time, wg *s
 
 // heardEnough tells whether at least half of the nodes that were not known to be dead
 // for long answered well after one fell silent; the own node does not count. The last
-// answers before everything falls silent at once are an interval apart. t.mu is held.
+// answers before everything falls silent at once are an interval apart, and so are the
+// first ones afterwards: who was silent as well has to have answered for the whole
+// timeout again. t.mu is held.
 func (t *Tracker) heardEnough(tg *target, silent time.Time) bool {
 	all, heard := 0, 0
 	for _, other := range t.targets {
 		switch {
 		case other.node == t.own && other != tg:
-		case other.answer.Sub(silent) >= t.timeout/2:
+		case other.answer.Sub(silent) >= t.timeout/2 &&
+			(other.steady.Before(silent) || other.answer.Sub(other.steady) >= t.timeout):
 			all++
 			heard++
 		case other.reach != place.Dead || silent.Sub(other.answer) < together*t.timeout:

@@ -279,6 +279,8 @@ func TestSilenceOfAllProvesNothing(t *testing.T) {
 			// The way is back, and n1 really is not there.
 			w.set(w.alive, other, true)
 			pass(timeout)
+			expect(t, tr, c, place.Alive)
+			pass(timeout / 2)
 			expect(t, tr, c, place.Dead, "n1 dead")
 		})
 	}
@@ -350,6 +352,38 @@ func TestOwnNodeIsNoWitness(t *testing.T) {
 			reaches(place.Alive, "own", "n1", "n2", "n3")
 		}
 	})
+}
+
+// When the way to all others comes back, they answer one after the other: who is the
+// last is not dead for that, however long all were silent.
+func TestReturnOneByOne(t *testing.T) {
+	for _, silence := range []time.Duration{timeout * 7 / 8, timeout * 5 / 4, 4 * timeout} {
+		inCluster(t, func(_ *testing.T, w *world, tr *Tracker, _ *opinion, reaches func(place.Reach, ...string)) {
+			var died []string
+			tr.Subscribe(func(node string) {
+				if tr.Reach(node) == place.Dead {
+					died = append(died, node)
+				}
+			})
+			for _, a := range others {
+				w.set(w.alive, a, false)
+			}
+			pass(silence)
+			for _, node := range []string{"n2", "n3", "n1"} {
+				w.set(w.alive, others[node], true)
+				pass(timeout / 4)
+			}
+			pass(2 * timeout)
+			reaches(place.Alive, "own", "n1", "n2", "n3")
+			if len(died) > 0 {
+				t.Errorf("silence of %v: %v passed for dead", silence, died)
+			}
+			// Who does not answer when the others have done so for a while is dead.
+			w.set(w.alive, others["n1"], false)
+			pass(timeout + timeout/4 + time.Millisecond)
+			reaches(place.Dead, "n1")
+		})
+	}
 }
 
 // Nodes that die together are dead within two timeouts where the second opinion

@@ -144,8 +144,7 @@ func TestBarrier(t *testing.T) {
 	default:
 	}
 	// A chassis that is dead does not hold up others.
-	l.confirm("c1", l.cfg())
-	l.passes("the chassis that confirmed", waits)
+	l.passesWith("c1", "the chassis that confirmed", waits)
 
 	// What is asked for later wants a later word.
 	before := l.cfg()
@@ -157,8 +156,7 @@ func TestBarrier(t *testing.T) {
 		t.Fatalf("passed by an earlier word: %v", err)
 	case <-time.After(10 * pace):
 	}
-	l.confirm("c3", l.cfg())
-	l.passes("the later word", waits)
+	l.passesWith("c3", "the later word", waits)
 
 	cancel()
 	if err := <-stuck; !errors.Is(err, context.Canceled) {
@@ -199,6 +197,5 @@ func TestBarrierOutlivesItsDatabases(t *testing.T) {
 	l.nb.Start()
 	again := l.wait(t.Context(), "c1")
 	l.raised(3)
-	l.confirm("c1", l.cfg())
-	l.passes("after the northbound database came back", again)
+	l.passesWith("c1", "after the northbound database came back", again)
 }

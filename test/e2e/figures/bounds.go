@@ -14,7 +14,7 @@ var (
 	EgressIPFailover = Bound{Promised: 2 * time.Second, Factor: 2}
 	// Move is the longest time without an answer around a planned move, seen by pods that
 	// open a connection every 10 ms: docs/egress-ip.md.
-	Move = Bound{Promised: 100 * time.Millisecond, Factor: 10}
+	Move = Bound{Promised: 100 * time.Millisecond, Factor: 20}
 	// OpenConnectionMove is how long an open TCP connection stands still in a planned
 	// move: TCP sends again after 200 ms at the earliest, and then waits twice as long.
 	OpenConnectionMove = Bound{Promised: 200 * time.Millisecond, Factor: 20}

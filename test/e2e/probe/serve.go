@@ -27,7 +27,8 @@ func serve(ctx context.Context, args []string) error {
 	if *attached {
 		ctx = untilStdinCloses(ctx)
 	}
-	echo, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(*port+1)))
+	limited := net.ListenConfig{Control: limitRetransmit}
+	echo, err := limited.Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(*port+1)))
 	if err != nil {
 		return err
 	}

@@ -100,6 +100,9 @@ func stream(ctx context.Context, args []string) error {
 	failed := make(chan error, 1)
 	go func() { failed <- web.ListenAndServe() }()
 	dialer := net.Dialer{Timeout: 5 * time.Second, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: *idle, Interval: *idle, Count: 60}}
+	if *size > 8 {
+		dialer.Control = limitRetransmit // more than a packet each way
+	}
 	for _, m := range meters {
 		go beatForEver(ctx, dialer, *to, *size, m)
 	}

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -85,6 +86,17 @@ func (e *egressIPTest) oneEach(t *testing.T) {
 	e.programmed(t, severalName)
 	for name := range e.pods {
 		for _, to := range lab.OutsideAddresses {
+			// That a label has been taken note of no condition says.
+			err := lab.Until(t.Context(), egressPatience, name+" to leave with one of the addresses", func(ctx context.Context) error {
+				seen, err := e.SeenFromPod(ctx, name, to)
+				if err == nil && !slices.Contains(severalIPs, seen) {
+					err = fmt.Errorf("it leaves with %s", seen)
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
 			sources, err := e.SourcesFromPod(t.Context(), name, to, 10)
 			if err != nil {
 				t.Fatal(err)

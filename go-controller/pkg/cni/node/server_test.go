@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
@@ -141,7 +142,7 @@ func TestAddEnds(t *testing.T) {
 	for _, c := range []struct {
 		name, network string
 		stall         bool
-		end           func(l *lab)
+		end           func(l *lab) // nil: the end of its time
 		want          string
 	}{
 		{"pod deleted, no address yet", "", false, func(l *lab) { l.deletePod("web") }, errPodGone.Error()},
@@ -151,26 +152,35 @@ func TestAddEnds(t *testing.T) {
 				l.t.Error(err)
 			}
 		}, errSuperseded.Error()},
-		{"no address in time", "", false, func(*lab) {}, "is an ovnkube master running?"},
-		{"no flows in time", podNetwork, true, func(*lab) {}, "logical port ns_web must exist"},
+		{"no address in time", "", false, nil, "is an ovnkube master running?"},
+		{"no flows in time", podNetwork, true, nil, "logical port ns_web must exist"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := newLab(t)
-			l.server.Deadline /= 5
 			l.stall(c.stall)
 			l.pod("web", "u1", c.network)
 			l.sandbox("sb1")
-			failed := make(chan error, 1)
-			done := l.ns.Go(func() {
-				_, err := l.handle(l.request(cni.CommandAdd, "sb1", "web", "u1"))
-				failed <- err
-			})
+			var failed chan error
+			var done <-chan struct{}
+			expire := func() {}
 			if c.stall {
-				eventually.True(t, "the port", func() bool { return l.ports() != "" })
+				failed, done, expire = l.adding("sb1")
 			} else {
-				eventually.True(t, "ADD to begin", func() bool { return l.server.turns.busy("sb1") })
+				if c.end == nil {
+					l.server.Deadline = time.Second
+				}
+				failed = make(chan error, 1)
+				done = l.ns.Go(func() {
+					_, err := l.handle(l.request(cni.CommandAdd, "sb1", "web", "u1"))
+					failed <- err
+				})
+				eventually.True(t, "ADD to begin", func() bool { return l.server.turns.busy("sb1") || len(failed) > 0 })
 			}
-			c.end(l)
+			if c.end == nil {
+				expire()
+			} else {
+				c.end(l)
+			}
 			<-done
 			if err := <-failed; err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("ADD ended with %v, want %q", err, c.want)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -92,7 +93,7 @@ func TestAddSaysWhatItWaitsFor(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := newLab(t)
-			l.server.Deadline /= 20
+			l.server.Deadline = 250 * time.Millisecond
 			l.pod("web", "u1", podNetwork)
 			c.set(l)
 			l.sandbox("sb1")
@@ -101,7 +102,7 @@ func TestAddSaysWhatItWaitsFor(t *testing.T) {
 			}
 			// Once the port is there ADD goes on, also by the last word of a database
 			// that is away.
-			l.server.Deadline *= 20
+			l.server.Deadline = eventually.Bound
 			l.bindings.set(t, "ns_web", "u1", given)
 			done := l.ns.Go(func() {
 				if _, err := l.handle(l.request(cni.CommandAdd, "sb1", "web", "u1")); err != nil {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
@@ -475,9 +476,13 @@ func TestDrift(t *testing.T) {
 	}
 	w.eventually("the policy to be back", func() bool { return w.hops(web, webV4) == hopOf[w.holder(prod, "172.18.0.33")] })
 	w.writes()
-	e := w.get(prod)
-	e.Status.Items = nil
-	if _, err := w.egress.EgressIPV1().EgressIPs().UpdateStatus(context.Background(), e, metav1.UpdateOptions{}); err != nil {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		e := w.get(prod)
+		e.Status.Items = nil
+		_, err := w.egress.EgressIPV1().EgressIPs().UpdateStatus(context.Background(), e, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	w.programmed(prod)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	egressinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions/egressip/v1"
 	egresslisters "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/listers/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
 // countedEgressIPs counts the objects that its lister lists.
@@ -109,19 +111,22 @@ func TestStartCost(t *testing.T) {
 // TestPodsThatOneChooses: an EgressIP is compared with the pods that have one of its labels
 // only.
 func TestPodsThatOneChooses(t *testing.T) {
-	w := newWorld(t)
-	w.crowd(50)
-	w.start()
-	e := w.get("egressip-7")
-	s, err := egressip.NewSelector(e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := w.listed.Load()
-	if got := fmt.Sprint(w.master.chosen(s)); got != "[prod/pod-7]" {
-		t.Errorf("chosen: %s", got)
-	}
-	if n := w.listed.Load() - before; n > 1 {
-		t.Errorf("%d pods looked at", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.crowd(50)
+		w.start()
+		fakeapi.Settle() // the master chooses, too
+		e := w.get("egressip-7")
+		s, err := egressip.NewSelector(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := w.listed.Load()
+		if got := fmt.Sprint(w.master.chosen(s)); got != "[prod/pod-7]" {
+			t.Errorf("chosen: %s", got)
+		}
+		if n := w.listed.Load() - before; n > 1 {
+			t.Errorf("%d pods looked at", n)
+		}
+	})
 }

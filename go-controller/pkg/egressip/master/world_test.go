@@ -24,6 +24,7 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/retry"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
@@ -481,11 +482,17 @@ func (w *world) remove(obj runtime.Object) { w.do(obj, "delete") }
 
 func (w *world) do(obj runtime.Object, verb string) {
 	w.t.Helper()
-	w.faults.Do(func() { w.ask(obj, verb) })
+	if err := w.try(obj, verb); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
-func (w *world) ask(obj runtime.Object, verb string) {
-	w.t.Helper()
+func (w *world) try(obj runtime.Object, verb string) (err error) {
+	w.faults.Do(func() { err = w.ask(obj, verb) })
+	return err
+}
+
+func (w *world) ask(obj runtime.Object, verb string) error {
 	ctx := context.Background()
 	var err error
 	switch o := obj.(type) {
@@ -502,9 +509,7 @@ func (w *world) ask(obj runtime.Object, verb string) {
 	default:
 		err = fmt.Errorf("no client for a %T", obj)
 	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	return err
 }
 
 // client is what the typed clients have in common.
@@ -530,12 +535,18 @@ func do[T metav1.Object](ctx context.Context, c client[T], o T, verb string) err
 // changeNode reads a node, changes it and writes it back.
 func (w *world) changeNode(name string, change func(*corev1.Node)) {
 	w.t.Helper()
-	n, err := w.kube.CoreV1().Nodes().Get(context.Background(), name, metav1.GetOptions{})
+	// Others may write the node in between.
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		n, err := w.kube.CoreV1().Nodes().Get(context.Background(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		change(n)
+		return w.try(n, "update")
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	change(n)
-	w.update(n)
 }
 
 // changeEgressIP does so for an EgressIP, by a patch that leaves the rest alone.
@@ -561,10 +572,16 @@ func (w *world) changeEgressIP(name string, change func(*v1.EgressIP)) {
 func (w *world) changePod(key string, change func(*corev1.Pod)) {
 	w.t.Helper()
 	namespace, name, _ := strings.Cut(key, "/")
-	p, err := w.kube.CoreV1().Pods(namespace).Get(context.Background(), name, metav1.GetOptions{})
+	// The master may take the mark away in between.
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		p, err := w.kube.CoreV1().Pods(namespace).Get(context.Background(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		change(p)
+		return w.try(p, "update")
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	change(p)
-	w.update(p)
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -94,14 +95,15 @@ func TestPlannedMove(t *testing.T) {
 // TestHandedOn: what comes for connections that are not known here goes to who had the
 // address before, for a while.
 func TestHandedOn(t *testing.T) {
-	handOnFor(t, time.Second)
-	w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}, other+" "+four))
-	w.node(other, ".0.4", "00:04")
-	w.start()
-	w.change("prod", func(e *v1.EgressIP) { e.Status.Programmed = nil })
-	w.saysEventually("prod", self+" "+four)
-	golden.Check(t, "handed-on", w.flows.Dump())
-	w.eventually("strays to be OVN's", func() bool { return slices.Equal(w.opened(four), []string{four}) })
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}, other+" "+four))
+		w.node(other, ".0.4", "00:04")
+		w.start()
+		w.change("prod", func(e *v1.EgressIP) { e.Status.Programmed = nil })
+		w.saysEventually("prod", self+" "+four)
+		golden.Check(t, "handed-on", w.flows.Dump())
+		w.eventually("strays to be OVN's", func() bool { return slices.Equal(w.opened(four), []string{four}) })
+	})
 }
 
 // TestRestart writes nothing to the API and lets the same pass as before.
@@ -132,21 +134,23 @@ func TestComeBack(t *testing.T) {
 // TestComeBackInTime: a node whose addresses are given to another just when it is
 // back does not answer for them in between.
 func TestComeBackInTime(t *testing.T) {
-	w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}, self+" "+four))
-	w.silence = 2 * time.Second
-	w.begun = func() {
-		dead := object("prod", []string{four}, []string{four + " " + other})
-		if _, err := w.api.EgressIPV1().EgressIPs().UpdateStatus(context.Background(), dead, metav1.UpdateOptions{}); err != nil {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}, self+" "+four))
+		w.silence = 2 * time.Second
+		w.begun = func() {
+			dead := object("prod", []string{four}, []string{four + " " + other})
+			if _, err := w.api.EgressIPV1().EgressIPs().UpdateStatus(context.Background(), dead, metav1.UpdateOptions{}); err != nil {
+				t.Error(err)
+			}
 		}
-	}
-	w.start()
-	if got := w.gated(four); len(got) != 1 {
-		t.Error("answers for what it does not hold any more")
-	}
-	if did := w.did(); !slices.Equal(did, []string{"flows"}) {
-		t.Errorf("did %q", did)
-	}
+		w.start()
+		if got := w.gated(four); len(got) != 1 {
+			t.Error("answers for what it does not hold any more")
+		}
+		if did := w.did(); !slices.Equal(did, []string{"flows"}) {
+			t.Errorf("did %q", did)
+		}
+	})
 }
 
 // TestDeleted lets go, and keeps the gate while the gateway router may still have
@@ -177,19 +181,18 @@ func TestDeleted(t *testing.T) {
 // TestGatesEnd takes the gates of deleted EgressIPs away after a while, however
 // many there were at the same time.
 func TestGatesEnd(t *testing.T) {
-	was := gateLinger
-	gateLinger = time.Second
-	t.Cleanup(func() { gateLinger = was })
-	w := newWorld(t, object("first", []string{four}, []string{four + " " + self}), object("second", []string{more}, []string{more + " " + other}))
-	w.start()
-	w.saysEventually("first", self+" "+four)
-	for name, addr := range map[string]string{"first": four, "second": more} {
-		if err := w.api.EgressIPV1().EgressIPs().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, object("first", []string{four}, []string{four + " " + self}), object("second", []string{more}, []string{more + " " + other}))
+		w.start()
+		w.saysEventually("first", self+" "+four)
+		for name, addr := range map[string]string{"first": four, "second": more} {
+			if err := w.api.EgressIPV1().EgressIPs().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			w.eventually("the address to be gated", func() bool { return len(w.gated(addr)) == 1 })
 		}
-		w.eventually("the address to be gated", func() bool { return len(w.gated(addr)) == 1 })
-	}
-	w.eventually("both gates to end", func() bool { return len(w.gated(four, more)) == 0 })
+		w.eventually("both gates to end", func() bool { return len(w.gated(four, more)) == 0 })
+	})
 }
 
 // TestNotReady takes nothing before the node's network is there, and holds on to

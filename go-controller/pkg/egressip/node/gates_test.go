@@ -3,7 +3,7 @@ package node
 import (
 	"slices"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -27,29 +27,28 @@ func TestGateAfterFailedWrite(t *testing.T) {
 // TestGateOutlivesTranslations: the gate of an EgressIP that is gone stays for as long as OVN
 // translates to its address, and therefore answers for it; the others end.
 func TestGateOutlivesTranslations(t *testing.T) {
-	linger, again := gateLinger, gateAgain
-	gateLinger, gateAgain = 100*time.Millisecond, 50*time.Millisecond
-	t.Cleanup(func() { gateLinger, gateAgain = linger, again })
-	w := newWorld(t, object("prod", []string{four, more, six}, []string{four + " " + self, more + " " + other, six + " " + self}))
-	w.translated = four
-	w.start()
-	w.saysEventually("prod", self+" "+four+" "+six)
-	if err := w.api.EgressIPV1().EgressIPs().Delete(t.Context(), "prod", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.eventually("the other gates to end", func() bool { return slices.Equal(w.gated(four, more, six), []string{four}) })
-	asked := func() int {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, object("prod", []string{four, more, six}, []string{four + " " + self, more + " " + other, six + " " + self}))
+		w.translated = four
+		w.start()
+		w.saysEventually("prod", self+" "+four+" "+six)
+		if err := w.api.EgressIPV1().EgressIPs().Delete(t.Context(), "prod", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("the other gates to end", func() bool { return slices.Equal(w.gated(four, more, six), []string{four}) })
+		asked := func() int {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.asked
+		}
+		before := asked()
+		w.eventually("OVN to be asked again", func() bool { return asked() > before+2 })
+		if got := w.gated(four); len(got) != 1 {
+			t.Error("OVN may answer for an address that is nobody's here")
+		}
 		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.asked
-	}
-	before := asked()
-	w.eventually("OVN to be asked again", func() bool { return asked() > before+2 })
-	if got := w.gated(four); len(got) != 1 {
-		t.Error("OVN may answer for an address that is nobody's here")
-	}
-	w.mu.Lock()
-	w.translated = ""
-	w.mu.Unlock()
-	w.eventually("the last gate to end", func() bool { return len(w.gated(four, more, six)) == 0 })
+		w.translated = ""
+		w.mu.Unlock()
+		w.eventually("the last gate to end", func() bool { return len(w.gated(four, more, six)) == 0 })
+	})
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,42 +24,43 @@ func secondary(items ...string) *v1.EgressIP {
 // TestSecondary takes addresses on another link and prints what is there as the
 // documents do; then it gives them back.
 func TestSecondary(t *testing.T) {
-	handOnFor(t, 100*time.Millisecond)
-	w := newWorld(t, secondary("10.10.10.5 "+self, "fd10::5 "+self))
-	w.pod("red", "web", "10.244.1.3/24", "fd00:10:244:2::3/64")
-	w.pod("blue", "web", "10.244.1.9/24")
-	w.start()
-	w.saysEventually("prod", self+" 10.10.10.5 fd10::5")
-	golden.Check(t, "secondary", w.dump())
-	if got := w.recorded(); got != `["10.10.10.5","fd10::5"]` {
-		t.Errorf("recorded %s", got)
-	}
-	w.record(`["172.18.0.3"]`) // as somebody else may write
-	w.eventually("the record to be put right", func() bool { return w.recorded() == `["10.10.10.5","fd10::5"]` })
-	w.record("")
-	w.eventually("the record to be put back", func() bool { return w.recorded() == `["10.10.10.5","fd10::5"]` })
-	first := w.get("prod").Status.Programmed[0].Digest
-	if first == "" {
-		t.Error("no digest")
-	}
-	if got := w.ended(); !slices.Equal(got, []string{"10.244.1.3 172.18.0.3"}) {
-		t.Errorf("flushed %v", got)
-	}
-	if did := w.did(); !slices.Contains(did, "forget 10.10.10.5") || !slices.Contains(did, "announce 10.10.10.5 on dummy") || !slices.Contains(did, "announce fd10::5 on dummy") {
-		t.Errorf("did %q", did)
-	}
-	w.pod("red", "more", "10.244.2.7/24")
-	w.eventually("the rule of one more pod", func() bool { return strings.Contains(w.dump(), "-s 10.244.2.7/32 -o dummy -j SNAT") })
-	w.eventually("another digest", func() bool { d := w.get("prod").Status.Programmed[0].Digest; return d != "" && d != first })
-	w.change("prod", func(e *v1.EgressIP) { give(e, "10.10.10.5 "+other, "fd10::5 "+other) })
-	w.saysEventually("prod")
-	w.eventually("the rest to go", func() bool { return !strings.Contains(w.dump(), "10.10.10.5") })
-	golden.Check(t, "secondary-gone", w.dump())
-	if got := w.gated("10.10.10.5"); len(got) != 0 {
-		t.Errorf("gated on the external bridge, where it never was: %q", got)
-	}
-	w.eventually("the record to be empty", func() bool { return w.recorded() == "" })
-	w.eventually("its connections to end", func() bool { return slices.Contains(w.ended(), "10.244.1.3 10.10.10.5") })
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, secondary("10.10.10.5 "+self, "fd10::5 "+self))
+		w.pod("red", "web", "10.244.1.3/24", "fd00:10:244:2::3/64")
+		w.pod("blue", "web", "10.244.1.9/24")
+		w.start()
+		w.saysEventually("prod", self+" 10.10.10.5 fd10::5")
+		golden.Check(t, "secondary", w.dump())
+		if got := w.recorded(); got != `["10.10.10.5","fd10::5"]` {
+			t.Errorf("recorded %s", got)
+		}
+		w.record(`["172.18.0.3"]`) // as somebody else may write
+		w.eventually("the record to be put right", func() bool { return w.recorded() == `["10.10.10.5","fd10::5"]` })
+		w.record("")
+		w.eventually("the record to be put back", func() bool { return w.recorded() == `["10.10.10.5","fd10::5"]` })
+		first := w.get("prod").Status.Programmed[0].Digest
+		if first == "" {
+			t.Error("no digest")
+		}
+		if got := w.ended(); !slices.Equal(got, []string{"10.244.1.3 172.18.0.3"}) {
+			t.Errorf("flushed %v", got)
+		}
+		if did := w.did(); !slices.Contains(did, "forget 10.10.10.5") || !slices.Contains(did, "announce 10.10.10.5 on dummy") || !slices.Contains(did, "announce fd10::5 on dummy") {
+			t.Errorf("did %q", did)
+		}
+		w.pod("red", "more", "10.244.2.7/24")
+		w.eventually("the rule of one more pod", func() bool { return strings.Contains(w.dump(), "-s 10.244.2.7/32 -o dummy -j SNAT") })
+		w.eventually("another digest", func() bool { d := w.get("prod").Status.Programmed[0].Digest; return d != "" && d != first })
+		w.change("prod", func(e *v1.EgressIP) { give(e, "10.10.10.5 "+other, "fd10::5 "+other) })
+		w.saysEventually("prod")
+		w.eventually("the rest to go", func() bool { return !strings.Contains(w.dump(), "10.10.10.5") })
+		golden.Check(t, "secondary-gone", w.dump())
+		if got := w.gated("10.10.10.5"); len(got) != 0 {
+			t.Errorf("gated on the external bridge, where it never was: %q", got)
+		}
+		w.eventually("the record to be empty", func() bool { return w.recorded() == "" })
+		w.eventually("its connections to end", func() bool { return slices.Contains(w.ended(), "10.244.1.3 10.10.10.5") })
+	})
 }
 
 // TestSecondaryMove prepares everything while the other node holds the address,
@@ -88,33 +89,34 @@ func TestSecondaryMove(t *testing.T) {
 // has the address, and had it a moment ago; who lets go of it keeps for as long what
 // that needs.
 func TestSecondaryHandOn(t *testing.T) {
-	handOnFor(t, time.Second)
-	e := secondary("10.10.10.5 " + self)
-	e.Status.Programmed = []v1.ProgrammedStatus{{Node: other, EgressIPs: []string{"10.10.10.5"}}}
-	w := newWorld(t, e)
-	w.node(other, ".0.4", "00:04", "172.18.0.4/16", "10.10.10.4/24")
-	w.pod("red", "web", "10.244.1.3/24")
-	w.start()
-	w.saysEventually("prod", other+" 10.10.10.5", self)
-	const copied = "-d 10.10.10.5/32 -p tcp -m conntrack --ctstate INVALID,NEW -j TEE --gateway 10.10.10.4"
-	if got := w.dump(); !strings.Contains(got, copied) {
-		t.Errorf("while the other has it:\n%s", got)
-	}
-	w.change("prod", func(e *v1.EgressIP) { e.Status.Programmed = e.Status.Programmed[1:] })
-	w.saysEventually("prod", self+" 10.10.10.5")
-	if got := w.dump(); !strings.Contains(got, copied) {
-		t.Errorf("right afterwards:\n%s", got)
-	}
-	w.eventually("that to end", func() bool { return !strings.Contains(w.dump(), copied) })
+	synctest.Test(t, func(t *testing.T) {
+		e := secondary("10.10.10.5 " + self)
+		e.Status.Programmed = []v1.ProgrammedStatus{{Node: other, EgressIPs: []string{"10.10.10.5"}}}
+		w := newWorld(t, e)
+		w.node(other, ".0.4", "00:04", "172.18.0.4/16", "10.10.10.4/24")
+		w.pod("red", "web", "10.244.1.3/24")
+		w.start()
+		w.saysEventually("prod", other+" 10.10.10.5", self)
+		const copied = "-d 10.10.10.5/32 -p tcp -m conntrack --ctstate INVALID,NEW -j TEE --gateway 10.10.10.4"
+		if got := w.dump(); !strings.Contains(got, copied) {
+			t.Errorf("while the other has it:\n%s", got)
+		}
+		w.change("prod", func(e *v1.EgressIP) { e.Status.Programmed = e.Status.Programmed[1:] })
+		w.saysEventually("prod", self+" 10.10.10.5")
+		if got := w.dump(); !strings.Contains(got, copied) {
+			t.Errorf("right afterwards:\n%s", got)
+		}
+		w.eventually("that to end", func() bool { return !strings.Contains(w.dump(), copied) })
 
-	w.change("prod", func(e *v1.EgressIP) { give(e, "10.10.10.5 "+other) })
-	w.saysEventually("prod")
-	got := w.dump()
-	if strings.Contains(got, "dummy 10.10.10.5/32") || !strings.Contains(got, "-s 10.244.1.3/32 -o dummy -j SNAT --to-source 10.10.10.5") {
-		t.Errorf("when it has let go:\n%s", got)
-	}
-	w.eventually("all of it to go", func() bool { return !strings.Contains(w.dump(), "10.10.10.5") })
-	w.eventually("its connections to end", func() bool { return slices.Contains(w.ended(), "10.244.1.3 10.10.10.5") })
+		w.change("prod", func(e *v1.EgressIP) { give(e, "10.10.10.5 "+other) })
+		w.saysEventually("prod")
+		got := w.dump()
+		if strings.Contains(got, "dummy 10.10.10.5/32") || !strings.Contains(got, "-s 10.244.1.3/32 -o dummy -j SNAT --to-source 10.10.10.5") {
+			t.Errorf("when it has let go:\n%s", got)
+		}
+		w.eventually("all of it to go", func() bool { return !strings.Contains(w.dump(), "10.10.10.5") })
+		w.eventually("its connections to end", func() bool { return slices.Contains(w.ended(), "10.244.1.3 10.10.10.5") })
+	})
 }
 
 // TestSecondaryRestart writes nothing.

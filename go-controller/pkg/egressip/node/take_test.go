@@ -53,7 +53,10 @@ func TestOvertakenMeanwhile(t *testing.T) {
 	w := newWorld(t)
 	forgetting, goOn := make(chan struct{}), make(chan struct{})
 	w.forget = func() {
-		forgetting <- struct{}{}
+		select {
+		case forgetting <- struct{}{}:
+		case <-goOn: // they are forgotten again
+		}
 		<-goOn
 	}
 	w.start()

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/informers"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/util/retry"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
@@ -308,14 +309,6 @@ func node() *corev1.Node {
 	}}}
 }
 
-// handOnFor changes how long connections are handed on, until the test and what it
-// starts after the call have ended.
-func handOnFor(t *testing.T, d time.Duration) {
-	was := handedOn
-	handedOn = d
-	t.Cleanup(func() { handedOn = was })
-}
-
 // node makes another node, like this one but for the ends of its addresses.
 func (w *world) node(name string, addr, mac string, more ...string) {
 	w.t.Helper()
@@ -522,9 +515,14 @@ func (w *world) get(name string) *v1.EgressIP {
 // change updates an EgressIP as the master does.
 func (w *world) change(name string, f func(*v1.EgressIP)) {
 	w.t.Helper()
-	e := w.get(name).DeepCopy()
-	f(e)
-	if _, err := w.api.EgressIPV1().EgressIPs().Update(w.t.Context(), e, metav1.UpdateOptions{}); err != nil {
+	// The node may write its word in between.
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		e := w.get(name).DeepCopy()
+		f(e)
+		_, err := w.api.EgressIPV1().EgressIPs().Update(w.t.Context(), e, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
 		w.t.Fatal(err)
 	}
 }

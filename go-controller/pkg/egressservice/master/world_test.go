@@ -21,6 +21,7 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/retry"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
@@ -379,6 +380,12 @@ func (w *world) remove(obj runtime.Object) { w.do(obj, "delete") }
 
 func (w *world) do(obj runtime.Object, verb string) {
 	w.t.Helper()
+	if err := w.try(obj, verb); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) try(obj runtime.Object, verb string) error {
 	ctx := context.Background()
 	var err error
 	if s, ok := obj.(*discoveryv1.EndpointSlice); ok && verb != "delete" {
@@ -398,9 +405,7 @@ func (w *world) do(obj runtime.Object, verb string) {
 	default:
 		err = fmt.Errorf("no client for a %T", obj)
 	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	return err
 }
 
 // makePods makes the pods that a slice lists, on the nodes it names.
@@ -471,12 +476,18 @@ func node(name string, number int, change ...func(*corev1.Node)) *corev1.Node {
 // changeNode reads a node, changes it and writes it back.
 func (w *world) changeNode(name string, change func(*corev1.Node)) {
 	w.t.Helper()
-	n, err := w.kube.CoreV1().Nodes().Get(context.Background(), name, metav1.GetOptions{})
+	// Others may write the node in between.
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		n, err := w.kube.CoreV1().Nodes().Get(context.Background(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		change(n)
+		return w.try(n, "update")
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	change(n)
-	w.update(n)
 }
 
 func egress(name string, change ...func(*v1.EgressService)) *v1.EgressService {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/informers"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/util/retry"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
@@ -367,12 +368,20 @@ func (w *world) status() v1.EgressServiceStatus {
 
 func (w *world) setStatus(change func(*v1.EgressServiceStatus)) {
 	w.t.Helper()
-	eg, err := w.egress.EgressServiceV1().EgressServices("default").Get(context.Background(), "demo-svc", metav1.GetOptions{})
+	// The node may write its word in between.
+	services := w.egress.EgressServiceV1().EgressServices("default")
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		eg, err := services.Get(context.Background(), "demo-svc", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		change(&eg.Status)
+		_, err = services.Update(context.Background(), eg, metav1.UpdateOptions{})
+		return err
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	change(&eg.Status)
-	w.update(eg)
 }
 
 // programmedBy is a status in which host has acknowledged, and has the traffic.

@@ -52,10 +52,11 @@ func TestAddressOnHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const silence = 300 * time.Millisecond
 	// dial connects from outside, and tells how that ends.
-	dial := func(to string) (refused bool, err error) {
+	dial := func(to string, patience time.Duration) (refused bool, err error) {
 		inside := link.Inside(outside, func() error {
-			d := net.Dialer{Timeout: 300 * time.Millisecond}
+			d := net.Dialer{Timeout: patience}
 			var conn net.Conn
 			if conn, err = d.Dial("tcp", net.JoinHostPort(to, "4242")); err == nil {
 				err = conn.Close()
@@ -65,7 +66,7 @@ func TestAddressOnHost(t *testing.T) {
 		return errors.Is(err, syscall.ECONNREFUSED), errors.Join(inside, err)
 	}
 	for _, vip := range vips {
-		eventually.True(t, vip+" to refuse, without rules", func() bool { refused, _ := dial(vip); return refused })
+		eventually.True(t, vip+" to refuse, without rules", func() bool { refused, _ := dial(vip, silence); return refused })
 	}
 	chains, err := iptables.New(egressservice.Chains(topology.Families))
 	if err != nil {
@@ -79,14 +80,14 @@ func TestAddressOnHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, vip := range vips {
-		if refused, err := dial(vip); refused || !timedOut(err) {
+		if refused, err := dial(vip, silence); refused || !timedOut(err) {
 			t.Errorf("%s said %v, want silence", vip, err)
 		}
-		if refused, err := dial([]string{"192.0.2.1", "2001:db8::1"}[i]); !refused {
+		if refused, err := dial([]string{"192.0.2.1", "2001:db8::1"}[i], eventually.Bound); !refused {
 			t.Errorf("the host's own address said %v", err)
 		}
 		// The host's own connections from the address.
-		d := net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(vip)}}
+		d := net.Dialer{Timeout: eventually.Bound, LocalAddr: &net.TCPAddr{IP: net.ParseIP(vip)}}
 		if _, err := d.Dial("tcp", net.JoinHostPort([]string{"192.0.2.9", "2001:db8::9"}[i], "4242")); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("from %s: %v, want a refusal", vip, err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/retry"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
@@ -205,9 +206,13 @@ func TestLeftBehind(t *testing.T) {
 func TestStatusOfOthers(t *testing.T) {
 	w := newWorld(t, fake(), node(0), namespace("red"), policy("p", anyGWs, hops("172.18.0.51")))
 	w.start()
-	p := w.reported("p").DeepCopy()
-	p.Status.Hops, p.Status.Pods = nil, 99
-	if _, err := w.routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes().UpdateStatus(context.Background(), p, metav1.UpdateOptions{}); err != nil {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		p := w.reported("p").DeepCopy()
+		p.Status.Hops, p.Status.Pods = nil, 99
+		_, err := w.routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes().UpdateStatus(context.Background(), p, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	w.eventually("the status to be right again", func() bool {

@@ -18,6 +18,7 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/retry"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
@@ -151,10 +152,15 @@ func (w *world) policy(name string) *v1.AdminPolicyBasedExternalRoute {
 // setHops edits a policy as a user would, with a new generation.
 func (w *world) setHops(name string, ips ...string) {
 	w.t.Helper()
-	p := w.policy(name)
-	p.Spec.NextHops = hops(ips...)
-	p.Generation++
-	if _, err := w.routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes().Update(context.Background(), p, metav1.UpdateOptions{}); err != nil {
+	// The master may write the status in between.
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		p := w.policy(name)
+		p.Spec.NextHops = hops(ips...)
+		p.Generation++
+		_, err := w.routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes().Update(context.Background(), p, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -87,22 +87,24 @@ func TestReplies(t *testing.T) {
 			return conn
 		}
 		server, client, other = listen(pods, c.pod, 5060), listen(outside, c.out, 0), listen(outside, c.out, 0)
-		usual := listen(pods, c.pod, 0)
-		hears := func(who *net.UDPConn) (from netip.AddrPort, ok bool) {
-			if err := who.SetReadDeadline(time.Now().Add(300 * time.Millisecond)); err != nil {
+		usual, anybody := listen(pods, c.pod, 0), listen(outside, c.out, 0)
+		within := func(patience time.Duration, who *net.UDPConn) (from netip.AddrPort, ok bool) {
+			if err := who.SetReadDeadline(time.Now().Add(patience)); err != nil {
 				t.Fatal(err)
 			}
 			_, from, err := who.ReadFromUDPAddrPort(make([]byte, 9))
 			return from, err == nil
 		}
+		hears := func(who *net.UDPConn) (netip.AddrPort, bool) { return within(eventually.Bound, who) }
+		const silence = 300 * time.Millisecond
 		send := func(from *net.UDPConn, to net.Addr) {
 			if _, err := from.WriteTo([]byte("x"), to); err != nil {
 				t.Fatal(err)
 			}
 		}
 		eventually.True(t, "a way out for "+c.pod, func() bool {
-			send(usual, other.LocalAddr())
-			_, ok := hears(other)
+			send(usual, anybody.LocalAddr())
+			_, ok := within(silence, anybody)
 			return ok
 		})
 		for range 2 {
@@ -115,7 +117,7 @@ func TestReplies(t *testing.T) {
 				t.Errorf("the client of %s hears %v, %s", c.pod, ok, from)
 			}
 			send(server, other.LocalAddr()) // the second time there might be a connection
-			if from, ok := hears(other); ok {
+			if from, ok := within(silence, other); ok {
 				t.Errorf("somebody else hears %s", from)
 			}
 		}

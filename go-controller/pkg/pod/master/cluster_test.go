@@ -15,6 +15,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
@@ -183,9 +184,14 @@ func (c *cluster) getPod(name string) *corev1.Pod {
 
 func (c *cluster) setPhase(name string, phase corev1.PodPhase) {
 	c.t.Helper()
-	p := c.getPod(name).DeepCopy()
-	p.Status.Phase = phase
-	if _, err := c.cs.CoreV1().Pods("ns").UpdateStatus(c.t.Context(), p, metav1.UpdateOptions{}); err != nil {
+	// The controller may write the annotation in between.
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		p := c.getPod(name).DeepCopy()
+		p.Status.Phase = phase
+		_, err := c.cs.CoreV1().Pods("ns").UpdateStatus(c.t.Context(), p, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
 		c.t.Fatal(err)
 	}
 }

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"cmp"
+	"go/ast"
+	"go/constant"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// source is what the page needs to know of the source below a directory.
+type source struct {
+	constants []*constantDecl
+	functions []nameFunc
+	ids       []externalID
+	// flows are the exported functions of package bridge that return flows.
+	flows []string
+	// rows are the names of northbound rows that are put together in planners.
+	rows []rowName
+	// loose are strings with a prefix of ours that are no constants.
+	loose []string
+
+	byName map[string]*constantDecl // "pkg.Name", the package by its path below the directory
+}
+
+// constantDecl is a constant that was declared.
+type constantDecl struct {
+	pkg, name, file string
+	doc             string
+	value           constant.Value // nil where it cannot be told
+	expr            ast.Expr
+	busy            bool
+	imports         map[string]string
+}
+
+func (c *constantDecl) key() string { return c.pkg + "." + c.name }
+
+// nameFunc is a function of package topology that returns a name.
+type nameFunc struct{ name, pattern, doc string }
+
+// externalID is a key of external_ids that a package uses.
+type externalID struct{ pkg, key string }
+
+// rowName is an expression that names a row of a table.
+type rowName struct{ pkg, table, expr string }
+
+// skipped are directories whose constants are not of the network: models and clients
+// that are generated, and harnesses of tests.
+var skipped = []string{"generated", "testing", "nb/nbdb", "ovs/vswitchd"}
+
+// parse reads all packages below dir.
+func parse(dir string) (*source, error) {
+	s := &source{byName: map[string]*constantDecl{}}
+	set := token.NewFileSet()
+	type parsed struct {
+		pkg  string
+		file *ast.File
+	}
+	var files []parsed
+	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(dir, name)
+		rel = filepath.ToSlash(rel)
+		if d.IsDir() && slices.Contains(skipped, rel) {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(rel, ".go") || strings.HasSuffix(rel, "_test.go") {
+			return nil
+		}
+		f, err := parser.ParseFile(set, name, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		files = append(files, parsed{path.Dir(rel), f})
+		s.declare(path.Dir(rel), path.Base(rel), f)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range s.constants {
+		s.evaluate(c)
+	}
+	for _, f := range files {
+		s.inspect(f.pkg, f.file)
+	}
+	slices.SortFunc(s.ids, func(a, b externalID) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.pkg, b.pkg)) })
+	s.ids = slices.Compact(s.ids)
+	slices.SortFunc(s.rows, func(a, b rowName) int {
+		return cmp.Or(cmp.Compare(a.pkg, b.pkg), cmp.Compare(a.table, b.table), cmp.Compare(a.expr, b.expr))
+	})
+	s.rows = slices.Compact(s.rows)
+	slices.Sort(s.flows)
+	slices.Sort(s.loose)
+	return s, nil
+}
+
+// declare notes the constants of a file.
+func (s *source) declare(pkg, file string, f *ast.File) {
+	imports := map[string]string{}
+	for _, i := range f.Imports {
+		p, _ := strconv.Unquote(i.Path.Value)
+		name := path.Base(p)
+		if i.Name != nil {
+			name = i.Name.Name
+		}
+		if _, below, ok := strings.Cut(p, "/go-controller/pkg/"); ok {
+			imports[name] = below
+		}
+	}
+	for _, d := range f.Decls {
+		decl, ok := d.(*ast.GenDecl)
+		if !ok || decl.Tok != token.CONST {
+			continue
+		}
+		for _, spec := range decl.Specs {
+			v := spec.(*ast.ValueSpec)
+			doc := v.Doc.Text()
+			if doc == "" && !decl.Lparen.IsValid() {
+				doc = decl.Doc.Text()
+			}
+			for i, name := range v.Names {
+				if i >= len(v.Values) {
+					continue // iota: no constant of the network counts
+				}
+				c := &constantDecl{pkg: pkg, name: name.Name, file: file, doc: doc, expr: v.Values[i], imports: imports}
+				s.constants = append(s.constants, c)
+				s.byName[c.key()] = c
+			}
+		}
+	}
+}
+
+// evaluate finds out the value of a constant: of literals, of constants of this tree,
+// of operators and of conversions.
+func (s *source) evaluate(c *constantDecl) {
+	if c.value != nil || c.busy {
+		return
+	}
+	c.busy = true
+	defer func() { c.busy = false }()
+	c.value = s.valueOf(c.pkg, c.imports, c.expr)
+}
+
+func (s *source) valueOf(pkg string, imports map[string]string, e ast.Expr) constant.Value {
+	named := func(key string) constant.Value {
+		c := s.byName[key]
+		if c == nil {
+			return nil
+		}
+		s.evaluate(c)
+		return c.value
+	}
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		return constant.MakeFromLiteral(e.Value, e.Kind, 0)
+	case *ast.Ident:
+		return named(pkg + "." + e.Name)
+	case *ast.ParenExpr:
+		return s.valueOf(pkg, imports, e.X)
+	case *ast.SelectorExpr:
+		if x, ok := e.X.(*ast.Ident); ok && imports[x.Name] != "" {
+			return named(imports[x.Name] + "." + e.Sel.Name)
+		}
+	case *ast.CallExpr: // a conversion
+		if len(e.Args) == 1 {
+			return s.valueOf(pkg, imports, e.Args[0])
+		}
+	case *ast.BinaryExpr:
+		x, y := s.valueOf(pkg, imports, e.X), s.valueOf(pkg, imports, e.Y)
+		if x != nil && y != nil && x.Kind() == y.Kind() && (e.Op == token.ADD || e.Op == token.MUL && x.Kind() == constant.Int) {
+			return constant.BinaryOp(x, e.Op, y)
+		}
+	}
+	return nil
+}
+
+// text is a value as the page shows it.
+func (c *constantDecl) text() string {
+	switch {
+	case c.value == nil:
+		return ""
+	case c.value.Kind() == constant.String:
+		return constant.StringVal(c.value)
+	default:
+		return c.value.ExactString()
+	}
+}
+
+func (c *constantDecl) isInt() bool { return c.value != nil && c.value.Kind() == constant.Int }
+func (c *constantDecl) isString() bool {
+	return c.value != nil && c.value.Kind() == constant.String
+}
