@@ -30,7 +30,7 @@ const flowsHead = `
 The flows of a node 172.18.0.3 with the subnet 10.244.1.0/24 in the cluster subnet 10.244.0.0/16, for IPv4 and without a VLAN. Those of
 IPv6 have the same tables and priorities, with neighbor discovery in place of ARP. 172.18.0.33
 stands for an egress address, 203.0.113.7:80 for a Service, MAC for the address of the bridge, PREVIOUS for that of the node that had the egress address before.
-` + "`PHYS`" + ` is the uplink, ` + "`PATCH`" + ` the port to br-int, ` + "`LOCAL`" + ` the host. The highest priority that matches decides. "Early" flows are
+` + "`PHYS`" + ` is the uplink, ` + "`PATCH`" + ` the port to br-int, ` + "`LOCAL`" + ` the host. The highest priority that matches decides. "InitialFlows" flows are
 there instead of all others until the bridge is complete ([node.md](node.md#flows-of-the-external-bridge)).
 `
 

@@ -31,14 +31,14 @@ var (
 
 // planners are the functions of package bridge that return flows.
 var planners = map[string]func() []host.Flow{
-	"Common":      func() []host.Flow { return bridge.Common(exampleBridge) },
-	"Early":       func() []host.Flow { return bridge.Early(exampleBridge) },
-	"Flows":       func() []host.Flow { return bridge.Flows(exampleBridge, exampleFamily, exampleMarks) },
-	"Foreign":     func() []host.Flow { return []host.Flow{bridge.Foreign(egressAddr)} },
-	"Gate":        func() []host.Flow { return bridge.Gate(exampleBridge, egressAddr) },
-	"Held":        func() []host.Flow { return bridge.Held(bridge.Bridge{MAC: "MAC"}, egressAddr, "PREVIOUS") },
-	"Marked":      func() []host.Flow { return bridge.Marked(exampleFamily, exampleMarks) },
-	"ServicePort": func() []host.Flow { return bridge.ServicePort(exampleFamily, exampleMarks) },
+	"CommonFlows":  func() []host.Flow { return bridge.CommonFlows(exampleBridge) },
+	"InitialFlows": func() []host.Flow { return bridge.InitialFlows(exampleBridge) },
+	"Flows":        func() []host.Flow { return bridge.Flows(exampleBridge, exampleFamily, exampleMarks) },
+	"DropForeign":  func() []host.Flow { return []host.Flow{bridge.DropForeign(egressAddr)} },
+	"SuppressARP":  func() []host.Flow { return bridge.SuppressARP(exampleBridge, egressAddr) },
+	"DeliverToOVN": func() []host.Flow { return bridge.DeliverToOVN(bridge.Bridge{MAC: "MAC"}, egressAddr, "PREVIOUS") },
+	"Marked":       func() []host.Flow { return bridge.Marked(exampleFamily, exampleMarks) },
+	"ServicePort":  func() []host.Flow { return bridge.ServicePort(exampleFamily, exampleMarks) },
 	"IngressFlows": func() []host.Flow {
 		return bridge.IngressFlows(exampleBridge, bridge.Ingress{To: serviceAddr, Protocol: "tcp"}, exampleMarks)
 	},

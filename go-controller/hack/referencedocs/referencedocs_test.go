@@ -101,11 +101,11 @@ func TestChanged(t *testing.T) {
 		"topology.RuleEgressIP":       constant.MakeInt64(6001),
 		"topology.MarkServicePort":    constant.MakeInt64(5),
 		"topology.ConntrackZone":      constant.MakeInt64(7),
-		"bridge.priorityGate":         constant.MakeInt64(151),
+		"bridge.prioritySuppressARP":  constant.MakeInt64(151),
 		"egressip.tableBase":          constant.MakeInt64(3000),
 		"host/openflow.Cookie":        constant.MakeInt64(1),
 		"host.Protocol":               constant.MakeInt64(80),
-		"host/guard.chainName":        constant.MakeString("output"),
+		"host/snatguard.chainName":    constant.MakeString("output"),
 		"topology.JoinSwitch":         constant.MakeString("meet"),
 		"noreroute.EgressServicePods": constant.MakeString("served_pods"),
 	} {

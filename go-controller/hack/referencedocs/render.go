@@ -176,7 +176,7 @@ func (p *page) nftables() {
 	p.WriteString(nftablesHead)
 	var rows [][]string
 	for _, c := range p.list(func(c *constantDecl) bool {
-		return c.pkg == "host/guard" && (c.isString() || c.name == "afterSNAT") || c.isString() && strings.HasPrefix(c.text(), "ovn-kube-")
+		return c.pkg == "host/snatguard" && (c.isString() || c.name == "afterSNAT") || c.isString() && strings.HasPrefix(c.text(), "ovn-kube-")
 	}) {
 		rows = append(rows, []string{code(c.text()), p.constant(c), code(c.pkg)})
 	}

@@ -65,7 +65,7 @@ func Run(ctx context.Context, cfg config.Config, role Role) error {
 	if role.CleanupNode != "" {
 		return cleanupNode(ctx, cfg, role.CleanupNode)
 	}
-	surviveClientGo()
+	recoverClientGo()
 	env, err := newEnv(cfg)
 	if err != nil {
 		return err
@@ -124,10 +124,10 @@ func part(ctx context.Context, name string, run func(context.Context) error) fun
 
 var clientGo sync.Once
 
-// surviveClientGo keeps a panic in a goroutine of client-go, e.g. one that handles
+// recoverClientGo keeps a panic in a goroutine of client-go, e.g. one that handles
 // the events of an informer, to what it was doing; it would end the process
 // otherwise. client-go logs it.
-func surviveClientGo() {
+func recoverClientGo() {
 	clientGo.Do(func() {
 		utilruntime.ReallyCrash = false
 		utilruntime.PanicHandlers = append(utilruntime.PanicHandlers, func(context.Context, any) { panics.Count("client-go") })

@@ -10,11 +10,11 @@ import (
 	cninode "github.com/ovnkube/ovnkube/go-controller/pkg/cni/node"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	gatewaynode "github.com/ovnkube/ovnkube/go-controller/pkg/gateway/node"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/host/guard"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iprule"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iptables"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/route"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/snatguard"
 )
 
 // cleanupNode leaves the host of node name as it was found. It goes on after
@@ -38,7 +38,7 @@ func cleanHost(ctx context.Context, cfg config.Config, name string, switches ovs
 		{"routes", route.NewSet().Sweep},
 		{"egress addresses", func(ctx context.Context) error { return cleanupEgressIPs(ctx, cfg, name) }},
 		{"bridges, ports and addresses", gateway.Cleanup},
-		{"the guard", func(context.Context) error { return guard.Remove() }},
+		{"the guard", func(context.Context) error { return snatguard.Remove() }},
 	} {
 		if err := step.do(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("remove %s: %w", step.what, err))

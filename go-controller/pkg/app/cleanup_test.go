@@ -16,8 +16,8 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/host/guard"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/snatguard"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -79,7 +79,7 @@ func TestCleanHost(t *testing.T) {
 	} {
 		ns.Run("iptables", append([]string{"-t", "nat"}, strings.Fields(args)...)...)
 	}
-	if err := guard.New([]netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, topology.ManagementPort).Ensure(); err != nil {
+	if err := snatguard.New([]netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, topology.ManagementPort).Ensure(); err != nil {
 		t.Fatal(err)
 	}
 

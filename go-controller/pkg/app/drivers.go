@@ -32,16 +32,16 @@ type sweeper interface {
 	Sweep(ctx context.Context) error
 }
 
-// drivers keep the objects of the host as wanted.
+// hostWriters keep the objects of the host as wanted.
 //
 // Repairs wait for nobody. What an earlier run left is deleted once all who
 // contribute have spoken for everything that was there at the start: as long as one
 // object keeps failing before anything is known of what it wants, what is there may
 // be its own, and without it its traffic would leave with another address. What a
 // contributor of this run does not want any more is deleted all the same.
-type drivers struct {
+type hostWriters struct {
 	swept  map[string]sweeper
-	spoken []<-chan struct{}
+	synced []<-chan struct{}
 	guard  func()
 	// trim forgets what was needed to know the leftovers.
 	trim func(ctx context.Context) error
@@ -51,9 +51,9 @@ type drivers struct {
 
 // resync is one pass over all kinds; one that fails does not keep the others from
 // being repaired.
-func (d drivers) resync(ctx context.Context) error {
+func (d hostWriters) resync(ctx context.Context) error {
 	d.guard()
-	sweep := d.allSpoken()
+	sweep := d.allSynced()
 	var errs []error
 	for _, what := range slices.Sorted(maps.Keys(d.swept)) {
 		errs = append(errs, d.pass(ctx, what, sweep))
@@ -65,7 +65,7 @@ func (d drivers) resync(ctx context.Context) error {
 }
 
 // pass is one over a single kind.
-func (d drivers) pass(ctx context.Context, what string, sweep bool) error {
+func (d hostWriters) pass(ctx context.Context, what string, sweep bool) error {
 	pass := d.swept[what].Resync
 	if sweep {
 		pass = d.swept[what].Sweep
@@ -78,10 +78,10 @@ func (d drivers) pass(ctx context.Context, what string, sweep bool) error {
 
 // watch repairs each kind of object as soon as the kernel says that somebody may have
 // changed one, until ctx ends. What fails does not hold up other kinds.
-func (d drivers) watch(ctx context.Context) error {
+func (d hostWriters) watch(ctx context.Context) error {
 	repairs := map[string]func(){}
 	for what := range d.swept {
-		repairs[what] = repairer(ctx, func(ctx context.Context) error { return d.pass(ctx, what, d.allSpoken()) })
+		repairs[what] = repairer(ctx, func(ctx context.Context) error { return d.pass(ctx, what, d.allSynced()) })
 	}
 	guard := repairer(ctx, func(context.Context) error { d.guard(); return nil })
 	return d.events(ctx, watch.Functions{
@@ -129,10 +129,10 @@ func repairer(ctx context.Context, repair func(context.Context) error) func() {
 	return poke
 }
 
-func (d drivers) allSpoken() bool {
-	return !slices.ContainsFunc(d.spoken, func(spoken <-chan struct{}) bool {
+func (d hostWriters) allSynced() bool {
+	return !slices.ContainsFunc(d.synced, func(synced <-chan struct{}) bool {
 		select {
-		case <-spoken:
+		case <-synced:
 			return false
 		default:
 			return true

@@ -54,8 +54,8 @@ func TestOneThatFailsHoldsUpNobody(t *testing.T) {
 	})
 
 	trimmed := 0
-	d := drivers{
-		swept: map[string]sweeper{"things": set}, spoken: []<-chan struct{}{c.Spoken()},
+	d := hostWriters{
+		swept: map[string]sweeper{"things": set}, synced: []<-chan struct{}{c.Synced()},
 		guard: func() {}, trim: func(context.Context) error { trimmed++; return nil },
 	}
 	pass := func(when string, want ...string) {
@@ -67,7 +67,7 @@ func TestOneThatFailsHoldsUpNobody(t *testing.T) {
 			t.Errorf("%s there is %v, want %v", when, got, want)
 		}
 	}
-	eventually.Receive(t, "the end of the start", c.Seeded())
+	eventually.Receive(t, "the end of the start", c.Attempted())
 	pass("after the start", "fine", "more", "odd", "of nobody")
 	if kernel.Objects()["fine"] != "1" {
 		t.Error("what an earlier run had written otherwise was not replaced")
@@ -84,7 +84,7 @@ func TestOneThatFailsHoldsUpNobody(t *testing.T) {
 		t.Error("what leftovers are known by was forgotten before they were deleted")
 	}
 	mended.Store(true)
-	eventually.Receive(t, "the object that was mended", c.Spoken())
+	eventually.Receive(t, "the object that was mended", c.Synced())
 	pass("when all have spoken", "fine", "odd")
 	if trimmed != 1 {
 		t.Errorf("trimmed %d times", trimmed)
@@ -100,7 +100,7 @@ func (f *failing) Sweep(context.Context) error  { f.passes++; return errors.New(
 // TestOneKindFails: the other kinds are repaired all the same.
 func TestOneKindFails(t *testing.T) {
 	a, b := &failing{}, &failing{}
-	d := drivers{
+	d := hostWriters{
 		swept: map[string]sweeper{"a": a, "b": b}, guard: func() {},
 		trim: func(context.Context) error { t.Error("trimmed after a failure"); return nil },
 	}
@@ -122,7 +122,7 @@ func TestReadyNamesWhatFails(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx, 1) }()
-	eventually.Receive(t, "the end of the start", c.Seeded())
+	eventually.Receive(t, "the end of the start", c.Attempted())
 	checks := NewChecks()
 	checks.Add("gateway", func() error { return nil })
 	ask := func(path string) (int, string) {
@@ -161,8 +161,8 @@ func failing100() []string {
 // TestClientGo: what client-go's own goroutines recover from does not end the
 // process, and is counted.
 func TestClientGo(t *testing.T) {
-	surviveClientGo()
-	surviveClientGo()
+	recoverClientGo()
+	recoverClientGo()
 	before := panics.Counts()["client-go"]
 	func() {
 		defer utilruntime.HandleCrash()
@@ -200,7 +200,7 @@ func TestRepairedAtOnce(t *testing.T) {
 	ns.Run("ip", "rule", "add", "priority", "5000", "from", "192.0.2.7", "lookup", "main")
 	looked := make(chan string, 1000)
 	kinds := map[string]*looking{}
-	d := drivers{swept: map[string]sweeper{}, guard: func() { looked <- "guard" }, events: watch.Watch}
+	d := hostWriters{swept: map[string]sweeper{}, guard: func() { looked <- "guard" }, events: watch.Watch}
 	for _, what := range []string{chains, routes, addresses, flows, ipRules, parameters} {
 		kinds[what] = &looking{looked: looked, name: what}
 		d.swept[what] = kinds[what]

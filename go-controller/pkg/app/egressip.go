@@ -50,7 +50,7 @@ func (i *egressIPInformers) informer() egressipinformers.EgressIPInformer {
 func (m *master) egressIPs(core informers.SharedInformerFactory) (*egressipmaster.Controller, []starter, *noreroute.PodSet, error) {
 	cfg := m.env.Config
 	if !cfg.Features.EgressIP {
-		m.runners["egress IPs"] = &retired{feature: egressip.Feature, writer: m.writer}
+		m.runners["egress IPs"] = &featureCleanup{feature: egressip.Feature, writer: m.writer}
 		return nil, nil, nil, nil
 	}
 	tracker, err := m.health()

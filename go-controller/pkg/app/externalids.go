@@ -61,7 +61,7 @@ func decodeMap(raw json.RawMessage) (map[string]string, error) {
 	var kind string
 	var pairs [][2]string
 	if err := json.Unmarshal(raw, &[]any{&kind, &pairs}); err != nil || kind != "map" {
-		return nil, fmt.Errorf("read external_ids of Open vSwitch: %s is no map", raw)
+		return nil, fmt.Errorf("read external_ids of Open vSwitch: %s is not a map", raw)
 	}
 	out := make(map[string]string, len(pairs))
 	for _, p := range pairs {

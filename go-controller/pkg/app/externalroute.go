@@ -29,7 +29,7 @@ func (m *master) externalGateways(
 	core informers.SharedInformerFactory, pods *podmaster.Controller, ips *egressipmaster.Controller, rerouted ...*noreroute.PodSet,
 ) ([]starter, error) {
 	if !m.env.Config.Features.MultiExternalGateway {
-		m.runners["external gateways"] = &retired{feature: externalroute.Feature, writer: m.writer}
+		m.runners["external gateways"] = &featureCleanup{feature: externalroute.Feature, writer: m.writer}
 		return nil, nil
 	}
 	routes, err := versioned.NewForConfig(m.env.REST)
@@ -51,7 +51,7 @@ func (m *master) externalGateways(
 		Rerouted:   rerouted,
 	}
 	if ips != nil {
-		deps.Translates = ips.Translates
+		deps.OwnsLocalSNAT = ips.OwnsLocalSNAT
 	}
 	c, err := externalroutemaster.New(deps)
 	if err != nil {
@@ -59,7 +59,7 @@ func (m *master) externalGateways(
 	}
 	pods.OnGiven(c.LookAtPod)
 	if ips != nil {
-		ips.OnTranslates(func(_, node string) { c.Look(node) })
+		ips.OnLocalSNATChange(func(_, node string) { c.Look(node) })
 	}
 	m.runners["external gateways"] = c
 	return []starter{factory}, nil

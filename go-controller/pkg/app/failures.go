@@ -27,7 +27,7 @@ type failureReports struct {
 	node     string
 	recorder record.EventRecorder
 	failures func() []queue.Failure
-	told     map[[2]string]bool // controller and key
+	reported map[[2]string]bool // controller and key
 }
 
 // Run works until ctx is done.
@@ -39,23 +39,23 @@ func (r *failureReports) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-ticker.C:
-			r.tell(now)
+			r.report(now)
 		}
 	}
 }
 
-func (r *failureReports) tell(now time.Time) {
+func (r *failureReports) report(now time.Time) {
 	told := map[[2]string]bool{}
 	for _, f := range r.failures() {
 		if now.Sub(f.Since) < failingFor {
 			continue
 		}
 		id := [2]string{f.Controller, f.Key}
-		if told[id] = true; !r.told[id] {
+		if told[id] = true; !r.reported[id] {
 			// The kubelet's Events about its node name it like this as well.
 			node := &corev1.ObjectReference{Kind: "Node", Name: r.node, UID: types.UID(r.node)}
 			r.recorder.Event(node, corev1.EventTypeWarning, reasonFailing, f.String())
 		}
 	}
-	r.told = told
+	r.reported = told
 }

@@ -76,7 +76,7 @@ func opinion(nodes corelisters.NodeLister, own string) health.Opinion {
 		NextHops: func() []netip.Addr {
 			hops, err := route.NextHops()
 			if err != nil {
-				klog.ErrorS(err, "Next hops are not asked whether this host is cut off")
+				klog.ErrorS(err, "Cannot ask the next hops whether this host is isolated")
 			}
 			return hops
 		},

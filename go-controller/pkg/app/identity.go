@@ -23,7 +23,7 @@ const masterDir = "/var/run/ovn-kubernetes/master"
 func identity(dir, node string) (string, func()) {
 	part, release, err := inherit(dir)
 	if err != nil {
-		klog.InfoS("Identity of an earlier master is not taken over", "reason", err.Error())
+		klog.InfoS("Cannot inherit the identity of an earlier master", "reason", err.Error())
 		part, release = string(uuid.NewUUID()), func() {}
 	}
 	return node + "_" + part, release

@@ -190,7 +190,7 @@ func (m *master) build() ([]starter, error) {
 	}
 	m.runners["pods"] = pods
 	if ips != nil {
-		ips.OnTranslates(func(key, _ string) { pods.Look(key) })
+		ips.OnLocalSNATChange(func(key, _ string) { pods.Look(key) })
 	}
 
 	var servicePods *noreroute.PodSet
@@ -202,9 +202,9 @@ func (m *master) build() ([]starter, error) {
 		}
 		pods.OnGiven(func(key, _ string) { c.Look(key) })
 		start = append(start, own)
-		m.runners["pods"] = after(c.Seeded(), pods)
+		m.runners["pods"] = startAfter(c.Attempted(), pods)
 	} else {
-		m.runners["egress services"] = &retired{feature: egressservice.Feature, writer: m.writer}
+		m.runners["egress services"] = &featureCleanup{feature: egressservice.Feature, writer: m.writer}
 	}
 	if err := m.services(core, ipPods, servicePods); err != nil {
 		return nil, err
@@ -251,17 +251,17 @@ func (m *master) given(key string, uid types.UID) []netip.Addr {
 	return pod.GivenTo(m.writer.Rows(pod.Owner(key)), string(uid))
 }
 
-// headStart is how much later than the egress features pods may be served at the start.
-const headStart = 10 * time.Second
+// podStartDelay is how much later than the egress features pods may be served at the start.
+const podStartDelay = 10 * time.Second
 
-// after runs r once done is closed, or after a while: a pod that gets its address
+// startAfter runs r once done is closed, or after a while: a pod that gets its address
 // before the egress features know of it would begin with the wrong one outside.
-func after(done <-chan struct{}, r runner) runner {
+func startAfter(done <-chan struct{}, r runner) runner {
 	return loop(func(ctx context.Context) error {
 		select {
 		case <-done:
-		case <-time.After(headStart):
-			klog.InfoS("Pods are served before all EgressServices are")
+		case <-time.After(podStartDelay):
+			klog.InfoS("Serving pods before all EgressServices are programmed")
 		case <-ctx.Done():
 			return nil
 		}

@@ -31,13 +31,13 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/addr"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/conntrack"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/host/guard"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iprule"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iptables"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/openflow"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/route"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/settings"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/snatguard"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/table"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/watch"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
@@ -71,18 +71,18 @@ type node struct {
 	switches ovs.Client
 	// settings are kernel parameters.
 	settings *host.Set[string, string]
-	guard    *guard.Guard
+	guard    *snatguard.Guard
 	flows    *bridgenode.Manager
-	kept     drivers // all of these, from the start on
+	kept     hostWriters // all of these, from the start on
 	runners  map[string]runner
 	ips      *egressIPInformers
 	// addresses tells which addresses belong to the cluster itself.
 	addresses *reservedsnapshot.Addresses
 	recorder  record.EventRecorder
-	// seeded are closed when those who contribute to the drivers have tried once
+	// attempted are closed when those who contribute to the drivers have tried once
 	// everything that was there at the start, spoken when they have said what they
 	// want for all of it.
-	seeded, spoken []<-chan struct{}
+	attempted, synced []<-chan struct{}
 	// rules is closed when all are seeded: a pod that started before the rules of
 	// the egress features are there would begin with the wrong address.
 	rules chan struct{}
@@ -93,7 +93,7 @@ type node struct {
 // runNode is the work of node name. It calls started once the node serves pods.
 func runNode(ctx context.Context, env *Env, name string, started func()) error {
 	n := newNode(env, name)
-	ctx, end := n.outlive(ctx)
+	ctx, end := n.gracePeriod(ctx)
 	defer end()
 	n.switches = ovs.New(ctx, ovs.DefaultEndpoint)
 	recorder, stopEvents, err := newRecorder(env)
@@ -115,7 +115,7 @@ func runNode(ctx context.Context, env *Env, name string, started func()) error {
 	for _, s := range start {
 		s.Start(ctx.Done())
 	}
-	n.runners["start-up"] = loop(func(ctx context.Context) error { return n.settle(ctx, started) })
+	n.runners["start-up"] = loop(func(ctx context.Context) error { return n.finishSetup(ctx, started) })
 	return runAll(ctx, n.runners)
 }
 
@@ -124,10 +124,10 @@ func newNode(env *Env, name string) *node {
 		handOver: func(context.Context) error { return nil }}
 }
 
-// outlive returns a context that ends some time after ctx: when this node has
+// gracePeriod returns a context that ends some time after ctx: when this node has
 // handed over what others can take. A process that ends because a part of it
 // failed is started again at once, and hands over nothing.
-func (n *node) outlive(ctx context.Context) (context.Context, func()) {
+func (n *node) gracePeriod(ctx context.Context) (context.Context, func()) {
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() {
 		defer end()
@@ -135,7 +135,7 @@ func (n *node) outlive(ctx context.Context) (context.Context, func()) {
 			return
 		}
 		if err := n.handOver(work); err != nil && work.Err() == nil {
-			klog.ErrorS(err, "Cannot hand over, stopping all the same")
+			klog.ErrorS(err, "Cannot hand over, stopping anyway")
 		}
 	})
 	return work, end
@@ -153,7 +153,7 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 	if err := n.viewSelf(self); err != nil {
 		return nil, err
 	}
-	if err := n.drivers(ctx); err != nil {
+	if err := n.hostWriters(ctx); err != nil {
 		return nil, err
 	}
 	n.addGateway()
@@ -237,7 +237,7 @@ func (n *node) addGateway() {
 		Foreign:  n.record.Addresses,
 	})
 	n.runners["gateway"], n.runners["bridge flows"] = n.gateway, n.flows
-	n.seeded = append(n.seeded, n.gateway.Ready())
+	n.attempted = append(n.attempted, n.gateway.Ready())
 }
 
 // subnets returns the pod subnets of this node; none while they are not known.
@@ -250,8 +250,8 @@ func (n *node) subnets() []netip.Prefix {
 	return node.Subnets
 }
 
-// drivers makes what reads and writes the host.
-func (n *node) drivers(ctx context.Context) (err error) {
+// hostWriters makes what reads and writes the host.
+func (n *node) hostWriters(ctx context.Context) (err error) {
 	cfg := n.env.Config
 	if n.chains, err = iptables.New(chainsOf(cfg)); err != nil {
 		return err
@@ -262,18 +262,18 @@ func (n *node) drivers(ctx context.Context) (err error) {
 	n.ipRules = iprule.NewSet()
 	// Nothing may pass before there are rules that translate it: the guard comes
 	// before the management port, and stays while this process does not run.
-	n.guard = guard.New(cfg.Default.ClusterPrefixes(), topology.ManagementPort)
+	n.guard = snatguard.New(cfg.Default.ClusterPrefixes(), topology.ManagementPort)
 	n.ensureGuard()
 	required := []string{gateway.Contributor}
 	if cfg.Features.EgressIP {
-		// Without its gates OVN would answer for addresses of other nodes.
+		// Without its suppressed addresses OVN would answer for addresses of other nodes.
 		required = append(required, egressipnode.Contributor)
 	}
 	n.settings = settings.NewSet(n.switches)
 	n.flows = bridgenode.New(required, n.switches, func(bridge string) bridgenode.Writer {
 		return openflow.New(bridge, openflow.DefaultRunDir)
 	})
-	n.kept = drivers{
+	n.kept = hostWriters{
 		guard: n.ensureGuard, trim: n.record.Trim, events: watch.Watch,
 		swept: map[string]sweeper{
 			chains:     n.chains,
@@ -345,7 +345,7 @@ func (n *node) egressServices(core informers.SharedInformerFactory) ([]starter, 
 		return nil, err
 	}
 	n.runners["egress services"] = c
-	n.seeded, n.spoken = append(n.seeded, c.Seeded()), append(n.spoken, c.Spoken())
+	n.attempted, n.synced = append(n.attempted, c.Attempted()), append(n.synced, c.Synced())
 	return []starter{factory, pods}, nil
 }
 
@@ -360,7 +360,7 @@ func (n *node) marks() {
 		Families:  n.env.Config.Families(),
 	})
 	n.runners["marks of pods"] = c
-	n.seeded, n.spoken = append(n.seeded, c.Seeded()), append(n.spoken, c.Spoken())
+	n.attempted, n.synced = append(n.attempted, c.Attempted()), append(n.synced, c.Synced())
 }
 
 // isUserspace tells whether Open vSwitch hands packets to the kernel by way of
@@ -381,11 +381,11 @@ func (n *node) ensureGuard() {
 	}
 }
 
-// settle waits until everybody has tried what was there at the start, and keeps the
+// finishSetup waits until everybody has tried what was there at the start, and keeps the
 // drivers' objects as wanted from then on.
-func (n *node) settle(ctx context.Context, started func()) error {
-	for _, seeded := range n.seeded {
-		if !queue.Await(ctx, seeded) {
+func (n *node) finishSetup(ctx context.Context, started func()) error {
+	for _, attempted := range n.attempted {
+		if !queue.Await(ctx, attempted) {
 			return nil
 		}
 	}
@@ -393,9 +393,9 @@ func (n *node) settle(ctx context.Context, started func()) error {
 	close(n.rules)
 	started()
 	d := n.kept
-	d.spoken = n.spoken
+	d.synced = n.synced
 	if err := d.watch(ctx); err != nil { // a kernel without nftables, for instance
-		klog.ErrorS(err, "Some of what others change is repaired with a delay", "atMost", resyncInterval)
+		klog.ErrorS(err, "Some changes by others will be repaired with a delay", "atMost", resyncInterval)
 	}
 	failed := func(err error) { klog.ErrorS(err, "Resync failed, will retry") }
 	if err := panics.Catch("resync", func() error { return d.resync(ctx) }); err != nil && ctx.Err() == nil {
@@ -409,8 +409,8 @@ func (n *node) settle(ctx context.Context, started func()) error {
 func (n *node) wake(ctx context.Context) <-chan struct{} {
 	wake := make(chan struct{}, 1)
 	go func() {
-		for _, spoken := range n.spoken {
-			if !queue.Await(ctx, spoken) {
+		for _, synced := range n.synced {
+			if !queue.Await(ctx, synced) {
 				return
 			}
 		}

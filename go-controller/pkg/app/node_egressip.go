@@ -55,7 +55,7 @@ func (n *node) egressIPs() (starter, error) {
 		return nil, err
 	}
 	n.runners["egress IPs"], n.handOver = c, c.HandOver
-	n.seeded, n.spoken = append(n.seeded, c.Seeded()), append(n.spoken, c.Spoken())
+	n.attempted, n.synced = append(n.attempted, c.Attempted()), append(n.synced, c.Synced())
 	return factory, nil
 }
 

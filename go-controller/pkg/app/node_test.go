@@ -50,10 +50,10 @@ func (p *passes) Sweep(context.Context) error {
 func TestDriversAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		driver, trims := &passes{}, new(atomic.Int32)
-		seeded, spoken := make(chan struct{}), make(chan struct{})
+		attempted, synced := make(chan struct{}), make(chan struct{})
 		n := &node{
-			rules: make(chan struct{}), seeded: []<-chan struct{}{seeded}, spoken: []<-chan struct{}{spoken},
-			kept: drivers{
+			rules: make(chan struct{}), attempted: []<-chan struct{}{attempted}, synced: []<-chan struct{}{synced},
+			kept: hostWriters{
 				guard: func() {}, trim: func(context.Context) error { trims.Add(1); return nil },
 				events: func(context.Context, watch.Functions) error { return nil },
 				swept:  map[string]sweeper{"things": driver},
@@ -61,7 +61,7 @@ func TestDriversAreKept(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended, started := make(chan error, 1), false
-		go func() { ended <- n.settle(ctx, func() { started = true }) }()
+		go func() { ended <- n.finishSetup(ctx, func() { started = true }) }()
 		expect := func(what string, after time.Duration, resyncs, sweeps int) {
 			t.Helper()
 			<-time.After(after)
@@ -76,13 +76,13 @@ func TestDriversAreKept(t *testing.T) {
 		if started {
 			t.Error("the node serves pods before its rules are there")
 		}
-		close(seeded)
+		close(attempted)
 		expect("at once", time.Second, 1, 0)
 		if !started {
 			t.Error("the node does not serve pods")
 		}
 		expect("a while", resyncInterval, 2, 0)
-		close(spoken)
+		close(synced)
 		expect("when all have spoken", time.Second, 2, 1)
 		expect("for ever", 10*resyncInterval, 2, 11)
 		cancel()
@@ -193,10 +193,10 @@ func TestAfter(t *testing.T) {
 				ch, began := make(chan struct{}), make(chan time.Time, 1)
 				time.AfterFunc(done, func() { close(ch) })
 				start := time.Now()
-				if err := after(ch, loop(func(context.Context) error { began <- time.Now(); return nil })).Run(t.Context()); err != nil {
+				if err := startAfter(ch, loop(func(context.Context) error { began <- time.Now(); return nil })).Run(t.Context()); err != nil {
 					t.Error(err)
 				}
-				if took := (<-began).Sub(start); took != min(done, headStart) {
+				if took := (<-began).Sub(start); took != min(done, podStartDelay) {
 					t.Errorf("began after %s", took)
 				}
 			})

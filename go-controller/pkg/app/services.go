@@ -50,7 +50,7 @@ func (n *node) services(core informers.SharedInformerFactory, switches ovs.Clien
 		Flows:          n.flows,
 		FlushUDP: func(ctx context.Context, stale func(service.Entry) bool) (int, error) {
 			return conntrack.FlushStaleUDP(ctx, conntrack.DefaultRunDir, func(client netip.Addr, to, from netip.AddrPort, own bool) bool {
-				return stale(service.Entry{Client: client, To: to, From: from, Own: own})
+				return stale(service.Entry{Client: client, To: to, From: from, HostOwned: own})
 			})
 		},
 		OnInForce: switches.OnInForce,
@@ -61,7 +61,7 @@ func (n *node) services(core informers.SharedInformerFactory, switches ovs.Clien
 		return err
 	}
 	n.runners["services"] = c
-	n.seeded, n.spoken = append(n.seeded, c.Seeded()), append(n.spoken, c.Spoken()...)
+	n.attempted, n.synced = append(n.attempted, c.Attempted()), append(n.synced, c.Synced()...)
 	return nil
 }
 
@@ -73,7 +73,7 @@ func serviceConfig(cfg config.Config) service.Config {
 		Join:      joinSubnets(cfg),
 		HostPorts: hostPorts(cfg),
 		NodePorts: cfg.Gateway.NodePort,
-		Steered:   cfg.Features.EgressIP || cfg.Features.EgressService,
+		Egress:    cfg.Features.EgressIP || cfg.Features.EgressService,
 	}
 	for _, f := range cfg.Families() {
 		c.Masquerade = append(c.Masquerade, cfg.Gateway.MasqueradeSubnet(f))

@@ -42,7 +42,7 @@ func TestUsualRoutes(t *testing.T) {
 		translations[pod] = pod // to what does not matter
 	}
 	second := host.Network{Link: "eth1", Index: 77}
-	prepared := egressip.HostPlan([]egressip.Seat{
+	prepared := egressip.HostPlan([]egressip.LinkAssignment{
 		{Addr: netip.MustParseAddr("10.10.10.5"), Link: second}, {Addr: netip.MustParseAddr("fd10::5"), Link: second},
 	}, func(netip.Addr) bool { return true }, pods)
 	routes := route.NewSet()
@@ -58,7 +58,7 @@ func TestUsualRoutes(t *testing.T) {
 	}
 	service := func(of egressservice.Translations) {
 		t.Helper()
-		apply(egressservice.Contributor("a/b"), egressservice.UsualRoutes(of))
+		apply(egressservice.Contributor("a/b"), egressservice.MainTableRules(of))
 	}
 	egressIP := func(has egressip.HostState) {
 		t.Helper()

@@ -248,13 +248,13 @@ func deliver(b Bridge, f Family, m Marks) []host.Flow {
 		flow(1, 13, []string{in(Uplink), b.tagged(), t.udp, fmt.Sprintf("udp_dst=%d", bfdPort)}, b.toBoth()...))
 }
 
-// everybody matches broadcasts and multicasts.
-const everybody = "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00"
+// multicast matches broadcasts and multicasts.
+const multicast = "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00"
 
-// Common returns the flows that belong to no IP family. NORMAL is the
+// CommonFlows returns the flows that belong to no IP family. NORMAL is the
 // switch between the wire and the host: nothing goes to OVN, or comes from it, other
 // than by flows that say so.
-func Common(b Bridge) []host.Flow {
+func CommonFlows(b Bridge) []host.Flow {
 	wire, mine := in(Uplink), "dl_dst="+b.MAC
 	return []host.Flow{
 		// Neighbours probe egress addresses by unicast; only OVN knows those.
@@ -263,21 +263,21 @@ func Common(b Bridge) []host.Flow {
 		flow(0, 10, []string{wire, b.tagged(), mine}, b.toBoth()...),
 		flow(0, 10, []string{in(Patch), "dl_src=" + b.MAC}, output(Uplink)),
 		flow(0, 9, []string{in(Patch)}, "drop"),
-		flow(0, 1, []string{wire, everybody}, output(Patch), "NORMAL"),
+		flow(0, 1, []string{wire, multicast}, output(Patch), "NORMAL"),
 		flow(0, 0, nil, "NORMAL"),
 		// Router and neighbour advertisements: whoever asked.
 		flow(1, 14, []string{b.tagged(), "icmp6", "icmp_type=134"}, b.toAll()...),
 		flow(1, 14, []string{b.tagged(), "icmp6", "icmp_type=136"}, b.toAll()...),
 		flow(1, 10, []string{b.tagged(), mine}, b.toHost()...),
-		flow(1, 1, []string{wire, everybody}, output(Patch), "NORMAL"),
+		flow(1, 1, []string{wire, multicast}, output(Patch), "NORMAL"),
 		flow(1, 0, nil, "NORMAL"),
 	}
 }
 
-// Early returns the flows of a bridge while not everybody who has a say in its
+// InitialFlows returns the flows of a bridge while not everybody who has a say in its
 // flows has spoken. They pin the MAC address to the host, so that the first frame
 // of the gateway router does not move it, and keep that router silent.
-func Early(b Bridge) []host.Flow {
+func InitialFlows(b Bridge) []host.Flow {
 	return []host.Flow{
 		flow(0, 10, []string{in(Uplink), b.tagged(), "dl_dst=" + b.MAC}, b.toHost()...),
 		flow(0, 10, []string{in(Local)}, b.tag(), output(Uplink)),

@@ -36,10 +36,10 @@ func dump(flows []host.Flow) string {
 func TestFlows(t *testing.T) {
 	marks := DefaultMarks(topology.ConntrackZone)
 	for name, flows := range map[string][]host.Flow{
-		"early":             Early(plain),
-		"early-vlan":        Early(tagged),
-		"common":            Common(plain),
-		"common-vlan":       Common(tagged),
+		"early":             InitialFlows(plain),
+		"early-vlan":        InitialFlows(tagged),
+		"common":            CommonFlows(plain),
+		"common-vlan":       CommonFlows(tagged),
 		"ipv4":              Flows(plain, four, marks),
 		"ipv4-vlan":         Flows(tagged, four, marks),
 		"ipv6":              Flows(plain, six, marks),

@@ -22,7 +22,7 @@ func FuzzFlows(f *testing.F) {
 		m := bridge.DefaultMarks(topology.ConntrackZone)
 		for _, n := range fuzzed.Known(s.Nodes()) {
 			b := bridge.Bridge{MAC: "02:42:ac:12:00:02", VLAN: fuzzed.One(s, 0, 100), EncapPort: 6081}
-			flows := slices.Concat(bridge.Common(b), bridge.Early(b))
+			flows := slices.Concat(bridge.CommonFlows(b), bridge.InitialFlows(b))
 			for _, fam := range topology.Families {
 				facts := bridge.Family{Family: fam, Cluster: fuzzed.Cluster}
 				if p, ok := topology.PrefixOf(fam, n.Gateway.Addrs); ok {
@@ -34,7 +34,7 @@ func FuzzFlows(f *testing.F) {
 				flows = slices.Concat(flows, bridge.Flows(b, facts, m), bridge.Marked(facts, m))
 			}
 			gated := s.Addr()
-			flows = slices.Concat(flows, bridge.Gate(b, gated), bridge.Held(b, gated, fuzzed.One(s, "", "02:42:ac:12:00:03")))
+			flows = slices.Concat(flows, bridge.SuppressARP(b, gated), bridge.DeliverToOVN(b, gated, fuzzed.One(s, "", "02:42:ac:12:00:03")))
 			ingress := bridge.Ingress{
 				To: netip.AddrPortFrom(s.Addr(), uint16(s.Pick(255))), Protocol: fuzzed.One(s, "tcp", "udp", "sctp"),
 				Sources: fuzzed.Many(s, 2, fuzzed.Prefixes("172.18.0.0/24", "fc00::/7", "0.0.0.0/0")...),

@@ -212,11 +212,11 @@ var metricsOptions = []*Option{
 		value: to(boolean(), func(c *Config) *bool { return &c.Metrics.EnablePprof }),
 	},
 	{
-		Flag: "node-server-privkey", Section: "metrics", Key: "node-server-privkey", Usage: "Private key that makes that server speak TLS",
+		Flag: "node-server-privkey", Section: "metrics", Key: "node-server-privkey", Usage: "Private key; makes that server use TLS",
 		value: to(path("a PEM file"), func(c *Config) *string { return &c.Metrics.ServerKey }),
 	},
 	{
-		Flag: "node-server-cert", Section: "metrics", Key: "node-server-cert", Usage: "Certificate that makes that server speak TLS",
+		Flag: "node-server-cert", Section: "metrics", Key: "node-server-cert", Usage: "Certificate; makes that server use TLS",
 		value: to(path("a PEM file"), func(c *Config) *string { return &c.Metrics.ServerCert }),
 	},
 	{

@@ -81,7 +81,7 @@ var kubernetesOptions = []*Option{
 	},
 	{
 		Flag: "pod-ip", Usage: "Address of the pod this runs in",
-		NoEffect: "the databases are started by somebody else", value: unused(address()),
+		NoEffect: "the databases are started separately", value: unused(address()),
 	},
 }
 
@@ -117,7 +117,7 @@ func databaseOptions(flag, section, label, externalID string, db func(*Config) *
 		},
 		{
 			Flag: flag + "-raft-election-timer", Section: section, Key: "election-timer", Default: "1000",
-			Usage: "Raft election timer of the " + label + " database", NoEffect: "the databases are started by somebody else",
+			Usage: "Raft election timer of the " + label + " database", NoEffect: "the databases are started separately",
 			value: unused(number("milliseconds", 100, 600000)),
 		},
 	}

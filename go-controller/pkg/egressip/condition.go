@@ -28,11 +28,11 @@ const (
 
 // Report is what became of the pods that an EgressIP chooses.
 type Report struct {
-	Lost    []string // the EgressIPs that have some of them, sorted
-	Waiting int      // how many do not leave as they are to yet
-	// Lapsed tells whether a node does not acknowledge what it is given, Stuck whether
+	Conflicts []string // the EgressIPs that have some of them, sorted
+	Waiting   int      // how many do not leave as they are to yet
+	// Unresponsive tells whether a node does not acknowledge what it is given, Stuck whether
 	// its ovn-controller puts nothing in force; nil: none.
-	Lapsed, Stuck func(node string) bool
+	Unresponsive, Stuck func(node string) bool
 }
 
 // Items returns the items of the status that go with a decision.
@@ -46,7 +46,7 @@ func (d Decision) Items() []v1.EgressIPStatusItem {
 	return items
 }
 
-// Paths returns the ways out that a decision opens, as far as the words of the
+// Paths returns the ways out that a decision opens, as far as the status entries of the
 // nodes go, for a pod with some addresses. digest is that of all pods for the addresses
 // that a node is given on its secondary networks.
 func (d Decision) Paths(status v1.EgressIPStatus, pod []netip.Addr, digest func(given []netip.Addr) string) []Path {
@@ -61,17 +61,17 @@ func (d Decision) Paths(status v1.EgressIPStatus, pod []netip.Addr, digest func(
 		if p.Node == "" {
 			continue
 		}
-		path := Path{Placement: p, Held: Holds(status, p.Node, p.Addr)}
+		path := Path{Placement: p, Answered: Answers(status, p.Node, p.Addr)}
 		if !p.Primary {
 			a, ok := topology.AddrOf(topology.FamilyOf(p.Addr), pod)
-			path.Programmed = ok && SameFor(a, wordOf(status, p.Node).Digest, digest(given[p.Node]))
+			path.Programmed = ok && SameFor(a, nodeStatusOf(status, p.Node).Digest, digest(given[p.Node]))
 		}
 		paths = append(paths, path)
 	}
 	return paths
 }
 
-func wordOf(status v1.EgressIPStatus, node string) v1.ProgrammedStatus {
+func nodeStatusOf(status v1.EgressIPStatus, node string) v1.ProgrammedStatus {
 	i := slices.IndexFunc(status.Programmed, func(w v1.ProgrammedStatus) bool { return w.Node == node })
 	if i < 0 {
 		return v1.ProgrammedStatus{}
@@ -116,28 +116,28 @@ func assigned(d Decision) metav1.Condition {
 }
 
 func programmed(d Decision, status v1.EgressIPStatus, r Report) metav1.Condition {
-	var waits, problems, lapses []string
+	var waits, problems, unresponsive []string
 	nodes := d.Nodes()
 	for _, p := range d.Placements {
 		if p.Node == "" {
 			continue
 		}
-		word := wordOf(status, p.Node)
-		if problem := "node " + p.Node + ": " + word.Problem; word.Problem != "" && !slices.Contains(problems, problem) {
+		nodeStatus := nodeStatusOf(status, p.Node)
+		if problem := "node " + p.Node + ": " + nodeStatus.Problem; nodeStatus.Problem != "" && !slices.Contains(problems, problem) {
 			problems = append(problems, problem)
 		}
 		switch holder := otherHolder(status, p); {
-		case Holds(status, p.Node, p.Addr):
-			if lapse := r.lapse(p); lapse != "" {
-				lapses = append(lapses, lapse)
+		case Answers(status, p.Node, p.Addr):
+			if lapse := r.unresponsive(p); lapse != "" {
+				unresponsive = append(unresponsive, lapse)
 			}
-		case holder != "" && is(r.Lapsed, holder):
-			lapses = append(lapses, fmt.Sprintf("%s stays with node %s, which does not answer the request to let go of it: "+
+		case holder != "" && is(r.Unresponsive, holder):
+			unresponsive = append(unresponsive, fmt.Sprintf("%s stays with node %s, which does not answer the request to release it: "+
 				"see to ovnkube-node there, or switch the node off and delete it", p.Addr, holder))
 		case holder != "":
 			waits = append(waits, fmt.Sprintf("%s is still held by node %s", p.Addr, holder))
-		case is(r.Lapsed, p.Node):
-			lapses = append(lapses, fmt.Sprintf("node %s does not take %s, and no other can: see to ovnkube-node there", p.Node, p.Addr))
+		case is(r.Unresponsive, p.Node):
+			unresponsive = append(unresponsive, fmt.Sprintf("node %s does not take %s, and no other can: see to ovnkube-node there", p.Node, p.Addr))
 		default:
 			waits = append(waits, fmt.Sprintf("node %s does not hold %s yet", p.Node, p.Addr))
 		}
@@ -150,8 +150,8 @@ func programmed(d Decision, status v1.EgressIPStatus, r Report) metav1.Condition
 		return no(ReasonNotAssigned, "no address has a node")
 	case len(problems) > 0:
 		return no(ReasonNodeProblem, strings.Join(problems, ". "))
-	case len(lapses) > 0:
-		return no(ReasonNotAcknowledged, strings.Join(lapses, ". "))
+	case len(unresponsive) > 0:
+		return no(ReasonNotAcknowledged, strings.Join(unresponsive, ". "))
 	case len(waits) > 0:
 		return no(ReasonWaitingForNode, strings.Join(waits, ". "))
 	case r.Waiting > 0:
@@ -160,15 +160,15 @@ func programmed(d Decision, status v1.EgressIPStatus, r Report) metav1.Condition
 	return condition(v1.ConditionProgrammed, true, ReasonProgrammed, "the addresses are held and policies lead there")
 }
 
-// lapse says what keeps pods from an address that is held; "" where nothing does, or
+// unresponsive says what keeps pods from an address that is held; "" where nothing does, or
 // nothing that is known.
-func (r Report) lapse(p Placement) string {
+func (r Report) unresponsive(p Placement) string {
 	switch {
 	case r.Waiting == 0:
 		return ""
 	case is(r.Stuck, p.Node):
 		return fmt.Sprintf("ovn-controller on node %s does not apply changes, and no other node can take %s: %d pods wait", p.Node, p.Addr, r.Waiting)
-	case !p.Primary && is(r.Lapsed, p.Node):
+	case !p.Primary && is(r.Unresponsive, p.Node):
 		return fmt.Sprintf("node %s does not translate for new pods, and %s cannot be taken away from it: "+
 			"see to ovnkube-node there, or switch the node off and delete it", p.Node, p.Addr)
 	}
@@ -178,9 +178,9 @@ func (r Report) lapse(p Placement) string {
 func is(f func(node string) bool, node string) bool { return f != nil && f(node) }
 
 func otherHolder(status v1.EgressIPStatus, p Placement) string {
-	for _, word := range status.Programmed {
-		if word.Node != p.Node && Holds(status, word.Node, p.Addr) {
-			return word.Node
+	for _, nodeStatus := range status.Programmed {
+		if nodeStatus.Node != p.Node && Answers(status, nodeStatus.Node, p.Addr) {
+			return nodeStatus.Node
 		}
 	}
 	return ""
@@ -213,11 +213,11 @@ func conflict(d Decision, r Report) metav1.Condition {
 	for _, why := range d.Disputes() {
 		messages = append(messages, why.Message)
 	}
-	if len(r.Lost) > 0 {
+	if len(r.Conflicts) > 0 {
 		const most = 5
-		names := strings.Join(r.Lost[:min(most, len(r.Lost))], ", ")
-		if len(r.Lost) > most {
-			names += fmt.Sprintf(" and %d more", len(r.Lost)-most)
+		names := strings.Join(r.Conflicts[:min(most, len(r.Conflicts))], ", ")
+		if len(r.Conflicts) > most {
+			names += fmt.Sprintf(" and %d more", len(r.Conflicts)-most)
 		}
 		messages = append(messages, "older EgressIPs have some of its pods: "+names)
 		reason = ReasonOlderWins

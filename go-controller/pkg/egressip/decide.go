@@ -92,7 +92,7 @@ func Decide(nodes []place.Node, all []EgressIP, network Network) map[string]Deci
 	for key, d := range decisions {
 		for i := range d.Placements {
 			if p := &d.Placements[i]; p.Refused == (Refusal{}) {
-				p.settle(results[claimKey(key, p.Addr)], byName)
+				p.apply(results[claimKey(key, p.Addr)], byName)
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func holding(e EgressIP, a netip.Addr, nodes map[string]place.Node) bool {
 // EgressIP held it before, or an older EgressIP.
 func refuse(all []EgressIP, network Network, others taken, nodes map[string]place.Node) []EgressIP {
 	sorted := slices.Clone(all)
-	Sort(sorted)
+	SortByPrecedence(sorted)
 	owner := map[netip.Addr]string{}
 	for i, e := range sorted {
 		addresses := slices.Clone(e.Addresses)
@@ -152,8 +152,8 @@ func (c claim) avoid(n place.Node, drained bool) place.Reason {
 	switch {
 	case n.Stuck:
 		return place.Stuck
-	case n.Lapsed && !(c.held && n.Name == c.Prefer):
-		return place.Lapsed
+	case n.NotAcknowledging && !(c.held && n.Name == c.Prefer):
+		return place.NotAcknowledging
 	case n.Draining && drained:
 		return rejectDraining
 	}
@@ -171,7 +171,7 @@ func newClaim(e EgressIP, a netip.Addr, nodes map[string]place.Node) claim {
 			Group:  e.Key + "/" + topology.FamilyOf(a).String(), // one node can serve both families
 			Prefer: now,
 			Allow: func(n place.Node) place.Reason {
-				switch _, hop := way(n.Node, a); {
+				switch _, hop := nextHopFor(n.Node, a); {
 				case !n.EgressAssignable:
 					return rejectLabel
 				case hop != "":
@@ -188,13 +188,13 @@ func newClaim(e EgressIP, a netip.Addr, nodes map[string]place.Node) claim {
 		},
 		from:  nodes[now],
 		held:  slices.Contains(holders, now),
-		moves: now != "" && !slices.Contains(holders, now) && slices.ContainsFunc(holders, func(name string) bool { return !nodes[name].Lapsed }),
+		moves: now != "" && !slices.Contains(holders, now) && slices.ContainsFunc(holders, func(name string) bool { return !nodes[name].NotAcknowledging }),
 	}
 }
 
-// way returns the network of a node that has an address and the next hop to it
+// nextHopFor returns the network of a node that has an address and the next hop to it
 // there; or why there is none.
-func way(n topology.Node, a netip.Addr) (Placement, place.Reason) {
+func nextHopFor(n topology.Node, a netip.Addr) (Placement, place.Reason) {
 	network, primary, ok := networkOf(n, a)
 	if !ok {
 		return Placement{}, rejectNetwork
@@ -263,14 +263,14 @@ func assign(nodes []place.Node, claims []claim) map[string]place.Result {
 	return leave(func(key string) bool { return slices.Contains(leaving[:allowed], key) })
 }
 
-// settle takes over the result of a claim.
-func (p *Placement) settle(r place.Result, nodes map[string]place.Node) {
+// apply takes over the result of a claim.
+func (p *Placement) apply(r place.Result, nodes map[string]place.Node) {
 	address, disputed := p.Address, p.Disputed
 	if r.Node == "" {
 		address.Refused = Refusal{NoNode, fmt.Sprintf("no node can hold %s: %s", address.Addr, r.Explain())}
 		*p = Placement{Address: address, Left: string(r.Left), Disputed: disputed}
 		return
 	}
-	*p, _ = way(nodes[r.Node].Node, address.Addr)
+	*p, _ = nextHopFor(nodes[r.Node].Node, address.Addr)
 	p.Address, p.Left, p.Disputed = address, string(r.Left), disputed
 }

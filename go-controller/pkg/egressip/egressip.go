@@ -34,23 +34,23 @@ const (
 
 // EgressIP is an object of the API, decoded.
 type EgressIP struct {
-	Key       string
-	Created   time.Time
-	Addresses []Address // in the order of the spec, none twice
-	Hold      bool      // what no address is there for is not let out (onUnavailable Drop)
-	PerPod    bool      // each pod has one address of a family (addressAffinity Pod)
-	Refused   Refusal   // of the EgressIP as a whole: it chooses no pods and has no nodes
+	Key                 string
+	Created             time.Time
+	Addresses           []Address // in the order of the spec, none twice
+	DropWhenUnavailable bool      // what no address is there for is not let out (onUnavailable Drop)
+	PerPod              bool      // each pod has one address of a family (addressAffinity Pod)
+	Refused             Refusal   // of the EgressIP as a whole: it chooses no pods and has no nodes
 	// Items are the nodes that are to hold the addresses, by the status. They are
 	// all the memory that placement has.
 	Items map[netip.Addr]string
-	// Holders are the nodes whose words have an address.
+	// Holders are the nodes whose status entries have an address.
 	Holders map[netip.Addr][]string
 }
 
 // Address is an entry of the spec.
 type Address struct {
 	Text string
-	Addr netip.Addr // zero where the text is no address
+	Addr netip.Addr // zero where the text is not an address
 	// Refused is why the text can be no egress address, whatever the cluster is.
 	Refused Refusal
 }
@@ -58,12 +58,12 @@ type Address struct {
 // Decode decodes an object; it may be older than the schema.
 func Decode(e *v1.EgressIP) EgressIP {
 	out := EgressIP{
-		Key:     e.Name,
-		Created: e.CreationTimestamp.Time,
-		Hold:    e.Spec.OnUnavailable == v1.UnavailableDrop,
-		PerPod:  e.Spec.AddressAffinity == v1.AddressAffinityPod,
-		Items:   map[netip.Addr]string{},
-		Holders: map[netip.Addr][]string{},
+		Key:                 e.Name,
+		Created:             e.CreationTimestamp.Time,
+		DropWhenUnavailable: e.Spec.OnUnavailable == v1.UnavailableDrop,
+		PerPod:              e.Spec.AddressAffinity == v1.AddressAffinityPod,
+		Items:               map[netip.Addr]string{},
+		Holders:             map[netip.Addr][]string{},
 	}
 	if _, err := NewSelector(e); err != nil {
 		out.Refused = Refusal{InvalidSelector, err.Error()}
@@ -79,10 +79,10 @@ func Decode(e *v1.EgressIP) EgressIP {
 			out.Items[a] = item.Node
 		}
 	}
-	for _, word := range e.Status.Programmed {
-		for _, text := range word.EgressIPs {
+	for _, nodeStatus := range e.Status.Programmed {
+		for _, text := range nodeStatus.EgressIPs {
 			if a, err := netip.ParseAddr(text); err == nil {
-				out.Holders[a] = append(out.Holders[a], word.Node)
+				out.Holders[a] = append(out.Holders[a], nodeStatus.Node)
 			}
 		}
 	}
@@ -94,11 +94,11 @@ func parse(text string) Address {
 	a, err := netip.ParseAddr(text)
 	switch {
 	case err != nil:
-		return Address{Text: text, Refused: Refusal{InvalidAddress, fmt.Sprintf("%q is no IP address", text)}}
+		return Address{Text: text, Refused: Refusal{InvalidAddress, fmt.Sprintf("%q is not an IP address", text)}}
 	case a.Zone() != "" || a.Is4In6():
 		return Address{Text: text, Refused: Refusal{InvalidAddress, fmt.Sprintf("%q is not in canonical form", text)}}
 	case a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
-		return Address{Text: text, Refused: Refusal{InvalidAddress, text + " is no address that traffic can have on a network"}}
+		return Address{Text: text, Refused: Refusal{InvalidAddress, text + " is not an address that traffic can have on a network"}}
 	}
 	return Address{Text: text, Addr: a}
 }
@@ -120,8 +120,8 @@ func (e EgressIP) Serves(f topology.Family) bool {
 	return ok
 }
 
-// Sort puts the one with the better right first: the older, then the lower name.
-func Sort(all []EgressIP) {
+// SortByPrecedence puts the one with the better right first: the older, then the lower name.
+func SortByPrecedence(all []EgressIP) {
 	slices.SortFunc(all, func(a, b EgressIP) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Key, b.Key))
 	})

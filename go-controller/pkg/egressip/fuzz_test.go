@@ -133,7 +133,7 @@ func checkPods(t *testing.T, s *fuzzed.Source, objects []*v1.EgressIP, selection
 			Pod: egressip.Pod{Addrs: pods, Pending: s.Some(2), Late: s.Some(3)}, Now: egressip.NewState(), InForce: egressip.NewState(),
 			Owned: func(name string, a netip.Addr) bool { return slices.Contains(byName[name].Addrs(), a) },
 		}
-		if names := selection.Of(s.Labels(), s.Labels()); len(names) > 0 {
+		if names := selection.Matching(s.Labels(), s.Labels()); len(names) > 0 {
 			j := slices.IndexFunc(objects, func(o *v1.EgressIP) bool { return o.Name == names[0] })
 			steering.EgressIP = byName[names[0]]
 			steering.Paths = decisions[names[0]].Paths(objects[j].Status, pods, func([]netip.Addr) string { return "" })
@@ -166,9 +166,9 @@ func checkHost(t *testing.T, s *fuzzed.Source, n topology.Node, objects []*v1.Eg
 	t.Helper()
 	links := []host.Network{{Link: "eth1", Addrs: n.Host}, {Link: "eth2", Addrs: fuzzed.Prefixes("10.10.10.9/24", "fd10::9/64")}}
 	for _, o := range objects {
-		share := egressip.ShareOf(o.Status, n)
-		seats, _ := egressip.FindSeats(share, links, func(a netip.Addr) bool { return s.Some(3) })
-		state := egressip.HostPlan(seats, func(netip.Addr) bool { return true }, s.Addrs(3))
+		share := egressip.AssignmentOf(o.Status, n)
+		assignments, _ := egressip.AssignLinks(share, links, func(a netip.Addr) bool { return s.Some(3) })
+		state := egressip.HostPlan(assignments, func(netip.Addr) bool { return true }, s.Addrs(3))
 		for a := range state.Addrs {
 			if !slices.ContainsFunc(o.Status.Items, func(i v1.EgressIPStatusItem) bool {
 				own, err := netip.ParseAddr(i.EgressIP)
@@ -183,7 +183,7 @@ func checkHost(t *testing.T, s *fuzzed.Source, n topology.Node, objects []*v1.Eg
 			}
 		}
 	}
-	for _, a := range egressip.Gated(objects, n, func(netip.Addr) bool { return false }) {
+	for _, a := range egressip.SuppressedAddrs(objects, n, func(netip.Addr) bool { return false }) {
 		if !a.IsValid() {
 			t.Errorf("%s gates %v", n.Name, a)
 		}
@@ -213,9 +213,9 @@ func FuzzObject(f *testing.F) {
 		checkPlacements(t, nodes, decisions)
 		egressip.Conditions(decisions[e.Key], o.Status, egressip.Report{})
 		checkHost(t, fuzzed.New(text), nodes[0].Node, []*v1.EgressIP{o})
-		egressip.Holds(o.Status, "n1", netip.MustParseAddr("172.18.0.33"))
+		egressip.Answers(o.Status, "n1", netip.MustParseAddr("172.18.0.33"))
 		egressip.Other(o.Status, "n1", netip.MustParseAddr("172.18.0.33"))
-		egressip.WordOf(o.Status, "n1")
+		egressip.NodeStatusOf(o.Status, "n1")
 	})
 }
 
@@ -224,12 +224,12 @@ func TestShareOfWhatIsNoEgressAddress(t *testing.T) {
 	n := topology.Node{Name: "n1", Host: fuzzed.Prefixes("10.10.10.1/24", "fe80::9/64")}
 	for _, text := range []string{"fe80::1%eth0", "fe80::1", "::ffff:10.10.10.100", "0.0.0.0", "127.0.0.1", "224.0.0.1", "", "10.10.10.100/24"} {
 		status := v1.EgressIPStatus{Items: []v1.EgressIPStatusItem{{Node: "n1", EgressIP: text, Network: "10.10.10.0/24"}}}
-		if share := egressip.ShareOf(status, n); len(share.Primary)+len(share.Secondary) > 0 {
+		if share := egressip.AssignmentOf(status, n); len(share.Primary)+len(share.Secondary) > 0 {
 			t.Errorf("%q gives %+v", text, share)
 		}
 	}
 	status := v1.EgressIPStatus{Items: []v1.EgressIPStatusItem{{Node: "n1", EgressIP: "10.10.10.100", Network: "10.10.10.0/24"}}}
-	if share := egressip.ShareOf(status, n); len(share.Secondary) != 1 {
+	if share := egressip.AssignmentOf(status, n); len(share.Secondary) != 1 {
 		t.Errorf("an egress address gives %+v", share)
 	}
 }

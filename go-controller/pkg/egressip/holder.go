@@ -16,18 +16,18 @@ import (
 // Feature owns the rows and is part of the names of contributions.
 const Feature = "egressip"
 
-// Holds tells whether the word of a node has an address: it answers for it.
-func Holds(status v1.EgressIPStatus, node string, addr netip.Addr) bool {
-	for _, word := range status.Programmed {
-		if word.Node == node && slices.Contains(word.EgressIPs, addr.String()) {
+// Answers tells whether the status entry of a node has an address: it answers for it.
+func Answers(status v1.EgressIPStatus, node string, addr netip.Addr) bool {
+	for _, nodeStatus := range status.Programmed {
+		if nodeStatus.Node == node && slices.Contains(nodeStatus.EgressIPs, addr.String()) {
 			return true
 		}
 	}
 	return false
 }
 
-// Given returns the items that give a node addresses.
-func Given(status v1.EgressIPStatus, node string) []v1.EgressIPStatusItem {
+// ItemsOf returns the items that give a node addresses.
+func ItemsOf(status v1.EgressIPStatus, node string) []v1.EgressIPStatusItem {
 	var items []v1.EgressIPStatusItem
 	for _, item := range status.Items {
 		if item.Node == node {
@@ -37,12 +37,12 @@ func Given(status v1.EgressIPStatus, node string) []v1.EgressIPStatusItem {
 	return items
 }
 
-// Other returns the node other than one whose word has an address; "" where there
+// Other returns the node other than one whose status entry has an address; "" where there
 // is none: only then may a node that is given the address answer for it.
 func Other(status v1.EgressIPStatus, node string, addr netip.Addr) string {
-	for _, word := range status.Programmed {
-		if word.Node != node && slices.Contains(word.EgressIPs, addr.String()) {
-			return word.Node
+	for _, nodeStatus := range status.Programmed {
+		if nodeStatus.Node != node && slices.Contains(nodeStatus.EgressIPs, addr.String()) {
+			return nodeStatus.Node
 		}
 	}
 	return ""

@@ -82,8 +82,8 @@ func strayChain(f topology.Family) host.ChainKey {
 // Contributor is the name of an EgressIP's contributions to the kernel.
 func Contributor(key string) string { return Feature + "/" + key }
 
-// Seat is where an address is to be on this host.
-type Seat struct {
+// LinkAssignment is where an address is to be on this host.
+type LinkAssignment struct {
 	Addr netip.Addr
 	Link host.Network
 	// Before is the address on that network of who has the address, or had it a
@@ -91,12 +91,12 @@ type Seat struct {
 	Before netip.Addr
 }
 
-// FindSeats finds, for the secondary addresses of a share, the links that have
+// AssignLinks finds, for the secondary addresses of a share, the links that have
 // their networks. ours tells egress addresses from those of the host, which alone
 // make a link part of a network. The second result says what is missing; "" where
 // nothing is.
-func FindSeats(s Share, networks []host.Network, ours func(netip.Addr) bool) ([]Seat, string) {
-	var seats []Seat
+func AssignLinks(s NodeAssignment, networks []host.Network, ours func(netip.Addr) bool) ([]LinkAssignment, string) {
+	var assignments []LinkAssignment
 	problem := ""
 	for _, a := range s.Secondary {
 		i := slices.IndexFunc(networks, func(n host.Network) bool {
@@ -112,9 +112,9 @@ func FindSeats(s Share, networks []host.Network, ours func(netip.Addr) bool) ([]
 		link.Routes = slices.DeleteFunc(slices.Clone(link.Routes), func(r host.LinkRoute) bool {
 			return r.Dst.IsSingleIP() && ours(r.Dst.Addr()) // the kernel's, for the egress address itself
 		})
-		seats = append(seats, Seat{Addr: a, Link: link})
+		assignments = append(assignments, LinkAssignment{Addr: a, Link: link})
 	}
-	return seats, problem
+	return assignments, problem
 }
 
 // HostState is what a host has in its kernel for an EgressIP.
@@ -153,22 +153,22 @@ func (s HostState) Equal(o HostState) bool {
 // HostPlan plans what the host has for addresses on secondary networks and the
 // pods of their EgressIP. Pods of a family leave with its first address. Addresses
 // that are not held are prepared for: everything is there but themselves.
-func HostPlan(seats []Seat, held func(netip.Addr) bool, pods []netip.Addr) HostState {
+func HostPlan(assignments []LinkAssignment, held func(netip.Addr) bool, pods []netip.Addr) HostState {
 	s := HostState{Addrs: map[host.Address]host.AddressUse{}, IPRules: map[host.IPRule]struct{}{}, Routes: map[host.Route]host.Hop{},
 		Settings: map[string]string{}, Rules: host.Rules{}, HandOn: host.Rules{}, Translations: map[netip.Addr]netip.Addr{}}
 	pods = slices.SortedFunc(slices.Values(pods), netip.Addr.Compare)
 	done := map[topology.Family]bool{}
-	for _, seat := range seats {
-		if held(seat.Addr) {
-			s.Addrs[host.Address{Link: seat.Link.Link, Prefix: topology.HostPrefix(seat.Addr)}] = host.AddressUse{NotPreferred: true}
+	for _, assignment := range assignments {
+		if held(assignment.Addr) {
+			s.Addrs[host.Address{Link: assignment.Link.Link, Prefix: topology.HostPrefix(assignment.Addr)}] = host.AddressUse{NotPreferred: true}
 		}
-		f := topology.FamilyOf(seat.Addr)
+		f := topology.FamilyOf(assignment.Addr)
 		for _, protocol := range strays {
 			s.Rules[strayChain(f)] = append(s.Rules[strayChain(f)],
-				host.Spec{Dst: topology.HostPrefix(seat.Addr), Protocol: protocol, Target: host.Drop}.Rule())
-			if seat.Before.IsValid() {
+				host.Spec{Dst: topology.HostPrefix(assignment.Addr), Protocol: protocol, Target: host.Drop}.Rule())
+			if assignment.Before.IsValid() {
 				s.HandOn[handOnChain(f)] = append(s.HandOn[handOnChain(f)], host.Spec{
-					Dst: topology.HostPrefix(seat.Addr), Protocol: protocol, CTState: "INVALID,NEW", Target: host.CopyTo(seat.Before),
+					Dst: topology.HostPrefix(assignment.Addr), Protocol: protocol, CTState: "INVALID,NEW", Target: host.CopyTo(assignment.Before),
 				}.Rule())
 			}
 		}
@@ -176,9 +176,9 @@ func HostPlan(seats []Seat, held func(netip.Addr) bool, pods []netip.Addr) HostS
 			continue
 		}
 		done[f] = true
-		table := TableOf(seat.Link.Index)
-		maps.Copy(s.Routes, routes(f, seat.Link, table))
-		settings(s.Settings, f, seat.Link.Link)
+		table := TableOf(assignment.Link.Index)
+		maps.Copy(s.Routes, routes(f, assignment.Link, table))
+		settings(s.Settings, f, assignment.Link.Link)
 		for _, pod := range pods {
 			if topology.FamilyOf(pod) != f {
 				continue
@@ -186,8 +186,8 @@ func HostPlan(seats []Seat, held func(netip.Addr) bool, pods []netip.Addr) HostS
 			src := topology.HostPrefix(pod)
 			s.IPRules[host.IPRule{Family: f, Priority: topology.RuleEgressIP, Src: src, Table: table}] = struct{}{}
 			s.Rules[snatChain(f)] = append(s.Rules[snatChain(f)],
-				host.Spec{Src: src, Out: seat.Link.Link, Target: host.SNATTo(seat.Addr)}.Rule())
-			s.Translations[pod] = seat.Addr
+				host.Spec{Src: src, Out: assignment.Link.Link, Target: host.SNATTo(assignment.Addr)}.Rule())
+			s.Translations[pod] = assignment.Addr
 		}
 		// What pods send to nodes comes through the host in local gateway mode, their
 		// replies in both; it keeps to the usual routes.
@@ -242,7 +242,7 @@ func (m *Members) Addrs(key string) []netip.Addr {
 	defer m.mu.Unlock()
 	var addrs []netip.Addr
 	if s := m.byKey[key]; s != nil {
-		for _, a := range s.own {
+		for _, a := range s.selected {
 			addrs = append(addrs, a...)
 		}
 	}

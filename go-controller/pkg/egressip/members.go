@@ -24,8 +24,8 @@ type member struct {
 
 // membership is what is known of one EgressIP.
 type membership struct {
-	own  map[string][]netip.Addr // addresses by pod
-	lost map[string]string       // who has them, by pod
+	selected  map[string][]netip.Addr // addresses by pod
+	conflicts map[string]string       // who has them, by pod
 	// digests are those of its own pods, by the addresses given; emptied when they
 	// change.
 	digests map[string]string
@@ -48,23 +48,23 @@ func (m *Members) Set(pod string, keys []string, addrs []netip.Addr) (changed []
 	}
 	for _, key := range was.keys {
 		s := m.byKey[key]
-		delete(s.own, pod)
-		delete(s.lost, pod)
+		delete(s.selected, pod)
+		delete(s.conflicts, pod)
 		s.digests = nil
-		if len(s.own)+len(s.lost) == 0 {
+		if len(s.selected)+len(s.conflicts) == 0 {
 			delete(m.byKey, key)
 		}
 	}
 	for i, key := range keys {
 		s := m.byKey[key]
 		if s == nil {
-			s = &membership{own: map[string][]netip.Addr{}, lost: map[string]string{}}
+			s = &membership{selected: map[string][]netip.Addr{}, conflicts: map[string]string{}}
 			m.byKey[key] = s
 		}
 		if s.digests = nil; i == 0 {
-			s.own[pod] = slices.Clone(addrs)
+			s.selected[pod] = slices.Clone(addrs)
 		} else {
-			s.lost[pod] = keys[0]
+			s.conflicts[pod] = keys[0]
 		}
 	}
 	if len(keys) == 0 {
@@ -77,22 +77,22 @@ func (m *Members) Set(pod string, keys []string, addrs []netip.Addr) (changed []
 	return slices.Compact(changed)
 }
 
-// Own returns the pods that an EgressIP has, sorted.
-func (m *Members) Own(key string) []string {
+// Selected returns the pods that an EgressIP has, sorted.
+func (m *Members) Selected(key string) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s := m.byKey[key]; s != nil {
-		return slices.Sorted(maps.Keys(s.own))
+		return slices.Sorted(maps.Keys(s.selected))
 	}
 	return nil
 }
 
-// Lost returns the EgressIPs that have pods which key chooses as well, sorted.
-func (m *Members) Lost(key string) []string {
+// Conflicts returns the EgressIPs that have pods which key chooses as well, sorted.
+func (m *Members) Conflicts(key string) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s := m.byKey[key]; s != nil {
-		return slices.Compact(slices.Sorted(maps.Values(s.lost)))
+		return slices.Compact(slices.Sorted(maps.Values(s.conflicts)))
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func (m *Members) Digest(key string, given []netip.Addr) string {
 		return digest
 	}
 	var pods []netip.Addr
-	for _, addrs := range s.own {
+	for _, addrs := range s.selected {
 		pods = append(pods, addrs...)
 	}
 	if s.digests == nil {

@@ -17,16 +17,16 @@ type Pod struct {
 	// Late: it was Pending too long and is about to start. Hops that were written
 	// meanwhile count only where their translations are in force.
 	Late bool
-	// Lost: its node passes for dead. It may be merely busy and go on forwarding what
+	// NodeDown: its node passes for dead. It may be merely busy and go on forwarding what
 	// the pod sends, but nobody else waits for it.
-	Lost bool
+	NodeDown bool
 }
 
 // Path is a way out for pods: an address that has a node.
 type Path struct {
 	Placement
-	// Held: the node says that it answers for the address.
-	Held bool
+	// Answered: the node says that it answers for the address.
+	Answered bool
 	// Programmed: on a secondary network, the node has the rules of the pod.
 	Programmed bool
 	// Now is the node that still has the address, where another is to have it and
@@ -58,13 +58,13 @@ type Plan struct {
 	Released bool
 	// Lingers: translations wait for the policies to lead elsewhere.
 	Lingers bool
-	// Settled: nothing is left to be done or waited for.
-	Settled bool
+	// Done: nothing is left to be done or waited for.
+	Done bool
 }
 
 // Plan plans the rows of a pod. The rules are those of docs/design/egress-ip.md.
 func (s Steering) Plan() Plan {
-	plan := Plan{Want: NewState(), Released: true, Settled: true}
+	plan := Plan{Want: NewState(), Released: true, Done: true}
 	if plan.Want.EgressIP = s.EgressIP.Key; s.EgressIP.Key == "" {
 		plan.Want.EgressIP = s.Now.EgressIP
 	}
@@ -75,7 +75,7 @@ func (s Steering) Plan() Plan {
 	}
 	plan.Self = !s.InForce.SamePolicies(plan.Want)
 	if plan.Self {
-		plan.Released, plan.Settled = false, plan.Settled && s.Pod.Lost
+		plan.Released, plan.Done = false, plan.Done && s.Pod.NodeDown
 	}
 	s.linger(&plan)
 	slices.Sort(plan.Await)
@@ -88,14 +88,14 @@ func (s Steering) address(plan *Plan, pod netip.Addr) {
 	paths := s.pathsOf(pod)
 	was, had := s.Now.Policies[pod]
 	if len(paths) == 0 {
-		if s.EgressIP.Hold {
+		if s.EgressIP.DropWhenUnavailable {
 			plan.Want.Policies[pod] = Policy{EgressIP: s.EgressIP.Key}
 		}
 		return
 	}
 	for i, p := range paths {
 		if now, ok := s.through(p, was); ok {
-			paths[i], plan.Settled = now, false
+			paths[i], plan.Done = now, false
 		}
 	}
 	kept := s.kept(paths, pod, was)
@@ -105,7 +105,7 @@ func (s Steering) address(plan *Plan, pod netip.Addr) {
 			policy.lead(p.NextHop, p.Addr)
 			continue
 		}
-		plan.Settled = false
+		plan.Done = false
 		if hop, ok := kept[p.Addr]; ok {
 			policy.lead(hop, p.Addr)
 		}
@@ -118,7 +118,7 @@ func (s Steering) address(plan *Plan, pod netip.Addr) {
 	case len(policy.Hops) == 0:
 		plan.Released = false
 	}
-	if len(policy.Hops) > 0 || had || s.Pod.Pending || s.Pod.Late || s.EgressIP.Hold {
+	if len(policy.Hops) > 0 || had || s.Pod.Pending || s.Pod.Late || s.EgressIP.DropWhenUnavailable {
 		plan.Want.Policies[pod] = policy
 	}
 	for _, p := range paths {
@@ -143,14 +143,14 @@ func (s Steering) ready(p Path, pod netip.Addr, was Policy, kept map[netip.Addr]
 		}
 	}
 	if !p.Primary {
-		return led && !s.Pod.Late || p.Held && p.Programmed
+		return led && !s.Pod.Late || p.Answered && p.Programmed
 	}
 	site := Site{pod, p.Node}
 	now, has := s.Now.NATs[site]
 	switch {
 	case now == p.Addr && led && !s.Pod.Late:
 		return true
-	case !p.Held:
+	case !p.Answered:
 		return false
 	case s.Pod.Pending, s.InForce.NATs[site] == p.Addr:
 		return true
@@ -194,7 +194,7 @@ func (s Steering) translate(plan *Plan, p Path, pod netip.Addr, stay bool, kept 
 		return
 	}
 	plan.Await = append(plan.Await, p.Node)
-	plan.Settled = false
+	plan.Done = false
 	if slices.Contains(plan.Want.Policies[pod].Hops, p.NextHop) {
 		plan.Released = false
 	}

@@ -164,7 +164,7 @@ func TestLatePod(t *testing.T) {
 	s := Steering{
 		EgressIP: Decode(egress("e", 1, one)),
 		Pod:      Pod{Addrs: []netip.Addr{pod}, Pending: true},
-		Paths: []Path{{Held: true, Placement: Placement{
+		Paths: []Path{{Answered: true, Placement: Placement{
 			Address: Address{Addr: egressAddr}, Node: "ovn-worker", NextHop: hop, Primary: true,
 		}}},
 		Now: NewState(), InForce: NewState(),
@@ -197,7 +197,7 @@ func TestDeadNodeLingers(t *testing.T) {
 	s := Steering{
 		EgressIP: Decode(egress("e", 1, one)),
 		Pod:      Pod{Addrs: []netip.Addr{pod}},
-		Paths: []Path{{Held: true, Placement: Placement{
+		Paths: []Path{{Answered: true, Placement: Placement{
 			Address: Address{Addr: egressAddr}, Node: "ovn-worker2", NextHop: next, Primary: true,
 		}}},
 		Now:   NewState(),
@@ -216,7 +216,7 @@ func TestDeadNodeLingers(t *testing.T) {
 		t.Fatalf("the translation goes with the policies: %+v", plan)
 	}
 	s.Now, s.InForce.Policies = plan.Want, plan.Want.Clone().Policies
-	if plan = s.Plan(); plan.Lingers || !plan.Settled || len(plan.Want.NATs) != 1 {
+	if plan = s.Plan(); plan.Lingers || !plan.Done || len(plan.Want.NATs) != 1 {
 		t.Fatalf("when the policies are in force: %+v", plan)
 	}
 }

@@ -25,7 +25,7 @@ func TestReleased(t *testing.T) {
 	}{{"nothing but the translation", translated, false}, {"everything", written, true}} {
 		plan := Steering{
 			EgressIP: Decode(egress("e", 1, []v1.Address{v1.Address(ip.String())})), Pod: Pod{Addrs: []netip.Addr{pod}, Pending: true},
-			Paths: []Path{{Placement: Placement{Address: Address{Addr: ip}, Node: "n", Primary: true, NextHop: hop}, Held: true}},
+			Paths: []Path{{Placement: Placement{Address: Address{Addr: ip}, Node: "n", Primary: true, NextHop: hop}, Answered: true}},
 			Now:   written, InForce: c.inForce,
 			Owned: func(string, netip.Addr) bool { return true },
 		}.Plan()

@@ -49,10 +49,10 @@ func (s Selector) SelectsNamespace(namespace map[string]string) bool {
 }
 
 // NamespaceLabels returns what labels of a namespace the selector asks for.
-func (s Selector) NamespaceLabels() []OneOf { return required(s.namespaces) }
+func (s Selector) NamespaceLabels() []AnyLabel { return required(s.namespaces) }
 
 // PodLabels returns what labels of a pod the selector asks for.
-func (s Selector) PodLabels() []OneOf { return required(s.pods) }
+func (s Selector) PodLabels() []AnyLabel { return required(s.pods) }
 
 // before tells which of two has the better right: the older, then the lower name.
 func (s Selector) before(o Selector) int {
@@ -62,18 +62,18 @@ func (s Selector) before(o Selector) int {
 // Label is a label with its value.
 type Label struct{ Key, Value string }
 
-// OneOf are labels of which an object that is selected has one.
-type OneOf []Label
+// AnyLabel are labels of which an object that is selected has one.
+type AnyLabel []Label
 
 // required returns what a selector asks for by value: an object that it matches has
 // one label of each.
-func required(s labels.Selector) []OneOf {
+func required(s labels.Selector) []AnyLabel {
 	requirements, _ := s.Requirements()
-	var all []OneOf
+	var all []AnyLabel
 	for _, r := range requirements {
 		switch r.Operator() {
 		case selection.Equals, selection.DoubleEquals, selection.In:
-			var one OneOf
+			var one AnyLabel
 			for _, value := range r.ValuesUnsorted() {
 				one = append(one, Label{r.Key(), value})
 			}
@@ -87,7 +87,7 @@ func required(s labels.Selector) []OneOf {
 // without asking the others. It is safe for concurrent use.
 type Selection struct {
 	mu    sync.RWMutex
-	known map[string]indexed
+	known map[string]indexedSelector
 	// byLabels are the selectors by a label that they ask a namespace for and one that
 	// they ask a pod for; the zero Label where they ask for none.
 	byLabels map[Label]map[Label]map[string]Selector
@@ -95,16 +95,16 @@ type Selection struct {
 	namespaces, pods map[Label]int
 }
 
-// indexed is a selector and where it is found.
-type indexed struct {
+// indexedSelector is a selector and where it is found.
+type indexedSelector struct {
 	Selector
 	namespaceSelector, podSelector metav1.LabelSelector // not parsed
-	namespaces, pods               OneOf
+	namespaces, pods               AnyLabel
 }
 
 // NewSelection returns a Selection that knows of no EgressIP.
 func NewSelection() *Selection {
-	return &Selection{known: map[string]indexed{}, byLabels: map[Label]map[Label]map[string]Selector{},
+	return &Selection{known: map[string]indexedSelector{}, byLabels: map[Label]map[Label]map[string]Selector{},
 		namespaces: map[Label]int{}, pods: map[Label]int{}}
 }
 
@@ -122,9 +122,9 @@ func (s *Selection) Set(e *v1.EgressIP) {
 	if err != nil {
 		return
 	}
-	in := indexed{
+	in := indexedSelector{
 		Selector: selector, namespaceSelector: e.Spec.NamespaceSelector, podSelector: e.Spec.PodSelector,
-		namespaces: rarest(selector.NamespaceLabels(), s.namespaces), pods: rarest(selector.PodLabels(), s.pods),
+		namespaces: leastCommon(selector.NamespaceLabels(), s.namespaces), pods: leastCommon(selector.PodLabels(), s.pods),
 	}
 	s.known[e.Name] = in
 	for _, namespace := range in.namespaces {
@@ -144,19 +144,19 @@ func (s *Selection) Set(e *v1.EgressIP) {
 	}
 }
 
-// rarest returns, of what a selector asks for, what the fewest others are found by;
+// leastCommon returns, of what a selector asks for, what the fewest others are found by;
 // the zero Label where it asks for nothing by value.
-func rarest(all []OneOf, used map[Label]int) OneOf {
+func leastCommon(all []AnyLabel, used map[Label]int) AnyLabel {
 	if len(all) == 0 {
-		return OneOf{Label{}}
+		return AnyLabel{Label{}}
 	}
-	count := func(one OneOf) (n int) {
+	count := func(one AnyLabel) (n int) {
 		for _, l := range one {
 			n += used[l]
 		}
 		return n
 	}
-	return slices.MinFunc(all, func(a, b OneOf) int { return cmp.Compare(count(a), count(b)) })
+	return slices.MinFunc(all, func(a, b AnyLabel) int { return cmp.Compare(count(a), count(b)) })
 }
 
 // Delete says that an EgressIP is gone.
@@ -196,9 +196,9 @@ func release(used map[Label]int, l Label) {
 	}
 }
 
-// Of returns the keys of the EgressIPs that choose a pod with these labels, its own and
+// Matching returns the keys of the EgressIPs that choose a pod with these labels, its own and
 // its namespace's, the best right first: that one has it.
-func (s *Selection) Of(namespace, pod map[string]string) []string {
+func (s *Selection) Matching(namespace, pod map[string]string) []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var found []Selector

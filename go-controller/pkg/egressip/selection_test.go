@@ -76,7 +76,7 @@ func TestSelection(t *testing.T) {
 		for _, selector := range want {
 			keys = append(keys, selector.Key)
 		}
-		if got := s.Of(namespace, pod); !slices.Equal(got, keys) {
+		if got := s.Matching(namespace, pod); !slices.Equal(got, keys) {
 			t.Fatalf("Of(%v, %v) = %v, want %v", namespace, pod, got, keys)
 		}
 	}
@@ -136,7 +136,7 @@ func TestSelectionCost(t *testing.T) {
 				}
 			}
 			has := map[string]string{"a": "same", "z": "same", "app": "app-501"}
-			if got := fmt.Sprint(s.Of(has, has)); got != "[e501]" {
+			if got := fmt.Sprint(s.Matching(has, has)); got != "[e501]" {
 				t.Errorf("chosen by %s", got)
 			}
 			if asked > 12 {

@@ -30,7 +30,7 @@ type pair struct {
 }
 
 func (p pair) path(a netip.Addr, node int, held, primary bool) Path {
-	return Path{Held: held, Programmed: held, Placement: Placement{
+	return Path{Answered: held, Programmed: held, Placement: Placement{
 		Address: Address{Addr: a}, Node: p.nodes[node], NextHop: p.hops[node], Primary: primary,
 	}}
 }
@@ -74,7 +74,7 @@ func TestHopStaysUntilSuccessor(t *testing.T) {
 				if primary && (plan.Want.NATs[Site{p.pod, "n1"}] != p.a || plan.Want.NATs[Site{p.pod, "n3"}] != p.a) {
 					t.Fatalf("translations are %v", plan.Want.NATs)
 				}
-				if plan.Settled {
+				if plan.Done {
 					t.Error("settled while an address moves")
 				}
 				s.Now = StateOf(plan.Want.Rows())

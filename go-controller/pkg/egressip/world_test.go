@@ -201,32 +201,32 @@ func (w *world) take(name string) (changed bool) {
 		return false
 	}
 	for key, status := range w.status {
-		word := v1.ProgrammedStatus{Node: name}
+		nodeStatus := v1.ProgrammedStatus{Node: name}
 		var secondary []netip.Addr
-		for _, item := range Given(*status, name) {
+		for _, item := range ItemsOf(*status, name) {
 			if a := netip.MustParseAddr(item.EgressIP); Other(*status, name, a) == "" && !w.heldElsewhere(key, name, a) {
-				word.EgressIPs = append(word.EgressIPs, item.EgressIP)
+				nodeStatus.EgressIPs = append(nodeStatus.EgressIPs, item.EgressIP)
 				if strings.HasPrefix(item.EgressIP, "172.19") {
 					secondary = append(secondary, a)
 				}
 			}
 		}
-		word.Digest = w.members.Digest(key, secondary)
+		nodeStatus.Digest = w.members.Digest(key, secondary)
 		if len(secondary) == 0 {
-			word.Digest = ""
+			nodeStatus.Digest = ""
 		}
 		i := slices.IndexFunc(status.Programmed, func(p v1.ProgrammedStatus) bool { return p.Node == name })
 		switch {
-		case i < 0 && len(word.EgressIPs) == 0:
+		case i < 0 && len(nodeStatus.EgressIPs) == 0:
 			continue
 		case i < 0:
-			status.Programmed = append(status.Programmed, word)
-		case slices.Equal(status.Programmed[i].EgressIPs, word.EgressIPs) && status.Programmed[i].Digest == word.Digest:
+			status.Programmed = append(status.Programmed, nodeStatus)
+		case slices.Equal(status.Programmed[i].EgressIPs, nodeStatus.EgressIPs) && status.Programmed[i].Digest == nodeStatus.Digest:
 			continue
-		case len(word.EgressIPs) == 0:
+		case len(nodeStatus.EgressIPs) == 0:
 			status.Programmed = slices.Delete(status.Programmed, i, i+1)
 		default:
-			status.Programmed[i] = word
+			status.Programmed[i] = nodeStatus
 		}
 		changed = true
 	}
@@ -249,7 +249,7 @@ func (w *world) steer(key string) (changed bool) {
 	p, ok := w.state.pods[key]
 	var chosen []string
 	if ok {
-		chosen = w.selection().Of(nil, map[string]string{"app": p.app})
+		chosen = w.selection().Matching(nil, map[string]string{"app": p.app})
 	}
 	w.members.Set(key, chosen, p.addrs)
 	now := StateOf(w.rows[key])
@@ -314,7 +314,7 @@ func (w *world) deselect(key string, is bool) (changed bool) {
 func (w *world) checkHeld(key string, s Steering, plan Plan) {
 	for pod, policy := range plan.Want.Policies {
 		for _, hop := range policy.Hops {
-			ready := func(p Path) bool { return p.NextHop == hop && p.Held && (p.Primary || p.Programmed) }
+			ready := func(p Path) bool { return p.NextHop == hop && p.Answered && (p.Primary || p.Programmed) }
 			if !slices.Contains(s.Now.Policies[pod].Hops, hop) && !slices.ContainsFunc(s.Paths, ready) {
 				w.wrong = append(w.wrong, fmt.Sprintf("%s is led to %s, where nobody is ready", key, hop))
 			}
@@ -421,13 +421,13 @@ func (w *world) become(st state) {
 func (w *world) check() {
 	holders := map[string]string{}
 	for key, status := range w.status {
-		for _, word := range status.Programmed {
-			for _, a := range word.EgressIPs {
-				if other, ok := holders[a]; ok && w.acts(word.Node) {
-					w.wrong = append(w.wrong, fmt.Sprintf("%s of %s is held by %s and %s", a, key, other, word.Node))
+		for _, nodeStatus := range status.Programmed {
+			for _, a := range nodeStatus.EgressIPs {
+				if other, ok := holders[a]; ok && w.acts(nodeStatus.Node) {
+					w.wrong = append(w.wrong, fmt.Sprintf("%s of %s is held by %s and %s", a, key, other, nodeStatus.Node))
 				}
-				if w.acts(word.Node) {
-					holders[a] = word.Node
+				if w.acts(nodeStatus.Node) {
+					holders[a] = nodeStatus.Node
 				}
 			}
 		}
@@ -479,14 +479,14 @@ func (w *world) String() string {
 	waiting := map[string]int{}
 	for key := range w.state.pods {
 		if !w.settled(key) {
-			waiting[w.selection().Of(nil, map[string]string{"app": w.state.pods[key].app})[0]]++
+			waiting[w.selection().Matching(nil, map[string]string{"app": w.state.pods[key].app})[0]]++
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(w.status)) {
 		for _, item := range w.status[key].Items {
 			fmt.Fprintf(&out, "%s: %s %s %s\n", key, item.EgressIP, item.Node, item.Network)
 		}
-		for _, c := range Conditions(w.decisions[key], *w.status[key], Report{Lost: w.members.Lost(key), Waiting: waiting[key]}) {
+		for _, c := range Conditions(w.decisions[key], *w.status[key], Report{Conflicts: w.members.Conflicts(key), Waiting: waiting[key]}) {
 			if !conditions.Known(conditions.EgressIP, c) {
 				fmt.Fprintf(&out, "not in the vocabulary: ")
 			}
@@ -516,7 +516,7 @@ func (w *world) String() string {
 // settled asks the planner about a pod at rest.
 func (w *world) settled(key string) bool {
 	p := w.state.pods[key]
-	chosen := w.selection().Of(nil, map[string]string{"app": p.app})
+	chosen := w.selection().Matching(nil, map[string]string{"app": p.app})
 	if len(chosen) == 0 || !w.acts(p.node) {
 		return true
 	}
@@ -525,5 +525,5 @@ func (w *world) settled(key string) bool {
 		EgressIP: Decode(w.state.egress[i]), Pod: Pod{Key: key, Addrs: p.addrs, Pending: w.pending(key)},
 		Paths: w.decisions[chosen[0]].Paths(*w.status[chosen[0]], p.addrs, func(given []netip.Addr) string { return w.members.Digest(chosen[0], given) }),
 		Now:   StateOf(w.rows[key]), InForce: w.known[key], Owned: w.owned,
-	}.Plan().Settled
+	}.Plan().Done
 }

@@ -90,10 +90,10 @@ func (c *Claims) Forget(key string) (others []string) { return c.Set(Service{Key
 func (c *Claims) Resolve(s Service) Service {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.Lost = nil
+	s.Conflicts = nil
 	s.Endpoints = own(s.Endpoints, func(e Endpoint) bool { return c.has(&s, e.Addr) })
 	s.Awaited = own(s.Awaited, func(a netip.Addr) bool { return c.has(&s, a) })
-	slices.Sort(s.Lost)
+	slices.Sort(s.Conflicts)
 	return s
 }
 
@@ -103,8 +103,8 @@ func (c *Claims) has(s *Service, a netip.Addr) bool {
 	if len(by) == 0 || by[0].key == s.Key {
 		return true
 	}
-	if !slices.Contains(s.Lost, by[0].key) {
-		s.Lost = append(s.Lost, by[0].key)
+	if !slices.Contains(s.Conflicts, by[0].key) {
+		s.Conflicts = append(s.Conflicts, by[0].key)
 	}
 	return false
 }

@@ -39,8 +39,8 @@ func condition(kind string, is bool, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
 }
 
-// Why returns the reason for which a Service has no host; zero where it has one.
-func Why(s Service, d Decision) Refusal {
+// RejectionReason returns the reason for which a Service has no host; zero where it has one.
+func RejectionReason(s Service, d Decision) Refusal {
 	if s.Refused != (Refusal{}) {
 		return s.Refused
 	}
@@ -50,7 +50,7 @@ func Why(s Service, d Decision) Refusal {
 func assigned(s Service, d Decision) metav1.Condition {
 	switch host := Status(s, d); host {
 	case "":
-		why := Why(s, d)
+		why := RejectionReason(s, d)
 		return condition(v1.ConditionAssigned, false, string(why.Reason), why.Message)
 	case v1.HostAll:
 		return condition(v1.ConditionAssigned, true, ReasonEveryNode, "every node serves its own pods")
@@ -75,14 +75,14 @@ func programmed(s Service, d Decision) metav1.Condition {
 }
 
 func conflict(s Service) metav1.Condition {
-	if len(s.Lost) == 0 {
+	if len(s.Conflicts) == 0 {
 		return condition(v1.ConditionConflict, false, ReasonNoConflict, "no other EgressService has its pods")
 	}
 	const most = 5
-	names := s.Lost[:min(most, len(s.Lost))]
+	names := s.Conflicts[:min(most, len(s.Conflicts))]
 	more := ""
-	if len(s.Lost) > most {
-		more = fmt.Sprintf(" and %d more", len(s.Lost)-most)
+	if len(s.Conflicts) > most {
+		more = fmt.Sprintf(" and %d more", len(s.Conflicts)-most)
 	}
 	return condition(v1.ConditionConflict, true, ReasonOlderWins,
 		"older EgressServices have some of its pods: "+strings.Join(names, ", ")+more)

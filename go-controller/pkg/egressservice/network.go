@@ -50,9 +50,9 @@ func localPorts(svc *corev1.Service, masquerade []netip.Prefix) []LocalPort {
 	return ports
 }
 
-// UsualRoutes returns the ip rules that keep what a node translates away from the
+// MainTableRules returns the ip rules that keep what a node translates away from the
 // networks of EgressIPs: the EgressService decides about a pod that both select.
-func UsualRoutes(t Translations) map[host.IPRule]struct{} {
+func MainTableRules(t Translations) map[host.IPRule]struct{} {
 	rules := map[host.IPRule]struct{}{}
 	for a := range t {
 		rules[host.IPRule{Family: topology.FamilyOf(a), Priority: topology.RulePodToNode, Src: topology.HostPrefix(a), Table: mainTable}] = struct{}{}

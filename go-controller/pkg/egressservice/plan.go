@@ -77,16 +77,16 @@ func Status(s Service, d Decision) string {
 	return d.Host
 }
 
-// held tells whether the endpoints' traffic is kept in, since no node is there.
-func held(s Service, d Decision) bool {
-	return s.Hold && s.Refused == (Refusal{}) && d.Refused.Reason == NoNode
+// dropped tells whether the endpoints' traffic is kept in, since no node is there.
+func dropped(s Service, d Decision) bool {
+	return s.DropWhenUnavailable && s.Refused == (Refusal{}) && d.Refused.Reason == NoNode
 }
 
-// Steered returns the endpoints that have a policy, or get one when the host is
+// Rerouted returns the endpoints that have a policy, or get one when the host is
 // ready for them: those of the families the host is reachable in.
-func Steered(s Service, d Decision) []netip.Addr {
+func Rerouted(s Service, d Decision) []netip.Addr {
 	host := Status(s, d)
-	if host == v1.HostAll || host == "" && !held(s, d) {
+	if host == v1.HostAll || host == "" && !dropped(s, d) {
 		return nil
 	}
 	var addrs []netip.Addr
@@ -98,10 +98,10 @@ func Steered(s Service, d Decision) []netip.Addr {
 	return addrs
 }
 
-// KeptIn returns the pods whose traffic is held until they are endpoints.
-func KeptIn(s Service, d Decision) []netip.Addr {
+// PendingPods returns the pods whose traffic is held until they are endpoints.
+func PendingPods(s Service, d Decision) []netip.Addr {
 	host := Status(s, d)
-	if host == v1.HostAll || host == "" && !held(s, d) || host != "" && !holds(s) {
+	if host == v1.HostAll || host == "" && !dropped(s, d) || host != "" && !holds(s) {
 		return nil
 	}
 	var addrs []netip.Addr
@@ -121,13 +121,13 @@ func reachable(d Decision, a netip.Addr) bool {
 // holds tells whether what the host is not ready for is held back: where the user
 // wants that, and once any of it was served, for then nothing may leave with
 // another address.
-func holds(s Service) bool { return s.Hold || s.Ack.Digest != "" }
+func holds(s Service) bool { return s.DropWhenUnavailable || s.Ack.Digest != "" }
 
 // MasterRows returns the router policies of a Service that is served as decided,
 // which is once the host has acknowledged it: they steer the endpoints' traffic
 // to the management port of the host. Rows tells those of any moment.
 func MasterRows(s Service, d Decision) []nb.Row {
-	steered := Steered(s, d)
+	steered := Rerouted(s, d)
 	rows := make([]nb.Row, 0, len(steered))
 	for _, addr := range steered {
 		hop, _ := topology.AddrOf(topology.FamilyOf(addr), d.NextHops)
@@ -184,13 +184,13 @@ func Rows(s Service, d Decision, now Steering) []nb.Row {
 	if host := Status(s, d); host == "" || host == v1.HostAll || Acknowledged(s, d) {
 		rows = MasterRows(s, d)
 	} else {
-		for _, addr := range Steered(s, d) {
+		for _, addr := range Rerouted(s, d) {
 			if hop := now[addr]; hop.IsValid() || holds(s) {
 				rows = append(rows, policy(s.Key, addr, hop))
 			}
 		}
 	}
-	for _, addr := range KeptIn(s, d) {
+	for _, addr := range PendingPods(s, d) {
 		rows = append(rows, policy(s.Key, addr, netip.Addr{}))
 	}
 	return rows
@@ -276,7 +276,7 @@ func Labels(all []*v1.EgressService, now map[string]map[string]bool) map[string]
 		if h == "" || h == v1.HostAll {
 			continue
 		}
-		if !Settled(eg.Status) {
+		if !Done(eg.Status) {
 			if h = labelled(now, label, eg.Status); h == "" {
 				continue
 			}

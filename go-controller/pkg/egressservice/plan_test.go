@@ -365,7 +365,7 @@ func TestFamilies(t *testing.T) {
 	s := Decode(Snapshot{Egress: egress("default", "demo-svc"), Service: demoService,
 		Pod: podsIn(demoSlice), Slices: []*discoveryv1.EndpointSlice{demoSlice}}, cluster)
 	v4Only := Decision{Host: "n", NextHops: allWell[1].ManagementAddrs()[:1]}
-	for _, addr := range Steered(s, v4Only) {
+	for _, addr := range Rerouted(s, v4Only) {
 		if topology.FamilyOf(addr) != topology.IPv4 {
 			t.Errorf("%s is steered to a host without IPv6", addr)
 		}
@@ -491,10 +491,10 @@ func TestClaims(t *testing.T) {
 		}
 		for k, s := range now {
 			got, want := claims.Resolve(s), alone.Resolve(s)
-			if fmt.Sprint(got.Endpoints, got.Lost) != fmt.Sprint(want.Endpoints, want.Lost) {
-				t.Fatalf("step %d, %s: %v %v, want %v %v", step, k, got.Endpoints, got.Lost, want.Endpoints, want.Lost)
+			if fmt.Sprint(got.Endpoints, got.Conflicts) != fmt.Sprint(want.Endpoints, want.Conflicts) {
+				t.Fatalf("step %d, %s: %v %v, want %v %v", step, k, got.Endpoints, got.Conflicts, want.Endpoints, want.Conflicts)
 			}
-			state := fmt.Sprint(got.Endpoints, got.Lost)
+			state := fmt.Sprint(got.Endpoints, got.Conflicts)
 			if k != key && seen[k] != state && !slices.Contains(others, k) {
 				t.Fatalf("step %d: %s was not told", step, k)
 			}

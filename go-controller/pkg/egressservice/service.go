@@ -89,15 +89,15 @@ type Service struct {
 	ClusterIPs []netip.Addr
 	// LocalPorts are the sources of replies that the node keeps to itself, likewise.
 	LocalPorts []LocalPort
-	// Hold: what cannot be served is not let out (onUnavailable Drop).
-	Hold bool
+	// DropWhenUnavailable: what cannot be served is not let out (onUnavailable Drop).
+	DropWhenUnavailable bool
 	// Ack is what a node said that it has programmed.
 	Ack v1.ProgrammedStatus
-	// Settled: the master says that Ack's host gets the traffic.
-	Settled bool
-	// Lost are older EgressServices that have some of the endpoints; see Claims.
-	Lost    []string
-	Refused Refusal
+	// Done: the master says that Ack's host gets the traffic.
+	Done bool
+	// Conflicts are older EgressServices that have some of the endpoints; see Claims.
+	Conflicts []string
+	Refused   Refusal
 }
 
 // maxLabel is the greatest length of the part of a label's key after the slash.
@@ -111,16 +111,16 @@ func (s Service) Label() string { return s.Namespace + "-" + s.Name }
 func Decode(snap Snapshot, cluster []netip.Prefix) Service {
 	eg := snap.Egress
 	s := Service{
-		Key:        eg.Namespace + "/" + eg.Name,
-		Namespace:  eg.Namespace,
-		Name:       eg.Name,
-		Created:    eg.CreationTimestamp.Time,
-		Generation: eg.Generation,
-		Host:       eg.Status.Host,
-		PerNode:    eg.Spec.Source() == v1.SourceIPNetwork,
-		Network:    eg.Spec.Network,
-		Hold:       eg.Spec.OnUnavailable == v1.UnavailableDrop,
-		Settled:    Settled(eg.Status),
+		Key:                 eg.Namespace + "/" + eg.Name,
+		Namespace:           eg.Namespace,
+		Name:                eg.Name,
+		Created:             eg.CreationTimestamp.Time,
+		Generation:          eg.Generation,
+		Host:                eg.Status.Host,
+		PerNode:             eg.Spec.Source() == v1.SourceIPNetwork,
+		Network:             eg.Spec.Network,
+		DropWhenUnavailable: eg.Spec.OnUnavailable == v1.UnavailableDrop,
+		Done:                Done(eg.Status),
 	}
 	if eg.Status.Programmed != nil {
 		s.Ack = *eg.Status.Programmed
@@ -165,9 +165,9 @@ func Decode(snap Snapshot, cluster []netip.Prefix) Service {
 	return s
 }
 
-// Settled tells whether the host of a status has its traffic: a network that is
+// Done tells whether the host of a status has its traffic: a network that is
 // missing does not keep it from that.
-func Settled(status v1.EgressServiceStatus) bool {
+func Done(status v1.EgressServiceStatus) bool {
 	c := meta.FindStatusCondition(status.Conditions, v1.ConditionProgrammed)
 	return c != nil && (c.Status == metav1.ConditionTrue || c.Reason == ReasonNetworkNotFound)
 }
@@ -180,7 +180,7 @@ func refuseSpec(s Service, spec v1.EgressServiceSpec, shared bool) Refusal {
 		return Refusal{UnsupportedSource, fmt.Sprintf("sourceIPBy %q is neither LoadBalancerIP nor Network", src)}
 	}
 	if s.Network != "" && !network.MatchString(s.Network) {
-		return Refusal{InvalidNetwork, fmt.Sprintf("network %q is no name of a routing table", s.Network)}
+		return Refusal{InvalidNetwork, fmt.Sprintf("network %q is not a name of a routing table", s.Network)}
 	}
 	if s.PerNode {
 		if shared {

@@ -121,7 +121,7 @@ func (c *Cluster) selecting(p *corev1.Pod) []string {
 	if ns == nil {
 		return nil
 	}
-	return c.selection.Of(ns.Labels, p.Labels)
+	return c.selection.Matching(ns.Labels, p.Labels)
 }
 
 // podAddrs returns the addresses of a pod on the pod network, by the kubelet or, before

@@ -62,7 +62,7 @@ func (v *view) service() verdict {
 
 // lostTo returns the EgressService that has the pod where key selects it as well.
 func (v *view) lostTo(key string) string {
-	for _, other := range v.c.services[key].Lost {
+	for _, other := range v.c.services[key].Conflicts {
 		o, s := v.c.services[other], v.c.objects[key]
 		has := slices.Contains(o.Awaited, v.addr) || slices.ContainsFunc(o.Endpoints, func(e egressservice.Endpoint) bool { return e.Addr == v.addr })
 		if has && v.listedBy(s) {
@@ -100,7 +100,7 @@ func (v *view) served(d *verdict, chosen *Selected, s egressservice.Service, dec
 		return
 	}
 	now := egressservice.Steering{}
-	if at, ok := v.c.nodes[s.Host]; ok && s.Settled { // what the status says is in force
+	if at, ok := v.c.nodes[s.Host]; ok && s.Done { // what the status says is in force
 		if hop, ok := topology.AddrOf(v.fam, at.ManagementAddrs()); ok {
 			now[v.addr] = hop
 		}
@@ -112,7 +112,7 @@ func (v *view) served(d *verdict, chosen *Selected, s egressservice.Service, dec
 		}
 		d.by = chosen.Object
 		if p.Action == nbdb.LogicalRouterPolicyActionDrop {
-			why := egressservice.Why(s, decision)
+			why := egressservice.RejectionReason(s, decision)
 			if d.outcome, d.why = OutcomeHeld, "it is held back until host "+host+" has acknowledged its rules for the pod"; host == "" {
 				d.outcome, d.why = OutcomeDropped, "onUnavailable is Drop, and "+why.Message
 			}
@@ -127,7 +127,7 @@ func (v *view) served(d *verdict, chosen *Selected, s egressservice.Service, dec
 	}
 	switch {
 	case host == "":
-		chosen.Why = "no node serves it: " + egressservice.Why(s, decision).Message
+		chosen.Why = "no node serves it: " + egressservice.RejectionReason(s, decision).Message
 	default:
 		chosen.Why = "host " + host + " has not acknowledged its rules for the pod yet"
 		d.problem(chosen.Object, ReasonWaiting, "%s", chosen.Why)
@@ -193,7 +193,7 @@ func (v *view) steered(d *verdict, chosen *Selected, e egressip.EgressIP) {
 		n, ok := v.c.nodes[name]
 		return n.Node, ok && n.Ready
 	})
-	owed := v.owed(d, chosen.Object, decision.Debts(obj.Status, digest), e)
+	owed := v.owed(d, chosen.Object, decision.PendingAcks(obj.Status, digest), e)
 	policy, ok := v.policy(e, paths)
 	if ok && len(policy.Hops) > 0 {
 		d.outcome, d.by = OutcomeEgressIP, chosen.Object
@@ -211,7 +211,7 @@ func (v *view) steered(d *verdict, chosen *Selected, e egressip.EgressIP) {
 	_, pending := v.pod.Annotations[kube.AnnotationEgressPending]
 	d.by = chosen.Object
 	switch {
-	case !planned && e.Hold:
+	case !planned && e.DropWhenUnavailable:
 		d.outcome, d.why = OutcomeDropped, "onUnavailable is Drop, and "+strings.Join(refused, "; ")
 	case !planned:
 		d.by = ""
@@ -229,7 +229,7 @@ func (v *view) steered(d *verdict, chosen *Selected, e egressip.EgressIP) {
 }
 
 // owed tells what nodes have yet to acknowledge about the addresses of the family.
-func (v *view) owed(d *verdict, object string, debts []egressip.Debt, e egressip.EgressIP) bool {
+func (v *view) owed(d *verdict, object string, debts []egressip.PendingAck, e egressip.EgressIP) bool {
 	found := false
 	for _, debt := range debts {
 		if slices.ContainsFunc(e.Addrs(), func(a netip.Addr) bool {
@@ -249,7 +249,7 @@ func (v *view) policy(e egressip.EgressIP, paths []egressip.Path) (egressip.Poli
 	now.EgressIP = e.Key
 	for _, p := range paths {
 		at := p.Placement
-		if !p.Held && p.Now.Node != "" {
+		if !p.Answered && p.Now.Node != "" {
 			at = p.Now
 		}
 		if at.Primary && topology.FamilyOf(p.Addr) == v.fam {

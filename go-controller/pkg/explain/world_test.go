@@ -172,7 +172,7 @@ func inForce(s *Snapshot) {
 					Digest: c.members.Digest(e.Name, given[n.Name])})
 			}
 		}
-		e.Status.Conditions = egressip.Conditions(d, e.Status, egressip.Report{Lost: c.members.Lost(e.Name)})
+		e.Status.Conditions = egressip.Conditions(d, e.Status, egressip.Report{Conflicts: c.members.Conflicts(e.Name)})
 		for i := range e.Status.Conditions {
 			e.Status.Conditions[i].LastTransitionTime = ago(5 * time.Minute)
 		}

@@ -250,13 +250,13 @@ func (r *resolver) refuse(a netip.Addr) string {
 	family := topology.FamilyOf(a)
 	switch {
 	case a.Zone() != "":
-		return "an address with a zone is no gateway"
+		return "an address with a zone is not a gateway"
 	case a.IsUnspecified():
-		return "the unspecified address is no gateway"
+		return "the unspecified address is not a gateway"
 	case a.IsMulticast(), a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
-		return "a multicast or broadcast address is no gateway"
+		return "a multicast or broadcast address is not a gateway"
 	case a.IsLoopback():
-		return "a loopback address is no gateway"
+		return "a loopback address is not a gateway"
 	case a.IsLinkLocalUnicast():
 		return "a link-local address is not supported as gateway"
 	case !slices.Contains(r.cfg.families(), family):

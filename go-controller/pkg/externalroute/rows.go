@@ -57,17 +57,17 @@ func Up(rows []nb.Row) map[netip.Addr]bool {
 // family is the share of one address family in the rows of a node.
 type family struct {
 	topology.Family
-	cfg    Config
-	node   topology.Node
-	router nb.Parent
-	own    map[netip.Addr]bool // addresses of the node
-	hops   map[netip.Addr]Hop  // those with BFD that some pod uses
-	up     map[netip.Addr]bool // hops whose sessions are up; nil: all
-	routed []netip.Addr        // pods with a route that is used
-	steer  []netip.Addr        // those of them that have to be led to the gateway router
-	plain  []netip.Addr        // pods that are translated one by one
-	skip   []netip.Addr        // pods that are to be taken out of other rules' translation
-	rows   []nb.Row
+	cfg     Config
+	node    topology.Node
+	router  nb.Parent
+	own     map[netip.Addr]bool // addresses of the node
+	hops    map[netip.Addr]Hop  // those with BFD that some pod uses
+	up      map[netip.Addr]bool // hops whose sessions are up; nil: all
+	routed  []netip.Addr        // pods with a route that is used
+	reroute []netip.Addr        // those of them that have to be led to the gateway router
+	plain   []netip.Addr        // pods that are translated one by one
+	skip    []netip.Addr        // pods that are to be taken out of other rules' translation
+	rows    []nb.Row
 }
 
 // NodeRows plans the rows of a node: routes and BFD sessions on its gateway
@@ -143,7 +143,7 @@ func (f *family) pod(a netip.Addr, hops []Hop, rerouted, translated bool) {
 	}
 	f.routed = append(f.routed, a)
 	if f.node.Gateway.Mode == topology.GatewayLocal || rerouted {
-		f.steer = append(f.steer, a)
+		f.reroute = append(f.reroute, a)
 	}
 	// Where no rule covers all pods, one of an EgressIP may still cover this one.
 	if f.cfg.DisableSNATMultipleGWs && rerouted || !f.cfg.DisableSNATMultipleGWs && skip {
@@ -196,11 +196,11 @@ func (f *family) sessions() {
 // feature in any.
 func (f *family) policies() {
 	join, ok := topology.PrefixOf(f.Family, f.node.Join)
-	if !ok || len(f.steer) == 0 {
+	if !ok || len(f.reroute) == 0 {
 		return
 	}
 	set := setName("external_gateway_pods", f.node.Name, f.Family)
-	f.addressSet(set, texts(f.steer))
+	f.addressSet(set, texts(f.reroute))
 	match := fmt.Sprintf("inport == %q && %s.src == $%s", topology.RouterToSwitch(f.node.Name), f.Match(), set)
 	for _, p := range slices.Concat(f.cfg.Cluster, f.cfg.Join) {
 		if topology.FamilyOf(p.Addr()) == f.Family {

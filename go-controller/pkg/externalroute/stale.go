@@ -17,7 +17,7 @@ type Neighbors struct {
 // Stale returns a function that tells whether the replies of a pod must no longer
 // be sent to a neighbour, by its MAC address. used are the gateways the pod uses.
 //
-// A neighbour that is no gateway in use is stale. While not every gateway in use
+// A neighbour that is not a gateway in use is stale. While not every gateway in use
 // answers it may be one of these: then it is stale only if it is known as the
 // neighbour of a gateway that is not in use.
 func Stale(pod netip.Addr, used []netip.Addr, n Neighbors) func(mac string) bool {

@@ -248,7 +248,7 @@ func (t *Tracker) silent(ctx context.Context, tg *target, since time.Time, wg *s
 		t.mu.Unlock()
 		return
 	}
-	if t.heardEnough(tg, since) {
+	if t.heardFromMost(tg, since) {
 		t.mu.Unlock()
 		t.set(tg, place.Dead)
 		return
@@ -266,12 +266,12 @@ func (t *Tracker) silent(ctx context.Context, tg *target, since time.Time, wg *s
 	}()
 }
 
-// heardEnough tells whether at least half of the nodes that were not known to be dead
+// heardFromMost tells whether at least half of the nodes that were not known to be dead
 // for long answered well after one fell silent; the own node does not count. The last
 // answers before everything falls silent at once are an interval apart, and so are the
 // first ones afterwards: who was silent as well has to have answered for the whole
 // timeout again. t.mu is held.
-func (t *Tracker) heardEnough(tg *target, silent time.Time) bool {
+func (t *Tracker) heardFromMost(tg *target, silent time.Time) bool {
 	all, heard := 0, 0
 	for _, other := range t.targets {
 		switch {
@@ -306,7 +306,7 @@ func (t *Tracker) askOthers(ctx context.Context, tg *target, since time.Time) {
 	case dead:
 		t.set(tg, place.Dead)
 	default:
-		klog.V(2).InfoS("Too many nodes are silent at once, this one is not taken for dead", "node", tg.node)
+		klog.V(2).InfoS("Too many nodes are silent at once, not treating this one as dead", "node", tg.node)
 	}
 }
 

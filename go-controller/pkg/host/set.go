@@ -21,7 +21,7 @@ type Set[K comparable, V any] struct {
 	name   string
 	kernel Kernel[K, V]
 	equal  func(a, b V) bool
-	turn   *Turn[outcome[K]]
+	passes *Coalescer[outcome[K]]
 
 	mu    sync.Mutex // guards what follows, never held over I/O
 	want  map[string]map[K]V
@@ -61,9 +61,9 @@ func (o outcome[K]) errors(concerns func(K) bool) error {
 func NewSet[K comparable, V any](name string, kernel Kernel[K, V], equal func(want, have V) bool) *Set[K, V] {
 	return &Set[K, V]{
 		name: name, kernel: kernel, equal: equal,
-		turn: NewTurn[outcome[K]](),
-		want: map[string]map[K]V{},
-		gone: map[K]dropped{},
+		passes: NewCoalescer[outcome[K]](),
+		want:   map[string]map[K]V{},
+		gone:   map[K]dropped{},
 	}
 }
 
@@ -126,7 +126,7 @@ func (s *Set[K, V]) Resync(ctx context.Context) error {
 // pass makes sure that what was asked for until now is written, and returns the
 // errors of the keys that concern the caller.
 func (s *Set[K, V]) pass(ctx context.Context, concerns func(K) bool) error {
-	result, err := s.turn.Do(ctx, s.turn.Request(), s.write)
+	result, err := s.passes.Do(ctx, s.passes.Request(), s.write)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", s.name, err)
 	}

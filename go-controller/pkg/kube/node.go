@@ -189,7 +189,7 @@ func checkAddr(a netip.Addr) error {
 	case a.Is4In6():
 		return fmt.Errorf("%s is an IPv4 address written as IPv6", a)
 	case a.IsUnspecified(), a.IsLoopback(), a.IsMulticast(), a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
-		return fmt.Errorf("%s is no address of a host", a)
+		return fmt.Errorf("%s is not an address of a host", a)
 	}
 	return nil
 }
@@ -243,14 +243,14 @@ func parseNodeSubnets(value string) ([]netip.Prefix, error) {
 
 func checkSubnet(p netip.Prefix, seen map[topology.Family]bool) error {
 	if !p.IsValid() || p.Addr().Is4In6() {
-		return fmt.Errorf("%s is no subnet", p)
+		return fmt.Errorf("%s is not a subnet", p)
 	}
 	f := topology.FamilyOf(p.Addr())
 	switch most := maxSubnetBits[f]; {
 	case p != p.Masked():
-		return fmt.Errorf("%s is no subnet: it has bits beyond its length", p)
+		return fmt.Errorf("%s is not a subnet: it has bits beyond its length", p)
 	case p.Addr().IsUnspecified(), p.Addr().IsLoopback(), p.Addr().IsMulticast():
-		return fmt.Errorf("%s is no subnet of pods", p)
+		return fmt.Errorf("%s is not a subnet of pods", p)
 	case p.Bits() > most:
 		return fmt.Errorf("%s has no room for pods: the prefix is longer than /%d", p, most)
 	case seen[f]:
@@ -281,7 +281,7 @@ func parseFamilies(value string) ([]netip.Prefix, error) {
 			return nil, err
 		}
 		if topology.FamilyOf(p.Addr()) != entry.family {
-			return nil, fmt.Errorf("%s is no %s address", p, entry.family)
+			return nil, fmt.Errorf("%s is not an %s address", p, entry.family)
 		}
 		prefixes = append(prefixes, p)
 	}
@@ -360,7 +360,7 @@ func parseL3Gateway(value string) (topology.Gateway, error) {
 	if w.VLAN != "" {
 		vlan, err := strconv.Atoi(w.VLAN)
 		if err != nil || vlan < 0 || vlan > maxVLAN {
-			return topology.Gateway{}, fmt.Errorf("vlan-id %s is no VLAN number", Shorten(w.VLAN))
+			return topology.Gateway{}, fmt.Errorf("vlan-id %s is not a VLAN number", Shorten(w.VLAN))
 		}
 		g.VLAN = vlan
 	}
@@ -376,7 +376,7 @@ func parseL3Gateway(value string) (topology.Gateway, error) {
 // checkUplink checks what a gateway says of the network outside.
 func checkUplink(g topology.Gateway) error {
 	if bridge, _, _ := strings.Cut(g.InterfaceID, "_"); g.InterfaceID != "" && (!isName(g.InterfaceID) || bridge == "") {
-		return fmt.Errorf("interface-id %s is no name of a port", Shorten(g.InterfaceID))
+		return fmt.Errorf("interface-id %s is not a name of a port", Shorten(g.InterfaceID))
 	}
 	if g.MAC != "" {
 		if err := checkMAC(g.MAC); err != nil {
@@ -408,7 +408,7 @@ func isName(name string) bool {
 
 func checkChassis(id string) error {
 	if !isName(id) {
-		return errors.New("is no system-id: it has other characters than letters, digits and punctuation")
+		return errors.New("is not a system-id: it has other characters than letters, digits and punctuation")
 	}
 	return nil
 }
@@ -418,9 +418,9 @@ func checkMAC(text string) error {
 	mac, err := net.ParseMAC(text)
 	switch {
 	case err != nil || len(mac) != 6:
-		return fmt.Errorf("%s is no MAC address", Shorten(text))
+		return fmt.Errorf("%s is not a MAC address", Shorten(text))
 	case mac[0]&1 != 0, slices.Max(mac) == 0:
-		return fmt.Errorf("%s is no MAC address of an interface", text)
+		return fmt.Errorf("%s is not a MAC address of an interface", text)
 	}
 	return nil
 }
@@ -443,7 +443,7 @@ func KnownNodes(nodes []*corev1.Node) []topology.Node {
 	for _, n := range nodes {
 		node, err := Node(n)
 		if err != nil {
-			klog.V(2).InfoS("Node is taken as far as it is known", "node", n.Name, "err", err)
+			klog.V(2).InfoS("Using the part of a node's annotations that can be read", "node", n.Name, "err", err)
 		}
 		known = append(known, node)
 	}

@@ -100,7 +100,7 @@ func checkPodNetwork(n topology.PodNetwork) error {
 		f := topology.FamilyOf(p.Addr())
 		switch {
 		case !p.IsValid() || !topology.IsUnicast(p.Addr()):
-			return fmt.Errorf("ip_addresses: %q is no address of a pod", p)
+			return fmt.Errorf("ip_addresses: %q is not an address of a pod", p)
 		case p.Bits() == 0 || p.IsSingleIP():
 			return fmt.Errorf("ip_addresses: %q does not have the length of a node's subnet", p)
 		case families[f]:
@@ -113,7 +113,7 @@ func checkPodNetwork(n topology.PodNetwork) error {
 		f := topology.FamilyOf(a)
 		switch {
 		case !topology.IsUnicast(a):
-			return fmt.Errorf("gateway_ips: %q is no address of a router", a)
+			return fmt.Errorf("gateway_ips: %q is not an address of a router", a)
 		case !families[f]:
 			return fmt.Errorf("gateway_ips: %s is of a family that the pod has no address of", a)
 		case gateways[f]:
@@ -122,7 +122,7 @@ func checkPodNetwork(n topology.PodNetwork) error {
 		gateways[f] = true
 	}
 	if !topology.IsMAC(n.MAC) {
-		return fmt.Errorf("mac_address: %q is no MAC address of an interface", n.MAC)
+		return fmt.Errorf("mac_address: %q is not a MAC address of an interface", n.MAC)
 	}
 	return nil
 }

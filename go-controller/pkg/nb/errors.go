@@ -9,5 +9,5 @@ var (
 	ErrNoParent = errors.New("row referred to does not exist")
 	// ErrConflict means that a row's unique name is taken by a row of somebody
 	// else. Nothing of the owner was written and the other row was left alone.
-	ErrConflict = errors.New("name is taken by a row of somebody else")
+	ErrConflict = errors.New("name is taken by a row of another owner")
 )

@@ -36,15 +36,15 @@ type resolver struct {
 	cluster Cluster
 	// owns are the annotations that this process writes.
 	owns map[string]bool
-	// settle is how long another value has to be there before it counts, by annotation.
-	settle func(annotation string) time.Duration
-	states map[string]*state // by name
+	// settleTime is how long another value has to be there before it counts, by annotation.
+	settleTime func(annotation string) time.Duration
+	states     map[string]*state // by name
 	// decided are the values that this process wants, by node; nil: none is to be there.
 	decided map[types.UID]map[string]*string
 }
 
-func newResolver(cluster Cluster, owns []string, settle func(string) time.Duration) *resolver {
-	r := &resolver{cluster: cluster, owns: map[string]bool{}, settle: settle,
+func newResolver(cluster Cluster, owns []string, settleTime func(string) time.Duration) *resolver {
+	r := &resolver{cluster: cluster, owns: map[string]bool{}, settleTime: settleTime,
 		states: map[string]*state{}, decided: map[types.UID]map[string]*string{}}
 	for _, name := range owns {
 		r.owns[name] = true
@@ -180,7 +180,7 @@ func (r *resolver) resolveNode(s *state, now time.Time, first bool) (changed boo
 		}
 		delete(s.refused, name)
 		if had && !r.owns[name] && !(first && there) {
-			if left := s.wait(name, value, there, now, r.settle(name)); left > 0 {
+			if left := s.wait(name, value, there, now, r.settleTime(name)); left > 0 {
 				if rest == 0 || left < rest {
 					rest = left
 				}
@@ -307,7 +307,7 @@ func (c Cluster) joins(addrs []netip.Prefix) error {
 		if !slices.ContainsFunc(c.Join, func(r netip.Prefix) bool {
 			return r.Contains(p.Addr()) && p.Addr() != r.Masked().Addr() && p.Addr() != topology.NthAddr(r, 1)
 		}) {
-			return fmt.Errorf("%s is no address of a gateway router in a join subnet", p.Addr())
+			return fmt.Errorf("%s is not an address of a gateway router in a join subnet", p.Addr())
 		}
 	}
 	return nil

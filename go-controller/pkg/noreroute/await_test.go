@@ -47,7 +47,7 @@ func TestAwait(t *testing.T) {
 		}
 		p.Set("ns/b", addrs("10.244.0.6"))
 		p.Set("ns/a", nil)
-		p.Complete()
+		p.MarkSynced()
 		if !there("ns/a", "ns/b") {
 			t.Error("nothing has been added since")
 		}

@@ -111,8 +111,8 @@ func TestPodSet(t *testing.T) {
 		{func() { p.Set("ns/a", addrs("10.244.0.5 10.244.0.6")) }, 1},
 		{func() { p.Set("ns/b", addrs("10.244.0.5")) }, 2},
 		{func() { p.Set("ns/c", nil) }, 2},
-		{p.Complete, 3},
-		{p.Complete, 3},
+		{p.MarkSynced, 3},
+		{p.MarkSynced, 3},
 		{func() { p.Set("ns/a", nil) }, 4},
 	}
 	for i, s := range steps {

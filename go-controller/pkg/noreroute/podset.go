@@ -12,7 +12,7 @@ type PodSet struct {
 	mu       sync.Mutex
 	byObject map[string][]netip.Addr
 	count    map[netip.Addr]int // how many objects select an address
-	complete bool
+	synced   bool
 	// version is that of the latest change, added that at which an object got an
 	// address, and written the last that the database has; see Await.
 	version, written uint64
@@ -54,7 +54,7 @@ func (p *PodSet) Has(a netip.Addr) bool {
 func (p *PodSet) Told() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.complete
+	return p.synced
 }
 
 // Set replaces the addresses that one object selects; none removes the object.
@@ -104,12 +104,12 @@ func (p *PodSet) Set(object string, addrs []netip.Addr) {
 	}
 }
 
-// Complete says that every object has spoken once since the start. Until then
+// MarkSynced says that every object has spoken once since the start. Until then
 // absence means nothing.
-func (p *PodSet) Complete() {
+func (p *PodSet) MarkSynced() {
 	p.update(func() bool {
-		was := p.complete
-		p.complete = true
+		was := p.synced
+		p.synced = true
 		return !was
 	})
 }
@@ -121,7 +121,7 @@ func (p *PodSet) Addrs() (addrs []netip.Addr, complete bool) {
 	for _, a := range p.byObject {
 		addrs = append(addrs, a...)
 	}
-	return addrs, p.complete
+	return addrs, p.synced
 }
 
 func (p *PodSet) update(f func() bool) {

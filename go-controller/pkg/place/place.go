@@ -28,8 +28,8 @@ func (r Reach) String() string {
 type Node struct {
 	topology.Node
 	Reach Reach
-	// Lapsed: it can be reached, but has not acknowledged in time what it was given.
-	Lapsed bool
+	// NotAcknowledging: it can be reached, but has not acknowledged in time what it was given.
+	NotAcknowledging bool
 	// Stuck: its ovn-controller does not put in force what is in the database.
 	Stuck bool
 }
@@ -39,13 +39,13 @@ type Reason string
 
 // The reasons Assign itself gives; a claim's Allow adds its own.
 const (
-	NotReady     Reason = "not ready"
-	Unreachable  Reason = "unreachable"
-	NotProbedYet Reason = "reachability not known yet"
-	GroupOnNode  Reason = "serves another of the same group"
-	NodeGone     Reason = "no such node"
-	Lapsed       Reason = "has not acknowledged in time what it was given"
-	Stuck        Reason = "has an ovn-controller that does not apply changes"
+	NotReady         Reason = "not ready"
+	Unreachable      Reason = "unreachable"
+	NotProbedYet     Reason = "reachability not known yet"
+	GroupOnNode      Reason = "serves another of the same group"
+	NodeGone         Reason = "no such node"
+	NotAcknowledging Reason = "has not acknowledged in time what it was given"
+	Stuck            Reason = "has an ovn-controller that does not apply changes"
 )
 
 // Claim asks for a node.

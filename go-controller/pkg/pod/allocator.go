@@ -35,10 +35,10 @@ type Holder struct {
 
 // Allocator knows who holds which pod address. It is safe for concurrent use.
 type Allocator struct {
-	mu    sync.Mutex
-	nodes map[string]*node
-	held  map[Holder]hold
-	byKey map[string][]Holder
+	mu       sync.Mutex
+	nodes    map[string]*node
+	reserved map[Holder]reservation
+	byKey    map[string][]Holder
 }
 
 // node is the pod addresses of a node.
@@ -51,8 +51,8 @@ type node struct {
 	waiting map[string]bool   // keys of pods that found no address
 }
 
-// hold is what a holder has.
-type hold struct {
+// reservation is what a holder has.
+type reservation struct {
 	node  string
 	addrs []netip.Prefix
 	mac   string // "": that of the addresses
@@ -60,7 +60,7 @@ type hold struct {
 
 // NewAllocator returns an empty allocator.
 func NewAllocator() *Allocator {
-	return &Allocator{nodes: map[string]*node{}, held: map[Holder]hold{}, byKey: map[string][]Holder{}}
+	return &Allocator{nodes: map[string]*node{}, reserved: map[Holder]reservation{}, byKey: map[string][]Holder{}}
 }
 
 // Claim is what a pod has been given before, by the word of somebody who can be
@@ -91,11 +91,11 @@ func (a *Allocator) SetNode(name string, subnets []netip.Prefix, claims []Claim)
 	}
 	if !slices.Equal(n.subnets, subnets) {
 		n.reset(subnets)
-		for who, h := range a.held {
+		for who, h := range a.reserved {
 			if h.node == name {
 				n.occupy(who, h.addrs)
 				h.mac = "" // it may be that of others there
-				a.held[who] = h
+				a.reserved[who] = h
 			}
 		}
 	}
@@ -109,7 +109,7 @@ func (a *Allocator) SetNode(name string, subnets []netip.Prefix, claims []Claim)
 		return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(x.Key, y.Key))
 	})
 	for _, c := range claims {
-		if _, ok := a.held[c.Holder]; !ok && n.check(c.Holder, c.Addrs) == nil {
+		if _, ok := a.reserved[c.Holder]; !ok && n.check(c.Holder, c.Addrs) == nil {
 			a.record(c.Holder, name, c.Addrs)
 		}
 	}
@@ -126,11 +126,11 @@ func (a *Allocator) Subnets(name string) []netip.Prefix {
 	return nil
 }
 
-// Hold reserves the addresses that a pod has been given before. A holder that
+// Reserve reserves the addresses that a pod has been given before. A holder that
 // holds just these already is fine; one that holds others on that node keeps them.
 // The error wraps ErrTaken, ErrOutside, ErrTwice or ErrHeld; then nothing changes,
 // and the pod is noted as waiting.
-func (a *Allocator) Hold(who Holder, nodeName string, addrs []netip.Prefix) error {
+func (a *Allocator) Reserve(who Holder, nodeName string, addrs []netip.Prefix) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n := a.nodes[nodeName]
@@ -141,7 +141,7 @@ func (a *Allocator) Hold(who Holder, nodeName string, addrs []netip.Prefix) erro
 		n.waiting[who.Key] = true
 		return err
 	}
-	h, ok := a.held[who]
+	h, ok := a.reserved[who]
 	if ok && h.node == nodeName && n.holdsAny(who, h.addrs) {
 		if !slices.Equal(h.addrs, addrs) {
 			return fmt.Errorf("%w: %s", ErrHeld, h.addrs)
@@ -163,7 +163,7 @@ func (a *Allocator) Allocate(who Holder, nodeName string) ([]netip.Prefix, error
 	if n == nil {
 		return nil, fmt.Errorf("%w: node %s", ErrOutside, nodeName)
 	}
-	h, ok := a.held[who]
+	h, ok := a.reserved[who]
 	if ok && h.node == nodeName && n.complete(who, h.addrs) {
 		return h.addrs, nil
 	}
@@ -183,7 +183,7 @@ func (a *Allocator) Allocate(who Holder, nodeName string) ([]netip.Prefix, error
 func (a *Allocator) KeepMAC(who Holder, mac string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	h, ok := a.held[who]
+	h, ok := a.reserved[who]
 	n := a.nodes[h.node]
 	if !ok || n == nil {
 		return fmt.Errorf("%w: %s has no address", ErrOutside, who.Key)
@@ -193,7 +193,7 @@ func (a *Allocator) KeepMAC(who Holder, mac string) error {
 		return fmt.Errorf("%w: MAC address %s", ErrTaken, mac)
 	}
 	h.mac = mac
-	a.held[who] = h
+	a.reserved[who] = h
 	n.occupyMAC(who, mac)
 	return nil
 }
@@ -203,14 +203,14 @@ func (a *Allocator) KeepMAC(who Holder, mac string) error {
 func (a *Allocator) MAC(who Holder) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.held[who].mac
+	return a.reserved[who].mac
 }
 
-// Holds tells whether a holder has any address.
-func (a *Allocator) Holds(who Holder) bool {
+// IsReserved tells whether a holder has any address.
+func (a *Allocator) IsReserved(who Holder) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_, ok := a.held[who]
+	_, ok := a.reserved[who]
 	return ok
 }
 
@@ -233,7 +233,7 @@ func (a *Allocator) Others(who Holder) []Holder {
 func (a *Allocator) Release(who Holder) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	h, ok := a.held[who]
+	h, ok := a.reserved[who]
 	if !ok {
 		return nil
 	}
@@ -245,7 +245,7 @@ func (a *Allocator) Release(who Holder) []string {
 }
 
 func (a *Allocator) record(who Holder, nodeName string, addrs []netip.Prefix) {
-	a.held[who] = hold{node: nodeName, addrs: slices.Clone(addrs)}
+	a.reserved[who] = reservation{node: nodeName, addrs: slices.Clone(addrs)}
 	a.byKey[who.Key] = append(a.byKey[who.Key], who)
 	n := a.nodes[nodeName]
 	n.occupy(who, addrs)
@@ -253,11 +253,11 @@ func (a *Allocator) record(who Holder, nodeName string, addrs []netip.Prefix) {
 }
 
 func (a *Allocator) drop(who Holder) {
-	h, ok := a.held[who]
+	h, ok := a.reserved[who]
 	if !ok {
 		return
 	}
-	delete(a.held, who)
+	delete(a.reserved, who)
 	rest := slices.DeleteFunc(a.byKey[who.Key], func(o Holder) bool { return o == who })
 	if a.byKey[who.Key] = rest; len(rest) == 0 {
 		delete(a.byKey, who.Key)

@@ -52,7 +52,7 @@ func TestHostNumbersDifferWhereTheyMust(t *testing.T) {
 	a := NewAllocator()
 	a.SetNode("n", prefixes("10.0.0.0/29", "fd00::/64"), nil)
 	for name, addr := range map[string]string{"x": "fd00::3/64", "y": "fd00::4/64", "z": "fd00::5/64", "w": "fd00::6/64"} {
-		if err := a.Hold(who(name), "n", prefixes(addr)); err != nil {
+		if err := a.Reserve(who(name), "n", prefixes(addr)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -115,7 +115,7 @@ func TestClaims(t *testing.T) {
 	for name, want := range map[string]bool{
 		"young": false, "old": true, "running": true, "waiting": false, "foreign": false, "gateway": false,
 	} {
-		if a.Holds(who(name)) != want {
+		if a.IsReserved(who(name)) != want {
 			t.Errorf("%s holds its claim: %v, want %v", name, !want, want)
 		}
 	}
@@ -139,7 +139,7 @@ func TestClaims(t *testing.T) {
 		{"a", prefixes("10.244.1.8/24"), ErrHeld},
 		{"a", prefixes("10.244.1.7/24"), nil},
 	} {
-		if err := a.Hold(who(tt.name), "n", tt.addrs); !errors.Is(err, tt.want) {
+		if err := a.Reserve(who(tt.name), "n", tt.addrs); !errors.Is(err, tt.want) {
 			t.Errorf("%s claims %v: %v, want %v", tt.name, tt.addrs, err, tt.want)
 		}
 	}
@@ -233,7 +233,7 @@ func TestAllocatorProperties(t *testing.T) {
 			delete(have, h)
 		case 1:
 			addrs := prefixes(fmt.Sprintf("10.0.0.%d/26", rng.IntN(64)), fmt.Sprintf("fd00::%x/64", rng.IntN(64)))
-			if a.Hold(h, "n", addrs) == nil {
+			if a.Reserve(h, "n", addrs) == nil {
 				have[h] = addrs
 			}
 		default:
@@ -257,8 +257,8 @@ func TestAllocatorProperties(t *testing.T) {
 	for h := range have {
 		a.Release(h)
 	}
-	if n := a.nodes["n"]; len(n.holders)+len(a.held)+len(a.byKey) > 0 || slices.ContainsFunc(n.pools[0].used, func(w uint64) bool { return w != 0 }) {
-		t.Errorf("left over: %v, %v, %v", n.holders, a.held, a.byKey)
+	if n := a.nodes["n"]; len(n.holders)+len(a.reserved)+len(a.byKey) > 0 || slices.ContainsFunc(n.pools[0].used, func(w uint64) bool { return w != 0 }) {
+		t.Errorf("left over: %v, %v, %v", n.holders, a.reserved, a.byKey)
 	}
 }
 

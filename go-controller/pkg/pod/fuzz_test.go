@@ -40,7 +40,7 @@ func FuzzAllocator(f *testing.F) {
 				}
 			case 1:
 				claim := []netip.Prefix{netip.PrefixFrom(s.Addr(), fuzzed.One(s, 24, 64, 32, 30))}
-				if err := a.Hold(who, node, claim); err == nil {
+				if err := a.Reserve(who, node, claim); err == nil {
 					held[who] = claim
 				}
 			case 2:
@@ -49,7 +49,7 @@ func FuzzAllocator(f *testing.F) {
 			case 3:
 				claims := []pod.Claim{{Holder: who, Addrs: []netip.Prefix{netip.PrefixFrom(s.Addr(), 24)}, Running: s.Some(2), Created: time.Unix(int64(s.Pick(3)), 0)}}
 				a.SetNode(node, subnets[node], claims)
-				if a.Holds(who) && held[who] == nil {
+				if a.IsReserved(who) && held[who] == nil {
 					held[who] = claims[0].Addrs
 				}
 			}

@@ -99,9 +99,9 @@ func Translated(rows []nb.Row, a netip.Addr) bool {
 	})
 }
 
-// Given returns what the port in the rows of a pod gives it. It returns false where
+// AddressesIn returns what the port in the rows of a pod gives it. It returns false where
 // there is no port, or none that Rows can have planned.
-func Given(rows []nb.Row) (topology.PodAddresses, bool) {
+func AddressesIn(rows []nb.Row) (topology.PodAddresses, bool) {
 	for _, r := range rows {
 		port, ok := r.Model.(*nbdb.LogicalSwitchPort)
 		if !ok || len(port.Addresses) != 1 {
@@ -117,7 +117,7 @@ func Given(rows []nb.Row) (topology.PodAddresses, bool) {
 // GivenTo returns the addresses in the rows of a pod; none where they are those of
 // another pod of its name. An empty UID stands for all of them.
 func GivenTo(rows []nb.Row, uid string) []netip.Addr {
-	given, ok := Given(rows)
+	given, ok := AddressesIn(rows)
 	if !ok || uid != "" && given.UID != uid {
 		return nil
 	}

@@ -55,7 +55,7 @@ func TestKeysEnqueuedTogetherAreReconciledTogether(t *testing.T) {
 	c := NewBatch("test", 100, b.reconcile)
 	c.Seed(func() []string { return numbered("seed", 70) })
 	run(t, c)
-	eventually.Receive(t, "the start-up keys", c.Seeded())
+	eventually.Receive(t, "the start-up keys", c.Attempted())
 	c.Enqueue(numbered("key", 250)...)
 	b.waitFor(t, "every key once", func(n map[string]int) bool { return len(n) == 320 })
 	sizes := b.seen()
@@ -76,7 +76,7 @@ func TestOneOfABatchFails(t *testing.T) {
 	c := NewBatch("test", 100, b.reconcile)
 	c.Seed(func() []string { return numbered("key", 10) })
 	run(t, c)
-	eventually.Receive(t, "the start-up keys", c.Spoken())
+	eventually.Receive(t, "the start-up keys", c.Synced())
 	if sizes := b.seen(); !slices.Equal(sizes, []int{10, 1, 1}) {
 		t.Errorf("batches of %v keys, want all, and then the one that failed", sizes)
 	}

@@ -23,21 +23,21 @@ const (
 )
 
 // stall is how long none of the start-up keys may come to an end before those that
-// are left do not hold up Seeded any more.
+// are left do not hold up Attempted any more.
 const stall = time.Minute
 
 // Controller turns events into keys and reconciles them, one by one or many
 // together. It is safe for concurrent use; a key is never worked by two workers at
 // once.
 type Controller struct {
-	name      string
-	limit     int // of the keys that are reconciled together
-	reconcile func(ctx context.Context, keys []string) map[string]error
-	queue     workqueue.TypedRateLimitingInterface[string]
-	synced    []cache.InformerSynced
-	seeds     []func() []string
-	onSeeded  []func(ctx context.Context) error
-	stall     time.Duration
+	name            string
+	limit           int // of the keys that are reconciled together
+	reconcile       func(ctx context.Context, keys []string) map[string]error
+	queue           workqueue.TypedRateLimitingInterface[string]
+	informersSynced []cache.InformerSynced
+	seeds           []func() []string
+	hooks           []func(ctx context.Context) error
+	stall           time.Duration
 
 	// taking is held by the worker that takes keys, or waits for one: a channel, since
 	// who waits for a mutex is never at rest for testing/synctest. Keys that are
@@ -45,14 +45,14 @@ type Controller struct {
 	taking chan struct{}
 	bulk   sync.RWMutex
 
-	mu      sync.Mutex
-	untried map[string]struct{} // start-up keys not tried yet
-	silent  map[string]struct{} // start-up keys that have not spoken yet
-	failing map[string]Failure
-	working map[string]time.Time // since when
-	tried   chan struct{}        // closed when untried has become empty
-	spoken  chan struct{}        // closed when silent has become empty
-	seeded  chan struct{}
+	mu        sync.Mutex
+	untried   map[string]struct{} // start-up keys not tried yet
+	unsynced  map[string]struct{} // start-up keys that have not spoken yet
+	failing   map[string]Failure
+	working   map[string]time.Time // since when
+	tried     chan struct{}        // closed when untried has become empty
+	syncedAll chan struct{}        // closed when silent has become empty
+	attempted chan struct{}
 }
 
 // New returns a controller that calls reconcile for each key. An error returned
@@ -82,13 +82,13 @@ func NewBatch(name string, limit int, reconcile func(ctx context.Context, keys [
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: name}),
-		taking:  make(chan struct{}, 1),
-		stall:   stall,
-		failing: map[string]Failure{},
-		working: map[string]time.Time{},
-		tried:   make(chan struct{}),
-		spoken:  make(chan struct{}),
-		seeded:  make(chan struct{}),
+		taking:    make(chan struct{}, 1),
+		stall:     stall,
+		failing:   map[string]Failure{},
+		working:   map[string]time.Time{},
+		tried:     make(chan struct{}),
+		syncedAll: make(chan struct{}),
+		attempted: make(chan struct{}),
 	}
 }
 
@@ -127,32 +127,32 @@ func (c *Controller) Watch(inf cache.SharedIndexInformer, keys func(old, new any
 	if err != nil {
 		return fmt.Errorf("watch for %s: %w", c.name, err)
 	}
-	c.synced = append(c.synced, h.HasSynced)
+	c.informersSynced = append(c.informersSynced, h.HasSynced)
 	return nil
 }
 
 // Seed adds a function whose keys are reconciled once at start-up, after the
 // watched informers have synced: the objects in the listers and the owners
-// present in the target. Only keys that a seed names hold Seeded and Spoken back.
+// present in the target. Only keys that a seed names hold Attempted and Synced back.
 func (c *Controller) Seed(keys func() []string) { c.seeds = append(c.seeds, keys) }
 
-// OnSeeded adds a function that runs once when every start-up key has been tried.
+// OnAttempted adds a function that runs once when every start-up key has been tried.
 // It is retried until it succeeds.
-func (c *Controller) OnSeeded(f func(ctx context.Context) error) { c.onSeeded = append(c.onSeeded, f) }
+func (c *Controller) OnAttempted(f func(ctx context.Context) error) { c.hooks = append(c.hooks, f) }
 
-// Seeded is closed when every start-up key has been tried once, whether or not it
-// succeeded, and the OnSeeded functions have run: what waits for the start to be over
+// Attempted is closed when every start-up key has been tried once, whether or not it
+// succeeded, and the OnAttempted functions have run: what waits for the start to be over
 // must not wait for one object that keeps failing. A key that hangs holds it up for
 // as long as others come to an end, and a minute longer.
 //
 // A key that has failed has not had its say. What is there of it from an earlier
 // run must not be taken for a leftover: whoever deletes what nobody wants waits for
-// Spoken.
-func (c *Controller) Seeded() <-chan struct{} { return c.seeded }
+// Synced.
+func (c *Controller) Attempted() <-chan struct{} { return c.attempted }
 
-// Spoken is closed when every start-up key has been reconciled successfully, or has
-// called Spoke: what nobody wants then is a leftover.
-func (c *Controller) Spoken() <-chan struct{} { return c.spoken }
+// Synced is closed when every start-up key has been reconciled successfully, or has
+// called MarkSynced: what nobody wants then is a leftover.
+func (c *Controller) Synced() <-chan struct{} { return c.syncedAll }
 
 // Await waits for done to be closed; false where ctx ended first.
 func Await(ctx context.Context, done <-chan struct{}) bool {
@@ -164,12 +164,12 @@ func Await(ctx context.Context, done <-chan struct{}) bool {
 	}
 }
 
-// Spoke says that reconcile has handed over what key wants of targets that are
-// swept. What fails afterwards does not matter to Spoken.
-func (c *Controller) Spoke(key string) {
+// MarkSynced says that reconcile has handed over what key wants of targets that are
+// swept. What fails afterwards does not matter to Synced.
+func (c *Controller) MarkSynced(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	strike(c.silent, key, c.spoken)
+	strike(c.unsynced, key, c.syncedAll)
 }
 
 // strike takes a key off a set and closes done when that makes it empty.
@@ -203,7 +203,7 @@ func (c *Controller) EnqueueAfter(delay time.Duration, keys ...string) {
 // done. It returns nil then, and an error only where the informers never synced.
 func (c *Controller) Run(ctx context.Context, workers int) error {
 	defer c.queue.ShutDown()
-	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
+	if !cache.WaitForCacheSync(ctx.Done(), c.informersSynced...) {
 		return fmt.Errorf("run %s: stopped before the caches synced", c.name)
 	}
 	defer register(c)()
@@ -219,7 +219,7 @@ func (c *Controller) Run(ctx context.Context, workers int) error {
 	}
 	go func() {
 		defer wg.Done()
-		c.settle(ctx)
+		c.finish(ctx)
 	}()
 	<-ctx.Done()
 	c.queue.ShutDown()
@@ -241,10 +241,10 @@ func (c *Controller) seed() {
 	}
 	keys := slices.Collect(maps.Keys(untried))
 	c.mu.Lock()
-	c.untried, c.silent = untried, maps.Clone(untried)
+	c.untried, c.unsynced = untried, maps.Clone(untried)
 	if len(keys) == 0 {
 		close(c.tried)
-		close(c.spoken)
+		close(c.syncedAll)
 	}
 	c.mu.Unlock()
 	c.Enqueue(keys...)
@@ -323,12 +323,12 @@ func (c *Controller) try(ctx context.Context, keys []string) map[string]error {
 	return errs
 }
 
-// settle waits until all start-up keys are done and runs the OnSeeded functions.
-func (c *Controller) settle(ctx context.Context) {
+// finish waits until all start-up keys are done and runs the OnAttempted functions.
+func (c *Controller) finish(ctx context.Context) {
 	if !c.awaitTried(ctx) {
 		return
 	}
-	for _, f := range c.onSeeded {
+	for _, f := range c.hooks {
 		err := wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
 			if err := panics.Catch(c.name, func() error { return f(ctx) }); err != nil {
 				klog.ErrorS(err, "End of the start-up failed, will retry", "controller", c.name)
@@ -344,7 +344,7 @@ func (c *Controller) settle(ctx context.Context) {
 	failing := len(c.failing)
 	c.mu.Unlock()
 	klog.V(2).InfoS("All start-up keys tried", "controller", c.name, "failing", failing)
-	close(c.seeded)
+	close(c.attempted)
 }
 
 // awaitTried waits until every start-up key was tried, or none that is left comes to
@@ -365,7 +365,7 @@ func (c *Controller) awaitTried(ctx context.Context) bool {
 		keys := slices.Sorted(maps.Keys(c.untried))
 		c.mu.Unlock()
 		if len(keys) == left {
-			klog.ErrorS(nil, "Start-up keys do not come to an end, going on without", "controller", c.name, "keys", keys)
+			klog.ErrorS(nil, "Start-up keys do not finish, continuing without them", "controller", c.name, "keys", keys)
 			return true
 		}
 		left = len(keys)

@@ -87,7 +87,7 @@ func TestStartIsOverWhenEveryKeyWasTried(t *testing.T) {
 	c.Seed(func() []string { return []string{"fast", "owned-by-nobody"} })
 	var seen map[string]int
 	runs := 0
-	c.OnSeeded(func(context.Context) error {
+	c.OnAttempted(func(context.Context) error {
 		if runs++; runs == 1 {
 			return errors.New("target is away")
 		}
@@ -100,7 +100,7 @@ func TestStartIsOverWhenEveryKeyWasTried(t *testing.T) {
 		return nil
 	})
 	run(t, c)
-	eventually.Receive(t, "the end of the start", c.Seeded())
+	eventually.Receive(t, "the end of the start", c.Attempted())
 	if seen["broken"] == 0 || seen["fast"] != 1 || seen["owned-by-nobody"] != 1 {
 		t.Errorf("the start was over after %v", seen)
 	}
@@ -108,7 +108,7 @@ func TestStartIsOverWhenEveryKeyWasTried(t *testing.T) {
 		t.Errorf("a function that failed once and panicked once ran %d times, want 3", runs)
 	}
 	select {
-	case <-c.Spoken():
+	case <-c.Synced():
 		t.Error("all have spoken, with a key that never succeeded")
 	default:
 	}
@@ -123,7 +123,7 @@ func TestStartIsOverWhenEveryKeyWasTried(t *testing.T) {
 	r.mu.Lock()
 	r.fail["broken"] = 0
 	r.mu.Unlock()
-	eventually.Receive(t, "the key that was mended", c.Spoken())
+	eventually.Receive(t, "the key that was mended", c.Synced())
 	if all := Failures(); len(all) != 0 {
 		t.Errorf("failures after all has succeeded are %v", all)
 	}
@@ -137,13 +137,13 @@ func TestStartIsOverWhenEveryKeyWasTried(t *testing.T) {
 func TestWhatComesAfterTheContribution(t *testing.T) {
 	var c *Controller
 	c = New("test", func(_ context.Context, key string) error {
-		c.Spoke(key)
+		c.MarkSynced(key)
 		return errors.New("status cannot be written")
 	})
 	c.Seed(func() []string { return []string{"a", "b"} })
 	run(t, c)
-	eventually.Receive(t, "both keys", c.Spoken())
-	eventually.Receive(t, "both keys", c.Seeded())
+	eventually.Receive(t, "both keys", c.Synced())
+	eventually.Receive(t, "both keys", c.Attempted())
 }
 
 // TestKeyThatHangs keeps a worker busy for ever.
@@ -159,12 +159,12 @@ func TestKeyThatHangs(t *testing.T) {
 	c.stall = 50 * time.Millisecond
 	c.Seed(func() []string { return []string{"hangs", "fast"} })
 	run(t, c)
-	eventually.Receive(t, "the end of the start, with a key that hangs", c.Seeded())
+	eventually.Receive(t, "the end of the start, with a key that hangs", c.Attempted())
 	if all := Failures(); len(all) != 1 || all[0].Key != "hangs" {
 		t.Errorf("failures are %v", all)
 	}
 	select {
-	case <-c.Spoken():
+	case <-c.Synced():
 		t.Error("all have spoken, with a key that hangs")
 	default:
 	}
@@ -173,7 +173,7 @@ func TestKeyThatHangs(t *testing.T) {
 func TestNoSeedsAreSettledAtOnce(t *testing.T) {
 	c := New("test", newRecorder().reconcile)
 	run(t, c)
-	eventually.Receive(t, "a controller without seeds", c.Seeded())
+	eventually.Receive(t, "a controller without seeds", c.Attempted())
 }
 
 func TestWatchShowsWhatAnObjectWas(t *testing.T) {

@@ -8,8 +8,8 @@
 // separate repair step.
 //
 // What fails stays alone. A panic is an error of the key that it happened in, or of
-// the event. The start is over when every key was tried once (Seeded): nothing waits
-// for a key to succeed but what would take its belongings for leftovers (Spoken).
+// the event. The start is over when every key was tried once (Attempted): nothing waits
+// for a key to succeed but what would take its belongings for leftovers (Synced).
 // Failures names what fails. Callers: the glue packages (master/, node/) of the
 // features and pkg/app, which runs the controllers.
 package queue

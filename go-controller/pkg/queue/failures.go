@@ -110,7 +110,7 @@ func (c *Controller) end(key string, err error) {
 	strike(c.untried, key, c.tried)
 	if err == nil {
 		delete(c.failing, key)
-		strike(c.silent, key, c.spoken)
+		strike(c.unsynced, key, c.syncedAll)
 		return
 	}
 	f, ok := c.failing[key]

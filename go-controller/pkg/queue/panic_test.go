@@ -33,7 +33,7 @@ func TestPanicFailsItsKeyAlone(t *testing.T) {
 	r.waitFor(t, "four tries of the key that panics", func(n map[string]int) bool {
 		return n["odd"] == 4 && n["fine"] == 1 && n["later"] == 1
 	})
-	eventually.Receive(t, "all start-up keys", c.Spoken())
+	eventually.Receive(t, "all start-up keys", c.Synced())
 	if got := panics.Counts()["panics"] - before; got != 4 { // three tries and the seed
 		t.Errorf("%d panics were counted, want 4", got)
 	}
@@ -51,7 +51,7 @@ func TestPanicOfABatch(t *testing.T) {
 	})
 	c.Seed(func() []string { return numbered("key", 10) })
 	run(t, c)
-	eventually.Receive(t, "the start-up keys", c.Spoken())
+	eventually.Receive(t, "the start-up keys", c.Synced())
 	// All, each alone, and then the one that panicked.
 	if sizes := b.seen(); !slices.Equal(sizes, append([]int{10}, slices.Repeat([]int{1}, 11)...)) {
 		t.Errorf("batches of %v keys", sizes)

@@ -35,9 +35,9 @@ type Barrier struct {
 	southbound nbovsdb.Config
 	bump       func(ctx context.Context, beyond int) (int, error)
 
-	asked chan struct{} // holds one value while somebody waits for a raise
-	heard chan struct{} // closed when it is known how far the chassis were at first
-	first sync.Once     // closes it
+	asked     chan struct{} // holds one value while somebody waits for a raise
+	confirmed chan struct{} // closed when it is known how far the chassis were at first
+	first     sync.Once     // closes it
 
 	mu       sync.Mutex
 	progress map[string]*reached // by chassis
@@ -64,7 +64,7 @@ func NewBarrier(southbound nbovsdb.Config, bump func(ctx context.Context, beyond
 		southbound: southbound,
 		bump:       bump,
 		asked:      make(chan struct{}, 1),
-		heard:      make(chan struct{}),
+		confirmed:  make(chan struct{}),
 		progress:   map[string]*reached{},
 		next:       &raise{sent: make(chan struct{})},
 	}
@@ -108,7 +108,7 @@ func (b *Barrier) Run(ctx context.Context) error {
 	}()
 	defer watching.Wait()
 	select {
-	case <-b.heard:
+	case <-b.confirmed:
 	case <-ctx.Done():
 		return nil
 	}
@@ -166,7 +166,7 @@ func (b *Barrier) farthest() int {
 func (b *Barrier) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := b.session(ctx); err != nil && ctx.Err() == nil {
-			klog.ErrorS(err, "Cannot follow the progress of the chassis, will retry")
+			klog.ErrorS(err, "Cannot watch the progress of the chassis, will retry")
 		}
 		select {
 		case <-time.After(backoff):
@@ -214,7 +214,7 @@ func (b *Barrier) session(ctx context.Context) error {
 	for _, row := range rows.Table(tablePrivate).RowsShallow() { // the handler may come later
 		note(row)
 	}
-	b.first.Do(func() { close(b.heard) })
+	b.first.Do(func() { close(b.confirmed) })
 	select {
 	case <-lost:
 		return fmt.Errorf("lost the connection to %s", b.southbound.Address)

@@ -75,7 +75,7 @@ func NewPorts(southbound nbovsdb.Config, node string) *Ports {
 func (p *Ports) OnChange(f func(port string)) { p.watchers = append(p.watchers, f) }
 
 // Port returns what a port has; false where there is none of that name, or one that
-// is no pod's.
+// is not a pod's.
 func (p *Ports) Port(name string) (topology.PodAddresses, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,7 +101,7 @@ func (p *Ports) Run(ctx context.Context) error {
 		p.err = err
 		p.mu.Unlock()
 		if err != nil && ctx.Err() == nil {
-			klog.ErrorS(err, "Cannot follow the addresses of pods, will retry")
+			klog.ErrorS(err, "Cannot watch the addresses of pods, will retry")
 		}
 		select {
 		case <-time.After(backoff):
@@ -223,7 +223,7 @@ func (p *Ports) tell(name string) {
 	}
 }
 
-// read reads a row; false where it is no pod's.
+// read reads a row; false where it is not a pod's.
 func read(row *portBinding) (port, bool) {
 	uid := row.Options[optionUID]
 	if uid == "" || len(row.MAC) != 1 {

@@ -87,9 +87,9 @@ func (p *nodePlanner) hosts() []netip.Addr {
 // Entry is a UDP entry of connection tracking: Client sends to To, and answers are
 // expected from From. Own tells the host's from those of Open vSwitch.
 type Entry struct {
-	Client   netip.Addr
-	To, From netip.AddrPort
-	Own      bool
+	Client    netip.Addr
+	To, From  netip.AddrPort
+	HostOwned bool
 }
 
 // Stale tells whether an entry leads where nobody serves any more.
@@ -100,8 +100,8 @@ func (b Bindings) Stale(e Entry) bool {
 		return false
 	case e.To == e.From:
 		// OVN translates whatever it knows a load balancer for; this is from before.
-		return !e.Own || binding.Direct
-	case e.Own && !slices.Contains(binding.Hosts, e.Client):
+		return !e.HostOwned || binding.Direct
+	case e.HostOwned && !slices.Contains(binding.Hosts, e.Client):
 		return !binding.outside()[e.From]
 	}
 	return !binding.To[e.From]
@@ -114,10 +114,10 @@ func (b Binding) outside() map[netip.AddrPort]bool {
 	return b.To
 }
 
-// Lost tells whether something that b allowed is not allowed by next, so that there
+// Removed tells whether something that b allowed is not allowed by next, so that there
 // may be stale entries. Virtual addresses that are gone do not count: what is sent
 // to them has no place to go to.
-func (b Bindings) Lost(next Bindings) bool {
+func (b Bindings) Removed(next Bindings) bool {
 	for virtual, after := range next {
 		before, ok := b[virtual]
 		if !ok || after.Direct && !before.Direct {

@@ -32,7 +32,7 @@ const (
 
 // The reasons besides those of package reserved.
 const (
-	// InvalidSourceRange: an entry of loadBalancerSourceRanges is no range. It lets
+	// InvalidSourceRange: an entry of loadBalancerSourceRanges is not a range. It lets
 	// nobody in.
 	InvalidSourceRange reserved.Reason = "InvalidSourceRange"
 	// PortTaken: another Service has the port.
@@ -257,7 +257,7 @@ func externals(svc *corev1.Service, granted []address) []External {
 		e := External{Addr: g.Addr}
 		if g.field == fieldIngress {
 			e.Sources = sourcesOf(topology.FamilyOf(g.Addr), ranges)
-			// Whom an entry that is no range was meant for nobody knows.
+			// Whom an entry that is not a range was meant for nobody knows.
 			e.Restricted = len(e.Sources) > 0 || len(invalid) > 0
 		}
 		out = append(out, e)
@@ -266,7 +266,7 @@ func externals(svc *corev1.Service, granted []address) []External {
 	return out
 }
 
-// sources decodes loadBalancerSourceRanges, and returns apart what is no range.
+// sources decodes loadBalancerSourceRanges, and returns apart what is not a range.
 func sources(svc *corev1.Service) (ranges []netip.Prefix, invalid []string) {
 	for _, text := range svc.Spec.LoadBalancerSourceRanges {
 		p, err := netip.ParsePrefix(strings.TrimSpace(text))
@@ -304,7 +304,7 @@ func refuseSources(svc *corev1.Service) []Refusal {
 	refused := make([]Refusal, 0, len(invalid))
 	for _, text := range invalid {
 		refused = append(refused, Refusal{fieldSources, text, InvalidSourceRange,
-			fmt.Sprintf("%q lets nobody in: it is not a range of addresses such as 192.0.2.0/24", text)})
+			fmt.Sprintf("%q admits nobody: it is not a range of addresses such as 192.0.2.0/24", text)})
 	}
 	return refused
 }
@@ -383,7 +383,7 @@ func (f filter) port(s *Service, port *Port, svc *corev1.Service, granted []addr
 		if !lost {
 			continue
 		}
-		port.Lost = append(port.Lost, g.Addr)
+		port.Refused = append(port.Refused, g.Addr)
 		if why == (reserved.Refusal{}) {
 			continue
 		}

@@ -323,7 +323,7 @@ func TestSharedAddress(t *testing.T) {
 	}
 }
 
-// TestSourceRanges: what is no range lets nobody in.
+// TestSourceRanges: what is not a range lets nobody in.
 func TestSourceRanges(t *testing.T) {
 	for _, c := range []struct {
 		ranges    []string

@@ -31,8 +31,8 @@ type Config struct {
 	HostPorts []HostPort
 	// NodePorts says whether node ports are served at all.
 	NodePorts bool
-	// Steered says that policies may lead what pods send to other nodes.
-	Steered bool
+	// Egress says that policies may lead what pods send to other nodes.
+	Egress bool
 }
 
 // PerNode tells whether the rows of a Service depend on nodes other than by the
@@ -305,7 +305,7 @@ func NodeRows(n topology.Node, c Config) []nb.Row {
 		}
 	}
 	rows := []nb.Row{{ID: n.Chassis, Model: &nbdb.ChassisTemplateVar{Chassis: n.Chassis, Variables: variables}}}
-	if c.Steered && n.Gateway.Mode != topology.GatewayShared {
+	if c.Egress && n.Gateway.Mode != topology.GatewayShared {
 		rows = append(rows, servicePortRows(n)...)
 	}
 	return rows

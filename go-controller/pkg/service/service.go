@@ -66,8 +66,8 @@ type Port struct {
 	Protocol string // "tcp", "udp", "sctp"
 	Port     uint16
 	NodePort uint16 // 0: none
-	// Lost are the addresses from outside at which this port is somebody else's.
-	Lost []netip.Addr
+	// Refused are the addresses from outside at which this port is somebody else's.
+	Refused []netip.Addr
 	// Candidates are all that can be asked to serve, of any family, sorted.
 	Candidates []Endpoint
 	// Listed are these and those that do not serve, now or any more: connections
@@ -183,7 +183,7 @@ func (s Service) families() []topology.Family {
 func (s Service) externals(f topology.Family, p Port) []External {
 	var out []External
 	for _, e := range s.External {
-		if topology.FamilyOf(e.Addr) == f && !slices.Contains(p.Lost, e.Addr) {
+		if topology.FamilyOf(e.Addr) == f && !slices.Contains(p.Refused, e.Addr) {
 			out = append(out, e)
 		}
 	}

@@ -116,7 +116,7 @@ func policies(rows []nb.Row) string {
 // only, and where an egress feature is on.
 func TestNodeRows(t *testing.T) {
 	bare := config
-	bare.Steered = false
+	bare.Egress = false
 	for _, c := range []struct {
 		mode topology.GatewayMode
 		conf service.Config
@@ -137,7 +137,7 @@ func TestNodeRows(t *testing.T) {
 			}
 		}
 		if got.String() != c.want {
-			t.Errorf("%s, egress features %v:\n%swant:\n%s", c.mode, c.conf.Steered, got.String(), c.want)
+			t.Errorf("%s, egress features %v:\n%swant:\n%s", c.mode, c.conf.Egress, got.String(), c.want)
 		}
 	}
 }
@@ -309,7 +309,7 @@ func TestStale(t *testing.T) {
 		{"load balancer address", pods, "5.5.5.5:80", "10.96.0.9:80", true, false},
 		{"IPv6", pods, "[fd55::5]:80", "[fd00:10:244:2::4]:8080", false, true},
 	} {
-		e := service.Entry{Client: netip.MustParseAddr("192.0.2.1"), To: netip.MustParseAddrPort(c.to), From: netip.MustParseAddrPort(c.from), Own: c.own}
+		e := service.Entry{Client: netip.MustParseAddr("192.0.2.1"), To: netip.MustParseAddrPort(c.to), From: netip.MustParseAddrPort(c.from), HostOwned: c.own}
 		if got := c.bindings.Stale(e); got != c.stale {
 			t.Errorf("%s: stale is %v", c.name, got)
 		}
@@ -326,7 +326,7 @@ func TestStale(t *testing.T) {
 		{"OVN, to one of another node", "192.0.2.1", "169.254.169.3:30080", "10.244.2.3:8080", false, true},
 		{"a pod, to one of another node", "10.244.1.4", "5.5.5.5:80", "10.244.2.3:8080", false, false},
 	} {
-		e := service.Entry{Client: netip.MustParseAddr(c.client), To: netip.MustParseAddrPort(c.to), From: netip.MustParseAddrPort(c.from), Own: c.own}
+		e := service.Entry{Client: netip.MustParseAddr(c.client), To: netip.MustParseAddrPort(c.to), From: netip.MustParseAddrPort(c.from), HostOwned: c.own}
 		if got := local.Stale(e); got != c.stale {
 			t.Errorf("%s: stale is %v", c.name, got)
 		}
@@ -345,7 +345,7 @@ func TestStale(t *testing.T) {
 		{"TCP", tcp, tcp, false},
 		{"endpoints come to what stays on the node", nobody, local, true},
 	} {
-		if got := c.before.Lost(c.next); got != c.lost {
+		if got := c.before.Removed(c.next); got != c.lost {
 			t.Errorf("%s: lost is %v", c.name, got)
 		}
 	}

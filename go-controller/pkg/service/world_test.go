@@ -25,7 +25,7 @@ var config = service.Config{
 	Services:   prefixes("10.96.0.0/16", "fd00:10:96::/112"),
 	Masquerade: prefixes("169.254.169.0/29", "fd69::/125"),
 	NodePorts:  true,
-	Steered:    true,
+	Egress:     true,
 }
 
 func prefixes(texts ...string) []netip.Prefix {

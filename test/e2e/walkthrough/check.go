@@ -190,7 +190,7 @@ func (w *walk) alive(ctx context.Context) ([]string, error) {
 	return alive, nil
 }
 
-// labelled checks that exactly the given node has the label; empty is no node.
+// labelled checks that exactly the given node has the label; empty is not a node.
 func (w *walk) labelled(ctx context.Context, node string) error {
 	selector := fmt.Sprintf("egress-service.k8s.ovn.org/%s-%s=", lab.Namespace, service)
 	want := []string{}

@@ -31,7 +31,7 @@ func failing(t *testing.T, args ...string) string {
 	return string(said)
 }
 
-// TestNoNames gives each command that is about a cluster what is no name: every one
+// TestNoNames gives each command that is about a cluster what is not a name: every one
 // of them says so, and nothing that is there is touched.
 func TestNoNames(t *testing.T) {
 	top := t.TempDir()

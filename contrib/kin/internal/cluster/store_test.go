@@ -38,7 +38,7 @@ func neighbourhood(t *testing.T) (Store, func(when string)) {
 	}
 }
 
-// TestNotNames gives every way to a cluster what is no name: it is refused, with a
+// TestNotNames gives every way to a cluster what is not a name: it is refused, with a
 // message that says so, and nothing is touched.
 func TestNotNames(t *testing.T) {
 	for _, name := range notNames {

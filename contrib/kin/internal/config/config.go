@@ -138,7 +138,7 @@ func Parse(text []byte) (Cluster, error) {
 
 var names = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$`)
 
-// CheckName refuses what is no name of a cluster, a machine or a network: names
+// CheckName refuses what is not a name of a cluster, a machine or a network: names
 // become those of directories, control groups and host names. what says whose name
 // it is.
 func CheckName(what, name string) error {

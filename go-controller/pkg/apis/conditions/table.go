@@ -22,7 +22,7 @@ var table = []Entry{
 	{EgressService, Assigned, no, "InvalidNodeSelector", "`nodeSelector` is not valid", fixSelector},
 	{EgressService, Assigned, no, "UnsupportedSourceIP", "`sourceIPBy` has an unknown value", "use `LoadBalancerIP` or `Network`"},
 	{EgressService, Assigned, no, "SharedGatewayMode", "`sourceIPBy: Network` in shared gateway mode", "use local gateway mode, or `LoadBalancerIP`"},
-	{EgressService, Assigned, no, "InvalidNetwork", "`network` is no name or number of a routing table", "correct it"},
+	{EgressService, Assigned, no, "InvalidNetwork", "`network` is not a name or number of a routing table", "correct it"},
 	{EgressService, Assigned, no, "LabelTooLong", "the label that names the host's node would be too long", "use a shorter name for the Service or its namespace"},
 	{EgressService, Assigned, no, "LabelTaken", "an older EgressService has the same label", "use another name"},
 	{EgressService, Assigned, no, "NoNode", "no node can be the host; the message says of each why", "label, uncordon or repair a node; with `externalTrafficPolicy: Local`, see that an endpoint is ready"},

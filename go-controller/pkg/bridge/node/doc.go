@@ -4,7 +4,7 @@
 //
 // Invariants: flows with the patch port are installed only once it exists and
 // all required contributors have spoken: the base network, and EgressIP with its
-// gates. Until then a bridge without flows gets the early ones, which pin the
+// suppressed addresses. Until then a bridge without flows gets the early ones, which pin the
 // shared MAC address to the host and keep the gateway router silent. When a port
 // gets another number everything is written again. Features contribute whenever they like, also
 // before the bridge is known.

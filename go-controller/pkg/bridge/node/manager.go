@@ -48,18 +48,18 @@ type Manager struct {
 	ports    Ports
 	open     func(bridge string) Writer
 	wake     chan struct{}
-	turn     *host.Turn[error]
+	passes   *host.Coalescer[error]
 
-	mu       sync.Mutex // guards what follows, never held over I/O
-	at       Attachment
-	writer   Writer // nil while no bridge is attached
-	flows    map[string][]host.Flow
-	spoken   map[string]bool // who has contributed, if only nothing
-	swept    bool
-	complete bool
-	numbers  bridge.Ports // the last that were known
-	written  []host.Flow  // what the driver was last told, nil where that failed
-	cleared  bool         // the driver was told to sweep
+	mu          sync.Mutex // guards what follows, never held over I/O
+	at          Attachment
+	writer      Writer // nil while no bridge is attached
+	flows       map[string][]host.Flow
+	contributed map[string]bool // who has contributed, if only nothing
+	swept       bool
+	synced      bool
+	numbers     bridge.Ports // the last that were known
+	written     []host.Flow  // what the driver was last told, nil where that failed
+	cleared     bool         // the driver was told to sweep
 }
 
 // Ports is the part of the OVS driver that knows port numbers.
@@ -77,8 +77,8 @@ var _ host.FlowWriter = (*Manager)(nil)
 func New(required []string, ports Ports, open func(bridge string) Writer) *Manager {
 	m := &Manager{
 		required: required, ports: ports, open: open,
-		wake: make(chan struct{}, 1), turn: host.NewTurn[error](),
-		flows: map[string][]host.Flow{}, spoken: map[string]bool{},
+		wake: make(chan struct{}, 1), passes: host.NewCoalescer[error](),
+		flows: map[string][]host.Flow{}, contributed: map[string]bool{},
 	}
 	ports.OnInterface(func(name string) {
 		if m.Concerns(name) {
@@ -110,7 +110,7 @@ func (m *Manager) Attach(ctx context.Context, at Attachment) error {
 	m.mu.Lock()
 	if m.writer == nil || m.at.Bridge != at.Bridge {
 		m.writer, m.numbers = m.open(at.Bridge), bridge.Ports{}
-		m.written, m.cleared, m.complete = nil, false, false
+		m.written, m.cleared, m.synced = nil, false, false
 	}
 	m.at = at
 	m.mu.Unlock()
@@ -121,7 +121,7 @@ func (m *Manager) Attach(ctx context.Context, at Attachment) error {
 // Apply implements host.FlowWriter: it replaces what owner wants.
 func (m *Manager) Apply(ctx context.Context, owner string, flows []host.Flow) error {
 	m.mu.Lock()
-	m.spoken[owner] = true
+	m.contributed[owner] = true
 	if len(flows) == 0 {
 		delete(m.flows, owner)
 	} else {
@@ -143,22 +143,22 @@ func (m *Manager) Sweep(ctx context.Context) error {
 // driver repairs by itself.
 func (m *Manager) Resync(ctx context.Context) error { return m.sync(ctx) }
 
-// Complete tells whether the flows of all contributors are installed.
-func (m *Manager) Complete() bool {
+// Synced tells whether the flows of all contributors are installed.
+func (m *Manager) Synced() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.complete
+	return m.synced
 }
 
 // Missing says what the flows lack to be complete; "" where they are.
 func (m *Manager) Missing() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.complete {
+	if m.synced {
 		return ""
 	}
 	for _, owner := range m.required {
-		if !m.spoken[owner] {
+		if !m.contributed[owner] {
 			return owner + " to say which flows it wants on the external bridge"
 		}
 	}
@@ -183,7 +183,7 @@ func (m *Manager) Run(ctx context.Context) error {
 			running = current
 		}
 		if err := m.sync(ctx); err != nil && ctx.Err() == nil {
-			klog.ErrorS(err, "External bridge is not as wanted, will retry")
+			klog.ErrorS(err, "External bridge is not configured yet, will retry")
 		}
 		select {
 		case <-ctx.Done():
@@ -197,7 +197,7 @@ func (m *Manager) Run(ctx context.Context) error {
 
 // sync makes one pass; callers that waited share it.
 func (m *Manager) sync(ctx context.Context) error {
-	result, err := m.turn.Do(ctx, m.turn.Request(), func(ctx context.Context) error {
+	result, err := m.passes.Do(ctx, m.passes.Request(), func(ctx context.Context) error {
 		return panics.Catch("bridge flows", func() error { return m.pass(ctx) })
 	})
 	if err != nil {
@@ -253,7 +253,7 @@ func (m *Manager) pass(ctx context.Context) error {
 func (m *Manager) note(written []host.Flow, cleared, complete bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.written, m.cleared, m.complete = written, cleared, complete
+	m.written, m.cleared, m.synced = written, cleared, complete
 }
 
 // lookup reads the port numbers. A port that is gone for the moment keeps the
@@ -284,8 +284,8 @@ func (m *Manager) lookup(ctx context.Context, at Attachment) (bridge.Ports, erro
 func (m *Manager) want(at Attachment, ports bridge.Ports) ([]host.Flow, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !ports.Complete() || !m.allSpoken() {
-		return ports.Resolve(bridge.Early(at.Facts)), false
+	if !ports.Complete() || !m.allContributed() {
+		return ports.Resolve(bridge.InitialFlows(at.Facts)), false
 	}
 	var all []host.Flow
 	for _, owner := range slices.Sorted(maps.Keys(m.flows)) {
@@ -294,9 +294,9 @@ func (m *Manager) want(at Attachment, ports bridge.Ports) ([]host.Flow, bool) {
 	return ports.Resolve(all), true
 }
 
-// allSpoken tells whether nobody is missing; m.mu is held.
-func (m *Manager) allSpoken() bool {
-	return !slices.ContainsFunc(m.required, func(owner string) bool { return !m.spoken[owner] })
+// allContributed tells whether nobody is missing; m.mu is held.
+func (m *Manager) allContributed() bool {
+	return !slices.ContainsFunc(m.required, func(owner string) bool { return !m.contributed[owner] })
 }
 
 // Packets counts what the flows of one table and priority have matched; 0 while

@@ -94,13 +94,13 @@ func TestPhases(t *testing.T) {
 	f.has("in_port=1,dl_dst=02:00:00:00:00:01,actions=output:LOCAL", "!priority=110")
 	f.must(f.m.Apply(ctx, base, baseFlows))
 	f.has("in_port=LOCAL,actions=output:1", "!in_port=PATCH", "!priority=110")
-	if f.m.Complete() {
+	if f.m.Synced() {
 		t.Error("complete without a patch port")
 	}
 	f.port("patch", 2)
 	f.must(f.m.Attach(ctx, at))
 	f.has("in_port=2,actions=output:1", "in_port=1,tcp,nw_dst=5.5.5.5,tp_dst=80,actions=output:2", "!in_port=LOCAL")
-	if !f.m.Complete() {
+	if !f.m.Synced() {
 		t.Error("not complete")
 	}
 	f.must(f.m.Sweep(ctx))
@@ -127,12 +127,12 @@ func TestRestart(t *testing.T) {
 	f.must(f.m.Attach(ctx, at))
 	f.must(f.m.Apply(ctx, "services", serviceFlows))
 	f.must(f.m.Apply(ctx, base, baseFlows))
-	if got := f.flows.Writes() - before; got != 0 || f.m.Complete() || !strings.HasPrefix(f.m.Missing(), "gates to say") {
-		t.Errorf("%d writes, complete: %v, missing: %q", got, f.m.Complete(), f.m.Missing())
+	if got := f.flows.Writes() - before; got != 0 || f.m.Synced() || !strings.HasPrefix(f.m.Missing(), "gates to say") {
+		t.Errorf("%d writes, complete: %v, missing: %q", got, f.m.Synced(), f.m.Missing())
 	}
 	f.must(f.m.Apply(ctx, "gates", nil))
 	f.has("priority=110", "priority=9")
-	if !f.m.Complete() || f.m.Missing() != "" {
+	if !f.m.Synced() || f.m.Missing() != "" {
 		t.Errorf("not complete though all have spoken: %s", f.m.Missing())
 	}
 	before = f.flows.Writes()
@@ -187,7 +187,7 @@ func TestFailure(t *testing.T) {
 	if err := f.m.Attach(context.Background(), at); !errors.Is(err, errBroken) {
 		t.Errorf("Attach: %v", err)
 	}
-	if f.m.Complete() {
+	if f.m.Synced() {
 		t.Error("complete, though nothing was written")
 	}
 }
@@ -211,7 +211,7 @@ func TestRealBridge(t *testing.T) {
 	for _, vlan := range []int{7, 0} {
 		at := at
 		at.Facts.VLAN = vlan
-		all = bridge.Common(at.Facts)
+		all = bridge.CommonFlows(at.Facts)
 		for _, f := range families {
 			all = append(all, bridge.Flows(at.Facts, f, bridge.DefaultMarks(64000))...)
 		}
@@ -250,7 +250,7 @@ func TestRealBridge(t *testing.T) {
 }
 
 // TestGates has a real bridge say what becomes of what asks for an address that
-// is gated, of one that is not, and of what OVN says about both.
+// is suppressed, of one that is not, and of what OVN says about both.
 func TestGates(t *testing.T) {
 	ns := netnstest.New(t)
 	vs := ns.OVS()
@@ -261,11 +261,11 @@ func TestGates(t *testing.T) {
 	vs.Run("ovs-vsctl", "add-br", "breth0", "--", "set", "bridge", "breth0", "datapath_type=netdev",
 		"--", "add-port", "breth0", "eth0", "--", "add-port", "breth0", "patch")
 	m := New([]string{base, "gates"}, db, func(name string) Writer { return openflow.New(name, vs.Dir) })
-	all := bridge.Common(at.Facts)
+	all := bridge.CommonFlows(at.Facts)
 	for _, f := range families {
 		all = append(all, bridge.Flows(at.Facts, f, bridge.DefaultMarks(64000))...)
 	}
-	gates := append(bridge.Gate(at.Facts, netip.MustParseAddr("172.18.0.33")), bridge.Gate(at.Facts, netip.MustParseAddr("fc00::33"))...)
+	gates := append(bridge.SuppressARP(at.Facts, netip.MustParseAddr("172.18.0.33")), bridge.SuppressARP(at.Facts, netip.MustParseAddr("fc00::33"))...)
 	if err := errors.Join(m.Apply(ctx, base, all), m.Apply(ctx, "gates", gates), m.Attach(ctx, at)); err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func newWires(t *testing.T, more ...host.Flow) *wires {
 		ns.Run("ip", "link", "set", link, "up")
 	}
 	m := New([]string{base}, ovs.New(t.Context(), vs.Endpoint()), func(name string) Writer { return openflow.New(name, vs.Dir) })
-	all := slices.Concat(bridge.Common(at.Facts), more)
+	all := slices.Concat(bridge.CommonFlows(at.Facts), more)
 	for _, f := range families {
 		marks := bridge.DefaultMarks(topology.ConntrackZone)
 		all = slices.Concat(all, bridge.Flows(at.Facts, f, marks), bridge.Marked(f, marks))
@@ -201,7 +201,7 @@ func TestForeign(t *testing.T) {
 		{"172.18.0.33:4000", "172.18.0.44:4000", "172.18.0.100:80"}, {"[fc00::33]:4000", "[fc00::44]:4000", "[fc00::100]:80"},
 	} {
 		foreign, held, peer := netip.MustParseAddrPort(c.foreign), netip.MustParseAddrPort(c.held), netip.MustParseAddrPort(c.peer)
-		w := newWires(t, bridge.Foreign(foreign.Addr()))
+		w := newWires(t, bridge.DropForeign(foreign.Addr()))
 		for _, flags := range []string{"0x002", "0x010", "0x011"} {
 			w.goes("what has the address of another node", "ovn", packet("tcp", foreign, peer, "tcp_flags="+flags), 0)
 		}

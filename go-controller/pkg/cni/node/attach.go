@@ -56,7 +56,7 @@ func (s *Server) add(ctx context.Context, r cni.Request) (*current.Result, error
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	if e := s.del(undo, r); e != nil {
-		klog.ErrorS(e, "Failed attachment could not be taken back, DEL will do it", "pod", who, "sandbox", r.ContainerID)
+		klog.ErrorS(e, "Could not undo a failed attachment, DEL will do it", "pod", who, "sandbox", r.ContainerID)
 	}
 	return nil, err
 }

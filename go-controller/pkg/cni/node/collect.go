@@ -47,7 +47,7 @@ func (s *Server) collect(ctx context.Context) error {
 	}
 	var errs []error
 	for _, p := range ours {
-		if s.turns.busy(p.ExternalIDs[cni.IDSandbox]) {
+		if s.locks.busy(p.ExternalIDs[cni.IDSandbox]) {
 			continue
 		}
 		dead, err := s.dead(ctx, p)
@@ -102,7 +102,7 @@ func (s *Server) gc(ctx context.Context, r cni.Request) error {
 	}
 	var errs []error
 	for _, p := range ours {
-		if !valid[p.Name] && !s.turns.busy(p.ExternalIDs[cni.IDSandbox]) {
+		if !valid[p.Name] && !s.locks.busy(p.ExternalIDs[cni.IDSandbox]) {
 			errs = append(errs, s.remove(ctx, p.Name))
 		}
 	}

@@ -19,7 +19,7 @@ func (s *Server) confFile() ([]byte, error) {
 	_, err := os.Stat(filepath.Join(s.BinDir, cni.PortMap))
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		klog.InfoS("Ports of the node are not mapped to pods: the CNI executable is not there", "executable", cni.PortMap, "directory", s.BinDir)
+		klog.InfoS("Cannot map host ports to pods: the CNI executable is missing", "executable", cni.PortMap, "directory", s.BinDir)
 	case err != nil:
 		return nil, fmt.Errorf("look for the CNI executable %s: %w", cni.PortMap, err)
 	}
@@ -45,7 +45,7 @@ func writeConf(dir string, content []byte) error {
 	if err := os.Rename(temporary, path); err != nil {
 		return fmt.Errorf("put the CNI configuration in place: %w", err)
 	}
-	klog.V(2).InfoS("Told the container runtime of the network", "file", path)
+	klog.V(2).InfoS("Wrote the CNI configuration", "file", path)
 	return remove(dir, cni.FormerConfFileName)
 }
 

@@ -79,7 +79,7 @@ type Server struct {
 	kube  kubernetes.Interface
 	ovs   ovs.Client
 	pods  *pods
-	turns *turns
+	locks *sandboxLocks
 	ready <-chan struct{}
 }
 
@@ -95,7 +95,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{Config: cfg, kube: deps.Kube, ovs: deps.OVS, pods: p, turns: newTurns(), ready: deps.Ready}, nil
+	return &Server{Config: cfg, kube: deps.Kube, ovs: deps.OVS, pods: p, locks: newSandboxLocks(), ready: deps.Ready}, nil
 }
 
 // Run serves until ctx ends. The configuration file that makes the runtime use
@@ -198,7 +198,7 @@ func (s *Server) Handle(ctx context.Context, r cni.Request) (any, error) {
 	if r.Command == cni.CommandGC || r.Command == cni.CommandStatus {
 		return do(ctx, r)
 	}
-	ctx, done, err := s.turns.begin(ctx, r.ContainerID, r.Command == cni.CommandDel)
+	ctx, done, err := s.locks.begin(ctx, r.ContainerID, r.Command == cni.CommandDel)
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +251,7 @@ func (s *Server) announce(ctx context.Context) {
 		if err == nil {
 			return
 		}
-		klog.ErrorS(err, "Container runtime cannot be told of the network, will retry")
+		klog.ErrorS(err, "Cannot write the CNI configuration, will retry")
 		select {
 		case <-time.After(confRetry):
 		case <-ctx.Done():

@@ -82,7 +82,7 @@ func TestAddWaitsForTheMaster(t *testing.T) {
 		_, err := l.handle(l.request(cni.CommandAdd, "sb1", "web", "u1"))
 		failed <- err
 	})
-	eventually.True(t, "ADD to begin", func() bool { return l.server.turns.busy("sb1") })
+	eventually.True(t, "ADD to begin", func() bool { return l.server.locks.busy("sb1") })
 	p, err := l.kube.CoreV1().Pods("ns").Get(context.Background(), "web", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +174,7 @@ func TestAddEnds(t *testing.T) {
 					_, err := l.handle(l.request(cni.CommandAdd, "sb1", "web", "u1"))
 					failed <- err
 				})
-				eventually.True(t, "ADD to begin", func() bool { return l.server.turns.busy("sb1") || len(failed) > 0 })
+				eventually.True(t, "ADD to begin", func() bool { return l.server.locks.busy("sb1") || len(failed) > 0 })
 			}
 			if c.end == nil {
 				expire()

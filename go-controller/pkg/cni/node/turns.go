@@ -10,28 +10,28 @@ import (
 // errSuperseded is why a waiting ADD ends when its sandbox is being deleted.
 var errSuperseded = errors.New("the sandbox is being deleted")
 
-// turns lets one request at a time work on a sandbox.
-type turns struct {
+// sandboxLocks lets one request at a time work on a sandbox.
+type sandboxLocks struct {
 	mu     sync.Mutex // guards active, never held over I/O
-	active map[string]*turn
+	active map[string]*sandboxRequest
 }
 
-type turn struct {
+type sandboxRequest struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{}
 }
 
-func newTurns() *turns { return &turns{active: map[string]*turn{}} }
+func newSandboxLocks() *sandboxLocks { return &sandboxLocks{active: map[string]*sandboxRequest{}} }
 
 // begin waits for the requests before on the same sandbox; with urge it ends
 // them. The context it returns ends when somebody urges. done gives the turn back.
-func (t *turns) begin(ctx context.Context, sandbox string, urge bool) (context.Context, func(), error) {
+func (t *sandboxLocks) begin(ctx context.Context, sandbox string, urge bool) (context.Context, func(), error) {
 	for {
 		t.mu.Lock()
 		before := t.active[sandbox]
 		if before == nil {
 			inner, cancel := context.WithCancelCause(ctx)
-			mine := &turn{cancel: cancel, done: make(chan struct{})}
+			mine := &sandboxRequest{cancel: cancel, done: make(chan struct{})}
 			t.active[sandbox] = mine
 			t.mu.Unlock()
 			return inner, func() {
@@ -55,7 +55,7 @@ func (t *turns) begin(ctx context.Context, sandbox string, urge bool) (context.C
 }
 
 // busy tells whether a request is working on a sandbox.
-func (t *turns) busy(sandbox string) bool {
+func (t *sandboxLocks) busy(sandbox string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.active[sandbox] != nil

@@ -22,43 +22,43 @@ const (
 	witnessed = time.Second
 )
 
-// remind notes what nodes have yet to acknowledge of an EgressIP, and has placement look
+// checkTimeouts notes what nodes have yet to acknowledge of an EgressIP, and has placement look
 // at those that take too long.
-func (c *Controller) remind(key string, d egressip.Decision, status v1.EgressIPStatus) {
+func (c *Controller) checkTimeouts(key string, d egressip.Decision, status v1.EgressIPStatus) {
 	digest := c.digest(key)
-	var debts []health.Debt
-	for _, debt := range d.Debts(status, digest) {
+	var debts []health.PendingAck
+	for _, debt := range d.PendingAcks(status, digest) {
 		if !c.dead(debt.Node) {
-			debts = append(debts, health.Debt{Node: debt.Node, What: debt.What})
+			debts = append(debts, health.PendingAck{Node: debt.Node, What: debt.What})
 		}
 	}
-	lapsed, again := c.lapses.Owe(key, debts)
+	timedOut, again := c.ackTimeouts.SetPending(key, debts)
 	if again > 0 {
 		c.statuses.EnqueueAfter(again, key)
 	}
-	for _, node := range lapsed {
-		klog.InfoS("Node does not acknowledge what it is given", "node", node, "egressIP", key, "within", c.deps.Acknowledge, "owed", debts)
+	for _, node := range timedOut {
+		klog.InfoS("Node does not acknowledge its assignment", "node", node, "egressIP", key, "within", c.deps.Acknowledge, "owed", debts)
 		c.placement.Enqueue(all)
-		c.placement.EnqueueAfter(c.lapses.Pause(), all)
+		c.placement.EnqueueAfter(c.ackTimeouts.Pause(), all)
 	}
 }
 
-// listen takes note of what nodes say, and tells whether that of one that had lapsed is
+// observeStatuses takes note of what nodes say, and tells whether that of one that had timed out is
 // among it.
-func (c *Controller) listen(old, new *v1.EgressIP) bool {
+func (c *Controller) observeStatuses(old, new *v1.EgressIP) bool {
 	if old == nil || new == nil || old.UID != new.UID {
 		return false
 	}
 	back := false
-	for _, word := range new.Status.Programmed {
-		if was, _ := egressip.WordOf(old.Status, word.Node); !egressip.SameWord(was, word) {
-			back = c.lapses.Heard(word.Node) || back
+	for _, nodeStatus := range new.Status.Programmed {
+		if was, _ := egressip.NodeStatusOf(old.Status, nodeStatus.Node); !egressip.SameNodeStatus(was, nodeStatus) {
+			back = c.ackTimeouts.Acknowledged(nodeStatus.Node) || back
 		}
 	}
 	for _, was := range old.Status.Programmed {
-		// The master takes words away of nodes that are dead only.
-		if _, at := egressip.WordOf(new.Status, was.Node); at < 0 && !c.dead(was.Node) {
-			back = c.lapses.Heard(was.Node) || back
+		// The master takes status entries away of nodes that are dead only.
+		if _, at := egressip.NodeStatusOf(new.Status, was.Node); at < 0 && !c.dead(was.Node) {
+			back = c.ackTimeouts.Acknowledged(was.Node) || back
 		}
 	}
 	return back
@@ -83,15 +83,15 @@ func (c *Controller) live(name string) (topology.Node, bool) {
 // else it is the databases, or we ourselves.
 func (c *Controller) applies(node string, does bool) {
 	if does {
-		if c.stuck.Owe(node, nil); c.stuck.Heard(node) {
+		if c.stuckChassis.SetPending(node, nil); c.stuckChassis.Acknowledged(node) {
 			c.placement.Enqueue(all)
 		}
 		return
 	}
-	if lapsed, _ := c.stuck.Owe(node, []health.Debt{{Node: node, What: "apply"}}); len(lapsed) > 0 {
+	if timedOut, _ := c.stuckChassis.SetPending(node, []health.PendingAck{{Node: node, What: "apply"}}); len(timedOut) > 0 {
 		klog.InfoS("The ovn-controller of a node does not apply changes", "node", node, "within", c.deps.Acknowledge)
 		c.placement.Enqueue(all)
-		c.placement.EnqueueAfter(c.stuck.Pause(), all)
+		c.placement.EnqueueAfter(c.stuckChassis.Pause(), all)
 	}
 }
 

@@ -88,9 +88,9 @@ func TestNodeDoesNotLetGo(t *testing.T) {
 			if got := w.hops("prod/new", c.pod); got != hops[first] {
 				t.Errorf("the new pod is led to %s", got)
 			}
-			for _, word := range w.get(prod).Status.Programmed {
-				if word.Node != first {
-					t.Errorf("%+v", word)
+			for _, nodeStatus := range w.get(prod).Status.Programmed {
+				if nodeStatus.Node != first {
+					t.Errorf("%+v", nodeStatus)
 				}
 			}
 			w.freeze(first, false)
@@ -111,7 +111,7 @@ func TestOVNControllerHangs(t *testing.T) {
 	w.barrier.stop("all", true)
 	w.pod("prod/other", "ovn-control-plane", "10.244.0.9")
 	w.eventually("the wait to end a few times", func() bool { return w.reason(prod, v1.ConditionProgrammed) == egressip.ReasonWaitingForPolicies })
-	if got := w.holder(prod, "172.18.0.33"); got != first || w.master.stuck.Lapsed(first) {
+	if got := w.holder(prod, "172.18.0.33"); got != first || w.master.stuckChassis.TimedOut(first) {
 		t.Errorf("it went to %q", got)
 	}
 	w.barrier.stop("chassis-"+first, true)

@@ -25,8 +25,8 @@ func (c *Controller) Pending(p *corev1.Pod) string {
 	key := kube.PodKey(p)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if st := c.state(key); st.mark.on != p.UID {
-		st.mark = mark{on: p.UID, since: time.Now()}
+	if st := c.state(key); st.gate.uid != p.UID {
+		st.gate = startGate{uid: p.UID, since: time.Now()}
 	}
 	return keys[0]
 }
@@ -38,7 +38,7 @@ func (c *Controller) mayDiffer(key string) bool {
 		return true
 	}
 	e, err := c.deps.EgressIPs.Lister().Get(key)
-	return err == nil && c.decode(e).Hold
+	return err == nil && c.decode(e).DropWhenUnavailable
 }
 
 // Attach writes the rows of a pod's port, and in the same transaction those that
@@ -55,13 +55,13 @@ func (c *Controller) Attach(
 	if len(c.choose(p)) == 0 {
 		return c.port(ctx, key, port)
 	}
-	st, err := c.turn(ctx, key)
+	st, err := c.lock(ctx, key)
 	if err != nil {
 		return nb.Stats{}, err
 	}
 	w := newWork()
-	if c.steer(w, key, st, p, addrs); len(w.want) == 0 {
-		c.end(key)
+	if c.planPod(w, key, st, p, addrs); len(w.want) == 0 {
+		c.unlock(key)
 		return c.port(ctx, key, port)
 	}
 	maps.Copy(w.want, port)

@@ -53,7 +53,7 @@ func (w *world) isMarked(key string) bool {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return marked(p)
+	return isPending(p)
 }
 
 // TestNewPod: port, policies and translations are one transaction, and the mark
@@ -133,7 +133,7 @@ func TestLatePodWaitsForItsChassis(t *testing.T) {
 		if st == nil || len(st.waits) != 3 || st.busy {
 			return false
 		}
-		if st.mark.may != mayNot {
+		if st.gate.state != blocked {
 			t.Fatal("may start though its chassis may lead it to where it is not translated")
 		}
 		return true
@@ -159,7 +159,7 @@ func TestAttachWaitsForItsTurn(t *testing.T) {
 	}
 	w.create(egress(prod, prodIPs))
 	w.eventually("a decision", func() bool { return w.holder(prod, "172.18.0.33") != "" })
-	st, ok := w.master.begin(web)
+	st, ok := w.master.tryLock(web)
 	if !ok {
 		t.Fatal("somebody works on a pod that there is not")
 	}
@@ -181,7 +181,7 @@ func TestAttachWaitsForItsTurn(t *testing.T) {
 		defer w.master.mu.Unlock()
 		return st.idle != nil
 	})
-	w.master.end(web)
+	w.master.unlock(web)
 	<-attached
 }
 

@@ -55,9 +55,9 @@ func labelKey(namespace string, l egressip.Label) string {
 	return namespace + "=" + l.Key + "=" + l.Value
 }
 
-// reselect takes note of the selectors that an EgressIP has now. It is called for
+// updateSelection takes note of the selectors that an EgressIP has now. It is called for
 // every event about one, before the pods it concerns are enqueued.
-func (c *Controller) reselect(name string) {
+func (c *Controller) updateSelection(name string) {
 	c.selecting.Lock()
 	defer c.selecting.Unlock()
 	if e, err := c.deps.EgressIPs.Lister().Get(name); err == nil {
@@ -72,7 +72,7 @@ func (c *Controller) choose(p *corev1.Pod) []string {
 	if c.deps.EgressIPs.Informer().HasSynced() {
 		c.first.Do(func() { // events may be on their way still
 			for _, name := range c.deps.EgressIPs.Informer().GetIndexer().ListKeys() {
-				c.reselect(name)
+				c.updateSelection(name)
 			}
 		})
 	}
@@ -80,7 +80,7 @@ func (c *Controller) choose(p *corev1.Pod) []string {
 	if err != nil {
 		return nil // its event brings its pods back
 	}
-	return c.selection.Of(ns.Labels, p.Labels)
+	return c.selection.Matching(ns.Labels, p.Labels)
 }
 
 // chosen returns the keys of the pods that a selector chooses.
@@ -128,7 +128,7 @@ func (c *Controller) candidates(s egressip.Selector, namespace string) []string 
 
 // fewest returns, of what a selector asks for by value, the keys of the objects that
 // have the rarest; false where it asks for nothing.
-func fewest(indexer cache.Indexer, namespace string, all []egressip.OneOf) (fewest []string, ok bool) {
+func fewest(indexer cache.Indexer, namespace string, all []egressip.AnyLabel) (fewest []string, ok bool) {
 	for _, one := range all {
 		var keys []string
 		for _, l := range one {

@@ -34,8 +34,8 @@ const (
 	// which comes alone need not wait for one.
 	podWorkers = 4
 	// statusWorkers is how many statuses are written at the same time, and
-	// markWorkers how many pods are let start.
-	statusWorkers, markWorkers = 16, 32
+	// gateWorkers how many pods are let start.
+	statusWorkers, gateWorkers = 16, 32
 	// insidePatience bounds the wait for the policies that come before those of pods.
 	insidePatience = 2 * time.Second
 )
@@ -102,13 +102,13 @@ type Deps struct {
 type Controller struct {
 	deps Deps
 
-	placement, statuses, pods, marks *queue.Controller
+	placement, statuses, pods, gates *queue.Controller
 
-	members  *egressip.Members
-	lapses   *health.Lapses // of nodes that owe a word
-	stuck    *health.Lapses // of nodes whose ovn-controllers are behind
-	draining atomic.Bool    // some node hands over its addresses
-	primed   bool           // only the key of placement touches it
+	members      *egressip.Members
+	ackTimeouts  *health.AckTimeouts // of nodes that owe a status entry
+	stuckChassis *health.AckTimeouts // of nodes whose ovn-controllers are behind
+	draining     atomic.Bool         // some node hands over its addresses
+	seeded       bool                // only the key of placement touches it
 
 	// selection has what the lister shows while selecting is held.
 	selection *egressip.Selection
@@ -116,20 +116,20 @@ type Controller struct {
 	first     sync.Once   // selection was filled
 	choosing  atomic.Bool // the queue of pods has its start-up keys, or is about to
 
-	mu        sync.Mutex
-	decoded   map[string]decoded
-	decisions map[string]egressip.Decision   // of the last placement
-	owners    map[netip.Addr]string          // the EgressIPs of the addresses, likewise
-	heard     map[string]bool                // the nodes it saw, whether they can take back their words
-	patched   map[string]patched             // what the lister may not show yet
-	met       map[string]types.UID           // the EgressIPs that placement looks at
-	decided   map[string]types.UID           // those of decisions
-	formers   map[netip.Addr]map[string]bool // nodes that had addresses by an EgressIP that is gone
-	behind    map[string]time.Time           // since when pods of a programmed one wait
-	states    map[string]*podState
-	waiting   unsettled
-	ctx       context.Context          // of Run
-	onOwn     []func(pod, node string) // of OnTranslates
+	mu                sync.Mutex
+	decoded           map[string]decoded
+	decisions         map[string]egressip.Decision   // of the last placement
+	owners            map[netip.Addr]string          // the EgressIPs of the addresses, likewise
+	reachable         map[string]bool                // the nodes it saw, whether they can take back their status entries
+	patched           map[string]patched             // what the lister may not show yet
+	observed          map[string]types.UID           // the EgressIPs that placement looks at
+	decided           map[string]types.UID           // those of decisions
+	formerHoldersOf   map[netip.Addr]map[string]bool // nodes that had addresses by an EgressIP that is gone
+	unprogrammedSince map[string]time.Time           // since when pods of a programmed one wait
+	states            map[string]*podState
+	waiting           unprogrammedPods
+	ctx               context.Context          // of Run
+	onLocalSNAT       []func(pod, node string) // of OnLocalSNATChange
 }
 
 // decoded is an object decoded.
@@ -141,25 +141,25 @@ type decoded struct {
 // New returns the controller.
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{
-		deps:      deps,
-		members:   egressip.NewMembers(),
-		lapses:    health.NewLapses(deps.Acknowledge),
-		stuck:     health.NewLapses(deps.Acknowledge),
-		selection: egressip.NewSelection(),
-		decoded:   map[string]decoded{},
-		decisions: map[string]egressip.Decision{},
-		patched:   map[string]patched{},
-		met:       map[string]types.UID{},
-		decided:   map[string]types.UID{},
-		formers:   map[netip.Addr]map[string]bool{},
-		behind:    map[string]time.Time{},
-		states:    map[string]*podState{},
-		waiting:   newUnsettled(),
+		deps:              deps,
+		members:           egressip.NewMembers(),
+		ackTimeouts:       health.NewAckTimeouts(deps.Acknowledge),
+		stuckChassis:      health.NewAckTimeouts(deps.Acknowledge),
+		selection:         egressip.NewSelection(),
+		decoded:           map[string]decoded{},
+		decisions:         map[string]egressip.Decision{},
+		patched:           map[string]patched{},
+		observed:          map[string]types.UID{},
+		decided:           map[string]types.UID{},
+		formerHoldersOf:   map[netip.Addr]map[string]bool{},
+		unprogrammedSince: map[string]time.Time{},
+		states:            map[string]*podState{},
+		waiting:           newUnprogrammedPods(),
 	}
 	c.placement = queue.New("egressip-placement", c.place)
 	c.statuses = queue.New(egressip.Feature, c.report)
 	c.pods = queue.NewBatch("egressip-pods", podBatch, c.reconcile)
-	c.marks = queue.New("egressip-marks", c.unmark)
+	c.gates = queue.New("egressip-marks", c.removePendingAnnotation)
 	return c, errors.Join(c.addIndexes(), c.watchPlacement(), c.watchServices(), c.watchStatuses(), c.watchPods())
 }
 
@@ -173,7 +173,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	after := func(q *queue.Controller, workers int) {
 		group.Go(func() error {
 			// Without the first placement nobody knows what to be.
-			if !queue.Await(ctx, c.placement.Spoken()) {
+			if !queue.Await(ctx, c.placement.Synced()) {
 				return nil
 			}
 			return q.Run(ctx, workers)
@@ -181,10 +181,10 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	after(c.statuses, statusWorkers)
 	after(c.pods, podWorkers)
-	after(c.marks, markWorkers)
+	after(c.gates, gateWorkers)
 	group.Go(func() error {
-		if queue.Await(ctx, c.pods.Spoken()) {
-			c.deps.Rerouted.Complete()
+		if queue.Await(ctx, c.pods.Synced()) {
+			c.deps.Rerouted.MarkSynced()
 		}
 		return nil
 	})
@@ -194,9 +194,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// Seeded is closed when every pod that was there at the start, and every one that
+// Attempted is closed when every pod that was there at the start, and every one that
 // only has rows left, has been tried once.
-func (c *Controller) Seeded() <-chan struct{} { return c.pods.Seeded() }
+func (c *Controller) Attempted() <-chan struct{} { return c.pods.Attempted() }
 
 // decision returns what placement decided last; false before it has seen key.
 func (c *Controller) decision(key string) (egressip.Decision, bool) {

@@ -148,9 +148,9 @@ func TestNodeDies(t *testing.T) {
 	w.programmed(prod)
 	w.eventually("the old translation to go", func() bool { return w.nats(web) == other(was)+":172.18.0.33" })
 	w.event("172.18.0.33 moves from node " + was + " to node " + other(was) + ": " + was + " unreachable")
-	for _, word := range w.get(prod).Status.Programmed {
-		if word.Node == was {
-			t.Errorf("the word of the dead node is still there: %+v", word)
+	for _, nodeStatus := range w.get(prod).Status.Programmed {
+		if nodeStatus.Node == was {
+			t.Errorf("the word of the dead node is still there: %+v", nodeStatus)
 		}
 	}
 	moved := false
@@ -199,7 +199,7 @@ func TestPlannedMove(t *testing.T) {
 		t.Fatalf("led to %s before anybody is ready", got)
 	}
 	w.freeze(was, false)
-	w.eventually("the new holder", func() bool { return egressip.Holds(w.get(prod).Status, to, addrs("172.18.0.33")[0]) })
+	w.eventually("the new holder", func() bool { return egressip.Answers(w.get(prod).Status, to, addrs("172.18.0.33")[0]) })
 	if got := w.hops(web, webV4); got != hopOf[was] {
 		t.Fatalf("led to %s before the translation is in force", got)
 	}
@@ -327,7 +327,7 @@ func TestGonePod(t *testing.T) {
 				w.detach(web)
 			}
 			w.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web"}})
-			w.eventually("the EgressIP to have no pod", func() bool { return len(w.master.members.Own(prod)) == 0 })
+			w.eventually("the EgressIP to have no pod", func() bool { return len(w.master.members.Selected(prod)) == 0 })
 			if gone == "pod first" {
 				w.detach(web)
 			}
@@ -356,7 +356,7 @@ func TestGoneWithItsNode(t *testing.T) {
 	w.barrier.stop("chassis-ovn-control-plane", true)
 	w.health.set("ovn-control-plane", place.Dead)
 	w.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web"}})
-	w.eventually("the EgressIP to have no pod", func() bool { return len(w.master.members.Own(prod)) == 0 })
+	w.eventually("the EgressIP to have no pod", func() bool { return len(w.master.members.Selected(prod)) == 0 })
 	w.detach(web)
 	w.eventually("the chassis to be asked", func() bool {
 		w.master.mu.Lock()
@@ -489,7 +489,7 @@ func TestDrift(t *testing.T) {
 	w.eventually("the items to be back", func() bool { return w.holder(prod, "172.18.0.33") != "" })
 }
 
-// TestServiceAddress: an address that a Service has outside is no egress address,
+// TestServiceAddress: an address that a Service has outside is not an egress address,
 // unless it was held before; the Service cannot take that.
 func TestServiceAddress(t *testing.T) {
 	w := newWorld(t, egress(prod, []v1.Address{"172.18.0.33"}))

@@ -10,34 +10,34 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 )
 
-// noteFormer remembers who holds the addresses of an EgressIP that is gone: nobody else
+// noteFormerHolders remembers who holds the addresses of an EgressIP that is gone: nobody else
 // will know when another EgressIP gets them. Placement looks at those only that came
 // here, since the lister may have them before it is known which were before.
-func (c *Controller) noteFormer(old, new *v1.EgressIP) {
+func (c *Controller) noteFormerHolders(old, new *v1.EgressIP) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if new != nil {
-		c.met[new.Name] = new.UID
+		c.observed[new.Name] = new.UID
 	}
 	if old == nil || new != nil && old.UID == new.UID {
 		return
 	}
 	if new == nil {
-		delete(c.met, old.Name)
+		delete(c.observed, old.Name)
 	}
 	for a, nodes := range egressip.Decode(old).Holders {
-		if c.formers[a] == nil {
-			c.formers[a] = map[string]bool{}
+		if c.formerHoldersOf[a] == nil {
+			c.formerHoldersOf[a] = map[string]bool{}
 		}
 		for _, node := range nodes {
-			c.formers[a][node] = true
+			c.formerHoldersOf[a][node] = true
 		}
 	}
 }
 
-// former returns the nodes that may hold addresses which an EgressIP is about to get:
+// formerHolders returns the nodes that may hold addresses which an EgressIP is about to get:
 // by one that is gone, or by another one that has given them up.
-func (c *Controller) former(key string, d egressip.Decision, known v1.EgressIPStatus) ([]egressip.Former, error) {
+func (c *Controller) formerHolders(key string, d egressip.Decision, known v1.EgressIPStatus) ([]egressip.Former, error) {
 	arriving := d.Arriving(known)
 	if len(arriving) == 0 {
 		return nil, nil
@@ -45,7 +45,7 @@ func (c *Controller) former(key string, d egressip.Decision, known v1.EgressIPSt
 	var former []egressip.Former
 	add := func(a netip.Addr, node string) {
 		f := egressip.Former{Addr: a, Node: node}
-		if to, ok := arriving[a]; ok && node != to && !c.muted(node) && !slices.Contains(former, f) {
+		if to, ok := arriving[a]; ok && node != to && !c.nodeDown(node) && !slices.Contains(former, f) {
 			former = append(former, f)
 		}
 	}
@@ -68,7 +68,7 @@ func (c *Controller) former(key string, d egressip.Decision, known v1.EgressIPSt
 	c.mu.Lock()
 	var gone []egressip.Former
 	for a := range arriving {
-		for node := range c.formers[a] {
+		for node := range c.formerHoldersOf[a] {
 			gone = append(gone, egressip.Former{Addr: a, Node: node})
 		}
 	}
@@ -82,13 +82,13 @@ func (c *Controller) former(key string, d egressip.Decision, known v1.EgressIPSt
 	return former, nil
 }
 
-// carried forgets about former holders that a status has now.
-func (c *Controller) carried(former []egressip.Former) {
+// keepFormerHolders forgets about former holders that a status has now.
+func (c *Controller) keepFormerHolders(former []egressip.Former) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, f := range former {
-		if delete(c.formers[f.Addr], f.Node); len(c.formers[f.Addr]) == 0 {
-			delete(c.formers, f.Addr)
+		if delete(c.formerHoldersOf[f.Addr], f.Node); len(c.formerHoldersOf[f.Addr]) == 0 {
+			delete(c.formerHoldersOf, f.Addr)
 		}
 	}
 }

@@ -49,12 +49,12 @@ func TestAddressChangesHands(t *testing.T) {
 				c.do(w, addr)
 				w.eventually("the next EgressIP to have it", func() bool { return w.holder(c.next, addr) == other(first) })
 				w.eventually("the status to say who has it", func() bool { return w.reason(c.next, v1.ConditionProgrammed) == egressip.ReasonWaitingForNode })
-				if e := w.get(c.next); !egressip.Holds(e.Status, first, addrs(addr)[0]) || egressip.Holds(e.Status, other(first), addrs(addr)[0]) {
+				if e := w.get(c.next); !egressip.Answers(e.Status, first, addrs(addr)[0]) || egressip.Answers(e.Status, other(first), addrs(addr)[0]) {
 					t.Errorf("words %+v", e.Status.Programmed)
 				}
 				w.freeze(first, false)
 				w.programmed(c.next)
-				if e := w.get(c.next); egressip.Holds(e.Status, first, addrs(addr)[0]) {
+				if e := w.get(c.next); egressip.Answers(e.Status, first, addrs(addr)[0]) {
 					t.Errorf("words %+v", e.Status.Programmed)
 				}
 			})

@@ -30,9 +30,9 @@ func (c *Controller) watchPlacement() error {
 	err := c.placement.Watch(c.deps.EgressIPs.Informer(), func(old, new any) []string {
 		o, _ := old.(*v1.EgressIP)
 		n, _ := new.(*v1.EgressIP)
-		c.noteFormer(o, n)
-		c.reselect(nameOf(o, n))
-		if c.listen(o, n) {
+		c.noteFormerHolders(o, n)
+		c.updateSelection(nameOf(o, n))
+		if c.observeStatuses(o, n) {
 			return []string{all}
 		}
 		if o != nil && n != nil && o.UID == n.UID && equality.Semantic.DeepEqual(o.Spec, n.Spec) {
@@ -76,7 +76,7 @@ func sameCandidate(old, new *corev1.Node) bool {
 func candidate(n *corev1.Node) topology.Node {
 	node, err := kube.Node(n)
 	if err != nil {
-		klog.V(2).InfoS("Node is considered as far as it is known", "node", n.Name, "err", err)
+		klog.V(2).InfoS("Using the part of a node's annotations that can be read", "node", n.Name, "err", err)
 	}
 	return node
 }
@@ -84,22 +84,22 @@ func candidate(n *corev1.Node) topology.Node {
 // place decides again for all EgressIPs and enqueues those whose decision changed,
 // and their pods.
 func (c *Controller) place(context.Context, string) error {
-	if !c.primed {
-		if err := c.prime(); err != nil {
+	if !c.seeded {
+		if err := c.seedMembers(); err != nil {
 			return err
 		}
-		c.primed = true
+		c.seeded = true
 	}
 	list, err := c.deps.Nodes.Lister().List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
-	nodes, draining, heard := make([]place.Node, 0, len(list)), false, map[string]bool{}
+	nodes, draining, reachable := make([]place.Node, 0, len(list)), false, map[string]bool{}
 	for _, n := range list {
 		node := place.Node{Node: candidate(n), Reach: c.deps.Health.Reach(n.Name),
-			Lapsed: c.lapses.Lapsed(n.Name), Stuck: c.stuck.Lapsed(n.Name)}
+			NotAcknowledging: c.ackTimeouts.TimedOut(n.Name), Stuck: c.stuckChassis.TimedOut(n.Name)}
 		nodes, draining = append(nodes, node), draining || node.Draining
-		heard[n.Name] = !c.dead(n.Name)
+		reachable[n.Name] = !c.dead(n.Name)
 	}
 	c.draining.Store(draining)
 	objs, err := c.deps.EgressIPs.Lister().List(labels.Everything())
@@ -107,13 +107,13 @@ func (c *Controller) place(context.Context, string) error {
 		return fmt.Errorf("list EgressIPs: %w", err)
 	}
 	decoded := make([]egressip.EgressIP, 0, len(objs))
-	var bereft []string // these have words of dead nodes
+	var bereft []string // these have status entries of dead nodes
 	c.mu.Lock()
-	met := maps.Clone(c.met)
+	met := maps.Clone(c.observed)
 	c.mu.Unlock()
 	objs = slices.DeleteFunc(slices.Clone(objs), func(obj *v1.EgressIP) bool { return met[obj.Name] != obj.UID }) // its event comes
 	for _, obj := range objs {
-		if slices.ContainsFunc(obj.Status.Programmed, func(w v1.ProgrammedStatus) bool { return !heard[w.Node] }) {
+		if slices.ContainsFunc(obj.Status.Programmed, func(w v1.ProgrammedStatus) bool { return !reachable[w.Node] }) {
 			bereft = append(bereft, obj.Name)
 		}
 		e := c.decode(obj)
@@ -127,20 +127,20 @@ func (c *Controller) place(context.Context, string) error {
 	if network.Services, err = c.serviceAddrs(); err != nil {
 		return err
 	}
-	changed := c.decide(egressip.Decide(nodes, decoded, network), met, heard)
+	changed := c.decide(egressip.Decide(nodes, decoded, network), met, reachable)
 	c.statuses.Enqueue(changed...)
 	var pods []string
 	for _, key := range changed {
-		pods = append(pods, c.members.Own(key)...)
+		pods = append(pods, c.members.Selected(key)...)
 	}
 	c.pods.Enqueue(pods...) // together, so that they are written together
-	// After the decision, so that words and items change together.
+	// After the decision, so that status entries and items change together.
 	c.statuses.Enqueue(bereft...)
 	return nil
 }
 
 // decide stores decisions and returns the keys whose decision is another one now.
-func (c *Controller) decide(decisions map[string]egressip.Decision, met map[string]types.UID, heard map[string]bool) []string {
+func (c *Controller) decide(decisions map[string]egressip.Decision, met map[string]types.UID, reachable map[string]bool) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var changed []string
@@ -154,7 +154,7 @@ func (c *Controller) decide(decisions map[string]egressip.Decision, met map[stri
 		old, ok := c.decisions[key]
 		if !ok || !old.Equal(d) || c.decided[key] != met[key] {
 			changed = append(changed, key)
-			for _, pod := range c.members.Own(key) { // until they were looked at
+			for _, pod := range c.members.Selected(key) { // until they were looked at
 				c.waiting.add(key, pod)
 			}
 		} else {
@@ -166,7 +166,7 @@ func (c *Controller) decide(decisions map[string]egressip.Decision, met map[stri
 			changed = append(changed, key)
 		}
 	}
-	c.decisions, c.decided, c.owners, c.heard = decisions, met, owners, heard
+	c.decisions, c.decided, c.owners, c.reachable = decisions, met, owners, reachable
 	slices.Sort(changed)
 	return changed
 }
@@ -178,8 +178,8 @@ func (c *Controller) owned(key string, addr netip.Addr) bool {
 	return c.owners[addr] == key
 }
 
-// prime reads which pods are whose, so that no status says otherwise at first.
-func (c *Controller) prime() error {
+// seedMembers reads which pods are whose, so that no status says otherwise at first.
+func (c *Controller) seedMembers() error {
 	pods, err := c.deps.Pods.Lister().List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("list pods: %w", err)

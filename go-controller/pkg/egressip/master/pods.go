@@ -19,16 +19,16 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 )
 
-// patience is how long a pod is kept from starting by policies that are not in
+// podStartTimeout is how long a pod is kept from starting by policies that are not in
 // force. After it the pod starts, and what it sends is dropped until they are.
-const patience = 5 * time.Second
+const podStartTimeout = 5 * time.Second
 
-// cached is how long a chassis may go on by what its datapath remembers of flows
+// revalidateDelay is how long a chassis may go on by what its datapath remembers of flows
 // that were replaced, which ovn-controller knows nothing of, and hence the barrier
 // does not either. Open vSwitch goes through them at the latest after
 // other_config:max-revalidator, or max-idle where that is less: 500 ms by default, and
 // not meant to be raised. That a pass takes as long again is rather much.
-const cached = time.Second
+const revalidateDelay = time.Second
 
 // podState is what is known of a pod besides its rows. The controller's mu guards
 // it, but for what belongs to who works on the pod.
@@ -36,15 +36,15 @@ type podState struct {
 	// busy: somebody works on the pod; again: its key is to come back then.
 	busy, again bool
 	idle        chan struct{} // closed when nobody does any more; nil: nobody waits for that
-	mark        mark
+	gate        startGate
 	waits       map[string]bool // what is waited for
 	reached     []reached
-	// own are the addresses that are translated by us on the pod's own node; nil:
+	// localSNAT are the addresses that are translated by us on the pod's own node; nil:
 	// the database tells.
-	own map[netip.Addr]bool
+	localSNAT map[netip.Addr]bool
 
 	// Of who works on the pod: what is in force, of which incarnation.
-	of      types.UID
+	uid     types.UID
 	inForce egressip.State
 	known   bool // inForce says something
 	node    string
@@ -56,26 +56,26 @@ type reached struct {
 	own      bool // the pod's, which has policies
 	policies map[netip.Addr]egressip.Policy
 	nats     map[egressip.Site]netip.Addr
-	silent   bool // the pod's, which does not have its port any more
-	// old: what was there before must be out of the chassis' memory, too.
-	old bool
+	portGone bool // the pod's, which does not have its port any more
+	// flushed: what was there before must be out of the chassis' memory, too.
+	flushed bool
 }
 
-// mark is that on a pod which is not to start yet.
-type mark struct {
-	on    types.UID
+// startGate is that on a pod which is not to start yet.
+type startGate struct {
+	uid   types.UID
 	since time.Time // when we learned of it
-	may   may       // what its pod's plan says
-	off   bool      // we took it away
+	state gateState // what its pod's plan says
+	open  bool      // we took it away
 }
 
-// may is whether a pod that bears the mark may start.
-type may int
+// gateState is whether a pod that bears the mark may start.
+type gateState int
 
 const (
-	mayNot  may = iota
-	maySend     // what it sends leaves as it is to
-	mayWait     // it was planned as late: what is not in force for it is dropped
+	blocked    gateState = iota
+	programmed           // what it sends leaves as it is to
+	timedOut             // it was planned as late: what is not in force for it is dropped
 )
 
 // state returns the state of a pod; mu is held.
@@ -88,9 +88,9 @@ func (c *Controller) state(key string) *podState {
 	return st
 }
 
-// begin takes hold of a pod; it fails where somebody works on it, who brings its
+// tryLock takes hold of a pod; it fails where somebody works on it, who brings its
 // key back at the end.
-func (c *Controller) begin(key string) (*podState, bool) {
+func (c *Controller) tryLock(key string) (*podState, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	st := c.state(key)
@@ -102,8 +102,8 @@ func (c *Controller) begin(key string) (*podState, bool) {
 	return st, true
 }
 
-// turn takes hold of a pod when nobody works on it any more.
-func (c *Controller) turn(ctx context.Context, key string) (*podState, error) {
+// lock takes hold of a pod when nobody works on it any more.
+func (c *Controller) lock(ctx context.Context, key string) (*podState, error) {
 	for {
 		c.mu.Lock()
 		st := c.state(key)
@@ -125,8 +125,8 @@ func (c *Controller) turn(ctx context.Context, key string) (*podState, error) {
 	}
 }
 
-// end lets go of pods. One that nothing is to be known of is forgotten.
-func (c *Controller) end(keys ...string) {
+// unlock lets go of pods. One that nothing is to be known of is forgotten.
+func (c *Controller) unlock(keys ...string) {
 	var again []string
 	c.mu.Lock()
 	for _, key := range keys {
@@ -139,7 +139,7 @@ func (c *Controller) end(keys ...string) {
 			close(st.idle)
 			st.idle = nil
 		}
-		if st.of == "" && st.mark == (mark{}) && len(st.waits) == 0 {
+		if st.uid == "" && st.gate == (startGate{}) && len(st.waits) == 0 {
 			delete(c.states, key)
 		}
 	}
@@ -159,7 +159,7 @@ func (c *Controller) watchPods() error {
 		c.choosing.Store(true) // from here on the events tell
 		var keys []string
 		for _, obj := range c.deps.Pods.Informer().GetIndexer().List() {
-			if p, ok := obj.(*corev1.Pod); ok && (marked(p) || kube.NeedsNetwork(p) && len(c.choose(p)) > 0) {
+			if p, ok := obj.(*corev1.Pod); ok && (isPending(p) || kube.NeedsNetwork(p) && len(c.choose(p)) > 0) {
 				keys = append(keys, kube.PodKey(p))
 			}
 		}
@@ -186,7 +186,7 @@ func podKeys(old, new any) []string {
 	case o == nil:
 		return []string{kube.PodKey(n)}
 	case n != nil && o.UID == n.UID && maps.Equal(o.Labels, n.Labels) && kube.NeedsNetwork(o) == kube.NeedsNetwork(n) &&
-		marked(o) == marked(n):
+		isPending(o) == isPending(n):
 		return nil
 	}
 	return []string{kube.PodKey(o)}
@@ -212,19 +212,19 @@ func (c *Controller) podsOfNamespace(old, new any) []string {
 func (c *Controller) podsOfEgressIP(old, new any) []string {
 	o, _ := old.(*v1.EgressIP)
 	n, _ := new.(*v1.EgressIP)
-	c.reselect(nameOf(o, n))
+	c.updateSelection(nameOf(o, n))
 	if o != nil && n != nil && o.UID == n.UID && equality.Semantic.DeepEqual(o.Spec, n.Spec) {
 		if equality.Semantic.DeepEqual(o.Status.Programmed, n.Status.Programmed) {
 			return nil
 		}
-		return c.members.Own(n.Name)
+		return c.members.Selected(n.Name)
 	}
 	var keys []string
 	for _, e := range []*v1.EgressIP{o, n} {
 		if e == nil {
 			continue
 		}
-		keys = append(keys, c.members.Own(e.Name)...)
+		keys = append(keys, c.members.Selected(e.Name)...)
 		if !c.choosing.Load() {
 			continue // every pod that anybody chooses is a start-up key
 		}
@@ -242,7 +242,7 @@ func nameOf(old, new *v1.EgressIP) string {
 	return new.Name
 }
 
-func marked(p *corev1.Pod) bool {
+func isPending(p *corev1.Pod) bool {
 	_, ok := p.Annotations[kube.AnnotationEgressPending]
 	return ok
 }

@@ -220,7 +220,7 @@ func (w *world) state() string {
 	}
 	pods, _ := w.kube.CoreV1().Pods("").List(context.Background(), metav1.ListOptions{})
 	for _, p := range pods.Items {
-		fmt.Fprintf(&out, "%s/%s: marked %v\n", p.Namespace, p.Name, marked(&p))
+		fmt.Fprintf(&out, "%s/%s: marked %v\n", p.Namespace, p.Name, isPending(&p))
 	}
 	return out.String()
 }

@@ -13,22 +13,22 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// release notes whether a pod that bears the mark may start, and has the mark taken
+// updateGates notes whether a pod that bears the mark may start, and has the mark taken
 // away then.
-func (c *Controller) release(key string, st *podState, p *corev1.Pod, may may) {
+func (c *Controller) updateGates(key string, st *podState, p *corev1.Pod, gate gateState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if st.mark.on != p.UID || st.mark.off {
+	if st.gate.uid != p.UID || st.gate.open {
 		return
 	}
-	if st.mark.may = may; may != mayNot {
-		c.marks.Enqueue(key)
+	if st.gate.state = gate; gate != blocked {
+		c.gates.Enqueue(key)
 	}
 }
 
-// unmark takes the mark off a pod that may start. Where the lister does not show the
+// removePendingAnnotation takes the mark off a pod that may start. Where the lister does not show the
 // mark yet, its event brings the pod here again.
-func (c *Controller) unmark(ctx context.Context, key string) error {
+func (c *Controller) removePendingAnnotation(ctx context.Context, key string) error {
 	namespace, name, _ := strings.Cut(key, "/")
 	p, err := c.deps.Pods.Lister().Pods(namespace).Get(name)
 	switch {
@@ -36,16 +36,16 @@ func (c *Controller) unmark(ctx context.Context, key string) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("get pod %s: %w", key, err)
-	case !marked(p):
+	case !isPending(p):
 		return nil
 	}
 	c.mu.Lock()
-	var m mark
+	var m startGate
 	if st := c.states[key]; st != nil {
-		m = st.mark
+		m = st.gate
 	}
 	c.mu.Unlock()
-	if m.on != p.UID || m.off || m.may == mayNot {
+	if m.uid != p.UID || m.open || m.state == blocked {
 		return nil
 	}
 	err = kube.PatchPod(ctx, c.deps.Kube, p, kube.Metadata{Annotations: map[string]*string{kube.AnnotationEgressPending: nil}})
@@ -53,12 +53,12 @@ func (c *Controller) unmark(ctx context.Context, key string) error {
 		return err
 	}
 	c.mu.Lock()
-	if st := c.states[key]; st != nil && st.mark.on == p.UID {
-		st.mark.off = true
+	if st := c.states[key]; st != nil && st.gate.uid == p.UID {
+		st.gate.open = true
 	}
 	c.mu.Unlock()
-	c.tellOwn(key, p.Spec.NodeName)
-	if waited := time.Since(m.since); m.may == maySend {
+	c.notifyLocalSNAT(key, p.Spec.NodeName)
+	if waited := time.Since(m.since); m.state == programmed {
 		klog.V(2).InfoS("Pod may send", "pod", key, "after", waited)
 	} else {
 		klog.InfoS("Pod starts before its policies are in force", "pod", key, "after", waited)
@@ -67,8 +67,8 @@ func (c *Controller) unmark(ctx context.Context, key string) error {
 	return nil
 }
 
-// settle notes whether a pod of an EgressIP, if it has one, leaves as it is to.
-func (c *Controller) settle(key, name string, settled bool) {
+// updateStartGate notes whether a pod of an EgressIP, if it has one, leaves as it is to.
+func (c *Controller) updateStartGate(key, name string, settled bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, other := range c.waiting.of(key) {

@@ -48,7 +48,7 @@ func (c *Controller) watchStatuses() error {
 	})
 }
 
-// dead tells whether a node cannot take back its word itself: it is gone, or
+// dead tells whether a node cannot take back its status entry itself: it is gone, or
 // does not answer.
 func (c *Controller) dead(node string) bool {
 	n, err := c.deps.Nodes.Lister().Get(node)
@@ -61,13 +61,13 @@ func (c *Controller) dead(node string) bool {
 	return c.deps.Health.Reach(node) == place.Dead
 }
 
-// muted tells whether the word of a node goes: placement found it dead, or gone.
-func (c *Controller) muted(node string) bool {
+// nodeDown tells whether the status entry of a node goes: placement found it dead, or gone.
+func (c *Controller) nodeDown(node string) bool {
 	c.mu.Lock()
-	heard, seen := c.heard[node]
+	reachable, seen := c.reachable[node]
 	c.mu.Unlock()
 	if seen {
-		return !heard
+		return !reachable
 	}
 	_, err := c.deps.Nodes.Lister().Get(node)
 	return apierrors.IsNotFound(err)
@@ -103,13 +103,13 @@ func (c *Controller) report(ctx context.Context, key string) error {
 	known := c.known(e)
 	want := *known.DeepCopy()
 	want.Items = d.Items()
-	want.Programmed = slices.DeleteFunc(want.Programmed, func(w v1.ProgrammedStatus) bool { return c.muted(w.Node) })
-	former, err := c.former(key, d, known)
+	want.Programmed = slices.DeleteFunc(want.Programmed, func(w v1.ProgrammedStatus) bool { return c.nodeDown(w.Node) })
+	former, err := c.formerHolders(key, d, known)
 	if err != nil {
 		return err
 	}
-	want.Programmed = egressip.Carry(want.Programmed, former)
-	c.remind(key, d, want)
+	want.Programmed = egressip.KeepFormerHolders(want.Programmed, former)
+	c.checkTimeouts(key, d, want)
 	is := egressip.Conditions(d, want, c.podReport(key))
 	for _, condition := range is {
 		if condition.Type == v1.ConditionProgrammed && c.transient(key, known, condition) {
@@ -121,7 +121,7 @@ func (c *Controller) report(ctx context.Context, key string) error {
 	if err := c.patch(ctx, e, known, want); err != nil {
 		return err
 	}
-	c.carried(former)
+	c.keepFormerHolders(former)
 	before := egressip.Decode(&v1.EgressIP{Status: known}).Items
 	for _, n := range egressip.Notices(d, before, known.Conditions, want.Conditions) {
 		kind := corev1.EventTypeNormal
@@ -136,10 +136,10 @@ func (c *Controller) report(ctx context.Context, key string) error {
 
 // podReport tells what became of the pods of an EgressIP.
 func (c *Controller) podReport(key string) egressip.Report {
-	lost := c.members.Lost(key)
+	lost := c.members.Conflicts(key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return egressip.Report{Lost: lost, Waiting: c.waiting.count(key), Lapsed: c.lapses.Lapsed, Stuck: c.stuck.Lapsed}
+	return egressip.Report{Conflicts: lost, Waiting: c.waiting.count(key), Unresponsive: c.ackTimeouts.TimedOut, Stuck: c.stuckChassis.TimedOut}
 }
 
 // transient tells whether all that the condition would say is that pods wait for
@@ -148,17 +148,17 @@ func (c *Controller) transient(key string, known v1.EgressIPStatus, next metav1.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if next.Reason != egressip.ReasonWaitingForPolicies || !meta.IsStatusConditionTrue(known.Conditions, v1.ConditionProgrammed) {
-		delete(c.behind, key)
+		delete(c.unprogrammedSince, key)
 		return false
 	}
-	since, ok := c.behind[key]
+	since, ok := c.unprogrammedSince[key]
 	if !ok {
 		since = time.Now()
-		c.behind[key] = since
+		c.unprogrammedSince[key] = since
 	}
 	limit := grace
 	select {
-	case <-c.pods.Seeded():
+	case <-c.pods.Attempted():
 	default:
 		limit = startGrace
 	}
@@ -171,11 +171,11 @@ func (c *Controller) transient(key string, known v1.EgressIPStatus, next metav1.
 }
 
 func (c *Controller) forget(key string) {
-	c.lapses.Owe(key, nil)
+	c.ackTimeouts.SetPending(key, nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.patched, key)
-	delete(c.behind, key)
+	delete(c.unprogrammedSince, key)
 	delete(c.decoded, key)
 	c.waiting.forget(key)
 }
@@ -218,9 +218,9 @@ func difference(e *v1.EgressIP, known, want v1.EgressIPStatus) (types.PatchType,
 		change["conditions"] = want.Conditions
 	}
 	if slices.ContainsFunc(want.Programmed, func(w v1.ProgrammedStatus) bool {
-		was, _ := egressip.WordOf(known, w.Node)
-		return !egressip.SameWord(was, w)
-	}) { // words of others: nobody may have written meanwhile
+		was, _ := egressip.NodeStatusOf(known, w.Node)
+		return !egressip.SameNodeStatus(was, w)
+	}) { // status entries of others: nobody may have written meanwhile
 		change["programmed"] = want.Programmed
 		metadata := map[string]any{"uid": e.UID, "resourceVersion": e.ResourceVersion}
 		return types.MergePatchType, map[string]any{"metadata": metadata, "status": change}
@@ -238,12 +238,12 @@ func difference(e *v1.EgressIP, known, want v1.EgressIPStatus) (types.PatchType,
 	}
 	ops := []operation{{"test", "/metadata/uid", e.UID}}
 	for i := len(known.Programmed) - 1; i >= 0; i-- {
-		word := known.Programmed[i]
-		if slices.ContainsFunc(want.Programmed, func(w v1.ProgrammedStatus) bool { return w.Node == word.Node }) {
+		nodeStatus := known.Programmed[i]
+		if slices.ContainsFunc(want.Programmed, func(w v1.ProgrammedStatus) bool { return w.Node == nodeStatus.Node }) {
 			continue
 		}
 		path := fmt.Sprintf("/status/programmed/%d", i)
-		ops = append(ops, operation{"test", path + "/node", word.Node}, operation{Op: "remove", Path: path})
+		ops = append(ops, operation{"test", path + "/node", nodeStatus.Node}, operation{Op: "remove", Path: path})
 	}
 	for _, field := range []string{"items", "conditions"} {
 		if value, ok := change[field]; ok {

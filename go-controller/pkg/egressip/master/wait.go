@@ -37,7 +37,7 @@ type waiter struct {
 // await has a pod wait for the chassis of a node, or for what it waits for there
 // already: then its key comes back, and it sees what is new since.
 func (c *Controller) await(w waits, key, node string, r reached) {
-	what := fmt.Sprint(node, r.own, r.silent)
+	what := fmt.Sprint(node, r.own, r.portGone)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	st := c.state(key)
@@ -45,14 +45,14 @@ func (c *Controller) await(w waits, key, node string, r reached) {
 		return
 	}
 	st.waits[what] = true
-	at := awaited{node: node, self: r.own || r.silent, old: r.old}
+	at := awaited{node: node, self: r.own || r.portGone, old: r.flushed}
 	w[at] = append(w[at], waiter{key, what, st, r})
 }
 
 // awaitPlan has a pod wait for its plan to be in force as far as it goes.
 func (c *Controller) awaitPlan(w waits, key, node string, plan egressip.Plan) {
 	if plan.Self {
-		c.await(w, key, node, reached{own: true, old: plan.Lingers, policies: plan.Want.Clone().Policies})
+		c.await(w, key, node, reached{own: true, flushed: plan.Lingers, policies: plan.Want.Clone().Policies})
 	}
 	for _, n := range plan.Await {
 		nats := maps.Clone(plan.Want.NATs)
@@ -129,7 +129,7 @@ func (c *Controller) inForce(ctx context.Context, at awaited) error {
 	if gone && at.self {
 		return nil
 	}
-	limit := patience
+	limit := podStartTimeout
 	if c.deps.Acknowledge > 0 && !at.self {
 		limit = min(limit, c.deps.Acknowledge)
 		c.applies(at.node, false)
@@ -144,7 +144,7 @@ func (c *Controller) inForce(ctx context.Context, at awaited) error {
 		return err
 	}
 	select {
-	case <-time.After(cached):
+	case <-time.After(revalidateDelay):
 	case <-ctx.Done():
 	}
 	return nil

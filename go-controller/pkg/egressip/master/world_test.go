@@ -247,7 +247,7 @@ func (w *world) start() {
 	}
 	if w.base != nil {
 		w.base.c = c
-		c.OnTranslates(w.base.look)
+		c.OnLocalSNATChange(w.base.look)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	nodes := queue.New("nodes", func(ctx context.Context, key string) error { return w.act(ctx, c, key) })
@@ -278,7 +278,7 @@ func (w *world) start() {
 		own.Shutdown()
 	})
 	w.t.Cleanup(w.stop)
-	for _, seeded := range []<-chan struct{}{c.Seeded(), c.statuses.Seeded(), c.marks.Seeded()} {
+	for _, seeded := range []<-chan struct{}{c.Attempted(), c.statuses.Attempted(), c.gates.Attempted()} {
 		eventually.Receive(w.t, "the start to be over", seeded)
 	}
 }
@@ -325,34 +325,34 @@ func (w *world) act(ctx context.Context, c *Controller, key string) error {
 		if frozen {
 			continue
 		}
-		word := v1.ProgrammedStatus{Node: name}
+		nodeStatus := v1.ProgrammedStatus{Node: name}
 		var secondary []netip.Addr
-		for _, item := range egressip.Given(status, name) {
+		for _, item := range egressip.ItemsOf(status, name) {
 			a := netip.MustParseAddr(item.EgressIP)
 			if egressip.Other(status, name, a) != "" {
 				continue
 			}
-			word.EgressIPs = append(word.EgressIPs, item.EgressIP)
+			nodeStatus.EgressIPs = append(nodeStatus.EgressIPs, item.EgressIP)
 			if item.Network != "172.18.0.0/16" && item.Network != "fc00:f853:ccd:e793::/64" {
 				secondary = append(secondary, a)
-				word.Digest = c.members.Digest(key, secondary)
+				nodeStatus.Digest = c.members.Digest(key, secondary)
 			}
 		}
 		i := slices.IndexFunc(status.Programmed, func(x v1.ProgrammedStatus) bool { return x.Node == name })
 		var ops []map[string]any
 		switch {
-		case i < 0 && len(word.EgressIPs) == 0:
+		case i < 0 && len(nodeStatus.EgressIPs) == 0:
 			continue
 		case i < 0 && len(status.Programmed) == 0:
-			ops = []map[string]any{{"op": "add", "path": "/status/programmed", "value": []any{word}}}
+			ops = []map[string]any{{"op": "add", "path": "/status/programmed", "value": []any{nodeStatus}}}
 		case i < 0:
-			ops = []map[string]any{{"op": "add", "path": "/status/programmed/-", "value": word}}
-		case slices.Equal(status.Programmed[i].EgressIPs, word.EgressIPs) && status.Programmed[i].Digest == word.Digest:
+			ops = []map[string]any{{"op": "add", "path": "/status/programmed/-", "value": nodeStatus}}
+		case slices.Equal(status.Programmed[i].EgressIPs, nodeStatus.EgressIPs) && status.Programmed[i].Digest == nodeStatus.Digest:
 			continue
-		case len(word.EgressIPs) == 0:
+		case len(nodeStatus.EgressIPs) == 0:
 			ops = []map[string]any{{"op": "remove", "path": fmt.Sprintf("/status/programmed/%d", i)}}
 		default:
-			ops = []map[string]any{{"op": "replace", "path": fmt.Sprintf("/status/programmed/%d", i), "value": word}}
+			ops = []map[string]any{{"op": "replace", "path": fmt.Sprintf("/status/programmed/%d", i), "value": nodeStatus}}
 		}
 		first := []map[string]any{{"op": "test", "path": "/metadata/uid", "value": e.UID, "by-a-node": true}}
 		if i >= 0 {

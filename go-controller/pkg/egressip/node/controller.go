@@ -42,7 +42,7 @@ type Deps struct {
 	// other node than this one.
 	EgressIPs egressipinformers.EgressIPInformer
 	Nodes     coreinformers.NodeInformer
-	// Client is where words are written.
+	// Client is where status entries are written.
 	Client versioned.Interface
 	// Kube is where the node asks for a handover, and reads who has an address that
 	// it is given.
@@ -80,8 +80,8 @@ type Deps struct {
 // Flows is the flow manager of the external bridge.
 type Flows interface {
 	host.FlowWriter
-	// Complete tells whether the flows of all contributors are installed.
-	Complete() bool
+	// Synced tells whether the flows of all contributors are installed.
+	Synced() bool
 }
 
 // Ports knows the logical ports of the cluster's pods from a place that those who may
@@ -113,13 +113,13 @@ type Announcer interface {
 
 // Controller holds the egress addresses of this node.
 type Controller struct {
-	deps  Deps
-	queue *queue.Controller
-	gates *gates
-	pods  *pods
-	past  *past
-	// before are those who had the addresses.
-	before *predecessors
+	deps        Deps
+	queue       *queue.Controller
+	suppression *arpSuppression
+	pods        *pods
+	stale       *staleConntrack
+	// previous are those who had the addresses.
+	previous *previousHolders
 	// stopped is closed when Run ends.
 	stopped chan struct{}
 
@@ -129,8 +129,8 @@ type Controller struct {
 	holders map[netip.Addr]int
 	// touched are the keys whose part of the kernel somebody else may have changed.
 	touched map[string]bool
-	// departed are addresses on secondary networks that others are about to take.
-	departed map[string]map[netip.Addr]departed
+	// released are addresses on secondary networks that others are about to take.
+	released map[string]map[netip.Addr]released
 	// leaving: others are asked to take over.
 	leaving bool
 }
@@ -157,12 +157,12 @@ func (s state) clone() state {
 // New returns the controller.
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps, stopped: make(chan struct{}), states: map[string]state{},
-		holders: map[netip.Addr]int{}, touched: map[string]bool{}, departed: map[string]map[netip.Addr]departed{}}
-	c.gates, c.pods, c.past, c.before = newGates(c), newPods(c, deps.Pods), newPast(deps.Forget), newPredecessors(deps)
+		holders: map[netip.Addr]int{}, touched: map[string]bool{}, released: map[string]map[netip.Addr]released{}}
+	c.suppression, c.pods, c.stale, c.previous = newARPSuppression(c), newPods(c, deps.Pods), newStaleConntrack(deps.Forget), newPreviousHolders(deps)
 	c.queue = queue.New("egressip-node", c.reconcile)
-	c.queue.Seed(c.prime)
+	c.queue.Seed(c.seedStates)
 	// Where there is no EgressIP at all this node has to say so, too.
-	c.queue.OnSeeded(c.gates.apply)
+	c.queue.OnAttempted(c.suppression.apply)
 	err := errors.Join(
 		c.queue.Watch(deps.EgressIPs.Informer(), func(old, new any) []string {
 			a, _ := old.(*v1.EgressIP)
@@ -224,20 +224,20 @@ func (c *Controller) objects() []*v1.EgressIP {
 	return all
 }
 
-// prime takes over what an earlier run held: what this node's words have and the
+// seedStates takes over what an earlier run held: what this node's status entries have and the
 // items still give it. The rest it has not, from the start.
-func (c *Controller) prime() []string {
+func (c *Controller) seedStates() []string {
 	for _, e := range c.objects() {
-		c.remember(e.Name, c.recall(e))
+		c.remember(e.Name, c.restoreHeld(e))
 	}
 	return c.keys()
 }
 
-// recall reads from an EgressIP what this node holds by its own word.
-func (c *Controller) recall(e *v1.EgressIP) state {
+// restoreHeld reads from an EgressIP what this node holds by its own status entry.
+func (c *Controller) restoreHeld(e *v1.EgressIP) state {
 	s := state{uid: e.UID, held: map[netip.Addr]bool{}, announced: map[netip.Addr]bool{}}
-	for _, item := range egressip.Given(e.Status, c.deps.Node) {
-		if a, err := netip.ParseAddr(item.EgressIP); err == nil && egressip.Holds(e.Status, c.deps.Node, a) {
+	for _, item := range egressip.ItemsOf(e.Status, c.deps.Node) {
+		if a, err := netip.ParseAddr(item.EgressIP); err == nil && egressip.Answers(e.Status, c.deps.Node, a) {
 			s.held[a], s.announced[a] = true, true
 		}
 	}
@@ -257,29 +257,29 @@ func (c *Controller) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}()
-	c.outlast(ctx)
+	c.waitForStatusTimeout(ctx)
 	return c.queue.Run(ctx, workers)
 }
 
-// mostSilence bounds how long a node that comes back waits: it answers probes meanwhile,
+// maxStatusWait bounds how long a node that comes back waits: it answers probes meanwhile,
 // so that a master which is more patient does not take it for dead any more. Nothing on
 // the node starts before that.
-const mostSilence = 10 * time.Second
+const maxStatusWait = 10 * time.Second
 
-// outlast keeps a node that comes back from believing its own words before it is
+// waitForStatusTimeout keeps a node that comes back from believing its own status entries before it is
 // certain to have heard that they hold no more: it may have been silent for so long
 // that the master is about to give its addresses to others. Until then a bridge
 // that has lost its flows lets OVN answer for nothing, and one that has them goes
 // on as it was.
-func (c *Controller) outlast(ctx context.Context) {
+func (c *Controller) waitForStatusTimeout(ctx context.Context) {
 	if c.deps.Silence == 0 || !cache.WaitForCacheSync(ctx.Done(), c.deps.EgressIPs.Informer().HasSynced) {
 		return
 	}
-	if !slices.ContainsFunc(c.objects(), func(e *v1.EgressIP) bool { return len(c.recall(e).held) > 0 }) {
+	if !slices.ContainsFunc(c.objects(), func(e *v1.EgressIP) bool { return len(c.restoreHeld(e).held) > 0 }) {
 		return
 	}
 	// A probe, and then the news, may take the time of another half.
-	wait := min(c.deps.Silence+c.deps.Silence/2, mostSilence)
+	wait := min(c.deps.Silence+c.deps.Silence/2, maxStatusWait)
 	klog.InfoS("Waiting until it is certain which egress addresses this node still has", "for", wait)
 	select {
 	case <-time.After(wait):
@@ -287,21 +287,21 @@ func (c *Controller) outlast(ctx context.Context) {
 	}
 }
 
-// Seeded is closed when every EgressIP that was there at the start was tried once,
+// Attempted is closed when every EgressIP that was there at the start was tried once,
 // and the bridge was told which addresses it is not to answer for.
-func (c *Controller) Seeded() <-chan struct{} { return c.queue.Seeded() }
+func (c *Controller) Attempted() <-chan struct{} { return c.queue.Attempted() }
 
-// Spoken is closed when this node has said what it wants of the kernel for every
+// Synced is closed when this node has said what it wants of the kernel for every
 // EgressIP that was there at the start.
-func (c *Controller) Spoken() <-chan struct{} { return c.queue.Spoken() }
+func (c *Controller) Synced() <-chan struct{} { return c.queue.Synced() }
 
-// Held returns how many addresses this node answers for or says it does: both
+// Answering returns how many addresses this node answers for or says it does: both
 // must have ended for it to hold none.
-func (c *Controller) Held() int {
-	held := c.allHeld()
+func (c *Controller) Answering() int {
+	held := c.allAnswering()
 	for _, e := range c.objects() {
-		word, _ := egressip.WordOf(e.Status, c.deps.Node)
-		for _, text := range word.EgressIPs {
+		status, _ := egressip.NodeStatusOf(e.Status, c.deps.Node)
+		for _, text := range status.EgressIPs {
 			if a, err := netip.ParseAddr(text); err == nil {
 				held[a] = true
 			}
@@ -329,12 +329,12 @@ func (c *Controller) self() (topology.Node, error) {
 // reconcile takes and lets go of the addresses of one EgressIP, and says so.
 func (c *Controller) reconcile(ctx context.Context, key string) error {
 	switch key {
-	case gatesKey:
-		c.gates.end(ctx)
-		if err := c.gates.apply(ctx); err != nil {
+	case suppressionKey:
+		c.suppression.end(ctx)
+		if err := c.suppression.apply(ctx); err != nil {
 			return err
 		}
-		return c.gates.forget(ctx)
+		return c.suppression.forget(ctx)
 	case backKey:
 		return c.back(ctx)
 	case recordKey:
@@ -353,21 +353,21 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	}
 	before := c.state(key, e)
 	after := state{held: map[netip.Addr]bool{}, announced: map[netip.Addr]bool{}, known: true}
-	var share egressip.Share
+	var assignment egressip.NodeAssignment
 	may := func(netip.Addr) bool { return false }
 	if e != nil {
-		after.uid, share = e.UID, egressip.ShareOf(e.Status, node)
-		if may, err = c.may(ctx, e, before, share); err != nil {
+		after.uid, assignment = e.UID, egressip.AssignmentOf(e.Status, node)
+		if may, err = c.allowed(ctx, e, before, assignment); err != nil {
 			return err
 		}
 	}
-	c.before.expect(ctx, key, e, share, node.Name)
+	c.previous.expect(ctx, key, e, assignment, node.Name)
 	c.pods.refresh()
-	next, held, err := c.seats(ctx, key, share, c.departing(key, e, before), may)
+	next, held, err := c.assignLinks(ctx, key, assignment, c.planReleased(key, e, before), may)
 	if err != nil {
 		return err
 	}
-	for _, a := range share.Primary {
+	for _, a := range assignment.Primary {
 		if may(a) {
 			held[a], next.links[a] = true, externalBridge(node)
 		}
@@ -376,7 +376,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		after.held[a], after.announced[a] = true, before.announced[a]
 	}
 	after.host = next.host
-	if remote := len(share.Primary)+len(share.Secondary)+len(before.held)+len(after.held) == 0; remote && c.gates.cover(key, e, node) {
+	if remote := len(assignment.Primary)+len(assignment.Secondary)+len(before.held)+len(after.held) == 0; remote && c.suppression.cover(key, e, node) {
 		next.gated = true
 	}
 	if ok, err := c.clear(ctx, e, before, after); err != nil || !ok {
@@ -389,11 +389,11 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		c.forget(key)
 		return nil
 	}
-	c.queue.Spoke(key)
+	c.queue.MarkSynced(key)
 	if a, key := c.holdsStill(e, after); key != "" {
-		return fmt.Errorf("say that %s is let go of: EgressIP %s has it yet", a, key)
+		return fmt.Errorf("report %s as released: EgressIP %s still has it", a, key)
 	}
-	return c.say(ctx, e, c.word(after, next))
+	return c.patchNodeStatus(ctx, e, c.nodeStatus(after, next))
 }
 
 // state returns what this node has of an EgressIP. One that was made anew under
@@ -403,7 +403,7 @@ func (c *Controller) state(key string, e *v1.EgressIP) state {
 	defer c.mu.Unlock()
 	s, known := c.states[key]
 	if e != nil && (!known || s.uid != e.UID) {
-		fresh := c.recall(e)
+		fresh := c.restoreHeld(e)
 		// What the one before has in the kernel is to go from there.
 		fresh.host, fresh.known, fresh.unsure = s.host, s.known, s.unsure
 		for a := range s.held {
@@ -418,7 +418,7 @@ func (c *Controller) state(key string, e *v1.EgressIP) state {
 
 // hold makes this node answer for what is held and for nothing else: it lets go
 // first, and announces what is new at last.
-func (c *Controller) hold(ctx context.Context, key string, before, after state, next seat) error {
+func (c *Controller) hold(ctx context.Context, key string, before, after state, next linkState) error {
 	for a := range before.held {
 		if !after.held[a] {
 			c.deps.Announcer.Stop(a)
@@ -428,7 +428,7 @@ func (c *Controller) hold(ctx context.Context, key string, before, after state, 
 	half.host, half.unsure = before.host, true
 	c.remember(key, half)
 	if !next.gated {
-		if err := c.gates.apply(ctx); err != nil {
+		if err := c.suppression.apply(ctx); err != nil {
 			return err
 		}
 	}
@@ -442,7 +442,7 @@ func (c *Controller) hold(ctx context.Context, key string, before, after state, 
 		if after.announced[a] {
 			continue
 		}
-		if !next.record[a] && !c.deps.Flows.Complete() {
+		if !next.record[a] && !c.deps.Flows.Synced() {
 			return fmt.Errorf("take %s: the external bridge has not all its flows", a)
 		}
 		if err := c.deps.Announcer.Start(next.links[a], a); err != nil {
@@ -456,7 +456,7 @@ func (c *Controller) hold(ctx context.Context, key string, before, after state, 
 	}
 	for a, was := range before.held {
 		if was && !after.held[a] {
-			klog.InfoS("Let go of egress address", "egressIP", key, "address", a)
+			klog.InfoS("Released egress address", "egressIP", key, "address", a)
 		}
 	}
 	c.remember(key, after)
@@ -479,7 +479,7 @@ func (c *Controller) askNextHops(link string, f topology.Family) {
 			continue
 		}
 		if err := c.deps.Announcer.Ask(link, from.Addr(), hop); err != nil {
-			klog.V(2).InfoS("Next hop could not be asked where it is", "nextHop", hop, "reason", err.Error())
+			klog.V(2).InfoS("Could not resolve a next hop", "nextHop", hop, "reason", err.Error())
 		}
 	}
 }
@@ -529,8 +529,8 @@ func (c *Controller) ready() bool {
 	}
 }
 
-// allHeld returns every address that this node answers for.
-func (c *Controller) allHeld() map[netip.Addr]bool {
+// allAnswering returns every address that this node answers for.
+func (c *Controller) allAnswering() map[netip.Addr]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := make(map[netip.Addr]bool, len(c.holders))

@@ -24,7 +24,7 @@ const (
 
 // TestTake forgets what it knew of connections with the addresses that the items
 // give this node, lets them pass, tells the neighbours, has next hops say where they
-// are, and says so last; what others are given stays gated.
+// are, and says so last; what others are given stays suppressed.
 func TestTake(t *testing.T) {
 	w := newWorld(t, object("prod", []string{four, more, six}, []string{four + " " + other, more + " " + other, six + " " + other}))
 	w.start()
@@ -153,7 +153,7 @@ func TestComeBackInTime(t *testing.T) {
 	})
 }
 
-// TestDeleted lets go, and keeps the gate while the gateway router may still have
+// TestDeleted lets go, and keeps the suppression while the gateway router may still have
 // the translation.
 func TestDeleted(t *testing.T) {
 	w := newWorld(t, object("prod", []string{four, more}, []string{four + " " + self, more + " " + other}))
@@ -178,7 +178,7 @@ func TestDeleted(t *testing.T) {
 	}
 }
 
-// TestGatesEnd takes the gates of deleted EgressIPs away after a while, however
+// TestGatesEnd takes the suppressed addresses of deleted EgressIPs away after a while, however
 // many there were at the same time.
 func TestGatesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

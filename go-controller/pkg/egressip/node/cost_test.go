@@ -50,7 +50,7 @@ func TestRemoteCost(t *testing.T) {
 		if len(w.gated("172.18.1.1", fmt.Sprintf("172.18.1.%d", n))) != 2 {
 			t.Errorf("not gated: %s", w.flows.Dump())
 		}
-		<-c.Seeded()
+		<-c.Attempted()
 		cost[n] = w.listed.Load()
 
 		w.change("e3", func(e *v1.EgressIP) {
@@ -73,7 +73,7 @@ func TestRemoteCost(t *testing.T) {
 	}
 }
 
-// have tells whether all of the addresses are gated.
+// have tells whether all of the addresses are suppressed.
 func (w *world) have(addrs ...string) bool { return len(w.gated(addrs...)) == len(addrs) }
 
 // TestGatesAfterFailure: where the bridge could not be told, an EgressIP that has not
@@ -81,7 +81,7 @@ func (w *world) have(addrs ...string) bool { return len(w.gated(addrs...)) == le
 func TestGatesAfterFailure(t *testing.T) {
 	w := newWorld(t, object("e0", []string{"172.18.1.1"}, []string{"172.18.1.1 " + other}))
 	c, _ := w.run()
-	<-c.Seeded()
+	<-c.Attempted()
 	w.flows.fail(errBusy)
 	w.change("e0", func(e *v1.EgressIP) { give(e, "172.18.1.2 "+other) })
 	w.eventually("the bridge to be busy", func() bool { return w.flows.failed() > 0 })

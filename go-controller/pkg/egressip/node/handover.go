@@ -28,7 +28,7 @@ const (
 // after a few seconds: then this node's bridge and kernel go on without us. Run
 // must go on meanwhile.
 func (c *Controller) HandOver(ctx context.Context) error {
-	held := c.Held()
+	held := c.Answering()
 	if held == 0 {
 		return nil
 	}
@@ -49,14 +49,14 @@ func (c *Controller) HandOver(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			klog.InfoS("Not all egress addresses were taken over in time", "left", c.Held())
+			klog.InfoS("Not all egress addresses were taken over in time", "left", c.Answering())
 			return nil
 		case <-stuck.C:
-			klog.InfoS("Nobody takes the egress addresses over", "left", c.Held())
+			klog.InfoS("No other node takes over the egress addresses", "left", c.Answering())
 			return nil
 		case <-tick.C:
 		}
-		now := c.Held()
+		now := c.Answering()
 		if now == 0 {
 			klog.InfoS("Egress addresses handed over")
 			return nil

@@ -128,7 +128,7 @@ func TestHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		ours := func(a netip.Addr) bool { return a == four || a == six }
-		found, problem := egressip.FindSeats(egressip.ShareOf(e.Status, topology.Node{Name: self}), networks, ours)
+		found, problem := egressip.AssignLinks(egressip.AssignmentOf(e.Status, topology.Node{Name: self}), networks, ours)
 		if problem != "" {
 			t.Fatal(problem)
 		}

@@ -77,7 +77,7 @@ var inbound = []struct{ tool, host, pod, self string }{
 func prepared() egressip.HostState {
 	link := dummy("dummy")
 	link.Routes = nil
-	seats := []egressip.Seat{{Addr: netip.MustParseAddr("10.10.10.5"), Link: link}, {Addr: netip.MustParseAddr("fd10::5"), Link: link}}
+	seats := []egressip.LinkAssignment{{Addr: netip.MustParseAddr("10.10.10.5"), Link: link}, {Addr: netip.MustParseAddr("fd10::5"), Link: link}}
 	pods := []netip.Addr{netip.MustParseAddr(inbound[0].pod), netip.MustParseAddr(inbound[1].pod)}
 	return egressip.HostPlan(seats, func(netip.Addr) bool { return false }, pods)
 }

@@ -52,8 +52,8 @@ func TestOutlast(t *testing.T) {
 				}
 				node := &Controller{deps: Deps{Node: self, EgressIPs: listed{indexer: indexer}, Silence: c.silence}}
 				start := time.Now()
-				node.outlast(t.Context())
-				if waited := time.Since(start); waited > mostSilence+time.Second {
+				node.waitForStatusTimeout(t.Context())
+				if waited := time.Since(start); waited > maxStatusWait+time.Second {
 					t.Errorf("holds up the start for %s", waited)
 				}
 				// The poll for the informer takes a moment of its own.
@@ -63,7 +63,7 @@ func TestOutlast(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				start = time.Now()
-				node.outlast(ctx)
+				node.waitForStatusTimeout(ctx)
 				if waited := time.Since(start); waited > time.Second {
 					t.Errorf("waited for %s after its end", waited)
 				}

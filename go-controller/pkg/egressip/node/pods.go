@@ -24,7 +24,7 @@ import (
 )
 
 // pods knows which pods each EgressIP has, and their addresses, for which it takes no
-// pod's word. It is of use only for addresses on
+// pod's status entry. It is of use only for addresses on
 // secondary networks, and watches nothing before there is one: most nodes never
 // need to know the pods of others.
 type pods struct {
@@ -128,7 +128,7 @@ func (p *pods) follow() {
 	}()
 	go func() {
 		if err := ports.Run(ctx); err != nil {
-			klog.ErrorS(err, "Cannot follow the addresses of pods")
+			klog.ErrorS(err, "Cannot watch the addresses of pods")
 		}
 	}()
 }
@@ -206,7 +206,7 @@ func (p *pods) look(namespace, name string) {
 	space, e := p.spaces.Get(namespace)
 	if err == nil && e == nil {
 		if addrs = p.addresses(pod); len(addrs) > 0 {
-			keys = p.selection.Of(space.Labels, pod.Labels)
+			keys = p.selection.Matching(space.Labels, pod.Labels)
 		}
 	}
 	p.c.queue.Enqueue(p.members.Set(namespace+"/"+name, keys, addrs)...)

@@ -149,19 +149,19 @@ func (h *history) otherActs() {
 			if err != nil {
 				return err
 			}
-			word := v1.ProgrammedStatus{Node: other}
-			ours, _ := egressip.WordOf(have.Status, self)
-			for _, item := range egressip.Given(have.Status, other) {
+			status := v1.ProgrammedStatus{Node: other}
+			ours, _ := egressip.NodeStatusOf(have.Status, self)
+			for _, item := range egressip.ItemsOf(have.Status, other) {
 				if !slices.Contains(ours.EgressIPs, item.EgressIP) {
-					word.EgressIPs = append(word.EgressIPs, item.EgressIP)
+					status.EgressIPs = append(status.EgressIPs, item.EgressIP)
 				}
 			}
 			have.Status.Programmed = slices.DeleteFunc(have.Status.Programmed, func(p v1.ProgrammedStatus) bool { return p.Node == other })
 			if len(have.Status.Programmed) == 0 {
 				have.Status.Programmed = nil // as it is sent
 			}
-			if len(word.EgressIPs) > 0 {
-				have.Status.Programmed = append(have.Status.Programmed, word)
+			if len(status.EgressIPs) > 0 {
+				have.Status.Programmed = append(have.Status.Programmed, status)
 			}
 			_, err = h.api.EgressIPV1().EgressIPs().Update(ctx, have, metav1.UpdateOptions{})
 			return err
@@ -266,10 +266,10 @@ func TestRandomOrders(t *testing.T) {
 			h.faults.Inject(h.api)
 			h.breakable()
 			h.stop = h.start()
-			share := []float64{0, 0.05, 0.1}[rng.IntN(3)] // of each step of many
-			h.faults.Set(share)
+			assignment := []float64{0, 0.05, 0.1}[rng.IntN(3)] // of each step of many
+			h.faults.Set(assignment)
 			h.world.mu.Lock()
-			h.share = share
+			h.share = assignment
 			h.world.mu.Unlock()
 			for range 60 {
 				h.event()

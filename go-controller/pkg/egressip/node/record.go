@@ -24,10 +24,10 @@ const recordKey = "/record"
 // stand in an annotation of the node from before they are added until they have
 // left, so that whoever comes back knows them again.
 type Record struct {
-	node  string
-	kube  kubernetes.Interface
-	nodes coreinformers.NodeInformer
-	turn  *host.Turn[error]
+	node   string
+	kube   kubernetes.Interface
+	nodes  coreinformers.NodeInformer
+	passes *host.Coalescer[error]
 
 	mu     sync.Mutex
 	loaded bool
@@ -37,7 +37,7 @@ type Record struct {
 
 // NewRecord returns the record of a node.
 func NewRecord(node string, cs kubernetes.Interface, nodes coreinformers.NodeInformer) *Record {
-	return &Record{node: node, kube: cs, nodes: nodes, turn: host.NewTurn[error](),
+	return &Record{node: node, kube: cs, nodes: nodes, passes: host.NewCoalescer[error](),
 		known: map[netip.Addr]bool{}, want: map[string]map[netip.Addr]bool{}}
 }
 
@@ -66,7 +66,7 @@ func (r *Record) load() {
 	r.loaded = true
 	addrs, err := kube.EgressIPAddresses(n)
 	if err != nil {
-		klog.ErrorS(err, "The egress addresses on this node are not known any more")
+		klog.ErrorS(err, "The record of egress addresses on this node is lost")
 	}
 	for _, a := range addrs {
 		r.known[a] = true
@@ -95,7 +95,7 @@ func (r *Record) Set(ctx context.Context, key string, addrs map[netip.Addr]bool,
 	if same {
 		return nil
 	}
-	failed, err := r.turn.Do(ctx, r.turn.Request(), func(ctx context.Context) error { return r.write(ctx, keep) })
+	failed, err := r.passes.Do(ctx, r.passes.Request(), func(ctx context.Context) error { return r.write(ctx, keep) })
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (r *Record) Trim(ctx context.Context) error { return r.Set(ctx, "", nil, fa
 // Restore puts the annotation right where it does not say what is recorded: somebody
 // else has written it.
 func (r *Record) Restore(ctx context.Context) error {
-	failed, err := r.turn.Do(ctx, r.turn.Request(), r.restore)
+	failed, err := r.passes.Do(ctx, r.passes.Request(), r.restore)
 	if err != nil {
 		return err
 	}

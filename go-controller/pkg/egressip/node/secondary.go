@@ -17,9 +17,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
-// settle is how long changes of links and routes are let come in before they are
+// linkSettleTime is how long changes of links and routes are let come in before they are
 // looked at.
-const settle = 50 * time.Millisecond
+const linkSettleTime = 50 * time.Millisecond
 
 // Kernel is what a host has for addresses on secondary networks.
 type Kernel struct {
@@ -38,25 +38,25 @@ type Kernel struct {
 	Flush func(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error
 }
 
-// seat is what is to be done for the secondary addresses of an EgressIP.
-type seat struct {
+// linkState is what is to be done for the secondary addresses of an EgressIP.
+type linkState struct {
 	host    egressip.HostState
 	links   map[netip.Addr]string
 	record  map[netip.Addr]bool
 	digest  string
 	problem string
-	gated   bool // the bridge has the gates that there are to be
+	gated   bool // the bridge has the suppressed addresses that there are to be
 }
 
-// seats plans the secondary addresses of a share, and of those that have just
+// assignLinks plans the secondary addresses of a share, and of those that have just
 // departed. held says which of them this node holds from now on; those without a link
 // are none of them.
-func (c *Controller) seats(
-	ctx context.Context, key string, share, departing egressip.Share, may func(netip.Addr) bool,
-) (seat, map[netip.Addr]bool, error) {
-	s := seat{host: egressip.HostPlan(nil, nil, nil), links: map[netip.Addr]string{}, record: map[netip.Addr]bool{}}
+func (c *Controller) assignLinks(
+	ctx context.Context, key string, assignment, departing egressip.NodeAssignment, may func(netip.Addr) bool,
+) (linkState, map[netip.Addr]bool, error) {
+	s := linkState{host: egressip.HostPlan(nil, nil, nil), links: map[netip.Addr]string{}, record: map[netip.Addr]bool{}}
 	held := map[netip.Addr]bool{}
-	if len(share.Secondary)+len(departing.Secondary) == 0 {
+	if len(assignment.Secondary)+len(departing.Secondary) == 0 {
 		return s, held, nil
 	}
 	if err := c.pods.need(ctx); err != nil {
@@ -66,31 +66,31 @@ func (c *Controller) seats(
 	if err != nil {
 		return s, nil, err
 	}
-	found, problem := egressip.FindSeats(share, networks, c.deps.Record.Has)
+	found, problem := egressip.AssignLinks(assignment, networks, c.deps.Record.Has)
 	for i, f := range found {
 		s.links[f.Addr], s.record[f.Addr] = f.Link.Link, true
 		if may(f.Addr) {
 			held[f.Addr] = true
 		}
-		before, rest := c.before.of(f.Addr, held[f.Addr])
+		before, rest := c.previous.of(f.Addr, held[f.Addr])
 		if rest > 0 {
 			c.queue.EnqueueAfter(rest, key)
 		}
-		found[i].Before = before.HostAddr(share.Networks[f.Addr])
+		found[i].Before = before.HostAddr(assignment.Networks[f.Addr])
 	}
-	gone, _ := egressip.FindSeats(departing, networks, c.deps.Record.Has)
+	gone, _ := egressip.AssignLinks(departing, networks, c.deps.Record.Has)
 	pods := c.pods.members.Addrs(key)
 	s.host = egressip.HostPlan(append(found, gone...), func(a netip.Addr) bool { return held[a] }, pods)
 	s.problem = problem
 	if problem == "" {
-		s.digest = egressip.Digest(share.Secondary, pods)
+		s.digest = egressip.Digest(assignment.Secondary, pods)
 	}
 	return s, held, nil
 }
 
 // leave takes addresses off the host that are not held any more; the rest of
 // what they needed goes with enter.
-func (c *Controller) leave(ctx context.Context, key string, before state, next seat) error {
+func (c *Controller) leave(ctx context.Context, key string, before state, next linkState) error {
 	stay, fewer := map[host.Address]host.AddressUse{}, false
 	for a := range before.host.Addrs {
 		if use, still := next.host.Addrs[a]; still {
@@ -110,7 +110,7 @@ func (c *Controller) leave(ctx context.Context, key string, before state, next s
 
 // enter makes the host have what is wanted of an EgressIP: first what traffic
 // needs, at last the addresses that draw it here.
-func (c *Controller) enter(ctx context.Context, key string, before state, next seat) error {
+func (c *Controller) enter(ctx context.Context, key string, before state, next linkState) error {
 	if before.host.Empty() && next.host.Empty() && !before.unsure {
 		return nil
 	}
@@ -132,7 +132,7 @@ func (c *Controller) enter(ctx context.Context, key string, before state, next s
 		k.IPRules.Apply(ctx, contributor, next.host.IPRules),
 		k.Chains.Apply(ctx, contributor, next.host.Rules),
 	)
-	c.handOn(ctx, key, before.host.HandOn, next.host.HandOn)
+	c.forwardReleased(ctx, key, before.host.HandOn, next.host.HandOn)
 	if err == nil {
 		err = k.Addrs.Apply(ctx, contributor, next.host.Addrs)
 	}
@@ -143,12 +143,12 @@ func (c *Controller) enter(ctx context.Context, key string, before state, next s
 		return err
 	}
 	// Before all have spoken the record has addresses that are still to be asked for.
-	return c.deps.Record.Set(ctx, key, next.record, !c.hasSpoken())
+	return c.deps.Record.Set(ctx, key, next.record, !c.hasReported())
 }
 
-// handOn has what belongs to other nodes' connections handed on to them. A kernel may
+// forwardReleased has what belongs to other nodes' connections handed on to them. A kernel may
 // lack what that takes: then what only the other side sends waits for the pod.
-func (c *Controller) handOn(ctx context.Context, key string, before, next host.Rules) {
+func (c *Controller) forwardReleased(ctx context.Context, key string, before, next host.Rules) {
 	if maps.EqualFunc(before, next, slices.Equal) {
 		return
 	}
@@ -157,7 +157,7 @@ func (c *Controller) handOn(ctx context.Context, key string, before, next host.R
 	if err == nil {
 		return
 	}
-	klog.InfoS("Connections are not handed on to who had the address before", "egressIP", key, "err", err)
+	klog.InfoS("Connections are not forwarded to the previous holder of the address", "egressIP", key, "err", err)
 	if err := c.deps.Kernel.Chains.Apply(ctx, contributor, nil); err != nil {
 		klog.ErrorS(err, "Cannot withdraw rules", "egressIP", key)
 	}
@@ -204,7 +204,7 @@ func (c *Controller) watchLinks(ctx context.Context) error {
 				return
 			}
 			select {
-			case <-time.After(settle):
+			case <-time.After(linkSettleTime):
 			case <-ctx.Done():
 				return
 			}
@@ -234,11 +234,11 @@ func (c *Controller) networks() ([]host.Network, error) {
 	return slices.DeleteFunc(all, func(n host.Network) bool { return len(n.Addrs) == 0 }), nil
 }
 
-// hasSpoken tells whether every EgressIP that was there at the start has been
+// hasReported tells whether every EgressIP that was there at the start has been
 // reconciled.
-func (c *Controller) hasSpoken() bool {
+func (c *Controller) hasReported() bool {
 	select {
-	case <-c.Spoken():
+	case <-c.Synced():
 		return true
 	default:
 		return false
@@ -255,7 +255,7 @@ func (c *Controller) touch() []string {
 		return nil
 	}
 	for _, e := range c.objects() {
-		if len(egressip.ShareOf(e.Status, node).Secondary) > 0 {
+		if len(egressip.AssignmentOf(e.Status, node).Secondary) > 0 {
 			keys = append(keys, e.Name)
 		}
 	}

@@ -73,7 +73,7 @@ func TestStray(t *testing.T) {
 	l := &lab{t: t, ns: ns, ids: ids{}}
 	l.restart(addrs...)
 	for i, c := range []struct{ has, before bool }{{false, false}, {true, false}, {true, true}} {
-		seats := []egressip.Seat{{Addr: addrs[0], Link: link}, {Addr: addrs[1], Link: link}}
+		seats := []egressip.LinkAssignment{{Addr: addrs[0], Link: link}, {Addr: addrs[1], Link: link}}
 		if c.before { // it is the same machine here
 			seats[0].Before, seats[1].Before = netip.MustParseAddr("10.10.10.9"), netip.MustParseAddr("fd10::9")
 		}
@@ -108,7 +108,7 @@ func TestNoHandOn(t *testing.T) {
 	l := &lab{t: t, ns: ns, ids: ids{}}
 	l.restart()
 	c := &Controller{deps: Deps{Kernel: l.kernel}}
-	c.handOn(t.Context(), "prod", nil, host.Rules{
+	c.forwardReleased(t.Context(), "prod", nil, host.Rules{
 		{Family: topology.IPv4, Table: "mangle", Name: egressip.ChainHandOn}: {"-j NO-SUCH-TARGET"},
 	})
 	mark := host.ChainKey{Family: topology.IPv4, Table: "mangle", Name: egressip.ChainMark}

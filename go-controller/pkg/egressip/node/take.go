@@ -21,13 +21,13 @@ import (
 const overtaken = 100 * time.Millisecond
 
 // askTimeout bounds a question to the API server, so that one that is gone without a
-// word does not hold up the other EgressIPs.
+// status entry does not hold up the other EgressIPs.
 const askTimeout = 2 * time.Second
 
-// may returns which of the addresses that this node is given it may answer for: those that
+// allowed returns which of the addresses that this node is given it may answer for: those that
 // it holds, and those that no other node has.
-func (c *Controller) may(ctx context.Context, e *v1.EgressIP, before state, share egressip.Share) (func(netip.Addr) bool, error) {
-	fresh := slices.Concat(share.Primary, share.Secondary)
+func (c *Controller) allowed(ctx context.Context, e *v1.EgressIP, before state, assignment egressip.NodeAssignment) (func(netip.Addr) bool, error) {
+	fresh := slices.Concat(assignment.Primary, assignment.Secondary)
 	fresh = slices.DeleteFunc(fresh, func(a netip.Addr) bool { return before.held[a] || !c.ready() || !free(e.Status, c.deps.Node, a) })
 	fresh, err := c.still(ctx, e, fresh)
 	return func(a netip.Addr) bool { return before.held[a] || slices.Contains(fresh, a) }, err
@@ -42,7 +42,7 @@ func (c *Controller) clear(ctx context.Context, e *v1.EgressIP, before, after st
 	if len(fresh) == 0 {
 		return true, nil
 	}
-	if err := c.past.forget(ctx, fresh); err != nil {
+	if err := c.stale.forget(ctx, fresh); err != nil {
 		return false, err
 	}
 	still, err := c.still(ctx, e, fresh)
@@ -64,9 +64,9 @@ func (c *Controller) still(ctx context.Context, e *v1.EgressIP, addrs []netip.Ad
 	}
 	gone := err != nil || latest.UID != e.UID
 	if slices.ContainsFunc(addrs, func(a netip.Addr) bool {
-		return gone || !given(latest.Status, c.deps.Node, a) || !free(latest.Status, c.deps.Node, a)
+		return gone || !assignedTo(latest.Status, c.deps.Node, a) || !free(latest.Status, c.deps.Node, a)
 	}) {
-		klog.V(2).InfoS("An egress address went elsewhere before it was taken", "egressIP", e.Name)
+		klog.V(2).InfoS("An egress address was reassigned before it was taken", "egressIP", e.Name)
 		c.queue.EnqueueAfter(overtaken, e.Name)
 		return nil, nil
 	}
@@ -78,19 +78,19 @@ func free(status v1.EgressIPStatus, node string, a netip.Addr) bool {
 	return egressip.Other(status, node, a) == ""
 }
 
-// given tells whether the items give a node an address.
-func given(status v1.EgressIPStatus, node string, a netip.Addr) bool {
-	return slices.ContainsFunc(egressip.Given(status, node), func(item v1.EgressIPStatusItem) bool { return item.EgressIP == a.String() })
+// assignedTo tells whether the items give a node an address.
+func assignedTo(status v1.EgressIPStatus, node string, a netip.Addr) bool {
+	return slices.ContainsFunc(egressip.ItemsOf(status, node), func(item v1.EgressIPStatusItem) bool { return item.EgressIP == a.String() })
 }
 
-// holdsStill returns an address that this node's word on an EgressIP has and that it is
-// about to take out of it, while it holds it for another EgressIP yet: the word is a
+// holdsStill returns an address that this node's status entry on an EgressIP has and that it is
+// about to take out of it, while it holds it for another EgressIP yet: the status entry is a
 // former one, which keeps others from taking the address.
 func (c *Controller) holdsStill(e *v1.EgressIP, after state) (netip.Addr, string) {
-	word, _ := egressip.WordOf(e.Status, c.deps.Node)
+	status, _ := egressip.NodeStatusOf(e.Status, c.deps.Node)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, text := range word.EgressIPs {
+	for _, text := range status.EgressIPs {
 		a, err := netip.ParseAddr(text)
 		if err != nil || after.held[a] {
 			continue

@@ -365,7 +365,7 @@ func (b *breth0) failed() int {
 	return b.errs
 }
 
-func (b *breth0) Complete() bool {
+func (b *breth0) Synced() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.incomplete
@@ -461,7 +461,7 @@ func (w *world) run() (c *Controller, stop func()) {
 		})
 	}
 	w.t.Cleanup(stop)
-	<-c.Spoken() // with a kernel that fails that may be many tries later
+	<-c.Synced() // with a kernel that fails that may be many tries later
 	return c, stop
 }
 
@@ -542,7 +542,7 @@ func (w *world) saysEventually(name string, want ...string) {
 	w.eventually(fmt.Sprintf("the words on %s to be %v", name, want), func() bool { return slices.Equal(w.words(name), want) })
 }
 
-// gated tells which of the addresses are gated.
+// suppressed tells which of the addresses are suppressed.
 func (w *world) gated(addrs ...string) []string {
 	var out []string
 	for _, a := range addrs {

@@ -78,11 +78,11 @@ type Controller struct {
 	// assumed is by node; only the key of the labels queue touches it.
 	assumed map[string]assumed
 
-	mu        sync.Mutex
-	decisions map[string]egressservice.Decision // of the last placement
-	patched   map[string]patched                // what the lister may not show yet
-	told      map[string]told                   // what Events have said last
-	behind    map[string]time.Time              // since when a programmed one waits for its host
+	mu                sync.Mutex
+	decisions         map[string]egressservice.Decision // of the last placement
+	patched           map[string]patched                // what the lister may not show yet
+	lastEvents        map[string]lastEvent              // what Events have said last
+	unprogrammedSince map[string]time.Time              // since when a programmed one waits for its host
 }
 
 // New returns the controller.
@@ -92,14 +92,14 @@ func New(deps Deps) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{
-		deps:      deps,
-		reader:    reader,
-		nodes:     deps.Nodes.Lister(),
-		assumed:   map[string]assumed{},
-		decisions: map[string]egressservice.Decision{},
-		patched:   map[string]patched{},
-		told:      map[string]told{},
-		behind:    map[string]time.Time{},
+		deps:              deps,
+		reader:            reader,
+		nodes:             deps.Nodes.Lister(),
+		assumed:           map[string]assumed{},
+		decisions:         map[string]egressservice.Decision{},
+		patched:           map[string]patched{},
+		lastEvents:        map[string]lastEvent{},
+		unprogrammedSince: map[string]time.Time{},
 	}
 	c.placement = queue.New("egressservice-placement", c.place)
 	c.services = queue.New(egressservice.Feature, c.reconcile)
@@ -125,16 +125,16 @@ func (c *Controller) watchServices() error {
 		c.reader.Watch(c.services, func(_ snapshot.Kind, key string) []string { return []string{key} }),
 		c.services.Watch(c.deps.Nodes.Informer(), func(old, new any) []string {
 			if o, ok := old.(*corev1.Node); ok && new == nil {
-				return c.saidBy(o.Name)
+				return c.statusOf(o.Name)
 			}
 			return nil
 		}),
 	)
 }
 
-// saidBy returns the EgressServices that every node serves and whose status has the
-// word of a node.
-func (c *Controller) saidBy(node string) []string {
+// statusOf returns the EgressServices that every node serves and whose status has the
+// status entry of a node.
+func (c *Controller) statusOf(node string) []string {
 	objs, _ := c.reader.Objects() // reads memory and does not fail
 	var keys []string
 	for _, eg := range objs {
@@ -151,20 +151,20 @@ func (c *Controller) Run(ctx context.Context) error {
 	group.Go(func() error { return c.placement.Run(ctx, 1) })
 	group.Go(func() error {
 		// Without the first placement no service knows what to be.
-		if !queue.Await(ctx, c.placement.Spoken()) {
+		if !queue.Await(ctx, c.placement.Synced()) {
 			return nil
 		}
 		return c.services.Run(ctx, workers)
 	})
 	group.Go(func() error {
-		if !queue.Await(ctx, c.services.Seeded()) {
+		if !queue.Await(ctx, c.services.Attempted()) {
 			return nil
 		}
 		return c.labels.Run(ctx, 1)
 	})
 	group.Go(func() error {
-		if queue.Await(ctx, c.services.Spoken()) {
-			c.deps.Pods.Complete()
+		if queue.Await(ctx, c.services.Synced()) {
+			c.deps.Pods.MarkSynced()
 		}
 		return nil
 	})
@@ -178,9 +178,9 @@ func (c *Controller) Run(ctx context.Context) error {
 // for: it has been given addresses.
 func (c *Controller) Look(pod string) { c.services.Enqueue(c.reader.Selecting(pod)...) }
 
-// Seeded is closed when every EgressService that was there at the start, and
+// Attempted is closed when every EgressService that was there at the start, and
 // every one that only has rows left, has been tried once.
-func (c *Controller) Seeded() <-chan struct{} { return c.services.Seeded() }
+func (c *Controller) Attempted() <-chan struct{} { return c.services.Attempted() }
 
 // decision returns what placement decided last; false before it has seen key.
 func (c *Controller) decision(key string) (egressservice.Decision, bool) {

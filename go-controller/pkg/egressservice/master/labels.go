@@ -24,7 +24,7 @@ func (c *Controller) watchLabels() error {
 		o, _ := old.(*v1.EgressService)
 		n, _ := new.(*v1.EgressService)
 		if o != nil && n != nil && o.Status.Host == n.Status.Host &&
-			egressservice.Settled(o.Status) == egressservice.Settled(n.Status) {
+			egressservice.Done(o.Status) == egressservice.Done(n.Status) {
 			return nil
 		}
 		return []string{all}

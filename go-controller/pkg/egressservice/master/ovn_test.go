@@ -220,7 +220,7 @@ func (l *lab) noReroute() {
 		}
 		core.Shutdown()
 	})
-	eventually.Receive(l.t, "the policies of the start", c.Seeded())
+	eventually.Receive(l.t, "the policies of the start", c.Attempted())
 }
 
 // onOVN waits until another node than not serves the demo in the database, and

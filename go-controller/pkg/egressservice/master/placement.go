@@ -144,7 +144,7 @@ func (c *Controller) candidates() ([]place.Node, error) {
 	for _, n := range list {
 		node, err := kube.Node(n)
 		if err != nil {
-			klog.V(2).InfoS("Node is considered as far as it is known", "node", n.Name, "err", err)
+			klog.V(2).InfoS("Using the part of a node's annotations that can be read", "node", n.Name, "err", err)
 		}
 		nodes = append(nodes, place.Node{Node: node, Reach: c.deps.Health.Reach(n.Name)})
 	}

@@ -27,7 +27,7 @@ const insidePatience = 2 * time.Second
 
 // reconcile writes the rows and the status of one EgressService.
 //
-// New traffic follows the acknowledgement: status host, then the host's word that
+// New traffic follows the acknowledgement: status host, then the host's status entry that
 // it is ready, then the policies. Traffic that ends goes the other way: no policy
 // is left when the status stops naming the host.
 func (c *Controller) reconcile(ctx context.Context, key string) error {
@@ -63,9 +63,9 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 			return err
 		}
 	}
-	pods := append(egressservice.Steered(s, d), egressservice.KeptIn(s, d)...)
+	pods := append(egressservice.Rerouted(s, d), egressservice.PendingPods(s, d)...)
 	now := egressservice.SteeringOf(c.deps.Writer.Rows(egressservice.Owner(key)))
-	if err := c.steer(ctx, key, pods, now, egressservice.Rows(s, d, now)); err != nil {
+	if err := c.applyRows(ctx, key, pods, now, egressservice.Rows(s, d, now)); err != nil {
 		return err
 	}
 	if c.transient(eg, s, d) {
@@ -87,9 +87,9 @@ func (c *Controller) gone(node string) bool {
 	return apierrors.IsNotFound(err)
 }
 
-// steer writes the policies of pods. What these have for nodes is kept away from the
+// applyRows writes the policies of pods. What these have for nodes is kept away from the
 // policies as long as there are any.
-func (c *Controller) steer(ctx context.Context, key string, pods []netip.Addr, now egressservice.Steering, rows []nb.Row) error {
+func (c *Controller) applyRows(ctx context.Context, key string, pods []netip.Addr, now egressservice.Steering, rows []nb.Row) error {
 	had := slices.SortedFunc(maps.Keys(now), netip.Addr.Compare)
 	c.deps.Pods.Set(key, noreroute.Union(pods, had))
 	inside, cancel := context.WithTimeout(ctx, insidePatience)
@@ -113,13 +113,13 @@ func (c *Controller) transient(eg *v1.EgressService, s egressservice.Service, d 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !waits {
-		delete(c.behind, s.Key)
+		delete(c.unprogrammedSince, s.Key)
 		return false
 	}
-	since, ok := c.behind[s.Key]
+	since, ok := c.unprogrammedSince[s.Key]
 	if !ok {
 		since = time.Now()
-		c.behind[s.Key] = since
+		c.unprogrammedSince[s.Key] = since
 		time.AfterFunc(grace, func() { c.services.Enqueue(s.Key) })
 	}
 	return time.Since(since) < grace
@@ -130,8 +130,8 @@ func (c *Controller) forget(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.patched, key)
-	delete(c.told, key)
-	delete(c.behind, key)
+	delete(c.lastEvents, key)
+	delete(c.unprogrammedSince, key)
 }
 
 func (c *Controller) apply(ctx context.Context, key string, rows []nb.Row) error {
@@ -140,7 +140,7 @@ func (c *Controller) apply(ctx context.Context, key string, rows []nb.Row) error
 		return fmt.Errorf("apply policies of EgressService %s: %w", key, err)
 	}
 	if stats.Zero() {
-		klog.V(4).InfoS("Policies are as wanted", "egressService", key, "policies", len(rows))
+		klog.V(4).InfoS("Policies are up to date", "egressService", key, "policies", len(rows))
 	} else {
 		klog.V(2).InfoS("Policies written", "egressService", key,
 			"inserted", stats.Inserted, "updated", stats.Updated, "deleted", stats.Deleted)

@@ -59,7 +59,7 @@ func (c *Controller) setStatus(ctx context.Context, eg *v1.EgressService, s egre
 	want.Host = egressservice.Status(s, d)
 	// What was acknowledged before must not count when the host gets it again:
 	// its rules go with the status.
-	// The same goes for the word of a node that is no more.
+	// The same goes for the status entry of a node that is no more.
 	revoke := want.Programmed != nil && (want.Host != known.Host && (want.Host == "" || want.Host == v1.HostAll) ||
 		want.Host == v1.HostAll && c.gone(want.Programmed.Host))
 	if revoke {
@@ -132,8 +132,8 @@ func hostOrNull(host string) any {
 	return host
 }
 
-// told is what was said about an EgressService that is not as it should be.
-type told struct {
+// lastEvent is what was said about an EgressService that is not as it should be.
+type lastEvent struct {
 	refused           egressservice.Refusal
 	conflict, network string
 	ingress           string
@@ -142,7 +142,7 @@ type told struct {
 // tell writes Events about why there is no host, who has the pods, and what the
 // host could not do, each once until it is another.
 func (c *Controller) tell(eg *v1.EgressService, s egressservice.Service, d egressservice.Decision) {
-	next := told{refused: egressservice.Why(s, d)}
+	next := lastEvent{refused: egressservice.RejectionReason(s, d)}
 	for _, condition := range egressservice.Conditions(s, d) {
 		switch {
 		case condition.Type == v1.ConditionConflict && condition.Status == metav1.ConditionTrue:
@@ -154,11 +154,11 @@ func (c *Controller) tell(eg *v1.EgressService, s egressservice.Service, d egres
 		}
 	}
 	c.mu.Lock()
-	last := c.told[s.Key]
-	if next == (told{}) {
-		delete(c.told, s.Key)
+	last := c.lastEvents[s.Key]
+	if next == (lastEvent{}) {
+		delete(c.lastEvents, s.Key)
 	} else {
-		c.told[s.Key] = next
+		c.lastEvents[s.Key] = next
 	}
 	c.mu.Unlock()
 	if next.refused != last.refused && next.refused != (egressservice.Refusal{}) {

@@ -200,7 +200,7 @@ func (w *world) start() {
 	})
 	w.master, w.stop = c, stop
 	w.t.Cleanup(stop)
-	for _, seeded := range []<-chan struct{}{c.Seeded(), c.placement.Seeded(), c.labels.Seeded()} {
+	for _, seeded := range []<-chan struct{}{c.Attempted(), c.placement.Attempted(), c.labels.Attempted()} {
 		eventually.Receive(w.t, "the start to be over", seeded)
 	}
 }

@@ -49,7 +49,7 @@ func (c *Controller) present() bool {
 }
 
 // acknowledge says in the status what this node has programmed, where it is the
-// host and the status does not say so yet. The server refuses the word of a node
+// host and the status does not say so yet. The server refuses the status entry of a node
 // that is host no more.
 func (c *Controller) acknowledge(ctx context.Context, eg *v1.EgressService, s egressservice.Service, problem string) error {
 	op := operation{Op: "add", Path: "/status/programmed"}
@@ -63,9 +63,9 @@ func (c *Controller) acknowledge(ctx context.Context, eg *v1.EgressService, s eg
 		}
 		op.Value = word
 	case s.Host == v1.HostAll && problem != "" && !c.present():
-		return nil // the master takes back the words of those that it does not know
+		return nil // the master takes back the status entries of those that it does not know
 	case s.Host == v1.HostAll && problem != "":
-		// One node's word is enough to know that something is wrong.
+		// One node's status entry is enough to know that something is wrong.
 		word := v1.ProgrammedStatus{Host: c.deps.Node, Problem: problem}
 		if s.Ack == word || s.Ack.Problem != "" {
 			return nil

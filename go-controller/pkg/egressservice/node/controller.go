@@ -88,8 +88,8 @@ type contribution struct {
 	translations egressservice.Translations
 	ipRules      map[host.IPRule]struct{}
 	unsure       bool // writing failed half-way
-	// strange are those whose connections are still to be forgotten then.
-	strange map[netip.Addr]bool
+	// untrusted are those whose connections are still to be forgotten then.
+	untrusted map[netip.Addr]bool
 }
 
 func (c contribution) empty() bool { return len(c.translations)+len(c.ipRules) == 0 }
@@ -134,13 +134,13 @@ func (c *Controller) Run(ctx context.Context) error {
 	return c.queue.Run(ctx, workers)
 }
 
-// Seeded is closed when every EgressService that was there at the start has been
+// Attempted is closed when every EgressService that was there at the start has been
 // tried once.
-func (c *Controller) Seeded() <-chan struct{} { return c.queue.Seeded() }
+func (c *Controller) Attempted() <-chan struct{} { return c.queue.Attempted() }
 
-// Spoken is closed when the kernel was told what every EgressService that was there
+// Synced is closed when the kernel was told what every EgressService that was there
 // at the start wants of it: from then on the chains and ip rules may be swept.
-func (c *Controller) Spoken() <-chan struct{} { return c.queue.Spoken() }
+func (c *Controller) Synced() <-chan struct{} { return c.queue.Synced() }
 
 // reconcile programs what this node does for one EgressService, and then says so.
 func (c *Controller) reconcile(ctx context.Context, key string) error {
@@ -169,13 +169,13 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	if err := c.program(ctx, key, want, c.takesOver(s)); err != nil {
 		return err
 	}
-	if err := c.settle(ctx, s, want.translations); err != nil {
+	if err := c.finishTakeover(ctx, s, want.translations); err != nil {
 		return err
 	}
 	if eg == nil {
 		return nil
 	}
-	c.queue.Spoke(key)
+	c.queue.MarkSynced(key)
 	return c.acknowledge(ctx, eg, s, problem)
 }
 
@@ -188,7 +188,7 @@ func (c *Controller) role(s egressservice.Service) egressservice.Service {
 	c.mu.Lock()
 	_, was := c.contributed[s.Key]
 	c.mu.Unlock()
-	if s.Ack.Host == c.deps.Node || was && !s.Settled {
+	if s.Ack.Host == c.deps.Node || was && !s.Done {
 		s.Host = c.deps.Node
 	}
 	return s
@@ -210,7 +210,7 @@ func (c *Controller) takesOver(s egressservice.Service) bool {
 func (c *Controller) want(s egressservice.Service) (want contribution, problem string, err error) {
 	want.translations = egressservice.NodeState(s, c.deps.Node)
 	if c.deps.EgressIPs {
-		want.ipRules = egressservice.UsualRoutes(want.translations)
+		want.ipRules = egressservice.MainTableRules(want.translations)
 	}
 	// Whether anything is to be done with the network does not depend on its table.
 	if len(egressservice.IPRules(s, c.deps.Node, unnamed, nil)) == 0 {
@@ -240,12 +240,12 @@ func (c *Controller) program(ctx context.Context, key string, want contribution,
 	// find that nothing differs means to read the tables; what others do to them
 	// the drivers' owner repairs.
 	if !known && want.empty() || known && have.equal(want) && !takeover {
-		klog.V(4).InfoS("Rules are as wanted", "egressService", key)
+		klog.V(4).InfoS("Rules are up to date", "egressService", key)
 		return nil
 	}
 	strange, err := c.leaving.add(ctx, key, have, want)
-	maps.Copy(strange, have.strange)
-	c.note(key, contribution{translations: have.translations, ipRules: have.ipRules, unsure: true, strange: strange})
+	maps.Copy(strange, have.untrusted)
+	c.note(key, contribution{translations: have.translations, ipRules: have.ipRules, unsure: true, untrusted: strange})
 	if err != nil {
 		return err
 	}

@@ -193,7 +193,7 @@ func (w *world) start() *Controller {
 		own.Shutdown()
 	})
 	w.t.Cleanup(w.stop)
-	<-c.Spoken() // with a kernel that fails that may be many tries later
+	<-c.Synced() // with a kernel that fails that may be many tries later
 	return c
 }
 

@@ -14,20 +14,20 @@ import (
 // flusher deletes connections whose translation is stale; callers that wait share
 // one pass over the table.
 type flusher struct {
-	flush func(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error
-	turn  *host.Turn[error]
+	flush  func(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error
+	passes *host.Coalescer[error]
 
-	mu    sync.Mutex
-	fresh egressservice.Translations // what connections of these are to have
-	over  egressservice.Translations // what they must not have any more
-	// strange are those whose connections went another way since we saw them last:
+	mu      sync.Mutex
+	added   egressservice.Translations // what connections of these are to have
+	expired egressservice.Translations // what they must not have any more
+	// untrusted are those whose connections went another way since we saw them last:
 	// what is known of their windows would stop them.
-	strange map[netip.Addr]bool
+	untrusted map[netip.Addr]bool
 }
 
 func newFlusher(flush func(context.Context, func(src, to netip.Addr) bool, []netip.Addr) error) *flusher {
-	return &flusher{flush: flush, turn: host.NewTurn[error](),
-		fresh: egressservice.Translations{}, over: egressservice.Translations{}, strange: map[netip.Addr]bool{}}
+	return &flusher{flush: flush, passes: host.NewCoalescer[error](),
+		added: egressservice.Translations{}, expired: egressservice.Translations{}, untrusted: map[netip.Addr]bool{}}
 }
 
 // replaced flushes the connections of the given addresses that have another
@@ -46,14 +46,14 @@ func (f *flusher) add(ctx context.Context, fresh, over egressservice.Translation
 		return nil
 	}
 	f.mu.Lock()
-	maps.Copy(f.fresh, fresh)
-	maps.Copy(f.over, over)
-	maps.Copy(f.strange, strange)
+	maps.Copy(f.added, fresh)
+	maps.Copy(f.expired, over)
+	maps.Copy(f.untrusted, strange)
 	for addr := range fresh {
-		delete(f.over, addr)
+		delete(f.expired, addr)
 	}
 	f.mu.Unlock()
-	failed, err := f.turn.Do(ctx, f.turn.Request(), f.pass)
+	failed, err := f.passes.Do(ctx, f.passes.Request(), f.pass)
 	if err != nil {
 		return err
 	}
@@ -62,8 +62,8 @@ func (f *flusher) add(ctx context.Context, fresh, over egressservice.Translation
 
 func (f *flusher) pass(ctx context.Context) error {
 	f.mu.Lock()
-	fresh, over, strange := f.fresh, f.over, f.strange
-	f.fresh, f.over, f.strange = egressservice.Translations{}, egressservice.Translations{}, map[netip.Addr]bool{}
+	fresh, over, strange := f.added, f.expired, f.untrusted
+	f.added, f.expired, f.untrusted = egressservice.Translations{}, egressservice.Translations{}, map[netip.Addr]bool{}
 	f.mu.Unlock()
 	err := f.flush(ctx, func(src, to netip.Addr) bool {
 		if strange[src] {
@@ -78,12 +78,12 @@ func (f *flusher) pass(ctx context.Context) error {
 	if err != nil {
 		f.mu.Lock()
 		for addr, to := range fresh {
-			if _, newer := f.fresh[addr]; !newer {
-				f.fresh[addr] = to
+			if _, newer := f.added[addr]; !newer {
+				f.added[addr] = to
 			}
 		}
-		maps.Copy(f.over, over)
-		maps.Copy(f.strange, strange)
+		maps.Copy(f.expired, over)
+		maps.Copy(f.untrusted, strange)
 		f.mu.Unlock()
 	}
 	return err

@@ -22,27 +22,27 @@ const leavingContributor = egressservice.Feature + "~leaving"
 
 // leaving keeps the rules that are no longer used for a while.
 type leaving struct {
-	deps  Deps
-	flush *flusher
-	turn  *host.Turn[error]
-	wake  chan struct{}
+	deps   Deps
+	flush  *flusher
+	passes *host.Coalescer[error]
+	wake   chan struct{}
 
 	mu sync.Mutex
 	// Until when they are kept. What is over stays here until the kernel has
 	// neither its rule nor its connections any more.
-	translations map[departed]time.Time
+	translations map[released]time.Time
 	ipRules      map[host.IPRule]time.Time
 }
 
-// departed is a translation on its way out.
-type departed struct {
+// released is a translation on its way out.
+type released struct {
 	key      string
 	addr, to netip.Addr
 }
 
 func newLeaving(deps Deps, flush *flusher) *leaving {
-	return &leaving{deps: deps, flush: flush, turn: host.NewTurn[error](), wake: make(chan struct{}, 1),
-		translations: map[departed]time.Time{}, ipRules: map[host.IPRule]time.Time{}}
+	return &leaving{deps: deps, flush: flush, passes: host.NewCoalescer[error](), wake: make(chan struct{}, 1),
+		translations: map[released]time.Time{}, ipRules: map[host.IPRule]time.Time{}}
 }
 
 // add takes over what have holds and want does not, in the kernel, too: the
@@ -54,7 +54,7 @@ func (l *leaving) add(ctx context.Context, key string, have, want contribution) 
 	changed := false
 	for addr, to := range want.translations {
 		// It is in use; the rule here is the same, or comes behind it.
-		d := departed{key, addr, to}
+		d := released{key, addr, to}
 		if _, was := l.translations[d]; was {
 			delete(l.translations, d)
 			back[addr] = true
@@ -63,7 +63,7 @@ func (l *leaving) add(ctx context.Context, key string, have, want contribution) 
 	for addr, to := range have.translations {
 		// One with another address now has nothing to wait for.
 		if _, still := want.translations[addr]; !still {
-			l.translations[departed{key, addr, to}] = until
+			l.translations[released{key, addr, to}] = until
 			changed = true
 		}
 	}
@@ -86,7 +86,7 @@ func (l *leaving) add(ctx context.Context, key string, have, want contribution) 
 
 // write contributes what is leaving.
 func (l *leaving) write(ctx context.Context) error {
-	failed, err := l.turn.Do(ctx, l.turn.Request(), func(ctx context.Context) error {
+	failed, err := l.passes.Do(ctx, l.passes.Request(), func(ctx context.Context) error {
 		rules, ipRules := l.contribution(time.Now())
 		if err := l.deps.Chains.Apply(ctx, leavingContributor, rules); err != nil {
 			return fmt.Errorf("apply rules that are leaving: %w", err)
@@ -169,7 +169,7 @@ func (l *leaving) next(now time.Time) time.Duration {
 func (l *leaving) expire(ctx context.Context) error {
 	now := time.Now()
 	l.mu.Lock()
-	translations, ipRules := over(l.translations, now), over(l.ipRules, now)
+	translations, ipRules := expired(l.translations, now), expired(l.ipRules, now)
 	l.mu.Unlock()
 	if err := l.write(ctx); err != nil {
 		return err
@@ -188,8 +188,8 @@ func (l *leaving) expire(ctx context.Context) error {
 	return nil
 }
 
-// over returns what need not be kept at this time.
-func over[K comparable](all map[K]time.Time, now time.Time) map[K]time.Time {
+// expired returns what need not be kept at this time.
+func expired[K comparable](all map[K]time.Time, now time.Time) map[K]time.Time {
 	some := map[K]time.Time{}
 	for k, until := range all {
 		if !until.After(now) {

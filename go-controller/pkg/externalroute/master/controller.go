@@ -76,10 +76,10 @@ type Deps struct {
 	// Rerouted are the pods that EgressIPs and EgressServices steer; nil ones are
 	// of features that are not enabled.
 	Rerouted []*noreroute.PodSet
-	// Translates tells whether an EgressIP translates an address of a pod on the
+	// OwnsLocalSNAT tells whether an EgressIP translates an address of a pod on the
 	// pod's own node; nil where there are none. Look is to be called when that
 	// changes.
-	Translates func(pod, node string, a netip.Addr) bool
+	OwnsLocalSNAT func(pod, node string, a netip.Addr) bool
 }
 
 // Controller serves the external gateways of the cluster.
@@ -156,19 +156,19 @@ func (c *Controller) Run(ctx context.Context) error {
 	group.Go(func() error { return c.decide.Run(ctx, 1) })
 	group.Go(func() error {
 		// Rows planned without a decision would be none at all.
-		if !queue.Await(ctx, c.decide.Spoken()) || !c.awaitRerouted(ctx) {
+		if !queue.Await(ctx, c.decide.Synced()) || !c.awaitRerouted(ctx) {
 			return nil
 		}
 		return c.nodes.Run(ctx, 1) // that takes all nodes that wait
 	})
 	group.Go(func() error {
-		if !queue.Await(ctx, c.nodes.Seeded()) {
+		if !queue.Await(ctx, c.nodes.Attempted()) {
 			return nil
 		}
 		return c.statuses.Run(ctx, reportWorkers)
 	})
 	group.Go(func() error {
-		if !queue.Await(ctx, c.nodes.Seeded()) {
+		if !queue.Await(ctx, c.nodes.Attempted()) {
 			return nil
 		}
 		return c.annotations.Run(ctx, reportWorkers)
@@ -192,8 +192,8 @@ func (c *Controller) LookAtPod(pod, node string) {
 	}
 }
 
-// Seeded is closed when everything found at the start has been tried once.
-func (c *Controller) Seeded() <-chan struct{} { return c.nodes.Seeded() }
+// Attempted is closed when everything found at the start has been tried once.
+func (c *Controller) Attempted() <-chan struct{} { return c.nodes.Attempted() }
 
 // awaitRerouted waits until the other features have named their pods, so that no
 // policy is taken away after a restart only to be written again. A feature that
@@ -219,7 +219,7 @@ func (c *Controller) awaitRerouted(ctx context.Context) bool {
 			select {
 			case <-changed:
 			case <-patience.C:
-				klog.InfoS("Other egress features have not named their pods yet; external gateways go on without")
+				klog.InfoS("Other egress features have not named their pods yet, external gateways continue without them")
 				return true
 			case <-ctx.Done():
 				return false

@@ -202,7 +202,7 @@ func (c *Controller) reconcileNodes(ctx context.Context, name string) error {
 	stats, errs := c.deps.Writer.ApplyAll(ctx, want)
 	c.noteFailures(nodes, errs)
 	if stats.Zero() {
-		klog.V(4).InfoS("External gateways are as wanted", "nodes", len(nodes))
+		klog.V(4).InfoS("External gateways are up to date", "nodes", len(nodes))
 	} else {
 		klog.V(2).InfoS("External gateways written", "node", name, "nodes", len(nodes),
 			"inserted", stats.Inserted, "updated", stats.Updated, "deleted", stats.Deleted)
@@ -255,7 +255,7 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 		}
 		pod := externalroute.Pod{Key: kube.PodKey(p), Namespace: p.Namespace, Addrs: c.deps.Given(kube.PodKey(p), p.UID)}
 		for _, a := range pod.Addrs {
-			if c.deps.Config.DisableSNATMultipleGWs && c.deps.Translates != nil && c.deps.Translates(pod.Key, name, a) {
+			if c.deps.Config.DisableSNATMultipleGWs && c.deps.OwnsLocalSNAT != nil && c.deps.OwnsLocalSNAT(pod.Key, name, a) {
 				snap.Translated[a] = true
 			}
 		}

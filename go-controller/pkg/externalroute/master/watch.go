@@ -66,7 +66,7 @@ func (c *Controller) gatewayPodKeys(old, new any) []string {
 	}
 	candidate := func(p *corev1.Pod) bool { return p != nil && kube.ReadyNow(p) }
 	if !candidate(o) && !candidate(n) {
-		return nil // it is no gateway and was none
+		return nil // it is not a gateway and was none
 	}
 	announces := func(p *corev1.Pod) bool { return p != nil && len(kube.RoutingNamespaces(p)) > 0 }
 	if announces(o) || announces(n) || c.dynamic() {

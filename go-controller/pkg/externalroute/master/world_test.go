@@ -58,7 +58,7 @@ func newWorld(t testing.TB, nb Writer, objs ...runtime.Object) *world {
 		events: record.NewFakeRecorder(maxEvents), config: config}
 	fakeapi.Strict(w.kube)
 	fakeapi.Strict(w.routes)
-	w.pods.Complete()
+	w.pods.MarkSynced()
 	for _, o := range objs {
 		w.create(o)
 	}
@@ -111,7 +111,7 @@ func (w *world) start() *Controller {
 		own.Shutdown()
 	})
 	w.t.Cleanup(w.stop)
-	for _, seeded := range []<-chan struct{}{c.Seeded(), c.statuses.Seeded(), c.annotations.Seeded()} {
+	for _, seeded := range []<-chan struct{}{c.Attempted(), c.statuses.Attempted(), c.annotations.Attempted()} {
 		eventually.Receive(w.t, "the start to be over", seeded)
 	}
 	return c

@@ -24,10 +24,10 @@ import (
 // all is the only key.
 const all = "all"
 
-// settle is how long after a change connections are looked at once more: the
+// settleTime is how long after a change connections are looked at once more: the
 // chassis may have followed the database only after the first look, and remember
 // a gateway anew in between.
-const settle = 3 * time.Second
+const settleTime = 3 * time.Second
 
 // Connections are those whose replies are steered to a neighbour.
 type Connections interface {
@@ -88,7 +88,7 @@ func (c *Controller) namespaceKeys(old, new any) []string {
 	if before == after && (was == is || was == "" || is == "") {
 		return nil
 	}
-	c.queue.EnqueueAfter(settle, all)
+	c.queue.EnqueueAfter(settleTime, all)
 	if before == after {
 		return nil
 	}
@@ -107,7 +107,7 @@ func (c *Controller) reconcile(ctx context.Context, _ string) error {
 	// answer any more then.
 	now, err := c.deps.Resolve(ctx, used)
 	if err != nil {
-		klog.InfoS("Not every gateway could be asked for its MAC address", "err", err)
+		klog.InfoS("Could not resolve the MAC address of every gateway", "err", err)
 	}
 	neighbors := externalroute.Neighbors{Now: now, Before: c.before}
 	connections, err := c.deps.Connections.List(ctx)

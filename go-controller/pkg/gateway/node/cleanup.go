@@ -103,7 +103,7 @@ func restore(ctx context.Context, db ovs.Client, b ovs.Bridge) error {
 	if err := moveBack(ctx, db, b.Name, rec); err != nil {
 		return err
 	}
-	klog.V(2).InfoS("Moved the host back to its uplink", "bridge", b.Name, "uplink", rec.Uplink)
+	klog.V(2).InfoS("Moved the host's addresses back to its uplink", "bridge", b.Name, "uplink", rec.Uplink)
 	return db.DeleteBridge(ctx, b.Name)
 }
 

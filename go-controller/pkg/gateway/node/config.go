@@ -74,8 +74,8 @@ type Deps struct {
 const (
 	// ovsTimeout bounds what waits for ovs-vswitchd in one pass.
 	ovsTimeout = 10 * time.Second
-	// settle is how long events are collected before a pass.
-	settle = 100 * time.Millisecond
+	// settleTime is how long events are collected before a pass.
+	settleTime = 100 * time.Millisecond
 	// remindInterval is how often the log says what is being waited for.
 	remindInterval = 10 * time.Second
 	// userspace is the datapath type of bridges that packets reach by AF_PACKET.

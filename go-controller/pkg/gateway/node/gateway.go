@@ -83,7 +83,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		return err
 	}
 	if err := watch.Watch(ctx, watch.Functions{NFTables: poke}); err != nil {
-		klog.ErrorS(err, "Tables that others delete are not made again at once")
+		klog.ErrorS(err, "Deleted tables will not be restored at once")
 	}
 	g.OVS.OnReconnect(poke)
 	g.OVS.OnInterface(func(name string) {
@@ -114,7 +114,7 @@ func (g *Gateway) collect(ctx context.Context, wake <-chan struct{}) {
 			return
 		}
 		select {
-		case <-time.After(settle):
+		case <-time.After(settleTime):
 		case <-ctx.Done():
 			return
 		}

@@ -56,7 +56,7 @@ func (g *Gateway) ensureManagement(ctx context.Context, node topology.Node) erro
 // ensureFlows contributes the base flows of the external bridge.
 func (g *Gateway) ensureFlows(ctx context.Context, node topology.Node, a attached) error {
 	facts, marks := g.bridgeFacts(a), bridge.DefaultMarks(g.ConntrackZone)
-	flows := bridge.Common(facts)
+	flows := bridge.CommonFlows(facts)
 	for _, p := range a.primary {
 		f := topology.FamilyOf(p.Addr())
 		family := bridge.Family{Family: f, Node: p.Addr()}

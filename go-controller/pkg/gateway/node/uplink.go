@@ -114,7 +114,7 @@ func (g *Gateway) ensureAttached(ctx context.Context, datapathType string, inter
 		return attached{}, err
 	}
 	if a.primary = gateway.Primary(want, g.Families, internal); len(a.primary) < len(g.Families) {
-		return attached{}, fmt.Errorf("%s has %v, which is no address for each of %v: the host is left alone",
+		return attached{}, fmt.Errorf("%s has %v, which is not an address for each of %v: the host is left alone",
 			uplink, want.Addrs, g.Families)
 	}
 	encap := g.encapIP(a)
@@ -300,7 +300,7 @@ func (g *Gateway) move(ctx context.Context, a attached) error {
 		return err
 	}
 	if added+routes+removed > 0 {
-		klog.V(2).InfoS("Moved the host onto the external bridge", "bridge", a.bridge, "uplink", a.uplink,
+		klog.V(2).InfoS("Moved the host's addresses to the external bridge", "bridge", a.bridge, "uplink", a.uplink,
 			"addresses", a.missing.Addrs, "addedAddresses", added, "addedRoutes", routes, "removedAddresses", removed)
 	}
 	return nil

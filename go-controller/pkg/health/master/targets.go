@@ -57,7 +57,7 @@ func (t *Targets) reconcile(context.Context, string) error {
 	for _, n := range nodes {
 		node, err := kube.Node(n)
 		if err != nil { // the rest is decoded; where the subnets are broken there are none
-			klog.V(2).InfoS("Node is probed as far as it is known", "node", n.Name, "err", err)
+			klog.V(2).InfoS("Probing the addresses of a node that can be read", "node", n.Name, "err", err)
 		}
 		targets[node.Name] = node.ManagementAddrs()
 	}

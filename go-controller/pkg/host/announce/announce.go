@@ -18,11 +18,11 @@ var repeats = []time.Duration{100 * time.Millisecond, 400 * time.Millisecond, ti
 // Announcer announces addresses. The zero Announcer is ready.
 type Announcer struct {
 	mu      sync.Mutex
-	running map[netip.Addr]*campaign
+	running map[netip.Addr]*announcement
 }
 
-// campaign is the announcing of one address.
-type campaign struct {
+// announcement is the announcing of one address.
+type announcement struct {
 	stop, ended chan struct{}
 }
 
@@ -44,10 +44,10 @@ func (a *Announcer) Start(link string, addr netip.Addr) error {
 		return fmt.Errorf("announce %s on %s: %w", addr, link, err)
 	}
 	klog.V(2).InfoS("Announced address", "address", addr, "link", link, "mac", dev.Attrs().HardwareAddr)
-	c := &campaign{stop: make(chan struct{}), ended: make(chan struct{})}
+	c := &announcement{stop: make(chan struct{}), ended: make(chan struct{})}
 	a.mu.Lock()
 	if a.running == nil {
-		a.running = map[netip.Addr]*campaign{}
+		a.running = map[netip.Addr]*announcement{}
 	}
 	a.running[addr] = c
 	a.mu.Unlock()
@@ -86,7 +86,7 @@ func (a *Announcer) Stop(addr netip.Addr) {
 }
 
 // run repeats the announcement.
-func (c *campaign) run(s socket, messages [][]byte, addr netip.Addr, link string) {
+func (c *announcement) run(s socket, messages [][]byte, addr netip.Addr, link string) {
 	defer close(c.ended)
 	defer s.close()
 	for _, pause := range repeats {

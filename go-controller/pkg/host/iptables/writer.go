@@ -28,7 +28,7 @@ type place struct {
 type Writer struct {
 	places   []place
 	declared map[place][]host.Chain
-	turn     *host.Turn[error]
+	passes   *host.Coalescer[error]
 	programs map[topology.Family]*programs // those found; of write, which runs once at a time
 
 	mu      sync.Mutex // guards what follows, never held over I/O
@@ -44,7 +44,7 @@ var _ host.ChainWriter = (*Writer)(nil)
 func New(chains []host.Chain) (*Writer, error) {
 	w := &Writer{
 		declared: map[place][]host.Chain{},
-		turn:     host.NewTurn[error](),
+		passes:   host.NewCoalescer[error](),
 		programs: map[topology.Family]*programs{},
 		want:     map[string]host.Rules{},
 		dropped:  map[host.ChainKey]map[host.Rule]bool{},
@@ -60,7 +60,7 @@ func New(chains []host.Chain) (*Writer, error) {
 		seen[c.ChainKey] = true
 		for _, j := range c.Jumps {
 			if strings.HasPrefix(j.From, host.ChainPrefix) {
-				return nil, fmt.Errorf("declare chain %s: jump from %s, which is no built-in chain", c.Name, j.From)
+				return nil, fmt.Errorf("declare chain %s: jump from %s, which is not a built-in chain", c.Name, j.From)
 			}
 		}
 		p := place{c.Family, c.Table}
@@ -83,7 +83,7 @@ func (w *Writer) Apply(ctx context.Context, contributor string, want host.Rules)
 	for key, rules := range want {
 		for _, r := range rules {
 			if strings.ContainsAny(string(r), "\r\n") || !strings.Contains(string(r), "-j ") {
-				return fmt.Errorf("apply rules of %s: %q is no rule", contributor, r)
+				return fmt.Errorf("apply rules of %s: %q is not a rule", contributor, r)
 			}
 		}
 		if !slices.ContainsFunc(w.declared[place{key.Family, key.Table}], func(c host.Chain) bool { return c.Name == key.Name }) {
@@ -127,7 +127,7 @@ func (w *Writer) Sweep(ctx context.Context) error {
 
 // Resync reads the tables again and repairs what differs.
 func (w *Writer) Resync(ctx context.Context) error {
-	result, err := w.turn.Do(ctx, w.turn.Request(), w.write)
+	result, err := w.passes.Do(ctx, w.passes.Request(), w.write)
 	return errors.Join(err, result)
 }
 
@@ -135,7 +135,7 @@ func (w *Writer) Resync(ctx context.Context) error {
 // tables and edit chains.
 func (w *Writer) Run(ctx context.Context, interval time.Duration) {
 	host.Keep(ctx, interval, nil, w.Resync, func(err error) {
-		klog.ErrorS(err, "Cannot repair iptables, trying again", "after", interval)
+		klog.ErrorS(err, "Cannot repair iptables, will retry", "after", interval)
 	})
 }
 
@@ -227,7 +227,7 @@ func (p *programs) reconcile(ctx context.Context, goals map[string]goal) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	klog.V(4).InfoS("Tables are written one by one", "family", p.family, "err", err)
+	klog.V(4).InfoS("Writing tables one by one", "family", p.family, "err", err)
 	var errs []error
 	for _, t := range slices.Sorted(maps.Keys(goals)) {
 		if err := p.pass(ctx, t, map[string]goal{t: goals[t]}); err != nil {
@@ -252,7 +252,7 @@ func (p *programs) pass(ctx context.Context, table string, goals map[string]goal
 		input.WriteString(plan(t, have[t], goals[t]))
 	}
 	if input.Len() == 0 {
-		klog.V(4).InfoS("iptables tables are as wanted", "family", p.family, "tables", len(goals))
+		klog.V(4).InfoS("iptables tables are up to date", "family", p.family, "tables", len(goals))
 		return nil
 	}
 	if err := p.write(ctx, input.String()); err != nil {

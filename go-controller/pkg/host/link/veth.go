@@ -111,7 +111,7 @@ func Inside(path string, f func() error) error {
 		runtime.LockOSThread()
 		if err := netns.Set(ns); err != nil {
 			if errors.Is(err, unix.EINVAL) {
-				err = fmt.Errorf("it is no network namespace: %w", err)
+				err = fmt.Errorf("it is not a network namespace: %w", err)
 			}
 			result <- fmt.Errorf("enter network namespace %s: %w", path, err)
 			return

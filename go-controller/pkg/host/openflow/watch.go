@@ -17,8 +17,8 @@ const (
 	resyncInterval = 30 * time.Second
 	// watchPause is how long Watch rests before it connects to a bridge again.
 	watchPause = 500 * time.Millisecond
-	// settle is how long a burst of changes is let run before it is looked at.
-	settle = 50 * time.Millisecond
+	// settleTime is how long a burst of changes is let run before it is looked at.
+	settleTime = 50 * time.Millisecond
 )
 
 // Run repairs the bridge soon after its flows were changed by somebody else or
@@ -32,7 +32,7 @@ func (w *Writer) Run(ctx context.Context) {
 		}
 	})
 	host.Keep(ctx, resyncInterval, wake, w.Resync, func(err error) {
-		klog.ErrorS(err, "Cannot repair the flows of a bridge, trying on", "bridge", w.bridge)
+		klog.ErrorS(err, "Cannot repair the flows of a bridge, will retry", "bridge", w.bridge)
 	})
 }
 
@@ -70,7 +70,7 @@ func (w *Writer) monitor(ctx context.Context, changed func()) error {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if last = lines.Text(); strings.Contains(last, "FLOW_MONITOR reply") {
-			pending.Reset(settle)
+			pending.Reset(settleTime)
 		}
 	}
 	if err := cmd.Wait(); err != nil {

@@ -26,7 +26,7 @@ const DefaultRunDir = "/var/run/openvswitch"
 type Writer struct {
 	bridge string
 	target string // what ovs-ofctl connects to
-	turn   *host.Turn[error]
+	passes *host.Coalescer[error]
 
 	mu      sync.Mutex // guards what follows, never held over I/O
 	want    map[string][]host.Flow
@@ -42,7 +42,7 @@ var _ host.FlowWriter = (*Writer)(nil)
 func New(bridge, runDir string) *Writer {
 	return &Writer{
 		bridge: bridge, target: "unix:" + filepath.Join(runDir, bridge+".mgmt"),
-		turn: host.NewTurn[error](), want: map[string][]host.Flow{}, dropped: map[string]uint64{},
+		passes: host.NewCoalescer[error](), want: map[string][]host.Flow{}, dropped: map[string]uint64{},
 	}
 }
 
@@ -76,7 +76,7 @@ func (w *Writer) Sweep(ctx context.Context) error {
 
 // Resync compares the bridge with what is wanted and repairs it.
 func (w *Writer) Resync(ctx context.Context) error {
-	result, err := w.turn.Do(ctx, w.turn.Request(), w.write)
+	result, err := w.passes.Do(ctx, w.passes.Request(), w.write)
 	if err = errors.Join(err, result); err != nil {
 		return fmt.Errorf("write flows of bridge %s: %w", w.bridge, err)
 	}
@@ -188,7 +188,7 @@ func (w *Writer) replace(ctx context.Context, flows []host.Flow) error {
 		return err
 	}
 	if !differs {
-		klog.V(4).InfoS("Bridge has the flows it should", "bridge", w.bridge, "flows", len(flows))
+		klog.V(4).InfoS("Flows of the bridge are up to date", "bridge", w.bridge, "flows", len(flows))
 		return nil
 	}
 	if _, err := w.ofctl(ctx, input, "--bundle", "replace-flows", w.target, "-"); err != nil {
@@ -218,7 +218,7 @@ func (w *Writer) add(ctx context.Context, flows []host.Flow, dropped map[string]
 		return err
 	}
 	if !lacks && len(dropped) == 0 {
-		klog.V(4).InfoS("Bridge has the flows it should", "bridge", w.bridge, "flows", len(flows))
+		klog.V(4).InfoS("Flows of the bridge are up to date", "bridge", w.bridge, "flows", len(flows))
 		return nil
 	}
 	if _, err := w.ofctl(ctx, input.String(), "--bundle", "add-flows", w.target, "-"); err != nil {

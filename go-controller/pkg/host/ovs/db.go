@@ -59,7 +59,7 @@ func (db *DB) run(ctx context.Context) {
 		s, lost, err := db.connect(ctx)
 		if err != nil {
 			if !told {
-				klog.InfoS("Open vSwitch database cannot be reached, trying on", "endpoint", db.endpoint, "reason", err.Error())
+				klog.InfoS("Cannot reach the Open vSwitch database, will retry", "endpoint", db.endpoint, "reason", err.Error())
 				told = true
 			}
 			pause(ctx, retryPause)
@@ -287,7 +287,7 @@ func (db *DB) update(ctx context.Context, what string, plan func(*session) ([]ov
 			return fmt.Errorf("%s: %w", what, err)
 		}
 		if len(ops) == 0 {
-			klog.V(4).InfoS("Open vSwitch is as wanted", "step", what)
+			klog.V(4).InfoS("Open vSwitch is up to date", "step", what)
 			return nil
 		}
 		err = transact(ctx, s.client, ops)

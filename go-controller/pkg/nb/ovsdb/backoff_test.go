@@ -12,7 +12,7 @@ import (
 func TestBackoffEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Client{
-			cfg: Config{}.withDefaults(), endpoints: []string{"unix:/nonexistent/sock"}, homes: newHomes(),
+			cfg: Config{}.withDefaults(), endpoints: []string{"unix:/nonexistent/sock"}, tables: newTableIndex(),
 			changed: make(chan struct{}), stopped: make(chan struct{}),
 		}
 		c.ctx, c.cancel = context.WithCancel(context.Background())

@@ -39,7 +39,7 @@ var globalMonitor = client.TableMonitor{Table: nbdb.NBGlobalTable, Fields: []str
 type Client struct {
 	cfg       Config
 	endpoints []string
-	homes     *homes
+	tables    *tableIndex
 	ctx       context.Context // ends with Close
 	cancel    context.CancelFunc
 	stopped   chan struct{}
@@ -72,7 +72,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("connect to %s: ssl needs a private key, a certificate and a CA certificate", cfg.Address)
 	}
 	c := &Client{
-		cfg: cfg.withDefaults(), endpoints: endpoints, homes: newHomes(),
+		cfg: cfg.withDefaults(), endpoints: endpoints, tables: newTableIndex(),
 		changed: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -166,7 +166,7 @@ func (c *Client) open() (*session, error) {
 	var errs []error
 	for _, endpoint := range c.endpoints {
 		ctx, cancel := context.WithTimeout(c.ctx, openTimeout)
-		s, err := openSession(ctx, endpoint, c.cfg, c.homes, dispatcher{c})
+		s, err := openSession(ctx, endpoint, c.cfg, c.tables, dispatcher{c})
 		cancel()
 		if err == nil {
 			return s, nil
@@ -208,7 +208,7 @@ func (d dispatcher) pass(table string, old, row model.Model) {
 	}
 	if row != nil {
 		if o, _, ok := t.ownerOf(row); ok {
-			d.c.homes.add(o.Feature, t) // before anybody hears of the row
+			d.c.tables.add(o.Feature, t) // before anybody hears of the row
 		}
 	}
 	d.c.mu.Lock()

@@ -68,8 +68,8 @@ func (d *drift) expect(b *part) {
 	}
 }
 
-// settle notes whether an owner has rows, for resync.
-func (d *drift) settle(o nb.Owner, hasRows bool) {
+// update notes whether an owner has rows, for resync.
+func (d *drift) update(o nb.Owner, hasRows bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if hasRows {
@@ -88,11 +88,11 @@ func (d *drift) row(t *table, old, row model.Model) {
 		if o, id, ok := t.ownerOf(row); ok {
 			now = rowID{t.Name, o, id}
 			if !d.echo(now, t.digest(structOf(row), t.idsOf(row))) {
-				d.mark(o)
+				d.markDirty(o)
 				delete(d.written, now) // what was written is not what is there
 			}
 			if t.tells(old, row) {
-				d.mark(o)
+				d.markDirty(o)
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func (d *drift) row(t *table, old, row model.Model) {
 		}
 		return
 	}
-	d.mark(o)
+	d.markDirty(o)
 }
 
 // echo tells whether a state of a row is one we wrote, and forgets those before.
@@ -130,12 +130,12 @@ func (d *drift) resync(v view) {
 	defer d.mu.Unlock()
 	clear(d.removed)
 	for o := range d.known {
-		d.mark(o)
+		d.markDirty(o)
 	}
-	v.owners(d.mark)
+	v.owners(d.markDirty)
 }
 
-func (d *drift) mark(o nb.Owner) {
+func (d *drift) markDirty(o nb.Owner) {
 	d.dirty[o] = true
 	select {
 	case d.wake <- struct{}{}:

@@ -29,8 +29,8 @@ type reference struct {
 	column string
 }
 
-// doomed is a row to be deleted.
-type doomed struct {
+// deletion is a row to be deleted.
+type deletion struct {
 	table *table
 	found
 	hang *reference // where it hangs; nil for roots and where the parent goes as well
@@ -45,7 +45,7 @@ type plan struct {
 	view   view
 	rows   []*wanted
 	byName map[name]*wanted
-	gone   []*doomed
+	gone   []*deletion
 	dead   map[string]bool // UUIDs in gone
 	looked map[name]found  // results of lookup
 }
@@ -88,7 +88,7 @@ func (p *plan) collect(want []nb.Row) error {
 			return fmt.Errorf("row %q of %s: no table for a %T", row.ID, p.owner, row.Model)
 		}
 		w := &wanted{table: tableByType[typ.Elem()], row: row, model: row.Model}
-		p.view.homes.add(p.owner.Feature, w.table)
+		p.view.tables.add(p.owner.Feature, w.table)
 		if err := p.identify(w); err != nil {
 			return fmt.Errorf("%s row %q of %s: %w", w.table.Name, row.ID, p.owner, err)
 		}
@@ -132,7 +132,7 @@ func (p *plan) identify(w *wanted) error {
 // id is a left-over of an interrupted or competing write and has to go.
 func (p *plan) existing() (map[name]*found, error) {
 	have := make(map[name]*found, len(p.rows))
-	for _, t := range p.view.homes.of(p.owner.Feature) {
+	for _, t := range p.view.tables.of(p.owner.Feature) {
 		rows, err := p.view.owned(t, p.owner)
 		if err != nil {
 			return nil, err
@@ -140,7 +140,7 @@ func (p *plan) existing() (map[name]*found, error) {
 		for i := range rows {
 			id := name{t.Name, rows[i].id}
 			if have[id] != nil {
-				p.doom(t, &rows[i])
+				p.addDeletion(t, &rows[i])
 				continue
 			}
 			have[id] = &rows[i]
@@ -161,12 +161,12 @@ func (p *plan) match(have map[name]*found, newName func() string) {
 		}
 	}
 	for id, f := range have {
-		p.doom(tableByName[id.table], f)
+		p.addDeletion(tableByName[id.table], f)
 	}
 }
 
-func (p *plan) doom(t *table, f *found) {
-	p.gone = append(p.gone, &doomed{table: t, found: *f})
+func (p *plan) addDeletion(t *table, f *found) {
+	p.gone = append(p.gone, &deletion{table: t, found: *f})
 	p.dead[f.uuid] = true
 }
 
@@ -179,7 +179,7 @@ func (p *plan) placeUnderParent(w *wanted, newName func() string) error {
 		moved := w.table.parentOf(w.have.row) != parent
 		reborn := !w.table.root && pw != nil && pw.have == nil
 		if moved || reborn {
-			p.doom(w.table, w.have)
+			p.addDeletion(w.table, w.have)
 			w.have, w.uuid = nil, newName()
 		} else if !w.table.root {
 			return nil

@@ -44,7 +44,7 @@ type session struct {
 // openSession connects to an endpoint, makes sure it leads its cluster, and
 // fills the cache. events receives what happens in the cache from then on; homes
 // learns where rows are by then.
-func openSession(ctx context.Context, endpoint string, cfg Config, homes *homes, events cache.EventHandler) (_ *session, err error) {
+func openSession(ctx context.Context, endpoint string, cfg Config, homes *tableIndex, events cache.EventHandler) (_ *session, err error) {
 	tlsConfig, err := cfg.tlsConfig()
 	if err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (s *session) watchLeader(ctx context.Context, tlsConfig *tls.Config) error 
 		clustered = clustered || db.Name == databaseName && db.Model == serverdb.DatabaseModelClustered
 	}
 	if !clustered { // there is no leader to watch
-		s.hangUp(watch)
+		s.disconnect(watch)
 		return nil
 	}
 	go s.endWith(watch)
@@ -240,8 +240,8 @@ func (s *session) dial(ctx context.Context, m model.ClientDBModel, tlsConfig *tl
 	return c, nil
 }
 
-// hangUp closes a client that is not needed any more.
-func (s *session) hangUp(c client.Client) {
+// disconnect closes a client that is not needed any more.
+func (s *session) disconnect(c client.Client) {
 	s.mu.Lock()
 	s.clients = slices.DeleteFunc(s.clients, func(other client.Client) bool { return other == c })
 	s.mu.Unlock()

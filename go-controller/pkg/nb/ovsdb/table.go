@@ -29,9 +29,9 @@ type Table struct {
 	Refs []string
 	// Ignore are columns that OVN writes: never compared, never written.
 	Ignore []string
-	// Told are those of Ignore that owners plan by: they are read, and a change is told
+	// Notify are those of Ignore that owners plan by: they are read, and a change is told
 	// as drift is.
-	Told []string
+	Notify []string
 	// Identity derives the owner of a row from its columns, for tables without
 	// external_ids; ok is false for foreign rows. The row id is the key.
 	Identity func(model.Model) (owner nb.Owner, ok bool)
@@ -50,16 +50,16 @@ type column struct {
 // table is a Table with what follows from it and the schema.
 type table struct {
 	Table
-	typ     reflect.Type // of the struct
-	root    bool         // rows live without being referenced
-	depth   int          // 0 for tables without parents among the non-root ones
-	columns []column     // compared and written
-	members []string     // monitored only: references to rows of root tables
-	keys    []int        // fields of Key
-	uuid    int          // field of the UUID
-	strong  []int        // fields of Refs that keep the rows they refer to
-	told    []int        // fields of Told
-	ids     int          // field of external_ids, -1 if the table has none
+	typ      reflect.Type // of the struct
+	root     bool         // rows live without being referenced
+	depth    int          // 0 for tables without parents among the non-root ones
+	columns  []column     // compared and written
+	members  []string     // monitored only: references to rows of root tables
+	keys     []int        // fields of Key
+	uuid     int          // field of the UUID
+	strong   []int        // fields of Refs that keep the rows they refer to
+	notified []int        // fields of Told
+	ids      int          // field of external_ids, -1 if the table has none
 }
 
 var (
@@ -126,13 +126,13 @@ func newTable(lit Table, schema *ovsdb.TableSchema) *table {
 			t.columns = append(t.columns, column{name: name, field: i, reference: isReference(schema.Column(name))})
 		}
 	}
-	for _, name := range slices.Concat(lit.Key, lit.Refs, lit.Ignore, lit.Told) {
+	for _, name := range slices.Concat(lit.Key, lit.Refs, lit.Ignore, lit.Notify) {
 		if _, ok := fields[name]; !ok {
 			panic(fmt.Sprintf("table %s has no column %s", lit.Name, name))
 		}
 	}
-	for _, name := range lit.Told {
-		t.told = append(t.told, fields[name])
+	for _, name := range lit.Notify {
+		t.notified = append(t.notified, fields[name])
 	}
 	for _, name := range lit.Refs {
 		if kind, err := schema.Column(name).TypeObj.Key.RefType(); err == nil && kind == ovsdb.Strong {
@@ -158,7 +158,7 @@ func isReference(c *ovsdb.ColumnSchema) bool {
 
 // monitored lists the columns the cache needs.
 func (t *table) monitored() []string {
-	cols := slices.Concat(t.members, t.Told)
+	cols := slices.Concat(t.members, t.Notify)
 	for _, c := range t.columns {
 		cols = append(cols, c.name)
 	}
@@ -171,7 +171,7 @@ func (t *table) monitored() []string {
 
 // tells tells whether a change of a row is one that its owner plans by.
 func (t *table) tells(old, row model.Model) bool {
-	return old != nil && row != nil && slices.ContainsFunc(t.told, func(field int) bool {
+	return old != nil && row != nil && slices.ContainsFunc(t.notified, func(field int) bool {
 		return !reflect.DeepEqual(structOf(old).Field(field).Interface(), structOf(row).Field(field).Interface())
 	})
 }

@@ -64,7 +64,7 @@ var literals = []Table{
 		Name: nbdb.BFDTable, New: func() model.Model { return &nbdb.BFD{} },
 		Key:    []string{"logical_port", "dst_ip"},
 		Ignore: []string{"status"}, // northd writes it
-		Told:   []string{"status"},
+		Notify: []string{"status"},
 	},
 	{
 		Name: nbdb.StaticMACBindingTable, New: func() model.Model { return &nbdb.StaticMACBinding{} },

@@ -248,7 +248,7 @@ func (t *transaction) verify(i int, v view, results []ovsdb.OperationResult) err
 			return fmt.Errorf("%s to refer from met %d rows: %w", c.table, n, errStale)
 		}
 	}
-	if j := slices.IndexFunc(b.plan.gone, func(d *doomed) bool { return v.has(d.table, d.uuid) }); j >= 0 {
+	if j := slices.IndexFunc(b.plan.gone, func(d *deletion) bool { return v.has(d.table, d.uuid) }); j >= 0 {
 		return fmt.Errorf("deleted %s row is still there: %w", b.plan.gone[j].table.Name, errStale)
 	}
 	return nil

@@ -14,21 +14,21 @@ import (
 
 // view reads the cache of one session. What it returns are copies.
 type view struct {
-	cache *cache.TableCache
-	homes *homes
+	cache  *cache.TableCache
+	tables *tableIndex
 }
 
-// homes are the tables in which a feature has rows, or had some once. A lookup in
+// tableIndex are the tables in which a feature has rows, or had some once. A lookup in
 // the cache costs more than most rows do, and a feature writes few of the tables.
-type homes struct {
+type tableIndex struct {
 	mu        sync.RWMutex
 	byFeature map[string]map[*table]bool
 }
 
-func newHomes() *homes { return &homes{byFeature: map[string]map[*table]bool{}} }
+func newTableIndex() *tableIndex { return &tableIndex{byFeature: map[string]map[*table]bool{}} }
 
 // add notes that a feature has rows in a table.
-func (h *homes) add(feature string, t *table) {
+func (h *tableIndex) add(feature string, t *table) {
 	h.mu.RLock()
 	known := h.byFeature[feature][t]
 	h.mu.RUnlock()
@@ -44,7 +44,7 @@ func (h *homes) add(feature string, t *table) {
 }
 
 // of returns the tables to look into for rows of a feature.
-func (h *homes) of(feature string) []*table {
+func (h *tableIndex) of(feature string) []*table {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	out := make([]*table, 0, len(h.byFeature[feature]))

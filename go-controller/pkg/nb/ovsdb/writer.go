@@ -148,7 +148,7 @@ func (w *Writer) Rows(o nb.Owner) []nb.Row {
 	last := w.client.last
 	w.client.mu.Unlock()
 	var rows []nb.Row
-	for _, t := range last.homes.of(o.Feature) {
+	for _, t := range last.tables.of(o.Feature) {
 		list, err := last.owned(t, o)
 		if err != nil {
 			klog.ErrorS(err, "Cannot read rows", "owner", o, "table", t.Name)
@@ -168,8 +168,8 @@ func (w *Writer) Rows(o nb.Owner) []nb.Row {
 // right what differs and is a no-op otherwise. f must not block for long.
 func (w *Writer) OnDrift(f func(nb.Owner)) { w.drift.subscribe(f) }
 
-// flight is a transaction under way, or the requests that came back from it.
-type flight struct {
+// txn is a transaction under way, or the requests that came back from it.
+type txn struct {
 	asked []*request
 	again []*request // of asked, to start over
 }
@@ -179,13 +179,13 @@ type flight struct {
 // server works on one while the other's updates are read; an owner is never in
 // both.
 func (w *Writer) run() {
-	landed := make(chan flight, maxInFlight)
+	landed := make(chan txn, maxInFlight)
 	airborne := map[nb.Owner]bool{}
 	var waiting []*request
 	for flying := 0; ; {
 		if flying < maxInFlight {
 			var batch []*request
-			if batch, waiting = w.board(waiting, airborne); len(batch) > 0 {
+			if batch, waiting = w.nextBatch(waiting, airborne); len(batch) > 0 {
 				s, parts, asked, later := w.prepare(batch)
 				waiting = append(later, waiting...)
 				if len(parts) > 0 {
@@ -193,7 +193,7 @@ func (w *Writer) run() {
 					for _, r := range asked {
 						airborne[r.owner] = true
 					}
-					go func() { landed <- flight{asked, w.send(s, asked, parts)} }()
+					go func() { landed <- txn{asked, w.send(s, asked, parts)} }()
 				}
 				continue
 			}
@@ -213,9 +213,9 @@ func (w *Writer) run() {
 	}
 }
 
-// board picks the requests for the next transaction: of those that wait, here
+// nextBatch picks the requests for the next transaction: of those that wait, here
 // or still in Apply, the first of each owner that is not airborne.
-func (w *Writer) board(waiting []*request, airborne map[nb.Owner]bool) (batch, rest []*request) {
+func (w *Writer) nextBatch(waiting []*request, airborne map[nb.Owner]bool) (batch, rest []*request) {
 	for more := true; more; {
 		select {
 		case r := <-w.requests:
@@ -261,8 +261,8 @@ func (w *Writer) prepare(batch []*request) (s *session, parts []*part, asked, la
 		case err != nil:
 			r.finish(err)
 		case b.size() == 0:
-			klog.V(4).InfoS("Northbound rows are as wanted", "owner", r.owner, "rows", len(r.want))
-			w.drift.settle(r.owner, len(r.want) > 0)
+			klog.V(4).InfoS("Northbound rows are up to date", "owner", r.owner, "rows", len(r.want))
+			w.drift.update(r.owner, len(r.want) > 0)
 			r.finish(nil)
 		case writes > 0 && writes+b.size() > maxBatchWrites:
 			return s, parts, asked, batch[i:]
@@ -327,7 +327,7 @@ func (w *Writer) send(s *session, asked []*request, parts []*part) (again []*req
 		klog.V(2).InfoS("Wrote northbound rows", "owner", r.owner, "inserted", b.stats.Inserted,
 			"updated", b.stats.Updated, "deleted", b.stats.Deleted)
 		b.log()
-		w.drift.settle(r.owner, len(r.want) > 0)
+		w.drift.update(r.owner, len(r.want) > 0)
 		r.finish(nil)
 	}
 	return again

@@ -97,8 +97,8 @@ func New(d Deps) (*Controller, error) {
 // Run works until ctx is done.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx, workers) }
 
-// Seeded is closed when everything found at start-up has been reconciled once.
-func (c *Controller) Seeded() <-chan struct{} { return c.queue.Seeded() }
+// Attempted is closed when everything found at start-up has been reconciled once.
+func (c *Controller) Attempted() <-chan struct{} { return c.queue.Attempted() }
 
 // seeds are the cluster, all nodes, and all owners of rows.
 func (c *Controller) seeds() []string {

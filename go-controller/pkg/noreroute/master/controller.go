@@ -85,8 +85,8 @@ func nodeKeys(old, new any) []string {
 // Run works until ctx is done.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx, 1) }
 
-// Seeded is closed when the policies are in place for the first time.
-func (c *Controller) Seeded() <-chan struct{} { return c.queue.Seeded() }
+// Attempted is closed when the policies are in place for the first time.
+func (c *Controller) Attempted() <-chan struct{} { return c.queue.Attempted() }
 
 func (c *Controller) reconcile(ctx context.Context, _ string) error {
 	if c.deps.EgressIPPods == nil && c.deps.EgressServicePods == nil {
@@ -172,7 +172,7 @@ func (c *Controller) apply(ctx context.Context, owner nb.Owner, rows []nb.Row) e
 		return fmt.Errorf("apply %s: %w", owner, err)
 	}
 	if stats.Zero() {
-		klog.V(4).InfoS("Rows are as wanted", "owner", owner)
+		klog.V(4).InfoS("Rows are up to date", "owner", owner)
 	} else {
 		klog.V(2).InfoS("Rows written", "owner", owner, "inserted", stats.Inserted, "updated", stats.Updated, "deleted", stats.Deleted)
 	}

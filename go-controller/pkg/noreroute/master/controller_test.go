@@ -90,7 +90,7 @@ func (w *world) start(ip, service *noreroute.PodSet) (*Controller, func()) {
 
 func (w *world) seeded(c *Controller) {
 	w.t.Helper()
-	eventually.Receive(w.t, "the start to be over", c.queue.Spoken(), eventually.Dump(w.nb.Dump))
+	eventually.Receive(w.t, "the start to be over", c.queue.Synced(), eventually.Dump(w.nb.Dump))
 }
 
 func (w *world) eventually(what string, ok func(dump string) bool) {
@@ -113,7 +113,7 @@ func complete(addrs ...string) *noreroute.PodSet {
 	for _, a := range addrs {
 		p.Set("ns/"+a, []netip.Addr{addr(a)})
 	}
-	p.Complete()
+	p.MarkSynced()
 	return p
 }
 
@@ -196,7 +196,7 @@ func TestRestartKeepsPods(t *testing.T) {
 	if n := w.nb.Writes() - writes; n != 1 {
 		t.Errorf("%d writes for one node", n)
 	}
-	pods.Complete()
+	pods.MarkSynced()
 	w.eventually("the pod that is gone to go", func(d string) bool {
 		return strings.Contains(set(d, noreroute.EgressServicePods), "[10.244.0.5]")
 	})

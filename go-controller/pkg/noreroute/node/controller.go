@@ -44,21 +44,21 @@ type Deps struct {
 
 // Controller owns the chain of package noreroute.
 type Controller struct {
-	deps           Deps
-	nodes          corelisters.NodeLister
-	seeded, spoken chan struct{}
+	deps              Deps
+	nodes             corelisters.NodeLister
+	attempted, synced chan struct{}
 }
 
 // New returns the controller.
 func New(deps Deps) *Controller {
-	return &Controller{deps: deps, seeded: make(chan struct{}), spoken: make(chan struct{})}
+	return &Controller{deps: deps, attempted: make(chan struct{}), synced: make(chan struct{})}
 }
 
-// Seeded is closed when the rules were tried once, or none are needed.
-func (c *Controller) Seeded() <-chan struct{} { return c.seeded }
+// Attempted is closed when the rules were tried once, or none are needed.
+func (c *Controller) Attempted() <-chan struct{} { return c.attempted }
 
-// Spoken is closed when the kernel has the rules, or needs none.
-func (c *Controller) Spoken() <-chan struct{} { return c.spoken }
+// Synced is closed when the kernel has the rules, or needs none.
+func (c *Controller) Synced() <-chan struct{} { return c.synced }
 
 // Run works until ctx is done.
 func (c *Controller) Run(ctx context.Context) error {
@@ -67,8 +67,8 @@ func (c *Controller) Run(ctx context.Context) error {
 		return nil
 	}
 	if !lost {
-		close(c.seeded)
-		close(c.spoken)
+		close(c.attempted)
+		close(c.synced)
 		<-ctx.Done()
 		return nil
 	}
@@ -83,13 +83,13 @@ func (c *Controller) Run(ctx context.Context) error {
 		return err
 	}
 	q.Seed(func() []string { return []string{key} })
-	q.OnSeeded(func(context.Context) error {
-		close(c.seeded)
+	q.OnAttempted(func(context.Context) error {
+		close(c.attempted)
 		return nil
 	})
 	go func() {
-		if queue.Await(ctx, q.Spoken()) {
-			close(c.spoken)
+		if queue.Await(ctx, q.Synced()) {
+			close(c.synced)
 		}
 	}()
 	factory.Start(ctx.Done())
@@ -107,7 +107,7 @@ func (c *Controller) marksLost(ctx context.Context) (lost, known bool) {
 		if err == nil {
 			return lost, true
 		}
-		klog.V(2).InfoS("Not known yet whether the kernel sees OVN's marks, asking again", "err", err)
+		klog.V(2).InfoS("Cannot tell yet whether the kernel sees OVN's marks, will retry", "err", err)
 		select {
 		case <-ctx.Done():
 			return false, false

@@ -43,7 +43,7 @@ func run(t *testing.T, cs *fake.Clientset, lost func() (bool, error)) *hostfake.
 			t.Errorf("Run: %v", err)
 		}
 	})
-	eventually.Receive(t, "all to speak", c.Spoken())
+	eventually.Receive(t, "all to speak", c.Synced())
 	return chains
 }
 

@@ -48,9 +48,9 @@ type Egress interface {
 	Pending(p *corev1.Pod) string
 	// Attach applies the rows of a pod's port, which are owner's, together with its own.
 	Attach(ctx context.Context, p *corev1.Pod, network topology.PodNetwork, owner nb.Owner, rows []nb.Row) (nb.Stats, error)
-	// Translates tells whether the translation of an address of a pod on its own node
+	// OwnsLocalSNAT tells whether the translation of an address of a pod on its own node
 	// is not the node's. Look is to be called when that changes.
-	Translates(pod, node string, a netip.Addr) bool
+	OwnsLocalSNAT(pod, node string, a netip.Addr) bool
 	// Detached says that the port of a pod, "namespace/name", is gone from the
 	// database.
 	Detached(pod string)
@@ -134,8 +134,8 @@ func nodeOf(p *corev1.Pod) []string {
 // Look has the rows of a pod planned again.
 func (c *Controller) Look(pod string) { c.queue.Enqueue(pod) }
 
-// Seeded is closed when everything found at start-up has been reconciled once.
-func (c *Controller) Seeded() <-chan struct{} { return c.queue.Seeded() }
+// Attempted is closed when everything found at start-up has been reconciled once.
+func (c *Controller) Attempted() <-chan struct{} { return c.queue.Attempted() }
 
 // seeds fills the allocator before any worker runs, and returns all pods that
 // need a network and all owners of rows.
@@ -227,7 +227,7 @@ func (c *Controller) adopt(name string) []string {
 	var claims []pod.Claim
 	keep := map[pod.Holder]string{}
 	for _, p := range pods {
-		if c.alloc.Holds(holder(p)) {
+		if c.alloc.IsReserved(holder(p)) {
 			continue // whatever else anybody says
 		}
 		if network, ok := c.known(p, node); ok {

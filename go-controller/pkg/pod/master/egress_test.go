@@ -34,7 +34,7 @@ func (s *steering) Pending(p *corev1.Pod) string {
 	return ""
 }
 
-func (s *steering) Translates(_, _ string, a netip.Addr) bool {
+func (s *steering) OwnsLocalSNAT(_, _ string, a netip.Addr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Contains(s.translated, a)

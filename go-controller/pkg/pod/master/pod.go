@@ -27,12 +27,12 @@ func (c *Controller) reconcilePod(ctx context.Context, key string) error {
 		return err
 	}
 	if p == nil {
-		return c.retire(ctx, pod.Holder{Key: key})
+		return c.deletePod(ctx, pod.Holder{Key: key})
 	}
 	// An earlier pod of the same name, as a StatefulSet leaves it, is retired
 	// first: the port of the new one must not inherit what was said of the old.
 	if len(c.alloc.Others(holder(p))) > 0 {
-		if err := c.retire(ctx, holder(p)); err != nil {
+		if err := c.deletePod(ctx, holder(p)); err != nil {
 			return err
 		}
 	}
@@ -54,7 +54,7 @@ func (c *Controller) reconcilePod(ctx context.Context, key string) error {
 	what := pod.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Network: *network}
 	if c.Egress != nil && c.Config.DisableSNATMultipleGWs {
 		for _, a := range network.Addrs {
-			if c.Egress.Translates(key, node.Name, a.Addr()) {
+			if c.Egress.OwnsLocalSNAT(key, node.Name, a.Addr()) {
 				what.Translated = append(what.Translated, a.Addr())
 			}
 		}
@@ -93,9 +93,9 @@ func (c *Controller) unmark(ctx context.Context, p *corev1.Pod) error {
 	return err
 }
 
-// retire deletes the rows of a pod and then releases what all its incarnations
+// deletePod deletes the rows of a pod and then releases what all its incarnations
 // but one hold.
-func (c *Controller) retire(ctx context.Context, except pod.Holder) error {
+func (c *Controller) deletePod(ctx context.Context, except pod.Holder) error {
 	stats, err := c.Writer.Apply(ctx, pod.Owner(except.Key), nil)
 	if err := c.applied(except.Key, "", stats, err); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (c *Controller) node(name string) (*topology.Node, error) {
 // tells the user, where the pod cannot have any.
 func (c *Controller) network(ctx context.Context, p *corev1.Pod, node *topology.Node, was replaced) (*topology.PodNetwork, error) {
 	who := holder(p)
-	if !c.alloc.Holds(who) {
+	if !c.alloc.IsReserved(who) {
 		if taken := c.resume(p, *node); taken != nil {
 			c.Recorder.Eventf(p, corev1.EventTypeWarning, reasonRefused, "%v", taken)
 			klog.InfoS("Pod runs with an address that it cannot have", "pod", who.Key, "reason", taken)
@@ -166,7 +166,7 @@ func (c *Controller) resume(p *corev1.Pod, node topology.Node) error {
 	if !ok {
 		return nil
 	}
-	err := c.alloc.Hold(holder(p), node.Name, network.Addrs)
+	err := c.alloc.Reserve(holder(p), node.Name, network.Addrs)
 	switch {
 	case err == nil:
 		c.keepMAC(holder(p), network.Addrs, network.MAC, node)
@@ -181,7 +181,7 @@ func (c *Controller) resume(p *corev1.Pod, node topology.Node) error {
 // Whoever may edit the pod can write what they like into its annotation; only the
 // MAC address is taken from there, which keepMAC looks at, where nobody else has it.
 func (c *Controller) known(p *corev1.Pod, node topology.Node) (topology.PodNetwork, bool) {
-	given, ok := pod.Given(c.Writer.Rows(pod.Owner(kube.PodKey(p))))
+	given, ok := pod.AddressesIn(c.Writer.Rows(pod.Owner(kube.PodKey(p))))
 	if ok && given.UID == string(p.UID) {
 		if network, ok := given.Network(node.Subnets); ok {
 			return network, true
@@ -201,7 +201,7 @@ func (c *Controller) known(p *corev1.Pod, node topology.Node) (topology.PodNetwo
 // from its addresses, as others derive it from IPv6 addresses, and where that harms
 // nobody.
 func (c *Controller) keepMAC(who pod.Holder, addrs []netip.Prefix, mac string, node topology.Node) {
-	if mac == "" || !c.alloc.Holds(who) || strings.EqualFold(mac, pod.Network(addrs, node.Subnets).MAC) {
+	if mac == "" || !c.alloc.IsReserved(who) || strings.EqualFold(mac, pod.Network(addrs, node.Subnets).MAC) {
 		return
 	}
 	err := fmt.Errorf("%w: it is the management port's", pod.ErrTaken)
@@ -299,7 +299,7 @@ func (c *Controller) refuse(p *corev1.Pod, network topology.PodNetwork, err erro
 	}
 	c.Recorder.Eventf(p, corev1.EventTypeWarning, reasonRefused, "%v; the pod has %v, and the annotation is written anew",
 		err, network.Addrs)
-	klog.InfoS("Annotation of pod is put right", "pod", kube.PodKey(p), "reason", err, "addresses", network.Addrs)
+	klog.InfoS("Corrected the annotation of a pod", "pod", kube.PodKey(p), "reason", err, "addresses", network.Addrs)
 }
 
 func (c *Controller) forget(h pod.Holder) {

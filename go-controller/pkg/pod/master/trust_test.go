@@ -135,7 +135,7 @@ func TestEditedAnnotationMovesNothing(t *testing.T) {
 	c.start(pod.Config{})
 	c.wait("the annotation to be put right", func() bool { return c.said("a") == good })
 	c.waitEvent("AddressRefused")
-	<-c.ctl.Seeded()
+	<-c.ctl.Attempted()
 	if c.full("a") != want || c.nb.Writes() != writes {
 		t.Errorf("the port is %s, with %d writes more", c.full("a"), c.nb.Writes()-writes)
 	}
@@ -149,7 +149,7 @@ func TestPodOfNoNode(t *testing.T) {
 	c.addPod("ghost", "ghost", having("10.244.1.3/24"), reports("10.244.1.3"))
 	c.start(pod.Config{})
 	c.waitPort("victim", "10.244.1.3")
-	<-c.ctl.Seeded()
+	<-c.ctl.Attempted()
 	if got := c.full("ghost"); got != "-" {
 		t.Errorf("a pod of no node has port %s", got)
 	}
@@ -178,14 +178,14 @@ func TestUpgrade(t *testing.T) {
 	} {
 		c.wait(fmt.Sprintf("the port of %s to be %s", name, want), func() bool { return c.full(name) == want })
 	}
-	<-c.ctl.Seeded()
+	<-c.ctl.Attempted()
 	if got := slices.Sorted(slices.Values(c.podPatches())); !slices.Equal(got, []string{"greedy", "liar"}) {
 		t.Errorf("patched %v, want those alone that said what is not so", got)
 	}
 	c.stop()
 	writes, patches := c.nb.Writes(), len(c.podPatches())
 	c.start(pod.Config{})
-	<-c.ctl.Seeded()
+	<-c.ctl.Attempted()
 	if c.nb.Writes() != writes || len(c.podPatches()) != patches {
 		t.Errorf("a restart wrote %d transactions and %d patches", c.nb.Writes()-writes, len(c.podPatches())-patches)
 	}

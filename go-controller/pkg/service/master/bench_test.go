@@ -115,7 +115,7 @@ func serve(b *testing.B, w *ovsdb.Writer, objects []runtime.Object) (took time.D
 	done := make(chan error, 1)
 	start := time.Now()
 	go func() { done <- c.Run(ctx) }()
-	<-c.Seeded()
+	<-c.Attempted()
 	took = time.Since(start)
 	return took, func() {
 		cancel()

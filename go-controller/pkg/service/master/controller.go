@@ -111,7 +111,7 @@ func New(deps Deps) (*Controller, error) {
 	c.nodeQueue = queue.New(service.FeatureNodes, c.reconcileNode)
 	c.serviceQueue.Seed(reader.Keys)
 	c.serviceQueue.Seed(c.owners(service.Feature))
-	c.nodeQueue.Seed(c.learnAll)
+	c.nodeQueue.Seed(c.updateNodes)
 	c.nodeQueue.Seed(func() []string { return append(deps.Nodes.Informer().GetIndexer().ListKeys(), clusterKey) })
 	c.nodeQueue.Seed(c.owners(service.FeatureNodes))
 	deps.Writer.OnDrift(func(o nb.Owner) {
@@ -123,7 +123,7 @@ func New(deps Deps) (*Controller, error) {
 		}
 	})
 	for _, pods := range deps.Egress {
-		pods.Subscribe(c.told)
+		pods.Subscribe(c.setApplied)
 		pods.SubscribeAddrs(c.led)
 	}
 	if err := reader.Watch(c.serviceQueue); err != nil {
@@ -178,8 +178,8 @@ func (c *Controller) complete() bool {
 	return !slices.ContainsFunc(c.deps.Egress, func(pods *noreroute.PodSet) bool { return !pods.Told() })
 }
 
-// told enqueues the Services whose policies had to wait for the egress features.
-func (c *Controller) told() {
+// setApplied enqueues the Services whose policies had to wait for the egress features.
+func (c *Controller) setApplied() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.waiting && c.complete() {
@@ -202,7 +202,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	group.Go(func() error { return c.nodeQueue.Run(ctx, 1) })
 	group.Go(func() error {
 		// What load balancers of a node refer to should be there before them.
-		if !queue.Await(ctx, c.nodeQueue.Seeded()) {
+		if !queue.Await(ctx, c.nodeQueue.Attempted()) {
 			return nil
 		}
 		return c.serviceQueue.Run(ctx, workers)
@@ -213,9 +213,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// Seeded is closed when every Service that was there at the start, and every one
+// Attempted is closed when every Service that was there at the start, and every one
 // that only has rows left, has been tried once.
-func (c *Controller) Seeded() <-chan struct{} { return c.serviceQueue.Seeded() }
+func (c *Controller) Attempted() <-chan struct{} { return c.serviceQueue.Attempted() }
 
 // reconcile writes the load balancers of Services.
 func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]error {
@@ -243,7 +243,7 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 		errs[o.Object] = fmt.Errorf("write load balancers of Service %s: %w", o.Object, err)
 	}
 	if stats.Zero() {
-		klog.V(4).InfoS("Load balancers are as wanted", "services", keys)
+		klog.V(4).InfoS("Load balancers are up to date", "services", keys)
 	} else {
 		klog.V(2).InfoS("Wrote load balancers", "services", len(keys),
 			"inserted", stats.Inserted, "updated", stats.Updated, "deleted", stats.Deleted)
@@ -291,9 +291,9 @@ func (c *Controller) note(key string, perNode bool) service.Nodes {
 	return c.known
 }
 
-// learn replaces what is known of a node and enqueues the Services whose rows may
+// updateNode replaces what is known of a node and enqueues the Services whose rows may
 // depend on it. A nil node is gone.
-func (c *Controller) learn(name string, facts *service.NodeFacts) {
+func (c *Controller) updateNode(name string, facts *service.NodeFacts) {
 	all, changed := c.replace(name, facts)
 	if all {
 		changed = c.services.ListKeys()

@@ -50,7 +50,7 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) error {
 	}
 	n, err := c.nodes.Get(name)
 	if apierrors.IsNotFound(err) {
-		c.learn(name, nil)
+		c.updateNode(name, nil)
 		return c.applyNode(ctx, name, nil)
 	}
 	if err != nil {
@@ -61,19 +61,19 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) error {
 	// has there.
 	err = c.applyNode(ctx, name, service.NodeRows(node, c.deps.Config))
 	facts := service.FactsOf(node)
-	c.learn(name, &facts)
+	c.updateNode(name, &facts)
 	return err
 }
 
-// learnAll learns what is known of the nodes before any Service is planned: one
+// updateNodes learns what is known of the nodes before any Service is planned: one
 // planned with half of the nodes would lose rows. It is a seed without keys.
-func (c *Controller) learnAll() []string {
+func (c *Controller) updateNodes() []string {
 	nodes, _ := c.nodes.List(labels.Everything()) // reads memory and does not fail
 	for _, n := range nodes {
 		// The node's key says it again, if it fails.
 		_ = panics.Catch(service.FeatureNodes, func() error {
 			facts := service.FactsOf(decodeNode(n))
-			c.learn(n.Name, &facts)
+			c.updateNode(n.Name, &facts)
 			return nil
 		})
 	}

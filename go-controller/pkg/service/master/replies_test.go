@@ -20,7 +20,7 @@ import (
 // own namespace only, also where the pod becomes known after the slice.
 func TestRepliesFollowPods(t *testing.T) {
 	w := newWorld(t)
-	w.conf.Steered = true
+	w.conf.Egress = true
 	led := noreroute.NewPodSet()
 	w.egress = []*noreroute.PodSet{noreroute.NewPodSet(), led}
 	w.set(state{nodes: map[string]topology.GatewayMode{"n1": topology.GatewayShared, "n2": topology.GatewayShared}, services: []*corev1.Service{object("b", externalLocal)}, endpoints: map[string][]string{"b": {"10.244.1.4@n1", "10.244.2.4@n2"}}})
@@ -60,9 +60,9 @@ func TestRepliesFollowPods(t *testing.T) {
 	passes("")
 	// Who is led away is known when both features have told all.
 	led.Set("eg", []netip.Addr{netip.MustParseAddr("10.244.1.4"), netip.MustParseAddr("10.244.2.4")})
-	w.egress[0].Complete()
+	w.egress[0].MarkSynced()
 	passes("")
-	led.Complete()
+	led.MarkSynced()
 	passes(own)
 	led.Set("eg", nil)
 	passes("")
@@ -74,7 +74,7 @@ func TestRepliesFollowPods(t *testing.T) {
 	w.start()
 	passes(own)
 	w.egress[0].Set("ns/own", []netip.Addr{netip.MustParseAddr("10.244.1.4")})
-	w.egress[0].Complete()
+	w.egress[0].MarkSynced()
 	passes(own)
 	if err := w.kube.CoreV1().Pods("ns").Delete(t.Context(), "own", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

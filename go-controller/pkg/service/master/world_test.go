@@ -151,7 +151,7 @@ func (w *world) start() {
 		}
 		w.stop = func() {}
 	}
-	eventually.Receive(w.t, "the controller to settle", c.Seeded())
+	eventually.Receive(w.t, "the controller to settle", c.Attempted())
 }
 
 // addresses returns what the controller is to know of EgressIPs, too, and what starts

@@ -139,7 +139,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.plans.Run(ctx, 1) })
 	group.Go(func() error {
-		if !queue.Await(ctx, c.plans.Seeded()) {
+		if !queue.Await(ctx, c.plans.Attempted()) {
 			return nil
 		}
 		return c.writes.Run(ctx, writers)
@@ -150,15 +150,15 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// Seeded is closed when all Services that were there at the start have been planned
+// Attempted is closed when all Services that were there at the start have been planned
 // and written, as far as that was possible.
-func (c *Controller) Seeded() <-chan struct{} { return c.writes.Seeded() }
+func (c *Controller) Attempted() <-chan struct{} { return c.writes.Attempted() }
 
-// Spoken are closed when the drivers were told what all Services that were there at
+// Synced are closed when the drivers were told what all Services that were there at
 // the start want: from then on chains, routes and flows may be swept. What a Service
 // wants besides, a port of the host, does not matter to it.
-func (c *Controller) Spoken() []<-chan struct{} {
-	return []<-chan struct{}{c.plans.Spoken(), c.writes.Spoken()}
+func (c *Controller) Synced() []<-chan struct{} {
+	return []<-chan struct{}{c.plans.Synced(), c.writes.Synced()}
 }
 
 // plan plans one Service and asks for the writes of what has changed.
@@ -188,7 +188,7 @@ func (c *Controller) plan(_ context.Context, key string) error {
 	if !reflect.DeepEqual(before.Health, next.Health) {
 		c.writes.Enqueue(writeHealth)
 	}
-	if before.UDP.Lost(next.UDP) {
+	if before.UDP.Removed(next.UDP) {
 		c.writes.Enqueue(writeUDP)
 	}
 	return nil

@@ -107,7 +107,7 @@ func (w *world) start() {
 		}
 		w.stop = func() {}
 	}
-	for _, done := range append(c.Spoken(), c.Seeded()) {
+	for _, done := range append(c.Synced(), c.Attempted()) {
 		eventually.Receive(w.t, "the controller to settle", done)
 	}
 }
@@ -118,7 +118,7 @@ func (w *world) flush(_ context.Context, stale func(service.Entry) bool) (int, e
 	defer w.mu.Unlock()
 	n := 0
 	for e := range w.entries {
-		if stale(service.Entry{To: e[0], From: e[1], Own: true}) {
+		if stale(service.Entry{To: e[0], From: e[1], HostOwned: true}) {
 			delete(w.entries, e)
 			n++
 		}

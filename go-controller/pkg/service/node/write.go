@@ -21,25 +21,25 @@ func (c *Controller) write(ctx context.Context, kind string) error {
 	switch kind {
 	case writeChains:
 		err = c.Chains.Apply(ctx, contributor, c.rules())
-		c.writes.Spoke(kind)
+		c.writes.MarkSynced(kind)
 	case writeRoutes:
 		all := map[host.Route]host.Hop{}
 		c.each(func(s service.NodeState) { maps.Copy(all, s.Routes) })
 		err = c.Routes.Apply(ctx, contributor, all)
-		c.writes.Spoke(kind)
+		c.writes.MarkSynced(kind)
 	case writeFlows:
 		err = c.applyFlows(ctx)
 	case writeHealth: // nothing of it is swept
-		c.writes.Spoke(kind)
+		c.writes.MarkSynced(kind)
 		c.serveHealth()
 	case writeUDP: // likewise
-		c.writes.Spoke(kind)
+		c.writes.MarkSynced(kind)
 		err = c.flush(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("write %s of Services: %w", kind, err)
 	}
-	klog.V(4).InfoS("Services are as wanted", "kind", kind)
+	klog.V(4).InfoS("Services are up to date", "kind", kind)
 	return nil
 }
 
@@ -81,7 +81,7 @@ func (c *Controller) applyFlows(ctx context.Context) error {
 		}
 	})
 	err = c.Flows.Apply(ctx, contributor, flows)
-	c.writes.Spoke(writeFlows)
+	c.writes.MarkSynced(writeFlows)
 	return err
 }
 

@@ -111,7 +111,7 @@ type EgressIPStatus struct {
 	// +listType=map
 	// +listMapKey=egressIP
 	Items []EgressIPStatusItem `json:"items,omitempty"`
-	// programmed are the words of the nodes about what they have in place; each
+	// programmed are the status entries of the nodes about what they have in place; each
 	// node writes its own.
 	// +optional
 	// +listType=map
@@ -135,7 +135,7 @@ type EgressIPStatusItem struct {
 	Network string `json:"network,omitempty"`
 }
 
-// ProgrammedStatus is the word of a node.
+// ProgrammedStatus is the status entry of a node.
 type ProgrammedStatus struct {
 	// node says so.
 	Node string `json:"node"`

@@ -122,7 +122,7 @@ type EgressServiceStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ProgrammedStatus is the word of a node that its kernel has the rules.
+// ProgrammedStatus is the status entry of a node that its kernel has the rules.
 type ProgrammedStatus struct {
 	// host is the node that says so.
 	Host string `json:"host"`

@@ -8,15 +8,15 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 )
 
-// retired removes the rows of a feature that was switched off: its owners plan
+// featureCleanup removes the rows of a feature that was switched off: its owners plan
 // to nothing.
-type retired struct {
+type featureCleanup struct {
 	feature string
 	writer  nb.Writer
 }
 
 // Run implements runner.
-func (r *retired) Run(ctx context.Context) error {
+func (r *featureCleanup) Run(ctx context.Context) error {
 	c := queue.New(r.feature+"-retired", func(ctx context.Context, object string) error {
 		if _, err := r.writer.Apply(ctx, nb.Owner{Feature: r.feature, Object: object}, nil); err != nil {
 			return fmt.Errorf("remove rows of %s %s: %w", r.feature, object, err)

@@ -8,12 +8,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Gated returns, sorted, the addresses that a node's gateway router must not
+// SuppressedAddrs returns, sorted, the addresses that a node's gateway router must not
 // answer for: all addresses on its primary network that were accepted as egress
 // addresses and that it does not hold. One that was refused may be in use elsewhere,
 // by a Service for example, and no router has it in its translations. An address of
 // the node itself is none of them: its gateway router speaks under it.
-func Gated(all []*v1.EgressIP, node topology.Node, held func(netip.Addr) bool) []netip.Addr {
+func SuppressedAddrs(all []*v1.EgressIP, node topology.Node, held func(netip.Addr) bool) []netip.Addr {
 	var gated []netip.Addr
 	add := func(text string) {
 		a, err := netip.ParseAddr(text)
@@ -48,20 +48,20 @@ func OnPrimary(node topology.Node, a netip.Addr) bool {
 		slices.ContainsFunc(node.Primary, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// Share is what the items of an EgressIP give to one node.
-type Share struct {
+// NodeAssignment is what the items of an EgressIP give to one node.
+type NodeAssignment struct {
 	Primary   []netip.Addr // on the node's primary network
 	Secondary []netip.Addr // on other networks of its host
 	// Networks are those of the secondary addresses, as the items name them.
 	Networks map[netip.Addr]netip.Prefix
 }
 
-// ShareOf reads the share of a node. It is the item's network that tells where an
+// AssignmentOf reads the share of a node. It is the item's network that tells where an
 // address belongs: the node does not decide it anew. An item that names what can be
 // no egress address gives nothing.
-func ShareOf(status v1.EgressIPStatus, node topology.Node) Share {
-	s := Share{Networks: map[netip.Addr]netip.Prefix{}}
-	for _, item := range Given(status, node.Name) {
+func AssignmentOf(status v1.EgressIPStatus, node topology.Node) NodeAssignment {
+	s := NodeAssignment{Networks: map[netip.Addr]netip.Prefix{}}
+	for _, item := range ItemsOf(status, node.Name) {
 		given := parse(item.EgressIP)
 		if given.Refused != (Refusal{}) {
 			continue // no placement of ours
@@ -83,18 +83,18 @@ func ShareOf(status v1.EgressIPStatus, node topology.Node) Share {
 	return s
 }
 
-// WordOf returns the word of a node in a status, and its place there; -1 where it
+// NodeStatusOf returns the status entry of a node in a status, and its place there; -1 where it
 // has said nothing.
-func WordOf(status v1.EgressIPStatus, node string) (v1.ProgrammedStatus, int) {
-	for i, word := range status.Programmed {
-		if word.Node == node {
-			return word, i
+func NodeStatusOf(status v1.EgressIPStatus, node string) (v1.ProgrammedStatus, int) {
+	for i, nodeStatus := range status.Programmed {
+		if nodeStatus.Node == node {
+			return nodeStatus, i
 		}
 	}
 	return v1.ProgrammedStatus{}, -1
 }
 
-// SameWord compares words.
-func SameWord(a, b v1.ProgrammedStatus) bool {
+// SameNodeStatus compares status entries.
+func SameNodeStatus(a, b v1.ProgrammedStatus) bool {
 	return a.Node == b.Node && slices.Equal(a.EgressIPs, b.EgressIPs) && a.Digest == b.Digest && a.Problem == b.Problem
 }

@@ -47,7 +47,7 @@ func (w *work) write(key string, rows []nb.Row, then func()) {
 func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]error {
 	w, errs := newWork(), map[string]error{}
 	for _, key := range keys {
-		st, ok := c.begin(key)
+		st, ok := c.tryLock(key)
 		if !ok {
 			continue
 		}
@@ -57,7 +57,7 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 			errs[key] = err
 		}
 		if len(w.steps) == steps {
-			c.end(key) // others may want it before the rest is written
+			c.unlock(key) // others may want it before the rest is written
 		}
 	}
 	_, failed := c.apply(ctx, w)
@@ -74,7 +74,7 @@ func (c *Controller) apply(ctx context.Context, w *work) (stats nb.Stats, errs m
 	for _, s := range w.steps {
 		keys = append(keys, s.key)
 	}
-	defer c.end(keys...)
+	defer c.unlock(keys...)
 	if err := c.awaitInside(ctx, w.led); err != nil {
 		errs = make(map[nb.Owner]error, len(w.want))
 		for o := range w.want {
@@ -92,7 +92,7 @@ func (c *Controller) apply(ctx context.Context, w *work) (stats nb.Stats, errs m
 	}
 	c.wait(w.waits)
 	if stats.Zero() {
-		klog.V(4).InfoS("Policies are as wanted", "pods", len(keys))
+		klog.V(4).InfoS("Policies are up to date", "pods", len(keys))
 	} else {
 		klog.V(2).InfoS("Policies written", "pods", len(keys), "inserted", stats.Inserted, "updated", stats.Updated, "deleted", stats.Deleted)
 	}
@@ -117,92 +117,92 @@ func (c *Controller) plan(w *work, key string, st *podState) error {
 		return fmt.Errorf("get pod %s: %w", key, err)
 	}
 	if p == nil || !kube.NeedsNetwork(p) {
-		c.retire(w, key, st)
+		c.deletePod(w, key, st)
 		return nil
 	}
 	addrs := c.deps.Given(key, p.UID)
 	if len(addrs) == 0 && len(c.deps.Writer.Rows(egressip.Owner(key))) > 0 {
-		c.retire(w, key, st) // its port is gone, with its node for instance
+		c.deletePod(w, key, st) // its port is gone, with its node for instance
 		return nil
 	}
-	c.steer(w, key, st, p, addrs)
+	c.planPod(w, key, st, p, addrs)
 	return nil
 }
 
-// retire removes the rows of a pod that is gone. It may send until the chassis has
+// deletePod removes the rows of a pod that is gone. It may send until the chassis has
 // heard that its port is gone; until then they stay, for a while.
-func (c *Controller) retire(w *work, key string, st *podState) {
+func (c *Controller) deletePod(w *work, key string, st *podState) {
 	c.statuses.Enqueue(c.members.Set(key, nil, nil)...)
 	if st.left.IsZero() {
 		st.left = time.Now()
 	}
 	portGone := len(c.deps.Given(key, "")) == 0
 	c.mu.Lock()
-	silent := slices.ContainsFunc(st.reached, func(r reached) bool { return r.silent })
+	silent := slices.ContainsFunc(st.reached, func(r reached) bool { return r.portGone })
 	c.mu.Unlock()
-	rest := patience - time.Since(st.left)
+	rest := podStartTimeout - time.Since(st.left)
 	if _, gone := c.chassis(st.node); !gone && !silent && rest > 0 && len(c.deps.Writer.Rows(egressip.Owner(key))) > 0 {
 		if portGone { // else Detached brings the key
-			c.await(w.waits, key, st.node, reached{silent: true})
+			c.await(w.waits, key, st.node, reached{portGone: true})
 		}
 		c.pods.EnqueueAfter(rest, key)
 		return
 	}
 	w.write(key, nil, func() {
 		c.deps.Rerouted.Set(key, nil)
-		c.settle(key, "", true)
+		c.updateStartGate(key, "", true)
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		st.of, st.inForce, st.known, st.left, st.reached, st.mark, st.own = "", egressip.NewState(), false, time.Time{}, nil, mark{}, nil
+		st.uid, st.inForce, st.known, st.left, st.reached, st.gate, st.localSNAT = "", egressip.NewState(), false, time.Time{}, nil, startGate{}, nil
 	})
 }
 
 // Detached says that the port of a pod is gone from the database.
 func (c *Controller) Detached(key string) { c.pods.Enqueue(key) }
 
-// deselect removes the rows of a pod that no EgressIP has any more: the policies,
+// removeRows removes the rows of a pod that no EgressIP has any more: the policies,
 // and when that is in force the translations.
-func (c *Controller) deselect(w *work, key string, st *podState, p *corev1.Pod) {
+func (c *Controller) removeRows(w *work, key string, st *podState, p *corev1.Pod) {
 	c.statuses.Enqueue(c.members.Set(key, nil, nil)...)
 	now := egressip.StateOf(c.deps.Writer.Rows(egressip.Owner(key)))
 	if !st.known {
 		st.inForce, st.known = now.Clone(), true
 	}
 	plan := egressip.Steering{Pod: egressip.Pod{Addrs: now.Addrs()}, Now: now, InForce: st.inForce}.Plan()
-	ours, going := c.giveBack(key, st, now, &plan)
+	ours, going := c.returnSNAT(key, st, now, &plan)
 	w.write(key, plan.Want.Rows(), func() {
 		c.deps.Rerouted.Set(key, nil)
-		c.translates(key, st, ours)
-		c.settle(key, "", true)
+		c.setLocalSNAT(key, st, ours)
+		c.updateStartGate(key, "", true)
 		if c.awaitPlan(w.waits, key, p.Spec.NodeName, plan); !plan.Self && !going {
-			st.of, st.inForce, st.known = "", egressip.NewState(), false
+			st.uid, st.inForce, st.known = "", egressip.NewState(), false
 		}
-		c.release(key, st, p, maySend)
+		c.updateGates(key, st, p, programmed)
 	})
 }
 
-// steer plans the rows of a pod, and starts to wait for what is to be in force when
+// planPod plans the rows of a pod, and starts to wait for what is to be in force when
 // they are written. The caller has hold of the pod. Nothing is written while it is
 // not known what the pod is to have.
-func (c *Controller) steer(w *work, key string, st *podState, p *corev1.Pod, addrs []netip.Addr) {
+func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, addrs []netip.Addr) {
 	keys := c.choose(p)
-	pod := c.meet(st, p)
+	pod := c.observe(st, p)
 	pod.Addrs = addrs
 	if len(keys) > 0 && len(addrs) == 0 { // its port comes by Attach, or goes with it
 		c.statuses.Enqueue(c.members.Set(key, nil, nil)...) // nobody can have rules for it
 		return
 	}
 	if len(keys) == 0 {
-		c.deselect(w, key, st, p)
+		c.removeRows(w, key, st, p)
 		return
 	}
 	c.statuses.Enqueue(c.members.Set(key, keys, addrs)...)
-	s, ok := c.steering(key, st, keys[0], pod)
+	s, ok := c.planInput(key, st, keys[0], pod)
 	if !ok { // placement will enqueue it
 		return
 	}
 	plan := s.Plan()
-	ours, _ := c.giveBack(key, st, s.Now, &plan)
+	ours, _ := c.returnSNAT(key, st, s.Now, &plan)
 	// Those of an earlier pod of the name stay until its policies have gone.
 	c.deps.Rerouted.Set(key, noreroute.Union(addrs, s.Now.Addrs()))
 	w.led = append(w.led, key)
@@ -210,27 +210,27 @@ func (c *Controller) steer(w *work, key string, st *podState, p *corev1.Pod, add
 		c.deps.Rerouted.Set(key, addrs)
 		// What is not in the database any more is not in force for long.
 		maps.DeleteFunc(st.inForce.NATs, func(site egressip.Site, addr netip.Addr) bool { return plan.Want.NATs[site] != addr })
-		c.translates(key, st, ours)
+		c.setLocalSNAT(key, st, ours)
 		c.awaitPlan(w.waits, key, p.Spec.NodeName, plan)
-		c.settle(key, keys[0], plan.Settled)
+		c.updateStartGate(key, keys[0], plan.Done)
 		switch {
 		case plan.Released:
-			c.release(key, st, p, maySend)
+			c.updateGates(key, st, p, programmed)
 		case pod.Late && !plan.Self: // its chassis drops what is not translated
-			c.release(key, st, p, mayWait)
+			c.updateGates(key, st, p, timedOut)
 		default:
-			c.release(key, st, p, mayNot)
+			c.updateGates(key, st, p, blocked)
 		}
 	})
 }
 
-// meet takes over what was reached for a pod, notes whether it bears the mark, and
+// observe takes over what was reached for a pod, notes whether it bears the mark, and
 // tells whether it is to be kept waiting or has waited long enough.
-func (c *Controller) meet(st *podState, p *corev1.Pod) egressip.Pod {
+func (c *Controller) observe(st *podState, p *corev1.Pod) egressip.Pod {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if st.of != p.UID {
-		st.of, st.inForce, st.known, st.reached = p.UID, egressip.NewState(), false, nil
+	if st.uid != p.UID {
+		st.uid, st.inForce, st.known, st.reached = p.UID, egressip.NewState(), false, nil
 	}
 	st.node, st.left = p.Spec.NodeName, time.Time{}
 	for _, r := range st.reached {
@@ -240,21 +240,21 @@ func (c *Controller) meet(st *podState, p *corev1.Pod) egressip.Pod {
 		maps.Copy(st.inForce.NATs, r.nats)
 	}
 	st.reached = nil
-	if marked(p) && st.mark.on != p.UID {
-		st.mark = mark{on: p.UID, since: time.Now()}
+	if isPending(p) && st.gate.uid != p.UID {
+		st.gate = startGate{uid: p.UID, since: time.Now()}
 	}
-	held := st.mark.on == p.UID && !st.mark.off
-	rest := patience - time.Since(st.mark.since)
+	held := st.gate.uid == p.UID && !st.gate.open
+	rest := podStartTimeout - time.Since(st.gate.since)
 	pending := held && rest > 0
 	if pending {
 		c.pods.EnqueueAfter(rest, kube.PodKey(p)) // later on, the chassis that it waits for bring it back
 	}
-	return egressip.Pod{Key: kube.PodKey(p), Pending: pending, Late: held && !pending, Lost: c.dead(p.Spec.NodeName)}
+	return egressip.Pod{Key: kube.PodKey(p), Pending: pending, Late: held && !pending, NodeDown: c.dead(p.Spec.NodeName)}
 }
 
-// steering collects what decides about a pod; false while there is no decision
+// planInput collects what decides about a pod; false while there is no decision
 // about its EgressIP.
-func (c *Controller) steering(key string, st *podState, name string, pod egressip.Pod) (egressip.Steering, bool) {
+func (c *Controller) planInput(key string, st *podState, name string, pod egressip.Pod) (egressip.Steering, bool) {
 	d, ok := c.decision(name)
 	if !ok {
 		return egressip.Steering{}, false

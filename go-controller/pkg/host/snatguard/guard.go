@@ -1,4 +1,4 @@
-// Package guard keeps packets of pods whose source address nobody has translated
+// Package snatguard keeps packets of pods whose source address nobody has translated
 // from leaving a host.
 //
 // Its chain is in the nftables hook after source translation, where a packet has
@@ -16,7 +16,7 @@
 // Ours is the table ovn-kube-guard, whole.
 //
 // Callers: pkg/app; the metrics read Dropped and NoReply.
-package guard
+package snatguard
 
 import (
 	"errors"
@@ -66,11 +66,11 @@ func (g *Guard) Ensure() error {
 	if err != nil {
 		return fmt.Errorf("guard un-SNATed traffic: %w", err)
 	}
-	stands, err := g.stands(c)
+	upToDate, err := g.upToDate(c)
 	if err != nil {
 		return fmt.Errorf("guard un-SNATed traffic: read nftables: %w", err)
 	}
-	if stands {
+	if upToDate {
 		return nil
 	}
 	before := map[string]uint64{}
@@ -203,8 +203,8 @@ func mask(p netip.Prefix) []byte {
 	return b
 }
 
-// stands tells whether the table holds exactly our rules.
-func (g *Guard) stands(c *nftables.Conn) (bool, error) {
+// upToDate tells whether the table holds exactly our rules.
+func (g *Guard) upToDate(c *nftables.Conn) (bool, error) {
 	table, err := find(c)
 	if table == nil || err != nil {
 		return false, err

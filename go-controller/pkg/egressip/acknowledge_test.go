@@ -10,7 +10,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-func lapsed(n *place.Node) { n.Lapsed = true }
+func lapsed(n *place.Node) { n.NotAcknowledging = true }
 func stuck(n *place.Node)  { n.Stuck = true }
 
 // TestUnacknowledged: what a node does not acknowledge goes to another that can take it;
@@ -57,20 +57,20 @@ func TestDebts(t *testing.T) {
 	for _, c := range []struct {
 		name, ip string
 		words    []v1.ProgrammedStatus
-		want     []Debt
+		want     []PendingAck
 	}{
-		{"nobody has it", "172.18.0.33", nil, []Debt{{"ovn-worker", "take 172.18.0.33"}}},
-		{"another has it", "172.18.0.33", []v1.ProgrammedStatus{{Node: "ovn-worker2", EgressIPs: []string{"172.18.0.33"}}}, []Debt{{"ovn-worker2", "let go of 172.18.0.33"}}},
+		{"nobody has it", "172.18.0.33", nil, []PendingAck{{"ovn-worker", "take 172.18.0.33"}}},
+		{"another has it", "172.18.0.33", []v1.ProgrammedStatus{{Node: "ovn-worker2", EgressIPs: []string{"172.18.0.33"}}}, []PendingAck{{"ovn-worker2", "release 172.18.0.33"}}},
 		{"it has it", "172.18.0.33", []v1.ProgrammedStatus{{Node: "ovn-worker", EgressIPs: []string{"172.18.0.33"}}}, nil},
 		{"old rules", "172.19.0.33", []v1.ProgrammedStatus{{Node: "ovn-worker", EgressIPs: []string{"172.19.0.33"}, Digest: "old"}},
-			[]Debt{{"ovn-worker", "have the rules of the pods, after old"}}},
+			[]PendingAck{{"ovn-worker", "have the rules of the pods, after old"}}},
 		{"all rules", "172.19.0.33", []v1.ProgrammedStatus{{Node: "ovn-worker", EgressIPs: []string{"172.19.0.33"}, Digest: "now"}}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := egress("e", 1, ips(v1.Address(c.ip)))
 			d := Decide(nodes(none, change{unlabelled}), decoded(e), cluster)["e"]
 			e.Status.Programmed = c.words
-			if got := d.Debts(e.Status, digest); !slices.Equal(got, c.want) {
+			if got := d.PendingAcks(e.Status, digest); !slices.Equal(got, c.want) {
 				t.Errorf("owed: %+v, want %+v", got, c.want)
 			}
 		})
@@ -99,13 +99,13 @@ func TestFallback(t *testing.T) {
 	s := Steering{EgressIP: Decode(e), Pod: Pod{Addrs: []netip.Addr{pod}, Pending: true}, Paths: paths(), Now: NewState(), InForce: NewState(),
 		Owned: func(string, netip.Addr) bool { return true }}
 	plan := s.Plan()
-	if got := plan.Want.Policies[pod].Hops; !slices.Equal(got, addrs("100.64.0.4")) || plan.Settled || !slices.Equal(plan.Await, []string{"ovn-worker2"}) {
+	if got := plan.Want.Policies[pod].Hops; !slices.Equal(got, addrs("100.64.0.4")) || plan.Done || !slices.Equal(plan.Await, []string{"ovn-worker2"}) {
 		t.Fatalf("led to %v: %+v", got, plan)
 	}
 	// When it has started it stays there, and the next node is prepared.
 	s.Now, s.InForce, s.Pod.Pending = plan.Want, plan.Want.Clone(), false
 	plan = s.Plan()
-	if got := plan.Want.Policies[pod].Hops; !slices.Equal(got, addrs("100.64.0.4")) || plan.Settled || len(plan.Want.NATs) != 2 {
+	if got := plan.Want.Policies[pod].Hops; !slices.Equal(got, addrs("100.64.0.4")) || plan.Done || len(plan.Want.NATs) != 2 {
 		t.Fatalf("then led to %v: %+v", got, plan)
 	}
 	// The next node takes it.

@@ -1,25 +1,25 @@
 package master
 
-// unsettled knows the pods of each EgressIP that do not leave as they are to yet. The
+// unprogrammedPods knows the pods of each EgressIP that do not leave as they are to yet. The
 // controller's mu guards it.
-type unsettled struct {
+type unprogrammedPods struct {
 	byEgressIP map[string]map[string]bool
 	byPod      map[string]map[string]bool
 }
 
-func newUnsettled() unsettled {
-	return unsettled{byEgressIP: map[string]map[string]bool{}, byPod: map[string]map[string]bool{}}
+func newUnprogrammedPods() unprogrammedPods {
+	return unprogrammedPods{byEgressIP: map[string]map[string]bool{}, byPod: map[string]map[string]bool{}}
 }
 
 // add notes that a pod of an EgressIP does not leave as it is to.
-func (u unsettled) add(name, pod string) {
+func (u unprogrammedPods) add(name, pod string) {
 	put(u.byEgressIP, name, pod)
 	put(u.byPod, pod, name)
 }
 
 // remove notes that a pod need not leave as an EgressIP says; last tells that this was
 // the last pod it waited for.
-func (u unsettled) remove(name, pod string) (last bool) {
+func (u unprogrammedPods) remove(name, pod string) (last bool) {
 	if !u.byEgressIP[name][pod] {
 		return false
 	}
@@ -28,7 +28,7 @@ func (u unsettled) remove(name, pod string) (last bool) {
 }
 
 // forget drops what is known of an EgressIP that is gone.
-func (u unsettled) forget(name string) {
+func (u unprogrammedPods) forget(name string) {
 	for pod := range u.byEgressIP[name] {
 		drop(u.byPod, pod, name)
 	}
@@ -36,7 +36,7 @@ func (u unsettled) forget(name string) {
 }
 
 // of returns the EgressIPs that wait for a pod.
-func (u unsettled) of(pod string) []string {
+func (u unprogrammedPods) of(pod string) []string {
 	names := make([]string, 0, len(u.byPod[pod]))
 	for name := range u.byPod[pod] {
 		names = append(names, name)
@@ -45,7 +45,7 @@ func (u unsettled) of(pod string) []string {
 }
 
 // count returns how many pods an EgressIP waits for.
-func (u unsettled) count(name string) int { return len(u.byEgressIP[name]) }
+func (u unprogrammedPods) count(name string) int { return len(u.byEgressIP[name]) }
 
 func put(sets map[string]map[string]bool, key, member string) {
 	if sets[key] == nil {

@@ -9,38 +9,38 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Debt is what a node is to acknowledge and has not yet.
-type Debt struct {
+// PendingAck is what a node is to acknowledge and has not yet.
+type PendingAck struct {
 	Node string
 	What string
 }
 
-// Debts returns what nodes have yet to acknowledge of a decision: to let go of an address,
+// PendingAcks returns what nodes have yet to acknowledge of a decision: to let go of an address,
 // to take one, or to have the rules of all pods. digest is as for Paths.
-func (d Decision) Debts(status v1.EgressIPStatus, digest func(given []netip.Addr) string) []Debt {
+func (d Decision) PendingAcks(status v1.EgressIPStatus, digest func(given []netip.Addr) string) []PendingAck {
 	given := map[string][]netip.Addr{}
 	for _, p := range d.Placements {
 		if p.Node != "" && !p.Primary {
 			given[p.Node] = append(given[p.Node], p.Addr)
 		}
 	}
-	var debts []Debt
+	var acks []PendingAck
 	for _, p := range d.Placements {
 		if p.Node == "" {
 			continue
 		}
-		holder, word := Other(status, p.Node, p.Addr), wordOf(status, p.Node)
+		holder, nodeStatus := Other(status, p.Node, p.Addr), nodeStatusOf(status, p.Node)
 		switch {
 		case holder != "":
-			debts = append(debts, Debt{holder, fmt.Sprintf("let go of %s", p.Addr)})
-		case !Holds(status, p.Node, p.Addr):
-			debts = append(debts, Debt{p.Node, fmt.Sprintf("take %s", p.Addr)})
-		case !p.Primary && word.Digest != digest(given[p.Node]):
+			acks = append(acks, PendingAck{holder, fmt.Sprintf("release %s", p.Addr)})
+		case !Answers(status, p.Node, p.Addr):
+			acks = append(acks, PendingAck{p.Node, fmt.Sprintf("take %s", p.Addr)})
+		case !p.Primary && nodeStatus.Digest != digest(given[p.Node]):
 			// Pods may come and go all the time: what it says anew is progress.
-			debts = append(debts, Debt{p.Node, fmt.Sprintf("have the rules of the pods, after %s", word.Digest)})
+			acks = append(acks, PendingAck{p.Node, fmt.Sprintf("have the rules of the pods, after %s", nodeStatus.Digest)})
 		}
 	}
-	return debts
+	return acks
 }
 
 // Fallback has the pods that nothing leads to an address yet, new ones for example, led to
@@ -49,7 +49,7 @@ func (d Decision) Debts(status v1.EgressIPStatus, digest func(given []netip.Addr
 func Fallback(paths []Path, status v1.EgressIPStatus, node func(name string) (topology.Node, bool)) []Path {
 	out := slices.Clone(paths)
 	for i, p := range out {
-		if p.Held {
+		if p.Answered {
 			continue
 		}
 		n, ok := node(Other(status, p.Node, p.Addr))
@@ -60,7 +60,7 @@ func Fallback(paths []Path, status v1.EgressIPStatus, node func(name string) (to
 		taken := slices.ContainsFunc(out, func(o Path) bool {
 			return topology.FamilyOf(o.Addr) == topology.FamilyOf(p.Addr) && (o.Node == n.Name || o.Now.Node == n.Name)
 		})
-		if now, why := way(n, p.Addr); why == "" && now.Primary && !taken {
+		if now, why := nextHopFor(n, p.Addr); why == "" && now.Primary && !taken {
 			now.Address = p.Address
 			out[i].Now = now
 		}
@@ -71,7 +71,7 @@ func Fallback(paths []Path, status v1.EgressIPStatus, node func(name string) (to
 // through returns the path by the node that has the address now, for a pod that nothing
 // leads there yet.
 func (s Steering) through(p Path, was Policy) (Path, bool) {
-	if p.Held || p.Now.Node == "" {
+	if p.Answered || p.Now.Node == "" {
 		return p, false
 	}
 	if !s.Pod.Late && !s.Pod.Pending && was.EgressIP == s.EgressIP.Key {
@@ -81,5 +81,5 @@ func (s Steering) through(p Path, was Policy) (Path, bool) {
 			}
 		}
 	}
-	return Path{Placement: p.Now, Held: true}, true
+	return Path{Placement: p.Now, Answered: true}, true
 }

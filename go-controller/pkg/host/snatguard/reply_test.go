@@ -1,4 +1,4 @@
-package guard
+package snatguard
 
 import (
 	"errors"

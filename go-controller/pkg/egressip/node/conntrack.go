@@ -11,24 +11,24 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 )
 
-// past is what the node remembers, from an earlier time, of connections with
+// staleConntrack is what the node remembers, from an earlier time, of connections with
 // addresses that it is about to take: they went on elsewhere meanwhile, and what they
 // send would not fit any more and be dropped. As if they were unknown, they go on.
-type past struct {
+type staleConntrack struct {
 	delete func(ctx context.Context, addrs []netip.Addr) error
-	turn   *host.Turn[error]
+	passes *host.Coalescer[error]
 
 	mu    sync.Mutex
 	addrs map[netip.Addr]bool // to be forgotten by the next pass
 }
 
-func newPast(del func(ctx context.Context, addrs []netip.Addr) error) *past {
-	return &past{delete: del, turn: host.NewTurn[error](), addrs: map[netip.Addr]bool{}}
+func newStaleConntrack(del func(ctx context.Context, addrs []netip.Addr) error) *staleConntrack {
+	return &staleConntrack{delete: del, passes: host.NewCoalescer[error](), addrs: map[netip.Addr]bool{}}
 }
 
 // forget returns when nothing is remembered. A pass reads whole tables: callers that
 // waited share one.
-func (p *past) forget(ctx context.Context, addrs []netip.Addr) error {
+func (p *staleConntrack) forget(ctx context.Context, addrs []netip.Addr) error {
 	if len(addrs) == 0 {
 		return nil
 	}
@@ -37,7 +37,7 @@ func (p *past) forget(ctx context.Context, addrs []netip.Addr) error {
 		p.addrs[a] = true
 	}
 	p.mu.Unlock()
-	failed, err := p.turn.Do(ctx, p.turn.Request(), p.pass)
+	failed, err := p.passes.Do(ctx, p.passes.Request(), p.pass)
 	if err == nil {
 		err = failed
 	}
@@ -47,7 +47,7 @@ func (p *past) forget(ctx context.Context, addrs []netip.Addr) error {
 	return nil
 }
 
-func (p *past) pass(ctx context.Context) error {
+func (p *staleConntrack) pass(ctx context.Context) error {
 	p.mu.Lock()
 	addrs := slices.SortedFunc(maps.Keys(p.addrs), netip.Addr.Compare)
 	clear(p.addrs)

@@ -9,31 +9,31 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// priorityGate is above every flow that could hand ARP or neighbour discovery to
+// prioritySuppressARP is above every flow that could hand ARP or neighbour discovery to
 // OVN or to the wire: 100 and 60, which take neighbour discovery with the rest of
 // IPv6, and 10 and 0, which take ARP.
-const priorityGate = 150
+const prioritySuppressARP = 150
 
 const (
-	// priorityHeld is above those by which connections are the host's; what belongs
+	// priorityDeliverToOVN is above those by which connections are the host's; what belongs
 	// to the gateway router's is one above it.
-	priorityHeld = 101
+	priorityDeliverToOVN = 101
 	// priorityStray is below all that belongs to a connection, and above the rest.
 	priorityStray = 99
 )
 
-// Gate keeps the gateway router from answering for an address that it has in its
+// SuppressARP keeps the gateway router from answering for an address that it has in its
 // translations but that this node does not hold, and from announcing it. What
 // asks for the address goes to the host alone, which does not have it. What comes
 // for it and belongs to no connection from here is dropped: the host would send it
 // on to who holds the address, who may have sent it here.
-func Gate(b Bridge, addr netip.Addr) []host.Flow {
+func SuppressARP(b Bridge, addr netip.Addr) []host.Flow {
 	a, t := addr.String(), texts[topology.FamilyOf(addr)]
 	fromWire := func(match ...string) host.Flow {
-		return flow(0, priorityGate, append([]string{in(Uplink), b.tagged()}, match...), b.toHost()...)
+		return flow(0, prioritySuppressARP, append([]string{in(Uplink), b.tagged()}, match...), b.toHost()...)
 	}
 	fromOVN := func(match ...string) host.Flow {
-		return flow(0, priorityGate, append([]string{in(Patch)}, match...), "drop")
+		return flow(0, prioritySuppressARP, append([]string{in(Patch)}, match...), "drop")
 	}
 	stray := flow(1, priorityStray, []string{in(Uplink), b.tagged(), t.ip, t.dst + "=" + a}, "drop")
 	if topology.FamilyOf(addr) == topology.IPv4 {
@@ -51,15 +51,15 @@ func Gate(b Bridge, addr netip.Addr) []host.Flow {
 	}
 }
 
-// Foreign drops what leaves with an egress address that this node does not hold: a
+// DropForeign drops what leaves with an egress address that this node does not hold: a
 // gateway router may remember a connection from the time when it had the address, or
 // from an EgressIP that has ended. It is counted with what nothing has translated.
-func Foreign(addr netip.Addr) host.Flow {
+func DropForeign(addr netip.Addr) host.Flow {
 	t := texts[topology.FamilyOf(addr)]
 	return flow(0, PriorityUnsnatted, []string{in(Patch), t.ip, t.src + "=" + addr.String()}, "drop")
 }
 
-// Held hands what comes from the wire for an egress address that this node holds to
+// DeliverToOVN hands what comes from the wire for an egress address that this node holds to
 // the gateway router, and not to the host even where the connection is not known yet:
 // the host would send it on as if it were its own, and it would pass for the host's
 // from then on.
@@ -67,16 +67,16 @@ func Foreign(addr netip.Addr) host.Flow {
 // before is the MAC address of the node that had the address until a moment ago, ""
 // for none. It still translates for connections that this node does not know: what
 // comes for these goes back to the wire, to it, as soon as the bridge's own is known.
-func Held(b Bridge, addr netip.Addr, before string) []host.Flow {
+func DeliverToOVN(b Bridge, addr netip.Addr, before string) []host.Flow {
 	t := texts[topology.FamilyOf(addr)]
 	match := []string{in(Uplink), b.tagged(), t.ip, t.dst + "=" + addr.String()}
 	if before == "" || b.MAC == "" {
-		return []host.Flow{flow(1, priorityHeld, match, output(Patch))}
+		return []host.Flow{flow(1, priorityDeliverToOVN, match, output(Patch))}
 	}
 	ours := fmt.Sprintf("ct_mark=%#x", DefaultMarks(topology.ConntrackZone).OVN)
 	var flows []host.Flow
 	for _, known := range []string{"+trk+est", "+trk+rel"} {
-		flows = append(flows, flow(1, priorityHeld+1, append(slices.Clone(match), "ct_state="+known, ours), output(Patch)))
+		flows = append(flows, flow(1, priorityDeliverToOVN+1, append(slices.Clone(match), "ct_state="+known, ours), output(Patch)))
 	}
-	return append(flows, flow(1, priorityHeld, match, "mod_dl_src:"+b.MAC, "mod_dl_dst:"+before, "IN_PORT"))
+	return append(flows, flow(1, priorityDeliverToOVN, match, "mod_dl_src:"+b.MAC, "mod_dl_dst:"+before, "IN_PORT"))
 }

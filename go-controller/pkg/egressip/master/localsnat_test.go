@@ -33,7 +33,7 @@ func (b *base) look(string, string) {
 	}
 	b.mu.Unlock()
 	for _, a := range all {
-		translates[a] = b.c.Translates(b.pod, b.node, a)
+		translates[a] = b.c.OwnsLocalSNAT(b.pod, b.node, a)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -108,7 +108,7 @@ func TestOneTranslationOnOwnNode(t *testing.T) {
 	w.changeNode(elsewhere, label(true))
 	w.changeNode(own, label(false))
 	w.eventually("the next hop", func() bool { return w.hops(web, webV4) == hopOf[elsewhere] })
-	w.eventually("the pod to be given back", func() bool { return !w.master.Translates(web, own, addrs(webV4)[0]) })
+	w.eventually("the pod to be given back", func() bool { return !w.master.OwnsLocalSNAT(web, own, addrs(webV4)[0]) })
 	w.base.stop(false)
 	at(elsewhere+":172.18.0.33", true)
 
@@ -129,7 +129,7 @@ func TestOneTranslationOnOwnNode(t *testing.T) {
 	w.base.stop(true)
 	w.changePod(web, func(p *corev1.Pod) { p.Labels["app"] = "db" })
 	w.eventually("the policy to go", func() bool { return w.hops(web, webV4) == "none" })
-	w.eventually("the pod to be given back", func() bool { return !w.master.Translates(web, own, addrs(webV4)[0]) })
+	w.eventually("the pod to be given back", func() bool { return !w.master.OwnsLocalSNAT(web, own, addrs(webV4)[0]) })
 	w.base.stop(false)
 	at("", true)
 	w.eventually("it to be forgotten", func() bool {
@@ -150,7 +150,7 @@ func TestNewPodHasOneTranslation(t *testing.T) {
 	if w.master.Pending(p) == "" {
 		t.Fatal("not to be marked")
 	}
-	if !w.master.Translates("prod/new", "ovn-worker", addrs("10.244.1.9")[0]) {
+	if !w.master.OwnsLocalSNAT("prod/new", "ovn-worker", addrs("10.244.1.9")[0]) {
 		t.Error("somebody else may translate it before it has policies")
 	}
 }

@@ -39,11 +39,11 @@ func TestGated(t *testing.T) {
 		{Status: v1.EgressIPStatus{Items: []v1.EgressIPStatusItem{{EgressIP: "172.18.0.55", Node: "n2"}}}},
 	}
 	held := func(a netip.Addr) bool { return a == netip.MustParseAddr("172.18.0.44") }
-	if got := Gated(all, node, held); !slices.Equal(got, list("172.18.0.33", "172.18.0.55", "fc00::33")) {
+	if got := SuppressedAddrs(all, node, held); !slices.Equal(got, list("172.18.0.33", "172.18.0.55", "fc00::33")) {
 		t.Errorf("got %v", got)
 	}
 	// A node whose network is not known yet lets nothing through.
-	if got := Gated(all[:1], topology.Node{Name: "n1"}, held); !slices.Equal(got, list("10.9.0.1", "172.18.0.33", "fc00::33")) {
+	if got := SuppressedAddrs(all[:1], topology.Node{Name: "n1"}, held); !slices.Equal(got, list("10.9.0.1", "172.18.0.33", "fc00::33")) {
 		t.Errorf("got %v", got)
 	}
 }
@@ -58,7 +58,7 @@ func TestShareOf(t *testing.T) {
 		{EgressIP: "172.18.0.55", Node: "n2", Network: "172.18.0.0/16"},
 		{EgressIP: "no address", Node: "n1"},
 	}}
-	s := ShareOf(status, node)
+	s := AssignmentOf(status, node)
 	if !slices.Equal(s.Primary, list("172.18.0.33", "172.18.0.44")) || !slices.Equal(s.Secondary, list("10.9.0.1", "172.18.5.1")) {
 		t.Errorf("got %+v", s)
 	}

@@ -8,14 +8,14 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 )
 
-// settle flushes once more when the master says that the traffic of an EgressService is
+// finishTakeover flushes once more when the master says that the traffic of an EgressService is
 // led to this node. Until then the gateway router of a pod's own node went on
 // translating: where that is this node, and the datapath is the kernel's, the router and
 // the host share their entries, and a connection that was busy has got its old one anew
 // since it was flushed first.
-func (c *Controller) settle(ctx context.Context, s egressservice.Service, want egressservice.Translations) error {
+func (c *Controller) finishTakeover(ctx context.Context, s egressservice.Service, want egressservice.Translations) error {
 	c.mu.Lock()
-	if s.Host != c.deps.Node || !s.Settled {
+	if s.Host != c.deps.Node || !s.Done {
 		delete(c.settled, s.Key)
 		c.mu.Unlock()
 		return nil

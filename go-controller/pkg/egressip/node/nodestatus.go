@@ -19,7 +19,7 @@ import (
 const (
 	// fieldManager is what the nodes' part of a status belongs to.
 	fieldManager = "ovnkube-node"
-	// attempts is how often a word is tried when others write the same status.
+	// attempts is how often a status entry is tried when others write the same status.
 	attempts = 5
 )
 
@@ -30,37 +30,37 @@ type operation struct {
 	Value any    `json:"value"`
 }
 
-// word returns what there is to say. Who has nothing says nothing.
-func (c *Controller) word(s state, on seat) *v1.ProgrammedStatus {
-	word := v1.ProgrammedStatus{Node: c.deps.Node, Digest: on.digest, Problem: on.problem}
+// nodeStatus returns what there is to say. Who has nothing says nothing.
+func (c *Controller) nodeStatus(s state, on linkState) *v1.ProgrammedStatus {
+	status := v1.ProgrammedStatus{Node: c.deps.Node, Digest: on.digest, Problem: on.problem}
 	for a, held := range s.held {
 		if held {
-			word.EgressIPs = append(word.EgressIPs, a.String())
+			status.EgressIPs = append(status.EgressIPs, a.String())
 		}
 	}
-	slices.SortFunc(word.EgressIPs, func(a, b string) int {
+	slices.SortFunc(status.EgressIPs, func(a, b string) int {
 		return netip.MustParseAddr(a).Compare(netip.MustParseAddr(b))
 	})
-	if len(word.EgressIPs) == 0 && word.Digest == "" && word.Problem == "" {
+	if len(status.EgressIPs) == 0 && status.Digest == "" && status.Problem == "" {
 		return nil
 	}
-	return &word
+	return &status
 }
 
-// say makes the status have this node's word; nil for none. Where the status has
+// patchNodeStatus makes the status have this node's status entry; nil for none. Where the status has
 // changed since it was read, it is read again; where that changes what this node
-// is given, the news of it is on its way and the word would be wrong.
-func (c *Controller) say(ctx context.Context, e *v1.EgressIP, word *v1.ProgrammedStatus) error {
+// is given, the news of it is on its way and the status entry would be wrong.
+func (c *Controller) patchNodeStatus(ctx context.Context, e *v1.EgressIP, status *v1.ProgrammedStatus) error {
 	client := c.deps.Client.EgressIPV1().EgressIPs()
-	uid, given := e.UID, egressip.Given(e.Status, c.deps.Node)
+	uid, given := e.UID, egressip.ItemsOf(e.Status, c.deps.Node)
 	for attempt := 1; ; attempt++ {
-		patch, err := wordPatch(e, c.deps.Node, word)
+		patch, err := nodeStatusPatch(e, c.deps.Node, status)
 		if patch == nil || err != nil {
 			return err
 		}
 		_, err = client.Patch(ctx, e.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}, "status")
 		if err == nil {
-			klog.V(2).InfoS("Said what this node holds", "egressIP", e.Name, "word", word)
+			klog.V(2).InfoS("Updated the status entry of this node", "egressIP", e.Name, "word", status)
 			return nil
 		}
 		if attempt == attempts || ctx.Err() != nil {
@@ -73,24 +73,24 @@ func (c *Controller) say(ctx context.Context, e *v1.EgressIP, word *v1.Programme
 		if err != nil {
 			return fmt.Errorf("read EgressIP: %w", err)
 		}
-		if e.UID != uid || word != nil && !slices.Equal(given, egressip.Given(e.Status, c.deps.Node)) {
+		if e.UID != uid || status != nil && !slices.Equal(given, egressip.ItemsOf(e.Status, c.deps.Node)) {
 			return nil
 		}
 	}
 }
 
-// wordPatch returns the JSON patch that makes the status of e have a node's word;
+// nodeStatusPatch returns the JSON patch that makes the status of e have a node's status entry;
 // nil where it has. The server refuses it where e is another object by now, where
-// the items differ from those that a word was given for, and where the place of
-// the word in the list is another's.
-func wordPatch(e *v1.EgressIP, node string, word *v1.ProgrammedStatus) ([]byte, error) {
-	have, at := egressip.WordOf(e.Status, node)
+// the items differ from those that a status entry was given for, and where the place of
+// the status entry in the list is another's.
+func nodeStatusPatch(e *v1.EgressIP, node string, status *v1.ProgrammedStatus) ([]byte, error) {
+	have, at := egressip.NodeStatusOf(e.Status, node)
 	ops := []operation{{"test", "/metadata/uid", e.UID}}
 	place := fmt.Sprintf("/status/programmed/%d", at)
 	switch {
-	case word == nil && at < 0, word != nil && at >= 0 && egressip.SameWord(have, *word):
+	case status == nil && at < 0, status != nil && at >= 0 && egressip.SameNodeStatus(have, *status):
 		return nil, nil
-	case word == nil:
+	case status == nil:
 		if len(e.Status.Programmed) == 1 { // no list rather than an empty one
 			place = "/status/programmed"
 			ops = append(ops, operation{"test", place, e.Status.Programmed})
@@ -102,12 +102,12 @@ func wordPatch(e *v1.EgressIP, node string, word *v1.ProgrammedStatus) ([]byte, 
 		ops = append(ops, operation{"test", "/status/items", e.Status.Items})
 		switch {
 		case at >= 0:
-			ops = append(ops, operation{"test", place + "/node", node}, operation{"replace", place, word})
+			ops = append(ops, operation{"test", place + "/node", node}, operation{"replace", place, status})
 		case e.Status.Programmed != nil:
-			// The list as it was read has no word of this node; as it is, it may.
-			ops = append(ops, operation{"test", "/status/programmed", e.Status.Programmed}, operation{"add", "/status/programmed/-", word})
+			// The list as it was read has no status entry of this node; as it is, it may.
+			ops = append(ops, operation{"test", "/status/programmed", e.Status.Programmed}, operation{"add", "/status/programmed/-", status})
 		default:
-			ops = append(ops, operation{"test", "/status/programmed", nil}, operation{"add", "/status/programmed", []any{word}})
+			ops = append(ops, operation{"test", "/status/programmed", nil}, operation{"add", "/status/programmed", []any{status}})
 		}
 	}
 	patch, err := json.Marshal(ops)

@@ -14,14 +14,14 @@ import (
 func TestGate(t *testing.T) {
 	four, six := netip.MustParseAddr("172.18.0.33"), netip.MustParseAddr("fc00:f853:ccd:e793::33")
 	for name, flows := range map[string][]host.Flow{
-		"gate-ipv4":       Gate(plain, four),
-		"gate-ipv6":       Gate(plain, six),
-		"gate-ipv4-vlan":  Gate(tagged, four),
-		"gate-ipv6-vlan":  Gate(tagged, six),
-		"held-ipv4":       Held(plain, four, ""),
-		"held-ipv6-vlan":  Held(tagged, six, ""),
-		"taken-ipv4":      Held(plain, four, "02:42:ac:12:00:04"),
-		"taken-ipv6-vlan": Held(tagged, six, "02:42:ac:12:00:04"),
+		"gate-ipv4":       SuppressARP(plain, four),
+		"gate-ipv6":       SuppressARP(plain, six),
+		"gate-ipv4-vlan":  SuppressARP(tagged, four),
+		"gate-ipv6-vlan":  SuppressARP(tagged, six),
+		"held-ipv4":       DeliverToOVN(plain, four, ""),
+		"held-ipv6-vlan":  DeliverToOVN(tagged, six, ""),
+		"taken-ipv4":      DeliverToOVN(plain, four, "02:42:ac:12:00:04"),
+		"taken-ipv6-vlan": DeliverToOVN(tagged, six, "02:42:ac:12:00:04"),
 	} {
 		t.Run(name, func(t *testing.T) { golden.Check(t, name, dump(flows)) })
 	}
@@ -31,7 +31,7 @@ func TestGate(t *testing.T) {
 // known.
 func TestHeldEarly(t *testing.T) {
 	a := netip.MustParseAddr("172.18.0.33")
-	if got, want := dump(Held(Bridge{}, a, "02:42:ac:12:00:04")), dump(Held(Bridge{}, a, "")); got != want {
+	if got, want := dump(DeliverToOVN(Bridge{}, a, "02:42:ac:12:00:04")), dump(DeliverToOVN(Bridge{}, a, "")); got != want {
 		t.Errorf("has\n%swant\n%s", got, want)
 	}
 }

@@ -9,30 +9,30 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 )
 
-// exchange is when it is looked again whether a pod's node has taken over a
+// snatPoll is when it is looked again whether a pod's node has taken over a
 // translation.
-const exchange = 20 * time.Millisecond
+const snatPoll = 20 * time.Millisecond
 
 // Where each pod has a translation of its own on its node's gateway router, it must
 // not stay beside that of an EgressIP: of two with one address OVN may apply either.
 // So we say which pods we translate on their own nodes: when ours is written the
 // other one goes, and ours goes when the other one is back.
 
-// Translates tells whether the translation of an address of a pod on its own node is
+// OwnsLocalSNAT tells whether the translation of an address of a pod on its own node is
 // an EgressIP's. That of a pod which must not send yet may become one.
-func (c *Controller) Translates(pod, node string, a netip.Addr) bool {
+func (c *Controller) OwnsLocalSNAT(pod, node string, a netip.Addr) bool {
 	namespace, name, _ := strings.Cut(pod, "/")
-	if p, err := c.deps.Pods.Lister().Pods(namespace).Get(name); err == nil && marked(p) {
+	if p, err := c.deps.Pods.Lister().Pods(namespace).Get(name); err == nil && isPending(p) {
 		return true
 	}
 	c.mu.Lock()
 	var own map[netip.Addr]bool
 	if st := c.states[pod]; st != nil {
-		if st.mark.on != "" && !st.mark.off {
+		if st.gate.uid != "" && !st.gate.open {
 			c.mu.Unlock()
 			return true
 		}
-		own = maps.Clone(st.own)
+		own = maps.Clone(st.localSNAT)
 	}
 	c.mu.Unlock()
 	if own != nil {
@@ -42,37 +42,39 @@ func (c *Controller) Translates(pod, node string, a netip.Addr) bool {
 	return ok
 }
 
-// OnTranslates registers a function that is called when Translates may have another
+// OnLocalSNATChange registers a function that is called when Translates may have another
 // answer for a pod. It is called before Run, and the function must not block.
-func (c *Controller) OnTranslates(f func(pod, node string)) { c.onOwn = append(c.onOwn, f) }
+func (c *Controller) OnLocalSNATChange(f func(pod, node string)) {
+	c.onLocalSNAT = append(c.onLocalSNAT, f)
+}
 
-// translates notes what we translate of a pod on its own node.
-func (c *Controller) translates(key string, st *podState, own map[netip.Addr]bool) {
+// setLocalSNAT notes what we translate of a pod on its own node.
+func (c *Controller) setLocalSNAT(key string, st *podState, own map[netip.Addr]bool) {
 	if c.deps.Translated == nil {
 		return
 	}
 	c.mu.Lock()
-	changed := st.own == nil || !maps.Equal(st.own, own)
-	st.own = own
+	changed := st.localSNAT == nil || !maps.Equal(st.localSNAT, own)
+	st.localSNAT = own
 	c.mu.Unlock()
 	if changed {
-		c.tellOwn(key, st.node)
+		c.notifyLocalSNAT(key, st.node)
 	}
 }
 
-func (c *Controller) tellOwn(key, node string) {
+func (c *Controller) notifyLocalSNAT(key, node string) {
 	if c.deps.Translated == nil {
 		return
 	}
-	for _, f := range c.onOwn {
+	for _, f := range c.onLocalSNAT {
 		f(key, node)
 	}
 }
 
-// giveBack keeps, of a pod's translations on its own node, those that are to go, until
+// returnSNAT keeps, of a pod's translations on its own node, those that are to go, until
 // the node's own are there; going tells that there are any. The others are ours when
 // the plan is written.
-func (c *Controller) giveBack(key string, st *podState, now egressip.State, plan *egressip.Plan) (ours map[netip.Addr]bool, going bool) {
+func (c *Controller) returnSNAT(key string, st *podState, now egressip.State, plan *egressip.Plan) (ours map[netip.Addr]bool, going bool) {
 	if c.deps.Translated == nil {
 		return nil, false
 	}
@@ -89,7 +91,7 @@ func (c *Controller) giveBack(key string, st *podState, now egressip.State, plan
 			stay[site.Pod] = true
 		}
 	}
-	c.translates(key, st, stay)
+	c.setLocalSNAT(key, st, stay)
 	for site, addr := range now.NATs {
 		if site.Node != st.node || stay[site.Pod] || gone || c.deps.Translated(key, st.node, site.Pod) {
 			continue
@@ -97,7 +99,7 @@ func (c *Controller) giveBack(key string, st *podState, now egressip.State, plan
 		plan.Want.NATs[site], going = addr, true
 	}
 	if going {
-		c.pods.EnqueueAfter(exchange, key)
+		c.pods.EnqueueAfter(snatPoll, key)
 	}
 	return ours, going
 }

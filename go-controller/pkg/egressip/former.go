@@ -25,9 +25,9 @@ func (d Decision) Arriving(status v1.EgressIPStatus) map[netip.Addr]string {
 	return arriving
 }
 
-// Carry adds to the words of nodes those of former holders: as with any other word, the
+// KeepFormerHolders adds to the status entries of nodes those of former holders: as with any other status entry, the
 // next node waits until it goes, and its node takes it out when it has let go.
-func Carry(words []v1.ProgrammedStatus, former []Former) []v1.ProgrammedStatus {
+func KeepFormerHolders(words []v1.ProgrammedStatus, former []Former) []v1.ProgrammedStatus {
 	words = slices.Clone(words)
 	for _, f := range former {
 		i := slices.IndexFunc(words, func(w v1.ProgrammedStatus) bool { return w.Node == f.Node })

@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// Turn lets one caller at a time read and write, and lets callers that waited
+// Coalescer lets one caller at a time read and write, and lets callers that waited
 // share the pass that began after they asked: a storm of requests costs two
 // passes. No mutex is held over I/O, and a caller whose context ends stops
 // waiting. R is what a pass results in.
-type Turn[R any] struct {
+type Coalescer[R any] struct {
 	token chan struct{}
 
 	mu    sync.Mutex
@@ -19,16 +19,16 @@ type Turn[R any] struct {
 	last  R      // result of that pass
 }
 
-// NewTurn returns a Turn nobody has.
-func NewTurn[R any]() *Turn[R] {
-	t := &Turn[R]{token: make(chan struct{}, 1)}
+// NewCoalescer returns a Turn nobody has.
+func NewCoalescer[R any]() *Coalescer[R] {
+	t := &Coalescer[R]{token: make(chan struct{}, 1)}
 	t.token <- struct{}{}
 	return t
 }
 
 // Request says that something was changed that a pass has to see. Do is then
 // called with the number it returns.
-func (t *Turn[R]) Request() uint64 {
+func (t *Coalescer[R]) Request() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.asked++
@@ -38,7 +38,7 @@ func (t *Turn[R]) Request() uint64 {
 // Do waits for the turn and runs pass, unless a pass that began after request
 // has finished meanwhile: then it returns that one's result. The error is that
 // of waiting only.
-func (t *Turn[R]) Do(ctx context.Context, request uint64, pass func(context.Context) R) (R, error) {
+func (t *Coalescer[R]) Do(ctx context.Context, request uint64, pass func(context.Context) R) (R, error) {
 	var none R
 	select {
 	case <-t.token:

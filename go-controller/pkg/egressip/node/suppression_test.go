@@ -24,7 +24,7 @@ func TestGateAfterFailedWrite(t *testing.T) {
 	w.eventually("the gate to go", func() bool { return len(w.gated(four)) == 0 })
 }
 
-// TestGateOutlivesTranslations: the gate of an EgressIP that is gone stays for as long as OVN
+// TestGateOutlivesTranslations: the suppression of an EgressIP that is gone stays for as long as OVN
 // translates to its address, and therefore answers for it; the others end.
 func TestGateOutlivesTranslations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
