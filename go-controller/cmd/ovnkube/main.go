@@ -27,6 +27,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	// The first signal is a request, the second an order.
 	context.AfterFunc(ctx, stop)
+	if args, ok := egressArgs(os.Args); ok {
+		os.Exit(runEgress(ctx, args, os.Stdout, os.Stderr))
+	}
 	err := command().RunContext(ctx, os.Args)
 	klog.Flush()
 	if err != nil {

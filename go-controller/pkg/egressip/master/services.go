@@ -53,6 +53,11 @@ func (c *Controller) serviceAddrs() (map[netip.Addr]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list Services: %w", err)
 	}
+	return ServiceAddrs(services), nil
+}
+
+// ServiceAddrs returns the Services of a list by the addresses they have outside.
+func ServiceAddrs(services []*corev1.Service) map[netip.Addr]string {
 	by := map[netip.Addr]string{}
 	for _, svc := range services {
 		key := svc.Namespace + "/" + svc.Name
@@ -62,5 +67,5 @@ func (c *Controller) serviceAddrs() (map[netip.Addr]string, error) {
 			}
 		}
 	}
-	return by, nil
+	return by
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
@@ -107,10 +108,18 @@ func (c *Controller) snapshot() (externalroute.Snapshot, error) {
 	if err != nil {
 		return externalroute.Snapshot{}, fmt.Errorf("list nodes: %w", err)
 	}
+	return Read(policies, namespaces, nodes, c.indexed(announced, all), c.podsIn), nil
+}
+
+// Read decodes everything that names gateways: announced are the pods that may say by
+// annotation that they are some, pods returns those of a namespace.
+func Read(policies []*v1.AdminPolicyBasedExternalRoute, namespaces []*corev1.Namespace, nodes []*corev1.Node,
+	announced []*corev1.Pod, pods func(namespace string) []*corev1.Pod,
+) externalroute.Snapshot {
 	snap := externalroute.Snapshot{
 		Policies:  policies,
-		Announced: gatewayPods(c.indexed(announced, all)),
-		Pods:      func(ns string) []externalroute.GatewayPod { return gatewayPods(c.podsIn(ns)) },
+		Announced: gatewayPods(announced),
+		Pods:      func(ns string) []externalroute.GatewayPod { return gatewayPods(pods(ns)) },
 		NodeAddrs: make(map[string][]netip.Addr, len(nodes)),
 	}
 	for _, ns := range namespaces {
@@ -123,7 +132,7 @@ func (c *Controller) snapshot() (externalroute.Snapshot, error) {
 		node, _ := kube.Node(n) // the network's controller reports what does not parse
 		snap.NodeAddrs[n.Name] = externalroute.NodeAddrs(node)
 	}
-	return snap, nil
+	return snap
 }
 
 // gatewayPods decodes pods in their capacity as gateways, without those that

@@ -1,0 +1,269 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/explain"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/explain/reader"
+	routeclient "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned"
+	serviceclient "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
+	ipclient "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
+)
+
+// The exit statuses of "ovnkube egress".
+const (
+	exitInPlace    = 0
+	exitNotInPlace = 1
+	exitNoAnswer   = 2 // asked wrongly, or the API server does not answer
+)
+
+// plugin is the name by which kubectl finds the command.
+const plugin = "kubectl-egress"
+
+// egressArgs returns the arguments of "ovnkube egress", also where it is called as a
+// plug-in of kubectl; false for any other command line.
+func egressArgs(args []string) ([]string, bool) {
+	switch {
+	case len(args) > 0 && filepath.Base(args[0]) == plugin:
+		return args[1:], true
+	case len(args) > 1 && args[1] == "egress":
+		return args[2:], true
+	}
+	return nil, false
+}
+
+// egress is the command "ovnkube egress".
+type egress struct {
+	out io.Writer
+	now func() time.Time
+	// connect returns clients by a kubeconfig; "" for the usual one.
+	connect func(kubeconfig, context string) (reader.Clients, error)
+
+	kubeconfig, context, namespace, output, to string
+	timeout                                    time.Duration
+	notInPlace                                 bool
+}
+
+// runEgress runs the command, and returns its exit status.
+func runEgress(ctx context.Context, args []string, out, errs io.Writer) int {
+	e := &egress{out: out, now: time.Now, connect: connect}
+	return e.run(ctx, args, errs)
+}
+
+func (e *egress) run(ctx context.Context, args []string, errs io.Writer) int {
+	app := e.command()
+	app.Writer, app.ErrWriter = e.out, errs
+	err := app.RunContext(ctx, append([]string{"ovnkube egress"}, inOrder(args)...))
+	switch {
+	case err != nil:
+		fmt.Fprintf(errs, "ovnkube egress: %s\n", strings.ReplaceAll(err.Error(), "\n", " "))
+		return exitNoAnswer
+	case e.notInPlace:
+		return exitNotInPlace
+	}
+	return exitInPlace
+}
+
+func (e *egress) command() *cli.App {
+	flags := []cli.Flag{
+		&cli.StringFlag{Name: "kubeconfig", Usage: "`FILE` with the clusters; KUBECONFIG, ~/.kube/config or the pod's account where it is absent", Destination: &e.kubeconfig},
+		&cli.StringFlag{Name: "context", Usage: "`NAME` of the context in it", Destination: &e.context},
+		&cli.StringFlag{Name: "system-namespace", Usage: "The `NAMESPACE` that ovnkube runs in", Value: "ovn-kubernetes", Destination: &e.namespace},
+		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FORMAT` of the answer: text, json or yaml", Value: "text", Destination: &e.output},
+		&cli.DurationFlag{Name: "request-timeout", Usage: "How long all requests together may take", Value: 30 * time.Second, Destination: &e.timeout},
+	}
+	wrong := func(_ *cli.Context, err error, _ bool) error { return usageError(err) }
+	group := func(c *cli.Context) error {
+		if c.Args().Present() {
+			return fmt.Errorf("%s: unknown command; see %s --help", c.Args().First(), c.Command.HelpName)
+		}
+		return fmt.Errorf("a command is missing; see %s --help", c.Command.HelpName)
+	}
+	return &cli.App{
+		Name: "ovnkube egress", HelpName: "ovnkube egress", Usage: "why pods leave the cluster with which address",
+		Version: version.Get().String(), HideVersion: true, HideHelpCommand: true,
+		OnUsageError: wrong, ExitErrHandler: func(*cli.Context, error) {}, Action: group,
+		Commands: []*cli.Command{{
+			Name: "explain", Usage: "say what becomes of what an object is about", OnUsageError: wrong, HideHelpCommand: true, Action: group,
+			Subcommands: []*cli.Command{{
+				Name: "pod", ArgsUsage: "NAMESPACE/NAME", Usage: "the address that a pod leaves with, and why", OnUsageError: wrong, HideHelpCommand: true,
+				Flags:  append([]cli.Flag{&cli.StringFlag{Name: "to", Usage: "What the pod sends to `ADDRESS[:PORT]`", Destination: &e.to}}, flags...),
+				Action: e.explainPod,
+			}},
+		}},
+	}
+}
+
+func (e *egress) explainPod(c *cli.Context) error {
+	key, err := e.argument(c, "NAMESPACE/NAME")
+	if err != nil {
+		return err
+	}
+	if namespace, name, ok := strings.Cut(key, "/"); !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return fmt.Errorf("%q: no pod; allowed: NAMESPACE/NAME", key)
+	}
+	to, err := destination(e.to)
+	if err != nil {
+		return err
+	}
+	return e.answer(c.Context, func(cluster *explain.Cluster) (answer, explain.Header, error) {
+		p, err := cluster.Pod(key, to)
+		return p, p.Header, err
+	})
+}
+
+// inOrder returns arguments with the flags before the object, where the parser wants
+// them: people write them behind it.
+func inOrder(args []string) []string {
+	var words, flags []string
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		if !strings.HasPrefix(a, "-") || a == "-" {
+			words = append(words, a)
+			continue
+		}
+		flags = append(flags, a)
+		if name := strings.TrimLeft(a, "-"); !strings.Contains(a, "=") && name != "h" && name != "help" && i+1 < len(args) {
+			i++
+			flags = append(flags, args[i])
+		}
+	}
+	commands := min(1, len(words))
+	if commands > 0 && words[0] == "explain" {
+		commands = min(2, len(words))
+	}
+	return slices.Concat(words[:commands], flags, words[commands:])
+}
+
+// argument returns the only argument of a command.
+func (e *egress) argument(c *cli.Context, what string) (string, error) {
+	switch {
+	case e.output != "text" && e.output != "json" && e.output != "yaml":
+		return "", fmt.Errorf("--output=%s: unknown format; allowed: text, json, yaml", e.output)
+	case c.NArg() == 0:
+		return "", fmt.Errorf("%s is missing; see %s --help", what, c.Command.HelpName)
+	case c.NArg() > 1:
+		return "", fmt.Errorf("%s: unexpected argument; allowed: one %s", c.Args().Get(1), what)
+	}
+	return c.Args().First(), nil
+}
+
+// destination parses ADDRESS or ADDRESS:PORT.
+func destination(text string) (netip.AddrPort, error) {
+	if text == "" {
+		return netip.AddrPort{}, nil
+	}
+	to, err := netip.ParseAddrPort(text)
+	if err != nil {
+		var a netip.Addr
+		if a, err = netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
+			to = netip.AddrPortFrom(a, 0)
+		}
+	}
+	to = netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
+	if err != nil || !topology.IsUnicast(to.Addr()) {
+		return to, fmt.Errorf("--to=%s: no destination; allowed: ADDRESS or ADDRESS:PORT, as 192.0.2.1:443 or [2001:db8::1]:443", text)
+	}
+	return to, nil
+}
+
+// answer is what a command has to say.
+type answer interface{ Text(w io.Writer) }
+
+// answer reads the cluster and writes what is said of it.
+func (e *egress) answer(ctx context.Context, ask func(*explain.Cluster) (answer, explain.Header, error)) error {
+	clients, err := e.connect(e.kubeconfig, e.context)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+	snap, err := reader.Read(ctx, clients, e.namespace, settings)
+	if err != nil {
+		return err
+	}
+	snap.Taken = e.now()
+	cluster, err := explain.New(snap)
+	if err != nil {
+		return err
+	}
+	a, header, err := ask(cluster)
+	if err != nil {
+		return err
+	}
+	e.notInPlace = !header.InPlace
+	return e.write(a)
+}
+
+func (e *egress) write(a answer) error {
+	if e.output == "text" {
+		a.Text(e.out)
+		return nil
+	}
+	data, err := json.MarshalIndent(a, "", "  ")
+	if err == nil && e.output == "yaml" {
+		data, err = yaml.JSONToYAML(data)
+	}
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	_, err = fmt.Fprintln(e.out, strings.TrimSuffix(string(data), "\n"))
+	return err
+}
+
+// settings reads the configuration file of the cluster.
+func settings(file []byte) (explain.Settings, error) {
+	cfg, _, err := config.Load(config.Sources{File: &config.File{Name: "ovnkube.conf", Data: file}})
+	if err != nil {
+		return explain.Settings{}, err
+	}
+	s := explain.Settings{
+		EgressIP: cfg.Features.EgressIP, EgressService: cfg.Features.EgressService, ExternalGateways: cfg.Features.MultiExternalGateway,
+		Pods: cfg.Default.ClusterPrefixes(), Services: cfg.Kubernetes.ServiceCIDRs, NodeLocal: cfg.Features.NodeLocalAddresses,
+		DisableSNATMultipleGWs: cfg.Gateway.DisableSNATMultipleGWs, GatewayNamespaces: cfg.Features.GatewayNamespaces,
+	}
+	for _, f := range cfg.Families() {
+		s.Join = append(s.Join, cfg.Gateway.JoinSubnet(f))
+		s.Masquerade = append(s.Masquerade, cfg.Gateway.MasqueradeSubnet(f))
+	}
+	return s, nil
+}
+
+// connect makes the clients of the user.
+func connect(kubeconfig, name string) (reader.Clients, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	rc, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: name}).ClientConfig()
+	if err != nil {
+		return reader.Clients{}, fmt.Errorf("find the API server: %w", err)
+	}
+	rc.UserAgent = "ovnkube-egress/" + version.Get().Version
+	return clientsOf(rc)
+}
+
+func clientsOf(rc *rest.Config) (c reader.Clients, err error) {
+	var errs [4]error
+	c.Kube, errs[0] = kubernetes.NewForConfig(rc)
+	c.IPs, errs[1] = ipclient.NewForConfig(rc)
+	c.Services, errs[2] = serviceclient.NewForConfig(rc)
+	c.Routes, errs[3] = routeclient.NewForConfig(rc)
+	return c, errors.Join(errs[:]...)
+}

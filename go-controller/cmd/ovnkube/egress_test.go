@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	ipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/explain"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/explain/reader"
+	routefake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned/fake"
+	servicefake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
+	ipfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
+)
+
+var egressTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+const egressConf = `
+[default]
+cluster-subnets=10.244.0.0/16/24
+[kubernetes]
+service-cidrs=10.96.0.0/16
+[ovnkubernetesfeature]
+enable-egress-ip=true
+`
+
+// egressCluster is a cluster of one node, on which a pod runs, with a master.
+func egressCluster() []runtime.Object {
+	return []runtime.Object{
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{
+			"k8s.ovn.org/node-subnets":        `{"default":["10.244.1.0/24"]}`,
+			"k8s.ovn.org/node-primary-ifaddr": `{"ipv4":"172.18.0.3/16"}`,
+		}}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod"}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web"}, Spec: corev1.PodSpec{NodeName: "n1"},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.244.1.3", PodIPs: []corev1.PodIP{{IP: "10.244.1.3"}}}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ovn-kubernetes", Name: "ovnkube"}, Data: map[string]string{"ovnkube.conf": egressConf}},
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "ovn-kubernetes", Name: "ovn-kubernetes-master"},
+			Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: egressTime.Add(-time.Second)}}},
+	}
+}
+
+// askEgress runs the command against fake clientsets, and returns its exit status and output.
+func askEgress(t *testing.T, kube *fake.Clientset, ips []runtime.Object, args ...string) (status int, out, errs string) {
+	t.Helper()
+	egressIPs := ipfake.NewSimpleClientset(ips...)
+	var stdout, stderr bytes.Buffer
+	e := &egress{out: &stdout, now: func() time.Time { return egressTime }, connect: func(string, string) (reader.Clients, error) {
+		return reader.Clients{Kube: kube, IPs: egressIPs, Services: servicefake.NewSimpleClientset(), Routes: routefake.NewSimpleClientset()}, nil
+	}}
+	status = e.run(t.Context(), args, &stderr)
+	for _, a := range append(kube.Actions(), egressIPs.Actions()...) {
+		if verb := a.GetVerb(); verb != "list" && verb != "get" {
+			t.Errorf("the command does a %s of %s", verb, a.GetResource().Resource)
+		}
+	}
+	return status, stdout.String(), stderr.String()
+}
+
+func anEgressIP() runtime.Object {
+	return &ipv1.EgressIP{ObjectMeta: metav1.ObjectMeta{Name: "prod"}, Spec: ipv1.EgressIPSpec{EgressIPs: []ipv1.Address{"172.18.0.33"}}}
+}
+
+func TestEgressExitStatuses(t *testing.T) {
+	for _, tc := range []struct {
+		name       string
+		args       []string
+		ips        []runtime.Object
+		status     int
+		out, error string
+	}{
+		{"as planned", []string{"explain", "pod", "prod/web"}, nil, 0, "source     172.18.0.3 from node n1\n", ""},
+		{"flags before", []string{"explain", "pod", "--to", "192.0.2.1:443", "prod/web"}, nil, 0, "to 192.0.2.1:443\n", ""},
+		{"flags behind", []string{"explain", "pod", "prod/web", "--to=192.0.2.1", "-o", "yaml"}, nil, 0, "\nto: 192.0.2.1\n", ""},
+		{"not in place", []string{"explain", "pod", "prod/web"}, []runtime.Object{anEgressIP()}, 1, "! EgressIP/prod NoStatus", ""},
+		{"no such pod", []string{"explain", "pod", "prod/nobody"}, nil, 2, "", "pod prod/nobody: not found"},
+		{"no namespace", []string{"explain", "pod", "web"}, nil, 2, "", `"web": no pod; allowed: NAMESPACE/NAME`},
+		{"no object", []string{"explain", "pod"}, nil, 2, "", "NAMESPACE/NAME is missing"},
+		{"two objects", []string{"explain", "pod", "prod/web", "prod/db"}, nil, 2, "", "prod/db: unexpected argument"},
+		{"no destination", []string{"explain", "pod", "prod/web", "--to", "example"}, nil, 2, "", "--to=example: no destination"},
+		{"unknown format", []string{"explain", "pod", "prod/web", "-o", "xml"}, nil, 2, "", "--output=xml: unknown format"},
+		{"unknown flag", []string{"explain", "pod", "prod/web", "--all=1"}, nil, 2, "", "unknown flag"},
+		{"unknown kind", []string{"explain", "deployment", "prod/web"}, nil, 2, "", "deployment: unknown command"},
+		{"unknown command", []string{"destroy"}, nil, 2, "", "destroy: unknown command"},
+		{"no command", nil, nil, 2, "", "a command is missing"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			status, out, errs := askEgress(t, fake.NewClientset(egressCluster()...), tc.ips, tc.args...)
+			if status != tc.status || !strings.Contains(out, tc.out) || !strings.Contains(errs, tc.error) || (errs == "") != (tc.error == "") {
+				t.Errorf("status %d, want %d; output:\n%s\nerrors: %s\nwant %q and %q", status, tc.status, out, errs, tc.out, tc.error)
+			}
+		})
+	}
+}
+
+func TestEgressJSON(t *testing.T) {
+	_, out, _ := askEgress(t, fake.NewClientset(egressCluster()...), nil, "explain", "pod", "prod/web", "-o", "json")
+	var p explain.Pod
+	if err := json.Unmarshal([]byte(out), &p); err != nil || p.APIVersion != explain.APIVersion || p.Kind != "PodExplanation" || !p.InPlace || len(p.Families) != 1 {
+		t.Errorf("%v, decoded %+v from:\n%s", err, p, out)
+	}
+}
+
+// A server that refuses or does not answer is named with what was asked of it.
+func TestEgressServerRefuses(t *testing.T) {
+	forbid := func(resource string) clienttesting.ReactionFunc {
+		return func(a clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no rule"))
+		}
+	}
+	kube := fake.NewClientset(egressCluster()...)
+	kube.PrependReactor("list", "pods", forbid("pods"))
+	status, out, errs := askEgress(t, kube, nil, "explain", "pod", "prod/web")
+	if status != 2 || out != "" || !strings.Contains(errs, "you may not list pods: have the ClusterRole egress-reader bound to you") {
+		t.Errorf("status %d, %q, %q", status, out, errs)
+	}
+	kube = fake.NewClientset(egressCluster()...)
+	kube.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("connection refused")
+	})
+	if status, _, errs = askEgress(t, kube, nil, "explain", "pod", "prod/web"); status != 2 || !strings.Contains(errs, "list nodes: connection refused") {
+		t.Errorf("status %d, %q", status, errs)
+	}
+	// What only makes the answer better may be forbidden.
+	kube = fake.NewClientset(egressCluster()...)
+	kube.PrependReactor("get", "configmaps", forbid("configmaps"))
+	kube.PrependReactor("get", "leases", forbid("leases"))
+	status, out, errs = askEgress(t, kube, nil, "explain", "pod", "prod/web")
+	if status != 0 || errs != "" || !strings.Contains(out, "Note: settings: ConfigMap ovn-kubernetes/ovnkube cannot be read (Forbidden)") ||
+		!strings.Contains(out, "Note: master: Lease ovn-kubernetes/ovn-kubernetes-master cannot be read (Forbidden)") {
+		t.Errorf("status %d, %q, %q", status, out, errs)
+	}
+}
+
+func TestEgressMasterDown(t *testing.T) {
+	objects := egressCluster()
+	objects[4].(*coordinationv1.Lease).Spec.RenewTime.Time = egressTime.Add(-2 * time.Hour)
+	status, out, _ := askEgress(t, fake.NewClientset(objects...), nil, "explain", "pod", "prod/web")
+	if status != 1 || !strings.Contains(out, "! master MasterSilent") || !strings.Contains(out, "the master renewed its lease 2h0m0s before") {
+		t.Errorf("status %d:\n%s", status, out)
+	}
+}
+
+func TestEgressArgs(t *testing.T) {
+	for _, tc := range []struct{ args, want []string }{
+		{[]string{"/usr/bin/ovnkube", "egress", "status"}, []string{"status"}},
+		{[]string{"/usr/local/bin/kubectl-egress", "explain"}, []string{"explain"}},
+		{[]string{"ovnkube", "--init-node", "egress"}, nil},
+		{[]string{"ovnkube"}, nil},
+	} {
+		got, ok := egressArgs(tc.args)
+		if !slices.Equal(got, tc.want) || ok != (tc.want != nil) {
+			t.Errorf("%q: got %q, %v", tc.args, got, ok)
+		}
+	}
+}
+
+// The binary itself, with a kubeconfig that leads nowhere.
+func TestEgressProgram(t *testing.T) {
+	kubeconfig := write(t, `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}],
+users: [{name: u}], contexts: [{name: c, context: {cluster: c, user: u}}]}`)
+	cmd := ovnkube("egress", "explain", "pod", "prod/web", "--kubeconfig", kubeconfig)
+	out, err := cmd.CombinedOutput()
+	if err == nil || cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "ovnkube egress: list nodes: ") {
+		t.Errorf("%v: %s", err, out)
+	}
+}

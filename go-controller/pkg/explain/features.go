@@ -1,0 +1,395 @@
+package explain
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	routev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
+	egressservicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+func (c *Cluster) notReadySince(name string) *metav1.Time {
+	for _, n := range c.snap.Nodes {
+		if n.Name != name {
+			continue
+		}
+		for _, condition := range n.Status.Conditions {
+			if condition.Type == corev1.NodeReady {
+				return &condition.LastTransitionTime
+			}
+		}
+	}
+	return nil
+}
+
+// service is what EgressServices make of the pod.
+func (v *view) service() verdict {
+	var d verdict
+	for _, key := range slices.Sorted(maps.Keys(v.c.services)) {
+		s, obj := v.c.services[key], v.c.objects[key]
+		lost := v.lostTo(key)
+		endpoint := slices.ContainsFunc(s.Endpoints, func(e egressservice.Endpoint) bool { return e.Addr == v.addr })
+		awaited := slices.Contains(s.Awaited, v.addr)
+		if !endpoint && !awaited && lost == "" {
+			continue
+		}
+		object := "EgressService/" + key
+		conditions, problems := conditionsOf(object, obj.Generation, obj.Status.Conditions)
+		chosen := Selected{Object: object, Wins: lost == "", Why: "its Service selects the pod", Conditions: conditions}
+		if lost != "" {
+			chosen.Why = lost + " is older and has the pod"
+			d.selected = append(d.selected, chosen)
+			continue
+		}
+		d.problems = append(d.problems, problems...)
+		v.served(&d, &chosen, s, v.c.hosted[key], obj)
+		d.selected = append(d.selected, chosen)
+	}
+	return d
+}
+
+// lostTo returns the EgressService that has the pod where key selects it as well.
+func (v *view) lostTo(key string) string {
+	for _, other := range v.c.services[key].Conflicts {
+		o, s := v.c.services[other], v.c.objects[key]
+		has := slices.Contains(o.Awaited, v.addr) || slices.ContainsFunc(o.Endpoints, func(e egressservice.Endpoint) bool { return e.Addr == v.addr })
+		if has && v.listedBy(s) {
+			return "EgressService/" + other
+		}
+	}
+	return ""
+}
+
+// listedBy tells whether the Service of an EgressService lists or selects the pod.
+func (v *view) listedBy(eg *egressservicev1.EgressService) bool {
+	for _, sl := range v.c.snap.EndpointSlices {
+		if kube.SliceService(sl) != eg.Namespace+"/"+eg.Name {
+			continue
+		}
+		for _, e := range sl.Endpoints {
+			if slices.Contains(e.Addresses, v.addr.String()) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// served says what becomes of a pod that an EgressService has.
+func (v *view) served(d *verdict, chosen *Selected, s egressservice.Service, decision egressservice.Decision, obj *egressservicev1.EgressService) {
+	host := egressservice.Status(s, decision)
+	if host != obj.Status.Host {
+		d.problem(chosen.Object, ReasonNotPlanned, "the planner says host %q, the status %q", host, obj.Status.Host)
+	}
+	if host == egressservicev1.HostAll {
+		d.outcome, d.by = OutcomeEgressService, chosen.Object
+		d.why = "sourceIPBy Network: the pod's own node sends it out, with the address of the interface that it leaves by"
+		d.sources = []Source{{Node: v.node.Name, Network: s.Network}}
+		return
+	}
+	now := egressservice.Steering{}
+	if at, ok := v.c.nodes[s.Host]; ok && s.Done { // what the status says is in force
+		if hop, ok := topology.AddrOf(v.fam, at.ManagementAddrs()); ok {
+			now[v.addr] = hop
+		}
+	}
+	for _, row := range egressservice.Rows(s, decision, now) {
+		p, ok := row.Model.(*nbdb.LogicalRouterPolicy)
+		if !ok || row.ID != v.addr.String() {
+			continue
+		}
+		d.by = chosen.Object
+		if p.Action == nbdb.LogicalRouterPolicyActionDrop {
+			why := egressservice.RejectionReason(s, decision)
+			if d.outcome, d.why = OutcomeHeld, "it is held back until host "+host+" has acknowledged its rules for the pod"; host == "" {
+				d.outcome, d.why = OutcomeDropped, "onUnavailable is Drop, and "+why.Message
+			}
+			return
+		}
+		at := v.c.nodeAt(p.Nexthops)
+		source, _ := topology.AddrOf(v.fam, s.Ingress)
+		d.outcome = OutcomeEgressService
+		d.why = fmt.Sprintf("host %s sends it out, with the address of the load balancer", at)
+		d.sources = []Source{{Address: source.String(), Node: at, Network: s.Network}}
+		return
+	}
+	switch {
+	case host == "":
+		chosen.Why = "no node serves it: " + egressservice.RejectionReason(s, decision).Message
+	default:
+		chosen.Why = "host " + host + " has not acknowledged its rules for the pod yet"
+		d.problem(chosen.Object, ReasonWaiting, "%s", chosen.Why)
+	}
+}
+
+// nodeAt returns the node with a management address.
+func (c *Cluster) nodeAt(hops []string) string {
+	for _, n := range c.candidates() {
+		for _, a := range n.ManagementAddrs() {
+			if slices.Contains(hops, a.String()) {
+				return n.Name
+			}
+		}
+	}
+	return ""
+}
+
+// egressIP is what EgressIPs make of the pod.
+func (v *view) egressIP() verdict {
+	var d verdict
+	for i, key := range v.c.selecting(v.pod) {
+		obj := v.c.egressIPs[key]
+		object := "EgressIP/" + key
+		conditions, problems := conditionsOf(object, obj.Generation, obj.Status.Conditions)
+		chosen := Selected{Object: object, Wins: i == 0, Conditions: conditions, Why: "its selectors choose the pod"}
+		if i > 0 {
+			chosen.Why = d.selected[0].Object + " is older and has the pod"
+			d.selected = append(d.selected, chosen)
+			continue
+		}
+		e := egressip.Decode(obj)
+		if !e.Serves(v.fam) {
+			chosen.Why = "it has no " + v.fam.String() + " address, and leaves this family alone"
+			d.selected = append(d.selected, chosen)
+			continue
+		}
+		d.problems = append(d.problems, problems...)
+		v.steered(&d, &chosen, e)
+		d.selected = append(d.selected, chosen)
+	}
+	return d
+}
+
+// steered says what becomes of a pod that an EgressIP has.
+func (v *view) steered(d *verdict, chosen *Selected, e egressip.EgressIP) {
+	obj, decision := v.c.egressIPs[e.Key], v.c.placed[e.Key]
+	var refused []string
+	for _, p := range decision.Placements {
+		if p.Addr.IsValid() && topology.FamilyOf(p.Addr) != v.fam {
+			continue
+		}
+		if now := e.Items[p.Addr]; p.Addr.IsValid() && now != p.Node {
+			d.problem(chosen.Object, ReasonNotPlanned, "%s: the planner says node %q, the status %q", p.Addr, p.Node, now)
+		}
+		if p.Refused != (egressip.Refusal{}) {
+			refused = append(refused, p.Refused.Message)
+		}
+	}
+	digest := func(given []netip.Addr) string { return v.c.members.Digest(e.Key, given) }
+	paths := decision.Paths(obj.Status, podAddrs(v.pod), digest)
+	paths = egressip.Fallback(paths, obj.Status, func(name string) (topology.Node, bool) {
+		n, ok := v.c.nodes[name]
+		return n.Node, ok && n.Ready
+	})
+	owed := v.owed(d, chosen.Object, decision.PendingAcks(obj.Status, digest), e)
+	policy, ok := v.policy(e, paths)
+	if ok && len(policy.Hops) > 0 {
+		d.outcome, d.by = OutcomeEgressIP, chosen.Object
+		d.sources = v.sources(policy, paths)
+		d.why = "a node that holds the address sends it out"
+		if len(d.sources) > 1 {
+			d.why = "each connection takes one of the addresses, and leaves from the node that holds it"
+		}
+		if e.PerPod && len(e.Addresses) > 1 {
+			d.why = "addressAffinity is Pod: this is the address that the pod gets when it starts now; which one it has since an earlier start the API does not tell"
+		}
+		return
+	}
+	planned := slices.ContainsFunc(paths, func(p egressip.Path) bool { return topology.FamilyOf(p.Addr) == v.fam })
+	_, pending := v.pod.Annotations[kube.AnnotationEgressPending]
+	d.by = chosen.Object
+	switch {
+	case !planned && e.DropWhenUnavailable:
+		d.outcome, d.why = OutcomeDropped, "onUnavailable is Drop, and "+strings.Join(refused, "; ")
+	case !planned:
+		d.by = ""
+		chosen.Why = "it gives the pod no address: " + strings.Join(refused, "; ")
+	case ok && pending:
+		d.outcome, d.why = OutcomeHeld, "the pod does not send before a node holds an address for it"
+	case ok:
+		d.outcome, d.why = OutcomeDropped, "onUnavailable is Drop, and no node holds an address for the pod yet"
+	default:
+		d.outcome, d.why = OutcomeUnknown, "no node holds an address for the pod yet: until then it leaves as it did before"
+	}
+	if planned && !owed {
+		d.problem(chosen.Object, ReasonWaiting, "%s", d.why)
+	}
+}
+
+// owed tells what nodes have yet to acknowledge about the addresses of the family.
+func (v *view) owed(d *verdict, object string, debts []egressip.PendingAck, e egressip.EgressIP) bool {
+	found := false
+	for _, debt := range debts {
+		if slices.ContainsFunc(e.Addrs(), func(a netip.Addr) bool {
+			return topology.FamilyOf(a) == v.fam && strings.HasSuffix(debt.What, " "+a.String())
+		}) {
+			d.problem(object, ReasonWaiting, "node %s is yet to %s", debt.Node, debt.What)
+			found = true
+		}
+	}
+	return found
+}
+
+// policy is the pod's policy by the planner of the master, where every translation that
+// the plan asks for is in force: nodes and conditions tell whether that is so.
+func (v *view) policy(e egressip.EgressIP, paths []egressip.Path) (egressip.Policy, bool) {
+	now := egressip.NewState()
+	now.EgressIP = e.Key
+	for _, p := range paths {
+		at := p.Placement
+		if !p.Answered && p.Now.Node != "" {
+			at = p.Now
+		}
+		if at.Primary && topology.FamilyOf(p.Addr) == v.fam {
+			now.NATs[egressip.Site{Pod: v.addr, Node: at.Node}] = p.Addr
+		}
+	}
+	_, pending := v.pod.Annotations[kube.AnnotationEgressPending]
+	plan := egressip.Steering{
+		EgressIP: e, Paths: paths, Now: now, InForce: now.Clone(),
+		Pod:   egressip.Pod{Key: v.key, Addrs: []netip.Addr{v.addr}, Pending: pending},
+		Owned: func(string, netip.Addr) bool { return true },
+	}.Plan()
+	policy, ok := plan.Want.Policies[v.addr]
+	return policy, ok
+}
+
+// sources returns where the hops of a policy lead.
+func (v *view) sources(policy egressip.Policy, paths []egressip.Path) []Source {
+	var sources []Source
+	for _, p := range paths {
+		for _, at := range []egressip.Placement{p.Placement, p.Now} {
+			if at.Node != "" && slices.ContainsFunc(policy.Hops, func(hop netip.Addr) bool {
+				return hop == at.NextHop && policy.Egress[hop] == p.Addr
+			}) {
+				sources = append(sources, Source{Address: p.Addr.String(), Node: at.Node, Network: at.Network.String(), Secondary: !at.Primary})
+			}
+		}
+	}
+	return sources
+}
+
+// gateways is what external gateways make of the pod.
+func (v *view) gateways(service, ip verdict) verdict {
+	var d verdict
+	pods := map[netip.Addr]string{}
+	for _, obj := range v.c.snap.Routes {
+		policy := v.c.routes.Policies[obj.Name]
+		if !slices.Contains(policy.Namespaces, v.pod.Namespace) {
+			continue
+		}
+		object := "AdminPolicyBasedExternalRoute/" + obj.Name
+		conditions, problems := conditionsOf(object, obj.Generation, obj.Status.Conditions)
+		hops := 0
+		for _, h := range externalroute.Status(policy, externalroute.Served{}, routev1.AdminPolicyBasedExternalRouteStatus{}).Hops {
+			if a, err := netip.ParseAddr(h.IP); err == nil && topology.FamilyOf(a) == v.fam {
+				pods[a] = h.Pod
+				hops++
+			}
+		}
+		chosen := Selected{Object: object, Wins: hops > 0, Conditions: conditions, Why: fmt.Sprintf("it selects namespace %s", v.pod.Namespace)}
+		if hops == 0 {
+			chosen.Why += ", but has no usable " + v.fam.String() + " hop"
+		}
+		d.problems = append(d.problems, problems...)
+		d.selected = append(d.selected, chosen)
+	}
+	d.selected = append(d.selected, v.annotated()...)
+	reroutes := func(d verdict) bool {
+		return d.outcome != "" && d.outcome != OutcomeUnknown
+	}
+	at := externalroute.NodeSnapshot{Node: v.node, Pods: []externalroute.Pod{{Key: v.key, Namespace: v.pod.Namespace, Addrs: []netip.Addr{v.addr}}},
+		Rerouted: map[netip.Addr]bool{v.addr: reroutes(service) || reroutes(ip)}}
+	own := v.c.routeConfig.DisableSNATMultipleGWs
+	for _, row := range externalroute.NodeRows(v.c.routeConfig, v.c.routes, at) {
+		switch m := row.Model.(type) {
+		case *nbdb.LogicalRouterStaticRoute:
+			a, _ := netip.ParseAddr(m.Nexthop)
+			d.gateways = append(d.gateways, Gateway{Address: m.Nexthop, BFD: len(row.Refs) > 0, Pod: pods[a]})
+		case *nbdb.NAT:
+			own = own || len(row.Refs) > 0
+		}
+	}
+	v.inUse(&d)
+	if len(d.gateways) == 0 {
+		return d
+	}
+	d.outcome, d.by = OutcomeGateways, v.routedBy(d.selected)
+	v.translated(&d, own, ip)
+	return d
+}
+
+// routedBy names what gives the pod its gateways.
+func (v *view) routedBy(selected []Selected) string {
+	var names []string
+	for _, s := range selected {
+		if s.Wins {
+			names = append(names, s.Object)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// translated says which address gateways see.
+func (v *view) translated(d *verdict, own bool, ip verdict) {
+	if own {
+		d.why = "its node sends it to the gateways, with the pod's own address"
+		d.sources = []Source{{Address: v.addr.String(), Node: v.node.Name}}
+		return
+	}
+	for _, s := range ip.sources {
+		if s.Node == v.node.Name && !s.Secondary {
+			d.why = "its node sends it to the gateways, and translates it to the address of the EgressIP that it holds"
+			d.sources = []Source{s}
+			return
+		}
+	}
+	d.why = "its node sends it to the gateways, with the node's address"
+	if a := v.nodeAddr(); a.IsValid() {
+		d.sources = []Source{{Address: a.String(), Node: v.node.Name}}
+	}
+}
+
+// annotated returns the annotations that give the pod's namespace gateways.
+func (v *view) annotated() []Selected {
+	var all []Selected
+	some := func(addrs []netip.Addr) bool { _, ok := topology.AddrOf(v.fam, addrs); return ok }
+	for _, ns := range v.c.gateways.Namespaces {
+		if ns.Name == v.pod.Namespace && some(ns.Static) {
+			all = append(all, Selected{Object: "Namespace/" + ns.Name, Wins: true, Why: "its annotation " + kube.AnnotationRoutingExternalGWs + " names gateways"})
+		}
+	}
+	for _, p := range v.c.gateways.Announced {
+		if slices.Contains(p.Routing, v.pod.Namespace) && len(v.c.routes.Refused[p.Key]) == 0 {
+			all = append(all, Selected{Object: "Pod/" + p.Key, Wins: true, Why: "its annotation " + kube.AnnotationRoutingNamespaces + " makes it a gateway of the namespace"})
+		}
+	}
+	return all
+}
+
+// inUse compares the plan with what the master says that the namespace is routed to.
+func (v *view) inUse(d *verdict) {
+	ns := v.c.namespaces[v.pod.Namespace]
+	if ns == nil || !v.c.snap.Settings.ExternalGateways {
+		return
+	}
+	var planned []netip.Addr
+	for _, h := range v.c.routes.Hops[v.pod.Namespace] {
+		planned = append(planned, h.Addr)
+	}
+	if want, is := kube.FormatAddrs(planned), ns.Annotations[kube.AnnotationGatewaysInUse]; want != is {
+		d.problem("Namespace/"+ns.Name, ReasonNotPlanned, "the planner says gateways %q, the annotation %s %q", want, kube.AnnotationGatewaysInUse, is)
+	}
+}

@@ -1,0 +1,205 @@
+package explain
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// ErrNotFound says that there is no such object.
+var ErrNotFound = errors.New("not found")
+
+// view is what is known of a pod in one family while its verdict is made.
+type view struct {
+	c    *Cluster
+	pod  *corev1.Pod
+	key  string
+	node topology.Node
+	addr netip.Addr
+	fam  topology.Family
+	out  *Family
+}
+
+// Pod explains the pod "namespace/name"; to is a destination, the zero AddrPort for
+// any outside of the cluster, port 0 for any.
+func (c *Cluster) Pod(key string, to netip.AddrPort) (Pod, error) {
+	p := c.pods[key]
+	if p == nil {
+		return Pod{}, fmt.Errorf("pod %s: %w", key, ErrNotFound)
+	}
+	header, problems := c.header(KindPod)
+	out := Pod{Header: header, Pod: key, Node: p.Spec.NodeName, Problems: problems}
+	families := topology.Families
+	if to.Addr().IsValid() {
+		if out.To = to.Addr().String(); to.Port() != 0 {
+			out.To = to.String()
+		}
+		families = []topology.Family{topology.FamilyOf(to.Addr())}
+	}
+	node, known := c.nodes[p.Spec.NodeName]
+	switch {
+	case p.Spec.NodeName == "", p.Spec.HostNetwork:
+	case !known:
+		out.Problems = append(out.Problems, Problem{Object: "Node/" + p.Spec.NodeName, Reason: ReasonNodeNotReady, Message: "there is no such node"})
+	case !node.Ready:
+		out.Problems = append(out.Problems, Problem{Object: "Node/" + node.Name, Reason: ReasonNodeNotReady,
+			Message: "the pod's own node is not Ready: it may not send at all", Since: c.notReadySince(node.Name)})
+	}
+	for _, f := range families {
+		if _, ok := topology.PrefixOf(f, c.snap.Settings.Pods); !ok && !to.Addr().IsValid() {
+			continue
+		}
+		family := Family{Family: f.String()}
+		v := view{c: c, pod: p, key: key, node: node.Node, fam: f, out: &family}
+		v.addr, _ = topology.AddrOf(f, podAddrs(p))
+		v.explain(to.Addr())
+		out.Families = append(out.Families, family)
+	}
+	out.InPlace = len(out.Problems) == 0 && !slices.ContainsFunc(out.Families, func(f Family) bool { return len(f.Problems) > 0 })
+	out.Notes = append(slices.Clone(out.Notes), c.assumed(out)...)
+	return out, nil
+}
+
+// assumed returns what the API does not tell of an answer.
+func (c *Cluster) assumed(p Pod) []string {
+	var notes []string
+	for _, f := range p.Families {
+		if f.Outcome == OutcomeEgressIP || f.Outcome == OutcomeEgressService {
+			notes = append(notes, "reachability: the master's probes are not in the API; a node that is Ready counts as reachable")
+			break
+		}
+	}
+	for _, f := range p.Families {
+		if slices.ContainsFunc(f.Gateways, func(g Gateway) bool { return g.BFD }) {
+			notes = append(notes, "BFD: the sessions are not in the API; all of them are taken to be up")
+			break
+		}
+	}
+	return notes
+}
+
+// explain decides in the order of precedence: external gateways, EgressService,
+// EgressIP.
+func (v *view) explain(to netip.Addr) {
+	f := v.out
+	switch p := v.pod; {
+	case p.Spec.HostNetwork:
+		f.Outcome, f.Why = OutcomeNode, "the pod is on the host's network: it sends as its node does, and no egress feature is about it"
+		v.fromNode()
+		return
+	case p.Spec.NodeName == "":
+		f.Outcome, f.Why = OutcomeNone, "the pod has no node yet"
+		v.problem("Pod/"+v.key, ReasonNoAddress, f.Why)
+		return
+	case !kube.NeedsNetwork(p):
+		f.Outcome, f.Why = OutcomeNone, "the pod has ended"
+		return
+	case !v.addr.IsValid():
+		f.Outcome, f.Why = OutcomeNone, "the pod has no "+v.fam.String()+" address"
+		if len(podAddrs(p)) == 0 {
+			v.problem("Pod/"+v.key, ReasonNoAddress, "the pod has no address yet")
+		}
+		return
+	}
+	f.Address = v.addr.String()
+	if to.IsValid() && v.inside(to) {
+		return
+	}
+	service, ip := v.service(), v.egressIP()
+	gateways := v.gateways(service, ip)
+	won := ""
+	for _, d := range []verdict{gateways, service, ip} {
+		for j := range d.selected {
+			s := &d.selected[j]
+			switch {
+			case won != "":
+				s.Wins, s.Why = false, won+" comes first: external gateways, then EgressServices, then EgressIPs"
+			case d.outcome == "" && s.Wins:
+				s.Wins = false
+			}
+		}
+		if won == "" && d.outcome != "" {
+			won = d.by
+			f.Outcome, f.By, f.Why, f.Sources, f.Gateways = d.outcome, d.by, d.why, d.sources, d.gateways
+		}
+		f.Selected = append(f.Selected, d.selected...)
+		f.Problems = append(f.Problems, d.problems...)
+	}
+	if won == "" {
+		f.Outcome, f.Why = OutcomeNode, "no object that is served selects the pod: its own node gives it its address"
+		if len(f.Selected) == 0 {
+			f.Why = "nothing selects the pod: its own node gives it its address"
+		}
+		v.fromNode()
+	}
+}
+
+// verdict is what one feature makes of a pod in one family; outcome is empty where it
+// leaves the decision to the others.
+type verdict struct {
+	outcome  Outcome
+	by, why  string
+	sources  []Source
+	gateways []Gateway
+	selected []Selected
+	problems []Problem
+}
+
+func (d *verdict) problem(object, reason, format string, args ...any) {
+	d.problems = append(d.problems, Problem{Object: object, Reason: reason, Message: fmt.Sprintf(format, args...)})
+}
+
+func (v *view) problem(object, reason, message string) {
+	v.out.Problems = append(v.out.Problems, Problem{Object: object, Reason: reason, Message: message})
+}
+
+// fromNode has the pod leave with the address of its own node.
+func (v *view) fromNode() {
+	if a := v.nodeAddr(); a.IsValid() {
+		v.out.Sources = []Source{{Address: a.String(), Node: v.node.Name}}
+	}
+}
+
+// nodeAddr is the address with which a node translates its pods.
+func (v *view) nodeAddr() netip.Addr {
+	if p, ok := topology.PrefixOf(v.fam, slices.Concat(v.node.Gateway.Addrs, v.node.Primary)); ok {
+		return p.Addr()
+	}
+	return netip.Addr{}
+}
+
+// inside tells whether a destination is one that no egress feature is about, and what
+// becomes of it.
+func (v *view) inside(to netip.Addr) bool {
+	f := v.out
+	own := []Source{{Address: v.addr.String(), Node: v.node.Name}}
+	in := func(prefixes []netip.Prefix) bool {
+		return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(to) })
+	}
+	owners := v.c.addresses.Owners(to)
+	host := slices.IndexFunc(owners, reserved.Owner.IsHost)
+	switch s := v.c.snap.Settings; {
+	case in(s.Pods):
+		f.Why, f.Sources = to.String()+" is in the pod network: pods see each other's addresses", own
+	case in(s.Services):
+		f.Why, f.Sources = to.String()+" is the address of a Service inside the cluster", own
+	case in(v.c.nodeLocal):
+		f.Why = to.String() + " means another machine on each node: it is reached by the pod's own node, with that node's address"
+		v.fromNode()
+	case host >= 0:
+		f.Why = strings.Replace(owners[host].Refuse().Message, "it is", to.String()+" is", 1) + ": pods call hosts with the address of their own node"
+		v.fromNode()
+	default:
+		return false
+	}
+	f.Outcome = OutcomeInside
+	return true
+}

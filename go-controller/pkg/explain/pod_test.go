@@ -1,0 +1,283 @@
+package explain
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	routev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
+	ipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	servicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
+)
+
+// brief says of each family what becomes of the pod, by what, and with which sources and
+// gateways.
+func brief(p Pod) string {
+	var out []string
+	for _, f := range p.Families {
+		text := fmt.Sprintf("%s %s", f.Family, f.Outcome)
+		if f.By != "" {
+			text += " by " + f.By
+		}
+		for _, s := range f.Sources {
+			text += " " + s.Address + "@" + s.Node
+			if s.Secondary || s.Address == "" {
+				text += "[" + s.Network + "]"
+			}
+		}
+		for _, g := range f.Gateways {
+			text += " via " + g.Address
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, "; ")
+}
+
+const (
+	web4 = "IPv4 NodeAddress 172.18.0.3@ovn-worker"
+	web6 = "IPv6 NodeAddress fc00:f853:ccd:e793::3@ovn-worker"
+)
+
+func drop(s *Snapshot) {
+	for _, e := range s.EgressIPs {
+		e.Spec.OnUnavailable = ipv1.UnavailableDrop
+	}
+	for _, e := range s.EgressServices {
+		e.Spec.OnUnavailable = servicev1.UnavailableDrop
+	}
+}
+
+func unlabelled(s *Snapshot) {
+	for _, n := range s.Nodes {
+		delete(n.Labels, kube.LabelEgressAssignable)
+	}
+}
+
+func notReady(name string) func(*Snapshot) {
+	return func(s *Snapshot) {
+		for _, n := range s.Nodes {
+			if n.Name == name {
+				n.Status.Conditions[0].Status, n.Status.Conditions[0].LastTransitionTime = corev1.ConditionUnknown, ago(30*time.Second)
+			}
+		}
+	}
+}
+
+func podOf(change func(*corev1.Pod)) func(*Snapshot) { return func(s *Snapshot) { change(s.Pods[0]) } }
+
+func gatewayPod(s *Snapshot) {
+	p := pod("infra/gw", "ovn-worker2", 9)
+	p.Annotations = map[string]string{kube.AnnotationRoutingNamespaces: "prod", kube.AnnotationRoutingNetwork: "ext",
+		kube.AnnotationNetworkStatus: `[{"name":"infra/ext","ips":["172.18.0.61"]}]`}
+	s.Pods = append(s.Pods, p)
+}
+
+func TestPod(t *testing.T) {
+	type change = func(*Snapshot)
+	for _, tc := range []struct {
+		name, pod, to string
+		world         []change
+		want          string
+		problems      string // the reasons, in order
+	}{
+		{name: "nothing selects it", want: web4 + "; " + web6},
+		{name: "EgressIP", world: []change{egressIP("prod", "prod", "172.18.0.33", "fc00:f853:ccd:e793::33"), inForce},
+			want: "IPv4 EgressIP by EgressIP/prod 172.18.0.33@ovn-worker2; IPv6 EgressIP by EgressIP/prod fc00:f853:ccd:e793::33@ovn-worker"},
+		{name: "EgressIP of one family", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce},
+			want: "IPv4 EgressIP by EgressIP/prod 172.18.0.33@ovn-worker2; " + web6},
+		{name: "two addresses", to: "192.0.2.1", world: []change{egressIP("prod", "prod", "172.18.0.33", "172.18.0.44"), inForce},
+			want: "IPv4 EgressIP by EgressIP/prod 172.18.0.33@ovn-worker2 172.18.0.44@ovn-worker"},
+		{name: "one of two addresses for the pod", to: "192.0.2.1", world: []change{egressIP("prod", "prod", "172.18.0.33", "172.18.0.44"),
+			func(s *Snapshot) { s.EgressIPs[0].Spec.AddressAffinity = ipv1.AddressAffinityPod }, inForce},
+			want: "IPv4 EgressIP by EgressIP/prod 172.18.0.44@ovn-worker"},
+		{name: "another network", to: "192.0.2.1", world: []change{egressIP("prod", "prod", "172.19.0.33"), inForce},
+			want: "IPv4 EgressIP by EgressIP/prod 172.19.0.33@ovn-worker2[172.19.0.0/24]"},
+		{name: "the older of two EgressIPs", to: "192.0.2.1", world: []change{egressIP("prod", "prod", "172.18.0.33"), egressIP("also", "prod", "172.18.0.44"), inForce},
+			want: "IPv4 EgressIP by EgressIP/prod 172.18.0.33@ovn-worker2"},
+		{name: "not programmed", to: "192.0.2.1", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce,
+			func(s *Snapshot) { s.EgressIPs[0].Status.Programmed = nil }},
+			want: "IPv4 Unknown by EgressIP/prod", problems: "Waiting"},
+		{name: "held until programmed", to: "192.0.2.1", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce,
+			func(s *Snapshot) { s.EgressIPs[0].Status.Programmed = nil },
+			podOf(func(p *corev1.Pod) { p.Annotations = map[string]string{kube.AnnotationEgressPending: "prod"} })},
+			want: "IPv4 Held by EgressIP/prod", problems: "Waiting"},
+		{name: "still held by the node before", to: "192.0.2.1", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce,
+			func(s *Snapshot) {
+				s.EgressIPs[0].Status.Items[0].Node = "ovn-worker"
+			}},
+			want: "IPv4 EgressIP by EgressIP/prod 172.18.0.33@ovn-worker2", problems: "Waiting"},
+		{name: "no node", to: "192.0.2.1", world: []change{egressIP("prod", "prod", "172.18.0.33"), unlabelled, inForce},
+			want: web4, problems: "NoNode,NotAssigned"},
+		{name: "no node, Drop", to: "192.0.2.1", world: []change{egressIP("prod", "prod", "172.18.0.33"), unlabelled, drop, inForce},
+			want: "IPv4 Dropped by EgressIP/prod", problems: "NoNode,NotAssigned"},
+		{name: "the node is lost and the master is down", to: "192.0.2.1", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce, notReady("ovn-worker2"),
+			func(s *Snapshot) { s.Renewed = taken.Add(-time.Hour) }},
+			want: "IPv4 Unknown by EgressIP/prod", problems: "MasterSilent,StatusDiffers,Waiting"},
+		{name: "the status is outdated", to: "192.0.2.1", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce, func(s *Snapshot) {
+			s.EgressIPs[0].Generation, s.EgressIPs[0].Status.Conditions[0].ObservedGeneration = 2, 1
+		}}, want: "IPv4 EgressIP by EgressIP/prod 172.18.0.33@ovn-worker2", problems: "StatusOutdated"},
+		{name: "no status", to: "192.0.2.1", world: []change{egressIP("prod", "prod", "172.18.0.33")},
+			want: "IPv4 Unknown by EgressIP/prod", problems: "NoStatus,StatusDiffers,Waiting"},
+		{name: "EgressService", pod: "shop/cart", world: []change{egressService("shop/checkout", "5.5.5.5", "5555::5"), inForce},
+			want: "IPv4 EgressService by EgressService/shop/checkout 5.5.5.5@HOST; IPv6 EgressService by EgressService/shop/checkout 5555::5@HOST"},
+		{name: "EgressService before EgressIP", pod: "shop/cart", to: "192.0.2.1", world: []change{egressIP("prod", "shop", "172.18.0.33"), egressService("shop/checkout", "5.5.5.5"), inForce},
+			want: "IPv4 EgressService by EgressService/shop/checkout 5.5.5.5@HOST"},
+		{name: "an EgressIP in the family that the EgressService has no address of", pod: "shop/cart", to: "2001:db8::1",
+			world: []change{egressIP("prod", "shop", "fc00:f853:ccd:e793::33"), egressService("shop/checkout", "5.5.5.5"), inForce},
+			want:  "IPv6 EgressIP by EgressIP/prod fc00:f853:ccd:e793::33@ovn-worker2"},
+		{name: "EgressService without a Service", pod: "shop/cart", to: "192.0.2.1", world: []change{egressService("shop/checkout", "5.5.5.5"), func(s *Snapshot) { s.Services = nil }, inForce},
+			want: web4},
+		{name: "EgressService with nobody to serve it, Drop", pod: "shop/cart", to: "192.0.2.1", world: []change{egressService("shop/checkout", "5.5.5.5"),
+			notReady("ovn-worker2"), notReady("ovn-control-plane"), notReady("ovn-worker"), drop, inForce},
+			want: "IPv4 Dropped by EgressService/shop/checkout", problems: "NodeNotReady,NoNode,NotAssigned"},
+		{name: "EgressService not acknowledged", pod: "shop/cart", to: "192.0.2.1", world: []change{egressService("shop/checkout", "5.5.5.5"), drop, inForce, func(s *Snapshot) {
+			s.EgressServices[0].Status.Programmed, s.EgressServices[0].Status.Conditions = nil, nil
+		}}, want: "IPv4 Held by EgressService/shop/checkout", problems: "NoStatus"},
+		{name: "sourceIPBy Network", pod: "shop/cart", to: "192.0.2.1", world: []change{egressService("shop/checkout"), func(s *Snapshot) {
+			s.EgressServices[0].Spec.SourceIPBy, s.EgressServices[0].Spec.Network = servicev1.SourceIPNetwork, "blue"
+		}, inForce}, want: "IPv4 EgressService by EgressService/shop/checkout @ovn-worker[blue]"},
+		{name: "static gateways", world: []change{route("gws", "prod", "172.18.0.51", "172.18.0.52"), inForce},
+			want: "IPv4 ExternalGateways by AdminPolicyBasedExternalRoute/gws 172.18.0.3@ovn-worker via 172.18.0.51 via 172.18.0.52; " + web6},
+		{name: "gateways before all others", pod: "shop/cart", to: "192.0.2.1", world: []change{route("gws", "shop", "172.18.0.51"),
+			egressIP("prod", "shop", "172.18.0.33"), egressService("shop/checkout", "5.5.5.5"), inForce},
+			want: "IPv4 ExternalGateways by AdminPolicyBasedExternalRoute/gws 172.18.0.3@ovn-worker via 172.18.0.51"},
+		{name: "gateways on the node that holds the address", pod: "shop/cart", to: "2001:db8::1", world: []change{route("gws", "shop", "fc00:f853:ccd:e793::51"),
+			egressIP("prod", "shop", "fc00:f853:ccd:e793::33"), func(s *Snapshot) { delete(s.Nodes[2].Labels, kube.LabelEgressAssignable) }, inForce},
+			want: "IPv6 ExternalGateways by AdminPolicyBasedExternalRoute/gws fc00:f853:ccd:e793::33@ovn-worker via fc00:f853:ccd:e793::51"},
+		{name: "skipHostSNAT", to: "192.0.2.1", world: []change{route("gws", "prod", "172.18.0.51"), func(s *Snapshot) {
+			s.Routes[0].Spec.NextHops.Static[0].SkipHostSNAT = true
+		}, inForce}, want: "IPv4 ExternalGateways by AdminPolicyBasedExternalRoute/gws 10.244.1.3@ovn-worker via 172.18.0.51"},
+		{name: "no translation with gateways", to: "192.0.2.1", world: []change{route("gws", "prod", "172.18.0.51"), func(s *Snapshot) {
+			s.Settings.DisableSNATMultipleGWs = true
+		}, inForce}, want: "IPv4 ExternalGateways by AdminPolicyBasedExternalRoute/gws 10.244.1.3@ovn-worker via 172.18.0.51"},
+		{name: "a gateway pod", to: "192.0.2.1", world: []change{route("gws", "prod"), gatewayPod, func(s *Snapshot) {
+			s.Pods[2].Annotations[kube.AnnotationRoutingNamespaces] = ""
+			s.Routes[0].Spec.NextHops.Dynamic = []routev1.DynamicHop{{NetworkAttachmentName: "ext",
+				PodSelector:       metav1.LabelSelector{MatchLabels: map[string]string{"app": "gw"}},
+				NamespaceSelector: metav1.LabelSelector{MatchLabels: map[string]string{"name": "infra"}}}}
+		}, inForce}, want: "IPv4 ExternalGateways by AdminPolicyBasedExternalRoute/gws 172.18.0.3@ovn-worker via 172.18.0.61"},
+		{name: "the annotation of a namespace", to: "192.0.2.1", world: []change{func(s *Snapshot) {
+			s.Namespaces[0].Annotations = map[string]string{kube.AnnotationRoutingExternalGWs: "172.18.0.51"}
+		}, inForce}, want: "IPv4 ExternalGateways by Namespace/prod 172.18.0.3@ovn-worker via 172.18.0.51"},
+		{name: "the annotation of a gateway pod", to: "192.0.2.1", world: []change{gatewayPod, inForce},
+			want: "IPv4 ExternalGateways by Pod/infra/gw 172.18.0.3@ovn-worker via 172.18.0.61"},
+		{name: "gateways that the master has not put in use", to: "192.0.2.1", world: []change{route("gws", "prod", "172.18.0.51"), inForce, func(s *Snapshot) {
+			delete(s.Namespaces[0].Annotations, kube.AnnotationGatewaysInUse)
+		}}, want: "IPv4 ExternalGateways by AdminPolicyBasedExternalRoute/gws 172.18.0.3@ovn-worker via 172.18.0.51", problems: "StatusDiffers"},
+		{name: "disabled features", to: "192.0.2.1", world: []change{route("gws", "prod", "172.18.0.51"), egressIP("prod", "prod", "172.18.0.33"), func(s *Snapshot) {
+			s.Settings.EgressIP, s.Settings.ExternalGateways = false, false
+		}}, want: web4},
+		{name: "to a pod", to: "10.244.2.7", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce}, want: "IPv4 NotEgress 10.244.1.3@ovn-worker"},
+		{name: "to a Service", to: "10.96.0.1", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce}, want: "IPv4 NotEgress 10.244.1.3@ovn-worker"},
+		{name: "to a node", to: "172.18.0.4", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce}, want: "IPv4 NotEgress 172.18.0.3@ovn-worker"},
+		{name: "to the metadata of a cloud", to: "169.254.169.254", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce}, want: "IPv4 NotEgress 172.18.0.3@ovn-worker"},
+		{name: "on the host's network", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce, podOf(func(p *corev1.Pod) { p.Spec.HostNetwork = true })},
+			want: web4 + "; " + web6},
+		{name: "without an address", to: "192.0.2.1", world: []change{podOf(func(p *corev1.Pod) { p.Status.PodIPs, p.Status.PodIP = nil, "" })},
+			want: "IPv4 NoNetwork", problems: "NoAddress"},
+		{name: "without a node", to: "192.0.2.1", world: []change{podOf(func(p *corev1.Pod) { p.Spec.NodeName = "" })}, want: "IPv4 NoNetwork", problems: "NoAddress"},
+		{name: "ended", to: "192.0.2.1", world: []change{podOf(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })}, want: "IPv4 NoNetwork"},
+		{name: "single stack", world: []change{podOf(func(p *corev1.Pod) { p.Status.PodIPs = p.Status.PodIPs[:1] })}, want: web4 + "; IPv6 NoNetwork"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			key := tc.pod
+			if key == "" {
+				key = "prod/web"
+			}
+			s := world(tc.world...)
+			p := ask(t, s, key, tc.to)
+			want := tc.want
+			if len(s.EgressServices) > 0 {
+				want = strings.ReplaceAll(want, "HOST", s.EgressServices[0].Status.Host)
+			}
+			if got := brief(p); got != want {
+				t.Errorf("got  %s\nwant %s", got, want)
+			}
+			var reasons []string
+			for _, q := range p.Problems {
+				reasons = append(reasons, q.Reason)
+			}
+			for _, f := range p.Families {
+				for _, q := range f.Problems {
+					reasons = append(reasons, q.Reason)
+				}
+			}
+			if got := strings.Join(reasons, ","); got != tc.problems || p.InPlace != (tc.problems == "") {
+				t.Errorf("problems %q, in place %v; want %q", got, p.InPlace, tc.problems)
+			}
+			if t.Failed() {
+				var text strings.Builder
+				p.Text(&text)
+				t.Log(text.String())
+			}
+		})
+	}
+}
+
+func TestUnknownPod(t *testing.T) {
+	c, err := New(*world())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Pod("prod/nobody", netip.AddrPort{}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("got %v, want that it is not found", err)
+	}
+}
+
+// The samples of docs/explain.md.
+func TestSamples(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pod   string
+		world *Snapshot
+	}{
+		"egressip": {"prod/web", world(egressIP("prod", "prod", "172.18.0.33"), egressIP("also", "prod", "172.18.0.44"), inForce)},
+		"waiting": {"prod/web", world(egressIP("prod", "prod", "172.18.0.33"), inForce, notReady("ovn-worker2"),
+			func(s *Snapshot) { s.Renewed = taken.Add(-time.Hour) })},
+		"all": {"shop/cart", world(route("gws", "shop", "172.18.0.51"), egressIP("prod", "shop", "172.18.0.33"),
+			egressService("shop/checkout", "5.5.5.5"), inForce)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := ask(t, tc.world, tc.pod, "192.0.2.1")
+			var text strings.Builder
+			p.Text(&text)
+			golden.Check(t, "pod-"+name+".txt", text.String())
+			data, err := json.MarshalIndent(p, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden.Check(t, "pod-"+name+".json", string(data)+"\n")
+		})
+	}
+}
+
+// docs/explain.md shows what the command says.
+func TestDocument(t *testing.T) {
+	doc, err := os.ReadFile("../../../docs/explain.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"pod-egressip.txt", "pod-all.txt", "pod-waiting.txt", "pod-egressip.json"} {
+		sample, err := os.ReadFile("testdata/" + name + ".golden")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(doc), string(sample)) {
+			t.Errorf("docs/explain.md does not have the content of testdata/%s.golden", name)
+		}
+	}
+	for outcome := range headlines {
+		if !strings.Contains(string(doc), "`"+string(outcome)+"`") {
+			t.Errorf("docs/explain.md does not tell of outcome %s", outcome)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+// Package reader reads from an API server what package explain is asked about: it lists,
+// and writes nothing.
+//
+// Callers: the command "ovnkube egress".
+package reader
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	routev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
+	ipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	servicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/explain"
+	routeclient "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned"
+	serviceclient "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
+	ipclient "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
+)
+
+// The objects in the namespace of ovnkube that tell of the cluster.
+const (
+	lease     = "ovn-kubernetes-master"
+	configMap = "ovnkube"
+	fileName  = "ovnkube.conf"
+)
+
+// page is how many objects a request asks for.
+const page = 500
+
+// Clients reach the API server.
+type Clients struct {
+	Kube     kubernetes.Interface
+	IPs      ipclient.Interface
+	Services serviceclient.Interface
+	Routes   routeclient.Interface
+}
+
+// Read lists what there is. namespace is that of ovnkube, parse reads its configuration
+// file. Who may not read that, or the lease of the master, gets a note; everything else
+// must be readable, and the error names what is not.
+func Read(ctx context.Context, c Clients, namespace string, parse func(file []byte) (explain.Settings, error)) (explain.Snapshot, error) {
+	var s explain.Snapshot
+	core, all := c.Kube.CoreV1(), metav1.NamespaceAll
+	for _, read := range []func() error{
+		func() error {
+			return list(ctx, "nodes", core.Nodes().List, func(l *corev1.NodeList) { s.Nodes = grow(s.Nodes, l.Items) })
+		},
+		func() error {
+			return list(ctx, "namespaces", core.Namespaces().List, func(l *corev1.NamespaceList) { s.Namespaces = grow(s.Namespaces, l.Items) })
+		},
+		func() error {
+			return list(ctx, "pods", core.Pods(all).List, func(l *corev1.PodList) { s.Pods = grow(s.Pods, l.Items) })
+		},
+		func() error {
+			return list(ctx, "services", core.Services(all).List, func(l *corev1.ServiceList) { s.Services = grow(s.Services, l.Items) })
+		},
+		func() error {
+			return list(ctx, "endpointslices.discovery.k8s.io", c.Kube.DiscoveryV1().EndpointSlices(all).List,
+				func(l *discoveryv1.EndpointSliceList) { s.EndpointSlices = grow(s.EndpointSlices, l.Items) })
+		},
+		func() error {
+			return list(ctx, "egressips.k8s.ovn.org", c.IPs.EgressIPV1().EgressIPs().List,
+				func(l *ipv1.EgressIPList) { s.EgressIPs = grow(s.EgressIPs, l.Items) })
+		},
+		func() error {
+			return list(ctx, "egressservices.k8s.ovn.org", c.Services.EgressServiceV1().EgressServices(all).List,
+				func(l *servicev1.EgressServiceList) { s.EgressServices = grow(s.EgressServices, l.Items) })
+		},
+		func() error {
+			return list(ctx, "adminpolicybasedexternalroutes.k8s.ovn.org", c.Routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes().List,
+				func(l *routev1.AdminPolicyBasedExternalRouteList) { s.Routes = grow(s.Routes, l.Items) })
+		},
+	} {
+		if err := read(); err != nil {
+			return s, err
+		}
+	}
+	err := readOwn(ctx, c.Kube, namespace, parse, &s)
+	return s, err
+}
+
+// list reads a resource page by page.
+func list[L metav1.ListInterface](ctx context.Context, resource string, get func(context.Context, metav1.ListOptions) (L, error), add func(L)) error {
+	options := metav1.ListOptions{Limit: page}
+	for {
+		l, err := get(ctx, options)
+		switch {
+		case apierrors.IsForbidden(err):
+			return fmt.Errorf("you may not list %s: have the ClusterRole egress-reader bound to you: %w", resource, err)
+		case apierrors.IsResourceExpired(err) && options.Continue != "":
+			return fmt.Errorf("list %s: it took too long, try again: %w", resource, err)
+		case err != nil:
+			return fmt.Errorf("list %s: %w", resource, err)
+		}
+		add(l)
+		if options.Continue = l.GetContinue(); options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+func grow[T any](all []*T, items []T) []*T {
+	for i := range items {
+		all = append(all, &items[i])
+	}
+	return all
+}
+
+// readOwn reads what the namespace of ovnkube has.
+func readOwn(ctx context.Context, c kubernetes.Interface, namespace string, parse func([]byte) (explain.Settings, error), s *explain.Snapshot) error {
+	s.Settings = explain.Settings{EgressIP: true, EgressService: true, ExternalGateways: true}
+	const taken = "all features are taken to be enabled, and no range is reserved but the pod subnets of the nodes"
+	config, err := c.CoreV1().ConfigMaps(namespace).Get(ctx, configMap, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		s.Notes = append(s.Notes, fmt.Sprintf("settings: ConfigMap %s/%s cannot be read (%s); %s", namespace, configMap, apierrors.ReasonForError(err), taken))
+	case err != nil:
+		return fmt.Errorf("get configmap %s/%s: %w", namespace, configMap, err)
+	default:
+		settings, err := parse([]byte(config.Data[fileName]))
+		if err != nil {
+			s.Notes = append(s.Notes, fmt.Sprintf("settings: %s of ConfigMap %s/%s is not valid (%v); %s", fileName, namespace, configMap, err, taken))
+			break
+		}
+		s.Settings = settings
+	}
+	l, err := c.CoordinationV1().Leases(namespace).Get(ctx, lease, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		s.Notes = append(s.Notes, fmt.Sprintf("master: Lease %s/%s cannot be read (%s); whether a master runs is not known", namespace, lease, apierrors.ReasonForError(err)))
+	case err != nil:
+		return fmt.Errorf("get lease %s/%s: %w", namespace, lease, err)
+	case l.Spec.RenewTime != nil:
+		s.Renewed = l.Spec.RenewTime.Time
+	}
+	return nil
+}
