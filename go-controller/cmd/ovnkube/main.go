@@ -27,6 +27,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	// The first signal is a request, the second an order.
 	context.AfterFunc(ctx, stop)
+	if len(os.Args) > 1 && os.Args[1] == "pki" {
+		os.Exit(runPKI(ctx, os.Args[2:], os.Stdout, os.Stderr))
+	}
 	err := command().RunContext(ctx, os.Args)
 	klog.Flush()
 	if err != nil {
@@ -46,7 +49,7 @@ func command() *cli.App {
 	return &cli.App{
 		Name:            "ovnkube",
 		Usage:           "the network of a Kubernetes cluster on OVN",
-		UsageText:       "ovnkube [--init-master NAME] [--init-node NAME] [options]\novnkube --cleanup-node NAME [options]",
+		UsageText:       "ovnkube [--init-master NAME] [--init-node NAME] [options]\novnkube --cleanup-node NAME [options]\novnkube pki init|issue|renew [options]",
 		Version:         version.Get().String(),
 		HideHelpCommand: true,
 		// Errors reach main as they are: one line, no page of help around it.
