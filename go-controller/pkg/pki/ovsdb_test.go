@@ -13,6 +13,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pki"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
 )
 
@@ -52,6 +53,19 @@ func ctl(program, address string, f pki.Files, args ...string) *exec.Cmd {
 	}, args...)...)
 }
 
+// listening waits until a server accepts connections: ovn-nbctl and ovn-sbctl try once.
+func listening(t *testing.T, address string) string {
+	t.Helper()
+	eventually.Succeeds(t, address+" to be listened at", func() error {
+		c, err := net.Dial("tcp", strings.TrimPrefix(address, "ssl:"))
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	})
+	return address
+}
+
 // refused runs ovn-nbctl, which must not get through.
 func refused(t *testing.T, address string, f pki.Files, why string) {
 	t.Helper()
@@ -65,6 +79,7 @@ func TestDatabase(t *testing.T) {
 	d, other := authorityNow(t), authorityNow(t)
 	nb, good, foreign := files(t, d, "nb", database), files(t, d, "master", client), files(t, other, "master", client)
 	s := ovsdbtest.StartNB(t, withFiles(nb))
+	listening(t, s.Address())
 	if out, err := ctl("ovn-nbctl", s.Address(), good, "ls-add", "guest").CombinedOutput(); err != nil {
 		t.Errorf("ovn-nbctl with a certificate of the authority: %v: %s", err, out)
 	}
@@ -81,10 +96,16 @@ func TestDatabase(t *testing.T) {
 	}
 	for _, name := range []string{"sb.example", "127.0.0.2", "nb"} {
 		cfg.ServerName = name
-		err := connect(t, cfg, 500*time.Millisecond)
-		if err == nil || !strings.Contains(err.Error(), "x509") {
-			t.Errorf("server name %q: %v, want that the certificate does not have it", name, err)
-		}
+		eventually.Succeeds(t, "the server name to be looked at", func() error {
+			err := connect(t, cfg, 500*time.Millisecond)
+			if err == nil {
+				t.Fatalf("server name %q is accepted", name)
+			}
+			if !strings.Contains(err.Error(), "x509: certificate is") {
+				return err // the handshake took longer
+			}
+			return nil
+		})
 	}
 	if list := s.Nbctl("ls-list"); !strings.Contains(list, "(guest)") || strings.Contains(list, "intruder") {
 		t.Errorf("want switch guest alone:\n%s", list)
@@ -107,6 +128,7 @@ func TestClientIsNoDatabase(t *testing.T) {
 	d := authorityNow(t)
 	good := files(t, d, "master", client)
 	s := ovsdbtest.StartNB(t, withFiles(files(t, d, "chassis", chassis)))
+	listening(t, s.Address())
 	refused(t, s.Address(), good, "certificate verify failed")
 }
 
@@ -120,6 +142,7 @@ func TestRenewedForDatabase(t *testing.T) {
 		t.Fatalf("Renew: %+v, %v", certs, err)
 	}
 	s := ovsdbtest.StartNB(t, withFiles(nb))
+	listening(t, s.Address())
 	if out, err := ctl("ovn-nbctl", s.Address(), good, "ls-list").CombinedOutput(); err != nil {
 		t.Errorf("ovn-nbctl with a renewed certificate: %v: %s", err, out)
 	}
@@ -138,7 +161,7 @@ func TestChassisRole(t *testing.T) {
 	if out, err := sb.Appctl("ovsdb-server/add-remote", "db:OVN_Southbound,SB_Global,connections"); err != nil {
 		t.Fatalf("add remote: %v: %s", err, out)
 	}
-	address := "ssl:127.0.0.1:" + port
+	address := listening(t, "ssl:127.0.0.1:"+port)
 	if out, err := ctl("ovn-sbctl", address, mine, "chassis-add", chassis.Name, "geneve", "172.18.0.3").CombinedOutput(); err != nil {
 		t.Errorf("a chassis adds itself: %v: %s", err, out)
 	}
