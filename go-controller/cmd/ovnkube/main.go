@@ -30,6 +30,9 @@ func main() {
 	if args, ok := egressArgs(os.Args); ok {
 		os.Exit(runEgress(ctx, args, os.Stdout, os.Stderr))
 	}
+	if len(os.Args) > 1 && os.Args[1] == "pki" {
+		os.Exit(runPKI(ctx, os.Args[2:], os.Stdout, os.Stderr))
+	}
 	err := command().RunContext(ctx, os.Args)
 	klog.Flush()
 	if err != nil {
@@ -49,7 +52,7 @@ func command() *cli.App {
 	return &cli.App{
 		Name:            "ovnkube",
 		Usage:           "the network of a Kubernetes cluster on OVN",
-		UsageText:       "ovnkube [--init-master NAME] [--init-node NAME] [options]\novnkube --cleanup-node NAME [options]",
+		UsageText:       "ovnkube [--init-master NAME] [--init-node NAME] [options]\novnkube --cleanup-node NAME [options]\novnkube pki init|issue|renew [options]",
 		Version:         version.Get().String(),
 		HideHelpCommand: true,
 		// Errors reach main as they are: one line, no page of help around it.

@@ -1,0 +1,223 @@
+package pki
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Names of the files in a directory, those of ovs-pki.
+const (
+	caCertFile = "cacert.pem"
+	caKeyFile  = "cakey.pem"
+	certSuffix = "-cert.pem"
+	keySuffix  = "-privkey.pem"
+)
+
+// Dir is a directory with an authority and what it signed.
+type Dir string
+
+// Files are the paths of a certificate, its key and the certificate of the authority,
+// as the programs of OVN and ovnkube are given them.
+type Files struct{ Key, Cert, CA string }
+
+// Files returns the paths for a certificate of the directory.
+func (d Dir) Files(name string) Files {
+	return Files{Key: d.path(name + keySuffix), Cert: d.path(name + certSuffix), CA: d.path(caCertFile)}
+}
+
+func (d Dir) path(name string) string { return filepath.Join(string(d), name) }
+
+// Init makes the directory, unless it is there, and an authority in it. An authority
+// that is there is never replaced: all that it signed would be worthless.
+func (d Dir) Init(name string, now time.Time, lifetime time.Duration) (*Authority, error) {
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		return nil, fmt.Errorf("make directory: %w", err)
+	}
+	if err := d.absent(caCertFile, caKeyFile); err != nil {
+		return nil, err
+	}
+	a, err := NewAuthority(name, now, lifetime)
+	if err != nil {
+		return nil, err
+	}
+	return a, d.writePair(caCertFile, a.Cert, caKeyFile, a.key, false)
+}
+
+// Authority reads the authority of the directory.
+func (d Dir) Authority() (*Authority, error) {
+	cert, err := readCert(d.path(caCertFile))
+	if err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(d.path(caKeyFile))
+	if err != nil {
+		return nil, fmt.Errorf("read key of the authority: %w", err)
+	}
+	key, err := parseKey(data)
+	if err != nil {
+		return nil, fmt.Errorf("read key of the authority: %s: %w", d.path(caKeyFile), err)
+	}
+	if public, ok := cert.PublicKey.(*ecdsa.PublicKey); !cert.IsCA || !ok || !public.Equal(key.Public()) {
+		return nil, fmt.Errorf("%s is not the certificate of an authority with the key %s", d.path(caCertFile), d.path(caKeyFile))
+	}
+	return &Authority{Cert: cert, key: key}, nil
+}
+
+// Issue makes a key and a certificate in the directory. What is there under that name
+// is replaced if overwrite says so, and refused otherwise.
+func (d Dir) Issue(name string, s Subject, now time.Time, lifetime time.Duration, overwrite bool) (*x509.Certificate, error) {
+	if !overwrite {
+		if err := d.absent(name+certSuffix, name+keySuffix); err != nil {
+			return nil, err
+		}
+	}
+	a, err := d.Authority()
+	if err != nil {
+		return nil, err
+	}
+	cert, key, err := a.Issue(s, now, lifetime)
+	if err != nil {
+		return nil, err
+	}
+	return cert, d.writePair(name+certSuffix, cert, name+keySuffix, key, overwrite)
+}
+
+// Named is a certificate of the directory.
+type Named struct {
+	Name    string
+	Cert    *x509.Certificate
+	Renewed bool
+}
+
+// Renew renews what expires within a time, for as long as it was valid before or until
+// the authority ends, and returns all certificates, in order of their names. What
+// could not be renewed does not keep the others from it.
+func (d Dir) Renew(now time.Time, within time.Duration) ([]Named, error) {
+	a, err := d.Authority()
+	if err != nil {
+		return nil, err
+	}
+	paths, err := filepath.Glob(d.path("*" + certSuffix))
+	if err != nil {
+		return nil, fmt.Errorf("list certificates: %w", err)
+	}
+	slices.Sort(paths)
+	var out []Named
+	var errs []error
+	for _, path := range paths {
+		n := Named{Name: strings.TrimSuffix(filepath.Base(path), certSuffix)}
+		if n.Cert, err = readCert(path); err == nil && n.Cert.NotAfter.Before(now.Add(within)) && n.Cert.NotAfter.Before(a.Cert.NotAfter) {
+			n.Renewed = true
+			n.Cert, err = d.renew(a, path, n.Cert, now)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		out = append(out, n)
+	}
+	return out, errors.Join(errs...)
+}
+
+func (d Dir) renew(a *Authority, path string, old *x509.Certificate, now time.Time) (*x509.Certificate, error) {
+	cert, err := a.Renew(old, now, old.NotAfter.Sub(old.NotBefore)-backdated)
+	if err != nil {
+		return nil, fmt.Errorf("renew %s: %w", path, err)
+	}
+	return cert, write(path, encodeCert(cert), 0o644, true)
+}
+
+// absent fails where one of the files exists.
+func (d Dir) absent(names ...string) error {
+	for _, name := range names {
+		_, err := os.Lstat(d.path(name))
+		switch {
+		case err == nil:
+			return &fs.PathError{Op: "create", Path: d.path(name), Err: fs.ErrExist}
+		case !errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("look for file: %w", err)
+		}
+	}
+	return nil
+}
+
+// writePair writes the key before the certificate: where there is a certificate
+// there is its key.
+func (d Dir) writePair(certFile string, cert *x509.Certificate, keyFile string, key crypto.Signer, overwrite bool) error {
+	data, err := encodeKey(key)
+	if err != nil {
+		return err
+	}
+	if err := write(d.path(keyFile), data, 0o600, overwrite); err != nil {
+		return err
+	}
+	return write(d.path(certFile), encodeCert(cert), 0o644, overwrite)
+}
+
+// write puts a whole file in place at once. One that exists is replaced only if
+// overwrite says so.
+func write(path string, data []byte, mode fs.FileMode, overwrite bool) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer func() {
+		_ = os.Remove(f.Name()) // gone already after a rename
+		if err != nil {
+			err = fmt.Errorf("write %s: %w", path, err)
+		}
+	}()
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if closing := f.Close(); err == nil {
+		err = closing
+	}
+	switch {
+	case err != nil:
+		return err
+	case overwrite:
+		err = os.Rename(f.Name(), path)
+	default:
+		err = os.Link(f.Name(), path) // fails where the file exists
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// syncDir makes the names in a directory last.
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	return dir.Sync()
+}
+
+func readCert(path string) (*x509.Certificate, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read certificate: %w", err)
+	}
+	cert, err := parseCert(data)
+	if err != nil {
+		return nil, fmt.Errorf("read certificate: %s: %w", path, err)
+	}
+	return cert, nil
+}
