@@ -93,7 +93,7 @@ func New(deps Deps) (*View, error) {
 	}
 	var err error
 	v.written, err = deps.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { v.poke() },
+		AddFunc: func(any) { v.poke() },
 		UpdateFunc: func(old, new any) {
 			v.noteReplaced(old, new)
 			v.poke()
