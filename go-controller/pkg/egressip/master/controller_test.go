@@ -116,6 +116,7 @@ func TestRestartWritesNothing(t *testing.T) {
 	w.pod(web, "ovn-control-plane", webV4, webV6)
 	w.start()
 	w.programmed(prod)
+	w.programmed("outside")
 	w.eventually("the refusals", func() bool { return w.is("refused", v1.ConditionConflict) })
 	w.eventually("the event about it", func() bool { return len(w.events.Events) >= 5 })
 	w.stop()
