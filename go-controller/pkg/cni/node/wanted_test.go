@@ -17,17 +17,16 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
-// adding starts an ADD and waits until it has made the port. Its time is over with expire.
-func (l *lab) adding(sandbox string) (failed chan error, done <-chan struct{}, expire func()) {
+// adding starts an ADD and waits until it has made the port.
+func (l *lab) adding(sandbox string) (failed chan error, done <-chan struct{}) {
 	l.t.Helper()
 	failed = make(chan error, 1)
-	ctx, cancel := context.WithCancelCause(l.t.Context())
 	done = l.ns.Go(func() {
-		_, err := l.server.Handle(ctx, l.request(cni.CommandAdd, sandbox, "web", "u1"))
+		_, err := l.handle(l.request(cni.CommandAdd, sandbox, "web", "u1"))
 		failed <- err
 	})
 	eventually.True(l.t, "the port of the pod", func() bool { return l.ports() != "" })
-	return failed, done, func() { cancel(context.DeadlineExceeded) }
+	return failed, done
 }
 
 // TestAddWaitsForTheNode: after a boot the runtime finds the configuration file of an
@@ -53,7 +52,7 @@ func TestAddWaitsForTheNode(t *testing.T) {
 	}
 	l.server.Deadline = eventually.Bound
 	l.sandbox("sb2")
-	failed, done, _ := l.adding("sb2")
+	failed, done := l.adding("sb2")
 	close(l.ready)
 	<-done
 	if err := <-failed; err != nil {
@@ -90,7 +89,7 @@ func TestAddEndsWithWhatIsWanted(t *testing.T) {
 				p.Annotations[kube.AnnotationEgressPending] = "prod" // ADD waits for that
 			})
 			l.sandbox("sb1")
-			failed, done, _ := l.adding("sb1")
+			failed, done := l.adding("sb1")
 			change(l)
 			l.update(func(p *corev1.Pod) { delete(p.Annotations, kube.AnnotationEgressPending) })
 			<-done
