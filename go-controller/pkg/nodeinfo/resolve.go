@@ -199,7 +199,8 @@ func (r *resolver) replaced(before, after *corev1.Node) map[string]refusal {
 	out := map[string]refusal{}
 	for name := range r.owns {
 		value, there := after.Annotations[name]
-		if was, had := before.Annotations[name]; !there || had && was == value || value == s.inForce[name] {
+		was, had := before.Annotations[name]
+		if !there || had && was == value || value == s.inForce[name] || r.wants(s, name, value, there) {
 			continue
 		}
 		if _, err := r.judge(s, name, value, there); err != nil {

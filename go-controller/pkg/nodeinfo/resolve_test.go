@@ -234,6 +234,33 @@ func TestOwnedValuesChangeByDecision(t *testing.T) {
 	}
 }
 
+// TestReplaced: of an update, those values are told that do not count in annotations of
+// this process: not its own ones, nor those that were there before or that others write.
+func TestReplaced(t *testing.T) {
+	w := begin(t, []string{kube.AnnotationNodeSubnets}, 2)
+	before := w.objs["n1"]
+	update := func(name, value string) map[string]refusal {
+		after := before.DeepCopy()
+		after.Annotations[name] = value
+		return w.replaced(before, after)
+	}
+	foreign := kube.FormatNodeSubnets(prefixes("10.244.77.0/24"))
+	want := map[string]refusal{kube.AnnotationNodeSubnets: {foreign, errOwned.Error()}}
+	if got := update(kube.AnnotationNodeSubnets, foreign); !maps.Equal(got, want) {
+		t.Errorf("a foreign subnet: %v, want %v", got, want)
+	}
+	if got := update(kube.AnnotationChassisID, "chassis-n2"); len(got) > 0 {
+		t.Errorf("an annotation of the node: %v", got)
+	}
+	if got := update(kube.AnnotationNodeSubnets, before.Annotations[kube.AnnotationNodeSubnets]); len(got) > 0 {
+		t.Errorf("no change: %v", got)
+	}
+	w.decide(before.UID, map[string]*string{kube.AnnotationNodeSubnets: &foreign})
+	if got := update(kube.AnnotationNodeSubnets, foreign); len(got) > 0 {
+		t.Errorf("what this process decided: %v", got)
+	}
+}
+
 // What others write counts when it has been there for a while: who writes it puts a
 // foreign value right before.
 func TestForeignValuesHaveToStay(t *testing.T) {
