@@ -10,6 +10,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -332,6 +333,7 @@ func tryAdmission(t *testing.T, admin *rest.Config) {
 		t.Fatal(err)
 	}
 	prepareAdmission(t, client)
+	awaitRights(ctx, t, kube)
 	people := askers(ctx, t, admin, kube)
 	for part, rows := range map[string][]attempt{"NodeAgents": nodeAgents(), "Masters": masters(), "Users": users()} {
 		t.Run(part, func(t *testing.T) {
@@ -459,6 +461,39 @@ func prepareAdmission(t *testing.T, client dynamic.Interface) {
 	annotated := annotate(subnetsKey, `{"default":["10.244.1.0/24"]}`)
 	if _, err := client.Resource(nodeKind).Patch(ctx, ownNode, merge, []byte(annotated), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// awaitRights waits until the API server authorizes what the bindings of the table
+// grant: its authorizer reads roles and bindings from a watch, some time after the
+// request that creates them is answered.
+func awaitRights(ctx context.Context, t *testing.T, kube kubernetes.Interface) {
+	t.Helper()
+	for _, right := range []struct{ user, namespace, verb, resource string }{
+		{"alice", teamNamespace, "create", "pods"},
+		{"carol", teamNamespace, "create", "pods"},
+		{"carol", carolsNamespace, "patch", "namespaces"},
+		{"multus", teamNamespace, "patch", "pods"},
+	} {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: right.user, Groups: []string{"system:authenticated"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: right.namespace, Verb: right.verb, Resource: right.resource},
+		}}
+		what := fmt.Sprintf("the right of %s to %s %s in namespace %s", right.user, right.verb, right.resource, right.namespace)
+		err := lab.Until(ctx, 20*time.Second, what, func(ctx context.Context) error {
+			answer, err := kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+			if err != nil {
+				return err
+			}
+			if !answer.Status.Allowed {
+				return fmt.Errorf("the API server does not authorize it: %s", answer.Status.Reason)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
