@@ -66,6 +66,7 @@ func createCommand() *cli.Command {
 				&cli.StringFlag{Name: "gateway-mode", Usage: "shared or local", DefaultText: "shared"},
 				&cli.StringFlag{Name: "ip-family", Usage: "dual, ipv4 or ipv6", DefaultText: "dual"},
 				&cli.StringFlag{Name: "datapath", Usage: "Open vSwitch's: kernel, userspace or auto, which is the kernel's where it has one", EnvVars: []string{"KIN_DATAPATH"}, DefaultText: "userspace"},
+				&cli.IntFlag{Name: "cpu-weight", Usage: "the cluster's share of the processors where others compete for them, `1..10000`", EnvVars: []string{"KIN_CPU_WEIGHT"}, DefaultText: "100"},
 				networkFlag(),
 				&cli.StringFlag{Name: "config", Usage: "configuration `FILE`; flags override it"},
 				&cli.DurationFlag{Name: "wait", Usage: "how long to wait for the control plane, and again for the nodes", EnvVars: []string{"KIN_WAIT"}, Value: 2 * time.Minute},
@@ -160,6 +161,12 @@ func configuration(c *cli.Context) (config.Cluster, error) {
 	}
 	if c.IsSet("ip-family") {
 		cfg.IPFamily = c.String("ip-family")
+	}
+	if c.IsSet("cpu-weight") {
+		cfg.CPUWeight = c.Int("cpu-weight")
+		if cfg.CPUWeight == 0 {
+			return cfg, errors.New("--cpu-weight: 0 is not between 1 and 10000")
+		}
 	}
 	if c.IsSet("datapath") {
 		cfg.Datapath = c.String("datapath")

@@ -58,7 +58,7 @@ func (c *Cluster) makeHost(d machine.Dir, name string, network plan.Network, add
 		return err
 	}
 	return d.Save(machine.Spec{
-		Cluster: c.name, Hostname: name, Cgroup: c.cgroup() + "/" + name, Disk: d.Disk(), Binds: c.programBinds(),
+		Cluster: c.name, Hostname: name, Cgroup: c.cgroup() + "/" + name, CPUWeight: c.Config.CPUWeight, Disk: d.Disk(), Binds: c.programBinds(),
 		Uplinks: []machine.Uplink{{
 			Name: component.UplinkName, Port: port, Bridge: network.Bridge, MAC: plan.HostMAC(addresses), MTU: mtu, Frames: c.frames(),
 			Addresses: addresses, Gateways: gatewaysFor(network, addresses),

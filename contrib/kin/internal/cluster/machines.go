@@ -46,7 +46,7 @@ func (c *Cluster) prepareNode(n plan.Node) error {
 	}
 	uplinks, interfaces := c.nodeUplinks(n)
 	return d.Save(machine.Spec{
-		Cluster: c.name, Hostname: n.Name, Cgroup: c.cgroup() + "/" + n.Name, Disk: d.Disk(), Binds: c.programBinds(),
+		Cluster: c.name, Hostname: n.Name, Cgroup: c.cgroup() + "/" + n.Name, CPUWeight: c.Config.CPUWeight, Disk: d.Disk(), Binds: c.programBinds(),
 		Uplinks: uplinks,
 		Sysctls: append(machine.QuietSysctls(interfaces...), machine.ForwardSysctls()...),
 		Env:     node.Environment(),
@@ -128,7 +128,7 @@ func (c *Cluster) prepareWire() error {
 		interfaces = append(interfaces, n.Bridge)
 	}
 	return c.Machine(WireName).Save(machine.Spec{
-		Cluster: c.name, Hostname: WireName, Cgroup: c.cgroup() + "/" + WireName,
+		Cluster: c.name, Hostname: WireName, Cgroup: c.cgroup() + "/" + WireName, CPUWeight: c.Config.CPUWeight,
 		Bridges: bridges,
 		Sysctls: append(append(machine.QuietSysctls(interfaces...), machine.ForwardSysctls()...),
 			machine.Sysctl{Key: "net/bridge/bridge-nf-call-iptables", Value: "0"},

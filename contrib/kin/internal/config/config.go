@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -54,6 +55,9 @@ type Cluster struct {
 	// Datapath is the one of Open vSwitch: auto (default), kernel or userspace.
 	// That of a cluster that exists is not auto.
 	Datapath string `json:"datapath,omitempty"`
+	// CPUWeight is the cluster's share of the processors where others compete for
+	// them, 1 to 10000, as the kernel's cpu.weight. Default 100.
+	CPUWeight int `json:"cpuWeight,omitempty"`
 	// APIServerPort is the port on the loopback address of the machine that
 	// runs kin. Default: one that is free.
 	APIServerPort int `json:"apiServerPort,omitempty"`
@@ -150,14 +154,13 @@ func CheckName(what, name string) error {
 
 // Default fills in what was not said and checks the result.
 func (c Cluster) Default() (Cluster, error) {
-	c.Name = or(c.Name, "kin")
-	c.NodePrefix = or(c.NodePrefix, "ovn")
-	c.GatewayMode = or(c.GatewayMode, GatewayShared)
-	c.IPFamily = or(c.IPFamily, FamilyDual)
-	c.Datapath = or(c.Datapath, DatapathUserspace)
-	if c.Nodes == 0 {
-		c.Nodes = 3
-	}
+	c.Name = cmp.Or(c.Name, "kin")
+	c.NodePrefix = cmp.Or(c.NodePrefix, "ovn")
+	c.GatewayMode = cmp.Or(c.GatewayMode, GatewayShared)
+	c.IPFamily = cmp.Or(c.IPFamily, FamilyDual)
+	c.Datapath = cmp.Or(c.Datapath, DatapathUserspace)
+	c.Nodes = cmp.Or(c.Nodes, 3)
+	c.CPUWeight = cmp.Or(c.CPUWeight, 100)
 	if len(c.Subnets.Nodes) == 0 {
 		c.Subnets.Nodes = prefixes("172.18.0.0/16", "fc00:f853:ccd:e793::/64")
 	}
@@ -181,6 +184,8 @@ func (c Cluster) validate() error {
 		return fmt.Errorf("gatewayMode: %q is neither %s nor %s", c.GatewayMode, GatewayShared, GatewayLocal)
 	case c.Datapath != DatapathAuto && c.Datapath != DatapathKernel && c.Datapath != DatapathUserspace:
 		return fmt.Errorf("datapath: %q is none of %s, %s, %s", c.Datapath, DatapathAuto, DatapathKernel, DatapathUserspace)
+	case c.CPUWeight < 1 || c.CPUWeight > 10000:
+		return fmt.Errorf("cpuWeight: %d is not between 1 and 10000", c.CPUWeight)
 	case c.APIServerPort < 0 || c.APIServerPort > 65535:
 		return fmt.Errorf("apiServerPort: %d is not a port", c.APIServerPort)
 	}
@@ -321,11 +326,4 @@ func prefixes(texts ...string) []netip.Prefix {
 		list[i] = netip.MustParsePrefix(text)
 	}
 	return list
-}
-
-func or(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }

@@ -80,6 +80,8 @@ func TestRefusals(t *testing.T) {
 		"gatewayMode: bridged":            `gatewayMode: "bridged" is neither shared nor local`,
 		"ipFamily: ipv5":                  `ipFamily: "ipv5" is none of dual, ipv4, ipv6`,
 		"datapath: system":                `datapath: "system" is none of auto, kernel, userspace`,
+		"cpuWeight: 10001":                "cpuWeight: 10001 is not between 1 and 10000",
+		"cpuWeight: -1":                   "cpuWeight: -1",
 		"apiServerPort: 70000":            "apiServerPort: 70000",
 		"subnets: {nodes: [10.0.0.0/8]}":  "subnets.nodes: wants one IPv6 range, has 0",
 		"subnets: {pods: [10.1.0.0]}":     `subnets.pods: "10.1.0.0"`,

@@ -107,6 +107,34 @@ func joinCgroup(path string, pid int) error {
 	return nil
 }
 
+// weighCgroup gives the first group of a path its share of the processors: 100 is
+// what a group has by itself. A hierarchy without processors has no such file.
+func weighCgroup(path string, weight int) error {
+	if weight == 0 {
+		return nil
+	}
+	trees, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	top, _, _ := strings.Cut(path, "/")
+	for _, h := range trees {
+		// Version 1 counts from 2, and a group has 1024 by itself.
+		file, value := "cpu.shares", max(weight*1024/100, 2)
+		if h.v2 {
+			file, value = "cpu.weight", weight
+		}
+		file = filepath.Join(h.mount, top, file)
+		if _, err := os.Stat(file); err != nil {
+			continue
+		}
+		if err := os.WriteFile(file, []byte(strconv.Itoa(value)), 0); err != nil {
+			return fmt.Errorf("weigh control group: %w", err)
+		}
+	}
+	return nil
+}
+
 // delegate lets the children of a version 2 group have its controllers. One by
 // one: a controller the machine does not have must not cost the others.
 //

@@ -47,6 +47,9 @@ func setup(d Dir) error {
 	if err := joinCgroup(spec.Cgroup, 0); err != nil {
 		return err
 	}
+	if err := weighCgroup(spec.Cgroup, spec.CPUWeight); err != nil {
+		return err
+	}
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
 		return fmt.Errorf("separate control groups: %w", err)
 	}

@@ -69,7 +69,7 @@ func (l *lab) dir(name string) Dir { return Dir(filepath.Join(l.root, name)) }
 
 func (l *lab) save(name string, s Spec) {
 	l.t.Helper()
-	s.Cluster, s.Hostname, s.Cgroup = "test", name, l.top+"/"+name
+	s.Cluster, s.Hostname, s.Cgroup, s.CPUWeight = "test", name, l.top+"/"+name, 25
 	if err := l.dir(name).Save(s); err != nil {
 		l.t.Fatal(err)
 	}
@@ -185,6 +185,26 @@ func TestMachines(t *testing.T) {
 	l.boot("b")
 	address := listener.Addr().String()
 
+	t.Run("the machines have their share of the processors", func(t *testing.T) {
+		var seen int
+		for file, want := range map[string]string{"cpu.shares": "256", "cpu.weight": "25"} {
+			for _, dir := range []string{cgroupRoot, filepath.Join(cgroupRoot, "*")} {
+				files, err := filepath.Glob(filepath.Join(dir, l.top, file))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, f := range files {
+					seen++
+					if got, err := os.ReadFile(f); err != nil || strings.TrimSpace(string(got)) != want {
+						t.Errorf("%s has %q, want %s (%v)", f, got, want, err)
+					}
+				}
+			}
+		}
+		if seen == 0 {
+			t.Error("no control group has a share of the processors")
+		}
+	})
 	t.Run("a machine is one of its own", func(t *testing.T) {
 		if got := l.must("a", "hostname"); got != "a" {
 			t.Errorf("host name is %s", got)

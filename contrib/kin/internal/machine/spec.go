@@ -17,6 +17,9 @@ type Spec struct {
 	Hostname string `json:"hostname"`
 	// Cgroup is the machine's place below the root of every hierarchy.
 	Cgroup string `json:"cgroup"`
+	// CPUWeight is that of the first part of Cgroup, as of the kernel's cpu.weight.
+	// 0 leaves it as it is.
+	CPUWeight int `json:"cpuWeight,omitempty"`
 	// Disk is the directory that survives a reboot. Its etc, opt, tmp and var
 	// take the place of the machine-wide ones. Without a disk the machine sees
 	// those of the machine kin runs on.
