@@ -335,6 +335,7 @@ func tryAdmission(t *testing.T, admin *rest.Config) {
 	prepareAdmission(t, client)
 	awaitRights(ctx, t, kube)
 	people := askers(ctx, t, admin, kube)
+	awaitPolicies(ctx, t, people)
 	for part, rows := range map[string][]attempt{"NodeAgents": nodeAgents(), "Masters": masters(), "Users": users()} {
 		t.Run(part, func(t *testing.T) {
 			for _, row := range rows {
@@ -488,6 +489,33 @@ func awaitRights(ctx context.Context, t *testing.T, kube kubernetes.Interface) {
 			}
 			if !answer.Status.Allowed {
 				return fmt.Errorf("the API server does not authorize it: %s", answer.Status.Reason)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// awaitPolicies waits until the API server enforces each policy: it reads them from a
+// watch, too.
+func awaitPolicies(ctx context.Context, t *testing.T, people map[string]dynamic.Interface) {
+	t.Helper()
+	for policy, refused := range map[string]attempt{
+		"ovnkube-node":   {"agent", nodeKind, ownNode, merge, annotate("example.com/x", "y"), "annotation example.com/x"},
+		"ovnkube-master": {"master", nodeKind, ownNode, merge, annotate("example.com/x", "y"), "annotation example.com/x"},
+		"pod-networks":   {"alice", podKind, teamNamespace + "/" + assignedPod, merge, annotate(podKey, "{}"), podKey},
+		"kubelet":        {"kubelet", nodeKind, ownNode, merge, label(candidateKey, ""), "label " + candidateKey},
+		"gateway-pods":   {"alice", podKind, teamNamespace + "/" + gatewayPod, merge, annotate(routingKey, "kube-system"), "may not patch"},
+	} {
+		err := lab.Until(ctx, 20*time.Second, "the policy "+policy+" to be enforced", func(ctx context.Context) error {
+			err := refused.send(ctx, people[refused.who])
+			switch {
+			case err == nil:
+				return fmt.Errorf("%s on %s: was done, want a refusal with %q", refused.who, refused.object, refused.says)
+			case !strings.Contains(err.Error(), refused.says):
+				return fmt.Errorf("want a refusal with %q: %w", refused.says, err)
 			}
 			return nil
 		})
