@@ -85,12 +85,12 @@ func (s *suite) deletion(t *testing.T, before traces) {
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	others, err := s.Kin.Clusters(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = lab.Until(t.Context(), 20*time.Second, "the cluster's traces to be gone", func(ctx context.Context) error {
+	err := lab.Until(t.Context(), 20*time.Second, "the cluster's traces to be gone", func(ctx context.Context) error {
 		now, err := findTraces(ctx)
+		if err != nil {
+			return err
+		}
+		others, err := s.Kin.Clusters(ctx)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,46 @@
+#!/bin/bash
+# Runs the end-to-end tests: run.sh REGEXP PACKAGES [GO-TEST-FLAG...].
+#
+# Where neither tests nor packages are named, all run, on two clusters at a time: those
+# that measure one after the other, and beside them all others. What runs beside has the
+# least claim to the processors, and the more time: what a test measures has to tell of
+# ovnkube, not of its neighbour.
+set -euo pipefail
+cd "$(dirname "$0")"
+tests=$1 packages=$2
+shift 2
+
+# Packages and tests that measure, and tests of the same packages that do not.
+measuring=(./metallb ./suite)
+beside='^(TestAdmission|TestInstalled|TestIPv4|TestIPv6)$'
+
+run() { go test -vet=off -count=1 -p 1 "$@"; }
+
+if [[ -n $tests || -n $packages ]]; then
+	# shellcheck disable=SC2086 # several packages
+	run ${tests:+-run "$tests"} "$@" ${packages:-./...}
+	exit
+fi
+
+# The others, so that a new package is tested.
+rest=$(go list ./... | grep -v -x -F "$(go list "${measuring[@]}")")
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# What runs in the background ignores an interrupt from the keyboard.
+trap 'trap - TERM; kill -TERM 0' INT TERM
+(
+	renice -n 19 $BASHPID >/dev/null
+	factor=$(awk -v factor="${E2E_TIME_FACTOR:-1}" 'BEGIN { print 3 * factor }')
+	export KIN_CPU_WEIGHT=10 KIN_WAIT=6m E2E_TIME_FACTOR=$factor
+	failed=0
+	# shellcheck disable=SC2086 # several packages
+	run "$@" $rest || failed=1
+	run "$@" -run "$beside" ./suite || failed=1
+	exit $failed
+) >"$log" 2>&1 &
+failed=0
+run "$@" -skip "$beside" "${measuring[@]}" || failed=1
+echo "e2e: waiting for the tests that ran beside"
+wait $! || failed=1
+cat "$log"
+exit $failed
