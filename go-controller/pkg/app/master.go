@@ -236,8 +236,8 @@ func (m *master) network() error {
 		Recorder:  m.recorder,
 		Config:    networkConfig(m.env.Config),
 		SetGlobal: m.writer.SetGlobal,
-		DeleteChassis: func(ctx context.Context, node string) error {
-			return sb.DeleteChassis(ctx, databaseConfig(m.env.Config.OVNSouth), node)
+		DeleteChassis: func(ctx context.Context, gone func(name, hostname string) bool) error {
+			return sb.DeleteChassis(ctx, databaseConfig(m.env.Config.OVNSouth), gone)
 		},
 	})
 	m.runners["network"] = c

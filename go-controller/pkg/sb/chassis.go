@@ -3,6 +3,8 @@ package sb
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/ovn-org/libovsdb/client"
 	"github.com/ovn-org/libovsdb/model"
@@ -26,10 +28,11 @@ type chassisPrivate struct {
 	Name string `ovsdb:"name"`
 }
 
-// DeleteChassis removes what ovn-controller of a host left behind, so that the
-// other nodes give up their tunnels to it. An ovn-controller that still runs
-// there registers anew. It is no error where there is nothing.
-func DeleteChassis(ctx context.Context, db nbovsdb.Config, hostname string) error {
+// DeleteChassis removes the chassis that gone chooses by their names, which are the
+// system-ids of hosts, and host names, so that the other nodes give up their tunnels
+// to them. An ovn-controller that still runs there registers anew. It is no error
+// where there is nothing.
+func DeleteChassis(ctx context.Context, db nbovsdb.Config, gone func(name, hostname string) bool) error {
 	m, err := model.NewClientDBModel(database, map[string]model.Model{"Chassis": &chassis{}, "Chassis_Private": &chassisPrivate{}})
 	if err != nil {
 		return fmt.Errorf("describe Chassis: %w", err)
@@ -47,10 +50,10 @@ func DeleteChassis(ctx context.Context, db nbovsdb.Config, hostname string) erro
 		return fmt.Errorf("monitor Chassis: %w", err)
 	}
 	names := map[string]bool{}
-	of := func(r *chassis) bool { return r.Hostname == hostname }
+	of := func(r *chassis) bool { return gone(r.Name, r.Hostname) }
 	var rows []chassis
 	if err := c.WhereCache(of).List(ctx, &rows); err != nil {
-		return fmt.Errorf("list chassis of %s: %w", hostname, err)
+		return fmt.Errorf("list chassis: %w", err)
 	}
 	if len(rows) == 0 {
 		return nil
@@ -64,7 +67,7 @@ func DeleteChassis(ctx context.Context, db nbovsdb.Config, hostname string) erro
 	} {
 		op, err := where.Delete()
 		if err != nil {
-			return fmt.Errorf("prepare the deletion of chassis of %s: %w", hostname, err)
+			return fmt.Errorf("prepare the deletion of chassis: %w", err)
 		}
 		ops = append(ops, op...)
 	}
@@ -73,8 +76,8 @@ func DeleteChassis(ctx context.Context, db nbovsdb.Config, hostname string) erro
 		_, err = ovsdb.CheckOperationResults(results, ops)
 	}
 	if err != nil {
-		return fmt.Errorf("delete chassis of %s: %w", hostname, err)
+		return fmt.Errorf("delete chassis %v: %w", slices.Sorted(maps.Keys(names)), err)
 	}
-	klog.V(2).InfoS("Chassis deleted", "host", hostname, "chassis", len(rows))
+	klog.V(2).InfoS("Chassis deleted", "chassis", slices.Sorted(maps.Keys(names)))
 	return nil
 }

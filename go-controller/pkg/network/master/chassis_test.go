@@ -3,54 +3,120 @@ package master
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
 )
+
+// southbound stands for the chassis in the southbound database: the names of their
+// hosts by their own.
+type southbound struct {
+	mu       sync.Mutex
+	chassis  map[string]string
+	away     bool
+	attempts int
+}
+
+func (s *southbound) remove(_ context.Context, gone func(name, hostname string) bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.attempts++
+	if s.away {
+		return errors.New("the southbound database is away")
+	}
+	for name, host := range s.chassis {
+		if gone(name, host) {
+			delete(s.chassis, name)
+		}
+	}
+	return nil
+}
+
+func (s *southbound) names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for name := range s.chassis {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
 
 // TestDeletionRemovesTheChassis: the chassis of a node that is gone goes, and before
 // the rows: by these a restart knows that there is something to remove.
 func TestDeletionRemovesTheChassis(t *testing.T) {
 	c, cfg := newCluster(t), config("10.244.0.0/16")
-	var mu sync.Mutex
-	fails, removed := true, map[string]bool{}
-	c.chassis = func(_ context.Context, node string) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if len(c.nb.Rows(network.Owner(node))) == 0 {
-			return nil // a seed for a node that never was
-		}
-		if fails {
-			removed[node] = false
-			return errors.New("the southbound database is away")
-		}
-		removed[node] = true
-		return nil
-	}
+	sb := &southbound{chassis: map[string]string{"chassis-a": "a", "chassis-b": "b"}}
+	c.chassis = sb.remove
 	c.start(cfg)
 	c.addNode("a", 2)
 	c.addNode("b", 3)
 	c.waitFresh(cfg)
+	sb.mu.Lock()
+	sb.away, sb.attempts = true, 0
+	sb.mu.Unlock()
 	c.deleteNode("a")
 	c.wait("the first attempt", func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		_, tried := removed["a"]
-		return tried
+		sb.mu.Lock()
+		defer sb.mu.Unlock()
+		return sb.attempts > 0
 	})
 	c.stop()
 	if len(c.nb.Rows(network.Owner("a"))) == 0 {
 		t.Fatal("nobody knows any more that there is a chassis to remove")
 	}
-	mu.Lock()
-	fails = false
-	mu.Unlock()
+	sb.mu.Lock()
+	sb.away = false
+	sb.mu.Unlock()
 	c.start(cfg)
 	c.wait("the rows to go", func() bool { return len(c.nb.Rows(network.Owner("a"))) == 0 })
-	mu.Lock()
-	defer mu.Unlock()
-	if !removed["a"] || removed["b"] {
-		t.Errorf("removed are %v", removed)
+	if got := sb.names(); !slices.Equal(got, []string{"chassis-b"}) {
+		t.Errorf("what is left are %v", got)
+	}
+}
+
+// TestChassisOfANode: a node that is gone had the chassis that its rows name, or that
+// has its name, whatever its host is called, and none that is another node's now.
+func TestChassisOfANode(t *testing.T) {
+	for name, test := range map[string]struct {
+		hosts map[string]string // of chassis
+		now   string            // the chassis that node b has after the deletion of a
+		want  []string
+	}{
+		"host with the node's name":      {map[string]string{"chassis-a": "a", "chassis-b": "b"}, "", []string{"chassis-b"}},
+		"host with a longer name":        {map[string]string{"chassis-a": "a.example.com", "chassis-b": "b.example.com"}, "", []string{"chassis-b"}},
+		"host with another name":         {map[string]string{"chassis-a": "x", "chassis-b": "y"}, "", []string{"chassis-b"}},
+		"names of the hosts exchanged":   {map[string]string{"chassis-a": "b", "chassis-b": "a"}, "", []string{"chassis-b"}},
+		"a chassis before":               {map[string]string{"before": "a", "chassis-a": "a", "chassis-b": "b"}, "", []string{"chassis-b"}},
+		"the chassis is another node's":  {map[string]string{"chassis-a": "a"}, "chassis-a", []string{"chassis-a"}},
+		"a stranger with a similar name": {map[string]string{"chassis-a": "a", "stranger": "a.example.com"}, "", []string{"stranger"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, cfg := newCluster(t), config("10.244.0.0/16")
+			sb := &southbound{chassis: test.hosts}
+			c.chassis = sb.remove
+			c.start(cfg)
+			c.addNode("a", 2)
+			c.addNode("b", 3)
+			c.waitFresh(cfg)
+			if test.now != "" {
+				c.deleteNode("b")
+				c.wait("the rows of b to go", func() bool { return len(c.nb.Rows(network.Owner("b"))) == 0 })
+				c.stop()
+				c.deleteNode("a")
+				c.addNode("b", 3, annotated(kube.AnnotationChassisID, test.now))
+				c.start(cfg)
+			} else {
+				c.deleteNode("a")
+			}
+			c.wait("the rows of a to go", func() bool { return len(c.nb.Rows(network.Owner("a"))) == 0 })
+			if got := sb.names(); !slices.Equal(got, test.want) {
+				t.Errorf("what is left are %v, want %v", got, test.want)
+			}
+		})
 	}
 }

@@ -55,7 +55,7 @@ type cluster struct {
 	global atomic.Int32
 	stop   func()
 	// chassis removes a chassis; nil where nobody looks.
-	chassis func(ctx context.Context, node string) error
+	chassis func(ctx context.Context, gone func(name, hostname string) bool) error
 }
 
 func newCluster(t *testing.T) *cluster {

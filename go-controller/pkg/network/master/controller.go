@@ -30,9 +30,11 @@ const clusterKey = ""
 // workers is the number of keys reconciled at once.
 const workers = 4
 
-// Writer is a northbound writer that tells when rows changed behind its back.
+// Writer is a northbound writer that knows its rows, and tells when they changed
+// behind its back.
 type Writer interface {
 	nb.Writer
+	Rows(nb.Owner) []nb.Row
 	OnDrift(f func(nb.Owner))
 }
 
@@ -48,8 +50,8 @@ type Deps struct {
 	Config   network.Config
 	// SetGlobal sets the name and options of NB_Global.
 	SetGlobal func(ctx context.Context, name string, options map[string]string) error
-	// DeleteChassis removes what a node that is gone left in the southbound database.
-	DeleteChassis func(ctx context.Context, node string) error
+	// DeleteChassis removes the chassis that gone chooses from the southbound database.
+	DeleteChassis func(ctx context.Context, gone func(name, hostname string) bool) error
 }
 
 // Controller runs the base network of the cluster.
@@ -165,11 +167,27 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 // are there, a restart knows of the node.
 func (c *Controller) remove(ctx context.Context, name string) error {
 	if c.DeleteChassis != nil {
-		if err := c.DeleteChassis(ctx, name); err != nil {
+		if err := c.DeleteChassis(ctx, c.chassisOf(name)); err != nil {
 			return err
 		}
 	}
 	return c.apply(ctx, name, nil)
+}
+
+// chassisOf chooses the chassis of a node that is gone: the one that its rows name, or
+// one with the node's name as that of its host, as long as no other node has it. The
+// name of the host alone does not do: it may be longer than the node's, or another.
+func (c *Controller) chassisOf(name string) func(chassis, hostname string) bool {
+	own := network.Recall(name, c.Writer.Rows(network.Owner(name))).Chassis
+	others := map[string]bool{}
+	nodes, _ := c.nodes.List(labels.Everything()) // reads memory and does not fail
+	for _, n := range nodes {
+		node, _ := kube.Node(n) // what is not valid is not in force
+		others[node.Chassis] = true
+	}
+	return func(chassis, hostname string) bool {
+		return (chassis == own || hostname == name) && !others[chassis]
+	}
 }
 
 // reconcileNode applies the rows of one node and tells the cluster when its
