@@ -123,8 +123,14 @@ func moveBack(ctx context.Context, db ovs.Client, bridge string, rec gateway.Rec
 			return err
 		}
 	}
-	want := gateway.TakeOver(onBridge, onUplink, rec.Host, true)
+	want, err := withoutAdvertised(rec.Uplink, gateway.TakeOver(onBridge, onUplink, rec.Host, true))
+	if err != nil {
+		return err
+	}
 	if _, err := link.Up(rec.Uplink); err != nil {
+		return err
+	}
+	if err := askRouters(rec.Uplink); err != nil {
 		return err
 	}
 	if _, err := attachment.AddAddresses(rec.Uplink, want); err != nil {

@@ -175,6 +175,9 @@ func (g *Gateway) pass(ctx context.Context) (missing string, err error) {
 	if err := g.ensureIntegrationBridge(ctx, datapath); err != nil {
 		return "bridge " + topology.IntegrationBridge, err
 	}
+	if err := g.keepAdvertisements(ctx); err != nil {
+		return "the external bridge", err
+	}
 	if err := g.Settings.Apply(ctx, gateway.Contributor, g.hostSettings()); err != nil {
 		return "kernel parameters", err
 	}

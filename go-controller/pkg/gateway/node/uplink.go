@@ -195,6 +195,11 @@ func (g *Gateway) ensureBridge(ctx context.Context, a *attached, have *ovs.Bridg
 	if err := ensureNoRedirects(a.bridge); err != nil {
 		return host.Attachment{}, err
 	}
+	if rec.Created {
+		if err := passAdvertisements(a.uplink, a.bridge); err != nil {
+			return host.Attachment{}, err
+		}
+	}
 	wasDown, err := link.Up(a.bridge)
 	if err != nil {
 		return host.Attachment{}, err
@@ -236,7 +241,14 @@ func planAttachment(a *attached, rec *gateway.Record) (host.Attachment, error) {
 		flaps = now.MAC != a.mac // to get the other one
 		rec.Link = now.Index
 	}
-	rec.Uplink, rec.Host = a.uplink, gateway.TakeOver(onUplink, onBridge, rec.Host, lost)
+	if onUplink, err = withoutAdvertised(a.uplink, onUplink); err != nil {
+		return host.Attachment{}, err
+	}
+	want, err := withoutAdvertised(a.uplink, gateway.TakeOver(onUplink, onBridge, rec.Host, lost))
+	if err != nil {
+		return host.Attachment{}, err
+	}
+	rec.Uplink, rec.Host = a.uplink, want
 	a.missing = rec.Host
 	if !lost && !flaps && len(onUplink.Addrs)+len(onUplink.Routes) == 0 {
 		// Nothing moves. What the bridge has now and loses in a moment, somebody has

@@ -1,0 +1,141 @@
+package node
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
+)
+
+// advertise sends a router advertisement from the other machine, as RFC 4861 has it:
+// a default route through it, and a prefix to make addresses of.
+func (l *lab) advertise(prefix netip.Prefix) {
+	l.t.Helper()
+	message := []byte{134, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0} // a router for 1800 s
+	message = append(message, 3, 4, byte(prefix.Bits()), 0xc0)           // a prefix, on link, for addresses
+	message = append(message, 0, 0, 14, 16, 0, 0, 7, 8, 0, 0, 0, 0)      // valid for 3600 s, preferred for 1800 s
+	message = append(message, prefix.Addr().AsSlice()...)                // the prefix
+	far, err := netns.GetFromName("far")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer far.Close()
+	<-l.ns.Go(func() { err = sendAdvertisement(far, message) })
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// sendAdvertisement sends the message by far0, to all nodes of the link. The kernel
+// fills in the checksum. The thread of the caller stays in the network namespace.
+func sendAdvertisement(far netns.NsHandle, message []byte) error {
+	if err := netns.Set(far); err != nil {
+		return err
+	}
+	s, err := unix.Socket(unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(s)
+	if err := unix.SetsockoptInt(s, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_HOPS, 255); err != nil {
+		return err
+	}
+	link, err := net.InterfaceByName("far0")
+	if err != nil {
+		return err
+	}
+	to := &unix.SockaddrInet6{ZoneId: uint32(link.Index), Addr: netip.MustParseAddr("ff02::1").As16()}
+	return unix.Sendto(s, message, 0, to)
+}
+
+// TestAdvertisements: a host that has its default route from router advertisements
+// keeps it when it begins to forward, and goes on taking them in, on the bridge.
+func TestAdvertisements(t *testing.T) {
+	l := newLab(t)
+	l.ns.Run("ip", "-6", "route", "del", "default")
+	awaitAddress := func(link, prefix string) {
+		t.Helper()
+		eventually.True(t, link+" to have an address of "+prefix, func() bool {
+			l.advertise(netip.MustParsePrefix(prefix)) // an earlier one may have come too early
+			return strings.Contains(l.ns.Run("ip", "-6", "addr", "show", "dev", link), strings.TrimSuffix(prefix, ":/64"))
+		})
+	}
+	routes := func() string { return l.ns.Run("ip", "-6", "route", "show", "default") }
+	awaitAddress("eth0", "fc00:21::/64")
+	if !strings.Contains(routes(), "dev eth0") {
+		t.Fatalf("no default route: %s", routes())
+	}
+	g := l.start(l.db)
+	l.mustPass(g)
+	eventually.True(t, "breth0 to ask for routers", func() bool {
+		asked := strings.Fields(l.ns.Run("cat", "/proc/net/dev_snmp6/breth0"))
+		i := slices.Index(asked, "Icmp6OutRouterSolicits")
+		return i >= 0 && asked[i+1] != "0"
+	})
+	awaitAddress("breth0", "fc00:22::/64")
+	if got := routes(); !strings.Contains(got, "dev breth0 proto ra") || strings.Contains(got, "dev eth0") {
+		t.Errorf("after the bring-up the default routes are %q", got)
+	}
+	l.mustPass(l.start(l.db)) // a restart
+	awaitAddress("breth0", "fc00:23::/64")
+	if err := (Cleaner{OVS: l.db}).Cleanup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.ns.Run("sysctl", "-n", "net.ipv6.conf.eth0.accept_ra"); got != "1" {
+		t.Errorf("after the clean-up accept_ra is %s", got)
+	}
+	awaitAddress("eth0", "fc00:24::/64")
+	if got := routes(); !strings.Contains(got, "dev eth0 proto ra") {
+		t.Errorf("after the clean-up the default routes are %q", got)
+	}
+}
+
+// TestAdvertisementsOnABridge: as TestAdvertisements, where the host's addresses are on
+// a bridge of its own. What it has learned stays.
+func TestAdvertisementsOnABridge(t *testing.T) {
+	l := newLab(t)
+	l.vs.Run("ovs-vsctl", "add-br", "breth0", "--", "set", "bridge", "breth0", "datapath_type=netdev",
+		"other_config:hwaddr=\""+nodeMAC+"\"", "--", "add-port", "breth0", "eth0")
+	l.ns.Run("ip", "addr", "flush", "dev", "eth0")
+	l.ns.Run("sysctl", "-w", "net.ipv6.conf.eth0.disable_ipv6=1")
+	l.hostAddresses("breth0")
+	l.ns.Run("ip", "-6", "route", "del", "default")
+	eventually.True(t, "a default route", func() bool {
+		l.advertise(netip.MustParsePrefix("fc00:21::/64"))
+		return l.ns.Run("ip", "-6", "route", "show", "default") != ""
+	})
+	before := strings.Fields(l.ns.Run("ip", "-6", "route", "show", "default"))[:5]
+	l.mustPass(l.start(l.db))
+	after := strings.Fields(l.ns.Run("ip", "-6", "route", "show", "default"))
+	if len(after) < 5 || !slices.Equal(after[:5], before) {
+		t.Errorf("before the default route was %v, now it is %v", before, after)
+	}
+}
+
+// TestNoAdvertisements: a host that does not take in router advertisements does not
+// begin to: because it has forwarded before, or because the link is told not to.
+func TestNoAdvertisements(t *testing.T) {
+	for name, parameter := range map[string]string{
+		"forwarding": "net.ipv6.conf.all.forwarding=1", "link": "net.ipv6.conf.eth0.accept_ra=0",
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			l.ns.Run("sysctl", "-w", parameter)
+			before := l.ns.Run("sysctl", "-n", "net.ipv6.conf.eth0.accept_ra")
+			g := l.start(l.db)
+			l.mustPass(g)
+			l.mustPass(g)
+			for _, link := range []string{"eth0", "breth0"} {
+				if got := l.ns.Run("sysctl", "-n", "net.ipv6.conf."+link+".accept_ra"); got == "2" || link == "eth0" && got != before {
+					t.Errorf("accept_ra of %s is %s", link, got)
+				}
+			}
+		})
+	}
+}
