@@ -11,7 +11,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -26,10 +28,13 @@ const mutations = "hack/mutate/mutations"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	which := "sample"
-	if len(os.Args) > 1 && os.Args[1] != "" {
-		which = os.Args[1]
+	flag.Usage = func() { fmt.Fprintln(flag.CommandLine.Output(), "usage: mutate [all|REGEXP]") }
+	flag.Parse()
+	if flag.NArg() > 1 {
+		flag.Usage()
+		os.Exit(2)
 	}
+	which := cmp.Or(flag.Arg(0), "sample")
 	if err := run(ctx, which); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
