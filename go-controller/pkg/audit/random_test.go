@@ -121,7 +121,7 @@ func sequences(tl *Timeline) map[factKey][]string {
 	ended := map[factKey]*Moment{}
 	for _, p := range tl.Periods {
 		k := keyOf(p.Object, p.Address, p.Pod)
-		if end := ended[k]; end != nil && !end.Time.Equal(p.Begin.Time) || end != nil && end.Observed && !p.Begin.Observed {
+		if end := ended[k]; end != nil && *end != p.Begin { // it did not move
 			got[k] = append(got[k], "")
 		}
 		got[k] = append(got[k], p.Node+"*")

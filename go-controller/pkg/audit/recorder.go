@@ -156,6 +156,19 @@ func (r *Recorder) Complete() {
 	r.add(Record{Type: TypeComplete})
 }
 
+// CompleteAfter calls Complete when all of done are closed: whoever finds something has
+// told of it then.
+func (r *Recorder) CompleteAfter(ctx context.Context, done ...<-chan struct{}) {
+	for _, d := range done {
+		select {
+		case <-d:
+		case <-ctx.Done():
+			return
+		}
+	}
+	r.Complete()
+}
+
 // keep remembers the facts of a scope; mu is held.
 func (r *Recorder) keep(scope string, facts map[factKey]Fact) {
 	if len(facts) == 0 {

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/audit"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
@@ -132,6 +133,7 @@ func (c *Controller) plan(w *work, key string, st *podState) error {
 // deletePod removes the rows of a pod that is gone. It may send until the chassis has
 // heard that its port is gone; until then they stay, for a while.
 func (c *Controller) deletePod(w *work, key string, st *podState) {
+	c.auditPodFound(key, nil, nil)
 	c.statuses.Enqueue(c.members.Set(key, nil, nil)...)
 	if st.left.IsZero() {
 		st.left = time.Now()
@@ -149,6 +151,7 @@ func (c *Controller) deletePod(w *work, key string, st *podState) {
 		return
 	}
 	w.write(key, nil, func() {
+		c.auditPod(key, nil, nil, egressip.NewState(), nil, audit.ReasonPodDeleted)
 		c.deps.Rerouted.Set(key, nil)
 		c.updateStartGate(key, "", true)
 		c.mu.Lock()
@@ -171,6 +174,7 @@ func (c *Controller) removeRows(w *work, key string, st *podState, p *corev1.Pod
 	plan := egressip.Steering{Pod: egressip.Pod{Addrs: now.Addrs()}, Now: now, InForce: st.inForce}.Plan()
 	ours, going := c.returnSNAT(key, st, now, &plan)
 	w.write(key, plan.Want.Rows(), func() {
+		c.auditPod(key, p, nil, plan.Want, nil, audit.ReasonNotSelected)
 		c.deps.Rerouted.Set(key, nil)
 		c.setLocalSNAT(key, st, ours)
 		c.updateStartGate(key, "", true)
@@ -185,6 +189,7 @@ func (c *Controller) removeRows(w *work, key string, st *podState, p *corev1.Pod
 // they are written. The caller has hold of the pod. Nothing is written while it is
 // not known what the pod is to have.
 func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, addrs []netip.Addr) {
+	c.auditPodFound(key, p, addrs)
 	keys := c.choose(p)
 	pod := c.observe(st, p)
 	pod.Addrs = addrs
@@ -207,6 +212,7 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 	c.deps.Rerouted.Set(key, noreroute.Union(addrs, s.Now.Addrs()))
 	w.led = append(w.led, key)
 	w.write(key, plan.Want.Rows(), func() {
+		c.auditPod(key, p, addrs, plan.Want, keys, "")
 		c.deps.Rerouted.Set(key, addrs)
 		// What is not in the database any more is not in force for long.
 		maps.DeleteFunc(st.inForce.NATs, func(site egressip.Site, addr netip.Addr) bool { return plan.Want.NATs[site] != addr })

@@ -90,12 +90,14 @@ func (c *Controller) known(e *v1.EgressIP) v1.EgressIPStatus {
 func (c *Controller) report(ctx context.Context, key string) error {
 	e, err := c.deps.EgressIPs.Lister().Get(key)
 	if apierrors.IsNotFound(err) {
+		c.auditDeleted(key)
 		c.forget(key)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("get EgressIP %s: %w", key, err)
 	}
+	c.auditFound(e)
 	d, ok := c.decisionOn(e)
 	if !ok {
 		return nil // placement will enqueue it
@@ -121,6 +123,7 @@ func (c *Controller) report(ctx context.Context, key string) error {
 	if err := c.patch(ctx, e, known, want); err != nil {
 		return err
 	}
+	c.auditAssignments(e, d)
 	c.keepFormerHolders(former)
 	before := egressip.Decode(&v1.EgressIP{Status: known}).Items
 	for _, n := range egressip.Notices(d, before, known.Conditions, want.Conditions) {

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/audit"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	egressfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions"
@@ -151,6 +152,7 @@ type world struct {
 	agents  *queue.Controller // the nodes
 	stop    func()
 	assume  bool
+	audit   *audit.Recorder // nil: nobody records
 	limit   time.Duration   // within which nodes are to acknowledge; 0: they may take for ever
 	base    *base           // nil: one rule of each node translates all pods
 	faults  *fakeapi.Faults // of the API, or nil
@@ -236,7 +238,7 @@ func (w *world) start() {
 		Services: core.Core().V1().Services(),
 		Writer:   noting{w.db, w}, Health: w.health, Barrier: w.barrier, Rerouted: w.pods, Recorder: w.events,
 		Given: w.given, Network: network, AssumeReachable: w.assume,
-		Acknowledge: w.limit,
+		Acknowledge: w.limit, Audit: w.audit,
 	}
 	if w.base != nil {
 		deps.Translated = w.base.translated
