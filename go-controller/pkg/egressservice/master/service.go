@@ -40,6 +40,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		if err := c.apply(ctx, key, nil); err != nil {
 			return err
 		}
+		c.auditDeleted(key)
 		c.deps.Pods.Set(key, nil)
 		return nil
 	}
@@ -53,6 +54,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		return err
 	}
 	c.claimed(others)
+	c.auditFound(eg, s)
 	host := egressservice.Status(s, d)
 	if host == v1.HostAll && c.gone(s.Ack.Host) {
 		s.Ack = v1.ProgrammedStatus{} // nobody else would take it back
@@ -62,18 +64,22 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		if err := c.setStatus(ctx, eg, s, d); err != nil {
 			return err
 		}
+		c.auditHost(eg, s, d)
 	}
 	pods := append(egressservice.Rerouted(s, d), egressservice.PendingPods(s, d)...)
 	now := egressservice.SteeringOf(c.deps.Writer.Rows(egressservice.Owner(key)))
-	if err := c.applyRows(ctx, key, pods, now, egressservice.Rows(s, d, now)); err != nil {
+	rows := egressservice.Rows(s, d, now)
+	if err := c.applyRows(ctx, key, pods, now, rows); err != nil {
 		return err
 	}
+	c.auditPods(eg, s, d, egressservice.SteeringOf(rows))
 	if c.transient(eg, s, d) {
 		return nil
 	}
 	if err := c.setStatus(ctx, eg, s, d); err != nil {
 		return err
 	}
+	c.auditHost(eg, s, d)
 	c.tell(eg, s, d)
 	return nil
 }

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/audit"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/snapshot"
 	egressfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
@@ -107,6 +108,7 @@ type world struct {
 	// given is what the master takes for the addresses given to pods.
 	given  func(key string, uid types.UID) []netip.Addr
 	shared bool
+	audit  *audit.Recorder // nil: nobody records
 	faults *fakeapi.Faults // of the API, or nil
 
 	mu  sync.Mutex
@@ -171,7 +173,7 @@ func (w *world) start() {
 	c, err := New(Deps{
 		Kube: w.kube, Egress: w.egress, Writer: writer{w.db, w}, Health: w.health, Pods: w.pods, Recorder: w.events,
 		Informers: in, Nodes: core.Core().V1().Nodes(), ClusterSubnets: cluster, Mode: mode,
-		Given: w.given,
+		Given: w.given, Audit: w.audit,
 	})
 	if err != nil {
 		w.t.Fatal(err)
