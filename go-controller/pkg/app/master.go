@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/audit"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	egressservicemaster "github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/master"
@@ -97,9 +98,17 @@ func runMaster(ctx context.Context, env *Env, node, identity string) error {
 		recorder: recorder,
 		runners:  map[string]runner{},
 	}
+	if env.Audit != nil {
+		recorder, end := startAudit(env.Audit, node)
+		defer end()
+		m.audit = recorder
+	}
 	start, err := m.build()
 	if err != nil {
 		return err
+	}
+	if m.audit != nil {
+		go m.audit.CompleteAfter(ctx, m.told...)
 	}
 	for _, s := range start {
 		s.Start(ctx.Done())
@@ -140,6 +149,8 @@ type master struct {
 	runners  map[string]runner
 	tracker  *health.Tracker // nil until somebody asks for it
 	ips      *egressIPInformers
+	audit    *audit.Recorder   // nil: nobody records
+	told     []<-chan struct{} // closed when the features have told it what they found
 	// addresses tells which addresses belong to the cluster itself.
 	addresses *reservedsnapshot.Addresses
 }
@@ -300,10 +311,12 @@ func (m *master) egressServices(core informers.SharedInformerFactory, pods *nore
 		ClusterSubnets: cfg.Default.ClusterPrefixes(),
 		Mode:           cfg.Gateway.Mode,
 		Given:          m.given,
+		Audit:          m.audit,
 	})
 	if err != nil {
 		return nil, nil, err
 	}
+	m.told = append(m.told, c.Synced())
 	m.runners["egress services"] = c
 	return factory, c, nil
 }
