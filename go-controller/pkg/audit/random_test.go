@@ -69,9 +69,11 @@ func (m *masters) write(scope string, facts []Fact) {
 
 // lead is a term: it ends at any moment, with records that are not written.
 func (m *masters) lead(master int) {
-	skew := time.Duration(m.rng.IntN(4000)-2000) * time.Millisecond
+	clock := func() time.Time { // none can be relied on
+		return m.tick().Add(time.Duration(m.rng.IntN(8000)-4000) * time.Millisecond)
+	}
 	m.now = m.now.Add(20 * time.Second) // the lease
-	r := NewRecorder(fmt.Sprint("master-", master), func() time.Time { return m.tick().Add(skew) }, m.files[master])
+	r := NewRecorder(fmt.Sprint("master-", master), clock, m.files[master])
 	flush := func() {
 		if err := r.flush(); err != nil {
 			m.t.Fatal(err)

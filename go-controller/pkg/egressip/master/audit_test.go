@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -9,16 +10,20 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	clienttesting "k8s.io/client-go/testing"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/auditlog"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
@@ -94,17 +99,67 @@ func TestAudit(t *testing.T) {
 			w.health.set(node, place.Dead)
 		}
 		fakeapi.Settle()
+		w.health.set("ovn-worker", place.Alive)
+		fakeapi.Settle()
+		w.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web-0"}})
+		h.detach("prod/web-0")
+		fakeapi.Settle()
 		w.remove(egress("prod", nil))
 		fakeapi.Settle()
+		if open := auditlog.Open(l.Timeline(t)); len(open) > 0 { // a restart would notice
+			t.Errorf("at the end there is %q", open)
+		}
 		restart()
 		got, want := auditlog.Text(l.Timeline(t)), []string{
 			"prod 172.18.0.50 node " + from + ": Assigned until Moved",
 			"prod 172.18.0.50 pod prod/web-0 10.244.1.5 on ovn-worker: Programmed until NotSelected",
 			"prod 172.18.0.50 node " + to + ": Moved until NoNode",
 			"prod 172.18.0.50 pod prod/web-0 10.244.1.5 on ovn-worker: Programmed until NotAssigned",
+			"prod 172.18.0.50 node ovn-worker: Assigned until ObjectDeleted",
+			"prod 172.18.0.50 pod prod/web-0 10.244.1.5 on ovn-worker: Programmed until PodDeleted",
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s\nwant\n%s\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"), l)
+		}
+		w.stop()
+	})
+}
+
+// TestAuditRefused: what the API server or the database refuses is not recorded, and what
+// it takes later once.
+func TestAuditRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, w := &auditlog.Log{}, newWorld(t)
+		var refuse atomic.Bool
+		refuse.Store(true)
+		w.egress.PrependReactor("patch", "egressips", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return refuse.Load(), nil, errors.New("no leader")
+		})
+		w.startAudited(l)
+		w.create(egress("prod", []v1.Address{"172.18.0.50"}))
+		fakeapi.Settle()
+		if got := auditlog.Text(l.Timeline(t)); len(got) > 0 {
+			t.Errorf("recorded although it was refused: %q", got)
+		}
+		refuse.Store(false)
+		w.nb.FailWith(func(o nb.Owner) error {
+			if o.Feature == egressip.Feature {
+				return errors.New("no leader")
+			}
+			return nil
+		})
+		w.pod("prod/web-0", "ovn-worker", "10.244.1.5")
+		fakeapi.Settle()
+		node := w.holder("prod", "172.18.0.50")
+		assigned := "prod 172.18.0.50 node " + node + ": Assigned"
+		if got := auditlog.Text(l.Timeline(t)); !slices.Equal(got, []string{assigned}) {
+			t.Errorf("before the database takes the rows: %q", got)
+		}
+		w.nb.FailWith(nil)
+		fakeapi.Settle()
+		if got, want := auditlog.Text(l.Timeline(t)), []string{assigned,
+			"prod 172.18.0.50 pod prod/web-0 10.244.1.5 on ovn-worker: Programmed"}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
 		}
 		w.stop()
 	})
