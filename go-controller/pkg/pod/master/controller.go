@@ -32,15 +32,6 @@ const workers = 8
 // byNode is the index of the pods that need a network by the node they run on.
 const byNode = "pod-network-by-node"
 
-// Writer is a northbound writer that tells when rows changed behind its back,
-// as a pod's do when its node's switch goes.
-type Writer interface {
-	nb.Writer
-	OnDrift(f func(nb.Owner))
-	// Rows returns the rows an owner has now.
-	Rows(o nb.Owner) []nb.Row
-}
-
 // Egress has rows of its own for pods whose egress traffic it steers.
 type Egress interface {
 	// Pending returns what the mark on a pod that is about to get its addresses
@@ -55,6 +46,9 @@ type Egress interface {
 	// database.
 	Detached(pod string)
 }
+
+// Writer writes the rows and tells of those that others changed.
+type Writer = nb.Database
 
 // Deps is what the controller needs; all fields but Egress are required.
 type Deps struct {
@@ -106,11 +100,7 @@ func New(d Deps) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.Writer.OnDrift(func(o nb.Owner) {
-		if o.Feature == pod.Feature {
-			c.queue.Enqueue(o.Object)
-		}
-	})
+	nb.EnqueueDrift(c.queue, d.Writer, pod.Feature)
 	c.queue.Seed(c.seeds)
 	return c, nil
 }
@@ -150,10 +140,7 @@ func (c *Controller) seeds() []string {
 			keys = append(keys, kube.PodKey(p))
 		}
 	}
-	for _, o := range c.Writer.Owners(pod.Feature) {
-		keys = append(keys, o.Object)
-	}
-	return keys
+	return append(keys, nb.Objects(c.Writer, pod.Feature)...)
 }
 
 // podKeys are the keys that an event of a pod concerns.
