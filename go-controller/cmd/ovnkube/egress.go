@@ -107,6 +107,9 @@ func (e *egress) command() *cli.App {
 				Name: "pod", ArgsUsage: "NAMESPACE/NAME", Usage: "the address that a pod leaves with, and why", OnUsageError: wrong, HideHelpCommand: true,
 				Flags:  append([]cli.Flag{&cli.StringFlag{Name: "to", Usage: "What the pod sends to `ADDRESS[:PORT]`", Destination: &e.to}}, flags...),
 				Action: e.explainPod,
+			}, {
+				Name: "egressip", ArgsUsage: "NAME", Usage: "where the addresses of an EgressIP are, why there, and for which pods", OnUsageError: wrong, HideHelpCommand: true,
+				Flags: flags, Action: e.explainEgressIP,
 			}},
 		}},
 	}
@@ -127,6 +130,20 @@ func (e *egress) explainPod(c *cli.Context) error {
 	return e.answer(c.Context, func(cluster *explain.Cluster) (answer, explain.Header, error) {
 		p, err := cluster.Pod(key, to)
 		return p, p.Header, err
+	})
+}
+
+func (e *egress) explainEgressIP(c *cli.Context) error {
+	name, err := e.argument(c, "NAME")
+	if err != nil {
+		return err
+	}
+	if name == "" || strings.Contains(name, "/") {
+		return fmt.Errorf("%q: no EgressIP; allowed: NAME", name)
+	}
+	return e.answer(c.Context, func(cluster *explain.Cluster) (answer, explain.Header, error) {
+		a, err := cluster.EgressIP(name)
+		return a, a.Header, err
 	})
 }
 

@@ -4,10 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
-	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +18,7 @@ import (
 	healthnode "github.com/ovnkube/ovnkube/go-controller/pkg/health/node"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/route"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/unixctl"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/pki"
 )
 
 // runDirOVS and runDirOVN are where the daemons of Open vSwitch and of OVN keep their
@@ -37,7 +35,7 @@ func prober(cfg config.Config) (health.Prober, error) {
 	if port == 0 {
 		return health.Discard{}, nil
 	}
-	t, err := sessionTLS(cfg.OVNNorth)
+	t, err := sessionTLS(cfg.OVNNorth, x509.ExtKeyUsageServerAuth)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +106,7 @@ func hosts(nodes corelisters.NodeLister, own string) map[string][]netip.Addr {
 
 // healthServer answers for this node.
 func healthServer(cfg config.Config) (runner, error) {
-	t, err := sessionTLS(cfg.OVNSouth)
+	t, err := sessionTLS(cfg.OVNSouth, x509.ExtKeyUsageClientAuth)
 	if err != nil {
 		return nil, err
 	}
@@ -134,43 +132,13 @@ func daemonChecks(runOVS, runOVN string) map[string]func(context.Context) error 
 	}
 }
 
-// sessionTLS returns the TLS of health sessions, for either side, with the
-// certificates of a database; nil where it has none. Each side wants a
-// certificate of the same authority from the other; the names in them are those
-// of OVN's parts, not of nodes.
-func sessionTLS(d config.Database) (*tls.Config, error) {
+// sessionTLS returns the TLS of health sessions with the certificates of a database;
+// nil where it has none. Each side wants a certificate of the same authority, and for
+// the given use, from the other; the names in them are those of OVN's parts, not of
+// nodes.
+func sessionTLS(d config.Database, use x509.ExtKeyUsage) (*tls.Config, error) {
 	if !d.Secure() {
 		return nil, nil
 	}
-	pair, err := tls.LoadX509KeyPair(d.Cert, d.PrivKey)
-	if err != nil {
-		return nil, fmt.Errorf("load certificate %s with key %s: %w", d.Cert, d.PrivKey, err)
-	}
-	pem, err := os.ReadFile(d.CACert)
-	if err != nil {
-		return nil, fmt.Errorf("read CA certificate: %w", err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("read CA certificate: no certificate in %s", d.CACert)
-	}
-	return &tls.Config{
-		Certificates:       []tls.Certificate{pair},
-		MinVersion:         tls.VersionTLS12,
-		ClientAuth:         tls.RequireAnyClientCert,
-		InsecureSkipVerify: true, // the chain is verified below, on both sides
-		VerifyConnection: func(s tls.ConnectionState) error {
-			if len(s.PeerCertificates) == 0 {
-				return errors.New("the other side sent no certificate")
-			}
-			between := x509.NewCertPool()
-			for _, c := range s.PeerCertificates[1:] {
-				between.AddCert(c)
-			}
-			_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{
-				Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
-			})
-			return err
-		},
-	}, nil
+	return pki.Files{Key: d.PrivKey, Cert: d.Cert, CA: d.CACert}.Session(use, "")
 }

@@ -75,12 +75,12 @@ func (a *authority) issue(t *testing.T, name string, c *x509.Certificate) (*ecds
 }
 
 // session is the TLS of a part with a certificate of its own.
-func (a *authority) session(t *testing.T, name string) *tls.Config {
+func (a *authority) session(t *testing.T, name string, peer x509.ExtKeyUsage) *tls.Config {
 	t.Helper()
 	a.issue(t, name, &x509.Certificate{})
 	file := func(name string) string { return filepath.Join(a.dir, name) }
 	c, err := sessionTLS(config.Database{Endpoints: []config.Endpoint{{Scheme: config.SchemeSSL, Host: "127.0.0.1", Port: 6641}},
-		PrivKey: file(name + "-privkey.pem"), Cert: file(name + "-cert.pem"), CACert: file("ca-cert.pem")})
+		PrivKey: file(name + "-privkey.pem"), Cert: file(name + "-cert.pem"), CACert: file("ca-cert.pem")}, peer)
 	if err != nil || c == nil {
 		t.Fatalf("%v, %v", c, err)
 	}
@@ -195,18 +195,18 @@ func serveHealth(t *testing.T, c *tls.Config) netip.AddrPort {
 // TestHealthSessionsAreAuthentic: each side talks only to parts of its own OVN.
 func TestHealthSessionsAreAuthentic(t *testing.T) {
 	ours, others := newAuthority(t), newAuthority(t)
-	at := serveHealth(t, ours.session(t, "node"))
-	foreign := serveHealth(t, others.session(t, "node"))
+	at := serveHealth(t, ours.session(t, "node", x509.ExtKeyUsageClientAuth))
+	foreign := serveHealth(t, others.session(t, "node", x509.ExtKeyUsageClientAuth))
 	for _, c := range []struct {
 		name string
 		to   netip.AddrPort
 		tls  *tls.Config
 		ok   bool
 	}{
-		{"ours to ours", at, ours.session(t, "master"), true},
+		{"ours to ours", at, ours.session(t, "master", x509.ExtKeyUsageServerAuth), true},
 		{"no TLS", at, nil, false},
-		{"a stranger asks", at, others.session(t, "master"), false},
-		{"a stranger answers", foreign, ours.session(t, "master2"), false},
+		{"a stranger asks", at, others.session(t, "master", x509.ExtKeyUsageServerAuth), false},
+		{"a stranger answers", foreign, ours.session(t, "master2", x509.ExtKeyUsageServerAuth), false},
 		{"no certificate", at, &tls.Config{InsecureSkipVerify: true}, false},
 	} {
 		prober := health.NewGRPC(c.to.Port(), c.tls)
@@ -235,11 +235,11 @@ func TestHealthSessionsAreAuthentic(t *testing.T) {
 // made anew and nobody hears of it, while silence is death.
 func TestBouncedSessionIsNoDeadNode(t *testing.T) {
 	ours := newAuthority(t)
-	server := serveHealth(t, ours.session(t, "node"))
+	server := serveHealth(t, ours.session(t, "node", x509.ExtKeyUsageClientAuth))
 	bounced := newWire(t, "127.0.0.2:0", server.String())
 	port := uint16(bounced.listener.Addr().(*net.TCPAddr).Port)
 	steady := newWire(t, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.3"), port).String(), server.String())
-	prober := health.NewGRPC(port, ours.session(t, "master"))
+	prober := health.NewGRPC(port, ours.session(t, "master", x509.ExtKeyUsageServerAuth))
 	defer prober.Close()
 	tracker := health.NewTracker(prober, time.Second)
 	var mu sync.Mutex

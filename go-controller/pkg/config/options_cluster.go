@@ -112,7 +112,7 @@ func databaseOptions(flag, section, label, externalID string, db func(*Config) *
 		},
 		{
 			Flag: flag + "-cert-common-name", Section: section, Key: "cert-common-name",
-			Usage: "Name the " + label + " database's certificate must carry, instead of the host in the address",
+			Usage: "Name the " + label + " database's certificate must carry",
 			value: to(words("a name"), func(c *Config) *string { return &db(c).CommonName }),
 		},
 		{

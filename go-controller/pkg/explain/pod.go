@@ -68,12 +68,15 @@ func (c *Cluster) Pod(key string, to netip.AddrPort) (Pod, error) {
 	return out, nil
 }
 
+// noteReach is what is taken for granted of reachability.
+const noteReach = "reachability: the master's probes are not in the API; a node that is Ready counts as reachable"
+
 // assumed returns what the API does not tell of an answer.
 func (c *Cluster) assumed(p Pod) []string {
 	var notes []string
 	for _, f := range p.Families {
 		if f.Outcome == OutcomeEgressIP || f.Outcome == OutcomeEgressService {
-			notes = append(notes, "reachability: the master's probes are not in the API; a node that is Ready counts as reachable")
+			notes = append(notes, noteReach)
 			break
 		}
 	}

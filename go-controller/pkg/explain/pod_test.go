@@ -266,7 +266,7 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"pod-egressip.txt", "pod-all.txt", "pod-waiting.txt", "pod-egressip.json"} {
+	for _, name := range []string{"pod-egressip.txt", "pod-all.txt", "pod-waiting.txt", "pod-egressip.json", "egressip.txt"} {
 		sample, err := os.ReadFile("testdata/" + name + ".golden")
 		if err != nil {
 			t.Fatal(err)

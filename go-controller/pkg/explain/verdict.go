@@ -14,7 +14,8 @@ const APIVersion = "egress.ovnkube/v1"
 
 // The kinds of answers.
 const (
-	KindPod = "PodExplanation"
+	KindPod      = "PodExplanation"
+	KindEgressIP = "EgressIPExplanation"
 )
 
 // Outcome is what becomes of what a pod sends out of the cluster.

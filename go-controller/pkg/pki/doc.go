@@ -12,5 +12,7 @@
 //     no reader finds a certificate and a key that do not belong together.
 //   - No certificate outlives its authority.
 //
-// Imported by cmd/ovnkube. The caller passes the time.
+// Files.Session is the TLS of connections between those who have them.
+//
+// Imported by cmd/ovnkube, app and nb/ovsdb. The caller passes the time.
 package pki

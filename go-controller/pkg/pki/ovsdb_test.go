@@ -130,6 +130,17 @@ func TestClientIsNoDatabase(t *testing.T) {
 	s := ovsdbtest.StartNB(t, withFiles(files(t, d, "chassis", chassis)))
 	listening(t, s.Address())
 	refused(t, s.Address(), good, "certificate verify failed")
+	cfg := ovsdb.Config{Address: s.Address(), PrivateKey: good.Key, Certificate: good.Cert, CACert: good.CA}
+	eventually.Succeeds(t, "the use of the certificate to be looked at", func() error {
+		err := connect(t, cfg, 500*time.Millisecond)
+		if err == nil {
+			t.Fatal("ovnkube takes a chassis for a database")
+		}
+		if !strings.Contains(err.Error(), "incompatible key usage") {
+			return err // the handshake took longer
+		}
+		return nil
+	})
 }
 
 // A certificate that was renewed is accepted with the key of the one before.

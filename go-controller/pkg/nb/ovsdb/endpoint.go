@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/pki"
 )
 
 // Config says where the northbound database is and how to talk to it.
@@ -78,48 +79,11 @@ func checkEndpoint(endpoint string) error {
 	return errors.New("needs tcp:HOST:PORT, ssl:HOST:PORT or unix:/PATH")
 }
 
-// tlsConfig reads the certificates, if any are configured.
+// tlsConfig returns the TLS of connections; nil where no files are configured. The other
+// side has to be a server: a chassis does not pose as a database.
 func (c Config) tlsConfig() (*tls.Config, error) {
 	if c.PrivateKey == "" && c.Certificate == "" && c.CACert == "" {
 		return nil, nil
 	}
-	pair, err := tls.LoadX509KeyPair(c.Certificate, c.PrivateKey)
-	if err != nil {
-		return nil, fmt.Errorf("load certificate %s with key %s: %w", c.Certificate, c.PrivateKey, err)
-	}
-	pem, err := os.ReadFile(c.CACert)
-	if err != nil {
-		return nil, fmt.Errorf("read CA certificate: %w", err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("read CA certificate: no certificate in %s", c.CACert)
-	}
-	return &tls.Config{
-		Certificates: []tls.Certificate{pair},
-		RootCAs:      roots,
-		ServerName:   c.ServerName,
-		MinVersion:   tls.VersionTLS12,
-		// OVN certificates name a host neither in general nor by default, so the
-		// name is checked only where one is configured; the chain always is.
-		InsecureSkipVerify: true,
-		VerifyConnection: func(s tls.ConnectionState) error {
-			return verifyChain(s, roots, c.ServerName)
-		},
-	}, nil
-}
-
-func verifyChain(s tls.ConnectionState, roots *x509.CertPool, name string) error {
-	if len(s.PeerCertificates) == 0 {
-		return errors.New("server sent no certificate")
-	}
-	between := x509.NewCertPool()
-	for _, cert := range s.PeerCertificates[1:] {
-		between.AddCert(cert)
-	}
-	_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{
-		Roots: roots, Intermediates: between, DNSName: name,
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
-	})
-	return err
+	return pki.Files{Key: c.PrivateKey, Cert: c.Certificate, CA: c.CACert}.Session(x509.ExtKeyUsageServerAuth, c.ServerName)
 }

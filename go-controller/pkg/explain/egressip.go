@@ -1,0 +1,295 @@
+package explain
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	egressipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// ErrDisabled says that the feature of an object is not enabled.
+var ErrDisabled = errors.New("the feature is not enabled")
+
+// EgressIP is the answer about an EgressIP.
+type EgressIP struct {
+	Header    `json:",inline"`
+	EgressIP  string       `json:"egressIP"`
+	Addresses []Assignment `json:"addresses"`
+	// Pods are those that it selects.
+	Pods       []SelectedPod `json:"pods,omitempty"`
+	Conditions []Condition   `json:"conditions,omitempty"`
+	// Conflicts are the older EgressIPs that have some of its pods.
+	Conflicts []string  `json:"conflicts,omitempty"`
+	Problems  []Problem `json:"problems,omitempty"`
+}
+
+// Assignment is where an egress address is.
+type Assignment struct {
+	Address string `json:"address"`
+	// Node is the one that the planner gives it to; absent where there is none.
+	Node string `json:"node,omitempty"`
+	// Network is the network of the node that the address is in.
+	Network string `json:"network,omitempty"`
+	// Secondary tells whether that is another network than the one of the nodes.
+	Secondary bool `json:"secondary,omitempty"`
+	// Programmed tells whether the node acknowledges that it has the address.
+	Programmed bool `json:"programmed"`
+	// Since is when the condition Programmed of the EgressIP became false.
+	Since *metav1.Time `json:"since,omitempty"`
+	// Why says why it is there, or why it is nowhere.
+	Why string `json:"why"`
+	// Others are the other nodes.
+	Others []OtherNode `json:"others,omitempty"`
+}
+
+// OtherNode is a node that was not chosen.
+type OtherNode struct {
+	Node string `json:"node"`
+	// Possible tells whether it could be chosen if the chosen one fails.
+	Possible bool   `json:"possible"`
+	Why      string `json:"why"`
+}
+
+// SelectedPod is a pod that an object selects.
+type SelectedPod struct {
+	Pod      string      `json:"pod"`
+	Node     string      `json:"node,omitempty"`
+	Families []PodFamily `json:"families,omitempty"`
+}
+
+// PodFamily is what becomes of what a pod sends in one IP family.
+type PodFamily struct {
+	Family  string   `json:"family"`
+	Outcome Outcome  `json:"outcome"`
+	By      string   `json:"by,omitempty"`
+	Sources []Source `json:"sources,omitempty"`
+}
+
+// EgressIP explains the EgressIP of a name.
+func (c *Cluster) EgressIP(name string) (EgressIP, error) {
+	if !c.snap.Settings.EgressIP {
+		return EgressIP{}, fmt.Errorf("EgressIP %s: %w", name, ErrDisabled)
+	}
+	obj := c.egressIPs[name]
+	if obj == nil {
+		return EgressIP{}, fmt.Errorf("EgressIP %s: %w", name, ErrNotFound)
+	}
+	header, problems := c.header(KindEgressIP)
+	out := EgressIP{Header: header, EgressIP: name, Problems: problems}
+	object := "EgressIP/" + name
+	short, bad := conditionsOf(object, obj.Generation, obj.Status.Conditions)
+	out.Conditions, out.Problems = short, append(out.Problems, bad...)
+
+	e := egressip.Decode(obj)
+	for _, p := range c.placed[name].Placements {
+		out.Addresses = append(out.Addresses, c.assignment(e, obj, p))
+		if now := e.Items[p.Addr]; p.Addr.IsValid() && now != p.Node {
+			out.Problems = append(out.Problems, Problem{Object: object, Reason: ReasonNotPlanned,
+				Message: fmt.Sprintf("%s: the planner says node %q, the status %q", p.Addr, p.Node, now)})
+		}
+	}
+	digest := func(given []netip.Addr) string { return c.members.Digest(name, given) }
+	for _, debt := range c.placed[name].PendingAcks(obj.Status, digest) {
+		out.Problems = append(out.Problems, Problem{Object: object, Reason: ReasonWaiting,
+			Message: fmt.Sprintf("node %s is yet to %s", debt.Node, debt.What), Since: unprogrammed(obj)})
+	}
+	out.Pods = c.selectedPods(func(key string) bool { return slices.Contains(c.selecting(c.pods[key]), name) })
+	out.Problems = append(out.Problems, waiting(out.Pods, object)...)
+	for _, other := range c.members.Conflicts(name) {
+		out.Conflicts = append(out.Conflicts, "EgressIP/"+other)
+	}
+	out.InPlace = len(out.Problems) == 0
+	out.Notes = append(slices.Clone(out.Notes), noteReach)
+	return out, nil
+}
+
+// unprogrammed returns since when an EgressIP is not programmed; nil where it is, or does
+// not tell.
+func unprogrammed(obj *egressipv1.EgressIP) *metav1.Time {
+	if c := meta.FindStatusCondition(obj.Status.Conditions, egressipv1.ConditionProgrammed); c != nil && c.Status != metav1.ConditionTrue {
+		return &c.LastTransitionTime
+	}
+	return nil
+}
+
+// assignment says where an address is, and why there.
+func (c *Cluster) assignment(e egressip.EgressIP, obj *egressipv1.EgressIP, p egressip.Placement) Assignment {
+	out := Assignment{Address: p.Text, Node: p.Node}
+	switch {
+	case p.Node == "":
+		out.Why = p.Refused.Message
+	case e.Items[p.Addr] == p.Node:
+		out.Why = "it stays with the node that the status gives it to"
+	default:
+		out.Why = "chosen of the nodes that can hold it: addresses are spread"
+	}
+	if p.Node != "" {
+		out.Network, out.Secondary = p.Network.String(), !p.Primary
+		out.Programmed = egressip.Answers(obj.Status, p.Node, p.Addr)
+	}
+	if !out.Programmed {
+		out.Since = unprogrammed(obj)
+	}
+	if !p.Addr.IsValid() || p.Refused != (egressip.Refusal{}) && p.Refused.Reason != egressip.NoNode {
+		return out
+	}
+	for _, n := range c.candidates() {
+		if n.Name == p.Node {
+			continue
+		}
+		why := egressip.Objection(n, e, p.Addr)
+		if why == "" && slices.ContainsFunc(c.placed[e.Key].Placements, func(o egressip.Placement) bool {
+			return o.Node == n.Name && o.Addr != p.Addr && topology.FamilyOf(o.Addr) == topology.FamilyOf(p.Addr)
+		}) {
+			why = place.GroupOnNode
+		}
+		other := OtherNode{Node: n.Name, Possible: why == "", Why: string(why)}
+		if other.Possible {
+			other.Why = fmt.Sprintf("could hold it, and has %d other addresses", len(c.heldBy(n.Name)))
+		}
+		out.Others = append(out.Others, other)
+	}
+	return out
+}
+
+// heldBy returns the placements of EgressIPs on a node, sorted by EgressIP.
+func (c *Cluster) heldBy(node string) []held {
+	var all []held
+	for _, e := range c.snap.EgressIPs {
+		for _, p := range c.placed[e.Name].Placements {
+			if p.Node == node {
+				all = append(all, held{e.Name, p})
+			}
+		}
+	}
+	return all
+}
+
+// held is an address that an EgressIP has on a node.
+type held struct {
+	egressIP string
+	egressip.Placement
+}
+
+// selectedPods returns those of the pods on the pod network that an object selects, with
+// what becomes of them.
+func (c *Cluster) selectedPods(selects func(key string) bool) []SelectedPod {
+	var pods []SelectedPod
+	for _, p := range c.snap.Pods {
+		key := kube.PodKey(p)
+		if !kube.NeedsNetwork(p) || !selects(key) {
+			continue
+		}
+		out := SelectedPod{Pod: key, Node: p.Spec.NodeName}
+		if answer, err := c.Pod(key, netip.AddrPort{}); err == nil {
+			for _, f := range answer.Families {
+				out.Families = append(out.Families, PodFamily{f.Family, f.Outcome, f.By, f.Sources})
+			}
+		}
+		pods = append(pods, out)
+	}
+	slices.SortFunc(pods, func(a, b SelectedPod) int { return cmp.Compare(a.Pod, b.Pod) })
+	return pods
+}
+
+// waiting returns the problems of the pods that an object has, and that do not leave as it
+// says yet.
+func waiting(pods []SelectedPod, object string) []Problem {
+	var out []Problem
+	for _, p := range pods {
+		for _, f := range p.Families {
+			if f.By == object && (f.Outcome == OutcomeHeld || f.Outcome == OutcomeUnknown) {
+				out = append(out, Problem{Object: object, Reason: ReasonWaiting, Message: "pod " + p.Pod + ", " + f.Family + ": " + headlines[f.Outcome]})
+			}
+		}
+	}
+	return out
+}
+
+// Text writes an answer for people.
+func (e EgressIP) Text(w io.Writer) {
+	fmt.Fprintf(w, "EgressIP %s\n", e.EgressIP)
+	now := e.AsOf.Time
+	conditionLines(w, "  ", e.Conditions, now)
+	for _, a := range e.Addresses {
+		a.text(w, now)
+	}
+	podLines(w, e.Pods)
+	for _, other := range e.Conflicts {
+		fmt.Fprintf(w, "%s is older and has some of the pods\n", other)
+	}
+	problems(w, "", e.Problems, now)
+	e.Header.text(w)
+}
+
+func (a Assignment) text(w io.Writer, now time.Time) {
+	switch {
+	case a.Node == "":
+		fmt.Fprintf(w, "\n%s: on no node%s\n", a.Address, since(a.Since, now))
+	case a.Programmed:
+		fmt.Fprintf(w, "\n%s: on node %s, programmed\n", a.Address, a.Node)
+	default:
+		fmt.Fprintf(w, "\n%s: planned for node %s, not programmed%s\n", a.Address, a.Node, since(a.Since, now))
+	}
+	fmt.Fprintf(w, "  %-10s %s\n", "why", a.Why)
+	switch {
+	case a.Secondary:
+		fmt.Fprintf(w, "  %-10s %s, another one than that of the nodes\n", "network", a.Network)
+	case a.Network != "":
+		fmt.Fprintf(w, "  %-10s %s\n", "network", a.Network)
+	}
+	otherLines(w, a.Others)
+}
+
+func otherLines(w io.Writer, others []OtherNode) {
+	for _, o := range others {
+		mark := "-"
+		if o.Possible {
+			mark = "+"
+		}
+		fmt.Fprintf(w, "  %s node %s: %s\n", mark, o.Node, o.Why)
+	}
+}
+
+func conditionLines(w io.Writer, indent string, all []Condition, now time.Time) {
+	for _, c := range all {
+		fmt.Fprintf(w, "%s%s %s (%s)%s\n", indent, c.Type, c.Status, c.Reason, since(&c.Since, now))
+	}
+}
+
+func podLines(w io.Writer, pods []SelectedPod) {
+	fmt.Fprintf(w, "\nPods: %d\n", len(pods))
+	for _, p := range pods {
+		fmt.Fprintf(w, "  %s", p.Pod)
+		if p.Node != "" {
+			fmt.Fprintf(w, " on node %s", p.Node)
+		}
+		fmt.Fprintln(w)
+		for _, f := range p.Families {
+			fmt.Fprintf(w, "      %s %s", f.Family, headlines[f.Outcome])
+			if f.By != "" {
+				fmt.Fprintf(w, ", by %s", f.By)
+			}
+			for i, s := range f.Sources {
+				separator := "; "
+				if i == 0 {
+					separator = ": "
+				}
+				fmt.Fprint(w, separator, s.text())
+			}
+			fmt.Fprintln(w)
+		}
+	}
+}
