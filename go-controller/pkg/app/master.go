@@ -73,6 +73,7 @@ func runMaster(ctx context.Context, env *Env, node, identity string) error {
 		Writer:  identity,
 		Confirm: func(ctx context.Context) error { return confirmLeader(ctx, env, identity) },
 	}
+	database.Observe = transactionObserver(env.Metrics.Leader())
 	client, err := ovsdb.Connect(ctx, database)
 	if err != nil {
 		return err
@@ -97,6 +98,7 @@ func runMaster(ctx context.Context, env *Env, node, identity string) error {
 		recorder: recorder,
 		runners:  map[string]runner{},
 	}
+	measureNorthbound(env.Metrics, m.writer)
 	start, err := m.build()
 	if err != nil {
 		return err
@@ -300,11 +302,13 @@ func (m *master) egressServices(core informers.SharedInformerFactory, pods *nore
 		ClusterSubnets: cfg.Default.ClusterPrefixes(),
 		Mode:           cfg.Gateway.Mode,
 		Given:          m.given,
+		Metrics:        m.env.Metrics.Leader(),
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	m.runners["egress services"] = c
+	measureEgressServices(m.env.Metrics.Leader(), factory.EgressService().V1().EgressServices())
 	return factory, c, nil
 }
 

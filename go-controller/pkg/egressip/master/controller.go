@@ -20,6 +20,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
 	egressinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
@@ -96,6 +97,8 @@ type Deps struct {
 	// AssumeReachable says that nobody probes nodes: one that is not ready is taken
 	// for dead.
 	AssumeReachable bool
+	// Metrics measures moves, failovers and how long pods are held; nil: nobody does.
+	Metrics *metrics.Leader
 }
 
 // Controller serves all EgressIPs of the cluster.

@@ -19,6 +19,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
@@ -65,6 +66,8 @@ type Deps struct {
 	Mode topology.GatewayMode
 	// Given returns the addresses that were given to the pod "namespace/name" with a UID.
 	Given func(pod string, uid types.UID) []netip.Addr
+	// Metrics measures moves and failovers; nil: nobody does.
+	Metrics *metrics.Leader
 }
 
 // Controller serves all EgressServices of the cluster.

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
@@ -63,10 +64,17 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 			return err
 		}
 	}
+	current := c.isCurrent(s, d)
+	if current {
+		c.deps.Metrics.Acknowledged(conditions.EgressService, key)
+	}
 	pods := append(egressservice.Rerouted(s, d), egressservice.PendingPods(s, d)...)
 	now := egressservice.SteeringOf(c.deps.Writer.Rows(egressservice.Owner(key)))
 	if err := c.applyRows(ctx, key, pods, now, egressservice.Rows(s, d, now)); err != nil {
 		return err
+	}
+	if current {
+		c.deps.Metrics.Programmed(conditions.EgressService, key)
 	}
 	if c.transient(eg, s, d) {
 		return nil
@@ -76,6 +84,13 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	}
 	c.tell(eg, s, d)
 	return nil
+}
+
+// isCurrent tells whether the host has acknowledged what is decided, and nothing else was
+// decided meanwhile.
+func (c *Controller) isCurrent(s egressservice.Service, d egressservice.Decision) bool {
+	last, ok := c.decision(s.Key)
+	return ok && last.Equal(d) && egressservice.Acknowledged(s, d)
 }
 
 // gone tells whether there is no node of a name any more.
@@ -127,6 +142,7 @@ func (c *Controller) transient(eg *v1.EgressService, s egressservice.Service, d 
 
 func (c *Controller) forget(key string) {
 	c.claimed(c.reader.Forget(key))
+	c.deps.Metrics.Decided(conditions.EgressService, key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.patched, key)

@@ -29,6 +29,7 @@ import (
 	egressfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
@@ -109,6 +110,8 @@ type world struct {
 	shared bool
 	faults *fakeapi.Faults // of the API, or nil
 
+	measured *metrics.Leader // nil: nobody measures
+
 	mu  sync.Mutex
 	log []string // the writes to the API and the database, in order
 }
@@ -171,7 +174,7 @@ func (w *world) start() {
 	c, err := New(Deps{
 		Kube: w.kube, Egress: w.egress, Writer: writer{w.db, w}, Health: w.health, Pods: w.pods, Recorder: w.events,
 		Informers: in, Nodes: core.Core().V1().Nodes(), ClusterSubnets: cluster, Mode: mode,
-		Given: w.given,
+		Given: w.given, Metrics: w.measured,
 	})
 	if err != nil {
 		w.t.Fatal(err)
