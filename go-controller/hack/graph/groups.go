@@ -36,7 +36,7 @@ var rows = [][]group{
 		{names: []string{"health"}, kind: kit},
 	},
 	{
-		{names: []string{"config"}, kind: kit}, {names: []string{"metrics"}, kind: kit}, {names: []string{"pki"}, kind: kit},
+		{names: []string{"config"}, kind: kit}, {names: []string{"metrics"}, kind: kit},
 		{title: "Kubernetes and queues", names: []string{"nodeinfo", "kube", "queue"}, kind: kit},
 		{title: "drivers: OVN", names: []string{"nb/ovsdb", "sb"}, kind: driver},
 		{title: "drivers: host", names: []string{"host/"}, kind: driver, columns: 4},
@@ -45,7 +45,7 @@ var rows = [][]group{
 		{title: "API types", names: []string{"apis"}, kind: vocabulary, columns: 2}, {names: []string{"nb"}, kind: vocabulary},
 		{names: []string{"place"}, kind: vocabulary}, {names: []string{"host"}, kind: vocabulary},
 	},
-	{{names: []string{"panics"}, kind: kit}, {names: []string{"topology"}, kind: vocabulary}},
+	{{names: []string{"panics"}, kind: kit}, {names: []string{"pki"}, kind: kit}, {names: []string{"topology"}, kind: vocabulary}},
 }
 
 // group is packages that are drawn in one box.

@@ -59,3 +59,48 @@ type Writer interface {
 	// seed the feature's work queue at start-up.
 	Owners(feature string) []Owner
 }
+
+// Database is the Writer that controllers work with: it also tells what an owner
+// has, and when others changed it.
+type Database interface {
+	Writer
+	// ApplyAll is Apply for several owners, in one transaction if possible; it
+	// returns the errors by owner.
+	ApplyAll(ctx context.Context, want map[Owner][]Row) (Stats, map[Owner]error)
+	// OnDrift registers a function that is called with the owner of rows which
+	// somebody else changed.
+	OnDrift(f func(Owner))
+	// Rows returns the rows an owner has now.
+	Rows(o Owner) []Row
+}
+
+// Queue takes the keys of a controller, which are the objects of its owners.
+type Queue interface {
+	Seed(keys func() []string)
+	Enqueue(keys ...string)
+}
+
+// Bind has q look at the owners of a feature that have rows when it starts, and at
+// those whose rows somebody else changes.
+func Bind(q Queue, w Database, feature string) {
+	q.Seed(func() []string { return Objects(w, feature) })
+	EnqueueDrift(q, w, feature)
+}
+
+// Objects lists the objects of a feature that have rows.
+func Objects(w Writer, feature string) []string {
+	var keys []string
+	for _, o := range w.Owners(feature) {
+		keys = append(keys, o.Object)
+	}
+	return keys
+}
+
+// EnqueueDrift has q look at the owners of a feature whose rows somebody else changes.
+func EnqueueDrift(q Queue, w Database, feature string) {
+	w.OnDrift(func(o Owner) {
+		if o.Feature == feature {
+			q.Enqueue(o.Object)
+		}
+	})
+}

@@ -47,23 +47,13 @@ type Health interface {
 	Subscribe(func(node string))
 }
 
-// Writer writes the rows and tells of those that others changed.
-type Writer interface {
-	nb.Writer
-	// ApplyAll is Apply for several owners, in one transaction; it returns the
-	// errors by owner.
-	ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.Stats, map[nb.Owner]error)
-	// OnDrift registers a function that is called with the owner of rows which
-	// somebody else changed.
-	OnDrift(f func(nb.Owner))
-	// Rows returns the rows an owner has now.
-	Rows(o nb.Owner) []nb.Row
-}
-
 // Barrier waits until a chassis has in force what was written before.
 type Barrier interface {
 	Wait(ctx context.Context, chassis string) error
 }
+
+// Writer writes the rows and tells of those that others changed.
+type Writer = nb.Database
 
 // Deps is what the controller works with.
 type Deps struct {

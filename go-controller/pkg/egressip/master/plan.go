@@ -130,7 +130,8 @@ func (c *Controller) plan(w *work, key string, st *podState) error {
 }
 
 // deletePod removes the rows of a pod that is gone. It may send until the chassis has
-// heard that its port is gone; until then they stay, for a while.
+// heard that its port is gone, and has none of it in its memory; until then they stay,
+// for a while.
 func (c *Controller) deletePod(w *work, key string, st *podState) {
 	c.statuses.Enqueue(c.members.Set(key, nil, nil)...)
 	if st.left.IsZero() {
@@ -143,7 +144,7 @@ func (c *Controller) deletePod(w *work, key string, st *podState) {
 	rest := podStartTimeout - time.Since(st.left)
 	if _, gone := c.chassis(st.node); !gone && !silent && rest > 0 && len(c.deps.Writer.Rows(egressip.Owner(key))) > 0 {
 		if portGone { // else Detached brings the key
-			c.await(w.waits, key, st.node, reached{portGone: true})
+			c.await(w.waits, key, st.node, reached{portGone: true, flushed: true})
 		}
 		c.pods.EnqueueAfter(rest, key)
 		return

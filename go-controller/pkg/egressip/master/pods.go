@@ -148,13 +148,7 @@ func (c *Controller) unlock(keys ...string) {
 }
 
 func (c *Controller) watchPods() error {
-	c.pods.Seed(func() []string {
-		var keys []string
-		for _, o := range c.deps.Writer.Owners(egressip.Feature) {
-			keys = append(keys, o.Object)
-		}
-		return keys
-	})
+	nb.Bind(c.pods, c.deps.Writer, egressip.Feature)
 	c.pods.Seed(func() []string {
 		c.choosing.Store(true) // from here on the events tell
 		var keys []string
@@ -164,11 +158,6 @@ func (c *Controller) watchPods() error {
 			}
 		}
 		return keys
-	})
-	c.deps.Writer.OnDrift(func(o nb.Owner) {
-		if o.Feature == egressip.Feature {
-			c.pods.Enqueue(o.Object)
-		}
 	})
 	if err := c.pods.Watch(c.deps.EgressIPs.Informer(), c.podsOfEgressIP); err != nil {
 		return err

@@ -37,15 +37,8 @@ type Health interface {
 	Subscribe(func(node string))
 }
 
-// Writer writes the policies and tells of those that others changed.
-type Writer interface {
-	nb.Writer
-	// OnDrift registers a function that is called with the owner of rows which
-	// somebody else changed.
-	OnDrift(f func(nb.Owner))
-	// Rows returns the rows an owner has now.
-	Rows(o nb.Owner) []nb.Row
-}
+// Writer writes the rows and tells of those that others changed.
+type Writer = nb.Database
 
 // Deps is what the controller works with.
 type Deps struct {
@@ -112,18 +105,7 @@ func New(deps Deps) (*Controller, error) {
 
 func (c *Controller) watchServices() error {
 	c.services.Seed(c.reader.Keys)
-	c.services.Seed(func() []string {
-		var keys []string
-		for _, o := range c.deps.Writer.Owners(egressservice.Feature) {
-			keys = append(keys, o.Object)
-		}
-		return keys
-	})
-	c.deps.Writer.OnDrift(func(o nb.Owner) {
-		if o.Feature == egressservice.Feature {
-			c.services.Enqueue(o.Object)
-		}
-	})
+	nb.Bind(c.services, c.deps.Writer, egressservice.Feature)
 	return errors.Join(
 		c.reader.Watch(c.services, func(_ snapshot.Kind, key string) []string { return []string{key} }),
 		c.services.Watch(c.deps.Nodes.Informer(), func(old, new any) []string {

@@ -48,15 +48,7 @@ const (
 )
 
 // Writer writes the rows and tells of those that others changed.
-type Writer interface {
-	nb.Writer
-	// ApplyAll is Apply for several owners, in one transaction if possible; it
-	// returns errors by owner.
-	ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.Stats, map[nb.Owner]error)
-	OnDrift(f func(nb.Owner))
-	// Rows returns the rows an owner has now.
-	Rows(o nb.Owner) []nb.Row
-}
+type Writer = nb.Database
 
 // Deps is what the controller works with. Informers are started by the caller
 // after New.

@@ -92,18 +92,8 @@ func (c *Controller) watchNodes() error {
 		}
 		return c.pend(names...)
 	})
-	c.nodes.Seed(func() []string {
-		var names []string
-		for _, o := range c.deps.Writer.Owners(externalroute.Feature) {
-			names = append(names, o.Object)
-		}
-		return c.pend(names...)
-	})
-	c.deps.Writer.OnDrift(func(o nb.Owner) {
-		if o.Feature == externalroute.Feature {
-			c.nodes.Enqueue(o.Object)
-		}
-	})
+	c.nodes.Seed(func() []string { return c.pend(nb.Objects(c.deps.Writer, externalroute.Feature)...) })
+	nb.EnqueueDrift(c.nodes, c.deps.Writer, externalroute.Feature)
 	for _, set := range c.deps.Rerouted {
 		if set != nil {
 			set.Subscribe(func() { c.nodes.Enqueue(c.pend(c.gatewayNodes()...)...) })

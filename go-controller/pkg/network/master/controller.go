@@ -30,14 +30,6 @@ const clusterKey = ""
 // workers is the number of keys reconciled at once.
 const workers = 4
 
-// Writer is a northbound writer that knows its rows, and tells when they changed
-// behind its back.
-type Writer interface {
-	nb.Writer
-	Rows(nb.Owner) []nb.Row
-	OnDrift(f func(nb.Owner))
-}
-
 // Deps is what the controller needs. All fields but the functions are required.
 type Deps struct {
 	Client kubernetes.Interface
@@ -45,7 +37,7 @@ type Deps struct {
 	Nodes, Written coreinformers.NodeInformer
 	// Decide is told what the annotations of a node are to be, before they are written.
 	Decide   func(node types.UID, annotations map[string]*string)
-	Writer   Writer
+	Writer   nb.Database
 	Recorder record.EventRecorder
 	Config   network.Config
 	// SetGlobal sets the name and options of NB_Global.
@@ -87,11 +79,7 @@ func New(d Deps) (*Controller, error) {
 	if err := c.queue.Watch(d.Written.Informer(), writtenKeys); err != nil {
 		return nil, err
 	}
-	d.Writer.OnDrift(func(o nb.Owner) {
-		if o.Feature == network.Feature {
-			c.queue.Enqueue(o.Object)
-		}
-	})
+	nb.EnqueueDrift(c.queue, d.Writer, network.Feature)
 	c.queue.Seed(c.seeds)
 	return c, nil
 }
@@ -109,10 +97,7 @@ func (c *Controller) seeds() []string {
 	for _, n := range nodes {
 		keys = append(keys, n.Name)
 	}
-	for _, o := range c.Writer.Owners(network.Feature) {
-		keys = append(keys, o.Object)
-	}
-	return keys
+	return append(keys, nb.Objects(c.Writer, network.Feature)...)
 }
 
 // nodeKeys are the keys that an event of a node concerns.

@@ -20,22 +20,12 @@ import (
 // key is the only key.
 const key = "noreroute"
 
-// Writer writes the rows and tells of those that others changed.
-type Writer interface {
-	nb.Writer
-	// OnDrift registers a function that is called with the owner of rows which
-	// somebody else changed.
-	OnDrift(f func(nb.Owner))
-	// Rows returns the rows an owner has now.
-	Rows(o nb.Owner) []nb.Row
-}
-
 // Deps is what the controller works with. A feature that is not enabled has a
 // nil PodSet; where both are nil everything is removed, but for the addresses of the
 // nodes where others need them.
 type Deps struct {
 	Nodes             coreinformers.NodeInformer
-	Writer            Writer
+	Writer            nb.Database
 	Network           noreroute.Network
 	EgressIPPods      *noreroute.PodSet
 	EgressServicePods *noreroute.PodSet

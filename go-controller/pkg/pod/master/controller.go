@@ -1,6 +1,7 @@
 package master
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -32,15 +33,6 @@ const workers = 8
 // byNode is the index of the pods that need a network by the node they run on.
 const byNode = "pod-network-by-node"
 
-// Writer is a northbound writer that tells when rows changed behind its back,
-// as a pod's do when its node's switch goes.
-type Writer interface {
-	nb.Writer
-	OnDrift(f func(nb.Owner))
-	// Rows returns the rows an owner has now.
-	Rows(o nb.Owner) []nb.Row
-}
-
 // Egress has rows of its own for pods whose egress traffic it steers.
 type Egress interface {
 	// Pending returns what the mark on a pod that is about to get its addresses
@@ -55,6 +47,9 @@ type Egress interface {
 	// database.
 	Detached(pod string)
 }
+
+// Writer writes the rows and tells of those that others changed.
+type Writer = nb.Database
 
 // Deps is what the controller needs; all fields but Egress are required.
 type Deps struct {
@@ -106,11 +101,7 @@ func New(d Deps) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.Writer.OnDrift(func(o nb.Owner) {
-		if o.Feature == pod.Feature {
-			c.queue.Enqueue(o.Object)
-		}
-	})
+	nb.EnqueueDrift(c.queue, d.Writer, pod.Feature)
 	c.queue.Seed(c.seeds)
 	return c, nil
 }
@@ -140,9 +131,11 @@ func (c *Controller) Attempted() <-chan struct{} { return c.queue.Attempted() }
 // seeds fills the allocator before any worker runs, and returns all pods that
 // need a network and all owners of rows.
 func (c *Controller) seeds() []string {
+	owners := nb.Objects(c.Writer, pod.Feature)
+	stale := c.stalePorts(owners)
 	nodes, _ := c.nodes.List(labels.Everything()) // reads memory and does not fail
 	for _, n := range nodes {
-		c.adopt(n.Name)
+		c.adopt(n.Name, stale...)
 	}
 	keys := []string{}
 	for _, obj := range c.pods.List() {
@@ -150,10 +143,30 @@ func (c *Controller) seeds() []string {
 			keys = append(keys, kube.PodKey(p))
 		}
 	}
-	for _, o := range c.Writer.Owners(pod.Feature) {
-		keys = append(keys, o.Object)
+	return append(keys, owners...)
+}
+
+// stalePort is a port that there is without its pod, which went while no master ran.
+type stalePort struct {
+	holder pod.Holder
+	topology.PodAddresses
+}
+
+// stalePorts returns the ports of pods that are gone. Nobody else may have their
+// addresses before they are deleted, which is what deletePod does for their keys.
+func (c *Controller) stalePorts(owners []string) []stalePort {
+	var stale []stalePort
+	for _, key := range owners {
+		given, ok := pod.AddressesIn(c.Writer.Rows(pod.Owner(key)))
+		if !ok {
+			continue
+		}
+		if p, err := c.lookup(key); err == nil && p != nil && string(p.UID) == given.UID {
+			continue
+		}
+		stale = append(stale, stalePort{pod.Holder{Key: key, UID: cmp.Or(given.UID, "unknown")}, given})
 	}
-	return keys
+	return stale
 }
 
 // podKeys are the keys that an event of a pod concerns.
@@ -212,9 +225,9 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	return nil
 }
 
-// adopt tells the allocator about a node and what its pods have. It returns
-// the keys of pods to try again.
-func (c *Controller) adopt(name string) []string {
+// adopt tells the allocator about a node and what its pods have, and those ports that
+// have none. It returns the keys of pods to try again.
+func (c *Controller) adopt(name string, stale ...stalePort) []string {
 	n, err := c.nodes.Get(name)
 	if err != nil { // not there: a lister has no other error
 		return c.alloc.SetNode(name, nil, nil)
@@ -235,6 +248,11 @@ func (c *Controller) adopt(name string) []string {
 				Holder: holder(p), Addrs: network.Addrs, Running: running(p), Created: p.CreationTimestamp.Time,
 			})
 			keep[holder(p)] = network.MAC
+		}
+	}
+	for _, port := range stale {
+		if network, ok := port.Network(node.Subnets); ok {
+			claims = append(claims, pod.Claim{Holder: port.holder, Addrs: network.Addrs})
 		}
 	}
 	wake := c.alloc.SetNode(name, node.Subnets, claims)

@@ -34,17 +34,6 @@ const (
 	workers = 4
 )
 
-// Writer writes rows and tells of those that others changed.
-type Writer interface {
-	nb.Writer
-	// ApplyAll is Apply for several owners, in one transaction if possible; it
-	// returns the errors by owner.
-	ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.Stats, map[nb.Owner]error)
-	OnDrift(f func(nb.Owner))
-	// Rows returns the rows of an owner that are there.
-	Rows(o nb.Owner) []nb.Row
-}
-
 // Deps is what the controller works with. The informers are started by the caller
 // after New.
 type Deps struct {
@@ -55,7 +44,7 @@ type Deps struct {
 	// Addresses tells which addresses belong to the cluster itself; nil: those that
 	// Nodes and EndpointSlices tell.
 	Addresses *reservedsnapshot.Addresses
-	Writer    Writer
+	Writer    nb.Database
 	// Recorder writes Events about Services.
 	Recorder record.EventRecorder
 	// Egress are the sets of pods that the egress features lead away.
@@ -110,18 +99,10 @@ func New(deps Deps) (*Controller, error) {
 	c.serviceQueue = queue.NewBatch(service.Feature, batch, c.reconcile)
 	c.nodeQueue = queue.New(service.FeatureNodes, c.reconcileNode)
 	c.serviceQueue.Seed(reader.Keys)
-	c.serviceQueue.Seed(c.owners(service.Feature))
+	nb.Bind(c.serviceQueue, deps.Writer, service.Feature)
 	c.nodeQueue.Seed(c.updateNodes)
 	c.nodeQueue.Seed(func() []string { return append(deps.Nodes.Informer().GetIndexer().ListKeys(), clusterKey) })
-	c.nodeQueue.Seed(c.owners(service.FeatureNodes))
-	deps.Writer.OnDrift(func(o nb.Owner) {
-		switch o.Feature {
-		case service.Feature:
-			c.serviceQueue.Enqueue(o.Object)
-		case service.FeatureNodes:
-			c.nodeQueue.Enqueue(o.Object)
-		}
-	})
+	nb.Bind(c.nodeQueue, deps.Writer, service.FeatureNodes)
 	for _, pods := range deps.Egress {
 		pods.Subscribe(c.setApplied)
 		pods.SubscribeAddrs(c.led)
@@ -133,17 +114,6 @@ func New(deps Deps) (*Controller, error) {
 		return nil, err
 	}
 	return c, c.nodeQueue.Watch(deps.Nodes.Informer(), nodeKeys)
-}
-
-// owners lists the owners of rows that are there at the start.
-func (c *Controller) owners(feature string) func() []string {
-	return func() []string {
-		var keys []string
-		for _, o := range c.deps.Writer.Owners(feature) {
-			keys = append(keys, o.Object)
-		}
-		return keys
-	}
 }
 
 // podKeys are the keys of the Services for which a pod's addresses, that came or

@@ -16,6 +16,7 @@ import (
 
 // Clientset is a fake one.
 type Clientset interface {
+	PrependReactor(verb, resource string, reaction clienttesting.ReactionFunc)
 	PrependWatchReactor(resource string, reaction clienttesting.WatchReactionFunc)
 	Tracker() clienttesting.ObjectTracker
 }
@@ -33,7 +34,9 @@ const NoResync = 10 * 365 * 24 * time.Hour
 
 // Start starts the informers of a factory over a fake clientset until ctx is done,
 // and returns when each of them has its objects and watches: a fake clientset
-// forgets what happens between an informer's list and its watch.
+// forgets what happens between an informer's list and its watch. However many requests
+// come in a burst, each watch delivers all of their events; what a test gives to the
+// tracker itself has room for a hundred.
 func Start(ctx context.Context, t testing.TB, cs Clientset, factory Factory) {
 	t.Helper()
 	start(ctx, t, cs, factory, nil)
@@ -42,12 +45,14 @@ func Start(ctx context.Context, t testing.TB, cs Clientset, factory Factory) {
 func start(ctx context.Context, t testing.TB, cs Clientset, factory Factory, f *Faults) {
 	t.Helper()
 	watching := make(chan struct{}, 1000)
+	var all watches
+	cs.PrependReactor("*", "*", all.makeRoom)
 	cs.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
 		var opts metav1.ListOptions
 		if w, ok := a.(clienttesting.WatchActionImpl); ok {
 			opts = w.ListOptions
 		}
-		w, err := f.watch(cs, a.GetResource(), a.GetNamespace(), opts)
+		w, err := f.watch(cs, &all, a.GetResource(), a.GetNamespace(), opts)
 		select {
 		case watching <- struct{}{}:
 		default: // nobody counts any more

@@ -22,16 +22,10 @@ type Faults struct {
 	mu       sync.Mutex
 	rng      *rand.Rand
 	share    float64 // of requests that fail
-	watching map[*watch.RaceFreeFakeWatcher]schema.GroupVersionResource
-	cut      map[schema.GroupVersionResource]int               // watches that are to come back
-	resumed  map[schema.GroupVersionResource][]watch.Interface // those of them that began with their list
+	watching map[*queued]schema.GroupVersionResource
+	cut      map[schema.GroupVersionResource]int       // watches that are to come back
+	resumed  map[schema.GroupVersionResource][]*queued // those of them that began with their list
 	injected int
-}
-
-// FaultyClientset is a fake one that can be made to fail.
-type FaultyClientset interface {
-	Clientset
-	PrependReactor(verb, resource string, reaction clienttesting.ReactionFunc)
 }
 
 // The last error handler of the runtime package slows down loops of errors, with the
@@ -41,8 +35,8 @@ func init() { utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] }
 
 // NewFaults returns faults that do not happen before Set.
 func NewFaults(rng *rand.Rand) *Faults {
-	return &Faults{rng: rand.New(rand.NewPCG(rng.Uint64(), 0)), watching: map[*watch.RaceFreeFakeWatcher]schema.GroupVersionResource{},
-		cut: map[schema.GroupVersionResource]int{}, resumed: map[schema.GroupVersionResource][]watch.Interface{}}
+	return &Faults{rng: rand.New(rand.NewPCG(rng.Uint64(), 0)), watching: map[*queued]schema.GroupVersionResource{},
+		cut: map[schema.GroupVersionResource]int{}, resumed: map[schema.GroupVersionResource][]*queued{}}
 }
 
 // Set makes a share of the controllers' requests fail from now on.
@@ -75,8 +69,9 @@ func (f *Faults) Do(user func()) {
 
 // Inject puts the faults into a fake clientset: patches and updates meet conflicts and
 // servers that do not answer, some of which did what was asked; lists fail.
-func (f *Faults) Inject(cs FaultyClientset) {
+func (f *Faults) Inject(cs Clientset) {
 	react := strictly(cs.Tracker())
+	var resumed watches
 	for _, verb := range []string{"update", "patch"} {
 		cs.PrependReactor(verb, "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			switch f.fault() {
@@ -97,8 +92,9 @@ func (f *Faults) Inject(cs FaultyClientset) {
 		if f.fault() >= 0 {
 			return true, nil, apierrors.NewInternalError(fmt.Errorf("etcd has no leader"))
 		}
-		return false, nil, f.resume(cs, a)
+		return false, nil, f.resume(cs, &resumed, a)
 	})
+	cs.PrependReactor("*", "*", resumed.makeRoom)
 }
 
 // fault picks one of three faults, or -1.
@@ -114,7 +110,7 @@ func (f *Faults) fault() int {
 
 // resume begins the watch of an informer that starts, or whose watch was cut, together
 // with its list: a fake clientset would forget what happens in between.
-func (f *Faults) resume(cs Clientset, a clienttesting.Action) error {
+func (f *Faults) resume(cs Clientset, all *watches, a clienttesting.Action) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := a.GetResource()
@@ -124,31 +120,34 @@ func (f *Faults) resume(cs Clientset, a clienttesting.Action) error {
 		return nil
 	}
 	w, err := cs.Tracker().Watch(r, a.GetNamespace())
-	if err == nil {
-		f.cut[r] = max(0, f.cut[r]-1)
-		f.resumed[r] = append(f.resumed[r], w)
+	if err != nil {
+		return err
 	}
-	return err
+	f.cut[r] = max(0, f.cut[r]-1)
+	f.resumed[r] = append(f.resumed[r], all.add(w))
+	return nil
 }
 
 // watch returns the watch that an informer begins.
-func (f *Faults) watch(cs Clientset, r schema.GroupVersionResource, namespace string, opts metav1.ListOptions) (watch.Interface, error) {
+func (f *Faults) watch(cs Clientset, all *watches, r schema.GroupVersionResource, namespace string, opts metav1.ListOptions) (watch.Interface, error) {
 	if f == nil {
-		return cs.Tracker().Watch(r, namespace, opts)
+		return all.begin(cs, r, namespace, opts)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var w watch.Interface
-	var err error
+	var q *queued
 	if resumed := f.resumed[r]; len(resumed) > 0 {
-		w, f.resumed[r] = resumed[0], resumed[1:]
+		q, f.resumed[r] = resumed[0], resumed[1:]
+		q.begin()
 	} else {
-		w, err = cs.Tracker().Watch(r, namespace, opts)
+		w, err := all.begin(cs, r, namespace, opts)
+		if err != nil {
+			return nil, err
+		}
+		q = w
 	}
-	if w, ok := w.(*watch.RaceFreeFakeWatcher); ok && err == nil {
-		f.watching[w] = r
-	}
-	return w, err
+	f.watching[q] = r
+	return q, nil
 }
 
 // Cut ends all watches as a server does that has forgotten their resource version:
@@ -156,11 +155,12 @@ func (f *Faults) watch(cs Clientset, r schema.GroupVersionResource, namespace st
 func (f *Faults) Cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for w, r := range f.watching {
-		if !w.IsStopped() {
+	for q, r := range f.watching {
+		if !q.source.IsStopped() {
 			f.cut[r]++
-			w.Error(&metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old resource version"})
-			w.Stop()
+			q.makeRoom()
+			q.source.Error(&metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old resource version"})
+			q.source.Stop()
 		}
 	}
 	clear(f.watching)

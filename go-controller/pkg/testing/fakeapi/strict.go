@@ -25,7 +25,7 @@ var version atomic.Uint64
 // version than the object's, and patches that name another UID. A JSON patch whose tests
 // fail is invalid. It comes before the other reactors of a test, which see a request
 // earlier then.
-func Strict(cs FaultyClientset) {
+func Strict(cs Clientset) {
 	for _, verb := range []string{"create", "update", "patch"} {
 		cs.PrependReactor(verb, "*", strictly(cs.Tracker()))
 	}
