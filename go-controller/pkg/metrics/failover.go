@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 )
 
 // The stages of a failover, in their order.
@@ -36,7 +38,13 @@ type progress struct {
 }
 
 func newFailovers() failovers {
-	return failovers{failover.histograms(failoverBuckets), &underWay{deaths: map[string]time.Time{}, open: map[object]*progress{}}}
+	stages := failover.histograms(failoverBuckets)
+	for _, kind := range []string{conditions.EgressIP, conditions.EgressService} {
+		for _, stage := range []string{stageDecided, stageAcknowledged, stageProgrammed} {
+			stages.WithLabelValues(kind, stage)
+		}
+	}
+	return failovers{stages, &underWay{deaths: map[string]time.Time{}, open: map[object]*progress{}}}
 }
 
 func (f failovers) died(node string, answered time.Time) {

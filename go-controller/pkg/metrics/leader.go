@@ -48,8 +48,22 @@ type source struct {
 	read func(Emit)
 }
 
+// What a result or an operation can be. Each is reported from the start, as 0: a counter that
+// appears with its first event has not increased for Prometheus.
+const (
+	timedOut  = "timed_out"
+	answered  = "answered"
+	silent    = "silent"
+	notSent   = "failed"
+	committed = "committed"
+	failed    = "failed"
+	inserts   = "insert"
+	updates   = "update"
+	deletes   = "delete"
+)
+
 func newLeader() *Leader {
-	return &Leader{
+	l := &Leader{
 		moves:        moves.counters(),
 		rowsWritten:  rowsWritten.counters(),
 		detection:    detection.histograms(failoverBuckets),
@@ -60,6 +74,18 @@ func newLeader() *Leader {
 		conditions:   map[string]Conditions{},
 		sources:      map[string]source{},
 	}
+	for vector, values := range map[*prometheus.HistogramVec][]string{
+		l.podStart: {Programmed, timedOut}, l.probes: {answered, silent, notSent}, l.transactions: {committed, failed},
+	} {
+		for _, v := range values {
+			vector.WithLabelValues(v)
+		}
+	}
+	for _, operation := range []string{inserts, updates, deletes} {
+		l.rowsWritten.WithLabelValues(operation)
+	}
+	l.detection.WithLabelValues()
+	return l
 }
 
 // Objects has the objects of a kind counted by condition when metrics are read.
@@ -135,45 +161,45 @@ func (l *Leader) PodStarted(waited time.Duration, programmed bool) {
 	if l == nil {
 		return
 	}
-	result := "timed_out"
+	result := timedOut
 	if programmed {
 		result = Programmed
 	}
 	l.podStart.WithLabelValues(result).Observe(waited.Seconds())
 }
 
-// Probed says how a probe of a node ended. sent is false where it could not be sent.
-func (l *Leader) Probed(took time.Duration, answered, sent bool) {
-	result := "silent"
+// Probed says how a probe of a node ended: ok where it was answered. sent is false where it could not be sent.
+func (l *Leader) Probed(took time.Duration, ok, sent bool) {
+	result := silent
 	switch {
-	case answered:
-		result = "answered"
+	case ok:
+		result = answered
 	case !sent:
-		result = "failed"
+		result = notSent
 	}
 	l.probes.WithLabelValues(result).Observe(took.Seconds())
 }
 
 // Changed says that the state of a node changed, and when it answered last; the zero time
 // for never.
-func (l *Leader) Changed(node string, reach place.Reach, answered time.Time) {
-	if reach != place.Dead || answered.IsZero() {
+func (l *Leader) Changed(node string, reach place.Reach, last time.Time) {
+	if reach != place.Dead || last.IsZero() {
 		l.failovers.alive(node)
 		return
 	}
-	l.detection.WithLabelValues().Observe(time.Since(answered).Seconds())
-	l.failovers.died(node, answered)
+	l.detection.WithLabelValues().Observe(time.Since(last).Seconds())
+	l.failovers.died(node, last)
 }
 
 // Transaction says how a transaction of the northbound database ended, and how many rows
 // it wrote.
 func (l *Leader) Transaction(took time.Duration, inserted, updated, deleted int, err error) {
 	if err != nil {
-		l.transactions.WithLabelValues("failed").Observe(took.Seconds())
+		l.transactions.WithLabelValues(failed).Observe(took.Seconds())
 		return
 	}
-	l.transactions.WithLabelValues("committed").Observe(took.Seconds())
-	for operation, n := range map[string]int{"insert": inserted, "update": updated, "delete": deleted} {
+	l.transactions.WithLabelValues(committed).Observe(took.Seconds())
+	for operation, n := range map[string]int{inserts: inserted, updates: updated, deletes: deleted} {
 		l.rowsWritten.WithLabelValues(operation).Add(float64(n))
 	}
 }

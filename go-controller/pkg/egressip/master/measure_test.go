@@ -52,7 +52,7 @@ func (m measurements) reached(stage string, n int) {
 // not fails where a stage was reached.
 func (m measurements) not(stage string) {
 	m.w.t.Helper()
-	if m.has(fmt.Sprintf(`ovnkube_egress_failover_duration_seconds_count{kind="EgressIP",stage=%q}`, stage)) {
+	if !m.has(fmt.Sprintf(`ovnkube_egress_failover_duration_seconds_count{kind="EgressIP",stage=%q} 0`, stage)) {
 		m.w.t.Errorf("%s was measured before it was so", stage)
 	}
 }
