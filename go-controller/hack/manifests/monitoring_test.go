@@ -3,6 +3,7 @@ package manifests
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -81,7 +82,7 @@ func alerts(t *testing.T) rules {
 }
 
 // promtool runs promtool on rules, which it finds as rules.yaml, and further files.
-func promtool(t *testing.T, r rules, files map[string][]byte, args ...string) {
+func promtool(t *testing.T, r rules, files map[string][]byte, args ...string) error {
 	t.Helper()
 	dir := t.TempDir()
 	text, err := json.Marshal(r) // which is YAML
@@ -99,8 +100,9 @@ func promtool(t *testing.T, r rules, files map[string][]byte, args ...string) {
 	cmd := exec.Command("promtool", args...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		return fmt.Errorf("promtool %s: %w\n%s", strings.Join(args, " "), err, out)
 	}
+	return nil
 }
 
 // TestAlerts: each alert is one that Prometheus accepts, is about metrics that there are,
@@ -111,8 +113,12 @@ func TestAlerts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	promtool(t, r, nil, "check", "rules", "rules.yaml")
-	promtool(t, r, map[string][]byte{"alerts_test.yaml": tests}, "test", "rules", "alerts_test.yaml")
+	if err := promtool(t, r, nil, "check", "rules", "rules.yaml"); err != nil {
+		t.Error(err)
+	}
+	if err := promtool(t, r, map[string][]byte{"alerts_test.yaml": tests}, "test", "rules", "alerts_test.yaml"); err != nil {
+		t.Error(err)
+	}
 
 	var cases struct {
 		Tests []struct {
