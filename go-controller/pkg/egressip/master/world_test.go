@@ -339,6 +339,7 @@ func (w *world) act(ctx context.Context, c *Controller, key string) error {
 			if item.Network != "172.18.0.0/16" && item.Network != "fc00:f853:ccd:e793::/64" {
 				secondary = append(secondary, a)
 				nodeStatus.Digest = c.members.Digest(key, secondary)
+				w.agents.EnqueueAfter(time.Second, key) // nodes watch the pods of such addresses
 			}
 		}
 		i := slices.IndexFunc(status.Programmed, func(x v1.ProgrammedStatus) bool { return x.Node == name })
