@@ -74,6 +74,7 @@ func runMaster(ctx context.Context, env *Env, node, identity string) error {
 		Writer:  identity,
 		Confirm: func(ctx context.Context) error { return confirmLeader(ctx, env, identity) },
 	}
+	database.Observe = transactionObserver(env.Metrics.Leader())
 	client, err := ovsdb.Connect(ctx, database)
 	if err != nil {
 		return err
@@ -103,6 +104,7 @@ func runMaster(ctx context.Context, env *Env, node, identity string) error {
 		defer end()
 		m.audit = recorder
 	}
+	measureNorthbound(env.Metrics, m.writer)
 	start, err := m.build()
 	if err != nil {
 		return err
@@ -312,12 +314,14 @@ func (m *master) egressServices(core informers.SharedInformerFactory, pods *nore
 		Mode:           cfg.Gateway.Mode,
 		Given:          m.given,
 		Audit:          m.audit,
+		Metrics:        m.env.Metrics.Leader(),
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	m.told = append(m.told, c.Synced())
 	m.runners["egress services"] = c
+	measureEgressServices(m.env.Metrics.Leader(), factory.EgressService().V1().EgressServices())
 	return factory, c, nil
 }
 

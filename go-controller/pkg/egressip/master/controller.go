@@ -21,6 +21,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
 	egressinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
@@ -89,6 +90,8 @@ type Deps struct {
 	AssumeReachable bool
 	// Audit is told what is found and written; nil: nobody records it.
 	Audit *audit.Recorder
+	// Metrics measures moves, failovers and how long pods are held; nil: nobody does.
+	Metrics *metrics.Leader
 }
 
 // Controller serves all EgressIPs of the cluster.

@@ -31,6 +31,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	egressfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
@@ -157,6 +158,8 @@ type world struct {
 	base    *base           // nil: one rule of each node translates all pods
 	faults  *fakeapi.Faults // of the API, or nil
 
+	measured *metrics.Leader // nil: nobody measures
+
 	mu     sync.Mutex
 	frozen map[string]bool // nodes that do not act
 	log    []string        // the writes to the API and the database, in order
@@ -238,7 +241,7 @@ func (w *world) start() {
 		Services: core.Core().V1().Services(),
 		Writer:   noting{w.db, w}, Health: w.health, Barrier: w.barrier, Rerouted: w.pods, Recorder: w.events,
 		Given: w.given, Network: network, AssumeReachable: w.assume,
-		Acknowledge: w.limit, Audit: w.audit,
+		Acknowledge: w.limit, Audit: w.audit, Metrics: w.measured,
 	}
 	if w.base != nil {
 		deps.Translated = w.base.translated

@@ -20,6 +20,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
@@ -61,6 +62,8 @@ type Deps struct {
 	Given func(pod string, uid types.UID) []netip.Addr
 	// Audit is told what is found and written; nil: nobody records it.
 	Audit *audit.Recorder
+	// Metrics measures moves and failovers; nil: nobody does.
+	Metrics *metrics.Leader
 }
 
 // Controller serves all EgressServices of the cluster.

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
@@ -66,6 +67,10 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		}
 		c.auditHost(eg, s, d)
 	}
+	current := c.isCurrent(s, d)
+	if current {
+		c.deps.Metrics.Acknowledged(conditions.EgressService, key)
+	}
 	pods := append(egressservice.Rerouted(s, d), egressservice.PendingPods(s, d)...)
 	now := egressservice.SteeringOf(c.deps.Writer.Rows(egressservice.Owner(key)))
 	rows := egressservice.Rows(s, d, now)
@@ -73,6 +78,9 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		return err
 	}
 	c.auditPods(eg, s, d, egressservice.SteeringOf(rows))
+	if current {
+		c.deps.Metrics.Programmed(conditions.EgressService, key)
+	}
 	if c.transient(eg, s, d) {
 		return nil
 	}
@@ -82,6 +90,13 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	c.auditHost(eg, s, d)
 	c.tell(eg, s, d)
 	return nil
+}
+
+// isCurrent tells whether the host has acknowledged what is decided, and nothing else was
+// decided meanwhile.
+func (c *Controller) isCurrent(s egressservice.Service, d egressservice.Decision) bool {
+	last, ok := c.decision(s.Key)
+	return ok && last.Equal(d) && egressservice.Acknowledged(s, d)
 }
 
 // gone tells whether there is no node of a name any more.
@@ -133,6 +148,7 @@ func (c *Controller) transient(eg *v1.EgressService, s egressservice.Service, d 
 
 func (c *Controller) forget(key string) {
 	c.claimed(c.reader.Forget(key))
+	c.deps.Metrics.Decided(conditions.EgressService, key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.patched, key)

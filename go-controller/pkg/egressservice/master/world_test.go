@@ -30,6 +30,7 @@ import (
 	egressfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
@@ -111,6 +112,8 @@ type world struct {
 	audit  *audit.Recorder // nil: nobody records
 	faults *fakeapi.Faults // of the API, or nil
 
+	measured *metrics.Leader // nil: nobody measures
+
 	mu  sync.Mutex
 	log []string // the writes to the API and the database, in order
 }
@@ -173,7 +176,7 @@ func (w *world) start() {
 	c, err := New(Deps{
 		Kube: w.kube, Egress: w.egress, Writer: writer{w.db, w}, Health: w.health, Pods: w.pods, Recorder: w.events,
 		Informers: in, Nodes: core.Core().V1().Nodes(), ClusterSubnets: cluster, Mode: mode,
-		Given: w.given, Audit: w.audit,
+		Given: w.given, Audit: w.audit, Metrics: w.measured,
 	})
 	if err != nil {
 		w.t.Fatal(err)
