@@ -26,10 +26,10 @@ func Read(from io.Reader, file string) (records []Record, problems []Problem, er
 	in := bufio.NewReader(from)
 	for line := 1; ; line++ {
 		text, err := in.ReadBytes('\n')
-		if err != nil && !errors.Is(err, io.EOF) {
+		last := errors.Is(err, io.EOF)
+		if err != nil && !last {
 			return nil, nil, fmt.Errorf("read %s: %w", file, err)
 		}
-		last := err != nil
 		if text = bytes.TrimSpace(text); len(text) > 0 {
 			var r Record
 			bad := json.Unmarshal(text, &r)
