@@ -241,7 +241,7 @@ func TestBouncedSessionIsNoDeadNode(t *testing.T) {
 	steady := newWire(t, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.3"), port).String(), server.String())
 	prober := health.NewGRPC(port, ours.session(t, "master", x509.ExtKeyUsageServerAuth))
 	defer prober.Close()
-	tracker := health.NewTracker(prober, time.Second)
+	tracker := health.NewTracker(prober, 3*time.Second)
 	var mu sync.Mutex
 	var heard []place.Reach
 	tracker.Subscribe(func(node string) {

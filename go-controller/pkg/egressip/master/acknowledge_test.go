@@ -2,6 +2,7 @@ package master
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +15,7 @@ import (
 // impatient is a world whose nodes are to acknowledge soon.
 func impatient(t *testing.T, ips ...v1.Address) *world {
 	w := newWorld(t, egress(prod, ips))
-	w.limit = 300 * time.Millisecond
+	w.limit = 5 * time.Second
 	w.pod(web, "ovn-control-plane", webV4, webV6)
 	return w
 }
@@ -24,25 +25,27 @@ func impatient(t *testing.T, ips ...v1.Address) *world {
 func TestNodeDoesNotTake(t *testing.T) {
 	for _, ip := range []v1.Address{"172.18.0.33", "172.19.0.33", "fc00:f853:ccd:e793::33"} {
 		t.Run(string(ip), func(t *testing.T) {
-			w := newWorld(t)
-			w.limit = 300 * time.Millisecond
-			w.pod(web, "ovn-control-plane", webV4, webV6)
-			w.freeze("ovn-worker", true)
-			w.freeze("ovn-worker2", true)
-			w.start()
-			w.create(egress(prod, []v1.Address{ip}))
-			w.eventually("a node to be chosen", func() bool { return w.holder(prod, string(ip)) != "" })
-			first := w.holder(prod, string(ip))
-			w.freeze(other(first), false)
-			if got := w.programmed(prod); got != other(first) {
-				t.Errorf("held by %q", got)
-			}
-			w.event("moves from node " + first + " to node " + other(first) + ": " + first + " has not acknowledged in time what it was given")
-			w.create(egress("next", []v1.Address{"172.18.0.55"}, func(e *v1.EgressIP) { e.Spec.PodSelector.MatchLabels = map[string]string{"app": "db"} }))
-			w.programmed("next")
-			if got := w.holder("next", "172.18.0.55"); got != other(first) {
-				t.Errorf("the next address went to %q", got)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.limit = 5 * time.Second
+				w.pod(web, "ovn-control-plane", webV4, webV6)
+				w.freeze("ovn-worker", true)
+				w.freeze("ovn-worker2", true)
+				w.start()
+				w.create(egress(prod, []v1.Address{ip}))
+				w.eventually("a node to be chosen", func() bool { return w.holder(prod, string(ip)) != "" })
+				first := w.holder(prod, string(ip))
+				w.freeze(other(first), false)
+				if got := w.programmed(prod); got != other(first) {
+					t.Errorf("held by %q", got)
+				}
+				w.event("moves from node " + first + " to node " + other(first) + ": " + first + " has not acknowledged in time what it was given")
+				w.create(egress("next", []v1.Address{"172.18.0.55"}, func(e *v1.EgressIP) { e.Spec.PodSelector.MatchLabels = map[string]string{"app": "db"} }))
+				w.programmed("next")
+				if got := w.holder("next", "172.18.0.55"); got != other(first) {
+					t.Errorf("the next address went to %q", got)
+				}
+			})
 		})
 	}
 }
@@ -50,17 +53,19 @@ func TestNodeDoesNotTake(t *testing.T) {
 // TestNobodyTakes: where no node acknowledges, nothing moves to and fro, and condition
 // and Event say which node it is. The first word of that node ends it.
 func TestNobodyTakes(t *testing.T) {
-	w := impatient(t, "172.18.0.33")
-	w.changeNode("ovn-worker2", func(n *corev1.Node) { delete(n.Labels, kube.LabelEgressAssignable) })
-	w.freeze("ovn-worker", true)
-	w.start()
-	w.eventually("the condition", func() bool { return w.reason(prod, v1.ConditionProgrammed) == egressip.ReasonNotAcknowledged })
-	w.event("NotAcknowledged node ovn-worker does not take 172.18.0.33, and no other can")
-	if got := w.holder(prod, "172.18.0.33"); got != "ovn-worker" {
-		t.Errorf("it is with %q", got)
-	}
-	w.freeze("ovn-worker", false)
-	w.programmed(prod)
+	synctest.Test(t, func(t *testing.T) {
+		w := impatient(t, "172.18.0.33")
+		w.changeNode("ovn-worker2", func(n *corev1.Node) { delete(n.Labels, kube.LabelEgressAssignable) })
+		w.freeze("ovn-worker", true)
+		w.start()
+		w.eventually("the condition", func() bool { return w.reason(prod, v1.ConditionProgrammed) == egressip.ReasonNotAcknowledged })
+		w.event("NotAcknowledged node ovn-worker does not take 172.18.0.33, and no other can")
+		if got := w.holder(prod, "172.18.0.33"); got != "ovn-worker" {
+			t.Errorf("it is with %q", got)
+		}
+		w.freeze("ovn-worker", false)
+		w.programmed(prod)
+	})
 }
 
 // TestNodeDoesNotLetGo: an address that its node does not let go of is held by no other. New
@@ -72,31 +77,33 @@ func TestNodeDoesNotLetGo(t *testing.T) {
 		{"fc00:f853:ccd:e793::33", "fd00:10:244:1::9", "fd98::"},
 	} {
 		t.Run(c.ip, func(t *testing.T) {
-			w := impatient(t, v1.Address(c.ip))
-			w.start()
-			first := w.programmed(prod)
-			hops := map[string]string{"ovn-worker": "100.64.0.3", "ovn-worker2": "100.64.0.4"}
-			if c.hop != "" {
-				hops = map[string]string{"ovn-worker": "fd98::3", "ovn-worker2": "fd98::4"}
-			}
-			w.freeze(first, true)
-			w.changeNode(first, func(n *corev1.Node) { delete(n.Labels, kube.LabelEgressAssignable) })
-			w.eventually("the condition", func() bool { return w.reason(prod, v1.ConditionProgrammed) == egressip.ReasonNotAcknowledged })
-			w.event("NotAcknowledged " + c.ip + " stays with node " + first)
-			w.attach("prod/new", "ovn-control-plane", c.pod)
-			w.eventually("the new pod to start", func() bool { return !w.isMarked("prod/new") })
-			if got := w.hops("prod/new", c.pod); got != hops[first] {
-				t.Errorf("the new pod is led to %s", got)
-			}
-			for _, nodeStatus := range w.get(prod).Status.Programmed {
-				if nodeStatus.Node != first {
-					t.Errorf("%+v", nodeStatus)
+			synctest.Test(t, func(t *testing.T) {
+				w := impatient(t, v1.Address(c.ip))
+				w.start()
+				first := w.programmed(prod)
+				hops := map[string]string{"ovn-worker": "100.64.0.3", "ovn-worker2": "100.64.0.4"}
+				if c.hop != "" {
+					hops = map[string]string{"ovn-worker": "fd98::3", "ovn-worker2": "fd98::4"}
 				}
-			}
-			w.freeze(first, false)
-			w.programmed(prod)
-			w.eventually("the new pod to follow", func() bool {
-				return w.hops("prod/new", c.pod) == hops[other(first)] && w.nats("prod/new") == other(first)+":"+c.ip
+				w.freeze(first, true)
+				w.changeNode(first, func(n *corev1.Node) { delete(n.Labels, kube.LabelEgressAssignable) })
+				w.eventually("the condition", func() bool { return w.reason(prod, v1.ConditionProgrammed) == egressip.ReasonNotAcknowledged })
+				w.event("NotAcknowledged " + c.ip + " stays with node " + first)
+				w.attach("prod/new", "ovn-control-plane", c.pod)
+				w.eventually("the new pod to start", func() bool { return !w.isMarked("prod/new") })
+				if got := w.hops("prod/new", c.pod); got != hops[first] {
+					t.Errorf("the new pod is led to %s", got)
+				}
+				for _, nodeStatus := range w.get(prod).Status.Programmed {
+					if nodeStatus.Node != first {
+						t.Errorf("%+v", nodeStatus)
+					}
+				}
+				w.freeze(first, false)
+				w.programmed(prod)
+				w.eventually("the new pod to follow", func() bool {
+					return w.hops("prod/new", c.pod) == hops[other(first)] && w.nats("prod/new") == other(first)+":"+c.ip
+				})
 			})
 		})
 	}
@@ -105,24 +112,26 @@ func TestNodeDoesNotLetGo(t *testing.T) {
 // TestOVNControllerHangs: an address goes to another node where new translations come into
 // force. While the chassis of all nodes are behind it is the databases: nothing moves.
 func TestOVNControllerHangs(t *testing.T) {
-	w := impatient(t, "172.18.0.33")
-	w.start()
-	first := w.programmed(prod)
-	w.barrier.stop("all", true)
-	w.pod("prod/other", "ovn-control-plane", "10.244.0.9")
-	w.eventually("the wait to end a few times", func() bool { return w.reason(prod, v1.ConditionProgrammed) == egressip.ReasonWaitingForPolicies })
-	if got := w.holder(prod, "172.18.0.33"); got != first || w.master.stuckChassis.TimedOut(first) {
-		t.Errorf("it went to %q", got)
-	}
-	w.barrier.stop("chassis-"+first, true)
-	w.barrier.stop("all", false)
-	w.eventually("the other node to have it", func() bool {
-		return w.is(prod, v1.ConditionProgrammed) && w.holder(prod, "172.18.0.33") == other(first)
-	})
-	w.event("moves from node " + first + " to node " + other(first) + ": " + first + " has an ovn-controller that does not apply changes")
-	for _, pod := range []struct{ key, addr string }{{web, webV4}, {"prod/other", "10.244.0.9"}} {
-		if got := w.hops(pod.key, pod.addr); got != hopOf[other(first)] {
-			t.Errorf("%s is led to %s", pod.key, got)
+	synctest.Test(t, func(t *testing.T) {
+		w := impatient(t, "172.18.0.33")
+		w.start()
+		first := w.programmed(prod)
+		w.barrier.stop("all", true)
+		w.pod("prod/other", "ovn-control-plane", "10.244.0.9")
+		w.eventually("the wait to end a few times", func() bool { return w.reason(prod, v1.ConditionProgrammed) == egressip.ReasonWaitingForPolicies })
+		if got := w.holder(prod, "172.18.0.33"); got != first || w.master.stuckChassis.TimedOut(first) {
+			t.Errorf("it went to %q", got)
 		}
-	}
+		w.barrier.stop("chassis-"+first, true)
+		w.barrier.stop("all", false)
+		w.eventually("the other node to have it", func() bool {
+			return w.is(prod, v1.ConditionProgrammed) && w.holder(prod, "172.18.0.33") == other(first)
+		})
+		w.event("moves from node " + first + " to node " + other(first) + ": " + first + " has an ovn-controller that does not apply changes")
+		for _, pod := range []struct{ key, addr string }{{web, webV4}, {"prod/other", "10.244.0.9"}} {
+			if got := w.hops(pod.key, pod.addr); got != hopOf[other(first)] {
+				t.Errorf("%s is led to %s", pod.key, got)
+			}
+		}
+	})
 }
