@@ -46,9 +46,6 @@ const tableBase = 1000
 // link whose interface has that number.
 func TableOf(index int) int { return tableBase + index }
 
-// mainTable is the number of the main routing table.
-const mainTable = 254
-
 // Chains declares the chains of this feature.
 func Chains(families []topology.Family) []host.Chain {
 	var chains []host.Chain
@@ -191,7 +188,7 @@ func HostPlan(assignments []LinkAssignment, held func(netip.Addr) bool, pods []n
 		}
 		// What pods send to nodes comes through the host in local gateway mode, their
 		// replies in both; it keeps to the usual routes.
-		s.IPRules[host.IPRule{Family: f, Priority: topology.RulePodToNode, Mark: topology.MarkPodToNode, Table: mainTable}] = struct{}{}
+		s.IPRules[host.IPRule{Family: f, Priority: topology.RulePodToNode, Mark: topology.MarkPodToNode, Table: topology.MainTable}] = struct{}{}
 		s.Rules[markChain(f)] = []host.Rule{
 			host.Spec{Mark: topology.MarkPodToNode, Target: host.SaveMark}.Rule(),
 			host.Spec{Unmarked: true, Target: host.RestoreMark}.Rule(),

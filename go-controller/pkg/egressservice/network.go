@@ -12,9 +12,6 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// mainTable is the number of the main routing table.
-const mainTable = 254
-
 // LocalPort is a source that replies have which the load balancer of a node's switch
 // has sent to a pod of that node.
 type LocalPort struct {
@@ -55,7 +52,7 @@ func localPorts(svc *corev1.Service, masquerade []netip.Prefix) []LocalPort {
 func MainTableRules(t Translations) map[host.IPRule]struct{} {
 	rules := map[host.IPRule]struct{}{}
 	for a := range t {
-		rules[host.IPRule{Family: topology.FamilyOf(a), Priority: topology.RulePodToNode, Src: topology.HostPrefix(a), Table: mainTable}] = struct{}{}
+		rules[host.IPRule{Family: topology.FamilyOf(a), Priority: topology.RulePodToNode, Src: topology.HostPrefix(a), Table: topology.MainTable}] = struct{}{}
 	}
 	return rules
 }
@@ -96,7 +93,7 @@ func IPRules(s Service, node string, table int, inside []netip.Prefix) map[host.
 	}
 	for _, p := range inside {
 		if f := topology.FamilyOf(p.Addr()); families[f] {
-			rules[host.IPRule{Family: f, Priority: topology.RuleInside, Dst: p.Masked(), Table: mainTable}] = struct{}{}
+			rules[host.IPRule{Family: f, Priority: topology.RuleInside, Dst: p.Masked(), Table: topology.MainTable}] = struct{}{}
 		}
 	}
 	return rules

@@ -178,13 +178,10 @@ func NextHops(a host.Attachment, families []topology.Family, configured []netip.
 	return out
 }
 
-// mainTable is the number of the kernel's main routing table.
-const mainTable = 254
-
 func defaultGateways(routes []host.LinkRoute) []netip.Addr {
 	var best *host.LinkRoute
 	for i, r := range routes {
-		if r.Dst.Bits() == 0 && r.Table == mainTable && gatewayed(r) == 1 && (best == nil || r.Metric < best.Metric) {
+		if r.Dst.Bits() == 0 && r.Table == topology.MainTable && gatewayed(r) == 1 && (best == nil || r.Metric < best.Metric) {
 			best = &routes[i]
 		}
 	}

@@ -45,7 +45,7 @@ func parse(t *testing.T, items ...string) host.Attachment {
 			a.Addrs = append(a.Addrs, host.LinkAddress{Prefix: p})
 			continue
 		}
-		r := host.LinkRoute{Dst: p, Table: mainTable}
+		r := host.LinkRoute{Dst: p, Table: topology.MainTable}
 		for i := 1; i+1 < len(w); i += 2 {
 			switch w[i] {
 			case "via":

@@ -50,6 +50,34 @@ func differing(have map[string]string, want map[string]*string) map[string]*stri
 	return d
 }
 
+// JSONPatch is a JSON patch (RFC 6902): the API server carries out all of its operations
+// in their order, or none where a test fails.
+type JSONPatch []operation
+
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// Test adds the condition that path has a value; nil asks for a path that is not there.
+func (p JSONPatch) Test(path string, value any) JSONPatch {
+	return append(p, operation{"test", path, value})
+}
+
+// Add adds the operation that puts a value at path, whatever is there.
+func (p JSONPatch) Add(path string, value any) JSONPatch {
+	return append(p, operation{"add", path, value})
+}
+
+// Replace adds the operation that replaces the value at path, which has to be there.
+func (p JSONPatch) Replace(path string, value any) JSONPatch {
+	return append(p, operation{"replace", path, value})
+}
+
+// Remove adds the operation that removes what is at path, which has to be there.
+func (p JSONPatch) Remove(path string) JSONPatch { return append(p, operation{"remove", path, nil}) }
+
 // PatchNode makes annotations and labels of a node be as m says. node is the
 // object as last read; where it says so already, no request is sent.
 func PatchNode(ctx context.Context, cs kubernetes.Interface, node *corev1.Node, m Metadata) error {

@@ -46,6 +46,9 @@ const (
 	RuleEgressIP = 6000
 )
 
+// MainTable is the number of the kernel's main routing table.
+const MainTable = 254
+
 // MarkPodToNode (0x3f0) marks pod-to-node traffic, and what pods reach by their own
 // node, which must leave with the node's address whatever egress feature selects the
 // pod.

@@ -18,6 +18,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 )
 
@@ -238,23 +239,18 @@ func difference(e *v1.EgressIP, known, want v1.EgressIPStatus) (types.PatchType,
 		}
 		return types.MergePatchType, map[string]any{"metadata": map[string]any{"uid": e.UID}, "status": change}
 	}
-	type operation struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value any    `json:"value,omitempty"`
-	}
-	ops := []operation{{"test", "/metadata/uid", e.UID}}
+	ops := kube.JSONPatch{}.Test("/metadata/uid", e.UID)
 	for i := len(known.Programmed) - 1; i >= 0; i-- {
 		nodeStatus := known.Programmed[i]
 		if slices.ContainsFunc(want.Programmed, func(w v1.ProgrammedStatus) bool { return w.Node == nodeStatus.Node }) {
 			continue
 		}
 		path := fmt.Sprintf("/status/programmed/%d", i)
-		ops = append(ops, operation{"test", path + "/node", nodeStatus.Node}, operation{Op: "remove", Path: path})
+		ops = ops.Test(path+"/node", nodeStatus.Node).Remove(path)
 	}
 	for _, field := range []string{"items", "conditions"} {
 		if value, ok := change[field]; ok {
-			ops = append(ops, operation{"add", "/status/" + field, value})
+			ops = ops.Add("/status/"+field, value)
 		}
 	}
 	return types.JSONPatchType, ops

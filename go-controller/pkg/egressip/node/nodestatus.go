@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
 const (
@@ -22,13 +23,6 @@ const (
 	// attempts is how often a status entry is tried when others write the same status.
 	attempts = 5
 )
-
-// operation is one of a JSON patch.
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value"`
-}
 
 // nodeStatus returns what there is to say. Who has nothing says nothing.
 func (c *Controller) nodeStatus(s state, on linkState) *v1.ProgrammedStatus {
@@ -85,7 +79,7 @@ func (c *Controller) patchNodeStatus(ctx context.Context, e *v1.EgressIP, status
 // the status entry in the list is another's.
 func nodeStatusPatch(e *v1.EgressIP, node string, status *v1.ProgrammedStatus) ([]byte, error) {
 	have, at := egressip.NodeStatusOf(e.Status, node)
-	ops := []operation{{"test", "/metadata/uid", e.UID}}
+	ops := kube.JSONPatch{}.Test("/metadata/uid", e.UID)
 	place := fmt.Sprintf("/status/programmed/%d", at)
 	switch {
 	case status == nil && at < 0, status != nil && at >= 0 && egressip.SameNodeStatus(have, *status):
@@ -93,21 +87,21 @@ func nodeStatusPatch(e *v1.EgressIP, node string, status *v1.ProgrammedStatus) (
 	case status == nil:
 		if len(e.Status.Programmed) == 1 { // no list rather than an empty one
 			place = "/status/programmed"
-			ops = append(ops, operation{"test", place, e.Status.Programmed})
+			ops = ops.Test(place, e.Status.Programmed)
 		} else {
-			ops = append(ops, operation{"test", place + "/node", node})
+			ops = ops.Test(place+"/node", node)
 		}
-		ops = append(ops, operation{"remove", place, nil})
+		ops = ops.Remove(place)
 	default:
-		ops = append(ops, operation{"test", "/status/items", e.Status.Items})
+		ops = ops.Test("/status/items", e.Status.Items)
 		switch {
 		case at >= 0:
-			ops = append(ops, operation{"test", place + "/node", node}, operation{"replace", place, status})
+			ops = ops.Test(place+"/node", node).Replace(place, status)
 		case e.Status.Programmed != nil:
 			// The list as it was read has no status entry of this node; as it is, it may.
-			ops = append(ops, operation{"test", "/status/programmed", e.Status.Programmed}, operation{"add", "/status/programmed/-", status})
+			ops = ops.Test("/status/programmed", e.Status.Programmed).Add("/status/programmed/-", status)
 		default:
-			ops = append(ops, operation{"test", "/status/programmed", nil}, operation{"add", "/status/programmed", []any{status}})
+			ops = ops.Test("/status/programmed", nil).Add("/status/programmed", []any{status})
 		}
 	}
 	patch, err := json.Marshal(ops)

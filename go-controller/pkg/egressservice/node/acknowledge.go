@@ -13,17 +13,11 @@ import (
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
 // fieldManager is what the nodes' part of a status belongs to.
 const fieldManager = "ovnkube-node"
-
-// operation is one of a JSON patch.
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value,omitempty"`
-}
 
 // watchSelf looks again at what every node serves when this node comes back into
 // the cluster: it had nothing to say before.
@@ -52,7 +46,8 @@ func (c *Controller) present() bool {
 // host and the status does not say so yet. The server refuses the status entry of a node
 // that is host no more.
 func (c *Controller) acknowledge(ctx context.Context, eg *v1.EgressService, s egressservice.Service, problem string) error {
-	op := operation{Op: "add", Path: "/status/programmed"}
+	const path = "/status/programmed"
+	ops := kube.JSONPatch{}.Test("/metadata/uid", eg.UID).Test("/status/host", s.Host)
 	switch {
 	case s.Refused != (egressservice.Refusal{}):
 		return nil
@@ -61,7 +56,7 @@ func (c *Controller) acknowledge(ctx context.Context, eg *v1.EgressService, s eg
 		if s.Ack == word {
 			return nil
 		}
-		op.Value = word
+		ops = ops.Add(path, word)
 	case s.Host == v1.HostAll && problem != "" && !c.present():
 		return nil // the master takes back the status entries of those that it does not know
 	case s.Host == v1.HostAll && problem != "":
@@ -70,15 +65,13 @@ func (c *Controller) acknowledge(ctx context.Context, eg *v1.EgressService, s eg
 		if s.Ack == word || s.Ack.Problem != "" {
 			return nil
 		}
-		op.Value = word
+		ops = ops.Add(path, word)
 	case s.Host == v1.HostAll && s.Ack.Host == c.deps.Node:
-		op.Op = "remove"
+		ops = ops.Remove(path)
 	default:
 		return nil
 	}
-	patch, err := json.Marshal([]operation{
-		{Op: "test", Path: "/metadata/uid", Value: eg.UID}, {Op: "test", Path: "/status/host", Value: s.Host}, op,
-	})
+	patch, err := json.Marshal(ops)
 	if err != nil {
 		return fmt.Errorf("encode acknowledgement of EgressService %s: %w", s.Key, err)
 	}
