@@ -15,6 +15,7 @@ PACKAGES=(
 	iproute2 iptables nftables ethtool conntrack procps kmod util-linux
 	frr                             # BFD peers of external gateways, the router of MetalLB's test
 	mmdebstrap                      # the container image, without an engine
+	prometheus                      # promtool, which checks metrics, alerts and their tests
 	openssl                         # certificates in the tests of TLS connections
 	tcpdump                         # to look at what a test saw
 )
@@ -24,6 +25,7 @@ declare -A UNITS=( # daemons that a package would start
 	[ovn-host]="ovn-host ovn-controller"
 	[containerd]="containerd"
 	[frr]="frr"
+	[prometheus]="prometheus"
 )
 GO_MINIMUM=1.21 # from here on the go command fetches the version that go.mod names
 

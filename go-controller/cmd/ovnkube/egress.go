@@ -100,8 +100,8 @@ func (e *egress) command() *cli.App {
 	return &cli.App{
 		Name: "ovnkube egress", HelpName: "ovnkube egress", Usage: "why pods leave the cluster with which address",
 		Version: version.Get().String(), HideVersion: true, HideHelpCommand: true,
-		OnUsageError: wrong, ExitErrHandler: func(*cli.Context, error) {}, Action: group,
-		Commands: []*cli.Command{{
+		OnUsageError: wrong, ExitErrHandler: func(*cli.Context, error) {}, Action: group, DisableSliceFlagSeparator: true,
+		Commands: []*cli.Command{e.historyCommand(wrong, group), {
 			Name: "explain", Usage: "say what becomes of what an object is about", OnUsageError: wrong, HideHelpCommand: true, Action: group,
 			Subcommands: []*cli.Command{{
 				Name: "pod", ArgsUsage: "NAMESPACE/NAME", Usage: "the address that a pod leaves with, and why", OnUsageError: wrong, HideHelpCommand: true,
@@ -164,7 +164,7 @@ func inOrder(args []string) []string {
 		}
 	}
 	commands := min(1, len(words))
-	if commands > 0 && words[0] == "explain" {
+	if commands > 0 && (words[0] == "explain" || words[0] == "history") {
 		commands = min(2, len(words))
 	}
 	return slices.Concat(words[:commands], flags, words[commands:])

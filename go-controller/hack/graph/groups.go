@@ -36,7 +36,7 @@ var rows = [][]group{
 		{names: []string{"health"}, kind: kit},
 	},
 	{
-		{names: []string{"config"}, kind: kit}, {names: []string{"metrics"}, kind: kit},
+		{names: []string{"config"}, kind: kit}, {names: []string{"metrics"}, kind: kit}, {names: []string{"audit"}, kind: kit},
 		{title: "Kubernetes and queues", names: []string{"nodeinfo", "kube", "queue"}, kind: kit},
 		{title: "drivers: OVN", names: []string{"nb/ovsdb", "sb"}, kind: driver},
 		{title: "drivers: host", names: []string{"host/"}, kind: driver, columns: 4},

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/audit"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
@@ -53,6 +54,8 @@ type Env struct {
 	REST    *rest.Config
 	Ready   *Checks
 	Metrics *metrics.Set
+	// Audit is where a master that leads records egress; nil: nowhere.
+	Audit audit.Sink
 }
 
 // Run does what role says until ctx is done, and returns nil then. An error
@@ -86,6 +89,11 @@ func Run(ctx context.Context, cfg config.Config, role Role) error {
 		return err
 	}
 	defer stopEvents()
+	if role.Master != "" {
+		if env.Audit, err = openAudit(cfg.Logging); err != nil {
+			return err
+		}
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, s := range servers {
 		group.Go(func() error { return s.serve(ctx) })

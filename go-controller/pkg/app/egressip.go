@@ -88,9 +88,17 @@ func (m *master) egressIPs(core informers.SharedInformerFactory) (*egressipmaste
 		Network:         egressIPNetwork(cfg),
 		Acknowledge:     cfg.Features.AcknowledgeTimeout,
 		AssumeReachable: cfg.Features.ReachabilityTotalTimeout == 0,
+		Audit:           m.audit,
+		Metrics:         m.env.Metrics.Leader(),
 	})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	m.told = append(m.told, c.Synced()...)
 	m.runners["egress IPs"] = c
-	return c, []starter{factory}, pods, err
+	measureEgressIPs(m.env.Metrics.Leader(), factory.EgressIP().V1().EgressIPs())
+	m.env.Metrics.Leader().PodsHeld(c.Held)
+	return c, []starter{factory}, pods, nil
 }
 
 // egressIPNetwork is the part of the configuration that no egress address may be in.

@@ -62,6 +62,7 @@ func (m *master) externalGateways(
 		ips.OnLocalSNATChange(func(_, node string) { c.Look(node) })
 	}
 	m.runners["external gateways"] = c
+	measureExternalGateways(m.env.Metrics.Leader(), deps.Policies)
 	return []starter{factory}, nil
 }
 

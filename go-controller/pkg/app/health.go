@@ -54,6 +54,8 @@ func (m *master) health() (*health.Tracker, error) {
 	}
 	tracker := health.NewTracker(probes, m.env.Config.Features.ReachabilityTotalTimeout)
 	tracker.SecondOpinion(m.node, opinion(m.nodes.Lister(), m.node).Dead)
+	tracker.Observe(m.env.Metrics.Leader())
+	m.env.Metrics.Leader().Reachability(tracker.Each)
 	targets, err := healthmaster.New(m.nodes, tracker)
 	if err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/audit"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	egressservicemaster "github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/master"
@@ -73,6 +74,7 @@ func runMaster(ctx context.Context, env *Env, node, identity string) error {
 		Writer:  identity,
 		Confirm: func(ctx context.Context) error { return confirmLeader(ctx, env, identity) },
 	}
+	database.Observe = transactionObserver(env.Metrics.Leader())
 	client, err := ovsdb.Connect(ctx, database)
 	if err != nil {
 		return err
@@ -97,9 +99,18 @@ func runMaster(ctx context.Context, env *Env, node, identity string) error {
 		recorder: recorder,
 		runners:  map[string]runner{},
 	}
+	if env.Audit != nil {
+		recorder, end := startAudit(env.Audit, node)
+		defer end()
+		m.audit = recorder
+	}
+	measureNorthbound(env.Metrics, m.writer)
 	start, err := m.build()
 	if err != nil {
 		return err
+	}
+	if m.audit != nil {
+		go m.audit.CompleteAfter(ctx, m.told...)
 	}
 	for _, s := range start {
 		s.Start(ctx.Done())
@@ -140,6 +151,8 @@ type master struct {
 	runners  map[string]runner
 	tracker  *health.Tracker // nil until somebody asks for it
 	ips      *egressIPInformers
+	audit    *audit.Recorder   // nil: nobody records
+	told     []<-chan struct{} // closed when the features have told it what they found
 	// addresses tells which addresses belong to the cluster itself.
 	addresses *reservedsnapshot.Addresses
 }
@@ -300,11 +313,15 @@ func (m *master) egressServices(core informers.SharedInformerFactory, pods *nore
 		ClusterSubnets: cfg.Default.ClusterPrefixes(),
 		Mode:           cfg.Gateway.Mode,
 		Given:          m.given,
+		Audit:          m.audit,
+		Metrics:        m.env.Metrics.Leader(),
 	})
 	if err != nil {
 		return nil, nil, err
 	}
+	m.told = append(m.told, c.Synced())
 	m.runners["egress services"] = c
+	measureEgressServices(m.env.Metrics.Leader(), factory.EgressService().V1().EgressServices())
 	return factory, c, nil
 }
 

@@ -298,6 +298,12 @@ func (n *node) hostWriters(ctx context.Context) (err error) {
 		"host":   n.guard.NoReply,
 		"bridge": func() (uint64, error) { return n.flows.Packets(ctx, bridge.TableServicePort, bridge.PriorityNoReply) },
 	})
+	n.env.Metrics.Repaired(func() map[string]uint64 {
+		return map[string]uint64{
+			chains: n.chains.Repaired(), routes: n.routes.Repaired(), addresses: n.addrs.Repaired(),
+			ipRules: n.ipRules.Repaired(), parameters: n.settings.Repaired(),
+		}
+	})
 	return nil
 }
 

@@ -95,6 +95,12 @@ type Logging struct {
 	FileMaxSize int
 	// FileMaxBackups and FileMaxAge (days) bound what rotation keeps; 0 keeps all.
 	FileMaxBackups, FileMaxAge int
+	// EgressAudit is the file of the egress audit log, "-" for standard output; empty for
+	// none.
+	EgressAudit string
+	// EgressAuditMaxSize in megabytes rotates it; EgressAuditMaxBackups bounds what
+	// rotation keeps, 0 for all.
+	EgressAuditMaxSize, EgressAuditMaxBackups int
 }
 
 // CNI is the [cni] section.

@@ -33,6 +33,17 @@ func path(what string) kind[string] {
 	}}
 }
 
+// fileOrStdout takes an absolute path, or "-".
+func fileOrStdout() kind[string] {
+	file := path("a file")
+	return kind[string]{allowed: file.allowed + ", or - for standard output", parse: func(t string) (string, bool) {
+		if t == "-" {
+			return t, true
+		}
+		return file.parse(t)
+	}}
+}
+
 // oneOf takes one of the given words.
 func oneOf[T ~string](choices ...T) kind[T] {
 	list := make([]string, 0, len(choices))

@@ -145,6 +145,19 @@ var loggingOptions = []*Option{
 		value: to(number("a number of days", 0, 1<<20), func(c *Config) *int { return &c.Logging.FileMaxAge }),
 	},
 	{
+		Flag: "egress-audit-log", Section: "logging", Key: "egress-audit-log",
+		Usage: "File in which the leading master records which node and which pods have which egress address",
+		value: to(fileOrStdout(), func(c *Config) *string { return &c.Logging.EgressAudit }),
+	},
+	{
+		Flag: "egress-audit-log-maxsize", Section: "logging", Key: "egress-audit-log-maxsize", Default: "100", Usage: "Size at which that file is rotated",
+		value: to(number("megabytes", 1, 1<<20), func(c *Config) *int { return &c.Logging.EgressAuditMaxSize }),
+	},
+	{
+		Flag: "egress-audit-log-maxbackups", Section: "logging", Key: "egress-audit-log-maxbackups", Default: "0", Usage: "Rotated files of that log to keep; 0 keeps all",
+		value: to(number("a number of files", 0, 1<<20), func(c *Config) *int { return &c.Logging.EgressAuditMaxBackups }),
+	},
+	{
 		Flag: "libovsdblogfile", Section: "logging", Key: "libovsdblogfile", Usage: "File that receives the log of the OVSDB client",
 		NoEffect: "the OVSDB client logs into the same log", value: unused(path("a file")),
 	},

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -226,6 +227,30 @@ func conflict(d Decision, r Report) metav1.Condition {
 		return condition(v1.ConditionConflict, false, ReasonNoConflict, "no other EgressIP has its addresses or pods")
 	}
 	return condition(v1.ConditionConflict, true, reason, strings.Join(messages, ". "))
+}
+
+// Moves returns, for each address that has another node than before, why it left that one;
+// "" where nothing is known.
+func (d Decision) Moves(before map[netip.Addr]string) []string {
+	var reasons []string
+	for _, p := range d.Placements {
+		if from := before[p.Addr]; from != "" && p.Node != "" && p.Node != from {
+			reasons = append(reasons, p.Left)
+		}
+	}
+	return reasons
+}
+
+// Abandoned returns the nodes before that addresses leave for others because they are
+// unreachable.
+func (d Decision) Abandoned(before map[netip.Addr]string) []string {
+	var nodes []string
+	for _, p := range d.Placements {
+		if from := before[p.Addr]; from != "" && p.Node != "" && p.Node != from && p.Left == string(place.Unreachable) {
+			nodes = append(nodes, from)
+		}
+	}
+	return nodes
 }
 
 // Notice is an Event.

@@ -182,7 +182,9 @@ func (s Steering) translate(plan *Plan, p Path, pod netip.Addr, stay bool, kept 
 	}
 	site := Site{pod, p.Node}
 	if now, ok := s.Now.NATs[site]; ok && now != p.Addr {
-		if _, keep := kept[now]; stay || keep {
+		// One that nothing leads to any more is in the way of what is waited for.
+		used := slices.Contains(s.Now.Policies[pod].Hops, p.NextHop) || slices.Contains(s.InForce.Policies[pod].Hops, p.NextHop)
+		if _, keep := kept[now]; stay && used || keep {
 			plan.Want.NATs[site] = now
 			return
 		}

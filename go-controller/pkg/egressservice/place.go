@@ -35,6 +35,15 @@ func (d Decision) Equal(o Decision) bool {
 	return d.Host == o.Host && d.Refused == o.Refused && d.Generation == o.Generation && slices.Equal(d.NextHops, o.NextHops)
 }
 
+// Abandoned returns the host before that the service leaves for another because it is
+// unreachable; none where that is not so.
+func (d Decision) Abandoned(before string) []string {
+	if before == "" || before == v1.HostAll || d.Host == "" || d.Host == before || d.Left != string(place.Unreachable) {
+		return nil
+	}
+	return []string{before}
+}
+
 // Decide finds the host of every service, by key. A service stays on its Host if
 // that is allowed.
 func Decide(nodes []place.Node, services []Service) map[string]Decision {

@@ -32,6 +32,16 @@ type Prober interface {
 	Probe(ctx context.Context, node string, addr netip.Addr) error
 }
 
+// Observer is told what a Tracker sees, to measure it. It must not block.
+type Observer interface {
+	// Probed tells how a probe ended; sent is false where it could not be sent.
+	Probed(took time.Duration, answered, sent bool)
+	// Changed tells the new state of a node and when it answered last, the zero time
+	// for never. It is called before subscribers are. A node that is no target any more
+	// is Unknown.
+	Changed(node string, reach place.Reach, answered time.Time)
+}
+
 // Tracker keeps the state of each target node. It is safe for concurrent use.
 type Tracker struct {
 	prober  Prober
@@ -44,6 +54,7 @@ type Tracker struct {
 	subs    []func(node string)
 	own     string
 	confirm func(ctx context.Context, node string) bool
+	watcher Observer // nil: nobody measures
 }
 
 // target is a node that is probed; a change of its addresses makes a new one.
@@ -55,6 +66,7 @@ type target struct {
 	// Guarded by Tracker.mu:
 	reach  place.Reach
 	answer time.Time // the last one
+	took   time.Duration
 	steady time.Time // since when it has answered without a break
 	asking bool      // for a second opinion
 }
@@ -87,6 +99,31 @@ func (t *Tracker) Subscribe(f func(node string)) {
 	t.subs = append(t.subs, f)
 }
 
+// Observe adds who measures. It is called before Run.
+func (t *Tracker) Observe(o Observer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.watcher = o
+}
+
+// Each calls f with each target, its state, and how long its last answer took; 0 for none
+// yet.
+func (t *Tracker) Each(f func(node string, reach place.Reach, answer time.Duration)) {
+	type state struct {
+		reach place.Reach
+		took  time.Duration
+	}
+	t.mu.Lock()
+	states := make(map[string]state, len(t.targets))
+	for node, tg := range t.targets {
+		states[node] = state{tg.reach, tg.took}
+	}
+	t.mu.Unlock()
+	for node, s := range states {
+		f(node, s.reach, s.took)
+	}
+}
+
 // Reach returns what is known of a node; Unknown for one that is no target.
 func (t *Tracker) Reach(node string) place.Reach {
 	t.mu.Lock()
@@ -110,6 +147,7 @@ func (t *Tracker) SetTargets(targets map[string][]netip.Addr) {
 			tg.stop()
 			delete(t.targets, node)
 			changed = append(changed, node)
+			t.changed(node, place.Unknown, time.Time{})
 		}
 	}
 	for node, addrs := range targets {
@@ -125,7 +163,7 @@ func (t *Tracker) SetTargets(targets map[string][]netip.Addr) {
 				continue
 			}
 			old.stop()
-			next.reach, next.answer, next.steady = old.reach, old.answer, old.steady
+			next.reach, next.answer, next.took, next.steady = old.reach, old.answer, old.took, old.steady
 		} else {
 			changed = append(changed, node)
 		}
@@ -190,7 +228,9 @@ func (t *Tracker) watch(ctx context.Context, tg *target) {
 		attempts.Add(1)
 		go func() {
 			defer attempts.Done()
+			asked := time.Now()
 			err := t.ask(ctx, tg)
+			t.probed(ctx, tg, time.Since(asked), err)
 			select {
 			case answers <- err:
 			case <-ctx.Done():
@@ -227,6 +267,28 @@ func (t *Tracker) watch(ctx context.Context, tg *target) {
 			}
 			attempt()
 		}
+	}
+}
+
+// probed notes how a probe ended, unless that was because nobody wants to know any more.
+func (t *Tracker) probed(ctx context.Context, tg *target, took time.Duration, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil {
+		tg.took = took
+	}
+	if t.watcher != nil {
+		t.watcher.Probed(took, err == nil, !errors.Is(err, ErrFault))
+	}
+}
+
+// changed tells who measures of a new state; t.mu is held.
+func (t *Tracker) changed(node string, reach place.Reach, answered time.Time) {
+	if t.watcher != nil {
+		t.watcher.Changed(node, reach, answered)
 	}
 }
 
@@ -348,6 +410,7 @@ func (t *Tracker) set(tg *target, reach place.Reach) {
 		return
 	}
 	tg.reach = reach
+	t.changed(tg.node, reach, tg.answer)
 	subs := t.subs
 	t.mu.Unlock()
 	klog.V(2).InfoS("Reachability of a node changed", "node", tg.node, "from", old, "to", reach)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // Set keeps one kind of kernel object as the union of what several contributors
@@ -28,6 +29,9 @@ type Set[K comparable, V any] struct {
 	gone  map[K]dropped // dropped by a contributor: deleted even before Sweep
 	drops uint64
 	swept bool
+
+	settled  map[K]V // what the last pass left in the kernel; of write, which runs once at a time
+	repaired atomic.Uint64
 }
 
 // dropped is a key that is to be deleted since a contributor does not want it any more.
@@ -144,6 +148,7 @@ func (s *Set[K, V]) write(ctx context.Context) outcome[K] {
 		return outcome[K]{broken: fmt.Errorf("list %s: %w", s.name, err)}
 	}
 	result := outcome[K]{failed: s.diff(ctx, union, have, func(k K) bool { return swept || gone[k].at > 0 })}
+	s.countRepairs(union, have, result.failed)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,6 +160,30 @@ func (s *Set[K, V]) write(ctx context.Context) outcome[K] {
 	}
 	return result
 }
+
+// countRepairs counts what the pass before had left as it is wanted still, and this one did
+// not find.
+func (s *Set[K, V]) countRepairs(union, have map[K]V, failed map[K]error) {
+	settled := union
+	if len(failed) > 0 {
+		settled = maps.Clone(union)
+	}
+	for k := range failed {
+		delete(settled, k)
+	}
+	for k, v := range settled {
+		was, known := s.settled[k]
+		is, there := have[k]
+		if known && s.equal(v, was) && (!there || !s.equal(v, is)) {
+			s.repaired.Add(1)
+		}
+	}
+	s.settled = settled
+}
+
+// Repaired counts the objects that somebody else had changed or removed and that were
+// written again.
+func (s *Set[K, V]) Repaired() uint64 { return s.repaired.Load() }
 
 // diff carries out the difference between union and have and returns the keys
 // that failed. Adds that fail are tried again as long as others succeed, since

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"net/http"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -16,23 +17,19 @@ import (
 // Set is the metrics of one process. It is safe for concurrent use.
 type Set struct {
 	registry *prometheus.Registry
-	leader   prometheus.Gauge
+	leads    *prometheus.GaugeVec
+	leader   *Leader
 	queues   *queues
+	repairs  repairs
 }
 
 // New returns a Set with the build's version, the Go runtime and the process.
 func New(build version.Info) *Set {
-	s := &Set{
-		registry: prometheus.NewRegistry(),
-		leader:   prometheus.NewGauge(prometheus.GaugeOpts{Name: nameLeader, Help: "Whether this process leads the masters."}),
-		queues:   newQueues(),
-	}
-	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: nameBuildInfo, Help: "The running build.",
-		ConstLabels: prometheus.Labels{labelVersion: build.Version, labelCommit: build.Commit, labelGo: build.Go},
-	})
-	info.Set(1)
-	s.registry.MustRegister(info, s.leader, s.queues,
+	s := &Set{registry: prometheus.NewRegistry(), leads: leader.gauges(), leader: newLeader(), queues: newQueues()}
+	info := buildInfo.gauges()
+	info.WithLabelValues(build.Version, build.Commit, build.Go).Set(1)
+	s.SetLeader(false)
+	s.registry.MustRegister(info, s.leads, s.leader, s.queues, &s.repairs,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return s
 }
@@ -43,13 +40,19 @@ func (s *Set) Handler() http.Handler {
 }
 
 // SetLeader says whether this process leads.
-func (s *Set) SetLeader(leads bool) { s.leader.Set(number(leads)) }
+func (s *Set) SetLeader(leads bool) {
+	s.leads.WithLabelValues().Set(number(leads))
+	s.leader.leads.Store(leads)
+}
+
+// Leader returns what the leader of the masters measures.
+func (s *Set) Leader() *Leader { return s.leader }
 
 // Checks reports the result of every readiness check when metrics are read. It
 // is called once.
 func (s *Set) Checks(results func() map[string]error) {
 	s.registry.MustRegister(checks{
-		desc:    prometheus.NewDesc(nameCheck, "Whether a readiness check passes.", []string{labelCheck}, nil),
+		desc:    check.desc(),
 		results: results,
 	})
 }
@@ -58,7 +61,7 @@ func (s *Set) Checks(results func() map[string]error) {
 // called once.
 func (s *Set) Failing(counts func() map[string]int) {
 	s.registry.MustRegister(vector[int]{
-		desc:   prometheus.NewDesc(nameFailing, "Keys that failed when they were last tried.", []string{labelController}, nil),
+		desc:   failing.desc(),
 		kind:   prometheus.GaugeValue,
 		counts: counts,
 	})
@@ -68,7 +71,7 @@ func (s *Set) Failing(counts func() map[string]int) {
 // read. It is called once.
 func (s *Set) Panics(counts func() map[string]uint64) {
 	s.registry.MustRegister(vector[uint64]{
-		desc:   prometheus.NewDesc(namePanics, "Panics that were recovered from.", []string{labelPart}, nil),
+		desc:   survived.desc(),
 		kind:   prometheus.CounterValue,
 		counts: counts,
 	})
@@ -77,21 +80,20 @@ func (s *Set) Panics(counts func() map[string]uint64) {
 // Unsnatted reports how many packets of pods the node kept from leaving with the
 // address of the pod, by where it did. It is called once.
 func (s *Set) Unsnatted(at map[string]func() (uint64, error)) {
-	s.dropped(nameUnsnatted, "Packets of pods that were dropped because nothing had translated their source address.", at)
+	s.dropped(unsnatted, at)
 }
 
 // NoReply reports how many packets the node dropped that pods of an egress feature
 // sent from the port of a Service to somebody whom they do not answer, by where it
 // did. It is called once.
 func (s *Set) NoReply(at map[string]func() (uint64, error)) {
-	s.dropped(nameNoReply, "Packets from the port of a Service that were dropped because they are no replies and would have left with "+
-		"the address of the node.", at)
+	s.dropped(noReply, at)
 }
 
-func (s *Set) dropped(name, help string, at map[string]func() (uint64, error)) {
+func (s *Set) dropped(d Definition, at map[string]func() (uint64, error)) {
 	for where, dropped := range at {
 		s.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: name, Help: help,
+			Name: d.Name, Help: d.Help,
 			ConstLabels: prometheus.Labels{labelAt: where},
 		}, func() float64 {
 			var n uint64
@@ -106,6 +108,10 @@ func (s *Set) dropped(name, help string, at map[string]func() (uint64, error)) {
 		}))
 	}
 }
+
+// Repaired reports how often something that others had changed was put right, by kind,
+// when metrics are read. Each role of the process calls it, with kinds of its own.
+func (s *Set) Repaired(counts func() map[string]uint64) { s.repairs.add(counts) }
 
 // Workqueue returns the provider for k8s.io/client-go/util/workqueue.
 func (s *Set) Workqueue() workqueue.MetricsProvider { return s.queues }
@@ -147,5 +153,29 @@ func (v vector[N]) Describe(ch chan<- *prometheus.Desc) { ch <- v.desc }
 func (v vector[N]) Collect(ch chan<- prometheus.Metric) {
 	for label, n := range v.counts() {
 		ch <- prometheus.MustNewConstMetric(v.desc, v.kind, float64(n), label)
+	}
+}
+
+// repairs collects what each role of the process repaired.
+type repairs struct {
+	mu      sync.Mutex
+	sources []func() map[string]uint64
+}
+
+func (r *repairs) add(counts func() map[string]uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sources = append(r.sources, counts)
+}
+
+// Describe implements prometheus.Collector.
+func (r *repairs) Describe(ch chan<- *prometheus.Desc) { ch <- repaired.desc() }
+
+// Collect implements prometheus.Collector.
+func (r *repairs) Collect(ch chan<- prometheus.Metric) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, counts := range r.sources {
+		vector[uint64]{desc: repaired.desc(), kind: prometheus.CounterValue, counts: counts}.Collect(ch)
 	}
 }

@@ -5,12 +5,16 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
 )
 
@@ -66,42 +70,118 @@ func TestWorkqueue(t *testing.T) {
 		`ovnkube_workqueue_queue_duration_seconds_count{name="pods"} 1`)
 }
 
-// Every name is ours and in the form Prometheus asks for.
-func TestNames(t *testing.T) {
+// full returns a set that reports each metric.
+func full(t *testing.T) *Set {
+	t.Helper()
 	s := New(version.Info{})
-	q := s.queues
+	s.SetLeader(true)
+	s.Checks(func() map[string]error { return map[string]error{"x": nil} })
 	s.Failing(func() map[string]int { return map[string]int{"x": 1} })
 	s.Panics(func() map[string]uint64 { return map[string]uint64{"x": 1} })
-	for _, f := range []func(string){
-		func(n string) { q.NewUnfinishedWorkSecondsMetric(n).Set(1) },
-		func(n string) { q.NewLongestRunningProcessorSecondsMetric(n).Set(1) },
-		func(n string) { q.NewDepthMetric(n).Inc() },
-		func(n string) { q.NewAddsMetric(n).Inc() },
-		func(n string) { q.NewRetriesMetric(n).Inc() },
-		func(n string) { q.NewLatencyMetric(n).Observe(1) },
-		func(n string) { q.NewWorkDurationMetric(n).Observe(1) },
-	} {
-		f("x")
-	}
-	families, err := s.registry.Gather()
+	s.Repaired(func() map[string]uint64 { return map[string]uint64{"x": 1} })
+	s.Repaired(func() map[string]uint64 { return map[string]uint64{"y": 1} })
+	dropped := map[string]func() (uint64, error){"host": func() (uint64, error) { return 1, nil }}
+	s.Unsnatted(dropped)
+	s.NoReply(dropped)
+	q := s.queues
+	q.NewUnfinishedWorkSecondsMetric("x").Set(1)
+	q.NewLongestRunningProcessorSecondsMetric("x").Set(1)
+	q.NewDepthMetric("x").Inc()
+	q.NewAddsMetric("x").Inc()
+	q.NewRetriesMetric("x").Inc()
+	q.NewLatencyMetric("x").Observe(1)
+	q.NewWorkDurationMetric("x").Observe(1)
+
+	l := s.Leader()
+	l.Objects("x", func(visit func([]metav1.Condition)) {
+		visit([]metav1.Condition{{Type: "a", Status: "True", Reason: "b"}})
+	})
+	l.Addresses(func(emit Emit) { emit(1, "n1", Assigned) })
+	l.Hosted(func(emit Emit) { emit(1, "n1") })
+	l.PodsHeld(func() int { return 1 })
+	l.Rows(func(emit Emit) { emit(1, "x") })
+	l.Reachability(func(yield func(string, place.Reach, time.Duration)) { yield("n1", place.Alive, time.Second) })
+	l.Moved("x", "unreachable")
+	l.PodStarted(time.Second, true)
+	l.Probed(time.Second, true, true)
+	l.Transaction(time.Second, 1, 1, 1, nil)
+	l.Changed("n1", place.Dead, time.Now())
+	l.Decided("x", "o", "n1")
+	l.Programmed("x", "o")
+	return s
+}
+
+// TestDefinitions: what is reported is what is defined, and the other way round.
+func TestDefinitions(t *testing.T) {
+	families, err := full(t).registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours := 0
+	reported := map[string]bool{}
 	for _, f := range families {
 		name := f.GetName()
 		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") || strings.HasPrefix(name, "promhttp_") {
 			continue
 		}
-		ours++
-		if !strings.HasPrefix(name, "ovnkube_") || f.GetHelp() == "" {
-			t.Errorf("%s: help %q", name, f.GetHelp())
+		reported[name] = true
+		i := slices.IndexFunc(All(), func(d Definition) bool { return d.Name == name })
+		if i < 0 {
+			t.Errorf("%s is not defined", name)
+			continue
 		}
-		if counter := f.GetType().String() == "COUNTER"; counter != strings.HasSuffix(name, "_total") {
-			t.Errorf("%s is a %s", name, f.GetType())
+		d := All()[i]
+		if got := strings.ToLower(f.GetType().String()); got != string(d.Type) || f.GetHelp() != d.Help {
+			t.Errorf("%s is a %s, help %q", name, got, f.GetHelp())
+		}
+		var labels []string
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			labels = append(labels, l.GetName())
+		}
+		if want := slices.Sorted(slices.Values(d.Labels)); !slices.Equal(labels, want) {
+			t.Errorf("%s has the labels %q, want %q", name, labels, want)
 		}
 	}
-	if ours != 11 {
-		t.Errorf("%d metrics of ours", ours)
+	for _, d := range All() {
+		if !reported[d.Name] {
+			t.Errorf("%s is defined, and nothing reports it", d.Name)
+		}
+		if !strings.HasPrefix(d.Name, "ovnkube_") || strings.ContainsAny(d.Help, "|\n") || !strings.HasSuffix(d.Help, ".") {
+			t.Errorf("%s: help %q", d.Name, d.Help)
+		}
+	}
+}
+
+// TestConventions: names, units and help texts are as Prometheus wants them.
+func TestConventions(t *testing.T) {
+	var ours strings.Builder
+	for line := range strings.Lines(read(t, full(t))) {
+		if strings.HasPrefix(strings.TrimPrefix(strings.TrimPrefix(line, "# HELP "), "# TYPE "), "ovnkube_") {
+			ours.WriteString(line)
+		}
+	}
+	check := func(text string) (string, error) {
+		cmd := exec.Command("promtool", "check", "metrics")
+		cmd.Stdin = strings.NewReader(text)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := check(ours.String()); err != nil || out != "" {
+		t.Errorf("promtool check metrics: %v\n%s", err, out)
+	}
+	if out, err := check("# TYPE ovnkube_x counter\novnkube_x 1\n"); err == nil {
+		t.Errorf("a counter without help and _total passes: %s", out)
+	}
+}
+
+// TestPage: the page has each metric.
+func TestPage(t *testing.T) {
+	var page strings.Builder
+	if err := Markdown(&page); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range All() {
+		if !strings.Contains(page.String(), "| `"+d.Name+"` | "+string(d.Type)+" |") {
+			t.Errorf("the page has no %s", d.Name)
+		}
 	}
 }

@@ -1,56 +1,141 @@
 package metrics
 
-// Names of all metrics.
-const (
-	// nameBuildInfo is 1; its labels say which build runs.
-	nameBuildInfo = "ovnkube_build_info"
-	// nameLeader is 1 while this process leads the masters.
-	nameLeader = "ovnkube_leader"
-	// nameCheck is 1 while a readiness check passes, by check.
-	nameCheck = "ovnkube_readiness_check"
-
-	// nameUnsnatted counts packets that would have left a node with the address
-	// of a pod, by where they were stopped: in the host's kernel or on the
-	// external bridge.
-	nameUnsnatted = "ovnkube_node_unsnatted_packets_dropped_total"
-
-	// nameNoReply counts packets from the port of a Service that were no replies and
-	// would have left with the node's address, though the pod has an egress address,
-	// by where they were stopped.
-	nameNoReply = "ovnkube_node_service_port_packets_dropped_total"
-	// namePanics counts the panics that the process survived, by the part of it
-	// that they were in: a controller, or a loop.
-	namePanics = "ovnkube_panics_total"
-	// nameFailing is how many keys of a controller fail and are tried again.
-	nameFailing = "ovnkube_failing_keys"
-
-	// The queues of the controllers, by name.
-
-	// nameQueueDepth is the number of keys that wait.
-	nameQueueDepth = "ovnkube_workqueue_depth"
-	// nameQueueAdds counts the keys added.
-	nameQueueAdds = "ovnkube_workqueue_adds_total"
-	// nameQueueLatency is how long a key waited.
-	nameQueueLatency = "ovnkube_workqueue_queue_duration_seconds"
-	// nameQueueWork is how long a reconcile took.
-	nameQueueWork = "ovnkube_workqueue_work_duration_seconds"
-	// nameQueueUnfinished is the time spent so far in reconciles still running.
-	nameQueueUnfinished = "ovnkube_workqueue_unfinished_work_seconds"
-	// nameQueueLongest is the age of the oldest reconcile still running.
-	nameQueueLongest = "ovnkube_workqueue_longest_running_processor_seconds"
-	// nameQueueRetries counts the reconciles that failed.
-	nameQueueRetries = "ovnkube_workqueue_retries_total"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 // Labels.
 const (
-	labelVersion = "version"
-	labelCommit  = "commit"
-	labelGo      = "go_version"
-	labelCheck   = "check"
-	labelAt      = "at"
-	labelQueue   = "name"
-
+	labelVersion    = "version"
+	labelCommit     = "commit"
+	labelGo         = "go_version"
+	labelCheck      = "check"
+	labelAt         = "at"
+	labelQueue      = "name"
 	labelController = "controller"
 	labelPart       = "part"
+	labelKind       = "kind"
+	labelType       = "type"
+	labelStatus     = "status"
+	labelReason     = "reason"
+	labelNode       = "node"
+	labelState      = "state"
+	labelStage      = "stage"
+	labelResult     = "result"
+	labelOperation  = "operation"
+	labelTable      = "table"
 )
+
+// Every process.
+var (
+	buildInfo = define(process, gauge, "ovnkube_build_info", "The running build; the value is 1.", labelVersion, labelCommit, labelGo)
+	leader    = define(process, gauge, "ovnkube_leader", "Whether this process leads the masters.")
+	check     = define(process, gauge, "ovnkube_readiness_check", "Whether a readiness check passes.", labelCheck)
+	survived  = define(process, counter, "ovnkube_panics_total", "Panics that were recovered from, by the part of the program that they were in.", labelPart)
+	failing   = define(process, gauge, "ovnkube_failing_keys", "Keys that failed when they were last tried.", labelController)
+	repaired  = define(process, counter, "ovnkube_drift_repaired_total", "What somebody else had changed or removed and was put right: objects of the host, "+
+		"passes over the iptables chains, and owners of northbound rows.", labelKind)
+
+	queueDepth      = define(process, gauge, "ovnkube_workqueue_depth", "Keys that wait.", labelQueue)
+	queueAdds       = define(process, counter, "ovnkube_workqueue_adds_total", "Keys added.", labelQueue)
+	queueLatency    = define(process, histogram, "ovnkube_workqueue_queue_duration_seconds", "Seconds a key waited.", labelQueue)
+	queueWork       = define(process, histogram, "ovnkube_workqueue_work_duration_seconds", "Seconds a reconcile took.", labelQueue)
+	queueUnfinished = define(process, gauge, "ovnkube_workqueue_unfinished_work_seconds", "Seconds spent in reconciles that still run.", labelQueue)
+	queueLongest    = define(process, gauge, "ovnkube_workqueue_longest_running_processor_seconds",
+		"Seconds the oldest reconcile that still runs has taken.", labelQueue)
+	queueRetries = define(process, counter, "ovnkube_workqueue_retries_total", "Reconciles that failed and will be repeated.", labelQueue)
+)
+
+// Each node.
+var (
+	unsnatted = define(node, counter, "ovnkube_node_unsnatted_packets_dropped_total",
+		"Packets of pods that were dropped because nothing had translated their source address.", labelAt)
+	noReply = define(node, counter, "ovnkube_node_service_port_packets_dropped_total",
+		"Packets from the port of a Service that were dropped because they are no replies and would have left with the address of the node.", labelAt)
+)
+
+// The leader of the masters.
+var (
+	objects = define(leading, gauge, "ovnkube_egress_objects",
+		"Objects of the egress features by condition.", labelKind, labelType, labelStatus, labelReason)
+	oldestTransition = define(leading, gauge, "ovnkube_egress_condition_oldest_transition_timestamp_seconds",
+		"When the condition of the object that has had this status for the longest time got it.", labelKind, labelType, labelStatus, labelReason)
+	addresses = define(leading, gauge, "ovnkube_egressip_addresses",
+		"Addresses of EgressIPs by node: assigned to it, or programmed, which is what it acknowledges to hold.", labelNode, labelState)
+	hosted = define(leading, gauge, "ovnkube_egressservice_hosted",
+		"EgressServices by host; without those that every node serves.", labelNode)
+	moves = define(leading, counter, "ovnkube_egress_moves_total",
+		"Moves of addresses of EgressIPs, and of EgressServices, from a node to another, by what spoke against the node before.", labelKind, labelReason)
+	detection = define(leading, histogram, "ovnkube_node_failure_detection_duration_seconds",
+		"Seconds from the last answer of a node to the decision that it is unreachable.")
+	failover = define(leading, histogram, "ovnkube_egress_failover_duration_seconds",
+		"Seconds from the last answer of a node to a stage of the move of an EgressIP or EgressService away from it: decided, acknowledged by the next node, "+
+			"and programmed, which is in the northbound database and, for the pods of EgressIPs, in force on their nodes.", labelKind, labelStage)
+	podsHeld = define(leading, gauge, "ovnkube_pods_held_at_start",
+		"Pods of EgressIPs that wait with their start until what they send leaves as it is to.")
+	podStart = define(leading, histogram, "ovnkube_pod_start_held_duration_seconds",
+		"Seconds that pods of EgressIPs waited with their start: programmed, or timed_out.", labelResult)
+	reachability = define(leading, gauge, "ovnkube_node_reachability",
+		"What is known of the reachability of a node: 1 for its state (alive, dead or unknown), 0 for the others.", labelNode, labelState)
+	probeLatency = define(leading, gauge, "ovnkube_node_probe_last_duration_seconds",
+		"Seconds that the last answer of a node to a probe took.", labelNode)
+	probes = define(leading, histogram, "ovnkube_node_probe_duration_seconds",
+		"Seconds that probes of nodes took: answered, silent, or failed, which were not sent.", labelResult)
+	transactions = define(leading, histogram, "ovnkube_northbound_transaction_duration_seconds",
+		"Seconds that transactions of the northbound database took: committed or failed.", labelResult)
+	rowsWritten = define(leading, counter, "ovnkube_northbound_rows_written_total",
+		"Rows written to the northbound database: insert, update or delete.", labelOperation)
+	rows = define(leading, gauge, "ovnkube_northbound_rows",
+		"Rows in the northbound database, of whatever owner, by table.", labelTable)
+)
+
+// Type is the type of a metric.
+type Type string
+
+const (
+	gauge     Type = "gauge"
+	counter   Type = "counter"
+	histogram Type = "histogram"
+)
+
+// Process says which processes have a metric.
+type Process string
+
+const (
+	process Process = "every process"
+	node    Process = "ovnkube on each node"
+	leading Process = "the leader of the masters"
+)
+
+// Definition is a metric. All are in names.go; they start with "ovnkube_".
+type Definition struct {
+	Of         Process
+	Type       Type
+	Name, Help string
+	Labels     []string
+}
+
+var all []Definition
+
+// All returns all metrics but those of the Go runtime, the process and the handler.
+func All() []Definition { return all }
+
+func define(of Process, kind Type, name, help string, labels ...string) Definition {
+	d := Definition{Of: of, Type: kind, Name: name, Help: help, Labels: labels}
+	all = append(all, d)
+	return d
+}
+
+func (d Definition) desc() *prometheus.Desc {
+	return prometheus.NewDesc(d.Name, d.Help, d.Labels, nil)
+}
+
+func (d Definition) gauges() *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: d.Name, Help: d.Help}, d.Labels)
+}
+
+func (d Definition) counters() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels)
+}
+
+func (d Definition) histograms(buckets []float64) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: d.Name, Help: d.Help, Buckets: buckets}, d.Labels)
+}

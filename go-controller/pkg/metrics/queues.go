@@ -13,26 +13,16 @@ type queues struct {
 }
 
 func newQueues() *queues {
-	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{labelQueue})
-	}
-	counter := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{labelQueue})
-	}
-	histogram := func(name, help string) *prometheus.HistogramVec {
-		// A no-op sync takes tens of microseconds, a back-off half a minute.
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.0001, 4, 10),
-		}, []string{labelQueue})
-	}
+	// A no-op sync takes tens of microseconds, a back-off half a minute.
+	buckets := prometheus.ExponentialBuckets(0.0001, 4, 10)
 	return &queues{
-		depth:      gauge(nameQueueDepth, "Keys that wait."),
-		adds:       counter(nameQueueAdds, "Keys added."),
-		latency:    histogram(nameQueueLatency, "Seconds a key waited."),
-		work:       histogram(nameQueueWork, "Seconds a reconcile took."),
-		unfinished: gauge(nameQueueUnfinished, "Seconds spent in reconciles that still run."),
-		longest:    gauge(nameQueueLongest, "Seconds the oldest reconcile that still runs has taken."),
-		retries:    counter(nameQueueRetries, "Reconciles that failed and will be repeated."),
+		depth:      queueDepth.gauges(),
+		adds:       queueAdds.counters(),
+		latency:    queueLatency.histograms(buckets),
+		work:       queueWork.histograms(buckets),
+		unfinished: queueUnfinished.gauges(),
+		longest:    queueLongest.gauges(),
+		retries:    queueRetries.counters(),
 	}
 }
 

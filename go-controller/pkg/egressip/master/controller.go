@@ -16,10 +16,12 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/audit"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
 	egressinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
@@ -86,6 +88,10 @@ type Deps struct {
 	// AssumeReachable says that nobody probes nodes: one that is not ready is taken
 	// for dead.
 	AssumeReachable bool
+	// Audit is told what is found and written; nil: nobody records it.
+	Audit *audit.Recorder
+	// Metrics measures moves, failovers and how long pods are held; nil: nobody does.
+	Metrics *metrics.Leader
 }
 
 // Controller serves all EgressIPs of the cluster.
@@ -187,6 +193,12 @@ func (c *Controller) Run(ctx context.Context) error {
 // Attempted is closed when every pod that was there at the start, and every one that
 // only has rows left, has been tried once.
 func (c *Controller) Attempted() <-chan struct{} { return c.pods.Attempted() }
+
+// Synced is closed when every status and every pod that was there at the start, and every
+// one that only has rows left, has been reconciled successfully.
+func (c *Controller) Synced() []<-chan struct{} {
+	return []<-chan struct{}{c.statuses.Synced(), c.pods.Synced()}
+}
 
 // decision returns what placement decided last; false before it has seen key.
 func (c *Controller) decision(key string) (egressip.Decision, bool) {

@@ -21,7 +21,7 @@ func TestRemembered(t *testing.T) {
 		w.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web"}})
 		synctest.Wait()
 		w.barrier.stop("chassis-ovn-control-plane", false)
-		time.Sleep(revalidateDelay - time.Millisecond)
+		<-time.After(revalidateDelay - time.Millisecond)
 		synctest.Wait()
 		if got := w.hops(web, webV4); got != led || w.nats(web) != nats || nats == "" {
 			t.Errorf("led to %s, translations %q, want %s, %q", got, w.nats(web), led, nats)

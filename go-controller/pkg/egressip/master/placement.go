@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
@@ -154,6 +155,7 @@ func (c *Controller) decide(decisions map[string]egressip.Decision, met map[stri
 		old, ok := c.decisions[key]
 		if !ok || !old.Equal(d) || c.decided[key] != met[key] {
 			changed = append(changed, key)
+			c.deps.Metrics.Decided(conditions.EgressIP, key, d.Abandoned(old.Nodes())...)
 			for _, pod := range c.members.Selected(key) { // until they were looked at
 				c.waiting.add(key, pod)
 			}

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/audit"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
@@ -133,6 +134,7 @@ func (c *Controller) plan(w *work, key string, st *podState) error {
 // heard that its port is gone, and has none of it in its memory; until then they stay,
 // for a while.
 func (c *Controller) deletePod(w *work, key string, st *podState) {
+	c.auditPodFound(key, nil, nil)
 	c.statuses.Enqueue(c.members.Set(key, nil, nil)...)
 	if st.left.IsZero() {
 		st.left = time.Now()
@@ -150,6 +152,7 @@ func (c *Controller) deletePod(w *work, key string, st *podState) {
 		return
 	}
 	w.write(key, nil, func() {
+		c.auditPod(key, nil, nil, egressip.NewState(), nil, audit.ReasonPodDeleted)
 		c.deps.Rerouted.Set(key, nil)
 		c.updateStartGate(key, "", true)
 		c.mu.Lock()
@@ -172,6 +175,7 @@ func (c *Controller) removeRows(w *work, key string, st *podState, p *corev1.Pod
 	plan := egressip.Steering{Pod: egressip.Pod{Addrs: now.Addrs()}, Now: now, InForce: st.inForce}.Plan()
 	ours, going := c.returnSNAT(key, st, now, &plan)
 	w.write(key, plan.Want.Rows(), func() {
+		c.auditPod(key, p, nil, plan.Want, nil, audit.ReasonNotSelected)
 		c.deps.Rerouted.Set(key, nil)
 		c.setLocalSNAT(key, st, ours)
 		c.updateStartGate(key, "", true)
@@ -186,6 +190,7 @@ func (c *Controller) removeRows(w *work, key string, st *podState, p *corev1.Pod
 // they are written. The caller has hold of the pod. Nothing is written while it is
 // not known what the pod is to have.
 func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, addrs []netip.Addr) {
+	c.auditPodFound(key, p, addrs)
 	keys := c.choose(p)
 	pod := c.observe(st, p)
 	pod.Addrs = addrs
@@ -208,6 +213,7 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 	c.deps.Rerouted.Set(key, noreroute.Union(addrs, s.Now.Addrs()))
 	w.led = append(w.led, key)
 	w.write(key, plan.Want.Rows(), func() {
+		c.auditPod(key, p, addrs, plan.Want, keys, "")
 		c.deps.Rerouted.Set(key, addrs)
 		// What is not in the database any more is not in force for long.
 		maps.DeleteFunc(st.inForce.NATs, func(site egressip.Site, addr netip.Addr) bool { return plan.Want.NATs[site] != addr })

@@ -58,7 +58,9 @@ func (c *Controller) removePendingAnnotation(ctx context.Context, key string) er
 	}
 	c.mu.Unlock()
 	c.notifyLocalSNAT(key, p.Spec.NodeName)
-	if waited := time.Since(m.since); m.state == programmed {
+	waited := time.Since(m.since)
+	c.deps.Metrics.PodStarted(waited, m.state == programmed)
+	if m.state == programmed {
 		klog.V(2).InfoS("Pod may send", "pod", key, "after", waited)
 	} else {
 		klog.InfoS("Pod starts before its policies are in force", "pod", key, "after", waited)

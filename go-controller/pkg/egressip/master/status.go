@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
@@ -90,12 +91,14 @@ func (c *Controller) known(e *v1.EgressIP) v1.EgressIPStatus {
 func (c *Controller) report(ctx context.Context, key string) error {
 	e, err := c.deps.EgressIPs.Lister().Get(key)
 	if apierrors.IsNotFound(err) {
+		c.auditDeleted(key)
 		c.forget(key)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("get EgressIP %s: %w", key, err)
 	}
+	c.auditFound(e)
 	d, ok := c.decisionOn(e)
 	if !ok {
 		return nil // placement will enqueue it
@@ -121,8 +124,11 @@ func (c *Controller) report(ctx context.Context, key string) error {
 	if err := c.patch(ctx, e, known, want); err != nil {
 		return err
 	}
+	c.auditAssignments(e, d)
 	c.keepFormerHolders(former)
+	c.measureFailover(key, d, is)
 	before := egressip.Decode(&v1.EgressIP{Status: known}).Items
+	c.deps.Metrics.Moved(conditions.EgressIP, d.Moves(before)...)
 	for _, n := range egressip.Notices(d, before, known.Conditions, want.Conditions) {
 		kind := corev1.EventTypeNormal
 		if n.Warning {
@@ -172,6 +178,7 @@ func (c *Controller) transient(key string, known v1.EgressIPStatus, next metav1.
 
 func (c *Controller) forget(key string) {
 	c.ackTimeouts.SetPending(key, nil)
+	c.deps.Metrics.Decided(conditions.EgressIP, key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.patched, key)

@@ -27,9 +27,11 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/audit"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	egressfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
@@ -151,9 +153,12 @@ type world struct {
 	agents  *queue.Controller // the nodes
 	stop    func()
 	assume  bool
+	audit   *audit.Recorder // nil: nobody records
 	limit   time.Duration   // within which nodes are to acknowledge; 0: they may take for ever
 	base    *base           // nil: one rule of each node translates all pods
 	faults  *fakeapi.Faults // of the API, or nil
+
+	measured *metrics.Leader // nil: nobody measures
 
 	mu     sync.Mutex
 	frozen map[string]bool // nodes that do not act
@@ -236,7 +241,7 @@ func (w *world) start() {
 		Services: core.Core().V1().Services(),
 		Writer:   noting{w.db, w}, Health: w.health, Barrier: w.barrier, Rerouted: w.pods, Recorder: w.events,
 		Given: w.given, Network: network, AssumeReachable: w.assume,
-		Acknowledge: w.limit,
+		Acknowledge: w.limit, Audit: w.audit, Metrics: w.measured,
 	}
 	if w.base != nil {
 		deps.Translated = w.base.translated
@@ -336,6 +341,7 @@ func (w *world) act(ctx context.Context, c *Controller, key string) error {
 			if item.Network != "172.18.0.0/16" && item.Network != "fc00:f853:ccd:e793::/64" {
 				secondary = append(secondary, a)
 				nodeStatus.Digest = c.members.Digest(key, secondary)
+				w.agents.EnqueueAfter(time.Second, key) // nodes watch the pods of such addresses
 			}
 		}
 		i := slices.IndexFunc(status.Programmed, func(x v1.ProgrammedStatus) bool { return x.Node == name })

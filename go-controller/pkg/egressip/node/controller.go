@@ -185,16 +185,18 @@ func (c *Controller) nodeKeys(old, new any) []string {
 	if b == nil || b.Name != c.deps.Node {
 		return nil
 	}
+	var keys []string
+	// Not what changed decides: a list after a lost watch hides that somebody undid
+	// what this node had just written.
+	if !c.deps.Record.StandsIn(b) {
+		keys = append(keys, recordKey)
+	}
 	if a == nil {
-		return append(c.keys(), backKey)
+		return append(append(keys, c.keys()...), backKey)
 	}
 	same := true
 	for _, name := range []string{kube.AnnotationPrimaryIfAddr, kube.AnnotationHostAddresses, kube.AnnotationL3Gateway} {
 		same = same && a.Annotations[name] == b.Annotations[name]
-	}
-	var keys []string
-	if a.Annotations[kube.AnnotationEgressIPAddresses] != b.Annotations[kube.AnnotationEgressIPAddresses] {
-		keys = append(keys, recordKey)
 	}
 	if same {
 		return keys

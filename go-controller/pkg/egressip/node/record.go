@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -105,6 +106,21 @@ func (r *Record) Set(ctx context.Context, key string, addrs map[netip.Addr]bool,
 // Trim forgets the addresses that no EgressIP wants, once they have left the host.
 func (r *Record) Trim(ctx context.Context) error { return r.Set(ctx, "", nil, false) }
 
+// StandsIn tells whether a node's annotation says what is recorded. Before the record
+// is read, every annotation does.
+func (r *Record) StandsIn(n *corev1.Node) bool {
+	return !r.isLoaded() || n.Annotations[kube.AnnotationEgressIPAddresses] == r.annotation()
+}
+
+// annotation is what says the record: empty for none.
+func (r *Record) annotation() string {
+	addrs := r.Addresses()
+	if len(addrs) == 0 {
+		return ""
+	}
+	return kube.FormatEgressIPAddresses(addrs)
+}
+
 // Restore puts the annotation right where it does not say what is recorded: somebody
 // else has written it.
 func (r *Record) Restore(ctx context.Context) error {
@@ -127,8 +143,8 @@ func (r *Record) restore(ctx context.Context) error {
 		return nil // what it says is the record
 	}
 	var value *string
-	if addrs := r.Addresses(); len(addrs) > 0 {
-		value = kube.Value(kube.FormatEgressIPAddresses(addrs))
+	if text := r.annotation(); text != "" {
+		value = kube.Value(text)
 	}
 	err = kube.PatchNode(ctx, r.kube, n, kube.Metadata{Annotations: map[string]*string{kube.AnnotationEgressIPAddresses: value}})
 	if err != nil {

@@ -63,6 +63,26 @@ func TestSecondary(t *testing.T) {
 	})
 }
 
+// TestRecordUndoneUnseen: while nothing was watched, this node wrote its record and
+// somebody undid it, and the node that is listed then looks as the last one seen.
+func TestRecordUndoneUnseen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, secondary("10.10.10.5 "+self))
+		before := w.self()
+		c, _ := w.run()
+		w.saysEventually("prod", self+" 10.10.10.5")
+		if keys := c.nodeKeys(before, before); !slices.Contains(keys, recordKey) {
+			t.Errorf("a node without the record asks for %q", keys)
+		}
+		if keys := c.nodeKeys(nil, before); !slices.Contains(keys, recordKey) {
+			t.Errorf("a node that comes back without the record asks for %q", keys)
+		}
+		if keys := c.nodeKeys(before, w.self()); slices.Contains(keys, recordKey) {
+			t.Errorf("the node with the record asks for %q", keys)
+		}
+	})
+}
+
 // TestSecondaryMove prepares everything while the other node holds the address,
 // and adds the address only then.
 func TestSecondaryMove(t *testing.T) {

@@ -274,23 +274,26 @@ func (w *world) bare(namespace, name, node, annotation string) {
 	}
 }
 
-// recorded returns the annotation of the node.
-func (w *world) recorded() string {
+// self returns the node.
+func (w *world) self() *corev1.Node {
 	w.t.Helper()
 	n, err := w.kube.CoreV1().Nodes().Get(w.t.Context(), self, metav1.GetOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return n.Annotations[kube.AnnotationEgressIPAddresses]
+	return n
+}
+
+// recorded returns the annotation of the node.
+func (w *world) recorded() string {
+	w.t.Helper()
+	return w.self().Annotations[kube.AnnotationEgressIPAddresses]
 }
 
 // record writes the annotation of the node; empty removes it.
 func (w *world) record(value string) {
 	w.t.Helper()
-	n, err := w.kube.CoreV1().Nodes().Get(w.t.Context(), self, metav1.GetOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	n := w.self()
 	change := map[string]*string{kube.AnnotationEgressIPAddresses: nil}
 	if value != "" {
 		change[kube.AnnotationEgressIPAddresses] = &value

@@ -16,9 +16,11 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/audit"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
@@ -58,6 +60,10 @@ type Deps struct {
 	Mode topology.GatewayMode
 	// Given returns the addresses that were given to the pod "namespace/name" with a UID.
 	Given func(pod string, uid types.UID) []netip.Addr
+	// Audit is told what is found and written; nil: nobody records it.
+	Audit *audit.Recorder
+	// Metrics measures moves and failovers; nil: nobody does.
+	Metrics *metrics.Leader
 }
 
 // Controller serves all EgressServices of the cluster.
@@ -163,6 +169,10 @@ func (c *Controller) Look(pod string) { c.services.Enqueue(c.reader.Selecting(po
 // Attempted is closed when every EgressService that was there at the start, and
 // every one that only has rows left, has been tried once.
 func (c *Controller) Attempted() <-chan struct{} { return c.services.Attempted() }
+
+// Synced is closed when every EgressService that was there at the start, and every one
+// that only has rows left, has been reconciled successfully.
+func (c *Controller) Synced() <-chan struct{} { return c.services.Synced() }
 
 // decision returns what placement decided last; false before it has seen key.
 func (c *Controller) decision(key string) (egressservice.Decision, bool) {

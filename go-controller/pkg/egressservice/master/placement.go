@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/snapshot"
@@ -120,6 +121,7 @@ func (c *Controller) decide(decisions map[string]egressservice.Decision) []strin
 		old, ok := c.decisions[key]
 		if !ok || !old.Equal(d) {
 			changed = append(changed, key)
+			c.deps.Metrics.Decided(conditions.EgressService, key, d.Abandoned(old.Host)...)
 		} else if d.Left == "" {
 			d.Left = old.Left
 			decisions[key] = d

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
@@ -40,6 +41,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		if err := c.apply(ctx, key, nil); err != nil {
 			return err
 		}
+		c.auditDeleted(key)
 		c.deps.Pods.Set(key, nil)
 		return nil
 	}
@@ -53,6 +55,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		return err
 	}
 	c.claimed(others)
+	c.auditFound(eg, s)
 	host := egressservice.Status(s, d)
 	if host == v1.HostAll && c.gone(s.Ack.Host) {
 		s.Ack = v1.ProgrammedStatus{} // nobody else would take it back
@@ -62,11 +65,21 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		if err := c.setStatus(ctx, eg, s, d); err != nil {
 			return err
 		}
+		c.auditHost(eg, s, d)
+	}
+	current := c.isCurrent(s, d)
+	if current {
+		c.deps.Metrics.Acknowledged(conditions.EgressService, key)
 	}
 	pods := append(egressservice.Rerouted(s, d), egressservice.PendingPods(s, d)...)
 	now := egressservice.SteeringOf(c.deps.Writer.Rows(egressservice.Owner(key)))
-	if err := c.applyRows(ctx, key, pods, now, egressservice.Rows(s, d, now)); err != nil {
+	rows := egressservice.Rows(s, d, now)
+	if err := c.applyRows(ctx, key, pods, now, rows); err != nil {
 		return err
+	}
+	c.auditPods(eg, s, d, egressservice.SteeringOf(rows))
+	if current {
+		c.deps.Metrics.Programmed(conditions.EgressService, key)
 	}
 	if c.transient(eg, s, d) {
 		return nil
@@ -74,8 +87,16 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	if err := c.setStatus(ctx, eg, s, d); err != nil {
 		return err
 	}
+	c.auditHost(eg, s, d)
 	c.tell(eg, s, d)
 	return nil
+}
+
+// isCurrent tells whether the host has acknowledged what is decided, and nothing else was
+// decided meanwhile.
+func (c *Controller) isCurrent(s egressservice.Service, d egressservice.Decision) bool {
+	last, ok := c.decision(s.Key)
+	return ok && last.Equal(d) && egressservice.Acknowledged(s, d)
 }
 
 // gone tells whether there is no node of a name any more.
@@ -127,6 +148,7 @@ func (c *Controller) transient(eg *v1.EgressService, s egressservice.Service, d 
 
 func (c *Controller) forget(key string) {
 	c.claimed(c.reader.Forget(key))
+	c.deps.Metrics.Decided(conditions.EgressService, key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.patched, key)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 )
@@ -116,11 +117,12 @@ func (c *Controller) moved(eg *v1.EgressService, from, to, why string) {
 		c.deps.Recorder.Event(eg, corev1.EventTypeNormal, eventAssigned, "Every node serves the egress traffic of its own pods")
 	case from == "" || from == v1.HostAll:
 		c.deps.Recorder.Eventf(eg, corev1.EventTypeNormal, eventAssigned, "Node %s serves the egress traffic", to)
-	case why == "":
-		c.deps.Recorder.Eventf(eg, corev1.EventTypeNormal, eventMoved, "Node %s serves the egress traffic instead of %s", to, from)
 	default:
-		c.deps.Recorder.Eventf(eg, corev1.EventTypeNormal, eventMoved,
-			"Node %s serves the egress traffic instead of %s: %s", to, from, why)
+		c.deps.Metrics.Moved(conditions.EgressService, why)
+		if why != "" {
+			from += ": " + why
+		}
+		c.deps.Recorder.Eventf(eg, corev1.EventTypeNormal, eventMoved, "Node %s serves the egress traffic instead of %s", to, from)
 	}
 }
 

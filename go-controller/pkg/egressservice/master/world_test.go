@@ -24,11 +24,13 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/audit"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/snapshot"
 	egressfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
@@ -107,7 +109,10 @@ type world struct {
 	// given is what the master takes for the addresses given to pods.
 	given  func(key string, uid types.UID) []netip.Addr
 	shared bool
+	audit  *audit.Recorder // nil: nobody records
 	faults *fakeapi.Faults // of the API, or nil
+
+	measured *metrics.Leader // nil: nobody measures
 
 	mu  sync.Mutex
 	log []string // the writes to the API and the database, in order
@@ -171,7 +176,7 @@ func (w *world) start() {
 	c, err := New(Deps{
 		Kube: w.kube, Egress: w.egress, Writer: writer{w.db, w}, Health: w.health, Pods: w.pods, Recorder: w.events,
 		Informers: in, Nodes: core.Core().V1().Nodes(), ClusterSubnets: cluster, Mode: mode,
-		Given: w.given,
+		Given: w.given, Audit: w.audit, Metrics: w.measured,
 	})
 	if err != nil {
 		w.t.Fatal(err)

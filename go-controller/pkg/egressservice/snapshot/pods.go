@@ -33,6 +33,11 @@ func (r *Reader) selected(svc *corev1.Service) (addrs []netip.Addr) {
 	return addrs
 }
 
+// PodAt returns the pod of a namespace that has an address; nil where none has.
+func (r *Reader) PodAt(namespace string, a netip.Addr) *corev1.Pod {
+	return kube.PodAt(r.pods, namespace, a)
+}
+
 // concerned returns the keys of the EgressServices that a change of a pod may
 // concern: those it is listed for, and those it will be.
 func (r *Reader) concerned(old, new any) []string {

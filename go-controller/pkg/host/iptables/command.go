@@ -18,6 +18,7 @@ type programs struct {
 	family  topology.Family
 	save    string
 	restore []string // with arguments
+	writes  int
 }
 
 // The first version whose iptables-restore can wait for others.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -35,6 +36,10 @@ type Writer struct {
 	want    map[string]host.Rules
 	dropped map[host.ChainKey]map[host.Rule]bool // deleted even before Sweep
 	swept   bool
+	changes uint64 // of what is wanted
+
+	settled  uint64 // of changes: the last that was written; of write, as programs
+	repaired atomic.Uint64
 }
 
 var _ host.ChainWriter = (*Writer)(nil)
@@ -114,12 +119,18 @@ func (w *Writer) contribute(contributor string, want host.Rules) {
 	for key, rules := range want {
 		next[key] = slices.Clone(rules)
 	}
+	if !maps.EqualFunc(w.want[contributor], next, slices.Equal) {
+		w.changes++
+	}
 	w.want[contributor] = next
 }
 
 // Sweep implements host.ChainWriter.
 func (w *Writer) Sweep(ctx context.Context) error {
 	w.mu.Lock()
+	if !w.swept {
+		w.changes++
+	}
 	w.swept, w.dropped = true, nil
 	w.mu.Unlock()
 	return w.Resync(ctx)
@@ -139,8 +150,12 @@ func (w *Writer) Run(ctx context.Context, interval time.Duration) {
 	})
 }
 
-// goals returns what each table is to hold now.
-func (w *Writer) goals() map[place]goal {
+// Repaired counts the passes that found chains otherwise than they were left, and put them
+// right.
+func (w *Writer) Repaired() uint64 { return w.repaired.Load() }
+
+// goals returns what each table is to hold now, and the count of changes.
+func (w *Writer) goals() (map[place]goal, uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := map[place]goal{}
@@ -155,7 +170,7 @@ func (w *Writer) goals() map[place]goal {
 		}
 		out[p] = g
 	}
-	return out
+	return out, w.changes
 }
 
 // union returns the rules of one chain in the order of the contributors' names,
@@ -176,8 +191,9 @@ func (w *Writer) union(key host.ChainKey) []host.Rule {
 
 // write does one pass over all tables.
 func (w *Writer) write(ctx context.Context) error {
-	goals := w.goals()
+	goals, changes := w.goals()
 	var errs []error
+	written := false
 	for _, f := range topology.Families {
 		tables := map[string]goal{}
 		for _, p := range w.places {
@@ -196,9 +212,18 @@ func (w *Writer) write(ctx context.Context) error {
 			}
 			w.programs[f] = found
 		}
+		before := w.programs[f].writes
 		errs = append(errs, w.programs[f].reconcile(ctx, tables))
+		written = written || w.programs[f].writes != before
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if written && w.settled == changes && changes > 0 {
+		w.repaired.Add(1)
+	}
+	w.settled = changes
+	return nil
 }
 
 // Cleanup removes every chain of ours and the jumps to them, from all tables of
@@ -258,6 +283,7 @@ func (p *programs) pass(ctx context.Context, table string, goals map[string]goal
 	if err := p.write(ctx, input.String()); err != nil {
 		return err
 	}
+	p.writes++
 	klog.V(2).InfoS("Wrote iptables tables", "family", p.family, "lines", strings.Count(input.String(), "\n"))
 	klog.V(5).InfoS("Restored", "input", input.String())
 	return nil

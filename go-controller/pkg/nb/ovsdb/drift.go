@@ -31,15 +31,19 @@ type drift struct {
 	written map[rowID][]uint64
 	removed map[string]bool // UUIDs of rows we deleted, until the event
 	known   map[nb.Owner]bool
-	funcs   []func(nb.Owner)
-	dirty   map[nb.Owner]bool
-	wake    chan struct{}
+	// foreign are owners whose rows others changed, until they are written or found to
+	// be as they are to; repaired counts those that were written.
+	foreign  map[nb.Owner]bool
+	repaired uint64
+	funcs    []func(nb.Owner)
+	dirty    map[nb.Owner]bool
+	wake     chan struct{}
 }
 
 func newDrift() *drift {
 	return &drift{
 		written: map[rowID][]uint64{}, removed: map[string]bool{}, known: map[nb.Owner]bool{},
-		dirty: map[nb.Owner]bool{}, wake: make(chan struct{}, 1),
+		foreign: map[nb.Owner]bool{}, dirty: map[nb.Owner]bool{}, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -68,10 +72,15 @@ func (d *drift) expect(b *part) {
 	}
 }
 
-// update notes whether an owner has rows, for resync.
-func (d *drift) update(o nb.Owner, hasRows bool) {
+// update notes that the rows of an owner are as they are to be, whether it has some, for
+// resync, and whether that took a transaction.
+func (d *drift) update(o nb.Owner, hasRows, written bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.foreign[o] && written {
+		d.repaired++
+	}
+	delete(d.foreign, o)
 	if hasRows {
 		d.known[o] = true
 	} else {
@@ -88,7 +97,7 @@ func (d *drift) row(t *table, old, row model.Model) {
 		if o, id, ok := t.ownerOf(row); ok {
 			now = rowID{t.Name, o, id}
 			if !d.echo(now, t.digest(structOf(row), t.idsOf(row))) {
-				d.markDirty(o)
+				d.markForeign(o)
 				delete(d.written, now) // what was written is not what is there
 			}
 			if t.tells(old, row) {
@@ -111,6 +120,12 @@ func (d *drift) row(t *table, old, row model.Model) {
 		}
 		return
 	}
+	d.markForeign(o)
+}
+
+// markForeign notes that somebody else changed rows of an owner.
+func (d *drift) markForeign(o nb.Owner) {
+	d.foreign[o] = true
 	d.markDirty(o)
 }
 

@@ -74,8 +74,12 @@ func TestDrift(t *testing.T) {
 	restored := func() {
 		t.Helper()
 		seen.waitFor(t, svc)
+		before := w.Repaired()
 		if stats := apply(t, w, svc, rows...); stats.Zero() {
 			t.Error("nothing was put right")
+		}
+		if apply(t, w, svc, rows...); w.Repaired() != before+1 {
+			t.Errorf("%d repairs were counted, want 1", w.Repaired()-before)
 		}
 		if n := strings.Count(fields(s.Nbctl("lr-policy-list", "ovn_cluster_router")), "101 ip4.src == 10.244.0."); n != 2 {
 			t.Errorf("%d policies, want 2", n)
@@ -87,8 +91,12 @@ func TestDrift(t *testing.T) {
 	apply(t, w, svc, rows[0])
 	apply(t, w, svc, policy("10.244.0.5", "10.244.7.2"))
 	apply(t, w, svc)
+	before := w.Repaired()
 	apply(t, w, svc, rows...)
 	sync()
+	if w.Repaired() != before+1 {
+		t.Errorf("%d repairs were counted, want that of the probe's row alone", w.Repaired()-before)
+	}
 
 	s.Nbctl("lr-policy-del", "ovn_cluster_router", "101", "ip4.src == 10.244.0.5")
 	restored()
@@ -100,6 +108,23 @@ func TestDrift(t *testing.T) {
 	s.Nbctl("set", "Logical_Router_Policy", uuid, "priority=101", "external_ids:k8s.ovn.org/id=stolen")
 	restored()
 	sync()
+
+	// What somebody changed and changed back is no repair of ours.
+	uuid = strings.TrimSpace(s.Nbctl("--bare", "--columns=_uuid", "find", "Logical_Router_Policy", `match="ip4.src == 10.244.0.6"`))
+	s.Nbctl("set", "Logical_Router_Policy", uuid, "priority=7")
+	s.Nbctl("set", "Logical_Router_Policy", uuid, "priority=101")
+	s.Nbctl("set", "Address_Set", "probe", "addresses=10.9.8.1")
+	eventually.Succeeds(t, "the event after those", func() error {
+		if seen.take()[probe] == 0 {
+			return fmt.Errorf("none yet")
+		}
+		return nil
+	})
+	before = w.Repaired()
+	if stats := apply(t, w, svc, rows...); !stats.Zero() || w.Repaired() != before {
+		t.Errorf("%+v written, %d repairs counted, want none", stats, w.Repaired()-before)
+	}
+	apply(t, w, probe, probeRow)
 
 	// A parent that goes takes the rows of others along; they come back with it.
 	apply(t, w, network)

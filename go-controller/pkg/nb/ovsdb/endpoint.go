@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pki"
 )
 
@@ -33,6 +34,17 @@ type Config struct {
 	// Fence refuses what this client writes once another one has claimed the
 	// database; nil: nobody else writes what is ours.
 	Fence *Fence
+	// Observe is told of each transaction, to measure it; nil: nobody measures. It must
+	// not block.
+	Observe func(Transaction)
+}
+
+// Transaction is one that was sent.
+type Transaction struct {
+	Took time.Duration
+	// Stats counts the rows that it wrote, where Err is nil.
+	Stats nb.Stats
+	Err   error
 }
 
 func (c Config) withDefaults() Config {

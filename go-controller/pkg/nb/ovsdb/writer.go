@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/klog/v2"
 
@@ -168,6 +169,27 @@ func (w *Writer) Rows(o nb.Owner) []nb.Row {
 // right what differs and is a no-op otherwise. f must not block for long.
 func (w *Writer) OnDrift(f func(nb.Owner)) { w.drift.subscribe(f) }
 
+// Repaired counts how often rows of an owner were written after somebody else had changed,
+// added or removed some of them.
+func (w *Writer) Repaired() uint64 {
+	w.drift.mu.Lock()
+	defer w.drift.mu.Unlock()
+	return w.drift.repaired
+}
+
+// Sizes returns how many rows each table has, of whatever owner. Without a connection it
+// tells how many there were when it broke.
+func (w *Writer) Sizes() map[string]int {
+	w.client.mu.Lock()
+	last := w.client.last
+	w.client.mu.Unlock()
+	sizes := make(map[string]int, len(tables))
+	for _, t := range tables {
+		sizes[t.Name] = last.cache.Table(t.Name).Len()
+	}
+	return sizes
+}
+
 // txn is a transaction under way, or the requests that came back from it.
 type txn struct {
 	asked []*request
@@ -262,7 +284,7 @@ func (w *Writer) prepare(batch []*request) (s *session, parts []*part, asked, la
 			r.finish(err)
 		case b.size() == 0:
 			klog.V(4).InfoS("Northbound rows are up to date", "owner", r.owner, "rows", len(r.want))
-			w.drift.update(r.owner, len(r.want) > 0)
+			w.drift.update(r.owner, len(r.want) > 0, false)
 			r.finish(nil)
 		case writes > 0 && writes+b.size() > maxBatchWrites:
 			return s, parts, asked, batch[i:]
@@ -299,7 +321,9 @@ func (w *Writer) send(s *session, asked []*request, parts []*part) (again []*req
 		w.drift.expect(b)
 	}
 	t := newTransaction(parts)
+	begin := time.Now()
 	results, err := s.transact(w.client.cfg.TransactTimeout, t.ops)
+	w.observe(parts, time.Since(begin), err)
 	switch {
 	case errors.Is(err, errSession):
 		return asked // what it did shows in the next session's cache
@@ -327,10 +351,22 @@ func (w *Writer) send(s *session, asked []*request, parts []*part) (again []*req
 		klog.V(2).InfoS("Wrote northbound rows", "owner", r.owner, "inserted", b.stats.Inserted,
 			"updated", b.stats.Updated, "deleted", b.stats.Deleted)
 		b.log()
-		w.drift.update(r.owner, len(r.want) > 0)
+		w.drift.update(r.owner, len(r.want) > 0, true)
 		r.finish(nil)
 	}
 	return again
+}
+
+// observe tells who measures how a transaction ended.
+func (w *Writer) observe(parts []*part, took time.Duration, err error) {
+	if w.client.cfg.Observe == nil {
+		return
+	}
+	t := Transaction{Took: took, Err: err}
+	for _, b := range parts {
+		t.Stats = add(t.Stats, b.stats)
+	}
+	w.client.cfg.Observe(t)
 }
 
 // sendAlone diffs a request anew, after other transactions went before it, and

@@ -1,6 +1,7 @@
 package master
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -130,9 +131,11 @@ func (c *Controller) Attempted() <-chan struct{} { return c.queue.Attempted() }
 // seeds fills the allocator before any worker runs, and returns all pods that
 // need a network and all owners of rows.
 func (c *Controller) seeds() []string {
+	owners := nb.Objects(c.Writer, pod.Feature)
+	stale := c.stalePorts(owners)
 	nodes, _ := c.nodes.List(labels.Everything()) // reads memory and does not fail
 	for _, n := range nodes {
-		c.adopt(n.Name)
+		c.adopt(n.Name, stale...)
 	}
 	keys := []string{}
 	for _, obj := range c.pods.List() {
@@ -140,7 +143,30 @@ func (c *Controller) seeds() []string {
 			keys = append(keys, kube.PodKey(p))
 		}
 	}
-	return append(keys, nb.Objects(c.Writer, pod.Feature)...)
+	return append(keys, owners...)
+}
+
+// stalePort is a port that there is without its pod, which went while no master ran.
+type stalePort struct {
+	holder pod.Holder
+	topology.PodAddresses
+}
+
+// stalePorts returns the ports of pods that are gone. Nobody else may have their
+// addresses before they are deleted, which is what deletePod does for their keys.
+func (c *Controller) stalePorts(owners []string) []stalePort {
+	var stale []stalePort
+	for _, key := range owners {
+		given, ok := pod.AddressesIn(c.Writer.Rows(pod.Owner(key)))
+		if !ok {
+			continue
+		}
+		if p, err := c.lookup(key); err == nil && p != nil && string(p.UID) == given.UID {
+			continue
+		}
+		stale = append(stale, stalePort{pod.Holder{Key: key, UID: cmp.Or(given.UID, "unknown")}, given})
+	}
+	return stale
 }
 
 // podKeys are the keys that an event of a pod concerns.
@@ -199,9 +225,9 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	return nil
 }
 
-// adopt tells the allocator about a node and what its pods have. It returns
-// the keys of pods to try again.
-func (c *Controller) adopt(name string) []string {
+// adopt tells the allocator about a node and what its pods have, and those ports that
+// have none. It returns the keys of pods to try again.
+func (c *Controller) adopt(name string, stale ...stalePort) []string {
 	n, err := c.nodes.Get(name)
 	if err != nil { // not there: a lister has no other error
 		return c.alloc.SetNode(name, nil, nil)
@@ -222,6 +248,11 @@ func (c *Controller) adopt(name string) []string {
 				Holder: holder(p), Addrs: network.Addrs, Running: running(p), Created: p.CreationTimestamp.Time,
 			})
 			keep[holder(p)] = network.MAC
+		}
+	}
+	for _, port := range stale {
+		if network, ok := port.Network(node.Subnets); ok {
+			claims = append(claims, pod.Claim{Holder: port.holder, Addrs: network.Addrs})
 		}
 	}
 	wake := c.alloc.SetNode(name, node.Subnets, claims)

@@ -5,6 +5,7 @@ package fakeapi
 import (
 	"context"
 	"reflect"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,21 +45,7 @@ func Start(ctx context.Context, t testing.TB, cs Clientset, factory Factory) {
 
 func start(ctx context.Context, t testing.TB, cs Clientset, factory Factory, f *Faults) {
 	t.Helper()
-	watching := make(chan struct{}, 1000)
-	var all watches
-	cs.PrependReactor("*", "*", all.makeRoom)
-	cs.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
-		var opts metav1.ListOptions
-		if w, ok := a.(clienttesting.WatchActionImpl); ok {
-			opts = w.ListOptions
-		}
-		w, err := f.watch(cs, &all, a.GetResource(), a.GetNamespace(), opts)
-		select {
-		case watching <- struct{}{}:
-		default: // nobody counts any more
-		}
-		return true, w, err
-	})
+	watching := reactionsOf(t, cs).begin(f)
 	factory.Start(ctx.Done())
 	for informer, synced := range factory.WaitForCacheSync(ctx.Done()) {
 		if !synced {
@@ -66,6 +53,59 @@ func start(ctx context.Context, t testing.TB, cs Clientset, factory Factory, f *
 		}
 		<-watching
 	}
+}
+
+// reactions are what this package makes of the requests to one clientset. They are
+// added to it once: an informer that was stopped may have a list under way while the
+// next ones start, and a clientset's reactions may not be changed then.
+type reactions struct {
+	cs      Clientset
+	watches watches
+
+	mu       sync.Mutex
+	faults   *Faults
+	watching chan struct{}
+}
+
+// known has the reactions of the clientsets of all tests that run.
+var known sync.Map
+
+// reactionsOf returns the reactions of a clientset.
+func reactionsOf(t testing.TB, cs Clientset) *reactions {
+	r := &reactions{cs: cs}
+	if have, ok := known.LoadOrStore(cs, r); ok {
+		return have.(*reactions)
+	}
+	t.Cleanup(func() { known.Delete(cs) })
+	cs.PrependReactor("*", "*", r.watches.makeRoom)
+	cs.PrependWatchReactor("*", r.watch)
+	return r
+}
+
+// begin has watches meet these faults from now on, and returns a channel that has a
+// value for each one that begins.
+func (r *reactions) begin(f *Faults) <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.faults, r.watching = f, make(chan struct{}, 1000)
+	return r.watching
+}
+
+// watch is the reaction to a watch that begins.
+func (r *reactions) watch(a clienttesting.Action) (bool, watch.Interface, error) {
+	var opts metav1.ListOptions
+	if w, ok := a.(clienttesting.WatchActionImpl); ok {
+		opts = w.ListOptions
+	}
+	r.mu.Lock()
+	faults, watching := r.faults, r.watching
+	r.mu.Unlock()
+	w, err := faults.watch(r.cs, &r.watches, a.GetResource(), a.GetNamespace(), opts)
+	select {
+	case watching <- struct{}{}:
+	default: // nobody counts any more
+	}
+	return true, w, err
 }
 
 // Settle lets a minute of a testing/synctest bubble go by, and waits until all in it

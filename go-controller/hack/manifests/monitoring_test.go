@@ -1,0 +1,278 @@
+package manifests
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
+)
+
+const monitoring = dist + "/monitoring"
+
+// The kinds of the Prometheus Operator, as far as they are used.
+type (
+	prometheusRule struct {
+		metav1.TypeMeta   `json:",inline"`
+		metav1.ObjectMeta `json:"metadata"`
+		Spec              rules `json:"spec"`
+	}
+	rules struct {
+		Groups []ruleGroup `json:"groups"`
+	}
+	ruleGroup struct {
+		Name  string `json:"name"`
+		Rules []rule `json:"rules"`
+	}
+	rule struct {
+		Alert       string            `json:"alert,omitempty"`
+		Record      string            `json:"record,omitempty"`
+		Expr        string            `json:"expr"`
+		For         string            `json:"for,omitempty"`
+		Labels      map[string]string `json:"labels,omitempty"`
+		Annotations map[string]string `json:"annotations,omitempty"`
+	}
+	podMonitor struct {
+		metav1.TypeMeta   `json:",inline"`
+		metav1.ObjectMeta `json:"metadata"`
+		Spec              struct {
+			Selector  metav1.LabelSelector `json:"selector"`
+			Endpoints []struct {
+				Port     string `json:"port"`
+				Interval string `json:"interval"`
+			} `json:"podMetricsEndpoints"`
+		} `json:"spec"`
+	}
+)
+
+// decode decodes a document strictly.
+func decode(t *testing.T, document []byte, into any) {
+	t.Helper()
+	text, err := yaml.ToJSON(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		t.Fatalf("%v in\n%s", err, document)
+	}
+}
+
+func alerts(t *testing.T) rules {
+	t.Helper()
+	var r prometheusRule
+	decode(t, documents(t, monitoring+"/alerts.yaml")[0], &r)
+	if r.Kind != "PrometheusRule" || len(r.Spec.Groups) == 0 {
+		t.Fatalf("%s with %d groups", r.Kind, len(r.Spec.Groups))
+	}
+	return r.Spec
+}
+
+// promtool runs promtool on rules, which it finds as rules.yaml, and further files.
+func promtool(t *testing.T, r rules, files map[string][]byte, args ...string) error {
+	t.Helper()
+	dir := t.TempDir()
+	text, err := json.Marshal(r) // which is YAML
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "rules.yaml"), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("promtool", args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("promtool %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// TestAlerts: each alert is one that Prometheus accepts, is about metrics that there are,
+// says what it means, is documented, and fires in a test.
+func TestAlerts(t *testing.T) {
+	r := alerts(t)
+	tests, err := os.ReadFile("testdata/alerts_test.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := promtool(t, r, nil, "check", "rules", "rules.yaml"); err != nil {
+		t.Error(err)
+	}
+	if err := promtool(t, r, map[string][]byte{"alerts_test.yaml": tests}, "test", "rules", "alerts_test.yaml"); err != nil {
+		t.Error(err)
+	}
+
+	var cases struct {
+		Tests []struct {
+			Cases []struct {
+				Alert string `json:"alertname"`
+				Want  []any  `json:"exp_alerts"`
+			} `json:"alert_rule_test"`
+		} `json:"tests"`
+	}
+	text, err := yaml.ToJSON(tests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &cases); err != nil {
+		t.Fatal(err)
+	}
+	fires, quiet := map[string]bool{}, map[string]bool{}
+	for _, test := range cases.Tests {
+		for _, c := range test.Cases {
+			fires[c.Alert] = fires[c.Alert] || len(c.Want) > 0
+			quiet[c.Alert] = quiet[c.Alert] || len(c.Want) == 0
+		}
+	}
+	page, err := os.ReadFile("../../../docs/monitoring.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]bool{}
+	for _, name := range regexp.MustCompile("(?m)^\\| `(Ovnkube[A-Za-z]+)` \\|").FindAllStringSubmatch(string(page), -1) {
+		documented[name[1]] = true
+	}
+	for _, group := range r.Groups {
+		for _, a := range group.Rules {
+			if !fires[a.Alert] || !quiet[a.Alert] {
+				t.Errorf("no test has %s fire, or none has it keep quiet", a.Alert)
+			}
+			if !documented[a.Alert] {
+				t.Errorf("docs/monitoring.md has no %s", a.Alert)
+			}
+			delete(documented, a.Alert)
+			if !slices.Contains([]string{"critical", "warning"}, a.Labels["severity"]) || a.Annotations["summary"] == "" ||
+				a.Annotations["description"] == "" {
+				t.Errorf("%s: labels %v, annotations %v", a.Alert, a.Labels, a.Annotations)
+			}
+			for _, problem := range undefined(a.Expr) {
+				t.Errorf("%s: %s", a.Alert, problem)
+			}
+		}
+	}
+	for name := range documented {
+		t.Errorf("docs/monitoring.md has %s, which is no alert", name)
+	}
+}
+
+var (
+	name      = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*`)
+	quoted    = regexp.MustCompile(`"[^"]*"`)
+	selector  = regexp.MustCompile(`(ovnkube_[a-z0-9_]+)\{([^}]*)\}`)
+	grouping  = regexp.MustCompile(`\bby \(([^)]*)\)`)
+	scraped   = []string{"instance", "job", "namespace", "pod"} // labels that Prometheus adds
+	functions = []string{"and", "or", "unless", "by", "absent", "count", "histogram_quantile", "increase", "max", "min", "min_over_time", "offset",
+		"rate", "sum", "time", "m", "h"} // with the units of time
+)
+
+// find returns the definition of the metric that a series belongs to.
+func find(series string) (metrics.Definition, bool) {
+	for _, d := range metrics.All() {
+		if series == d.Name || d.Type == "histogram" &&
+			slices.Contains([]string{d.Name + "_bucket", d.Name + "_sum", d.Name + "_count"}, series) {
+			return d, !(series == d.Name && d.Type == "histogram")
+		}
+	}
+	return metrics.Definition{}, false
+}
+
+// undefined returns what a query names and is none of our metrics, or no label of it.
+func undefined(query string) []string {
+	var problems []string
+	query = quoted.ReplaceAllString(query, `""`)
+	known := slices.Concat(scraped, []string{"le"})
+	for _, s := range selector.FindAllStringSubmatch(query, -1) {
+		d, _ := find(s[1])
+		for _, label := range name.FindAllString(s[2], -1) {
+			if !slices.Contains(d.Labels, label) && !slices.Contains(scraped, label) {
+				problems = append(problems, s[1]+" has no label "+label)
+			}
+		}
+	}
+	rest := selector.ReplaceAllString(query, "$1")
+	for _, n := range name.FindAllString(grouping.ReplaceAllString(rest, "by"), -1) {
+		if d, ok := find(n); ok {
+			known = append(known, d.Labels...)
+		} else if !slices.Contains(functions, n) {
+			problems = append(problems, n+" is no metric of ovnkube")
+		}
+	}
+	for _, group := range grouping.FindAllStringSubmatch(rest, -1) {
+		for _, label := range name.FindAllString(group[1], -1) {
+			if !slices.Contains(known, label) {
+				problems = append(problems, "no metric has the label "+label)
+			}
+		}
+	}
+	return problems
+}
+
+// TestUndefined: what looks for mistakes in queries finds them.
+func TestUndefined(t *testing.T) {
+	for query, want := range map[string]int{
+		`max by (node) (ovnkube_node_reachability{state="dead"}) == 1`:                          0,
+		`increase(ovnkube_drift_repaired_total[10m] offset 10m) > 0`:                            0,
+		`sum by (le) (rate(ovnkube_node_probe_duration_seconds_bucket{result="answered"}[5m]))`: 0,
+		`max by (node) (ovnkube_node_reachable{state="dead"}) == 1`:                             3, // and its labels
+		`ovnkube_node_probe_duration_seconds`:                                                   1, // a histogram
+		`ovnkube_leader{node="n1"}`:                                                             1,
+		`sum by (pods) (ovnkube_leader)`:                                                        1,
+		`sum by (node) (up)`:                                                                    2,
+	} {
+		if got := undefined(query); len(got) != want {
+			t.Errorf("%s: %q", query, got)
+		}
+	}
+}
+
+// TestPodMonitors: each selects one of our workloads and names a port that it has.
+func TestPodMonitors(t *testing.T) {
+	ports := map[string]string{}
+	scrapable := func(pod corev1.PodTemplateSpec) {
+		for _, c := range pod.Spec.Containers {
+			for _, p := range c.Ports {
+				if strings.HasSuffix(p.Name, "metrics") {
+					ports[pod.Labels["app"]] = p.Name
+				}
+			}
+		}
+	}
+	for _, object := range objects(t) {
+		switch o := object.(type) {
+		case *appsv1.Deployment:
+			scrapable(o.Spec.Template)
+		case *appsv1.DaemonSet:
+			scrapable(o.Spec.Template)
+		}
+	}
+	for _, document := range documents(t, monitoring+"/podmonitors.yaml") {
+		var m podMonitor
+		decode(t, document, &m)
+		app := m.Spec.Selector.MatchLabels["app"]
+		if m.Kind != "PodMonitor" || len(m.Spec.Endpoints) != 1 || m.Spec.Endpoints[0].Port == "" || m.Spec.Endpoints[0].Port != ports[app] {
+			t.Errorf("%s %s scrapes %v of %s, which has %q", m.Kind, m.Name, m.Spec.Endpoints, app, ports[app])
+		}
+		delete(ports, app)
+	}
+	if len(ports) > 0 {
+		t.Errorf("nobody scrapes %v", ports)
+	}
+}

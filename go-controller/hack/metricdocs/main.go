@@ -1,0 +1,29 @@
+// Command metricdocs writes the reference of all metrics to the file named
+// by its argument: docs/metrics.md.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "metricdocs:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("usage: metricdocs FILE")
+	}
+	var b bytes.Buffer
+	if err := metrics.Markdown(&b); err != nil {
+		return err
+	}
+	return os.WriteFile(args[0], b.Bytes(), 0o644)
+}

@@ -1,0 +1,39 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/audit"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/audit/auditfile"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
+)
+
+// openAudit returns where a master that leads records egress; nil where it does not.
+func openAudit(l config.Logging) (audit.Sink, error) {
+	if l.EgressAudit == "" {
+		return nil, nil
+	}
+	return auditfile.Open(l.EgressAudit, int64(l.EgressAuditMaxSize)<<20, l.EgressAuditMaxBackups)
+}
+
+// startAudit returns the recorder of a master that begins to lead, and what is called when
+// its controllers have ended: it writes what is left.
+func startAudit(sink audit.Sink, leader string) (*audit.Recorder, func()) {
+	recorder := audit.NewRecorder(leader, time.Now, sink)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := panics.Catch("egress audit log", func() error { return recorder.Run(ctx) }); err != nil {
+			klog.ErrorS(err, "The egress audit log has ended")
+		}
+	}()
+	return recorder, func() {
+		cancel()
+		<-ended
+	}
+}

@@ -1,0 +1,112 @@
+package app
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
+	egressipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	egressservicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	routeinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/informers/externalversions/adminpolicybasedroute/v1"
+	egressipinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions/egressip/v1"
+	egressserviceinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
+)
+
+// northbound is the kind of what the master repairs in the northbound database.
+const northbound = "northbound rows"
+
+// measureNorthbound has the rows of the database measured, and what is repaired of ours.
+func measureNorthbound(set *metrics.Set, w *ovsdb.Writer) {
+	set.Repaired(func() map[string]uint64 { return map[string]uint64{northbound: w.Repaired()} })
+	set.Leader().Rows(func(emit metrics.Emit) {
+		for table, n := range w.Sizes() {
+			emit(float64(n), table)
+		}
+	})
+}
+
+// transactionObserver returns what tells of transactions.
+func transactionObserver(l *metrics.Leader) func(ovsdb.Transaction) {
+	return func(t ovsdb.Transaction) {
+		l.Transaction(t.Took, t.Stats.Inserted, t.Stats.Updated, t.Stats.Deleted, t.Err)
+	}
+}
+
+// measureEgressIPs has EgressIPs counted, by condition, and their addresses by node.
+func measureEgressIPs(l *metrics.Leader, in egressipinformers.EgressIPInformer) {
+	informer := in.Informer() // before the factory starts
+	all := func() []*egressipv1.EgressIP {
+		if !informer.HasSynced() {
+			return nil
+		}
+		list, _ := in.Lister().List(labels.Everything()) // reads memory and does not fail
+		return list
+	}
+	l.Objects(conditions.EgressIP, func(visit func([]metav1.Condition)) {
+		for _, e := range all() {
+			visit(e.Status.Conditions)
+		}
+	})
+	l.Addresses(func(emit metrics.Emit) {
+		assigned, programmed := map[string]int{}, map[string]int{}
+		for _, e := range all() {
+			for _, item := range e.Status.Items {
+				assigned[item.Node]++
+				programmed[item.Node] += 0 // also where it holds none yet
+			}
+			for _, p := range e.Status.Programmed {
+				programmed[p.Node] += len(p.EgressIPs)
+			}
+		}
+		for node, n := range assigned {
+			emit(float64(n), node, metrics.Assigned)
+		}
+		for node, n := range programmed {
+			emit(float64(n), node, metrics.Programmed)
+		}
+	})
+}
+
+// measureEgressServices has EgressServices counted, by condition and by host.
+func measureEgressServices(l *metrics.Leader, in egressserviceinformers.EgressServiceInformer) {
+	informer := in.Informer() // before the factory starts
+	all := func() []*egressservicev1.EgressService {
+		if !informer.HasSynced() {
+			return nil
+		}
+		list, _ := in.Lister().List(labels.Everything()) // reads memory and does not fail
+		return list
+	}
+	l.Objects(conditions.EgressService, func(visit func([]metav1.Condition)) {
+		for _, eg := range all() {
+			visit(eg.Status.Conditions)
+		}
+	})
+	l.Hosted(func(emit metrics.Emit) {
+		hosted := map[string]int{}
+		for _, eg := range all() {
+			if host := eg.Status.Host; host != "" && host != egressservicev1.HostAll {
+				hosted[host]++
+			}
+		}
+		for node, n := range hosted {
+			emit(float64(n), node)
+		}
+	})
+}
+
+// measureExternalGateways has AdminPolicyBasedExternalRoutes counted by condition.
+func measureExternalGateways(l *metrics.Leader, in routeinformers.AdminPolicyBasedExternalRouteInformer) {
+	informer := in.Informer() // before the factory starts
+	l.Objects(conditions.AdminPolicyBasedExternalRoute, func(visit func([]metav1.Condition)) {
+		if !informer.HasSynced() {
+			return
+		}
+		list, _ := in.Lister().List(labels.Everything()) // reads memory and does not fail
+		for _, p := range list {
+			visit(p.Status.Conditions)
+		}
+	})
+}

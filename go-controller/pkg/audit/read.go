@@ -1,0 +1,51 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Problem is a line that cannot be used.
+type Problem struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Message string `json:"message"`
+}
+
+// String returns it as compilers do.
+func (p Problem) String() string { return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Message) }
+
+// Read reads records, one on each line, and returns the lines that are none. A last
+// line without its end is being written, or was when the master was killed: it is none
+// of these.
+func Read(from io.Reader, file string) (records []Record, problems []Problem, err error) {
+	in := bufio.NewReader(from)
+	for line := 1; ; line++ {
+		text, err := in.ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, nil, fmt.Errorf("read %s: %w", file, err)
+		}
+		last := err != nil
+		if text = bytes.TrimSpace(text); len(text) > 0 {
+			var r Record
+			bad := json.Unmarshal(text, &r)
+			torn := bad != nil && last
+			if bad == nil {
+				bad = r.validate()
+			}
+			switch {
+			case bad == nil:
+				records = append(records, r)
+			case !torn:
+				problems = append(problems, Problem{file, line, bad.Error()})
+			}
+		}
+		if last {
+			return records, problems, nil
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// APIVersion is the version of the schema of records and answers. Fields and types may
+// be added to it; what there is keeps its name and meaning.
+const APIVersion = "egress.ovnkube/v1"
+
+// Type is what a record says.
+type Type string
+
+// The types of records.
+const (
+	// TypeStarted: a master has begun to lead.
+	TypeStarted Type = "Started"
+	// TypeFound: an assignment, or a pod, is there: the leader found it when it began, or
+	// had it when it began a file.
+	TypeFound Type = "Found"
+	// TypeComplete: nothing was there besides what the leader has stated.
+	TypeComplete Type = "Complete"
+	// TypeLost: records could not be written; what is there is stated anew.
+	TypeLost Type = "Lost"
+	// TypeAssigned: a node has been assigned an address.
+	TypeAssigned Type = "Assigned"
+	// TypeReleased: no node is assigned an address any more.
+	TypeReleased Type = "Released"
+	// TypePodAdded: a pod leaves with an address.
+	TypePodAdded Type = "PodAdded"
+	// TypePodRemoved: a pod does not leave with an address any more.
+	TypePodRemoved Type = "PodRemoved"
+)
+
+// types are all types; true for those that are about an address.
+var types = map[Type]bool{
+	TypeStarted: false, TypeComplete: false, TypeLost: false,
+	TypeFound: true, TypeAssigned: true, TypeReleased: true, TypePodAdded: true, TypePodRemoved: true,
+}
+
+// The reasons that no condition and no Event has.
+const (
+	// ReasonObjectDeleted: the object is gone.
+	ReasonObjectDeleted = "ObjectDeleted"
+	// ReasonAddressRemoved: the object does not ask for the address any more.
+	ReasonAddressRemoved = "AddressRemoved"
+	// ReasonPodDeleted: the pod is gone.
+	ReasonPodDeleted = "PodDeleted"
+	// ReasonNotSelected: the object does not select the pod any more.
+	ReasonNotSelected = "NotSelected"
+)
+
+// Record is one line of the log.
+type Record struct {
+	// APIVersion is that of the schema.
+	APIVersion string `json:"apiVersion"`
+	// Time is when the leader knew that the change was written.
+	Time time.Time `json:"time"`
+	// Leader is the name of the master that wrote the record.
+	Leader string `json:"leader"`
+	// Term is when it began to lead.
+	Term time.Time `json:"term"`
+	// Sequence counts the records of the term, from 1.
+	Sequence int64 `json:"sequence"`
+	// Type is what the record says.
+	Type Type `json:"type"`
+	// Object is what assigns the address; absent where the record is about none.
+	Object *Object `json:"object,omitempty"`
+	// Family is that of the address, IPv4 or IPv6.
+	Family string `json:"family,omitempty"`
+	// Address is the egress address; absent where the node's routes decide.
+	Address string `json:"address,omitempty"`
+	// From is the node that had the address before.
+	From string `json:"from,omitempty"`
+	// To is the node that has it; ALL where every node serves its own pods.
+	To string `json:"to,omitempty"`
+	// Pod is what leaves with the address; absent where the record is about the node.
+	Pod *Pod `json:"pod,omitempty"`
+	// Reason is that of the Event or condition.
+	Reason string `json:"reason,omitempty"`
+	// Message says more.
+	Message string `json:"message,omitempty"`
+}
+
+// Object is an object that assigns addresses.
+type Object struct {
+	// Kind is EgressIP or EgressService.
+	Kind string `json:"kind"`
+	// Namespace is absent where the kind has none.
+	Namespace string `json:"namespace,omitempty"`
+	// Name is that of the object.
+	Name string `json:"name"`
+	// UID is absent where the object was gone before anybody recorded it.
+	UID string `json:"uid,omitempty"`
+}
+
+// String returns "EgressIP/prod" or "EgressService/shop/checkout".
+func (o Object) String() string {
+	if o.Namespace == "" {
+		return o.Kind + "/" + o.Name
+	}
+	return o.Kind + "/" + o.Namespace + "/" + o.Name
+}
+
+// Pod is a pod with one of its addresses.
+type Pod struct {
+	// Namespace is that of the pod.
+	Namespace string `json:"namespace"`
+	// Name is that of the pod.
+	Name string `json:"name"`
+	// UID is absent where the pod was gone before anybody recorded it.
+	UID string `json:"uid,omitempty"`
+	// Address is the pod's own.
+	Address string `json:"address"`
+	// Node is the one that the pod runs on.
+	Node string `json:"node,omitempty"`
+}
+
+// Key returns "namespace/name".
+func (p Pod) Key() string { return p.Namespace + "/" + p.Name }
+
+// validate returns why a record cannot be used; nil where it can.
+func (r Record) validate() error {
+	about, known := types[r.Type]
+	switch {
+	case r.APIVersion != APIVersion:
+		return fmt.Errorf("apiVersion %q is not %s", r.APIVersion, APIVersion)
+	case !known:
+		return fmt.Errorf("unknown type %q", r.Type)
+	case r.Leader == "" || r.Term.IsZero() || r.Time.IsZero() || r.Sequence < 1:
+		return errors.New("time, leader, term or sequence is missing")
+	case !about:
+		return nil
+	case r.Object == nil || r.Object.Kind == "" || r.Object.Name == "":
+		return errors.New("object is missing")
+	}
+	if r.Address != "" {
+		if a, err := netip.ParseAddr(r.Address); err != nil || a.String() != r.Address {
+			return fmt.Errorf("address %q is none", r.Address)
+		}
+	}
+	aboutPod := r.Type == TypePodAdded || r.Type == TypePodRemoved
+	switch {
+	case aboutPod && r.Pod == nil, r.Pod != nil && (r.Pod.Namespace == "" || r.Pod.Name == "" || r.Address == ""):
+		return errors.New("pod or address is missing")
+	case r.Pod == nil && r.Type != TypeReleased && r.To == "":
+		return errors.New("node is missing")
+	}
+	return nil
+}
+
+// Fact is an assignment: a node has an address. With a Pod it is that the pod leaves
+// with the address.
+type Fact struct {
+	Object  Object
+	Address netip.Addr
+	Node    string // of an assignment
+	Pod     *Pod
+}
+
+// factKey identifies a fact: of one key, only one holds at a time.
+type factKey struct{ kind, namespace, name, address, pod, podAddress string }
+
+func keyOf(o Object, address string, p *Pod) factKey {
+	k := factKey{kind: o.Kind, namespace: o.Namespace, name: o.Name, address: address}
+	if p != nil {
+		k.pod, k.podAddress = p.Key(), p.Address
+	}
+	return k
+}
+
+func (f Fact) key() factKey { return keyOf(f.Object, addressText(f.Address), f.Pod) }
+
+func addressText(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
+// record returns a record about a fact.
+func (f Fact) record(t Type) Record {
+	o := f.Object
+	r := Record{Type: t, Object: &o, Address: addressText(f.Address), To: f.Node}
+	if f.Address.IsValid() {
+		r.Family = topology.FamilyOf(f.Address).String()
+	}
+	if f.Pod != nil {
+		p := *f.Pod
+		r.Pod, r.To = &p, ""
+	}
+	return r
+}
+
+// another tells whether two UIDs are those of two objects. One that is not known may
+// be any.
+func another(a, b string) bool { return a != "" && b != "" && a != b }
+
+// replaces tells whether a fact of the same key is about another object or pod.
+func (f Fact) replaces(was Fact) bool {
+	return another(f.Object.UID, was.Object.UID) || f.Pod != nil && was.Pod != nil && another(f.Pod.UID, was.Pod.UID)
+}
+
+// completed is f with what was known of it before.
+func (f Fact) completed(was Fact) Fact {
+	if f.Object.UID == "" {
+		f.Object.UID = was.Object.UID
+	}
+	if f.Pod != nil && was.Pod != nil {
+		p := *f.Pod
+		if p.UID == "" {
+			p.UID = was.Pod.UID
+		}
+		if p.Node == "" {
+			p.Node = was.Pod.Node
+		}
+		f.Pod = &p
+	}
+	return f
+}
+
+func compareKeys(a, b factKey) int {
+	return slices.Compare(
+		[]string{a.kind, a.namespace, a.name, a.address, a.pod, a.podAddress},
+		[]string{b.kind, b.namespace, b.name, b.address, b.pod, b.podAddress})
+}

@@ -1,0 +1,38 @@
+package master
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+)
+
+// measureFailover tells how far an EgressIP is with what was decided, which is known if
+// nothing else was decided meanwhile.
+func (c *Controller) measureFailover(key string, d egressip.Decision, is []metav1.Condition) {
+	if last, ok := c.decision(key); !ok || !last.Equal(d) {
+		return
+	}
+	switch programmed := meta.FindStatusCondition(is, v1.ConditionProgrammed); {
+	case programmed == nil:
+	case programmed.Status == metav1.ConditionTrue:
+		c.deps.Metrics.Programmed(conditions.EgressIP, key)
+	case programmed.Reason == egressip.ReasonWaitingForPolicies:
+		c.deps.Metrics.Acknowledged(conditions.EgressIP, key)
+	}
+}
+
+// Held returns how many pods wait with their start until what they send leaves as it is to.
+func (c *Controller) Held() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	held := 0
+	for _, st := range c.states {
+		if st.gate.uid != "" && !st.gate.open {
+			held++
+		}
+	}
+	return held
+}
