@@ -146,6 +146,10 @@ figures: ## Print what the last end-to-end run measured, or compare two such fil
 conformance: cluster-binaries ## Run the network specs of the Kubernetes end-to-end suite (root; GATEWAY_MODE, CONFORMANCE_FOCUS=REGEXP)
 	KIN=$(KIN) GATEWAY_MODE=$(GATEWAY_MODE) test/conformance/run.sh $(OUT)/conformance
 
+.PHONY: kind-e2e
+kind-e2e: ## Test the image and the manifests on a kind cluster (Docker, kind, kubectl; GATEWAY_MODE)
+	@GATEWAY_MODE=$(GATEWAY_MODE) IP_FAMILY=$(IP_FAMILY) test/kind/run.sh
+
 .PHONY: test
 test: deps build lint verify test-layers fuzz-short mutate e2e ## Run everything
 
