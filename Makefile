@@ -10,7 +10,7 @@ BIN := $(OUT)/bin
 # Modules to lint. Not contrib/kin/kubernetes, contrib/kin/dns and test/conformance:
 # short mains whose check would take all of Kubernetes with it; and contrib/kin/cni
 # has no source of its own.
-MODULES := go-controller contrib/kin test/e2e dist/images
+MODULES := go-controller contrib/kin test/e2e dist/images dist/release
 
 VERSION_PACKAGE := github.com/ovnkube/ovnkube/go-controller/pkg/version
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
@@ -41,6 +41,10 @@ build: ## Build ovnkube, ovn-k8s-cni-overlay and kin into _output/bin (static)
 .PHONY: image
 image: build ## Build the container image without a container engine into _output/image.tar (root)
 	@dist/images/build.sh $(OUT)
+
+.PHONY: release
+release: ## Write what is released into _output/release: binaries, image, manifests, licenses, checksums (root, for the image)
+	@dist/release/release.sh $(OUT)
 
 .PHONY: deps
 deps: ## Install the Debian packages that tests and clusters need (root)
@@ -98,6 +102,7 @@ test-layers: ## Run every test below the cluster, against real databases and ker
 	cd go-controller && CGO_ENABLED=1 go test -race -vet=off $$(go list ./... | grep -v '$(WITHOUT_RACE)$$')
 	cd go-controller && go test -vet=off $(WITHOUT_RACE:go-controller/%=./%)
 	cd contrib/kin && go test -vet=off ./...
+	cd dist/release && go test -vet=off ./...
 
 # Every target runs by itself, so that one that is added needs no entry here.
 FUZZTIME ?= 1m
@@ -140,6 +145,10 @@ figures: ## Print what the last end-to-end run measured, or compare two such fil
 .PHONY: conformance
 conformance: cluster-binaries ## Run the network specs of the Kubernetes end-to-end suite (root; GATEWAY_MODE, CONFORMANCE_FOCUS=REGEXP)
 	KIN=$(KIN) GATEWAY_MODE=$(GATEWAY_MODE) test/conformance/run.sh $(OUT)/conformance
+
+.PHONY: kind-e2e
+kind-e2e: ## Test the image and the manifests on a kind cluster (Docker, kind, kubectl; GATEWAY_MODE)
+	@GATEWAY_MODE=$(GATEWAY_MODE) IP_FAMILY=$(IP_FAMILY) test/kind/run.sh
 
 .PHONY: test
 test: deps build lint verify test-layers fuzz-short mutate e2e ## Run everything

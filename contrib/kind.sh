@@ -8,7 +8,7 @@
 #   IP_FAMILY=dual       or ipv4, ipv6
 #   WORKERS=2            number of nodes besides the control plane
 #
-# This is not exercised by the tests: they use kin, which needs no Docker. The
+# make kind-e2e tests with it; make test does not: it uses kin, which needs no Docker. The
 # machine's kernel must have the Open vSwitch module, which the nodes share.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -2,7 +2,10 @@
 # Builds the image of dist/images/Dockerfile without a container engine, as an OCI archive:
 # Debian's packages, which mmdebstrap unpacks, and what this repository builds.
 #
-#   dist/images/build.sh DIRECTORY      # of the binaries; the image goes there, too
+#   dist/images/build.sh DIRECTORY      # with the binaries in bin; the image goes there, too
+#
+#   IMAGE=ovnkube:latest                # name of the image, with a tag
+#   IMAGE_ROOT=DIRECTORY/image-root     # where the packages are kept, unpacked
 #
 # The same packages and the same commit make the same bytes.
 set -euo pipefail
@@ -23,7 +26,7 @@ work=$(mktemp -d "$OUT/image-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
 # The packages are unpacked once for each list of them; make clean forgets them.
-root=$OUT/image-root
+root=${IMAGE_ROOT:-$OUT/image-root}
 stamp=$(sha256sum dist/images/packages.txt dist/images/build.sh | sha256sum)
 if [[ $(cat "$root/stamp" 2>/dev/null) != "$stamp" ]]; then
 	say "unpacking the packages of dist/images/packages.txt, and what they need"
@@ -48,7 +51,7 @@ mkdir -p "$work/files/usr/bin"
 install -m 0755 "$OUT/bin/ovnkube" "$OUT/bin/ovn-k8s-cni-overlay" dist/images/start "$work/files/usr/bin/"
 
 say "writing $OUT/image.tar"
-digest=$(cd dist/images && go run . -o "$OUT/image.tar" -root "$root/root.tar" -files "$work/files" -created "$(changed)" \
+digest=$(cd dist/images && go run . -o "$OUT/image.tar" -root "$root/root.tar" -files "$work/files" -name "${IMAGE:-ovnkube:latest}" -created "$(changed)" \
 	-label org.opencontainers.image.title=ovnkube \
 	-label org.opencontainers.image.licenses=Apache-2.0 \
 	-label org.opencontainers.image.version="$version" \

@@ -254,3 +254,23 @@ func TestNamesOfRoutingTables(t *testing.T) {
 		t.Errorf("%s overrides /etc/iproute2", last)
 	}
 }
+
+// TestSettingsOfTheInstallation: ovnkube accepts the settings that docs/install.md gives.
+func TestSettingsOfTheInstallation(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "  ovnkube.conf: |\n")
+	data, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("there is no ovnkube.conf")
+	}
+	cfg, notices, err := config.Load(config.Sources{File: &config.File{Name: "ovnkube.conf", Data: []byte(data)}})
+	if err != nil || len(notices) > 0 {
+		t.Fatalf("%v, notices %v", err, notices)
+	}
+	if got := cfg.OVNNorth.Remote(); got != "tcp:192.0.2.11:6641" || !cfg.Features.EgressIP {
+		t.Errorf("northbound database %s, EgressIP %t", got, cfg.Features.EgressIP)
+	}
+}
