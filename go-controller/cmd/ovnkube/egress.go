@@ -110,18 +110,21 @@ func (e *egress) command() *cli.App {
 			}, {
 				Name: "egressip", ArgsUsage: "NAME", Usage: "where the addresses of an EgressIP are, why there, and for which pods", OnUsageError: wrong, HideHelpCommand: true,
 				Flags: flags, Action: e.explainEgressIP,
+			}, {
+				Name: "service", ArgsUsage: "NAMESPACE/NAME", Usage: "which pods of a Service leave with the address of its load balancer, from which node, and why", OnUsageError: wrong, HideHelpCommand: true,
+				Flags: flags, Action: e.explainService,
+			}, {
+				Name: "address", ArgsUsage: "ADDRESS", Usage: "who uses an address, which node has it, and what it is otherwise", OnUsageError: wrong, HideHelpCommand: true,
+				Flags: flags, Action: e.explainAddress,
 			}},
 		}},
 	}
 }
 
 func (e *egress) explainPod(c *cli.Context) error {
-	key, err := e.argument(c, "NAMESPACE/NAME")
+	key, err := e.key(c, "pod")
 	if err != nil {
 		return err
-	}
-	if namespace, name, ok := strings.Cut(key, "/"); !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return fmt.Errorf("%q: no pod; allowed: NAMESPACE/NAME", key)
 	}
 	to, err := destination(e.to)
 	if err != nil {
@@ -145,6 +148,53 @@ func (e *egress) explainEgressIP(c *cli.Context) error {
 		a, err := cluster.EgressIP(name)
 		return a, a.Header, err
 	})
+}
+
+func (e *egress) explainService(c *cli.Context) error {
+	key, err := e.key(c, "Service")
+	if err != nil {
+		return err
+	}
+	return e.answer(c.Context, func(cluster *explain.Cluster) (answer, explain.Header, error) {
+		s, err := cluster.Service(key)
+		return s, s.Header, err
+	})
+}
+
+func (e *egress) explainAddress(c *cli.Context) error {
+	address, err := e.address(c)
+	if err != nil {
+		return err
+	}
+	return e.answer(c.Context, func(cluster *explain.Cluster) (answer, explain.Header, error) {
+		a := cluster.Address(address)
+		return a, a.Header, nil
+	})
+}
+
+// key returns the only argument of a command about an object in a namespace.
+func (e *egress) key(c *cli.Context, kind string) (string, error) {
+	key, err := e.argument(c, "NAMESPACE/NAME")
+	if err != nil {
+		return "", err
+	}
+	if namespace, name, ok := strings.Cut(key, "/"); !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return "", fmt.Errorf("%q: no %s; allowed: NAMESPACE/NAME", key, kind)
+	}
+	return key, nil
+}
+
+// address returns the only argument of a command about an address.
+func (e *egress) address(c *cli.Context) (netip.Addr, error) {
+	text, err := e.argument(c, "ADDRESS")
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	address, err := netip.ParseAddr(strings.Trim(text, "[]"))
+	if err != nil || address.Zone() != "" {
+		return netip.Addr{}, fmt.Errorf("%q: no address; allowed: ADDRESS, as 192.0.2.1 or 2001:db8::1", text)
+	}
+	return address.Unmap(), nil
 }
 
 // inOrder returns arguments with the flags before the object, where the parser wants

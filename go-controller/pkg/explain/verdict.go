@@ -16,6 +16,8 @@ const APIVersion = "egress.ovnkube/v1"
 const (
 	KindPod      = "PodExplanation"
 	KindEgressIP = "EgressIPExplanation"
+	KindService  = "ServiceExplanation"
+	KindAddress  = "AddressExplanation"
 )
 
 // Outcome is what becomes of what a pod sends out of the cluster.
