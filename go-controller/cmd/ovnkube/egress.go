@@ -116,6 +116,9 @@ func (e *egress) command() *cli.App {
 			}, {
 				Name: "address", ArgsUsage: "ADDRESS", Usage: "who uses an address, which node has it, and what it is otherwise", OnUsageError: wrong, HideHelpCommand: true,
 				Flags: flags, Action: e.explainAddress,
+			}, {
+				Name: "node", ArgsUsage: "NAME", Usage: "the egress addresses of a node, what it can serve, and the gateways of its pods", OnUsageError: wrong, HideHelpCommand: true,
+				Flags: flags, Action: e.explainNode,
 			}},
 		}},
 	}
@@ -137,12 +140,9 @@ func (e *egress) explainPod(c *cli.Context) error {
 }
 
 func (e *egress) explainEgressIP(c *cli.Context) error {
-	name, err := e.argument(c, "NAME")
+	name, err := e.name(c, "EgressIP")
 	if err != nil {
 		return err
-	}
-	if name == "" || strings.Contains(name, "/") {
-		return fmt.Errorf("%q: no EgressIP; allowed: NAME", name)
 	}
 	return e.answer(c.Context, func(cluster *explain.Cluster) (answer, explain.Header, error) {
 		a, err := cluster.EgressIP(name)
@@ -161,6 +161,17 @@ func (e *egress) explainService(c *cli.Context) error {
 	})
 }
 
+func (e *egress) explainNode(c *cli.Context) error {
+	name, err := e.name(c, "node")
+	if err != nil {
+		return err
+	}
+	return e.answer(c.Context, func(cluster *explain.Cluster) (answer, explain.Header, error) {
+		n, err := cluster.Node(name)
+		return n, n.Header, err
+	})
+}
+
 func (e *egress) explainAddress(c *cli.Context) error {
 	address, err := e.address(c)
 	if err != nil {
@@ -170,6 +181,18 @@ func (e *egress) explainAddress(c *cli.Context) error {
 		a := cluster.Address(address)
 		return a, a.Header, nil
 	})
+}
+
+// name returns the only argument of a command about an object in no namespace.
+func (e *egress) name(c *cli.Context, kind string) (string, error) {
+	name, err := e.argument(c, "NAME")
+	if err != nil {
+		return "", err
+	}
+	if name == "" || strings.Contains(name, "/") {
+		return "", fmt.Errorf("%q: no %s; allowed: NAME", name, kind)
+	}
+	return name, nil
 }
 
 // key returns the only argument of a command about an object in a namespace.

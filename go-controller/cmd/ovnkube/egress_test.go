@@ -109,6 +109,9 @@ func TestEgressExitStatuses(t *testing.T) {
 		{"an address that is not in place", []string{"explain", "address", "172.18.0.33"}, []runtime.Object{anEgressIP()}, 1, "Address 172.18.0.33, an egress address\n", ""},
 		{"no address", []string{"explain", "address", "example"}, nil, 2, "", `"example": no address; allowed: ADDRESS`},
 		{"an address with a zone", []string{"explain", "address", "fe80::1%eth0"}, nil, 2, "", `"fe80::1%eth0": no address; allowed: ADDRESS`},
+		{"a node", []string{"explain", "node", "n1"}, nil, 0, "Node n1, Ready\n", ""},
+		{"no such node", []string{"explain", "node", "n2"}, nil, 2, "", "node n2: not found"},
+		{"no name of a node", []string{"explain", "node", "a/b"}, nil, 2, "", `"a/b": no node; allowed: NAME`},
 		{"unknown kind", []string{"explain", "deployment", "prod/web"}, nil, 2, "", "deployment: unknown command"},
 		{"unknown command", []string{"destroy"}, nil, 2, "", "destroy: unknown command"},
 		{"no command", nil, nil, 2, "", "a command is missing"},
@@ -196,6 +199,7 @@ func TestEgressReader(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"explain", "pod", "prod/web"}, {"explain", "egressip", "prod"}, {"explain", "service", "prod/lb"}, {"explain", "address", "172.18.0.33"},
+		{"explain", "node", "n1"},
 	} {
 		kube, ips := fake.NewClientset(egressCluster()...), ipfake.NewSimpleClientset(anEgressIP())
 		services, routes := servicefake.NewSimpleClientset(), routefake.NewSimpleClientset()

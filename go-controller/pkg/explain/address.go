@@ -96,8 +96,12 @@ func (c *Cluster) Address(addr netip.Addr) Address {
 	for _, key := range slices.Sorted(maps.Keys(pods)) {
 		out.Pods = append(out.Pods, pods[key])
 	}
-	left := c.heldAt(&out, addr, asked)
-	out.Problems = append(out.Problems, left...)
+	out.Holders = c.holders(addr)
+	for _, l := range c.leftovers() {
+		if l.addr == addr {
+			out.Problems = append(out.Problems, l.problem)
+		}
+	}
 	if len(asked) == 0 && c.snap.Settings.EgressIP {
 		a := c.ifAsked(addr)
 		out.IfAsked = &a
@@ -139,35 +143,73 @@ func collect(pods map[string]SelectedPod, all []SelectedPod, addr netip.Addr) {
 	}
 }
 
-// heldAt notes the nodes that say that they have an egress address, and returns those
-// that nobody asked to have it.
-func (c *Cluster) heldAt(out *Address, addr netip.Addr, asked []*egressipv1.EgressIP) []Problem {
-	var problems []Problem
+// holders returns the nodes that say that they have an egress address.
+func (c *Cluster) holders(addr netip.Addr) []AddressHolder {
+	var holders []AddressHolder
 	said := map[string]bool{}
-	for _, e := range c.snap.EgressIPs {
-		for _, node := range egressip.Decode(e).Holders[addr] {
+	for _, e := range c.decoded {
+		for _, node := range e.Holders[addr] {
 			said[node] = true
-			object := "EgressIP/" + e.Name
-			out.Holders = append(out.Holders, AddressHolder{node, object})
-			if !slices.Contains(asked, e) {
-				problems = append(problems, Problem{Object: object, Reason: ReasonWaiting,
-					Message: fmt.Sprintf("node %s is yet to release %s, which the spec does not ask for", node, addr)})
+			holders = append(holders, AddressHolder{node, "EgressIP/" + e.Key})
+		}
+	}
+	for _, n := range c.snap.Nodes {
+		if slices.Contains(onInterfaces(n), addr) && !said[n.Name] {
+			holders = append(holders, AddressHolder{Node: n.Name})
+		}
+	}
+	return holders
+}
+
+// onInterfaces returns the egress addresses that the annotation of a node lists.
+func onInterfaces(n *corev1.Node) []netip.Addr {
+	addrs, err := kube.EgressIPAddresses(n)
+	if err != nil {
+		return nil // the node writes it anew
+	}
+	return addrs
+}
+
+// leftover is an egress address that a node has and that nothing gives to it any more.
+type leftover struct {
+	node    string
+	addr    netip.Addr
+	problem Problem
+}
+
+// leftovers returns those that no EgressIP asks for; what an EgressIP has elsewhere is
+// among what nodes are yet to acknowledge.
+func (c *Cluster) leftovers() []leftover {
+	var left []leftover
+	type site struct {
+		node string
+		addr netip.Addr
+	}
+	known := map[site]bool{}
+	for _, e := range c.decoded {
+		for _, p := range c.placed[e.Key].Placements {
+			known[site{p.Node, p.Addr}] = true
+		}
+		asked := e.Addrs()
+		for _, addr := range slices.SortedFunc(maps.Keys(e.Holders), netip.Addr.Compare) {
+			for _, node := range e.Holders[addr] {
+				known[site{node, addr}] = true
+				if !slices.Contains(asked, addr) {
+					left = append(left, leftover{node, addr, Problem{Object: "EgressIP/" + e.Key, Reason: ReasonWaiting,
+						Message: fmt.Sprintf("node %s is yet to release %s, which the spec does not ask for", node, addr)}})
+				}
 			}
 		}
 	}
 	for _, n := range c.snap.Nodes {
-		addrs, err := kube.EgressIPAddresses(n)
-		if err != nil || !slices.Contains(addrs, addr) || said[n.Name] {
-			continue
-		}
-		out.Holders = append(out.Holders, AddressHolder{Node: n.Name})
-		planned := slices.ContainsFunc(out.Uses, func(u AddressUse) bool { return u.Node == n.Name })
-		if !planned {
-			problems = append(problems, Problem{Object: "Node/" + n.Name, Reason: ReasonWaiting,
-				Message: fmt.Sprintf("it is yet to take %s off its interface: no EgressIP gives it to the node", addr)})
+		for _, addr := range onInterfaces(n) {
+			if !known[site{n.Name, addr}] {
+				left = append(left, leftover{n.Name, addr, Problem{Object: "Node/" + n.Name, Reason: ReasonWaiting,
+					Message: fmt.Sprintf("it is yet to take %s off its interface: no EgressIP gives it to the node", addr)}})
+			}
 		}
 	}
-	return problems
+	return left
 }
 
 // ifAsked is where an address would be if a new EgressIP asked for it.

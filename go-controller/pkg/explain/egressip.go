@@ -106,19 +106,10 @@ func (c *Cluster) egressIP(obj *egressipv1.EgressIP) EgressIP {
 	name := obj.Name
 	object := "EgressIP/" + name
 	out := EgressIP{EgressIP: name}
-	out.Conditions, out.Problems = conditionsOf(object, obj.Generation, obj.Status.Conditions)
+	out.Conditions, out.Problems = c.egressIPState(obj)
 	e := egressip.Decode(obj)
 	for _, p := range c.placed[name].Placements {
 		out.Addresses = append(out.Addresses, c.assignment(e, obj, p))
-		if now := e.Items[p.Addr]; p.Addr.IsValid() && now != p.Node {
-			out.Problems = append(out.Problems, Problem{Object: object, Reason: ReasonNotPlanned,
-				Message: fmt.Sprintf("%s: the planner says node %q, the status %q", p.Addr, p.Node, now)})
-		}
-	}
-	digest := func(given []netip.Addr) string { return c.members.Digest(name, given) }
-	for _, debt := range c.placed[name].PendingAcks(obj.Status, digest) {
-		out.Problems = append(out.Problems, Problem{Object: object, Reason: ReasonWaiting,
-			Message: fmt.Sprintf("node %s is yet to %s", debt.Node, debt.What), Since: unprogrammed(obj.Status.Conditions)})
 	}
 	out.Pods = c.selectedPods(object, func(p *corev1.Pod) bool { return slices.Contains(c.selecting(p), name) })
 	out.Problems = append(out.Problems, waiting(out.Pods, object)...)
@@ -126,6 +117,41 @@ func (c *Cluster) egressIP(obj *egressipv1.EgressIP) EgressIP {
 		out.Conflicts = append(out.Conflicts, "EgressIP/"+other)
 	}
 	return out
+}
+
+// egressIPState returns the conditions of an EgressIP, and what of it is not as planned.
+func (c *Cluster) egressIPState(obj *egressipv1.EgressIP) ([]Condition, []Problem) {
+	object := "EgressIP/" + obj.Name
+	short, problems := conditionsOf(object, obj.Generation, obj.Status.Conditions)
+	e := egressip.Decode(obj)
+	for _, p := range c.placed[obj.Name].Placements {
+		if now := e.Items[p.Addr]; p.Addr.IsValid() && now != p.Node {
+			problems = append(problems, Problem{Object: object, Reason: ReasonNotPlanned,
+				Message: fmt.Sprintf("%s: the planner says node %q, the status %q", p.Addr, p.Node, now)})
+		}
+	}
+	for _, debt := range c.pendingAcks(obj) {
+		problems = append(problems, debt.problem(obj))
+	}
+	return short, problems
+}
+
+// pendingAck is what a node is yet to acknowledge.
+type pendingAck egressip.PendingAck
+
+// pendingAcks returns what nodes are yet to acknowledge of an EgressIP.
+func (c *Cluster) pendingAcks(obj *egressipv1.EgressIP) []pendingAck {
+	var acks []pendingAck
+	digest := func(given []netip.Addr) string { return c.members.Digest(obj.Name, given) }
+	for _, a := range c.placed[obj.Name].PendingAcks(obj.Status, digest) {
+		acks = append(acks, pendingAck(a))
+	}
+	return acks
+}
+
+func (a pendingAck) problem(obj *egressipv1.EgressIP) Problem {
+	return Problem{Object: "EgressIP/" + obj.Name, Reason: ReasonWaiting,
+		Message: fmt.Sprintf("node %s is yet to %s", a.Node, a.What), Since: unprogrammed(obj.Status.Conditions)}
 }
 
 // unprogrammed returns since when an object is not programmed; nil where it is, or its

@@ -85,20 +85,9 @@ func (c *Cluster) service(key string) Service {
 			out.NodeSelector = metav1.FormatLabelSelector(sel)
 		}
 	}
-	out.Conditions, out.Problems = conditionsOf(object, obj.Generation, obj.Status.Conditions)
+	out.Conditions, out.Problems = c.serviceState(key)
 	host := c.host(key)
 	out.Host = &host
-	if host.Node != obj.Status.Host {
-		out.Problems = append(out.Problems, Problem{Object: object, Reason: ReasonNotPlanned,
-			Message: fmt.Sprintf("the planner says host %q, the status %q", host.Node, obj.Status.Host)})
-	}
-	if host.Node != "" && !host.Programmed {
-		message := "host " + host.Node + " is yet to acknowledge its rules"
-		if host.Node == egressservicev1.HostAll {
-			message = "it is not in force on every node"
-		}
-		out.Problems = append(out.Problems, Problem{Object: object, Reason: ReasonWaiting, Message: message, Since: host.Since})
-	}
 	none := egressservice.RejectionReason(s, d).Message
 	unused := none
 	if s.PerNode && unused == "" {
@@ -111,6 +100,33 @@ func (c *Cluster) service(key string) Service {
 		out.Conflicts = append(out.Conflicts, "EgressService/"+other)
 	}
 	return out
+}
+
+// serviceState returns the conditions of an EgressService, and what of it is not as planned.
+func (c *Cluster) serviceState(key string) ([]Condition, []Problem) {
+	obj, object := c.objects[key], "EgressService/"+key
+	short, problems := conditionsOf(object, obj.Generation, obj.Status.Conditions)
+	host, programmed := c.serving(key)
+	if host != obj.Status.Host {
+		problems = append(problems, Problem{Object: object, Reason: ReasonNotPlanned,
+			Message: fmt.Sprintf("the planner says host %q, the status %q", host, obj.Status.Host)})
+	}
+	if host != "" && !programmed {
+		message := "host " + host + " is yet to acknowledge its rules"
+		if host == egressservicev1.HostAll {
+			message = "it is not in force on every node"
+		}
+		problems = append(problems, Problem{Object: object, Reason: ReasonWaiting, Message: message, Since: unprogrammed(obj.Status.Conditions)})
+	}
+	return short, problems
+}
+
+// serving returns the host that the planner gives an EgressService, and whether that has
+// its traffic.
+func (c *Cluster) serving(key string) (host string, programmed bool) {
+	s, d := c.services[key], c.hosted[key]
+	host = egressservice.Status(s, d)
+	return host, host != "" && host == s.Host && s.Done && (host == egressservicev1.HostAll || egressservice.Acknowledged(s, d))
 }
 
 func (c *Cluster) serviceObject(key string) *corev1.Service {
@@ -126,7 +142,8 @@ func (c *Cluster) serviceObject(key string) *corev1.Service {
 func (c *Cluster) host(key string) Assignment {
 	s, d, obj := c.services[key], c.hosted[key], c.objects[key]
 	refused := egressservice.RejectionReason(s, d)
-	out := Assignment{Node: egressservice.Status(s, d)}
+	var out Assignment
+	out.Node, out.Programmed = c.serving(key)
 	switch {
 	case out.Node == "":
 		out.Why = refused.Message
@@ -137,8 +154,6 @@ func (c *Cluster) host(key string) Assignment {
 	default:
 		out.Why = "chosen of the nodes that can be the host: EgressServices are spread"
 	}
-	out.Programmed = out.Node != "" && out.Node == s.Host && s.Done &&
-		(out.Node == egressservicev1.HostAll || egressservice.Acknowledged(s, d))
 	if !out.Programmed {
 		out.Since = unprogrammed(obj.Status.Conditions)
 	}

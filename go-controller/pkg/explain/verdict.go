@@ -18,6 +18,7 @@ const (
 	KindEgressIP = "EgressIPExplanation"
 	KindService  = "ServiceExplanation"
 	KindAddress  = "AddressExplanation"
+	KindNode     = "NodeExplanation"
 )
 
 // Outcome is what becomes of what a pod sends out of the cluster.
@@ -153,7 +154,7 @@ const (
 	ReasonWaiting = "Waiting"
 	// ReasonStale: the status is about an earlier spec.
 	ReasonStale = "StatusOutdated"
-	// ReasonNodeNotReady: the node of the pod is not Ready.
+	// ReasonNodeNotReady: the node, or that of the pod, is not Ready.
 	ReasonNodeNotReady = "NodeNotReady"
 	// ReasonNoAddress: the pod has no address yet.
 	ReasonNoAddress = "NoAddress"
