@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -112,6 +113,12 @@ func TestEgressExitStatuses(t *testing.T) {
 		{"a node", []string{"explain", "node", "n1"}, nil, 0, "Node n1, Ready\n", ""},
 		{"no such node", []string{"explain", "node", "n2"}, nil, 2, "", "node n2: not found"},
 		{"no name of a node", []string{"explain", "node", "a/b"}, nil, 2, "", `"a/b": no node; allowed: NAME`},
+		{"the status", []string{"status"}, nil, 0, "NODE   STATE", ""},
+		{"the status is not in place", []string{"status"}, []runtime.Object{anEgressIP()}, 1, "! EgressIP/prod NoStatus", ""},
+		{"the status as JSON", []string{"status", "-o", "json"}, nil, 0, `"kind": "EgressStatus"`, ""},
+		{"the status of something", []string{"status", "n1"}, nil, 2, "", "n1: unexpected argument"},
+		{"the status in an unknown format", []string{"status", "-o", "xml"}, nil, 2, "", "--output=xml: unknown format"},
+		{"a watch without a pause", []string{"status", "--watch", "--interval", "0s"}, nil, 2, "", "--interval=0s: too short"},
 		{"unknown kind", []string{"explain", "deployment", "prod/web"}, nil, 2, "", "deployment: unknown command"},
 		{"unknown command", []string{"destroy"}, nil, 2, "", "destroy: unknown command"},
 		{"no command", nil, nil, 2, "", "a command is missing"},
@@ -173,6 +180,70 @@ func TestEgressMasterDown(t *testing.T) {
 	}
 }
 
+// A watch answers where something has changed, and goes on while the API server does not
+// answer.
+func TestEgressWatch(t *testing.T) {
+	kube, ips := fake.NewClientset(egressCluster()...), ipfake.NewSimpleClientset()
+	down := false
+	kube.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return down, nil, errors.New("connection refused")
+	})
+	now, turn := egressTime, 0
+	turns := []func(){
+		func() {}, // nothing changes but the time
+		func() { down = true },
+		func() {
+			down = false
+			if err := ips.Tracker().Add(anEgressIP()); err != nil {
+				t.Error(err)
+			}
+		},
+		func() {},
+	}
+	var stdout, stderr bytes.Buffer
+	e := &egress{out: &stdout, now: func() time.Time { return now }, connect: func(string, string) (reader.Clients, error) {
+		return reader.Clients{Kube: kube, IPs: ips, Services: servicefake.NewSimpleClientset(), Routes: routefake.NewSimpleClientset()}, nil
+	}, wait: func(_ context.Context, d time.Duration) bool {
+		if turn == len(turns) {
+			return false
+		}
+		now = now.Add(d)
+		turns[turn]()
+		turn++
+		return true
+	}}
+	status := e.run(t.Context(), []string{"status", "--watch", "-o", "yaml", "--interval", "2s"}, &stderr)
+	answers := strings.Split(stdout.String(), "---\n")
+	if status != 1 || len(answers) != 2 || !strings.Contains(answers[0], "inPlace: true") || !strings.Contains(answers[1], `asOf: "2026-03-01T12:00:06Z"`) {
+		t.Errorf("status %d, want 1 and two answers:\n%s", status, stdout.String())
+	}
+	if got := stderr.String(); got != "ovnkube egress: list nodes: connection refused; trying again\n" {
+		t.Errorf("errors: %s", got)
+	}
+	// The first answer has to come.
+	down, turn = true, 0
+	stderr.Reset()
+	if status := e.run(t.Context(), []string{"status", "-w"}, &stderr); status != 2 || turn != 0 || !strings.Contains(stderr.String(), "connection refused") {
+		t.Errorf("status %d after %d turns: %s", status, turn, stderr.String())
+	}
+}
+
+// Whoever ends a watch learns how the cluster was.
+func TestEgressWatchEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var stdout, stderr bytes.Buffer
+	e := &egress{out: &stdout, now: func() time.Time { return egressTime }, connect: func(string, string) (reader.Clients, error) {
+		return reader.Clients{Kube: fake.NewClientset(egressCluster()...), IPs: ipfake.NewSimpleClientset(anEgressIP()),
+			Services: servicefake.NewSimpleClientset(), Routes: routefake.NewSimpleClientset()}, nil
+	}, wait: func(ctx context.Context, d time.Duration) bool {
+		cancel()
+		return wait(ctx, d)
+	}}
+	if status := e.run(ctx, []string{"status", "--watch", "--interval", "1h"}, &stderr); status != 1 || stderr.Len() > 0 {
+		t.Errorf("status %d, %s", status, stderr.String())
+	}
+}
+
 // The ClusterRole egress-reader allows what the commands do, and nothing else.
 func TestEgressReader(t *testing.T) {
 	data, err := os.ReadFile("../../../dist/base/egress-reader.yaml")
@@ -199,7 +270,7 @@ func TestEgressReader(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"explain", "pod", "prod/web"}, {"explain", "egressip", "prod"}, {"explain", "service", "prod/lb"}, {"explain", "address", "172.18.0.33"},
-		{"explain", "node", "n1"},
+		{"explain", "node", "n1"}, {"status"},
 	} {
 		kube, ips := fake.NewClientset(egressCluster()...), ipfake.NewSimpleClientset(anEgressIP())
 		services, routes := servicefake.NewSimpleClientset(), routefake.NewSimpleClientset()

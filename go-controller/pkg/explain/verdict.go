@@ -19,6 +19,7 @@ const (
 	KindService  = "ServiceExplanation"
 	KindAddress  = "AddressExplanation"
 	KindNode     = "NodeExplanation"
+	KindStatus   = "EgressStatus"
 )
 
 // Outcome is what becomes of what a pod sends out of the cluster.
