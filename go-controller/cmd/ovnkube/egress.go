@@ -52,23 +52,26 @@ func egressArgs(args []string) ([]string, bool) {
 
 // egress is the command "ovnkube egress".
 type egress struct {
-	out io.Writer
-	now func() time.Time
+	out, errs io.Writer
+	now       func() time.Time
+	// wait waits for a while, and tells whether the context has not ended.
+	wait func(ctx context.Context, d time.Duration) bool
 	// connect returns clients by a kubeconfig; "" for the usual one.
 	connect func(kubeconfig, context string) (reader.Clients, error)
 
 	kubeconfig, context, namespace, output, to string
-	timeout                                    time.Duration
-	notInPlace                                 bool
+	timeout, interval                          time.Duration
+	watch, notInPlace                          bool
 }
 
 // runEgress runs the command, and returns its exit status.
 func runEgress(ctx context.Context, args []string, out, errs io.Writer) int {
-	e := &egress{out: out, now: time.Now, connect: connect}
+	e := &egress{out: out, now: time.Now, wait: wait, connect: connect}
 	return e.run(ctx, args, errs)
 }
 
 func (e *egress) run(ctx context.Context, args []string, errs io.Writer) int {
+	e.errs = errs
 	app := e.command()
 	app.Writer, app.ErrWriter = e.out, errs
 	err := app.RunContext(ctx, append([]string{"ovnkube egress"}, inOrder(args)...))
@@ -101,7 +104,7 @@ func (e *egress) command() *cli.App {
 		Name: "ovnkube egress", HelpName: "ovnkube egress", Usage: "why pods leave the cluster with which address",
 		Version: version.Get().String(), HideVersion: true, HideHelpCommand: true,
 		OnUsageError: wrong, ExitErrHandler: func(*cli.Context, error) {}, Action: group, DisableSliceFlagSeparator: true,
-		Commands: []*cli.Command{e.historyCommand(wrong, group), {
+		Commands: []*cli.Command{e.historyCommand(wrong, group), e.statusCommand(wrong, flags), {
 			Name: "explain", Usage: "say what becomes of what an object is about", OnUsageError: wrong, HideHelpCommand: true, Action: group,
 			Subcommands: []*cli.Command{{
 				Name: "pod", ArgsUsage: "NAMESPACE/NAME", Usage: "the address that a pod leaves with, and why", OnUsageError: wrong, HideHelpCommand: true,
@@ -110,18 +113,24 @@ func (e *egress) command() *cli.App {
 			}, {
 				Name: "egressip", ArgsUsage: "NAME", Usage: "where the addresses of an EgressIP are, why there, and for which pods", OnUsageError: wrong, HideHelpCommand: true,
 				Flags: flags, Action: e.explainEgressIP,
+			}, {
+				Name: "service", ArgsUsage: "NAMESPACE/NAME", Usage: "which pods of a Service leave with the address of its load balancer, from which node, and why", OnUsageError: wrong, HideHelpCommand: true,
+				Flags: flags, Action: e.explainService,
+			}, {
+				Name: "address", ArgsUsage: "ADDRESS", Usage: "who uses an address, which node has it, and what it is otherwise", OnUsageError: wrong, HideHelpCommand: true,
+				Flags: flags, Action: e.explainAddress,
+			}, {
+				Name: "node", ArgsUsage: "NAME", Usage: "the egress addresses of a node, what it can serve, and the gateways of its pods", OnUsageError: wrong, HideHelpCommand: true,
+				Flags: flags, Action: e.explainNode,
 			}},
 		}},
 	}
 }
 
 func (e *egress) explainPod(c *cli.Context) error {
-	key, err := e.argument(c, "NAMESPACE/NAME")
+	key, err := e.key(c, "pod")
 	if err != nil {
 		return err
-	}
-	if namespace, name, ok := strings.Cut(key, "/"); !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return fmt.Errorf("%q: no pod; allowed: NAMESPACE/NAME", key)
 	}
 	to, err := destination(e.to)
 	if err != nil {
@@ -134,18 +143,88 @@ func (e *egress) explainPod(c *cli.Context) error {
 }
 
 func (e *egress) explainEgressIP(c *cli.Context) error {
-	name, err := e.argument(c, "NAME")
+	name, err := e.name(c, "EgressIP")
 	if err != nil {
 		return err
-	}
-	if name == "" || strings.Contains(name, "/") {
-		return fmt.Errorf("%q: no EgressIP; allowed: NAME", name)
 	}
 	return e.answer(c.Context, func(cluster *explain.Cluster) (answer, explain.Header, error) {
 		a, err := cluster.EgressIP(name)
 		return a, a.Header, err
 	})
 }
+
+func (e *egress) explainService(c *cli.Context) error {
+	key, err := e.key(c, "Service")
+	if err != nil {
+		return err
+	}
+	return e.answer(c.Context, func(cluster *explain.Cluster) (answer, explain.Header, error) {
+		s, err := cluster.Service(key)
+		return s, s.Header, err
+	})
+}
+
+func (e *egress) explainNode(c *cli.Context) error {
+	name, err := e.name(c, "node")
+	if err != nil {
+		return err
+	}
+	return e.answer(c.Context, func(cluster *explain.Cluster) (answer, explain.Header, error) {
+		n, err := cluster.Node(name)
+		return n, n.Header, err
+	})
+}
+
+func (e *egress) explainAddress(c *cli.Context) error {
+	address, err := e.address(c)
+	if err != nil {
+		return err
+	}
+	return e.answer(c.Context, func(cluster *explain.Cluster) (answer, explain.Header, error) {
+		a := cluster.Address(address)
+		return a, a.Header, nil
+	})
+}
+
+// name returns the only argument of a command about an object in no namespace.
+func (e *egress) name(c *cli.Context, kind string) (string, error) {
+	name, err := e.argument(c, "NAME")
+	if err != nil {
+		return "", err
+	}
+	if name == "" || strings.Contains(name, "/") {
+		return "", fmt.Errorf("%q: no %s; allowed: NAME", name, kind)
+	}
+	return name, nil
+}
+
+// key returns the only argument of a command about an object in a namespace.
+func (e *egress) key(c *cli.Context, kind string) (string, error) {
+	key, err := e.argument(c, "NAMESPACE/NAME")
+	if err != nil {
+		return "", err
+	}
+	if namespace, name, ok := strings.Cut(key, "/"); !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return "", fmt.Errorf("%q: no %s; allowed: NAMESPACE/NAME", key, kind)
+	}
+	return key, nil
+}
+
+// address returns the only argument of a command about an address.
+func (e *egress) address(c *cli.Context) (netip.Addr, error) {
+	text, err := e.argument(c, "ADDRESS")
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	address, err := netip.ParseAddr(strings.Trim(text, "[]"))
+	if err != nil || address.Zone() != "" {
+		return netip.Addr{}, fmt.Errorf("%q: no address; allowed: ADDRESS, as 192.0.2.1 or 2001:db8::1", text)
+	}
+	return address.Unmap(), nil
+}
+
+// switches are the flags that have no value.
+var switches = []string{"h", "help", "w", "watch"}
 
 // inOrder returns arguments with the flags before the object, where the parser wants
 // them: people write them behind it.
@@ -158,7 +237,7 @@ func inOrder(args []string) []string {
 			continue
 		}
 		flags = append(flags, a)
-		if name := strings.TrimLeft(a, "-"); !strings.Contains(a, "=") && name != "h" && name != "help" && i+1 < len(args) {
+		if name := strings.TrimLeft(a, "-"); !strings.Contains(a, "=") && !slices.Contains(switches, name) && i+1 < len(args) {
 			i++
 			flags = append(flags, args[i])
 		}
@@ -172,15 +251,24 @@ func inOrder(args []string) []string {
 
 // argument returns the only argument of a command.
 func (e *egress) argument(c *cli.Context, what string) (string, error) {
+	if err := e.format(); err != nil {
+		return "", err
+	}
 	switch {
-	case e.output != "text" && e.output != "json" && e.output != "yaml":
-		return "", fmt.Errorf("--output=%s: unknown format; allowed: text, json, yaml", e.output)
 	case c.NArg() == 0:
 		return "", fmt.Errorf("%s is missing; see %s --help", what, c.Command.HelpName)
 	case c.NArg() > 1:
 		return "", fmt.Errorf("%s: unexpected argument; allowed: one %s", c.Args().Get(1), what)
 	}
 	return c.Args().First(), nil
+}
+
+// format checks the format of the answer.
+func (e *egress) format() error {
+	if e.output != "text" && e.output != "json" && e.output != "yaml" {
+		return fmt.Errorf("--output=%s: unknown format; allowed: text, json, yaml", e.output)
+	}
+	return nil
 }
 
 // destination parses ADDRESS or ADDRESS:PORT.
@@ -211,14 +299,7 @@ func (e *egress) answer(ctx context.Context, ask func(*explain.Cluster) (answer,
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.timeout)
-	defer cancel()
-	snap, err := reader.Read(ctx, clients, e.namespace, settings)
-	if err != nil {
-		return err
-	}
-	snap.Taken = e.now()
-	cluster, err := explain.New(snap)
+	cluster, err := e.read(ctx, clients)
 	if err != nil {
 		return err
 	}
@@ -228,6 +309,18 @@ func (e *egress) answer(ctx context.Context, ask func(*explain.Cluster) (answer,
 	}
 	e.notInPlace = !header.InPlace
 	return e.write(a)
+}
+
+// read reads the cluster.
+func (e *egress) read(ctx context.Context, clients reader.Clients) (*explain.Cluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+	snap, err := reader.Read(ctx, clients, e.namespace, settings)
+	if err != nil {
+		return nil, err
+	}
+	snap.Taken = e.now()
+	return explain.New(snap)
 }
 
 func (e *egress) write(a answer) error {

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -11,12 +13,14 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/yaml"
 
 	ipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/explain"
@@ -35,6 +39,7 @@ cluster-subnets=10.244.0.0/16/24
 service-cidrs=10.96.0.0/16
 [ovnkubernetesfeature]
 enable-egress-ip=true
+enable-egress-service=true
 `
 
 // egressCluster is a cluster of one node, on which a pod runs, with a master.
@@ -47,6 +52,7 @@ func egressCluster() []runtime.Object {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod"}},
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web"}, Spec: corev1.PodSpec{NodeName: "n1"},
 			Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.244.1.3", PodIPs: []corev1.PodIP{{IP: "10.244.1.3"}}}},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "lb"}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ovn-kubernetes", Name: "ovnkube"}, Data: map[string]string{"ovnkube.conf": egressConf}},
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "ovn-kubernetes", Name: "ovn-kubernetes-master"},
 			Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: egressTime.Add(-time.Second)}}},
@@ -96,6 +102,23 @@ func TestEgressExitStatuses(t *testing.T) {
 		{"an EgressIP that is not in place", []string{"explain", "egressip", "prod"}, []runtime.Object{anEgressIP()}, 1, "EgressIP prod\n", ""},
 		{"no such EgressIP", []string{"explain", "egressip", "nothing"}, nil, 2, "", "EgressIP nothing: not found"},
 		{"no name of an EgressIP", []string{"explain", "egressip", "prod/web"}, nil, 2, "", `"prod/web": no EgressIP; allowed: NAME`},
+		{"a Service", []string{"explain", "service", "prod/lb"}, nil, 0, "Service prod/lb, without an EgressService\n", ""},
+		{"no such Service", []string{"explain", "service", "prod/nothing"}, nil, 2, "", "Service prod/nothing: not found"},
+		{"no namespace of a Service", []string{"explain", "service", "lb"}, nil, 2, "", `"lb": no Service; allowed: NAMESPACE/NAME`},
+		{"an address", []string{"explain", "address", "172.18.0.3"}, nil, 0, "Node/n1: it is an address of node n1\n", ""},
+		{"an IPv6 address in brackets", []string{"explain", "address", "[2001:DB8::1]", "-o", "json"}, nil, 0, `"address": "2001:db8::1"`, ""},
+		{"an address that is not in place", []string{"explain", "address", "172.18.0.33"}, []runtime.Object{anEgressIP()}, 1, "Address 172.18.0.33, an egress address\n", ""},
+		{"no address", []string{"explain", "address", "example"}, nil, 2, "", `"example": no address; allowed: ADDRESS`},
+		{"an address with a zone", []string{"explain", "address", "fe80::1%eth0"}, nil, 2, "", `"fe80::1%eth0": no address; allowed: ADDRESS`},
+		{"a node", []string{"explain", "node", "n1"}, nil, 0, "Node n1, Ready\n", ""},
+		{"no such node", []string{"explain", "node", "n2"}, nil, 2, "", "node n2: not found"},
+		{"no name of a node", []string{"explain", "node", "a/b"}, nil, 2, "", `"a/b": no node; allowed: NAME`},
+		{"the status", []string{"status"}, nil, 0, "NODE   STATE", ""},
+		{"the status is not in place", []string{"status"}, []runtime.Object{anEgressIP()}, 1, "! EgressIP/prod NoStatus", ""},
+		{"the status as JSON", []string{"status", "-o", "json"}, nil, 0, `"kind": "EgressStatus"`, ""},
+		{"the status of something", []string{"status", "n1"}, nil, 2, "", "n1: unexpected argument"},
+		{"the status in an unknown format", []string{"status", "-o", "xml"}, nil, 2, "", "--output=xml: unknown format"},
+		{"a watch without a pause", []string{"status", "--watch", "--interval", "0s"}, nil, 2, "", "--interval=0s: too short"},
 		{"unknown kind", []string{"explain", "deployment", "prod/web"}, nil, 2, "", "deployment: unknown command"},
 		{"unknown command", []string{"destroy"}, nil, 2, "", "destroy: unknown command"},
 		{"no command", nil, nil, 2, "", "a command is missing"},
@@ -150,10 +173,130 @@ func TestEgressServerRefuses(t *testing.T) {
 
 func TestEgressMasterDown(t *testing.T) {
 	objects := egressCluster()
-	objects[4].(*coordinationv1.Lease).Spec.RenewTime.Time = egressTime.Add(-2 * time.Hour)
+	objects[5].(*coordinationv1.Lease).Spec.RenewTime.Time = egressTime.Add(-2 * time.Hour)
 	status, out, _ := askEgress(t, fake.NewClientset(objects...), nil, "explain", "pod", "prod/web")
 	if status != 1 || !strings.Contains(out, "! master MasterSilent") || !strings.Contains(out, "the master renewed its lease 2h0m0s before") {
 		t.Errorf("status %d:\n%s", status, out)
+	}
+}
+
+// A watch answers where something has changed, and goes on while the API server does not
+// answer.
+func TestEgressWatch(t *testing.T) {
+	kube, ips := fake.NewClientset(egressCluster()...), ipfake.NewSimpleClientset()
+	down := false
+	kube.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return down, nil, errors.New("connection refused")
+	})
+	now, turn := egressTime, 0
+	turns := []func(){
+		func() {}, // nothing changes but the time
+		func() { down = true },
+		func() {
+			down = false
+			if err := ips.Tracker().Add(anEgressIP()); err != nil {
+				t.Error(err)
+			}
+		},
+		func() {},
+	}
+	var stdout, stderr bytes.Buffer
+	e := &egress{out: &stdout, now: func() time.Time { return now }, connect: func(string, string) (reader.Clients, error) {
+		return reader.Clients{Kube: kube, IPs: ips, Services: servicefake.NewSimpleClientset(), Routes: routefake.NewSimpleClientset()}, nil
+	}, wait: func(_ context.Context, d time.Duration) bool {
+		if turn == len(turns) {
+			return false
+		}
+		now = now.Add(d)
+		turns[turn]()
+		turn++
+		return true
+	}}
+	status := e.run(t.Context(), []string{"status", "--watch", "-o", "yaml", "--interval", "2s"}, &stderr)
+	answers := strings.Split(stdout.String(), "---\n")
+	if status != 1 || len(answers) != 2 || !strings.Contains(answers[0], "inPlace: true") || !strings.Contains(answers[1], `asOf: "2026-03-01T12:00:06Z"`) {
+		t.Errorf("status %d, want 1 and two answers:\n%s", status, stdout.String())
+	}
+	if got := stderr.String(); got != "ovnkube egress: list nodes: connection refused; trying again\n" {
+		t.Errorf("errors: %s", got)
+	}
+	// The first answer has to come.
+	down, turn = true, 0
+	stderr.Reset()
+	if status := e.run(t.Context(), []string{"status", "-w"}, &stderr); status != 2 || turn != 0 || !strings.Contains(stderr.String(), "connection refused") {
+		t.Errorf("status %d after %d turns: %s", status, turn, stderr.String())
+	}
+}
+
+// Whoever ends a watch learns how the cluster was.
+func TestEgressWatchEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var stdout, stderr bytes.Buffer
+	e := &egress{out: &stdout, now: func() time.Time { return egressTime }, connect: func(string, string) (reader.Clients, error) {
+		return reader.Clients{Kube: fake.NewClientset(egressCluster()...), IPs: ipfake.NewSimpleClientset(anEgressIP()),
+			Services: servicefake.NewSimpleClientset(), Routes: routefake.NewSimpleClientset()}, nil
+	}, wait: func(ctx context.Context, d time.Duration) bool {
+		cancel()
+		return wait(ctx, d)
+	}}
+	if status := e.run(ctx, []string{"status", "--watch", "--interval", "1h"}, &stderr); status != 1 || stderr.Len() > 0 {
+		t.Errorf("status %d, %s", status, stderr.String())
+	}
+}
+
+// The ClusterRole egress-reader allows what the commands do, and nothing else.
+func TestEgressReader(t *testing.T) {
+	data, err := os.ReadFile("../../../dist/base/egress-reader.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var role rbacv1.ClusterRole
+	if err := yaml.UnmarshalStrict(data, &role); err != nil || role.Name != "egress-reader" {
+		t.Fatalf("%v: %s", err, data)
+	}
+	allowed := map[string]bool{} // whether it is used, by what it is
+	for _, r := range role.Rules {
+		for _, group := range r.APIGroups {
+			for _, resource := range r.Resources {
+				for _, verb := range r.Verbs {
+					for _, name := range append([]string{""}, r.ResourceNames...) {
+						if (name == "") == (len(r.ResourceNames) == 0) {
+							allowed[strings.Join([]string{verb, resource, group, name}, " ")] = false
+						}
+					}
+				}
+			}
+		}
+	}
+	for _, args := range [][]string{
+		{"explain", "pod", "prod/web"}, {"explain", "egressip", "prod"}, {"explain", "service", "prod/lb"}, {"explain", "address", "172.18.0.33"},
+		{"explain", "node", "n1"}, {"status"},
+	} {
+		kube, ips := fake.NewClientset(egressCluster()...), ipfake.NewSimpleClientset(anEgressIP())
+		services, routes := servicefake.NewSimpleClientset(), routefake.NewSimpleClientset()
+		var stdout, stderr bytes.Buffer
+		e := &egress{out: &stdout, now: func() time.Time { return egressTime }, connect: func(string, string) (reader.Clients, error) {
+			return reader.Clients{Kube: kube, IPs: ips, Services: services, Routes: routes}, nil
+		}}
+		if status := e.run(t.Context(), args, &stderr); status == exitNoAnswer {
+			t.Errorf("%q: %s", args, stderr.String())
+		}
+		for _, a := range slices.Concat(kube.Actions(), ips.Actions(), services.Actions(), routes.Actions()) {
+			name := ""
+			if get, ok := a.(clienttesting.GetAction); ok {
+				name = get.GetName()
+			}
+			what := strings.Join([]string{a.GetVerb(), a.GetResource().Resource, a.GetResource().Group, name}, " ")
+			if _, ok := allowed[what]; !ok {
+				t.Errorf("%q: the ClusterRole does not allow %q", args, what)
+			}
+			allowed[what] = true
+		}
+	}
+	for what, used := range allowed {
+		if !used {
+			t.Errorf("the ClusterRole allows %q, which nothing needs", what)
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -35,13 +34,9 @@ func (e *egress) historyCommand(wrong cli.OnUsageErrorFunc, group cli.ActionFunc
 }
 
 func (e *egress) historyOfAddress(c *cli.Context) error {
-	text, err := e.argument(c, "ADDRESS")
+	address, err := e.address(c)
 	if err != nil {
 		return err
-	}
-	address, err := netip.ParseAddr(strings.Trim(text, "[]"))
-	if err != nil {
-		return fmt.Errorf("%q: no address; allowed: ADDRESS, as 192.0.2.1 or 2001:db8::1", text)
 	}
 	var at time.Time
 	if text := c.String("at"); text != "" {
@@ -50,17 +45,14 @@ func (e *egress) historyOfAddress(c *cli.Context) error {
 		}
 	}
 	return e.history(c, func(t *audit.Timeline, problems []audit.Problem) audit.History {
-		return t.AddressHistory(address.Unmap(), at, problems)
+		return t.AddressHistory(address, at, problems)
 	})
 }
 
 func (e *egress) historyOfPod(c *cli.Context) error {
-	key, err := e.argument(c, "NAMESPACE/NAME")
+	key, err := e.key(c, "pod")
 	if err != nil {
 		return err
-	}
-	if namespace, name, ok := strings.Cut(key, "/"); !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return fmt.Errorf("%q: no pod; allowed: NAMESPACE/NAME", key)
 	}
 	now, since := e.now(), time.Time{}
 	if text := c.String("since"); text != "" {

@@ -40,6 +40,8 @@ type Cluster struct {
 	selection *egressip.Selection
 	members   *egressip.Members
 	placed    map[string]egressip.Decision
+	decoded   []egressip.EgressIP
+	network   egressip.Network
 
 	services map[string]egressservice.Service
 	hosted   map[string]egressservice.Decision
@@ -99,11 +101,10 @@ func (c *Cluster) placeEgressIPs() {
 	if !c.snap.Settings.EgressIP {
 		c.snap.EgressIPs = nil
 	}
-	var decoded []egressip.EgressIP
 	for _, e := range c.snap.EgressIPs {
 		c.egressIPs[e.Name] = e
 		c.selection.Set(e)
-		decoded = append(decoded, egressip.Decode(e))
+		c.decoded = append(c.decoded, egressip.Decode(e))
 	}
 	for _, p := range c.snap.Pods {
 		if kube.NeedsNetwork(p) {
@@ -111,8 +112,9 @@ func (c *Cluster) placeEgressIPs() {
 		}
 	}
 	s := c.snap.Settings
-	c.placed = egressip.Decide(c.candidates(), decoded, egressip.Network{Cluster: s.Pods, Service: s.Services, Join: s.Join,
-		Masquerade: s.Masquerade, Services: egressipmaster.ServiceAddrs(c.snap.Services)})
+	c.network = egressip.Network{Cluster: s.Pods, Service: s.Services, Join: s.Join, Masquerade: s.Masquerade,
+		Services: egressipmaster.ServiceAddrs(c.snap.Services)}
+	c.placed = egressip.Decide(c.candidates(), c.decoded, c.network)
 }
 
 // selecting returns the EgressIPs that select a pod, the one that has it first.

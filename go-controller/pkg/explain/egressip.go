@@ -9,10 +9,13 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	egressipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	egressservicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
@@ -75,6 +78,10 @@ type PodFamily struct {
 	Outcome Outcome  `json:"outcome"`
 	By      string   `json:"by,omitempty"`
 	Sources []Source `json:"sources,omitempty"`
+	// WhyNot says why it is not as the object has it that selects the pod.
+	WhyNot string `json:"whyNot,omitempty"`
+	// considered tells whether the object was looked at for the pod.
+	considered bool
 }
 
 // EgressIP explains the EgressIP of a name.
@@ -86,39 +93,71 @@ func (c *Cluster) EgressIP(name string) (EgressIP, error) {
 	if obj == nil {
 		return EgressIP{}, fmt.Errorf("EgressIP %s: %w", name, ErrNotFound)
 	}
+	out := c.egressIP(obj)
 	header, problems := c.header(KindEgressIP)
-	out := EgressIP{Header: header, EgressIP: name, Problems: problems}
-	object := "EgressIP/" + name
-	short, bad := conditionsOf(object, obj.Generation, obj.Status.Conditions)
-	out.Conditions, out.Problems = short, append(out.Problems, bad...)
-
-	e := egressip.Decode(obj)
-	for _, p := range c.placed[name].Placements {
-		out.Addresses = append(out.Addresses, c.assignment(e, obj, p))
-		if now := e.Items[p.Addr]; p.Addr.IsValid() && now != p.Node {
-			out.Problems = append(out.Problems, Problem{Object: object, Reason: ReasonNotPlanned,
-				Message: fmt.Sprintf("%s: the planner says node %q, the status %q", p.Addr, p.Node, now)})
-		}
-	}
-	digest := func(given []netip.Addr) string { return c.members.Digest(name, given) }
-	for _, debt := range c.placed[name].PendingAcks(obj.Status, digest) {
-		out.Problems = append(out.Problems, Problem{Object: object, Reason: ReasonWaiting,
-			Message: fmt.Sprintf("node %s is yet to %s", debt.Node, debt.What), Since: unprogrammed(obj)})
-	}
-	out.Pods = c.selectedPods(func(key string) bool { return slices.Contains(c.selecting(c.pods[key]), name) })
-	out.Problems = append(out.Problems, waiting(out.Pods, object)...)
-	for _, other := range c.members.Conflicts(name) {
-		out.Conflicts = append(out.Conflicts, "EgressIP/"+other)
-	}
+	out.Header, out.Problems = header, append(problems, out.Problems...)
 	out.InPlace = len(out.Problems) == 0
 	out.Notes = append(slices.Clone(out.Notes), noteReach)
 	return out, nil
 }
 
-// unprogrammed returns since when an EgressIP is not programmed; nil where it is, or does
-// not tell.
-func unprogrammed(obj *egressipv1.EgressIP) *metav1.Time {
-	if c := meta.FindStatusCondition(obj.Status.Conditions, egressipv1.ConditionProgrammed); c != nil && c.Status != metav1.ConditionTrue {
+// egressIP is the answer about an EgressIP without its header.
+func (c *Cluster) egressIP(obj *egressipv1.EgressIP) EgressIP {
+	name := obj.Name
+	object := "EgressIP/" + name
+	out := EgressIP{EgressIP: name}
+	out.Conditions, out.Problems = c.egressIPState(obj)
+	e := egressip.Decode(obj)
+	for _, p := range c.placed[name].Placements {
+		out.Addresses = append(out.Addresses, c.assignment(e, obj, p))
+	}
+	out.Pods = c.selectedPods(object, func(p *corev1.Pod) bool { return slices.Contains(c.selecting(p), name) })
+	out.Problems = append(out.Problems, waiting(out.Pods, object)...)
+	for _, other := range c.members.Conflicts(name) {
+		out.Conflicts = append(out.Conflicts, "EgressIP/"+other)
+	}
+	return out
+}
+
+// egressIPState returns the conditions of an EgressIP, and what of it is not as planned.
+func (c *Cluster) egressIPState(obj *egressipv1.EgressIP) ([]Condition, []Problem) {
+	object := "EgressIP/" + obj.Name
+	short, problems := conditionsOf(object, obj.Generation, obj.Status.Conditions)
+	e := egressip.Decode(obj)
+	for _, p := range c.placed[obj.Name].Placements {
+		if now := e.Items[p.Addr]; p.Addr.IsValid() && now != p.Node {
+			problems = append(problems, Problem{Object: object, Reason: ReasonNotPlanned,
+				Message: fmt.Sprintf("%s: the planner says node %q, the status %q", p.Addr, p.Node, now)})
+		}
+	}
+	for _, debt := range c.pendingAcks(obj) {
+		problems = append(problems, debt.problem(obj))
+	}
+	return short, problems
+}
+
+// pendingAck is what a node is yet to acknowledge.
+type pendingAck egressip.PendingAck
+
+// pendingAcks returns what nodes are yet to acknowledge of an EgressIP.
+func (c *Cluster) pendingAcks(obj *egressipv1.EgressIP) []pendingAck {
+	var acks []pendingAck
+	digest := func(given []netip.Addr) string { return c.members.Digest(obj.Name, given) }
+	for _, a := range c.placed[obj.Name].PendingAcks(obj.Status, digest) {
+		acks = append(acks, pendingAck(a))
+	}
+	return acks
+}
+
+func (a pendingAck) problem(obj *egressipv1.EgressIP) Problem {
+	return Problem{Object: "EgressIP/" + obj.Name, Reason: ReasonWaiting,
+		Message: fmt.Sprintf("node %s is yet to %s", a.Node, a.What), Since: unprogrammed(obj.Status.Conditions)}
+}
+
+// unprogrammed returns since when an object is not programmed; nil where it is, or its
+// conditions do not tell.
+func unprogrammed(all []metav1.Condition) *metav1.Time {
+	if c := meta.FindStatusCondition(all, conditions.Programmed); c != nil && c.Status != metav1.ConditionTrue {
 		return &c.LastTransitionTime
 	}
 	return nil
@@ -140,7 +179,7 @@ func (c *Cluster) assignment(e egressip.EgressIP, obj *egressipv1.EgressIP, p eg
 		out.Programmed = egressip.Answers(obj.Status, p.Node, p.Addr)
 	}
 	if !out.Programmed {
-		out.Since = unprogrammed(obj)
+		out.Since = unprogrammed(obj.Status.Conditions)
 	}
 	if !p.Addr.IsValid() || p.Refused != (egressip.Refusal{}) && p.Refused.Reason != egressip.NoNode {
 		return out
@@ -185,23 +224,38 @@ type held struct {
 
 // selectedPods returns those of the pods on the pod network that an object selects, with
 // what becomes of them.
-func (c *Cluster) selectedPods(selects func(key string) bool) []SelectedPod {
+func (c *Cluster) selectedPods(object string, selects func(*corev1.Pod) bool) []SelectedPod {
 	var pods []SelectedPod
 	for _, p := range c.snap.Pods {
-		key := kube.PodKey(p)
-		if !kube.NeedsNetwork(p) || !selects(key) {
-			continue
+		if kube.NeedsNetwork(p) && selects(p) {
+			pods = append(pods, c.selectedPod(object, kube.PodKey(p)))
 		}
-		out := SelectedPod{Pod: key, Node: p.Spec.NodeName}
-		if answer, err := c.Pod(key, netip.AddrPort{}); err == nil {
-			for _, f := range answer.Families {
-				out.Families = append(out.Families, PodFamily{f.Family, f.Outcome, f.By, f.Sources})
-			}
-		}
-		pods = append(pods, out)
 	}
 	slices.SortFunc(pods, func(a, b SelectedPod) int { return cmp.Compare(a.Pod, b.Pod) })
 	return pods
+}
+
+// selectedPod says what becomes of a pod that an object selects.
+func (c *Cluster) selectedPod(object, key string) SelectedPod {
+	out := SelectedPod{Pod: key}
+	answer, err := c.Pod(key, netip.AddrPort{})
+	if err != nil {
+		return out // there is no such pod
+	}
+	out.Node = answer.Node
+	for _, f := range answer.Families {
+		family := PodFamily{Family: f.Family, Outcome: f.Outcome, By: f.By, Sources: f.Sources}
+		if f.By != object {
+			family.WhyNot = f.Why
+			for _, s := range f.Selected {
+				if s.Object == object {
+					family.WhyNot, family.considered = s.Why, true
+				}
+			}
+		}
+		out.Families = append(out.Families, family)
+	}
+	return out
 }
 
 // waiting returns the problems of the pods that an object has, and that do not leave as it
@@ -224,9 +278,9 @@ func (e EgressIP) Text(w io.Writer) {
 	now := e.AsOf.Time
 	conditionLines(w, "  ", e.Conditions, now)
 	for _, a := range e.Addresses {
-		a.text(w, now)
+		a.text(w, a.Address, now)
 	}
-	podLines(w, e.Pods)
+	podLines(w, "Pods", e.Pods)
 	for _, other := range e.Conflicts {
 		fmt.Fprintf(w, "%s is older and has some of the pods\n", other)
 	}
@@ -234,15 +288,25 @@ func (e EgressIP) Text(w io.Writer) {
 	e.Header.text(w)
 }
 
-func (a Assignment) text(w io.Writer, now time.Time) {
+// text writes an assignment under a title.
+func (a Assignment) text(w io.Writer, title string, now time.Time) {
+	node := "node " + a.Node
+	if a.Node == egressservicev1.HostAll {
+		node = "every node"
+	}
 	switch {
 	case a.Node == "":
-		fmt.Fprintf(w, "\n%s: on no node%s\n", a.Address, since(a.Since, now))
+		fmt.Fprintf(w, "\n%s: on no node%s\n", title, since(a.Since, now))
 	case a.Programmed:
-		fmt.Fprintf(w, "\n%s: on node %s, programmed\n", a.Address, a.Node)
+		fmt.Fprintf(w, "\n%s: on %s, programmed\n", title, node)
 	default:
-		fmt.Fprintf(w, "\n%s: planned for node %s, not programmed%s\n", a.Address, a.Node, since(a.Since, now))
+		fmt.Fprintf(w, "\n%s: planned for %s, not programmed%s\n", title, node, since(a.Since, now))
 	}
+	a.body(w)
+}
+
+// body writes why an assignment is as it is.
+func (a Assignment) body(w io.Writer) {
 	fmt.Fprintf(w, "  %-10s %s\n", "why", a.Why)
 	switch {
 	case a.Secondary:
@@ -269,8 +333,8 @@ func conditionLines(w io.Writer, indent string, all []Condition, now time.Time) 
 	}
 }
 
-func podLines(w io.Writer, pods []SelectedPod) {
-	fmt.Fprintf(w, "\nPods: %d\n", len(pods))
+func podLines(w io.Writer, title string, pods []SelectedPod) {
+	fmt.Fprintf(w, "\n%s: %d\n", title, len(pods))
 	for _, p := range pods {
 		fmt.Fprintf(w, "  %s", p.Pod)
 		if p.Node != "" {
@@ -288,6 +352,9 @@ func podLines(w io.Writer, pods []SelectedPod) {
 					separator = ": "
 				}
 				fmt.Fprint(w, separator, s.text())
+			}
+			if f.WhyNot != "" {
+				fmt.Fprintf(w, " (%s)", f.WhyNot)
 			}
 			fmt.Fprintln(w)
 		}

@@ -381,15 +381,24 @@ func (v *view) annotated() []Selected {
 
 // inUse compares the plan with what the master says that the namespace is routed to.
 func (v *view) inUse(d *verdict) {
-	ns := v.c.namespaces[v.pod.Namespace]
-	if ns == nil || !v.c.snap.Settings.ExternalGateways {
-		return
+	if ns := v.c.namespaces[v.pod.Namespace]; ns != nil {
+		d.problems = append(d.problems, v.c.gatewaysInUse(ns)...)
+	}
+}
+
+// gatewaysInUse compares the plan with what the master says that a namespace is routed to.
+func (c *Cluster) gatewaysInUse(ns *corev1.Namespace) []Problem {
+	if !c.snap.Settings.ExternalGateways {
+		return nil
 	}
 	var planned []netip.Addr
-	for _, h := range v.c.routes.Hops[v.pod.Namespace] {
+	for _, h := range c.routes.Hops[ns.Name] {
 		planned = append(planned, h.Addr)
 	}
-	if want, is := kube.FormatAddrs(planned), ns.Annotations[kube.AnnotationGatewaysInUse]; want != is {
-		d.problem("Namespace/"+ns.Name, ReasonNotPlanned, "the planner says gateways %q, the annotation %s %q", want, kube.AnnotationGatewaysInUse, is)
+	want, is := kube.FormatAddrs(planned), ns.Annotations[kube.AnnotationGatewaysInUse]
+	if want == is {
+		return nil
 	}
+	return []Problem{{Object: "Namespace/" + ns.Name, Reason: ReasonNotPlanned,
+		Message: fmt.Sprintf("the planner says gateways %q, the annotation %s %q", want, kube.AnnotationGatewaysInUse, is)}}
 }

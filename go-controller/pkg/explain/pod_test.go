@@ -266,7 +266,8 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"pod-egressip.txt", "pod-all.txt", "pod-waiting.txt", "pod-egressip.json", "egressip.txt"} {
+	for _, name := range []string{"pod-egressip.txt", "pod-all.txt", "pod-waiting.txt", "pod-egressip.json", "egressip.txt",
+		"address.txt", "address-free.txt", "service.txt", "node.txt", "status.txt"} {
 		sample, err := os.ReadFile("testdata/" + name + ".golden")
 		if err != nil {
 			t.Fatal(err)

@@ -16,6 +16,10 @@ const APIVersion = "egress.ovnkube/v1"
 const (
 	KindPod      = "PodExplanation"
 	KindEgressIP = "EgressIPExplanation"
+	KindService  = "ServiceExplanation"
+	KindAddress  = "AddressExplanation"
+	KindNode     = "NodeExplanation"
+	KindStatus   = "EgressStatus"
 )
 
 // Outcome is what becomes of what a pod sends out of the cluster.
@@ -151,7 +155,7 @@ const (
 	ReasonWaiting = "Waiting"
 	// ReasonStale: the status is about an earlier spec.
 	ReasonStale = "StatusOutdated"
-	// ReasonNodeNotReady: the node of the pod is not Ready.
+	// ReasonNodeNotReady: the node, or that of the pod, is not Ready.
 	ReasonNodeNotReady = "NodeNotReady"
 	// ReasonNoAddress: the pod has no address yet.
 	ReasonNoAddress = "NoAddress"

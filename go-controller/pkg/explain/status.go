@@ -1,0 +1,162 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"text/tabwriter"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+)
+
+// Status is the answer about the cluster as a whole.
+type Status struct {
+	Header   `json:",inline"`
+	Nodes    []NodeStatus    `json:"nodes"`
+	Features []FeatureStatus `json:"features"`
+	// Problems are what is not as planned, the oldest first.
+	Problems []Problem `json:"problems,omitempty"`
+}
+
+// NodeStatus is a node with its egress addresses in numbers.
+type NodeStatus struct {
+	NodeState `json:",inline"`
+	// Planned is how many addresses of EgressIPs it is to have, Held how many it says that
+	// it has.
+	Planned int `json:"planned"`
+	Held    int `json:"held"`
+	// Hosts is how many EgressServices it is to be the host of.
+	Hosts int `json:"hosts"`
+}
+
+// FeatureStatus is a feature with its objects by condition.
+type FeatureStatus struct {
+	// Feature is the kind of its objects.
+	Feature string `json:"feature"`
+	Enabled bool   `json:"enabled"`
+	Objects int    `json:"objects"`
+	// Conditions are those that the objects have, in numbers.
+	Conditions []ConditionCount `json:"conditions,omitempty"`
+}
+
+// ConditionCount counts the objects with a condition.
+type ConditionCount struct {
+	Type    string `json:"type"`
+	Status  string `json:"status"`
+	Reason  string `json:"reason"`
+	Objects int    `json:"objects"`
+}
+
+// Status says how the egress features of the cluster are.
+func (c *Cluster) Status() Status {
+	header, problems := c.header(KindStatus)
+	out := Status{Header: header, Nodes: []NodeStatus{}}
+	held := map[string]int{}
+	for _, e := range c.decoded {
+		for _, nodes := range e.Holders {
+			for _, n := range nodes {
+				held[n]++
+			}
+		}
+	}
+	for _, n := range c.candidates() {
+		s := NodeStatus{NodeState: c.state(n), Planned: len(c.heldBy(n.Name)), Held: held[n.Name], Hosts: len(c.hostedBy(n.Name))}
+		out.Nodes = append(out.Nodes, s)
+		problems = append(problems, notReadyProblem(s.NodeState)...)
+	}
+	feature := func(kind string, enabled bool, objects int, state func(i int) ([]Condition, []Problem)) {
+		f := FeatureStatus{Feature: kind, Enabled: enabled, Objects: objects}
+		counts := map[ConditionCount]int{}
+		for i := range objects {
+			conditions, bad := state(i)
+			problems = append(problems, bad...)
+			for _, has := range conditions {
+				counts[ConditionCount{Type: has.Type, Status: has.Status, Reason: has.Reason}]++
+			}
+		}
+		for _, count := range slices.SortedFunc(maps.Keys(counts), ConditionCount.compare) {
+			n := counts[count]
+			count.Objects = n
+			f.Conditions = append(f.Conditions, count)
+		}
+		out.Features = append(out.Features, f)
+	}
+	s := c.snap.Settings
+	feature(kindEgressIP, s.EgressIP, len(c.snap.EgressIPs), func(i int) ([]Condition, []Problem) { return c.egressIPState(c.snap.EgressIPs[i]) })
+	feature(kindEgressService, s.EgressService, len(c.snap.EgressServices), func(i int) ([]Condition, []Problem) {
+		return c.serviceState(c.snap.EgressServices[i].Namespace + "/" + c.snap.EgressServices[i].Name)
+	})
+	feature(kindRoute, s.ExternalGateways, len(c.snap.Routes), func(i int) ([]Condition, []Problem) {
+		r := c.snap.Routes[i]
+		return conditionsOf(kindRoute+"/"+r.Name, r.Generation, r.Status.Conditions)
+	})
+	for _, ns := range c.snap.Namespaces {
+		problems = append(problems, c.gatewaysInUse(ns)...)
+	}
+	for _, l := range c.leftovers() {
+		problems = append(problems, l.problem)
+	}
+	slices.SortStableFunc(problems, Problem.compare)
+	out.Problems = problems
+	out.InPlace = len(problems) == 0
+	out.Notes = append(slices.Clone(out.Notes), noteReach)
+	return out
+}
+
+func (c ConditionCount) compare(o ConditionCount) int {
+	return cmp.Or(cmp.Compare(c.Type, o.Type), -cmp.Compare(c.Status, o.Status), cmp.Compare(c.Reason, o.Reason))
+}
+
+// compare puts what began first before the others, and before what does not tell.
+func (p Problem) compare(o Problem) int {
+	switch {
+	case (p.Since == nil) != (o.Since == nil):
+		if p.Since != nil {
+			return -1
+		}
+		return 1
+	case p.Since != nil && !p.Since.Equal(o.Since):
+		return p.Since.Compare(o.Since.Time)
+	}
+	return cmp.Or(cmp.Compare(p.Object, o.Object), cmp.Compare(p.Reason, o.Reason), cmp.Compare(p.Message, o.Message))
+}
+
+// Same tells whether two answers say the same, but for the time at which they were asked.
+func (s Status) Same(o Status) bool {
+	for _, h := range []*Header{&s.Header, &o.Header} {
+		h.AsOf, h.MasterRenewed = Header{}.AsOf, nil
+	}
+	return equality.Semantic.DeepEqual(s, o)
+}
+
+// Text writes an answer for people.
+func (s Status) Text(w io.Writer) {
+	now := s.AsOf.Time
+	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(table, "NODE\tSTATE\tASSIGNABLE\tADDRESSES\tHELD\tHOST OF")
+	for _, n := range s.Nodes {
+		assignable := "no"
+		if n.EgressAssignable {
+			assignable = "yes"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\n", n.Node, n.words(), assignable, n.Planned, n.Held, n.Hosts)
+	}
+	_ = table.Flush() // a writer that fails does so for the lines below, too
+	for _, f := range s.Features {
+		if !f.Enabled {
+			fmt.Fprintf(w, "\n%s: not enabled\n", f.Feature)
+			continue
+		}
+		fmt.Fprintf(w, "\n%s: %d\n", f.Feature, f.Objects)
+		for _, c := range f.Conditions {
+			fmt.Fprintf(w, "  %6d  %s %s (%s)\n", c.Objects, c.Type, c.Status, c.Reason)
+		}
+	}
+	if len(s.Problems) > 0 {
+		fmt.Fprintln(w)
+	}
+	problems(w, "", s.Problems, now)
+	s.Header.text(w)
+}

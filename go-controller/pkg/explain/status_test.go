@@ -1,0 +1,103 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+)
+
+// briefly says of the nodes what they have, and of the features their conditions.
+func (s Status) briefly() string {
+	var out []string
+	for _, n := range s.Nodes {
+		out = append(out, fmt.Sprintf("%s %v %d %d %d", strings.TrimPrefix(n.Node, "ovn-"), n.Ready, n.Planned, n.Held, n.Hosts))
+	}
+	for _, f := range s.Features {
+		if !f.Enabled {
+			out = append(out, f.Feature+" disabled")
+		}
+		for _, c := range f.Conditions {
+			out = append(out, fmt.Sprintf("%s %s %s %s %d", f.Feature, c.Type, c.Status, c.Reason, c.Objects))
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+func TestStatus(t *testing.T) {
+	type change = func(*Snapshot)
+	const (
+		nothing = "control-plane true 0 0 0; worker true 0 0 0; worker2 true 0 0 0"
+		fine    = "; EgressIP Assigned True Assigned N; EgressIP Conflict False NoConflict N; EgressIP Programmed True Programmed N"
+	)
+	ips := func(n string) string { return strings.ReplaceAll(fine, "N;", n+";")[:len(fine)-1] + n }
+	for _, tc := range []struct {
+		name     string
+		world    []change
+		want     string
+		problems string
+	}{
+		{"nothing", nil, nothing, ""},
+		{"disabled features", []change{func(s *Snapshot) {
+			s.Settings.EgressIP, s.Settings.EgressService, s.Settings.ExternalGateways = false, false, false
+		}},
+			nothing + "; EgressIP disabled; EgressService disabled; AdminPolicyBasedExternalRoute disabled", ""},
+		{"two EgressIPs", []change{egressIP("prod", "prod", "172.18.0.33"), egressIP("shop", "shop", "172.18.0.44"), inForce},
+			"control-plane true 0 0 0; worker true 1 1 0; worker2 true 1 1 0" + ips("2"), ""},
+		{"both families", []change{egressIP("prod", "prod", "172.18.0.33", "fc00:f853:ccd:e793::33"), unlabelled,
+			func(s *Snapshot) { s.Nodes[2].Labels[kube.LabelEgressAssignable] = "" }, inForce}, "control-plane true 0 0 0; worker true 0 0 0; worker2 true 2 2 0" + ips("1"), ""},
+		{"the node is lost and no master acts", []change{egressIP("prod", "prod", "172.18.0.33"), inForce, notReady("ovn-worker2"), func(s *Snapshot) { s.Renewed = taken.Add(-time.Hour) }},
+			"control-plane true 0 0 0; worker true 1 0 0; worker2 false 0 1 0" + ips("1"), "MasterSilent,NodeNotReady,StatusDiffers,Waiting"},
+		{"an EgressService", []change{egressService("shop/checkout", "5.5.5.5"), func(s *Snapshot) { s.EgressServices[0].Status.Host = "ovn-worker" }, inForce},
+			"control-plane true 0 0 0; worker true 0 0 1; worker2 true 0 0 0; EgressService Assigned True HostAssigned 1; " +
+				"EgressService Conflict False NoConflict 1; EgressService Programmed True Programmed 1", ""},
+		{"an EgressService without a host", []change{egressService("shop/checkout"), inForce},
+			nothing + "; EgressService Assigned False NoIngressIP 1; EgressService Conflict False NoConflict 1; EgressService Programmed False NotAssigned 1", "NoIngressIP,NotAssigned"},
+		{"gateways that the master has not put in use", []change{route("gws", "prod", "172.18.0.51"), inForce, func(s *Snapshot) {
+			delete(s.Namespaces[0].Annotations, kube.AnnotationGatewaysInUse)
+		}}, nothing + "; AdminPolicyBasedExternalRoute HopsValid True HopsValid 1; AdminPolicyBasedExternalRoute Ready True Ready 1", "StatusDiffers"},
+		{"left on an interface", []change{func(s *Snapshot) { s.Nodes[2].Annotations[kube.AnnotationEgressIPAddresses] = `["172.19.0.33"]` }}, nothing, "Waiting"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := cluster(t, tc.world...).Status()
+			if got := s.briefly(); got != tc.want {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+			if got := reasonsOf(s.Problems); got != tc.problems || s.InPlace != (tc.problems == "") {
+				t.Errorf("problems %q, in place %v; want %q", got, s.InPlace, tc.problems)
+			}
+		})
+	}
+}
+
+func TestStatusSame(t *testing.T) {
+	first := cluster(t, egressIP("prod", "prod", "172.18.0.33"), inForce).Status()
+	later := cluster(t, egressIP("prod", "prod", "172.18.0.33"), inForce, func(s *Snapshot) {
+		s.Taken, s.Renewed = taken.Add(time.Minute), taken.Add(time.Minute)
+	}).Status()
+	if !first.Same(later) {
+		t.Error("the time alone makes another answer")
+	}
+	if later.AsOf.IsZero() || later.MasterRenewed == nil {
+		t.Error("comparing changes the answer")
+	}
+	other := cluster(t, egressIP("prod", "prod", "172.18.0.33"), inForce, notReady("ovn-control-plane")).Status()
+	if first.Same(other) {
+		t.Error("a node that is lost makes no other answer")
+	}
+}
+
+func TestStatusSamples(t *testing.T) {
+	samples(t, "status", cluster(t, egressIP("prod", "prod", "172.18.0.33"), egressIP("shop", "shop", "172.18.0.44"),
+		egressService("infra/proxy", "5.5.5.5"), func(s *Snapshot) { s.EgressServices[0].Status.Host = "ovn-worker" }, inForce, func(s *Snapshot) {
+			s.Nodes[0].Spec.Unschedulable = true
+			programmed := &s.EgressIPs[1].Status.Conditions[1]
+			programmed.Status, programmed.Reason, programmed.LastTransitionTime = metav1.ConditionFalse, "WaitingForNode", ago(40*time.Second)
+			programmed.Message = "node ovn-worker does not hold 172.18.0.44 yet"
+			s.EgressIPs[1].Status.Programmed = nil
+		}).Status())
+}
