@@ -32,7 +32,10 @@ func TestUnacknowledged(t *testing.T) {
 		{"held by another, that does not let go", b, a, nodes(change{lapsed}, none), b},
 		{"held, ovn-controller hangs", a, a, nodes(change{stuck}, none), b},
 		{"held, all ovn-controllers hang", a, a, nodes(change{stuck}, change{stuck}), a},
-		{"new, and nobody can", "", "", nodes(change{lapsed}, change{stuck}), ""},
+		{"new, and the ovn-controller of the only one hangs", "", "", nodes(change{unlabelled}, change{stuck}), b},
+		{"new, and the only one does not acknowledge", "", "", nodes(change{lapsed}, change{unlabelled}), a},
+		{"new, and the only one does not and is to be drained", "", "", nodes(change{lapsed, draining}, change{unlabelled}), ""},
+		{"new, and it is not known whether who does not acknowledge is there", "", "", nodes(change{lapsed, unknown}, change{dead}), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, ip := range []string{"172.18.0.33", "fc00:f853:ccd:e793::33", "172.19.0.33"} {

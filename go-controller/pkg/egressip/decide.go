@@ -150,12 +150,12 @@ type claim struct {
 // that away.
 func (c claim) avoid(n place.Node, drained bool) place.Reason {
 	switch {
+	case n.Draining && drained: // first: it is no last resort
+		return rejectDraining
 	case n.Stuck:
 		return place.Stuck
 	case n.NotAcknowledging && !(c.held && n.Name == c.Prefer):
 		return place.NotAcknowledging
-	case n.Draining && drained:
-		return rejectDraining
 	}
 	return ""
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// pause is how many times the limit a node that timed out gets nothing new, unless it is
-// heard of before.
+// pause is how many times the limit a node that timed out gets nothing that another can
+// have, unless it is heard of before.
 const pause = 12
 
 // PendingAck is something that a node was asked for and has not acknowledged yet.
@@ -82,13 +82,12 @@ func (l *AckTimeouts) Acknowledged(node string) bool {
 	return was && l.now().Before(until)
 }
 
-// TimedOut tells whether a node is given nothing new.
-func (l *AckTimeouts) TimedOut(node string) bool {
+// TimedOut tells whether a node is given only what no other can have.
+func (l *AckTimeouts) TimedOut(node string) bool { return l.Pause(node) > 0 }
+
+// Pause returns how much longer that is so; 0 for a node that has not timed out.
+func (l *AckTimeouts) Pause(node string) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	until, was := l.timedOut[node]
-	return was && l.now().Before(until)
+	return max(0, l.timedOut[node].Sub(l.now()))
 }
-
-// Pause is how long a node that timed out is given nothing new.
-func (l *AckTimeouts) Pause() time.Duration { return pause * l.limit }

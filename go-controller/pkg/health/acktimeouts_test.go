@@ -33,7 +33,7 @@ func TestLapses(t *testing.T) {
 		t.Error("a node that is heard of is as before")
 	}
 	owe(5*time.Second, []string{"worker"}, 5*time.Second, take)
-	if now = now.Add(l.Pause()); l.TimedOut("worker") {
+	if now = now.Add(l.Pause("worker")); l.TimedOut("worker") {
 		t.Error("a node is given nothing for ever")
 	}
 	owe(0, []string{"worker"}, 5*time.Second, take) // it still owes that

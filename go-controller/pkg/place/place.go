@@ -56,7 +56,9 @@ type Claim struct {
 	// endpoints); nil allows every node.
 	Allow func(Node) Reason
 	// Avoid returns why a node gets nothing new and gives up what it has as soon
-	// as another can take it; until then it keeps it. nil avoids none.
+	// as another can take it; until then it keeps it. nil avoids none. One that does
+	// not acknowledge, or whose ovn-controller is stuck, gets what no other may have:
+	// it may be merely slow.
 	Avoid func(Node) Reason
 	// Group keeps claims apart: those of one group never share a node. Empty: none.
 	Group string
@@ -252,21 +254,13 @@ func (a *assignment) place(claims []Claim) {
 	slices.SortStableFunc(todo, func(x, y candidate) int { return cmp.Compare(x.count, y.count) })
 
 	for _, t := range todo {
-		best, hash := "", uint64(0)
-		for i, name := range a.names {
-			if t.may[i/64]&(1<<(i%64)) == 0 {
-				continue
-			}
-			if a.groups[groupNode{t.claim.Group, name}] {
-				continue
-			}
-			if h := rendezvous(t.claim.Key, name); best == "" || a.before(name, h, best, hash) {
-				best, hash = name, h
-			}
-		}
+		best := a.best(t.claim, func(i int) bool { return t.may[i/64]&(1<<(i%64)) != 0 })
 		if best == "" && a.mayStay(t.claim) == "" {
 			delete(a.left, t.claim.Key)
 			best = t.claim.Prefer // rather not there, but nobody else can
+		}
+		if best == "" {
+			best = a.best(t.claim, func(i int) bool { return a.lastResort(a.nodes[a.names[i]], t.claim) })
 		}
 		if best == "" {
 			a.result[t.claim.Key] = Result{Rejected: a.rejected(t.claim), Left: a.left[t.claim.Key]}
@@ -274,6 +268,26 @@ func (a *assignment) place(claims []Claim) {
 		}
 		a.give(t.claim, best)
 	}
+}
+
+// best returns the node for c among those of names that may have it; empty for none.
+func (a *assignment) best(c Claim, may func(i int) bool) string {
+	best, hash := "", uint64(0)
+	for i, name := range a.names {
+		if !may(i) || a.groups[groupNode{c.Group, name}] {
+			continue
+		}
+		if h := rendezvous(c.Key, name); best == "" || a.before(name, h, best, hash) {
+			best, hash = name, h
+		}
+	}
+	return best
+}
+
+// lastResort tells whether n may have c where no better node can.
+func (a *assignment) lastResort(n *Node, c Claim) bool {
+	why := a.object(n, c, false)
+	return (why == NotAcknowledging || why == Stuck) && n.Reach == Alive
 }
 
 // rejected returns what speaks against each node for a claim that none can have.

@@ -39,7 +39,6 @@ func (c *Controller) checkTimeouts(key string, d egressip.Decision, status v1.Eg
 	for _, node := range timedOut {
 		klog.InfoS("Node does not acknowledge its assignment", "node", node, "egressIP", key, "within", c.deps.Acknowledge, "owed", debts)
 		c.placement.Enqueue(all)
-		c.placement.EnqueueAfter(c.ackTimeouts.Pause(), all)
 	}
 }
 
@@ -91,7 +90,6 @@ func (c *Controller) applies(node string, does bool) {
 	if timedOut, _ := c.stuckChassis.SetPending(node, []health.PendingAck{{Node: node, What: "apply"}}); len(timedOut) > 0 {
 		klog.InfoS("The ovn-controller of a node does not apply changes", "node", node, "within", c.deps.Acknowledge)
 		c.placement.Enqueue(all)
-		c.placement.EnqueueAfter(c.stuckChassis.Pause(), all)
 	}
 }
 

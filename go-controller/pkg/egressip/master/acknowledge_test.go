@@ -135,3 +135,50 @@ func TestOVNControllerHangs(t *testing.T) {
 		}
 	})
 }
+
+// TestAllTooSlow: a new address goes to a node that did not acknowledge in time, where no
+// other can have it: it was merely slow, and has nothing else to acknowledge.
+func TestAllTooSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := impatient(t, "172.18.0.33")
+		w.limit = 5 * time.Second
+		w.freeze("ovn-worker", true)
+		w.freeze("ovn-worker2", true)
+		w.start()
+		w.eventually("both to be too slow", func() bool {
+			return w.master.ackTimeouts.TimedOut("ovn-worker") && w.master.ackTimeouts.TimedOut("ovn-worker2")
+		})
+		w.remove(egress(prod, nil))
+		w.freeze("ovn-worker", false)
+		w.freeze("ovn-worker2", false)
+		w.create(egress("next", []v1.Address{"172.18.0.55"}))
+		before := time.Now()
+		w.programmed("next")
+		if took := time.Since(before); took > 5*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+// TestPauseExtended: a node that is given nothing for longer than it first seemed is given
+// something again all the same.
+func TestPauseExtended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const bound = "172.19.0.77"
+		w := newWorld(t, egress("bound", []v1.Address{bound}))
+		w.limit = 5 * time.Second
+		w.start()
+		slow := w.programmed("bound")
+		w.freeze(slow, true)
+		w.pod(web, "ovn-control-plane", webV4, webV6) // needs a rule of the node
+		w.eventually("the node to be too slow", func() bool { return w.master.ackTimeouts.TimedOut(slow) })
+		<-time.After(20 * time.Second) // it goes on to be
+		w.remove(egress("bound", nil))
+		w.freeze(other(slow), true)
+		w.create(egress("next", []v1.Address{"172.18.0.55"}))
+		w.eventually("the other not to take the next", func() bool { return w.master.ackTimeouts.TimedOut(other(slow)) })
+		w.freeze(slow, false)
+		w.eventually("the address to come", func() bool { return w.holder("next", "172.18.0.55") == slow })
+		w.programmed("next")
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -97,8 +98,13 @@ func (c *Controller) place(context.Context, string) error {
 	}
 	nodes, draining, reachable := make([]place.Node, 0, len(list)), false, map[string]bool{}
 	for _, n := range list {
-		node := place.Node{Node: candidate(n), Reach: c.deps.Health.Reach(n.Name),
-			NotAcknowledging: c.ackTimeouts.TimedOut(n.Name), Stuck: c.stuckChassis.TimedOut(n.Name)}
+		silent, stuck := c.ackTimeouts.Pause(n.Name), c.stuckChassis.Pause(n.Name)
+		for _, pause := range []time.Duration{silent, stuck} {
+			if pause > 0 { // what goes on meanwhile may make it longer
+				c.placement.EnqueueAfter(pause, all)
+			}
+		}
+		node := place.Node{Node: candidate(n), Reach: c.deps.Health.Reach(n.Name), NotAcknowledging: silent > 0, Stuck: stuck > 0}
 		nodes, draining = append(nodes, node), draining || node.Draining
 		reachable[n.Name] = !c.dead(n.Name)
 	}
