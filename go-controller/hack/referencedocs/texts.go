@@ -105,7 +105,7 @@ var texts = map[string]string{
 	"topology.RuleEgressServiceNetwork":       "Looks up the table of an EgressService's `network`",
 	"topology.RulePodToNode":                  "Looks up the main table for packets with `MarkPodToNode`, and for pods that an EgressService translates on this node",
 	"topology.RuleEgressIP":                   "Looks up the table of the secondary interface of an EgressIP",
-	"egressip.mainTable":                      "The kernel's main table",
+	"topology.MainTable":                      "The kernel's main table",
 	"egressip.tableBase":                      "This plus the number of an interface is the table of egress traffic through it",
 	"host.Protocol":                           "The protocol number of every route and ip rule of ovnkube",
 
