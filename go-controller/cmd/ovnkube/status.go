@@ -53,9 +53,12 @@ func (e *egress) watchStatus(ctx context.Context) error {
 	}
 	for last := (*explain.Status)(nil); ; {
 		cluster, err := e.read(ctx, clients)
-		switch {
-		case ctx.Err() != nil:
+		select {
+		case <-ctx.Done(): // whatever became of the last question
 			return nil
+		default:
+		}
+		switch {
 		case err != nil && last == nil:
 			return err
 		case err != nil:

@@ -100,7 +100,7 @@ func (v *view) served(d *verdict, chosen *Selected, s egressservice.Service, dec
 		return
 	}
 	now := egressservice.Steering{}
-	if at, ok := v.c.nodes[s.Host]; ok && s.Done { // what the status says is in force
+	if at, ok := v.c.nodes[v.c.steeredTo(s)]; ok {
 		if hop, ok := topology.AddrOf(v.fam, at.ManagementAddrs()); ok {
 			now[v.addr] = hop
 		}
@@ -122,6 +122,9 @@ func (v *view) served(d *verdict, chosen *Selected, s egressservice.Service, dec
 		source, _ := topology.AddrOf(v.fam, s.Ingress)
 		d.outcome = OutcomeEgressService
 		d.why = fmt.Sprintf("host %s sends it out, with the address of the load balancer", at)
+		if at != host {
+			d.why += ", until host " + host + " has acknowledged its rules"
+		}
 		d.sources = []Source{{Address: source.String(), Node: at, Network: s.Network}}
 		return
 	}
@@ -132,6 +135,20 @@ func (v *view) served(d *verdict, chosen *Selected, s egressservice.Service, dec
 		chosen.Why = "host " + host + " has not acknowledged its rules for the pod yet"
 		d.problem(chosen.Object, ReasonWaiting, "%s", chosen.Why)
 	}
+}
+
+// steeredTo returns the node that has the traffic of an EgressService by the status: the host,
+// or until that has acknowledged its rules the one before, if it has those of all pods there
+// are; "" where the API does not tell.
+func (c *Cluster) steeredTo(s egressservice.Service) string {
+	before := s.Ack.Host
+	switch {
+	case s.Done:
+		return s.Host
+	case before != s.Host && c.nodes[before].Ready && s.Ack.Digest == egressservice.Digest(s, before):
+		return before
+	}
+	return ""
 }
 
 // nodeAt returns the node with a management address.

@@ -75,6 +75,19 @@ func notReady(name string) func(*Snapshot) {
 
 func podOf(change func(*corev1.Pod)) func(*Snapshot) { return func(s *Snapshot) { change(s.Pods[0]) } }
 
+// hostIs makes a node the host of the first EgressService.
+func hostIs(name string) func(*Snapshot) {
+	return func(s *Snapshot) { s.EgressServices[0].Status.Host = name }
+}
+
+// moveTo has the master choose another host, which has not acknowledged yet.
+func moveTo(name string) func(*Snapshot) {
+	return func(s *Snapshot) {
+		s.EgressServices[0].Status.Host = name
+		s.EgressServices[0].Status.Conditions[1].Status = metav1.ConditionFalse
+	}
+}
+
 func gatewayPod(s *Snapshot) {
 	p := pod("infra/gw", "ovn-worker2", 9)
 	p.Annotations = map[string]string{kube.AnnotationRoutingNamespaces: "prod", kube.AnnotationRoutingNetwork: "ext",
@@ -143,6 +156,12 @@ func TestPod(t *testing.T) {
 		{name: "EgressService not acknowledged", pod: "shop/cart", to: "192.0.2.1", world: []change{egressService("shop/checkout", "5.5.5.5"), drop, inForce, func(s *Snapshot) {
 			s.EgressServices[0].Status.Programmed, s.EgressServices[0].Status.Conditions = nil, nil
 		}}, want: "IPv4 Held by EgressService/shop/checkout", problems: "NoStatus"},
+		{name: "the host moves", pod: "shop/cart", to: "192.0.2.1", world: []change{egressService("shop/checkout", "5.5.5.5"), hostIs("ovn-control-plane"), inForce, moveTo("ovn-worker2")},
+			want: "IPv4 EgressService by EgressService/shop/checkout 5.5.5.5@ovn-control-plane", problems: "Programmed"},
+		{name: "the host moves, and the one before is lost", pod: "shop/cart", to: "192.0.2.1", world: []change{egressService("shop/checkout", "5.5.5.5"), hostIs("ovn-control-plane"), inForce,
+			notReady("ovn-control-plane"), moveTo("ovn-worker2")}, want: "IPv4 Held by EgressService/shop/checkout", problems: "Programmed"},
+		{name: "the host moves, and the one before had other pods", pod: "shop/cart", to: "192.0.2.1", world: []change{egressService("shop/checkout", "5.5.5.5"), hostIs("ovn-control-plane"), inForce,
+			func(s *Snapshot) { s.EgressServices[0].Status.Programmed.Digest = "other" }, moveTo("ovn-worker2")}, want: "IPv4 Held by EgressService/shop/checkout", problems: "Programmed"},
 		{name: "sourceIPBy Network", pod: "shop/cart", to: "192.0.2.1", world: []change{egressService("shop/checkout"), func(s *Snapshot) {
 			s.EgressServices[0].Spec.SourceIPBy, s.EgressServices[0].Spec.Network = servicev1.SourceIPNetwork, "blue"
 		}, inForce}, want: "IPv4 EgressService by EgressService/shop/checkout @ovn-worker[blue]"},
