@@ -72,6 +72,9 @@ func TestNames(t *testing.T) {
 			if packages[pkg] == nil {
 				continue // a name of OVN or Kubernetes
 			}
+			if !strings.HasPrefix(path, "docs/design/") && m[2] == strings.ToLower(m[2]) {
+				continue // a field of a file: the other pages name nothing that is not exported
+			}
 			for part := range strings.SplitSeq(strings.TrimPrefix(m[2], "."), ".") {
 				if checked++; !packages[pkg][part] {
 					t.Errorf("%s: package %s has no %s: %s", path, pkg, part, m[0])
