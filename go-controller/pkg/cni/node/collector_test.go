@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
@@ -21,6 +23,10 @@ func TestRunCollects(t *testing.T) {
 	l.server.Socket = filepath.Join(t.TempDir(), "cni.sock")
 	l.vs.Run("ovs-vsctl", "add-port", "br-int", "dead", "--", "set", "interface", "dead", "external_ids:"+cni.IDSandbox+"=sb1",
 		"--", "add-port", "br-int", "foreign")
+	eventually.True(t, "the ports to be seen", func() bool { // the server looks once a minute
+		ports, err := l.db.Ports(t.Context(), "br-int")
+		return err == nil && slices.ContainsFunc(ports, func(p ovs.Port) bool { return p.ExternalIDs[cni.IDSandbox] == "sb1" })
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- l.server.Run(ctx) }()
@@ -41,6 +47,10 @@ func TestDatapath(t *testing.T) {
 			if datapath != "" {
 				l.vs.Run("ovs-vsctl", "set", "Open_vSwitch", ".", "external_ids:ovn-bridge-datapath-type="+datapath)
 			}
+			eventually.True(t, "the type to be seen", func() bool {
+				ids, err := l.db.System(t.Context())
+				return err == nil && ids["ovn-bridge-datapath-type"] == datapath
+			})
 			l.pod("web", "u1", podNetwork)
 			l.sandbox("sb1")
 			add := l.request(cni.CommandAdd, "sb1", "web", "u1")

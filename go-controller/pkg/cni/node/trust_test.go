@@ -93,7 +93,7 @@ func TestAddSaysWhatItWaitsFor(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := newLab(t)
-			l.server.Deadline = 250 * time.Millisecond
+			l.server.Deadline = time.Second
 			l.pod("web", "u1", podNetwork)
 			c.set(l)
 			l.sandbox("sb1")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -39,6 +40,9 @@ type DB struct {
 type session struct {
 	client client.Client
 	cache  *cache.TableCache
+	// abandoned counts transactions whose answer nobody waited for: they may still be
+	// carried out. settled is how many of them are known to be over.
+	abandoned, settled atomic.Uint64
 }
 
 var _ Client = (*DB)(nil)
@@ -238,12 +242,18 @@ func (db *DB) current() (*session, <-chan struct{}) {
 	return db.session, db.changed
 }
 
-// connected waits for a session.
+// connected waits for a session whose replica shows all that was written before.
 func (db *DB) connected(ctx context.Context) (*session, error) {
 	for {
 		s, changed := db.current()
 		if s != nil {
-			return s, nil
+			err := s.settle(ctx)
+			if err == nil {
+				return s, nil
+			}
+			if !errors.Is(err, client.ErrNotConnected) {
+				return nil, fmt.Errorf("wait for the transactions before: %w", err)
+			}
 		}
 		select {
 		case <-changed:
@@ -290,7 +300,7 @@ func (db *DB) update(ctx context.Context, what string, plan func(*session) ([]ov
 			klog.V(4).InfoS("Open vSwitch is up to date", "step", what)
 			return nil
 		}
-		err = transact(ctx, s.client, ops)
+		err = s.transact(ctx, ops)
 		switch {
 		case err == nil:
 			klog.V(2).InfoS("Changed the Open vSwitch database", "step", what, "operations", len(ops))
@@ -303,13 +313,33 @@ func (db *DB) update(ctx context.Context, what string, plan func(*session) ([]ov
 	}
 }
 
-func transact(ctx context.Context, c client.Client, ops []ovsdb.Operation) error {
-	results, err := c.Transact(ctx, ops...)
+// transact carries out one transaction. Where ctx ends before the answer, whether it was
+// carried out is unknown: settle tells when it is over.
+func (s *session) transact(ctx context.Context, ops []ovsdb.Operation) error {
+	results, err := s.client.Transact(ctx, ops...)
 	if err != nil {
+		if ctx.Err() != nil {
+			s.abandoned.Add(1)
+		}
 		return err
 	}
 	if failed, err := ovsdb.CheckOperationResults(results, ops); err != nil {
 		return fmt.Errorf("%w: %+v", err, failed)
+	}
+	return nil
+}
+
+// settle waits for the transactions that were abandoned. The server carries them out in
+// the order of their requests, and sends the changes of each one before its answer, so the
+// answer to one that does nothing tells that the replica shows them.
+func (s *session) settle(ctx context.Context) error {
+	abandoned := s.abandoned.Load()
+	if settled := s.settled.Load(); settled < abandoned {
+		nothing := "wait for what was requested before"
+		if _, err := s.client.Transact(ctx, ovsdb.Operation{Op: ovsdb.OperationComment, Comment: &nothing}); err != nil {
+			return err
+		}
+		s.settled.CompareAndSwap(settled, abandoned) // or another one has seen more
 	}
 	return nil
 }

@@ -208,6 +208,45 @@ func TestWaits(t *testing.T) {
 	must(t, <-synced)
 }
 
+// TestAbandoned: what nobody waited for any more is there, or not, for whoever asks or
+// writes next.
+func TestAbandoned(t *testing.T) {
+	_, o, db := setup(t)
+	ctx := t.Context()
+	must(t, db.EnsureBridge(ctx, ovs.Bridge{Name: "br0", DatapathType: "netdev"}))
+	late := ovs.Port{Bridge: "br0", Name: "late", Type: "internal"}
+	for range 3 {
+		o.Freeze()
+		if err := db.EnsurePort(limited(t), late); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a server that does not answer: %v", err)
+		}
+		ports := make(chan []ovs.Port, 1)
+		go func() {
+			defer close(ports)
+			if all, err := db.Ports(ctx, "br0"); err == nil {
+				ports <- all
+			}
+		}()
+		deleted := make(chan error, 1)
+		go func() { deleted <- db.DeletePort(ctx, "br0", "late") }()
+		if _, err := db.Ports(limited(t), "br0"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it is not known which ports there are, and was told with %v", err)
+		}
+		o.Thaw()
+		must(t, <-deleted)
+		if _, ok := <-ports; !ok {
+			t.Error("the ports are not told")
+		}
+		if got := get(o, "list-ports", "br0"); got != "" {
+			t.Fatalf("left: %s", got)
+		}
+	}
+	must(t, db.EnsurePort(ctx, late))
+	if got := get(o, "list-ports", "br0"); got != "late" {
+		t.Errorf("ports are %q", got)
+	}
+}
+
 // TestLacks: only what a datapath denies is lacking.
 func TestLacks(t *testing.T) {
 	_, o, db := setup(t)

@@ -84,6 +84,13 @@ func (o *OVS) StartServer() {
 // StopServer kills ovsdb-server.
 func (o *OVS) StopServer() { o.server.kill(); o.server = nil }
 
+// Freeze stops ovsdb-server where it is: its socket stays open and nothing answers. Thaw
+// lets it go on.
+func (o *OVS) Freeze() { _ = o.server.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Thaw is the opposite of Freeze.
+func (o *OVS) Thaw() { _ = o.server.cmd.Process.Signal(syscall.SIGCONT) }
+
 // StartVswitchd starts ovs-vswitchd and waits until it has read the database.
 func (o *OVS) StartVswitchd() {
 	o.ns.t.Helper()
