@@ -192,6 +192,18 @@ func TestFailure(t *testing.T) {
 	}
 }
 
+// numbered waits until a bridge and the numbers of its ports are seen: the flows that need
+// them are written as soon as they are, not by whoever asks before.
+func numbered(t *testing.T, db *ovs.DB, bridge string, ports ...string) {
+	t.Helper()
+	eventually.True(t, "the ports of "+bridge+" to be seen", func() bool {
+		all, err := db.Ports(t.Context(), bridge)
+		return err == nil && !slices.ContainsFunc(ports, func(name string) bool {
+			return !slices.ContainsFunc(all, func(p ovs.Port) bool { return p.Name == name && p.OFPort > 0 })
+		})
+	})
+}
+
 // TestRealBridge follows a real bridge: all flows are accepted, a foreign edit
 // and a restart of ovs-vswitchd are repaired, and another port number as well.
 func TestRealBridge(t *testing.T) {
@@ -203,6 +215,7 @@ func TestRealBridge(t *testing.T) {
 	vs.Run("ovs-vsctl", "add-br", "breth0", "--", "set", "bridge", "breth0", "datapath_type=netdev",
 		"--", "add-port", "breth0", "eth0", "--", "add-port", "breth0", "patch", "--", "set", "interface", "patch", "type=patch", "options:peer=other",
 		"--", "add-port", "breth0", "other", "--", "set", "interface", "other", "type=patch", "options:peer=patch")
+	numbered(t, db, "breth0", "eth0", "patch")
 	m := New([]string{base}, db, func(name string) Writer { return openflow.New(name, vs.Dir) })
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = m.Run(ctx) }()
@@ -260,6 +273,7 @@ func TestGates(t *testing.T) {
 	ns.Veth("patch", "ovn0")
 	vs.Run("ovs-vsctl", "add-br", "breth0", "--", "set", "bridge", "breth0", "datapath_type=netdev",
 		"--", "add-port", "breth0", "eth0", "--", "add-port", "breth0", "patch")
+	numbered(t, db, "breth0", "eth0", "patch")
 	m := New([]string{base, "gates"}, db, func(name string) Writer { return openflow.New(name, vs.Dir) })
 	all := bridge.CommonFlows(at.Facts)
 	for _, f := range families {

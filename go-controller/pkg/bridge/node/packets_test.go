@@ -37,7 +37,9 @@ func newWires(t *testing.T, more ...host.Flow) *wires {
 	for _, link := range []string{"eth0", "far0", "patch", "ovn0", "breth0"} {
 		ns.Run("ip", "link", "set", link, "up")
 	}
-	m := New([]string{base}, ovs.New(t.Context(), vs.Endpoint()), func(name string) Writer { return openflow.New(name, vs.Dir) })
+	db := ovs.New(t.Context(), vs.Endpoint())
+	numbered(t, db, "breth0", "eth0", "patch")
+	m := New([]string{base}, db, func(name string) Writer { return openflow.New(name, vs.Dir) })
 	all := slices.Concat(bridge.CommonFlows(at.Facts), more)
 	for _, f := range families {
 		marks := bridge.DefaultMarks(topology.ConntrackZone)

@@ -37,12 +37,13 @@ func (c *Controller) auditFound(e *v1.EgressIP) {
 	}
 }
 
-// auditAssignments records what the status has now that it was written.
-func (c *Controller) auditAssignments(e *v1.EgressIP, d egressip.Decision) {
+// auditAssignments records what the status has now that it was written. It is told: what
+// the lister shows may be older.
+func (c *Controller) auditAssignments(e *v1.EgressIP, now v1.EgressIPStatus, d egressip.Decision) {
 	if c.deps.Audit == nil {
 		return
 	}
-	c.deps.Audit.Set(auditScope(e.Name), assignments(e, c.known(e)), func(f audit.Fact, from string, gone bool) (string, string) {
+	c.deps.Audit.Set(auditScope(e.Name), assignments(e, now), func(f audit.Fact, from string, gone bool) (string, string) {
 		if f.Object.UID != string(e.UID) {
 			return audit.ReasonObjectDeleted, ""
 		}

@@ -112,10 +112,10 @@ func TestAudit(t *testing.T) {
 		restart()
 		got, want := auditlog.Text(l.Timeline(t)), []string{
 			"prod 172.18.0.50 node " + from + ": Assigned until Moved",
-			"prod 172.18.0.50 pod prod/web-0 10.244.1.5 on ovn-worker: Programmed until NotSelected",
 			"prod 172.18.0.50 node " + to + ": Moved until NoNode",
-			"prod 172.18.0.50 pod prod/web-0 10.244.1.5 on ovn-worker: Programmed until NotAssigned",
 			"prod 172.18.0.50 node ovn-worker: Assigned until ObjectDeleted",
+			"prod 172.18.0.50 pod prod/web-0 10.244.1.5 on ovn-worker: Programmed until NotSelected",
+			"prod 172.18.0.50 pod prod/web-0 10.244.1.5 on ovn-worker: Programmed until NotAssigned",
 			"prod 172.18.0.50 pod prod/web-0 10.244.1.5 on ovn-worker: Programmed until PodDeleted",
 		}
 		if !slices.Equal(got, want) {

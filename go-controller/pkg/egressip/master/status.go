@@ -122,10 +122,11 @@ func (c *Controller) report(ctx context.Context, key string) error {
 		condition.ObservedGeneration = e.Generation
 		meta.SetStatusCondition(&want.Conditions, condition)
 	}
-	if err := c.patch(ctx, e, known, want); err != nil {
+	now, err := c.patch(ctx, e, known, want)
+	if err != nil {
 		return err
 	}
-	c.auditAssignments(e, d)
+	c.auditAssignments(e, now, d)
 	c.keepFormerHolders(former)
 	c.measureFailover(key, d, is)
 	before := egressip.Decode(&v1.EgressIP{Status: known}).Items
@@ -188,27 +189,27 @@ func (c *Controller) forget(key string) {
 	c.waiting.forget(key)
 }
 
-// patch makes the status of e be as wanted, in one request.
-func (c *Controller) patch(ctx context.Context, e *v1.EgressIP, known, want v1.EgressIPStatus) error {
+// patch makes the status of e be as wanted, in one request, and returns what it is then.
+func (c *Controller) patch(ctx context.Context, e *v1.EgressIP, known, want v1.EgressIPStatus) (v1.EgressIPStatus, error) {
 	kind, body := difference(e, known, want)
 	if body == nil {
-		return nil
+		return want, nil
 	}
 	data, err := json.Marshal(body)
 	if err != nil {
-		return fmt.Errorf("encode status of EgressIP %s: %w", e.Name, err)
+		return known, fmt.Errorf("encode status of EgressIP %s: %w", e.Name, err)
 	}
 	_, err = c.deps.Egress.EgressIPV1().EgressIPs().Patch(ctx, e.Name, kind, data, metav1.PatchOptions{FieldManager: fieldManager}, "status")
 	if apierrors.IsNotFound(err) {
-		return nil // its deletion is on the way to us
+		return known, nil // its deletion is on the way to us
 	}
 	if err != nil {
-		return fmt.Errorf("patch status of EgressIP %s: %w", e.Name, err)
+		return known, fmt.Errorf("patch status of EgressIP %s: %w", e.Name, err)
 	}
 	c.mu.Lock()
 	c.patched[e.Name] = patched{from: e, status: want}
 	c.mu.Unlock()
-	return nil
+	return want, nil
 }
 
 // difference returns the patch from known to want; nil where there is none. Words

@@ -74,12 +74,12 @@ func (c *Controller) auditFound(eg *v1.EgressService, s egressservice.Service) {
 	c.deps.Audit.Found(auditPodsScope(s.Key), c.uses(eg, s, now, true, nil))
 }
 
-// auditHost records what the status has now that it was written.
-func (c *Controller) auditHost(eg *v1.EgressService, s egressservice.Service, d egressservice.Decision) {
+// auditHost records what the status has now that it was written: that host, whatever the
+// lister shows.
+func (c *Controller) auditHost(eg *v1.EgressService, s egressservice.Service, d egressservice.Decision, host string) {
 	if c.deps.Audit == nil {
 		return
 	}
-	host := c.known(eg).Host
 	c.deps.Audit.Set(auditScope(s.Key), assignments(eg, s, host), func(f audit.Fact, from string, gone bool) (string, string) {
 		why := egressservice.RejectionReason(s, d)
 		switch {

@@ -108,11 +108,11 @@ func TestAudit(t *testing.T) {
 		fakeapi.Settle()
 		got, want := auditlog.Text(l.Timeline(t)), []string{
 			"demo-svc 5.5.5.5 node " + from + ": HostAssigned until AddressRemoved",
-			"demo-svc 5.5.5.5 pod default/pod-10-244-0-5 10.244.0.5 on ovn-worker: Programmed until observed",
-			"demo-svc 5.5.5.5 pod default/pod-10-244-2-7 10.244.2.7 on ovn-worker: Programmed until NotSelected",
 			"demo-svc 6.6.6.6 node " + from + ": HostAssigned until HostChanged",
-			"demo-svc 6.6.6.6 pod default/pod-10-244-0-5 10.244.0.5 on ovn-worker: observed until PodDeleted",
 			"demo-svc 6.6.6.6 node " + to + ": HostChanged until ObjectDeleted",
+			"demo-svc 5.5.5.5 pod default/pod-10-244-0-5 10.244.0.5 on ovn-worker: Programmed until observed",
+			"demo-svc 6.6.6.6 pod default/pod-10-244-0-5 10.244.0.5 on ovn-worker: observed until PodDeleted",
+			"demo-svc 5.5.5.5 pod default/pod-10-244-2-7 10.244.2.7 on ovn-worker: Programmed until NotSelected",
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s\nwant\n%s\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"), l)

@@ -62,10 +62,9 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	}
 	single := host != "" && host != v1.HostAll
 	if single && c.known(eg).Host != host {
-		if err := c.setStatus(ctx, eg, s, d); err != nil {
+		if err := c.setAndRecord(ctx, eg, s, d); err != nil {
 			return err
 		}
-		c.auditHost(eg, s, d)
 	}
 	current := c.isCurrent(s, d)
 	if current {
@@ -84,11 +83,21 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	if c.transient(eg, s, d) {
 		return nil
 	}
-	if err := c.setStatus(ctx, eg, s, d); err != nil {
+	if err := c.setAndRecord(ctx, eg, s, d); err != nil {
 		return err
 	}
-	c.auditHost(eg, s, d)
 	c.tell(eg, s, d)
+	return nil
+}
+
+// setAndRecord makes the status say what was decided and done, and the audit log, who is
+// the host now.
+func (c *Controller) setAndRecord(ctx context.Context, eg *v1.EgressService, s egressservice.Service, d egressservice.Decision) error {
+	host, err := c.setStatus(ctx, eg, s, d)
+	if err != nil {
+		return err
+	}
+	c.auditHost(eg, s, d, host)
 	return nil
 }
 

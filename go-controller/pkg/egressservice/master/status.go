@@ -53,8 +53,9 @@ func isTrue(status v1.EgressServiceStatus, condition string) bool {
 	return meta.IsStatusConditionTrue(status.Conditions, condition)
 }
 
-// setStatus makes the status say what was decided and done, in one patch.
-func (c *Controller) setStatus(ctx context.Context, eg *v1.EgressService, s egressservice.Service, d egressservice.Decision) error {
+// setStatus makes the status say what was decided and done, in one patch, and returns the
+// host that it has then.
+func (c *Controller) setStatus(ctx context.Context, eg *v1.EgressService, s egressservice.Service, d egressservice.Decision) (string, error) {
 	known := c.known(eg)
 	want := *known.DeepCopy()
 	want.Host = egressservice.Status(s, d)
@@ -85,19 +86,19 @@ func (c *Controller) setStatus(ctx context.Context, eg *v1.EgressService, s egre
 		change["conditions"] = want.Conditions
 	}
 	if len(change) == 0 {
-		return nil
+		return want.Host, nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": eg.UID}, "status": change})
 	if err != nil {
-		return fmt.Errorf("encode status of EgressService %s: %w", s.Key, err)
+		return "", fmt.Errorf("encode status of EgressService %s: %w", s.Key, err)
 	}
 	_, err = c.deps.Egress.EgressServiceV1().EgressServices(eg.Namespace).Patch(
 		ctx, eg.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}, "status")
 	if apierrors.IsNotFound(err) {
-		return nil // its deletion is on the way to us
+		return known.Host, nil // its deletion is on the way to us
 	}
 	if err != nil {
-		return fmt.Errorf("patch status of EgressService %s: %w", s.Key, err)
+		return "", fmt.Errorf("patch status of EgressService %s: %w", s.Key, err)
 	}
 	c.mu.Lock()
 	c.patched[s.Key] = patched{from: eg, status: want}
@@ -105,7 +106,7 @@ func (c *Controller) setStatus(ctx context.Context, eg *v1.EgressService, s egre
 	if want.Host != known.Host {
 		c.moved(eg, known.Host, want.Host, d.Left)
 	}
-	return nil
+	return want.Host, nil
 }
 
 // moved writes the Event about a change of host.

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -135,10 +136,18 @@ func Nodes(tl *audit.Timeline) map[string][]string {
 	return all
 }
 
-// Text returns the periods as lines with the reasons for which they began and ended.
+// Text returns the periods as lines with the reasons for which they began and ended: those
+// of nodes, and then those of each pod. What comes first of a node and a pod depends on
+// which worker is faster.
 func Text(tl *audit.Timeline) []string {
+	who := func(p audit.Period) string {
+		if p.Pod == nil {
+			return ""
+		}
+		return p.Pod.Key() + " " + p.Pod.Address
+	}
 	var all []string
-	for _, p := range tl.Periods {
+	for _, p := range slices.SortedStableFunc(slices.Values(tl.Periods), func(a, b audit.Period) int { return strings.Compare(who(a), who(b)) }) {
 		what := "node " + p.Node
 		if p.Pod != nil {
 			what = "pod " + p.Pod.Key() + " " + p.Pod.Address + " on " + p.Pod.Node
