@@ -278,15 +278,16 @@ func (f *faultTest) tap(t *testing.T, through lab.Pod) {
 			c.Close()
 		}
 	})
-	wrong := func(port int, right ...netip.Addr) string {
+	// Servers answer clients whose port may be any, also one of those of servers.
+	wrong := func(port int, servers []netip.Addr, right ...netip.Addr) string {
 		filter := fmt.Sprintf("(dst portrange %d-%d", port, port+1)
-		for _, a := range right {
+		for _, a := range slices.Concat(servers, right) {
 			filter += fmt.Sprintf(" and not src host %s", a)
 		}
 		return filter + ")"
 	}
 	const control = "dst port 7090"
-	service, primary := wrong(servicePort, faultIngress...), wrong(primaryPort, faultIPs...)
+	service, primary := wrong(servicePort, lab.OutsideAddresses, faultIngress...), wrong(primaryPort, lab.OutsideAddresses, faultIPs...)
 	add := func(machine, device string, filters ...string) {
 		c, err := f.Capture(t.Context(), machine, device, strings.Join(append(filters, control), " or "))
 		if err != nil {
@@ -295,13 +296,13 @@ func (f *faultTest) tap(t *testing.T, through lab.Pod) {
 		f.taps = append(f.taps, c)
 	}
 	add(lab.Outside, "eth0", service, primary)
-	add(shore, "eth0", wrong(farPort, farIPs...))
+	add(shore, "eth0", wrong(farPort, shoreIPs, farIPs...))
 	for _, gw := range f.gateways {
-		add(gw.Name, "eth0", wrong(gatewayPort, through.Addresses...))
+		add(gw.Name, "eth0", wrong(gatewayPort, gw.Addresses, through.Addresses...))
 	}
 	for _, node := range nodes {
-		add(node, "eth0", service, primary, wrong(farPort)) // nothing for the other network leaves here
-		add(node, secondDevice, service, primary, wrong(farPort, farIPs...))
+		add(node, "eth0", service, primary, wrong(farPort, shoreIPs)) // nothing for the other network leaves here
+		add(node, secondDevice, service, primary, wrong(farPort, shoreIPs, farIPs...))
 	}
 }
 
