@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -56,7 +55,7 @@ func (c *Cluster) rows() map[Row]bool {
 	var byIP, byService []netip.Addr
 	for key, state := range c.states {
 		add(egressip.Owner(key), state.Rows())
-		byIP = slices.AppendSeq(byIP, maps.Keys(state.Policies))
+		byIP = append(byIP, podAddrs(c.pods[key])...)
 	}
 	for key, s := range c.services {
 		d := c.hosted[key]
