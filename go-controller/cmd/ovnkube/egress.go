@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -52,6 +53,7 @@ func egressArgs(args []string) ([]string, bool) {
 
 // egress is the command "ovnkube egress".
 type egress struct {
+	in        io.Reader
 	out, errs io.Writer
 	now       func() time.Time
 	// wait waits for a while, and tells whether the context has not ended.
@@ -66,7 +68,7 @@ type egress struct {
 
 // runEgress runs the command, and returns its exit status.
 func runEgress(ctx context.Context, args []string, out, errs io.Writer) int {
-	e := &egress{out: out, now: time.Now, wait: wait, connect: connect}
+	e := &egress{in: os.Stdin, out: out, now: time.Now, wait: wait, connect: connect}
 	return e.run(ctx, args, errs)
 }
 
@@ -74,7 +76,7 @@ func (e *egress) run(ctx context.Context, args []string, errs io.Writer) int {
 	e.errs = errs
 	app := e.command()
 	app.Writer, app.ErrWriter = e.out, errs
-	err := app.RunContext(ctx, append([]string{"ovnkube egress"}, inOrder(args)...))
+	err := app.RunContext(ctx, append([]string{"ovnkube egress"}, inOrder(labelsInOrder(args))...))
 	switch {
 	case err != nil:
 		fmt.Fprintf(errs, "ovnkube egress: %s\n", strings.ReplaceAll(err.Error(), "\n", " "))
@@ -104,7 +106,7 @@ func (e *egress) command() *cli.App {
 		Name: "ovnkube egress", HelpName: "ovnkube egress", Usage: "why pods leave the cluster with which address",
 		Version: version.Get().String(), HideVersion: true, HideHelpCommand: true,
 		OnUsageError: wrong, ExitErrHandler: func(*cli.Context, error) {}, Action: group, DisableSliceFlagSeparator: true,
-		Commands: []*cli.Command{e.historyCommand(wrong, group), e.statusCommand(wrong, flags), {
+		Commands: []*cli.Command{e.historyCommand(wrong, group), e.statusCommand(wrong, flags), e.whatIfCommand(wrong, flags), {
 			Name: "explain", Usage: "say what becomes of what an object is about", OnUsageError: wrong, HideHelpCommand: true, Action: group,
 			Subcommands: []*cli.Command{{
 				Name: "pod", ArgsUsage: "NAMESPACE/NAME", Usage: "the address that a pod leaves with, and why", OnUsageError: wrong, HideHelpCommand: true,

@@ -60,28 +60,12 @@ func TestProgress(t *testing.T) {
 	})
 }
 
-// settle carries out plans until nothing is left to be done, with chassis that put in
-// force whatever they are waited for.
+// settle is Settled, which has to come to an end.
 func (s Steering) settle(t *testing.T) State {
 	t.Helper()
-	s.InForce = s.InForce.Clone()
-	for range 20 {
-		plan := s.Plan()
-		s.Now = StateOf(plan.Want.Rows())
-		if plan.Done {
-			return s.Now
-		}
-		for _, n := range plan.Await {
-			for site, a := range plan.Want.NATs {
-				if site.Node == n {
-					s.InForce.NATs[site] = a
-				}
-			}
-		}
-		if plan.Self {
-			s.InForce.Policies = plan.Want.Clone().Policies
-		}
+	end, ok := s.Settled()
+	if !ok {
+		t.Errorf("nothing comes of %+v", end)
 	}
-	t.Errorf("nothing comes of %+v", s.Now)
-	return s.Now
+	return end
 }

@@ -53,6 +53,10 @@ type Cluster struct {
 
 	addresses *reservedsnapshot.Addresses
 	nodeLocal []netip.Prefix
+
+	// states are the rows of the pods that EgressIPs have when all is settled, by pod;
+	// nil where the statuses tell.
+	states map[string]egressip.State
 }
 
 // New runs the planners over a snapshot.
@@ -69,7 +73,11 @@ func New(snap Snapshot) (*Cluster, error) {
 	}
 	for _, n := range kube.KnownNodes(snap.Nodes) {
 		// The master's probes are not in the API: a node that is Ready counts as reachable.
-		c.nodes[n.Name] = place.Node{Node: n, Reach: place.Alive}
+		reach := place.Alive
+		if slices.Contains(snap.Lost, n.Name) {
+			reach = place.Dead
+		}
+		c.nodes[n.Name] = place.Node{Node: n, Reach: reach}
 	}
 	for _, p := range snap.Pods {
 		c.pods[kube.PodKey(p)] = p

@@ -262,6 +262,10 @@ func (v *view) owed(d *verdict, object string, debts []egressip.PendingAck, e eg
 // policy is the pod's policy by the planner of the master, where every translation that
 // the plan asks for is in force: nodes and conditions tell whether that is so.
 func (v *view) policy(e egressip.EgressIP, paths []egressip.Path) (egressip.Policy, bool) {
+	if v.c.states != nil {
+		policy, ok := v.c.states[v.key].Policies[v.addr]
+		return policy, ok
+	}
 	now := egressip.NewState()
 	now.EgressIP = e.Key
 	for _, p := range paths {

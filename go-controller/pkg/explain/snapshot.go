@@ -30,6 +30,9 @@ type Snapshot struct {
 	EgressServices []*egressservicev1.EgressService
 	Routes         []*routev1.AdminPolicyBasedExternalRoute
 
+	// Lost are the nodes that are taken not to be reachable any more; the API does not tell.
+	Lost []string
+
 	// Notes are what could not be read and what was taken instead.
 	Notes []string
 }

@@ -59,7 +59,7 @@ func TestStatus(t *testing.T) {
 			nothing + "; EgressService Assigned False NoIngressIP 1; EgressService Conflict False NoConflict 1; EgressService Programmed False NotAssigned 1", "NoIngressIP,NotAssigned"},
 		{"gateways that the master has not put in use", []change{route("gws", "prod", "172.18.0.51"), inForce, func(s *Snapshot) {
 			delete(s.Namespaces[0].Annotations, kube.AnnotationGatewaysInUse)
-		}}, nothing + "; AdminPolicyBasedExternalRoute HopsValid True HopsValid 1; AdminPolicyBasedExternalRoute Ready True Ready 1", "StatusDiffers"},
+		}}, nothing + "; AdminPolicyBasedExternalRoute Conflict False NoConflict 1; AdminPolicyBasedExternalRoute HopsValid True AllValid 1; AdminPolicyBasedExternalRoute Ready True Applied 1", "StatusDiffers"},
 		{"left on an interface", []change{func(s *Snapshot) { s.Nodes[2].Annotations[kube.AnnotationEgressIPAddresses] = `["172.19.0.33"]` }}, nothing, "Waiting"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

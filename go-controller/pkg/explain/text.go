@@ -75,6 +75,7 @@ var headlines = map[Outcome]string{
 	OutcomeDropped:       "is dropped",
 	OutcomeUnknown:       "not in force yet",
 	OutcomeInside:        "does not leave the cluster as egress traffic",
+	OutcomeLost:          "is lost with its node",
 	OutcomeNone:          "sends nothing",
 }
 
@@ -116,6 +117,11 @@ func (h Header) text(w io.Writer) {
 	} else {
 		fmt.Fprintln(w, "Not everything is in place: see the lines with \"!\".")
 	}
+	h.facts(w)
+}
+
+// facts writes what the answer is made of.
+func (h Header) facts(w io.Writer) {
 	fmt.Fprintf(w, "As of %s", h.AsOf.UTC().Format(time.RFC3339))
 	if h.MasterRenewed != nil {
 		fmt.Fprintf(w, "; the master renewed its lease %s before", h.AsOf.Sub(h.MasterRenewed.Time).Round(time.Second))

@@ -20,6 +20,7 @@ const (
 	KindAddress  = "AddressExplanation"
 	KindNode     = "NodeExplanation"
 	KindStatus   = "EgressStatus"
+	KindWhatIf   = "WhatIf"
 )
 
 // Outcome is what becomes of what a pod sends out of the cluster.
@@ -45,6 +46,8 @@ const (
 	OutcomeUnknown Outcome = "Unknown"
 	// OutcomeInside: the destination is one that no egress feature is about.
 	OutcomeInside Outcome = "NotEgress"
+	// OutcomeLost: the pod is on a node that is lost.
+	OutcomeLost Outcome = "NodeLost"
 	// OutcomeNone: the pod does not send in this family on the pod network.
 	OutcomeNone Outcome = "NoNetwork"
 )

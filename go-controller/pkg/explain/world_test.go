@@ -16,8 +16,6 @@ import (
 	routev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
 	ipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	servicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -149,58 +147,25 @@ func condition(kind string) metav1.Condition {
 
 // inForce writes what master and nodes write when all is done.
 func inForce(s *Snapshot) {
+	before := s.Taken
+	s.Taken = ago(5 * time.Minute).Time
 	c, err := New(*s)
 	if err != nil {
 		panic(err)
 	}
-	for _, e := range s.EgressIPs {
-		d := c.placed[e.Name]
-		e.Status = ipv1.EgressIPStatus{Items: d.Items()}
-		given, held := map[string][]netip.Addr{}, map[string][]string{}
-		for _, p := range d.Placements {
-			if p.Node == "" {
-				continue
-			}
-			held[p.Node] = append(held[p.Node], p.Addr.String())
-			if !p.Primary {
-				given[p.Node] = append(given[p.Node], p.Addr)
-			}
-		}
-		for _, n := range c.candidates() {
-			if len(held[n.Name]) > 0 {
-				e.Status.Programmed = append(e.Status.Programmed, ipv1.ProgrammedStatus{Node: n.Name, EgressIPs: held[n.Name],
-					Digest: c.members.Digest(e.Name, given[n.Name])})
-			}
-		}
-		e.Status.Conditions = egressip.Conditions(d, e.Status, egressip.Report{Conflicts: c.members.Conflicts(e.Name)})
-		for i := range e.Status.Conditions {
-			e.Status.Conditions[i].LastTransitionTime = ago(5 * time.Minute)
-		}
+	s.Taken = before
+	done := c.acknowledged()
+	for i, e := range s.EgressIPs {
+		e.Status = done.EgressIPs[i].Status
 	}
-	for _, eg := range s.EgressServices {
-		key := eg.Namespace + "/" + eg.Name
-		svc, d := c.services[key], c.hosted[key]
-		eg.Status.Host = egressservice.Status(svc, d)
-		svc.Ack = servicev1.ProgrammedStatus{Host: eg.Status.Host, Digest: egressservice.Digest(svc, eg.Status.Host)}
-		eg.Status.Programmed, eg.Status.Conditions = &svc.Ack, egressservice.Conditions(svc, d)
-		for i := range eg.Status.Conditions {
-			eg.Status.Conditions[i].LastTransitionTime = ago(5 * time.Minute)
-		}
+	for i, eg := range s.EgressServices {
+		eg.Status = done.EgressServices[i].Status
 	}
-	for _, r := range s.Routes {
-		r.Status.Conditions = []metav1.Condition{condition(routev1.ConditionReady), condition(routev1.ConditionHopsValid)}
+	for i, r := range s.Routes {
+		r.Status = done.Routes[i].Status
 	}
-	for _, ns := range s.Namespaces {
-		var addrs []netip.Addr
-		for _, h := range c.routes.Hops[ns.Name] {
-			addrs = append(addrs, h.Addr)
-		}
-		if len(addrs) > 0 {
-			if ns.Annotations == nil {
-				ns.Annotations = map[string]string{}
-			}
-			ns.Annotations[kube.AnnotationGatewaysInUse] = kube.FormatAddrs(addrs)
-		}
+	for i, ns := range s.Namespaces {
+		ns.Annotations = done.Namespaces[i].Annotations
 	}
 }
 

@@ -26,6 +26,7 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("ExternalGateways", s.externalGateways)
 	t.Run("EgressNetwork", s.network)
 	t.Run("EgressIP", s.egressIPs)
+	s.once(t, "WhatIf", s.whatIf)
 	s.once(t, "NodeAnnotations", s.nodeAnnotations)
 	s.once(t, "PodAddresses", s.podAddresses)
 	s.once(t, "EgressSchema", s.schema)

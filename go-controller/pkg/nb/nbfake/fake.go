@@ -103,7 +103,7 @@ func (w *Writer) apply(o nb.Owner, want []nb.Row) (stats nb.Stats, orphaned []nb
 			return stats, nil, fmt.Errorf("%s row %q is wanted twice", table, row.ID)
 		}
 		row.ID, row.Model = k.id, model.Clone(row.Model)
-		next[k] = entry{row, text(table, row)}
+		next[k] = entry{row, nb.Text(table, row)}
 	}
 	gone := removed(w.owners[o], next)
 	if err := w.check(o, next, gone); err != nil {

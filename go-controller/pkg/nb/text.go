@@ -1,45 +1,17 @@
-package nbfake
+package nb
 
 import (
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
-
-	"github.com/ovn-org/libovsdb/model"
-
-	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 )
 
-// nameOf is what other rows find a row by: its name, or the columns that are
-// unique in its table.
-func nameOf(m model.Model) string {
-	switch m := m.(type) {
-	case *nbdb.BFD:
-		return m.LogicalPort + "/" + m.DstIP
-	case *nbdb.StaticMACBinding:
-		return m.LogicalPort + "/" + m.IP
-	case *nbdb.ChassisTemplateVar:
-		return m.Chassis
-	}
-	if f := reflect.ValueOf(m).Elem().FieldByName("Name"); f.IsValid() && f.Kind() == reflect.String {
-		return f.String()
-	}
-	return ""
-}
-
-// hasOwner tells whether rows of a table name their owner and id; others are told
-// apart by their names.
-func hasOwner(m model.Model) bool {
-	return reflect.ValueOf(m).Elem().FieldByName("ExternalIDs").IsValid()
-}
-
-// text renders a row: table, parent, columns in the order of their names, and
-// references.
-func text(table string, row nb.Row) string {
+// Text renders a row of a table for people: table, parent, and its columns and references
+// in the order of their names, without those that are empty.
+func Text(table string, row Row) string {
 	parts := []string{table}
-	if row.Parent != (nb.Parent{}) {
+	if row.Parent != (Parent{}) {
 		parts = append(parts, "in "+row.Parent.Name+":")
 	}
 	v := reflect.ValueOf(row.Model).Elem()
