@@ -71,7 +71,7 @@ func switchRows(n topology.Node) []nb.Row {
 		},
 		{ID: topology.RouterToSwitch(n.Name), Parent: onClusterRouter, Model: &nbdb.LogicalRouterPort{
 			Name:     topology.RouterToSwitch(n.Name),
-			MAC:      macOf(router),
+			MAC:      topology.RouterMAC(n.Subnets),
 			Networks: strs(router),
 		}},
 		routerPort(topology.SwitchToRouter(n.Name), onSwitch, topology.RouterToSwitch(n.Name)),

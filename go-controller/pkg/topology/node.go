@@ -59,6 +59,15 @@ type Gateway struct {
 // RouterAddr returns the address of the cluster router in a node subnet: its first.
 func RouterAddr(subnet netip.Prefix) netip.Addr { return NthAddr(subnet, 1) }
 
+// RouterMAC returns the MAC address that goes with the addresses for all subnets of a
+// node, which must not be empty: it is made of the IPv4 one, where there is one.
+func RouterMAC(subnets []netip.Prefix) string {
+	if s, ok := PrefixOf(IPv4, subnets); ok {
+		return MACOf(RouterAddr(s))
+	}
+	return MACOf(RouterAddr(subnets[0]))
+}
+
 // ManagementAddr returns the address of the management port in a node subnet: its second.
 func ManagementAddr(subnet netip.Prefix) netip.Addr { return NthAddr(subnet, 2) }
 

@@ -106,6 +106,7 @@ func (s *Server) attach(ctx context.Context, r cni.Request, pod *corev1.Pod, net
 			fmt.Sprintf("interface %s of pod %s/%s has no flows: logical port %s must exist, and ovn-controller must run and reach the southbound database",
 				name, pod.Namespace, pod.Name, port), err.Error())
 	}
+	s.keepNeighbors(ctx)
 	mac, err := link.MAC(name)
 	if err != nil {
 		return nil, err
@@ -137,7 +138,9 @@ func (s *Server) addPort(ctx context.Context, r cni.Request, name string, pod *c
 
 // del detaches a sandbox; nothing to detach is no error.
 func (s *Server) del(ctx context.Context, r cni.Request) error {
-	return s.remove(ctx, cni.HostLink(r.ContainerID, r.IfName))
+	err := s.remove(ctx, cni.HostLink(r.ContainerID, r.IfName))
+	s.keepNeighbors(ctx)
+	return err
 }
 
 func (s *Server) remove(ctx context.Context, name string) error {

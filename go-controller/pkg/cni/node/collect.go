@@ -19,7 +19,7 @@ import (
 )
 
 // keepCollecting removes the ports of dead sandboxes at the start and now and
-// then, until ctx ends.
+// then, until ctx ends. What the kernel knows of neighbours is put right with it.
 func (s *Server) keepCollecting(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), s.pods.informer.HasSynced) {
 		return
@@ -58,6 +58,7 @@ func (s *Server) collect(ctx context.Context) error {
 		}
 		errs = append(errs, err)
 	}
+	s.keepNeighbors(ctx)
 	return errors.Join(errs...)
 }
 
@@ -106,6 +107,7 @@ func (s *Server) gc(ctx context.Context, r cni.Request) error {
 			errs = append(errs, s.remove(ctx, p.Name))
 		}
 	}
+	s.keepNeighbors(ctx)
 	return errors.Join(errs...)
 }
 

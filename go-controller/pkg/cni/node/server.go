@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -81,6 +82,8 @@ type Server struct {
 	pods  *pods
 	locks *sandboxLocks
 	ready <-chan struct{}
+
+	neighbors sync.Mutex // held while the kernel's are written
 }
 
 // New returns a Server; it does nothing before Run.

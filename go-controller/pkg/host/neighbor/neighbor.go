@@ -1,6 +1,7 @@
-// Package neighbor asks the kernel for the MAC addresses of neighbours.
+// Package neighbor asks the kernel for the MAC addresses of neighbours, and tells it those
+// that it need not ask for.
 //
-// Caller: pkg/externalroute/node.
+// Callers: pkg/externalroute/node, pkg/cni/node.
 package neighbor
 
 import (

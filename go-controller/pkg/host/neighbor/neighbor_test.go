@@ -2,6 +2,7 @@ package neighbor
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
@@ -31,5 +32,52 @@ func TestResolve(t *testing.T) {
 		if got[netip.MustParseAddr(a)] != mac {
 			t.Errorf("%s has %s, want %s", a, got[netip.MustParseAddr(a)], mac)
 		}
+	}
+}
+
+// TestPermanent puts the entries of a link right, and leaves what the kernel has learnt.
+func TestPermanent(t *testing.T) {
+	const mac, other = "0a:58:0a:f4:01:05", "0a:58:0a:f4:01:06"
+	ns := netnstest.New(t)
+	run := ns.Run
+	if err := SetPermanent("here", map[netip.Addr]string{netip.MustParseAddr("192.0.2.5"): mac}); err != nil {
+		t.Errorf("a link that does not exist: %v", err)
+	}
+	run("ip", "link", "add", "here", "type", "veth", "peer", "name", "there", "address", "02:42:ac:12:00:33")
+	run("ip", "link", "add", "else", "type", "veth", "peer", "name", "where")
+	for _, dev := range []string{"here", "there", "else"} {
+		run("ip", "link", "set", dev, "up")
+	}
+	run("ip", "addr", "add", "192.0.2.1/24", "dev", "here")
+	run("ip", "addr", "add", "2001:db8::1/64", "dev", "here", "nodad")
+	run("ip", "neigh", "add", "192.0.2.51", "lladdr", other, "dev", "here", "nud", "stale")
+	run("ip", "neigh", "add", "192.0.2.5", "lladdr", other, "dev", "here", "nud", "stale")
+	run("ip", "neigh", "add", "2001:db8::7", "lladdr", other, "dev", "here", "nud", "permanent")
+	run("ip", "neigh", "add", "192.0.2.9", "lladdr", other, "dev", "else", "nud", "permanent")
+	want := map[netip.Addr]string{netip.MustParseAddr("192.0.2.5"): mac, netip.MustParseAddr("2001:db8::5"): mac}
+	state := func() string {
+		return run("ip", "neigh", "show", "nud", "permanent") + run("ip", "neigh", "show", "nud", "stale")
+	}
+	for range 2 {
+		if err := SetPermanent("here", want); err != nil {
+			t.Fatal(err)
+		}
+		is := state()
+		for _, line := range []string{"192.0.2.5 dev here lladdr " + mac + " PERMANENT", "2001:db8::5 dev here lladdr " + mac + " PERMANENT",
+			"192.0.2.51 dev here lladdr " + other + " STALE", "192.0.2.9 dev else lladdr " + other + " PERMANENT"} {
+			if !strings.Contains(is, line) {
+				t.Errorf("there is no %q in\n%s", line, is)
+			}
+		}
+		if strings.Contains(is, "2001:db8::7") {
+			t.Errorf("an entry that is not wanted stays:\n%s", is)
+		}
+	}
+	want = map[netip.Addr]string{netip.MustParseAddr("2001:db8::5"): other}
+	if err := SetPermanent("here", want); err != nil {
+		t.Fatal(err)
+	}
+	if is := state(); strings.Contains(is, "192.0.2.5 ") || !strings.Contains(is, "2001:db8::5 dev here lladdr "+other+" PERMANENT") {
+		t.Errorf("entries that changed:\n%s", is)
 	}
 }
