@@ -140,11 +140,6 @@ func route(name, namespace string, hops ...string) func(*Snapshot) {
 	}
 }
 
-// condition is one that has been true for five minutes.
-func condition(kind string) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: kind, LastTransitionTime: ago(5 * time.Minute)}
-}
-
 // inForce writes what master and nodes write when all is done.
 func inForce(s *Snapshot) {
 	before := s.Taken
