@@ -260,12 +260,13 @@ func (w *Writer) OnDrift(f func(nb.Owner)) {
 func (w *Writer) Remove(o nb.Owner, table, id string) bool {
 	w.mu.Lock()
 	e, ok := w.owners[o][key{table, id}]
+	if !ok {
+		w.mu.Unlock()
+		return false
+	}
 	delete(w.owners[o], key{table, id})
 	affected := []nb.Owner{o}
-	var gone map[nb.Parent]bool
-	if ok {
-		gone = map[nb.Parent]bool{{Table: table, Name: nameOf(e.row.Model)}: true}
-	}
+	gone := map[nb.Parent]bool{{Table: table, Name: nameOf(e.row.Model)}: true}
 	for _, other := range w.collectGarbage(nb.Owner{}, gone) {
 		if other != o {
 			affected = append(affected, other)
@@ -278,7 +279,7 @@ func (w *Writer) Remove(o nb.Owner, table, id string) bool {
 			f(other)
 		}
 	}
-	return ok
+	return true
 }
 
 // FailWith makes Apply return what f returns for an owner, unless it is nil. A
