@@ -253,7 +253,7 @@ func (n *node) subnets() []netip.Prefix {
 // hostWriters makes what reads and writes the host.
 func (n *node) hostWriters(ctx context.Context) (err error) {
 	cfg := n.env.Config
-	if n.chains, err = iptables.New(chainsOf(cfg)); err != nil {
+	if n.chains, err = iptables.New(chainsOf(cfg.Families())); err != nil {
 		return err
 	}
 	n.routes = route.NewSet()
@@ -447,9 +447,9 @@ func flushTranslated(cfg config.Config) func(context.Context, func(src, to netip
 }
 
 // chainsOf returns the chains of all features; all exist, also while empty.
-func chainsOf(cfg config.Config) []host.Chain {
-	return slices.Concat(gateway.Chains(cfg.Families()), service.Chains(cfg.Families()), egressservice.Chains(cfg.Families()),
-		egressip.Chains(cfg.Families()), noreroute.Chains(cfg.Families()))
+func chainsOf(families []topology.Family) []host.Chain {
+	return slices.Concat(gateway.Chains(families), service.Chains(families), egressservice.Chains(families), egressip.Chains(families),
+		noreroute.Chains(families))
 }
 
 // nodeInformers returns a factory whose node informer holds only the node itself.

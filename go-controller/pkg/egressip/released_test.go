@@ -2,6 +2,7 @@ package egressip
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
@@ -31,6 +32,28 @@ func TestReleased(t *testing.T) {
 		}.Plan()
 		if plan.Released != c.released {
 			t.Errorf("with %s in force the pod may send: %t", c.what, plan.Released)
+		}
+	}
+}
+
+// TestFormerAddressOfOthers: until its new address is ready, a pod goes on with the one that
+// it has, unless that is not its former EgressIP's any more: another may have it already.
+func TestFormerAddressOfOthers(t *testing.T) {
+	pod, former, ip := netip.MustParseAddr("10.244.0.3"), netip.MustParseAddr("172.18.0.33"), netip.MustParseAddr("172.18.0.44")
+	hop, next := netip.MustParseAddr("100.64.0.3"), netip.MustParseAddr("100.64.0.4")
+	now := NewState()
+	now.EgressIP = "former"
+	now.Policies[pod] = Policy{EgressIP: "former", Hops: []netip.Addr{hop}, Egress: map[netip.Addr]netip.Addr{hop: former}}
+	now.NATs[Site{pod, "n1"}] = former
+	for owned, want := range map[bool][]netip.Addr{true: {hop}, false: nil} {
+		plan := Steering{
+			EgressIP: Decode(egress("e", 1, []v1.Address{v1.Address(ip.String())})), Pod: Pod{Addrs: []netip.Addr{pod}},
+			Paths: []Path{{Placement: Placement{Address: Address{Addr: ip}, Node: "n2", Primary: true, NextHop: next}, Answered: true}},
+			Now:   now, InForce: now.Clone(),
+			Owned: func(name string, a netip.Addr) bool { return owned && name == "former" && a == former },
+		}.Plan()
+		if got := plan.Want.Policies[pod].Hops; !slices.Equal(got, want) {
+			t.Errorf("where the former EgressIP has the address: %t, the pod is led to %v, want %v", owned, got, want)
 		}
 	}
 }

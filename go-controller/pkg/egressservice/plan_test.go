@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -499,6 +500,31 @@ func TestClaims(t *testing.T) {
 				t.Fatalf("step %d: %s was not told", step, k)
 			}
 			seen[k] = state
+		}
+	}
+}
+
+// TestHeldBack: what the host is not ready for is dropped, where the user wants that, and
+// once any of it was served. Until then it leaves as it did before.
+func TestHeldBack(t *testing.T) {
+	d := Decision{Host: "ovn-worker2", NextHops: []netip.Addr{netip.MustParseAddr("10.244.2.2")}}
+	for name, tc := range map[string]struct {
+		s    Service
+		want []string
+	}{
+		"never served":      {Service{}, nil},
+		"the user wants it": {Service{DropWhenUnavailable: true}, []string{nbdb.LogicalRouterPolicyActionDrop}},
+		"served by another": {Service{Ack: v1.ProgrammedStatus{Host: "ovn-worker", Digest: "x"}}, []string{nbdb.LogicalRouterPolicyActionDrop}},
+		"by it, other pods": {Service{Ack: v1.ProgrammedStatus{Host: "ovn-worker2", Digest: "x"}}, []string{nbdb.LogicalRouterPolicyActionDrop}},
+	} {
+		tc.s.Key, tc.s.Host = "shop/checkout", d.Host
+		tc.s.Endpoints = []Endpoint{{Addr: netip.MustParseAddr("10.244.1.4")}}
+		var got []string
+		for _, r := range Rows(tc.s, d, nil) {
+			got = append(got, r.Model.(*nbdb.LogicalRouterPolicy).Action)
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 	}
 }
