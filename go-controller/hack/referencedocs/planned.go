@@ -40,7 +40,8 @@ var planners = map[string]func() []host.Flow{
 	"Marked":       func() []host.Flow { return bridge.Marked(exampleFamily, exampleMarks) },
 	"ServicePort":  func() []host.Flow { return bridge.ServicePort(exampleFamily, exampleMarks) },
 	"IngressFlows": func() []host.Flow {
-		return bridge.IngressFlows(exampleBridge, bridge.Ingress{To: serviceAddr, Protocol: "tcp"}, exampleMarks)
+		tcp := bridge.IngressFlows(exampleBridge, bridge.Ingress{To: serviceAddr, Protocol: "tcp"}, exampleMarks)
+		return slices.Concat(tcp, bridge.IngressFlows(exampleBridge, bridge.Ingress{To: serviceAddr, Protocol: "udp"}, exampleMarks))
 	},
 }
 

@@ -48,6 +48,10 @@ func TestFlows(t *testing.T) {
 		"service-port-ipv4": ServicePort(four, marks),
 		"service-port-ipv6": ServicePort(six, marks),
 		"another-zone":      Flows(Bridge{MAC: plain.MAC, EncapPort: 6082}, four, DefaultMarks(65000)),
+		"ingress-tcp-ipv4":  IngressFlows(plain, Ingress{To: netip.MustParseAddrPort("5.5.5.5:5060"), Protocol: "tcp"}, marks),
+		"ingress-udp-vlan": IngressFlows(tagged, Ingress{To: netip.MustParseAddrPort("5.5.5.5:5060"), Protocol: "udp",
+			Sources: []netip.Prefix{netip.MustParsePrefix("172.18.0.0/24")}}, marks),
+		"ingress-sctp-ipv6": IngressFlows(plain, Ingress{To: netip.MustParseAddrPort("[fd05::5]:5060"), Protocol: "sctp"}, marks),
 	} {
 		t.Run(name, func(t *testing.T) { golden.Check(t, name, dump(flows)) })
 	}

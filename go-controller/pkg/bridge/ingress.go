@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -11,6 +12,9 @@ import (
 
 // priorityIngress is above all other flows for what the wire sends to the node.
 const priorityIngress = 110
+
+// priorityAsked is above the flow for all else that the host sends.
+const priorityAsked = 101
 
 // Ingress is traffic from the wire that goes to the gateway router although
 // nobody behind it has asked for it: a service that OVN balances.
@@ -21,14 +25,36 @@ type Ingress struct {
 	Sources []netip.Prefix
 }
 
-// IngressFlows returns the flows of one Ingress. A segment of TCP that opens a connection
-// is a request to the service. Of the others conntrack tells: an answer from outside to
-// who opened a connection from the address and port of a service, which a pod may do
-// that leaves with its address, is none. What belongs to no connection is OVN's to refuse.
+// TableHostAsked holds what a bridge learns: who has got datagrams of the host from the
+// address and port of a service, and answers them. Only answers have its flows, which set
+// register 0.
+const TableHostAsked = 4
+
+const (
+	// learnedIdle is how many seconds of silence end that; the kernel forgets such
+	// connections then.
+	learnedIdle = 120
+	// learnedLimit is how many are kept. Pods decide whom they send to.
+	learnedLimit = 10000
+)
+
+// transport is how a protocol is written in what is learned.
+type transport struct {
+	number int
+	field  string
+}
+
+var transports = map[string]transport{"udp": {17, "OXM_OF_UDP"}, "sctp": {132, "OXM_OF_SCTP"}}
+
+// IngressFlows returns the flows of one Ingress. What opens a connection is a request to
+// the service. An answer from outside to who opened a connection from the address and
+// port of a service, which a pod may do that leaves with its address, is none.
 //
-// Datagrams pass for requests, all of them: nothing tells the first one, and a datapath
-// in user space (Open vSwitch 3.1) drops a packet that is looked up more than six times,
-// which one to a pod of this node would be.
+// A segment of TCP tells by its flags whether it opens a connection, and of the others
+// conntrack tells: what belongs to no connection is OVN's to refuse. A datagram does not,
+// and to look each one up is too much: a datapath in user space (Open vSwitch 3.1) drops a
+// packet that is looked up more than six times, which the first one to a pod of this node
+// would be. So the bridge learns from what the host sends who will answer.
 func IngressFlows(b Bridge, i Ingress, m Marks) []host.Flow {
 	f := topology.FamilyOf(i.To.Addr())
 	t, protocol := texts[f], i.Protocol
@@ -46,18 +72,42 @@ func IngressFlows(b Bridge, i Ingress, m Marks) []host.Flow {
 		}
 		from = append(from, t.src+"="+p.Masked().String())
 	}
-	flows := make([]host.Flow, 0, len(from))
+	var flows []host.Flow
 	for _, src := range from {
 		request := []string{in(Uplink), b.tagged(), protocol, src, t.dst + "=" + i.To.Addr().String(), fmt.Sprintf("tp_dst=%d", i.To.Port())}
-		add := func(table int, more ...string) {
-			flows = append(flows, flow(table, priorityIngress, append(slices.Clone(request), more...), m.remember(m.OVN, ""), output(Patch)))
+		add := func(table int, condition string, actions ...string) {
+			flows = append(flows, flow(table, priorityIngress, append(slices.Clone(request), condition), actions...))
 		}
-		if i.Protocol != "tcp" {
-			add(0)
+		balance := []string{m.remember(m.OVN, ""), output(Patch)}
+		if i.Protocol == "tcp" {
+			add(0, "tcp_flags=+syn-ack", balance...)
+			add(1, "ct_state=-est-rel+trk", balance...)
 			continue
 		}
-		add(0, "tcp_flags=+syn-ack")
-		add(1, "ct_state=-est-rel+trk")
+		add(0, "", fmt.Sprintf("resubmit(,%d)", TableHostAsked), "resubmit(,1)")
+		add(1, "ct_state=-trk,reg0=0", balance...) // answers are the host's, as what is nobody else's
+	}
+	if i.Protocol != "tcp" {
+		sent := []string{in(Local), protocol, t.src + "=" + i.To.Addr().String(), fmt.Sprintf("tp_src=%d", i.To.Port())}
+		flows = append(flows, flow(0, priorityAsked, sent,
+			learnAnswers(f, transports[i.Protocol]), m.remember(m.Host, ""), b.tag(), output(Uplink)))
 	}
 	return flows
+}
+
+// learnAnswers adds a flow to TableHostAsked for the answers to a packet.
+func learnAnswers(f topology.Family, p transport) string {
+	ethernet, ip := "0x800", "NXM_OF_IP"
+	if f == topology.IPv6 {
+		ethernet, ip = "0x86dd", "NXM_NX_IPV6"
+	}
+	parts := []string{
+		fmt.Sprintf("table=%d,priority=%d,cookie=%#x", TableHostAsked, priorityIngress, host.LearnedCookie),
+		fmt.Sprintf("idle_timeout=%d,limit=%d", learnedIdle, learnedLimit),
+		fmt.Sprintf("eth_type=%s,nw_proto=%d", ethernet, p.number),
+	}
+	for _, field := range []string{ip, p.field} {
+		parts = append(parts, fmt.Sprintf("%[1]s_SRC[]=%[1]s_DST[],%[1]s_DST[]=%[1]s_SRC[]", field))
+	}
+	return "learn(" + strings.Join(append(parts, "load:1->NXM_NX_REG0[]"), ",") + ")"
 }

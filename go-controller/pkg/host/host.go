@@ -140,6 +140,10 @@ type AddressUse struct {
 // "table=0,priority=100,in_port=2,ip,actions=output:1".
 type Flow string
 
+// LearnedCookie marks flows that flows of ours learn, "ovnl" in ASCII: they come and go
+// with what passes, and a FlowWriter leaves them alone.
+const LearnedCookie = 0x6f766e6c
+
 // FlowWriter owns the flows of one bridge. Before Sweep flows are only added or
 // changed, and those deleted that the same contributor had asked for earlier;
 // from Sweep on the whole bridge is replaced, in one bundle, by the union of the

@@ -191,12 +191,12 @@ func (p *nodePlanner) answer(port Port, here []Endpoint) (netip.AddrPort, bool) 
 }
 
 // stay plans what comes from outside and must not leave the node. here are the
-// node's own endpoints.
+// node's own endpoints. In shared gateway mode the gateway router takes what comes to
+// the node's own address by the external bridge before it gets here; what comes by
+// another way stays on the node, too, but not with the client's address: the answer
+// would leave by the gateway router.
 func (p *nodePlanner) stay(port Port, entries []entry, here []Endpoint) {
 	reject := len(here) == 0
-	if port.onPods(p.family) && !reject && !p.local() {
-		return // the gateway router takes it before it gets here
-	}
 	answer, byVIP := p.answer(port, here)
 	for _, e := range entries {
 		s := e.spec(port.Protocol)

@@ -173,14 +173,15 @@ func (p *planner) external(port Port, f topology.Family) {
 	}
 }
 
-// externalLocal plans what enters on one node and stays there: on the gateway
-// router, or, where the kernel has already chosen this path, on the switch.
+// externalLocal plans what enters on one node and stays there: on the switch, where the
+// kernel has already chosen this path, and in shared gateway mode on the gateway router
+// as well.
 func (p *planner) externalLocal(port Port, f topology.Family, node string, n NodeFacts) {
 	here := port.Local(f, node)
+	if vip, ok := localVIP(f, p.config.Masquerade); ok && port.NodePort != 0 {
+		p.add(place{parent: onSwitch(node), protocol: port.Protocol}, f, netip.AddrPortFrom(vip, port.NodePort).String(), here)
+	}
 	if !n.Shared {
-		if vip, ok := localVIP(f, p.config.Masquerade); ok && port.NodePort != 0 {
-			p.add(place{parent: onSwitch(node), protocol: port.Protocol}, f, netip.AddrPortFrom(vip, port.NodePort).String(), here)
-		}
 		return
 	}
 	at := place{parent: onRouter(node), protocol: port.Protocol, keepSource: true}

@@ -1,6 +1,9 @@
 package services
 
 import (
+	"context"
+	"errors"
+	"net/netip"
 	"testing"
 
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
@@ -55,6 +58,42 @@ func (w *world) externalLocalPaths(t *testing.T) {
 	w.try(t, "outside to load balancer address", way{machine(lab.Outside), s.external, both[1:], outside})
 	w.announce(t, lab.ControlPlane)
 	w.try(t, "outside to load balancer address without endpoint", way{machine(lab.Outside), s.external, nil, nil})
+
+	kept := outside
+	if w.mode == "shared" {
+		kept = nil // the gateway router has no part in it
+	}
+	w.try(t, "outside to a port at another address of a node", way{machine(lab.Outside), w.portElsewhere(t, s, worker1), both[:1], kept})
+}
+
+// portElsewhere gives a node other addresses, which a client outside reaches, and returns
+// a Service's port there.
+func (w *world) portElsewhere(t *testing.T, s service, node string) func(is4 bool) netip.AddrPort {
+	t.Helper()
+	addresses := []netip.Addr{netip.MustParseAddr("5.5.9.9"), netip.MustParseAddr("fd05:9::9")}
+	if err := w.RouteTo(t.Context(), addresses, node); err != nil {
+		t.Fatal(err)
+	}
+	change := func(verb string) error {
+		var err error
+		for _, a := range addresses {
+			_, failed := w.Kin.Exec(context.WithoutCancel(t.Context()), node, "ip", "addr", verb, netip.PrefixFrom(a, a.BitLen()).String(), "dev", "lo")
+			err = errors.Join(err, failed)
+		}
+		return err
+	}
+	if err := change("add"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := change("del"); err != nil {
+			t.Error(err)
+		}
+	})
+	port := w.port(s, node)
+	return func(is4 bool) netip.AddrPort {
+		return netip.AddrPortFrom(lab.OfFamily(addresses, is4), port(is4).Port())
+	}
 }
 
 func (w *world) internalLocalPaths(t *testing.T) {

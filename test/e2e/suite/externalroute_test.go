@@ -71,6 +71,7 @@ func (s *suite) externalGateways(t *testing.T) {
 	g := newGatewayTest(t, s)
 	before := s.steadyState(t)
 	t.Run("Static", g.static)
+	s.in(t, "shared", "Inbound", g.inbound)
 	s.once(t, "Restart", g.restart)
 	s.in(t, "shared", "Failover", g.failover)
 	s.once(t, "Detection", g.detection)

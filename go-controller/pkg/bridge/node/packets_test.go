@@ -128,7 +128,7 @@ func (w *wires) goes(what, from, packet string, mark int, want ...string) {
 	}
 }
 
-// TestServicePortAsSource: who has opened a TCP connection from an address and port of a
+// TestServicePortAsSource: who has opened a connection from an address and port of a
 // Service gets the answers, and clients of the Service its endpoints.
 func TestServicePortAsSource(t *testing.T) {
 	cases := []struct{ lb, peer, client netip.AddrPort }{
@@ -148,12 +148,12 @@ func TestServicePortAsSource(t *testing.T) {
 	for _, c := range cases {
 		for protocol, flags := range protocols {
 			w.goes("what the host sends for a pod", "host", packet(protocol, c.lb, c.peer, flags[0]...), 0, "wire")
-			if protocol == "tcp" { // see bridge.IngressFlows
-				w.goes("the answer", "wire", packet(protocol, c.peer, c.lb, flags[1]...), 0, "host")
-			}
+			w.goes("the answer", "wire", packet(protocol, c.peer, c.lb, flags[1]...), 0, "host")
 			w.goes("a client's request", "wire", packet(protocol, c.client, c.lb, flags[0]...), 0, "ovn")
 			w.goes("the answer to the client", "ovn", packet(protocol, c.lb, c.client, flags[1]...), 0, "wire")
 			w.goes("what the client says next", "wire", packet(protocol, c.client, c.lb, flags[2]...), 0, "ovn")
+			other := netip.AddrPortFrom(c.peer.Addr(), 5061)
+			w.goes("a request from another port of who was asked", "wire", packet(protocol, other, c.lb, flags[0]...), 0, "ovn")
 		}
 	}
 }

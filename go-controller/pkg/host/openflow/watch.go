@@ -37,7 +37,7 @@ func (w *Writer) Run(ctx context.Context) {
 }
 
 // Watch calls changed, which must not block, soon after each change of the
-// bridge's flows, our own included, and each time the bridge can be reached
+// bridge's flows, our own included but not what they learn, and each time the bridge can be reached
 // again, until ctx ends.
 func (w *Writer) Watch(ctx context.Context, changed func()) {
 	for ctx.Err() == nil {
@@ -66,11 +66,14 @@ func (w *Writer) monitor(ctx context.Context, changed func()) error {
 	}
 	pending := time.AfterFunc(time.Hour, changed)
 	defer pending.Stop()
-	last := ""
+	last, connected, learned := "", false, fmt.Sprintf("cookie=%#x", host.LearnedCookie)
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
-		if last = lines.Text(); strings.Contains(last, "FLOW_MONITOR reply") {
+		last = lines.Text()
+		change := strings.Contains(last, "event=") && !strings.Contains(last, learned)
+		if change || !connected && strings.Contains(last, "FLOW_MONITOR reply") {
 			pending.Reset(settleTime)
+			connected = true
 		}
 	}
 	if err := cmd.Wait(); err != nil {

@@ -182,7 +182,11 @@ func (w *Writer) write(ctx context.Context) error {
 
 // replace makes flows the only ones of the bridge.
 func (w *Writer) replace(ctx context.Context, flows []host.Flow) error {
-	input := render(flows)
+	learned, err := w.learned(ctx)
+	if err != nil {
+		return err
+	}
+	input := render(flows) + learned
 	_, differs, err := w.diff(ctx, input)
 	if err != nil {
 		return err
@@ -196,6 +200,21 @@ func (w *Writer) replace(ctx context.Context, flows []host.Flow) error {
 	}
 	klog.V(2).InfoS("Replaced the flows of a bridge", "bridge", w.bridge, "flows", len(flows))
 	return nil
+}
+
+// learned returns what flows of the bridge have learned, as input: what is there stays.
+func (w *Writer) learned(ctx context.Context) (string, error) {
+	text, err := w.ofctl(ctx, "", "--no-stats", "dump-flows", w.target, fmt.Sprintf("cookie=%#x/-1", host.LearnedCookie))
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, "actions=") { // not the header
+			out.WriteString(strings.TrimSpace(line) + "\n")
+		}
+	}
+	return out.String(), nil
 }
 
 // add adds flows, changes those that differ and deletes those that were dropped.

@@ -271,3 +271,47 @@ func TestPackets(t *testing.T) {
 		return err == nil && n == 3
 	})
 }
+
+// TestLearned: what flows have learned stays where others are replaced and is no change
+// that somebody else has made.
+func TestLearned(t *testing.T) {
+	o := bridge(t)
+	ctx := t.Context()
+	teacher := host.Flow(fmt.Sprintf("table=0,priority=101,udp,actions=learn(table=4,priority=110,cookie=%#x,idle_timeout=60,limit=10,"+
+		"eth_type=0x800,nw_proto=17,NXM_OF_IP_SRC[]=NXM_OF_IP_DST[],OXM_OF_UDP_DST[]=OXM_OF_UDP_SRC[],load:1->NXM_NX_REG0[])", host.LearnedCookie))
+	w := New("br0", o.Dir)
+	must(t, w.Apply(ctx, "teacher", []host.Flow{teacher}))
+	must(t, w.Sweep(ctx))
+	learned := func() string {
+		var out []string
+		for _, f := range o.Flows("br0") {
+			if strings.Contains(f, fmt.Sprintf("cookie=%#x", host.LearnedCookie)) {
+				out = append(out, f)
+			}
+		}
+		return strings.Join(out, "\n")
+	}
+	changes := watch(t, w)
+	const packet = "020000000002" + "020000000001" + "0800" + // Ethernet
+		"4500001c000000004011" + "0000" + "0af40105" + "c0000209" + // IPv4
+		"0001000200080000" // UDP
+	o.Run("ovs-ofctl", "packet-out", w.target, "in_port=controller,packet="+packet+",actions=resubmit(,0)")
+	eventually.True(t, "a flow to be learned", func() bool { return learned() != "" })
+	want := learned()
+	must(t, w.Resync(ctx))
+	must(t, New("br0", o.Dir).Apply(ctx, "teacher", []host.Flow{teacher})) // another start
+	o.Run("ovs-ofctl", "add-flow", w.target, "priority=300,actions=drop")  // a change that is seen
+	<-changes
+	select {
+	case <-changes:
+		t.Error("what was learned was taken for a change")
+	default:
+	}
+	must(t, w.Apply(ctx, "a-service", flows()))
+	if got := learned(); got != want {
+		t.Errorf("flows were replaced, and with them what was learned:\n%s\nwant:\n%s", got, want)
+	}
+	if got := strings.Join(o.Flows("br0"), "\n"); strings.Contains(got, "priority=300") || !strings.Contains(got, "6081") {
+		t.Errorf("the flows of others are not replaced:\n%s", got)
+	}
+}
