@@ -528,3 +528,16 @@ func TestHeldBack(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusedIsNotTranslated: the status names a host until the master has looked.
+func TestRefusedIsNotTranslated(t *testing.T) {
+	s := Service{Key: "shop/checkout", Host: "ovn-worker", Ingress: []netip.Addr{netip.MustParseAddr("5.5.5.5")},
+		Endpoints: []Endpoint{{Addr: netip.MustParseAddr("10.244.1.4")}}}
+	if len(NodeState(s, "ovn-worker")) != 1 {
+		t.Fatal("the endpoint of a Service that is served is not translated")
+	}
+	s.Refused = Refusal{Reason: NoIngress}
+	if got := NodeState(s, "ovn-worker"); len(got) > 0 {
+		t.Errorf("that of a refused one is: %v", got)
+	}
+}
