@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"context"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,14 +17,14 @@ import (
 func TestDeletionByRelist(t *testing.T) {
 	lists, watches := 0, 0
 	source := &cache.ListWatch{
-		ListFunc: func(metav1.ListOptions) (runtime.Object, error) {
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			list := &corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
 			if lists++; lists == 1 {
 				list.Items = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "1", Labels: map[string]string{"zone": "a"}}}}
 			}
 			return list, nil
 		},
-		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) {
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
 			w := watch.NewFake()
 			if watches++; watches == 1 {
 				gone := apierrors.NewResourceExpired("too old").Status()
