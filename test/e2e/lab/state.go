@@ -17,8 +17,8 @@ import (
 // the text of it.
 type State map[string]string
 
-// readNode prints what ovnkube writes on a node, without counters and in an
-// order that does not depend on when a row was written.
+// readNode prints what ovnkube writes on a node, without counters and what a bridge has
+// learned from traffic, and in an order that does not depend on when a row was written.
 const readNode = `set -e
 section() { echo "### $1"; }
 section iptables; iptables-save | sed -e '/^#/d' -e 's/ \[[0-9]*:[0-9]*\]$//'
@@ -27,7 +27,7 @@ section rules; ip rule; ip -6 rule
 section routes; ip route | sort; ip -6 route | grep -v '^fe80' | sed 's/ expires [0-9]*sec//' | sort
 section tables; ip route show table all | grep -v 'table local' | grep ' table ' | sort; ip -6 route show table all | grep ' table ' | grep -v 'table local' | sed 's/ expires [0-9]*sec//' | sort
 section addresses; for dev in breth0 ovn-k8s-mp0 $(cd /sys/class/net; ls -d eth[1-9] 2>/dev/null); do ip -o addr show dev $dev | sed -e 's/^[0-9]*: //' -e 's/ valid_lft.*//' | sort; done
-section flows; ovs-ofctl --no-stats --names dump-flows breth0 | grep cookie | sort
+section flows; ovs-ofctl --no-stats --names dump-flows breth0 | grep cookie | grep -v cookie=0x6f766e6c | sort
 section ports; ovs-vsctl list-ports breth0 | sort; ovs-vsctl --bare --columns=external_ids find Interface external_ids:iface-id!='""' | grep -o 'iface-id=[^ ]*' | sort
 section external_ids; ovs-vsctl get Open_vSwitch . external_ids | tr ',' '\n' | grep 'ovn-\|ovn_' | sort
 `
