@@ -15,7 +15,6 @@ import (
 	egressipinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pod"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/sb"
 )
 
 // egressIPInformers read EgressIPs, for all who look at them. Nil where they are not
@@ -57,8 +56,6 @@ func (m *master) egressIPs(core informers.SharedInformerFactory) (*egressipmaste
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	barrier := sb.NewBarrier(databaseConfig(cfg.OVNSouth), m.writer.Bump)
-	m.runners["barrier"] = barrier
 	var translated func(key, node string, a netip.Addr) bool
 	switch {
 	case !cfg.Gateway.DisableSNATMultipleGWs:
@@ -80,7 +77,7 @@ func (m *master) egressIPs(core informers.SharedInformerFactory) (*egressipmaste
 		Services:        core.Core().V1().Services(),
 		Writer:          m.writer,
 		Health:          tracker,
-		Barrier:         barrier,
+		Barrier:         m.progress(),
 		Rerouted:        pods,
 		Given:           m.given,
 		Translated:      translated,

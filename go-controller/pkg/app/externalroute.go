@@ -45,6 +45,7 @@ func (m *master) externalGateways(
 		Pods:       core.Core().V1().Pods(),
 		Nodes:      m.nodes,
 		Writer:     m.writer,
+		Barrier:    m.progress(),
 		Given:      m.given,
 		Config:     externalGatewayConfig(m.env.Config),
 		Recorder:   m.recorder,

@@ -19,6 +19,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/route"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/unixctl"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pki"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/sb"
 )
 
 // runDirOVS and runDirOVN are where the daemons of Open vSwitch and of OVN keep their
@@ -62,6 +63,16 @@ func (m *master) health() (*health.Tracker, error) {
 	}
 	m.runners["health"], m.runners["health targets"], m.tracker = tracker, targets, tracker
 	return tracker, nil
+}
+
+// progress returns the barrier of the chassis, which features share; it runs once one of
+// them asks.
+func (m *master) progress() *sb.Barrier {
+	if m.barrier == nil {
+		m.barrier = sb.NewBarrier(databaseConfig(m.env.Config.OVNSouth), m.writer.Bump)
+		m.runners["barrier"] = m.barrier
+	}
+	return m.barrier
 }
 
 // kubeletPort is where a kubelet listens, for the API server; few networks filter it.

@@ -150,6 +150,7 @@ type master struct {
 	nodes    *nodeinfo.View // all read nodes here
 	runners  map[string]runner
 	tracker  *health.Tracker // nil until somebody asks for it
+	barrier  *sb.Barrier     // nil until somebody asks for it
 	ips      *egressIPInformers
 	audit    *audit.Recorder   // nil: nobody records
 	told     []<-chan struct{} // closed when the features have told it what they found

@@ -39,6 +39,9 @@ type NodeSnapshot struct {
 	Translated map[netip.Addr]bool
 	// Up are the hops whose BFD session with the node is up; nil: all of them.
 	Up map[netip.Addr]bool
+	// Ending are the hops whose former BFD session the node may still have. They are
+	// left out until it has ended.
+	Ending map[netip.Addr]bool
 }
 
 // Up returns the hops whose session is up, by the rows that a node has.
@@ -63,6 +66,7 @@ type family struct {
 	own     map[netip.Addr]bool // addresses of the node
 	hops    map[netip.Addr]Hop  // those with BFD that some pod uses
 	up      map[netip.Addr]bool // hops whose sessions are up; nil: all
+	ending  map[netip.Addr]bool // hops whose sessions are to be written later
 	routed  []netip.Addr        // pods with a route that is used
 	reroute []netip.Addr        // those of them that have to be led to the gateway router
 	plain   []netip.Addr        // pods that are translated one by one
@@ -94,6 +98,7 @@ func familyRows(cfg Config, plan Plan, s NodeSnapshot, pods []Pod, fam topology.
 		own:    map[netip.Addr]bool{},
 		hops:   map[netip.Addr]Hop{},
 		up:     s.Up,
+		ending: s.Ending,
 	}
 	for _, a := range NodeAddrs(s.Node) {
 		f.own[a] = true
@@ -129,7 +134,7 @@ func NodeAddrs(n topology.Node) []netip.Addr {
 func (f *family) pod(a netip.Addr, hops []Hop, rerouted, translated bool) {
 	routed, skip := false, false
 	for _, h := range hops {
-		if topology.FamilyOf(h.Addr) != f.Family || f.own[h.Addr] {
+		if topology.FamilyOf(h.Addr) != f.Family || f.own[h.Addr] || h.BFD && f.ending[h.Addr] {
 			continue
 		}
 		routed, skip = routed || !h.BFD || f.up == nil || f.up[h.Addr], skip || h.SkipSNAT

@@ -164,3 +164,39 @@ func (g *gatewayTest) reportDetection(t *testing.T, all []lab.Packet) {
 	}
 	figures.Record(t, fmt.Sprintf("external gateways, traffic to one that died, BFD of %s", limit), figures.BFDDetection(limit), took...)
 }
+
+// recreated removes a policy and makes it again while ovn-controller of a node does not
+// look: it must not take the sessions it has for those that are new. It stands still for
+// less time than the gateway needs to notice, since a session that goes down starts anew.
+func (g *gatewayTest) recreated(t *testing.T) {
+	ctx := t.Context()
+	next := hops(watched(), g.gateways[0])
+	g.policy(t, next)
+	g.uses(t, 30*time.Second, false, g.gateways[0])
+	paused := process{name: "ovn-controller", node: floodNode, pattern: "^ovn-controller "}
+	pid, err := g.pid(ctx, paused)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signal := func(s string) {
+		t.Helper()
+		if _, err := g.Kin.Exec(context.WithoutCancel(ctx), paused.node, "kill", s, pid); err != nil {
+			t.Error(err)
+		}
+	}
+	followed := func() { // northd has done what it found
+		t.Helper()
+		if _, err := g.Kin.Exec(ctx, lab.ControlPlane, "ovn-nbctl", "--timeout=20", "--wait=sb", "sync"); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(func() { signal("-CONT") })
+	signal("-STOP")
+	g.remove(t)
+	g.unused(t, g.gateways[0])
+	followed()
+	g.policy(t, next)
+	followed()
+	signal("-CONT")
+	g.uses(t, 20*time.Second, false, g.gateways[0])
+}

@@ -75,6 +75,7 @@ func (s *suite) externalGateways(t *testing.T) {
 	s.once(t, "Restart", g.restart)
 	s.in(t, "shared", "Failover", g.failover)
 	s.once(t, "Detection", g.detection)
+	s.once(t, "Recreated", g.recreated)
 	s.in(t, "shared", "Leaving", g.leaving)
 	s.in(t, "shared", "OwnAddress", g.ownAddress)
 	s.in(t, "shared", "Dynamic", g.dynamic)

@@ -60,6 +60,7 @@ type Deps struct {
 	Pods       coreinformers.PodInformer // of all nodes
 	Nodes      coreinformers.NodeInformer
 	Writer     Writer
+	Barrier    Barrier
 	// Given returns the addresses that were given to the pod "namespace/name" with a
 	// UID. LookAtPod is to be called when that changes.
 	Given    func(pod string, uid types.UID) []netip.Addr
@@ -99,6 +100,9 @@ type Controller struct {
 	// reports are told when no node is dirty.
 	reportPolicies, reportNamespaces map[string]bool
 	patched                          map[string]patched
+
+	sessions *sessions
+	waits    sync.WaitGroup // for chassis
 }
 
 // New returns the controller.
@@ -115,6 +119,7 @@ func New(deps Deps) (*Controller, error) {
 		reportPolicies:   map[string]bool{},
 		reportNamespaces: map[string]bool{},
 		patched:          map[string]patched{},
+		sessions:         newSessions(),
 	}
 	for name, keys := range map[string]func(*corev1.Pod) []string{
 		byNode: func(p *corev1.Pod) []string {
@@ -145,6 +150,7 @@ func New(deps Deps) (*Controller, error) {
 // Run works until ctx is done.
 func (c *Controller) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
+	defer c.waits.Wait()
 	group.Go(func() error { return c.decide.Run(ctx, 1) })
 	group.Go(func() error {
 		// Rows planned without a decision would be none at all.

@@ -9,7 +9,8 @@
 // are no longer in use.
 //
 // There is no memory but the API and the database: after a restart everything is
-// decided anew, and nothing is written where nothing changed.
+// decided anew, and nothing is written where nothing changed. Only which BFD sessions a
+// node has not ended yet stands nowhere else (sessions.go).
 //
 // Caller: pkg/app.
 package master

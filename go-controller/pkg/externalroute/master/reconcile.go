@@ -200,6 +200,12 @@ func (c *Controller) reconcileNodes(ctx context.Context, name string) error {
 		want[externalroute.Owner(n)] = rows
 	}
 	stats, errs := c.deps.Writer.ApplyAll(ctx, want)
+	for n := range nodes {
+		if o := externalroute.Owner(n); errs[o] == nil {
+			c.sessions.wrote(n, destinations(want[o]))
+		}
+		c.awaitEnd(ctx, n)
+	}
 	c.noteFailures(nodes, errs)
 	if stats.Zero() {
 		klog.V(4).InfoS("External gateways are up to date", "nodes", len(nodes))
@@ -238,17 +244,21 @@ func (c *Controller) noteFailures(nodes map[string]bool, errs map[nb.Owner]error
 	}
 }
 
+// nodeRows plans the rows of a node that is about to be written.
 func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, error) {
 	n, err := c.nodeLister.Get(name)
 	if apierrors.IsNotFound(err) {
+		c.sessions.begin(name, "", nil)
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get node %s: %w", name, err)
 	}
 	node, _ := kube.Node(n) // the network's controller reports what does not parse
+	rows := c.deps.Writer.Rows(externalroute.Owner(name))
+	chassis, have := n.Annotations[kube.AnnotationChassisID], destinations(rows)
 	snap := externalroute.NodeSnapshot{Node: node, Rerouted: map[netip.Addr]bool{}, Translated: map[netip.Addr]bool{},
-		Up: externalroute.Up(c.deps.Writer.Rows(externalroute.Owner(name)))}
+		Up: externalroute.Up(rows), Ending: c.sessions.begin(name, chassis, have)}
 	for _, p := range c.indexed(byNode, name) {
 		if !c.deps.Config.DisableSNATMultipleGWs && len(plan.Hops[p.Namespace]) == 0 {
 			continue // it has no rows
@@ -270,5 +280,7 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 			snap.Rerouted[a] = true
 		}
 	}
-	return externalroute.NodeRows(c.deps.Config, plan, snap), nil
+	rows = externalroute.NodeRows(c.deps.Config, plan, snap)
+	c.sessions.write(name, chassis, have, destinations(rows))
+	return rows, nil
 }

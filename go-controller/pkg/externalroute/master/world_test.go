@@ -47,6 +47,8 @@ type world struct {
 	config externalroute.Config
 	faults *fakeapi.Faults // of the API, or nil
 	stop   func()
+	// barrier is of the chassis, which say at once that they are done where it is empty.
+	barrier chassis
 
 	mu      sync.Mutex
 	patches []string
@@ -92,7 +94,7 @@ func (w *world) start() *Controller {
 		Kube:  w.kube, Routes: w.routes, Writer: w.nb, Config: w.config, Recorder: w.events,
 		Policies:   own.AdminPolicyBasedRoute().V1().AdminPolicyBasedExternalRoutes(),
 		Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Nodes: core.Core().V1().Nodes(),
-		Rerouted: []*noreroute.PodSet{nil, w.pods},
+		Rerouted: []*noreroute.PodSet{nil, w.pods}, Barrier: w.barrier,
 	})
 	if err != nil {
 		w.t.Fatal(err)

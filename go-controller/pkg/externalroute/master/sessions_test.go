@@ -1,0 +1,147 @@
+package master
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
+)
+
+// chassis plays ovn-controllers that say when they have in force what was written.
+type chassis struct{ says map[string]chan struct{} }
+
+func (c chassis) Wait(ctx context.Context, name string) error {
+	says, ok := c.says[name]
+	if !ok {
+		return nil
+	}
+	select {
+	case <-says:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// slow returns chassis of which one says nothing until it is told to.
+func slow(name string) (c chassis, say func()) {
+	c = chassis{map[string]chan struct{}{name: make(chan struct{})}}
+	return c, func() { c.says[name] <- struct{}{} }
+}
+
+// sessionsOf are the BFD sessions in the database of a node.
+func sessionsOf(nb *nbfake.Writer, node string) int {
+	n := 0
+	for _, r := range nb.Rows(externalroute.Owner(node)) {
+		if _, ok := r.Model.(*nbdb.BFD); ok {
+			n++
+		}
+	}
+	return n
+}
+
+func deletePolicy(t *testing.T, w *world, name string) {
+	t.Helper()
+	err := w.routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes().Delete(context.Background(), name, metav1.DeleteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSessionAgain: a session that is wanted again is written when ovn-controller of its
+// node has ended the one before, which it would take for the new one otherwise. Other
+// nodes and other sessions do not wait for that.
+func TestSessionAgain(t *testing.T) {
+	nb := fake()
+	w := newWorld(t, nb, node(0), node(1), namespace("red"), pod("red", 0, 0), pod("red", 1, 1), policy("p", anyGWs, hops("172.18.0.51")))
+	var say func()
+	w.barrier, say = slow("chassis0")
+	w.start()
+	w.reported("p")
+	deletePolicy(t, w, "p")
+	w.eventually("all rows to be gone", func() bool { return nb.Dump() == "" })
+
+	w.create(policy("p", anyGWs, hops("172.18.0.51", "172.18.0.52")))
+	w.reported("p")
+	w.eventually("the session of the other node", func() bool { return sessionsOf(nb, "n1") == 2 })
+	if n := sessionsOf(nb, "n0"); n != 1 || !strings.Contains(nb.Dump(), "172.18.0.52") {
+		t.Fatalf("%d sessions of a node that has not ended one:\n%s", n, nb.Dump())
+	}
+	if n := routes(nb); n != 3 {
+		t.Errorf("%d routes, of which one would refer to no session:\n%s", n, nb.Dump())
+	}
+	say()
+	w.eventually("the session of the node", func() bool { return sessionsOf(nb, "n0") == 2 && routes(nb) == 4 })
+}
+
+// TestSessionRemovedByOthers: the same where somebody else removed the row.
+func TestSessionRemovedByOthers(t *testing.T) {
+	nb := fake()
+	w := newWorld(t, nb, node(0), namespace("red"), pod("red", 0, 0), policy("p", anyGWs, hops("172.18.0.51")))
+	var say func()
+	w.barrier, say = slow("chassis0")
+	w.start()
+	w.reported("p")
+	var id string
+	for _, r := range nb.Rows(externalroute.Owner("n0")) {
+		if _, ok := r.Model.(*nbdb.BFD); ok {
+			id = r.ID
+		}
+	}
+	if !nb.Remove(externalroute.Owner("n0"), nbdb.BFDTable, id) {
+		t.Fatal("there is no session")
+	}
+	w.eventually("the route without a session to go", func() bool { return routes(nb) == 0 })
+	if n := sessionsOf(nb, "n0"); n != 0 {
+		t.Errorf("%d sessions of a node that has not ended one", n)
+	}
+	say()
+	w.eventually("the session", func() bool { return sessionsOf(nb, "n0") == 1 && routes(nb) == 1 })
+}
+
+// TestSessionOfAnotherChassis: what a chassis that a node has no more does not say holds
+// nothing up.
+func TestSessionOfAnotherChassis(t *testing.T) {
+	nb := fake()
+	w := newWorld(t, nb, node(0), namespace("red"), pod("red", 0, 0), policy("p", anyGWs, hops("172.18.0.51")))
+	w.barrier, _ = slow("chassis0")
+	w.start()
+	w.reported("p")
+	deletePolicy(t, w, "p")
+	w.eventually("all rows to be gone", func() bool { return nb.Dump() == "" })
+	n, err := w.kube.CoreV1().Nodes().Get(t.Context(), "n0", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Annotations[kube.AnnotationChassisID] = "another"
+	if _, err := w.kube.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.create(policy("p", anyGWs, hops("172.18.0.51")))
+	w.eventually("the session", func() bool { return sessionsOf(nb, "n0") == 1 })
+}
+
+// TestSessionAwaitedNoMore: a node that goes leaves nothing behind that is waited for.
+func TestSessionAwaitedNoMore(t *testing.T) {
+	nb := fake()
+	w := newWorld(t, nb, node(0), namespace("red"), pod("red", 0, 0), policy("p", anyGWs, hops("172.18.0.51")))
+	w.barrier, _ = slow("chassis0")
+	c := w.start()
+	w.reported("p")
+	deletePolicy(t, w, "p")
+	w.eventually("all rows to be gone", func() bool { return nb.Dump() == "" })
+	if err := w.kube.CoreV1().Nodes().Delete(t.Context(), "n0", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("nothing to be remembered", func() bool {
+		c.sessions.mu.Lock()
+		defer c.sessions.mu.Unlock()
+		return len(c.sessions.nodes) == 0
+	})
+}
