@@ -6,6 +6,7 @@ replace github.com/ovnkube/ovnkube/go-controller => ../../go-controller
 
 require (
 	github.com/ovnkube/ovnkube/go-controller v0.0.0
+	golang.org/x/sync v0.23.0
 	golang.org/x/sys v0.48.0
 	k8s.io/api v0.34.4
 	k8s.io/apimachinery v0.34.4

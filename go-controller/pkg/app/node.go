@@ -194,7 +194,8 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 		}
 		start = append(start, more)
 	}
-	if cfg.Gateway.Mode == topology.GatewayLocal && (cfg.Features.EgressService || cfg.Features.EgressIP) {
+	// In shared gateway mode the kernel forwards what pods with external gateways have for nodes.
+	if (cfg.Gateway.Mode == topology.GatewayLocal || cfg.Features.MultiExternalGateway) && (cfg.Features.EgressService || cfg.Features.EgressIP) {
 		n.marks()
 	}
 	if cfg.Features.MultiExternalGateway {

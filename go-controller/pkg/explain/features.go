@@ -94,7 +94,7 @@ func (v *view) served(d *verdict, chosen *Selected, s egressservice.Service, dec
 		d.problem(chosen.Object, ReasonNotPlanned, "the planner says host %q, the status %q", host, obj.Status.Host)
 	}
 	if host == egressservicev1.HostAll {
-		d.outcome, d.by = OutcomeEgressService, chosen.Object
+		d.outcome, d.by, d.everyNode = OutcomeEgressService, chosen.Object, true
 		d.why = "sourceIPBy Network: the pod's own node sends it out, with the address of the interface that it leaves by"
 		d.sources = []Source{{Node: v.node.Name, Network: s.Network}}
 		return

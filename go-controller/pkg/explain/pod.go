@@ -90,7 +90,7 @@ func (c *Cluster) assumed(p Pod) []string {
 }
 
 // explain decides in the order of precedence: external gateways, EgressService,
-// EgressIP.
+// EgressIP, but for an EgressService that every node serves.
 func (v *view) explain(to netip.Addr) {
 	f := v.out
 	switch p := v.pod; {
@@ -118,13 +118,17 @@ func (v *view) explain(to netip.Addr) {
 	}
 	service, ip := v.service(), v.egressIP()
 	gateways := v.gateways(service, ip)
+	order, rule := []verdict{gateways, service, ip}, "external gateways, then EgressServices, then EgressIPs"
+	if service.everyNode && v.leadsAway(ip, service) {
+		order, rule = []verdict{gateways, ip, service}, "nothing in OVN keeps the pods of an EgressService with sourceIPBy Network on their own nodes"
+	}
 	won := ""
-	for _, d := range []verdict{gateways, service, ip} {
+	for _, d := range order {
 		for j := range d.selected {
 			s := &d.selected[j]
 			switch {
 			case won != "":
-				s.Wins, s.Why = false, won+" comes first: external gateways, then EgressServices, then EgressIPs"
+				s.Wins, s.Why = false, won+" comes first: "+rule
 			case d.outcome == "" && s.Wins:
 				s.Wins = false
 			}
@@ -145,6 +149,17 @@ func (v *view) explain(to netip.Addr) {
 	}
 }
 
+// leadsAway tells whether an EgressIP leads the pod past the routing table that an
+// EgressService has on the pod's own node: with addresses on another network that this
+// node holds, it does not.
+func (v *view) leadsAway(ip, service verdict) bool {
+	if ip.outcome != OutcomeEgressIP {
+		return ip.outcome != ""
+	}
+	table := slices.ContainsFunc(service.sources, func(s Source) bool { return s.Network != "" })
+	return !table || slices.ContainsFunc(ip.sources, func(s Source) bool { return !s.Secondary || s.Node != v.node.Name })
+}
+
 // verdict is what one feature makes of a pod in one family; outcome is empty where it
 // leaves the decision to the others.
 type verdict struct {
@@ -154,6 +169,8 @@ type verdict struct {
 	gateways []Gateway
 	selected []Selected
 	problems []Problem
+	// everyNode: no policy steers the pod, since every node serves its EgressService.
+	everyNode bool
 }
 
 func (d *verdict) problem(object, reason, format string, args ...any) {

@@ -18,6 +18,7 @@ import (
 	servicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // brief says of each family what becomes of the pod, by what, and with which sources and
@@ -165,6 +166,12 @@ func TestPod(t *testing.T) {
 		{name: "sourceIPBy Network", pod: "shop/cart", to: "192.0.2.1", world: []change{egressService("shop/checkout"), func(s *Snapshot) {
 			s.EgressServices[0].Spec.SourceIPBy, s.EgressServices[0].Spec.Network = servicev1.SourceIPNetwork, "blue"
 		}, inForce}, want: "IPv4 EgressService by EgressService/shop/checkout @ovn-worker[blue]"},
+		{name: "EgressIP before sourceIPBy Network", pod: "shop/cart", to: "192.0.2.1", world: []change{egressIP("prod", "shop", "172.18.0.33"), egressService("shop/checkout"), func(s *Snapshot) {
+			s.EgressServices[0].Spec.SourceIPBy, s.EgressServices[0].Spec.Network = servicev1.SourceIPNetwork, "blue"
+		}, inForce}, want: "IPv4 EgressIP by EgressIP/prod 172.18.0.33@ovn-worker2"},
+		{name: "sourceIPBy Network in the family that the EgressIP has no address of", pod: "shop/cart", to: "2001:db8::1", world: []change{egressIP("prod", "shop", "172.18.0.33"), egressService("shop/checkout"), func(s *Snapshot) {
+			s.EgressServices[0].Spec.SourceIPBy, s.EgressServices[0].Spec.Network = servicev1.SourceIPNetwork, "blue"
+		}, inForce}, want: "IPv6 EgressService by EgressService/shop/checkout @ovn-worker[blue]"},
 		{name: "static gateways", world: []change{route("gws", "prod", "172.18.0.51", "172.18.0.52"), inForce},
 			want: "IPv4 ExternalGateways by AdminPolicyBasedExternalRoute/gws 172.18.0.3@ovn-worker via 172.18.0.51 via 172.18.0.52; " + web6},
 		{name: "gateways before all others", pod: "shop/cart", to: "192.0.2.1", world: []change{route("gws", "shop", "172.18.0.51"),
@@ -298,6 +305,32 @@ func TestDocument(t *testing.T) {
 	for outcome := range headlines {
 		if !strings.Contains(string(doc), "`"+string(outcome)+"`") {
 			t.Errorf("docs/explain.md does not tell of outcome %s", outcome)
+		}
+	}
+}
+
+// TestLeadsAway: on the node that holds the addresses of an EgressIP on another network,
+// the table of an EgressService comes first, where it has one.
+func TestLeadsAway(t *testing.T) {
+	v := &view{node: topology.Node{Name: "here"}}
+	table, none := verdict{sources: []Source{{Network: "blue"}}}, verdict{sources: []Source{{}}}
+	by := func(sources ...Source) verdict { return verdict{outcome: OutcomeEgressIP, sources: sources} }
+	here, there := Source{Node: "here", Secondary: true}, Source{Node: "there", Secondary: true}
+	for _, c := range []struct {
+		name        string
+		ip, service verdict
+		want        bool
+	}{
+		{"another network, here", by(here), table, false},
+		{"another network, there", by(there), table, true},
+		{"another network, here and there", by(here, there), table, true},
+		{"the nodes' network, here", by(Source{Node: "here"}), table, true},
+		{"no table", by(here), none, true},
+		{"nothing of it", verdict{}, table, false},
+		{"dropped", verdict{outcome: OutcomeDropped}, table, true},
+	} {
+		if got := v.leadsAway(c.ip, c.service); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
 		}
 	}
 }

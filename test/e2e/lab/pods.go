@@ -3,6 +3,7 @@ package lab
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -370,6 +371,20 @@ func (l *Lab) Call(ctx context.Context, from string, pod bool, args ...string) (
 	}
 	out, err := l.Kin.Exec(ctx, from, append([]string{MachineProbe}, args...)...)
 	return strings.TrimSpace(out), err
+}
+
+// Survey has a pod, or a machine that serves, ask URLs, all at a time. It returns what
+// each answered, or the error in its place.
+func (l *Lab) Survey(ctx context.Context, from string, pod bool, urls ...string) (map[string]string, error) {
+	out, err := l.Call(ctx, from, pod, append([]string{"survey"}, urls...)...)
+	if err != nil {
+		return nil, err
+	}
+	var answers map[string]string
+	if err := json.Unmarshal([]byte(out), &answers); err != nil {
+		return nil, fmt.Errorf("survey of %s: %w", from, err)
+	}
+	return answers, nil
 }
 
 // Get fetches a URL on a machine that serves; any answer but success is an error.

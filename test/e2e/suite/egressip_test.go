@@ -232,13 +232,6 @@ func (e *egressIPTest) assignable(t *testing.T, only ...string) {
 	}
 }
 
-func (e *egressIPTest) patchNode(t *testing.T, node, patch string) {
-	t.Helper()
-	if _, err := e.Kube.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // choose makes the EgressIP of a name choose exactly these of our pods.
 func (e *egressIPTest) choose(t *testing.T, name string, only ...string) {
 	t.Helper()

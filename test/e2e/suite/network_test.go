@@ -170,8 +170,12 @@ func (s *suite) named(t *testing.T) {
 	}
 }
 
-// blue makes the other network, a Service and its pods, on two nodes.
-func (s *suite) blue(t *testing.T) []lab.Pod {
+// addBlue adds the machine in the other network, once.
+func (s *suite) addBlue(t *testing.T) {
+	t.Helper()
+	if s.hasBlue {
+		return
+	}
 	ctx := t.Context()
 	if err := s.Kin.AddHost(ctx, blueName, "", blueHost[0].String(), blueHost[1].String()); err != nil {
 		t.Fatal(err)
@@ -184,6 +188,13 @@ func (s *suite) blue(t *testing.T) []lab.Pod {
 	if err := s.Serve(ctx, blueName); err != nil {
 		t.Fatal(err)
 	}
+	s.hasBlue = true
+}
+
+// blue makes the other network, a Service and its pods, on two nodes.
+func (s *suite) blue(t *testing.T) []lab.Pod {
+	ctx := t.Context()
+	s.addBlue(t)
 	policy := corev1.IPFamilyPolicyRequireDualStack
 	svc, err := s.Kube.CoreV1().Services(lab.Namespace).Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: blueName},

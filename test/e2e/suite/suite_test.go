@@ -26,6 +26,7 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("ExternalGateways", s.externalGateways)
 	t.Run("EgressNetwork", s.network)
 	t.Run("EgressIP", s.egressIPs)
+	t.Run("Combinations", s.combinations)
 	s.once(t, "WhatIf", s.whatIf)
 	s.once(t, "NodeAnnotations", s.nodeAnnotations)
 	s.once(t, "PodAddresses", s.podAddresses)
@@ -78,6 +79,7 @@ type suite struct {
 	// gateways outside and the machine on the second network, once a test needed them.
 	gateways []lab.Gateway
 	hasShore bool
+	hasBlue  bool // the machine in the network of an EgressService
 }
 
 // start makes the cluster with a server pod on the first worker and two on the

@@ -1,0 +1,300 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	routev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+const (
+	combined = "combined"
+	// combinedHost holds the egress addresses and serves the EgressServices. Half of the
+	// pods are on it, half on another node.
+	combinedHost = "ovn-worker2"
+	// combinedAtOnce is how many machines and pods are asked at a time.
+	combinedAtOnce = 4
+	// combinedPatience is how long the cells of a table may take to be right.
+	combinedPatience = 45 * time.Second
+)
+
+var (
+	combinedIPs   = addresses("172.18.0.241", "fc00:f853:ccd:e793::241")
+	combinedShore = addresses("192.168.50.241", "fd00:50::241")
+)
+
+// What can select a pod. A pod without any of them is the measure of what all do alike.
+var (
+	combinedServices = []struct {
+		name string
+		spec func(*v1.EgressServiceSpec)
+		all  bool // every node serves it: local gateway mode alone has that
+	}{
+		{name: ""},
+		{name: "ip", spec: func(s *v1.EgressServiceSpec) { s.NodeSelector = onHost }},
+		{name: "network", spec: func(s *v1.EgressServiceSpec) { s.NodeSelector, s.Network = onHost, blueTable }},
+		{name: "all", spec: func(s *v1.EgressServiceSpec) { s.SourceIPBy, s.Network = v1.SourceIPNetwork, blueTable }, all: true},
+	}
+	combinedEgressIPs = []string{"", "primary", "secondary"}
+	onHost            = metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelHostname: combinedHost}}
+)
+
+// combination is a pod with what selects it.
+type combination struct {
+	lab.Pod
+	service, ip string
+	// ingress are the addresses of the pod's Service, and those of another one that has
+	// externalTrafficPolicy Local.
+	ingress, local []netip.Addr
+	// ports are the node ports of the two.
+	port, localPort int32
+}
+
+func (c *combination) String() string {
+	return fmt.Sprintf("EgressService %q, EgressIP %q, on %s", c.service, c.ip, c.Node)
+}
+
+// cell is what somebody gets when asking something.
+type cell struct {
+	// from is a pod or a machine.
+	from string
+	pod  bool
+	what string
+	url  string
+	// want is a pattern of the answer, a name and the source address that was seen, or
+	// noAnswer.
+	want string
+}
+
+// combinations gives pods every combination of egress features and asks from each for
+// everything there is, and from outside for each: the table of docs/precedence.md.
+func (s *suite) combinations(t *testing.T) {
+	g := newGatewayTest(t, s)
+	s.addShore(t)
+	s.addBlue(t)
+	before := s.steadyState(t)
+	t.Run("Cells", func(t *testing.T) {
+		all := s.combine(t)
+		t.Run("WithoutGateways", func(t *testing.T) { s.cells(t, all, false) })
+		g.policy(t, hops(routev1.HopOptions{}, g.gateways...))
+		t.Run("WithGateways", func(t *testing.T) { s.cells(t, all, true) })
+		g.remove(t)
+	})
+	s.sameState(t, before)
+}
+
+// combine makes the pods and all that selects them.
+func (s *suite) combine(t *testing.T) []*combination {
+	t.Helper()
+	ctx := t.Context()
+	s.blueRoutes(t, "add")
+	t.Cleanup(func() { s.blueRoutes(t, "del") })
+	e := s.egressIPOf(t)
+	e.assignable(t, combinedHost)
+	t.Cleanup(func() { e.assignable(t) })
+	e.create(t, combined+"-primary", combinedIPs, held)
+	e.create(t, combined+"-secondary", combinedShore, held)
+	var all []*combination
+	var making errgroup.Group
+	making.SetLimit(combinedAtOnce)
+	t.Cleanup(func() { s.uncombine(t) })
+	for _, service := range combinedServices {
+		if service.all && s.mode != "local" {
+			continue
+		}
+		for _, ip := range combinedEgressIPs {
+			for _, node := range []string{"ovn-worker", combinedHost} {
+				n := len(all) + 1
+				c := &combination{service: service.name, ip: ip,
+					ingress: addresses(fmt.Sprintf("5.5.9.%d", n), fmt.Sprintf("5555:9::%x", n)),
+					local:   addresses(fmt.Sprintf("5.5.10.%d", n), fmt.Sprintf("5555:10::%x", n))}
+				all = append(all, c)
+				making.Go(func() error { return s.makeCombination(ctx, c, fmt.Sprintf("%s-%d", combined, n), node, service.spec) })
+			}
+		}
+	}
+	if err := making.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	e.programmed(t, combined+"-primary")
+	e.programmed(t, combined+"-secondary")
+	for _, c := range all {
+		switch c.service {
+		case "":
+		case "all":
+			s.condition(t, c.Name, v1.ConditionProgrammed, metav1.ConditionTrue, "EveryNode")
+		default:
+			s.condition(t, c.Name, v1.ConditionProgrammed, metav1.ConditionTrue, "Programmed")
+		}
+	}
+	s.announceCombined(t, all)
+	return all
+}
+
+// makeCombination makes a pod with its Services and, where spec is not nil, its
+// EgressService.
+func (s *suite) makeCombination(ctx context.Context, c *combination, name, node string, spec func(*v1.EgressServiceSpec)) (err error) {
+	labels := map[string]string{"app": name, combined: ""}
+	if c.ip != "" {
+		labels[egressLabel] = combined + "-" + c.ip
+	}
+	if c.Pod, err = s.RunServer(ctx, name, node, labels); err != nil {
+		return err
+	}
+	if c.port, err = s.combinedService(ctx, name, name, corev1.ServiceExternalTrafficPolicyCluster, c.ingress); err != nil {
+		return err
+	}
+	if c.localPort, err = s.combinedService(ctx, name+"-local", name, corev1.ServiceExternalTrafficPolicyLocal, c.local); err != nil {
+		return err
+	}
+	if spec == nil {
+		return nil
+	}
+	eg := &v1.EgressService{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	spec(&eg.Spec)
+	_, err = s.Egress.EgressServiceV1().EgressServices(lab.Namespace).Create(ctx, eg, metav1.CreateOptions{})
+	return err
+}
+
+// combinedService makes a Service of a pod and returns its node port.
+func (s *suite) combinedService(ctx context.Context, name, pod string, policy corev1.ServiceExternalTrafficPolicy, ingress []netip.Addr) (int32, error) {
+	services, families := s.Kube.CoreV1().Services(lab.Namespace), corev1.IPFamilyPolicyPreferDualStack
+	svc, err := services.Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{combined: ""}},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, IPFamilyPolicy: &families, ExternalTrafficPolicy: policy,
+			Selector: map[string]string{"app": pod},
+			Ports:    []corev1.ServicePort{{Port: lab.ServePort, TargetPort: intstr.FromInt32(lab.ServePort)}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return 0, err
+	}
+	for _, a := range ingress {
+		svc.Status.LoadBalancer.Ingress = append(svc.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: a.String()})
+	}
+	svc, err = services.UpdateStatus(ctx, svc, metav1.UpdateOptions{})
+	if err != nil {
+		return 0, err
+	}
+	return svc.Spec.Ports[0].NodePort, nil
+}
+
+// announceCombined does what a load balancer provider does, on the machines that ask.
+func (s *suite) announceCombined(t *testing.T, all []*combination) {
+	t.Helper()
+	for _, c := range all {
+		for _, to := range slices.Concat(c.ingress, c.local) {
+			node := combinedHost // of the EgressServices; any other Service may be anywhere
+			if slices.Contains(c.local, to) {
+				node = c.Node
+			}
+			via, err := s.nodeAddress(t.Context(), node, to.Is4())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for machine, source := range map[string][]netip.Addr{lab.Outside: lab.OutsideAddresses, blueName: blueBehind} {
+				if _, err := s.Kin.Exec(t.Context(), machine, "ip", "route", "replace", to.String(), "via", via.String(),
+					"src", lab.OfFamily(source, to.Is4()).String()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+func (s *suite) uncombine(t *testing.T) {
+	ctx := context.WithoutCancel(t.Context())
+	labelled := metav1.ListOptions{LabelSelector: combined}
+	if err := s.Egress.EgressServiceV1().EgressServices(lab.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, labelled); err != nil {
+		t.Error(err)
+	}
+	services, err := s.Kube.CoreV1().Services(lab.Namespace).List(ctx, labelled)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for _, svc := range services.Items {
+		if err := s.Kube.CoreV1().Services(lab.Namespace).Delete(ctx, svc.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	}
+	pods, err := s.Kube.CoreV1().Pods(lab.Namespace).List(ctx, labelled)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for _, p := range pods.Items {
+		if err := s.DeletePod(ctx, p.Name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// cells asks until every cell is as it has to be, and says which are not.
+func (s *suite) cells(t *testing.T, all []*combination, gateways bool) {
+	var cells []cell
+	for _, c := range all {
+		for _, is4 := range []bool{true, false} {
+			cells = append(append(cells, s.outbound(t, c, gateways, is4)...), s.calls(t, c, gateways, is4)...)
+		}
+	}
+	err := lab.Until(t.Context(), combinedPatience, "all cells to be right", func(ctx context.Context) error {
+		wrong, err := s.ask(ctx, cells)
+		for _, w := range wrong {
+			err = errors.Join(err, errors.New(w))
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d combinations, %d cells", len(all), len(cells))
+}
+
+// ask asks for all cells and returns those with wrong answers.
+func (s *suite) ask(ctx context.Context, cells []cell) (wrong []string, err error) {
+	by := map[string][]cell{}
+	for _, c := range cells {
+		by[c.from] = append(by[c.from], c)
+	}
+	var asking errgroup.Group
+	asking.SetLimit(combinedAtOnce)
+	answers := make(chan string, len(cells))
+	for from, cells := range by {
+		asking.Go(func() error {
+			urls := make([]string, len(cells))
+			for i, c := range cells {
+				urls[i] = c.url
+			}
+			said, err := s.Survey(ctx, from, cells[0].pod, urls...)
+			if err != nil {
+				return err
+			}
+			for _, c := range cells {
+				if !c.right(said[c.url]) {
+					answers <- fmt.Sprintf("%s: %s got %q, want %q", c.what, c.url, said[c.url], c.want)
+				}
+			}
+			return nil
+		})
+	}
+	err = asking.Wait()
+	close(answers)
+	for w := range answers {
+		wrong = append(wrong, w)
+	}
+	slices.Sort(wrong)
+	return wrong, err
+}
