@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 )
 
 // Read returns the addresses on a link and the routes through it.
@@ -41,7 +42,7 @@ func get(name string) (netlink.Link, error) {
 
 func read(link netlink.Link) (host.Attachment, error) {
 	var out host.Attachment
-	addrs, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+	addrs, err := listAddrs(link)
 	if err != nil {
 		return out, fmt.Errorf("list addresses of %s: %w", link.Attrs().Name, err)
 	}
@@ -55,7 +56,7 @@ func read(link netlink.Link) (host.Attachment, error) {
 			Prefix: p, Scope: a.Scope, NoPrefixRoute: a.Flags&unix.IFA_F_NOPREFIXROUTE != 0,
 		})
 	}
-	routes, err := netlink.RouteListFiltered(netlink.FAMILY_ALL,
+	routes, err := listRoutes(netlink.FAMILY_ALL,
 		&netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return out, fmt.Errorf("list routes: %w", err)
@@ -73,7 +74,7 @@ func read(link netlink.Link) (host.Attachment, error) {
 }
 
 func linkNames() (map[int]string, error) {
-	links, err := netlink.LinkList()
+	links, err := link.Dump(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
@@ -196,7 +197,7 @@ func contains(routes []host.LinkRoute, r host.LinkRoute) bool {
 // link that is neither this one nor number from: then the new one is added
 // behind it.
 func putRoute(route *netlink.Route, link netlink.Link, from int) error {
-	same, err := netlink.RouteListFiltered(route.Family, &netlink.Route{Dst: route.Dst, Table: route.Table},
+	same, err := listRoutes(route.Family, &netlink.Route{Dst: route.Dst, Table: route.Table},
 		netlink.RT_FILTER_DST|netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return fmt.Errorf("list routes: %w", err)

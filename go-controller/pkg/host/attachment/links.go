@@ -16,11 +16,21 @@ import (
 // ErrNoDefaultRoute says that the main table has no default route.
 var ErrNoDefaultRoute = errors.New("the host has no default route")
 
+// listAddrs returns the addresses of a link; nil: of all.
+func listAddrs(of netlink.Link) ([]netlink.Addr, error) {
+	return link.Dump(func() ([]netlink.Addr, error) { return netlink.AddrList(of, netlink.FAMILY_ALL) })
+}
+
+// listRoutes returns the routes of a family that equal filter in what mask names.
+func listRoutes(family int, filter *netlink.Route, mask uint64) ([]netlink.Route, error) {
+	return link.Dump(func() ([]netlink.Route, error) { return netlink.RouteListFiltered(family, filter, mask) })
+}
+
 // DefaultLink returns the link of the default route with the lowest metric, IPv4
 // first.
 func DefaultLink() (string, error) {
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+		routes, err := listRoutes(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
 		if err != nil {
 			return "", fmt.Errorf("list routes: %w", err)
 		}
@@ -52,13 +62,11 @@ func Networks() ([]host.Network, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
-	addrs, err := link.Dump(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
+	addrs, err := listAddrs(nil)
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
-	routes, err := link.Dump(func() ([]netlink.Route, error) {
-		return netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
-	})
+	routes, err := listRoutes(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 )
 
 const (
@@ -86,7 +88,7 @@ func look(missing map[netip.Addr]int, found map[netip.Addr]string) error {
 		}
 	}
 	for family := range families {
-		list, err := netlink.NeighList(0, family)
+		list, err := listNeighbors(0, family)
 		if err != nil {
 			return fmt.Errorf("list neighbours: %w", err)
 		}
@@ -101,4 +103,9 @@ func look(missing map[netip.Addr]int, found map[netip.Addr]string) error {
 		}
 	}
 	return nil
+}
+
+// listNeighbors returns the neighbour entries of a link and family; 0: of all links.
+func listNeighbors(index, family int) ([]netlink.Neigh, error) {
+	return link.Dump(func() ([]netlink.Neigh, error) { return netlink.NeighList(index, family) })
 }

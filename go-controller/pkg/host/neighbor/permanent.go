@@ -20,7 +20,7 @@ func SetPermanent(link string, want map[netip.Addr]string) error {
 	if err != nil {
 		return fmt.Errorf("find link %s: %w", link, err)
 	}
-	list, err := netlink.NeighList(dev.Attrs().Index, netlink.FAMILY_ALL)
+	list, err := listNeighbors(dev.Attrs().Index, netlink.FAMILY_ALL)
 	if err != nil {
 		return fmt.Errorf("list neighbours on %s: %w", link, err)
 	}

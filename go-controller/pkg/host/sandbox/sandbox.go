@@ -102,7 +102,7 @@ func Check(i Interface) error {
 		if dev.Attrs().Flags&net.FlagUp == 0 {
 			return fmt.Errorf("%s is down", i.Name)
 		}
-		have, err := netlink.AddrList(dev, netlink.FAMILY_ALL)
+		have, err := link.Dump(func() ([]netlink.Addr, error) { return netlink.AddrList(dev, netlink.FAMILY_ALL) })
 		if err != nil {
 			return fmt.Errorf("list addresses of %s: %w", i.Name, err)
 		}
@@ -111,7 +111,7 @@ func Check(i Interface) error {
 				return fmt.Errorf("%s lacks address %s", i.Name, p)
 			}
 		}
-		routes, err := netlink.RouteList(dev, netlink.FAMILY_ALL)
+		routes, err := link.Dump(func() ([]netlink.Route, error) { return netlink.RouteList(dev, netlink.FAMILY_ALL) })
 		if err != nil {
 			return fmt.Errorf("list routes of %s: %w", i.Name, err)
 		}
