@@ -108,7 +108,7 @@ func TestArrows(t *testing.T) {
 	}
 	want := []string{
 		"cni -> nodeinfo (controllers)", "egressip -> health (controllers)", "egressip -> nodeinfo (controllers)", "egressip -> nb",
-		"reserved -> nodeinfo (controllers)", "health -> place", "nodeinfo -> topology", "place -> topology",
+		"health -> place", "reserved -> nodeinfo (controllers)", "nodeinfo -> topology", "place -> topology",
 	}
 	if strings.Join(have, "\n") != strings.Join(want, "\n") {
 		t.Errorf("arrows\n%s\nwant\n%s", strings.Join(have, "\n"), strings.Join(want, "\n"))

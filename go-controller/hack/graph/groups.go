@@ -32,9 +32,9 @@ var rows = [][]group{
 		{names: []string{"egressip"}, kind: pure}, {names: []string{"externalroute"}, kind: pure},
 	},
 	{
-		{names: []string{"noreroute"}, kind: pure}, {names: []string{"bridge"}, kind: pure}, {names: []string{"reserved"}, kind: pure},
-		{names: []string{"health"}, kind: kit},
+		{names: []string{"noreroute"}, kind: pure}, {names: []string{"bridge"}, kind: pure}, {names: []string{"health"}, kind: kit},
 	},
+	{{names: []string{"reserved"}, kind: pure}},
 	{
 		{names: []string{"config"}, kind: kit}, {names: []string{"metrics"}, kind: kit}, {names: []string{"audit"}, kind: kit},
 		{title: "Kubernetes and queues", names: []string{"nodeinfo", "kube", "queue"}, kind: kit},

@@ -199,7 +199,7 @@ var texts = map[string]string{
 
 	"noreroute.EgressIPPods":      "addresses of pods that an EgressIP selects",
 	"noreroute.EgressServicePods": "addresses of pods that an EgressService serves",
-	"noreroute.NodeIPs":           "addresses of nodes, and what pods reach through their own node",
+	"noreroute.NodeIPs":           "addresses of nodes and API servers, and what pods reach through their own node",
 
 	"topology.IntegrationBridge":    "The bridge that belongs to ovn-controller",
 	"topology.ManagementPort":       "The host's interface on the node switch",
@@ -214,7 +214,7 @@ var texts = map[string]string{
 	"topology.ClusterRouterLBGroup": "Load balancer group of every gateway router",
 	"topology.SwitchToRouter":       "Switch port between a node switch and `ovn_cluster_router`",
 	"topology.RouterToSwitch":       "Router port between `ovn_cluster_router` and a node switch",
-	"topology.NodeIPSet":            "Address set of the addresses of all nodes; `_ip4` or `_ip6` follows",
+	"topology.NodeIPSet":            "Address set of the addresses of all nodes and API servers; `_ip4` or `_ip6` follows",
 	"topology.ExternalInterface":    "Localnet port of a node's external switch, and the `interface-id` of `l3-gateway-config`",
 	"topology.PatchPort":            "Port of the external bridge towards br-int, under the name that ovn-controller gives it",
 	"topology.PatchPeer":            "Its other end, on br-int",

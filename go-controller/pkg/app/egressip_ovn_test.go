@@ -13,6 +13,7 @@ import (
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
@@ -109,6 +110,15 @@ func (l *tracing) learn(n topology.Node, neighbour netip.Addr, mac string) {
 		fmt.Sprintf("ip=%q", neighbour.String()), fmt.Sprintf("mac=%q", mac), "datapath="+datapath)
 }
 
+// nodeAddrs returns the addresses of nodes.
+func nodeAddrs(nodes []topology.Node) []netip.Addr {
+	var addrs []netip.Addr
+	for _, n := range nodes {
+		addrs = append(addrs, externalroute.NodeAddrs(n)...)
+	}
+	return addrs
+}
+
 // noReroute writes the shared policies, with these pods of EgressIPs and of
 // EgressServices.
 func (l *tracing) noReroute(ip, service []netip.Addr) {
@@ -119,7 +129,7 @@ func (l *tracing) noReroute(ip, service []netip.Addr) {
 	} {
 		l.apply(set.Owner(), noreroute.SetRows(n, set, addrs))
 	}
-	l.apply(noreroute.NodeIPs.Owner(), noreroute.NodeRows(n, noreroute.NodeAddrs(l.nodes)))
+	l.apply(noreroute.NodeIPs.Owner(), noreroute.NodeRows(n, nodeAddrs(l.nodes)))
 	l.apply(noreroute.PolicyOwner, noreroute.PolicyRows(n))
 }
 

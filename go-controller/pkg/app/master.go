@@ -229,7 +229,7 @@ func (m *master) build() ([]starter, error) {
 	}
 	start = append(start, more...)
 	m.runners["no-reroute policies"], err = noreroutemaster.New(noreroutemaster.Deps{
-		Nodes:             m.nodes,
+		Addresses:         m.addresses,
 		Writer:            m.writer,
 		Network:           noreroute.Network{Cluster: cfg.Default.ClusterPrefixes(), Join: joinSubnets(cfg), NodeLocal: nodeLocal(cfg)},
 		EgressIPPods:      ipPods,

@@ -196,7 +196,9 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 	}
 	// In shared gateway mode the kernel forwards what pods with external gateways have for nodes.
 	if (cfg.Gateway.Mode == topology.GatewayLocal || cfg.Features.MultiExternalGateway) && (cfg.Features.EgressService || cfg.Features.EgressIP) {
-		n.marks()
+		if err := n.marks(); err != nil {
+			return nil, err
+		}
 	}
 	if cfg.Features.MultiExternalGateway {
 		more, err := n.externalGateways(pods)
@@ -357,17 +359,20 @@ func (n *node) egressServices(core informers.SharedInformerFactory) ([]starter, 
 }
 
 // marks adds what marks traffic from pods to nodes where OVN's marks get lost.
-func (n *node) marks() {
-	c := noreroutenode.New(noreroutenode.Deps{
-		Nodes:     func() informers.SharedInformerFactory { return kube.NewInformers(n.env.Kube) },
-		Cluster:   nodeLimits(n.env.Config),
+func (n *node) marks() error {
+	c, err := noreroutenode.New(noreroutenode.Deps{
+		Addresses: n.addresses,
 		Chains:    n.chains,
 		MarksLost: func(ctx context.Context) (bool, error) { return isUserspace(ctx, n.switches) },
 		NodeLocal: noreroute.NodeLocal(n.env.Config.Features.NodeLocalAddresses, nil),
 		Families:  n.env.Config.Families(),
 	})
+	if err != nil {
+		return err
+	}
 	n.runners["marks of pods"] = c
 	n.attempted, n.synced = append(n.attempted, c.Attempted()), append(n.synced, c.Synced())
+	return nil
 }
 
 // isUserspace tells whether Open vSwitch hands packets to the kernel by way of

@@ -123,7 +123,7 @@ func (p *precedence) writePolicies() {
 			p.t.Fatal(err)
 		}
 	}
-	if _, err := p.writer.Apply(p.t.Context(), noreroute.NodeIPs.Owner(), noreroute.NodeRows(n, noreroute.NodeAddrs(p.nodes))); err != nil {
+	if _, err := p.writer.Apply(p.t.Context(), noreroute.NodeIPs.Owner(), noreroute.NodeRows(n, nodeAddrs(p.nodes))); err != nil {
 		p.t.Fatal(err)
 	}
 	if _, err := p.writer.Apply(p.t.Context(), noreroute.PolicyOwner, noreroute.PolicyRows(n)); err != nil {

@@ -1,8 +1,8 @@
 // Package noreroute plans the policies that keep east-west traffic away from the
 // egress features, and the address sets they look at: traffic between pods and
 // to the join network goes its usual way, and so does traffic of the features'
-// pods to any node, which is marked so that it leaves with its node's address. What
-// means another machine on each node, such as link-local addresses, they reach by their
+// pods to any host, a node or an API server, which is marked so that it leaves with
+// the address of the pod's node. What means another machine on each node, such as link-local addresses, they reach by their
 // own node in the same way.
 //
 // EgressIP and EgressService share them; they are there while either is enabled.

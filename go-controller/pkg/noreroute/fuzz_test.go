@@ -19,13 +19,13 @@ func FuzzPlan(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := fuzzed.New(data)
 		n := noreroute.Network{Cluster: fuzzed.Cluster[s.Pick(2):], Join: fuzzed.Join, NodeLocal: noreroute.NodeLocal(nil, fuzzed.Join)}
-		nodes := fuzzed.Known(s.Nodes())
+		hosts := s.Addrs(6)
 		pods := s.Addrs(6)
 		rows := fuzzed.NewRows(t)
 		rows.Add(noreroute.PolicyOwner, noreroute.PolicyRows(n))
 		set := noreroute.SetRows(n, noreroute.EgressIPPods, pods)
 		rows.Add(noreroute.EgressIPPods.Owner(), set)
-		rows.Add(noreroute.NodeIPs.Owner(), noreroute.NodeRows(n, noreroute.NodeAddrs(nodes)))
+		rows.Add(noreroute.NodeIPs.Owner(), noreroute.NodeRows(n, hosts))
 		if again := noreroute.SetRows(n, noreroute.EgressIPPods, fuzzed.Shuffled(s, pods)); !reflect.DeepEqual(set, again) {
 			t.Error("the set depends on the order of the pods")
 		}
@@ -39,6 +39,6 @@ func FuzzPlan(f *testing.F) {
 				t.Errorf("addresses %q", m.Addresses)
 			}
 		}
-		noreroute.MarkRules(noreroute.NodeAddrs(nodes), n.NodeLocal, topology.Families)
+		noreroute.MarkRules(hosts, n.NodeLocal, topology.Families)
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// ChainMark is the hosts' chain that marks what pods send to nodes, where the mark
+// ChainMark is the hosts' chain that marks what pods send to hosts, where the mark
 // of the policies is lost on the way to the kernel.
 const ChainMark = "OVN-KUBE-POD-TO-NODE"
 
@@ -28,9 +28,9 @@ func markChain(f topology.Family) host.ChainKey {
 	return host.ChainKey{Family: f, Table: "mangle", Name: ChainMark}
 }
 
-// MarkRules mark what comes from pods and is for one of the nodes, or for addresses
-// that they reach by their own one, in the given families.
-func MarkRules(nodes []netip.Addr, nodeLocal []netip.Prefix, families []topology.Family) host.Rules {
+// MarkRules mark what comes from pods and is for one of the hosts, or for addresses
+// that they reach by their own node, in the given families.
+func MarkRules(hosts []netip.Addr, nodeLocal []netip.Prefix, families []topology.Family) host.Rules {
 	rules := host.Rules{}
 	mark := func(to netip.Prefix) {
 		f := topology.FamilyOf(to.Addr())
@@ -39,7 +39,7 @@ func MarkRules(nodes []netip.Addr, nodeLocal []netip.Prefix, families []topology
 				Target: host.SetMark(topology.MarkPodToNode)}.Rule())
 		}
 	}
-	for _, a := range slices.Compact(slices.SortedFunc(slices.Values(nodes), netip.Addr.Compare)) {
+	for _, a := range slices.Compact(slices.SortedFunc(slices.Values(hosts), netip.Addr.Compare)) {
 		mark(topology.HostPrefix(a))
 	}
 	for _, p := range nodeLocal {

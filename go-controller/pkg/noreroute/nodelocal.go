@@ -34,10 +34,10 @@ func without(p netip.Prefix, others []netip.Prefix) []netip.Prefix {
 	return append(without(halves[0], others), without(halves[1], others)...)
 }
 
-// NodeRows returns the rows of the addresses at which pods reach nodes, and of those
-// that they reach by their own node.
-func NodeRows(n Network, nodes []netip.Addr) []nb.Row {
-	rows := SetRows(n, NodeIPs, nodes)
+// NodeRows returns the rows of the addresses of hosts, which pods reach as if no egress
+// feature existed, and of those that they reach by their own node.
+func NodeRows(n Network, hosts []netip.Addr) []nb.Row {
+	rows := SetRows(n, NodeIPs, hosts)
 	for i, f := range n.families() {
 		set := rows[i].Model.(*nbdb.AddressSet)
 		for _, p := range of(f, n.NodeLocal) {

@@ -107,17 +107,6 @@ func of(f topology.Family, prefixes []netip.Prefix) []netip.Prefix {
 	})
 }
 
-// NodeAddrs returns every address of the nodes that pods may talk to them at.
-func NodeAddrs(nodes []topology.Node) []netip.Addr {
-	var addrs []netip.Addr
-	for _, n := range nodes {
-		for _, p := range slices.Concat(n.Primary, n.Gateway.Addrs, n.Host) {
-			addrs = append(addrs, p.Addr())
-		}
-	}
-	return addrs
-}
-
 // Addrs returns the addresses in rows of SetRows.
 func Addrs(rows []nb.Row) []netip.Addr {
 	var addrs []netip.Addr

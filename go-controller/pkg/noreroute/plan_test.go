@@ -11,7 +11,6 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/nbshow"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 func prefixes(text string) []netip.Prefix {
@@ -38,13 +37,7 @@ var networks = map[string]Network{
 	"several": {Cluster: prefixes("10.244.0.0/16 10.128.0.0/14"), Join: prefixes("100.64.0.0/16")},
 }
 
-var nodes = []topology.Node{
-	{Name: "ovn-worker", Primary: prefixes("172.18.0.4/16 fc00:f853:ccd:e793::4/64"),
-		Host:    prefixes("10.1.0.4/24 172.18.0.4/16 fc00:f853:ccd:e793::4/64"),
-		Gateway: topology.Gateway{Addrs: prefixes("172.18.0.4/16 fc00:f853:ccd:e793::4/64")}},
-	{Name: "ovn-control-plane", Primary: prefixes("172.18.0.3/16 fc00:f853:ccd:e793::3/64")},
-	{Name: "new"},
-}
+var hosts = addrs("172.18.0.4 fc00:f853:ccd:e793::4 10.1.0.4 172.18.0.4 172.18.0.3 fc00:f853:ccd:e793::3")
 
 func TestRows(t *testing.T) {
 	for name, n := range networks {
@@ -54,7 +47,7 @@ func TestRows(t *testing.T) {
 		for _, rows := range [][]nb.Row{
 			SetRows(n, EgressIPPods, nil),
 			SetRows(n, EgressServicePods, addrs("fd00:10:244:3::7 10.244.2.7 10.244.0.5 10.244.2.7")),
-			NodeRows(n, NodeAddrs(nodes)),
+			NodeRows(n, hosts),
 		} {
 			for _, r := range rows {
 				set := r.Model.(*nbdb.AddressSet)

@@ -18,8 +18,8 @@ const (
 	PhysicalNetwork = "physnet"
 )
 
-// NodeIPSet is the address set of all nodes' addresses; the row of a family has the
-// family's match prefix as suffix.
+// NodeIPSet is the address set of all addresses of nodes and API servers; the row of a
+// family has the family's match prefix as suffix.
 const NodeIPSet = "node_ips"
 
 // ChainSNATMgmtPort is the nat chain of packets that leave the host by the

@@ -16,6 +16,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	noreroutemaster "github.com/ovnkube/ovnkube/go-controller/pkg/noreroute/master"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
+	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/nbshow"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovntrace"
@@ -204,7 +206,12 @@ var labNetwork = noreroute.Network{Cluster: cluster,
 func (l *lab) noReroute() {
 	l.t.Helper()
 	core := informers.NewSharedInformerFactory(l.kube, 0)
-	c, err := noreroutemaster.New(noreroutemaster.Deps{Nodes: core.Core().V1().Nodes(), Writer: l.db,
+	addresses, err := reservedsnapshot.New(reserved.Ranges{}, reservedsnapshot.Informers{Nodes: core.Core().V1().Nodes(),
+		EndpointSlices: core.Discovery().V1().EndpointSlices()})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	c, err := noreroutemaster.New(noreroutemaster.Deps{Addresses: addresses, Writer: l.db,
 		Network: labNetwork, EgressServicePods: l.pods})
 	if err != nil {
 		l.t.Fatal(err)

@@ -5,16 +5,12 @@ import (
 	"errors"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	coreinformers "k8s.io/client-go/informers/core/v1"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 )
 
 // key is the only key.
@@ -24,27 +20,27 @@ const key = "noreroute"
 // nil PodSet; where both are nil everything is removed, but for the addresses of the
 // nodes where others need them.
 type Deps struct {
-	Nodes             coreinformers.NodeInformer
+	// Addresses knows the hosts, whose addresses pods reach as if no feature existed.
+	Addresses         *reservedsnapshot.Addresses
 	Writer            nb.Database
 	Network           noreroute.Network
 	EgressIPPods      *noreroute.PodSet
 	EgressServicePods *noreroute.PodSet
-	// NodeIPs says that others refer to the addresses of the nodes.
+	// NodeIPs says that others refer to the addresses of the hosts.
 	NodeIPs bool
 }
 
 // Controller owns the rows of noreroute.Feature.
 type Controller struct {
 	deps  Deps
-	nodes corelisters.NodeLister
 	queue *queue.Controller
 }
 
-// New returns the controller. The informer is started by the caller.
+// New returns the controller. The informers of the addresses are started by the caller.
 func New(deps Deps) (*Controller, error) {
-	c := &Controller{deps: deps, nodes: deps.Nodes.Lister()}
+	c := &Controller{deps: deps}
 	c.queue = queue.New("noreroute", c.reconcile)
-	if err := c.queue.Watch(deps.Nodes.Informer(), nodeKeys); err != nil {
+	if err := deps.Addresses.WatchHosts(c.queue, key); err != nil {
 		return nil, err
 	}
 	for _, pods := range []*noreroute.PodSet{deps.EgressIPPods, deps.EgressServicePods} {
@@ -60,16 +56,6 @@ func New(deps Deps) (*Controller, error) {
 	})
 	c.queue.Seed(func() []string { return []string{key} })
 	return c, nil
-}
-
-// nodeKeys asks for a look where a node's addresses may have changed.
-func nodeKeys(old, new any) []string {
-	o, _ := old.(*corev1.Node)
-	n, _ := new.(*corev1.Node)
-	if o != nil && n != nil && kube.SameNodeAddresses(o, n) {
-		return nil
-	}
-	return []string{key}
 }
 
 // Run works until ctx is done.
@@ -116,14 +102,9 @@ func (c *Controller) written() func() {
 	}
 }
 
-// nodeIPs writes the address set of the nodes and of what pods reach by their own one.
+// nodeIPs writes the address set of the hosts and of what pods reach by their own node.
 func (c *Controller) nodeIPs(ctx context.Context) error {
-	nodes, err := c.nodes.List(labels.Everything())
-	if err != nil {
-		return fmt.Errorf("list nodes: %w", err)
-	}
-	addrs := noreroute.NodeRows(c.deps.Network, noreroute.NodeAddrs(kube.KnownNodes(nodes)))
-	return c.apply(ctx, noreroute.NodeIPs.Owner(), addrs)
+	return c.apply(ctx, noreroute.NodeIPs.Owner(), noreroute.NodeRows(c.deps.Network, c.deps.Addresses.Hosts()))
 }
 
 // pods writes the address set of a feature's pods. While the feature has not

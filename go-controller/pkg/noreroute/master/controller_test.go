@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -18,6 +19,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
+	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -69,7 +72,12 @@ func node(name, primary string) *corev1.Node {
 func (w *world) start(ip, service *noreroute.PodSet) (*Controller, func()) {
 	w.t.Helper()
 	core := informers.NewSharedInformerFactory(w.kube, 0)
-	c, err := New(Deps{Nodes: core.Core().V1().Nodes(), Writer: w.nb, Network: network, EgressIPPods: ip, EgressServicePods: service})
+	addresses, err := reservedsnapshot.New(reserved.Ranges{}, reservedsnapshot.Informers{Nodes: core.Core().V1().Nodes(),
+		EndpointSlices: core.Discovery().V1().EndpointSlices()})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	c, err := New(Deps{Addresses: addresses, Writer: w.nb, Network: network, EgressIPPods: ip, EgressServicePods: service})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -145,7 +153,7 @@ func TestPresentWhileEitherFeatureIs(t *testing.T) {
 	}
 }
 
-// TestChangesAreOneTransaction: a pod or a node that comes is one row.
+// TestChangesAreOneTransaction: a pod or a host that comes is one row.
 func TestChangesAreOneTransaction(t *testing.T) {
 	w := newWorld(t)
 	pods := complete("10.244.0.5")
@@ -169,7 +177,15 @@ func TestChangesAreOneTransaction(t *testing.T) {
 	w.eventually("the node to go", func(d string) bool {
 		return strings.Contains(set(d, noreroute.NodeIPs), "[172.18.0.4, 172.18.0.5]")
 	})
-	if n, s := w.nb.Writes()-writes, w.nb.Stats(); n != 3 || s.Updated-stats.Updated != 3 || s.Inserted != stats.Inserted {
+	apiServer := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"203.0.113.10"}}}}
+	if _, err := w.kube.DiscoveryV1().EndpointSlices("default").Create(t.Context(), apiServer, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the API server, which is no node", func(d string) bool {
+		return strings.Contains(set(d, noreroute.NodeIPs), "[172.18.0.4, 172.18.0.5, 203.0.113.10]")
+	})
+	if n, s := w.nb.Writes()-writes, w.nb.Stats(); n != 4 || s.Updated-stats.Updated != 4 || s.Inserted != stats.Inserted {
 		t.Errorf("%d transactions, rows %+v before and %+v after", n, stats, s)
 	}
 }

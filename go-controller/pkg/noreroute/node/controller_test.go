@@ -7,14 +7,17 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
+	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -28,17 +31,28 @@ func node(name, primary string) *corev1.Node {
 func run(t *testing.T, cs *fake.Clientset, lost func() (bool, error)) *hostfake.Chains {
 	t.Helper()
 	chains := hostfake.NewChains(noreroute.Chains(topology.Families))
-	c := New(Deps{
-		Nodes:     func() informers.SharedInformerFactory { return kube.NewInformers(cs) },
+	core := kube.NewInformers(cs)
+	addresses, err := reservedsnapshot.New(reserved.Ranges{}, reservedsnapshot.Informers{Nodes: core.Core().V1().Nodes(),
+		EndpointSlices: core.Discovery().V1().EndpointSlices()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(Deps{
+		Addresses: addresses,
 		Chains:    chains,
 		MarksLost: func(context.Context) (bool, error) { return lost() },
 		Families:  topology.Families,
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
+	fakeapi.Start(ctx, t, cs, core)
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
+		defer core.Shutdown()
 		if err := <-done; err != nil {
 			t.Errorf("Run: %v", err)
 		}
@@ -47,10 +61,12 @@ func run(t *testing.T, cs *fake.Clientset, lost func() (bool, error)) *hostfake.
 	return chains
 }
 
-// TestMarks marks what is for any node, as soon as the switch says that it must be,
-// and keeps up with the nodes there are.
+// TestMarks marks what is for any node or API server, as soon as the switch says that it
+// must be.
 func TestMarks(t *testing.T) {
-	cs := fake.NewClientset(node("a", "172.18.0.2/16"), node("b", "172.18.0.3/16"))
+	cs := fake.NewClientset(node("a", "172.18.0.2/16"), node("b", "172.18.0.3/16"), &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
+		Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"203.0.113.10"}}}})
 	asked := 0
 	chains := run(t, cs, func() (bool, error) {
 		if asked++; asked == 1 {
@@ -60,37 +76,18 @@ func TestMarks(t *testing.T) {
 	})
 	const mark = " -i ovn-k8s-mp0 -j MARK --set-xmark 0x3f0/0xffffffff"
 	dump := chains.Dump(topology.IPv4)
-	for _, want := range []string{"-d 172.18.0.2/32", "-d 172.18.0.3/32"} {
+	for _, want := range []string{"-d 172.18.0.2/32", "-d 172.18.0.3/32", "-d 203.0.113.10/32"} {
 		if !strings.Contains(dump, want+mark) {
 			t.Errorf("lacks %s:\n%s", want, dump)
 		}
 	}
 }
 
-// TestMarksOfOVN: nothing is to be done where OVN's own marks arrive, and nodes are
-// not even looked at.
+// TestMarksOfOVN: nothing is to be done where OVN's own marks arrive.
 func TestMarksOfOVN(t *testing.T) {
 	cs := fake.NewClientset(node("a", "172.18.0.2/16"))
 	chains := run(t, cs, func() (bool, error) { return false, nil })
 	if n := chains.Writes(); n != 0 {
 		t.Errorf("%d writes", n)
-	}
-	if n := len(cs.Actions()); n != 0 {
-		t.Errorf("the API server was asked: %v", cs.Actions())
-	}
-}
-
-// TestNodeKeys: an address that changes is a reason to look, a heartbeat is none.
-func TestNodeKeys(t *testing.T) {
-	a, moved := node("a", "172.18.0.2/16"), node("a", "172.18.0.9/16")
-	beat := a.DeepCopy()
-	beat.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}}
-	for name, c := range map[string]struct {
-		old, new any
-		want     int
-	}{"new": {nil, a, 1}, "gone": {a, nil, 1}, "moved": {a, moved, 1}, "heartbeat": {a, beat, 0}} {
-		if got := len(nodeKeys(c.old, c.new)); got != c.want {
-			t.Errorf("%s: %d keys, want %d", name, got, c.want)
-		}
 	}
 }

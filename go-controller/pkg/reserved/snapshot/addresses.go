@@ -38,13 +38,17 @@ type Addresses struct {
 	Ranges    reserved.Ranges
 	informers []cache.SharedIndexInformer
 	indexed   []cache.Indexer
+	nodes     cache.Indexer
 	slices    cache.Indexer
+	// hosts are the informers of what has hosts: nodes and API servers.
+	hosts []cache.SharedIndexInformer
 }
 
 // New returns the Addresses. It is called before the informers start; several can
 // read the same ones.
 func New(ranges reserved.Ranges, in Informers) (*Addresses, error) {
-	a := &Addresses{Ranges: ranges, slices: in.EndpointSlices.Informer().GetIndexer()}
+	a := &Addresses{Ranges: ranges, nodes: in.Nodes.Informer().GetIndexer(), slices: in.EndpointSlices.Informer().GetIndexer(),
+		hosts: []cache.SharedIndexInformer{in.Nodes.Informer(), in.EndpointSlices.Informer()}}
 	owning := []cache.SharedIndexInformer{in.Nodes.Informer()}
 	if in.EgressIPs != nil {
 		owning = append(owning, in.EgressIPs.Informer())
@@ -89,26 +93,58 @@ func (a *Addresses) Owners(addr netip.Addr) []reserved.Owner {
 	return owners
 }
 
-// Inside returns the ranges of pods and Services, and the addresses of nodes and API
-// servers: what egress features are not about.
+// Inside returns the ranges of pods and Services, and the addresses of hosts: what egress
+// features are not about.
 func (a *Addresses) Inside() []netip.Prefix {
 	inside := slices.Concat(a.Ranges.Pods, a.Ranges.Services)
-	add := func(obj any) {
-		for addr, owners := range ownersIn(obj) {
-			if slices.ContainsFunc(owners, reserved.Owner.IsHost) {
-				inside = append(inside, netip.PrefixFrom(addr, addr.BitLen()))
-			}
-		}
-	}
-	for _, indexer := range a.indexed {
-		for _, obj := range indexer.List() {
-			add(obj)
-		}
-	}
-	if obj, ok, err := a.slices.GetByKey(apiServer); err == nil && ok {
-		add(obj)
+	for _, addr := range a.Hosts() {
+		inside = append(inside, netip.PrefixFrom(addr, addr.BitLen()))
 	}
 	return inside
+}
+
+// Hosts returns the addresses of nodes and API servers, in no order; one that several have
+// comes several times.
+func (a *Addresses) Hosts() []netip.Addr {
+	var all []netip.Addr
+	for _, obj := range a.nodes.List() {
+		all = append(all, hostsIn(obj)...)
+	}
+	if obj, ok, err := a.slices.GetByKey(apiServer); err == nil && ok {
+		all = append(all, hostsIn(obj)...)
+	}
+	return all
+}
+
+// hostsIn returns the addresses of hosts that an object tells of.
+func hostsIn(obj any) []netip.Addr {
+	var hosts []netip.Addr
+	for addr, owners := range ownersIn(obj) {
+		if slices.ContainsFunc(owners, reserved.Owner.IsHost) {
+			hosts = append(hosts, addr)
+		}
+	}
+	slices.SortFunc(hosts, netip.Addr.Compare)
+	return hosts
+}
+
+// WatchHosts makes q reconcile key when the addresses of a node or of the API servers
+// change.
+func (a *Addresses) WatchHosts(q *queue.Controller, key string) error {
+	for _, inf := range a.hosts {
+		if err := q.Watch(inf, func(old, new any) []string { return hostKeys(key, old, new) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hostKeys returns key where two states of an object tell of different hosts.
+func hostKeys(key string, old, new any) []string {
+	if slices.Equal(hostsIn(old), hostsIn(new)) {
+		return nil
+	}
+	return []string{key}
 }
 
 // Watch makes q reconcile what keys returns for the addresses that have, or may

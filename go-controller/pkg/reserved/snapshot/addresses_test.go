@@ -1,0 +1,86 @@
+package snapshot
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
+)
+
+func node(name, primary string, status ...string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{}}}
+	if primary != "" {
+		n.Annotations[kube.AnnotationPrimaryIfAddr] = kube.FormatPrimaryIfAddr([]netip.Prefix{netip.MustParsePrefix(primary)})
+	}
+	for _, a := range status {
+		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})
+	}
+	return n
+}
+
+func endpoints(key [2]string, addrs ...string) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: key[0], Name: key[1]},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: addrs}}}
+}
+
+var kubernetes = [2]string{"default", "kubernetes"}
+
+// TestHosts: the addresses that nodes have told, those that Kubernetes knows, and those of
+// API servers that are no nodes; no gateways, and no endpoints of other Services.
+func TestHosts(t *testing.T) {
+	core := informers.NewSharedInformerFactory(nil, 0)
+	in := Informers{Nodes: core.Core().V1().Nodes(), EndpointSlices: core.Discovery().V1().EndpointSlices()}
+	a, err := New(reserved.Ranges{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []*corev1.Node{node("a", "172.18.0.2/16", "172.18.0.2"), node("b", "", "172.18.0.3")} {
+		if err := in.Nodes.Informer().GetIndexer().Add(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range []*discoveryv1.EndpointSlice{endpoints(kubernetes, "203.0.113.10", "172.18.0.2"), endpoints([2]string{"shop", "kubernetes"}, "192.0.2.1")} {
+		if err := in.EndpointSlices.Informer().GetIndexer().Add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := a.Hosts()
+	slices.SortFunc(got, netip.Addr.Compare)
+	want := []netip.Addr{netip.MustParseAddr("172.18.0.2"), netip.MustParseAddr("172.18.0.3"), netip.MustParseAddr("203.0.113.10")}
+	if got = slices.Compact(got); !slices.Equal(got, want) {
+		t.Errorf("hosts %v, want %v", got, want)
+	}
+	for _, p := range []string{"10.244.0.0/16", "203.0.113.10/32", "172.18.0.3/32"} {
+		if !slices.Contains(a.Inside(), netip.MustParsePrefix(p)) {
+			t.Errorf("%s is not inside: %v", p, a.Inside())
+		}
+	}
+}
+
+// TestHostKeys: an address that changes is a reason to look; a heartbeat and the endpoints
+// of other Services are none.
+func TestHostKeys(t *testing.T) {
+	a, moved := node("a", "172.18.0.2/16"), node("a", "172.18.0.9/16")
+	beat := a.DeepCopy()
+	beat.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}}
+	api, other := endpoints(kubernetes, "203.0.113.10"), endpoints([2]string{"shop", "checkout"}, "10.244.1.3")
+	for name, c := range map[string]struct {
+		old, new any
+		want     int
+	}{
+		"new": {nil, a, 1}, "gone": {a, nil, 1}, "moved": {a, moved, 1}, "heartbeat": {a, beat, 0},
+		"API server": {nil, api, 1}, "API server moved": {api, endpoints(kubernetes, "203.0.113.11"), 1}, "API server as before": {api, api.DeepCopy(), 0},
+		"another Service": {nil, other, 0},
+	} {
+		if got := len(hostKeys("key", c.old, c.new)); got != c.want {
+			t.Errorf("%s: %d keys, want %d", name, got, c.want)
+		}
+	}
+}
