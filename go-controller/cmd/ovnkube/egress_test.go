@@ -300,6 +300,51 @@ func TestEgressReader(t *testing.T) {
 	}
 }
 
+// TestEgressMissingKinds: where a kind of object does not exist there are none, which is worth a
+// note where its feature is enabled.
+func TestEgressMissingKinds(t *testing.T) {
+	none := func(resource string) clienttesting.ReactionFunc {
+		return func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewNotFound(schema.GroupResource{Group: "k8s.ovn.org", Resource: resource}, "")
+		}
+	}
+	for _, tc := range []struct {
+		missing, conf string
+		args          []string
+		status        int
+		note          string
+	}{
+		{"egressips", egressConf, []string{"explain", "pod", "prod/web"}, exitInPlace, "the API server has no egressips.k8s.ovn.org"},
+		{"egressips", egressConf, []string{"explain", "egressip", "prod"}, exitNoAnswer, "EgressIP prod: the feature is not enabled"},
+		{"egressips", strings.Replace(egressConf, "enable-egress-ip=true", "", 1), []string{"explain", "pod", "prod/web"}, exitInPlace, ""},
+		{"egressservices", egressConf, []string{"status"}, exitInPlace, "the API server has no egressservices.k8s.ovn.org"},
+		{"egressservices", strings.Replace(egressConf, "enable-egress-service=true", "", 1), []string{"status"}, exitInPlace, ""},
+		{"adminpolicybasedexternalroutes", egressConf, []string{"explain", "node", "n1"}, exitInPlace, ""},
+		{"adminpolicybasedexternalroutes", egressConf + "enable-multi-external-gateway=true\n", []string{"explain", "node", "n1"}, exitInPlace,
+			"the API server has no adminpolicybasedexternalroutes.k8s.ovn.org"},
+	} {
+		objects := egressCluster()
+		for _, o := range objects {
+			if m, ok := o.(*corev1.ConfigMap); ok {
+				m.Data["ovnkube.conf"] = tc.conf
+			}
+		}
+		kube, ips, services, routes := fake.NewClientset(objects...), ipfake.NewSimpleClientset(), servicefake.NewSimpleClientset(), routefake.NewSimpleClientset()
+		for _, f := range []*clienttesting.Fake{&ips.Fake, &services.Fake, &routes.Fake} {
+			f.PrependReactor("list", tc.missing, none(tc.missing))
+		}
+		var stdout, stderr bytes.Buffer
+		e := &egress{out: &stdout, now: func() time.Time { return egressTime }, connect: func(string, string) (reader.Clients, error) {
+			return reader.Clients{Kube: kube, IPs: ips, Services: services, Routes: routes}, nil
+		}}
+		status := e.run(t.Context(), tc.args, &stderr)
+		said := stdout.String() + stderr.String()
+		if status != tc.status || !strings.Contains(said, tc.note) || strings.Contains(said, "has no ") != strings.Contains(tc.note, "has no ") {
+			t.Errorf("without %s, %q: status %d, want %d and %q:\n%s", tc.missing, tc.args, status, tc.status, tc.note, said)
+		}
+	}
+}
+
 func TestEgressArgs(t *testing.T) {
 	for _, tc := range []struct{ args, want []string }{
 		{[]string{"/usr/bin/ovnkube", "egress", "status"}, []string{"status"}},

@@ -77,7 +77,7 @@ func (c *Cluster) Address(addr netip.Addr) Address {
 		out.Problems = append(out.Problems, answer.Problems...)
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.services)) {
-		svc := c.serviceObject(key)
+		svc := c.index.services[key]
 		if svc == nil || !slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, func(in corev1.LoadBalancerIngress) bool { return is(in.IP, addr) }) {
 			continue
 		}
@@ -289,19 +289,27 @@ func (c *Cluster) ownersOf(addr netip.Addr) []AddressOwner {
 }
 
 // serviceAddr is an address of a Service, and which.
-type serviceAddr struct{ text, what string }
+type serviceAddr struct {
+	text, what string
+	// outside: load balancers and routers bring traffic for it, and it may be somebody
+	// else's.
+	outside bool
+	// proxied: load balancers do not bring the traffic for it as it is.
+	proxied bool
+}
 
 // serviceAddrs returns the addresses of a Service.
 func serviceAddrs(svc *corev1.Service) []serviceAddr {
 	var all []serviceAddr
 	for _, a := range append(slices.Clone(svc.Spec.ClusterIPs), svc.Spec.ClusterIP) {
-		all = append(all, serviceAddr{a, "a cluster IP"})
+		all = append(all, serviceAddr{text: a, what: "a cluster IP"})
 	}
 	for _, in := range svc.Status.LoadBalancer.Ingress {
-		all = append(all, serviceAddr{in.IP, "an address of the load balancer"})
+		proxied := in.IPMode != nil && *in.IPMode != corev1.LoadBalancerIPModeVIP
+		all = append(all, serviceAddr{text: in.IP, what: "an address of the load balancer", outside: true, proxied: proxied})
 	}
 	for _, a := range svc.Spec.ExternalIPs {
-		all = append(all, serviceAddr{a, "an external IP"})
+		all = append(all, serviceAddr{text: a, what: "an external IP", outside: true})
 	}
 	return all
 }

@@ -1,8 +1,8 @@
 package explain
 
 import (
-	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -33,6 +33,7 @@ import (
 type Cluster struct {
 	snap       Snapshot
 	nodes      map[string]place.Node
+	ordered    []place.Node // sorted by name
 	pods       map[string]*corev1.Pod
 	namespaces map[string]*corev1.Namespace
 	egressIPs  map[string]*egressipv1.EgressIP
@@ -46,6 +47,10 @@ type Cluster struct {
 	services map[string]egressservice.Service
 	hosted   map[string]egressservice.Decision
 	objects  map[string]*egressservicev1.EgressService
+
+	index index
+	// labels are those of hosts that are not where they are to be.
+	labels []labelProblem
 
 	routeConfig externalroute.Config
 	routes      externalroute.Plan
@@ -85,6 +90,9 @@ func New(snap Snapshot) (*Cluster, error) {
 	for _, ns := range snap.Namespaces {
 		c.namespaces[ns.Name] = ns
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
+		c.ordered = append(c.ordered, c.nodes[name])
+	}
 	c.nodeLocal = noreroute.NodeLocal(snap.Settings.NodeLocal, slices.Concat(snap.Settings.Pods, snap.Settings.Services,
 		snap.Settings.Join, snap.Settings.Masquerade))
 	c.placeEgressIPs()
@@ -92,18 +100,13 @@ func New(snap Snapshot) (*Cluster, error) {
 		return nil, err
 	}
 	c.routeGateways()
+	c.index = c.newIndex()
+	c.labels = c.labelProblems()
 	return c, nil
 }
 
 // candidates returns the nodes, sorted by name.
-func (c *Cluster) candidates() []place.Node {
-	nodes := make([]place.Node, 0, len(c.nodes))
-	for _, n := range c.nodes {
-		nodes = append(nodes, n)
-	}
-	slices.SortFunc(nodes, func(a, b place.Node) int { return cmp.Compare(a.Name, b.Name) })
-	return nodes
-}
+func (c *Cluster) candidates() []place.Node { return c.ordered }
 
 func (c *Cluster) placeEgressIPs() {
 	if !c.snap.Settings.EgressIP {

@@ -196,24 +196,11 @@ func (c *Cluster) assignment(e egressip.EgressIP, obj *egressipv1.EgressIP, p eg
 		}
 		other := OtherNode{Node: n.Name, Possible: why == "", Why: string(why)}
 		if other.Possible {
-			other.Why = fmt.Sprintf("could hold it, and has %d other addresses", len(c.heldBy(n.Name)))
+			other.Why = fmt.Sprintf("could hold it, and has %d other addresses", len(c.index.held[n.Name]))
 		}
 		out.Others = append(out.Others, other)
 	}
 	return out
-}
-
-// heldBy returns the placements of EgressIPs on a node, sorted by EgressIP.
-func (c *Cluster) heldBy(node string) []held {
-	var all []held
-	for _, e := range c.snap.EgressIPs {
-		for _, p := range c.placed[e.Name].Placements {
-			if p.Node == node {
-				all = append(all, held{e.Name, p})
-			}
-		}
-	}
-	return all
 }
 
 // held is an address that an EgressIP has on a node.

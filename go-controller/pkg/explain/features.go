@@ -2,7 +2,6 @@ package explain
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -37,7 +36,7 @@ func (c *Cluster) notReadySince(name string) *metav1.Time {
 // service is what EgressServices make of the pod.
 func (v *view) service() verdict {
 	var d verdict
-	for _, key := range slices.Sorted(maps.Keys(v.c.services)) {
+	for _, key := range v.c.index.egressServices[v.addr] {
 		s, obj := v.c.services[key], v.c.objects[key]
 		lost := v.lostTo(key)
 		endpoint := slices.ContainsFunc(s.Endpoints, func(e egressservice.Endpoint) bool { return e.Addr == v.addr })
@@ -63,28 +62,13 @@ func (v *view) service() verdict {
 // lostTo returns the EgressService that has the pod where key selects it as well.
 func (v *view) lostTo(key string) string {
 	for _, other := range v.c.services[key].Conflicts {
-		o, s := v.c.services[other], v.c.objects[key]
+		o := v.c.services[other]
 		has := slices.Contains(o.Awaited, v.addr) || slices.ContainsFunc(o.Endpoints, func(e egressservice.Endpoint) bool { return e.Addr == v.addr })
-		if has && v.listedBy(s) {
+		if has && v.c.index.listed[key][v.addr] {
 			return "EgressService/" + other
 		}
 	}
 	return ""
-}
-
-// listedBy tells whether the Service of an EgressService lists or selects the pod.
-func (v *view) listedBy(eg *egressservicev1.EgressService) bool {
-	for _, sl := range v.c.snap.EndpointSlices {
-		if kube.SliceService(sl) != eg.Namespace+"/"+eg.Name {
-			continue
-		}
-		for _, e := range sl.Endpoints {
-			if slices.Contains(e.Addresses, v.addr.String()) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // served says what becomes of a pod that an EgressService has.
@@ -104,6 +88,11 @@ func (v *view) served(d *verdict, chosen *Selected, s egressservice.Service, dec
 		if hop, ok := topology.AddrOf(v.fam, at.ManagementAddrs()); ok {
 			now[v.addr] = hop
 		}
+	}
+	if !egressservice.Acknowledged(s, decision) && s.Ack.Host == host && host != "" {
+		d.outcome, d.by = OutcomeUnknown, chosen.Object
+		d.why = "host " + host + " has not acknowledged its rules as they are to be: pods that it had before leave with the address that they had, new ones are held back"
+		return
 	}
 	for _, row := range egressservice.Rows(s, decision, now) {
 		p, ok := row.Model.(*nbdb.LogicalRouterPolicy)
@@ -153,11 +142,9 @@ func (c *Cluster) steeredTo(s egressservice.Service) string {
 
 // nodeAt returns the node with a management address.
 func (c *Cluster) nodeAt(hops []string) string {
-	for _, n := range c.candidates() {
-		for _, a := range n.ManagementAddrs() {
-			if slices.Contains(hops, a.String()) {
-				return n.Name
-			}
+	for _, hop := range hops {
+		if node := c.index.management[hop]; node != "" {
+			return node
 		}
 	}
 	return ""
@@ -327,7 +314,7 @@ func (v *view) gateways(service, ip verdict) verdict {
 		d.problems = append(d.problems, problems...)
 		d.selected = append(d.selected, chosen)
 	}
-	d.selected = append(d.selected, v.annotated()...)
+	v.annotated(&d, pods)
 	reroutes := func(d verdict) bool {
 		return d.outcome != "" && d.outcome != OutcomeUnknown
 	}
@@ -383,21 +370,44 @@ func (v *view) translated(d *verdict, own bool, ip verdict) {
 	}
 }
 
-// annotated returns the annotations that give the pod's namespace gateways.
-func (v *view) annotated() []Selected {
-	var all []Selected
-	some := func(addrs []netip.Addr) bool { _, ok := topology.AddrOf(v.fam, addrs); return ok }
-	for _, ns := range v.c.gateways.Namespaces {
-		if ns.Name == v.pod.Namespace && some(ns.Static) {
-			all = append(all, Selected{Object: "Namespace/" + ns.Name, Wins: true, Why: "its annotation " + kube.AnnotationRoutingExternalGWs + " names gateways"})
+// annotated adds the annotations that give the pod's namespace gateways, and what of them
+// nobody uses. gateways gets the pods that are gateways, by address.
+func (v *view) annotated(d *verdict, gateways map[netip.Addr]string) {
+	ns := v.pod.Namespace
+	if !v.c.snap.Settings.ExternalGateways {
+		return
+	}
+	used := v.c.routes.Annotated[ns]
+	some := func(object string) bool { _, ok := topology.AddrOf(v.fam, used[object]); return ok }
+	refused := func(object, key string) {
+		for _, why := range v.c.routes.Refused[key] {
+			d.problem(object, ReasonGatewayRefused, "%s", why)
 		}
 	}
+	if some(ns) {
+		d.selected = append(d.selected, Selected{Object: "Namespace/" + ns, Wins: true, Why: "its annotation " + kube.AnnotationRoutingExternalGWs + " names gateways"})
+	}
+	refused("Namespace/"+ns, ns)
 	for _, p := range v.c.gateways.Announced {
-		if slices.Contains(p.Routing, v.pod.Namespace) && len(v.c.routes.Refused[p.Key]) == 0 {
-			all = append(all, Selected{Object: "Pod/" + p.Key, Wins: true, Why: "its annotation " + kube.AnnotationRoutingNamespaces + " makes it a gateway of the namespace"})
+		if !slices.Contains(p.Routing, ns) {
+			continue
+		}
+		object := "Pod/" + p.Key
+		chosen := Selected{Object: object, Wins: some(p.Key), Why: "its annotation " + kube.AnnotationRoutingNamespaces + " makes it a gateway of the namespace"}
+		switch {
+		case !p.Ready:
+			chosen.Why += ", but it is not ready"
+		case !chosen.Wins && len(used[p.Key]) > 0:
+			continue // it is one in the other family
+		case !chosen.Wins:
+			chosen.Why += ", but it has no address that can be used"
+		}
+		d.selected = append(d.selected, chosen)
+		refused(object, p.Key)
+		for _, a := range used[p.Key] {
+			gateways[a] = p.Key
 		}
 	}
-	return all
 }
 
 // inUse compares the plan with what the master says that the namespace is routed to.

@@ -231,7 +231,7 @@ func (c *Cluster) nodeProblems(name string) []Problem {
 			out = append(out, problems...)
 		}
 	}
-	return out
+	return append(out, c.strayLabels(name)...)
 }
 
 // podsOn counts the pods of a node by what becomes of them, and those of each gateway.

@@ -119,6 +119,9 @@ func TestNodeAddresses(t *testing.T) {
 		{"an EgressService that it is to hand over", "ovn-control-plane", []change{egressService("shop/checkout", "5.5.5.5"), host("ovn-control-plane"), inForce, host("ovn-worker2"), func(s *Snapshot) {
 			s.EgressServices[0].Status.Conditions[1].Status = metav1.ConditionFalse
 		}}, "5.5.5.5 EgressService/shop/checkout false true", "", ""},
+		{"a label that nothing gives to it", "ovn-worker2", []change{func(s *Snapshot) { s.Nodes[2].Labels[kube.LabelEgressServicePrefix+"shop-gone"] = "" }}, "", "", "LabelDiffers"},
+		{"a label of another host", "ovn-worker2", []change{egressService("shop/checkout", "5.5.5.5"), host("ovn-worker"), inForce,
+			func(s *Snapshot) { s.Nodes[2].Labels[kube.LabelEgressServicePrefix+"shop-checkout"] = "" }}, "", "", "LabelDiffers"},
 		{"gateways", "ovn-worker", []change{route("gws", "prod", "172.18.0.51", "172.18.0.52"), route("more", "shop", "172.18.0.51"), inForce}, "",
 			"IPv4 ExternalGateways 2; IPv6 NodeAddress 2; via 172.18.0.51 2; via 172.18.0.52 1", ""},
 	} {

@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -26,6 +24,8 @@ type view struct {
 	addr netip.Addr
 	fam  topology.Family
 	out  *Family
+	// note says what of the destination the verdict does not.
+	note string
 }
 
 // Pod explains the pod "namespace/name"; to is a destination, the zero AddrPort for
@@ -60,8 +60,11 @@ func (c *Cluster) Pod(key string, to netip.AddrPort) (Pod, error) {
 		family := Family{Family: f.String()}
 		v := view{c: c, pod: p, key: key, node: node.Node, fam: f, out: &family}
 		v.addr, _ = topology.AddrOf(f, podAddrs(p))
-		v.explain(to.Addr())
+		v.explain(to)
 		out.Families = append(out.Families, family)
+		if v.note != "" {
+			out.Notes = append(slices.Clone(out.Notes), v.note)
+		}
 	}
 	out.InPlace = len(out.Problems) == 0 && !slices.ContainsFunc(out.Families, func(f Family) bool { return len(f.Problems) > 0 })
 	out.Notes = append(slices.Clone(out.Notes), c.assumed(out)...)
@@ -91,7 +94,7 @@ func (c *Cluster) assumed(p Pod) []string {
 
 // explain decides in the order of precedence: external gateways, EgressService,
 // EgressIP, but for an EgressService that every node serves.
-func (v *view) explain(to netip.Addr) {
+func (v *view) explain(to netip.AddrPort) {
 	f := v.out
 	switch p := v.pod; {
 	case p.Spec.HostNetwork:
@@ -194,32 +197,4 @@ func (v *view) nodeAddr() netip.Addr {
 		return p.Addr()
 	}
 	return netip.Addr{}
-}
-
-// inside tells whether a destination is one that no egress feature is about, and what
-// becomes of it.
-func (v *view) inside(to netip.Addr) bool {
-	f := v.out
-	own := []Source{{Address: v.addr.String(), Node: v.node.Name}}
-	in := func(prefixes []netip.Prefix) bool {
-		return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(to) })
-	}
-	owners := v.c.addresses.Owners(to)
-	host := slices.IndexFunc(owners, reserved.Owner.IsHost)
-	switch s := v.c.snap.Settings; {
-	case in(s.Pods):
-		f.Why, f.Sources = to.String()+" is in the pod network: pods see each other's addresses", own
-	case in(s.Services):
-		f.Why, f.Sources = to.String()+" is the address of a Service inside the cluster", own
-	case in(v.c.nodeLocal):
-		f.Why = to.String() + " means another machine on each node: it is reached by the pod's own node, with that node's address"
-		v.fromNode()
-	case host >= 0:
-		f.Why = strings.Replace(owners[host].Refuse().Message, "it is", to.String()+" is", 1) + ": pods call hosts with the address of their own node"
-		v.fromNode()
-	default:
-		return false
-	}
-	f.Outcome = OutcomeInside
-	return true
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	routev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
@@ -94,6 +95,29 @@ func gatewayPod(s *Snapshot) {
 	p.Annotations = map[string]string{kube.AnnotationRoutingNamespaces: "prod", kube.AnnotationRoutingNetwork: "ext",
 		kube.AnnotationNetworkStatus: `[{"name":"infra/ext","ips":["172.18.0.61"]}]`}
 	s.Pods = append(s.Pods, p)
+}
+
+// api makes the API server one outside of the cluster, with its Service.
+func api(s *Snapshot) { outsideService("default/kubernetes", "10.96.0.1", "203.0.113.10")(s) }
+
+// outsideService adds a Service without a selector.
+func outsideService(key, clusterIP string, endpoints ...string) func(*Snapshot) {
+	return func(s *Snapshot) {
+		namespace, name, _ := strings.Cut(key, "/")
+		svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		svc.Spec.ClusterIP, svc.Spec.ClusterIPs = clusterIP, []string{clusterIP}
+		svc.Spec.Ports = []corev1.ServicePort{{Port: 443}}
+		s.Services = append(s.Services, svc)
+		s.EndpointSlices = append(s.EndpointSlices, &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
+			Endpoints:  []discoveryv1.Endpoint{{Addresses: endpoints}}})
+	}
+}
+
+// loadBalanced gives the first EgressService's Service a port, and a cluster IP.
+func loadBalanced(s *Snapshot) {
+	s.Services[0].Spec.Ports = []corev1.ServicePort{{Port: 8080}}
+	s.Services[0].Spec.ClusterIPs = []string{"10.96.0.7"}
 }
 
 func TestPod(t *testing.T) {
@@ -207,6 +231,34 @@ func TestPod(t *testing.T) {
 		{name: "to a Service", to: "10.96.0.1", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce}, want: "IPv4 NotEgress 10.244.1.3@ovn-worker"},
 		{name: "to a node", to: "172.18.0.4", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce}, want: "IPv4 NotEgress 172.18.0.3@ovn-worker"},
 		{name: "to the metadata of a cloud", to: "169.254.169.254", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce}, want: "IPv4 NotEgress 172.18.0.3@ovn-worker"},
+		{name: "to an API server that is no node", to: "203.0.113.10:6443", world: []change{egressIP("prod", "prod", "172.18.0.33"), api, inForce}, want: "IPv4 NotEgress 172.18.0.3@ovn-worker"},
+		{name: "to the Service of an API server that is no node", to: "10.96.0.1:443", world: []change{egressIP("prod", "prod", "172.18.0.33"), api, inForce}, want: "IPv4 NotEgress 172.18.0.3@ovn-worker"},
+		{name: "to an address of a node that only Kubernetes knows", to: "198.51.100.4", world: []change{egressIP("prod", "prod", "172.18.0.33"), func(s *Snapshot) {
+			s.Nodes[2].Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeExternalIP, Address: "198.51.100.4"}}
+		}, inForce}, want: "IPv4 NotEgress 172.18.0.3@ovn-worker"},
+		{name: "to a router of the cluster", to: "100.64.0.3", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce}, want: "IPv4 NotEgress 10.244.1.3@ovn-worker"},
+		{name: "to the pod's own link", to: "fe80::1", world: []change{egressIP("prod", "prod", "fc00:f853:ccd:e793::33"), inForce}, want: "IPv6 NotEgress"},
+		{name: "to a Service with pods", to: "10.96.0.7:8080", world: []change{egressService("shop/checkout", "5.5.5.5"), egressIP("prod", "prod", "172.18.0.33"), loadBalanced, inForce},
+			want: "IPv4 NotEgress 10.244.1.3@ovn-worker"},
+		{name: "to a load balancer's address", to: "5.5.5.5:8080", world: []change{egressService("shop/checkout", "5.5.5.5"), egressIP("prod", "prod", "172.18.0.33"), loadBalanced, inForce},
+			want: "IPv4 NotEgress 10.244.1.3@ovn-worker"},
+		{name: "to a load balancer's address at another port", to: "5.5.5.5:9", world: []change{egressService("shop/checkout", "5.5.5.5"), egressIP("prod", "prod", "172.18.0.33"), loadBalanced, inForce},
+			want: "IPv4 EgressIP by EgressIP/prod 172.18.0.33@ovn-worker2"},
+		{name: "to a load balancer's address at any port", to: "5.5.5.5", world: []change{egressService("shop/checkout", "5.5.5.5"), egressIP("prod", "prod", "172.18.0.33"), loadBalanced, inForce},
+			want: "IPv4 EgressIP by EgressIP/prod 172.18.0.33@ovn-worker2"},
+		{name: "to a Service whose endpoints are outside", to: "10.96.0.8:443", world: []change{egressIP("prod", "prod", "172.18.0.33"), outsideService("prod/db", "10.96.0.8", "192.0.2.9"), inForce},
+			want: "IPv4 EgressIP by EgressIP/prod 172.18.0.33@ovn-worker2"},
+		{name: "to a Service without endpoints", to: "10.96.0.8:443", world: []change{egressIP("prod", "prod", "172.18.0.33"), outsideService("prod/db", "10.96.0.8"), inForce}, want: "IPv4 NotEgress"},
+		{name: "an annotation that names no usable gateway", to: "192.0.2.1", world: []change{func(s *Snapshot) {
+			s.Namespaces[0].Annotations = map[string]string{kube.AnnotationRoutingExternalGWs: "172.18.0.51,10.244.0.9,nothing"}
+		}, inForce}, want: "IPv4 ExternalGateways by Namespace/prod 172.18.0.3@ovn-worker via 172.18.0.51", problems: "GatewayRefused,GatewayRefused"},
+		{name: "a gateway pod that is not ready", to: "192.0.2.1", world: []change{gatewayPod, func(s *Snapshot) { s.Pods[2].Status.Conditions = nil }, inForce}, want: web4},
+		{name: "a gateway pod without an address", to: "192.0.2.1", world: []change{gatewayPod, func(s *Snapshot) { delete(s.Pods[2].Annotations, kube.AnnotationNetworkStatus) }, inForce},
+			want: web4, problems: "GatewayRefused"},
+		{name: "a gateway pod of the other family", to: "2001:db8::1", world: []change{gatewayPod, inForce}, want: web6},
+		{name: "a pod among others that the host has not acknowledged", pod: "shop/cart", to: "192.0.2.1", world: []change{egressService("shop/checkout", "5.5.5.5"), inForce,
+			func(s *Snapshot) { s.EgressServices[0].Status.Programmed.Digest = "other" }, func(s *Snapshot) { s.EgressServices[0].Status.Conditions[1].Status = metav1.ConditionFalse }},
+			want: "IPv4 Unknown by EgressService/shop/checkout", problems: "Programmed"},
 		{name: "on the host's network", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce, podOf(func(p *corev1.Pod) { p.Spec.HostNetwork = true })},
 			want: web4 + "; " + web6},
 		{name: "without an address", to: "192.0.2.1", world: []change{podOf(func(p *corev1.Pod) { p.Status.PodIPs, p.Status.PodIP = nil, "" })},

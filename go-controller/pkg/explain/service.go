@@ -56,7 +56,7 @@ func (c *Cluster) Service(key string) (Service, error) {
 	if !c.snap.Settings.EgressService {
 		return Service{}, fmt.Errorf("EgressService %s: %w", key, ErrDisabled)
 	}
-	if c.objects[key] == nil && c.serviceObject(key) == nil {
+	if c.objects[key] == nil && c.index.services[key] == nil {
 		return Service{}, fmt.Errorf("Service %s: %w", key, ErrNotFound)
 	}
 	out := c.service(key)
@@ -70,7 +70,7 @@ func (c *Cluster) Service(key string) (Service, error) {
 // service is the answer about a Service without its header.
 func (c *Cluster) service(key string) Service {
 	out := Service{Service: key}
-	svc := c.serviceObject(key)
+	svc := c.index.services[key]
 	obj := c.objects[key]
 	if obj == nil {
 		out.LoadBalancer = loadBalancer(svc, egressservice.Service{}, "there is no EgressService of the name")
@@ -118,7 +118,7 @@ func (c *Cluster) serviceState(key string) ([]Condition, []Problem) {
 		}
 		problems = append(problems, Problem{Object: object, Reason: ReasonWaiting, Message: message, Since: unprogrammed(obj.Status.Conditions)})
 	}
-	return short, problems
+	return short, append(problems, c.misplacedLabels(key)...)
 }
 
 // serving returns the host that the planner gives an EgressService, and whether that has
@@ -127,15 +127,6 @@ func (c *Cluster) serving(key string) (host string, programmed bool) {
 	s, d := c.services[key], c.hosted[key]
 	host = egressservice.Status(s, d)
 	return host, host != "" && host == s.Host && s.Done && (host == egressservicev1.HostAll || egressservice.Acknowledged(s, d))
-}
-
-func (c *Cluster) serviceObject(key string) *corev1.Service {
-	for _, svc := range c.snap.Services {
-		if svc.Namespace+"/"+svc.Name == key {
-			return svc
-		}
-	}
-	return nil
 }
 
 // host says which node is the host of an EgressService, and why.
@@ -167,23 +158,11 @@ func (c *Cluster) host(key string) Assignment {
 		why := egressservice.Objection(n, s)
 		other := OtherNode{Node: n.Name, Possible: why == "", Why: string(why)}
 		if other.Possible {
-			other.Why = fmt.Sprintf("could be the host, and is that of %d others", len(c.hostedBy(n.Name)))
+			other.Why = fmt.Sprintf("could be the host, and is that of %d others", len(c.index.hosted[n.Name]))
 		}
 		out.Others = append(out.Others, other)
 	}
 	return out
-}
-
-// hostedBy returns the EgressServices whose host a node is to be.
-func (c *Cluster) hostedBy(node string) []string {
-	var keys []string
-	for key, s := range c.services {
-		if egressservice.Status(s, c.hosted[key]) == node {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // loadBalancer returns the ingress addresses of a Service; unused is why none of them is
@@ -216,7 +195,7 @@ func loadBalancer(svc *corev1.Service, s egressservice.Service, unused string) [
 // podsBehind returns the pods that a Service selects or lists, with what becomes of them;
 // none is why its EgressService serves no pod, empty where it serves some.
 func (c *Cluster) podsBehind(key string, svc *corev1.Service, none string) []SelectedPod {
-	listed := c.listedBy(key)
+	listed := c.index.listed[key]
 	namespace, _, _ := strings.Cut(key, "/")
 	selector := labels.Nothing()
 	if svc != nil && len(svc.Spec.Selector) > 0 {
@@ -251,24 +230,6 @@ func (c *Cluster) podsBehind(key string, svc *corev1.Service, none string) []Sel
 // serves tells whether an EgressService has an address of a family.
 func (c *Cluster) serves(key, family string) bool {
 	return slices.ContainsFunc(c.services[key].Ingress, func(a netip.Addr) bool { return topology.FamilyOf(a).String() == family })
-}
-
-// listedBy returns the addresses that the EndpointSlices of a Service list.
-func (c *Cluster) listedBy(key string) map[netip.Addr]bool {
-	listed := map[netip.Addr]bool{}
-	for _, sl := range c.snap.EndpointSlices {
-		if kube.SliceService(sl) != key {
-			continue
-		}
-		for _, e := range sl.Endpoints {
-			for _, text := range e.Addresses {
-				if a, err := netip.ParseAddr(text); err == nil {
-					listed[a.Unmap()] = true
-				}
-			}
-		}
-	}
-	return listed
 }
 
 // Text writes an answer for people.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	servicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
 func TestService(t *testing.T) {
@@ -54,7 +55,13 @@ func TestService(t *testing.T) {
 		{"not acknowledged", []change{checkout, selector, inForce, func(s *Snapshot) { s.EgressServices[0].Status.Programmed.Digest = "other" },
 			func(s *Snapshot) { s.EgressServices[0].Status.Conditions[1].Status = metav1.ConditionFalse }},
 			"ovn-worker false: ovn-control-plane " + selectorWhy + ", ovn-worker2 " + selectorWhy,
-			"shop/cart IPv4 Held; " + v6, "Programmed,Waiting,Waiting"},
+			"shop/cart IPv4 Unknown; " + v6, "Programmed,Waiting,Waiting"},
+		{"the host lacks its label", []change{checkout, selector, inForce, func(s *Snapshot) { delete(s.Nodes[1].Labels, kube.LabelEgressServicePrefix+"shop-checkout") }},
+			"ovn-worker true: ovn-control-plane " + selectorWhy + ", ovn-worker2 " + selectorWhy,
+			"shop/cart IPv4 EgressService 5.5.5.5@ovn-worker; " + v6, "LabelDiffers"},
+		{"another node has the label, too", []change{checkout, selector, inForce, func(s *Snapshot) { s.Nodes[2].Labels[kube.LabelEgressServicePrefix+"shop-checkout"] = "" }},
+			"ovn-worker true: ovn-control-plane " + selectorWhy + ", ovn-worker2 " + selectorWhy,
+			"shop/cart IPv4 EgressService 5.5.5.5@ovn-worker; " + v6, "LabelDiffers"},
 		{"the host is lost and no master acts", []change{checkout, selector, inForce, notReady("ovn-worker")},
 			" false: ovn-control-plane " + selectorWhy + ", ovn-worker not ready, ovn-worker2 " + selectorWhy,
 			"shop/cart IPv4 NodeAddress (no node serves it: no node can be the host: ovn-control-plane, ovn-worker2: does not match nodeSelector; ovn-worker: not ready); " + v6, "StatusDiffers"},

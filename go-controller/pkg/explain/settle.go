@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -44,7 +45,8 @@ func settled(snap Snapshot, before map[string]egressip.State) (*Cluster, error) 
 // sameStatuses tells whether the statuses of two snapshots of one cluster say the same.
 func (s Snapshot) sameStatuses(o Snapshot) bool {
 	same := func(a, b any) bool { return equality.Semantic.DeepEqual(a, b) }
-	return slices.EqualFunc(s.EgressIPs, o.EgressIPs, func(a, b *egressipv1.EgressIP) bool { return same(a.Status, b.Status) }) &&
+	return slices.EqualFunc(s.Nodes, o.Nodes, func(a, b *corev1.Node) bool { return maps.Equal(a.Labels, b.Labels) }) &&
+		slices.EqualFunc(s.EgressIPs, o.EgressIPs, func(a, b *egressipv1.EgressIP) bool { return same(a.Status, b.Status) }) &&
 		slices.EqualFunc(s.EgressServices, o.EgressServices, func(a, b *egressservicev1.EgressService) bool { return same(a.Status, b.Status) }) &&
 		slices.EqualFunc(s.Routes, o.Routes, func(a, b *routev1.AdminPolicyBasedExternalRoute) bool { return same(a.Status, b.Status) }) &&
 		slices.EqualFunc(s.Namespaces, o.Namespaces, func(a, b *corev1.Namespace) bool { return same(a.Annotations, b.Annotations) })
@@ -54,6 +56,7 @@ func (s Snapshot) sameStatuses(o Snapshot) bool {
 // they have carried out what is decided.
 func (c *Cluster) acknowledged() Snapshot {
 	s := c.snap
+	s.Nodes = c.acknowledgeLabels()
 	s.EgressIPs = changed(s.EgressIPs, (*egressipv1.EgressIP).DeepCopy, c.acknowledgeEgressIP)
 	s.EgressServices = changed(s.EgressServices, (*egressservicev1.EgressService).DeepCopy, c.acknowledgeEgressService)
 	s.Routes = changed(s.Routes, (*routev1.AdminPolicyBasedExternalRoute).DeepCopy, func(r *routev1.AdminPolicyBasedExternalRoute) {

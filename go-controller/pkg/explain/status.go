@@ -62,10 +62,11 @@ func (c *Cluster) Status() Status {
 		}
 	}
 	for _, n := range c.candidates() {
-		s := NodeStatus{NodeState: c.state(n), Planned: len(c.heldBy(n.Name)), Held: held[n.Name], Hosts: len(c.hostedBy(n.Name))}
+		s := NodeStatus{NodeState: c.state(n), Planned: len(c.index.held[n.Name]), Held: held[n.Name], Hosts: len(c.index.hosted[n.Name])}
 		out.Nodes = append(out.Nodes, s)
 		problems = append(problems, notReadyProblem(s.NodeState)...)
 	}
+	problems = append(problems, c.orphanLabels()...)
 	feature := func(kind string, enabled bool, objects int, state func(i int) ([]Condition, []Problem)) {
 		f := FeatureStatus{Feature: kind, Enabled: enabled, Objects: objects}
 		counts := map[ConditionCount]int{}

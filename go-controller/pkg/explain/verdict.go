@@ -162,6 +162,10 @@ const (
 	ReasonNodeNotReady = "NodeNotReady"
 	// ReasonNoAddress: the pod has no address yet.
 	ReasonNoAddress = "NoAddress"
+	// ReasonGatewayRefused: a gateway that an annotation names is not used.
+	ReasonGatewayRefused = "GatewayRefused"
+	// ReasonLabel: the label of the host of an EgressService is not where it is to be.
+	ReasonLabel = "LabelDiffers"
 	// ReasonMasterSilent: no master renews its lease.
 	ReasonMasterSilent = "MasterSilent"
 )

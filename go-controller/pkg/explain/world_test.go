@@ -150,6 +150,10 @@ func inForce(s *Snapshot) {
 	}
 	s.Taken = before
 	done := c.acknowledged()
+	c.snap.EgressServices = done.EgressServices
+	for i, n := range c.acknowledgeLabels() {
+		s.Nodes[i].Labels = n.Labels
+	}
 	for i, e := range s.EgressIPs {
 		e.Status = done.EgressIPs[i].Status
 	}
@@ -173,7 +177,10 @@ func ask(t *testing.T, s *Snapshot, key, to string) Pod {
 	}
 	var at netip.AddrPort
 	if to != "" {
-		at = netip.AddrPortFrom(netip.MustParseAddr(to), 0)
+		var err error
+		if at, err = netip.ParseAddrPort(to); err != nil {
+			at = netip.AddrPortFrom(netip.MustParseAddr(to), 0)
+		}
 	}
 	p, err := c.Pod(key, at)
 	if err != nil {

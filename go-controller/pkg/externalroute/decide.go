@@ -23,6 +23,9 @@ type Plan struct {
 	Policies map[string]Policy
 	// GatewayNamespaces are those in which policies look for gateway pods.
 	GatewayNamespaces map[string]bool
+	// Annotated are the gateways that annotations name and that can be used, by namespace and
+	// by the object that names them: "namespace", or "namespace/pod".
+	Annotated map[string]map[string][]netip.Addr
 	// Refused are the gateways that namespaces and pods name and nobody uses, and
 	// why, by object: "namespace", or "namespace/pod". The lists are sorted.
 	Refused map[string][]string
@@ -47,6 +50,8 @@ type decision struct {
 	// merged is by namespace and address; of is the policy that decided, empty for
 	// an annotation.
 	merged map[string]map[netip.Addr]merged
+	// annotated is that of the Plan.
+	annotated map[string]map[string][]netip.Addr
 }
 
 type timersOf struct {
@@ -68,6 +73,8 @@ func Decide(cfg Config, snap Snapshot) Plan {
 		results:  map[string]*Policy{},
 		timers:   map[netip.Addr]timersOf{},
 		merged:   map[string]map[netip.Addr]merged{},
+
+		annotated: map[string]map[string][]netip.Addr{},
 	}
 	slices.SortFunc(d.policies, func(a, b *v1.AdminPolicyBasedExternalRoute) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
@@ -80,7 +87,8 @@ func Decide(cfg Config, snap Snapshot) Plan {
 		d.add(p, r)
 	}
 	d.annotations(r)
-	plan := Plan{Hops: map[string][]Hop{}, Policies: map[string]Policy{}, GatewayNamespaces: r.gatewayNSs, Refused: r.refusals()}
+	plan := Plan{Hops: map[string][]Hop{}, Policies: map[string]Policy{}, GatewayNamespaces: r.gatewayNSs,
+		Annotated: d.annotated, Refused: r.refusals()}
 	for _, ns := range slices.Sorted(maps.Keys(d.merged)) {
 		plan.Hops[ns] = d.finish(ns, d.merged[ns])
 	}
@@ -157,7 +165,11 @@ func (d *decision) addHop(name string, result *Policy, h Hop) {
 // that policies name are there already.
 func (d *decision) annotations(r *resolver) {
 	byName := map[string]bool{}
-	add := func(ns string, a netip.Addr, bfd bool) {
+	add := func(ns, object string, a netip.Addr, bfd bool) {
+		if d.annotated[ns] == nil {
+			d.annotated[ns] = map[string][]netip.Addr{}
+		}
+		d.annotated[ns][object] = append(d.annotated[ns][object], a)
 		if d.merged[ns] == nil {
 			d.merged[ns] = map[netip.Addr]merged{}
 		}
@@ -177,7 +189,7 @@ func (d *decision) annotations(r *resolver) {
 				r.tell(ns.Name, "annotation %s: %s %s", annotationGateways, a, why)
 				continue
 			}
-			add(ns.Name, a, ns.BFD)
+			add(ns.Name, ns.Name, a, ns.BFD)
 		}
 		for _, text := range ns.Bad {
 			r.tell(ns.Name, "annotation %s: %q is not an IP address", annotationGateways, text)
@@ -190,7 +202,7 @@ func (d *decision) annotations(r *resolver) {
 		for _, a := range r.announced(p) {
 			for _, ns := range p.Routing {
 				if byName[ns] {
-					add(ns, a, p.BFD)
+					add(ns, p.Key, a, p.BFD)
 				}
 			}
 		}

@@ -102,6 +102,7 @@ func TestAudit(t *testing.T) {
 		fakeapi.Settle()
 		to, _, _ := w.hosts(demo)
 		w.remove(pod("default", "10.244.0.5", ""))
+		fakeapi.Settle() // pods and slices come by watches of their own
 		w.update(slice("demo-svc"))
 		fakeapi.Settle()
 		w.remove(egress("demo-svc"))

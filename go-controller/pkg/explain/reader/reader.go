@@ -43,10 +43,11 @@ type Clients struct {
 
 // Read lists what there is. namespace is that of ovnkube, parse reads its configuration
 // file. Who may not read that, or the lease of the master, gets a note; everything else
-// must be readable, and the error names what is not.
+// must be readable, and the error names what is not. A kind of object that the API server
+// does not have is noted where its feature is enabled.
 func Read(ctx context.Context, c Clients, namespace string, parse func(file []byte) (explain.Settings, error)) (explain.Snapshot, error) {
 	var s explain.Snapshot
-	core, all := c.Kube.CoreV1(), metav1.NamespaceAll
+	core, all, missing := c.Kube.CoreV1(), metav1.NamespaceAll, kinds{}
 	for _, read := range []func() error{
 		func() error {
 			return list(ctx, "nodes", core.Nodes().List, func(l *corev1.NodeList) { s.Nodes = grow(s.Nodes, l.Items) })
@@ -65,15 +66,15 @@ func Read(ctx context.Context, c Clients, namespace string, parse func(file []by
 				func(l *discoveryv1.EndpointSliceList) { s.EndpointSlices = grow(s.EndpointSlices, l.Items) })
 		},
 		func() error {
-			return list(ctx, "egressips.k8s.ovn.org", c.IPs.EgressIPV1().EgressIPs().List,
+			return listCustom(ctx, missing, egressIPs, c.IPs.EgressIPV1().EgressIPs().List,
 				func(l *ipv1.EgressIPList) { s.EgressIPs = grow(s.EgressIPs, l.Items) })
 		},
 		func() error {
-			return list(ctx, "egressservices.k8s.ovn.org", c.Services.EgressServiceV1().EgressServices(all).List,
+			return listCustom(ctx, missing, egressServices, c.Services.EgressServiceV1().EgressServices(all).List,
 				func(l *servicev1.EgressServiceList) { s.EgressServices = grow(s.EgressServices, l.Items) })
 		},
 		func() error {
-			return list(ctx, "adminpolicybasedexternalroutes.k8s.ovn.org", c.Routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes().List,
+			return listCustom(ctx, missing, routes, c.Routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes().List,
 				func(l *routev1.AdminPolicyBasedExternalRouteList) { s.Routes = grow(s.Routes, l.Items) })
 		},
 	} {
@@ -81,8 +82,42 @@ func Read(ctx context.Context, c Clients, namespace string, parse func(file []by
 			return s, err
 		}
 	}
-	err := readOwn(ctx, c.Kube, namespace, parse, &s)
-	return s, err
+	if err := readOwn(ctx, c.Kube, namespace, parse, &s); err != nil {
+		return s, err
+	}
+	on := &s.Settings
+	off := func(kind string, enabled bool) bool {
+		if !missing[kind] || !enabled {
+			return false
+		}
+		s.Notes = append(s.Notes, "the API server has no "+kind+": the CustomResourceDefinition is not installed, and there are none")
+		return true
+	}
+	on.EgressIP = on.EgressIP && !off(egressIPs, on.EgressIP)
+	on.EgressService = on.EgressService && !off(egressServices, on.EgressService)
+	off(routes, on.ExternalGateways) // there are still the annotations
+	return s, nil
+}
+
+// The kinds of objects that a CustomResourceDefinition makes.
+const (
+	egressIPs      = "egressips.k8s.ovn.org"
+	egressServices = "egressservices.k8s.ovn.org"
+	routes         = "adminpolicybasedexternalroutes.k8s.ovn.org"
+)
+
+// kinds are those that the API server does not have.
+type kinds map[string]bool
+
+// listCustom is list for a kind that the API server may not have: there are none of it then.
+func listCustom[L metav1.ListInterface](ctx context.Context, missing kinds, kind string,
+	get func(context.Context, metav1.ListOptions) (L, error), add func(L)) error {
+	err := list(ctx, kind, get, add)
+	if apierrors.IsNotFound(err) {
+		missing[kind] = true
+		return nil
+	}
+	return err
 }
 
 // list reads a resource page by page.
