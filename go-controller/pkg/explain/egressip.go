@@ -225,7 +225,7 @@ func (c *Cluster) selectedPods(object string, selects func(*corev1.Pod) bool) []
 // selectedPod says what becomes of a pod that an object selects.
 func (c *Cluster) selectedPod(object, key string) SelectedPod {
 	out := SelectedPod{Pod: key}
-	answer, err := c.Pod(key, netip.AddrPort{})
+	answer, err := c.pod(key, netip.AddrPort{}, false)
 	if err != nil {
 		return out // there is no such pod
 	}

@@ -35,7 +35,7 @@ func (c *Cluster) notReadySince(name string) *metav1.Time {
 
 // service is what EgressServices make of the pod.
 func (v *view) service() verdict {
-	var d verdict
+	d := verdict{detailed: v.detailed}
 	for _, key := range v.c.index.egressServices[v.addr] {
 		s, obj := v.c.services[key], v.c.objects[key]
 		lost := v.lostTo(key)
@@ -79,6 +79,9 @@ func (v *view) served(d *verdict, chosen *Selected, s egressservice.Service, dec
 	}
 	if host == egressservicev1.HostAll {
 		d.outcome, d.by, d.everyNode = OutcomeEgressService, chosen.Object, true
+		if s.Network != "" {
+			v.egressServiceParts(d, s, v.node.Name)
+		}
 		d.why = "sourceIPBy Network: the pod's own node sends it out, with the address of the interface that it leaves by"
 		d.sources = []Source{{Node: v.node.Name, Network: s.Network}}
 		return
@@ -100,6 +103,7 @@ func (v *view) served(d *verdict, chosen *Selected, s egressservice.Service, dec
 			continue
 		}
 		d.by = chosen.Object
+		d.rows(row)
 		if p.Action == nbdb.LogicalRouterPolicyActionDrop {
 			why := egressservice.RejectionReason(s, decision)
 			if d.outcome, d.why = OutcomeHeld, "it is held back until host "+host+" has acknowledged its rules for the pod"; host == "" {
@@ -115,6 +119,7 @@ func (v *view) served(d *verdict, chosen *Selected, s egressservice.Service, dec
 			d.why += ", until host " + host + " has acknowledged its rules"
 		}
 		d.sources = []Source{{Address: source.String(), Node: at, Network: s.Network}}
+		v.egressServiceParts(d, s, at)
 		return
 	}
 	switch {
@@ -152,7 +157,7 @@ func (c *Cluster) nodeAt(hops []string) string {
 
 // egressIP is what EgressIPs make of the pod.
 func (v *view) egressIP() verdict {
-	var d verdict
+	d := verdict{detailed: v.detailed}
 	for i, key := range v.c.selecting(v.pod) {
 		obj := v.c.egressIPs[key]
 		object := "EgressIP/" + key
@@ -198,7 +203,8 @@ func (v *view) steered(d *verdict, chosen *Selected, e egressip.EgressIP) {
 		return n.Node, ok && n.Ready
 	})
 	owed := v.owed(d, chosen.Object, decision.PendingAcks(obj.Status, digest), e)
-	policy, ok := v.policy(e, paths)
+	state := v.state(e, paths)
+	policy, ok := state.Policies[v.addr]
 	if ok && len(policy.Hops) > 0 {
 		d.outcome, d.by = OutcomeEgressIP, chosen.Object
 		d.sources = v.sources(policy, paths)
@@ -209,6 +215,7 @@ func (v *view) steered(d *verdict, chosen *Selected, e egressip.EgressIP) {
 		if e.PerPod && len(e.Addresses) > 1 {
 			d.why = "addressAffinity is Pod: this is the address that the pod gets when it starts now; which one it has since an earlier start the API does not tell"
 		}
+		v.egressIPParts(d, state)
 		return
 	}
 	planned := slices.ContainsFunc(paths, func(p egressip.Path) bool { return topology.FamilyOf(p.Addr) == v.fam })
@@ -227,6 +234,7 @@ func (v *view) steered(d *verdict, chosen *Selected, e egressip.EgressIP) {
 	default:
 		d.outcome, d.why = OutcomeUnknown, "no node holds an address for the pod yet: until then it leaves as it did before"
 	}
+	v.egressIPParts(d, state)
 	if planned && !owed {
 		d.problem(chosen.Object, ReasonWaiting, "%s", d.why)
 	}
@@ -246,12 +254,11 @@ func (v *view) owed(d *verdict, object string, debts []egressip.PendingAck, e eg
 	return found
 }
 
-// policy is the pod's policy by the planner of the master, where every translation that
+// state is what the pod has of rows by the planner of the master, where every translation that
 // the plan asks for is in force: nodes and conditions tell whether that is so.
-func (v *view) policy(e egressip.EgressIP, paths []egressip.Path) (egressip.Policy, bool) {
+func (v *view) state(e egressip.EgressIP, paths []egressip.Path) egressip.State {
 	if v.c.states != nil {
-		policy, ok := v.c.states[v.key].Policies[v.addr]
-		return policy, ok
+		return v.c.states[v.key]
 	}
 	now := egressip.NewState()
 	now.EgressIP = e.Key
@@ -265,13 +272,11 @@ func (v *view) policy(e egressip.EgressIP, paths []egressip.Path) (egressip.Poli
 		}
 	}
 	_, pending := v.pod.Annotations[kube.AnnotationEgressPending]
-	plan := egressip.Steering{
+	return egressip.Steering{
 		EgressIP: e, Paths: paths, Now: now, InForce: now.Clone(),
 		Pod:   egressip.Pod{Key: v.key, Addrs: []netip.Addr{v.addr}, Pending: pending},
 		Owned: func(string, netip.Addr) bool { return true },
-	}.Plan()
-	policy, ok := plan.Want.Policies[v.addr]
-	return policy, ok
+	}.Plan().Want
 }
 
 // sources returns where the hops of a policy lead.
@@ -291,7 +296,7 @@ func (v *view) sources(policy egressip.Policy, paths []egressip.Path) []Source {
 
 // gateways is what external gateways make of the pod.
 func (v *view) gateways(service, ip verdict) verdict {
-	var d verdict
+	d := verdict{detailed: v.detailed}
 	pods := map[netip.Addr]string{}
 	for _, obj := range v.c.snap.Routes {
 		policy := v.c.routes.Policies[obj.Name]
@@ -321,7 +326,9 @@ func (v *view) gateways(service, ip verdict) verdict {
 	at := externalroute.NodeSnapshot{Node: v.node, Pods: []externalroute.Pod{{Key: v.key, Namespace: v.pod.Namespace, Addrs: []netip.Addr{v.addr}}},
 		Rerouted: map[netip.Addr]bool{v.addr: reroutes(service) || reroutes(ip)}}
 	own := v.c.routeConfig.DisableSNATMultipleGWs
-	for _, row := range externalroute.NodeRows(v.c.routeConfig, v.c.routes, at) {
+	rows := externalroute.NodeRows(v.c.routeConfig, v.c.routes, at)
+	d.rows(rows...)
+	for _, row := range rows {
 		switch m := row.Model.(type) {
 		case *nbdb.LogicalRouterStaticRoute:
 			a, _ := netip.ParseAddr(m.Nexthop)

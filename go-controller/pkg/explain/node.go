@@ -241,7 +241,7 @@ func (c *Cluster) podsOn(name string) ([]PodCount, []GatewayCount) {
 		if p.Spec.NodeName != name || !kube.NeedsNetwork(p) {
 			continue
 		}
-		answer, err := c.Pod(kube.PodKey(p), netip.AddrPort{})
+		answer, err := c.pod(kube.PodKey(p), netip.AddrPort{}, false)
 		if err != nil {
 			continue // it is among the pods
 		}

@@ -24,13 +24,18 @@ type view struct {
 	addr netip.Addr
 	fam  topology.Family
 	out  *Family
+	// detailed: what implements the verdict is asked for, too.
+	detailed bool
 	// note says what of the destination the verdict does not.
 	note string
 }
 
 // Pod explains the pod "namespace/name"; to is a destination, the zero AddrPort for
 // any outside of the cluster, port 0 for any.
-func (c *Cluster) Pod(key string, to netip.AddrPort) (Pod, error) {
+func (c *Cluster) Pod(key string, to netip.AddrPort) (Pod, error) { return c.pod(key, to, true) }
+
+// pod is Pod; without details it does not say what implements the answer.
+func (c *Cluster) pod(key string, to netip.AddrPort, detailed bool) (Pod, error) {
 	p := c.pods[key]
 	if p == nil {
 		return Pod{}, fmt.Errorf("pod %s: %w", key, ErrNotFound)
@@ -58,7 +63,7 @@ func (c *Cluster) Pod(key string, to netip.AddrPort) (Pod, error) {
 			continue
 		}
 		family := Family{Family: f.String()}
-		v := view{c: c, pod: p, key: key, node: node.Node, fam: f, out: &family}
+		v := view{c: c, pod: p, key: key, node: node.Node, fam: f, out: &family, detailed: detailed}
 		v.addr, _ = topology.AddrOf(f, podAddrs(p))
 		v.explain(to)
 		out.Families = append(out.Families, family)
@@ -138,7 +143,7 @@ func (v *view) explain(to netip.AddrPort) {
 		}
 		if won == "" && d.outcome != "" {
 			won = d.by
-			f.Outcome, f.By, f.Why, f.Sources, f.Gateways = d.outcome, d.by, d.why, d.sources, d.gateways
+			f.Outcome, f.By, f.Why, f.Sources, f.Gateways, f.ImplementedBy = d.outcome, d.by, d.why, d.sources, d.gateways, d.parts
 		}
 		f.Selected = append(f.Selected, d.selected...)
 		f.Problems = append(f.Problems, d.problems...)
@@ -174,6 +179,9 @@ type verdict struct {
 	problems []Problem
 	// everyNode: no policy steers the pod, since every node serves its EgressService.
 	everyNode bool
+	// parts are what implements it, if detailed.
+	parts    []Implementation
+	detailed bool
 }
 
 func (d *verdict) problem(object, reason, format string, args ...any) {

@@ -386,3 +386,45 @@ func TestLeadsAway(t *testing.T) {
 		}
 	}
 }
+
+// TestImplementedBy: the rows and rules of the pod and its family, and of no other.
+func TestImplementedBy(t *testing.T) {
+	type change = func(*Snapshot)
+	host := hostIs("ovn-worker2")
+	network := func(s *Snapshot) { s.EgressServices[0].Spec.Network = "blue" }
+	for _, tc := range []struct {
+		name, pod, to string
+		world         []change
+		want          []string
+	}{
+		{"nothing", "prod/web", "192.0.2.1", nil, nil},
+		{"two addresses of an EgressIP", "prod/web", "192.0.2.1", []change{egressIP("prod", "prod", "172.18.0.33", "172.18.0.44", "fc00:f853:ccd:e793::33"), inForce}, []string{
+			`: Logical_Router_Policy in ovn_cluster_router: action=reroute external_ids={egress-ips="100.64.0.3=172.18.0.44,100.64.0.4=172.18.0.33", name=prod} match="ip4.src == 10.244.1.3" nexthops=[100.64.0.3, 100.64.0.4] priority=100`,
+			": NAT in GR_ovn-worker: external_ids={name=prod} external_ip=172.18.0.44 logical_ip=10.244.1.3 logical_port=k8s-ovn-worker type=snat",
+			": NAT in GR_ovn-worker2: external_ids={name=prod} external_ip=172.18.0.33 logical_ip=10.244.1.3 logical_port=k8s-ovn-worker2 type=snat"}},
+		{"another network", "prod/web", "192.0.2.1", []change{egressIP("prod", "prod", "172.19.0.33"), inForce}, []string{
+			`: Logical_Router_Policy in ovn_cluster_router: action=reroute external_ids={egress-ips="10.244.2.2=172.19.0.33", name=prod} match="ip4.src == 10.244.1.3" nexthops=[10.244.2.2] priority=100`,
+			"ovn-worker2: rule 6000: from 10.244.1.3 to the routing table of the interface in 172.19.0.0/24",
+			"ovn-worker2: nat OVN-KUBE-EGRESS-IP-MULTI-NIC: what is from 10.244.1.3 and leaves by it gets the address 172.19.0.33"}},
+		{"an EgressService", "shop/cart", "192.0.2.1", []change{egressService("shop/checkout", "5.5.5.5", "5555::5"), host, inForce}, []string{
+			`: Logical_Router_Policy in ovn_cluster_router: action=reroute external_ids={EgressSVC=shop/checkout} match="ip4.src == 10.244.1.4" nexthops=[10.244.2.2] priority=101`,
+			`ovn-worker2: nat OVN-KUBE-EGRESS-SVC: -s 10.244.1.4/32 -m comment --comment "shop/checkout" -j SNAT --to-source 5.5.5.5`}},
+		{"an EgressService with a network", "shop/cart", "192.0.2.1", []change{egressService("shop/checkout", "5.5.5.5"), host, network, inForce}, []string{
+			`: Logical_Router_Policy in ovn_cluster_router: action=reroute external_ids={EgressSVC=shop/checkout} match="ip4.src == 10.244.1.4" nexthops=[10.244.2.2] priority=101`,
+			`ovn-worker2: nat OVN-KUBE-EGRESS-SVC: -s 10.244.1.4/32 -m comment --comment "shop/checkout" -j SNAT --to-source 5.5.5.5`,
+			"ovn-worker2: rule 5000: from 10.244.1.4 to the routing table blue"}},
+		{"every node", "shop/cart", "2001:db8::1", []change{egressService("shop/checkout"), network, func(s *Snapshot) { s.EgressServices[0].Spec.SourceIPBy = servicev1.SourceIPNetwork }, inForce}, []string{
+			"ovn-worker: rule 5000: from fd00:10:244:2::4 to the routing table blue"}},
+		{"a destination inside", "prod/web", "10.244.2.9", []change{egressIP("prod", "prod", "172.18.0.33"), inForce}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var got []string
+			for _, i := range ask(t, world(tc.world...), tc.pod, tc.to).Families[0].ImplementedBy {
+				got = append(got, i.Node+": "+i.What)
+			}
+			if strings.Join(got, "\n") != strings.Join(tc.want, "\n") {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tc.want, "\n"))
+			}
+		})
+	}
+}

@@ -62,6 +62,13 @@ func (f Family) text(w io.Writer, now time.Time) {
 			fmt.Fprintf(w, "      %s %s (%s)%s\n", c.Type, c.Status, c.Reason, since(&c.Since, now))
 		}
 	}
+	for _, i := range f.ImplementedBy {
+		where := "northbound"
+		if i.Node != "" {
+			where = "node " + i.Node
+		}
+		fmt.Fprintf(w, "  = %s: %s\n", where, i.What)
+	}
 	problems(w, "  ", f.Problems, now)
 }
 

@@ -106,7 +106,17 @@ type Family struct {
 	Gateways []Gateway `json:"gateways,omitempty"`
 	// Selected are all objects that select the pod in this family.
 	Selected []Selected `json:"selected,omitempty"`
-	Problems []Problem  `json:"problems,omitempty"`
+	// ImplementedBy are the rows and rules that make it so, when all is in force.
+	ImplementedBy []Implementation `json:"implementedBy,omitempty"`
+	Problems      []Problem        `json:"problems,omitempty"`
+}
+
+// Implementation is a row of the northbound database, or what the kernel of a node has.
+type Implementation struct {
+	// Node is the one whose kernel it is; absent for the northbound database.
+	Node string `json:"node,omitempty"`
+	// What is the row or the rule, as text for people.
+	What string `json:"what"`
 }
 
 // Source is an address that what the pod sends leaves with.

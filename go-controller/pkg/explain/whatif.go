@@ -269,7 +269,7 @@ func (d difference) nodeOf(pod string) string {
 
 // ways returns how a pod leaves, by family; nothing where there is no such pod.
 func (c *Cluster) ways(key string) map[string]*Way {
-	p, err := c.Pod(key, netip.AddrPort{})
+	p, err := c.pod(key, netip.AddrPort{}, false)
 	if err != nil {
 		return nil // there is no such pod
 	}

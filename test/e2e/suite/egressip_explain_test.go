@@ -22,6 +22,8 @@ type explained struct {
 		Outcome string             `json:"outcome"`
 		By      string             `json:"by"`
 		Sources []explainedAddress `json:"sources"`
+
+		ImplementedBy []struct{ Node, What string } `json:"implementedBy"`
 	} `json:"families"`
 	Addresses []explainedAddress `json:"addresses"`
 	Uses      []explainedAddress `json:"uses"`
@@ -76,6 +78,29 @@ func same(have []explainedAddress, want map[netip.Addr]string) error {
 	return nil
 }
 
+// implemented tells whether the database has the rows that implement an answer about a pod.
+func (e *egressIPTest) implemented(t *testing.T, a explained) error {
+	have, err := northboundRows(t.Context(), e.Lab)
+	if err != nil {
+		return err
+	}
+	rows := 0
+	for _, i := range a.Families[0].ImplementedBy {
+		if i.Node != "" {
+			continue
+		}
+		for _, key := range rowKeys(t, i.What) {
+			if rows++; !have[key] {
+				return fmt.Errorf("the database does not have %s", key)
+			}
+		}
+	}
+	if rows == 0 {
+		return errors.New("no row is said to implement it")
+	}
+	return nil
+}
+
 // explains compares what "ovnkube egress explain" says with what Spread has seen outside.
 func (e *egressIPTest) explains(t *testing.T) {
 	holders := e.programmed(t, webName)
@@ -87,7 +112,7 @@ func (e *egressIPTest) explains(t *testing.T) {
 			if len(a.Families) != 1 || a.Families[0].Outcome != "EgressIP" || a.Families[0].By != "EgressIP/"+webName {
 				return errors.New("the EgressIP does not decide")
 			}
-			return same(a.Families[0].Sources, want)
+			return errors.Join(same(a.Families[0].Sources, want), e.implemented(t, a))
 		}, "pod", lab.Namespace+"/egress-0", "--to", to.String())
 	}
 	for _, a := range webIPs {

@@ -223,7 +223,7 @@ func (w *whatIfTest) step(t *testing.T, step whatIfStep) {
 		}
 		args = append(args, "-f", path)
 	}
-	before, err := w.rows(ctx)
+	before, err := northboundRows(ctx, w.Lab)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func (w *whatIfTest) step(t *testing.T, step whatIfStep) {
 func (w *whatIfTest) until(t *testing.T, what string, want map[string]bool, text string) {
 	t.Helper()
 	err := lab.Until(t.Context(), egressPatience, what, func(ctx context.Context) error {
-		is, err := w.rows(ctx)
+		is, err := northboundRows(ctx, w.Lab)
 		if err != nil {
 			return err
 		}
@@ -307,12 +307,12 @@ func (w *whatIfTest) ask(t *testing.T, args ...string) (whatIfAnswer, string) {
 	return answer, string(out)
 }
 
-// rows returns what the database has of policies, translations, routes of pods and
-// members of address sets, each in one line.
-func (w *whatIfTest) rows(ctx context.Context) (map[string]bool, error) {
+// northboundRows returns what the database has of policies, translations, routes of pods
+// and members of address sets, each in one line.
+func northboundRows(ctx context.Context, l *lab.Lab) (map[string]bool, error) {
 	all := map[string]bool{}
 	for table, columns := range whatIfColumns {
-		out, err := w.Kin.Exec(ctx, lab.ControlPlane, "ovn-nbctl", "--no-leader-only", "--db=unix:/run/ovn/ovnnb_db.sock", "--format=json", "--columns="+strings.Join(columns, ","), "list", table)
+		out, err := l.Kin.Exec(ctx, lab.ControlPlane, "ovn-nbctl", "--no-leader-only", "--db=unix:/run/ovn/ovnnb_db.sock", "--format=json", "--columns="+strings.Join(columns, ","), "list", table)
 		if err != nil {
 			return nil, err
 		}
@@ -380,7 +380,7 @@ func keysOfRow(table string, values map[string][]string) []string {
 // brackets.
 var columnText = regexp.MustCompile(`([a-z_]+)=("(?:[^"\\]|\\.)*"|\[[^\]]*\]|\{[^}]*\}|\S+)`)
 
-// rowKeys writes a row of an answer as rows does; nothing for tables that are not compared.
+// rowKeys writes a row of an answer as northboundRows does; nothing for tables that are not compared.
 func rowKeys(t *testing.T, text string) []string {
 	t.Helper()
 	table, rest, _ := strings.Cut(text, " ")
