@@ -102,11 +102,11 @@ func TestRefused(t *testing.T) {
 		if _, err := FlushKernel(t.Context(), f); err == nil {
 			t.Errorf("%s was accepted by the kernel's", name)
 		}
-		if err := FlushOVS(t.Context(), t.TempDir(), 0, f); err == nil || strings.Contains(err.Error(), "ovs-appctl") {
+		if err := FlushOVS(t.Context(), t.TempDir(), 0, f); err == nil || strings.Contains(err.Error(), "ovs-vswitchd") {
 			t.Errorf("%s was not refused by that of OVS: %v", name, err)
 		}
 	}
-	if err := FlushOVS(t.Context(), t.TempDir(), 0, Filter{Mark: 1}); err == nil || strings.Contains(err.Error(), "ovs-appctl") {
+	if err := FlushOVS(t.Context(), t.TempDir(), 0, Filter{Mark: 1}); err == nil || strings.Contains(err.Error(), "ovs-vswitchd") {
 		t.Errorf("a mark was not refused: %v", err)
 	}
 }

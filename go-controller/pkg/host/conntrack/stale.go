@@ -1,15 +1,11 @@
 package conntrack
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -21,12 +17,6 @@ import (
 // client sends, from is where answers are expected from, own tells the host's
 // entries from those of Open vSwitch, which are in zones.
 type Stale func(client netip.Addr, to, from netip.AddrPort, own bool) bool
-
-// protocolUDP is the number of UDP in IP headers.
-const protocolUDP = 17
-
-// patience bounds what ovs-vswitchd may take to answer all questions.
-const patience = 30 * time.Second
 
 // FlushStaleUDP deletes the UDP entries that stale names, of the kernel and of the
 // userspace datapath of Open vSwitch, and returns how many went. It reads the whole
@@ -41,7 +31,7 @@ func FlushStaleUDP(ctx context.Context, runDir string, stale Stale) (int, error)
 	n, errWait := 0, awaitFlows(ctx, vswitchd)
 	total, err := flushKernelUDP(stale)
 	if err == nil && errWait == nil {
-		n, err = flushDatapathUDP(ctx, vswitchd, stale)
+		n, err = flushDatapathUDP(ctx, runDir, stale)
 	}
 	return total + n, errors.Join(errWait, err)
 }
@@ -85,73 +75,30 @@ func flushKernelUDP(stale Stale) (int, error) {
 
 // flushDatapathUDP is for datapaths in userspace. The others keep their entries in
 // the kernel's table.
-func flushDatapathUDP(ctx context.Context, vswitchd unixctl.Daemon, stale Stale) (int, error) {
-	all, err := vswitchd.Call(ctx, "dpctl/dump-dps")
+func flushDatapathUDP(ctx context.Context, runDir string, stale Stale) (int, error) {
+	all, err := datapaths(ctx, runDir)
 	if err != nil {
 		return 0, err
 	}
 	total := 0
-	for datapath := range strings.FieldsSeq(all) {
-		if !strings.HasPrefix(datapath, "netdev@") {
+	for _, d := range all {
+		if !d.userspace() {
 			continue
 		}
-		dump, err := vswitchd.Call(ctx, "dpctl/dump-conntrack", datapath)
+		entries, err := d.entries(ctx)
 		if err != nil {
 			return total, err
 		}
-		for line := range strings.Lines(dump) {
-			e, ok := parseUDP(strings.TrimSpace(line))
-			if !ok || !stale(e.client, e.to, e.from, e.zone == 0) {
+		for _, e := range entries {
+			to, from := netip.AddrPortFrom(e.orig.dst, e.orig.dport), netip.AddrPortFrom(e.reply.src, e.reply.sport)
+			if protocols[e.protocol] != protocolUDP || !stale(e.orig.src, to, from, e.zone == 0) {
 				continue
 			}
-			if _, err := vswitchd.Call(ctx, "dpctl/flush-conntrack", fmt.Sprintf("zone=%d", e.zone), e.tuple); err != nil {
+			if err := d.flush(ctx, e.zone, e.tuple()); err != nil {
 				return total, err
 			}
 			total++
 		}
 	}
 	return total, nil
-}
-
-// udpEntry is an entry of a datapath in userspace.
-type udpEntry struct {
-	client   netip.Addr
-	to, from netip.AddrPort
-	zone     uint16
-	tuple    string // as dpctl/flush-conntrack takes it
-}
-
-// parseUDP reads a line of dpctl/dump-conntrack:
-//
-//	udp,orig=(src=10.244.1.4,dst=10.96.0.9,sport=20000,dport=80),reply=(src=10.244.2.3,dst=10.244.1.4,sport=8080,dport=20000),zone=9,mark=2
-func parseUDP(line string) (udpEntry, bool) {
-	rest, ok := strings.CutPrefix(line, "udp,")
-	if !ok {
-		return udpEntry{}, false
-	}
-	orig, ok1 := between(rest, "orig=(", ")")
-	reply, ok2 := between(rest, "reply=(", ")")
-	zone, err := strconv.ParseUint(cmp.Or(field(rest, "zone"), "0"), 10, 16)
-	if !ok1 || !ok2 || err != nil {
-		return udpEntry{}, false
-	}
-	from, ok1 := addrPortOf(field(orig, "src"), field(orig, "sport"))
-	to, ok2 := addrPortOf(field(orig, "dst"), field(orig, "dport"))
-	answers, ok3 := addrPortOf(field(reply, "src"), field(reply, "sport"))
-	if !ok1 || !ok2 || !ok3 {
-		return udpEntry{}, false
-	}
-	ct := "ct_nw"
-	if to.Addr().Is6() {
-		ct = "ct_ipv6"
-	}
-	return udpEntry{client: from.Addr(), to: to, from: answers, zone: uint16(zone), tuple: fmt.Sprintf(
-		"%[1]s_src=%[2]s,%[1]s_dst=%[3]s,ct_nw_proto=%[4]d,ct_tp_src=%[5]d,ct_tp_dst=%[6]d",
-		ct, from.Addr(), to.Addr(), protocolUDP, from.Port(), to.Port())}, true
-}
-
-func addrPortOf(addr, port string) (netip.AddrPort, bool) {
-	a, err := netip.ParseAddr(addr)
-	n, err2 := strconv.ParseUint(port, 10, 16)
-	return netip.AddrPortFrom(a, uint16(n)), err == nil && err2 == nil
 }

@@ -1,40 +1,12 @@
 package conntrack
 
 import (
-	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
-
-func TestParseUDP(t *testing.T) {
-	for line, want := range map[string]string{
-		"udp,orig=(src=10.244.1.4,dst=10.96.0.9,sport=20000,dport=80),reply=(src=10.244.2.3,dst=10.244.1.4,sport=8080,dport=20000),zone=9,mark=2":          "10.244.1.4 10.96.0.9:80 10.244.2.3:8080 9 ct_nw_src=10.244.1.4,ct_nw_dst=10.96.0.9,ct_nw_proto=17,ct_tp_src=20000,ct_tp_dst=80",
-		"udp,orig=(src=fd00::4,dst=fd00:96::9,sport=20000,dport=80),reply=(src=fd00:2::3,dst=fd00::4,sport=8080,dport=20000),zone=64000,labels=0x2":        "fd00::4 [fd00:96::9]:80 [fd00:2::3]:8080 64000 ct_ipv6_src=fd00::4,ct_ipv6_dst=fd00:96::9,ct_nw_proto=17,ct_tp_src=20000,ct_tp_dst=80",
-		"udp,orig=(src=10.0.0.1,dst=10.0.0.2,sport=1,dport=2),reply=(src=10.0.0.2,dst=10.0.0.1,sport=2,dport=1)":                                           "10.0.0.1 10.0.0.2:2 10.0.0.2:2 0 ct_nw_src=10.0.0.1,ct_nw_dst=10.0.0.2,ct_nw_proto=17,ct_tp_src=1,ct_tp_dst=2",
-		"tcp,orig=(src=1.1.1.1,dst=2.2.2.2,sport=1,dport=2),reply=(src=2.2.2.2,dst=1.1.1.1,sport=2,dport=1),zone=64000,mark=1,protoinfo=(state=TIME_WAIT)": "",
-		"udp,orig=(src=x,dst=y,sport=1,dport=2),reply=(src=2.2.2.2,dst=1.1.1.1,sport=2,dport=1)":                                                           "", "udp,": "", "udp,orig=(": "", "": "",
-	} {
-		got := ""
-		if e, ok := parseUDP(line); ok {
-			got = fmt.Sprintf("%s %s %s %d %s", e.client, e.to, e.from, e.zone, e.tuple)
-		}
-		if got != want {
-			t.Errorf("%q:\n got %q\nwant %q", line, got, want)
-		}
-	}
-}
-
-func FuzzParseUDP(f *testing.F) {
-	f.Add("udp,orig=(src=1.1.1.1,dst=2.2.2.2,sport=1,dport=2),reply=(src=2.2.2.2,dst=1.1.1.1,sport=2,dport=1),zone=6")
-	f.Fuzz(func(t *testing.T, line string) {
-		if e, ok := parseUDP(line); ok && (!e.to.IsValid() || !e.from.IsValid() || e.tuple == "") {
-			t.Errorf("%q: %+v", line, e)
-		}
-	})
-}
 
 // TestFlushStaleUDP: entries go from the kernel and from the datapath, those that
 // still lead somewhere stay, and so does what is not UDP.

@@ -1,15 +1,11 @@
 package conntrack
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
-	"net/netip"
-	"os"
-	"os/exec"
-	"strconv"
 	"strings"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
@@ -19,76 +15,50 @@ import (
 // ct_label.ecmp_reply_eth, bits 32 to 79.
 const replyEthShift = 32
 
-// protocols are those OVN remembers neighbours for.
-var protocols = map[string]int{"tcp": 6, "udp": 17, "sctp": 132}
-
 // ListSteered returns the connections of the OVS datapath in whose labels OVN has
 // written the MAC address that replies go to. runDir is that of ovs-vswitchd.
 func ListSteered(ctx context.Context, runDir string) ([]host.Steered, error) {
-	cmd := exec.CommandContext(ctx, "ovs-appctl", "--timeout=10", "--target=ovs-vswitchd", "dpctl/dump-conntrack")
-	cmd.Env = append(os.Environ(), "OVS_RUNDIR="+runDir)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("dump conntrack of OVS: %w: %s", err, strings.TrimSpace(stderr.String()))
-	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	all, err := datapaths(ctx, runDir)
 	var steered []host.Steered
-	for line := range strings.Lines(string(out)) {
-		if s, ok := parseSteered(strings.TrimSpace(line)); ok {
-			steered = append(steered, s)
+	for _, d := range all {
+		entries, errRead := d.entries(ctx)
+		err = errors.Join(err, errRead)
+		for _, e := range entries {
+			if s, ok := steeredBy(e); ok {
+				steered = append(steered, s)
+			}
 		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("dump conntrack of OVS: %w", err)
 	}
 	return steered, nil
 }
 
 // FlushSteered deletes a connection that ListSteered returned.
 func FlushSteered(ctx context.Context, runDir string, s host.Steered) error {
-	args := []string{"--timeout=10", "--target=ovs-vswitchd", "dpctl/flush-conntrack", fmt.Sprintf("zone=%d", s.Zone), s.Tuple}
-	if err := appctl(ctx, runDir, args...); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	all, err := datapaths(ctx, runDir)
+	for _, d := range all {
+		err = errors.Join(err, d.flush(ctx, s.Zone, s.Tuple))
+	}
+	if err != nil {
 		return fmt.Errorf("flush conntrack of OVS: %w", err)
 	}
 	return nil
 }
 
-// parseSteered reads a line of dpctl/dump-conntrack:
-//
-//	tcp,orig=(src=172.31.51.1,dst=10.244.1.3,sport=48554,dport=8080),reply=(...),zone=6,mark=65536,labels=0x242ac12003300000000,protoinfo=(...)
-func parseSteered(line string) (host.Steered, bool) {
-	name, rest, _ := strings.Cut(line, ",")
-	proto, ok := protocols[name]
-	if !ok {
+// steeredBy returns the connection of an entry; false where its replies follow the routes.
+// OVN remembers neighbours for protocols with ports only.
+func steeredBy(e datapathEntry) (host.Steered, bool) {
+	mac, ok := replyEth(e.labels)
+	if !ok || e.tuple() == "" {
 		return host.Steered{}, false
 	}
-	orig, ok := between(rest, "orig=(", ")")
-	if !ok {
-		return host.Steered{}, false
-	}
-	mac, ok := replyEth(field(rest, "labels"))
-	if !ok {
-		return host.Steered{}, false
-	}
-	zone, err := strconv.ParseUint(field(rest, "zone"), 10, 16)
-	if err != nil && field(rest, "zone") != "" {
-		return host.Steered{}, false
-	}
-	src, err := netip.ParseAddr(field(orig, "src"))
-	if err != nil {
-		return host.Steered{}, false
-	}
-	dst, err := netip.ParseAddr(field(orig, "dst"))
-	if err != nil {
-		return host.Steered{}, false
-	}
-	ct := "ct_nw"
-	if dst.Is6() {
-		ct = "ct_ipv6"
-	}
-	return host.Steered{
-		Zone: uint16(zone), Dst: dst, Neighbor: mac,
-		Tuple: fmt.Sprintf("%[1]s_src=%[2]s,%[1]s_dst=%[3]s,ct_nw_proto=%[4]d,ct_tp_src=%[5]s,ct_tp_dst=%[6]s",
-			ct, src, dst, proto, field(orig, "sport"), field(orig, "dport")),
-	}, true
+	return host.Steered{Zone: e.zone, Dst: e.orig.dst, Neighbor: mac, Tuple: e.tuple()}, true
 }
 
 // replyEth returns the MAC address in a label; false where there is none.
@@ -107,35 +77,4 @@ func replyEth(label string) (string, bool) {
 		hw[i] = byte(mac >> (8 * (5 - i)))
 	}
 	return hw.String(), true
-}
-
-func between(s, open, end string) (string, bool) {
-	_, s, ok := strings.Cut(s, open)
-	if !ok {
-		return "", false
-	}
-	s, _, ok = strings.Cut(s, end)
-	return s, ok
-}
-
-// field returns the value of "name=value" in a list with commas between them,
-// skipping what is in parentheses.
-func field(s, name string) string {
-	depth, start := 0, 0
-	for i := 0; i <= len(s); i++ {
-		if i == len(s) || s[i] == ',' && depth == 0 {
-			if key, value, ok := strings.Cut(s[start:i], "="); ok && key == name {
-				return value
-			}
-			start = i + 1
-			continue
-		}
-		switch s[i] {
-		case '(':
-			depth++
-		case ')':
-			depth--
-		}
-	}
-	return ""
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
 
-func TestParseSteered(t *testing.T) {
+func TestSteeredBy(t *testing.T) {
 	for line, want := range map[string]string{
 		"tcp,orig=(src=172.31.51.1,dst=10.244.1.3,sport=48554,dport=8080),reply=(src=10.244.1.3,dst=172.31.51.1,sport=8080,dport=48554),zone=6,mark=65536,labels=0x242ac12003300000000,protoinfo=(state=TIME_WAIT)": "6 10.244.1.3 02:42:ac:12:00:33 ct_nw_src=172.31.51.1,ct_nw_dst=10.244.1.3,ct_nw_proto=6,ct_tp_src=48554,ct_tp_dst=8080",
 		"udp,orig=(src=fd31::51,dst=fd00:10:244:2::3,sport=5,dport=53),reply=(src=fd00:10:244:2::3,dst=fd31::51,sport=53,dport=5),zone=6,mark=65536,labels=0xfeedac12003300000001":                                  "6 fd00:10:244:2::3 fe:ed:ac:12:00:33 ct_ipv6_src=fd31::51,ct_ipv6_dst=fd00:10:244:2::3,ct_nw_proto=17,ct_tp_src=5,ct_tp_dst=53",
@@ -18,22 +18,14 @@ func TestParseSteered(t *testing.T) {
 		"nonsense": "", "": "", "tcp,": "", "tcp,orig=(src=x,dst=y),labels=0x242ac12003300000000": "", "tcp,orig=(,labels=0x242ac12003300000000,zone=99999999": "",
 	} {
 		got := ""
-		if s, ok := parseSteered(line); ok {
+		e, ok := parseEntry(line)
+		if s, steered := steeredBy(e); ok && steered {
 			got = fmt.Sprintf("%d %s %s %s", s.Zone, s.Dst, s.Neighbor, s.Tuple)
 		}
 		if got != want {
 			t.Errorf("%q:\n got %q\nwant %q", line, got, want)
 		}
 	}
-}
-
-func FuzzParseSteered(f *testing.F) {
-	f.Add("tcp,orig=(src=1.1.1.1,dst=2.2.2.2,sport=1,dport=2),reply=(),zone=6,labels=0x242ac12003300000000")
-	f.Fuzz(func(t *testing.T, line string) {
-		if s, ok := parseSteered(line); ok && (!s.Dst.IsValid() || len(s.Neighbor) != 17) {
-			t.Errorf("%q: %+v", line, s)
-		}
-	})
 }
 
 // TestSteered makes labelled entries in the userspace datapath and flushes one.
