@@ -53,9 +53,10 @@ func (e *egressIPTest) moves(t *testing.T) {
 		if t.Failed() {
 			return
 		}
-	}
-	if t.Run("BackToWhoDied", m.backToWhoDied); t.Failed() {
-		return
+		t.Run(fmt.Sprintf("%d BackToWhoDied", i+1), m.backToWhoDied)
+		if t.Failed() {
+			return
+		}
 	}
 	m.kept.close(t)
 	t.Run("Reboot", m.reboots)
