@@ -313,6 +313,7 @@ func (m *master) egressServices(core informers.SharedInformerFactory, pods *nore
 		Recorder:       m.recorder,
 		ClusterSubnets: cfg.Default.ClusterPrefixes(),
 		Mode:           cfg.Gateway.Mode,
+		Acknowledge:    cfg.Features.AcknowledgeTimeout,
 		Given:          m.given,
 		Audit:          m.audit,
 		Metrics:        m.env.Metrics.Leader(),

@@ -231,7 +231,7 @@ var featureOptions = []*Option{
 	},
 	{
 		Flag: "egressip-acknowledge-timeout", Section: "ovnkubernetesfeature", Key: "egressip-acknowledge-timeout", Default: "5",
-		Usage: "Time a node that can be reached may take to acknowledge an egress address before another node gets it; 0 is for ever",
+		Usage: "Time a node that can be reached may take to acknowledge an egress address or an EgressService before another node gets it; 0 is for ever",
 		value: to(duration("seconds", time.Second, 0, 3600), func(c *Config) *time.Duration { return &c.Features.AcknowledgeTimeout }),
 	},
 	{

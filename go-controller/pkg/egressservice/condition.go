@@ -16,6 +16,7 @@ const (
 	ReasonProgrammed      = "Programmed"
 	ReasonNotAssigned     = "NotAssigned"
 	ReasonWaitingForHost  = "WaitingForHost"
+	ReasonNotAcknowledged = "NotAcknowledged"
 	ReasonNetworkNotFound = "NetworkNotFound"
 	ReasonNoConflict      = "NoConflict"
 	ReasonOlderWins       = "OlderEgressService"
@@ -68,6 +69,8 @@ func programmed(s Service, d Decision) metav1.Condition {
 		return condition(v1.ConditionProgrammed, false, ReasonNetworkNotFound, "node "+s.Ack.Host+": "+s.Ack.Problem)
 	case host == v1.HostAll:
 		return condition(v1.ConditionProgrammed, true, ReasonEveryNode, "every node programs its own rules")
+	case d.NotAcknowledging && !Acknowledged(s, d):
+		return condition(v1.ConditionProgrammed, false, ReasonNotAcknowledged, "node "+host+" does not acknowledge its rules, and no other can be the host")
 	case !Acknowledged(s, d):
 		return condition(v1.ConditionProgrammed, false, ReasonWaitingForHost, "node "+host+" has not acknowledged its rules yet")
 	}

@@ -26,13 +26,17 @@ type Decision struct {
 	Refused  Refusal
 	// Generation is that of the spec it was decided for.
 	Generation int64
+	// NotAcknowledging: the host can be reached, but has not acknowledged in time what it
+	// serves, and no other node can be the host.
+	NotAcknowledging bool
 	// Left is why the host before is host no more; empty where there was none.
 	Left string
 }
 
 // Equal compares two decisions, but for the way to them.
 func (d Decision) Equal(o Decision) bool {
-	return d.Host == o.Host && d.Refused == o.Refused && d.Generation == o.Generation && slices.Equal(d.NextHops, o.NextHops)
+	return d.Host == o.Host && d.Refused == o.Refused && d.Generation == o.Generation &&
+		d.NotAcknowledging == o.NotAcknowledging && slices.Equal(d.NextHops, o.NextHops)
 }
 
 // Abandoned returns the host before that the service leaves for another because it is
@@ -74,6 +78,7 @@ func Decide(nodes []place.Node, services []Service) map[string]Decision {
 	for _, s := range services {
 		d := decisions[s.Key]
 		d.Generation = s.Generation
+		d.NotAcknowledging = byName[d.Host].NotAcknowledging && Awaits(s, d)
 		decisions[s.Key] = d
 	}
 	return decisions
@@ -127,10 +132,14 @@ func claim(s Service) place.Claim {
 			}
 			return ""
 		},
-		// Nobody is cut off for maintenance that is only being prepared.
+		// Nobody is cut off for maintenance that is only being prepared. A host that does
+		// not acknowledge keeps what it has acknowledged before.
 		Avoid: func(n place.Node) place.Reason {
-			if n.Unschedulable {
+			switch {
+			case n.Unschedulable:
 				return rejectCordoned
+			case n.NotAcknowledging && (n.Name != now || Awaits(s, Decision{Host: now})):
+				return place.NotAcknowledging
 			}
 			return ""
 		},

@@ -201,6 +201,13 @@ func Acknowledged(s Service, d Decision) bool {
 	return s.Ack.Host == d.Host && s.Ack.Digest == Digest(s, d.Host)
 }
 
+// Awaits tells whether the host has yet to acknowledge the Service as it is now. One that
+// says what keeps it from that has answered.
+func Awaits(s Service, d Decision) bool {
+	host := Status(s, d)
+	return host != "" && host != v1.HostAll && !Acknowledged(s, d) && (s.Ack.Host != host || s.Ack.Problem == "")
+}
+
 // Digest identifies what host programs for a Service: equal digests mean the
 // same rules. It is what a host acknowledges.
 func Digest(s Service, host string) string {

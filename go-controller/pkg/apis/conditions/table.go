@@ -30,6 +30,7 @@ var table = []Entry{
 	{EgressService, Programmed, yes, "EveryNode", "every node programs its own rules", ""},
 	{EgressService, Programmed, no, "NotAssigned", "there is no host", "see `Assigned`"},
 	{EgressService, Programmed, no, "WaitingForHost", "the host has not said yet that its rules are in force", "if it stays: see the log of ovnkube on that node"},
+	{EgressService, Programmed, no, "NotAcknowledged", "the host can be reached, but has not said in time that its rules are in force, and no other node can be the host", "start ovnkube on that node again, or let another node be the host"},
 	{EgressService, Programmed, no, "NetworkNotFound", "a node has no such routing table, or none with a route; its traffic takes the usual routes", "add the table or its routes on that node"},
 	{EgressService, Conflict, no, "NoConflict", "no other EgressService has its pods", ""},
 	{EgressService, Conflict, yes, "OlderEgressService", "older EgressServices have some of its pods, which leave as these say", "let one Service select each pod"},

@@ -88,7 +88,7 @@ func TestAudit(t *testing.T) {
 		w.stop()
 		w.startAudited(l)
 		fakeapi.Settle()
-		w.silent = func(string) bool { return true } // until the host knows the address, pods have the one before
+		w.silent = func(string, string) bool { return true } // until the host knows the address, pods have the one before
 		w.update(service("demo-svc", "6.6.6.6"))
 		fakeapi.Settle()
 		if open := auditlog.Open(l.Timeline(t)); !slices.Contains(open, auditlog.Use("demo-svc", "5.5.5.5", "default/pod-10-244-0-5", "10.244.0.5")) {

@@ -16,10 +16,12 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
 
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/audit"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/health"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
@@ -58,6 +60,9 @@ type Deps struct {
 	ClusterSubnets []netip.Prefix
 	// Mode is the gateway mode of the cluster.
 	Mode topology.GatewayMode
+	// Acknowledge is how long a host that can be reached may take to acknowledge what it
+	// serves before another node is the host; 0: for ever.
+	Acknowledge time.Duration
 	// Given returns the addresses that were given to the pod "namespace/name" with a UID.
 	Given func(pod string, uid types.UID) []netip.Addr
 	// Audit is told what is found and written; nil: nobody records it.
@@ -82,6 +87,9 @@ type Controller struct {
 	patched           map[string]patched                // what the lister may not show yet
 	lastEvents        map[string]lastEvent              // what Events have said last
 	unprogrammedSince map[string]time.Time              // since when a programmed one waits for its host
+	acks              map[string]v1.ProgrammedStatus    // what hosts have acknowledged last
+	// ackTimeouts are the nodes that do not acknowledge what they serve.
+	ackTimeouts *health.AckTimeouts
 }
 
 // New returns the controller.
@@ -99,6 +107,8 @@ func New(deps Deps) (*Controller, error) {
 		patched:           map[string]patched{},
 		lastEvents:        map[string]lastEvent{},
 		unprogrammedSince: map[string]time.Time{},
+		acks:              map[string]v1.ProgrammedStatus{},
+		ackTimeouts:       health.NewAckTimeouts(deps.Acknowledge),
 	}
 	c.placement = queue.New("egressservice-placement", c.place)
 	c.services = queue.New(egressservice.Feature, c.reconcile)

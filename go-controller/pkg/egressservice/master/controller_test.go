@@ -460,7 +460,7 @@ func TestPoliciesWaitForTheHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var quiet atomic.Bool
 		w := newWorld(t, demoObjects()...)
-		w.silent = func(string) bool { return quiet.Load() }
+		w.silent = func(string, string) bool { return quiet.Load() }
 		w.start()
 		first := w.anyHost(demo)
 		quiet.Store(true)
@@ -498,7 +498,7 @@ func TestHeldTraffic(t *testing.T) {
 		quiet.Store(true)
 		w := newWorld(t, egress("demo-svc", func(e *v1.EgressService) { e.Spec.OnUnavailable = v1.UnavailableDrop }),
 			service("demo-svc", demoIngress...), slice("demo-svc", demoPods...))
-		w.silent = func(key string) bool { return key == demo && quiet.Load() }
+		w.silent = func(key, _ string) bool { return key == demo && quiet.Load() }
 		w.start()
 		count := func(action string) func() bool {
 			return func() bool { return strings.Count(w.nb.Dump(), "action="+action) == 4 }

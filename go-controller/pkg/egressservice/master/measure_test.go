@@ -24,7 +24,7 @@ func TestMeasuredFailover(t *testing.T) {
 		set.SetLeader(true)
 		w.measured = set.Leader()
 		var quiet atomic.Bool
-		w.silent = func(string) bool { return quiet.Load() }
+		w.silent = func(string, string) bool { return quiet.Load() }
 		has := func(want bool, lines ...string) {
 			t.Helper()
 			answer := httptest.NewRecorder()

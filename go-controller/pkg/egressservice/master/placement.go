@@ -148,7 +148,11 @@ func (c *Controller) candidates() ([]place.Node, error) {
 		if err != nil {
 			klog.V(2).InfoS("Using the part of a node's annotations that can be read", "node", n.Name, "err", err)
 		}
-		nodes = append(nodes, place.Node{Node: node, Reach: c.deps.Health.Reach(n.Name)})
+		pause := c.ackTimeouts.Pause(n.Name)
+		if pause > 0 { // what goes on meanwhile may make it longer
+			c.placement.EnqueueAfter(pause, all)
+		}
+		nodes = append(nodes, place.Node{Node: node, Reach: c.deps.Health.Reach(n.Name), NotAcknowledging: pause > 0})
 	}
 	return nodes, nil
 }

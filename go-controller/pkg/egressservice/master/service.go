@@ -66,6 +66,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 			return err
 		}
 	}
+	c.noteAcknowledgement(s, d)
 	current := c.isCurrent(s, d)
 	if current {
 		c.deps.Metrics.Acknowledged(conditions.EgressService, key)
@@ -163,6 +164,8 @@ func (c *Controller) forget(key string) {
 	delete(c.patched, key)
 	delete(c.lastEvents, key)
 	delete(c.unprogrammedSince, key)
+	delete(c.acks, key)
+	c.ackTimeouts.SetPending(key, nil)
 }
 
 func (c *Controller) apply(ctx context.Context, key string, rows []nb.Row) error {

@@ -25,6 +25,7 @@ const (
 	eventMoved    = "HostChanged"
 	eventConflict = "Conflict"
 	eventNetwork  = "NetworkNotFound"
+	eventSilent   = "NotAcknowledged"
 )
 
 // fieldManager is what the master's part of a status belongs to.
@@ -139,7 +140,7 @@ func hostOrNull(host string) any {
 type lastEvent struct {
 	refused           egressservice.Refusal
 	conflict, network string
-	ingress           string
+	ingress, silent   string
 }
 
 // tell writes Events about why there is no host, who has the pods, and what the
@@ -152,6 +153,8 @@ func (c *Controller) tell(eg *v1.EgressService, s egressservice.Service, d egres
 			next.conflict = condition.Message
 		case condition.Reason == egressservice.ReasonNetworkNotFound:
 			next.network = condition.Message
+		case condition.Reason == egressservice.ReasonNotAcknowledged:
+			next.silent = condition.Message
 		case condition.Type == v1.ConditionIngressRefused && condition.Status == metav1.ConditionTrue:
 			next.ingress = condition.Message
 		}
@@ -173,6 +176,9 @@ func (c *Controller) tell(eg *v1.EgressService, s egressservice.Service, d egres
 	}
 	if next.ingress != last.ingress && next.ingress != "" {
 		c.deps.Recorder.Event(eg, corev1.EventTypeWarning, v1.ConditionIngressRefused, next.ingress)
+	}
+	if next.silent != last.silent && next.silent != "" {
+		c.deps.Recorder.Event(eg, corev1.EventTypeWarning, eventSilent, next.silent)
 	}
 	if next.network != last.network && next.network != "" {
 		c.deps.Recorder.Event(eg, corev1.EventTypeWarning, eventNetwork, next.network)

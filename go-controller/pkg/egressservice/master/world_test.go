@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -104,8 +105,9 @@ type world struct {
 	pods   *noreroute.PodSet
 	master *Controller
 	stop   func()
-	// silent, where it returns true, keeps the nodes from acknowledging.
-	silent func(key string) bool
+	// silent, where it returns true, keeps a host from acknowledging.
+	silent func(key, host string) bool
+	limit  time.Duration // for acknowledgements; 0: for ever
 	// given is what the master takes for the addresses given to pods.
 	given  func(key string, uid types.UID) []netip.Addr
 	shared bool
@@ -176,7 +178,7 @@ func (w *world) start() {
 	c, err := New(Deps{
 		Kube: w.kube, Egress: w.egress, Writer: writer{w.db, w}, Health: w.health, Pods: w.pods, Recorder: w.events,
 		Informers: in, Nodes: core.Core().V1().Nodes(), ClusterSubnets: cluster, Mode: mode,
-		Given: w.given, Audit: w.audit, Metrics: w.measured,
+		Given: w.given, Acknowledge: w.limit, Audit: w.audit, Metrics: w.measured,
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -253,7 +255,7 @@ func (w *world) acknowledge(ctx context.Context, in snapshot.Informers) (*queue.
 		q.Enqueue(others...)
 		word := v1.ProgrammedStatus{Host: s.Host, Digest: egressservice.Digest(s, s.Host)}
 		if err != nil || s.Refused != (egressservice.Refusal{}) || s.Host == "" || s.Host == v1.HostAll || s.Ack == word ||
-			w.silent != nil && w.silent(key) {
+			w.silent != nil && w.silent(key, s.Host) {
 			return err
 		}
 		patch, err := json.Marshal([]map[string]any{{"op": "add", "path": "/status/programmed", "value": word}})
