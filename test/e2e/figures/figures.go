@@ -30,10 +30,12 @@ type Figure struct {
 	// Promised is what the documents say, Factor how many times that is allowed here.
 	Promised float64 `json:"promised"`
 	Factor   float64 `json:"factor"`
+	// Stall is allowed besides: Bound.Stall.
+	Stall float64 `json:"stall,omitempty"`
 }
 
 // Limit is what no value may exceed.
-func (f Figure) Limit() float64 { return f.Promised * f.Factor }
+func (f Figure) Limit() float64 { return f.Promised*f.Factor + f.Stall }
 
 // Worst is the largest value.
 func (f Figure) Worst() float64 { return slices.Max(f.Values) }
@@ -51,11 +53,14 @@ type Bound struct {
 	// Factor is how many times as long it may take on two cores that a whole cluster
 	// and its tests share.
 	Factor float64
+	// Stall is allowed besides, where the test has seen that the machine itself stood still
+	// while it measured.
+	Stall time.Duration
 }
 
 // Limit is how long it may take in tests on this machine.
 func (b Bound) Limit() time.Duration {
-	return time.Duration(float64(b.Promised) * b.Factor * Slowness())
+	return time.Duration(float64(b.Promised)*b.Factor*Slowness()) + b.Stall
 }
 
 // Slowness is how much slower than an ordinary machine this one is, as
@@ -80,7 +85,7 @@ type T interface {
 // times is longer than its bound allows. What was not measured at all fails, too.
 func Record(t T, name string, b Bound, took ...time.Duration) {
 	t.Helper()
-	f := Figure{Name: name, Test: t.Name(), Unit: "ms", Promised: milliseconds(b.Promised), Factor: b.Factor * Slowness()}
+	f := Figure{Name: name, Test: t.Name(), Unit: "ms", Promised: milliseconds(b.Promised), Factor: b.Factor * Slowness(), Stall: milliseconds(b.Stall)}
 	for _, d := range took {
 		f.Values = append(f.Values, milliseconds(d))
 	}

@@ -61,8 +61,18 @@ func TestRecord(t *testing.T) {
 			t.Errorf("%v: failed with %q, want %q", c.took, got, c.says)
 		}
 	}
+	stalled := &recorder{name: "TestSharedGateway/Moves/2"}
+	bound.Stall = time.Second
+	Record(stalled, "failover", bound, 4*time.Second)
+	if len(stalled.failed) > 0 {
+		t.Errorf("a stall is not allowed besides: %v", stalled.failed)
+	}
+	Record(stalled, "failover", bound, 4001*time.Millisecond)
+	if len(stalled.failed) != 1 || bound.Limit() != 4*time.Second {
+		t.Errorf("more than a stall is allowed: up to %s", bound.Limit())
+	}
 	all := read(t, path)
-	if len(all) != 2 {
+	if len(all) != 4 {
 		t.Fatalf("kept %+v", all)
 	}
 	if f := all[0]; f.Worst() != 3000 || f.Median() != 900 || f.Limit() != 3000 {

@@ -30,6 +30,7 @@ type keptTest struct {
 	*egressIPTest
 	name    string // of the EgressIP
 	streams []string
+	stall   func(*testing.T) time.Duration // how long the machine stood still; nil: nobody looks
 }
 
 // secondaryConnections does so on a network that is not the nodes' own, with a pod
@@ -113,5 +114,12 @@ func (k *keptTest) goOn(t *testing.T, what string, bound figures.Bound, act func
 	}
 	k.beginAgain(t, k.streams)
 	took := during(func() { act(t) })
+	if k.stall != nil {
+		bound.Stall = tcpBackoff * k.stall(t)
+	}
 	figures.Record(t, "EgressIP, open connections: "+what, bound, k.wentOn(t, k.streams, true, took)...)
 }
+
+// tcpBackoff is how many times as long as nothing answers a connection may stand still: each
+// attempt to send again comes after twice the time of the one before, and may be lost, too.
+const tcpBackoff = 4

@@ -39,6 +39,7 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("NoLeak", s.leak)
 	s.in(t, "local", "FailoverLatency", s.latency)
 	s.once(t, "BlindMaster", s.blindMaster)
+	s.once(t, "SilentHost", s.silentHost)
 	s.in(t, "local", "Churn", s.churn)
 	s.in(t, "local", "Faults", s.faults)
 	t.Run("PowerFailure", s.powerFailure)
