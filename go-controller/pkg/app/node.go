@@ -56,6 +56,9 @@ import (
 // for changes that nobody tells us of.
 const resyncInterval = 30 * time.Second
 
+// stateFile keeps, on the host, what the Open vSwitch database may lose.
+const stateFile = "/var/lib/ovn-kubernetes/node.json"
+
 // node wires the parts of a node.
 type node struct {
 	env     *Env
@@ -484,6 +487,7 @@ func gatewayConfig(cfg config.Config, name string) gatewaynode.Config {
 		EncapIP:        cfg.Default.EncapIP,
 		EncapPort:      cfg.Default.EncapPort,
 		ControllerIDs:  cfg.OVNControllerIDs(),
+		StateFile:      stateFile,
 	}
 	if db := cfg.OVNSouth; db.Secure() {
 		c.TLS = ovs.TLS{PrivateKey: db.PrivKey, Certificate: db.Cert, CACert: db.CACert}

@@ -29,6 +29,8 @@ type Gateway struct {
 
 	controller *queue.Controller
 	ready      chan struct{}
+	memory     gateway.Memory // what the state file has; of the pass that is under way
+	unrecorded error          // why the state file has less
 
 	mu       sync.Mutex // guards what follows
 	waiting  string     // what the last pass could not go on without
@@ -151,9 +153,10 @@ func sameForUs(a, b *corev1.Node) bool {
 // Reconcile makes one pass. It returns nil also where the node has to wait for
 // somebody else, who will cause the next pass.
 func (g *Gateway) Reconcile(ctx context.Context, _ string) error {
+	g.memory, g.unrecorded = recall(g.StateFile), nil
 	missing, err := g.pass(ctx)
 	g.report(missing)
-	return err
+	return errors.Join(err, g.unrecorded)
 }
 
 // pass goes through all steps as far as possible. It returns what is missing,
