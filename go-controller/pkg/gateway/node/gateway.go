@@ -28,6 +28,7 @@ type Gateway struct {
 	Deps
 
 	controller *queue.Controller
+	unseen     kube.Unseen // the node, where its annotations were written
 	ready      chan struct{}
 	memory     gateway.Memory // what the state file has; of the pass that is under way
 	unrecorded error          // why the state file has less
@@ -132,6 +133,7 @@ func (g *Gateway) nodeKeys(old, new any) []string {
 	switch {
 	case b == nil || b.Name != g.Node:
 		return nil
+	case g.unseen.Follows(old, new):
 	case a != nil && sameForUs(a, b):
 		return nil
 	}
