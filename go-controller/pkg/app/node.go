@@ -290,6 +290,14 @@ func (n *node) hostWriters(ctx context.Context) (err error) {
 			parameters: n.settings,
 		},
 	}
+	n.kept.looks = map[string]func() (string, error){parameters: func() (string, error) { return settings.State(n.settings.Wanted()) }}
+	legacy, err := n.chains.Legacy()
+	if err != nil {
+		return err
+	}
+	if legacy {
+		n.kept.looks[chains] = n.chains.LegacyState
+	}
 	n.env.Metrics.Unsnatted(map[string]func() (uint64, error){
 		"host": n.guard.Dropped, "bridge": func() (uint64, error) {
 			dropped, err := n.flows.Packets(ctx, 0, bridge.PriorityUnsnatted)

@@ -213,7 +213,7 @@ func (g *Gateway) ensureBridge(ctx context.Context, a *attached, have *ovs.Bridg
 	if err := g.awaitLink(ctx, a.bridge, a.mac); err != nil {
 		return host.Attachment{}, err
 	}
-	if err := ensureNoRedirects(a.bridge); err != nil {
+	if err := g.Settings.Apply(ctx, gateway.Contributor+"-bridge", noRedirects(a.bridge)); err != nil {
 		return host.Attachment{}, err
 	}
 	if rec.Created {
