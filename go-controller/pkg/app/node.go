@@ -56,6 +56,9 @@ import (
 // for changes that nobody tells us of.
 const resyncInterval = 30 * time.Second
 
+// stateFile keeps, on the host, what the Open vSwitch database may lose.
+const stateFile = "/var/lib/ovn-kubernetes/node.json"
+
 // node wires the parts of a node.
 type node struct {
 	env     *Env
@@ -287,6 +290,14 @@ func (n *node) hostWriters(ctx context.Context) (err error) {
 			parameters: n.settings,
 		},
 	}
+	n.kept.looks = map[string]func() (string, error){parameters: func() (string, error) { return settings.State(n.settings.Wanted()) }}
+	legacy, err := n.chains.Legacy()
+	if err != nil {
+		return err
+	}
+	if legacy {
+		n.kept.looks[chains] = n.chains.LegacyState
+	}
 	n.env.Metrics.Unsnatted(map[string]func() (uint64, error){
 		"host": n.guard.Dropped, "bridge": func() (uint64, error) {
 			dropped, err := n.flows.Packets(ctx, 0, bridge.PriorityUnsnatted)
@@ -484,6 +495,7 @@ func gatewayConfig(cfg config.Config, name string) gatewaynode.Config {
 		EncapIP:        cfg.Default.EncapIP,
 		EncapPort:      cfg.Default.EncapPort,
 		ControllerIDs:  cfg.OVNControllerIDs(),
+		StateFile:      stateFile,
 	}
 	if db := cfg.OVNSouth; db.Secure() {
 		c.TLS = ovs.TLS{PrivateKey: db.PrivKey, Certificate: db.Cert, CACert: db.CACert}

@@ -100,6 +100,8 @@ type Controller struct {
 	// reports are told when no node is dirty.
 	reportPolicies, reportNamespaces map[string]bool
 	patched                          map[string]patched
+	// unseen are the namespaces whose annotation was written.
+	unseen kube.Unseen
 
 	sessions *sessions
 	waits    sync.WaitGroup // for chassis

@@ -202,7 +202,7 @@ func (c *Controller) watchReports() error {
 		c.annotations.Watch(c.deps.Namespaces.Informer(), func(old, new any) []string {
 			o, _ := old.(*corev1.Namespace)
 			n, _ := new.(*corev1.Namespace)
-			if n == nil || o != nil && same(o.Annotations, n.Annotations, kube.AnnotationGatewaysInUse) {
+			if n == nil || !c.unseen.Follows(old, new) && o != nil && same(o.Annotations, n.Annotations, kube.AnnotationGatewaysInUse) {
 				return nil
 			}
 			return []string{n.Name}
