@@ -142,6 +142,8 @@ type state struct {
 	held map[netip.Addr]bool
 	// announced are those of them that neighbours have been told of.
 	announced map[netip.Addr]bool
+	// unlinked are those on secondary networks that this node is given and has no link for.
+	unlinked map[netip.Addr]bool
 	// host is what the kernel has for it.
 	host egressip.HostState
 	// known says that the kernel was told by this run; unsure, that it was told
@@ -150,8 +152,19 @@ type state struct {
 }
 
 func (s state) clone() state {
-	s.held, s.announced = maps.Clone(s.held), maps.Clone(s.announced)
+	s.held, s.announced, s.unlinked = maps.Clone(s.held), maps.Clone(s.announced), maps.Clone(s.unlinked)
 	return s
+}
+
+// onLinks returns the addresses on secondary networks whose pods are led here.
+func (s state) onLinks() []netip.Addr {
+	addrs := slices.Collect(maps.Keys(s.unlinked))
+	for a, held := range s.held {
+		if held && s.host.Has(a) {
+			addrs = append(addrs, a)
+		}
+	}
+	return addrs
 }
 
 // New returns the controller.
@@ -377,7 +390,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	for a := range held {
 		after.held[a], after.announced[a] = true, before.announced[a]
 	}
-	after.host = next.host
+	after.host, after.unlinked = next.host, next.unlinked
 	if remote := len(assignment.Primary)+len(assignment.Secondary)+len(before.held)+len(after.held) == 0; remote && c.suppression.cover(key, e, node) {
 		next.gated = true
 	}
