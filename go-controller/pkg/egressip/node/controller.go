@@ -127,6 +127,8 @@ type Controller struct {
 	states map[string]state
 	// holders counts, by address, the EgressIPs that have this node answer for it.
 	holders map[netip.Addr]int
+	// heldFor are the EgressIPs that had this node hold an address last.
+	heldFor map[netip.Addr]types.UID
 	// touched are the keys whose part of the kernel somebody else may have changed.
 	touched map[string]bool
 	// released are addresses on secondary networks that others are about to take.
@@ -170,7 +172,7 @@ func (s state) onLinks() []netip.Addr {
 // New returns the controller.
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps, stopped: make(chan struct{}), states: map[string]state{},
-		holders: map[netip.Addr]int{}, touched: map[string]bool{}, released: map[string]map[netip.Addr]released{}}
+		holders: map[netip.Addr]int{}, heldFor: map[netip.Addr]types.UID{}, touched: map[string]bool{}, released: map[string]map[netip.Addr]released{}}
 	c.suppression, c.pods, c.stale, c.previous = newARPSuppression(c), newPods(c, deps.Pods), newStaleConntrack(deps.Forget), newPreviousHolders(deps)
 	c.queue = queue.New("egressip-node", c.reconcile)
 	c.queue.Seed(c.seedStates)
@@ -506,6 +508,11 @@ func (c *Controller) remember(key string, s state) {
 	c.recount(c.states[key], -1)
 	c.states[key] = s.clone()
 	c.recount(s, 1)
+	for a, held := range s.held {
+		if held {
+			c.heldFor[a] = s.uid
+		}
+	}
 }
 
 // recount adds n to the holders of what a state holds; mu is held.
@@ -533,6 +540,26 @@ func (c *Controller) holds(a netip.Addr) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.holders[a] > 0
+}
+
+// moves tells whether the EgressIP that this node held an address for last has it still,
+// which another node then is to take.
+func (c *Controller) moves(objects []*v1.EgressIP, a netip.Addr) bool {
+	c.mu.Lock()
+	uid := c.heldFor[a]
+	c.mu.Unlock()
+	return slices.ContainsFunc(objects, func(e *v1.EgressIP) bool {
+		return e.UID == uid && slices.ContainsFunc(e.Status.Items, func(i v1.EgressIPStatusItem) bool { return i.EgressIP == a.String() })
+	})
+}
+
+// forgetHolder forgets which EgressIP had this node hold an address, unless it does again.
+func (c *Controller) forgetHolder(a netip.Addr) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.holders[a] == 0 {
+		delete(c.heldFor, a)
+	}
 }
 
 func (c *Controller) ready() bool {
