@@ -40,12 +40,13 @@ type Kernel struct {
 
 // linkState is what is to be done for the secondary addresses of an EgressIP.
 type linkState struct {
-	host    egressip.HostState
-	links   map[netip.Addr]string
-	record  map[netip.Addr]bool
-	digest  string
-	problem string
-	gated   bool // the bridge has the suppressed addresses that there are to be
+	host     egressip.HostState
+	links    map[netip.Addr]string
+	unlinked map[netip.Addr]bool
+	record   map[netip.Addr]bool
+	digest   string
+	problem  string
+	gated    bool // the bridge has the suppressed addresses that there are to be
 }
 
 // assignLinks plans the secondary addresses of a share, and of those that have just
@@ -54,7 +55,7 @@ type linkState struct {
 func (c *Controller) assignLinks(
 	ctx context.Context, key string, assignment, departing egressip.NodeAssignment, may func(netip.Addr) bool,
 ) (linkState, map[netip.Addr]bool, error) {
-	s := linkState{host: egressip.HostPlan(nil, nil, nil), links: map[netip.Addr]string{}, record: map[netip.Addr]bool{}}
+	s := linkState{host: egressip.HostPlan(nil, nil, nil), links: map[netip.Addr]string{}, unlinked: map[netip.Addr]bool{}, record: map[netip.Addr]bool{}}
 	held := map[netip.Addr]bool{}
 	if len(assignment.Secondary)+len(departing.Secondary) == 0 {
 		return s, held, nil
@@ -68,6 +69,10 @@ func (c *Controller) assignLinks(
 	}
 	found, problem := egressip.AssignLinks(assignment, networks, c.deps.Record.Has)
 	for i, f := range found {
+		if !f.Linked() {
+			s.unlinked[f.Addr] = true
+			continue
+		}
 		s.links[f.Addr], s.record[f.Addr] = f.Link.Link, true
 		if may(f.Addr) {
 			held[f.Addr] = true
