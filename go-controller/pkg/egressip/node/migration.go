@@ -111,7 +111,7 @@ func (c *Controller) planReleased(key string, e *v1.EgressIP, before state) egre
 		for _, item := range e.Status.Items {
 			a, err := netip.ParseAddr(item.EgressIP)
 			network, errNetwork := netip.ParsePrefix(item.Network)
-			if err == nil && errNetwork == nil && item.Node != c.deps.Node {
+			if err == nil && errNetwork == nil && item.Node != c.deps.Node && item.From != c.deps.Node {
 				elsewhere[a] = network
 			}
 		}
