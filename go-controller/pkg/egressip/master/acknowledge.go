@@ -27,7 +27,7 @@ const (
 func (c *Controller) checkTimeouts(key string, d egressip.Decision, status v1.EgressIPStatus) {
 	digest := c.digest(key)
 	var debts []health.PendingAck
-	for _, debt := range d.PendingAcks(status, digest) {
+	for _, debt := range d.PendingAcks(status, digest, c.live) {
 		if !c.dead(debt.Node) {
 			debts = append(debts, health.PendingAck{Node: debt.Node, What: debt.What})
 		}

@@ -242,7 +242,7 @@ func (c *Controller) objects() []*v1.EgressIP {
 }
 
 // seedStates takes over what an earlier run held: what this node's status entries have and the
-// items still give it. The rest it has not, from the start.
+// items still give it, or have it go on answering for. The rest it has not, from the start.
 func (c *Controller) seedStates() []string {
 	for _, e := range c.objects() {
 		c.remember(e.Name, c.restoreHeld(e))
@@ -410,6 +410,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	if a, key := c.holdsStill(e, after); key != "" {
 		return fmt.Errorf("report %s as released: EgressIP %s still has it", a, key)
 	}
+	next.awaiting = c.awaiting(e, assignment, next)
 	return c.patchNodeStatus(ctx, e, c.nodeStatus(after, next))
 }
 

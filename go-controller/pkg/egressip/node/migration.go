@@ -116,7 +116,7 @@ func (c *Controller) planReleased(key string, e *v1.EgressIP, before state) egre
 	for _, item := range items {
 		a, err := netip.ParseAddr(item.EgressIP)
 		network, errNetwork := netip.ParsePrefix(item.Network)
-		if given[a] = true; err != nil || errNetwork != nil || item.Node == c.deps.Node {
+		if given[a] = true; err != nil || errNetwork != nil || item.Node == c.deps.Node || item.From == c.deps.Node {
 			continue
 		}
 		if networks[a] = network; c.leaving {

@@ -35,7 +35,10 @@ func (c *Controller) nodeStatus(s state, on linkState) *v1.ProgrammedStatus {
 	slices.SortFunc(status.EgressIPs, func(a, b string) int {
 		return netip.MustParseAddr(a).Compare(netip.MustParseAddr(b))
 	})
-	if len(status.EgressIPs) == 0 && status.Digest == "" && status.Problem == "" {
+	for _, a := range on.awaiting {
+		status.Awaiting = append(status.Awaiting, a.String())
+	}
+	if len(status.EgressIPs)+len(status.Awaiting) == 0 && status.Digest == "" && status.Problem == "" {
 		return nil
 	}
 	return &status

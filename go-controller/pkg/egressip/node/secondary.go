@@ -46,6 +46,8 @@ type linkState struct {
 	record   map[netip.Addr]bool
 	digest   string
 	problem  string
+	// awaiting are the addresses that this node is prepared to take from others, sorted.
+	awaiting []netip.Addr
 	gated    bool // the bridge has the suppressed addresses that there are to be
 }
 
@@ -83,6 +85,16 @@ func (c *Controller) assignLinks(
 		}
 		found[i].Before = before.HostAddr(assignment.Networks[f.Addr])
 	}
+	// Pods of a family leave with its first address: with one that is here.
+	slices.SortStableFunc(found, func(a, b egressip.LinkAssignment) int {
+		switch {
+		case held[a.Addr] == held[b.Addr]:
+			return 0
+		case held[a.Addr]:
+			return -1
+		}
+		return 1
+	})
 	gone, _ := egressip.AssignLinks(departing, networks, c.deps.Record.Has)
 	pods := c.pods.members.Addrs(key)
 	s.host = egressip.HostPlan(append(found, gone...), func(a netip.Addr) bool { return held[a] }, pods)
