@@ -204,11 +204,9 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 		}
 	}
 	if cfg.Features.MultiExternalGateway {
-		more, err := n.externalGateways(pods)
-		if err != nil {
+		if err := n.externalGateways(core, pods); err != nil {
 			return nil, err
 		}
-		start = append(start, more)
 	}
 	ports := sb.NewPorts(databaseConfig(cfg.OVNSouth), n.name)
 	n.runners["addresses of pods"] = ports
