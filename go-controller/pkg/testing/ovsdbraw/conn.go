@@ -51,6 +51,9 @@ func Dial(ctx context.Context, address string, update func(params json.RawMessag
 // Close ends the connection.
 func (c *Conn) Close() error { return c.conn.Close() }
 
+// Closed is closed when nothing comes from the server any more.
+func (c *Conn) Closed() <-chan struct{} { return c.closed }
+
 // read hands out what the server sends until the connection ends. Messages follow each
 // other without anything in between.
 func (c *Conn) read() {
