@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/ovnkube/ovnkube/test/scale/load"
@@ -60,7 +61,9 @@ func run(args []string) error {
 	flags.StringVar(&o.plane.KubernetesDir, "kubernetes", "_output/kin/bin", "directory of the programs of Kubernetes")
 	flags.StringVar(&o.plane.Ovnkube, "ovnkube", "_output/bin/ovnkube", "the program to measure")
 	flags.StringVar(&o.crds, "crds", "dist/crds", "directory of the definitions of our kinds")
+	masterArgs := flags.String("master-args", "", "further arguments of masters, separated by blanks")
 	_ = flags.Parse(args) // it exits
+	o.plane.MasterArgs = strings.Fields(*masterArgs)
 	var err error
 	if o.size, err = load.SizeOf(*size, *times); err != nil {
 		return err

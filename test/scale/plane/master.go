@@ -28,7 +28,8 @@ func (p *Plane) StartMaster(node string, number int) (*Master, error) {
 		"--gateway-mode=shared", "--nodeport", "--enable-egress-ip", "--enable-egress-service", "--enable-multi-external-gateway",
 		"--nb-address=unix:" + p.path("nbproxy.sock"), "--sb-address=unix:" + p.path("sb.sock"),
 		"--metrics-bind-address=" + address, "--metrics-enable-pprof", "--loglevel=2",
-		"--ha-election-lease-duration=15", "--ha-election-renew-deadline=10", "--ha-election-retry-period=2",
+		// As by default, but for how soon a master that waits takes what a leader gives up.
+		"--ha-election-lease-duration=60", "--ha-election-renew-deadline=30", "--ha-election-retry-period=2",
 	}, p.config.MasterArgs...)
 	process, err := p.start("ovnkube-"+node, p.config.Ovnkube, args...)
 	if err != nil {

@@ -139,7 +139,7 @@ func (p *Plane) startDatabase(ctx context.Context, name, schema string) (*Proces
 	if err != nil {
 		return nil, err
 	}
-	if <-create.done; create.err != nil {
+	if <-create.done; !create.cmd.ProcessState.Success() {
 		return nil, create.Failed()
 	}
 	server, err := p.start("ovsdb-"+name, "ovsdb-server", "--no-chdir", "-vconsole:warn", "-vsyslog:off", "-vfile:off",

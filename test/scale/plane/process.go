@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,8 +21,11 @@ const patience = time.Minute
 // tick is how often a condition is looked at.
 const tick = 2 * time.Millisecond
 
-// Until waits for a condition: it returns when ok does not return an error any more, and
-// the last error where ctx ends before.
+// ErrEnded is what is wrong where a process has ended by itself.
+var ErrEnded = errors.New("it has ended")
+
+// Until waits for a condition: it returns when ok does not return an error any more. Where
+// ctx ends before, or a process has ended, it returns the last error.
 func Until(ctx context.Context, what string, ok func() error) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -29,6 +33,9 @@ func Until(ctx context.Context, what string, ok func() error) error {
 		err := ok()
 		if err == nil {
 			return nil
+		}
+		if errors.Is(err, ErrEnded) {
+			return fmt.Errorf("wait for %s: %w", what, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -43,7 +50,6 @@ type Process struct {
 	Name string
 	cmd  *exec.Cmd
 	done chan struct{} // when it has ended
-	err  error         // how, after that
 	log  string
 }
 
@@ -61,7 +67,7 @@ func start(dir, name, program string, args ...string) (*Process, error) {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {
-		p.err = p.cmd.Wait()
+		_ = p.cmd.Wait() // its state tells
 		close(p.done)
 	}()
 	return p, nil
@@ -83,12 +89,26 @@ func (p *Process) ready(ctx context.Context, ok func() error) error {
 func (p *Process) Failed() error {
 	select {
 	case <-p.done:
-		text, _ := os.ReadFile(p.log)
-		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-		return fmt.Errorf("%s has ended (%w): %s", p.Name, errors.Join(p.err, errors.New("unexpected")), strings.Join(lines[max(0, len(lines)-5):], "\n"))
+		return fmt.Errorf("%s: %w (%s): %s", p.Name, ErrEnded, p.cmd.ProcessState, lastLine(p.log))
 	default:
 		return nil
 	}
+}
+
+// lastLine returns what a program said last.
+func lastLine(path string) string {
+	file, err := os.Open(path)
+	if err != nil {
+		return err.Error()
+	}
+	defer file.Close()
+	const enough = 1 << 10
+	if size, err := file.Seek(0, io.SeekEnd); err == nil {
+		_, _ = file.Seek(max(0, size-enough), io.SeekStart)
+	}
+	text, _ := io.ReadAll(file)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return lines[len(lines)-1]
 }
 
 // Stop ends a process in good order, and by force where that takes too long.
