@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/health"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 )
@@ -168,4 +169,28 @@ func TestOldNodeDies(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAwaitingTakenAway: what the master takes out of a node's status entry is no sign of life
+// of that node.
+func TestAwaitingTakenAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := impatient(t, "172.18.0.33")
+		w.start()
+		w.programmed(prod)
+		late := []health.PendingAck{{Node: "ovn-worker", What: "take 172.18.0.44"}}
+		w.master.ackTimeouts.SetPending("next", late)
+		<-time.After(w.limit)
+		w.master.ackTimeouts.SetPending("next", late)
+		with := func(entries ...v1.ProgrammedStatus) *v1.EgressIP {
+			return egress(prod, nil, func(e *v1.EgressIP) { e.Status.Programmed = entries })
+		}
+		awaits := with(v1.ProgrammedStatus{Node: "ovn-worker", Awaiting: []string{"172.18.0.33", "172.18.0.44"}})
+		if back := w.master.observeStatuses(awaits, with(v1.ProgrammedStatus{Node: "ovn-worker", Awaiting: []string{"172.18.0.44"}})); back {
+			t.Error("the node passes for one that acts")
+		}
+		if back := w.master.observeStatuses(with(), awaits); !back {
+			t.Error("what it says itself does not count")
+		}
+	})
 }
