@@ -189,8 +189,8 @@ func bridgeFlow(q trace.Question, in, mac string) string {
 	if q.Source.Is6() {
 		protocol, src, dst = q.Protocol+"6", "ipv6_src", "ipv6_dst"
 	}
-	flow := fmt.Sprintf("in_port=%s,%s,dl_src=%s,dl_dst=%s,%s=%s,%s=%s,nw_ttl=62,tp_src=%d,tp_dst=%d",
-		in, protocol, mac, anyMAC, src, q.Source, dst, q.To.Addr(), trace.SourcePort, q.To.Port())
+	flow := fmt.Sprintf("in_port=%s,%s,dl_src=%s,dl_dst=%s,%s=%s,%s=%s,nw_ttl=62,%s_src=%d,%s_dst=%d",
+		in, protocol, mac, anyMAC, src, q.Source, dst, q.To.Addr(), q.Protocol, trace.SourcePort, q.Protocol, q.To.Port())
 	if q.Protocol == trace.TCP {
 		flow += ",tcp_flags=syn"
 	}

@@ -44,7 +44,10 @@ func Logical(ctx context.Context, db Database, datapath, packet string, choice i
 		}
 		return "", fmt.Errorf("run ovn-trace: %w: %s", err, strings.TrimSpace(stderr.String()))
 	}
-	return out.String(), nil
+	if text := out.String(); strings.Contains(text, "ingress(") {
+		return text, nil
+	}
+	return "", fmt.Errorf("run ovn-trace: it does not follow the packet: %s", strings.TrimSpace(out.String()[:min(out.Len(), 4096)]))
 }
 
 // bounded keeps the begin of what is written, and refuses the rest.
