@@ -110,6 +110,23 @@ func (a *asker) ask(ctx context.Context, q trace.Question) (trace.Facts, error) 
 	if err != nil {
 		return trace.Facts{}, err
 	}
+	for again := attempts; ; again-- {
+		facts, err := a.send(ctx, q, token)
+		if again == 1 || !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), unreached) {
+			return facts, err
+		}
+	}
+}
+
+const (
+	// unreached is what the API server says of a node that it has chosen and cannot reach: the
+	// next time it may choose another one, all of which pass questions on.
+	unreached = "error trying to reach service"
+	attempts  = 6
+)
+
+// send sends a question once.
+func (a *asker) send(ctx context.Context, q trace.Question, token string) (trace.Facts, error) {
 	path, values := q.Path()
 	r := a.clients.Kube.CoreV1().RESTClient().Get().Namespace(a.namespace).Resource("services").Name(traceService).SubResource("proxy").
 		Suffix(path).SetHeader(authn.Header, token).MaxRetries(0)

@@ -140,6 +140,34 @@ func TestTrace(t *testing.T) {
 	}
 }
 
+// The API server chooses any node of the Service, also one that is down: others know the way, too.
+func TestTraceChoosesAgain(t *testing.T) {
+	answer := leaving("172.18.0.3")
+	down := 0
+	kube, _ := traceCluster(t, func(w http.ResponseWriter, r *http.Request) {
+		if down++; down%attempts != 0 {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintln(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"ServiceUnavailable","code":503,"message":"error trying to reach service: dial tcp 172.18.0.3:9413: connect: connection refused"}`)
+			return
+		}
+		answer(w, r)
+	})
+	if status, out, errs := askTrace(t, kube, "prod/web", "--to", "192.0.2.1:443"); status != 0 || down != 2*attempts {
+		t.Errorf("status %d after %d requests: %s%s", status, down, out, errs)
+	}
+	down = -100 * attempts
+	kube, _ = traceCluster(t, func(w http.ResponseWriter, r *http.Request) {
+		down++
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprintln(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"ServiceUnavailable","code":503,"message":"error trying to reach service: connection refused"}`)
+	})
+	if status, out, _ := askTrace(t, kube, "prod/web", "--to", "192.0.2.1:443"); status != 1 || !strings.Contains(out, "NodeSilent") || down != -99*attempts {
+		t.Errorf("status %d after %d requests: %s", status, down, out)
+	}
+}
+
 // Who may not ask for a token learns what is missing.
 func TestTraceStranger(t *testing.T) {
 	kube, fakes := traceCluster(t, leaving("172.18.0.3"))

@@ -91,9 +91,13 @@ func New(deps Deps) *Handler {
 		// that comes along is of no use but for a question to that node.
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec
 		DisableKeepAlives: true,
+		DialContext:       (&net.Dialer{Timeout: dialPatience}).DialContext,
 	}}
 	return h
 }
+
+// dialPatience is how long another node may take to accept a connection.
+const dialPatience = 5 * time.Second
 
 // authnPatience is how long another node may take to find out who asks.
 const authnPatience = 10 * time.Second
