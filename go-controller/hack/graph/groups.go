@@ -25,7 +25,9 @@ const (
 // its names, and those below them that no other group names.
 var rows = [][]group{
 	{{names: []string{"cmd/ovnkube"}, kind: command}, {names: []string{"cmd/ovn-k8s-cni-overlay"}, kind: command}},
-	{{names: []string{"app"}, kind: wiring}, {names: []string{"explain"}, kind: pure}},
+	{{names: []string{"app"}, kind: wiring}},
+	{{names: []string{"trace"}, kind: pure}},
+	{{names: []string{"explain"}, kind: pure}},
 	{
 		{names: []string{"network"}, kind: pure}, {names: []string{"pod"}, kind: pure}, {names: []string{"cni"}, kind: pure},
 		{names: []string{"gateway"}, kind: pure}, {names: []string{"service"}, kind: pure}, {names: []string{"egressservice"}, kind: pure},
@@ -36,7 +38,7 @@ var rows = [][]group{
 	},
 	{{names: []string{"reserved"}, kind: pure}},
 	{
-		{names: []string{"config"}, kind: kit}, {names: []string{"metrics"}, kind: kit}, {names: []string{"audit"}, kind: kit},
+		{names: []string{"config"}, kind: kit}, {names: []string{"metrics"}, kind: kit}, {names: []string{"audit"}, kind: kit}, {names: []string{"authn"}, kind: kit},
 		{title: "Kubernetes and queues", names: []string{"nodeinfo", "kube", "queue"}, kind: kit},
 		{title: "drivers: OVN", names: []string{"nb/ovsdb", "sb"}, kind: driver},
 		{title: "drivers: host", names: []string{"host/"}, kind: driver, columns: 4},

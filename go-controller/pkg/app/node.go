@@ -210,6 +210,11 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 	}
 	ports := sb.NewPorts(databaseConfig(cfg.OVNSouth), n.name)
 	n.runners["addresses of pods"] = ports
+	if cfg.Trace.BindAddress != "" {
+		if n.runners["trace"], err = n.traces(all, pods); err != nil {
+			return nil, err
+		}
+	}
 	if cfg.Features.NodeHealthCheckPort != 0 {
 		if n.runners["health"], err = healthServer(cfg); err != nil {
 			return nil, err

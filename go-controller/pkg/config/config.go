@@ -18,6 +18,7 @@ type Config struct {
 	CNI        CNI
 	Kubernetes Kubernetes
 	Metrics    Metrics
+	Trace      Trace
 	OVNNorth   Database
 	OVNSouth   Database
 	Gateway    Gateway
@@ -140,6 +141,12 @@ type Metrics struct {
 	EnablePprof bool
 	// ServerCert and ServerKey make that listener speak TLS; both or neither.
 	ServerKey, ServerCert string
+}
+
+// Trace is the [trace] section.
+type Trace struct {
+	// BindAddress is where a node answers questions about packets; empty for nowhere.
+	BindAddress string
 }
 
 // Scheme is how an OVSDB server is reached.

@@ -13,6 +13,8 @@ import (
 const (
 	masterMetricsPort = 9409
 	nodeMetricsPort   = 9410
+	// tracePort is where nodes answer questions about packets.
+	tracePort = 9413
 )
 
 // ovnkubeMaster and ovnkubeNode are separate processes, so that either can be
@@ -33,9 +35,13 @@ func (n Node) ovnkubeNode() supervise.Unit {
 			{"install", "-m", "0755", OvnkubeDir + "/" + cniShim, CNIBinDir + "/" + cniShim},
 			n.account(nodeAccount, n.Name),
 		},
-		Exec:  n.ovnkube("--init-node", nodeMetricsPort, nodeAccount, n.Config.Ovnkube.NodeArgs),
+		Exec:  n.ovnkube("--init-node", nodeMetricsPort, nodeAccount, n.nodeArgs()),
 		After: []string{VSwitch},
 	}
+}
+
+func (n Node) nodeArgs() []string {
+	return append([]string{"--trace-bind-address=" + plan.HostPort(n.Primary(), tracePort)}, n.Config.Ovnkube.NodeArgs...)
 }
 
 const cniShim = "ovn-k8s-cni-overlay"
