@@ -207,7 +207,7 @@ func TestApprovedByOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := k.Client.CertificatesV1().CertificateSigningRequests()
-	make := func(signer string) string {
+	submit := func(signer string) string {
 		csr, err := client.Create(t.Context(), &certificatesv1.CertificateSigningRequest{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "x"},
 			Spec:       certificatesv1.CertificateSigningRequestSpec{Request: request, SignerName: signer, Usages: usages},
@@ -220,7 +220,7 @@ func TestApprovedByOthers(t *testing.T) {
 		}
 		return csr.Name
 	}
-	foreign, ours := make("example.com/other"), make(SignerName)
+	foreign, ours := submit("example.com/other"), submit(SignerName)
 	run(t, k)
 	eventually.Succeeds(t, "the request to fail", func() error {
 		csr, err := client.Get(t.Context(), ours, metav1.GetOptions{})
