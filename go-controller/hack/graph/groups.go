@@ -35,6 +35,7 @@ var rows = [][]group{
 	},
 	{
 		{names: []string{"noreroute"}, kind: pure}, {names: []string{"bridge"}, kind: pure}, {names: []string{"health"}, kind: kit},
+		{names: []string{"pki/cluster"}, kind: kit},
 	},
 	{{names: []string{"reserved"}, kind: pure}},
 	{

@@ -124,3 +124,16 @@ func TestNotices(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), want)
 	}
 }
+
+// TestNodeWithoutNorthboundFiles: a node has nothing to do with the northbound database,
+// and needs no certificate for it; for the southbound one it does.
+func TestNodeWithoutNorthboundFiles(t *testing.T) {
+	s := Sources{
+		Flags:             map[string]string{"nb-address": "ssl:192.0.2.1:6641", "sb-address": "ssl:192.0.2.1:6642"},
+		ReadFile:          noFile,
+		WithoutNorthbound: true,
+	}
+	if _, _, err := Load(s); err == nil || !strings.Contains(err.Error(), "--sb-client-privkey") {
+		t.Errorf("%v, want --sb-client-privkey to be refused", err)
+	}
+}
