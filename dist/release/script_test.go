@@ -215,13 +215,16 @@ func TestReleasedManifests(t *testing.T) {
 		if !slices.Equal(images, []string{"ovnkube:v1.2.0"}) {
 			t.Errorf("%s: images %q", mode, images)
 		}
-		for kind, want := range map[string]int{"CustomResourceDefinition": 3, "Namespace": 1, "DaemonSet": 3, "Deployment": 2, "ConfigMap": 1} {
+		for kind, want := range map[string]int{"CustomResourceDefinition": 3, "Namespace": 1, "DaemonSet": 3, "Deployment": 3, "ConfigMap": 1} {
 			if counts[kind] != want {
 				t.Errorf("%s: %d of kind %s, want %d: %v", mode, counts[kind], kind, want, counts)
 			}
 		}
 		if strings.Count(text, "--gateway-mode="+mode) != 2 {
 			t.Errorf("%s: not both roles have the gateway mode", mode)
+		}
+		if strings.Contains(text, "=tcp:") || strings.Count(text, "ssl:CONTROLPLANE:") != 3 {
+			t.Errorf("%s: databases without TLS", mode)
 		}
 	}
 	counts, _ := kinds(t, p.read(t, "ovnkube-monitoring.yaml"))

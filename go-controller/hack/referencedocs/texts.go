@@ -133,6 +133,8 @@ var texts = map[string]string{
 	"annotation k8s.ovn.org/host-addresses":                 "JSON list of all usable addresses of the host with prefix lengths; the secondary networks of EgressIP come from it",
 	"on k8s.ovn.org/l3-gateway-config":                      "on Node; `gateway/node`",
 	"annotation k8s.ovn.org/l3-gateway-config":              "Gateway mode, external interface, MAC address, addresses, next hops and VLAN of the node",
+	"on k8s.ovn.org/node":                                   "on CertificateSigningRequest, `spec.signerName`; `pki/cluster`",
+	"annotation k8s.ovn.org/node":                           "The signer of the certificates of nodes ([certificates.md](../certificates.md))",
 	"on k8s.ovn.org/node-chassis-id":                        "on Node; `gateway/node`",
 	"annotation k8s.ovn.org/node-chassis-id":                "The node's `system-id` in Open vSwitch, which is the name of its chassis",
 	"on k8s.ovn.org/node-gateway-router-lrp-ifaddr":         "on Node; `network/master`",
