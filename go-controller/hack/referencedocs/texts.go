@@ -87,8 +87,8 @@ var texts = map[string]string{
 	"chain OVN-KUBE-NODEPORT":            "DNAT of node ports to the cluster IP",
 	"chain OVN-KUBE-POD-TO-NODE":         "Marks traffic from pods to nodes with `MarkPodToNode`, where marks of OVN do not reach the kernel",
 	"chain OVN-KUBE-SNAT-MGMTPORT":       "Gives the host's own traffic to pods the management port's address; Services put exceptions first",
-	"chain OVN-KUBE-STRAY":               "Drops forwarded packets to an address of an EgressService that belong to no connection",
-	"chain OVN-KUBE-STRAY-INPUT":         "The same for an address that the host itself has",
+	"chain OVN-KUBE-STRAY":               "Drops forwarded packets to an address of an EgressService that belong to no connection, and what pods of the node open that leave by another node",
+	"chain OVN-KUBE-STRAY-INPUT":         "Drops packets to such an address that the host itself has",
 
 	"host/snatguard.afterSNAT":   "priority of the chain `postrouting`: behind source translation, which has 100",
 	"host/snatguard.chainName":   "chain at hook postrouting: drops packets of the cluster subnets that would leave untranslated, except replies and what leaves by the management port",
