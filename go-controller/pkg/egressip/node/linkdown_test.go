@@ -110,7 +110,7 @@ func TestNoLinkLeft(t *testing.T) {
 				w.saysEventually("prod", self+" 10.10.10.5")
 				for _, step := range c.steps {
 					step(w, controller)
-					time.Sleep(time.Second) // of the bubble
+					<-time.After(time.Second) // of the bubble
 					synctest.Wait()
 				}
 				got := w.dump()
@@ -120,7 +120,7 @@ func TestNoLinkLeft(t *testing.T) {
 				if c.want == blocked && (!strings.Contains(got, "blackhole default table 1000") || strings.Contains(got, "-j SNAT")) {
 					t.Errorf("has\n%s", got)
 				}
-				time.Sleep(time.Minute)
+				<-time.After(time.Minute)
 				synctest.Wait()
 				left := w.dump()
 				if stays := len(c.steps) == 1 && c.what == "link lost"; strings.Contains(left, blocked) != stays || strings.Contains(left, way) {
