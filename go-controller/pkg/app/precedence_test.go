@@ -235,6 +235,27 @@ func TestExternalGatewaysComeFirst(t *testing.T) {
 	}
 }
 
+// TestGatewaysDown: OVN itself takes gateways out of its routes whose sessions are down. What
+// then goes the usual way is not to leave with the pod's address, whenever the rest follows.
+func TestGatewaysDown(t *testing.T) {
+	for _, disable := range []bool{false, true} {
+		p := newPrecedence(t, topology.GatewayShared, disable)
+		p.gateways(&v1.HopOptions{SkipHostSNAT: true, BFDEnabled: true})
+		set := func(status string) {
+			for range 2 { // ovn-controller writes what northd copies
+				for _, id := range strings.Fields(p.ovn.Sbctl("--bare", "--columns=_uuid", "list", "bfd")) {
+					p.ovn.Sbctl("set", "bfd", id, "status="+status)
+				}
+				p.ovn.Sync()
+			}
+		}
+		set("up")
+		p.expect("up", outsideAddrs, untranslated, "eth.dst = "+gatewayMAC, `output("breth0_a")`, "!ct_snat")
+		set("down")
+		p.expect("down", outsideAddrs, "eth.dst = "+routerMAC, `output("breth0_a")`, "!"+untranslated)
+	}
+}
+
 // TestEgressIPOnOwnNode: where the pod's own node has the egress IP, the gateways
 // see the pod with it, unless it keeps its own address.
 func TestEgressIPOnOwnNode(t *testing.T) {

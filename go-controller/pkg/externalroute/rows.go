@@ -63,14 +63,15 @@ type family struct {
 	cfg     Config
 	node    topology.Node
 	router  nb.Parent
-	own     map[netip.Addr]bool // addresses of the node
-	hops    map[netip.Addr]Hop  // those with BFD that some pod uses
-	up      map[netip.Addr]bool // hops whose sessions are up; nil: all
-	ending  map[netip.Addr]bool // hops whose sessions are to be written later
-	routed  []netip.Addr        // pods with a route that is used
-	reroute []netip.Addr        // those of them that have to be led to the gateway router
-	plain   []netip.Addr        // pods that are translated one by one
-	skip    []netip.Addr        // pods that are to be taken out of other rules' translation
+	own     map[netip.Addr]bool         // addresses of the node
+	hops    map[netip.Addr]Hop          // those with BFD that some pod uses
+	up      map[netip.Addr]bool         // hops whose sessions are up; nil: all
+	ending  map[netip.Addr]bool         // hops whose sessions are to be written later
+	routed  []netip.Addr                // pods with a route that is used
+	reroute []netip.Addr                // those of them that have to be led to the gateway router
+	plain   []netip.Addr                // pods that are translated one by one
+	via     map[netip.Addr][]netip.Addr // hops of each pod
+	skip    []netip.Addr                // pods that are to be taken out of other rules' translation
 	rows    []nb.Row
 }
 
@@ -97,6 +98,7 @@ func familyRows(cfg Config, plan Plan, s NodeSnapshot, pods []Pod, fam topology.
 		router: nb.Parent{Table: nbdb.LogicalRouterTable, Name: topology.GatewayRouter(s.Node.Name)},
 		own:    map[netip.Addr]bool{},
 		hops:   map[netip.Addr]Hop{},
+		via:    map[netip.Addr][]netip.Addr{},
 		up:     s.Up,
 		ending: s.Ending,
 	}
@@ -157,6 +159,7 @@ func (f *family) pod(a netip.Addr, hops []Hop, rerouted, translated bool) {
 }
 
 func (f *family) route(a netip.Addr, h Hop) {
+	f.via[a] = append(f.via[a], h.Addr)
 	row := nb.Row{
 		ID:     a.String() + " via " + h.Addr.String(),
 		Parent: f.router,

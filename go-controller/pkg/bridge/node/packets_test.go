@@ -196,6 +196,34 @@ func TestUntranslated(t *testing.T) {
 		packet("tcp", netip.MustParseAddrPort("172.18.0.3:4000"), netip.MustParseAddrPort("172.18.0.100:80"), "tcp_flags=0x002"), 0, "wire")
 }
 
+// TestUntranslatedKinds: it does not matter what packets these are: other protocols than
+// TCP and UDP, errors, parts of a datagram. What is for a node is no exception.
+func TestUntranslatedKinds(t *testing.T) {
+	w := newWires(t)
+	const frame = ",dl_src=02:00:00:00:00:99,dl_dst=02:00:00:00:00:01,nw_ttl=64"
+	const to4, to6 = ",nw_dst=172.18.0.100", ",ipv6_dst=fc00::100"
+	kinds := map[string]map[string]string{
+		",nw_src=10.244.1.3" + to4: {
+			"GRE": "ip,nw_proto=47", "ESP": "ip,nw_proto=50", "SCTP": "sctp,sctp_src=4000,sctp_dst=80", "a ping": "icmp,icmp_type=8",
+			"an answer to a ping": "icmp,icmp_type=0", "an error": "icmp,icmp_type=3,icmp_code=1",
+			"the first part": "udp,udp_src=4000,udp_dst=80,nw_frag=first", "a later part": "udp,nw_frag=later",
+		},
+		",ipv6_src=fd00:10:244:2::3" + to6: {
+			"GRE": "ipv6,nw_proto=47", "SCTP": "sctp6,sctp_src=4000,sctp_dst=80", "a ping": "icmp6,icmpv6_type=128,icmpv6_code=0",
+			"an answer to a ping": "icmp6,icmpv6_type=129,icmpv6_code=0", "an error": "icmp6,icmpv6_type=1,icmpv6_code=1",
+		},
+		",nw_src=10.244.2.3" + to4: {"GRE of another node's pod": "ip,nw_proto=47", "its ping": "icmp,icmp_type=8"},
+	}
+	for between, packets := range kinds {
+		for what, p := range packets {
+			w.goes(what, "ovn", p+frame+between, 0)
+			if !strings.Contains(between, "10.244.2.3") {
+				w.goes(what+" that is for a node", "ovn", p+frame+between, topology.MarkPodToNode)
+			}
+		}
+	}
+}
+
 // TestForeign: what leaves with an egress address that is elsewhere is dropped, but for
 // what goes to nodes with the address of this one.
 func TestForeign(t *testing.T) {

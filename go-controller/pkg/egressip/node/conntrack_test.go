@@ -81,7 +81,7 @@ func TestEndedAtOnce(t *testing.T) {
 				w.start()
 				w.saysEventually("prod", self+" "+four+" "+six)
 				end(w)
-				time.Sleep(time.Second)
+				<-time.After(time.Second)
 				synctest.Wait()
 				for _, a := range []string{four, six} {
 					if !w.dropsFrom(a) {

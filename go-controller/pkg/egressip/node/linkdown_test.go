@@ -1,7 +1,6 @@
 package node
 
 import (
-	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -12,8 +11,8 @@ import (
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/routed"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -23,17 +22,11 @@ import (
 // neither before this node has noticed nor afterwards.
 func TestLinkDown(t *testing.T) {
 	node := netnstest.New(t)
-	pods, outside := router(t, node)
+	ends := routed.New(t, node)
 	for _, c := range []struct{ addr, tool, subnet string }{
 		{"10.244.1.4/24", "iptables", "10.244.1.0/24"}, {"fd00:10:244:2::4/64", "ip6tables", "fd00:10:244:2::/64"},
 	} {
-		err := link.Inside(pods, func() error {
-			_, err := node.Try("ip", "addr", "add", c.addr, "dev", "eth0", "nodad")
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		ends.AddPod(c.addr)
 		node.Run(c.tool, "-t", "nat", "-A", "POSTROUTING", "!", "-o", topology.ManagementPort, "-s", c.subnet, "-j", "MASQUERADE")
 	}
 	l := &lab{t: t, ns: node, ids: ids{}}
@@ -50,35 +43,16 @@ func TestLinkDown(t *testing.T) {
 		if step.what != "before the node has noticed" {
 			l.apply(step.state)
 		}
-		for i, c := range []struct{ pod, other, server string }{
+		for _, c := range []struct{ pod, other, server string }{
 			{inbound[0].pod, "10.244.1.4", "192.0.2.9"}, {inbound[1].pod, "fd00:10:244:2::4", "2001:db8::9"},
 		} {
-			socket := func(where, addr string) (conn *net.UDPConn) {
-				t.Helper()
-				err := link.Inside(where, func() (err error) {
-					conn, err = net.ListenUDP("udp", &net.UDPAddr{IP: net.ParseIP(addr)})
-					return err
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { conn.Close() })
-				return conn
-			}
-			server := socket(outside, c.server)
+			server := ends.Listen(ends.Outside, c.server, 0)
 			for _, from := range []string{c.pod, c.other} { // what the second sends comes after what the first does
-				if _, err := socket(pods, from).WriteTo([]byte(from), server.LocalAddr()); err != nil {
-					t.Fatal(err)
-				}
+				ends.Send(ends.Listen(ends.Pods, from, 0), from, server.LocalAddr())
 			}
-			buffer := make([]byte, 64)
-			for sender := ""; sender != c.other; {
-				n, from, err := server.ReadFromUDPAddrPort(buffer)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if sender = string(buffer[:n]); sender == c.pod {
-					t.Errorf("%s, family %d: what the pod sends leaves with %s", step.what, i, from)
+			for sender, from := "", ""; sender != c.other; {
+				if sender, from = ends.Receive(server); sender == c.pod {
+					t.Errorf("%s: what %s sends leaves with %s", step.what, sender, from)
 				}
 			}
 		}
@@ -136,7 +110,7 @@ func TestNoLinkLeft(t *testing.T) {
 				w.saysEventually("prod", self+" 10.10.10.5")
 				for _, step := range c.steps {
 					step(w, controller)
-					time.Sleep(time.Second) // of the bubble
+					<-time.After(time.Second) // of the bubble
 					synctest.Wait()
 				}
 				got := w.dump()
@@ -146,7 +120,7 @@ func TestNoLinkLeft(t *testing.T) {
 				if c.want == blocked && (!strings.Contains(got, "blackhole default table 1000") || strings.Contains(got, "-j SNAT")) {
 					t.Errorf("has\n%s", got)
 				}
-				time.Sleep(time.Minute)
+				<-time.After(time.Minute)
 				synctest.Wait()
 				left := w.dump()
 				if stays := len(c.steps) == 1 && c.what == "link lost"; strings.Contains(left, blocked) != stays || strings.Contains(left, way) {

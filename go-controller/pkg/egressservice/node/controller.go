@@ -79,8 +79,10 @@ type Controller struct {
 	// settled are the translations of the keys whose traffic is led here, as far as
 	// connections with others were forgotten since.
 	settled map[string]egressservice.Translations
-	leaving *leaving
-	flush   *flusher
+	// elsewhere are the pods of this node, by key, that leave by another one.
+	elsewhere map[string][]netip.Addr
+	leaving   *leaving
+	flush     *flusher
 }
 
 // contribution is what one EgressService has in the kernel.
@@ -108,7 +110,8 @@ func New(deps Deps) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{deps: deps, reader: reader, contributed: map[string]contribution{},
-		taken: map[string]bool{}, networks: map[string]table{}, settled: map[string]egressservice.Translations{}}
+		taken: map[string]bool{}, networks: map[string]table{}, settled: map[string]egressservice.Translations{},
+		elsewhere: map[string][]netip.Addr{}}
 	c.flush = newFlusher(deps.Flush)
 	c.leaving = newLeaving(deps, c.flush)
 	c.queue = queue.New("egressservice-node", c.reconcile)
@@ -167,6 +170,9 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		}
 	}
 	if err := c.program(ctx, key, want, c.takesOver(s)); err != nil {
+		return err
+	}
+	if err := c.keepIn(ctx, c.role(s)); err != nil {
 		return err
 	}
 	if err := c.finishTakeover(ctx, s, want.translations); err != nil {

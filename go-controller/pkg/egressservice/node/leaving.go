@@ -165,6 +165,19 @@ func (l *leaving) next(now time.Time) time.Duration {
 	return max(wait, time.Millisecond)
 }
 
+// rest returns for how long the translations of an EgressService are kept; 0 where none is.
+func (l *leaving) rest(key string, now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	rest := time.Duration(0)
+	for r, until := range l.translations {
+		if r.key == key {
+			rest = max(rest, until.Sub(now))
+		}
+	}
+	return rest
+}
+
 // expire removes what is over, and then the connections that still have it.
 func (l *leaving) expire(ctx context.Context) error {
 	now := time.Now()
