@@ -43,10 +43,13 @@ func (r noRecord) SetSystem(_ context.Context, ids map[string]string) error {
 	return nil
 }
 
-// TestMain makes the test binary that process where it is asked to be.
+// TestMain makes the test binary another process where it is asked to be one.
 func TestMain(m *testing.M) {
-	if os.Getenv(repairing) != "" {
-		if err := repair(); err != nil {
+	for variable, process := range map[string]func() error{repairing: repair, pausedName: givesAddresses} {
+		if os.Getenv(variable) == "" {
+			continue
+		}
+		if err := process(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -194,7 +197,7 @@ func repairs(t *testing.T, backend string) {
 		{routes, "ip route del 198.51.100.0/24"},
 		{routes, "ip -6 route flush proto 79"},
 		{addresses, "ip addr del 192.0.2.1/24 dev eth0"},
-		{routes, ""}, // went with the address
+		{routes, ""},                  // went with the address
 		{"", "ip link set eth0 down"}, // nothing can be back before it is up
 		{routes, "ip link set eth0 up"},
 		{addresses, ""}, // those of IPv6 went with the link

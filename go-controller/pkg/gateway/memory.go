@@ -8,6 +8,8 @@ import (
 // Memory is what a node keeps outside of the Open vSwitch database, for when that, or
 // the bridge in it, is lost.
 type Memory struct {
+	// Node is whose this is: what a copy of the machine's disk has is another node's.
+	Node string `json:"node"`
 	// Bridge is the name of the external bridge, Record what its row remembers.
 	Bridge string `json:"bridge,omitempty"`
 	Record Record `json:"record"`

@@ -65,6 +65,17 @@ func (s *Server) forgetPort(name string) error { return statefile.Remove(s.recor
 
 // recorded returns the ports that are recorded; what cannot be read is left out.
 func (s *Server) recorded() ([]ovs.Port, error) {
+	names, err := s.recordedNames()
+	var out []ovs.Port
+	for _, name := range names {
+		if p, ok := s.readRecord(name); ok {
+			out = append(out, p)
+		}
+	}
+	return out, err
+}
+
+func (s *Server) recordedNames() ([]string, error) {
 	entries, err := os.ReadDir(filepath.Dir(s.recordPath("")))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -72,15 +83,13 @@ func (s *Server) recorded() ([]ovs.Port, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the recorded ports: %w", err)
 	}
-	var out []ovs.Port
+	var names []string
 	for _, e := range entries {
 		if name, ok := strings.CutSuffix(e.Name(), recordEnd); ok {
-			if p, ok := s.readRecord(name); ok {
-				out = append(out, p)
-			}
+			names = append(names, name)
 		}
 	}
-	return out, nil
+	return names, nil
 }
 
 func (s *Server) readRecord(name string) (ovs.Port, bool) {
@@ -128,7 +137,7 @@ func (s *Server) keepRestoring(ctx context.Context, wake <-chan struct{}) {
 func (s *Server) restore(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, otherDeadline)
 	defer cancel()
-	recorded, err := s.recorded()
+	recorded, err := s.recordedNames()
 	if err != nil || len(recorded) == 0 {
 		return err
 	}
@@ -137,15 +146,19 @@ func (s *Server) restore(ctx context.Context) error {
 		return err
 	}
 	var errs []error
-	for _, p := range recorded {
-		if !slices.ContainsFunc(there, func(o ovs.Port) bool { return o.Name == p.Name }) {
-			errs = append(errs, s.restorePort(ctx, p))
+	for _, name := range recorded {
+		if !slices.ContainsFunc(there, func(o ovs.Port) bool { return o.Name == name }) {
+			errs = append(errs, s.restorePort(ctx, name))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (s *Server) restorePort(ctx context.Context, p ovs.Port) error {
+func (s *Server) restorePort(ctx context.Context, name string) error {
+	p, ok := s.readRecord(name)
+	if !ok {
+		return nil
+	}
 	sandbox := p.ExternalIDs[cni.IDSandbox]
 	if s.locks.busy(sandbox) { // a DEL removes the record, an ADD may take a minute
 		if exists, err := link.Exists(p.Name); err != nil || !exists {
@@ -158,8 +171,7 @@ func (s *Server) restorePort(ctx context.Context, p ovs.Port) error {
 		return err
 	}
 	defer done()
-	p, ok := s.readRecord(p.Name)
-	if !ok {
+	if p, ok = s.readRecord(name); !ok {
 		return nil // detached meanwhile
 	}
 	// The pair goes with the sandbox: without it nobody waits for the port.

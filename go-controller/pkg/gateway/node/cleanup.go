@@ -24,8 +24,8 @@ type Cleaner struct {
 	OVS ovs.Client
 	// ControllerIDs name the settings of ovn-controller that are ours.
 	ControllerIDs map[string]string
-	// StateFile is that of Gateway.
-	StateFile string
+	// Node and StateFile are those of Gateway.
+	Node, StateFile string
 }
 
 // Cleanup takes off the host what Gateway has put on it, chains, rules and
@@ -48,7 +48,7 @@ func (c Cleaner) Cleanup(ctx context.Context) error {
 	})
 	bridges, err := c.OVS.Bridges(ctx)
 	errs = append(errs, err)
-	if lost, ok := lostBridge(recall(c.StateFile), bridges); ok {
+	if lost, ok := lostBridge(recall(c.StateFile, c.Node), bridges); ok {
 		bridges = append(bridges, lost)
 	}
 	for _, b := range bridges {

@@ -155,7 +155,7 @@ func sameForUs(a, b *corev1.Node) bool {
 // Reconcile makes one pass. It returns nil also where the node has to wait for
 // somebody else, who will cause the next pass.
 func (g *Gateway) Reconcile(ctx context.Context, _ string) error {
-	g.memory, g.unrecorded = recall(g.StateFile), nil
+	g.memory, g.unrecorded = recall(g.StateFile, g.Node), nil
 	missing, err := g.pass(ctx)
 	g.report(missing)
 	return errors.Join(err, g.unrecorded)

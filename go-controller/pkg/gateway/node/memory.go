@@ -10,9 +10,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/statefile"
 )
 
-// recall returns what a state file has. One that cannot be read is as good as none: the
-// Open vSwitch database has the same as long as nobody loses it.
-func recall(path string) gateway.Memory {
+// recall returns what a state file has of a node. One that cannot be read is as good as
+// none: the Open vSwitch database has the same as long as nobody loses it.
+func recall(path, node string) gateway.Memory {
 	content, err := statefile.Read(path)
 	var m gateway.Memory
 	if err == nil {
@@ -20,6 +20,9 @@ func recall(path string) gateway.Memory {
 	}
 	if err != nil {
 		klog.ErrorS(err, "Cannot tell what was recorded of the host outside of the Open vSwitch database", "file", path)
+	}
+	if m.Node != node {
+		return gateway.Memory{Node: node}
 	}
 	return m
 }
@@ -51,11 +54,12 @@ func (g *Gateway) lostBridge() (name, uplink string, err error) {
 	return m.Bridge, m.Record.Uplink, nil
 }
 
-// lostIDs returns the external_ids that a new database is to have, given what it has.
-// Those that have ovn-controller take the bridges into use come at the end of a pass.
+// lostIDs returns the external_ids that a database has lost, given what it has: start
+// scripts may have set some, the identity among them. Those that have ovn-controller take
+// the bridges into use come at the end of a pass.
 func lostIDs(have, remembered map[string]string) map[string]string {
 	lost := map[string]string{}
-	if have[idSystem] != "" {
+	if have[idEncapIP] != "" || remembered[idEncapIP] == "" {
 		return lost
 	}
 	for key, value := range remembered {

@@ -251,6 +251,10 @@ func TestHalfMoved(t *testing.T) {
 			l.vs.Run("ovs-vsctl", "add-br", "breth0", "--", "set", "bridge", "breth0", "datapath_type=netdev")
 		}},
 		{"the database was lost", func(l *lab) { l.vs.LoseDatabase() }},
+		{"the database was lost, and start scripts know the identity", func(l *lab) {
+			l.vs.LoseDatabase()
+			l.vs.Run("ovs-vsctl", "set", "Open_vSwitch", ".", "external_ids:system-id=chassis-1", "external_ids:hostname="+hostname(l.t))
+		}},
 		{"the database was lost with the machine off", func(l *lab) {
 			l.vs.StopVswitchd()
 			for _, dev := range []string{"breth0", topology.ManagementPort, "br-int"} {
@@ -407,7 +411,7 @@ func TestCleanup(t *testing.T) {
 	before := look()
 	file := l.up().StateFile
 	for range 2 {
-		if err := (Cleaner{OVS: l.db, ControllerIDs: l.start(l.db).ControllerIDs, StateFile: file}).Cleanup(context.Background()); err != nil {
+		if err := (Cleaner{OVS: l.db, ControllerIDs: l.start(l.db).ControllerIDs, Node: nodeName, StateFile: file}).Cleanup(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		err := errors.Join(iptables.Cleanup(context.Background()), route.NewSet().Sweep(context.Background()))
@@ -437,7 +441,7 @@ func TestCleanup(t *testing.T) {
 		_, err := l.db.Ports(t.Context(), "breth0")
 		return errors.Is(err, ovs.ErrNotFound)
 	})
-	if err := (Cleaner{OVS: l.db, StateFile: file}).Cleanup(context.Background()); err != nil {
+	if err := (Cleaner{OVS: l.db, Node: nodeName, StateFile: file}).Cleanup(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	if after := l.attachment("eth0"); !strings.Contains(after, "172.18.0.3/16") || !strings.Contains(after, "default via") {
@@ -485,4 +489,30 @@ func TestAnotherInterface(t *testing.T) {
 		t.Errorf("bridges are %s", got)
 	}
 	l.reachable()
+}
+
+func hostname(t *testing.T) string {
+	name, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.ToLower(name)
+}
+
+// TestMemoryOfAnotherNode: a copy of a machine's disk makes no node another.
+func TestMemoryOfAnotherNode(t *testing.T) {
+	l := newLab(t)
+	g := l.up()
+	if got := recall(g.StateFile, nodeName); got.Bridge != "breth0" || got.System[idSystem] != "chassis-1" {
+		t.Errorf("remembered is %+v", got)
+	}
+	if got := recall(g.StateFile, "n2"); got.Bridge != "" || len(got.System) > 0 {
+		t.Errorf("another node remembers %+v", got)
+	}
+	if err := os.WriteFile(g.StateFile, []byte(`{"node":"n1","bri`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := recall(g.StateFile, nodeName); got.Bridge != "" {
+		t.Errorf("a torn file has %+v", got)
+	}
 }

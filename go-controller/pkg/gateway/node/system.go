@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -27,7 +28,7 @@ func (g *Gateway) ensureSystem(ctx context.Context) (map[string]string, error) {
 	mappings := have[idMappings]
 	want := lostIDs(have, g.memory.System)
 	if len(want) > 0 {
-		klog.InfoS("The Open vSwitch database has lost the identity of this node, restoring it", "chassis", want[idSystem])
+		klog.InfoS("The Open vSwitch database was lost, restoring its settings", "settings", slices.Sorted(maps.Keys(want)))
 		mappings = g.memory.System[idMappings] // those of others among them
 	}
 	maps.Copy(want, g.ControllerIDs)
