@@ -42,6 +42,7 @@ func (e *egressIPTest) moves(t *testing.T) {
 		{"Drain", m.drain},
 		{"Cordon", m.cordon},
 		{"Stop", m.stop},
+		{"Unprepared", m.unprepared},
 		{"Kill", m.killAll},
 	} {
 		t.Run(step.name, step.run)
