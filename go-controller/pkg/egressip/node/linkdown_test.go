@@ -50,8 +50,9 @@ func TestLinkDown(t *testing.T) {
 			for _, from := range []string{c.pod, c.other} { // what the second sends comes after what the first does
 				ends.Send(ends.Listen(ends.Pods, from, 0), from, server.LocalAddr())
 			}
-			for sender, from := "", ""; sender != c.other; {
-				if sender, from = ends.Receive(server); sender == c.pod {
+			for sender := ""; sender != c.other; {
+				text, from := ends.Receive(server)
+				if sender = text; sender == c.pod {
 					t.Errorf("%s: what %s sends leaves with %s", step.what, sender, from)
 				}
 			}
