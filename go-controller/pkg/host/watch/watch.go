@@ -9,6 +9,7 @@ package watch
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -105,8 +106,13 @@ func ofRoute(f Functions, m syscall.NetlinkMessage) []func() {
 	switch m.Header.Type {
 	case unix.RTM_DELRULE:
 		return []func(){f.IPRules}
-	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+	case unix.RTM_DELLINK:
 		return []func(){f.Routes}
+	case unix.RTM_NEWLINK:
+		// struct ifinfomsg: which flags were changed is its last word.
+		if len(m.Data) >= unix.SizeofIfInfomsg && binary.NativeEndian.Uint32(m.Data[unix.SizeofIfInfomsg-4:])&unix.IFF_UP != 0 {
+			return []func(){f.Routes}
+		}
 	case unix.RTM_DELROUTE:
 		// struct rtmsg: the protocol is its sixth byte.
 		if len(m.Data) > 5 && int(m.Data[5]) == host.Protocol {
