@@ -25,7 +25,6 @@ import (
 	routeclient "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned"
 	serviceclient "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
 	ipclient "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
 )
 
@@ -61,9 +60,9 @@ type egress struct {
 	// connect returns clients by a kubeconfig; "" for the usual one.
 	connect func(kubeconfig, context string) (reader.Clients, error)
 
-	kubeconfig, context, namespace, output, to string
-	timeout, interval                          time.Duration
-	watch, notInPlace                          bool
+	kubeconfig, context, namespace, output, to, listen string
+	timeout, interval                                  time.Duration
+	watch, notInPlace                                  bool
 }
 
 // runEgress runs the command, and returns its exit status.
@@ -106,7 +105,7 @@ func (e *egress) command() *cli.App {
 		Name: "ovnkube egress", HelpName: "ovnkube egress", Usage: "why pods leave the cluster with which address",
 		Version: version.Get().String(), HideVersion: true, HideHelpCommand: true,
 		OnUsageError: wrong, ExitErrHandler: func(*cli.Context, error) {}, Action: group, DisableSliceFlagSeparator: true,
-		Commands: []*cli.Command{e.historyCommand(wrong, group), e.statusCommand(wrong, flags), e.whatIfCommand(wrong, flags), {
+		Commands: []*cli.Command{e.historyCommand(wrong, group), e.statusCommand(wrong, flags), e.serveCommand(wrong, flags), e.whatIfCommand(wrong, flags), {
 			Name: "explain", Usage: "say what becomes of what an object is about", OnUsageError: wrong, HideHelpCommand: true, Action: group,
 			Subcommands: []*cli.Command{{
 				Name: "pod", ArgsUsage: "NAMESPACE/NAME", Usage: "the address that a pod leaves with, and why", OnUsageError: wrong, HideHelpCommand: true,
@@ -218,11 +217,7 @@ func (e *egress) address(c *cli.Context) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	address, err := netip.ParseAddr(strings.Trim(text, "[]"))
-	if err != nil || address.Zone() != "" {
-		return netip.Addr{}, fmt.Errorf("%q: no address; allowed: ADDRESS, as 192.0.2.1 or 2001:db8::1", text)
-	}
-	return address.Unmap(), nil
+	return explain.ParseAddress(text)
 }
 
 // switches are the flags that have no value.
@@ -273,21 +268,11 @@ func (e *egress) format() error {
 	return nil
 }
 
-// destination parses ADDRESS or ADDRESS:PORT.
+// destination parses the flag --to.
 func destination(text string) (netip.AddrPort, error) {
-	if text == "" {
-		return netip.AddrPort{}, nil
-	}
-	to, err := netip.ParseAddrPort(text)
+	to, err := explain.ParseDestination(text)
 	if err != nil {
-		var a netip.Addr
-		if a, err = netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
-			to = netip.AddrPortFrom(a, 0)
-		}
-	}
-	to = netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
-	if err != nil || !topology.IsUnicast(to.Addr()) {
-		return to, fmt.Errorf("--to=%s: no destination; allowed: ADDRESS or ADDRESS:PORT, as 192.0.2.1:443 or [2001:db8::1]:443", text)
+		return to, fmt.Errorf("--to=%s: %w", text, err)
 	}
 	return to, nil
 }

@@ -37,6 +37,8 @@ type FeatureStatus struct {
 	Feature string `json:"feature"`
 	Enabled bool   `json:"enabled"`
 	Objects int    `json:"objects"`
+	// States are the states in which there are objects, in numbers.
+	States []StateCount `json:"states,omitempty"`
 	// Conditions are those that the objects have, in numbers.
 	Conditions []ConditionCount `json:"conditions,omitempty"`
 }
@@ -82,6 +84,7 @@ func (c *Cluster) Status() Status {
 			count.Objects = n
 			f.Conditions = append(f.Conditions, count)
 		}
+		f.States = c.countStates(kind)
 		out.Features = append(out.Features, f)
 	}
 	s := c.snap.Settings

@@ -20,6 +20,7 @@ const (
 	KindAddress  = "AddressExplanation"
 	KindNode     = "NodeExplanation"
 	KindStatus   = "EgressStatus"
+	KindObjects  = "EgressObjects"
 	KindWhatIf   = "WhatIf"
 )
 
