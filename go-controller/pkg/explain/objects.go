@@ -210,8 +210,11 @@ func (c *Cluster) serviceAddresses(key string) []ObjectAddress {
 	if host != s.Host {
 		at.Next = host
 	}
-	if programmed {
+	switch {
+	case programmed:
 		at.Holders = []string{host}
+	case s.Ack.Host != "" && !s.PerNode:
+		at.Holders = []string{s.Ack.Host}
 	}
 	addrs := s.Ingress
 	if s.PerNode || len(addrs) == 0 {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -117,13 +118,13 @@ func (s *Server) answer(ask func(*view, *http.Request) (any, error)) http.Handle
 			case errors.Is(err, ErrForbidden):
 				code = http.StatusForbidden
 			}
-			fail(w, code, err.Error())
+			refuse(w, code, err)
 			return
 		}
 		v, err := s.cache.get(r.Context())
 		switch {
 		case errors.Is(err, ErrForbidden):
-			fail(w, http.StatusForbidden, err.Error())
+			refuse(w, http.StatusForbidden, err)
 			return
 		case err != nil:
 			fail(w, http.StatusBadGateway, err.Error())
@@ -153,6 +154,15 @@ type failure struct {
 
 func fail(w http.ResponseWriter, code int, message string) {
 	write(w, code, failure{explain.APIVersion, "Error", message})
+}
+
+// refuse says why somebody sees nothing; that they do not, the status says.
+func refuse(w http.ResponseWriter, code int, err error) {
+	message := err.Error()
+	for _, known := range []error{ErrUnauthenticated, ErrForbidden} {
+		message = strings.TrimPrefix(message, known.Error()+": ")
+	}
+	fail(w, code, message)
 }
 
 func write(w http.ResponseWriter, code int, a any) {

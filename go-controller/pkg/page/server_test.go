@@ -12,6 +12,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -169,11 +170,17 @@ func TestNothingCanBeChanged(t *testing.T) {
 func TestWhoMaySee(t *testing.T) {
 	c := newCluster(t, 1)
 	s := c.server()
-	for want, err := range map[int]error{401: fmt.Errorf("%w: log in", ErrUnauthenticated), 403: fmt.Errorf("%w: ask", ErrForbidden), 500: errors.New("broken")} {
-		c.allow = err
+	for _, want := range []struct {
+		code int
+		err  error
+		why  string
+	}{
+		{401, fmt.Errorf("%w: log in", ErrUnauthenticated), "log in"}, {403, fmt.Errorf("%w: ask", ErrForbidden), "ask"}, {500, errors.New("broken"), "broken"},
+	} {
+		c.allow = want.err
 		for _, target := range []string{"/api/v1/status", "/api/v1/objects", "/api/v1/timeline", "/api/v1/explain/node?name=worker-1"} {
-			if w := get(s, target); w.Code != want || !strings.Contains(w.Body.String(), err.Error()) || strings.Contains(w.Body.String(), "worker-1") {
-				t.Errorf("%s: status %d, want %d: %s", target, w.Code, want, w.Body)
+			if w := get(s, target); w.Code != want.code || !strings.Contains(w.Body.String(), `"message":"`+want.why+`"`) || strings.Contains(w.Body.String(), "worker-1") {
+				t.Errorf("%s: status %d, want %d: %s", target, w.Code, want.code, w.Body)
 			}
 		}
 		if w := get(s, "/"); w.Code != http.StatusOK {
@@ -302,5 +309,26 @@ func TestPageIsItsOwn(t *testing.T) {
 		if !ids[string(ref[1])] {
 			t.Errorf("the script refers to %s, which the page does not have", ref[1])
 		}
+	}
+}
+
+// TestManyAskAtOnce: requests share what was read; the race detector looks at it.
+func TestManyAskAtOnce(t *testing.T) {
+	c := newCluster(t, 200)
+	s := c.server()
+	var all sync.WaitGroup
+	for range 4 {
+		for _, target := range []string{"/api/v1/status", "/api/v1/objects?text=1", "/api/v1/timeline", "/api/v1/explain/pod?name=prod/web&to=192.0.2.1:80",
+			"/api/v1/explain/egressip?name=ip-00001", "/api/v1/explain/node?name=worker-1", "/api/v1/explain/address?name=172.18.200.1"} {
+			all.Go(func() {
+				if w := get(s, target); w.Code != http.StatusOK {
+					t.Errorf("%s: status %d: %s", target, w.Code, w.Body)
+				}
+			})
+		}
+	}
+	all.Wait()
+	if c.reads != 1 {
+		t.Errorf("read %d times, want once", c.reads)
 	}
 }

@@ -3,6 +3,7 @@
 // The page asks again after this many milliseconds, while somebody looks at it.
 const INTERVAL = 5000;
 const PAGE = 50; // objects
+const MAX_ROOM = 1000000; // as far as free addresses are counted
 const SHORT = 6; // what is not in place
 
 const STATES = {
@@ -100,6 +101,7 @@ function showStatus(s) {
   $("problems").hidden = !problems.size;
   const left = problems.size > SHORT || (s.notes || []).some((n) => n.startsWith("problems:"));
   replace("problem-more", left, () => left ? ["The oldest are shown; the others are among the objects."] : []);
+  showMoves(s.moves || [], s.drains || []);
   showNodes(s.nodes);
   replace("notes", s.notes || [], () => (s.notes || []).map((n) => make("li", {}, n)));
   const silent = (s.problems || []).find((p) => p.reason === "MasterSilent");
@@ -129,6 +131,25 @@ function nodeState(n) {
   return make("span", { class: `state ${kind}` }, make("span", { "aria-hidden": "true" }, { NotReady: "!", cordoned: "↻", Ready: "✓" }[kind]), words.join(", "));
 }
 
+// room says how many more addresses a node could take, in a line for each network.
+function room(networks) {
+  if (!networks.length) return make("span", { class: "muted" }, "none");
+  return networks.map((r) => make("div", {}, r.addresses >= MAX_ROOM ? `over ${number(MAX_ROOM - 1)}` : number(r.addresses),
+    make("span", { class: "muted" }, ` in ${r.network}`)));
+}
+
+// amount says how much is on its way.
+const amount = (m) => [m.addresses ? `${number(m.addresses)} EgressIP addresses` : "", m.hosts ? `${number(m.hosts)} EgressServices` : ""].filter(Boolean).join(", ");
+
+function showMoves(moves, drains) {
+  replace("moves", [moves, drains], () => [
+    ...moves.map((m) => make("li", {}, m.from ? ["from ", explainLink(`Node/${m.from}`, m.from, "from "), " "] : null,
+      "to ", explainLink(`Node/${m.to}`, m.to, `from ${m.from} to `), `: ${amount(m)}`, since(m.since))),
+    ...drains.map((d) => make("li", {}, explainLink(`Node/${d.node}`, d.node, "drain "), ` is draining: ${amount(d) || "nothing"} left`)),
+  ]);
+  $("under-way").hidden = moves.length + drains.length === 0;
+}
+
 function showNodes(nodes) {
   const most = nodes.reduce((m, n) => Math.max(m, n.planned), 1);
   replace("node-rows", nodes, () => nodes.length ? nodes.map((n) => {
@@ -142,8 +163,8 @@ function showNodes(nodes) {
           type: "button", class: "link value", "data-key": `load ${n.node}`, "aria-label": `${n.planned} addresses: show the objects of ${n.node}`,
           click: () => filter({ node: n.node, feature: "", state: "", text: "" }),
         }, number(n.planned)))),
-      make("td", { class: "number" }, number(n.held)), make("td", { class: "number" }, number(n.hosts)));
-  }) : [make("tr", {}, make("td", { colspan: 6, class: "empty" }, "There are no nodes."))]);
+      make("td", { class: "number" }, number(n.held)), make("td", {}, room(n.room || [])), make("td", { class: "number" }, number(n.hosts)));
+  }) : [make("tr", {}, make("td", { colspan: 7, class: "empty" }, "There are no nodes."))]);
   const names = nodes.map((n) => n.node), select = $("filter-node"), chosen = select.value;
   replace("filter-node", names, () => [make("option", { value: "" }, "all"), ...names.map((n) => make("option", {}, n))]);
   if (names.includes(chosen)) select.value = chosen;
@@ -216,10 +237,15 @@ function filter(f) {
   $("filter-text").focus({ preventScroll: true });
 }
 
+// show shows one of the parts that are not there at the same time, or none.
+function show(part) {
+  for (const id of ["content", "login"]) $(id).hidden = id !== part;
+  $("sections").hidden = part !== "content";
+}
+
 function showFailure(e) {
   if (e.status === 401) {
-    $("content").hidden = true;
-    $("login").hidden = false;
+    show("login");
     $("login-why").textContent = e.message;
     replace("verdict", "?", () => ["Not signed in"]);
     $("verdict").className = "verdict";
@@ -230,7 +256,7 @@ function showFailure(e) {
   const title = { 0: "No answer", 403: "You have no rights to see this", 502: "The cluster cannot be read" }[e.status] || "Something went wrong";
   banner("bad", title, e.message);
   if (!asOf || e.status === 403) {
-    $("content").hidden = true;
+    show();
     replace("verdict", title, () => [title]);
     $("verdict").className = "verdict bad";
   }
@@ -243,8 +269,7 @@ async function refresh() {
   try {
     const answers = await Promise.all([ask("status", {}), ask("objects", wanted()), ask("timeline", { limit: entries })]);
     if (mine !== round) return; // somebody wants something else meanwhile
-    $("content").hidden = false;
-    $("login").hidden = true;
+    show("content");
     showStatus(answers[0]);
     showObjects(answers[1]);
     showTimeline(answers[2]);
