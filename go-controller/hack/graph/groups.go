@@ -38,7 +38,7 @@ var rows = [][]group{
 	},
 	{{names: []string{"reserved"}, kind: pure}},
 	{
-		{names: []string{"config"}, kind: kit}, {names: []string{"metrics"}, kind: kit}, {names: []string{"audit"}, kind: kit},
+		{names: []string{"config"}, kind: kit}, {names: []string{"metrics"}, kind: kit}, {names: []string{"audit"}, kind: kit}, {names: []string{"authn"}, kind: kit},
 		{title: "Kubernetes and queues", names: []string{"nodeinfo", "kube", "queue"}, kind: kit},
 		{title: "drivers: OVN", names: []string{"nb/ovsdb", "sb"}, kind: driver},
 		{title: "drivers: host", names: []string{"host/"}, kind: driver, columns: 4},
