@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -14,17 +13,11 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
-	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/explain"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/explain/reader"
-	routeclient "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned"
-	serviceclient "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
-	ipclient "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
 )
 
@@ -302,7 +295,7 @@ func (e *egress) answer(ctx context.Context, ask func(*explain.Cluster) (answer,
 func (e *egress) read(ctx context.Context, clients reader.Clients) (*explain.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
-	snap, err := reader.Read(ctx, clients, e.namespace, settings)
+	snap, err := reader.Read(ctx, clients, e.namespace, reader.FromConfigMap)
 	if err != nil {
 		return nil, err
 	}
@@ -326,24 +319,6 @@ func (e *egress) write(a answer) error {
 	return err
 }
 
-// settings reads the configuration file of the cluster.
-func settings(file []byte) (explain.Settings, error) {
-	cfg, _, err := config.Load(config.Sources{File: &config.File{Name: "ovnkube.conf", Data: file}})
-	if err != nil {
-		return explain.Settings{}, err
-	}
-	s := explain.Settings{
-		EgressIP: cfg.Features.EgressIP, EgressService: cfg.Features.EgressService, ExternalGateways: cfg.Features.MultiExternalGateway,
-		Pods: cfg.Default.ClusterPrefixes(), Services: cfg.Kubernetes.ServiceCIDRs, NodeLocal: cfg.Features.NodeLocalAddresses,
-		DisableSNATMultipleGWs: cfg.Gateway.DisableSNATMultipleGWs, GatewayNamespaces: cfg.Features.GatewayNamespaces,
-	}
-	for _, f := range cfg.Families() {
-		s.Join = append(s.Join, cfg.Gateway.JoinSubnet(f))
-		s.Masquerade = append(s.Masquerade, cfg.Gateway.MasqueradeSubnet(f))
-	}
-	return s, nil
-}
-
 // connect makes the clients of the user.
 func connect(kubeconfig, name string) (reader.Clients, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
@@ -353,14 +328,5 @@ func connect(kubeconfig, name string) (reader.Clients, error) {
 		return reader.Clients{}, fmt.Errorf("find the API server: %w", err)
 	}
 	rc.UserAgent = "ovnkube-egress/" + version.Get().Version
-	return clientsOf(rc)
-}
-
-func clientsOf(rc *rest.Config) (c reader.Clients, err error) {
-	var errs [4]error
-	c.Kube, errs[0] = kubernetes.NewForConfig(rc)
-	c.IPs, errs[1] = ipclient.NewForConfig(rc)
-	c.Services, errs[2] = serviceclient.NewForConfig(rc)
-	c.Routes, errs[3] = routeclient.NewForConfig(rc)
-	return c, errors.Join(errs[:]...)
+	return reader.NewClients(rc)
 }

@@ -108,20 +108,9 @@ func bearer(r *http.Request, token string) error {
 func (e *egress) facts(ctx context.Context, clients reader.Clients) (page.Facts, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
-	snap, err := reader.Read(ctx, clients, e.namespace, settings)
+	facts, err := page.Read(ctx, clients, e.namespace, reader.FromConfigMap, e.now)
 	if apierrors.IsForbidden(err) {
-		return page.Facts{}, fmt.Errorf("%w: %w", page.ErrForbidden, err)
+		err = fmt.Errorf("%w: %w", page.ErrForbidden, err)
 	}
-	if err != nil {
-		return page.Facts{}, err
-	}
-	events, note, err := reader.Events(ctx, clients.Kube)
-	if err != nil {
-		return page.Facts{}, err
-	}
-	if note != "" {
-		snap.Notes = append(snap.Notes, note)
-	}
-	snap.Taken = e.now()
-	return page.Facts{Snapshot: snap, Events: events}, nil
+	return facts, err
 }
