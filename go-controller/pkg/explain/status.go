@@ -20,6 +20,8 @@ type Status struct {
 	// what they serve.
 	Moves  []Transfer `json:"moves,omitempty"`
 	Drains []Drain    `json:"drains,omitempty"`
+	// Versions are what the pods of ovnkube run.
+	Versions []Version `json:"versions,omitempty"`
 	// Problems are what is not as planned, the oldest first.
 	Problems []Problem `json:"problems,omitempty"`
 }
@@ -60,7 +62,7 @@ type ConditionCount struct {
 // Status says how the egress features of the cluster are.
 func (c *Cluster) Status() Status {
 	header, problems := c.header(KindStatus)
-	out := Status{Header: header, Nodes: []NodeStatus{}, Moves: c.moves(), Drains: c.drains()}
+	out := Status{Header: header, Nodes: []NodeStatus{}, Moves: c.moves(), Drains: c.drains(), Versions: c.versions()}
 	held := map[string]int{}
 	for _, e := range c.decoded {
 		for _, nodes := range e.Holders {
@@ -166,6 +168,7 @@ func (s Status) Text(w io.Writer) {
 			fmt.Fprintf(w, "  %6d  %s %s (%s)\n", c.Objects, c.Type, c.Status, c.Reason)
 		}
 	}
+	versionLines(w, s.Versions)
 	s.progress(w, now)
 	if len(s.Problems) > 0 {
 		fmt.Fprintln(w)

@@ -62,7 +62,7 @@ type Settings func(ctx context.Context, c kubernetes.Interface, namespace string
 // must be readable, and the error names what is not. A kind of object that the API server
 // does not have is noted where its feature is enabled.
 func Read(ctx context.Context, c Clients, namespace string, settings Settings) (explain.Snapshot, error) {
-	var s explain.Snapshot
+	s := explain.Snapshot{System: namespace}
 	core, all, missing := c.Kube.CoreV1(), metav1.NamespaceAll, kinds{}
 	for _, read := range []func() error{
 		func() error {

@@ -103,6 +103,10 @@ function showStatus(s) {
   replace("problem-more", left, () => left ? ["The oldest are shown; the others are among the objects."] : []);
   showMoves(s.moves || [], s.drains || []);
   showNodes(s.nodes);
+  const versions = s.versions || [];
+  replace("version-rows", versions, () => versions.map((v) => make("tr", {}, make("th", { scope: "row" }, v.container),
+    make("td", { class: "mono", title: v.id }, v.image), make("td", { class: "number" }, number(v.pods)))));
+  $("versions").hidden = !versions.length;
   replace("notes", s.notes || [], () => (s.notes || []).map((n) => make("li", {}, n)));
   const silent = (s.problems || []).find((p) => p.reason === "MasterSilent");
   const old = (s.notes || []).find((n) => n.startsWith("the API server cannot be asked"));
