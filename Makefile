@@ -10,7 +10,7 @@ BIN := $(OUT)/bin
 # Modules to lint. Not contrib/kin/kubernetes, contrib/kin/dns and test/conformance:
 # short mains whose check would take all of Kubernetes with it; and contrib/kin/cni
 # has no source of its own.
-MODULES := go-controller contrib/kin test/e2e test/page dist/images dist/release
+MODULES := go-controller contrib/kin test/e2e test/page test/scale dist/images dist/release
 
 VERSION_PACKAGE := github.com/ovnkube/ovnkube/go-controller/pkg/version
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
@@ -155,8 +155,28 @@ conformance: cluster-binaries ## Run the network specs of the Kubernetes end-to-
 kind-e2e: ## Test the image and the manifests on a kind cluster (Docker, kind, kubectl; GATEWAY_MODE)
 	@GATEWAY_MODE=$(GATEWAY_MODE) IP_FAMILY=$(IP_FAMILY) test/kind/run.sh
 
+SCALE ?= small
+SCALE_TIMES ?= 1
+SCALE_RESULTS := $(OUT)/scale.json
+.PHONY: scale
+scale: cluster-binaries ## Measure a master in a cluster with simulated nodes (root; SCALE=tiny|small|egressips|large, SCALE_TIMES, SCALE_FLAGS)
+	cd test/scale && go build -o $(BIN)/scale .
+	@$(BIN)/scale run --size $(SCALE) --times $(SCALE_TIMES) --out $(SCALE_RESULTS) $(SCALE_FLAGS)
+
+.PHONY: scale-compare
+scale-compare: ## Compare what two runs of scale measured (A=FILE B=FILE)
+	@$(if $(and $(A),$(B)),,$(error say what to compare: make scale-compare A=FILE B=FILE))cd test/scale && go run . show $(abspath $(A)) $(abspath $(B))
+
+.PHONY: scale-plot
+scale-plot: ## Plot time against size of runs with several SCALE_TIMES into _output/scale.svg (FILES='FILE...', SCALE)
+	@$(if $(FILES),,$(error say what to plot: make scale-plot FILES='FILE...'))cd test/scale && go run . plot $(SCALE) $(abspath $(FILES)) >$(OUT)/scale.svg
+
+.PHONY: scale-test
+scale-test: cluster-binaries ## Test what measures, on the smallest cluster (root)
+	cd test/scale && go test -count=1 ./...
+
 .PHONY: test
-test: deps build lint verify test-layers fuzz-short mutate e2e ## Run everything
+test: deps build lint verify test-layers fuzz-short mutate e2e scale-test ## Run everything
 
 .PHONY: bench
 bench: ## Measure the northbound writer and the planning of Services and the egress features

@@ -44,7 +44,7 @@ func TestInstallDocument(t *testing.T) {
 	}
 	for _, text := range []string{
 		"kubernetes.io/hostname: control-plane-1\n        node-role.kubernetes.io/control-plane: \"\"\n",
-		"address=tcp:192.0.2.11:6641\n", "--gateway-mode=shared\n",
+		"address=ssl:192.0.2.11:6641\n", "masters-southbound: ssl:192.0.2.11:6643\n", "--gateway-mode=shared\n",
 	} {
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("the overlay has no %q:\n%s", text, out.String())

@@ -98,7 +98,7 @@ func (e *egress) command() *cli.App {
 		Name: "ovnkube egress", HelpName: "ovnkube egress", Usage: "why pods leave the cluster with which address",
 		Version: version.Get().String(), HideVersion: true, HideHelpCommand: true,
 		OnUsageError: wrong, ExitErrHandler: func(*cli.Context, error) {}, Action: group, DisableSliceFlagSeparator: true,
-		Commands: []*cli.Command{e.historyCommand(wrong, group), e.statusCommand(wrong, flags), e.serveCommand(wrong, flags), e.whatIfCommand(wrong, flags), {
+		Commands: []*cli.Command{e.historyCommand(wrong, group), e.statusCommand(wrong, flags), e.serveCommand(wrong, flags), e.whatIfCommand(wrong, flags), e.traceCommand(wrong, flags), {
 			Name: "explain", Usage: "say what becomes of what an object is about", OnUsageError: wrong, HideHelpCommand: true, Action: group,
 			Subcommands: []*cli.Command{{
 				Name: "pod", ArgsUsage: "NAMESPACE/NAME", Usage: "the address that a pod leaves with, and why", OnUsageError: wrong, HideHelpCommand: true,

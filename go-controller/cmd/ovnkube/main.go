@@ -52,7 +52,7 @@ func command() *cli.App {
 	return &cli.App{
 		Name:            "ovnkube",
 		Usage:           "the network of a Kubernetes cluster on OVN",
-		UsageText:       "ovnkube [--init-master NAME] [--init-node NAME] [options]\novnkube --cleanup-node NAME [options]\novnkube pki init|issue|renew [options]",
+		UsageText:       "ovnkube [--init-master NAME] [--init-node NAME] [options]\novnkube --cleanup-node NAME [options]\novnkube pki init|issue|renew|serve|request [options]",
 		Version:         version.Get().String(),
 		HideHelpCommand: true,
 		// Errors reach main as they are: one line, no page of help around it.
@@ -110,10 +110,21 @@ func argument(name string) string {
 
 // load collects the sources of the configuration.
 func load(file string, flags map[string]string, role app.Role) (config.Config, []config.Notice, error) {
-	s := config.Sources{Flags: flags, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile}
+	s := config.Sources{Flags: flags, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile, WithoutNorthbound: role.Master == ""}
 	if role.Node != "" || role.CleanupNode != "" {
 		s.ExternalIDs = app.ExternalIDs
 	}
+	return loadFrom(s, file)
+}
+
+// loadWithoutFiles collects the configuration of a command that makes the keys and
+// certificates which it names.
+func loadWithoutFiles(file string) (config.Config, []config.Notice, error) {
+	return loadFrom(config.Sources{LookupEnv: os.LookupEnv}, file)
+}
+
+// loadFrom adds the file to the sources.
+func loadFrom(s config.Sources, file string) (config.Config, []config.Notice, error) {
 	name := file
 	if name == "" {
 		name = defaultConfigFile

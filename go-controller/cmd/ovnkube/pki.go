@@ -49,6 +49,8 @@ type pkiCommand struct {
 	hosts               cli.StringSlice
 	days                int
 	overwrite           bool
+
+	configFile, namespace, node string // of what runs in a cluster
 }
 
 // runPKI runs the command, and returns its exit status.
@@ -101,13 +103,13 @@ func (p *pkiCommand) command() *cli.App {
 	return &cli.App{
 		Name: "ovnkube pki", HelpName: "ovnkube pki", Usage: "the certificates of the databases and their clients",
 		HideVersion: true, HideHelpCommand: true, OnUsageError: wrong, ExitErrHandler: func(*cli.Context, error) {}, Action: group,
-		Commands: []*cli.Command{
+		Commands: append([]*cli.Command{
 			command("init", "make a certificate authority", p.init, dir, days("How many `DAYS` it is valid", 3650),
 				&cli.StringFlag{Name: "name", Usage: "Common `NAME` of the authority", Value: "ovnkube", Destination: &p.name}),
 			issue,
 			command("renew", "renew the certificates that expire soon, and list all", p.renew, dir,
 				days("Renew what has fewer `DAYS` left", 90)),
-		},
+		}, p.clusterCommands(command, dir)...),
 	}
 }
 
@@ -130,8 +132,8 @@ func (p *pkiCommand) init(c *cli.Context) error {
 	if err := p.check(c); err != nil {
 		return err
 	}
-	if p.name == "" || len(p.name) > commonNameLength {
-		return wrongFlag("name", p.name, "no common name", fmt.Sprintf("1 to %d characters", commonNameLength))
+	if p.name == "" || len(p.name) > pki.CommonNameLength {
+		return wrongFlag("name", p.name, "no common name", fmt.Sprintf("1 to %d characters", pki.CommonNameLength))
 	}
 	a, err := pki.Dir(p.dir).Init(p.name, p.now(), p.lifetime())
 	if errors.Is(err, fs.ErrExist) {
@@ -143,9 +145,6 @@ func (p *pkiCommand) init(c *cli.Context) error {
 	fmt.Fprintf(p.out, "authority %s in %s, valid until %s\n", p.name, p.dir, a.Cert.NotAfter.UTC().Format(time.DateOnly))
 	return nil
 }
-
-// commonNameLength is what X.509 allows.
-const commonNameLength = 64
 
 var (
 	fileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
@@ -160,9 +159,9 @@ func (p *pkiCommand) issue(c *cli.Context, r profile) error {
 	s := pki.Subject{Name: r.role, Server: r.server, Client: r.client}
 	name := r.role
 	if r.chassis {
-		if !fileName.MatchString(p.systemID) || len(p.systemID) > commonNameLength {
+		if !fileName.MatchString(p.systemID) || len(p.systemID) > pki.CommonNameLength {
 			return wrongFlag("system-id", p.systemID, "no system-id",
-				fmt.Sprintf("what ovs-vsctl get Open_vSwitch . external_ids:system-id prints, letters, digits, '.', '_' and '-', at most %d", commonNameLength))
+				fmt.Sprintf("what ovs-vsctl get Open_vSwitch . external_ids:system-id prints, letters, digits, '.', '_' and '-', at most %d", pki.CommonNameLength))
 		}
 		s.Name, name = p.systemID, r.role+"-"+p.systemID
 	}

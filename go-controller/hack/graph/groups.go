@@ -26,7 +26,7 @@ const (
 var rows = [][]group{
 	{{names: []string{"cmd/ovnkube"}, kind: command}, {names: []string{"cmd/ovn-k8s-cni-overlay"}, kind: command}},
 	{{names: []string{"app"}, kind: wiring}},
-	{{names: []string{"page"}, kind: kit}},
+	{{names: []string{"page"}, kind: kit}, {names: []string{"trace"}, kind: pure}},
 	{{names: []string{"explain"}, kind: pure}},
 	{
 		{names: []string{"network"}, kind: pure}, {names: []string{"pod"}, kind: pure}, {names: []string{"cni"}, kind: pure},
@@ -35,6 +35,7 @@ var rows = [][]group{
 	},
 	{
 		{names: []string{"noreroute"}, kind: pure}, {names: []string{"bridge"}, kind: pure}, {names: []string{"health"}, kind: kit},
+		{names: []string{"pki/cluster"}, kind: kit},
 	},
 	{{names: []string{"reserved"}, kind: pure}},
 	{

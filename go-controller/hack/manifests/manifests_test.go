@@ -150,24 +150,26 @@ func checkPod(t *testing.T, name string, pod *corev1.PodTemplateSpec, accounts m
 func TestOvnkubeAcceptsItsSettings(t *testing.T) {
 	all := objects(t)
 	var file *config.File
+	values := map[string]string{} // of environment variables
 	for _, object := range all {
 		if m, ok := object.(*corev1.ConfigMap); ok {
 			// CONTROLPLANE is for the user to replace by an address.
 			text := strings.ReplaceAll(m.Data["ovnkube.conf"], "CONTROLPLANE", "172.18.0.2")
 			file = &config.File{Name: "ovnkube.conf", Data: []byte(text)}
+			values["$(MASTERS_SOUTHBOUND)"] = strings.ReplaceAll(m.Data["masters-southbound"], "CONTROLPLANE", "172.18.0.2")
 		}
 	}
 	if file == nil {
 		t.Fatal("there is no ConfigMap")
 	}
 	for _, mode := range []string{"local", "shared"} {
-		for _, address := range []string{"172.18.0.3", "fc00:f853:ccd:e793::3"} {
+		for _, values["$(NODE_IP)"] = range []string{"172.18.0.3", "fc00:f853:ccd:e793::3"} {
 			for _, object := range all {
 				switch o := object.(type) {
 				case *appsv1.Deployment:
-					loadRole(t, file, mode, address, o.Spec.Template.Spec.Containers)
+					loadRole(t, file, mode, values, o.Spec.Template.Spec.Containers)
 				case *appsv1.DaemonSet:
-					loadRole(t, file, mode, address, o.Spec.Template.Spec.Containers)
+					loadRole(t, file, mode, values, o.Spec.Template.Spec.Containers)
 				}
 			}
 		}
@@ -177,8 +179,8 @@ func TestOvnkubeAcceptsItsSettings(t *testing.T) {
 // roles are the flags of the command line that are not settings.
 var roles = map[string]bool{"init-master": true, "init-node": true, "config-file": true}
 
-// loadRole loads the settings of a role in a gateway mode on a node with an address.
-func loadRole(t *testing.T, file *config.File, mode, address string, containers []corev1.Container) {
+// loadRole loads the settings of a role in a gateway mode with the values of variables.
+func loadRole(t *testing.T, file *config.File, mode string, values map[string]string, containers []corev1.Container) {
 	t.Helper()
 	for _, c := range containers {
 		if len(c.Args) == 0 || c.Args[0] != "ovnkube" {
@@ -191,7 +193,10 @@ func loadRole(t *testing.T, file *config.File, mode, address string, containers 
 				t.Errorf("%s: argument %s has no value", c.Name, arg)
 			}
 			if !roles[name] {
-				given[name] = strings.ReplaceAll(value, "$(NODE_IP)", address)
+				for variable, v := range values {
+					value = strings.ReplaceAll(value, variable, v)
+				}
+				given[name] = value
 			}
 		}
 		cfg, notices, err := config.Load(config.Sources{Flags: given, File: file})
@@ -209,10 +214,38 @@ func loadRole(t *testing.T, file *config.File, mode, address string, containers 
 			t.Errorf("%s: EgressService is off", c.Name)
 		}
 		for _, n := range []string{cfg.OVNNorth.Remote(), cfg.OVNSouth.Remote()} {
-			if !strings.HasPrefix(n, "tcp:172.18.0.2:") {
+			if !strings.HasPrefix(n, "ssl:172.18.0.2:") {
 				t.Errorf("%s: database %s", c.Name, n)
 			}
 		}
+		checkCertificates(t, c, cfg)
+	}
+}
+
+// checkCertificates: a master and a node show what they mount, to databases of a name.
+// Nodes have nothing to do with the northbound database.
+func checkCertificates(t *testing.T, c corev1.Container, cfg config.Config) {
+	t.Helper()
+	mounted := ""
+	for _, m := range c.VolumeMounts {
+		if m.Name == "pki" {
+			mounted = m.MountPath + "/"
+		}
+	}
+	check := func(d config.Database, name string) {
+		got := []string{d.PrivKey, d.Cert, d.CACert, d.CommonName}
+		if want := []string{mounted + "ovn-privkey.pem", mounted + "ovn-cert.pem", mounted + "cacert.pem", name}; !slices.Equal(got, want) {
+			t.Errorf("%s: certificates %q, want %q", c.Name, got, want)
+		}
+	}
+	check(cfg.OVNSouth, "sb")
+	port := ":6642"
+	if c.Name == "ovnkube-master" {
+		check(cfg.OVNNorth, "nb")
+		port = ":6643"
+	}
+	if got := cfg.OVNSouth.Remote(); !strings.HasSuffix(got, port) {
+		t.Errorf("%s: southbound database %s, want port %s", c.Name, got, port)
 	}
 }
 
@@ -270,7 +303,7 @@ func TestSettingsOfTheInstallation(t *testing.T) {
 	if err != nil || len(notices) > 0 {
 		t.Fatalf("%v, notices %v", err, notices)
 	}
-	if got := cfg.OVNNorth.Remote(); got != "tcp:192.0.2.11:6641" || !cfg.Features.EgressIP {
+	if got := cfg.OVNNorth.Remote(); got != "ssl:192.0.2.11:6641" || !cfg.Features.EgressIP {
 		t.Errorf("northbound database %s, EgressIP %t", got, cfg.Features.EgressIP)
 	}
 }

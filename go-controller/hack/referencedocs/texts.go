@@ -17,7 +17,7 @@ var texts = map[string]string{
 	"topology.PriorityNoPod":             "Drops packets to the cluster subnets that are in no node's subnet: a default route would send them out and back in",
 	"topology.PriorityGatewayPodToNode":  "Sends what pods with external gateways send to nodes to the management port of their own node: it is not for the gateways",
 	"topology.PriorityServicePortInside": "Exempts traffic from the port of a Service to pods, routers and nodes from `PriorityServicePort`",
-	"topology.PriorityServicePort":       "Sends traffic of egress pods from the port of a Service that preserves client addresses to where replies can be told from new traffic ([replies.md](replies.md))",
+	"topology.PriorityServicePort":       "Sends traffic of egress pods from the port of a Service that preserves client addresses to where replies can be told from new traffic; in local gateway mode that of pods with external gateways to the gateway router ([replies.md](replies.md))",
 	"topology.PriorityNoReroute":         "Exempts traffic to pods, routers and nodes from the egress features",
 	"topology.PriorityUntranslated":      "On gateway routers: marks what is to leave with the addresses of pods (`MarkUntranslated`)",
 
@@ -54,7 +54,8 @@ var texts = map[string]string{
 	"IngressFlows/0/101":          "What the host sends from the address and port of a Service (UDP, SCTP): the bridge learns from whom answers come",
 	"IngressFlows/1/110":          "Segments to a Service that belong to no connection are OVN's to reset; datagrams that answer nobody are requests",
 	"Marked/0/106":                "As 105, for what already has the node's address: a translation that changes nothing would harm connection tracking",
-	"Marked/0/105":                "Traffic from egress pods to nodes leaves with the node's address",
+	"Marked/0/105":                "Traffic from egress pods to nodes leaves with the node's address; table 3 drops what could not be given it",
+	"Marked/3/110":                "What has got the address of the node",
 	"ServicePort/0/108":           "Traffic from the port of a Service with the node's address: table 2 passes replies only",
 	"ServicePort/2/100":           "Replies to connections that came from the wire",
 	"ServicePort/2/50":            "Everything else is dropped and counted",
@@ -65,7 +66,7 @@ var texts = map[string]string{
 	"bridge.PriorityUnsnatted":    "In tables 0 and 3: exactly the flows that drop what would have leaked, whose counters are `ovnkube_node_unsnatted_packets_dropped_total`",
 	"bridge.PriorityNoReply":      "In table 2: exactly the flows whose counters are `ovnkube_node_service_port_packets_dropped_total`",
 	"bridge.TableServicePort":     "The table in which replies of Services are told from what else their pods send from the same port",
-	"bridge.TablePodReply":        "The table in which replies with the address of a pod are told from untranslated traffic",
+	"bridge.TablePodReply":        "The table in which replies with the address of a pod, and what has got the address of the node, are told from untranslated traffic",
 	"host/openflow.Cookie":        "The cookie of every flow of ovnkube: \"ovnk\" in ASCII",
 
 	"topology.MarkPodToNode":    "Traffic from pods to nodes, and to addresses that pods reach through their own node. It leaves with the node's address whatever egress feature selects the pod",

@@ -26,7 +26,7 @@ func cleanupNode(ctx context.Context, cfg config.Config, name string) error {
 }
 
 func cleanHost(ctx context.Context, cfg config.Config, name string, switches ovs.Client) error {
-	gateway := gatewaynode.Cleaner{OVS: switches, ControllerIDs: cfg.OVNControllerIDs()}
+	gateway := gatewaynode.Cleaner{OVS: switches, ControllerIDs: cfg.OVNControllerIDs(), StateFile: stateFile}
 	var errs []error
 	for _, step := range []struct {
 		what string

@@ -57,6 +57,16 @@ func restConfig(k config.Kubernetes, dir string) (*rest.Config, error) {
 	return rc, nil
 }
 
+// Kube returns the client of the API server for a command that is neither a master nor a
+// node.
+func Kube(k config.Kubernetes) (kubernetes.Interface, error) {
+	rc, err := restConfig(k, serviceAccountDir)
+	if err != nil {
+		return nil, err
+	}
+	return kubeClient(rc)
+}
+
 // existing returns path where there is such a file, else nothing.
 func existing(path string) string {
 	if _, err := os.Stat(path); err != nil {

@@ -47,7 +47,13 @@ type hostWriters struct {
 	trim func(ctx context.Context) error
 	// events subscribes to changes of the host: watch.Watch.
 	events func(ctx context.Context, f watch.Functions) error
+	// looks are at kinds of whose changes the kernel tells nothing, or not all: another
+	// result, which is cheap to have, means that something was changed.
+	looks map[string]func() (string, error)
 }
+
+// lookPause is how long no kind is looked at.
+const lookPause = 500 * time.Millisecond
 
 // resync is one pass over all kinds; one that fails does not keep the others from
 // being repaired.
@@ -83,6 +89,9 @@ func (d hostWriters) watch(ctx context.Context) error {
 	for what := range d.swept {
 		repairs[what] = repairer(ctx, func(ctx context.Context) error { return d.pass(ctx, what, d.allSynced()) })
 	}
+	for what, look := range d.looks {
+		go keepLooking(ctx, what, look, repairs[what])
+	}
 	guard := repairer(ctx, func(context.Context) error { d.guard(); return nil })
 	return d.events(ctx, watch.Functions{
 		IPRules: repairs[ipRules], Routes: repairs[routes], Addresses: repairs[addresses], Settings: repairs[parameters],
@@ -91,6 +100,29 @@ func (d hostWriters) watch(ctx context.Context) error {
 			repairs[chains]()
 		},
 	})
+}
+
+// keepLooking calls changed after each change of what look returns, until ctx ends.
+func keepLooking(ctx context.Context, what string, look func() (string, error), changed func()) {
+	ticker := time.NewTicker(lookPause)
+	defer ticker.Stop()
+	last, told := "", false
+	for {
+		now, err := look()
+		switch {
+		case err != nil && !told:
+			klog.ErrorS(err, "Changes by others will not be noticed at once", "what", what)
+			told = true
+		case err == nil && now != last:
+			changed()
+			last, told = now, false
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // repairPause is the least time between two repairs of one kind: other programs, and

@@ -17,7 +17,6 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/conntrack"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/neighbor"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	podmaster "github.com/ovnkube/ovnkube/go-controller/pkg/pod/master"
 )
@@ -85,16 +84,14 @@ func externalGatewayConfig(cfg config.Config) externalroute.Config {
 
 // externalGateways adds the node's side of external gateways: what it forgets of
 // its pods' connections.
-func (n *node) externalGateways(pods informers.SharedInformerFactory) (starter, error) {
-	core := kube.NewInformers(n.env.Kube)
-	var err error
+func (n *node) externalGateways(core, pods informers.SharedInformerFactory) (err error) {
 	n.runners["external gateways"], err = externalroutenode.New(externalroutenode.Deps{
 		Namespaces:  core.Core().V1().Namespaces(),
 		Pods:        pods.Core().V1().Pods(),
 		Connections: steered{},
 		Resolve:     neighbor.Resolve,
 	})
-	return core, err
+	return err
 }
 
 // steered are the connections of the node's datapath that OVN steers.

@@ -36,7 +36,9 @@ func prober(cfg config.Config) (health.Prober, error) {
 	if port == 0 {
 		return health.Discard{}, nil
 	}
-	t, err := sessionTLS(cfg.OVNNorth, x509.ExtKeyUsageServerAuth)
+	// A certificate that a node got by a request is a client's: what the node may do with it
+	// in the southbound database it may not do as the database.
+	t, err := sessionTLS(cfg.OVNNorth, x509.ExtKeyUsageAny)
 	if err != nil {
 		return nil, err
 	}

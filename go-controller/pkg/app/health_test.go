@@ -22,6 +22,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health"
 	healthnode "github.com/ovnkube/ovnkube/go-controller/pkg/health/node"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/pki"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
@@ -229,6 +230,40 @@ func TestHealthSessionsAreAuthentic(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestHealthOfNodeWithClientCertificate: nodes of the manifests have a client's certificate,
+// of an authority that masters trust beside their own.
+func TestHealthOfNodeWithClientCertificate(t *testing.T) {
+	d := pki.Dir(t.TempDir())
+	if _, err := d.Init("test", time.Now(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"n1", "master"} {
+		if _, err := d.Issue(name, pki.Subject{Name: name, Client: true}, time.Now(), time.Hour, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	database := func(name string) config.Database {
+		f := d.Files(name)
+		return config.Database{Endpoints: []config.Endpoint{{Scheme: config.SchemeSSL}}, PrivKey: f.Key, Cert: f.Cert, CACert: f.CA}
+	}
+	node, err := sessionTLS(database("n1"), x509.ExtKeyUsageClientAuth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := serveHealth(t, node)
+	cfg := config.Config{OVNNorth: database("master")}
+	cfg.Features.NodeHealthCheckPort = int(at.Port())
+	asks, err := prober(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually.Succeeds(t, "the node to answer", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return asks.Probe(ctx, "n1", at.Addr())
+	})
 }
 
 // TestBouncedSessionIsNoDeadNode: one session carries all probes; one that breaks is

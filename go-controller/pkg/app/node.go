@@ -56,6 +56,9 @@ import (
 // for changes that nobody tells us of.
 const resyncInterval = 30 * time.Second
 
+// stateFile keeps, on the host, what the Open vSwitch database may lose.
+const stateFile = "/var/lib/ovn-kubernetes/node.json"
+
 // node wires the parts of a node.
 type node struct {
 	env     *Env
@@ -201,14 +204,17 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 		}
 	}
 	if cfg.Features.MultiExternalGateway {
-		more, err := n.externalGateways(pods)
-		if err != nil {
+		if err := n.externalGateways(core, pods); err != nil {
 			return nil, err
 		}
-		start = append(start, more)
 	}
 	ports := sb.NewPorts(databaseConfig(cfg.OVNSouth), n.name)
 	n.runners["addresses of pods"] = ports
+	if cfg.Trace.BindAddress != "" {
+		if n.runners["trace"], err = n.traces(all, pods); err != nil {
+			return nil, err
+		}
+	}
 	if cfg.Features.NodeHealthCheckPort != 0 {
 		if n.runners["health"], err = healthServer(cfg); err != nil {
 			return nil, err
@@ -286,6 +292,14 @@ func (n *node) hostWriters(ctx context.Context) (err error) {
 			ipRules:    n.ipRules,
 			parameters: n.settings,
 		},
+	}
+	n.kept.looks = map[string]func() (string, error){parameters: func() (string, error) { return settings.State(n.settings.Wanted()) }}
+	legacy, err := n.chains.Legacy()
+	if err != nil {
+		return err
+	}
+	if legacy {
+		n.kept.looks[chains] = n.chains.LegacyState
 	}
 	n.env.Metrics.Unsnatted(map[string]func() (uint64, error){
 		"host": n.guard.Dropped, "bridge": func() (uint64, error) {
@@ -484,6 +498,7 @@ func gatewayConfig(cfg config.Config, name string) gatewaynode.Config {
 		EncapIP:        cfg.Default.EncapIP,
 		EncapPort:      cfg.Default.EncapPort,
 		ControllerIDs:  cfg.OVNControllerIDs(),
+		StateFile:      stateFile,
 	}
 	if db := cfg.OVNSouth; db.Secure() {
 		c.TLS = ovs.TLS{PrivateKey: db.PrivKey, Certificate: db.Cert, CACert: db.CACert}

@@ -26,6 +26,7 @@ func (m *master) services(core informers.SharedInformerFactory, egress ...*norer
 		EndpointSlices: core.Discovery().V1().EndpointSlices(),
 		Nodes:          m.nodes,
 		Pods:           core.Core().V1().Pods(),
+		Namespaces:     gatewayNamespaces(m.env.Config, core),
 		Addresses:      m.addresses,
 		Writer:         m.writer,
 		Recorder:       m.recorder,
@@ -43,6 +44,7 @@ func (n *node) services(core informers.SharedInformerFactory, switches ovs.Clien
 		Services:       core.Core().V1().Services(),
 		EndpointSlices: core.Discovery().V1().EndpointSlices(),
 		Nodes:          n.self,
+		Namespaces:     gatewayNamespaces(n.env.Config, core),
 		Addresses:      n.addresses,
 		Recorder:       n.recorder,
 		Chains:         n.chains,
@@ -63,6 +65,15 @@ func (n *node) services(core informers.SharedInformerFactory, switches ovs.Clien
 	n.runners["services"] = c
 	n.attempted, n.synced = append(n.attempted, c.Attempted()), append(n.synced, c.Synced()...)
 	return nil
+}
+
+// gatewayNamespaces tell Services which external gateways pods are routed to; nil where
+// there are none, whatever an earlier configuration has left behind.
+func gatewayNamespaces(cfg config.Config, core informers.SharedInformerFactory) coreinformers.NamespaceInformer {
+	if !cfg.Features.MultiExternalGateway {
+		return nil
+	}
+	return core.Core().V1().Namespaces()
 }
 
 // serviceConfig is the part of the configuration that Services need.

@@ -23,7 +23,8 @@ const (
 const PriorityUnsnatted = 104
 
 // TablePodReply is where replies that have the address of a pod are told from what
-// nothing has translated.
+// nothing has translated, and what has got the address of the node from what could not
+// be given it.
 const TablePodReply = 3
 
 // TableServicePort is where replies of Services are told from what else their pods
@@ -147,10 +148,11 @@ func (b Bridge) tag() string {
 	return fmt.Sprintf("push_vlan:0x8100,set_field:%d->vlan_vid", present|b.VLAN)
 }
 
-// remember commits a connection under mark, with an optional NAT before it.
+// remember commits a connection under mark, with an optional NAT before it, whose result
+// is looked at in TablePodReply.
 func (m Marks) remember(mark int, nat string) string {
 	if nat != "" {
-		nat = "nat(" + nat + "),"
+		nat = fmt.Sprintf("nat(%s),table=%d,", nat, TablePodReply)
 	}
 	return fmt.Sprintf("ct(commit,zone=%d,%sexec(set_field:%#x->ct_mark))", m.Zone, nat, mark)
 }
@@ -196,14 +198,17 @@ func classify(b Bridge, f Family, m Marks) []host.Flow {
 }
 
 // Marked returns the flows of one family that make traffic from pods to nodes
-// leave with the node's address. Only the egress features mark it.
+// leave with the node's address. Only the egress features mark it. A packet that belongs
+// to no connection is not translated: it is dropped with what Flows drops in TablePodReply,
+// which lets replies to clients of a load balancer go.
 func Marked(f Family, m Marks) []host.Flow {
 	t, marked := texts[f.Family], fmt.Sprintf("pkt_mark=%#x", m.PodToNode)
 	return []host.Flow{
 		// To give a packet the address it has already would spoil conntrack, so
 		// that case comes before the translation.
 		flow(0, 106, []string{in(Patch), t.ip, marked, t.src + "=" + f.Node.String()}, m.remember(m.OVN, ""), output(Uplink)),
-		flow(0, 105, []string{in(Patch), t.ip, marked}, m.remember(m.OVN, "src="+f.Node.String()), output(Uplink)),
+		flow(0, 105, []string{in(Patch), t.ip, marked}, m.remember(m.OVN, "src="+f.Node.String())),
+		flow(TablePodReply, 110, []string{t.ip, t.src + "=" + f.Node.String()}, output(Uplink)),
 	}
 }
 

@@ -19,6 +19,7 @@ type Config struct {
 	Kubernetes Kubernetes
 	Metrics    Metrics
 	Page       Page
+	Trace      Trace
 	OVNNorth   Database
 	OVNSouth   Database
 	Gateway    Gateway
@@ -149,6 +150,12 @@ type Page struct {
 	BindAddress string
 	// Cert and Key make that listener speak TLS. Without them it is on a loopback address.
 	Key, Cert string
+}
+
+// Trace is the [trace] section.
+type Trace struct {
+	// BindAddress is where a node answers questions about packets; empty for nowhere.
+	BindAddress string
 }
 
 // Scheme is how an OVSDB server is reached.

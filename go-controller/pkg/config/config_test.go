@@ -86,6 +86,8 @@ var samples = map[string]struct{ text, want string }{
 	"--egress-page-privkey":      {"/page.key", "/page.key"},
 	"--egress-page-cert":         {"/page.crt", "/page.crt"},
 
+	"--trace-bind-address": {"[::]:9413", "[::]:9413"},
+
 	"--nb-address":             {"tcp:10.0.0.1:6641,tcp:[fd00::2]:6641", "[tcp:10.0.0.1:6641 tcp:[fd00::2]:6641]"},
 	"--nb-client-privkey":      {"/nb.key", "/nb.key"},
 	"--nb-client-cert":         {"/nb.crt", "/nb.crt"},

@@ -54,9 +54,9 @@ func TestErrors(t *testing.T) {
 
 		{"unknown key", nil, "[gateway]\nmode=local\nmood=good\n", [2]string{}, [2]string{}, `ovn.conf:gateway:mood: value "good": unknown key; allowed: mode, interface, next-hop, vlan-id, nodeport, ` +
 			`disable-snat-multiple-gws, v4-join-subnet, v6-join-subnet, v4-masquerade-subnet, v6-masquerade-subnet, egw-interface, router-subnet, single-node, disable-pkt-mtu-check, disable-forwarding, allow-no-uplink`},
-		{"unknown section", nil, "[gateways]\nmode=local\n", [2]string{}, [2]string{}, `ovn.conf:gateways: value "": unknown section; allowed: default, logging, monitoring, ipfix, cni, kubernetes, metrics, page, ` +
+		{"unknown section", nil, "[gateways]\nmode=local\n", [2]string{}, [2]string{}, `ovn.conf:gateways: value "": unknown section; allowed: default, logging, monitoring, ipfix, cni, kubernetes, metrics, page, trace, ` +
 			`ovnnorth, ovnsouth, gateway, masterha, ovnkubernetesfeature, hybridoverlay, ovnkubenode, clustermanager`},
-		{"unknown subsection", nil, "[gateway \"x\"]\n", [2]string{}, [2]string{}, `ovn.conf:gateway: value "x": unknown section; allowed: default, logging, monitoring, ipfix, cni, kubernetes, metrics, page, ` +
+		{"unknown subsection", nil, "[gateway \"x\"]\n", [2]string{}, [2]string{}, `ovn.conf:gateway: value "x": unknown section; allowed: default, logging, monitoring, ipfix, cni, kubernetes, metrics, page, trace, ` +
 			`ovnnorth, ovnsouth, gateway, masterha, ovnkubernetesfeature, hybridoverlay, ovnkubenode, clustermanager`},
 		{"no section", nil, "mtu=1400\n", [2]string{}, [2]string{}, `ovn.conf:1:1: expected section header; allowed: [section] and key=value lines`},
 		{"bad quotes", nil, "[default]\nmtu=\"1400\n", [2]string{}, [2]string{}, `ovn.conf:2:5: string not terminated; allowed: [section] and key=value lines`},
@@ -126,5 +126,18 @@ func TestNotices(t *testing.T) {
 		"--enable-egress-firewall: value \"true\" accepted, has no effect: EgressFirewall objects are not enforced"
 	if strings.Join(got, "\n") != want {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), want)
+	}
+}
+
+// TestNodeWithoutNorthboundFiles: a node has nothing to do with the northbound database,
+// and needs no certificate for it; for the southbound one it does.
+func TestNodeWithoutNorthboundFiles(t *testing.T) {
+	s := Sources{
+		Flags:             map[string]string{"nb-address": "ssl:192.0.2.1:6641", "sb-address": "ssl:192.0.2.1:6642"},
+		ReadFile:          noFile,
+		WithoutNorthbound: true,
+	}
+	if _, _, err := Load(s); err == nil || !strings.Contains(err.Error(), "--sb-client-privkey") {
+		t.Errorf("%v, want --sb-client-privkey to be refused", err)
 	}
 }

@@ -23,6 +23,9 @@ type Sources struct {
 	// ReadFile is called for files that the configuration names and that must be
 	// readable at start: certificates and keys. Nil checks none.
 	ReadFile func(path string) ([]byte, error)
+	// WithoutNorthbound says that the process has nothing to do with the northbound
+	// database: its key and certificates may be missing.
+	WithoutNorthbound bool
 }
 
 // given is a text and the place it came from.

@@ -12,7 +12,7 @@ import (
 // sections of the file. It is read only.
 var Options = slices.Concat(
 	programOptions, defaultOptions, loggingOptions, monitoringOptions, cniOptions, kubernetesOptions,
-	metricsOptions, pageOptions, northOptions, southOptions, gatewayOptions, masterHAOptions,
+	metricsOptions, pageOptions, traceOptions, northOptions, southOptions, gatewayOptions, masterHAOptions,
 	featureOptions, hybridOverlayOptions, nodeOptions, clusterManagerOptions,
 )
 
@@ -210,6 +210,14 @@ var cniOptions = []*Option{
 	{
 		Flag: "cni-plugin", Section: "cni", Key: "plugin", Default: "ovn-k8s-cni-overlay", Usage: "Name of the CNI executable",
 		value: to(fileName("the name of an executable"), func(c *Config) *string { return &c.CNI.Plugin }),
+	},
+}
+
+var traceOptions = []*Option{
+	{
+		Flag: "trace-bind-address", Section: "trace", Key: "bind-address",
+		Usage: "Where a node answers \"ovnkube egress trace\", over TLS and to those who may get nodes/trace; the port is the same on all nodes. Empty for nowhere",
+		value: to(listenAddress(), func(c *Config) *string { return &c.Trace.BindAddress }),
 	},
 }
 

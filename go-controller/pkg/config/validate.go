@@ -167,6 +167,9 @@ func (l *loader) checkDatabase(db *Database) error {
 			if *field == "" {
 				return l.refuse(field, "", "a PEM file: "+l.origin(&db.Endpoints).where+" uses ssl")
 			}
+			if db == &l.config.OVNNorth && l.sources.WithoutNorthbound {
+				continue
+			}
 			if err := l.readable(field, "a readable PEM file: "+l.origin(&db.Endpoints).where+" uses ssl"); err != nil {
 				return err
 			}

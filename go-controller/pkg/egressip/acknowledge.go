@@ -15,15 +15,11 @@ type PendingAck struct {
 	What string
 }
 
-// PendingAcks returns what nodes have yet to acknowledge of a decision: to let go of an address,
-// to take one, or to have the rules of all pods. digest is as for Paths.
-func (d Decision) PendingAcks(status v1.EgressIPStatus, digest func(given []netip.Addr) string) []PendingAck {
-	given := map[string][]netip.Addr{}
-	for _, p := range d.Placements {
-		if p.Node != "" && !p.Primary {
-			given[p.Node] = append(given[p.Node], p.Addr)
-		}
-	}
+// PendingAcks returns what nodes have yet to acknowledge of a decision: to prepare for an
+// address, to let go of one, to take one, or to have the rules of all pods. digest and nodes
+// are as for Paths.
+func (d Decision) PendingAcks(status v1.EgressIPStatus, digest func(given []netip.Addr) string, nodes Nodes) []PendingAck {
+	given := d.given(status, nodes)
 	var acks []PendingAck
 	for _, p := range d.Placements {
 		if p.Node == "" {
@@ -31,6 +27,10 @@ func (d Decision) PendingAcks(status v1.EgressIPStatus, digest func(given []neti
 		}
 		holder, nodeStatus := Other(status, p.Node, p.Addr), nodeStatusOf(status, p.Node)
 		switch {
+		case retained(status, p) != "":
+			if !Awaits(status, p.Node, p.Addr) {
+				acks = append(acks, PendingAck{p.Node, fmt.Sprintf("prepare for %s", p.Addr)})
+			}
 		case holder != "":
 			acks = append(acks, PendingAck{holder, fmt.Sprintf("release %s", p.Addr)})
 		case !Answers(status, p.Node, p.Addr):
@@ -43,29 +43,28 @@ func (d Decision) PendingAcks(status v1.EgressIPStatus, digest func(given []neti
 	return acks
 }
 
-// Fallback has the pods that nothing leads to an address yet, new ones for example, led to
-// the node that still has it, while the node that is to have it waits for that one. node
-// returns a node that does not pass for dead.
-func Fallback(paths []Path, status v1.EgressIPStatus, node func(name string) (topology.Node, bool)) []Path {
-	out := slices.Clone(paths)
-	for i, p := range out {
+// fallback has a pod that nothing leads to an address yet, a new one for example, led to
+// the node that still has it, while the node that is to have it waits for that one.
+// translates tells whether a node has the rules of the pod for an address on a secondary
+// network.
+func fallback(paths []Path, status v1.EgressIPStatus, nodes Nodes, translates func(node string, addr netip.Addr) bool) {
+	for i, p := range paths {
 		if p.Answered {
 			continue
 		}
-		n, ok := node(Other(status, p.Node, p.Addr))
+		n, ok := nodes(Other(status, p.Node, p.Addr))
 		if !ok {
 			continue
 		}
-		// A gateway router can give a pod one address of a family.
-		taken := slices.ContainsFunc(out, func(o Path) bool {
+		// A node can give a pod one address of a family.
+		taken := slices.ContainsFunc(paths, func(o Path) bool {
 			return topology.FamilyOf(o.Addr) == topology.FamilyOf(p.Addr) && (o.Node == n.Name || o.Now.Node == n.Name)
 		})
-		if now, why := nextHopFor(n, p.Addr); why == "" && now.Primary && !taken {
+		if now, why := nextHopFor(n, p.Addr); why == "" && !taken && (now.Primary || translates(n.Name, p.Addr)) {
 			now.Address = p.Address
-			out[i].Now = now
+			paths[i].Now = now
 		}
 	}
-	return out
 }
 
 // through returns the path by the node that has the address now, for a pod that nothing
@@ -74,12 +73,13 @@ func (s Steering) through(p Path, was Policy) (Path, bool) {
 	if p.Answered || p.Now.Node == "" {
 		return p, false
 	}
-	if !s.Pod.Late && !s.Pod.Pending && was.EgressIP == s.EgressIP.Key {
-		for _, hop := range was.Hops {
-			if was.Egress[hop] == p.Addr {
-				return p, false
-			}
-		}
+	if !s.Pod.Late && !s.Pod.Pending && s.leads(was, p.Addr) {
+		return p, false
 	}
-	return Path{Placement: p.Now, Answered: true}, true
+	return Path{Placement: p.Now, Answered: true, Programmed: true}, true
+}
+
+// leads tells whether a policy leads to an address.
+func (s Steering) leads(was Policy, addr netip.Addr) bool {
+	return was.EgressIP == s.EgressIP.Key && slices.ContainsFunc(was.Hops, func(hop netip.Addr) bool { return was.Egress[hop] == addr })
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
+// nobody is a cluster without nodes that live.
+func nobody(string) (topology.Node, bool) { return topology.Node{}, false }
+
 func lapsed(n *place.Node) { n.NotAcknowledging = true }
 func stuck(n *place.Node)  { n.Stuck = true }
 
@@ -73,7 +76,7 @@ func TestDebts(t *testing.T) {
 			e := egress("e", 1, ips(v1.Address(c.ip)))
 			d := Decide(nodes(none, change{unlabelled}), decoded(e), cluster)["e"]
 			e.Status.Programmed = c.words
-			if got := d.PendingAcks(e.Status, digest); !slices.Equal(got, c.want) {
+			if got := d.PendingAcks(e.Status, digest, nobody); !slices.Equal(got, c.want) {
 				t.Errorf("owed: %+v, want %+v", got, c.want)
 			}
 		})
@@ -97,7 +100,7 @@ func TestFallback(t *testing.T) {
 	d := Decide(all, decoded(e), cluster)["e"]
 	e.Status.Programmed = []v1.ProgrammedStatus{{Node: "ovn-worker2", EgressIPs: []string{"172.18.0.33"}}}
 	paths := func() []Path {
-		return Fallback(d.Paths(e.Status, []netip.Addr{pod}, func([]netip.Addr) string { return "" }), e.Status, find)
+		return d.Paths(e.Status, []netip.Addr{pod}, func([]netip.Addr) string { return "" }, find)
 	}
 	s := Steering{EgressIP: Decode(e), Pod: Pod{Addrs: []netip.Addr{pod}, Pending: true}, Paths: paths(), Now: NewState(), InForce: NewState(),
 		Owned: func(string, netip.Addr) bool { return true }}

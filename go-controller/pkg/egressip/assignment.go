@@ -56,9 +56,10 @@ type NodeAssignment struct {
 	Networks map[netip.Addr]netip.Prefix
 }
 
-// AssignmentOf reads the share of a node. It is the item's network that tells where an
-// address belongs: the node does not decide it anew. An item that names what can be
-// no egress address gives nothing.
+// AssignmentOf reads the share of a node: what it is to hold, and what it goes on answering
+// for. It is the item's network that tells where an address belongs: the node does not
+// decide it anew, but for one that another node is to hold, since the item has the network
+// of that one. An item that names what can be no egress address gives nothing.
 func AssignmentOf(status v1.EgressIPStatus, node topology.Node) NodeAssignment {
 	s := NodeAssignment{Networks: map[netip.Addr]netip.Prefix{}}
 	for _, item := range ItemsOf(status, node.Name) {
@@ -68,6 +69,11 @@ func AssignmentOf(status v1.EgressIPStatus, node topology.Node) NodeAssignment {
 		}
 		a := given.Addr
 		network, err := netip.ParsePrefix(item.Network)
+		if item.Node != node.Name {
+			if own, _, ok := networkOf(node, a); ok {
+				network, err = own, nil
+			}
+		}
 		primary := slices.ContainsFunc(node.Primary, func(p netip.Prefix) bool {
 			return p.Masked() == network || err != nil && p.Contains(a)
 		})
@@ -96,5 +102,6 @@ func NodeStatusOf(status v1.EgressIPStatus, node string) (v1.ProgrammedStatus, i
 
 // SameNodeStatus compares status entries.
 func SameNodeStatus(a, b v1.ProgrammedStatus) bool {
-	return a.Node == b.Node && slices.Equal(a.EgressIPs, b.EgressIPs) && a.Digest == b.Digest && a.Problem == b.Problem
+	return a.Node == b.Node && slices.Equal(a.EgressIPs, b.EgressIPs) &&
+		slices.Equal(a.Awaiting, b.Awaiting) && a.Digest == b.Digest && a.Problem == b.Problem
 }

@@ -47,15 +47,17 @@ func (d Decision) Items() []v1.EgressIPStatusItem {
 	return items
 }
 
+// Nodes finds a node that does not pass for dead.
+type Nodes func(name string) (topology.Node, bool)
+
 // Paths returns the ways out that a decision opens, as far as the status entries of the
 // nodes go, for a pod with some addresses. digest is that of all pods for the addresses
 // that a node is given on its secondary networks.
-func (d Decision) Paths(status v1.EgressIPStatus, pod []netip.Addr, digest func(given []netip.Addr) string) []Path {
-	given := map[string][]netip.Addr{}
-	for _, p := range d.Placements {
-		if p.Node != "" && !p.Primary {
-			given[p.Node] = append(given[p.Node], p.Addr)
-		}
+func (d Decision) Paths(status v1.EgressIPStatus, pod []netip.Addr, digest func(given []netip.Addr) string, nodes Nodes) []Path {
+	given := d.given(status, nodes)
+	translates := func(node string, addr netip.Addr) bool {
+		a, ok := topology.AddrOf(topology.FamilyOf(addr), pod)
+		return ok && SameFor(a, nodeStatusOf(status, node).Digest, digest(given[node]))
 	}
 	var paths []Path
 	for _, p := range d.Placements {
@@ -63,12 +65,10 @@ func (d Decision) Paths(status v1.EgressIPStatus, pod []netip.Addr, digest func(
 			continue
 		}
 		path := Path{Placement: p, Answered: Answers(status, p.Node, p.Addr)}
-		if !p.Primary {
-			a, ok := topology.AddrOf(topology.FamilyOf(p.Addr), pod)
-			path.Programmed = ok && SameFor(a, nodeStatusOf(status, p.Node).Digest, digest(given[p.Node]))
-		}
+		path.Programmed = !p.Primary && translates(p.Node, p.Addr)
 		paths = append(paths, path)
 	}
+	fallback(paths, status, nodes, translates)
 	return paths
 }
 
@@ -132,6 +132,12 @@ func programmed(d Decision, status v1.EgressIPStatus, r Report) metav1.Condition
 			if lapse := r.unresponsive(p); lapse != "" {
 				unresponsive = append(unresponsive, lapse)
 			}
+		case retained(status, p) != "":
+			if lapse := r.unprepared(p, holder, Awaits(status, p.Node, p.Addr)); lapse != "" {
+				unresponsive = append(unresponsive, lapse)
+			} else {
+				waits = append(waits, fmt.Sprintf("%s is still held by node %s, until node %s is prepared", p.Addr, holder, p.Node))
+			}
 		case holder != "" && is(r.Unresponsive, holder):
 			unresponsive = append(unresponsive, fmt.Sprintf("%s stays with node %s, which does not answer the request to release it: "+
 				"see to ovnkube-node there, or switch the node off and delete it", p.Addr, holder))
@@ -172,6 +178,19 @@ func (r Report) unresponsive(p Placement) string {
 	case !p.Primary && is(r.Unresponsive, p.Node):
 		return fmt.Sprintf("node %s does not translate for new pods, and %s cannot be taken away from it: "+
 			"see to ovnkube-node there, or switch the node off and delete it", p.Node, p.Addr)
+	}
+	return ""
+}
+
+// unprepared says what keeps an address on the node that is to release it when the one that
+// is to hold it is prepared; "" where nothing is known.
+func (r Report) unprepared(p Placement, holder string, awaits bool) string {
+	switch {
+	case !awaits && is(r.Unresponsive, p.Node):
+		return fmt.Sprintf("node %s does not prepare for %s, which stays with node %s, and no other can take it: "+
+			"see to ovnkube-node there", p.Node, p.Addr, holder)
+	case p.Primary && is(r.Stuck, p.Node):
+		return fmt.Sprintf("ovn-controller on node %s does not apply changes, %s stays with node %s, and no other can take it", p.Node, p.Addr, holder)
 	}
 	return ""
 }

@@ -50,11 +50,11 @@ func TestChurnHoldsUpNobody(t *testing.T) {
 			late := netip.MustParseAddr(fmt.Sprintf(family.format, i+4))
 			status := v1.EgressIPStatus{Programmed: []v1.ProgrammedStatus{
 				{Node: "n", EgressIPs: []string{family.egress}, Digest: Digest(egress, pod)}}}
-			paths := d.Paths(status, pod, func(given []netip.Addr) string { return Digest(given, append([]netip.Addr{late}, pod...)) })
+			paths := d.Paths(status, pod, func(given []netip.Addr) string { return Digest(given, append([]netip.Addr{late}, pod...)) }, nobody)
 			if paths[0].Programmed {
 				led++
 			}
-			others := d.Paths(status, []netip.Addr{late}, func(given []netip.Addr) string { return Digest(given, append([]netip.Addr{late}, pod...)) })
+			others := d.Paths(status, []netip.Addr{late}, func(given []netip.Addr) string { return Digest(given, append([]netip.Addr{late}, pod...)) }, nobody)
 			if others[0].Programmed {
 				t.Errorf("%s is led to the node, which has no rules for it", late)
 			}

@@ -136,7 +136,7 @@ func checkPods(t *testing.T, s *fuzzed.Source, objects []*v1.EgressIP, selection
 		if names := selection.Matching(s.Labels(), s.Labels()); len(names) > 0 {
 			j := slices.IndexFunc(objects, func(o *v1.EgressIP) bool { return o.Name == names[0] })
 			steering.EgressIP = byName[names[0]]
-			steering.Paths = decisions[names[0]].Paths(objects[j].Status, pods, func([]netip.Addr) string { return "" })
+			steering.Paths = decisions[names[0]].Paths(objects[j].Status, pods, func([]netip.Addr) string { return "" }, func(string) (topology.Node, bool) { return topology.Node{}, false })
 		}
 		for step := range 3 { // the rows come into force, until nothing is left to be done
 			plan := steering.Plan()

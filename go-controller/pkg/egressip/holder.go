@@ -26,11 +26,35 @@ func Answers(status v1.EgressIPStatus, node string, addr netip.Addr) bool {
 	return false
 }
 
-// ItemsOf returns the items that give a node addresses.
+// Awaits tells whether a node is prepared to take an address that another one still has.
+func Awaits(status v1.EgressIPStatus, node string, addr netip.Addr) bool {
+	nodeStatus, _ := NodeStatusOf(status, node)
+	return slices.Contains(nodeStatus.Awaiting, addr.String())
+}
+
+// MayTake tells whether the items let a node take an address: it is to hold it, and no
+// other one goes on answering for it.
+func MayTake(status v1.EgressIPStatus, node string, addr netip.Addr) bool {
+	item := itemOf(status, addr)
+	return item.Node == node && item.From == ""
+}
+
+// itemOf returns the item of an address; the zero item where there is none.
+func itemOf(status v1.EgressIPStatus, addr netip.Addr) v1.EgressIPStatusItem {
+	text := addr.String()
+	for _, item := range status.Items {
+		if item.EgressIP == text {
+			return item
+		}
+	}
+	return v1.EgressIPStatusItem{}
+}
+
+// ItemsOf returns the items of addresses that a node is to hold, or goes on answering for.
 func ItemsOf(status v1.EgressIPStatus, node string) []v1.EgressIPStatusItem {
 	var items []v1.EgressIPStatusItem
 	for _, item := range status.Items {
-		if item.Node == node {
+		if item.Node == node || item.From == node {
 			items = append(items, item)
 		}
 	}

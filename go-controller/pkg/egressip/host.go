@@ -39,7 +39,7 @@ var strays = []string{"tcp", "udp", "sctp"}
 const position = 20
 
 // tableBase and the number of a link's interface make the number of the routing
-// table for it.
+// table for it. No interface has the number 0: that table leads nowhere.
 const tableBase = 1000
 
 // TableOf returns the number of the routing table of traffic that leaves by the
@@ -82,16 +82,21 @@ func Contributor(key string) string { return Feature + "/" + key }
 // LinkAssignment is where an address is to be on this host.
 type LinkAssignment struct {
 	Addr netip.Addr
+	// Link has the address's network. The zero value stands for none: then what pods
+	// send to this host, until they are led elsewhere, is to leave by no link.
 	Link host.Network
 	// Before is the address on that network of who has the address, or had it a
 	// moment ago; invalid for nobody.
 	Before netip.Addr
 }
 
+// Linked tells whether there is a link for the address.
+func (l LinkAssignment) Linked() bool { return l.Link.Link != "" }
+
 // AssignLinks finds, for the secondary addresses of a share, the links that have
 // their networks. ours tells egress addresses from those of the host, which alone
-// make a link part of a network. The second result says what is missing; "" where
-// nothing is.
+// make a link part of a network. The second result says which link is missing; ""
+// where none is.
 func AssignLinks(s NodeAssignment, networks []host.Network, ours func(netip.Addr) bool) ([]LinkAssignment, string) {
 	var assignments []LinkAssignment
 	problem := ""
@@ -103,6 +108,7 @@ func AssignLinks(s NodeAssignment, networks []host.Network, ours func(netip.Addr
 		})
 		if i < 0 {
 			problem = fmt.Sprintf("no link that is up has network %s of %s", s.Networks[a], a)
+			assignments = append(assignments, LinkAssignment{Addr: a})
 			continue
 		}
 		link := networks[i]
@@ -148,54 +154,79 @@ func (s HostState) Equal(o HostState) bool {
 }
 
 // HostPlan plans what the host has for addresses on secondary networks and the
-// pods of their EgressIP. Pods of a family leave with its first address. Addresses
-// that are not held are prepared for: everything is there but themselves.
+// pods of their EgressIP. Pods of a family leave with its first address that has a
+// link, and not at all where none has. Addresses that are not held are prepared for:
+// everything is there but themselves.
 func HostPlan(assignments []LinkAssignment, held func(netip.Addr) bool, pods []netip.Addr) HostState {
 	s := HostState{Addrs: map[host.Address]host.AddressUse{}, IPRules: map[host.IPRule]struct{}{}, Routes: map[host.Route]host.Hop{},
 		Settings: map[string]string{}, Rules: host.Rules{}, HandOn: host.Rules{}, Translations: map[netip.Addr]netip.Addr{}}
 	pods = slices.SortedFunc(slices.Values(pods), netip.Addr.Compare)
-	done := map[topology.Family]bool{}
 	for _, assignment := range assignments {
-		if held(assignment.Addr) {
-			s.Addrs[host.Address{Link: assignment.Link.Link, Prefix: topology.HostPrefix(assignment.Addr)}] = host.AddressUse{NotPreferred: true}
+		if assignment.Linked() {
+			s.prepare(assignment, held(assignment.Addr))
 		}
-		f := topology.FamilyOf(assignment.Addr)
-		for _, protocol := range strays {
-			s.Rules[strayChain(f)] = append(s.Rules[strayChain(f)],
-				host.Spec{Dst: topology.HostPrefix(assignment.Addr), Protocol: protocol, Target: host.Drop}.Rule())
-			if assignment.Before.IsValid() {
-				s.HandOn[handOnChain(f)] = append(s.HandOn[handOnChain(f)], host.Spec{
-					Dst: topology.HostPrefix(assignment.Addr), Protocol: protocol, CTState: "INVALID,NEW", Target: host.CopyTo(assignment.Before),
-				}.Rule())
+	}
+	for _, f := range topology.Families {
+		var mine []LinkAssignment
+		for _, a := range assignments {
+			if topology.FamilyOf(a.Addr) == f {
+				mine = append(mine, a)
 			}
 		}
-		if done[f] {
-			continue
+		if len(mine) > 0 {
+			first := max(0, slices.IndexFunc(mine, LinkAssignment.Linked))
+			s.lead(f, mine[first], pods)
 		}
-		done[f] = true
-		table := TableOf(assignment.Link.Index)
+	}
+	return s
+}
+
+// prepare plans what an address itself needs.
+func (s *HostState) prepare(assignment LinkAssignment, held bool) {
+	if held {
+		s.Addrs[host.Address{Link: assignment.Link.Link, Prefix: topology.HostPrefix(assignment.Addr)}] = host.AddressUse{NotPreferred: true}
+	}
+	f := topology.FamilyOf(assignment.Addr)
+	for _, protocol := range strays {
+		s.Rules[strayChain(f)] = append(s.Rules[strayChain(f)],
+			host.Spec{Dst: topology.HostPrefix(assignment.Addr), Protocol: protocol, Target: host.Drop}.Rule())
+		if assignment.Before.IsValid() {
+			s.HandOn[handOnChain(f)] = append(s.HandOn[handOnChain(f)], host.Spec{
+				Dst: topology.HostPrefix(assignment.Addr), Protocol: protocol, CTState: "INVALID,NEW", Target: host.CopyTo(assignment.Before),
+			}.Rule())
+		}
+	}
+}
+
+// lead plans the way of the pods of a family.
+func (s *HostState) lead(f topology.Family, assignment LinkAssignment, pods []netip.Addr) {
+	table := TableOf(assignment.Link.Index)
+	// A link that goes down takes its routes with it, and the main table is asked next.
+	s.Routes[host.Route{Dst: topology.Everywhere(f), Table: table}] = host.Hop{Drop: true}
+	if assignment.Linked() {
 		maps.Copy(s.Routes, routes(f, assignment.Link, table))
 		settings(s.Settings, f, assignment.Link.Link)
-		for _, pod := range pods {
-			if topology.FamilyOf(pod) != f {
-				continue
-			}
-			src := topology.HostPrefix(pod)
-			s.IPRules[host.IPRule{Family: f, Priority: topology.RuleEgressIP, Src: src, Table: table}] = struct{}{}
+	}
+	for _, pod := range pods {
+		if topology.FamilyOf(pod) != f {
+			continue
+		}
+		src := topology.HostPrefix(pod)
+		s.IPRules[host.IPRule{Family: f, Priority: topology.RuleEgressIP, Src: src, Table: table}] = struct{}{}
+		if assignment.Linked() {
 			s.Rules[snatChain(f)] = append(s.Rules[snatChain(f)],
 				host.Spec{Src: src, Out: assignment.Link.Link, Target: host.SNATTo(assignment.Addr)}.Rule())
 			s.Translations[pod] = assignment.Addr
 		}
-		// What pods send to nodes comes through the host in local gateway mode, their
-		// replies in both; it keeps to the usual routes.
-		s.IPRules[host.IPRule{Family: f, Priority: topology.RulePodToNode, Mark: topology.MarkPodToNode, Table: topology.MainTable}] = struct{}{}
-		s.Rules[markChain(f)] = []host.Rule{
-			host.Spec{Mark: topology.MarkPodToNode, Target: host.SaveMark}.Rule(),
-			host.Spec{Unmarked: true, Target: host.RestoreMark}.Rule(),
-			host.Spec{In: topology.ManagementPort, Reply: true, Target: host.SetMark(topology.MarkPodToNode)}.Rule(),
-		}
 	}
-	return s
+	// What pods send to nodes comes through the host in local gateway mode, their
+	// replies in both; it keeps to the usual routes.
+	s.IPRules[host.IPRule{Family: f, Priority: topology.RulePodToNode, Mark: topology.MarkPodToNode, Table: topology.MainTable}] = struct{}{}
+	s.Rules[markChain(f)] = []host.Rule{
+		host.Spec{Mark: topology.MarkPodToNode, Target: host.SaveMark}.Rule(),
+		host.Spec{Unmarked: true, Target: host.RestoreMark}.Rule(),
+		host.Spec{In: topology.ManagementPort, Reply: true, Target: host.SetMark(topology.MarkPodToNode)}.Rule(),
+	}
 }
 
 // routes are those of a link's table: what the main table has through the link,

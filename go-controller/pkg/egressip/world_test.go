@@ -187,8 +187,9 @@ func (w *world) place() (changed bool) {
 	for key, d := range w.decisions {
 		status := w.status[key]
 		words := slices.DeleteFunc(slices.Clone(status.Programmed), func(p v1.ProgrammedStatus) bool { return !w.acts(p.Node) })
-		if !slices.Equal(status.Items, d.Items()) || len(words) != len(status.Programmed) {
-			status.Items, status.Programmed, changed = d.Items(), words, true
+		items := d.Assign(v1.EgressIPStatus{Items: status.Items, Programmed: words}, func(Placement) bool { return w.translated(key) })
+		if !slices.Equal(status.Items, items) || len(words) != len(status.Programmed) {
+			status.Items, status.Programmed, changed = items, DropAwaiting(words, items), true
 		}
 	}
 	return changed
@@ -204,7 +205,11 @@ func (w *world) take(name string) (changed bool) {
 		nodeStatus := v1.ProgrammedStatus{Node: name}
 		var secondary []netip.Addr
 		for _, item := range ItemsOf(*status, name) {
-			if a := netip.MustParseAddr(item.EgressIP); Other(*status, name, a) == "" && !w.heldElsewhere(key, name, a) {
+			a := netip.MustParseAddr(item.EgressIP)
+			if item.Node == name && item.From != "" {
+				nodeStatus.Awaiting = append(nodeStatus.Awaiting, item.EgressIP)
+			}
+			if Answers(*status, name, a) || MayTake(*status, name, a) && Other(*status, name, a) == "" && !w.heldElsewhere(key, name, a) {
 				nodeStatus.EgressIPs = append(nodeStatus.EgressIPs, item.EgressIP)
 				if strings.HasPrefix(item.EgressIP, "172.19") {
 					secondary = append(secondary, a)
@@ -217,13 +222,13 @@ func (w *world) take(name string) (changed bool) {
 		}
 		i := slices.IndexFunc(status.Programmed, func(p v1.ProgrammedStatus) bool { return p.Node == name })
 		switch {
-		case i < 0 && len(nodeStatus.EgressIPs) == 0:
+		case i < 0 && len(nodeStatus.EgressIPs)+len(nodeStatus.Awaiting) == 0:
 			continue
 		case i < 0:
 			status.Programmed = append(status.Programmed, nodeStatus)
-		case slices.Equal(status.Programmed[i].EgressIPs, nodeStatus.EgressIPs) && status.Programmed[i].Digest == nodeStatus.Digest:
+		case SameNodeStatus(status.Programmed[i], nodeStatus):
 			continue
-		case len(nodeStatus.EgressIPs) == 0:
+		case len(nodeStatus.EgressIPs)+len(nodeStatus.Awaiting) == 0:
 			status.Programmed = slices.Delete(status.Programmed, i, i+1)
 		default:
 			status.Programmed[i] = nodeStatus
@@ -252,7 +257,6 @@ func (w *world) steer(key string) (changed bool) {
 		chosen = w.selection().Matching(nil, map[string]string{"app": p.app})
 	}
 	w.members.Set(key, chosen, p.addrs)
-	now := StateOf(w.rows[key])
 	if len(chosen) == 0 {
 		return w.deselect(key, ok)
 	}
@@ -260,21 +264,8 @@ func (w *world) steer(key string) (changed bool) {
 	if !ok {
 		return false
 	}
-	i := slices.IndexFunc(w.state.egress, func(e *v1.EgressIP) bool { return e.Name == chosen[0] })
-	inForce, known := w.known[key]
-	if !known {
-		inForce = NewState()
-		if !w.pending(key) {
-			inForce = now.Clone()
-		}
-	}
-	s := Steering{
-		EgressIP: Decode(w.state.egress[i]),
-		Pod:      Pod{Key: key, Addrs: p.addrs, Pending: w.pending(key)},
-		Paths:    d.Paths(*w.status[chosen[0]], p.addrs, func(given []netip.Addr) string { return w.members.Digest(chosen[0], given) }),
-		Now:      now, InForce: inForce, Owned: w.owned,
-	}
-	plan := s.Plan()
+	s := w.steering(key, chosen[0], d)
+	inForce, plan := s.InForce, s.Plan()
 	w.checkHeld(key, s, plan)
 	rows := plan.Want.Rows()
 	changed = text(rows) != text(w.rows[key])
@@ -285,6 +276,43 @@ func (w *world) steer(key string) (changed bool) {
 		w.released[key], changed = true, true
 	}
 	return changed
+}
+
+// steering is what decides about a pod that an EgressIP has.
+func (w *world) steering(key, name string, d Decision) Steering {
+	p := w.state.pods[key]
+	i := slices.IndexFunc(w.state.egress, func(e *v1.EgressIP) bool { return e.Name == name })
+	s := Steering{
+		EgressIP: Decode(w.state.egress[i]),
+		Pod:      Pod{Key: key, Addrs: p.addrs, Pending: w.pending(key)},
+		Paths:    d.Paths(*w.status[name], p.addrs, func(given []netip.Addr) string { return w.members.Digest(name, given) }, w.live),
+		Now:      StateOf(w.rows[key]), InForce: NewState(), Owned: w.owned,
+	}
+	if inForce, known := w.known[key]; known {
+		s.InForce = inForce
+	} else if !w.pending(key) {
+		s.InForce = s.Used()
+	}
+	return s
+}
+
+// translated tells whether those who are to take the addresses of an EgressIP translate
+// for its pods.
+func (w *world) translated(name string) bool {
+	all := w.selection()
+	for key, p := range w.state.pods {
+		chosen := all.Matching(nil, map[string]string{"app": p.app})
+		if len(chosen) > 0 && chosen[0] == name && w.acts(p.node) && !w.steering(key, name, w.decisions[name]).Translated() {
+			return false
+		}
+	}
+	return true
+}
+
+// live finds a node that is not dead.
+func (w *world) live(name string) (topology.Node, bool) {
+	n, ok := w.node(name)
+	return n.Node, ok && w.acts(name)
 }
 
 // deselect is the master's part for a pod that no EgressIP has, if it is there.
@@ -314,7 +342,9 @@ func (w *world) deselect(key string, is bool) (changed bool) {
 func (w *world) checkHeld(key string, s Steering, plan Plan) {
 	for pod, policy := range plan.Want.Policies {
 		for _, hop := range policy.Hops {
-			ready := func(p Path) bool { return p.NextHop == hop && p.Answered && (p.Primary || p.Programmed) }
+			ready := func(p Path) bool {
+				return p.NextHop == hop && p.Answered && (p.Primary || p.Programmed) || !p.Answered && p.Now.NextHop == hop
+			}
 			if !slices.Contains(s.Now.Policies[pod].Hops, hop) && !slices.ContainsFunc(s.Paths, ready) {
 				w.wrong = append(w.wrong, fmt.Sprintf("%s is led to %s, where nobody is ready", key, hop))
 			}
@@ -520,10 +550,5 @@ func (w *world) settled(key string) bool {
 	if len(chosen) == 0 || !w.acts(p.node) {
 		return true
 	}
-	i := slices.IndexFunc(w.state.egress, func(e *v1.EgressIP) bool { return e.Name == chosen[0] })
-	return Steering{
-		EgressIP: Decode(w.state.egress[i]), Pod: Pod{Key: key, Addrs: p.addrs, Pending: w.pending(key)},
-		Paths: w.decisions[chosen[0]].Paths(*w.status[chosen[0]], p.addrs, func(given []netip.Addr) string { return w.members.Digest(chosen[0], given) }),
-		Now:   StateOf(w.rows[key]), InForce: w.known[key], Owned: w.owned,
-	}.Plan().Done
+	return w.steering(key, chosen[0], w.decisions[chosen[0]]).Plan().Done
 }

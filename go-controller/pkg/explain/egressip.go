@@ -143,10 +143,16 @@ type pendingAck egressip.PendingAck
 func (c *Cluster) pendingAcks(obj *egressipv1.EgressIP) []pendingAck {
 	var acks []pendingAck
 	digest := func(given []netip.Addr) string { return c.members.Digest(obj.Name, given) }
-	for _, a := range c.placed[obj.Name].PendingAcks(obj.Status, digest) {
+	for _, a := range c.placed[obj.Name].PendingAcks(obj.Status, digest, c.live) {
 		acks = append(acks, pendingAck(a))
 	}
 	return acks
+}
+
+// live finds a node that is ready.
+func (c *Cluster) live(name string) (topology.Node, bool) {
+	n, ok := c.nodes[name]
+	return n.Node, ok && n.Ready
 }
 
 func (a pendingAck) problem(obj *egressipv1.EgressIP) Problem {

@@ -197,12 +197,8 @@ func (v *view) steered(d *verdict, chosen *Selected, e egressip.EgressIP) {
 		}
 	}
 	digest := func(given []netip.Addr) string { return v.c.members.Digest(e.Key, given) }
-	paths := decision.Paths(obj.Status, podAddrs(v.pod), digest)
-	paths = egressip.Fallback(paths, obj.Status, func(name string) (topology.Node, bool) {
-		n, ok := v.c.nodes[name]
-		return n.Node, ok && n.Ready
-	})
-	owed := v.owed(d, chosen.Object, decision.PendingAcks(obj.Status, digest), e)
+	paths := decision.Paths(obj.Status, podAddrs(v.pod), digest, v.c.live)
+	owed := v.owed(d, chosen.Object, decision.PendingAcks(obj.Status, digest, v.c.live), e)
 	state := v.state(e, paths)
 	policy, ok := state.Policies[v.addr]
 	if ok && len(policy.Hops) > 0 {

@@ -22,7 +22,7 @@ func (d *verdict) rows(rows ...nb.Row) {
 	}
 	for _, r := range rows {
 		if _, set := r.Model.(*nbdb.AddressSet); !set {
-			d.parts = append(d.parts, Implementation{What: nb.Text(table(r), r)})
+			d.parts = append(d.parts, Implementation{What: nb.Text(table(r), r), Row: r})
 		}
 	}
 }

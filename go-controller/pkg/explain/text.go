@@ -117,7 +117,10 @@ func since(t *metav1.Time, now time.Time) string {
 	return fmt.Sprintf(", since %s (%s)", t.UTC().Format(time.RFC3339), now.Sub(t.Time).Round(time.Second))
 }
 
-func (h Header) text(w io.Writer) {
+func (h Header) text(w io.Writer) { h.Closing(w) }
+
+// Closing writes how an answer ends: whether all is in place, and what it is made of.
+func (h Header) Closing(w io.Writer) {
 	fmt.Fprintln(w)
 	if h.InPlace {
 		fmt.Fprintln(w, "All of it is in place.")

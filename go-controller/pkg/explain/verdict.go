@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 )
 
 // APIVersion is the version of the schema of answers. Fields may be added to it; what
@@ -118,6 +119,8 @@ type Implementation struct {
 	Node string `json:"node,omitempty"`
 	// What is the row or the rule, as text for people.
 	What string `json:"what"`
+	// Row is the row; zero for what a kernel has.
+	Row nb.Row `json:"-"`
 }
 
 // Source is an address that what the pod sends leaves with.

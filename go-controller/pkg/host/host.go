@@ -110,7 +110,7 @@ type IPRule struct {
 type Route struct {
 	Dst   netip.Prefix // 0.0.0.0/0 or ::/0 for a default route
 	Table int          // 0 and 254 are the main table
-	Link  string       // interface name
+	Link  string       // interface name; "" where it drops
 }
 
 // Hop is how a Route goes on.
@@ -121,6 +121,9 @@ type Hop struct {
 	Scope int        // IPv4 only: 0 universe, 253 link
 	// OnLink: Via is a neighbour, whatever the routes say.
 	OnLink bool
+	// Drop discards what no other route of the table takes to this destination. Such a
+	// route has no link, and stays when links go.
+	Drop bool
 }
 
 // Address is an address on a host link.

@@ -181,6 +181,13 @@ func (s *Set[K, V]) countRepairs(union, have map[K]V, failed map[K]error) {
 	s.settled = settled
 }
 
+// Wanted returns what is wanted.
+func (s *Set[K, V]) Wanted() map[K]V {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.union()
+}
+
 // Repaired counts the objects that somebody else had changed or removed and that were
 // written again.
 func (s *Set[K, V]) Repaired() uint64 { return s.repaired.Load() }

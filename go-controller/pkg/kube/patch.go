@@ -16,6 +16,8 @@ import (
 type Metadata struct {
 	Annotations map[string]*string
 	Labels      map[string]*string
+	// Unseen is told of the object where a request is sent; nil: nobody has to know.
+	Unseen *Unseen
 }
 
 // Value returns a pointer to s, for the maps of Metadata.
@@ -36,6 +38,7 @@ func (m Metadata) patch(have metav1.ObjectMeta) ([]byte, error) {
 	// An object made anew under the same name must not get what was meant for
 	// the old one: the server refuses a patch with a foreign uid.
 	meta["uid"] = have.UID
+	m.Unseen.wrote(have.UID) // before it is written, so that the event about it finds the note
 	return json.Marshal(map[string]any{"metadata": meta})
 }
 

@@ -62,14 +62,28 @@ func (d Dir) Authority() (*Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read key of the authority: %w", err)
 	}
-	key, err := parseKey(data)
+	a, err := newAuthority(cert, data)
 	if err != nil {
-		return nil, fmt.Errorf("read key of the authority: %s: %w", d.path(caKeyFile), err)
+		return nil, fmt.Errorf("read authority: %s with the key %s: %w", d.path(caCertFile), d.path(caKeyFile), err)
 	}
-	if public, ok := cert.PublicKey.(*ecdsa.PublicKey); !cert.IsCA || !ok || !public.Equal(key.Public()) {
-		return nil, fmt.Errorf("%s is not the certificate of an authority with the key %s", d.path(caCertFile), d.path(caKeyFile))
+	return a, nil
+}
+
+func newAuthority(cert *x509.Certificate, keyText []byte) (*Authority, error) {
+	key, err := parseKey(keyText)
+	if err != nil {
+		return nil, err
+	}
+	if !cert.IsCA || !belongs(cert, key) {
+		return nil, errors.New("not the certificate of an authority and its key")
 	}
 	return &Authority{Cert: cert, key: key}, nil
+}
+
+// belongs tells whether a certificate is for a key.
+func belongs(cert *x509.Certificate, key crypto.Signer) bool {
+	public, ok := cert.PublicKey.(*ecdsa.PublicKey)
+	return ok && public.Equal(key.Public())
 }
 
 // Issue makes a key and a certificate in the directory. What is there under that name
@@ -129,11 +143,29 @@ func (d Dir) Renew(now time.Time, within time.Duration) ([]Named, error) {
 }
 
 func (d Dir) renew(a *Authority, path string, old *x509.Certificate, now time.Time) (*x509.Certificate, error) {
-	cert, err := a.Renew(old, now, old.NotAfter.Sub(old.NotBefore)-backdated)
+	cert, err := a.Renew(old, now, lifetime(old))
 	if err != nil {
 		return nil, fmt.Errorf("renew %s: %w", path, err)
 	}
-	return cert, write(path, encodeCert(cert), 0o644, true)
+	return cert, d.replace(strings.TrimSuffix(filepath.Base(path), certSuffix), cert)
+}
+
+// replace puts another certificate for the same key in place. The programs of Open vSwitch
+// read a certificate again only once they see that the key's file has changed as well:
+// its time of change follows the certificate, so that they find both together.
+func (d Dir) replace(name string, cert *x509.Certificate) error {
+	if err := write(d.path(name+certSuffix), encodeCert(cert), 0o644, true); err != nil {
+		return err
+	}
+	if err := os.Chtimes(d.path(name+keySuffix), time.Time{}, time.Now()); err != nil {
+		return fmt.Errorf("set time of key: %w", err)
+	}
+	return nil
+}
+
+// lifetime returns how long a certificate was to be valid when it was signed.
+func lifetime(cert *x509.Certificate) time.Duration {
+	return cert.NotAfter.Sub(cert.NotBefore) - backdated
 }
 
 // absent fails where one of the files exists.

@@ -65,9 +65,15 @@ func (a *Authority) Issue(s Subject, now time.Time, lifetime time.Duration) (*x5
 	if err != nil {
 		return nil, nil, err
 	}
+	cert, err := a.Sign(key.Public(), s, now, lifetime)
+	return cert, key, err
+}
+
+// Sign signs a certificate for a key that somebody else has.
+func (a *Authority) Sign(key crypto.PublicKey, s Subject, now time.Time, lifetime time.Duration) (*x509.Certificate, error) {
 	template, err := newTemplate(s.Name, now, lifetime)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	if s.Server {
@@ -80,8 +86,7 @@ func (a *Authority) Issue(s Subject, now time.Time, lifetime time.Duration) (*x5
 	for _, addr := range s.Addresses {
 		template.IPAddresses = append(template.IPAddresses, net.IP(addr.AsSlice()))
 	}
-	cert, err := a.sign(template, key.Public(), now)
-	return cert, key, err
+	return a.sign(template, key, now)
 }
 
 // Renew signs the key of a certificate again, for the same subject and uses.

@@ -9,12 +9,23 @@ import (
 
 func TestDeleteChassis(t *testing.T) {
 	s := ovsdbtest.StartSB(t)
+	deletesChassis(t, s, nbovsdb.Config{Address: s.Socket()})
+}
+
+// TestDeleteChassisByRelay: with TLS masters reach the southbound database by a relay.
+func TestDeleteChassisByRelay(t *testing.T) {
+	s := ovsdbtest.StartSB(t)
+	deletesChassis(t, s, nbovsdb.Config{Address: ovsdbtest.StartRelay(t, s).Socket()})
+}
+
+func deletesChassis(t *testing.T, s *ovsdbtest.Server, at nbovsdb.Config) {
+	t.Helper()
 	for name, host := range map[string]string{"c1": "n1.example.com", "c2": "n2"} {
 		sbctl(t, s, "chassis-add", name, "geneve", "10.0.0."+name[1:], "--", "set", "Chassis", name, "hostname="+host,
 			"--", "create", "Chassis_Private", "name="+name)
 	}
 	for range 2 { // what is gone is no error
-		if err := DeleteChassis(t.Context(), nbovsdb.Config{Address: s.Socket()}, func(name, hostname string) bool {
+		if err := DeleteChassis(t.Context(), at, func(name, hostname string) bool {
 			return name == "c1" && hostname == "n1.example.com"
 		}); err != nil {
 			t.Fatal(err)

@@ -24,6 +24,9 @@ type Binding struct {
 	// Direct: the kernel of the host translates, so that an entry of its own
 	// without translation, made before there were rules, is stale.
 	Direct bool
+	// Routed: the external bridge hands what comes from outside to the gateway router.
+	// It remembers so, of entries without translation.
+	Routed bool
 }
 
 func addressesOf(all ...[]Endpoint) map[netip.AddrPort]bool {
@@ -44,7 +47,7 @@ func (p *nodePlanner) bind(port Port, direct bool, all, here []Endpoint) {
 	}
 	to := addressesOf(all, here)
 	p.state.UDP[netip.AddrPortFrom(p.cluster, port.Port)] = Binding{To: addressesOf(all, here), Direct: !port.onPods(p.family) && len(to) > 0}
-	external := Binding{To: to, Direct: true}
+	external := Binding{To: to, Direct: true, Routed: p.hands(port, len(all), len(here))}
 	if !direct {
 		to[netip.AddrPortFrom(p.cluster, port.Port)] = true
 	}
@@ -120,7 +123,7 @@ func (b Binding) outside() map[netip.AddrPort]bool {
 func (b Bindings) Removed(next Bindings) bool {
 	for virtual, after := range next {
 		before, ok := b[virtual]
-		if !ok || after.Direct && !before.Direct {
+		if !ok || after.Direct && !before.Direct || after.Routed != before.Routed {
 			return true
 		}
 		if lost(before.To, after.To) || lost(before.outside(), after.outside()) {

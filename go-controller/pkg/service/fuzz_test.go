@@ -120,9 +120,12 @@ func FuzzObjects(f *testing.F) {
 // checkService checks what holds for any plan of a Service.
 func checkService(t *testing.T, s *fuzzed.Source, nodes []topology.Node, svc *corev1.Service, all []*discoveryv1.EndpointSlice) {
 	t.Helper()
-	own := func(a netip.Addr) bool { return a == netip.MustParseAddr("10.244.1.5") }
-	decoded, ok := service.Decode(service.Snapshot{Service: svc, Slices: all, Led: own}, config)
-	again, _ := service.Decode(service.Snapshot{Service: svc, Slices: fuzzed.Shuffled(s, all), Led: own}, config)
+	own := func(a netip.Addr) (own, led bool) {
+		return a == netip.MustParseAddr("10.244.1.5") || a == netip.MustParseAddr("10.244.1.6"), a == netip.MustParseAddr("10.244.1.5")
+	}
+	gateways := fuzzed.Many(s, 2, netip.MustParseAddr("172.18.0.51"), netip.MustParseAddr("fc00:f853:ccd:e793::51"))
+	decoded, ok := service.Decode(service.Snapshot{Service: svc, Slices: all, Pod: own, Gateways: gateways}, config)
+	again, _ := service.Decode(service.Snapshot{Service: svc, Slices: fuzzed.Shuffled(s, all), Pod: own, Gateways: gateways}, config)
 	if !reflect.DeepEqual(decoded, again) {
 		t.Errorf("the Service depends on the order of its slices:\n%+v\n%+v", decoded, again)
 	}

@@ -90,7 +90,10 @@ func (s Service) readyOn(node string) int {
 	return len(ready)
 }
 
-func (p *nodePlanner) local() bool { return p.node.Gateway.Mode != topology.GatewayShared }
+// routed tells whether the gateway router takes what comes from outside.
+func (p *nodePlanner) routed() bool {
+	return p.byRouter(p.family, p.node.Gateway.Mode == topology.GatewayShared)
+}
 
 func (p *nodePlanner) add(chain string, s host.Spec) {
 	key := natChain(p.family, chain)
@@ -191,8 +194,8 @@ func (p *nodePlanner) answer(port Port, here []Endpoint) (netip.AddrPort, bool) 
 }
 
 // stay plans what comes from outside and must not leave the node. here are the
-// node's own endpoints. In shared gateway mode the gateway router takes what comes to
-// the node's own address by the external bridge before it gets here; what comes by
+// node's own endpoints. A gateway router that takes it does so with what comes to the
+// node's own address by the external bridge, before it gets here; what comes by
 // another way stays on the node, too, but not with the client's address: the answer
 // would leave by the gateway router.
 func (p *nodePlanner) stay(port Port, entries []entry, here []Endpoint) {
@@ -207,10 +210,10 @@ func (p *nodePlanner) stay(port Port, entries []entry, here []Endpoint) {
 		s.Target = host.DNATTo(answer)
 		p.add(ChainETP, s)
 	}
-	if reject || !p.local() || len(entries) == 0 {
+	if reject || p.routed() || len(entries) == 0 {
 		return // the answer comes back only if it goes to the management port
 	}
-	// The client's address is kept: in local mode answers pass here again.
+	// The client's address is kept: answers pass here again.
 	if byVIP {
 		p.add(topology.ChainSNATMgmtPort, host.Spec{
 			Dst: topology.HostPrefix(p.localVIP), Protocol: port.Protocol, DstPort: answer.Port(), Target: host.Return,
@@ -245,10 +248,15 @@ func (p *nodePlanner) restrict(port Port) {
 	}
 }
 
-// ingress plans what the external bridge hands to the gateway router: what that
-// has an endpoint for, see planner.external. The rest is the host's.
+// hands tells whether the external bridge hands a port to the gateway router: where that
+// has an endpoint for it, see planner.external. The rest is the host's.
+func (p *nodePlanner) hands(port Port, all, here int) bool {
+	return p.routed() && port.onPods(p.family) && all > 0 && (!p.ExternalLocal || here > 0)
+}
+
+// ingress plans what the external bridge hands to the gateway router.
 func (p *nodePlanner) ingress(port Port, entries []entry, all, here int) {
-	if p.local() || !port.onPods(p.family) || all == 0 || p.ExternalLocal && here == 0 {
+	if !p.hands(port, all, here) {
 		return
 	}
 	for _, e := range entries {

@@ -19,6 +19,8 @@ type NodeFacts struct {
 	IPv4, IPv6 netip.Addr
 	// Subnet4 and Subnet6 are those of its pods.
 	Subnet4, Subnet6 netip.Prefix
+	// Join4 and Join6 are the addresses of its gateway router on the join switch.
+	Join4, Join6 netip.Addr
 }
 
 // FactsOf returns the facts of a node. One without pod subnets has no switch, so
@@ -30,12 +32,12 @@ func FactsOf(n topology.Node) NodeFacts {
 	f := NodeFacts{Switch: true, Gateway: n.HasGateway(), Shared: n.Gateway.Mode == topology.GatewayShared}
 	f.Subnet4, _ = topology.PrefixOf(topology.IPv4, n.Subnets)
 	f.Subnet6, _ = topology.PrefixOf(topology.IPv6, n.Subnets)
-	if a, ok := topology.PrefixOf(topology.IPv4, n.Gateway.Addrs); ok {
-		f.IPv4 = a.Addr()
+	addr := func(f topology.Family, of []netip.Prefix) netip.Addr {
+		p, _ := topology.PrefixOf(f, of)
+		return p.Addr()
 	}
-	if a, ok := topology.PrefixOf(topology.IPv6, n.Gateway.Addrs); ok {
-		f.IPv6 = a.Addr()
-	}
+	f.IPv4, f.IPv6 = addr(topology.IPv4, n.Gateway.Addrs), addr(topology.IPv6, n.Gateway.Addrs)
+	f.Join4, f.Join6 = addr(topology.IPv4, n.Join), addr(topology.IPv6, n.Join)
 	return f
 }
 
@@ -44,6 +46,13 @@ func (n NodeFacts) addr(f topology.Family) netip.Addr {
 		return n.IPv4
 	}
 	return n.IPv6
+}
+
+func (n NodeFacts) join(f topology.Family) netip.Addr {
+	if f == topology.IPv4 {
+		return n.Join4
+	}
+	return n.Join6
 }
 
 func (n NodeFacts) subnet(f topology.Family) netip.Prefix {

@@ -19,6 +19,8 @@ type source struct {
 	family   topology.Family
 	// node is the one that the pods are on, where the policy is for that one alone.
 	node string
+	// plain: the pods are led nowhere by an egress feature.
+	plain bool
 }
 
 // replies plans the policies that let replies go back the way the client came.
@@ -29,7 +31,9 @@ type source struct {
 // the Service leads to. So it takes all of that to where replies can be told from
 // the rest, which is dropped there: in shared gateway mode to the external bridge,
 // by a mark, in local mode to the kernel, by a MAC address of its own, which every
-// datapath keeps. Pods that no egress feature leads anywhere are left alone.
+// datapath keeps. Pods that no egress feature leads anywhere are left alone, unless
+// their gateway router takes the connections in local mode, too: it gets all that
+// they send from the port, also while no external gateway leads it there.
 func (p *planner) replies() []nb.Row {
 	if !p.ExternalLocal {
 		return nil
@@ -46,13 +50,14 @@ func (p *planner) replies() []nb.Row {
 	for _, port := range p.Ports {
 		for _, e := range port.Listed {
 			node, ok := p.nodes.of(e.To.Addr(), e.Node)
-			if !e.Led || !ok {
+			s := source{protocol: port.Protocol, port: e.To.Port(), family: family(e)}
+			local := ok && !p.nodes[node].Shared
+			if !ok || !e.Led && !(e.Own && local && p.byRouter(s.family, false)) {
 				continue
 			}
-			s := source{protocol: port.Protocol, port: e.To.Port(), family: family(e)}
 			note(&all, inside, s, e.To.Addr())
-			if !p.nodes[node].Shared {
-				s.node = node
+			if local {
+				s.node, s.plain = node, !e.Led
 			}
 			note(&order, pods, s, e.To.Addr())
 		}
@@ -72,6 +77,9 @@ func (s source) id(what string) string {
 	id := fmt.Sprintf("%s %s %d %s", what, strings.ToUpper(s.protocol), s.port, s.family)
 	if s.node != "" {
 		id += " " + s.node
+	}
+	if s.plain {
+		id += " plain"
 	}
 	return id
 }
@@ -136,8 +144,15 @@ func (p *planner) outside(s source, match string) nb.Row {
 		Options:  map[string]string{"pkt_mark": strconv.Itoa(topology.MarkServicePort)},
 	}
 	if s.node != "" {
-		policy.Action, policy.Options = nbdb.LogicalRouterPolicyActionReroute, nil
-		policy.Nexthops = []string{topology.ServicePortAddr(p.nodes[s.node].subnet(s.family)).String()}
+		router := p.byRouter(s.family, false)
+		next := topology.ServicePortAddr(p.nodes[s.node].subnet(s.family))
+		if router {
+			next = p.nodes[s.node].join(s.family)
+		}
+		policy.Action, policy.Nexthops = nbdb.LogicalRouterPolicyActionReroute, []string{next.String()}
+		if s.plain || !router {
+			policy.Options = nil
+		}
 	}
 	return nb.Row{ID: s.id("replies"), Parent: onClusterRouter(), Model: policy}
 }

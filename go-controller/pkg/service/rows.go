@@ -174,14 +174,13 @@ func (p *planner) external(port Port, f topology.Family) {
 }
 
 // externalLocal plans what enters on one node and stays there: on the switch, where the
-// kernel has already chosen this path, and in shared gateway mode on the gateway router
-// as well.
+// kernel has already chosen this path, and on the gateway router where that takes it.
 func (p *planner) externalLocal(port Port, f topology.Family, node string, n NodeFacts) {
 	here := port.Local(f, node)
 	if vip, ok := localVIP(f, p.config.Masquerade); ok && port.NodePort != 0 {
 		p.add(place{parent: onSwitch(node), protocol: port.Protocol}, f, netip.AddrPortFrom(vip, port.NodePort).String(), here)
 	}
-	if !n.Shared {
+	if !p.byRouter(f, n.Shared) {
 		return
 	}
 	at := place{parent: onRouter(node), protocol: port.Protocol, keepSource: true}

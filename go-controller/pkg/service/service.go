@@ -22,9 +22,11 @@ const labelProxyName = "service.kubernetes.io/service-proxy-name"
 type Snapshot struct {
 	Service *corev1.Service
 	Slices  []*discoveryv1.EndpointSlice
-	// Led tells whether a pod of the Service's own namespace has an address, and is
-	// led away by an egress feature. Nil: none is.
-	Led func(netip.Addr) bool
+	// Pod tells whether a pod of the Service's own namespace has an address, and
+	// whether an egress feature leads it away. Nil: none has.
+	Pod func(netip.Addr) (own, led bool)
+	// Gateways are the external gateways that pods of the namespace are routed to.
+	Gateways []netip.Addr
 	// Others tells what belongs to others; nil: nothing does.
 	Others Others
 }
@@ -48,6 +50,8 @@ type Service struct {
 	Affinity time.Duration
 	// HealthPort is the port at which nodes say whether they have endpoints; 0: none.
 	HealthPort uint16
+	// Gateways are the external gateways that pods of its namespace are routed to.
+	Gateways []netip.Addr
 	// Refused is what the user, or the load balancer provider, wrote and is not
 	// served. All else is.
 	Refused []Refusal
@@ -81,10 +85,10 @@ type Endpoint struct {
 	Node string // empty where the API does not say
 	// Pod tells addresses of the pod network from those of hosts and beyond.
 	Pod bool
-	// Led: it is a pod of the Service's namespace that an egress feature leads away;
-	// known of those that are Listed. Whoever may write EndpointSlices can list the
-	// pods of others, and must not decide how these leave.
-	Led bool
+	// Own: it is a pod of the Service's namespace, and Led: one that an egress feature
+	// leads away; known of those that are Listed. Whoever may write EndpointSlices can
+	// list the pods of others, and must not decide how these leave.
+	Own, Led bool
 	// Ready endpoints come first; one that is not is on its way out and serves only
 	// where nobody is ready.
 	Ready bool
@@ -104,6 +108,7 @@ func Decode(snap Snapshot, c Config) (s Service, ok bool) {
 		ClusterIPs:    clusterIPs(svc),
 		InternalLocal: svc.Spec.InternalTrafficPolicy != nil && *svc.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
 		ExternalLocal: svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal,
+		Gateways:      snap.Gateways,
 	}
 	if svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
 		s.Affinity = affinity(svc.Spec.SessionAffinityConfig)
@@ -116,7 +121,9 @@ func Decode(snap Snapshot, c Config) (s Service, ok bool) {
 		port := s.port(p, snap.Slices, c)
 		f.port(&s, &port, svc, asked)
 		for i, e := range port.Listed {
-			port.Listed[i].Led = e.Pod && snap.Led != nil && snap.Led(e.To.Addr())
+			if e.Pod && snap.Pod != nil {
+				port.Listed[i].Own, port.Listed[i].Led = snap.Pod(e.To.Addr())
+			}
 		}
 		s.Ports = append(s.Ports, port)
 	}
@@ -162,6 +169,19 @@ func affinity(c *corev1.SessionAffinityConfig) time.Duration {
 		return defaultAffinity
 	}
 	return time.Duration(*c.ClientIP.TimeoutSeconds) * time.Second
+}
+
+// byRouter tells whether gateway routers take what comes from outside in a family, and
+// not the kernels of the nodes; shared is about the node. What pods with external
+// gateways answer passes the gateway router of their node, which has routes to the
+// gateways for it. It knows another way back only where it has taken the connection,
+// and has left the client's address alone. So it takes those of ExternalLocal in any
+// gateway mode, and the others in none: the kernel hides their clients from it.
+func (s Service) byRouter(f topology.Family, shared bool) bool {
+	if slices.ContainsFunc(s.Gateways, func(a netip.Addr) bool { return topology.FamilyOf(a) == f }) {
+		return s.ExternalLocal
+	}
+	return shared
 }
 
 func (s Service) has(f topology.Family) bool {

@@ -19,7 +19,7 @@ import (
 
 func decode(t *testing.T, s *corev1.Service, slices ...*discoveryv1.EndpointSlice) service.Service {
 	t.Helper()
-	d, ok := service.Decode(service.Snapshot{Service: s, Slices: slices, Led: func(netip.Addr) bool { return true }}, config)
+	d, ok := service.Decode(service.Snapshot{Service: s, Slices: slices, Pod: func(netip.Addr) (own, led bool) { return true, true }}, config)
 	if !ok {
 		t.Fatal("not ours")
 	}
@@ -30,8 +30,8 @@ func decode(t *testing.T, s *corev1.Service, slices ...*discoveryv1.EndpointSlic
 func TestRepliesOfOthers(t *testing.T) {
 	s := object(loadBalancer, externalLocal)
 	listed := slice(ep("n1", "10.244.1.3"), ep("n2", "10.244.2.3"))
-	for _, own := range []func(netip.Addr) bool{nil, func(a netip.Addr) bool { return a.String() == "10.244.1.3" }} {
-		d, _ := service.Decode(service.Snapshot{Service: s, Slices: []*discoveryv1.EndpointSlice{listed}, Led: own}, config)
+	for _, own := range []func(netip.Addr) (own, led bool){nil, func(a netip.Addr) (own, led bool) { return a.String() == "10.244.1.3", a.String() == "10.244.1.3" }} {
+		d, _ := service.Decode(service.Snapshot{Service: s, Slices: []*discoveryv1.EndpointSlice{listed}, Pod: own}, config)
 		var matches []string
 		for _, r := range service.MasterRows(d, config, facts(cluster(topology.GatewayShared))) {
 			if p, ok := r.Model.(*nbdb.LogicalRouterPolicy); ok && p.Priority == topology.PriorityServicePort {

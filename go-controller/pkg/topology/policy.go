@@ -19,7 +19,9 @@ const (
 	PriorityServicePortInside = 104
 	// PriorityServicePort takes what pods of the egress features send from the port
 	// of a Service that keeps the addresses of its clients to where replies can be
-	// told from the rest: replies have to go back the way the client came.
+	// told from the rest: replies have to go back the way the client came. In local
+	// gateway mode it also takes that of pods with external gateways to the gateway
+	// router, which has these connections.
 	PriorityServicePort = 103
 	// PriorityNoReroute keeps east-west traffic away from the egress features.
 	PriorityNoReroute = 102

@@ -110,10 +110,7 @@ func (s *suite) calls(t *testing.T, c *combination, gateways, is4 bool) []cell {
 		call(lab.Outside, "load balancer address (Local)", netip.AddrPortFrom(lab.OfFamily(c.local, is4), lab.ServePort), client),
 		call(lab.Outside, "node port (Local)", at(c.Node, c.localPort), client),
 	}
-	if gateways && s.mode == "local" { // the host accepts them, and the replies miss it
-		cells[2].want, cells[3].want = noAnswer, noAnswer
-	}
-	if s.mode == "shared" && (c.service == "network" || gateways && c.Node == combinedHost) { // the routes of the replies are the gateway router's
+	if s.mode == "shared" && c.service == "network" && !gateways { // the routes of the replies are the gateway router's
 		cells[0].want = noAnswer
 	}
 	return cells

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,8 @@ const inboundName = "inbound"
 var inboundIPs = []netip.Addr{netip.MustParseAddr("5.5.7.7"), netip.MustParseAddr("fd05:7::7")}
 
 // inbound serves clients by a Service that keeps their addresses, and answers each the way
-// it came: behind a gateway through that one, past them through none.
+// it came: behind a gateway through that one, past them through none. So it does before
+// there are gateways, and after.
 func (g *gatewayTest) inbound(t *testing.T) {
 	ctx := t.Context()
 	pod, err := g.RunServer(ctx, inboundName, nodes[1], chosen(inboundName))
@@ -34,17 +36,27 @@ func (g *gatewayTest) inbound(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	ways := pod.Addresses
-	if addresses := g.serveInbound(t); g.mode == "shared" { // in local mode the replies miss the kernel
-		ways = append(ways, addresses...)
-	}
-	g.policy(t, hops(v1.HopOptions{}, g.gateways...))
-	g.uses(t, 20*time.Second, false, g.gateways...)
-	node, err := g.NodeAddresses(ctx, nodes[1])
-	if err != nil {
+	ips := g.serveInbound(t)
+	ways := append(slices.Clone(pod.Addresses), ips...)
+	if err := g.RouteTo(ctx, inboundIPs, nodes[1]); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.RouteTo(ctx, inboundIPs, nodes[1]); err != nil {
+	// A client by UDP keeps its port while gateways come and go. It begins when the bridge
+	// has its flows: before that, the host takes it, and keeps it.
+	steady := func(when string, options ...string) {
+		t.Helper()
+		for _, to := range ips {
+			g.asks(t, when, lab.Outside, to, lab.OfFamily(lab.OutsideAddresses, to.Is4()), options...)
+		}
+	}
+	port := []string{"-from", "41007"}
+	steady("at first")
+	steady("before there are gateways", port...)
+	g.policy(t, hops(v1.HopOptions{}, g.gateways...))
+	g.uses(t, 20*time.Second, false, g.gateways...)
+	steady("while there are gateways", port...)
+	node, err := g.NodeAddresses(ctx, nodes[1])
+	if err != nil {
 		t.Fatal(err)
 	}
 	// What a gateway gets for the client that is not behind it ends there.
@@ -81,7 +93,27 @@ func (g *gatewayTest) inbound(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
+			g.asks(t, "with gateways", machine, to, source)
 		}
+	}
+	g.remove(t)
+	steady("after the gateways have gone", port...)
+}
+
+// asks waits until a machine gets an answer by UDP from who has seen it as source.
+func (g *gatewayTest) asks(t *testing.T, when, machine string, to, source netip.Addr, options ...string) {
+	t.Helper()
+	command := append(append([]string{"ask", "-timeout", "1s"}, options...), netip.AddrPortFrom(to, lab.ServePort).String())
+	what := fmt.Sprintf("%s an answer by UDP to %s from %s", when, machine, to)
+	err := lab.Until(t.Context(), 15*time.Second, what, func(ctx context.Context) error {
+		out, err := g.Call(ctx, machine, false, command...)
+		if want := inboundName + " " + source.String(); err == nil && strings.TrimSpace(out) != want {
+			err = fmt.Errorf("it is %q, want %q", out, want)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
@@ -103,7 +135,10 @@ func (g *gatewayTest) serveInbound(t *testing.T) []netip.Addr {
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
 			Selector: chosen(inboundName), IPFamilyPolicy: &policy,
-			Ports: []corev1.ServicePort{{Port: lab.ServePort, TargetPort: intstr.FromInt32(lab.ServePort)}},
+			Ports: []corev1.ServicePort{
+				{Name: "tcp", Protocol: corev1.ProtocolTCP, Port: lab.ServePort, TargetPort: intstr.FromInt32(lab.ServePort)},
+				{Name: "udp", Protocol: corev1.ProtocolUDP, Port: lab.ServePort, TargetPort: intstr.FromInt32(lab.ServePort)},
+			},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {

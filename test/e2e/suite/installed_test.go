@@ -17,6 +17,7 @@ import (
 func TestInstalled(t *testing.T) {
 	s := start(t, "shared", func(o *lab.Options) { o.Name, o.Install = fmt.Sprintf("e2e-installed-%d", os.Getpid()), "manifests" })
 	t.Run("Connectivity", s.connectivity)
+	t.Run("Databases", s.databases)
 	t.Run("EgressService", s.familyService)
 	t.Run("EgressIP", s.familyAddress)
 	t.Run("Update", s.update)
@@ -24,7 +25,7 @@ func TestInstalled(t *testing.T) {
 
 // update restarts everything that an update restarts, as kubectl rollout does.
 func (s *suite) update(t *testing.T) {
-	for _, workload := range []string{"daemonset/ovnkube-node", "daemonset/ovn-controller", "deployment/ovnkube-master", "deployment/ovn-databases"} {
+	for _, workload := range []string{"daemonset/ovnkube-node", "daemonset/ovn-controller", "deployment/ovnkube-master", "deployment/ovn-databases", "deployment/ovnkube-pki"} {
 		t.Run(workload, func(t *testing.T) {
 			for _, args := range [][]string{{"rollout", "restart", workload}, {"rollout", "status", workload, "--timeout=2m"}} {
 				out, err := lab.Run(t.Context(), append(append(s.Kubectl(), "--namespace=ovn-kubernetes"), args...)...)

@@ -38,20 +38,20 @@ func (s *suite) silentHost(t *testing.T) {
 	for _, pod := range []lab.Pod{before, later} {
 		s.leavesAs(t, pod, silentIngress...)
 	}
+	name := lab.Namespace + "/" + e.name
+	rules, err := s.translations(t.Context(), host)
+	if err != nil || !strings.Contains(rules, name) {
+		t.Fatalf("%s, whose ovnkube is stopped, has no rules of %s (%v):\n%s", host, name, err, rules)
+	}
 	if err := s.Kin.Service(t.Context(), "start", host, "ovnkube-node"); err != nil {
 		t.Fatal(err)
 	}
-	err := lab.Until(t.Context(), leakPatience, host+" to remove the rules", func(ctx context.Context) error {
-		for _, command := range []string{"iptables-save", "ip6tables-save"} {
-			rules, err := s.Kin.Exec(ctx, host, command, "-t", "nat")
-			if err != nil {
-				return err
-			}
-			if strings.Contains(rules, silentIngress[0].String()) || strings.Contains(rules, silentIngress[1].String()) {
-				return errors.New(rules)
-			}
+	err = lab.Until(t.Context(), leakPatience, host+" to remove the rules", func(ctx context.Context) error {
+		rules, err := s.translations(ctx, host)
+		if err == nil && strings.Contains(rules, name) {
+			err = errors.New(rules)
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		t.Error(err)
@@ -59,4 +59,18 @@ func (s *suite) silentHost(t *testing.T) {
 	if now := e.programmed(t, ""); now != next {
 		t.Errorf("%s took it back from %s", now, next)
 	}
+}
+
+// translations returns the rules by which a node translates for EgressServices, of both
+// families. The Service itself has rules for its addresses on every node, in other chains.
+func (s *suite) translations(ctx context.Context, node string) (string, error) {
+	var all strings.Builder
+	for _, command := range []string{"iptables", "ip6tables"} {
+		rules, err := s.Kin.Exec(ctx, node, command, "-t", "nat", "-S", "OVN-KUBE-EGRESS-SVC")
+		if err != nil {
+			return "", err
+		}
+		all.WriteString(rules)
+	}
+	return all.String(), nil
 }

@@ -261,7 +261,7 @@ func notReady(units []supervise.Status, names ...string) string {
 
 // accountManifests are those of the manifests of ovnkube that kin applies: it starts
 // ovnkube itself, with tokens of the accounts. The accounts come last.
-var accountManifests = []string{"namespace.yaml", "admission.yaml", "rbac.yaml"}
+var accountManifests = []string{"namespace.yaml", "admission.yaml", "rbac.yaml", "trace.yaml"}
 
 // applyManifests applies a directory of resource definitions and the manifests of
 // ovnkube's accounts, as far as they are there.

@@ -53,7 +53,10 @@ func (c *Cluster) installOvnkube(ctx context.Context, manifests string, update f
 func (c *Cluster) kustomization(base string) ([]byte, error) {
 	configMap, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]string{"name": "ovnkube", "namespace": "ovn-kubernetes"},
-		"data": map[string]string{"ovnkube.conf": component.OvnkubeConfig(c.Config, c.Nodes()[0])},
+		"data": map[string]string{
+			"ovnkube.conf":       component.OvnkubeConfig(c.Config, c.Nodes()[0]),
+			"masters-southbound": component.MastersSouthbound(c.Nodes()[0]),
+		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode settings: %w", err)

@@ -30,6 +30,9 @@ func (c *Cluster) prepareNode(n plan.Node) error {
 	if err != nil {
 		return err
 	}
+	if c.Install == InstallManifests {
+		chassis = n.Name // as in the node's certificate
+	}
 	node := component.Node{Node: n, Config: c.Config, Server: c.Nodes()[0], ChassisID: chassis, Ovnkube: c.Ovnkube, Pods: c.Install == InstallManifests}
 	files, err := node.Files()
 	if err != nil {

@@ -82,11 +82,11 @@ func TestOvnkubeCommandLines(t *testing.T) {
 		unit, head, ip, port, ending string
 	}{
 		{list[0], OvnkubeMaster, "ovnkube --init-master ovn-control-plane", "172.18.0.2", "9409", "--master"},
-		{list[0], OvnkubeNode, "ovnkube --init-node ovn-control-plane", "172.18.0.2", "9410", "--node"},
-		{list[2], OvnkubeNode, "ovnkube --init-node ovn-worker2", "172.18.0.4", "9410", "--node"},
+		{list[0], OvnkubeNode, "ovnkube --init-node ovn-control-plane", "172.18.0.2", "9410", "--trace-bind-address=172.18.0.2:9413 --node"},
+		{list[2], OvnkubeNode, "ovnkube --init-node ovn-worker2", "172.18.0.4", "9410", "--trace-bind-address=172.18.0.4:9413 --node"},
 	} {
 		got := strings.Join(unit(t, c.node, c.unit).Exec, " ")
-		role := strings.TrimPrefix(c.ending, "--")
+		role := c.ending[strings.LastIndex(c.ending, "--")+2:]
 		want := c.head + strings.NewReplacer("%IP%", c.ip, "%PORT%", c.port, "%ROLE%", role).Replace(common) + c.ending
 		if got != want {
 			t.Errorf("%s\n got %s\nwant %s", c.unit, got, want)

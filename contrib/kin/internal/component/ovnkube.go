@@ -13,6 +13,8 @@ import (
 const (
 	masterMetricsPort = 9409
 	nodeMetricsPort   = 9410
+	// tracePort is where nodes answer questions about packets.
+	tracePort = 9413
 )
 
 // ovnkubeMaster and ovnkubeNode are separate processes, so that either can be
@@ -33,9 +35,13 @@ func (n Node) ovnkubeNode() supervise.Unit {
 			{"install", "-m", "0755", OvnkubeDir + "/" + cniShim, CNIBinDir + "/" + cniShim},
 			n.account(nodeAccount, n.Name),
 		},
-		Exec:  n.ovnkube("--init-node", nodeMetricsPort, nodeAccount, n.Config.Ovnkube.NodeArgs),
+		Exec:  n.ovnkube("--init-node", nodeMetricsPort, nodeAccount, n.nodeArgs()),
 		After: []string{VSwitch},
 	}
+}
+
+func (n Node) nodeArgs() []string {
+	return append([]string{"--trace-bind-address=" + plan.HostPort(n.Primary(), tracePort)}, n.Config.Ovnkube.NodeArgs...)
 }
 
 const cniShim = "ovn-k8s-cni-overlay"
@@ -60,11 +66,16 @@ func (n Node) ovnkube(role string, metricsPort int, account string, extra []stri
 // UplinkName is the node's interface on the wire, as the node boots.
 const UplinkName = "eth0"
 
+// MastersSouthbound is where the masters reach the southbound database that runs in pods.
+func MastersSouthbound(server plan.Node) string {
+	return "ssl:" + plan.HostPort(server.Primary(), plan.MastersSouthboundPort)
+}
+
 // OvnkubeConfig is the configuration file of ovnkube for a cluster, whose control plane
 // is the node server: the settings that its daemons have as flags where it does not run
 // as pods.
 func OvnkubeConfig(c config.Cluster, server plan.Node) string {
-	database := func(port int) string { return "tcp:" + plan.HostPort(server.Primary(), port) }
+	database := func(port int) string { return "ssl:" + plan.HostPort(server.Primary(), port) }
 	return fmt.Sprintf(`[default]
 cluster-subnets=%s
 [logging]

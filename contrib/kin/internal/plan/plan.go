@@ -16,9 +16,10 @@ import (
 
 // Ports of the control plane, on every address of its node.
 const (
-	APIServerPort  = 6443
-	NorthboundPort = 6641
-	SouthboundPort = 6642
+	APIServerPort         = 6443
+	NorthboundPort        = 6641
+	SouthboundPort        = 6642
+	MastersSouthboundPort = 6643
 )
 
 // Node is one machine of the cluster.

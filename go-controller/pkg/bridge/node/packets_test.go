@@ -211,3 +211,36 @@ func TestForeign(t *testing.T) {
 		w.goes("what goes to a node", "ovn", packet("tcp", foreign, peer, "tcp_flags=0x002"), topology.MarkPodToNode, "wire")
 	}
 }
+
+// TestToNodes: what pods with an egress address send to nodes leaves with the address of
+// their node, and what cannot be given it, because it belongs to no connection, not at all.
+func TestToNodes(t *testing.T) {
+	cases := []struct{ node, held, foreign, peer, lb string }{
+		{"172.18.0.3:4000", "172.18.0.44:4000", "172.18.0.33:4000", "172.18.0.4:80", "5.5.5.5:80"},
+		{"[fc00::3]:4000", "[fc00::44]:4000", "[fc00::33]:4000", "[fc00::4]:80", "[fd05::5]:80"},
+	}
+	var flows []host.Flow
+	for _, c := range cases {
+		flows = append(flows, bridge.DropForeign(netip.MustParseAddrPort(c.foreign).Addr()))
+		flows = append(flows, bridge.IngressFlows(at.Facts, bridge.Ingress{To: netip.MustParseAddrPort(c.lb), Protocol: "tcp"}, bridge.DefaultMarks(topology.ConntrackZone))...)
+	}
+	w := newWires(t, flows...)
+	for _, c := range cases {
+		peer := netip.MustParseAddrPort(c.peer)
+		for _, text := range []string{c.held, c.foreign} {
+			from := netip.MustParseAddrPort(text)
+			// Others of no connection, such as a FIN, open one for a datapath in userspace.
+			for i, flags := range []string{"0x012", "0x003", "0x006"} {
+				other := netip.AddrPortFrom(from.Addr(), uint16(4010+i))
+				w.goes("what belongs to no connection, from "+text, "ovn", packet("tcp", other, peer, "tcp_flags="+flags), topology.MarkPodToNode)
+			}
+			w.goes("a SYN from "+text, "ovn", packet("tcp", from, peer, "tcp_flags=0x002"), topology.MarkPodToNode, "wire")
+			w.goes("a datagram from "+text, "ovn", packet("udp", from, peer), topology.MarkPodToNode, "wire")
+		}
+		lb, client := netip.MustParseAddrPort(c.lb), netip.AddrPortFrom(peer.Addr(), 4002)
+		w.goes("a node's request to a Service", "wire", packet("tcp", client, lb, "tcp_flags=0x002"), 0, "ovn")
+		w.goes("the answer of an egress pod", "ovn", packet("tcp", lb, client, "tcp_flags=0x012"), topology.MarkPodToNode, "wire")
+		w.goes("what is no answer", "ovn", packet("tcp", lb, peer, "tcp_flags=0x012"), topology.MarkPodToNode)
+		w.goes("a FIN with the address of the node", "ovn", packet("tcp", netip.MustParseAddrPort(c.node), peer, "tcp_flags=0x011"), topology.MarkPodToNode, "wire")
+	}
+}

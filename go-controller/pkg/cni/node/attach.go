@@ -126,14 +126,18 @@ func (s *Server) addPort(ctx context.Context, r cni.Request, name string, pod *c
 		if p.ExternalIDs[ovs.IfaceID] == ifaceID && p.Name != name {
 			klog.V(2).InfoS("Removing the port of an earlier sandbox", "pod", ifaceID, "port", p.Name,
 				"sandbox", p.ExternalIDs[cni.IDSandbox])
-			if err := s.ovs.DeletePort(ctx, topology.IntegrationBridge, p.Name); err != nil {
+			if err := errors.Join(s.forgetPort(p.Name), s.ovs.DeletePort(ctx, topology.IntegrationBridge, p.Name)); err != nil {
 				return err
 			}
 		}
 	}
 	ids := cni.PortIDs(r, network)
 	ids[ovs.IfaceID], ids[ovs.IfaceIDVersion] = ifaceID, string(pod.UID)
-	return s.ovs.EnsurePort(ctx, ovs.Port{Bridge: topology.IntegrationBridge, Name: name, ExternalIDs: ids})
+	port := ovs.Port{Bridge: topology.IntegrationBridge, Name: name, ExternalIDs: ids}
+	if err := s.recordPort(port); err != nil {
+		return err
+	}
+	return s.ovs.EnsurePort(ctx, port)
 }
 
 // del detaches a sandbox; nothing to detach is no error.
@@ -145,6 +149,7 @@ func (s *Server) del(ctx context.Context, r cni.Request) error {
 
 func (s *Server) remove(ctx context.Context, name string) error {
 	return errors.Join(
+		s.forgetPort(name),
 		s.ovs.DeletePort(ctx, topology.IntegrationBridge, name),
 		link.Delete(name),
 		link.Unmute(name),

@@ -51,6 +51,9 @@ func (s *Server) collect(ctx context.Context) error {
 			continue
 		}
 		dead, err := s.dead(ctx, p)
+		if err == nil && !dead {
+			err = s.recordPort(p) // it may be older than its record
+		}
 		if dead {
 			klog.V(2).InfoS("Removing the port of a dead sandbox", "port", p.Name,
 				"pod", p.ExternalIDs[ovs.IfaceID], "sandbox", p.ExternalIDs[cni.IDSandbox])
@@ -62,13 +65,20 @@ func (s *Server) collect(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// ours lists the ports that ADD made.
+// ours lists the ports that ADD made, with those that are only recorded at the moment.
 func (s *Server) ours(ctx context.Context) ([]ovs.Port, error) {
 	ports, err := s.ovs.Ports(ctx, topology.IntegrationBridge)
-	if errors.Is(err, ovs.ErrNotFound) {
-		return nil, nil
+	if err != nil && !errors.Is(err, ovs.ErrNotFound) {
+		return nil, err
 	}
-	return slices.DeleteFunc(ports, func(p ovs.Port) bool { return p.ExternalIDs[cni.IDSandbox] == "" }), err
+	ports = slices.DeleteFunc(ports, func(p ovs.Port) bool { return p.ExternalIDs[cni.IDSandbox] == "" })
+	recorded, err := s.recorded()
+	for _, r := range recorded {
+		if !slices.ContainsFunc(ports, func(p ovs.Port) bool { return p.Name == r.Name }) {
+			ports = append(ports, r)
+		}
+	}
+	return ports, err
 }
 
 func (s *Server) dead(ctx context.Context, p ovs.Port) (bool, error) {
@@ -116,7 +126,7 @@ func (s *Server) gc(ctx context.Context, r cni.Request) error {
 func Cleanup(ctx context.Context, confDir string, db ovs.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, otherDeadline)
 	defer cancel()
-	s := &Server{ovs: db}
+	s := &Server{ovs: db, Config: Config{Socket: cni.DefaultSocket}}
 	ours, err := s.ours(ctx)
 	errs := []error{removeConf(confDir), err}
 	for _, p := range ours {

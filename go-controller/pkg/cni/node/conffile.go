@@ -1,7 +1,6 @@
 package node
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +9,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/statefile"
 )
 
 // confFile is the network configuration of this node. Host ports need an
@@ -30,22 +30,14 @@ func (s *Server) confFile() ([]byte, error) {
 // watches the directory. A file with the same content is left alone.
 func writeConf(dir string, content []byte) error {
 	path := filepath.Join(dir, cni.ConfFileName)
-	have, err := os.ReadFile(path)
-	if err == nil && bytes.Equal(have, content) {
-		return remove(dir, cni.FormerConfFileName)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("make the CNI configuration directory: %w", err)
-	}
 	// The runtime looks at names that end in .conf, .conflist or .json only.
-	temporary := path + ".new"
-	if err := os.WriteFile(temporary, content, 0o644); err != nil {
+	changed, err := statefile.Write(path, content, 0o644)
+	if err != nil {
 		return fmt.Errorf("write the CNI configuration: %w", err)
 	}
-	if err := os.Rename(temporary, path); err != nil {
-		return fmt.Errorf("put the CNI configuration in place: %w", err)
+	if changed {
+		klog.V(2).InfoS("Wrote the CNI configuration", "file", path)
 	}
-	klog.V(2).InfoS("Wrote the CNI configuration", "file", path)
 	return remove(dir, cni.FormerConfFileName)
 }
 
@@ -55,7 +47,7 @@ func removeConf(dir string) error {
 }
 
 func remove(dir, name string) error {
-	if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := statefile.Remove(filepath.Join(dir, name)); err != nil {
 		return fmt.Errorf("remove the CNI configuration: %w", err)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -70,7 +71,7 @@ func newLabNotReady(t *testing.T) *lab {
 	l.bindings = newFakePorts()
 	l.pods = informers.NewSharedInformerFactory(l.kube, 0)
 	var err error
-	l.server, err = New(Config{MTU: 1400, ConfDir: t.TempDir(), BinDir: t.TempDir(), Plugin: "ovn-k8s-cni-overlay", Deadline: eventually.Bound},
+	l.server, err = New(Config{MTU: 1400, Socket: filepath.Join(t.TempDir(), "cni.sock"), ConfDir: t.TempDir(), BinDir: t.TempDir(), Plugin: "ovn-k8s-cni-overlay", Deadline: eventually.Bound},
 		Deps{Kube: l.kube, Pods: l.pods.Core().V1().Pods(), OVS: l.db, Ready: l.ready, Ports: l.bindings,
 			Subnets: func() []netip.Prefix {
 				return []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24"), netip.MustParsePrefix("fd00:10:244:2::/64")}

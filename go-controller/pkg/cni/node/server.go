@@ -82,6 +82,7 @@ type Server struct {
 	pods  *pods
 	locks *sandboxLocks
 	ready <-chan struct{}
+	lost  chan struct{} // gets a value when ports of pods may have been deleted
 
 	neighbors sync.Mutex // held while the kernel's are written
 }
@@ -98,7 +99,18 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{Config: cfg, kube: deps.Kube, ovs: deps.OVS, pods: p, locks: newSandboxLocks(), ready: deps.Ready}, nil
+	s := &Server{Config: cfg, kube: deps.Kube, ovs: deps.OVS, pods: p, locks: newSandboxLocks(), ready: deps.Ready,
+		lost: make(chan struct{}, 1)}
+	poke := func() {
+		select {
+		case s.lost <- struct{}{}:
+		default:
+		}
+	}
+	poke() // something may have been deleted while no server ran
+	deps.OVS.OnReconnect(poke)
+	deps.OVS.OnInterface(func(string) { poke() })
+	return s, nil
 }
 
 // Run serves until ctx ends. The configuration file that makes the runtime use
@@ -116,6 +128,7 @@ func (s *Server) Run(ctx context.Context) error {
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	go s.keepCollecting(ctx)
+	go s.keepRestoring(ctx, s.lost)
 	go s.announce(ctx)
 	select {
 	case err := <-failed:

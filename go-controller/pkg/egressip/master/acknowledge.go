@@ -27,7 +27,7 @@ const (
 func (c *Controller) checkTimeouts(key string, d egressip.Decision, status v1.EgressIPStatus) {
 	digest := c.digest(key)
 	var debts []health.PendingAck
-	for _, debt := range d.PendingAcks(status, digest) {
+	for _, debt := range d.PendingAcks(status, digest, c.live) {
 		if !c.dead(debt.Node) {
 			debts = append(debts, health.PendingAck{Node: debt.Node, What: debt.What})
 		}
@@ -50,7 +50,11 @@ func (c *Controller) observeStatuses(old, new *v1.EgressIP) bool {
 	}
 	back := false
 	for _, nodeStatus := range new.Status.Programmed {
-		if was, _ := egressip.NodeStatusOf(old.Status, nodeStatus.Node); !egressip.SameNodeStatus(was, nodeStatus) {
+		was, _ := egressip.NodeStatusOf(old.Status, nodeStatus.Node)
+		if len(nodeStatus.Awaiting) < len(was.Awaiting) { // the master may have taken that out
+			nodeStatus.Awaiting = was.Awaiting
+		}
+		if !egressip.SameNodeStatus(was, nodeStatus) {
 			back = c.ackTimeouts.Acknowledged(nodeStatus.Node) || back
 		}
 	}

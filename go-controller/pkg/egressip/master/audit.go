@@ -1,6 +1,7 @@
 package master
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -19,12 +20,13 @@ const auditKind = "EgressIP"
 func auditScope(name string) string   { return auditKind + "/" + name }
 func auditPodScope(key string) string { return auditKind + " pods/" + key }
 
-// assignments are the items of a status as the audit log has them.
+// assignments are the items of a status as the audit log has them: an address is with the
+// node that it is to leave until that is to release it.
 func assignments(e *v1.EgressIP, status v1.EgressIPStatus) []audit.Fact {
 	facts := make([]audit.Fact, 0, len(status.Items))
 	for _, item := range status.Items {
 		if a, err := netip.ParseAddr(item.EgressIP); err == nil {
-			facts = append(facts, audit.Fact{Object: audit.Object{Kind: auditKind, Name: e.Name, UID: string(e.UID)}, Address: a, Node: item.Node})
+			facts = append(facts, audit.Fact{Object: audit.Object{Kind: auditKind, Name: e.Name, UID: string(e.UID)}, Address: a, Node: cmp.Or(item.From, item.Node)})
 		}
 	}
 	return facts

@@ -1,6 +1,7 @@
 package master
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ func (w *world) now() []string {
 	list, _ := w.egress.EgressIPV1().EgressIPs().List(context.Background(), metav1.ListOptions{})
 	for _, e := range list.Items {
 		for _, item := range e.Status.Items {
-			all = append(all, auditlog.Assignment(e.Name, string(e.UID), item.EgressIP, item.Node))
+			all = append(all, auditlog.Assignment(e.Name, string(e.UID), item.EgressIP, cmp.Or(item.From, item.Node)))
 		}
 	}
 	for _, o := range w.nb.Owners(egressip.Feature) {

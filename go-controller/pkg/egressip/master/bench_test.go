@@ -280,7 +280,7 @@ func (c *bulk) write(b *testing.B, w Writer, decisions map[string]egressip.Decis
 					owner := egressip.Owner(key)
 					plan := egressip.Steering{
 						EgressIP: e, Pod: egressip.Pod{Addrs: addrs(addr)},
-						Paths: decisions[e.Key].Paths(c.words[e.Key], addrs(addr), func([]netip.Addr) string { return "" }),
+						Paths: decisions[e.Key].Paths(c.words[e.Key], addrs(addr), func([]netip.Addr) string { return "" }, func(string) (topology.Node, bool) { return topology.Node{}, false }),
 						Now:   egressip.StateOf(w.Rows(owner)), InForce: inForce[n],
 						Owned: func(string, netip.Addr) bool { return true },
 					}.Plan()

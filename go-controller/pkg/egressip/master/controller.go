@@ -124,6 +124,7 @@ type Controller struct {
 	unprogrammedSince map[string]time.Time           // since when pods of a programmed one wait
 	states            map[string]*podState
 	waiting           unprogrammedPods
+	untranslated      unprogrammedPods         // those that nodes which are to take addresses do not translate for yet
 	ctx               context.Context          // of Run
 	onLocalSNAT       []func(pod, node string) // of OnLocalSNATChange
 }
@@ -151,6 +152,7 @@ func New(deps Deps) (*Controller, error) {
 		unprogrammedSince: map[string]time.Time{},
 		states:            map[string]*podState{},
 		waiting:           newUnprogrammedPods(),
+		untranslated:      newUnprogrammedPods(),
 	}
 	c.placement = queue.New("egressip-placement", c.place)
 	c.statuses = queue.New(egressip.Feature, c.report)

@@ -183,27 +183,27 @@ func TestOneOfTwoDies(t *testing.T) {
 	w.eventually("both", func() bool { return w.hops(web, webV4) == "100.64.0.3 100.64.0.4" })
 }
 
-// TestPlannedMove: the next hop stays until the new node holds the address and its
-// chassis has the translation; the old translation until the policy is in force.
+// TestPlannedMove: the old node goes on answering for the address, and the next hop stays,
+// until the chassis of the new node has the translation; the old translation stays until
+// the policy is in force.
 func TestPlannedMove(t *testing.T) {
 	w := serving(t, "172.18.0.33")
 	was := w.holder(prod, "172.18.0.33")
 	to := other(was)
 	const onBoth = "ovn-worker2:172.18.0.33 ovn-worker:172.18.0.33"
 	w.barrier.stop("chassis-"+to, true)
-	w.freeze(was, true)
 	w.changeNode(was, func(n *corev1.Node) { delete(n.Labels, kube.LabelEgressAssignable) })
 	w.eventually("the translations on both", func() bool {
 		return w.nats(web) == onBoth
 	})
+	addr := addrs("172.18.0.33")[0]
+	w.eventually("the new node to be prepared", func() bool { return egressip.Awaits(w.get(prod).Status, to, addr) })
 	w.eventually("the status to say so", func() bool { return w.reason(prod, v1.ConditionProgrammed) == egressip.ReasonWaitingForNode })
 	if got := w.hops(web, webV4); got != hopOf[was] {
 		t.Fatalf("led to %s before anybody is ready", got)
 	}
-	w.freeze(was, false)
-	w.eventually("the new holder", func() bool { return egressip.Answers(w.get(prod).Status, to, addrs("172.18.0.33")[0]) })
-	if got := w.hops(web, webV4); got != hopOf[was] {
-		t.Fatalf("led to %s before the translation is in force", got)
+	if e := w.get(prod); !egressip.Answers(e.Status, was, addr) || e.Status.Items[0].From != was {
+		t.Fatalf("%s has let go of it before the translation is in force: %+v", was, e.Status)
 	}
 	w.barrier.stop("chassis-ovn-control-plane", true)
 	w.barrier.stop("chassis-"+to, false)

@@ -164,6 +164,7 @@ func (c *Controller) decide(decisions map[string]egressip.Decision, met map[stri
 			c.deps.Metrics.Decided(conditions.EgressIP, key, d.Abandoned(old.Nodes())...)
 			for _, pod := range c.members.Selected(key) { // until they were looked at
 				c.waiting.add(key, pod)
+				c.untranslated.add(key, pod)
 			}
 		} else {
 			decisions[key] = old // it knows why the nodes before are it no more

@@ -56,6 +56,7 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 		// Whatever happens, the pods of the batch are let go of.
 		if err := panics.Catch("egressip-pods", func() error { return c.plan(w, key, st) }); err != nil {
 			errs[key] = err
+			c.setTranslated(key, "") // it holds up no other
 		}
 		if len(w.steps) == steps {
 			c.unlock(key) // others may want it before the rest is written
@@ -135,6 +136,7 @@ func (c *Controller) plan(w *work, key string, st *podState) error {
 // for a while.
 func (c *Controller) deletePod(w *work, key string, st *podState) {
 	c.auditPodFound(key, nil, nil)
+	c.setTranslated(key, "")
 	c.statuses.Enqueue(c.members.Set(key, nil, nil)...)
 	if st.left.IsZero() {
 		st.left = time.Now()
@@ -179,6 +181,7 @@ func (c *Controller) removeRows(w *work, key string, st *podState, p *corev1.Pod
 		c.deps.Rerouted.Set(key, nil)
 		c.setLocalSNAT(key, st, ours)
 		c.updateStartGate(key, "", true)
+		c.setTranslated(key, "")
 		if c.awaitPlan(w.waits, key, p.Spec.NodeName, plan); !plan.Self && !going {
 			st.uid, st.inForce, st.known = "", egressip.NewState(), false
 		}
@@ -195,6 +198,7 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 	pod := c.observe(st, p)
 	pod.Addrs = addrs
 	if len(keys) > 0 && len(addrs) == 0 { // its port comes by Attach, or goes with it
+		c.setTranslated(key, "")
 		c.statuses.Enqueue(c.members.Set(key, nil, nil)...) // nobody can have rules for it
 		return
 	}
@@ -220,6 +224,11 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 		c.setLocalSNAT(key, st, ours)
 		c.awaitPlan(w.waits, key, p.Spec.NodeName, plan)
 		c.updateStartGate(key, keys[0], plan.Done)
+		untranslated := keys[0]
+		if s.Translated() {
+			untranslated = ""
+		}
+		c.setTranslated(key, untranslated)
 		switch {
 		case plan.Released:
 			c.updateGates(key, st, p, programmed)
@@ -273,14 +282,13 @@ func (c *Controller) planInput(key string, st *podState, name string, pod egress
 	s := egressip.Steering{
 		EgressIP: c.decode(obj),
 		Pod:      pod,
-		Paths:    d.Paths(c.known(obj), pod.Addrs, c.digest(name)),
+		Paths:    d.Paths(c.known(obj), pod.Addrs, c.digest(name), c.live),
 		Now:      egressip.StateOf(c.deps.Writer.Rows(egressip.Owner(key))),
 		Owned:    c.owned,
 	}
-	s.Paths = egressip.Fallback(s.Paths, c.known(obj), c.live)
 	// What the database has when we come counts as done, unless the pod waits.
 	if !st.known && !pod.Pending && !pod.Late {
-		st.inForce = s.Now.Clone()
+		st.inForce = s.Used()
 	}
 	st.known = true
 	s.InForce = st.inForce

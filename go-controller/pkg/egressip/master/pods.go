@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -203,7 +204,10 @@ func (c *Controller) podsOfEgressIP(old, new any) []string {
 	n, _ := new.(*v1.EgressIP)
 	c.updateSelection(nameOf(o, n))
 	if o != nil && n != nil && o.UID == n.UID && equality.Semantic.DeepEqual(o.Spec, n.Spec) {
-		if equality.Semantic.DeepEqual(o.Status.Programmed, n.Status.Programmed) {
+		if slices.EqualFunc(o.Status.Programmed, n.Status.Programmed, func(a, b v1.ProgrammedStatus) bool {
+			a.Awaiting, b.Awaiting = nil, nil // that is for the status
+			return egressip.SameNodeStatus(a, b)
+		}) {
 			return nil
 		}
 		return c.members.Selected(n.Name)

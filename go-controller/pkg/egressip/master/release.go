@@ -69,6 +69,27 @@ func (c *Controller) removePendingAnnotation(ctx context.Context, key string) er
 	return nil
 }
 
+// setTranslated notes that a pod does not keep an EgressIP, whichever it is but for one,
+// from releasing addresses to other nodes.
+func (c *Controller) setTranslated(key, but string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, name := range c.untranslated.of(key) {
+		if name != but && c.untranslated.remove(name, key) {
+			c.statuses.Enqueue(name)
+		}
+	}
+}
+
+// translated tells whether the pods that an EgressIP had when its nodes were decided are
+// translated for by those that are to take addresses. Later ones are led to them when
+// they are.
+func (c *Controller) translated(key string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.untranslated.count(key) == 0
+}
+
 // updateStartGate notes whether a pod of an EgressIP, if it has one, leaves as it is to.
 func (c *Controller) updateStartGate(key, name string, settled bool) {
 	c.mu.Lock()

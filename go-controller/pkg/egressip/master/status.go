@@ -106,8 +106,9 @@ func (c *Controller) report(ctx context.Context, key string) error {
 	}
 	known := c.known(e)
 	want := *known.DeepCopy()
-	want.Items = d.Items()
 	want.Programmed = slices.DeleteFunc(want.Programmed, func(w v1.ProgrammedStatus) bool { return c.nodeDown(w.Node) })
+	want.Items = d.Assign(want, func(egressip.Placement) bool { return c.translated(key) })
+	want.Programmed = egressip.DropAwaiting(want.Programmed, want.Items)
 	former, err := c.formerHolders(key, d, known)
 	if err != nil {
 		return err
@@ -187,6 +188,7 @@ func (c *Controller) forget(key string) {
 	delete(c.unprogrammedSince, key)
 	delete(c.decoded, key)
 	c.waiting.forget(key)
+	c.untranslated.forget(key)
 }
 
 // patch makes the status of e be as wanted, in one request, and returns what it is then.

@@ -334,28 +334,31 @@ func (w *world) act(ctx context.Context, c *Controller, key string) error {
 		var secondary []netip.Addr
 		for _, item := range egressip.ItemsOf(status, name) {
 			a := netip.MustParseAddr(item.EgressIP)
-			if egressip.Other(status, name, a) != "" {
-				continue
+			if item.Node == name && item.From != "" {
+				nodeStatus.Awaiting = append(nodeStatus.Awaiting, item.EgressIP)
 			}
-			nodeStatus.EgressIPs = append(nodeStatus.EgressIPs, item.EgressIP)
 			if item.Network != "172.18.0.0/16" && item.Network != "fc00:f853:ccd:e793::/64" {
 				secondary = append(secondary, a)
 				nodeStatus.Digest = c.members.Digest(key, secondary)
 				w.agents.EnqueueAfter(time.Second, key) // nodes watch the pods of such addresses
 			}
+			if !egressip.Answers(status, name, a) && (!egressip.MayTake(status, name, a) || egressip.Other(status, name, a) != "") {
+				continue
+			}
+			nodeStatus.EgressIPs = append(nodeStatus.EgressIPs, item.EgressIP)
 		}
 		i := slices.IndexFunc(status.Programmed, func(x v1.ProgrammedStatus) bool { return x.Node == name })
 		var ops []map[string]any
 		switch {
-		case i < 0 && len(nodeStatus.EgressIPs) == 0:
+		case i < 0 && len(nodeStatus.EgressIPs)+len(nodeStatus.Awaiting) == 0 && nodeStatus.Digest == "":
 			continue
 		case i < 0 && len(status.Programmed) == 0:
 			ops = []map[string]any{{"op": "add", "path": "/status/programmed", "value": []any{nodeStatus}}}
 		case i < 0:
 			ops = []map[string]any{{"op": "add", "path": "/status/programmed/-", "value": nodeStatus}}
-		case slices.Equal(status.Programmed[i].EgressIPs, nodeStatus.EgressIPs) && status.Programmed[i].Digest == nodeStatus.Digest:
+		case egressip.SameNodeStatus(status.Programmed[i], nodeStatus):
 			continue
-		case len(nodeStatus.EgressIPs) == 0:
+		case len(nodeStatus.EgressIPs)+len(nodeStatus.Awaiting) == 0 && nodeStatus.Digest == "":
 			ops = []map[string]any{{"op": "remove", "path": fmt.Sprintf("/status/programmed/%d", i)}}
 		default:
 			ops = []map[string]any{{"op": "replace", "path": fmt.Sprintf("/status/programmed/%d", i), "value": nodeStatus}}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -46,6 +47,50 @@ func TestForeign(t *testing.T) {
 			stop()
 		}
 	})
+}
+
+// TestEndedAtOnce: what an EgressIP does not have any more leaves with no pod of it from the
+// moment this node has let go: others may have it by then. Only an address that moves
+// goes on here for those whose pods are still led here.
+func TestEndedAtOnce(t *testing.T) {
+	for what, end := range map[string]func(w *world){
+		"deleted": func(w *world) {
+			if err := w.api.EgressIPV1().EgressIPs().Delete(w.t.Context(), "prod", metav1.DeleteOptions{}); err != nil {
+				w.t.Fatal(err)
+			}
+		},
+		"taken out, and given to another EgressIP on another node": func(w *world) {
+			w.change("next", func(e *v1.EgressIP) { give(e, four+" "+other, six+" "+other) })
+			w.change("prod", func(e *v1.EgressIP) { give(e, more+" "+other) })
+		},
+		"without a node": func(w *world) { w.change("prod", func(e *v1.EgressIP) { give(e) }) },
+		"made anew under its name": func(w *world) {
+			if err := w.api.EgressIPV1().EgressIPs().Delete(w.t.Context(), "prod", metav1.DeleteOptions{}); err != nil {
+				w.t.Fatal(err)
+			}
+			e := object("prod", []string{four, six}, []string{four + " " + other, six + " " + other})
+			e.UID = "another"
+			if _, err := w.api.EgressIPV1().EgressIPs().Create(w.t.Context(), e, metav1.CreateOptions{}); err != nil {
+				w.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, object("prod", []string{four, six}, []string{four + " " + self, six + " " + self}), object("next", []string{four, six}, nil))
+				w.start()
+				w.saysEventually("prod", self+" "+four+" "+six)
+				end(w)
+				time.Sleep(time.Second)
+				synctest.Wait()
+				for _, a := range []string{four, six} {
+					if !w.dropsFrom(a) {
+						t.Errorf("what has %s leaves:\n%s", a, w.flows.Dump())
+					}
+				}
+			})
+		})
+	}
 }
 
 // TestEndForgotten: when an EgressIP has ended, no connection goes on under its address,

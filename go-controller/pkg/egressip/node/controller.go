@@ -127,6 +127,8 @@ type Controller struct {
 	states map[string]state
 	// holders counts, by address, the EgressIPs that have this node answer for it.
 	holders map[netip.Addr]int
+	// heldFor are the EgressIPs that had this node hold an address last.
+	heldFor map[netip.Addr]types.UID
 	// touched are the keys whose part of the kernel somebody else may have changed.
 	touched map[string]bool
 	// released are addresses on secondary networks that others are about to take.
@@ -142,6 +144,8 @@ type state struct {
 	held map[netip.Addr]bool
 	// announced are those of them that neighbours have been told of.
 	announced map[netip.Addr]bool
+	// unlinked are those on secondary networks that this node is given and has no link for.
+	unlinked map[netip.Addr]bool
 	// host is what the kernel has for it.
 	host egressip.HostState
 	// known says that the kernel was told by this run; unsure, that it was told
@@ -150,14 +154,25 @@ type state struct {
 }
 
 func (s state) clone() state {
-	s.held, s.announced = maps.Clone(s.held), maps.Clone(s.announced)
+	s.held, s.announced, s.unlinked = maps.Clone(s.held), maps.Clone(s.announced), maps.Clone(s.unlinked)
 	return s
+}
+
+// onLinks returns the addresses on secondary networks whose pods are led here.
+func (s state) onLinks() []netip.Addr {
+	addrs := slices.Collect(maps.Keys(s.unlinked))
+	for a, held := range s.held {
+		if held && s.host.Has(a) {
+			addrs = append(addrs, a)
+		}
+	}
+	return addrs
 }
 
 // New returns the controller.
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps, stopped: make(chan struct{}), states: map[string]state{},
-		holders: map[netip.Addr]int{}, touched: map[string]bool{}, released: map[string]map[netip.Addr]released{}}
+		holders: map[netip.Addr]int{}, heldFor: map[netip.Addr]types.UID{}, touched: map[string]bool{}, released: map[string]map[netip.Addr]released{}}
 	c.suppression, c.pods, c.stale, c.previous = newARPSuppression(c), newPods(c, deps.Pods), newStaleConntrack(deps.Forget), newPreviousHolders(deps)
 	c.queue = queue.New("egressip-node", c.reconcile)
 	c.queue.Seed(c.seedStates)
@@ -227,7 +242,7 @@ func (c *Controller) objects() []*v1.EgressIP {
 }
 
 // seedStates takes over what an earlier run held: what this node's status entries have and the
-// items still give it. The rest it has not, from the start.
+// items still give it, or have it go on answering for. The rest it has not, from the start.
 func (c *Controller) seedStates() []string {
 	for _, e := range c.objects() {
 		c.remember(e.Name, c.restoreHeld(e))
@@ -377,7 +392,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	for a := range held {
 		after.held[a], after.announced[a] = true, before.announced[a]
 	}
-	after.host = next.host
+	after.host, after.unlinked = next.host, next.unlinked
 	if remote := len(assignment.Primary)+len(assignment.Secondary)+len(before.held)+len(after.held) == 0; remote && c.suppression.cover(key, e, node) {
 		next.gated = true
 	}
@@ -395,6 +410,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	if a, key := c.holdsStill(e, after); key != "" {
 		return fmt.Errorf("report %s as released: EgressIP %s still has it", a, key)
 	}
+	next.awaiting = c.awaiting(e, assignment, next)
 	return c.patchNodeStatus(ctx, e, c.nodeStatus(after, next))
 }
 
@@ -493,6 +509,11 @@ func (c *Controller) remember(key string, s state) {
 	c.recount(c.states[key], -1)
 	c.states[key] = s.clone()
 	c.recount(s, 1)
+	for a, held := range s.held {
+		if held {
+			c.heldFor[a] = s.uid
+		}
+	}
 }
 
 // recount adds n to the holders of what a state holds; mu is held.
@@ -520,6 +541,26 @@ func (c *Controller) holds(a netip.Addr) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.holders[a] > 0
+}
+
+// moves tells whether the EgressIP that this node held an address for last has it still,
+// which another node then is to take.
+func (c *Controller) moves(objects []*v1.EgressIP, a netip.Addr) bool {
+	c.mu.Lock()
+	uid := c.heldFor[a]
+	c.mu.Unlock()
+	return slices.ContainsFunc(objects, func(e *v1.EgressIP) bool {
+		return e.UID == uid && slices.ContainsFunc(e.Status.Items, func(i v1.EgressIPStatusItem) bool { return i.EgressIP == a.String() })
+	})
+}
+
+// forgetHolder forgets which EgressIP had this node hold an address, unless it does again.
+func (c *Controller) forgetHolder(a netip.Addr) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.holders[a] == 0 {
+		delete(c.heldFor, a)
+	}
 }
 
 func (c *Controller) ready() bool {

@@ -93,41 +93,57 @@ func (p *previousHolders) of(a netip.Addr, held bool) (node topology.Node, rest 
 	return h.node, h.until.Sub(now)
 }
 
-// released is an address on a secondary network that this node let go of for another.
+// released is an address on a secondary network that this node let go of.
 type released struct {
-	network netip.Prefix
+	network netip.Prefix // invalid: what still comes from its pods is to leave by no link
 	until   time.Time
 }
 
 // planReleased returns the addresses of an EgressIP on secondary networks that this node
-// let go of a moment ago because another one is given them: it is still prepared for
-// them, so that connections go on until their pods are led away.
+// was given until a moment ago, as long as pods may still be led here. It is prepared for
+// those that another one is given, so that connections go on. It drops what comes where
+// it cannot be: because this process is about to end, or because no node is given the
+// address and the pods are to leave with another one of the EgressIP, or not at all.
 func (c *Controller) planReleased(key string, e *v1.EgressIP, before state) egressip.NodeAssignment {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	assignment := egressip.NodeAssignment{Networks: map[netip.Addr]netip.Prefix{}}
-	elsewhere := map[netip.Addr]netip.Prefix{}
-	if e != nil && !c.leaving {
-		for _, item := range e.Status.Items {
-			a, err := netip.ParseAddr(item.EgressIP)
-			network, errNetwork := netip.ParsePrefix(item.Network)
-			if err == nil && errNetwork == nil && item.Node != c.deps.Node {
-				elsewhere[a] = network
-			}
+	networks := map[netip.Addr]netip.Prefix{} // of what may still be expected here
+	given := map[netip.Addr]bool{}
+	var items []v1.EgressIPStatusItem
+	if e != nil {
+		items = e.Status.Items
+	}
+	for _, item := range items {
+		a, err := netip.ParseAddr(item.EgressIP)
+		network, errNetwork := netip.ParsePrefix(item.Network)
+		if given[a] = true; err != nil || errNetwork != nil || item.Node == c.deps.Node || item.From == c.deps.Node {
+			continue
+		}
+		if networks[a] = network; c.leaving {
+			networks[a] = netip.Prefix{}
 		}
 	}
-	now, left := time.Now(), c.released[key]
-	for a, network := range elsewhere {
-		if before.held[a] && before.host.Has(a) {
-			if left == nil {
-				left = map[netip.Addr]released{}
-				c.released[key] = left
-			}
+	left := c.released[key]
+	if left == nil {
+		left = map[netip.Addr]released{}
+	}
+	for _, a := range slices.Concat(before.onLinks(), slices.Collect(maps.Keys(left))) {
+		others := slices.ContainsFunc(slices.Collect(maps.Keys(given)), func(o netip.Addr) bool {
+			return topology.FamilyOf(o) == topology.FamilyOf(a)
+		})
+		if e != nil && !given[a] && (others || e.Spec.OnUnavailable == v1.UnavailableDrop) {
+			networks[a] = netip.Prefix{}
+		}
+	}
+	now := time.Now()
+	for _, a := range before.onLinks() {
+		if network, expected := networks[a]; expected {
 			left[a] = released{network, now.Add(2 * migrationTime)}
 		}
 	}
+	assignment := egressip.NodeAssignment{Networks: map[netip.Addr]netip.Prefix{}}
 	for a, d := range left {
-		if _, ok := elsewhere[a]; !ok || !now.Before(d.until) {
+		if _, expected := networks[a]; !expected || !now.Before(d.until) {
 			delete(left, a)
 			continue
 		}
@@ -135,6 +151,7 @@ func (c *Controller) planReleased(key string, e *v1.EgressIP, before state) egre
 		assignment.Networks[a] = d.network
 		c.queue.EnqueueAfter(d.until.Sub(now), key)
 	}
+	c.released[key] = left
 	if len(left) == 0 {
 		delete(c.released, key)
 	}

@@ -35,7 +35,10 @@ func (c *Controller) nodeStatus(s state, on linkState) *v1.ProgrammedStatus {
 	slices.SortFunc(status.EgressIPs, func(a, b string) int {
 		return netip.MustParseAddr(a).Compare(netip.MustParseAddr(b))
 	})
-	if len(status.EgressIPs) == 0 && status.Digest == "" && status.Problem == "" {
+	for _, a := range on.awaiting {
+		status.Awaiting = append(status.Awaiting, a.String())
+	}
+	if len(status.EgressIPs)+len(status.Awaiting) == 0 && status.Digest == "" && status.Problem == "" {
 		return nil
 	}
 	return &status
@@ -48,7 +51,7 @@ func (c *Controller) patchNodeStatus(ctx context.Context, e *v1.EgressIP, status
 	client := c.deps.Client.EgressIPV1().EgressIPs()
 	uid, given := e.UID, egressip.ItemsOf(e.Status, c.deps.Node)
 	for attempt := 1; ; attempt++ {
-		patch, err := nodeStatusPatch(e, c.deps.Node, status)
+		patch, err := NodeStatusPatch(e, c.deps.Node, status)
 		if patch == nil || err != nil {
 			return err
 		}
@@ -73,11 +76,11 @@ func (c *Controller) patchNodeStatus(ctx context.Context, e *v1.EgressIP, status
 	}
 }
 
-// nodeStatusPatch returns the JSON patch that makes the status of e have a node's status entry;
+// NodeStatusPatch returns the JSON patch that makes the status of e have a node's status entry;
 // nil where it has. The server refuses it where e is another object by now, where
 // the items differ from those that a status entry was given for, and where the place of
 // the status entry in the list is another's.
-func nodeStatusPatch(e *v1.EgressIP, node string, status *v1.ProgrammedStatus) ([]byte, error) {
+func NodeStatusPatch(e *v1.EgressIP, node string, status *v1.ProgrammedStatus) ([]byte, error) {
 	have, at := egressip.NodeStatusOf(e.Status, node)
 	ops := kube.JSONPatch{}.Test("/metadata/uid", e.UID)
 	place := fmt.Sprintf("/status/programmed/%d", at)

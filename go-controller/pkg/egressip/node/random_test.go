@@ -152,7 +152,10 @@ func (h *history) otherActs() {
 			status := v1.ProgrammedStatus{Node: other}
 			ours, _ := egressip.NodeStatusOf(have.Status, self)
 			for _, item := range egressip.ItemsOf(have.Status, other) {
-				if !slices.Contains(ours.EgressIPs, item.EgressIP) {
+				switch {
+				case item.Node == other && item.From != "":
+					status.Awaiting = append(status.Awaiting, item.EgressIP)
+				case item.Node == other && !slices.Contains(ours.EgressIPs, item.EgressIP):
 					status.EgressIPs = append(status.EgressIPs, item.EgressIP)
 				}
 			}
@@ -160,7 +163,7 @@ func (h *history) otherActs() {
 			if len(have.Status.Programmed) == 0 {
 				have.Status.Programmed = nil // as it is sent
 			}
-			if len(status.EgressIPs) > 0 {
+			if len(status.EgressIPs)+len(status.Awaiting) > 0 {
 				have.Status.Programmed = append(have.Status.Programmed, status)
 			}
 			_, err = h.api.EgressIPV1().EgressIPs().Update(ctx, have, metav1.UpdateOptions{})

@@ -40,12 +40,15 @@ type Kernel struct {
 
 // linkState is what is to be done for the secondary addresses of an EgressIP.
 type linkState struct {
-	host    egressip.HostState
-	links   map[netip.Addr]string
-	record  map[netip.Addr]bool
-	digest  string
-	problem string
-	gated   bool // the bridge has the suppressed addresses that there are to be
+	host     egressip.HostState
+	links    map[netip.Addr]string
+	unlinked map[netip.Addr]bool
+	record   map[netip.Addr]bool
+	digest   string
+	problem  string
+	// awaiting are the addresses that this node is prepared to take from others, sorted.
+	awaiting []netip.Addr
+	gated    bool // the bridge has the suppressed addresses that there are to be
 }
 
 // assignLinks plans the secondary addresses of a share, and of those that have just
@@ -54,7 +57,7 @@ type linkState struct {
 func (c *Controller) assignLinks(
 	ctx context.Context, key string, assignment, departing egressip.NodeAssignment, may func(netip.Addr) bool,
 ) (linkState, map[netip.Addr]bool, error) {
-	s := linkState{host: egressip.HostPlan(nil, nil, nil), links: map[netip.Addr]string{}, record: map[netip.Addr]bool{}}
+	s := linkState{host: egressip.HostPlan(nil, nil, nil), links: map[netip.Addr]string{}, unlinked: map[netip.Addr]bool{}, record: map[netip.Addr]bool{}}
 	held := map[netip.Addr]bool{}
 	if len(assignment.Secondary)+len(departing.Secondary) == 0 {
 		return s, held, nil
@@ -68,6 +71,10 @@ func (c *Controller) assignLinks(
 	}
 	found, problem := egressip.AssignLinks(assignment, networks, c.deps.Record.Has)
 	for i, f := range found {
+		if !f.Linked() {
+			s.unlinked[f.Addr] = true
+			continue
+		}
 		s.links[f.Addr], s.record[f.Addr] = f.Link.Link, true
 		if may(f.Addr) {
 			held[f.Addr] = true
@@ -78,6 +85,16 @@ func (c *Controller) assignLinks(
 		}
 		found[i].Before = before.HostAddr(assignment.Networks[f.Addr])
 	}
+	// Pods of a family leave with its first address: with one that is here.
+	slices.SortStableFunc(found, func(a, b egressip.LinkAssignment) int {
+		switch {
+		case held[a.Addr] == held[b.Addr]:
+			return 0
+		case held[a.Addr]:
+			return -1
+		}
+		return 1
+	})
 	gone, _ := egressip.AssignLinks(departing, networks, c.deps.Record.Has)
 	pods := c.pods.members.Addrs(key)
 	s.host = egressip.HostPlan(append(found, gone...), func(a netip.Addr) bool { return held[a] }, pods)

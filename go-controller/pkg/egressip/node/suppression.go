@@ -28,7 +28,7 @@ const (
 )
 
 // suppressionLinger is how long what an address was used for may go on after this node has let
-// go of it: the translations in the gateway router go when the master has taken note.
+// go of it for another: the translations in the gateway router go when the master has taken note.
 // Then connections with the address are forgotten, and what leaves with it is dropped.
 // The suppressed addresses of an EgressIP that has ended stay for as long again.
 var suppressionLinger = 10 * time.Second
@@ -119,7 +119,8 @@ func (g *arpSuppression) plan(objects []*v1.EgressIP, node topology.Node) (want 
 	b := bridge.Bridge{MAC: node.Gateway.MAC, VLAN: g.c.deps.VLAN}
 	for _, a := range want {
 		flows = append(flows, bridge.SuppressARP(b, a)...)
-		if _, going := g.releasedUntil[a]; !going {
+		// What its EgressIP does not have any more may be another's at any moment.
+		if _, going := g.releasedUntil[a]; !going || !g.c.moves(objects, a) {
 			flows = append(flows, bridge.DropForeign(a))
 		}
 	}
@@ -233,6 +234,7 @@ func (g *arpSuppression) noteReleased(now time.Time, held map[netip.Addr]bool) {
 		default:
 			g.toForget[a] = true
 			delete(g.releasedUntil, a)
+			g.c.forgetHolder(a)
 		}
 	}
 }

@@ -28,9 +28,32 @@ const askTimeout = 2 * time.Second
 // it holds, and those that no other node has.
 func (c *Controller) allowed(ctx context.Context, e *v1.EgressIP, before state, assignment egressip.NodeAssignment) (func(netip.Addr) bool, error) {
 	fresh := slices.Concat(assignment.Primary, assignment.Secondary)
-	fresh = slices.DeleteFunc(fresh, func(a netip.Addr) bool { return before.held[a] || !c.ready() || !free(e.Status, c.deps.Node, a) })
+	fresh = slices.DeleteFunc(fresh, func(a netip.Addr) bool { return before.held[a] || !c.ready() || !c.mayTake(e.Status, a) })
 	fresh, err := c.still(ctx, e, fresh)
 	return func(a netip.Addr) bool { return before.held[a] || slices.Contains(fresh, a) }, err
+}
+
+// awaiting returns the addresses that this node is prepared to take, and that another
+// one has until then: on a secondary network all is there but the address, on the primary
+// network the bridge has what this node wants of it.
+func (c *Controller) awaiting(e *v1.EgressIP, assignment egressip.NodeAssignment, on linkState) []netip.Addr {
+	var awaiting []netip.Addr
+	for _, item := range e.Status.Items {
+		a, err := netip.ParseAddr(item.EgressIP)
+		if err != nil || item.Node != c.deps.Node || item.From == "" || !c.ready() {
+			continue
+		}
+		primary := slices.Contains(assignment.Primary, a)
+		if primary && !c.deps.Flows.Synced() {
+			c.queue.EnqueueAfter(overtaken, e.Name)
+			continue
+		}
+		if primary || on.links[a] != "" {
+			awaiting = append(awaiting, a)
+		}
+	}
+	slices.SortFunc(awaiting, netip.Addr.Compare)
+	return awaiting
 }
 
 // clear forgets connections with the addresses that this node is about to take, and tells
@@ -64,7 +87,7 @@ func (c *Controller) still(ctx context.Context, e *v1.EgressIP, addrs []netip.Ad
 	}
 	gone := err != nil || latest.UID != e.UID
 	if slices.ContainsFunc(addrs, func(a netip.Addr) bool {
-		return gone || !assignedTo(latest.Status, c.deps.Node, a) || !free(latest.Status, c.deps.Node, a)
+		return gone || !c.mayTake(latest.Status, a)
 	}) {
 		klog.V(2).InfoS("An egress address was reassigned before it was taken", "egressIP", e.Name)
 		c.queue.EnqueueAfter(overtaken, e.Name)
@@ -73,14 +96,9 @@ func (c *Controller) still(ctx context.Context, e *v1.EgressIP, addrs []netip.Ad
 	return addrs, nil
 }
 
-// free tells whether no other node says that it has an address.
-func free(status v1.EgressIPStatus, node string, a netip.Addr) bool {
-	return egressip.Other(status, node, a) == ""
-}
-
-// assignedTo tells whether the items give a node an address.
-func assignedTo(status v1.EgressIPStatus, node string, a netip.Addr) bool {
-	return slices.ContainsFunc(egressip.ItemsOf(status, node), func(item v1.EgressIPStatusItem) bool { return item.EgressIP == a.String() })
+// mayTake tells whether this node is to have an address, and no other says that it has it.
+func (c *Controller) mayTake(status v1.EgressIPStatus, a netip.Addr) bool {
+	return egressip.MayTake(status, c.deps.Node, a) && egressip.Other(status, c.deps.Node, a) == ""
 }
 
 // holdsStill returns an address that this node's status entry on an EgressIP has and that it is

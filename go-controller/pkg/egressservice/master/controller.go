@@ -22,6 +22,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
@@ -81,6 +82,8 @@ type Controller struct {
 
 	// assumed is by node; only the key of the labels queue touches it.
 	assumed map[string]assumed
+	// unseen are the nodes whose labels were written.
+	unseen kube.Unseen
 
 	mu                sync.Mutex
 	decisions         map[string]egressservice.Decision // of the last placement

@@ -35,7 +35,7 @@ func (c *Controller) watchLabels() error {
 	return c.labels.Watch(c.deps.Nodes.Informer(), func(old, new any) []string {
 		o, _ := old.(*corev1.Node)
 		n, _ := new.(*corev1.Node)
-		if o != nil && n != nil && maps.Equal(o.Labels, n.Labels) {
+		if !c.unseen.Follows(old, new) && o != nil && n != nil && maps.Equal(o.Labels, n.Labels) {
 			return nil
 		}
 		return []string{all}
@@ -145,7 +145,7 @@ func (c *Controller) patchLabels(ctx context.Context, n *corev1.Node, change map
 	if maps.Equal(changed, known.Labels) {
 		return nil
 	}
-	err := kube.PatchNode(ctx, c.deps.Kube, known, kube.Metadata{Labels: change})
+	err := kube.PatchNode(ctx, c.deps.Kube, known, kube.Metadata{Labels: change, Unseen: &c.unseen})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -46,34 +46,12 @@ func (c *Controller) present() bool {
 // host and the status does not say so yet. The server refuses the status entry of a node
 // that is host no more.
 func (c *Controller) acknowledge(ctx context.Context, eg *v1.EgressService, s egressservice.Service, problem string) error {
-	const path = "/status/programmed"
-	ops := kube.JSONPatch{}.Test("/metadata/uid", eg.UID).Test("/status/host", s.Host)
-	switch {
-	case s.Refused != (egressservice.Refusal{}):
-		return nil
-	case s.Host == c.deps.Node:
-		word := v1.ProgrammedStatus{Host: s.Host, Digest: egressservice.Digest(s, s.Host), Problem: problem}
-		if s.Ack == word {
-			return nil
-		}
-		ops = ops.Add(path, word)
-	case s.Host == v1.HostAll && problem != "" && !c.present():
+	if s.Host == v1.HostAll && problem != "" && !c.present() {
 		return nil // the master takes back the status entries of those that it does not know
-	case s.Host == v1.HostAll && problem != "":
-		// One node's status entry is enough to know that something is wrong.
-		word := v1.ProgrammedStatus{Host: c.deps.Node, Problem: problem}
-		if s.Ack == word || s.Ack.Problem != "" {
-			return nil
-		}
-		ops = ops.Add(path, word)
-	case s.Host == v1.HostAll && s.Ack.Host == c.deps.Node:
-		ops = ops.Remove(path)
-	default:
-		return nil
 	}
-	patch, err := json.Marshal(ops)
-	if err != nil {
-		return fmt.Errorf("encode acknowledgement of EgressService %s: %w", s.Key, err)
+	patch, err := Acknowledgement(eg, s, c.deps.Node, problem)
+	if patch == nil || err != nil {
+		return err
 	}
 	_, err = c.deps.Egress.EgressServiceV1().EgressServices(eg.Namespace).Patch(
 		ctx, eg.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}, "status")
@@ -86,4 +64,37 @@ func (c *Controller) acknowledge(ctx context.Context, eg *v1.EgressService, s eg
 	}
 	klog.V(2).InfoS("Acknowledged", "egressService", s.Key, "problem", problem)
 	return nil
+}
+
+// Acknowledgement returns the JSON patch of the status by which a node says what it has
+// programmed; nil where it has nothing to say.
+func Acknowledgement(eg *v1.EgressService, s egressservice.Service, node, problem string) ([]byte, error) {
+	const path = "/status/programmed"
+	ops := kube.JSONPatch{}.Test("/metadata/uid", eg.UID).Test("/status/host", s.Host)
+	switch {
+	case s.Refused != (egressservice.Refusal{}):
+		return nil, nil
+	case s.Host == node:
+		word := v1.ProgrammedStatus{Host: s.Host, Digest: egressservice.Digest(s, s.Host), Problem: problem}
+		if s.Ack == word {
+			return nil, nil
+		}
+		ops = ops.Add(path, word)
+	case s.Host == v1.HostAll && problem != "":
+		// One node's status entry is enough to know that something is wrong.
+		word := v1.ProgrammedStatus{Host: node, Problem: problem}
+		if s.Ack == word || s.Ack.Problem != "" {
+			return nil, nil
+		}
+		ops = ops.Add(path, word)
+	case s.Host == v1.HostAll && s.Ack.Host == node:
+		ops = ops.Remove(path)
+	default:
+		return nil, nil
+	}
+	patch, err := json.Marshal(ops)
+	if err != nil {
+		return nil, fmt.Errorf("encode acknowledgement of EgressService %s: %w", s.Key, err)
+	}
+	return patch, nil
 }

@@ -100,7 +100,10 @@ type Controller struct {
 	// reports are told when no node is dirty.
 	reportPolicies, reportNamespaces map[string]bool
 	patched                          map[string]patched
+	// unseen are the namespaces whose annotation was written.
+	unseen kube.Unseen
 
+	steered  *steered
 	sessions *sessions
 	waits    sync.WaitGroup // for chassis
 }
@@ -120,6 +123,7 @@ func New(deps Deps) (*Controller, error) {
 		reportNamespaces: map[string]bool{},
 		patched:          map[string]patched{},
 		sessions:         newSessions(),
+		steered:          newSteered(deps.Rerouted),
 	}
 	for name, keys := range map[string]func(*corev1.Pod) []string{
 		byNode: func(p *corev1.Pod) []string {
@@ -199,10 +203,7 @@ func (c *Controller) Attempted() <-chan struct{} { return c.nodes.Attempted() }
 func (c *Controller) awaitRerouted(ctx context.Context) bool {
 	patience := time.NewTimer(reroutedPatience)
 	defer patience.Stop()
-	for _, set := range c.deps.Rerouted {
-		if set == nil {
-			continue
-		}
+	for _, set := range c.steered.sets {
 		changed := make(chan struct{}, 1)
 		set.Subscribe(func() {
 			select {
@@ -211,7 +212,7 @@ func (c *Controller) awaitRerouted(ctx context.Context) bool {
 			}
 		})
 		for {
-			if _, complete := set.Addrs(); complete {
+			if set.Told() {
 				break
 			}
 			select {

@@ -249,6 +249,7 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 	n, err := c.nodeLister.Get(name)
 	if apierrors.IsNotFound(err) {
 		c.sessions.begin(name, "", nil)
+		c.steered.note(name, nil)
 		return nil, nil
 	}
 	if err != nil {
@@ -257,8 +258,9 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 	node, _ := kube.Node(n) // the network's controller reports what does not parse
 	rows := c.deps.Writer.Rows(externalroute.Owner(name))
 	chassis, have := n.Annotations[kube.AnnotationChassisID], destinations(rows)
-	snap := externalroute.NodeSnapshot{Node: node, Rerouted: map[netip.Addr]bool{}, Translated: map[netip.Addr]bool{},
+	snap := externalroute.NodeSnapshot{Node: node, Translated: map[netip.Addr]bool{},
 		Up: externalroute.Up(rows), Ending: c.sessions.begin(name, chassis, have)}
+	var addrs []netip.Addr
 	for _, p := range c.indexed(byNode, name) {
 		if !c.deps.Config.DisableSNATMultipleGWs && len(plan.Hops[p.Namespace]) == 0 {
 			continue // it has no rows
@@ -270,16 +272,9 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 			}
 		}
 		snap.Pods = append(snap.Pods, pod)
+		addrs = append(addrs, pod.Addrs...)
 	}
-	for _, set := range c.deps.Rerouted {
-		if set == nil {
-			continue
-		}
-		addrs, _ := set.Addrs()
-		for _, a := range addrs {
-			snap.Rerouted[a] = true
-		}
-	}
+	snap.Rerouted = c.steered.of(name, addrs)
 	rows = externalroute.NodeRows(c.deps.Config, plan, snap)
 	c.sessions.write(name, chassis, have, destinations(rows))
 	return rows, nil

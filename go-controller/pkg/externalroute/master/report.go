@@ -183,7 +183,9 @@ func (c *Controller) reconcileNamespace(ctx context.Context, name string) error 
 		}
 		value = kube.Value(kube.FormatAddrs(addrs))
 	}
-	err = kube.PatchNamespace(ctx, c.deps.Kube, ns, kube.Metadata{Annotations: map[string]*string{kube.AnnotationGatewaysInUse: value}})
+	err = kube.PatchNamespace(ctx, c.deps.Kube, ns, kube.Metadata{
+		Annotations: map[string]*string{kube.AnnotationGatewaysInUse: value}, Unseen: &c.unseen,
+	})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -3,6 +3,7 @@ package master
 import (
 	"errors"
 	"maps"
+	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -94,10 +95,8 @@ func (c *Controller) watchNodes() error {
 	})
 	c.nodes.Seed(func() []string { return c.pend(nb.Objects(c.deps.Writer, externalroute.Feature)...) })
 	nb.EnqueueDrift(c.nodes, c.deps.Writer, externalroute.Feature)
-	for _, set := range c.deps.Rerouted {
-		if set != nil {
-			set.Subscribe(func() { c.nodes.Enqueue(c.pend(c.gatewayNodes()...)...) })
-		}
+	for _, set := range c.steered.sets {
+		set.SubscribeAddrs(func(addrs []netip.Addr) { c.nodes.Enqueue(c.pend(c.steered.affected(addrs)...)...) })
 	}
 	return errors.Join(
 		c.nodes.Watch(c.deps.Nodes.Informer(), func(old, new any) []string {
@@ -155,14 +154,6 @@ func (c *Controller) countLater(namespace string) {
 	c.statuses.EnqueueAfter(countDelay, policies...)
 }
 
-// gatewayNodes are the nodes of all pods with gateways.
-func (c *Controller) gatewayNodes() []string {
-	c.mu.Lock()
-	namespaces := slices.Collect(maps.Keys(c.plan.Hops))
-	c.mu.Unlock()
-	return c.nodesOf(namespaces)
-}
-
 // nodesOf are the nodes of the pods in some namespaces.
 func (c *Controller) nodesOf(namespaces []string) []string {
 	nodes := map[string]bool{}
@@ -202,7 +193,7 @@ func (c *Controller) watchReports() error {
 		c.annotations.Watch(c.deps.Namespaces.Informer(), func(old, new any) []string {
 			o, _ := old.(*corev1.Namespace)
 			n, _ := new.(*corev1.Namespace)
-			if n == nil || o != nil && same(o.Annotations, n.Annotations, kube.AnnotationGatewaysInUse) {
+			if n == nil || !c.unseen.Follows(old, new) && o != nil && same(o.Annotations, n.Annotations, kube.AnnotationGatewaysInUse) {
 				return nil
 			}
 			return []string{n.Name}

@@ -60,5 +60,5 @@ func (g *Gateway) annotate(ctx context.Context, n *corev1.Node, node topology.No
 		values[kube.AnnotationManagementMAC] = kube.Value(gateway.ManagementPort(node.Subnets, g.MTU).MAC)
 	}
 	g.Decide(n.UID, values)
-	return kube.PatchNode(ctx, g.Kube, n, kube.Metadata{Annotations: values})
+	return kube.PatchNode(ctx, g.Kube, n, kube.Metadata{Annotations: values, Unseen: &g.unseen})
 }

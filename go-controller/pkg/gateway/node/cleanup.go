@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/klog/v2"
@@ -14,6 +15,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/settings"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/statefile"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -22,6 +24,8 @@ type Cleaner struct {
 	OVS ovs.Client
 	// ControllerIDs name the settings of ovn-controller that are ours.
 	ControllerIDs map[string]string
+	// StateFile is that of Gateway.
+	StateFile string
 }
 
 // Cleanup takes off the host what Gateway has put on it, chains, rules and
@@ -44,6 +48,9 @@ func (c Cleaner) Cleanup(ctx context.Context) error {
 	})
 	bridges, err := c.OVS.Bridges(ctx)
 	errs = append(errs, err)
+	if lost, ok := lostBridge(recall(c.StateFile), bridges); ok {
+		bridges = append(bridges, lost)
+	}
 	for _, b := range bridges {
 		if b.ExternalIDs[idAttachment] != "" {
 			step("move the host off bridge "+b.Name, func(ctx context.Context) error { return restore(ctx, c.OVS, b) })
@@ -55,7 +62,19 @@ func (c Cleaner) Cleanup(ctx context.Context) error {
 	step("unmute links", func(context.Context) error { return link.UnmuteAll() })
 	step("accept no second MAC address", func(context.Context) error { return link.AcceptNothing() })
 	step("restore kernel parameters", settings.NewSet(c.OVS).Sweep)
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return statefile.Remove(c.StateFile)
+}
+
+// lostBridge returns the external bridge as it was, where the database has lost it.
+func lostBridge(m gateway.Memory, bridges []ovs.Bridge) (ovs.Bridge, bool) {
+	there := func(b ovs.Bridge) bool { return b.Name == m.Bridge && b.ExternalIDs[idAttachment] != "" }
+	if m.Bridge == "" || slices.ContainsFunc(bridges, there) {
+		return ovs.Bridge{}, false
+	}
+	return ovs.Bridge{Name: m.Bridge, ExternalIDs: map[string]string{idAttachment: m.Record.String()}}, true
 }
 
 func (c Cleaner) forgetController(ctx context.Context) error {
@@ -78,6 +97,9 @@ func restore(ctx context.Context, db ovs.Client, b ovs.Bridge) error {
 		return err
 	}
 	ports, err := db.Ports(ctx, b.Name)
+	if errors.Is(err, ovs.ErrNotFound) {
+		rec.Created, err = true, nil // nobody has it any more, the host does not stay on it
+	}
 	if err != nil {
 		return err
 	}

@@ -50,6 +50,9 @@ type Config struct {
 	// TLS names the files with which ovn-controller reaches the southbound
 	// database; zero where that does not speak TLS.
 	TLS ovs.TLS
+	// StateFile keeps what cannot be found out again where the Open vSwitch database
+	// loses it.
+	StateFile string
 }
 
 // Deps are the drivers and clients of a node's gateway.

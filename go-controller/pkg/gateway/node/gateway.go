@@ -28,7 +28,10 @@ type Gateway struct {
 	Deps
 
 	controller *queue.Controller
+	unseen     kube.Unseen // the node, where its annotations were written
 	ready      chan struct{}
+	memory     gateway.Memory // what the state file has; of the pass that is under way
+	unrecorded error          // why the state file has less
 
 	mu       sync.Mutex // guards what follows
 	waiting  string     // what the last pass could not go on without
@@ -130,6 +133,7 @@ func (g *Gateway) nodeKeys(old, new any) []string {
 	switch {
 	case b == nil || b.Name != g.Node:
 		return nil
+	case g.unseen.Follows(old, new):
 	case a != nil && sameForUs(a, b):
 		return nil
 	}
@@ -151,9 +155,10 @@ func sameForUs(a, b *corev1.Node) bool {
 // Reconcile makes one pass. It returns nil also where the node has to wait for
 // somebody else, who will cause the next pass.
 func (g *Gateway) Reconcile(ctx context.Context, _ string) error {
+	g.memory, g.unrecorded = recall(g.StateFile), nil
 	missing, err := g.pass(ctx)
 	g.report(missing)
-	return err
+	return errors.Join(err, g.unrecorded)
 }
 
 // pass goes through all steps as far as possible. It returns what is missing,

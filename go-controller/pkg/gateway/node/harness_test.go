@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -124,7 +125,7 @@ func (l *lab) gateway(db ovs.Client) (*Gateway, error) {
 		ClusterSubnets:    prefixes("10.244.0.0/16", "fd00:10:244::/48"),
 		ServiceCIDRs:      prefixes("10.96.0.0/16", "fd00:10:96::/112"),
 		MasqueradeSubnets: prefixes("169.254.169.0/29", "fd69::/125"),
-		ConntrackZone:     topology.ConntrackZone, EncapPort: 6081,
+		ConntrackZone:     topology.ConntrackZone, EncapPort: 6081, StateFile: filepath.Join(l.vs.Dir, "node.json"),
 		ControllerIDs: map[string]string{"ovn-remote": "tcp:172.18.0.1:6642", "ovn-encap-type": "geneve"},
 	}, Deps{
 		Kube: l.kube, Nodes: l.node.Core().V1().Nodes(), Written: l.node.Core().V1().Nodes(),

@@ -27,7 +27,7 @@ func (g *Gateway) ensureManagement(ctx context.Context, node topology.Node) erro
 		return err
 	}
 	// Before the link is up: it must never answer with settings of its own.
-	if err := ensureManagementSettings(); err != nil {
+	if err := g.ensureManagementSettings(ctx); err != nil {
 		return err
 	}
 	if _, err := link.Up(port); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -244,13 +245,34 @@ func TestHalfMoved(t *testing.T) {
 			}
 			l.vs.StartVswitchd()
 		}},
+		{"somebody deleted the bridges", func(l *lab) { l.vs.Run("ovs-vsctl", "del-br", "breth0", "--", "del-br", "br-int") }},
+		{"somebody made the bridge again", func(l *lab) {
+			l.vs.Run("ovs-vsctl", "del-br", "breth0")
+			l.vs.Run("ovs-vsctl", "add-br", "breth0", "--", "set", "bridge", "breth0", "datapath_type=netdev")
+		}},
+		{"the database was lost", func(l *lab) { l.vs.LoseDatabase() }},
+		{"the database was lost with the machine off", func(l *lab) {
+			l.vs.StopVswitchd()
+			for _, dev := range []string{"breth0", topology.ManagementPort, "br-int"} {
+				_, _ = l.ns.Try("ip", "link", "del", dev)
+			}
+			l.ns.Run("nft", "flush", "ruleset")
+			l.ns.Run("sysctl", "-qw", "net.ipv6.conf.eth0.disable_ipv6=0")
+			l.hostAddresses("eth0")
+			l.vs.LoseDatabase()
+			l.vs.StartVswitchd()
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := newLab(t)
 			l.up()
 			host := words(l.attachment("breth0"))
+			ids := l.vs.Run("ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids")
 			c.breaks(l)
 			l.up()
+			if got := l.vs.Run("ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids"); got != ids {
+				t.Errorf("external_ids are\n%s\nwant\n%s", got, ids)
+			}
 			if got := words(l.attachment("breth0")); got != host {
 				t.Errorf("the host has\n%s\nwant\n%s", got, host)
 			}
@@ -383,9 +405,9 @@ func TestCleanup(t *testing.T) {
 			l.vs.Run("ovs-vsctl", "list-br")
 	}
 	before := look()
-	l.up()
+	file := l.up().StateFile
 	for range 2 {
-		if err := (Cleaner{OVS: l.db, ControllerIDs: l.start(l.db).ControllerIDs}).Cleanup(context.Background()); err != nil {
+		if err := (Cleaner{OVS: l.db, ControllerIDs: l.start(l.db).ControllerIDs, StateFile: file}).Cleanup(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		err := errors.Join(iptables.Cleanup(context.Background()), route.NewSet().Sweep(context.Background()))
@@ -404,7 +426,23 @@ func TestCleanup(t *testing.T) {
 		t.Errorf("external_ids are %s", got)
 	}
 	l.reachable()
+	if _, err := os.Stat(file); err == nil {
+		t.Error("the state file is left")
+	}
 	l.up()
+	l.reachable()
+	l.vs.Run("ovs-vsctl", "del-br", "breth0")
+	host := l.attachment("eth0")
+	eventually.True(t, "the deletion to be seen", func() bool {
+		_, err := l.db.Ports(t.Context(), "breth0")
+		return errors.Is(err, ovs.ErrNotFound)
+	})
+	if err := (Cleaner{OVS: l.db, StateFile: file}).Cleanup(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if after := l.attachment("eth0"); !strings.Contains(after, "172.18.0.3/16") || !strings.Contains(after, "default via") {
+		t.Errorf("the uplink has\n%s\nbefore\n%s", after, host)
+	}
 	l.reachable()
 }
 

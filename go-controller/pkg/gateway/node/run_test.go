@@ -222,8 +222,21 @@ func TestRun(t *testing.T) {
 		return err == nil
 	})
 	restored("losing the management port")
-	if got := l.vs.Run("ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids:ovn-bridge-mappings"); !strings.Contains(got, "physnet:breth0") {
-		t.Errorf("bridge mappings are %s", got)
+	ids := func() string { return l.vs.Run("ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids") }
+	if !strings.Contains(ids(), "physnet:breth0") {
+		t.Errorf("external_ids are %s", ids())
+	}
+	before := ids()
+	for what, lose := range map[string]func(){
+		"the external bridge":    func() { l.vs.Run("ovs-vsctl", "del-br", "breth0") },
+		"the integration bridge": func() { l.vs.Run("ovs-vsctl", "del-br", "br-int") },
+		"the database":           l.vs.LoseDatabase,
+	} {
+		lose()
+		restored("losing " + what)
+		eventually.True(t, "external_ids after losing "+what, func() bool { return ids() == before })
+		l.patchPort()
+		l.claim()
 	}
 }
 

@@ -1,6 +1,9 @@
 package node
 
 import (
+	"context"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -22,29 +25,25 @@ func (g *Gateway) hostSettings() map[string]string {
 
 // ensureManagementSettings lets packets come in by the management port that the
 // kernel would send another way.
-func ensureManagementSettings() error {
+func (g *Gateway) ensureManagementSettings(ctx context.Context) error {
 	const port = topology.ManagementPort
-	if err := link.SetLinkSysctl(topology.IPv4, port, "rp_filter", "2"); err != nil {
-		return err
-	}
+	settings := noRedirects(port)
+	settings[link.SysctlName(topology.IPv4, port, "rp_filter")] = "2"
 	if link.HasIPv6() {
-		if err := link.SetLinkSysctl(topology.IPv6, port, "accept_ra", "0"); err != nil {
-			return err
-		}
+		settings[link.SysctlName(topology.IPv6, port, "accept_ra")] = "0"
 	}
-	return ensureNoRedirects(port)
+	return g.Settings.Apply(ctx, gateway.Contributor+"-management", settings)
 }
 
-// ensureNoRedirects keeps ICMP redirects off a link: neighbours must not learn
-// of ways that bypass the node, nor the node of ways that bypass OVN.
-func ensureNoRedirects(name string) error {
+// noRedirects keep ICMP redirects off a link: neighbours must not learn of ways that
+// bypass the node, nor the node of ways that bypass OVN.
+func noRedirects(name string) map[string]string {
+	settings := map[string]string{}
 	for _, parameter := range []string{"send_redirects", "accept_redirects"} {
-		if err := link.SetLinkSysctl(topology.IPv4, name, parameter, "0"); err != nil {
-			return err
-		}
+		settings[link.SysctlName(topology.IPv4, name, parameter)] = "0"
 	}
-	if !link.HasIPv6() {
-		return nil
+	if link.HasIPv6() {
+		settings[link.SysctlName(topology.IPv6, name, "accept_redirects")] = "0"
 	}
-	return link.SetLinkSysctl(topology.IPv6, name, "accept_redirects", "0")
+	return settings
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
@@ -23,19 +24,22 @@ func (g *Gateway) ensureSystem(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	want := maps.Clone(g.ControllerIDs)
-	if want == nil {
-		want = map[string]string{}
+	mappings := have[idMappings]
+	want := lostIDs(have, g.memory.System)
+	if len(want) > 0 {
+		klog.InfoS("The Open vSwitch database has lost the identity of this node, restoring it", "chassis", want[idSystem])
+		mappings = g.memory.System[idMappings] // those of others among them
 	}
+	maps.Copy(want, g.ControllerIDs)
 	if have[idEncapIP] == "" {
 		// ovn-controller must not connect before it knows where tunnels end: that of
 		// OVN 23.03 may crash.
 		delete(want, idRemote)
 	}
-	if have[idSystem] == "" {
+	if have[idSystem] == "" && want[idSystem] == "" {
 		want[idSystem] = uuid.NewString()
 	}
-	if have[idHostname] == "" {
+	if have[idHostname] == "" && want[idHostname] == "" {
 		name, err := os.Hostname()
 		if err != nil {
 			return nil, fmt.Errorf("read the host name: %w", err)
@@ -54,6 +58,7 @@ func (g *Gateway) ensureSystem(ctx context.Context) (map[string]string, error) {
 		have = map[string]string{}
 	}
 	maps.Copy(have, want)
+	have[idMappings] = mappings
 	return have, nil
 }
 
@@ -84,5 +89,13 @@ func (g *Gateway) ensureMapping(ctx context.Context, system map[string]string, a
 	if remote, ok := g.ControllerIDs[idRemote]; ok {
 		ids[idRemote] = remote
 	}
-	return g.OVS.SetSystem(ctx, ids)
+	if err := g.OVS.SetSystem(ctx, ids); err != nil {
+		return err
+	}
+	now, err := g.OVS.System(ctx)
+	if err != nil {
+		return err
+	}
+	g.remember(func(m *gateway.Memory) { m.System = now })
+	return nil
 }

@@ -50,6 +50,13 @@ func (g *Gateway) discover(ctx context.Context) (name, uplink string, have *ovs.
 			}
 		}
 	}
+	lost, lostUplink, err := g.lostBridge()
+	if err != nil {
+		return "", "", nil, err
+	}
+	if wanted == "" {
+		wanted = lost
+	}
 	if wanted == "" {
 		if wanted, err = attachment.DefaultLink(); err != nil {
 			return "", "", nil, fmt.Errorf("%w: say --gateway-interface", err)
@@ -60,6 +67,9 @@ func (g *Gateway) discover(ctx context.Context) (name, uplink string, have *ovs.
 		if err != nil {
 			return "", "", nil, err
 		}
+		if b.Name == lost && b.ExternalIDs[idAttachment] == "" {
+			return lost, lostUplink, &bridges[i], nil // somebody has made it again
+		}
 		if b.Name == wanted {
 			uplink, err := uplinkOf(b, ports)
 			return b.Name, uplink, &bridges[i], err
@@ -67,6 +77,9 @@ func (g *Gateway) discover(ctx context.Context) (name, uplink string, have *ovs.
 		if b.ExternalIDs[idBridgeUplink] == wanted || slices.ContainsFunc(ports, func(p ovs.Port) bool { return p.Name == wanted }) {
 			return b.Name, wanted, &bridges[i], nil
 		}
+	}
+	if lost != "" {
+		return lost, lostUplink, nil, nil
 	}
 	name = "br" + wanted
 	if len(name) > maxLinkName {
@@ -161,21 +174,29 @@ func (g *Gateway) leaveOthers(ctx context.Context, name string) error {
 // returns that. A bridge that somebody else made keeps its MAC address.
 func (g *Gateway) ensureBridge(ctx context.Context, a *attached, have *ovs.Bridge, datapathType string) (host.Attachment, error) {
 	rec := gateway.Record{Created: true}
-	if have != nil {
+	switch {
+	case (have == nil || have.ExternalIDs[idAttachment] == "") && g.memory.Bridge == a.bridge:
+		klog.InfoS("The external bridge was lost, restoring it", "bridge", a.bridge, "uplink", a.uplink)
+		rec = gateway.Record{Created: have == nil || g.memory.Record.Created, Host: g.memory.Record.Host}
+	case have != nil:
 		var err error
 		if rec, err = gateway.ParseRecord(have.ExternalIDs[idAttachment]); err != nil {
 			return host.Attachment{}, fmt.Errorf("bridge %s: %w", a.bridge, err)
 		}
-		if !rec.Created {
-			if a.mac, err = link.MAC(a.bridge); err != nil {
-				return host.Attachment{}, err
-			}
+	}
+	if !rec.Created {
+		var err error
+		if a.mac, err = link.MAC(a.bridge); err != nil {
+			return host.Attachment{}, err
 		}
 	}
 	want, err := planAttachment(a, &rec)
 	if err != nil {
 		return host.Attachment{}, err
 	}
+	g.remember(func(m *gateway.Memory) {
+		m.Bridge, m.Record = a.bridge, gateway.Record{Uplink: a.uplink, Created: rec.Created, Host: want}
+	})
 	row := ovs.Bridge{
 		Name: a.bridge, DatapathType: datapathType, FailMode: "standalone", MAC: a.mac, Tag: ovs.NoTag,
 		ExternalIDs: map[string]string{idBridge: a.bridge, idBridgeUplink: a.uplink, idAttachment: rec.String()},
@@ -192,7 +213,7 @@ func (g *Gateway) ensureBridge(ctx context.Context, a *attached, have *ovs.Bridg
 	if err := g.awaitLink(ctx, a.bridge, a.mac); err != nil {
 		return host.Attachment{}, err
 	}
-	if err := ensureNoRedirects(a.bridge); err != nil {
+	if err := g.Settings.Apply(ctx, gateway.Contributor+"-bridge", noRedirects(a.bridge)); err != nil {
 		return host.Attachment{}, err
 	}
 	if rec.Created {

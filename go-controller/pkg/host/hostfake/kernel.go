@@ -158,11 +158,16 @@ func DumpRoutes(routes map[host.Route]host.Hop) string {
 		case r.Dst.IsSingleIP():
 			dst = r.Dst.Addr().String()
 		}
+		if hop.Drop {
+			out.WriteString("blackhole ")
+		}
 		out.WriteString(dst)
 		if hop.Via.IsValid() {
 			fmt.Fprintf(&out, " via %s", hop.Via)
 		}
-		fmt.Fprintf(&out, " dev %s", r.Link)
+		if r.Link != "" {
+			fmt.Fprintf(&out, " dev %s", r.Link)
+		}
 		if r.Table != 0 && r.Table != 254 {
 			fmt.Fprintf(&out, " table %d", r.Table)
 		}

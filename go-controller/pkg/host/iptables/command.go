@@ -98,3 +98,12 @@ func run(ctx context.Context, input string, command []string) (string, error) {
 	}
 	return stdout.String(), nil
 }
+
+// Save returns what iptables-save prints of a table, whoever has written it.
+func Save(ctx context.Context, f topology.Family, table string) (string, error) {
+	p, err := find(f)
+	if err != nil {
+		return "", err
+	}
+	return p.read(ctx, table)
+}

@@ -30,7 +30,7 @@ func SetSysctl(name, value string) error {
 // Sysctl returns a parameter of one link and family; the error is fs.ErrNotExist where
 // there is no such link. The name of the link may contain dots.
 func Sysctl(f topology.Family, link, parameter string) (string, error) {
-	name := linkSysctl(f, link, parameter)
+	name := SysctlName(f, link, parameter)
 	value, err := os.ReadFile(filepath.Join("/proc/sys", name))
 	if err != nil {
 		return "", fmt.Errorf("read sysctl %s: %w", name, err)
@@ -41,10 +41,11 @@ func Sysctl(f topology.Family, link, parameter string) (string, error) {
 // SetLinkSysctl sets a parameter of one link and family, e.g. rp_filter. The
 // name of the link may contain dots.
 func SetLinkSysctl(f topology.Family, link, parameter, value string) error {
-	return SetSysctl(linkSysctl(f, link, parameter), value)
+	return SetSysctl(SysctlName(f, link, parameter), value)
 }
 
-func linkSysctl(f topology.Family, link, parameter string) string {
+// SysctlName is the name of a parameter of one link and family.
+func SysctlName(f topology.Family, link, parameter string) string {
 	return fmt.Sprintf("net/ipv%d/conf/%s/%s", uint8(f), link, parameter)
 }
 

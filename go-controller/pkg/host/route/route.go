@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 
@@ -30,6 +31,10 @@ var (
 	_ host.Replacer[host.Route, host.Hop] = Kernel{}
 	_ host.Canonical[host.Route]          = Kernel{}
 )
+
+// lastMetric is that of routes that drop: every other one to the same destination is
+// better.
+const lastMetric = math.MaxUint32
 
 // NewSet returns the Set of a node's routes.
 func NewSet() *host.Set[host.Route, host.Hop] {
@@ -74,6 +79,10 @@ func (k Kernel) List(context.Context) (map[host.Route]host.Hop, error) {
 	}
 	out := map[host.Route]host.Hop{}
 	for _, r := range routes {
+		if r.Type == unix.RTN_BLACKHOLE {
+			out[k.Canonical(host.Route{Dst: destination(r), Table: r.Table})] = host.Hop{Drop: true}
+			continue
+		}
 		out[k.Canonical(host.Route{Dst: destination(r), Table: r.Table, Link: names[r.LinkIndex]})] = host.Hop{
 			Via: addr(r.Gw), Src: addr(r.Src), MTU: r.MTU, Scope: int(r.Scope), OnLink: r.Flags&unix.RTNH_F_ONLINK != 0,
 		}
@@ -128,18 +137,22 @@ func (Kernel) Delete(_ context.Context, r host.Route, h host.Hop) error {
 }
 
 func build(r host.Route, h host.Hop) (*netlink.Route, error) {
-	dev, err := netlink.LinkByName(r.Link)
-	if err != nil {
-		return nil, fmt.Errorf("find link %s: %w", r.Link, err)
-	}
 	out := &netlink.Route{
-		LinkIndex: dev.Attrs().Index,
-		Dst:       &net.IPNet{IP: r.Dst.Addr().AsSlice(), Mask: net.CIDRMask(r.Dst.Bits(), r.Dst.Addr().BitLen())},
-		Table:     r.Table, Protocol: host.Protocol, MTU: h.MTU, Scope: netlink.Scope(h.Scope),
+		Dst:   &net.IPNet{IP: r.Dst.Addr().AsSlice(), Mask: net.CIDRMask(r.Dst.Bits(), r.Dst.Addr().BitLen())},
+		Table: r.Table, Protocol: host.Protocol, MTU: h.MTU, Scope: netlink.Scope(h.Scope),
 	}
 	if out.Table == 0 {
 		out.Table = unix.RT_TABLE_MAIN
 	}
+	if h.Drop {
+		out.Type, out.Priority = unix.RTN_BLACKHOLE, lastMetric
+		return out, nil
+	}
+	dev, err := netlink.LinkByName(r.Link)
+	if err != nil {
+		return nil, fmt.Errorf("find link %s: %w", r.Link, err)
+	}
+	out.LinkIndex = dev.Attrs().Index
 	if h.Via.IsValid() {
 		out.Gw = h.Via.AsSlice()
 		if h.OnLink {

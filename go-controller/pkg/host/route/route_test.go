@@ -43,6 +43,8 @@ func wanted() map[host.Route]host.Hop {
 		{Dst: prefix("fd69::3/128"), Link: "mp0"}:                v6,
 		{Dst: prefix("0.0.0.0/0"), Link: "mp0", Table: 1000}:     {Via: ip("192.0.2.1"), MTU: 1300},
 		{Dst: prefix("::/0"), Link: "mp0", Table: 1000}:          {Via: ip("2001:db8::1")},
+		{Dst: prefix("0.0.0.0/0"), Table: 1000}:                  {Drop: true},
+		{Dst: prefix("::/0"), Table: 1000}:                       {Drop: true},
 		{Dst: prefix("192.0.2.0/24"), Link: "mp0", Table: 1000}:  {Src: ip("172.18.0.3")},
 		{Dst: prefix("2001:db8::/32"), Link: "mp0", Table: 1000}: {},
 		{Dst: prefix("192.0.2.0/24"), Link: "mp0"}:               {Scope: 253},
@@ -56,11 +58,13 @@ const golden = `10.96.0.0/16 via 10.244.1.1 dev mp0 proto 79
 169.254.169.3 via 10.244.1.1 dev mp0 proto 79
 192.0.2.0/24 dev mp0 proto 79
 198.51.100.0/24 via 10.244.1.1 dev mp0 proto 79
+blackhole default table 1000 proto 79
 default via 192.0.2.1 dev mp0 table 1000 proto 79 mtu 1300
 192.0.2.0/24 dev mp0 table 1000 proto 79 src 172.18.0.3
 2001:db8::/32 dev mp0 proto 79
 fd00:10:244::/48 via fd00:10:244:2::1 dev mp0 proto 79
 fd69::3 via fd00:10:244:2::1 dev mp0 proto 79
+blackhole default table 1000 proto 79
 default via 2001:db8::1 dev mp0 table 1000 proto 79
 2001:db8::/32 dev mp0 table 1000 proto 79
 `

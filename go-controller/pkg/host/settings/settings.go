@@ -14,8 +14,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"k8s.io/klog/v2"
@@ -140,6 +142,20 @@ func (k Kernel) write(ctx context.Context, before map[string]string) error {
 		return fmt.Errorf("record kernel parameters: %w", err)
 	}
 	return nil
+}
+
+// State returns the values that parameters have: of some, as of ICMP redirects, the kernel
+// does not tell that they were changed.
+func State(wanted map[string]string) (string, error) {
+	var out strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		value, err := read(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		fmt.Fprintln(&out, name, value)
+	}
+	return out.String(), nil
 }
 
 func read(name string) (string, error) {

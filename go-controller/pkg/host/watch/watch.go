@@ -26,7 +26,8 @@ import (
 type Functions struct {
 	// IPRules were deleted.
 	IPRules func()
-	// Routes with host.Protocol were deleted, or routes went with their link.
+	// Routes with host.Protocol were deleted, or may have gone with an address or a
+	// link: the kernel does not tell which those were.
 	Routes func()
 	// Addresses were deleted, or their lifetimes changed.
 	Addresses func()
@@ -41,12 +42,12 @@ type Functions struct {
 type source struct {
 	protocol int
 	groups   []uint
-	concerns func(Functions, syscall.NetlinkMessage) func()
+	concerns func(Functions, syscall.NetlinkMessage) []func()
 }
 
 var sources = []source{
 	{unix.NETLINK_ROUTE, []uint{
-		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE,
+		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE,
 		unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_IPV6_NETCONF,
 	}, ofRoute},
 	{unix.NETLINK_NETFILTER, []uint{unix.NFNLGRP_NFTABLES}, ofNetfilter},
@@ -80,46 +81,50 @@ func receive(ctx context.Context, socket *nl.NetlinkSocket, s source, f Function
 			klog.ErrorS(err, "Subscription to changes of the host ended")
 			return
 		case err != nil: // ENOBUFS: the kernel dropped news
-			for _, call := range []func(){f.IPRules, f.Routes, f.Addresses, f.Settings, f.NFTables} {
-				if call != nil {
-					call()
-				}
-			}
+			call(f.IPRules, f.Routes, f.Addresses, f.Settings, f.NFTables)
 			continue
 		case from.Pid != nl.PidKernel:
 			continue
 		}
 		for _, m := range messages {
-			if call := s.concerns(f, m); call != nil {
-				call()
-			}
+			call(s.concerns(f, m)...)
+		}
+	}
+}
+
+func call(functions ...func()) {
+	for _, f := range functions {
+		if f != nil {
+			f()
 		}
 	}
 }
 
 // ofRoute sorts messages of rtnetlink(7).
-func ofRoute(f Functions, m syscall.NetlinkMessage) func() {
+func ofRoute(f Functions, m syscall.NetlinkMessage) []func() {
 	switch m.Header.Type {
 	case unix.RTM_DELRULE:
-		return f.IPRules
+		return []func(){f.IPRules}
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+		return []func(){f.Routes}
 	case unix.RTM_DELROUTE:
 		// struct rtmsg: the protocol is its sixth byte.
 		if len(m.Data) > 5 && int(m.Data[5]) == host.Protocol {
-			return f.Routes
+			return []func(){f.Routes}
 		}
 	case unix.RTM_DELADDR:
-		return f.Addresses
+		return []func(){f.Addresses, f.Routes}
 	case unix.RTM_NEWNETCONF:
-		return f.Settings
+		return []func(){f.Settings}
 	}
 	return nil
 }
 
 // ofNetfilter sorts messages of nftables: the last one of each change tells its
 // generation.
-func ofNetfilter(f Functions, m syscall.NetlinkMessage) func() {
+func ofNetfilter(f Functions, m syscall.NetlinkMessage) []func() {
 	if m.Header.Type == unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWGEN {
-		return f.NFTables
+		return []func(){f.NFTables}
 	}
 	return nil
 }

@@ -104,7 +104,7 @@ func (c *Controller) patch(ctx context.Context, n *corev1.Node, a network.Assign
 	}
 	// Assumed before it is written: a patch that failed may have arrived.
 	c.assumed[n.Name] = assumption{uid: n.UID, subnets: a.Subnets, join: a.Join}
-	if err := kube.PatchNode(ctx, c.Client, n, kube.Metadata{Annotations: want}); err != nil {
+	if err := kube.PatchNode(ctx, c.Client, n, kube.Metadata{Annotations: want, Unseen: &c.unseen}); err != nil {
 		return err
 	}
 	klog.V(2).InfoS("Assigned node", "node", n.Name, "subnets", a.Subnets, "join", a.Join)

@@ -54,6 +54,7 @@ type cluster struct {
 	uid    int
 	global atomic.Int32
 	stop   func()
+	faults *fakeapi.Faults // of the API, or nil
 	// chassis removes a chassis; nil where nobody looks.
 	chassis func(ctx context.Context, gone func(name, hostname string) bool) error
 }
@@ -96,7 +97,7 @@ func (c *cluster) start(cfg network.Config) *Controller {
 		c.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	fakeapi.Start(ctx, c.t, c.cs, factory)
+	c.faults.Start(ctx, c.t, c.cs, factory)
 	done := make(chan struct{})
 	go func() { _ = view.Run(ctx) }()
 	go func() {

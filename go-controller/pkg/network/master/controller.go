@@ -58,6 +58,8 @@ type Controller struct {
 	// reported is what users were told of nodes that lack something; the lister
 	// may not show it yet. Only the cluster key touches it.
 	reported map[types.UID][3]string
+	// unseen are the nodes whose annotations were written.
+	unseen kube.Unseen
 
 	mu       sync.Mutex
 	assigned map[string]network.Assignment // the latest; nil until first made
@@ -76,7 +78,7 @@ func New(d Deps) (*Controller, error) {
 	if err := c.queue.Watch(d.Nodes.Informer(), nodeKeys); err != nil {
 		return nil, err
 	}
-	if err := c.queue.Watch(d.Written.Informer(), writtenKeys); err != nil {
+	if err := c.queue.Watch(d.Written.Informer(), c.writtenKeys); err != nil {
 		return nil, err
 	}
 	nb.EnqueueDrift(c.queue, d.Writer, network.Feature)
@@ -119,8 +121,11 @@ func nodeKeys(old, new any) []string {
 }
 
 // writtenKeys asks for a look where an annotation is no more what was written.
-func writtenKeys(old, new any) []string {
+func (c *Controller) writtenKeys(old, new any) []string {
 	before, after := asNode(old), asNode(new)
+	if c.unseen.Follows(old, new) {
+		return []string{clusterKey}
+	}
 	if before != nil && after != nil && differs(before, after, kube.AnnotationNodeSubnets, kube.AnnotationGatewayLRPIfAddr) {
 		return []string{clusterKey}
 	}

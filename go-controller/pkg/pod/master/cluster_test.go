@@ -39,6 +39,7 @@ type cluster struct {
 	uid    int
 	pods   corelisters.PodLister // of the controller that runs
 	stop   func()
+	faults *fakeapi.Faults // of the API, or nil
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -69,7 +70,7 @@ func (c *cluster) start(cfg pod.Config) {
 	}
 	c.ctl = ctl
 	ctx, cancel := context.WithCancel(context.Background())
-	fakeapi.Start(ctx, c.t, c.cs, factory)
+	c.faults.Start(ctx, c.t, c.cs, factory)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -71,6 +71,8 @@ type Controller struct {
 	pods  cache.Indexer
 	alloc *pod.Allocator
 	given []func(pod, node string) // of OnGiven
+	// unseen are the pods whose annotations were written.
+	unseen kube.Unseen
 
 	mu sync.Mutex
 	// replaced are, by key, the pods whose annotation was written and that the
@@ -96,6 +98,9 @@ func New(d Deps) (*Controller, error) {
 	}
 	err := c.queue.Watch(d.Pods.Informer(), func(old, new any) []string {
 		c.arrived(old, new)
+		if c.unseen.Follows(old, new) {
+			return []string{kube.PodKey(new.(*corev1.Pod))}
+		}
 		return podKeys(old, new)
 	})
 	if err != nil {

@@ -278,7 +278,7 @@ func (c *Controller) announce(ctx context.Context, p *corev1.Pod, network topolo
 		c.replaced[kube.PodKey(p)] = replaced{holder(p), before, p.ResourceVersion}
 		c.mu.Unlock()
 	}
-	if err := kube.PatchPod(ctx, c.Client, p, kube.Metadata{Annotations: annotations}); err != nil {
+	if err := kube.PatchPod(ctx, c.Client, p, kube.Metadata{Annotations: annotations, Unseen: &c.unseen}); err != nil {
 		c.forget(holder(p))
 		if apierrors.IsNotFound(err) {
 			return nil // its deletion is on the way here

@@ -41,6 +41,8 @@ type Deps struct {
 	EndpointSlices discoveryinformers.EndpointSliceInformer
 	Nodes          coreinformers.NodeInformer
 	Pods           coreinformers.PodInformer
+	// Namespaces tell which external gateways pods are routed to; nil: to none.
+	Namespaces coreinformers.NamespaceInformer
 	// Addresses tells which addresses belong to the cluster itself; nil: those that
 	// Nodes and EndpointSlices tell.
 	Addresses *reservedsnapshot.Addresses
@@ -78,7 +80,7 @@ func New(deps Deps) (*Controller, error) {
 		return nil, indexed
 	}
 	reader, err := snapshot.NewReader(snapshot.Informers{
-		Services: deps.Services, EndpointSlices: deps.EndpointSlices, Nodes: deps.Nodes, Addresses: deps.Addresses,
+		Services: deps.Services, EndpointSlices: deps.EndpointSlices, Nodes: deps.Nodes, Namespaces: deps.Namespaces, Addresses: deps.Addresses,
 	}, deps.Config)
 	if err != nil {
 		return nil, err
@@ -191,7 +193,7 @@ func (c *Controller) Attempted() <-chan struct{} { return c.serviceQueue.Attempt
 func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]error {
 	want, errs := make(map[nb.Owner][]nb.Row, len(keys)), map[string]error{}
 	for _, key := range keys {
-		s, svc, ok, err := c.reader.Decode(key, c.leads)
+		s, svc, ok, err := c.reader.Decode(key, c.pod)
 		if err != nil {
 			errs[key] = err
 			continue
@@ -221,11 +223,11 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 	return errs
 }
 
-// leads tells whether a pod of a namespace has an address, and an egress feature leads
-// it away.
-func (c *Controller) leads(namespace string, a netip.Addr) bool {
-	return kube.PodAt(c.pods, namespace, a) != nil &&
-		slices.ContainsFunc(c.deps.Egress, func(pods *noreroute.PodSet) bool { return pods.Has(a) })
+// pod tells whether a pod of a namespace has an address, and whether an egress feature
+// leads it away.
+func (c *Controller) pod(namespace string, a netip.Addr) (own, led bool) {
+	own = kube.PodAt(c.pods, namespace, a) != nil
+	return own, own && slices.ContainsFunc(c.deps.Egress, func(pods *noreroute.PodSet) bool { return pods.Has(a) })
 }
 
 // tell writes an Event about each thing that is refused of a Service, once until it

@@ -132,6 +132,7 @@ func (w *world) start() {
 		EndpointSlices: factory.Discovery().V1().EndpointSlices(),
 		Nodes:          factory.Core().V1().Nodes(),
 		Pods:           factory.Core().V1().Pods(),
+		Namespaces:     factory.Core().V1().Namespaces(),
 		Writer:         w.nb,
 		Egress:         w.egress,
 		Config:         w.conf,

@@ -37,6 +37,8 @@ type Deps struct {
 	EndpointSlices discoveryinformers.EndpointSliceInformer
 	// Nodes has at least this node.
 	Nodes coreinformers.NodeInformer
+	// Namespaces tell which external gateways pods are routed to; nil: to none.
+	Namespaces coreinformers.NamespaceInformer
 	// Addresses tells which addresses belong to the cluster itself; nil: those that
 	// Nodes and EndpointSlices tell.
 	Addresses *reservedsnapshot.Addresses
@@ -90,7 +92,7 @@ const writers = 5
 // New returns the controller.
 func New(deps Deps) (*Controller, error) {
 	reader, err := snapshot.NewReader(snapshot.Informers{
-		Services: deps.Services, EndpointSlices: deps.EndpointSlices, Nodes: deps.Nodes, Addresses: deps.Addresses,
+		Services: deps.Services, EndpointSlices: deps.EndpointSlices, Nodes: deps.Nodes, Namespaces: deps.Namespaces, Addresses: deps.Addresses,
 	}, deps.Config)
 	if err != nil {
 		return nil, err

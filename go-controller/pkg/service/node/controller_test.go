@@ -85,6 +85,7 @@ func (w *world) start() {
 		Services:       factory.Core().V1().Services(),
 		EndpointSlices: factory.Discovery().V1().EndpointSlices(),
 		Nodes:          factory.Core().V1().Nodes(),
+		Namespaces:     factory.Core().V1().Namespaces(),
 		Chains:         w.chains,
 		Routes:         host.NewSet("routes", w.routes, func(a, b host.Hop) bool { return a == b }),
 		Flows:          w.flows,

@@ -26,6 +26,8 @@ type Informers struct {
 	Services       coreinformers.ServiceInformer
 	EndpointSlices discoveryinformers.EndpointSliceInformer
 	Nodes          coreinformers.NodeInformer
+	// Namespaces tell which external gateways pods are routed to; nil: to none.
+	Namespaces coreinformers.NamespaceInformer
 	// Addresses tells which addresses belong to the cluster itself; nil: those that
 	// Nodes and EndpointSlices tell.
 	Addresses *reservedsnapshot.Addresses
@@ -82,22 +84,36 @@ func (r *Reader) Object(key string) *corev1.Service {
 }
 
 // Decode reads a Service and what belongs to it; ok is false where there is nothing
-// to serve. led tells whether a pod of a namespace has an address and is led away by
-// an egress feature; see service.Snapshot. The object is nil where there is none.
-func (r *Reader) Decode(key string, led func(namespace string, a netip.Addr) bool) (s service.Service, object *corev1.Service, ok bool, err error) {
+// to serve. pod tells whether a pod of a namespace has an address, and whether an
+// egress feature leads it away; see service.Snapshot. The object is nil where there is
+// none.
+func (r *Reader) Decode(key string, pod func(namespace string, a netip.Addr) (own, led bool)) (s service.Service, object *corev1.Service, ok bool, err error) {
 	svc := r.Object(key)
 	if svc == nil {
 		return service.Service{}, nil, false, nil
 	}
-	snap := service.Snapshot{Service: svc, Others: others{r}}
-	if led != nil {
-		snap.Led = func(a netip.Addr) bool { return led(svc.Namespace, a) }
+	snap := service.Snapshot{Service: svc, Others: others{r}, Gateways: r.gateways(svc.Namespace)}
+	if pod != nil {
+		snap.Pod = func(a netip.Addr) (own, led bool) { return pod(svc.Namespace, a) }
 	}
 	if snap.Slices, err = kube.Slices(r.slices, key); err != nil {
 		return service.Service{}, svc, false, err
 	}
 	s, ok = service.Decode(snap, r.config)
 	return s, svc, ok, nil
+}
+
+// gateways returns the external gateways that pods of a namespace are routed to.
+func (r *Reader) gateways(namespace string) []netip.Addr {
+	if r.informers.Namespaces == nil {
+		return nil
+	}
+	ns, err := r.informers.Namespaces.Lister().Get(namespace)
+	if err != nil {
+		return nil // it is not there: reading memory does not fail otherwise
+	}
+	addrs, _ := kube.ParseAddrs(ns.Annotations[kube.AnnotationGatewaysInUse])
+	return addrs
 }
 
 // Watch makes q reconcile the Services that an event concerns, also those that have,
@@ -108,6 +124,11 @@ func (r *Reader) Watch(q *queue.Controller) error {
 	}
 	if err := q.Watch(r.informers.EndpointSlices.Informer(), sliceKeys); err != nil {
 		return err
+	}
+	if r.informers.Namespaces != nil {
+		if err := q.Watch(r.informers.Namespaces.Informer(), r.namespaceKeys); err != nil {
+			return err
+		}
 	}
 	return r.informers.Addresses.Watch(q, func(addrs []netip.Addr) []string {
 		var keys []string
@@ -139,6 +160,28 @@ func (r *Reader) serviceKeys(old, new any) []string {
 		}
 	}
 	return unique(keys)
+}
+
+// namespaceKeys are the keys of the Services of a namespace whose pods are routed to
+// other external gateways now.
+func (r *Reader) namespaceKeys(old, new any) []string {
+	var name string
+	var values []string
+	for _, obj := range []any{old, new} {
+		value := ""
+		if ns, ok := obj.(*corev1.Namespace); ok && ns != nil {
+			name, value = ns.Name, ns.Annotations[kube.AnnotationGatewaysInUse]
+		}
+		values = append(values, value)
+	}
+	if values[0] == values[1] {
+		return nil
+	}
+	keys, err := r.services.IndexKeys(cache.NamespaceIndex, name)
+	if err != nil {
+		return nil // the index is there: every informer of Services has it
+	}
+	return keys
 }
 
 // sliceKeys are the keys that an event of an EndpointSlice concerns.

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -170,4 +172,34 @@ func (f *Faults) Cut() {
 func (f *Faults) Start(ctx context.Context, t testing.TB, cs Clientset, factory Factory) {
 	t.Helper()
 	start(ctx, t, cs, factory, f)
+}
+
+// UndoUnseen has somebody else undo the next patch of a resource that has this text, while
+// no informer watches: those that list anew see the object as it was before, with another
+// version. It is called before the informers are started.
+func (f *Faults) UndoUnseen(cs Clientset, resource, text string) {
+	react, once := strictly(cs.Tracker()), sync.Once{}
+	cs.PrependReactor("patch", resource, func(a clienttesting.Action) (handled bool, result runtime.Object, err error) {
+		patch, ok := a.(clienttesting.PatchAction)
+		if !ok || !strings.Contains(string(patch.GetPatch()), text) {
+			return false, nil, nil
+		}
+		once.Do(func() {
+			f.Cut()
+			var before runtime.Object
+			before, err = cs.Tracker().Get(a.GetResource(), a.GetNamespace(), patch.GetName())
+			if err != nil {
+				return
+			}
+			before = before.DeepCopyObject()
+			if handled, result, err = react(a); err != nil {
+				return
+			}
+			if o, bad := meta.Accessor(before); bad == nil {
+				o.SetResourceVersion("")
+			}
+			_, _, err = react(clienttesting.NewUpdateAction(a.GetResource(), a.GetNamespace(), before))
+		})
+		return handled, result, err
+	})
 }

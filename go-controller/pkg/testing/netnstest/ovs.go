@@ -52,13 +52,30 @@ func (ns *NS) OVS() *OVS {
 		}
 		_ = os.RemoveAll(dir)
 	})
-	ns.Run("ovsdb-tool", "create", o.path("conf.db"), vswitchSchema)
+	o.create()
+	o.StartVswitchd()
+	return o
+}
+
+// create makes an empty database and starts its server.
+func (o *OVS) create() {
+	o.ns.t.Helper()
+	o.ns.Run("ovsdb-tool", "create", o.path("conf.db"), vswitchSchema)
 	o.StartServer()
 	o.Run("ovs-vsctl", "--no-wait", "init")
 	o.Run("ovs-vsctl", "--no-wait", "set", "Open_vSwitch", ".",
 		"other_config:n-handler-threads=1", "other_config:n-revalidator-threads=1")
-	o.StartVswitchd()
-	return o
+}
+
+// LoseDatabase puts an empty database in the place of the one there is, as the start
+// scripts of Open vSwitch do where its file is missing.
+func (o *OVS) LoseDatabase() {
+	o.ns.t.Helper()
+	o.StopServer()
+	if err := os.Remove(o.path("conf.db")); err != nil {
+		o.ns.t.Fatal(err)
+	}
+	o.create()
 }
 
 func (o *OVS) path(name string) string { return filepath.Join(o.Dir, name) }

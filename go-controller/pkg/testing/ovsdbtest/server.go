@@ -71,6 +71,20 @@ func StartSB(t testing.TB, opts ...Option) *Server {
 	return start(t, SouthboundSchema, opts...)
 }
 
+// StartRelay runs a relay of a southbound database until the test ends, and waits until it
+// has the database.
+func StartRelay(t testing.TB, of *Server) *Server {
+	t.Helper()
+	const database = "OVN_Southbound"
+	s := newServer(t)
+	s.db = "relay:" + database + ":" + of.Socket()
+	s.Start()
+	eventually.Succeeds(t, "the relay to have its database", func() error {
+		return exec.Command("ovsdb-client", "--timeout=5", "get-schema", s.Socket(), database).Run()
+	})
+	return s
+}
+
 func start(t testing.TB, schema string, opts ...Option) *Server {
 	t.Helper()
 	s := newServer(t)

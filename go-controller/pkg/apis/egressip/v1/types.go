@@ -133,6 +133,10 @@ type EgressIPStatusItem struct {
 	// network is the network of the node that the address is in, e.g. "172.18.0.0/16".
 	// +optional
 	Network string `json:"network,omitempty"`
+	// from is the node that goes on answering for the address until the one that is to hold
+	// it has prepared for it; absent where no node does, or it is to release the address.
+	// +optional
+	From string `json:"from,omitempty"`
 }
 
 // ProgrammedStatus is the status entry of a node.
@@ -144,6 +148,11 @@ type ProgrammedStatus struct {
 	// +optional
 	// +listType=atomic
 	EgressIPs []string `json:"egressIPs,omitempty"`
+	// awaiting are the addresses that the node has prepared for and another one, which
+	// items name under from, still answers for.
+	// +optional
+	// +listType=atomic
+	Awaiting []string `json:"awaiting,omitempty"`
 	// digest identifies the pods that the node has programmed for addresses on its
 	// secondary networks, in parts of which each is about a share of the pods; empty
 	// where it holds none there.

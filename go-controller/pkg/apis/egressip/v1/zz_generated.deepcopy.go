@@ -153,6 +153,11 @@ func (in *ProgrammedStatus) DeepCopyInto(out *ProgrammedStatus) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Awaiting != nil {
+		in, out := &in.Awaiting, &out.Awaiting
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	return
 }
 

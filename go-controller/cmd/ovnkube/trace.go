@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/authn"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/explain/reader"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/trace"
+)
+
+// Where nodes answer, as dist/base/trace.yaml has it.
+const (
+	// traceAccount is the account whose tokens they want: who may ask for one may trace.
+	traceAccount = "egress-tracer"
+	// traceService reaches any of them through the proxy of the API server.
+	traceService = "https:ovnkube-trace:trace"
+	// traceTokenSeconds is the least that an API server gives.
+	traceTokenSeconds = 600
+)
+
+// traceCommand is "ovnkube egress trace".
+func (e *egress) traceCommand(wrong cli.OnUsageErrorFunc, flags []cli.Flag) *cli.Command {
+	return &cli.Command{
+		Name: "trace", ArgsUsage: "NAMESPACE/POD", Usage: "the way of a packet out of the cluster, hop by hop, as OVN and the nodes have it now",
+		OnUsageError: wrong, HideHelpCommand: true,
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "to", Usage: "What the pod sends to `ADDRESS:PORT`", Destination: &e.to},
+			&cli.StringFlag{Name: "protocol", Usage: "`PROTOCOL` of the packet: tcp or udp", Value: trace.TCP},
+		}, flags...),
+		Action: e.trace,
+	}
+}
+
+func (e *egress) trace(c *cli.Context) error {
+	key, err := e.key(c, "pod")
+	if err != nil {
+		return err
+	}
+	to, err := destination(e.to)
+	switch protocol := c.String("protocol"); {
+	case err != nil:
+		return err
+	case to.Port() == 0:
+		return fmt.Errorf("--to=%s: no destination; allowed: ADDRESS:PORT, as 192.0.2.1:443 or [2001:db8::1]:443", e.to)
+	case protocol != trace.TCP && protocol != trace.UDP:
+		return fmt.Errorf("--protocol=%s: unknown; allowed: %s, %s", protocol, trace.TCP, trace.UDP)
+	}
+	ctx, cancel := context.WithTimeout(c.Context, e.timeout)
+	defer cancel()
+	clients, err := e.connect(e.kubeconfig, e.context)
+	if err != nil {
+		return err
+	}
+	answer, err := e.follow(ctx, clients, key, to, c.String("protocol"))
+	if err != nil {
+		return err
+	}
+	e.notInPlace = !answer.InPlace
+	return e.write(answer)
+}
+
+// follow asks everybody on the way of a packet.
+func (e *egress) follow(ctx context.Context, clients reader.Clients, key string, to netip.AddrPort, protocol string) (trace.Trace, error) {
+	cluster, err := e.read(ctx, clients)
+	if err != nil {
+		return trace.Trace{}, err
+	}
+	plan, err := cluster.Pod(key, to)
+	if err != nil {
+		return trace.Trace{}, err
+	}
+	t, err := trace.New(plan, to, protocol)
+	if err != nil {
+		return trace.Trace{}, err
+	}
+	nodes := &asker{clients: clients, namespace: e.namespace, tokens: map[string]string{}}
+	for {
+		q, more := t.Next()
+		if !more {
+			return t.Trace(), nil
+		}
+		facts, err := nodes.ask(ctx, q)
+		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+			return trace.Trace{}, fmt.Errorf("you may not trace; a binding of the role egress-tracer in namespace %s lets you: %w", e.namespace, err)
+		}
+		t.Answer(facts, err)
+	}
+}
+
+// asker asks nodes, through the proxy of the API server and with tokens that the user asks it
+// for: they are good for questions to one node and for nothing else.
+type asker struct {
+	clients   reader.Clients
+	namespace string
+	tokens    map[string]string // by node
+}
+
+func (a *asker) ask(ctx context.Context, q trace.Question) (trace.Facts, error) {
+	token, err := a.token(ctx, q.Node)
+	if err != nil {
+		return trace.Facts{}, err
+	}
+	for again := attempts; ; again-- {
+		facts, err := a.send(ctx, q, token)
+		if again == 1 || !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), unreached) {
+			return facts, err
+		}
+	}
+}
+
+const (
+	// unreached is what the API server says of a node that it has chosen and cannot reach: the
+	// next time it may choose another one, all of which pass questions on.
+	unreached = "error trying to reach service"
+	attempts  = 6
+)
+
+// send sends a question once.
+func (a *asker) send(ctx context.Context, q trace.Question, token string) (trace.Facts, error) {
+	path, values := q.Path()
+	r := a.clients.Kube.CoreV1().RESTClient().Get().Namespace(a.namespace).Resource("services").Name(traceService).SubResource("proxy").
+		Suffix(path).SetHeader(authn.Header, token).MaxRetries(0)
+	for name, v := range values {
+		r = r.Param(name, v[0])
+	}
+	data, err := r.Do(ctx).Raw()
+	if err != nil {
+		return trace.Facts{}, said(err, data)
+	}
+	var facts trace.Facts
+	if err := json.Unmarshal(data, &facts); err != nil {
+		return facts, fmt.Errorf("read the answer of node %s: %w", q.Node, err)
+	}
+	return facts, nil
+}
+
+// said returns an error with what was answered: the client, which expects something else behind a
+// proxy, says little of it. What is no JSON, as nodes answer, it has in the error.
+func said(err error, body []byte) error {
+	var status *apierrors.StatusError
+	if !errors.As(err, &status) {
+		return err
+	}
+	answer := status.ErrStatus
+	var own metav1.Status // of the API server itself
+	if json.Unmarshal(body, &own) == nil && own.Message != "" {
+		answer.Message = own.Message
+	} else if answer.Details != nil {
+		for _, c := range answer.Details.Causes {
+			if text := strings.TrimSpace(c.Message); c.Type == metav1.CauseTypeUnexpectedServerResponse && text != "" && text != "unknown" {
+				answer.Message = text
+			}
+		}
+	}
+	return &apierrors.StatusError{ErrStatus: answer}
+}
+
+// token returns a token for questions to a node.
+func (a *asker) token(ctx context.Context, node string) (string, error) {
+	if t := a.tokens[node]; t != "" {
+		return t, nil
+	}
+	seconds := int64(traceTokenSeconds)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{trace.Audience(node)}, ExpirationSeconds: &seconds}}
+	answer, err := a.clients.Kube.CoreV1().ServiceAccounts(a.namespace).CreateToken(ctx, traceAccount, request, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("ask for a token of %s: %w", traceAccount, err)
+	}
+	a.tokens[node] = answer.Status.Token
+	return answer.Status.Token, nil
+}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/authn"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/explain/reader"
+	routefake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned/fake"
+	servicefake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
+	ipfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/trace"
+)
+
+// proxied is a fake clientset with a real way through the proxy of an API server.
+type proxied struct {
+	*fake.Clientset
+	rest rest.Interface
+}
+
+func (p proxied) CoreV1() corev1client.CoreV1Interface {
+	return proxiedCore{p.Clientset.CoreV1(), p.rest}
+}
+
+type proxiedCore struct {
+	corev1client.CoreV1Interface
+	rest rest.Interface
+}
+
+func (p proxiedCore) RESTClient() rest.Interface { return p.rest }
+
+// traceCluster is a cluster whose nodes answer by f, and what was asked.
+func traceCluster(t *testing.T, f http.HandlerFunc) (kubernetes.Interface, *fake.Clientset) {
+	t.Helper()
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	clients, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kube := fake.NewClientset(egressCluster()...)
+	kube.PrependReactor("create", "serviceaccounts", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		r := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenRequest).DeepCopy()
+		r.Status.Token = "for " + strings.Join(r.Spec.Audiences, ",")
+		return true, r, nil
+	})
+	return proxied{kube, clients.CoreV1().RESTClient()}, kube
+}
+
+func askTrace(t *testing.T, kube kubernetes.Interface, args ...string) (status int, out, errs string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	e := &egress{out: &stdout, now: func() time.Time { return egressTime }, connect: func(string, string) (reader.Clients, error) {
+		return reader.Clients{Kube: kube, IPs: ipfake.NewSimpleClientset(), Services: servicefake.NewSimpleClientset(), Routes: routefake.NewSimpleClientset()}, nil
+	}}
+	status = e.run(t.Context(), append([]string{"trace"}, args...), &stderr)
+	return status, stdout.String(), stderr.String()
+}
+
+const proxyPath = "/api/v1/namespaces/ovn-kubernetes/services/https:ovnkube-trace:trace/proxy"
+
+// leaving answers as node n1 does whose pods leave with an address.
+func leaving(source string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		path, ok := strings.CutPrefix(r.URL.Path, proxyPath)
+		q, err := trace.Decode(path, r.URL.Query())
+		switch {
+		case !ok || err != nil:
+			http.Error(w, fmt.Sprint(r.URL.Path, err), http.StatusBadRequest)
+		case r.Header.Get(authn.Header) != "for trace.egress.ovnkube/n1":
+			http.Error(w, "unauthenticated: "+r.Header.Get(authn.Header), http.StatusUnauthorized)
+		case q.About == trace.AboutOVN:
+			fmt.Fprintf(w, `{"ovn":{"steps":[{"datapath":"GR_n1","stage":"lr_out_snat","match":"ip4.src == 10.244.0.0/16","priority":17,"actions":["ct_snat(%s);"]}],
+				"outputs":[{"datapath":"ext_n1","port":"breth0_n1","type":"localnet"}],"source":%q}}`, source, source)
+		default:
+			_ = json.NewEncoder(w).Encode(trace.Facts{Bridge: &trace.Bridge{Name: "breth0", Flows: []trace.Flow{{Priority: 100}}, Outputs: []string{"eth0"}}})
+		}
+	}
+}
+
+func TestTrace(t *testing.T) {
+	answers := func(status int, text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			if w.Header().Set("Content-Type", "text/plain"); strings.HasPrefix(text, "{") {
+				w.Header().Set("Content-Type", "application/json")
+			}
+			w.WriteHeader(status)
+			fmt.Fprintln(w, text)
+		}
+	}
+	to := []string{"prod/web", "--to", "192.0.2.1:443"}
+	for name, tc := range map[string]struct {
+		nodes      http.HandlerFunc
+		args       []string
+		status     int
+		out, error string
+	}{
+		"as planned":        {leaving("172.18.0.3"), to, 0, "> leaves node n1 by eth0 with source 172.18.0.3: as planned", ""},
+		"as JSON":           {leaving("172.18.0.3"), append(to, "-o", "json"), 0, `"kind": "Trace"`, ""},
+		"UDP":               {leaving("172.18.0.3"), append(to, "--protocol", "udp"), 0, "sends UDP from 10.244.1.3", ""},
+		"differs":           {leaving("172.18.0.9"), to, 1, "PathDiffers: the other side sees 172.18.0.9 from node n1; planned: 172.18.0.3 from node n1", ""},
+		"a node is down":    {answers(502, "ovnkube of node n1 cannot be reached from node n2: connection refused"), to, 1, "! Node/n1 NodeSilent: what node n1 does is not known: ovnkube of node n1 cannot be reached from node n2: connection refused", ""},
+		"no node answers":   {answers(503, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no endpoints available for service \"ovnkube-trace\"","reason":"ServiceUnavailable","code":503}`), to, 1, "no endpoints available for service", ""},
+		"the node refuses":  {answers(403, "forbidden: ann may not get nodes/trace n1"), to, 2, "", "you may not trace; a binding of the role egress-tracer in namespace ovn-kubernetes lets you: forbidden: ann may not get nodes/trace n1"},
+		"no JSON":           {answers(200, "hello"), to, 1, "read the answer of node n1", ""},
+		"no destination":    {leaving(""), []string{"prod/web"}, 2, "", "--to=: no destination; allowed: ADDRESS:PORT"},
+		"no port":           {leaving(""), []string{"prod/web", "--to", "192.0.2.1"}, 2, "", "--to=192.0.2.1: no destination; allowed: ADDRESS:PORT"},
+		"unknown protocol":  {leaving(""), append(to, "--protocol", "sctp"), 2, "", "--protocol=sctp: unknown; allowed: tcp, udp"},
+		"no such pod":       {leaving(""), []string{"prod/db", "--to", "192.0.2.1:443"}, 2, "", "pod prod/db: not found"},
+		"in another family": {leaving(""), []string{"prod/web", "--to", "[2001:db8::1]:443"}, 2, "", "pod prod/web has no way to send: the pod has no IPv6 address"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kube, _ := traceCluster(t, tc.nodes)
+			status, out, errs := askTrace(t, kube, tc.args...)
+			if status != tc.status || !strings.Contains(out, tc.out) || !strings.Contains(errs, tc.error) || (errs == "") != (tc.error == "") {
+				t.Errorf("status %d, want %d; output:\n%s\nerrors: %s\nwant %q and %q", status, tc.status, out, errs, tc.out, tc.error)
+			}
+		})
+	}
+}
+
+// The API server chooses any node of the Service, also one that is down: others know the way, too.
+func TestTraceChoosesAgain(t *testing.T) {
+	answer := leaving("172.18.0.3")
+	down := 0
+	kube, _ := traceCluster(t, func(w http.ResponseWriter, r *http.Request) {
+		if down++; down%attempts != 0 {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintln(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"ServiceUnavailable","code":503,"message":"error trying to reach service: dial tcp 172.18.0.3:9413: connect: connection refused"}`)
+			return
+		}
+		answer(w, r)
+	})
+	if status, out, errs := askTrace(t, kube, "prod/web", "--to", "192.0.2.1:443"); status != 0 || down != 2*attempts {
+		t.Errorf("status %d after %d requests: %s%s", status, down, out, errs)
+	}
+	down = -100 * attempts
+	kube, _ = traceCluster(t, func(w http.ResponseWriter, r *http.Request) {
+		down++
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprintln(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"ServiceUnavailable","code":503,"message":"error trying to reach service: connection refused"}`)
+	})
+	if status, out, _ := askTrace(t, kube, "prod/web", "--to", "192.0.2.1:443"); status != 1 || !strings.Contains(out, "NodeSilent") || down != -99*attempts {
+		t.Errorf("status %d after %d requests: %s", status, down, out)
+	}
+}
+
+// Who may not ask for a token learns what is missing.
+func TestTraceStranger(t *testing.T) {
+	kube, fakes := traceCluster(t, leaving("172.18.0.3"))
+	fakes.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts/token"}, traceAccount, fmt.Errorf("User eve cannot create it"))
+	})
+	status, out, errs := askTrace(t, kube, "prod/web", "--to", "192.0.2.1:443")
+	if status != 2 || out != "" || !strings.Contains(errs, "you may not trace; a binding of the role egress-tracer") || !strings.Contains(errs, "User eve cannot create it") {
+		t.Errorf("status %d: %s%s", status, out, errs)
+	}
+}
+
+// The manifest lets users do what the command does beside reading, and nothing else.
+func TestTraceManifest(t *testing.T) {
+	data, err := os.ReadFile("../../../dist/base/trace.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var role rbacv1.Role
+	var service corev1.Service
+	var account corev1.ServiceAccount
+	for doc := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096); ; {
+		var raw runtime.RawExtension
+		if err := doc.Decode(&raw); err != nil {
+			break
+		}
+		for kind, into := range map[string]any{"Role": &role, "Service": &service, "ServiceAccount": &account} {
+			var head struct{ Kind string }
+			if json.Unmarshal(raw.Raw, &head) == nil && head.Kind == kind {
+				if err := json.Unmarshal(raw.Raw, into); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	var paths []string
+	answer := leaving("172.18.0.3")
+	kube, fakes := traceCluster(t, func(w http.ResponseWriter, r *http.Request) {
+		paths = append(paths, r.Method+" "+r.URL.Path)
+		answer(w, r)
+	})
+	if status, out, errs := askTrace(t, kube, "prod/web", "--to", "192.0.2.1:443"); status != 0 {
+		t.Fatalf("status %d: %s%s", status, out, errs)
+	}
+	for _, a := range fakes.Actions() {
+		if a.GetVerb() != "get" && a.GetVerb() != "list" {
+			if a.GetVerb() != "create" || a.GetResource().Resource != "serviceaccounts" || a.GetSubresource() != "token" {
+				t.Errorf("the command does a %s of %s/%s", a.GetVerb(), a.GetResource().Resource, a.GetSubresource())
+			}
+		}
+	}
+	for _, p := range paths {
+		if !strings.HasPrefix(p, "GET "+proxyPath+"/trace/v1/n1/") {
+			t.Errorf("the command does %s", p)
+		}
+	}
+	want := []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, ResourceNames: []string{traceAccount}, Verbs: []string{"create"}},
+		{APIGroups: []string{""}, Resources: []string{"services/proxy"}, ResourceNames: []string{traceService}, Verbs: []string{"get"}},
+	}
+	equal := func(a, b rbacv1.PolicyRule) bool { return a.String() == b.String() }
+	if !slices.EqualFunc(role.Rules, want, equal) || account.Name != traceAccount {
+		t.Errorf("the Role of account %s allows %v, want %v", account.Name, role.Rules, want)
+	}
+	if name := "https:" + service.Name + ":" + service.Spec.Ports[0].Name; name != traceService {
+		t.Errorf("the Service is %s, want %s", name, traceService)
+	}
+}

@@ -1,0 +1,172 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/statefile"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+const (
+	// recordsDir, beside the socket, has a file for each port, so that the ports of
+	// pods that run can be made again where the Open vSwitch database loses them.
+	recordsDir = "ports"
+	recordEnd  = ".json"
+	// restoreSettle is how long changes of interfaces are collected before lost ports
+	// are looked for, restoreRetry when it is looked again where one could not be made.
+	restoreSettle = 100 * time.Millisecond
+	restoreRetry  = time.Second
+)
+
+// recordedIDs are the external_ids of a port that ADD sets.
+var recordedIDs = []string{
+	ovs.IfaceID, ovs.IfaceIDVersion, cni.IDMAC, cni.IDAddrs, cni.IDSandbox, cni.IDNetns, cni.IDIfName,
+}
+
+func (s *Server) recordPath(port string) string {
+	return filepath.Join(filepath.Dir(s.Socket), recordsDir, port+recordEnd)
+}
+
+// recordPort records a port outside of the Open vSwitch database.
+func (s *Server) recordPort(p ovs.Port) error {
+	ids := map[string]string{}
+	for _, key := range recordedIDs {
+		if v := p.ExternalIDs[key]; v != "" {
+			ids[key] = v
+		}
+	}
+	content, err := json.Marshal(ids)
+	if err != nil {
+		return fmt.Errorf("encode port %s: %w", p.Name, err)
+	}
+	if _, err := statefile.Write(s.recordPath(p.Name), content, 0o600); err != nil {
+		return fmt.Errorf("record port %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// forgetPort removes the record of a port, which happens before the port goes.
+func (s *Server) forgetPort(name string) error { return statefile.Remove(s.recordPath(name)) }
+
+// recorded returns the ports that are recorded; what cannot be read is left out.
+func (s *Server) recorded() ([]ovs.Port, error) {
+	entries, err := os.ReadDir(filepath.Dir(s.recordPath("")))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the recorded ports: %w", err)
+	}
+	var out []ovs.Port
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), recordEnd); ok {
+			if p, ok := s.readRecord(name); ok {
+				out = append(out, p)
+			}
+		}
+	}
+	return out, nil
+}
+
+func (s *Server) readRecord(name string) (ovs.Port, bool) {
+	p := ovs.Port{Bridge: topology.IntegrationBridge, Name: name}
+	content, err := statefile.Read(s.recordPath(name))
+	if err == nil && content != nil {
+		err = json.Unmarshal(content, &p.ExternalIDs)
+	}
+	if err != nil {
+		klog.ErrorS(err, "Record of a port cannot be read", "port", name)
+	}
+	return p, err == nil && p.ExternalIDs[cni.IDSandbox] != ""
+}
+
+// keepRestoring makes the ports of running pods again where they were deleted, until
+// ctx ends.
+func (s *Server) keepRestoring(ctx context.Context, wake <-chan struct{}) {
+	for {
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return
+		}
+		for {
+			select {
+			case <-time.After(restoreSettle):
+			case <-ctx.Done():
+				return
+			}
+			err := panics.Catch("cni", func() error { return s.restore(ctx) })
+			if err == nil || ctx.Err() != nil {
+				break
+			}
+			klog.ErrorS(err, "Ports of pods that were lost could not all be restored, will retry")
+			select {
+			case <-time.After(restoreRetry):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// restore makes the recorded ports again that are not there and whose link is.
+func (s *Server) restore(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, otherDeadline)
+	defer cancel()
+	recorded, err := s.recorded()
+	if err != nil || len(recorded) == 0 {
+		return err
+	}
+	there, err := s.ovs.Ports(ctx, topology.IntegrationBridge)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, p := range recorded {
+		if !slices.ContainsFunc(there, func(o ovs.Port) bool { return o.Name == p.Name }) {
+			errs = append(errs, s.restorePort(ctx, p))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Server) restorePort(ctx context.Context, p ovs.Port) error {
+	sandbox := p.ExternalIDs[cni.IDSandbox]
+	if s.locks.busy(sandbox) { // a DEL removes the record, an ADD may take a minute
+		if exists, err := link.Exists(p.Name); err != nil || !exists {
+			return err
+		}
+		return fmt.Errorf("port %s: there is a request for its sandbox", p.Name)
+	}
+	ctx, done, err := s.locks.begin(ctx, sandbox, false)
+	if err != nil {
+		return err
+	}
+	defer done()
+	p, ok := s.readRecord(p.Name)
+	if !ok {
+		return nil // detached meanwhile
+	}
+	// The pair goes with the sandbox: without it nobody waits for the port.
+	exists, err := link.Exists(p.Name)
+	if err != nil || !exists {
+		return err
+	}
+	klog.InfoS("The port of a pod was lost, restoring it", "port", p.Name, "pod", p.ExternalIDs[ovs.IfaceID], "sandbox", sandbox)
+	return s.ovs.EnsurePort(ctx, p)
+}

@@ -1,0 +1,82 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// counted counts how often the rows of each owner are planned.
+type counted struct {
+	*nbfake.Writer
+	mu      sync.Mutex
+	planned map[string]int
+}
+
+func (c *counted) ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.Stats, map[nb.Owner]error) {
+	c.mu.Lock()
+	for o := range want {
+		c.planned[o.Object]++
+	}
+	c.mu.Unlock()
+	return c.Writer.ApplyAll(ctx, want)
+}
+
+// take returns what was counted, and begins anew.
+func (c *counted) take() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	planned := c.planned
+	c.planned = map[string]int{}
+	return planned
+}
+
+// TestSteeredPodsOfOthers: a pod that EgressIPs or EgressServices steer, or do not steer any
+// more, has the rows of its own node planned, and only where they look at it.
+func TestSteeredPodsOfOthers(t *testing.T) {
+	const nodes = 20
+	db := &counted{Writer: fake(), planned: map[string]int{}}
+	w := newWorld(t, db, namespace("red"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "plain"}}, policy("p", anyGWs, v1.ExternalNextHops{Static: []v1.StaticHop{{IP: "172.18.0.51"}}}))
+	for i := range nodes {
+		w.create(inMode(node(i), topology.GatewayShared))
+		w.create(pod("red", i, 0))
+		w.create(pod("plain", i, 1))
+	}
+	w.start()
+	w.reported("p")
+	db.take()
+
+	addr := func(node, j int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("10.244.%d.%d", node, j+3)) }
+	for i := range nodes {
+		w.pods.Set(fmt.Sprintf("prod-%d", i), []netip.Addr{addr(i, 1)})
+	}
+	before := db.Dump()
+	w.pods.Set("staging", []netip.Addr{addr(3, 0)})
+	w.eventually("the steered pod's rows to change", func() bool { return db.Dump() != before })
+	if got := db.take(); len(got) != 1 || got["n3"] == 0 {
+		t.Errorf("planned %v, want n3 only", got)
+	}
+	w.pods.Set("staging", nil)
+	w.eventually("the pod's rows to be as they were", func() bool { return db.Dump() == before })
+	if got := db.take(); len(got) != 1 || got["n3"] == 0 {
+		t.Errorf("planned %v, want n3 only", got)
+	}
+}
+
+func inMode(n *corev1.Node, mode topology.GatewayMode) *corev1.Node {
+	known, _ := kube.Node(n)
+	known.Gateway.Mode = mode
+	n.Annotations[kube.AnnotationL3Gateway] = kube.FormatL3Gateway(known.Gateway)
+	return n
+}

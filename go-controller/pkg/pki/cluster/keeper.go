@@ -1,0 +1,186 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/pki"
+)
+
+// Keys of Secrets, which are the names of files where they are mounted.
+const (
+	keyCert = Name + "-cert.pem"
+	keyKey  = Name + "-privkey.pem"
+	keyCA   = "cacert.pem"
+)
+
+// Name is that of certificates and keys in directories and Secrets.
+const Name = "ovn"
+
+const (
+	authorityLifetime = 10 * 365 * 24 * time.Hour
+	lifetime          = 90 * 24 * time.Hour
+	// interval is how often Secrets are looked at.
+	interval = time.Hour
+	// retry is how long to wait after a failure.
+	retry = time.Second
+)
+
+// The authorities, by the names of their Secrets.
+const (
+	controlPlane = "ovn-authority-control-plane"
+	nodes        = "ovn-authority-nodes"
+)
+
+// entry is a Secret with a certificate of the control plane.
+type entry struct {
+	name, authority string
+	subject         pki.Subject
+	// trusts is another authority that the certificates of others may be of. Never for a
+	// database: who has a certificate that it trusts may read all of it.
+	trusts string
+}
+
+var entries = []entry{
+	{name: "ovn-nb", authority: controlPlane, subject: pki.Subject{Name: "nb", DNS: []string{"nb"}, Server: true}},
+	{name: "ovn-sb", authority: nodes, subject: pki.Subject{Name: "sb", DNS: []string{"sb"}, Server: true}},
+	{name: "ovn-sb-masters", authority: controlPlane, subject: pki.Subject{Name: "sb", DNS: []string{"sb"}, Server: true}},
+	{name: "ovnkube-master", authority: controlPlane, subject: pki.Subject{Name: "master", Client: true}, trusts: nodes}, // health checks
+}
+
+// Keeper holds the authorities.
+type Keeper struct {
+	Client    kubernetes.Interface
+	Namespace string
+	Now       func() time.Time
+}
+
+// Run keeps Secrets and signs requests until ctx is done.
+func (k Keeper) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		err := k.Ensure(ctx)
+		if err == nil {
+			break
+		}
+		klog.ErrorS(err, "Cannot keep the certificates of the control plane, will retry")
+		pause(ctx, retry)
+	}
+	requests := k.requests()
+	go func() {
+		for pause(ctx, interval) {
+			if err := k.Ensure(ctx); err != nil {
+				klog.ErrorS(err, "Cannot keep the certificates of the control plane, will retry", "after", interval)
+			}
+		}
+	}()
+	return requests.run(ctx)
+}
+
+// Ensure makes the Secrets that are missing, and renews what has to be renewed. What
+// fails does not keep the others from it.
+func (k Keeper) Ensure(ctx context.Context) error {
+	var errs []error
+	for _, e := range entries {
+		errs = append(errs, k.entry(ctx, e))
+	}
+	return errors.Join(errs...)
+}
+
+func (k Keeper) entry(ctx context.Context, e entry) error {
+	a, err := k.authority(ctx, e.authority)
+	if err != nil {
+		return err
+	}
+	trusted := a.Certificate()
+	if e.trusts != "" {
+		other, err := k.authority(ctx, e.trusts)
+		if err != nil {
+			return err
+		}
+		trusted = append(trusted, other.Certificate()...)
+	}
+	_, err = k.secret(ctx, e.name, func(old pki.Text) (pki.Text, bool, error) {
+		t, changed, err := a.Ensure(old, e.subject, k.Now(), lifetime)
+		t.CA = trusted
+		return t, changed || !bytes.Equal(old.CA, trusted), err
+	})
+	return err
+}
+
+// authority returns one that is there, or makes it. One that is there is never replaced:
+// all that it signed would be worthless.
+func (k Keeper) authority(ctx context.Context, name string) (*pki.Authority, error) {
+	t, err := k.secret(ctx, name, func(t pki.Text) (pki.Text, bool, error) {
+		if t.Cert != nil {
+			return t, false, nil
+		}
+		a, err := pki.NewAuthority(name, k.Now(), authorityLifetime)
+		if err != nil {
+			return pki.Text{}, false, err
+		}
+		t, err = a.Text()
+		return t, true, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	a, err := t.Authority()
+	if err != nil {
+		return nil, fmt.Errorf("secret %s: %w", name, err)
+	}
+	return a, nil
+}
+
+// secret returns what is in a Secret after ensure has changed what it has to.
+func (k Keeper) secret(ctx context.Context, name string, ensure func(pki.Text) (pki.Text, bool, error)) (pki.Text, error) {
+	client := k.Client.CoreV1().Secrets(k.Namespace)
+	secret, err := client.Get(ctx, name, metav1.GetOptions{})
+	absent := apierrors.IsNotFound(err)
+	if err != nil && !absent {
+		return pki.Text{}, fmt.Errorf("read secret %s: %w", name, err)
+	}
+	if absent {
+		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+	t, changed, err := ensure(pki.Text{Key: secret.Data[keyKey], Cert: secret.Data[keyCert], CA: secret.Data[keyCA]})
+	if err != nil {
+		return pki.Text{}, fmt.Errorf("secret %s: %w", name, err)
+	}
+	if !changed {
+		return t, nil
+	}
+	// Another keeper may have been quicker: then the server refuses this one's.
+	secret = secret.DeepCopy()
+	secret.Data = map[string][]byte{keyKey: t.Key, keyCert: t.Cert, keyCA: t.CA}
+	if absent {
+		_, err = client.Create(ctx, secret, metav1.CreateOptions{})
+	} else {
+		_, err = client.Update(ctx, secret, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return pki.Text{}, fmt.Errorf("write secret %s: %w", name, err)
+	}
+	klog.V(2).InfoS("Certificate written", "secret", name, "new", absent)
+	return t, nil
+}
+
+// pause waits for a while, and tells whether ctx has not ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,100 @@
+package cluster
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/pki"
+)
+
+const (
+	// patience is how long one request is waited for: nobody may be there to answer.
+	patience = time.Minute
+	poll     = 250 * time.Millisecond
+)
+
+// Node keeps the certificate of a node in a directory.
+type Node struct {
+	Client kubernetes.Interface
+	Name   string
+	Dir    pki.Dir
+	Now    func() time.Time
+}
+
+// Run keeps the certificate until ctx is done.
+func (n Node) Run(ctx context.Context) error {
+	after := retry
+	for ctx.Err() == nil {
+		err := n.Ensure(ctx)
+		if err == nil {
+			after = retry
+			pause(ctx, interval)
+			continue
+		}
+		if ctx.Err() == nil {
+			klog.ErrorS(err, "No certificate for this node, will retry", "node", n.Name, "after", after)
+		}
+		pause(ctx, after)
+		after = min(2*after, patience) // each request stays in the API server for an hour
+	}
+	return nil
+}
+
+// Ensure asks for a certificate unless there is one that will be valid for some time.
+func (n Node) Ensure(ctx context.Context) error {
+	cert, err := n.Dir.Certificate(Name, n.Name)
+	if err == nil && !pki.Due(cert, n.Now()) {
+		return nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		klog.ErrorS(err, "The certificate is of no use, asking for another one")
+	}
+	if cert, err = n.request(ctx); err != nil {
+		return err
+	}
+	klog.V(2).InfoS("Certificate written", "node", n.Name, "until", cert.NotAfter.UTC().Format(time.DateOnly))
+	return nil
+}
+
+func (n Node) request(ctx context.Context) (*x509.Certificate, error) {
+	request, err := n.Dir.Request(Name, n.Name)
+	if err != nil {
+		return nil, err
+	}
+	client := n.Client.CertificatesV1().CertificateSigningRequests()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	csr, err := client.Create(ctx, &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "ovnkube-node-"},
+		Spec:       certificatesv1.CertificateSigningRequestSpec{Request: request, SignerName: SignerName, Usages: usages},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("ask for a certificate: %w", err)
+	}
+	for {
+		if len(csr.Status.Certificate) > 0 {
+			return n.Dir.Accept(Name, csr.Status.Certificate)
+		}
+		for _, what := range []certificatesv1.RequestConditionType{certificatesv1.CertificateDenied, certificatesv1.CertificateFailed} {
+			if c := condition(csr, what); c != nil {
+				return nil, fmt.Errorf("certificate request %s: %s: %s", csr.Name, c.Reason, c.Message)
+			}
+		}
+		if !pause(ctx, poll) {
+			return nil, fmt.Errorf("certificate request %s: not answered after %s: does ovnkube-pki run?", csr.Name, patience)
+		}
+		name := csr.Name
+		if csr, err = client.Get(ctx, name, metav1.GetOptions{}); err != nil {
+			return nil, fmt.Errorf("wait for certificate request %s: %w", name, err)
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package pki
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+)
+
+// Text is a certificate, its key and what is trusted, in PEM, where they are not in files.
+type Text struct{ Key, Cert, CA []byte }
+
+// Certificate returns the certificate of the authority in PEM.
+func (a *Authority) Certificate() []byte { return encodeCert(a.Cert) }
+
+// Text returns the authority, with its key.
+func (a *Authority) Text() (Text, error) {
+	key, err := encodeKey(a.key)
+	return Text{Key: key, Cert: a.Certificate(), CA: a.Certificate()}, err
+}
+
+// Authority reads an authority.
+func (t Text) Authority() (*Authority, error) {
+	cert, err := parseCert(t.Cert)
+	if err != nil {
+		return nil, fmt.Errorf("read certificate of the authority: %w", err)
+	}
+	return newAuthority(cert, t.Key)
+}
+
+// Ensure returns what t has to be for a subject: t itself where it is for the subject
+// and will be valid for some time, the same key with another certificate where it
+// will not, and otherwise a new key. It tells whether that is another text.
+func (a *Authority) Ensure(t Text, s Subject, now time.Time, lifetime time.Duration) (Text, bool, error) {
+	var cert *x509.Certificate
+	old, err := parseCert(t.Cert)
+	key, keyErr := parseKey(t.Key)
+	switch {
+	case err != nil || keyErr != nil || !belongs(old, key) || !s.is(old) || old.CheckSignatureFrom(a.Cert) != nil:
+		if cert, key, err = a.Issue(s, now, lifetime); err != nil {
+			return Text{}, false, err
+		}
+	case Due(old, now) && !old.NotAfter.Equal(a.Cert.NotAfter):
+		if cert, err = a.Sign(key.Public(), s, now, lifetime); err != nil {
+			return Text{}, false, err
+		}
+	default:
+		return t, false, nil
+	}
+	out := Text{Cert: encodeCert(cert), CA: a.Certificate()}
+	out.Key, err = encodeKey(key)
+	return out, true, err
+}
+
+// Due tells whether it is time for another certificate: less than a third of this one's
+// time is left.
+func Due(cert *x509.Certificate, now time.Time) bool {
+	return cert.NotAfter.Sub(now) < lifetime(cert)/3
+}
+
+// is tells whether a certificate speaks for the subject and for nobody else.
+func (s Subject) is(cert *x509.Certificate) bool {
+	if cert.Subject.CommonName != s.Name || !slices.Equal(cert.DNSNames, s.DNS) || len(cert.IPAddresses) != len(s.Addresses) {
+		return false
+	}
+	for i, addr := range s.Addresses {
+		if !cert.IPAddresses[i].Equal(addr.AsSlice()) {
+			return false
+		}
+	}
+	uses := func(u x509.ExtKeyUsage) bool { return slices.Contains(cert.ExtKeyUsage, u) }
+	return uses(x509.ExtKeyUsageServerAuth) == s.Server && uses(x509.ExtKeyUsageClientAuth) == s.Client
+}
+
+// SignRequest signs the key of a certificate request, for a client. The request has to be
+// for the common name and nothing else.
+func (a *Authority) SignRequest(request []byte, name string, now time.Time, lifetime time.Duration) ([]byte, error) {
+	key, err := CheckRequest(request, name)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := a.Sign(key, Subject{Name: name, Client: true}, now, lifetime)
+	if err != nil {
+		return nil, err
+	}
+	return encodeCert(cert), nil
+}
+
+// requestType is that of PEM blocks.
+const requestType = "CERTIFICATE REQUEST"
+
+// CheckRequest refuses a certificate request that is for anything but a key of the
+// type that this package makes, and a common name. It returns the key.
+func CheckRequest(request []byte, name string) (*ecdsa.PublicKey, error) {
+	block, rest := pem.Decode(request)
+	if block == nil || block.Type != requestType || len(rest) != 0 {
+		return nil, errors.New("not one certificate request in PEM")
+	}
+	r, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("parse certificate request: %w", err)
+	}
+	if err := r.CheckSignature(); err != nil {
+		return nil, fmt.Errorf("certificate request: %w", err)
+	}
+	key, ok := r.PublicKey.(*ecdsa.PublicKey)
+	switch {
+	case !ok || key.Curve != elliptic.P256():
+		return nil, errors.New("certificate request: the key is not ECDSA P-256")
+	case r.Subject.String() != (pkix.Name{CommonName: name}).String():
+		return nil, fmt.Errorf("certificate request: for %q, not for %q", r.Subject, pkix.Name{CommonName: name})
+	case len(r.DNSNames)+len(r.IPAddresses)+len(r.EmailAddresses)+len(r.URIs)+len(r.Extensions) != 0:
+		return nil, errors.New("certificate request: asks for more than a common name")
+	case name == "" || len(name) > CommonNameLength:
+		return nil, fmt.Errorf("certificate request: a common name has 1 to %d characters", CommonNameLength)
+	}
+	return key, nil
+}
+
+// CommonNameLength is what X.509 allows.
+const CommonNameLength = 64
+
+// Request returns a certificate request for a client of that common name. Its key is in
+// the directory, under name; it is made unless it is there.
+func (d Dir) Request(name, commonName string) ([]byte, error) {
+	path := d.path(name + keySuffix)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if data, err = d.newKey(path); err != nil {
+			return nil, err
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read key: %w", err)
+	}
+	key, err := parseKey(data)
+	if err != nil {
+		return nil, fmt.Errorf("read key: %s: %w", path, err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: commonName}}, key)
+	if err != nil {
+		return nil, fmt.Errorf("make certificate request: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: requestType, Bytes: der}), nil
+}
+
+func (d Dir) newKey(path string) ([]byte, error) {
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		return nil, fmt.Errorf("make directory: %w", err)
+	}
+	key, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	data, err := encodeKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return data, write(path, data, 0o600, false)
+}
+
+// parseCerts reads certificates up to the first that is none.
+func parseCerts(text []byte) (out []*x509.Certificate) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			break
+		}
+		out = append(out, cert)
+	}
+	return out
+}
+
+// Accept writes the answer to a request: the certificate, then those of the authorities
+// that are to be trusted, one of which signed it. It refuses a certificate for another key.
+func (d Dir) Accept(name string, answer []byte) (*x509.Certificate, error) {
+	block, rest := pem.Decode(answer) // rest: what is trusted
+	if block == nil {
+		return nil, errors.New("read answer: no certificate in PEM")
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("read answer: %w", err)
+	}
+	if !slices.ContainsFunc(parseCerts(rest), func(ca *x509.Certificate) bool { return ca.IsCA && cert.CheckSignatureFrom(ca) == nil }) {
+		return nil, errors.New("read answer: no certificate of the authority that signed")
+	}
+	data, err := os.ReadFile(d.path(name + keySuffix))
+	if err != nil {
+		return nil, fmt.Errorf("read key: %w", err)
+	}
+	key, err := parseKey(data)
+	if err != nil {
+		return nil, fmt.Errorf("read key: %w", err)
+	}
+	if !belongs(cert, key) {
+		return nil, errors.New("read answer: the certificate is for another key")
+	}
+	if err := write(d.path(caCertFile), rest, 0o644, true); err != nil {
+		return nil, err
+	}
+	return cert, d.replace(name, cert)
+}
+
+// Certificate returns the certificate of that name if there is one for the key beside
+// it, and for that common name.
+func (d Dir) Certificate(name, commonName string) (*x509.Certificate, error) {
+	cert, err := readCert(d.path(name + certSuffix))
+	if err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(d.path(name + keySuffix))
+	if err != nil {
+		return nil, fmt.Errorf("read key: %w", err)
+	}
+	key, err := parseKey(data)
+	if err != nil {
+		return nil, fmt.Errorf("read key: %w", err)
+	}
+	if !belongs(cert, key) || cert.Subject.CommonName != commonName {
+		return nil, fmt.Errorf("%s is not the certificate of %s", d.path(name+certSuffix), commonName)
+	}
+	return cert, nil
+}

@@ -1,0 +1,230 @@
+package trace
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/explain"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// The kinds of hops.
+const (
+	HopPod    = "pod"
+	HopSwitch = "switch"
+	HopRouter = "router"
+	HopKernel = "kernel"
+	HopBridge = "bridge"
+)
+
+// Ends of paths.
+const (
+	// EndLeaves: it leaves the cluster, or the host, by an interface.
+	EndLeaves = "Leaves"
+	// EndArrives: it arrives inside the cluster.
+	EndArrives = "Arrives"
+	// EndDropped: it is dropped.
+	EndDropped = "Dropped"
+	// EndUnknown: a node on the way did not answer.
+	EndUnknown = "Unknown"
+)
+
+// The reasons of problems of traces.
+const (
+	// ReasonSilent: a node does not answer.
+	ReasonSilent = "NodeSilent"
+	// ReasonNoAnswer: what a node asked could not tell.
+	ReasonNoAnswer = "NoAnswer"
+	// ReasonDropped: the packet is dropped.
+	ReasonDropped = "Dropped"
+	// ReasonMissing: a row or a rule that is planned did not take part.
+	ReasonMissing = "Missing"
+	// ReasonDiffers: the packet leaves otherwise than planned.
+	ReasonDiffers = "PathDiffers"
+)
+
+// Path is one way of the packet.
+type Path struct {
+	Hops []Hop `json:"hops"`
+	// End is what becomes of it in the end: one of the constants.
+	End string `json:"end"`
+	// Node and By are where it ends: the node that it leaves, and by which interface.
+	Node string `json:"node,omitempty"`
+	By   string `json:"by,omitempty"`
+	// Source is the address that the other side sees.
+	Source string `json:"source,omitempty"`
+	// AsPlanned tells whether that is what is planned.
+	AsPlanned bool              `json:"asPlanned"`
+	Problems  []explain.Problem `json:"problems,omitempty"`
+	Notes     []string          `json:"notes,omitempty"`
+
+	source      netip.Addr
+	choice      int
+	kernelRules []string
+}
+
+// Hop is what a packet passes: what it is there, and what happens.
+type Hop struct {
+	Kind  string   `json:"kind"`
+	Name  string   `json:"name"`
+	Node  string   `json:"node,omitempty"`
+	Facts []string `json:"facts,omitempty"`
+}
+
+func (p *Path) hop(h Hop)             { p.Hops = append(p.Hops, h) }
+func (p *Path) note(text string)      { p.Notes = append(p.Notes, text) }
+func (p *Path) endAt(node, by string) { p.Node, p.By, p.Source = node, by, p.source.String() }
+
+func (p *Path) problem(object, reason, message string) {
+	p.Problems = append(p.Problems, explain.Problem{Object: object, Reason: reason, Message: message})
+}
+
+func (p *Path) unknown(node, reason, message string) {
+	p.End, p.Node = EndUnknown, node
+	p.problem("Node/"+node, reason, message)
+}
+
+func (p *Path) dropped(message string) {
+	p.End = EndDropped
+	last := p.Hops[len(p.Hops)-1]
+	p.Node = last.Node
+	p.problem(last.Kind+" "+last.Name, ReasonDropped, message)
+}
+
+func (p *Path) arrives(node, by string) {
+	p.End = EndArrives
+	p.endAt(node, by)
+}
+
+// datapaths adds the routers and switches of OVN.
+func (p *Path) datapaths(ovn OVN) {
+	last := ""
+	for i, s := range ovn.Steps {
+		if s.Datapath != last {
+			last = s.Datapath
+			kind := HopSwitch
+			if strings.HasPrefix(s.Stage, "lr_") {
+				kind = HopRouter
+			}
+			p.hop(Hop{Kind: kind, Name: s.Datapath, Node: nodeOf(s.Datapath)})
+		}
+		if fact := factOf(s); fact != "" {
+			h := &p.Hops[len(p.Hops)-1]
+			h.Facts = append(h.Facts, fact)
+		}
+		if s.Stage == "lr_out_snat" && ovn.Source.IsValid() && i > 0 {
+			h := &p.Hops[len(p.Hops)-1]
+			if hasAction(s, "ct_snat") {
+				h.Facts = append(h.Facts, "source becomes "+ovn.Source.String())
+			}
+		}
+	}
+}
+
+// nodeOf returns the node that a router or switch is of, by its name; "" for those of all.
+func nodeOf(datapath string) string {
+	switch datapath {
+	case topology.ClusterRouter, topology.JoinSwitch:
+		return ""
+	}
+	for _, prefix := range []string{topology.GatewayRouter(""), topology.ExternalSwitch("")} {
+		if node, ok := strings.CutPrefix(datapath, prefix); ok {
+			return node
+		}
+	}
+	return datapath
+}
+
+func hasAction(s Step, prefix string) bool {
+	return slices.ContainsFunc(s.Actions, func(a string) bool { return strings.HasPrefix(a, prefix) })
+}
+
+// factOf says what of a flow is worth telling.
+func factOf(s Step) string {
+	hop := ""
+	for _, a := range s.Actions {
+		for _, prefix := range []string{"reg0 = ", "xxreg0 = "} {
+			if h, ok := strings.CutPrefix(strings.TrimSuffix(a, ";"), prefix); ok {
+				hop = h
+			}
+		}
+	}
+	drops := slices.Contains(s.Actions, "drop;")
+	what := map[string]string{"lr_in_policy": "policy", "lr_in_policy_ecmp": "policy", "lr_in_ip_routing": "route", "lr_in_ip_routing_ecmp": "route",
+		"lr_out_snat": "snat"}[s.Stage]
+	switch {
+	case drops:
+		return fmt.Sprintf("%s, priority %d, %s: drop", s.Stage, s.Priority, matchText(s.Match))
+	case what == "" || what == "snat" && !hasAction(s, "ct_snat"):
+		return ""
+	case hop != "":
+		return fmt.Sprintf("%s, priority %d, %s: to %s", what, s.Priority, matchText(s.Match), hop)
+	case what == "snat", what == "policy" && s.Stage == "lr_in_policy" && s.Priority > 0:
+		return fmt.Sprintf("%s, priority %d, %s", what, s.Priority, matchText(s.Match))
+	}
+	return ""
+}
+
+// missing names the planned rows of the northbound database that did not take part.
+func (t *Tracer) missing(p *Path, ovn OVN) {
+	var hops []string
+	gateway, found := "", false
+	for _, part := range t.family.ImplementedBy {
+		missing := false
+		switch m := part.Row.Model.(type) {
+		case *nbdb.LogicalRouterPolicy:
+			router := part.Row.Parent.Name
+			missing = ovn.passes(router) && !slices.ContainsFunc(ovn.at(router, "lr_in_policy"), func(s Step) bool {
+				return s.Match == m.Match && s.Priority == m.Priority
+			})
+		case *nbdb.NAT:
+			router := part.Row.Parent.Name
+			missing = ovn.passes(router) && !ovn.Asks && len(ovn.at(router, "lr_out_snat")) > 0 && ovn.Source.String() != m.ExternalIP
+		case *nbdb.LogicalRouterStaticRoute:
+			gateway = part.Row.Parent.Name
+			hops = append(hops, m.Nexthop)
+			for _, stage := range []string{"lr_in_ip_routing", "lr_in_ip_routing_ecmp"} {
+				for _, s := range ovn.at(gateway, stage) {
+					found = found || slices.ContainsFunc(s.Actions, func(a string) bool { return strings.HasSuffix(a, "reg0 = "+m.Nexthop+";") })
+				}
+			}
+		}
+		if missing {
+			p.problem(t.by(), ReasonMissing, "OVN did not take the planned "+part.What+instead(ovn, part.Row))
+		}
+	}
+	if len(hops) > 0 && ovn.passes(gateway) && !found {
+		p.problem(t.by(), ReasonMissing, fmt.Sprintf("OVN did not take any of the planned routes of %s to %s", gateway, strings.Join(hops, ", ")))
+	}
+}
+
+// instead says what OVN took in place of a policy.
+func instead(ovn OVN, row nb.Row) string {
+	if _, policy := row.Model.(*nbdb.LogicalRouterPolicy); !policy {
+		return ""
+	}
+	for _, s := range ovn.at(row.Parent.Name, "lr_in_policy") {
+		if s.Priority > 0 {
+			return fmt.Sprintf(", but the one of priority %d for %s", s.Priority, s.Match)
+		}
+	}
+	return ", nor any other policy"
+}
+
+// by is the object that decides about the pod, or the pod itself.
+func (t *Tracer) by() string {
+	if t.family.By != "" {
+		return t.family.By
+	}
+	return "Pod/" + t.plan.Pod
+}
+
+// leaves ends a path by an interface of a node.
+func (t *Tracer) leaves(p *Path, node, by string) {
+	p.End = EndLeaves
+	p.endAt(node, by)
+}

@@ -1,0 +1,189 @@
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// Root is the path below which nodes answer.
+const Root = "/trace/v1/"
+
+// What a node is asked about.
+const (
+	AboutOVN    = "ovn"    // the logical network, from the port of a pod of the node
+	AboutKernel = "kernel" // what comes from OVN by the management port
+	AboutBridge = "bridge" // what comes to the external bridge
+)
+
+var abouts = []string{AboutOVN, AboutKernel, AboutBridge}
+
+// The protocols.
+const (
+	TCP = "tcp"
+	UDP = "udp"
+)
+
+// SourcePort is the port that a traced packet comes from.
+const SourcePort = 40000
+
+// mostChoices bounds how many next hops of a policy are tried.
+const mostChoices = 16
+
+// Question is what a node is asked about a packet.
+type Question struct {
+	Node, About string
+	// Pod is the sender, "namespace/name"; of AboutOVN only.
+	Pod string
+	// Source is the address that the packet has by now; of the others.
+	Source   netip.Addr
+	To       netip.AddrPort
+	Protocol string
+	// Choice is the number of the next hop where OVN has several; 0: any.
+	Choice int
+	// Mark is what the packet carries.
+	Mark uint32
+	// Host: it comes to the bridge from the host, and not from OVN.
+	Host bool
+}
+
+// Audience is the audience of tokens for questions to a node: of no use elsewhere.
+func Audience(node string) string { return "trace.egress.ovnkube/" + node }
+
+// Path returns the path of the question, and its parameters.
+func (q Question) Path() (string, url.Values) {
+	v := url.Values{"to": {q.To.String()}, "protocol": {q.Protocol}}
+	if q.Pod != "" {
+		v.Set("pod", q.Pod)
+	}
+	if q.Source.IsValid() {
+		v.Set("source", q.Source.String())
+	}
+	if q.Choice != 0 {
+		v.Set("choice", strconv.Itoa(q.Choice))
+	}
+	if q.Mark != 0 {
+		v.Set("mark", strconv.FormatUint(uint64(q.Mark), 10))
+	}
+	if q.Host {
+		v.Set("from", "host")
+	}
+	return Root + q.Node + "/" + q.About, v
+}
+
+// NodeOf returns the node that a path asks.
+func NodeOf(path string) (string, error) {
+	rest, ok := strings.CutPrefix(path, Root)
+	node, _, more := strings.Cut(rest, "/")
+	if !ok || !more || len(validation.IsDNS1123Subdomain(node)) > 0 {
+		return "", fmt.Errorf("no path of a question; allowed: %sNODE/{%s}", Root, strings.Join(abouts, ","))
+	}
+	return node, nil
+}
+
+// Decode reads a question. What is not one is refused, whoever asks.
+func Decode(path string, v url.Values) (Question, error) {
+	node, err := NodeOf(path)
+	if err != nil {
+		return Question{}, err
+	}
+	q := Question{Node: node, About: strings.TrimPrefix(path, Root+node+"/"), Protocol: v.Get("protocol"), Pod: v.Get("pod")}
+	if !slices.Contains(abouts, q.About) {
+		return q, fmt.Errorf("%q: unknown question; allowed: %s", q.About, strings.Join(abouts, ", "))
+	}
+	for name, values := range v {
+		if !slices.Contains([]string{"to", "protocol", "pod", "source", "choice", "mark", "from"}, name) || len(values) != 1 {
+			return q, fmt.Errorf("%q: unknown parameter, or given twice", name)
+		}
+	}
+	if q.Protocol != TCP && q.Protocol != UDP {
+		return q, fmt.Errorf("protocol %q: allowed: %s, %s", q.Protocol, TCP, UDP)
+	}
+	if q.To, err = netip.ParseAddrPort(v.Get("to")); err != nil || q.To.Port() == 0 || !unicast(q.To.Addr()) {
+		return q, fmt.Errorf("to %q: no destination; allowed: ADDRESS:PORT", v.Get("to"))
+	}
+	return q, q.decodeRest(v)
+}
+
+// decodeRest reads what depends on what is asked about.
+func (q *Question) decodeRest(v url.Values) error {
+	number := func(name string, most uint64) (uint64, error) {
+		if !v.Has(name) {
+			return 0, nil
+		}
+		n, err := strconv.ParseUint(v.Get(name), 10, 32)
+		if err != nil || n > most {
+			return 0, fmt.Errorf("%s %q: no number of one", name, v.Get(name))
+		}
+		return n, nil
+	}
+	choice, err := number("choice", mostChoices)
+	if err != nil {
+		return err
+	}
+	mark, err := number("mark", 1<<32-1)
+	if err != nil {
+		return err
+	}
+	q.Choice, q.Mark, q.Host = int(choice), uint32(mark), v.Get("from") == "host"
+	if q.Host != v.Has("from") || q.Host && q.About != AboutBridge {
+		return fmt.Errorf("from %q: allowed: host, of a question about the bridge", v.Get("from"))
+	}
+	if q.About == AboutOVN {
+		namespace, name, _ := strings.Cut(q.Pod, "/")
+		if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 || v.Has("source") || q.Mark != 0 {
+			return fmt.Errorf("pod %q: allowed: NAMESPACE/NAME, without a source and a mark", q.Pod)
+		}
+		return nil
+	}
+	if q.Source, err = netip.ParseAddr(v.Get("source")); err != nil || !unicast(q.Source) || q.Source.Is4() != q.To.Addr().Is4() {
+		return fmt.Errorf("source %q: no address of the destination's family", v.Get("source"))
+	}
+	if v.Has("pod") || q.Choice != 0 {
+		return errors.New("pod and choice belong to questions about OVN")
+	}
+	return nil
+}
+
+func unicast(a netip.Addr) bool { return topology.IsUnicast(a) && a.Zone() == "" && !a.Is4In6() }
+
+// Facts are what a node answers: what is asked about.
+type Facts struct {
+	APIVersion string      `json:"apiVersion"`
+	Node       string      `json:"node"`
+	AsOf       metav1.Time `json:"asOf"`
+	OVN        *OVN        `json:"ovn,omitempty"`
+	Kernel     *Kernel     `json:"kernel,omitempty"`
+	Bridge     *Bridge     `json:"bridge,omitempty"`
+}
+
+// Kernel is what the kernel of a node makes of a packet that it is to forward.
+type Kernel struct {
+	// Rules are the ip rules that name the packet's source.
+	Rules []string `json:"rules,omitempty"`
+	// Interface is the one that it leaves by, Gateway the next hop, Table the routing table.
+	Interface string     `json:"interface,omitempty"`
+	Gateway   netip.Addr `json:"gateway,omitzero"`
+	Table     int        `json:"table,omitempty"`
+	// Unroutable is why there is no route.
+	Unroutable string `json:"unroutable,omitempty"`
+	// Local: it is for the node itself.
+	Local bool `json:"local,omitempty"`
+	// Bridge is the external bridge, and whether Interface is its.
+	Bridge   string `json:"bridge,omitempty"`
+	ToBridge bool   `json:"toBridge,omitempty"`
+	// Forward and NAT are what the tables filter and nat of iptables make of it.
+	Forward Verdict `json:"forward,omitzero"`
+	NAT     Verdict `json:"nat,omitzero"`
+	// Source is the address that it leaves with.
+	Source netip.Addr `json:"source,omitzero"`
+}

@@ -1,0 +1,175 @@
+package trace
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/explain"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
+)
+
+var destinationOf = netip.MustParseAddrPort("192.0.2.1:80")
+
+// planned is the answer of explain about prod/web, which an EgressIP has.
+func planned(change ...func(*explain.Pod)) explain.Pod {
+	router := nb.Parent{Table: nbdb.LogicalRouterTable, Name: "ovn_cluster_router"}
+	p := explain.Pod{
+		Header: explain.Header{APIVersion: explain.APIVersion, Kind: explain.KindPod, InPlace: true, AsOf: metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))},
+		Pod:    "prod/web", Node: "ovn-worker", To: destinationOf.String(),
+		Families: []explain.Family{{
+			Family: "IPv4", Address: "10.244.1.3", Outcome: explain.OutcomeEgressIP, By: "EgressIP/prod", Why: "a node that holds the address sends it out",
+			Sources: []explain.Source{{Address: "172.18.0.33", Node: "ovn-worker2", Network: "172.18.0.0/16"}},
+			ImplementedBy: []explain.Implementation{
+				{What: "Logical_Router_Policy in ovn_cluster_router: priority=100", Row: nb.Row{Parent: router,
+					Model: &nbdb.LogicalRouterPolicy{Priority: 100, Match: "ip4.src == 10.244.1.3"}}},
+				{What: "NAT in GR_ovn-worker2: external_ip=172.18.0.33", Row: nb.Row{Parent: nb.Parent{Table: nbdb.LogicalRouterTable, Name: "GR_ovn-worker2"},
+					Model: &nbdb.NAT{ExternalIP: "172.18.0.33", LogicalIP: "10.244.1.3"}}},
+			},
+		}},
+	}
+	for _, f := range change {
+		f(&p)
+	}
+	return p
+}
+
+// byService has the pod leave by the host of an EgressService.
+func byService(p *explain.Pod) {
+	f := &p.Families[0]
+	f.Outcome, f.By = explain.OutcomeEgressService, "EgressService/prod/web"
+	f.Sources = []explain.Source{{Address: "203.0.113.7", Node: "ovn-worker2"}}
+	f.ImplementedBy = []explain.Implementation{
+		{What: "Logical_Router_Policy in ovn_cluster_router: priority=101", Row: nb.Row{Parent: nb.Parent{Name: "ovn_cluster_router"},
+			Model: &nbdb.LogicalRouterPolicy{Priority: 101, Match: "ip4.src == 10.244.1.3"}}},
+		{Node: "ovn-worker2", What: "nat OVN-KUBE-EGRESS-SVC: -s 10.244.1.3/32 -j SNAT --to-source 203.0.113.7"},
+	}
+}
+
+// nodes answer questions, by "node about".
+type nodes map[string]any
+
+func (n nodes) ask(q Question) (Facts, error) {
+	switch a := n[q.Node+" "+q.About].(type) {
+	case error:
+		return Facts{}, a
+	case OVN:
+		return Facts{OVN: &a}, nil
+	case Kernel:
+		return Facts{Kernel: &a}, nil
+	case Bridge:
+		return Facts{Bridge: &a}, nil
+	}
+	return Facts{}, nil
+}
+
+// run asks until there is nothing to ask any more.
+func run(t *testing.T, plan explain.Pod, n nodes) Trace {
+	t.Helper()
+	tracer, err := New(plan, destinationOf, TCP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		q, more := tracer.Next()
+		if !more {
+			return tracer.Trace()
+		}
+		path, values := q.Path()
+		if _, err := Decode(path, values); err != nil {
+			t.Errorf("the question %+v is none: %v", q, err)
+		}
+		tracer.Answer(n.ask(q))
+	}
+	t.Fatal("there is no end of questions")
+	return Trace{}
+}
+
+func ovnOf(t *testing.T, name string) OVN { return ParseOVN(read(t, "ovn", name+".txt")) }
+
+var (
+	out  = Bridge{Name: "breth0", Flows: []Flow{{Table: 0, Match: "in_port=2,ip", Priority: 100, Actions: []string{"ct(commit,zone=64000)", "output:1"}}}, Outputs: []string{"eth0"}}
+	held = Bridge{Name: "breth0", Flows: []Flow{{Table: 0, Match: "in_port=2,ip,nw_src=10.244.0.0/16", Priority: 104, Actions: []string{"drop"}}}}
+	snat = Kernel{Interface: "breth0", Gateway: netip.MustParseAddr("172.18.0.1"), Table: 254, Bridge: "breth0", ToBridge: true, Source: netip.MustParseAddr("203.0.113.7"),
+		NAT: Verdict{Target: "SNAT", Source: netip.MustParseAddr("203.0.113.7"), Rules: []string{"OVN-KUBE-EGRESS-SVC: -s 10.244.1.3/32 -j SNAT --to-source 203.0.113.7"}}}
+)
+
+func TestTrace(t *testing.T) {
+	plain := func(p *explain.Pod) {
+		p.Families[0] = explain.Family{Family: "IPv4", Address: "10.244.1.3", Outcome: explain.OutcomeNode, Why: "nothing selects the pod",
+			Sources: []explain.Source{{Address: "172.18.0.3", Node: "ovn-worker"}}}
+	}
+	several := ovnOf(t, "several")
+	several.Asks = false
+	for name, tc := range map[string]struct {
+		plan  explain.Pod
+		nodes nodes
+	}{
+		"egressip":       {planned(), nodes{"ovn-worker ovn": ovnOf(t, "gateway"), "ovn-worker2 bridge": out}},
+		"egressservice":  {planned(byService), nodes{"ovn-worker ovn": ovnOf(t, "management"), "ovn-worker2 kernel": snat, "ovn-worker2 bridge": out}},
+		"dropped-by-ovn": {planned(), nodes{"ovn-worker ovn": ovnOf(t, "dropped")}},
+		"row-missing":    {planned(byService), nodes{"ovn-worker ovn": ovnOf(t, "gateway"), "ovn-worker2 bridge": out}},
+		"rule-missing": {planned(byService), nodes{"ovn-worker ovn": ovnOf(t, "management"), "ovn-worker2 bridge": out,
+			"ovn-worker2 kernel": Kernel{Interface: "breth0", Table: 254, Bridge: "breth0", ToBridge: true, Source: netip.MustParseAddr("172.18.0.4"),
+				NAT: Verdict{Target: "MASQUERADE", Rules: []string{"OVN-KUBE-MASQ: -s 10.244.0.0/16 -j MASQUERADE"}}}}},
+		"dropped-by-bridge": {planned(), nodes{"ovn-worker ovn": ovnOf(t, "gateway"), "ovn-worker2 bridge": held}},
+		"another-network": {planned(byService), nodes{"ovn-worker ovn": ovnOf(t, "management"), "ovn-worker2 kernel": Kernel{Interface: "eth1", Table: 1111, Bridge: "breth0",
+			Rules: []string{"6000: from 10.244.1.3/32, table 1111"}, Source: netip.MustParseAddr("203.0.113.7")}}},
+		"no-route": {planned(byService), nodes{"ovn-worker ovn": ovnOf(t, "management"), "ovn-worker2 kernel": Kernel{Bridge: "breth0", Unroutable: "network is unreachable"}}},
+		"not-forwarded": {planned(byService), nodes{"ovn-worker ovn": ovnOf(t, "management"), "ovn-worker2 kernel": Kernel{Interface: "breth0", Bridge: "breth0", ToBridge: true,
+			Forward: Verdict{Target: "DROP", Rules: []string{"FORWARD: -j DROP"}}}}},
+		"silent":             {planned(), nodes{"ovn-worker ovn": ovnOf(t, "gateway"), "ovn-worker2 bridge": errors.New("ovnkube of node ovn-worker2 cannot be reached")}},
+		"first-silent":       {planned(), nodes{"ovn-worker ovn": errors.New("ovnkube of node ovn-worker cannot be reached")}},
+		"asks":               {planned(), nodes{"ovn-worker ovn": ovnOf(t, "asks")}},
+		"of-another-version": {planned(), nodes{"ovn-worker ovn": out}},
+		"plain": {planned(plain), nodes{"ovn-worker ovn": OVN{Steps: []Step{{Datapath: "GR_ovn-worker", Stage: "lr_out_snat", Priority: 17, Match: "ip4.src == 10.244.0.0/16", Actions: []string{"ct_snat(172.18.0.3);"}}},
+			Source: netip.MustParseAddr("172.18.0.3"), Outputs: []Output{{"ext_ovn-worker", "breth0_ovn-worker", "localnet"}}}, "ovn-worker bridge": out}},
+		"held-but-through": {planned(func(p *explain.Pod) {
+			p.Families[0] = explain.Family{Family: "IPv4", Address: "10.244.1.3", Outcome: explain.OutcomeHeld, By: "EgressIP/prod", Why: "no node holds the address"}
+		}), nodes{"ovn-worker ovn": ovnOf(t, "gateway"), "ovn-worker2 bridge": out}},
+		"inside": {planned(func(p *explain.Pod) {
+			p.Families[0] = explain.Family{Family: "IPv4", Address: "10.244.1.3", Outcome: explain.OutcomeInside, Sources: []explain.Source{{Address: "10.244.1.3", Node: "ovn-worker"}}}
+		}), nodes{"ovn-worker ovn": OVN{Steps: []Step{{Datapath: "ovn-worker", Stage: "ls_in_l2_lkup", Priority: 50}}, Outputs: []Output{{"ovn-worker", "shop_cart", ""}}}}},
+		"several": {planned(plain), nodes{"ovn-worker ovn": several, "ovn-worker bridge": out}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := run(t, tc.plan, tc.nodes)
+			var text bytes.Buffer
+			got.Text(&text)
+			golden.Check(t, name+".txt", text.String())
+			if data, err := json.MarshalIndent(got, "", "  "); err != nil {
+				t.Error(err)
+			} else if name == "egressip" || name == "rule-missing" {
+				golden.Check(t, name+".json", string(data)+"\n")
+			}
+			inPlace := name == "egressip" || name == "egressservice" || name == "another-network" || name == "plain" || name == "inside"
+			if got.InPlace != inPlace {
+				t.Errorf("in place: %v", got.InPlace)
+			}
+		})
+	}
+}
+
+func TestNoTrace(t *testing.T) {
+	for name, change := range map[string]func(*explain.Pod){
+		"on the host's network": func(p *explain.Pod) {
+			p.Families = []explain.Family{{Outcome: explain.OutcomeNode, Why: "the pod is on the host's network"}}
+		},
+		"has no way to send": func(p *explain.Pod) {
+			p.Families = []explain.Family{{Outcome: explain.OutcomeNone, Why: "the pod has ended"}}
+		},
+		"about one family": func(p *explain.Pod) { p.Families = nil },
+	} {
+		if _, err := New(planned(change), destinationOf, TCP); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

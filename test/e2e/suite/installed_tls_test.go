@@ -1,0 +1,123 @@
+package suite
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+const (
+	intruder     = "intruder"
+	intruderNode = "ovn-worker"
+	bystander    = "ovn-worker2"
+)
+
+// databases tries to read and to change the databases of the manifests from a pod: without
+// a certificate, with that of another authority, and with that of the pod's node.
+func (s *suite) databases(t *testing.T) {
+	s.intrude(t)
+	addresses, err := s.NodeAddresses(t.Context(), lab.ControlPlane)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Its own authority is as good as any for who does not look.
+	s.inPod(t, "", "ovnkube", "pki", "init", "--dir=/own")
+	s.inPod(t, "", "ovnkube", "pki", "issue", "master", "--dir=/own", "--name=ovn")
+	for _, address := range addresses {
+		for _, port := range []uint16{6641, 6642, 6643} {
+			at := netip.AddrPortFrom(address, port).String()
+			for _, remote := range []string{"tcp:" + at, "ssl:" + at} {
+				s.inPod(t, "ovsdb-client: ", append([]string{"ovsdb-client", "--timeout=20", "list-dbs", remote}, withFiles("/own")...)...)
+			}
+			// No certificate at all: the request follows the handshake, and no answer comes.
+			out := s.inPod(t, "-", "sh", "-c", `printf '{"method":"list_dbs","params":[],"id":0}' | timeout 20 openssl s_client -quiet -connect `+at+` 2>&1`)
+			if strings.Contains(out, "OVN_") || !strings.Contains(out, "alert") {
+				t.Errorf("%s without a certificate: %s", at, out)
+			}
+			if port != 6642 {
+				s.inPod(t, "ovsdb-client: ", append([]string{"ovsdb-client", "--timeout=20", "list-dbs", "ssl:" + at}, withFiles("/node")...)...)
+			}
+		}
+		southbound := "--db=ssl:" + netip.AddrPortFrom(address, 6642).String()
+		sbctl := func(refusal string, args ...string) string {
+			return s.inPod(t, refusal, slices.Concat([]string{"ovn-sbctl", "--timeout=20", "--no-leader-only", southbound}, withFiles("/node"), args)...)
+		}
+		if out := sbctl("", "--bare", "--columns=name", "list", "Chassis"); !strings.Contains(out, intruderNode+"\n") {
+			t.Errorf("a node does not read the southbound database: %s", out)
+		}
+		const refused = "RBAC rules for client"
+		sbctl(refused, "chassis-del", bystander)
+		sbctl(refused, "set", "Chassis", bystander, "external_ids:x=y")
+		sbctl(refused, "set-connection", "ptcp:6666")
+		sbctl(refused, "chassis-add", intruder, "geneve", "172.18.0.99")
+	}
+	out, err := lab.Run(t.Context(), append(s.Kubectl(), "--namespace=ovn-kubernetes", "get", "csr",
+		"--output=jsonpath={range .items[*]}{.spec.signerName} {.spec.extra.authentication\\.kubernetes\\.io/node-name[0]}{\"\\n\"}{end}")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range nodes {
+		if !strings.Contains(out, "k8s.ovn.org/node "+node+"\n") {
+			t.Errorf("no request of %s:\n%s", node, out)
+		}
+	}
+}
+
+// withFiles are the options of OVN's programs for the certificate in a directory.
+func withFiles(dir string) []string {
+	return []string{"--private-key=" + dir + "/ovn-privkey.pem", "--certificate=" + dir + "/ovn-cert.pem", "--ca-cert=" + dir + "/cacert.pem"}
+}
+
+// intrude runs a pod that has OVN's programs, and the node's certificate at /node.
+func (s *suite) intrude(t *testing.T) {
+	t.Helper()
+	zero := int64(0)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: intruder}, Spec: corev1.PodSpec{
+		NodeName: intruderNode, TerminationGracePeriodSeconds: &zero,
+		Containers: []corev1.Container{{
+			Name: intruder, Image: "ovnkube:latest", ImagePullPolicy: corev1.PullNever, Command: []string{"sleep", "infinity"},
+			VolumeMounts: []corev1.VolumeMount{{Name: "node", MountPath: "/node", ReadOnly: true}},
+		}},
+		Volumes: []corev1.Volume{{Name: "node", VolumeSource: corev1.VolumeSource{
+			HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/ovn-kubernetes/pki"},
+		}}},
+	}}
+	if _, err := s.Kube.CoreV1().Pods(lab.Namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.WaitPod(t.Context(), intruder, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.DeletePod(context.WithoutCancel(t.Context()), intruder); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// inPod runs a command in the pod. It has to fail with a refusal, or to succeed where
+// that is empty; with "-" it may do either.
+func (s *suite) inPod(t *testing.T, refusal string, command ...string) string {
+	t.Helper()
+	out, err := lab.Run(t.Context(), slices.Concat(s.Kubectl(), []string{"--namespace=" + lab.Namespace, "exec", intruder, "--"}, command)...)
+	text := out
+	if err != nil {
+		text += err.Error()
+	}
+	switch {
+	case refusal == "-":
+	case refusal == "" && err != nil:
+		t.Errorf("%s: %v", command, err)
+	case refusal != "" && (err == nil || !strings.Contains(text, refusal)):
+		t.Errorf("%s: %v: %s, want to be refused: %s", command, err, text, refusal)
+	}
+	return text
+}

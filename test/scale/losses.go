@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/test/scale/agents"
+	"github.com/ovnkube/ovnkube/test/scale/load"
+	"github.com/ovnkube/ovnkube/test/scale/plane"
+)
+
+// losses measures the loss of a host of EgressServices, and of a node with egress
+// addresses. The time counts from the moment at which the node falls silent: what the
+// master needs to notice that is part of it.
+func (b *bench) losses(ctx context.Context) error {
+	if host := b.host(); host != "" {
+		err := b.loss(ctx, "host of EgressServices lost", host, func() bool { return b.hostedBy(host) == 0 && b.allServed() })
+		if err != nil {
+			return err
+		}
+	}
+	if holder := b.holder(); holder != "" {
+		return b.loss(ctx, "node with egress addresses lost", holder, func() bool { return b.heldBy(holder) == 0 && b.allHeld() })
+	}
+	return nil
+}
+
+func (b *bench) loss(ctx context.Context, phase, node string, done func() bool) error {
+	known, err := kube.Node(b.agents.Node(node))
+	if err != nil {
+		return err
+	}
+	addrs := known.ManagementAddrs()
+	for _, p := range known.Primary {
+		addrs = append(addrs, p.Addr())
+	}
+	err = b.measureEvent(ctx, event{phase, func(context.Context) error {
+		b.agents.SetLost(node, true)
+		return plane.Silence(true, addrs...)
+	}, done}, long)
+	if err != nil {
+		return err
+	}
+	b.agents.SetLost(node, false)
+	if err := plane.Silence(false, addrs...); err != nil {
+		return err
+	}
+	return b.settled(ctx)
+}
+
+// settled waits until nothing moves any more on account of a node that is back, which the
+// master takes for one as any other after a while.
+func (b *bench) settled(ctx context.Context) error {
+	m, err := b.mark()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
+	defer cancel()
+	return b.settle(ctx, m, time.Now().Add(long), long)
+}
+
+// host returns the node that is host of most EgressServices; "" for none.
+func (b *bench) host() (node string) {
+	most := 0
+	for i := range b.size.Nodes {
+		if n := b.hostedBy(load.NodeName(i)); n > most {
+			node, most = load.NodeName(i), n
+		}
+	}
+	return node
+}
+
+func (b *bench) hostedBy(node string) (n int) {
+	for _, eg := range b.agents.Services() {
+		if eg.Status.Host == node {
+			n++
+		}
+	}
+	return n
+}
+
+func (b *bench) allServed() bool {
+	for _, eg := range b.agents.Services() {
+		if !agents.Programmed(eg) {
+			return false
+		}
+	}
+	return true
+}
+
+// leaderChange measures how long the next master needs from the moment at which the leader
+// is told to end until it has nothing to do.
+func (b *bench) leaderChange(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	next, err := b.plane.StartMaster(load.NodeName(1), 1)
+	if err != nil {
+		return err
+	}
+	if _, err := b.awaitIdle(ctx, next, time.Now()); err != nil {
+		return err
+	}
+	leader := b.master
+	b.master, b.idle = next, 0
+	m, err := b.mark()
+	if err != nil {
+		return err
+	}
+	leader.Stop()
+	if err := plane.Until(ctx, "the next leader", func() error { return next.Leads(ctx) }); err != nil {
+		return err
+	}
+	elected := time.Now()
+	done, err := b.awaitIdle(ctx, next, elected)
+	if err != nil {
+		return err
+	}
+	if err := b.settle(ctx, m, done, long); err != nil {
+		return err
+	}
+	b.say("the next master was elected after %.0f ms", milliseconds(m.at, elected))
+	return b.record("leader change", m, done, nil)
+}

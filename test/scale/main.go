@@ -1,0 +1,120 @@
+// Command scale measures a master of ovnkube in a cluster of a given size.
+//
+//	scale run [FLAG...]            measure; this needs root
+//	scale show FILE [FILE]         print a run as a table, or compare two
+//	scale plot SIZE FILE... >SVG   plot time against size
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/ovnkube/ovnkube/test/scale/load"
+	"github.com/ovnkube/ovnkube/test/scale/plane"
+	"github.com/ovnkube/ovnkube/test/scale/result"
+)
+
+func main() { os.Exit(command(os.Args[1:])) }
+
+const usage = `usage: scale run [FLAG...]
+       scale show FILE [FILE]
+       scale plot SIZE FILE...`
+
+// command runs a command line and returns its exit status.
+func command(args []string) int {
+	var err error
+	status := 0
+	switch {
+	case len(args) > 0 && args[0] == "run" && !plane.Inside():
+		status, err = plane.Enter()
+	case len(args) > 0 && args[0] == "run":
+		err = run(args[1:])
+	case len(args) > 1 && args[0] == "show":
+		err = show(args[1:])
+	case len(args) > 2 && args[0] == "plot":
+		err = plot(args[1], args[2:])
+	default:
+		err = fmt.Errorf("%s", usage)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "scale:", err)
+		return 1
+	}
+	return status
+}
+
+func run(args []string) error {
+	flags := flag.NewFlagSet("scale run", flag.ExitOnError)
+	var o options
+	size := flags.String("size", "small", "how large the cluster is: tiny, small, large, egressips")
+	times := flags.Int("times", 1, "by what the numbers of nodes and objects are multiplied")
+	flags.StringVar(&o.out, "out", "_output/scale.json", "file that the results are written to")
+	flags.StringVar(&o.profiles, "profiles", "", "directory for profiles of the master's processors and memory at starts")
+	flags.StringVar(&o.logs, "logs", "", "directory that logs are kept in; it is made, and a temporary one without it")
+	flags.IntVar(&o.repeat, "repeat", 3, "how often each event is measured")
+	flags.StringVar(&o.plane.KubernetesDir, "kubernetes", "_output/kin/bin", "directory of the programs of Kubernetes")
+	flags.StringVar(&o.plane.Ovnkube, "ovnkube", "_output/bin/ovnkube", "the program to measure")
+	flags.StringVar(&o.crds, "crds", "dist/crds", "directory of the definitions of our kinds")
+	masterArgs := flags.String("master-args", "", "further arguments of masters, separated by blanks")
+	_ = flags.Parse(args) // it exits
+	o.plane.MasterArgs = strings.Fields(*masterArgs)
+	var err error
+	if o.size, err = load.SizeOf(*size, *times); err != nil {
+		return err
+	}
+	for _, path := range []*string{&o.out, &o.profiles, &o.logs, &o.plane.KubernetesDir, &o.plane.Ovnkube, &o.crds} {
+		if *path == "" {
+			continue
+		}
+		if *path, err = filepath.Abs(*path); err != nil {
+			return err
+		}
+	}
+	if o.profiles != "" {
+		if err := os.MkdirAll(o.profiles, 0o755); err != nil {
+			return err
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := measure(ctx, o); err != nil {
+		return err
+	}
+	return show([]string{o.out})
+}
+
+func show(paths []string) error {
+	var runs [][]result.Result
+	for _, path := range paths {
+		all, err := result.Load(path)
+		if err != nil {
+			return err
+		}
+		runs = append(runs, all)
+	}
+	switch len(runs) {
+	case 1:
+		return result.WriteTable(os.Stdout, runs[0])
+	case 2:
+		return result.WriteComparison(os.Stdout, runs[0], runs[1])
+	}
+	return fmt.Errorf("%s", usage)
+}
+
+func plot(size string, paths []string) error {
+	var all []result.Result
+	for _, path := range paths {
+		one, err := result.Load(path)
+		if err != nil {
+			return err
+		}
+		all = append(all, one...)
+	}
+	return result.WritePlot(os.Stdout, all, size)
+}

@@ -1,0 +1,123 @@
+package plane
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+const (
+	etcdURL = "http://127.0.0.1:2379"
+	apiURL  = "https://127.0.0.1:6443"
+
+	// masterUser is who the masters are, whose writes are counted; harnessUser is who
+	// makes all else.
+	masterUser, harnessUser = "ovnkube", "scale"
+)
+
+// auditPolicy has the API server note what masters write.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  users: [` + masterUser + `]
+  verbs: [create, update, patch, delete, deletecollection]
+- level: None
+`
+
+// startKubernetes runs etcd and the API server. Neither waits for the disk.
+func (p *Plane) startKubernetes(ctx context.Context) error {
+	program := filepath.Join(p.config.KubernetesDir, "kin-kubernetes")
+	etcd, err := p.start("etcd", program, "etcd", "--name=scale", "--data-dir="+p.path("etcd"), "--unsafe-no-fsync",
+		"--listen-client-urls="+etcdURL, "--advertise-client-urls="+etcdURL, "--listen-peer-urls=http://127.0.0.1:2380",
+		"--initial-advertise-peer-urls=http://127.0.0.1:2380", "--initial-cluster=scale=http://127.0.0.1:2380",
+		"--quota-backend-bytes=8589934592", "--log-level=warn")
+	if err != nil {
+		return err
+	}
+	if err := etcd.ready(ctx, func() error { return answers(ctx, etcdURL+"/health") }); err != nil {
+		return err
+	}
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return fmt.Errorf("make the key of service accounts: %w", err)
+	}
+	for name, text := range map[string]string{
+		"audit.yaml": auditPolicy,
+		"tokens.csv": fmt.Sprintf("%[1]s,%[1]s,1,system:masters\n%[2]s,%[2]s,2,system:masters\n", masterUser, harnessUser),
+		"sa.key":     string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})),
+	} {
+		if err := os.WriteFile(p.path(name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	api, err := p.start("kube-apiserver", program, "kube-apiserver",
+		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=6443", "--cert-dir="+p.path("certificates"),
+		"--etcd-servers="+etcdURL, "--service-cluster-ip-range="+p.config.ServiceRange.String(),
+		"--authorization-mode=AlwaysAllow", "--token-auth-file="+p.path("tokens.csv"),
+		// No controller gives namespaces their service accounts, nor nodes their readiness.
+		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+p.path("sa.key"),
+		"--service-account-signing-key-file="+p.path("sa.key"),
+		"--audit-policy-file="+p.path("audit.yaml"), "--audit-log-path="+p.path("audit.log"), "--audit-log-maxsize=10000",
+		// The harness makes objects as fast as it can.
+		"--enable-priority-and-fairness=false", "--max-requests-inflight=0", "--max-mutating-requests-inflight=0")
+	if err != nil {
+		return err
+	}
+	if err := api.ready(ctx, func() error { return answers(ctx, apiURL+"/readyz") }); err != nil {
+		return err
+	}
+	return p.writeKubeconfig()
+}
+
+// insecure asks a server of our own, which has made its certificate itself.
+var insecure = &http.Client{
+	Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+	Timeout:   time.Minute,
+}
+
+func answers(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+harnessUser)
+	response, err := insecure.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", url, response.Status)
+	}
+	return nil
+}
+
+// writeKubeconfig is for the masters.
+func (p *Plane) writeKubeconfig() error {
+	c := clientcmdapi.NewConfig()
+	c.Clusters["scale"] = &clientcmdapi.Cluster{Server: apiURL, InsecureSkipTLSVerify: true}
+	c.AuthInfos["scale"] = &clientcmdapi.AuthInfo{Token: masterUser}
+	c.Contexts["scale"] = &clientcmdapi.Context{Cluster: "scale", AuthInfo: "scale"}
+	c.CurrentContext = "scale"
+	return clientcmd.WriteToFile(*c, p.path("kubeconfig"))
+}
+
+// REST is how the harness reaches the API server, as fast as it can.
+func (p *Plane) REST() *rest.Config {
+	return &rest.Config{Host: apiURL, BearerToken: harnessUser, QPS: -1, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+}

@@ -1,0 +1,158 @@
+package plane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// patience is how long a process may take to start or to end.
+const patience = time.Minute
+
+// tick is how often a condition is looked at.
+const tick = 2 * time.Millisecond
+
+// ErrEnded is what is wrong where a process has ended by itself.
+var ErrEnded = errors.New("it has ended")
+
+// Until waits for a condition: it returns when ok does not return an error any more. Where
+// ctx ends before, or a process has ended, it returns the last error.
+func Until(ctx context.Context, what string, ok func() error) error {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		err := ok()
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, ErrEnded) {
+			return fmt.Errorf("wait for %s: %w", what, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w: %w", what, ctx.Err(), err)
+		case <-ticker.C:
+		}
+	}
+}
+
+// Process is a process of ours.
+type Process struct {
+	Name string
+	cmd  *exec.Cmd
+	done chan struct{} // when it has ended
+	log  string
+}
+
+// start runs a program as name; what it says goes to a file in dir.
+func start(dir, name, program string, args ...string) (*Process, error) {
+	p := &Process{Name: name, done: make(chan struct{}), log: filepath.Join(dir, name+".log")}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	p.cmd = exec.Command(program, args...)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // its state tells
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// ready waits until a process that was started works.
+func (p *Process) ready(ctx context.Context, ok func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return Until(ctx, p.Name, func() error {
+		if err := p.Failed(); err != nil {
+			return err
+		}
+		return ok()
+	})
+}
+
+// Failed tells that a process has ended, and what it said last.
+func (p *Process) Failed() error {
+	select {
+	case <-p.done:
+		return fmt.Errorf("%s: %w (%s): %s", p.Name, ErrEnded, p.cmd.ProcessState, lastLine(p.log))
+	default:
+		return nil
+	}
+}
+
+// lastLine returns what a program said last.
+func lastLine(path string) string {
+	file, err := os.Open(path)
+	if err != nil {
+		return err.Error()
+	}
+	defer file.Close()
+	const enough = 1 << 10
+	if size, err := file.Seek(0, io.SeekEnd); err == nil {
+		_, _ = file.Seek(max(0, size-enough), io.SeekStart)
+	}
+	text, _ := io.ReadAll(file)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return lines[len(lines)-1]
+}
+
+// Stop ends a process in good order, and by force where that takes too long.
+func (p *Process) Stop() { p.end(syscall.SIGTERM) }
+
+// Kill ends a process at once.
+func (p *Process) Kill() { p.end(syscall.SIGKILL) }
+
+func (p *Process) end(signal os.Signal) {
+	_ = p.cmd.Process.Signal(signal)
+	select {
+	case <-p.done:
+	case <-time.After(patience):
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	}
+}
+
+// CPU is how much of the processors a process has used.
+func (p *Process) CPU() time.Duration {
+	// The clock of another process, as clock_getcpuclockid(3) makes it.
+	var t unix.Timespec
+	if unix.ClockGettime(int32(^p.cmd.Process.Pid)<<3|2, &t) != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}
+
+// ResetPeak has Peak be that from now on.
+func (p *Process) ResetPeak() {
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.cmd.Process.Pid), []byte("5"), 0)
+}
+
+// Memory returns the resident memory of a process, and the most that it was, in bytes.
+func (p *Process) Memory() (now, peak int64) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	for line := range strings.Lines(string(text)) {
+		var kilobytes int64
+		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &kilobytes); err == nil {
+			now = kilobytes << 10
+		}
+		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kilobytes); err == nil {
+			peak = kilobytes << 10
+		}
+	}
+	return now, peak
+}

@@ -1,0 +1,59 @@
+package plane
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestEnded: who waits for a process that has ended by itself is told so at once, and why.
+func TestEnded(t *testing.T) {
+	p, err := start(t.TempDir(), "server", "sh", "-c", "echo began; echo the disk is full; exit 3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = p.ready(t.Context(), func() error { return errors.New("it does not answer") })
+	if !errors.Is(err, ErrEnded) || !strings.Contains(err.Error(), "the disk is full") || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("ended: %v", err)
+	}
+}
+
+func TestUntil(t *testing.T) {
+	tries := 0
+	err := Until(t.Context(), "three tries", func() error {
+		if tries++; tries < 3 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if err != nil || tries != 3 {
+		t.Errorf("%d tries: %v", tries, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	last := errors.New("never")
+	if err := Until(ctx, "nothing", func() error { return last }); !errors.Is(err, last) || !errors.Is(err, context.Canceled) {
+		t.Errorf("waited for nothing: %v", err)
+	}
+}
+
+// TestUse: what a process uses is read from the kernel.
+func TestUse(t *testing.T) {
+	p, err := start(t.TempDir(), "busy", "sh", "-c", "while :; do :; done")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Kill()
+	p.ResetPeak()
+	err = Until(t.Context(), "a busy process", func() error {
+		if p.CPU() < 10*time.Millisecond {
+			return errors.New("it does nothing")
+		}
+		return nil
+	})
+	if now, peak := p.Memory(); err != nil || now == 0 || peak < now {
+		t.Errorf("memory %d, at most %d: %v", now, peak, err)
+	}
+}

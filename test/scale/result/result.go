@@ -1,0 +1,157 @@
+// Package result keeps what a run measured: a file with a JSON object on each line, one
+// for each time that something was measured. It prints one run as a table, compares two,
+// and plots several of different sizes.
+package result
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/ovnkube/ovnkube/test/scale/load"
+)
+
+// Result is what was measured once.
+type Result struct {
+	Size  load.Size `json:"size"`
+	Phase string    `json:"phase"`
+
+	// First, Rows and Done are milliseconds from the cause: until the first change of rows
+	// and the last one were committed, and until all that was asked for was reported as
+	// done. 0 where there was nothing of the kind.
+	First float64 `json:"firstMs"`
+	Rows  float64 `json:"rowsMs"`
+	Done  float64 `json:"doneMs"`
+	// Kinds are, at starts, the milliseconds until the last row of a kind was inserted.
+	Kinds map[string]float64 `json:"kindsMs,omitempty"`
+
+	// CPU are the seconds of processors that the master used, without what it uses when
+	// nothing happens; at starts with it.
+	CPU float64 `json:"cpuSeconds"`
+	// Peak is the most memory that it had resident meanwhile, Settled what it had afterwards, in MiB.
+	Peak    float64 `json:"peakMiB"`
+	Settled float64 `json:"settledMiB"`
+
+	Transactions int   `json:"transactions"`
+	Changed      int   `json:"rows"` // rows inserted, changed or deleted
+	Sent         int64 `json:"sentBytes"`
+	Received     int64 `json:"receivedBytes"`
+	// Writes are the master's writes to the API server by kind, but for leases and Events.
+	Writes map[string]int `json:"apiWrites,omitempty"`
+
+	// Raw is how many milliseconds a client that does nothing else needs to write the RawRows
+	// rows that there are in the end; 0 where that was not measured.
+	Raw     float64 `json:"rawMs,omitempty"`
+	RawRows int     `json:"rawRows,omitempty"`
+}
+
+// AllWrites is the number of writes of all kinds.
+func (r Result) AllWrites() (n int) {
+	for _, w := range r.Writes {
+		n += w
+	}
+	return n
+}
+
+// Append writes a result as the last line of a file.
+func Append(path string, r Result) error {
+	line, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(append(line, '\n'))
+	return errors.Join(err, file.Close())
+}
+
+// Load reads a file.
+func Load(path string) ([]Result, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	all, err := Read(file)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return all, nil
+}
+
+// Read reads the results of a run.
+func Read(r io.Reader) ([]Result, error) {
+	var all []Result
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var one Result
+		if err := json.Unmarshal(lines.Bytes(), &one); err != nil {
+			return nil, fmt.Errorf("line %d: %w", len(all)+1, err)
+		}
+		if one.Phase == "" {
+			return nil, fmt.Errorf("line %d has no phase", len(all)+1)
+		}
+		all = append(all, one)
+	}
+	return all, lines.Err()
+}
+
+// Phase are the results of what was measured several times, of one size.
+type Phase struct {
+	Name string
+	Size load.Size
+	All  []Result
+}
+
+// Phases groups results, in the order in which they were measured.
+func Phases(all []Result) []Phase {
+	var phases []Phase
+	for _, r := range all {
+		i := slices.IndexFunc(phases, func(p Phase) bool { return p.Name == r.Phase && p.Size == r.Size })
+		if i < 0 {
+			i = len(phases)
+			phases = append(phases, Phase{Name: r.Phase, Size: r.Size})
+		}
+		phases[i].All = append(phases[i].All, r)
+	}
+	return phases
+}
+
+// Median returns the smallest value that half of the results do not exceed.
+func (p Phase) Median(value func(Result) float64) float64 {
+	values := make([]float64, 0, len(p.All))
+	for _, r := range p.All {
+		values = append(values, value(r))
+	}
+	slices.Sort(values)
+	return values[(len(values)-1)/2]
+}
+
+// column is a value of a result, as tables and plots have it.
+type column struct {
+	name   string
+	value  func(Result) float64
+	format string
+}
+
+var columns = []column{
+	{"first ms", func(r Result) float64 { return r.First }, "%.0f"},
+	{"rows ms", func(r Result) float64 { return r.Rows }, "%.0f"},
+	{"done ms", func(r Result) float64 { return r.Done }, "%.0f"},
+	{"raw ms", func(r Result) float64 { return r.Raw }, "%.0f"},
+	{"CPU s", func(r Result) float64 { return r.CPU }, "%.2f"},
+	{"peak MiB", func(r Result) float64 { return r.Peak }, "%.0f"},
+	{"settled MiB", func(r Result) float64 { return r.Settled }, "%.0f"},
+	{"transactions", func(r Result) float64 { return float64(r.Transactions) }, "%.0f"},
+	{"rows", func(r Result) float64 { return float64(r.Changed) }, "%.0f"},
+	{"KB sent", func(r Result) float64 { return float64(r.Sent) / 1000 }, "%.0f"},
+	{"KB received", func(r Result) float64 { return float64(r.Received) / 1000 }, "%.0f"},
+	{"API writes", func(r Result) float64 { return float64(r.AllWrites()) }, "%.0f"},
+}

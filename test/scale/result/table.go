@@ -1,0 +1,112 @@
+package result
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// WriteTable prints a run: medians where something was measured several times.
+func WriteTable(w io.Writer, run []Result) error {
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	names := []string{"size", "phase", "times"}
+	for _, c := range columns {
+		names = append(names, c.name)
+	}
+	fmt.Fprintln(tab, strings.Join(names, "\t"))
+	phases := Phases(run)
+	for _, p := range phases {
+		cells := []string{p.size(), p.Name, fmt.Sprint(len(p.All))}
+		for _, c := range columns {
+			cells = append(cells, text(c, p.Median(c.value)))
+		}
+		fmt.Fprintln(tab, strings.Join(cells, "\t"))
+	}
+	if err := tab.Flush(); err != nil {
+		return err
+	}
+	for _, p := range phases {
+		last := p.All[len(p.All)-1]
+		if len(last.Kinds) > 0 {
+			fmt.Fprintf(w, "%s, last insertion of each kind in ms: %s\n", p.Name, pairs(last.Kinds, "%.0f"))
+		}
+		if len(last.Writes) > 0 {
+			fmt.Fprintf(w, "%s, API writes: %s\n", p.Name, pairs(last.Writes, "%d"))
+		}
+	}
+	return nil
+}
+
+func (p Phase) size() string {
+	if p.Size.Times == 1 {
+		return p.Size.Name
+	}
+	return fmt.Sprintf("%s x%d", p.Size.Name, p.Size.Times)
+}
+
+// text is a value; one that is 0 is nothing to look at.
+func text(c column, v float64) string {
+	if v == 0 {
+		return "-"
+	}
+	return fmt.Sprintf(c.format, v)
+}
+
+func pairs[V any](m map[string]V, format string) string {
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, key+" "+fmt.Sprintf(format, m[key]))
+	}
+	return strings.Join(out, ", ")
+}
+
+// compared are the columns in which two runs are compared.
+var compared = []string{"rows ms", "done ms", "CPU s", "peak MiB", "transactions", "API writes"}
+
+// WriteComparison prints two runs beside each other.
+func WriteComparison(w io.Writer, before, after []Result) error {
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	names := []string{"size", "phase"}
+	for _, name := range compared {
+		names = append(names, name+" A", name+" B")
+	}
+	fmt.Fprintln(tab, strings.Join(names, "\t"))
+	a, b := Phases(before), Phases(after)
+	same := func(p Phase) func(Phase) bool {
+		return func(o Phase) bool { return o.Name == p.Name && o.Size == p.Size }
+	}
+	for _, p := range a {
+		if i := slices.IndexFunc(b, same(p)); i >= 0 {
+			line(tab, p, &p, &b[i])
+		} else {
+			line(tab, p, &p, nil)
+		}
+	}
+	for _, p := range b {
+		if !slices.ContainsFunc(a, same(p)) {
+			line(tab, p, nil, &p)
+		}
+	}
+	return tab.Flush()
+}
+
+// line prints a phase of two runs; nil where one has it not.
+func line(w io.Writer, p Phase, a, b *Phase) {
+	cells := []string{p.size(), p.Name}
+	for _, c := range columns {
+		if !slices.Contains(compared, c.name) {
+			continue
+		}
+		for _, run := range []*Phase{a, b} {
+			if run == nil {
+				cells = append(cells, "")
+				continue
+			}
+			cells = append(cells, text(c, run.Median(c.value)))
+		}
+	}
+	fmt.Fprintln(w, strings.Join(cells, "\t"))
+}

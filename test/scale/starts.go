@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ovnkube/ovnkube/test/scale/agents"
+	"github.com/ovnkube/ovnkube/test/scale/load"
+	"github.com/ovnkube/ovnkube/test/scale/plane"
+	"github.com/ovnkube/ovnkube/test/scale/result"
+)
+
+// prepare makes nodes, namespaces and pods; a master gives them their subnets and
+// addresses.
+func (b *bench) prepare(ctx context.Context) error {
+	var err error
+	if b.clients, err = load.NewClients(b.plane.REST()); err != nil {
+		return err
+	}
+	if err := b.clients.InstallCRDs(ctx, b.crds); err != nil {
+		return err
+	}
+	if err := b.clients.MakeBase(ctx, b.size); err != nil {
+		return err
+	}
+	b.say("nodes and pods are there")
+	if b.agents, err = agents.Start(ctx, b.clients); err != nil {
+		return err
+	}
+	return b.agents.Confirm(ctx, b.plane, b.size.Nodes)
+}
+
+// starts measures a master's starts: in a cluster whose pods have no address yet; in one
+// whose northbound database is empty, with egress objects that nobody has served yet; and
+// where there is nothing to do.
+func (b *bench) starts(ctx context.Context) error {
+	if err := b.start(ctx, "first start, pods only", nil); err != nil {
+		return err
+	}
+	b.master.Stop()
+	if err := b.plane.ResetDatabases(ctx); err != nil {
+		return err
+	}
+	if err := b.agents.Confirm(ctx, b.plane, b.size.Nodes); err != nil {
+		return err
+	}
+	if err := b.clients.MakeFeatures(ctx, b.size, b.agents.PodsOf); err != nil {
+		return err
+	}
+	b.say("Services and egress objects are there, the northbound database is empty")
+	err := b.start(ctx, "cold start", func(m mark, r *result.Result) { r.Kinds = b.kinds(m) })
+	if err != nil {
+		return err
+	}
+	if err := b.measureIdle(ctx); err != nil {
+		return err
+	}
+	b.master.Stop()
+	return b.start(ctx, "restart, nothing changed", nil)
+}
+
+// start measures the start of a master, until everything is served and it has nothing to do.
+func (b *bench) start(ctx context.Context, phase string, more func(m mark, r *result.Result)) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	b.master, b.idle = nil, 0
+	m, err := b.mark()
+	if err != nil {
+		return err
+	}
+	if b.master, err = b.plane.StartMaster(load.NodeName(0), 0); err != nil {
+		return err
+	}
+	end := b.profile(ctx, phase)
+	served, err := b.awaitServed(ctx)
+	if err != nil {
+		return err
+	}
+	done, err := b.awaitIdle(ctx, b.master, m.at)
+	if err != nil {
+		return err
+	}
+	if served.After(done) {
+		done = served
+	}
+	if err := errors.Join(b.settle(ctx, m, done, long), end()); err != nil {
+		return err
+	}
+	var raw func(*result.Result)
+	if more != nil {
+		took, rows, err := b.plane.Raw(ctx)
+		if err != nil {
+			return err
+		}
+		raw = func(r *result.Result) {
+			more(m, r)
+			r.Raw, r.RawRows = milliseconds(time.Time{}, time.Time{}.Add(took)), rows
+		}
+	}
+	return b.record(phase, m, done, raw)
+}
+
+// told is how often it is said what is still to be served.
+const told = 10 * time.Second
+
+// awaitServed waits until all objects are served as they say, and returns when that was.
+func (b *bench) awaitServed(ctx context.Context) (time.Time, error) {
+	next := time.Now().Add(told)
+	look := time.Time{}
+	err := plane.Until(ctx, "everything to be served", func() error {
+		if err := b.plane.Failed(); err != nil {
+			return err
+		}
+		// At a large size it takes a while to look at all.
+		if time.Since(look) < 50*time.Millisecond {
+			return errors.New("looking")
+		}
+		unfinished := b.agents.Unfinished()
+		look = time.Now()
+		if len(unfinished) == 0 {
+			return nil
+		}
+		if look.After(next) {
+			b.say("not served yet: %v", unfinished)
+			next = look.Add(told)
+		}
+		return fmt.Errorf("not served: %v", unfinished)
+	})
+	return look, err
+}
+
+const (
+	// sample is how often it is looked at how busy a master is; it is busy when it uses more
+	// than this part of one processor.
+	sample = 100 * time.Millisecond
+	busy   = 0.3
+)
+
+// awaitIdle waits until a master has nothing to do, and returns since when.
+func (b *bench) awaitIdle(ctx context.Context, master *plane.Master, since time.Time) (time.Time, error) {
+	ticker := time.NewTicker(sample)
+	defer ticker.Stop()
+	last, at, worked := master.CPU(), time.Now(), since
+	for {
+		select {
+		case <-ctx.Done():
+			return worked, fmt.Errorf("wait for the master to be idle: %w", ctx.Err())
+		case <-ticker.C:
+		}
+		if err := b.plane.Failed(); err != nil {
+			return worked, err
+		}
+		now, used := time.Now(), master.CPU()
+		if (used - last).Seconds() > busy*now.Sub(at).Seconds() {
+			worked = now
+		}
+		last, at = used, now
+		if now.Sub(worked) > long {
+			return worked, nil
+		}
+	}
+}
+
+// measureIdle measures what the master uses when nothing happens.
+func (b *bench) measureIdle(ctx context.Context) error {
+	const span = 3 * time.Second
+	began := b.master.CPU()
+	select {
+	case <-time.After(span):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	b.idle = (b.master.CPU() - began).Seconds() / span.Seconds()
+	b.say("idle: %.3f of a processor", b.idle)
+	return nil
+}
+
+// profile keeps profiles of the master, each of some seconds, until the function that it
+// returns is called, which also keeps one of its memory.
+func (b *bench) profile(ctx context.Context, phase string) func() error {
+	if b.profiles == "" {
+		return func() error { return nil }
+	}
+	stop := make(chan struct{})
+	var all errgroup.Group
+	all.Go(func() error {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return b.master.Profile(ctx, b.profiles, phase+" heap.pprof", "heap?gc=1")
+			default:
+			}
+			// The master does not listen from its first moment on.
+			_ = plane.Until(ctx, "the master to listen", func() error {
+				return b.master.Profile(ctx, b.profiles, fmt.Sprintf("%s cpu-%03d.pprof", phase, i), "profile?seconds=5")
+			})
+		}
+	})
+	return func() error {
+		close(stop)
+		return all.Wait()
+	}
+}
