@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that building, testing and the local cluster
-# need, and says which ones. With --check it only says what is missing.
+# need, and says which ones. With --check it only says what is missing. Packages that
+# are named are installed, too: those that only one test needs.
 #
 # No daemon is started: the clusters run their own, each in namespaces of its
 # own, and must never meet one of the machine.
@@ -88,14 +89,20 @@ case " $(distribution) " in
 *) fail "this needs Debian or Ubuntu: the local cluster runs the OVN, Open vSwitch and containerd of their packages" ;;
 esac
 
-[[ ${1:-} == --check ]] || ((EUID == 0)) || fail "run this as root: packages are installed, and clusters live in namespaces only root can make"
+CHECK=
+if [[ ${1:-} == --check ]]; then
+	CHECK=1
+	shift
+fi
+PACKAGES+=("$@")
+[[ -n $CHECK ]] || ((EUID == 0)) || fail "run this as root: packages are installed, and clusters live in namespaces only root can make"
 
 mapfile -t WANT < <(missing; need_go)
 if ((${#WANT[@]} == 0)); then
 	say "all packages are there"
 	exit 0
 fi
-if [[ ${1:-} == --check ]]; then
+if [[ -n $CHECK ]]; then
 	fail "missing packages: ${WANT[*]}"
 fi
 say "installing ${WANT[*]}"

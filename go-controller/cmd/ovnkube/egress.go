@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -14,18 +13,11 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
-	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/explain"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/explain/reader"
-	routeclient "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned"
-	serviceclient "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
-	ipclient "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
 )
 
@@ -61,9 +53,9 @@ type egress struct {
 	// connect returns clients by a kubeconfig; "" for the usual one.
 	connect func(kubeconfig, context string) (reader.Clients, error)
 
-	kubeconfig, context, namespace, output, to string
-	timeout, interval                          time.Duration
-	watch, notInPlace                          bool
+	kubeconfig, context, namespace, output, to, listen string
+	timeout, interval                                  time.Duration
+	watch, notInPlace                                  bool
 }
 
 // runEgress runs the command, and returns its exit status.
@@ -106,7 +98,7 @@ func (e *egress) command() *cli.App {
 		Name: "ovnkube egress", HelpName: "ovnkube egress", Usage: "why pods leave the cluster with which address",
 		Version: version.Get().String(), HideVersion: true, HideHelpCommand: true,
 		OnUsageError: wrong, ExitErrHandler: func(*cli.Context, error) {}, Action: group, DisableSliceFlagSeparator: true,
-		Commands: []*cli.Command{e.historyCommand(wrong, group), e.statusCommand(wrong, flags), e.whatIfCommand(wrong, flags), e.traceCommand(wrong, flags), {
+		Commands: []*cli.Command{e.historyCommand(wrong, group), e.statusCommand(wrong, flags), e.serveCommand(wrong, flags), e.whatIfCommand(wrong, flags), e.traceCommand(wrong, flags), {
 			Name: "explain", Usage: "say what becomes of what an object is about", OnUsageError: wrong, HideHelpCommand: true, Action: group,
 			Subcommands: []*cli.Command{{
 				Name: "pod", ArgsUsage: "NAMESPACE/NAME", Usage: "the address that a pod leaves with, and why", OnUsageError: wrong, HideHelpCommand: true,
@@ -218,11 +210,7 @@ func (e *egress) address(c *cli.Context) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	address, err := netip.ParseAddr(strings.Trim(text, "[]"))
-	if err != nil || address.Zone() != "" {
-		return netip.Addr{}, fmt.Errorf("%q: no address; allowed: ADDRESS, as 192.0.2.1 or 2001:db8::1", text)
-	}
-	return address.Unmap(), nil
+	return explain.ParseAddress(text)
 }
 
 // switches are the flags that have no value.
@@ -273,21 +261,11 @@ func (e *egress) format() error {
 	return nil
 }
 
-// destination parses ADDRESS or ADDRESS:PORT.
+// destination parses the flag --to.
 func destination(text string) (netip.AddrPort, error) {
-	if text == "" {
-		return netip.AddrPort{}, nil
-	}
-	to, err := netip.ParseAddrPort(text)
+	to, err := explain.ParseDestination(text)
 	if err != nil {
-		var a netip.Addr
-		if a, err = netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
-			to = netip.AddrPortFrom(a, 0)
-		}
-	}
-	to = netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
-	if err != nil || !topology.IsUnicast(to.Addr()) {
-		return to, fmt.Errorf("--to=%s: no destination; allowed: ADDRESS or ADDRESS:PORT, as 192.0.2.1:443 or [2001:db8::1]:443", text)
+		return to, fmt.Errorf("--to=%s: %w", text, err)
 	}
 	return to, nil
 }
@@ -317,7 +295,7 @@ func (e *egress) answer(ctx context.Context, ask func(*explain.Cluster) (answer,
 func (e *egress) read(ctx context.Context, clients reader.Clients) (*explain.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
-	snap, err := reader.Read(ctx, clients, e.namespace, settings)
+	snap, err := reader.Read(ctx, clients, e.namespace, reader.FromConfigMap)
 	if err != nil {
 		return nil, err
 	}
@@ -341,24 +319,6 @@ func (e *egress) write(a answer) error {
 	return err
 }
 
-// settings reads the configuration file of the cluster.
-func settings(file []byte) (explain.Settings, error) {
-	cfg, _, err := config.Load(config.Sources{File: &config.File{Name: "ovnkube.conf", Data: file}})
-	if err != nil {
-		return explain.Settings{}, err
-	}
-	s := explain.Settings{
-		EgressIP: cfg.Features.EgressIP, EgressService: cfg.Features.EgressService, ExternalGateways: cfg.Features.MultiExternalGateway,
-		Pods: cfg.Default.ClusterPrefixes(), Services: cfg.Kubernetes.ServiceCIDRs, NodeLocal: cfg.Features.NodeLocalAddresses,
-		DisableSNATMultipleGWs: cfg.Gateway.DisableSNATMultipleGWs, GatewayNamespaces: cfg.Features.GatewayNamespaces,
-	}
-	for _, f := range cfg.Families() {
-		s.Join = append(s.Join, cfg.Gateway.JoinSubnet(f))
-		s.Masquerade = append(s.Masquerade, cfg.Gateway.MasqueradeSubnet(f))
-	}
-	return s, nil
-}
-
 // connect makes the clients of the user.
 func connect(kubeconfig, name string) (reader.Clients, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
@@ -368,14 +328,5 @@ func connect(kubeconfig, name string) (reader.Clients, error) {
 		return reader.Clients{}, fmt.Errorf("find the API server: %w", err)
 	}
 	rc.UserAgent = "ovnkube-egress/" + version.Get().Version
-	return clientsOf(rc)
-}
-
-func clientsOf(rc *rest.Config) (c reader.Clients, err error) {
-	var errs [4]error
-	c.Kube, errs[0] = kubernetes.NewForConfig(rc)
-	c.IPs, errs[1] = ipclient.NewForConfig(rc)
-	c.Services, errs[2] = serviceclient.NewForConfig(rc)
-	c.Routes, errs[3] = routeclient.NewForConfig(rc)
-	return c, errors.Join(errs[:]...)
+	return reader.NewClients(rc)
 }

@@ -270,7 +270,7 @@ func TestEgressReader(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"explain", "pod", "prod/web"}, {"explain", "egressip", "prod"}, {"explain", "service", "prod/lb"}, {"explain", "address", "172.18.0.33"},
-		{"explain", "node", "n1"}, {"status"},
+		{"explain", "node", "n1"}, {"status"}, {"serve"},
 	} {
 		kube, ips := fake.NewClientset(egressCluster()...), ipfake.NewSimpleClientset(anEgressIP())
 		services, routes := servicefake.NewSimpleClientset(), routefake.NewSimpleClientset()
@@ -278,7 +278,12 @@ func TestEgressReader(t *testing.T) {
 		e := &egress{out: &stdout, now: func() time.Time { return egressTime }, connect: func(string, string) (reader.Clients, error) {
 			return reader.Clients{Kube: kube, IPs: ips, Services: services, Routes: routes}, nil
 		}}
-		if status := e.run(t.Context(), args, &stderr); status == exitNoAnswer {
+		if args[0] == "serve" { // it would go on
+			e.timeout, e.namespace = time.Minute, "ovn-kubernetes"
+			if _, err := e.facts(t.Context(), reader.Clients{Kube: kube, IPs: ips, Services: services, Routes: routes}); err != nil {
+				t.Error(err)
+			}
+		} else if status := e.run(t.Context(), args, &stderr); status == exitNoAnswer {
 			t.Errorf("%q: %s", args, stderr.String())
 		}
 		for _, a := range slices.Concat(kube.Actions(), ips.Actions(), services.Actions(), routes.Actions()) {

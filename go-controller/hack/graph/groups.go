@@ -26,7 +26,7 @@ const (
 var rows = [][]group{
 	{{names: []string{"cmd/ovnkube"}, kind: command}, {names: []string{"cmd/ovn-k8s-cni-overlay"}, kind: command}},
 	{{names: []string{"app"}, kind: wiring}},
-	{{names: []string{"trace"}, kind: pure}},
+	{{names: []string{"page"}, kind: kit}, {names: []string{"trace"}, kind: pure}},
 	{{names: []string{"explain"}, kind: pure}},
 	{
 		{names: []string{"network"}, kind: pure}, {names: []string{"pod"}, kind: pure}, {names: []string{"cni"}, kind: pure},

@@ -90,6 +90,13 @@ func Run(ctx context.Context, cfg config.Config, role Role) error {
 	}
 	defer stopEvents()
 	if role.Master != "" {
+		page, err := pageServer(env)
+		if err != nil {
+			return err
+		}
+		if page != nil {
+			servers = append(servers, page)
+		}
 		if env.Audit, err = openAudit(cfg.Logging); err != nil {
 			return err
 		}

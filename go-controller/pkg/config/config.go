@@ -18,6 +18,7 @@ type Config struct {
 	CNI        CNI
 	Kubernetes Kubernetes
 	Metrics    Metrics
+	Page       Page
 	Trace      Trace
 	OVNNorth   Database
 	OVNSouth   Database
@@ -141,6 +142,14 @@ type Metrics struct {
 	EnablePprof bool
 	// ServerCert and ServerKey make that listener speak TLS; both or neither.
 	ServerKey, ServerCert string
+}
+
+// Page is the [page] section.
+type Page struct {
+	// BindAddress is where a master serves the egress map; empty for nowhere.
+	BindAddress string
+	// Cert and Key make that listener speak TLS. Without them it is on a loopback address.
+	Key, Cert string
 }
 
 // Trace is the [trace] section.

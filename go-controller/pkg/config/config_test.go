@@ -82,6 +82,10 @@ var samples = map[string]struct{ text, want string }{
 	"--metrics-enable-config-duration": {"true", ""},
 	"--metrics-enable-scale":           {"true", ""},
 
+	"--egress-page-bind-address": {"[::]:9414", "[::]:9414"},
+	"--egress-page-privkey":      {"/page.key", "/page.key"},
+	"--egress-page-cert":         {"/page.crt", "/page.crt"},
+
 	"--trace-bind-address": {"[::]:9413", "[::]:9413"},
 
 	"--nb-address":             {"tcp:10.0.0.1:6641,tcp:[fd00::2]:6641", "[tcp:10.0.0.1:6641 tcp:[fd00::2]:6641]"},
@@ -148,12 +152,17 @@ var samples = map[string]struct{ text, want string }{
 var alongside = map[string]map[string]string{
 	"--node-server-privkey": {"node-server-cert": "/c"},
 	"--node-server-cert":    {"node-server-privkey": "/k"},
-	"--nb-client-privkey":   {"nb-address": "ssl:h:1"},
-	"--nb-client-cert":      {"nb-address": "ssl:h:1"},
-	"--nb-client-cacert":    {"nb-address": "ssl:h:1"},
-	"--sb-client-privkey":   {"sb-address": "ssl:h:1"},
-	"--sb-client-cert":      {"sb-address": "ssl:h:1"},
-	"--sb-client-cacert":    {"sb-address": "ssl:h:1"},
+
+	"--egress-page-bind-address": {"egress-page-privkey": "/k", "egress-page-cert": "/c"},
+	"--egress-page-privkey":      {"egress-page-cert": "/c"},
+	"--egress-page-cert":         {"egress-page-privkey": "/k"},
+
+	"--nb-client-privkey": {"nb-address": "ssl:h:1"},
+	"--nb-client-cert":    {"nb-address": "ssl:h:1"},
+	"--nb-client-cacert":  {"nb-address": "ssl:h:1"},
+	"--sb-client-privkey": {"sb-address": "ssl:h:1"},
+	"--sb-client-cert":    {"sb-address": "ssl:h:1"},
+	"--sb-client-cacert":  {"sb-address": "ssl:h:1"},
 }
 
 func field(o *Option, c Config) string {

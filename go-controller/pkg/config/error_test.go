@@ -54,9 +54,9 @@ func TestErrors(t *testing.T) {
 
 		{"unknown key", nil, "[gateway]\nmode=local\nmood=good\n", [2]string{}, [2]string{}, `ovn.conf:gateway:mood: value "good": unknown key; allowed: mode, interface, next-hop, vlan-id, nodeport, ` +
 			`disable-snat-multiple-gws, v4-join-subnet, v6-join-subnet, v4-masquerade-subnet, v6-masquerade-subnet, egw-interface, router-subnet, single-node, disable-pkt-mtu-check, disable-forwarding, allow-no-uplink`},
-		{"unknown section", nil, "[gateways]\nmode=local\n", [2]string{}, [2]string{}, `ovn.conf:gateways: value "": unknown section; allowed: default, logging, monitoring, ipfix, cni, kubernetes, metrics, trace, ` +
+		{"unknown section", nil, "[gateways]\nmode=local\n", [2]string{}, [2]string{}, `ovn.conf:gateways: value "": unknown section; allowed: default, logging, monitoring, ipfix, cni, kubernetes, metrics, page, trace, ` +
 			`ovnnorth, ovnsouth, gateway, masterha, ovnkubernetesfeature, hybridoverlay, ovnkubenode, clustermanager`},
-		{"unknown subsection", nil, "[gateway \"x\"]\n", [2]string{}, [2]string{}, `ovn.conf:gateway: value "x": unknown section; allowed: default, logging, monitoring, ipfix, cni, kubernetes, metrics, trace, ` +
+		{"unknown subsection", nil, "[gateway \"x\"]\n", [2]string{}, [2]string{}, `ovn.conf:gateway: value "x": unknown section; allowed: default, logging, monitoring, ipfix, cni, kubernetes, metrics, page, trace, ` +
 			`ovnnorth, ovnsouth, gateway, masterha, ovnkubernetesfeature, hybridoverlay, ovnkubenode, clustermanager`},
 		{"no section", nil, "mtu=1400\n", [2]string{}, [2]string{}, `ovn.conf:1:1: expected section header; allowed: [section] and key=value lines`},
 		{"bad quotes", nil, "[default]\nmtu=\"1400\n", [2]string{}, [2]string{}, `ovn.conf:2:5: string not terminated; allowed: [section] and key=value lines`},
@@ -90,6 +90,10 @@ func TestErrors(t *testing.T) {
 			`--sb-client-cert: value "/c.pem": not used by default of --sb-address "unix:/var/run/ovn/ovnsb_db.sock"; allowed: keys and certificates with ssl: addresses only`},
 		{"certificate without key", flags{"node-server-cert": "/c.pem"}, "", [2]string{}, [2]string{},
 			`--node-server-cert: value "/c.pem": no private key; allowed: both --node-server-privkey and --node-server-cert, or neither`},
+		{"page without TLS", flags{"egress-page-bind-address": "0.0.0.0:9414"}, "", [2]string{}, [2]string{},
+			`--egress-page-bind-address: value "0.0.0.0:9414": no loopback address, and there is no TLS; allowed: a loopback address, or any with --egress-page-privkey and --egress-page-cert`},
+		{"page with a key only", flags{"egress-page-bind-address": "127.0.0.1:9414", "egress-page-privkey": "/k.pem"}, "", [2]string{}, [2]string{},
+			`--egress-page-privkey: value "/k.pem": no certificate; allowed: both --egress-page-privkey and --egress-page-cert, or neither`},
 		{"kubeconfig", nil, "", [2]string{"KUBECONFIG", "/none"}, [2]string{},
 			`environment variable KUBECONFIG: value "/none": cannot be read: file does not exist; allowed: a readable kubeconfig file`},
 	} {

@@ -46,6 +46,7 @@ const docTail = `
 - ` + "`ssl:`" + ` addresses of a database need its private key, certificate and certificate authority; other addresses take none.
 - The renew deadline of the leader election is less than the lease duration, and the retry period less than the renew deadline divided by 1.2.
 - ` + "`--node-server-privkey` and `--node-server-cert`" + ` are given together or not at all.
+- ` + "`--egress-page-privkey` and `--egress-page-cert`" + ` likewise; ` + "`--egress-page-bind-address`" + ` needs them unless it is a loopback address.
 `
 
 // Markdown writes the reference of all options: docs/configuration.md.

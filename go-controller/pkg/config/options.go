@@ -12,7 +12,7 @@ import (
 // sections of the file. It is read only.
 var Options = slices.Concat(
 	programOptions, defaultOptions, loggingOptions, monitoringOptions, cniOptions, kubernetesOptions,
-	metricsOptions, traceOptions, northOptions, southOptions, gatewayOptions, masterHAOptions,
+	metricsOptions, pageOptions, traceOptions, northOptions, southOptions, gatewayOptions, masterHAOptions,
 	featureOptions, hybridOverlayOptions, nodeOptions, clusterManagerOptions,
 )
 
@@ -256,6 +256,22 @@ var metricsOptions = []*Option{
 	{
 		Flag: "metrics-enable-scale", Section: "metrics", Key: "enable-scale-metrics", Default: "false",
 		Usage: "Serve metrics that matter in scale tests only", NoEffect: "there are none", value: unused(boolean()),
+	},
+}
+
+var pageOptions = []*Option{
+	{
+		Flag: "egress-page-bind-address", Section: "page", Key: "bind-address",
+		Usage: "Where a master serves the egress map to those who may get the path /egress; empty for nowhere",
+		value: to(listenAddress(), func(c *Config) *string { return &c.Page.BindAddress }),
+	},
+	{
+		Flag: "egress-page-privkey", Section: "page", Key: "privkey", Usage: "Private key of that server",
+		value: to(path("a PEM file"), func(c *Config) *string { return &c.Page.Key }),
+	},
+	{
+		Flag: "egress-page-cert", Section: "page", Key: "cert", Usage: "Certificate of that server",
+		value: to(path("a PEM file"), func(c *Config) *string { return &c.Page.Cert }),
 	},
 }
 

@@ -16,7 +16,7 @@ const minMTU6 = 1280
 // validate checks what more than one option is involved in.
 func (l *loader) validate() error {
 	for _, check := range []func() error{
-		l.checkFamilies, l.checkOverlaps, l.checkMTU, l.checkNextHops, l.checkElection, l.checkMetricsTLS,
+		l.checkFamilies, l.checkOverlaps, l.checkMTU, l.checkNextHops, l.checkElection, l.checkMetricsTLS, l.checkPage,
 		func() error { return l.checkDatabase(&l.config.OVNNorth) },
 		func() error { return l.checkDatabase(&l.config.OVNSouth) },
 		l.checkKubernetes,
@@ -130,13 +130,28 @@ func (l *loader) checkElection() error {
 
 func (l *loader) checkMetricsTLS() error {
 	m := &l.config.Metrics
-	switch {
-	case m.ServerKey == "" && m.ServerCert != "":
-		return l.refuse(&m.ServerCert, "no private key", "both "+l.option(&m.ServerKey).Name()+" and "+l.option(&m.ServerCert).Name()+", or neither")
-	case m.ServerKey != "" && m.ServerCert == "":
-		return l.refuse(&m.ServerKey, "no certificate", "both "+l.option(&m.ServerKey).Name()+" and "+l.option(&m.ServerCert).Name()+", or neither")
+	return l.checkPair(&m.ServerKey, &m.ServerCert)
+}
+
+// checkPage: whoever opens the page sends a token, which nobody on the way may read.
+func (l *loader) checkPage() error {
+	p := &l.config.Page
+	if at, err := netip.ParseAddrPort(p.BindAddress); p.Key == "" && p.Cert == "" && err == nil && !at.Addr().IsLoopback() {
+		return l.refuse(&p.BindAddress, "no loopback address, and there is no TLS",
+			"a loopback address, or any with "+l.option(&p.Key).Name()+" and "+l.option(&p.Cert).Name())
 	}
-	for _, field := range []*string{&m.ServerKey, &m.ServerCert} {
+	return l.checkPair(&p.Key, &p.Cert)
+}
+
+// checkPair: a key and its certificate are given together or not at all.
+func (l *loader) checkPair(key, cert *string) error {
+	switch {
+	case *key == "" && *cert != "":
+		return l.refuse(cert, "no private key", "both "+l.option(key).Name()+" and "+l.option(cert).Name()+", or neither")
+	case *key != "" && *cert == "":
+		return l.refuse(key, "no certificate", "both "+l.option(key).Name()+" and "+l.option(cert).Name()+", or neither")
+	}
+	for _, field := range []*string{key, cert} {
 		if err := l.readable(field, "a readable PEM file"); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -62,6 +63,10 @@ type Cluster struct {
 	// states are the rows of the pods that EgressIPs have when all is settled, by pod;
 	// nil where the statuses tell.
 	states map[string]egressip.State
+
+	// once makes objectsInShort, when they are first asked for.
+	once           sync.Once
+	objectsInShort []Object
 }
 
 // New runs the planners over a snapshot.

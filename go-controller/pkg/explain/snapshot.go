@@ -17,6 +17,8 @@ type Snapshot struct {
 	// Taken is when it was read.
 	Taken    time.Time
 	Settings Settings
+	// System is the namespace of ovnkube; empty where that is not known.
+	System string
 	// Renewed is when the leading master last said that it is there; zero where that is
 	// not known.
 	Renewed time.Time

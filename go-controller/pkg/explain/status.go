@@ -16,6 +16,12 @@ type Status struct {
 	Header   `json:",inline"`
 	Nodes    []NodeStatus    `json:"nodes"`
 	Features []FeatureStatus `json:"features"`
+	// Moves are what is on its way from node to node, Drains the nodes that are to hand over
+	// what they serve.
+	Moves  []Transfer `json:"moves,omitempty"`
+	Drains []Drain    `json:"drains,omitempty"`
+	// Versions are what the pods of ovnkube run.
+	Versions []Version `json:"versions,omitempty"`
 	// Problems are what is not as planned, the oldest first.
 	Problems []Problem `json:"problems,omitempty"`
 }
@@ -29,6 +35,8 @@ type NodeStatus struct {
 	Held    int `json:"held"`
 	// Hosts is how many EgressServices it is to be the host of.
 	Hosts int `json:"hosts"`
+	// Room is how many more addresses it could take; absent where it can take none.
+	Room []Room `json:"room,omitempty"`
 }
 
 // FeatureStatus is a feature with its objects by condition.
@@ -37,6 +45,8 @@ type FeatureStatus struct {
 	Feature string `json:"feature"`
 	Enabled bool   `json:"enabled"`
 	Objects int    `json:"objects"`
+	// States are the states in which there are objects, in numbers.
+	States []StateCount `json:"states,omitempty"`
 	// Conditions are those that the objects have, in numbers.
 	Conditions []ConditionCount `json:"conditions,omitempty"`
 }
@@ -52,7 +62,7 @@ type ConditionCount struct {
 // Status says how the egress features of the cluster are.
 func (c *Cluster) Status() Status {
 	header, problems := c.header(KindStatus)
-	out := Status{Header: header, Nodes: []NodeStatus{}}
+	out := Status{Header: header, Nodes: []NodeStatus{}, Moves: c.moves(), Drains: c.drains(), Versions: c.versions()}
 	held := map[string]int{}
 	for _, e := range c.decoded {
 		for _, nodes := range e.Holders {
@@ -61,8 +71,10 @@ func (c *Cluster) Status() Status {
 			}
 		}
 	}
+	rooms := c.rooms()
 	for _, n := range c.candidates() {
-		s := NodeStatus{NodeState: c.state(n), Planned: len(c.index.held[n.Name]), Held: held[n.Name], Hosts: len(c.index.hosted[n.Name])}
+		s := NodeStatus{NodeState: c.state(n), Planned: len(c.index.held[n.Name]), Held: held[n.Name], Hosts: len(c.index.hosted[n.Name]),
+			Room: rooms.room(n.Name)}
 		out.Nodes = append(out.Nodes, s)
 		problems = append(problems, notReadyProblem(s.NodeState)...)
 	}
@@ -82,6 +94,7 @@ func (c *Cluster) Status() Status {
 			count.Objects = n
 			f.Conditions = append(f.Conditions, count)
 		}
+		f.States = c.countStates(kind)
 		out.Features = append(out.Features, f)
 	}
 	s := c.snap.Settings
@@ -136,13 +149,13 @@ func (s Status) Same(o Status) bool {
 func (s Status) Text(w io.Writer) {
 	now := s.AsOf.Time
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "NODE\tSTATE\tASSIGNABLE\tADDRESSES\tHELD\tHOST OF")
+	fmt.Fprintln(table, "NODE\tSTATE\tASSIGNABLE\tADDRESSES\tHELD\tROOM\tHOST OF")
 	for _, n := range s.Nodes {
 		assignable := "no"
 		if n.EgressAssignable {
 			assignable = "yes"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\n", n.Node, n.words(), assignable, n.Planned, n.Held, n.Hosts)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%s\t%d\n", n.Node, n.words(), assignable, n.Planned, n.Held, roomText(n.Room), n.Hosts)
 	}
 	_ = table.Flush() // a writer that fails does so for the lines below, too
 	for _, f := range s.Features {
@@ -155,6 +168,8 @@ func (s Status) Text(w io.Writer) {
 			fmt.Fprintf(w, "  %6d  %s %s (%s)\n", c.Objects, c.Type, c.Status, c.Reason)
 		}
 	}
+	versionLines(w, s.Versions)
+	s.progress(w, now)
 	if len(s.Problems) > 0 {
 		fmt.Fprintln(w)
 	}

@@ -93,6 +93,7 @@ func TestStatusSame(t *testing.T) {
 
 func TestStatusSamples(t *testing.T) {
 	samples(t, "status", cluster(t, egressIP("prod", "prod", "172.18.0.33"), egressIP("shop", "shop", "172.18.0.44"),
+		running("ovnkube-node-1", "ovnkube-node", "ovnkube:v1.1.0", "sha256:2222"), running("ovnkube-node-2", "ovnkube-node", "ovnkube:v1.0.0", "sha256:1111"),
 		egressService("infra/proxy", "5.5.5.5"), func(s *Snapshot) { s.EgressServices[0].Status.Host = "ovn-worker" }, inForce, func(s *Snapshot) {
 			s.Nodes[0].Spec.Unschedulable = true
 			programmed := &s.EgressIPs[1].Status.Conditions[1]

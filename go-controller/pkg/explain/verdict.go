@@ -21,6 +21,7 @@ const (
 	KindAddress  = "AddressExplanation"
 	KindNode     = "NodeExplanation"
 	KindStatus   = "EgressStatus"
+	KindObjects  = "EgressObjects"
 	KindWhatIf   = "WhatIf"
 )
 

@@ -21,12 +21,15 @@ const (
 	maxValue       = 4 << 10  // bytes of a value
 	maxList        = 64 << 10 // bytes of a value that lists addresses
 	maxHostAddrs   = 1024
-	maxEgressAddrs = 4096
 	maxUplinkAddrs = 32 // addresses, and next hops, in l3-gateway-config
 	maxShown       = 80 // bytes of a value in a message
 	maxName        = 253
 	maxVLAN        = 4094
 )
+
+// MaxEgressAddresses is how many egress addresses on its other networks a node can have: as many
+// as its annotation may list.
+const MaxEgressAddresses = 4096
 
 // The shortest prefixes that a network of a host can have, and the longest of pod
 // subnets: one has at least a router, a management port and some pods.
@@ -321,15 +324,15 @@ func EgressIPAddresses(n *corev1.Node) ([]netip.Addr, error) {
 }
 
 func parseEgressIPAddresses(value string) ([]netip.Addr, error) {
-	if len(value) > maxEgressAddrs*len("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff\",") {
+	if len(value) > MaxEgressAddresses*len("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff\",") {
 		return nil, fmt.Errorf("has %d bytes", len(value))
 	}
 	var addrs []netip.Addr
 	if err := json.Unmarshal([]byte(value), &addrs); err != nil {
 		return nil, err
 	}
-	if len(addrs) > maxEgressAddrs {
-		return nil, fmt.Errorf("has %d addresses, more than %d", len(addrs), maxEgressAddrs)
+	if len(addrs) > MaxEgressAddresses {
+		return nil, fmt.Errorf("has %d addresses, more than %d", len(addrs), MaxEgressAddresses)
 	}
 	for _, a := range addrs {
 		if err := checkAddr(a); err != nil {

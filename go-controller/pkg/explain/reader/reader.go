@@ -1,11 +1,12 @@
 // Package reader reads from an API server what package explain is asked about: it lists,
 // and writes nothing.
 //
-// Callers: the command "ovnkube egress".
+// Callers: the command "ovnkube egress", and app for the page of the master.
 package reader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	routev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
 	ipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
@@ -41,12 +43,26 @@ type Clients struct {
 	Routes   routeclient.Interface
 }
 
-// Read lists what there is. namespace is that of ovnkube, parse reads its configuration
-// file. Who may not read that, or the lease of the master, gets a note; everything else
+// NewClients makes clients.
+func NewClients(rc *rest.Config) (c Clients, err error) {
+	var errs [4]error
+	c.Kube, errs[0] = kubernetes.NewForConfig(rc)
+	c.IPs, errs[1] = ipclient.NewForConfig(rc)
+	c.Services, errs[2] = serviceclient.NewForConfig(rc)
+	c.Routes, errs[3] = routeclient.NewForConfig(rc)
+	return c, errors.Join(errs[:]...)
+}
+
+// Settings returns the settings of the cluster, or those that are taken instead with a
+// note why.
+type Settings func(ctx context.Context, c kubernetes.Interface, namespace string) (s explain.Settings, note string, err error)
+
+// Read lists what there is. namespace is that of ovnkube. Who may not read the settings, or
+// the lease of the master, gets a note; everything else
 // must be readable, and the error names what is not. A kind of object that the API server
 // does not have is noted where its feature is enabled.
-func Read(ctx context.Context, c Clients, namespace string, parse func(file []byte) (explain.Settings, error)) (explain.Snapshot, error) {
-	var s explain.Snapshot
+func Read(ctx context.Context, c Clients, namespace string, settings Settings) (explain.Snapshot, error) {
+	s := explain.Snapshot{System: namespace}
 	core, all, missing := c.Kube.CoreV1(), metav1.NamespaceAll, kinds{}
 	for _, read := range []func() error{
 		func() error {
@@ -82,7 +98,7 @@ func Read(ctx context.Context, c Clients, namespace string, parse func(file []by
 			return s, err
 		}
 	}
-	if err := readOwn(ctx, c.Kube, namespace, parse, &s); err != nil {
+	if err := readOwn(ctx, c.Kube, namespace, settings, &s); err != nil {
 		return s, err
 	}
 	on := &s.Settings
@@ -148,22 +164,14 @@ func grow[T any](all []*T, items []T) []*T {
 }
 
 // readOwn reads what the namespace of ovnkube has.
-func readOwn(ctx context.Context, c kubernetes.Interface, namespace string, parse func([]byte) (explain.Settings, error), s *explain.Snapshot) error {
-	s.Settings = explain.Settings{EgressIP: true, EgressService: true, ExternalGateways: true}
-	const taken = "all features are taken to be enabled, and no range is reserved but the pod subnets of the nodes"
-	config, err := c.CoreV1().ConfigMaps(namespace).Get(ctx, configMap, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		s.Notes = append(s.Notes, fmt.Sprintf("settings: ConfigMap %s/%s cannot be read (%s); %s", namespace, configMap, apierrors.ReasonForError(err), taken))
-	case err != nil:
-		return fmt.Errorf("get configmap %s/%s: %w", namespace, configMap, err)
-	default:
-		settings, err := parse([]byte(config.Data[fileName]))
-		if err != nil {
-			s.Notes = append(s.Notes, fmt.Sprintf("settings: %s of ConfigMap %s/%s is not valid (%v); %s", fileName, namespace, configMap, err, taken))
-			break
-		}
-		s.Settings = settings
+func readOwn(ctx context.Context, c kubernetes.Interface, namespace string, settings Settings, s *explain.Snapshot) error {
+	var note string
+	var err error
+	if s.Settings, note, err = settings(ctx, c, namespace); err != nil {
+		return err
+	}
+	if note != "" {
+		s.Notes = append(s.Notes, note)
 	}
 	l, err := c.CoordinationV1().Leases(namespace).Get(ctx, lease, metav1.GetOptions{})
 	switch {

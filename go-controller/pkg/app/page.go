@@ -1,0 +1,76 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/authn"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/explain"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/explain/reader"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/page"
+)
+
+const (
+	// pagePath is what those may get who see the page of a master.
+	pagePath = "/egress"
+	// pageAge is how old the answers of the page may be: all objects are read for them.
+	pageAge = 10 * time.Second
+	// pageTimeout bounds how long reading them may take.
+	pageTimeout = 30 * time.Second
+)
+
+// pageServer serves the egress map; nil where it is not to. It does so on every master, also
+// on those that do not lead: what it shows is what the API server has.
+func pageServer(env *Env) (*server, error) {
+	cfg := env.Config
+	if cfg.Page.BindAddress == "" {
+		return nil, nil
+	}
+	clients, err := reader.NewClients(env.REST)
+	if err != nil {
+		return nil, fmt.Errorf("make clients for the egress page: %w", err)
+	}
+	return newServer(cfg.Page.BindAddress, pageHandler(env, clients), cfg.Page.Key, cfg.Page.Cert)
+}
+
+func pageHandler(env *Env, clients reader.Clients) http.Handler {
+	settings := func(context.Context, kubernetes.Interface, string) (explain.Settings, string, error) {
+		return reader.SettingsOf(env.Config), "", nil
+	}
+	reviews := authn.New(clients.Kube)
+	return page.New(page.Config{
+		Read: func(ctx context.Context) (page.Facts, error) {
+			ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+			defer cancel()
+			return page.Read(ctx, clients, env.Config.Kubernetes.ConfigNamespace, settings, time.Now)
+		},
+		Allow:  func(r *http.Request) error { return mayGetPage(r, reviews) },
+		MaxAge: pageAge, Now: time.Now,
+	})
+}
+
+// mayGetPage asks the API server whose token a request has, and whether they may see the page.
+func mayGetPage(r *http.Request, reviews *authn.Reviewer) error {
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok {
+		return fmt.Errorf("%w: send a token of the API server, as kubectl create token prints it", page.ErrUnauthenticated)
+	}
+	_, err := reviews.Review(r.Context(), token, authn.Access{Verb: "get", Path: pagePath})
+	switch {
+	case errors.Is(err, authn.ErrUnauthenticated):
+		return fmt.Errorf("%w: the API server does not know the token", page.ErrUnauthenticated)
+	case errors.Is(err, authn.ErrForbidden):
+		return fmt.Errorf("%w: %w", page.ErrForbidden, err)
+	case err != nil:
+		klog.ErrorS(err, "Cannot tell who asks for the egress page")
+		return errors.New("cannot tell whether you may see the page: the API server does not answer")
+	}
+	return nil
+}

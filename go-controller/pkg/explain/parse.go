@@ -1,0 +1,38 @@
+package explain
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// ParseDestination parses ADDRESS or ADDRESS:PORT; nothing is the zero AddrPort.
+func ParseDestination(text string) (netip.AddrPort, error) {
+	if text == "" {
+		return netip.AddrPort{}, nil
+	}
+	to, err := netip.ParseAddrPort(text)
+	if err != nil {
+		var a netip.Addr
+		if a, err = netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
+			to = netip.AddrPortFrom(a, 0)
+		}
+	}
+	to = netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
+	if err != nil || !topology.IsUnicast(to.Addr()) {
+		return to, errors.New("no destination; allowed: ADDRESS or ADDRESS:PORT, as 192.0.2.1:443 or [2001:db8::1]:443")
+	}
+	return to, nil
+}
+
+// ParseAddress parses an address.
+func ParseAddress(text string) (netip.Addr, error) {
+	address, err := netip.ParseAddr(strings.Trim(text, "[]"))
+	if err != nil || address.Zone() != "" {
+		return netip.Addr{}, fmt.Errorf("%q: no address; allowed: ADDRESS, as 192.0.2.1 or 2001:db8::1", text)
+	}
+	return address.Unmap(), nil
+}

@@ -1,0 +1,45 @@
+package reader
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/explain"
+)
+
+// FromConfigMap reads the configuration file of the cluster.
+func FromConfigMap(ctx context.Context, c kubernetes.Interface, namespace string) (explain.Settings, string, error) {
+	otherwise := explain.Settings{EgressIP: true, EgressService: true, ExternalGateways: true}
+	const taken = "all features are taken to be enabled, and no range is reserved but the pod subnets of the nodes"
+	object, err := c.CoreV1().ConfigMaps(namespace).Get(ctx, configMap, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return otherwise, fmt.Sprintf("settings: ConfigMap %s/%s cannot be read (%s); %s", namespace, configMap, apierrors.ReasonForError(err), taken), nil
+	case err != nil:
+		return otherwise, "", fmt.Errorf("get configmap %s/%s: %w", namespace, configMap, err)
+	}
+	cfg, _, err := config.Load(config.Sources{File: &config.File{Name: fileName, Data: []byte(object.Data[fileName])}})
+	if err != nil {
+		return otherwise, fmt.Sprintf("settings: %s of ConfigMap %s/%s is not valid (%v); %s", fileName, namespace, configMap, err, taken), nil
+	}
+	return SettingsOf(cfg), "", nil
+}
+
+// SettingsOf returns what the planners depend on of a configuration.
+func SettingsOf(cfg config.Config) explain.Settings {
+	s := explain.Settings{
+		EgressIP: cfg.Features.EgressIP, EgressService: cfg.Features.EgressService, ExternalGateways: cfg.Features.MultiExternalGateway,
+		Pods: cfg.Default.ClusterPrefixes(), Services: cfg.Kubernetes.ServiceCIDRs, NodeLocal: cfg.Features.NodeLocalAddresses,
+		DisableSNATMultipleGWs: cfg.Gateway.DisableSNATMultipleGWs, GatewayNamespaces: cfg.Features.GatewayNamespaces,
+	}
+	for _, f := range cfg.Families() {
+		s.Join = append(s.Join, cfg.Gateway.JoinSubnet(f))
+		s.Masquerade = append(s.Masquerade, cfg.Gateway.MasqueradeSubnet(f))
+	}
+	return s
+}

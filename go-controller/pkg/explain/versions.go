@@ -1,0 +1,65 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"text/tabwriter"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Version is an image that containers of ovnkube's namespace run.
+type Version struct {
+	// Container is the name of the containers: "ovnkube-node".
+	Container string `json:"container"`
+	// Image is the one that they run, by its name.
+	Image string `json:"image"`
+	// ID is what the container runtime knows the image by; absent where none runs yet.
+	ID string `json:"id,omitempty"`
+	// Pods is how many pods have such a container.
+	Pods int `json:"pods"`
+}
+
+// versions returns what the pods in the namespace of ovnkube run; nothing where ovnkube runs
+// in no pods.
+func (c *Cluster) versions() []Version {
+	counts := map[Version]int{}
+	for _, p := range c.snap.Pods {
+		if c.snap.System == "" || p.Namespace != c.snap.System || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		for _, has := range p.Spec.Containers {
+			v := Version{Container: has.Name, Image: has.Image}
+			for _, s := range p.Status.ContainerStatuses {
+				if s.Name == has.Name {
+					v.ID = s.ImageID
+				}
+			}
+			counts[v]++
+		}
+	}
+	all := slices.SortedFunc(maps.Keys(counts), func(a, b Version) int {
+		return cmp.Or(cmp.Compare(a.Container, b.Container), cmp.Compare(a.Image, b.Image), cmp.Compare(a.ID, b.ID))
+	})
+	for i, v := range all {
+		all[i].Pods = counts[v]
+	}
+	return all
+}
+
+// versionLines writes the versions for people.
+func versionLines(w io.Writer, all []Version) {
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(table, "CONTAINER\tIMAGE\tPODS")
+	for _, v := range all {
+		fmt.Fprintf(table, "%s\t%s\t%d\n", v.Container, v.Image, v.Pods)
+	}
+	_ = table.Flush() // a writer that fails does so for the lines below, too
+}

@@ -1,0 +1,109 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/explain"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
+)
+
+// view is what is known of a cluster at a time. It is not modified.
+type view struct {
+	facts    Facts
+	cluster  *explain.Cluster
+	status   explain.Status
+	timeline []Entry
+}
+
+// cache keeps the last view.
+type cache struct {
+	config Config
+	flight singleflight.Group
+
+	mu       sync.Mutex
+	view     *view
+	tried    time.Time // when it was last read, or was to be
+	failing  time.Time // since when reading fails
+	observed observations
+}
+
+// get returns a view that is not too old: if need be, it is read. Several requests wait for
+// one reading. While the API server does not answer, it is the last view, with a note.
+func (c *cache) get(ctx context.Context) (*view, error) {
+	if v := c.fresh(); v != nil {
+		return v, nil
+	}
+	read := c.flight.DoChan("", func() (any, error) {
+		if v := c.fresh(); v != nil {
+			return v, nil
+		}
+		var v *view
+		err := panics.Catch("egress page", func() (err error) {
+			v, err = c.read(context.WithoutCancel(ctx))
+			return err
+		})
+		return v, err
+	})
+	select {
+	case r := <-read:
+		v, _ := r.Val.(*view)
+		return v, r.Err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (c *cache) fresh() *view {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.view == nil || c.config.Now().Sub(c.tried) >= c.config.MaxAge {
+		return nil
+	}
+	return c.view
+}
+
+// read reads the cluster; one at a time.
+func (c *cache) read(ctx context.Context) (*view, error) {
+	facts, failed := c.config.Read(ctx)
+	now := c.config.Now()
+	c.mu.Lock()
+	last, failing := c.view, c.failing
+	c.mu.Unlock()
+	switch {
+	case failed != nil && last == nil:
+		return nil, failed
+	case failed != nil && !failing.IsZero(): // the note is there
+		c.keep(last, now, failing)
+		return last, nil
+	case failed != nil:
+		failing = now
+		facts = last.facts
+		facts.Snapshot.Notes = append(slices.Clone(facts.Snapshot.Notes),
+			fmt.Sprintf("the API server cannot be asked since %s (%v): this is what it said before", now.UTC().Format(time.RFC3339), failed))
+	default:
+		failing = time.Time{}
+	}
+	cluster, err := explain.New(facts.Snapshot)
+	if err != nil {
+		return nil, err
+	}
+	v := &view{facts: facts, cluster: cluster, status: cluster.Status()}
+	if failed == nil {
+		c.observed.see(cluster.Objects(explain.ObjectFilter{}).Objects, facts.Snapshot.Taken)
+	}
+	v.timeline = entries(facts, v.status.Nodes, c.observed.seen)
+	c.keep(v, now, failing)
+	return v, nil
+}
+
+func (c *cache) keep(v *view, tried, failing time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.view, c.tried, c.failing = v, tried, failing
+}
