@@ -103,7 +103,6 @@ func (t *Tracer) logical(p *Path, q Question, ovn OVN) {
 		return
 	}
 	t.paths = append(t.paths, p)
-	p.choice = q.Choice
 	p.datapaths(ovn)
 	t.missing(p, ovn)
 	if ovn.Source.IsValid() {
