@@ -96,23 +96,23 @@ func logicalTrace(d config.Database) func(context.Context, string, string, int) 
 	}
 }
 
-// gatewayOf returns the external bridge of this node and its gateway.
-func (n *node) gatewayOf() (bridge string, gateway topology.Gateway, err error) {
+// externalBridge returns the name of the external bridge of this node.
+func (n *node) externalBridge() (string, error) {
 	obj, err := n.self.Lister().Get(n.name)
 	if err != nil {
-		return "", gateway, fmt.Errorf("find the node: %w", err)
+		return "", fmt.Errorf("find the node: %w", err)
 	}
 	node, _ := kube.Node(obj) // what is not valid is not in force
 	bridge, ok := strings.CutSuffix(node.Gateway.InterfaceID, "_"+n.name)
 	if !ok || bridge == "" {
-		return "", gateway, errors.New("the node has no external bridge yet")
+		return "", errors.New("the node has no external bridge yet")
 	}
-	return bridge, node.Gateway, nil
+	return bridge, nil
 }
 
 // kernelTrace asks the kernel what it would do with what comes by the management port.
 func (n *node) kernelTrace(ctx context.Context, q trace.Question) (trace.Kernel, error) {
-	bridge, _, err := n.gatewayOf()
+	bridge, err := n.externalBridge()
 	if err != nil {
 		return trace.Kernel{}, err
 	}
@@ -157,7 +157,7 @@ const anyMAC = "02:00:00:00:00:01"
 
 // bridgeTrace asks Open vSwitch what it would do with what comes to the external bridge.
 func (n *node) bridgeTrace(ctx context.Context, q trace.Question) (trace.Bridge, error) {
-	bridge, _, err := n.gatewayOf()
+	bridge, err := n.externalBridge()
 	if err != nil {
 		return trace.Bridge{}, err
 	}

@@ -158,15 +158,15 @@ func TestAnswersAreRememberedForAShortTime(t *testing.T) {
 		want(200, "1 tokens, 1 accesses")
 		want(200, "1 tokens, 1 accesses")
 		s.set(func() { s.may = nil })
-		time.Sleep(lifetime)
+		<-time.After(lifetime)
 		want(403, "2 tokens, 2 accesses")
 		want(403, "2 tokens, 2 accesses")
 		s.set(func() { s.users = nil })
-		time.Sleep(lifetime)
+		<-time.After(lifetime)
 		want(401, "3 tokens, 2 accesses")
 		want(401, "3 tokens, 2 accesses")
 		s.set(func() { s.down = errors.New("no answer") })
-		time.Sleep(lifetime)
+		<-time.After(lifetime)
 		want(503, "4 tokens, 2 accesses")
 		want(503, "5 tokens, 2 accesses")
 	})
@@ -188,7 +188,7 @@ func TestStrangersCannotKeepTheAPIServerBusy(t *testing.T) {
 				}
 			}()
 		}
-		time.Sleep(patience)
+		<-time.After(patience)
 		synctest.Wait()
 		if n := len(gaveUp); n != 100-atOnce {
 			t.Errorf("%d questions gave up, want all but %d", n, atOnce)

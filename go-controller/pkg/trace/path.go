@@ -63,7 +63,6 @@ type Path struct {
 	Notes     []string          `json:"notes,omitempty"`
 
 	source      netip.Addr
-	choice      int
 	kernelRules []string
 }
 

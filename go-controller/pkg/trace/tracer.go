@@ -103,7 +103,6 @@ func (t *Tracer) logical(p *Path, q Question, ovn OVN) {
 		return
 	}
 	t.paths = append(t.paths, p)
-	p.choice = q.Choice
 	p.datapaths(ovn)
 	t.missing(p, ovn)
 	if ovn.Source.IsValid() {
@@ -158,7 +157,7 @@ func (t *Tracer) kernel(p *Path, q Question, k Kernel) {
 	if k.Gateway.IsValid() {
 		way += " via " + k.Gateway.String()
 	}
-	if k.Table != 0 && k.Table != mainTable {
+	if k.Table != 0 && k.Table != topology.MainTable {
 		way += fmt.Sprintf(", table %d", k.Table)
 	}
 	fact("%s", way)
@@ -185,9 +184,6 @@ func (t *Tracer) kernel(p *Path, q Question, k Kernel) {
 	}
 	t.leaves(p, q.Node, k.Interface)
 }
-
-// mainTable is the number of the kernel's main routing table.
-const mainTable = 254
 
 // bridge adds what the external bridge of a node does.
 func (t *Tracer) bridge(p *Path, q Question, b Bridge) {

@@ -104,9 +104,9 @@ func Lookup(p Packet) (Route, error) {
 	switch {
 	case link.IsNotFound(err):
 		return out, fmt.Errorf("look up the route from %s: %w", p.In, err)
-	case err != nil:
-		out.Unroutable = err.Error() // the kernel says no
-		return out, nil
+	case err != nil: // the kernel says no, which is an answer
+		out.Unroutable = err.Error()
+		return out, nil //nolint:nilerr
 	case len(found) == 0:
 		return out, errors.New("look up a route: the kernel answers nothing")
 	}
