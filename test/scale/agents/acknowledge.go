@@ -144,14 +144,23 @@ func (a *Agents) nodeStatus(e *egressipv1.EgressIP, name string) (*egressipv1.Pr
 	if err != nil {
 		return nil, err
 	}
-	held := egressip.AssignmentOf(e.Status, node).Primary
-	held = slices.DeleteFunc(held, func(addr netip.Addr) bool { return egressip.Other(e.Status, name, addr) != "" })
-	if len(held) == 0 {
-		return nil, nil
-	}
 	word := &egressipv1.ProgrammedStatus{Node: name}
-	for _, addr := range held {
-		word.EgressIPs = append(word.EgressIPs, addr.String())
+	assigned := egressip.AssignmentOf(e.Status, node).Primary
+	for _, item := range e.Status.Items {
+		addr, err := netip.ParseAddr(item.EgressIP)
+		switch {
+		case err != nil:
+		case item.From == name: // until the next one has prepared
+			word.EgressIPs = append(word.EgressIPs, item.EgressIP)
+		case !slices.Contains(assigned, addr):
+		case item.From != "":
+			word.Awaiting = append(word.Awaiting, item.EgressIP)
+		case egressip.Other(e.Status, name, addr) == "":
+			word.EgressIPs = append(word.EgressIPs, item.EgressIP)
+		}
+	}
+	if len(word.EgressIPs)+len(word.Awaiting) == 0 {
+		return nil, nil
 	}
 	return word, nil
 }
