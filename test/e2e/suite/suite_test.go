@@ -40,6 +40,7 @@ func testCluster(t *testing.T, mode string) {
 	s.in(t, "local", "FailoverLatency", s.latency)
 	s.once(t, "BlindMaster", s.blindMaster)
 	s.once(t, "SilentHost", s.silentHost)
+	s.in(t, "local", "LostSwitch", s.lostSwitch)
 	s.in(t, "local", "Churn", s.churn)
 	s.in(t, "local", "Faults", s.faults)
 	t.Run("PowerFailure", s.powerFailure)
