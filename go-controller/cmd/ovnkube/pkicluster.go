@@ -26,7 +26,7 @@ func (p *pkiCommand) clusterCommands(command func(name, usage string, action cli
 
 func (p *pkiCommand) serve(c *cli.Context) error {
 	return p.inCluster(c, func(ctx context.Context, kube kubernetes.Interface) error {
-		return cluster.Keeper{Client: kube, Namespace: p.namespace, Now: p.now}.Run(ctx)
+		return cluster.Issuer{Client: kube, Namespace: p.namespace, Now: p.now}.Run(ctx)
 	})
 }
 

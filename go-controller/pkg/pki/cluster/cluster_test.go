@@ -29,7 +29,7 @@ const namespace = "ovn-kubernetes"
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// clock is the time of a keeper and its nodes.
+// clock is the time of a issuer and its nodes.
 type clock struct{ after atomic.Int64 }
 
 func (c *clock) Now() time.Time { return start.Add(time.Duration(c.after.Load())) }
@@ -57,8 +57,8 @@ func agent(node string) certificatesv1.CertificateSigningRequestSpec {
 	}
 }
 
-// run runs a keeper until the test ends.
-func run(t *testing.T, k Keeper) {
+// run runs a issuer until the test ends.
+func run(t *testing.T, k Issuer) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -71,7 +71,7 @@ func run(t *testing.T, k Keeper) {
 	})
 }
 
-func secretsOf(t *testing.T, k Keeper) map[string]map[string][]byte {
+func secretsOf(t *testing.T, k Issuer) map[string]map[string][]byte {
 	t.Helper()
 	all, err := k.Client.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -109,7 +109,7 @@ func accepts(trusted []byte, cert *x509.Certificate, use x509.ExtKeyUsage, name 
 // databases passes for one.
 func TestWhoIsLetIn(t *testing.T) {
 	c := &clock{}
-	k := Keeper{Client: server(agent("n1")), Namespace: namespace, Now: c.Now}
+	k := Issuer{Client: server(agent("n1")), Namespace: namespace, Now: c.Now}
 	run(t, k)
 	node := Node{Client: k.Client, Name: "n1", Dir: pki.Dir(t.TempDir()), Now: c.Now}
 	if err := node.Ensure(t.Context()); err != nil {
@@ -185,7 +185,7 @@ func TestRefused(t *testing.T) {
 		"a long name":     {agent(strings.Repeat("n", 65)), "1 to 64 characters", strings.Repeat("n", 65)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := Keeper{Client: server(c.who), Namespace: namespace, Now: (&clock{}).Now}
+			k := Issuer{Client: server(c.who), Namespace: namespace, Now: (&clock{}).Now}
 			run(t, k)
 			node := Node{Client: k.Client, Name: c.node, Dir: pki.Dir(t.TempDir()), Now: k.Now}
 			if err := node.Ensure(t.Context()); err == nil || !strings.Contains(err.Error(), c.why) {
@@ -201,7 +201,7 @@ func TestRefused(t *testing.T) {
 // TestApprovedByOthers: an approval of somebody else is no reason to sign, and requests to
 // other signers are left alone.
 func TestApprovedByOthers(t *testing.T) {
-	k := Keeper{Client: server(agent("n2")), Namespace: namespace, Now: (&clock{}).Now}
+	k := Issuer{Client: server(agent("n2")), Namespace: namespace, Now: (&clock{}).Now}
 	request, err := pki.Dir(t.TempDir()).Request(Name, "n1")
 	if err != nil {
 		t.Fatal(err)
@@ -238,7 +238,7 @@ func TestApprovedByOthers(t *testing.T) {
 // nothing else is written.
 func TestRenewal(t *testing.T) {
 	c := &clock{}
-	k := Keeper{Client: server(agent("n1")), Namespace: namespace, Now: c.Now}
+	k := Issuer{Client: server(agent("n1")), Namespace: namespace, Now: c.Now}
 	if err := k.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +273,7 @@ func TestRenewal(t *testing.T) {
 func TestNodeRenewal(t *testing.T) {
 	c := &clock{}
 	kube := server(agent("n1"))
-	k := Keeper{Client: kube, Namespace: namespace, Now: c.Now}
+	k := Issuer{Client: kube, Namespace: namespace, Now: c.Now}
 	run(t, k)
 	node := Node{Client: kube, Name: "n1", Dir: pki.Dir(t.TempDir()), Now: c.Now}
 	requests := func() (n int) {
@@ -311,7 +311,7 @@ func TestNodeRenewal(t *testing.T) {
 // never.
 func TestSecretOfAnother(t *testing.T) {
 	kube := server(agent("n1"))
-	k := Keeper{Client: kube, Namespace: namespace, Now: (&clock{}).Now}
+	k := Issuer{Client: kube, Namespace: namespace, Now: (&clock{}).Now}
 	secret := func(name string) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Data: map[string][]byte{keyCert: []byte("x")}}
 	}

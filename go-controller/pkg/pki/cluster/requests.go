@@ -34,14 +34,14 @@ var usages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, cer
 
 // requests signs what nodes ask for.
 type requests struct {
-	keeper Keeper
+	issuer Issuer
 	shared informers.SharedInformerFactory
 	lister listers.CertificateSigningRequestLister
 	queue  *queue.Controller
 }
 
-func (k Keeper) requests() *requests {
-	r := &requests{keeper: k, shared: informers.NewSharedInformerFactoryWithOptions(k.Client, 0,
+func (i Issuer) requests() *requests {
+	r := &requests{issuer: i, shared: informers.NewSharedInformerFactoryWithOptions(i.Client, 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector("spec.signerName", SignerName).String()
 		}))}
@@ -76,12 +76,12 @@ func (r *requests) reconcile(ctx context.Context, name string) error {
 	if csr.Spec.SignerName != SignerName || len(csr.Status.Certificate) > 0 || has(csr, certificatesv1.CertificateDenied) || has(csr, certificatesv1.CertificateFailed) {
 		return nil
 	}
-	node, err := r.keeper.askingNode(csr)
+	node, err := r.issuer.askingNode(csr)
 	if err != nil {
 		klog.V(2).InfoS("Certificate request refused", "request", name, "by", csr.Spec.Username, "reason", err.Error())
 		return r.refuse(ctx, csr, err)
 	}
-	client := r.keeper.Client.CertificatesV1().CertificateSigningRequests()
+	client := r.issuer.Client.CertificatesV1().CertificateSigningRequests()
 	if !has(csr, certificatesv1.CertificateApproved) {
 		with := withCondition(csr, certificatesv1.CertificateApproved, reasonSigned, "the pod of the token runs on node "+node)
 		if csr, err = client.UpdateApproval(ctx, name, with, metav1.UpdateOptions{}); err != nil {
@@ -89,7 +89,7 @@ func (r *requests) reconcile(ctx context.Context, name string) error {
 		}
 	}
 	csr = csr.DeepCopy()
-	if csr.Status.Certificate, err = r.keeper.answer(ctx, csr.Spec.Request, node); err != nil {
+	if csr.Status.Certificate, err = r.issuer.answer(ctx, csr.Spec.Request, node); err != nil {
 		return fmt.Errorf("sign certificate request %s: %w", name, err)
 	}
 	if _, err := client.UpdateStatus(ctx, csr, metav1.UpdateOptions{}); err != nil {
@@ -101,22 +101,22 @@ func (r *requests) reconcile(ctx context.Context, name string) error {
 
 // answer is the certificate of a node, and what the node trusts: who serves the southbound
 // database, and the masters that check its health.
-func (k Keeper) answer(ctx context.Context, request []byte, node string) ([]byte, error) {
-	a, err := k.authority(ctx, nodes)
+func (i Issuer) answer(ctx context.Context, request []byte, node string) ([]byte, error) {
+	a, err := i.authority(ctx, nodes)
 	if err != nil {
 		return nil, err
 	}
-	masters, err := k.authority(ctx, controlPlane)
+	masters, err := i.authority(ctx, controlPlane)
 	if err != nil {
 		return nil, err
 	}
-	cert, err := a.SignRequest(request, node, k.Now(), lifetime)
+	cert, err := a.SignRequest(request, node, i.Now(), lifetime)
 	return slices.Concat(cert, a.Certificate(), masters.Certificate()), err
 }
 
 // askingNode returns the node of the pod that asks; an error where nothing may be signed.
-func (k Keeper) askingNode(csr *certificatesv1.CertificateSigningRequest) (string, error) {
-	account := "system:serviceaccount:" + k.Namespace + ":" + nodeAccount
+func (i Issuer) askingNode(csr *certificatesv1.CertificateSigningRequest) (string, error) {
+	account := "system:serviceaccount:" + i.Namespace + ":" + nodeAccount
 	if csr.Spec.Username != account {
 		return "", fmt.Errorf("asked for by %s; signed for %s only", csr.Spec.Username, account)
 	}
@@ -133,7 +133,7 @@ func (k Keeper) askingNode(csr *certificatesv1.CertificateSigningRequest) (strin
 
 // refuse denies a request. One that somebody else approved can only fail.
 func (r *requests) refuse(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, why error) (err error) {
-	client := r.keeper.Client.CertificatesV1().CertificateSigningRequests()
+	client := r.issuer.Client.CertificatesV1().CertificateSigningRequests()
 	if has(csr, certificatesv1.CertificateApproved) {
 		_, err = client.UpdateStatus(ctx, withCondition(csr, certificatesv1.CertificateFailed, reasonRefused, why.Error()), metav1.UpdateOptions{})
 	} else {

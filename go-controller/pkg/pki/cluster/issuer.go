@@ -57,27 +57,27 @@ var entries = []entry{
 	{name: "ovnkube-master", authority: controlPlane, subject: pki.Subject{Name: "master", Client: true}, trusts: nodes}, // health checks
 }
 
-// Keeper holds the authorities.
-type Keeper struct {
+// Issuer holds the authorities.
+type Issuer struct {
 	Client    kubernetes.Interface
 	Namespace string
 	Now       func() time.Time
 }
 
 // Run keeps Secrets and signs requests until ctx is done.
-func (k Keeper) Run(ctx context.Context) error {
+func (i Issuer) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		err := k.Ensure(ctx)
+		err := i.Ensure(ctx)
 		if err == nil {
 			break
 		}
 		klog.ErrorS(err, "Cannot keep the certificates of the control plane, will retry")
 		pause(ctx, retry)
 	}
-	requests := k.requests()
+	requests := i.requests()
 	go func() {
 		for pause(ctx, interval) {
-			if err := k.Ensure(ctx); err != nil {
+			if err := i.Ensure(ctx); err != nil {
 				klog.ErrorS(err, "Cannot keep the certificates of the control plane, will retry", "after", interval)
 			}
 		}
@@ -87,29 +87,29 @@ func (k Keeper) Run(ctx context.Context) error {
 
 // Ensure makes the Secrets that are missing, and renews what has to be renewed. What
 // fails does not keep the others from it.
-func (k Keeper) Ensure(ctx context.Context) error {
+func (i Issuer) Ensure(ctx context.Context) error {
 	var errs []error
 	for _, e := range entries {
-		errs = append(errs, k.entry(ctx, e))
+		errs = append(errs, i.entry(ctx, e))
 	}
 	return errors.Join(errs...)
 }
 
-func (k Keeper) entry(ctx context.Context, e entry) error {
-	a, err := k.authority(ctx, e.authority)
+func (i Issuer) entry(ctx context.Context, e entry) error {
+	a, err := i.authority(ctx, e.authority)
 	if err != nil {
 		return err
 	}
 	trusted := a.Certificate()
 	if e.trusts != "" {
-		other, err := k.authority(ctx, e.trusts)
+		other, err := i.authority(ctx, e.trusts)
 		if err != nil {
 			return err
 		}
 		trusted = append(trusted, other.Certificate()...)
 	}
-	_, err = k.secret(ctx, e.name, func(old pki.Text) (pki.Text, bool, error) {
-		t, changed, err := a.Ensure(old, e.subject, k.Now(), lifetime)
+	_, err = i.secret(ctx, e.name, func(old pki.Text) (pki.Text, bool, error) {
+		t, changed, err := a.Ensure(old, e.subject, i.Now(), lifetime)
 		t.CA = trusted
 		return t, changed || !bytes.Equal(old.CA, trusted), err
 	})
@@ -118,12 +118,12 @@ func (k Keeper) entry(ctx context.Context, e entry) error {
 
 // authority returns one that is there, or makes it. One that is there is never replaced:
 // all that it signed would be worthless.
-func (k Keeper) authority(ctx context.Context, name string) (*pki.Authority, error) {
-	t, err := k.secret(ctx, name, func(t pki.Text) (pki.Text, bool, error) {
+func (i Issuer) authority(ctx context.Context, name string) (*pki.Authority, error) {
+	t, err := i.secret(ctx, name, func(t pki.Text) (pki.Text, bool, error) {
 		if t.Cert != nil {
 			return t, false, nil
 		}
-		a, err := pki.NewAuthority(name, k.Now(), authorityLifetime)
+		a, err := pki.NewAuthority(name, i.Now(), authorityLifetime)
 		if err != nil {
 			return pki.Text{}, false, err
 		}
@@ -141,8 +141,8 @@ func (k Keeper) authority(ctx context.Context, name string) (*pki.Authority, err
 }
 
 // secret returns what is in a Secret after ensure has changed what it has to.
-func (k Keeper) secret(ctx context.Context, name string, ensure func(pki.Text) (pki.Text, bool, error)) (pki.Text, error) {
-	client := k.Client.CoreV1().Secrets(k.Namespace)
+func (i Issuer) secret(ctx context.Context, name string, ensure func(pki.Text) (pki.Text, bool, error)) (pki.Text, error) {
+	client := i.Client.CoreV1().Secrets(i.Namespace)
 	secret, err := client.Get(ctx, name, metav1.GetOptions{})
 	absent := apierrors.IsNotFound(err)
 	if err != nil && !absent {
@@ -158,7 +158,7 @@ func (k Keeper) secret(ctx context.Context, name string, ensure func(pki.Text) (
 	if !changed {
 		return t, nil
 	}
-	// Another keeper may have been quicker: then the server refuses this one's.
+	// Another issuer may have been quicker: then the server refuses this one's.
 	secret = secret.DeepCopy()
 	secret.Data = map[string][]byte{keyKey: t.Key, keyCert: t.Cert, keyCA: t.CA}
 	if absent {
