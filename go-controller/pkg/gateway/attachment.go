@@ -89,8 +89,8 @@ type Record struct {
 	Uplink string `json:"uplink"`
 	// Created says that the bridge is ours: cleaning up removes it.
 	Created bool `json:"created,omitempty"`
-	// Link is the number of the bridge's interface that carried Host; another
-	// number means that the interface was made anew.
+	// Link is the number of the bridge's interface that carried all of Host; another
+	// number means that the interface was made anew, 0 that none carries it yet.
 	Link int             `json:"link,omitempty"`
 	Host host.Attachment `json:"host"`
 }

@@ -288,6 +288,29 @@ func TestHalfMoved(t *testing.T) {
 	}
 }
 
+// TestCrashWhileRestoring deletes the external bridge, and kills the start that makes it
+// again after each of its writes to Open vSwitch: nothing of what the host had is lost.
+func TestCrashWhileRestoring(t *testing.T) {
+	l := newLab(t)
+	l.up()
+	host := words(l.attachment("breth0"))
+	for n, finished := 1, false; !finished; n++ {
+		l.vs.Run("ovs-vsctl", "del-br", "breth0")
+		err := l.pass(l.start(&crashing{Client: l.db, left: n}))
+		if finished = err == nil; !finished && !errors.Is(err, errCrash) {
+			t.Fatal(err)
+		}
+		l.up()
+		if got := words(l.attachment("breth0")); got != host {
+			t.Fatalf("after a crash at write %d the host has\n%s\nwant\n%s", n, got, host)
+		}
+		if n > 30 {
+			t.Fatal("a start never ends")
+		}
+	}
+	l.reachable()
+}
+
 // meddling is an ovs.Client that calls back before each change of the database.
 type meddling struct {
 	ovs.Client

@@ -29,6 +29,8 @@ type attached struct {
 	host           host.Attachment // what the bridge carries
 	missing        host.Attachment // what of that has to be put there
 	primary        []netip.Prefix  // the node's addresses, one a family of the cluster
+	row            ovs.Bridge      // of the bridge, with the record
+	record         gateway.Record
 }
 
 // maxLinkName is the longest name of a network interface.
@@ -141,6 +143,9 @@ func (g *Gateway) ensureAttached(ctx context.Context, datapathType string, inter
 	if err := g.move(ctx, a); err != nil {
 		return attached{}, err
 	}
+	if err := g.recordLink(ctx, a); err != nil {
+		return attached{}, err
+	}
 	a.host = want
 	if datapathType == userspace {
 		if err := link.Mute(uplink); err != nil {
@@ -221,20 +226,34 @@ func (g *Gateway) ensureBridge(ctx context.Context, a *attached, have *ovs.Bridg
 			return host.Attachment{}, err
 		}
 	}
+	a.row, a.record = row, rec
 	wasDown, err := link.Up(a.bridge)
-	if err != nil {
-		return host.Attachment{}, err
-	}
-	if wasDown {
-		a.missing = want // it may have gone down after its routes were read
-	}
-	now, err := link.Read(a.bridge)
-	if err != nil || now.Index == rec.Link {
+	if err != nil || !wasDown {
 		return want, err
 	}
-	rec.Link = now.Index
-	row.ExternalIDs[idAttachment] = rec.String()
-	return want, g.OVS.EnsureBridge(ctx, row)
+	a.missing = want // it may have gone down after its routes were read
+	if rec.Link == 0 {
+		return want, nil
+	}
+	a.record.Link = 0
+	return want, g.writeRecord(ctx, *a)
+}
+
+// recordLink records that the bridge's interface carries the host now. Before, a pass that
+// does not come to its end leaves an interface without all that the host had, and the
+// next pass would take what is missing for deleted by somebody.
+func (g *Gateway) recordLink(ctx context.Context, a attached) error {
+	now, err := link.Read(a.bridge)
+	if err != nil || now.Index == a.record.Link {
+		return err
+	}
+	a.record.Link = now.Index
+	return g.writeRecord(ctx, a)
+}
+
+func (g *Gateway) writeRecord(ctx context.Context, a attached) error {
+	a.row.ExternalIDs[idAttachment] = a.record.String()
+	return g.OVS.EnsureBridge(ctx, a.row)
 }
 
 // planAttachment decides what is to be on the bridge and puts it into its record.
@@ -260,7 +279,9 @@ func planAttachment(a *attached, rec *gateway.Record) (host.Attachment, error) {
 		}
 		lost = !now.Up || !then.Up || now.Index != rec.Link
 		flaps = now.MAC != a.mac // to get the other one
-		rec.Link = now.Index
+	}
+	if lost {
+		rec.Link = 0 // until it carries the host
 	}
 	if onUplink, err = withoutAdvertised(a.uplink, onUplink); err != nil {
 		return host.Attachment{}, err
