@@ -62,9 +62,11 @@ func (o *OVN) Chassis(name, encapIP string) {
 	o.Sbctl("--may-exist", "chassis-add", name, "geneve", encapIP)
 }
 
-// Bind claims a logical port for a chassis, as ovn-controller would.
+// Bind claims a logical port for a chassis, as ovn-controller would, once northd has
+// made it known.
 func (o *OVN) Bind(port, chassis string) {
 	o.t.Helper()
+	o.Sync()
 	o.Sbctl("--may-exist", "lsp-bind", port, chassis)
 }
 
