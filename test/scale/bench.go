@@ -84,6 +84,9 @@ func measure(ctx context.Context, o options) (err error) {
 	if err := b.starts(ctx); err != nil {
 		return err
 	}
+	if err := b.ask(ctx); err != nil {
+		return err
+	}
 	if err := b.events(ctx); err != nil {
 		return err
 	}

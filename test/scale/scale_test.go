@@ -70,4 +70,9 @@ func TestTiny(t *testing.T) {
 			t.Errorf("%s: %d transactions, rows after %v ms", name, r.Transactions, r.Rows)
 		}
 	}
+	for _, name := range []string{"explain a pod", "status", "what if a node is lost"} {
+		if r := phase(name); r.Done == 0 || r.CPU == 0 || r.Peak == 0 {
+			t.Errorf("measured of %s: %+v", name, r)
+		}
+	}
 }

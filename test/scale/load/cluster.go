@@ -206,7 +206,7 @@ func (c Clients) MakeFeatures(ctx context.Context, s Size, podsOf func(group str
 			return err
 		}),
 		each(ctx, s.EgressIPs, func(ctx context.Context, i int) error {
-			_, err := c.IPs.EgressIPV1().EgressIPs().Create(ctx, s.EgressIP(group(kindIP, i), i), metav1.CreateOptions{})
+			_, err := c.IPs.EgressIPV1().EgressIPs().Create(ctx, s.EgressIP(IPGroup(i), i), metav1.CreateOptions{})
 			return err
 		}),
 		each(ctx, s.Policies, func(ctx context.Context, i int) error {

@@ -70,6 +70,9 @@ var (
 	Plain        = kindPlain
 )
 
+// IPGroup is the namespace of the pods of an EgressIP.
+func IPGroup(i int) string { return group(kindIP, i) }
+
 // The labels of nodes and namespaces by which objects choose them.
 const (
 	labelServiceHost = "scale.test/service-host"

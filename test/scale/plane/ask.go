@@ -1,0 +1,39 @@
+package plane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// Answer is what a program said, and what it used for that.
+type Answer struct {
+	Text string
+	CPU  time.Duration
+	Peak int64 // resident memory, in bytes
+}
+
+// notInPlace is the exit status of "ovnkube egress" where it has an answer and something in
+// it is not as planned.
+const notInPlace = 1
+
+// Ask runs ovnkube with arguments and the rights of a master, and waits for its answer.
+func (p *Plane) Ask(ctx context.Context, args ...string) (Answer, error) {
+	cmd := exec.CommandContext(ctx, p.config.Ovnkube, append(args, "--kubeconfig", p.path("kubeconfig"))...)
+	text, err := cmd.Output()
+	var status *exec.ExitError
+	if errors.As(err, &status) && status.ExitCode() != notInPlace {
+		return Answer{}, fmt.Errorf("%w: %s", err, status.Stderr)
+	}
+	if err != nil && status == nil {
+		return Answer{}, err
+	}
+	a := Answer{Text: string(text), CPU: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}
+	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		a.Peak = usage.Maxrss << 10
+	}
+	return a, nil
+}
