@@ -21,6 +21,9 @@ const probesPerTimeout = 4
 // do so for one reason.
 const together = 30
 
+// firstAnswers bounds how long Probed waits, however long nodes may be silent.
+const firstAnswers = time.Second
+
 // ErrFault is wrapped by errors that say nothing about the node: the probe could
 // not be sent. They neither prove nor disprove that it is alive.
 var ErrFault = errors.New("probe not sent")
@@ -55,6 +58,9 @@ type Tracker struct {
 	own     string
 	confirm func(ctx context.Context, node string) bool
 	watcher Observer // nil: nobody measures
+
+	first   map[string]struct{} // the first targets, as far as nothing is known of them yet; nil before SetTargets
+	heardOf chan struct{}       // closed when there are none left, or have had time enough
 }
 
 // target is a node that is probed; a change of its addresses makes a new one.
@@ -75,7 +81,7 @@ type target struct {
 // node may be silent; 0 means that nodes are assumed to be reachable and none is
 // probed.
 func NewTracker(p Prober, totalTimeout time.Duration) *Tracker {
-	return &Tracker{prober: p, timeout: totalTimeout, targets: map[string]*target{}}
+	return &Tracker{prober: p, timeout: totalTimeout, targets: map[string]*target{}, heardOf: make(chan struct{})}
 }
 
 // SecondOpinion names the node that this process runs on, which is no witness: it
@@ -134,6 +140,45 @@ func (t *Tracker) Reach(node string) place.Reach {
 	return place.Unknown
 }
 
+// Probed is closed once each of the nodes that there are first has answered, or has been
+// silent for a while: whoever chooses among nodes before that chooses among those that
+// happened to answer first, and gives them everything.
+func (t *Tracker) Probed() <-chan struct{} { return t.heardOf }
+
+// awaitFirst begins to wait for answers of the first targets; t.mu is held.
+func (t *Tracker) awaitFirst() {
+	if t.first != nil {
+		return
+	}
+	t.first = map[string]struct{}{}
+	for node, tg := range t.targets {
+		if tg.reach == place.Unknown {
+			t.first[node] = struct{}{}
+		}
+	}
+	t.known("")
+	time.AfterFunc(min(t.timeout, firstAnswers), func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		clear(t.first)
+		t.known("")
+	})
+}
+
+// known notes that something is known of a node, or that it is no target any more; t.mu
+// is held.
+func (t *Tracker) known(node string) {
+	delete(t.first, node)
+	if t.first == nil || len(t.first) > 0 {
+		return
+	}
+	select {
+	case <-t.heardOf:
+	default:
+		close(t.heardOf)
+	}
+}
+
 // Healthy tells whether a node is known to be reachable.
 func (t *Tracker) Healthy(node string) bool { return t.Reach(node) == place.Alive }
 
@@ -146,6 +191,7 @@ func (t *Tracker) SetTargets(targets map[string][]netip.Addr) {
 		if len(targets[node]) == 0 {
 			tg.stop()
 			delete(t.targets, node)
+			t.known(node)
 			changed = append(changed, node)
 			t.changed(node, place.Unknown, time.Time{})
 		}
@@ -170,6 +216,7 @@ func (t *Tracker) SetTargets(targets map[string][]netip.Addr) {
 		t.targets[node] = next
 		t.start(next)
 	}
+	t.awaitFirst()
 	subs := t.subs
 	t.mu.Unlock()
 	slices.Sort(changed)
@@ -410,6 +457,7 @@ func (t *Tracker) set(tg *target, reach place.Reach) {
 		return
 	}
 	tg.reach = reach
+	t.known(tg.node)
 	t.changed(tg.node, reach, tg.answer)
 	subs := t.subs
 	t.mu.Unlock()

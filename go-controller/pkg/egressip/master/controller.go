@@ -45,6 +45,9 @@ const (
 // Health tells which nodes are reachable.
 type Health interface {
 	Reach(node string) place.Reach
+	// Probed is closed once something is known of the nodes that there are first, or they
+	// have had time enough to answer.
+	Probed() <-chan struct{}
 	Subscribe(func(node string))
 }
 
@@ -167,7 +170,12 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.mu.Lock()
 	c.ctx = ctx
 	c.mu.Unlock()
-	group.Go(func() error { return c.placement.Run(ctx, 1) })
+	group.Go(func() error {
+		if !queue.Await(ctx, c.deps.Health.Probed()) {
+			return nil
+		}
+		return c.placement.Run(ctx, 1)
+	})
 	after := func(q *queue.Controller, workers int) {
 		group.Go(func() error {
 			// Without the first placement nobody knows what to be.

@@ -71,6 +71,14 @@ type reach struct {
 	mu    sync.Mutex
 	nodes map[string]place.Reach
 	subs  []func(string)
+	// probed is closed, unless a test still has to.
+	probed chan struct{}
+}
+
+func newReach() *reach {
+	r := &reach{nodes: map[string]place.Reach{}, probed: make(chan struct{})}
+	close(r.probed)
+	return r
 }
 
 func (r *reach) Reach(node string) place.Reach {
@@ -78,6 +86,8 @@ func (r *reach) Reach(node string) place.Reach {
 	defer r.mu.Unlock()
 	return r.nodes[node]
 }
+
+func (r *reach) Probed() <-chan struct{} { return r.probed }
 
 func (r *reach) Subscribe(f func(string)) {
 	r.mu.Lock()
@@ -167,7 +177,7 @@ type world struct {
 
 func newWorld(t testing.TB, objs ...runtime.Object) *world {
 	w := &world{t: t, kube: kubefake.NewClientset(), egress: egressfake.NewSimpleClientset(), nb: nbfake.New(),
-		health:  &reach{nodes: map[string]place.Reach{}},
+		health:  newReach(),
 		barrier: &barrier{stopped: map[string]bool{}, changed: make(chan struct{})}, frozen: map[string]bool{}}
 	fakeapi.Strict(w.kube)
 	fakeapi.Strict(w.egress)

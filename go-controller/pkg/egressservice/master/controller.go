@@ -38,6 +38,9 @@ const workers = 256
 // Health tells which nodes are reachable.
 type Health interface {
 	Reach(node string) place.Reach
+	// Probed is closed once something is known of the nodes that there are first, or they
+	// have had time enough to answer.
+	Probed() <-chan struct{}
 	Subscribe(func(node string))
 }
 
@@ -149,7 +152,12 @@ func (c *Controller) statusOf(node string) []string {
 // Run works until ctx is done.
 func (c *Controller) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return c.placement.Run(ctx, 1) })
+	group.Go(func() error {
+		if !queue.Await(ctx, c.deps.Health.Probed()) {
+			return nil
+		}
+		return c.placement.Run(ctx, 1)
+	})
 	group.Go(func() error {
 		// Without the first placement no service knows what to be.
 		if !queue.Await(ctx, c.placement.Synced()) {

@@ -61,8 +61,16 @@ type reach struct {
 	mu    sync.Mutex
 	nodes map[string]place.Reach
 	subs  []func(string)
+	// probed is closed, unless a test still has to.
+	probed chan struct{}
 	// busy keeps whoever asks until it is closed, where it is not nil.
 	busy chan struct{}
+}
+
+func newReach() *reach {
+	r := &reach{nodes: map[string]place.Reach{}, probed: make(chan struct{})}
+	close(r.probed)
+	return r
 }
 
 func (r *reach) Reach(node string) place.Reach {
@@ -76,6 +84,8 @@ func (r *reach) Reach(node string) place.Reach {
 	defer r.mu.Unlock()
 	return r.nodes[node]
 }
+
+func (r *reach) Probed() <-chan struct{} { return r.probed }
 
 func (r *reach) Subscribe(f func(string)) {
 	r.mu.Lock()
@@ -123,7 +133,7 @@ type world struct {
 func newWorld(t *testing.T, objs ...runtime.Object) *world {
 	w := &world{t: t, kube: kubefake.NewClientset(), egress: egressfake.NewSimpleClientset(), nb: nbfake.New(),
 		given:  func(string, types.UID) []netip.Addr { return nil },
-		health: &reach{nodes: map[string]place.Reach{}}}
+		health: newReach()}
 	fakeapi.Strict(w.kube)
 	fakeapi.Strict(w.egress)
 	w.nb.AnyParent = true

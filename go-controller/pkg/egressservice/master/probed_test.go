@@ -1,0 +1,39 @@
+package master
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+)
+
+// TestWaitsForTheFirstAnswers: a master that starts does not give everything to the node
+// that happened to answer its first probe before the others.
+func TestWaitsForTheFirstAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		const count = 6
+		for i := range count {
+			name := fmt.Sprintf("svc-%d", i)
+			w.create(egress(name))
+			w.create(service(name, demoIngress...))
+			w.create(slice(name, fmt.Sprintf("10.244.0.%d", 10+i), fmt.Sprintf("fd00:10:244:1::%d", 10+i)))
+		}
+		w.health.nodes["ovn-worker2"], w.health.probed = place.Unknown, make(chan struct{})
+		time.AfterFunc(time.Second, func() {
+			w.health.set("ovn-worker2", place.Alive)
+			close(w.health.probed)
+		})
+		w.start()
+		hosts := map[string]int{}
+		for i := range count {
+			hosts[w.anyHost(fmt.Sprintf("default/svc-%d", i))]++
+		}
+		if hosts["ovn-worker"] != count/2 || hosts["ovn-worker2"] != count/2 {
+			t.Errorf("EgressServices by host: %v", hosts)
+		}
+		w.stop()
+	})
+}
