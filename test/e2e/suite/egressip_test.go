@@ -60,6 +60,7 @@ func (s *suite) egressIPs(t *testing.T) {
 	}
 	before := s.steadyState(t)
 	t.Run("Primary", e.primary)
+	t.Run("Answers", e.answers)
 	t.Run("NewPods", e.newPods)
 	s.once(t, "Refused", e.refused)
 	s.in(t, "shared", "Unavailable", e.unavailable)

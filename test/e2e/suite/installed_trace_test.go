@@ -99,11 +99,17 @@ func (e *egressIPTest) user(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := rest.AnonymousClientConfig(e.RESTConfig())
+	return e.kubeconfigWith(t, token.Status.Token)
+}
+
+// kubeconfigWith returns the kubeconfig of who has a token.
+func (s *suite) kubeconfigWith(t *testing.T, token string) string {
+	t.Helper()
+	config := rest.AnonymousClientConfig(s.RESTConfig())
 	file := filepath.Join(t.TempDir(), "tracer.conf")
 	if err := clientcmd.WriteToFile(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: config.Host, CertificateAuthorityData: config.CAData, CertificateAuthority: config.CAFile}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {Token: token.Status.Token}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {Token: token}},
 		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "u"}},
 		CurrentContext: "c",
 	}, file); err != nil {
