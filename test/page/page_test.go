@@ -220,7 +220,7 @@ func (p *pageTest) failover(t *testing.T) {
 		return p.shows("#entries", "EgressIP/"+name, "Moved", fmt.Sprintf("%s moves from node %s to node %s", address, from, to))
 	})
 	p.until(t, "that the node is gone", func() error {
-		return errors.Join(p.shows("#node-rows", "Not Ready"), p.shows("#problem-list", "Node/"+from, "NodeNotReady"),
+		return errors.Join(p.shows("#node-rows", "Not Ready", "does not answer"), p.shows("#problem-list", "Node/"+from, "NodeNotReady"),
 			p.shows("#entries", "Node/"+from, "the node ceased to be Ready"))
 	})
 	p.screenshot(t, "failover")
@@ -228,7 +228,7 @@ func (p *pageTest) failover(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.until(t, "that all is in place again", func() error {
-		return errors.Join(p.shows("#verdict", "All of it is in place"), p.shows("#entries", "the node became Ready"))
+		return errors.Join(p.shows("#verdict", "All of it is in place"), p.shows("#node-rows", "answers within"), p.shows("#entries", "the node became Ready"))
 	})
 }
 

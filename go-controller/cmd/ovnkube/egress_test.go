@@ -28,6 +28,7 @@ import (
 	routefake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned/fake"
 	servicefake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
 	ipfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/health/reachability"
 )
 
 var egressTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -168,6 +169,39 @@ func TestEgressServerRefuses(t *testing.T) {
 	if status != 0 || errs != "" || !strings.Contains(out, "Note: settings: ConfigMap ovn-kubernetes/ovnkube cannot be read (Forbidden)") ||
 		!strings.Contains(out, "Note: master: Lease ovn-kubernetes/ovn-kubernetes-master cannot be read (Forbidden)") {
 		t.Errorf("status %d, %q, %q", status, out, errs)
+	}
+}
+
+// What the master has published of its probes is shown; whoever may not read it, and what
+// cannot be read, gets a note.
+func TestEgressReachability(t *testing.T) {
+	for _, tc := range []struct {
+		name, published, cell, note string
+		forbidden                   bool
+	}{
+		{name: "published", cell: "within 2 ms",
+			published: `{"apiVersion":"egress.ovnkube/v1","asOf":"2026-03-01T11:59:00Z","nodes":{"n1":{"state":"Reachable","since":"2026-03-01T11:00:00Z","latencyMilliseconds":2}}}`},
+		{name: "nothing", cell: "not known"},
+		{name: "broken", published: "{", cell: "not known", note: "reachability: ConfigMap ovn-kubernetes/ovnkube-reachability cannot be read (decode the reachability"},
+		{name: "forbidden", forbidden: true, cell: "not known", note: "reachability: ConfigMap ovn-kubernetes/ovnkube-reachability cannot be read (Forbidden)"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			objects := egressCluster()
+			if tc.published != "" {
+				objects = append(objects, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ovn-kubernetes", Name: reachability.ConfigMap},
+					Data: map[string]string{reachability.Key: tc.published}})
+			}
+			kube := fake.NewClientset(objects...)
+			kube.PrependReactor("get", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				name := a.(clienttesting.GetAction).GetName()
+				return tc.forbidden && name == reachability.ConfigMap, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, name, errors.New("no rule"))
+			})
+			status, out, errs := askEgress(t, kube, nil, "status")
+			if status != 0 || errs != "" || !strings.Contains(out, "Ready   "+tc.cell+"   ") || !strings.Contains(out, tc.note) ||
+				strings.Contains(out, "cannot be read") != (tc.note != "") {
+				t.Errorf("status %d, %q:\n%s", status, errs, out)
+			}
+		})
 	}
 }
 

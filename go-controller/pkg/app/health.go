@@ -64,6 +64,8 @@ func (m *master) health() (*health.Tracker, error) {
 		return nil, err
 	}
 	m.runners["health"], m.runners["health targets"], m.tracker = tracker, targets, tracker
+	m.runners["reachability"] = healthmaster.NewPublisher(m.env.Kube, m.env.Config.Kubernetes.ConfigNamespace, tracker,
+		m.env.Config.Features.ReachabilityTotalTimeout)
 	return tracker, nil
 }
 

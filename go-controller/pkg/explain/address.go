@@ -108,7 +108,7 @@ func (c *Cluster) Address(addr netip.Addr) Address {
 	}
 	out.Owners = c.ownersOf(addr)
 	out.InPlace = len(out.Problems) == 0
-	out.Notes = append(slices.Clone(out.Notes), noteReach)
+	out.Notes = append(slices.Clone(out.Notes), c.presumed()...)
 	return out
 }
 

@@ -82,12 +82,7 @@ func New(snap Snapshot) (*Cluster, error) {
 		services: map[string]egressservice.Service{}, objects: map[string]*egressservicev1.EgressService{},
 	}
 	for _, n := range kube.KnownNodes(snap.Nodes) {
-		// The master's probes are not in the API: a node that is Ready counts as reachable.
-		reach := place.Alive
-		if slices.Contains(snap.Lost, n.Name) {
-			reach = place.Dead
-		}
-		c.nodes[n.Name] = place.Node{Node: n, Reach: reach}
+		c.nodes[n.Name] = place.Node{Node: n, Reach: c.reach(n.Name)}
 	}
 	for _, p := range snap.Pods {
 		c.pods[kube.PodKey(p)] = p

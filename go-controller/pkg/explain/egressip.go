@@ -97,7 +97,7 @@ func (c *Cluster) EgressIP(name string) (EgressIP, error) {
 	header, problems := c.header(KindEgressIP)
 	out.Header, out.Problems = header, append(problems, out.Problems...)
 	out.InPlace = len(out.Problems) == 0
-	out.Notes = append(slices.Clone(out.Notes), noteReach)
+	out.Notes = append(slices.Clone(out.Notes), c.presumed()...)
 	return out, nil
 }
 

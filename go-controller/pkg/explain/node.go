@@ -44,6 +44,8 @@ type NodeState struct {
 	Cordoned         bool `json:"cordoned,omitempty"`
 	// Draining tells whether it is to hand over its addresses.
 	Draining bool `json:"draining,omitempty"`
+	// Reachability is what the probes of the master say; absent where that is not known.
+	Reachability *NodeReachability `json:"reachability,omitempty"`
 }
 
 // NodeFeature says whether a node can serve a feature.
@@ -101,16 +103,17 @@ func (c *Cluster) Node(name string) (Node, error) {
 	header, problems := c.header(KindNode)
 	out := Node{Header: header, NodeState: c.state(n), Features: c.nodeFeatures(n), Addresses: c.nodeAddresses(name), Problems: problems}
 	out.Problems = append(out.Problems, notReadyProblem(out.NodeState)...)
+	out.Problems = append(out.Problems, c.unreachableProblem(out.NodeState)...)
 	out.Problems = append(out.Problems, c.nodeProblems(name)...)
 	out.Pods, out.Gateways = c.podsOn(name)
 	out.InPlace = len(out.Problems) == 0
-	out.Notes = append(slices.Clone(out.Notes), noteReach)
+	out.Notes = append(slices.Clone(out.Notes), c.presumed()...)
 	return out, nil
 }
 
 func (c *Cluster) state(n place.Node) NodeState {
 	return NodeState{Node: n.Name, Ready: n.Ready, Since: c.notReadySince(n.Name), EgressAssignable: n.EgressAssignable,
-		Cordoned: n.Unschedulable, Draining: n.Draining}
+		Cordoned: n.Unschedulable, Draining: n.Draining, Reachability: c.reachability(n.Name)}
 }
 
 func notReadyProblem(s NodeState) []Problem {
@@ -273,6 +276,9 @@ func (c *Cluster) podsOn(name string) ([]PodCount, []GatewayCount) {
 func (n Node) Text(w io.Writer) {
 	now := n.AsOf.Time
 	fmt.Fprintf(w, "Node %s, %s%s\n", n.NodeState.Node, n.NodeState.words(), since(n.Since, now))
+	if text := n.Reachability.text(now); text != "" {
+		fmt.Fprintf(w, "  %s\n", text)
+	}
 	for _, f := range n.Features {
 		mark, what := "-", f.Feature
 		if f.Possible {

@@ -124,7 +124,7 @@ func (c *Cluster) Objects(f ObjectFilter) Objects {
 		out.States = append(out.States, StateCount{s, counts[s]})
 	}
 	out.InPlace = counts[StateInPlace] == out.total()
-	out.Notes = append(slices.Clone(out.Notes), noteReach)
+	out.Notes = append(slices.Clone(out.Notes), c.presumed()...)
 	return out
 }
 

@@ -76,15 +76,12 @@ func (c *Cluster) pod(key string, to netip.AddrPort, detailed bool) (Pod, error)
 	return out, nil
 }
 
-// noteReach is what is taken for granted of reachability.
-const noteReach = "reachability: the master's probes are not in the API; a node that is Ready counts as reachable"
-
 // assumed returns what the API does not tell of an answer.
 func (c *Cluster) assumed(p Pod) []string {
 	var notes []string
 	for _, f := range p.Families {
 		if f.Outcome == OutcomeEgressIP || f.Outcome == OutcomeEgressService {
-			notes = append(notes, noteReach)
+			notes = append(notes, c.presumed()...)
 			break
 		}
 	}

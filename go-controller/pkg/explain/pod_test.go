@@ -319,8 +319,7 @@ func TestSamples(t *testing.T) {
 		world *Snapshot
 	}{
 		"egressip": {"prod/web", world(egressIP("prod", "prod", "172.18.0.33"), egressIP("also", "prod", "172.18.0.44"), inForce)},
-		"waiting": {"prod/web", world(egressIP("prod", "prod", "172.18.0.33"), inForce, notReady("ovn-worker2"),
-			func(s *Snapshot) { s.Renewed = taken.Add(-time.Hour) })},
+		"waiting":  {"prod/web", world(egressIP("prod", "prod", "172.18.0.33"), inForce, notReady("ovn-worker2"), masterGone)},
 		"all": {"shop/cart", world(route("gws", "shop", "172.18.0.51"), egressIP("prod", "shop", "172.18.0.33"),
 			egressService("shop/checkout", "5.5.5.5"), inForce)},
 	} {

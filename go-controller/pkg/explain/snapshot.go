@@ -10,6 +10,7 @@ import (
 	routev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
 	egressipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	egressservicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/health/reachability"
 )
 
 // Snapshot is what the API server has of a cluster. Objects are not modified.
@@ -22,6 +23,9 @@ type Snapshot struct {
 	// Renewed is when the leading master last said that it is there; zero where that is
 	// not known.
 	Renewed time.Time
+	// Reachability is what the leading master has published of its probes; nil where that is
+	// not known.
+	Reachability *reachability.Report
 
 	Nodes          []*corev1.Node
 	Namespaces     []*corev1.Namespace

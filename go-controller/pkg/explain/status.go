@@ -77,6 +77,7 @@ func (c *Cluster) Status() Status {
 			Room: rooms.room(n.Name)}
 		out.Nodes = append(out.Nodes, s)
 		problems = append(problems, notReadyProblem(s.NodeState)...)
+		problems = append(problems, c.unreachableProblem(s.NodeState)...)
 	}
 	problems = append(problems, c.orphanLabels()...)
 	feature := func(kind string, enabled bool, objects int, state func(i int) ([]Condition, []Problem)) {
@@ -115,7 +116,7 @@ func (c *Cluster) Status() Status {
 	slices.SortStableFunc(problems, Problem.compare)
 	out.Problems = problems
 	out.InPlace = len(problems) == 0
-	out.Notes = append(slices.Clone(out.Notes), noteReach)
+	out.Notes = append(slices.Clone(out.Notes), c.presumed()...)
 	return out
 }
 
@@ -140,7 +141,7 @@ func (p Problem) compare(o Problem) int {
 // Same tells whether two answers say the same, but for the time at which they were asked.
 func (s Status) Same(o Status) bool {
 	for _, h := range []*Header{&s.Header, &o.Header} {
-		h.AsOf, h.MasterRenewed = Header{}.AsOf, nil
+		h.AsOf, h.MasterRenewed, h.ReachabilityAsOf = Header{}.AsOf, nil, nil
 	}
 	return equality.Semantic.DeepEqual(s, o)
 }
@@ -149,13 +150,13 @@ func (s Status) Same(o Status) bool {
 func (s Status) Text(w io.Writer) {
 	now := s.AsOf.Time
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "NODE\tSTATE\tASSIGNABLE\tADDRESSES\tHELD\tROOM\tHOST OF")
+	fmt.Fprintln(table, "NODE\tSTATE\tREACHABLE\tASSIGNABLE\tADDRESSES\tHELD\tROOM\tHOST OF")
 	for _, n := range s.Nodes {
 		assignable := "no"
 		if n.EgressAssignable {
 			assignable = "yes"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%s\t%d\n", n.Node, n.words(), assignable, n.Planned, n.Held, roomText(n.Room), n.Hosts)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%d\n", n.Node, n.words(), n.Reachability.cell(now), assignable, n.Planned, n.Held, roomText(n.Room), n.Hosts)
 	}
 	_ = table.Flush() // a writer that fails does so for the lines below, too
 	for _, f := range s.Features {

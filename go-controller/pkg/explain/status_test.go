@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/health/reachability"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
@@ -77,17 +78,23 @@ func TestStatus(t *testing.T) {
 func TestStatusSame(t *testing.T) {
 	first := cluster(t, egressIP("prod", "prod", "172.18.0.33"), inForce).Status()
 	later := cluster(t, egressIP("prod", "prod", "172.18.0.33"), inForce, func(s *Snapshot) {
-		s.Taken, s.Renewed = taken.Add(time.Minute), taken.Add(time.Minute)
+		s.Taken, s.Renewed, s.Reachability.AsOf = taken.Add(time.Minute), taken.Add(time.Minute), taken.Add(time.Minute)
 	}).Status()
 	if !first.Same(later) {
 		t.Error("the time alone makes another answer")
 	}
-	if later.AsOf.IsZero() || later.MasterRenewed == nil {
+	if later.AsOf.IsZero() || later.MasterRenewed == nil || later.ReachabilityAsOf == nil {
 		t.Error("comparing changes the answer")
 	}
 	other := cluster(t, egressIP("prod", "prod", "172.18.0.33"), inForce, notReady("ovn-control-plane")).Status()
 	if first.Same(other) {
 		t.Error("a node that is lost makes no other answer")
+	}
+	slower := cluster(t, egressIP("prod", "prod", "172.18.0.33"), inForce, func(s *Snapshot) {
+		s.Reachability.Nodes["ovn-worker"] = reachability.Node{State: reachability.Reachable, Since: taken.Add(-time.Hour), LatencyMilliseconds: 50}
+	}).Status()
+	if first.Same(slower) {
+		t.Error("a node that answers more slowly makes no other answer")
 	}
 }
 

@@ -136,6 +136,9 @@ func (h Header) facts(w io.Writer) {
 	if h.MasterRenewed != nil {
 		fmt.Fprintf(w, "; the master renewed its lease %s before", h.AsOf.Sub(h.MasterRenewed.Time).Round(time.Second))
 	}
+	if h.ReachabilityAsOf != nil {
+		fmt.Fprintf(w, "; reachability as of %s before", h.AsOf.Sub(h.ReachabilityAsOf.Time).Round(time.Second))
+	}
 	fmt.Fprintln(w, ".")
 	for _, n := range h.Notes {
 		fmt.Fprintf(w, "Note: %s.\n", strings.TrimSuffix(n, "."))

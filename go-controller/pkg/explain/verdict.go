@@ -63,6 +63,9 @@ type Header struct {
 	// MasterRenewed is when the leading master last renewed its lease; absent where
 	// that is not known.
 	MasterRenewed *metav1.Time `json:"masterRenewed,omitempty"`
+	// ReachabilityAsOf is when the leading master published what its probes say; absent
+	// where that is not known.
+	ReachabilityAsOf *metav1.Time `json:"reachabilityAsOf,omitempty"`
 	// InPlace tells whether everything is as planned, as far as the API shows.
 	InPlace bool `json:"inPlace"`
 	// Notes are what the answer takes for granted.
@@ -174,6 +177,8 @@ const (
 	ReasonStale = "StatusOutdated"
 	// ReasonNodeNotReady: the node, or that of the pod, is not Ready.
 	ReasonNodeNotReady = "NodeNotReady"
+	// ReasonNodeUnreachable: the node is Ready, and does not answer the master's probes.
+	ReasonNodeUnreachable = "NodeUnreachable"
 	// ReasonNoAddress: the pod has no address yet.
 	ReasonNoAddress = "NoAddress"
 	// ReasonGatewayRefused: a gateway that an annotation names is not used.
@@ -191,16 +196,25 @@ const silent = time.Minute
 // header returns the begin of an answer.
 func (c *Cluster) header(kind string) (Header, []Problem) {
 	h := Header{APIVersion: APIVersion, Kind: kind, AsOf: metav1.NewTime(c.snap.Taken), InPlace: true, Notes: c.snap.Notes}
+	if r := c.snap.Reachability; r != nil {
+		at := metav1.NewTime(r.AsOf)
+		h.ReachabilityAsOf = &at
+	}
 	if c.snap.Renewed.IsZero() {
 		return h, nil
 	}
 	renewed := metav1.NewTime(c.snap.Renewed)
 	h.MasterRenewed = &renewed
-	if c.snap.Taken.Sub(c.snap.Renewed) < silent {
+	if !c.masterSilent() {
 		return h, nil
 	}
 	return h, []Problem{{Object: "master", Reason: ReasonMasterSilent, Since: &renewed,
 		Message: "no master has renewed its lease since: statuses are as old as that, and nothing moves"}}
+}
+
+// masterSilent tells whether no master is there, as far as is known.
+func (c *Cluster) masterSilent() bool {
+	return !c.snap.Renewed.IsZero() && c.snap.Taken.Sub(c.snap.Renewed) >= silent
 }
 
 // conditionsOf shortens conditions, and returns what they say is not in place.

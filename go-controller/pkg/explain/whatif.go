@@ -155,7 +155,7 @@ func (c *Cluster) WhatIf(change Change) (WhatIf, error) {
 		}
 	}
 	out.InPlace = len(out.Problems) == 0
-	out.Notes = append(slices.Clone(out.Notes), noteReach, noteSettled)
+	out.Notes = append(append(slices.Clone(out.Notes), before.presumed()...), noteSettled)
 	for _, o := range change.Objects {
 		switch o.(type) {
 		case *corev1.Pod, *corev1.Service:

@@ -16,6 +16,7 @@ import (
 	routev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
 	ipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	servicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/health/reachability"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -42,6 +43,10 @@ func world(change ...func(*Snapshot)) *Snapshot {
 	}}
 	for i, name := range []string{"ovn-control-plane", "ovn-worker", "ovn-worker2"} {
 		s.Nodes = append(s.Nodes, node(name, i))
+	}
+	s.Reachability = &reachability.Report{AsOf: taken.Add(-40 * time.Second), Nodes: map[string]reachability.Node{}}
+	for i, n := range s.Nodes {
+		s.Reachability.Nodes[n.Name] = reachability.Node{State: reachability.Reachable, Since: taken.Add(-time.Hour), LatencyMilliseconds: int64(1 + i/2)}
 	}
 	for _, name := range []string{"prod", "shop", "infra"} {
 		s.Namespaces = append(s.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}}})

@@ -2,7 +2,11 @@ package suite
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -19,6 +23,7 @@ func (s *suite) powerFailure(t *testing.T) {
 	if err := s.Kin.Node(t.Context(), "kill", node); err != nil {
 		t.Fatal(err)
 	}
+	s.probed(t, node, "Unreachable")
 	notReady := func(t *testing.T) {
 		err := lab.Until(t.Context(), 2*time.Minute, node+" to be not ready", func(ctx context.Context) error {
 			all, err := s.Nodes(ctx)
@@ -35,8 +40,51 @@ func (s *suite) powerFailure(t *testing.T) {
 		t.Run("NotReady", notReady)
 	}
 	s.powerOn(t, node)
+	s.probed(t, node, "Reachable")
 	s.sameState(t, before)
 	t.Run("Connectivity", s.connectivity)
+}
+
+// probed waits until "ovnkube egress status" says that the probes of a node end so, and how
+// long the answers of those take that answer.
+func (s *suite) probed(t *testing.T, node, state string) {
+	t.Helper()
+	program := filepath.Join(filepath.Dir(s.Kin.Program), "ovnkube")
+	err := lab.Until(t.Context(), 30*time.Second, fmt.Sprintf("the status to say that %s is %s", node, state), func(ctx context.Context) error {
+		out, err := exec.CommandContext(ctx, program, "egress", "status", "-o", "json", "--kubeconfig", s.Kubeconfig).Output()
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && exit.ExitCode() != 1 { // at 1 not all is in place
+			return fmt.Errorf("%w: %s", err, exit.Stderr)
+		}
+		var answer struct {
+			Nodes []struct {
+				Node         string `json:"node"`
+				Reachability struct {
+					State               string `json:"state"`
+					LatencyMilliseconds int64  `json:"latencyMilliseconds"`
+				} `json:"reachability"`
+			} `json:"nodes"`
+		}
+		if err := json.Unmarshal(out, &answer); err != nil {
+			return errors.Join(err, exit)
+		}
+		for _, n := range answer.Nodes {
+			want := "Reachable"
+			if n.Node == node {
+				want = state
+			}
+			if r := n.Reachability; r.State != want || (r.LatencyMilliseconds > 0) != (want == "Reachable") {
+				return fmt.Errorf("%s is %+v, want %s", n.Node, r, want)
+			}
+		}
+		if len(answer.Nodes) != len(nodes) {
+			return fmt.Errorf("%d nodes: %s", len(answer.Nodes), out)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // powerOn starts a node and waits for it and for the pods on it.

@@ -40,7 +40,8 @@ type Result struct {
 	Changed      int   `json:"rows"` // rows inserted, changed or deleted
 	Sent         int64 `json:"sentBytes"`
 	Received     int64 `json:"receivedBytes"`
-	// Writes are the master's writes to the API server by kind, but for leases and Events.
+	// Writes are the master's writes to the API server by kind, but for leases, Events and
+	// the ConfigMap with the reachability of nodes.
 	Writes map[string]int `json:"apiWrites,omitempty"`
 
 	// Raw is how many milliseconds a client that does nothing else needs to write the RawRows

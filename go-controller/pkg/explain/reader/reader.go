@@ -23,6 +23,7 @@ import (
 	routeclient "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned"
 	serviceclient "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
 	ipclient "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/health/reachability"
 )
 
 // The objects in the namespace of ovnkube that tell of the cluster.
@@ -57,8 +58,8 @@ func NewClients(rc *rest.Config) (c Clients, err error) {
 // note why.
 type Settings func(ctx context.Context, c kubernetes.Interface, namespace string) (s explain.Settings, note string, err error)
 
-// Read lists what there is. namespace is that of ovnkube. Who may not read the settings, or
-// the lease of the master, gets a note; everything else
+// Read lists what there is. namespace is that of ovnkube. Who may not read the settings,
+// the lease of the master, or what it has published of its probes gets a note; everything else
 // must be readable, and the error names what is not. A kind of object that the API server
 // does not have is noted where its feature is enabled.
 func Read(ctx context.Context, c Clients, namespace string, settings Settings) (explain.Snapshot, error) {
@@ -182,5 +183,30 @@ func readOwn(ctx context.Context, c kubernetes.Interface, namespace string, sett
 	case l.Spec.RenewTime != nil:
 		s.Renewed = l.Spec.RenewTime.Time
 	}
+	return readReachability(ctx, c, namespace, s)
+}
+
+// readReachability reads what the master has published of its probes.
+func readReachability(ctx context.Context, c kubernetes.Interface, namespace string, s *explain.Snapshot) error {
+	note := func(why any) {
+		s.Notes = append(s.Notes, fmt.Sprintf("reachability: ConfigMap %s/%s cannot be read (%v); what the probes of the master say is not known",
+			namespace, reachability.ConfigMap, why))
+	}
+	object, err := c.CoreV1().ConfigMaps(namespace).Get(ctx, reachability.ConfigMap, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err): // no master has probed any node yet
+		return nil
+	case apierrors.IsForbidden(err):
+		note(apierrors.ReasonForError(err))
+		return nil
+	case err != nil:
+		return fmt.Errorf("get configmap %s/%s: %w", namespace, reachability.ConfigMap, err)
+	}
+	report, err := reachability.Decode(object.Data[reachability.Key])
+	if err != nil {
+		note(err)
+		return nil
+	}
+	s.Reachability = &report
 	return nil
 }

@@ -128,10 +128,18 @@ function tile(f) {
       make("ul", {}, f.conditions.map((c) => make("li", {}, `${number(c.objects)} ${c.type} ${c.status} (${c.reason})`)))) : null);
 }
 
+// probed says in a word or two how a node answers the master's probes.
+function probed(r) {
+  if (!r) return "";
+  if (r.state === "Reachable" && r.latencyMilliseconds) return `answers within ${number(r.latencyMilliseconds)} ms`;
+  return { Reachable: "answers", Unreachable: "does not answer", Unknown: "no answer yet", NotProbed: "not probed" }[r.state] || r.state;
+}
+
 function nodeState(n) {
   const words = [n.ready ? "Ready" : "Not Ready"];
   if (n.draining) words.push("draining"); else if (n.cordoned) words.push("cordoned");
-  const kind = !n.ready ? "NotReady" : n.draining || n.cordoned ? "cordoned" : "Ready";
+  const silent = n.reachability && n.reachability.state === "Unreachable";
+  const kind = !n.ready || silent ? "NotReady" : n.draining || n.cordoned ? "cordoned" : "Ready";
   return make("span", { class: `state ${kind}` }, make("span", { "aria-hidden": "true" }, { NotReady: "!", cordoned: "↻", Ready: "✓" }[kind]), words.join(", "));
 }
 
@@ -161,7 +169,7 @@ function showNodes(nodes) {
     fill.style.inlineSize = `${100 * n.planned / most}%`;
     return make("tr", {},
       make("th", { scope: "row" }, explainLink(`Node/${n.node}`, n.node)),
-      make("td", {}, nodeState(n)), make("td", {}, n.egressAssignable ? "yes" : "no"),
+      make("td", {}, nodeState(n), make("div", { class: "muted" }, probed(n.reachability))), make("td", {}, n.egressAssignable ? "yes" : "no"),
       make("td", {}, make("div", { class: "load" }, make("span", { class: "track", "aria-hidden": "true" }, fill),
         make("button", {
           type: "button", class: "link value", "data-key": `load ${n.node}`, "aria-label": `${n.planned} addresses: show the objects of ${n.node}`,

@@ -1,0 +1,145 @@
+package reachability
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+)
+
+const (
+	// ConfigMap is the name of the object that has the report, in the namespace of ovnkube,
+	// and Key the key in it.
+	ConfigMap = "ovnkube-reachability"
+	Key       = "reachability.json"
+	// APIVersion is the version of the schema. Fields may be added to it; what there is
+	// keeps its name and meaning.
+	APIVersion = "egress.ovnkube/v1"
+
+	// Pause is the least time between two writes, Refresh the longest.
+	Pause   = 10 * time.Second
+	Refresh = 5 * time.Minute
+)
+
+// State is what is known of a node.
+type State string
+
+// The states.
+const (
+	// Reachable: it answers.
+	Reachable State = "Reachable"
+	// Unreachable: it has been silent for so long that it counts as dead.
+	Unreachable State = "Unreachable"
+	// Unknown: it has not answered yet, and not been silent for long enough either.
+	Unknown State = "Unknown"
+)
+
+// states are those of the tracker.
+var states = map[place.Reach]State{place.Alive: Reachable, place.Dead: Unreachable, place.Unknown: Unknown}
+
+// Report is what the leading master says of the nodes that it probes.
+type Report struct {
+	APIVersion string `json:"apiVersion"`
+	// AsOf is when it was written.
+	AsOf time.Time `json:"asOf"`
+	// Nodes are those that are probed, by name.
+	Nodes map[string]Node `json:"nodes"`
+}
+
+// Node is what is said of one node.
+type Node struct {
+	State State `json:"state"`
+	// Since is when the state was noticed.
+	Since time.Time `json:"since"`
+	// LatencyMilliseconds is the time within which it answers; absent where it does not.
+	LatencyMilliseconds int64 `json:"latencyMilliseconds,omitempty"`
+}
+
+// Fact is what the probes say of a node. Latency is 0 where that is not known.
+type Fact struct {
+	Reach   place.Reach
+	Latency time.Duration
+}
+
+// Encode returns a report as it is published.
+func (r Report) Encode() (string, error) {
+	r.APIVersion = APIVersion
+	text, err := json.Marshal(r)
+	if err != nil {
+		return "", fmt.Errorf("encode the reachability of nodes: %w", err)
+	}
+	return string(text), nil
+}
+
+// Decode reads what Encode has written.
+func Decode(text string) (Report, error) {
+	var r Report
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return Report{}, fmt.Errorf("decode the reachability of nodes: %w", err)
+	}
+	if r.APIVersion != APIVersion {
+		return Report{}, fmt.Errorf("decode the reachability of nodes: apiVersion %q is not %s", r.APIVersion, APIVersion)
+	}
+	for name, n := range r.Nodes {
+		if !slices.Contains([]State{Reachable, Unreachable, Unknown}, n.State) || n.LatencyMilliseconds < 0 {
+			return Report{}, fmt.Errorf("decode the reachability of nodes: node %q: state %q, latency %d ms", name, n.State, n.LatencyMilliseconds)
+		}
+	}
+	return r, nil
+}
+
+// Stale tells whether a report is one that nobody keeps up to date.
+func (r Report) Stale(now time.Time) bool { return now.Sub(r.AsOf) > 2*Refresh }
+
+// Plan returns what is to be published after a report, the zero one where there is none;
+// false where that is to stay.
+func Plan(was Report, facts map[string]Fact, now time.Time) (Report, bool) {
+	age := now.Sub(was.AsOf)
+	// One from the future is that of a master with another clock.
+	due := age < 0 || age >= Refresh
+	if !due && age < Pause {
+		return was, false
+	}
+	next := Report{APIVersion: APIVersion, AsOf: now.UTC().Truncate(time.Second), Nodes: make(map[string]Node, len(facts))}
+	for name, f := range facts {
+		before := was.Nodes[name]
+		n := Node{State: states[f.Reach], Since: next.AsOf}
+		if n.State == before.State {
+			n.Since = before.Since
+		}
+		if n.State == Reachable && f.Latency > 0 {
+			n.LatencyMilliseconds = within(f.Latency, before.LatencyMilliseconds)
+		}
+		next.Nodes[name] = n
+	}
+	if !due && maps.EqualFunc(was.Nodes, next.Nodes, Node.equal) {
+		return was, false
+	}
+	return next, true
+}
+
+func (n Node) equal(o Node) bool {
+	return n.State == o.State && n.LatencyMilliseconds == o.LatencyMilliseconds && n.Since.Equal(o.Since)
+}
+
+// lower is how many times too high a bound has to be to be lowered: a latency that swings
+// about a step does not change it each time.
+const lower = 3
+
+// within returns a bound for a latency, in milliseconds: the one before where that will do,
+// else the next of 1, 2, 5, 10, 20, 50 and so on.
+func within(latency time.Duration, before int64) int64 {
+	if bound := time.Duration(before) * time.Millisecond; latency <= bound && bound < lower*latency {
+		return before
+	}
+	for decade := int64(1); ; decade *= 10 {
+		for _, step := range []int64{1, 2, 5} {
+			if latency <= time.Duration(step*decade)*time.Millisecond {
+				return step * decade
+			}
+		}
+	}
+}
