@@ -254,3 +254,19 @@ func TestPodMonitors(t *testing.T) {
 		t.Errorf("nobody scrapes %v", ports)
 	}
 }
+
+// TestPrometheus: Prometheus accepts the configuration for those without the operator.
+func TestPrometheus(t *testing.T) {
+	text, err := os.ReadFile(monitoringDir + "/prometheus.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := json.Marshal(alerts(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{"prometheus.yaml": text, "ovnkube-rules.yaml": rules}
+	if err := promtool(t, alerts(t), files, "check", "config", "prometheus.yaml"); err != nil {
+		t.Error(err)
+	}
+}
