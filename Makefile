@@ -139,9 +139,10 @@ e2e-long: ## Run the end-to-end tests that take time after time with twenty time
 		EXTERNAL_GATEWAY_RESTARTS=20 $(MAKE) e2e E2E_TIMEOUT=6h E2E_PACKAGES=./suite E2E_RUN='$(or $(E2E_RUN),Gateway/(NoLeak|FailoverLatency|EgressIP|ExternalGateways|Faults)|TestOptions)'
 
 .PHONY: page-test
-page-test: cluster-binaries ## Look at the page of "ovnkube egress serve" with Chromium on a kin cluster (root; installs Chromium, 220 MB; PAGE_SCREENSHOTS=DIR)
+page-test: cluster-binaries image ## Look at the egress map, of "ovnkube egress serve" and of a master, with Chromium on a kin cluster (root; installs Chromium, 220 MB; PAGE_SCREENSHOTS=DIR)
 	@contrib/install-deps.sh chromium-headless-shell fonts-dejavu-core
-	cd test/page && KIN=$(KIN) E2E_LOGS=$(OUT)/e2e-logs go test -vet=off -count=1 -v -timeout 20m ./...
+	cd test/page && KIN=$(KIN) E2E_LOGS=$(OUT)/e2e-logs PAGE_SCREENSHOTS=$(if $(PAGE_SCREENSHOTS),$(abspath $(PAGE_SCREENSHOTS))) \
+		go test -vet=off -count=1 -v -timeout 20m ./...
 
 .PHONY: figures
 figures: ## Print what the last end-to-end run measured, or compare two such files (A=FILE B=FILE)
