@@ -10,7 +10,7 @@ BIN := $(OUT)/bin
 # Modules to lint. Not contrib/kin/kubernetes, contrib/kin/dns and test/conformance:
 # short mains whose check would take all of Kubernetes with it; and contrib/kin/cni
 # has no source of its own.
-MODULES := go-controller contrib/kin test/e2e test/page test/scale dist/images dist/release
+MODULES := go-controller contrib/kin test/e2e test/monitoring test/page test/scale dist/images dist/release
 
 VERSION_PACKAGE := github.com/ovnkube/ovnkube/go-controller/pkg/version
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
@@ -139,9 +139,16 @@ e2e-long: ## Run the end-to-end tests that take time after time with twenty time
 		EXTERNAL_GATEWAY_RESTARTS=20 $(MAKE) e2e E2E_TIMEOUT=6h E2E_PACKAGES=./suite E2E_RUN='$(or $(E2E_RUN),Gateway/(NoLeak|FailoverLatency|EgressIP|ExternalGateways|Faults)|TestOptions)'
 
 .PHONY: page-test
-page-test: cluster-binaries ## Look at the page of "ovnkube egress serve" with Chromium on a kin cluster (root; installs Chromium, 220 MB; PAGE_SCREENSHOTS=DIR)
+page-test: cluster-binaries image ## Look at the egress map, of "ovnkube egress serve" and of a master, with Chromium on a kin cluster (root; installs Chromium, 220 MB; PAGE_SCREENSHOTS=DIR)
 	@contrib/install-deps.sh chromium-headless-shell fonts-dejavu-core
-	cd test/page && KIN=$(KIN) E2E_LOGS=$(OUT)/e2e-logs go test -vet=off -count=1 -v -timeout 20m ./...
+	cd test/page && KIN=$(KIN) E2E_LOGS=$(OUT)/e2e-logs PAGE_SCREENSHOTS=$(if $(PAGE_SCREENSHOTS),$(abspath $(PAGE_SCREENSHOTS))) \
+		go test -vet=off -count=1 -v -timeout 20m ./...
+
+.PHONY: monitoring-test
+monitoring-test: cluster-binaries image ## Ask a Prometheus that scrapes a kin cluster what dashboard and alerts ask, while a node fails (root; MONITORING_PLOTS=DIR)
+	@contrib/install-deps.sh prometheus
+	cd test/monitoring && KIN=$(KIN) E2E_LOGS=$(OUT)/e2e-logs MONITORING_PLOTS=$(if $(MONITORING_PLOTS),$(abspath $(MONITORING_PLOTS))) \
+		go test -vet=off -count=1 -v -timeout 20m ./...
 
 .PHONY: figures
 figures: ## Print what the last end-to-end run measured, or compare two such files (A=FILE B=FILE)

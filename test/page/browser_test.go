@@ -31,10 +31,11 @@ type browser struct {
 }
 
 // open opens a page in a browser of its own, which ends with the test.
-func open(t *testing.T, url string) *browser {
+func open(t *testing.T, url string, further ...chromedp.ExecAllocatorOption) *browser {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, // root has none
-		chromedp.WindowSize(1280, 1000))
+		chromedp.WindowSize(1200, 1000))
+	options = append(options, further...)
 	// The test's own context ends before the browser can be told to.
 	ctx, end := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
 	ctx, _ = chromedp.NewContext(ctx)
@@ -144,7 +145,7 @@ func (b *browser) names(t *testing.T) {
 	}
 }
 
-// screenshot keeps a picture of the page in both themes, where $PAGE_SCREENSHOTS says so.
+// screenshot keeps a picture of the whole page in both themes, where $PAGE_SCREENSHOTS says so.
 func (b *browser) screenshot(t *testing.T, name string) {
 	t.Helper()
 	dir := os.Getenv("PAGE_SCREENSHOTS")
@@ -154,7 +155,7 @@ func (b *browser) screenshot(t *testing.T, name string) {
 	for _, theme := range []string{"light", "dark"} {
 		var picture []byte
 		b.do(t, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}),
-			chromedp.Evaluate("scrollTo(0, 0)", nil), chromedp.CaptureScreenshot(&picture))
+			chromedp.Evaluate("scrollTo(0, 0)", nil), chromedp.FullScreenshot(&picture, 100)) // as PNG
 		if err := os.WriteFile(filepath.Join(dir, name+"-"+theme+".png"), picture, 0o644); err != nil {
 			t.Fatal(err)
 		}

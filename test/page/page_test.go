@@ -42,7 +42,7 @@ var (
 // TestPage looks at the page while nothing is wrong, while a node fails, and while there is
 // no answer or no right to one.
 func TestPage(t *testing.T) {
-	l := labtest.Start(t, "page", lab.Options{Name: fmt.Sprintf("page-%d", os.Getpid()), GatewayMode: "shared"})
+	l := labtest.Start(t, "page", lab.Options{Name: fmt.Sprintf("page-%d", os.Getpid()), GatewayMode: "shared", Install: "manifests"})
 	p := &pageTest{Lab: l}
 	p.prepare(t)
 	p.browser = open(t, p.serve(t, l.Kubeconfig))
@@ -51,6 +51,7 @@ func TestPage(t *testing.T) {
 	t.Run("Failover", p.failover)
 	t.Run("NoRights", p.noRights)
 	t.Run("NoToken", p.noToken)
+	t.Run("Master", p.master)
 	t.Run("NoMaster", p.noMaster)
 	t.Run("NoAPIServer", p.noAPIServer)
 }
@@ -268,16 +269,15 @@ func (p *pageTest) noToken(t *testing.T) {
 
 // noMaster stops the master: the page says so, and shows what there is.
 func (p *pageTest) noMaster(t *testing.T) {
-	if err := p.Kin.Service(t.Context(), "stop", lab.ControlPlane, "ovnkube-master"); err != nil {
-		t.Fatal(err)
+	scale := func(masters int) {
+		p.kubectl(t, "--namespace=ovn-kubernetes", "scale", "deployment", "ovnkube-master", fmt.Sprintf("--replicas=%d", masters))
 	}
+	scale(0)
 	p.until(t, "that no master runs", func() error {
 		return errors.Join(p.shows("#banner", "No master runs"), p.shows(row, address.String()))
 	})
 	p.screenshot(t, "no-master")
-	if err := p.Kin.Service(t.Context(), "start", lab.ControlPlane, "ovnkube-master"); err != nil {
-		t.Fatal(err)
-	}
+	scale(1)
 	p.until(t, "that all is in place again", func() error { return p.shows("#verdict", "All of it is in place") })
 }
 

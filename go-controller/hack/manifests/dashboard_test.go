@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -17,24 +16,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/monitoring"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
 )
-
-// dashboard is one of Grafana, as far as it is looked at.
-type dashboard struct {
-	Title  string `json:"title"`
-	Panels []struct {
-		ID          int                      `json:"id"`
-		Type        string                   `json:"type"`
-		Title       string                   `json:"title"`
-		Description string                   `json:"description"`
-		GridPos     struct{ X, Y, W, H int } `json:"gridPos"`
-		Targets     []struct {
-			Expr   string `json:"expr"`
-			Legend string `json:"legendFormat"`
-		} `json:"targets"`
-	} `json:"panels"`
-}
 
 // scrape returns what a process reports of which all is measured.
 func scrape() string {
@@ -75,7 +59,7 @@ func scrape() string {
 
 // returning returns a test for promtool that each query returns something, if what is
 // scraped is like text, and grows where it is a counter.
-func returning(text string, queries map[string]string) (rules, []byte) {
+func returning(text string, queries map[string]string) (monitoring.Rules, []byte) {
 	type series struct {
 		Series string `json:"series"`
 		Values string `json:"values"`
@@ -102,10 +86,10 @@ func returning(text string, queries map[string]string) (rules, []byte) {
 		}
 		input = append(input, series{name, values})
 	}
-	r := rules{Groups: []ruleGroup{{Name: "queries"}}}
+	r := monitoring.Rules{Groups: []monitoring.RuleGroup{{Name: "queries"}}}
 	var cases []empty
 	for name, query := range queries {
-		r.Groups[0].Rules = append(r.Groups[0].Rules, rule{Alert: name, Expr: "absent(" + query + ")"})
+		r.Groups[0].Rules = append(r.Groups[0].Rules, monitoring.Rule{Alert: name, Expr: "absent(" + query + ")"})
 		cases = append(cases, empty{"5m", name})
 	}
 	test, _ := json.Marshal(map[string]any{ // strings and numbers alone
@@ -118,12 +102,8 @@ func returning(text string, queries map[string]string) (rules, []byte) {
 // TestDashboard: every query is one that Prometheus accepts, is about metrics and labels
 // that there are, and returns something from what ovnkube reports.
 func TestDashboard(t *testing.T) {
-	text, err := os.ReadFile(monitoring + "/dashboard.json")
+	d, err := monitoring.ReadDashboard(monitoringDir)
 	if err != nil {
-		t.Fatal(err)
-	}
-	var d dashboard
-	if err := json.Unmarshal(text, &d); err != nil {
 		t.Fatal(err)
 	}
 	queries, ids, shown := map[string]string{}, map[int]bool{}, map[string]bool{}
@@ -145,14 +125,14 @@ func TestDashboard(t *testing.T) {
 			t.Errorf("%s has no description, or shows nothing", p.Title)
 		}
 		for i, target := range p.Targets {
-			query := strings.ReplaceAll(target.Expr, "$__rate_interval", "2m")
+			query := target.Query("2m")
 			queries[fmt.Sprintf("%s, query %d", p.Title, i+1)] = query
 			for _, problem := range undefined(strings.ReplaceAll(query, "vector(0)", "0")) {
 				t.Errorf("%s: %s", p.Title, problem)
 			}
-			for _, label := range regexp.MustCompile(`{{([a-z_]+)}}`).FindAllStringSubmatch(target.Legend, -1) {
-				if !regexp.MustCompile(`by \([^)]*\b` + label[1] + `\b[^)]*\)`).MatchString(query) {
-					t.Errorf("%s: the legend names %s, which the query does not keep", p.Title, label[1])
+			for _, label := range target.Labels() {
+				if !regexp.MustCompile(`by \([^)]*\b` + label + `\b[^)]*\)`).MatchString(query) {
+					t.Errorf("%s: the legend names %s, which the query does not keep", p.Title, label)
 				}
 			}
 			for _, series := range name.FindAllString(quoted.ReplaceAllString(query, ""), -1) {

@@ -18,44 +18,23 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/monitoring"
 )
 
-const monitoring = dist + "/monitoring"
+const monitoringDir = dist + "/monitoring"
 
-// The kinds of the Prometheus Operator, as far as they are used.
-type (
-	prometheusRule struct {
-		metav1.TypeMeta   `json:",inline"`
-		metav1.ObjectMeta `json:"metadata"`
-		Spec              rules `json:"spec"`
-	}
-	rules struct {
-		Groups []ruleGroup `json:"groups"`
-	}
-	ruleGroup struct {
-		Name  string `json:"name"`
-		Rules []rule `json:"rules"`
-	}
-	rule struct {
-		Alert       string            `json:"alert,omitempty"`
-		Record      string            `json:"record,omitempty"`
-		Expr        string            `json:"expr"`
-		For         string            `json:"for,omitempty"`
-		Labels      map[string]string `json:"labels,omitempty"`
-		Annotations map[string]string `json:"annotations,omitempty"`
-	}
-	podMonitor struct {
-		metav1.TypeMeta   `json:",inline"`
-		metav1.ObjectMeta `json:"metadata"`
-		Spec              struct {
-			Selector  metav1.LabelSelector `json:"selector"`
-			Endpoints []struct {
-				Port     string `json:"port"`
-				Interval string `json:"interval"`
-			} `json:"podMetricsEndpoints"`
-		} `json:"spec"`
-	}
-)
+// podMonitor is of the Prometheus Operator, as far as it is used.
+type podMonitor struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Selector  metav1.LabelSelector `json:"selector"`
+		Endpoints []struct {
+			Port     string `json:"port"`
+			Interval string `json:"interval"`
+		} `json:"podMetricsEndpoints"`
+	} `json:"spec"`
+}
 
 // decode decodes a document strictly.
 func decode(t *testing.T, document []byte, into any) {
@@ -71,18 +50,17 @@ func decode(t *testing.T, document []byte, into any) {
 	}
 }
 
-func alerts(t *testing.T) rules {
+func alerts(t *testing.T) monitoring.Rules {
 	t.Helper()
-	var r prometheusRule
-	decode(t, documents(t, monitoring+"/alerts.yaml")[0], &r)
-	if r.Kind != "PrometheusRule" || len(r.Spec.Groups) == 0 {
-		t.Fatalf("%s with %d groups", r.Kind, len(r.Spec.Groups))
+	r, err := monitoring.ReadAlerts(monitoringDir)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return r.Spec
+	return r
 }
 
 // promtool runs promtool on rules, which it finds as rules.yaml, and further files.
-func promtool(t *testing.T, r rules, files map[string][]byte, args ...string) error {
+func promtool(t *testing.T, r monitoring.Rules, files map[string][]byte, args ...string) error {
 	t.Helper()
 	dir := t.TempDir()
 	text, err := json.Marshal(r) // which is YAML
@@ -263,7 +241,7 @@ func TestPodMonitors(t *testing.T) {
 			scrapable(o.Spec.Template)
 		}
 	}
-	for _, document := range documents(t, monitoring+"/podmonitors.yaml") {
+	for _, document := range documents(t, monitoringDir+"/podmonitors.yaml") {
 		var m podMonitor
 		decode(t, document, &m)
 		app := m.Spec.Selector.MatchLabels["app"]
@@ -274,5 +252,21 @@ func TestPodMonitors(t *testing.T) {
 	}
 	if len(ports) > 0 {
 		t.Errorf("nobody scrapes %v", ports)
+	}
+}
+
+// TestPrometheus: Prometheus accepts the configuration for those without the operator.
+func TestPrometheus(t *testing.T) {
+	text, err := os.ReadFile(monitoringDir + "/prometheus.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := json.Marshal(alerts(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{"prometheus.yaml": text, "ovnkube-rules.yaml": rules}
+	if err := promtool(t, alerts(t), files, "check", "config", "prometheus.yaml"); err != nil {
+		t.Error(err)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	egressipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	egressservicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	routeinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/informers/externalversions/adminpolicybasedroute/v1"
 	egressipinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions/egressip/v1"
 	egressserviceinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions/egressservice/v1"
@@ -44,6 +46,7 @@ func measureEgressIPs(l *metrics.Leader, in egressipinformers.EgressIPInformer) 
 		list, _ := in.Lister().List(labels.Everything()) // reads memory and does not fail
 		return list
 	}
+	l.Moves(conditions.EgressIP, egressip.Reasons()...)
 	l.Objects(conditions.EgressIP, func(visit func([]metav1.Condition)) {
 		for _, e := range all() {
 			visit(e.Status.Conditions)
@@ -79,6 +82,7 @@ func measureEgressServices(l *metrics.Leader, in egressserviceinformers.EgressSe
 		list, _ := in.Lister().List(labels.Everything()) // reads memory and does not fail
 		return list
 	}
+	l.Moves(conditions.EgressService, egressservice.Reasons()...)
 	l.Objects(conditions.EgressService, func(visit func([]metav1.Condition)) {
 		for _, eg := range all() {
 			visit(eg.Status.Conditions)

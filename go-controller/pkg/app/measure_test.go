@@ -6,7 +6,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +20,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	egressipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	egressservicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
 	egressipfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
 	egressipinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions"
@@ -24,6 +30,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
 )
@@ -57,6 +64,36 @@ func programmed(is metav1.ConditionStatus, reason string) []metav1.Condition {
 	return []metav1.Condition{{Type: conditions.Programmed, Status: is, Reason: reason}}
 }
 
+// TestReasons: all constants that are reasons for not choosing a node are listed, so that moves
+// for them are counted from 0.
+func TestReasons(t *testing.T) {
+	for dir, listed := range map[string][]place.Reason{"place": place.Reasons(), "egressip": egressip.Reasons(), "egressservice": egressservice.Reasons()} {
+		kind := `place\.Reason` // the features have reasons of refusals as well
+		if dir == "place" {
+			kind = "Reason"
+		}
+		files, err := filepath.Glob("../" + dir + "/*.go")
+		if err != nil || len(files) == 0 {
+			t.Fatal(files, err)
+		}
+		var declared []place.Reason
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, found := range regexp.MustCompile(`(?m)^\t\w+ +`+kind+` = "(.*)"$`).FindAllSubmatch(text, -1) {
+				declared = append(declared, place.Reason(found[1]))
+			}
+		}
+		slices.Sort(declared)
+		slices.Sort(listed)
+		if !slices.Equal(declared, listed) || len(listed) == 0 {
+			t.Errorf("%s declares %q and lists %q", dir, declared, listed)
+		}
+	}
+}
+
 // TestMeasuredEgressIPs counts addresses by node, and objects by condition, once all are known.
 func TestMeasuredEgressIPs(t *testing.T) {
 	client := egressipfake.NewSimpleClientset(
@@ -76,6 +113,7 @@ func TestMeasuredEgressIPs(t *testing.T) {
 	if text := scrape(set); strings.Contains(text, "\novnkube_egressip_addresses{") {
 		t.Errorf("addresses before any is known:\n%s", text)
 	}
+	reports(t, set, `ovnkube_egress_moves_total{kind="EgressIP",reason="hands over its addresses"} 0`)
 	factory.Start(t.Context().Done())
 	factory.WaitForCacheSync(t.Context().Done())
 	reports(t, set, `ovnkube_egressip_addresses{node="n1",state="assigned"} 2`, `ovnkube_egressip_addresses{node="n2",state="assigned"} 1`,
@@ -95,7 +133,7 @@ func TestMeasuredEgressServices(t *testing.T) {
 	measureEgressServices(set.Leader(), factory.EgressService().V1().EgressServices())
 	factory.Start(t.Context().Done())
 	factory.WaitForCacheSync(t.Context().Done())
-	reports(t, set, `ovnkube_egressservice_hosted{node="n1"} 2`,
+	reports(t, set, `ovnkube_egressservice_hosted{node="n1"} 2`, `ovnkube_egress_moves_total{kind="EgressService",reason="does not match nodeSelector"} 0`,
 		`ovnkube_egress_objects{kind="EgressService",reason="Programmed",status="True",type="Programmed"} 4`)
 	if text := scrape(set); strings.Count(text, "\novnkube_egressservice_hosted{") != 1 {
 		t.Errorf("hosts that are no nodes:\n%s", text)

@@ -19,6 +19,11 @@ const (
 	rejectBroadcast place.Reason = "has this address as that of a whole network"
 )
 
+// Reasons returns those, which come to the ones of place.
+func Reasons() []place.Reason {
+	return []place.Reason{rejectLabel, rejectNetwork, rejectNotSetUp, rejectCordoned, rejectDraining, rejectBroadcast}
+}
+
 // maxHandovers is how many addresses may be on their way from nodes that hand
 // over theirs at a time.
 const maxHandovers = 10

@@ -19,6 +19,11 @@ const (
 	rejectCordoned   place.Reason = "is cordoned"
 )
 
+// Reasons returns those, which come to the ones of place.
+func Reasons() []place.Reason {
+	return []place.Reason{rejectSelector, rejectNoEndpoint, rejectNoSubnet, rejectCordoned}
+}
+
 // Decision is where an EgressService is served.
 type Decision struct {
 	Host     string       // empty: nowhere, and Refused says why

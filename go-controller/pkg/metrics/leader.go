@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,6 +61,8 @@ const (
 	inserts   = "insert"
 	updates   = "update"
 	deletes   = "delete"
+	// otherReason is that of a move which nothing spoke for.
+	otherReason = "other"
 )
 
 func newLeader() *Leader {
@@ -141,6 +144,14 @@ func (l *Leader) read(d Definition, read func(Emit)) {
 	l.sources[d.Name] = source{d.desc(), read}
 }
 
+// Moves says that a kind of object can move, and which reasons its feature has for that
+// besides those of place.
+func (l *Leader) Moves(kind string, reasons ...place.Reason) {
+	for _, reason := range slices.Concat([]place.Reason{otherReason}, place.Reasons(), reasons) {
+		l.moves.WithLabelValues(kind, string(reason))
+	}
+}
+
 // Moved counts moves of a kind of object from a node to another, by what spoke against
 // the node before; "" where nothing is known.
 func (l *Leader) Moved(kind string, reasons ...string) {
@@ -149,7 +160,7 @@ func (l *Leader) Moved(kind string, reasons ...string) {
 	}
 	for _, reason := range reasons {
 		if reason == "" {
-			reason = "other"
+			reason = otherReason
 		}
 		l.moves.WithLabelValues(kind, reason).Inc()
 	}

@@ -113,6 +113,19 @@ func TestResults(t *testing.T) {
 		`ovnkube_pod_start_held_duration_seconds_count{result="timed_out"} 1`)
 }
 
+// TestMovesFromZero: a move that is the first one of its kind and reason increases a counter
+// that was there before.
+func TestMovesFromZero(t *testing.T) {
+	s := New(version.Info{})
+	s.SetLeader(true)
+	s.Leader().Moves("EgressIP", place.Unreachable, "is cordoned")
+	for _, reason := range []string{"unreachable", "is cordoned", "other"} {
+		has(t, s, fmt.Sprintf(`ovnkube_egress_moves_total{kind="EgressIP",reason=%q} 0`, reason))
+	}
+	s.Leader().Moved("EgressIP", "is cordoned")
+	has(t, s, `ovnkube_egress_moves_total{kind="EgressIP",reason="is cordoned"} 1`)
+}
+
 // TestFailover: each stage is measured once, from the last answer of the node, and only
 // where the node was found dead by its silence.
 func TestFailover(t *testing.T) {

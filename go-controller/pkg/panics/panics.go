@@ -27,6 +27,7 @@ var (
 // Catch calls f and returns its error. A panic of f is logged, counted for part,
 // and returned as an *Error.
 func Catch(part string, f func() error) (err error) {
+	count(part, 0)
 	defer func() {
 		if v := recover(); v != nil {
 			note(part, v)
@@ -37,10 +38,12 @@ func Catch(part string, f func() error) (err error) {
 }
 
 // Count counts a panic that somebody else recovered from, and logged.
-func Count(part string) {
+func Count(part string) { count(part, 1) }
+
+func count(part string, n uint64) {
 	mu.Lock()
 	defer mu.Unlock()
-	counts[part]++
+	counts[part] += n
 }
 
 func note(part string, value any) {
@@ -49,7 +52,7 @@ func note(part string, value any) {
 }
 
 // Counts returns how many panics each part has recovered from since the process
-// started.
+// started; 0 of one that has run and did not panic.
 func Counts() map[string]uint64 {
 	mu.Lock()
 	defer mu.Unlock()

@@ -48,6 +48,11 @@ const (
 	Stuck            Reason = "has an ovn-controller that does not apply changes"
 )
 
+// Reasons returns those that Assign itself gives.
+func Reasons() []Reason {
+	return []Reason{NotReady, Unreachable, NotProbedYet, GroupOnNode, NodeGone, NotAcknowledging, Stuck}
+}
+
 // Claim asks for a node.
 type Claim struct {
 	// Key is unique, e.g. "ns/svc".

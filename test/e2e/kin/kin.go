@@ -137,6 +137,26 @@ func (a *Attached) Close() error {
 	return a.cmd.Wait()
 }
 
+// Pipe runs a command with a connection as its standard input and output, and closes that
+// when the command has ended.
+func (c Cluster) Pipe(ctx context.Context, machine string, conn io.ReadWriteCloser, command ...string) error {
+	defer conn.Close()
+	cmd := c.command(ctx, c.execArgs(machine, command))
+	cmd.Stdout, cmd.Stderr = conn, c.Log
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return fmt.Errorf("start %q on %s: %w", command, machine, err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %q on %s: %w", command, machine, err)
+	}
+	go func() {
+		_, _ = io.Copy(stdin, conn) // until either end closes
+		_ = stdin.Close()
+	}()
+	return cmd.Wait()
+}
+
 // Node changes the power of a node: action is "stop", "kill" or "start".
 func (c Cluster) Node(ctx context.Context, action, node string) error {
 	return c.run(ctx, "node", action, "--name", c.Name, node)

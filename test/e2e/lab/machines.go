@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -43,6 +44,27 @@ func (l *Lab) RouteTo(ctx context.Context, addresses []netip.Addr, node string) 
 		}
 	}
 	return nil
+}
+
+// Forward returns an address of this machine that leads to one which a machine of the lab
+// reaches, until ctx ends.
+func (l *Lab) Forward(ctx context.Context, machine string, to netip.AddrPort) (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("listen for what goes to %s: %w", to, err)
+	}
+	context.AfterFunc(ctx, func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return // it is closed
+			}
+			// Whoever asked sees that the connection ends.
+			go func() { _ = l.Kin.Pipe(ctx, machine, conn, "busybox", "nc", to.Addr().String(), fmt.Sprint(to.Port())) }()
+		}
+	}()
+	return listener.Addr().String(), nil
 }
 
 // WriteFile puts a file into the lab's directory and returns its path.

@@ -3,22 +3,12 @@ package result
 import (
 	"cmp"
 	"fmt"
-	"html"
 	"io"
 	"math"
 	"slices"
-	"strings"
-)
 
-// The measures of the picture.
-const (
-	width, height = 760, 440
-	left, right   = 70, 250 // of the area of the plot; the legend is on the right
-	top, bottom   = 40, 50
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/plot"
 )
-
-// colours are told apart by those who do not see all colours, too (Okabe and Ito).
-var colours = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"}
 
 // curve is how the time of a phase grows with the size.
 type curve struct {
@@ -78,40 +68,20 @@ func WritePlot(w io.Writer, all []Result, size string, phases ...string) error {
 		}
 	}
 	low, high := math.Floor(math.Log10(minY)), math.Ceil(math.Log10(maxY*1.0001))
-	x := func(times float64) float64 { return left + math.Log2(times)/math.Log2(maxX)*(width-left-right) }
-	y := func(ms float64) float64 { return height - bottom - (math.Log10(ms)-low)/(high-low)*(height-top-bottom) }
-
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, height)
-	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#fff"/>`+"\n", width, height)
-	fmt.Fprintf(&b, `<text x="%d" y="20" font-size="14">Time against size, %s</text>`+"\n", left, html.EscapeString(size))
-	grid := func(x1, y1, x2, y2 float64) {
-		fmt.Fprintf(&b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#ddd"/>`+"\n", x1, y1, x2, y2)
+	p := plot.Plot{
+		Title: "Time against size, " + size,
+		X:     plot.Axis{From: 1, To: maxX, Logarithmic: true},
+		Y:     plot.Axis{From: math.Pow(10, low), To: math.Pow(10, high), Logarithmic: true},
 	}
 	for decade := low; decade <= high; decade++ {
-		at := y(math.Pow(10, decade))
-		grid(left, at, width-right, at)
-		fmt.Fprintf(&b, `<text x="%d" y="%.1f" text-anchor="end">%g ms</text>`+"\n", left-6, at+4, math.Pow(10, decade))
+		ms := math.Pow(10, decade)
+		p.Y.Ticks = append(p.Y.Ticks, plot.Tick{At: ms, Label: fmt.Sprintf("%g ms", ms)})
 	}
 	for times := 1.0; times <= maxX; times *= 2 {
-		grid(x(times), top, x(times), height-bottom)
-		fmt.Fprintf(&b, `<text x="%.1f" y="%d" text-anchor="middle">%gx</text>`+"\n", x(times), height-bottom+18, times)
+		p.X.Ticks = append(p.X.Ticks, plot.Tick{At: times, Label: fmt.Sprintf("%gx", times)})
 	}
-	for i, c := range drawn {
-		var points []string
-		for _, p := range c.points {
-			points = append(points, fmt.Sprintf("%.1f,%.1f", x(p[0]), y(p[1])))
-		}
-		colour, dash := colours[i%len(colours)], ""
-		if n := i / len(colours); n > 0 {
-			dash = fmt.Sprintf(` stroke-dasharray="%d 3"`, 2+4*n)
-		}
-		fmt.Fprintf(&b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"%s/>`+"\n", strings.Join(points, " "), colour, dash)
-		at := top + 17*i
-		fmt.Fprintf(&b, `<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="%s" stroke-width="2"%s/>`+"\n", width-right+12, at, width-right+34, at, colour, dash)
-		fmt.Fprintf(&b, `<text x="%d" y="%d">%s (%.2f)</text>`+"\n", width-right+40, at+4, html.EscapeString(c.phase), c.exponent())
+	for _, c := range drawn {
+		p.Curves = append(p.Curves, plot.Curve{Name: fmt.Sprintf("%s (%.2f)", c.phase, c.exponent()), Points: c.points})
 	}
-	b.WriteString("</svg>\n")
-	_, err := io.WriteString(w, b.String())
-	return err
+	return p.Write(w)
 }
