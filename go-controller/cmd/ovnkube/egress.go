@@ -214,7 +214,7 @@ func (e *egress) address(c *cli.Context) (netip.Addr, error) {
 }
 
 // switches are the flags that have no value.
-var switches = []string{"h", "help", "w", "watch"}
+var switches = []string{"h", "help", "w", "watch", "probe"}
 
 // inOrder returns arguments with the flags before the object, where the parser wants
 // them: people write them behind it.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"strings"
 
@@ -22,6 +23,8 @@ import (
 const (
 	// traceAccount is the account whose tokens they want: who may ask for one may trace.
 	traceAccount = "egress-tracer"
+	// probeAccount is the one whose tokens they want before they send anything.
+	probeAccount = "egress-prober"
 	// traceService reaches any of them through the proxy of the API server.
 	traceService = "https:ovnkube-trace:trace"
 	// traceTokenSeconds is the least that an API server gives.
@@ -36,6 +39,7 @@ func (e *egress) traceCommand(wrong cli.OnUsageErrorFunc, flags []cli.Flag) *cli
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "to", Usage: "What the pod sends to `ADDRESS:PORT`", Destination: &e.to},
 			&cli.StringFlag{Name: "protocol", Usage: "`PROTOCOL` of the packet: tcp or udp", Value: trace.TCP},
+			&cli.BoolFlag{Name: "probe", Usage: "Send a few real packets from the pod's network namespace as well, and compare"},
 		}, flags...),
 		Action: e.trace,
 	}
@@ -61,7 +65,7 @@ func (e *egress) trace(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	answer, err := e.follow(ctx, clients, key, to, c.String("protocol"))
+	answer, err := e.follow(ctx, clients, key, to, c.String("protocol"), c.Bool("probe"))
 	if err != nil {
 		return err
 	}
@@ -70,7 +74,7 @@ func (e *egress) trace(c *cli.Context) error {
 }
 
 // follow asks everybody on the way of a packet.
-func (e *egress) follow(ctx context.Context, clients reader.Clients, key string, to netip.AddrPort, protocol string) (trace.Trace, error) {
+func (e *egress) follow(ctx context.Context, clients reader.Clients, key string, to netip.AddrPort, protocol string, probe bool) (trace.Trace, error) {
 	cluster, err := e.read(ctx, clients)
 	if err != nil {
 		return trace.Trace{}, err
@@ -83,7 +87,10 @@ func (e *egress) follow(ctx context.Context, clients reader.Clients, key string,
 	if err != nil {
 		return trace.Trace{}, err
 	}
-	nodes := &asker{clients: clients, namespace: e.namespace, tokens: map[string]string{}}
+	if probe {
+		t.Probe()
+	}
+	nodes := &asker{clients: clients, namespace: e.namespace, tokens: map[[2]string]string{}}
 	for {
 		q, more := t.Next()
 		if !more {
@@ -91,10 +98,23 @@ func (e *egress) follow(ctx context.Context, clients reader.Clients, key string,
 		}
 		facts, err := nodes.ask(ctx, q)
 		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
-			return trace.Trace{}, fmt.Errorf("you may not trace; a binding of the role egress-tracer in namespace %s lets you: %w", e.namespace, err)
+			verb := "trace"
+			if q.About == trace.AboutProbe {
+				verb = "probe"
+			}
+			return trace.Trace{}, fmt.Errorf("you may not %s; a binding of the role %s in namespace %s lets you: %w", verb, accountOf(q), e.namespace, err)
 		}
 		t.Answer(facts, err)
 	}
+}
+
+// accountOf returns the account whose token goes with a question; the role that lets users
+// have one has the same name.
+func accountOf(q trace.Question) string {
+	if q.About == trace.AboutProbe {
+		return probeAccount
+	}
+	return traceAccount
 }
 
 // asker asks nodes, through the proxy of the API server and with tokens that the user asks it
@@ -102,17 +122,21 @@ func (e *egress) follow(ctx context.Context, clients reader.Clients, key string,
 type asker struct {
 	clients   reader.Clients
 	namespace string
-	tokens    map[string]string // by node
+	tokens    map[[2]string]string // by account and node
 }
 
 func (a *asker) ask(ctx context.Context, q trace.Question) (trace.Facts, error) {
-	token, err := a.token(ctx, q.Node)
+	token, err := a.token(ctx, accountOf(q), q.Node)
 	if err != nil {
 		return trace.Facts{}, err
 	}
 	for again := attempts; ; again-- {
 		facts, err := a.send(ctx, q, token)
-		if again == 1 || !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), unreached) {
+		not := unreached
+		if q.About == trace.AboutProbe { // not sent again where it may have been sent
+			not += undialled
+		}
+		if again == 1 || !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), not) {
 			return facts, err
 		}
 	}
@@ -122,13 +146,19 @@ const (
 	// unreached is what the API server says of a node that it has chosen and cannot reach: the
 	// next time it may choose another one, all of which pass questions on.
 	unreached = "error trying to reach service"
+	// undialled is what follows where there was no connection.
+	undialled = ": dial "
 	attempts  = 6
 )
 
 // send sends a question once.
 func (a *asker) send(ctx context.Context, q trace.Question, token string) (trace.Facts, error) {
 	path, values := q.Path()
-	r := a.clients.Kube.CoreV1().RESTClient().Get().Namespace(a.namespace).Resource("services").Name(traceService).SubResource("proxy").
+	verb := http.MethodGet
+	if q.About == trace.AboutProbe {
+		verb = http.MethodPost
+	}
+	r := a.clients.Kube.CoreV1().RESTClient().Verb(verb).Namespace(a.namespace).Resource("services").Name(traceService).SubResource("proxy").
 		Suffix(path).SetHeader(authn.Header, token).MaxRetries(0)
 	for name, v := range values {
 		r = r.Param(name, v[0])
@@ -165,17 +195,18 @@ func said(err error, body []byte) error {
 	return &apierrors.StatusError{ErrStatus: answer}
 }
 
-// token returns a token for questions to a node.
-func (a *asker) token(ctx context.Context, node string) (string, error) {
-	if t := a.tokens[node]; t != "" {
+// token returns a token of an account for questions to a node.
+func (a *asker) token(ctx context.Context, account, node string) (string, error) {
+	key := [2]string{account, node}
+	if t := a.tokens[key]; t != "" {
 		return t, nil
 	}
 	seconds := int64(traceTokenSeconds)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{trace.Audience(node)}, ExpirationSeconds: &seconds}}
-	answer, err := a.clients.Kube.CoreV1().ServiceAccounts(a.namespace).CreateToken(ctx, traceAccount, request, metav1.CreateOptions{})
+	answer, err := a.clients.Kube.CoreV1().ServiceAccounts(a.namespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("ask for a token of %s: %w", traceAccount, err)
+		return "", fmt.Errorf("ask for a token of %s: %w", account, err)
 	}
-	a.tokens[node] = answer.Status.Token
+	a.tokens[key] = answer.Status.Token
 	return answer.Status.Token, nil
 }

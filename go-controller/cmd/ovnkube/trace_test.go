@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -62,7 +63,7 @@ func traceCluster(t *testing.T, f http.HandlerFunc) (kubernetes.Interface, *fake
 	kube := fake.NewClientset(egressCluster()...)
 	kube.PrependReactor("create", "serviceaccounts", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		r := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenRequest).DeepCopy()
-		r.Status.Token = "for " + strings.Join(r.Spec.Audiences, ",")
+		r.Status.Token = a.(clienttesting.CreateActionImpl).Name + " for " + strings.Join(r.Spec.Audiences, ",")
 		return true, r, nil
 	})
 	return proxied{kube, clients.CoreV1().RESTClient()}, kube
@@ -80,6 +81,8 @@ func askTrace(t *testing.T, kube kubernetes.Interface, args ...string) (status i
 
 const proxyPath = "/api/v1/namespaces/ovn-kubernetes/services/https:ovnkube-trace:trace/proxy"
 
+var probedFrom = netip.MustParseAddrPort("10.244.1.3:40123")
+
 // leaving answers as node n1 does whose pods leave with an address.
 func leaving(source string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -88,11 +91,20 @@ func leaving(source string) http.HandlerFunc {
 		switch {
 		case !ok || err != nil:
 			http.Error(w, fmt.Sprint(r.URL.Path, err), http.StatusBadRequest)
-		case r.Header.Get(authn.Header) != "for trace.egress.ovnkube/n1":
+		case r.Header.Get(authn.Header) != "egress-"+map[bool]string{true: "prober", false: "tracer"}[q.About == trace.AboutProbe]+" for trace.egress.ovnkube/n1":
 			http.Error(w, "unauthenticated: "+r.Header.Get(authn.Header), http.StatusUnauthorized)
 		case q.About == trace.AboutOVN:
 			fmt.Fprintf(w, `{"ovn":{"steps":[{"datapath":"GR_n1","stage":"lr_out_snat","match":"ip4.src == 10.244.0.0/16","priority":17,"actions":["ct_snat(%s);"]}],
 				"outputs":[{"datapath":"ext_n1","port":"breth0_n1","type":"localnet"}],"source":%q}}`, source, source)
+		case q.About == trace.AboutProbe:
+			if r.Method != http.MethodPost {
+				http.Error(w, "allowed: POST", http.StatusMethodNotAllowed)
+				return
+			}
+			_ = json.NewEncoder(w).Encode(trace.Facts{Probed: &trace.Probed{From: probedFrom, Outcome: trace.ProbeConnected}})
+		case q.About == trace.AboutConnection:
+			_ = json.NewEncoder(w).Encode(trace.Facts{Connection: &trace.Connection{Entries: []trace.Entry{
+				{Table: trace.TableSwitch, Zone: 5, From: probedFrom, Becomes: netip.MustParseAddrPort(source + ":40123")}}}})
 		default:
 			_ = json.NewEncoder(w).Encode(trace.Facts{Bridge: &trace.Bridge{Name: "breth0", Flows: []trace.Flow{{Priority: 100}}, Outputs: []string{"eth0"}}})
 		}
@@ -119,6 +131,9 @@ func TestTrace(t *testing.T) {
 		"as planned":        {leaving("172.18.0.3"), to, 0, "> leaves node n1 by eth0 with source 172.18.0.3: as planned", ""},
 		"as JSON":           {leaving("172.18.0.3"), append(to, "-o", "json"), 0, `"kind": "Trace"`, ""},
 		"UDP":               {leaving("172.18.0.3"), append(to, "--protocol", "udp"), 0, "sends UDP from 10.244.1.3", ""},
+		"with a probe":      {leaving("172.18.0.3"), append(to, "--probe"), 0, "> left node n1 with source 172.18.0.3: as planned", ""},
+		"probe first":       {leaving("172.18.0.3"), append([]string{"--probe"}, to...), 0, "Probe: TCP from 10.244.1.3:40123, connected after 0 ms", ""},
+		"probe differs":     {leaving("172.18.0.9"), append(to, "--probe"), 1, "ProbeDiffers: it left with 172.18.0.9 from node n1; planned: 172.18.0.3 from node n1", ""},
 		"differs":           {leaving("172.18.0.9"), to, 1, "PathDiffers: the other side sees 172.18.0.9 from node n1; planned: 172.18.0.3 from node n1", ""},
 		"a node is down":    {answers(502, "ovnkube of node n1 cannot be reached from node n2: connection refused"), to, 1, "! Node/n1 NodeSilent: what node n1 does is not known: ovnkube of node n1 cannot be reached from node n2: connection refused", ""},
 		"no node answers":   {answers(503, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no endpoints available for service \"ovnkube-trace\"","reason":"ServiceUnavailable","code":503}`), to, 1, "no endpoints available for service", ""},
@@ -168,6 +183,42 @@ func TestTraceChoosesAgain(t *testing.T) {
 	}
 }
 
+// A request to send is made again only where it has not come to a node.
+func TestProbeOnce(t *testing.T) {
+	for said, want := range map[string]int{"dial tcp 172.18.0.3:9413: connect: connection refused": attempts, "EOF": 1} {
+		answer := leaving("172.18.0.3")
+		asked := 0
+		kube, _ := traceCluster(t, func(w http.ResponseWriter, r *http.Request) {
+			if !trace.IsProbe(r.URL.Path) {
+				answer(w, r)
+				return
+			}
+			asked++
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"ServiceUnavailable","code":503,"message":"error trying to reach service: %s"}`, said)
+		})
+		if status, out, _ := askTrace(t, kube, "prod/web", "--to", "192.0.2.1:443", "--probe"); status != 1 || asked != want || !strings.Contains(out, "does not say whether it has sent") {
+			t.Errorf("%s: status %d after %d requests, want %d: %s", said, status, asked, want, out)
+		}
+	}
+}
+
+// Who may trace may not probe for that, and learns what is missing.
+func TestProbeStranger(t *testing.T) {
+	kube, fakes := traceCluster(t, leaving("172.18.0.3"))
+	fakes.PrependReactor("create", "serviceaccounts", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		return a.(clienttesting.CreateActionImpl).Name == probeAccount, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts/token"}, probeAccount, fmt.Errorf("User eve cannot create it"))
+	})
+	if status, out, errs := askTrace(t, kube, "prod/web", "--to", "192.0.2.1:443"); status != 0 {
+		t.Errorf("without a probe: status %d: %s%s", status, out, errs)
+	}
+	status, out, errs := askTrace(t, kube, "prod/web", "--to", "192.0.2.1:443", "--probe")
+	if status != 2 || out != "" || !strings.Contains(errs, "you may not probe; a binding of the role egress-prober") {
+		t.Errorf("status %d: %s%s", status, out, errs)
+	}
+}
+
 // Who may not ask for a token learns what is missing.
 func TestTraceStranger(t *testing.T) {
 	kube, fakes := traceCluster(t, leaving("172.18.0.3"))
@@ -180,28 +231,61 @@ func TestTraceStranger(t *testing.T) {
 	}
 }
 
-// The manifest lets users do what the command does beside reading, and nothing else.
+// The manifest lets users do what the command does beside reading, and nothing else, and the
+// accounts what the nodes want.
 func TestTraceManifest(t *testing.T) {
 	data, err := os.ReadFile("../../../dist/base/trace.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var role rbacv1.Role
 	var service corev1.Service
-	var account corev1.ServiceAccount
+	rules, accounts := map[string][]rbacv1.PolicyRule{}, map[string]bool{}
+	bound := map[string]string{} // roles of accounts
 	for doc := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096); ; {
 		var raw runtime.RawExtension
 		if err := doc.Decode(&raw); err != nil {
 			break
 		}
-		for kind, into := range map[string]any{"Role": &role, "Service": &service, "ServiceAccount": &account} {
-			var head struct{ Kind string }
-			if json.Unmarshal(raw.Raw, &head) == nil && head.Kind == kind {
-				if err := json.Unmarshal(raw.Raw, into); err != nil {
-					t.Fatal(err)
-				}
-			}
+		var head struct {
+			Kind     string
+			Metadata struct{ Name string }
+			Rules    []rbacv1.PolicyRule
+			RoleRef  rbacv1.RoleRef
+			Subjects []rbacv1.Subject
 		}
+		if err := json.Unmarshal(raw.Raw, &head); err != nil {
+			t.Fatal(err)
+		}
+		switch head.Kind {
+		case "Service":
+			if err := json.Unmarshal(raw.Raw, &service); err != nil {
+				t.Fatal(err)
+			}
+		case "ServiceAccount":
+			accounts[head.Metadata.Name] = true
+		case "ClusterRoleBinding":
+			bound[head.Subjects[0].Name] = head.RoleRef.Name
+		default:
+			rules[head.Kind+" "+head.Metadata.Name] = head.Rules
+		}
+	}
+	if name := "https:" + service.Name + ":" + service.Spec.Ports[0].Name; name != traceService {
+		t.Errorf("the Service is %s, want %s", name, traceService)
+	}
+	allowed := func(kind string, want ...rbacv1.PolicyRule) {
+		t.Helper()
+		if !slices.EqualFunc(rules[kind], want, func(a, b rbacv1.PolicyRule) bool { return a.String() == b.String() }) {
+			t.Errorf("the %s allows %v, want %v", kind, rules[kind], want)
+		}
+	}
+	for account, may := range map[string][2]string{traceAccount: {"get", "nodes/trace"}, probeAccount: {"create", "nodes/probe"}} {
+		if !accounts[account] {
+			t.Errorf("there is no account %s", account)
+		}
+		allowed("ClusterRole "+bound[account], rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{may[1]}, Verbs: []string{may[0]}})
+		allowed("Role "+account,
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, ResourceNames: []string{account}, Verbs: []string{"create"}},
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services/proxy"}, ResourceNames: []string{traceService}, Verbs: []string{may[0]}})
 	}
 	var paths []string
 	answer := leaving("172.18.0.3")
@@ -209,7 +293,7 @@ func TestTraceManifest(t *testing.T) {
 		paths = append(paths, r.Method+" "+r.URL.Path)
 		answer(w, r)
 	})
-	if status, out, errs := askTrace(t, kube, "prod/web", "--to", "192.0.2.1:443"); status != 0 {
+	if status, out, errs := askTrace(t, kube, "prod/web", "--to", "192.0.2.1:443", "--probe"); status != 0 {
 		t.Fatalf("status %d: %s%s", status, out, errs)
 	}
 	for _, a := range fakes.Actions() {
@@ -220,19 +304,8 @@ func TestTraceManifest(t *testing.T) {
 		}
 	}
 	for _, p := range paths {
-		if !strings.HasPrefix(p, "GET "+proxyPath+"/trace/v1/n1/") {
+		if !strings.HasPrefix(p, "GET "+proxyPath+"/trace/v1/n1/") && p != "POST "+proxyPath+"/trace/v1/n1/probe" {
 			t.Errorf("the command does %s", p)
 		}
-	}
-	want := []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, ResourceNames: []string{traceAccount}, Verbs: []string{"create"}},
-		{APIGroups: []string{""}, Resources: []string{"services/proxy"}, ResourceNames: []string{traceService}, Verbs: []string{"get"}},
-	}
-	equal := func(a, b rbacv1.PolicyRule) bool { return a.String() == b.String() }
-	if !slices.EqualFunc(role.Rules, want, equal) || account.Name != traceAccount {
-		t.Errorf("the Role of account %s allows %v, want %v", account.Name, role.Rules, want)
-	}
-	if name := "https:" + service.Name + ":" + service.Spec.Ports[0].Name; name != traceService {
-		t.Errorf("the Service is %s, want %s", name, traceService)
 	}
 }

@@ -61,6 +61,7 @@ func (n *node) traces(all *nodeinfo.View, pods informers.SharedInformerFactory) 
 			return netip.AddrPort{}, false
 		},
 		Logical: logicalTrace(cfg.OVNSouth), Kernel: n.kernelTrace, Bridge: n.bridgeTrace,
+		Connection: connectionTrace, Probe: n.sendProbe,
 	})
 	s := &server{
 		listener: tls.NewListener(listener, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}}),

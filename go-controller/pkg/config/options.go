@@ -216,7 +216,7 @@ var cniOptions = []*Option{
 var traceOptions = []*Option{
 	{
 		Flag: "trace-bind-address", Section: "trace", Key: "bind-address",
-		Usage: "Where a node answers \"ovnkube egress trace\", over TLS and to those who may get nodes/trace; the port is the same on all nodes. Empty for nowhere",
+		Usage: "Where a node answers \"ovnkube egress trace\", over TLS and to those who may get nodes/trace, or create nodes/probe; the port is the same on all nodes. Empty for nowhere",
 		value: to(listenAddress(), func(c *Config) *string { return &c.Trace.BindAddress }),
 	},
 }

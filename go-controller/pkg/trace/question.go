@@ -23,9 +23,16 @@ const (
 	AboutOVN    = "ovn"    // the logical network, from the port of a pod of the node
 	AboutKernel = "kernel" // what comes from OVN by the management port
 	AboutBridge = "bridge" // what comes to the external bridge
+	// AboutConnection asks what a node remembers of a connection.
+	AboutConnection = "connection"
+	// AboutProbe is no question but a request: the node of a pod sends as the pod.
+	AboutProbe = "probe"
 )
 
-var abouts = []string{AboutOVN, AboutKernel, AboutBridge}
+var abouts = []string{AboutOVN, AboutKernel, AboutBridge, AboutConnection, AboutProbe}
+
+// IsProbe tells whether a path is that of a request to send.
+func IsProbe(path string) bool { return strings.HasSuffix(path, "/"+AboutProbe) }
 
 // The protocols.
 const (
@@ -42,10 +49,12 @@ const mostChoices = 16
 // Question is what a node is asked about a packet.
 type Question struct {
 	Node, About string
-	// Pod is the sender, "namespace/name"; of AboutOVN only.
+	// Pod is the sender, "namespace/name"; of AboutOVN and AboutProbe only.
 	Pod string
 	// Source is the address that the packet has by now; of the others.
-	Source   netip.Addr
+	Source netip.Addr
+	// Port is the port that it comes from; of AboutConnection only.
+	Port     uint16
 	To       netip.AddrPort
 	Protocol string
 	// Choice is the number of the next hop where OVN has several; 0: any.
@@ -67,6 +76,9 @@ func (q Question) Path() (string, url.Values) {
 	}
 	if q.Source.IsValid() {
 		v.Set("source", q.Source.String())
+	}
+	if q.Port != 0 {
+		v.Set("port", strconv.Itoa(int(q.Port)))
 	}
 	if q.Choice != 0 {
 		v.Set("choice", strconv.Itoa(q.Choice))
@@ -101,7 +113,7 @@ func Decode(path string, v url.Values) (Question, error) {
 		return q, fmt.Errorf("%q: unknown question; allowed: %s", q.About, strings.Join(abouts, ", "))
 	}
 	for name, values := range v {
-		if !slices.Contains([]string{"to", "protocol", "pod", "source", "choice", "mark", "from"}, name) || len(values) != 1 {
+		if !slices.Contains([]string{"to", "protocol", "pod", "source", "port", "choice", "mark", "from"}, name) || len(values) != 1 {
 			return q, fmt.Errorf("%q: unknown parameter, or given twice", name)
 		}
 	}
@@ -134,22 +146,33 @@ func (q *Question) decodeRest(v url.Values) error {
 	if err != nil {
 		return err
 	}
-	q.Choice, q.Mark, q.Host = int(choice), uint32(mark), v.Get("from") == "host"
-	if q.Host != v.Has("from") || q.Host && q.About != AboutBridge {
-		return fmt.Errorf("from %q: allowed: host, of a question about the bridge", v.Get("from"))
+	port, err := number("port", 1<<16-1)
+	if err != nil {
+		return err
 	}
-	if q.About == AboutOVN {
+	q.Choice, q.Mark, q.Port, q.Host = int(choice), uint32(mark), uint16(port), v.Get("from") == "host"
+	switch {
+	case q.Host != v.Has("from") || q.Host && q.About != AboutBridge:
+		return fmt.Errorf("from %q: allowed: host, of a question about the bridge", v.Get("from"))
+	case (q.Port != 0) != (q.About == AboutConnection) || v.Has("port") && q.Port == 0:
+		return fmt.Errorf("port %q: a question about a connection has one, no other question", v.Get("port"))
+	case q.Choice != 0 && q.About != AboutOVN:
+		return errors.New("choice belongs to questions about OVN")
+	case q.Mark != 0 && q.About != AboutKernel && q.About != AboutBridge:
+		return errors.New("mark belongs to questions about the kernel and the bridge")
+	}
+	if q.About == AboutOVN || q.About == AboutProbe {
 		namespace, name, _ := strings.Cut(q.Pod, "/")
-		if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 || v.Has("source") || q.Mark != 0 {
-			return fmt.Errorf("pod %q: allowed: NAMESPACE/NAME, without a source and a mark", q.Pod)
+		if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 || v.Has("source") {
+			return fmt.Errorf("pod %q: allowed: NAMESPACE/NAME, without a source", q.Pod)
 		}
 		return nil
 	}
 	if q.Source, err = netip.ParseAddr(v.Get("source")); err != nil || !unicast(q.Source) || q.Source.Is4() != q.To.Addr().Is4() {
 		return fmt.Errorf("source %q: no address of the destination's family", v.Get("source"))
 	}
-	if v.Has("pod") || q.Choice != 0 {
-		return errors.New("pod and choice belong to questions about OVN")
+	if v.Has("pod") {
+		return errors.New("pod belongs to questions about OVN, and to probes")
 	}
 	return nil
 }
@@ -164,6 +187,8 @@ type Facts struct {
 	OVN        *OVN        `json:"ovn,omitempty"`
 	Kernel     *Kernel     `json:"kernel,omitempty"`
 	Bridge     *Bridge     `json:"bridge,omitempty"`
+	Connection *Connection `json:"connection,omitempty"`
+	Probed     *Probed     `json:"probed,omitempty"`
 }
 
 // Kernel is what the kernel of a node makes of a packet that it is to forward.

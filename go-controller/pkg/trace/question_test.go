@@ -17,6 +17,8 @@ func TestQuestions(t *testing.T) {
 		{Node: "ovn-worker", About: AboutOVN, Pod: "prod/web-0.a", To: to, Protocol: UDP, Choice: 3},
 		{Node: "n.example", About: AboutKernel, Source: netip.MustParseAddr("10.244.1.3"), To: to, Protocol: TCP, Mark: 0x3f0},
 		{Node: "n", About: AboutBridge, Source: netip.MustParseAddr("fd00::1"), To: netip.MustParseAddrPort("[2001:db8::1]:1"), Protocol: TCP, Host: true},
+		{Node: "n", About: AboutConnection, Source: netip.MustParseAddr("10.244.1.3"), Port: 40123, To: to, Protocol: UDP},
+		{Node: "n", About: AboutProbe, Pod: "prod/web", To: to, Protocol: TCP},
 	} {
 		path, values := q.Path()
 		got, err := Decode(path, values)
@@ -53,6 +55,17 @@ func TestDecodeRefuses(t *testing.T) {
 		{"/trace/v1/n1/kernel", "protocol=tcp&to=192.0.2.1:80&source=10.0.0.1&from=host", "from"},
 		{"/trace/v1/n1/bridge", "protocol=tcp&to=192.0.2.1:80&source=10.0.0.1&from=afar", "from"},
 		{"/trace/v1/n1/bridge", "protocol=tcp&to=192.0.2.1:80&source=10.0.0.1&mark=x", "mark"},
+		{"/trace/v1/n1/bridge", "protocol=tcp&to=192.0.2.1:80&source=10.0.0.1&port=1", "port"},
+		{"/trace/v1/n1/connection", "protocol=tcp&to=192.0.2.1:80&source=10.0.0.1", "port"},
+		{"/trace/v1/n1/connection", "protocol=tcp&to=192.0.2.1:80&source=10.0.0.1&port=0", "port"},
+		{"/trace/v1/n1/connection", "protocol=tcp&to=192.0.2.1:80&source=10.0.0.1&port=70000", "port"},
+		{"/trace/v1/n1/connection", "protocol=tcp&to=192.0.2.1:80&port=1", "source"},
+		{"/trace/v1/n1/connection", "protocol=tcp&to=192.0.2.1:80&source=10.0.0.1&port=1&mark=1", "mark"},
+		{"/trace/v1/n1/probe", "protocol=tcp&to=192.0.2.1:80", "pod"},
+		{"/trace/v1/n1/probe", "protocol=tcp&to=192.0.2.1:80&pod=a/b&source=10.0.0.1", "pod"},
+		{"/trace/v1/n1/probe", "protocol=tcp&to=192.0.2.1:80&pod=a/b&choice=1", "choice"},
+		{"/trace/v1/n1/probe", "protocol=tcp&to=127.0.0.1:80&pod=a/b", "no destination"},
+		{"/trace/v1/n1/probe", "protocol=tcp&to=169.254.169.254:80&pod=a/b", "no destination"},
 	} {
 		v, err := url.ParseQuery(tc.query)
 		if err != nil {
@@ -68,6 +81,8 @@ func TestDecodeRefuses(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add("/trace/v1/n1/ovn", "protocol=tcp&to=192.0.2.1:80&pod=a/b&choice=2")
 	f.Add("/trace/v1/n1/bridge", "protocol=udp&to=[2001:db8::1]:80&source=fd00::1&from=host&mark=1008")
+	f.Add("/trace/v1/n1/connection", "protocol=udp&to=192.0.2.1:80&source=10.0.0.1&port=40123")
+	f.Add("/trace/v1/n1/probe", "protocol=tcp&to=192.0.2.1:80&pod=a/b")
 	f.Fuzz(func(t *testing.T, path, query string) {
 		v, err := url.ParseQuery(query)
 		if err != nil {

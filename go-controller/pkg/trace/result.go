@@ -22,7 +22,9 @@ type Trace struct {
 	Planned        Plan   `json:"planned"`
 	// Paths are the ways that a connection may take; where OVN has several next hops, each
 	// connection takes one.
-	Paths    []Path            `json:"paths"`
+	Paths []Path `json:"paths"`
+	// Probe is what came of real packets, where that was asked for.
+	Probe    *Probe            `json:"probe,omitempty"`
 	Problems []explain.Problem `json:"problems,omitempty"`
 }
 
@@ -47,6 +49,10 @@ func (t *Tracer) Trace() Trace {
 		out.InPlace = out.InPlace && p.AsPlanned
 		out.Paths = append(out.Paths, *p)
 	}
+	if t.probe != nil {
+		t.judge(t.probe)
+		out.Probe, out.InPlace = t.probe, out.InPlace && t.probe.AsPlanned
+	}
 	return out
 }
 
@@ -56,7 +62,7 @@ func (t *Tracer) compare(p *Path) {
 	reaches := p.End == EndLeaves || p.End == EndArrives
 	expected := ""
 	for _, s := range f.Sources {
-		if (s.Address == "" || s.Address == p.Source) && (s.Node == "" || s.Node == p.Node || p.End == EndArrives) {
+		if plannedAs(s, p.Source, p.Node) || p.End == EndArrives && plannedAs(s, p.Source, s.Node) {
 			expected = ""
 			break
 		}
@@ -75,6 +81,11 @@ func (t *Tracer) compare(p *Path) {
 		}
 	}
 	p.AsPlanned = reaches && len(p.Problems) == 0
+}
+
+// plannedAs tells whether an address and a node are those of a planned source.
+func plannedAs(s explain.Source, address, node string) bool {
+	return (s.Address == "" || s.Address == address) && (s.Node == "" || s.Node == node)
 }
 
 // ruleOf returns a rule without the chain before it.
@@ -115,6 +126,10 @@ func (t Trace) Text(w io.Writer) {
 			fmt.Fprintf(w, "Way %d of %d\n", i+1, len(t.Paths))
 		}
 		p.text(w)
+	}
+	if t.Probe != nil {
+		fmt.Fprintln(w)
+		t.Probe.text(w, t.Protocol)
 	}
 	if len(t.Problems) > 0 {
 		fmt.Fprintln(w)

@@ -18,6 +18,8 @@ type Tracer struct {
 	protocol string
 	next     []pending
 	paths    []*Path
+	probe    *Probe // nil: no packet is sent
+	sent     bool   // whether it has been asked for
 }
 
 // pending is a question that is about one path; nil: about the begin of one.
@@ -50,6 +52,9 @@ func (t *Tracer) ask(p *Path, q Question) {
 // Next returns the next question; false: there is none, the trace is complete.
 func (t *Tracer) Next() (Question, bool) {
 	if len(t.next) == 0 {
+		t.probes()
+	}
+	if len(t.next) == 0 {
 		return Question{}, false
 	}
 	return t.next[0].question, true
@@ -60,6 +65,10 @@ func (t *Tracer) Answer(facts Facts, err error) {
 	p := t.next[0]
 	t.next = t.next[1:]
 	q := p.question
+	if q.About == AboutProbe || q.About == AboutConnection {
+		t.answerProbe(q, facts, err)
+		return
+	}
 	path := p.path
 	if path == nil {
 		path = t.begin()

@@ -67,6 +67,10 @@ func (n nodes) ask(q Question) (Facts, error) {
 		return Facts{Kernel: &a}, nil
 	case Bridge:
 		return Facts{Bridge: &a}, nil
+	case Probed:
+		return Facts{Probed: &a}, nil
+	case Connection:
+		return Facts{Connection: &a}, nil
 	}
 	return Facts{}, nil
 }

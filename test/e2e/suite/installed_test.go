@@ -20,7 +20,7 @@ func TestInstalled(t *testing.T) {
 	t.Run("Databases", s.databases)
 	t.Run("EgressService", s.familyService)
 	t.Run("EgressIP", s.familyAddress)
-	t.Run("Trace", s.trace)
+	t.Run("Trace", s.installedTrace)
 	t.Run("Update", s.update)
 }
 

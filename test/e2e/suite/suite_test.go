@@ -26,6 +26,7 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("ExternalGateways", s.externalGateways)
 	t.Run("EgressNetwork", s.network)
 	t.Run("EgressIP", s.egressIPs)
+	s.in(t, "local", "Trace", s.trace)
 	t.Run("Combinations", s.combinations)
 	s.once(t, "WhatIf", s.whatIf)
 	s.once(t, "NodeAnnotations", s.nodeAnnotations)

@@ -1,11 +1,11 @@
 // Package conntrack deletes connection tracking entries whose translation is no
 // longer what rules and rows say: the kernel's over netlink, and those of the
 // userspace datapath of OVS, which has a table of its own, over ovs-vswitchd's socket. With
-// the kernel datapath both are one table.
+// the kernel datapath both are one table. Follow only reads.
 //
 // An empty Filter is refused: nothing here may cut every connection of a host.
 //
-// Callers: services (endpoints that went), the egress features.
+// Callers: services (endpoints that went), the egress features, app (probes).
 package conntrack
 
 import (

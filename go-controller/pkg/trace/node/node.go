@@ -3,8 +3,10 @@
 // another node is passed on to that node, since the proxy of the API server reaches any of
 // them.
 //
-// Nothing is changed and no packet is sent. Questions are checked strictly (trace.Decode), a
-// few are answered at a time, and each within a bound.
+// To those who may create nodes/probe it also sends what a pod of the node would send to one
+// address and port, one such probe at a time and one each second. Without that, nothing is
+// changed and no packet is sent. Questions are checked strictly (trace.Decode), a few are
+// answered at a time, and each within a bound.
 //
 // Caller: app.
 package node
@@ -45,6 +47,9 @@ const (
 	atOnce = 2
 	// perSecond and burst bound how many questions are answered.
 	perSecond, burst = 4, 16
+	// probesAtOnce, probesPerSecond and probesBurst bound how many probes are sent: who may
+	// probe cannot look through a network, or get a pod to flood one.
+	probesAtOnce, probesPerSecond, probesBurst = 1, 1, 4
 	// passed bounds how many questions are passed on at a time.
 	passed = 8
 	// mostAnswer bounds an answer that is passed on.
@@ -68,6 +73,10 @@ type Deps struct {
 	Logical func(ctx context.Context, datapath, packet string, choice int) (trace.OVN, error)
 	Kernel  func(ctx context.Context, q trace.Question) (trace.Kernel, error)
 	Bridge  func(ctx context.Context, q trace.Question) (trace.Bridge, error)
+	// Connection finds what this node remembers of a connection.
+	Connection func(ctx context.Context, q trace.Question) (trace.Connection, error)
+	// Probe sends what a pod of this node sends from one of its addresses.
+	Probe func(ctx context.Context, pod *corev1.Pod, source netip.Addr, q trace.Question) (trace.Probed, error)
 }
 
 // Handler answers.
@@ -75,15 +84,29 @@ type Handler struct {
 	deps    Deps
 	own     http.Handler
 	client  *http.Client
-	slots   chan struct{}
+	answers bound // of questions
+	probes  bound
 	passing chan struct{}
-	limit   *rate.Limiter
+}
+
+// bound bounds how many of a kind are answered.
+type bound struct {
+	slots chan struct{}
+	limit *rate.Limiter
+}
+
+func newBound(atOnce, perSecond, burst int) bound {
+	return bound{make(chan struct{}, atOnce), rate.NewLimiter(rate.Limit(perSecond), burst)}
 }
 
 // New returns a Handler.
 func New(deps Deps) *Handler {
-	h := &Handler{deps: deps, slots: make(chan struct{}, atOnce), passing: make(chan struct{}, passed), limit: rate.NewLimiter(perSecond, burst)}
-	h.own = deps.Reviews.Guard(func(*http.Request) (authn.Access, error) {
+	h := &Handler{deps: deps, passing: make(chan struct{}, passed),
+		answers: newBound(atOnce, perSecond, burst), probes: newBound(probesAtOnce, probesPerSecond, probesBurst)}
+	h.own = deps.Reviews.Guard(func(r *http.Request) (authn.Access, error) {
+		if trace.IsProbe(r.URL.Path) {
+			return authn.Access{Verb: "create", Resource: "nodes", Subresource: "probe", Name: deps.Node}, nil
+		}
 		return authn.Access{Verb: "get", Resource: "nodes", Subresource: "trace", Name: deps.Node}, nil
 	}, http.HandlerFunc(h.answer))
 	h.client = &http.Client{Timeout: patience + authnPatience, Transport: &http.Transport{
@@ -105,10 +128,14 @@ const authnPatience = 10 * time.Second
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	node, err := trace.NodeOf(r.URL.Path)
+	method := http.MethodGet
+	if trace.IsProbe(r.URL.Path) {
+		method = http.MethodPost
+	}
 	switch {
-	case r.Method != http.MethodGet:
-		w.Header().Set("Allow", http.MethodGet)
-		http.Error(w, "allowed: GET", http.StatusMethodNotAllowed)
+	case r.Method != method:
+		w.Header().Set("Allow", method)
+		http.Error(w, "allowed: "+method, http.StatusMethodNotAllowed)
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusNotFound)
 	case node == h.deps.Node:
@@ -136,7 +163,7 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, node string) {
 	}
 	url := *r.URL
 	url.Scheme, url.Host = "https", at.String()
-	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, url.String(), nil)
+	req, err := http.NewRequestWithContext(r.Context(), r.Method, url.String(), nil)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -167,7 +194,11 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	if !h.limit.Allow() {
+	b, asked := h.answers, "Trace asked for"
+	if q.About == trace.AboutProbe {
+		b, asked = h.probes, "Probe asked for"
+	}
+	if !b.limit.Allow() {
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "too many questions", http.StatusTooManyRequests)
 		return
@@ -175,14 +206,14 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
 	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
+	case b.slots <- struct{}{}:
+		defer func() { <-b.slots }()
 	case <-ctx.Done():
 		http.Error(w, "too many questions at a time", http.StatusTooManyRequests)
 		return
 	}
 	user, _ := authn.UserOf(ctx)
-	klog.InfoS("Trace asked for", "user", user.Username, "about", q.About, "pod", q.Pod, "source", q.Source, "to", q.To)
+	klog.InfoS(asked, "user", user.Username, "about", q.About, "pod", q.Pod, "source", q.Source, "protocol", q.Protocol, "to", q.To)
 	facts := trace.Facts{APIVersion: explain.APIVersion, Node: h.deps.Node, AsOf: metav1.NewTime(time.Now().UTC())}
 	status := http.StatusInternalServerError
 	err = panics.Catch("trace", func() (err error) {
@@ -199,6 +230,14 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
 			var b trace.Bridge
 			b, err = h.deps.Bridge(ctx, q)
 			facts.Bridge = &b
+		case trace.AboutConnection:
+			var c trace.Connection
+			c, err = h.deps.Connection(ctx, q)
+			facts.Connection = &c
+		case trace.AboutProbe:
+			var p trace.Probed
+			p, status, err = h.probe(ctx, q)
+			facts.Probed = &p
 		}
 		return err
 	})
@@ -226,6 +265,20 @@ func (h *Handler) logical(ctx context.Context, q trace.Question) (trace.OVN, int
 	return ovn, http.StatusInternalServerError, err
 }
 
+// probe sends what a pod of this node sends.
+func (h *Handler) probe(ctx context.Context, q trace.Question) (trace.Probed, int, error) {
+	pod, err := h.pod(q.Pod)
+	if err != nil {
+		return trace.Probed{}, http.StatusNotFound, err
+	}
+	_, source, err := addressOf(pod, q)
+	if err != nil {
+		return trace.Probed{}, http.StatusConflict, err
+	}
+	probed, err := h.deps.Probe(ctx, pod, source, q)
+	return probed, http.StatusInternalServerError, err
+}
+
 // pod returns a pod of this node.
 func (h *Handler) pod(key string) (*corev1.Pod, error) {
 	namespace, name, _ := strings.Cut(key, "/")
@@ -236,22 +289,31 @@ func (h *Handler) pod(key string) (*corev1.Pod, error) {
 	return p, nil
 }
 
-// Microflow returns what a pod sends, in the language of ovn-trace.
-func Microflow(p *corev1.Pod, subnets []netip.Prefix, q trace.Question) (string, error) {
+// addressOf returns the hardware address and the address that a pod sends from.
+func addressOf(p *corev1.Pod, q trace.Question) (mac string, source netip.Addr, err error) {
 	network, ok, err := kube.PodNetwork(p)
 	if err != nil || !ok {
-		return "", fmt.Errorf("pod %s has no address on the pod network yet", q.Pod)
+		return "", source, fmt.Errorf("pod %s has no address on the pod network yet", q.Pod)
 	}
 	f := topology.FamilyOf(q.To.Addr())
-	source, ok := topology.PrefixOf(f, network.Addrs)
+	prefix, ok := topology.PrefixOf(f, network.Addrs)
 	if !ok {
-		return "", fmt.Errorf("pod %s has no %s address", q.Pod, f)
+		return "", source, fmt.Errorf("pod %s has no %s address", q.Pod, f)
+	}
+	return network.MAC, prefix.Addr(), nil
+}
+
+// Microflow returns what a pod sends, in the language of ovn-trace.
+func Microflow(p *corev1.Pod, subnets []netip.Prefix, q trace.Question) (string, error) {
+	mac, source, err := addressOf(p, q)
+	if err != nil {
+		return "", err
 	}
 	if len(subnets) == 0 {
 		return "", errors.New("the node has no pod subnets yet")
 	}
-	ip := f.Match()
+	ip := topology.FamilyOf(source).Match()
 	return fmt.Sprintf("inport == %s && eth.src == %s && eth.dst == %s && %s.src == %s && %s.dst == %s && ip.ttl == 64 && %s.src == %d && %s.dst == %d",
-		strconv.Quote(topology.PodPort(p.Namespace, p.Name)), network.MAC, topology.RouterMAC(subnets), ip, source.Addr(), ip, q.To.Addr(),
+		strconv.Quote(topology.PodPort(p.Namespace, p.Name)), mac, topology.RouterMAC(subnets), ip, source, ip, q.To.Addr(),
 		q.Protocol, trace.SourcePort, q.Protocol, q.To.Port()), nil
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -28,7 +29,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/trace"
 )
 
-// reviews knows two tokens for a node, "may" and "may-not".
+// reviews knows tokens for a node: "may" may trace, "may-probe" may send, and "may-not"
+// neither.
 func reviews(node string) *authn.Reviewer {
 	kube := fake.NewClientset()
 	kube.PrependReactor("create", "tokenreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -41,7 +43,7 @@ func reviews(node string) *authn.Reviewer {
 	kube.PrependReactor("create", "subjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		r := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview).DeepCopy()
 		of := r.Spec.ResourceAttributes
-		r.Status.Allowed = r.Spec.User == "may" && of.Verb == "get" && of.Resource == "nodes" && of.Subresource == "trace" && of.Name == node
+		r.Status.Allowed = of.Resource == "nodes" && of.Name == node && map[string]string{"may": "get trace", "may-probe": "create probe"}[r.Spec.User] == of.Verb+" "+of.Subresource
 		return true, r, nil
 	})
 	return authn.New(kube, trace.Audience(node))
@@ -68,6 +70,13 @@ func deps(node string) Deps {
 		Bridge: func(context.Context, trace.Question) (trace.Bridge, error) {
 			return trace.Bridge{}, errors.New("no bridge yet")
 		},
+		Connection: func(_ context.Context, q trace.Question) (trace.Connection, error) {
+			at := netip.AddrPortFrom(q.Source, q.Port)
+			return trace.Connection{Entries: []trace.Entry{{Table: trace.TableKernel, From: at, Becomes: at}}}, nil
+		},
+		Probe: func(_ context.Context, pod *corev1.Pod, source netip.Addr, q trace.Question) (trace.Probed, error) {
+			return trace.Probed{From: netip.AddrPortFrom(source, 40123), Outcome: trace.ProbeRefused, Why: pod.Name + " to " + q.To.String()}, nil
+		},
 	}
 }
 
@@ -91,6 +100,14 @@ func TestAnswers(t *testing.T) {
 		"OVN": {"GET", "/trace/v1/n1/ovn" + rest + "&pod=prod/web&choice=2", "may", 200,
 			`"steps":[{"datapath":"n1","stage":"","match":"inport == \"prod_web\" \u0026\u0026 eth.src == 0a:58:0a:f4:01:03 \u0026\u0026 eth.dst == 0a:58:0a:f4:01:01 \u0026\u0026 ip4.src == 10.244.1.3 \u0026\u0026 ip4.dst == 192.0.2.1 \u0026\u0026 ip.ttl == 64 \u0026\u0026 tcp.src == 40000 \u0026\u0026 tcp.dst == 80","priority":2}]`},
 		"kernel":            {"GET", "/trace/v1/n1/kernel" + rest + "&source=10.244.1.3", "may", 200, `"kernel":{"interface":"breth0","source":"10.244.1.3"}`},
+		"connection":        {"GET", "/trace/v1/n1/connection" + rest + "&source=10.244.1.3&port=40123", "may", 200, `"connection":{"entries":[{"table":"kernel","from":"10.244.1.3:40123","becomes":"10.244.1.3:40123"}]}`},
+		"probe":             {"POST", "/trace/v1/n1/probe" + rest + "&pod=prod/web", "may-probe", 200, `"probed":{"from":"10.244.1.3:40123","outcome":"Refused","why":"web to 192.0.2.1:80","milliseconds":0}`},
+		"probe to read":     {"GET", "/trace/v1/n1/probe" + rest + "&pod=prod/web", "may-probe", 405, "allowed: POST"},
+		"probe by a tracer": {"POST", "/trace/v1/n1/probe" + rest + "&pod=prod/web", "may", 403, "may may not create nodes/probe n1"},
+		"trace by a prober": {"GET", "/trace/v1/n1/connection" + rest + "&source=10.244.1.3&port=1", "may-probe", 403, "may-probe may not get nodes/trace n1"},
+		"stranger's probe":  {"POST", "/trace/v1/n1/probe" + rest + "&pod=prod/web", "eve", 401, "unauthenticated"},
+		"probe elsewhere":   {"POST", "/trace/v1/n1/probe" + rest + "&pod=prod/other", "may-probe", 404, "node n1 has no pod prod/other"},
+		"probe, no family":  {"POST", "/trace/v1/n1/probe?protocol=tcp&to=[2001:db8::1]:80&pod=prod/web", "may-probe", 409, "pod prod/web has no IPv6 address"},
 		"failure":           {"GET", "/trace/v1/n1/bridge" + rest + "&source=10.244.1.3", "may", 500, "no bridge yet"},
 		"pod elsewhere":     {"GET", "/trace/v1/n1/ovn" + rest + "&pod=prod/other", "may", 404, "node n1 has no pod prod/other"},
 		"no pod":            {"GET", "/trace/v1/n1/ovn" + rest + "&pod=prod/none", "may", 404, "node n1 has no pod prod/none"},
@@ -123,6 +140,9 @@ func TestPassedOn(t *testing.T) {
 		return peer, ok
 	}
 	h := New(d)
+	if status, body := get(h, "POST", "/trace/v1/n2/probe"+rest+"&pod=prod/web", "may-probe"); status != 200 || !strings.Contains(body, `"outcome":"Refused"`) {
+		t.Errorf("a probe: %d %s", status, body)
+	}
 	for _, tc := range []struct {
 		node, token string
 		status      int
@@ -182,6 +202,44 @@ func TestFewAtATime(t *testing.T) {
 		}
 		if most != atOnce || refused < 100-burst {
 			t.Errorf("%d at a time, %d refused", most, refused)
+		}
+	})
+}
+
+// Whoever may probe, one probe is sent at a time and a few soon after one another; questions do
+// not wait for them.
+func TestFewProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sending := make(chan struct{})
+		d := deps("n1")
+		var now, most, sent atomic.Int32
+		d.Probe = func(context.Context, *corev1.Pod, netip.Addr, trace.Question) (trace.Probed, error) {
+			most.Store(max(most.Load(), now.Add(1)))
+			defer now.Add(-1)
+			sent.Add(1)
+			<-sending
+			return trace.Probed{}, nil
+		}
+		h := New(d)
+		codes := make(chan int, 100)
+		for range 100 {
+			go func() {
+				status, _ := get(h, "POST", "/trace/v1/n1/probe"+rest+"&pod=prod/web", "may-probe")
+				codes <- status
+			}()
+		}
+		synctest.Wait()
+		if status, body := get(h, "GET", "/trace/v1/n1/kernel"+rest+"&source=10.244.1.3", "may"); status != 200 {
+			t.Errorf("a question beside a probe: %d %s", status, body)
+		}
+		close(sending)
+		for range 100 {
+			if status := <-codes; status != http.StatusOK && status != http.StatusTooManyRequests {
+				t.Errorf("status %d", status)
+			}
+		}
+		if most.Load() != probesAtOnce || sent.Load() > probesBurst {
+			t.Errorf("%d probes, %d at a time", sent.Load(), most.Load())
 		}
 	})
 }

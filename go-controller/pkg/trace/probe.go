@@ -1,0 +1,266 @@
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/explain"
+)
+
+// What comes of a probe.
+const (
+	// ProbeConnected: the other side accepted the connection.
+	ProbeConnected = "Connected"
+	// ProbeAnswered: the other side sent a datagram.
+	ProbeAnswered = "Answered"
+	// ProbeRefused: somebody said that nobody listens there.
+	ProbeRefused = "Refused"
+	// ProbeUnanswered: nobody said anything in time.
+	ProbeUnanswered = "Unanswered"
+	// ProbeFailed: the kernel of the pod could not send, or learned that nobody is there.
+	ProbeFailed = "Failed"
+)
+
+// The reasons of problems of probes.
+const (
+	// ReasonProbeDiffers: real packets leave otherwise than planned or traced.
+	ReasonProbeDiffers = "ProbeDiffers"
+	// ReasonProbeLost: real packets do not leave.
+	ReasonProbeLost = "ProbeLost"
+)
+
+// Probed is what the node of a pod says of what it has sent as the pod.
+type Probed struct {
+	// From is where it was sent from.
+	From netip.AddrPort `json:"from,omitzero"`
+	// Outcome is what came of it: one of the constants; empty where it is not known.
+	Outcome string `json:"outcome,omitempty"`
+	// Why is what the kernel says of what failed.
+	Why string `json:"why,omitempty"`
+	// Milliseconds is how long that took.
+	Milliseconds int64 `json:"milliseconds"`
+}
+
+// answered tells whether somebody has answered.
+func (p Probed) answered() bool {
+	return slices.Contains([]string{ProbeConnected, ProbeAnswered, ProbeRefused}, p.Outcome)
+}
+
+// Connection is what a node remembers of a connection, in the order of the packets' way.
+type Connection struct {
+	Entries []Entry `json:"entries,omitempty"`
+}
+
+// Entry is an entry of connection tracking.
+type Entry struct {
+	// Table is where it is: in the kernel of the node, or in Open vSwitch.
+	Table string `json:"table"`
+	Zone  uint16 `json:"zone,omitempty"`
+	// From is the source before, and Becomes that after it.
+	From    netip.AddrPort `json:"from"`
+	Becomes netip.AddrPort `json:"becomes"`
+}
+
+// The tables of entries.
+const (
+	TableKernel = "kernel"
+	TableSwitch = "Open vSwitch"
+)
+
+// source is the address after all translations; invalid: the node remembers nothing.
+func (c Connection) source() netip.Addr {
+	if len(c.Entries) == 0 {
+		return netip.Addr{}
+	}
+	for _, e := range slices.Backward(c.Entries) {
+		if e.Becomes != e.From {
+			return e.Becomes.Addr()
+		}
+	}
+	return c.Entries[0].From.Addr()
+}
+
+// Probe is what came of real packets, compared with the plan and the trace.
+type Probe struct {
+	Probed
+	// Seen are the nodes that remember the connection.
+	Seen []Seen `json:"seen,omitempty"`
+	// AsPlanned tells whether nothing is seen that is not planned.
+	AsPlanned bool              `json:"asPlanned"`
+	Problems  []explain.Problem `json:"problems,omitempty"`
+	Notes     []string          `json:"notes,omitempty"`
+
+	asked  []string // nodes, about the connection
+	silent bool     // at least one of them
+}
+
+// Seen is what a node remembers of the connection of a probe.
+type Seen struct {
+	Node string `json:"node"`
+	// Left tells whether it is seen to leave there: translated, or where the trace ends.
+	Left bool `json:"left"`
+	// Source is the address that it goes on with.
+	Source  string  `json:"source"`
+	Entries []Entry `json:"entries"`
+}
+
+// Probe has the trace end with real packets. It is to be called before Next says that there
+// is nothing to ask any more.
+func (t *Tracer) Probe() { t.probe = &Probe{} }
+
+// probes returns what is next, once the paths are known: to send, and then to ask the
+// nodes where it may have left.
+func (t *Tracer) probes() {
+	if t.probe == nil || t.sent {
+		return
+	}
+	t.sent = true
+	t.ask(nil, Question{Node: t.plan.Node, About: AboutProbe, Pod: t.plan.Pod})
+}
+
+// answerProbe takes the answer of a node to a request to send, or about the connection.
+func (t *Tracer) answerProbe(q Question, facts Facts, err error) {
+	p := t.probe
+	if err == nil && (q.About == AboutProbe && facts.Probed == nil || q.About == AboutConnection && facts.Connection == nil) {
+		err = errors.New("is its ovnkube of another version?")
+	}
+	switch {
+	case err != nil && q.About == AboutProbe:
+		p.problem("Node/"+q.Node, ReasonSilent, fmt.Sprintf("node %s does not say whether it has sent: %v", q.Node, err))
+	case err != nil:
+		p.silent = true
+		p.problem("Node/"+q.Node, ReasonSilent, fmt.Sprintf("node %s does not say what it remembers of the connection: %v", q.Node, err))
+	case q.About == AboutProbe:
+		p.Probed = *facts.Probed
+		for _, node := range t.suspects() {
+			t.ask(nil, Question{Node: node, About: AboutConnection, Source: p.From.Addr(), Port: p.From.Port()})
+			p.asked = append(p.asked, node)
+		}
+	case len(facts.Connection.Entries) > 0:
+		source := facts.Connection.source()
+		left := source != p.From.Addr() || slices.ContainsFunc(t.paths, func(w *Path) bool { return w.End == EndLeaves && w.Node == q.Node })
+		p.Seen = append(p.Seen, Seen{q.Node, left, source.String(), facts.Connection.Entries})
+	}
+}
+
+// suspects are the nodes where it may have left: those of the trace, of the plan and of the pod.
+func (t *Tracer) suspects() []string {
+	var out []string
+	add := func(node string) {
+		if node != "" && !slices.Contains(out, node) {
+			out = append(out, node)
+		}
+	}
+	for _, p := range t.paths {
+		add(p.Node)
+	}
+	for _, s := range t.family.Sources {
+		add(s.Node)
+	}
+	add(t.plan.Node)
+	return out
+}
+
+func (p *Probe) problem(object, reason, message string) {
+	p.Problems = append(p.Problems, explain.Problem{Object: object, Reason: reason, Message: message})
+}
+
+func (p *Probe) note(text string) { p.Notes = append(p.Notes, text) }
+
+// judge compares a probe with the plan and the trace.
+func (t *Tracer) judge(p *Probe) {
+	f := t.family
+	leaves := slices.ContainsFunc(t.paths, func(w *Path) bool { return w.End == EndLeaves })
+	left := slices.DeleteFunc(slices.Clone(p.Seen), func(s Seen) bool { return !s.Left })
+	switch {
+	case p.Outcome == "": // not sent
+	case f.Outcome == explain.OutcomeDropped || f.Outcome == explain.OutcomeHeld:
+		if p.answered() {
+			p.problem(t.by(), ReasonProbeDiffers, "somebody answered, and nothing of this pod may leave: "+f.Why)
+		}
+	case len(left) > 0:
+		for _, s := range left {
+			t.judgeSource(p, s)
+		}
+		if !p.answered() {
+			p.note("it left; that nobody answered may have its reason on the other side")
+		}
+	case p.silent || !leaves && !p.answered():
+		p.note("it is not known what became of it")
+	case leaves && p.answered():
+		p.problem(t.by(), ReasonProbeDiffers, "somebody answered, and none of the nodes where it may leave remembers it: "+strings.Join(p.asked, ", "))
+	case leaves:
+		p.problem(t.by(), ReasonProbeLost, "none of the nodes where it may leave remembers it: "+strings.Join(p.asked, ", "))
+	case !slices.ContainsFunc(t.paths, func(w *Path) bool { return w.End != EndDropped }):
+		p.problem(t.by(), ReasonProbeDiffers, "somebody answered, and the trace says that it is dropped")
+	}
+	p.AsPlanned = p.Outcome != "" && len(p.Problems) == 0
+}
+
+// judgeSource compares an address that a probe left with.
+func (t *Tracer) judgeSource(p *Probe, seen Seen) {
+	var planned []string
+	ok := len(t.family.Sources) == 0
+	for _, s := range t.family.Sources {
+		planned = append(planned, sourceText(s))
+		ok = ok || plannedAs(s, seen.Source, seen.Node)
+	}
+	switch {
+	case !ok:
+		p.problem(t.by(), ReasonProbeDiffers, fmt.Sprintf("it left with %s from node %s; planned: %s", seen.Source, seen.Node, strings.Join(planned, " or ")))
+	case !slices.ContainsFunc(t.paths, func(w *Path) bool {
+		return w.End != EndLeaves || w.Node == seen.Node && w.Source == seen.Source // another end has a problem of its own
+	}):
+		p.problem(t.by(), ReasonProbeDiffers, fmt.Sprintf("it left with %s from node %s, and the trace says otherwise", seen.Source, seen.Node))
+	}
+}
+
+// outcomes say what came of a probe.
+var outcomes = map[string]string{ProbeConnected: "connected", ProbeAnswered: "answered", ProbeRefused: "refused",
+	ProbeUnanswered: "nobody answered", ProbeFailed: "failed"}
+
+func (p Probe) text(w io.Writer, protocol string) {
+	if p.Outcome == "" {
+		fmt.Fprintln(w, "Probe: not known whether it was sent")
+	} else {
+		why := ""
+		if p.Why != "" {
+			why = ": " + p.Why
+		}
+		fmt.Fprintf(w, "Probe: %s from %s, %s after %d ms%s\n", strings.ToUpper(protocol), p.From, outcomes[p.Outcome], p.Milliseconds, why)
+	}
+	for _, s := range p.Seen {
+		fmt.Fprintf(w, "  o node %s\n", s.Node)
+		for _, e := range s.Entries {
+			table := e.Table
+			if e.Zone != 0 {
+				table += fmt.Sprintf(", zone %d", e.Zone)
+			}
+			if e.From == e.Becomes {
+				fmt.Fprintf(w, "  |   %s: source %s\n", table, e.From)
+			} else {
+				fmt.Fprintf(w, "  |   %s: source %s becomes %s\n", table, e.From, e.Becomes)
+			}
+		}
+		fmt.Fprintln(w, "  |")
+	}
+	end := "not seen to leave"
+	for _, s := range p.Seen {
+		if s.Left {
+			end = fmt.Sprintf("left node %s with source %s", s.Node, s.Source)
+		}
+	}
+	mark := "x"
+	if p.AsPlanned {
+		mark, end = ">", end+": as planned"
+	}
+	fmt.Fprintf(w, "  %s %s\n", mark, end)
+	problems(w, "  ", p.Problems)
+	for _, n := range p.Notes {
+		fmt.Fprintf(w, "  note: %s\n", n)
+	}
+}
