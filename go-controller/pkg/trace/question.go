@@ -25,6 +25,9 @@ const (
 	AboutBridge = "bridge" // what comes to the external bridge
 )
 
+// second names the bridge for external gateways in a question.
+const second = "second"
+
 var abouts = []string{AboutOVN, AboutKernel, AboutBridge}
 
 // The protocols.
@@ -54,6 +57,8 @@ type Question struct {
 	Mark uint32
 	// Host: it comes to the bridge from the host, and not from OVN.
 	Host bool
+	// Second: it comes to the bridge for external gateways.
+	Second bool
 }
 
 // Audience is the audience of tokens for questions to a node: of no use elsewhere.
@@ -76,6 +81,9 @@ func (q Question) Path() (string, url.Values) {
 	}
 	if q.Host {
 		v.Set("from", "host")
+	}
+	if q.Second {
+		v.Set("bridge", second)
 	}
 	return Root + q.Node + "/" + q.About, v
 }
@@ -101,7 +109,7 @@ func Decode(path string, v url.Values) (Question, error) {
 		return q, fmt.Errorf("%q: unknown question; allowed: %s", q.About, strings.Join(abouts, ", "))
 	}
 	for name, values := range v {
-		if !slices.Contains([]string{"to", "protocol", "pod", "source", "choice", "mark", "from"}, name) || len(values) != 1 {
+		if !slices.Contains([]string{"to", "protocol", "pod", "source", "choice", "mark", "from", "bridge"}, name) || len(values) != 1 {
 			return q, fmt.Errorf("%q: unknown parameter, or given twice", name)
 		}
 	}
@@ -137,6 +145,10 @@ func (q *Question) decodeRest(v url.Values) error {
 	q.Choice, q.Mark, q.Host = int(choice), uint32(mark), v.Get("from") == "host"
 	if q.Host != v.Has("from") || q.Host && q.About != AboutBridge {
 		return fmt.Errorf("from %q: allowed: host, of a question about the bridge", v.Get("from"))
+	}
+	q.Second = v.Get("bridge") == second
+	if q.Second != v.Has("bridge") || q.Second && (q.About != AboutBridge || q.Host) {
+		return fmt.Errorf("bridge %q: allowed: %s, of a question about what comes to a bridge from OVN", v.Get("bridge"), second)
 	}
 	if q.About == AboutOVN {
 		namespace, name, _ := strings.Cut(q.Pod, "/")

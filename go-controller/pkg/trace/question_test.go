@@ -53,6 +53,9 @@ func TestDecodeRefuses(t *testing.T) {
 		{"/trace/v1/n1/kernel", "protocol=tcp&to=192.0.2.1:80&source=10.0.0.1&from=host", "from"},
 		{"/trace/v1/n1/bridge", "protocol=tcp&to=192.0.2.1:80&source=10.0.0.1&from=afar", "from"},
 		{"/trace/v1/n1/bridge", "protocol=tcp&to=192.0.2.1:80&source=10.0.0.1&mark=x", "mark"},
+		{"/trace/v1/n1/bridge", "protocol=tcp&to=192.0.2.1:80&source=10.0.0.1&bridge=third", "bridge"},
+		{"/trace/v1/n1/bridge", "protocol=tcp&to=192.0.2.1:80&source=10.0.0.1&bridge=second&from=host", "bridge"},
+		{"/trace/v1/n1/kernel", "protocol=tcp&to=192.0.2.1:80&source=10.0.0.1&bridge=second", "bridge"},
 	} {
 		v, err := url.ParseQuery(tc.query)
 		if err != nil {
@@ -68,6 +71,7 @@ func TestDecodeRefuses(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add("/trace/v1/n1/ovn", "protocol=tcp&to=192.0.2.1:80&pod=a/b&choice=2")
 	f.Add("/trace/v1/n1/bridge", "protocol=udp&to=[2001:db8::1]:80&source=fd00::1&from=host&mark=1008")
+	f.Add("/trace/v1/n1/bridge", "protocol=udp&to=[2001:db8::1]:80&source=fd00::1&bridge=second&mark=1010")
 	f.Fuzz(func(t *testing.T, path, query string) {
 		v, err := url.ParseQuery(query)
 		if err != nil {
