@@ -53,7 +53,7 @@ const conntrackHead = `
 `
 
 const conntrackTail = `
-` + "`--conntrack-zone`" + ` replaces the default zone. Zones of br-int are ovn-controller's. Gateway routers have the option ` + "`snat-ct-zone=0`" + `.
+` + "`--conntrack-zone`" + ` replaces the default zone. The bridge for external gateways has the zone after it. Zones of br-int are ovn-controller's. Gateway routers have the option ` + "`snat-ct-zone=0`" + `.
 `
 
 const chainsHead = `

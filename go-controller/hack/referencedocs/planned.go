@@ -25,6 +25,7 @@ var (
 		Cluster: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
 	}
 	exampleMarks = bridge.DefaultMarks(topology.ConntrackZone)
+	secondAddr   = netip.MustParseAddr("192.168.50.3")
 	egressAddr   = netip.MustParseAddr("172.18.0.33")
 	serviceAddr  = netip.MustParseAddrPort("203.0.113.7:80")
 )
@@ -37,8 +38,12 @@ var planners = map[string]func() []host.Flow{
 	"DropForeign":  func() []host.Flow { return []host.Flow{bridge.DropForeign(egressAddr)} },
 	"SuppressARP":  func() []host.Flow { return bridge.SuppressARP(exampleBridge, egressAddr) },
 	"DeliverToOVN": func() []host.Flow { return bridge.DeliverToOVN(bridge.Bridge{MAC: "MAC"}, egressAddr, "PREVIOUS") },
-	"Marked":       func() []host.Flow { return bridge.Marked(exampleFamily, exampleMarks) },
-	"ServicePort":  func() []host.Flow { return bridge.ServicePort(exampleFamily, exampleMarks) },
+	"OwnAddress": func() []host.Flow {
+		second := bridge.Family{Family: topology.IPv4, Node: secondAddr}
+		return bridge.OwnAddress(second, bridge.DefaultMarks(topology.SecondZone(topology.ConntrackZone)))
+	},
+	"Marked":      func() []host.Flow { return bridge.Marked(exampleFamily, exampleMarks) },
+	"ServicePort": func() []host.Flow { return bridge.ServicePort(exampleFamily, exampleMarks) },
 	"IngressFlows": func() []host.Flow {
 		tcp := bridge.IngressFlows(exampleBridge, bridge.Ingress{To: serviceAddr, Protocol: "tcp"}, exampleMarks)
 		return slices.Concat(tcp, bridge.IngressFlows(exampleBridge, bridge.Ingress{To: serviceAddr, Protocol: "udp"}, exampleMarks))

@@ -32,6 +32,23 @@ type sweeper interface {
 	Sweep(ctx context.Context) error
 }
 
+// sweepers are drivers of one kind.
+type sweepers []sweeper
+
+// Resync implements sweeper.
+func (s sweepers) Resync(ctx context.Context) error { return s.all(func(d sweeper) error { return d.Resync(ctx) }) }
+
+// Sweep implements sweeper.
+func (s sweepers) Sweep(ctx context.Context) error { return s.all(func(d sweeper) error { return d.Sweep(ctx) }) }
+
+func (s sweepers) all(pass func(sweeper) error) error {
+	errs := make([]error, 0, len(s))
+	for _, d := range s {
+		errs = append(errs, pass(d))
+	}
+	return errors.Join(errs...)
+}
+
 // hostWriters keep the objects of the host as wanted.
 //
 // Repairs wait for nobody. What an earlier run left is deleted once all who

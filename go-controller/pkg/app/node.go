@@ -75,10 +75,12 @@ type node struct {
 	// settings are kernel parameters.
 	settings *host.Set[string, string]
 	guard    *snatguard.Guard
-	flows    *bridgenode.Manager
-	kept     hostWriters // all of these, from the start on
-	runners  map[string]runner
-	ips      *egressIPInformers
+	// flows are those of the external bridge, second those of that for external gateways.
+	flows, second *bridgenode.Manager
+
+	kept    hostWriters // all of these, from the start on
+	runners map[string]runner
+	ips     *egressIPInformers
 	// addresses tells which addresses belong to the cluster itself.
 	addresses *reservedsnapshot.Addresses
 	recorder  record.EventRecorder
@@ -233,19 +235,20 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 // addGateway adds the bridge to the outside and the management port.
 func (n *node) addGateway() {
 	n.gateway = gatewaynode.New(gatewayConfig(n.env.Config, n.name), gatewaynode.Deps{
-		Kube:     n.env.Kube,
-		Nodes:    n.self,
-		Written:  n.self.Written(),
-		Decide:   n.self.Decide,
-		OVS:      n.switches,
-		Flows:    n.flows,
-		Chains:   n.chains,
-		Routes:   n.routes,
-		Addrs:    n.addrs,
-		Settings: n.settings,
-		Foreign:  n.record.Addresses,
+		Kube:        n.env.Kube,
+		Nodes:       n.self,
+		Written:     n.self.Written(),
+		Decide:      n.self.Decide,
+		OVS:         n.switches,
+		Flows:       n.flows,
+		SecondFlows: n.second,
+		Chains:      n.chains,
+		Routes:      n.routes,
+		Addrs:       n.addrs,
+		Settings:    n.settings,
+		Foreign:     n.record.Addresses,
 	})
-	n.runners["gateway"], n.runners["bridge flows"] = n.gateway, n.flows
+	n.runners["gateway"], n.runners["bridge flows"], n.runners["flows for external gateways"] = n.gateway, n.flows, n.second
 	n.attempted = append(n.attempted, n.gateway.Ready())
 }
 
@@ -279,16 +282,16 @@ func (n *node) hostWriters(ctx context.Context) (err error) {
 		required = append(required, egressipnode.Contributor)
 	}
 	n.settings = settings.NewSet(n.switches)
-	n.flows = bridgenode.New(required, n.switches, func(bridge string) bridgenode.Writer {
-		return openflow.New(bridge, openflow.DefaultRunDir)
-	})
+	openBridge := func(bridge string) bridgenode.Writer { return openflow.New(bridge, openflow.DefaultRunDir) }
+	n.flows = bridgenode.New(required, n.switches, openBridge)
+	n.second = bridgenode.New([]string{gateway.Contributor}, n.switches, openBridge)
 	n.kept = hostWriters{
 		guard: n.ensureGuard, trim: n.record.Trim, events: watch.Watch,
 		swept: map[string]sweeper{
 			chains:     n.chains,
 			routes:     n.routes,
 			addresses:  n.addrs,
-			flows:      n.flows,
+			flows:      sweepers{n.flows, n.second},
 			ipRules:    n.ipRules,
 			parameters: n.settings,
 		},
@@ -303,17 +306,17 @@ func (n *node) hostWriters(ctx context.Context) (err error) {
 	}
 	n.env.Metrics.Unsnatted(map[string]func() (uint64, error){
 		"host": n.guard.Dropped, "bridge": func() (uint64, error) {
-			dropped, err := n.flows.Packets(ctx, 0, bridge.PriorityUnsnatted)
+			dropped, err := n.packets(ctx, 0, bridge.PriorityUnsnatted)
 			if err != nil {
 				return 0, err
 			}
-			own, err := n.flows.Packets(ctx, bridge.TablePodReply, bridge.PriorityUnsnatted)
+			own, err := n.packets(ctx, bridge.TablePodReply, bridge.PriorityUnsnatted)
 			return dropped + own, err
 		},
 	})
 	n.env.Metrics.NoReply(map[string]func() (uint64, error){
 		"host":   n.guard.NoReply,
-		"bridge": func() (uint64, error) { return n.flows.Packets(ctx, bridge.TableServicePort, bridge.PriorityNoReply) },
+		"bridge": func() (uint64, error) { return n.packets(ctx, bridge.TableServicePort, bridge.PriorityNoReply) },
 	})
 	n.env.Metrics.Repaired(func() map[string]uint64 {
 		return map[string]uint64{
@@ -322,6 +325,16 @@ func (n *node) hostWriters(ctx context.Context) (err error) {
 		}
 	})
 	return nil
+}
+
+// packets counts what flows of the external bridges have matched.
+func (n *node) packets(ctx context.Context, table, priority int) (uint64, error) {
+	first, err := n.flows.Packets(ctx, table, priority)
+	if err != nil {
+		return 0, err
+	}
+	second, err := n.second.Packets(ctx, table, priority)
+	return first + second, err
 }
 
 // chassis returns the name of this node's chassis.
@@ -483,22 +496,27 @@ func nodeInformers(env *Env, name string) informers.SharedInformerFactory {
 // gatewayConfig is the part of the configuration that a node's gateway needs.
 func gatewayConfig(cfg config.Config, name string) gatewaynode.Config {
 	c := gatewaynode.Config{
-		Node:           name,
-		Families:       cfg.Families(),
-		Mode:           cfg.Gateway.Mode,
-		Interface:      cfg.Gateway.Interface,
-		NextHops:       cfg.Gateway.NextHops,
-		VLAN:           cfg.Gateway.VLANID,
-		NodePort:       cfg.Gateway.NodePort,
-		MTU:            cfg.Default.MTU,
-		ClusterSubnets: cfg.Default.ClusterPrefixes(),
-		ServiceCIDRs:   cfg.Kubernetes.ServiceCIDRs,
-		ConntrackZone:  cfg.Default.ConntrackZone,
-		Egress:         cfg.Features.EgressIP || cfg.Features.EgressService,
-		EncapIP:        cfg.Default.EncapIP,
-		EncapPort:      cfg.Default.EncapPort,
-		ControllerIDs:  cfg.OVNControllerIDs(),
-		StateFile:      stateFile,
+		Node:                     name,
+		Families:                 cfg.Families(),
+		Mode:                     cfg.Gateway.Mode,
+		Interface:                cfg.Gateway.Interface,
+		ExternalGatewayInterface: cfg.Gateway.ExternalGatewayInterface,
+		NextHops:                 cfg.Gateway.NextHops,
+		VLAN:                     cfg.Gateway.VLANID,
+		NodePort:                 cfg.Gateway.NodePort,
+		MTU:                      cfg.Default.MTU,
+		ClusterSubnets:           cfg.Default.ClusterPrefixes(),
+		ServiceCIDRs:             cfg.Kubernetes.ServiceCIDRs,
+		ConntrackZone:            cfg.Default.ConntrackZone,
+		Egress:                   cfg.Features.EgressIP || cfg.Features.EgressService,
+		EncapIP:                  cfg.Default.EncapIP,
+		EncapPort:                cfg.Default.EncapPort,
+		ControllerIDs:            cfg.OVNControllerIDs(),
+		StateFile:                stateFile,
+	}
+	if c.ExternalGatewayInterface != "" && !cfg.Features.MultiExternalGateway {
+		klog.InfoS("External gateways are not enabled, the interface for them is left alone", "interface", c.ExternalGatewayInterface)
+		c.ExternalGatewayInterface = ""
 	}
 	if db := cfg.OVNSouth; db.Secure() {
 		c.TLS = ovs.TLS{PrivateKey: db.PrivKey, Certificate: db.Cert, CACert: db.CACert}

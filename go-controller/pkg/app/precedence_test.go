@@ -57,7 +57,7 @@ type precedence struct {
 	config externalroute.Config
 }
 
-func newPrecedence(t *testing.T, mode topology.GatewayMode, disableSNAT bool) *precedence {
+func newPrecedence(t *testing.T, mode topology.GatewayMode, disableSNAT bool, change ...func(i int, n *topology.Node)) *precedence {
 	t.Helper()
 	p := &precedence{t: t, ovn: ovntrace.Start(t)}
 	cluster := prefixesOf("10.244.0.0/16", "fd00:10:244::/48")
@@ -82,6 +82,9 @@ func newPrecedence(t *testing.T, mode topology.GatewayMode, disableSNAT bool) *p
 			Gateway: topology.Gateway{Mode: mode, InterfaceID: "breth0_" + name, MAC: fmt.Sprintf("02:42:ac:12:00:%02x", i+2),
 				Addrs: addrs, NextHops: addrsOf("172.18.0.1", "fc00:f853:ccd:e793::1")},
 		}
+		for _, f := range change {
+			f(i, &n)
+		}
 		p.nodes = append(p.nodes, n)
 		assigned[name] = network.Assignment{Subnets: n.Subnets, Join: n.Join}
 		p.ovn.Chassis(n.Chassis, addrs[0].Addr().String())
@@ -104,8 +107,8 @@ func newPrecedence(t *testing.T, mode topology.GatewayMode, disableSNAT bool) *p
 		p.ovn.Bind("cr-"+topology.RouterToSwitch(n.Name), n.Chassis)
 		p.ovn.Bind(topology.ManagementLSP(n.Name), n.Chassis)
 		for i := range topology.Families {
-			p.learn(n, n.Gateway.NextHops[i], routerMAC)
-			p.learn(n, gatewayAddrs[i], gatewayMAC)
+			p.learn(n, topology.GatewayToExternal(n.Name), n.Gateway.NextHops[i], routerMAC)
+			p.learn(n, topology.GatewayToExternal(n.Name), gatewayAddrs[i], gatewayMAC)
 		}
 	}
 	return p
@@ -132,21 +135,27 @@ func (p *precedence) writePolicies() {
 }
 
 // learn makes the gateway router of a node know the MAC address of a neighbour.
-func (p *precedence) learn(n topology.Node, neighbour netip.Addr, mac string) {
+func (p *precedence) learn(n topology.Node, port string, neighbour netip.Addr, mac string) {
 	datapath := strings.TrimSpace(p.ovn.Sbctl("--bare", "--columns=_uuid", "find", "Datapath_Binding",
 		"external_ids:name="+topology.GatewayRouter(n.Name)))
-	p.ovn.Sbctl("create", "MAC_Binding", "logical_port="+topology.GatewayToExternal(n.Name),
+	p.ovn.Sbctl("create", "MAC_Binding", "logical_port="+port,
 		fmt.Sprintf("ip=%q", neighbour.String()), fmt.Sprintf("mac=%q", mac), "datapath="+datapath)
 }
 
 // gateways gives the pod an external gateway, or takes it away.
 func (p *precedence) gateways(hop *v1.HopOptions) {
 	p.t.Helper()
+	p.gatewaysAt(gatewayAddrs, hop)
+}
+
+// gatewaysAt does so with a gateway that has these addresses.
+func (p *precedence) gatewaysAt(addrs []netip.Addr, hop *v1.HopOptions) {
+	p.t.Helper()
 	snap := externalroute.Snapshot{Namespaces: []externalroute.Namespace{{Name: "ns"}},
 		Pods: func(string) []externalroute.GatewayPod { return nil }}
 	if hop != nil {
 		policy := &v1.AdminPolicyBasedExternalRoute{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
-		for _, a := range gatewayAddrs {
+		for _, a := range addrs {
 			policy.Spec.NextHops.Static = append(policy.Spec.NextHops.Static, v1.StaticHop{IP: a.String(), HopOptions: *hop})
 		}
 		snap.Policies = append(snap.Policies, policy)

@@ -97,14 +97,19 @@ func logicalTrace(d config.Database) func(context.Context, string, string, int) 
 	}
 }
 
-// externalBridge returns the name of the external bridge of this node.
-func (n *node) externalBridge() (string, error) {
+// externalBridge returns the name of the external bridge of this node, or of the one for
+// external gateways.
+func (n *node) externalBridge(second bool) (string, error) {
 	obj, err := n.self.Lister().Get(n.name)
 	if err != nil {
 		return "", fmt.Errorf("find the node: %w", err)
 	}
 	node, _ := kube.Node(obj) // what is not valid is not in force
-	bridge, ok := strings.CutSuffix(node.Gateway.InterfaceID, "_"+n.name)
+	id := node.Gateway.InterfaceID
+	if second {
+		id = node.Gateway.External.InterfaceID
+	}
+	bridge, ok := strings.CutSuffix(id, "_"+n.name)
 	if !ok || bridge == "" {
 		return "", errors.New("the node has no external bridge yet")
 	}
@@ -113,7 +118,7 @@ func (n *node) externalBridge() (string, error) {
 
 // kernelTrace asks the kernel what it would do with what comes by the management port.
 func (n *node) kernelTrace(ctx context.Context, q trace.Question) (trace.Kernel, error) {
-	bridge, err := n.externalBridge()
+	bridge, err := n.externalBridge(false)
 	if err != nil {
 		return trace.Kernel{}, err
 	}
@@ -158,7 +163,7 @@ const anyMAC = "02:00:00:00:00:01"
 
 // bridgeTrace asks Open vSwitch what it would do with what comes to the external bridge.
 func (n *node) bridgeTrace(ctx context.Context, q trace.Question) (trace.Bridge, error) {
-	bridge, err := n.externalBridge()
+	bridge, err := n.externalBridge(q.Second)
 	if err != nil {
 		return trace.Bridge{}, err
 	}

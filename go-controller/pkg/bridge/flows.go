@@ -212,6 +212,35 @@ func Marked(f Family, m Marks) []host.Flow {
 	}
 }
 
+// OwnAddress returns the flows of one family that give all that comes from OVN the address
+// of the node on the network of the bridge, where the gateway router translates to one on
+// another: f.Node is the one; where there is none, nothing comes from OVN. What has the
+// address of a pod, and is meant to have it, Flows has sent on by then. What cannot be
+// translated is dropped as in Marked. The gateway router answers for all addresses that it
+// has for anything, on any network: here only for that of the node.
+func OwnAddress(f Family, m Marks) []host.Flow {
+	t := texts[f.Family]
+	if !f.Node.IsValid() {
+		return []host.Flow{flow(0, 101, []string{in(Patch), t.ip}, "drop")}
+	}
+	own := t.src + "=" + f.Node.String()
+	flows := []host.Flow{
+		// Here too, no packet gets the address it has.
+		flow(0, 102, []string{in(Patch), t.ip, own}, m.remember(m.OVN, ""), output(Uplink)),
+		flow(0, 101, []string{in(Patch), t.ip}, m.remember(m.OVN, "src="+f.Node.String())),
+		flow(TablePodReply, 110, []string{t.ip, own}, output(Uplink)),
+	}
+	if f.Family == topology.IPv4 {
+		return append(flows,
+			flow(0, 103, []string{in(Patch), "arp", "arp_spa=" + f.Node.String()}, output(Uplink)),
+			flow(0, 102, []string{in(Patch), "arp"}, "drop"))
+	}
+	return append(flows, // no connection has them
+		flow(0, 103, []string{in(Patch), "icmp6", "icmp_type=135"}, output(Uplink)),
+		flow(0, 103, []string{in(Patch), "icmp6", "icmp_type=136", "nd_target=" + f.Node.String()}, output(Uplink)),
+		flow(0, 102, []string{in(Patch), "icmp6", "icmp_type=136"}, "drop"))
+}
+
 // ServicePort returns the flows of one family that let what carries the mark leave
 // with the node's address only where it is a reply: where the zone has a connection
 // that somebody opened from the wire and that was handed to the gateway router. Replies

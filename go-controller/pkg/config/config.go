@@ -234,6 +234,9 @@ type Gateway struct {
 	// Interface is the uplink or the bridge that holds it; empty means the
 	// interface of the default route.
 	Interface string
+	// ExternalGatewayInterface is the second uplink, for external gateways, or the bridge
+	// that holds it; empty for none.
+	ExternalGatewayInterface string
 	// NextHops replace the node's default gateways; empty keeps them.
 	NextHops []netip.Addr
 	// VLANID tags traffic to the outside; 0 for none.

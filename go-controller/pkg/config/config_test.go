@@ -111,7 +111,7 @@ var samples = map[string]struct{ text, want string }{
 	"--gateway-v6-join-subnet":       {"fd90::/64", "fd90::/64"},
 	"--gateway-v4-masquerade-subnet": {"169.254.0.0/17", "169.254.0.0/17"},
 	"--gateway-v6-masquerade-subnet": {"fd68::/112", "fd68::/112"},
-	"--exgw-interface":               {"eth2", ""},
+	"--exgw-interface":               {"eth2", "eth2"},
 	"--gateway-router-subnet":        {"10.1.0.0/16", ""},
 	"--single-node":                  {"true", ""},
 	"--disable-pkt-mtu-check":        {"true", ""},

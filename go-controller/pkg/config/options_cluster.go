@@ -171,8 +171,9 @@ var gatewayOptions = []*Option{
 		value: masquerade(topology.IPv6, func(c *Config) *netip.Prefix { return &c.Gateway.V6MasqueradeSubnet }),
 	},
 	{
-		Flag: "exgw-interface", Section: "gateway", Key: "egw-interface", Usage: "Second uplink, for external gateways",
-		NoEffect: "external gateways are reached over the one uplink", value: unused(interfaceName()),
+		Flag: "exgw-interface", Section: "gateway", Key: "egw-interface",
+		Usage: "Second uplink, or the bridge that holds it, for the external gateways on its network",
+		value: to(interfaceName(), func(c *Config) *string { return &c.Gateway.ExternalGatewayInterface }),
 	},
 	{
 		Flag: "gateway-router-subnet", Section: "gateway", Key: "router-subnet", Usage: "Range of the gateway router's address on a DPU",

@@ -16,7 +16,7 @@ const minMTU6 = 1280
 // validate checks what more than one option is involved in.
 func (l *loader) validate() error {
 	for _, check := range []func() error{
-		l.checkFamilies, l.checkOverlaps, l.checkMTU, l.checkNextHops, l.checkElection, l.checkMetricsTLS, l.checkPage,
+		l.checkFamilies, l.checkOverlaps, l.checkMTU, l.checkNextHops, l.checkExternalGateways, l.checkElection, l.checkMetricsTLS, l.checkPage,
 		func() error { return l.checkDatabase(&l.config.OVNNorth) },
 		func() error { return l.checkDatabase(&l.config.OVNSouth) },
 		l.checkKubernetes,
@@ -109,6 +109,15 @@ func (l *loader) checkNextHops() error {
 			return l.refuse(&l.config.Gateway.NextHops, fmt.Sprintf("%s is %s", a, topology.FamilyOf(a)),
 				"addresses of the cluster's families, "+familyNames(fams))
 		}
+	}
+	return nil
+}
+
+// checkExternalGateways: the second uplink is another than the gateway's.
+func (l *loader) checkExternalGateways() error {
+	g := &l.config.Gateway
+	if g.ExternalGatewayInterface != "" && g.ExternalGatewayInterface == g.Interface {
+		return l.refuse(&g.ExternalGatewayInterface, "the same as "+l.origin(&g.Interface).where, "an interface other than the gateway's")
 	}
 	return nil
 }

@@ -360,17 +360,44 @@ func (v *view) translated(d *verdict, own bool, ip verdict) {
 		d.sources = []Source{{Address: v.addr.String(), Node: v.node.Name}}
 		return
 	}
-	for _, s := range ip.sources {
-		if s.Node == v.node.Name && !s.Secondary {
-			d.why = "its node sends it to the gateways, and translates it to the address of the EgressIP that it holds"
-			d.sources = []Source{s}
+	here, second := v.uplinksOf(d.gateways)
+	d.why = "its node sends it to the gateways, with the node's address"
+	if second {
+		d.why += " on their network"
+		if p, ok := topology.PrefixOf(v.fam, v.node.Gateway.External.Addrs); ok {
+			d.sources = []Source{{Address: p.Addr().String(), Node: v.node.Name}}
+		}
+		if !here {
 			return
 		}
 	}
-	d.why = "its node sends it to the gateways, with the node's address"
-	if a := v.nodeAddr(); a.IsValid() {
-		d.sources = []Source{{Address: a.String(), Node: v.node.Name}}
+	for _, s := range ip.sources {
+		if s.Node == v.node.Name && !s.Secondary {
+			d.why = "its node sends it to the gateways, and translates it to the address of the EgressIP that it holds"
+			if second {
+				d.why += "; on the network of the second uplink to the node's"
+			}
+			d.sources = append([]Source{s}, d.sources...)
+			return
+		}
 	}
+	if a := v.nodeAddr(); a.IsValid() {
+		d.sources = append([]Source{{Address: a.String(), Node: v.node.Name}}, d.sources...)
+	}
+}
+
+// uplinksOf tells which uplinks of the node gateways are reached by: the ordinary one, the
+// second one.
+func (v *view) uplinksOf(gateways []Gateway) (ordinary, second bool) {
+	for _, g := range gateways {
+		a, _ := netip.ParseAddr(g.Address)
+		if v.node.Gateway.External.Reaches(a) {
+			second = true
+		} else {
+			ordinary = true
+		}
+	}
+	return ordinary, second
 }
 
 // annotated adds the annotations that give the pod's namespace gateways, and what of them

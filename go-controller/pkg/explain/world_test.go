@@ -133,6 +133,16 @@ func egressService(key string, ingress ...string) func(*Snapshot) {
 	}
 }
 
+// secondUplink gives the nodes one on the network 172.19.0.0/24.
+func secondUplink(s *Snapshot) {
+	for i, n := range s.Nodes {
+		known, _ := kube.Node(n)
+		known.Gateway.External = topology.ExternalAttachment{InterfaceID: "breth1_" + n.Name, MAC: fmt.Sprintf("02:42:ac:13:00:%02x", i+2),
+			Addrs: prefixes(fmt.Sprintf("172.19.0.%d/24", i+2))}
+		n.Annotations[kube.AnnotationL3Gateway] = kube.FormatL3Gateway(known.Gateway)
+	}
+}
+
 // route adds a policy with static hops for a namespace.
 func route(name, namespace string, hops ...string) func(*Snapshot) {
 	return func(s *Snapshot) {

@@ -64,6 +64,11 @@ var states = map[string]state{
 		s.rerouted = []string{"10.244.0.5", "10.244.0.6"}
 		s.translated = s.rerouted
 	}),
+	"second-uplink": dual(topology.GatewayShared, secondUplink,
+		policy("p", 1, onlyRed, static("172.18.0.51", bfd), static("192.168.50.51", bfd), static("fd00:50::51", skip))),
+	"second-uplink-down": dual(topology.GatewayLocal, secondUplink, policy("p", 1, onlyRed, static("192.168.50.51", bfd)),
+		func(s *state) { s.watched = true }),
+	"second-uplink-of-the-node": dual(topology.GatewayLocal, secondUplink, policy("p", 1, onlyRed, static("192.168.50.3"))),
 	"rerouted-shared": dual(topology.GatewayShared, policy("p", 1, onlyRed, static("172.18.0.51")),
 		func(s *state) { s.rerouted = []string{"10.244.0.5", "10.244.0.6"} }),
 }

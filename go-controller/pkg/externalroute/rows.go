@@ -72,6 +72,7 @@ type family struct {
 	plain   []netip.Addr                // pods that are translated one by one
 	via     map[netip.Addr][]netip.Addr // hops of each pod
 	skip    []netip.Addr                // pods that are to be taken out of other rules' translation
+	second  []netip.Addr                // pods that use gateways on the second uplink
 	rows    []nb.Row
 }
 
@@ -119,13 +120,14 @@ func familyRows(cfg Config, plan Plan, s NodeSnapshot, pods []Pod, fam topology.
 	f.toNodes()
 	f.translations()
 	f.untranslated()
+	f.secondUplink()
 	return f.rows
 }
 
 // NodeAddrs returns the addresses of a node that cannot be gateways of its pods.
 func NodeAddrs(n topology.Node) []netip.Addr {
 	var addrs []netip.Addr
-	for _, p := range slices.Concat(n.Gateway.Addrs, n.Primary, n.Host) {
+	for _, p := range slices.Concat(n.Gateway.Addrs, n.Primary, n.Host, n.Gateway.External.Addrs) {
 		addrs = append(addrs, p.Addr())
 	}
 	return addrs
@@ -134,12 +136,13 @@ func NodeAddrs(n topology.Node) []netip.Addr {
 // pod plans the routes of a pod. While none of its hops can be used, all but the
 // routes, whose sessions are to come up, is as if it had none.
 func (f *family) pod(a netip.Addr, hops []Hop, rerouted, translated bool) {
-	routed, skip := false, false
+	routed, skip, second := false, false, false
 	for _, h := range hops {
 		if topology.FamilyOf(h.Addr) != f.Family || f.own[h.Addr] || h.BFD && f.ending[h.Addr] {
 			continue
 		}
 		routed, skip = routed || !h.BFD || f.up == nil || f.up[h.Addr], skip || h.SkipSNAT
+		second = second || f.node.Gateway.External.Reaches(h.Addr)
 		f.route(a, h)
 	}
 	if !routed {
@@ -149,6 +152,9 @@ func (f *family) pod(a netip.Addr, hops []Hop, rerouted, translated bool) {
 		return
 	}
 	f.routed = append(f.routed, a)
+	if second {
+		f.second = append(f.second, a)
+	}
 	if f.node.Gateway.Mode == topology.GatewayLocal || rerouted {
 		f.reroute = append(f.reroute, a)
 	}
@@ -167,14 +173,14 @@ func (f *family) route(a netip.Addr, h Hop) {
 			IPPrefix:   topology.HostPrefix(a).String(),
 			Nexthop:    h.Addr.String(),
 			Policy:     new(nbdb.LogicalRouterStaticRoutePolicySrcIP),
-			OutputPort: new(topology.GatewayToExternal(f.node.Name)),
+			OutputPort: new(f.node.UplinkPort(h.Addr)),
 			Options:    map[string]string{"ecmp_symmetric_reply": "true"},
 		},
 	}
 	if h.BFD {
 		f.hops[h.Addr] = h
 		row.Refs = []nb.Ref{{Column: "bfd", Table: nbdb.BFDTable,
-			Name: topology.GatewayToExternal(f.node.Name) + "/" + h.Addr.String()}}
+			Name: f.node.UplinkPort(h.Addr) + "/" + h.Addr.String()}}
 	}
 	f.rows = append(f.rows, row)
 }
@@ -190,7 +196,7 @@ func (f *family) sessions() {
 	for _, a := range slices.SortedFunc(maps.Keys(f.hops), netip.Addr.Compare) {
 		t := f.hops[a].Timers
 		f.rows = append(f.rows, nb.Row{ID: a.String(), Model: &nbdb.BFD{
-			LogicalPort: topology.GatewayToExternal(f.node.Name),
+			LogicalPort: f.node.UplinkPort(a),
 			DstIP:       a.String(),
 			MinRx:       value(t.MinRx),
 			MinTx:       value(t.MinTx),
@@ -283,6 +289,25 @@ func (f *family) translations() {
 	for _, a := range f.skip {
 		nat(a, nb.Ref{Column: "exempted_ext_ips", Table: nbdb.AddressSetTable, Name: set})
 	}
+}
+
+// secondUplink plans what lets pods whose gateways are on the second uplink use it: the
+// base network sends what other pods have for its network the usual way.
+func (f *family) secondUplink() {
+	if len(f.second) == 0 {
+		return
+	}
+	set := setName("external_gateway_second", f.node.Name, f.Family)
+	f.addressSet(set, texts(f.second))
+	f.rows = append(f.rows, nb.Row{
+		ID:     "second uplink " + f.Match(),
+		Parent: f.router,
+		Model: &nbdb.LogicalRouterPolicy{
+			Priority: topology.PriorityExternalGateway,
+			Match:    fmt.Sprintf("outport == %q && %s.src == $%s", topology.ExternalGatewayPort(f.node.Name), f.Match(), set),
+			Action:   nbdb.LogicalRouterPolicyActionAllow,
+		},
+	})
 }
 
 // Translated tells whether the rows of a node say how an address of one of its pods

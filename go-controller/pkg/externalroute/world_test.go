@@ -38,6 +38,7 @@ func addrs(texts ...string) []netip.Addr {
 // state is everything the planner sees.
 type state struct {
 	cfg        Config
+	second     bool // nodes have a second uplink
 	mode       topology.GatewayMode
 	policies   []*v1.AdminPolicyBasedExternalRoute
 	namespaces []Namespace
@@ -86,6 +87,15 @@ func testNode(i int, mode topology.GatewayMode) topology.Node {
 		Gateway: topology.Gateway{Mode: mode, InterfaceID: "breth0_n", MAC: "02:42:ac:12:00:03",
 			Addrs: prefixes(fmt.Sprintf("172.18.0.%d/16", i+3), fmt.Sprintf("fc00::%d/64", i+3))},
 	}
+}
+
+func (s state) node(i int) topology.Node {
+	n := testNode(i, s.mode)
+	if s.second {
+		n.Gateway.External = topology.ExternalAttachment{InterfaceID: "breth1_" + n.Name, MAC: "02:42:c0:a8:32:03",
+			Addrs: prefixes(fmt.Sprintf("192.168.50.%d/24", i+3), fmt.Sprintf("fd00:50::%d/64", i+3))}
+	}
+	return n
 }
 
 // policy makes a policy; those made later are younger by their age.
@@ -148,6 +158,8 @@ var (
 	onlyRed = map[string]string{"color": "red"}
 )
 
+func secondUplink(s *state) { s.second = true }
+
 func disableSNAT(s *state) { s.cfg.DisableSNATMultipleGWs = true }
 
 func annotated(namespace string, bfd bool, gateways ...string) func(*state) {
@@ -165,7 +177,7 @@ func (s state) decide() Plan {
 		Pods:      func(ns string) []GatewayPod { return s.gateways[ns] },
 		NodeAddrs: map[string][]netip.Addr{}}
 	for i := range 2 {
-		n := testNode(i, s.mode)
+		n := s.node(i)
 		snap.NodeAddrs[n.Name] = NodeAddrs(n)
 	}
 	return Decide(s.cfg, snap)
@@ -176,7 +188,7 @@ func (s state) apply(t *testing.T, w *nbfake.Writer) int {
 	t.Helper()
 	plan, before := s.decide(), w.Writes()
 	for i := range 2 {
-		snap := NodeSnapshot{Node: testNode(i, s.mode), Rerouted: map[netip.Addr]bool{}, Translated: map[netip.Addr]bool{}}
+		snap := NodeSnapshot{Node: s.node(i), Rerouted: map[netip.Addr]bool{}, Translated: map[netip.Addr]bool{}}
 		for j, p := range s.pods {
 			if j%2 == i {
 				snap.Pods = append(snap.Pods, p)

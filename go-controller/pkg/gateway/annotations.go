@@ -36,25 +36,33 @@ func HostAddresses(links map[string][]netip.Prefix, inside []netip.Prefix) []net
 	return slices.Compact(out)
 }
 
-// BridgeMappings returns the value of ovn-bridge-mappings that maps the physical
-// network to bridge and keeps what others have mapped.
-func BridgeMappings(have, bridge string) string {
-	out := []string{topology.PhysicalNetwork + ":" + bridge}
+// networks are those that we map to bridges.
+var networks = []string{topology.PhysicalNetwork, topology.ExternalGatewayNetwork}
+
+// BridgeMappings returns the value of ovn-bridge-mappings that maps our physical networks
+// to the given bridges, and no others of ours, and keeps what others have mapped; "" where
+// nothing is mapped.
+func BridgeMappings(have string, bridges map[string]string) string {
+	var out []string
+	for _, network := range networks {
+		if bridge := bridges[network]; bridge != "" {
+			out = append(out, network+":"+bridge)
+		}
+	}
 	for m := range strings.SplitSeq(have, ",") {
-		if network, _, _ := strings.Cut(m, ":"); network != "" && network != topology.PhysicalNetwork {
+		if network, _, _ := strings.Cut(m, ":"); network != "" && !slices.Contains(networks, network) {
 			out = append(out, m)
 		}
 	}
 	return strings.Join(out, ",")
 }
 
-// WithoutMapping returns the value without our mapping; "" where nothing is left.
-func WithoutMapping(have string) string {
-	var out []string
+// MappedBridge returns the bridge that a value maps a physical network to; "" for none.
+func MappedBridge(have, network string) string {
 	for m := range strings.SplitSeq(have, ",") {
-		if network, _, _ := strings.Cut(m, ":"); network != "" && network != topology.PhysicalNetwork {
-			out = append(out, m)
+		if n, bridge, _ := strings.Cut(m, ":"); n == network {
+			return bridge
 		}
 	}
-	return strings.Join(out, ",")
+	return ""
 }

@@ -87,12 +87,27 @@ func gatewayed(r host.LinkRoute) int {
 // the host was attached. It survives what the kernel forgets.
 type Record struct {
 	Uplink string `json:"uplink"`
+	// Network is the physical network of the bridge where that is not the ordinary one.
+	Network string `json:"network,omitempty"`
 	// Created says that the bridge is ours: cleaning up removes it.
 	Created bool `json:"created,omitempty"`
 	// Link is the number of the bridge's interface that carried all of Host; another
 	// number means that the interface was made anew, 0 that none carries it yet.
 	Link int             `json:"link,omitempty"`
 	Host host.Attachment `json:"host"`
+}
+
+// On tells whether the record is that of the bridge of a physical network.
+func (r Record) On(network string) bool {
+	return cmp.Or(r.Network, topology.PhysicalNetwork) == network
+}
+
+// For returns the record as that of the bridge of a physical network.
+func (r Record) For(network string) Record {
+	if r.Network = network; network == topology.PhysicalNetwork {
+		r.Network = ""
+	}
+	return r
 }
 
 // String encodes a Record.

@@ -60,9 +60,10 @@ func FuzzPlan(f *testing.F) {
 			}
 		}
 		text := s.Text() + "," + s.Text()
-		if have := gateway.BridgeMappings(text, "breth0"); !strings.Contains(have, ":breth0") {
+		if have := gateway.BridgeMappings(text, map[string]string{topology.PhysicalNetwork: "breth0"}); !strings.Contains(have, ":breth0") {
 			t.Errorf("%q with our mapping is %q", text, have)
 		}
-		gateway.WithoutMapping(text)
+		gateway.BridgeMappings(text, nil)
+		gateway.MappedBridge(text, topology.ExternalGatewayNetwork)
 	})
 }

@@ -241,17 +241,49 @@ func TestHostAddresses(t *testing.T) {
 }
 
 func TestBridgeMappings(t *testing.T) {
-	for _, c := range []struct{ have, with, without string }{
-		{"", "physnet:breth0", ""},
-		{"physnet:breth0", "physnet:breth0", ""},
-		{"physnet:old,dc:br1", "physnet:breth0,dc:br1", "dc:br1"},
-		{"dc:br1,other:br2", "physnet:breth0,dc:br1,other:br2", "dc:br1,other:br2"},
+	one := map[string]string{topology.PhysicalNetwork: "breth0"}
+	two := map[string]string{topology.PhysicalNetwork: "breth0", topology.ExternalGatewayNetwork: "breth1"}
+	for _, c := range []struct{ have, one, two, none, second string }{
+		{"", "physnet:breth0", "physnet:breth0,exgatewayphysnet:breth1", "", ""},
+		{"physnet:breth0", "physnet:breth0", "physnet:breth0,exgatewayphysnet:breth1", "", ""},
+		{"physnet:old,dc:br1", "physnet:breth0,dc:br1", "physnet:breth0,exgatewayphysnet:breth1,dc:br1", "dc:br1", ""},
+		{"dc:br1,exgatewayphysnet:br9,other:br2", "physnet:breth0,dc:br1,other:br2",
+			"physnet:breth0,exgatewayphysnet:breth1,dc:br1,other:br2", "dc:br1,other:br2", "br9"},
 	} {
-		if got := BridgeMappings(c.have, "breth0"); got != c.with {
-			t.Errorf("%q with ours: %q, want %q", c.have, got, c.with)
+		for _, want := range []struct {
+			bridges map[string]string
+			text    string
+		}{{one, c.one}, {two, c.two}, {nil, c.none}} {
+			if got := BridgeMappings(c.have, want.bridges); got != want.text {
+				t.Errorf("%q with %v: %q, want %q", c.have, want.bridges, got, want.text)
+			}
 		}
-		if got := WithoutMapping(c.have); got != c.without {
-			t.Errorf("%q without ours: %q, want %q", c.have, got, c.without)
+		if got := MappedBridge(c.have, topology.ExternalGatewayNetwork); got != c.second {
+			t.Errorf("%q maps the network of external gateways to %q, want %q", c.have, got, c.second)
 		}
+	}
+}
+
+// TestMemoryOfTwoBridges keeps each under its network, and what was written when there was
+// one bridge still reads.
+func TestMemoryOfTwoBridges(t *testing.T) {
+	m, err := ParseMemory([]byte(`{"node":"n","bridge":"breth0","record":{"uplink":"eth0","host":{}}}`))
+	if err != nil || m.Of(topology.PhysicalNetwork).Bridge != "breth0" || m.Of(topology.ExternalGatewayNetwork).Bridge != "" || len(m.Bridges()) != 1 {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	second := Remembered{Bridge: "breth1", Record: Record{Uplink: "eth1"}.For(topology.ExternalGatewayNetwork)}
+	m.Keep(topology.ExternalGatewayNetwork, second)
+	again, err := ParseMemory(m.Encode())
+	if err != nil || again.Of(topology.PhysicalNetwork).Record.Uplink != "eth0" || again.Of(topology.ExternalGatewayNetwork).Record.Uplink != "eth1" {
+		t.Fatalf("%s: %+v, %v", m.Encode(), again, err)
+	}
+	for _, r := range again.Bridges() {
+		if ordinary := r.Record.On(topology.PhysicalNetwork); ordinary != (r.Bridge == "breth0") {
+			t.Errorf("%+v is ordinary: %v", r, ordinary)
+		}
+	}
+	m.Keep(topology.ExternalGatewayNetwork, Remembered{})
+	if len(m.Bridges()) != 1 {
+		t.Errorf("%s", m.Encode())
 	}
 }

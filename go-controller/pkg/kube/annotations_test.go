@@ -44,7 +44,8 @@ func TestNodeRoundTrip(t *testing.T) {
 		Primary:         prefixes("172.18.0.3/16", "fc00:f853:ccd:e793::3/64"),
 		Host:            prefixes("10.1.0.1/24", "172.18.0.3/16"),
 		Gateway: topology.Gateway{Mode: topology.GatewayLocal, InterfaceID: "breth0_n1", MAC: "02:42:ac:12:00:03",
-			Addrs: prefixes("172.18.0.3/16"), NextHops: addrs("172.18.0.1"), NodePort: true, VLAN: 7},
+			Addrs: prefixes("172.18.0.3/16"), NextHops: addrs("172.18.0.1"), NodePort: true, VLAN: 7,
+			External: topology.ExternalAttachment{InterfaceID: "breth1_n1", MAC: "02:42:c0:a8:32:03", Addrs: prefixes("192.168.50.3/24", "fd00:50::3/64")}},
 	}
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: want.Labels, Annotations: map[string]string{
 		AnnotationNodeSubnets:      FormatNodeSubnets(want.Subnets),
@@ -73,6 +74,11 @@ func TestDocumentedForms(t *testing.T) {
 			Addrs: prefixes("172.18.0.3/16"), NextHops: addrs("172.18.0.1"), NodePort: true}),
 			`{"default":{"mode":"local","interface-id":"breth0_N","mac-address":"02:42:ac:12:00:03",` +
 				`"ip-addresses":["172.18.0.3/16"],"next-hops":["172.18.0.1"],"node-port-enable":"true","vlan-id":"0"}}`},
+		{FormatL3Gateway(topology.Gateway{Mode: "local", InterfaceID: "breth0_N", MAC: "02:42:ac:12:00:03", Addrs: prefixes("172.18.0.3/16"),
+			External: topology.ExternalAttachment{InterfaceID: "breth1_N", MAC: "02:42:c0:a8:32:03", Addrs: prefixes("192.168.50.3/24")}}),
+			`{"default":{"mode":"local","interface-id":"breth0_N","mac-address":"02:42:ac:12:00:03",` +
+				`"ip-addresses":["172.18.0.3/16"],"node-port-enable":"false","vlan-id":"0",` +
+				`"exgw-interface-id":"breth1_N","exgw-mac-address":"02:42:c0:a8:32:03","exgw-ip-addresses":["192.168.50.3/24"]}}`},
 		{FormatPrimaryIfAddr(prefixes("172.18.0.3/16", "fc00::3/64")), `{"ipv4":"172.18.0.3/16","ipv6":"fc00::3/64"}`},
 		{FormatEgressIPAddresses(addrs("10.10.10.5", "fd10::5")), `["10.10.10.5","fd10::5"]`},
 		{FormatPodNetwork(topology.PodNetwork{MAC: "0a:58:0a:f4:01:03", Addrs: prefixes("10.244.1.3/24"), Gateways: addrs("10.244.1.1")}),

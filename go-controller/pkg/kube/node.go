@@ -359,6 +359,7 @@ func parseL3Gateway(value string) (topology.Gateway, error) {
 		Addrs:       w.Addrs,
 		NextHops:    w.NextHops,
 		NodePort:    w.NodePort == "true",
+		External:    topology.ExternalAttachment{InterfaceID: w.ExternalInterfaceID, MAC: w.ExternalMAC, Addrs: w.ExternalAddrs},
 	}
 	if w.VLAN != "" {
 		vlan, err := strconv.Atoi(w.VLAN)
@@ -370,31 +371,44 @@ func parseL3Gateway(value string) (topology.Gateway, error) {
 	if g.Mode != topology.GatewayLocal && g.Mode != topology.GatewayShared {
 		return topology.Gateway{}, fmt.Errorf("mode %s is neither local nor shared", Shorten(w.Mode))
 	}
-	if err := checkUplink(g); err != nil {
+	e := g.External
+	if err := errors.Join(checkUplink("", g.InterfaceID, g.MAC, g.Addrs), checkNextHops(g.NextHops),
+		checkUplink("exgw-", e.InterfaceID, e.MAC, e.Addrs)); err != nil {
 		return topology.Gateway{}, err
+	}
+	if all := e.InterfaceID != "" || e.MAC != "" || len(e.Addrs) > 0; all != e.Known() {
+		return topology.Gateway{}, errors.New("has some of exgw-interface-id, exgw-mac-address and exgw-ip-addresses, not all")
 	}
 	return g, nil
 }
 
-// checkUplink checks what a gateway says of the network outside.
-func checkUplink(g topology.Gateway) error {
-	if bridge, _, _ := strings.Cut(g.InterfaceID, "_"); g.InterfaceID != "" && (!isName(g.InterfaceID) || bridge == "") {
-		return fmt.Errorf("interface-id %s is not a name of a port", Shorten(g.InterfaceID))
+// checkUplink checks what a gateway says of a network outside, in the keys that begin
+// with prefix.
+func checkUplink(prefix, id, mac string, addrs []netip.Prefix) error {
+	if bridge, _, _ := strings.Cut(id, "_"); id != "" && (!isName(id) || bridge == "") {
+		return fmt.Errorf("%sinterface-id %s is not a name of a port", prefix, Shorten(id))
 	}
-	if g.MAC != "" {
-		if err := checkMAC(g.MAC); err != nil {
-			return fmt.Errorf("mac-address: %w", err)
+	if mac != "" {
+		if err := checkMAC(mac); err != nil {
+			return fmt.Errorf("%smac-address: %w", prefix, err)
 		}
 	}
-	if len(g.Addrs) > maxUplinkAddrs || len(g.NextHops) > maxUplinkAddrs {
-		return fmt.Errorf("has %d ip-addresses and %d next-hops, more than %d", len(g.Addrs), len(g.NextHops), maxUplinkAddrs)
+	if len(addrs) > maxUplinkAddrs {
+		return fmt.Errorf("has %d %sip-addresses, more than %d", len(addrs), prefix, maxUplinkAddrs)
 	}
-	for _, p := range g.Addrs {
+	for _, p := range addrs {
 		if err := checkHostPrefix(p); err != nil {
-			return fmt.Errorf("ip-addresses: %w", err)
+			return fmt.Errorf("%sip-addresses: %w", prefix, err)
 		}
 	}
-	for _, a := range g.NextHops {
+	return nil
+}
+
+func checkNextHops(hops []netip.Addr) error {
+	if len(hops) > maxUplinkAddrs {
+		return fmt.Errorf("has %d next-hops, more than %d", len(hops), maxUplinkAddrs)
+	}
+	for _, a := range hops {
 		if err := checkAddr(a); err != nil {
 			return fmt.Errorf("next-hops: %w", err)
 		}

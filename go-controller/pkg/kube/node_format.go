@@ -56,6 +56,10 @@ type l3Gateway struct {
 	NextHops    []netip.Addr   `json:"next-hops,omitempty"`
 	NodePort    string         `json:"node-port-enable,omitempty"`
 	VLAN        string         `json:"vlan-id,omitempty"`
+
+	ExternalInterfaceID string         `json:"exgw-interface-id,omitempty"`
+	ExternalMAC         string         `json:"exgw-mac-address,omitempty"`
+	ExternalAddrs       []netip.Prefix `json:"exgw-ip-addresses,omitempty"`
 }
 
 // FormatL3Gateway encodes l3-gateway-config.
@@ -68,6 +72,10 @@ func FormatL3Gateway(g topology.Gateway) string {
 		NextHops:    g.NextHops,
 		NodePort:    strconv.FormatBool(g.NodePort),
 		VLAN:        strconv.Itoa(g.VLAN),
+
+		ExternalInterfaceID: g.External.InterfaceID,
+		ExternalMAC:         g.External.MAC,
+		ExternalAddrs:       g.External.Addrs,
 	}})
 }
 

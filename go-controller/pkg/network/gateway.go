@@ -1,6 +1,7 @@
 package network
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -53,7 +54,12 @@ func gatewayRows(c Config, n topology.Node) []nb.Row {
 			ExternalIDs: map[string]string{"gateway-physical-ip": "yes"},
 		}},
 	}
-	rows = append(rows, externalSwitchRows(n)...)
+	ordinary := externalSwitch{
+		name: topology.ExternalSwitch(n.Name), localnet: n.Gateway.InterfaceID, network: topology.PhysicalNetwork, vlan: n.Gateway.VLAN,
+		peer: topology.ExternalToGateway(n.Name), port: topology.GatewayToExternal(n.Name), mac: n.Gateway.MAC, announces: true,
+	}
+	rows = append(rows, ordinary.rows()...)
+	rows = append(rows, externalGatewayRows(c, n, onRouter)...)
 	rows = append(rows, macBindings(topology.GatewayToJoin(n.Name), c.clusterRouterJoin())...)
 	rows = append(rows, gatewayRoutes(c, n, onRouter)...)
 	if !c.DisableSNATMultipleGWs {
@@ -62,32 +68,79 @@ func gatewayRows(c Config, n topology.Node) []nb.Row {
 	return rows
 }
 
-// externalSwitchRows connect the gateway router to the bridge of the node.
-func externalSwitchRows(n topology.Node) []nb.Row {
-	onSwitch := nb.Parent{Table: nbdb.LogicalSwitchTable, Name: topology.ExternalSwitch(n.Name)}
+// externalSwitch connects the gateway router to a bridge of the node.
+type externalSwitch struct {
+	name              string
+	localnet, network string // the port to the bridge, and the network it is mapped to
+	vlan              int
+	peer, port, mac   string // the ports towards the router and of the router
+	announces         bool   // the addresses that the router translates to
+}
+
+func (s externalSwitch) rows() []nb.Row {
+	onSwitch := nb.Parent{Table: nbdb.LogicalSwitchTable, Name: s.name}
 	localnet := &nbdb.LogicalSwitchPort{
-		Name:      n.Gateway.InterfaceID,
+		Name:      s.localnet,
 		Type:      "localnet",
 		Addresses: []string{"unknown"},
-		Options:   map[string]string{"network_name": topology.PhysicalNetwork},
+		Options:   map[string]string{"network_name": s.network},
 	}
-	if n.Gateway.VLAN != 0 {
-		localnet.TagRequest = new(n.Gateway.VLAN)
+	if s.vlan != 0 {
+		localnet.TagRequest = new(s.vlan)
+	}
+	options := map[string]string{"router-port": s.port}
+	if s.announces {
+		options["nat-addresses"], options["exclude-lb-vips-from-garp"] = "router", "true"
 	}
 	return []nb.Row{
-		{ID: topology.ExternalSwitch(n.Name), Model: &nbdb.LogicalSwitch{Name: topology.ExternalSwitch(n.Name)}},
-		{ID: n.Gateway.InterfaceID, Parent: onSwitch, Model: localnet},
-		{ID: topology.ExternalToGateway(n.Name), Parent: onSwitch, Model: &nbdb.LogicalSwitchPort{
-			Name:      topology.ExternalToGateway(n.Name),
+		{ID: s.name, Model: &nbdb.LogicalSwitch{Name: s.name}},
+		{ID: s.localnet, Parent: onSwitch, Model: localnet},
+		{ID: s.peer, Parent: onSwitch, Model: &nbdb.LogicalSwitchPort{
+			Name:      s.peer,
 			Type:      "router",
-			Addresses: []string{n.Gateway.MAC},
-			Options: map[string]string{
-				"router-port":               topology.GatewayToExternal(n.Name),
-				"nat-addresses":             "router",
-				"exclude-lb-vips-from-garp": "true",
-			},
+			Addresses: []string{s.mac},
+			Options:   options,
 		}},
 	}
+}
+
+// externalGatewayRows connect the gateway router to the second bridge, for external
+// gateways alone: what else is for that network takes the usual way, as where the router
+// is not on it. What translates to the address of the node there is the bridge.
+func externalGatewayRows(c Config, n topology.Node, onRouter nb.Parent) []nb.Row {
+	e := n.Gateway.External
+	if !e.Known() {
+		return nil
+	}
+	port := topology.ExternalGatewayPort(n.Name)
+	rows := []nb.Row{{ID: port, Parent: onRouter, Model: &nbdb.LogicalRouterPort{
+		Name:     port,
+		MAC:      e.MAC,
+		Networks: strs(e.Addrs),
+	}}}
+	rows = append(rows, externalSwitch{
+		name: topology.ExternalGatewaySwitch(n.Name), localnet: e.InterfaceID, network: topology.ExternalGatewayNetwork,
+		peer: topology.ExternalGatewayPeer(n.Name), port: port, mac: e.MAC,
+	}.rows()...)
+	for _, s := range c.ClusterSubnets {
+		f := topology.FamilyOf(s.CIDR.Addr())
+		if !has(e.Addrs, f) {
+			continue
+		}
+		policy := &nbdb.LogicalRouterPolicy{
+			Priority: topology.PriorityNoExternalGateway,
+			Match:    fmt.Sprintf("outport == %q && %s.src == %s", port, f.Match(), s.CIDR.Masked()),
+			Action:   nbdb.LogicalRouterPolicyActionDrop,
+		}
+		for _, hop := range n.Gateway.NextHops {
+			if on, ok := topology.PrefixOf(f, n.Gateway.Addrs); ok && on.Contains(hop) {
+				policy.Action = nbdb.LogicalRouterPolicyActionReroute
+				policy.Nexthops = append(policy.Nexthops, hop.String())
+			}
+		}
+		rows = append(rows, nb.Row{ID: "no external gateway " + s.CIDR.Masked().String(), Parent: onRouter, Model: policy})
+	}
+	return rows
 }
 
 // gatewayRoutes lead from the gateway router to the pods and to the outside.

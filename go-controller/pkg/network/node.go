@@ -3,6 +3,7 @@ package network
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
@@ -118,31 +119,35 @@ func nodeAddressPolicies(n topology.Node) []nb.Row {
 	var rows []nb.Row
 	for _, s := range n.Subnets {
 		f := topology.FamilyOf(s.Addr())
-		addr, ok := nodeAddress(n, f)
-		if !ok {
-			continue
+		for _, addr := range nodeAddresses(n, f) {
+			rows = append(rows, nb.Row{
+				ID:     addr.String(),
+				Parent: onClusterRouter,
+				Model: &nbdb.LogicalRouterPolicy{
+					Priority: topology.PriorityNodeLocal,
+					Match: fmt.Sprintf("inport == %q && %s.dst == %s /* %s */",
+						topology.RouterToSwitch(n.Name), f.Match(), addr, n.Name),
+					Action:   nbdb.LogicalRouterPolicyActionReroute,
+					Nexthops: []string{topology.ManagementAddr(s).String()},
+				},
+			})
 		}
-		rows = append(rows, nb.Row{
-			ID:     addr.String(),
-			Parent: onClusterRouter,
-			Model: &nbdb.LogicalRouterPolicy{
-				Priority: topology.PriorityNodeLocal,
-				Match: fmt.Sprintf("inport == %q && %s.dst == %s /* %s */",
-					topology.RouterToSwitch(n.Name), f.Match(), addr, n.Name),
-				Action:   nbdb.LogicalRouterPolicyActionReroute,
-				Nexthops: []string{topology.ManagementAddr(s).String()},
-			},
-		})
 	}
 	return rows
 }
 
-// nodeAddress returns the node's own address of a family.
-func nodeAddress(n topology.Node, f topology.Family) (netip.Addr, bool) {
+// nodeAddresses returns the node's own addresses of a family, which its gateway router
+// has too: at most one on each network.
+func nodeAddresses(n topology.Node, f topology.Family) []netip.Addr {
+	var addrs []netip.Addr
 	for _, from := range [][]netip.Prefix{n.Gateway.Addrs, n.Primary} {
 		if p, ok := topology.PrefixOf(f, from); ok {
-			return p.Addr(), true
+			addrs = append(addrs, p.Addr())
+			break
 		}
 	}
-	return netip.Addr{}, false
+	if p, ok := topology.PrefixOf(f, n.Gateway.External.Addrs); ok && n.Gateway.External.Known() && !slices.Contains(addrs, p.Addr()) {
+		addrs = append(addrs, p.Addr())
+	}
+	return addrs
 }

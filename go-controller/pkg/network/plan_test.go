@@ -98,6 +98,15 @@ func TestPlan(t *testing.T) {
 			n.Gateway.VLAN = 42
 			n.Gateway.NextHops = append(n.Gateway.NextHops, netip.MustParseAddr("172.18.0.254"))
 		}},
+		{"second-uplink", dual, topology.GatewayShared, func(_ *network.Config, n *topology.Node) {
+			n.Gateway.External = topology.ExternalAttachment{InterfaceID: "breth1_ovn-worker", MAC: "02:42:c0:a8:32:03",
+				Addrs: keepPrefixes(dual, "192.168.50.3/24", "fd00:50::3/64")}
+		}},
+		{"second-uplink-without-next-hop", dual, topology.GatewayLocal, func(_ *network.Config, n *topology.Node) {
+			n.Gateway.NextHops = nil
+			n.Gateway.External = topology.ExternalAttachment{InterfaceID: "breth1_ovn-worker", MAC: "02:42:c0:a8:32:03",
+				Addrs: keepPrefixes(only4, "192.168.50.3/24")}
+		}},
 		{"dual-shared", dual, topology.GatewayShared, func(c *network.Config, n *topology.Node) {
 			c.GatewayMTU, n.NoPacketLengths = 1400, true
 		}},

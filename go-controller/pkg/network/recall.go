@@ -28,6 +28,8 @@ func Recall(name string, rows []nb.Row) topology.Node {
 			switch {
 			case m.Name == topology.ManagementLSP(name) && len(m.Addresses) > 0:
 				n.ManagementMAC, _, _ = strings.Cut(m.Addresses[0], " ")
+			case m.Type == "localnet" && m.Options["network_name"] == topology.ExternalGatewayNetwork:
+				n.Gateway.External.InterfaceID = m.Name
 			case m.Type == "localnet":
 				n.Gateway.InterfaceID = m.Name
 				if m.TagRequest != nil {
@@ -62,6 +64,8 @@ func recallPort(n *topology.Node, p *nbdb.LogicalRouterPort) {
 		n.Join = networks
 	case topology.GatewayToExternal(n.Name):
 		n.Gateway.MAC, n.Gateway.Addrs = p.MAC, networks
+	case topology.ExternalGatewayPort(n.Name):
+		n.Gateway.External.MAC, n.Gateway.External.Addrs = p.MAC, networks
 	}
 }
 

@@ -23,8 +23,11 @@ func TestRecall(t *testing.T) {
 	}
 	shared := full
 	shared.Gateway.Mode, shared.Gateway.VLAN = topology.GatewayShared, 0
+	second := full
+	second.Gateway.External = topology.ExternalAttachment{InterfaceID: "breth1_n1", MAC: "02:42:c0:a8:32:03",
+		Addrs: []netip.Prefix{pfx("192.168.50.3/24"), pfx("fd00:50::3/64")}}
 	bare := topology.Node{Name: "n1", ManagementMAC: "0a:58:0a:f4:01:02", Subnets: full.Subnets}
-	for name, n := range map[string]topology.Node{"local": full, "shared": shared, "no gateway": bare} {
+	for name, n := range map[string]topology.Node{"local": full, "shared": shared, "second uplink": second, "no gateway": bare} {
 		if got := network.Recall("n1", network.NodeRows(config(dual), n)); !reflect.DeepEqual(got, n) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", name, got, n)
 		}

@@ -301,11 +301,15 @@ func (c Cluster) check(name string, n topology.Node) error {
 			}
 		}
 	case kube.AnnotationL3Gateway:
-		// It names a port in the database, where every name is there once.
+		// They name ports in the database, where every name is there once.
 		suffix := topology.ExternalInterface("", n.Name)
-		if bridge, ok := strings.CutSuffix(n.Gateway.InterfaceID, suffix); n.Gateway.InterfaceID != "" &&
-			(!ok || len(bridge) > maxInterface) {
-			return fmt.Errorf("interface-id %s is not the name of a bridge and %s", n.Gateway.InterfaceID, suffix)
+		for _, id := range []string{n.Gateway.InterfaceID, n.Gateway.External.InterfaceID} {
+			if bridge, ok := strings.CutSuffix(id, suffix); id != "" && (!ok || len(bridge) > maxInterface) {
+				return fmt.Errorf("interface-id %s is not the name of a bridge and %s", id, suffix)
+			}
+		}
+		if id := n.Gateway.External.InterfaceID; id != "" && id == n.Gateway.InterfaceID {
+			return fmt.Errorf("interface-id and exgw-interface-id are both %s", id)
 		}
 		for _, p := range n.Gateway.Addrs {
 			if slices.Contains(n.Gateway.NextHops, p.Addr()) {
@@ -316,7 +320,7 @@ func (c Cluster) check(name string, n topology.Node) error {
 		for _, a := range n.Gateway.NextHops {
 			hops = append(hops, topology.HostPrefix(a))
 		}
-		return c.outside(slices.Concat(n.Gateway.Addrs, hops))
+		return c.outside(slices.Concat(n.Gateway.Addrs, hops, n.Gateway.External.Addrs))
 	}
 	return nil
 }
@@ -400,6 +404,13 @@ func collision(name string, n, other topology.Node) error {
 	case kube.AnnotationL3Gateway:
 		if n.Gateway.MAC != "" && n.Gateway.MAC == other.Gateway.MAC {
 			return taken(n.Gateway.MAC)
+		}
+		mac := n.Gateway.External.MAC
+		if mac != "" && mac == other.Gateway.External.MAC {
+			return taken(mac)
+		}
+		if err := shared(n.Gateway.External.Addrs, taken, other.Gateway.External.Addrs, other.Primary, other.Gateway.Addrs); err != nil {
+			return err
 		}
 		return shared(n.Gateway.Addrs, taken, other.Primary, other.Gateway.Addrs)
 	}

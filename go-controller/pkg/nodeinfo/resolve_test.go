@@ -112,6 +112,10 @@ func broken() map[string][]string {
 	gateway := func(old, new string) string {
 		return strings.Replace(kube.FormatL3Gateway(node(1).Gateway), old, new, 1)
 	}
+	second := func(id, mac, addr string) string {
+		return gateway(`"vlan-id":"0"`, fmt.Sprintf(`"vlan-id":"0","exgw-interface-id":%q,"exgw-mac-address":%q,"exgw-ip-addresses":[%q]`, id, mac, addr))
+	}
+	const id, mac, addr = "breth1_n1", "02:42:c0:a8:32:01", "192.168.50.1/24"
 	nonsense := []string{"", "{", "null", "[]", "{}", "0", `"x"`, "\x00", strings.Repeat("[", 3000), strings.Repeat("x", 200<<10)}
 	return map[string][]string{
 		kube.AnnotationNodeSubnets: append([]string{
@@ -141,6 +145,9 @@ func broken() map[string][]string {
 			gateway("172.18.0.250", "0.0.0.0"), gateway("172.18.0.250", "10.244.1.3"), gateway("fe80::1", "fe80::1%eth0"), gateway("fe80::1", "::ffff:1.2.3.4"),
 			gateway(`"vlan-id":"0"`, `"vlan-id":"4095"`), gateway(`"vlan-id":"0"`, `"vlan-id":"-1"`), gateway(`"172.18.0.250"`, `""`),
 			gateway(`"172.18.0.250"`, strings.TrimSuffix(strings.Repeat(`"172.18.0.250",`, 33), ",")),
+			second("breth0_n1", mac, addr), second("breth1_n2", mac, addr), second("a-name-too-long-for-it_n1", mac, addr), second("", mac, addr),
+			second(id, "ff:ff:ff:ff:ff:ff", addr), second(id, "", addr), second(id, mac, "10.244.1.3/24"), second(id, mac, "10.96.0.1/16"),
+			second(id, mac, "172.18.0.2/16"), second(id, mac, "192.168.50.1/0"), second(id, mac, "::ffff:1.2.3.4/120"),
 		}, nonsense...),
 		kube.AnnotationChassisID: {"", "chassis-n2", "a b", "a\nb", `a"b`, "a,b", strings.Repeat("x", 254), "\x00", "é"},
 		kube.AnnotationManagementMAC: {"", "x", "0a:58:0a:f4:01", "0a:58:0a:f4:01:02:03:04", "ff:ff:ff:ff:ff:ff", "00:00:00:00:00:00",

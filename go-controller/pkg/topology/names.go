@@ -16,6 +16,8 @@ const (
 	IntegrationBridge = "br-int"
 	// PhysicalNetwork is the name that bridge mappings and localnet ports share.
 	PhysicalNetwork = "physnet"
+	// ExternalGatewayNetwork is the same for the second uplink, for external gateways.
+	ExternalGatewayNetwork = "exgatewayphysnet"
 )
 
 // NodeIPSet is the address set of all addresses of nodes and API servers; the row of a
@@ -65,6 +67,20 @@ func ExternalToGateway(node string) string { return "etor-" + GatewayRouter(node
 
 // ExternalSwitch is the name of the node's external switch.
 func ExternalSwitch(node string) string { return "ext_" + node }
+
+// secondUplinkPrefix begins the names of what connects the gateway router with the
+// second uplink.
+const secondUplinkPrefix = "exgw-"
+
+// ExternalGatewayPort is the gateway router's port on the external switch of the second
+// uplink.
+func ExternalGatewayPort(node string) string { return secondUplinkPrefix + GatewayToExternal(node) }
+
+// ExternalGatewayPeer is its peer on that switch.
+func ExternalGatewayPeer(node string) string { return secondUplinkPrefix + ExternalToGateway(node) }
+
+// ExternalGatewaySwitch is the name of the external switch of the second uplink.
+func ExternalGatewaySwitch(node string) string { return secondUplinkPrefix + ExternalSwitch(node) }
 
 // ExternalInterface is the localnet port of a node's external switch, e.g.
 // "breth0_node1" for bridge breth0. It is also the interface-id of the

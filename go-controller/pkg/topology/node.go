@@ -54,6 +54,35 @@ type Gateway struct {
 	NextHops    []netip.Addr
 	NodePort    bool
 	VLAN        int // 0: untagged
+	// External is the attachment to the second network, for external gateways alone.
+	External ExternalAttachment
+}
+
+// ExternalAttachment is what a node has on the network of its second uplink. The zero
+// value stands for a node without one.
+type ExternalAttachment struct {
+	InterfaceID string // name of the localnet port, e.g. "breth1_node1"
+	MAC         string
+	Addrs       []netip.Prefix
+}
+
+// Known tells whether there is a second uplink, and enough is known of it.
+func (e ExternalAttachment) Known() bool {
+	return e.InterfaceID != "" && e.MAC != "" && len(e.Addrs) > 0
+}
+
+// Reaches tells whether an address is on the network of the second uplink.
+func (e ExternalAttachment) Reaches(a netip.Addr) bool {
+	return e.Known() && slices.ContainsFunc(e.Addrs, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// UplinkPort returns the port of the node's gateway router that an external gateway is
+// reached by.
+func (n Node) UplinkPort(gateway netip.Addr) string {
+	if n.Gateway.External.Reaches(gateway) {
+		return ExternalGatewayPort(n.Name)
+	}
+	return GatewayToExternal(n.Name)
 }
 
 // RouterAddr returns the address of the cluster router in a node subnet: its first.

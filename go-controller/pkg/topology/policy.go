@@ -1,5 +1,7 @@
 package topology
 
+import "math"
+
 // Priorities of the logical router policies on ClusterRouter; a higher one wins.
 const (
 	// PriorityNoPod drops what is for the range of pods and for no node's subnet: a
@@ -34,6 +36,15 @@ const (
 // PriorityUntranslated is that of the policies on gateway routers that mark what is to
 // leave with the addresses of pods.
 const PriorityUntranslated = 100
+
+// PriorityExternalGateway is that of the policies on gateway routers that let pods use
+// the second uplink whose gateways are there, and PriorityNoExternalGateway that of those
+// that keep all other traffic away from it: to be on a network makes a router send there
+// what is for it.
+const (
+	PriorityExternalGateway   = 60
+	PriorityNoExternalGateway = 50
+)
 
 // Priorities of ip rules on the nodes; a lower one wins.
 const (
@@ -74,3 +85,12 @@ const (
 	// ConntrackMarkHost marks connections that belong to the host.
 	ConntrackMarkHost = 2
 )
+
+// SecondZone returns the conntrack zone of the bridge for external gateways, given that of
+// the external bridge: the one after it.
+func SecondZone(zone int) int {
+	if zone >= math.MaxUint16 {
+		return zone - 1
+	}
+	return zone + 1
+}

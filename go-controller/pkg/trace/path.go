@@ -130,7 +130,7 @@ func nodeOf(datapath string) string {
 	case topology.ClusterRouter, topology.JoinSwitch:
 		return ""
 	}
-	for _, prefix := range []string{topology.GatewayRouter(""), topology.ExternalSwitch("")} {
+	for _, prefix := range []string{topology.GatewayRouter(""), topology.ExternalSwitch(""), topology.ExternalGatewaySwitch("")} {
 		if node, ok := strings.CutPrefix(datapath, prefix); ok {
 			return node
 		}

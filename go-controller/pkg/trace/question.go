@@ -29,6 +29,9 @@ const (
 	AboutProbe = "probe"
 )
 
+// second names the bridge for external gateways in a question.
+const second = "second"
+
 var abouts = []string{AboutOVN, AboutKernel, AboutBridge, AboutConnection, AboutProbe}
 
 // IsProbe tells whether a path is that of a request to send.
@@ -63,6 +66,8 @@ type Question struct {
 	Mark uint32
 	// Host: it comes to the bridge from the host, and not from OVN.
 	Host bool
+	// Second: it comes to the bridge for external gateways.
+	Second bool
 }
 
 // Audience is the audience of tokens for questions to a node: of no use elsewhere.
@@ -89,6 +94,9 @@ func (q Question) Path() (string, url.Values) {
 	if q.Host {
 		v.Set("from", "host")
 	}
+	if q.Second {
+		v.Set("bridge", second)
+	}
 	return Root + q.Node + "/" + q.About, v
 }
 
@@ -113,7 +121,7 @@ func Decode(path string, v url.Values) (Question, error) {
 		return q, fmt.Errorf("%q: unknown question; allowed: %s", q.About, strings.Join(abouts, ", "))
 	}
 	for name, values := range v {
-		if !slices.Contains([]string{"to", "protocol", "pod", "source", "port", "choice", "mark", "from"}, name) || len(values) != 1 {
+		if !slices.Contains([]string{"to", "protocol", "pod", "source", "port", "choice", "mark", "from", "bridge"}, name) || len(values) != 1 {
 			return q, fmt.Errorf("%q: unknown parameter, or given twice", name)
 		}
 	}
@@ -160,6 +168,10 @@ func (q *Question) decodeRest(v url.Values) error {
 		return errors.New("choice belongs to questions about OVN")
 	case q.Mark != 0 && q.About != AboutKernel && q.About != AboutBridge:
 		return errors.New("mark belongs to questions about the kernel and the bridge")
+	}
+	q.Second = v.Get("bridge") == second
+	if q.Second != v.Has("bridge") || q.Second && (q.About != AboutBridge || q.Host) {
+		return fmt.Errorf("bridge %q: allowed: %s, of a question about what comes to a bridge from OVN", v.Get("bridge"), second)
 	}
 	if q.About == AboutOVN || q.About == AboutProbe {
 		namespace, name, _ := strings.Cut(q.Pod, "/")

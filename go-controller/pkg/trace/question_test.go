@@ -66,6 +66,9 @@ func TestDecodeRefuses(t *testing.T) {
 		{"/trace/v1/n1/probe", "protocol=tcp&to=192.0.2.1:80&pod=a/b&choice=1", "choice"},
 		{"/trace/v1/n1/probe", "protocol=tcp&to=127.0.0.1:80&pod=a/b", "no destination"},
 		{"/trace/v1/n1/probe", "protocol=tcp&to=169.254.169.254:80&pod=a/b", "no destination"},
+		{"/trace/v1/n1/bridge", "protocol=tcp&to=192.0.2.1:80&source=10.0.0.1&bridge=third", "bridge"},
+		{"/trace/v1/n1/bridge", "protocol=tcp&to=192.0.2.1:80&source=10.0.0.1&bridge=second&from=host", "bridge"},
+		{"/trace/v1/n1/kernel", "protocol=tcp&to=192.0.2.1:80&source=10.0.0.1&bridge=second", "bridge"},
 	} {
 		v, err := url.ParseQuery(tc.query)
 		if err != nil {
@@ -83,6 +86,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add("/trace/v1/n1/bridge", "protocol=udp&to=[2001:db8::1]:80&source=fd00::1&from=host&mark=1008")
 	f.Add("/trace/v1/n1/connection", "protocol=udp&to=192.0.2.1:80&source=10.0.0.1&port=40123")
 	f.Add("/trace/v1/n1/probe", "protocol=tcp&to=192.0.2.1:80&pod=a/b")
+	f.Add("/trace/v1/n1/bridge", "protocol=udp&to=[2001:db8::1]:80&source=fd00::1&bridge=second&mark=1010")
 	f.Fuzz(func(t *testing.T, path, query string) {
 		v, err := url.ParseQuery(query)
 		if err != nil {

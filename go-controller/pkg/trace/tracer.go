@@ -130,13 +130,17 @@ func (t *Tracer) logical(p *Path, q Question, ovn OVN) {
 	if ovn.Asks {
 		p.note("the hardware address of the next hop is not known yet: the first packet waits for it, and its translation is not shown")
 	}
-	switch node := strings.TrimPrefix(exit.Datapath, "ext_"); {
+	node, ordinary := strings.CutPrefix(exit.Datapath, topology.ExternalSwitch(""))
+	if !ordinary {
+		node = strings.TrimPrefix(exit.Datapath, topology.ExternalGatewaySwitch(""))
+	}
+	switch {
 	case exit.Type == "localnet":
 		if ovn.Asks {
 			p.unknown(node, ReasonNoAnswer, "OVN has not resolved the next hop's hardware address: trace again when something was sent that way")
 			return
 		}
-		t.ask(p, Question{Node: node, About: AboutBridge, Source: p.source, Mark: ovn.Mark})
+		t.ask(p, Question{Node: node, About: AboutBridge, Source: p.source, Mark: ovn.Mark, Second: !ordinary})
 	case exit.Port == topology.ManagementLSP(exit.Datapath):
 		t.ask(p, Question{Node: exit.Datapath, About: AboutKernel, Source: p.source, Mark: ovn.Mark})
 	default:

@@ -24,6 +24,24 @@ type Gateway struct {
 	Behind []netip.Addr
 	// MAC is the address of its interface.
 	MAC string
+	// second: it is on another wire than the nodes' own, by which the nodes reach it.
+	second bool
+}
+
+// port returns the port of a node's gateway router by which it reaches the gateway.
+func (g Gateway) port(node string) string {
+	if g.second {
+		return topology.ExternalGatewayPort(node)
+	}
+	return topology.GatewayToExternal(node)
+}
+
+// Node returns the addresses of a node on the gateway's wire.
+func (g Gateway) Node(n topology.Node) []netip.Prefix {
+	if g.second {
+		return n.Gateway.External.Addrs
+	}
+	return n.Gateway.Addrs
 }
 
 // Beyond are the addresses that every gateway leads to, IPv4 first.
@@ -32,15 +50,25 @@ var Beyond = []netip.Addr{netip.MustParseAddr("172.30.0.1"), netip.MustParseAddr
 // AddGateway adds gateway number n, up to 99, which answers on every address it
 // leads to and reaches the pods through their nodes.
 func (l *Lab) AddGateway(ctx context.Context, n int) (Gateway, error) {
-	g := Gateway{Name: fmt.Sprintf("gateway%d", n)}
-	for _, text := range []string{fmt.Sprintf("172.18.0.%d", 150+n), fmt.Sprintf("fc00:f853:ccd:e793::15%02d", n)} {
+	return l.addGateway(ctx, n, "", "172.18.0", "fc00:f853:ccd:e793")
+}
+
+// AddGatewayOn does so on another wire than the nodes' own: that of the nodes' uplink for
+// external gateways, with the given first parts of addresses.
+func (l *Lab) AddGatewayOn(ctx context.Context, n int, network, prefix4, prefix6 string) (Gateway, error) {
+	return l.addGateway(ctx, n, network, prefix4, prefix6)
+}
+
+func (l *Lab) addGateway(ctx context.Context, n int, network, prefix4, prefix6 string) (Gateway, error) {
+	g := Gateway{Name: fmt.Sprintf("gateway%d", n), second: network != ""}
+	for _, text := range []string{fmt.Sprintf("%s.%d", prefix4, 150+n), fmt.Sprintf("%s::15%02d", prefix6, n)} {
 		g.Addresses = append(g.Addresses, netip.MustParseAddr(text))
 	}
 	for _, text := range []string{fmt.Sprintf("172.31.%d.1", n), fmt.Sprintf("fd31::%d", n)} {
 		g.Behind = append(g.Behind, netip.MustParseAddr(text))
 	}
 	g.Addresses, g.Behind = l.OfFamilies(g.Addresses), l.OfFamilies(g.Behind)
-	if err := l.Kin.AddHost(ctx, g.Name, "", texts(g.Addresses)...); err != nil {
+	if err := l.Kin.AddHost(ctx, g.Name, network, texts(g.Addresses)...); err != nil {
 		return g, err
 	}
 	commands := []string{"sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1"}
@@ -58,7 +86,7 @@ func (l *Lab) AddGateway(ctx context.Context, n int) (Gateway, error) {
 	for _, n := range nodes {
 		for _, subnet := range n.Subnets {
 			is4 := subnet.Addr().Is4()
-			for _, via := range n.Gateway.Addrs {
+			for _, via := range g.Node(n) {
 				if via.Addr().Is4() == is4 {
 					commands = append(commands, fmt.Sprintf("ip route replace %s via %s src %s", subnet, via.Addr(), OfFamily(g.Behind, is4)))
 				}
@@ -84,7 +112,7 @@ func (l *Lab) StartBFD(ctx context.Context, g Gateway, interval int) error {
 	var conf strings.Builder
 	conf.WriteString("bfd\n")
 	for _, n := range nodes {
-		for _, peer := range n.Gateway.Addrs {
+		for _, peer := range g.Node(n) {
 			fmt.Fprintf(&conf, " peer %s local-address %s interface eth0\n", peer.Addr(), OfFamily(g.Addresses, peer.Addr().Is4()))
 			fmt.Fprintf(&conf, "  detect-multiplier 3\n  receive-interval %[1]d\n  transmit-interval %[1]d\n  no shutdown\n exit\n", interval)
 		}
@@ -144,11 +172,11 @@ func (l *Lab) RunOnHost(ctx context.Context, name, node string, labels map[strin
 	return l.WaitPod(ctx, name, time.Minute)
 }
 
-// BFD returns what OVN says of the session of a node with a gateway: "up",
+// BFD returns what OVN says of the session of a node with an address of a gateway: "up",
 // "down", or nothing where there is no session.
-func (l *Lab) BFD(ctx context.Context, node string, gateway netip.Addr) (string, error) {
+func (l *Lab) BFD(ctx context.Context, node string, g Gateway, address netip.Addr) (string, error) {
 	out, err := l.Kin.Exec(ctx, ControlPlane, "ovn-nbctl", "--bare", "--columns=status", "find", "BFD",
-		"logical_port="+topology.GatewayToExternal(node), fmt.Sprintf("dst_ip=%q", gateway.String()))
+		"logical_port="+g.port(node), fmt.Sprintf("dst_ip=%q", address.String()))
 	return strings.TrimSpace(out), err
 }
 

@@ -62,7 +62,7 @@ func (g *gatewayTest) detection(t *testing.T) {
 	}
 	for _, a := range g.gateways[0].Addresses {
 		err := lab.Until(t.Context(), 20*time.Second, "the session with "+a.String()+" to be down", func(ctx context.Context) error {
-			status, err := g.BFD(ctx, floodNode, a)
+			status, err := g.BFD(ctx, floodNode, g.gateways[0], a)
 			if err == nil && status != "down" {
 				err = fmt.Errorf("it is %q", status)
 			}

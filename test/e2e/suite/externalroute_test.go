@@ -95,7 +95,10 @@ func TestIPv4(t *testing.T) { testFamily(t, "ipv4", "shared") }
 func TestIPv6(t *testing.T) { testFamily(t, "ipv6", "local") }
 
 func testFamily(t *testing.T, family, mode string) {
-	s := start(t, mode, func(o *lab.Options) { o.Name, o.IPFamily = fmt.Sprintf("e2e-%s-%d", family, os.Getpid()), family })
+	s := start(t, mode, func(o *lab.Options) {
+		o.Name, o.IPFamily = fmt.Sprintf("e2e-%s-%d", family, os.Getpid()), family
+		o.Config += fmt.Sprintf("ovnkube: {args: [--exgw-interface=%s]}\n", secondDevice)
+	})
 	g := newGatewayTest(t, s)
 	before := s.steadyState(t)
 	t.Run("Static", g.static)
@@ -105,6 +108,7 @@ func testFamily(t *testing.T, family, mode string) {
 	t.Run("Dynamic", g.dynamic)
 	t.Run("Conditions", g.conditions)
 	g.remove(t)
+	t.Run("SecondUplink", func(t *testing.T) { g.secondUplink(t, false) })
 	t.Run("EgressService", s.familyService)
 	t.Run("EgressIP", s.familyAddress)
 	s.sameState(t, before)
@@ -225,7 +229,7 @@ func (g *gatewayTest) uses(t *testing.T, limit time.Duration, own bool, gateways
 	slices.Sort(want)
 	for _, name := range []string{"a", "b"} {
 		for family, is4 := range g.families() {
-			source, err := g.nodeAddress(t.Context(), g.servers[name].Node, is4)
+			source, err := g.sourceFor(t.Context(), g.servers[name].Node, is4, gateways)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -257,7 +261,7 @@ func (g *gatewayTest) unused(t *testing.T, gw lab.Gateway) {
 	err := lab.Until(t.Context(), 20*time.Second, "sessions with "+gw.Name+" to go", func(ctx context.Context) error {
 		for _, node := range nodes {
 			for _, a := range gw.Addresses {
-				status, err := g.BFD(ctx, node, a)
+				status, err := g.BFD(ctx, node, gw, a)
 				if err == nil && status != "" {
 					err = fmt.Errorf("that of %s with %s is %s", node, a, status)
 				}
@@ -430,7 +434,7 @@ func (g *gatewayTest) announced(t *testing.T) {
 		`"k8s.ovn.org/bfd-enabled":"","k8s.v1.cni.cncf.io/network-status":"%s"}}`, lab.Namespace, networkStatus(g.gateways[1].Addresses...)))
 	g.uses(t, 30*time.Second, false, g.gateways[1])
 	for _, a := range g.gateways[1].Addresses {
-		if status, err := g.BFD(t.Context(), "ovn-worker", a); err != nil || status != "up" {
+		if status, err := g.BFD(t.Context(), "ovn-worker", g.gateways[1], a); err != nil || status != "up" {
 			t.Errorf("the session with %s is %q: %v", a, status, err)
 		}
 	}

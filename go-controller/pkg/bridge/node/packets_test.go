@@ -25,7 +25,18 @@ type wires struct {
 	ports map[string]string // number by name: wire, ovn, host
 }
 
+// newWires makes the external bridge, with some flows more.
 func newWires(t *testing.T, more ...host.Flow) *wires {
+	t.Helper()
+	marks := bridge.DefaultMarks(topology.ConntrackZone)
+	for _, f := range families {
+		more = append(more, bridge.Marked(f, marks)...)
+	}
+	return newBridge(t, more...)
+}
+
+// newBridge makes a bridge with the flows that all external ones have, and some more.
+func newBridge(t *testing.T, more ...host.Flow) *wires {
 	t.Helper()
 	ns := netnstest.New(t)
 	vs := ns.OVS()
@@ -43,7 +54,7 @@ func newWires(t *testing.T, more ...host.Flow) *wires {
 	all := slices.Concat(bridge.CommonFlows(at.Facts), more)
 	for _, f := range families {
 		marks := bridge.DefaultMarks(topology.ConntrackZone)
-		all = slices.Concat(all, bridge.Flows(at.Facts, f, marks), bridge.Marked(f, marks))
+		all = slices.Concat(all, bridge.Flows(at.Facts, f, marks))
 	}
 	if err := errors.Join(m.Apply(t.Context(), base, all), m.Attach(t.Context(), at)); err != nil {
 		t.Fatal(err)

@@ -260,6 +260,12 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 	chassis, have := n.Annotations[kube.AnnotationChassisID], destinations(rows)
 	snap := externalroute.NodeSnapshot{Node: node, Translated: map[netip.Addr]bool{},
 		Up: externalroute.Up(rows), Ending: c.sessions.begin(name, chassis, have)}
+	for a := range moved(rows, node) {
+		if snap.Ending == nil {
+			snap.Ending = map[netip.Addr]bool{}
+		}
+		snap.Ending[a] = true // by the port where it was
+	}
 	var addrs []netip.Addr
 	for _, p := range c.indexed(byNode, name) {
 		if !c.deps.Config.DisableSNATMultipleGWs && len(plan.Hops[p.Namespace]) == 0 {

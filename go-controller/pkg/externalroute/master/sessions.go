@@ -11,6 +11,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // sessionWait bounds one wait for a chassis: what is waited for may be lost with a
@@ -150,6 +151,20 @@ func (c *Controller) ended(ctx context.Context, node string, n *nodeSessions) er
 	c.sessions.mu.Unlock()
 	c.Look(node)
 	return nil
+}
+
+// moved are the destinations of BFD sessions among rows that their node reaches by another
+// port now, as one does that gets a second uplink.
+func moved(rows []nb.Row, node topology.Node) map[netip.Addr]bool {
+	found := map[netip.Addr]bool{}
+	for _, r := range rows {
+		if b, ok := r.Model.(*nbdb.BFD); ok {
+			if a, err := netip.ParseAddr(b.DstIP); err == nil && b.LogicalPort != node.UplinkPort(a) {
+				found[a] = true
+			}
+		}
+	}
+	return found
 }
 
 // destinations are those of the BFD sessions among rows.

@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // chassis plays ovn-controllers that say when they have in force what was written.
@@ -125,6 +127,39 @@ func TestSessionOfAnotherChassis(t *testing.T) {
 	}
 	w.create(policy("p", anyGWs, hops("172.18.0.51")))
 	w.eventually("the session", func() bool { return sessionsOf(nb, "n0") == 1 })
+}
+
+// TestSessionOnAnotherUplink: a gateway that its node reaches by a second uplink from now
+// on has a new session, which is written when the one before has ended.
+func TestSessionOnAnotherUplink(t *testing.T) {
+	nb := fake()
+	w := newWorld(t, nb, node(0), namespace("red"), pod("red", 0, 0), policy("p", anyGWs, hops("192.168.50.51")))
+	var say func()
+	w.barrier, say = slow("chassis0")
+	w.start()
+	w.reported("p")
+	if n := sessionsOf(nb, "n0"); n != 1 || !strings.Contains(nb.Dump(), "logical_port=rtoe-GR_n0") {
+		t.Fatalf("%d sessions:\n%s", n, nb.Dump())
+	}
+	n, err := w.kube.CoreV1().Nodes().Get(t.Context(), "n0", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := kube.Node(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known.Gateway.External = topology.ExternalAttachment{InterfaceID: "breth1_n0", MAC: "02:42:c0:a8:32:03",
+		Addrs: []netip.Prefix{netip.MustParsePrefix("192.168.50.3/24")}}
+	n.Annotations[kube.AnnotationL3Gateway] = kube.FormatL3Gateway(known.Gateway)
+	if _, err := w.kube.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the former session and its route to go", func() bool { return sessionsOf(nb, "n0") == 0 && routes(nb) == 0 })
+	say()
+	w.eventually("the session by the second uplink", func() bool {
+		return sessionsOf(nb, "n0") == 1 && routes(nb) == 1 && strings.Contains(nb.Dump(), "logical_port=exgw-rtoe-GR_n0")
+	})
 }
 
 // TestSessionAwaitedNoMore: a node that goes leaves nothing behind that is waited for.

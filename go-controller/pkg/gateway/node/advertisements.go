@@ -29,12 +29,19 @@ func (g *Gateway) keepAdvertisements(ctx context.Context) error {
 	if !slices.Contains(g.Families, topology.IPv6) || !link.HasIPv6() {
 		return nil
 	}
-	bridge, uplink, _, err := g.discover(ctx)
-	if err != nil {
-		return fmt.Errorf("find the uplink: %w", err)
+	var links []string
+	for _, e := range g.exits() {
+		bridge, uplink, _, err := g.discover(ctx, e)
+		if err != nil && e.second() {
+			continue // the others do not wait for it
+		}
+		if err != nil {
+			return fmt.Errorf("find the uplink: %w", err)
+		}
+		links = append(links, bridge, uplink)
 	}
 	want := map[string]string{}
-	for _, name := range []string{bridge, uplink} {
+	for _, name := range links {
 		accepts, err := acceptsAdvertisements(name)
 		if err != nil {
 			return err

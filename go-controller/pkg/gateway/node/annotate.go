@@ -28,7 +28,7 @@ func internalAddrs(n *corev1.Node) []netip.Addr {
 }
 
 // annotate publishes what the master plans the node's part of the network from.
-func (g *Gateway) annotate(ctx context.Context, n *corev1.Node, node topology.Node, system map[string]string, a attached) error {
+func (g *Gateway) annotate(ctx context.Context, n *corev1.Node, node topology.Node, system map[string]string, a attachments) error {
 	links, err := attachment.Addresses()
 	if err != nil {
 		return err
@@ -51,6 +51,7 @@ func (g *Gateway) annotate(ctx context.Context, n *corev1.Node, node topology.No
 		kube.AnnotationL3Gateway: kube.Value(kube.FormatL3Gateway(topology.Gateway{
 			Mode: g.Mode, InterfaceID: topology.ExternalInterface(a.bridge, g.Node), MAC: a.mac, Addrs: a.primary,
 			NextHops: gateway.NextHops(a.host, g.Families, g.NextHops), NodePort: g.NodePort, VLAN: g.VLAN,
+			External: g.external(node, a),
 		})),
 	}
 	if values[kube.AnnotationGatewayMTU] = nil; blind {
@@ -61,4 +62,16 @@ func (g *Gateway) annotate(ctx context.Context, n *corev1.Node, node topology.No
 	}
 	g.Decide(n.UID, values)
 	return kube.PatchNode(ctx, g.Kube, n, kube.Metadata{Annotations: values, Unseen: &g.unseen})
+}
+
+// external returns what the node publishes of its second exit. One that fails for now is
+// still the way to the gateways there.
+func (g *Gateway) external(node topology.Node, a attachments) topology.ExternalAttachment {
+	switch {
+	case a.second != nil:
+		return topology.ExternalAttachment{InterfaceID: topology.ExternalInterface(a.second.bridge, g.Node), MAC: a.second.mac, Addrs: a.second.primary}
+	case a.lacks != nil:
+		return node.Gateway.External
+	}
+	return topology.ExternalAttachment{}
 }

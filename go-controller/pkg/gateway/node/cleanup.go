@@ -48,8 +48,8 @@ func (c Cleaner) Cleanup(ctx context.Context) error {
 	})
 	bridges, err := c.OVS.Bridges(ctx)
 	errs = append(errs, err)
-	if lost, ok := lostBridge(recall(c.StateFile, c.Node), bridges); ok {
-		bridges = append(bridges, lost)
+	for _, m := range recall(c.StateFile, c.Node).Bridges() {
+		bridges = append(bridges, lost(m, bridges)...)
 	}
 	for _, b := range bridges {
 		if b.ExternalIDs[idAttachment] != "" {
@@ -68,13 +68,13 @@ func (c Cleaner) Cleanup(ctx context.Context) error {
 	return statefile.Remove(c.StateFile)
 }
 
-// lostBridge returns the external bridge as it was, where the database has lost it.
-func lostBridge(m gateway.Memory, bridges []ovs.Bridge) (ovs.Bridge, bool) {
+// lost returns an external bridge as it was, where the database has lost it.
+func lost(m gateway.Remembered, bridges []ovs.Bridge) []ovs.Bridge {
 	there := func(b ovs.Bridge) bool { return b.Name == m.Bridge && b.ExternalIDs[idAttachment] != "" }
-	if m.Bridge == "" || slices.ContainsFunc(bridges, there) {
-		return ovs.Bridge{}, false
+	if slices.ContainsFunc(bridges, there) {
+		return nil
 	}
-	return ovs.Bridge{Name: m.Bridge, ExternalIDs: map[string]string{idAttachment: m.Record.String()}}, true
+	return []ovs.Bridge{{Name: m.Bridge, ExternalIDs: map[string]string{idAttachment: m.Record.String()}}}
 }
 
 func (c Cleaner) forgetController(ctx context.Context) error {
@@ -82,7 +82,7 @@ func (c Cleaner) forgetController(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ids := map[string]string{idEncapIP: "", idMappings: gateway.WithoutMapping(have[idMappings])}
+	ids := map[string]string{idEncapIP: "", idMappings: gateway.BridgeMappings(have[idMappings], nil)}
 	for k := range c.ControllerIDs {
 		ids[k] = ""
 	}

@@ -25,6 +25,9 @@ type Config struct {
 	// Interface is the uplink or the bridge that holds it; empty: the interface
 	// of the default route.
 	Interface string
+	// ExternalGatewayInterface is the uplink to the network of external gateways, or the
+	// bridge that holds it; empty: they are reached by Interface.
+	ExternalGatewayInterface string
 	// NextHops replace the default gateways of the routing table, by family.
 	NextHops []netip.Addr
 	// VLAN of traffic to the outside; 0 for none.
@@ -64,7 +67,10 @@ type Deps struct {
 	// Decide is told what the annotations of the node are to be, before they are written.
 	Decide func(node types.UID, annotations map[string]*string)
 	OVS    ovs.Client
-	Flows  *bridgenode.Manager
+	// Flows are those of the external bridge, SecondFlows those of the bridge for external
+	// gateways.
+	Flows, SecondFlows *bridgenode.Manager
+
 	Chains host.ChainWriter
 	Routes host.Writer[host.Route, host.Hop]
 	Addrs  host.Writer[host.Address, host.AddressUse] // owns all addresses of the management port

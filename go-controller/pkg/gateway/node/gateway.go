@@ -98,8 +98,10 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return g.controller.Run(ctx, 1)
 }
 
-// isOurs tells whether an OVS interface is one of the external bridge's.
-func (g *Gateway) isOurs(name string) bool { return g.Flows.Concerns(name) }
+// isOurs tells whether an OVS interface is one of an external bridge's.
+func (g *Gateway) isOurs(name string) bool {
+	return slices.ContainsFunc(g.exits(), func(e exit) bool { return e.flows.Concerns(name) })
+}
 
 // collect turns a storm of events into one pass. While the node is not ready
 // there is a pass now and then also without events, which reminds of why.
@@ -186,15 +188,18 @@ func (g *Gateway) pass(ctx context.Context) (missing string, err error) {
 	if err := g.Settings.Apply(ctx, gateway.Contributor, g.hostSettings()); err != nil {
 		return "kernel parameters", err
 	}
-	a, err := g.ensureAttached(ctx, datapath, internalAddrs(n))
+	a, err := g.ensureExits(ctx, datapath, internalAddrs(n))
 	if err != nil {
 		return "the external bridge", err
 	}
 	// The API server may be reached through what comes next, so that goes on.
 	annotated := g.annotate(ctx, n, node, system, a)
 	missing, err = g.overlay(ctx, node, system, a)
-	if annotated != nil {
-		return "the node's annotations", errors.Join(annotated, err)
+	switch {
+	case annotated != nil:
+		return "the node's annotations", errors.Join(annotated, a.lacks, err)
+	case a.lacks != nil:
+		return "the bridge for external gateways", errors.Join(a.lacks, err)
 	}
 	return missing, err
 }
@@ -211,7 +216,7 @@ func (g *Gateway) inForce() topology.Node {
 }
 
 // overlay is the part of a pass that connects the host with the pods.
-func (g *Gateway) overlay(ctx context.Context, node topology.Node, system map[string]string, a attached) (string, error) {
+func (g *Gateway) overlay(ctx context.Context, node topology.Node, system map[string]string, a attachments) (string, error) {
 	if len(node.Subnets) == 0 {
 		return "the master to assign pod subnets", g.ensureMapping(ctx, system, a)
 	}
@@ -228,14 +233,16 @@ func (g *Gateway) overlay(ctx context.Context, node topology.Node, system map[st
 }
 
 // lacking says what ovn-controller has still to do.
-func (g *Gateway) lacking(ctx context.Context, a attached) (string, error) {
+func (g *Gateway) lacking(ctx context.Context, a attachments) (string, error) {
 	ports, err := g.OVS.Ports(ctx, topology.IntegrationBridge)
 	if err != nil {
 		return "the management port", err
 	}
-	peer := topology.PatchPeer(a.bridge, g.Node)
-	if !slices.ContainsFunc(ports, func(p ovs.Port) bool { return p.Name == peer }) {
-		return "ovn-controller to connect the external bridge", nil
+	for _, b := range a.all() {
+		peer := topology.PatchPeer(b.bridge, g.Node)
+		if !slices.ContainsFunc(ports, func(p ovs.Port) bool { return p.Name == peer }) {
+			return "ovn-controller to connect the external bridge", nil
+		}
 	}
 	installed := slices.ContainsFunc(ports, func(p ovs.Port) bool {
 		return p.Name == topology.ManagementPort && p.ExternalIDs[ovs.Installed] == "true"
@@ -243,7 +250,12 @@ func (g *Gateway) lacking(ctx context.Context, a attached) (string, error) {
 	if !installed {
 		return "ovn-controller to install the flows of " + topology.ManagementPort, nil
 	}
-	return g.Flows.Missing(), nil
+	for _, b := range a.all() {
+		if missing := b.flows.Missing(); missing != "" {
+			return missing, nil
+		}
+	}
+	return "", nil
 }
 
 // report remembers what is missing and closes Ready once nothing is. The log

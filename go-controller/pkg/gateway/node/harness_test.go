@@ -120,6 +120,7 @@ func (l *lab) gateway(db ovs.Client) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	open := func(bridge string) bridgenode.Writer { return openflow.New(bridge, l.vs.Dir) }
 	return New(Config{
 		Node: nodeName, Families: topology.Families, Mode: topology.GatewayLocal, NodePort: true, MTU: 1400,
 		ClusterSubnets:    prefixes("10.244.0.0/16", "fd00:10:244::/48"),
@@ -130,9 +131,8 @@ func (l *lab) gateway(db ovs.Client) (*Gateway, error) {
 	}, Deps{
 		Kube: l.kube, Nodes: l.node.Core().V1().Nodes(), Written: l.node.Core().V1().Nodes(),
 		Decide: func(types.UID, map[string]*string) {}, OVS: db,
-		Flows: bridgenode.New([]string{gateway.Contributor}, db, func(bridge string) bridgenode.Writer {
-			return openflow.New(bridge, l.vs.Dir)
-		}),
+		Flows:       bridgenode.New([]string{gateway.Contributor}, db, open),
+		SecondFlows: bridgenode.New([]string{gateway.Contributor}, db, open),
 		Chains: chains, Routes: route.NewSet(), Addrs: addr.NewSet(addr.New(nil, topology.ManagementPort)),
 		Settings: settings.NewSet(db),
 	}), nil
@@ -183,10 +183,12 @@ func (l *lab) waitAnnotation(name, value string) {
 
 // patchPort stands in for ovn-controller: it connects the external bridge and
 // claims the management port.
-func (l *lab) patchPort() {
+func (l *lab) patchPort() { l.patch("breth0") }
+
+func (l *lab) patch(bridge string) {
 	l.t.Helper()
-	a, b := topology.PatchPort("breth0", nodeName), "patch-br-int-to-breth0_"+nodeName
-	l.vs.Run("ovs-vsctl", "--may-exist", "add-port", "breth0", a, "--", "set", "interface", a, "type=patch", "options:peer="+b,
+	a, b := topology.PatchPort(bridge, nodeName), topology.PatchPeer(bridge, nodeName)
+	l.vs.Run("ovs-vsctl", "--may-exist", "add-port", bridge, a, "--", "set", "interface", a, "type=patch", "options:peer="+b,
 		"--", "--may-exist", "add-port", "br-int", b, "--", "set", "interface", b, "type=patch", "options:peer="+a)
 }
 

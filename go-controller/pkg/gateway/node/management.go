@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"net/netip"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
@@ -53,24 +54,43 @@ func (g *Gateway) ensureManagement(ctx context.Context, node topology.Node) erro
 	return g.Chains.Apply(ctx, gateway.Contributor, gateway.Rules(node.Subnets))
 }
 
-// ensureFlows contributes the base flows of the external bridge.
-func (g *Gateway) ensureFlows(ctx context.Context, node topology.Node, a attached) error {
-	facts, marks := g.bridgeFacts(a), bridge.DefaultMarks(g.ConntrackZone)
-	flows := bridge.CommonFlows(facts)
-	for _, p := range a.primary {
-		f := topology.FamilyOf(p.Addr())
-		family := bridge.Family{Family: f, Node: p.Addr()}
-		family.Subnet, _ = topology.PrefixOf(f, node.Subnets)
-		for _, c := range g.ClusterSubnets {
-			if topology.FamilyOf(c.Addr()) == f {
-				family.Cluster = append(family.Cluster, c)
+// ensureFlows contributes the base flows of the external bridges.
+func (g *Gateway) ensureFlows(ctx context.Context, node topology.Node, a attachments) error {
+	for _, b := range a.all() {
+		facts, marks := g.bridgeFacts(b), bridge.DefaultMarks(b.zone)
+		flows := bridge.CommonFlows(facts)
+		for _, p := range a.primary {
+			family := g.bridgeFamily(node, p)
+			flows = append(flows, bridge.Flows(facts, family, marks)...)
+			if g.Egress {
+				// The gateway router has the node's ordinary address on all of them.
+				flows = append(flows, bridge.ServicePort(family, marks)...)
+			}
+			if g.Egress && !b.second() {
+				flows = append(flows, bridge.Marked(family, marks)...)
+			}
+			if b.second() {
+				own, _ := topology.PrefixOf(family.Family, b.primary)
+				family.Node = own.Addr()
+				flows = append(flows, bridge.OwnAddress(family, marks)...)
 			}
 		}
-		flows = append(flows, bridge.Flows(facts, family, marks)...)
-		if g.Egress {
-			flows = append(flows, bridge.Marked(family, marks)...)
-			flows = append(flows, bridge.ServicePort(family, marks)...)
+		if err := b.flows.Apply(ctx, gateway.Contributor, flows); err != nil {
+			return b.about(err)
 		}
 	}
-	return g.Flows.Apply(ctx, gateway.Contributor, flows)
+	return nil
+}
+
+// bridgeFamily is what the flows need of the family of an address of the node.
+func (g *Gateway) bridgeFamily(node topology.Node, p netip.Prefix) bridge.Family {
+	f := topology.FamilyOf(p.Addr())
+	family := bridge.Family{Family: f, Node: p.Addr()}
+	family.Subnet, _ = topology.PrefixOf(f, node.Subnets)
+	for _, c := range g.ClusterSubnets {
+		if topology.FamilyOf(c.Addr()) == f {
+			family.Cluster = append(family.Cluster, c)
+		}
+	}
+	return family
 }

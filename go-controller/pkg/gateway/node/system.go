@@ -81,11 +81,18 @@ func (g *Gateway) encapIP(a attached) netip.Addr {
 }
 
 // ensureMapping tells ovn-controller where tunnels end and its database is, and, last of
-// all, which bridge the gateway router is behind.
-func (g *Gateway) ensureMapping(ctx context.Context, system map[string]string, a attached) error {
+// all, which bridges the gateway router is behind.
+func (g *Gateway) ensureMapping(ctx context.Context, system map[string]string, a attachments) error {
+	bridges := map[string]string{}
+	if a.lacks != nil { // what it was goes on
+		bridges[topology.ExternalGatewayNetwork] = gateway.MappedBridge(system[idMappings], topology.ExternalGatewayNetwork)
+	}
+	for _, b := range a.all() {
+		bridges[b.network] = b.bridge
+	}
 	ids := map[string]string{
-		idEncapIP:  g.encapIP(a).String(),
-		idMappings: gateway.BridgeMappings(system[idMappings], a.bridge),
+		idEncapIP:  g.encapIP(a.attached).String(),
+		idMappings: gateway.BridgeMappings(system[idMappings], bridges),
 	}
 	if remote, ok := g.ControllerIDs[idRemote]; ok {
 		ids[idRemote] = remote

@@ -24,6 +24,7 @@ import (
 
 // attached is the external bridge once the host is on it.
 type attached struct {
+	exit
 	bridge, uplink string
 	mac            string
 	host           host.Attachment // what the bridge carries
@@ -38,21 +39,21 @@ const maxLinkName = unix.IFNAMSIZ - 1
 
 // discover returns the names of the external bridge and of its uplink, and the
 // bridge as it is where it exists.
-func (g *Gateway) discover(ctx context.Context) (name, uplink string, have *ovs.Bridge, err error) {
+func (g *Gateway) discover(ctx context.Context, e exit) (name, uplink string, have *ovs.Bridge, err error) {
 	bridges, err := g.OVS.Bridges(ctx)
 	if err != nil {
 		return "", "", nil, err
 	}
-	wanted := g.Interface
+	wanted := e.iface
 	if wanted == "" {
 		// After a reboot the host may have no route yet, but the bridge is known.
 		for _, b := range bridges {
-			if b.ExternalIDs[idAttachment] != "" {
+			if rec, _ := gateway.ParseRecord(b.ExternalIDs[idAttachment]); b.ExternalIDs[idAttachment] != "" && rec.On(e.network) {
 				wanted = b.Name
 			}
 		}
 	}
-	lost, lostUplink, err := g.lostBridge()
+	lost, lostUplink, err := g.lostBridge(e)
 	if err != nil {
 		return "", "", nil, err
 	}
@@ -61,7 +62,7 @@ func (g *Gateway) discover(ctx context.Context) (name, uplink string, have *ovs.
 	}
 	if wanted == "" {
 		if wanted, err = attachment.DefaultLink(); err != nil {
-			return "", "", nil, fmt.Errorf("%w: say --gateway-interface", err)
+			return "", "", nil, fmt.Errorf("%w: say %s", err, e.flag)
 		}
 	}
 	for i, b := range bridges {
@@ -86,7 +87,7 @@ func (g *Gateway) discover(ctx context.Context) (name, uplink string, have *ovs.
 	name = "br" + wanted
 	if len(name) > maxLinkName {
 		return "", "", nil, fmt.Errorf("the bridge of %s would be called %s, longer than %d characters: "+
-			"make a bridge with a shorter name and give it as --gateway-interface", wanted, name, maxLinkName)
+			"make a bridge with a shorter name and give it as %s", wanted, name, maxLinkName, e.flag)
 	}
 	return name, wanted, nil, nil
 }
@@ -109,33 +110,29 @@ func uplinkOf(b ovs.Bridge, ports []ovs.Port) (string, error) {
 	return found[0], nil
 }
 
-// ensureAttached makes the external bridge and moves the host onto it. It can be
-// repeated after a crash at any point: whatever is still on the uplink moves.
-func (g *Gateway) ensureAttached(ctx context.Context, datapathType string, internal []netip.Addr) (attached, error) {
-	name, uplink, have, err := g.discover(ctx)
+// ensureAttached makes the bridge of an exit and moves the host onto it. It can be
+// repeated after a crash at any point: whatever is still on the uplink moves. first is the
+// ordinary exit, nil for that itself.
+func (g *Gateway) ensureAttached(ctx context.Context, e exit, datapathType string, internal []netip.Addr, first *attached) (attached, error) {
+	name, uplink, have, err := g.discover(ctx, e)
 	if err != nil {
 		return attached{}, fmt.Errorf("find the uplink: %w", err)
 	}
-	if err := g.leaveOthers(ctx, name); err != nil {
-		return attached{}, err
+	if first != nil && (name == first.bridge || uplink == first.uplink) {
+		return attached{}, errSameBridge
 	}
 	from, err := link.Read(uplink)
 	if err != nil {
 		return attached{}, fmt.Errorf("find the uplink: %w", err)
 	}
-	a := attached{bridge: name, uplink: uplink, mac: from.MAC}
+	a := attached{exit: e, bridge: name, uplink: uplink, mac: from.MAC}
 	want, err := g.ensureBridge(ctx, &a, have, datapathType)
 	if err != nil {
 		return attached{}, err
 	}
-	if a.primary = gateway.Primary(want, g.Families, internal); len(a.primary) < len(g.Families) {
-		return attached{}, fmt.Errorf("%s has %v, which is not an address for each of %v: the host is left alone",
-			uplink, want.Addrs, g.Families)
-	}
-	encap := g.encapIP(a)
-	if need := gateway.UplinkMTU(g.MTU, topology.FamilyOf(encap)); from.MTU < need {
-		return attached{}, fmt.Errorf("uplink %s has an MTU of %d, tunnels for pods with %d need %d: "+
-			"lower --mtu or raise that of the uplink; the host is left alone", uplink, from.MTU, g.MTU, need)
+	a.host, a.primary = want, gateway.Primary(want, g.Families, internal)
+	if err := g.fits(a, from.MTU, first); err != nil {
+		return attached{}, err
 	}
 	if err := g.flowsEarly(ctx, a); err != nil {
 		return attached{}, err
@@ -146,7 +143,6 @@ func (g *Gateway) ensureAttached(ctx context.Context, datapathType string, inter
 	if err := g.recordLink(ctx, a); err != nil {
 		return attached{}, err
 	}
-	a.host = want
 	if datapathType == userspace {
 		if err := link.Mute(uplink); err != nil {
 			return attached{}, err
@@ -155,59 +151,41 @@ func (g *Gateway) ensureAttached(ctx context.Context, datapathType string, inter
 	return a, nil
 }
 
-// leaveOthers moves the host off a bridge that an earlier configuration made.
-func (g *Gateway) leaveOthers(ctx context.Context, name string) error {
-	bridges, err := g.OVS.Bridges(ctx)
-	if err != nil {
-		return err
-	}
-	for _, b := range bridges {
-		if b.Name == name || b.ExternalIDs[idAttachment] == "" {
-			continue
-		}
-		waiting, cancel := context.WithTimeout(ctx, ovsTimeout)
-		err := restore(waiting, g.OVS, b)
-		cancel()
-		if err != nil {
-			return fmt.Errorf("leave bridge %s: %w", b.Name, err)
-		}
-	}
-	return nil
-}
-
 // ensureBridge makes the bridge, with the record of what is to be on it, and
 // returns that. A bridge that somebody else made keeps its MAC address.
 func (g *Gateway) ensureBridge(ctx context.Context, a *attached, have *ovs.Bridge, datapathType string) (host.Attachment, error) {
-	rec := gateway.Record{Created: true}
+	rec, kept := gateway.Record{Created: true}, g.memory.Of(a.network)
 	switch {
-	case (have == nil || have.ExternalIDs[idAttachment] == "") && g.memory.Bridge == a.bridge:
+	case (have == nil || have.ExternalIDs[idAttachment] == "") && kept.Bridge == a.bridge:
 		klog.InfoS("The external bridge was lost, restoring it", "bridge", a.bridge, "uplink", a.uplink)
-		rec = gateway.Record{Created: have == nil || g.memory.Record.Created, Host: g.memory.Record.Host}
+		rec = gateway.Record{Created: have == nil || kept.Record.Created, Host: kept.Record.Host}
 	case have != nil:
 		var err error
 		if rec, err = gateway.ParseRecord(have.ExternalIDs[idAttachment]); err != nil {
 			return host.Attachment{}, fmt.Errorf("bridge %s: %w", a.bridge, err)
 		}
 	}
+	rec = rec.For(a.network)
 	if !rec.Created {
 		var err error
 		if a.mac, err = link.MAC(a.bridge); err != nil {
 			return host.Attachment{}, err
 		}
 	}
-	want, err := planAttachment(a, &rec)
+	want, err := g.planAttachment(a, &rec)
 	if err != nil {
 		return host.Attachment{}, err
 	}
 	g.remember(func(m *gateway.Memory) {
-		m.Bridge, m.Record = a.bridge, gateway.Record{Uplink: a.uplink, Created: rec.Created, Host: want}
+		m.Keep(a.network, gateway.Remembered{Bridge: a.bridge,
+			Record: gateway.Record{Uplink: a.uplink, Created: rec.Created, Host: want}.For(a.network)})
 	})
 	row := ovs.Bridge{
 		Name: a.bridge, DatapathType: datapathType, FailMode: "standalone", MAC: a.mac, Tag: ovs.NoTag,
 		ExternalIDs: map[string]string{idBridge: a.bridge, idBridgeUplink: a.uplink, idAttachment: rec.String()},
 	}
-	if g.VLAN != 0 {
-		row.Tag = g.VLAN
+	if a.vlan != 0 {
+		row.Tag = a.vlan
 	}
 	if have != nil && !rec.Created {
 		row.DatapathType, row.FailMode, row.Tag = "", "", 0
@@ -218,7 +196,7 @@ func (g *Gateway) ensureBridge(ctx context.Context, a *attached, have *ovs.Bridg
 	if err := g.awaitLink(ctx, a.bridge, a.mac); err != nil {
 		return host.Attachment{}, err
 	}
-	if err := g.Settings.Apply(ctx, gateway.Contributor+"-bridge", noRedirects(a.bridge)); err != nil {
+	if err := g.Settings.Apply(ctx, a.contributor(), noRedirects(a.bridge)); err != nil {
 		return host.Attachment{}, err
 	}
 	if rec.Created {
@@ -256,12 +234,15 @@ func (g *Gateway) writeRecord(ctx context.Context, a attached) error {
 	return g.OVS.EnsureBridge(ctx, a.row)
 }
 
-// planAttachment decides what is to be on the bridge and puts it into its record.
-func planAttachment(a *attached, rec *gateway.Record) (host.Attachment, error) {
+// planAttachment decides what is to be on the bridge and puts it into its record. Egress
+// addresses, which the bridge for external gateways may hold, are not the host's: who holds
+// them puts them there, and a record would bring them back when another node has them.
+func (g *Gateway) planAttachment(a *attached, rec *gateway.Record) (host.Attachment, error) {
 	onUplink, err := attachment.Read(a.uplink)
 	if err != nil {
 		return host.Attachment{}, err
 	}
+	onUplink, rec.Host = g.withoutForeign(onUplink), g.withoutForeign(rec.Host)
 	var onBridge host.Attachment
 	lost, flaps := true, false
 	now, err := link.Read(a.bridge)
@@ -273,6 +254,7 @@ func planAttachment(a *attached, rec *gateway.Record) (host.Attachment, error) {
 		if onBridge, err = attachment.Read(a.bridge); err != nil {
 			return host.Attachment{}, err
 		}
+		onBridge = g.withoutForeign(onBridge)
 		then, err := link.Read(a.bridge) // it may have gone down meanwhile
 		if err != nil {
 			return host.Attachment{}, err
@@ -300,6 +282,16 @@ func planAttachment(a *attached, rec *gateway.Record) (host.Attachment, error) {
 	return rec.Host, nil
 }
 
+// withoutForeign leaves out the addresses that are not the host's own.
+func (g *Gateway) withoutForeign(from host.Attachment) host.Attachment {
+	if g.Foreign == nil {
+		return from
+	}
+	foreign := g.Foreign()
+	from.Addrs = slices.DeleteFunc(slices.Clone(from.Addrs), func(a host.LinkAddress) bool { return slices.Contains(foreign, a.Prefix.Addr()) })
+	return from
+}
+
 // awaitLink waits until ovs-vswitchd has made the interface of an internal port
 // and given it its MAC address. Setting that takes the interface down for a
 // moment, and with it IPv6 addresses and routes, so nobody may use it before.
@@ -321,14 +313,14 @@ func (g *Gateway) awaitLink(ctx context.Context, name, mac string) error {
 func (g *Gateway) flowsEarly(ctx context.Context, a attached) error {
 	waiting, cancel := context.WithTimeout(ctx, ovsTimeout)
 	defer cancel()
-	return g.Flows.Attach(waiting, bridgenode.Attachment{
+	return a.flows.Attach(waiting, bridgenode.Attachment{
 		Bridge: a.bridge, Uplink: a.uplink, Patch: topology.PatchPort(a.bridge, g.Node),
 		Facts: g.bridgeFacts(a),
 	})
 }
 
 func (g *Gateway) bridgeFacts(a attached) bridge.Bridge {
-	return bridge.Bridge{MAC: a.mac, VLAN: g.VLAN, EncapPort: g.EncapPort}
+	return bridge.Bridge{MAC: a.mac, VLAN: a.vlan, EncapPort: g.EncapPort}
 }
 
 // move puts the host on the bridge. The order keeps it reachable: addresses are

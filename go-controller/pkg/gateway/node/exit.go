@@ -1,0 +1,167 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+
+	bridgenode "github.com/ovnkube/ovnkube/go-controller/pkg/bridge/node"
+)
+
+// exit is a way of the node to the outside: an uplink in a bridge that is connected with
+// the gateway router. There is one for everything, and there may be a second one for
+// external gateways.
+type exit struct {
+	network string // the physical network that OVN knows it by
+	flag    string // the option that names its interface
+	iface   string // what the option says; only the ordinary one can be found without
+	vlan    int
+	zone    int // of conntrack
+	flows   *bridgenode.Manager
+}
+
+func (e exit) second() bool { return e.network == topology.ExternalGatewayNetwork }
+
+// contributor is the owner of what an exit needs of the kernel's parameters.
+func (e exit) contributor() string {
+	if e.second() {
+		return gateway.Contributor + "-second-bridge"
+	}
+	return gateway.Contributor + "-bridge"
+}
+
+// about names the option in an error of the second exit: a node may well do without it.
+func (e exit) about(err error) error {
+	if err == nil || !e.second() {
+		return err
+	}
+	return fmt.Errorf("%s %s: %w", e.flag, e.iface, err)
+}
+
+// exits are those that the node is to have, the ordinary one first.
+func (g *Gateway) exits() []exit {
+	exits := []exit{{
+		network: topology.PhysicalNetwork, flag: "--gateway-interface", iface: g.Interface, vlan: g.VLAN,
+		zone: g.ConntrackZone, flows: g.Flows,
+	}}
+	if g.ExternalGatewayInterface != "" {
+		exits = append(exits, exit{
+			network: topology.ExternalGatewayNetwork, flag: "--exgw-interface", iface: g.ExternalGatewayInterface,
+			zone: topology.SecondZone(g.ConntrackZone), flows: g.SecondFlows,
+		})
+	}
+	return exits
+}
+
+// attachments are the exits that the host is on.
+type attachments struct {
+	attached           // the ordinary one
+	second   *attached // the one for external gateways; nil where there is none
+	lacks    error     // why there is none although there should be one
+}
+
+// all returns those that there are.
+func (a attachments) all() []attached {
+	if a.second == nil {
+		return []attached{a.attached}
+	}
+	return []attached{a.attached, *a.second}
+}
+
+// ensureExits moves the host onto the bridges of all exits. Without the second one the
+// node serves its pods, but for what they have for gateways there.
+func (g *Gateway) ensureExits(ctx context.Context, datapath string, internal []netip.Addr) (attachments, error) {
+	exits := g.exits()
+	if err := g.leaveOthers(ctx, exits); err != nil {
+		return attachments{}, err
+	}
+	first, err := g.ensureAttached(ctx, exits[0], datapath, internal, nil)
+	if err != nil {
+		return attachments{}, err
+	}
+	out := attachments{attached: first}
+	if len(exits) > 1 {
+		second, err := g.ensureAttached(ctx, exits[1], datapath, internal, &first)
+		if err == nil {
+			out.second = &second
+		}
+		out.lacks = exits[1].about(err)
+	}
+	return out, nil
+}
+
+// leaveOthers moves the host off bridges that an earlier configuration made, those that
+// the database has lost among them.
+func (g *Gateway) leaveOthers(ctx context.Context, exits []exit) error {
+	stay := map[string]bool{}
+	for _, e := range exits {
+		name, _, _, err := g.discover(ctx, e)
+		if err != nil && e.second() {
+			return nil // it is told later; until then nobody knows which is the other
+		}
+		if err != nil {
+			return fmt.Errorf("find the uplink: %w", err)
+		}
+		stay[name] = true
+	}
+	bridges, err := g.OVS.Bridges(ctx)
+	if err != nil {
+		return err
+	}
+	retired := len(exits) == 1 && g.memory.Second != nil
+	if retired {
+		bridges = append(bridges, lost(*g.memory.Second, bridges)...)
+	}
+	for _, b := range bridges {
+		if stay[b.Name] || b.ExternalIDs[idAttachment] == "" {
+			continue
+		}
+		waiting, cancel := context.WithTimeout(ctx, ovsTimeout)
+		err := restore(waiting, g.OVS, b)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("leave bridge %s: %w", b.Name, err)
+		}
+	}
+	if retired {
+		g.remember(func(m *gateway.Memory) { m.Keep(topology.ExternalGatewayNetwork, gateway.Remembered{}) })
+	}
+	return nil
+}
+
+// fits returns why what an uplink has does not do for its exit. first is the ordinary one,
+// nil for that itself.
+func (g *Gateway) fits(a attached, mtu int, first *attached) error {
+	if first == nil {
+		if len(a.primary) < len(g.Families) {
+			return fmt.Errorf("%s has %v, which is not an address for each of %v: the host is left alone", a.uplink, a.host.Addrs, g.Families)
+		}
+		if need := gateway.UplinkMTU(g.MTU, topology.FamilyOf(g.encapIP(a))); mtu < need {
+			return fmt.Errorf("uplink %s has an MTU of %d, tunnels for pods with %d need %d: "+
+				"lower --mtu or raise that of the uplink; the host is left alone", a.uplink, mtu, g.MTU, need)
+		}
+		return nil
+	}
+	if len(a.primary) == 0 {
+		return fmt.Errorf("%s has %v, which is no address of %v: the host is left alone", a.uplink, a.host.Addrs, g.Families)
+	}
+	if mtu < g.MTU {
+		return fmt.Errorf("%s has an MTU of %d, less than that of pods, %d: lower --mtu or raise that of the interface; the host is left alone",
+			a.uplink, mtu, g.MTU)
+	}
+	for _, p := range a.primary {
+		for _, q := range first.primary {
+			if p.Overlaps(q) {
+				return fmt.Errorf("network %s of %s overlaps %s of %s: the host is left alone", p.Masked(), a.uplink, q.Masked(), first.uplink)
+			}
+		}
+	}
+	return nil
+}
+
+// errSameBridge is why an interface cannot be the second uplink.
+var errSameBridge = errors.New("is the gateway's own, the interface of --gateway-interface or of the default route")
