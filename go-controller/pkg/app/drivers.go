@@ -20,6 +20,7 @@ const (
 	routes     = "routes"
 	addresses  = "addresses"
 	flows      = "bridge flows"
+	gwFlows    = "flows for external gateways"
 	ipRules    = "ip rules"
 	parameters = "kernel parameters"
 )
@@ -30,23 +31,6 @@ type sweeper interface {
 	Resync(ctx context.Context) error
 	// Sweep is Resync that also deletes what nobody wants, from now on.
 	Sweep(ctx context.Context) error
-}
-
-// sweepers are drivers of one kind.
-type sweepers []sweeper
-
-// Resync implements sweeper.
-func (s sweepers) Resync(ctx context.Context) error { return s.all(func(d sweeper) error { return d.Resync(ctx) }) }
-
-// Sweep implements sweeper.
-func (s sweepers) Sweep(ctx context.Context) error { return s.all(func(d sweeper) error { return d.Sweep(ctx) }) }
-
-func (s sweepers) all(pass func(sweeper) error) error {
-	errs := make([]error, 0, len(s))
-	for _, d := range s {
-		errs = append(errs, pass(d))
-	}
-	return errors.Join(errs...)
 }
 
 // hostWriters keep the objects of the host as wanted.

@@ -248,7 +248,7 @@ func (n *node) addGateway() {
 		Settings:    n.settings,
 		Foreign:     n.record.Addresses,
 	})
-	n.runners["gateway"], n.runners["bridge flows"], n.runners["flows for external gateways"] = n.gateway, n.flows, n.second
+	n.runners["gateway"], n.runners["bridge flows"], n.runners[gwFlows] = n.gateway, n.flows, n.second
 	n.attempted = append(n.attempted, n.gateway.Ready())
 }
 
@@ -291,11 +291,12 @@ func (n *node) hostWriters(ctx context.Context) (err error) {
 			chains:     n.chains,
 			routes:     n.routes,
 			addresses:  n.addrs,
-			flows:      sweepers{n.flows, n.second},
+			flows:      n.flows,
 			ipRules:    n.ipRules,
 			parameters: n.settings,
 		},
 	}
+	n.kept.swept[gwFlows] = n.second
 	n.kept.looks = map[string]func() (string, error){parameters: func() (string, error) { return settings.State(n.settings.Wanted()) }}
 	legacy, err := n.chains.Legacy()
 	if err != nil {

@@ -133,7 +133,7 @@ func (l *lab) gateway(db ovs.Client) (*Gateway, error) {
 		Decide: func(types.UID, map[string]*string) {}, OVS: db,
 		Flows:       bridgenode.New([]string{gateway.Contributor}, db, open),
 		SecondFlows: bridgenode.New([]string{gateway.Contributor}, db, open),
-		Chains: chains, Routes: route.NewSet(), Addrs: addr.NewSet(addr.New(nil, topology.ManagementPort)),
+		Chains:      chains, Routes: route.NewSet(), Addrs: addr.NewSet(addr.New(nil, topology.ManagementPort)),
 		Settings: settings.NewSet(db),
 	}), nil
 }
