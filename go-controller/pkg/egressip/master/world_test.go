@@ -66,45 +66,6 @@ func addrs(texts ...string) []netip.Addr {
 	return out
 }
 
-// reach is a Health whose answers a test sets.
-type reach struct {
-	mu    sync.Mutex
-	nodes map[string]place.Reach
-	subs  []func(string)
-	// probed is closed, unless a test still has to.
-	probed chan struct{}
-}
-
-func newReach() *reach {
-	r := &reach{nodes: map[string]place.Reach{}, probed: make(chan struct{})}
-	close(r.probed)
-	return r
-}
-
-func (r *reach) Reach(node string) place.Reach {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.nodes[node]
-}
-
-func (r *reach) Probed() <-chan struct{} { return r.probed }
-
-func (r *reach) Subscribe(f func(string)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.subs = append(r.subs, f)
-}
-
-func (r *reach) set(node string, state place.Reach) {
-	r.mu.Lock()
-	r.nodes[node] = state
-	subs := slices.Clone(r.subs)
-	r.mu.Unlock()
-	for _, f := range subs {
-		f(node)
-	}
-}
-
 // barrier is a Barrier whose chassis a test stops.
 type barrier struct {
 	mu      sync.Mutex
