@@ -34,7 +34,7 @@ func (a *answering) Probe(ctx context.Context, node string, _ netip.Addr) error 
 		<-ctx.Done()
 		return errors.New("silent")
 	}
-	time.Sleep(a.took)
+	<-time.After(a.took)
 	return nil
 }
 
@@ -61,7 +61,7 @@ func (w *publishing) lead(d time.Duration, during ...func()) {
 	for _, run := range []func(context.Context) error{tracker.Run, p.Run} {
 		go func() { done <- run(ctx) }()
 	}
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 	for _, f := range during {
 		f()
@@ -133,18 +133,18 @@ func TestPublish(t *testing.T) {
 				t.Errorf("the next leader published %q in %d writes", got, n)
 			}
 			w.prober.silent.Store(true)
-			time.Sleep(3 * time.Second)
+			<-time.After(3 * time.Second)
 			synctest.Wait()
 			if got, n := w.report(), w.wrote(); got != "n1 Unreachable 0, n2 Reachable 5, n3 Reachable 5" || n != 1 {
 				t.Errorf("after a loss it published %q in %d writes", got, n)
 			}
 			w.prober.silent.Store(false)
-			time.Sleep(reachability.Pause)
+			<-time.After(reachability.Pause)
 			synctest.Wait()
 			if got, n := w.report(), w.wrote(); got != wellKnown || n != 1 {
 				t.Errorf("when it was back it published %q in %d writes", got, n)
 			}
-			time.Sleep(2*reachability.Refresh + reachability.Pause)
+			<-time.After(2*reachability.Refresh + reachability.Pause)
 			synctest.Wait()
 			if n := w.wrote(); n != 2 {
 				t.Errorf("%d writes in two quiet intervals", n)
@@ -178,7 +178,7 @@ func TestPublishRefused(t *testing.T) {
 				t.Errorf("tried %d times in two minutes", n)
 			}
 			refuse.Store(false)
-			time.Sleep(time.Minute) // it is tried again every half a minute at least
+			<-time.After(time.Minute) // it is tried again every half a minute at least
 			synctest.Wait()
 			if got := w.report(); got != wellKnown {
 				t.Errorf("published %q", got)

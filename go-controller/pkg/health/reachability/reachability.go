@@ -11,16 +11,17 @@ import (
 )
 
 const (
-	// ConfigMap is the name of the object that has the report, in the namespace of ovnkube,
-	// and Key the key in it.
+	// ConfigMap is the name of the object that has the report, in the namespace of ovnkube.
 	ConfigMap = "ovnkube-reachability"
-	Key       = "reachability.json"
+	// Key is the key of the report in the ConfigMap.
+	Key = "reachability.json"
 	// APIVersion is the version of the schema. Fields may be added to it; what there is
 	// keeps its name and meaning.
 	APIVersion = "egress.ovnkube/v1"
 
-	// Pause is the least time between two writes, Refresh the longest.
-	Pause   = 10 * time.Second
+	// Pause is the least time between two writes.
+	Pause = 10 * time.Second
+	// Refresh is the longest time between two writes.
 	Refresh = 5 * time.Minute
 )
 
