@@ -313,6 +313,7 @@ func (f *faultTest) flow(t *testing.T) {
 	if err != nil {
 		first = nil
 	}
+	var stuck netip.AddrPort
 	err = lab.Until(t.Context(), faultStopped, "all connections to carry traffic", func(ctx context.Context) error {
 		now, err := f.reports(ctx, false)
 		if err != nil {
@@ -325,6 +326,7 @@ func (f *faultTest) flow(t *testing.T) {
 			for to, r := range said {
 				was := first[pod][to]
 				if r.Lasting.Echoed <= was.Lasting.Echoed || r.Fresh.Echoed <= was.Fresh.Echoed {
+					stuck = to
 					return fmt.Errorf("%s to %s: was %+v, is %+v", pod, to, was, r)
 				}
 			}
@@ -332,8 +334,28 @@ func (f *faultTest) flow(t *testing.T) {
 		return nil
 	})
 	if err != nil {
-		t.Error(err)
+		t.Errorf("%v\nopen connections to %s in the switches:%s", err, stuck, f.remembered(t.Context(), stuck))
 	}
+}
+
+// remembered returns what the switches remember of connections to a server that are open, for
+// whoever has to find out why they carry nothing.
+func (f *faultTest) remembered(ctx context.Context, to netip.AddrPort) string {
+	var all strings.Builder
+	for _, node := range nodes {
+		out, err := f.Kin.Exec(ctx, node, "ovs-appctl", "dpctl/dump-conntrack")
+		if err != nil {
+			out = err.Error()
+		}
+		fmt.Fprintf(&all, "\n%s:", node)
+		for line := range strings.Lines(out) {
+			if strings.Contains(line, fmt.Sprintf("dst=%s,", to.Addr())) && strings.Contains(line, fmt.Sprintf("dport=%d)", to.Port())) &&
+				strings.Contains(line, "state=ESTABLISHED") {
+				fmt.Fprintf(&all, "\n  %s", strings.TrimSpace(line))
+			}
+		}
+	}
+	return all.String()
 }
 
 // reports are those of all pods, by their names.
