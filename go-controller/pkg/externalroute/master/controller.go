@@ -90,7 +90,10 @@ type Controller struct {
 	plan        externalroute.Plan
 	byNamespace map[string][]string
 	// pending are nodes in the queue; the first of them brings all of them with it.
-	pending map[string]bool
+	// planning are those whose rows are being planned.
+	pending, planning map[string]bool
+	// plannedWith are, by node, the namespaces with gateways whose pods its rows were planned with.
+	plannedWith map[string]map[string]bool
 	// dirty are the nodes that are still to be written before anything is reported,
 	// with a number that grows.
 	dirty map[string]uint64
@@ -117,6 +120,7 @@ func New(deps Deps) (*Controller, error) {
 		nodeLister:       deps.Nodes.Lister(),
 		pods:             deps.Pods.Informer().GetIndexer(),
 		pending:          map[string]bool{},
+		plannedWith:      map[string]map[string]bool{},
 		dirty:            map[string]uint64{},
 		failed:           map[string]bool{},
 		reportPolicies:   map[string]bool{},

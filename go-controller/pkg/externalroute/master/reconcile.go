@@ -41,8 +41,11 @@ func (c *Controller) reconcileAll(context.Context, string) error {
 	namespaces := changed(before.Hops, plan.Hops, slices.Equal[[]externalroute.Hop])
 	policies := changed(before.Policies, plan.Policies, func(a, b externalroute.Policy) bool { return reflect.DeepEqual(a, b) })
 	// Pods that come from now on find the new plan, those that came before are in
-	// the index.
-	nodes := c.nodesOf(namespaces)
+	// the index. Those that have just gone are not, and their events find the new plan
+	// as well: their nodes are known by what was planned for them.
+	nodes := append(c.nodesOf(namespaces), c.nodesPlannedWith(namespaces)...)
+	slices.Sort(nodes)
+	nodes = slices.Compact(nodes)
 	if len(namespaces) > 0 {
 		klog.V(2).InfoS("External gateways changed", "namespaces", namespaces, "nodes", nodes)
 	}
@@ -178,11 +181,13 @@ func (c *Controller) reconcileNodes(ctx context.Context, name string) error {
 	plan, turns := c.plan, maps.Clone(c.dirty)
 	nodes := c.pending
 	c.pending = map[string]bool{}
-	c.mu.Unlock()
 	nodes[name] = true
+	c.planning = maps.Clone(nodes)
+	c.mu.Unlock()
 	// Reports do not wait for a node that fails: it may do so for long.
 	defer func() {
 		c.mu.Lock()
+		c.planning = nil
 		for n := range nodes {
 			if c.dirty[n] == turns[n] {
 				delete(c.dirty, n)
@@ -219,6 +224,34 @@ func (c *Controller) reconcileNodes(ctx context.Context, name string) error {
 	return nil
 }
 
+// notePlanned notes the namespaces with gateways whose pods the rows of a node were planned with.
+func (c *Controller) notePlanned(node string, namespaces map[string]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(namespaces) == 0 {
+		delete(c.plannedWith, node)
+		return
+	}
+	c.plannedWith[node] = namespaces
+}
+
+// nodesPlannedWith returns the nodes whose rows were planned with pods of some namespaces, or are
+// being planned.
+func (c *Controller) nodesPlannedWith(namespaces []string) []string {
+	if len(namespaces) == 0 {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	nodes := slices.Collect(maps.Keys(c.planning))
+	for node, served := range c.plannedWith {
+		if slices.ContainsFunc(namespaces, func(ns string) bool { return served[ns] }) {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
 // noteFailures remembers whose rows could not be written, for the statuses of the
 // policies.
 func (c *Controller) noteFailures(nodes map[string]bool, errs map[nb.Owner]error) {
@@ -250,6 +283,7 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 	if apierrors.IsNotFound(err) {
 		c.sessions.begin(name, "", nil)
 		c.steered.note(name, nil)
+		c.notePlanned(name, nil)
 		return nil, nil
 	}
 	if err != nil {
@@ -267,7 +301,11 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 		snap.Ending[a] = true // by the port where it was
 	}
 	var addrs []netip.Addr
+	served := map[string]bool{}
 	for _, p := range c.indexed(byNode, name) {
+		if len(plan.Hops[p.Namespace]) > 0 {
+			served[p.Namespace] = true
+		}
 		if !c.deps.Config.DisableSNATMultipleGWs && len(plan.Hops[p.Namespace]) == 0 {
 			continue // it has no rows
 		}
@@ -280,6 +318,7 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 		snap.Pods = append(snap.Pods, pod)
 		addrs = append(addrs, pod.Addrs...)
 	}
+	c.notePlanned(name, served)
 	snap.Rerouted = c.steered.of(name, addrs)
 	rows = externalroute.NodeRows(c.deps.Config, plan, snap)
 	c.sessions.write(name, chassis, have, destinations(rows))
