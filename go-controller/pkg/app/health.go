@@ -159,3 +159,8 @@ func sessionTLS(d config.Database, use x509.ExtKeyUsage) (*tls.Config, error) {
 	}
 	return pki.Files{Key: d.PrivKey, Cert: d.Cert, CA: d.CACert}.Session(use, "")
 }
+
+// zonesOf asks ovn-controller for the zones of conntrack that it uses.
+func zonesOf(controller unixctl.Daemon) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) { return controller.Call(ctx, "ct-zone-list") }
+}

@@ -39,6 +39,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/settings"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/snatguard"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/table"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/unixctl"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/watch"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nodeinfo"
@@ -240,6 +241,7 @@ func (n *node) addGateway() {
 		Written:     n.self.Written(),
 		Decide:      n.self.Decide,
 		OVS:         n.switches,
+		Zones:       zonesOf(unixctl.Daemon{RunDir: runDirOVN, Name: "ovn-controller"}),
 		Flows:       n.flows,
 		SecondFlows: n.second,
 		Chains:      n.chains,

@@ -66,3 +66,35 @@ func MappedBridge(have, network string) string {
 	}
 	return ""
 }
+
+// zonePrefix is that of the keys of br-int under which ovn-controller keeps the zones of
+// conntrack that it has given out.
+const zonePrefix = "ct-zone-"
+
+// LacksZones tells whether the external_ids of br-int have no zone of a router: it is new, or
+// it was lost.
+//
+// ovn-controller writes a zone when it gives it out, and reads all of them when it starts.
+// Where they are not there any more it gives out others then, and open connections through a
+// gateway router break: the first packet in a zone that is empty may be an answer, and what
+// the pod sends is taken for the answer to that, and not translated.
+func LacksZones(ids map[string]string) bool {
+	for key := range ids {
+		if strings.HasPrefix(key, zonePrefix) && (strings.HasSuffix(key, "_dnat") || strings.HasSuffix(key, "_snat")) {
+			return false
+		}
+	}
+	return true
+}
+
+// ZoneIDs returns the external_ids of br-int for the zones that ovn-controller says it uses:
+// "name id" on each line.
+func ZoneIDs(list string) map[string]string {
+	ids := map[string]string{}
+	for line := range strings.Lines(list) {
+		if name, id, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			ids[zonePrefix+name] = id
+		}
+	}
+	return ids
+}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -285,5 +286,21 @@ func TestMemoryOfTwoBridges(t *testing.T) {
 	m.Keep(topology.ExternalGatewayNetwork, Remembered{})
 	if len(m.Bridges()) != 1 {
 		t.Errorf("%s", m.Encode())
+	}
+}
+
+func TestZones(t *testing.T) {
+	ids := ZoneIDs("681dfdf1_snat 1\ndefault_pod 7\n681dfdf1_dnat 3\n\nodd\n")
+	want := map[string]string{"ct-zone-681dfdf1_snat": "1", "ct-zone-default_pod": "7", "ct-zone-681dfdf1_dnat": "3"}
+	if !maps.Equal(ids, want) {
+		t.Errorf("got %v, want %v", ids, want)
+	}
+	if LacksZones(ids) {
+		t.Error("zones of a router are not seen")
+	}
+	for _, ids := range []map[string]string{nil, {"ovn-nb-cfg": "3"}, {"ct-zone-default_pod": "7", "other_dnat": "1"}} {
+		if !LacksZones(ids) {
+			t.Errorf("%v has zones of a router", ids)
+		}
 	}
 }

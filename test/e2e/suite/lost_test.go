@@ -2,6 +2,8 @@ package suite
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ const lostPatience = 15 * time.Second
 func (s *suite) lostSwitch(t *testing.T) {
 	const node, pod = "ovn-worker", "a"
 	before := s.steadyState(t)
+	zones := s.zones(t, node)
 	exec := func(args ...string) {
 		t.Helper()
 		if _, err := s.Kin.Exec(t.Context(), node, args...); err != nil {
@@ -59,7 +62,29 @@ func (s *suite) lostSwitch(t *testing.T) {
 				}
 			}
 			s.connectivity(t)
+			// Without them the next ovn-controller gives out others, and breaks what is open.
+			if now := s.zones(t, node); !slices.Equal(now, zones) {
+				t.Errorf("zones of conntrack are %v, were %v", now, zones)
+			}
 		})
 	}
 	s.same(t, before.Anonymous(), lab.State.Anonymous)
+}
+
+// zones are those of conntrack that br-int of a node says are given out, to routers and for
+// longer than a pod lives, sorted.
+func (s *suite) zones(t *testing.T, node string) []string {
+	t.Helper()
+	ids, err := s.Kin.Exec(t.Context(), node, "ovs-vsctl", "get", "bridge", "br-int", "external_ids")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var zones []string
+	for id := range strings.SplitSeq(strings.Trim(strings.TrimSpace(ids), "{}"), ", ") {
+		if strings.HasPrefix(id, "ct-zone-") && (strings.Contains(id, "_dnat=") || strings.Contains(id, "_snat=")) {
+			zones = append(zones, id)
+		}
+	}
+	slices.Sort(zones)
+	return zones
 }

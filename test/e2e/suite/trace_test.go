@@ -106,6 +106,7 @@ func (s *suite) trace(t *testing.T) {
 	e.remove(t, traceName)
 	e.choose(t, traceName)
 	e.assignable(t)
+	e.forgotten(t, traceIPs) // the states that later tests compare are to have none of them
 }
 
 // traceEndpoint has the API server lead to the ovnkube of a node, which it does to pods only:

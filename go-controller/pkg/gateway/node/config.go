@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"net/netip"
 	"time"
 
@@ -67,6 +68,9 @@ type Deps struct {
 	// Decide is told what the annotations of the node are to be, before they are written.
 	Decide func(node types.UID, annotations map[string]*string)
 	OVS    ovs.Client
+	// Zones asks ovn-controller for the zones of conntrack that it uses, "name id" on each
+	// line.
+	Zones func(ctx context.Context) (string, error)
 	// Flows are those of the external bridge, SecondFlows those of the bridge for external
 	// gateways.
 	Flows, SecondFlows *bridgenode.Manager

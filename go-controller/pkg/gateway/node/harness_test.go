@@ -45,6 +45,8 @@ type lab struct {
 	db   *ovs.DB
 	kube *fake.Clientset
 	node informers.SharedInformerFactory
+	// zones is what ovn-controller says that it uses.
+	zones string
 }
 
 func newLab(t *testing.T) *lab {
@@ -131,6 +133,7 @@ func (l *lab) gateway(db ovs.Client) (*Gateway, error) {
 	}, Deps{
 		Kube: l.kube, Nodes: l.node.Core().V1().Nodes(), Written: l.node.Core().V1().Nodes(),
 		Decide: func(types.UID, map[string]*string) {}, OVS: db,
+		Zones:       func(context.Context) (string, error) { return l.zones, nil },
 		Flows:       bridgenode.New([]string{gateway.Contributor}, db, open),
 		SecondFlows: bridgenode.New([]string{gateway.Contributor}, db, open),
 		Chains:      chains, Routes: route.NewSet(), Addrs: addr.NewSet(addr.New(nil, topology.ManagementPort)),

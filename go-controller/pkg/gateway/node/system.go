@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"k8s.io/klog/v2"
@@ -64,12 +65,41 @@ func (g *Gateway) ensureSystem(ctx context.Context) (map[string]string, error) {
 }
 
 // ensureIntegrationBridge makes br-int as ovn-controller would, early, so that
-// ports can be added before it runs.
+// ports can be added before it runs. One that was lost gets back what ovn-controller, as
+// long as it runs, knows of it.
 func (g *Gateway) ensureIntegrationBridge(ctx context.Context, datapathType string) error {
-	return g.OVS.EnsureBridge(ctx, ovs.Bridge{
+	bridges, err := g.OVS.Bridges(ctx)
+	if err != nil {
+		return err
+	}
+	want := ovs.Bridge{
 		Name: topology.IntegrationBridge, DatapathType: datapathType, FailMode: "secure",
 		OtherConfig: map[string]string{"disable-in-band": "true"},
-	})
+	}
+	i := slices.IndexFunc(bridges, func(b ovs.Bridge) bool { return b.Name == want.Name })
+	if i < 0 || gateway.LacksZones(bridges[i].ExternalIDs) {
+		want.ExternalIDs = g.zones(ctx)
+	}
+	return g.OVS.EnsureBridge(ctx, want)
+}
+
+// zonesTimeout bounds how long ovn-controller may take to tell its zones.
+const zonesTimeout = 2 * time.Second
+
+// zones returns the external_ids of br-int for the zones of conntrack that ovn-controller
+// uses; none where it does not run, and gives out new ones when it starts.
+func (g *Gateway) zones(ctx context.Context) map[string]string {
+	ctx, cancel := context.WithTimeout(ctx, zonesTimeout)
+	defer cancel()
+	list, err := g.Zones(ctx)
+	if err != nil {
+		klog.V(4).InfoS("ovn-controller does not tell its zones of conntrack", "err", err)
+	}
+	ids := gateway.ZoneIDs(list)
+	if len(ids) > 0 {
+		klog.InfoS("The integration bridge was lost, restoring the zones of conntrack", "zones", len(ids))
+	}
+	return ids
 }
 
 // encapIP is where tunnels to this node end.

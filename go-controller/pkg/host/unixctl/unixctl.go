@@ -1,7 +1,7 @@
 // Package unixctl asks the daemons of Open vSwitch and OVN over their control
 // sockets, as ovs-appctl does, but without a process a question.
 //
-// Callers: health/node, host/conntrack.
+// Callers: app, host/conntrack, host/tracer.
 package unixctl
 
 import (
