@@ -407,7 +407,8 @@ func (e *egressIPTest) steady(t *testing.T) lab.State {
 			return err
 		}
 		for _, node := range nodes {
-			if err := errors.Join(e.gone(ctx, node, list.Items), e.handedOver(ctx, node, list.Items)); err != nil {
+			err := errors.Join(e.gone(ctx, node, list.Items), e.handedOver(ctx, node, list.Items), e.barred(ctx, node, list.Items))
+			if err != nil {
 				return err
 			}
 		}
@@ -433,6 +434,36 @@ func (e *egressIPTest) gone(ctx context.Context, node string, all []v1.EgressIP)
 			})
 		}) {
 			return fmt.Errorf("%s has %s", node, f)
+		}
+	}
+	return nil
+}
+
+// barred fails while a node lets connections go on that left with an address before another
+// node got it.
+func (e *egressIPTest) barred(ctx context.Context, node string, all []v1.EgressIP) error {
+	flows, err := e.list(ctx, node, "priority=150,", "ovs-ofctl", "dump-flows", "breth0")
+	if err != nil {
+		return err
+	}
+	drops, err := e.list(ctx, node, "priority=104,", "ovs-ofctl", "dump-flows", "breth0")
+	if err != nil {
+		return err
+	}
+	for _, ip := range all {
+		for _, item := range ip.Status.Items {
+			has := func(field string) func(string) bool {
+				return func(flow string) bool {
+					return strings.Contains(flow, field+item.EgressIP+" ") || strings.Contains(flow, field+item.EgressIP+",")
+				}
+			}
+			// Those that the node keeps itself from answering for are on the nodes' network.
+			if item.Node == node || !slices.ContainsFunc(flows, has("_spa=")) && !slices.ContainsFunc(flows, has("nd_target=")) {
+				continue
+			}
+			if !slices.ContainsFunc(drops, has("_src=")) {
+				return fmt.Errorf("%s lets %s leave", node, item.EgressIP)
+			}
 		}
 	}
 	return nil

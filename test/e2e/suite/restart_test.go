@@ -147,17 +147,22 @@ func (s *suite) readyz(ctx context.Context, p process) error {
 	return s.Get(ctx, p.node, fmt.Sprintf("http://%s:%d/readyz", address, p.ready))
 }
 
-// pid finds the one process whose command line matches.
-func (s *suite) pid(ctx context.Context, p process) (string, error) {
-	out, err := s.Kin.Exec(ctx, p.node, "pgrep", "-f", p.pattern)
-	if err != nil {
-		return "", err
-	}
-	pids := strings.Fields(out)
-	if len(pids) != 1 {
-		return "", fmt.Errorf("%s: want one process, have %v", p.name, pids)
-	}
-	return pids[0], nil
+// pid finds the one process whose command line matches. One that is about to run another
+// program has its parent's command line for a moment.
+func (s *suite) pid(ctx context.Context, p process) (pid string, err error) {
+	err = lab.Until(ctx, 5*time.Second, "one process", func(ctx context.Context) error {
+		out, err := s.Kin.Exec(ctx, p.node, "pgrep", "-f", p.pattern)
+		if err != nil {
+			return err
+		}
+		pids := strings.Fields(out)
+		if len(pids) != 1 {
+			return fmt.Errorf("%s: want one process, have %v", p.name, pids)
+		}
+		pid = pids[0]
+		return nil
+	})
+	return pid, err
 }
 
 // settles is how long a state has to be the same to pass for settled: two reads, so
