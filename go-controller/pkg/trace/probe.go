@@ -254,13 +254,5 @@ func (p Probe) text(w io.Writer, protocol string) {
 			end = fmt.Sprintf("left node %s with source %s", s.Node, s.Source)
 		}
 	}
-	mark := "x"
-	if p.AsPlanned {
-		mark, end = ">", end+": as planned"
-	}
-	fmt.Fprintf(w, "  %s %s\n", mark, end)
-	problems(w, "  ", p.Problems)
-	for _, n := range p.Notes {
-		fmt.Fprintf(w, "  note: %s\n", n)
-	}
+	ending(w, end, p.AsPlanned, p.Problems, p.Notes)
 }

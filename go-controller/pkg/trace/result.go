@@ -160,13 +160,18 @@ func (p Path) text(w io.Writer) {
 	case EndArrives:
 		end = fmt.Sprintf("arrives at %s on node %s with source %s", p.By, p.Node, p.Source)
 	}
+	ending(w, end, p.AsPlanned, p.Problems, p.Notes)
+}
+
+// ending tells where a path ends, and what there is to say of it.
+func ending(w io.Writer, end string, asPlanned bool, all []explain.Problem, notes []string) {
 	mark := "x"
-	if p.AsPlanned {
+	if asPlanned {
 		mark, end = ">", end+": as planned"
 	}
 	fmt.Fprintf(w, "  %s %s\n", mark, end)
-	problems(w, "  ", p.Problems)
-	for _, n := range p.Notes {
+	problems(w, "  ", all)
+	for _, n := range notes {
 		fmt.Fprintf(w, "  note: %s\n", n)
 	}
 }

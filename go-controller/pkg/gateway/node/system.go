@@ -96,9 +96,10 @@ func (g *Gateway) zones(ctx context.Context) map[string]string {
 		klog.V(4).InfoS("ovn-controller does not tell its zones of conntrack", "err", err)
 	}
 	ids := gateway.ZoneIDs(list)
-	if len(ids) > 0 {
-		klog.InfoS("The integration bridge was lost, restoring the zones of conntrack", "zones", len(ids))
+	if gateway.LacksZones(ids) { // it has none of a router either: the bridge is new
+		return nil
 	}
+	klog.InfoS("The integration bridge was lost, restoring the zones of conntrack", "zones", len(ids))
 	return ids
 }
 
