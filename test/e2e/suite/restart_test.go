@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	esv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
@@ -212,13 +214,41 @@ func (s *suite) steadyState(t *testing.T) lab.State {
 			last, since = now, time.Now()
 			return fmt.Errorf("it just changed:\n%s", diff)
 		}
-		return nil
+		return s.hosted(ctx, now)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return last
 }
+
+// hosted fails while a node translates for an EgressService whose host it is not (any
+// more): a former host does so for a few seconds, for longer than a state takes to settle.
+func (s *suite) hosted(ctx context.Context, state lab.State) error {
+	list, err := s.Egress.EgressServiceV1().EgressServices(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	hosts := map[string]string{}
+	for _, eg := range list.Items {
+		hosts[eg.Namespace+"/"+eg.Name] = eg.Status.Host
+	}
+	for _, node := range nodes {
+		for _, place := range []string{": iptables", ": ip6tables"} {
+			for line := range strings.Lines(state[node+place]) {
+				rule := translation.FindStringSubmatch(line)
+				if rule != nil && hosts[rule[1]] != node && hosts[rule[1]] != esv1.HostAll {
+					return fmt.Errorf("%s is not the host of %s and has %s", node, rule[1], line)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// translation is a rule that has what a pod sends leave with the address of an
+// EgressService, whose key is the first submatch.
+var translation = regexp.MustCompile(`^-A OVN-KUBE-EGRESS-SVC .*--comment "?([^" ]+/[^" ]+)"? -j SNAT`)
 
 // sameState waits until the state is as before, and stays so.
 func (s *suite) sameState(t *testing.T, before lab.State) {
