@@ -5,12 +5,12 @@ import (
 	"os"
 	"path/filepath"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
 )
 
@@ -75,13 +75,9 @@ func existing(path string) string {
 	return path
 }
 
-// kubeClient makes the client for the built-in kinds, which speak protobuf; our
-// own kinds do not.
+// kubeClient makes the client for the built-in kinds.
 func kubeClient(rc *rest.Config) (kubernetes.Interface, error) {
-	rc = rest.CopyConfig(rc)
-	rc.ContentType = runtime.ContentTypeProtobuf
-	rc.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	cs, err := kubernetes.NewForConfig(rc)
+	cs, err := kubernetes.NewForConfig(kube.Protobuf(rc))
 	if err != nil {
 		return nil, fmt.Errorf("make the client of the API server: %w", err)
 	}

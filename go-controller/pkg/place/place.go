@@ -24,6 +24,16 @@ func (r Reach) String() string {
 	return [...]string{"unknown", "alive", "dead"}[r]
 }
 
+// Reachability tells which nodes can be reached.
+type Reachability interface {
+	Reach(node string) Reach
+	// Probed is closed once something is known of the nodes that there are first, or they
+	// have had time enough to answer.
+	Probed() <-chan struct{}
+	// Subscribe has a function called for each change of a node's state.
+	Subscribe(func(node string))
+}
+
 // Node is a candidate.
 type Node struct {
 	topology.Node

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -19,6 +18,7 @@ import (
 	routeclient "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned"
 	serviceclient "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
 	ipclient "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/test/scale/plane"
 )
 
@@ -33,14 +33,11 @@ type Clients struct {
 	Routes   routeclient.Interface
 }
 
-// NewClients makes clients for all kinds; the built-in ones speak protobuf.
+// NewClients makes clients for all kinds.
 func NewClients(rc *rest.Config) (Clients, error) {
 	var c Clients
-	binary := rest.CopyConfig(rc)
-	binary.ContentType = runtime.ContentTypeProtobuf
-	binary.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	var err error
-	if c.Kube, err = kubernetes.NewForConfig(binary); err != nil {
+	if c.Kube, err = kubernetes.NewForConfig(kube.Protobuf(rc)); err != nil {
 		return c, err
 	}
 	if c.Services, err = serviceclient.NewForConfig(rc); err != nil {

@@ -83,7 +83,7 @@ func TestAudit(t *testing.T) {
 		h.attachNew("prod/web-0", "ovn-worker", "web", "10.244.1.5")
 		fakeapi.Settle()
 		from := w.holder("prod", "172.18.0.50")
-		w.health.set(from, place.Dead)
+		w.health.Set(from, place.Dead)
 		fakeapi.Settle()
 		to := w.holder("prod", "172.18.0.50")
 		restart := func() {
@@ -97,10 +97,10 @@ func TestAudit(t *testing.T) {
 		w.changePod("prod/web-0", func(p *corev1.Pod) { p.Labels["app"] = "web" })
 		fakeapi.Settle()
 		for _, node := range []string{"ovn-control-plane", "ovn-worker", "ovn-worker2"} {
-			w.health.set(node, place.Dead)
+			w.health.Set(node, place.Dead)
 		}
 		fakeapi.Settle()
-		w.health.set("ovn-worker", place.Alive)
+		w.health.Set("ovn-worker", place.Alive)
 		fakeapi.Settle()
 		w.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web-0"}})
 		h.detach("prod/web-0")

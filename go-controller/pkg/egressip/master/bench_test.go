@@ -50,7 +50,7 @@ func newScale(t testing.TB, s scale) (*world, *ovsdbtest.Server) {
 	for i := range s.nodes {
 		name := s.node(i)
 		w.create(node(name, 10+i))
-		w.health.nodes[name] = place.Alive
+		w.health.Set(name, place.Alive)
 		args = append(args, "--", "lr-add", topology.GatewayRouter(name), "--", "ls-add", name)
 	}
 	for n := range hopOf {
@@ -134,7 +134,7 @@ func TestTransactions(t *testing.T) {
 	changes := watchPolicies(t, db)
 	before := db.Records()
 	w.freeze(lost, true)
-	w.health.set(lost, place.Dead)
+	w.health.Set(lost, place.Dead)
 	w.eventually("the other nodes to serve", func() bool {
 		return !strings.Contains(db.Nbctl("lr-nat-list", topology.GatewayRouter(lost)), "snat")
 	})

@@ -42,15 +42,6 @@ const (
 	insidePatience = 2 * time.Second
 )
 
-// Health tells which nodes are reachable.
-type Health interface {
-	Reach(node string) place.Reach
-	// Probed is closed once something is known of the nodes that there are first, or they
-	// have had time enough to answer.
-	Probed() <-chan struct{}
-	Subscribe(func(node string))
-}
-
 // Barrier waits until a chassis has in force what was written before.
 type Barrier interface {
 	Wait(ctx context.Context, chassis string) error
@@ -70,7 +61,7 @@ type Deps struct {
 	Nodes      coreinformers.NodeInformer
 	Services   coreinformers.ServiceInformer
 	Writer     Writer
-	Health     Health
+	Health     place.Reachability
 	Barrier    Barrier
 	// Rerouted is told the addresses of the pods that EgressIPs have.
 	Rerouted *noreroute.PodSet

@@ -122,8 +122,8 @@ func TestRestartWritesNothing(t *testing.T) {
 	w.stop()
 	w.writes()
 	for _, known := range []place.Reach{place.Alive, place.Unknown} {
-		for n := range w.health.nodes {
-			w.health.nodes[n] = known
+		for n := range w.health.States() {
+			w.health.Set(n, known)
 		}
 		w.start()
 		w.programmed(prod)
@@ -145,7 +145,7 @@ func TestNodeDies(t *testing.T) {
 	w.writes()
 	w.freeze(was, true)
 	w.barrier.stop("chassis-"+was, true) // it confirms nothing any more
-	w.health.set(was, place.Dead)
+	w.health.Set(was, place.Dead)
 	w.eventually("the next hop", func() bool { return w.hops(web, webV4) == hopOf[other(was)] })
 	w.programmed(prod)
 	w.eventually("the old translation to go", func() bool { return w.nats(web) == other(was)+":172.18.0.33" })
@@ -173,13 +173,13 @@ func TestOneOfTwoDies(t *testing.T) {
 	dies := w.holder(prod, "172.18.0.33")
 	w.barrier.stop("all", true)
 	w.freeze(dies, true)
-	w.health.set(dies, place.Dead)
+	w.health.Set(dies, place.Dead)
 	w.eventually("the next hop that is left", func() bool { return w.hops(web, webV4) == hopOf[other(dies)] })
 	w.eventually("the rest to wait", func() bool { return w.reason(prod, v1.ConditionAssigned) == string(egressip.NoNode) })
 	w.event("no node can hold 172.18.0.33: ovn-control-plane: is not labelled")
 	w.barrier.stop("all", false)
 	w.freeze(dies, false)
-	w.health.set(dies, place.Alive)
+	w.health.Set(dies, place.Alive)
 	w.eventually("both", func() bool { return w.hops(web, webV4) == "100.64.0.3 100.64.0.4" })
 }
 
@@ -356,7 +356,7 @@ func TestGoneWithItsNode(t *testing.T) {
 	w := serving(t, "172.18.0.33")
 	led := w.hops(web, webV4)
 	w.barrier.stop("chassis-ovn-control-plane", true)
-	w.health.set("ovn-control-plane", place.Dead)
+	w.health.Set("ovn-control-plane", place.Dead)
 	w.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web"}})
 	w.eventually("the EgressIP to have no pod", func() bool { return len(w.master.members.Selected(prod)) == 0 })
 	w.detach(web)

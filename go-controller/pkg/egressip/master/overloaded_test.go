@@ -21,7 +21,7 @@ func TestPassesForDead(t *testing.T) {
 		t.Fatalf("the holder is %s", was)
 	}
 	w.barrier.stop("chassis-ovn-worker", true)
-	w.health.set("ovn-worker", place.Dead)
+	w.health.Set("ovn-worker", place.Dead)
 	w.eventually("the pod to be led elsewhere", func() bool { return w.hops(own, ownV4) == hopOf["ovn-worker2"] })
 	w.programmed(prod) // nobody waits for it
 	w.eventually("the translation of others to go", func() bool { return w.nats(web) == "ovn-worker2:172.18.0.33" })
@@ -29,7 +29,7 @@ func TestPassesForDead(t *testing.T) {
 	if got := w.nats(own); got != onBoth {
 		t.Errorf("the pod on the node has the translations %q before the node has its policies, want %q", got, onBoth)
 	}
-	w.health.set("ovn-worker", place.Alive)
+	w.health.Set("ovn-worker", place.Alive)
 	w.barrier.stop("chassis-ovn-worker", false)
 	w.eventually("the old translation to go", func() bool { return w.nats(own) == "ovn-worker2:172.18.0.33" })
 }

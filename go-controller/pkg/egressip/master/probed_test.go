@@ -2,8 +2,6 @@ package master
 
 import (
 	"fmt"
-	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,10 +20,11 @@ func TestWaitsForTheFirstAnswers(t *testing.T) {
 		for i := range count {
 			w.create(egress(fmt.Sprint("e", i), []v1.Address{v1.Address(addr(i))}))
 		}
-		w.health.nodes["ovn-worker2"], w.health.probed = place.Unknown, make(chan struct{})
+		w.health.Set("ovn-worker2", place.Unknown)
+		answered := w.health.DelayProbed()
 		time.AfterFunc(time.Second, func() {
-			w.health.set("ovn-worker2", place.Alive)
-			close(w.health.probed)
+			w.health.Set("ovn-worker2", place.Alive)
+			answered()
 		})
 		w.start()
 		held := map[string]int{}
@@ -38,43 +37,4 @@ func TestWaitsForTheFirstAnswers(t *testing.T) {
 		}
 		w.stop()
 	})
-}
-
-// reach is a Health whose answers a test sets.
-type reach struct {
-	mu    sync.Mutex
-	nodes map[string]place.Reach
-	subs  []func(string)
-	// probed is closed, unless a test still has to.
-	probed chan struct{}
-}
-
-func newReach() *reach {
-	r := &reach{nodes: map[string]place.Reach{}, probed: make(chan struct{})}
-	close(r.probed)
-	return r
-}
-
-func (r *reach) Reach(node string) place.Reach {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.nodes[node]
-}
-
-func (r *reach) Probed() <-chan struct{} { return r.probed }
-
-func (r *reach) Subscribe(f func(string)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.subs = append(r.subs, f)
-}
-
-func (r *reach) set(node string, state place.Reach) {
-	r.mu.Lock()
-	r.nodes[node] = state
-	subs := slices.Clone(r.subs)
-	r.mu.Unlock()
-	for _, f := range subs {
-		f(node)
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -60,7 +59,7 @@ func (h *history) event() {
 	case 7:
 		name, state := h.pick(workers...), []place.Reach{place.Alive, place.Alive, place.Dead, place.Unknown}[h.rng.IntN(4)]
 		h.say("%s is %s", name, state)
-		h.health.set(name, state)
+		h.health.Set(name, state)
 	case 8:
 		h.anyNode(h.rng.IntN(2))
 	case 9:
@@ -229,13 +228,15 @@ func (w *world) state() string {
 func (w *world) same(t *testing.T) *world {
 	f := newWorld(t)
 	ctx := context.Background()
-	for name := range f.health.nodes {
+	for name := range f.health.States() {
 		f.remove(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	for _, name := range []string{"prod", "dev"} {
 		f.remove(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	f.health.nodes = maps.Clone(w.health.nodes)
+	for name, state := range w.health.States() {
+		f.health.Set(name, state)
+	}
 	spaces, _ := w.kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	for _, o := range spaces.Items {
 		f.create(&o)

@@ -162,7 +162,7 @@ func TestOldNodeDies(t *testing.T) {
 			w.leave(first)
 			w.eventually("the other to be chosen", func() bool { return w.holder(prod, string(ip)) == other(first) })
 			w.freeze(first, true)
-			w.health.set(first, place.Dead)
+			w.health.Set(first, place.Dead)
 			w.freeze(other(first), false)
 			if got := w.programmed(prod); got != other(first) {
 				t.Errorf("held by %q", got)

@@ -40,6 +40,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakereach"
 )
 
 // portFeature owns the ports of pods in these tests.
@@ -116,7 +117,7 @@ type world struct {
 	egress  *egressfake.Clientset
 	nb      *nbfake.Writer
 	db      database // nb, or a real one
-	health  *reach
+	health  *fakereach.Nodes
 	barrier *barrier
 	events  *record.FakeRecorder
 	pods    *noreroute.PodSet
@@ -138,7 +139,7 @@ type world struct {
 
 func newWorld(t testing.TB, objs ...runtime.Object) *world {
 	w := &world{t: t, kube: kubefake.NewClientset(), egress: egressfake.NewSimpleClientset(), nb: nbfake.New(),
-		health:  newReach(),
+		health:  fakereach.New(),
 		barrier: &barrier{stopped: map[string]bool{}, changed: make(chan struct{})}, frozen: map[string]bool{}}
 	fakeapi.Strict(w.kube)
 	fakeapi.Strict(w.egress)
@@ -148,7 +149,7 @@ func newWorld(t testing.TB, objs ...runtime.Object) *world {
 	w.create(namespace("dev", map[string]string{"environment": "development"}))
 	for i, name := range []string{"ovn-control-plane", "ovn-worker", "ovn-worker2"} {
 		w.create(node(name, i))
-		w.health.nodes[name] = place.Alive
+		w.health.Set(name, place.Alive)
 	}
 	for _, o := range objs {
 		w.create(o)
@@ -205,7 +206,7 @@ func (w *world) start() {
 	own := externalversions.NewSharedInformerFactory(w.egress, fakeapi.NoResync)
 	w.events = record.NewFakeRecorder(1000)
 	w.pods = noreroute.NewPodSet()
-	w.health.subs = nil
+	w.health.Unsubscribe()
 	deps := Deps{
 		Kube: w.kube, Egress: w.egress, EgressIPs: countedEgressIPs{own.EgressIP().V1().EgressIPs(), &w.listed},
 		Namespaces: core.Core().V1().Namespaces(), Pods: countedPods{core.Core().V1().Pods(), &w.listed}, Nodes: core.Core().V1().Nodes(),

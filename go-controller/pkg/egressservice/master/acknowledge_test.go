@@ -69,7 +69,7 @@ func TestHostDoesNotAcknowledge(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, s := newWorld(t, egress("kept"), service("kept", "6.6.6.6"), slice("kept", "10.244.0.77")), &silence{}
 				w.limit, w.silent = limit, s.of
-				w.health.nodes["ovn-worker2"] = place.Dead
+				w.health.Set("ovn-worker2", place.Dead)
 				w.start()
 				w.eventually("kept to be served", func() bool { return w.programmed("default/kept") })
 				steps.before(w)
@@ -82,7 +82,7 @@ func TestHostDoesNotAcknowledge(t *testing.T) {
 				if name == "new" {
 					w.eventually("the host to be chosen", func() bool { status, _, _ := w.hosts(demo); return status == "ovn-worker" })
 				}
-				w.health.set("ovn-worker2", place.Alive)
+				w.health.Set("ovn-worker2", place.Alive)
 				w.served(demo, "ovn-worker2")
 				w.event("Node ovn-worker2 serves the egress traffic instead of ovn-worker: has not acknowledged in time what it was given")
 				if status, _, labels := w.hosts("default/kept"); status != "ovn-worker" || labels != "ovn-worker" {
@@ -105,7 +105,7 @@ func TestHostDoesNotAcknowledge(t *testing.T) {
 func TestNobodyElseAcknowledges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, s := impatient(t)
-		w.health.nodes["ovn-worker2"] = place.Dead
+		w.health.Set("ovn-worker2", place.Dead)
 		s.Store("ovn-worker")
 		w.start()
 		w.eventually("the condition", func() bool { return w.reason("demo-svc") == egressservice.ReasonNotAcknowledged })
@@ -158,18 +158,18 @@ func TestHostIsBehind(t *testing.T) {
 func TestDeadHostOwesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, s := impatient(t)
-		w.health.nodes["ovn-worker2"] = place.Dead
+		w.health.Set("ovn-worker2", place.Dead)
 		w.start()
 		w.served(demo, "ovn-worker")
 		s.Store("ovn-worker")
-		w.health.set("ovn-worker", place.Dead)
+		w.health.Set("ovn-worker", place.Dead)
 		w.update(slice("demo-svc", append(slices.Clone(demoPods), "10.244.1.9")...))
 		<-time.After(2 * limit)
 		if w.master.ackTimeouts.TimedOut("ovn-worker") {
 			t.Error("a dead node is said not to acknowledge")
 		}
 		s.Store("")
-		w.health.set("ovn-worker", place.Alive)
+		w.health.Set("ovn-worker", place.Alive)
 		w.served(demo, "ovn-worker")
 	})
 }

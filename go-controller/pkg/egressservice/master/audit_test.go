@@ -98,7 +98,7 @@ func TestAudit(t *testing.T) {
 		w.silent = nil
 		w.startAudited(l)
 		fakeapi.Settle()
-		w.health.set(from, place.Dead)
+		w.health.Set(from, place.Dead)
 		fakeapi.Settle()
 		to, _, _ := w.hosts(demo)
 		w.remove(pod("default", "10.244.0.5", ""))

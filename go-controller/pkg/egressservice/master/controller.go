@@ -35,15 +35,6 @@ import (
 // the database sends what waits in one transaction.
 const workers = 256
 
-// Health tells which nodes are reachable.
-type Health interface {
-	Reach(node string) place.Reach
-	// Probed is closed once something is known of the nodes that there are first, or they
-	// have had time enough to answer.
-	Probed() <-chan struct{}
-	Subscribe(func(node string))
-}
-
 // Writer writes the rows and tells of those that others changed.
 type Writer = nb.Database
 
@@ -55,7 +46,7 @@ type Deps struct {
 	Informers snapshot.Informers
 	Nodes     coreinformers.NodeInformer
 	Writer    Writer
-	Health    Health
+	Health    place.Reachability
 	// Pods is told the endpoints that are served.
 	Pods *noreroute.PodSet
 	// Recorder writes Events; its scheme knows EgressService.

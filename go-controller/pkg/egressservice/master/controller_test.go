@@ -91,14 +91,14 @@ func TestWalkThrough(t *testing.T) {
 
 		w.forgetWrites()
 		second := other(first)
-		w.health.set(first, place.Dead)
+		w.health.Set(first, place.Dead)
 		w.served(demo, second)
 		w.event(fmt.Sprintf("HostChanged Node %s serves the egress traffic instead of %s: unreachable", second, first))
 		w.checkWrites(hostPatch(second), labelPatch(first, "null"), labelPatch(second, `""`),
 			"policies of default/demo-svc +0 ~4 -0", readyPatch)
 
 		w.forgetWrites()
-		w.health.set(first, place.Alive)
+		w.health.Set(first, place.Alive)
 		w.checkWrites()
 		w.served(demo, second)
 
@@ -118,7 +118,7 @@ func TestHostIsReplaced(t *testing.T) {
 		"not ready": func(w *world, host string) {
 			w.changeNode(host, func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown })
 		},
-		"unreachable": func(w *world, host string) { w.health.set(host, place.Dead) },
+		"unreachable": func(w *world, host string) { w.health.Set(host, place.Dead) },
 		"relabelled": func(w *world, host string) {
 			w.changeNode(host, func(n *corev1.Node) { delete(n.Labels, worker) })
 		},
@@ -143,7 +143,7 @@ func TestHostIsReplaced(t *testing.T) {
 			}
 			w.served(demo, "")
 			w.event("NoNode no node can be the host")
-			w.health.set(host, place.Alive)
+			w.health.Set(host, place.Alive)
 			switch name {
 			case "unreachable": // heals by itself
 				w.served(demo, host)
@@ -245,8 +245,8 @@ func TestRestartWritesNothing(t *testing.T) {
 		w.stop()
 		w.forgetWrites()
 		before := w.nb.Dump()
-		for name := range w.health.nodes {
-			w.health.nodes[name] = place.Unknown
+		for name := range w.health.States() {
+			w.health.Set(name, place.Unknown)
 		}
 		w.start()
 		if got := w.writes(); len(got) > 0 {
@@ -254,7 +254,7 @@ func TestRestartWritesNothing(t *testing.T) {
 		}
 		for name := range hopsOf {
 			if name != "" {
-				w.health.set(name, place.Alive)
+				w.health.Set(name, place.Alive)
 			}
 		}
 		w.checkWrites()
@@ -294,7 +294,7 @@ func TestLabelIsNeverOnTwoNodes(t *testing.T) {
 			}
 			return false, nil, nil
 		})
-		w.health.set(host, place.Dead)
+		w.health.Set(host, place.Dead)
 		for range 3 {
 			<-asked
 		}
@@ -344,10 +344,7 @@ func TestConditionsAreOfTheSpecTheyName(t *testing.T) {
 		w.anyHost("default/other")
 		fakeapi.Settle()
 
-		busy := make(chan struct{})
-		w.health.mu.Lock()
-		w.health.busy = busy
-		w.health.mu.Unlock()
+		unblock := w.health.Block()
 		have, err := w.egress.EgressServiceV1().EgressServices("default").Get(t.Context(), "demo-svc", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -359,10 +356,7 @@ func TestConditionsAreOfTheSpecTheyName(t *testing.T) {
 		// Others are served meanwhile.
 		w.update(slice("other", "10.244.0.9", "fd00:10:244:1::9", "10.244.0.10"))
 		w.eventually("the other's endpoint", func() bool { return strings.Contains(w.nb.Dump(), `"ip4.src == 10.244.0.10"`) })
-		w.health.mu.Lock()
-		w.health.busy = nil
-		w.health.mu.Unlock()
-		close(busy)
+		unblock()
 		w.served(demo, "")
 		for _, a := range w.egress.Actions() {
 			p, ok := a.(clienttesting.PatchAction)
@@ -474,7 +468,7 @@ func TestPoliciesWaitForTheHost(t *testing.T) {
 			t.Errorf("an endpoint is not held until its translation is there:\n%s", d)
 		}
 		// The host dies; the next one says nothing: the policies stay where they are.
-		w.health.set(first, place.Dead)
+		w.health.Set(first, place.Dead)
 		w.eventually("the status to name the next host", func() bool { status, _, _ := w.hosts(demo); return status == other(first) })
 		if _, policies, _ := w.hosts(demo); strings.TrimSpace(policies) != strings.Fields(hopsOf[first])[0] {
 			t.Errorf("policies lead to %q, want them at %s still", policies, first)
@@ -507,10 +501,10 @@ func TestHeldTraffic(t *testing.T) {
 		quiet.Store(false)
 		w.update(slice("demo-svc", append(slices.Clone(demoPods), "172.18.0.9")...))
 		w.eventually("traffic to be steered", count("reroute"))
-		w.health.set("ovn-worker", place.Dead)
-		w.health.set("ovn-worker2", place.Dead)
+		w.health.Set("ovn-worker", place.Dead)
+		w.health.Set("ovn-worker2", place.Dead)
 		w.eventually("traffic to be held without a node", count("drop"))
-		w.health.set("ovn-worker", place.Alive)
+		w.health.Set("ovn-worker", place.Alive)
 		w.served(demo, "ovn-worker")
 	})
 }

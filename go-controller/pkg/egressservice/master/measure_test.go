@@ -46,7 +46,7 @@ func TestMeasuredFailover(t *testing.T) {
 
 		quiet.Store(true)
 		w.measured.Changed(first, place.Dead, time.Now().Add(-time.Second))
-		w.health.set(first, place.Dead)
+		w.health.Set(first, place.Dead)
 		fakeapi.Settle()
 		has(true, stage("decided", "count{} 1"), stage("decided", "sum{} 1"), `ovnkube_egress_moves_total{kind="EgressService",reason="unreachable"} 1`)
 		has(true, stage("acknowledged", "count{} 0"), stage("programmed", "count{} 0"))

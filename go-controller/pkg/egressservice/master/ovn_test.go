@@ -184,7 +184,7 @@ func TestPacketsOnOVN(t *testing.T) {
 		t.Errorf("policies found by external_ids EgressSVC:\n%s", got)
 	}
 
-	l.health.set(first, place.Dead)
+	l.health.Set(first, place.Dead)
 	second := l.onOVN(t, first)
 	l.expect(second)
 

@@ -21,10 +21,11 @@ func TestWaitsForTheFirstAnswers(t *testing.T) {
 			w.create(service(name, demoIngress...))
 			w.create(slice(name, fmt.Sprintf("10.244.0.%d", 10+i), fmt.Sprintf("fd00:10:244:1::%d", 10+i)))
 		}
-		w.health.nodes["ovn-worker2"], w.health.probed = place.Unknown, make(chan struct{})
+		w.health.Set("ovn-worker2", place.Unknown)
+		answered := w.health.DelayProbed()
 		time.AfterFunc(time.Second, func() {
-			w.health.set("ovn-worker2", place.Alive)
-			close(w.health.probed)
+			w.health.Set("ovn-worker2", place.Alive)
+			answered()
 		})
 		w.start()
 		hosts := map[string]int{}

@@ -155,7 +155,7 @@ func (h *history) event() {
 	case 7:
 		reach := []place.Reach{place.Alive, place.Alive, place.Dead, place.Unknown}[h.rng.IntN(4)]
 		say("%s is %s", nodeName, reach)
-		h.health.set(nodeName, reach)
+		h.health.Set(nodeName, reach)
 	case 8:
 		if h.some(0.1) {
 			say("no node %s", nodeName)
@@ -222,10 +222,12 @@ func (w *world) state() string {
 func (w *world) same(t *testing.T) *world {
 	f := newWorld(t)
 	ctx := context.Background()
-	for name := range f.health.nodes {
+	for name := range f.health.States() {
 		f.remove(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	f.health.nodes = maps.Clone(w.health.nodes)
+	for name, state := range w.health.States() {
+		f.health.Set(name, state)
+	}
 	pods, _ := w.kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	for _, o := range pods.Items {
 		f.create(&o)

@@ -41,6 +41,7 @@ import (
 	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakereach"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -56,53 +57,6 @@ var (
 	demoPods    = []string{"10.244.0.5", "10.244.2.7", "fd00:10:244:1::5", "fd00:10:244:3::7"}
 )
 
-// reach is a Health whose answers a test sets.
-type reach struct {
-	mu    sync.Mutex
-	nodes map[string]place.Reach
-	subs  []func(string)
-	// probed is closed, unless a test still has to.
-	probed chan struct{}
-	// busy keeps whoever asks until it is closed, where it is not nil.
-	busy chan struct{}
-}
-
-func newReach() *reach {
-	r := &reach{nodes: map[string]place.Reach{}, probed: make(chan struct{})}
-	close(r.probed)
-	return r
-}
-
-func (r *reach) Reach(node string) place.Reach {
-	r.mu.Lock()
-	busy := r.busy
-	r.mu.Unlock()
-	if busy != nil {
-		<-busy
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.nodes[node]
-}
-
-func (r *reach) Probed() <-chan struct{} { return r.probed }
-
-func (r *reach) Subscribe(f func(string)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.subs = append(r.subs, f)
-}
-
-func (r *reach) set(node string, state place.Reach) {
-	r.mu.Lock()
-	r.nodes[node] = state
-	subs := slices.Clone(r.subs)
-	r.mu.Unlock()
-	for _, f := range subs {
-		f(node)
-	}
-}
-
 // world is an API server and a database that outlive the master.
 type world struct {
 	t      *testing.T
@@ -110,7 +64,7 @@ type world struct {
 	egress *egressfake.Clientset
 	nb     *nbfake.Writer
 	db     Writer // nb, or a real one
-	health *reach
+	health *fakereach.Nodes
 	events *record.FakeRecorder
 	pods   *noreroute.PodSet
 	master *Controller
@@ -133,14 +87,14 @@ type world struct {
 func newWorld(t *testing.T, objs ...runtime.Object) *world {
 	w := &world{t: t, kube: kubefake.NewClientset(), egress: egressfake.NewSimpleClientset(), nb: nbfake.New(),
 		given:  func(string, types.UID) []netip.Addr { return nil },
-		health: newReach()}
+		health: fakereach.New()}
 	fakeapi.Strict(w.kube)
 	fakeapi.Strict(w.egress)
 	w.nb.AnyParent = true
 	w.db = w.nb
 	for i, name := range []string{"ovn-worker", "ovn-worker2", "ovn-control-plane"} {
 		w.create(node(name, i))
-		w.health.nodes[name] = place.Alive
+		w.health.Set(name, place.Alive)
 	}
 	for _, o := range objs {
 		w.create(o)
@@ -168,7 +122,7 @@ func (w *world) start() {
 	own := externalversions.NewSharedInformerFactory(w.egress, fakeapi.NoResync)
 	w.events = record.NewFakeRecorder(1000)
 	w.pods = noreroute.NewPodSet()
-	w.health.subs = nil
+	w.health.Unsubscribe()
 	in := snapshot.Informers{
 		EgressServices: own.EgressService().V1().EgressServices(),
 		Services:       core.Core().V1().Services(),

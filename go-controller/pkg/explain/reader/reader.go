@@ -15,7 +15,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -27,6 +26,7 @@ import (
 	serviceclient "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned"
 	ipclient "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health/reachability"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
 // The objects in the namespace of ovnkube that tell of the cluster.
@@ -48,16 +48,12 @@ type Clients struct {
 }
 
 // NewClients makes clients. They ask as fast as the API server answers, which limits those
-// who ask itself: a cluster with ten thousand EgressIPs takes a few hundred requests. The
-// built-in kinds speak protobuf, which costs a fraction of JSON; our own kinds do not.
+// who ask itself: a cluster with ten thousand EgressIPs takes a few hundred requests.
 func NewClients(rc *rest.Config) (c Clients, err error) {
 	rc = rest.CopyConfig(rc)
 	rc.QPS = -1
-	builtIn := rest.CopyConfig(rc)
-	builtIn.ContentType = runtime.ContentTypeProtobuf
-	builtIn.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	var errs [4]error
-	c.Kube, errs[0] = kubernetes.NewForConfig(builtIn)
+	c.Kube, errs[0] = kubernetes.NewForConfig(kube.Protobuf(rc))
 	c.IPs, errs[1] = ipclient.NewForConfig(rc)
 	c.Services, errs[2] = serviceclient.NewForConfig(rc)
 	c.Routes, errs[3] = routeclient.NewForConfig(rc)
