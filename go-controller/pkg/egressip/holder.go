@@ -32,13 +32,6 @@ func Awaits(status v1.EgressIPStatus, node string, addr netip.Addr) bool {
 	return slices.Contains(nodeStatus.Awaiting, addr.String())
 }
 
-// MayTake tells whether the items let a node take an address: it is to hold it, and no
-// other one goes on answering for it.
-func MayTake(status v1.EgressIPStatus, node string, addr netip.Addr) bool {
-	item := itemOf(status, addr)
-	return item.Node == node && item.From == ""
-}
-
 // itemOf returns the item of an address; the zero item where there is none.
 func itemOf(status v1.EgressIPStatus, addr netip.Addr) v1.EgressIPStatusItem {
 	text := addr.String()

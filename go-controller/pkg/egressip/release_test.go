@@ -115,7 +115,7 @@ func TestAwaitingElsewhere(t *testing.T) {
 func TestTakes(t *testing.T) {
 	status := v1.EgressIPStatus{Items: []v1.EgressIPStatusItem{{EgressIP: "172.18.0.33", Node: "b", From: "a", Network: "172.18.0.0/24"}}}
 	x := netip.MustParseAddr("172.18.0.33")
-	if MayTake(status, "a", x) || MayTake(status, "b", x) {
+	if Next(false, status, "a", x) != Released || Next(false, status, "b", x) != Preparing {
 		t.Error("takes what another one goes on answering for")
 	}
 	a := topology.Node{Name: "a", Primary: prefixes("172.18.0.3/16")}
@@ -131,7 +131,7 @@ func TestTakes(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	status.Items[0].From = ""
-	if MayTake(status, "a", x) || !MayTake(status, "b", x) {
+	if Next(true, status, "a", x) != Released || Next(false, status, "b", x) != Held {
 		t.Error("who is given the address does not take it")
 	}
 }

@@ -209,7 +209,7 @@ func (w *world) take(name string) (changed bool) {
 			if item.Node == name && item.From != "" {
 				nodeStatus.Awaiting = append(nodeStatus.Awaiting, item.EgressIP)
 			}
-			if Answers(*status, name, a) || MayTake(*status, name, a) && Other(*status, name, a) == "" && !w.heldElsewhere(key, name, a) {
+			if Answers(*status, name, a) || Next(false, *status, name, a).Answers() && !w.heldElsewhere(key, name, a) {
 				nodeStatus.EgressIPs = append(nodeStatus.EgressIPs, item.EgressIP)
 				if strings.HasPrefix(item.EgressIP, "172.19") {
 					secondary = append(secondary, a)

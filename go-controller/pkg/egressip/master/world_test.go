@@ -314,7 +314,7 @@ func (w *world) act(ctx context.Context, c *Controller, key string) error {
 				nodeStatus.Digest = c.members.Digest(key, secondary)
 				w.agents.EnqueueAfter(time.Second, key) // nodes watch the pods of such addresses
 			}
-			if !egressip.Answers(status, name, a) && (!egressip.MayTake(status, name, a) || egressip.Other(status, name, a) != "") {
+			if !egressip.Next(egressip.Answers(status, name, a), status, name, a).Answers() {
 				continue
 			}
 			nodeStatus.EgressIPs = append(nodeStatus.EgressIPs, item.EgressIP)

@@ -25,10 +25,10 @@ const overtaken = 100 * time.Millisecond
 const askTimeout = 2 * time.Second
 
 // allowed returns which of the addresses that this node is given it may answer for: those that
-// it holds, and those that no other node has.
+// it holds, and those that it may take.
 func (c *Controller) allowed(ctx context.Context, e *v1.EgressIP, before state, assignment egressip.NodeAssignment) (func(netip.Addr) bool, error) {
 	fresh := slices.Concat(assignment.Primary, assignment.Secondary)
-	fresh = slices.DeleteFunc(fresh, func(a netip.Addr) bool { return before.held[a] || !c.ready() || !c.mayTake(e.Status, a) })
+	fresh = slices.DeleteFunc(fresh, func(a netip.Addr) bool { return before.held[a] || !c.ready() || !c.takes(e.Status, a) })
 	fresh, err := c.still(ctx, e, fresh)
 	return func(a netip.Addr) bool { return before.held[a] || slices.Contains(fresh, a) }, err
 }
@@ -40,7 +40,7 @@ func (c *Controller) awaiting(e *v1.EgressIP, assignment egressip.NodeAssignment
 	var awaiting []netip.Addr
 	for _, item := range e.Status.Items {
 		a, err := netip.ParseAddr(item.EgressIP)
-		if err != nil || item.Node != c.deps.Node || item.From == "" || !c.ready() {
+		if err != nil || !egressip.Prepares(e.Status, c.deps.Node, a) || !c.ready() {
 			continue
 		}
 		primary := slices.Contains(assignment.Primary, a)
@@ -87,7 +87,7 @@ func (c *Controller) still(ctx context.Context, e *v1.EgressIP, addrs []netip.Ad
 	}
 	gone := err != nil || latest.UID != e.UID
 	if slices.ContainsFunc(addrs, func(a netip.Addr) bool {
-		return gone || !c.mayTake(latest.Status, a)
+		return gone || !c.takes(latest.Status, a)
 	}) {
 		klog.V(2).InfoS("An egress address was reassigned before it was taken", "egressIP", e.Name)
 		c.queue.EnqueueAfter(overtaken, e.Name)
@@ -96,9 +96,9 @@ func (c *Controller) still(ctx context.Context, e *v1.EgressIP, addrs []netip.Ad
 	return addrs, nil
 }
 
-// mayTake tells whether this node is to have an address, and no other says that it has it.
-func (c *Controller) mayTake(status v1.EgressIPStatus, a netip.Addr) bool {
-	return egressip.MayTake(status, c.deps.Node, a) && egressip.Other(status, c.deps.Node, a) == ""
+// takes tells whether this node is to answer for an address from now on.
+func (c *Controller) takes(status v1.EgressIPStatus, a netip.Addr) bool {
+	return egressip.Next(false, status, c.deps.Node, a).Answers()
 }
 
 // holdsStill returns an address that this node's status entry on an EgressIP has and that it is
