@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Writes every generated file of the repository: database models, API clients,
 # CustomResourceDefinitions and the references of configuration, conditions,
-# metrics and constants, and the picture of the packages.
+# metrics, constants and transitions, and the picture of the packages.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -12,5 +12,6 @@ go run ./hack/configdocs ../docs/configuration.md
 go run ./hack/conditiondocs ../docs/conditions.md
 go run ./hack/metricdocs ../docs/metrics.md
 go run ./hack/referencedocs ../docs/design/reference.md
+go run ./hack/transitiondocs ../docs/design/egress-ip-transitions.md
 go run ./hack/graph ../docs/design/packages.svg
-echo "generated docs/configuration.md, docs/conditions.md, docs/metrics.md, docs/design/reference.md and packages.svg"
+echo "generated docs/configuration.md, docs/conditions.md, docs/metrics.md, docs/design/reference.md, egress-ip-transitions.md and packages.svg"

@@ -1,0 +1,47 @@
+// Command transitiondocs writes the tables of what becomes of an egress address on a node
+// and of a pod's traffic to the file named by its argument:
+// docs/design/egress-ip-transitions.md. They come from the functions that decide about it,
+// which are asked about every situation.
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "transitiondocs:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("usage: transitiondocs FILE")
+	}
+	var b strings.Builder
+	b.WriteString(`# EgressIP: transitions
+
+Generated from ` + "`egressip.Next` and `egressip.Steering.Plan`" + ` by ` + "`make generate`" + `; what the states mean and how they follow
+each other in time is told in [egress-ip.md](egress-ip.md).
+
+`)
+	addressOnNode(&b)
+	if err := podTraffic(&b); err != nil {
+		return err
+	}
+	return os.WriteFile(args[0], []byte(b.String()), 0o644)
+}
+
+// row writes one row of a table.
+func row(b *strings.Builder, cells ...string) {
+	b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+}
+
+// head writes the head of a table.
+func head(b *strings.Builder, cells ...string) {
+	row(b, cells...)
+	b.WriteString(strings.Repeat("| --- ", len(cells)) + "|\n")
+}
