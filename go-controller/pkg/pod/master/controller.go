@@ -26,9 +26,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// workers is the number of keys reconciled at once. The writer sends what
-// several of them want in one transaction.
-const workers = 8
+// workers is the number of pods reconciled at once. They mostly wait for the API server and
+// the database, and the writer sends what all that wait want in one transaction: with few
+// workers a start is thousands of transactions, each of which costs ovn-northd a pass.
+const workers = 256
 
 // byNode is the index of the pods that need a network by the node they run on.
 const byNode = "pod-network-by-node"

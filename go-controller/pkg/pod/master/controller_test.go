@@ -408,3 +408,40 @@ func TestPathIndependence(t *testing.T) {
 		})
 	}
 }
+
+// TestManyAtOnce: at a start the pods of a node come in few transactions, for which the
+// writer needs many callers at a time: it writes what all of them want at once.
+func TestManyAtOnce(t *testing.T) {
+	const many = 200
+	c := newCluster(t)
+	c.addNode("n", "10.244.0.0/16")
+	for i := range many {
+		c.addPod(fmt.Sprint("p", i), "n")
+	}
+	w := &gathering{Writer: c.nb, all: make(chan struct{}), missing: many}
+	c.writer = w
+	c.start(pod.Config{})
+	c.wait("all ports", func() bool { return len(c.nb.Owners(pod.Feature)) == many })
+}
+
+// gathering is a writer that answers nobody until all have come.
+type gathering struct {
+	Writer
+	mu      sync.Mutex
+	missing int
+	all     chan struct{}
+}
+
+func (g *gathering) Apply(ctx context.Context, o nb.Owner, rows []nb.Row) (nb.Stats, error) {
+	g.mu.Lock()
+	if g.missing--; g.missing == 0 {
+		close(g.all)
+	}
+	g.mu.Unlock()
+	select {
+	case <-g.all:
+	case <-ctx.Done():
+		return nb.Stats{}, ctx.Err()
+	}
+	return g.Writer.Apply(ctx, o, rows)
+}
