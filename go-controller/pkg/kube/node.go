@@ -144,7 +144,7 @@ func Node(n *corev1.Node) (topology.Node, error) {
 	node := topology.Node{
 		Name:          n.Name,
 		Labels:        n.Labels,
-		Ready:         isReady(n),
+		Ready:         NodeReady(n),
 		Unschedulable: n.Spec.Unschedulable,
 		Draining:      isDraining(n),
 
@@ -161,7 +161,8 @@ func Node(n *corev1.Node) (topology.Node, error) {
 	return node, first
 }
 
-func isReady(n *corev1.Node) bool {
+// NodeReady tells whether the Ready condition of a node is True.
+func NodeReady(n *corev1.Node) bool {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			return c.Status == corev1.ConditionTrue

@@ -78,7 +78,7 @@ func (c *Controller) live(name string) (topology.Node, bool) {
 	if name == "" || err != nil || c.dead(name) {
 		return topology.Node{}, false
 	}
-	return candidate(n), true
+	return c.candidate(n), true
 }
 
 // applies says whether the ovn-controller of a node puts in force what it is waited for,

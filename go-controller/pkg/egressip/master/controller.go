@@ -21,6 +21,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
 	egressinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
@@ -94,6 +95,8 @@ type Controller struct {
 
 	placement, statuses, pods, gates *queue.Controller
 
+	decoded      *kube.Memo[v1.EgressIP, egressip.EgressIP]
+	nodes        kube.Nodes
 	members      *egressip.Members
 	ackTimeouts  *health.AckTimeouts // of nodes that owe a status entry
 	stuckChassis *health.AckTimeouts // of nodes whose ovn-controllers are behind
@@ -107,7 +110,6 @@ type Controller struct {
 	choosing  atomic.Bool // the queue of pods has its start-up keys, or is about to
 
 	mu                sync.Mutex
-	decoded           map[string]decoded
 	decisions         map[string]egressip.Decision   // of the last placement
 	owners            map[netip.Addr]string          // the EgressIPs of the addresses, likewise
 	reachable         map[string]bool                // the nodes it saw, whether they can take back their status entries
@@ -123,12 +125,6 @@ type Controller struct {
 	onLocalSNAT       []func(pod, node string) // of OnLocalSNATChange
 }
 
-// decoded is an object decoded.
-type decoded struct {
-	from *v1.EgressIP
-	e    egressip.EgressIP
-}
-
 // New returns the controller.
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{
@@ -137,7 +133,8 @@ func New(deps Deps) (*Controller, error) {
 		ackTimeouts:       health.NewAckTimeouts(deps.Acknowledge),
 		stuckChassis:      health.NewAckTimeouts(deps.Acknowledge),
 		selection:         egressip.NewSelection(),
-		decoded:           map[string]decoded{},
+		decoded:           kube.NewMemo(egressip.Decode),
+		nodes:             kube.NewNodes(),
 		decisions:         map[string]egressip.Decision{},
 		patched:           map[string]patched{},
 		observed:          map[string]types.UID{},
@@ -219,16 +216,4 @@ func (c *Controller) decisionOn(e *v1.EgressIP) (egressip.Decision, bool) {
 }
 
 // decode decodes an object, once.
-func (c *Controller) decode(e *v1.EgressIP) egressip.EgressIP {
-	c.mu.Lock()
-	last, ok := c.decoded[e.Name]
-	c.mu.Unlock()
-	if ok && last.from == e {
-		return last.e
-	}
-	out := egressip.Decode(e)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.decoded[e.Name] = decoded{e, out}
-	return out
-}
+func (c *Controller) decode(e *v1.EgressIP) egressip.EgressIP { return c.decoded.Of(e.Name, e) }

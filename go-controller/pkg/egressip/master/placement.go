@@ -51,7 +51,7 @@ func (c *Controller) watchPlacement() error {
 	err = c.placement.Watch(c.deps.Nodes.Informer(), func(old, new any) []string {
 		o, _ := old.(*corev1.Node)
 		n, _ := new.(*corev1.Node)
-		if o != nil && n != nil && sameCandidate(o, n) {
+		if o != nil && n != nil && c.sameCandidate(o, n) {
 			return nil
 		}
 		return []string{all}
@@ -68,15 +68,15 @@ func (c *Controller) watchPlacement() error {
 }
 
 // sameCandidate tells whether nothing that placement looks at has changed.
-func sameCandidate(old, new *corev1.Node) bool {
-	o, n := candidate(old), candidate(new)
+func (c *Controller) sameCandidate(old, new *corev1.Node) bool {
+	o, n := c.candidate(old), c.candidate(new)
 	o.Labels, n.Labels = nil, nil
 	return reflect.DeepEqual(o, n)
 }
 
 // candidate decodes a node as far as it is known.
-func candidate(n *corev1.Node) topology.Node {
-	node, err := kube.Node(n)
+func (c *Controller) candidate(n *corev1.Node) topology.Node {
+	node, err := c.nodes.Node(n)
 	if err != nil {
 		klog.V(2).InfoS("Using the part of a node's annotations that can be read", "node", n.Name, "err", err)
 	}
@@ -104,7 +104,7 @@ func (c *Controller) place(context.Context, string) error {
 				c.placement.EnqueueAfter(pause, all)
 			}
 		}
-		node := place.Node{Node: candidate(n), Reach: c.deps.Health.Reach(n.Name), NotAcknowledging: silent > 0, Stuck: stuck > 0}
+		node := place.Node{Node: c.candidate(n), Reach: c.deps.Health.Reach(n.Name), NotAcknowledging: silent > 0, Stuck: stuck > 0}
 		nodes, draining = append(nodes, node), draining || node.Draining
 		reachable[n.Name] = !c.dead(n.Name)
 	}

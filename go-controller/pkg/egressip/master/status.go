@@ -58,7 +58,7 @@ func (c *Controller) dead(node string) bool {
 		return apierrors.IsNotFound(err)
 	}
 	if c.deps.AssumeReachable {
-		return !candidate(n).Ready
+		return !c.candidate(n).Ready
 	}
 	return c.deps.Health.Reach(node) == place.Dead
 }
@@ -180,13 +180,13 @@ func (c *Controller) transient(key string, known v1.EgressIPStatus, next metav1.
 }
 
 func (c *Controller) forget(key string) {
+	c.decoded.Forget(key)
 	c.ackTimeouts.SetPending(key, nil)
 	c.deps.Metrics.Decided(conditions.EgressIP, key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.patched, key)
 	delete(c.unprogrammedSince, key)
-	delete(c.decoded, key)
 	c.waiting.forget(key)
 	c.untranslated.forget(key)
 }

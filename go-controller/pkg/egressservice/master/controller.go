@@ -71,6 +71,8 @@ type Controller struct {
 	deps   Deps
 	reader *snapshot.Reader
 	nodes  corelisters.NodeLister
+	// decoded are the nodes.
+	decoded kube.Nodes
 
 	placement, services, labels *queue.Controller
 
@@ -99,6 +101,7 @@ func New(deps Deps) (*Controller, error) {
 		deps:              deps,
 		reader:            reader,
 		nodes:             deps.Nodes.Lister(),
+		decoded:           kube.NewNodes(),
 		assumed:           map[string]assumed{},
 		decisions:         map[string]egressservice.Decision{},
 		patched:           map[string]patched{},

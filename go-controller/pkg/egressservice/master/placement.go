@@ -52,13 +52,8 @@ func (c *Controller) watchPlacement() error {
 // sameCandidate tells whether nothing that placement looks at has changed.
 func sameCandidate(old, new *corev1.Node) bool {
 	return maps.Equal(old.Labels, new.Labels) &&
-		ready(old) == ready(new) && old.Spec.Unschedulable == new.Spec.Unschedulable &&
+		kube.NodeReady(old) == kube.NodeReady(new) && old.Spec.Unschedulable == new.Spec.Unschedulable &&
 		old.Annotations[kube.AnnotationNodeSubnets] == new.Annotations[kube.AnnotationNodeSubnets]
-}
-
-func ready(n *corev1.Node) bool {
-	node, _ := kube.Node(n) // only the annotations can be broken
-	return node.Ready
 }
 
 // place decides again for all EgressServices and enqueues those whose decision
@@ -144,7 +139,7 @@ func (c *Controller) candidates() ([]place.Node, error) {
 	}
 	nodes := make([]place.Node, 0, len(list))
 	for _, n := range list {
-		node, err := kube.Node(n)
+		node, err := c.decoded.Node(n)
 		if err != nil {
 			klog.V(2).InfoS("Using the part of a node's annotations that can be read", "node", n.Name, "err", err)
 		}

@@ -81,6 +81,7 @@ type Controller struct {
 	policies   routelisters.AdminPolicyBasedExternalRouteLister
 	namespaces corelisters.NamespaceLister
 	nodeLister corelisters.NodeLister
+	decoded    kube.Nodes
 	pods       cache.Indexer
 
 	decide, nodes, statuses, annotations *queue.Controller
@@ -118,6 +119,7 @@ func New(deps Deps) (*Controller, error) {
 		policies:         deps.Policies.Lister(),
 		namespaces:       deps.Namespaces.Lister(),
 		nodeLister:       deps.Nodes.Lister(),
+		decoded:          kube.NewNodes(),
 		pods:             deps.Pods.Informer().GetIndexer(),
 		pending:          map[string]bool{},
 		plannedWith:      map[string]map[string]bool{},

@@ -289,7 +289,7 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 	if err != nil {
 		return nil, fmt.Errorf("get node %s: %w", name, err)
 	}
-	node, _ := kube.Node(n) // the network's controller reports what does not parse
+	node, _ := c.decoded.Node(n) // the network's controller reports what does not parse
 	rows := c.deps.Writer.Rows(externalroute.Owner(name))
 	chassis, have := n.Annotations[kube.AnnotationChassisID], destinations(rows)
 	snap := externalroute.NodeSnapshot{Node: node, Translated: map[netip.Addr]bool{},

@@ -71,7 +71,9 @@ type Controller struct {
 	nodes corelisters.NodeLister
 	pods  cache.Indexer
 	alloc *pod.Allocator
-	given []func(pod, node string) // of OnGiven
+	// decoded are the nodes.
+	decoded kube.Nodes
+	given   []func(pod, node string) // of OnGiven
 	// unseen are the pods whose annotations were written.
 	unseen kube.Unseen
 
@@ -88,6 +90,7 @@ func New(d Deps) (*Controller, error) {
 		nodes:    d.Nodes.Lister(),
 		pods:     d.Pods.Informer().GetIndexer(),
 		alloc:    pod.NewAllocator(),
+		decoded:  kube.NewNodes(),
 		replaced: map[string]replaced{},
 	}
 	c.queue = queue.New("pod", c.reconcile)
@@ -238,7 +241,7 @@ func (c *Controller) adopt(name string, stale ...stalePort) []string {
 	if err != nil { // not there: a lister has no other error
 		return c.alloc.SetNode(name, nil, nil)
 	}
-	node, _ := kube.Node(n) // the network's controller reports what does not parse
+	node, _ := c.decoded.Node(n) // the network's controller reports what does not parse
 	pods, err := c.podsOn(name)
 	if err != nil {
 		klog.ErrorS(err, "Cannot list the pods of a node", "node", name)

@@ -121,7 +121,7 @@ func (c *Controller) node(name string) (*topology.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	node, _ := kube.Node(n) // the network's controller reports what does not parse
+	node, _ := c.decoded.Node(n) // the network's controller reports what does not parse
 	if len(node.Subnets) == 0 || !slices.Equal(c.alloc.Subnets(name), node.Subnets) {
 		return nil, nil
 	}

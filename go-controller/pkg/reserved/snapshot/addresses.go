@@ -40,6 +40,7 @@ type Addresses struct {
 	indexed   []cache.Indexer
 	nodes     cache.Indexer
 	slices    cache.Indexer
+	onNode    *kube.Memo[corev1.Node, []netip.Addr] // hostsIn
 	// hosts are the informers of what has hosts: nodes and API servers.
 	hosts []cache.SharedIndexInformer
 }
@@ -48,7 +49,8 @@ type Addresses struct {
 // read the same ones.
 func New(ranges reserved.Ranges, in Informers) (*Addresses, error) {
 	a := &Addresses{Ranges: ranges, nodes: in.Nodes.Informer().GetIndexer(), slices: in.EndpointSlices.Informer().GetIndexer(),
-		hosts: []cache.SharedIndexInformer{in.Nodes.Informer(), in.EndpointSlices.Informer()}}
+		onNode: kube.NewMemo(func(n *corev1.Node) []netip.Addr { return hostsIn(n) }),
+		hosts:  []cache.SharedIndexInformer{in.Nodes.Informer(), in.EndpointSlices.Informer()}}
 	owning := []cache.SharedIndexInformer{in.Nodes.Informer()}
 	if in.EgressIPs != nil {
 		owning = append(owning, in.EgressIPs.Informer())
@@ -108,7 +110,9 @@ func (a *Addresses) Inside() []netip.Prefix {
 func (a *Addresses) Hosts() []netip.Addr {
 	var all []netip.Addr
 	for _, obj := range a.nodes.List() {
-		all = append(all, hostsIn(obj)...)
+		if n, ok := obj.(*corev1.Node); ok {
+			all = append(all, a.onNode.Of(n.Name, n)...)
+		}
 	}
 	if obj, ok, err := a.slices.GetByKey(apiServer); err == nil && ok {
 		all = append(all, hostsIn(obj)...)
