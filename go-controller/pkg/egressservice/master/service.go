@@ -9,6 +9,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
@@ -22,6 +24,9 @@ import (
 // the condition says so: most take a few milliseconds, and each change of the
 // condition is a write.
 const grace = time.Second
+
+// askTimeout bounds a question to the API server.
+const askTimeout = 2 * time.Second
 
 // insidePatience bounds the wait for the policies that come before those of pods.
 const insidePatience = 2 * time.Second
@@ -55,6 +60,9 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		return err
 	}
 	c.claimed(others)
+	if s.Refused.Reason == egressservice.NoService && c.serviceArrives(ctx, eg) {
+		return nil // its event brings the key
+	}
 	c.auditFound(eg, s)
 	host := egressservice.Status(s, d)
 	if host == v1.HostAll && c.gone(s.Ack.Host) {
@@ -89,6 +97,23 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	}
 	c.tell(eg, s, d)
 	return nil
+}
+
+// serviceArrives tells whether there is a Service that the informer does not know yet:
+// objects that are made one after the other may be seen the other way round, and the user
+// would be warned of what is not so. It is asked once for each EgressService without one.
+func (c *Controller) serviceArrives(ctx context.Context, eg *v1.EgressService) bool {
+	told := meta.FindStatusCondition(c.known(eg).Conditions, v1.ConditionAssigned)
+	if told != nil && told.Reason == string(egressservice.NoService) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	_, err := c.deps.Kube.CoreV1().Services(eg.Namespace).Get(ctx, eg.Name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		klog.V(2).InfoS("Cannot ask whether there is a Service", "egressService", eg.Namespace+"/"+eg.Name, "err", err)
+	}
+	return err == nil
 }
 
 // setAndRecord makes the status say what was decided and done, and the audit log, who is
