@@ -29,7 +29,7 @@ import (
 // workers is the number of pods reconciled at once. They mostly wait for the API server and
 // the database, and the writer sends what all that wait want in one transaction: with few
 // workers a start is thousands of transactions, each of which costs ovn-northd a pass.
-const workers = 256
+const workers = 64
 
 // byNode is the index of the pods that need a network by the node they run on.
 const byNode = "pod-network-by-node"

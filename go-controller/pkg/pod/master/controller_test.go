@@ -412,7 +412,7 @@ func TestPathIndependence(t *testing.T) {
 // TestManyAtOnce: at a start the pods of a node come in few transactions, for which the
 // writer needs many callers at a time: it writes what all of them want at once.
 func TestManyAtOnce(t *testing.T) {
-	const many = 100
+	const many = 60
 	c := newCluster(t)
 	c.addNode("n", "10.244.0.0/16")
 	for i := range many {
