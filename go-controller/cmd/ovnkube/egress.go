@@ -130,7 +130,7 @@ func (e *egress) explainPod(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return e.answer(c.Context, func(cluster *explain.Cluster) (answer, explain.Header, error) {
+	return e.answerFrom(c.Context, e.readPod(key), func(cluster *explain.Cluster) (answer, explain.Header, error) {
 		p, err := cluster.Pod(key, to)
 		return p, p.Header, err
 	})
@@ -273,13 +273,20 @@ func destination(text string) (netip.AddrPort, error) {
 // answer is what a command has to say.
 type answer interface{ Text(w io.Writer) }
 
+// readFunc reads what an answer needs of the cluster.
+type readFunc func(context.Context, reader.Clients) (*explain.Cluster, error)
+
 // answer reads the cluster and writes what is said of it.
 func (e *egress) answer(ctx context.Context, ask func(*explain.Cluster) (answer, explain.Header, error)) error {
+	return e.answerFrom(ctx, e.read, ask)
+}
+
+func (e *egress) answerFrom(ctx context.Context, read readFunc, ask func(*explain.Cluster) (answer, explain.Header, error)) error {
 	clients, err := e.connect(e.kubeconfig, e.context)
 	if err != nil {
 		return err
 	}
-	cluster, err := e.read(ctx, clients)
+	cluster, err := read(ctx, clients)
 	if err != nil {
 		return err
 	}
@@ -293,9 +300,25 @@ func (e *egress) answer(ctx context.Context, ask func(*explain.Cluster) (answer,
 
 // read reads the cluster.
 func (e *egress) read(ctx context.Context, clients reader.Clients) (*explain.Cluster, error) {
+	return e.cluster(ctx, func(ctx context.Context) (explain.Snapshot, error) {
+		return reader.Read(ctx, clients, e.namespace, reader.FromConfigMap)
+	})
+}
+
+// readPod reads what there is to know about a pod.
+func (e *egress) readPod(key string) readFunc {
+	return func(ctx context.Context, clients reader.Clients) (*explain.Cluster, error) {
+		return e.cluster(ctx, func(ctx context.Context) (explain.Snapshot, error) {
+			return reader.ReadPod(ctx, clients, e.namespace, reader.FromConfigMap, key)
+		})
+	}
+}
+
+// cluster runs the planners over what is read.
+func (e *egress) cluster(ctx context.Context, read func(context.Context) (explain.Snapshot, error)) (*explain.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
-	snap, err := reader.Read(ctx, clients, e.namespace, reader.FromConfigMap)
+	snap, err := read(ctx)
 	if err != nil {
 		return nil, err
 	}

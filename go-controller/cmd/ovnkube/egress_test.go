@@ -29,6 +29,7 @@ import (
 	servicefake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
 	ipfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health/reachability"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/metadatatest"
 )
 
 var egressTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -66,7 +67,8 @@ func askEgress(t *testing.T, kube *fake.Clientset, ips []runtime.Object, args ..
 	egressIPs := ipfake.NewSimpleClientset(ips...)
 	var stdout, stderr bytes.Buffer
 	e := &egress{out: &stdout, now: func() time.Time { return egressTime }, connect: func(string, string) (reader.Clients, error) {
-		return reader.Clients{Kube: kube, IPs: egressIPs, Services: servicefake.NewSimpleClientset(), Routes: routefake.NewSimpleClientset()}, nil
+		return reader.Clients{Kube: kube, IPs: egressIPs, Services: servicefake.NewSimpleClientset(), Routes: routefake.NewSimpleClientset(),
+			Metadata: metadatatest.Pods(t, kube)}, nil
 	}}
 	status = e.run(t.Context(), args, &stderr)
 	for _, a := range append(kube.Actions(), egressIPs.Actions()...) {
@@ -310,7 +312,7 @@ func TestEgressReader(t *testing.T) {
 		services, routes := servicefake.NewSimpleClientset(), routefake.NewSimpleClientset()
 		var stdout, stderr bytes.Buffer
 		e := &egress{out: &stdout, now: func() time.Time { return egressTime }, connect: func(string, string) (reader.Clients, error) {
-			return reader.Clients{Kube: kube, IPs: ips, Services: services, Routes: routes}, nil
+			return reader.Clients{Kube: kube, IPs: ips, Services: services, Routes: routes, Metadata: metadatatest.Pods(t, kube)}, nil
 		}}
 		if args[0] == "serve" { // it would go on
 			e.timeout, e.namespace = time.Minute, "ovn-kubernetes"
@@ -374,7 +376,7 @@ func TestEgressMissingKinds(t *testing.T) {
 		}
 		var stdout, stderr bytes.Buffer
 		e := &egress{out: &stdout, now: func() time.Time { return egressTime }, connect: func(string, string) (reader.Clients, error) {
-			return reader.Clients{Kube: kube, IPs: ips, Services: services, Routes: routes}, nil
+			return reader.Clients{Kube: kube, IPs: ips, Services: services, Routes: routes, Metadata: metadatatest.Pods(t, kube)}, nil
 		}}
 		status := e.run(t.Context(), tc.args, &stderr)
 		said := stdout.String() + stderr.String()
@@ -404,7 +406,7 @@ func TestEgressProgram(t *testing.T) {
 users: [{name: u}], contexts: [{name: c, context: {cluster: c, user: u}}]}`)
 	cmd := ovnkube("egress", "explain", "pod", "prod/web", "--kubeconfig", kubeconfig)
 	out, err := cmd.CombinedOutput()
-	if err == nil || cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "ovnkube egress: list nodes: ") {
+	if err == nil || cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "ovnkube egress: get configmap ") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

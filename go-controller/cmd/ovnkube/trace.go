@@ -75,7 +75,7 @@ func (e *egress) trace(c *cli.Context) error {
 
 // follow asks everybody on the way of a packet.
 func (e *egress) follow(ctx context.Context, clients reader.Clients, key string, to netip.AddrPort, protocol string, probe bool) (trace.Trace, error) {
-	cluster, err := e.read(ctx, clients)
+	cluster, err := e.readPod(key)(ctx, clients)
 	if err != nil {
 		return trace.Trace{}, err
 	}

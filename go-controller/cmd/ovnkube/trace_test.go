@@ -31,6 +31,7 @@ import (
 	routefake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned/fake"
 	servicefake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
 	ipfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/metadatatest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/trace"
 )
 
@@ -73,7 +74,8 @@ func askTrace(t *testing.T, kube kubernetes.Interface, args ...string) (status i
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	e := &egress{out: &stdout, now: func() time.Time { return egressTime }, connect: func(string, string) (reader.Clients, error) {
-		return reader.Clients{Kube: kube, IPs: ipfake.NewSimpleClientset(), Services: servicefake.NewSimpleClientset(), Routes: routefake.NewSimpleClientset()}, nil
+		return reader.Clients{Kube: kube, IPs: ipfake.NewSimpleClientset(), Services: servicefake.NewSimpleClientset(), Routes: routefake.NewSimpleClientset(),
+			Metadata: metadatatest.Pods(t, fake.NewClientset())}, nil
 	}}
 	status = e.run(t.Context(), append([]string{"trace"}, args...), &stderr)
 	return status, stdout.String(), stderr.String()

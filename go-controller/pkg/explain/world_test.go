@@ -183,7 +183,7 @@ func inForce(s *Snapshot) {
 	}
 }
 
-// ask explains a pod.
+// ask explains a pod, from all pods and from those that the answer needs.
 func ask(t *testing.T, s *Snapshot, key, to string) Pod {
 	t.Helper()
 	c, err := New(*s)
@@ -201,5 +201,6 @@ func ask(t *testing.T, s *Snapshot, key, to string) Pod {
 	if err != nil {
 		t.Fatal(err)
 	}
+	sameFromLess(t, s, key, at)
 	return p
 }

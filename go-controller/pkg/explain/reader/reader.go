@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	routev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
@@ -45,6 +46,8 @@ type Clients struct {
 	IPs      ipclient.Interface
 	Services serviceclient.Interface
 	Routes   routeclient.Interface
+	// Metadata reads objects without what they are to be, and are.
+	Metadata metadata.Interface
 }
 
 // NewClients makes clients. They ask as fast as the API server answers, which limits those
@@ -52,11 +55,12 @@ type Clients struct {
 func NewClients(rc *rest.Config) (c Clients, err error) {
 	rc = rest.CopyConfig(rc)
 	rc.QPS = -1
-	var errs [4]error
+	var errs [5]error
 	c.Kube, errs[0] = kubernetes.NewForConfig(kube.Protobuf(rc))
 	c.IPs, errs[1] = ipclient.NewForConfig(rc)
 	c.Services, errs[2] = serviceclient.NewForConfig(rc)
 	c.Routes, errs[3] = routeclient.NewForConfig(rc)
+	c.Metadata, errs[4] = metadata.NewForConfig(metadata.ConfigFor(rc))
 	return c, errors.Join(errs[:]...)
 }
 
@@ -69,17 +73,29 @@ type Settings func(ctx context.Context, c kubernetes.Interface, namespace string
 // must be readable, and the error names what is not. A kind of object that the API server
 // does not have is noted where its feature is enabled.
 func Read(ctx context.Context, c Clients, namespace string, settings Settings) (explain.Snapshot, error) {
-	s := explain.Snapshot{System: namespace}
-	core, all, missing := c.Kube.CoreV1(), metav1.NamespaceAll, &kinds{}
-	reads := []func() error{
+	s, missing := explain.Snapshot{System: namespace}, &kinds{}
+	if err := together(append(kindsButPods(ctx, c, &s, missing), func() (err error) {
+		s.Pods, err = pods(ctx, c, explain.PodQuery{}, "")
+		return err
+	})); err != nil {
+		return s, err
+	}
+	if err := readOwn(ctx, c.Kube, namespace, settings, &s); err != nil {
+		return s, err
+	}
+	noteMissing(&s, missing)
+	return s, nil
+}
+
+// kindsButPods are the reads of all objects but pods.
+func kindsButPods(ctx context.Context, c Clients, s *explain.Snapshot, missing *kinds) []func() error {
+	core, all := c.Kube.CoreV1(), metav1.NamespaceAll
+	return []func() error{
 		func() error {
 			return list(ctx, "nodes", core.Nodes().List, func(l *corev1.NodeList) { s.Nodes = grow(s.Nodes, l.Items) })
 		},
 		func() error {
 			return list(ctx, "namespaces", core.Namespaces().List, func(l *corev1.NamespaceList) { s.Namespaces = grow(s.Namespaces, l.Items) })
-		},
-		func() error {
-			return list(ctx, "pods", core.Pods(all).List, func(l *corev1.PodList) { s.Pods = grow(s.Pods, l.Items) })
 		},
 		func() error {
 			return list(ctx, "services", core.Services(all).List, func(l *corev1.ServiceList) { s.Services = grow(s.Services, l.Items) })
@@ -101,19 +117,25 @@ func Read(ctx context.Context, c Clients, namespace string, settings Settings) (
 				func(l *routev1.AdminPolicyBasedExternalRouteList) { s.Routes = grow(s.Routes, l.Items) })
 		},
 	}
+}
+
+// together runs reads at the same time, and returns the error of the first of them that has
+// one, so that the same answer is given each time.
+func together(reads []func() error) error {
 	errs := make([]error, len(reads))
 	var wait sync.WaitGroup
 	for i, read := range reads {
 		wait.Go(func() { errs[i] = read() })
 	}
 	wait.Wait()
-	// The first of them, so that the same answer is given each time.
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
-		return s, errs[i]
+		return errs[i]
 	}
-	if err := readOwn(ctx, c.Kube, namespace, settings, &s); err != nil {
-		return s, err
-	}
+	return nil
+}
+
+// noteMissing notes the kinds that the API server does not have.
+func noteMissing(s *explain.Snapshot, missing *kinds) {
 	on := &s.Settings
 	off := func(kind string, enabled bool) bool {
 		if !missing.has(kind) || !enabled {
@@ -125,7 +147,6 @@ func Read(ctx context.Context, c Clients, namespace string, settings Settings) (
 	on.EgressIP = on.EgressIP && !off(egressIPs, on.EgressIP)
 	on.EgressService = on.EgressService && !off(egressServices, on.EgressService)
 	off(routes, on.ExternalGateways) // there are still the annotations
-	return s, nil
 }
 
 // The kinds of objects that a CustomResourceDefinition makes.

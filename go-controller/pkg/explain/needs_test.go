@@ -1,0 +1,197 @@
+package explain
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	routev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
+	ipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+)
+
+// narrow returns the snapshot without the pods that the answer about one does not need.
+func narrow(t *testing.T, s *Snapshot, key string) *Snapshot {
+	t.Helper()
+	out := *s
+	out.Pods = nil
+	i := slices.IndexFunc(s.Pods, func(p *corev1.Pod) bool { return kube.PodKey(p) == key })
+	needs := out.Needs(s.Pods[i])
+	for j, p := range s.Pods {
+		if j == i || IsGatewayOf(p.Annotations, needs.Routed) || slices.ContainsFunc(needs.Pods, func(q PodQuery) bool {
+			selector, err := labels.Parse(q.Selector)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return (q.Namespace == "" || q.Namespace == p.Namespace) && selector.Matches(labels.Set(p.Labels))
+		}) {
+			out.Pods = append(out.Pods, p)
+		}
+	}
+	return &out
+}
+
+// sameFromLess fails where the answer about a pod is another one without the pods that it
+// does not need. It returns how many pods it took.
+func sameFromLess(t *testing.T, s *Snapshot, key string, to netip.AddrPort) int {
+	t.Helper()
+	less := narrow(t, s, key)
+	var answers []string
+	for _, s := range []*Snapshot{s, less} {
+		c, err := New(*s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := c.Pod(key, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := json.MarshalIndent(p, "", " ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers = append(answers, string(data))
+	}
+	if answers[0] != answers[1] {
+		t.Errorf("%s: from all pods\n%s\nfrom %d of %d\n%s", key, answers[0], len(less.Pods), len(s.Pods), answers[1])
+	}
+	return len(less.Pods)
+}
+
+// bystanders adds pods that nothing chooses, in the namespaces there are.
+func bystanders(n int) func(*Snapshot) {
+	return func(s *Snapshot) {
+		for i := range n {
+			p := pod(fmt.Sprintf("%s/bystander-%d", s.Namespaces[i%len(s.Namespaces)].Name, i), s.Nodes[i%len(s.Nodes)].Name, 20+i)
+			s.Pods = append(s.Pods, p)
+		}
+	}
+}
+
+// TestNeeds: of many pods, only those that have to do with the one asked about are needed.
+func TestNeeds(t *testing.T) {
+	members := func(s *Snapshot) {
+		s.EgressIPs[0].Spec.PodSelector.MatchLabels = map[string]string{"app": "web"}
+		p := pod("prod/other", "ovn-worker2", 7)
+		p.Labels["app"] = "web"
+		s.Pods = append(s.Pods, p)
+	}
+	everywhere := func(s *Snapshot) { s.EgressIPs[0].Spec.NamespaceSelector.MatchLabels = nil }
+	dynamic := func(s *Snapshot) {
+		s.Routes[0].Spec.NextHops.Dynamic = []routev1.DynamicHop{{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "gw"}},
+			NamespaceSelector: metav1.LabelSelector{MatchLabels: map[string]string{"name": "infra"}}, NetworkAttachmentName: "ext"}}
+	}
+	for _, tc := range []struct {
+		name, pod string
+		world     []func(*Snapshot)
+		pods      int
+	}{
+		{"nothing", "prod/web", nil, 1},
+		{"an EgressIP of other pods", "shop/cart", []func(*Snapshot){egressIP("prod", "prod", "172.18.0.33"), inForce}, 1},
+		{"an EgressIP", "prod/web", []func(*Snapshot){egressIP("prod", "prod", "172.18.0.33"), members, inForce}, 2},
+		{"an EgressIP on another network", "prod/web", []func(*Snapshot){egressIP("prod", "prod", "172.19.0.33"), members, inForce}, 2},
+		{"an EgressIP of all namespaces", "prod/web", []func(*Snapshot){egressIP("prod", "prod", "172.18.0.33"), members, everywhere, inForce}, 2},
+		{"an EgressService of other pods", "prod/web", []func(*Snapshot){egressService("shop/checkout", "5.5.5.5"), inForce}, 1},
+		{"a gateway by annotation", "prod/web", []func(*Snapshot){gatewayPod, inForce}, 2},
+		{"a gateway of another namespace", "shop/cart", []func(*Snapshot){gatewayPod, inForce}, 1},
+		{"a gateway by a policy", "prod/web", []func(*Snapshot){gatewayPod, route("gws", "shop"), dynamic, inForce}, 2},
+		{"on the host's network", "prod/web", []func(*Snapshot){egressIP("prod", "prod", "172.18.0.33"), members,
+			podOf(func(p *corev1.Pod) { p.Spec.HostNetwork = true })}, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for _, n := range []int{30, 150} {
+				if got := sameFromLess(t, world(append([]func(*Snapshot){bystanders(n)}, tc.world...)...), tc.pod, netip.AddrPort{}); got != tc.pods {
+					t.Errorf("beside %d others it takes %d pods, want %d", n, got, tc.pods)
+				}
+			}
+		})
+	}
+}
+
+// TestNeedsRandomWorlds: whatever there is, the answer about each pod is the same without
+// those that it does not need.
+func TestNeedsRandomWorlds(t *testing.T) {
+	for seed := range uint64(150) {
+		s := randomWorld(rand.New(rand.NewPCG(seed, 1)))
+		for _, p := range s.Pods {
+			sameFromLess(t, s, kube.PodKey(p), netip.AddrPort{})
+		}
+		if t.Failed() {
+			t.Fatalf("in world %d", seed)
+		}
+	}
+}
+
+func randomWorld(r *rand.Rand) *Snapshot {
+	names := []string{"prod", "shop", "infra"}
+	one := func() string { return names[r.IntN(len(names))] }
+	s := world()
+	for i := range 3 + r.IntN(9) {
+		p := pod(fmt.Sprintf("%s/pod-%d", one(), i), s.Nodes[r.IntN(len(s.Nodes))].Name, 20+i)
+		p.Labels["app"] = []string{"cart", "web", "gw"}[r.IntN(3)]
+		switch r.IntN(8) {
+		case 0:
+			p.Spec.HostNetwork = true
+		case 1:
+			p.Status.Phase = corev1.PodSucceeded
+		case 2:
+			p.Status.PodIP, p.Status.PodIPs = "", nil
+		case 3, 4:
+			p.Annotations = map[string]string{kube.AnnotationRoutingNamespaces: one(), kube.AnnotationRoutingNetwork: "ext",
+				kube.AnnotationNetworkStatus: fmt.Sprintf(`[{"name":"ext","ips":["172.18.0.%d"]}]`, 60+i)}
+		}
+		s.Pods = append(s.Pods, p)
+	}
+	for i := range r.IntN(4) {
+		egressIP(fmt.Sprintf("ip-%d", i), one(), fmt.Sprintf("172.%d.0.%d", 18+r.IntN(2), 33+i))(s)
+		e := s.EgressIPs[i]
+		if r.IntN(3) == 0 {
+			e.Spec.NamespaceSelector.MatchLabels = nil
+		}
+		if r.IntN(2) == 0 {
+			e.Spec.PodSelector.MatchLabels = map[string]string{"app": "web"}
+		}
+		if r.IntN(3) == 0 {
+			e.Spec.OnUnavailable = ipv1.UnavailableDrop
+		}
+	}
+	for i := range r.IntN(4) {
+		egressService(fmt.Sprintf("%s/lb-%d", one(), i), fmt.Sprintf("5.5.5.%d", i))(s)
+		if r.IntN(2) == 0 {
+			s.Services[i].Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+		}
+		if r.IntN(2) == 0 {
+			s.EgressServices[i].Status.Host = s.Nodes[r.IntN(len(s.Nodes))].Name
+		}
+	}
+	for i := range r.IntN(4) {
+		route(fmt.Sprintf("gws-%d", i), one(), fmt.Sprintf("172.18.0.%d", 51+r.IntN(3)))(s)
+		next := &s.Routes[i].Spec.NextHops
+		timer := int32(100 * (1 + i))
+		next.Static[0].BFDEnabled, next.Static[0].BFD = r.IntN(2) == 0, &routev1.BFDTimers{MinRx: &timer}
+		if r.IntN(2) == 0 {
+			next.Dynamic = []routev1.DynamicHop{{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "gw"}},
+				NamespaceSelector: metav1.LabelSelector{MatchLabels: map[string]string{"name": one()}}, NetworkAttachmentName: "ext",
+				HopOptions: next.Static[0].HopOptions}}
+		}
+	}
+	if r.IntN(3) == 0 {
+		s.Settings.GatewayNamespaces = []string{one()}
+	}
+	slices.SortFunc(s.Pods, func(a, b *corev1.Pod) int { return strings.Compare(kube.PodKey(a), kube.PodKey(b)) })
+	if r.IntN(4) > 0 {
+		inForce(s)
+	}
+	if r.IntN(3) == 0 {
+		notReady(s.Nodes[r.IntN(len(s.Nodes))].Name)(s)
+	}
+	return s
+}
