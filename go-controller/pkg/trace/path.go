@@ -177,9 +177,11 @@ func (t *Tracer) missing(p *Path, ovn OVN) {
 		switch m := part.Row.Model.(type) {
 		case *nbdb.LogicalRouterPolicy:
 			router := part.Row.Parent.Name
-			missing = ovn.passes(router) && !slices.ContainsFunc(ovn.at(router, "lr_in_policy"), func(s Step) bool {
-				return s.Match == m.Match && s.Priority == m.Priority
-			})
+			// That for packets to nodes takes no part: what a trace is compared with leaves the cluster.
+			missing = m.Priority != topology.PriorityGatewayPodToNode && ovn.passes(router) &&
+				!slices.ContainsFunc(ovn.at(router, "lr_in_policy"), func(s Step) bool {
+					return s.Match == m.Match && s.Priority == m.Priority
+				})
 		case *nbdb.NAT:
 			router := part.Row.Parent.Name
 			missing = ovn.passes(router) && !ovn.Asks && len(ovn.at(router, "lr_out_snat")) > 0 && ovn.Source.String() != m.ExternalIP

@@ -15,6 +15,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 var destinationOf = netip.MustParseAddrPort("192.0.2.1:80")
@@ -175,5 +176,20 @@ func TestNoTrace(t *testing.T) {
 		if _, err := New(planned(change), destinationOf, TCP); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestPolicyForNodes: the policy for what a pod with external gateways sends to nodes says nothing
+// of what it sends elsewhere.
+func TestPolicyForNodes(t *testing.T) {
+	plan := planned(func(p *explain.Pod) {
+		f := &p.Families[0]
+		f.ImplementedBy = append(f.ImplementedBy, explain.Implementation{What: "Logical_Router_Policy in ovn_cluster_router: priority=502",
+			Row: nb.Row{Parent: nb.Parent{Name: "ovn_cluster_router"}, Model: &nbdb.LogicalRouterPolicy{Priority: topology.PriorityGatewayPodToNode,
+				Match: `inport == "rtos-ovn-worker" && ip4.src == $external_gateway_routed_ovn_worker_ip4 && ip4.dst == $node_ips_ip4`}}})
+	})
+	got := run(t, plan, nodes{"ovn-worker ovn": ovnOf(t, "gateway"), "ovn-worker2 bridge": out})
+	if !got.InPlace {
+		t.Errorf("it is not in place: %+v", got.Paths)
 	}
 }
