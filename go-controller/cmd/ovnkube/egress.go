@@ -141,7 +141,7 @@ func (e *egress) explainEgressIP(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return e.answer(c.Context, func(cluster *explain.Cluster) (answer, explain.Header, error) {
+	return e.answerFrom(c.Context, e.readEgressIP(name), func(cluster *explain.Cluster) (answer, explain.Header, error) {
 		a, err := cluster.EgressIP(name)
 		return a, a.Header, err
 	})
@@ -306,10 +306,15 @@ func (e *egress) read(ctx context.Context, clients reader.Clients) (*explain.Clu
 }
 
 // readPod reads what there is to know about a pod.
-func (e *egress) readPod(key string) readFunc {
+func (e *egress) readPod(key string) readFunc { return e.readSome(reader.ReadPod, key) }
+
+// readEgressIP reads what there is to know about an EgressIP.
+func (e *egress) readEgressIP(name string) readFunc { return e.readSome(reader.ReadEgressIP, name) }
+
+func (e *egress) readSome(read func(context.Context, reader.Clients, string, reader.Settings, string) (explain.Snapshot, error), key string) readFunc {
 	return func(ctx context.Context, clients reader.Clients) (*explain.Cluster, error) {
 		return e.cluster(ctx, func(ctx context.Context) (explain.Snapshot, error) {
-			return reader.ReadPod(ctx, clients, e.namespace, reader.FromConfigMap, key)
+			return read(ctx, clients, e.namespace, reader.FromConfigMap, key)
 		})
 	}
 }

@@ -41,10 +41,7 @@ func IsGatewayOf(annotations map[string]string, namespaces []string) bool {
 // From a snapshot that has these pods and what they need come the same answers as from one
 // with all pods there are.
 func (s *Snapshot) Needs(pods ...*corev1.Pod) Needs {
-	n := needs{s: s, queries: map[PodQuery]bool{}, namespaces: map[string]*corev1.Namespace{}}
-	for _, ns := range s.Namespaces {
-		n.namespaces[ns.Name] = ns
-	}
+	n := s.newNeeds()
 	pods = slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return !kube.NeedsNetwork(p) })
 	if len(pods) == 0 {
 		return Needs{}
@@ -52,7 +49,19 @@ func (s *Snapshot) Needs(pods ...*corev1.Pod) Needs {
 	n.egressIPs(pods)
 	n.egressServices(pods)
 	routed := n.gateways(pods)
-	return Needs{Pods: slices.SortedFunc(maps.Keys(n.queries), PodQuery.compare), Routed: routed}
+	return Needs{Pods: n.sorted(), Routed: routed}
+}
+
+// SelectedBy returns which pods an EgressIP selects: answers about it are about these, and
+// depend on what they need.
+func (s *Snapshot) SelectedBy(egressIP string) []PodQuery {
+	n := s.newNeeds()
+	for _, e := range s.EgressIPs {
+		if e.Name == egressIP && s.Settings.EgressIP {
+			n.selected(e.Spec.NamespaceSelector, e.Spec.PodSelector)
+		}
+	}
+	return n.sorted()
 }
 
 // needs is the state of one run of Needs.
@@ -61,6 +70,16 @@ type needs struct {
 	namespaces map[string]*corev1.Namespace
 	queries    map[PodQuery]bool
 }
+
+func (s *Snapshot) newNeeds() *needs {
+	n := &needs{s: s, queries: map[PodQuery]bool{}, namespaces: map[string]*corev1.Namespace{}}
+	for _, ns := range s.Namespaces {
+		n.namespaces[ns.Name] = ns
+	}
+	return n
+}
+
+func (n *needs) sorted() []PodQuery { return slices.SortedFunc(maps.Keys(n.queries), PodQuery.compare) }
 
 // egressIPs asks for the pods of the EgressIPs that have some of the pods: what nodes
 // acknowledge is about all pods of an EgressIP.

@@ -18,52 +18,70 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// narrow returns the snapshot without the pods that the answer about one does not need.
-func narrow(t *testing.T, s *Snapshot, key string) *Snapshot {
+// narrow returns the snapshot without the pods that answers about those that about tells do
+// not need.
+func narrow(t *testing.T, s *Snapshot, about func(*corev1.Pod) bool) *Snapshot {
 	t.Helper()
 	out := *s
 	out.Pods = nil
-	i := slices.IndexFunc(s.Pods, func(p *corev1.Pod) bool { return kube.PodKey(p) == key })
-	needs := out.Needs(s.Pods[i])
-	for j, p := range s.Pods {
-		if j == i || IsGatewayOf(p.Annotations, needs.Routed) || slices.ContainsFunc(needs.Pods, func(q PodQuery) bool {
-			selector, err := labels.Parse(q.Selector)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return (q.Namespace == "" || q.Namespace == p.Namespace) && selector.Matches(labels.Set(p.Labels))
-		}) {
+	var asked []*corev1.Pod
+	for _, p := range s.Pods {
+		if about(p) {
+			asked = append(asked, p)
+		}
+	}
+	needs := out.Needs(asked...)
+	for _, p := range s.Pods {
+		if about(p) || IsGatewayOf(p.Annotations, needs.Routed) || chosen(t, needs.Pods, p) {
 			out.Pods = append(out.Pods, p)
 		}
 	}
 	return &out
 }
 
+// chosen tells whether one of the queries names a pod.
+func chosen(t *testing.T, queries []PodQuery, p *corev1.Pod) bool {
+	t.Helper()
+	return slices.ContainsFunc(queries, func(q PodQuery) bool {
+		selector, err := labels.Parse(q.Selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return (q.Namespace == "" || q.Namespace == p.Namespace) && selector.Matches(labels.Set(p.Labels))
+	})
+}
+
 // sameFromLess fails where the answer about a pod is another one without the pods that it
 // does not need. It returns how many pods it took.
 func sameFromLess(t *testing.T, s *Snapshot, key string, to netip.AddrPort) int {
 	t.Helper()
-	less := narrow(t, s, key)
+	less := narrow(t, s, func(p *corev1.Pod) bool { return kube.PodKey(p) == key })
+	sameAnswer(t, s, less, func(c *Cluster) (any, error) { return c.Pod(key, to) })
+	return len(less.Pods)
+}
+
+// sameAnswer fails where the answer from less is another one than that from all.
+func sameAnswer(t *testing.T, all, less *Snapshot, ask func(*Cluster) (any, error)) {
+	t.Helper()
 	var answers []string
-	for _, s := range []*Snapshot{s, less} {
+	for _, s := range []*Snapshot{all, less} {
 		c, err := New(*s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := c.Pod(key, to)
+		answer, err := ask(c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, err := json.MarshalIndent(p, "", " ")
+		data, err := json.MarshalIndent(answer, "", " ")
 		if err != nil {
 			t.Fatal(err)
 		}
 		answers = append(answers, string(data))
 	}
 	if answers[0] != answers[1] {
-		t.Errorf("%s: from all pods\n%s\nfrom %d of %d\n%s", key, answers[0], len(less.Pods), len(s.Pods), answers[1])
+		t.Errorf("from all %d pods\n%s\nfrom %d\n%s", len(all.Pods), answers[0], len(less.Pods), answers[1])
 	}
-	return len(less.Pods)
 }
 
 // bystanders adds pods that nothing chooses, in the namespaces there are.
@@ -116,13 +134,18 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// TestNeedsRandomWorlds: whatever there is, the answer about each pod is the same without
-// those that it does not need.
+// TestNeedsRandomWorlds: whatever there is, the answers about each pod and each EgressIP are
+// the same without the pods that they do not need.
 func TestNeedsRandomWorlds(t *testing.T) {
 	for seed := range uint64(150) {
 		s := randomWorld(rand.New(rand.NewPCG(seed, 1)))
 		for _, p := range s.Pods {
 			sameFromLess(t, s, kube.PodKey(p), netip.AddrPort{})
+		}
+		for _, e := range s.EgressIPs {
+			queries := s.SelectedBy(e.Name)
+			sameAnswer(t, s, narrow(t, s, func(p *corev1.Pod) bool { return chosen(t, queries, p) }),
+				func(c *Cluster) (any, error) { return c.EgressIP(e.Name) })
 		}
 		if t.Failed() {
 			t.Fatalf("in world %d", seed)

@@ -20,99 +20,126 @@ const requests = 16
 
 // ReadPod is Read for answers about the pod "namespace/name": of pods, it reads only those
 // that the answer needs. Without the pod there are none in the snapshot.
-//
-// Which pods are gateways of the pod's namespace stands in their annotations, by which the API
-// server does not select: where external gateways are enabled, the metadata of all pods is
-// read, and dropped page by page.
 func ReadPod(ctx context.Context, c Clients, namespace string, settings Settings, key string) (explain.Snapshot, error) {
-	s, missing := explain.Snapshot{System: namespace}, &kinds{}
 	podNamespace, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil {
-		return s, err
+		return explain.Snapshot{}, err
 	}
+	return readSome(ctx, c, namespace, settings, func(*explain.Snapshot) []podList {
+		return []podList{{PodQuery: explain.PodQuery{Namespace: podNamespace}, name: name}}
+	})
+}
+
+// ReadEgressIP is ReadPod for answers about an EgressIP.
+func ReadEgressIP(ctx context.Context, c Clients, namespace string, settings Settings, name string) (explain.Snapshot, error) {
+	return readSome(ctx, c, namespace, settings, func(s *explain.Snapshot) (lists []podList) {
+		for _, q := range s.SelectedBy(name) {
+			lists = append(lists, podList{PodQuery: q})
+		}
+		return lists
+	})
+}
+
+// podList is a request for pods; where name is not empty, for the one of that name.
+type podList struct {
+	explain.PodQuery
+	name string
+}
+
+// readSome reads the pods that asked says, and those that answers about these need.
+//
+// Which pods are gateways of a namespace stands in their annotations, by which the API
+// server does not select: where external gateways are enabled, the metadata of all pods is
+// read, and dropped page by page.
+func readSome(ctx context.Context, c Clients, namespace string, settings Settings, asked func(*explain.Snapshot) []podList) (explain.Snapshot, error) {
+	s, missing := explain.Snapshot{System: namespace}, &kinds{}
 	if err := readOwn(ctx, c.Kube, namespace, settings, &s); err != nil {
 		return s, err
 	}
-	var asked []*corev1.Pod
-	var gateways []string
-	if err := together(append(kindsButPods(ctx, c, &s, missing),
-		func() (err error) {
-			asked, err = pods(ctx, c, explain.PodQuery{Namespace: podNamespace}, name)
-			return err
-		},
-		func() (err error) {
-			if s.Settings.ExternalGateways {
-				gateways, err = announced(ctx, c, podNamespace)
-			}
-			return err
-		},
-	)); err != nil {
+	var announced []*metav1.PartialObjectMetadata
+	if err := together(append(kindsButPods(ctx, c, &s, missing), func() (err error) {
+		if s.Settings.ExternalGateways {
+			announced, err = announcing(ctx, c)
+		}
+		return err
+	})); err != nil {
 		return s, err
 	}
 	noteMissing(&s, missing)
-	if len(asked) == 0 {
-		return s, nil
+	about, err := podsOf(ctx, c, asked(&s))
+	if err != nil {
+		return s, err
 	}
-	needs := s.Needs(asked...)
-	found := asked
-	var mu sync.Mutex
-	read := func(q explain.PodQuery, name string) func() error {
-		return func() error {
-			some, err := pods(ctx, c, q, name)
-			mu.Lock()
-			defer mu.Unlock()
-			found = append(found, some...)
-			return err
-		}
-	}
-	var reads []func() error
+	needs := s.Needs(about...)
+	var lists []podList
 	for _, q := range needs.Pods {
-		reads = append(reads, read(q, ""))
+		lists = append(lists, podList{PodQuery: q})
 	}
-	for _, key := range gateways {
-		if ns, name, err := cache.SplitMetaNamespaceKey(key); err == nil {
-			reads = append(reads, read(explain.PodQuery{Namespace: ns}, name))
+	for _, p := range announced {
+		if explain.IsGatewayOf(p.Annotations, needs.Routed) {
+			lists = append(lists, podList{explain.PodQuery{Namespace: p.Namespace}, p.Name})
 		}
 	}
-	for some := range slices.Chunk(reads, requests) {
-		if err := together(some); err != nil {
-			return s, err
-		}
+	beside, err := podsOf(ctx, c, lists)
+	if err != nil {
+		return s, err
 	}
+	s.Pods = slices.Concat(about, beside)
 	// In the order in which the API server lists them.
-	slices.SortStableFunc(found, func(a, b *corev1.Pod) int {
+	slices.SortStableFunc(s.Pods, func(a, b *corev1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	s.Pods = slices.CompactFunc(found, func(a, b *corev1.Pod) bool { return kube.PodKey(a) == kube.PodKey(b) })
+	s.Pods = slices.CompactFunc(s.Pods, func(a, b *corev1.Pod) bool { return kube.PodKey(a) == kube.PodKey(b) })
 	return s, nil
 }
 
-// pods lists those that a query names; where name is not empty, the one of that name. To list
-// is what the rights of those who ask allow.
-func pods(ctx context.Context, c Clients, q explain.PodQuery, name string) (found []*corev1.Pod, err error) {
-	get := func(ctx context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
-		o.LabelSelector = q.Selector
-		if name != "" {
-			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+// podsOf lists pods, with some requests at the same time.
+func podsOf(ctx context.Context, c Clients, lists []podList) (found []*corev1.Pod, err error) {
+	var mu sync.Mutex
+	for some := range slices.Chunk(lists, requests) {
+		var reads []func() error
+		for _, l := range some {
+			reads = append(reads, func() error {
+				pods, err := pods(ctx, c, l)
+				mu.Lock()
+				defer mu.Unlock()
+				found = append(found, pods...)
+				return err
+			})
 		}
-		return c.Kube.CoreV1().Pods(q.Namespace).List(ctx, o)
+		if err := together(reads); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// pods makes a request for pods. To list one of a name is what the rights of those who ask
+// allow, and to get it is not.
+func pods(ctx context.Context, c Clients, l podList) (found []*corev1.Pod, err error) {
+	get := func(ctx context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
+		o.LabelSelector = l.Selector
+		if l.name != "" {
+			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, l.name).String()
+		}
+		return c.Kube.CoreV1().Pods(l.Namespace).List(ctx, o)
 	}
 	err = list(ctx, "pods", get, func(l *corev1.PodList) { found = grow(found, l.Items) })
-	if name != "" {
-		found = slices.DeleteFunc(found, func(p *corev1.Pod) bool { return p.Name != name })
+	if l.name != "" {
+		found = slices.DeleteFunc(found, func(p *corev1.Pod) bool { return p.Name != l.name })
 	}
 	return found, err
 }
 
-// announced returns the keys of the pods that say that they are gateways of a namespace.
-func announced(ctx context.Context, c Clients, namespace string) (keys []string, err error) {
+// announcing returns the metadata of the pods that say that they are gateways of a namespace.
+func announcing(ctx context.Context, c Clients) (all []*metav1.PartialObjectMetadata, err error) {
 	get := c.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(metav1.NamespaceAll).List
 	err = list(ctx, "pods", get, func(l *metav1.PartialObjectMetadataList) {
 		for i := range l.Items {
-			if p := &l.Items[i]; explain.IsGatewayOf(p.Annotations, []string{namespace}) {
-				keys = append(keys, p.Namespace+"/"+p.Name)
+			if p := &l.Items[i]; p.Annotations[kube.AnnotationRoutingNamespaces] != "" {
+				all = append(all, p.DeepCopy()) // the others of the page are not kept for it
 			}
 		}
 	})
-	return keys, err
+	return all, err
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	ipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/explain"
 	routefake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned/fake"
 	servicefake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
 	ipfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
@@ -22,11 +23,11 @@ func somePod(namespace, name string, annotations map[string]string) *corev1.Pod 
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: annotations}, Spec: corev1.PodSpec{NodeName: "n1"}}
 }
 
-// TestReadPod: how many requests for pods there are, and how many pods come of them, does not
+// TestReadSome: how many requests for pods there are, and how many pods come of them, does not
 // depend on how many pods there are.
-func TestReadPod(t *testing.T) {
+func TestReadSome(t *testing.T) {
 	gateway := map[string]string{kube.AnnotationRoutingNamespaces: "other, prod"}
-	var before int
+	before := map[string]int{}
 	for _, bystanders := range []int{10, 400} {
 		objects := []runtime.Object{somePod("prod", "web", nil), somePod("prod", "db", nil), somePod("gws", "gw", gateway)}
 		for _, name := range []string{"prod", "gws", "plain"} {
@@ -37,34 +38,41 @@ func TestReadPod(t *testing.T) {
 		}
 		prod := &ipv1.EgressIP{ObjectMeta: metav1.ObjectMeta{Name: "prod"}, Spec: ipv1.EgressIPSpec{
 			NamespaceSelector: metav1.LabelSelector{MatchLabels: map[string]string{"name": "prod"}}}}
-		core := fake.NewClientset(objects...)
-		c := Clients{Kube: core, IPs: ipfake.NewSimpleClientset(prod), Services: servicefake.NewSimpleClientset(), Routes: routefake.NewSimpleClientset(),
-			Metadata: metadatatest.Pods(t, core)}
-
-		snap, err := ReadPod(t.Context(), c, "ovn-kubernetes", FromConfigMap, "prod/web")
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, p := range snap.Pods {
-			got = append(got, kube.PodKey(p))
-		}
-		if want := []string{"gws/gw", "prod/db", "prod/web"}; !slices.Equal(got, want) {
-			t.Errorf("beside %d others: pods %q, want %q", bystanders, got, want)
-		}
-		requests := 0
-		for _, a := range core.Actions() {
-			if a.GetResource().Resource != "pods" {
-				continue
+		for what, read := range map[string]func(Clients) (explain.Snapshot, error){
+			"the pod": func(c Clients) (explain.Snapshot, error) {
+				return ReadPod(t.Context(), c, "ovn-kubernetes", FromConfigMap, "prod/web")
+			},
+			"the EgressIP": func(c Clients) (explain.Snapshot, error) {
+				return ReadEgressIP(t.Context(), c, "ovn-kubernetes", FromConfigMap, "prod")
+			},
+		} {
+			core := fake.NewClientset(objects...)
+			snap, err := read(Clients{Kube: core, IPs: ipfake.NewSimpleClientset(prod), Services: servicefake.NewSimpleClientset(),
+				Routes: routefake.NewSimpleClientset(), Metadata: metadatatest.Pods(t, core)})
+			if err != nil {
+				t.Fatal(err)
 			}
-			if requests++; a.GetNamespace() == metav1.NamespaceAll || a.GetNamespace() == "plain" {
-				t.Errorf("beside %d others: pods of namespace %q are listed", bystanders, a.GetNamespace())
+			var got []string
+			for _, p := range snap.Pods {
+				got = append(got, kube.PodKey(p))
 			}
+			if want := []string{"gws/gw", "prod/db", "prod/web"}; !slices.Equal(got, want) {
+				t.Errorf("about %s beside %d others: pods %q, want %q", what, bystanders, got, want)
+			}
+			requests := 0
+			for _, a := range core.Actions() {
+				if a.GetResource().Resource != "pods" {
+					continue
+				}
+				if requests++; a.GetNamespace() == metav1.NamespaceAll || a.GetNamespace() == "plain" {
+					t.Errorf("about %s: pods of namespace %q are listed", what, a.GetNamespace())
+				}
+			}
+			if was, ok := before[what]; ok && requests != was {
+				t.Errorf("about %s: %d requests for pods beside %d others, %d beside fewer", what, requests, bystanders, was)
+			}
+			before[what] = requests
 		}
-		if before != 0 && requests != before {
-			t.Errorf("%d requests for pods beside %d others, %d beside fewer", requests, bystanders, before)
-		}
-		before = requests
 	}
 }
 

@@ -75,7 +75,7 @@ type Settings func(ctx context.Context, c kubernetes.Interface, namespace string
 func Read(ctx context.Context, c Clients, namespace string, settings Settings) (explain.Snapshot, error) {
 	s, missing := explain.Snapshot{System: namespace}, &kinds{}
 	if err := together(append(kindsButPods(ctx, c, &s, missing), func() (err error) {
-		s.Pods, err = pods(ctx, c, explain.PodQuery{}, "")
+		s.Pods, err = pods(ctx, c, podList{})
 		return err
 	})); err != nil {
 		return s, err
