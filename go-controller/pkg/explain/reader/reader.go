@@ -201,9 +201,16 @@ func list[L metav1.ListInterface](ctx context.Context, resource string, get func
 	}
 }
 
-func grow[T any](all []*T, items []T) []*T {
+// grow adds what a page has, without the record of who manages which fields: that is often as
+// large as all the rest.
+func grow[T any, O interface {
+	*T
+	metav1.Object
+}](all []O, items []T) []O {
 	for i := range items {
-		all = append(all, &items[i])
+		o := O(&items[i])
+		o.SetManagedFields(nil)
+		all = append(all, o)
 	}
 	return all
 }
