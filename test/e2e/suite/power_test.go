@@ -15,15 +15,17 @@ import (
 )
 
 // powerFailure takes a node's power and gives it back: everything must be as before
-// when it is back, its pods included. In a full run Kubernetes sees it go meanwhile, which
+// when it is back, its pods included. Meanwhile "ovnkube egress" tells what that means. In a full run Kubernetes sees it go meanwhile, which
 // takes forty seconds.
 func (s *suite) powerFailure(t *testing.T) {
 	const node = "ovn-worker2"
 	before := s.steadyState(t)
+	e := s.heldBy(t, node)
 	if err := s.Kin.Node(t.Context(), "kill", node); err != nil {
 		t.Fatal(err)
 	}
 	s.probed(t, node, "Unreachable")
+	e.explainsDead(t, node)
 	notReady := func(t *testing.T) {
 		err := lab.Until(t.Context(), 2*time.Minute, node+" to be not ready", func(ctx context.Context) error {
 			all, err := s.Nodes(ctx)
@@ -41,6 +43,7 @@ func (s *suite) powerFailure(t *testing.T) {
 	}
 	s.powerOn(t, node)
 	s.probed(t, node, "Reachable")
+	e.forgets(t)
 	s.sameState(t, before)
 	t.Run("Connectivity", s.connectivity)
 }

@@ -27,6 +27,7 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("EgressNetwork", s.network)
 	t.Run("EgressIP", s.egressIPs)
 	s.in(t, "local", "Trace", s.trace)
+	t.Run("TraceFeatures", s.traceFeatures)
 	t.Run("Combinations", s.combinations)
 	s.once(t, "WhatIf", s.whatIf)
 	s.once(t, "NodeAnnotations", s.nodeAnnotations)

@@ -255,6 +255,13 @@ func (e *egressIPTest) tracesTo(t *testing.T, user string, pod lab.Pod, to netip
 	if err != nil {
 		t.Fatal(err)
 	}
+	e.probesAs(t, user, pod, to, seen, more...)
+	return seen
+}
+
+// probesAs wants a trace, and a probe, that are as planned and say what the other side sees.
+func (e *egressIPTest) probesAs(t *testing.T, user string, pod lab.Pod, to, seen netip.Addr, more ...string) {
+	t.Helper()
 	e.traceUntil(t, user, pod, to, append(more, "--probe"), func(_ int, a traced, _ string) error {
 		if len(a.Paths) != 1 || a.Paths[0].End != "Leaves" || !a.Paths[0].AsPlanned {
 			return errors.New("not as planned")
@@ -272,7 +279,6 @@ func (e *egressIPTest) tracesTo(t *testing.T, user string, pod lab.Pod, to netip
 		}
 		return fmt.Errorf("the probe is not seen to leave with %s", seen)
 	})
-	return seen
 }
 
 // refusesTrace wants a message that names the role that is missing.

@@ -65,9 +65,9 @@ const (
 	whatIfLabel = "what-if"
 )
 
-// whatIfSettings are the cluster's, which the command reads from the ConfigMap that the
+// clusterSettings are the cluster's, which "ovnkube egress" reads from the ConfigMap that the
 // manifests make.
-const whatIfSettings = `[default]
+const clusterSettings = `[default]
 cluster-subnets=10.244.0.0/16/24,fd00:10:244::/48/64
 [kubernetes]
 service-cidrs=10.96.0.0/16,fd00:10:96::/112
@@ -77,11 +77,12 @@ enable-egress-service=true
 enable-multi-external-gateway=true
 `
 
-func (w *whatIfTest) begin(t *testing.T) {
-	ctx := t.Context()
-	maps := w.Kube.CoreV1().ConfigMaps("ovn-kubernetes")
-	if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "ovnkube"},
-		Data: map[string]string{"ovnkube.conf": whatIfSettings}}, metav1.CreateOptions{}); err != nil {
+// tellSettings makes that ConfigMap until the test ends: the daemons here have flags instead.
+func (s *suite) tellSettings(t *testing.T) {
+	t.Helper()
+	maps := s.Kube.CoreV1().ConfigMaps(ovnkubeAccounts)
+	if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "ovnkube"},
+		Data: map[string]string{"ovnkube.conf": clusterSettings}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -89,6 +90,11 @@ func (w *whatIfTest) begin(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func (w *whatIfTest) begin(t *testing.T) {
+	ctx := t.Context()
+	w.tellSettings(t)
 	for name, node := range map[string]string{"what-if-a": "ovn-worker", "what-if-b": "ovn-worker2"} {
 		labels := map[string]string{whatIfLabel: strings.TrimPrefix(name, "what-if-")}
 		if _, err := w.RunServer(ctx, name, node, labels); err != nil {
