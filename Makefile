@@ -38,6 +38,13 @@ build: ## Build ovnkube, ovn-k8s-cni-overlay and kin into _output/bin (static)
 	cd go-controller && go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
 	cd contrib/kin && go build -ldflags '-s -w' -o $(BIN)/ ./cmd/...
 
+PREFIX ?= /usr/local
+
+.PHONY: install
+install: build ## Install ovnkube, and its plug-in for kubectl, into PREFIX (/usr/local)
+	install -D -m 755 $(BIN)/ovnkube $(DESTDIR)$(PREFIX)/bin/ovnkube
+	ln -sf ovnkube $(DESTDIR)$(PREFIX)/bin/kubectl-egress
+
 .PHONY: image
 image: build ## Build the container image without a container engine into _output/image.tar (root)
 	@dist/images/build.sh $(OUT)

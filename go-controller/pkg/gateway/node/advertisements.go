@@ -30,9 +30,9 @@ func (g *Gateway) keepAdvertisements(ctx context.Context) error {
 		return nil
 	}
 	var links []string
-	for _, e := range g.exits() {
-		bridge, uplink, _, err := g.discover(ctx, e)
-		if err != nil && e.second() {
+	for _, p := range g.physicalNetworks() {
+		bridge, uplink, _, err := g.discover(ctx, p)
+		if err != nil && p.second() {
 			continue // the others do not wait for it
 		}
 		if err != nil {

@@ -64,13 +64,13 @@ func (g *Gateway) annotate(ctx context.Context, n *corev1.Node, node topology.No
 	return kube.PatchNode(ctx, g.Kube, n, kube.Metadata{Annotations: values, Unseen: &g.unseen})
 }
 
-// external returns what the node publishes of its second exit. One that fails for now is
+// external returns what the node publishes of its second physical network. One that fails for now is
 // still the way to the gateways there.
 func (g *Gateway) external(node topology.Node, a attachments) topology.ExternalAttachment {
 	switch {
 	case a.second != nil:
 		return topology.ExternalAttachment{InterfaceID: topology.ExternalInterface(a.second.bridge, g.Node), MAC: a.second.mac, Addrs: a.second.primary}
-	case a.lacks != nil:
+	case a.missing != nil:
 		return node.Gateway.External
 	}
 	return topology.ExternalAttachment{}

@@ -100,7 +100,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 
 // isOurs tells whether an OVS interface is one of an external bridge's.
 func (g *Gateway) isOurs(name string) bool {
-	return slices.ContainsFunc(g.exits(), func(e exit) bool { return e.flows.Concerns(name) })
+	return slices.ContainsFunc(g.physicalNetworks(), func(p physicalNetwork) bool { return p.flows.Concerns(name) })
 }
 
 // collect turns a storm of events into one pass. While the node is not ready
@@ -188,7 +188,7 @@ func (g *Gateway) pass(ctx context.Context) (missing string, err error) {
 	if err := g.Settings.Apply(ctx, gateway.Contributor, g.hostSettings()); err != nil {
 		return "kernel parameters", err
 	}
-	a, err := g.ensureExits(ctx, datapath, internalAddrs(n))
+	a, err := g.ensureAttachments(ctx, datapath, internalAddrs(n))
 	if err != nil {
 		return "the external bridge", err
 	}
@@ -197,9 +197,9 @@ func (g *Gateway) pass(ctx context.Context) (missing string, err error) {
 	missing, err = g.overlay(ctx, node, system, a)
 	switch {
 	case annotated != nil:
-		return "the node's annotations", errors.Join(annotated, a.lacks, err)
-	case a.lacks != nil:
-		return "the bridge for external gateways", errors.Join(a.lacks, err)
+		return "the node's annotations", errors.Join(annotated, a.missing, err)
+	case a.missing != nil:
+		return "the bridge for external gateways", errors.Join(a.missing, err)
 	}
 	return missing, err
 }

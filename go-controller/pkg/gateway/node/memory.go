@@ -40,11 +40,11 @@ func (g *Gateway) remember(change func(*gateway.Memory)) {
 	}
 }
 
-// lostBridge returns the bridge of an exit, and its uplink, that the database has lost,
+// lostBridge returns the bridge of a physical network, and its uplink, that the database has lost,
 // where the host still has that uplink; "" where there is none.
-func (g *Gateway) lostBridge(e exit) (name, uplink string, err error) {
-	m := g.memory.Of(e.network)
-	if m.Bridge == "" || e.iface != "" && e.iface != m.Bridge && e.iface != m.Record.Uplink {
+func (g *Gateway) lostBridge(p physicalNetwork) (name, uplink string, err error) {
+	m := g.memory.Of(p.network)
+	if m.Bridge == "" || p.iface != "" && p.iface != m.Bridge && p.iface != m.Record.Uplink {
 		return "", "", nil
 	}
 	exists, err := link.Exists(m.Record.Uplink)

@@ -115,7 +115,7 @@ func (g *Gateway) encapIP(a attached) netip.Addr {
 // all, which bridges the gateway router is behind.
 func (g *Gateway) ensureMapping(ctx context.Context, system map[string]string, a attachments) error {
 	bridges := map[string]string{}
-	if a.lacks != nil { // what it was goes on
+	if a.missing != nil { // what it was goes on
 		bridges[topology.ExternalGatewayNetwork] = gateway.MappedBridge(system[idMappings], topology.ExternalGatewayNetwork)
 	}
 	for _, b := range a.all() {

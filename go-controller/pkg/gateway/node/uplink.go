@@ -24,7 +24,7 @@ import (
 
 // attached is the external bridge once the host is on it.
 type attached struct {
-	exit
+	physicalNetwork
 	bridge, uplink string
 	mac            string
 	host           host.Attachment // what the bridge carries
@@ -39,21 +39,21 @@ const maxLinkName = unix.IFNAMSIZ - 1
 
 // discover returns the names of the external bridge and of its uplink, and the
 // bridge as it is where it exists.
-func (g *Gateway) discover(ctx context.Context, e exit) (name, uplink string, have *ovs.Bridge, err error) {
+func (g *Gateway) discover(ctx context.Context, p physicalNetwork) (name, uplink string, have *ovs.Bridge, err error) {
 	bridges, err := g.OVS.Bridges(ctx)
 	if err != nil {
 		return "", "", nil, err
 	}
-	wanted := e.iface
+	wanted := p.iface
 	if wanted == "" {
 		// After a reboot the host may have no route yet, but the bridge is known.
 		for _, b := range bridges {
-			if rec, _ := gateway.ParseRecord(b.ExternalIDs[idAttachment]); b.ExternalIDs[idAttachment] != "" && rec.On(e.network) {
+			if rec, _ := gateway.ParseRecord(b.ExternalIDs[idAttachment]); b.ExternalIDs[idAttachment] != "" && rec.On(p.network) {
 				wanted = b.Name
 			}
 		}
 	}
-	lost, lostUplink, err := g.lostBridge(e)
+	lost, lostUplink, err := g.lostBridge(p)
 	if err != nil {
 		return "", "", nil, err
 	}
@@ -62,7 +62,7 @@ func (g *Gateway) discover(ctx context.Context, e exit) (name, uplink string, ha
 	}
 	if wanted == "" {
 		if wanted, err = attachment.DefaultLink(); err != nil {
-			return "", "", nil, fmt.Errorf("%w: say %s", err, e.flag)
+			return "", "", nil, fmt.Errorf("%w: say %s", err, p.flag)
 		}
 	}
 	for i, b := range bridges {
@@ -87,7 +87,7 @@ func (g *Gateway) discover(ctx context.Context, e exit) (name, uplink string, ha
 	name = "br" + wanted
 	if len(name) > maxLinkName {
 		return "", "", nil, fmt.Errorf("the bridge of %s would be called %s, longer than %d characters: "+
-			"make a bridge with a shorter name and give it as %s", wanted, name, maxLinkName, e.flag)
+			"make a bridge with a shorter name and give it as %s", wanted, name, maxLinkName, p.flag)
 	}
 	return name, wanted, nil, nil
 }
@@ -110,11 +110,11 @@ func uplinkOf(b ovs.Bridge, ports []ovs.Port) (string, error) {
 	return found[0], nil
 }
 
-// ensureAttached makes the bridge of an exit and moves the host onto it. It can be
+// ensureAttached makes the bridge of a physical network and moves the host onto it. It can be
 // repeated after a crash at any point: whatever is still on the uplink moves. first is the
-// ordinary exit, nil for that itself.
-func (g *Gateway) ensureAttached(ctx context.Context, e exit, datapathType string, internal []netip.Addr, first *attached) (attached, error) {
-	name, uplink, have, err := g.discover(ctx, e)
+// ordinary network, nil for that itself.
+func (g *Gateway) ensureAttached(ctx context.Context, p physicalNetwork, datapathType string, internal []netip.Addr, first *attached) (attached, error) {
+	name, uplink, have, err := g.discover(ctx, p)
 	if err != nil {
 		return attached{}, fmt.Errorf("find the uplink: %w", err)
 	}
@@ -125,7 +125,7 @@ func (g *Gateway) ensureAttached(ctx context.Context, e exit, datapathType strin
 	if err != nil {
 		return attached{}, fmt.Errorf("find the uplink: %w", err)
 	}
-	a := attached{exit: e, bridge: name, uplink: uplink, mac: from.MAC}
+	a := attached{physicalNetwork: p, bridge: name, uplink: uplink, mac: from.MAC}
 	want, err := g.ensureBridge(ctx, &a, have, datapathType)
 	if err != nil {
 		return attached{}, err

@@ -12,11 +12,11 @@ import (
 	bridgenode "github.com/ovnkube/ovnkube/go-controller/pkg/bridge/node"
 )
 
-// exit is a way of the node to the outside: an uplink in a bridge that is connected with
-// the gateway router. There is one for everything, and there may be a second one for
-// external gateways.
-type exit struct {
-	network string // the physical network that OVN knows it by
+// physicalNetwork is a network outside that the node is on: by an uplink in a bridge that is
+// connected with the gateway router. There is one for everything, and there may be a second
+// one for external gateways.
+type physicalNetwork struct {
+	network string // the name that OVN knows it by
 	flag    string // the option that names its interface
 	iface   string // what the option says; only the ordinary one can be found without
 	vlan    int
@@ -24,44 +24,44 @@ type exit struct {
 	flows   *bridgenode.Manager
 }
 
-func (e exit) second() bool { return e.network == topology.ExternalGatewayNetwork }
+func (p physicalNetwork) second() bool { return p.network == topology.ExternalGatewayNetwork }
 
-// contributor is the owner of what an exit needs of the kernel's parameters.
-func (e exit) contributor() string {
-	if e.second() {
+// contributor is the owner of what a physical network needs of the kernel's parameters.
+func (p physicalNetwork) contributor() string {
+	if p.second() {
 		return gateway.Contributor + "-second-bridge"
 	}
 	return gateway.Contributor + "-bridge"
 }
 
-// about names the option in an error of the second exit: a node may well do without it.
-func (e exit) about(err error) error {
-	if err == nil || !e.second() {
+// about names the option in an error of the second network: a node may well do without it.
+func (p physicalNetwork) about(err error) error {
+	if err == nil || !p.second() {
 		return err
 	}
-	return fmt.Errorf("%s %s: %w", e.flag, e.iface, err)
+	return fmt.Errorf("%s %s: %w", p.flag, p.iface, err)
 }
 
-// exits are those that the node is to have, the ordinary one first.
-func (g *Gateway) exits() []exit {
-	exits := []exit{{
+// physicalNetworks are those that the node is to be on, the ordinary one first.
+func (g *Gateway) physicalNetworks() []physicalNetwork {
+	networks := []physicalNetwork{{
 		network: topology.PhysicalNetwork, flag: "--gateway-interface", iface: g.Interface, vlan: g.VLAN,
 		zone: g.ConntrackZone, flows: g.Flows,
 	}}
 	if g.ExternalGatewayInterface != "" {
-		exits = append(exits, exit{
+		networks = append(networks, physicalNetwork{
 			network: topology.ExternalGatewayNetwork, flag: "--exgw-interface", iface: g.ExternalGatewayInterface,
 			zone: topology.SecondZone(g.ConntrackZone), flows: g.SecondFlows,
 		})
 	}
-	return exits
+	return networks
 }
 
-// attachments are the exits that the host is on.
+// attachments are the physical networks that the host is on.
 type attachments struct {
 	attached           // the ordinary one
 	second   *attached // the one for external gateways; nil where there is none
-	lacks    error     // why there is none although there should be one
+	missing  error     // why there is none although there should be one
 }
 
 // all returns those that there are.
@@ -72,35 +72,35 @@ func (a attachments) all() []attached {
 	return []attached{a.attached, *a.second}
 }
 
-// ensureExits moves the host onto the bridges of all exits. Without the second one the
+// ensureAttachments moves the host onto the bridges of all physical networks. Without the second one the
 // node serves its pods, but for what they have for gateways there.
-func (g *Gateway) ensureExits(ctx context.Context, datapath string, internal []netip.Addr) (attachments, error) {
-	exits := g.exits()
-	if err := g.leaveOthers(ctx, exits); err != nil {
+func (g *Gateway) ensureAttachments(ctx context.Context, datapath string, internal []netip.Addr) (attachments, error) {
+	networks := g.physicalNetworks()
+	if err := g.leaveOthers(ctx, networks); err != nil {
 		return attachments{}, err
 	}
-	first, err := g.ensureAttached(ctx, exits[0], datapath, internal, nil)
+	first, err := g.ensureAttached(ctx, networks[0], datapath, internal, nil)
 	if err != nil {
 		return attachments{}, err
 	}
 	out := attachments{attached: first}
-	if len(exits) > 1 {
-		second, err := g.ensureAttached(ctx, exits[1], datapath, internal, &first)
+	if len(networks) > 1 {
+		second, err := g.ensureAttached(ctx, networks[1], datapath, internal, &first)
 		if err == nil {
 			out.second = &second
 		}
-		out.lacks = exits[1].about(err)
+		out.missing = networks[1].about(err)
 	}
 	return out, nil
 }
 
 // leaveOthers moves the host off bridges that an earlier configuration made, those that
 // the database has lost among them.
-func (g *Gateway) leaveOthers(ctx context.Context, exits []exit) error {
+func (g *Gateway) leaveOthers(ctx context.Context, networks []physicalNetwork) error {
 	stay := map[string]bool{}
-	for _, e := range exits {
-		name, _, _, err := g.discover(ctx, e)
-		if err != nil && e.second() {
+	for _, p := range networks {
+		name, _, _, err := g.discover(ctx, p)
+		if err != nil && p.second() {
 			return nil // it is told later; until then nobody knows which is the other
 		}
 		if err != nil {
@@ -112,7 +112,7 @@ func (g *Gateway) leaveOthers(ctx context.Context, exits []exit) error {
 	if err != nil {
 		return err
 	}
-	retired := len(exits) == 1 && g.memory.Second != nil
+	retired := len(networks) == 1 && g.memory.Second != nil
 	if retired {
 		bridges = append(bridges, lost(*g.memory.Second, bridges)...)
 	}
@@ -133,7 +133,7 @@ func (g *Gateway) leaveOthers(ctx context.Context, exits []exit) error {
 	return nil
 }
 
-// fits returns why what an uplink has does not do for its exit. first is the ordinary one,
+// fits returns why what an uplink has does not do for its physical network. first is the ordinary one,
 // nil for that itself.
 func (g *Gateway) fits(a attached, mtu int, first *attached) error {
 	if first == nil {
