@@ -43,7 +43,7 @@ func chassis(s egressip.Steering) []event {
 type scenario struct {
 	title, text string
 	begin       egressip.Steering
-	events      func(s egressip.Steering, released bool) []event
+	events      func(egressip.Steering) []event
 }
 
 // answers is the event that a node answers for the address which it is to hold.
@@ -76,25 +76,24 @@ func scenarios() []scenario {
 	nobody, drop := running, running
 	nobody.Paths, drop.Paths = nil, nil
 	drop.EgressIP.DropWhenUnavailable = true
-	onlyAnswers := func(s egressip.Steering, _ bool) []event { return answers(s) }
 	return []scenario{
 		{"A pod starts", "It has the annotation `egress-pending`; no node answers for the address yet.", pending,
-			func(s egressip.Steering, released bool) []event {
+			func(s egressip.Steering) []event {
 				events := answers(s)
 				switch {
-				case released && s.Pod.Pending || s.Pod.Late && s.InForce.SamePolicies(s.Now):
+				case gate(s) == mayStart:
 					events = append(events, event{"the annotation goes", func(s *egressip.Steering) { s.Pod.Pending, s.Pod.Late = false, false }})
 				case s.Pod.Pending:
 					events = append(events, event{"5 seconds have passed", func(s *egressip.Steering) { s.Pod.Pending, s.Pod.Late = false, true }})
 				}
 				return events
 			}},
-		{"A running pod is selected", "A has the address.", chosen, onlyAnswers},
-		{"The address moves", "B is to hold the address, and A retains it until then.", moved, onlyAnswers},
-		{"The node is lost", "A is dead, and B is to hold the address.", lost, onlyAnswers},
-		{"No node can hold the address", "`onUnavailable` is not set: the pod leaves as if there were no EgressIP.", nobody, onlyAnswers},
-		{"No node can hold the address, onUnavailable: Drop", "What the pod sends is dropped.", drop, onlyAnswers},
-		{"The pod is not selected any more", "", left, onlyAnswers},
+		{"A running pod is selected", "A has the address.", chosen, answers},
+		{"The address moves", "B is to hold the address, and A retains it until then.", moved, answers},
+		{"The node is lost", "A is dead, and B is to hold the address.", lost, answers},
+		{"No node can hold the address", "`onUnavailable` is not set: the pod leaves as if there were no EgressIP.", nobody, answers},
+		{"No node can hold the address, onUnavailable: Drop", "What the pod sends is dropped.", drop, answers},
+		{"The pod is not selected any more", "", left, answers},
 	}
 }
 
@@ -144,7 +143,7 @@ func (sc scenario) explore() ([]situation, error) {
 			return nil, fmt.Errorf("%s: more than %d situations", sc.title, maxSituations)
 		}
 		s := all[i].Steering
-		for _, e := range append(chassis(s), sc.events(s, s.Plan().Released)...) {
+		for _, e := range append(chassis(s), sc.events(s)...) {
 			after := s
 			after.InForce = s.InForce.Clone()
 			e.apply(&after)
@@ -238,7 +237,7 @@ func gate(s egressip.Steering) string {
 	switch {
 	case !s.Pod.Pending && !s.Pod.Late:
 		return runs
-	case s.Plan().Released, s.Pod.Late && s.InForce.SamePolicies(s.Now):
+	case s.Plan().StartGate(s.Pod) != egressip.Blocked:
 		return mayStart
 	}
 	return waits

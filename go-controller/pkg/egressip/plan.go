@@ -62,6 +62,27 @@ type Plan struct {
 	Done bool
 }
 
+// StartGate is whether a pod that bears the mark may start.
+type StartGate uint8
+
+// The states of a StartGate.
+const (
+	Blocked  StartGate = iota
+	Open               // what the pod sends leaves as it is to
+	TimedOut           // the pod was planned as late: its chassis drops what is not translated
+)
+
+// StartGate tells whether the pod of a plan may start, if it bears the mark.
+func (p Plan) StartGate(pod Pod) StartGate {
+	switch {
+	case p.Released:
+		return Open
+	case pod.Late && !p.Self:
+		return TimedOut
+	}
+	return Blocked
+}
+
 // Plan plans the rows of a pod. The rules are those of docs/design/egress-ip.md.
 func (s Steering) Plan() Plan {
 	plan := Plan{Want: NewState(), Released: true, Done: true}

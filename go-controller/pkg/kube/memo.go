@@ -1,9 +1,11 @@
 package kube
 
 import (
+	"fmt"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -23,9 +25,19 @@ type made[O, T any] struct {
 	out  T
 }
 
-// NewMemo returns a Memo of what a function makes of objects.
-func NewMemo[O, T any](f func(*O) T) *Memo[O, T] {
-	return &Memo[O, T]{make: f, made: map[string]made[O, T]{}}
+// NewMemo returns a Memo of what a function makes of the objects of an informer, whose kind
+// has no namespaces. It fails where the informer has stopped.
+func NewMemo[O, T any](inf cache.SharedIndexInformer, f func(*O) T) (*Memo[O, T], error) {
+	m := &Memo[O, T]{make: f, made: map[string]made[O, T]{}}
+	_, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) {
+		if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
+			m.forget(name)
+		}
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("follow deletions: %w", err)
+	}
+	return m, nil
 }
 
 // Of returns what is made of an object with a name.
@@ -43,8 +55,7 @@ func (m *Memo[O, T]) Of(name string, obj *O) T {
 	return out
 }
 
-// Forget frees what is kept of an object that is gone.
-func (m *Memo[O, T]) Forget(name string) {
+func (m *Memo[O, T]) forget(name string) {
 	m.mu.Lock()
 	delete(m.made, name)
 	m.mu.Unlock()
@@ -60,12 +71,14 @@ type decodedNode struct {
 	err  error
 }
 
-// NewNodes returns one that has decoded none.
-func NewNodes() Nodes {
-	return Nodes{NewMemo(func(n *corev1.Node) decodedNode {
+// NewNodes returns one that has decoded none of an informer's nodes. It fails where that has
+// stopped.
+func NewNodes(inf cache.SharedIndexInformer) (Nodes, error) {
+	memo, err := NewMemo(inf, func(n *corev1.Node) decodedNode {
 		node, err := Node(n)
 		return decodedNode{node, err}
-	})}
+	})
+	return Nodes{memo}, err
 }
 
 // Node is the function Node, whose result must not be modified.

@@ -5,14 +5,22 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
 func TestMemo(t *testing.T) {
+	cs := fake.NewClientset()
+	factory := NewInformers(cs)
 	calls := 0
-	m := NewMemo(func(n *corev1.Node) string {
+	m, err := NewMemo(factory.Core().V1().Nodes().Informer(), func(n *corev1.Node) string {
 		calls++
 		return n.Labels["a"]
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	node := func(value string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": value}}}
 	}
@@ -26,8 +34,18 @@ func TestMemo(t *testing.T) {
 			t.Errorf("step %d: %q after %d calls, want %q after %d", i, got, calls, step.want, step.calls)
 		}
 	}
-	m.Forget("n")
-	if m.Of("n", first); calls != 4 {
-		t.Errorf("%d calls after it was forgotten", calls)
+	// One that is gone is not kept.
+	if _, err := cs.CoreV1().Nodes().Create(t.Context(), first, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
+	factory.Start(t.Context().Done())
+	factory.WaitForCacheSync(t.Context().Done())
+	if err := cs.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually.True(t, "nothing to be kept", func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return len(m.made) == 0
+	})
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -133,7 +134,7 @@ func TestLatePodWaitsForItsChassis(t *testing.T) {
 		if st == nil || len(st.waits) != 3 || st.busy {
 			return false
 		}
-		if st.gate.state != blocked {
+		if st.gate.state != egressip.Blocked {
 			t.Fatal("may start though its chassis may lead it to where it is not translated")
 		}
 		return true

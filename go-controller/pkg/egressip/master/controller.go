@@ -133,8 +133,6 @@ func New(deps Deps) (*Controller, error) {
 		ackTimeouts:       health.NewAckTimeouts(deps.Acknowledge),
 		stuckChassis:      health.NewAckTimeouts(deps.Acknowledge),
 		selection:         egressip.NewSelection(),
-		decoded:           kube.NewMemo(egressip.Decode),
-		nodes:             kube.NewNodes(),
 		decisions:         map[string]egressip.Decision{},
 		patched:           map[string]patched{},
 		observed:          map[string]types.UID{},
@@ -144,6 +142,13 @@ func New(deps Deps) (*Controller, error) {
 		states:            map[string]*podState{},
 		waiting:           newUnprogrammedPods(),
 		untranslated:      newUnprogrammedPods(),
+	}
+	var err error
+	if c.decoded, err = kube.NewMemo(deps.EgressIPs.Informer(), egressip.Decode); err != nil {
+		return nil, err
+	}
+	if c.nodes, err = kube.NewNodes(deps.Nodes.Informer()); err != nil {
+		return nil, err
 	}
 	c.placement = queue.New("egressip-placement", c.place)
 	c.statuses = queue.New(egressip.Feature, c.report)

@@ -185,7 +185,7 @@ func (c *Controller) removeRows(w *work, key string, st *podState, p *corev1.Pod
 		if c.awaitPlan(w.waits, key, p.Spec.NodeName, plan); !plan.Self && !going {
 			st.uid, st.inForce, st.known = "", egressip.NewState(), false
 		}
-		c.updateGates(key, st, p, programmed)
+		c.updateGates(key, st, p, egressip.Open)
 	})
 }
 
@@ -229,14 +229,7 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 			untranslated = ""
 		}
 		c.setTranslated(key, untranslated)
-		switch {
-		case plan.Released:
-			c.updateGates(key, st, p, programmed)
-		case pod.Late && !plan.Self: // its chassis drops what is not translated
-			c.updateGates(key, st, p, timedOut)
-		default:
-			c.updateGates(key, st, p, blocked)
-		}
+		c.updateGates(key, st, p, plan.StartGate(pod))
 	})
 }
 

@@ -65,19 +65,10 @@ type reached struct {
 // startGate is that on a pod which is not to start yet.
 type startGate struct {
 	uid   types.UID
-	since time.Time // when we learned of it
-	state gateState // what its pod's plan says
-	open  bool      // we took it away
+	since time.Time          // when we learned of it
+	state egressip.StartGate // what its pod's plan says
+	open  bool               // we took it away
 }
-
-// gateState is whether a pod that bears the mark may start.
-type gateState int
-
-const (
-	blocked    gateState = iota
-	programmed           // what it sends leaves as it is to
-	timedOut             // it was planned as late: what is not in force for it is dropped
-)
 
 // state returns the state of a pod; mu is held.
 func (c *Controller) state(key string) *podState {

@@ -10,18 +10,19 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
 // updateGates notes whether a pod that bears the mark may start, and has the mark taken
 // away then.
-func (c *Controller) updateGates(key string, st *podState, p *corev1.Pod, gate gateState) {
+func (c *Controller) updateGates(key string, st *podState, p *corev1.Pod, gate egressip.StartGate) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if st.gate.uid != p.UID || st.gate.open {
 		return
 	}
-	if st.gate.state = gate; gate != blocked {
+	if st.gate.state = gate; gate != egressip.Blocked {
 		c.gates.Enqueue(key)
 	}
 }
@@ -45,7 +46,7 @@ func (c *Controller) removePendingAnnotation(ctx context.Context, key string) er
 		m = st.gate
 	}
 	c.mu.Unlock()
-	if m.uid != p.UID || m.open || m.state == blocked {
+	if m.uid != p.UID || m.open || m.state == egressip.Blocked {
 		return nil
 	}
 	err = kube.PatchPod(ctx, c.deps.Kube, p, kube.Metadata{Annotations: map[string]*string{kube.AnnotationEgressPending: nil}})
@@ -59,8 +60,8 @@ func (c *Controller) removePendingAnnotation(ctx context.Context, key string) er
 	c.mu.Unlock()
 	c.notifyLocalSNAT(key, p.Spec.NodeName)
 	waited := time.Since(m.since)
-	c.deps.Metrics.PodStarted(waited, m.state == programmed)
-	if m.state == programmed {
+	c.deps.Metrics.PodStarted(waited, m.state == egressip.Open)
+	if m.state == egressip.Open {
 		klog.V(2).InfoS("Pod may send", "pod", key, "after", waited)
 	} else {
 		klog.InfoS("Pod starts before its policies are in force", "pod", key, "after", waited)

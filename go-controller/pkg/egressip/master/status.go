@@ -180,7 +180,6 @@ func (c *Controller) transient(key string, known v1.EgressIPStatus, next metav1.
 }
 
 func (c *Controller) forget(key string) {
-	c.decoded.Forget(key)
 	c.ackTimeouts.SetPending(key, nil)
 	c.deps.Metrics.Decided(conditions.EgressIP, key)
 	c.mu.Lock()

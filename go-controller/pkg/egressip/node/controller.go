@@ -253,8 +253,9 @@ func (c *Controller) seedStates() []string {
 // restoreHeld reads from an EgressIP what this node holds by its own status entry.
 func (c *Controller) restoreHeld(e *v1.EgressIP) state {
 	s := state{uid: e.UID, held: map[netip.Addr]bool{}, announced: map[netip.Addr]bool{}}
-	for _, item := range egressip.ItemsOf(e.Status, c.deps.Node) {
-		if a, err := netip.ParseAddr(item.EgressIP); err == nil && egressip.Answers(e.Status, c.deps.Node, a) {
+	for _, item := range e.Status.Items {
+		a, err := netip.ParseAddr(item.EgressIP)
+		if err == nil && egressip.Answers(e.Status, c.deps.Node, a) && egressip.Next(true, e.Status, c.deps.Node, a).Answers() {
 			s.held[a], s.announced[a] = true, true
 		}
 	}

@@ -30,7 +30,9 @@ func (c *Controller) allowed(ctx context.Context, e *v1.EgressIP, before state, 
 	fresh := slices.Concat(assignment.Primary, assignment.Secondary)
 	fresh = slices.DeleteFunc(fresh, func(a netip.Addr) bool { return before.held[a] || !c.ready() || !c.takes(e.Status, a) })
 	fresh, err := c.still(ctx, e, fresh)
-	return func(a netip.Addr) bool { return before.held[a] || slices.Contains(fresh, a) }, err
+	return func(a netip.Addr) bool {
+		return slices.Contains(fresh, a) || before.held[a] && egressip.Next(true, e.Status, c.deps.Node, a).Answers()
+	}, err
 }
 
 // awaiting returns the addresses that this node is prepared to take, and that another

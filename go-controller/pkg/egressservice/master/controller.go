@@ -97,11 +97,15 @@ func New(deps Deps) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
+	decoded, err := kube.NewNodes(deps.Nodes.Informer())
+	if err != nil {
+		return nil, err
+	}
 	c := &Controller{
 		deps:              deps,
 		reader:            reader,
 		nodes:             deps.Nodes.Lister(),
-		decoded:           kube.NewNodes(),
+		decoded:           decoded,
 		assumed:           map[string]assumed{},
 		decisions:         map[string]egressservice.Decision{},
 		patched:           map[string]patched{},

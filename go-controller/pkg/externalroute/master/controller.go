@@ -114,12 +114,16 @@ type Controller struct {
 
 // New returns the controller.
 func New(deps Deps) (*Controller, error) {
+	decoded, err := kube.NewNodes(deps.Nodes.Informer())
+	if err != nil {
+		return nil, err
+	}
 	c := &Controller{
 		deps:             deps,
 		policies:         deps.Policies.Lister(),
 		namespaces:       deps.Namespaces.Lister(),
 		nodeLister:       deps.Nodes.Lister(),
-		decoded:          kube.NewNodes(),
+		decoded:          decoded,
 		pods:             deps.Pods.Informer().GetIndexer(),
 		pending:          map[string]bool{},
 		plannedWith:      map[string]map[string]bool{},

@@ -85,12 +85,16 @@ type Controller struct {
 
 // New returns the controller. The informers are started by the caller.
 func New(d Deps) (*Controller, error) {
+	decoded, err := kube.NewNodes(d.Nodes.Informer())
+	if err != nil {
+		return nil, err
+	}
 	c := &Controller{
 		Deps:     d,
 		nodes:    d.Nodes.Lister(),
 		pods:     d.Pods.Informer().GetIndexer(),
 		alloc:    pod.NewAllocator(),
-		decoded:  kube.NewNodes(),
+		decoded:  decoded,
 		replaced: map[string]replaced{},
 	}
 	c.queue = queue.New("pod", c.reconcile)
@@ -100,7 +104,7 @@ func New(d Deps) (*Controller, error) {
 	if err := c.queue.Watch(d.Nodes.Informer(), nodeKeys); err != nil {
 		return nil, err
 	}
-	err := c.queue.Watch(d.Pods.Informer(), func(old, new any) []string {
+	err = c.queue.Watch(d.Pods.Informer(), func(old, new any) []string {
 		c.arrived(old, new)
 		if c.unseen.Follows(old, new) {
 			return []string{kube.PodKey(new.(*corev1.Pod))}

@@ -49,8 +49,11 @@ type Addresses struct {
 // read the same ones.
 func New(ranges reserved.Ranges, in Informers) (*Addresses, error) {
 	a := &Addresses{Ranges: ranges, nodes: in.Nodes.Informer().GetIndexer(), slices: in.EndpointSlices.Informer().GetIndexer(),
-		onNode: kube.NewMemo(func(n *corev1.Node) []netip.Addr { return hostsIn(n) }),
-		hosts:  []cache.SharedIndexInformer{in.Nodes.Informer(), in.EndpointSlices.Informer()}}
+		hosts: []cache.SharedIndexInformer{in.Nodes.Informer(), in.EndpointSlices.Informer()}}
+	var err error
+	if a.onNode, err = kube.NewMemo(in.Nodes.Informer(), func(n *corev1.Node) []netip.Addr { return hostsIn(n) }); err != nil {
+		return nil, err
+	}
 	owning := []cache.SharedIndexInformer{in.Nodes.Informer()}
 	if in.EgressIPs != nil {
 		owning = append(owning, in.EgressIPs.Informer())
