@@ -70,8 +70,39 @@ func (d Decision) Nodes() map[netip.Addr]string {
 
 // Decide finds a node for every address of every EgressIP, by key. An address
 // stays where Items say it is, if that is allowed. It does not depend on the
-// order of all or nodes.
+// order of all or nodes, and is the same again where Items are what it has decided.
 func Decide(nodes []place.Node, all []EgressIP, network Network) map[string]Decision {
+	decisions := decide(nodes, all, network)
+	released, some := withoutReleased(all, decisions)
+	if !some {
+		return decisions
+	}
+	// What found no node is not held any more, and who else says to have it has it.
+	again := decide(nodes, released, network)
+	for key, d := range again {
+		for i, p := range decisions[key].Placements {
+			d.Placements[i].Left = p.Left
+		}
+	}
+	return again
+}
+
+// withoutReleased returns the EgressIPs without the Items for which no node was found,
+// and whether there are any.
+func withoutReleased(all []EgressIP, decisions map[string]Decision) (released []EgressIP, some bool) {
+	released = slices.Clone(all)
+	for i, e := range released {
+		for _, p := range decisions[e.Key].Placements {
+			if p.Node == "" && e.Items[p.Addr] != "" {
+				released[i].Items, some = decisions[e.Key].Nodes(), true
+			}
+		}
+	}
+	return released, some
+}
+
+// decide is Decide without another look at what found no node.
+func decide(nodes []place.Node, all []EgressIP, network Network) map[string]Decision {
 	byName, known := map[string]place.Node{}, make([]topology.Node, 0, len(nodes))
 	for _, n := range nodes {
 		byName[n.Name] = n

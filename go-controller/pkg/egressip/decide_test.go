@@ -202,11 +202,12 @@ func TestHandoverIsPaced(t *testing.T) {
 	}
 }
 
-// TestProperties: valid, and independent of order.
+// TestProperties: valid, independent of order, and the same when it is decided again from
+// what it made of the addresses, as by a master that starts.
 func TestProperties(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	changes := []func(*place.Node){dead, unknown, notReady, cordoned, draining, unlabelled, unlinked}
-	for range 300 {
+	for range 1000 {
 		var ns []place.Node
 		for i := range 1 + r.IntN(5) {
 			var change change
@@ -227,14 +228,26 @@ func TestProperties(t *testing.T) {
 				}
 			})))
 		}
-		got := Decide(ns, all, cluster)
+		taken := cluster
+		taken.Services = map[netip.Addr]string{netip.MustParseAddr(fmt.Sprintf("172.18.0.%d", 40+r.IntN(12))): "shop/web"}
+		got := Decide(ns, all, taken)
 		checkDecisions(t, ns, got)
 		r.Shuffle(len(ns), func(i, j int) { ns[i], ns[j] = ns[j], ns[i] })
 		r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		again := Decide(ns, all, cluster)
+		again := Decide(ns, all, taken)
 		for key := range got {
 			if !got[key].Equal(again[key]) {
 				t.Fatalf("depends on the order: %+v, %+v", got[key], again[key])
+			}
+		}
+		drains := slices.ContainsFunc(ns, func(n place.Node) bool { return n.Draining }) // some at a time
+		for i, e := range all {
+			all[i].Items = got[e.Key].Nodes()
+		}
+		again = Decide(ns, all, taken)
+		for key := range got {
+			if !drains && !got[key].Equal(again[key]) {
+				t.Fatalf("%s: decided %+v, and from that %+v", key, got[key], again[key])
 			}
 		}
 	}

@@ -77,6 +77,15 @@ func FuzzPlan(f *testing.F) {
 			t.Error("the decisions depend on the order of nodes or EgressIPs")
 		}
 		checkPlacements(t, nodes, decisions)
+		settled := slices.Clone(all)
+		for i, e := range settled {
+			settled[i].Items = decisions[e.Key].Nodes()
+		}
+		for key, d := range egressip.Decide(nodes, settled, network) {
+			if !d.Equal(decisions[key]) {
+				t.Errorf("%s: decided %+v, and from that %+v", key, decisions[key], d)
+			}
+		}
 		for _, o := range objects {
 			d := decisions[o.Name]
 			is := egressip.Conditions(d, o.Status, egressip.Report{Waiting: s.Pick(2)})

@@ -80,6 +80,15 @@ func FuzzCluster(f *testing.F) {
 		if !reflect.DeepEqual(decisions, egressservice.Decide(fuzzed.Shuffled(s, nodes), again)) {
 			t.Error("the decisions depend on the order of nodes or EgressServices")
 		}
+		settled := slices.Clone(all)
+		for i, svc := range settled {
+			settled[i].Host = decisions[svc.Key].Host
+		}
+		for key, d := range egressservice.Decide(nodes, settled) {
+			if !d.Equal(decisions[key]) {
+				t.Errorf("%s: decided %+v, and from that %+v", key, decisions[key], d)
+			}
+		}
 		rows, steeredBy := fuzzed.NewRows(t), map[netip.Addr]string{}
 		for _, svc := range all {
 			d := decisions[svc.Key]
