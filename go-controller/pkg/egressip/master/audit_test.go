@@ -166,7 +166,7 @@ func TestAuditRefused(t *testing.T) {
 	})
 }
 
-// truth follows the statuses: the nodes that each address of each EgressIP had in turn.
+// truth follows the statuses: the nodes that each address of each EgressIP was with in turn.
 type truth struct {
 	mu  sync.Mutex
 	all map[string][]string
@@ -198,7 +198,7 @@ func (tr *truth) add(e *v1.EgressIP, deleted bool) {
 	is := map[string]string{}
 	for _, item := range e.Status.Items {
 		if !deleted {
-			is[e.Name+" "+string(e.UID)+" "+item.EgressIP] = item.Node
+			is[e.Name+" "+string(e.UID)+" "+item.EgressIP] = cmp.Or(item.From, item.Node)
 		}
 	}
 	for k := range tr.now {
