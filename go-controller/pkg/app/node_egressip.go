@@ -21,6 +21,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/openflow"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/sb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -29,6 +30,7 @@ import (
 // started.
 func (n *node) egressIPs() (starter, error) {
 	client, factory := n.ips.client, n.ips.factory
+	integration := openflow.New(topology.IntegrationBridge, openflow.DefaultRunDir)
 	c, err := egressipnode.New(egressipnode.Deps{
 		Node:       n.name,
 		EgressIPs:  factory.EgressIP().V1().EgressIPs(),
@@ -37,11 +39,17 @@ func (n *node) egressIPs() (starter, error) {
 		Kube:       n.env.Kube,
 		Flows:      n.flows,
 		Forget:     forget,
-		Translates: openflow.New(topology.IntegrationBridge, openflow.DefaultRunDir).Translates,
+		Translates: integration.Translates,
+		Hosts:      n.addresses.Hosts,
+		NodeLocal:  noreroute.NodeLocal(n.env.Config.Features.NodeLocalAddresses, nil),
 		VLAN:       n.env.Config.Gateway.VLANID,
 		Kernel: egressipnode.Kernel{
 			Addrs: n.addrs, Routes: n.routes, IPRules: n.ipRules, Settings: n.settings, Chains: n.chains,
 			Networks: attachment.Networks, Watch: link.Watch, Flush: flushTranslated(n.env.Config),
+		},
+		FollowTranslations: integration.FollowTranslations,
+		FlushTranslations: func(ctx context.Context, stale func(src, dst, to netip.Addr) bool) (int, error) {
+			return conntrack.FlushGatewayTranslations(ctx, conntrack.DefaultRunDir, stale)
 		},
 		Record:    n.record,
 		Pods:      func() informers.SharedInformerFactory { return kube.NewInformers(n.env.Kube) },

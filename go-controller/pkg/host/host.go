@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 
@@ -154,4 +155,15 @@ const LearnedCookie = 0x6f766e6c
 type FlowWriter interface {
 	Apply(ctx context.Context, contributor string, flows []Flow) error
 	Sweep(ctx context.Context) error
+}
+
+// Translation is a source translation: what comes from Source leaves as To.
+type Translation struct {
+	Source netip.Prefix
+	To     netip.Addr
+}
+
+// Compare orders translations by source.
+func (t Translation) Compare(o Translation) int {
+	return cmp.Or(t.Source.Compare(o.Source), t.To.Compare(o.To))
 }

@@ -1,7 +1,10 @@
 package suite
 
 import (
+	"context"
 	"fmt"
+	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,4 +87,75 @@ ovn-nbctl --bare --columns=external_ip list NAT $n; done`, pod.Address(is4)))
 	asNode()
 	e.remove(t, ownName)
 	e.assignable(t)
+}
+
+// lastingPort is where the pod of lasting sends to.
+const lastingPort = 20890
+
+// lasting gives a pod with open connections egress addresses on its own node, others there,
+// and none: whatever the node remembers, no connection keeps an address that the pod
+// does not have any more.
+func (e *egressIPTest) lasting(t *testing.T) {
+	const node, name, next = "ovn-worker2", "lasting", "lasting-next"
+	first, second := addresses("172.18.0.232", "fc00:f853:ccd:e793::232"), addresses("172.18.0.233", "fc00:f853:ccd:e793::233")
+	c := newCapture(t, e.suite, fmt.Sprintf("%d-%d", lastingPort, lastingPort), nil)
+	if err := e.StartSender(t.Context(), lab.Sender{Name: name, Node: node, To: lab.OutsideAddresses, Port: lastingPort}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.deletePods(t, []string{name}) })
+	var own []netip.Addr
+	for _, is4 := range []bool{true, false} {
+		a, err := e.nodeAddress(t.Context(), node, is4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own = append(own, a)
+	}
+	sender := &egressIPTest{suite: e.suite, client: e.client, pods: map[string]lab.Pod{name: {}}}
+	e.assignable(t, node)
+	e.create(t, name, first)
+	e.create(t, next, second)
+	c.goesOn(t, "no EgressIP", own)
+	for _, step := range []struct {
+		what string
+		want []netip.Addr
+		by   string
+	}{{"one on its node", first, name}, {"another there", second, next}, {"the first again", first, name}, {"no EgressIP any more", own, ""}} {
+		if step.by == "" {
+			sender.choose(t, "")
+		} else {
+			sender.choose(t, step.by, name)
+		}
+		c.goesOn(t, step.what, step.want)
+	}
+	e.remove(t, name)
+	e.remove(t, next)
+}
+
+// goesOn waits until all that open connections of UDP send in a second comes from these
+// addresses.
+func (c *capture) goesOn(t *testing.T, what string, want []netip.Addr) {
+	t.Helper()
+	const enough = 10 // a second, of each
+	err := lab.Until(t.Context(), egressPatience, "open connections to go on with "+what, func(ctx context.Context) error {
+		out, err := c.Kin.Exec(ctx, lab.Outside, "tail", "-n", "1000", c.file)
+		if err != nil {
+			return err
+		}
+		seen, all := map[netip.Addr]int{}, packets(out)
+		for _, p := range all {
+			if strings.HasSuffix(p.line, "length 7") && all[len(all)-1].at.Sub(p.at) < time.Second {
+				seen[p.src]++
+			}
+		}
+		for _, a := range want {
+			if seen[a] < enough || len(seen) != len(want) {
+				return fmt.Errorf("it was seen as %v", seen)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
@@ -18,7 +19,6 @@ import (
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
@@ -67,6 +67,16 @@ type Deps struct {
 	Ports Ports
 	// Cluster are the pod subnets of the cluster.
 	Cluster []netip.Prefix
+	// FollowTranslations calls changed with the source translations that OVN makes on this node, at
+	// first and after each change, until ctx ends.
+	FollowTranslations func(ctx context.Context, changed func([]host.Translation))
+	// FlushTranslations deletes the connections of the gateway router that stale names, when what
+	// OVN has written is in force, and returns how many there were.
+	FlushTranslations func(ctx context.Context, stale func(src, dst, to netip.Addr) bool) (int, error)
+	// Hosts returns the addresses of nodes and API servers, and NodeLocal are the ranges of
+	// others that pods reach by their own node.
+	Hosts     func() []netip.Addr
+	NodeLocal []netip.Prefix
 	// Announcer tells networks that an address has come to this node.
 	Announcer Announcer
 	// Ready is closed once the network of the node is set up. Before, nothing is
@@ -118,6 +128,7 @@ type Controller struct {
 	suppression *arpSuppression
 	pods        *pods
 	stale       *staleConntrack
+	translated  *translations
 	// previous are those who had the addresses.
 	previous *previousHolders
 	// stopped is closed when Run ends.
@@ -174,6 +185,7 @@ func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps, stopped: make(chan struct{}), states: map[string]state{},
 		holders: map[netip.Addr]int{}, heldFor: map[netip.Addr]types.UID{}, touched: map[string]bool{}, released: map[string]map[netip.Addr]released{}}
 	c.suppression, c.pods, c.stale, c.previous = newARPSuppression(c), newPods(c, deps.Pods), newStaleConntrack(deps.Forget), newPreviousHolders(deps)
+	c.translated = newTranslations(c)
 	c.queue = queue.New("egressip-node", c.reconcile)
 	c.queue.Seed(c.seedStates)
 	// Where there is no EgressIP at all this node has to say so, too.
@@ -276,33 +288,10 @@ func (c *Controller) Run(ctx context.Context) error {
 		}
 	}()
 	c.waitForStatusTimeout(ctx)
-	return c.queue.Run(ctx, workers)
-}
-
-// maxStatusWait bounds how long a node that comes back waits: it answers probes meanwhile,
-// so that a master which is more patient does not take it for dead any more. Nothing on
-// the node starts before that.
-const maxStatusWait = 10 * time.Second
-
-// waitForStatusTimeout keeps a node that comes back from believing its own status entries before it is
-// certain to have heard that they hold no more: it may have been silent for so long
-// that the master is about to give its addresses to others. Until then a bridge
-// that has lost its flows lets OVN answer for nothing, and one that has them goes
-// on as it was.
-func (c *Controller) waitForStatusTimeout(ctx context.Context) {
-	if c.deps.Silence == 0 || !cache.WaitForCacheSync(ctx.Done(), c.deps.EgressIPs.Informer().HasSynced) {
-		return
-	}
-	if !slices.ContainsFunc(c.objects(), func(e *v1.EgressIP) bool { return len(c.restoreHeld(e).held) > 0 }) {
-		return
-	}
-	// A probe, and then the news, may take the time of another half.
-	wait := min(c.deps.Silence+c.deps.Silence/2, maxStatusWait)
-	klog.InfoS("Waiting until it is certain which egress addresses this node still has", "for", wait)
-	select {
-	case <-time.After(wait):
-	case <-ctx.Done():
-	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.queue.Run(ctx, workers) })
+	group.Go(func() error { return c.translated.Run(ctx) })
+	return group.Wait()
 }
 
 // Attempted is closed when every EgressIP that was there at the start was tried once,

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
@@ -112,4 +114,30 @@ func NodeStatusPatch(e *v1.EgressIP, node string, status *v1.ProgrammedStatus) (
 		return nil, fmt.Errorf("encode the word on EgressIP %s: %w", e.Name, err)
 	}
 	return patch, nil
+}
+
+// maxStatusWait bounds how long a node that comes back waits: it answers probes meanwhile,
+// so that a master which is more patient does not take it for dead any more. Nothing on
+// the node starts before that.
+const maxStatusWait = 10 * time.Second
+
+// waitForStatusTimeout keeps a node that comes back from believing its own status entries before it is
+// certain to have heard that they hold no more: it may have been silent for so long
+// that the master is about to give its addresses to others. Until then a bridge
+// that has lost its flows lets OVN answer for nothing, and one that has them goes
+// on as it was.
+func (c *Controller) waitForStatusTimeout(ctx context.Context) {
+	if c.deps.Silence == 0 || !cache.WaitForCacheSync(ctx.Done(), c.deps.EgressIPs.Informer().HasSynced) {
+		return
+	}
+	if !slices.ContainsFunc(c.objects(), func(e *v1.EgressIP) bool { return len(c.restoreHeld(e).held) > 0 }) {
+		return
+	}
+	// A probe, and then the news, may take the time of another half.
+	wait := min(c.deps.Silence+c.deps.Silence/2, maxStatusWait)
+	klog.InfoS("Waiting until it is certain which egress addresses this node still has", "for", wait)
+	select {
+	case <-time.After(wait):
+	case <-ctx.Done():
+	}
 }

@@ -75,10 +75,11 @@ type world struct {
 	know       func() // ends noPorts
 	begun      func() // called while a run begins
 	forget     func() // called while connections are forgotten
+	ovn        translating
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
-	w := &world{t: t, kube: kubefake.NewClientset(node()), api: egressipfake.NewSimpleClientset(objects...), ready: make(chan struct{}), ports: map[string]topology.PodAddresses{}}
+	w := &world{t: t, kube: kubefake.NewClientset(node()), api: egressipfake.NewSimpleClientset(objects...), ready: make(chan struct{}), ovn: newTranslating(), ports: map[string]topology.PodAddresses{}}
 	fakeapi.Strict(w.kube)
 	fakeapi.Strict(w.api)
 	w.addrs = hostfake.NewKernel(map[host.Address]host.AddressUse{})
@@ -435,6 +436,8 @@ func (w *world) run() (c *Controller, stop func()) {
 			w.asked++
 			return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return a.String() != w.translated }), nil
 		},
+		FollowTranslations: w.followTranslations, FlushTranslations: w.flushTranslations,
+		Hosts:   func() []netip.Addr { return nil },
 		Record:  NewRecord(self, w.kube, core.Core().V1().Nodes()),
 		Ports:   &fakePorts{w: w, synced: make(chan struct{})},
 		Cluster: prefixes("10.244.0.0/16", "fd00:10:244::/48"),

@@ -77,6 +77,17 @@ func (d datapath) flush(ctx context.Context, zone uint16, tuples ...string) erro
 	return err
 }
 
+// flushEntry deletes one entry; one of a protocol without ports with all that have its
+// addresses.
+func (d datapath) flushEntry(ctx context.Context, e datapathEntry) error {
+	if e.tuple() == "" {
+		return d.flushMatching(ctx, 0, Filter{Src: e.orig.src, Dst: e.orig.dst, ReplyDst: e.reply.dst})
+	}
+	// Zone 0 is named, since none is all of them.
+	_, err := d.vswitchd.Call(ctx, "dpctl/flush-conntrack", fmt.Sprintf("zone=%d", e.zone), e.tuple())
+	return err
+}
+
 // walks bounds how often a table is gone through for a filter.
 const walks = 20
 

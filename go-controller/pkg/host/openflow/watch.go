@@ -3,9 +3,11 @@ package openflow
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -19,6 +21,10 @@ const (
 	watchPause = 500 * time.Millisecond
 	// settleTime is how long a burst of changes is let run before it is looked at.
 	settleTime = 50 * time.Millisecond
+	// settleLimit bounds that where changes never end.
+	settleLimit = 500 * time.Millisecond
+	// longestLine bounds what ovs-ofctl prints of one flow.
+	longestLine = 1 << 20
 )
 
 // Run repairs the bridge soon after its flows were changed by somebody else or
@@ -54,6 +60,20 @@ func (w *Writer) Watch(ctx context.Context, changed func()) {
 // monitor follows the flow monitor of one connection until that ends. Its first
 // lines list the flows there are, so each new connection reports a change.
 func (w *Writer) monitor(ctx context.Context, changed func()) error {
+	b := newBurst(changed)
+	defer b.stop()
+	connected, learned := false, fmt.Sprintf("cookie=%#x", host.LearnedCookie)
+	return w.follow(ctx, func(line string) {
+		change := strings.Contains(line, "event=") && !strings.Contains(line, learned)
+		if change || !connected && strings.Contains(line, "FLOW_MONITOR reply") {
+			b.happened()
+			connected = true
+		}
+	})
+}
+
+// follow hands on the lines of the flow monitor of one connection until that ends.
+func (w *Writer) follow(ctx context.Context, take func(line string)) error {
 	cmd := exec.CommandContext(ctx, "ovs-ofctl", version, "--unixctl=none", "monitor", w.target, "watch:")
 	cmd.WaitDelay = time.Second
 	out, err := cmd.StdoutPipe()
@@ -64,20 +84,50 @@ func (w *Writer) monitor(ctx context.Context, changed func()) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("watch flows of bridge %s: %w", w.bridge, err)
 	}
-	pending := time.AfterFunc(time.Hour, changed)
-	defer pending.Stop()
-	last, connected, learned := "", false, fmt.Sprintf("cookie=%#x", host.LearnedCookie)
+	last := ""
 	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, longestLine)
 	for lines.Scan() {
 		last = lines.Text()
-		change := strings.Contains(last, "event=") && !strings.Contains(last, learned)
-		if change || !connected && strings.Contains(last, "FLOW_MONITOR reply") {
-			pending.Reset(settleTime)
-			connected = true
-		}
+		take(last)
 	}
-	if err := cmd.Wait(); err != nil {
+	if lines.Err() != nil {
+		_ = cmd.Cancel()
+	}
+	if err := errors.Join(lines.Err(), cmd.Wait()); err != nil {
 		return fmt.Errorf("watch flows of bridge %s: %w: %s", w.bridge, err, last)
 	}
 	return nil
 }
+
+// burst calls a function once for changes that come one after the other.
+type burst struct {
+	mu    sync.Mutex
+	first time.Time // of those that it was not called for yet; zero: none
+	timer *time.Timer
+}
+
+func newBurst(f func()) *burst {
+	b := &burst{}
+	b.timer = time.AfterFunc(time.Hour, func() {
+		b.mu.Lock()
+		b.first = time.Time{}
+		b.mu.Unlock()
+		f()
+	})
+	return b
+}
+
+// happened has the function called when nothing more happens for settleTime, and
+// settleLimit after the first change at the latest.
+func (b *burst) happened() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	if b.first.IsZero() {
+		b.first = now
+	}
+	b.timer.Reset(max(0, min(settleTime, b.first.Add(settleLimit).Sub(now))))
+}
+
+func (b *burst) stop() { b.timer.Stop() }

@@ -1,0 +1,84 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+)
+
+const (
+	// translationsKey is the only key of its queue.
+	translationsKey = "translations"
+	// rest is for how many times as long as a pass over all connections takes the next one waits.
+	rest = 10
+)
+
+// translations has connections of pods that the gateway router of this node translates leave
+// with the address that the pods have now: when a translation comes, changes or goes,
+// connections that keep another one are forgotten, and what is sent on is translated
+// as if it began.
+type translations struct {
+	c     *Controller
+	queue *queue.Controller
+
+	mu  sync.Mutex
+	now []host.Translation
+}
+
+func newTranslations(c *Controller) *translations {
+	t := &translations{c: c}
+	t.queue = queue.New("egressip-translations", t.reconcile)
+	return t
+}
+
+// Run works until ctx is done. It begins when the node knows what it holds.
+func (t *translations) Run(ctx context.Context) error {
+	go func() {
+		if queue.Await(ctx, t.c.queue.Attempted()) {
+			t.c.deps.FollowTranslations(ctx, t.changed)
+		}
+	}()
+	return t.queue.Run(ctx, 1)
+}
+
+func (t *translations) changed(all []host.Translation) {
+	t.mu.Lock()
+	same := slices.Equal(all, t.now)
+	t.now = all
+	t.mu.Unlock()
+	if !same {
+		t.queue.Enqueue(translationsKey)
+	}
+}
+
+func (t *translations) reconcile(ctx context.Context, _ string) error {
+	node, err := t.c.self()
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	all := t.now
+	t.mu.Unlock()
+	is := egressip.NewTranslations(all, node, t.c.allAnswering(), t.c.deps.Hosts(), t.c.deps.NodeLocal)
+	began := time.Now()
+	n, err := t.c.deps.FlushTranslations(ctx, is.Stale)
+	if err != nil {
+		return fmt.Errorf("forget connections that keep an earlier source address: %w", err)
+	}
+	if n > 0 {
+		klog.V(2).InfoS("Connections deleted that kept an earlier source address", "count", n)
+	}
+	select { // where there are many connections the switch has other things to do as well
+	case <-time.After(rest * time.Since(began)):
+	case <-ctx.Done():
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// translating is what OVN translates on this node, and the connections of the gateway router:
+// what is in them is who began it and what the other side sees.
+type translating struct {
+	changes     chan []host.Translation
+	connections [][2]netip.Addr
+	fails       int // how often they cannot be read
+}
+
+func newTranslating() translating { return translating{changes: make(chan []host.Translation)} }
+
+func (w *world) followTranslations(ctx context.Context, changed func([]host.Translation)) {
+	for {
+		select {
+		case all := <-w.ovn.changes:
+			changed(all)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (w *world) flushTranslations(_ context.Context, stale func(src, dst, to netip.Addr) bool) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ovn.fails > 0 {
+		w.ovn.fails--
+		return 0, errors.New("ovs-vswitchd does not answer")
+	}
+	before := len(w.ovn.connections)
+	w.ovn.connections = slices.DeleteFunc(w.ovn.connections, func(c [2]netip.Addr) bool {
+		return stale(c[0], netip.MustParseAddr("192.0.2.1"), c[1])
+	})
+	return before - len(w.ovn.connections), nil
+}
+
+// TestTranslationsEnd: when what a pod leaves with changes on its own node, its connections
+// with the address before are forgotten, those of others are not; also where the switch
+// does not answer at first.
+func TestTranslationsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod, web := netip.MustParseAddr("10.244.1.3"), netip.MustParseAddr("10.244.1.4")
+		egress, own := netip.MustParseAddr(four), netip.MustParseAddr("172.18.0.3")
+		base := host.Translation{Source: netip.MustParsePrefix("10.244.0.0/16"), To: own}
+		gives := func(p netip.Addr) host.Translation {
+			return host.Translation{Source: topology.HostPrefix(p), To: egress}
+		}
+		w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}))
+		w.ovn.connections = [][2]netip.Addr{{pod, own}, {web, egress}}
+		stop := w.start()
+		defer stop()
+		w.saysEventually("prod", self+" "+four)
+		left := func(what string, all []host.Translation, want ...[2]netip.Addr) {
+			t.Helper()
+			w.ovn.changes <- all
+			w.eventually(what, func() bool {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				return slices.Equal(w.ovn.connections, want)
+			})
+		}
+		left("what is as it is to be to stay", []host.Translation{base, gives(web)}, [2]netip.Addr{pod, own}, [2]netip.Addr{web, egress})
+		w.mu.Lock()
+		w.ovn.fails = 2
+		w.mu.Unlock()
+		left("a pod that gets the address not to keep the node's", []host.Translation{base, gives(pod), gives(web)}, [2]netip.Addr{web, egress})
+		w.mu.Lock()
+		w.ovn.connections = append(w.ovn.connections, [2]netip.Addr{pod, egress})
+		w.mu.Unlock()
+		left("a pod that has it no more not to keep it", []host.Translation{base, gives(web)}, [2]netip.Addr{web, egress})
+		// What it has handed over goes on for a while: others send it here.
+		w.change("prod", func(e *v1.EgressIP) { give(e, four+" "+other) })
+		w.saysEventually("prod")
+		left("what is handed over to stay", []host.Translation{base}, [2]netip.Addr{web, egress})
+	})
+}
