@@ -31,7 +31,9 @@ import (
 	routefake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned/fake"
 	servicefake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
 	ipfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/metadatatest"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/trace"
 )
 
@@ -52,16 +54,20 @@ type proxiedCore struct {
 
 func (p proxiedCore) RESTClient() rest.Interface { return p.rest }
 
-// traceCluster is a cluster whose nodes answer by f, and what was asked.
-func traceCluster(t *testing.T, f http.HandlerFunc) (kubernetes.Interface, *fake.Clientset) {
+// traceCluster is a cluster whose nodes answer by f, and what was asked; it has the objects of egressCluster
+// unless others are given.
+func traceCluster(t *testing.T, f http.HandlerFunc, objects ...runtime.Object) (kubernetes.Interface, *fake.Clientset) {
 	t.Helper()
+	if objects == nil {
+		objects = egressCluster()
+	}
 	server := httptest.NewServer(f)
 	t.Cleanup(server.Close)
 	clients, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	kube := fake.NewClientset(egressCluster()...)
+	kube := fake.NewClientset(objects...)
 	kube.PrependReactor("create", "serviceaccounts", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		r := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenRequest).DeepCopy()
 		r.Status.Token = a.(clienttesting.CreateActionImpl).Name + " for " + strings.Join(r.Spec.Audiences, ",")
@@ -231,6 +237,69 @@ func TestTraceStranger(t *testing.T) {
 	if status != 2 || out != "" || !strings.Contains(errs, "you may not trace; a binding of the role egress-tracer") || !strings.Contains(errs, "User eve cannot create it") {
 		t.Errorf("status %d: %s%s", status, out, errs)
 	}
+}
+
+// Who may not read the settings of the cluster does not know the ranges of addresses in the match of
+// the policy for external gateways: that is no reason to call it missing.
+func TestTraceWithoutSettings(t *testing.T) {
+	policy := func(ranges string) http.HandlerFunc {
+		answer := leaving("172.18.0.3")
+		return func(w http.ResponseWriter, r *http.Request) {
+			if !strings.HasSuffix(r.URL.Path, "/"+trace.AboutOVN) {
+				answer(w, r)
+				return
+			}
+			source := netip.MustParseAddr("172.18.0.3")
+			_ = json.NewEncoder(w).Encode(trace.Facts{OVN: &trace.OVN{Source: source, Outputs: []trace.Output{{Datapath: "ext_n1", Port: "breth0_n1", Type: "localnet"}}, Steps: []trace.Step{
+				{Datapath: "ovn_cluster_router", Stage: "lr_in_policy", Priority: 501, Match: `inport == "rtos-n1" && ip4.src == $external_gateway_pods_n1_ip4` + ranges},
+				{Datapath: "GR_n1", Stage: "lr_in_ip_routing", Priority: 100, Match: "ip4.src == 10.244.1.3", Actions: []string{"reg0 = 172.18.0.51;"}},
+			}}})
+		}
+	}
+	const right, wrong = " && ip4.dst != 10.244.0.0/16 && ip4.dst != 100.64.0.0/16", " && ip4.dst != 10.245.0.0/16 && ip4.dst != 100.64.0.0/16"
+	for name, tc := range map[string]struct {
+		ranges   string
+		stranger bool
+		status   int
+		says     string
+	}{
+		"who may":              {right, false, 0, ""},
+		"who may sees another": {wrong, false, 1, "Missing: OVN did not take the planned Logical_Router_Policy"},
+		"a stranger":           {right, true, 0, "settings: ConfigMap ovn-kubernetes/ovnkube cannot be read (Forbidden)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kube, fakes := traceCluster(t, policy(tc.ranges), withGateway()...)
+			if tc.stranger {
+				fakes.PrependReactor("get", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, a.(clienttesting.GetAction).GetName(), fmt.Errorf("User eve cannot get it"))
+				})
+			}
+			status, out, errs := askTrace(t, kube, "prod/web", "--to", "192.0.2.1:443")
+			if status != tc.status || !strings.Contains(out, "Planned: ExternalGateways") || !strings.Contains(out, tc.says) || errs != "" {
+				t.Errorf("status %d, want %d and %q: %s%s", status, tc.status, tc.says, out, errs)
+			}
+		})
+	}
+}
+
+// withGateway has the pods of egressCluster leave by an external gateway, in local gateway mode.
+func withGateway() []runtime.Object {
+	all := egressCluster()
+	for _, o := range all {
+		switch o := o.(type) {
+		case *corev1.Node:
+			address := []netip.Prefix{netip.MustParsePrefix("172.18.0.3/16")}
+			o.Annotations[kube.AnnotationChassisID] = "chassis-n1"
+			o.Annotations[kube.AnnotationGatewayLRPIfAddr] = kube.FormatGatewayLRPIfAddr([]netip.Prefix{netip.MustParsePrefix("100.64.0.3/16")})
+			o.Annotations[kube.AnnotationL3Gateway] = kube.FormatL3Gateway(topology.Gateway{Mode: topology.GatewayLocal, InterfaceID: "breth0_n1", MAC: "02:42:ac:12:00:03",
+				Addrs: address, NextHops: []netip.Addr{netip.MustParseAddr("172.18.0.1")}})
+		case *corev1.Namespace:
+			o.Annotations = map[string]string{kube.AnnotationRoutingExternalGWs: "172.18.0.51", kube.AnnotationGatewaysInUse: "172.18.0.51"}
+		case *corev1.ConfigMap:
+			o.Data["ovnkube.conf"] += "enable-multi-external-gateway=true\n"
+		}
+	}
+	return all
 }
 
 // The manifest lets users do what the command does beside reading, and nothing else, and the

@@ -41,7 +41,7 @@ func (c *Cluster) pod(key string, to netip.AddrPort, detailed bool) (Pod, error)
 		return Pod{}, fmt.Errorf("pod %s: %w", key, ErrNotFound)
 	}
 	header, problems := c.header(KindPod)
-	out := Pod{Header: header, Pod: key, Node: p.Spec.NodeName, Problems: problems}
+	out := Pod{Header: header, Pod: key, Node: p.Spec.NodeName, Problems: problems, RangesUnknown: c.snap.Settings.RangesUnknown}
 	families := topology.Families
 	if to.Addr().IsValid() {
 		if out.To = to.Addr().String(); to.Port() != 0 {

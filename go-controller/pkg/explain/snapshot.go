@@ -47,8 +47,10 @@ type Snapshot struct {
 type Settings struct {
 	// The features that are enabled.
 	EgressIP, EgressService, ExternalGateways bool
-	// The ranges of addresses that the cluster uses for itself.
+	// The ranges of addresses that the cluster uses for itself; RangesUnknown where these could
+	// not be read.
 	Pods, Services, Join, Masquerade []netip.Prefix
+	RangesUnknown                    bool
 	// NodeLocal are the addresses that pods reach by their own node, beside the
 	// link-local ones.
 	NodeLocal []netip.Prefix

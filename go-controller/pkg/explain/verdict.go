@@ -93,6 +93,9 @@ type Pod struct {
 	Families []Family `json:"families"`
 	// Problems are those of no family in particular.
 	Problems []Problem `json:"problems,omitempty"`
+	// RangesUnknown tells whether the ranges of addresses that the cluster uses for itself could not
+	// be read: rows that have them in their matches may differ from those of the cluster.
+	RangesUnknown bool `json:"-"`
 }
 
 // Family is what becomes of what a pod sends in one IP family.

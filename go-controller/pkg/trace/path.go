@@ -176,12 +176,7 @@ func (t *Tracer) missing(p *Path, ovn OVN) {
 		missing := false
 		switch m := part.Row.Model.(type) {
 		case *nbdb.LogicalRouterPolicy:
-			router := part.Row.Parent.Name
-			// That for packets to nodes takes no part: what a trace is compared with leaves the cluster.
-			missing = m.Priority != topology.PriorityGatewayPodToNode && ovn.passes(router) &&
-				!slices.ContainsFunc(ovn.at(router, "lr_in_policy"), func(s Step) bool {
-					return s.Match == m.Match && s.Priority == m.Priority
-				})
+			missing = t.untaken(p, ovn, part.Row.Parent.Name, m)
 		case *nbdb.NAT:
 			router := part.Row.Parent.Name
 			missing = ovn.passes(router) && !ovn.Asks && len(ovn.at(router, "lr_out_snat")) > 0 && ovn.Source.String() != m.ExternalIP
@@ -201,6 +196,22 @@ func (t *Tracer) missing(p *Path, ovn OVN) {
 	if len(hops) > 0 && ovn.passes(gateway) && !found {
 		p.problem(t.by(), ReasonMissing, fmt.Sprintf("OVN did not take any of the planned routes of %s to %s", gateway, strings.Join(hops, ", ")))
 	}
+}
+
+// untaken tells whether a planned policy of a router did not take part, as far as that can be told.
+func (t *Tracer) untaken(p *Path, ovn OVN, router string, m *nbdb.LogicalRouterPolicy) bool {
+	// That for packets to nodes takes no part: what a trace is compared with leaves the cluster.
+	if m.Priority == topology.PriorityGatewayPodToNode || !ovn.passes(router) {
+		return false
+	}
+	unknown := t.plan.RangesUnknown && m.Priority == topology.PriorityHybridRoute // its match is about all but those
+	taken := slices.ContainsFunc(ovn.at(router, "lr_in_policy"), func(s Step) bool {
+		return s.Priority == m.Priority && (s.Match == m.Match || unknown)
+	})
+	if unknown && !taken {
+		p.note(fmt.Sprintf("whether %s is to take the planned policy of priority %d cannot be told: its match has the ranges of the cluster, which are not known", router, m.Priority))
+	}
+	return !taken && !unknown
 }
 
 // instead says what OVN took in place of a policy.

@@ -193,3 +193,40 @@ func TestPolicyForNodes(t *testing.T) {
 		t.Errorf("it is not in place: %+v", got.Paths)
 	}
 }
+
+// TestRangesUnknown: who may not read the settings of the cluster does not know which ranges the
+// match of the policy for external gateways has, so that a trace cannot tell whether it is the
+// planned one, nor whether it is missing.
+func TestRangesUnknown(t *testing.T) {
+	const match, cluster = `inport == "rtos-ovn-worker" && ip4.src == $external_gateway_pods_ovn_worker_ip4`, " && ip4.dst != 10.244.0.0/16 && ip4.dst != 100.64.0.0/16"
+	policy := explain.Implementation{What: "Logical_Router_Policy in ovn_cluster_router: priority=501",
+		Row: nb.Row{Parent: nb.Parent{Name: "ovn_cluster_router"}, Model: &nbdb.LogicalRouterPolicy{Priority: topology.PriorityHybridRoute, Match: match + " && ip4.dst != 10.244.1.0/24"}}}
+	for name, tc := range map[string]struct {
+		unknown        bool
+		priority       int
+		match          string
+		inPlace, noted bool
+	}{
+		"it is there":                   {true, topology.PriorityHybridRoute, match + cluster, true, false},
+		"it took no part":               {true, topology.PriorityEgressIP, "ip4.src == 10.244.1.3", true, true},
+		"the ranges are known":          {false, topology.PriorityHybridRoute, match + cluster, false, false},
+		"they are, and it took no part": {false, topology.PriorityEgressIP, "ip4.src == 10.244.1.3", false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := planned(func(p *explain.Pod) {
+				p.RangesUnknown = tc.unknown
+				p.Families[0].ImplementedBy = []explain.Implementation{policy}
+			})
+			ovn := ovnOf(t, "gateway")
+			for i := range ovn.Steps {
+				if s := &ovn.Steps[i]; s.Stage == "lr_in_policy" && s.Datapath == "ovn_cluster_router" {
+					s.Priority, s.Match = tc.priority, tc.match
+				}
+			}
+			got := run(t, plan, nodes{"ovn-worker ovn": ovn, "ovn-worker2 bridge": out})
+			if notes := strings.Join(got.Paths[0].Notes, ";"); got.InPlace != tc.inPlace || strings.Contains(notes, "the ranges of the cluster, which are not known") != tc.noted {
+				t.Errorf("in place: %v; notes %q; problems %v", got.InPlace, notes, got.Paths[0].Problems)
+			}
+		})
+	}
+}

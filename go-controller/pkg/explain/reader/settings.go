@@ -14,7 +14,7 @@ import (
 
 // FromConfigMap reads the configuration file of the cluster.
 func FromConfigMap(ctx context.Context, c kubernetes.Interface, namespace string) (explain.Settings, string, error) {
-	otherwise := explain.Settings{EgressIP: true, EgressService: true, ExternalGateways: true}
+	otherwise := explain.Settings{EgressIP: true, EgressService: true, ExternalGateways: true, RangesUnknown: true}
 	const taken = "all features are taken to be enabled, and no range is reserved but the pod subnets of the nodes"
 	object, err := c.CoreV1().ConfigMaps(namespace).Get(ctx, configMap, metav1.GetOptions{})
 	switch {
