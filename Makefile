@@ -177,6 +177,11 @@ scale: cluster-binaries ## Measure a master in a cluster with simulated nodes (r
 	cd test/scale && go build -o $(BIN)/scale .
 	@$(BIN)/scale run --size $(SCALE) --times $(SCALE_TIMES) --out $(SCALE_RESULTS) $(SCALE_FLAGS)
 
+.PHONY: scale-ask
+scale-ask: cluster-binaries ## Measure an answer of "ovnkube egress" in a cluster without a master (root; as scale)
+	cd test/scale && go build -o $(BIN)/scale .
+	@$(BIN)/scale ask --size $(SCALE) --times $(SCALE_TIMES) --out $(SCALE_RESULTS) $(SCALE_FLAGS)
+
 .PHONY: scale-compare
 scale-compare: ## Compare what two runs of scale measured (A=FILE B=FILE)
 	@$(if $(and $(A),$(B)),,$(error say what to compare: make scale-compare A=FILE B=FILE))cd test/scale && go run . show $(abspath $(A)) $(abspath $(B))

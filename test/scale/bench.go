@@ -51,32 +51,46 @@ func (b *bench) say(format string, args ...any) {
 	fmt.Printf("%s %6.1f s  %s\n", time.Now().Format("15:04:05"), time.Since(b.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// measure measures everything, and appends the results to a new file.
-func measure(ctx context.Context, o options) (err error) {
-	b := &bench{options: o, began: time.Now()}
+// begin starts all but masters, until the function that it returns is called.
+func begin(ctx context.Context, o options) (b *bench, end func(), err error) {
+	b = &bench{options: o, began: time.Now()}
 	if err := os.RemoveAll(o.out); err != nil {
-		return err
+		return nil, nil, err
 	}
-	dir := o.logs
+	dir, remove := o.logs, func() {}
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "scale"); err != nil {
-			return err
+			return nil, nil, err
 		}
-		defer os.RemoveAll(dir)
+		remove = func() { _ = os.RemoveAll(dir) }
 	} else if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+		return nil, nil, err
 	}
 	if err := plane.Furnish(load.PodRange, load.NodeRange); err != nil {
-		return err
+		remove()
+		return nil, nil, err
 	}
 	b.options.plane.Dir, b.options.plane.PodRange, b.options.plane.ServiceRange = dir, load.PodRange, load.ServiceRange
 	b.say("%s: %d nodes, %d pods, %d EgressServices, %d EgressIPs, %d policies, %d Services", o.size.Name, o.size.Nodes,
 		o.size.Pods(), o.size.EgressServices, o.size.EgressIPs, o.size.Policies, o.size.Services)
 	if b.plane, err = plane.Start(ctx, b.options.plane); err != nil {
+		remove()
+		return nil, nil, err
+	}
+	b.say("etcd, the API server, the databases and northd run")
+	return b, func() {
+		b.plane.Close()
+		remove()
+	}, nil
+}
+
+// measure measures everything, and appends the results to a new file.
+func measure(ctx context.Context, o options) (err error) {
+	b, end, err := begin(ctx, o)
+	if err != nil {
 		return err
 	}
-	defer b.plane.Close()
-	b.say("etcd, the API server, the databases and northd run")
+	defer end()
 	if err := b.prepare(ctx); err != nil {
 		return err
 	}
@@ -84,7 +98,7 @@ func measure(ctx context.Context, o options) (err error) {
 	if err := b.starts(ctx); err != nil {
 		return err
 	}
-	if err := b.ask(ctx); err != nil {
+	if err := b.ask(ctx, b.questions()); err != nil {
 		return err
 	}
 	if err := b.events(ctx); err != nil {

@@ -1,6 +1,7 @@
 // Command scale measures a master of ovnkube in a cluster of a given size.
 //
 //	scale run [FLAG...]            measure; this needs root
+//	scale ask [FLAG...]            measure answers of "ovnkube egress" only, without a master; this needs root
 //	scale show FILE [FILE]         print a run as a table, or compare two
 //	scale plot SIZE FILE... >SVG   plot time against size
 package main
@@ -23,6 +24,7 @@ import (
 func main() { os.Exit(command(os.Args[1:])) }
 
 const usage = `usage: scale run [FLAG...]
+       scale ask [FLAG...]
        scale show FILE [FILE]
        scale plot SIZE FILE...`
 
@@ -31,10 +33,10 @@ func command(args []string) int {
 	var err error
 	status := 0
 	switch {
-	case len(args) > 0 && args[0] == "run" && !plane.Inside():
+	case len(args) > 0 && measures[args[0]] != nil && !plane.Inside():
 		status, err = plane.Enter()
-	case len(args) > 0 && args[0] == "run":
-		err = run(args[1:])
+	case len(args) > 0 && measures[args[0]] != nil:
+		err = run(args[0], args[1:])
 	case len(args) > 1 && args[0] == "show":
 		err = show(args[1:])
 	case len(args) > 2 && args[0] == "plot":
@@ -49,11 +51,15 @@ func command(args []string) int {
 	return status
 }
 
-func run(args []string) error {
-	flags := flag.NewFlagSet("scale run", flag.ExitOnError)
+// measures are what measures, by its command.
+var measures = map[string]func(context.Context, options) error{"run": measure, "ask": measureAnswers}
+
+func run(name string, args []string) error {
+	flags := flag.NewFlagSet("scale "+name, flag.ExitOnError)
 	var o options
 	size := flags.String("size", "small", "how large the cluster is: tiny, small, large, egressips")
 	times := flags.Int("times", 1, "by what the numbers of nodes and objects are multiplied")
+	addresses := flags.Int("addresses", 0, "how many addresses EgressIPs have, where not as many as those of the size")
 	flags.StringVar(&o.out, "out", "_output/scale.json", "file that the results are written to")
 	flags.StringVar(&o.profiles, "profiles", "", "directory for profiles of the master's processors and memory at starts")
 	flags.StringVar(&o.logs, "logs", "", "directory that logs are kept in; it is made, and a temporary one without it")
@@ -67,6 +73,9 @@ func run(args []string) error {
 	var err error
 	if o.size, err = load.SizeOf(*size, *times); err != nil {
 		return err
+	}
+	if *addresses > 0 {
+		o.size.Addresses = *addresses
 	}
 	for _, path := range []*string{&o.out, &o.profiles, &o.logs, &o.plane.KubernetesDir, &o.plane.Ovnkube, &o.crds} {
 		if *path == "" {
@@ -83,7 +92,7 @@ func run(args []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := measure(ctx, o); err != nil {
+	if err := measures[name](ctx, o); err != nil {
 		return err
 	}
 	return show([]string{o.out})

@@ -24,7 +24,7 @@ func (b *bench) questions() []question {
 		pods = b.agents.PodsOf(load.IPGroup(0))
 	}
 	questions := []question{
-		{"explain a pod", []string{"explain", "pod", kube.PodKey(pods[0]), "--to", "192.0.2.1:443"}},
+		explainPod(kube.PodKey(pods[0])),
 		{"status", []string{"status"}},
 	}
 	if holder := b.holder(); holder != "" {
@@ -33,11 +33,40 @@ func (b *bench) questions() []question {
 	return questions
 }
 
+func explainPod(key string) question {
+	return question{"explain a pod", []string{"explain", "pod", key, "--to", "192.0.2.1:443"}}
+}
+
+// measureAnswers measures answers in a cluster where everything is in place, and where nobody
+// but those who ask has anything to do.
+func measureAnswers(ctx context.Context, o options) error {
+	b, end, err := begin(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if b.clients, err = load.NewClients(b.plane.REST()); err != nil {
+		return err
+	}
+	if err := b.clients.InstallCRDs(ctx, b.crds); err != nil {
+		return err
+	}
+	if err := b.clients.MakeServed(ctx, b.size); err != nil {
+		return err
+	}
+	b.say("all objects are there")
+	group := load.Plain
+	if b.size.EgressIPs > 0 {
+		group = load.IPGroup(0)
+	}
+	return b.ask(ctx, []question{explainPod(group + "/" + load.PodName(0))})
+}
+
 // ask measures how long answers take, and what they cost those who ask: each time a new
 // process reads what it needs from the API server.
-func (b *bench) ask(ctx context.Context) error {
+func (b *bench) ask(ctx context.Context, questions []question) error {
 	for range b.repeat {
-		for _, q := range b.questions() {
+		for _, q := range questions {
 			if err := b.askOne(ctx, q); err != nil {
 				return err
 			}

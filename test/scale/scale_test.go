@@ -24,22 +24,7 @@ func TestMain(m *testing.M) {
 // It needs root, OVN, and what "make build cluster-binaries" has built. How long anything
 // takes says nothing here; how much is written does.
 func TestTiny(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := filepath.Join(t.TempDir(), "scale.json")
-	const built = "../../_output"
-	cmd := exec.CommandContext(t.Context(), self, "run", "--size=tiny", "--repeat=1", "--out="+out,
-		"--kubernetes="+built+"/kin/bin", "--ovnkube="+built+"/bin/ovnkube", "--crds=../../dist/crds")
-	cmd.Env = append(os.Environ(), asCommand+"=1")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v:\n%s", err, text)
-	}
-	all, err := result.Load(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := measured(t, "run")
 	phase := func(name string) result.Result {
 		t.Helper()
 		i := slices.IndexFunc(all, func(r result.Result) bool { return r.Phase == name })
@@ -75,4 +60,34 @@ func TestTiny(t *testing.T) {
 			t.Errorf("measured of %s: %+v", name, r)
 		}
 	}
+}
+
+// TestAnswers asks about a cluster that needs no master.
+func TestAnswers(t *testing.T) {
+	all := measured(t, "ask")
+	if len(all) != 1 || all[0].Phase != "explain a pod" || all[0].Done == 0 || all[0].CPU == 0 || all[0].Peak == 0 {
+		t.Errorf("measured: %+v", all)
+	}
+}
+
+// measured returns what a command measures on the smallest cluster.
+func measured(t *testing.T, command string) []result.Result {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "scale.json")
+	const built = "../../_output"
+	cmd := exec.CommandContext(t.Context(), self, command, "--size=tiny", "--repeat=1", "--out="+out,
+		"--kubernetes="+built+"/kin/bin", "--ovnkube="+built+"/bin/ovnkube", "--crds=../../dist/crds")
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v:\n%s", err, text)
+	}
+	all, err := result.Load(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }

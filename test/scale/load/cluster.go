@@ -133,9 +133,12 @@ func (c Clients) MakeNode(ctx context.Context, s Size, i int) error {
 	return nil
 }
 
+// systemNamespace is that of ovnkube.
+const systemNamespace = "ovn-kubernetes"
+
 // MakeBase makes nodes, namespaces and pods.
 func (c Clients) MakeBase(ctx context.Context, s Size) error {
-	if _, err := c.Kube.CoreV1().Namespaces().Create(ctx, namespace("ovn-kubernetes"), metav1.CreateOptions{}); err != nil {
+	if _, err := c.Kube.CoreV1().Namespaces().Create(ctx, namespace(systemNamespace), metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("make the namespace of the lease: %w", err)
 	}
 	if err := each(ctx, s.Nodes, func(ctx context.Context, i int) error { return c.MakeNode(ctx, s, i) }); err != nil {

@@ -19,6 +19,7 @@ var (
 	ingresses   = netip.MustParseAddr("5.0.0.1")
 	gateways    = netip.MustParseAddr("172.16.254.1")
 	nodeAddrs   = netip.MustParseAddr("172.16.0.10")
+	joins       = netip.MustParseAddr("100.64.0.2")
 )
 
 // nth returns the address n after another one.

@@ -36,10 +36,13 @@ func namespace(name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{LabelGroup: name}}}
 }
 
+// PodName is the name of a pod of a group.
+func PodName(i int) string { return fmt.Sprintf("pod-%05d", i) }
+
 // Pod is a pod of a group on a node; the group is its namespace and its label.
 func Pod(group string, i, node int) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: group, Name: fmt.Sprintf("pod-%05d", i), Labels: map[string]string{"app": group}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: group, Name: PodName(i), Labels: map[string]string{"app": group}},
 		Spec: corev1.PodSpec{
 			NodeName:   NodeName(node),
 			Containers: []corev1.Container{{Name: "main", Image: "example.com/main:1"}},

@@ -1,0 +1,155 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	egressipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// fieldManager is who has written what a master and agents write: they are one program.
+const fieldManager = "ovnkube"
+
+// settings are those of the cluster, as the masters have them.
+const settings = `[default]
+cluster-subnets=%s/23
+[kubernetes]
+service-cidrs=%s
+[ovnkubernetesfeature]
+enable-egress-ip=true
+enable-egress-service=true
+enable-multi-external-gateway=true
+`
+
+// MakeServed makes all objects of a cluster, and says of nodes, pods and EgressIPs what a
+// master, agents and kubelets would, so that none of those has to run. EgressServices and
+// policies have no status.
+func (c Clients) MakeServed(ctx context.Context, s Size) error {
+	if err := c.MakeBase(ctx, s); err != nil {
+		return err
+	}
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "ovnkube"}, Data: map[string]string{"ovnkube.conf": fmt.Sprintf(settings, PodRange, ServiceRange)}}
+	if _, err := c.Kube.CoreV1().ConfigMaps(systemNamespace).Create(ctx, object, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("make the settings: %w", err)
+	}
+	nodes := make([]place.Node, s.Nodes)
+	if err := each(ctx, s.Nodes, func(ctx context.Context, i int) (err error) {
+		nodes[i], err = c.serveNode(ctx, i)
+		return err
+	}); err != nil {
+		return err
+	}
+	pods, err := c.servePods(ctx, s, nodes)
+	if err != nil {
+		return err
+	}
+	if err := c.MakeFeatures(ctx, s, func(group string) []*corev1.Pod { return pods[group] }); err != nil {
+		return err
+	}
+	all, err := c.IPs.EgressIPV1().EgressIPs().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list EgressIPs: %w", err)
+	}
+	var decoded []egressip.EgressIP
+	for i := range all.Items {
+		decoded = append(decoded, egressip.Decode(&all.Items[i]))
+	}
+	decisions := egressip.Decide(nodes, decoded, egressip.Network{Cluster: []netip.Prefix{PodRange}, Service: []netip.Prefix{ServiceRange}})
+	return each(ctx, len(all.Items), func(ctx context.Context, i int) error {
+		return c.serveEgressIP(ctx, &all.Items[i], decisions[all.Items[i].Name])
+	})
+}
+
+// podPrefix is how long the subnets of nodes are.
+const podPrefix = 23
+
+// serveNode gives a node what a master gives it.
+func (c Clients) serveNode(ctx context.Context, i int) (place.Node, error) {
+	n, err := c.Kube.CoreV1().Nodes().Get(ctx, NodeName(i), metav1.GetOptions{})
+	if err != nil {
+		return place.Node{}, fmt.Errorf("get node: %w", err)
+	}
+	known := Node(i)
+	known.Subnets = []netip.Prefix{netip.PrefixFrom(nth(PodRange.Addr(), i<<(32-podPrefix)), podPrefix)}
+	known.Join = []netip.Prefix{netip.PrefixFrom(nth(joins, i), 16)}
+	for name, value := range kube.FormatNode(known) {
+		n.Annotations[name] = value
+	}
+	if n, err = c.Kube.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{FieldManager: fieldManager}); err != nil {
+		return place.Node{}, fmt.Errorf("give node %s its subnet: %w", known.Name, err)
+	}
+	decoded, err := kube.Node(n)
+	return place.Node{Node: decoded, Reach: place.Alive}, err
+}
+
+// servePods gives pods the addresses of their nodes' subnets in turn, has them run, and
+// returns them by namespace.
+func (c Clients) servePods(ctx context.Context, s Size, nodes []place.Node) (map[string][]*corev1.Pod, error) {
+	all, err := c.Kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	subnets := map[string]netip.Prefix{}
+	for _, n := range nodes {
+		subnets[n.Name] = n.Subnets[0]
+	}
+	on, addrs := map[string]int{}, make([]netip.Addr, len(all.Items))
+	for i, p := range all.Items {
+		const first = 3 // after the router and the management port
+		addrs[i] = nth(subnets[p.Spec.NodeName].Addr(), first+on[p.Spec.NodeName])
+		on[p.Spec.NodeName]++
+	}
+	err = each(ctx, len(all.Items), func(ctx context.Context, i int) error {
+		p := &all.Items[i]
+		prefix := netip.PrefixFrom(addrs[i], podPrefix)
+		p.Annotations = map[string]string{kube.AnnotationPodNetworks: kube.FormatPodNetwork(topology.PodNetwork{
+			Addrs: []netip.Prefix{prefix}, MAC: podMAC(addrs[i]), Gateways: []netip.Addr{nth(prefix.Masked().Addr(), 1)}})}
+		updated, err := c.Kube.CoreV1().Pods(p.Namespace).Update(ctx, p, metav1.UpdateOptions{FieldManager: fieldManager})
+		if err != nil {
+			return fmt.Errorf("give pod %s its address: %w", p.Name, err)
+		}
+		updated.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: addrs[i].String(), PodIPs: []corev1.PodIP{{IP: addrs[i].String()}},
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+		if updated, err = c.Kube.CoreV1().Pods(p.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{FieldManager: "kubelet"}); err != nil {
+			return fmt.Errorf("run pod %s: %w", p.Name, err)
+		}
+		*p = *updated
+		return nil
+	})
+	pods := map[string][]*corev1.Pod{}
+	for i := range all.Items {
+		p := &all.Items[i]
+		pods[p.Namespace] = append(pods[p.Namespace], p)
+	}
+	return pods, err
+}
+
+// podMAC is the hardware address of a pod.
+func podMAC(a netip.Addr) string {
+	four := a.As4()
+	return fmt.Sprintf("0a:58:%02x:%02x:%02x:%02x", four[0], four[1], four[2], four[3])
+}
+
+// serveEgressIP says that the nodes that an EgressIP is assigned to have its addresses.
+func (c Clients) serveEgressIP(ctx context.Context, e *egressipv1.EgressIP, d egressip.Decision) error {
+	e.Status.Items = d.Items()
+	for _, item := range e.Status.Items {
+		e.Status.Programmed = append(e.Status.Programmed, egressipv1.ProgrammedStatus{Node: item.Node, EgressIPs: []string{item.EgressIP}})
+	}
+	e.Status.Conditions = egressip.Conditions(d, e.Status, egressip.Report{})
+	for i := range e.Status.Conditions {
+		e.Status.Conditions[i].LastTransitionTime, e.Status.Conditions[i].ObservedGeneration = metav1.Now(), e.Generation
+	}
+	if _, err := c.IPs.EgressIPV1().EgressIPs().UpdateStatus(ctx, e, metav1.UpdateOptions{FieldManager: fieldManager}); err != nil {
+		return fmt.Errorf("serve EgressIP %s: %w", e.Name, err)
+	}
+	return nil
+}
