@@ -31,7 +31,7 @@ func (e *egressIPTest) primary(t *testing.T) {
 	e.choose(t, webName, "egress-0", "egress-1", "egress-2")
 	e.create(t, webName, webIPs)
 	t.Run("Spread", e.spread)
-	e.once(t, "Explained", e.explains)
+	t.Run("Explained", e.explains)
 	t.Run("Neighbours", func(t *testing.T) { e.neighbours(t, lab.Outside, "breth0", e.programmed(t, webName)) })
 	t.Run("InsideTheCluster", e.inside)
 	t.Run("Excluded", e.excluded)

@@ -29,7 +29,7 @@ func testCluster(t *testing.T, mode string) {
 	s.in(t, "local", "Trace", s.trace)
 	t.Run("TraceFeatures", s.traceFeatures)
 	t.Run("Combinations", s.combinations)
-	s.once(t, "WhatIf", s.whatIf)
+	t.Run("WhatIf", s.whatIf)
 	s.once(t, "NodeAnnotations", s.nodeAnnotations)
 	s.once(t, "PodAddresses", s.podAddresses)
 	s.once(t, "EgressSchema", s.schema)
