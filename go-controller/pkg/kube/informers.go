@@ -11,18 +11,18 @@ import (
 
 // NewInformers returns the informer factory of the core API. There is no
 // periodic resync: state is compared on events and at start-up. Fields that no
-// package reads are dropped before objects are cached.
+// package reads are dropped before objects are cached. A static pod stays a while when
+// its mirror is deleted (MirrorGrace), here and in the other factories.
 func NewInformers(cs kubernetes.Interface) informers.SharedInformerFactory {
-	return informers.NewSharedInformerFactoryWithOptions(cs, 0, informers.WithTransform(trim))
+	return LateMirrors(informers.NewSharedInformerFactoryWithOptions(cs, 0, informers.WithTransform(trim)), nil)
 }
 
 // NewNodePodInformers returns a factory whose pod informer holds only the pods
 // of one node, for the node side of pod attachment.
 func NewNodePodInformers(cs kubernetes.Interface, node string) informers.SharedInformerFactory {
-	return informers.NewSharedInformerFactoryWithOptions(cs, 0, informers.WithTransform(trim),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
-		}))
+	return LateMirrors(informers.NewSharedInformerFactoryWithOptions(cs, 0, informers.WithTransform(trim)), func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
+	})
 }
 
 // trim drops managed fields, which are often the larger half of an object, and the

@@ -33,7 +33,7 @@ func PodAddresses(p *corev1.Pod) []netip.Addr {
 // NewPodAddressInformers returns a factory whose pod informer holds of each pod
 // no more than PodAddresses reads: every node may have to know all of them.
 func NewPodAddressInformers(cs kubernetes.Interface) informers.SharedInformerFactory {
-	return informers.NewSharedInformerFactoryWithOptions(cs, 0, informers.WithTransform(func(obj any) (any, error) {
+	return LateMirrors(informers.NewSharedInformerFactoryWithOptions(cs, 0, informers.WithTransform(func(obj any) (any, error) {
 		p, ok := obj.(*corev1.Pod)
 		if !ok {
 			return obj, nil
@@ -43,7 +43,7 @@ func NewPodAddressInformers(cs kubernetes.Interface) informers.SharedInformerFac
 			Spec:       corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork},
 			Status:     corev1.PodStatus{Phase: p.Status.Phase, PodIPs: slices.Clone(p.Status.PodIPs)},
 		}, nil
-	}))
+	})), nil)
 }
 
 // The names of the indexes of pods.

@@ -1,0 +1,204 @@
+package kube
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/informers/core"
+	"k8s.io/client-go/informers/internalinterfaces"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// MirrorGrace is how long a static pod counts as there when its mirror is not. The pod
+// goes on running when somebody deletes its mirror, which the kubelet makes anew: at
+// once where the deletion was graceful, else when it looks at the pod again, which it
+// does within a minute and a half by default.
+const MirrorGrace = 2 * time.Minute
+
+// LateMirrors returns a factory whose informer of pods tells of the deletion of a mirror
+// only when MirrorGrace is over. A mirror that is made anew until then is a change of the
+// pod, with another UID of the object. tweak is that of f; nil for none.
+func LateMirrors(f informers.SharedInformerFactory, tweak func(*metav1.ListOptions)) informers.SharedInformerFactory {
+	return podFactory{f, tweak}
+}
+
+// podFactory implements LateMirrors.
+type podFactory struct {
+	informers.SharedInformerFactory
+	tweak func(*metav1.ListOptions)
+}
+
+// Core implements informers.SharedInformerFactory.
+func (f podFactory) Core() core.Interface { return core.New(f, metav1.NamespaceAll, f.tweak) }
+
+// InformerFor implements informers.SharedInformerFactory.
+func (f podFactory) InformerFor(obj runtime.Object, newInformer internalinterfaces.NewInformerFunc) cache.SharedIndexInformer {
+	if _, ok := obj.(*corev1.Pod); ok {
+		newInformer = f.pods
+	}
+	return f.SharedInformerFactory.InformerFor(obj, newInformer)
+}
+
+func (f podFactory) pods(cs kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+	pods, m := cs.CoreV1().Pods(metav1.NamespaceAll), &mirrors{absent: map[string]absent{}}
+	options := func(o metav1.ListOptions) metav1.ListOptions {
+		if f.tweak != nil {
+			f.tweak(&o)
+		}
+		return o
+	}
+	return cache.NewSharedIndexInformer(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list, err := pods.List(ctx, options(o))
+			if err == nil {
+				m.list(list)
+			}
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			w, err := pods.Watch(ctx, options(o))
+			if err != nil {
+				return nil, err
+			}
+			return m.watch(w, o.SendInitialEvents != nil && *o.SendInitialEvents), nil
+		},
+	}, &corev1.Pod{}, resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+}
+
+// mirrors are those that the API does not have any more, over the lists and watches of
+// an informer.
+type mirrors struct {
+	mu      sync.Mutex
+	absent  map[string]absent
+	version string // of the latest event: the one of a deletion that is told late must not be older
+}
+
+// absent is a mirror that was deleted.
+type absent struct {
+	pod   *corev1.Pod
+	until time.Time
+}
+
+// list adds absent mirrors to a page of a list, the last one, and forgets those that are
+// there again.
+func (m *mirrors) list(page *corev1.PodList) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range page.Items {
+		delete(m.absent, PodKey(&page.Items[i]))
+	}
+	if page.Continue != "" {
+		return
+	}
+	m.version = page.ResourceVersion
+	for _, a := range m.absent {
+		page.Items = append(page.Items, *a.pod.DeepCopy())
+	}
+}
+
+// watch passes on what w tells, but for deletions of mirrors, which come late. A watch
+// that begins with all that is there begins with absent mirrors.
+func (m *mirrors) watch(w watch.Interface, initial bool) watch.Interface {
+	out := make(chan watch.Event)
+	proxy := watch.NewProxyWatcher(out)
+	go func() {
+		defer close(out)
+		defer w.Stop()
+		send := func(events ...watch.Event) bool {
+			for _, e := range events {
+				select {
+				case out <- e:
+				case <-proxy.StopChan():
+					return false
+				}
+			}
+			return true
+		}
+		if initial && !send(m.events(watch.Added, func(absent) bool { return true })...) {
+			return
+		}
+		for {
+			due, stop := m.timer()
+			more := true
+			select {
+			case e, ok := <-w.ResultChan():
+				more = ok && (m.withhold(e) || send(e))
+			case now := <-due:
+				// Where nobody takes it, the next watch tells.
+				over := func(a absent) bool { return !a.until.After(now) }
+				if more = send(m.events(watch.Deleted, over)...); more {
+					m.forget(over)
+				}
+			case <-proxy.StopChan():
+				more = false
+			}
+			if stop(); !more {
+				return
+			}
+		}
+	}()
+	return proxy
+}
+
+// withhold tells whether an event is not to be passed on now.
+func (m *mirrors) withhold(e watch.Event) bool {
+	p, ok := e.Object.(*corev1.Pod)
+	if !ok {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.version = p.ResourceVersion
+	key := PodKey(p)
+	if e.Type != watch.Deleted || !IsMirror(p) || !NeedsNetwork(p) {
+		delete(m.absent, key)
+		return false
+	}
+	if was, ok := m.absent[key]; !ok || was.pod.UID != p.UID { // a watch may tell again
+		m.absent[key] = absent{p, time.Now().Add(MirrorGrace)}
+	}
+	return true
+}
+
+// timer returns a channel that tells when the next absent mirror is to be given up, and
+// what releases it.
+func (m *mirrors) timer() (<-chan time.Time, func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.absent) == 0 {
+		return nil, func() {}
+	}
+	next := slices.MinFunc(slices.Collect(maps.Values(m.absent)), func(a, b absent) int { return a.until.Compare(b.until) })
+	t := time.NewTimer(time.Until(next.until))
+	return t.C, func() { t.Stop() }
+}
+
+// forget forgets some absent mirrors.
+func (m *mirrors) forget(which func(absent) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.absent, func(_ string, a absent) bool { return which(a) })
+}
+
+// events returns an event for each of some absent mirrors.
+func (m *mirrors) events(what watch.EventType, which func(absent) bool) (events []watch.Event) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, a := range m.absent {
+		if which(a) {
+			p := a.pod.DeepCopy()
+			p.ResourceVersion = m.version
+			events = append(events, watch.Event{Type: what, Object: p})
+		}
+	}
+	return events
+}

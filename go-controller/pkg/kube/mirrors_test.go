@@ -1,0 +1,178 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
+)
+
+// mirror is what the API has of a static pod.
+func mirror(name, uid string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid), Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "hash"}},
+		Spec:       corev1.PodSpec{NodeName: "n"},
+	}
+}
+
+// watched is an informer of pods and what it has told.
+type watched struct {
+	t        *testing.T
+	cs       *fake.Clientset
+	informer cache.SharedIndexInformer
+	told     []string
+}
+
+func newWatched(t *testing.T, cs *fake.Clientset) *watched {
+	factory := LateMirrors(informers.NewSharedInformerFactory(cs, fakeapi.NoResync), nil)
+	w := &watched{t: t, cs: cs, informer: factory.Core().V1().Pods().Informer()}
+	_, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { w.note("add", obj) },
+		UpdateFunc: func(_, obj any) { w.note("update", obj) },
+		DeleteFunc: func(obj any) { w.note("delete", obj) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	factory.Start(ctx.Done())
+	t.Cleanup(func() { cancel(); factory.Shutdown() })
+	synctest.Wait()
+	return w
+}
+
+func (w *watched) note(what string, obj any) {
+	p := obj.(*corev1.Pod)
+	w.told = append(w.told, fmt.Sprintf("%s %s %s", what, p.Name, p.UID))
+}
+
+// tells fails unless something, and nothing else, was told since.
+func (w *watched) tells(when string, want ...string) {
+	w.t.Helper()
+	synctest.Wait()
+	if !slices.Equal(w.told, want) {
+		w.t.Errorf("%s: told %q, want %q", when, w.told, want)
+	}
+	w.told = nil
+}
+
+func (w *watched) create(p *corev1.Pod) {
+	if _, err := w.cs.CoreV1().Pods("ns").Create(w.t.Context(), p, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+func (w *watched) remove(name string) {
+	if err := w.cs.CoreV1().Pods("ns").Delete(w.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// TestMirrorIsMadeAnew: who watches pods does not hear that a mirror was deleted when it
+// is made anew in time, and hears of it late when it is not.
+func TestMirrorIsMadeAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatched(t, fake.NewClientset(mirror("static", "u1")))
+		w.tells("at the start", "add static u1")
+		w.remove("static")
+		<-time.After(MirrorGrace - time.Second)
+		w.tells("while the mirror is absent")
+		if n := len(w.informer.GetIndexer().ListKeys()); n != 1 {
+			t.Errorf("%d pods are known meanwhile", n)
+		}
+		w.create(mirror("static", "u2"))
+		w.tells("when the mirror is made anew", "update static u2")
+		<-time.After(2 * MirrorGrace)
+		w.tells("later")
+		w.remove("static")
+		w.create(mirror("other", "u3"))
+		<-time.After(time.Second)
+		w.remove("other")
+		w.tells("of others meanwhile", "add other u3")
+		<-time.After(MirrorGrace - time.Second)
+		w.tells("when the first is given up", "delete static u2")
+		<-time.After(time.Second)
+		w.tells("when the second is given up", "delete other u3")
+		if n := len(w.informer.GetIndexer().ListKeys()); n != 0 {
+			t.Errorf("%d pods are left", n)
+		}
+	})
+}
+
+// TestOnlyStaticPodsStay: the deletion of any other pod is told at once, also of a static
+// pod that has no network of ours.
+func TestOnlyStaticPodsStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatched(t, fake.NewClientset())
+		plain, host, done := mirror("plain", "u1"), mirror("host", "u2"), mirror("done", "u3")
+		plain.Annotations, host.Spec.HostNetwork, done.Status.Phase = nil, true, corev1.PodFailed
+		for _, p := range []*corev1.Pod{plain, host, done} {
+			w.create(p)
+			w.remove(p.Name)
+			w.tells(p.Name, fmt.Sprintf("add %s %s", p.Name, p.UID), fmt.Sprintf("delete %s %s", p.Name, p.UID))
+		}
+	})
+}
+
+// TestAbsentMirrorsOutlastTheWatch: a list and a watch that begin while a mirror is absent
+// go on from there.
+func TestAbsentMirrorsOutlastTheWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &mirrors{absent: map[string]absent{}}
+		first := watch.NewFake()
+		w := m.watch(first, false)
+		for _, name := range []string{"away", "back"} {
+			first.Delete(mirror(name, "u1"))
+		}
+		<-time.After(time.Minute)
+		first.Delete(mirror("away", "u1")) // told again, it does not count anew
+		synctest.Wait()
+		w.Stop()
+		pages := []*corev1.PodList{
+			{ListMeta: metav1.ListMeta{Continue: "more"}, Items: []corev1.Pod{*mirror("back", "u2")}},
+			{ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: []corev1.Pod{*mirror("new", "u3")}},
+		}
+		var listed []string
+		for _, page := range pages {
+			m.list(page)
+			for _, p := range page.Items {
+				listed = append(listed, fmt.Sprint(p.Name, " ", p.UID))
+			}
+		}
+		if want := []string{"back u2", "new u3", "away u1"}; !slices.Equal(listed, want) {
+			t.Errorf("listed %q, want %q", listed, want)
+		}
+		// Nobody reads this one, and what it had to tell is not lost.
+		m.watch(watch.NewFake(), false).Stop()
+		unread := m.watch(watch.NewFake(), true)
+		<-time.After(MirrorGrace - time.Minute)
+		synctest.Wait()
+		unread.Stop()
+		w = m.watch(watch.NewFake(), true)
+		defer w.Stop()
+		for _, want := range []watch.EventType{watch.Added, watch.Deleted} {
+			e := <-w.ResultChan()
+			if p := e.Object.(*corev1.Pod); e.Type != want || p.Name != "away" || p.ResourceVersion != "7" {
+				t.Errorf("told %s of %s at %s, want %s", e.Type, p.Name, p.ResourceVersion, want)
+			}
+		}
+		synctest.Wait()
+		if len(m.absent) > 0 {
+			t.Errorf("still absent are %v", m.absent)
+		}
+	})
+}
