@@ -80,6 +80,7 @@ func (m *master) egressIPs(core informers.SharedInformerFactory) (*egressipmaste
 		Barrier:         m.progress(),
 		Rerouted:        pods,
 		Given:           m.given,
+		Static:          func(key string) bool { return pod.Static(m.writer.Rows(pod.Owner(key))) },
 		Translated:      translated,
 		Recorder:        m.recorder,
 		Network:         egressIPNetwork(cfg),

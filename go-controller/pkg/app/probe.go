@@ -16,6 +16,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/conntrack"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/podprobe"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/trace"
 )
@@ -44,7 +45,7 @@ func (n *node) sendProbe(ctx context.Context, pod *corev1.Pod, source netip.Addr
 // netnsOf returns the network namespace that a port was made for.
 func netnsOf(pod *corev1.Pod, ports []ovs.Port) (string, error) {
 	i := slices.IndexFunc(ports, func(p ovs.Port) bool {
-		return p.ExternalIDs[ovs.IfaceID] == topology.PodPort(pod.Namespace, pod.Name) && p.ExternalIDs[ovs.IfaceIDVersion] == string(pod.UID)
+		return p.ExternalIDs[ovs.IfaceID] == topology.PodPort(pod.Namespace, pod.Name) && p.ExternalIDs[ovs.IfaceIDVersion] == string(kube.PodUID(pod))
 	})
 	if i < 0 || ports[i].ExternalIDs[cni.IDNetns] == "" {
 		return "", fmt.Errorf("pod %s/%s is not attached to the network of this node", pod.Namespace, pod.Name)

@@ -17,6 +17,9 @@ const (
 	IDSandbox = "sandbox"
 	IDNetns   = "netns"
 	IDIfName  = "ifname"
+	// IDStatic is there for a static pod: that the API does not have it, does not say
+	// that it is gone.
+	IDStatic = "static"
 )
 
 // HostLink is the name of the host's end of a sandbox's veth pair, at most 15

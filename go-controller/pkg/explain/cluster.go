@@ -170,7 +170,7 @@ func (c *Cluster) hostEgressServices() error {
 	}
 	in.Addresses = c.addresses
 	given := func(key string, uid types.UID) []netip.Addr {
-		if p := c.pods[key]; p != nil && p.UID == uid {
+		if p := c.pods[key]; p != nil && kube.PodUID(p) == uid {
 			return podAddrs(p)
 		}
 		return nil

@@ -16,6 +16,9 @@ const Feature = "pod"
 // optionUID is the option of a port that has the UID of its pod.
 const optionUID = "iface-id-ver"
 
+// idStatic is the external id of the port of a static pod.
+const idStatic = "static"
+
 // Config is the part of the configuration that pods depend on.
 type Config struct {
 	// DisableSNATMultipleGWs translates each pod's addresses on the gateway
@@ -26,7 +29,9 @@ type Config struct {
 // Pod is what the planner knows of a pod.
 type Pod struct {
 	Namespace, Name, UID string
-	Network              topology.PodNetwork
+	// Static says that the kubelet runs the pod by itself.
+	Static  bool
+	Network topology.PodNetwork
 	// Translated are the addresses that an EgressIP translates on the pod's own node.
 	Translated []netip.Addr
 }
@@ -55,20 +60,24 @@ func Rows(c Config, p Pod, n topology.Node) []nb.Row {
 	for _, a := range p.Network.Addrs {
 		addresses.WriteString(" " + a.Addr().String())
 	}
+	port := &nbdb.LogicalSwitchPort{
+		Name:         name,
+		Addresses:    []string{addresses.String()},
+		PortSecurity: []string{addresses.String()},
+		ExternalIDs:  map[string]string{"namespace": p.Namespace, "pod": "true"},
+		Options: map[string]string{
+			// The port is claimed on this node, by this incarnation of the pod.
+			"requested-chassis": n.Name,
+			optionUID:           p.UID,
+		},
+	}
+	if p.Static {
+		port.ExternalIDs[idStatic] = "true"
+	}
 	rows := []nb.Row{{
 		ID:     name,
 		Parent: nb.Parent{Table: nbdb.LogicalSwitchTable, Name: topology.NodeSwitch(n.Name)},
-		Model: &nbdb.LogicalSwitchPort{
-			Name:         name,
-			Addresses:    []string{addresses.String()},
-			PortSecurity: []string{addresses.String()},
-			ExternalIDs:  map[string]string{"namespace": p.Namespace, "pod": "true"},
-			Options: map[string]string{
-				// The port is claimed on this node, by this incarnation of the pod.
-				"requested-chassis": n.Name,
-				optionUID:           p.UID,
-			},
-		},
+		Model:  port,
 	}}
 	if !c.DisableSNATMultipleGWs || !n.HasGateway() {
 		return rows
@@ -112,6 +121,15 @@ func AddressesIn(rows []nb.Row) (topology.PodAddresses, bool) {
 		return given, ok
 	}
 	return topology.PodAddresses{}, false
+}
+
+// Static tells whether the rows of a pod are those of a static pod, which may run while the
+// API does not have it.
+func Static(rows []nb.Row) bool {
+	return slices.ContainsFunc(rows, func(r nb.Row) bool {
+		port, ok := r.Model.(*nbdb.LogicalSwitchPort)
+		return ok && port.ExternalIDs[idStatic] == "true"
+	})
 }
 
 // GivenTo returns the addresses in the rows of a pod; none where they are those of

@@ -15,6 +15,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/sandbox"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -132,7 +133,10 @@ func (s *Server) addPort(ctx context.Context, r cni.Request, name string, pod *c
 		}
 	}
 	ids := cni.PortIDs(r, network)
-	ids[ovs.IfaceID], ids[ovs.IfaceIDVersion] = ifaceID, string(pod.UID)
+	ids[ovs.IfaceID], ids[ovs.IfaceIDVersion] = ifaceID, string(kube.PodUID(pod))
+	if kube.IsMirror(pod) {
+		ids[cni.IDStatic] = "true"
+	}
 	port := ovs.Port{Bridge: topology.IntegrationBridge, Name: name, ExternalIDs: ids}
 	if err := s.recordPort(port); err != nil {
 		return err

@@ -86,6 +86,9 @@ func (s *Server) dead(ctx context.Context, p ovs.Port) (bool, error) {
 	if err != nil || !exists {
 		return err == nil, err
 	}
+	if p.ExternalIDs[cni.IDStatic] != "" {
+		return false, nil // its mirror may be absent; the kubelet ends its sandbox when it ends the pod
+	}
 	// Neither a namespace nor a pod has "_" in its name.
 	namespace, name, ok := strings.Cut(p.ExternalIDs[ovs.IfaceID], "_")
 	if !ok {

@@ -133,7 +133,7 @@ func (p *pods) given(pod *corev1.Pod) (topology.PodNetwork, string) {
 	}
 	name := topology.PodPort(pod.Namespace, pod.Name)
 	port, ok := p.ports.Port(name)
-	if !ok || port.UID != string(pod.UID) {
+	if !ok || port.UID != string(kube.PodUID(pod)) {
 		if err := p.ports.Err(); err != nil {
 			return topology.PodNetwork{}, fmt.Sprintf("the southbound database cannot be asked for logical port %s: %v", name, err)
 		}
@@ -167,7 +167,8 @@ func (p *pods) egress(ctx context.Context, who cni.Pod) error {
 }
 
 // unchanged returns an error where the pod is another one than was attached, or has
-// been given another network since: only another ADD can give it that.
+// been given another network since: only another ADD can give it that. A new mirror of
+// a static pod is another one as well: it lacks the mark that egress waits for.
 func (p *pods) unchanged(ctx context.Context, who cni.Pod, attached *corev1.Pod, network topology.PodNetwork) error {
 	now, next, err := p.network(ctx, who)
 	switch {
@@ -262,7 +263,7 @@ func (p *pods) whileThere(ctx context.Context, who cni.Pod) (context.Context, fu
 // gone tells whether the pod with this UID of the API server is gone for good.
 func (p *pods) gone(ctx context.Context, who cni.Pod) (bool, error) {
 	pod, err := p.lister.Pods(who.Namespace).Get(who.Name)
-	if err == nil && string(pod.UID) == who.UID {
+	if err == nil && string(kube.PodUID(pod)) == who.UID {
 		return false, nil
 	}
 	if _, err = p.ask(ctx, who); errors.Is(err, errPodGone) {

@@ -35,7 +35,7 @@ const (
 
 // recordedIDs are the external_ids of a port that ADD sets.
 var recordedIDs = []string{
-	ovs.IfaceID, ovs.IfaceIDVersion, cni.IDMAC, cni.IDAddrs, cni.IDSandbox, cni.IDNetns, cni.IDIfName,
+	ovs.IfaceID, ovs.IfaceIDVersion, cni.IDMAC, cni.IDAddrs, cni.IDSandbox, cni.IDNetns, cni.IDIfName, cni.IDStatic,
 }
 
 func (s *Server) recordPath(port string) string {

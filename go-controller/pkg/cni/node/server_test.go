@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
@@ -262,6 +264,46 @@ func TestCollect(t *testing.T) {
 	if got := l.ports(); got != "foreign" {
 		t.Errorf("GC left %s", got)
 	}
+}
+
+// TestStaticPod: the port of a static pod is for the pod, whatever object the API has of
+// it, and goes with its sandbox only.
+func TestStaticPod(t *testing.T) {
+	l := newLab(t)
+	const hash = "5795a88e7538fed15bd850ac41358d25"
+	mirror := func(uid string) {
+		l.pod("web", uid, podNetwork)
+		l.bindings.set(t, "ns_web", hash, given)
+		l.update(func(p *corev1.Pod) { p.Annotations[corev1.MirrorPodAnnotationKey] = hash })
+	}
+	mirror("u1")
+	l.sandbox("sb1")
+	l.mustHandle(l.request(cni.CommandAdd, "sb1", "web", hash))
+	name := cni.HostLink("sb1", "eth0")
+	is := func(when, want string) {
+		t.Helper()
+		if err := l.server.collect(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.ports(); got != want {
+			t.Errorf("%s: ports are %q, want %q", when, got, want)
+		}
+	}
+	is("with its mirror", name)
+	if got := l.vs.Run("ovs-vsctl", "get", "interface", name, "external_ids:iface-id-ver"); !strings.Contains(got, hash) {
+		t.Errorf("the port is for %s", got)
+	}
+	l.deletePod("web")
+	is("without a mirror", name)
+	mirror("u2")
+	is("with another mirror", name)
+	l.deletePod("web")
+	l.crash("sb1")
+	eventually.True(t, "the kernel to remove the pair", func() bool {
+		_, err := l.ns.Try("ip", "link", "show", name)
+		return err != nil
+	})
+	is("without its sandbox", "")
 }
 
 func TestCleanup(t *testing.T) {

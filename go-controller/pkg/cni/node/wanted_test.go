@@ -77,7 +77,6 @@ func TestAddEndsWithWhatIsWanted(t *testing.T) {
 			})
 		},
 		"another mirror of a static pod": func(l *lab) {
-			l.bindings.set(l.t, "ns_web", "u2", given)
 			l.update(func(p *corev1.Pod) { p.UID = k8stypes.UID("u2") })
 		},
 	} {

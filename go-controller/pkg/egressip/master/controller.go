@@ -69,6 +69,8 @@ type Deps struct {
 	// Given returns the addresses that the port of a pod, "namespace/name", has in the
 	// database; with a UID, none where the port is another one's of that name.
 	Given func(pod string, uid types.UID) []netip.Addr
+	// Static tells whether the port of a pod is that of a static pod.
+	Static func(pod string) bool
 	// Translated tells whether an address of a pod would be translated by its node,
 	// or is not to be, were it not for an EgressIP. It is nil where one rule of the
 	// node translates all pods, to which that of an EgressIP is an exception.

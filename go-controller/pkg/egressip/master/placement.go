@@ -199,7 +199,7 @@ func (c *Controller) seedMembers() error {
 		}
 		if keys := c.choose(p); len(keys) > 0 {
 			key := kube.PodKey(p)
-			if addrs := c.deps.Given(key, p.UID); len(addrs) > 0 {
+			if addrs := c.deps.Given(key, kube.PodUID(p)); len(addrs) > 0 {
 				c.members.Set(key, keys, addrs)
 			}
 		}

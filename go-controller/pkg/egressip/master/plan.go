@@ -118,11 +118,14 @@ func (c *Controller) plan(w *work, key string, st *podState) error {
 	if err != nil {
 		return fmt.Errorf("get pod %s: %w", key, err)
 	}
+	if p == nil && c.deps.Static(key) {
+		return nil // it may run without its mirror as long as it has its port; Detached says when that is gone
+	}
 	if p == nil || !kube.NeedsNetwork(p) {
 		c.deletePod(w, key, st)
 		return nil
 	}
-	addrs := c.deps.Given(key, p.UID)
+	addrs := c.deps.Given(key, kube.PodUID(p))
 	if len(addrs) == 0 && len(c.deps.Writer.Rows(egressip.Owner(key))) > 0 {
 		c.deletePod(w, key, st) // its port is gone, with its node for instance
 		return nil
@@ -238,8 +241,8 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 func (c *Controller) observe(st *podState, p *corev1.Pod) egressip.Pod {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if st.uid != p.UID {
-		st.uid, st.inForce, st.known, st.reached = p.UID, egressip.NewState(), false, nil
+	if st.uid != kube.PodUID(p) {
+		st.uid, st.inForce, st.known, st.reached = kube.PodUID(p), egressip.NewState(), false, nil
 	}
 	st.node, st.left = p.Spec.NodeName, time.Time{}
 	for _, r := range st.reached {
@@ -249,8 +252,10 @@ func (c *Controller) observe(st *podState, p *corev1.Pod) egressip.Pod {
 		maps.Copy(st.inForce.NATs, r.nats)
 	}
 	st.reached = nil
-	if isPending(p) && st.gate.uid != p.UID {
-		st.gate = startGate{uid: p.UID, since: time.Now()}
+	if st.gate.uid != p.UID {
+		if st.gate = (startGate{}); isPending(p) { // the mark of an earlier object is gone with it
+			st.gate = startGate{uid: p.UID, since: time.Now()}
+		}
 	}
 	held := st.gate.uid == p.UID && !st.gate.open
 	rest := podStartTimeout - time.Since(st.gate.since)

@@ -212,7 +212,7 @@ func (w *world) start() {
 		Namespaces: core.Core().V1().Namespaces(), Pods: countedPods{core.Core().V1().Pods(), &w.listed}, Nodes: core.Core().V1().Nodes(),
 		Services: core.Core().V1().Services(),
 		Writer:   noting{w.db, w}, Health: w.health, Barrier: w.barrier, Rerouted: w.pods, Recorder: w.events,
-		Given: w.given, Network: network, AssumeReachable: w.assume,
+		Given: w.given, Static: w.static, Network: network, AssumeReachable: w.assume,
 		Acknowledge: w.limit, Audit: w.audit, Metrics: w.measured,
 	}
 	if w.base != nil {
@@ -277,6 +277,14 @@ func (w *world) given(key string, uid types.UID) []netip.Addr {
 		}
 	}
 	return out
+}
+
+// static tells whether a port in the database says that its pod is a static one.
+func (w *world) static(key string) bool {
+	return slices.ContainsFunc(w.db.Rows(nb.Owner{Feature: portFeature, Object: key}), func(r nb.Row) bool {
+		port, ok := r.Model.(*nbdb.LogicalSwitchPort)
+		return ok && port.ExternalIDs["static"] == "true"
+	})
 }
 
 // act is what all nodes do: each takes what it may and lets go of the rest.

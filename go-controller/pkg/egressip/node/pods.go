@@ -215,7 +215,7 @@ func (p *pods) look(namespace, name string) {
 // addresses returns the addresses that a pod has been given.
 func (p *pods) addresses(pod *corev1.Pod) (addrs []netip.Addr) {
 	port, ok := p.c.deps.Ports.Port(topology.PodPort(pod.Namespace, pod.Name))
-	if !ok || port.UID != string(pod.UID) || !kube.NeedsNetwork(pod) {
+	if !ok || port.UID != string(kube.PodUID(pod)) || !kube.NeedsNetwork(pod) {
 		return nil
 	}
 	for _, a := range port.Addrs {

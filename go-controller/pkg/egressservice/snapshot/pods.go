@@ -26,7 +26,7 @@ func (r *Reader) selected(svc *corev1.Service) (addrs []netip.Addr) {
 		// says does not count: whoever may edit pods can announce anything.
 		known := kube.PodAddresses(p)
 		if len(known) == 0 {
-			known = r.given(kube.PodKey(p), p.UID)
+			known = r.given(kube.PodKey(p), kube.PodUID(p))
 		}
 		addrs = append(addrs, known...)
 	}

@@ -309,7 +309,7 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 		if !c.deps.Config.DisableSNATMultipleGWs && len(plan.Hops[p.Namespace]) == 0 {
 			continue // it has no rows
 		}
-		pod := externalroute.Pod{Key: kube.PodKey(p), Namespace: p.Namespace, Addrs: c.deps.Given(kube.PodKey(p), p.UID)}
+		pod := externalroute.Pod{Key: kube.PodKey(p), Namespace: p.Namespace, Addrs: c.deps.Given(kube.PodKey(p), kube.PodUID(p))}
 		for _, a := range pod.Addrs {
 			if c.deps.Config.DisableSNATMultipleGWs && c.deps.OwnsLocalSNAT != nil && c.deps.OwnsLocalSNAT(pod.Key, name, a) {
 				snap.Translated[a] = true

@@ -152,7 +152,7 @@ func (c *Controller) countPods(namespace string) int {
 	n := 0
 	for _, p := range c.podsIn(namespace) {
 		// Of most the kubelet knows, and that is quick to read.
-		if kube.NeedsNetwork(p) && (len(kube.PodAddresses(p)) > 0 || len(c.deps.Given(kube.PodKey(p), p.UID)) > 0) {
+		if kube.NeedsNetwork(p) && (len(kube.PodAddresses(p)) > 0 || len(c.deps.Given(kube.PodKey(p), kube.PodUID(p))) > 0) {
 			n++
 		}
 	}

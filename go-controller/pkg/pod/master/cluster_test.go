@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	clienttesting "k8s.io/client-go/testing"
@@ -59,7 +60,7 @@ func newCluster(t *testing.T) *cluster {
 // start runs a controller; stop ends it and waits until it has returned.
 func (c *cluster) start(cfg pod.Config) {
 	c.t.Helper()
-	factory := kube.NewInformers(c.cs)
+	factory := kube.LateMirrors(informers.NewSharedInformerFactory(c.cs, fakeapi.NoResync), nil)
 	c.pods = factory.Core().V1().Pods().Lister()
 	ctl, err := New(Deps{
 		Client: c.cs, Pods: factory.Core().V1().Pods(), Nodes: factory.Core().V1().Nodes(),

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -74,6 +75,10 @@ type Controller struct {
 	// decoded are the nodes.
 	decoded kube.Nodes
 	given   []func(pod, node string) // of OnGiven
+	// mirrorless are static pods that had a port and no mirror when this master started,
+	// with the time until which they count as there: kube.MirrorGrace is for those
+	// that it sees go. It does not change once the workers run.
+	mirrorless map[string]time.Time
 	// unseen are the pods whose annotations were written.
 	unseen kube.Unseen
 
@@ -95,7 +100,7 @@ func New(d Deps) (*Controller, error) {
 		pods:     d.Pods.Informer().GetIndexer(),
 		alloc:    pod.NewAllocator(),
 		decoded:  decoded,
-		replaced: map[string]replaced{},
+		replaced: map[string]replaced{}, mirrorless: map[string]time.Time{},
 	}
 	c.queue = queue.New("pod", c.reconcile)
 	if err := kube.AddIndex(d.Pods.Informer(), byNode, nodeOf); err != nil {
@@ -166,16 +171,21 @@ type stalePort struct {
 }
 
 // stalePorts returns the ports of pods that are gone. Nobody else may have their
-// addresses before they are deleted, which is what deletePod does for their keys.
+// addresses before they are deleted, which is what reconcilePod does for their keys: at
+// once, but for static pods.
 func (c *Controller) stalePorts(owners []string) []stalePort {
 	var stale []stalePort
 	for _, key := range owners {
-		given, ok := pod.AddressesIn(c.Writer.Rows(pod.Owner(key)))
+		rows := c.Writer.Rows(pod.Owner(key))
+		given, ok := pod.AddressesIn(rows)
 		if !ok {
 			continue
 		}
-		if p, err := c.lookup(key); err == nil && p != nil && string(p.UID) == given.UID {
+		if p, err := c.lookup(key); err == nil && p != nil && string(kube.PodUID(p)) == given.UID {
 			continue
+		}
+		if pod.Static(rows) && !c.exists(key) {
+			c.mirrorless[key] = time.Now().Add(kube.MirrorGrace)
 		}
 		stale = append(stale, stalePort{pod.Holder{Key: key, UID: cmp.Or(given.UID, "unknown")}, given})
 	}
@@ -266,6 +276,7 @@ func (c *Controller) adopt(name string, stale ...stalePort) []string {
 	for _, port := range stale {
 		if network, ok := port.Network(node.Subnets); ok {
 			claims = append(claims, pod.Claim{Holder: port.holder, Addrs: network.Addrs})
+			keep[port.holder] = network.MAC
 		}
 	}
 	wake := c.alloc.SetNode(name, node.Subnets, claims)
@@ -297,8 +308,14 @@ func (c *Controller) lookup(key string) (*corev1.Pod, error) {
 	return p, err
 }
 
+// exists tells whether there is a pod, whatever it needs.
+func (c *Controller) exists(key string) bool {
+	_, ok, _ := c.pods.GetByKey(key) // memory does not fail
+	return ok
+}
+
 func holder(p *corev1.Pod) pod.Holder {
-	return pod.Holder{Key: kube.PodKey(p), UID: string(p.UID)}
+	return pod.Holder{Key: kube.PodKey(p), UID: string(kube.PodUID(p))}
 }
 
 // running tells whether the pod's addresses are in use: the runtime has

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,6 +28,10 @@ func (c *Controller) reconcilePod(ctx context.Context, key string) error {
 		return err
 	}
 	if p == nil {
+		if rest := time.Until(c.mirrorless[key]); rest > 0 && !c.exists(key) {
+			c.queue.EnqueueAfter(rest, key)
+			return nil
+		}
 		return c.deletePod(ctx, pod.Holder{Key: key})
 	}
 	// An earlier pod of the same name, as a StatefulSet leaves it, is retired
@@ -51,7 +56,7 @@ func (c *Controller) reconcilePod(ctx context.Context, key string) error {
 	if network == nil {
 		return c.detach(ctx, p)
 	}
-	what := pod.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Network: *network}
+	what := pod.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(kube.PodUID(p)), Static: kube.IsMirror(p), Network: *network}
 	if c.Egress != nil && c.Config.DisableSNATMultipleGWs {
 		for _, a := range network.Addrs {
 			if c.Egress.OwnsLocalSNAT(key, node.Name, a.Addr()) {
@@ -182,7 +187,7 @@ func (c *Controller) resume(p *corev1.Pod, node topology.Node) error {
 // MAC address is taken from there, which keepMAC looks at, where nobody else has it.
 func (c *Controller) known(p *corev1.Pod, node topology.Node) (topology.PodNetwork, bool) {
 	given, ok := pod.AddressesIn(c.Writer.Rows(pod.Owner(kube.PodKey(p))))
-	if ok && given.UID == string(p.UID) {
+	if ok && given.UID == string(kube.PodUID(p)) {
 		if network, ok := given.Network(node.Subnets); ok {
 			return network, true
 		}
