@@ -41,6 +41,8 @@ type egressIPTest struct {
 	client typedv1.EgressIPInterface
 	// pods are those that EgressIPs may choose, by name: one on each node.
 	pods map[string]lab.Pod
+	// static is the static pod whose manifest was removed; "" for none.
+	static string
 	// watched is what the captures of the test under way look at.
 	watched []*lab.Capture
 }
@@ -59,6 +61,7 @@ func (s *suite) egressIPs(t *testing.T) {
 		}
 	}
 	before := s.steadyState(t)
+	s.in(t, "shared", "StaticPod", e.staticPod) // first: what it leaves goes while the others run
 	t.Run("Primary", e.primary)
 	t.Run("Answers", e.answers)
 	t.Run("NewPods", e.newPods)
@@ -69,6 +72,7 @@ func (s *suite) egressIPs(t *testing.T) {
 	s.in(t, "shared", "Moves", e.moves)
 	t.Run("SecondaryNetwork", e.secondary)
 	e.assignable(t)
+	e.staticPodGone(t)
 	s.sameState(t, before)
 	for name := range e.pods {
 		if err := s.DeletePod(t.Context(), name); err != nil {

@@ -71,8 +71,10 @@ func (s *suite) in(t *testing.T, mode, name string, test func(*testing.T)) {
 	labtest.In(t, mode, s.mode, name, test)
 }
 
-// clusterConfig has the API server log every request, and one more wire.
+// clusterConfig has the API server log every request, the kubelets run static pods, and
+// one more wire.
 var clusterConfig = "apiServer: {extraArgs: [--vmodule=httplog=3]}\n" +
+	fmt.Sprintf("kubelet: {config: {staticPodPath: %s}}\n", lab.StaticPodPath) +
 	fmt.Sprintf("networks: [{name: %s, subnets: [%q, %q]}]\n", secondNetwork, secondSubnets[0], secondSubnets[1])
 
 // suite is what the tests of one cluster share.
