@@ -128,7 +128,7 @@ func (m *mirrors) watch(w watch.Interface, initial bool) watch.Interface {
 		}
 		for {
 			due, stop := m.timer()
-			more := true
+			var more bool
 			select {
 			case e, ok := <-w.ResultChan():
 				more = ok && (m.withhold(e) || send(e))
