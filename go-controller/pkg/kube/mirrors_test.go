@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,7 +33,9 @@ type watched struct {
 	t        *testing.T
 	cs       *fake.Clientset
 	informer cache.SharedIndexInformer
-	told     []string
+
+	mu   sync.Mutex
+	told []string
 }
 
 func newWatched(t *testing.T, cs *fake.Clientset) *watched {
@@ -55,6 +58,8 @@ func newWatched(t *testing.T, cs *fake.Clientset) *watched {
 
 func (w *watched) note(what string, obj any) {
 	p := obj.(*corev1.Pod)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.told = append(w.told, fmt.Sprintf("%s %s %s", what, p.Name, p.UID))
 }
 
@@ -62,6 +67,8 @@ func (w *watched) note(what string, obj any) {
 func (w *watched) tells(when string, want ...string) {
 	w.t.Helper()
 	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if !slices.Equal(w.told, want) {
 		w.t.Errorf("%s: told %q, want %q", when, w.told, want)
 	}
