@@ -17,8 +17,10 @@ import (
 const (
 	// translationsKey is the only key of its queue.
 	translationsKey = "translations"
-	// rest is for how many times as long as a pass over all connections takes the next one waits.
-	rest = 10
+	// rest is for how many times as long as a pass over all connections takes the next one
+	// waits, at most maxRest.
+	rest    = 10
+	maxRest = time.Second
 )
 
 // translations has connections of pods that the gateway router of this node translates leave
@@ -77,7 +79,7 @@ func (t *translations) reconcile(ctx context.Context, _ string) error {
 		klog.V(2).InfoS("Connections deleted that kept an earlier source address", "count", n)
 	}
 	select { // where there are many connections the switch has other things to do as well
-	case <-time.After(rest * time.Since(began)):
+	case <-time.After(min(rest*time.Since(began), maxRest)):
 	case <-ctx.Done():
 	}
 	return nil

@@ -32,12 +32,7 @@ func TestFlushOVSAddrs(t *testing.T) {
 		"udp,nw_src=192.0.2.1,nw_dst=172.18.0.55,udp_src=4000,udp_dst=80",
 		"udp6,ipv6_src=fd02::1,ipv6_dst=fc00::55,udp_src=4000,udp_dst=80",
 	} {
-		packet := ""
-		for line := range strings.Lines(o.Run("ovs-ofctl", "compose-packet", match+",eth_src=02:00:00:00:00:01,eth_dst=02:00:00:00:00:02,nw_ttl=64")) {
-			_, bytes, _ := strings.Cut(strings.TrimSpace(line), "  ")
-			packet += strings.NewReplacer(" ", "", "-", "").Replace(bytes)
-		}
-		o.Run("ovs-ofctl", "packet-out", mgmt, "in_port=LOCAL packet="+packet+" actions=table")
+		inject(o, mgmt, match)
 	}
 	if n := strings.Count(o.Run("ovs-appctl", "dpctl/dump-conntrack"), "orig="); n != 7 {
 		t.Fatalf("%d entries at the beginning:\n%s", n, o.Run("ovs-appctl", "dpctl/dump-conntrack"))

@@ -62,9 +62,13 @@ func flushKernelUDP(stale Stale) (int, error) {
 		return flow.Forward.Protocol == protocolUDP && stale(addrPort(flow.Forward.SrcIP, 0).Addr(),
 			addrPort(flow.Forward.DstIP, flow.Forward.DstPort), addrPort(flow.Reverse.SrcIP, flow.Reverse.SrcPort), flow.Zone == 0)
 	})
-	total := 0
+	return deleteInFamilies(match)
+}
+
+// deleteInFamilies deletes entries of both families.
+func deleteInFamilies(f netlink.CustomConntrackFilter) (total int, err error) {
 	for _, family := range topology.Families {
-		n, err := deleteMatching(family, match)
+		n, err := deleteMatching(family, f)
 		total += n
 		if err != nil {
 			return total, err

@@ -26,13 +26,7 @@ func TestFlushStaleUDP(t *testing.T) {
 		"udp,nw_src=192.0.2.1,nw_dst=10.96.0.9,udp_src=4000,udp_dst=80", "udp,nw_src=192.0.2.2,nw_dst=10.96.0.9,udp_src=4000,udp_dst=80",
 		"tcp,nw_src=192.0.2.1,nw_dst=10.96.0.9,tcp_src=4000,tcp_dst=80,tcp_flags=syn", "udp6,ipv6_src=fd02::1,ipv6_dst=fd00:96::9,udp_src=4000,udp_dst=80",
 	} {
-		dump := o.Run("ovs-ofctl", "compose-packet", match+",eth_src=02:00:00:00:00:01,eth_dst=02:00:00:00:00:02,nw_ttl=64")
-		packet := ""
-		for line := range strings.Lines(dump) {
-			_, bytes, _ := strings.Cut(strings.TrimSpace(line), "  ")
-			packet += strings.NewReplacer(" ", "", "-", "").Replace(bytes)
-		}
-		o.Run("ovs-ofctl", "packet-out", mgmt, "in_port=LOCAL packet="+packet+" actions=table")
+		inject(o, mgmt, match)
 	}
 	entry(t, "192.0.2.1", "10.96.0.9", "10.244.1.3", "192.0.2.1", 80, 0)
 	entry(t, "192.0.2.2", "10.96.0.9", "10.244.1.4", "192.0.2.2", 80, 0)

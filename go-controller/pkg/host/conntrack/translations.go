@@ -10,7 +10,6 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/unixctl"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // FlushGatewayTranslations deletes the connections of the gateway router whose source
@@ -67,13 +66,5 @@ func flushKernelTranslations(stale func(src, dst, to netip.Addr) bool) (int, err
 		src, to := addr(flow.Forward.SrcIP), addr(flow.Reverse.DstIP)
 		return flow.Zone == 0 && src != to && stale(src, addr(flow.Forward.DstIP), to)
 	})
-	total := 0
-	for _, family := range topology.Families {
-		n, err := deleteMatching(family, match)
-		total += n
-		if err != nil {
-			return total, err
-		}
-	}
-	return total, nil
+	return deleteInFamilies(match)
 }

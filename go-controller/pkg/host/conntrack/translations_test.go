@@ -32,12 +32,7 @@ func TestFlushGatewayTranslations(t *testing.T) {
 		"udp,nw_src=10.244.1.4,nw_dst=192.0.2.1,udp_src=4000,udp_dst=80",
 		"udp,nw_src=10.244.1.5,nw_dst=192.0.2.1,udp_src=4000,udp_dst=80",
 	} {
-		packet := ""
-		for line := range strings.Lines(o.Run("ovs-ofctl", "compose-packet", match+",eth_src=02:00:00:00:00:01,eth_dst=02:00:00:00:00:02,nw_ttl=64")) {
-			_, bytes, _ := strings.Cut(strings.TrimSpace(line), "  ")
-			packet += strings.NewReplacer(" ", "", "-", "").Replace(bytes)
-		}
-		o.Run("ovs-ofctl", "packet-out", mgmt, "in_port=LOCAL packet="+packet+" actions=table")
+		inject(o, mgmt, match)
 	}
 	entries := func(in int) []string {
 		var all []string
@@ -70,5 +65,29 @@ func TestFlushGatewayTranslations(t *testing.T) {
 	o.StopVswitchd()
 	if _, err := FlushGatewayTranslations(t.Context(), o.Dir, func(_, _, _ netip.Addr) bool { return true }); err == nil {
 		t.Error("nobody was there to ask")
+	}
+}
+
+// inject hands a packet to a bridge, as if it came from the host.
+func inject(o *netnstest.OVS, mgmt, match string) {
+	packet := ""
+	for line := range strings.Lines(o.Run("ovs-ofctl", "compose-packet", match+",eth_src=02:00:00:00:00:01,eth_dst=02:00:00:00:00:02,nw_ttl=64")) {
+		_, bytes, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		packet += strings.NewReplacer(" ", "", "-", "").Replace(bytes)
+	}
+	o.Run("ovs-ofctl", "packet-out", mgmt, "in_port=LOCAL packet="+packet+" actions=table")
+}
+
+// TestFlushKernelTranslations is the same for the kernel's datapath, whose entries are in
+// the kernel's table.
+func TestFlushKernelTranslations(t *testing.T) {
+	netnstest.New(t)
+	entry(t, "10.244.1.3", "192.0.2.1", "192.0.2.1", "172.18.0.33", 80, 0)
+	entry(t, "fd00:1::3", "fd02::1", "fd02::1", "fc00::33", 80, 0)
+	entry(t, "10.244.1.4", "192.0.2.2", "192.0.2.2", "172.18.0.33", 80, 0)
+	entry(t, "10.244.1.5", "192.0.2.1", "192.0.2.1", "10.244.1.5", 80, 0)
+	n, err := flushKernelTranslations(func(_, dst, _ netip.Addr) bool { return dst != addr("192.0.2.2") })
+	if err != nil || n != 2 || left(t) != "10.244.1.5 10.244.1.4" && left(t) != "10.244.1.4 10.244.1.5" {
+		t.Errorf("%d entries deleted, want 2 (%v); left: %s", n, err, left(t))
 	}
 }
