@@ -73,7 +73,16 @@ func (d datapath) flush(ctx context.Context, zone uint16, tuples ...string) erro
 	if zone != 0 {
 		args = append(args, fmt.Sprintf("zone=%d", zone))
 	}
-	_, err := d.vswitchd.Call(ctx, "dpctl/flush-conntrack", append(args, tuples...)...)
+	return d.flushArgs(ctx, append(args, tuples...)...)
+}
+
+// flushArgs has ovs-vswitchd delete entries. One that is named and has gone by itself
+// meanwhile is no error.
+func (d datapath) flushArgs(ctx context.Context, args ...string) error {
+	_, err := d.vswitchd.Call(ctx, "dpctl/flush-conntrack", args...)
+	if err != nil && strings.Contains(err.Error(), "failed to flush conntrack (No such file or directory)") {
+		return nil
+	}
 	return err
 }
 
@@ -84,8 +93,7 @@ func (d datapath) flushEntry(ctx context.Context, e datapathEntry) error {
 		return d.flushMatching(ctx, 0, Filter{Src: e.orig.src, Dst: e.orig.dst, ReplyDst: e.reply.dst})
 	}
 	// Zone 0 is named, since none is all of them.
-	_, err := d.vswitchd.Call(ctx, "dpctl/flush-conntrack", fmt.Sprintf("zone=%d", e.zone), e.tuple())
-	return err
+	return d.flushArgs(ctx, fmt.Sprintf("zone=%d", e.zone), e.tuple())
 }
 
 // walks bounds how often a table is gone through for a filter.
