@@ -288,9 +288,9 @@ func (c *Controller) Run(ctx context.Context) error {
 		}
 	}()
 	c.waitForStatusTimeout(ctx)
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return c.queue.Run(ctx, workers) })
-	group.Go(func() error { return c.translated.Run(ctx) })
+	group, running := errgroup.WithContext(ctx) // what has begun above has the ctx from before
+	group.Go(func() error { return c.queue.Run(running, workers) })
+	group.Go(func() error { return c.translated.Run(running) })
 	return group.Wait()
 }
 
