@@ -34,8 +34,9 @@ func (l *Lab) RunStaticPulse(ctx context.Context, name, node string, labels map[
 		}
 		return l.awaitGone(ctx, mirror)
 	}
-	// The kubelet reads what is there: the file appears as a whole.
-	_, err = l.Kin.Exec(ctx, node, "sh", "-c", `mkdir -p "${1%/*}" && printf %s "$0" >/tmp/static-pod && mv /tmp/static-pod "$1"`, string(manifest), file)
+	// The kubelet reads what is there, but for names that begin with a dot: the file appears as a whole.
+	hidden := path.Join(StaticPodPath, "."+name)
+	_, err = l.Kin.Exec(ctx, node, "sh", "-c", `mkdir -p "${1%/*}" && printf %s "$0" >"$2" && mv "$2" "$1"`, string(manifest), file, hidden)
 	if err != nil {
 		return Pod{}, end, fmt.Errorf("write the manifest of pod %s: %w", name, err)
 	}

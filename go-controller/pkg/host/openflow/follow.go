@@ -6,9 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
-
-	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 )
@@ -17,15 +14,7 @@ import (
 // bridge make, whosever they are, soon after each change of them and each time the bridge
 // can be reached again, until ctx ends. changed must not block.
 func (w *Writer) FollowTranslations(ctx context.Context, changed func([]host.Translation)) {
-	for ctx.Err() == nil {
-		if err := w.followTranslations(ctx, changed); err != nil && ctx.Err() == nil {
-			klog.V(4).InfoS("Source translations of a bridge cannot be watched at the moment", "bridge", w.bridge, "reason", err.Error())
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(watchPause):
-		}
-	}
+	w.reconnect(ctx, func() error { return w.followTranslations(ctx, changed) })
 }
 
 // followTranslations does so over one connection.

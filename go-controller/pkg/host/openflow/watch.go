@@ -17,7 +17,7 @@ import (
 
 const (
 	resyncInterval = 30 * time.Second
-	// watchPause is how long Watch rests before it connects to a bridge again.
+	// watchPause is how long a watch rests before it connects to a bridge again.
 	watchPause = 500 * time.Millisecond
 	// settleTime is how long a burst of changes is let run before it is looked at.
 	settleTime = 50 * time.Millisecond
@@ -46,8 +46,13 @@ func (w *Writer) Run(ctx context.Context) {
 // bridge's flows, our own included but not what they learn, and each time the bridge can be reached
 // again, until ctx ends.
 func (w *Writer) Watch(ctx context.Context, changed func()) {
+	w.reconnect(ctx, func() error { return w.monitor(ctx, changed) })
+}
+
+// reconnect connects to the bridge again whenever a connection ends, until ctx ends.
+func (w *Writer) reconnect(ctx context.Context, connection func() error) {
 	for ctx.Err() == nil {
-		if err := w.monitor(ctx, changed); err != nil && ctx.Err() == nil {
+		if err := connection(); err != nil && ctx.Err() == nil {
 			klog.V(4).InfoS("Flows of a bridge cannot be watched at the moment", "bridge", w.bridge, "reason", err.Error())
 		}
 		select {
