@@ -69,15 +69,7 @@ func (p *pkiCommand) run(ctx context.Context, args []string, errs io.Writer) int
 }
 
 func (p *pkiCommand) command() *cli.App {
-	wrong := func(c *cli.Context, err error, _ bool) error {
-		return errors.New(strings.Replace(usageError(err).Error(), "ovnkube --help", c.Command.HelpName+" --help", 1))
-	}
-	group := func(c *cli.Context) error {
-		if c.Args().Present() {
-			return fmt.Errorf("%s: unknown command; see %s --help", c.Args().First(), c.Command.HelpName)
-		}
-		return fmt.Errorf("a command is missing; see %s --help", c.Command.HelpName)
-	}
+	wrong, group := subcommandErrors()
 	dir := &cli.StringFlag{Name: "dir", Usage: "`DIRECTORY` with the authority and the certificates", Destination: &p.dir}
 	days := func(usage string, value int) cli.Flag {
 		return &cli.IntFlag{Name: "days", Usage: usage, Value: value, Destination: &p.days}
@@ -111,6 +103,21 @@ func (p *pkiCommand) command() *cli.App {
 				days("Renew what has fewer `DAYS` left", 90)),
 		}, p.clusterCommands(command, dir)...),
 	}
+}
+
+// subcommandErrors returns what a program with subcommands says of wrong usage, and what
+// it does without a subcommand.
+func subcommandErrors() (wrong cli.OnUsageErrorFunc, group cli.ActionFunc) {
+	wrong = func(c *cli.Context, err error, _ bool) error {
+		return errors.New(strings.Replace(usageError(err).Error(), "ovnkube --help", c.Command.HelpName+" --help", 1))
+	}
+	group = func(c *cli.Context) error {
+		if c.Args().Present() {
+			return fmt.Errorf("%s: unknown command; see %s --help", c.Args().First(), c.Command.HelpName)
+		}
+		return fmt.Errorf("a command is missing; see %s --help", c.Command.HelpName)
+	}
+	return wrong, group
 }
 
 // check refuses what every command refuses.

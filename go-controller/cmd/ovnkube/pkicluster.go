@@ -15,7 +15,7 @@ import (
 
 // clusterCommands are those that run in a cluster, for as long as it does.
 func (p *pkiCommand) clusterCommands(command func(name, usage string, action cli.ActionFunc, flags ...cli.Flag) *cli.Command, dir cli.Flag) []*cli.Command {
-	file := &cli.StringFlag{Name: "config-file", Usage: "Configuration `FILE`, which says how the API server is reached; " + defaultConfigFile + " where that exists", Destination: &p.configFile}
+	file := configFileFlag(&p.configFile)
 	return []*cli.Command{
 		command("serve", "keep authorities and certificates of the control plane in Secrets, and sign what nodes request", p.serve, file,
 			&cli.StringFlag{Name: "namespace", Usage: "`NAMESPACE` of the Secrets and of the nodes' account", Value: "ovn-kubernetes", Destination: &p.namespace}),
@@ -25,7 +25,7 @@ func (p *pkiCommand) clusterCommands(command func(name, usage string, action cli
 }
 
 func (p *pkiCommand) serve(c *cli.Context) error {
-	return p.inCluster(c, func(ctx context.Context, kube kubernetes.Interface) error {
+	return inCluster(c, p.configFile, func(ctx context.Context, kube kubernetes.Interface) error {
 		return cluster.Issuer{Client: kube, Namespace: p.namespace, Now: p.now}.Run(ctx)
 	})
 }
@@ -37,18 +37,23 @@ func (p *pkiCommand) request(c *cli.Context) error {
 	if p.node == "" {
 		return fmt.Errorf("--node is missing; allowed: the name of a node")
 	}
-	return p.inCluster(c, func(ctx context.Context, kube kubernetes.Interface) error {
+	return inCluster(c, p.configFile, func(ctx context.Context, kube kubernetes.Interface) error {
 		return cluster.Node{Client: kube, Name: p.node, Dir: pki.Dir(p.dir), Now: p.now}.Run(ctx)
 	})
 }
 
+// configFileFlag is the flag of commands that need the API server alone.
+func configFileFlag(to *string) cli.Flag {
+	return &cli.StringFlag{Name: "config-file", Usage: "Configuration `FILE`, which says how the API server is reached; " + defaultConfigFile + " where that exists", Destination: to}
+}
+
 // inCluster runs something with the client of the API server.
-func (p *pkiCommand) inCluster(c *cli.Context, run func(context.Context, kubernetes.Interface) error) error {
+func inCluster(c *cli.Context, configFile string, run func(context.Context, kubernetes.Interface) error) error {
 	if c.Args().Present() {
 		return fmt.Errorf("%s: unexpected argument; allowed: flags only, see %s --help", c.Args().First(), c.Command.HelpName)
 	}
 	// The keys and certificates that the file names are yet to be made.
-	cfg, _, err := loadWithoutFiles(p.configFile)
+	cfg, _, err := loadWithoutFiles(configFile)
 	if err != nil {
 		return err
 	}

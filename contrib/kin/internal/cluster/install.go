@@ -51,12 +51,10 @@ func (c *Cluster) installOvnkube(ctx context.Context, manifests string, update f
 
 // kustomization renders what kin adds to an overlay: the settings of this cluster.
 func (c *Cluster) kustomization(base string) ([]byte, error) {
+	data := component.MastersDatabases(c.Nodes()[0])
+	data["ovnkube.conf"] = component.OvnkubeConfig(c.Config, c.Nodes()[0])
 	configMap, err := json.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]string{"name": "ovnkube", "namespace": "ovn-kubernetes"},
-		"data": map[string]string{
-			"ovnkube.conf":       component.OvnkubeConfig(c.Config, c.Nodes()[0]),
-			"masters-southbound": component.MastersSouthbound(c.Nodes()[0]),
-		},
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]string{"name": "ovnkube", "namespace": "ovn-kubernetes"}, "data": data,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode settings: %w", err)

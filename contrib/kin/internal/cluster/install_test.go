@@ -36,7 +36,7 @@ func TestKustomization(t *testing.T) {
 	if len(got.Resources) != 1 || got.Resources[0] != "../overlay" || len(got.Patches) != 3 {
 		t.Fatalf("resources %v, %d patches:\n%s", got.Resources, len(got.Patches), text)
 	}
-	for _, want := range []string{"mode=local", "nodeport=true", "cluster-subnets=10.244.0.0/16", "apiserver=https://172.18.0.2:6443", "address=ssl:172.18.0.2:6642", `"masters-southbound":"ssl:172.18.0.2:6643"`} {
+	for _, want := range []string{"mode=local", "nodeport=true", "cluster-subnets=10.244.0.0/16", "apiserver=https://172.18.0.2:6443", "address=ssl:172.18.0.2:6642", `"northbound":"ssl:172.18.0.2:6641"`, `"masters-southbound":"ssl:172.18.0.2:6643"`} {
 		if !strings.Contains(got.Patches[0].Patch, want) {
 			t.Errorf("the settings have no %s: %s", want, got.Patches[0].Patch)
 		}

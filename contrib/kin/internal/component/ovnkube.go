@@ -66,16 +66,17 @@ func (n Node) ovnkube(role string, metricsPort int, account string, extra []stri
 // UplinkName is the node's interface on the wire, as the node boots.
 const UplinkName = "eth0"
 
-// MastersSouthbound is where the masters reach the southbound database that runs in pods.
-func MastersSouthbound(server plan.Node) string {
-	return "ssl:" + plan.HostPort(server.Primary(), plan.MastersSouthboundPort)
+// MastersDatabases are where the masters reach the databases that run in pods, by the keys
+// of the ConfigMap.
+func MastersDatabases(server plan.Node) map[string]string {
+	database := func(port int) string { return "ssl:" + plan.HostPort(server.Primary(), port) }
+	return map[string]string{"northbound": database(plan.NorthboundPort), "masters-southbound": database(plan.MastersSouthboundPort)}
 }
 
 // OvnkubeConfig is the configuration file of ovnkube for a cluster, whose control plane
 // is the node server: the settings that its daemons have as flags where it does not run
 // as pods.
 func OvnkubeConfig(c config.Cluster, server plan.Node) string {
-	database := func(port int) string { return "ssl:" + plan.HostPort(server.Primary(), port) }
 	return fmt.Sprintf(`[default]
 cluster-subnets=%s
 [logging]
@@ -83,10 +84,8 @@ loglevel=4
 [kubernetes]
 apiserver=%s
 service-cidrs=%s
-[ovnnorth]
-address=%s
 [ovnsouth]
-address=%s
+address=ssl:%s
 [gateway]
 mode=%s
 interface=%s
@@ -96,5 +95,5 @@ enable-egress-service=true
 enable-egress-ip=true
 enable-multi-external-gateway=true
 `, strings.Join(c.PodSubnets(), ","), Server(server), joined(c.ServiceSubnets()),
-		database(plan.NorthboundPort), database(plan.SouthboundPort), c.GatewayMode, UplinkName)
+		plan.HostPort(server.Primary(), plan.SouthboundPort), c.GatewayMode, UplinkName)
 }

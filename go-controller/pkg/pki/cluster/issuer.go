@@ -50,10 +50,11 @@ type entry struct {
 	trusts string
 }
 
+// A member of a clustered database is a client of the other ones, and has ovn-northd beside it.
 var entries = []entry{
-	{name: "ovn-nb", authority: controlPlane, subject: pki.Subject{Name: "nb", DNS: []string{"nb"}, Server: true}},
+	{name: "ovn-nb", authority: controlPlane, subject: pki.Subject{Name: "nb", DNS: []string{"nb"}, Server: true, Client: true}},
 	{name: "ovn-sb", authority: nodes, subject: pki.Subject{Name: "sb", DNS: []string{"sb"}, Server: true}},
-	{name: "ovn-sb-masters", authority: controlPlane, subject: pki.Subject{Name: "sb", DNS: []string{"sb"}, Server: true}},
+	{name: "ovn-sb-masters", authority: controlPlane, subject: pki.Subject{Name: "sb", DNS: []string{"sb"}, Server: true, Client: true}},
 	{name: "ovnkube-master", authority: controlPlane, subject: pki.Subject{Name: "master", Client: true}, trusts: nodes}, // health checks
 }
 

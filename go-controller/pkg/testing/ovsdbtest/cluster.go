@@ -22,7 +22,7 @@ func StartCluster(t testing.TB, n int) *Cluster {
 	var first string
 	for i := range n {
 		s := newServer(t)
-		local := "tcp:127.0.0.1:" + freePort(t)
+		local := "tcp:127.0.0.1:" + FreePort(t)
 		if i == 0 {
 			first = local
 			run(t, "ovsdb-tool", "create-cluster", s.db, NorthboundSchema, local)

@@ -38,7 +38,7 @@ type Option func(*Server)
 
 // WithTCP makes the server listen on a free tcp port of 127.0.0.1 as well.
 func WithTCP() Option {
-	return func(s *Server) { s.remotes = append(s.remotes, "ptcp:"+freePort(s.t)+":127.0.0.1") }
+	return func(s *Server) { s.remotes = append(s.remotes, "ptcp:"+FreePort(s.t)+":127.0.0.1") }
 }
 
 // WithTLS makes the server listen on a free port of 127.0.0.1 with TLS as well,
@@ -46,7 +46,7 @@ func WithTCP() Option {
 func WithTLS(c *Certificates) Option {
 	return func(s *Server) {
 		s.tls = c
-		s.remotes = append(s.remotes, "pssl:"+freePort(s.t)+":127.0.0.1")
+		s.remotes = append(s.remotes, "pssl:"+FreePort(s.t)+":127.0.0.1")
 	}
 }
 
@@ -248,7 +248,8 @@ func run(t testing.TB, command string, args ...string) string {
 	return string(out)
 }
 
-func freePort(t testing.TB) string {
+// FreePort returns a TCP port of 127.0.0.1 that nothing listens at.
+func FreePort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,0 +1,86 @@
+package raft
+
+import (
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"strings"
+)
+
+// Database is one of OVN's databases as a member of its cluster has it.
+type Database struct {
+	// Name is short: nb or sb.
+	Name string
+	// Schema is the name of the database, and SchemaFile where its schema is installed.
+	Schema, SchemaFile string
+	// File has the member's data; Socket and Control are where its server is reached and
+	// told what to do, once it runs.
+	File, Socket, Control string
+	// Port is where members talk to each other.
+	Port int
+}
+
+// Ports of the members among each other; those of clients are 6641 to 6643.
+const (
+	NorthboundPort = 6644
+	SouthboundPort = 6645
+)
+
+// Databases returns both databases, whose files are in data and whose sockets are in run.
+func Databases(data, run string) []Database {
+	database := func(name, schema string, port int) Database {
+		base := "ovn" + name + "_db"
+		return Database{
+			Name: name, Schema: schema, Port: port,
+			SchemaFile: "/usr/share/ovn/ovn-" + name + ".ovsschema",
+			File:       filepath.Join(data, base+".db"),
+			Socket:     "unix:" + filepath.Join(run, base+".sock"),
+			Control:    filepath.Join(run, base+".ctl"),
+		}
+	}
+	return []Database{database("nb", "OVN_Northbound", NorthboundPort), database("sb", "OVN_Southbound", SouthboundPort)}
+}
+
+// Members are the servers of a cluster.
+type Members struct {
+	// Scheme is how they talk to each other: ssl or tcp.
+	Scheme string
+	// Addresses are those of their nodes. The first one creates the cluster.
+	Addresses []netip.Addr
+}
+
+// ParseMembers reads the members from where clients reach them, SCHEME:ADDRESS:PORT
+// separated by commas. The ports do not matter here.
+func ParseMembers(list string) (Members, error) {
+	var m Members
+	for text := range strings.SplitSeq(list, ",") {
+		scheme, rest, _ := strings.Cut(text, ":")
+		at, err := netip.ParseAddrPort(rest)
+		if err != nil || scheme != "ssl" && scheme != "tcp" {
+			return Members{}, fmt.Errorf("%q: no member; allowed: ssl:ADDRESS:PORT or tcp:ADDRESS:PORT, separated by commas, IPv6 in brackets", text)
+		}
+		if m.Scheme != "" && scheme != m.Scheme {
+			return Members{}, fmt.Errorf("%q: %s beside %s; allowed: one of them for all members", text, scheme, m.Scheme)
+		}
+		m.Scheme = scheme
+		if m.has(at.Addr()) {
+			return Members{}, fmt.Errorf("%q: address given twice; allowed: one member for each node", text)
+		}
+		m.Addresses = append(m.Addresses, at.Addr())
+	}
+	return m, nil
+}
+
+func (m Members) has(a netip.Addr) bool {
+	for _, b := range m.Addresses {
+		if a == b {
+			return true
+		}
+	}
+	return false
+}
+
+// endpoint is where the others reach the member of an address.
+func (m Members) endpoint(a netip.Addr, port int) string {
+	return m.Scheme + ":" + netip.AddrPortFrom(a, uint16(port)).String()
+}

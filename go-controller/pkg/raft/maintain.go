@@ -1,0 +1,136 @@
+package raft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+)
+
+// Interval is how often a member looks at its cluster.
+const Interval = 5 * time.Second
+
+// Maintain keeps the clusters of members in order until ctx is done: see Once.
+func Maintain(ctx context.Context, members []Member) error {
+	last := ""
+	err := wait.PollUntilContextCancel(ctx, Interval, true, func(ctx context.Context) (bool, error) {
+		var errs []error
+		for _, m := range members {
+			if err := m.Once(ctx); err != nil {
+				errs = append(errs, fmt.Errorf("database %s: %w", m.Database.Name, err))
+			}
+		}
+		text := ""
+		if err := errors.Join(errs...); err != nil && ctx.Err() == nil {
+			text = err.Error()
+			if text != last { // once, while it lasts
+				klog.ErrorS(err, "Cannot keep the clusters in order, will retry")
+			}
+		}
+		last = text
+		return false, nil
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// Once takes other members with this one's address out of the cluster: such a member had
+// this node's disk before that was lost, and counts for a majority although it never
+// returns. Where this one leads, it has the database follow a schema of a newer version.
+func (m Member) Once(ctx context.Context) error {
+	db := m.Database
+	if _, err := os.Stat(db.Control); err != nil {
+		return nil // its server is about to start
+	}
+	text, err := run(ctx, "ovs-appctl", "--timeout=5", "-t", db.Control, "cluster/status", db.Schema)
+	if err != nil {
+		return err
+	}
+	s := parseStatus(text)
+	if !s.member {
+		return nil
+	}
+	for _, id := range s.former(m.Members.endpoint(m.Address, db.Port)) {
+		klog.InfoS("Removing the member that this node was before its disk was lost", "database", db.Name, "member", id)
+		if _, err := run(ctx, "ovs-appctl", "--timeout=5", "-t", db.Control, "cluster/kick", db.Schema, id); err != nil {
+			return err
+		}
+	}
+	if !s.leader {
+		return nil
+	}
+	return upgrade(ctx, db)
+}
+
+// upgrade has the database follow the installed schema if that is newer. An older one
+// is that of a member that is yet to be updated.
+func upgrade(ctx context.Context, db Database) error {
+	have, err := run(ctx, "ovsdb-client", "--timeout=5", "get-schema-version", db.Socket, db.Schema)
+	if err != nil {
+		return err
+	}
+	want, err := tool(ctx, "schema-version", db.SchemaFile)
+	if err != nil {
+		return err
+	}
+	have, want = strings.TrimSpace(have), strings.TrimSpace(want)
+	switch _, err := tool(ctx, "compare-versions", have, "<", want); {
+	case status(err) == 2: // it is not
+		return nil
+	case err != nil:
+		return err
+	}
+	klog.InfoS("Converting the database", "database", db.Name, "from", have, "to", want)
+	_, err = run(ctx, "ovsdb-client", "--timeout=60", "convert", db.Socket, db.SchemaFile)
+	return err
+}
+
+// clusterStatus is what a server says of its cluster, as far as it is needed.
+type clusterStatus struct {
+	member, leader bool
+	servers        []server
+}
+
+type server struct {
+	id, endpoint string
+	self         bool
+}
+
+// serverLine is a line of the servers in the answer to cluster/status.
+var serverLine = regexp.MustCompile(`(?m)^ +([0-9a-f]{4,}) \([0-9a-f]+ at ([^)]+)\)( \(self\))?`)
+
+func parseStatus(text string) clusterStatus {
+	lines := strings.Split(text, "\n")
+	s := clusterStatus{member: slices.Contains(lines, "Status: cluster member"), leader: slices.Contains(lines, "Role: leader")}
+	for _, found := range serverLine.FindAllStringSubmatch(text, -1) {
+		s.servers = append(s.servers, server{id: found[1], endpoint: found[2], self: found[3] != ""})
+	}
+	return s
+}
+
+// former returns the IDs of the servers that this member's endpoint belonged to before.
+func (s clusterStatus) former(endpoint string) []string {
+	var ids []string
+	listed := false
+	for _, other := range s.servers {
+		switch {
+		case other.self:
+			listed = true
+		case other.endpoint == endpoint:
+			ids = append(ids, other.id)
+		}
+	}
+	if !listed { // it has not joined yet
+		return nil
+	}
+	return ids
+}

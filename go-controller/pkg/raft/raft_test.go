@@ -1,0 +1,409 @@
+package raft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
+)
+
+func TestParseMembers(t *testing.T) {
+	for list, want := range map[string]string{
+		"ssl:192.0.2.1:6641":                     "ssl:192.0.2.1:6644",
+		"ssl:192.0.2.1:6641,ssl:[fd00::2]:7":     "ssl:192.0.2.1:6644 ssl:[fd00::2]:6644",
+		"tcp:[fd00::1]:6641,tcp:[fd00::2]:6641":  "tcp:[fd00::1]:6644 tcp:[fd00::2]:6644",
+		"":                                       `"": no member; allowed: ssl:ADDRESS:PORT or tcp:ADDRESS:PORT, separated by commas, IPv6 in brackets`,
+		"unix:/run/ovn/ovnnb_db.sock":            `"unix:/run/ovn/ovnnb_db.sock": no member; allowed: ssl:ADDRESS:PORT or tcp:ADDRESS:PORT, separated by commas, IPv6 in brackets`,
+		"ssl:db.example:6641":                    `"ssl:db.example:6641": no member; allowed: ssl:ADDRESS:PORT or tcp:ADDRESS:PORT, separated by commas, IPv6 in brackets`,
+		"ssl:192.0.2.1:6641, ssl:192.0.2.2:6641": `" ssl:192.0.2.2:6641": no member; allowed: ssl:ADDRESS:PORT or tcp:ADDRESS:PORT, separated by commas, IPv6 in brackets`,
+		"ssl:192.0.2.1:6641,tcp:192.0.2.2:6641":  `"tcp:192.0.2.2:6641": tcp beside ssl; allowed: one of them for all members`,
+		"ssl:192.0.2.1:6641,ssl:192.0.2.1:6642":  `"ssl:192.0.2.1:6642": address given twice; allowed: one member for each node`,
+		"ssl:192.0.2.1":                          `"ssl:192.0.2.1": no member; allowed: ssl:ADDRESS:PORT or tcp:ADDRESS:PORT, separated by commas, IPv6 in brackets`,
+	} {
+		m, err := ParseMembers(list)
+		var got []string
+		for _, a := range m.Addresses {
+			got = append(got, m.endpoint(a, NorthboundPort))
+		}
+		if err != nil {
+			got = []string{err.Error()}
+		}
+		if text := strings.Join(got, " "); text != want {
+			t.Errorf("%q: %s, want %s", list, text, want)
+		}
+	}
+}
+
+func TestNext(t *testing.T) {
+	for _, c := range []struct {
+		file         kind
+		id, recorded string
+		first        bool
+		want         action
+		wantErr      string
+	}{
+		{file: absent, first: true, want: create},
+		{file: standalone, first: true, want: create},
+		{file: absent, want: await},
+		{file: standalone, want: await},
+		{file: absent, recorded: "a", first: true, want: join}, // its disk was lost: it never creates another one
+		{file: absent, recorded: "a", want: join},
+		{file: standalone, recorded: "a", want: join},
+		{file: clustered, id: "a", recorded: "a", want: nothing},
+		{file: clustered, id: "a", recorded: "a", first: true, want: nothing},
+		{file: clustered, id: "a", first: true, want: record}, // it ended between creating and recording
+		{file: clustered, id: "a", want: record},              // the ConfigMap was lost
+		{file: clustered, id: "a", recorded: "b", wantErr: "it belongs to cluster a, but the cluster is b"},
+	} {
+		got, err := next(c.file, c.id, c.recorded, c.first)
+		if got != c.want || fmt.Sprint(err) != cmpError(c.wantErr) {
+			t.Errorf("%+v: %d, %v", c, got, err)
+		}
+	}
+}
+
+func cmpError(text string) string {
+	if text == "" {
+		return "<nil>"
+	}
+	return text
+}
+
+func TestNotAMember(t *testing.T) {
+	m := Member{Address: netip.MustParseAddr("192.0.2.4"), Members: Members{Scheme: "ssl", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")}}}
+	err := m.Prepare(t.Context())
+	if want := "node address 192.0.2.4 is not among the members 192.0.2.1, 192.0.2.2: the databases run on these nodes only"; err == nil || err.Error() != want {
+		t.Error(err)
+	}
+}
+
+// cluster is three members with addresses of their own on the loopback interface.
+type cluster struct {
+	t       *testing.T
+	client  *fake.Clientset
+	members Members
+	dir     string
+	port    int
+	servers map[int]*exec.Cmd
+}
+
+func newCluster(t *testing.T) *cluster {
+	port, err := strconv.Atoi(ovsdbtest.FreePort(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{t: t, dir: t.TempDir(), servers: map[int]*exec.Cmd{}, members: Members{Scheme: "tcp"}, port: port}
+	for i := range 3 {
+		c.members.Addresses = append(c.members.Addresses, netip.AddrFrom4([4]byte{127, 0, 0, byte(1 + i)}))
+	}
+	c.client = fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ovn-kubernetes", Name: "ovn-databases"}})
+	return c
+}
+
+func (c *cluster) database(i int) Database {
+	dir := filepath.Join(c.dir, fmt.Sprint(i))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		c.t.Fatal(err)
+	}
+	db := Databases(dir, dir)[0]
+	db.Port = c.port
+	return db
+}
+
+func (c *cluster) member(i int) Member {
+	return Member{Database: c.database(i), Address: c.members.Addresses[i], Members: c.members, Registry: ConfigMap{Client: c.client, Namespace: "ovn-kubernetes", Name: "ovn-databases"}}
+}
+
+// prepare makes the file of a member.
+func (c *cluster) prepare(i int) {
+	c.t.Helper()
+	if err := c.member(i).Prepare(c.t.Context()); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// serve runs the server of a member, and waits until it is part of the cluster.
+func (c *cluster) serve(i int) {
+	c.t.Helper()
+	db := c.database(i)
+	cmd := exec.Command("ovsdb-server", "-vconsole:off", "-vsyslog:off", "-vfile:off", "--remote=p"+db.Socket, "--unixctl="+db.Control, db.File)
+	if err := cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.servers[i] = cmd
+	c.t.Cleanup(func() { c.kill(i) })
+	eventually.Succeeds(c.t, fmt.Sprintf("member %d to be connected", i), func() error {
+		_, err := run(c.t.Context(), "ovsdb-client", "--timeout=10", "wait", db.Socket, db.Schema, "connected")
+		return err
+	})
+}
+
+func (c *cluster) kill(i int) {
+	if cmd := c.servers[i]; cmd != nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		delete(c.servers, i)
+	}
+}
+
+// loseDisk removes all that a member has.
+func (c *cluster) loseDisk(i int) {
+	c.t.Helper()
+	c.kill(i)
+	if err := os.RemoveAll(filepath.Join(c.dir, fmt.Sprint(i))); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// ask runs ovn-nbctl against a member.
+func (c *cluster) ask(i int, args ...string) string {
+	c.t.Helper()
+	out, err := run(c.t.Context(), append([]string{"ovn-nbctl", "--timeout=10", "--no-leader-only", "--db=" + c.database(i).Socket}, args...)...)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return strings.TrimSpace(out)
+}
+
+// count waits until the members that a member knows of are as many.
+func (c *cluster) count(i, want int) {
+	c.t.Helper()
+	db := c.database(i)
+	eventually.Succeeds(c.t, fmt.Sprintf("member %d to know of %d", i, want), func() error {
+		text, err := run(c.t.Context(), "ovs-appctl", "-t", db.Control, "cluster/status", db.Schema)
+		if got := len(parseStatus(text).servers); err != nil || got != want {
+			return fmt.Errorf("%d: %w: %s", got, err, text)
+		}
+		return nil
+	})
+}
+
+func (c *cluster) id() string {
+	c.t.Helper()
+	m, err := c.client.CoreV1().ConfigMaps("ovn-kubernetes").Get(c.t.Context(), "ovn-databases", metav1.GetOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return m.Data["nb"]
+}
+
+// TestLostDisks has a cluster begin, lose the disk of each member in turn, the first one
+// too, and go on with what it had, and with three members.
+func TestLostDisks(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	for i := range 3 {
+		c.prepare(i)
+		c.serve(i)
+	}
+	id := c.id()
+	c.ask(1, "ls-add", "kept")
+	for i := range 3 {
+		c.loseDisk(i)
+		c.prepare(i)
+		c.serve(i)
+		c.count(i, 4)
+		eventually.Succeeds(t, "the cluster to accept the removal", func() error { return c.member(i).Once(t.Context()) })
+		c.count(i, 3)
+		if got := c.ask(i, "--bare", "--columns=name", "list", "Logical_Switch"); got != "kept" {
+			t.Errorf("member %d has %q", i, got)
+		}
+	}
+	if got := c.id(); got != id {
+		t.Errorf("cluster %s, was %s", got, id)
+	}
+	// Any two are a majority.
+	for i := range 3 {
+		c.kill(i)
+		c.ask((i+1)%3, "ls-add", fmt.Sprint("without", i))
+		c.serve(i)
+	}
+}
+
+// TestFromStandalone makes a cluster of a database that had one server.
+func TestFromStandalone(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	for i := range 2 { // the other one's is not the one that counts
+		db := c.database(i)
+		if _, err := tool(t.Context(), "create", db.File, db.SchemaFile); err != nil {
+			t.Fatal(err)
+		}
+		c.serve(i)
+		c.ask(i, "ls-add", fmt.Sprint("of", i))
+		c.kill(i)
+	}
+	for i := range 3 {
+		c.prepare(i)
+		c.serve(i)
+	}
+	for i := range 3 {
+		if got := c.ask(i, "--bare", "--columns=name", "list", "Logical_Switch"); got != "of0" {
+			t.Errorf("member %d has %q", i, got)
+		}
+	}
+	if _, err := os.Stat(c.database(1).File + ".standalone"); err != nil {
+		t.Error(err)
+	}
+}
+
+// refuseOnce refuses the first request.
+func refuseOnce() clienttesting.ReactionFunc {
+	refused := false
+	return func(clienttesting.Action) (bool, runtime.Object, error) {
+		if refused {
+			return false, nil, nil
+		}
+		refused = true
+		return true, nil, errors.New("try again")
+	}
+}
+
+// TestStandaloneInUse waits for the server before to end: what it wrote last is kept.
+func TestStandaloneInUse(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	db := c.database(0)
+	if _, err := tool(t.Context(), "create", db.File, db.SchemaFile); err != nil {
+		t.Fatal(err)
+	}
+	c.serve(0)
+	m, refused := c.member(0), make(chan struct{}, 100)
+	m.Registry = told{m.Registry, refused}
+	done := make(chan error, 1)
+	go func() { done <- m.Prepare(t.Context()) }()
+	<-refused // it has asked twice, so it was refused in between
+	<-refused
+	c.ask(0, "ls-add", "late")
+	c.kill(0)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	c.serve(0)
+	if got := c.ask(0, "--bare", "--columns=name", "list", "Logical_Switch"); got != "late" {
+		t.Errorf("it has %q", got)
+	}
+}
+
+// told tells when it is asked.
+type told struct {
+	Registry
+	asked chan struct{}
+}
+
+func (r told) ID(ctx context.Context, database string) (string, error) {
+	r.asked <- struct{}{}
+	return r.Registry.ID(ctx, database)
+}
+
+// TestPrepareAgain has the first member end between any two steps.
+func TestPrepareAgain(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.client.PrependReactor("update", "configmaps", refuseOnce())
+	c.prepare(0) // its record is refused at first
+	id := c.id()
+	if err := os.WriteFile(c.database(0).File+".new", []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.prepare(0)
+	if got := c.id(); got != id || id == "" {
+		t.Errorf("cluster %q, was %q", got, id)
+	}
+	c.serve(0)
+	c.loseDisk(1)
+	if err := os.WriteFile(c.database(1).File+".new", []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.prepare(1)
+	c.serve(1)
+	c.count(1, 2)
+}
+
+// TestWaitsForTheFirst has a member wait, and end when it is told to.
+func TestWaitsForTheFirst(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.member(1).Prepare(ctx) }()
+	c.prepare(0)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	go func() { done <- newCluster(t).member(2).Prepare(ctx) }()
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// TestForeignFile keeps what belongs to another cluster.
+func TestForeignFile(t *testing.T) {
+	t.Parallel()
+	c, other := newCluster(t), newCluster(t)
+	c.prepare(0)
+	other.prepare(0)
+	db, m := other.database(0), c.member(0)
+	m.Database = db
+	err := m.Prepare(t.Context())
+	want := fmt.Sprintf("database file %s: it belongs to cluster %s, but the cluster is %s; move the file away to join that", db.File, other.id(), c.id())
+	if err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// TestUpgrade has the leader convert the database to a newer schema, and no other member.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	for i := range 2 {
+		c.prepare(i)
+		c.serve(i)
+	}
+	text, err := os.ReadFile(c.database(0).SchemaFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, err := tool(t.Context(), "schema-version", c.database(0).SchemaFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	version = strings.TrimSpace(version)
+	for _, step := range []struct{ installed, want string }{{"99.0.0", "99.0.0"}, {"1.0.0", "99.0.0"}, {version, "99.0.0"}} {
+		file := filepath.Join(c.dir, "schema")
+		if err := os.WriteFile(file, []byte(strings.Replace(string(text), version, step.installed, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for i := 1; i >= 0; i-- {
+			m := c.member(i)
+			m.Database.SchemaFile = file
+			db := m.Database
+			if err := m.Once(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			got, err := run(t.Context(), "ovsdb-client", "get-schema-version", "--no-leader-only", db.Socket, db.Schema)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i == 0 && strings.TrimSpace(got) != step.want {
+				t.Errorf("installed %s: %s, want %s", step.installed, got, step.want)
+			}
+		}
+	}
+}
