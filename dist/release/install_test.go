@@ -12,7 +12,27 @@ import (
 
 // TestInstallDocument renders the overlay of docs/install.md, which lies beside the repository.
 func TestInstallDocument(t *testing.T) {
-	text, err := os.ReadFile("../../docs/install.md")
+	overlay(t, "install.md", 3,
+		"kubernetes.io/hostname: control-plane-1\n        node-role.kubernetes.io/control-plane: \"\"\n",
+		"  northbound: ssl:192.0.2.11:6641\n", "masters-southbound: ssl:192.0.2.11:6643\n", "--gateway-mode=shared\n")
+}
+
+// TestHighAvailabilityDocument renders that of docs/high-availability.md.
+func TestHighAvailabilityDocument(t *testing.T) {
+	out := overlay(t, "high-availability.md", 2,
+		"  northbound: ssl:192.0.2.11:6641,ssl:192.0.2.12:6641,ssl:192.0.2.13:6641\n", "kind: StatefulSet\n", "--gateway-mode=shared\n")
+	if n := strings.Count(out, "  replicas: 3\n"); n != 2 {
+		t.Errorf("%d workloads have three pods, want masters and databases", n)
+	}
+	if strings.Contains(out, "kind: Deployment\nmetadata:\n  labels:\n    app: ovn-databases\n") {
+		t.Error("the single databases are there as well")
+	}
+}
+
+// overlay renders the overlay of a page, which has so many files, and looks for texts in what comes out.
+func overlay(t *testing.T, page string, number int, texts ...string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/" + page)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,11 +41,11 @@ func TestInstallDocument(t *testing.T) {
 	for _, found := range regexp.MustCompile("`(my-cluster/[a-z]+\\.yaml)`[^`]*(?:`[^`\\n]+`[^`]*)*\n\n?```yaml\n((?s:.*?))```").FindAllStringSubmatch(string(text), -1) {
 		files[found[1]] = found[2]
 	}
-	if len(files) != 3 {
+	if len(files) != number {
 		t.Fatalf("%d files of the overlay found: %q", len(files), files)
 	}
 	dir := write(t, files)
-	for _, name := range []string{"base", "overlays"} {
+	for _, name := range []string{"base", "components", "overlays"} {
 		if err := os.CopyFS(filepath.Join(dir, "ovnkube/dist", name), os.DirFS("../"+name)); err != nil {
 			t.Fatal(err)
 		}
@@ -42,12 +62,10 @@ func TestInstallDocument(t *testing.T) {
 			t.Errorf("what is to be edited is not: %q", text)
 		}
 	}
-	for _, text := range []string{
-		"kubernetes.io/hostname: control-plane-1\n        node-role.kubernetes.io/control-plane: \"\"\n",
-		"address=ssl:192.0.2.11:6641\n", "masters-southbound: ssl:192.0.2.11:6643\n", "--gateway-mode=shared\n",
-	} {
+	for _, text := range texts {
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("the overlay has no %q:\n%s", text, out.String())
 		}
 	}
+	return out.String()
 }

@@ -2,21 +2,26 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"net/netip"
 	"strings"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/pki"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/pki/cluster"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/raft"
 )
 
 // databaseCommand is the command "ovnkube database".
 type databaseCommand struct {
 	address, northbound, southbound string
-	data, run                       string
+	data, run, pki                  string
 
 	configFile, namespace, configMap string
 }
@@ -58,8 +63,9 @@ func (d *databaseCommand) command() *cli.App {
 				Flags: append(append([]cli.Flag{}, flags...), registry...), OnUsageError: wrong, HideHelpCommand: true,
 			},
 			{
-				Name: "maintain", Usage: "while the servers run, remove members that this node was before it lost its disk, and follow newer schemas", Action: d.maintain,
-				Flags: flags, OnUsageError: wrong, HideHelpCommand: true,
+				Name: "maintain", Usage: "while the servers run, remove members that this node was before it lost its disk, follow newer schemas, and lead local clients to the leaders", Action: d.maintain,
+				Flags: append(append([]cli.Flag{}, flags...),
+					&cli.StringFlag{Name: "pki-dir", Usage: "`DIRECTORY` of ovn-privkey.pem, ovn-cert.pem and cacert.pem, with which members are asked", Value: "/etc/ovn/pki", Destination: &d.pki}), OnUsageError: wrong, HideHelpCommand: true,
 			},
 		},
 	}
@@ -112,5 +118,20 @@ func (d *databaseCommand) maintain(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return raft.Maintain(c.Context, members)
+	group, ctx := errgroup.WithContext(c.Context)
+	group.Go(func() error {
+		raft.Maintain(ctx, members)
+		return nil
+	})
+	for _, m := range members {
+		var secure *tls.Config
+		if m.Members.Scheme == "ssl" {
+			// The certificates of servers are for the names of databases.
+			if secure, err = pki.Dir(d.pki).Files(cluster.Name).Session(x509.ExtKeyUsageServerAuth, m.Database.Name); err != nil {
+				return err
+			}
+		}
+		group.Go(func() error { return m.Lead(ctx, secure) })
+	}
+	return group.Wait()
 }

@@ -37,7 +37,7 @@ func objects(t *testing.T) []runtime.Object {
 	}
 	decoder := serializer.NewCodecFactory(kinds, serializer.EnableStrict).UniversalDeserializer()
 	var found []runtime.Object
-	for _, pattern := range []string{"base/*.yaml", "crds/*.yaml"} {
+	for _, pattern := range []string{"base/*.yaml", "components/ha/*.yaml", "crds/*.yaml"} {
 		files, err := filepath.Glob(filepath.Join(dist, pattern))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("find %s: %d files, %v", pattern, len(files), err)
@@ -103,6 +103,8 @@ func TestManifests(t *testing.T) {
 			checkBinding(t, o.Name, o.RoleRef, o.Subjects, roles, accounts)
 		case *appsv1.Deployment:
 			checkPod(t, o.Name, &o.Spec.Template, accounts)
+		case *appsv1.StatefulSet:
+			checkPod(t, o.Name, &o.Spec.Template, accounts)
 		case *appsv1.DaemonSet:
 			checkPod(t, o.Name, &o.Spec.Template, accounts)
 		}
@@ -152,10 +154,11 @@ func TestOvnkubeAcceptsItsSettings(t *testing.T) {
 	var file *config.File
 	values := map[string]string{} // of environment variables
 	for _, object := range all {
-		if m, ok := object.(*corev1.ConfigMap); ok {
+		if m, ok := object.(*corev1.ConfigMap); ok && m.Name == "ovnkube" {
 			// CONTROLPLANE is for the user to replace by an address.
 			text := strings.ReplaceAll(m.Data["ovnkube.conf"], "CONTROLPLANE", "172.18.0.2")
 			file = &config.File{Name: "ovnkube.conf", Data: []byte(text)}
+			values["$(NORTHBOUND)"] = strings.ReplaceAll(m.Data["northbound"], "CONTROLPLANE", "172.18.0.2")
 			values["$(MASTERS_SOUTHBOUND)"] = strings.ReplaceAll(m.Data["masters-southbound"], "CONTROLPLANE", "172.18.0.2")
 		}
 	}
@@ -213,7 +216,11 @@ func loadRole(t *testing.T, file *config.File, mode string, values map[string]st
 		if !cfg.Features.EgressService {
 			t.Errorf("%s: EgressService is off", c.Name)
 		}
-		for _, n := range []string{cfg.OVNNorth.Remote(), cfg.OVNSouth.Remote()} {
+		remotes := []string{cfg.OVNSouth.Remote()}
+		if c.Name == "ovnkube-master" {
+			remotes = append(remotes, cfg.OVNNorth.Remote())
+		}
+		for _, n := range remotes {
 			if !strings.HasPrefix(n, "ssl:172.18.0.2:") {
 				t.Errorf("%s: database %s", c.Name, n)
 			}
@@ -288,22 +295,27 @@ func TestNamesOfRoutingTables(t *testing.T) {
 	}
 }
 
-// TestSettingsOfTheInstallation: ovnkube accepts the settings that docs/install.md gives.
+// TestSettingsOfTheInstallation: ovnkube accepts the settings that the documents give.
 func TestSettingsOfTheInstallation(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/install.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text), "  ovnkube.conf: |\n")
-	data, _, found := strings.Cut(rest, "```")
-	if !found {
-		t.Fatal("there is no ovnkube.conf")
-	}
-	cfg, notices, err := config.Load(config.Sources{File: &config.File{Name: "ovnkube.conf", Data: []byte(data)}})
-	if err != nil || len(notices) > 0 {
-		t.Fatalf("%v, notices %v", err, notices)
-	}
-	if got := cfg.OVNNorth.Remote(); got != "ssl:192.0.2.11:6641" || !cfg.Features.EgressIP {
-		t.Errorf("northbound database %s, EgressIP %t", got, cfg.Features.EgressIP)
+	for page, want := range map[string]string{
+		"install.md":           "ssl:192.0.2.11:6642",
+		"high-availability.md": "ssl:192.0.2.11:6642,ssl:192.0.2.12:6642,ssl:192.0.2.13:6642",
+	} {
+		text, err := os.ReadFile("../../../docs/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(text), "  ovnkube.conf: |\n")
+		data, _, found := strings.Cut(rest, "```")
+		if !found {
+			t.Fatalf("%s: there is no ovnkube.conf", page)
+		}
+		cfg, notices, err := config.Load(config.Sources{File: &config.File{Name: "ovnkube.conf", Data: []byte(data)}})
+		if err != nil || len(notices) > 0 {
+			t.Fatalf("%s: %v, notices %v", page, err, notices)
+		}
+		if got := cfg.OVNSouth.Remote(); got != want || !cfg.Features.EgressIP {
+			t.Errorf("%s: southbound database %s, EgressIP %t", page, got, cfg.Features.EgressIP)
+		}
 	}
 }

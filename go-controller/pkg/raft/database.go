@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -14,8 +15,9 @@ type Database struct {
 	// Schema is the name of the database, and SchemaFile where its schema is installed.
 	Schema, SchemaFile string
 	// File has the member's data; Socket and Control are where its server is reached and
-	// told what to do, once it runs.
-	File, Socket, Control string
+	// told what to do, once it runs. LeaderSocket is where Lead lets whoever connects reach
+	// the member that leads.
+	File, Socket, Control, LeaderSocket string
 	// Port is where members talk to each other.
 	Port int
 }
@@ -36,6 +38,8 @@ func Databases(data, run string) []Database {
 			File:       filepath.Join(data, base+".db"),
 			Socket:     "unix:" + filepath.Join(run, base+".sock"),
 			Control:    filepath.Join(run, base+".ctl"),
+
+			LeaderSocket: filepath.Join(run, "ovn"+name+"_leader.sock"),
 		}
 	}
 	return []Database{database("nb", "OVN_Northbound", NorthboundPort), database("sb", "OVN_Southbound", SouthboundPort)}
@@ -45,12 +49,13 @@ func Databases(data, run string) []Database {
 type Members struct {
 	// Scheme is how they talk to each other: ssl or tcp.
 	Scheme string
-	// Addresses are those of their nodes. The first one creates the cluster.
-	Addresses []netip.Addr
+	// Clients are where they serve clients, each on a node of its own. The first one creates
+	// the cluster.
+	Clients []netip.AddrPort
 }
 
 // ParseMembers reads the members from where clients reach them, SCHEME:ADDRESS:PORT
-// separated by commas. The ports do not matter here.
+// separated by commas.
 func ParseMembers(list string) (Members, error) {
 	var m Members
 	for text := range strings.SplitSeq(list, ",") {
@@ -66,18 +71,13 @@ func ParseMembers(list string) (Members, error) {
 		if m.has(at.Addr()) {
 			return Members{}, fmt.Errorf("%q: address given twice; allowed: one member for each node", text)
 		}
-		m.Addresses = append(m.Addresses, at.Addr())
+		m.Clients = append(m.Clients, at)
 	}
 	return m, nil
 }
 
 func (m Members) has(a netip.Addr) bool {
-	for _, b := range m.Addresses {
-		if a == b {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(m.Clients, func(c netip.AddrPort) bool { return c.Addr() == a })
 }
 
 // endpoint is where the others reach the member of an address.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"regexp"
 	"slices"
@@ -18,9 +19,9 @@ import (
 const Interval = 5 * time.Second
 
 // Maintain keeps the clusters of members in order until ctx is done: see Once.
-func Maintain(ctx context.Context, members []Member) error {
+func Maintain(ctx context.Context, members []Member) {
 	last := ""
-	err := wait.PollUntilContextCancel(ctx, Interval, true, func(ctx context.Context) (bool, error) {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		var errs []error
 		for _, m := range members {
 			if err := m.Once(ctx); err != nil {
@@ -35,12 +36,7 @@ func Maintain(ctx context.Context, members []Member) error {
 			}
 		}
 		last = text
-		return false, nil
-	})
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
+	}, Interval)
 }
 
 // Once takes other members with this one's address out of the cluster: such a member had
@@ -48,7 +44,7 @@ func Maintain(ctx context.Context, members []Member) error {
 // returns. Where this one leads, it has the database follow a schema of a newer version.
 func (m Member) Once(ctx context.Context) error {
 	db := m.Database
-	if _, err := os.Stat(db.Control); err != nil {
+	if _, err := os.Stat(db.Control); errors.Is(err, fs.ErrNotExist) {
 		return nil // its server is about to start
 	}
 	text, err := run(ctx, "ovs-appctl", "--timeout=5", "-t", db.Control, "cluster/status", db.Schema)

@@ -45,8 +45,8 @@ func (m Member) Check() error {
 		return nil
 	}
 	var all []string
-	for _, a := range m.Members.Addresses {
-		all = append(all, a.String())
+	for _, c := range m.Members.Clients {
+		all = append(all, c.Addr().String())
 	}
 	return fmt.Errorf("node address %s is not among the members %s: the databases run on these nodes only", m.Address, strings.Join(all, ", "))
 }
@@ -111,7 +111,7 @@ func (m Member) Prepare(ctx context.Context) error {
 			}
 			if todo == await {
 				if !said {
-					klog.InfoS("Waiting for the first member to create the cluster", "database", db.Name, "first", m.Members.Addresses[0])
+					klog.InfoS("Waiting for the first member to create the cluster", "database", db.Name, "first", m.Members.Clients[0].Addr())
 				}
 				said = true
 				return false, nil
@@ -140,7 +140,7 @@ func (m Member) next(ctx context.Context, recorded string) (action, error) {
 			return nothing, err
 		}
 	}
-	todo, err := next(file, id, recorded, m.Address == m.Members.Addresses[0])
+	todo, err := next(file, id, recorded, m.Address == m.Members.Clients[0].Addr())
 	if err != nil {
 		return nothing, fmt.Errorf("database file %s: %w; move the file away to join that", db.File, err)
 	}
@@ -172,9 +172,9 @@ func (m Member) do(ctx context.Context, todo action, recorded string) (later boo
 	case join:
 		klog.InfoS("Joining the cluster", "database", db.Name, "id", recorded, "address", local)
 		args := []string{db.Schema, local}
-		for _, a := range m.Members.Addresses {
-			if a != m.Address {
-				args = append(args, m.Members.endpoint(a, db.Port))
+		for _, c := range m.Members.Clients {
+			if c.Addr() != m.Address {
+				args = append(args, m.Members.endpoint(c.Addr(), db.Port))
 			}
 		}
 		return false, db.replace(ctx, []string{"--cid=" + recorded, "join-cluster"}, args...)

@@ -37,8 +37,8 @@ func TestParseMembers(t *testing.T) {
 	} {
 		m, err := ParseMembers(list)
 		var got []string
-		for _, a := range m.Addresses {
-			got = append(got, m.endpoint(a, NorthboundPort))
+		for _, c := range m.Clients {
+			got = append(got, m.endpoint(c.Addr(), NorthboundPort))
 		}
 		if err != nil {
 			got = []string{err.Error()}
@@ -85,11 +85,20 @@ func cmpError(text string) string {
 }
 
 func TestNotAMember(t *testing.T) {
-	m := Member{Address: netip.MustParseAddr("192.0.2.4"), Members: Members{Scheme: "ssl", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")}}}
+	m := Member{Address: netip.MustParseAddr("192.0.2.4"), Members: members(t, "ssl:192.0.2.1:6641,ssl:192.0.2.2:6641")}
 	err := m.Prepare(t.Context())
 	if want := "node address 192.0.2.4 is not among the members 192.0.2.1, 192.0.2.2: the databases run on these nodes only"; err == nil || err.Error() != want {
 		t.Error(err)
 	}
+}
+
+func members(t *testing.T, list string) Members {
+	t.Helper()
+	m, err := ParseMembers(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // cluster is three members with addresses of their own on the loopback interface.
@@ -107,10 +116,9 @@ func newCluster(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, dir: t.TempDir(), servers: map[int]*exec.Cmd{}, members: Members{Scheme: "tcp"}, port: port}
-	for i := range 3 {
-		c.members.Addresses = append(c.members.Addresses, netip.AddrFrom4([4]byte{127, 0, 0, byte(1 + i)}))
-	}
+	clients := ovsdbtest.FreePort(t)
+	c := &cluster{t: t, dir: t.TempDir(), servers: map[int]*exec.Cmd{}, port: port}
+	c.members = members(t, fmt.Sprintf("tcp:127.0.0.1:%[1]s,tcp:127.0.0.2:%[1]s,tcp:127.0.0.3:%[1]s", clients))
 	c.client = fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ovn-kubernetes", Name: "ovn-databases"}})
 	return c
 }
@@ -126,7 +134,7 @@ func (c *cluster) database(i int) Database {
 }
 
 func (c *cluster) member(i int) Member {
-	return Member{Database: c.database(i), Address: c.members.Addresses[i], Members: c.members, Registry: ConfigMap{Client: c.client, Namespace: "ovn-kubernetes", Name: "ovn-databases"}}
+	return Member{Database: c.database(i), Address: c.members.Clients[i].Addr(), Members: c.members, Registry: ConfigMap{Client: c.client, Namespace: "ovn-kubernetes", Name: "ovn-databases"}}
 }
 
 // prepare makes the file of a member.
@@ -141,7 +149,8 @@ func (c *cluster) prepare(i int) {
 func (c *cluster) serve(i int) {
 	c.t.Helper()
 	db := c.database(i)
-	cmd := exec.Command("ovsdb-server", "-vconsole:off", "-vsyslog:off", "-vfile:off", "--remote=p"+db.Socket, "--unixctl="+db.Control, db.File)
+	cmd := exec.Command("ovsdb-server", "-vconsole:off", "-vsyslog:off", "-vfile:off", "--remote=p"+db.Socket,
+		fmt.Sprintf("--remote=ptcp:%d:%s", c.members.Clients[i].Port(), c.members.Clients[i].Addr()), "--unixctl="+db.Control, db.File)
 	if err := cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ var volatile = []string{"NB_Global", "Connection", "SSL"}
 func (l *Lab) State(ctx context.Context, nodes ...string) (State, error) {
 	reads := []func() (State, error){
 		func() (State, error) {
-			dump, err := l.Kin.Exec(ctx, ControlPlane, "ovsdb-client", "--format=list", "dump", "unix:/run/ovn/ovnnb_db.sock", "OVN_Northbound")
+			dump, err := l.Kin.Exec(ctx, ControlPlane, "ovsdb-client", "--no-leader-only", "--format=list", "dump", "unix:/run/ovn/ovnnb_db.sock", "OVN_Northbound")
 			return northbound(dump), err
 		},
 		func() (State, error) { return l.nodeObjects(ctx) },

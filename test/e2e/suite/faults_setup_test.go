@@ -57,6 +57,7 @@ type faultTest struct {
 	moved bool
 	// deathsAtHome is how often a node had passed for dead when all were home.
 	deathsAtHome int
+	died         map[string]bool // what masters logged of it
 	table        strings.Builder
 }
 
@@ -69,7 +70,7 @@ type faultGroup struct {
 // and two can have them.
 func (s *suite) newFaultTest(t *testing.T) *faultTest {
 	t.Helper()
-	f := &faultTest{suite: s, egress: s.egressIPOf(t), known: map[*lab.Capture]int{}}
+	f := &faultTest{suite: s, egress: s.egressIPOf(t), known: map[*lab.Capture]int{}, died: map[string]bool{}}
 	s.addShore(t)
 	t.Cleanup(func() { s.forgotten(t, slices.Concat(faultIPs, farIPs, lateIPs)) })
 	g := newGatewayTest(t, s)

@@ -213,20 +213,20 @@ func (f *faultTest) within(t *testing.T, group faultGroup, said map[netip.AddrPo
 	fmt.Fprintf(&f.table, "  %s %d/%d lost %d", group.pod.Name, lasting.Milliseconds(), fresh.Milliseconds(), lost)
 }
 
-// deaths counts how often a node passed for dead.
+// deaths counts how often a node passed for dead, as far as masters that are there still
+// know it.
 func (f *faultTest) deaths(t *testing.T) int {
 	t.Helper()
-	log, err := f.Kin.Logs(t.Context(), lab.ControlPlane, "ovnkube-master")
+	log, err := f.masterLogs(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := 0
 	for line := range strings.Lines(log) {
 		if strings.Contains(line, `"Reachability of a node changed"`) && strings.Contains(line, `to="dead"`) {
-			n++
+			f.died[line] = true
 		}
 	}
-	return n
+	return len(f.died)
 }
 
 // inTime makes a change and waits for it to be in force, which may take as long as

@@ -22,20 +22,13 @@ func TestInstalled(t *testing.T) {
 	t.Run("EgressIP", s.familyAddress)
 	t.Run("Trace", s.installedTrace)
 	t.Run("Update", s.update)
+	t.Run("HighAvailability", s.highAvailability)
 }
 
 // update restarts everything that an update restarts, as kubectl rollout does.
 func (s *suite) update(t *testing.T) {
 	for _, workload := range []string{"daemonset/ovnkube-node", "daemonset/ovn-controller", "deployment/ovnkube-master", "deployment/ovn-databases", "deployment/ovnkube-pki"} {
-		t.Run(workload, func(t *testing.T) {
-			for _, args := range [][]string{{"rollout", "restart", workload}, {"rollout", "status", workload, "--timeout=2m"}} {
-				out, err := lab.Run(t.Context(), append(append(s.Kubectl(), "--namespace=ovn-kubernetes"), args...)...)
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Log(out)
-			}
-		})
+		t.Run(workload, func(t *testing.T) { s.restart(t, workload) })
 	}
 	t.Run("Connectivity", s.connectivity)
 	s.noRestarts(t)

@@ -23,16 +23,29 @@ const (
 // databases tries to read and to change the databases of the manifests from a pod: without
 // a certificate, with that of another authority, and with that of the pod's node.
 func (s *suite) databases(t *testing.T) {
-	s.intrude(t)
 	addresses, err := s.NodeAddresses(t.Context(), lab.ControlPlane)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Its own authority is as good as any for who does not look.
-	s.inPod(t, "", "ovnkube", "pki", "init", "--dir=/own")
-	s.inPod(t, "", "ovnkube", "pki", "issue", "master", "--dir=/own", "--name=ovn")
+	s.intrude(t)
+	s.refuse(t, addresses, 6641, 6642, 6643)
+	out, err := lab.Run(t.Context(), append(s.Kubectl(), "--namespace=ovn-kubernetes", "get", "csr",
+		"--output=jsonpath={range .items[*]}{.spec.signerName} {.spec.extra.authentication\\.kubernetes\\.io/node-name[0]}{\"\\n\"}{end}")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range nodes {
+		if !strings.Contains(out, "k8s.ovn.org/node "+node+"\n") {
+			t.Errorf("no request of %s:\n%s", node, out)
+		}
+	}
+}
+
+// refuse tries the ports of databases at addresses.
+func (s *suite) refuse(t *testing.T, addresses []netip.Addr, ports ...uint16) {
+	t.Helper()
 	for _, address := range addresses {
-		for _, port := range []uint16{6641, 6642, 6643} {
+		for _, port := range ports {
 			at := netip.AddrPortFrom(address, port).String()
 			for _, remote := range []string{"tcp:" + at, "ssl:" + at} {
 				s.inPod(t, "ovsdb-client: ", append([]string{"ovsdb-client", "--timeout=20", "list-dbs", remote}, withFiles("/own")...)...)
@@ -45,6 +58,9 @@ func (s *suite) databases(t *testing.T) {
 			if port != 6642 {
 				s.inPod(t, "ovsdb-client: ", append([]string{"ovsdb-client", "--timeout=20", "list-dbs", "ssl:" + at}, withFiles("/node")...)...)
 			}
+		}
+		if !slices.Contains(ports, 6642) {
+			continue
 		}
 		southbound := "--db=ssl:" + netip.AddrPortFrom(address, 6642).String()
 		sbctl := func(refusal string, args ...string) string {
@@ -59,16 +75,6 @@ func (s *suite) databases(t *testing.T) {
 		sbctl(refused, "set-connection", "ptcp:6666")
 		sbctl(refused, "chassis-add", intruder, "geneve", "172.18.0.99")
 	}
-	out, err := lab.Run(t.Context(), append(s.Kubectl(), "--namespace=ovn-kubernetes", "get", "csr",
-		"--output=jsonpath={range .items[*]}{.spec.signerName} {.spec.extra.authentication\\.kubernetes\\.io/node-name[0]}{\"\\n\"}{end}")...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, node := range nodes {
-		if !strings.Contains(out, "k8s.ovn.org/node "+node+"\n") {
-			t.Errorf("no request of %s:\n%s", node, out)
-		}
-	}
 }
 
 // withFiles are the options of OVN's programs for the certificate in a directory.
@@ -76,7 +82,8 @@ func withFiles(dir string) []string {
 	return []string{"--private-key=" + dir + "/ovn-privkey.pem", "--certificate=" + dir + "/ovn-cert.pem", "--ca-cert=" + dir + "/cacert.pem"}
 }
 
-// intrude runs a pod that has OVN's programs, and the node's certificate at /node.
+// intrude runs a pod that has OVN's programs, the node's certificate at /node, and
+// one of an authority of its own at /own.
 func (s *suite) intrude(t *testing.T) {
 	t.Helper()
 	zero := int64(0)
@@ -101,6 +108,9 @@ func (s *suite) intrude(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	// Its own authority is as good as any for who does not look.
+	s.inPod(t, "", "ovnkube", "pki", "init", "--dir=/own")
+	s.inPod(t, "", "ovnkube", "pki", "issue", "master", "--dir=/own", "--name=ovn")
 }
 
 // inPod runs a command in the pod. It has to fail with a refusal, or to succeed where

@@ -10,7 +10,7 @@ import (
 // manifests asks the API server whether it would take what is in dist. The
 // namespace is there: ovnkube's lease is in it.
 func (s *suite) manifests(t *testing.T) {
-	for _, overlay := range []string{"local", "shared"} {
+	for _, overlay := range []string{"ha", "local", "shared"} {
 		t.Run(overlay, func(t *testing.T) {
 			command := append(s.Kubectl(), "apply", "--dry-run=server", "-k", filepath.Join("..", "..", "..", "dist", "overlays", overlay))
 			out, err := lab.Run(t.Context(), command...)

@@ -80,8 +80,10 @@ var clusterConfig = "apiServer: {extraArgs: [--vmodule=httplog=3]}\n" +
 // suite is what the tests of one cluster share.
 type suite struct {
 	*lab.Lab
-	mode    string             // the gateway mode
-	servers map[string]lab.Pod // by name
+	mode string // the gateway mode
+	// installed tells whether ovnkube and OVN are pods of the manifests.
+	installed bool
+	servers   map[string]lab.Pod // by name
 	// gateways outside and the machine on the second network, once a test needed them.
 	gateways []lab.Gateway
 	hasShore bool
@@ -97,7 +99,7 @@ func start(t *testing.T, mode string, change ...func(*lab.Options)) *suite {
 		f(&options)
 	}
 	l := labtest.Start(t, mode, options)
-	s := &suite{Lab: l, mode: mode, servers: map[string]lab.Pod{}}
+	s := &suite{Lab: l, mode: mode, installed: options.Install == "manifests", servers: map[string]lab.Pod{}}
 	for _, node := range nodes {
 		if err := l.Serve(t.Context(), node); err != nil {
 			t.Fatal(err)

@@ -8,11 +8,16 @@ import (
 )
 
 // TestBackoffEnds: however long the database has been away, it is looked for every
-// few seconds.
+// few seconds, and the next leader of a cluster each second.
 func TestBackoffEnds(t *testing.T) {
+	t.Run("one server", func(t *testing.T) { backoffEnds(t, 5*time.Second, "unix:/nonexistent/sock") })
+	t.Run("cluster", func(t *testing.T) { backoffEnds(t, time.Second, "unix:/nonexistent/a", "unix:/nonexistent/b") })
+}
+
+func backoffEnds(t *testing.T, limit time.Duration, endpoints ...string) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Client{
-			cfg: Config{}.withDefaults(), endpoints: []string{"unix:/nonexistent/sock"}, tables: newTableIndex(),
+			cfg: Config{}.withDefaults(), endpoints: endpoints, tables: newTableIndex(),
 			changed: make(chan struct{}), stopped: make(chan struct{}),
 		}
 		c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -27,7 +32,7 @@ func TestBackoffEnds(t *testing.T) {
 			longest = max(longest, time.Since(since))
 		}
 		c.Close()
-		if longest > 10*time.Second {
+		if longest > limit {
 			t.Errorf("nobody looked for the database for %s", longest)
 		}
 	})

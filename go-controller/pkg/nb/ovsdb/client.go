@@ -26,6 +26,9 @@ var errClosed = errors.New("connection to the northbound database is closed")
 const (
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 5 * time.Second
+	// clusterBackoff is the longest one where there are several members: the next leader
+	// is there a second or two after the last one went.
+	clusterBackoff = time.Second
 )
 
 // openTimeout bounds one attempt at one endpoint, first copy of the rows included.
@@ -129,7 +132,10 @@ func (c *Client) current(ctx context.Context) (*session, error) {
 // run opens one session after the other.
 func (c *Client) run() {
 	defer close(c.stopped)
-	backoff := minBackoff
+	backoff, limit := minBackoff, maxBackoff
+	if len(c.endpoints) > 1 {
+		limit = clusterBackoff
+	}
 	for c.ctx.Err() == nil {
 		s, err := c.open()
 		if err != nil {
@@ -139,7 +145,7 @@ func (c *Client) run() {
 			case <-time.After(backoff/2 + rand.N(backoff/2)):
 			case <-c.ctx.Done():
 			}
-			backoff = min(2*backoff, maxBackoff)
+			backoff = min(2*backoff, limit)
 			continue
 		}
 		backoff = minBackoff

@@ -1,0 +1,202 @@
+package raft
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// How a leader is looked for, and looked after.
+const (
+	// every is the time between two rounds while there is no leader, which an election
+	// takes a second or two to find, and hold how long a client waits for one: it may have
+	// gone meanwhile.
+	every = 250 * time.Millisecond
+	hold  = 15 * time.Second
+	// check is the time between two questions to the leader, patience how long a member
+	// may take for an answer.
+	check    = time.Second
+	patience = 2 * time.Second
+)
+
+// Lead lets whoever connects to the socket for the leader reach the member that leads, until
+// ctx is done. It is for ovn-northd, which speaks to leaders only, and finds the next one
+// among several members within up to 16 seconds, since it waits for longer with each
+// member that does not lead. A connection to the socket waits for a leader, and ends when the
+// leader does not lead any more. secure is the TLS of connections to members, where they
+// have it.
+func (m Member) Lead(ctx context.Context, secure *tls.Config) error {
+	name := m.Database.LeaderSocket
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the socket of an earlier process: %w", err)
+	}
+	listener, err := net.Listen("unix", name)
+	if err != nil {
+		return fmt.Errorf("listen at the socket for the leader: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
+	defer stop()
+	var running sync.WaitGroup
+	defer running.Wait()
+	for {
+		client, err := listener.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("accept at the socket for the leader: %w", err)
+		}
+		running.Go(func() { m.serve(ctx, client, secure) })
+	}
+}
+
+// serve connects a client with the leader, for as long as that leads.
+func (m Member) serve(ctx context.Context, client net.Conn, secure *tls.Config) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	context.AfterFunc(ctx, func() { _ = client.Close() })
+	leader, err := m.leader(ctx, secure)
+	if err != nil {
+		klog.ErrorS(err, "Found no leader", "database", m.Database.Name)
+		return
+	}
+	defer leader.close()
+	data, err := m.dial(ctx, leader.at, secure)
+	if err != nil {
+		klog.ErrorS(err, "Cannot connect to the leader", "database", m.Database.Name)
+		return
+	}
+	context.AfterFunc(ctx, func() { _ = data.Close() })
+	klog.InfoS("Connected to the leader", "database", m.Database.Name, "leader", leader.at)
+	for _, pair := range [][2]net.Conn{{client, data}, {data, client}} {
+		go func() {
+			_, _ = io.Copy(pair[0], pair[1])
+			end()
+		}()
+	}
+	tick := time.NewTicker(check)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if leads, err := leader.leads(); err != nil || !leads {
+			klog.InfoS("The leader leads no more", "database", m.Database.Name, "leader", leader.at, "err", err)
+			return
+		}
+	}
+}
+
+// leader waits for a member that leads.
+func (m Member) leader(ctx context.Context, secure *tls.Config) (*asked, error) {
+	ctx, cancel := context.WithTimeout(ctx, hold)
+	defer cancel()
+	for {
+		if a := m.ask(ctx, secure); a != nil {
+			return a, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(every):
+		}
+	}
+}
+
+// ask asks all members at once, and returns the connection to the one that leads.
+func (m Member) ask(ctx context.Context, secure *tls.Config) *asked {
+	answers := make(chan *asked, len(m.Members.Clients))
+	for _, at := range m.Members.Clients {
+		go func() {
+			c, err := m.dial(ctx, at.String(), secure)
+			if err != nil {
+				answers <- nil
+				return
+			}
+			a := &asked{at: at.String(), schema: m.Database.Schema, conn: c, in: json.NewDecoder(c)}
+			if leads, err := a.leads(); err != nil || !leads {
+				a.close()
+				a = nil
+			}
+			answers <- a
+		}()
+	}
+	var leader *asked
+	for range m.Members.Clients {
+		switch a := <-answers; {
+		case a == nil:
+		case leader == nil:
+			leader = a
+		default: // one of them has not heard of the other yet
+			a.close()
+		}
+	}
+	return leader
+}
+
+func (m Member) dial(ctx context.Context, at string, secure *tls.Config) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if secure == nil {
+		return new(net.Dialer).DialContext(ctx, "tcp", at)
+	}
+	return (&tls.Dialer{Config: secure}).DialContext(ctx, "tcp", at)
+}
+
+// asked is a connection to a member on which it is asked whether it leads.
+type asked struct {
+	at, schema string
+	conn       net.Conn
+	in         *json.Decoder
+	id         int
+}
+
+func (a *asked) close() { _ = a.conn.Close() }
+
+// leads asks the member's own database about its databases. A member that cannot reach
+// a majority does not lead, whatever it believes.
+func (a *asked) leads() (bool, error) {
+	a.id++
+	if err := a.conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return false, err
+	}
+	err := json.NewEncoder(a.conn).Encode(map[string]any{"id": a.id, "method": "transact", "params": []any{"_Server", map[string]any{
+		"op": "select", "table": "Database", "where": []any{[]any{"name", "==", a.schema}}, "columns": []string{"leader", "connected"},
+	}}})
+	for err == nil {
+		var message struct {
+			ID     json.RawMessage
+			Method string
+			Params json.RawMessage
+			Error  json.RawMessage
+			Result []struct {
+				Rows []struct{ Leader, Connected bool }
+			}
+		}
+		if err = a.in.Decode(&message); err != nil {
+			break
+		}
+		if message.Method == "echo" { // the server asks whether somebody is there
+			err = json.NewEncoder(a.conn).Encode(map[string]any{"id": message.ID, "result": message.Params, "error": nil})
+			continue
+		}
+		if string(message.ID) != fmt.Sprint(a.id) || len(message.Result) != 1 || len(message.Result[0].Rows) != 1 {
+			return false, fmt.Errorf("unexpected answer of %s: error %s", a.at, message.Error)
+		}
+		row := message.Result[0].Rows[0]
+		return row.Leader && row.Connected, nil
+	}
+	return false, fmt.Errorf("ask %s: %w", a.at, err)
+}

@@ -1,0 +1,312 @@
+package suite
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+	"github.com/ovnkube/ovnkube/test/e2e/lab/labtest"
+)
+
+// systemNamespace is where the manifests are.
+const systemNamespace = "ovn-kubernetes"
+
+// database is one of the clustered databases, as its members' pods have it.
+type database struct{ container, schema string }
+
+var clusteredDatabases = []database{{"nb", "OVN_Northbound"}, {"sb", "OVN_Southbound"}}
+
+// haTest is a cluster with three masters and clustered databases, and the traffic that
+// it carries.
+type haTest struct {
+	*faultTest
+}
+
+// highAvailability turns one server of each database and one master into three, as
+// docs/high-availability.md says, and takes them away one by one. All the time pods leave
+// with the addresses that the features give them, and after each loss what changes is in
+// force in time. In the end nothing is lost, and nothing there twice.
+func (s *suite) highAvailability(t *testing.T) {
+	h := &haTest{s.newFaultTest(t)}
+	// The nodes' ovnkube is restarted for the other servers, and hands its addresses over.
+	t.Run("Migration", func(t *testing.T) { h.loses(t, refilled, h.migrate) })
+	if t.Failed() {
+		return
+	}
+	before := h.steady(t)
+	for _, db := range clusteredDatabases {
+		t.Run("leader of "+db.schema+" killed", func(t *testing.T) {
+			h.loses(t, none, func(t *testing.T) { h.signal(t, "KILL", h.leader(t, db), db) })
+		})
+	}
+	if labtest.Full() {
+		t.Run("two members in turn", func(t *testing.T) {
+			h.loses(t, none, func(t *testing.T) {
+				for range 2 {
+					h.signal(t, "KILL", h.leader(t, clusteredDatabases[0]), clusteredDatabases...)
+					h.whole(t)
+				}
+			})
+		})
+		t.Run("rolling update", func(t *testing.T) {
+			h.loses(t, none, func(t *testing.T) {
+				h.restart(t, "statefulset/ovn-databases", "deployment/ovnkube-master")
+			})
+		})
+	}
+	t.Run("member away", h.away)
+	t.Run("disk lost", func(t *testing.T) { h.loses(t, none, h.loseDisk) })
+	t.Run("leading master killed", func(t *testing.T) { h.loses(t, none, h.killMaster) })
+	h.same(t, before.Anonymous(), lab.State.Anonymous)
+	t.Logf("longest time without an echo, of connections that were open and of new ones, in milliseconds:\n%s", h.table.String())
+	t.Run("Databases", func(t *testing.T) {
+		var all []netip.Addr
+		for _, node := range nodes {
+			addresses, err := h.NodeAddresses(t.Context(), node)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, addresses[0])
+		}
+		h.intrude(t)
+		h.refuse(t, all, 6641, 6642, 6643)
+		h.refuse(t, all[:1], 6644, 6645) // the members' own, to which they listen in one family
+	})
+}
+
+// loses has the cluster lose something, and make changes.
+func (h *haTest) loses(t *testing.T, allowed gaps, loss func(*testing.T)) {
+	h.suffers(t, allowed, func() { loss(t) })
+	t.Run("Change", func(t *testing.T) {
+		h.newAddress(t)
+		h.newHost(t)
+	})
+	h.inspect(t)
+	h.whole(t)
+}
+
+// kubectl runs kubectl in the namespace of the manifests.
+func (s *suite) kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := lab.Run(t.Context(), append(append(s.Kubectl(), "--namespace="+systemNamespace), args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// migrate does what the document says: control-plane nodes, settings, the component.
+func (h *haTest) migrate(t *testing.T) {
+	var addresses []netip.Addr
+	for _, node := range nodes {
+		h.kubectl(t, "label", "--overwrite", "node", node, "node-role.kubernetes.io/control-plane=")
+		all, err := h.NodeAddresses(t.Context(), node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		addresses = append(addresses, all[0])
+	}
+	members := func(port uint16) string {
+		var all []string
+		for _, a := range addresses {
+			all = append(all, "ssl:"+netip.AddrPortFrom(a, port).String())
+		}
+		return strings.Join(all, ",")
+	}
+	settings, err := h.Kube.CoreV1().ConfigMaps(systemNamespace).Get(t.Context(), "ovnkube", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := settings.Data
+	data["northbound"], data["masters-southbound"] = members(6641), members(6643)
+	one := "ssl:" + netip.AddrPortFrom(addresses[0], 6642).String() + "\n"
+	if !strings.Contains(data["ovnkube.conf"], one) {
+		t.Fatalf("%q is not in %q", one, data["ovnkube.conf"])
+	}
+	data["ovnkube.conf"] = strings.Replace(data["ovnkube.conf"], one, members(6642)+"\n", 1)
+	patch, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]string{"name": "ovnkube", "namespace": systemNamespace}, "data": data,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	installed := filepath.Join(filepath.Dir(h.Kubeconfig), "install")
+	overlay := filepath.Join(h.Dir, "ha")
+	relative := func(path string) string {
+		r, err := filepath.Rel(overlay, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	component, err := filepath.Abs("../../../dist/components/ha")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kustomization, err := json.Marshal(map[string]any{
+		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+		"resources": []string{relative(installed)}, "components": []string{relative(component)},
+		"patches": []map[string]string{{"patch": string(patch)}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(overlay, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.WriteFile("ha/kustomization.yaml", string(kustomization)); err != nil {
+		t.Fatal(err)
+	}
+	h.kubectl(t, "delete", "deployment", "ovn-databases")
+	h.kubectl(t, "apply", "--server-side", "--force-conflicts", "--kustomize", overlay)
+	h.kubectl(t, "rollout", "status", "statefulset/ovn-databases", "--timeout=3m")
+	h.restart(t, "deployment/ovnkube-master", "daemonset/ovnkube-node")
+}
+
+// restart restarts workloads as an update does, one after the other.
+func (s *suite) restart(t *testing.T, workloads ...string) {
+	t.Helper()
+	for _, workload := range workloads {
+		s.kubectl(t, "rollout", "restart", workload)
+		t.Log(s.kubectl(t, "rollout", "status", workload, "--timeout=3m"))
+	}
+}
+
+// members returns the pods of the members by their nodes.
+func (h *haTest) members(ctx context.Context) (map[string]string, error) {
+	pods, err := h.Kube.CoreV1().Pods(systemNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app=ovn-databases"})
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for _, p := range pods.Items {
+		all[p.Spec.NodeName] = p.Name
+	}
+	return all, nil
+}
+
+// status asks the member of a node about its cluster.
+func (h *haTest) status(ctx context.Context, node string, db database) (string, error) {
+	return h.Kin.Exec(ctx, node, "ovs-appctl", "--timeout=5", "-t", "/run/ovn/ovn"+db.container+"_db.ctl", "cluster/status", db.schema)
+}
+
+// leader waits for the node whose member leads.
+func (h *haTest) leader(t *testing.T, db database) string {
+	t.Helper()
+	leader := ""
+	err := lab.Until(t.Context(), time.Minute, "a leader of "+db.schema, func(ctx context.Context) error {
+		for _, node := range nodes {
+			text, err := h.status(ctx, node, db)
+			if err != nil {
+				return err
+			}
+			if strings.Contains(text, "Role: leader") {
+				leader = node
+				return nil
+			}
+		}
+		return errors.New("none")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leader
+}
+
+// whole waits until each database has three members that follow one leader, and no others.
+func (h *haTest) whole(t *testing.T) {
+	t.Helper()
+	err := lab.Until(t.Context(), 2*time.Minute, "three members of each database", func(ctx context.Context) error {
+		for _, db := range clusteredDatabases {
+			for _, node := range nodes {
+				text, err := h.status(ctx, node, db)
+				if err != nil {
+					return err
+				}
+				if strings.Count(text, " at ssl:") != len(nodes) || !strings.Contains(text, "Status: cluster member") || strings.Contains(text, "Leader: unknown") {
+					return fmt.Errorf("%s of %s:\n%s", db.schema, node, text)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// signal sends a signal to the servers of databases on a node.
+func (h *haTest) signal(t *testing.T, signal, node string, dbs ...database) {
+	t.Helper()
+	for _, db := range dbs {
+		if _, err := h.Kin.Exec(t.Context(), node, "pkill", "-"+signal, "-f", "^ovsdb-server .*/run/ovn/ovn"+db.container+"_db.sock .*_db.db$"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// away has the members of a node stand still while changes are made, which they have
+// when they return.
+func (h *haTest) away(t *testing.T) {
+	const node = "ovn-worker2"
+	h.suffers(t, none, func() {
+		h.signal(t, "STOP", node, clusteredDatabases...)
+		defer h.signal(t, "CONT", node, clusteredDatabases...)
+		for range 3 {
+			h.newAddress(t)
+		}
+		h.newHost(t)
+	})
+	h.inspect(t)
+	h.whole(t)
+}
+
+// loseDisk takes the files of the member that leads, and its servers with them.
+func (h *haTest) loseDisk(t *testing.T) {
+	node := h.leader(t, clusteredDatabases[0])
+	members, err := h.members(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Kin.Exec(t.Context(), node, "sh", "-c", "rm -f /var/lib/ovn/*"); err != nil {
+		t.Fatal(err)
+	}
+	h.kubectl(t, "delete", "pod", members[node], "--grace-period=0", "--force")
+	h.kubectl(t, "rollout", "status", "statefulset/ovn-databases", "--timeout=3m")
+	h.whole(t)
+}
+
+// killMaster kills the process of the master that leads.
+func (h *haTest) killMaster(t *testing.T) {
+	lease, err := h.Kube.CoordinationV1().Leases(systemNamespace).Get(t.Context(), "ovn-kubernetes-master", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range nodes {
+		if strings.HasPrefix(*lease.Spec.HolderIdentity, node+"_") {
+			if _, err := h.Kin.Exec(t.Context(), node, "pkill", "-KILL", "-f", "^ovnkube --init-master="); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+	t.Fatalf("the lease is %s's", *lease.Spec.HolderIdentity)
+}
+
+// masterLogs is what the masters logged.
+func (s *suite) masterLogs(ctx context.Context) (string, error) {
+	if !s.installed {
+		return s.Kin.Logs(ctx, lab.ControlPlane, "ovnkube-master")
+	}
+	return lab.Run(ctx, append(s.Kubectl(), "--namespace="+systemNamespace, "logs", "--selector=app=ovnkube-master", "--tail=-1")...)
+}
