@@ -7,6 +7,8 @@
 #   GATEWAY_MODE=shared  or local
 #   IP_FAMILY=dual       or ipv4, ipv6
 #   WORKERS=2            number of nodes besides the control plane
+#   HA=                  not empty: three control-plane nodes, with three masters and
+#                        clustered databases (docs/high-availability.md)
 #
 # make kind-e2e tests with it; make test does not: it uses kin, which needs no Docker. The
 # machine's kernel must have the Open vSwitch module, which the nodes share.
@@ -17,6 +19,7 @@ CLUSTER=${CLUSTER:-ovn}
 GATEWAY_MODE=${GATEWAY_MODE:-shared}
 IP_FAMILY=${IP_FAMILY:-dual}
 WORKERS=${WORKERS:-2}
+HA=${HA:-}
 
 fail() { echo "kind.sh: $*" >&2; exit 1; }
 
@@ -25,6 +28,8 @@ for program in docker kind kubectl; do
 done
 [[ -d dist/overlays/$GATEWAY_MODE ]] || fail "GATEWAY_MODE is $GATEWAY_MODE; allowed: local, shared"
 
+MASTERS=1
+[[ -z $HA ]] || MASTERS=3
 [[ $WORKERS =~ ^[0-9]+$ ]] || fail "WORKERS is $WORKERS; allowed: a number"
 case $IP_FAMILY in # SUBNETS are ovnkube's: with the size of a node's part
 ipv4) PODS=10.244.0.0/16 SUBNETS=10.244.0.0/16/24 SERVICES=10.96.0.0/16 ;;
@@ -53,7 +58,7 @@ networking:
   podSubnet: $PODS
   serviceSubnet: $SERVICES
 nodes:
-  - role: control-plane
+$(for ((i = 0; i < MASTERS; i++)); do echo "  - role: control-plane"; done)
 $(for ((i = 0; i < WORKERS; i++)); do echo "  - role: worker"; done)
 EOF
 docker build -f dist/images/Dockerfile -t ovnkube:latest \
@@ -64,11 +69,59 @@ export KUBECONFIG
 KUBECONFIG=$(mktemp)
 trap 'rm -f "$KUBECONFIG"' EXIT
 kind get kubeconfig --name "$CLUSTER" >"$KUBECONFIG"
-read -r address _ < <(kubectl get node "$CLUSTER-control-plane" -o jsonpath='{.status.addresses[?(@.type=="InternalIP")].address}')
-[[ $address != *:* ]] || address="[$address]"
+# brackets prints an address as it stands before a port.
+brackets() { if [[ $1 == *:* ]]; then echo "[$1]"; else echo "$1"; fi; }
+
+masters=()
+for ((i = 1; i <= MASTERS; i++)); do
+	name=$CLUSTER-control-plane
+	((i == 1)) || name+=$i
+	read -r address _ < <(kubectl get node "$name" -o jsonpath='{.status.addresses[?(@.type=="InternalIP")].address}')
+	masters+=("$(brackets "$address")")
+done
+# members prints where clients reach a database: its port.
+members() { local IFS=,; echo "${masters[*]/%/:$1}" | sed 's/\(^\|,\)/\1ssl:/g'; }
+
+api=${masters[0]}
+if [[ -n $HA ]]; then # one of kind's own stands before the API servers
+	[[ $IP_FAMILY == ipv6 ]] && family=GlobalIPv6Address || family=IPAddress
+	api=$(brackets "$(docker inspect -f "{{.NetworkSettings.Networks.kind.$family}}" "$CLUSTER-external-load-balancer")")
+fi
+
+mkdir -p _output
+OVERLAY=$(mktemp -d _output/kind.XXXXXX)
+trap 'rm -rf "$KUBECONFIG" "$OVERLAY"' EXIT
+cat >"$OVERLAY/kustomization.yaml" <<EOF
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [../../dist/overlays/$GATEWAY_MODE]
+components: [${HA:+../../dist/components/ha}]
+patches: [{path: config.yaml}]
+EOF
+cat >"$OVERLAY/config.yaml" <<EOF
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: ovnkube, namespace: ovn-kubernetes}
+data:
+  northbound: $(members 6641)
+  masters-southbound: $(members 6643)
+  ovnkube.conf: |
+    [default]
+    cluster-subnets=$SUBNETS
+    mtu=1400
+    [kubernetes]
+    apiserver=https://$api:6443
+    service-cidrs=$SERVICES
+    [ovnsouth]
+    address=$(members 6642)
+    [gateway]
+    nodeport=true
+    [ovnkubernetesfeature]
+    enable-egress-service=true
+    enable-egress-ip=true
+    enable-multi-external-gateway=true
+EOF
 kubectl apply -f dist/crds
-kubectl kustomize "dist/overlays/$GATEWAY_MODE" |
-	sed -e "s/CONTROLPLANE/$address/" -e "s|10.244.0.0/16/24|$SUBNETS|" -e "s|10.96.0.0/16|$SERVICES|" |
-	kubectl apply -f -
+kubectl apply -k "$OVERLAY"
 kubectl wait --for=condition=Ready nodes --all --timeout=3m
 echo "ready: kind export kubeconfig --name $CLUSTER"

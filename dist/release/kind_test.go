@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Stand-ins for the programs that contrib/kind.sh runs, which say what they were asked to do.
+// Nodes have addresses by their names.
+const (
+	fakeKind = `#!/bin/sh
+echo "kind $*"
+if [ "$2" = cluster ] && [ "$1" = create ]; then cat; fi
+`
+	fakeDocker = `#!/bin/sh
+if [ "$1" = inspect ]; then echo 172.18.0.9; exit; fi
+echo "docker $1"
+`
+	fakeKubectl = `#!/bin/sh
+case "$*" in
+"get node ovn-control-plane "*) echo "$FIRST fc00::1" ;;
+"get node ovn-control-plane2 "*) echo 172.18.0.3 fc00::3 ;;
+"get node ovn-control-plane3 "*) echo 172.18.0.4 fc00::4 ;;
+"apply -k "*) cp -r "$3" rendered ;;
+*) echo "kubectl $*" ;;
+esac
+`
+)
+
+// TestKind runs the script for kind, without an engine: what it asks of kind, and the
+// manifests that it would apply.
+func TestKind(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		env           []string
+		nodes         int // of the control plane
+		said, applied []string
+	}{
+		{
+			name: "one", env: []string{"FIRST=172.18.0.2"}, nodes: 1,
+			said: []string{"  ipFamily: dual\n", "  podSubnet: 10.244.0.0/16,fd00:10:244::/48\n", "kubeProxyMode: none\n"},
+			applied: []string{
+				"  northbound: ssl:172.18.0.2:6641\n", "  masters-southbound: ssl:172.18.0.2:6643\n", "    address=ssl:172.18.0.2:6642\n",
+				"apiserver=https://172.18.0.2:6443\n", "--gateway-mode=shared\n", "cluster-subnets=10.244.0.0/16/24,fd00:10:244::/48/64\n",
+			},
+		},
+		{
+			name: "IPv6", env: []string{"FIRST=fc00::2", "IP_FAMILY=ipv6", "GATEWAY_MODE=local"}, nodes: 1,
+			said:    []string{"  ipFamily: ipv6\n"},
+			applied: []string{"  northbound: ssl:[fc00::2]:6641\n", "apiserver=https://[fc00::2]:6443\n", "--gateway-mode=local\n"},
+		},
+		{
+			name: "three", env: []string{"FIRST=172.18.0.2", "HA=1", "WORKERS=1"}, nodes: 3,
+			said: []string{"  - role: worker\n"},
+			applied: []string{
+				"  northbound: ssl:172.18.0.2:6641,ssl:172.18.0.3:6641,ssl:172.18.0.4:6641\n",
+				"    address=ssl:172.18.0.2:6642,ssl:172.18.0.3:6642,ssl:172.18.0.4:6642\n",
+				"apiserver=https://172.18.0.9:6443\n", "kind: StatefulSet\n",
+			},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newProject(t)
+			if err := os.CopyFS(filepath.Join(p.dir, "dist/components"), os.DirFS("../components")); err != nil {
+				t.Fatal(err)
+			}
+			script, err := os.ReadFile("../../contrib/kind.sh")
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.write(t, "contrib/kind.sh", string(script))
+			fake := project{dir: p.path}
+			for name, text := range map[string]string{"kind": fakeKind, "docker": fakeDocker, "kubectl": fakeKubectl, "modprobe": "#!/bin/sh\n"} {
+				fake.write(t, name, text)
+			}
+			out, err := p.run("env", append(c.env, "contrib/kind.sh")...)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if n := strings.Count(out, "  - role: control-plane\n"); n != c.nodes {
+				t.Errorf("%d control-plane nodes, want %d", n, c.nodes)
+			}
+			// The overlay was beside the manifests, at the same depth.
+			var applied bytes.Buffer
+			if err := os.MkdirAll(filepath.Join(p.dir, "_output"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(filepath.Join(p.dir, "rendered"), filepath.Join(p.dir, "_output/rendered")); err != nil {
+				t.Fatal(err)
+			}
+			if err := render(&applied, filepath.Join(p.dir, "_output/rendered"), ""); err != nil {
+				t.Fatal(err)
+			}
+			for text, in := range map[string][]string{out: c.said, applied.String(): c.applied} {
+				for _, want := range in {
+					if !strings.Contains(text, want) {
+						t.Errorf("%q is missing:\n%s", want, text)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestKindRefusals: a wrong setting ends the script with its name, before anything is made.
+func TestKindRefusals(t *testing.T) {
+	for setting, want := range map[string]string{
+		"GATEWAY_MODE=routed": "kind.sh: GATEWAY_MODE is routed; allowed: local, shared\n",
+		"IP_FAMILY=both":      "kind.sh: IP_FAMILY is both; allowed: dual, ipv4, ipv6\n",
+		"WORKERS=some":        "kind.sh: WORKERS is some; allowed: a number\n",
+	} {
+		p := newProject(t)
+		script, err := os.ReadFile("../../contrib/kind.sh")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.write(t, "contrib/kind.sh", string(script))
+		fake := project{dir: p.path}
+		for _, name := range []string{"kind", "docker", "kubectl"} {
+			fake.write(t, name, "#!/bin/sh\necho made\n")
+		}
+		if out, err := p.run("env", setting, "contrib/kind.sh"); err == nil || out != want {
+			t.Errorf("%s: %v: %q, want %q", setting, err, out, want)
+		}
+	}
+}
