@@ -63,7 +63,6 @@ func (s *suite) highAvailability(t *testing.T) {
 				h.restart(t, "statefulset/ovn-databases", "deployment/ovnkube-master")
 			})
 		})
-		t.Run("Trace", h.installedTrace)
 	}
 	t.Run("member away", h.away)
 	t.Run("disk lost", func(t *testing.T) { h.loses(t, none, h.loseDisk) })

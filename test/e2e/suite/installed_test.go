@@ -23,6 +23,7 @@ func TestInstalled(t *testing.T) {
 	t.Run("Trace", s.installedTrace)
 	t.Run("Update", s.update)
 	t.Run("HighAvailability", s.highAvailability)
+	s.in(t, "local", "TraceAgain", s.installedTrace) // in a full run, through relays
 }
 
 // update restarts everything that an update restarts, as kubectl rollout does.
