@@ -101,6 +101,9 @@ func TestRESTConfig(t *testing.T) {
 		if rc.QPS != requestRate || rc.Burst != requestBurst || !strings.HasPrefix(rc.UserAgent, "ovnkube/") {
 			t.Errorf("%s: rate %v/%v, user agent %q", tc.name, rc.QPS, rc.Burst, rc.UserAgent)
 		}
+		if rc.WrapTransport == nil {
+			t.Errorf("%s: informers are not patient", tc.name)
+		}
 	}
 }
 

@@ -1,0 +1,95 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// outage is an API server that cannot be reached until a time.
+type outage struct {
+	until    time.Time
+	attempts int
+}
+
+var errRefused = errors.New("connection refused")
+
+func (o *outage) RoundTrip(*http.Request) (*http.Response, error) {
+	o.attempts++
+	if time.Now().Before(o.until) {
+		return nil, errRefused
+	}
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+}
+
+func request(ctx context.Context, t *testing.T, method, path string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, "https://api"+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestPatient has an informer's request be answered soon after an outage, however long that
+// was, while others are told at once.
+func TestPatient(t *testing.T) {
+	const long = 10 * time.Minute
+	for _, tc := range []struct {
+		method, path string
+		waits        bool
+	}{
+		{http.MethodGet, "/api/v1/pods?resourceVersion=7&watch=true", true},
+		{http.MethodGet, "/api/v1/pods?resourceVersion=7", true},
+		{http.MethodGet, "/api/v1/pods?resourceVersion=0", false},
+		{http.MethodGet, "/api/v1/pods", false},
+		{http.MethodGet, "/api/v1/namespaces/a/pods/b", false},
+		{http.MethodPatch, "/api/v1/nodes/a?resourceVersion=7", false},
+	} {
+		t.Run(tc.method+" "+tc.path, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				over := time.Now().Add(long)
+				server := &outage{until: over}
+				response, err := patient{server}.RoundTrip(request(t.Context(), t, tc.method, tc.path))
+				if !tc.waits {
+					if !errors.Is(err, errRefused) || server.attempts != 1 {
+						t.Errorf("after %d attempts: %v", server.attempts, err)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := response.Body.Close(); err != nil {
+					t.Error(err)
+				}
+				if late := time.Since(over); late > againMost {
+					t.Errorf("answered %s after the outage", late)
+				}
+				if most := int(2*long/againMost) + 10; server.attempts > most {
+					t.Errorf("%d attempts, want %d at most", server.attempts, most)
+				}
+			})
+		})
+	}
+}
+
+// TestPatientEnds has a request end with its context.
+func TestPatientEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		server := &outage{until: time.Now().Add(time.Hour)}
+		began := time.Now()
+		response, err := patient{server}.RoundTrip(request(ctx, t, http.MethodGet, "/api/v1/pods?watch=true"))
+		if err == nil {
+			t.Errorf("answered: %v", response.Body.Close())
+		}
+		if took := time.Since(began); took != time.Minute {
+			t.Errorf("it ended after %s", took)
+		}
+	})
+}
