@@ -32,7 +32,7 @@ const (
 
 // Pod is a running pod.
 type Pod struct {
-	Name, Node string
+	Namespace, Name, Node string
 	// Addresses are the pod's, IPv4 first.
 	Addresses []netip.Addr
 }
@@ -192,15 +192,15 @@ func newPod(name, node string, labels map[string]string, args ...string) *corev1
 
 // WaitPod waits until a pod is ready and has its addresses.
 func (l *Lab) WaitPod(ctx context.Context, name string, limit time.Duration) (Pod, error) {
-	return l.WaitPodSince(ctx, name, time.Time{}, limit)
+	return l.WaitPodSince(ctx, Namespace, name, time.Time{}, limit)
 }
 
 // WaitPodSince is WaitPod for a pod whose containers started at a time or later, to
 // the second: of a node that comes back the API server has what was true before.
-func (l *Lab) WaitPodSince(ctx context.Context, name string, since time.Time, limit time.Duration) (Pod, error) {
+func (l *Lab) WaitPodSince(ctx context.Context, namespace, name string, since time.Time, limit time.Duration) (Pod, error) {
 	var found Pod
 	err := Until(ctx, limit, "pod "+name+" to be ready", func(ctx context.Context) error {
-		p, err := l.Kube.CoreV1().Pods(Namespace).Get(ctx, name, metav1.GetOptions{})
+		p, err := l.Kube.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -222,7 +222,7 @@ func (l *Lab) WaitPodSince(ctx context.Context, name string, since time.Time, li
 }
 
 func podOf(p *corev1.Pod) (Pod, error) {
-	pod := Pod{Name: p.Name, Node: p.Spec.NodeName}
+	pod := Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName}
 	for _, ip := range p.Status.PodIPs {
 		a, err := netip.ParseAddr(ip.IP)
 		if err != nil {

@@ -131,20 +131,28 @@ func (e *served) labels() map[string]string { return map[string]string{"app": e.
 func (e *served) programmed(t *testing.T, not string) (host string) {
 	t.Helper()
 	err := lab.Until(t.Context(), leakPatience, "the EgressService to be programmed", func(ctx context.Context) error {
-		eg, err := e.Egress.EgressServiceV1().EgressServices(lab.Namespace).Get(ctx, e.name, metav1.GetOptions{})
-		if err != nil {
-			return err
+		var err error
+		if host, err = e.hostNow(ctx); err == nil && host == not {
+			err = fmt.Errorf("the host is %s", host)
 		}
-		host = eg.Status.Host
-		if host == "" || host == not || !meta.IsStatusConditionTrue(eg.Status.Conditions, v1.ConditionProgrammed) {
-			return fmt.Errorf("status %+v", eg.Status)
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return host
+}
+
+// hostNow is the node that serves, and an error where none does.
+func (e *served) hostNow(ctx context.Context) (string, error) {
+	eg, err := e.Egress.EgressServiceV1().EgressServices(lab.Namespace).Get(ctx, e.name, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	if eg.Status.Host == "" || !meta.IsStatusConditionTrue(eg.Status.Conditions, v1.ConditionProgrammed) {
+		return "", fmt.Errorf("status %+v", eg.Status)
+	}
+	return eg.Status.Host, nil
 }
 
 // steered waits until each address of the pods, which are so many, has a policy that

@@ -101,6 +101,14 @@ func chosen(name string) map[string]string { return map[string]string{egressLabe
 // the test ends.
 func (e *egressIPTest) create(t *testing.T, name string, ips []netip.Addr, change ...func(*v1.EgressIPSpec)) {
 	t.Helper()
+	if _, err := e.client.Create(t.Context(), newEgressIP(name, ips, change...), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.remove(t, name) })
+}
+
+// newEgressIP is one that chooses pods by their label.
+func newEgressIP(name string, ips []netip.Addr, change ...func(*v1.EgressIPSpec)) *v1.EgressIP {
 	ip := &v1.EgressIP{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	ip.Spec.NamespaceSelector.MatchLabels = map[string]string{corev1.LabelMetadataName: lab.Namespace}
 	ip.Spec.PodSelector.MatchLabels = chosen(name)
@@ -108,10 +116,7 @@ func (e *egressIPTest) create(t *testing.T, name string, ips []netip.Addr, chang
 	for _, f := range change {
 		f(&ip.Spec)
 	}
-	if _, err := e.client.Create(t.Context(), ip, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { e.remove(t, name) })
+	return ip
 }
 
 // remove deletes an EgressIP, which need not be there.

@@ -137,14 +137,19 @@ func (f *faultTest) stop(t *testing.T, p process) {
 
 // cutOff drops what a process and those that it talks to by TCP send to each other.
 func (f *faultTest) cutOff(t *testing.T, p process) {
-	f.forAWhile(t, p.node, faultCut, []string{"nft", fmt.Sprintf(`add table inet e2e
-add chain inet e2e in { type filter hook input priority -300; }
-add rule inet e2e in tcp dport %[1]s drop
-add rule inet e2e in tcp sport %[1]s drop
-add chain inet e2e out { type filter hook output priority -300; }
-add rule inet e2e out tcp dport %[1]s drop
-add rule inet e2e out tcp sport %[1]s drop`, p.cut)}, []string{"nft", "delete table inet e2e"})
+	f.forAWhile(t, p.node, faultCut, []string{"nft", cutOffRules(p)}, []string{"nft", "delete table inet e2e"})
 	f.atWork(t, p)
+}
+
+// cutOffRules are those of nft that cut a process off, with what they dropped.
+func cutOffRules(p process) string {
+	return fmt.Sprintf(`add table inet e2e
+add chain inet e2e in { type filter hook input priority -300; }
+add rule inet e2e in tcp dport %[1]s counter drop
+add rule inet e2e in tcp sport %[1]s counter drop
+add chain inet e2e out { type filter hook output priority -300; }
+add rule inet e2e out tcp dport %[1]s counter drop
+add rule inet e2e out tcp sport %[1]s counter drop`, p.cut)
 }
 
 // forAWhile does something on a node and undoes it after a while, whatever happens.
@@ -309,12 +314,18 @@ func (f *faultTest) echoes(t *testing.T, pod lab.Pod) {
 // flow waits until all connections, open and new, carry traffic now.
 func (f *faultTest) flow(t *testing.T) {
 	t.Helper()
+	f.flowWithin(t, faultStopped)
+}
+
+// flowWithin is flow with a limit.
+func (f *faultTest) flowWithin(t *testing.T, limit time.Duration) {
+	t.Helper()
 	first, err := f.reports(t.Context(), false)
 	if err != nil {
 		first = nil
 	}
 	var stuck netip.AddrPort
-	err = lab.Until(t.Context(), faultStopped, "all connections to carry traffic", func(ctx context.Context) error {
+	err = lab.Until(t.Context(), limit, "all connections to carry traffic", func(ctx context.Context) error {
 		now, err := f.reports(ctx, false)
 		if err != nil {
 			return err
@@ -325,6 +336,9 @@ func (f *faultTest) flow(t *testing.T) {
 		for pod, said := range now {
 			for to, r := range said {
 				was := first[pod][to]
+				if r.Lasting.Echoed < was.Lasting.Echoed || r.Fresh.Echoed < was.Fresh.Echoed { // the pod has been restarted
+					first[pod][to] = r
+				}
 				if r.Lasting.Echoed <= was.Lasting.Echoed || r.Fresh.Echoed <= was.Fresh.Echoed {
 					stuck = to
 					return fmt.Errorf("%s to %s: was %+v, is %+v", pod, to, was, r)

@@ -52,12 +52,10 @@ func (s *suite) powerFailure(t *testing.T) {
 // long the answers of those take that answer.
 func (s *suite) probed(t *testing.T, node, state string) {
 	t.Helper()
-	program := filepath.Join(filepath.Dir(s.Kin.Program), "ovnkube")
 	err := lab.Until(t.Context(), 30*time.Second, fmt.Sprintf("the status to say that %s is %s", node, state), func(ctx context.Context) error {
-		out, err := exec.CommandContext(ctx, program, "egress", "status", "-o", "json", "--kubeconfig", s.Kubeconfig).Output()
-		var exit *exec.ExitError
-		if errors.As(err, &exit) && exit.ExitCode() != 1 { // at 1 not all is in place
-			return fmt.Errorf("%w: %s", err, exit.Stderr)
+		out, err := s.egressStatus(ctx)
+		if err != nil && !errors.Is(err, errNotInPlace) {
+			return err
 		}
 		var answer struct {
 			Nodes []struct {
@@ -69,7 +67,7 @@ func (s *suite) probed(t *testing.T, node, state string) {
 			} `json:"nodes"`
 		}
 		if err := json.Unmarshal(out, &answer); err != nil {
-			return errors.Join(err, exit)
+			return err
 		}
 		for _, n := range answer.Nodes {
 			want := "Reachable"
@@ -90,6 +88,23 @@ func (s *suite) probed(t *testing.T, node, state string) {
 	}
 }
 
+// errNotInPlace is what "ovnkube egress status" ends with where not all is as planned.
+var errNotInPlace = errors.New("not all is in place")
+
+// egressStatus is what "ovnkube egress status" prints as JSON.
+func (s *suite) egressStatus(ctx context.Context) ([]byte, error) {
+	program := filepath.Join(filepath.Dir(s.Kin.Program), "ovnkube")
+	out, err := exec.CommandContext(ctx, program, "egress", "status", "-o", "json", "--kubeconfig", s.Kubeconfig).Output()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() == 1:
+		return out, errNotInPlace
+	case exit != nil:
+		return nil, fmt.Errorf("%w: %s", err, exit.Stderr)
+	}
+	return out, err
+}
+
 // powerOn starts a node and waits for it and for the pods on it.
 func (s *suite) powerOn(t *testing.T, node string) {
 	t.Helper()
@@ -97,6 +112,12 @@ func (s *suite) powerOn(t *testing.T, node string) {
 	if err := s.Kin.Node(t.Context(), "start", node); err != nil {
 		t.Fatal(err)
 	}
+	s.boots(t, node, on)
+}
+
+// boots waits for a node that was started, and for the pods on it.
+func (s *suite) boots(t *testing.T, node string, on time.Time) {
+	t.Helper()
 	err := lab.Until(t.Context(), 2*time.Minute, node+" to be ready", func(ctx context.Context) error {
 		all, err := s.Nodes(ctx)
 		if err == nil && !all[node].Ready {
@@ -114,7 +135,7 @@ func (s *suite) powerOn(t *testing.T, node string) {
 		if was.Node != node {
 			continue
 		}
-		is, err := s.WaitPodSince(t.Context(), name, on, 2*time.Minute)
+		is, err := s.WaitPodSince(t.Context(), lab.Namespace, name, on, 2*time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
