@@ -1,0 +1,178 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ovnkube/ovnkube/test/e2e/chaos"
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+// processAt is the process that a fault happens to.
+func processAt(t *testing.T, f chaos.Fault) process {
+	t.Helper()
+	p := processOf(t, f.Target)
+	p.node = f.Node
+	return p
+}
+
+// undoing takes back a fault a while after it began.
+type undoing struct {
+	after time.Duration
+	do    func(context.Context) error
+}
+
+// begin has the faults of a step begin, and returns what takes them back, in its order,
+// of those that began where one did not.
+func (c *chaosTest) begin(t *testing.T, step chaos.Step) (all []undoing, err error) {
+	for _, f := range step.Faults {
+		undo, failed := c.beginOne(t, f)
+		if undo != nil {
+			all = append(all, undoing{f.For, undo})
+		}
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", f, failed))
+		}
+	}
+	slices.SortStableFunc(all, func(a, b undoing) int { return int(a.after - b.after) })
+	return all, err
+}
+
+// beginOne has one fault begin; undo is nil where nobody takes it back.
+func (c *chaosTest) beginOne(t *testing.T, f chaos.Fault) (undo func(context.Context) error, err error) {
+	ctx := t.Context()
+	exec := func(ctx context.Context, node string, command ...string) error {
+		_, err := c.Kin.Exec(ctx, node, command...)
+		return err
+	}
+	service := func(verb, daemon string) func(context.Context) error {
+		return func(ctx context.Context) error { return c.Kin.Service(ctx, verb, f.Node, daemon) }
+	}
+	switch f.Kind {
+	case chaos.Kill, chaos.Stop, chaos.CutOff:
+		p := processAt(t, f)
+		if f.Kind == chaos.CutOff {
+			return c.drops("inet", f.Node, cutOffRules(p))(ctx)
+		}
+		pid, err := c.pid(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		if f.Kind == chaos.Kill {
+			return nil, exec(ctx, f.Node, "kill", "-KILL", pid)
+		}
+		return func(ctx context.Context) error { return exec(ctx, f.Node, "kill", "-CONT", pid) }, exec(ctx, f.Node, "kill", "-STOP", pid)
+	case chaos.LinkDown:
+		return func(ctx context.Context) error { return exec(ctx, f.Node, "ip", "link", "set", "eth0", "up") },
+			exec(ctx, f.Node, "ip", "link", "set", "eth0", "down")
+	case chaos.Loss:
+		return c.drops("netdev", f.Node, uplinkDrops("numgen random mod 100 < "+strings.TrimSuffix(f.Target, "%")))(ctx)
+	case chaos.Partition:
+		return c.partition(ctx, f.Node, f.Target)
+	case chaos.Power:
+		return func(ctx context.Context) error { return c.Kin.Node(ctx, "start", f.Node) }, c.Kin.Node(ctx, "kill", f.Node)
+	case chaos.APIServer:
+		return service("start", "kube-apiserver"), service("stop", "kube-apiserver")(ctx)
+	case chaos.Disk:
+		// The test's own small disk, and never the machine's.
+		return func(ctx context.Context) error { return exec(ctx, f.Node, "rm", "/var/lib/ovn/full") },
+			exec(ctx, f.Node, "sh", "-ec", `test "$(stat -f -c %T /var/lib/ovn)" = tmpfs
+if dd if=/dev/zero of=/var/lib/ovn/full bs=4k count=4096 2>/dev/null; then exit 1; fi`)
+	case chaos.Bridge:
+		return nil, exec(ctx, f.Node, "ovs-vsctl", "--timeout=10", "--no-wait", "del-br", f.Target)
+	case chaos.Flush:
+		return nil, exec(ctx, f.Node, "sh", "-ec", flushes[f.Target])
+	}
+	return nil, fmt.Errorf("no fault of the kind %q", f.Kind)
+}
+
+// flushes are commands that take away what ovnkube has in a node's kernel, by its kind.
+var flushes = map[string]string{
+	"iptables": `for save in iptables ip6tables; do
+	for table in nat mangle filter; do
+		$save-save -t $table | sed -n 's/^:\(OVN-KUBE[^ ]*\) .*/\1/p' | while read chain; do $save -w -t $table -F $chain; done
+	done
+done`,
+	"nftables": `nft list tables | grep ' ovn-kube' | while read table family name; do nft flush table $family $name; done`,
+	// Those that the kernel has of its own are at 0 and from 32766 on.
+	"rules": `for family in -4 -6; do
+	ip $family rule | sed 's/:.*//' | sort -un | while read priority; do
+		if [ $priority -gt 0 ] && [ $priority -lt 32766 ]; then
+			while ip $family rule del priority $priority 2>/dev/null; do :; done
+		fi
+	done
+done`,
+}
+
+// uplinkDrops are rules of nft that drop what a node sends by its uplink and matches. The
+// switch in user space sends by a socket, and that is behind the hook of a device.
+func uplinkDrops(match string) string {
+	return `add table netdev e2e
+add chain netdev e2e out { type filter hook egress device "eth0" priority 0; }
+add rule netdev e2e out ` + match + ` counter drop`
+}
+
+var dropped = regexp.MustCompile(`counter packets ([0-9]+)`)
+
+// drops adds rules to a table of their own on a node, and deletes it again: it fails then
+// where they dropped nothing, which would be no fault.
+func (c *chaosTest) drops(family, node, rules string) func(context.Context) (func(context.Context) error, error) {
+	return func(ctx context.Context) (func(context.Context) error, error) {
+		_, err := c.Kin.Exec(ctx, node, "nft", rules)
+		return func(ctx context.Context) error {
+			out, err := c.Kin.Exec(ctx, node, "sh", "-ec", fmt.Sprintf("nft list table %s e2e; nft delete table %[1]s e2e", family))
+			if err != nil {
+				return err
+			}
+			n := 0
+			for _, match := range dropped.FindAllStringSubmatch(out, -1) {
+				packets, err := strconv.Atoi(match[1])
+				if err != nil {
+					return err
+				}
+				n += packets
+			}
+			if n == 0 {
+				return fmt.Errorf("nothing was dropped on %s:\n%s", node, out)
+			}
+			return nil
+		}, err
+	}
+}
+
+// partition has two nodes hear nothing from each other but what all hear.
+func (c *chaosTest) partition(ctx context.Context, a, b string) (func(context.Context) error, error) {
+	var undo []func(context.Context) error
+	var errs []error
+	for _, from := range []struct{ node, to string }{{a, b}, {b, a}} {
+		mac, err := c.Kin.Exec(ctx, from.to, "cat", "/sys/class/net/eth0/address")
+		if err == nil {
+			var one func(context.Context) error
+			one, err = c.drops("netdev", from.node, uplinkDrops("ether daddr "+strings.TrimSpace(mac)))(ctx)
+			undo = append(undo, one)
+		}
+		errs = append(errs, err)
+	}
+	return func(ctx context.Context) error {
+		var errs []error
+		for _, one := range undo {
+			errs = append(errs, one(ctx))
+		}
+		return errors.Join(errs...)
+	}, errors.Join(errs...)
+}
+
+// restarted waits until the containers of a pod have been started since a time.
+func (c *chaosTest) restarted(t *testing.T, pod lab.Pod, since time.Time) {
+	t.Helper()
+	if _, err := c.WaitPodSince(t.Context(), pod.Namespace, pod.Name, since, 2*time.Minute); err != nil {
+		t.Fatal(err)
+	}
+}
