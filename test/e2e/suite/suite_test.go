@@ -45,7 +45,9 @@ func testCluster(t *testing.T, mode string) {
 	s.in(t, "local", "LostSwitch", s.lostSwitch)
 	s.in(t, "local", "Churn", s.churn)
 	s.in(t, "local", "Faults", s.faults)
-	s.in(t, "local", "Chaos", s.chaos)
+	if os.Getenv("CHAOS_FAULTS") != "" {
+		s.in(t, "local", "Chaos", s.chaos)
+	}
 	t.Run("PowerFailure", s.powerFailure)
 	s.in(t, "local", "Removal", s.removal)
 	s.once(t, "Manifests", s.manifests)
