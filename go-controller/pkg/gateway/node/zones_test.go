@@ -1,8 +1,13 @@
 package node
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
 // TestZonesOfLostBridge: br-int has the zones of conntrack that ovn-controller uses again after
@@ -19,6 +24,7 @@ func TestZonesOfLostBridge(t *testing.T) {
 		t.Errorf("zones that nobody gave out: %s", got)
 	}
 	l.vs.Run("ovs-vsctl", "set", "bridge", "br-int", "external_ids:ct-zone-681dfdf1_dnat=9")
+	awaitBridge(t, g, func(ids map[string]string) bool { return ids["ct-zone-681dfdf1_dnat"] == "9" })
 	l.zones = "681dfdf1_dnat 10\n681dfdf1_snat 0\ndefault_a 7\n"
 	if err := l.pass(g); err != nil {
 		t.Log(err)
@@ -27,6 +33,7 @@ func TestZonesOfLostBridge(t *testing.T) {
 		t.Errorf("zones that ovn-controller has written were changed: %s", got)
 	}
 	l.vs.Run("ovs-vsctl", "del-br", "br-int")
+	awaitBridge(t, g, func(ids map[string]string) bool { return ids == nil })
 	if err := l.pass(g); err != nil {
 		t.Log(err)
 	}
@@ -35,4 +42,27 @@ func TestZonesOfLostBridge(t *testing.T) {
 			t.Errorf("lacks %s: %s", want, got)
 		}
 	}
+}
+
+// awaitBridge waits until the gateway has heard of what somebody else did to br-int: its
+// external_ids, nil where it is gone, are as they are to be.
+func awaitBridge(t *testing.T, g *Gateway, is func(ids map[string]string) bool) {
+	t.Helper()
+	eventually.Succeeds(t, "the gateway to hear of br-int", func() error {
+		bridges, err := g.OVS.Bridges(t.Context())
+		if err != nil {
+			return err
+		}
+		var ids map[string]string
+		if i := slices.IndexFunc(bridges, func(b ovs.Bridge) bool { return b.Name == "br-int" }); i >= 0 {
+			ids = bridges[i].ExternalIDs
+			if ids == nil {
+				ids = map[string]string{}
+			}
+		}
+		if !is(ids) {
+			return fmt.Errorf("%v", ids)
+		}
+		return nil
+	})
 }
