@@ -149,6 +149,10 @@ e2e-long: ## Run the end-to-end tests that take time after time with twenty time
 chaos: ## Have CHAOS_FAULTS random faults (200) happen to a kin cluster under egress traffic (root; SEED, which a run prints)
 	CHAOS_FAULTS=$(or $(CHAOS_FAULTS),200) CHAOS_SEED=$(SEED) $(MAKE) e2e E2E_TIMEOUT=6h E2E_PACKAGES=./suite E2E_RUN='TestLocalGateway/Chaos' E2E_FLAGS='-v $(E2E_FLAGS)'
 
+.PHONY: high-availability-test
+high-availability-test: ## Turn a cluster from the manifests into one with three masters and clustered databases, and take members away (root)
+	HIGH_AVAILABILITY=1 $(MAKE) e2e E2E_PACKAGES=./suite E2E_RUN='TestInstalled/HighAvailability' E2E_FLAGS='-v $(E2E_FLAGS)'
+
 .PHONY: page-test
 page-test: cluster-binaries image ## Look at the egress map, of "ovnkube egress serve" and of a master, with Chromium on a kin cluster (root; installs Chromium, 220 MB; PAGE_SCREENSHOTS=DIR)
 	@contrib/install-deps.sh chromium-headless-shell fonts-dejavu-core

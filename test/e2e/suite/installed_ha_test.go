@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
-	"github.com/ovnkube/ovnkube/test/e2e/lab/labtest"
 )
 
 // systemNamespace is where the manifests are.
@@ -49,21 +48,19 @@ func (s *suite) highAvailability(t *testing.T) {
 			h.loses(t, none, func(t *testing.T) { h.signal(t, "KILL", h.leader(t, db), db) })
 		})
 	}
-	if labtest.Full() {
-		t.Run("two members in turn", func(t *testing.T) {
-			h.loses(t, none, func(t *testing.T) {
-				for range 2 {
-					h.signal(t, "KILL", h.leader(t, clusteredDatabases[0]), clusteredDatabases...)
-					h.whole(t)
-				}
-			})
+	t.Run("two members in turn", func(t *testing.T) {
+		h.loses(t, none, func(t *testing.T) {
+			for range 2 {
+				h.signal(t, "KILL", h.leader(t, clusteredDatabases[0]), clusteredDatabases...)
+				h.whole(t)
+			}
 		})
-		t.Run("rolling update", func(t *testing.T) {
-			h.loses(t, none, func(t *testing.T) {
-				h.restart(t, "statefulset/ovn-databases", "deployment/ovnkube-master")
-			})
+	})
+	t.Run("rolling update", func(t *testing.T) {
+		h.loses(t, none, func(t *testing.T) {
+			h.restart(t, "statefulset/ovn-databases", "deployment/ovnkube-master")
 		})
-	}
+	})
 	t.Run("member away", h.away)
 	t.Run("disk lost", func(t *testing.T) { h.loses(t, none, h.loseDisk) })
 	t.Run("leading master killed", func(t *testing.T) { h.loses(t, none, h.killMaster) })
