@@ -24,8 +24,8 @@ type Database struct {
 
 // Ports of the members among each other; those of clients are 6641 to 6643.
 const (
-	NorthboundPort = 6644
-	SouthboundPort = 6645
+	northboundPort = 6644
+	southboundPort = 6645
 )
 
 // Databases returns both databases, whose files are in data and whose sockets are in run.
@@ -42,7 +42,7 @@ func Databases(data, run string) []Database {
 			LeaderSocket: filepath.Join(run, "ovn"+name+"_leader.sock"),
 		}
 	}
-	return []Database{database("nb", "OVN_Northbound", NorthboundPort), database("sb", "OVN_Southbound", SouthboundPort)}
+	return []Database{database("nb", "OVN_Northbound", northboundPort), database("sb", "OVN_Southbound", southboundPort)}
 }
 
 // Members are the servers of a cluster.

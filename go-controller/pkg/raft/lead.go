@@ -115,7 +115,8 @@ func (m Member) leader(ctx context.Context, secure *tls.Config) (*asked, error) 
 	}
 }
 
-// ask asks all members at once, and returns the connection to the one that leads.
+// ask asks all members at once, and returns the connection to the first that says it leads:
+// one that does not answer keeps nobody waiting.
 func (m Member) ask(ctx context.Context, secure *tls.Config) *asked {
 	answers := make(chan *asked, len(m.Members.Clients))
 	for _, at := range m.Members.Clients {
@@ -133,17 +134,21 @@ func (m Member) ask(ctx context.Context, secure *tls.Config) *asked {
 			answers <- a
 		}()
 	}
-	var leader *asked
-	for range m.Members.Clients {
-		switch a := <-answers; {
-		case a == nil:
-		case leader == nil:
-			leader = a
-		default: // one of them has not heard of the other yet
-			a.close()
+	for i := range m.Members.Clients {
+		leader := <-answers
+		if leader == nil {
+			continue
 		}
+		go func() { // another one may not have heard of it yet
+			for range len(m.Members.Clients) - i - 1 {
+				if a := <-answers; a != nil {
+					a.close()
+				}
+			}
+		}()
+		return leader
 	}
-	return leader
+	return nil
 }
 
 func (m Member) dial(ctx context.Context, at string, secure *tls.Config) (net.Conn, error) {

@@ -18,10 +18,7 @@ import (
 func TestLead(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	for i := range 3 {
-		c.prepare(i)
-		c.serve(i)
-	}
+	c.begin(3)
 	m := c.member(0)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -15,16 +15,16 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Interval is how often a member looks at its cluster.
-const Interval = 5 * time.Second
+// interval is how often a member looks at its cluster.
+const interval = 5 * time.Second
 
-// Maintain keeps the clusters of members in order until ctx is done: see Once.
+// Maintain keeps the clusters of members in order until ctx is done: see once.
 func Maintain(ctx context.Context, members []Member) {
 	last := ""
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		var errs []error
 		for _, m := range members {
-			if err := m.Once(ctx); err != nil {
+			if err := m.once(ctx); err != nil {
 				errs = append(errs, fmt.Errorf("database %s: %w", m.Database.Name, err))
 			}
 		}
@@ -36,13 +36,13 @@ func Maintain(ctx context.Context, members []Member) {
 			}
 		}
 		last = text
-	}, Interval)
+	}, interval)
 }
 
-// Once takes other members with this one's address out of the cluster: such a member had
+// once takes other members with this one's address out of the cluster: such a member had
 // this node's disk before that was lost, and counts for a majority although it never
 // returns. Where this one leads, it has the database follow a schema of a newer version.
-func (m Member) Once(ctx context.Context) error {
+func (m Member) once(ctx context.Context) error {
 	db := m.Database
 	if _, err := os.Stat(db.Control); errors.Is(err, fs.ErrNotExist) {
 		return nil // its server is about to start

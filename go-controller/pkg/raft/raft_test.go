@@ -38,7 +38,7 @@ func TestParseMembers(t *testing.T) {
 		m, err := ParseMembers(list)
 		var got []string
 		for _, c := range m.Clients {
-			got = append(got, m.endpoint(c.Addr(), NorthboundPort))
+			got = append(got, m.endpoint(c.Addr(), northboundPort))
 		}
 		if err != nil {
 			got = []string{err.Error()}
@@ -137,6 +137,15 @@ func (c *cluster) member(i int) Member {
 	return Member{Database: c.database(i), Address: c.members.Clients[i].Addr(), Members: c.members, Registry: ConfigMap{Client: c.client, Namespace: "ovn-kubernetes", Name: "ovn-databases"}}
 }
 
+// begin has so many members come into being.
+func (c *cluster) begin(n int) {
+	c.t.Helper()
+	for i := range n {
+		c.prepare(i)
+		c.serve(i)
+	}
+}
+
 // prepare makes the file of a member.
 func (c *cluster) prepare(i int) {
 	c.t.Helper()
@@ -216,10 +225,7 @@ func (c *cluster) id() string {
 func TestLostDisks(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	for i := range 3 {
-		c.prepare(i)
-		c.serve(i)
-	}
+	c.begin(3)
 	id := c.id()
 	c.ask(1, "ls-add", "kept")
 	for i := range 3 {
@@ -227,7 +233,7 @@ func TestLostDisks(t *testing.T) {
 		c.prepare(i)
 		c.serve(i)
 		c.count(i, 4)
-		eventually.Succeeds(t, "the cluster to accept the removal", func() error { return c.member(i).Once(t.Context()) })
+		eventually.Succeeds(t, "the cluster to accept the removal", func() error { return c.member(i).once(t.Context()) })
 		c.count(i, 3)
 		if got := c.ask(i, "--bare", "--columns=name", "list", "Logical_Switch"); got != "kept" {
 			t.Errorf("member %d has %q", i, got)
@@ -257,10 +263,7 @@ func TestFromStandalone(t *testing.T) {
 		c.ask(i, "ls-add", fmt.Sprint("of", i))
 		c.kill(i)
 	}
-	for i := range 3 {
-		c.prepare(i)
-		c.serve(i)
-	}
+	c.begin(3)
 	for i := range 3 {
 		if got := c.ask(i, "--bare", "--columns=name", "list", "Logical_Switch"); got != "of0" {
 			t.Errorf("member %d has %q", i, got)
@@ -381,10 +384,7 @@ func TestForeignFile(t *testing.T) {
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	for i := range 2 {
-		c.prepare(i)
-		c.serve(i)
-	}
+	c.begin(2)
 	text, err := os.ReadFile(c.database(0).SchemaFile)
 	if err != nil {
 		t.Fatal(err)
@@ -403,7 +403,7 @@ func TestUpgrade(t *testing.T) {
 			m := c.member(i)
 			m.Database.SchemaFile = file
 			db := m.Database
-			if err := m.Once(t.Context()); err != nil {
+			if err := m.once(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			got, err := run(t.Context(), "ovsdb-client", "get-schema-version", "--no-leader-only", db.Socket, db.Schema)

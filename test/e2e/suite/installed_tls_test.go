@@ -29,11 +29,8 @@ func (s *suite) databases(t *testing.T) {
 	}
 	s.intrude(t)
 	s.refuse(t, addresses, 6641, 6642, 6643)
-	out, err := lab.Run(t.Context(), append(s.Kubectl(), "--namespace=ovn-kubernetes", "get", "csr",
-		"--output=jsonpath={range .items[*]}{.spec.signerName} {.spec.extra.authentication\\.kubernetes\\.io/node-name[0]}{\"\\n\"}{end}")...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := s.kubectl(t, "get", "csr",
+		"--output=jsonpath={range .items[*]}{.spec.signerName} {.spec.extra.authentication\\.kubernetes\\.io/node-name[0]}{\"\\n\"}{end}")
 	for _, node := range nodes {
 		if !strings.Contains(out, "k8s.ovn.org/node "+node+"\n") {
 			t.Errorf("no request of %s:\n%s", node, out)
