@@ -202,8 +202,17 @@ scale-plot: ## Plot time against size of runs with several SCALE_TIMES into _out
 scale-test: cluster-binaries ## Test what measures, on the smallest cluster (root)
 	cd test/scale && go test -count=1 ./...
 
+# Kubernetes and the image are built beside the tests that need neither, with the time of
+# the processors that those leave.
 .PHONY: test
-test: deps build lint verify test-layers fuzz-short mutate e2e scale-test ## Run everything
+test: deps build ## Run everything
+	@set -m; log=$(OUT)/cluster-binaries.log; \
+	nice -n 19 $(MAKE) cluster-binaries image >$$log 2>&1 & building=$$!; \
+	trap 'kill -TERM -- -$$building 2>/dev/null || true' EXIT; \
+	$(MAKE) lint verify test-layers fuzz-short mutate; \
+	echo "test: waiting for Kubernetes and the image, which are built meanwhile (see $$log)"; \
+	wait $$building || { cat $$log; exit 1; }
+	@$(MAKE) e2e scale-test
 
 .PHONY: bench
 bench: ## Measure the northbound writer and the planning of Services and the egress features
