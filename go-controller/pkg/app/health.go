@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net/netip"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -18,6 +17,7 @@ import (
 	healthnode "github.com/ovnkube/ovnkube/go-controller/pkg/health/node"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/route"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/unixctl"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pki"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/sb"
 )
@@ -97,9 +97,7 @@ func opinion(nodes corelisters.NodeLister, own string) health.Opinion {
 		},
 		Lost: func(name string) bool {
 			node, err := nodes.Get(name)
-			return err == nil && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-				return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown
-			})
+			return err == nil && kube.NodeUnheard(node)
 		},
 	}
 }

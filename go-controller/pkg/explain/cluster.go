@@ -81,8 +81,15 @@ func New(snap Snapshot) (*Cluster, error) {
 		egressIPs: map[string]*egressipv1.EgressIP{}, selection: egressip.NewSelection(), members: egressip.NewMembers(),
 		services: map[string]egressservice.Service{}, objects: map[string]*egressservicev1.EgressService{},
 	}
+	var nodes []place.Node
 	for _, n := range kube.KnownNodes(snap.Nodes) {
-		c.nodes[n.Name] = place.Node{Node: n, Reach: c.reach(n.Name)}
+		nodes = append(nodes, place.Node{Node: n, Reach: c.reach(n.Name)})
+	}
+	if c.probed() {
+		nodes = place.ReadyInOutage(nodes)
+	}
+	for _, n := range nodes {
+		c.nodes[n.Name] = n
 	}
 	for _, p := range snap.Pods {
 		c.pods[kube.PodKey(p)] = p

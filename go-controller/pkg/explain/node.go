@@ -102,7 +102,7 @@ func (c *Cluster) Node(name string) (Node, error) {
 	}
 	header, problems := c.header(KindNode)
 	out := Node{Header: header, NodeState: c.state(n), Features: c.nodeFeatures(n), Addresses: c.nodeAddresses(name), Problems: problems}
-	out.Problems = append(out.Problems, notReadyProblem(out.NodeState)...)
+	out.Problems = append(out.Problems, notReadyProblem(n, out.NodeState)...)
 	out.Problems = append(out.Problems, c.unreachableProblem(out.NodeState)...)
 	out.Problems = append(out.Problems, c.nodeProblems(name)...)
 	out.Pods, out.Gateways = c.podsOn(name)
@@ -112,15 +112,19 @@ func (c *Cluster) Node(name string) (Node, error) {
 }
 
 func (c *Cluster) state(n place.Node) NodeState {
-	return NodeState{Node: n.Name, Ready: n.Ready, Since: c.notReadySince(n.Name), EgressAssignable: n.EgressAssignable,
+	return NodeState{Node: n.Name, Ready: n.Ready && !n.ReadyUnknown, Since: c.notReadySince(n.Name), EgressAssignable: n.EgressAssignable,
 		Cordoned: n.Unschedulable, Draining: n.Draining, Reachability: c.reachability(n.Name)}
 }
 
-func notReadyProblem(s NodeState) []Problem {
+func notReadyProblem(n place.Node, s NodeState) []Problem {
 	if s.Ready {
 		return nil
 	}
-	return []Problem{{Object: "Node/" + s.Node, Reason: ReasonNodeNotReady, Message: "the node is not Ready: it serves nothing", Since: s.Since}}
+	text := "the node is not Ready: it serves nothing"
+	if n.Ready {
+		text = "Kubernetes has not heard of the node for a while, nor of most others: it serves what it did, since it answers probes"
+	}
+	return []Problem{{Object: "Node/" + s.Node, Reason: ReasonNodeNotReady, Message: text, Since: s.Since}}
 }
 
 // nodeFeatures says what a node can do for each feature, by the planners' own objections.

@@ -69,7 +69,7 @@ func notReady(name string) func(*Snapshot) {
 	return func(s *Snapshot) {
 		for _, n := range s.Nodes {
 			if n.Name == name {
-				n.Status.Conditions[0].Status, n.Status.Conditions[0].LastTransitionTime = corev1.ConditionUnknown, ago(30*time.Second)
+				n.Status.Conditions[0].Status, n.Status.Conditions[0].LastTransitionTime = corev1.ConditionFalse, ago(30*time.Second)
 			}
 		}
 	}

@@ -76,7 +76,7 @@ func (c *Cluster) Status() Status {
 		s := NodeStatus{NodeState: c.state(n), Planned: len(c.index.held[n.Name]), Held: held[n.Name], Hosts: len(c.index.hosted[n.Name]),
 			Room: rooms.room(n.Name)}
 		out.Nodes = append(out.Nodes, s)
-		problems = append(problems, notReadyProblem(s.NodeState)...)
+		problems = append(problems, notReadyProblem(n, s.NodeState)...)
 		problems = append(problems, c.unreachableProblem(s.NodeState)...)
 	}
 	problems = append(problems, c.orphanLabels()...)

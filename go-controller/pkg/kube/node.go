@@ -145,6 +145,7 @@ func Node(n *corev1.Node) (topology.Node, error) {
 		Name:          n.Name,
 		Labels:        n.Labels,
 		Ready:         NodeReady(n),
+		ReadyUnknown:  NodeUnheard(n),
 		Unschedulable: n.Spec.Unschedulable,
 		Draining:      isDraining(n),
 
@@ -162,10 +163,16 @@ func Node(n *corev1.Node) (topology.Node, error) {
 }
 
 // NodeReady tells whether the Ready condition of a node is True.
-func NodeReady(n *corev1.Node) bool {
+func NodeReady(n *corev1.Node) bool { return readyIs(n, corev1.ConditionTrue) }
+
+// NodeUnheard tells whether the Ready condition of a node is Unknown: Kubernetes has heard
+// nothing of its kubelet for a while.
+func NodeUnheard(n *corev1.Node) bool { return readyIs(n, corev1.ConditionUnknown) }
+
+func readyIs(n *corev1.Node, status corev1.ConditionStatus) bool {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
+			return c.Status == status
 		}
 	}
 	return false

@@ -24,6 +24,8 @@ type Node struct {
 	Name   string
 	Labels map[string]string
 	Ready  bool // the Ready condition is True
+	// ReadyUnknown: the Ready condition is Unknown, since nothing has been heard of the kubelet.
+	ReadyUnknown bool
 	// Unschedulable: the node is cordoned.
 	Unschedulable bool
 	// EgressAssignable: the node may hold egress addresses.

@@ -104,6 +104,7 @@ type Controller struct {
 	stuckChassis *health.AckTimeouts // of nodes whose ovn-controllers are behind
 	draining     atomic.Bool         // some node hands over its addresses
 	seeded       bool                // only the key of placement touches it
+	unheard      place.Unheard       // as seeded
 
 	// selection has what the lister shows while selecting is held.
 	selection *egressip.Selection

@@ -108,6 +108,12 @@ func (c *Controller) place(context.Context, string) error {
 		nodes, draining = append(nodes, node), draining || node.Draining
 		reachable[n.Name] = !c.dead(n.Name)
 	}
+	if !c.deps.AssumeReachable {
+		var rest time.Duration
+		if nodes, rest = c.unheard.Ready(nodes); rest > 0 {
+			c.placement.EnqueueAfter(rest, all)
+		}
+	}
 	c.draining.Store(draining)
 	objs, err := c.deps.EgressIPs.Lister().List(labels.Everything())
 	if err != nil {

@@ -58,6 +58,8 @@ type Deps struct {
 	// Acknowledge is how long a host that can be reached may take to acknowledge what it
 	// serves before another node is the host; 0: for ever.
 	Acknowledge time.Duration
+	// AssumeReachable says that nobody probes nodes.
+	AssumeReachable bool
 	// Given returns the addresses that were given to the pod "namespace/name" with a UID.
 	Given func(pod string, uid types.UID) []netip.Addr
 	// Audit is told what is found and written; nil: nobody records it.
@@ -76,6 +78,8 @@ type Controller struct {
 
 	placement, services, labels *queue.Controller
 
+	// unheard are the nodes that Kubernetes has lost sight of; only placement touches it.
+	unheard place.Unheard
 	// assumed is by node; only the key of the labels queue touches it.
 	assumed map[string]assumed
 	// unseen are the nodes whose labels were written.

@@ -52,7 +52,7 @@ func (c *Controller) watchPlacement() error {
 // sameCandidate tells whether nothing that placement looks at has changed.
 func sameCandidate(old, new *corev1.Node) bool {
 	return maps.Equal(old.Labels, new.Labels) &&
-		kube.NodeReady(old) == kube.NodeReady(new) && old.Spec.Unschedulable == new.Spec.Unschedulable &&
+		kube.NodeReady(old) == kube.NodeReady(new) && kube.NodeUnheard(old) == kube.NodeUnheard(new) && old.Spec.Unschedulable == new.Spec.Unschedulable &&
 		old.Annotations[kube.AnnotationNodeSubnets] == new.Annotations[kube.AnnotationNodeSubnets]
 }
 
@@ -148,6 +148,13 @@ func (c *Controller) candidates() ([]place.Node, error) {
 			c.placement.EnqueueAfter(pause, all)
 		}
 		nodes = append(nodes, place.Node{Node: node, Reach: c.deps.Health.Reach(n.Name), NotAcknowledging: pause > 0})
+	}
+	if c.deps.AssumeReachable {
+		return nodes, nil
+	}
+	nodes, rest := c.unheard.Ready(nodes)
+	if rest > 0 {
+		c.placement.EnqueueAfter(rest, all)
 	}
 	return nodes, nil
 }

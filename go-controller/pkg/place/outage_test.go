@@ -1,0 +1,106 @@
+package place
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// letters makes a node of each letter. r is ready, n says that it is not, u is one that
+// Kubernetes has not heard of and that answers, d one that does not answer, q one that was
+// not probed long enough.
+func letters(text string) []Node {
+	var nodes []Node
+	for i, r := range text {
+		n := Node{Node: topology.Node{Name: fmt.Sprint("n", i), Ready: r == 'r', ReadyUnknown: r == 'u' || r == 'd' || r == 'q'}, Reach: Alive}
+		switch r {
+		case 'd':
+			n.Reach = Dead
+		case 'q':
+			n.Reach = Unknown
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes
+}
+
+// counted has the letters of nodes that count as ready in upper case.
+func counted(text string, nodes []Node) string {
+	got := []byte(text)
+	for i, n := range nodes {
+		if n.Ready {
+			got[i] -= 'a' - 'A'
+		}
+	}
+	return string(got)
+}
+
+func TestReadyInOutage(t *testing.T) {
+	for _, c := range []struct{ nodes, want string }{
+		{"", ""},
+		{"r", "R"},
+		{"u", "U"},
+		{"d", "D"},
+		{"n", "n"},
+		{"uu", "UU"},
+		{"ur", "uR"},
+		{"uur", "uuR"},
+		{"uuu", "UUU"},
+		{"udq", "UDQ"},
+		{"uun", "uun"},
+		{"uuun", "UUUn"},
+		{"uuur", "UUUR"},
+		{"uuurr", "UUURR"},
+		{"uuurrr", "uuuRRR"},
+		{"uddrr", "UDDRR"},
+		{"nddrr", "nddRR"},
+		{"uuuuuurrrrr", "uuuuuuRRRRR"},
+		{"uuuuuuurrrrr", "UUUUUUURRRRR"},
+	} {
+		nodes := letters(c.nodes)
+		before := slices.Clone(nodes)
+		if got := counted(c.nodes, ReadyInOutage(nodes)); got != c.want {
+			t.Errorf("%q: got %q, want %q", c.nodes, got, c.want)
+		}
+		for i := range nodes {
+			if nodes[i].Ready != before[i].Ready {
+				t.Errorf("%q: changed what it was given", c.nodes)
+			}
+		}
+	}
+}
+
+// TestUnheard: each step is after so long, and says how long to wait for another answer.
+func TestUnheard(t *testing.T) {
+	type step struct {
+		after       time.Duration
+		nodes, want string
+		rest        time.Duration
+	}
+	for name, steps := range map[string][]step{
+		"one alone":              {{0, "urr", "URR", 5 * time.Second}, {2 * time.Second, "urr", "URR", 3 * time.Second}, {3 * time.Second, "urr", "uRR", 0}},
+		"one that is dead":       {{0, "drr", "DRR", 5 * time.Second}, {5 * time.Second, "drr", "dRR", 0}},
+		"dies meanwhile":         {{0, "urr", "URR", 5 * time.Second}, {time.Second, "drr", "DRR", 4 * time.Second}},
+		"says so itself":         {{0, "nrr", "nRR", 0}},
+		"one after the other":    {{0, "urr", "URR", 5 * time.Second}, {time.Second, "uur", "UUR", 5 * time.Second}, {time.Second, "uuu", "UUU", 0}, {time.Hour, "uuu", "UUU", 0}},
+		"the end of an outage":   {{0, "uuu", "UUU", 0}, {time.Minute, "uur", "uuR", 0}, {time.Second, "rrr", "RRR", 0}},
+		"comes back, goes again": {{0, "urr", "URR", 5 * time.Second}, {5 * time.Second, "rrr", "RRR", 0}, {time.Second, "urr", "URR", 5 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var u Unheard
+				for i, s := range steps {
+					<-time.After(s.after)
+					nodes, rest := u.Ready(letters(s.nodes))
+					if got := counted(s.nodes, nodes); got != s.want || rest != s.rest {
+						t.Errorf("step %d: got %q, again after %s; want %q, %s", i, got, rest, s.want, s.rest)
+					}
+				}
+			})
+		})
+	}
+}
