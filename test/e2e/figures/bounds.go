@@ -34,6 +34,12 @@ var (
 	Undisturbed = Bound{Promised: 100 * time.Millisecond, Factor: 10}
 )
 
+// Takeover is EgressIPFailover where a node takes over many addresses at once: at most a
+// second more than with those of one EgressIP.
+func Takeover(one time.Duration) Bound {
+	return Bound{Promised: one + time.Second, Factor: 2}
+}
+
 // BFDDetection is how long packets still come to a gateway after its last word: the
 // detection time, and some ten milliseconds for OVN: docs/external-gateways.md.
 func BFDDetection(detectionTime time.Duration) Bound {

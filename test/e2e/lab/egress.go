@@ -11,9 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RunPulse starts a pod that asks addresses by UDP for ever.
+// RunPulse starts a pod that asks addresses by UDP for ever, every ten milliseconds.
 func (l *Lab) RunPulse(ctx context.Context, name, node string, labels map[string]string, to []netip.Addr) (Pod, error) {
-	return l.runPod(ctx, name, node, labels, "pulse", "-port", fmt.Sprint(reportPort), "-to", targets(to, ServePort))
+	return l.RunPulseEvery(ctx, 10*time.Millisecond, name, node, labels, to)
+}
+
+// RunPulseEvery is RunPulse with another time between two questions.
+func (l *Lab) RunPulseEvery(ctx context.Context, every time.Duration, name, node string, labels map[string]string, to []netip.Addr) (Pod, error) {
+	return l.runPod(ctx, name, node, labels, "pulse", "-port", fmt.Sprint(reportPort), "-every", every.String(), "-to", targets(to, ServePort))
 }
 
 // targets lists a port of each address as the probe takes it.

@@ -70,6 +70,9 @@ func (s *suite) egressIPs(t *testing.T) {
 	s.in(t, "shared", "Unavailable", e.unavailable)
 	s.in(t, "local", "SeveralAddresses", e.severalAddresses)
 	s.in(t, "shared", "Moves", e.moves)
+	if addresses := number("EGRESSIP_TAKEOVER", 0); addresses > 0 {
+		t.Run("Takeover", func(t *testing.T) { e.takeover(t, addresses) })
+	}
 	t.Run("SecondaryNetwork", e.secondary)
 	e.assignable(t)
 	e.staticPodGone(t)

@@ -228,11 +228,12 @@ func (m *Manager) pass(ctx context.Context) error {
 	}
 	sweep := swept && complete
 	m.mu.Lock()
-	same, cleared := slices.Equal(m.written, flows), m.cleared
+	same, cleared, synced := slices.Equal(m.written, flows), m.cleared, m.synced && complete
 	m.mu.Unlock()
 	if !same {
-		m.note(nil, cleared, false)
+		m.note(nil, cleared, synced) // what is there stays until all is replaced at once
 		if err := writer.Apply(ctx, contributor, flows); err != nil {
+			m.note(nil, cleared, false)
 			return fmt.Errorf("write flows of %s: %w", at.Bridge, err)
 		}
 	}

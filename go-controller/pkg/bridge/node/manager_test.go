@@ -80,6 +80,35 @@ func (f *fixture) has(want ...string) {
 	}
 }
 
+// asking notes, at each write, whether the manager says that the flows are installed.
+type asking struct {
+	fakeWriter
+	f      *fixture
+	synced []bool
+}
+
+func (w *asking) Apply(ctx context.Context, owner string, flows []host.Flow) error {
+	w.synced = append(w.synced, w.f.m.Synced())
+	return w.fakeWriter.Apply(ctx, owner, flows)
+}
+
+// TestSyncedWhileWriting: what is installed is not gone while more is written, or whoever
+// adds something would hold up all others.
+func TestSyncedWhileWriting(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t)
+	w := &asking{fakeWriter: fakeWriter{f.flows}, f: f}
+	f.m = New([]string{base}, f.db, func(string) Writer { return w })
+	f.port("eth0", 1)
+	f.port("patch", 2)
+	f.must(f.m.Attach(ctx, at))
+	f.must(f.m.Apply(ctx, base, baseFlows))
+	f.must(f.m.Apply(ctx, "services", serviceFlows))
+	if want := []bool{false, false, true}; !slices.Equal(w.synced, want) || !f.m.Synced() {
+		t.Errorf("installed before each write: %v, want %v; in the end: %v", w.synced, want, f.m.Synced())
+	}
+}
+
 // TestPhases goes from no bridge to all flows, and contributes before it can
 // have an effect.
 func TestPhases(t *testing.T) {

@@ -31,8 +31,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// workers is how many EgressIPs are reconciled at the same time.
-const workers = 4
+// workers is how many EgressIPs are reconciled at the same time. What they wait for most,
+// flows of the external bridge and rules of iptables, is written for all of them at once.
+const workers = 64
 
 // Deps is what the controller works with.
 type Deps struct {

@@ -88,3 +88,34 @@ func TestGatesAfterFailure(t *testing.T) {
 	w.flows.fail(nil)
 	w.eventually("the new address to be gated", func() bool { return w.have("172.18.1.2") })
 }
+
+// TestTakeOverCost: what a node is given at once it takes at once, and not one after the
+// other with a look at the bridge for each.
+func TestTakeOverCost(t *testing.T) {
+	const n = 50
+	var objects []runtime.Object
+	for i := range n {
+		a := fmt.Sprintf("172.18.1.%d", 1+i)
+		objects = append(objects, object(fmt.Sprintf("e%d", i), []string{a}, []string{a + " " + other}))
+	}
+	w := newWorld(t, objects...)
+	c, _ := w.run()
+	<-c.Attempted()
+	gate := make(chan struct{})
+	w.flows.mu.Lock()
+	w.flows.gate = gate
+	w.flows.mu.Unlock()
+	writes := w.flows.Writes()
+	for i := range n {
+		w.change(fmt.Sprintf("e%d", i), func(e *v1.EgressIP) { give(e, fmt.Sprintf("172.18.1.%d %s", 1+i, self)) })
+	}
+	w.eventually("all addresses to be under way", func() bool { return len(c.allAnswering()) == n })
+	close(gate)
+	for i := range n {
+		w.saysEventually(fmt.Sprintf("e%d", i), fmt.Sprintf("%s 172.18.1.%d", self, 1+i))
+	}
+	// The first pass began when the first of them came.
+	if got := w.flows.Writes() - writes; got > 2 {
+		t.Errorf("the flows of the bridge were written %d times for %d addresses", got, n)
+	}
+}

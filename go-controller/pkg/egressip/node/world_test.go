@@ -348,6 +348,8 @@ func (w *world) did() []string {
 type breth0 struct {
 	*hostfake.Flows
 	w *world
+	// gate, where set, keeps Apply until it is closed.
+	gate chan struct{}
 	// incomplete says that the flows are not installed yet.
 	mu         sync.Mutex
 	incomplete bool
@@ -376,6 +378,12 @@ func (b *breth0) Synced() bool {
 }
 
 func (b *breth0) Apply(ctx context.Context, contributor string, flows []host.Flow) error {
+	b.mu.Lock()
+	gate := b.gate
+	b.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
 	before := b.Dump()
 	err := b.Flows.Apply(ctx, contributor, flows)
 	if b.Dump() != before {
