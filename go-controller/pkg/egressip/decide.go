@@ -235,7 +235,8 @@ func nextHopFor(n topology.Node, a netip.Addr) (Placement, place.Reason) {
 	if !ok {
 		return Placement{}, rejectNetwork
 	}
-	if a.Is4() && network.Bits() < 31 && (a == network.Addr() || a == last(network)) {
+	// Of IPv6 the first address is that of all routers, as which hosts that forward answer.
+	if network.Bits() < a.BitLen()-1 && (a == network.Addr() || a.Is4() && a == last(network)) {
 		return Placement{}, rejectBroadcast
 	}
 	p := Placement{Node: n.Name, Network: network, Primary: primary, Chassis: n.Chassis}

@@ -57,6 +57,9 @@ func TestRefusals(t *testing.T) {
 		{"172.18.0.1", GatewayAddress, "172.18.0.1 is the gateway of node ovn-control-plane"},
 		{"172.18.255.255", NoNode, "no node can hold 172.18.255.255: ovn-control-plane: is not labelled k8s.ovn.org/egress-assignable; " +
 			"ovn-worker, ovn-worker2: has this address as that of a whole network"},
+		{"fc00:f853:ccd:e793::", NoNode, "no node can hold fc00:f853:ccd:e793::: ovn-control-plane: is not labelled k8s.ovn.org/egress-assignable; " +
+			"ovn-worker, ovn-worker2: has this address as that of a whole network"},
+		{"fc00:f853:ccd:e793:ffff:ffff:ffff:ffff", "", ""}, // IPv6 has no broadcast
 		{"192.0.2.1", NoNode, "no node can hold 192.0.2.1: ovn-control-plane: is not labelled k8s.ovn.org/egress-assignable; " +
 			"ovn-worker, ovn-worker2: has no network with this address"},
 	} {
