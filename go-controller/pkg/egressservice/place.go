@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
@@ -29,7 +30,8 @@ type Decision struct {
 	Host     string       // empty: nowhere, and Refused says why
 	NextHops []netip.Addr // the host's management addresses
 	Refused  Refusal
-	// Generation is that of the spec it was decided for.
+	// UID and Generation are those of the object and the spec that it was decided for.
+	UID        types.UID
 	Generation int64
 	// NotAcknowledging: the host can be reached, but has not acknowledged in time what it
 	// serves, and no other node can be the host.
@@ -40,7 +42,7 @@ type Decision struct {
 
 // Equal compares two decisions, but for the way to them.
 func (d Decision) Equal(o Decision) bool {
-	return d.Host == o.Host && d.Refused == o.Refused && d.Generation == o.Generation &&
+	return d.Host == o.Host && d.Refused == o.Refused && d.UID == o.UID && d.Generation == o.Generation &&
 		d.NotAcknowledging == o.NotAcknowledging && slices.Equal(d.NextHops, o.NextHops)
 }
 
@@ -82,7 +84,7 @@ func Decide(nodes []place.Node, services []Service) map[string]Decision {
 	}
 	for _, s := range services {
 		d := decisions[s.Key]
-		d.Generation = s.Generation
+		d.UID, d.Generation = s.UID, s.Generation
 		d.NotAcknowledging = byName[d.Host].NotAcknowledging && Awaits(s, d)
 		decisions[s.Key] = d
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
@@ -67,6 +68,7 @@ type Service struct {
 	Key       string // "namespace/name"
 	Namespace string
 	Name      string
+	UID       types.UID
 	Created   time.Time
 	// Generation is that of the spec.
 	Generation int64
@@ -114,6 +116,7 @@ func Decode(snap Snapshot, cluster []netip.Prefix) Service {
 		Key:                 eg.Namespace + "/" + eg.Name,
 		Namespace:           eg.Namespace,
 		Name:                eg.Name,
+		UID:                 eg.UID,
 		Created:             eg.CreationTimestamp.Time,
 		Generation:          eg.Generation,
 		Host:                eg.Status.Host,

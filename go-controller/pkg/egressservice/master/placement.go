@@ -91,7 +91,7 @@ func (c *Controller) decode(objs []*v1.EgressService) (services []egressservice.
 		news = news || len(others) > 0
 		c.services.Enqueue(others...)
 		// The status may not show yet what was decided a moment ago.
-		if d, ok := c.decision(s.Key); ok {
+		if d, ok := c.decision(s.Key); ok && d.UID == s.UID {
 			s.Host = d.Host
 		}
 		services = append(services, s)

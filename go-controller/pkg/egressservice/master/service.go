@@ -51,7 +51,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		return nil
 	}
 	d, ok := c.decision(key)
-	if !ok || d.Generation != eg.Generation {
+	if !ok || d.UID != eg.UID || d.Generation != eg.Generation {
 		// Placement will enqueue it. Nothing is to be said of a spec that it has not seen.
 		return nil
 	}

@@ -61,9 +61,10 @@ func (c *Controller) setStatus(ctx context.Context, eg *v1.EgressService, s egre
 	want := *known.DeepCopy()
 	want.Host = egressservice.Status(s, d)
 	// What was acknowledged before must not count when the host gets it again:
-	// its rules go with the status.
+	// its rules go with the status. One of all nodes has not been a host.
 	// The same goes for the status entry of a node that is no more.
-	revoke := want.Programmed != nil && (want.Host != known.Host && (want.Host == "" || want.Host == v1.HostAll) ||
+	shared := func(host string) bool { return host == "" || host == v1.HostAll }
+	revoke := want.Programmed != nil && (want.Host != known.Host && (shared(want.Host) || shared(known.Host)) ||
 		want.Host == v1.HostAll && c.gone(want.Programmed.Host))
 	if revoke {
 		want.Programmed = nil
