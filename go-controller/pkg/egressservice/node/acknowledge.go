@@ -81,9 +81,10 @@ func Acknowledgement(eg *v1.EgressService, s egressservice.Service, node, proble
 		}
 		ops = ops.Add(path, word)
 	case s.Host == v1.HostAll && problem != "":
-		// One node's status entry is enough to know that something is wrong.
+		// One node's status entry is enough to know that something is wrong, but what is
+		// wrong may be something else by now.
 		word := v1.ProgrammedStatus{Host: node, Problem: problem}
-		if s.Ack == word || s.Ack.Problem != "" {
+		if s.Ack == word || s.Ack.Problem != "" && s.Ack.Host != node {
 			return nil, nil
 		}
 		ops = ops.Add(path, word)

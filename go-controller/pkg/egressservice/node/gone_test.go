@@ -46,3 +46,34 @@ func TestDeletedNodeSaysNothing(t *testing.T) {
 		w.eventually("the problem again", said)
 	})
 }
+
+// TestProblemFollowsNetwork: a node that misses a network says so of the one that there is
+// to be now.
+func TestProblemFollowsNetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		if _, err := w.kube.DiscoveryV1().EndpointSlices("default").Update(t.Context(), slice("demo-svc", "10.244.1.6"), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.start()
+		for _, network := range []string{"blue", "red"} {
+			now := w.status()
+			eg := egress("demo-svc", v1.HostAll)
+			eg.Spec.Network, eg.Spec.SourceIPBy = network, v1.SourceIPNetwork
+			eg.Status.Programmed = now.Programmed
+			w.update(eg)
+			w.eventually("the problem with "+network, func() bool {
+				p := w.status().Programmed
+				return p != nil && p.Host == "ovn-worker2" && strings.Contains(p.Problem, network)
+			})
+		}
+		// What another node has said is enough.
+		w.setStatus(func(s *v1.EgressServiceStatus) {
+			s.Programmed = &v1.ProgrammedStatus{Host: "ovn-worker", Problem: "network red has no routing table with routes"}
+		})
+		fakeapi.Settle()
+		if p := w.status().Programmed; p == nil || p.Host != "ovn-worker" {
+			t.Errorf("the status has %+v", p)
+		}
+	})
+}
