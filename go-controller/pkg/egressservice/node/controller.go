@@ -112,7 +112,7 @@ func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps, reader: reader, contributed: map[string]contribution{},
 		taken: map[string]bool{}, networks: map[string]table{}, settled: map[string]egressservice.Translations{},
 		elsewhere: map[string][]netip.Addr{}}
-	c.flush = newFlusher(deps.Flush)
+	c.flush = newFlusher(deps.Flush, c.given)
 	c.leaving = newLeaving(deps, c.flush)
 	c.queue = queue.New("egressservice-node", c.reconcile)
 	c.queue.Seed(func() []string {
@@ -292,6 +292,24 @@ func (c *Controller) flushReplaced(ctx context.Context, have, want contribution,
 		}
 	}
 	return c.flush.replaced(ctx, fresh, strange)
+}
+
+// given returns those of some addresses that this node gives to pods.
+func (c *Controller) given(addrs []netip.Addr) map[netip.Addr]bool {
+	given := map[netip.Addr]bool{}
+	if len(addrs) == 0 {
+		return given
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, has := range c.contributed {
+		for _, to := range has.translations {
+			if slices.Contains(addrs, to) {
+				given[to] = true
+			}
+		}
+	}
+	return given
 }
 
 // note remembers what the kernel has of key.

@@ -16,6 +16,8 @@ import (
 type flusher struct {
 	flush  func(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error
 	passes *host.Coalescer[error]
+	// given tells which of some addresses are given to other pods.
+	given func(addrs []netip.Addr) map[netip.Addr]bool
 
 	mu      sync.Mutex
 	added   egressservice.Translations // what connections of these are to have
@@ -25,8 +27,10 @@ type flusher struct {
 	untrusted map[netip.Addr]bool
 }
 
-func newFlusher(flush func(context.Context, func(src, to netip.Addr) bool, []netip.Addr) error) *flusher {
-	return &flusher{flush: flush, passes: host.NewCoalescer[error](),
+func newFlusher(flush func(context.Context, func(src, to netip.Addr) bool, []netip.Addr) error,
+	given func([]netip.Addr) map[netip.Addr]bool,
+) *flusher {
+	return &flusher{flush: flush, passes: host.NewCoalescer[error](), given: given,
 		added: egressservice.Translations{}, expired: egressservice.Translations{}, untrusted: map[netip.Addr]bool{}}
 }
 
@@ -65,6 +69,9 @@ func (f *flusher) pass(ctx context.Context) error {
 	fresh, over, strange := f.added, f.expired, f.untrusted
 	f.added, f.expired, f.untrusted = egressservice.Translations{}, egressservice.Translations{}, map[netip.Addr]bool{}
 	f.mu.Unlock()
+	ended := slices.Compact(slices.SortedFunc(maps.Values(over), netip.Addr.Compare))
+	given := f.given(ended)
+	ended = slices.DeleteFunc(ended, func(a netip.Addr) bool { return given[a] })
 	err := f.flush(ctx, func(src, to netip.Addr) bool {
 		if strange[src] {
 			return true
@@ -74,7 +81,7 @@ func (f *flusher) pass(ctx context.Context) error {
 		}
 		was, ok := over[src]
 		return ok && to == was
-	}, slices.Compact(slices.SortedFunc(maps.Values(over), netip.Addr.Compare)))
+	}, ended)
 	if err != nil {
 		f.mu.Lock()
 		for addr, to := range fresh {

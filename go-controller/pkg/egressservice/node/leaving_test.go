@@ -133,6 +133,35 @@ func TestLinger(t *testing.T) {
 	})
 }
 
+// TestOthersKeepTheAddress: when one of the pods goes, the bridge goes on to know the
+// connections of the others with the address.
+func TestOthersKeepTheAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, other := newBareHost(t), netip.MustParseAddr("10.244.0.6")
+		for _, pods := range [][]netip.Addr{{leavingPod, other}, {other}} {
+			want := contribution{translations: egressservice.Translations{}}
+			for _, p := range pods {
+				want.translations[p] = leavingTo
+			}
+			if err := h.program(t.Context(), "default/svc", want, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.connections.connect(leavingPod.String(), leavingTo.String())
+		h.expect(t, Linger+time.Second, true, false)
+		if len(h.connections.ended) > 0 {
+			t.Errorf("the bridge forgot %v, which is given here", h.connections.ended)
+		}
+		if err := h.serve(t, false); err != nil {
+			t.Fatal(err)
+		}
+		h.expect(t, Linger+time.Second, false, false)
+		if !slices.Equal(h.connections.ended, []netip.Addr{leavingTo}) {
+			t.Errorf("the bridge forgot %v", h.connections.ended)
+		}
+	})
+}
+
 // TestLeavingOutlivesFailures: connections with an address that is not given here
 // any more end, whatever failed when its rule was to go.
 func TestLeavingOutlivesFailures(t *testing.T) {
