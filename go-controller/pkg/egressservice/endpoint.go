@@ -63,8 +63,11 @@ func awaited(selected []netip.Addr, eps []Endpoint, cluster []netip.Prefix, fami
 }
 
 func eligible(a netip.Addr, cluster []netip.Prefix, families []topology.Family) bool {
-	return slices.Contains(families, topology.FamilyOf(a)) &&
-		slices.ContainsFunc(cluster, func(p netip.Prefix) bool { return p.Contains(a) })
+	return slices.Contains(families, topology.FamilyOf(a)) && within(cluster, a)
+}
+
+func within(ranges []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // ready tells whether an endpoint is ready, or terminating and still serving.

@@ -1,11 +1,13 @@
 package egressservice
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
@@ -35,16 +37,61 @@ func localPorts(svc *corev1.Service, masquerade []netip.Prefix) []LocalPort {
 			continue
 		}
 		for _, p := range svc.Spec.Ports {
-			protocol := strings.ToLower(string(p.Protocol))
-			if protocol == "" {
-				protocol = "tcp"
-			}
 			if p.NodePort > 0 && p.NodePort <= 65535 {
-				ports = append(ports, LocalPort{topology.LocalServiceAddr(subnet), protocol, uint16(p.NodePort)})
+				ports = append(ports, LocalPort{topology.LocalServiceAddr(subnet), protocolOf(p.Protocol), uint16(p.NodePort)})
 			}
 		}
 	}
 	return ports
+}
+
+// protocolOf returns the protocol as the kernel's rules write it.
+func protocolOf(p corev1.Protocol) string {
+	return strings.ToLower(string(cmp.Or(p, corev1.ProtocolTCP)))
+}
+
+// directPorts returns the sources of replies to clients outside that a node's kernel has led
+// to the pods themselves, on any node, and not to the cluster address: where that is for pods
+// of the own node only (internalTrafficPolicy Local), and in families in which endpoints are no
+// pods.
+func directPorts(svc *corev1.Service, sets []*discoveryv1.EndpointSlice, cluster []netip.Prefix) []LocalPort {
+	if svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
+		return nil
+	}
+	inside := svc.Spec.InternalTrafficPolicy != nil && *svc.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal
+	var ports []LocalPort
+	direct := map[topology.Family]bool{topology.IPv4: inside, topology.IPv6: inside}
+	for _, set := range sets {
+		for _, a := range addrsIn(set) {
+			if !within(cluster, a) {
+				direct[topology.FamilyOf(a)] = true
+				continue
+			}
+			for _, p := range set.Ports {
+				protocol := corev1.ProtocolTCP
+				if p.Protocol != nil {
+					protocol = *p.Protocol
+				}
+				if p.Port != nil && *p.Port > 0 && *p.Port <= 65535 {
+					ports = append(ports, LocalPort{a, protocolOf(protocol), uint16(*p.Port)})
+				}
+			}
+		}
+	}
+	return slices.DeleteFunc(ports, func(p LocalPort) bool { return !direct[topology.FamilyOf(p.Addr)] })
+}
+
+// addrsIn returns the addresses of all endpoints of a slice.
+func addrsIn(set *discoveryv1.EndpointSlice) []netip.Addr {
+	var addrs []netip.Addr
+	for _, e := range set.Endpoints {
+		for _, text := range e.Addresses {
+			if a, ok := parseAddr(text); ok {
+				addrs = append(addrs, a)
+			}
+		}
+	}
+	return addrs
 }
 
 // MainTableRules returns the ip rules that keep what a node translates away from the
@@ -86,9 +133,17 @@ func IPRules(s Service, node string, table int, inside []netip.Prefix) map[host.
 	for _, p := range s.LocalPorts {
 		add(p.Addr, p.Protocol, p.Port)
 	}
+	elsewhere := map[netip.Addr]bool{}
 	for _, e := range s.Endpoints {
 		if all || e.Node == node {
 			add(e.Addr, "", 0)
+		} else {
+			elsewhere[e.Addr] = true
+		}
+	}
+	for _, p := range s.DirectPorts {
+		if elsewhere[p.Addr] {
+			add(p.Addr, p.Protocol, p.Port)
 		}
 	}
 	for _, p := range inside {

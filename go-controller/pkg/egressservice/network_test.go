@@ -3,9 +3,12 @@ package egressservice
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 )
@@ -36,5 +39,68 @@ func TestLocalPorts(t *testing.T) {
 	const want = "[{169.254.169.3 tcp 30080} {169.254.169.3 udp 30053} {fd69::3 tcp 30080} {fd69::3 udp 30053}]"
 	if got := fmt.Sprint(localPorts(svc, masquerade)); got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestDirectReplies: where a kernel goes to the endpoints itself, not by the cluster address, the
+// replies of pods on other nodes come to it with the pods' own addresses. They take the
+// network, too; what else these pods send leaves by their own nodes.
+func TestDirectReplies(t *testing.T) {
+	const here, there = "ovn-worker", "ovn-worker2"
+	internalLocal := func(s *corev1.Service) {
+		s.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal)
+	}
+	pods := []string{"10.244.0.5@" + here, "10.244.1.6@" + there, "fd00:10:244:2::6@" + there}
+	for _, c := range []struct {
+		name      string
+		change    []func(*corev1.Service)
+		endpoints []string
+		source    v1.SourceIPMode
+		want      string // sources of rules on here, besides those of its own pod
+	}{
+		{"cluster address", nil, pods, v1.SourceIPNetwork, ""},
+		{"internal traffic stays", []func(*corev1.Service){internalLocal}, pods, v1.SourceIPNetwork,
+			"10.244.1.6 sctp 9000, 10.244.1.6 tcp 8080, 10.244.1.6 udp 5353, fd00:10:244:2::6 sctp 9000, fd00:10:244:2::6 tcp 8080, fd00:10:244:2::6 udp 5353"},
+		{"all traffic stays", []func(*corev1.Service){internalLocal, local}, pods, v1.SourceIPNetwork, ""},
+		{"a host among them", nil, append([]string{"172.18.0.9"}, pods...), v1.SourceIPNetwork,
+			"10.244.1.6 sctp 9000, 10.244.1.6 tcp 8080, 10.244.1.6 udp 5353"},
+		{"one host for all", []func(*corev1.Service){internalLocal}, pods, v1.SourceIPLoadBalancer, "10.244.1.6, fd00:10:244:2::6"},
+	} {
+		svc := service("ns", "svc", []string{"5.5.5.5", "fd55::5"}, c.change...)
+		eg := egress("ns", "svc", func(e *v1.EgressService) { e.Spec.Network, e.Spec.SourceIPBy = "blue", c.source })
+		eg.Status.Host = v1.HostAll
+		if c.source == v1.SourceIPLoadBalancer {
+			eg.Status.Host = here
+		}
+		sl := slice("ns", "svc", c.endpoints...)
+		for _, p := range []struct {
+			protocol corev1.Protocol
+			port     int32
+		}{{"", 8080}, {corev1.ProtocolUDP, 5353}, {corev1.ProtocolSCTP, 9000}} {
+			port := discoveryv1.EndpointPort{Port: new(p.port)}
+			if p.protocol != "" {
+				port.Protocol = new(p.protocol)
+			}
+			sl.Ports = append(sl.Ports, port)
+		}
+		s := Decode(Snapshot{Egress: eg, Service: svc, Slices: []*discoveryv1.EndpointSlice{sl}, Pod: podsIn(sl)}, cluster)
+		if s.Refused != (Refusal{}) {
+			t.Fatalf("%s: %+v", c.name, s.Refused)
+		}
+		var got []string
+		for r := range IPRules(s, here, 7, nil) {
+			if r.Src.Addr().String() == "10.244.0.5" {
+				continue
+			}
+			text := r.Src.Addr().String()
+			if r.Protocol != "" {
+				text += fmt.Sprintf(" %s %d", r.Protocol, r.SrcPort)
+			}
+			got = append(got, text)
+		}
+		slices.Sort(got)
+		if text := strings.Join(got, ", "); text != c.want {
+			t.Errorf("%s: %s, want %s", c.name, text, c.want)
+		}
 	}
 }

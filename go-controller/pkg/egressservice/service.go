@@ -91,6 +91,9 @@ type Service struct {
 	ClusterIPs []netip.Addr
 	// LocalPorts are the sources of replies that the node keeps to itself, likewise.
 	LocalPorts []LocalPort
+	// DirectPorts are those of replies of the pods themselves, also of other nodes, where
+	// PerNode. Pods in it need not be Endpoints.
+	DirectPorts []LocalPort
 	// DropWhenUnavailable: what cannot be served is not let out (onUnavailable Drop).
 	DropWhenUnavailable bool
 	// Ack is what a node said that it has programmed.
@@ -148,6 +151,9 @@ func Decode(snap Snapshot, cluster []netip.Prefix) Service {
 	}
 	if s.PerNode {
 		s.Endpoints = endpoints(snap, cluster, topology.Families)
+		if s.Network != "" {
+			s.DirectPorts = directPorts(snap.Service, snap.Slices, cluster)
+		}
 		return s
 	}
 	s.LocalOnly = snap.Service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
