@@ -278,6 +278,8 @@ func (n *node) hostWriters(ctx context.Context) (err error) {
 	// before the management port, and stays while this process does not run.
 	n.guard = snatguard.New(cfg.Default.ClusterPrefixes(), topology.ManagementPort)
 	n.ensureGuard()
+	ended := &endedTranslations{read: translationsOf(cfg.Families()), flush: flushTranslated(cfg)}
+	ended.note(ctx)
 	required := []string{gateway.Contributor}
 	if cfg.Features.EgressIP {
 		// Without its suppressed addresses OVN would answer for addresses of other nodes.
@@ -288,7 +290,8 @@ func (n *node) hostWriters(ctx context.Context) (err error) {
 	n.flows = bridgenode.New(required, n.switches, openBridge)
 	n.second = bridgenode.New([]string{gateway.Contributor}, n.switches, openBridge)
 	n.kept = hostWriters{
-		guard: n.ensureGuard, trim: n.record.Trim, events: watch.Watch,
+		guard: n.ensureGuard, events: watch.Watch,
+		trim: func(ctx context.Context) error { return errors.Join(n.record.Trim(ctx), ended.forget(ctx)) },
 		swept: map[string]sweeper{
 			chains:     n.chains,
 			routes:     n.routes,

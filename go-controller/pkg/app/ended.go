@@ -1,0 +1,105 @@
+package app
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iptables"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// translation is the source address that the kernel gives to a pod.
+type translation struct{ pod, to netip.Addr }
+
+// endedTranslations knows which translations an earlier run has left behind. What of
+// them nobody wants any more has ended while no process ran: its rules go with all that
+// is left over, and the connections that have it would go on with an address that may be
+// another's by now.
+type endedTranslations struct {
+	read  func(ctx context.Context) (map[translation]bool, error)
+	flush func(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error
+	found map[translation]bool
+}
+
+// note reads what there is, before anything is written.
+func (e *endedTranslations) note(ctx context.Context) {
+	var err error
+	if e.found, err = e.read(ctx); err != nil {
+		klog.ErrorS(err, "Connections whose translation has ended meanwhile are kept")
+	}
+}
+
+// forget deletes the connections whose translation has ended, once nothing is left over.
+func (e *endedTranslations) forget(ctx context.Context) error {
+	if len(e.found) == 0 {
+		return nil
+	}
+	now, err := e.read(ctx)
+	if err != nil {
+		return err
+	}
+	given := map[netip.Addr]bool{}
+	for t := range now {
+		given[t.to] = true
+		delete(e.found, t)
+	}
+	var ended []netip.Addr
+	for t := range e.found {
+		if !given[t.to] && !slices.Contains(ended, t.to) {
+			ended = append(ended, t.to)
+		}
+	}
+	if len(e.found) > 0 {
+		if err := e.flush(ctx, func(src, to netip.Addr) bool { return e.found[translation{src, to}] }, ended); err != nil {
+			return err
+		}
+	}
+	e.found = nil
+	return nil
+}
+
+// translationsOf returns what reads the translations of the kernel for pods.
+func translationsOf(families []topology.Family) func(ctx context.Context) (map[translation]bool, error) {
+	return func(ctx context.Context) (map[translation]bool, error) {
+		all := map[translation]bool{}
+		for _, f := range families {
+			text, err := iptables.Save(ctx, f, "nat")
+			if err != nil {
+				return nil, err
+			}
+			for line := range strings.Lines(text) {
+				if t, ok := parseTranslation(line); ok {
+					all[t] = true
+				}
+			}
+		}
+		return all, nil
+	}
+}
+
+// parseTranslation reads a rule of the egress features' chains.
+func parseTranslation(line string) (t translation, ok bool) {
+	words := strings.Fields(line)
+	if len(words) < 2 || words[0] != "-A" || words[1] != egressservice.ChainSNAT && words[1] != egressip.ChainSNAT {
+		return t, false
+	}
+	for i, word := range words[:len(words)-1] {
+		switch word {
+		case "-s":
+			if p, err := netip.ParsePrefix(words[i+1]); err == nil && p.IsSingleIP() {
+				t.pod = p.Addr()
+			}
+		case "--to-source":
+			if a, err := netip.ParseAddr(words[i+1]); err == nil {
+				t.to = a
+			}
+		}
+	}
+	return t, t.pod.IsValid() && t.to.IsValid()
+}

@@ -1,0 +1,158 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/conntrack"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iptables"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// TestEndedWhileDown: the connections of pods that an EgressService or an EgressIP on a
+// secondary network does not select any more when a node starts again end, and no others.
+func TestEndedWhileDown(t *testing.T) {
+	ns := netnstest.New(t)
+	ns.Veth("eth1", "x-eth1")
+	a := netip.MustParseAddr
+	// By family: a pod that stays, one that has gone, one of the EgressIP, and one that is not ours.
+	families := [][4]netip.Addr{
+		{a("10.244.1.3"), a("10.244.1.4"), a("10.244.1.5"), a("10.244.1.6")},
+		{a("fd00:10:244:2::3"), a("fd00:10:244:2::4"), a("fd00:10:244:2::5"), a("fd00:10:244:2::6")},
+	}
+	services, egressIPs, others := []netip.Addr{a("5.5.5.5"), a("fd55::5")}, []netip.Addr{a("10.10.10.5"), a("fd10::5")}, []netip.Addr{a("172.18.0.3"), a("fc00::3")}
+	newRun := func() *iptables.Writer {
+		w, err := iptables.New(chainsOf(topology.Families))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	serve := func(w *iptables.Writer, pods int) {
+		t.Helper()
+		all := egressservice.Translations{}
+		for i, f := range families {
+			for _, pod := range f[:pods] {
+				all[pod] = services[i]
+			}
+		}
+		if err := w.Apply(t.Context(), egressservice.Contributor("shop/checkout"), all.Rules("shop/checkout")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := newRun()
+	serve(before, 2)
+	link := host.Network{Link: "eth1", Index: 77}
+	plan := egressip.HostPlan([]egressip.LinkAssignment{{Addr: egressIPs[0], Link: link}, {Addr: egressIPs[1], Link: link}},
+		func(netip.Addr) bool { return true }, []netip.Addr{families[0][2], families[1][2]})
+	if err := before.Apply(t.Context(), egressip.Contributor("prod"), plan.Rules); err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range families {
+		for pod, to := range map[netip.Addr]netip.Addr{f[0]: services[i], f[1]: services[i], f[2]: egressIPs[i], f[3]: others[i]} {
+			connect(t, pod, to)
+		}
+	}
+
+	after := newRun()
+	var flushed [][]netip.Addr
+	fail := errors.New("busy")
+	e := &endedTranslations{read: translationsOf(topology.Families), flush: func(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error {
+		if fail != nil {
+			return fail
+		}
+		slices.SortFunc(ended, netip.Addr.Compare)
+		flushed = append(flushed, ended)
+		_, err := conntrack.FlushTranslated(ctx, topology.Families, stale)
+		return err
+	}}
+	e.note(t.Context())
+	serve(after, 1)
+	if err := after.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.forget(t.Context()); !errors.Is(err, fail) {
+		t.Fatalf("error %v", err)
+	}
+	fail = nil
+	for range 2 {
+		if err := e.forget(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []netip.Addr{families[0][0], families[0][3], families[1][0], families[1][3]}
+	if got := connected(t); !slices.Equal(got, want) {
+		t.Errorf("connections of %v are left, want %v", got, want)
+	}
+	// What others of the pods still have the bridge goes on to know.
+	if len(flushed) != 1 || !slices.Equal(flushed[0], egressIPs) {
+		t.Errorf("the bridge forgot %v", flushed)
+	}
+}
+
+// connect makes an entry of a connection of a pod that is translated.
+func connect(t *testing.T, pod, to netip.Addr) {
+	t.Helper()
+	family, outside := netlink.InetFamily(netlink.FAMILY_V4), netip.MustParseAddr("192.0.2.1")
+	if pod.Is6() {
+		family, outside = netlink.FAMILY_V6, netip.MustParseAddr("2001:db8::1")
+	}
+	flow := &netlink.ConntrackFlow{FamilyType: uint8(family), TimeOut: 100,
+		Forward: netlink.IPTuple{SrcIP: pod.AsSlice(), DstIP: outside.AsSlice(), SrcPort: 4000, DstPort: 53, Protocol: 17},
+		Reverse: netlink.IPTuple{SrcIP: outside.AsSlice(), DstIP: to.AsSlice(), SrcPort: 53, DstPort: 4000 + uint16(pod.AsSlice()[len(pod.AsSlice())-1]), Protocol: 17},
+	}
+	if err := netlink.ConntrackCreate(netlink.ConntrackTable, family, flow); err != nil {
+		t.Fatalf("make an entry: %v", err)
+	}
+}
+
+// connected returns the pods that have connections, sorted.
+func connected(t *testing.T) []netip.Addr {
+	t.Helper()
+	var pods []netip.Addr
+	for _, family := range []netlink.InetFamily{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		flows, err := netlink.ConntrackTableList(netlink.ConntrackTable, family)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range flows {
+			if pod, ok := netip.AddrFromSlice(f.Forward.SrcIP); ok {
+				pods = append(pods, pod.Unmap())
+			}
+		}
+	}
+	slices.SortFunc(pods, netip.Addr.Compare)
+	return pods
+}
+
+// TestParseTranslation: rules of the chains that translate pods, and no others.
+func TestParseTranslation(t *testing.T) {
+	for line, want := range map[string]string{
+		`-A OVN-KUBE-EGRESS-SVC -s 10.244.0.5/32 -m comment --comment "shop/checkout" -j SNAT --to-source 5.5.5.5`: "10.244.0.5 5.5.5.5",
+		`-A OVN-KUBE-EGRESS-IP-MULTI-NIC -s fd00::5/128 -o eth1 -j SNAT --to-source fd10::5`:                       "fd00::5 fd10::5",
+		`-A OVN-KUBE-EGRESS-SVC -m mark --mark 0x3f0 -m comment --comment DoNotSNAT -j RETURN`:                     "",
+		`-A OVN-KUBE-EGRESS-SVC -s 10.244.0.0/16 -j SNAT --to-source 5.5.5.5`:                                      "",
+		`-A POSTROUTING -s 10.244.0.5/32 -j SNAT --to-source 5.5.5.5`:                                              "",
+		`:OVN-KUBE-EGRESS-SVC - [0:0]`: "",
+		`-A`:                           "",
+		`-A OVN-KUBE-EGRESS-SVC -s`:    "",
+	} {
+		got := ""
+		if read, ok := parseTranslation(line); ok {
+			got = strings.Join([]string{read.pod.String(), read.to.String()}, " ")
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+}
