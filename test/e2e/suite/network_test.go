@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,16 +44,7 @@ func (s *suite) network(t *testing.T) {
 		t.Fatal(err)
 	}
 	host := s.condition(t, blueName, v1.ConditionProgrammed, metav1.ConditionFalse, "NetworkNotFound").Host
-	// What a load balancer provider does, on the machine that is asked and that asks.
-	via, err := s.NodeAddresses(ctx, host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, a := range blueIngress {
-		if _, err := s.Kin.Exec(ctx, blueName, "ip", "route", "replace", a.String(), "via", via[i].String(), "src", blueBehind[i].String()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.blueAnnounced(t, host)
 	s.noRules(t, host)
 	for _, a := range blueIngress {
 		if seen, err := s.SeenFromMachine(ctx, blueName, a); err == nil {
@@ -84,6 +76,50 @@ func (s *suite) network(t *testing.T) {
 	}
 	s.reach(t, pods, func(p lab.Pod) ([]netip.Addr, error) { return s.NodeAddresses(ctx, p.Node) })
 	s.inside(t, pods)
+	s.direct(t)
+}
+
+// blueAnnounced does what a load balancer provider does, on the machine that is asked and
+// that asks.
+func (s *suite) blueAnnounced(t *testing.T, node string) {
+	t.Helper()
+	via, err := s.NodeAddresses(t.Context(), node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range blueIngress {
+		if _, err := s.Kin.Exec(t.Context(), blueName, "ip", "route", "replace", a.String(), "via", via[i].String(), "src", blueBehind[i].String()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// direct has the machine in the other network call by a node that none of the pods is on,
+// whose kernel goes to the pods itself: their replies come to it with their own addresses.
+func (s *suite) direct(t *testing.T) {
+	t.Helper()
+	const node = "ovn-worker2"
+	s.blueAnnounced(t, node)
+	s.called(t, "of every node")
+	patch := []byte(`{"spec":{"internalTrafficPolicy":"Local"}}`)
+	if _, err := s.Kube.CoreV1().Services(lab.Namespace).Patch(t.Context(), blueName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	err := lab.Until(t.Context(), leakPatience/3, "the kernel of "+node+" to go to the pods", func(ctx context.Context) error {
+		for i, tool := range []string{"iptables", "ip6tables"} {
+			out, err := s.Kin.Exec(ctx, node, tool, "-t", "nat", "-S", "OVN-KUBE-HOSTEP")
+			if n := strings.Count(out, "-d "+netip.PrefixFrom(blueIngress[i], blueIngress[i].BitLen()).String()); err != nil || n != 2 {
+				return errors.Join(err, fmt.Errorf("%d rules for %s: %s", n, blueIngress[i], out))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 4 { // it chooses one of two
+		s.called(t, "of every node, by pods' own addresses")
+	}
 }
 
 // rulesEnd waits until no node has rules of a network: they outlast their use for a
