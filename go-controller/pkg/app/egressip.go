@@ -75,6 +75,7 @@ func (m *master) egressIPs(core informers.SharedInformerFactory) (*egressipmaste
 		Pods:            core.Core().V1().Pods(),
 		Nodes:           m.nodes,
 		Services:        core.Core().V1().Services(),
+		Addresses:       m.addresses,
 		Writer:          m.writer,
 		Health:          tracker,
 		Barrier:         m.progress(),

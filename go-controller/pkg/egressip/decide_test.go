@@ -325,6 +325,11 @@ func TestHeldIsKept(t *testing.T) {
 	claims := func(n *place.Node) { n.Host = append(slices.Clone(n.Host), prefixes(addr+"/16")...) }
 	own := func(n *place.Node) { n.Primary, n.Gateway.Addrs = prefixes(addr+"/16"), prefixes(addr+"/16") }
 	routes := func(n *place.Node) { n.Gateway.NextHops = addrs(addr) }
+	hosts := func(name string) Network {
+		of := cluster
+		of.Hosts = map[netip.Addr]string{netip.MustParseAddr(addr): name}
+		return of
+	}
 	service := cluster
 	service.Services = map[netip.Addr]string{netip.MustParseAddr(addr): "shop/web"}
 	held := func(e *v1.EgressIP) { e.Status.Items = []v1.EgressIPStatusItem{{Node: "ovn-worker", EgressIP: addr}} }
@@ -338,6 +343,8 @@ func TestHeldIsKept(t *testing.T) {
 		{"primary address", nodes(nil, change{own}), cluster, NodeAddress},
 		{"next hop", nodes(nil, change{routes}), cluster, GatewayAddress},
 		{"Service", allWell, service, AddressTaken},
+		{"node that has said nothing yet", allWell, hosts("new"), NodeAddress},
+		{"API server", allWell, hosts(""), APIServer},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := egress("e", 1, ips(addr))

@@ -28,6 +28,7 @@ const (
 	InternalAddress Reason = "InternalAddress"
 	NodeAddress     Reason = "NodeAddress"
 	GatewayAddress  Reason = "GatewayAddress"
+	APIServer       Reason = "APIServerAddress"
 	AddressTaken    Reason = "AddressTaken"
 	NoNode          Reason = "NoNode"
 )
@@ -136,6 +137,9 @@ type Network struct {
 	// Services are the Services that are reached from outside, by the addresses of
 	// load balancers and the external ones that they have.
 	Services map[netip.Addr]string
+	// Hosts are those of which Kubernetes alone tells, by address: nodes that have not
+	// said their addresses yet, and API servers, whose name is empty.
+	Hosts map[netip.Addr]string
 }
 
 // refuse returns why an address that is inside of the cluster is none.
@@ -158,12 +162,13 @@ type taken struct {
 	nodes    map[netip.Addr]string
 	gateways map[netip.Addr]string
 	services map[netip.Addr]string
+	hosts    map[netip.Addr]string
 }
 
 // takenBy takes what nodes say of themselves, as far as it can be true: an address
 // of theirs is in a network that they are on.
 func takenBy(nodes []topology.Node, network Network) taken {
-	t := taken{nodes: map[netip.Addr]string{}, gateways: map[netip.Addr]string{}, services: network.Services}
+	t := taken{nodes: map[netip.Addr]string{}, gateways: map[netip.Addr]string{}, services: network.Services, hosts: network.Hosts}
 	note := func(m map[netip.Addr]string, a netip.Addr, node string) {
 		if other, ok := m[a]; !ok || node < other {
 			m[a] = node
@@ -190,6 +195,12 @@ func takenBy(nodes []topology.Node, network Network) taken {
 
 func (t taken) refuse(a netip.Addr) Refusal {
 	if node, ok := t.nodes[a]; ok {
+		return Refusal{NodeAddress, fmt.Sprintf("%s is an address of node %s", a, node)}
+	}
+	switch node, ok := t.hosts[a]; {
+	case ok && node == "":
+		return Refusal{APIServer, fmt.Sprintf("%s is an address of the API server", a)}
+	case ok:
 		return Refusal{NodeAddress, fmt.Sprintf("%s is an address of node %s", a, node)}
 	}
 	if node, ok := t.gateways[a]; ok {

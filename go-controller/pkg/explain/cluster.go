@@ -131,7 +131,9 @@ func (c *Cluster) placeEgressIPs() {
 	}
 	s := c.snap.Settings
 	c.network = egressip.Network{Cluster: s.Pods, Service: s.Services, Join: s.Join, Masquerade: s.Masquerade,
-		Services: egressipmaster.ServiceAddrs(c.snap.Services)}
+		Services: egressipmaster.ServiceAddrs(c.snap.Services),
+		Hosts: egressipmaster.Hosts(c.snap.Nodes, func(n *corev1.Node) topology.Node { return c.nodes[n.Name].Node },
+			reservedsnapshot.APIServersIn(c.snap.EndpointSlices))}
 	c.placed = egressip.Decide(c.candidates(), c.decoded, c.network)
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 )
 
 const (
@@ -61,9 +62,11 @@ type Deps struct {
 	Pods       coreinformers.PodInformer
 	Nodes      coreinformers.NodeInformer
 	Services   coreinformers.ServiceInformer
-	Writer     Writer
-	Health     place.Reachability
-	Barrier    Barrier
+	// Addresses knows the API servers; nil: nobody does.
+	Addresses *reservedsnapshot.Addresses
+	Writer    Writer
+	Health    place.Reachability
+	Barrier   Barrier
 	// Rerouted is told the addresses of the pods that EgressIPs have.
 	Rerouted *noreroute.PodSet
 	// Given returns the addresses that the port of a pod, "namespace/name", has in the

@@ -59,12 +59,25 @@ func (c *Controller) watchPlacement() error {
 	if err != nil {
 		return err
 	}
+	if c.deps.Addresses != nil {
+		if err := c.deps.Addresses.WatchHosts(c.placement, all); err != nil {
+			return err
+		}
+	}
 	// The first placement looks at the pods, too.
 	nothing := func(_, _ any) []string { return nil }
 	if err := c.placement.Watch(c.deps.Pods.Informer(), nothing); err != nil {
 		return err
 	}
 	return c.placement.Watch(c.deps.Namespaces.Informer(), nothing)
+}
+
+// apiServers returns the addresses of the API servers, as far as they are known.
+func (c *Controller) apiServers() []netip.Addr {
+	if c.deps.Addresses == nil {
+		return nil
+	}
+	return c.deps.Addresses.APIServers()
 }
 
 // sameCandidate tells whether nothing that placement looks at has changed.
@@ -140,6 +153,7 @@ func (c *Controller) place(context.Context, string) error {
 	if network.Services, err = c.serviceAddrs(); err != nil {
 		return err
 	}
+	network.Hosts = Hosts(list, c.candidate, c.apiServers())
 	changed := c.decide(egressip.Decide(nodes, decoded, network), met, reachable)
 	c.statuses.Enqueue(changed...)
 	var pods []string

@@ -38,6 +38,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
+	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakereach"
@@ -207,8 +209,15 @@ func (w *world) start() {
 	w.events = record.NewFakeRecorder(1000)
 	w.pods = noreroute.NewPodSet()
 	w.health.Unsubscribe()
+	addresses, err := reservedsnapshot.New(reserved.Ranges{}, reservedsnapshot.Informers{
+		Nodes: core.Core().V1().Nodes(), EndpointSlices: core.Discovery().V1().EndpointSlices(),
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	deps := Deps{
-		Kube: w.kube, Egress: w.egress, EgressIPs: countedEgressIPs{own.EgressIP().V1().EgressIPs(), &w.listed},
+		Addresses: addresses,
+		Kube:      w.kube, Egress: w.egress, EgressIPs: countedEgressIPs{own.EgressIP().V1().EgressIPs(), &w.listed},
 		Namespaces: core.Core().V1().Namespaces(), Pods: countedPods{core.Core().V1().Pods(), &w.listed}, Nodes: core.Core().V1().Nodes(),
 		Services: core.Core().V1().Services(),
 		Writer:   noting{w.db, w}, Health: w.health, Barrier: w.barrier, Rerouted: w.pods, Recorder: w.events,

@@ -123,6 +123,27 @@ func (a *Addresses) Hosts() []netip.Addr {
 	return all
 }
 
+// APIServers returns the addresses of the API servers.
+func (a *Addresses) APIServers() []netip.Addr {
+	obj, ok, err := a.slices.GetByKey(apiServer)
+	if slice, is := obj.(*discoveryv1.EndpointSlice); err == nil && ok && is {
+		return APIServersIn([]*discoveryv1.EndpointSlice{slice})
+	}
+	return nil
+}
+
+// APIServersIn returns the addresses of the API servers, of whom one of some EndpointSlices
+// may tell.
+func APIServersIn(all []*discoveryv1.EndpointSlice) []netip.Addr {
+	var addrs []netip.Addr
+	for _, s := range all {
+		if s.Namespace+"/"+s.Name == apiServer {
+			addrs = append(addrs, hostsIn(s)...)
+		}
+	}
+	return addrs
+}
+
 // hostsIn returns the addresses of hosts that an object tells of.
 func hostsIn(obj any) []netip.Addr {
 	var hosts []netip.Addr

@@ -2,5 +2,5 @@
 // addresses an event is about. It is the glue of package reserved, for master and
 // nodes.
 //
-// Callers: the glue of service and egressservice, app.
+// Callers: the glue of service, egressservice and egressip, explain, app.
 package snapshot

@@ -1,0 +1,38 @@
+package master
+
+import (
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+)
+
+// Hosts returns the hosts of which Kubernetes alone tells, by address: nodes that have not
+// said their addresses yet, and API servers, whose name is empty. Of nodes that have, their
+// word counts: a cloud lists among the addresses of a machine also those that it holds as
+// egress addresses.
+func Hosts(nodes []*corev1.Node, known func(*corev1.Node) topology.Node, apiServers []netip.Addr) map[netip.Addr]string {
+	hosts := map[netip.Addr]string{}
+	for _, n := range nodes {
+		if node := known(n); len(node.Primary)+len(node.Gateway.Addrs) > 0 {
+			continue
+		}
+		for _, address := range n.Status.Addresses {
+			if address.Type != corev1.NodeInternalIP && address.Type != corev1.NodeExternalIP {
+				continue
+			}
+			if a, err := netip.ParseAddr(address.Address); err == nil {
+				if other, ok := hosts[a.Unmap()]; !ok || n.Name < other {
+					hosts[a.Unmap()] = n.Name
+				}
+			}
+		}
+	}
+	for _, a := range apiServers {
+		if _, ok := hosts[a]; !ok {
+			hosts[a] = ""
+		}
+	}
+	return hosts
+}
