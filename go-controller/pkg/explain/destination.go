@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // way is how a pod reaches a destination inside the cluster, by the address that the
@@ -19,6 +20,7 @@ type way int
 const (
 	wayOutside way = iota // an egress feature may be about it
 	wayDirect             // the other side sees the pod's own address
+	wayOwnHost            // so does the pod's own node
 	wayNode               // it sees the address of the pod's own node
 	wayNowhere            // nothing is forwarded
 )
@@ -26,79 +28,135 @@ const (
 // inside tells whether a destination is one that no egress feature is about, and what
 // becomes of it.
 func (v *view) inside(to netip.AddrPort) bool {
-	var ways map[way]bool
+	var ways map[way]netip.Addr
 	var why string
-	at, ok := v.c.serviceAt(to)
+	at, ok := v.serviceAt(to)
 	switch {
 	case ok && at.outside && to.Port() == 0:
 		v.note = fmt.Sprintf("%s is %s of Service %s: at the ports of that pods reach its endpoints; the answer is about other ports", to.Addr(), at.what, at.key)
 		return false
 	case ok:
 		ways, why = v.viaService(at, to.Addr())
-		if ways[wayOutside] {
+		if _, outside := ways[wayOutside]; outside {
 			v.note = fmt.Sprintf("%s is %s of Service %s, which has endpoints outside the cluster: the answer is about these", to.Addr(), at.what, at.key)
 			return false
 		}
 	default:
 		var by way
-		if by, why = v.c.wayTo(to.Addr()); by == wayOutside {
+		var source netip.Addr
+		if by, source, why = v.wayTo(to.Addr()); by == wayOutside {
+			v.unserved(to)
 			return false
 		}
-		ways = map[way]bool{by: true}
+		ways = map[way]netip.Addr{by: source}
 	}
 	f := v.out
 	f.Outcome, f.Why = OutcomeInside, why
-	if ways[wayDirect] {
-		f.Sources = []Source{{Address: v.addr.String(), Node: v.node.Name}}
-	}
-	if a := v.nodeAddr(); ways[wayNode] && a.IsValid() {
-		f.Sources = append(f.Sources, Source{Address: a.String(), Node: v.node.Name})
+	for _, by := range []way{wayDirect, wayOwnHost, wayNode} {
+		s := Source{Address: ways[by].String(), Node: v.node.Name}
+		if ways[by].IsValid() && !slices.Contains(f.Sources, s) {
+			f.Sources = append(f.Sources, s)
+		}
 	}
 	return true
 }
 
-// wayTo says how pods reach an address, as the policies of package noreroute have it.
-func (c *Cluster) wayTo(to netip.Addr) (way, string) {
-	in := func(prefixes []netip.Prefix) bool {
-		return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(to) })
+// unserved notes a destination that is the cluster's own and that nobody answers at: packets to it
+// are led as all others are.
+func (v *view) unserved(to netip.AddrPort) {
+	a := to.Addr()
+	if within(v.c.snap.Settings.Services, a) {
+		port := ""
+		if to.Port() != 0 {
+			port = fmt.Sprintf(" at port %d", to.Port())
+		}
+		v.nobody = fmt.Sprintf("%s is in the range of Services inside the cluster, and no Service has it%s", a, port)
+		v.note = v.nobody + ": what is sent there takes the way of what leaves the cluster"
+		return
 	}
-	owners := c.addresses.Owners(to)
-	host := slices.IndexFunc(owners, reserved.Owner.IsHost)
-	switch s := c.snap.Settings; {
-	case in(s.Pods):
-		return wayDirect, to.String() + " is in the pod network: pods see each other's addresses"
-	case in(s.Services):
-		return wayDirect, to.String() + " is in the range of Services inside the cluster"
-	case in(s.Join):
-		return wayDirect, to.String() + " is in the join network: routers of the cluster see the addresses of pods"
-	case to.Is6() && to.IsLinkLocalUnicast():
-		return wayNowhere, to.String() + " is on the pod's own link: no router forwards it"
-	case in(c.nodeLocal):
-		return wayNode, to.String() + " means another machine on each node: it is reached by the pod's own node, with that node's address"
-	case host >= 0:
-		return wayNode, strings.Replace(owners[host].Refuse().Message, "it is", to.String()+" is", 1) + ": pods call hosts with the address of their own node"
-	}
-	return wayOutside, ""
-}
-
-// viaService says how a pod reaches the endpoints of a Service, and who they see.
-func (v *view) viaService(at served, to netip.Addr) (map[way]bool, string) {
-	ways := map[way]bool{}
-	for a := range v.c.index.listed[at.key] {
-		if a.Is4() == to.Is4() {
-			by, _ := v.c.wayTo(a)
-			ways[by] = true
+	for _, e := range v.c.askedBy(a) {
+		for _, p := range v.c.placed[e.Name].Placements {
+			if p.Addr == a && p.Node != "" && p.Primary {
+				v.note = fmt.Sprintf("%s is an address of EgressIP/%s: OVN takes replies there, and drops what else is sent to it", a, e.Name)
+			}
 		}
 	}
+}
+
+// sentBack has nobody get what the kernel of a node is to send to an address of a Service that
+// there is not: its route for that range leads back to OVN.
+func (v *view) sentBack() {
+	f := v.out
+	if v.nobody == "" || f.Outcome != OutcomeEgressService && (f.Outcome != OutcomeNode || v.node.Gateway.Mode != topology.GatewayLocal) {
+		return
+	}
+	v.note = ""
+	f.Outcome, f.By, f.Sources, f.ImplementedBy = OutcomeInside, "", nil, nil
+	f.Why = v.nobody + ": the kernel of the node that is to let it out sends it back to OVN"
+	for i := range f.Selected {
+		if f.Selected[i].Wins {
+			f.Selected[i].Wins, f.Selected[i].Why = false, "it is about what leaves the cluster"
+		}
+	}
+}
+
+func within(prefixes []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// wayTo says how the pod reaches an address, as the policies of package noreroute have it, and
+// with which address.
+func (v *view) wayTo(to netip.Addr) (way, netip.Addr, string) {
+	owners := v.c.addresses.Owners(to)
+	host := slices.IndexFunc(owners, reserved.Owner.IsHost)
+	switch s := v.c.snap.Settings; {
+	case within(s.Pods, to):
+		return wayDirect, v.addr, to.String() + " is in the pod network: pods see each other's addresses"
+	case within(s.Join, to):
+		return wayDirect, v.addr, to.String() + " is in the join network: routers of the cluster see the addresses of pods"
+	case to.Is6() && to.IsLinkLocalUnicast():
+		return wayNowhere, netip.Addr{}, to.String() + " is on the pod's own link: no router forwards it"
+	case within(v.c.nodeLocal, to):
+		return wayNode, v.nodeAddrTo(to), to.String() + " means another machine on each node: it is reached by the pod's own node, with that node's address"
+	case v.onOwnNode(to, owners):
+		return wayOwnHost, v.addr, to.String() + " is an address of the pod's own node, which sees the pod's address"
+	case host >= 0:
+		return wayNode, v.nodeAddrTo(to), strings.Replace(owners[host].Refuse().Message, "it is", to.String()+" is", 1) + ": pods call hosts with the address of their own node"
+	}
+	return wayOutside, netip.Addr{}, ""
+}
+
+// onOwnNode tells whether an address is one of the pod's own node at which that gets packets of the
+// pod from OVN. In shared gateway mode these are the ones that its gateway router has, too: to
+// others they leave by the external bridge.
+func (v *view) onOwnNode(to netip.Addr, owners []reserved.Owner) bool {
+	if v.node.Gateway.Mode != topology.GatewayLocal {
+		return slices.Contains(v.node.GatewayAddresses(v.fam), to)
+	}
+	return slices.ContainsFunc(owners, func(o reserved.Owner) bool { return o.Kind == reserved.Node && o.Name == v.node.Name })
+}
+
+// viaService says how the pod reaches the endpoints of a Service, and with which addresses.
+func (v *view) viaService(at served, to netip.Addr) (map[way]netip.Addr, string) {
+	ways := map[way]netip.Addr{}
+	for a := range v.c.index.listed[at.key] {
+		if a.Is4() == to.Is4() {
+			by, source, _ := v.wayTo(a)
+			ways[by] = source
+		}
+	}
+	has := func(w way) bool { _, ok := ways[w]; return ok }
 	why := fmt.Sprintf("%s is %s of Service %s", to, at.what, at.key)
-	switch {
+	switch direct := has(wayDirect) || has(wayOwnHost); {
 	case len(ways) == 0:
-		ways[wayNowhere] = true
+		ways[wayNowhere] = netip.Addr{}
 		return ways, why + ", which has no endpoints"
-	case ways[wayDirect] && ways[wayNode]:
-		why += ": its pods see the pod's address, and hosts that of the pod's own node"
-	case ways[wayNode]:
+	case direct && has(wayNode):
+		why += ": its pods, and the pod's own node, see the pod's address, and other hosts that of the pod's own node"
+	case has(wayNode):
 		why += ", whose endpoints are hosts: they see the address of the pod's own node"
+	case has(wayOwnHost) && !has(wayDirect):
+		why += ", whose endpoint is the pod's own node: it sees the pod's address"
 	default:
 		why += ": its pods see the pod's address"
 	}
@@ -113,15 +171,23 @@ type served struct {
 
 // serviceAt returns what OVN serves at an address and port, port 0 for any; of several, which
 // is a mistake of somebody's, the first by name.
-func (c *Cluster) serviceAt(to netip.AddrPort) (served, bool) {
+func (v *view) serviceAt(to netip.AddrPort) (served, bool) {
 	var all []served
-	for _, svc := range c.snap.Services {
-		if to.Port() != 0 && !slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == int32(to.Port()) }) {
+	node := v.node.Gateway.NodePort && to.Addr() == v.nodeAddr()
+	for _, svc := range v.c.snap.Services {
+		key := svc.Namespace + "/" + svc.Name
+		port := func(of func(corev1.ServicePort) int32) bool {
+			return slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return of(p) == int32(to.Port()) })
+		}
+		if node && to.Port() != 0 && port(func(p corev1.ServicePort) int32 { return p.NodePort }) {
+			all = append(all, served{key, serviceAddr{text: to.Addr().String(), what: "at the pod's own node with a node port"}})
+		}
+		if to.Port() != 0 && !port(func(p corev1.ServicePort) int32 { return p.Port }) {
 			continue
 		}
 		for _, a := range serviceAddrs(svc) {
-			if is(a.text, to.Addr()) && !a.proxied && (!a.outside || c.free(to.Addr())) {
-				all = append(all, served{svc.Namespace + "/" + svc.Name, a})
+			if is(a.text, to.Addr()) && !a.proxied && (!a.outside || v.c.free(to.Addr())) {
+				all = append(all, served{key, a})
 			}
 		}
 	}

@@ -22,10 +22,16 @@ func ParseDestination(text string) (netip.AddrPort, error) {
 		}
 	}
 	to = netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
-	if err != nil || !topology.IsUnicast(to.Addr()) {
+	if err != nil || !IsDestination(to.Addr()) {
 		return to, errors.New("no destination; allowed: ADDRESS or ADDRESS:PORT, as 192.0.2.1:443 or [2001:db8::1]:443")
 	}
 	return to, nil
+}
+
+// IsDestination tells whether a pod can send to an address, one of its own link included: that of a
+// cloud's metadata is one.
+func IsDestination(a netip.Addr) bool {
+	return topology.IsUnicast(a) || a.IsLinkLocalUnicast() && !a.Is4In6() && a.Zone() == ""
 }
 
 // ParseAddress parses an address.

@@ -26,8 +26,11 @@ type view struct {
 	out  *Family
 	// detailed: what implements the verdict is asked for, too.
 	detailed bool
-	// note says what of the destination the verdict does not.
-	note string
+	// to is the destination's address; invalid for any outside of the cluster.
+	to netip.Addr
+	// note says what of the destination the verdict does not; nobody says, where nobody answers there,
+	// that it is so.
+	note, nobody string
 }
 
 // Pod explains the pod "namespace/name"; to is a destination, the zero AddrPort for
@@ -57,13 +60,18 @@ func (c *Cluster) pod(key string, to netip.AddrPort, detailed bool) (Pod, error)
 	case !node.Ready:
 		out.Problems = append(out.Problems, Problem{Object: "Node/" + node.Name, Reason: ReasonNodeNotReady,
 			Message: "the pod's own node is not Ready: it may not send at all", Since: c.notReadySince(node.Name)})
+	default:
+		for _, p := range c.unreachableProblem(c.state(node)) {
+			p.Message = "the master's probes get no answer from the pod's own node: it may not send at all"
+			out.Problems = append(out.Problems, p)
+		}
 	}
 	for _, f := range families {
 		if _, ok := topology.PrefixOf(f, c.snap.Settings.Pods); !ok && !to.Addr().IsValid() {
 			continue
 		}
 		family := Family{Family: f.String()}
-		v := view{c: c, pod: p, key: key, node: node.Node, fam: f, out: &family, detailed: detailed}
+		v := view{c: c, pod: p, key: key, node: node.Node, fam: f, out: &family, detailed: detailed, to: to.Addr()}
 		v.addr, _ = topology.AddrOf(f, podAddrs(p))
 		v.explain(to)
 		out.Families = append(out.Families, family)
@@ -152,6 +160,7 @@ func (v *view) explain(to netip.AddrPort) {
 		}
 		v.fromNode()
 	}
+	v.sentBack()
 }
 
 // leadsAway tells whether an EgressIP leads the pod past the routing table that an
@@ -191,9 +200,29 @@ func (v *view) problem(object, reason, message string) {
 
 // fromNode has the pod leave with the address of its own node.
 func (v *view) fromNode() {
-	if a := v.nodeAddr(); a.IsValid() {
+	if a := v.nodeAddrTo(v.to); a.IsValid() {
 		v.out.Sources = []Source{{Address: a.String(), Node: v.node.Name}}
 	}
+}
+
+// nodeAddrTo is the node's address with which the pod is seen at another. Where the kernel sends, in
+// local gateway mode and for pods on the host's network, it is that of the interface, which is
+// known for networks that the node is on.
+func (v *view) nodeAddrTo(to netip.Addr) netip.Addr {
+	a := v.nodeAddr()
+	if v.node.Gateway.Mode != topology.GatewayLocal && !v.pod.Spec.HostNetwork {
+		return a
+	}
+	for _, p := range v.node.Host {
+		if !p.Contains(to) {
+			continue
+		}
+		if p.Contains(a) {
+			return a
+		}
+		return p.Addr()
+	}
+	return a
 }
 
 // nodeAddr is the address with which a node translates its pods.

@@ -17,6 +17,7 @@ import (
 	routev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
 	ipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	servicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/health/reachability"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -114,9 +115,18 @@ func outsideService(key, clusterIP string, endpoints ...string) func(*Snapshot) 
 	}
 }
 
+// shared has the nodes in shared gateway mode.
+func shared(s *Snapshot) {
+	for _, n := range s.Nodes {
+		known, _ := kube.Node(n)
+		known.Gateway.Mode = topology.GatewayShared
+		n.Annotations[kube.AnnotationL3Gateway] = kube.FormatL3Gateway(known.Gateway)
+	}
+}
+
 // loadBalanced gives the first EgressService's Service a port, and a cluster IP.
 func loadBalanced(s *Snapshot) {
-	s.Services[0].Spec.Ports = []corev1.ServicePort{{Port: 8080}}
+	s.Services[0].Spec.Ports = []corev1.ServicePort{{Port: 8080, NodePort: 30080}}
 	s.Services[0].Spec.ClusterIPs = []string{"10.96.0.7"}
 }
 
@@ -235,7 +245,28 @@ func TestPod(t *testing.T) {
 			s.Settings.EgressIP, s.Settings.ExternalGateways = false, false
 		}}, want: web4},
 		{name: "to a pod", to: "10.244.2.7", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce}, want: "IPv4 NotEgress 10.244.1.3@ovn-worker"},
-		{name: "to a Service", to: "10.96.0.1", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce}, want: "IPv4 NotEgress 10.244.1.3@ovn-worker"},
+		{name: "to an address of no Service", to: "10.96.0.1", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce}, want: "IPv4 EgressIP by EgressIP/prod 172.18.0.33@ovn-worker2"},
+		{name: "to a port that the Service does not have", to: "10.96.0.7:81", world: []change{egressService("shop/checkout", "5.5.5.5"), egressIP("prod", "prod", "172.18.0.33"), loadBalanced, inForce},
+			want: "IPv4 EgressIP by EgressIP/prod 172.18.0.33@ovn-worker2"},
+		{name: "to an address of no Service, by the kernel of the node", to: "10.96.0.1", want: "IPv4 NotEgress"},
+		{name: "to an address of no Service, by the kernel of the host", pod: "shop/cart", to: "10.96.0.1", world: []change{egressService("shop/checkout", "5.5.5.5"), inForce}, want: "IPv4 NotEgress"},
+		{name: "to an address of no Service, in shared gateway mode", to: "10.96.0.1", world: []change{shared}, want: web4},
+		{name: "to the address of an EgressIP", to: "172.18.0.33", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce}, want: "IPv4 EgressIP by EgressIP/prod 172.18.0.33@ovn-worker2"},
+		{name: "to the pod's own node", to: "172.18.0.3", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce}, want: "IPv4 NotEgress 10.244.1.3@ovn-worker"},
+		{name: "to another address of the pod's own node", to: "172.19.0.3", want: "IPv4 NotEgress 10.244.1.3@ovn-worker"},
+		{name: "to another address of the pod's own node, in shared gateway mode", to: "172.19.0.3", world: []change{shared}, want: "IPv4 NotEgress 172.18.0.3@ovn-worker"},
+		{name: "to a node on another network", to: "172.19.0.4", want: "IPv4 NotEgress 172.19.0.3@ovn-worker"},
+		{name: "to a node on another network, in shared gateway mode", to: "172.19.0.4", world: []change{shared}, want: "IPv4 NotEgress 172.18.0.3@ovn-worker"},
+		{name: "to a machine on another network of the node", to: "172.19.0.99", want: "IPv4 NodeAddress 172.19.0.3@ovn-worker"},
+		{name: "to a node port of the pod's own node", to: "172.18.0.3:30080", world: []change{egressService("shop/checkout", "5.5.5.5"), loadBalanced, inForce}, want: "IPv4 NotEgress 10.244.1.3@ovn-worker"},
+		{name: "to a node port of another node", to: "172.18.0.4:30080", world: []change{egressService("shop/checkout", "5.5.5.5"), loadBalanced, inForce}, want: "IPv4 NotEgress 172.18.0.3@ovn-worker"},
+		{name: "to a Service whose endpoint is the pod's own node", to: "10.96.0.1:443", world: []change{outsideService("default/kubernetes", "10.96.0.1", "172.18.0.3"), inForce},
+			want: "IPv4 NotEgress 10.244.1.3@ovn-worker"},
+		{name: "to a Service whose endpoints are nodes", to: "10.96.0.1:443", world: []change{outsideService("default/kubernetes", "10.96.0.1", "172.18.0.3", "172.18.0.2"), inForce},
+			want: "IPv4 NotEgress 10.244.1.3@ovn-worker 172.18.0.3@ovn-worker"},
+		{name: "its own node does not answer the probes", to: "192.0.2.1", world: []change{inForce, func(s *Snapshot) {
+			s.Reachability.Nodes["ovn-worker"] = reachability.Node{State: reachability.Unreachable, Since: taken.Add(-10 * time.Second)}
+		}}, want: web4, problems: "NodeUnreachable"},
 		{name: "to a node", to: "172.18.0.4", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce}, want: "IPv4 NotEgress 172.18.0.3@ovn-worker"},
 		{name: "to the metadata of a cloud", to: "169.254.169.254", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce}, want: "IPv4 NotEgress 172.18.0.3@ovn-worker"},
 		{name: "to an API server that is no node", to: "203.0.113.10:6443", world: []change{egressIP("prod", "prod", "172.18.0.33"), api, inForce}, want: "IPv4 NotEgress 172.18.0.3@ovn-worker"},

@@ -73,7 +73,7 @@ func node(name string, i int) *corev1.Node {
 		kube.AnnotationPrimaryIfAddr:    fmt.Sprintf(`{"ipv4":%q,"ipv6":%q}`, primary[0], primary[1]),
 		kube.AnnotationHostAddresses:    string(hosts),
 		kube.AnnotationL3Gateway: kube.FormatL3Gateway(topology.Gateway{Mode: topology.GatewayLocal, InterfaceID: "breth0_" + name,
-			MAC: "02:42:ac:12:00:03", Addrs: primary, NextHops: []netip.Addr{netip.MustParseAddr("172.18.0.1")}}),
+			MAC: "02:42:ac:12:00:03", Addrs: primary, NextHops: []netip.Addr{netip.MustParseAddr("172.18.0.1")}, NodePort: true}),
 	}}}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: ago(time.Hour)}}
 	if i > 0 {

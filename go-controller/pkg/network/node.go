@@ -3,7 +3,6 @@ package network
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
@@ -119,7 +118,7 @@ func nodeAddressPolicies(n topology.Node) []nb.Row {
 	var rows []nb.Row
 	for _, s := range n.Subnets {
 		f := topology.FamilyOf(s.Addr())
-		for _, addr := range nodeAddresses(n, f) {
+		for _, addr := range n.GatewayAddresses(f) {
 			rows = append(rows, nb.Row{
 				ID:     addr.String(),
 				Parent: onClusterRouter,
@@ -134,20 +133,4 @@ func nodeAddressPolicies(n topology.Node) []nb.Row {
 		}
 	}
 	return rows
-}
-
-// nodeAddresses returns the node's own addresses of a family, which its gateway router
-// has too: at most one on each network.
-func nodeAddresses(n topology.Node, f topology.Family) []netip.Addr {
-	var addrs []netip.Addr
-	for _, from := range [][]netip.Prefix{n.Gateway.Addrs, n.Primary} {
-		if p, ok := topology.PrefixOf(f, from); ok {
-			addrs = append(addrs, p.Addr())
-			break
-		}
-	}
-	if p, ok := topology.PrefixOf(f, n.Gateway.External.Addrs); ok && n.Gateway.External.Known() && !slices.Contains(addrs, p.Addr()) {
-		addrs = append(addrs, p.Addr())
-	}
-	return addrs
 }

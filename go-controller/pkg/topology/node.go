@@ -230,3 +230,19 @@ type Attachment struct {
 	Name  string // "namespace/name", or as its plug-in calls it
 	Addrs []netip.Addr
 }
+
+// GatewayAddresses returns the node's own addresses of a family, which its gateway router
+// has too: at most one on each network.
+func (n Node) GatewayAddresses(f Family) []netip.Addr {
+	var addrs []netip.Addr
+	for _, from := range [][]netip.Prefix{n.Gateway.Addrs, n.Primary} {
+		if p, ok := PrefixOf(f, from); ok {
+			addrs = append(addrs, p.Addr())
+			break
+		}
+	}
+	if p, ok := PrefixOf(f, n.Gateway.External.Addrs); ok && n.Gateway.External.Known() && !slices.Contains(addrs, p.Addr()) {
+		addrs = append(addrs, p.Addr())
+	}
+	return addrs
+}

@@ -1,0 +1,49 @@
+package explain
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+// TestDestinationWords: the answer says what a destination is, where the outcome alone does not tell.
+func TestDestinationWords(t *testing.T) {
+	type change = func(*Snapshot)
+	prod := []change{egressIP("prod", "prod", "172.18.0.33"), egressService("shop/checkout", "5.5.5.5"), loadBalanced, inForce}
+	for to, want := range map[string]string{
+		"10.96.0.9":        "no Service has it: what is sent there",
+		"10.96.0.7:81":     "no Service has it at port 81: what is sent there",
+		"172.18.0.33":      "is an address of EgressIP/prod: OVN takes replies there, and drops what else is sent to it",
+		"172.18.0.3":       "is an address of the pod's own node, which sees the pod's address",
+		"172.18.0.3:30080": "at the pod's own node with a node port of Service shop/checkout: its pods see",
+	} {
+		p := ask(t, world(prod...), "prod/web", to)
+		if said := strings.Join(append(p.Notes, p.Families[0].Why), "\n"); !strings.Contains(said, want) {
+			t.Errorf("to %s: %s\nwant %s", to, said, want)
+		}
+	}
+	p := ask(t, world(), "prod/web", "10.96.0.9")
+	if why := p.Families[0].Why; !strings.HasSuffix(why, "sends it back to OVN") || len(p.Notes) > 0 {
+		t.Errorf("by the kernel: %s, notes %q", why, p.Notes)
+	}
+}
+
+func TestParseDestination(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "192.0.2.1": "192.0.2.1:0", "192.0.2.1:443": "192.0.2.1:443", "[2001:db8::1]": "[2001:db8::1]:0", "[2001:db8::1]:443": "[2001:db8::1]:443",
+		"::ffff:192.0.2.1": "192.0.2.1:0", "169.254.169.254:80": "169.254.169.254:80", "fe80::1": "[fe80::1]:0",
+		"127.0.0.1": "none", "0.0.0.0": "none", "224.0.0.1": "none", "::1": "none", "fe80::1%eth0": "none", "192.0.2.1:": "none", "example.com": "none", "192.0.2.1:99999": "none",
+	} {
+		to, err := ParseDestination(text)
+		got := to.String()
+		switch {
+		case err != nil:
+			got = "none"
+		case to == netip.AddrPort{}:
+			got = ""
+		}
+		if got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
