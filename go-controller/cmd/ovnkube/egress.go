@@ -87,7 +87,7 @@ func (e *egress) command() *cli.App {
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FORMAT` of the answer: text, json or yaml", Value: "text", Destination: &e.output},
 		&cli.DurationFlag{Name: "request-timeout", Usage: "How long all requests together may take", Value: 30 * time.Second, Destination: &e.timeout},
 	}
-	wrong := func(_ *cli.Context, err error, _ bool) error { return usageError(err) }
+	wrong := func(c *cli.Context, err error, _ bool) error { return usageError(err, c.Command.HelpName) }
 	group := func(c *cli.Context) error {
 		if c.Args().Present() {
 			return fmt.Errorf("%s: unknown command; see %s --help", c.Args().First(), c.Command.HelpName)
@@ -220,6 +220,7 @@ var switches = []string{"h", "help", "w", "watch", "probe"}
 // them: people write them behind it.
 func inOrder(args []string) []string {
 	var words, flags []string
+	complete := true
 	for i := 0; i < len(args); i++ {
 		a := args[i]
 		if !strings.HasPrefix(a, "-") || a == "-" {
@@ -227,14 +228,20 @@ func inOrder(args []string) []string {
 			continue
 		}
 		flags = append(flags, a)
-		if name := strings.TrimLeft(a, "-"); !strings.Contains(a, "=") && !slices.Contains(switches, name) && i+1 < len(args) {
-			i++
-			flags = append(flags, args[i])
+		if name := strings.TrimLeft(a, "-"); !strings.Contains(a, "=") && !slices.Contains(switches, name) {
+			if i++; i < len(args) {
+				flags = append(flags, args[i])
+			} else {
+				complete = false
+			}
 		}
 	}
 	commands := min(1, len(words))
 	if commands > 0 && (words[0] == "explain" || words[0] == "history") {
 		commands = min(2, len(words))
+	}
+	if !complete { // the object would become the value of the last flag
+		return slices.Concat(words[:commands], flags)
 	}
 	return slices.Concat(words[:commands], flags, words[commands:])
 }

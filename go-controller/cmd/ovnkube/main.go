@@ -59,7 +59,7 @@ func command() *cli.App {
 		Version:         version.Get().String(),
 		HideHelpCommand: true,
 		// Errors reach main as they are: one line, no page of help around it.
-		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return usageError(err) },
+		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return usageError(err, "ovnkube") },
 		ExitErrHandler: func(*cli.Context, error) {},
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "init-master", Usage: "Be a master, under the `NAME` of this node", Destination: &role.Master},
@@ -83,8 +83,8 @@ func command() *cli.App {
 	}
 }
 
-// usageError names the flag the way it is written.
-func usageError(err error) error {
+// usageError names the flag of a command the way it is written.
+func usageError(err error, command string) error {
 	text := err.Error()
 	for _, prefix := range []string{"flag provided but not defined: -", "flag needs an argument: -"} {
 		name, ok := strings.CutPrefix(text, prefix)
@@ -93,7 +93,7 @@ func usageError(err error) error {
 		}
 		name = "--" + strings.TrimLeft(name, "-")
 		if prefix[5] == 'p' {
-			return fmt.Errorf("%s: unknown flag; allowed: the flags in ovnkube --help", argument(name))
+			return fmt.Errorf("%s: unknown flag; allowed: the flags in %s --help", argument(name), command)
 		}
 		return fmt.Errorf("%s: value missing; allowed: %s VALUE or %s=VALUE", name, name, name)
 	}

@@ -109,7 +109,7 @@ func (p *pkiCommand) command() *cli.App {
 // it does without a subcommand.
 func subcommandErrors() (wrong cli.OnUsageErrorFunc, group cli.ActionFunc) {
 	wrong = func(c *cli.Context, err error, _ bool) error {
-		return errors.New(strings.Replace(usageError(err).Error(), "ovnkube --help", c.Command.HelpName+" --help", 1))
+		return usageError(err, c.Command.HelpName)
 	}
 	group = func(c *cli.Context) error {
 		if c.Args().Present() {

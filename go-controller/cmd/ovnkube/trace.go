@@ -56,6 +56,8 @@ func (e *egress) trace(c *cli.Context) error {
 		return err
 	case to.Port() == 0:
 		return fmt.Errorf("--to=%s: no destination; allowed: ADDRESS:PORT, as 192.0.2.1:443 or [2001:db8::1]:443", e.to)
+	case c.Bool("probe") && !trace.IsProbed(to.Addr()):
+		return fmt.Errorf("--probe: nothing is sent to %s: on the link of a node it would be asked on behalf of that", to.Addr())
 	case protocol != trace.TCP && protocol != trace.UDP:
 		return fmt.Errorf("--protocol=%s: unknown; allowed: %s, %s", protocol, trace.TCP, trace.UDP)
 	}

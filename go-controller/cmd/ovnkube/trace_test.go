@@ -147,6 +147,8 @@ func TestTrace(t *testing.T) {
 		"no node answers":   {answers(503, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no endpoints available for service \"ovnkube-trace\"","reason":"ServiceUnavailable","code":503}`), to, 1, "no endpoints available for service", ""},
 		"the node refuses":  {answers(403, "forbidden: ann may not get nodes/trace n1"), to, 2, "", "you may not trace; a binding of the role egress-tracer in namespace ovn-kubernetes lets you: forbidden: ann may not get nodes/trace n1"},
 		"no JSON":           {answers(200, "hello"), to, 1, "read the answer of node n1", ""},
+		"to the metadata":   {leaving("172.18.0.3"), []string{"prod/web", "--to", "169.254.169.254:80"}, 0, "> leaves node n1 by eth0 with source 172.18.0.3: as planned", ""},
+		"probe of metadata": {leaving("172.18.0.3"), []string{"prod/web", "--to", "169.254.169.254:80", "--probe"}, 2, "", "--probe: nothing is sent to 169.254.169.254"},
 		"no destination":    {leaving(""), []string{"prod/web"}, 2, "", "--to=: no destination; allowed: ADDRESS:PORT"},
 		"no port":           {leaving(""), []string{"prod/web", "--to", "192.0.2.1"}, 2, "", "--to=192.0.2.1: no destination; allowed: ADDRESS:PORT"},
 		"unknown protocol":  {leaving(""), append(to, "--protocol", "sctp"), 2, "", "--protocol=sctp: unknown; allowed: tcp, udp"},

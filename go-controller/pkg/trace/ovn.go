@@ -15,12 +15,16 @@ type OVN struct {
 	Outputs []Output `json:"outputs,omitempty"`
 	// Source is the address that OVN gives it in place of its own; invalid: none.
 	Source netip.Addr `json:"source,omitzero"`
+	// To is the endpoint of a Service that OVN gives it as destination, of several the first; invalid: none.
+	To netip.AddrPort `json:"to,omitzero"`
+	// Endpoints is how many of them there are.
+	Endpoints int `json:"endpoints,omitempty"`
 	// Mark is what it carries to the bridge or the kernel.
 	Mark uint32 `json:"mark,omitempty"`
 	// Choices are the numbers of the next hops, where each connection takes one of several.
 	Choices []int `json:"choices,omitempty"`
 	// Asks: OVN does not know the hardware address of the next hop yet. The trace goes on with
-	// the request for it, in place of the packet.
+	// the request for it, in place of the packet, to where that leaves the logical network.
 	Asks bool `json:"asks,omitempty"`
 }
 
@@ -45,11 +49,12 @@ type Output struct {
 var inner = []string{"patch", "l3gateway", "chassisredirect"}
 
 var (
-	ovnPipeline  = regexp.MustCompile(`^(?:ingress|egress|multicast)\(dp="([^"]*)"`)
+	ovnPipeline  = regexp.MustCompile(`^(ingress|egress|multicast)\(dp="([^"]*)"`)
 	ovnStep      = regexp.MustCompile(`^ *\d+\. (\w+)(?: \([^()]*\))?: (.*), priority (\d+), uuid [0-9a-f]+$`)
 	ovnNoMatch   = regexp.MustCompile(`^ *\d+\. (\w+)(?: \([^()]*\))?: no match`)
 	ovnOutput    = regexp.MustCompile(`^/\* output to "([^"]*)", type "([^"]*)" \*/$`)
 	ovnSNAT      = regexp.MustCompile(`^ct_snat\(ip[46]\.src=([0-9a-f.:]+)\)$`)
+	ovnBackends  = regexp.MustCompile(`^ct_lb(?:_mark)?\(backends=([^;()]*)[;)]`)
 	ovnSelect    = regexp.MustCompile(`\bselect\(([^()]*)\)`)
 	ovnMark      = regexp.MustCompile(`^pkt\.mark = (0x[0-9a-f]+|\d+);$`)
 	ovnSeparator = regexp.MustCompile(`^-+$`)
@@ -59,11 +64,21 @@ var (
 func ParseOVN(text string) OVN {
 	var out OVN
 	datapath := ""
+	back := -1 // how far lines are indented that tell of a request that has come back
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\r\n")
 		word := strings.TrimSpace(line)
+		indented := len(line) - len(strings.TrimLeft(line, " "))
+		if back >= 0 && (word == "" || indented >= back) {
+			continue
+		}
+		back = -1
 		if m := ovnPipeline.FindStringSubmatch(word); m != nil {
-			datapath = m[1]
+			if m[1] == "ingress" && out.Asks && out.passes(m[2]) {
+				back = indented // to a router that takes it for a packet, and asks again
+				continue
+			}
+			datapath = m[2]
 			continue
 		}
 		if m := ovnStep.FindStringSubmatch(line); m != nil {
@@ -91,6 +106,12 @@ func (o *OVN) word(datapath, word string) {
 			o.Source = a
 		}
 		return
+	}
+	if m := ovnBackends.FindStringSubmatch(word); m != nil {
+		backends := strings.Split(m[1], ",")
+		if to, err := netip.ParseAddrPort(backends[0]); err == nil {
+			o.To, o.Endpoints = to, len(backends)
+		}
 	}
 	if m := ovnMark.FindStringSubmatch(word); m != nil {
 		if mark, err := strconv.ParseUint(m[1], 0, 32); err == nil {

@@ -30,6 +30,7 @@ func TestParseOVN(t *testing.T) {
 	}{
 		"gateway":    {exit: Output{"ext_ovn-worker2", "breth0_ovn-worker2", "localnet"}, source: "172.18.0.33", policy: "100 ip4.src == 10.244.1.3"},
 		"asks":       {exit: Output{"ext_ovn-worker2", "breth0_ovn-worker2", "localnet"}, asks: true, policy: "100 ip4.src == 10.244.1.3"},
+		"asks-6":     {exit: Output{"ext_ovn-worker2", "breth0_ovn-worker2", "localnet"}, source: "fc00:f853:ccd:e793::33", asks: true, policy: "100 ip6.src == fd00:10:244:2::3"},
 		"management": {exit: Output{"ovn-worker2", "k8s-ovn-worker2", ""}, policy: "101 ip4.src == 10.244.1.3"},
 		"several":    {exit: Output{"ext_ovn-worker", "breth0_ovn-worker", "localnet"}, choices: []int{1, 2}, asks: true, policy: "101 ip4.src == 10.244.1.3"},
 		"dropped":    {dropped: "lr_in_policy", policy: "200 ip4.src == 10.244.1.3"},
@@ -51,6 +52,9 @@ func TestParseOVN(t *testing.T) {
 		if len(policies) != 1 || sprint(policies[0].Priority, policies[0].Match) != want.policy {
 			t.Errorf("%s: policies %v, want %s", name, policies, want.policy)
 		}
+	}
+	if n := len(ParseOVN(read(t, "ovn", "asks-6.txt")).at("GR_ovn-worker2", "lr_in_ip_routing")); n != 1 {
+		t.Errorf("the request for a hardware address comes back to the router that makes it, and is followed: %d routes", n)
 	}
 	none := ParseOVN("ingress(dp=\"n1\", inport=\"p\")\n-----\n 3. ls_in_acl: no match (implicit drop)\n")
 	if step, ok := none.Dropped(); !ok || step.Stage != "ls_in_acl" || step.Datapath != "n1" {

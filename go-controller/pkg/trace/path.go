@@ -63,6 +63,7 @@ type Path struct {
 	Notes     []string          `json:"notes,omitempty"`
 
 	source      netip.Addr
+	to          netip.AddrPort // by now
 	kernelRules []string
 }
 
@@ -115,6 +116,10 @@ func (p *Path) datapaths(ovn OVN) {
 			h := &p.Hops[len(p.Hops)-1]
 			h.Facts = append(h.Facts, fact)
 		}
+		if backend := endpointOf(s); backend != "" {
+			h := &p.Hops[len(p.Hops)-1]
+			h.Facts = append(h.Facts, "destination becomes "+backend)
+		}
 		if s.Stage == "lr_out_snat" && ovn.Source.IsValid() && i > 0 {
 			h := &p.Hops[len(p.Hops)-1]
 			if hasAction(s, "ct_snat") {
@@ -122,6 +127,18 @@ func (p *Path) datapaths(ovn OVN) {
 			}
 		}
 	}
+}
+
+// endpointOf returns the endpoint of a Service that a flow sends to, of several the first; "" for
+// other flows.
+func endpointOf(s Step) string {
+	for _, a := range s.Actions {
+		if m := ovnBackends.FindStringSubmatch(a); m != nil {
+			first, _, _ := strings.Cut(m[1], ",")
+			return first
+		}
+	}
+	return ""
 }
 
 // nodeOf returns the node that a router or switch is of, by its name; "" for those of all.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/explain"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -36,6 +37,10 @@ var abouts = []string{AboutOVN, AboutKernel, AboutBridge, AboutConnection, About
 
 // IsProbe tells whether a path is that of a request to send.
 func IsProbe(path string) bool { return strings.HasSuffix(path, "/"+AboutProbe) }
+
+// IsProbed tells whether probes are sent to an address: on the link of a node, as that of a cloud's
+// metadata, they would ask on behalf of the node.
+func IsProbed(a netip.Addr) bool { return topology.IsUnicast(a) }
 
 // The protocols.
 const (
@@ -128,7 +133,7 @@ func Decode(path string, v url.Values) (Question, error) {
 	if q.Protocol != TCP && q.Protocol != UDP {
 		return q, fmt.Errorf("protocol %q: allowed: %s, %s", q.Protocol, TCP, UDP)
 	}
-	if q.To, err = netip.ParseAddrPort(v.Get("to")); err != nil || q.To.Port() == 0 || !unicast(q.To.Addr()) {
+	if q.To, err = netip.ParseAddrPort(v.Get("to")); err != nil || q.To.Port() == 0 || !explain.IsDestination(q.To.Addr()) || IsProbe(path) && !IsProbed(q.To.Addr()) {
 		return q, fmt.Errorf("to %q: no destination; allowed: ADDRESS:PORT", v.Get("to"))
 	}
 	return q, q.decodeRest(v)

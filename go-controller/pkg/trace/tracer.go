@@ -46,6 +46,9 @@ func New(plan explain.Pod, to netip.AddrPort, protocol string) (*Tracer, error) 
 
 func (t *Tracer) ask(p *Path, q Question) {
 	q.To, q.Protocol = t.to, t.protocol
+	if p != nil {
+		q.To = p.to
+	}
 	t.next = append(t.next, pending{q, p})
 }
 
@@ -95,7 +98,7 @@ func (t *Tracer) Answer(facts Facts, err error) {
 
 // begin returns a path that has left the pod.
 func (t *Tracer) begin() *Path {
-	p := &Path{source: netip.MustParseAddr(t.family.Address)}
+	p := &Path{source: netip.MustParseAddr(t.family.Address), to: t.to}
 	p.hop(Hop{Kind: HopPod, Name: t.plan.Pod, Node: t.plan.Node,
 		Facts: []string{fmt.Sprintf("sends %s from %s", strings.ToUpper(t.protocol), t.family.Address)}})
 	return p
@@ -116,6 +119,12 @@ func (t *Tracer) logical(p *Path, q Question, ovn OVN) {
 	t.missing(p, ovn)
 	if ovn.Source.IsValid() {
 		p.source = ovn.Source
+	}
+	if ovn.To.IsValid() {
+		p.to = ovn.To
+	}
+	if ovn.Endpoints > 1 {
+		p.note(fmt.Sprintf("the Service has %d endpoints, of which each connection takes one: this is the way to %s", ovn.Endpoints, ovn.To))
 	}
 	if step, ok := ovn.Dropped(); ok {
 		p.dropped(fmt.Sprintf("%s of %s drops it: priority %d, %s", step.Stage, step.Datapath, step.Priority, matchText(step.Match)))

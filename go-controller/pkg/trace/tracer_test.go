@@ -59,7 +59,11 @@ func byService(p *explain.Pod) {
 type nodes map[string]any
 
 func (n nodes) ask(q Question) (Facts, error) {
-	switch a := n[q.Node+" "+q.About].(type) {
+	answer, ok := n[q.Node+" "+q.About+" to "+q.To.String()]
+	if !ok {
+		answer = n[q.Node+" "+q.About]
+	}
+	switch a := answer.(type) {
 	case error:
 		return Facts{}, a
 	case OVN:
@@ -114,6 +118,13 @@ func TestTrace(t *testing.T) {
 	}
 	several := ovnOf(t, "several")
 	several.Asks = false
+	toService := ParseOVN(`ingress(dp="ovn-worker", inport="prod_web")
+12. ls_in_lb (northd.c:7558): ct.new && ip4.dst == 10.96.0.1 && tcp.dst == 443, priority 120, uuid b2f00a86
+    ct_lb_mark(backends=172.18.0.3:6443,172.18.0.2:6443);
+egress(dp="ovn-worker", inport="stor-ovn-worker", outport="k8s-ovn-worker")
+ 9. ls_out_apply_port_sec (northd.c:5777): 1, priority 0, uuid 1fcdce52
+    /* output to "k8s-ovn-worker", type "" */
+`)
 	for name, tc := range map[string]struct {
 		plan  explain.Pod
 		nodes nodes
@@ -143,6 +154,9 @@ func TestTrace(t *testing.T) {
 		"inside": {planned(func(p *explain.Pod) {
 			p.Families[0] = explain.Family{Family: "IPv4", Address: "10.244.1.3", Outcome: explain.OutcomeInside, Sources: []explain.Source{{Address: "10.244.1.3", Node: "ovn-worker"}}}
 		}), nodes{"ovn-worker ovn": OVN{Steps: []Step{{Datapath: "ovn-worker", Stage: "ls_in_l2_lkup", Priority: 50}}, Outputs: []Output{{"ovn-worker", "shop_cart", ""}}}}},
+		"to-a-service": {planned(func(p *explain.Pod) {
+			p.Families[0] = explain.Family{Family: "IPv4", Address: "10.244.1.3", Outcome: explain.OutcomeInside, Sources: []explain.Source{{Address: "10.244.1.3", Node: "ovn-worker"}}}
+		}), nodes{"ovn-worker ovn": toService, "ovn-worker kernel to 172.18.0.3:6443": Kernel{Local: true}}},
 		"several": {planned(plain), nodes{"ovn-worker ovn": several, "ovn-worker bridge": out}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +169,7 @@ func TestTrace(t *testing.T) {
 			} else if name == "egressip" || name == "rule-missing" {
 				golden.Check(t, name+".json", string(data)+"\n")
 			}
-			inPlace := name == "egressip" || name == "egressservice" || name == "another-network" || name == "plain" || name == "inside"
+			inPlace := name == "egressip" || name == "egressservice" || name == "another-network" || name == "plain" || name == "inside" || name == "to-a-service"
 			if got.InPlace != inPlace {
 				t.Errorf("in place: %v", got.InPlace)
 			}
