@@ -267,7 +267,7 @@ func (d difference) nodeOf(pod string) string {
 	return p.Spec.NodeName
 }
 
-// ways returns how a pod leaves, by family; nothing where there is no such pod.
+// ways returns how a pod leaves, by family; nothing where there is no such pod, or it sends nothing.
 func (c *Cluster) ways(key string) map[string]*Way {
 	p, err := c.pod(key, netip.AddrPort{}, false)
 	if err != nil {
@@ -276,6 +276,9 @@ func (c *Cluster) ways(key string) map[string]*Way {
 	ways := map[string]*Way{}
 	for _, f := range p.Families {
 		w := &Way{Outcome: f.Outcome, By: f.By, Sources: f.Sources, Gateways: f.Gateways, Why: f.Why, selected: len(f.Selected) > 0}
+		if f.Outcome == OutcomeNone {
+			continue // as where there is no such pod: it sends nothing
+		}
 		if slices.Contains(c.snap.Lost, p.Node) && !c.pods[key].Spec.HostNetwork {
 			w = &Way{Outcome: OutcomeLost, Why: "its node is lost"}
 		}
@@ -294,7 +297,7 @@ func (w *Way) same(o *Way) bool {
 
 // gone tells whether what the pod sends does not get out.
 func (w *Way) gone() bool {
-	return slices.Contains([]Outcome{OutcomeHeld, OutcomeDropped, OutcomeUnknown, OutcomeNone, OutcomeLost}, w.Outcome)
+	return slices.Contains([]Outcome{OutcomeHeld, OutcomeDropped, OutcomeUnknown, OutcomeLost}, w.Outcome)
 }
 
 // effect says what a change of the way means for a pod on a node.

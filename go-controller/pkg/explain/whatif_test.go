@@ -99,6 +99,9 @@ func TestWhatIf(t *testing.T) {
 	prod := []func(*Snapshot){egressIP("prod", "prod", "172.18.0.33"), on("ovn-worker2"), inForce}
 	checkout := []func(*Snapshot){egressService("shop/checkout", "5.5.5.5"), hosted("ovn-worker2"), inForce}
 	onlyWorker2 := func(s *Snapshot) { delete(s.Nodes[1].Labels, kube.LabelEgressAssignable) }
+	ended := func(s *Snapshot) {
+		s.Pods[0].Status.Phase, s.Pods[1].Status.Phase = corev1.PodSucceeded, corev1.PodFailed
+	}
 	drop := func(s *Snapshot) { s.EgressIPs[0].Spec.OnUnavailable = ipv1.UnavailableDrop }
 	policy := &routev1.AdminPolicyBasedExternalRoute{TypeMeta: metav1.TypeMeta{Kind: kindRoute}, ObjectMeta: metav1.ObjectMeta{Name: "gws"}}
 	policy.Spec.From.NamespaceSelector.MatchLabels = map[string]string{"name": "prod"}
@@ -159,6 +162,8 @@ func TestWhatIf(t *testing.T) {
 		"a namespace is deleted": {world: checkout, change: Change{Delete: []string{"ns/shop"}},
 			want: "EgressService/shop/checkout ovn-worker2>\n" +
 				"shop/cart IPv4 EgressService 5.5.5.5@ovn-worker2 > - ? \nshop/cart IPv6 NodeAddress fc00:f853:ccd:e793::3@ovn-worker > - ? "},
+		"the node of a pod that has ended is lost": {world: []func(*Snapshot){ended, inForce}, change: Change{Lose: []string{"ovn-worker"}}},
+		"a pod that has ended is deleted":          {world: []func(*Snapshot){ended, inForce}, change: Change{Delete: []string{"ns/prod", "ns/shop"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := world(tc.world...)
