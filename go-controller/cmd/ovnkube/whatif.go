@@ -46,6 +46,11 @@ func (e *egress) whatIf(c *cli.Context) error {
 		return fmt.Errorf("%s: unexpected argument; see %s --help", c.Args().First(), c.Command.HelpName)
 	}
 	change := explain.Change{Delete: c.StringSlice("delete"), Drain: split(c.StringSlice("drain")), Lose: split(c.StringSlice("lose"))}
+	for flag, names := range map[string][]string{"drain": change.Drain, "lose": change.Lose} {
+		if slices.Contains(names, "") {
+			return fmt.Errorf("--%s=%s: a name is missing; allowed: NODE[,NODE]", flag, strings.Join(names, ","))
+		}
+	}
 	for _, text := range c.StringSlice("label") {
 		l, err := nodeLabel(text)
 		if err != nil {

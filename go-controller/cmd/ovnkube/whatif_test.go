@@ -57,6 +57,7 @@ func TestWhatIf(t *testing.T) {
 		status     int
 		out, error string
 	}{
+		{name: "a name that is empty", args: []string{"--lose", "n1,"}, status: 2, error: "--lose=n1,: a name is missing"},
 		{name: "lose", args: []string{"--lose", "n1"}, out: "What if: lose node n1\n"},
 		{name: "drain", args: []string{"--drain=n1"}, out: "What if: drain node n1\n"},
 		{name: "label", args: []string{"--label", "n1", "k8s.ovn.org/egress-assignable=", "--lose", "n1"}, out: "What if: label node n1 k8s.ovn.org/egress-assignable=\n    and: lose node n1\n"},
