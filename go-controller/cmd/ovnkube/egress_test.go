@@ -170,7 +170,7 @@ func TestEgressServerRefuses(t *testing.T) {
 	kube.PrependReactor("get", "configmaps", forbid("configmaps"))
 	kube.PrependReactor("get", "leases", forbid("leases"))
 	status, out, errs = askEgress(t, kube, nil, "explain", "pod", "prod/web")
-	if status != 0 || errs != "" || !strings.Contains(out, "Note: settings: ConfigMap ovn-kubernetes/ovnkube cannot be read (Forbidden)") ||
+	if status != 0 || errs != "" || !strings.Contains(out, "Note: settings: ConfigMap ovn-kubernetes/ovnkube cannot be read (Forbidden)") || !strings.Contains(out, "disable-snat-multiple-gws") ||
 		!strings.Contains(out, "Note: master: Lease ovn-kubernetes/ovn-kubernetes-master cannot be read (Forbidden)") {
 		t.Errorf("status %d, %q, %q", status, out, errs)
 	}

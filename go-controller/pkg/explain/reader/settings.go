@@ -15,7 +15,8 @@ import (
 // FromConfigMap reads the configuration file of the cluster.
 func FromConfigMap(ctx context.Context, c kubernetes.Interface, namespace string) (explain.Settings, string, error) {
 	otherwise := explain.Settings{EgressIP: true, EgressService: true, ExternalGateways: true, RangesUnknown: true}
-	const taken = "all features are taken to be enabled, and no range is reserved but the pod subnets of the nodes"
+	const taken = "all features are taken to be enabled, no range is reserved but the pod subnets of the nodes, and disable-snat-multiple-gws, " +
+		"external-gateway-namespaces and node-local-addresses are taken to be as without configuration"
 	object, err := c.CoreV1().ConfigMaps(namespace).Get(ctx, configMap, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
