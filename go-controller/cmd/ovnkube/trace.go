@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -92,7 +93,7 @@ func (e *egress) follow(ctx context.Context, clients reader.Clients, key string,
 	if probe {
 		t.Probe()
 	}
-	nodes := &asker{clients: clients, namespace: e.namespace, tokens: map[[2]string]string{}}
+	nodes := &asker{clients: clients, namespace: e.namespace, wait: e.wait, tokens: map[[2]string]string{}}
 	for {
 		q, more := t.Next()
 		if !more {
@@ -124,6 +125,7 @@ func accountOf(q trace.Question) string {
 type asker struct {
 	clients   reader.Clients
 	namespace string
+	wait      func(context.Context, time.Duration) bool
 	tokens    map[[2]string]string // by account and node
 }
 
@@ -132,14 +134,49 @@ func (a *asker) ask(ctx context.Context, q trace.Question) (trace.Facts, error) 
 	if err != nil {
 		return trace.Facts{}, err
 	}
-	for again := attempts; ; again-- {
-		facts, err := a.send(ctx, q, token)
-		not := unreached
-		if q.About == trace.AboutProbe { // not sent again where it may have been sent
-			not += undialled
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type reply struct {
+		facts trace.Facts
+		err   error
+	}
+	replies, late := make(chan reply, attempts), make(chan struct{})
+	left, running := attempts, 0
+	send := func() {
+		if left > 0 {
+			left, running = left-1, running+1
+			go func() {
+				facts, err := a.send(ctx, q, token)
+				replies <- reply{facts, err}
+			}()
 		}
-		if again == 1 || !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), not) {
-			return facts, err
+	}
+	not := unreached
+	if q.About == trace.AboutProbe { // not sent again where it may have been sent
+		not += undialled
+	} else {
+		go func() {
+			for a.wait(ctx, slow) {
+				select {
+				case late <- struct{}{}:
+				case <-ctx.Done():
+				}
+			}
+		}()
+	}
+	for send(); ; {
+		select {
+		case <-late: // of the node that the API server has chosen nothing may be left
+			send()
+		case r := <-replies:
+			running--
+			switch again := apierrors.IsServiceUnavailable(r.err) && strings.Contains(r.err.Error(), not); {
+			case running > 0 && (again || apierrors.IsTooManyRequests(r.err)): // another answer is on the way
+			case again && left > 0:
+				send()
+			default:
+				return r.facts, r.err
+			}
 		}
 	}
 }
@@ -151,6 +188,9 @@ const (
 	// undialled is what follows where there was no connection.
 	undialled = ": dial "
 	attempts  = 6
+	// slow is how long nobody needs for an answer, mostly: as long as Kubernetes has not noticed
+	// that a node has lost its power, the API server tries for half a minute to reach it.
+	slow = 5 * time.Second
 )
 
 // send sends a question once.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -79,7 +81,7 @@ func traceCluster(t *testing.T, f http.HandlerFunc, objects ...runtime.Object) (
 func askTrace(t *testing.T, kube kubernetes.Interface, args ...string) (status int, out, errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	e := &egress{out: &stdout, now: func() time.Time { return egressTime }, connect: func(string, string) (reader.Clients, error) {
+	e := &egress{out: &stdout, now: func() time.Time { return egressTime }, wait: wait, connect: func(string, string) (reader.Clients, error) {
 		return reader.Clients{Kube: kube, IPs: ipfake.NewSimpleClientset(), Services: servicefake.NewSimpleClientset(), Routes: routefake.NewSimpleClientset(),
 			Metadata: metadatatest.Pods(t, fake.NewClientset())}, nil
 	}}
@@ -190,6 +192,49 @@ func TestTraceChoosesAgain(t *testing.T) {
 	})
 	if status, out, _ := askTrace(t, kube, "prod/web", "--to", "192.0.2.1:443"); status != 1 || !strings.Contains(out, "NodeSilent") || down != -99*attempts {
 		t.Errorf("status %d after %d requests: %s", status, down, out)
+	}
+}
+
+// Where nobody answers for a while, another node is asked: the API server may have chosen one that
+// has lost its power. What that one says which is busy with the first question is no answer.
+func TestTraceSlow(t *testing.T) {
+	var mu sync.Mutex
+	asked := 0
+	answer := leaving("172.18.0.3")
+	for name, second := range map[string]http.HandlerFunc{"another node answers": answer, "the node is only slow": func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "too many questions", http.StatusTooManyRequests)
+	}} {
+		refused := make(chan struct{})
+		kube, _ := traceCluster(t, func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			asked++
+			first := asked%2 == 1
+			mu.Unlock()
+			switch {
+			case !first:
+				second(w, r)
+				close(refused)
+			case name == "another node answers":
+				<-r.Context().Done()
+			default:
+				<-refused
+				answer(w, r)
+			}
+		})
+		waits := 0
+		a := &asker{clients: reader.Clients{Kube: kube}, namespace: "ovn-kubernetes", tokens: map[[2]string]string{}, wait: func(ctx context.Context, _ time.Duration) bool {
+			if waits++; waits > 1 {
+				<-ctx.Done()
+			}
+			return ctx.Err() == nil
+		}}
+		facts, err := a.ask(t.Context(), trace.Question{Node: "n1", About: trace.AboutOVN, Pod: "prod/web", To: netip.MustParseAddrPort("192.0.2.1:443"), Protocol: trace.TCP})
+		if err != nil || facts.OVN == nil {
+			t.Errorf("%s: %+v, %v", name, facts, err)
+		}
+	}
+	if asked != 4 {
+		t.Errorf("%d requests", asked)
 	}
 }
 

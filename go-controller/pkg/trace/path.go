@@ -64,6 +64,7 @@ type Path struct {
 
 	source      netip.Addr
 	to          netip.AddrPort // by now
+	several     bool           // endpoints, of which to is one
 	kernelRules []string
 }
 

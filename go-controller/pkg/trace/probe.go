@@ -137,7 +137,7 @@ func (t *Tracer) answerProbe(q Question, facts Facts, err error) {
 	case q.About == AboutProbe:
 		p.Probed = *facts.Probed
 		for _, node := range t.suspects() {
-			t.ask(nil, Question{Node: node, About: AboutConnection, Source: p.From.Addr(), Port: p.From.Port()})
+			t.ask(t.elsewhere(node), Question{Node: node, About: AboutConnection, Source: p.From.Addr(), Port: p.From.Port()})
 			p.asked = append(p.asked, node)
 		}
 	case len(facts.Connection.Entries) > 0:
@@ -163,6 +163,17 @@ func (t *Tracer) suspects() []string {
 	}
 	add(t.plan.Node)
 	return out
+}
+
+// elsewhere is the path that ends on a node, if that is another one than the pod's: there a connection
+// to a Service has its endpoint as destination. The pod's own node has the translation.
+func (t *Tracer) elsewhere(node string) *Path {
+	for _, p := range t.paths {
+		if p.Node == node && node != t.plan.Node {
+			return p
+		}
+	}
+	return nil
 }
 
 func (p *Probe) problem(object, reason, message string) {
@@ -191,6 +202,8 @@ func (t *Tracer) judge(p *Probe) {
 		}
 	case p.silent || !leaves && !p.answered():
 		p.note("it is not known what became of it")
+	case leaves && slices.ContainsFunc(t.paths, func(w *Path) bool { return w.several }):
+		p.note("it is not known what became of it: it may have been led to another endpoint than the one of the trace")
 	case leaves && p.answered():
 		p.problem(t.by(), ReasonProbeDiffers, "somebody answered, and none of the nodes where it may leave remembers it: "+strings.Join(p.asked, ", "))
 	case leaves:

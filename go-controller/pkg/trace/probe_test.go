@@ -75,6 +75,10 @@ func TestProbe(t *testing.T) {
 		p.Families[0] = explain.Family{Family: "IPv4", Address: "10.244.1.3", Outcome: explain.OutcomeGateways, Sources: []explain.Source{{Address: "10.244.1.3", Node: "ovn-worker"}}}
 	})
 	untranslated := OVN{Steps: []Step{{Datapath: "GR_ovn-worker", Stage: "lr_in_ip_routing", Priority: 17}}, Outputs: []Output{{"ext_ovn-worker", "breth0_ovn-worker", "localnet"}}}
+	toService := func(endpoints string) OVN {
+		return ParseOVN("ingress(dp=\"ovn-worker\", inport=\"prod_web\")\n12. ls_in_lb (northd.c:7558): ct.new, priority 120, uuid b2f00a86\n    ct_lb_mark(backends=" +
+			endpoints + ");\n" + read(t, "ovn", "gateway.txt"))
+	}
 	for name, tc := range map[string]struct {
 		plan    explain.Pod
 		nodes   nodes
@@ -109,6 +113,10 @@ func TestProbe(t *testing.T) {
 			"ovn-worker connection": connection(from, "172.18.0.3:40123")}, []string{ReasonProbeDiffers}, ""},
 		"untranslated": {gatewayPlan, nodes{"ovn-worker ovn": untranslated, "ovn-worker bridge": out, "ovn-worker probe": sent(ProbeConnected),
 			"ovn-worker connection": connection(from, from)}, nil, ""},
+		"to a Service": {planned(), nodes{"ovn-worker ovn": toService("192.0.2.9:80"), "ovn-worker2 bridge": out, "ovn-worker probe": sent(ProbeConnected),
+			"ovn-worker2 connection to 192.0.2.9:80": right, "ovn-worker connection": none, "ovn-worker2 connection": none}, nil, ""},
+		"to another endpoint": {planned(), nodes{"ovn-worker ovn": toService("192.0.2.9:80,192.0.2.8:80"), "ovn-worker2 bridge": out, "ovn-worker probe": sent(ProbeConnected),
+			"ovn-worker connection": none, "ovn-worker2 connection": none}, nil, "it may have been led to another endpoint"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, _ := probed(t, tc.plan, tc.nodes)

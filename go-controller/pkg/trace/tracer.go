@@ -123,7 +123,7 @@ func (t *Tracer) logical(p *Path, q Question, ovn OVN) {
 	if ovn.To.IsValid() {
 		p.to = ovn.To
 	}
-	if ovn.Endpoints > 1 {
+	if p.several = ovn.Endpoints > 1; p.several {
 		p.note(fmt.Sprintf("the Service has %d endpoints, of which each connection takes one: this is the way to %s", ovn.Endpoints, ovn.To))
 	}
 	if step, ok := ovn.Dropped(); ok {
