@@ -36,6 +36,9 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == "database" {
 		os.Exit(runDatabase(ctx, os.Args[2:], os.Stdout, os.Stderr))
 	}
+	if len(os.Args) > 1 && os.Args[1] == "adopt" {
+		os.Exit(runAdopt(ctx, os.Args[2:], os.Stdout, os.Stderr))
+	}
 	err := command().RunContext(ctx, os.Args)
 	klog.Flush()
 	if err != nil {
@@ -55,7 +58,7 @@ func command() *cli.App {
 	return &cli.App{
 		Name:            "ovnkube",
 		Usage:           "the network of a Kubernetes cluster on OVN",
-		UsageText:       "ovnkube [--init-master NAME] [--init-node NAME] [options]\novnkube --cleanup-node NAME [options]\novnkube pki init|issue|renew|serve|request [options]\novnkube database prepare|maintain [options]",
+		UsageText:       "ovnkube [--init-master NAME] [--init-node NAME] [options]\novnkube --cleanup-node NAME [options]\novnkube pki init|issue|renew|serve|request [options]\novnkube database prepare|maintain [options]\novnkube adopt [--yes] [options]",
 		Version:         version.Get().String(),
 		HideHelpCommand: true,
 		// Errors reach main as they are: one line, no page of help around it.

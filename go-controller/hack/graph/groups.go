@@ -27,7 +27,7 @@ var rows = [][]group{
 	{{names: []string{"cmd/ovnkube"}, kind: command}, {names: []string{"cmd/ovn-k8s-cni-overlay"}, kind: command}},
 	{{names: []string{"app"}, kind: wiring}},
 	{{names: []string{"page"}, kind: kit}, {names: []string{"trace"}, kind: pure}},
-	{{names: []string{"explain"}, kind: pure}},
+	{{names: []string{"explain"}, kind: pure}, {names: []string{"adopt"}, kind: pure}},
 	{
 		{names: []string{"network"}, kind: pure}, {names: []string{"pod"}, kind: pure}, {names: []string{"cni"}, kind: pure},
 		{names: []string{"gateway"}, kind: pure}, {names: []string{"service"}, kind: pure}, {names: []string{"egressservice"}, kind: pure},

@@ -250,6 +250,15 @@ func (p *planner) row(at place, vips map[string]string) nb.Row {
 	return nb.Row{ID: at.id(), Parent: at.parent, Model: lb}
 }
 
+// KeyOf returns the key of the Service that a load balancer of a name is for, and the
+// rest of the name: the id of the row, where the load balancer is one of ours.
+func KeyOf(name string) (key, id string, ok bool) {
+	name, ok = strings.CutPrefix(name, "Service_")
+	key, id, cut := strings.Cut(name, "_") // no name in Kubernetes has one
+	namespace, service, slash := strings.Cut(key, "/")
+	return key, strings.ReplaceAll(id, "_", " "), ok && cut && slash && namespace != "" && service != "" && id != ""
+}
+
 // options returns what all load balancers have.
 func (c Config) options() map[string]string {
 	var hairpin []string
