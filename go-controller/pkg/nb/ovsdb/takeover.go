@@ -1,6 +1,7 @@
 package ovsdb
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -41,7 +42,7 @@ func (c *Client) Stored(ctx context.Context) ([]nb.Stored, error) {
 	return rows, nil
 }
 
-// setParents notes on rows in which lists they are.
+// setParents notes on rows in which lists they are, in the same order each time.
 func setParents(rows []nb.Stored) {
 	at := map[string]int{}
 	for i, r := range rows {
@@ -60,6 +61,9 @@ func setParents(rows []nb.Stored) {
 				}
 			}
 		}
+	}
+	for _, r := range rows {
+		slices.SortFunc(r.Parents, func(a, b nb.Parent) int { return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(a.Name, b.Name)) })
 	}
 }
 
