@@ -40,7 +40,7 @@ func TestTiny(t *testing.T) {
 	if cold.Raw == 0 || cold.RawRows == 0 || cold.CPU == 0 || cold.Peak == 0 || cold.Sent == 0 || cold.AllWrites() == 0 {
 		t.Errorf("measured at a cold start: %+v", cold)
 	}
-	for _, name := range []string{"restart, nothing changed", "leader change"} {
+	for _, name := range []string{"restart, nothing changed", "taken over", "leader change"} {
 		if r := phase(name); r.Rows != 0 || r.AllWrites() != 0 {
 			t.Errorf("%s: rows changed until %v ms, API writes %v", name, r.Rows, r.Writes)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -35,8 +36,8 @@ func (b *bench) prepare(ctx context.Context) error {
 }
 
 // starts measures a master's starts: in a cluster whose pods have no address yet; in one
-// whose northbound database is empty, with egress objects that nobody has served yet; and
-// where there is nothing to do.
+// whose northbound database is empty, with egress objects that nobody has served yet; where
+// there is nothing to do; and where its rows had become somebody else's.
 func (b *bench) starts(ctx context.Context) error {
 	if err := b.start(ctx, "first start, pods only", nil); err != nil {
 		return err
@@ -60,7 +61,32 @@ func (b *bench) starts(ctx context.Context) error {
 		return err
 	}
 	b.master.Stop()
-	return b.start(ctx, "restart, nothing changed", nil)
+	if err := b.start(ctx, "restart, nothing changed", nil); err != nil {
+		return err
+	}
+	return b.takeOver(ctx)
+}
+
+// takeOver measures the start of a master in a database whose rows were another
+// implementation's, as far as that has the same.
+func (b *bench) takeOver(ctx context.Context) error {
+	b.master.Stop()
+	n, err := b.plane.Estrange(ctx)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	text, err := b.plane.Adopt(ctx)
+	if err != nil {
+		return err
+	}
+	b.say("%d rows are taken over, in %v", n, time.Since(began).Round(time.Millisecond))
+	for _, want := range []string{fmt.Sprintf("Rows that are understood: %d\n", n), "and stay as they are: 0\n", fmt.Sprintf("from now on: %d\n", n)} {
+		if !strings.Contains(text, want) {
+			return fmt.Errorf("ovnkube adopt does not say %q:\n%s", want, text)
+		}
+	}
+	return b.start(ctx, "taken over", nil)
 }
 
 // start measures the start of a master, until everything is served and it has nothing to do.

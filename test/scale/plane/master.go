@@ -24,18 +24,24 @@ func (p *Plane) StartMaster(node string, number int) (*Master, error) {
 	address := "127.0.0.1:" + strconv.Itoa(9400+number)
 	args := append([]string{
 		"--init-master", node, "--k8s-kubeconfig=" + p.path("kubeconfig"),
-		"--cluster-subnets=" + p.config.PodRange.String() + "/23", "--k8s-service-cidrs=" + p.config.ServiceRange.String(),
-		"--gateway-mode=shared", "--nodeport", "--enable-egress-ip", "--enable-egress-service", "--enable-multi-external-gateway",
-		"--nb-address=unix:" + p.path("nbproxy.sock"), "--sb-address=unix:" + p.path("sb.sock"),
 		"--metrics-bind-address=" + address, "--metrics-enable-pprof", "--loglevel=2",
 		// As by default, but for how soon a master that waits takes what a leader gives up.
 		"--ha-election-lease-duration=60", "--ha-election-renew-deadline=30", "--ha-election-retry-period=2",
-	}, p.config.MasterArgs...)
+	}, append(p.settings(), p.config.MasterArgs...)...)
 	process, err := p.start("ovnkube-"+node, p.config.Ovnkube, args...)
 	if err != nil {
 		return nil, err
 	}
 	return &Master{process, p, address}, nil
+}
+
+// settings are those of the cluster.
+func (p *Plane) settings() []string {
+	return []string{
+		"--cluster-subnets=" + p.config.PodRange.String() + "/23", "--k8s-service-cidrs=" + p.config.ServiceRange.String(),
+		"--gateway-mode=shared", "--nodeport", "--enable-egress-ip", "--enable-egress-service", "--enable-multi-external-gateway",
+		"--nb-address=unix:" + p.path("nbproxy.sock"), "--sb-address=unix:" + p.path("sb.sock"),
+	}
 }
 
 // Stop ends the master in good order.
