@@ -116,7 +116,7 @@ func argument(name string) string {
 
 // load collects the sources of the configuration.
 func load(file string, flags map[string]string, role app.Role) (config.Config, []config.Notice, error) {
-	s := config.Sources{Flags: flags, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile, WithoutNorthbound: role.Master == ""}
+	s := config.Sources{Flags: flags, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile, WithoutNorthbound: role.Master == "", WithoutSouthbound: role.CleanupNode != ""}
 	if role.Node != "" || role.CleanupNode != "" {
 		s.ExternalIDs = app.ExternalIDs
 	}

@@ -4,17 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	cninode "github.com/ovnkube/ovnkube/go-controller/pkg/cni/node"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	gatewaynode "github.com/ovnkube/ovnkube/go-controller/pkg/gateway/node"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/addr"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iprule"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iptables"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/route"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/snatguard"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
 )
 
 // cleanupNode leaves the host of node name as it was found. It goes on after
@@ -22,11 +32,13 @@ import (
 func cleanupNode(ctx context.Context, cfg config.Config, name string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	return cleanHost(ctx, cfg, name, ovs.New(ctx, ovs.DefaultEndpoint))
+	return cleanHost(ctx, cfg, name, ovs.New(ctx, ovs.DefaultEndpoint),
+		filepath.Dir(stateFile), filepath.Dir(masterDir), filepath.Join(cfg.CNI.BinDir, cfg.CNI.Plugin))
 }
 
-func cleanHost(ctx context.Context, cfg config.Config, name string, switches ovs.Client) error {
-	gateway := gatewaynode.Cleaner{OVS: switches, ControllerIDs: cfg.OVNControllerIDs(), Node: name, StateFile: stateFile}
+// cleanHost removes files when the rest is done: they say what is to be restored.
+func cleanHost(ctx context.Context, cfg config.Config, name string, switches ovs.Client, files ...string) error {
+	gateway := gatewaynode.Cleaner{OVS: switches, ControllerIDs: config.OVNControllerIDNames(), Node: name, StateFile: stateFile}
 	var errs []error
 	for _, step := range []struct {
 		what string
@@ -36,7 +48,7 @@ func cleanHost(ctx context.Context, cfg config.Config, name string, switches ovs
 		{"iptables chains", iptables.Cleanup},
 		{"ip rules", iprule.NewSet().Sweep}, // an empty set sweeps all that is ours
 		{"routes", route.NewSet().Sweep},
-		{"egress addresses", func(ctx context.Context) error { return cleanupEgressIPs(ctx, cfg, name) }},
+		{"egress addresses, annotations and labels", func(ctx context.Context) error { return cleanupRecord(ctx, cfg, name) }},
 		{"bridges, ports and addresses", gateway.Cleanup},
 		{"the guard", func(context.Context) error { return snatguard.Remove() }},
 	} {
@@ -46,5 +58,49 @@ func cleanHost(ctx context.Context, cfg config.Config, name string, switches ovs
 		}
 		klog.InfoS("Removed", "what", step.what, "node", name)
 	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	for _, path := range files {
+		errs = append(errs, os.RemoveAll(path))
+	}
 	return errors.Join(errs...)
+}
+
+// cleanupTimeout is how long clean-up waits for the API server, which alone knows
+// the egress addresses on the host's links.
+const cleanupTimeout = 10 * time.Second
+
+// cleanupRecord takes the recorded egress addresses off the host's links, and from the
+// node's object what masters and the node have written there.
+func cleanupRecord(ctx context.Context, cfg config.Config, name string) error {
+	rc, err := restConfig(cfg.Kubernetes, serviceAccountDir)
+	if err != nil {
+		return err
+	}
+	cs, err := kubeClient(rc)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+	defer cancel()
+	node, err := cs.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read node %s: %w", name, err)
+	}
+	addrs, err := kube.EgressIPAddresses(node)
+	if err != nil {
+		return err
+	}
+	if err := addr.NewSet(addr.New(func() []netip.Addr { return addrs })).Sweep(ctx); err != nil {
+		return err
+	}
+	if err := kube.PatchNode(ctx, cs, node, kube.Unpublish(node)); err != nil {
+		return err
+	}
+	return kube.RemoveNodeCondition(ctx, cs, node, corev1.NodeNetworkUnavailable,
+		network.ReasonReady, network.ReasonNoSubnet, network.ReasonNoJoinAddress)
 }

@@ -2,12 +2,14 @@ package app
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +21,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/snatguard"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -50,9 +53,15 @@ func (a *nodeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestCleanHost(t *testing.T) {
 	api := &nodeAPI{node: &corev1.Node{
 		TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"},
-		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", Annotations: map[string]string{
-			kube.AnnotationEgressIPAddresses: `["172.19.0.33"]`, kube.AnnotationEgressHandover: "true",
-		}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "n1", UID: "u1",
+			Labels: map[string]string{kube.LabelEgressServicePrefix + "ns-svc": "", kube.LabelEgressAssignable: ""},
+			Annotations: map[string]string{
+				kube.AnnotationEgressIPAddresses: `["172.19.0.33"]`, kube.AnnotationEgressHandover: "true",
+				kube.AnnotationNodeSubnets: `{"default":["10.244.0.0/24"]}`, "example.org/theirs": "yes",
+			},
+		},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, Reason: network.ReasonReady}}},
 	}}
 	server := httptest.NewServer(api) // reached from outside of the namespace
 	defer server.Close()
@@ -83,9 +92,16 @@ func TestCleanHost(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	files := []string{filepath.Join(t.TempDir(), "state"), filepath.Join(t.TempDir(), "shim")}
+	if err := errors.Join(os.Mkdir(files[0], 0o755), os.WriteFile(filepath.Join(files[0], "node.json"), nil, 0o600), os.WriteFile(files[1], nil, 0o755)); err != nil {
+		t.Fatal(err)
+	}
 	switches := ovs.New(t.Context(), vs.Endpoint())
+	if err := switches.SetTLS(t.Context(), ovs.TLS{PrivateKey: "/k", Certificate: "/c", CACert: "/ca"}); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 {
-		if err := cleanHost(t.Context(), cfg, "n1", switches); err != nil {
+		if err := cleanHost(t.Context(), cfg, "n1", switches, files...); err != nil {
 			t.Fatal(err)
 		}
 		for what, left := range map[string]bool{
@@ -95,6 +111,9 @@ func TestCleanHost(t *testing.T) {
 			"a route":                   strings.Contains(ns.Run("ip", "route"), "198.51.100.0"),
 			"an egress address":         strings.Contains(ns.Run("ip", "addr"), "172.19.0.33/32"),
 			"a bridge":                  strings.Contains(vs.Run("ovs-vsctl", "list-br"), topology.IntegrationBridge),
+			"a directory of ours":       exists(files[0]),
+			"the CNI plugin":            exists(files[1]),
+			"TLS files":                 strings.Contains(vs.Run("ovs-vsctl", "get-ssl"), "/k"),
 			"the guard":                 strings.Contains(ns.Run("nft", "list", "tables"), "ovn-kube"),
 		} {
 			if left {
@@ -114,10 +133,13 @@ func TestCleanHost(t *testing.T) {
 		}
 		api.node = nil
 	}
-	for _, annotation := range []string{kube.AnnotationEgressIPAddresses, kube.AnnotationEgressHandover} {
-		if len(api.patches) != 1 || !strings.Contains(api.patches[0], `"`+annotation+`":null`) {
-			t.Errorf("%s stays: %s", annotation, api.patches)
-		}
+	want := []string{
+		`{"metadata":{"annotations":{"k8s.ovn.org/egress-handover":null,"k8s.ovn.org/egressip-addresses":null,"k8s.ovn.org/node-subnets":null},` +
+			`"labels":{"egress-service.k8s.ovn.org/ns-svc":null},"uid":"u1"}}`,
+		`{"status":{"conditions":[{"$patch":"delete","type":"NetworkUnavailable"}]}}`,
+	}
+	if !slices.Equal(api.patches, want) {
+		t.Errorf("the node is patched with\n%s\nnot\n%s", strings.Join(api.patches, "\n"), strings.Join(want, "\n"))
 	}
 }
 

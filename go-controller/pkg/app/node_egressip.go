@@ -3,18 +3,12 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
-	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/klog/v2"
 
-	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	egressipnode "github.com/ovnkube/ovnkube/go-controller/pkg/egressip/node"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/host/addr"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/announce"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/attachment"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/conntrack"
@@ -76,39 +70,4 @@ func forget(ctx context.Context, addrs []netip.Addr) error {
 		klog.V(2).InfoS("Connections with egress addresses deleted", "addresses", addrs, "count", count)
 	}
 	return errors.Join(err, errOVS)
-}
-
-// cleanupTimeout is how long clean-up waits for the API server, which alone knows
-// the egress addresses on the host's links.
-const cleanupTimeout = 10 * time.Second
-
-// cleanupEgressIPs takes the recorded egress addresses off the host's links.
-func cleanupEgressIPs(ctx context.Context, cfg config.Config, name string) error {
-	rc, err := restConfig(cfg.Kubernetes, serviceAccountDir)
-	if err != nil {
-		return err
-	}
-	cs, err := kubeClient(rc)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
-	defer cancel()
-	node, err := cs.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read node %s: %w", name, err)
-	}
-	addrs, err := kube.EgressIPAddresses(node)
-	if err != nil {
-		return err
-	}
-	if err := addr.NewSet(addr.New(func() []netip.Addr { return addrs })).Sweep(ctx); err != nil {
-		return err
-	}
-	return kube.PatchNode(ctx, cs, node, kube.Metadata{Annotations: map[string]*string{
-		kube.AnnotationEgressIPAddresses: nil, kube.AnnotationEgressHandover: nil,
-	}})
 }

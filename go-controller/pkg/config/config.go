@@ -1,8 +1,10 @@
 package config
 
 import (
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -293,6 +295,12 @@ type Features struct {
 	// NodeHealthCheckPort is the port nodes answer health probes at; 0 dials the
 	// DISCARD port instead.
 	NodeHealthCheckPort int
+}
+
+// OVNControllerIDNames are the names of all that OVNControllerIDs may return.
+func OVNControllerIDNames() []string {
+	all := Config{Default: Default{LFlowCacheLimit: 1, LFlowCacheLimitKB: 1}}
+	return slices.Sorted(maps.Keys(all.OVNControllerIDs()))
 }
 
 // OVNControllerIDs returns the external_ids of Open vSwitch that ovn-controller

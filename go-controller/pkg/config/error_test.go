@@ -144,4 +144,8 @@ func TestNodeWithoutNorthboundFiles(t *testing.T) {
 	if _, _, err := Load(s); err == nil || !strings.Contains(err.Error(), "--sb-client-privkey") {
 		t.Errorf("%v, want --sb-client-privkey to be refused", err)
 	}
+	s.WithoutSouthbound = true // as where a node is cleaned up
+	if _, _, err := Load(s); err != nil {
+		t.Error(err)
+	}
 }

@@ -26,6 +26,8 @@ type Sources struct {
 	// WithoutNorthbound says that the process has nothing to do with the northbound
 	// database: its key and certificates may be missing.
 	WithoutNorthbound bool
+	// WithoutSouthbound says the same of the southbound database.
+	WithoutSouthbound bool
 }
 
 // given is a text and the place it came from.

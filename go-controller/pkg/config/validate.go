@@ -176,7 +176,7 @@ func (l *loader) checkDatabase(db *Database) error {
 			if *field == "" {
 				return l.refuse(field, "", "a PEM file: "+l.origin(&db.Endpoints).where+" uses ssl")
 			}
-			if db == &l.config.OVNNorth && l.sources.WithoutNorthbound {
+			if db == &l.config.OVNNorth && l.sources.WithoutNorthbound || db == &l.config.OVNSouth && l.sources.WithoutSouthbound {
 				continue
 			}
 			if err := l.readable(field, "a readable PEM file: "+l.origin(&db.Endpoints).where+" uses ssl"); err != nil {

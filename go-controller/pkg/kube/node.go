@@ -114,6 +114,21 @@ func NodeAnnotations() []string {
 	return names
 }
 
+// Unpublish is the change that takes from a node all annotations and labels that ovnkube
+// writes there, and none that users do.
+func Unpublish(n *corev1.Node) Metadata {
+	m := Metadata{Annotations: map[string]*string{AnnotationEgressIPAddresses: nil, AnnotationEgressHandover: nil}, Labels: map[string]*string{}}
+	for _, name := range NodeAnnotations() {
+		m.Annotations[name] = nil
+	}
+	for name := range n.Labels {
+		if strings.HasPrefix(name, LabelEgressServicePrefix) {
+			m.Labels[name] = nil
+		}
+	}
+	return m
+}
+
 // DecodeNodeAnnotation decodes one of NodeAnnotations into n, whose name is known.
 // Where the value is not valid n stays as it is.
 func DecodeNodeAnnotation(name, value string, n *topology.Node) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -140,6 +141,22 @@ func SetNodeCondition(ctx context.Context, cs kubernetes.Interface, node *corev1
 	}
 	if _, err := cs.CoreV1().Nodes().PatchStatus(ctx, node.Name, patch); err != nil {
 		return fmt.Errorf("set condition %s of node %s: %w", c.Type, node.Name, err)
+	}
+	return nil
+}
+
+// RemoveNodeCondition removes a condition of a node, where its reason is one of those given:
+// with another one it is somebody else's.
+func RemoveNodeCondition(ctx context.Context, cs kubernetes.Interface, node *corev1.Node, kind corev1.NodeConditionType, reasons ...string) error {
+	if !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind && slices.Contains(reasons, c.Reason) }) {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []map[string]any{{"$patch": "delete", "type": kind}}}})
+	if err != nil {
+		return fmt.Errorf("encode removal of condition %s of node %s: %w", kind, node.Name, err)
+	}
+	if _, err := cs.CoreV1().Nodes().PatchStatus(ctx, node.Name, patch); err != nil {
+		return fmt.Errorf("remove condition %s of node %s: %w", kind, node.Name, err)
 	}
 	return nil
 }

@@ -19,8 +19,10 @@ type Claim struct {
 	Join    []netip.Prefix
 }
 
-// Reasons why a node cannot be given what it needs.
+// Reasons of the condition NetworkUnavailable: that of a network which is available, and why a
+// node cannot be given what it needs.
 const (
+	ReasonReady         = "NetworkReady"
 	ReasonNoSubnet      = "NoSubnetAvailable"
 	ReasonNoJoinAddress = "NoJoinAddressAvailable"
 )

@@ -23,7 +23,7 @@ import (
 type Cleaner struct {
 	OVS ovs.Client
 	// ControllerIDs name the settings of ovn-controller that are ours.
-	ControllerIDs map[string]string
+	ControllerIDs []string
 	// Node and StateFile are those of Gateway.
 	Node, StateFile string
 }
@@ -83,10 +83,10 @@ func (c Cleaner) forgetController(ctx context.Context) error {
 		return err
 	}
 	ids := map[string]string{idEncapIP: "", idMappings: gateway.BridgeMappings(have[idMappings], nil)}
-	for k := range c.ControllerIDs {
+	for _, k := range c.ControllerIDs {
 		ids[k] = ""
 	}
-	return c.OVS.SetSystem(ctx, ids)
+	return errors.Join(c.OVS.SetSystem(ctx, ids), c.OVS.RestoreTLS(ctx))
 }
 
 // restore moves the host from a bridge back to its uplink. A bridge that was

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -434,7 +435,7 @@ func TestCleanup(t *testing.T) {
 	before := look()
 	file := l.up().StateFile
 	for range 2 {
-		if err := (Cleaner{OVS: l.db, ControllerIDs: l.start(l.db).ControllerIDs, Node: nodeName, StateFile: file}).Cleanup(context.Background()); err != nil {
+		if err := (Cleaner{OVS: l.db, ControllerIDs: slices.Collect(maps.Keys(l.start(l.db).ControllerIDs)), Node: nodeName, StateFile: file}).Cleanup(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		err := errors.Join(iptables.Cleanup(context.Background()), route.NewSet().Sweep(context.Background()))

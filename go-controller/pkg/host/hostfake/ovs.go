@@ -234,6 +234,9 @@ func (o *OVS) SetTLS(_ context.Context, files ovs.TLS) error {
 	return nil
 }
 
+// RestoreTLS implements ovs.Client. There never are files of others.
+func (o *OVS) RestoreTLS(ctx context.Context) error { return o.SetTLS(ctx, ovs.TLS{}) }
+
 // Sync implements ovs.Client.
 func (o *OVS) Sync(context.Context) error { return nil }
 

@@ -162,7 +162,7 @@ func tables() []client.MonitorOption {
 		client.WithTable(&iface, &iface.Name, &iface.Type, &iface.MAC, &iface.MTURequest,
 			&iface.Options, &iface.ExternalIDs, &iface.Ofport, &iface.Error),
 		client.WithTable(&path, &path.Capabilities),
-		client.WithTable(&ssl, &ssl.PrivateKey, &ssl.Certificate, &ssl.CaCert),
+		client.WithTable(&ssl, &ssl.PrivateKey, &ssl.Certificate, &ssl.CaCert, &ssl.ExternalIDs),
 	}
 }
 

@@ -103,6 +103,8 @@ type Client interface {
 	// SetTLS sets the files with which ovn-controller reaches a southbound
 	// database that speaks TLS.
 	SetTLS(ctx context.Context, files TLS) error
+	// RestoreTLS takes SetTLS back: the files are those that there were before, or none.
+	RestoreTLS(ctx context.Context) error
 	// Sync waits until ovs-vswitchd has carried out everything written before.
 	Sync(ctx context.Context) error
 	// OnReconnect registers f to be called, in a goroutine of its own, each

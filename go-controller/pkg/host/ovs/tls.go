@@ -2,6 +2,9 @@ package ovs
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
 
 	"github.com/ovn-org/libovsdb/ovsdb"
 
@@ -14,6 +17,10 @@ type TLS struct {
 	PrivateKey, Certificate, CACert string
 }
 
+// idTLSBefore marks the row of TLS files that SetTLS has written. Its value is what the row
+// said before, zero where there was none.
+const idTLSBefore = "ovn-kube-before"
+
 // SetTLS implements Client.
 func (db *DB) SetTLS(ctx context.Context, want TLS) error {
 	return db.update(ctx, "set the TLS files", func(s *session) ([]ovsdb.Operation, error) {
@@ -22,18 +29,17 @@ func (db *DB) SetTLS(ctx context.Context, want TLS) error {
 			return nil, err
 		}
 		t := &tx{ctx: ctx, s: s}
-		if sys.SSL != nil {
-			row := &vswitchd.SSL{UUID: *sys.SSL}
-			if exists, err := s.get(ctx, row); err != nil {
-				return nil, err
-			} else if exists {
-				t.changeTLS(row, want)
-				return t.finish(sys)
-			}
+		row, err := s.tls(ctx, sys)
+		if err != nil {
+			return nil, err
 		}
-		row := &vswitchd.SSL{
-			UUID: "newssl", PrivateKey: want.PrivateKey, Certificate: want.Certificate, CaCert: want.CACert,
+		if row != nil {
+			t.changeTLS(row, want)
+			return t.finish(sys)
 		}
+		row = &vswitchd.SSL{UUID: "newssl"}
+		row.PrivateKey, row.Certificate, row.CaCert = want.PrivateKey, want.Certificate, want.CACert
+		t.markTLS(row, TLS{})
 		t.add(s.client.Create(row))
 		sys.SSL = &row.UUID
 		t.add(s.client.Where(sys).Update(sys, &sys.SSL))
@@ -41,10 +47,76 @@ func (db *DB) SetTLS(ctx context.Context, want TLS) error {
 	})
 }
 
+// RestoreTLS implements Client.
+func (db *DB) RestoreTLS(ctx context.Context) error {
+	return db.update(ctx, "restore the TLS files", func(s *session) ([]ovsdb.Operation, error) {
+		sys, err := s.system(ctx)
+		if err != nil {
+			return nil, err
+		}
+		row, err := s.tls(ctx, sys)
+		if err != nil || row == nil || row.ExternalIDs[idTLSBefore] == "" {
+			return nil, err
+		}
+		var before TLS
+		if err := json.Unmarshal([]byte(row.ExternalIDs[idTLSBefore]), &before); err != nil {
+			return nil, fmt.Errorf("decode %s: %w", idTLSBefore, err)
+		}
+		t := &tx{ctx: ctx, s: s}
+		if before == (TLS{}) {
+			sys.SSL = nil // the row goes with the reference
+			t.add(s.client.Where(sys).Update(sys, &sys.SSL))
+			return t.finish(sys)
+		}
+		row.ExternalIDs = maps.Clone(row.ExternalIDs)
+		delete(row.ExternalIDs, idTLSBefore)
+		t.updateTLS(row, before)
+		return t.finish(sys)
+	})
+}
+
+// tls returns the row of the TLS files, nil where there is none.
+func (s *session) tls(ctx context.Context, sys *vswitchd.OpenvSwitch) (*vswitchd.SSL, error) {
+	if sys.SSL == nil {
+		return nil, nil
+	}
+	row := &vswitchd.SSL{UUID: *sys.SSL}
+	exists, err := s.get(ctx, row)
+	if err != nil || !exists {
+		return nil, err
+	}
+	return row, nil
+}
+
+// changeTLS has a row name other files. The first time it remembers the files of somebody
+// else, which ours are not, whoever has written them.
 func (t *tx) changeTLS(row *vswitchd.SSL, want TLS) {
-	if want == (TLS{row.PrivateKey, row.Certificate, row.CaCert}) {
+	have := TLS{row.PrivateKey, row.Certificate, row.CaCert}
+	marked := row.ExternalIDs[idTLSBefore] != ""
+	if want == have && marked {
 		return
 	}
+	if !marked {
+		before := have
+		if want == have {
+			before = TLS{}
+		}
+		t.markTLS(row, before)
+	}
+	t.updateTLS(row, want)
+}
+
+func (t *tx) markTLS(row *vswitchd.SSL, before TLS) {
+	text, err := json.Marshal(before)
+	if err != nil && t.err == nil {
+		t.err = fmt.Errorf("encode %s: %w", idTLSBefore, err)
+	}
+	ids := map[string]string{idTLSBefore: string(text)}
+	maps.Copy(ids, row.ExternalIDs)
+	row.ExternalIDs = ids
+}
+
+func (t *tx) updateTLS(row *vswitchd.SSL, want TLS) {
 	row.PrivateKey, row.Certificate, row.CaCert = want.PrivateKey, want.Certificate, want.CACert
-	t.add(t.s.client.Where(row).Update(row, &row.PrivateKey, &row.Certificate, &row.CaCert))
+	t.add(t.s.client.Where(row).Update(row, &row.PrivateKey, &row.Certificate, &row.CaCert, &row.ExternalIDs))
 }

@@ -208,7 +208,7 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) error {
 	err = kube.SetNodeCondition(ctx, c.Client, n, corev1.NodeCondition{
 		Type:    corev1.NodeNetworkUnavailable,
 		Status:  corev1.ConditionFalse,
-		Reason:  "NetworkReady",
+		Reason:  network.ReasonReady,
 		Message: "logical switch and gateway router are in the northbound database",
 	})
 	if apierrors.IsNotFound(err) {
