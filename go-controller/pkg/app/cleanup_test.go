@@ -114,6 +114,7 @@ func TestCleanHost(t *testing.T) {
 			"a directory of ours":       exists(files[0]),
 			"the CNI plugin":            exists(files[1]),
 			"TLS files":                 strings.Contains(vs.Run("ovs-vsctl", "get-ssl"), "/k"),
+			"an empty chain":            strings.Contains(ns.Run("nft", "list", "ruleset"), "chain POSTROUTING"),
 			"the guard":                 strings.Contains(ns.Run("nft", "list", "tables"), "ovn-kube"),
 		} {
 			if left {

@@ -59,6 +59,7 @@ func (c Cleaner) Cleanup(ctx context.Context) error {
 	step("remove bridge "+topology.IntegrationBridge, func(ctx context.Context) error {
 		return c.OVS.DeleteBridge(ctx, topology.IntegrationBridge)
 	})
+	step("forget ovn-controller", c.OVS.ForgetController) // what it left was in use by ports of the bridges
 	step("unmute links", func(context.Context) error { return link.UnmuteAll() })
 	step("accept no second MAC address", func(context.Context) error { return link.AcceptNothing() })
 	step("restore kernel parameters", settings.NewSet(c.OVS).Sweep)

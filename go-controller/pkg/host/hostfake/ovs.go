@@ -237,6 +237,9 @@ func (o *OVS) SetTLS(_ context.Context, files ovs.TLS) error {
 // RestoreTLS implements ovs.Client. There never are files of others.
 func (o *OVS) RestoreTLS(ctx context.Context) error { return o.SetTLS(ctx, ovs.TLS{}) }
 
+// ForgetController implements ovs.Client. There is none.
+func (o *OVS) ForgetController(context.Context) error { return nil }
+
 // Sync implements ovs.Client.
 func (o *OVS) Sync(context.Context) error { return nil }
 

@@ -238,10 +238,24 @@ func Cleanup(ctx context.Context) error {
 		p, err := find(f)
 		if err == nil {
 			err = p.reconcile(ctx, nothing)
+			p.dropEmpty(ctx)
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// dropEmpty deletes the built-in chains that jump to ours where they are empty: with the
+// backend nftables they are made with the first rule, and are objects of the kernel's like
+// others. Where a chain is not empty, or its policy is another one, or the backend cannot do it, it stays.
+func (p *programs) dropEmpty(ctx context.Context) {
+	for _, chain := range []struct{ table, name string }{
+		{"filter", "INPUT"}, {"filter", "FORWARD"}, {"mangle", "PREROUTING"},
+		{"nat", "PREROUTING"}, {"nat", "OUTPUT"}, {"nat", "POSTROUTING"},
+	} {
+		_, err := run(ctx, "", []string{strings.TrimSuffix(p.save, "-save"), "-w", lockSeconds, "-t", chain.table, "-X", chain.name})
+		klog.V(4).InfoS("Deleting built-in chain, where it is empty", "family", p.family, "table", chain.table, "chain", chain.name, "err", err)
+	}
 }
 
 // reconcile makes tables what they are to be: all of them together, which is one

@@ -153,15 +153,17 @@ func tables() []client.MonitorOption {
 		iface  vswitchd.Interface
 		ssl    vswitchd.SSL
 		path   vswitchd.Datapath
+		qos    vswitchd.QoS
 	)
 	return []client.MonitorOption{
-		client.WithTable(&sys, &sys.Bridges, &sys.ExternalIDs, &sys.NextCfg, &sys.CurCfg, &sys.SSL),
+		client.WithTable(&sys, &sys.Bridges, &sys.ExternalIDs, &sys.OtherConfig, &sys.NextCfg, &sys.CurCfg, &sys.SSL),
 		client.WithTable(&bridge, &bridge.Name, &bridge.DatapathType, &bridge.FailMode,
 			&bridge.OtherConfig, &bridge.ExternalIDs, &bridge.Ports),
-		client.WithTable(&port, &port.Name, &port.Interfaces, &port.ExternalIDs, &port.Tag, &port.Trunks),
+		client.WithTable(&port, &port.Name, &port.Interfaces, &port.ExternalIDs, &port.Tag, &port.Trunks, &port.QOS),
 		client.WithTable(&iface, &iface.Name, &iface.Type, &iface.MAC, &iface.MTURequest,
 			&iface.Options, &iface.ExternalIDs, &iface.Ofport, &iface.Error),
 		client.WithTable(&path, &path.Capabilities),
+		client.WithTable(&qos, &qos.Type),
 		client.WithTable(&ssl, &ssl.PrivateKey, &ssl.Certificate, &ssl.CaCert, &ssl.ExternalIDs),
 	}
 }

@@ -105,6 +105,9 @@ type Client interface {
 	SetTLS(ctx context.Context, files TLS) error
 	// RestoreTLS takes SetTLS back: the files are those that there were before, or none.
 	RestoreTLS(ctx context.Context) error
+	// ForgetController removes what an ovn-controller that has ended has left in the
+	// database, but for its bridge.
+	ForgetController(ctx context.Context) error
 	// Sync waits until ovs-vswitchd has carried out everything written before.
 	Sync(ctx context.Context) error
 	// OnReconnect registers f to be called, in a goroutine of its own, each
