@@ -38,7 +38,9 @@ type CreateOptions struct {
 	Install string
 	// Image is the archive of ovnkube's image, for InstallManifests.
 	Image string
-	// Ovnkube says whether to run it, and so to wait for nodes to be ready.
+	// Ovnkube says whether to run it, and so to wait for nodes to be ready. Otherwise the
+	// cluster has nothing of its manifests either with InstallManifests, but they are
+	// written.
 	Ovnkube bool
 	// Wait limits how long to wait for the control plane and for the nodes.
 	Wait time.Duration
@@ -108,7 +110,7 @@ func (s Store) Create(ctx context.Context, o CreateOptions, report Reporter) (*C
 			}, func(run func() error) error { return run() })
 		}},
 		{"Installing manifests", func(update func(string)) error { return c.applyManifests(ctx, o.CRDs, o.Manifests, update) }},
-		{"Installing ovnkube", func(update func(string)) error { return c.installOvnkube(ctx, o.Manifests, update) }},
+		{"Installing ovnkube", func(update func(string)) error { return c.installOvnkube(ctx, o.CRDs, o.Manifests, update) }},
 		{"Installing DNS", func(func(string)) error { return c.applyDNS(ctx) }},
 		{"Joining nodes", func(update func(string)) error { return c.awaitNodes(ctx, o.Wait, update) }},
 	}
@@ -266,6 +268,10 @@ var accountManifests = []string{"namespace.yaml", "admission.yaml", "rbac.yaml",
 // applyManifests applies a directory of resource definitions and the manifests of
 // ovnkube's accounts, as far as they are there.
 func (c *Cluster) applyManifests(ctx context.Context, crds, manifests string, update func(string)) error {
+	if c.Install == InstallManifests && !c.Ovnkube {
+		update("none")
+		return nil
+	}
 	found, err := filepath.Glob(filepath.Join(crds, "*.yaml"))
 	if err != nil {
 		return fmt.Errorf("look for resource definitions: %w", err)

@@ -25,9 +25,9 @@ const (
 const overlay = "../overlays/kin"
 
 // installOvnkube applies the manifests with this cluster's settings, where ovnkube comes
-// from them.
-func (c *Cluster) installOvnkube(ctx context.Context, manifests string, update func(string)) error {
-	if c.Install != InstallManifests || !c.Ovnkube {
+// from them. Where it is not to be there they are written only.
+func (c *Cluster) installOvnkube(ctx context.Context, crds, manifests string, update func(string)) error {
+	if c.Install != InstallManifests {
 		update("with the nodes")
 		return nil
 	}
@@ -45,6 +45,10 @@ func (c *Cluster) installOvnkube(ctx context.Context, manifests string, update f
 	}
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), text, 0o600); err != nil {
 		return fmt.Errorf("write manifests: %w", err)
+	}
+	if !c.Ovnkube {
+		update("left to you: kubectl apply -f " + crds + " and apply -k " + dir)
+		return nil
 	}
 	return c.kubectl(ctx, "apply", "--server-side", "--kustomize", dir)
 }

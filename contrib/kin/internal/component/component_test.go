@@ -171,6 +171,27 @@ func TestKubeletConfigurationCanBeOverridden(t *testing.T) {
 	}
 }
 
+// TestAuditLog: where there is a policy the API server has it in a file, and a log.
+func TestAuditLog(t *testing.T) {
+	for _, policy := range []map[string]any{nil, {"rules": []any{map[string]any{"level": "Metadata"}}}} {
+		list := nodes(t, config.Cluster{APIServer: config.APIServer{AuditPolicy: policy}})
+		files, err := list[0].Files()
+		if err != nil {
+			t.Fatal(err)
+		}
+		const want = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n"
+		if got := string(files[auditPolicyFile]); got != want && policy != nil || got != "" && policy == nil {
+			t.Errorf("with %v the policy is %q", policy, got)
+		}
+		if slices.Contains(unit(t, list[0], APIServer).Exec, "--audit-log-path="+AuditLog) != (policy != nil) {
+			t.Errorf("with %v the API server runs as %v", policy, unit(t, list[0], APIServer).Exec)
+		}
+		if files, err = list[1].Files(); err != nil || files[auditPolicyFile] != nil {
+			t.Errorf("a worker has the policy: %v", err)
+		}
+	}
+}
+
 // TestPodsAreNotUnits: what runs as pods is not among a node's daemons, and the switch
 // waits for none of it.
 func TestPodsAreNotUnits(t *testing.T) {

@@ -10,6 +10,9 @@ import (
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/supervise"
 )
 
+// AuditLog is the audit log of the API server, where its configuration asks for one.
+const AuditLog = "/var/log/kubernetes/audit.log"
+
 const etcdURL = "http://127.0.0.1:2379"
 
 // etcd does not wait for its disk: what it wrote survives the node's power
@@ -48,6 +51,9 @@ func (n Node) apiServer() supervise.Unit {
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + pkiDir + "/sa.pub",
 		"--service-account-signing-key-file=" + pkiDir + "/sa.key",
+	}
+	if len(n.Config.APIServer.AuditPolicy) > 0 {
+		args = append(args, "--audit-policy-file="+auditPolicyFile, "--audit-log-path="+AuditLog)
 	}
 	return supervise.Unit{
 		Name:  APIServer,
@@ -109,6 +115,7 @@ func (n Node) kubelet() supervise.Unit {
 }
 
 const (
+	auditPolicyFile      = "/etc/kubernetes/audit.yaml"
 	kubeletConfigFile    = "/var/lib/kubelet/config.yaml"
 	containerdConfigFile = "/etc/containerd/config.toml"
 	containerdSocket     = "/run/containerd/containerd.sock"
@@ -211,12 +218,20 @@ func (n Node) Files() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{
+	files := map[string][]byte{
 		kubeletConfigFile:    kubelet,
 		containerdConfigFile: containerdConfig(),
 		// The tools of containerd look here for the same socket.
 		"/etc/crictl.yaml": []byte("runtime-endpoint: unix://" + containerdSocket + "\n"),
-	}, nil
+	}
+	if n.ControlPlane() && len(n.Config.APIServer.AuditPolicy) > 0 {
+		policy := map[string]any{"apiVersion": "audit.k8s.io/v1", "kind": "Policy"}
+		maps.Copy(policy, n.Config.APIServer.AuditPolicy)
+		if files[auditPolicyFile], err = yaml.Marshal(policy); err != nil {
+			return nil, fmt.Errorf("encode audit policy: %w", err)
+		}
+	}
+	return files, nil
 }
 
 // ImportImage is the command that reads an image archive from standard input.

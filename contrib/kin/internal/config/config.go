@@ -69,10 +69,10 @@ type Cluster struct {
 	Ovnkube Ovnkube `json:"ovnkube,omitempty"`
 	// APIServer, ControllerManager, Scheduler and Kubelet add to the command
 	// lines of the Kubernetes programs; the last flag wins.
-	APIServer         Program `json:"apiServer,omitempty"`
-	ControllerManager Program `json:"controllerManager,omitempty"`
-	Scheduler         Program `json:"scheduler,omitempty"`
-	Kubelet           Kubelet `json:"kubelet,omitempty"`
+	APIServer         APIServer `json:"apiServer,omitempty"`
+	ControllerManager Program   `json:"controllerManager,omitempty"`
+	Scheduler         Program   `json:"scheduler,omitempty"`
+	Kubelet           Kubelet   `json:"kubelet,omitempty"`
 }
 
 // Subnets are a cluster's address ranges. A family that the cluster does not
@@ -99,6 +99,13 @@ type Ovnkube struct {
 // Program is extra arguments of one program.
 type Program struct {
 	ExtraArgs []string `json:"extraArgs,omitempty"`
+}
+
+// APIServer is as Program.
+type APIServer struct {
+	ExtraArgs []string `json:"extraArgs,omitempty"`
+	// AuditPolicy is what it writes into its audit log; empty for none.
+	AuditPolicy map[string]any `json:"auditPolicy,omitempty"`
 }
 
 // Kubelet is extra arguments and KubeletConfiguration fields of every kubelet.
