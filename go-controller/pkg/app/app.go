@@ -20,6 +20,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 // Role is what this process is. Each field is the name it does it under: the
@@ -105,7 +106,7 @@ func Run(ctx context.Context, cfg config.Config, role Role) error {
 	for _, s := range servers {
 		group.Go(func() error { return s.serve(ctx) })
 	}
-	reports := &failureReports{node: cmp.Or(role.Node, role.Master), recorder: recorder, failures: queue.Failures}
+	reports := &failureReports{node: cmp.Or(role.Node, role.Master), recorder: recorder, failures: queue.Failures, waits: waits.All}
 	group.Go(part(ctx, "failures", reports.Run))
 	if role.Master != "" {
 		group.Go(part(ctx, "master", func(ctx context.Context) error {
@@ -163,6 +164,7 @@ func newEnv(cfg config.Config) (*Env, error) {
 	workqueue.SetProvider(env.Metrics.Workqueue())
 	env.Metrics.Checks(env.Ready.Results)
 	env.Metrics.Failing(queue.Failing)
+	env.Metrics.Waiting(waits.Counts)
 	env.Metrics.Panics(panics.Counts)
 	return env, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 // Checks decides whether the process is ready: when every check passes. It is
@@ -43,17 +44,17 @@ func (c *Checks) Gate(name string) (open func()) {
 	return func() { opened.Store(true) }
 }
 
-// maxFailing bounds how many failures are named.
-const maxFailing = 100
+// maxNamed bounds how many failures, and how many waits, are named.
+const maxNamed = 100
 
-// failures returns a line for each failure.
-func failures(all []queue.Failure) []string {
+// named returns a line for each failure, or for each wait.
+func named[T fmt.Stringer](what string, all []T) []string {
 	var lines []string
-	for i, f := range all {
-		if i == maxFailing {
-			return append(lines, fmt.Sprintf("failing: %d more", len(all)-i))
+	for i, x := range all {
+		if i == maxNamed {
+			return append(lines, fmt.Sprintf("%s: %d more", what, len(all)-i))
 		}
-		lines = append(lines, "failing: "+strings.ReplaceAll(f.String(), "\n", " "))
+		lines = append(lines, what+": "+strings.ReplaceAll(x.String(), "\n", " "))
 	}
 	return lines
 }
@@ -75,7 +76,8 @@ func (c *Checks) Results() map[string]error {
 
 // ServeHTTP answers 200 where every check passes and 503 otherwise, with one
 // line a check. One object that keeps failing is no reason not to be ready, the
-// others are served: asked for ?verbose, it names what fails and why.
+// others are served: asked for ?verbose, it names what fails and why, and everything
+// that is waited for.
 func (c *Checks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var lines []string
 	status := http.StatusOK
@@ -89,7 +91,7 @@ func (c *Checks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	slices.Sort(lines)
 	if _, verbose := r.URL.Query()["verbose"]; verbose {
-		lines = append(lines, failures(queue.Failures())...)
+		lines = append(append(lines, named("failing", queue.Failures())...), named("waiting", waits.All())...)
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)

@@ -1,12 +1,59 @@
 package app
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
+
+// TestSilentDaemons: a daemon that does not answer, or hangs, is told by name until it does.
+func TestSilentDaemons(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var mended atomic.Bool
+		checks := map[string]func(context.Context) error{
+			"ovs-vswitchd": func(context.Context) error { return nil },
+			"ovn-controller": func(ctx context.Context) error {
+				if mended.Load() {
+					return nil
+				}
+				<-ctx.Done()
+				return errors.New("no answer")
+			},
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- watchDaemons(ctx, checks) }()
+		<-time.After(3 * daemonInterval)
+		synctest.Wait()
+		var told []string
+		for _, w := range waits.All() {
+			told = append(told, w.Reason+" "+w.String())
+		}
+		if got := strings.Join(told, "\n"); !strings.HasPrefix(got, `WaitingForDaemon node "ovn-controller" waits for an answer: no answer (since `) || len(told) != 1 {
+			t.Errorf("told: %q", got)
+		}
+		mended.Store(true)
+		<-time.After(3 * daemonInterval)
+		synctest.Wait()
+		if all := waits.All(); len(all) > 0 {
+			t.Errorf("when all answer: %v", all)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
 
 // daemon answers at a control socket as one of OVS or OVN does.
 func daemon(t *testing.T, dir, name string) (stop func()) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 // TestOneThatFailsHoldsUpNobody starts a node on a kernel that an earlier run has
@@ -137,6 +139,11 @@ func TestReadyNamesWhatFails(t *testing.T) {
 		!strings.Contains(body, `failing: egressip-node "prod": no such link at all (`) || !strings.HasSuffix(body, "\nready\n") {
 		t.Errorf("%d %s", code, body)
 	}
+	wait := waits.Begin(waits.Wait{Part: "cni", Object: "ns/web", For: "the node's rules", Limit: time.Minute})
+	if code, body := ask("/readyz?verbose"); code != http.StatusOK || !strings.Contains(body, `waiting: cni "ns/web" waits for the node's rules (since `) {
+		t.Errorf("%d %s", code, body)
+	}
+	wait.End()
 	checks.Add("odd", func() error { panic("nobody thought of it") })
 	if code, body := ask("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "odd: panic: nobody thought of it\n") {
 		t.Errorf("%d %s", code, body)
@@ -145,17 +152,17 @@ func TestReadyNamesWhatFails(t *testing.T) {
 	if err := eventually.Receive(t, "controller", ended); err != nil {
 		t.Error(err)
 	}
-	if lines := failing100(); len(lines) != maxFailing+1 || lines[maxFailing] != "failing: 5 more" {
+	if lines := failing100(); len(lines) != maxNamed+1 || lines[maxNamed] != "failing: 5 more" {
 		t.Errorf("%d lines, the last is %q", len(lines), lines[len(lines)-1])
 	}
 }
 
 func failing100() []string {
 	var all []queue.Failure
-	for i := range maxFailing + 5 {
+	for i := range maxNamed + 5 {
 		all = append(all, queue.Failure{Controller: "c", Key: fmt.Sprint(i), Err: errors.New("x")})
 	}
-	return failures(all)
+	return named("failing", all)
 }
 
 // TestClientGo: what client-go's own goroutines recover from does not end the

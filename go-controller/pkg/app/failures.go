@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,25 +10,27 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 const (
-	// failuresInterval is how often is looked what keeps failing.
+	// failuresInterval is how often is looked what keeps failing, and what is waited for.
 	failuresInterval = 10 * time.Second
-	// failingFor is after how long a failure is told.
+	// failingFor is after how long a failure, or a wait, is told.
 	failingFor = 30 * time.Second
 )
 
 // reasonFailing is the reason of the Event about what keeps failing.
 const reasonFailing = "ReconcileFailing"
 
-// failureReports tells in Events of the node what keeps failing, each once until it
-// succeeds.
+// failureReports tells in Events of the node what keeps failing and what is waited for,
+// each once until it succeeds, or is there.
 type failureReports struct {
 	node     string
 	recorder record.EventRecorder
 	failures func() []queue.Failure
-	reported map[[2]string]bool // controller and key
+	waits    func() []waits.Wait
+	reported map[[3]string]bool // reason, part and object
 }
 
 // Run works until ctx is done.
@@ -45,16 +48,24 @@ func (r *failureReports) Run(ctx context.Context) error {
 }
 
 func (r *failureReports) report(now time.Time) {
-	told := map[[2]string]bool{}
-	for _, f := range r.failures() {
-		if now.Sub(f.Since) < failingFor {
-			continue
+	told := map[[3]string]bool{}
+	tell := func(since time.Time, reason, part, object string, what fmt.Stringer) {
+		if now.Sub(since) < failingFor {
+			return
 		}
-		id := [2]string{f.Controller, f.Key}
+		id := [3]string{reason, part, object}
 		if told[id] = true; !r.reported[id] {
 			// The kubelet's Events about its node name it like this as well.
 			node := &corev1.ObjectReference{Kind: "Node", Name: r.node, UID: types.UID(r.node)}
-			r.recorder.Event(node, corev1.EventTypeWarning, reasonFailing, f.String())
+			r.recorder.Event(node, corev1.EventTypeWarning, reason, what.String())
+		}
+	}
+	for _, f := range r.failures() {
+		tell(f.Since, reasonFailing, f.Controller, f.Key, f)
+	}
+	for _, w := range r.waits() {
+		if w.Reason != "" {
+			tell(w.Since, w.Reason, w.Part, w.Object, w)
 		}
 	}
 	r.reported = told

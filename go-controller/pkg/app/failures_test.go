@@ -12,7 +12,37 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 )
+
+// TestWaitsAreTold: what is waited for is an Event where somebody can do something about
+// it, with the reason word that the documentation has, once until it is there.
+func TestWaitsAreTold(t *testing.T) {
+	begin := time.Now()
+	recorder := record.NewFakeRecorder(10)
+	r := &failureReports{node: "n1", recorder: recorder, failures: func() []queue.Failure { return nil }, waits: func() []waits.Wait {
+		return []waits.Wait{
+			{Part: "cni", Object: "ns/web", For: "its addresses", Since: begin},
+			{Part: "gateway", Object: "n1", For: "the Node object", Reason: waits.ReasonNetwork, Since: begin},
+		}
+	}}
+	for _, after := range []time.Duration{failingFor - time.Second, failingFor, failingFor + failuresInterval} {
+		r.report(begin.Add(after))
+	}
+	if got := len(recorder.Events); got != 1 {
+		t.Fatalf("%d Events", got)
+	}
+	if e := <-recorder.Events; !strings.Contains(e, `Warning WaitingForNetwork gateway "n1" waits for the Node object (since `) {
+		t.Errorf("Event %q", e)
+	}
+	for _, reason := range []string{reasonFailing, waits.ReasonAPIServer, waits.ReasonDatabase, waits.ReasonDaemon, waits.ReasonNetwork, waits.ReasonStart} {
+		if !conditions.KnownEvent("Node", reason) {
+			t.Errorf("the documentation has no Event %s", reason)
+		}
+	}
+}
 
 // TestFailuresAreTold: what keeps failing is an Event, once until it succeeds; what
 // fails for a moment is none.
@@ -30,6 +60,7 @@ func TestFailuresAreTold(t *testing.T) {
 				{Controller: "service-node", Key: "ns/b", Err: errors.New("a moment"), Since: time.Now(), Tries: 1},
 			}
 		}}
+		r.waits = func() []waits.Wait { return nil }
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- r.Run(ctx) }()

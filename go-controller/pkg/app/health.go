@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net/netip"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -20,6 +21,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pki"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/sb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 // runDirOVS and runDirOVN are where the daemons of Open vSwitch and of OVN keep their
@@ -144,6 +146,36 @@ func daemonChecks(runOVS, runOVN string) map[string]func(context.Context) error 
 	return map[string]func(context.Context) error{
 		"ovs-vswitchd":   alive(unixctl.Daemon{RunDir: runOVS, Name: "ovs-vswitchd"}),
 		"ovn-controller": alive(unixctl.Daemon{RunDir: runOVN, Name: "ovn-controller"}),
+	}
+}
+
+// daemonInterval is how often the daemons are asked.
+const daemonInterval = 5 * time.Second
+
+// watchDaemons tells which daemon does not answer, until ctx is done: one that hangs leaves
+// the node as it was, with nothing new.
+func watchDaemons(ctx context.Context, checks map[string]func(context.Context) error) error {
+	silent := map[string]*waits.Lost{}
+	for name := range checks {
+		silent[name] = &waits.Lost{}
+		defer silent[name].Set(waits.Wait{}, nil)
+	}
+	ticker := time.NewTicker(daemonInterval)
+	defer ticker.Stop()
+	for {
+		for name, check := range checks {
+			limited, cancel := context.WithTimeout(ctx, daemonInterval)
+			err := check(limited)
+			cancel()
+			if ctx.Err() == nil {
+				silent[name].Set(waits.Wait{Part: "node", Object: name, For: "an answer", Reason: waits.ReasonDaemon}, err)
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
 	}
 }
 

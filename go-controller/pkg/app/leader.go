@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 // leaseName is the Lease the masters of a cluster compete for.
@@ -31,6 +33,8 @@ func lead(ctx context.Context, env *Env, identity string, work func(context.Cont
 	electing, stopElecting := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopElecting()
 	won, ended := make(chan struct{}), make(chan struct{})
+	wait := waits.Begin(waits.Wait{Part: "leader election", For: "the lease of the leader"})
+	defer wait.End()
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Name:            leaseName,
 		Lock:            newLock(env.Kube, env.Config.Kubernetes.ConfigNamespace, identity),
@@ -41,7 +45,10 @@ func lead(ctx context.Context, env *Env, identity string, work func(context.Cont
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) { close(won) },
 			OnStoppedLeading: func() {},
-			OnNewLeader:      func(leader string) { klog.InfoS("Leader elected", "leader", leader, "self", identity) },
+			OnNewLeader: func(leader string) {
+				klog.InfoS("Leader elected", "leader", leader, "self", identity)
+				wait.For("the lease of the leader, which " + leader + " has")
+			},
 		},
 	})
 	if err != nil {
@@ -58,6 +65,7 @@ func lead(ctx context.Context, env *Env, identity string, work func(context.Cont
 		return nil
 	case <-won:
 	}
+	wait.End()
 	return holdLease(ctx, env, identity, work, ended, stopElecting)
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 const namespace = "ovn-kubernetes"
@@ -136,6 +137,11 @@ func TestStandby(t *testing.T) {
 	ended2 := start(ctx2, "n2")
 	ctx3, stop3 := context.WithCancel(context.Background())
 	ended3 := start(ctx3, "n3")
+	eventually.True(t, "the masters that wait to say for whom", func() bool {
+		return slices.ContainsFunc(waits.All(), func(w waits.Wait) bool {
+			return w.Part == "leader election" && w.For == "the lease of the leader, which n1 has" && w.Reason == ""
+		})
+	})
 	stop3()
 	if err := eventually.Receive(t, "end of n3", ended3); err != nil {
 		t.Errorf("n3: %v", err)
@@ -150,6 +156,9 @@ func TestStandby(t *testing.T) {
 		t.Errorf("n2: %v", err)
 	}
 	got = append(got, eventually.Receive(t, "order", order))
+	if slices.ContainsFunc(waits.All(), func(w waits.Wait) bool { return w.Part == "leader election" }) {
+		t.Error("somebody still waits for the lease")
+	}
 	if want := []string{"n1", "n1 done", "n2", "n2 done"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

@@ -39,6 +39,7 @@ import (
 	podmaster "github.com/ovnkube/ovnkube/go-controller/pkg/pod/master"
 	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/sb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 // eventSource is the component that our Events name.
@@ -272,11 +273,14 @@ const podStartDelay = 10 * time.Second
 // before the egress features know of it would begin with the wrong one outside.
 func startAfter(done <-chan struct{}, r runner) runner {
 	return loop(func(ctx context.Context) error {
-		select {
-		case <-done:
-		case <-time.After(podStartDelay):
+		limited, cancel := context.WithTimeout(ctx, podStartDelay)
+		defer cancel()
+		wait := waits.Wait{Part: "pod", For: "every EgressService to be tried once", Limit: podStartDelay}
+		switch {
+		case waits.Until(limited, done, wait):
+		case ctx.Err() == nil:
 			klog.InfoS("Serving pods before all EgressServices are programmed")
-		case <-ctx.Done():
+		default:
 			return nil
 		}
 		return r.Run(ctx)

@@ -46,11 +46,11 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	noreroutenode "github.com/ovnkube/ovnkube/go-controller/pkg/noreroute/node"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/sb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 // resyncInterval is how often kernel objects are compared with what is wanted,
@@ -85,15 +85,27 @@ type node struct {
 	// addresses tells which addresses belong to the cluster itself.
 	addresses *reservedsnapshot.Addresses
 	recorder  record.EventRecorder
-	// attempted are closed when those who contribute to the drivers have tried once
-	// everything that was there at the start, spoken when they have said what they
-	// want for all of it.
-	attempted, synced []<-chan struct{}
+	// attempted are over when those who contribute to the drivers have tried once
+	// everything that was there at the start, synced are closed when they have said what
+	// they want for all of it.
+	attempted []attempt
+	synced    []<-chan struct{}
 	// rules is closed when all are seeded: a pod that started before the rules of
 	// the egress features are there would begin with the wrong address.
 	rules chan struct{}
 	// handOver gives to other nodes what they can take over, before all ends.
 	handOver func(context.Context) error
+}
+
+// attempt is a part of the start, which is over when done is closed.
+type attempt struct {
+	what string
+	done <-chan struct{}
+}
+
+// contributes adds somebody who contributes to the drivers.
+func (n *node) contributes(what string, attempted <-chan struct{}, synced ...<-chan struct{}) {
+	n.attempted, n.synced = append(n.attempted, attempt{what, attempted}), append(n.synced, synced...)
 }
 
 // runNode is the work of node name. It calls started once the node serves pods.
@@ -121,6 +133,7 @@ func runNode(ctx context.Context, env *Env, name string, started func()) error {
 	for _, s := range start {
 		s.Start(ctx.Done())
 	}
+	n.runners["daemons"] = loop(func(ctx context.Context) error { return watchDaemons(ctx, daemonChecks(runDirOVS, runDirOVN)) })
 	n.runners["start-up"] = loop(func(ctx context.Context) error { return n.finishSetup(ctx, started) })
 	return runAll(ctx, n.runners)
 }
@@ -251,7 +264,7 @@ func (n *node) addGateway() {
 		Foreign:     n.record.Addresses,
 	})
 	n.runners["gateway"], n.runners["bridge flows"], n.runners[gwFlows] = n.gateway, n.flows, n.second
-	n.attempted = append(n.attempted, n.gateway.Ready())
+	n.contributes("the network of the node", n.gateway.Ready())
 }
 
 // subnets returns the pod subnets of this node; none while they are not known.
@@ -387,7 +400,7 @@ func (n *node) egressServices(core informers.SharedInformerFactory) ([]starter, 
 		return nil, err
 	}
 	n.runners["egress services"] = c
-	n.attempted, n.synced = append(n.attempted, c.Attempted()), append(n.synced, c.Synced())
+	n.contributes("every EgressService to be tried once", c.Attempted(), c.Synced())
 	return []starter{factory, pods}, nil
 }
 
@@ -404,7 +417,7 @@ func (n *node) marks() error {
 		return err
 	}
 	n.runners["marks of pods"] = c
-	n.attempted, n.synced = append(n.attempted, c.Attempted()), append(n.synced, c.Synced())
+	n.contributes("the marks of pods", c.Attempted(), c.Synced())
 	return nil
 }
 
@@ -429,8 +442,8 @@ func (n *node) ensureGuard() {
 // finishSetup waits until everybody has tried what was there at the start, and keeps the
 // drivers' objects as wanted from then on.
 func (n *node) finishSetup(ctx context.Context, started func()) error {
-	for _, attempted := range n.attempted {
-		if !queue.Await(ctx, attempted) {
+	for _, a := range n.attempted {
+		if !waits.Until(ctx, a.done, waits.Wait{Part: "node", For: a.what + ", before pods are served"}) {
 			return nil
 		}
 	}
@@ -455,7 +468,7 @@ func (n *node) wake(ctx context.Context) <-chan struct{} {
 	wake := make(chan struct{}, 1)
 	go func() {
 		for _, synced := range n.synced {
-			if !queue.Await(ctx, synced) {
+			if !waits.Until(ctx, synced, waits.Wait{Part: "sweep", For: "all to say what they want, before leftovers on the host are deleted"}) {
 				return
 			}
 		}

@@ -57,7 +57,7 @@ func (n *node) egressIPs() (starter, error) {
 		return nil, err
 	}
 	n.runners["egress IPs"], n.handOver = c, c.HandOver
-	n.attempted, n.synced = append(n.attempted, c.Attempted()), append(n.synced, c.Synced())
+	n.contributes("every EgressIP to be tried once", c.Attempted(), c.Synced())
 	return factory, nil
 }
 

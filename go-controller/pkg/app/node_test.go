@@ -52,7 +52,7 @@ func TestDriversAreKept(t *testing.T) {
 		driver, trims := &passes{}, new(atomic.Int32)
 		attempted, synced := make(chan struct{}), make(chan struct{})
 		n := &node{
-			rules: make(chan struct{}), attempted: []<-chan struct{}{attempted}, synced: []<-chan struct{}{synced},
+			rules: make(chan struct{}), attempted: []attempt{{"the things", attempted}}, synced: []<-chan struct{}{synced},
 			kept: hostWriters{
 				guard: func() {}, trim: func(context.Context) error { trims.Add(1); return nil },
 				events: func(context.Context, watch.Functions) error { return nil },

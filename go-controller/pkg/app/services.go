@@ -63,7 +63,7 @@ func (n *node) services(core informers.SharedInformerFactory, switches ovs.Clien
 		return err
 	}
 	n.runners["services"] = c
-	n.attempted, n.synced = append(n.attempted, c.Attempted()), append(n.synced, c.Synced()...)
+	n.contributes("every Service to be tried once", c.Attempted(), c.Synced()...)
 	return nil
 }
 

@@ -1,12 +1,16 @@
 package kube
 
 import (
+	"errors"
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 const (
@@ -20,14 +24,17 @@ const (
 // pauses between attempts grow to a minute, and are as long for minutes after an outage: a
 // pod that is made then has no network for as long.
 func Patient(rc *rest.Config) {
-	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return patient{next} })
+	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return patient{next, &unlisted{}} })
 }
 
 // patient tries requests of informers again and again, until they are answered.
-type patient struct{ next http.RoundTripper }
+type patient struct {
+	next     http.RoundTripper
+	unlisted *unlisted
+}
 
 func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := p.next.RoundTrip(r)
+	response, err := p.try(r)
 	if err == nil || !goesOn(r) {
 		return response, err
 	}
@@ -41,9 +48,48 @@ func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		case <-timer.C:
 		}
-		response, err = p.next.RoundTrip(r)
+		response, err = p.try(r)
 	}
 	return response, nil
+}
+
+func (p patient) try(r *http.Request) (*http.Response, error) {
+	response, err := p.next.RoundTrip(r)
+	if r.Method == http.MethodGet && informs(r) && r.Context().Err() == nil {
+		p.unlisted.note(r.URL.Path, response, err)
+	}
+	return response, err
+}
+
+// informs tells whether a request is one of an informer: it watches, or lists.
+func informs(r *http.Request) bool {
+	query := r.URL.Query()
+	return query.Get("watch") != "" || query.Has("resourceVersion")
+}
+
+// unlisted are the kinds, by path, that the API server does not answer requests of informers
+// for.
+type unlisted struct {
+	mu    sync.Mutex
+	kinds map[string]*waits.Lost
+}
+
+func (u *unlisted) note(path string, response *http.Response, err error) {
+	u.mu.Lock()
+	kind := u.kinds[path]
+	if kind == nil {
+		kind = &waits.Lost{}
+		if u.kinds == nil {
+			u.kinds = map[string]*waits.Lost{}
+		}
+		u.kinds[path] = kind
+	}
+	u.mu.Unlock()
+	// One that is told to list anew does so.
+	if err == nil && response.StatusCode >= http.StatusBadRequest && response.StatusCode != http.StatusGone {
+		err = errors.New(response.Status)
+	}
+	kind.Set(waits.Wait{Part: "informers", Object: path, For: "an answer of the API server", Reason: waits.ReasonAPIServer}, err)
 }
 
 // goesOn tells whether a request is one by which an informer goes on: it watches, or lists

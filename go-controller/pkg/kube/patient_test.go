@@ -3,10 +3,14 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 // outage is an API server that cannot be reached until a time.
@@ -53,7 +57,7 @@ func TestPatient(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				over := time.Now().Add(long)
 				server := &outage{until: over}
-				response, err := patient{server}.RoundTrip(request(t.Context(), t, tc.method, tc.path))
+				response, err := patient{server, &unlisted{}}.RoundTrip(request(t.Context(), t, tc.method, tc.path))
 				if !tc.waits {
 					if !errors.Is(err, errRefused) || server.attempts != 1 {
 						t.Errorf("after %d attempts: %v", server.attempts, err)
@@ -77,6 +81,50 @@ func TestPatient(t *testing.T) {
 	}
 }
 
+// TestRefusedListsAreTold: which kind the API server does not list, and why, is told until it
+// does.
+func TestRefusedListsAreTold(t *testing.T) {
+	refused := map[string]bool{"/apis/k8s.ovn.org/v1/egressips": true}
+	p := patient{answers(func(r *http.Request) int {
+		if refused[r.URL.Path] {
+			return http.StatusNotFound
+		}
+		return http.StatusOK
+	}), &unlisted{}}
+	told := func() string {
+		for _, path := range []string{"/apis/k8s.ovn.org/v1/egressips", "/api/v1/namespaces"} {
+			response, err := p.RoundTrip(request(t.Context(), t, http.MethodGet, path+"?resourceVersion=0"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = response.Body.Close()
+		}
+		var all []string
+		for _, w := range waits.All() {
+			if w.Object == "/apis/k8s.ovn.org/v1/egressips" || w.Object == "/api/v1/namespaces" { // others are of other tests
+				all = append(all, w.Reason+" "+w.String())
+			}
+		}
+		return strings.Join(all, "\n")
+	}
+	const want = `WaitingForAPIServer informers "/apis/k8s.ovn.org/v1/egressips" waits for an answer of the API server: 404 Not Found (since `
+	if got := told(); !strings.HasPrefix(got, want) || strings.Contains(got, "namespaces") {
+		t.Errorf("told: %q, want %q", got, want)
+	}
+	clear(refused)
+	if got := told(); got != "" {
+		t.Errorf("told of what is answered: %q", got)
+	}
+}
+
+// answers answers with a status.
+type answers func(*http.Request) int
+
+func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
+	code := a(r)
+	return &http.Response{StatusCode: code, Status: fmt.Sprint(code, " ", http.StatusText(code)), Body: http.NoBody}, nil
+}
+
 // TestPatientEnds has a request end with its context.
 func TestPatientEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -84,7 +132,7 @@ func TestPatientEnds(t *testing.T) {
 		defer cancel()
 		server := &outage{until: time.Now().Add(time.Hour)}
 		began := time.Now()
-		response, err := patient{server}.RoundTrip(request(ctx, t, http.MethodGet, "/api/v1/pods?watch=true"))
+		response, err := patient{server, &unlisted{}}.RoundTrip(request(ctx, t, http.MethodGet, "/api/v1/pods?watch=true"))
 		if err == nil {
 			t.Errorf("answered: %v", response.Body.Close())
 		}

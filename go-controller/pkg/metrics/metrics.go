@@ -67,6 +67,15 @@ func (s *Set) Failing(counts func() map[string]int) {
 	})
 }
 
+// Waiting reports for how much each part waits when metrics are read. It is called once.
+func (s *Set) Waiting(counts func() map[string]int) {
+	s.registry.MustRegister(vector[int]{
+		desc:   waiting.desc(),
+		kind:   prometheus.GaugeValue,
+		counts: counts,
+	})
+}
+
 // Panics reports how many panics the process survived, by part, when metrics are
 // read. It is called once.
 func (s *Set) Panics(counts func() map[string]uint64) {

@@ -77,6 +77,7 @@ func full(t *testing.T) *Set {
 	s.SetLeader(true)
 	s.Checks(func() map[string]error { return map[string]error{"x": nil} })
 	s.Failing(func() map[string]int { return map[string]int{"x": 1} })
+	s.Waiting(func() map[string]int { return map[string]int{"x": 1} })
 	s.Panics(func() map[string]uint64 { return map[string]uint64{"x": 1} })
 	s.Repaired(func() map[string]uint64 { return map[string]uint64{"x": 1} })
 	s.Repaired(func() map[string]uint64 { return map[string]uint64{"y": 1} })

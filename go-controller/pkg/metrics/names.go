@@ -31,6 +31,7 @@ var (
 	check     = define(process, gauge, "ovnkube_readiness_check", "Whether a readiness check passes.", labelCheck)
 	survived  = define(process, counter, "ovnkube_panics_total", "Panics that were recovered from, by the part of the program that they were in.", labelPart)
 	failing   = define(process, gauge, "ovnkube_failing_keys", "Keys that failed when they were last tried.", labelController)
+	waiting   = define(process, gauge, "ovnkube_waits", "How many objects, connections or lists a part of the program waits for.", labelPart)
 	repaired  = define(process, counter, "ovnkube_drift_repaired_total", "What somebody else had changed or removed and was put right: objects of the host, "+
 		"passes over the iptables chains, and owners of northbound rows.", labelKind)
 

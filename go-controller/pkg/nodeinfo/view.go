@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 )
 
 const (
@@ -153,7 +154,7 @@ func (v *View) poke() {
 
 // Run works until ctx is done.
 func (v *View) Run(ctx context.Context) error {
-	if !cache.WaitForCacheSync(ctx.Done(), v.written.HasSynced) {
+	if !queue.Informed(ctx, "nodes", v.written.HasSynced) {
 		return nil
 	}
 	timer := time.NewTimer(0)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 // Backoff bounds of a failing key.
@@ -46,6 +47,8 @@ type Controller struct {
 	bulk   sync.RWMutex
 
 	mu        sync.Mutex
+	started   time.Time           // Run was called
+	seeded    bool                // untried and unsynced are those of the start
 	untried   map[string]struct{} // start-up keys not tried yet
 	unsynced  map[string]struct{} // start-up keys that have not spoken yet
 	failing   map[string]Failure
@@ -154,16 +157,6 @@ func (c *Controller) Attempted() <-chan struct{} { return c.attempted }
 // called MarkSynced: what nobody wants then is a leftover.
 func (c *Controller) Synced() <-chan struct{} { return c.syncedAll }
 
-// Await waits for done to be closed; false where ctx ended first.
-func Await(ctx context.Context, done <-chan struct{}) bool {
-	select {
-	case <-done:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // MarkSynced says that reconcile has handed over what key wants of targets that are
 // swept. What fails afterwards does not matter to Synced.
 func (c *Controller) MarkSynced(key string) {
@@ -203,6 +196,10 @@ func (c *Controller) EnqueueAfter(delay time.Duration, keys ...string) {
 // done. It returns nil then, and an error only where the informers never synced.
 func (c *Controller) Run(ctx context.Context, workers int) error {
 	defer c.queue.ShutDown()
+	c.mu.Lock()
+	c.started = time.Now()
+	c.mu.Unlock()
+	defer waits.Report(c.waits)()
 	if !cache.WaitForCacheSync(ctx.Done(), c.informersSynced...) {
 		return fmt.Errorf("run %s: stopped before the caches synced", c.name)
 	}
@@ -241,7 +238,7 @@ func (c *Controller) seed() {
 	}
 	keys := slices.Collect(maps.Keys(untried))
 	c.mu.Lock()
-	c.untried, c.unsynced = untried, maps.Clone(untried)
+	c.untried, c.unsynced, c.seeded = untried, maps.Clone(untried), true
 	if len(keys) == 0 {
 		close(c.tried)
 		close(c.syncedAll)

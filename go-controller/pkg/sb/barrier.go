@@ -12,6 +12,8 @@ import (
 	"k8s.io/klog/v2"
 
 	nbovsdb "github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 // tablePrivate is where ovn-controllers keep their progress.
@@ -42,6 +44,8 @@ type Barrier struct {
 	mu       sync.Mutex
 	progress map[string]*reached // by chassis
 	next     *raise              // what those that ask now get
+
+	lost waits.Lost // the connection
 }
 
 // reached is how far an ovn-controller is.
@@ -164,8 +168,13 @@ func (b *Barrier) farthest() int {
 
 // watch keeps done up to date.
 func (b *Barrier) watch(ctx context.Context) {
+	wait := waitFor("barrier", b.southbound)
+	defer b.lost.Set(wait, nil)
+	b.lost.Set(wait, errNotYet)
 	for ctx.Err() == nil {
-		if err := b.session(ctx); err != nil && ctx.Err() == nil {
+		err := b.session(ctx)
+		b.lost.Set(wait, err)
+		if err != nil && ctx.Err() == nil {
 			klog.ErrorS(err, "Cannot watch the progress of the chassis, will retry")
 		}
 		select {
@@ -214,6 +223,7 @@ func (b *Barrier) session(ctx context.Context) error {
 	for _, row := range rows.Table(tablePrivate).RowsShallow() { // the handler may come later
 		note(row)
 	}
+	b.lost.Set(waits.Wait{}, nil)
 	b.first.Do(func() { close(b.confirmed) })
 	select {
 	case <-lost:

@@ -14,6 +14,8 @@ import (
 	"k8s.io/klog/v2"
 
 	nbovsdb "github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 const (
@@ -51,8 +53,13 @@ type EncapPort struct {
 // database and of ovn-controller, which may make the row anew. For the default
 // port, which a row needs no option for, it looks once and disconnects.
 func (e EncapPort) Run(ctx context.Context) error {
+	wait := waitFor("tunnel port", e.Database)
+	wait.For = "its row in the southbound database"
+	var missing waits.Lost
+	defer missing.Set(wait, nil)
 	for ctx.Err() == nil {
 		err := e.session(ctx)
+		missing.Set(wait, err)
 		if err == nil {
 			break
 		}

@@ -16,6 +16,7 @@ import (
 
 	nbovsdb "github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 // tablePorts is where northd puts what ovn-controllers are to know of ports.
@@ -55,6 +56,7 @@ type Ports struct {
 	mu    sync.Mutex
 	ports map[string]port
 	err   error // why there is no connection
+	lost  waits.Lost
 }
 
 // port is a row.
@@ -67,7 +69,7 @@ type port struct {
 // whole cluster where node is "".
 func NewPorts(southbound nbovsdb.Config, node string) *Ports {
 	return &Ports{database: southbound, node: node, synced: make(chan struct{}), ports: map[string]port{},
-		err: errors.New("not connected yet")}
+		err: errNotYet}
 }
 
 // OnChange registers a function that is called with the name of a port that has
@@ -95,11 +97,14 @@ func (p *Ports) Err() error {
 
 // Run works until ctx is done, through restarts of the database.
 func (p *Ports) Run(ctx context.Context) error {
+	defer p.lost.Set(waits.Wait{}, nil)
+	p.lost.Set(p.wait(), errNotYet)
 	for ctx.Err() == nil {
 		err := p.session(ctx)
 		p.mu.Lock()
 		p.err = err
 		p.mu.Unlock()
+		p.lost.Set(p.wait(), err)
 		if err != nil && ctx.Err() == nil {
 			klog.ErrorS(err, "Cannot watch the addresses of pods, will retry")
 		}
@@ -109,6 +114,16 @@ func (p *Ports) Run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// errNotYet is why there is no connection at first.
+var errNotYet = errors.New("not connected yet")
+
+func (p *Ports) wait() waits.Wait { return waitFor("addresses of pods", p.database) }
+
+// waitFor returns the wait of a part for a connection to the southbound database.
+func waitFor(part string, southbound nbovsdb.Config) waits.Wait {
+	return waits.Wait{Part: part, For: "a connection to " + southbound.Address, Reason: waits.ReasonDatabase}
 }
 
 // session works over one connection.
@@ -158,6 +173,7 @@ func (p *Ports) session(ctx context.Context) error {
 		return fmt.Errorf("list %s: %w", tablePorts, err)
 	}
 	p.replace(all)
+	p.lost.Set(p.wait(), nil)
 	p.once.Do(func() { close(p.synced) })
 	select {
 	case <-lost:

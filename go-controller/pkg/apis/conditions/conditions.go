@@ -88,7 +88,10 @@ func Markdown(w io.Writer) error {
 			}
 		}
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return eventsMarkdown(w)
 }
 
 const head = `<!-- Generated from go-controller/pkg/apis/conditions by "make generate". -->

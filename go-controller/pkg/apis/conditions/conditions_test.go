@@ -70,6 +70,19 @@ func TestReasonsInUse(t *testing.T) {
 			t.Errorf("nothing says %s", e.Reason)
 		}
 	}
+	for _, e := range AllEvents() {
+		if !strings.Contains(source.String(), `"`+e.Reason+`"`) {
+			t.Errorf("nothing says %s", e.Reason)
+		}
+		if e.Meaning == "" || e.Remedy == "" || strings.ContainsAny(e.Meaning+e.Remedy, "|\n") {
+			t.Errorf("%s: %+v does not fit into the table", e.Reason, e)
+		}
+	}
+	for _, m := range regexp.MustCompile(`\.Eventf?\([^"\n]*Event[TypeWarningNormal]+, "([A-Za-z]+)"`).FindAllStringSubmatch(source.String(), -1) {
+		if !slices.ContainsFunc(AllEvents(), func(e Event) bool { return e.Reason == m[1] }) {
+			t.Errorf("Event %s is not in the table", m[1])
+		}
+	}
 }
 
 // TestReasonsOfFeatures: the table has each reason that a feature declares.

@@ -17,6 +17,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/sandbox"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 // undoTimeout bounds taking back what a failed ADD made.
@@ -39,7 +40,7 @@ func (s *Server) add(ctx context.Context, r cni.Request) (*current.Result, error
 	}
 	result, err := s.attach(ctx, r, pod, network)
 	if err == nil {
-		err = s.awaitReady(ctx)
+		err = s.awaitReady(ctx, who)
 	}
 	if err == nil {
 		err = s.pods.egress(ctx, who)
@@ -65,14 +66,18 @@ func (s *Server) add(ctx context.Context, r cni.Request) (*current.Result, error
 // awaitReady waits for the node's rules: the runtime finds the configuration file of
 // an earlier run, and a pod that starts before the rules are there begins with the
 // wrong address outside.
-func (s *Server) awaitReady(ctx context.Context) error {
-	select {
-	case <-s.ready:
-		return nil
-	case <-ctx.Done():
+func (s *Server) awaitReady(ctx context.Context, who cni.Pod) error {
+	if !waits.Until(ctx, s.ready, s.wait(who, "the node's rules for egress traffic")) {
 		return types.NewError(cni.CodeTryAgain, "network of the node is not ready: its rules for egress traffic are not in force yet",
 			context.Cause(ctx).Error())
 	}
+	return nil
+}
+
+// wait returns what an ADD waits for. Its error tells the kubelet, which makes it an Event
+// of the pod.
+func (s *Server) wait(who cni.Pod, what string) waits.Wait {
+	return waits.Wait{Part: part, Object: who.String(), For: what, Limit: s.Deadline}
 }
 
 // attach makes the veth pair and the port, and waits for the port's flows.
@@ -102,7 +107,10 @@ func (s *Server) attach(ctx context.Context, r cni.Request, pod *corev1.Pod, net
 		return nil, err
 	}
 	port := topology.PodPort(pod.Namespace, pod.Name)
-	if err := s.ovs.WaitInstalled(ctx, name, port); err != nil {
+	wait := waits.Begin(s.wait(cni.Pod{Namespace: pod.Namespace, Name: pod.Name}, "ovn-controller to install the flows of logical port "+port))
+	err = s.ovs.WaitInstalled(ctx, name, port)
+	wait.End()
+	if err != nil {
 		return nil, types.NewError(cni.CodeTryAgain,
 			fmt.Sprintf("interface %s of pod %s/%s has no flows: logical port %s must exist, and ovn-controller must run and reach the southbound database",
 				name, pod.Namespace, pod.Name, port), err.Error())

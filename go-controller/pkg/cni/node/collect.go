@@ -8,20 +8,20 @@ import (
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // keepCollecting removes the ports of dead sandboxes at the start and now and
 // then, until ctx ends. What the kernel knows of neighbours is put right with it.
 func (s *Server) keepCollecting(ctx context.Context) {
-	if !cache.WaitForCacheSync(ctx.Done(), s.pods.informer.HasSynced) {
+	if !queue.Informed(ctx, "cni", s.pods.informer.HasSynced) {
 		return
 	}
 	ticker := time.NewTicker(collectInterval)

@@ -20,6 +20,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 // errPodGone is why a request ends when its pod was deleted or replaced.
@@ -36,13 +37,14 @@ type pods struct {
 	informer cache.SharedIndexInformer
 	ports    Ports
 	subnets  func() []netip.Prefix
+	limit    time.Duration // of an ADD
 
 	mu      sync.Mutex // guards waiters
 	waiters map[string]map[chan struct{}]struct{}
 }
 
-func newPods(deps Deps) (*pods, error) {
-	p := &pods{kube: deps.Kube, lister: deps.Pods.Lister(), informer: deps.Pods.Informer(), ports: deps.Ports, subnets: deps.Subnets,
+func newPods(deps Deps, limit time.Duration) (*pods, error) {
+	p := &pods{limit: limit, kube: deps.Kube, lister: deps.Pods.Lister(), informer: deps.Pods.Informer(), ports: deps.Ports, subnets: deps.Subnets,
 		waiters: map[string]map[chan struct{}]struct{}{}}
 	p.ports.OnChange(func(port string) {
 		// Neither a namespace nor a pod has "_" in its name.
@@ -190,6 +192,8 @@ func (p *pods) await(ctx context.Context, who cni.Pod, what string, missing func
 	changed, stop := p.listen(who.String())
 	defer stop()
 	var asked time.Time
+	var wait *waits.Begun
+	defer func() { wait.End() }()
 	for {
 		pod, err := p.lister.Pods(who.Namespace).Get(who.Name)
 		if (err != nil || !is(pod, who.UID)) && time.Since(asked) >= askInterval {
@@ -204,6 +208,10 @@ func (p *pods) await(ctx context.Context, who cni.Pod, what string, missing func
 				return pod, nil
 			}
 		}
+		if wait == nil {
+			wait = waits.Begin(waits.Wait{Part: part, Object: who.String(), Limit: p.limit})
+		}
+		wait.For(what + ": " + reason)
 		select {
 		case <-changed:
 		case <-time.After(askInterval):

@@ -22,6 +22,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 // Config is what the server is told.
@@ -72,6 +73,8 @@ const (
 	collectInterval = time.Minute
 	// userspace is the datapath type whose ports are read by AF_PACKET.
 	userspace = "netdev"
+	// part is what this is called where it waits.
+	part = "cni"
 )
 
 // Server serves the shim.
@@ -95,7 +98,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if cfg.Deadline == 0 {
 		cfg.Deadline = defaultDeadline
 	}
-	p, err := newPods(deps)
+	p, err := newPods(deps, cfg.Deadline)
 	if err != nil {
 		return nil, err
 	}
@@ -254,9 +257,7 @@ func (s *Server) status(context.Context, cni.Request) error {
 
 // announce writes the configuration file once the node is ready, as often as it takes.
 func (s *Server) announce(ctx context.Context) {
-	select {
-	case <-s.ready:
-	case <-ctx.Done():
+	if !waits.Until(ctx, s.ready, waits.Wait{Part: part, For: "the network of the node, before the configuration for the runtime is written"}) {
 		return
 	}
 	for {

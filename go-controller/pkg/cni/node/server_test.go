@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -99,6 +101,16 @@ func TestAddWaitsForTheMaster(t *testing.T) {
 	}
 }
 
+// waits waits until an ADD says what it waits for, and for how long at most.
+func (l *lab) waits(want string) {
+	l.t.Helper()
+	eventually.True(l.t, "the wait "+want, func() bool {
+		return slices.ContainsFunc(waits.All(), func(w waits.Wait) bool {
+			return strings.HasPrefix(w.String(), want) && w.Limit == l.server.Deadline
+		})
+	}, eventually.Dump(func() string { return fmt.Sprint(waits.All()) }))
+}
+
 // TestAddWaitsForEgressPolicies attaches a pod that an EgressIP has chosen, and
 // lets it start only when the mark is gone.
 func TestAddWaitsForEgressPolicies(t *testing.T) {
@@ -127,6 +139,7 @@ func TestAddWaitsForEgressPolicies(t *testing.T) {
 	eventually.True(t, "the pod to be attached", func() bool {
 		return strings.Contains(l.vs.Run("ovs-vsctl", "--columns=external_ids", "list", "interface"), "ovn-installed")
 	})
+	l.waits(`cni "ns/web" waits for the egress policies: those of EgressIP prod are not in force yet: is an ovnkube master running? (since `)
 	select {
 	case err := <-failed:
 		t.Fatalf("ADD returned with the mark still there: %v", err)
@@ -134,6 +147,9 @@ func TestAddWaitsForEgressPolicies(t *testing.T) {
 	}
 	mark(nil)
 	<-done
+	if all := waits.All(); slices.ContainsFunc(all, func(w waits.Wait) bool { return w.Object != "" }) {
+		t.Errorf("ADD is over, and waits are %v", all)
+	}
 	if err := <-failed; err != nil {
 		t.Error(err)
 	}

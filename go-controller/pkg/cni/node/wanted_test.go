@@ -53,6 +53,7 @@ func TestAddWaitsForTheNode(t *testing.T) {
 	l.server.Deadline = eventually.Bound
 	l.sandbox("sb2")
 	failed, done := l.adding("sb2")
+	l.waits(`cni "ns/web" waits for the node's rules for egress traffic (since `)
 	close(l.ready)
 	<-done
 	if err := <-failed; err != nil {

@@ -28,6 +28,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 const (
@@ -169,26 +170,27 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.mu.Lock()
 	c.ctx = ctx
 	c.mu.Unlock()
+	defer waits.Report(c.held)()
 	group.Go(func() error {
-		if !queue.Await(ctx, c.deps.Health.Probed()) {
+		if !waits.Until(ctx, c.deps.Health.Probed(), waits.Wait{Part: "egressip-placement", For: "every node to answer a probe or to be silent"}) {
 			return nil
 		}
 		return c.placement.Run(ctx, 1)
 	})
-	after := func(q *queue.Controller, workers int) {
+	after := func(part string, q *queue.Controller, workers int) {
 		group.Go(func() error {
 			// Without the first placement nobody knows what to be.
-			if !queue.Await(ctx, c.placement.Synced()) {
+			if !waits.Until(ctx, c.placement.Synced(), waits.Wait{Part: part, For: "the first placement", Reason: waits.ReasonStart}) {
 				return nil
 			}
 			return q.Run(ctx, workers)
 		})
 	}
-	after(c.statuses, statusWorkers)
-	after(c.pods, podWorkers)
-	after(c.gates, gateWorkers)
+	after(egressip.Feature, c.statuses, statusWorkers)
+	after("egressip-pods", c.pods, podWorkers)
+	after("egressip-marks", c.gates, gateWorkers)
 	group.Go(func() error {
-		if queue.Await(ctx, c.pods.Synced()) {
+		if waits.Until(ctx, c.pods.Synced(), waits.Wait{Part: "noreroute", For: "every pod of an EgressIP to succeed once, before leftovers are deleted"}) {
 			c.deps.Rerouted.MarkSynced()
 		}
 		return nil

@@ -7,6 +7,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 // measureFailover tells how far an EgressIP is with what was decided, which is known if
@@ -25,13 +26,17 @@ func (c *Controller) measureFailover(key string, d egressip.Decision, is []metav
 }
 
 // Held returns how many pods wait with their start until what they send leaves as it is to.
-func (c *Controller) Held() int {
+func (c *Controller) Held() int { return len(c.held()) }
+
+// held returns these pods.
+func (c *Controller) held() []waits.Wait {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	held := 0
-	for _, st := range c.states {
+	var held []waits.Wait
+	for key, st := range c.states {
 		if st.gate.uid != "" && !st.gate.open {
-			held++
+			held = append(held, waits.Wait{Part: "egressip-pods", Object: key, Since: st.gate.since, Limit: podStartTimeout,
+				For: "its policies and translations to be in force, before it starts"})
 		}
 	}
 	return held

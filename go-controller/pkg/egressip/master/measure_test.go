@@ -124,6 +124,11 @@ func TestMeasuredStart(t *testing.T) {
 	if n := w.master.Held(); n != 1 {
 		t.Errorf("%d pods are held, want 1", n)
 	}
+	for _, held := range w.master.held() {
+		if held.Object != web || held.Limit != podStartTimeout || held.Since.IsZero() {
+			t.Errorf("held is %+v", held)
+		}
+	}
 	w.barrier.stop("all", false)
 	w.eventually("the pod to start", func() bool { return !w.isMarked(web) })
 	w.eventually("its time", func() bool { // on a slow machine the patience may end first

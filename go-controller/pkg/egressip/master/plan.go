@@ -25,7 +25,7 @@ import (
 type work struct {
 	want  map[nb.Owner][]nb.Row
 	steps []step
-	waits waits
+	waits waiters
 	// led are pods that policies lead away.
 	led []string
 }
@@ -36,7 +36,7 @@ type step struct {
 	then func()
 }
 
-func newWork() *work { return &work{want: map[nb.Owner][]nb.Row{}, waits: waits{}} }
+func newWork() *work { return &work{want: map[nb.Owner][]nb.Row{}, waits: waiters{}} }
 
 // write adds the rows of a pod.
 func (w *work) write(key string, rows []nb.Row, then func()) {

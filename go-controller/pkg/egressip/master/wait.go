@@ -15,8 +15,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
-// waits is what pods wait for, by chassis.
-type waits map[awaited][]waiter
+// waiters are the pods that wait, by chassis.
+type waiters map[awaited][]waiter
 
 // awaited is a chassis that is waited for.
 type awaited struct {
@@ -36,7 +36,7 @@ type waiter struct {
 
 // await has a pod wait for the chassis of a node, or for what it waits for there
 // already: then its key comes back, and it sees what is new since.
-func (c *Controller) await(w waits, key, node string, r reached) {
+func (c *Controller) await(w waiters, key, node string, r reached) {
 	what := fmt.Sprint(node, r.own, r.portGone)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,7 +50,7 @@ func (c *Controller) await(w waits, key, node string, r reached) {
 }
 
 // awaitPlan has a pod wait for its plan to be in force as far as it goes.
-func (c *Controller) awaitPlan(w waits, key, node string, plan egressip.Plan) {
+func (c *Controller) awaitPlan(w waiters, key, node string, plan egressip.Plan) {
 	if plan.Self {
 		c.await(w, key, node, reached{own: true, flushed: plan.Lingers, policies: plan.Want.Clone().Policies})
 	}
@@ -63,7 +63,7 @@ func (c *Controller) awaitPlan(w waits, key, node string, plan egressip.Plan) {
 
 // wait waits for chassis without holding up the worker, and brings the keys of the
 // pods back, all of one chassis together.
-func (c *Controller) wait(w waits) {
+func (c *Controller) wait(w waiters) {
 	c.mu.Lock()
 	ctx := c.ctx
 	c.mu.Unlock()

@@ -11,12 +11,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 const (
@@ -127,7 +128,7 @@ const maxStatusWait = 10 * time.Second
 // that has lost its flows lets OVN answer for nothing, and one that has them goes
 // on as it was.
 func (c *Controller) waitForStatusTimeout(ctx context.Context) {
-	if c.deps.Silence == 0 || !cache.WaitForCacheSync(ctx.Done(), c.deps.EgressIPs.Informer().HasSynced) {
+	if c.deps.Silence == 0 || !queue.Informed(ctx, "egressip-node", c.deps.EgressIPs.Informer().HasSynced) {
 		return
 	}
 	if !slices.ContainsFunc(c.objects(), func(e *v1.EgressIP) bool { return len(c.restoreHeld(e).held) > 0 }) {
@@ -136,6 +137,7 @@ func (c *Controller) waitForStatusTimeout(ctx context.Context) {
 	// A probe, and then the news, may take the time of another half.
 	wait := min(c.deps.Silence+c.deps.Silence/2, maxStatusWait)
 	klog.InfoS("Waiting until it is certain which egress addresses this node still has", "for", wait)
+	defer waits.Begin(waits.Wait{Part: "egressip-node", For: "certainty about which egress addresses this node still has", Limit: wait}).End()
 	select {
 	case <-time.After(wait):
 	case <-ctx.Done():

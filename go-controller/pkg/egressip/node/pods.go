@@ -20,6 +20,7 @@ import (
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -88,7 +89,7 @@ func (p *pods) need(ctx context.Context) error {
 		klog.InfoS("Watching pods for egress addresses on secondary networks")
 		close(p.started)
 	})
-	if !cache.WaitForCacheSync(ctx.Done(), p.synced...) {
+	if !queue.Informed(ctx, "egressip-node", p.synced...) {
 		return fmt.Errorf("wait for the pods of EgressIPs: %w", ctx.Err())
 	}
 	select {

@@ -12,6 +12,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 const (
@@ -44,7 +45,7 @@ func newTranslations(c *Controller) *translations {
 // Run works until ctx is done. It begins when the node knows what it holds.
 func (t *translations) Run(ctx context.Context) error {
 	go func() {
-		if queue.Await(ctx, t.c.queue.Attempted()) {
+		if waits.Until(ctx, t.c.queue.Attempted(), waits.Wait{Part: "egressip-translations", For: "every EgressIP to be tried once"}) {
 			t.c.deps.FollowTranslations(ctx, t.changed)
 		}
 	}()

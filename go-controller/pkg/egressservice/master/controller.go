@@ -29,6 +29,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 // workers is how many EgressServices are written at the same time. They mostly wait: the writer of
@@ -155,26 +156,26 @@ func (c *Controller) statusOf(node string) []string {
 func (c *Controller) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		if !queue.Await(ctx, c.deps.Health.Probed()) {
+		if !waits.Until(ctx, c.deps.Health.Probed(), waits.Wait{Part: "egressservice-placement", For: "every node to answer a probe or to be silent"}) {
 			return nil
 		}
 		return c.placement.Run(ctx, 1)
 	})
 	group.Go(func() error {
 		// Without the first placement no service knows what to be.
-		if !queue.Await(ctx, c.placement.Synced()) {
+		if !waits.Until(ctx, c.placement.Synced(), waits.Wait{Part: egressservice.Feature, For: "the first placement", Reason: waits.ReasonStart}) {
 			return nil
 		}
 		return c.services.Run(ctx, workers)
 	})
 	group.Go(func() error {
-		if !queue.Await(ctx, c.services.Attempted()) {
+		if !waits.Until(ctx, c.services.Attempted(), waits.Wait{Part: "egressservice-labels", For: "every EgressService to be tried once"}) {
 			return nil
 		}
 		return c.labels.Run(ctx, 1)
 	})
 	group.Go(func() error {
-		if queue.Await(ctx, c.services.Synced()) {
+		if waits.Until(ctx, c.services.Synced(), waits.Wait{Part: "noreroute", For: "every EgressService to succeed once, before leftovers are deleted"}) {
 			c.deps.Pods.MarkSynced()
 		}
 		return nil

@@ -27,6 +27,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 const (
@@ -168,19 +169,19 @@ func (c *Controller) Run(ctx context.Context) error {
 	group.Go(func() error { return c.decide.Run(ctx, 1) })
 	group.Go(func() error {
 		// Rows planned without a decision would be none at all.
-		if !queue.Await(ctx, c.decide.Synced()) || !c.awaitRerouted(ctx) {
+		if !waits.Until(ctx, c.decide.Synced(), waits.Wait{Part: externalroute.Feature, For: "the first decision about all policies", Reason: waits.ReasonStart}) || !c.awaitRerouted(ctx) {
 			return nil
 		}
 		return c.nodes.Run(ctx, 1) // that takes all nodes that wait
 	})
 	group.Go(func() error {
-		if !queue.Await(ctx, c.nodes.Attempted()) {
+		if !waits.Until(ctx, c.nodes.Attempted(), waits.Wait{Part: "externalroute-status", For: "the rows of every node to be tried once"}) {
 			return nil
 		}
 		return c.statuses.Run(ctx, reportWorkers)
 	})
 	group.Go(func() error {
-		if !queue.Await(ctx, c.nodes.Attempted()) {
+		if !waits.Until(ctx, c.nodes.Attempted(), waits.Wait{Part: "externalroute-namespace", For: "the rows of every node to be tried once"}) {
 			return nil
 		}
 		return c.annotations.Run(ctx, reportWorkers)
@@ -212,6 +213,7 @@ func (c *Controller) Attempted() <-chan struct{} { return c.nodes.Attempted() }
 // does not get there must not hold up the gateways for ever.
 func (c *Controller) awaitRerouted(ctx context.Context) bool {
 	patience := time.NewTimer(reroutedPatience)
+	defer waits.Begin(waits.Wait{Part: externalroute.Feature, For: "the other egress features to name their pods", Limit: reroutedPatience}).End()
 	defer patience.Stop()
 	for _, set := range c.steered.sets {
 		changed := make(chan struct{}, 1)

@@ -20,6 +20,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 // Gateway brings one node up and keeps it there.
@@ -35,8 +36,10 @@ type Gateway struct {
 
 	mu       sync.Mutex // guards what follows
 	waiting  string     // what the last pass could not go on without
+	since    time.Time  // it was missing, or the first pass began
 	reminded time.Time
-	isReady  bool
+	passed   bool // once at least
+	isReady  bool // or was
 }
 
 // New returns a Gateway; it does nothing before Run or Reconcile. The node
@@ -54,18 +57,26 @@ func New(cfg Config, deps Deps) *Gateway {
 // claimed by ovn-controller, and the external bridge has its flows.
 func (g *Gateway) Ready() <-chan struct{} { return g.ready }
 
-// Waiting says what the node's network lacks before it is ready; "" when it is.
+// Waiting says what the node's network lacks; "" when that is nothing.
 // It is a health check: cheap, and no I/O.
 func (g *Gateway) Waiting() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.isReady {
-		return ""
-	}
-	if g.waiting == "" {
+	if !g.passed {
 		return "the first pass to end"
 	}
 	return g.waiting
+}
+
+// waits returns what is missing for the reports about the process.
+func (g *Gateway) waits() []waits.Wait {
+	what := g.Waiting()
+	if what == "" {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return []waits.Wait{{Part: "gateway", Object: g.Node, For: what, Reason: waits.ReasonNetwork, Since: g.since}}
 }
 
 // Run watches and reconciles until ctx ends.
@@ -95,6 +106,10 @@ func (g *Gateway) Run(ctx context.Context) error {
 		}
 	})
 	go g.collect(ctx, wake)
+	g.mu.Lock()
+	g.since = time.Now()
+	g.mu.Unlock()
+	defer waits.Report(g.waits)()
 	return g.controller.Run(ctx, 1)
 }
 
@@ -103,7 +118,7 @@ func (g *Gateway) isOurs(name string) bool {
 	return slices.ContainsFunc(g.physicalNetworks(), func(p physicalNetwork) bool { return p.flows.Concerns(name) })
 }
 
-// collect turns a storm of events into one pass. While the node is not ready
+// collect turns a storm of events into one pass. While something is missing
 // there is a pass now and then also without events, which reminds of why.
 func (g *Gateway) collect(ctx context.Context, wake <-chan struct{}) {
 	remind := time.NewTicker(remindInterval)
@@ -258,19 +273,28 @@ func (g *Gateway) lacking(ctx context.Context, a attachments) (string, error) {
 	return "", nil
 }
 
-// report remembers what is missing and closes Ready once nothing is. The log
+// report remembers what is missing and closes Ready once nothing is: what is missing
+// later on does not take back that pods are served, but is told just so. The log
 // says so each time something else is missing and every ten seconds.
 func (g *Gateway) report(missing string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if missing != g.waiting || !g.passed {
+		g.since, g.reminded = time.Now(), time.Time{}
+	}
+	was := g.waiting
+	g.waiting, g.passed = missing, true
 	switch {
-	case g.isReady:
-	case missing == "":
-		g.isReady, g.waiting = true, ""
+	case missing != "":
+		if time.Since(g.reminded) >= remindInterval {
+			g.reminded = time.Now()
+			klog.InfoS("Network of the node is not complete", "node", g.Node, "waitingFor", missing)
+		}
+	case !g.isReady:
+		g.isReady = true
 		klog.InfoS("Network of the node is ready", "node", g.Node)
 		close(g.ready)
-	case missing != g.waiting || time.Since(g.reminded) >= remindInterval:
-		g.waiting, g.reminded = missing, time.Now()
-		klog.InfoS("Network of the node is not ready yet", "node", g.Node, "waitingFor", missing)
+	case was != "":
+		klog.InfoS("Network of the node is complete again", "node", g.Node)
 	}
 }

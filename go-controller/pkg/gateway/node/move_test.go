@@ -7,7 +7,10 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 // attachment prints what an interface carries, as ip does.
@@ -90,4 +93,19 @@ func TestBringUp(t *testing.T) {
 	default:
 		t.Errorf("not ready: %s", g.Waiting())
 	}
+	// What is lost later on is told as well, and as long as it is.
+	l.vs.Run("ovs-vsctl", "remove", "interface", topology.ManagementPort, "external_ids", "ovn-installed")
+	const claim = "ovn-controller to install the flows of ovn-k8s-mp0"
+	eventually.True(t, "what the node lacks again", func() bool {
+		l.mustPass(g)
+		return g.Waiting() == claim
+	})
+	if all := g.waits(); len(all) != 1 || all[0].Object != nodeName || all[0].For != claim || all[0].Reason != waits.ReasonNetwork || all[0].Since.IsZero() {
+		t.Errorf("waits are %v", all)
+	}
+	l.claim()
+	eventually.True(t, "nothing to be missing", func() bool {
+		l.mustPass(g)
+		return g.Waiting() == "" && len(g.waits()) == 0
+	})
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/ovs/vswitchd"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 const (
@@ -59,9 +60,14 @@ func New(ctx context.Context, endpoint string) *DB {
 // run keeps one session alive until ctx ends.
 func (db *DB) run(ctx context.Context) {
 	told := false
+	var gone waits.Lost
+	defer gone.Set(waits.Wait{}, nil)
+	wait := waits.Wait{Part: "Open vSwitch", For: "a connection to " + db.endpoint, Reason: waits.ReasonDatabase}
+	gone.Set(wait, errors.New("not connected yet"))
 	for first := true; ctx.Err() == nil; {
 		s, lost, err := db.connect(ctx)
 		if err != nil {
+			gone.Set(wait, err)
 			if !told {
 				klog.InfoS("Cannot reach the Open vSwitch database, will retry", "endpoint", db.endpoint, "reason", err.Error())
 				told = true
@@ -70,6 +76,7 @@ func (db *DB) run(ctx context.Context) {
 			continue
 		}
 		told = false
+		gone.Set(wait, nil)
 		klog.V(2).InfoS("Connected to the Open vSwitch database", "endpoint", db.endpoint)
 		db.publish(s)
 		if !first {
@@ -83,6 +90,7 @@ func (db *DB) run(ctx context.Context) {
 			klog.InfoS("Lost the Open vSwitch database", "endpoint", db.endpoint)
 		case <-ctx.Done():
 		}
+		gone.Set(wait, errors.New("lost"))
 		db.publish(nil)
 		s.client.Close()
 	}

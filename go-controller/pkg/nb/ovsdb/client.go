@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 const databaseName = "OVN_Northbound"
@@ -132,6 +133,10 @@ func (c *Client) current(ctx context.Context) (*session, error) {
 // run opens one session after the other.
 func (c *Client) run() {
 	defer close(c.stopped)
+	var lost waits.Lost
+	defer lost.Set(waits.Wait{}, nil)
+	wait := waits.Wait{Part: "northbound", For: "a connection to " + c.cfg.Address, Reason: waits.ReasonDatabase}
+	lost.Set(wait, errors.New("not connected yet"))
 	backoff, limit := minBackoff, maxBackoff
 	if len(c.endpoints) > 1 {
 		limit = clusterBackoff
@@ -139,6 +144,7 @@ func (c *Client) run() {
 	for c.ctx.Err() == nil {
 		s, err := c.open()
 		if err != nil {
+			lost.Set(wait, err)
 			c.publish(nil, err)
 			klog.V(2).InfoS("No connection to the northbound database", "err", err, "retryIn", backoff)
 			select {
@@ -150,6 +156,7 @@ func (c *Client) run() {
 		}
 		backoff = minBackoff
 		klog.V(2).InfoS("Connected to the northbound database", "endpoint", s.endpoint)
+		lost.Set(wait, nil)
 		c.publish(s, nil)
 		c.mu.Lock()
 		listeners := slices.Clone(c.listeners)
@@ -163,6 +170,7 @@ func (c *Client) run() {
 		case <-c.ctx.Done():
 			s.end(errSession)
 		}
+		lost.Set(wait, context.Cause(s.ctx))
 		c.publish(nil, context.Cause(s.ctx))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 // key is the only key.
@@ -75,7 +76,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		return nil
 	}
 	go func() {
-		if queue.Await(ctx, c.queue.Synced()) {
+		if waits.Until(ctx, c.queue.Synced(), waits.Wait{Part: "noreroute-node", For: "the rules to be written once"}) {
 			close(c.synced)
 		}
 	}()

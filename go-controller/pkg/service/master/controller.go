@@ -25,6 +25,7 @@ import (
 	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service/snapshot"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 // batch is how many Services are planned and handed to the writer together, and
@@ -174,7 +175,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	group.Go(func() error { return c.nodeQueue.Run(ctx, 1) })
 	group.Go(func() error {
 		// What load balancers of a node refer to should be there before them.
-		if !queue.Await(ctx, c.nodeQueue.Attempted()) {
+		if !waits.Until(ctx, c.nodeQueue.Attempted(), waits.Wait{Part: service.Feature, For: "every node to be tried once"}) {
 			return nil
 		}
 		return c.serviceQueue.Run(ctx, workers)

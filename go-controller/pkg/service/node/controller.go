@@ -23,6 +23,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 // contributor is the name under which all Services together contribute.
@@ -141,7 +142,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.plans.Run(ctx, 1) })
 	group.Go(func() error {
-		if !queue.Await(ctx, c.plans.Attempted()) {
+		if !waits.Until(ctx, c.plans.Attempted(), waits.Wait{Part: "service-node-write", For: "every Service to be planned once"}) {
 			return nil
 		}
 		return c.writes.Run(ctx, writers)
