@@ -185,6 +185,11 @@ scale: cluster-binaries ## Measure a master in a cluster with simulated nodes (r
 	cd test/scale && go build -o $(BIN)/scale .
 	@$(BIN)/scale run --size $(SCALE) --times $(SCALE_TIMES) --out $(SCALE_RESULTS) $(SCALE_FLAGS)
 
+.PHONY: scale-agent
+scale-agent: cluster-binaries ## Measure the agent of a node in a cluster without a master (root; as scale)
+	cd test/scale && go build -o $(BIN)/scale .
+	@$(BIN)/scale agent --size $(SCALE) --times $(SCALE_TIMES) --out $(SCALE_RESULTS) $(SCALE_FLAGS)
+
 .PHONY: scale-ask
 scale-ask: cluster-binaries ## Measure an answer of "ovnkube egress" in a cluster without a master (root; as scale)
 	cd test/scale && go build -o $(BIN)/scale .

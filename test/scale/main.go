@@ -1,6 +1,7 @@
-// Command scale measures a master of ovnkube in a cluster of a given size.
+// Command scale measures a master of ovnkube, or the agent of a node, in a cluster of a given size.
 //
 //	scale run [FLAG...]            measure; this needs root
+//	scale agent [FLAG...]          measure the agent of a node, without a master; this needs root
 //	scale ask [FLAG...]            measure answers of "ovnkube egress" only, without a master; this needs root
 //	scale show FILE [FILE]         print a run as a table, or compare two
 //	scale plot SIZE FILE... >SVG   plot time against size
@@ -24,6 +25,7 @@ import (
 func main() { os.Exit(command(os.Args[1:])) }
 
 const usage = `usage: scale run [FLAG...]
+       scale agent [FLAG...]
        scale ask [FLAG...]
        scale show FILE [FILE]
        scale plot SIZE FILE...`
@@ -52,7 +54,9 @@ func command(args []string) int {
 }
 
 // measures are what measures, by its command.
-var measures = map[string]func(context.Context, options) error{"run": measure, "ask": measureAnswers}
+var measures = map[string]func(context.Context, options) error{
+	"run": measure, "agent": measureAgent, "ask": measureAnswers,
+}
 
 func run(name string, args []string) error {
 	flags := flag.NewFlagSet("scale "+name, flag.ExitOnError)
@@ -61,15 +65,16 @@ func run(name string, args []string) error {
 	times := flags.Int("times", 1, "by what the numbers of nodes and objects are multiplied")
 	addresses := flags.Int("addresses", 0, "how many addresses EgressIPs have, where not as many as those of the size")
 	flags.StringVar(&o.out, "out", "_output/scale.json", "file that the results are written to")
-	flags.StringVar(&o.profiles, "profiles", "", "directory for profiles of the master's processors and memory at starts")
+	flags.StringVar(&o.profiles, "profiles", "", "directory for profiles of processors and memory at starts, of the agent at events, too")
 	flags.StringVar(&o.logs, "logs", "", "directory that logs are kept in; it is made, and a temporary one without it")
 	flags.IntVar(&o.repeat, "repeat", 3, "how often each event is measured")
 	flags.StringVar(&o.plane.KubernetesDir, "kubernetes", "_output/kin/bin", "directory of the programs of Kubernetes")
 	flags.StringVar(&o.plane.Ovnkube, "ovnkube", "_output/bin/ovnkube", "the program to measure")
 	flags.StringVar(&o.crds, "crds", "dist/crds", "directory of the definitions of our kinds")
 	masterArgs := flags.String("master-args", "", "further arguments of masters, separated by blanks")
+	agentArgs := flags.String("agent-args", "", "further arguments of the agent, separated by blanks")
 	_ = flags.Parse(args) // it exits
-	o.plane.MasterArgs = strings.Fields(*masterArgs)
+	o.plane.MasterArgs, o.plane.AgentArgs = strings.Fields(*masterArgs), strings.Fields(*agentArgs)
 	var err error
 	if o.size, err = load.SizeOf(*size, *times); err != nil {
 		return err

@@ -25,14 +25,7 @@ func TestMain(m *testing.M) {
 // takes says nothing here; how much is written does.
 func TestTiny(t *testing.T) {
 	all := measured(t, "run")
-	phase := func(name string) result.Result {
-		t.Helper()
-		i := slices.IndexFunc(all, func(r result.Result) bool { return r.Phase == name })
-		if i < 0 {
-			t.Fatalf("%s was not measured", name)
-		}
-		return all[i]
-	}
+	phase := func(name string) result.Result { return phaseOf(t, all, name) }
 	cold := phase("cold start")
 	if cold.Kinds["ports of pods"] == 0 || cold.Kinds["egressip"] == 0 || cold.Kinds["egressservice"] == 0 || cold.Kinds["externalroute"] == 0 {
 		t.Errorf("kinds of rows at a cold start: %v", cold.Kinds)
@@ -62,12 +55,65 @@ func TestTiny(t *testing.T) {
 	}
 }
 
+// TestAgent measures the agent of a node. What others have costs it neither a program nor a
+// flow, and a start in a cluster that is as it was changes no flow.
+func TestAgent(t *testing.T) {
+	all := measured(t, "agent")
+	phase := func(name string) result.Result { return phaseOf(t, all, name) }
+	started := phase("agent started on a new node")
+	if started.Done == 0 || started.CPU == 0 || started.SwitchCPU == 0 || started.Peak == 0 || started.Flows == 0 || started.AllExecs() == 0 ||
+		started.Requests["list egressips"] == 0 || started.Requests["watch nodes"] == 0 || started.Received == 0 || started.Kinds["CNI socket"] == 0 {
+		t.Errorf("measured at a start: %+v", started)
+	}
+	if r := phase("agent restarted"); r.Changed != 0 || r.Done == 0 || r.Done > 9000 {
+		t.Errorf("a restart changed %d flows, and the node took pods after %v ms: %+v", r.Changed, r.Done, r)
+	}
+	for _, name := range []string{
+		"remote EgressIP created", "remote EgressIP moved", "remote pod started", "remote pod deleted", "status of another node written",
+		"Service created", "Service deleted",
+	} {
+		// Every half minute the drivers look whether all is as they left it.
+		const looks = 6
+		if r := phase(name); r.Changed != 0 || r.AllExecs() > looks || r.AllRequests() != 0 {
+			t.Errorf("%s: %d flows changed, programs %v, requests %v", name, r.Changed, r.Execs, r.Requests)
+		}
+	}
+	for name, flows := range map[string]int{
+		"remote EgressIP assigned": flowsElsewhere, "remote EgressIP's address changed": 2 * flowsElsewhere, "remote EgressIP deleted": flowsElsewhere,
+		"local EgressIP assigned": flowsHere, "local EgressIP deleted": flowsHere + 2*flowsElsewhere,
+	} {
+		if r := phase(name); r.Changed != flows || r.First == 0 {
+			t.Errorf("%s: %d flows changed, want %d, the first after %v ms", name, r.Changed, flows, r.First)
+		}
+	}
+	for _, name := range []string{"local EgressIP assigned", "local EgressService assigned"} {
+		if r := phase(name); r.Done == 0 || r.Requests["patch egressips/status"]+r.Requests["patch egressservices/status"] != 1 {
+			t.Errorf("%s: done after %v ms, requests %v", name, r.Done, r.Requests)
+		}
+	}
+	for _, name := range []string{"node added", "node deleted", "Service with a node port created", "Service with a node port deleted"} {
+		if r := phase(name); r.Rows == 0 {
+			t.Errorf("%s: no rule changed", name)
+		}
+	}
+}
+
 // TestAnswers asks about a cluster that needs no master.
 func TestAnswers(t *testing.T) {
 	all := measured(t, "ask")
 	if len(all) != 1 || all[0].Phase != "explain a pod" || all[0].Done == 0 || all[0].CPU == 0 || all[0].Peak == 0 {
 		t.Errorf("measured: %+v", all)
 	}
+}
+
+// phaseOf returns what was measured first of a phase.
+func phaseOf(t *testing.T, all []result.Result, name string) result.Result {
+	t.Helper()
+	i := slices.IndexFunc(all, func(r result.Result) bool { return r.Phase == name })
+	if i < 0 {
+		t.Fatalf("%s was not measured", name)
+	}
+	return all[i]
 }
 
 // measured returns what a command measures on the smallest cluster.

@@ -101,12 +101,12 @@ func (b *bench) start(ctx context.Context, phase string, more func(m mark, r *re
 	if b.master, err = b.plane.StartMaster(load.NodeName(0), 0); err != nil {
 		return err
 	}
-	end := b.profile(ctx, phase)
+	end := b.profile(ctx, b.master.Served, phase)
 	served, err := b.awaitServed(ctx)
 	if err != nil {
 		return err
 	}
-	done, err := b.awaitIdle(ctx, b.master, m.at)
+	done, err := b.awaitIdle(ctx, b.master.Process, m.at)
 	if err != nil {
 		return err
 	}
@@ -160,27 +160,27 @@ func (b *bench) awaitServed(ctx context.Context) (time.Time, error) {
 }
 
 const (
-	// sample is how often it is looked at how busy a master is; it is busy when it uses more
+	// sample is how often it is looked at how busy a program is; it is busy when it uses more
 	// than this part of one processor.
 	sample = 100 * time.Millisecond
 	busy   = 0.3
 )
 
-// awaitIdle waits until a master has nothing to do, and returns since when.
-func (b *bench) awaitIdle(ctx context.Context, master *plane.Master, since time.Time) (time.Time, error) {
+// awaitIdle waits until a program has nothing to do, and returns since when.
+func (b *bench) awaitIdle(ctx context.Context, program *plane.Process, since time.Time) (time.Time, error) {
 	ticker := time.NewTicker(sample)
 	defer ticker.Stop()
-	last, at, worked := master.CPU(), time.Now(), since
+	last, at, worked := program.CPU(), time.Now(), since
 	for {
 		select {
 		case <-ctx.Done():
-			return worked, fmt.Errorf("wait for the master to be idle: %w", ctx.Err())
+			return worked, fmt.Errorf("wait for %s to be idle: %w", program.Name, ctx.Err())
 		case <-ticker.C:
 		}
 		if err := b.plane.Failed(); err != nil {
 			return worked, err
 		}
-		now, used := time.Now(), master.CPU()
+		now, used := time.Now(), program.CPU()
 		if (used - last).Seconds() > busy*now.Sub(at).Seconds() {
 			worked = now
 		}
@@ -205,9 +205,9 @@ func (b *bench) measureIdle(ctx context.Context) error {
 	return nil
 }
 
-// profile keeps profiles of the master, each of some seconds, until the function that it
+// profile keeps profiles of a program, each of some seconds, until the function that it
 // returns is called, which also keeps one of its memory.
-func (b *bench) profile(ctx context.Context, phase string) func() error {
+func (b *bench) profile(ctx context.Context, program *plane.Served, phase string) func() error {
 	if b.profiles == "" {
 		return func() error { return nil }
 	}
@@ -217,12 +217,12 @@ func (b *bench) profile(ctx context.Context, phase string) func() error {
 		for i := 0; ; i++ {
 			select {
 			case <-stop:
-				return b.master.Profile(ctx, b.profiles, phase+" heap.pprof", "heap?gc=1")
+				return program.Profile(ctx, b.profiles, phase+" heap.pprof", "heap?gc=1")
 			default:
 			}
-			// The master does not listen from its first moment on.
-			_ = plane.Until(ctx, "the master to listen", func() error {
-				return b.master.Profile(ctx, b.profiles, fmt.Sprintf("%s cpu-%03d.pprof", phase, i), "profile?seconds=5")
+			// It does not listen from its first moment on.
+			_ = plane.Until(ctx, "it to listen", func() error {
+				return program.Profile(ctx, b.profiles, fmt.Sprintf("%s cpu-%03d.pprof", phase, i), "profile?seconds=5")
 			})
 		}
 	})

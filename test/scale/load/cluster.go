@@ -79,7 +79,8 @@ func (c Clients) InstallCRDs(ctx context.Context, dir string) error {
 			err = c.Kube.CoreV1().RESTClient().Post().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions").
 				SetHeader("Content-Type", "application/json").Body(text).Do(ctx).Error()
 		}
-		if err != nil {
+		// On a busy machine an answer may get lost, and the request be sent again.
+		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("install %s: %w", file, err)
 		}
 	}

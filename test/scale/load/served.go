@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	egressipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	egressservicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
@@ -30,8 +31,8 @@ enable-multi-external-gateway=true
 `
 
 // MakeServed makes all objects of a cluster, and says of nodes, pods and EgressIPs what a
-// master, agents and kubelets would, so that none of those has to run. EgressServices and
-// policies have no status.
+// master, agents and kubelets would, so that none of those has to run. EgressServices have
+// a host, but no conditions; policies have no status.
 func (c Clients) MakeServed(ctx context.Context, s Size) error {
 	if err := c.MakeBase(ctx, s); err != nil {
 		return err
@@ -52,6 +53,11 @@ func (c Clients) MakeServed(ctx context.Context, s Size) error {
 		return err
 	}
 	if err := c.MakeFeatures(ctx, s, func(group string) []*corev1.Pod { return pods[group] }); err != nil {
+		return err
+	}
+	if err := each(ctx, s.EgressServices, func(ctx context.Context, i int) error {
+		return c.serveEgressService(ctx, group(kindService, i), NodeName(s.Nodes-s.ServiceHosts+i%s.ServiceHosts))
+	}); err != nil {
 		return err
 	}
 	all, err := c.IPs.EgressIPV1().EgressIPs().List(ctx, metav1.ListOptions{})
@@ -136,6 +142,20 @@ func (c Clients) servePods(ctx context.Context, s Size, nodes []place.Node) (map
 func podMAC(a netip.Addr) string {
 	four := a.As4()
 	return fmt.Sprintf("0a:58:%02x:%02x:%02x:%02x", four[0], four[1], four[2], four[3])
+}
+
+// serveEgressService gives an EgressService its host, which says that it serves it.
+func (c Clients) serveEgressService(ctx context.Context, name, host string) error {
+	services := c.Services.EgressServiceV1().EgressServices(name)
+	eg, err := services.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("get EgressService: %w", err)
+	}
+	eg.Status.Host, eg.Status.Programmed = host, &egressservicev1.ProgrammedStatus{Host: host}
+	if _, err := services.UpdateStatus(ctx, eg, metav1.UpdateOptions{FieldManager: fieldManager}); err != nil {
+		return fmt.Errorf("serve EgressService %s: %w", name, err)
+	}
+	return nil
 }
 
 // serveEgressIP says that the nodes that an EgressIP is assigned to have its addresses.

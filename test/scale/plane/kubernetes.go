@@ -20,14 +20,15 @@ import (
 
 const (
 	etcdURL = "http://127.0.0.1:2379"
-	apiURL  = "https://127.0.0.1:6443"
+	apiPort = "6443"
+	apiURL  = "https://127.0.0.1:" + apiPort
 
-	// masterUser is who the masters are, whose writes are counted; harnessUser is who
-	// makes all else.
-	masterUser, harnessUser = "ovnkube", "scale"
+	// masterUser is who the masters are, whose writes are counted, agentUser who the node
+	// agent is, whose requests are; harnessUser is who makes all else.
+	masterUser, agentUser, harnessUser = "ovnkube", "ovnkube-node", "scale"
 )
 
-// auditPolicy has the API server note what masters write.
+// auditPolicy has the API server note what masters write, and all that the agent asks for.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -35,6 +36,8 @@ rules:
 - level: Metadata
   users: [` + masterUser + `]
   verbs: [create, update, patch, delete, deletecollection]
+- level: Metadata
+  users: [` + agentUser + `]
 - level: None
 `
 
@@ -57,7 +60,7 @@ func (p *Plane) startKubernetes(ctx context.Context) error {
 	}
 	for name, text := range map[string]string{
 		"audit.yaml": auditPolicy,
-		"tokens.csv": fmt.Sprintf("%[1]s,%[1]s,1,system:masters\n%[2]s,%[2]s,2,system:masters\n", masterUser, harnessUser),
+		"tokens.csv": fmt.Sprintf("%[1]s,%[1]s,1,system:masters\n%[2]s,%[2]s,2,system:masters\n%[3]s,%[3]s,3,system:masters\n", masterUser, harnessUser, agentUser),
 		"sa.key":     string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})),
 	} {
 		if err := os.WriteFile(p.path(name), []byte(text), 0o600); err != nil {
@@ -65,7 +68,8 @@ func (p *Plane) startKubernetes(ctx context.Context) error {
 		}
 	}
 	api, err := p.start("kube-apiserver", program, "kube-apiserver",
-		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=6443", "--cert-dir="+p.path("certificates"),
+		// The agent is in a network namespace of its own.
+		"--bind-address=0.0.0.0", "--advertise-address=127.0.0.1", "--secure-port=6443", "--cert-dir="+p.path("certificates"),
 		"--etcd-servers="+etcdURL, "--service-cluster-ip-range="+p.config.ServiceRange.String(),
 		"--authorization-mode=AlwaysAllow", "--token-auth-file="+p.path("tokens.csv"),
 		// No controller gives namespaces their service accounts, nor nodes their readiness.
@@ -81,7 +85,7 @@ func (p *Plane) startKubernetes(ctx context.Context) error {
 	if err := api.ready(ctx, func() error { return answers(ctx, apiURL+"/readyz") }); err != nil {
 		return err
 	}
-	return p.writeKubeconfig()
+	return p.writeKubeconfig("kubeconfig", apiURL, masterUser)
 }
 
 // insecure asks a server of our own, which has made its certificate itself.
@@ -107,14 +111,14 @@ func answers(ctx context.Context, url string) error {
 	return nil
 }
 
-// writeKubeconfig is for the masters.
-func (p *Plane) writeKubeconfig() error {
+// writeKubeconfig writes the file by which a user reaches the API server.
+func (p *Plane) writeKubeconfig(name, server, user string) error {
 	c := clientcmdapi.NewConfig()
-	c.Clusters["scale"] = &clientcmdapi.Cluster{Server: apiURL, InsecureSkipTLSVerify: true}
-	c.AuthInfos["scale"] = &clientcmdapi.AuthInfo{Token: masterUser}
+	c.Clusters["scale"] = &clientcmdapi.Cluster{Server: server, InsecureSkipTLSVerify: true}
+	c.AuthInfos["scale"] = &clientcmdapi.AuthInfo{Token: user}
 	c.Contexts["scale"] = &clientcmdapi.Context{Cluster: "scale", AuthInfo: "scale"}
 	c.CurrentContext = "scale"
-	return clientcmd.WriteToFile(*c, p.path("kubeconfig"))
+	return clientcmd.WriteToFile(*c, p.path(name))
 }
 
 // REST is how the harness reaches the API server, as fast as it can.

@@ -11,12 +11,15 @@ import (
 	"strings"
 )
 
-// Master is a running master.
-type Master struct {
+// Served is a running ovnkube that serves metrics and profiles.
+type Served struct {
 	*Process
 	plane   *Plane
 	address string // of metrics and profiles
 }
+
+// Master is a running master.
+type Master struct{ *Served }
 
 // StartMaster runs a master for a node, which is how it is told from others. It does not
 // wait until it works.
@@ -32,7 +35,7 @@ func (p *Plane) StartMaster(node string, number int) (*Master, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Master{process, p, address}, nil
+	return &Master{&Served{process, p, address}}, nil
 }
 
 // settings are those of the cluster.
@@ -44,8 +47,8 @@ func (p *Plane) settings() []string {
 	}
 }
 
-// Stop ends the master in good order.
-func (m *Master) Stop() { m.plane.forget(m.Process, m.Process.Stop) }
+// Stop ends it in good order.
+func (s *Served) Stop() { s.plane.forget(s.Process, s.Process.Stop) }
 
 // Leads returns nil where the master leads by its own metrics.
 func (m *Master) Leads(ctx context.Context) error {
@@ -65,10 +68,10 @@ func (m *Master) Leads(ctx context.Context) error {
 	return err
 }
 
-// Profile writes what the master says at a path below /debug/pprof into a file of a
-// directory; it returns when the master has said it.
-func (m *Master) Profile(ctx context.Context, dir, name, path string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.address+"/debug/pprof/"+path, nil)
+// Profile writes what it says at a path below /debug/pprof into a file of a directory; it
+// returns when it has said that.
+func (s *Served) Profile(ctx context.Context, dir, name, path string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+"/debug/pprof/"+path, nil)
 	if err != nil {
 		return err
 	}

@@ -27,8 +27,8 @@ type Config struct {
 	// KubernetesDir is where "kin build" has put its programs, Ovnkube the program.
 	KubernetesDir, Ovnkube string
 	PodRange, ServiceRange netip.Prefix
-	// MasterArgs are further arguments of each master.
-	MasterArgs []string
+	// MasterArgs are further arguments of each master, AgentArgs those of the agent.
+	MasterArgs, AgentArgs []string
 }
 
 // Plane is what runs.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -135,6 +136,31 @@ func (p *Process) CPU() time.Duration {
 		return 0
 	}
 	return time.Duration(t.Nano())
+}
+
+// tickLength is the unit in which the kernel tells the time of processes that have ended.
+const tickLength = 10 * time.Millisecond
+
+// ChildrenCPU is how much of the processors those processes have used that a process has
+// started and that have ended.
+func (p *Process) ChildrenCPU() time.Duration {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	// The name, in parentheses, may have blanks; the state is the first field behind it.
+	_, rest, _ := strings.Cut(string(text), ") ")
+	const user, system = 13, 14
+	fields := strings.Fields(rest)
+	if len(fields) <= system {
+		return 0
+	}
+	var ticks int64
+	for _, f := range fields[user : system+1] {
+		n, _ := strconv.ParseInt(f, 10, 64)
+		ticks += n
+	}
+	return time.Duration(ticks) * tickLength
 }
 
 // ResetPeak has Peak be that from now on.

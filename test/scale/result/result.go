@@ -44,6 +44,16 @@ type Result struct {
 	// the ConfigMap with the reachability of nodes.
 	Writes map[string]int `json:"apiWrites,omitempty"`
 
+	// Of a node agent, Changed are the flows of the external bridge that were changed, and
+	// First and Rows when. Flows are how many there are then, SwitchCPU the seconds of processors
+	// that ovs-vswitchd used meanwhile, Execs the programs that the agent has started, by
+	// name, whose seconds are in CPU, and Requests what it asked the API server for; Sent and
+	// Received are bytes between the two.
+	Flows     int            `json:"flows,omitempty"`
+	SwitchCPU float64        `json:"switchCPUSeconds,omitempty"`
+	Execs     map[string]int `json:"execs,omitempty"`
+	Requests  map[string]int `json:"apiRequests,omitempty"`
+
 	// Raw is how many milliseconds a client that does nothing else needs to write the RawRows
 	// rows that there are in the end; 0 where that was not measured.
 	Raw     float64 `json:"rawMs,omitempty"`
@@ -51,9 +61,18 @@ type Result struct {
 }
 
 // AllWrites is the number of writes of all kinds.
-func (r Result) AllWrites() (n int) {
-	for _, w := range r.Writes {
-		n += w
+func (r Result) AllWrites() int { return sum(r.Writes) }
+
+// AllExecs is the number of programs that were started, AllRequests that of requests to the
+// API server.
+func (r Result) AllExecs() int { return sum(r.Execs) }
+
+// AllRequests is described with AllExecs.
+func (r Result) AllRequests() int { return sum(r.Requests) }
+
+func sum(counts map[string]int) (n int) {
+	for _, c := range counts {
+		n += c
 	}
 	return n
 }
@@ -147,7 +166,8 @@ var columns = []column{
 	{"rows ms", func(r Result) float64 { return r.Rows }, "%.0f"},
 	{"done ms", func(r Result) float64 { return r.Done }, "%.0f"},
 	{"raw ms", func(r Result) float64 { return r.Raw }, "%.0f"},
-	{"CPU s", func(r Result) float64 { return r.CPU }, "%.2f"},
+	{"CPU s", func(r Result) float64 { return r.CPU }, "%.3f"},
+	{"switch CPU s", func(r Result) float64 { return r.SwitchCPU }, "%.3f"},
 	{"peak MiB", func(r Result) float64 { return r.Peak }, "%.0f"},
 	{"settled MiB", func(r Result) float64 { return r.Settled }, "%.0f"},
 	{"transactions", func(r Result) float64 { return float64(r.Transactions) }, "%.0f"},
@@ -155,4 +175,7 @@ var columns = []column{
 	{"KB sent", func(r Result) float64 { return float64(r.Sent) / 1000 }, "%.0f"},
 	{"KB received", func(r Result) float64 { return float64(r.Received) / 1000 }, "%.0f"},
 	{"API writes", func(r Result) float64 { return float64(r.AllWrites()) }, "%.0f"},
+	{"flows", func(r Result) float64 { return float64(r.Flows) }, "%.0f"},
+	{"programs", func(r Result) float64 { return float64(r.AllExecs()) }, "%.0f"},
+	{"API requests", func(r Result) float64 { return float64(r.AllRequests()) }, "%.0f"},
 }

@@ -13,14 +13,15 @@ import (
 func WriteTable(w io.Writer, run []Result) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	names := []string{"size", "phase", "times"}
-	for _, c := range columns {
+	filled := filledIn(run)
+	for _, c := range filled {
 		names = append(names, c.name)
 	}
 	fmt.Fprintln(tab, strings.Join(names, "\t"))
 	phases := Phases(run)
 	for _, p := range phases {
 		cells := []string{p.size(), p.Name, fmt.Sprint(len(p.All))}
-		for _, c := range columns {
+		for _, c := range filled {
 			cells = append(cells, text(c, p.Median(c.value)))
 		}
 		fmt.Fprintln(tab, strings.Join(cells, "\t"))
@@ -36,8 +37,21 @@ func WriteTable(w io.Writer, run []Result) error {
 		if len(last.Writes) > 0 {
 			fmt.Fprintf(w, "%s, API writes: %s\n", p.Name, pairs(last.Writes, "%d"))
 		}
+		if len(last.Execs) > 0 {
+			fmt.Fprintf(w, "%s, programs: %s\n", p.Name, pairs(last.Execs, "%d"))
+		}
+		if len(last.Requests) > 0 {
+			fmt.Fprintf(w, "%s, API requests: %s\n", p.Name, pairs(last.Requests, "%d"))
+		}
 	}
 	return nil
+}
+
+// filledIn returns the columns in which something was measured at all.
+func filledIn(run []Result) []column {
+	return slices.DeleteFunc(slices.Clone(columns), func(c column) bool {
+		return !slices.ContainsFunc(run, func(r Result) bool { return c.value(r) != 0 })
+	})
 }
 
 func (p Phase) size() string {
@@ -63,15 +77,16 @@ func pairs[V any](m map[string]V, format string) string {
 	return strings.Join(out, ", ")
 }
 
-// compared are the columns in which two runs are compared.
-var compared = []string{"rows ms", "done ms", "CPU s", "peak MiB", "transactions", "API writes"}
+// compared are the columns in which two runs are compared, where something was measured.
+var compared = []string{"rows ms", "done ms", "CPU s", "peak MiB", "transactions", "API writes", "programs"}
 
 // WriteComparison prints two runs beside each other.
 func WriteComparison(w io.Writer, before, after []Result) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	names := []string{"size", "phase"}
-	for _, name := range compared {
-		names = append(names, name+" A", name+" B")
+	shown := slices.DeleteFunc(filledIn(slices.Concat(before, after)), func(c column) bool { return !slices.Contains(compared, c.name) })
+	for _, c := range shown {
+		names = append(names, c.name+" A", c.name+" B")
 	}
 	fmt.Fprintln(tab, strings.Join(names, "\t"))
 	a, b := Phases(before), Phases(after)
@@ -80,26 +95,23 @@ func WriteComparison(w io.Writer, before, after []Result) error {
 	}
 	for _, p := range a {
 		if i := slices.IndexFunc(b, same(p)); i >= 0 {
-			line(tab, p, &p, &b[i])
+			line(tab, shown, p, &p, &b[i])
 		} else {
-			line(tab, p, &p, nil)
+			line(tab, shown, p, &p, nil)
 		}
 	}
 	for _, p := range b {
 		if !slices.ContainsFunc(a, same(p)) {
-			line(tab, p, nil, &p)
+			line(tab, shown, p, nil, &p)
 		}
 	}
 	return tab.Flush()
 }
 
 // line prints a phase of two runs; nil where one has it not.
-func line(w io.Writer, p Phase, a, b *Phase) {
+func line(w io.Writer, shown []column, p Phase, a, b *Phase) {
 	cells := []string{p.size(), p.Name}
-	for _, c := range columns {
-		if !slices.Contains(compared, c.name) {
-			continue
-		}
+	for _, c := range shown {
 		for _, run := range []*Phase{a, b} {
 			if run == nil {
 				cells = append(cells, "")
