@@ -51,6 +51,7 @@ type Manager struct {
 	passes   *host.Coalescer[error]
 
 	mu          sync.Mutex // guards what follows, never held over I/O
+	onComplete  []func()
 	at          Attachment
 	writer      Writer // nil while no bridge is attached
 	flows       map[string][]host.Flow
@@ -87,6 +88,14 @@ func New(required []string, ports Ports, open func(bridge string) Writer) *Manag
 	})
 	ports.OnReconnect(m.poke)
 	return m
+}
+
+// OnComplete registers a function that is called each time the flows of all contributors have
+// come to be installed. It must not block.
+func (m *Manager) OnComplete(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.onComplete = append(m.onComplete, f)
 }
 
 // Concerns tells whether an OVS interface belongs to the managed bridge.
@@ -253,8 +262,15 @@ func (m *Manager) pass(ctx context.Context) error {
 // note remembers what the driver was told.
 func (m *Manager) note(written []host.Flow, cleared, complete bool) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	var tell []func()
+	if complete && !m.synced {
+		tell = slices.Clone(m.onComplete)
+	}
 	m.written, m.cleared, m.synced = written, cleared, complete
+	m.mu.Unlock()
+	for _, f := range tell {
+		f()
+	}
 }
 
 // lookup reads the port numbers. A port that is gone for the moment keeps the

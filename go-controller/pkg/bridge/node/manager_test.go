@@ -159,8 +159,13 @@ func TestRestart(t *testing.T) {
 	if got := f.flows.Writes() - before; got != 0 || f.m.Synced() || !strings.HasPrefix(f.m.Missing(), "gates to say") {
 		t.Errorf("%d writes, complete: %v, missing: %q", got, f.m.Synced(), f.m.Missing())
 	}
+	complete := 0
+	f.m.OnComplete(func() { complete++ })
 	f.must(f.m.Apply(ctx, "gates", nil))
 	f.has("priority=110", "priority=9")
+	if complete != 1 {
+		t.Errorf("told %d times that the flows are complete, want once", complete)
+	}
 	if !f.m.Synced() || f.m.Missing() != "" {
 		t.Errorf("not complete though all have spoken: %s", f.m.Missing())
 	}

@@ -100,6 +100,14 @@ func (g *Gateway) Run(ctx context.Context) error {
 		klog.ErrorS(err, "Deleted tables will not be restored at once")
 	}
 	g.OVS.OnReconnect(poke)
+	// What else the flows wait for is no event here.
+	for _, p := range g.physicalNetworks() {
+		p.flows.OnComplete(func() {
+			if g.Waiting() != "" {
+				poke()
+			}
+		})
+	}
 	g.OVS.OnInterface(func(name string) {
 		if name == topology.ManagementPort || name == topology.IntegrationBridge || g.isOurs(name) {
 			poke()
