@@ -38,16 +38,9 @@ func measureAgent(ctx context.Context, o options) error {
 		return err
 	}
 	defer end()
-	if b.clients, err = load.NewClients(b.plane.REST()); err != nil {
+	if err := b.makeServed(ctx); err != nil {
 		return err
 	}
-	if err := b.clients.InstallCRDs(ctx, b.crds); err != nil {
-		return err
-	}
-	if err := b.clients.MakeServed(ctx, b.size); err != nil {
-		return err
-	}
-	b.say("all objects are there")
 	a := &agentBench{bench: b}
 	if a.host, err = b.plane.StartHost(ctx, load.Node(agentNode)); err != nil {
 		return err

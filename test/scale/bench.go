@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/ovnkube/ovnkube/test/scale/agents"
@@ -18,6 +19,7 @@ import (
 type options struct {
 	size                      load.Size
 	out, profiles, logs, crds string
+	cluster                   string
 	repeat                    int
 	plane                     plane.Config
 }
@@ -69,6 +71,13 @@ func begin(ctx context.Context, o options) (b *bench, end func(), err error) {
 	if err := plane.Furnish(load.PodRange, load.NodeRange); err != nil {
 		remove()
 		return nil, nil, err
+	}
+	if o.cluster != "" {
+		if err := os.MkdirAll(o.cluster, 0o700); err != nil {
+			remove()
+			return nil, nil, err
+		}
+		b.options.plane.EtcdDir = filepath.Join(o.cluster, "etcd")
 	}
 	b.options.plane.Dir, b.options.plane.PodRange, b.options.plane.ServiceRange = dir, load.PodRange, load.ServiceRange
 	b.say("%s: %d nodes, %d pods, %d EgressServices, %d EgressIPs, %d policies, %d Services", o.size.Name, o.size.Nodes,

@@ -67,6 +67,7 @@ func run(name string, args []string) error {
 	flags.StringVar(&o.out, "out", "_output/scale.json", "file that the results are written to")
 	flags.StringVar(&o.profiles, "profiles", "", "directory for profiles of processors and memory at starts, of the agent at events, too")
 	flags.StringVar(&o.logs, "logs", "", "directory that logs are kept in; it is made, and a temporary one without it")
+	flags.StringVar(&o.cluster, "cluster", "", "directory that keeps the objects of the cluster for the next time, for agent and ask; it is made")
 	flags.IntVar(&o.repeat, "repeat", 3, "how often each event is measured")
 	flags.StringVar(&o.plane.KubernetesDir, "kubernetes", "_output/kin/bin", "directory of the programs of Kubernetes")
 	flags.StringVar(&o.plane.Ovnkube, "ovnkube", "_output/bin/ovnkube", "the program to measure")
@@ -82,7 +83,7 @@ func run(name string, args []string) error {
 	if *addresses > 0 {
 		o.size.Addresses = *addresses
 	}
-	for _, path := range []*string{&o.out, &o.profiles, &o.logs, &o.plane.KubernetesDir, &o.plane.Ovnkube, &o.crds} {
+	for _, path := range []*string{&o.out, &o.profiles, &o.logs, &o.cluster, &o.plane.KubernetesDir, &o.plane.Ovnkube, &o.crds} {
 		if *path == "" {
 			continue
 		}

@@ -17,7 +17,7 @@ func SuppressedAddrs(all []*v1.EgressIP, node topology.Node, held func(netip.Add
 	var gated []netip.Addr
 	add := func(text string) {
 		a, err := netip.ParseAddr(text)
-		if err == nil && !a.Is4In6() && a.Zone() == "" && !IsOwn(node, a) && !held(a) && OnPrimary(node, a) {
+		if err == nil && Suppressible(node, a) && !held(a) {
 			gated = append(gated, a)
 		}
 	}
@@ -29,6 +29,12 @@ func SuppressedAddrs(all []*v1.EgressIP, node topology.Node, held func(netip.Add
 	}
 	slices.SortFunc(gated, netip.Addr.Compare)
 	return slices.Compact(gated)
+}
+
+// Suppressible tells whether the gateway router of a node must not answer for an address that
+// an EgressIP has and the node does not hold.
+func Suppressible(node topology.Node, a netip.Addr) bool {
+	return !a.Is4In6() && a.Zone() == "" && !IsOwn(node, a) && OnPrimary(node, a)
 }
 
 // IsOwn tells whether an address is the node's own.

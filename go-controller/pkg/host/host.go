@@ -154,6 +154,9 @@ const LearnedCookie = 0x6f766e6c
 // contributions, so that flows nobody wants are gone, whoever made them.
 type FlowWriter interface {
 	Apply(ctx context.Context, contributor string, flows []Flow) error
+	// Change takes some flows from what a contributor has asked for and adds others. It
+	// costs no more where there are many.
+	Change(ctx context.Context, contributor string, remove, add []Flow) error
 	Sweep(ctx context.Context) error
 }
 

@@ -50,7 +50,11 @@ func NewClients(rc *rest.Config) (Clients, error) {
 	return c, err
 }
 
-// each calls f for 0 to n-1, some at a time.
+// attempts is how often something is made where the API server takes too long, as on a machine
+// that others use, too.
+const attempts = 5
+
+// each calls f for 0 to n-1, some at a time. What f makes may be there.
 func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
 	all, ctx := errgroup.WithContext(ctx)
 	all.SetLimit(workers)
@@ -58,9 +62,24 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 		if ctx.Err() != nil {
 			break
 		}
-		all.Go(func() error { return f(ctx, i) })
+		all.Go(func() (err error) {
+			for range attempts {
+				if err = f(ctx, i); !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) {
+					return err
+				}
+			}
+			return err
+		})
 	}
 	return all.Wait()
+}
+
+// created is the error of what makes an object, unless that is there.
+func created(err error) error {
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
 }
 
 // InstallCRDs makes our kinds known to the API server, from the files of a directory, and
@@ -124,6 +143,9 @@ func (s Size) groups() []groupOf {
 func (c Clients) MakeNode(ctx context.Context, s Size, i int) error {
 	want := s.node(i)
 	n, err := c.Kube.CoreV1().Nodes().Create(ctx, want, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("make node %s: %w", want.Name, err)
 	}
@@ -139,7 +161,7 @@ const systemNamespace = "ovn-kubernetes"
 
 // MakeBase makes nodes, namespaces and pods.
 func (c Clients) MakeBase(ctx context.Context, s Size) error {
-	if _, err := c.Kube.CoreV1().Namespaces().Create(ctx, namespace(systemNamespace), metav1.CreateOptions{}); err != nil {
+	if _, err := c.Kube.CoreV1().Namespaces().Create(ctx, namespace(systemNamespace), metav1.CreateOptions{}); created(err) != nil {
 		return fmt.Errorf("make the namespace of the lease: %w", err)
 	}
 	if err := each(ctx, s.Nodes, func(ctx context.Context, i int) error { return c.MakeNode(ctx, s, i) }); err != nil {
@@ -154,13 +176,13 @@ func (c Clients) MakeBase(ctx context.Context, s Size) error {
 	}
 	err := each(ctx, len(groups), func(ctx context.Context, i int) error {
 		_, err := c.Kube.CoreV1().Namespaces().Create(ctx, namespace(groups[i].name), metav1.CreateOptions{})
-		return err
+		return created(err)
 	})
 	if err != nil {
 		return fmt.Errorf("make namespaces: %w", err)
 	}
 	return each(ctx, len(pods), func(ctx context.Context, i int) error {
-		if _, err := c.Kube.CoreV1().Pods(pods[i].Namespace).Create(ctx, pods[i], metav1.CreateOptions{}); err != nil {
+		if _, err := c.Kube.CoreV1().Pods(pods[i].Namespace).Create(ctx, pods[i], metav1.CreateOptions{}); created(err) != nil {
 			return fmt.Errorf("make pod: %w", err)
 		}
 		return nil
@@ -171,6 +193,9 @@ func (c Clients) MakeBase(ctx context.Context, s Size) error {
 // LoadBalancer has the i-th address.
 func (c Clients) MakeService(ctx context.Context, group, name string, kind corev1.ServiceType, i int, pods []*corev1.Pod) error {
 	svc, err := c.Kube.CoreV1().Services(group).Create(ctx, Service(group, name, kind), metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		svc, err = c.Kube.CoreV1().Services(group).Get(ctx, name, metav1.GetOptions{})
+	}
 	if err != nil {
 		return fmt.Errorf("make Service: %w", err)
 	}
@@ -180,7 +205,7 @@ func (c Clients) MakeService(ctx context.Context, group, name string, kind corev
 			return fmt.Errorf("give Service an address: %w", err)
 		}
 	}
-	if _, err := c.Kube.DiscoveryV1().EndpointSlices(group).Create(ctx, Slice(svc, pods), metav1.CreateOptions{}); err != nil {
+	if _, err := c.Kube.DiscoveryV1().EndpointSlices(group).Create(ctx, Slice(svc, pods), metav1.CreateOptions{}); created(err) != nil {
 		return fmt.Errorf("make endpoints: %w", err)
 	}
 	return nil
@@ -204,15 +229,15 @@ func (c Clients) MakeFeatures(ctx context.Context, s Size, podsOf func(group str
 				return err
 			}
 			_, err := c.Services.EgressServiceV1().EgressServices(name).Create(ctx, EgressService(name), metav1.CreateOptions{})
-			return err
+			return created(err)
 		}),
 		each(ctx, s.EgressIPs, func(ctx context.Context, i int) error {
 			_, err := c.IPs.EgressIPV1().EgressIPs().Create(ctx, s.EgressIP(IPGroup(i), i), metav1.CreateOptions{})
-			return err
+			return created(err)
 		}),
 		each(ctx, s.Policies, func(ctx context.Context, i int) error {
 			_, err := c.Routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes().Create(ctx, s.Policy(group(kindPolicy, i), i), metav1.CreateOptions{})
-			return err
+			return created(err)
 		}),
 		each(ctx, s.Services, func(ctx context.Context, i int) error {
 			at := i * plainEndpoints % (len(plain) - plainEndpoints + 1)

@@ -38,7 +38,7 @@ func (c Clients) MakeServed(ctx context.Context, s Size) error {
 		return err
 	}
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "ovnkube"}, Data: map[string]string{"ovnkube.conf": fmt.Sprintf(settings, PodRange, ServiceRange)}}
-	if _, err := c.Kube.CoreV1().ConfigMaps(systemNamespace).Create(ctx, object, metav1.CreateOptions{}); err != nil {
+	if _, err := c.Kube.CoreV1().ConfigMaps(systemNamespace).Create(ctx, object, metav1.CreateOptions{}); created(err) != nil {
 		return fmt.Errorf("make the settings: %w", err)
 	}
 	nodes := make([]place.Node, s.Nodes)
@@ -115,6 +115,9 @@ func (c Clients) servePods(ctx context.Context, s Size, nodes []place.Node) (map
 	}
 	err = each(ctx, len(all.Items), func(ctx context.Context, i int) error {
 		p := &all.Items[i]
+		if p.Status.PodIP == addrs[i].String() {
+			return nil
+		}
 		prefix := netip.PrefixFrom(addrs[i], podPrefix)
 		p.Annotations = map[string]string{kube.AnnotationPodNetworks: kube.FormatPodNetwork(topology.PodNetwork{
 			Addrs: []netip.Prefix{prefix}, MAC: podMAC(addrs[i]), Gateways: []netip.Addr{nth(prefix.Masked().Addr(), 1)}})}

@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -44,7 +45,8 @@ rules:
 // startKubernetes runs etcd and the API server. Neither waits for the disk.
 func (p *Plane) startKubernetes(ctx context.Context) error {
 	program := filepath.Join(p.config.KubernetesDir, "kin-kubernetes")
-	etcd, err := p.start("etcd", program, "etcd", "--name=scale", "--data-dir="+p.path("etcd"), "--unsafe-no-fsync",
+	data := cmp.Or(p.config.EtcdDir, p.path("etcd"))
+	etcd, err := p.start("etcd", program, "etcd", "--name=scale", "--data-dir="+data, "--unsafe-no-fsync",
 		"--listen-client-urls="+etcdURL, "--advertise-client-urls="+etcdURL, "--listen-peer-urls=http://127.0.0.1:2380",
 		"--initial-advertise-peer-urls=http://127.0.0.1:2380", "--initial-cluster=scale=http://127.0.0.1:2380",
 		"--quota-backend-bytes=8589934592", "--log-level=warn")

@@ -27,6 +27,8 @@ type Config struct {
 	// KubernetesDir is where "kin build" has put its programs, Ovnkube the program.
 	KubernetesDir, Ovnkube string
 	PodRange, ServiceRange netip.Prefix
+	// EtcdDir is where etcd has its data, which stay; "" for a new directory in Dir.
+	EtcdDir string
 	// MasterArgs are further arguments of each master, AgentArgs those of the agent.
 	MasterArgs, AgentArgs []string
 }

@@ -54,13 +54,24 @@ type Manager struct {
 	onComplete  []func()
 	at          Attachment
 	writer      Writer // nil while no bridge is attached
-	flows       map[string][]host.Flow
+	flows       map[string]*host.FlowList
 	contributed map[string]bool // who has contributed, if only nothing
 	swept       bool
 	synced      bool
 	numbers     bridge.Ports // the last that were known
-	written     []host.Flow  // what the driver was last told, nil where that failed
-	cleared     bool         // the driver was told to sweep
+	// told is what the flows that the driver was last told depend on besides flows, zero where
+	// that failed. Since then, flows were changed one by one (true: added), or all of them.
+	told    basis
+	changed map[host.Flow]bool
+	anew    bool
+	cleared bool // the driver was told to sweep
+}
+
+// basis is what the flows of the bridge depend on besides those that were contributed.
+type basis struct {
+	at       Attachment
+	ports    bridge.Ports
+	complete bool
 }
 
 // Ports is the part of the OVS driver that knows port numbers.
@@ -79,7 +90,7 @@ func New(required []string, ports Ports, open func(bridge string) Writer) *Manag
 	m := &Manager{
 		required: required, ports: ports, open: open,
 		wake: make(chan struct{}, 1), passes: host.NewCoalescer[error](),
-		flows: map[string][]host.Flow{}, contributed: map[string]bool{},
+		flows: map[string]*host.FlowList{}, contributed: map[string]bool{},
 	}
 	ports.OnInterface(func(name string) {
 		if m.Concerns(name) {
@@ -119,7 +130,7 @@ func (m *Manager) Attach(ctx context.Context, at Attachment) error {
 	m.mu.Lock()
 	if m.writer == nil || m.at.Bridge != at.Bridge {
 		m.writer, m.numbers = m.open(at.Bridge), bridge.Ports{}
-		m.written, m.cleared, m.synced = nil, false, false
+		m.told, m.cleared, m.synced = basis{}, false, false
 	}
 	m.at = at
 	m.mu.Unlock()
@@ -131,13 +142,55 @@ func (m *Manager) Attach(ctx context.Context, at Attachment) error {
 func (m *Manager) Apply(ctx context.Context, owner string, flows []host.Flow) error {
 	m.mu.Lock()
 	m.contributed[owner] = true
+	if !slices.Equal(m.flows[owner].Flows(), flows) {
+		m.anew = true
+	}
 	if len(flows) == 0 {
 		delete(m.flows, owner)
 	} else {
-		m.flows[owner] = slices.Clone(flows)
+		m.flows[owner] = newFlowList(flows)
 	}
 	m.mu.Unlock()
 	return m.sync(ctx)
+}
+
+// newFlowList tells flows apart by all of their text.
+func newFlowList(flows []host.Flow) *host.FlowList {
+	return host.NewFlowList(func(f host.Flow) string { return string(f) }, flows)
+}
+
+// Change implements host.FlowWriter.
+func (m *Manager) Change(ctx context.Context, owner string, remove, add []host.Flow) error {
+	m.mu.Lock()
+	m.contributed[owner] = true
+	if m.flows[owner] == nil {
+		m.flows[owner] = newFlowList(nil)
+	}
+	if m.changed == nil {
+		m.changed = map[host.Flow]bool{}
+	}
+	for _, f := range remove {
+		m.flows[owner].Delete(string(f))
+		if !m.contributes(f) {
+			m.changed[f] = false
+		}
+	}
+	for _, f := range add {
+		m.flows[owner].Put(f)
+		m.changed[f] = true
+	}
+	m.mu.Unlock()
+	return m.sync(ctx)
+}
+
+// contributes tells whether anybody has contributed a flow; m.mu is held.
+func (m *Manager) contributes(f host.Flow) bool {
+	for _, flows := range m.flows {
+		if flows.Has(string(f)) {
+			return true
+		}
+	}
+	return false
 }
 
 // Sweep implements host.FlowWriter.
@@ -226,47 +279,98 @@ func (m *Manager) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	flows, complete := m.want(at, ports)
+	j := m.take(at, ports)
+	complete := j.basis.complete
 	if !complete && ports.Complete() {
 		// After a restart the bridge still has its flows; early ones in between
 		// would cut the gateway router off. After a boot it has none, and the
 		// gateway router would answer for whatever it has in its translations.
 		if blank, err := writer.Blank(ctx); err != nil || !blank {
+			m.failed()
 			return err
 		}
 	}
-	sweep := swept && complete
-	m.mu.Lock()
-	same, cleared, synced := slices.Equal(m.written, flows), m.cleared, m.synced && complete
-	m.mu.Unlock()
-	if !same {
-		m.note(nil, cleared, synced) // what is there stays until all is replaced at once
-		if err := writer.Apply(ctx, contributor, flows); err != nil {
-			m.note(nil, cleared, false)
-			return fmt.Errorf("write flows of %s: %w", at.Bridge, err)
-		}
+	if err := j.write(ctx, writer); err != nil {
+		m.failed()
+		return fmt.Errorf("write flows of %s: %w", at.Bridge, err)
 	}
-	if sweep && !cleared {
+	m.mu.Lock()
+	sweep := swept && complete && !m.cleared
+	m.mu.Unlock()
+	if sweep {
 		if err := writer.Sweep(ctx); err != nil {
+			m.failed()
 			return fmt.Errorf("sweep flows of %s: %w", at.Bridge, err)
 		}
 	}
-	if !same {
-		klog.V(2).InfoS("External bridge has its flows", "bridge", at.Bridge, "flows", len(flows),
-			"complete", complete, "ports", ports)
+	switch {
+	case j.all:
+		klog.V(2).InfoS("External bridge has its flows", "bridge", at.Bridge, "flows", len(j.add), "complete", complete, "ports", ports)
+	case len(j.add)+len(j.remove) > 0:
+		klog.V(4).InfoS("Changed flows of the external bridge", "bridge", at.Bridge, "added", len(j.add), "removed", len(j.remove))
 	}
-	m.note(flows, cleared || sweep, complete)
+	m.done(j.basis, sweep)
 	return nil
 }
 
-// note remembers what the driver was told.
-func (m *Manager) note(written []host.Flow, cleared, complete bool) {
+// job is what a pass tells the driver: all flows, or some.
+type job struct {
+	basis       basis
+	all         bool
+	remove, add []host.Flow
+}
+
+func (j job) write(ctx context.Context, w Writer) error {
+	switch {
+	case j.all:
+		return w.Apply(ctx, contributor, j.add)
+	case len(j.remove)+len(j.add) > 0:
+		return w.Change(ctx, contributor, j.remove, j.add)
+	}
+	return nil
+}
+
+// take returns what the driver is to be told, and takes it for told.
+func (m *Manager) take(at Attachment, ports bridge.Ports) job {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	j := job{basis: basis{at: at, ports: ports, complete: ports.Complete() && m.allContributed()}}
+	same := m.told == j.basis
+	switch {
+	case same && !j.basis.complete: // what was contributed does not matter yet
+		return j
+	case same && !m.anew:
+		for f, added := range m.changed {
+			if added {
+				j.add = append(j.add, f)
+			} else {
+				j.remove = append(j.remove, f)
+			}
+		}
+		j.add, j.remove = ports.Resolve(j.add), ports.Resolve(j.remove)
+	default:
+		j.all, j.add = true, m.want(j.basis)
+		m.synced = m.synced && j.basis.complete // what is there stays until all is replaced at once
+	}
+	m.anew, m.changed = false, nil
+	return j
+}
+
+// failed notes that it is not known what the driver has.
+func (m *Manager) failed() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.told, m.synced = basis{}, false
+}
+
+// done notes what the driver has.
+func (m *Manager) done(told basis, swept bool) {
 	m.mu.Lock()
 	var tell []func()
-	if complete && !m.synced {
+	if told.complete && !m.synced {
 		tell = slices.Clone(m.onComplete)
 	}
-	m.written, m.cleared, m.synced = written, cleared, complete
+	m.told, m.synced, m.cleared = told, told.complete, m.cleared || swept
 	m.mu.Unlock()
 	for _, f := range tell {
 		f()
@@ -296,19 +400,16 @@ func (m *Manager) lookup(ctx context.Context, at Attachment) (bridge.Ports, erro
 	return now, nil
 }
 
-// want returns the flows the bridge is to have, and whether they are all there
-// are.
-func (m *Manager) want(at Attachment, ports bridge.Ports) ([]host.Flow, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !ports.Complete() || !m.allContributed() {
-		return ports.Resolve(bridge.InitialFlows(at.Facts)), false
+// want returns the flows the bridge is to have; m.mu is held.
+func (m *Manager) want(b basis) []host.Flow {
+	if !b.complete {
+		return b.ports.Resolve(bridge.InitialFlows(b.at.Facts))
 	}
 	var all []host.Flow
 	for _, owner := range slices.Sorted(maps.Keys(m.flows)) {
-		all = append(all, m.flows[owner]...)
+		all = append(all, m.flows[owner].Flows()...)
 	}
-	return ports.Resolve(all), true
+	return b.ports.Resolve(all)
 }
 
 // allContributed tells whether nobody is missing; m.mu is held.

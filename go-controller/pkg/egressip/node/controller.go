@@ -384,7 +384,8 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		after.held[a], after.announced[a] = true, before.announced[a]
 	}
 	after.host, after.unlinked = next.host, next.unlinked
-	if remote := len(assignment.Primary)+len(assignment.Secondary)+len(before.held)+len(after.held) == 0; remote && c.suppression.cover(key, e, node) {
+	covered := c.suppression.cover(key, e, node)
+	if remote := len(assignment.Primary)+len(assignment.Secondary)+len(before.held)+len(after.held) == 0; remote && covered {
 		next.gated = true
 	}
 	if ok, err := c.clear(ctx, e, before, after); err != nil || !ok {
@@ -534,15 +535,12 @@ func (c *Controller) holds(a netip.Addr) bool {
 	return c.holders[a] > 0
 }
 
-// moves tells whether the EgressIP that this node held an address for last has it still,
-// which another node then is to take.
-func (c *Controller) moves(objects []*v1.EgressIP, a netip.Addr) bool {
+// lastHeldFor returns the EgressIP that this node held an address for last.
+func (c *Controller) lastHeldFor(a netip.Addr) (types.UID, bool) {
 	c.mu.Lock()
-	uid := c.heldFor[a]
-	c.mu.Unlock()
-	return slices.ContainsFunc(objects, func(e *v1.EgressIP) bool {
-		return e.UID == uid && slices.ContainsFunc(e.Status.Items, func(i v1.EgressIPStatusItem) bool { return i.EgressIP == a.String() })
-	})
+	defer c.mu.Unlock()
+	uid, ok := c.heldFor[a]
+	return uid, ok
 }
 
 // forgetHolder forgets which EgressIP had this node hold an address, unless it does again.

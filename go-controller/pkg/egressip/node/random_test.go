@@ -239,7 +239,10 @@ func (h *history) breakable() {
 // state is what is there in the end: in the kernel, on the bridge, and in the API.
 func (h *history) state() string {
 	var out strings.Builder
-	out.WriteString(h.dump() + h.flows.Dump())
+	out.WriteString(h.dump())
+	for _, flow := range slices.Sorted(strings.SplitSeq(h.flows.Dump(), "\n")) { // the order in which they came does not matter
+		out.WriteString(flow + "\n")
+	}
 	for _, name := range []string{"a", "b"} {
 		if h.there[name] {
 			e := h.get(name)

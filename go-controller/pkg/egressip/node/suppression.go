@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
@@ -41,21 +42,78 @@ type arpSuppression struct {
 	c      *Controller
 	passes *host.Coalescer[error]
 
-	mu            sync.Mutex
-	synced        bool
-	suppressed    []netip.Addr                       // the suppressed, as contributed
-	flows         []host.Flow                        // as contributed
-	seen          map[string][]v1.EgressIPStatusItem // of the EgressIPs in the last pass; nil where that failed
-	node          topology.Node                      // as the last pass saw it
-	held          map[netip.Addr]bool                // what was held then
-	leaving       map[netip.Addr]time.Time           // no egress addresses any more, until when they are suppressed at least
-	untranslated  map[netip.Addr]bool                // those of them that OVN does not translate to any more
-	releasedUntil map[netip.Addr]time.Time           // not held any more, until when they may be seen here
-	toForget      map[netip.Addr]bool                // connections with these are to be forgotten
+	mu   sync.Mutex
+	anew bool            // the next pass looks at all EgressIPs and writes all flows
+	told bool            // the bridge was told all that the last pass has planned
+	keys map[string]bool // of the EgressIPs that the next pass looks at
+	// users are the EgressIPs whose status has an address, as the last pass saw them, and
+	// seen, by name, what they have.
+	users         map[netip.Addr][]user
+	seen          map[string]addresses
+	treatments    map[netip.Addr]treatment // as contributed
+	node          topology.Node            // as the last pass saw it
+	held          map[netip.Addr]bool      // what was held then
+	leaving       map[netip.Addr]time.Time // no egress addresses any more, until when they are suppressed at least
+	untranslated  map[netip.Addr]bool      // those of them that OVN does not translate to any more
+	releasedUntil map[netip.Addr]time.Time // not held any more, until when they may be seen here
+	toForget      map[netip.Addr]bool      // connections with these are to be forgotten
+}
+
+// user is an EgressIP that has an address.
+type user struct {
+	name string
+	uid  types.UID
+}
+
+// addresses are those that the status of an EgressIP has. One that was taken out of the spec is
+// among these until its translations go.
+type addresses struct {
+	uid  types.UID
+	list []netip.Addr
+}
+
+func addressesOf(e *v1.EgressIP) addresses {
+	if e == nil {
+		return addresses{}
+	}
+	found := addresses{uid: e.UID}
+	for _, item := range e.Status.Items {
+		if a, err := netip.ParseAddr(item.EgressIP); err == nil {
+			found.list = append(found.list, a)
+		}
+	}
+	return found
+}
+
+func (a addresses) equal(b addresses) bool {
+	return slices.Equal(a.list, b.list) && (a.uid == b.uid || len(a.list) == 0)
+}
+
+// treatment is what the bridge does with an address: zero for nothing.
+type treatment struct {
+	suppressed bool
+	dropped    bool   // what leaves with it, too
+	held       bool   // it is this node's
+	before     string // the MAC address of the node that had it until now
+}
+
+func (t treatment) flows(b bridge.Bridge, a netip.Addr) []host.Flow {
+	var flows []host.Flow
+	if t.suppressed {
+		flows = append(flows, bridge.SuppressARP(b, a)...)
+	}
+	if t.dropped {
+		flows = append(flows, bridge.DropForeign(a))
+	}
+	if t.held {
+		flows = append(flows, bridge.DeliverToOVN(b, a, t.before)...)
+	}
+	return flows
 }
 
 func newARPSuppression(c *Controller) *arpSuppression {
-	return &arpSuppression{c: c, passes: host.NewCoalescer[error](), held: map[netip.Addr]bool{},
+	return &arpSuppression{c: c, passes: host.NewCoalescer[error](), anew: true, keys: map[string]bool{}, held: map[netip.Addr]bool{},
+		users: map[netip.Addr][]user{}, seen: map[string]addresses{}, treatments: map[netip.Addr]treatment{},
 		untranslated: map[netip.Addr]bool{},
 		leaving:      map[netip.Addr]time.Time{}, releasedUntil: map[netip.Addr]time.Time{}, toForget: map[netip.Addr]bool{}}
 }
@@ -75,98 +133,193 @@ func (g *arpSuppression) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	objects := g.c.objects()
-	want, flows, same := g.plan(objects, node)
-	if !same {
+	if err := g.tell(ctx, g.plan(node)); err != nil {
 		// What fails may be written later: until it is known, the bridge was told nothing.
 		g.mu.Lock()
-		g.synced, g.seen = false, nil
+		g.anew = true
 		g.mu.Unlock()
-		if err := g.c.deps.Flows.Apply(ctx, Contributor, flows); err != nil {
-			return fmt.Errorf("gate egress addresses: %w", err)
-		}
-		klog.V(2).InfoS("Suppressed ARP and neighbor discovery for egress addresses", "addresses", len(want))
-	}
-	seen := make(map[string][]v1.EgressIPStatusItem, len(objects))
-	for _, e := range objects {
-		seen[e.Name] = e.Status.Items
+		return fmt.Errorf("suppress egress addresses: %w", err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.synced, g.flows, g.seen, g.node = true, flows, seen, node
+	g.told = true
 	return nil
 }
 
-// cover tells whether the last pass saw the addresses that an EgressIP gives to others
-// now; e is nil where it is gone.
+// changes are what the bridge is to be told.
+type changes struct {
+	all         bool // then add are all flows
+	remove, add []host.Flow
+}
+
+func (g *arpSuppression) tell(ctx context.Context, c changes) error {
+	switch {
+	case c.all:
+		if err := g.c.deps.Flows.Apply(ctx, Contributor, c.add); err != nil {
+			return err
+		}
+		klog.V(2).InfoS("Suppressed ARP and neighbor discovery for egress addresses", "flows", len(c.add))
+	case len(c.remove)+len(c.add) > 0:
+		if err := g.c.deps.Flows.Change(ctx, Contributor, c.remove, c.add); err != nil {
+			return err
+		}
+		klog.V(2).InfoS("Changed the suppressed egress addresses", "flowsAdded", len(c.add), "flowsRemoved", len(c.remove))
+	}
+	return nil
+}
+
+// cover tells whether the bridge was told of the addresses that an EgressIP has now; e is nil
+// where it is gone. Otherwise the next pass looks at it.
 func (g *arpSuppression) cover(key string, e *v1.EgressIP, node topology.Node) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	items, ok := g.seen[key]
-	if g.seen == nil || ok != (e != nil) || !reflect.DeepEqual(g.node, node) {
-		return false
+	if !g.seen[key].equal(addressesOf(e)) {
+		g.keys[key] = true
 	}
-	return e == nil || slices.EqualFunc(items, e.Status.Items, func(a, b v1.EgressIPStatusItem) bool { return a.EgressIP == b.EgressIP })
+	return g.told && !g.anew && !g.keys[key] && reflect.DeepEqual(g.node, node)
 }
 
-// plan returns the addresses to be suppressed, the flows, and whether the bridge was told
-// the same before.
-func (g *arpSuppression) plan(objects []*v1.EgressIP, node topology.Node) (want []netip.Addr, flows []host.Flow, same bool) {
-	want = egressip.SuppressedAddrs(objects, node, g.c.holds)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	want = g.linger(want, node)
-	b := bridge.Bridge{MAC: node.Gateway.MAC, VLAN: g.c.deps.VLAN}
-	for _, a := range want {
-		flows = append(flows, bridge.SuppressARP(b, a)...)
-		// What its EgressIP does not have any more may be another's at any moment.
-		if _, going := g.releasedUntil[a]; !going || !g.c.moves(objects, a) {
-			flows = append(flows, bridge.DropForeign(a))
+// look notes the addresses of an EgressIP, nil where it is gone, and returns those that it
+// had and has; mu is held.
+func (g *arpSuppression) look(key string, e *v1.EgressIP) []netip.Addr {
+	before, after := g.seen[key], addressesOf(e)
+	for _, a := range before.list {
+		g.users[a] = slices.DeleteFunc(g.users[a], func(u user) bool { return u.name == key })
+		if len(g.users[a]) == 0 {
+			delete(g.users, a)
 		}
 	}
-	for _, a := range g.opened(node) {
+	for _, a := range after.list {
+		g.users[a] = append(g.users[a], user{key, after.uid})
+	}
+	if g.seen[key] = after; len(after.list) == 0 {
+		delete(g.seen, key)
+	}
+	return slices.Concat(before.list, after.list)
+}
+
+// lookAll notes the addresses of all EgressIPs; mu is held.
+func (g *arpSuppression) lookAll() {
+	clear(g.users)
+	clear(g.seen)
+	for _, e := range g.c.objects() {
+		g.look(e.Name, e)
+	}
+}
+
+// plan returns what is to be changed on the bridge. It looks at the addresses that may be
+// otherwise than in the last pass, which is not all of them: there are as many as the
+// cluster has.
+func (g *arpSuppression) plan(node topology.Node) changes {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := g.anew || !reflect.DeepEqual(g.node, node)
+	looked := map[netip.Addr]bool{}
+	if all {
+		g.lookAll()
+		for a := range g.users {
+			looked[a] = true
+		}
+		for a := range g.treatments {
+			looked[a] = true
+		}
+	} else {
+		for key := range g.keys {
+			e, err := g.c.deps.EgressIPs.Lister().Get(key)
+			if err != nil {
+				e = nil // it is gone
+			}
+			for _, a := range g.look(key, e) {
+				looked[a] = true
+			}
+		}
+	}
+	clear(g.keys)
+	held := g.c.allAnswering()
+	for _, some := range []map[netip.Addr]bool{held, g.held} {
+		for a := range some {
+			looked[a] = true
+		}
+	}
+	for _, some := range []map[netip.Addr]time.Time{g.leaving, g.releasedUntil} {
+		for a := range some {
+			looked[a] = true
+		}
+	}
+	lingering := g.linger(looked, held, node)
+	b, c := bridge.Bridge{MAC: node.Gateway.MAC, VLAN: g.c.deps.VLAN}, changes{all: all}
+	for _, a := range slices.SortedFunc(maps.Keys(looked), netip.Addr.Compare) {
+		have, want := g.treatments[a], g.treat(a, node, lingering[a])
+		switch {
+		case all:
+			c.add = append(c.add, want.flows(b, a)...)
+		case have != want:
+			before, after := have.flows(b, a), want.flows(b, a)
+			c.remove, c.add = append(c.remove, without(before, after)...), append(c.add, without(after, before)...)
+		}
+		if g.treatments[a] = want; want == (treatment{}) {
+			delete(g.treatments, a)
+		}
+	}
+	g.anew, g.told, g.node = false, false, node
+	return c
+}
+
+// without returns those of flows that others are not among.
+func without(flows, others []host.Flow) []host.Flow {
+	return slices.DeleteFunc(slices.Clone(flows), func(f host.Flow) bool { return slices.Contains(others, f) })
+}
+
+// isSuppressed tells whether an EgressIP has an address that this node does not hold; mu is held.
+func (g *arpSuppression) isSuppressed(a netip.Addr, held map[netip.Addr]bool, node topology.Node) bool {
+	return len(g.users[a]) > 0 && !held[a] && egressip.Suppressible(node, a)
+}
+
+// treat decides what the bridge is to do with an address; mu is held.
+func (g *arpSuppression) treat(a netip.Addr, node topology.Node, lingering bool) treatment {
+	switch {
+	case lingering || g.isSuppressed(a, g.held, node):
+		// What its EgressIP does not have any more may be another's at any moment.
+		_, going := g.releasedUntil[a]
+		return treatment{suppressed: true, dropped: !going || !g.moves(a)}
+	case g.held[a] && egressip.OnPrimary(node, a) && !egressip.IsOwn(node, a):
 		before, rest := g.c.previous.of(a, true)
 		if rest > 0 {
 			g.c.queue.EnqueueAfter(rest, suppressionKey)
 		}
-		flows = append(flows, bridge.DeliverToOVN(b, a, before.Gateway.MAC)...)
+		return treatment{held: true, before: before.Gateway.MAC}
 	}
-	g.suppressed = want
-	return want, flows, g.synced && slices.Equal(flows, g.flows)
+	return treatment{}
 }
 
-// opened returns the addresses held on the primary network; g.mu is held, and those
-// that are held are known from linger.
-func (g *arpSuppression) opened(node topology.Node) []netip.Addr {
-	var open []netip.Addr
-	for a := range g.held {
-		if egressip.OnPrimary(node, a) && !egressip.IsOwn(node, a) {
-			open = append(open, a)
-		}
+// moves tells whether the EgressIP that this node held an address for last has it still,
+// which another node then is to take; mu is held.
+func (g *arpSuppression) moves(a netip.Addr) bool {
+	uid, known := g.c.lastHeldFor(a)
+	if !known {
+		return false
 	}
-	slices.SortFunc(open, netip.Addr.Compare)
-	return open
+	return slices.ContainsFunc(g.users[a], func(u user) bool { return u.uid == uid })
 }
 
-// linger adds to want what was suppressed or held until now and is not an egress address
-// any more, for a while; g.mu is held.
-func (g *arpSuppression) linger(want []netip.Addr, node topology.Node) []netip.Addr {
-	now, held := time.Now(), g.c.allAnswering()
+// linger returns the addresses that were suppressed or held until now and that no EgressIP
+// has any more, which stay suppressed for a while; mu is held.
+func (g *arpSuppression) linger(looked, held map[netip.Addr]bool, node topology.Node) map[netip.Addr]bool {
+	now := time.Now()
 	over := func(a netip.Addr) bool {
-		_, gated := slices.BinarySearchFunc(want, a, netip.Addr.Compare)
-		return !held[a] && !gated && !egressip.IsOwn(node, a) && egressip.OnPrimary(node, a)
+		return !held[a] && !g.isSuppressed(a, held, node) && !egressip.IsOwn(node, a) && egressip.OnPrimary(node, a)
 	}
-	for _, a := range slices.AppendSeq(slices.Clone(g.suppressed), maps.Keys(g.held)) {
-		if _, known := g.leaving[a]; !known && over(a) {
+	for a := range looked {
+		if _, known := g.leaving[a]; !known && (g.treatments[a].suppressed || g.held[a]) && over(a) {
 			g.leaving[a] = now.Add(2 * suppressionLinger)
 		}
 	}
 	g.noteReleased(now, held)
 	g.held = held
-	var more []netip.Addr
+	lingering := map[netip.Addr]bool{}
 	for a, until := range g.leaving {
 		if over(a) && !g.untranslated[a] {
-			more = append(more, a)
+			lingering[a] = true
 			// Each time anew: of several moments the queue remembers the first.
 			rest := until.Sub(now)
 			if rest <= 0 {
@@ -179,9 +332,7 @@ func (g *arpSuppression) linger(want []netip.Addr, node topology.Node) []netip.A
 			delete(g.untranslated, a)
 		}
 	}
-	want = append(want, more...)
-	slices.SortFunc(want, netip.Addr.Compare)
-	return want
+	return lingering
 }
 
 // end finds out which of the addresses whose suppressed addresses are due to end OVN does not translate

@@ -348,7 +348,7 @@ func (w *world) did() []string {
 type breth0 struct {
 	*hostfake.Flows
 	w *world
-	// gate, where set, keeps Apply until it is closed.
+	// gate, where set, keeps Apply and Change until it is closed.
 	gate chan struct{}
 	// incomplete says that the flows are not installed yet.
 	mu         sync.Mutex
@@ -378,12 +378,7 @@ func (b *breth0) Synced() bool {
 }
 
 func (b *breth0) Apply(ctx context.Context, contributor string, flows []host.Flow) error {
-	b.mu.Lock()
-	gate := b.gate
-	b.mu.Unlock()
-	if gate != nil {
-		<-gate
-	}
+	b.pass()
 	before := b.Dump()
 	err := b.Flows.Apply(ctx, contributor, flows)
 	if b.Dump() != before {
@@ -396,6 +391,32 @@ func (b *breth0) Apply(ctx context.Context, contributor string, flows []host.Flo
 		return b.err
 	}
 	return err
+}
+
+// Change implements Flows.
+// pass returns when the gate is open.
+func (b *breth0) pass() {
+	b.mu.Lock()
+	gate := b.gate
+	b.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+}
+
+func (b *breth0) Change(ctx context.Context, contributor string, remove, add []host.Flow) error {
+	b.pass()
+	if err := b.Flows.Change(ctx, contributor, remove, add); err != nil {
+		return err
+	}
+	b.w.note("flows")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err != nil {
+		b.errs++
+		return b.err
+	}
+	return nil
 }
 
 // Start implements Announcer.

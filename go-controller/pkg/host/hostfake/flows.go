@@ -15,11 +15,12 @@ type Flows struct {
 	// Fail, where set, makes Apply of a contributor fail without effect.
 	Fail func(contributor string) error
 
-	mu     sync.Mutex
-	want   map[string][]host.Flow
-	swept  bool
-	resync int
-	writes int
+	mu      sync.Mutex
+	want    map[string][]host.Flow
+	swept   bool
+	resync  int
+	writes  int
+	changed int
 }
 
 var _ host.FlowWriter = (*Flows)(nil)
@@ -42,6 +43,22 @@ func (f *Flows) Apply(_ context.Context, contributor string, flows []host.Flow) 
 		f.writes++
 	}
 	return nil
+}
+
+// Change implements host.FlowWriter.
+func (f *Flows) Change(ctx context.Context, contributor string, remove, add []host.Flow) error {
+	f.mu.Lock()
+	flows := slices.DeleteFunc(slices.Clone(f.want[contributor]), func(o host.Flow) bool { return slices.Contains(remove, o) })
+	f.changed += len(remove) + len(add)
+	f.mu.Unlock()
+	return f.Apply(ctx, contributor, append(flows, add...))
+}
+
+// Changed returns how many flows Change was called for.
+func (f *Flows) Changed() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changed
 }
 
 // Sweep implements host.FlowWriter.

@@ -31,12 +31,13 @@ const (
 // ovs-vswitchd was restarted, and looks every half minute, until ctx ends.
 func (w *Writer) Run(ctx context.Context) {
 	wake := make(chan struct{}, 1)
-	go w.Watch(ctx, func() {
+	changed := func() {
 		select {
 		case wake <- struct{}{}:
 		default:
 		}
-	})
+	}
+	go w.reconnect(ctx, func() error { return w.monitor(ctx, changed, w.own.is) })
 	host.Keep(ctx, resyncInterval, wake, w.Resync, func(err error) {
 		klog.ErrorS(err, "Cannot repair the flows of a bridge, will retry", "bridge", w.bridge)
 	})
@@ -46,7 +47,7 @@ func (w *Writer) Run(ctx context.Context) {
 // bridge's flows, our own included but not what they learn, and each time the bridge can be reached
 // again, until ctx ends.
 func (w *Writer) Watch(ctx context.Context, changed func()) {
-	w.reconnect(ctx, func() error { return w.monitor(ctx, changed) })
+	w.reconnect(ctx, func() error { return w.monitor(ctx, changed, func(string) bool { return false }) })
 }
 
 // reconnect connects to the bridge again whenever a connection ends, until ctx ends.
@@ -63,13 +64,14 @@ func (w *Writer) reconnect(ctx context.Context, connection func() error) {
 }
 
 // monitor follows the flow monitor of one connection until that ends. Its first
-// lines list the flows there are, so each new connection reports a change.
-func (w *Writer) monitor(ctx context.Context, changed func()) error {
+// lines list the flows there are, so each new connection reports a change. What is known,
+// own tells.
+func (w *Writer) monitor(ctx context.Context, changed func(), own func(line string) bool) error {
 	b := newBurst(changed)
 	defer b.stop()
 	connected, learned := false, fmt.Sprintf("cookie=%#x", host.LearnedCookie)
 	return w.follow(ctx, func(line string) {
-		change := strings.Contains(line, "event=") && !strings.Contains(line, learned)
+		change := strings.Contains(line, "event=") && !strings.Contains(line, learned) && !own(line)
 		if change || !connected && strings.Contains(line, "FLOW_MONITOR reply") {
 			b.happened()
 			connected = true

@@ -28,11 +28,18 @@ type Writer struct {
 	target string // what ovs-ofctl connects to
 	passes *host.Coalescer[error]
 
+	// own are the changes of ours that the flow monitor is about to tell of.
+	own expected
+
 	mu      sync.Mutex // guards what follows, never held over I/O
-	want    map[string][]host.Flow
+	want    map[string]*contribution
 	dropped map[string]uint64 // matches to delete before Sweep, with the count of drops
 	drops   uint64
 	swept   bool
+	// changed are, by match, flows that were changed one by one since the bridge had all that
+	// is wanted; "" for one that goes. anew says that all have to be looked at.
+	changed map[string]host.Flow
+	anew    bool
 }
 
 var _ host.FlowWriter = (*Writer)(nil)
@@ -42,7 +49,7 @@ var _ host.FlowWriter = (*Writer)(nil)
 func New(bridge, runDir string) *Writer {
 	return &Writer{
 		bridge: bridge, target: "unix:" + filepath.Join(runDir, bridge+".mgmt"),
-		passes: host.NewCoalescer[error](), want: map[string][]host.Flow{}, dropped: map[string]uint64{},
+		passes: host.NewCoalescer[error](), want: map[string]*contribution{}, dropped: map[string]uint64{}, changed: map[string]host.Flow{}, anew: true,
 	}
 }
 
@@ -57,13 +64,49 @@ func (w *Writer) Apply(ctx context.Context, contributor string, flows []host.Flo
 	w.mu.Lock()
 	w.drops++
 	if !w.swept {
-		for _, f := range w.want[contributor] {
+		for _, f := range w.want[contributor].flows() {
 			w.dropped[match(f)] = w.drops
 		}
 	}
-	w.want[contributor] = slices.Clone(flows)
+	w.want[contributor] = newContribution(flows)
 	w.mu.Unlock()
 	return w.Resync(ctx)
+}
+
+// Change implements host.FlowWriter. It writes these flows and looks at no others, once the
+// bridge has all that is wanted.
+func (w *Writer) Change(ctx context.Context, contributor string, remove, add []host.Flow) error {
+	for _, f := range add {
+		if err := check(f); err != nil {
+			return fmt.Errorf("change flows of %s on bridge %s: %w", contributor, w.bridge, err)
+		}
+	}
+	w.mu.Lock()
+	if w.want[contributor] == nil {
+		w.want[contributor] = newContribution(nil)
+	}
+	changed := w.want[contributor].change(remove, add)
+	w.drops++
+	for m, f := range changed {
+		if f == "" && !w.swept {
+			w.dropped[m] = w.drops
+		}
+		w.anew = w.anew || w.shared(contributor, m)
+		w.changed[m] = f
+	}
+	w.anew = w.anew || !w.swept
+	w.mu.Unlock()
+	return w.turn(ctx)
+}
+
+// shared tells whether somebody else wants a flow with a match, too; w.mu is held.
+func (w *Writer) shared(contributor, match string) bool {
+	for name, c := range w.want {
+		if name != contributor && c.has(match) {
+			return true
+		}
+	}
+	return false
 }
 
 // Sweep implements host.FlowWriter.
@@ -76,6 +119,14 @@ func (w *Writer) Sweep(ctx context.Context) error {
 
 // Resync compares the bridge with what is wanted and repairs it.
 func (w *Writer) Resync(ctx context.Context) error {
+	w.mu.Lock()
+	w.anew = true
+	w.mu.Unlock()
+	return w.turn(ctx)
+}
+
+// turn has what is asked for until now be written.
+func (w *Writer) turn(ctx context.Context) error {
 	result, err := w.passes.Do(ctx, w.passes.Request(), w.write)
 	if err = errors.Join(err, result); err != nil {
 		return fmt.Errorf("write flows of bridge %s: %w", w.bridge, err)
@@ -145,7 +196,7 @@ func (w *Writer) union() []host.Flow {
 	var out []host.Flow
 	seen := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(w.want)) {
-		for _, f := range w.want[name] {
+		for _, f := range w.want[name].flows() {
 			if m := match(f); !seen[m] {
 				seen[m] = true
 				out = append(out, f)
@@ -158,6 +209,13 @@ func (w *Writer) union() []host.Flow {
 // write does one pass; the caller has the turn.
 func (w *Writer) write(ctx context.Context) error {
 	w.mu.Lock()
+	changed := w.changed
+	w.changed = map[string]host.Flow{}
+	if !w.anew {
+		w.mu.Unlock()
+		return w.unlessFailed(w.writeChanged(ctx, changed))
+	}
+	w.anew = false
 	flows, dropped, drops, swept := w.union(), maps.Clone(w.dropped), w.drops, w.swept
 	w.mu.Unlock()
 
@@ -167,7 +225,7 @@ func (w *Writer) write(ctx context.Context) error {
 	} else {
 		err = w.add(ctx, flows, dropped)
 	}
-	if err != nil {
+	if w.unlessFailed(err) != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -177,6 +235,38 @@ func (w *Writer) write(ctx context.Context) error {
 			delete(w.dropped, m)
 		}
 	}
+	return nil
+}
+
+// unlessFailed has the next pass look at all flows where this one failed.
+func (w *Writer) unlessFailed(err error) error {
+	if err != nil {
+		w.mu.Lock()
+		w.anew = true
+		w.mu.Unlock()
+	}
+	return err
+}
+
+// writeChanged writes flows that were changed one by one.
+func (w *Writer) writeChanged(ctx context.Context, changed map[string]host.Flow) error {
+	if len(changed) == 0 {
+		return nil
+	}
+	var input strings.Builder
+	for _, m := range slices.Sorted(maps.Keys(changed)) {
+		if f := changed[m]; f != "" {
+			fmt.Fprintf(&input, "add %s\n", line(f))
+		} else {
+			fmt.Fprintf(&input, "delete_strict %s\n", m)
+		}
+	}
+	w.own.expect(len(changed))
+	if _, err := w.ofctl(ctx, input.String(), "--bundle", "add-flows", w.target, "-"); err != nil {
+		w.own.expect(0)
+		return err
+	}
+	klog.V(2).InfoS("Changed flows of a bridge", "bridge", w.bridge, "flows", len(changed))
 	return nil
 }
 

@@ -3,6 +3,10 @@ package openflow
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -314,4 +318,100 @@ func TestLearned(t *testing.T) {
 	if got := strings.Join(o.Flows("br0"), "\n"); strings.Contains(got, "priority=300") || !strings.Contains(got, "6081") {
 		t.Errorf("the flows of others are not replaced:\n%s", got)
 	}
+}
+
+// TestChange: flows that are changed one by one are there and gone, and neither the others
+// are looked at nor is the change taken for one that somebody else has made.
+func TestChange(t *testing.T) {
+	o := bridge(t)
+	ctx := t.Context()
+	w := New("br0", o.Dir)
+	must(t, w.Apply(ctx, "base", flows()[1:]))
+	must(t, w.Change(ctx, "base", flows()[1:2], flows()[:1])) // before Sweep: the same as Apply
+	if got := strings.Join(o.Flows("br0"), "\n"); !strings.Contains(got, "6081") || strings.Contains(got, "5.5.5.5") {
+		t.Errorf("changed before Sweep:\n%s", got)
+	}
+	must(t, w.Change(ctx, "base", nil, flows()[1:2]))
+	must(t, w.Sweep(ctx))
+	sorted := func(text string) []string { return slices.Sorted(strings.SplitSeq(text, "\n")) }
+	expectSorted := func(what string) {
+		t.Helper()
+		if got := slices.Sorted(slices.Values(o.Flows("br0"))); !slices.Equal(got, sorted(dumped())) {
+			t.Errorf("%s:\n%s", what, strings.Join(got, "\n"))
+		}
+	}
+	expectSorted("swept")
+
+	programs, looks := counted(t), 0
+	another := host.Flow("table=0,priority=150,in_port=1,arp,arp_tpa=172.18.0.33,actions=output:LOCAL")
+	other := host.Flow("table=0,priority=150,in_port=1,arp,arp_tpa=172.18.0.33,actions=drop")
+	has := func(what, text string, want bool) {
+		t.Helper()
+		looks++
+		if got := strings.Join(o.Flows("br0"), "\n"); strings.Contains(got, text) != want {
+			t.Errorf("%s:\n%s", what, got)
+		}
+	}
+	must(t, w.Change(ctx, "base", nil, []host.Flow{another}))
+	has("added", "arp_tpa=172.18.0.33 actions=LOCAL", true)
+	must(t, w.Change(ctx, "base", []host.Flow{another}, []host.Flow{other}))
+	has("other actions", "arp_tpa=172.18.0.33 actions=drop", true)
+	must(t, w.Change(ctx, "base", nil, []host.Flow{another})) // the first has the match
+	must(t, w.Change(ctx, "base", []host.Flow{other}, nil))
+	has("the other is left", "arp_tpa=172.18.0.33 actions=LOCAL", true)
+	must(t, w.Change(ctx, "base", []host.Flow{another}, nil))
+	has("gone", "172.18.0.33", false)
+	if got := programs() - looks; got != 4 {
+		t.Errorf("%d programs for four changes of flows", got)
+	}
+	expectSorted("as before")
+	must(t, w.Apply(ctx, "A", []host.Flow{"table=0,priority=0,actions=drop"}))
+	must(t, w.Change(ctx, "base", []host.Flow{"table=0,priority=0,actions=NORMAL"}, nil))
+	has("what somebody else wants, too", "priority=0 actions=drop", true)
+}
+
+// counted has ovs-ofctl be counted, and returns how often it was run.
+func counted(t *testing.T) func() int {
+	t.Helper()
+	program, err := exec.LookPath("ovs-ofctl")
+	must(t, err)
+	dir := t.TempDir()
+	log := filepath.Join(dir, "runs")
+	script := fmt.Sprintf("#!/bin/sh\necho >>%s\nexec %s \"$@\"\n", log, program)
+	must(t, os.WriteFile(filepath.Join(dir, "ovs-ofctl"), []byte(script), 0o755))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	return func() int {
+		text, err := os.ReadFile(log)
+		must(t, err)
+		return strings.Count(string(text), "\n")
+	}
+}
+
+// TestOwnChanges: what the writer changes wakes nobody, what others change does.
+func TestOwnChanges(t *testing.T) {
+	o := bridge(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	w := New("br0", o.Dir)
+	must(t, w.Apply(ctx, "base", flows()))
+	must(t, w.Sweep(ctx))
+	woken, ended := make(chan struct{}, 100), make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.reconnect(ctx, func() error { return w.monitor(ctx, func() { woken <- struct{}{} }, w.own.is) })
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	eventually.Receive(t, "the monitor to begin", woken)
+	var many []host.Flow
+	for i := range 20 {
+		many = append(many, host.Flow(fmt.Sprintf("table=0,priority=150,in_port=1,arp,arp_tpa=172.18.0.%d,actions=drop", i)))
+	}
+	must(t, w.Change(ctx, "base", nil, many))
+	must(t, w.Change(ctx, "base", many[5:], nil))
+	select {
+	case <-woken:
+		t.Error("woken by changes of its own")
+	case <-time.After(4 * settleTime): // nothing tells that nothing happens
+	}
+	o.Run("ovs-ofctl", "--strict", "del-flows", w.target, "priority=150,in_port=1,arp,arp_tpa=172.18.0.1")
+	eventually.Receive(t, "a change that somebody else has made", woken)
 }

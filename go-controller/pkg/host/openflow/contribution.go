@@ -1,0 +1,120 @@
+package openflow
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+)
+
+// contribution is what one contributor wants: of flows with the same match, the first.
+type contribution struct {
+	first *host.FlowList
+	rest  []host.Flow // the others
+}
+
+func newContribution(flows []host.Flow) *contribution {
+	c := &contribution{first: host.NewFlowList(match, flows)}
+	if len(c.first.Flows()) == len(flows) {
+		return c
+	}
+	seen := map[string]bool{}
+	for _, f := range flows {
+		if m := match(f); seen[m] {
+			c.rest = append(c.rest, f)
+		} else {
+			seen[m] = true
+		}
+	}
+	return c
+}
+
+func (c *contribution) flows() []host.Flow {
+	if c == nil {
+		return nil
+	}
+	return c.first.Flows()
+}
+
+func (c *contribution) has(match string) bool { return c.first.Has(match) }
+
+// change takes flows out and adds others, and returns by match what is wanted now where that
+// is something else than before; "" where nothing is.
+func (c *contribution) change(remove, add []host.Flow) map[string]host.Flow {
+	before := map[string]host.Flow{}
+	for _, f := range slices.Concat(remove, add) {
+		before[match(f)] = c.first.Get(match(f))
+	}
+	for _, f := range remove {
+		c.remove(f)
+	}
+	for _, f := range add {
+		if c.has(match(f)) {
+			c.rest = append(c.rest, f)
+		} else {
+			c.first.Put(f)
+		}
+	}
+	changed := map[string]host.Flow{}
+	for m, f := range before {
+		if now := c.first.Get(m); now != f {
+			changed[m] = now
+		}
+	}
+	return changed
+}
+
+func (c *contribution) remove(f host.Flow) {
+	m := match(f)
+	if c.first.Get(m) != f {
+		if i := slices.Index(c.rest, f); i >= 0 {
+			c.rest = slices.Delete(c.rest, i, i+1)
+		}
+		return
+	}
+	c.first.Delete(m)
+	if i := slices.IndexFunc(c.rest, func(o host.Flow) bool { return match(o) == m }); i >= 0 {
+		c.first.Put(c.rest[i])
+		c.rest = slices.Delete(c.rest, i, i+1)
+	}
+}
+
+// ownPatience is how long the flow monitor may take to tell of a change of ours.
+const ownPatience = 2 * time.Second
+
+// expected counts the changes of flows that this process makes itself, of which the flow
+// monitor tells as it tells of those of others. Only their number is known: one that others
+// make meanwhile is one too many, after which all flows are looked at.
+type expected struct {
+	mu    sync.Mutex
+	count int
+	until time.Time
+}
+
+// expect says that n changes are about to be made; 0 that there are none.
+func (e *expected) expect(n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	if n == 0 || now.After(e.until) {
+		e.count = 0
+	}
+	e.count, e.until = e.count+n, now.Add(ownPatience)
+}
+
+// is tells whether the change that the flow monitor tells of may be one of ours.
+func (e *expected) is(line string) bool {
+	if !strings.Contains(line, fmt.Sprintf("cookie=%#x ", Cookie)) {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.count == 0 || time.Now().After(e.until) {
+		return false
+	}
+	e.count--
+	return true
+}
