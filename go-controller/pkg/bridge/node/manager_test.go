@@ -193,6 +193,42 @@ func TestBoot(t *testing.T) {
 	f.has("priority=9,in_port=2", "!in_port=2,actions=drop")
 }
 
+// TestChange: of flows that change one by one the driver is told these and no others, unless
+// it does not know the rest yet; what somebody else wants, too, stays.
+func TestChange(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t)
+	f.port("eth0", 1)
+	f.port("patch", 2)
+	f.must(f.m.Apply(ctx, base, baseFlows))
+	f.must(f.m.Change(ctx, "gates", nil, []host.Flow{"table=0,priority=150,in_port=PHYS,arp,arp_tpa=1.1.1.1,actions=drop"}))
+	f.must(f.m.Attach(ctx, at))
+	f.has("in_port=1,arp,arp_tpa=1.1.1.1", "in_port=2,actions=output:1")
+	if got := f.flows.Changed(); got != 0 {
+		t.Errorf("%d flows changed at first", got)
+	}
+	shared := host.Flow("table=0,priority=7,in_port=PATCH,actions=drop")
+	f.must(f.m.Change(ctx, "gates", []host.Flow{"table=0,priority=150,in_port=PHYS,arp,arp_tpa=1.1.1.1,actions=drop"},
+		[]host.Flow{"table=0,priority=150,in_port=PHYS,arp,arp_tpa=2.2.2.2,actions=drop", shared}))
+	f.has("!1.1.1.1", "in_port=1,arp,arp_tpa=2.2.2.2", "priority=7,in_port=2")
+	if got := f.flows.Changed(); got != 3 || !f.m.Synced() {
+		t.Errorf("%d flows changed, want 3; complete: %v", got, f.m.Synced())
+	}
+	f.must(f.m.Change(ctx, "services", nil, []host.Flow{shared}))
+	f.must(f.m.Change(ctx, "gates", []host.Flow{shared}, nil))
+	f.has("priority=7,in_port=2")
+	f.flows.Fail = func(string) error { return errors.New("busy") }
+	if err := f.m.Change(ctx, "gates", nil, []host.Flow{"table=0,priority=8,in_port=PATCH,actions=drop"}); err == nil || f.m.Synced() {
+		t.Errorf("%v; complete: %v", err, f.m.Synced())
+	}
+	f.flows.Fail = nil
+	f.must(f.m.Resync(ctx))
+	f.has("priority=7,in_port=2", "priority=8,in_port=2", "2.2.2.2")
+	f.port("patch", 7)
+	f.must(f.m.Resync(ctx))
+	f.has("priority=7,in_port=7", "priority=8,in_port=7", "!in_port=2")
+}
+
 // TestPatchPortAway keeps the flows while the port to OVN is made anew.
 func TestPatchPortAway(t *testing.T) {
 	ctx := context.Background()
