@@ -180,7 +180,7 @@ func (v *view) serviceAt(to netip.AddrPort) (served, bool) {
 			return slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return of(p) == int32(to.Port()) })
 		}
 		if node && to.Port() != 0 && port(func(p corev1.ServicePort) int32 { return p.NodePort }) {
-			all = append(all, served{key, serviceAddr{text: to.Addr().String(), what: "at the pod's own node with a node port"}})
+			all = append(all, served{key, serviceAddr{text: to.Addr().String(), what: "an address of the pod's own node, at a node port"}})
 		}
 		if to.Port() != 0 && !port(func(p corev1.ServicePort) int32 { return p.Port }) {
 			continue

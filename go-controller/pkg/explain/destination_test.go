@@ -15,7 +15,7 @@ func TestDestinationWords(t *testing.T) {
 		"10.96.0.7:81":     "no Service has it at port 81: what is sent there",
 		"172.18.0.33":      "is an address of EgressIP/prod: OVN takes replies there, and drops what else is sent to it",
 		"172.18.0.3":       "is an address of the pod's own node, which sees the pod's address",
-		"172.18.0.3:30080": "at the pod's own node with a node port of Service shop/checkout: its pods see",
+		"172.18.0.3:30080": "an address of the pod's own node, at a node port of Service shop/checkout: its pods see",
 	} {
 		p := ask(t, world(prod...), "prod/web", to)
 		if said := strings.Join(append(p.Notes, p.Families[0].Why), "\n"); !strings.Contains(said, want) {
