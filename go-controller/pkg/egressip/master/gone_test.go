@@ -1,12 +1,15 @@
 package master
 
 import (
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 )
 
 // TestRemembered: the rows of a pod that is gone outlive what the datapath of its chassis
@@ -28,4 +31,21 @@ func TestRemembered(t *testing.T) {
 		}
 		w.eventually("the rows to go", func() bool { return w.nats(web) == "" })
 	})
+}
+
+// TestNobodysRows: rows that another implementation has left for an address which no pod
+// has go at the start.
+func TestNobodysRows(t *testing.T) {
+	w := newWorld(t)
+	nobody := "gone_/10.244.0.99" // as they are adopted
+	s := egressip.NewState()
+	a := netip.MustParseAddr("10.244.0.99")
+	s.EgressIP = "prod"
+	s.Policies[a] = egressip.Policy{EgressIP: "prod", Hops: []netip.Addr{netip.MustParseAddr("100.64.0.3")}}
+	s.NATs[egressip.Site{Pod: a, Node: "ovn-worker"}] = netip.MustParseAddr("172.18.0.33")
+	if _, err := w.nb.Apply(t.Context(), egressip.Owner(nobody), s.Rows()); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	w.eventually("the rows to go", func() bool { return w.nb.DumpFeature(egressip.Feature) == "" })
 }
