@@ -131,6 +131,46 @@ func ParseRecord(text string) (Record, error) {
 	return r, nil
 }
 
+// Renumbered returns the leased IPv4 addresses of a bridge, as recorded, that a client of DHCP
+// has given up: it has put another one on the uplink. A client has one lease; of IPv6
+// addresses that come with lifetimes a link may have several.
+func Renumbered(onUplink, rec host.Attachment) []netip.Prefix {
+	leased := func(a host.Attachment) (out []netip.Prefix) {
+		for _, x := range of(a, topology.IPv4).Addrs {
+			if x.Leased {
+				out = append(out, x.Prefix)
+			}
+		}
+		return out
+	}
+	now := leased(onUplink)
+	if len(now) == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(leased(rec), func(p netip.Prefix) bool { return slices.Contains(now, p) })
+}
+
+// WithoutAddrs returns a without some addresses, and without routes that name them.
+func WithoutAddrs(a host.Attachment, gone []netip.Prefix) host.Attachment {
+	return host.Attachment{
+		Addrs: slices.DeleteFunc(slices.Clone(a.Addrs), func(x host.LinkAddress) bool { return slices.Contains(gone, x.Prefix) }),
+		Routes: slices.DeleteFunc(slices.Clone(a.Routes), func(x host.LinkRoute) bool {
+			return slices.ContainsFunc(gone, func(p netip.Prefix) bool { return x.Src == p.Addr() })
+		}),
+	}
+}
+
+// leased returns a with what is recorded of lifetimes: on a bridge addresses have none.
+func leased(a, rec host.Attachment) host.Attachment {
+	a.Addrs = slices.Clone(a.Addrs)
+	for i, x := range a.Addrs {
+		if j := slices.IndexFunc(rec.Addrs, func(y host.LinkAddress) bool { return y.Prefix == x.Prefix }); j >= 0 {
+			a.Addrs[i].Leased = rec.Addrs[j].Leased
+		}
+	}
+	return a
+}
+
 // TakeOver returns what the interface "to" must carry when it takes the place of
 // "from". rec is what was recorded of "to", and lost says that "to" may have
 // lost what it carried, because it was made anew or was down. What "from" has is
@@ -139,7 +179,7 @@ func ParseRecord(text string) (Record, error) {
 func TakeOver(from, to, rec host.Attachment, lost bool) host.Attachment {
 	var want host.Attachment
 	for _, f := range topology.Families {
-		u, b, r := of(from, f), of(to, f), of(rec, f)
+		u, b, r := of(from, f), leased(of(to, f), rec), of(rec, f)
 		part := union(u, b)
 		if len(u.Addrs) == 0 && (lost || len(b.Addrs) == 0) {
 			part = union(part, r)

@@ -19,6 +19,9 @@ type LinkAddress struct {
 	Prefix        netip.Prefix `json:"prefix"`
 	Scope         int          `json:"scope,omitempty"`
 	NoPrefixRoute bool         `json:"noPrefixRoute,omitempty"`
+	// Leased says that the address came with a lifetime, from a client of DHCP or from
+	// advertisements of routers.
+	Leased bool `json:"leased,omitempty"`
 }
 
 // LinkHop is one next hop of a LinkRoute with several.

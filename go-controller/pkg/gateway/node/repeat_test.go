@@ -254,7 +254,7 @@ func TestHalfMoved(t *testing.T) {
 		{"the database was lost", func(l *lab) { l.vs.LoseDatabase() }},
 		{"the database was lost, and start scripts know the identity", func(l *lab) {
 			l.vs.LoseDatabase()
-			l.vs.Run("ovs-vsctl", "set", "Open_vSwitch", ".", "external_ids:system-id=chassis-1", "external_ids:hostname="+hostname(l.t))
+			l.vs.Run("ovs-vsctl", "set", "Open_vSwitch", ".", "external_ids:system-id=chassis-1", "external_ids:hostname="+nodeName)
 		}},
 		{"the database was lost with the machine off", func(l *lab) {
 			l.vs.StopVswitchd()
@@ -513,14 +513,6 @@ func TestAnotherInterface(t *testing.T) {
 		t.Errorf("bridges are %s", got)
 	}
 	l.reachable()
-}
-
-func hostname(t *testing.T) string {
-	name, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.ToLower(name)
 }
 
 // TestMemoryOfAnotherNode: a copy of a machine's disk makes no node another.

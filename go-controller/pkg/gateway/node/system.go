@@ -1,13 +1,11 @@
 package node
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"net/netip"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -41,12 +39,10 @@ func (g *Gateway) ensureSystem(ctx context.Context) (map[string]string, error) {
 	if have[idSystem] == "" && want[idSystem] == "" {
 		want[idSystem] = uuid.NewString()
 	}
-	if have[idHostname] == "" && want[idHostname] == "" {
-		name, err := os.Hostname()
-		if err != nil {
-			return nil, fmt.Errorf("read the host name: %w", err)
-		}
-		want[idHostname] = strings.ToLower(name)
+	// The ports of pods ask for a chassis that has the name of the node, or whose host has it.
+	// What the host itself is called, and once was, does not matter.
+	if cmp.Or(have[idSystem], want[idSystem]) != g.Node {
+		want[idHostname] = g.Node
 	}
 	if g.TLS != (ovs.TLS{}) {
 		if err := g.OVS.SetTLS(ctx, g.TLS); err != nil {

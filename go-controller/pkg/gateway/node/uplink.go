@@ -29,6 +29,7 @@ type attached struct {
 	mac            string
 	host           host.Attachment // what the bridge carries
 	missing        host.Attachment // what of that has to be put there
+	gone           []netip.Prefix  // leases that the host does not have any more
 	primary        []netip.Prefix  // the node's addresses, one a family of the cluster
 	row            ovs.Bridge      // of the bridge, with the record
 	record         gateway.Record
@@ -122,6 +123,11 @@ func (g *Gateway) ensureAttached(ctx context.Context, p physicalNetwork, datapat
 		return attached{}, errSameBridge
 	}
 	from, err := link.Read(uplink)
+	if link.IsNotFound(err) && have != nil {
+		if uplink, err = g.renamed(ctx, p, uplink, *have); err == nil {
+			from, err = link.Read(uplink)
+		}
+	}
 	if err != nil {
 		return attached{}, fmt.Errorf("find the uplink: %w", err)
 	}
@@ -262,6 +268,9 @@ func (g *Gateway) planAttachment(a *attached, rec *gateway.Record) (host.Attachm
 		lost = !now.Up || !then.Up || now.Index != rec.Link
 		flaps = now.MAC != a.mac // to get the other one
 	}
+	// Where the process did not run at that moment, this is the first that it sees of it.
+	a.gone = gateway.Renumbered(onUplink, rec.Host)
+	onBridge, rec.Host = gateway.WithoutAddrs(onBridge, a.gone), gateway.WithoutAddrs(rec.Host, a.gone)
 	if lost {
 		rec.Link = 0 // until it carries the host
 	}
@@ -340,6 +349,12 @@ func (g *Gateway) move(ctx context.Context, a attached) error {
 	routes, err := attachment.AddRoutes(a.bridge, a.uplink, a.missing)
 	if err != nil {
 		return err
+	}
+	if len(a.gone) > 0 {
+		klog.InfoS("The uplink got another lease", "bridge", a.bridge, "uplink", a.uplink, "before", a.gone, "addresses", a.host.Addrs)
+		if err := attachment.DeleteAddresses(a.bridge, a.gone, a.host); err != nil {
+			return err
+		}
 	}
 	removed, err := attachment.Strip(a.uplink)
 	if err != nil {

@@ -54,6 +54,7 @@ func read(link netlink.Link) (host.Attachment, error) {
 		}
 		out.Addrs = append(out.Addrs, host.LinkAddress{
 			Prefix: p, Scope: a.Scope, NoPrefixRoute: a.Flags&unix.IFA_F_NOPREFIXROUTE != 0,
+			Leased: a.Flags&unix.IFA_F_PERMANENT == 0,
 		})
 	}
 	routes, err := listRoutes(netlink.FAMILY_ALL,
@@ -291,6 +292,25 @@ func Strip(name string) (int, error) {
 		}
 	}
 	return len(have.Addrs), nil
+}
+
+// DeleteAddresses takes addresses from a link, and puts back what went with them: the kernel
+// deletes the other addresses of a network together with its first one.
+func DeleteAddresses(name string, addrs []netip.Prefix, keep host.Attachment) error {
+	link, err := get(name)
+	if err != nil {
+		return err
+	}
+	for _, p := range addrs {
+		if err := netlink.AddrDel(link, &netlink.Addr{IPNet: ipnet(p)}); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+			return fmt.Errorf("delete address %s from %s: %w", p, name, err)
+		}
+	}
+	if _, err := AddAddresses(name, keep); err != nil {
+		return err
+	}
+	_, err = AddRoutes(name, name, keep)
+	return err
 }
 
 func ipnet(p netip.Prefix) *net.IPNet {

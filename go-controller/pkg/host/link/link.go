@@ -143,3 +143,28 @@ func Wait(ctx context.Context, name string) error {
 		}
 	}
 }
+
+// derived are the types of links that have the MAC address of another one.
+var derived = map[string]bool{"vlan": true, "macvlan": true, "macvtap": true, "ipvlan": true, "bridge": true, "openvswitch": true, "tun": true, "tuntap": true}
+
+// WithMAC returns the names of the links that have a MAC address of their own that is this
+// one. A link called except is left out.
+func WithMAC(mac, except string) ([]string, error) {
+	all, err := Dump(netlink.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	bonds := map[int]bool{}
+	for _, l := range all {
+		bonds[l.Attrs().Index] = l.Type() == "bond"
+	}
+	var out []string
+	for _, l := range all {
+		a := l.Attrs()
+		// The parts of a bond have its address, and the bond is the uplink.
+		if a.HardwareAddr.String() == mac && a.Name != except && !derived[l.Type()] && !bonds[a.MasterIndex] {
+			out = append(out, a.Name)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,172 @@
+package node
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
+)
+
+// told waits until an annotation of the node has something, and has lost something else.
+func (l *lab) told(name, has, lost string) {
+	l.t.Helper()
+	text := func() string {
+		n, err := l.node.Core().V1().Nodes().Lister().Get(nodeName)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		return n.Annotations[name]
+	}
+	eventually.True(l.t, "annotation "+name+" with "+has, func() bool {
+		return strings.Contains(text(), has) && (lost == "" || !strings.Contains(text(), lost))
+	}, eventually.Dump(text))
+}
+
+// renumbered fails unless the node has an address instead of another one everywhere.
+func (l *lab) renumbered(g *Gateway, now, before string) {
+	l.t.Helper()
+	if got := l.attachment("breth0"); !strings.Contains(got, now+"/16") || strings.Contains(got, before+"/16") {
+		l.t.Errorf("the bridge has\n%s", got)
+	}
+	for _, name := range []string{kube.AnnotationPrimaryIfAddr, kube.AnnotationHostAddresses, kube.AnnotationL3Gateway} {
+		l.told(name, now+"/16", before+"/16")
+	}
+	if got := l.vs.Run("ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids:ovn-encap-ip"); got != `"`+now+`"` {
+		l.t.Errorf("tunnels end at %s", got)
+	}
+	for _, route := range []string{"default via 172.18.0.1", "192.0.2.0/24 via 172.18.0.1"} {
+		if got := l.attachment("breth0"); !strings.Contains(got, route) {
+			l.t.Errorf("the bridge has no route %q:\n%s", route, got)
+		}
+	}
+	before = l.state()
+	l.mustPass(l.start(l.db))
+	l.same("a restart", before)
+}
+
+// TestRenumberedByDHCP: a client of DHCP that is given another address puts it on the
+// uplink, where it had the one before. That one is not the node's any more; addresses
+// of others stay.
+func TestRenumberedByDHCP(t *testing.T) {
+	l := newLab(t)
+	lease := func(address string) {
+		l.ns.Run("ip", "addr", "add", address, "dev", "eth0", "valid_lft", "3600", "preferred_lft", "1800")
+		l.ns.Run("ip", "route", "replace", "default", "via", "172.18.0.1", "dev", "eth0", "metric", "100")
+	}
+	l.ns.Run("ip", "addr", "del", "172.18.0.3/16", "dev", "eth0")
+	lease("172.18.0.3/16")
+	l.ns.Run("ip", "route", "replace", "192.0.2.0/24", "via", "172.18.0.1", "dev", "eth0")
+	g := l.up()
+	lease("172.18.0.3/16") // a renewal
+	l.mustPass(g)
+	if got := l.attachment("breth0"); !strings.Contains(got, "172.18.0.3/16") || !strings.Contains(got, "172.18.9.9/32") {
+		t.Errorf("after a renewal the bridge has\n%s", got)
+	}
+	lease("172.18.0.7/16")
+	l.mustPass(l.start(l.db)) // also where the process did not run at that moment
+	l.mustPass(g)
+	l.renumbered(g, "172.18.0.7", "172.18.0.3")
+	if got := l.attachment("breth0"); !strings.Contains(got, "172.18.9.9/32") || !strings.Contains(got, "fc00:18::3/64") {
+		t.Errorf("addresses that are no leases went:\n%s", got)
+	}
+	l.ns.Run("ip", "addr", "add", "172.18.0.8/16", "dev", "eth0") // by hand: one more
+	l.mustPass(g)
+	if got := l.attachment("breth0"); !strings.Contains(got, "172.18.0.7/16") || !strings.Contains(got, "172.18.0.8/16") {
+		t.Errorf("with another address the bridge has\n%s", got)
+	}
+}
+
+// TestRenumberedByHand: an administrator gives the bridge another address.
+func TestRenumberedByHand(t *testing.T) {
+	l := newLab(t)
+	g := l.up()
+	l.ns.Run("ip", "addr", "add", "172.18.0.7/16", "dev", "breth0")
+	l.ns.Run("sysctl", "-q", "net.ipv4.conf.all.promote_secondaries=1")
+	l.ns.Run("ip", "addr", "del", "172.18.0.3/16", "dev", "breth0")
+	l.ns.Run("ip", "route", "replace", "default", "via", "172.18.0.1", "dev", "breth0", "metric", "100")
+	l.ns.Run("ip", "route", "replace", "192.0.2.0/24", "via", "172.18.0.1", "dev", "breth0")
+	l.mustPass(g)
+	l.renumbered(g, "172.18.0.7", "172.18.0.3")
+}
+
+// TestRenamedUplink: the kernel, or a rule of udev, calls the uplink otherwise after a boot.
+// It is known by its MAC address.
+func TestRenamedUplink(t *testing.T) {
+	l := newLab(t)
+	g := l.up()
+	before := l.attachment("breth0")
+	l.ns.Run("ip", "link", "set", "eth0", "down")
+	l.ns.Run("ip", "link", "set", "eth0", "name", "ens3")
+	for range 2 { // also later on
+		l.mustPass(l.start(l.db))
+		l.reachable()
+	}
+	if got := l.attachment("breth0"); words(got) != words(before) {
+		t.Errorf("the bridge has\n%s\nbefore:\n%s", got, before)
+	}
+	if got := strings.Fields(l.vs.Run("ovs-vsctl", "list-ports", "breth0")); len(got) != 2 || got[0] != "ens3" {
+		t.Errorf("ports of the bridge are %v", got)
+	}
+	if got := recall(g.StateFile, nodeName); got.Record.Uplink != "ens3" {
+		t.Errorf("remembered is %+v", got)
+	}
+}
+
+// TestReplacedUplink: another network card with another name has to be named. The error
+// says so, and the host goes on as far as it can.
+func TestReplacedUplink(t *testing.T) {
+	l := newLab(t)
+	g := l.up()
+	const mac = "02:42:ac:12:00:99"
+	replace := func(name string) {
+		l.ns.Run("ip", "link", "del", "eth0")
+		l.ns.Run("ip", "link", "add", name, "address", mac, "type", "veth", "peer", "name", "far0", "netns", "far")
+		l.far("ip", "link", "set", "far0", "up")
+		l.far("ip", "addr", "add", "172.18.0.1/16", "dev", "far0")
+		l.far("ip", "addr", "add", "fc00:18::1/64", "dev", "far0", "nodad")
+		l.far("ethtool", "-K", "far0", "tx", "off", "tso", "off", "gso", "off")
+		l.ns.Run("ethtool", "-K", name, "tx", "off", "tso", "off", "gso", "off")
+	}
+	replace("ens4")
+	err := l.pass(g)
+	if want := "uplink eth0 of bridge breth0 does not exist, and no interface has its MAC address " + nodeMAC + ": give the one that replaces it as --gateway-interface"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %q", err, want)
+	}
+	if got := g.Waiting(); got != "the external bridge" {
+		t.Errorf("the node waits for %q", got)
+	}
+	if got := l.attachment("breth0"); !strings.Contains(got, "172.18.0.3/16") {
+		t.Errorf("the bridge has\n%s", got)
+	}
+	g = l.start(l.db)
+	g.Interface = "ens4"
+	l.hostAddresses("ens4")
+	l.mustPass(g)
+	l.reachable()
+	if got := l.vs.Run("ovs-vsctl", "list-br"); got != "br-int\nbrens4" {
+		t.Errorf("bridges are %s", got)
+	}
+}
+
+// TestHostname: whatever the host is called, and was when it was set up, pods find its
+// chassis: their ports ask for it by the name of the node.
+func TestHostname(t *testing.T) {
+	l := newLab(t)
+	g := l.up()
+	name := func() string { return l.vs.Run("ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids:hostname") }
+	if got := name(); got != nodeName {
+		t.Errorf("the chassis' host is %s", got)
+	}
+	l.vs.Run("ovs-vsctl", "set", "Open_vSwitch", ".", "external_ids:hostname=renamed.example.com")
+	l.mustPass(g)
+	if got := name(); got != nodeName {
+		t.Errorf("after another name was set the chassis' host is %s", got)
+	}
+	// A chassis that has the name of the node itself is found by that.
+	l.vs.Run("ovs-vsctl", "set", "Open_vSwitch", ".", "external_ids:hostname=renamed.example.com", "external_ids:system-id="+nodeName)
+	l.mustPass(g)
+	if got := name(); got != `"renamed.example.com"` && got != "renamed.example.com" {
+		t.Errorf("the host of a chassis with the node's name is %s", got)
+	}
+}
