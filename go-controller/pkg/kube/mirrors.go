@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/informers/core"
@@ -49,7 +50,7 @@ func (f podFactory) InformerFor(obj runtime.Object, newInformer internalinterfac
 }
 
 func (f podFactory) pods(cs kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-	pods, m := cs.CoreV1().Pods(metav1.NamespaceAll), &mirrors{absent: map[string]absent{}}
+	pods, m := cs.CoreV1().Pods(metav1.NamespaceAll), newMirrors()
 	options := func(o metav1.ListOptions) metav1.ListOptions {
 		if f.tweak != nil {
 			f.tweak(&o)
@@ -79,7 +80,12 @@ func (f podFactory) pods(cs kubernetes.Interface, resync time.Duration) cache.Sh
 type mirrors struct {
 	mu      sync.Mutex
 	absent  map[string]absent
-	version string // of the latest event: the one of a deletion that is told late must not be older
+	started map[string]types.UID // of pods, by key, that the kubelet has said of that they run
+	version string               // of the latest event: the one of a deletion that is told late must not be older
+}
+
+func newMirrors() *mirrors {
+	return &mirrors{absent: map[string]absent{}, started: map[string]types.UID{}}
 }
 
 // absent is a mirror that was deleted.
@@ -94,6 +100,7 @@ func (m *mirrors) list(page *corev1.PodList) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range page.Items {
+		m.note(&page.Items[i])
 		delete(m.absent, PodKey(&page.Items[i]))
 	}
 	if page.Continue != "" {
@@ -159,14 +166,27 @@ func (m *mirrors) withhold(e watch.Event) bool {
 	defer m.mu.Unlock()
 	m.version = p.ResourceVersion
 	key := PodKey(p)
-	if e.Type != watch.Deleted || !IsMirror(p) || !NeedsNetwork(p) {
+	m.note(p)
+	if e.Type != watch.Deleted || !IsMirror(p) || !NeedsNetwork(p) || m.started[key] != PodUID(p) {
 		delete(m.absent, key)
+		if e.Type == watch.Deleted {
+			delete(m.started, key)
+		}
 		return false
 	}
 	if was, ok := m.absent[key]; !ok || was.pod.UID != p.UID { // a watch may tell again
 		m.absent[key] = absent{p, time.Now().Add(MirrorGrace)}
 	}
 	return true
+}
+
+// note remembers that a static pod runs; mu is held. Whoever may make pods can make one with
+// the annotation of a mirror, which no kubelet runs, and the address of each would outlive it:
+// users do not write the status of a pod, so that it is the kubelet's word.
+func (m *mirrors) note(p *corev1.Pod) {
+	if IsMirror(p) && p.Status.StartTime != nil {
+		m.started[PodKey(p)] = PodUID(p)
+	}
 }
 
 // timer returns a channel that tells when the next absent mirror is to be given up, and
@@ -186,7 +206,12 @@ func (m *mirrors) timer() (<-chan time.Time, func()) {
 func (m *mirrors) forget(which func(absent) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	maps.DeleteFunc(m.absent, func(_ string, a absent) bool { return which(a) })
+	maps.DeleteFunc(m.absent, func(key string, a absent) bool {
+		if which(a) {
+			delete(m.started, key)
+		}
+		return which(a)
+	})
 }
 
 // events returns an event for each of some absent mirrors.

@@ -25,7 +25,27 @@ func mirror(name, uid string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid), Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "hash"}},
 		Spec:       corev1.PodSpec{NodeName: "n"},
+		Status:     corev1.PodStatus{StartTime: &metav1.Time{Time: time.Unix(1, 0)}},
 	}
+}
+
+// TestMadeUpMirrorsDoNotStay: a pod that a user gave the annotation of a mirror is gone when
+// it is deleted, and a mirror made anew stays although the kubelet has not said yet that its
+// pod runs.
+func TestMadeUpMirrorsDoNotStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatched(t, fake.NewClientset())
+		madeUp, again := mirror("x", "u1"), mirror("static", "u3")
+		madeUp.Status.StartTime, again.Status.StartTime = nil, nil
+		w.create(madeUp)
+		w.remove("x")
+		w.tells("of what nobody runs", "add x u1", "delete x u1")
+		w.create(mirror("static", "u2"))
+		w.remove("static")
+		w.create(again)
+		w.remove("static")
+		w.tells("of a static pod", "add static u2", "update static u3")
+	})
 }
 
 // watched is an informer of pods and what it has told.
@@ -139,7 +159,7 @@ func TestOnlyStaticPodsStay(t *testing.T) {
 // go on from there.
 func TestAbsentMirrorsOutlastTheWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mirrors{absent: map[string]absent{}}
+		m := newMirrors()
 		first := watch.NewFake()
 		w := m.watch(first, false)
 		for _, name := range []string{"away", "back"} {

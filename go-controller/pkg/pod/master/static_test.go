@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
@@ -16,7 +17,10 @@ import (
 
 // mirrored makes a pod what the API has of a static pod with a hash.
 func mirrored(hash string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: hash} }
+	return func(p *corev1.Pod) {
+		p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: hash}
+		p.Status.StartTime = &metav1.Time{Time: time.Unix(1, 0)}
+	}
 }
 
 // uidOf is the UID that the port of a pod has.
