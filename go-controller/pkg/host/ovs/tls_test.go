@@ -19,7 +19,6 @@ func TestRestoreTLS(t *testing.T) {
 			if c.before != "" {
 				o.Run("ovs-vsctl", append([]string{"set-ssl"}, strings.Fields(c.before)...)...)
 			}
-			db := ovs.New(t.Context(), o.Endpoint())
 			files := func() string {
 				if get(o, "get", "Open_vSwitch", ".", "ssl") == "[]" {
 					return ""
@@ -27,13 +26,15 @@ func TestRestoreTLS(t *testing.T) {
 				row := get(o, "get", "SSL", ".", "private_key", "certificate", "ca_cert", "external_ids")
 				return strings.ReplaceAll(strings.Join(strings.Fields(row), " "), `"`, "")
 			}
-			for range 2 {
+			for range 2 { // each time by another process
+				db := ovs.New(t.Context(), o.Endpoint())
 				must(t, db.SetTLS(t.Context(), ovs.TLS{PrivateKey: "/k", Certificate: "/c", CACert: "/ca"}))
 				if got := files(); !strings.HasPrefix(got, "/k /c /ca {ovn-kube-before=") {
 					t.Errorf("TLS files are %s", got)
 				}
 			}
 			for range 2 {
+				db := ovs.New(t.Context(), o.Endpoint())
 				must(t, db.RestoreTLS(t.Context()))
 				if got := files(); got != c.after {
 					t.Errorf("afterwards TLS files are %q, want %q", got, c.after)
