@@ -13,6 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions"
 	egressipinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pod"
 )
@@ -32,7 +33,7 @@ func newEgressIPInformers(env *Env) (*egressIPInformers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the client of EgressIPs: %w", err)
 	}
-	return &egressIPInformers{client, externalversions.NewSharedInformerFactory(client, 0)}, nil
+	return &egressIPInformers{client, externalversions.NewSharedInformerFactoryWithOptions(client, 0, externalversions.WithTransform(kube.Trim))}, nil
 }
 
 // informer returns the informer of EgressIPs; nil where they are not enabled.

@@ -17,6 +17,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/conntrack"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/neighbor"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	podmaster "github.com/ovnkube/ovnkube/go-controller/pkg/pod/master"
 )
@@ -35,7 +36,7 @@ func (m *master) externalGateways(
 	if err != nil {
 		return nil, fmt.Errorf("make the client of external gateways: %w", err)
 	}
-	factory := externalversions.NewSharedInformerFactory(routes, 0)
+	factory := externalversions.NewSharedInformerFactoryWithOptions(routes, 0, externalversions.WithTransform(kube.Trim))
 	deps := externalroutemaster.Deps{
 		Kube:       m.env.Kube,
 		Routes:     routes,

@@ -299,7 +299,7 @@ func (m *master) egressServices(core informers.SharedInformerFactory, pods *nore
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the client of our own kinds: %w", err)
 	}
-	factory := externalversions.NewSharedInformerFactory(egress, 0)
+	factory := externalversions.NewSharedInformerFactoryWithOptions(egress, 0, externalversions.WithTransform(kube.Trim))
 	c, err := egressservicemaster.New(egressservicemaster.Deps{
 		Kube:   m.env.Kube,
 		Egress: egress,

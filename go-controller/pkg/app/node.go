@@ -375,7 +375,7 @@ func (n *node) egressServices(core informers.SharedInformerFactory) ([]starter, 
 	if err != nil {
 		return nil, fmt.Errorf("make the client of our own kinds: %w", err)
 	}
-	factory, pods := externalversions.NewSharedInformerFactory(egress, 0), kube.NewPodAddressInformers(n.env.Kube)
+	factory, pods := externalversions.NewSharedInformerFactoryWithOptions(egress, 0, externalversions.WithTransform(kube.Trim)), kube.NewPodAddressInformers(n.env.Kube)
 	c, err := egressservicenode.New(egressservicenode.Deps{
 		Node:  n.name,
 		Nodes: n.self,

@@ -66,12 +66,14 @@ func usable(in corev1.LoadBalancerIngress, snap Snapshot) (netip.Addr, reserved.
 	return a, why
 }
 
-// HasIngress tells whether a load balancer gave a Service one of the addresses.
-func HasIngress(svc *corev1.Service, addrs []netip.Addr) bool {
-	return slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, func(in corev1.LoadBalancerIngress) bool {
-		a, err := netip.ParseAddr(in.IP)
-		return err == nil && slices.Contains(addrs, a.Unmap())
-	})
+// Ingresses returns the addresses that a load balancer gave a Service.
+func Ingresses(svc *corev1.Service) (addrs []netip.Addr) {
+	for _, in := range svc.Status.LoadBalancer.Ingress {
+		if a, err := netip.ParseAddr(in.IP); err == nil {
+			addrs = append(addrs, a.Unmap())
+		}
+	}
+	return addrs
 }
 
 // listRefused names refused addresses with what is wrong with each.

@@ -14,20 +14,20 @@ import (
 // package reads are dropped before objects are cached. A static pod stays a while when
 // its mirror is deleted (MirrorGrace), here and in the other factories.
 func NewInformers(cs kubernetes.Interface) informers.SharedInformerFactory {
-	return LateMirrors(informers.NewSharedInformerFactoryWithOptions(cs, 0, informers.WithTransform(trim)), nil)
+	return LateMirrors(informers.NewSharedInformerFactoryWithOptions(cs, 0, informers.WithTransform(Trim)), nil)
 }
 
 // NewNodePodInformers returns a factory whose pod informer holds only the pods
 // of one node, for the node side of pod attachment.
 func NewNodePodInformers(cs kubernetes.Interface, node string) informers.SharedInformerFactory {
-	return LateMirrors(informers.NewSharedInformerFactoryWithOptions(cs, 0, informers.WithTransform(trim)), func(o *metav1.ListOptions) {
+	return LateMirrors(informers.NewSharedInformerFactoryWithOptions(cs, 0, informers.WithTransform(Trim)), func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
 	})
 }
 
-// trim drops managed fields, which are often the larger half of an object, and the
-// images of nodes: every node knows all of them.
-func trim(obj any) (any, error) {
+// Trim drops managed fields, which are often the larger half of an object, and the
+// images of nodes: every node knows all of them. It is the transformation of informers.
+func Trim(obj any) (any, error) {
 	if n, ok := obj.(*corev1.Node); ok {
 		n.Status.Images = nil
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -55,8 +56,17 @@ type Reader struct {
 // were given to the pod "namespace/name" with a UID, of which the kubelet may not know yet; it
 // is nil where nobody waits for pods to become endpoints.
 func NewReader(in Informers, cluster []netip.Prefix, mode topology.GatewayMode, given func(pod string, uid types.UID) []netip.Addr) (*Reader, error) {
-	slices, pods := in.EndpointSlices.Informer(), in.Pods.Informer()
-	if err := errors.Join(kube.IndexSlices(slices), kube.IndexSliceAddresses(slices), kube.IndexPods(pods)); err != nil {
+	endpoints, pods := in.EndpointSlices.Informer(), in.Pods.Informer()
+	if err := errors.Join(kube.IndexSlices(endpoints), kube.IndexSliceAddresses(endpoints), kube.IndexPods(pods)); err != nil {
+		return nil, err
+	}
+	err := kube.AddIndex(in.Services.Informer(), byIngress, func(svc *corev1.Service) (keys []string) {
+		for _, a := range egressservice.Ingresses(svc) {
+			keys = append(keys, a.String())
+		}
+		return keys
+	})
+	if err != nil {
 		return nil, err
 	}
 	if given != nil {
@@ -71,7 +81,7 @@ func NewReader(in Informers, cluster []netip.Prefix, mode topology.GatewayMode, 
 		claims:    egressservice.NewClaims(),
 		egress:    in.EgressServices.Lister(),
 		services:  in.Services.Lister(),
-		slices:    slices.GetIndexer(),
+		slices:    endpoints.GetIndexer(),
 		pods:      pods.GetIndexer(),
 		given:     given,
 	}, nil
@@ -230,23 +240,28 @@ func (r *Reader) WatchInside(c *queue.Controller, keys func() []string) error {
 	if r.informers.Addresses == nil {
 		return nil
 	}
-	return r.informers.Addresses.Watch(c, func([]netip.Addr) []string { return keys() })
+	return r.informers.Addresses.WatchHosts(c, keys)
 }
 
+// byIngress is the name of the index of Services by the addresses that load balancers gave them.
+const byIngress = "ingress"
+
 // givenOut returns the keys of the EgressServices whose Services have one of the
-// addresses from a load balancer.
+// addresses from a load balancer. It is asked for each address that somebody else gets.
 func (r *Reader) givenOut(addrs []netip.Addr) []string {
 	var found []string
-	for _, key := range r.Keys() {
-		namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	for _, a := range addrs {
+		objs, err := r.informers.Services.Informer().GetIndexer().ByIndex(byIngress, a.String())
 		if err != nil {
-			continue
+			continue // the index is there: NewReader made it
 		}
-		svc, err := r.services.Services(namespace).Get(name)
-		if err == nil && egressservice.HasIngress(svc, addrs) {
-			found = append(found, key)
+		for _, obj := range objs {
+			if key := keyOf(obj); r.exists(key) && !slices.Contains(found, key) {
+				found = append(found, key)
+			}
 		}
 	}
+	slices.Sort(found)
 	return found
 }
 

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 
@@ -156,5 +157,57 @@ func TestStatusIsAKindOfItsOwn(t *testing.T) {
 		if got := sameButStatus(c.old, c.new); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
+	}
+}
+
+// TestGivenOut: who gets an address has those EgressServices looked at whose Services have it
+// from a load balancer, and for that nobody looks through the others.
+func TestGivenOut(t *testing.T) {
+	var core, own []runtime.Object
+	for i := range 20 {
+		name := fmt.Sprintf("s%d", i)
+		svc := &corev1.Service{ObjectMeta: meta(name, nil)}
+		svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: fmt.Sprintf("5.0.0.%d", i)}, {IP: "::ffff:5.0.1.1"}, {Hostname: "a.name"}}
+		core = append(core, svc)
+		if i%2 == 0 {
+			own = append(own, &v1.EgressService{ObjectMeta: meta(name, nil)})
+		}
+	}
+	cs, egressCS := kubefake.NewClientset(core...), egressfake.NewSimpleClientset(own...)
+	factory, egress := informers.NewSharedInformerFactory(cs, 0), externalversions.NewSharedInformerFactory(egressCS, 0)
+	r, err := NewReader(Informers{EgressServices: egress.EgressService().V1().EgressServices(), Services: factory.Core().V1().Services(),
+		EndpointSlices: factory.Discovery().V1().EndpointSlices(), Pods: factory.Core().V1().Pods()}, nil, topology.GatewayShared, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	fakeapi.Start(ctx, t, cs, factory)
+	fakeapi.Start(ctx, t, egressCS, egress)
+	t.Cleanup(func() {
+		cancel()
+		factory.Shutdown()
+		egress.Shutdown()
+	})
+	addrs := func(texts ...string) (all []netip.Addr) {
+		for _, text := range texts {
+			all = append(all, netip.MustParseAddr(text))
+		}
+		return all
+	}
+	for _, c := range []struct {
+		addrs []netip.Addr
+		want  string
+	}{
+		{addrs("5.0.0.4"), "[ns/s4]"},
+		{addrs("5.0.0.4", "5.0.0.2", "5.0.0.4"), "[ns/s2 ns/s4]"},
+		{addrs("5.0.0.3"), "[]"}, // no EgressService
+		{addrs("9.9.9.9"), "[]"},
+	} {
+		if got := fmt.Sprint(r.givenOut(c.addrs)); got != c.want {
+			t.Errorf("%v: %s, want %s", c.addrs, got, c.want)
+		}
+	}
+	if got := len(r.givenOut(addrs("5.0.1.1"))); got != 10 {
+		t.Errorf("an address that all have: %d EgressServices", got)
 	}
 }

@@ -40,7 +40,7 @@ type Controller struct {
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps}
 	c.queue = queue.New("noreroute", c.reconcile)
-	if err := deps.Addresses.WatchHosts(c.queue, key); err != nil {
+	if err := deps.Addresses.WatchHosts(c.queue, func() []string { return []string{key} }); err != nil {
 		return nil, err
 	}
 	for _, pods := range []*noreroute.PodSet{deps.EgressIPPods, deps.EgressServicePods} {

@@ -46,7 +46,7 @@ type Controller struct {
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps, attempted: make(chan struct{}), synced: make(chan struct{})}
 	c.queue = queue.New("noreroute-node", c.reconcile)
-	if err := deps.Addresses.WatchHosts(c.queue, key); err != nil {
+	if err := deps.Addresses.WatchHosts(c.queue, func() []string { return []string{key} }); err != nil {
 		return nil, err
 	}
 	c.queue.Seed(func() []string { return []string{key} })

@@ -156,23 +156,23 @@ func hostsIn(obj any) []netip.Addr {
 	return hosts
 }
 
-// WatchHosts makes q reconcile key when the addresses of a node or of the API servers
-// change.
-func (a *Addresses) WatchHosts(q *queue.Controller, key string) error {
+// WatchHosts makes q reconcile what keys returns when the addresses of a node or of the API
+// servers change.
+func (a *Addresses) WatchHosts(q *queue.Controller, keys func() []string) error {
 	for _, inf := range a.hosts {
-		if err := q.Watch(inf, func(old, new any) []string { return hostKeys(key, old, new) }); err != nil {
+		if err := q.Watch(inf, func(old, new any) []string { return hostKeys(keys, old, new) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// hostKeys returns key where two states of an object tell of different hosts.
-func hostKeys(key string, old, new any) []string {
+// hostKeys returns the keys where two states of an object tell of different hosts.
+func hostKeys(keys func() []string, old, new any) []string {
 	if slices.Equal(hostsIn(old), hostsIn(new)) {
 		return nil
 	}
-	return []string{key}
+	return keys()
 }
 
 // Watch makes q reconcile what keys returns for the addresses that have, or may

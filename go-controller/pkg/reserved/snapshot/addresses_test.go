@@ -79,7 +79,7 @@ func TestHostKeys(t *testing.T) {
 		"API server": {nil, api, 1}, "API server moved": {api, endpoints(kubernetes, "203.0.113.11"), 1}, "API server as before": {api, api.DeepCopy(), 0},
 		"another Service": {nil, other, 0},
 	} {
-		if got := len(hostKeys("key", c.old, c.new)); got != c.want {
+		if got := len(hostKeys(func() []string { return []string{"key"} }, c.old, c.new)); got != c.want {
 			t.Errorf("%s: %d keys, want %d", name, got, c.want)
 		}
 	}
