@@ -60,7 +60,7 @@ func (c *Controller) watchPlacement() error {
 		return err
 	}
 	if c.deps.Addresses != nil {
-		if err := c.deps.Addresses.WatchHosts(c.placement, all); err != nil {
+		if err := c.deps.Addresses.WatchHosts(c.placement, func() []string { return []string{all} }); err != nil {
 			return err
 		}
 	}
