@@ -50,6 +50,9 @@ type Options struct {
 	Config string
 	// Install is as in kin.Options.
 	Install string
+	// Before is called when the nodes are there and nothing of ovnkube, which is installed
+	// afterwards as users do it. May be nil; only with Install "manifests".
+	Before func(context.Context, *Lab) error
 	// Log receives the output of kin; nil for nowhere.
 	Log io.Writer
 	// Announce is called with each kin command line before it runs; may be nil.
@@ -97,7 +100,7 @@ func Start(ctx context.Context, o Options) (lab *Lab, err error) {
 			lab = nil
 		}
 	}()
-	create := kin.Options{Nodes: 3, GatewayMode: o.GatewayMode, IPFamily: cmp.Or(o.IPFamily, "dual"), Install: o.Install}
+	create := kin.Options{Nodes: 3, GatewayMode: o.GatewayMode, IPFamily: cmp.Or(o.IPFamily, "dual"), Install: o.Install, NoOvnkube: o.Before != nil}
 	lab.family = create.IPFamily
 	if o.Config != "" {
 		if create.Config, err = lab.WriteFile("kin.yaml", o.Config); err != nil {
@@ -112,6 +115,14 @@ func Start(ctx context.Context, o Options) (lab *Lab, err error) {
 	}
 	if err := lab.connect(ctx); err != nil {
 		return lab, err
+	}
+	if o.Before != nil {
+		if err := o.Before(ctx, lab); err != nil {
+			return lab, err
+		}
+		if err := lab.Apply(ctx); err != nil {
+			return lab, err
+		}
 	}
 	if err := lab.loadProbe(ctx); err != nil {
 		return lab, err

@@ -66,7 +66,12 @@ func (l *Lab) State(ctx context.Context, nodes ...string) (State, error) {
 
 // nodeState is what is on one node.
 func (l *Lab) nodeState(ctx context.Context, node string) (State, error) {
-	out, err := l.Kin.Exec(ctx, node, "sh", "-c", readNode)
+	return l.sections(ctx, node, readNode)
+}
+
+// sections are what a script prints on a node, by the titles that it prints.
+func (l *Lab) sections(ctx context.Context, node, script string) (State, error) {
+	out, err := l.Kin.Exec(ctx, node, "sh", "-c", script)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,15 @@ import (
 // dist, with the flags, mounts and rights that these give. Updates end, and no packet of
 // a pod is lost by them for longer than by a process that is killed.
 func TestInstalled(t *testing.T) {
-	s := start(t, "shared", func(o *lab.Options) { o.Name, o.Install = fmt.Sprintf("e2e-installed-%d", os.Getpid()), "manifests" })
+	var before lab.State
+	s := start(t, "shared", func(o *lab.Options) {
+		o.Name, o.Install = fmt.Sprintf("e2e-installed-%d", os.Getpid()), "manifests"
+		o.Config = configure("auditPolicy: " + auditPolicy)
+		o.Before = func(ctx context.Context, l *lab.Lab) (err error) {
+			before, err = l.Snapshot(ctx, nodes...)
+			return err
+		}
+	})
 	t.Run("Connectivity", s.connectivity)
 	t.Run("Databases", s.databases)
 	t.Run("EgressService", s.familyService)
@@ -27,6 +35,9 @@ func TestInstalled(t *testing.T) {
 	if os.Getenv("HIGH_AVAILABILITY") != "" {
 		t.Run("HighAvailability", s.highAvailability)
 	}
+	t.Run("InUse", s.egressInUse)
+	t.Run("Permissions", s.installedPermissions)
+	t.Run("Uninstall", func(t *testing.T) { s.uninstall(t, before) })
 }
 
 // update restarts everything that an update restarts, as kubectl rollout does.

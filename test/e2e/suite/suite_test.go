@@ -76,9 +76,14 @@ func (s *suite) in(t *testing.T, mode, name string, test func(*testing.T)) {
 
 // clusterConfig has the API server log every request, the kubelets run static pods, and
 // one more wire.
-var clusterConfig = "apiServer: {extraArgs: [--vmodule=httplog=3]}\n" +
-	fmt.Sprintf("kubelet: {config: {staticPodPath: %s}}\n", lab.StaticPodPath) +
-	fmt.Sprintf("networks: [{name: %s, subnets: [%q, %q]}]\n", secondNetwork, secondSubnets[0], secondSubnets[1])
+var clusterConfig = configure("extraArgs: [--vmodule=httplog=3]")
+
+// configure is a configuration with settings of the API server.
+func configure(apiServer string) string {
+	return "apiServer: {" + apiServer + "}\n" +
+		fmt.Sprintf("kubelet: {config: {staticPodPath: %s}}\n", lab.StaticPodPath) +
+		fmt.Sprintf("networks: [{name: %s, subnets: [%q, %q]}]\n", secondNetwork, secondSubnets[0], secondSubnets[1])
+}
 
 // suite is what the tests of one cluster share.
 type suite struct {

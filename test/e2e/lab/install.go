@@ -1,0 +1,37 @@
+package lab
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+)
+
+// CRDs is the directory of the resource definitions, and Manifests that of the overlay that
+// kin has written for the cluster.
+func (l *Lab) CRDs() string {
+	return filepath.Join(filepath.Dir(l.Kin.Program), "..", "..", "dist", "crds")
+}
+
+// Manifests is as CRDs.
+func (l *Lab) Manifests() string { return filepath.Join(filepath.Dir(l.Kubeconfig), "install") }
+
+// Apply installs ovnkube as docs/install.md says, and waits until the nodes are ready and
+// names can be looked up.
+func (l *Lab) Apply(ctx context.Context) error {
+	for _, args := range [][]string{
+		{"apply", "--filename", l.CRDs()},
+		{"wait", "--for=condition=Established", "--timeout=1m", "--filename", l.CRDs()},
+		{"apply", "--kustomize", l.Manifests()},
+	} {
+		if _, err := Run(ctx, append(l.Kubectl(), args...)...); err != nil {
+			return err
+		}
+	}
+	return Until(ctx, 3*time.Minute, "nodes and name servers", func(ctx context.Context) error {
+		if _, err := Run(ctx, append(l.Kubectl(), "wait", "--for=condition=Ready", "--timeout=5s", "nodes", "--all")...); err != nil {
+			return err
+		}
+		_, err := Run(ctx, append(l.Kubectl(), "--namespace=kube-system", "rollout", "status", "--timeout=5s", "deployment/coredns")...)
+		return err
+	})
+}
