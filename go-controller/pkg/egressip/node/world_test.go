@@ -384,13 +384,17 @@ func (b *breth0) Apply(ctx context.Context, contributor string, flows []host.Flo
 	if b.Dump() != before {
 		b.w.note("flows")
 	}
+	return errors.Join(err, b.outcome())
+}
+
+// outcome is what Apply and Change return.
+func (b *breth0) outcome() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err != nil {
 		b.errs++
-		return b.err
 	}
-	return err
+	return b.err
 }
 
 // Change implements Flows.
@@ -410,13 +414,7 @@ func (b *breth0) Change(ctx context.Context, contributor string, remove, add []h
 		return err
 	}
 	b.w.note("flows")
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.err != nil {
-		b.errs++
-		return b.err
-	}
-	return nil
+	return b.outcome()
 }
 
 // Start implements Announcer.
