@@ -397,7 +397,6 @@ func (b *breth0) outcome() error {
 	return b.err
 }
 
-// Change implements Flows.
 // pass returns when the gate is open.
 func (b *breth0) pass() {
 	b.mu.Lock()
@@ -408,13 +407,12 @@ func (b *breth0) pass() {
 	}
 }
 
+// Change implements Flows.
 func (b *breth0) Change(ctx context.Context, contributor string, remove, add []host.Flow) error {
 	b.pass()
-	if err := b.Flows.Change(ctx, contributor, remove, add); err != nil {
-		return err
-	}
+	err := b.Flows.Change(ctx, contributor, remove, add)
 	b.w.note("flows")
-	return b.outcome()
+	return errors.Join(err, b.outcome())
 }
 
 // Start implements Announcer.
