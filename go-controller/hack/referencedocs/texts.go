@@ -186,6 +186,7 @@ var texts = map[string]string{
 	"id ovn-installed":                "Open vSwitch, `Interface`: `true` once all flows are installed; written by ovn-controller",
 	"id ovn-nb-cfg":                   "Open vSwitch, `Bridge` br-int: the `nb_cfg` whose flows are installed; written by ovn-controller",
 	"id attached_mac":                 "Open vSwitch, `Interface` of a pod: MAC address",
+	"id ovn-kube-before":              "Open vSwitch, `SSL`: what the row said before ovnkube wrote it, which a clean-up puts back",
 	"id ip_addresses":                 "Open vSwitch, `Interface` of a pod: addresses",
 	"id sandbox":                      "Open vSwitch, `Interface` of a pod: the sandbox. A port that has it is ovnkube's",
 	"id netns":                        "Open vSwitch, `Interface` of a pod: path of the network namespace",

@@ -1,0 +1,81 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
+)
+
+// breth0 is the flow manager of the world.
+type breth0 struct {
+	*hostfake.Flows
+	w *world
+	// gate, where set, keeps Apply and Change until it is closed.
+	gate chan struct{}
+	// incomplete says that the flows are not installed yet.
+	mu         sync.Mutex
+	incomplete bool
+	err        error // of Apply, which has noted the flows to be written later
+	errs       int   // how often it was returned
+}
+
+// fail makes Apply return err.
+func (b *breth0) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.err = err
+}
+
+// failed returns how often Apply failed.
+func (b *breth0) failed() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.errs
+}
+
+func (b *breth0) Synced() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.incomplete
+}
+
+func (b *breth0) Apply(ctx context.Context, contributor string, flows []host.Flow) error {
+	b.pass()
+	before := b.Dump()
+	err := b.Flows.Apply(ctx, contributor, flows)
+	if b.Dump() != before {
+		b.w.note("flows")
+	}
+	return errors.Join(err, b.outcome())
+}
+
+// outcome is what Apply and Change return.
+func (b *breth0) outcome() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err != nil {
+		b.errs++
+	}
+	return b.err
+}
+
+// pass returns when the gate is open.
+func (b *breth0) pass() {
+	b.mu.Lock()
+	gate := b.gate
+	b.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+}
+
+// Change implements Flows.
+func (b *breth0) Change(ctx context.Context, contributor string, remove, add []host.Flow) error {
+	b.pass()
+	err := b.Flows.Change(ctx, contributor, remove, add)
+	b.w.note("flows")
+	return errors.Join(err, b.outcome())
+}
