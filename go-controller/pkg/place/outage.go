@@ -24,7 +24,7 @@ type Unheard struct{ since map[string]time.Time }
 
 // Ready is ReadyInOutage with that grace. It returns after what time it may have another
 // answer, too; 0 if only other nodes would change it.
-func (u *Unheard) Ready(nodes []Node) ([]Node, time.Duration) {
+func (u *Unheard) Ready(now time.Time, nodes []Node) ([]Node, time.Duration) {
 	since, ready, rest := map[string]time.Time{}, ReadyInOutage(nodes), time.Duration(0)
 	for i, n := range nodes {
 		if !n.ReadyUnknown {
@@ -32,14 +32,14 @@ func (u *Unheard) Ready(nodes []Node) ([]Node, time.Duration) {
 		}
 		began, known := u.since[n.Name]
 		if !known {
-			began = time.Now()
+			began = now
 		}
 		since[n.Name] = began
-		if left := unheardGrace - time.Since(began); left > 0 && !ready[i].Ready {
+		if left := unheardGrace - now.Sub(began); left > 0 && !ready[i].Ready {
 			if rest == 0 {
-				ready = slices.Clone(ready)
+				ready, rest = slices.Clone(ready), left
 			}
-			ready[i].Ready, rest = true, max(rest, left)
+			ready[i].Ready, rest = true, min(rest, left)
 		}
 	}
 	u.since = since

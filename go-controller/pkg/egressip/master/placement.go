@@ -123,7 +123,7 @@ func (c *Controller) place(context.Context, string) error {
 	}
 	if !c.deps.AssumeReachable {
 		var rest time.Duration
-		if nodes, rest = c.unheard.Ready(nodes); rest > 0 {
+		if nodes, rest = c.unheard.Ready(time.Now(), nodes); rest > 0 {
 			c.placement.EnqueueAfter(rest, all)
 		}
 	}

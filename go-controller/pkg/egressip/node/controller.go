@@ -528,13 +528,6 @@ func (c *Controller) forget(key string) {
 	delete(c.states, key)
 }
 
-// holds tells whether any EgressIP has this node answer for an address.
-func (c *Controller) holds(a netip.Addr) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.holders[a] > 0
-}
-
 // lastHeldFor returns the EgressIP that this node held an address for last.
 func (c *Controller) lastHeldFor(a netip.Addr) (types.UID, bool) {
 	c.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -152,7 +153,7 @@ func (c *Controller) candidates() ([]place.Node, error) {
 	if c.deps.AssumeReachable {
 		return nodes, nil
 	}
-	nodes, rest := c.unheard.Ready(nodes)
+	nodes, rest := c.unheard.Ready(time.Now(), nodes)
 	if rest > 0 {
 		c.placement.EnqueueAfter(rest, all)
 	}
