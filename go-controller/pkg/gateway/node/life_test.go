@@ -158,13 +158,22 @@ func TestHostname(t *testing.T) {
 	if got := name(); got != nodeName {
 		t.Errorf("the chassis' host is %s", got)
 	}
+	heard := func(id, value string) {
+		t.Helper()
+		eventually.True(t, "the gateway to hear that "+id+" is "+value, func() bool {
+			ids, err := g.OVS.System(t.Context())
+			return err == nil && ids[id] == value
+		})
+	}
 	l.vs.Run("ovs-vsctl", "set", "Open_vSwitch", ".", "external_ids:hostname=renamed.example.com")
+	heard("hostname", "renamed.example.com")
 	l.mustPass(g)
 	if got := name(); got != nodeName {
 		t.Errorf("after another name was set the chassis' host is %s", got)
 	}
 	// A chassis that has the name of the node itself is found by that.
 	l.vs.Run("ovs-vsctl", "set", "Open_vSwitch", ".", "external_ids:hostname=renamed.example.com", "external_ids:system-id="+nodeName)
+	heard("system-id", nodeName)
 	l.mustPass(g)
 	if got := name(); got != `"renamed.example.com"` && got != "renamed.example.com" {
 		t.Errorf("the host of a chassis with the node's name is %s", got)
