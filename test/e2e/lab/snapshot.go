@@ -2,12 +2,10 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -48,25 +46,13 @@ func (l *Lab) Snapshot(ctx context.Context, nodes ...string) (State, error) {
 	for _, node := range nodes {
 		reads = append(reads, func() (State, error) { return l.sections(ctx, node, readHost) })
 	}
-	states, errs := make([]State, len(reads)), make([]error, len(reads))
-	var wg sync.WaitGroup
-	for i, read := range reads {
-		wg.Go(func() { states[i], errs[i] = read() })
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	all := State{}
-	for _, s := range states {
-		for place, text := range s {
-			if strings.HasSuffix(place, ": switch") {
-				text = rows(text)
-			}
-			all[place] = text
+	all, err := gather(reads)
+	for place, text := range all {
+		if strings.HasSuffix(place, ": switch") {
+			all[place] = rows(text)
 		}
 	}
-	return all, nil
+	return all, err
 }
 
 // rows has each row of a dump on a line, in an order of its own.

@@ -48,6 +48,11 @@ func (l *Lab) State(ctx context.Context, nodes ...string) (State, error) {
 	for _, node := range nodes {
 		reads = append(reads, func() (State, error) { return l.nodeState(ctx, node) })
 	}
+	return gather(reads)
+}
+
+// gather reads at once what becomes one state.
+func gather(reads []func() (State, error)) (State, error) {
 	states, errs := make([]State, len(reads)), make([]error, len(reads))
 	var wg sync.WaitGroup
 	for i, read := range reads {
