@@ -91,11 +91,32 @@ func (l *Lab) RunSizedStream(ctx context.Context, name, node string, labels map[
 		"-to", netip.AddrPortFrom(to, EchoPort).String(), "-size", fmt.Sprint(size), "-keepalive", keepAlive.String())
 }
 
-// RunStreams is RunLabelledStream of a pod that keeps some connections busy. Its report
-// is of the one that carried least, the longest gap, and all that broke.
-func (l *Lab) RunStreams(ctx context.Context, name, node string, labels map[string]string, to netip.Addr, connections int) (Pod, error) {
-	return l.runPod(ctx, name, node, labels, "stream", "-port", fmt.Sprint(reportPort),
+// RunStreams is RunLabelledStream of a pod that keeps some connections busy, each from a
+// port of the given ones. Its report is of the connection that carried least, the longest
+// gap, and all that broke.
+//
+// OVN gives a connection another port where its own is in use with the egress address and
+// the destination, by another pod or by a connection that the destination still remembers,
+// and such a connection does not survive a move: pods that have to keep connections have
+// ports that no pod had before them.
+func (l *Lab) RunStreams(ctx context.Context, name, node string, labels map[string]string, to netip.Addr, connections int, ports PortRange) (Pod, error) {
+	pod := newPod(name, node, labels, "stream", "-port", fmt.Sprint(reportPort),
 		"-to", netip.AddrPortFrom(to, EchoPort).String(), "-connections", fmt.Sprint(connections))
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{
+		Sysctls: []corev1.Sysctl{{Name: "net.ipv4.ip_local_port_range", Value: fmt.Sprintf("%d %d", ports.First, ports.Last)}},
+	}
+	if err := l.createPod(ctx, pod); err != nil {
+		return Pod{}, err
+	}
+	return l.WaitPod(ctx, name, time.Minute)
+}
+
+// PortRange is the ports from First to Last.
+type PortRange struct{ First, Last uint16 }
+
+// Next returns the range of as many ports that comes after r.
+func (r PortRange) Next() PortRange {
+	return PortRange{First: r.Last + 1, Last: r.Last + 1 + r.Last - r.First}
 }
 
 // Sender is a pod that sends datagrams to a port of each address, for ever and from

@@ -12,9 +12,11 @@ import (
 
 // StreamReport is what a stream pod says about its connection.
 type StreamReport struct {
-	Echoed       int   `json:"echoed"`
-	Reconnects   int   `json:"reconnects"`
-	MaxGapMillis int64 `json:"maxGapMillis"`
+	Echoed     int `json:"echoed"`
+	Reconnects int `json:"reconnects"`
+	// LastError is what broke the last connection that did.
+	LastError    string `json:"lastError"`
+	MaxGapMillis int64  `json:"maxGapMillis"`
 }
 
 // Report asks a stream pod how its connection fared since the last reset.

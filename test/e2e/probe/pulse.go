@@ -58,25 +58,28 @@ func pulse(ctx context.Context, args []string) error {
 
 // answered asks once.
 func answered(target string, m *meter) {
-	conn, err := net.Dial("udp", target)
-	if err != nil {
-		m.broken()
-		return
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
-		m.broken()
-		return
-	}
-	if _, err := conn.Write([]byte("pulse")); err != nil {
-		m.broken()
-		return
-	}
-	if _, err := conn.Read(make([]byte, maxAnswer)); err != nil {
-		m.broken()
+	if err := askOnce(target); err != nil {
+		m.broken(err)
 		return
 	}
 	m.echo(time.Now())
+}
+
+// askOnce sends a datagram and waits a second for an answer.
+func askOnce(target string) error {
+	conn, err := net.Dial("udp", target)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return err
+	}
+	if _, err := conn.Write([]byte("pulse")); err != nil {
+		return err
+	}
+	_, err = conn.Read(make([]byte, maxAnswer))
+	return err
 }
 
 // maxAnswer is more than who says.

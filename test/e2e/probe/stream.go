@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -24,12 +25,15 @@ type report struct {
 	MaxGapMillis int64 `json:"maxGapMillis"`
 	// Reconnects counts connections that broke or could not be opened.
 	Reconnects int `json:"reconnects"`
+	// LastError is what broke the last of them.
+	LastError string `json:"lastError,omitempty"`
 }
 
 type meter struct {
 	mu         sync.Mutex
 	echoed     int
 	reconnects int
+	lastError  string
 	last       time.Time
 	maxGap     time.Duration
 }
@@ -42,19 +46,20 @@ func (m *meter) echo(now time.Time) {
 	m.last = now
 }
 
-func (m *meter) broken() {
+func (m *meter) broken(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reconnects++
+	m.lastError = err.Error()
 }
 
 // report counts a gap that is still open, too.
 func (m *meter) report(now time.Time, reset bool) report {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := report{Echoed: m.echoed, Reconnects: m.reconnects, MaxGapMillis: max(m.maxGap, now.Sub(m.last)).Milliseconds()}
+	r := report{Echoed: m.echoed, Reconnects: m.reconnects, LastError: m.lastError, MaxGapMillis: max(m.maxGap, now.Sub(m.last)).Milliseconds()}
 	if reset {
-		m.echoed, m.reconnects, m.maxGap, m.last = 0, 0, 0, now
+		m.echoed, m.reconnects, m.lastError, m.maxGap, m.last = 0, 0, "", 0, now
 	}
 	return r
 }
@@ -68,6 +73,7 @@ func together(meters []*meter, now time.Time, reset bool) report {
 		all.Echoed = min(all.Echoed, r.Echoed)
 		all.MaxGapMillis = max(all.MaxGapMillis, r.MaxGapMillis)
 		all.Reconnects += r.Reconnects
+		all.LastError = cmp.Or(r.LastError, all.LastError)
 	}
 	return all
 }
@@ -126,7 +132,7 @@ func beatForEver(ctx context.Context, dialer net.Dialer, to string, size int, m 
 		case <-tick.C:
 		}
 		if err != nil {
-			m.broken()
+			m.broken(err)
 		}
 	}
 }

@@ -72,7 +72,7 @@ func keepBusy(ctx context.Context, to string, m *meter) {
 	for ctx.Err() == nil {
 		// What is sent is as lively as a keepalive, so that needs no setting.
 		if err := beatOver(ctx, net.Dialer{Timeout: dialTimeout}, to, 8, tick.C, m); err != nil {
-			m.broken()
+			m.broken(err)
 			<-tick.C
 		}
 	}
@@ -98,7 +98,7 @@ func echoedOnce(ctx context.Context, to string, m *meter) {
 		return nil
 	}()
 	if err != nil {
-		m.broken()
+		m.broken(err)
 		return
 	}
 	m.echo(time.Now())

@@ -34,6 +34,7 @@ func (e *egressIPTest) severalAddresses(t *testing.T) {
 		return cmp.Compare(all[a].Join[0].Addr().String(), all[b].Join[0].Addr().String())
 	})
 	first, between, last := order[0], order[1], order[2]
+	ports := lab.PortRange{First: 33000, Last: 33999}
 	for _, affinity := range []v1.AddressAffinity{v1.AddressAffinityNone, v1.AddressAffinityPod} {
 		t.Run(string(affinity), func(t *testing.T) {
 			e.assignable(t, first, last)
@@ -42,10 +43,11 @@ func (e *egressIPTest) severalAddresses(t *testing.T) {
 			var streams []string
 			for i := range 4 {
 				name := fmt.Sprintf("%s-%d", severalName, i)
-				if _, err := e.RunStreams(t.Context(), name, between, chosen(severalName), lab.OutsideAddresses[i%2], severalConnections); err != nil {
+				if _, err := e.RunStreams(t.Context(), name, between, chosen(severalName), lab.OutsideAddresses[i%2], severalConnections, ports); err != nil {
 					t.Fatal(err)
 				}
 				streams = append(streams, name)
+				ports = ports.Next()
 			}
 			defer e.deletePods(t, streams)
 			if affinity == v1.AddressAffinityPod {

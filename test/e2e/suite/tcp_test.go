@@ -111,7 +111,7 @@ func (s *suite) goesOn(t *testing.T, stream string, same bool, took time.Duratio
 		t.Fatal(err)
 	}
 	if same && r.Reconnects > 0 {
-		t.Errorf("%s broke %d times, though its address stays", stream, r.Reconnects)
+		t.Errorf("%s broke %d times, though its address stays: %s", stream, r.Reconnects, r.LastError)
 	}
 	t.Logf("%s: longest gap %s, %d reconnects, %d echoes; the change took %s", stream, r.MaxGap(), r.Reconnects, r.Echoed, took)
 	return r.MaxGap()
