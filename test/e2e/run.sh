@@ -4,7 +4,7 @@
 # Where neither tests nor packages are named, all run, on two clusters at a time: those
 # that measure one after the other, and beside them all others. What runs beside has the
 # least claim to the processors, and the more time: what a test measures has to tell of
-# ovnkube, not of its neighbour.
+# ovnkube, not of its neighbour. After those others comes the command E2E_BESIDE, if set.
 set -euo pipefail
 cd "$(dirname "$0")"
 tests=$1 packages=$2
@@ -36,6 +36,7 @@ trap 'trap - TERM; kill -TERM 0' INT TERM
 	# shellcheck disable=SC2086 # several packages
 	run "$@" $rest || failed=1
 	run "$@" -run "$beside" ./suite || failed=1
+	${E2E_BESIDE:-} || failed=1
 	exit $failed
 ) >"$log" 2>&1 &
 failed=0
