@@ -41,6 +41,9 @@ type Row struct {
 	// Model is a *nbdb.LogicalRouterPolicy or the like without UUID, without
 	// reference columns and without the owner's external_ids: the writer adds them.
 	Model model.Model
+	// Yields: the row is in the database only while no other one has its Slot. The
+	// writer exchanges the two in one transaction, whichever of the owners changes.
+	Yields bool
 }
 
 // Stats counts what an Apply wrote. All zero means that no transaction was sent.

@@ -24,6 +24,7 @@ type Writer struct {
 
 	mu     sync.Mutex
 	owners map[nb.Owner]map[key]entry
+	yields *nb.Yields
 	writes int
 	stats  nb.Stats
 	fail   func(nb.Owner) error
@@ -40,7 +41,17 @@ type entry struct {
 }
 
 // New returns an empty writer that checks parents.
-func New() *Writer { return &Writer{owners: map[nb.Owner]map[key]entry{}} }
+func New() *Writer {
+	return &Writer{owners: map[nb.Owner]map[key]entry{}, yields: nb.NewYields()}
+}
+
+// Restart forgets what only the process of a real writer knows: what was wanted and is not
+// there because it yields.
+func (w *Writer) Restart() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.yields = nb.NewYields()
+}
 
 // Apply implements nb.Writer.
 func (w *Writer) Apply(ctx context.Context, o nb.Owner, want []nb.Row) (nb.Stats, error) {
@@ -63,13 +74,21 @@ func (w *Writer) Apply(ctx context.Context, o nb.Owner, want []nb.Row) (nb.Stats
 }
 
 // ApplyAll applies several owners and counts one write, as the real one does where
-// they fit into one transaction.
+// they fit into one transaction. As there, what others yield to goes first.
 func (w *Writer) ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.Stats, map[nb.Owner]error) {
 	var stats nb.Stats
 	errs := map[nb.Owner]error{}
 	before := w.Writes()
+	var owners, yielding []nb.Owner
 	for o, rows := range want {
-		one, err := w.Apply(ctx, o, rows)
+		if slices.ContainsFunc(rows, func(r nb.Row) bool { return r.Yields }) {
+			yielding = append(yielding, o)
+		} else {
+			owners = append(owners, o)
+		}
+	}
+	for _, o := range append(owners, yielding...) {
+		one, err := w.Apply(ctx, o, want[o])
 		if err != nil {
 			errs[o] = err
 		}
@@ -90,7 +109,11 @@ func (w *Writer) apply(o nb.Owner, want []nb.Row) (stats nb.Stats, orphaned []nb
 		}
 	}
 	next := make(map[key]entry, len(want))
+	w.yields.Set(o, want)
 	for _, row := range want {
+		if s, ok := nb.SlotOf(row.Parent, row.Model); ok && row.Yields && w.others(s, o) {
+			continue
+		}
 		table := tableOf(row.Model)
 		if table == "" {
 			return stats, nil, fmt.Errorf("row %q: no table for a %T", row.ID, row.Model)
@@ -109,12 +132,14 @@ func (w *Writer) apply(o nb.Owner, want []nb.Row) (stats nb.Stats, orphaned []nb
 	if err := w.check(o, next, gone); err != nil {
 		return stats, nil, err
 	}
-	stats = diff(w.owners[o], next)
+	before := w.owners[o]
+	stats = diff(before, next)
 	if len(next) == 0 {
 		delete(w.owners, o)
 	} else {
 		w.owners[o] = next
 	}
+	w.exchange(o, before, next, &stats)
 	if !stats.Zero() {
 		w.writes++
 		w.stats.Inserted += stats.Inserted

@@ -255,6 +255,8 @@ func databaseModel() (model.ClientDBModel, error) {
 			indexes[t.Name] = append(indexes[t.Name], model.ClientIndex{Columns: cols})
 		}
 	}
+	// Whether a row of theirs yields.
+	indexes[nbdb.NATTable] = append(indexes[nbdb.NATTable], model.ClientIndex{Columns: []model.ColumnKey{{Column: "logical_ip"}}})
 	m, err := model.NewClientDBModel(databaseName, models)
 	if err != nil {
 		return m, fmt.Errorf("set up the database model: %w", err)

@@ -35,13 +35,15 @@ type drift struct {
 	// be as they are to; repaired counts those that were written.
 	foreign  map[nb.Owner]bool
 	repaired uint64
+	yields   *nb.Yields
 	funcs    []func(nb.Owner)
 	dirty    map[nb.Owner]bool
 	wake     chan struct{}
 }
 
-func newDrift() *drift {
+func newDrift(yields *nb.Yields) *drift {
 	return &drift{
+		yields:  yields,
 		written: map[rowID][]uint64{}, removed: map[string]bool{}, known: map[nb.Owner]bool{},
 		foreign: map[nb.Owner]bool{}, dirty: map[nb.Owner]bool{}, wake: make(chan struct{}, 1),
 	}
@@ -61,13 +63,14 @@ func (d *drift) expect(b *part) {
 	defer d.mu.Unlock()
 	for _, g := range b.plan.gone {
 		d.removed[g.uuid] = true
-		id := rowID{g.table.Name, b.plan.owner, g.id}
+		o, _, _ := g.table.ownerOf(g.row)
+		id := rowID{g.table.Name, o, g.id}
 		if d.written[id] != nil {
 			d.written[id] = append(d.written[id], deleted)
 		}
 	}
 	for _, w := range b.changed {
-		id := rowID{w.table.Name, b.plan.owner, w.row.ID}
+		id := rowID{w.table.Name, w.owner, w.row.ID}
 		d.written[id] = append(d.written[id], w.table.digest(structOf(w.model), w.ids))
 	}
 }
@@ -121,6 +124,11 @@ func (d *drift) row(t *table, old, row model.Model) {
 		return
 	}
 	d.markForeign(o)
+	if s, ok := nb.SlotOf(t.parentOf(old), old); ok {
+		for _, other := range d.yields.In(s) { // there may be nothing any more that it yields to
+			d.markDirty(other)
+		}
+	}
 }
 
 // markForeign notes that somebody else changed rows of an owner.

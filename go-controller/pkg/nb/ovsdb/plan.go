@@ -13,6 +13,7 @@ import (
 // wanted is one row a planner wants, on its way to the database.
 type wanted struct {
 	table *table
+	owner nb.Owner
 	row   nb.Row
 	ids   map[string]string // external_ids, nil in tables without them
 	model model.Model       // copy with references resolved
@@ -48,12 +49,18 @@ type plan struct {
 	gone   []*deletion
 	dead   map[string]bool // UUIDs in gone
 	looked map[name]found  // results of lookup
+	// slots are those whose rows depend on this plan, or it on them.
+	slots map[nb.Slot]bool
 }
 
 // newPlan diffs want against the view. newName returns a fresh name for a row
 // within the transaction.
-func newPlan(v view, o nb.Owner, want []nb.Row, newName func() string) (*plan, error) {
-	p := &plan{owner: o, view: v, byName: map[name]*wanted{}, dead: map[string]bool{}, looked: map[name]found{}}
+func newPlan(v view, o nb.Owner, want []nb.Row, yields *nb.Yields, newName func() string) (*plan, error) {
+	p := &plan{owner: o, view: v, byName: map[name]*wanted{}, dead: map[string]bool{}, looked: map[name]found{}, slots: map[nb.Slot]bool{}}
+	want, err := p.withhold(want)
+	if err != nil {
+		return nil, err
+	}
 	if err := p.collect(want); err != nil {
 		return nil, err
 	}
@@ -61,7 +68,11 @@ func newPlan(v view, o nb.Owner, want []nb.Row, newName func() string) (*plan, e
 	if err != nil {
 		return nil, err
 	}
+	had := slotsOf(have)
 	p.match(have, newName)
+	if err := p.exchange(had, yields, newName); err != nil {
+		return nil, err
+	}
 	for _, w := range p.rows {
 		if err := p.placeUnderParent(w, newName); err != nil {
 			return nil, err
@@ -87,7 +98,7 @@ func (p *plan) collect(want []nb.Row) error {
 		if typ == nil || typ.Kind() != reflect.Pointer || tableByType[typ.Elem()] == nil {
 			return fmt.Errorf("row %q of %s: no table for a %T", row.ID, p.owner, row.Model)
 		}
-		w := &wanted{table: tableByType[typ.Elem()], row: row, model: row.Model}
+		w := &wanted{table: tableByType[typ.Elem()], owner: p.owner, row: row, model: row.Model}
 		p.view.tables.add(p.owner.Feature, w.table)
 		if err := p.identify(w); err != nil {
 			return fmt.Errorf("%s row %q of %s: %w", w.table.Name, row.ID, p.owner, err)
@@ -124,7 +135,7 @@ func (p *plan) identify(w *wanted) error {
 		return fmt.Errorf("row has no id")
 	}
 	var err error
-	w.ids, err = wantedIDs(t, p.owner, w.row, t.idsOf(w.row.Model))
+	w.ids, err = wantedIDs(t, w.owner, w.row, t.idsOf(w.row.Model))
 	return err
 }
 

@@ -260,7 +260,7 @@ func (b *part) log() {
 		return
 	}
 	for _, w := range b.changed {
-		klog.V(5).InfoS("Wrote northbound row", "owner", b.plan.owner, "table", w.table.Name, "id", w.row.ID, "new", w.have == nil)
+		klog.V(5).InfoS("Wrote northbound row", "owner", w.owner, "table", w.table.Name, "id", w.row.ID, "new", w.have == nil)
 	}
 	for _, d := range b.plan.gone {
 		klog.V(5).InfoS("Deleted northbound row", "owner", b.plan.owner, "table", d.table.Name, "id", d.id)

@@ -10,6 +10,7 @@ import (
 	"github.com/ovn-org/libovsdb/model"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 )
 
 // view reads the cache of one session. What it returns are copies.
@@ -82,6 +83,23 @@ func (v view) owned(t *table, o nb.Owner) ([]found, error) {
 		}
 	}
 	slices.SortFunc(out, func(a, b found) int { return strings.Compare(a.uuid, b.uuid) })
+	return out, nil
+}
+
+// inSlot returns our rows that translate a source, by their owners.
+func (v view) inSlot(s nb.Slot) (map[nb.Owner]found, error) {
+	probe := &nbdb.NAT{LogicalIP: s.Source, ExternalIDs: map[string]string{objectKey: noSuch}}
+	rows, err := v.cache.Table(nbdb.NATTable).RowsByModels([]model.Model{probe})
+	if err != nil {
+		return nil, fmt.Errorf("look up translations of %s: %w", s.Source, err)
+	}
+	t, out := tableByName[nbdb.NATTable], map[nb.Owner]found{}
+	for uuid, m := range rows {
+		o, id, ours := t.ownerOf(m)
+		if at, ok := nb.SlotOf(t.parentOf(m), m); ours && ok && at == s {
+			out[o] = found{uuid: uuid, id: id, row: m}
+		}
+	}
 	return out, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -33,6 +34,7 @@ type Writer struct {
 	client   *Client
 	requests chan []*request
 	drift    *drift
+	yields   *nb.Yields
 	names    atomic.Uint64 // last row name given within a transaction
 }
 
@@ -56,7 +58,8 @@ type outcome struct {
 // NewWriter returns the writer of a connection; there should be one. It works
 // until the client is closed.
 func NewWriter(c *Client) *Writer {
-	w := &Writer{client: c, requests: make(chan []*request), drift: newDrift()}
+	yields := nb.NewYields()
+	w := &Writer{client: c, requests: make(chan []*request), drift: newDrift(yields), yields: yields}
 	c.listen(listener{row: w.drift.row, session: w.drift.resync})
 	go w.drift.run(c.ctx)
 	go w.run()
@@ -77,9 +80,16 @@ func (w *Writer) Apply(ctx context.Context, o nb.Owner, want []nb.Row) (nb.Stats
 // that fails does not keep the others from being written.
 func (w *Writer) ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.Stats, map[nb.Owner]error) {
 	requests := make([]*request, 0, len(want))
+	var yielding []*request // after what they yield to
 	for o, rows := range want {
-		requests = append(requests, &request{ctx: ctx, owner: o, want: rows, done: make(chan outcome, 1)})
+		r := &request{ctx: ctx, owner: o, want: rows, done: make(chan outcome, 1)}
+		if slices.ContainsFunc(rows, func(row nb.Row) bool { return row.Yields }) {
+			yielding = append(yielding, r)
+		} else {
+			requests = append(requests, r)
+		}
 	}
+	requests = append(requests, yielding...)
 	select {
 	case w.requests <- requests:
 	case <-ctx.Done():
@@ -193,31 +203,34 @@ func (w *Writer) Sizes() map[string]int {
 // txn is a transaction under way, or the requests that came back from it.
 type txn struct {
 	asked []*request
+	parts []*part
 	again []*request // of asked, to start over
 }
 
 // run commits what is asked for. What is asked for while transactions are under
 // way goes together into the next one. Two are under way at a time, so that the
 // server works on one while the other's updates are read; an owner is never in
-// both.
+// both, and neither is a slot.
 func (w *Writer) run() {
 	landed := make(chan txn, maxInFlight)
-	airborne := map[nb.Owner]bool{}
+	airborne, slots := map[nb.Owner]bool{}, map[nb.Slot]bool{}
 	var waiting []*request
 	for flying := 0; ; {
 		if flying < maxInFlight {
 			var batch []*request
 			if batch, waiting = w.nextBatch(waiting, airborne); len(batch) > 0 {
-				s, parts, asked, later := w.prepare(batch)
+				s, parts, asked, later := w.prepare(batch, slots)
 				waiting = append(later, waiting...)
 				if len(parts) > 0 {
 					flying++
 					for _, r := range asked {
 						airborne[r.owner] = true
 					}
-					go func() { landed <- txn{asked, w.send(s, asked, parts)} }()
+					go func() { landed <- txn{asked, parts, w.send(s, asked, parts)} }()
 				}
-				continue
+				if len(later) < len(batch) {
+					continue
+				} // else all wait for what is under way
 			}
 		}
 		select {
@@ -225,8 +238,11 @@ func (w *Writer) run() {
 			waiting = append(waiting, r...)
 		case f := <-landed:
 			flying--
-			for _, r := range f.asked {
+			for i, r := range f.asked {
 				delete(airborne, r.owner)
+				for slot := range f.parts[i].plan.slots {
+					delete(slots, slot)
+				}
 			}
 			waiting = append(f.again, waiting...)
 		case <-w.client.ctx.Done():
@@ -262,13 +278,14 @@ func (w *Writer) nextBatch(waiting []*request, airborne map[nb.Owner]bool) (batc
 
 // prepare diffs a batch against the cache of the session it waits for. It
 // answers the requests that need no transaction and returns those that share one,
-// and those that come later because they do not fit into it.
-func (w *Writer) prepare(batch []*request) (s *session, parts []*part, asked, later []*request) {
+// and those that come later because they do not fit into it, or share slots with others.
+// The slots are those of transactions under way; those of this one are added.
+func (w *Writer) prepare(batch []*request, slots map[nb.Slot]bool) (s *session, parts []*part, asked, later []*request) {
 	s, err := w.client.current(w.client.ctx)
 	writes := 0
 	for i, r := range batch {
 		if writes >= maxBatchWrites {
-			return s, parts, asked, batch[i:]
+			return s, parts, asked, append(later, batch[i:]...)
 		}
 		if err != nil {
 			r.finish(err)
@@ -282,24 +299,28 @@ func (w *Writer) prepare(batch []*request) (s *session, parts []*part, asked, la
 		switch {
 		case err != nil:
 			r.finish(err)
+		case b.plan.shares(slots):
+			later = append(later, r)
 		case b.size() == 0:
 			klog.V(4).InfoS("Northbound rows are up to date", "owner", r.owner, "rows", len(r.want))
 			w.drift.update(r.owner, len(r.want) > 0, false)
 			r.finish(nil)
 		case writes > 0 && writes+b.size() > maxBatchWrites:
-			return s, parts, asked, batch[i:]
+			return s, parts, asked, append(later, batch[i:]...)
 		default:
+			maps.Copy(slots, b.plan.slots)
 			parts, asked = append(parts, b), append(asked, r)
 			writes += b.size()
 		}
 	}
-	return s, parts, asked, nil
+	return s, parts, asked, later
 }
 
 func (w *Writer) plan(v view, r *request) (*part, error) {
 	var b *part
 	err := panics.Catch("northbound", func() error {
-		p, err := newPlan(v, r.owner, r.want, w.newName)
+		w.yields.Set(r.owner, r.want)
+		p, err := newPlan(v, r.owner, r.want, w.yields, w.newName)
 		if err != nil {
 			return err
 		}
