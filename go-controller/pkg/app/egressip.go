@@ -2,14 +2,12 @@ package app
 
 import (
 	"fmt"
-	"net/netip"
 
 	"k8s.io/client-go/informers"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	egressipmaster "github.com/ovnkube/ovnkube/go-controller/pkg/egressip/master"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions"
 	egressipinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions/egressip/v1"
@@ -57,15 +55,9 @@ func (m *master) egressIPs(core informers.SharedInformerFactory) (*egressipmaste
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	var translated func(key, node string, a netip.Addr) bool
-	switch {
-	case !cfg.Gateway.DisableSNATMultipleGWs:
-	case cfg.Features.MultiExternalGateway:
-		translated = func(_, node string, a netip.Addr) bool {
-			return externalroute.Translated(m.writer.Rows(externalroute.Owner(node)), a)
-		}
-	default:
-		translated = func(key, _ string, a netip.Addr) bool { return pod.Translated(m.writer.Rows(pod.Owner(key)), a) }
+	var localSNATs func() <-chan struct{}
+	if cfg.Gateway.DisableSNATMultipleGWs {
+		localSNATs = func() <-chan struct{} { return m.localSNATs }
 	}
 	client, factory, pods := m.ips.client, m.ips.factory, noreroute.NewPodSet()
 	c, err := egressipmaster.New(egressipmaster.Deps{
@@ -83,7 +75,7 @@ func (m *master) egressIPs(core informers.SharedInformerFactory) (*egressipmaste
 		Rerouted:        pods,
 		Given:           m.given,
 		Static:          func(key string) bool { return pod.Static(m.writer.Rows(pod.Owner(key))) },
-		Translated:      translated,
+		LocalSNATs:      localSNATs,
 		Recorder:        m.recorder,
 		Network:         egressIPNetwork(cfg),
 		Acknowledge:     cfg.Features.AcknowledgeTimeout,

@@ -8,7 +8,6 @@ import (
 	"k8s.io/client-go/informers"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
-	egressipmaster "github.com/ovnkube/ovnkube/go-controller/pkg/egressip/master"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
 	externalroutemaster "github.com/ovnkube/ovnkube/go-controller/pkg/externalroute/master"
 	externalroutenode "github.com/ovnkube/ovnkube/go-controller/pkg/externalroute/node"
@@ -26,7 +25,7 @@ import (
 // informers to be started. pods gives the pods their addresses. rerouted are the pods that other egress features steer.
 // Where external gateways are not enabled their rows are removed.
 func (m *master) externalGateways(
-	core informers.SharedInformerFactory, pods *podmaster.Controller, ips *egressipmaster.Controller, rerouted ...*noreroute.PodSet,
+	core informers.SharedInformerFactory, pods *podmaster.Controller, rerouted ...*noreroute.PodSet,
 ) ([]starter, error) {
 	if !m.env.Config.Features.MultiExternalGateway {
 		m.runners["external gateways"] = &featureCleanup{feature: externalroute.Feature, writer: m.writer}
@@ -51,17 +50,12 @@ func (m *master) externalGateways(
 		Recorder:   m.recorder,
 		Rerouted:   rerouted,
 	}
-	if ips != nil {
-		deps.OwnsLocalSNAT = ips.OwnsLocalSNAT
-	}
 	c, err := externalroutemaster.New(deps)
 	if err != nil {
 		return nil, err
 	}
 	pods.OnGiven(c.LookAtPod)
-	if ips != nil {
-		ips.OnLocalSNATChange(func(_, node string) { c.Look(node) })
-	}
+	m.localSNATs = c.Attempted()
 	m.runners["external gateways"] = c
 	measureExternalGateways(m.env.Metrics.Leader(), deps.Policies)
 	return []starter{factory}, nil

@@ -155,6 +155,9 @@ type master struct {
 	ips      *egressIPInformers
 	audit    *audit.Recorder   // nil: nobody records
 	told     []<-chan struct{} // closed when the features have told it what they found
+	// localSNATs is closed when those who translate pods on their own nodes have tried
+	// once to write all of it.
+	localSNATs <-chan struct{}
 	// addresses tells which addresses belong to the cluster itself.
 	addresses *reservedsnapshot.Addresses
 }
@@ -204,9 +207,7 @@ func (m *master) build() ([]starter, error) {
 		return nil, err
 	}
 	m.runners["pods"] = pods
-	if ips != nil {
-		ips.OnLocalSNATChange(func(key, _ string) { pods.Look(key) })
-	}
+	m.localSNATs = pods.Attempted()
 
 	var servicePods *noreroute.PodSet
 	if cfg.Features.EgressService {
@@ -224,7 +225,7 @@ func (m *master) build() ([]starter, error) {
 	if err := m.services(core, ipPods, servicePods); err != nil {
 		return nil, err
 	}
-	more, err := m.externalGateways(core, pods, ips, ipPods, servicePods)
+	more, err := m.externalGateways(core, pods, ipPods, servicePods)
 	if err != nil {
 		return nil, err
 	}

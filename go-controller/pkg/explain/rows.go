@@ -90,17 +90,19 @@ func (c *Cluster) gatewayRows(rerouted []netip.Addr, add func(nb.Owner, []nb.Row
 		elsewhere[a] = true
 	}
 	for name, pods := range on {
-		at := externalroute.NodeSnapshot{Node: c.nodes[name].Node, Rerouted: elsewhere, Translated: map[netip.Addr]bool{}}
+		at := externalroute.NodeSnapshot{Node: c.nodes[name].Node, Rerouted: elsewhere}
+		taken := map[nb.Slot]bool{}
 		for _, p := range pods {
 			key := kube.PodKey(p)
 			at.Pods = append(at.Pods, externalroute.Pod{Key: key, Namespace: p.Namespace, Addrs: podAddrs(p)})
 			for site := range c.states[key].NATs {
-				if site.Node == name && c.routeConfig.DisableSNATMultipleGWs {
-					at.Translated[site.Pod] = true
-				}
+				taken[nb.Slot{Router: topology.GatewayRouter(site.Node), Source: site.Pod.String()}] = true
 			}
 		}
-		add(externalroute.Owner(name), externalroute.NodeRows(c.routeConfig, c.routes, at))
+		add(externalroute.Owner(name), slices.DeleteFunc(externalroute.NodeRows(c.routeConfig, c.routes, at), func(r nb.Row) bool {
+			slot, _ := nb.SlotOf(r.Parent, r.Model)
+			return r.Yields && taken[slot]
+		}))
 	}
 }
 

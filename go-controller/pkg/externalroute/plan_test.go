@@ -79,28 +79,6 @@ func TestGoldens(t *testing.T) {
 	}
 }
 
-// TestTranslated: the rows of a node say how its pods leave, by translations or by
-// gateways.
-func TestTranslated(t *testing.T) {
-	for name, want := range map[string]string{
-		"disable-snat":            "10.244.0.5 10.244.0.6",
-		"disable-snat-translated": "10.244.0.5",
-	} {
-		w := nbfake.New()
-		w.AnyParent = true
-		states[name].apply(t, w)
-		var got []string
-		for _, a := range addrs("10.244.0.5", "10.244.0.6", "10.244.0.7") {
-			if Translated(w.Rows(Owner("ovn-worker")), a) {
-				got = append(got, a.String())
-			}
-		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
 func TestOrderDoesNotMatter(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for name, s := range states {

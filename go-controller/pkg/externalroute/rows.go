@@ -34,9 +34,6 @@ type NodeSnapshot struct {
 	// Rerouted are the addresses that policies of EgressIPs and EgressServices
 	// steer away from their node. An external gateway comes first.
 	Rerouted map[netip.Addr]bool
-	// Translated are the addresses that EgressIPs translate on this node. Where pods
-	// are translated one by one these are not: they would have two translations.
-	Translated map[netip.Addr]bool
 	// Up are the hops whose BFD session with the node is up; nil: all of them.
 	Up map[netip.Addr]bool
 	// Ending are the hops whose former BFD session the node may still have. They are
@@ -113,7 +110,7 @@ func familyRows(cfg Config, plan Plan, s NodeSnapshot, pods []Pod, fam topology.
 			continue // two pods have one address only for the moment one follows the other
 		}
 		seen[a] = true
-		f.pod(a, plan.Hops[p.Namespace], s.Rerouted[a], s.Translated[a])
+		f.pod(a, plan.Hops[p.Namespace], s.Rerouted[a])
 	}
 	f.sessions()
 	f.policies()
@@ -135,7 +132,7 @@ func NodeAddrs(n topology.Node) []netip.Addr {
 
 // pod plans the routes of a pod. While none of its hops can be used, all but the
 // routes, whose sessions are to come up, is as if it had none.
-func (f *family) pod(a netip.Addr, hops []Hop, rerouted, translated bool) {
+func (f *family) pod(a netip.Addr, hops []Hop, rerouted bool) {
 	routed, skip, second := false, false, false
 	for _, h := range hops {
 		if topology.FamilyOf(h.Addr) != f.Family || f.own[h.Addr] || h.BFD && f.ending[h.Addr] {
@@ -146,9 +143,7 @@ func (f *family) pod(a netip.Addr, hops []Hop, rerouted, translated bool) {
 		f.route(a, h)
 	}
 	if !routed {
-		if !translated {
-			f.plain = append(f.plain, a)
-		}
+		f.plain = append(f.plain, a)
 		return
 	}
 	f.routed = append(f.routed, a)
@@ -262,14 +257,14 @@ func (f *family) toNodes() {
 // all pods at once, that of an EgressIP a single one: a pod is taken out of both
 // by a translation of its own that applies to no destination. With
 // DisableSNATMultipleGWs there is no rule for all, and each pod without gateways is
-// translated here.
+// translated here, unless an EgressIP does so on this node.
 func (f *family) translations() {
 	external, ok := topology.PrefixOf(f.Family, f.node.Gateway.Addrs)
 	if !ok {
 		return
 	}
 	nat := func(a netip.Addr, refs ...nb.Ref) {
-		f.rows = append(f.rows, nb.Row{ID: a.String(), Parent: f.router, Refs: refs, Model: &nbdb.NAT{
+		f.rows = append(f.rows, nb.Row{ID: a.String(), Parent: f.router, Refs: refs, Yields: len(refs) == 0, Model: &nbdb.NAT{
 			Type:       nbdb.NATTypeSNAT,
 			ExternalIP: external.Addr().String(),
 			LogicalIP:  a.String(),
@@ -307,20 +302,6 @@ func (f *family) secondUplink() {
 			Match:    fmt.Sprintf("outport == %q && %s.src == $%s", topology.ExternalGatewayPort(f.node.Name), f.Match(), set),
 			Action:   nbdb.LogicalRouterPolicyActionAllow,
 		},
-	})
-}
-
-// Translated tells whether the rows of a node say how an address of one of its pods
-// leaves: by a translation, or to gateways, which have their own ways.
-func Translated(rows []nb.Row, a netip.Addr) bool {
-	return slices.ContainsFunc(rows, func(r nb.Row) bool {
-		switch m := r.Model.(type) {
-		case *nbdb.NAT:
-			return m.LogicalIP == a.String()
-		case *nbdb.LogicalRouterStaticRoute:
-			return m.IPPrefix == topology.HostPrefix(a).String()
-		}
-		return false
 	})
 }
 

@@ -15,6 +15,8 @@ import (
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -186,9 +188,17 @@ func (s state) decide() Plan {
 // apply writes a state's rows and returns how many transactions that took.
 func (s state) apply(t *testing.T, w *nbfake.Writer) int {
 	t.Helper()
+	var others []nb.Row
+	for _, a := range s.translated {
+		others = append(others, nb.Row{ID: a, Parent: nb.Parent{Table: nbdb.LogicalRouterTable, Name: topology.GatewayRouter(s.node(0).Name)},
+			Model: &nbdb.NAT{Type: nbdb.NATTypeSNAT, ExternalIP: "172.18.0.33", LogicalIP: a}})
+	}
+	if _, err := w.Apply(context.Background(), nb.Owner{Feature: "egressip"}, others); err != nil {
+		t.Fatal(err)
+	}
 	plan, before := s.decide(), w.Writes()
 	for i := range 2 {
-		snap := NodeSnapshot{Node: s.node(i), Rerouted: map[netip.Addr]bool{}, Translated: map[netip.Addr]bool{}}
+		snap := NodeSnapshot{Node: s.node(i), Rerouted: map[netip.Addr]bool{}}
 		for j, p := range s.pods {
 			if j%2 == i {
 				snap.Pods = append(snap.Pods, p)
@@ -203,9 +213,6 @@ func (s state) apply(t *testing.T, w *nbfake.Writer) int {
 		for _, a := range addrs(s.rerouted...) {
 			snap.Rerouted[a] = true
 		}
-		for _, a := range addrs(s.translated...) {
-			snap.Translated[a] = true
-		}
 		if _, err := w.Apply(context.Background(), Owner(snap.Node.Name), NodeRows(s.cfg, plan, snap)); err != nil {
 			t.Fatal(err)
 		}
@@ -219,7 +226,7 @@ func (s state) text(t *testing.T) string {
 	w.AnyParent = true
 	s.apply(t, w)
 	var b strings.Builder
-	b.WriteString(w.Dump())
+	b.WriteString(w.DumpFeature(Feature))
 	plan := s.decide()
 	for _, name := range slices.Sorted(maps.Keys(plan.Policies)) {
 		status := Status(plan.Policies[name], Served{Pods: 4}, v1.AdminPolicyBasedExternalRouteStatus{})

@@ -32,8 +32,6 @@ type Pod struct {
 	// Static says that the kubelet runs the pod by itself.
 	Static  bool
 	Network topology.PodNetwork
-	// Translated are the addresses that an EgressIP translates on the pod's own node.
-	Translated []netip.Addr
 }
 
 // Owner is the owner of the rows of the pod with a key "namespace/name".
@@ -84,7 +82,7 @@ func Rows(c Config, p Pod, n topology.Node) []nb.Row {
 	}
 	for _, a := range p.Network.Addrs {
 		external, ok := topology.PrefixOf(topology.FamilyOf(a.Addr()), n.Gateway.Addrs)
-		if !ok || slices.Contains(p.Translated, a.Addr()) {
+		if !ok {
 			continue
 		}
 		rows = append(rows, nb.Row{
@@ -95,17 +93,10 @@ func Rows(c Config, p Pod, n topology.Node) []nb.Row {
 				ExternalIP: external.Addr().String(),
 				LogicalIP:  a.Addr().String(),
 			},
+			Yields: true, // to that of an EgressIP
 		})
 	}
 	return rows
-}
-
-// Translated tells whether the rows of a pod have the translation of an address.
-func Translated(rows []nb.Row, a netip.Addr) bool {
-	return slices.ContainsFunc(rows, func(r nb.Row) bool {
-		m, ok := r.Model.(*nbdb.NAT)
-		return ok && m.LogicalIP == a.String()
-	})
 }
 
 // AddressesIn returns what the port in the rows of a pod gives it. It returns false where

@@ -45,19 +45,6 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestTranslatedElsewhere: an address that an EgressIP translates on the node has no
-// second translation there.
-func TestTranslatedElsewhere(t *testing.T) {
-	addrs := prefixes("10.244.1.3/24", "fd00:10:244:2::3/64")
-	p := Pod{Namespace: "default", Name: "web", Network: Network(addrs, dual), Translated: []netip.Addr{addrs[0].Addr()}}
-	n := topology.Node{Name: "ovn-worker", Chassis: "c0ffee", Subnets: dual, Gateway: topology.Gateway{InterfaceID: "breth0_ovn-worker", MAC: "02:42:ac:12:00:03",
-		Mode: topology.GatewayShared, Addrs: prefixes("172.18.0.3/16", "fc00::3/64")}, Join: prefixes("100.64.0.3/16", "fd98::3/64")}
-	rows := Rows(Config{DisableSNATMultipleGWs: true}, p, n)
-	if Translated(rows, addrs[0].Addr()) || !Translated(rows, addrs[1].Addr()) {
-		t.Errorf("rows:\n%s", nbshow.Text(rows))
-	}
-}
-
 func TestNetwork(t *testing.T) {
 	got := Network(prefixes("10.244.1.3/24", "fd00:10:244:2::3/64"), dual)
 	if got.MAC != "0a:58:0a:f4:01:03" || got.Gateways[0].String() != "10.244.1.1" || got.Gateways[1].String() != "fd00:10:244:2::1" {

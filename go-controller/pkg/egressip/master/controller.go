@@ -75,10 +75,10 @@ type Deps struct {
 	Given func(pod string, uid types.UID) []netip.Addr
 	// Static tells whether the port of a pod is that of a static pod.
 	Static func(pod string) bool
-	// Translated tells whether an address of a pod would be translated by its node,
-	// or is not to be, were it not for an EgressIP. It is nil where one rule of the
-	// node translates all pods, to which that of an EgressIP is an exception.
-	Translated func(pod, node string, a netip.Addr) bool
+	// LocalSNATs returns what is closed when the writer has been told the translations of
+	// pods on their own nodes that yield to those of EgressIPs. It is nil where one rule
+	// of the node translates all pods, to which that of an EgressIP is an exception.
+	LocalSNATs func() <-chan struct{}
 	// Recorder writes Events; its scheme knows EgressIP.
 	Recorder record.EventRecorder
 	// Network is what no egress address may be in.
@@ -127,9 +127,9 @@ type Controller struct {
 	unprogrammedSince map[string]time.Time           // since when pods of a programmed one wait
 	states            map[string]*podState
 	waiting           unprogrammedPods
-	untranslated      unprogrammedPods         // those that nodes which are to take addresses do not translate for yet
-	ctx               context.Context          // of Run
-	onLocalSNAT       []func(pod, node string) // of OnLocalSNATChange
+	untranslated      unprogrammedPods // those that nodes which are to take addresses do not translate for yet
+	ctx               context.Context  // of Run
+	keptSNATs         map[string]bool  // pods of keepLocalSNAT
 }
 
 // New returns the controller.
@@ -149,6 +149,7 @@ func New(deps Deps) (*Controller, error) {
 		states:            map[string]*podState{},
 		waiting:           newUnprogrammedPods(),
 		untranslated:      newUnprogrammedPods(),
+		keptSNATs:         map[string]bool{},
 	}
 	var err error
 	if c.decoded, err = kube.NewMemo(deps.EgressIPs.Informer(), egressip.Decode); err != nil {
@@ -193,6 +194,10 @@ func (c *Controller) Run(ctx context.Context) error {
 		if waits.Until(ctx, c.pods.Synced(), waits.Wait{Part: "noreroute", For: "every pod of an EgressIP to succeed once, before leftovers are deleted"}) {
 			c.deps.Rerouted.MarkSynced()
 		}
+		return nil
+	})
+	group.Go(func() error {
+		c.returnLocalSNATs(ctx)
 		return nil
 	})
 	if err := group.Wait(); err != nil {

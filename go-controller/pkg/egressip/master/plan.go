@@ -162,7 +162,7 @@ func (c *Controller) deletePod(w *work, key string, st *podState) {
 		c.updateStartGate(key, "", true)
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		st.uid, st.inForce, st.known, st.left, st.reached, st.gate, st.localSNAT = "", egressip.NewState(), false, time.Time{}, nil, startGate{}, nil
+		st.uid, st.inForce, st.known, st.left, st.reached, st.gate = "", egressip.NewState(), false, time.Time{}, nil, startGate{}
 	})
 }
 
@@ -178,14 +178,13 @@ func (c *Controller) removeRows(w *work, key string, st *podState, p *corev1.Pod
 		st.inForce, st.known = now.Clone(), true
 	}
 	plan := egressip.Steering{Pod: egressip.Pod{Addrs: now.Addrs()}, Now: now, InForce: st.inForce}.Plan()
-	ours, going := c.returnSNAT(key, st, now, &plan)
+	kept := c.keepLocalSNAT(key, st.node, now, &plan)
 	w.write(key, plan.Want.Rows(), func() {
 		c.auditPod(key, p, nil, plan.Want, nil, audit.ReasonNotSelected)
 		c.deps.Rerouted.Set(key, nil)
-		c.setLocalSNAT(key, st, ours)
 		c.updateStartGate(key, "", true)
 		c.setTranslated(key, "")
-		if c.awaitPlan(w.waits, key, p.Spec.NodeName, plan); !plan.Self && !going {
+		if c.awaitPlan(w.waits, key, p.Spec.NodeName, plan); !plan.Self && !kept {
 			st.uid, st.inForce, st.known = "", egressip.NewState(), false
 		}
 		c.updateGates(key, st, p, egressip.Open)
@@ -215,7 +214,7 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 		return
 	}
 	plan := s.Plan()
-	ours, _ := c.returnSNAT(key, st, s.Now, &plan)
+	c.keepLocalSNAT(key, st.node, s.Now, &plan)
 	// Those of an earlier pod of the name stay until its policies have gone.
 	c.deps.Rerouted.Set(key, noreroute.Union(addrs, s.Now.Addrs()))
 	w.led = append(w.led, key)
@@ -224,7 +223,6 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 		c.deps.Rerouted.Set(key, addrs)
 		// What is not in the database any more is not in force for long.
 		maps.DeleteFunc(st.inForce.NATs, func(site egressip.Site, addr netip.Addr) bool { return plan.Want.NATs[site] != addr })
-		c.setLocalSNAT(key, st, ours)
 		c.awaitPlan(w.waits, key, p.Spec.NodeName, plan)
 		c.updateStartGate(key, keys[0], plan.Done)
 		untranslated := keys[0]

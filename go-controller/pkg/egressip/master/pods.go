@@ -40,9 +40,6 @@ type podState struct {
 	gate        startGate
 	waits       map[string]bool // what is waited for
 	reached     []reached
-	// localSNAT are the addresses that are translated by us on the pod's own node; nil:
-	// the database tells.
-	localSNAT map[netip.Addr]bool
 
 	// Of who works on the pod: what is in force, of which incarnation.
 	uid     types.UID

@@ -58,7 +58,6 @@ func (c *Controller) removePendingAnnotation(ctx context.Context, key string) er
 		st.gate.open = true
 	}
 	c.mu.Unlock()
-	c.notifyLocalSNAT(key, p.Spec.NodeName)
 	waited := time.Since(m.since)
 	c.deps.Metrics.PodStarted(waited, m.state == egressip.Open)
 	if m.state == egressip.Open {

@@ -129,10 +129,10 @@ type world struct {
 	assume  bool
 	audit   *audit.Recorder // nil: nobody records
 	limit   time.Duration   // within which nodes are to acknowledge; 0: they may take for ever
-	base    *base           // nil: one rule of each node translates all pods
 	faults  *fakeapi.Faults // of the API, or nil
 
-	measured *metrics.Leader // nil: nobody measures
+	localSNATs func() <-chan struct{} // as in Deps
+	measured   *metrics.Leader        // nil: nobody measures
 
 	mu     sync.Mutex
 	frozen map[string]bool // nodes that do not act
@@ -222,18 +222,11 @@ func (w *world) start() {
 		Services: core.Core().V1().Services(),
 		Writer:   noting{w.db, w}, Health: w.health, Barrier: w.barrier, Rerouted: w.pods, Recorder: w.events,
 		Given: w.given, Static: w.static, Network: network, AssumeReachable: w.assume,
-		Acknowledge: w.limit, Audit: w.audit, Metrics: w.measured,
-	}
-	if w.base != nil {
-		deps.Translated = w.base.translated
+		Acknowledge: w.limit, Audit: w.audit, Metrics: w.measured, LocalSNATs: w.localSNATs,
 	}
 	c, err := New(deps)
 	if err != nil {
 		w.t.Fatal(err)
-	}
-	if w.base != nil {
-		w.base.c = c
-		c.OnLocalSNATChange(w.base.look)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	nodes := queue.New("nodes", func(ctx context.Context, key string) error { return w.act(ctx, c, key) })

@@ -70,10 +70,6 @@ type Deps struct {
 	// Rerouted are the pods that EgressIPs and EgressServices steer; nil ones are
 	// of features that are not enabled.
 	Rerouted []*noreroute.PodSet
-	// OwnsLocalSNAT tells whether an EgressIP translates an address of a pod on the
-	// pod's own node; nil where there are none. Look is to be called when that
-	// changes.
-	OwnsLocalSNAT func(pod, node string, a netip.Addr) bool
 }
 
 // Controller serves the external gateways of the cluster.

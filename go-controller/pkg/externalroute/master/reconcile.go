@@ -292,7 +292,7 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 	node, _ := c.decoded.Node(n) // the network's controller reports what does not parse
 	rows := c.deps.Writer.Rows(externalroute.Owner(name))
 	chassis, have := n.Annotations[kube.AnnotationChassisID], destinations(rows)
-	snap := externalroute.NodeSnapshot{Node: node, Translated: map[netip.Addr]bool{},
+	snap := externalroute.NodeSnapshot{Node: node,
 		Up: externalroute.Up(rows), Ending: c.sessions.begin(name, chassis, have)}
 	for a := range moved(rows, node) {
 		if snap.Ending == nil {
@@ -310,11 +310,6 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 			continue // it has no rows
 		}
 		pod := externalroute.Pod{Key: kube.PodKey(p), Namespace: p.Namespace, Addrs: c.deps.Given(kube.PodKey(p), kube.PodUID(p))}
-		for _, a := range pod.Addrs {
-			if c.deps.Config.DisableSNATMultipleGWs && c.deps.OwnsLocalSNAT != nil && c.deps.OwnsLocalSNAT(pod.Key, name, a) {
-				snap.Translated[a] = true
-			}
-		}
 		snap.Pods = append(snap.Pods, pod)
 		addrs = append(addrs, pod.Addrs...)
 	}

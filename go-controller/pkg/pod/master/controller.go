@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -42,9 +41,6 @@ type Egress interface {
 	Pending(p *corev1.Pod) string
 	// Attach applies the rows of a pod's port, which are owner's, together with its own.
 	Attach(ctx context.Context, p *corev1.Pod, network topology.PodNetwork, owner nb.Owner, rows []nb.Row) (nb.Stats, error)
-	// OwnsLocalSNAT tells whether the translation of an address of a pod on its own node
-	// is not the node's. Look is to be called when that changes.
-	OwnsLocalSNAT(pod, node string, a netip.Addr) bool
 	// Detached says that the port of a pod, "namespace/name", is gone from the
 	// database.
 	Detached(pod string)
@@ -139,9 +135,6 @@ func nodeOf(p *corev1.Pod) []string {
 	}
 	return nil
 }
-
-// Look has the rows of a pod planned again.
-func (c *Controller) Look(pod string) { c.queue.Enqueue(pod) }
 
 // Attempted is closed when everything found at start-up has been reconciled once.
 func (c *Controller) Attempted() <-chan struct{} { return c.queue.Attempted() }

@@ -2,7 +2,6 @@ package master
 
 import (
 	"context"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pod"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -23,8 +23,6 @@ type steering struct {
 	mu       sync.Mutex
 	attached []string
 	detached []string
-	// translated are the addresses that it translates on the pods' own nodes.
-	translated []netip.Addr
 }
 
 func (s *steering) Pending(p *corev1.Pod) string {
@@ -32,12 +30,6 @@ func (s *steering) Pending(p *corev1.Pod) string {
 		return "egressip-prod"
 	}
 	return ""
-}
-
-func (s *steering) OwnsLocalSNAT(_, _ string, a netip.Addr) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Contains(s.translated, a)
 }
 
 func (s *steering) Detached(pod string) {
@@ -100,22 +92,35 @@ func TestStaleMark(t *testing.T) {
 // on the pod's node is not translated by us, as long as that is so.
 func TestTranslatedByOthers(t *testing.T) {
 	c := newCluster(t)
-	egress := &steering{writer: c.nb, translated: []netip.Addr{netip.MustParseAddr("10.244.1.3")}}
-	c.egress = egress
 	c.addNode("n", "10.244.1.0/24", "fd00:10:244:2::/64")
 	c.addPod("web", "n")
 	c.start(pod.Config{DisableSNATMultipleGWs: true})
-	is := func(four, six bool) func() bool {
+	is := func(want ...string) func() bool {
 		return func() bool {
-			rows := c.nb.Rows(pod.Owner("ns/web"))
-			return len(rows) > 0 && pod.Translated(rows, netip.MustParseAddr("10.244.1.3")) == four &&
-				pod.Translated(rows, netip.MustParseAddr("fd00:10:244:2::3")) == six
+			var got []string
+			for _, r := range c.nb.Rows(pod.Owner("ns/web")) {
+				if nat, ok := r.Model.(*nbdb.NAT); ok {
+					got = append(got, nat.LogicalIP)
+				}
+			}
+			return slices.Equal(got, want)
 		}
 	}
-	c.wait("the other family's translation", is(false, true))
-	egress.mu.Lock()
-	egress.translated = nil
-	egress.mu.Unlock()
-	c.ctl.Look("ns/web")
-	c.wait("both translations", is(true, true))
+	const four, six = "10.244.1.3", "fd00:10:244:2::3"
+	c.wait("both translations", is(four, six))
+	for _, step := range []struct {
+		rows []nb.Row
+		want []string
+	}{
+		{[]nb.Row{{ID: "x", Parent: nb.Parent{Table: nbdb.LogicalRouterTable, Name: topology.GatewayRouter("n")},
+			Model: &nbdb.NAT{Type: nbdb.NATTypeSNAT, ExternalIP: "172.18.0.33", LogicalIP: four}}}, []string{six}},
+		{nil, []string{four, six}},
+	} {
+		if _, err := c.nb.Apply(t.Context(), nb.Owner{Feature: "egressip", Object: "ns/web"}, step.rows); err != nil {
+			t.Fatal(err)
+		}
+		if !is(step.want...)() {
+			t.Errorf("want %v:\n%s", step.want, c.nb.Dump())
+		}
+	}
 }

@@ -57,13 +57,6 @@ func (c *Controller) reconcilePod(ctx context.Context, key string) error {
 		return c.detach(ctx, p)
 	}
 	what := pod.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(kube.PodUID(p)), Static: kube.IsMirror(p), Network: *network}
-	if c.Egress != nil && c.Config.DisableSNATMultipleGWs {
-		for _, a := range network.Addrs {
-			if c.Egress.OwnsLocalSNAT(key, node.Name, a.Addr()) {
-				what.Translated = append(what.Translated, a.Addr())
-			}
-		}
-	}
 	rows := pod.Rows(c.Config, what, *node)
 	if c.Egress == nil {
 		if err := c.unmark(ctx, p); err != nil {
