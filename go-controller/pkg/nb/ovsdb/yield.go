@@ -9,27 +9,22 @@ import (
 
 // withhold returns the wanted rows without those that yield to rows of others.
 func (p *plan) withhold(want []nb.Row) ([]nb.Row, error) {
-	rest := want
-	for i, row := range want {
+	rest := make([]nb.Row, 0, len(want))
+	for _, row := range want {
 		s, ok := nb.SlotOf(row.Parent, row.Model)
-		if !ok {
-			continue
+		if ok {
+			p.slots[s] = true
 		}
-		p.slots[s] = true
-		if !row.Yields {
-			continue
+		if ok && row.Yields {
+			others, err := p.others(s)
+			if err != nil {
+				return nil, err
+			}
+			if len(others) > 0 {
+				continue
+			}
 		}
-		others, err := p.others(s)
-		if err != nil {
-			return nil, err
-		}
-		if len(others) == 0 {
-			continue
-		}
-		if len(rest) == len(want) {
-			rest = slices.Clone(want)
-		}
-		rest = slices.Delete(rest, i-len(want)+len(rest), i-len(want)+len(rest)+1)
+		rest = append(rest, row)
 	}
 	return rest, nil
 }
