@@ -3,12 +3,15 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 
 	"k8s.io/client-go/informers"
 	"k8s.io/klog/v2"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
 	egressipnode "github.com/ovnkube/ovnkube/go-controller/pkg/egressip/node"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/announce"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/attachment"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/conntrack"
@@ -32,6 +35,7 @@ func (n *node) egressIPs() (starter, error) {
 		Client:     client,
 		Kube:       n.env.Kube,
 		Flows:      n.flows,
+		Left:       n.leftOnBridge,
 		Forget:     forget,
 		Translates: integration.Translates,
 		Hosts:      n.addresses.Hosts,
@@ -59,6 +63,25 @@ func (n *node) egressIPs() (starter, error) {
 	n.runners["egress IPs"], n.handOver = c, c.HandOver
 	n.contributes("every EgressIP to be tried once", c.Attempted(), c.Synced())
 	return factory, nil
+}
+
+// leftOnBridge returns the egress addresses that the external bridge knows, which an earlier
+// run has told it.
+func (n *node) leftOnBridge(ctx context.Context) (held, suppressed []netip.Addr, err error) {
+	ids, err := n.switches.System(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the bridge mappings: %w", err)
+	}
+	name := gateway.MappedBridge(ids[gateway.IDMappings], topology.PhysicalNetwork)
+	if name == "" {
+		return nil, nil, nil // the node is new
+	}
+	dump, err := openflow.New(name, openflow.DefaultRunDir).Dump(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	held, suppressed = bridge.EgressAddrs(dump)
+	return held, suppressed, nil
 }
 
 // forget deletes what the kernel and the datapath remember of connections that left

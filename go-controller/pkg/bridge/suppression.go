@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -49,6 +51,34 @@ func SuppressARP(b Bridge, addr netip.Addr) []host.Flow {
 		fromOVN("icmp6", "icmp_type=135", "ipv6_src="+a),
 		stray,
 	}
+}
+
+// EgressAddrs returns the egress addresses that the flows of a bridge, as ovs-ofctl prints
+// them, hand to the gateway router (DeliverToOVN) and those that they keep it from answering
+// for (SuppressARP), whichever process has written them.
+func EgressAddrs(dump string) (delivered, suppressed []netip.Addr) {
+	for line := range strings.Lines(dump) {
+		match, _, _ := strings.Cut(line, " actions=")
+		table, priority, to := "", "", netip.Addr{}
+		for field := range strings.FieldsFuncSeq(match, func(r rune) bool { return r == ',' || r == ' ' }) {
+			switch name, value, _ := strings.Cut(field, "="); name {
+			case "table":
+				table = value
+			case "priority":
+				priority = value
+			case "nw_dst", "ipv6_dst":
+				to, _ = netip.ParseAddr(value) // a range is none
+			}
+		}
+		switch {
+		case table != "1" || !to.IsValid():
+		case priority == strconv.Itoa(priorityDeliverToOVN):
+			delivered = append(delivered, to)
+		case priority == strconv.Itoa(priorityStray):
+			suppressed = append(suppressed, to)
+		}
+	}
+	return delivered, suppressed
 }
 
 // DropForeign drops what leaves with an egress address that this node does not hold: a

@@ -55,3 +55,22 @@ func TestUnsnatted(t *testing.T) {
 		}
 	}
 }
+
+// TestEgressAddrs reads what flows say of egress addresses, as ovs-ofctl prints them.
+func TestEgressAddrs(t *testing.T) {
+	const cookie = " cookie=0x6f766e6b, "
+	delivered, suppressed := EgressAddrs(cookie + "table=0, priority=101,ip,in_port=2 actions=drop\n" +
+		cookie + "table=0, priority=104,ip,in_port=2,nw_src=172.18.0.99 actions=drop\n" +
+		cookie + "table=0, priority=150,arp,in_port=1,arp_tpa=172.18.0.44 actions=LOCAL\n" +
+		cookie + "table=1, priority=99,ip,in_port=1,nw_dst=172.18.0.44 actions=drop\n" +
+		cookie + "table=1, priority=99,ipv6,in_port=1,dl_vlan=5,ipv6_dst=fc00:f853:ccd:e793::44 actions=drop\n" +
+		cookie + "table=1, priority=102,ct_state=+est+trk,ct_mark=0x1,ip,in_port=1,nw_dst=172.18.0.33 actions=output:2\n" +
+		cookie + "table=1, priority=101,ip,in_port=1,nw_dst=172.18.0.33 actions=output:2\n" +
+		cookie + "table=1, priority=101,ipv6,in_port=1,ipv6_dst=fc00:f853:ccd:e793::33 actions=output:2\n" +
+		cookie + "table=1, priority=15,ip,nw_dst=10.244.0.0/16 actions=output:2\n" +
+		cookie + "table=1, priority=101,ip,nw_dst=10.244.0.0/16 actions=output:2\n")
+	const want = "[172.18.0.33 fc00:f853:ccd:e793::33] [172.18.0.44 fc00:f853:ccd:e793::44]"
+	if got := fmt.Sprint(delivered, suppressed); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

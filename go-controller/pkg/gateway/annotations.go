@@ -36,6 +36,9 @@ func HostAddresses(links map[string][]netip.Prefix, inside []netip.Prefix) []net
 	return slices.Compact(out)
 }
 
+// IDMappings is the external_ids key of Open_vSwitch that maps physical networks to bridges.
+const IDMappings = "ovn-bridge-mappings"
+
 // networks are those that we map to bridges.
 var networks = []string{topology.PhysicalNetwork, topology.ExternalGatewayNetwork}
 

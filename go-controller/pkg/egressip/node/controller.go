@@ -50,6 +50,9 @@ type Deps struct {
 	Kube kubernetes.Interface
 	// Flows owns the flows of the external bridge.
 	Flows Flows
+	// Left returns the addresses that an earlier run has left on the external bridge as held and
+	// as suppressed.
+	Left func(ctx context.Context) (held, suppressed []netip.Addr, err error)
 	// Forget deletes what the kernel and the datapath remember of connections that
 	// left with one of the addresses, or came for it.
 	Forget func(ctx context.Context, addrs []netip.Addr) error

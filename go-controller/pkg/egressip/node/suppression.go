@@ -45,6 +45,7 @@ type arpSuppression struct {
 	mu   sync.Mutex
 	anew bool            // the next pass looks at all EgressIPs and writes all flows
 	told bool            // the bridge was told all that the last pass has planned
+	read bool            // it is known what an earlier run has left on the bridge
 	keys map[string]bool // of the EgressIPs that the next pass looks at
 	// users are the EgressIPs whose status has an address, as the last pass saw them, and
 	// seen, by name, what they have.
@@ -133,6 +134,9 @@ func (g *arpSuppression) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := g.recall(ctx); err != nil {
+		return err
+	}
 	if err := g.tell(ctx, g.plan(node)); err != nil {
 		// What fails may be written later: until it is known, the bridge was told nothing.
 		g.mu.Lock()
@@ -143,6 +147,31 @@ func (g *arpSuppression) pass(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.told = true
+	return nil
+}
+
+// recall takes over what an earlier run has left on the bridge, before that is replaced: what
+// has ended meanwhile ends as if this run had known it.
+func (g *arpSuppression) recall(ctx context.Context) error {
+	g.mu.Lock()
+	read := g.read
+	g.mu.Unlock()
+	if read { // passes come one after the other
+		return nil
+	}
+	held, suppressed, err := g.c.deps.Left(ctx)
+	if err != nil {
+		return fmt.Errorf("read which egress addresses the external bridge knows: %w", err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, a := range held {
+		g.held[a] = true
+	}
+	for _, a := range suppressed {
+		g.treatments[a] = treatment{suppressed: true}
+	}
+	g.read = true
 	return nil
 }
 

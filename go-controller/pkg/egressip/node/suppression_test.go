@@ -1,7 +1,9 @@
 package node
 
 import (
+	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -50,5 +52,41 @@ func TestGateOutlivesTranslations(t *testing.T) {
 		w.translated = ""
 		w.mu.Unlock()
 		w.eventually("the last gate to end", func() bool { return len(w.gated(four, more, six)) == 0 })
+	})
+}
+
+// TestEndedWhileDown: what of an earlier run's addresses no EgressIP has any more when a node
+// starts is suppressed until OVN does not translate to it, and then its connections are
+// forgotten. What this node still holds stays, and so does what is elsewhere.
+func TestEndedWhileDown(t *testing.T) {
+	const kept, gone, moved, lingering = four, more, "172.18.0.36", "fc00:f853:ccd:e793::36"
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, object("prod", []string{kept, moved}, []string{kept + " " + self, moved + " " + other}, self+" "+kept, other+" "+moved))
+		w.left.held = []netip.Addr{netip.MustParseAddr(kept), netip.MustParseAddr(gone), netip.MustParseAddr(moved)}
+		w.left.suppressed = []netip.Addr{netip.MustParseAddr(lingering)}
+		w.translated = gone
+		w.start()
+		w.eventually("what has ended to be suppressed", func() bool {
+			return slices.Equal(w.gated(kept, gone, moved, lingering), []string{gone, moved, lingering})
+		})
+		var did []string
+		forgotten := func(a string) bool {
+			did = append(did, w.did()...)
+			return slices.Contains(did, "forget "+a)
+		}
+		w.eventually("connections with what has moved and what was about to end to be forgotten", func() bool {
+			return forgotten(moved) && forgotten(lingering)
+		})
+		w.eventually("only what OVN translates to to stay suppressed", func() bool {
+			return slices.Equal(w.gated(kept, gone, moved, lingering), []string{gone, moved})
+		})
+		did = nil // once when it was released, too
+		w.mu.Lock()
+		w.translated = ""
+		w.mu.Unlock()
+		w.eventually("connections with what has ended to be forgotten", func() bool { return forgotten(gone) })
+		if forgotten(kept) || strings.Contains(strings.Join(did, " "), "forget "+moved) {
+			t.Errorf("did %q", did)
+		}
 	})
 }

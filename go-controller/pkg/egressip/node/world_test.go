@@ -76,6 +76,9 @@ type world struct {
 	begun      func() // called while a run begins
 	forget     func() // called while connections are forgotten
 	ovn        translating
+	// left is what an earlier run has left on the bridge, and noLeft why that is not known.
+	left   struct{ held, suppressed []netip.Addr }
+	noLeft error
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
@@ -375,6 +378,11 @@ func (w *world) run() (c *Controller, stop func()) {
 	}
 	c, err := New(Deps{Node: self, EgressIPs: countedEgressIPs{own.EgressIP().V1().EgressIPs(), &w.listed}, Nodes: core.Core().V1().Nodes(),
 		Client: w.api, Kube: w.kube, Flows: w.flows, Announcer: w, Ready: w.ready, Silence: w.silence, Kernel: kernel,
+		Left: func(context.Context) (held, suppressed []netip.Addr, err error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.left.held, w.left.suppressed, w.noLeft
+		},
 		Forget: func(_ context.Context, addrs []netip.Addr) error {
 			if w.forget != nil {
 				w.forget()

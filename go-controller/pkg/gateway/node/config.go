@@ -9,6 +9,7 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -102,7 +103,7 @@ const (
 	idDatapathType = "ovn-bridge-datapath-type"
 	idEncapIP      = "ovn-encap-ip"
 	idRemote       = "ovn-remote"
-	idMappings     = "ovn-bridge-mappings"
+	idMappings     = gateway.IDMappings
 	idBridge       = "bridge-id"
 	idBridgeUplink = "bridge-uplink"
 	idAttachment   = "ovnkube-host"
