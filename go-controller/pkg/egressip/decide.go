@@ -236,7 +236,7 @@ func nextHopFor(n topology.Node, a netip.Addr) (Placement, place.Reason) {
 		return Placement{}, rejectNetwork
 	}
 	// Of IPv6 the first address is that of all routers, as which hosts that forward answer.
-	if network.Bits() < a.BitLen()-1 && (a == network.Addr() || a.Is4() && a == last(network)) {
+	if topology.IsOfAll(network, a) {
 		return Placement{}, rejectBroadcast
 	}
 	p := Placement{Node: n.Name, Network: network, Primary: primary, Chassis: n.Chassis}
@@ -251,15 +251,6 @@ func nextHopFor(n topology.Node, a netip.Addr) (Placement, place.Reason) {
 		return Placement{}, rejectNotSetUp
 	}
 	return p, ""
-}
-
-// last returns the highest address of an IPv4 network.
-func last(network netip.Prefix) netip.Addr {
-	b := network.Addr().As4()
-	for i := network.Bits(); i < 32; i++ {
-		b[i/8] |= 0x80 >> (i % 8)
-	}
-	return netip.AddrFrom4(b)
 }
 
 // assign places the claims. Nodes that hand over what they have give up no more

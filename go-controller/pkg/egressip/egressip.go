@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -98,7 +99,7 @@ func parse(text string) Address {
 		return Address{Text: text, Refused: Refusal{InvalidAddress, fmt.Sprintf("%q is not an IP address", text)}}
 	case a.Zone() != "" || a.Is4In6():
 		return Address{Text: text, Refused: Refusal{InvalidAddress, fmt.Sprintf("%q is not in canonical form", text)}}
-	case a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+	case reserved.NoHost(a) != "":
 		return Address{Text: text, Refused: Refusal{InvalidAddress, text + " is not an address that traffic can have on a network"}}
 	}
 	return Address{Text: text, Addr: a}

@@ -63,12 +63,18 @@ func TestBadInput(t *testing.T) {
 		message string
 		with    []func(*state)
 	}{
-		{"unspecified", static("0.0.0.0"), v1.ReasonInvalidHop, "the unspecified address", nil},
-		{"unspecified IPv6", static("::"), v1.ReasonInvalidHop, "the unspecified address", nil},
-		{"mapped unspecified", static("::ffff:0.0.0.0"), v1.ReasonInvalidHop, "the unspecified address", nil},
+		{"unspecified", static("0.0.0.0"), v1.ReasonInvalidHop, "an unspecified address", nil},
+		{"unspecified IPv6", static("::"), v1.ReasonInvalidHop, "an unspecified address", nil},
+		{"mapped unspecified", static("::ffff:0.0.0.0"), v1.ReasonInvalidHop, "an unspecified address", nil},
 		{"multicast", static("224.0.0.5"), v1.ReasonInvalidHop, "a multicast", nil},
 		{"multicast IPv6", static("ff02::5"), v1.ReasonInvalidHop, "a multicast", nil},
-		{"broadcast", static("255.255.255.255"), v1.ReasonInvalidHop, "broadcast", nil},
+		{"broadcast", static("255.255.255.255"), v1.ReasonInvalidHop, "the broadcast address", nil},
+		{"no host's", static("0.1.2.3"), v1.ReasonInvalidHop, "static hop 3 (0.1.2.3): is an unspecified address", nil},
+		{"network", static("172.18.0.0"), v1.ReasonInvalidHop, "static hop 3 (172.18.0.0): is the network or broadcast address of 172.18.0.0/16", nil},
+		{"broadcast of a network", static("172.18.255.255"), v1.ReasonInvalidHop, "(172.18.255.255): is the network or broadcast address of 172.18.0.0/16", nil},
+		{"all routers", static("fc00::"), v1.ReasonInvalidHop, "(fc00::): is the network or broadcast address of fc00::/64", nil},
+		{"network of the second uplink", static("192.168.50.255"), v1.ReasonInvalidHop, "network or broadcast address of 192.168.50.0/24", []func(*state){secondUplink}},
+		{"all routers of the second uplink", static("fd00:50::"), v1.ReasonInvalidHop, "network or broadcast address of fd00:50::/64", []func(*state){secondUplink}},
 		{"loopback", static("127.0.0.1"), v1.ReasonInvalidHop, "a loopback", nil},
 		{"link-local", static("fe80::1"), v1.ReasonInvalidHop, "a link-local", nil},
 		{"with a zone", static("fe80::1%eth0"), v1.ReasonInvalidHop, "a zone", nil},
@@ -88,7 +94,7 @@ func TestBadInput(t *testing.T) {
 			gateway("g", func(p *GatewayPod) { p.NetworksErr = "bad" })}},
 		{"not attached", dynamic("net1"), v1.ReasonInvalidHop, "has no network net1", []func(*state){gateway("g", attached("gw/net2", "172.18.0.61"))}},
 		{"attached without address", dynamic("net1"), v1.ReasonInvalidHop, "no address on network net1", []func(*state){gateway("g", attached("gw/net1"))}},
-		{"attached with a bad address", dynamic("net1"), v1.ReasonInvalidHop, "pod gw/g (224.0.0.1): a multicast", []func(*state){
+		{"attached with a bad address", dynamic("net1"), v1.ReasonInvalidHop, "pod gw/g (224.0.0.1): is a multicast", []func(*state){
 			gateway("g", attached("gw/net1", "224.0.0.1"))}},
 		{"not on the host's network", dynamic(""), v1.ReasonInvalidHop, "is not on the host's network", []func(*state){gateway("g", func(*GatewayPod) {})}},
 		{"host without address", dynamic(""), v1.ReasonInvalidHop, "not known yet", []func(*state){gateway("g", onHost())}},

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -251,14 +252,8 @@ func (r *resolver) refuse(a netip.Addr) string {
 	switch {
 	case a.Zone() != "":
 		return "an address with a zone is not a gateway"
-	case a.IsUnspecified():
-		return "the unspecified address is not a gateway"
-	case a.IsMulticast(), a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
-		return "a multicast or broadcast address is not a gateway"
-	case a.IsLoopback():
-		return "a loopback address is not a gateway"
-	case a.IsLinkLocalUnicast():
-		return "a link-local address is not supported as gateway"
+	case reserved.NoHost(a) != "":
+		return "is " + reserved.NoHost(a) + ", which is not supported as gateway"
 	case !slices.Contains(r.cfg.families(), family):
 		return fmt.Sprintf("no pod of this cluster has an %s address", family)
 	}
@@ -271,6 +266,20 @@ func (r *resolver) refuse(a netip.Addr) string {
 		if p.Contains(a) {
 			return fmt.Sprintf("is in %s, which the cluster uses itself", p)
 		}
+	}
+	// What is no host's in one node's network may be a host's in another's.
+	var networks []netip.Prefix
+	for _, p := range r.snap.Networks {
+		switch {
+		case !p.Contains(a):
+		case topology.IsOfAll(p, a):
+			networks = append(networks, p)
+		default:
+			return ""
+		}
+	}
+	if len(networks) > 0 {
+		return fmt.Sprintf("is the network or broadcast address of %s", networks[0].Masked())
 	}
 	return ""
 }

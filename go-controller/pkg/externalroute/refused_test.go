@@ -84,8 +84,10 @@ func TestImplausibleGateways(t *testing.T) {
 		"127.0.0.1":        "a loopback address",
 		"::1":              "a loopback address",
 		"224.0.0.1":        "a multicast",
-		"255.255.255.255":  "a multicast or broadcast",
-		"0.0.0.0":          "the unspecified address",
+		"255.255.255.255":  "the broadcast address",
+		"0.0.0.0":          "an unspecified address",
+		"172.18.0.0":       "is the network or broadcast address of 172.18.0.0/16",
+		"fc00::":           "is the network or broadcast address of fc00::/64",
 		"169.254.1.1":      "a link-local address",
 		"fe80::1":          "a link-local address",
 	} {
@@ -133,6 +135,9 @@ func TestRefused(t *testing.T) {
 			"gw/g", []string{"network-status: its network-status does not parse: bad"}},
 		{"not attached", gateway("g", both(attached("gw/net2", "172.18.0.61"), announces("net1", "red"))), "gw/g", []string{"has no network net1"}},
 		{"namespace names a pod", annotated("red", false, "10.244.0.9"), "red", []string{"annotation k8s.ovn.org/routing-external-gws: 10.244.0.9 is in the pod network"}},
+		{"namespace names all hosts", annotated("red", false, "172.18.255.255"), "red",
+			[]string{"annotation k8s.ovn.org/routing-external-gws: 172.18.255.255 is the network or broadcast address of 172.18.0.0/16"}},
+		{"namespace names all routers", annotated("red", false, "fc00::"), "red", []string{"annotation k8s.ovn.org/routing-external-gws: fc00:: is the network or broadcast"}},
 		{"namespace names no address", func(s *state) { s.namespaces[2].Bad = []string{"x", "y"} }, "red", []string{`"x" is not an IP address`, `"y" is not`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

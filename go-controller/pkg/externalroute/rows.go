@@ -130,6 +130,11 @@ func NodeAddrs(n topology.Node) []netip.Addr {
 	return addrs
 }
 
+// Networks returns the networks that the gateway router of a node is on.
+func Networks(n topology.Node) []netip.Prefix {
+	return slices.Concat(n.Gateway.Addrs, n.Gateway.External.Addrs)
+}
+
 // pod plans the routes of a pod. While none of its hops can be used, all but the
 // routes, whose sessions are to come up, is as if it had none.
 func (f *family) pod(a netip.Addr, hops []Hop, rerouted bool) {

@@ -17,6 +17,8 @@ type Snapshot struct {
 	Pods func(namespace string) []GatewayPod
 	// NodeAddrs are the addresses of the nodes, by node.
 	NodeAddrs map[string][]netip.Addr
+	// Networks are those that the gateway routers of the nodes are on.
+	Networks []netip.Prefix
 }
 
 // Namespace is a namespace with its annotations decoded.

@@ -181,6 +181,7 @@ func (s state) decide() Plan {
 	for i := range 2 {
 		n := s.node(i)
 		snap.NodeAddrs[n.Name] = NodeAddrs(n)
+		snap.Networks = append(snap.Networks, Networks(n)...)
 	}
 	return Decide(s.cfg, snap)
 }

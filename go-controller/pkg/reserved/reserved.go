@@ -39,23 +39,28 @@ func Parse(text string) (netip.Addr, Refusal) {
 	if err != nil || a.Zone() != "" {
 		return netip.Addr{}, Refusal{InvalidAddress, "it is not an IP address"}
 	}
-	a = a.Unmap()
-	var kind string
+	if a = a.Unmap(); NoHost(a) != "" {
+		return netip.Addr{}, Refusal{InvalidAddress, "it is " + NoHost(a)}
+	}
+	return a, Refusal{}
+}
+
+// NoHost says what an address is that no host has on a network, whatever the network; "" for
+// one that a host can have.
+func NoHost(a netip.Addr) string {
 	switch {
 	case a.IsUnspecified(), thisNetwork.Contains(a):
-		kind = "an unspecified address"
+		return "an unspecified address"
 	case a.IsLoopback():
-		kind = "a loopback address"
+		return "a loopback address"
 	case a.IsMulticast():
-		kind = "a multicast address"
+		return "a multicast address"
 	case a.IsLinkLocalUnicast():
-		kind = "a link-local address"
+		return "a link-local address"
 	case a == broadcast:
-		kind = "the broadcast address"
-	default:
-		return a, Refusal{}
+		return "the broadcast address"
 	}
-	return netip.Addr{}, Refusal{InvalidAddress, "it is " + kind}
+	return ""
 }
 
 // Ranges are the ranges of addresses that the cluster uses for itself.

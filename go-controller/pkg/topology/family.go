@@ -70,6 +70,24 @@ func HostPrefix(addr netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(addr, addr.BitLen())
 }
 
+// IsOfAll tells whether an address of a network is no host's: it is that of the network itself,
+// which IPv6 gives to all routers, or the broadcast address of IPv4.
+func IsOfAll(network netip.Prefix, a netip.Addr) bool {
+	if !network.Contains(a) || network.Bits() >= a.BitLen()-1 {
+		return false
+	}
+	return a == network.Masked().Addr() || a.Is4() && a == last(network)
+}
+
+// last returns the highest address of an IPv4 network.
+func last(network netip.Prefix) netip.Addr {
+	b := network.Addr().As4()
+	for i := network.Bits(); i < 32; i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	return netip.AddrFrom4(b)
+}
+
 // NthAddr returns the address that is n above the network address of p, e.g.
 // 1 for the router of a node subnet and 2 for its management port. It returns
 // the zero Addr where that address is not in p.

@@ -134,6 +134,11 @@ func Read(policies []*v1.AdminPolicyBasedExternalRoute, namespaces []*corev1.Nam
 	for _, n := range nodes {
 		node, _ := kube.Node(n) // the network's controller reports what does not parse
 		snap.NodeAddrs[n.Name] = externalroute.NodeAddrs(node)
+		for _, p := range externalroute.Networks(node) {
+			if p = p.Masked(); !slices.Contains(snap.Networks, p) {
+				snap.Networks = append(snap.Networks, p)
+			}
+		}
 	}
 	return snap
 }
