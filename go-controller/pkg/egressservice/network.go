@@ -117,7 +117,7 @@ func Networked(s Service, node string) bool {
 func IPRules(s Service, node string, table int, inside []netip.Prefix) map[host.IPRule]struct{} {
 	rules := map[host.IPRule]struct{}{}
 	all := s.Host == node
-	if s.Refused != (Refusal{}) || s.Network == "" || s.Host == "" || !all && s.Host != v1.HostAll {
+	if !hasNetwork(s, node) {
 		return rules
 	}
 	families := map[topology.Family]bool{}
@@ -137,6 +137,8 @@ func IPRules(s Service, node string, table int, inside []netip.Prefix) map[host.
 	for _, e := range s.Endpoints {
 		if all || e.Node == node {
 			add(e.Addr, "", 0)
+			f := topology.FamilyOf(e.Addr)
+			rules[host.IPRule{Family: f, Priority: topology.RuleInside, Mark: topology.MarkNodeReply, Table: topology.MainTable}] = struct{}{}
 		} else {
 			elsewhere[e.Addr] = true
 		}
@@ -152,4 +154,67 @@ func IPRules(s Service, node string, table int, inside []netip.Prefix) map[host.
 		}
 	}
 	return rules
+}
+
+// Entry is an address, or a port of every node, by which clients outside call a Service.
+type Entry struct {
+	Addr     netip.Addr // with all of its ports; zero for a node port
+	Protocol string
+	Port     uint16
+}
+
+// entries returns how clients outside call a Service.
+func entries(svc *corev1.Service) []Entry {
+	var all []Entry
+	add := func(text string) {
+		if a, ok := parseAddr(text); ok {
+			all = append(all, Entry{Addr: a})
+		}
+	}
+	for _, in := range svc.Status.LoadBalancer.Ingress {
+		add(in.IP)
+	}
+	for _, text := range svc.Spec.ExternalIPs {
+		add(text)
+	}
+	for _, p := range svc.Spec.Ports {
+		if p.NodePort > 0 && p.NodePort <= 65535 {
+			all = append(all, Entry{Protocol: protocolOf(p.Protocol), Port: uint16(p.NodePort)})
+		}
+	}
+	return all
+}
+
+// NodeReplyRules returns the rules that mark, on a node that leads pods into a network, what
+// these answer to who has called them by an address of the node. The network is for the
+// Service: what has come by its own addresses and node ports is answered there. A host port is
+// the node's, which answers by its usual routes.
+func NodeReplyRules(s Service, node string) host.Rules {
+	rules := host.Rules{}
+	if !hasNetwork(s, node) {
+		return rules
+	}
+	for _, e := range s.Endpoints {
+		if s.Host != node && e.Node != node {
+			continue
+		}
+		f := topology.FamilyOf(e.Addr)
+		k := nodeReplyKey(f)
+		if rules[k] == nil {
+			for _, in := range s.Entries {
+				if !in.Addr.IsValid() || topology.FamilyOf(in.Addr) == f {
+					rules[k] = append(rules[k], host.Spec{In: topology.ManagementPort, Protocol: in.Protocol, OrigDst: in.Addr, OrigDstPort: in.Port,
+						Reply: true, Comment: s.Key, Target: host.Return}.Rule())
+				}
+			}
+		}
+		rules[k] = append(rules[k], host.Spec{Src: topology.HostPrefix(e.Addr), In: topology.ManagementPort, CTState: "DNAT", Reply: true,
+			Comment: s.Key, Target: host.SetMark(topology.MarkNodeReply)}.Rule())
+	}
+	return rules
+}
+
+// hasNetwork tells whether a Service has a network on a node.
+func hasNetwork(s Service, node string) bool {
+	return s.Refused == (Refusal{}) && s.Network != "" && (s.Host == node || s.Host == v1.HostAll)
 }

@@ -11,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // TestNetworked: the host needs the network, and of all nodes those with pods.
@@ -89,7 +90,7 @@ func TestDirectReplies(t *testing.T) {
 		}
 		var got []string
 		for r := range IPRules(s, here, 7, nil) {
-			if r.Src.Addr().String() == "10.244.0.5" {
+			if r.Src.Addr().String() == "10.244.0.5" || r.Mark != 0 {
 				continue
 			}
 			text := r.Src.Addr().String()
@@ -101,6 +102,67 @@ func TestDirectReplies(t *testing.T) {
 		slices.Sort(got)
 		if text := strings.Join(got, ", "); text != c.want {
 			t.Errorf("%s: %s, want %s", c.name, text, c.want)
+		}
+	}
+}
+
+// TestNodeReplies: what pods with a network answer to who has called them by a host port takes the
+// node's own routes, and what they answer for the Service does not; on nodes that lead the
+// pods into the network only.
+func TestNodeReplies(t *testing.T) {
+	const here, there = "ovn-worker", "ovn-worker2"
+	svc := service("ns", "svc", []string{"5.5.5.5", "fd55::5"})
+	svc.Spec.ExternalIPs = []string{"198.51.100.7"}
+	svc.Spec.Ports = []corev1.ServicePort{{Port: 80, NodePort: 30080}, {Port: 53, NodePort: 30053, Protocol: corev1.ProtocolUDP}, {Port: 99}}
+	sl := slice("ns", "svc", "10.244.0.5@"+here, "10.244.1.6@"+there, "fd00:10:244:2::6@"+there)
+	reply := func(src string) string {
+		return "-s " + src + " -i ovn-k8s-mp0 -m conntrack --ctstate DNAT --ctdir REPLY -m comment --comment \"ns/svc\" -j MARK --set-xmark 0x3f3/0xffffffff"
+	}
+	service := func(addrs ...string) (rules []string) {
+		for _, a := range addrs {
+			rules = append(rules, "-i ovn-k8s-mp0 -m conntrack --ctorigdst "+a+" --ctdir REPLY -m comment --comment \"ns/svc\" -j RETURN")
+		}
+		for _, p := range []string{"tcp -m conntrack --ctorigdstport 30080", "udp -m conntrack --ctorigdstport 30053"} {
+			rules = append(rules, "-i ovn-k8s-mp0 -p "+p+" --ctdir REPLY -m comment --comment \"ns/svc\" -j RETURN")
+		}
+		return rules
+	}
+	four, six := service("5.5.5.5", "198.51.100.7"), service("fd55::5")
+	pod4, other4, other6 := reply("10.244.0.5/32"), reply("10.244.1.6/32"), reply("fd00:10:244:2::6/128")
+	for _, c := range []struct {
+		name, network, node string
+		source              v1.SourceIPMode
+		four, six           []string
+	}{
+		{"the host", "blue", here, v1.SourceIPLoadBalancer, append(slices.Clone(four), pod4, other4), append(slices.Clone(six), other6)},
+		{"not the host", "blue", there, v1.SourceIPLoadBalancer, nil, nil},
+		{"no network", "", here, v1.SourceIPLoadBalancer, nil, nil},
+		{"each node", "blue", here, v1.SourceIPNetwork, append(slices.Clone(four), pod4), nil},
+		{"each other node", "blue", there, v1.SourceIPNetwork, append(slices.Clone(four), other4), append(slices.Clone(six), other6)},
+	} {
+		eg := egress("ns", "svc", func(e *v1.EgressService) { e.Spec.Network, e.Spec.SourceIPBy = c.network, c.source })
+		eg.Status.Host = v1.HostAll
+		if c.source == v1.SourceIPLoadBalancer {
+			eg.Status.Host = here
+		}
+		s := Decode(Snapshot{Egress: eg, Service: svc, Slices: []*discoveryv1.EndpointSlice{sl}, Pod: podsIn(sl)}, cluster)
+		if s.Refused != (Refusal{}) {
+			t.Fatalf("%s: %+v", c.name, s.Refused)
+		}
+		rules, marked := NodeReplyRules(s, c.node), map[topology.Family]bool{}
+		for r := range IPRules(s, c.node, 7, nil) {
+			if r.Mark == topology.MarkNodeReply && r.Priority < topology.RuleEgressServiceNetwork && r.Table == topology.MainTable {
+				marked[r.Family] = true
+			}
+		}
+		for f, want := range map[topology.Family][]string{topology.IPv4: c.four, topology.IPv6: c.six} {
+			var got []string
+			for _, r := range rules[nodeReplyKey(f)] {
+				got = append(got, string(r))
+			}
+			if !slices.Equal(got, want) || marked[f] != (want != nil) {
+				t.Errorf("%s, %s: led to main %v, marked by\n%s\nwant\n%s", c.name, f, marked[f], strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
 		}
 	}
 }

@@ -25,6 +25,9 @@ const (
 	ChainSNAT       = "OVN-KUBE-EGRESS-SVC"
 	ChainStray      = "OVN-KUBE-STRAY"
 	ChainStrayInput = "OVN-KUBE-STRAY-INPUT"
+	// ChainNodeReply marks what pods with a network answer to who has called them by an address
+	// of this node, but for their Service: by a host port.
+	ChainNodeReply = "OVN-KUBE-EGRESS-SVC-REPLY"
 )
 
 // icmp is the protocol that goes on to reach a host under such an address: neighbour
@@ -34,6 +37,10 @@ var icmp = map[topology.Family]string{topology.IPv4: "icmp", topology.IPv6: "ipv
 // position puts the jumps before every other one of ours: the first translation
 // wins.
 const position = 10
+
+// positionNodeReply puts the jump behind that of EgressIPs, which mark all replies: what is
+// marked last holds.
+const positionNodeReply = 30
 
 // externalID is the external_ids key that existing tools look for; its value is
 // "namespace/name".
@@ -47,12 +54,13 @@ func Contributor(key string) string { return Feature + "/" + key }
 
 // Chains declares the chains of this feature for the given families.
 func Chains(families []topology.Family) []host.Chain {
-	chains := make([]host.Chain, 0, 2*len(families))
+	chains := make([]host.Chain, 0, 4*len(families))
 	for _, f := range families {
 		chains = append(chains,
 			host.Chain{ChainKey: chainKey(f), Jumps: []host.Jump{{From: "POSTROUTING"}}, Position: position},
 			host.Chain{ChainKey: strayKey(f), Jumps: []host.Jump{{From: "FORWARD"}}, Position: position},
-			host.Chain{ChainKey: strayInputKey(f), Jumps: []host.Jump{{From: "INPUT"}}, Position: position})
+			host.Chain{ChainKey: strayInputKey(f), Jumps: []host.Jump{{From: "INPUT"}}, Position: position},
+			host.Chain{ChainKey: nodeReplyKey(f), Jumps: []host.Jump{{From: "PREROUTING"}}, Position: positionNodeReply})
 	}
 	return chains
 }
@@ -63,6 +71,10 @@ func strayKey(f topology.Family) host.ChainKey {
 
 func strayInputKey(f topology.Family) host.ChainKey {
 	return host.ChainKey{Family: f, Table: "filter", Name: ChainStrayInput}
+}
+
+func nodeReplyKey(f topology.Family) host.ChainKey {
+	return host.ChainKey{Family: f, Table: "mangle", Name: ChainNodeReply}
 }
 
 func chainKey(f topology.Family) host.ChainKey {

@@ -89,6 +89,8 @@ type Service struct {
 	Network string
 	// ClusterIPs are the Service's, where there is a Network.
 	ClusterIPs []netip.Addr
+	// Entries are how clients outside call the Service, likewise.
+	Entries []Entry
 	// LocalPorts are the sources of replies that the node keeps to itself, likewise.
 	LocalPorts []LocalPort
 	// DirectPorts are those of replies of the pods themselves, also of other nodes, where
@@ -145,6 +147,7 @@ func Decode(snap Snapshot, cluster []netip.Prefix) Service {
 	}
 	if s.Network != "" {
 		s.ClusterIPs = clusterIPs(snap.Service)
+		s.Entries = entries(snap.Service)
 		if !snap.Shared {
 			s.LocalPorts = localPorts(snap.Service, snap.Reserved.Masquerade)
 		}

@@ -272,6 +272,10 @@ func (w *world) ipRules(out *strings.Builder, node string) {
 	var lines []string
 	for _, s := range w.services {
 		for r := range IPRules(s, node, 7, nil) {
+			if r.Mark != 0 {
+				lines = append(lines, fmt.Sprintf("%d:\tfrom all fwmark %#x lookup main\n", r.Priority, r.Mark))
+				continue
+			}
 			lines = append(lines, fmt.Sprintf("%d:\tfrom %s lookup %s\n", r.Priority, r.Src.Addr(), s.Network))
 		}
 	}

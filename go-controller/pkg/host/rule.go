@@ -23,8 +23,12 @@ type Spec struct {
 	DstType        string
 	CTState        string // "DNAT", "RELATED,ESTABLISHED"; may be Not
 	Reply          bool   // in the direction of replies of its connection
-	Mark           uint32 // exact fwmark; 0 matches any
-	Unmarked       bool   // no fwmark
+	// OrigDst and OrigDstPort are where the first packet of the connection was for, before any
+	// translation; zero: anywhere. The port needs Protocol.
+	OrigDst     netip.Addr
+	OrigDstPort uint16
+	Mark        uint32 // exact fwmark; 0 matches any
+	Unmarked    bool   // no fwmark
 	// Probability in (0,1) matches that part of the packets at random; 0 and
 	// values from 1 on match all.
 	Probability float64
@@ -111,10 +115,16 @@ func (s Spec) Rule() Rule {
 		word("--src-type", s.SrcType)
 		word("--dst-type", s.DstType)
 	}
-	if s.CTState != "" || s.Reply {
+	if s.CTState != "" || s.Reply || s.OrigDst.IsValid() || s.OrigDstPort != 0 {
 		add("-m", "conntrack")
 	}
 	word("--ctstate", s.CTState)
+	if s.OrigDst.IsValid() {
+		add("--ctorigdst", s.OrigDst.String())
+	}
+	if s.OrigDstPort != 0 {
+		add("--ctorigdstport", fmt.Sprint(s.OrigDstPort))
+	}
 	if s.Reply {
 		add("--ctdir", "REPLY")
 	}

@@ -48,7 +48,8 @@ const (
 
 // Priorities of ip rules on the nodes; a lower one wins.
 const (
-	// RuleInside keeps what is for pods, Services and nodes in the main table.
+	// RuleInside keeps what is for pods, Services and nodes in the main table, and what is marked
+	// MarkNodeReply.
 	RuleInside = 4999
 	// RuleEgressServiceNetwork looks up the table of an EgressService's network.
 	RuleEgressServiceNetwork = 5000
@@ -71,6 +72,10 @@ const MarkPodToNode = 1008
 // of a Service that keeps the addresses of its clients. Only replies may leave with
 // the address of the node.
 const MarkServicePort = 1009
+
+// MarkNodeReply (0x3f3) marks on nodes what pods answer to who has called them by an address of
+// the node, which the node's own routes are for.
+const MarkNodeReply = 1011
 
 // MarkUntranslated (0x3f2) marks what pods with external gateways send that is meant to
 // leave with their own addresses. Nothing else may.

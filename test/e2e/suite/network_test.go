@@ -57,6 +57,10 @@ func (s *suite) network(t *testing.T) {
 	s.reach(t, pods, ingress)
 	s.called(t, "by number")
 	s.inside(t, pods)
+	mapped := s.mapped(t, host)
+	s.hostPort(t, mapped)
+	s.reach(t, []lab.Pod{mapped}, ingress)
+	s.called(t, "by number, with a host port")
 	s.named(t)
 	s.reach(t, pods, ingress)
 	s.called(t, "by name")
@@ -76,7 +80,45 @@ func (s *suite) network(t *testing.T) {
 	}
 	s.reach(t, pods, func(p lab.Pod) ([]netip.Addr, error) { return s.NodeAddresses(ctx, p.Node) })
 	s.inside(t, pods)
+	s.hostPort(t, mapped)
 	s.direct(t)
+	s.hostPort(t, mapped)
+}
+
+// bluePort is a port of its node that leads to a pod in the other network.
+const bluePort = 31998
+
+// mapped runs one more pod of the Service, which a port of its node leads to.
+func (s *suite) mapped(t *testing.T, node string) lab.Pod {
+	t.Helper()
+	pod, err := s.RunHostPortServer(t.Context(), blueName+"-mapped", node, map[string]string{"app": blueName}, bluePort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.DeletePod(context.WithoutCancel(t.Context()), pod.Name); err != nil {
+			t.Error(err)
+		}
+	})
+	return pod
+}
+
+// hostPort has a machine on the nodes' own network call a pod by the port of its node: what
+// has come for an address of the node is answered by the node's own routes.
+func (s *suite) hostPort(t *testing.T, pod lab.Pod) {
+	t.Helper()
+	addrs, err := s.NodeAddresses(t.Context(), pod.Node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addrs {
+		err := lab.Until(t.Context(), leakPatience/3, "an answer by the host port of "+pod.Name, func(ctx context.Context) error {
+			return s.Get(ctx, lab.Outside, fmt.Sprintf("http://%s/who", netip.AddrPortFrom(a, bluePort)))
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // blueAnnounced does what a load balancer provider does, on the machine that is asked and
@@ -108,7 +150,7 @@ func (s *suite) direct(t *testing.T) {
 	err := lab.Until(t.Context(), leakPatience/3, "the kernel of "+node+" to go to the pods", func(ctx context.Context) error {
 		for i, tool := range []string{"iptables", "ip6tables"} {
 			out, err := s.Kin.Exec(ctx, node, tool, "-t", "nat", "-S", "OVN-KUBE-HOSTEP")
-			if n := strings.Count(out, "-d "+netip.PrefixFrom(blueIngress[i], blueIngress[i].BitLen()).String()); err != nil || n != 2 {
+			if n := strings.Count(out, "-d "+netip.PrefixFrom(blueIngress[i], blueIngress[i].BitLen()).String()); err != nil || n != 3 {
 				return errors.Join(err, fmt.Errorf("%d rules for %s: %s", n, blueIngress[i], out))
 			}
 		}
@@ -117,7 +159,7 @@ func (s *suite) direct(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 4 { // it chooses one of two
+	for range 6 { // it chooses one of three
 		s.called(t, "of every node, by pods' own addresses")
 	}
 }
@@ -198,7 +240,7 @@ func (s *suite) named(t *testing.T) {
 		}
 	}
 	s.condition(t, blueName, v1.ConditionProgrammed, metav1.ConditionTrue, "Programmed")
-	for family, want := range map[string]int{"-4": 3, "-6": 3} { // a cluster address and two pods
+	for family, want := range map[string]int{"-4": 4, "-6": 4} { // a cluster address and three pods
 		out, err := s.Kin.Exec(t.Context(), host, "ip", family, "rule", "list", "priority", "5000")
 		if n := countLines(out, name); err != nil || n != want {
 			t.Errorf("%d rules, want %d: %v\n%s", n, want, err, out)

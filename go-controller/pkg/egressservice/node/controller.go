@@ -89,7 +89,8 @@ type Controller struct {
 type contribution struct {
 	translations egressservice.Translations
 	ipRules      map[host.IPRule]struct{}
-	unsure       bool // writing failed half-way
+	replies      host.Rules // which the ip rules are not for
+	unsure       bool       // writing failed half-way
 	// untrusted are those whose connections are still to be forgotten then.
 	untrusted map[netip.Addr]bool
 }
@@ -97,7 +98,8 @@ type contribution struct {
 func (c contribution) empty() bool { return len(c.translations)+len(c.ipRules) == 0 }
 
 func (c contribution) equal(o contribution) bool {
-	return !c.unsure && !o.unsure && maps.Equal(c.translations, o.translations) && maps.Equal(c.ipRules, o.ipRules)
+	return !c.unsure && !o.unsure && maps.Equal(c.translations, o.translations) && maps.Equal(c.ipRules, o.ipRules) &&
+		maps.EqualFunc(c.replies, o.replies, slices.Equal)
 }
 
 // New returns the controller.
@@ -232,7 +234,7 @@ func (c *Controller) want(s egressservice.Service) (want contribution, problem s
 	inside := slices.Concat(c.reader.Inside(), c.deps.NodeLocal)
 	rules := egressservice.IPRules(s, c.deps.Node, t.number, inside)
 	maps.Copy(rules, want.ipRules)
-	want.ipRules = rules
+	want.ipRules, want.replies = rules, egressservice.NodeReplyRules(s, c.deps.Node)
 	return want, "", nil
 }
 
@@ -251,11 +253,13 @@ func (c *Controller) program(ctx context.Context, key string, want contribution,
 	}
 	strange, err := c.leaving.add(ctx, key, have, want)
 	maps.Copy(strange, have.untrusted)
-	c.note(key, contribution{translations: have.translations, ipRules: have.ipRules, unsure: true, untrusted: strange})
+	c.note(key, contribution{translations: have.translations, ipRules: have.ipRules, replies: have.replies, unsure: true, untrusted: strange})
 	if err != nil {
 		return err
 	}
-	if err := c.deps.Chains.Apply(ctx, egressservice.Contributor(key), want.translations.Rules(key)); err != nil {
+	chains := want.translations.Rules(key)
+	maps.Copy(chains, want.replies) // chains of their own
+	if err := c.deps.Chains.Apply(ctx, egressservice.Contributor(key), chains); err != nil {
 		return fmt.Errorf("apply rules of EgressService %s: %w", key, err)
 	}
 	if have.unsure || len(have.ipRules)+len(want.ipRules) > 0 {

@@ -32,6 +32,13 @@ type leaving struct {
 	// neither its rule nor its connections any more.
 	translations map[released]time.Time
 	ipRules      map[host.IPRule]time.Time
+	// replies are what ip rules on their way out are not for, by EgressService.
+	replies map[string]leavingReplies
+}
+
+type leavingReplies struct {
+	rules host.Rules
+	until time.Time
 }
 
 // released is a translation on its way out.
@@ -42,7 +49,7 @@ type released struct {
 
 func newLeaving(deps Deps, flush *flusher) *leaving {
 	return &leaving{deps: deps, flush: flush, passes: host.NewCoalescer[error](), wake: make(chan struct{}, 1),
-		translations: map[released]time.Time{}, ipRules: map[host.IPRule]time.Time{}}
+		translations: map[released]time.Time{}, ipRules: map[host.IPRule]time.Time{}, replies: map[string]leavingReplies{}}
 }
 
 // add takes over what have holds and want does not, in the kernel, too: the
@@ -71,6 +78,9 @@ func (l *leaving) add(ctx context.Context, key string, have, want contribution) 
 		if _, still := want.ipRules[r]; !still {
 			l.ipRules[r] = until
 			changed = true
+			if len(have.replies) > 0 {
+				l.replies[key] = leavingReplies{have.replies, until}
+			}
 		}
 	}
 	l.mu.Unlock()
@@ -119,6 +129,13 @@ func (l *leaving) contribution(now time.Time) (host.Rules, map[host.IPRule]struc
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		for chain, list := range byKey[key].Rules(key) {
 			rules[chain] = append(rules[chain], list...)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(l.replies)) {
+		if kept := l.replies[key]; kept.until.After(now) {
+			for chain, list := range kept.rules {
+				rules[chain] = append(rules[chain], list...)
+			}
 		}
 	}
 	ipRules := map[host.IPRule]struct{}{}
@@ -198,6 +215,7 @@ func (l *leaving) expire(ctx context.Context) error {
 	defer l.mu.Unlock()
 	drop(l.translations, translations)
 	drop(l.ipRules, ipRules)
+	maps.DeleteFunc(l.replies, func(_ string, kept leavingReplies) bool { return !kept.until.After(now) })
 	return nil
 }
 

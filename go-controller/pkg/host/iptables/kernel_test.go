@@ -86,6 +86,9 @@ func specs(e example) []host.Spec {
 		{Mark: 0x3f0, Target: host.Return},
 		{Mark: topology.MarkPodToNode, Protocol: "tcp", Target: host.SetMark(0x1745ec)},
 		{CTState: "RELATED,ESTABLISHED", Target: host.Accept},
+		{In: "ovn-k8s-mp0", OrigDst: e.lb, Reply: true, Comment: "ns/svc", Target: host.Return},
+		{In: "ovn-k8s-mp0", Protocol: "sctp", OrigDstPort: 30080, Reply: true, Comment: "ns/svc", Target: host.Return},
+		{Src: pod, In: "ovn-k8s-mp0", CTState: "DNAT", OrigDst: e.lb, OrigDstPort: 80, Protocol: "tcp", Reply: true, Target: host.Return},
 		{Src: netip.MustParsePrefix("0.0.0.0/0"), Target: host.SNATTo(e.other)},
 	}
 	if e.family == topology.IPv6 {
