@@ -16,7 +16,7 @@ var texts = map[string]string{
 	"owner topology.PriorityExternalGateway":   "`externalroute`, on `GR_<node>` for each family",
 	"owner topology.PriorityNoExternalGateway": "`network`, on `GR_<node>` for each family",
 
-	"topology.PriorityNoPod":             "Drops packets to the cluster subnets that are in no node's subnet: a default route would send them out and back in",
+	"topology.PriorityNoPod":             "Drops packets to the cluster subnets that are in no node's subnet, and to cluster addresses that no Service has: a default route would send them out, or out and back in",
 	"topology.PriorityGatewayPodToNode":  "Sends what pods with external gateways send to nodes to the management port of their own node: it is not for the gateways",
 	"topology.PriorityServicePortInside": "Exempts traffic from the port of a Service to pods, routers and nodes from `PriorityServicePort`",
 	"topology.PriorityServicePort":       "Sends traffic of egress pods from the port of a Service that preserves client addresses to where replies can be told from new traffic; in local gateway mode that of pods with external gateways to the gateway router ([replies.md](replies.md))",

@@ -337,6 +337,7 @@ func (m *master) egressServices(core informers.SharedInformerFactory, pods *nore
 func networkConfig(cfg config.Config) network.Config {
 	n := network.Config{
 		JoinSubnets:            joinSubnets(cfg),
+		ServiceCIDRs:           cfg.Kubernetes.ServiceCIDRs,
 		GatewayMTU:             cfg.Default.MTU,
 		DisableSNATMultipleGWs: cfg.Gateway.DisableSNATMultipleGWs,
 	}

@@ -40,6 +40,7 @@ func ClusterRows(c Config, assigned map[string]Assignment) []nb.Row {
 		rows = append(rows, nb.Row{ID: g, Model: &nbdb.LoadBalancerGroup{Name: g}})
 	}
 	rows = append(rows, noPodPolicies(c)...)
+	rows = append(rows, noServicePolicies(c)...)
 	for _, a := range assigned {
 		rows = append(rows, macBindings(topology.ClusterRouterToJoin, a.Join)...)
 	}

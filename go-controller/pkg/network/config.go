@@ -26,6 +26,9 @@ type Config struct {
 	// JoinSubnets hold the addresses of the routers on the join switch: one for
 	// each family of the cluster, others are ignored.
 	JoinSubnets []netip.Prefix
+	// ServiceCIDRs are the ranges of cluster addresses of Services; those of other families are
+	// ignored.
+	ServiceCIDRs []netip.Prefix
 	// DisableSNATMultipleGWs leaves the translation of pod addresses on the
 	// gateway routers to the pods' own rows.
 	DisableSNATMultipleGWs bool

@@ -2,6 +2,7 @@ package network
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
@@ -18,6 +19,19 @@ func noPodPolicies(c Config) []nb.Row {
 	for _, s := range c.ClusterSubnets {
 		f := topology.FamilyOf(s.CIDR.Addr())
 		rows = append(rows, noPodPolicy(fmt.Sprintf("outport == %q && %s.dst == %s", topology.ClusterRouterToJoin, f.Match(), s.CIDR.Masked())))
+	}
+	return rows
+}
+
+// noServicePolicies drop what is for a cluster address of a Service and has come to the
+// cluster router: the load balancers of the switches know it not. In local gateway mode it
+// would go to the host, whose route for that range leads back, in shared mode to the wire.
+func noServicePolicies(c Config) []nb.Row {
+	var rows []nb.Row
+	for _, p := range c.ServiceCIDRs {
+		if f := topology.FamilyOf(p.Addr()); slices.Contains(c.families(), f) {
+			rows = append(rows, noPodPolicy(fmt.Sprintf("%s.dst == %s", f.Match(), p.Masked())))
+		}
 	}
 	return rows
 }

@@ -170,6 +170,7 @@ func TestPacketsInOVN(t *testing.T) {
 		{"outside", "8.8.8.8", "2001:db8::8", []string{"eth.dst = 02:42:00:00:00:01", "ct_snat(IP.src=NODE)", `output("breth0_a")`}, "k8s-"},
 		{"management port of the other node", "10.244.1.2", "fd00:10:244:2::2", []string{`output("k8s-b")`}, "ct_snat"},
 		{"address in no node's subnet", "10.244.9.9", "fd00:10:244:9::9", nil, "eth.dst = "},
+		{"address of no Service", "10.96.0.99", "fd00:10:96::99", nil, "eth.dst = "},
 	}
 	local := append([]packet{}, shared...)
 	local[3] = packet{"other node", "172.18.0.3", "fc00:f853:ccd:e793::3", []string{"0a:58:0a:f4:00:02", `output("k8s-a")`}, "ct_snat"}

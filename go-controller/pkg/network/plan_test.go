@@ -37,7 +37,7 @@ func keepAddrs(k family, all ...string) (out []netip.Addr) {
 }
 
 func config(k family) network.Config {
-	c := network.Config{JoinSubnets: keepPrefixes(k, "100.64.0.0/16", "fd98::/64")}
+	c := network.Config{JoinSubnets: keepPrefixes(k, "100.64.0.0/16", "fd98::/64"), ServiceCIDRs: []netip.Prefix{pfx("10.96.0.0/16"), pfx("fd00:10:96::/112")}}
 	for _, s := range []network.ClusterSubnet{
 		{CIDR: pfx("10.244.0.0/16"), HostPrefixLen: 24},
 		{CIDR: pfx("fd00:10:244::/48"), HostPrefixLen: 64},

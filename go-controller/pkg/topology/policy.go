@@ -4,7 +4,8 @@ import "math"
 
 // Priorities of the logical router policies on ClusterRouter; a higher one wins.
 const (
-	// PriorityNoPod drops what is for the range of pods and for no node's subnet: a
+	// PriorityNoPod drops what is for a cluster address and has got past the load balancers,
+	// and what is for the range of pods and for no node's subnet: a
 	// default route would lead it out and back in.
 	PriorityNoPod = 1005
 	// PriorityNodeLocal sends traffic of pods to their own node's address to
