@@ -62,3 +62,33 @@ func TestNetwork(t *testing.T) {
 		w.eventually("the rules in another table", func() bool { return strings.Count(dump(), "5000:") == 3 && w.status().Programmed == nil })
 	})
 }
+
+// TestNodeRepliesLinger: for as long as ip rules of a network that is not wanted any more are
+// there, so is what keeps replies by host ports out of it; then both go.
+func TestNodeRepliesLinger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.linger = Linger
+		w.kernel.mu.Lock()
+		w.kernel.tables["blue"] = 7
+		w.kernel.mu.Unlock()
+		w.start()
+		eg := egress("demo-svc", "ovn-worker2")
+		eg.Spec.Network = "blue"
+		w.update(eg)
+		marks := func() int { return strings.Count(w.dump(), "--set-xmark 0x3f3/") }
+		led := func() int {
+			return strings.Count(hostfake.DumpIPRules(w.ipRules.Objects()), "5000:\tfrom 10.244.") + strings.Count(hostfake.DumpIPRules(w.ipRules.Objects()), "5000:\tfrom fd00:10:244:")
+		}
+		w.eventually("pods to be led into the network, but for replies", func() bool { return led() > 0 && marks() == led() })
+		all := led()
+		eg.Spec.Network = ""
+		w.update(eg)
+		w.eventually("what is not wanted any more to linger, and go", func() bool {
+			if led() > 0 && marks() != all {
+				t.Errorf("%d pods are led into the network, replies of %d are not", led(), marks())
+			}
+			return led() == 0 && marks() == 0
+		})
+	})
+}

@@ -50,11 +50,11 @@ func TestRefusedGateways(t *testing.T) {
 	// Another decision about the same pod says nothing again; another fault is told.
 	w.annotatePod("gw", announced.Name, map[string]any{kube.AnnotationBFDEnabled: "true"})
 	if _, err := w.kube.CoreV1().Namespaces().Patch(context.Background(), "red", "application/merge-patch+json",
-		[]byte(`{"metadata":{"annotations":{"k8s.ovn.org/routing-external-gws":"10.244.0.3,172.18.0.51"}}}`), metav1.PatchOptions{}); err != nil {
+		[]byte(`{"metadata":{"annotations":{"k8s.ovn.org/routing-external-gws":"10.244.0.3,172.18.255.255,172.18.0.51"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.eventually("the gateway of the namespace", func() bool { return w.inUse("red") == "172.18.0.51" })
-	told("10.244.0.3 is in the pod network")
+	told("10.244.0.3 is in the pod network", "172.18.255.255 is the network or broadcast address of 172.18.0.0/16")
 	w.stop()
 	if len(w.events.Events) > 0 {
 		t.Errorf("one more event: %s", <-w.events.Events)
