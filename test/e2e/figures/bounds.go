@@ -34,6 +34,15 @@ var (
 	Undisturbed = Bound{Promised: 100 * time.Millisecond, Factor: 10}
 )
 
+// Start is the time that pods take to start where many do at once. Nothing is promised of it: it
+// is what others are compared with, and the bound is a limit for a machine that stands still.
+var Start = Bound{Promised: 5 * time.Second, Factor: 20}
+
+// StartServed is that of pods of an EgressIP on another network: at most a second more.
+func StartServed(plain time.Duration) Bound {
+	return Bound{Promised: plain + time.Second, Factor: 1}
+}
+
 // Takeover is EgressIPFailover where a node takes over many addresses at once: at most a
 // second more than with those of one EgressIP.
 func Takeover(one time.Duration) Bound {

@@ -21,6 +21,11 @@ func (l *Lab) RunPulseEvery(ctx context.Context, every time.Duration, name, node
 	return l.runPod(ctx, name, node, labels, "pulse", "-port", fmt.Sprint(reportPort), "-every", every.String(), "-to", targets(to, ServePort))
 }
 
+// StartPulse is RunPulseEvery that does not wait for the pod.
+func (l *Lab) StartPulse(ctx context.Context, every time.Duration, name, node string, labels map[string]string, to []netip.Addr) error {
+	return l.createPod(ctx, newPod(name, node, labels, "pulse", "-port", fmt.Sprint(reportPort), "-every", every.String(), "-to", targets(to, ServePort)))
+}
+
 // targets lists a port of each address as the probe takes it.
 func targets(to []netip.Addr, port uint16) string {
 	list := make([]string, len(to))

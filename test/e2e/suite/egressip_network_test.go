@@ -47,6 +47,9 @@ func (e *egressIPTest) secondary(t *testing.T) {
 	t.Run("LinkDown", e.linkDown)
 	e.in(t, "local", "Connections", e.secondaryConnections)
 	e.in(t, "local", "Kill", e.secondaryKill)
+	if count := number("EGRESSIP_STARTS", 0); count > 0 {
+		t.Run("Starts", func(t *testing.T) { e.starts(t, count) })
+	}
 	e.remove(t, storageName)
 	e.choose(t, storageName)
 	e.assignable(t)

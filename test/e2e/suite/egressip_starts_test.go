@@ -1,0 +1,144 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ovnkube/ovnkube/test/e2e/figures"
+	"github.com/ovnkube/ovnkube/test/e2e/lab"
+)
+
+const (
+	// startsEvery is the time between two pods that are made: 20 a second.
+	startsEvery = 50 * time.Millisecond
+	// churnEvery is the time between two changes of the EgressIP's pods meanwhile.
+	churnEvery = 200 * time.Millisecond
+	// firstAnswer is how long a pod that has started may be without an answer: one that is
+	// not served yet is dropped for as long as its EgressIP changes.
+	firstAnswer = 2 * time.Second
+	// waveLabel tells the pods of one wave.
+	waveLabel = "e2e-wave"
+)
+
+// starts makes many pods of an EgressIP on another network, 20 a second, while its pods
+// change all the time. They start about as soon as others, and are served from the first.
+func (e *egressIPTest) starts(t *testing.T, count int) {
+	e.choose(t, storageName, "egress-0")
+	plain := e.wave(t, "plain", count, nil)
+	figures.Record(t, "pods: p95 of the time to start", figures.Start, plain)
+	end := e.churnPods(t)
+	served := e.wave(t, "served", count, chosen(storageName))
+	changes := end()
+	t.Logf("%d pods, %d changes of others of their EgressIP", count, changes)
+	figures.Record(t, "pods of an EgressIP on another network: p95 of the time to start", figures.StartServed(plain), served)
+	e.choose(t, storageName, "egress-0", "egress-1")
+}
+
+// churnPods has the EgressIP choose a pod and not choose it, again and again, until it is
+// ended; that returns how often.
+func (e *egressIPTest) churnPods(t *testing.T) (end func() int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan int, 1)
+	go func() {
+		n := 0
+		for tick := time.NewTicker(churnEvery); ; n++ {
+			value := []string{`"` + storageName + `"`, "null"}[n%2]
+			patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, egressLabel, value)
+			if _, err := e.Kube.CoreV1().Pods(lab.Namespace).Patch(ctx, "egress-1", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				tick.Stop()
+				done <- n
+				return
+			}
+		}
+	}()
+	return func() int {
+		cancel()
+		return <-done
+	}
+}
+
+// wave makes pods, looks at how soon each gets answers, deletes them, and returns the 95th
+// percentile of how long they took to be ready.
+func (e *egressIPTest) wave(t *testing.T, name string, count int, labels map[string]string) time.Duration {
+	t.Helper()
+	made, names := map[string]time.Time{}, make([]string, count)
+	watch, err := e.Kube.CoreV1().Pods(lab.Namespace).Watch(t.Context(), metav1.ListOptions{LabelSelector: waveLabel + "=" + name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Stop()
+	t.Cleanup(func() { e.deletePods(t, names) })
+	all := map[string]string{waveLabel: name}
+	for k, v := range labels {
+		all[k] = v
+	}
+	tick := time.NewTicker(startsEvery)
+	defer tick.Stop()
+	for i := range names {
+		names[i] = fmt.Sprintf("%s-%d", name, i)
+		made[names[i]] = time.Now()
+		if err := e.StartPulse(t.Context(), startsEvery, names[i], nodes[i%len(nodes)], all, shoreIPs); err != nil {
+			t.Fatal(err)
+		}
+		<-tick.C
+	}
+	var took []time.Duration
+	limit := time.After(leakPatience + time.Duration(count)*2*time.Second)
+	for len(made) > 0 {
+		select {
+		case event, ok := <-watch.ResultChan():
+			pod, is := event.Object.(*corev1.Pod)
+			if !ok || !is {
+				t.Fatalf("the watch ended: %+v", event)
+			}
+			began, waits := made[pod.Name]
+			ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+			})
+			if waits && ready {
+				took = append(took, time.Since(began))
+				delete(made, pod.Name)
+			}
+		case <-limit:
+			t.Fatalf("%d of %d pods are not ready", len(made), count)
+		}
+	}
+	if labels != nil {
+		e.soonAnswered(t, names)
+	}
+	e.deletePods(t, names)
+	slices.Sort(took)
+	t.Logf("%d pods %s: median %s, worst %s", count, name, took[count/2].Round(time.Millisecond), took[count-1].Round(time.Millisecond))
+	return took[(count*95+99)/100-1]
+}
+
+// soonAnswered wants every pod to have got answers soon after it had started, and ever since.
+func (e *egressIPTest) soonAnswered(t *testing.T, pods []string) {
+	t.Helper()
+	allowed := time.Duration(float64(firstAnswer) * figures.Slowness())
+	for _, name := range pods {
+		reports, err := e.Pulses(t.Context(), name, false)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, to := range shoreIPs {
+			if r := reports[to]; r.Echoed == 0 || r.MaxGap() > allowed {
+				t.Errorf("%s was without an answer from %s for %s; %d have come", name, to, r.MaxGap(), r.Echoed)
+			}
+		}
+	}
+}
