@@ -488,13 +488,7 @@ func flushTranslated(cfg config.Config) func(context.Context, func(src, to netip
 		if count > 0 {
 			klog.V(2).InfoS("Connections with another source address deleted", "count", count)
 		}
-		for _, a := range ended {
-			filter := conntrack.Filter{Src: a}
-			if err := conntrack.FlushOVS(ctx, conntrack.DefaultRunDir, uint16(cfg.Default.ConntrackZone), filter); err != nil {
-				return err
-			}
-		}
-		return nil
+		return conntrack.FlushOVSSources(ctx, conntrack.DefaultRunDir, uint16(cfg.Default.ConntrackZone), ended)
 	}
 }
 

@@ -36,6 +36,48 @@ func FlushOVSAddrs(ctx context.Context, runDir string, addrs []netip.Addr) (int,
 	return total, nil
 }
 
+// FlushOVSSources deletes the entries of one zone of connections that the addresses have
+// opened. It reads the table in userspace once, however many addresses there are.
+func FlushOVSSources(ctx context.Context, runDir string, zone uint16, addrs []netip.Addr) error {
+	if len(addrs) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	all, err := datapaths(ctx, runDir)
+	for _, d := range all {
+		err = errors.Join(err, d.flushSources(ctx, zone, addrs))
+	}
+	if err != nil {
+		return fmt.Errorf("flush conntrack of OVS: %w", err)
+	}
+	return nil
+}
+
+func (d datapath) flushSources(ctx context.Context, zone uint16, addrs []netip.Addr) error {
+	found := map[netip.Addr]bool{}
+	if d.userspace() {
+		entries, err := d.entries(ctx)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if e.zone == zone && slices.Contains(addrs, e.orig.src) {
+				found[e.orig.src] = true
+			}
+		}
+	} else { // its table is the kernel's
+		for _, a := range addrs {
+			found[a] = true
+		}
+	}
+	var err error
+	for a := range found {
+		err = errors.Join(err, d.flushMatching(ctx, zone, Filter{Src: a}))
+	}
+	return err
+}
+
 func (d datapath) flushAddrs(ctx context.Context, addrs []netip.Addr) (total int, err error) {
 	entries, err := d.entries(ctx)
 	if err != nil {

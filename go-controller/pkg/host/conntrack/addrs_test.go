@@ -51,8 +51,25 @@ func TestFlushOVSAddrs(t *testing.T) {
 	if !slices.Equal(left, []string{"172.18.0.55", "fc00::55"}) {
 		t.Errorf("left are entries to %v", left)
 	}
+	// Of those who opened connections in a zone, all at once, and nobody else's.
+	gone := []netip.Addr{addr("192.0.2.1"), addr("fd02::1"), addr("192.0.2.9")}
+	for _, c := range []struct {
+		zone uint16
+		from []netip.Addr
+		left int
+	}{{9, gone, 2}, {8, gone[1:], 1}, {8, nil, 1}, {8, gone, 0}} {
+		if err := FlushOVSSources(t.Context(), o.Dir, c.zone, c.from); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(o.Run("ovs-appctl", "dpctl/dump-conntrack"), "orig="); n != c.left {
+			t.Errorf("%d entries are left in zone %d without %v, want %d", n, c.zone, c.from, c.left)
+		}
+	}
 	o.StopVswitchd()
 	if _, err := FlushOVSAddrs(t.Context(), o.Dir, []netip.Addr{addr("172.18.0.33")}); err == nil {
 		t.Error("nobody was there to ask")
+	}
+	if err := FlushOVSSources(t.Context(), o.Dir, 8, gone); err == nil {
+		t.Error("nobody was there to ask who opened connections")
 	}
 }
