@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,8 +62,8 @@ func (v *view) inside(to netip.AddrPort) bool {
 	return true
 }
 
-// unserved notes a destination that is the cluster's own and that nobody answers at: packets to it
-// are led as all others are.
+// unserved notes a destination that is the cluster's own and that nobody answers at. Packets to
+// an egress address are led as all others are.
 func (v *view) unserved(to netip.AddrPort) {
 	a := to.Addr()
 	if within(v.c.snap.Settings.Services, a) {
@@ -71,7 +72,6 @@ func (v *view) unserved(to netip.AddrPort) {
 			port = fmt.Sprintf(" at port %d", to.Port())
 		}
 		v.nobody = fmt.Sprintf("%s is in the range of Services inside the cluster, and no Service has it%s", a, port)
-		v.note = v.nobody + ": what is sent there takes the way of what leaves the cluster"
 		return
 	}
 	for _, e := range v.c.askedBy(a) {
@@ -83,16 +83,15 @@ func (v *view) unserved(to netip.AddrPort) {
 	}
 }
 
-// sentBack has nobody get what the kernel of a node is to send to an address of a Service that
-// there is not: its route for that range leads back to OVN.
-func (v *view) sentBack() {
+// noService has nobody get what is for an address of a Service that there is not, whatever
+// selects the pod: the cluster router drops it.
+func (v *view) noService() {
 	f := v.out
-	if v.nobody == "" || f.Outcome != OutcomeEgressService && (f.Outcome != OutcomeNode || v.node.Gateway.Mode != topology.GatewayLocal) {
+	if v.nobody == "" {
 		return
 	}
-	v.note = ""
 	f.Outcome, f.By, f.Sources, f.ImplementedBy = OutcomeInside, "", nil, nil
-	f.Why = v.nobody + ": the kernel of the node that is to let it out sends it back to OVN"
+	f.Why = v.nobody + ": a policy of priority " + strconv.Itoa(topology.PriorityNoPod) + " drops what is sent there"
 	for i := range f.Selected {
 		if f.Selected[i].Wins {
 			f.Selected[i].Wins, f.Selected[i].Why = false, "it is about what leaves the cluster"

@@ -11,8 +11,8 @@ func TestDestinationWords(t *testing.T) {
 	type change = func(*Snapshot)
 	prod := []change{egressIP("prod", "prod", "172.18.0.33"), egressService("shop/checkout", "5.5.5.5"), loadBalanced, inForce}
 	for to, want := range map[string]string{
-		"10.96.0.9":        "no Service has it: what is sent there",
-		"10.96.0.7:81":     "no Service has it at port 81: what is sent there",
+		"10.96.0.9":        "no Service has it: a policy of priority 1005 drops what is sent there",
+		"10.96.0.7:81":     "no Service has it at port 81: a policy of priority 1005 drops what is sent there",
 		"172.18.0.33":      "is an address of EgressIP/prod: OVN takes replies there, and drops what else is sent to it",
 		"172.18.0.3":       "is an address of the pod's own node, which sees the pod's address",
 		"172.18.0.3:30080": "an address of the pod's own node, at a node port of Service shop/checkout: its pods see",
@@ -23,8 +23,8 @@ func TestDestinationWords(t *testing.T) {
 		}
 	}
 	p := ask(t, world(), "prod/web", "10.96.0.9")
-	if why := p.Families[0].Why; !strings.HasSuffix(why, "sends it back to OVN") || len(p.Notes) > 0 {
-		t.Errorf("by the kernel: %s, notes %q", why, p.Notes)
+	if why := p.Families[0].Why; !strings.HasSuffix(why, "drops what is sent there") || len(p.Notes) > 0 {
+		t.Errorf("without any feature: %s, notes %q", why, p.Notes)
 	}
 }
 

@@ -160,7 +160,7 @@ func (v *view) explain(to netip.AddrPort) {
 		}
 		v.fromNode()
 	}
-	v.sentBack()
+	v.noService()
 }
 
 // leadsAway tells whether an EgressIP leads the pod past the routing table that an
