@@ -153,6 +153,14 @@ chaos: ## Have CHAOS_FAULTS random faults (200) happen to a kin cluster under eg
 high-availability-test: ## Turn a cluster from the manifests into one with three masters and clustered databases, and take members away (root)
 	HIGH_AVAILABILITY=1 $(MAKE) e2e E2E_PACKAGES=./suite E2E_RUN='TestInstalled/HighAvailability' E2E_FLAGS='-v $(E2E_FLAGS)'
 
+# The version to begin with: the last tag that is not this commit, and where there is none
+# the first commit whose databases speak TLS.
+UPGRADE_FROM ?= $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null || echo da75b58d8629e1eda9e87628721481a219d936de)
+.PHONY: upgrade-test
+upgrade-test: build image ## Upgrade a cluster from the manifests of an earlier version (UPGRADE_FROM=REVISION) under egress traffic, and go back (root)
+	test/e2e/upgrade.sh $(UPGRADE_FROM) $(OUT)/upgrade
+	UPGRADE_DIR=$(OUT)/upgrade $(MAKE) e2e E2E_PACKAGES=./suite E2E_RUN='TestUpgrade' E2E_FLAGS='-v $(E2E_FLAGS)'
+
 .PHONY: page-test
 page-test: cluster-binaries image ## Look at the egress map, of "ovnkube egress serve" and of a master, with Chromium on a kin cluster (root; installs Chromium, 220 MB; PAGE_SCREENSHOTS=DIR)
 	@contrib/install-deps.sh chromium-headless-shell fonts-dejavu-core

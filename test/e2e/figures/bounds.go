@@ -30,6 +30,12 @@ var (
 	MetalLBFailover = Bound{Promised: 3 * time.Second, Factor: 2}
 	// MetalLBMove is the same of a planned move: another speaker has to see the label.
 	MetalLBMove = Bound{Promised: time.Second, Factor: 3}
+	// Upgrade is the longest time without an answer where a node's ovnkube or ovn-controller
+	// is replaced by another version: a planned move, and at most a failover.
+	Upgrade = Bound{Promised: 2 * time.Second, Factor: 2}
+	// SwitchRestart is the same where the Open vSwitch of a node restarts, whose pods have no
+	// network meanwhile: docs/operations.md.
+	SwitchRestart = Bound{Promised: 5 * time.Second, Factor: 2}
 	// Undisturbed is the longest time without an answer where nothing is to change.
 	Undisturbed = Bound{Promised: 100 * time.Millisecond, Factor: 10}
 )

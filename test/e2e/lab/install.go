@@ -2,13 +2,17 @@ package lab
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"time"
 )
 
-// CRDs is the directory of the resource definitions, and Manifests that of the overlay that
-// kin has written for the cluster.
+// CRDs is the directory of the resource definitions, which kin takes from the same
+// variable, and Manifests that of the overlay that kin has written for the cluster.
 func (l *Lab) CRDs() string {
+	if dir := os.Getenv("KIN_CRDS"); dir != "" {
+		return dir
+	}
 	return filepath.Join(filepath.Dir(l.Kin.Program), "..", "..", "dist", "crds")
 }
 

@@ -61,6 +61,9 @@ type faultTest struct {
 	deathsAtHome int
 	died         map[string]bool // what masters logged of it
 	table        strings.Builder
+	// longest is the time without an echo in what was suffered last: of connections that were
+	// open, and of new ones.
+	longest struct{ lasting, fresh time.Duration }
 }
 
 // faultWire is where it is looked at what has a wrong source.
@@ -95,7 +98,7 @@ func (s *suite) newFaultTest(t *testing.T) *faultTest {
 	f.egress.create(t, faultName, faultIPs, held)
 	f.egress.create(t, farName, farIPs, held)
 	f.primaryServers = at(lab.OutsideAddresses, primaryPort)
-	through := f.gatewayPod(t, g)
+	through := f.gatewayPod(t, g, lab.Traffic{Namespace: faultName, Name: "gateway-own", Node: faultHome, To: at(lab.Beyond, gatewayPort)})
 	f.goHome(t)
 	f.tap(t, through)
 	for _, p := range []struct {
@@ -156,34 +159,34 @@ func (f *faultTest) start(t *testing.T, kind string, traffic lab.Traffic) lab.Po
 	if err != nil {
 		t.Fatal(err)
 	}
-	if traffic.Namespace == "" {
+	if traffic.Namespace == "" { // else it ends with the namespace
 		t.Cleanup(func() { f.egress.deletePods(t, []string{pod.Name}) })
 		f.groups = append(f.groups, faultGroup{kind, pod})
 	}
 	return pod
 }
 
-// gatewayPod has the pods of a namespace use the gateways, with their own addresses, and
-// starts one on the node that suffers.
-func (f *faultTest) gatewayPod(t *testing.T, g *gatewayTest) lab.Pod {
+// gatewayPod has the pods of a new namespace use the gateways, with their own addresses, and
+// starts one.
+func (f *faultTest) gatewayPod(t *testing.T, g *gatewayTest, traffic lab.Traffic) lab.Pod {
 	t.Helper()
 	ctx := t.Context()
-	f.makeNamespace(t, faultName)
+	f.makeNamespace(t, traffic.Namespace)
 	policies := g.routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes()
 	t.Cleanup(func() {
-		if err := policies.Delete(context.WithoutCancel(ctx), faultName, metav1.DeleteOptions{}); err != nil {
+		if err := policies.Delete(context.WithoutCancel(ctx), traffic.Namespace, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
-	policy := &routev1.AdminPolicyBasedExternalRoute{ObjectMeta: metav1.ObjectMeta{Name: faultName}}
-	policy.Spec.From.NamespaceSelector.MatchLabels = map[string]string{corev1.LabelMetadataName: faultName}
+	policy := &routev1.AdminPolicyBasedExternalRoute{ObjectMeta: metav1.ObjectMeta{Name: traffic.Namespace}}
+	policy.Spec.From.NamespaceSelector.MatchLabels = map[string]string{corev1.LabelMetadataName: traffic.Namespace}
 	options := watched()
 	options.SkipHostSNAT = true
 	policy.Spec.NextHops = hops(options, f.gateways...)
 	if _, err := policies.Create(ctx, policy, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	return f.start(t, "gateway", lab.Traffic{Namespace: faultName, Name: "gateway-own", Node: faultHome, To: at(lab.Beyond, gatewayPort)})
+	return f.start(t, "gateway", traffic)
 }
 
 // makeNamespace makes a namespace in which pods can be made, and deletes it with all in

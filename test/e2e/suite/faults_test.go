@@ -189,6 +189,7 @@ func (f *faultTest) suffers(t *testing.T, allowed gaps, fault func()) {
 		allowed = gaps{noticed, noticed, noticed}
 		t.Logf("addresses moved: %s", away)
 	}
+	f.longest.lasting, f.longest.fresh = 0, 0
 	fmt.Fprintf(&f.table, "%-44s %4.0f s", t.Name()[strings.LastIndex(t.Name(), "/")+1:], took.Seconds())
 	for _, group := range f.groups {
 		f.within(t, group, all[group.pod.Name], map[string]time.Duration{
@@ -215,6 +216,7 @@ func (f *faultTest) within(t *testing.T, group faultGroup, said map[netip.AddrPo
 			t.Errorf("the connection of %s to %s broke %d times", group.pod.Name, to, r.Lasting.Reconnects)
 		}
 	}
+	f.longest.lasting, f.longest.fresh = max(f.longest.lasting, lasting), max(f.longest.fresh, fresh)
 	fmt.Fprintf(&f.table, "  %s %d/%d lost %d", group.pod.Name, lasting.Milliseconds(), fresh.Milliseconds(), lost)
 }
 
