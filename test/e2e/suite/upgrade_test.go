@@ -41,8 +41,8 @@ var upgraded = map[string]struct {
 
 // version is what the manifests of one version have, with this cluster's settings.
 type version struct {
-	name, crds string
-	objects    []unstructured.Unstructured
+	tag, crds string // the tag of the image
+	objects   []unstructured.Unstructured
 }
 
 // upgrade is a cluster with the workloads of one version, or of two.
@@ -50,11 +50,13 @@ type upgrade struct {
 	*faultTest
 	policies         *gatewayTest
 	earlier, present version
+	// commit is that of the earlier version.
+	commit string
 }
 
 // TestUpgrade installs the manifests and the image of an earlier version, which are in
 // UPGRADE_DIR as test/e2e/upgrade.sh makes them, and has the workloads get the present ones,
-// and go back, nodes first and the master first. Whichever is the newer one, masters and
+// and go back, nodes first, the master first, and all at once. Whichever is the newer one, masters and
 // nodes work together: new EgressIPs, EgressServices and policies come into force. No
 // packet has a wrong source, and a master keeps the rows of the other version.
 func TestUpgrade(t *testing.T) {
@@ -69,7 +71,11 @@ func TestUpgrade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &upgrade{}
+	commit, err := os.ReadFile(filepath.Join(dir, "revision"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &upgrade{commit: strings.TrimSpace(string(commit))}
 	s := start(t, "local", func(o *lab.Options) {
 		o.Name, o.Install = fmt.Sprintf("e2e-upgrade-%d", os.Getpid()), "manifests"
 		o.Before = func(ctx context.Context, l *lab.Lab) (err error) {
@@ -106,7 +112,8 @@ func TestUpgrade(t *testing.T) {
 	t.Run("UpMasterFirst", func(t *testing.T) { u.pass(t, u.present, slices.Concat(master, nodes)) })
 	t.Run("DownMasterFirst", func(t *testing.T) { u.pass(t, u.earlier, slices.Concat(master, nodes)) })
 	u.define(t, u.earlier)
-	t.Run("Definitions", func(t *testing.T) { u.changes(t) })
+	t.Run("Definitions", u.changes)
+	t.Run("UpAtOnce", u.atOnce)
 	t.Logf("longest time without an echo, of connections that were open and of new ones, in milliseconds:\n%s", u.table.String())
 }
 
@@ -123,7 +130,7 @@ func readKustomization(path string) (map[string]any, error) {
 // kin has given the cluster and a tag of the image, and renders it. The settings have the
 // keys of both versions, as they have to while a cluster is of both.
 func render(ctx context.Context, l *lab.Lab, settings map[string]any, tag, dist, dir string) (version, error) {
-	v := version{name: tag, crds: filepath.Join(dist, "crds")}
+	v := version{tag: tag, crds: filepath.Join(dist, "crds")}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return v, err
 	}
@@ -181,7 +188,7 @@ func (u *upgrade) apply(t *testing.T, v version, want func(name string) bool) {
 		}
 	}
 	if len(list.Items) == 0 {
-		t.Fatalf("nothing of %s to apply", v.name)
+		t.Fatalf("nothing of %s to apply", v.tag)
 	}
 	text, err := list.MarshalJSON()
 	if err != nil {
@@ -218,8 +225,8 @@ func (u *upgrade) pass(t *testing.T, v version, workloads []string) {
 				u.apply(t, v, func(name string) bool { return name == workload })
 				u.kubectl(t, "rollout", "status", strings.ToLower(workload), "--timeout=3m")
 			})
-			figures.Record(t, w.figure, w.bound, u.longest.fresh)
-			figures.Record(t, w.figure+", open connections", figures.Bound{Promised: w.bound.Promised, Factor: tcp * w.bound.Factor}, u.longest.lasting)
+			u.record(t, w.figure, w.bound)
+			u.runs(t, v, workload)
 			if master {
 				u.decides(t)
 				u.adopted(t, before, u.steady(t))
@@ -227,6 +234,59 @@ func (u *upgrade) pass(t *testing.T, v version, workloads []string) {
 			t.Run("Change", u.changes)
 			u.inspect(t)
 		})
+	}
+}
+
+// atOnce is what one kubectl apply does.
+func (u *upgrade) atOnce(t *testing.T) {
+	u.suffers(t, handedOver, func() {
+		u.define(t, u.present)
+		u.apply(t, u.present, func(name string) bool { _, ok := upgraded[name]; return ok })
+		for workload := range upgraded {
+			u.kubectl(t, "rollout", "status", strings.ToLower(workload), "--timeout=5m")
+		}
+	})
+	u.record(t, "upgrade of everything at once", figures.Upgrade)
+	for workload := range upgraded {
+		u.runs(t, u.present, workload)
+	}
+	t.Run("Change", u.changes)
+	u.inspect(t)
+}
+
+// record keeps how long connections stood still in what was suffered last.
+func (u *upgrade) record(t *testing.T, name string, b figures.Bound) {
+	t.Helper()
+	figures.Record(t, name, b, u.longest.fresh)
+	b.Factor *= tcp
+	figures.Record(t, name+", open connections", b, u.longest.lasting)
+}
+
+// runs fails where a workload does not run the program of a version.
+func (u *upgrade) runs(t *testing.T, v version, workload string) {
+	t.Helper()
+	on, port := nodes, 9410
+	switch workload {
+	case "DaemonSet/ovnkube-node":
+	case "Deployment/ovnkube-master":
+		on, port = nodes[:1], 9409
+	default:
+		return
+	}
+	for _, node := range on {
+		address, err := u.nodeAddress(t.Context(), node, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, err := u.Call(t.Context(), node, false, "get", fmt.Sprintf("http://%s:%d/metrics", address, port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, said, _ = strings.Cut(said, "ovnkube_build_info{commit=\"")
+		commit, _, _ := strings.Cut(said, "\"")
+		if commit == "" || (commit == u.commit) != (v.tag == u.earlier.tag) {
+			t.Errorf("%s of %s is of commit %q, want the version %s; the earlier one is %s", workload, node, commit, v.tag, u.commit)
+		}
 	}
 }
 
@@ -252,8 +312,7 @@ func (u *upgrade) switches(t *testing.T) {
 					}
 				}
 			})
-			figures.Record(t, "restart of Open vSwitch", figures.SwitchRestart, u.longest.fresh)
-			figures.Record(t, "restart of Open vSwitch, open connections", figures.Bound{Promised: figures.SwitchRestart.Promised, Factor: tcp * figures.SwitchRestart.Factor}, u.longest.lasting)
+			u.record(t, "restart of Open vSwitch", figures.SwitchRestart)
 			u.inspect(t)
 		})
 	}
