@@ -309,6 +309,7 @@ func (u *upgrade) changes(t *testing.T) {
 func (u *upgrade) switches(t *testing.T) {
 	for _, node := range nodes {
 		t.Run(node, func(t *testing.T) {
+			u.moved = false
 			u.suffers(t, refilled, func() {
 				for _, step := range [][2]string{{"stop", "ovs-vswitchd"}, {"restart", "ovsdb-server"}, {"start", "ovs-vswitchd"}} {
 					if err := u.Kin.Service(t.Context(), step[0], node, step[1]); err != nil {
@@ -316,6 +317,7 @@ func (u *upgrade) switches(t *testing.T) {
 					}
 				}
 			})
+			t.Logf("its egress addresses moved: %t", u.moved)
 			u.record(t, "restart of Open vSwitch", figures.SwitchRestart)
 			u.inspect(t)
 		})
