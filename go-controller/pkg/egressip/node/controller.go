@@ -148,8 +148,8 @@ type Controller struct {
 	touched map[string]bool
 	// released are addresses on secondary networks that others are about to take.
 	released map[string]map[netip.Addr]released
-	// leaving: others are asked to take over.
-	leaving bool
+	// leaving: others are asked to take over; ending: they have had their time.
+	leaving, ending bool
 }
 
 // state is what this node has of an EgressIP.

@@ -3,12 +3,16 @@ package node
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
@@ -17,6 +21,8 @@ const (
 	handoverLimit = 4 * time.Second
 	// handoverPatience is how long it goes on while nobody takes anything.
 	handoverPatience = 2 * time.Second
+	// dropLimit bounds what comes after it.
+	dropLimit = time.Second
 	// handoverTick is how often it is looked how far it is.
 	handoverTick = 10 * time.Millisecond
 	// backKey is the key of taking back the request; no EgressIP is called so.
@@ -24,24 +30,31 @@ const (
 )
 
 // HandOver has other nodes take over what this one holds, before it stops. It
-// returns when all is taken over, when nobody is there to do it, or in any case
-// after a few seconds: then this node's bridge and kernel go on without us. Run
-// must go on meanwhile.
+// returns when all is taken over and pods are led there, when nobody is there to do it, or
+// in any case after a few seconds: then this node's bridge and kernel go on without us,
+// but for translations of what has gone. Run must go on meanwhile.
 func (c *Controller) HandOver(ctx context.Context) error {
 	held := c.Answering()
 	if held == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, handoverLimit)
+	limited, cancel := context.WithTimeout(ctx, handoverLimit)
 	defer cancel()
-	if ok, err := c.somebodyElse(ctx); err != nil || !ok {
+	if ok, err := c.somebodyElse(limited); err != nil || !ok {
 		return err
 	}
 	klog.InfoS("Handing over egress addresses", "addresses", held)
 	c.setLeaving()
-	if err := c.ask(ctx, kube.Value("true")); err != nil {
+	if err := c.ask(limited, kube.Value("true")); err != nil {
 		return err
 	}
+	c.awaitHandover(limited, held)
+	c.dropReleased(ctx)
+	return nil
+}
+
+// awaitHandover waits for others to have what this node held, and for pods to be led there.
+func (c *Controller) awaitHandover(ctx context.Context, held int) {
 	tick := time.NewTicker(handoverTick)
 	defer tick.Stop()
 	stuck := time.NewTimer(handoverPatience)
@@ -50,22 +63,72 @@ func (c *Controller) HandOver(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			klog.InfoS("Not all egress addresses were taken over in time", "left", c.Answering())
-			return nil
+			return
 		case <-stuck.C:
-			klog.InfoS("No other node takes over the egress addresses", "left", c.Answering())
-			return nil
+			klog.InfoS("Nobody takes over the egress addresses any more, or leads pods there", "left", c.Answering())
+			return
 		case <-tick.C:
 		}
 		now := c.Answering()
-		if now == 0 {
+		if now == 0 && c.ledElsewhere() {
 			klog.InfoS("Egress addresses handed over")
-			return nil
+			return
 		}
 		if now < held {
 			held = now
 			stuck.Reset(handoverPatience)
 		}
 	}
+}
+
+// ledElsewhere tells whether no pod is led to this node any more for an address on a
+// secondary network that it has released. On the primary network its gateway router goes on
+// translating for them.
+func (c *Controller) ledElsewhere() bool {
+	c.mu.Lock()
+	keys := slices.Collect(maps.Keys(c.released))
+	c.mu.Unlock()
+	return !slices.ContainsFunc(keys, func(key string) bool {
+		e, err := c.deps.EgressIPs.Lister().Get(key)
+		return err == nil && !meta.IsStatusConditionTrue(e.Status.Conditions, v1.ConditionProgrammed)
+	})
+}
+
+// dropReleased has the kernel drop what still comes for addresses on secondary networks that
+// this node has released: nobody would take their translations away when this process has
+// ended. It waits for that, for a moment.
+func (c *Controller) dropReleased(ctx context.Context) {
+	c.mu.Lock()
+	c.ending = true
+	keys := slices.Collect(maps.Keys(c.released))
+	c.mu.Unlock()
+	c.queue.Enqueue(keys...)
+	ctx, cancel := context.WithTimeout(ctx, dropLimit)
+	defer cancel()
+	tick := time.NewTicker(handoverTick)
+	defer tick.Stop()
+	for c.translatesReleased() {
+		select {
+		case <-ctx.Done():
+			klog.InfoS("Translations to egress addresses that are others' by now are left behind")
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// translatesReleased tells whether the kernel translates to addresses that are released.
+func (c *Controller) translatesReleased() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, left := range c.released {
+		for _, to := range c.states[key].host.Translations {
+			if _, ok := left[to]; ok {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // somebodyElse tells whether there is another node that may hold addresses.

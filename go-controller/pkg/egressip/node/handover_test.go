@@ -1,9 +1,13 @@
 package node
 
 import (
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
@@ -60,6 +64,55 @@ func TestHandOver(t *testing.T) {
 	}
 	w.start()
 	w.eventually("the request to be taken back", func() bool { return !w.asks() })
+}
+
+// TestHandOverSecondary: a node that is about to end translates for pods to an address on a
+// secondary network until they are led to the next one, for as long as it may take; then it
+// drops what still comes, because nobody would take the translation away.
+func TestHandOverSecondary(t *testing.T) {
+	for name, led := range map[string]bool{"pods are led elsewhere": true, "nobody leads them": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const way = "6000:\tfrom 10.244.1.3 lookup 1111"
+				programmed := func(e *v1.EgressIP, is metav1.ConditionStatus) {
+					meta.SetStatusCondition(&e.Status.Conditions, metav1.Condition{Type: v1.ConditionProgrammed, Status: is, Reason: "Test"})
+				}
+				w := newWorld(t, secondary("10.10.10.5 "+self))
+				w.pod("red", "web", "10.244.1.3/24")
+				w.neighbour(nil)
+				c, _ := w.run()
+				w.saysEventually("prod", self+" 10.10.10.5")
+				began := time.Now()
+				done := make(chan error, 1)
+				go func() { done <- c.HandOver(t.Context()) }()
+				w.eventually("the request", w.asks)
+				w.change("prod", func(e *v1.EgressIP) { give(e, "10.10.10.5 "+other); programmed(e, metav1.ConditionFalse) })
+				w.saysEventually("prod")
+				<-time.After(handoverPatience / 2) // of the bubble
+				synctest.Wait()
+				if got := w.dump(); !strings.Contains(got, way) || !strings.Contains(got, "-j SNAT --to-source 10.10.10.5") {
+					t.Errorf("while pods are led here:\n%s", got)
+				}
+				select {
+				case err := <-done:
+					t.Fatalf("ended while pods were led here: %v", err)
+				default:
+				}
+				if led {
+					w.change("prod", func(e *v1.EgressIP) { programmed(e, metav1.ConditionTrue) })
+				}
+				if err := <-done; err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took > handoverLimit+dropLimit {
+					t.Errorf("took %s", took)
+				}
+				if got := w.dump(); strings.Contains(got, way) || strings.Contains(got, "-j SNAT") || !strings.Contains(got, "blackhole default table 1000") {
+					t.Errorf("in the end:\n%s", got)
+				}
+			})
+		})
+	}
 }
 
 // TestNobodyElse keeps what nobody else can hold, without asking.

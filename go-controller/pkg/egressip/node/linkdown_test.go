@@ -76,6 +76,8 @@ func TestNoLinkLeft(t *testing.T) {
 		w.change("prod", func(e *v1.EgressIP) { give(e, "10.10.10.5 "+other) })
 	}
 	take := func(w *world, _ *Controller) { w.change("prod", func(e *v1.EgressIP) { give(e) }) }
+	leave := func(_ *world, c *Controller) { c.setLeaving() }
+	end := func(w *world, c *Controller) { c.dropReleased(w.t.Context()) }
 	for _, c := range []struct {
 		what  string
 		drop  bool
@@ -85,7 +87,9 @@ func TestNoLinkLeft(t *testing.T) {
 		{what: "link lost", steps: []func(*world, *Controller){lose}, want: blocked},
 		{what: "link lost, moved", steps: []func(*world, *Controller){lose, move}, want: blocked},
 		{what: "moved", steps: []func(*world, *Controller){move}, want: way},
-		{what: "moved because this process ends", steps: []func(*world, *Controller){func(_ *world, c *Controller) { c.setLeaving() }, move}, want: blocked},
+		{what: "moved because this process is to end", steps: []func(*world, *Controller){leave, move}, want: way},
+		{what: "moved, and this process ends", steps: []func(*world, *Controller){leave, move, end}, want: blocked},
+		{what: "moved while this process ends", steps: []func(*world, *Controller){leave, end, move}, want: blocked},
 		{what: "no node left", drop: true, steps: []func(*world, *Controller){take}, want: blocked},
 		{what: "link lost, no node left", drop: true, steps: []func(*world, *Controller){lose, take}, want: blocked},
 		{what: "no node left, and another address leads elsewhere", steps: []func(*world, *Controller){func(w *world, _ *Controller) {

@@ -119,9 +119,7 @@ func (c *Controller) planReleased(key string, e *v1.EgressIP, before state) egre
 		if given[a] = true; err != nil || errNetwork != nil || item.Node == c.deps.Node || item.From == c.deps.Node {
 			continue
 		}
-		if networks[a] = network; c.leaving {
-			networks[a] = netip.Prefix{}
-		}
+		networks[a] = network
 	}
 	left := c.released[key]
 	if left == nil {
@@ -146,6 +144,10 @@ func (c *Controller) planReleased(key string, e *v1.EgressIP, before state) egre
 		if _, expected := networks[a]; !expected || !now.Before(d.until) {
 			delete(left, a)
 			continue
+		}
+		if c.ending {
+			d.network = netip.Prefix{}
+			left[a] = d
 		}
 		assignment.Secondary = append(assignment.Secondary, a)
 		assignment.Networks[a] = d.network
