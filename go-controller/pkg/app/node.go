@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
 	"k8s.io/klog/v2"
@@ -200,11 +201,11 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 		return nil, err
 	}
 	if cfg.Features.EgressService {
-		more, err := n.egressServices(core)
+		more, err := n.egressServices(core, pods)
 		if err != nil {
 			return nil, err
 		}
-		start = append(start, more...)
+		start = append(start, more)
 	}
 	if cfg.Features.EgressIP {
 		more, err := n.egressIPs()
@@ -369,13 +370,13 @@ func chassis(ctx context.Context, switches ovs.Client) (string, error) {
 }
 
 // egressServices adds the node side of EgressServices and returns the informers of
-// our own kinds and of all nodes' pods.
-func (n *node) egressServices(core informers.SharedInformerFactory) ([]starter, error) {
+// our own kinds. pods are those of this node.
+func (n *node) egressServices(core, pods informers.SharedInformerFactory) (starter, error) {
 	egress, err := versioned.NewForConfig(n.env.REST)
 	if err != nil {
 		return nil, fmt.Errorf("make the client of our own kinds: %w", err)
 	}
-	factory, pods := externalversions.NewSharedInformerFactoryWithOptions(egress, 0, externalversions.WithTransform(kube.Trim)), kube.NewPodAddressInformers(n.env.Kube)
+	factory := externalversions.NewSharedInformerFactoryWithOptions(egress, 0, externalversions.WithTransform(kube.Trim))
 	c, err := egressservicenode.New(egressservicenode.Deps{
 		Node:  n.name,
 		Nodes: n.self,
@@ -384,7 +385,10 @@ func (n *node) egressServices(core informers.SharedInformerFactory) ([]starter, 
 			Services:       core.Core().V1().Services(),
 			EndpointSlices: core.Discovery().V1().EndpointSlices(),
 			Pods:           pods.Core().V1().Pods(),
-			Addresses:      n.addresses,
+			Namespace: func(namespace string) (cache.SharedIndexInformer, error) {
+				return kube.NewNamespacePods(n.env.Kube, namespace)
+			},
+			Addresses: n.addresses,
 		},
 		Egress:         egress,
 		Chains:         n.chains,
@@ -401,7 +405,7 @@ func (n *node) egressServices(core informers.SharedInformerFactory) ([]starter, 
 	}
 	n.runners["egress services"] = c
 	n.contributes("every EgressService to be tried once", c.Attempted(), c.Synced())
-	return []starter{factory, pods}, nil
+	return factory, nil
 }
 
 // marks adds what marks traffic from pods to nodes where OVN's marks get lost.

@@ -29,13 +29,14 @@ const MirrorGrace = 2 * time.Minute
 // only when MirrorGrace is over. A mirror that is made anew until then is a change of the
 // pod, with another UID of the object. tweak is that of f; nil for none.
 func LateMirrors(f informers.SharedInformerFactory, tweak func(*metav1.ListOptions)) informers.SharedInformerFactory {
-	return podFactory{f, tweak}
+	return podFactory{f, metav1.NamespaceAll, tweak}
 }
 
 // podFactory implements LateMirrors.
 type podFactory struct {
 	informers.SharedInformerFactory
-	tweak func(*metav1.ListOptions)
+	namespace string // of the pods
+	tweak     func(*metav1.ListOptions)
 }
 
 // Core implements informers.SharedInformerFactory.
@@ -50,7 +51,7 @@ func (f podFactory) InformerFor(obj runtime.Object, newInformer internalinterfac
 }
 
 func (f podFactory) pods(cs kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-	pods, m := cs.CoreV1().Pods(metav1.NamespaceAll), newMirrors()
+	pods, m := cs.CoreV1().Pods(f.namespace), newMirrors()
 	options := func(o metav1.ListOptions) metav1.ListOptions {
 		if f.tweak != nil {
 			f.tweak(&o)

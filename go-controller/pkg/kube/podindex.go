@@ -30,10 +30,10 @@ func PodAddresses(p *corev1.Pod) []netip.Addr {
 	return addrs
 }
 
-// NewPodAddressInformers returns a factory whose pod informer holds of each pod
-// no more than PodAddresses reads: every node may have to know all of them.
-func NewPodAddressInformers(cs kubernetes.Interface) informers.SharedInformerFactory {
-	return LateMirrors(informers.NewSharedInformerFactoryWithOptions(cs, 0, informers.WithTransform(func(obj any) (any, error) {
+// NewNamespacePods returns an informer that holds, of each pod of one namespace, no more
+// than PodAddresses reads, with the index that PodAt reads.
+func NewNamespacePods(cs kubernetes.Interface, namespace string) (cache.SharedIndexInformer, error) {
+	factory := informers.NewSharedInformerFactoryWithOptions(cs, 0, informers.WithTransform(func(obj any) (any, error) {
 		p, ok := obj.(*corev1.Pod)
 		if !ok {
 			return obj, nil
@@ -43,7 +43,9 @@ func NewPodAddressInformers(cs kubernetes.Interface) informers.SharedInformerFac
 			Spec:       corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork},
 			Status:     corev1.PodStatus{Phase: p.Status.Phase, PodIPs: slices.Clone(p.Status.PodIPs)},
 		}, nil
-	})), nil)
+	}))
+	inf := podFactory{factory, namespace, nil}.Core().V1().Pods().Informer()
+	return inf, IndexPods(inf)
 }
 
 // The names of the indexes of pods.

@@ -103,6 +103,18 @@ func NewBatch(name string, limit int, reconcile func(ctx context.Context, keys [
 // Where keys panics, the key "namespace/name" of the object is enqueued: that is
 // what most keys are, and one that names nothing reconciles to nothing.
 func (c *Controller) Watch(inf cache.SharedIndexInformer, keys func(old, new any) []string) error {
+	synced, err := c.Follow(inf, keys)
+	if err != nil {
+		return err
+	}
+	c.informersSynced = append(c.informersSynced, synced)
+	return nil
+}
+
+// Follow is Watch of an informer that the start does not wait for: it may be called
+// while the controller runs. What it returns tells whether the keys of all objects that
+// were there at first have been enqueued.
+func (c *Controller) Follow(inf cache.SharedIndexInformer, keys func(old, new any) []string) (cache.InformerSynced, error) {
 	event := func(old, new any) {
 		err := panics.Catch(c.name, func() error {
 			c.Enqueue(keys(old, new)...)
@@ -128,10 +140,9 @@ func (c *Controller) Watch(inf cache.SharedIndexInformer, keys func(old, new any
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("watch for %s: %w", c.name, err)
+		return nil, fmt.Errorf("watch for %s: %w", c.name, err)
 	}
-	c.informersSynced = append(c.informersSynced, h.HasSynced)
-	return nil
+	return h.HasSynced, nil
 }
 
 // Seed adds a function whose keys are reconciled once at start-up, after the

@@ -132,6 +132,7 @@ func New(deps Deps) (*Controller, error) {
 
 // Run works until ctx is done.
 func (c *Controller) Run(ctx context.Context) error {
+	defer c.reader.Close()
 	var wg sync.WaitGroup
 	wg.Go(func() { c.leaving.run(ctx) })
 	wg.Go(func() { c.watchTables(ctx) })
@@ -162,11 +163,9 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		s.Key = key
 		c.queue.Enqueue(c.reader.Forget(key)...)
 	} else {
-		var others []string
-		if s, others, err = c.reader.Decode(eg); err != nil {
+		if s, err = c.decode(ctx, eg); err != nil {
 			return err
 		}
-		c.queue.Enqueue(others...)
 		if want, problem, err = c.want(c.role(s)); err != nil {
 			return err
 		}
@@ -185,6 +184,36 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	}
 	c.queue.MarkSynced(key)
 	return c.acknowledge(ctx, eg, s, problem)
+}
+
+// decode reads an EgressService, with the pods of other nodes where this one needs them.
+func (c *Controller) decode(ctx context.Context, eg *v1.EgressService) (egressservice.Service, error) {
+	known := c.reader.Knows(eg)
+	s, others, err := c.reader.Decode(eg)
+	if err != nil {
+		return s, err
+	}
+	c.queue.Enqueue(others...)
+	if !c.needsAll(s) {
+		c.reader.Release(eg)
+		return s, nil
+	}
+	if others, err = c.reader.Know(ctx, eg); err != nil {
+		return s, err
+	}
+	c.queue.Enqueue(others...)
+	if known {
+		return s, nil
+	}
+	s, others, err = c.reader.Decode(eg)
+	c.queue.Enqueue(others...)
+	return s, err
+}
+
+// needsAll tells whether this node has to know an EgressService's pods on other nodes: as the
+// host, which translates for them, or for replies of pods that its kernel has led to them.
+func (c *Controller) needsAll(s egressservice.Service) bool {
+	return c.role(s).Host == c.deps.Node || len(s.DirectPorts) > 0
 }
 
 // role returns s with the host it has as far as this node is concerned: while

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/util/retry"
@@ -163,7 +162,7 @@ func newWorld(t *testing.T) *world {
 // start runs the node side of ovn-worker2.
 func (w *world) start() *Controller {
 	w.t.Helper()
-	core, own := informers.NewSharedInformerFactory(w.kube, fakeapi.NoResync), externalversions.NewSharedInformerFactory(w.egress, fakeapi.NoResync)
+	core, own := w.nodeInformers(), externalversions.NewSharedInformerFactory(w.egress, fakeapi.NoResync)
 	ipRules := host.NewSet("ip rules", w.ipRules, func(struct{}, struct{}) bool { return true })
 	w.sweep = ipRules.Sweep
 	c, err := New(Deps{Node: "ovn-worker2", Chains: w.chains, ClusterSubnets: cluster, Mode: topology.GatewayLocal,
@@ -175,6 +174,7 @@ func (w *world) start() *Controller {
 			Services:       core.Core().V1().Services(),
 			EndpointSlices: core.Discovery().V1().EndpointSlices(),
 			Pods:           core.Core().V1().Pods(),
+			Namespace:      w.namespacePods,
 		}})
 	if err != nil {
 		w.t.Fatal(err)

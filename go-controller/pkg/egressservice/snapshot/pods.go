@@ -35,6 +35,9 @@ func (r *Reader) selected(svc *corev1.Service) (addrs []netip.Addr) {
 
 // PodAt returns the pod of a namespace that has an address; nil where none has.
 func (r *Reader) PodAt(namespace string, a netip.Addr) *corev1.Pod {
+	if pods := r.known.pods(namespace); pods != nil {
+		return kube.PodAt(pods, namespace, a)
+	}
 	return kube.PodAt(r.pods, namespace, a)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -32,8 +33,11 @@ type Informers struct {
 	EgressServices egressinformers.EgressServiceInformer
 	Services       coreinformers.ServiceInformer
 	EndpointSlices discoveryinformers.EndpointSliceInformer
-	// Pods are those of all nodes; see kube.NewPodAddressInformers.
+	// Pods are those of all nodes or, where there is Namespace, at least those of this one.
 	Pods coreinformers.PodInformer
+	// Namespace returns an informer of all pods of a namespace, which has the index of
+	// kube.IndexPods and is not started; see Reader.Know.
+	Namespace func(namespace string) (cache.SharedIndexInformer, error)
 	// Addresses tells which addresses belong to the cluster itself; nil: none does.
 	Addresses *reservedsnapshot.Addresses
 }
@@ -48,6 +52,7 @@ type Reader struct {
 	services  corelisters.ServiceLister
 	slices    cache.Indexer
 	pods      cache.Indexer
+	known     *namespaces
 	given     func(pod string, uid types.UID) []netip.Addr
 }
 
@@ -83,6 +88,7 @@ func NewReader(in Informers, cluster []netip.Prefix, mode topology.GatewayMode, 
 		services:  in.Services.Lister(),
 		slices:    endpoints.GetIndexer(),
 		pods:      pods.GetIndexer(),
+		known:     newNamespaces(in.Namespace),
 		given:     given,
 	}, nil
 }
@@ -118,7 +124,7 @@ func (r *Reader) Objects() ([]*v1.EgressService, error) {
 func (r *Reader) Decode(eg *v1.EgressService) (s egressservice.Service, others []string, err error) {
 	snap := egressservice.Snapshot{Egress: eg, Shared: r.mode == topology.GatewayShared,
 		Pod: func(a netip.Addr) (string, bool) {
-			if p := kube.PodAt(r.pods, eg.Namespace, a); p != nil {
+			if p := r.PodAt(eg.Namespace, a); p != nil {
 				return p.Spec.NodeName, true
 			}
 			return "", false
@@ -144,7 +150,12 @@ func (r *Reader) Decode(eg *v1.EgressService) (s egressservice.Service, others [
 
 // Forget says that an EgressService is gone, and returns the others that select
 // pods it had.
-func (r *Reader) Forget(key string) (others []string) { return r.claims.Forget(key) }
+func (r *Reader) Forget(key string) (others []string) {
+	if namespace, _, err := cache.SplitMetaNamespaceKey(key); err == nil {
+		r.known.release(namespace, key)
+	}
+	return r.claims.Forget(key)
+}
 
 // Prime reads every EgressService, so that none takes pods which an older one has
 // but did not claim yet.
@@ -153,12 +164,20 @@ func (r *Reader) Prime() error {
 	if err != nil {
 		return err
 	}
+	_, err = r.decodeAll(all)
+	return err
+}
+
+// decodeAll decodes EgressServices, and returns those that Decode does.
+func (r *Reader) decodeAll(all []*v1.EgressService) (others []string, err error) {
 	for _, eg := range all {
-		if _, _, err := r.Decode(eg); err != nil {
-			return err
+		_, more, err := r.Decode(eg)
+		if err != nil {
+			return nil, err
 		}
+		others = append(others, more...)
 	}
-	return nil
+	return others, nil
 }
 
 func (r *Reader) slicesOf(eg *v1.EgressService) ([]*discoveryv1.EndpointSlice, error) {
@@ -204,13 +223,22 @@ func (r *Reader) Watch(c *queue.Controller, keys func(kind Kind, key string) []s
 	if err := r.watchAddresses(c, keys); err != nil {
 		return err
 	}
-	return c.Watch(r.informers.Pods.Informer(), func(old, new any) []string {
+	pods := func(old, new any) []string {
 		var out []string
 		for _, key := range r.concerned(old, new) {
 			out = append(out, keys(Pod, key)...)
 		}
 		return out
-	})
+	}
+	r.known.follow = func(inf cache.SharedIndexInformer, known *atomic.Bool) (cache.InformerSynced, error) {
+		return c.Follow(inf, func(old, new any) []string {
+			if !known.Load() {
+				return nil // whoever waits for it decodes what it needs then
+			}
+			return pods(old, new)
+		})
+	}
+	return c.Watch(r.informers.Pods.Informer(), pods)
 }
 
 // watchAddresses is Watch for those who have the addresses of load balancers.

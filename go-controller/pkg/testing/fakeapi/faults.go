@@ -24,10 +24,16 @@ type Faults struct {
 	mu       sync.Mutex
 	rng      *rand.Rand
 	share    float64 // of requests that fail
-	watching map[*queued]schema.GroupVersionResource
-	cut      map[schema.GroupVersionResource]int       // watches that are to come back
-	resumed  map[schema.GroupVersionResource][]*queued // those of them that began with their list
+	watching map[*queued]scope
+	cut      map[scope]int       // watches that are to come back
+	resumed  map[scope][]*queued // those of them that began with their list
 	injected int
+}
+
+// scope is what a watch is of.
+type scope struct {
+	resource  schema.GroupVersionResource
+	namespace string // "" for all
 }
 
 // The last error handler of the runtime package slows down loops of errors, with the
@@ -37,8 +43,8 @@ func init() { utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] }
 
 // NewFaults returns faults that do not happen before Set.
 func NewFaults(rng *rand.Rand) *Faults {
-	return &Faults{rng: rand.New(rand.NewPCG(rng.Uint64(), 0)), watching: map[*queued]schema.GroupVersionResource{},
-		cut: map[schema.GroupVersionResource]int{}, resumed: map[schema.GroupVersionResource][]*queued{}}
+	return &Faults{rng: rand.New(rand.NewPCG(rng.Uint64(), 0)), watching: map[*queued]scope{},
+		cut: map[scope]int{}, resumed: map[scope][]*queued{}}
 }
 
 // Set makes a share of the controllers' requests fail from now on.
@@ -115,13 +121,13 @@ func (f *Faults) fault() int {
 func (f *Faults) resume(cs Clientset, all *watches, a clienttesting.Action) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r := a.GetResource()
+	r := scope{a.GetResource(), a.GetNamespace()}
 	list, ok := a.(clienttesting.ListActionImpl)
 	starts := ok && list.ListOptions.ResourceVersion == "0"
 	if f.cut[r] == 0 && !starts {
 		return nil
 	}
-	w, err := cs.Tracker().Watch(r, a.GetNamespace())
+	w, err := cs.Tracker().Watch(r.resource, r.namespace)
 	if err != nil {
 		return err
 	}
@@ -138,8 +144,9 @@ func (f *Faults) watch(cs Clientset, all *watches, r schema.GroupVersionResource
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var q *queued
-	if resumed := f.resumed[r]; len(resumed) > 0 {
-		q, f.resumed[r] = resumed[0], resumed[1:]
+	at := scope{r, namespace}
+	if resumed := f.resumed[at]; len(resumed) > 0 {
+		q, f.resumed[at] = resumed[0], resumed[1:]
 		q.begin()
 	} else {
 		w, err := all.begin(cs, r, namespace, opts)
@@ -148,7 +155,7 @@ func (f *Faults) watch(cs Clientset, all *watches, r schema.GroupVersionResource
 		}
 		q = w
 	}
-	f.watching[q] = r
+	f.watching[q] = at
 	return q, nil
 }
 

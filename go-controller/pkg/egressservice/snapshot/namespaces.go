@@ -1,0 +1,159 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+)
+
+// namespaces are those of which all pods are known, as long as EgressServices need them: a
+// node needs the pods of others for what it translates, which for most EgressServices
+// is nothing.
+type namespaces struct {
+	open func(namespace string) (cache.SharedIndexInformer, error)
+	// follow tells a controller of the pods of an informer, once they are known.
+	follow func(inf cache.SharedIndexInformer, known *atomic.Bool) (cache.InformerSynced, error)
+
+	running sync.WaitGroup
+	mu      sync.Mutex
+	watched map[string]*namespace
+	closed  bool
+}
+
+// namespace is one of them.
+type namespace struct {
+	users  map[string]bool // the keys of the EgressServices that need it
+	pods   cache.Indexer
+	synced []cache.InformerSynced
+	stop   context.CancelFunc
+
+	priming sync.Mutex
+	known   atomic.Bool
+}
+
+func newNamespaces(open func(string) (cache.SharedIndexInformer, error)) *namespaces {
+	return &namespaces{open: open, watched: map[string]*namespace{}}
+}
+
+// pods returns all pods of a namespace; nil where they are not known.
+func (n *namespaces) pods(name string) cache.Indexer {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if w := n.watched[name]; w != nil && w.known.Load() {
+		return w.pods
+	}
+	return nil
+}
+
+// use has the pods of a namespace be watched for an EgressService.
+func (n *namespaces) use(name, key string) (*namespace, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if w := n.watched[name]; w != nil {
+		w.users[key] = true
+		return w, nil
+	}
+	if n.closed {
+		return nil, fmt.Errorf("watch the pods of namespace %s: %w", name, context.Canceled)
+	}
+	inf, err := n.open(name)
+	if err != nil {
+		return nil, fmt.Errorf("watch the pods of namespace %s: %w", name, err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	w := &namespace{users: map[string]bool{key: true}, pods: inf.GetIndexer(), stop: stop}
+	told, err := n.follow(inf, &w.known)
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("watch the pods of namespace %s: %w", name, err)
+	}
+	w.synced = []cache.InformerSynced{inf.HasSynced, told}
+	n.watched[name] = w
+	n.running.Go(func() { inf.RunWithContext(ctx) })
+	klog.V(2).InfoS("Watching the pods of a namespace", "namespace", name, "egressService", key)
+	return w, nil
+}
+
+// release says that an EgressService needs the pods of other nodes no more.
+func (n *namespaces) release(name, key string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := n.watched[name]
+	if w == nil || !w.users[key] {
+		return
+	}
+	if delete(w.users, key); len(w.users) == 0 {
+		w.stop()
+		delete(n.watched, name)
+		klog.V(2).InfoS("Watching the pods of a namespace no more", "namespace", name)
+	}
+}
+
+// Close ends what Know has begun, and waits for it.
+func (r *Reader) Close() {
+	n := r.known
+	n.mu.Lock()
+	n.closed = true
+	for name, w := range n.watched {
+		w.stop()
+		delete(n.watched, name)
+	}
+	n.mu.Unlock()
+	n.running.Wait()
+}
+
+// Knows tells whether all pods of the namespace of an EgressService are known, and remain
+// so until it is released.
+func (r *Reader) Knows(eg *v1.EgressService) bool {
+	n := r.known
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := n.watched[eg.Namespace]
+	return n.open == nil || w != nil && w.users[eg.Namespace+"/"+eg.Name] && w.known.Load()
+}
+
+// Know makes sure that all pods of the namespace of an EgressService are known, and not
+// only those of this node, until Forget or Release; it waits for that. What was decoded
+// before may lack pods of others. It also returns the EgressServices for which something
+// changed by that, as Decode does.
+func (r *Reader) Know(ctx context.Context, eg *v1.EgressService) (others []string, err error) {
+	if r.informers.Namespace == nil {
+		return nil, nil
+	}
+	w, err := r.known.use(eg.Namespace, eg.Namespace+"/"+eg.Name)
+	if err != nil {
+		return nil, err
+	}
+	if !queue.Informed(ctx, "egressservice-node", w.synced...) {
+		return nil, fmt.Errorf("wait for the pods of namespace %s: %w", eg.Namespace, ctx.Err())
+	}
+	w.priming.Lock()
+	defer w.priming.Unlock()
+	if w.known.Load() {
+		return nil, nil
+	}
+	// From here on pods of others are endpoints, which older EgressServices may have.
+	w.known.Store(true)
+	all, err := r.egress.EgressServices(eg.Namespace).List(labels.Everything())
+	if err == nil {
+		others, err = r.decodeAll(all)
+	}
+	if err != nil {
+		w.known.Store(false)
+		return nil, fmt.Errorf("read the EgressServices of namespace %s: %w", eg.Namespace, err)
+	}
+	return others, nil
+}
+
+// Release says that the pods of other nodes are not needed for an EgressService.
+func (r *Reader) Release(eg *v1.EgressService) {
+	r.known.release(eg.Namespace, eg.Namespace+"/"+eg.Name)
+}
