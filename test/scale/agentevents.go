@@ -16,11 +16,11 @@ import (
 	"github.com/ovnkube/ovnkube/test/scale/load"
 )
 
-// The flows that the agent has for an address of IPv4: what keeps the gateway router from
-// answering for one of another node, and what drops what would leave with it; and what leads
+// The flows that the agent has for an address: what keeps the gateway router from
+// answering for one of another node, and drops what would leave with it; and what leads
 // to the gateway router what comes for one of its own.
 const (
-	flowsElsewhere = 4
+	flowsElsewhere = 1
 	flowsHere      = 1
 )
 

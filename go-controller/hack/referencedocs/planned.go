@@ -35,8 +35,8 @@ var planners = map[string]func() []host.Flow{
 	"CommonFlows":  func() []host.Flow { return bridge.CommonFlows(exampleBridge) },
 	"InitialFlows": func() []host.Flow { return bridge.InitialFlows(exampleBridge) },
 	"Flows":        func() []host.Flow { return bridge.Flows(exampleBridge, exampleFamily, exampleMarks) },
-	"DropForeign":  func() []host.Flow { return []host.Flow{bridge.DropForeign(egressAddr)} },
-	"SuppressARP":  func() []host.Flow { return bridge.SuppressARP(exampleBridge, egressAddr) },
+	"Suppression":  func() []host.Flow { return bridge.Suppression(exampleBridge) },
+	"SuppressARP":  func() []host.Flow { return []host.Flow{bridge.SuppressARP(egressAddr, true)} },
 	"DeliverToOVN": func() []host.Flow { return bridge.DeliverToOVN(bridge.Bridge{MAC: "MAC"}, egressAddr, "PREVIOUS") },
 	"OwnAddress": func() []host.Flow {
 		second := bridge.Family{Family: topology.IPv4, Node: secondAddr}

@@ -34,7 +34,7 @@ func FuzzFlows(f *testing.F) {
 				flows = slices.Concat(flows, bridge.Flows(b, facts, m), bridge.Marked(facts, m))
 			}
 			gated := s.Addr()
-			flows = slices.Concat(flows, bridge.SuppressARP(b, gated), bridge.DeliverToOVN(b, gated, fuzzed.One(s, "", "02:42:ac:12:00:03")))
+			flows = slices.Concat(flows, bridge.Suppression(b), []host.Flow{bridge.SuppressARP(gated, true)}, bridge.DeliverToOVN(b, gated, fuzzed.One(s, "", "02:42:ac:12:00:03")))
 			ingress := bridge.Ingress{
 				To: netip.AddrPortFrom(s.Addr(), uint16(s.Pick(255))), Protocol: fuzzed.One(s, "tcp", "udp", "sctp"),
 				Sources: fuzzed.Many(s, 2, fuzzed.Prefixes("172.18.0.0/24", "fc00::/7", "0.0.0.0/0")...),

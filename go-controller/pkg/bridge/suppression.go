@@ -2,6 +2,9 @@ package bridge
 
 import (
 	"fmt"
+	"math/big"
+	"math/bits"
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -13,8 +16,41 @@ import (
 
 // prioritySuppressARP is above every flow that could hand ARP or neighbour discovery to
 // OVN or to the wire: 100 and 60, which take neighbour discovery with the rest of
-// IPv6, and 10 and 0, which take ARP.
+// IPv6, and 10 and 0, which take ARP. What comes to it is looked up one above it.
 const prioritySuppressARP = 150
+
+// priorityLeaving is where the source of what leaves is looked up: below all flows that send it
+// on with another source, or drop it, and above that by which the rest leaves.
+const priorityLeaving = 103
+
+// TableSuppressed has one flow for each egress address that this node does not hold. It finds
+// the address in register 1 or, of IPv6, in those from 4 on, and says in register 2 what is
+// to become of the packet.
+const TableSuppressed = 5
+
+// The bits of register 2. Those that say what was looked up keep a packet from being
+// looked up for the same again.
+const (
+	regSuppressed = 1 << iota // the address is not this node's
+	regDropped                // and nothing leaves with it
+	regNeighbor               // looked up: who is asked for, or says where it is
+	regLeaving                // looked up: the source of what leaves
+	regCome                   // looked up: the destination of what comes and belongs to no connection
+)
+
+func register(bit int) string { return fmt.Sprintf("reg2=%#x/%#[1]x", bit) }
+
+// lookup is the flow that has TableSuppressed look for what a field has, and goes on in the
+// same table then.
+func lookup(table, priority, bit int, field string, match ...string) host.Flow {
+	register := "NXM_NX_REG1"
+	if strings.Contains(field, "IPV6") || strings.Contains(field, "ND_") {
+		register = "NXM_NX_XXREG1"
+	}
+	return flow(table, priority, append(match, fmt.Sprintf("reg2=0/%#x", bit)),
+		fmt.Sprintf("load:1->NXM_NX_REG2[%d]", bits.TrailingZeros(uint(bit))), fmt.Sprintf("move:%s[]->%s[]", field, register),
+		fmt.Sprintf("resubmit(,%d)", TableSuppressed), fmt.Sprintf("resubmit(,%d)", table))
+}
 
 const (
 	// priorityDeliverToOVN is above those by which connections are the host's; what belongs
@@ -24,33 +60,59 @@ const (
 	priorityStray = 99
 )
 
-// SuppressARP keeps the gateway router from answering for an address that it has in its
-// translations but that this node does not hold, and from announcing it. What
-// asks for the address goes to the host alone, which does not have it. What comes
-// for it and belongs to no connection from here is dropped: the host would send it
-// on to who holds the address, who may have sent it here.
-func SuppressARP(b Bridge, addr netip.Addr) []host.Flow {
-	a, t := addr.String(), texts[topology.FamilyOf(addr)]
-	fromWire := func(match ...string) host.Flow {
-		return flow(0, prioritySuppressARP, append([]string{in(Uplink), b.tagged()}, match...), b.toHost()...)
-	}
-	fromOVN := func(match ...string) host.Flow {
-		return flow(0, prioritySuppressARP, append([]string{in(Patch)}, match...), "drop")
-	}
-	stray := flow(1, priorityStray, []string{in(Uplink), b.tagged(), t.ip, t.dst + "=" + a}, "drop")
-	if topology.FamilyOf(addr) == topology.IPv4 {
-		return []host.Flow{
-			fromWire("arp", "arp_tpa="+a),
-			fromOVN("arp", "arp_spa="+a),
-			stray,
+// Suppression returns the flows that keep the gateway router from answering for addresses of
+// SuppressARP, and from announcing them. What asks for such an address goes to the host
+// alone, which does not have it. What comes for it and belongs to no connection from here is
+// dropped: the host would send it on to who holds the address, who may have sent it here.
+//
+// Where it says so, what leaves with it is dropped, too: a gateway router may remember a
+// connection from the time when it had the address, or from an EgressIP that has ended. It
+// is counted with what nothing has translated.
+func Suppression(b Bridge) []host.Flow {
+	const solicitation, advertisement = "icmp_type=135", "icmp_type=136"
+	wire, ovn := []string{in(Uplink), b.tagged()}, []string{in(Patch)}
+	var flows []host.Flow
+	neighbor := func(field string, from []string, match ...string) {
+		match = slices.Concat(from, match)
+		actions := []string{"drop"}
+		if slices.Equal(from, wire) {
+			actions = b.toHost()
 		}
+		flows = append(flows, lookup(0, prioritySuppressARP+1, regNeighbor, field, slices.Clone(match)...),
+			flow(0, prioritySuppressARP, append(match, register(regSuppressed)), actions...))
 	}
-	return []host.Flow{
-		fromWire("icmp6", "icmp_type=135", "nd_target="+a),
-		fromOVN("icmp6", "icmp_type=136", "nd_target="+a),
-		fromOVN("icmp6", "icmp_type=135", "ipv6_src="+a),
-		stray,
+	neighbor("NXM_OF_ARP_TPA", wire, "arp")
+	neighbor("NXM_OF_ARP_SPA", ovn, "arp")
+	neighbor("NXM_NX_ND_TARGET", wire, "icmp6", solicitation)
+	neighbor("NXM_NX_ND_TARGET", ovn, "icmp6", advertisement)
+	neighbor("NXM_NX_IPV6_SRC", ovn, "icmp6", solicitation)
+	for _, f := range topology.Families {
+		t, fields := texts[f], "NXM_OF_IP"
+		if f == topology.IPv6 {
+			fields = "NXM_NX_IPV6"
+		}
+		come := slices.Concat(wire, []string{t.ip})
+		flows = append(flows,
+			lookup(0, priorityLeaving, regLeaving, fields+"_SRC", in(Patch), t.ip),
+			flow(0, PriorityUnsnatted, []string{in(Patch), t.ip, register(regDropped)}, "drop"),
+			lookup(1, priorityStray, regCome, fields+"_DST", slices.Clone(come)...),
+			flow(1, priorityStray, append(come, register(regSuppressed)), "drop"))
 	}
+	return flows
+}
+
+// SuppressARP has the flows of Suppression take an address for one that this node does not
+// hold; dropped: what leaves with it is dropped, too.
+func SuppressARP(addr netip.Addr, dropped bool) host.Flow {
+	what := regSuppressed
+	if dropped {
+		what |= regDropped
+	}
+	match := fmt.Sprintf("reg1=%#x", addr.AsSlice())
+	if topology.FamilyOf(addr) == topology.IPv6 {
+		match = "xx" + match
+	}
+	return flow(TableSuppressed, prioritySuppressARP, []string{match}, fmt.Sprintf("load:%d->NXM_NX_REG2[0..1]", what))
 }
 
 // EgressAddrs returns the egress addresses that the flows of a bridge, as ovs-ofctl prints
@@ -59,7 +121,7 @@ func SuppressARP(b Bridge, addr netip.Addr) []host.Flow {
 func EgressAddrs(dump string) (delivered, suppressed []netip.Addr) {
 	for line := range strings.Lines(dump) {
 		match, _, _ := strings.Cut(line, " actions=")
-		table, priority, to := "", "", netip.Addr{}
+		table, priority, to, looked := "", "", netip.Addr{}, netip.Addr{}
 		for field := range strings.FieldsFuncSeq(match, func(r rune) bool { return r == ',' || r == ' ' }) {
 			switch name, value, _ := strings.Cut(field, "="); name {
 			case "table":
@@ -68,25 +130,32 @@ func EgressAddrs(dump string) (delivered, suppressed []netip.Addr) {
 				priority = value
 			case "nw_dst", "ipv6_dst":
 				to, _ = netip.ParseAddr(value) // a range is none
+			case "reg1", "xxreg1":
+				looked = fromRegister(value, name == "xxreg1")
 			}
 		}
 		switch {
-		case table != "1" || !to.IsValid():
-		case priority == strconv.Itoa(priorityDeliverToOVN):
+		case table == "1" && priority == strconv.Itoa(priorityDeliverToOVN) && to.IsValid():
 			delivered = append(delivered, to)
-		case priority == strconv.Itoa(priorityStray):
-			suppressed = append(suppressed, to)
+		case table == strconv.Itoa(TableSuppressed) && looked.IsValid():
+			suppressed = append(suppressed, looked)
 		}
 	}
 	return delivered, suppressed
 }
 
-// DropForeign drops what leaves with an egress address that this node does not hold: a
-// gateway router may remember a connection from the time when it had the address, or
-// from an EgressIP that has ended. It is counted with what nothing has translated.
-func DropForeign(addr netip.Addr) host.Flow {
-	t := texts[topology.FamilyOf(addr)]
-	return flow(0, PriorityUnsnatted, []string{in(Patch), t.ip, t.src + "=" + addr.String()}, "drop")
+// fromRegister returns the address that ovs-ofctl prints as the number in a register.
+func fromRegister(text string, long bool) netip.Addr {
+	size := net.IPv4len
+	if long {
+		size = net.IPv6len
+	}
+	n, ok := new(big.Int).SetString(strings.TrimPrefix(text, "0x"), 16)
+	if !ok || n.BitLen() > 8*size {
+		return netip.Addr{}
+	}
+	addr, _ := netip.AddrFromSlice(n.FillBytes(make([]byte, size)))
+	return addr
 }
 
 // DeliverToOVN hands what comes from the wire for an egress address that this node holds to

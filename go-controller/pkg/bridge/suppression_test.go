@@ -14,10 +14,9 @@ import (
 func TestGate(t *testing.T) {
 	four, six := netip.MustParseAddr("172.18.0.33"), netip.MustParseAddr("fc00:f853:ccd:e793::33")
 	for name, flows := range map[string][]host.Flow{
-		"gate-ipv4":       SuppressARP(plain, four),
-		"gate-ipv6":       SuppressARP(plain, six),
-		"gate-ipv4-vlan":  SuppressARP(tagged, four),
-		"gate-ipv6-vlan":  SuppressARP(tagged, six),
+		"gates":           Suppression(plain),
+		"gates-vlan":      Suppression(tagged),
+		"gate":            {SuppressARP(four, false), SuppressARP(six, false), SuppressARP(four, true), SuppressARP(six, true)},
 		"held-ipv4":       DeliverToOVN(plain, four, ""),
 		"held-ipv6-vlan":  DeliverToOVN(tagged, six, ""),
 		"taken-ipv4":      DeliverToOVN(plain, four, "02:42:ac:12:00:04"),
@@ -62,14 +61,14 @@ func TestEgressAddrs(t *testing.T) {
 	delivered, suppressed := EgressAddrs(cookie + "table=0, priority=101,ip,in_port=2 actions=drop\n" +
 		cookie + "table=0, priority=104,ip,in_port=2,nw_src=172.18.0.99 actions=drop\n" +
 		cookie + "table=0, priority=150,arp,in_port=1,arp_tpa=172.18.0.44 actions=LOCAL\n" +
-		cookie + "table=1, priority=99,ip,in_port=1,nw_dst=172.18.0.44 actions=drop\n" +
-		cookie + "table=1, priority=99,ipv6,in_port=1,dl_vlan=5,ipv6_dst=fc00:f853:ccd:e793::44 actions=drop\n" +
+		cookie + "table=5, priority=150,reg1=0xa0c002c actions=load:0x1->NXM_NX_REG2[0..1]\n" +
+		cookie + "table=5, priority=150,xxreg1=0xfc00f8530ccde7930000000000000044 actions=load:0x3->NXM_NX_REG2[0..1]\n" +
 		cookie + "table=1, priority=102,ct_state=+est+trk,ct_mark=0x1,ip,in_port=1,nw_dst=172.18.0.33 actions=output:2\n" +
 		cookie + "table=1, priority=101,ip,in_port=1,nw_dst=172.18.0.33 actions=output:2\n" +
 		cookie + "table=1, priority=101,ipv6,in_port=1,ipv6_dst=fc00:f853:ccd:e793::33 actions=output:2\n" +
 		cookie + "table=1, priority=15,ip,nw_dst=10.244.0.0/16 actions=output:2\n" +
 		cookie + "table=1, priority=101,ip,nw_dst=10.244.0.0/16 actions=output:2\n")
-	const want = "[172.18.0.33 fc00:f853:ccd:e793::33] [172.18.0.44 fc00:f853:ccd:e793::44]"
+	const want = "[172.18.0.33 fc00:f853:ccd:e793::33] [10.12.0.44 fc00:f853:ccd:e793::44]"
 	if got := fmt.Sprint(delivered, suppressed); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

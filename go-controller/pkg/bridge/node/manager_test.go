@@ -349,7 +349,8 @@ func TestGates(t *testing.T) {
 	for _, f := range families {
 		all = append(all, bridge.Flows(at.Facts, f, bridge.DefaultMarks(64000))...)
 	}
-	gates := append(bridge.SuppressARP(at.Facts, netip.MustParseAddr("172.18.0.33")), bridge.SuppressARP(at.Facts, netip.MustParseAddr("fc00::33"))...)
+	gates := append(bridge.Suppression(at.Facts),
+		bridge.SuppressARP(netip.MustParseAddr("172.18.0.33"), false), bridge.SuppressARP(netip.MustParseAddr("fc00::33"), false))
 	if err := errors.Join(m.Apply(ctx, base, all), m.Apply(ctx, "gates", gates), m.Attach(ctx, at)); err != nil {
 		t.Fatal(err)
 	}

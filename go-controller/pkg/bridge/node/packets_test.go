@@ -238,16 +238,27 @@ func TestUntranslatedKinds(t *testing.T) {
 // TestForeign: what leaves with an egress address that is elsewhere is dropped, but for
 // what goes to nodes with the address of this one.
 func TestForeign(t *testing.T) {
-	for _, c := range []struct{ foreign, held, peer string }{
-		{"172.18.0.33:4000", "172.18.0.44:4000", "172.18.0.100:80"}, {"[fc00::33]:4000", "[fc00::44]:4000", "[fc00::100]:80"},
+	for _, c := range []struct{ foreign, moving, held, peer string }{
+		{"172.18.0.33:4000", "172.18.0.55:4000", "172.18.0.44:4000", "172.18.0.100:80"},
+		{"[fc00::33]:4000", "[fc00::55]:4000", "[fc00::44]:4000", "[fc00::100]:80"},
 	} {
 		foreign, held, peer := netip.MustParseAddrPort(c.foreign), netip.MustParseAddrPort(c.held), netip.MustParseAddrPort(c.peer)
-		w := newWires(t, bridge.DropForeign(foreign.Addr()))
+		moving := netip.MustParseAddrPort(c.moving)
+		w := newWires(t, append(bridge.Suppression(at.Facts), bridge.SuppressARP(foreign.Addr(), true), bridge.SuppressARP(moving.Addr(), false))...)
 		for _, flags := range []string{"0x002", "0x010", "0x011"} {
 			w.goes("what has the address of another node", "ovn", packet("tcp", foreign, peer, "tcp_flags="+flags), 0)
 		}
 		w.goes("what has an address of this node", "ovn", packet("tcp", held, peer, "tcp_flags=0x002"), 0, "wire")
+		w.goes("what has one that is on its way to another node", "ovn", packet("tcp", moving, peer, "tcp_flags=0x002"), 0, "wire")
+		w.goes("the answer", "wire", packet("tcp", peer, moving, "tcp_flags=0x012"), 0, "ovn")
 		w.goes("what goes to a node", "ovn", packet("tcp", foreign, peer, "tcp_flags=0x002"), topology.MarkPodToNode, "wire")
+		for _, to := range []netip.AddrPort{foreign, moving} {
+			w.goes("what comes for an address of another node", "wire", packet("tcp", netip.AddrPortFrom(peer.Addr(), 81), to, "tcp_flags=0x002"), 0)
+		}
+		w.goes("what comes for any other", "wire", packet("tcp", peer, held, "tcp_flags=0x002"), 0, "host")
+		if n, err := openflow.New("breth0", w.vs.Dir).Packets(t.Context(), 0, bridge.PriorityUnsnatted); n != 3 || err != nil {
+			t.Errorf("%d packets are counted, %v", n, err)
+		}
 	}
 }
 
@@ -258,9 +269,9 @@ func TestToNodes(t *testing.T) {
 		{"172.18.0.3:4000", "172.18.0.44:4000", "172.18.0.33:4000", "172.18.0.4:80", "5.5.5.5:80"},
 		{"[fc00::3]:4000", "[fc00::44]:4000", "[fc00::33]:4000", "[fc00::4]:80", "[fd05::5]:80"},
 	}
-	var flows []host.Flow
+	flows := bridge.Suppression(at.Facts)
 	for _, c := range cases {
-		flows = append(flows, bridge.DropForeign(netip.MustParseAddrPort(c.foreign).Addr()))
+		flows = append(flows, bridge.SuppressARP(netip.MustParseAddrPort(c.foreign).Addr(), true))
 		flows = append(flows, bridge.IngressFlows(at.Facts, bridge.Ingress{To: netip.MustParseAddrPort(c.lb), Protocol: "tcp"}, bridge.DefaultMarks(topology.ConntrackZone))...)
 	}
 	w := newWires(t, flows...)

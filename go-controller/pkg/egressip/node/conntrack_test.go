@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -11,13 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
 )
 
 // dropsFrom tells whether what leaves with an address is dropped.
 func (w *world) dropsFrom(addr string) bool {
-	return slices.ContainsFunc(strings.Split(w.flows.Dump(), "\n"), func(f string) bool {
-		return strings.Contains(f, "priority=104,in_port=PATCH,ip") && strings.Contains(f, "_src="+addr+",actions=drop")
-	})
+	return slices.Contains(strings.Split(w.flows.Dump(), "\n"), string(bridge.SuppressARP(netip.MustParseAddr(addr), true)))
 }
 
 // TestForeign: what leaves with an address that this node does not hold is dropped, but

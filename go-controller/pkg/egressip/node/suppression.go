@@ -93,7 +93,7 @@ func (a addresses) equal(b addresses) bool {
 // treatment is what the bridge does with an address: zero for nothing.
 type treatment struct {
 	suppressed bool
-	dropped    bool   // what leaves with it, too
+	dropped    bool   // what leaves with it, too; only of those that are suppressed
 	held       bool   // it is this node's
 	before     string // the MAC address of the node that had it until now
 }
@@ -101,10 +101,7 @@ type treatment struct {
 func (t treatment) flows(b bridge.Bridge, a netip.Addr) []host.Flow {
 	var flows []host.Flow
 	if t.suppressed {
-		flows = append(flows, bridge.SuppressARP(b, a)...)
-	}
-	if t.dropped {
-		flows = append(flows, bridge.DropForeign(a))
+		flows = append(flows, bridge.SuppressARP(a, t.dropped))
 	}
 	if t.held {
 		flows = append(flows, bridge.DeliverToOVN(b, a, t.before)...)
@@ -277,6 +274,9 @@ func (g *arpSuppression) plan(node topology.Node) changes {
 	}
 	lingering := g.linger(looked, held, node)
 	b, c := bridge.Bridge{MAC: node.Gateway.MAC, VLAN: g.c.deps.VLAN}, changes{all: all}
+	if all {
+		c.add = bridge.Suppression(b)
+	}
 	for _, a := range slices.SortedFunc(maps.Keys(looked), netip.Addr.Compare) {
 		have, want := g.treatments[a], g.treat(a, node, lingering[a])
 		switch {

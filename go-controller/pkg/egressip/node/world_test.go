@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	egressipfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/informers/externalversions"
@@ -514,7 +515,8 @@ func (w *world) saysEventually(name string, want ...string) {
 func (w *world) gated(addrs ...string) []string {
 	var out []string
 	for _, a := range addrs {
-		if strings.Contains(w.flows.Dump(), "arp_tpa="+a+",") || strings.Contains(w.flows.Dump(), "nd_target="+a+",") {
+		match, _, _ := strings.Cut(string(bridge.SuppressARP(netip.MustParseAddr(a), false)), ",actions=")
+		if strings.Contains(w.flows.Dump(), match+",") {
 			out = append(out, a)
 		}
 	}
