@@ -61,7 +61,7 @@ func IndexSliceAddresses(inf cache.SharedIndexInformer) error {
 		for _, e := range s.Endpoints {
 			for _, text := range e.Addresses {
 				if a, err := netip.ParseAddr(text); err == nil {
-					keys = append(keys, addressKey(s.Namespace, a.Unmap()), addressKey("", a.Unmap()))
+					keys = append(keys, a.Unmap().String())
 				}
 			}
 		}
@@ -72,13 +72,13 @@ func IndexSliceAddresses(inf cache.SharedIndexInformer) error {
 // ServicesAt returns "namespace/name" of the Services of a namespace, "" for any,
 // whose EndpointSlices list an address.
 func ServicesAt(indexer cache.Indexer, namespace string, addr netip.Addr) []string {
-	objs, err := indexer.ByIndex(slicesByAddress, addressKey(namespace, addr))
+	objs, err := indexer.ByIndex(slicesByAddress, addr.String())
 	if err != nil {
 		return nil // the index is there: IndexSliceAddresses made it
 	}
 	var services []string
 	for _, o := range objs {
-		if s, ok := o.(*discoveryv1.EndpointSlice); ok {
+		if s, ok := o.(*discoveryv1.EndpointSlice); ok && (namespace == "" || s.Namespace == namespace) {
 			services = append(services, SliceService(s))
 		}
 	}
