@@ -86,7 +86,7 @@ func New(snap Snapshot) (*Cluster, error) {
 		nodes = append(nodes, place.Node{Node: n, Reach: c.reach(n.Name)})
 	}
 	if c.probed() {
-		nodes = place.ReadyInOutage(nodes)
+		nodes, _ = place.ReadyInOutage(snap.Taken, nodes)
 	}
 	for _, n := range nodes {
 		c.nodes[n.Name] = n

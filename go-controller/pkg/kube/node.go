@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -160,6 +161,7 @@ func Node(n *corev1.Node) (topology.Node, error) {
 		Name:          n.Name,
 		Labels:        n.Labels,
 		Ready:         NodeReady(n),
+		ReadySince:    readySince(n),
 		ReadyUnknown:  NodeUnheard(n),
 		Unschedulable: n.Spec.Unschedulable,
 		Draining:      isDraining(n),
@@ -183,6 +185,16 @@ func NodeReady(n *corev1.Node) bool { return readyIs(n, corev1.ConditionTrue) }
 // NodeUnheard tells whether the Ready condition of a node is Unknown: Kubernetes has heard
 // nothing of its kubelet for a while.
 func NodeUnheard(n *corev1.Node) bool { return readyIs(n, corev1.ConditionUnknown) }
+
+// readySince tells when the Ready condition of a node became what it is.
+func readySince(n *corev1.Node) time.Time {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
+}
 
 func readyIs(n *corev1.Node, status corev1.ConditionStatus) bool {
 	for _, c := range n.Status.Conditions {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 )
 
 // GatewayMode says how pod traffic leaves a node.
@@ -24,6 +25,8 @@ type Node struct {
 	Name   string
 	Labels map[string]string
 	Ready  bool // the Ready condition is True
+	// ReadySince is when the Ready condition became what it is.
+	ReadySince time.Time
 	// ReadyUnknown: the Ready condition is Unknown, since nothing has been heard of the kubelet.
 	ReadyUnknown bool
 	// Unschedulable: the node is cordoned.

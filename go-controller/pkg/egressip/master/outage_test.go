@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
@@ -21,6 +22,17 @@ func TestOutage(t *testing.T) {
 	w.programmed("later")
 	if is := w.holder(prod, "172.18.0.33"); is != was {
 		t.Errorf("its address is on %q, want %s", is, was)
+	}
+	// The holder is the last one that its kubelet says anything of.
+	for _, n := range []string{"ovn-control-plane", other(was)} {
+		w.changeNode(n, func(n *corev1.Node) {
+			n.Status.Conditions[0].Status, n.Status.Conditions[0].LastTransitionTime = corev1.ConditionTrue, metav1.Now()
+		})
+	}
+	w.create(egress("last", []v1.Address{"172.18.0.45"}, func(e *v1.EgressIP) { e.Spec.PodSelector.MatchLabels = map[string]string{"app": "queue"} }))
+	w.programmed("last")
+	if is := w.holder(prod, "172.18.0.33"); is != was {
+		t.Errorf("its address is on %q when kubelets come back, want %s", is, was)
 	}
 	w.freeze(was, true)
 	w.health.Set(was, place.Dead)

@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 )
 
 const (
@@ -137,12 +138,17 @@ func (c *Controller) somebodyElse(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("find who could take over egress addresses: %w", err)
 	}
+	candidates := make([]place.Node, 0, len(nodes.Items))
 	for i := range nodes.Items {
 		node, err := kube.Node(&nodes.Items[i])
 		if err != nil {
 			klog.V(4).InfoS("Node has an annotation that cannot be read", "node", node.Name, "err", err)
 		}
-		if node.Name != c.deps.Node && node.Ready && !node.Unschedulable && !node.Draining {
+		candidates = append(candidates, place.Node{Node: node})
+	}
+	candidates, _ = place.ReadyInOutage(time.Now(), candidates) // the master goes by that, too
+	for _, n := range candidates {
+		if n.Name != c.deps.Node && n.Ready && !n.Unschedulable && !n.Draining {
 			return true, nil
 		}
 	}

@@ -154,3 +154,27 @@ func TestNothingToHandOver(t *testing.T) {
 		t.Errorf("did %v", got)
 	}
 }
+
+// TestHandOverInOutage: where Kubernetes has heard of no node, the master goes by what answers
+// its probes, so others may take over.
+func TestHandOverInOutage(t *testing.T) {
+	w := newWorld(t, object("prod", []string{four, six}, []string{four + " " + self, six + " " + self}))
+	c, _ := w.run()
+	w.saysEventually("prod", self+" "+four+" "+six)
+	unheard := func(n *corev1.Node) {
+		n.Labels = map[string]string{kube.LabelEgressAssignable: ""}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+	}
+	w.neighbour(unheard)
+	self := w.self()
+	unheard(self)
+	if _, err := w.kube.CoreV1().Nodes().Update(t.Context(), self, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.HandOver(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !w.asks() {
+		t.Error("asks nobody")
+	}
+}
