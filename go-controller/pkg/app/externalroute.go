@@ -50,6 +50,9 @@ func (m *master) externalGateways(
 		Recorder:   m.recorder,
 		Rerouted:   rerouted,
 	}
+	if m.tracker != nil { // it runs for those that place something on nodes
+		deps.Health = m.tracker
+	}
 	c, err := externalroutemaster.New(deps)
 	if err != nil {
 		return nil, err

@@ -13,8 +13,9 @@ import (
 type Endpoint struct {
 	Addr netip.Addr
 	Node string
-	// Ready: it takes ingress traffic. What it sends is served all the same: pods
-	// open connections before they are ready, and while they shut down.
+	// Ready: it takes ingress traffic, or would if Kubernetes had heard of its node. What
+	// it sends is served all the same: pods open connections before they are ready, and
+	// while they shut down.
 	Ready bool
 }
 
@@ -40,7 +41,7 @@ func endpoints(snap Snapshot, cluster []netip.Prefix, families []topology.Family
 					continue
 				}
 				if node, ok := snap.Pod(addr); ok {
-					eps = append(eps, Endpoint{Addr: addr, Node: node, Ready: ready(e.Conditions)})
+					eps = append(eps, Endpoint{Addr: addr, Node: node, Ready: ready(e.Conditions) || followsPods(sl) && snap.Ready != nil && snap.Ready(addr)})
 				}
 			}
 		}
@@ -68,6 +69,12 @@ func eligible(a netip.Addr, cluster []netip.Prefix, families []topology.Family) 
 
 func within(ranges []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// followsPods tells whether it is Kubernetes that fills a slice, from what the pods say.
+// Others may have a reason of their own to say that one is not ready.
+func followsPods(sl *discoveryv1.EndpointSlice) bool {
+	return sl.Labels[discoveryv1.LabelManagedBy] == "endpointslice-controller.k8s.io"
 }
 
 // ready tells whether an endpoint is ready, or terminating and still serving.

@@ -28,6 +28,10 @@ type Snapshot struct {
 	// has an address. An EndpointSlice is not believed without it: whoever may
 	// write one could list the pods of others.
 	Pod func(netip.Addr) (node string, ok bool)
+	// Ready tells whether that pod is ready by the word of its kubelet; nil: nobody asks.
+	// Kubernetes says of every pod that it is not when it has not heard of its node, and
+	// placement looks at nodes itself.
+	Ready func(netip.Addr) bool
 	// Selected are the addresses of the pods that the Service selects, as far as
 	// they are given: they will be endpoints.
 	Selected []netip.Addr

@@ -246,7 +246,8 @@ func (c *Cluster) routeGateways() {
 			announced = append(announced, p)
 		}
 	}
+	nodes, _ := place.ReadyInOutage(c.snap.Taken, c.candidates()) // also where they are not probed
 	c.gateways = routemaster.Read(c.snap.Routes, c.snap.Namespaces, c.snap.Nodes, announced,
-		func(ns string) []*corev1.Pod { return byNamespace[ns] })
+		func(ns string) []*corev1.Pod { return byNamespace[ns] }, routemaster.ReadyNodes(nodes))
 	c.routes = externalroute.Decide(c.routeConfig, c.gateways)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,6 +97,19 @@ func gatewayPod(s *Snapshot) {
 	p.Annotations = map[string]string{kube.AnnotationRoutingNamespaces: "prod", kube.AnnotationRoutingNetwork: "ext",
 		kube.AnnotationNetworkStatus: `[{"name":"infra/ext","ips":["172.18.0.61"]}]`}
 	s.Pods = append(s.Pods, p)
+}
+
+// lost has Kubernetes lose sight of nodes: of the gateway pod, too, it says that it is not ready.
+func lost(nodes ...string) func(*Snapshot) {
+	return func(s *Snapshot) {
+		for _, n := range s.Nodes {
+			if slices.Contains(nodes, n.Name) {
+				n.Status.Conditions[0].Status = corev1.ConditionUnknown
+			}
+		}
+		s.Pods[2].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse},
+			{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}}
+	}
 }
 
 // api makes the API server one outside of the cluster, with its Service.
@@ -290,6 +304,9 @@ func TestPod(t *testing.T) {
 		{name: "an annotation that names no usable gateway", to: "192.0.2.1", world: []change{func(s *Snapshot) {
 			s.Namespaces[0].Annotations = map[string]string{kube.AnnotationRoutingExternalGWs: "172.18.0.51,10.244.0.9,nothing"}
 		}, inForce}, want: "IPv4 ExternalGateways by Namespace/prod 172.18.0.3@ovn-worker via 172.18.0.51", problems: "GatewayRefused,GatewayRefused"},
+		{name: "a gateway pod of a node that Kubernetes has lost sight of", to: "192.0.2.1", world: []change{gatewayPod, inForce, lost("ovn-worker2")}, want: web4, problems: "StatusDiffers"},
+		{name: "a gateway pod while Kubernetes has lost sight of all nodes", to: "192.0.2.1", world: []change{gatewayPod, inForce, lost("ovn-control-plane", "ovn-worker", "ovn-worker2")},
+			want: "IPv4 ExternalGateways by Pod/infra/gw 172.18.0.3@ovn-worker via 172.18.0.61"},
 		{name: "a gateway pod that is not ready", to: "192.0.2.1", world: []change{gatewayPod, func(s *Snapshot) { s.Pods[2].Status.Conditions = nil }, inForce}, want: web4},
 		{name: "a gateway pod without an address", to: "192.0.2.1", world: []change{gatewayPod, func(s *Snapshot) { delete(s.Pods[2].Annotations, kube.AnnotationNetworkStatus) }, inForce},
 			want: web4, problems: "GatewayRefused"},

@@ -83,7 +83,7 @@ func readPod(t *testing.T, index cache.Indexer, p *corev1.Pod) {
 	_, _ = kube.NetworkStatus(p)
 	kube.RoutingNamespaces(p)
 	kube.BFDEnabled(p.Annotations)
-	kube.ReadyNow(p)
+	kube.ReadyNow(p, func(string) bool { return true })
 	if err := index.Add(p); err != nil {
 		return
 	}

@@ -137,10 +137,30 @@ func HostAddrs(p *corev1.Pod) []netip.Addr {
 	return addrs
 }
 
-// ReadyNow tells whether a pod runs, is ready and is not being deleted.
-func ReadyNow(p *corev1.Pod) bool {
-	return p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning &&
-		slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-		})
+// ReadyNow tells whether a pod runs, is ready and is not being deleted. Where only
+// kube-controller-manager says that it is not ready, for the sake of its node, it is asked
+// whether that node counts as ready.
+func ReadyNow(p *corev1.Pod, nodeReady func(node string) bool) bool {
+	return p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning && KubeletReady(p) &&
+		(podHas(p, corev1.PodReady, readyTrue) || nodeReady(p.Spec.NodeName))
+}
+
+// KubeletReady tells whether a pod is ready by the last word of its kubelet.
+// kube-controller-manager takes the readiness from all pods of a node that is not ready, also
+// of one that it merely has not heard, and gives no reason; a kubelet always gives one. It stays
+// so until the kubelet looks at the pod again, which is some time after the node is ready.
+func KubeletReady(p *corev1.Pod) bool {
+	return podHas(p, corev1.PodReady, readyTrue) ||
+		podHas(p, corev1.PodReady, readinessTaken) && podHas(p, corev1.ContainersReady, readyTrue)
+}
+
+func readyTrue(c corev1.PodCondition) bool { return c.Status == corev1.ConditionTrue }
+
+func readinessTaken(c corev1.PodCondition) bool {
+	return c.Status == corev1.ConditionFalse && c.Reason == ""
+}
+
+// podHas tells whether a condition of a pod is there and is as is says.
+func podHas(p *corev1.Pod, condition corev1.PodConditionType, is func(corev1.PodCondition) bool) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == condition && is(c) })
 }

@@ -46,28 +46,57 @@ func FuzzGateways(f *testing.F) {
 	})
 }
 
-// TestReadyNow: only pods that run, are ready and are not being deleted are gateways.
+// TestReadyNow: only pods that run, are ready and are not being deleted are gateways. What
+// was taken from a pod for the sake of its node counts as far as the node does.
 func TestReadyNow(t *testing.T) {
 	pod := func(change func(*corev1.Pod)) *corev1.Pod {
-		p := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning,
+		p := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "a"}, Status: corev1.PodStatus{Phase: corev1.PodRunning,
 			Conditions: []corev1.PodCondition{{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}
 		change(p)
 		return p
 	}
+	taken := func(p *corev1.Pod) { p.Status.Conditions[1].Status = corev1.ConditionFalse }
+	unready := func(reason string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			taken(p)
+			p.Status.Conditions[1].Reason = reason
+		}
+	}
 	for _, c := range []struct {
-		name string
-		pod  *corev1.Pod
-		want bool
+		name                      string
+		pod                       *corev1.Pod
+		ready, unready, byKubelet bool // its node being ready, and not
 	}{
-		{"ready", pod(func(*corev1.Pod) {}), true},
-		{"not ready", pod(func(p *corev1.Pod) { p.Status.Conditions[1].Status = corev1.ConditionFalse }), false},
-		{"never probed", pod(func(p *corev1.Pod) { p.Status.Conditions = nil }), false},
-		{"pending", pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }), false},
-		{"ended", pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), false},
-		{"terminating", pod(func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), false},
+		{"ready", pod(func(*corev1.Pod) {}), true, true, true},
+		{"taken", pod(taken), true, false, true},
+		{"not ready", pod(unready("ContainersNotReady")), false, false, false},
+		{"not ready by a gate", pod(unready("ReadinessGatesNotReady")), false, false, false},
+		{"taken and then a container not ready", pod(func(p *corev1.Pod) {
+			taken(p)
+			p.Status.Conditions[0].Status = corev1.ConditionFalse
+		}), false, false, false},
+		{"taken, and nothing known of containers", pod(func(p *corev1.Pod) {
+			taken(p)
+			p.Status.Conditions = p.Status.Conditions[1:]
+		}), false, false, false},
+		{"unknown", pod(func(p *corev1.Pod) { p.Status.Conditions[1].Status = corev1.ConditionUnknown }), false, false, false},
+		{"never probed", pod(func(p *corev1.Pod) { p.Status.Conditions = nil }), false, false, false},
+		{"pending", pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }), false, false, true},
+		{"ended", pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), false, false, true},
+		{"terminating", pod(func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), false, false, true},
+		{"terminating and taken", pod(func(p *corev1.Pod) {
+			taken(p)
+			p.DeletionTimestamp = &metav1.Time{}
+		}), false, false, true},
 	} {
-		if got := ReadyNow(c.pod); got != c.want {
-			t.Errorf("%s: %v", c.name, got)
+		if got := ReadyNow(c.pod, func(node string) bool { return node == "a" }); got != c.ready {
+			t.Errorf("%s, on a node that is ready: %v", c.name, got)
+		}
+		if got := ReadyNow(c.pod, func(string) bool { return false }); got != c.unready {
+			t.Errorf("%s, on a node that is not: %v", c.name, got)
+		}
+		if got := KubeletReady(c.pod); got != c.byKubelet {
+			t.Errorf("%s, by the kubelet: %v", c.name, got)
 		}
 	}
 }

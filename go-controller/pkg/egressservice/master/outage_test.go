@@ -1,12 +1,17 @@
 package master
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
@@ -30,9 +35,163 @@ func TestOutage(t *testing.T) {
 		fakeapi.Settle()
 		w.checkWrites()
 		w.served(demo, first)
+		// The host is the last one that its kubelet says anything of.
+		for _, n := range []string{"ovn-control-plane", other(first)} {
+			w.nodeSays(n, corev1.ConditionTrue)
+			<-time.After(10 * time.Second)
+			synctest.Wait()
+		}
+		if got := w.writes(); len(got) != 0 {
+			t.Errorf("wrote %q while kubelets came back", got)
+		}
 
 		w.health.Set(first, place.Dead)
 		w.served(demo, other(first))
 		w.event(fmt.Sprintf("HostChanged Node %s serves the egress traffic instead of %s: unreachable", other(first), first))
+	})
+}
+
+// localOutage is a world with an EgressService of one family that wants hosts with endpoints, of
+// which each node has one. It is served by a worker, which is returned.
+func localOutage(t *testing.T, ingress string, pods []string) (*world, *discoveryv1.EndpointSlice, string) {
+	svc := service("demo-svc", ingress)
+	svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	s := slice("demo-svc", pods...)
+	s.Labels[discoveryv1.LabelManagedBy] = "endpointslice-controller.k8s.io"
+	for i, n := range outageNodes {
+		s.Endpoints[i].NodeName = &n
+	}
+	w := newWorld(t, egress("demo-svc"), svc, s)
+	for i := range pods {
+		w.podSays(pods[i], corev1.ConditionTrue, "")
+	}
+	w.start()
+	fakeapi.Settle()
+	first, _, _ := w.hosts(demo)
+	w.event("HostAssigned Node " + first)
+	w.forgetWrites()
+	return w, s, first
+}
+
+var outageNodes = []string{"ovn-worker", "ovn-worker2", "ovn-control-plane"}
+
+// podSays makes the Ready condition of the pod with an address be status, for a reason. Its
+// containers are ready unless there is one.
+func (w *world) podSays(addr string, status corev1.ConditionStatus, reason string) {
+	w.t.Helper()
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		p, err := w.kube.CoreV1().Pods("default").Get(context.Background(), pod("default", addr, "").Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		containers := corev1.ConditionTrue
+		if reason != "" {
+			containers = corev1.ConditionFalse
+		}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status, Reason: reason},
+			{Type: corev1.ContainersReady, Status: containers}}
+		return w.try(p, "update")
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// hostIs waits until a node is the host.
+func (w *world) hostIs(node string) {
+	w.t.Helper()
+	w.eventually(node+" to be the host", func() bool {
+		status, _, labels := w.hosts(demo)
+		return status == node && labels == node
+	})
+}
+
+// nodeSays makes a node's Ready condition be status.
+func (w *world) nodeSays(name string, status corev1.ConditionStatus) {
+	w.t.Helper()
+	w.changeNode(name, func(n *corev1.Node) {
+		n.Status.Conditions[0].Status, n.Status.Conditions[0].LastTransitionTime = status, metav1.Now()
+	})
+}
+
+// listed has Kubernetes' controller say which endpoints of a slice are ready.
+func (w *world) listed(s *discoveryv1.EndpointSlice, ready ...bool) {
+	w.t.Helper()
+	s = s.DeepCopy()
+	for i := range ready {
+		s.Endpoints[i].Conditions = discoveryv1.EndpointConditions{Ready: &ready[i], Serving: &ready[i]}
+	}
+	w.update(s)
+	fakeapi.Settle()
+}
+
+// eachFamily runs a test in a bubble with pods of each family.
+func eachFamily(t *testing.T, test func(t *testing.T, ingress string, pods []string)) {
+	for i, pods := range [][]string{{"10.244.0.5", "10.244.1.5", "10.244.2.5"}, {"fd00:10:244:1::5", "fd00:10:244:2::5", "fd00:10:244:3::5"}} {
+		t.Run([]string{"IPv4", "IPv6"}[i], func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, demoIngress[i], pods) })
+		})
+	}
+}
+
+// TestOutageOfEndpoints: with the nodes, Kubernetes takes the readiness of their pods and then
+// of endpoints, and the kubelets give it back in this order. A host that has to have
+// endpoints stays one.
+func TestOutageOfEndpoints(t *testing.T) {
+	eachFamily(t, func(t *testing.T, ingress string, pods []string) {
+		w, s, first := localOutage(t, ingress, pods)
+		ready := []bool{true, true, true}
+		for i, n := range outageNodes {
+			w.nodeSays(n, corev1.ConditionUnknown)
+			w.podSays(pods[i], corev1.ConditionFalse, "")
+			ready[i] = false
+			if i == len(outageNodes)-1 {
+				break // all of them within a second
+			}
+			<-time.After(time.Second / 2)
+			synctest.Wait()
+		}
+		w.listed(s, ready...)
+		for _, n := range outageNodes {
+			w.nodeSays(n, corev1.ConditionTrue)
+			<-time.After(10 * time.Second)
+			synctest.Wait()
+		}
+		for i, addr := range pods {
+			w.podSays(addr, corev1.ConditionTrue, "")
+			fakeapi.Settle()
+			ready[i] = true
+			w.listed(s, ready...)
+		}
+		w.checkWrites()
+		w.hostIs(first)
+	})
+}
+
+// TestEndpointFailsInOutage: what a kubelet says of a pod counts in an outage, too.
+func TestEndpointFailsInOutage(t *testing.T) {
+	eachFamily(t, func(t *testing.T, ingress string, pods []string) {
+		w, s, first := localOutage(t, ingress, pods)
+		for i, n := range outageNodes {
+			w.nodeSays(n, corev1.ConditionUnknown)
+			w.podSays(pods[i], corev1.ConditionFalse, "")
+		}
+		w.listed(s, false, false, false)
+		w.hostIs(first)
+		w.podSays(pods[slices.Index(outageNodes, first)], corev1.ConditionFalse, "ContainersNotReady")
+		w.hostIs(other(first))
+	})
+}
+
+// TestSliceOfSomebodyElse: who says of an endpoint that it is not ready, and is not Kubernetes'
+// controller, need not say what the pod says.
+func TestSliceOfSomebodyElse(t *testing.T) {
+	eachFamily(t, func(t *testing.T, ingress string, pods []string) {
+		w, s, first := localOutage(t, ingress, pods)
+		delete(s.Labels, discoveryv1.LabelManagedBy)
+		ready := []bool{true, true, true}
+		ready[slices.Index(outageNodes, first)] = false
+		w.listed(s, ready...)
+		w.hostIs(other(first))
 	})
 }

@@ -74,6 +74,7 @@ func (r *Reader) concerned(old, new any) []string {
 func (r *Reader) same(a, b *corev1.Pod) bool {
 	return a.UID == b.UID && a.Spec.NodeName == b.Spec.NodeName &&
 		slices.Equal(kube.PodAddresses(a), kube.PodAddresses(b)) && kube.NeedsNetwork(a) == kube.NeedsNetwork(b) &&
+		kube.KubeletReady(a) == kube.KubeletReady(b) &&
 		(r.given == nil || maps.Equal(a.Labels, b.Labels))
 }
 

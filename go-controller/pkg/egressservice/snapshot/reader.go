@@ -128,6 +128,10 @@ func (r *Reader) Decode(eg *v1.EgressService) (s egressservice.Service, others [
 				return p.Spec.NodeName, true
 			}
 			return "", false
+		},
+		Ready: func(a netip.Addr) bool {
+			p := kube.PodAt(r.pods, eg.Namespace, a)
+			return p != nil && kube.KubeletReady(p)
 		}}
 	if a := r.informers.Addresses; a != nil {
 		snap.Reserved, snap.Owners = a.Ranges, a.Owners

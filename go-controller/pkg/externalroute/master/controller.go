@@ -26,6 +26,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
@@ -62,6 +63,8 @@ type Deps struct {
 	Nodes      coreinformers.NodeInformer
 	Writer     Writer
 	Barrier    Barrier
+	// Health tells which nodes can be reached; nil: nobody probes them.
+	Health place.Reachability
 	// Given returns the addresses that were given to the pod "namespace/name" with a
 	// UID. LookAtPod is to be called when that changes.
 	Given    func(pod string, uid types.UID) []netip.Addr
@@ -82,6 +85,9 @@ type Controller struct {
 	pods       cache.Indexer
 
 	decide, nodes, statuses, annotations *queue.Controller
+
+	// unheard are the nodes that Kubernetes has lost sight of; only decide touches it.
+	unheard place.Unheard
 
 	mu sync.Mutex
 	// plan is the last decision; byNamespace the policies that select a namespace.

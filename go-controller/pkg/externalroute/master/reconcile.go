@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,6 +18,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 )
 
 // reconcileAll decides who uses which gateways and enqueues what it changes.
@@ -111,18 +113,47 @@ func (c *Controller) snapshot() (externalroute.Snapshot, error) {
 	if err != nil {
 		return externalroute.Snapshot{}, fmt.Errorf("list nodes: %w", err)
 	}
-	return Read(policies, namespaces, nodes, c.indexed(announced, all), c.podsIn), nil
+	return Read(policies, namespaces, nodes, c.indexed(announced, all), c.podsIn, c.readyNodes(nodes)), nil
+}
+
+// readyNodes tells which nodes count as ready; gateways are not given up because Kubernetes
+// was away.
+func (c *Controller) readyNodes(list []*corev1.Node) func(node string) bool {
+	nodes := make([]place.Node, 0, len(list))
+	for _, n := range list {
+		decoded, _ := c.decoded.Node(n) // the network's controller reports what does not parse
+		node := place.Node{Node: decoded}
+		if c.deps.Health != nil {
+			node.Reach = c.deps.Health.Reach(n.Name)
+		}
+		nodes = append(nodes, node)
+	}
+	nodes, rest := c.unheard.Ready(time.Now(), nodes)
+	if rest > 0 {
+		c.decide.EnqueueAfter(rest, all)
+	}
+	return ReadyNodes(nodes)
+}
+
+// ReadyNodes tells which of some nodes are ready, as far as they can be reached.
+func ReadyNodes(nodes []place.Node) func(node string) bool {
+	ready := map[string]bool{}
+	for _, n := range nodes {
+		ready[n.Name] = n.Ready && n.Reach != place.Dead
+	}
+	return func(node string) bool { return ready[node] }
 }
 
 // Read decodes everything that names gateways: announced are the pods that may say by
-// annotation that they are some, pods returns those of a namespace.
+// annotation that they are some, pods returns those of a namespace, and nodeReady tells
+// which nodes count as ready.
 func Read(policies []*v1.AdminPolicyBasedExternalRoute, namespaces []*corev1.Namespace, nodes []*corev1.Node,
-	announced []*corev1.Pod, pods func(namespace string) []*corev1.Pod,
+	announced []*corev1.Pod, pods func(namespace string) []*corev1.Pod, nodeReady func(node string) bool,
 ) externalroute.Snapshot {
 	snap := externalroute.Snapshot{
 		Policies:  policies,
-		Announced: gatewayPods(announced),
-		Pods:      func(ns string) []externalroute.GatewayPod { return gatewayPods(pods(ns)) },
+		Announced: gatewayPods(announced, nodeReady),
+		Pods:      func(ns string) []externalroute.GatewayPod { return gatewayPods(pods(ns), nodeReady) },
 		NodeAddrs: make(map[string][]netip.Addr, len(nodes)),
 	}
 	for _, ns := range namespaces {
@@ -145,10 +176,10 @@ func Read(policies []*v1.AdminPolicyBasedExternalRoute, namespaces []*corev1.Nam
 
 // gatewayPods decodes pods in their capacity as gateways, without those that
 // cannot be any now.
-func gatewayPods(pods []*corev1.Pod) []externalroute.GatewayPod {
+func gatewayPods(pods []*corev1.Pod, nodeReady func(node string) bool) []externalroute.GatewayPod {
 	out := make([]externalroute.GatewayPod, 0, len(pods))
 	for _, p := range pods {
-		if !kube.ReadyNow(p) {
+		if !kube.ReadyNow(p, nodeReady) {
 			continue
 		}
 		g := externalroute.GatewayPod{

@@ -19,6 +19,9 @@ var decideAll = []string{all}
 
 func (c *Controller) watchDecide() error {
 	c.decide.Seed(func() []string { return decideAll })
+	if c.deps.Health != nil {
+		c.deps.Health.Subscribe(func(string) { c.decide.Enqueue(all) })
+	}
 	return errors.Join(
 		c.decide.Watch(c.deps.Policies.Informer(), func(old, new any) []string {
 			o, _ := old.(*v1.AdminPolicyBasedExternalRoute)
@@ -40,8 +43,8 @@ func (c *Controller) watchDecide() error {
 		c.decide.Watch(c.deps.Nodes.Informer(), func(old, new any) []string {
 			o, _ := old.(*corev1.Node)
 			n, _ := new.(*corev1.Node)
-			if o != nil && n != nil && same(o.Annotations, n.Annotations,
-				kube.AnnotationL3Gateway, kube.AnnotationPrimaryIfAddr, kube.AnnotationHostAddresses) {
+			if o != nil && n != nil && kube.NodeReady(o) == kube.NodeReady(n) && kube.NodeUnheard(o) == kube.NodeUnheard(n) &&
+				same(o.Annotations, n.Annotations, kube.AnnotationL3Gateway, kube.AnnotationPrimaryIfAddr, kube.AnnotationHostAddresses) {
 				return nil
 			}
 			return decideAll
@@ -59,13 +62,12 @@ func same(a, b map[string]string, keys ...string) bool {
 func (c *Controller) gatewayPodKeys(old, new any) []string {
 	o, _ := old.(*corev1.Pod)
 	n, _ := new.(*corev1.Pod)
-	if o != nil && n != nil && o.UID == n.UID && kube.ReadyNow(o) == kube.ReadyNow(n) &&
+	if o != nil && n != nil && o.UID == n.UID && candidate(o) == candidate(n) && certain(o) == certain(n) &&
 		maps.Equal(o.Labels, n.Labels) && slices.Equal(kube.HostAddrs(o), kube.HostAddrs(n)) &&
 		same(o.Annotations, n.Annotations, kube.AnnotationRoutingNamespaces, kube.AnnotationRoutingNetwork,
 			kube.AnnotationBFDEnabled, kube.AnnotationNetworkStatus) {
 		return nil
 	}
-	candidate := func(p *corev1.Pod) bool { return p != nil && kube.ReadyNow(p) }
 	if !candidate(o) && !candidate(n) {
 		return nil // it is not a gateway and was none
 	}
@@ -74,6 +76,16 @@ func (c *Controller) gatewayPodKeys(old, new any) []string {
 		return decideAll
 	}
 	return nil
+}
+
+// candidate tells whether a pod may be a gateway, and certain whether it may be one whatever
+// becomes of its node.
+func candidate(p *corev1.Pod) bool {
+	return p != nil && kube.ReadyNow(p, func(string) bool { return true })
+}
+
+func certain(p *corev1.Pod) bool {
+	return p != nil && kube.ReadyNow(p, func(string) bool { return false })
 }
 
 // dynamic tells whether any policy looks for gateway pods.

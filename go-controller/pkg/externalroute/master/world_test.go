@@ -28,6 +28,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakereach"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -49,6 +50,7 @@ type world struct {
 	stop   func()
 	// barrier is of the chassis, which say at once that they are done where it is empty.
 	barrier chassis
+	health  *fakereach.Nodes // nil: nobody probes nodes
 
 	mu      sync.Mutex
 	patches []string
@@ -89,13 +91,18 @@ func (w *world) start() *Controller {
 	w.t.Helper()
 	core := informers.NewSharedInformerFactory(w.kube, fakeapi.NoResync)
 	own := externalversions.NewSharedInformerFactory(w.routes, fakeapi.NoResync)
-	c, err := New(Deps{
+	deps := Deps{
 		Given: w.given,
 		Kube:  w.kube, Routes: w.routes, Writer: w.nb, Config: w.config, Recorder: w.events,
 		Policies:   own.AdminPolicyBasedRoute().V1().AdminPolicyBasedExternalRoutes(),
 		Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Nodes: core.Core().V1().Nodes(),
 		Rerouted: []*noreroute.PodSet{nil, w.pods}, Barrier: w.barrier,
-	})
+	}
+	if w.health != nil {
+		w.health.Unsubscribe()
+		deps.Health = w.health
+	}
+	c, err := New(deps)
 	if err != nil {
 		w.t.Fatal(err)
 	}
