@@ -45,6 +45,9 @@ func testCluster(t *testing.T, mode string) {
 	s.in(t, "local", "LostSwitch", s.lostSwitch)
 	s.in(t, "local", "Churn", s.churn)
 	s.in(t, "local", "Faults", s.faults)
+	if os.Getenv("OUTAGES") != "" {
+		s.in(t, "local", "Outage", s.outage)
+	}
 	if os.Getenv("CHAOS_FAULTS") != "" {
 		s.in(t, "local", "Chaos", s.chaos)
 	}
