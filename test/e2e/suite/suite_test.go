@@ -41,6 +41,9 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("NoLeak", s.leak)
 	s.in(t, "local", "FailoverLatency", s.latency)
 	s.once(t, "BlindMaster", s.blindMaster)
+	if os.Getenv("BLIND") == "all" {
+		s.once(t, "BlindLeaders", s.blindLeaders)
+	}
 	s.once(t, "SilentHost", s.silentHost)
 	s.in(t, "local", "LostSwitch", s.lostSwitch)
 	s.in(t, "local", "Churn", s.churn)
