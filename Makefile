@@ -142,8 +142,8 @@ e2e-full: ## Run the end-to-end tests, every one in both gateway modes (root; as
 
 .PHONY: e2e-long
 e2e-long: ## Run the end-to-end tests that take time after time with twenty times each (root; E2E_RUN, hours)
-	E2E_FULL=1 FAILOVER_RUNS=20 LEAK_EVENTS=50 LEAK_DOWN=1m EGRESSIP_FAILOVERS=20 EGRESSIP_MOVES=20 EGRESSIP_REBOOTS=20 EGRESSIP_TAKEOVER=50 EGRESSIP_NEWPODS=60 EGRESSIP_STARTS=200 FAULTS=all \
-		EXTERNAL_GATEWAY_RESTARTS=20 $(MAKE) e2e E2E_TIMEOUT=6h E2E_PACKAGES=./suite E2E_RUN='$(or $(E2E_RUN),Gateway/(NoLeak|FailoverLatency|EgressIP|ExternalGateways|Faults)|TestOptions)'
+	E2E_FULL=1 FAILOVER_RUNS=20 LEAK_EVENTS=50 LEAK_DOWN=1m EGRESSIP_FAILOVERS=20 EGRESSIP_MOVES=20 EGRESSIP_REBOOTS=20 EGRESSIP_TAKEOVER=50 EGRESSIP_NEWPODS=60 EGRESSIP_STARTS=200 FAULTS=all BLIND=all OUTAGES=3 \
+		EXTERNAL_GATEWAY_RESTARTS=20 $(MAKE) e2e E2E_TIMEOUT=6h E2E_PACKAGES=./suite E2E_RUN='$(or $(E2E_RUN),Gateway/(NoLeak|FailoverLatency|EgressIP|ExternalGateways|Faults|Blind|Outage)|TestOptions)'
 
 .PHONY: chaos
 chaos: ## Have CHAOS_FAULTS random faults (200) happen to a kin cluster under egress traffic (root; SEED, which a run prints)
