@@ -137,11 +137,12 @@ func HostAddrs(p *corev1.Pod) []netip.Addr {
 	return addrs
 }
 
-// ReadyNow tells whether a pod runs, is ready and is not being deleted. Where only
+// ReadyNow tells whether a pod runs, is ready and is not being deleted. Who deletes the mirror of
+// a static pod does not delete the pod. Where only
 // kube-controller-manager says that it is not ready, for the sake of its node, it is asked
 // whether that node counts as ready.
 func ReadyNow(p *corev1.Pod, nodeReady func(node string) bool) bool {
-	return p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning && KubeletReady(p) &&
+	return (p.DeletionTimestamp == nil || IsMirror(p)) && p.Status.Phase == corev1.PodRunning && KubeletReady(p) &&
 		(podHas(p, corev1.PodReady, readyTrue) || nodeReady(p.Spec.NodeName))
 }
 

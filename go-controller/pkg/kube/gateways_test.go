@@ -84,6 +84,10 @@ func TestReadyNow(t *testing.T) {
 		{"pending", pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }), false, false, true},
 		{"ended", pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), false, false, true},
 		{"terminating", pod(func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), false, false, true},
+		{"a mirror that is deleted", pod(func(p *corev1.Pod) {
+			p.DeletionTimestamp = &metav1.Time{}
+			p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}
+		}), true, true, true},
 		{"terminating and taken", pod(func(p *corev1.Pod) {
 			taken(p)
 			p.DeletionTimestamp = &metav1.Time{}

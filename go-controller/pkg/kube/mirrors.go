@@ -27,7 +27,8 @@ const MirrorGrace = 2 * time.Minute
 
 // LateMirrors returns a factory whose informer of pods tells of the deletion of a mirror
 // only when MirrorGrace is over. A mirror that is made anew until then is a change of the
-// pod, with another UID of the object. tweak is that of f; nil for none.
+// pod, with another UID of the object, and with the status of the mirror before until the
+// kubelet says what it is. tweak is that of f; nil for none.
 func LateMirrors(f informers.SharedInformerFactory, tweak func(*metav1.ListOptions)) informers.SharedInformerFactory {
 	return podFactory{f, metav1.NamespaceAll, tweak}
 }
@@ -81,12 +82,18 @@ func (f podFactory) pods(cs kubernetes.Interface, resync time.Duration) cache.Sh
 type mirrors struct {
 	mu      sync.Mutex
 	absent  map[string]absent
-	started map[string]types.UID // of pods, by key, that the kubelet has said of that they run
-	version string               // of the latest event: the one of a deletion that is told late must not be older
+	started map[string]started // by key
+	version string             // of the latest event: the one of a deletion that is told late must not be older
 }
 
 func newMirrors() *mirrors {
-	return &mirrors{absent: map[string]absent{}, started: map[string]types.UID{}}
+	return &mirrors{absent: map[string]absent{}, started: map[string]started{}}
+}
+
+// started is a static pod that the kubelet has said of that it runs.
+type started struct {
+	uid    types.UID // of the pod
+	status corev1.PodStatus
 }
 
 // absent is a mirror that was deleted.
@@ -102,6 +109,7 @@ func (m *mirrors) list(page *corev1.PodList) {
 	defer m.mu.Unlock()
 	for i := range page.Items {
 		m.note(&page.Items[i])
+		page.Items[i] = *m.known(&page.Items[i])
 		delete(m.absent, PodKey(&page.Items[i]))
 	}
 	if page.Continue != "" {
@@ -139,7 +147,9 @@ func (m *mirrors) watch(w watch.Interface, initial bool) watch.Interface {
 			var more bool
 			select {
 			case e, ok := <-w.ResultChan():
-				more = ok && (m.withhold(e) || send(e))
+				if more = ok; ok && !m.withhold(&e) {
+					more = send(e)
+				}
 			case now := <-due:
 				// Where nobody takes it, the next watch tells.
 				over := func(a absent) bool { return !a.until.After(now) }
@@ -157,8 +167,8 @@ func (m *mirrors) watch(w watch.Interface, initial bool) watch.Interface {
 	return proxy
 }
 
-// withhold tells whether an event is not to be passed on now.
-func (m *mirrors) withhold(e watch.Event) bool {
+// withhold tells whether an event is not to be passed on now, and completes the pod of one that is.
+func (m *mirrors) withhold(e *watch.Event) bool {
 	p, ok := e.Object.(*corev1.Pod)
 	if !ok {
 		return false
@@ -168,7 +178,9 @@ func (m *mirrors) withhold(e watch.Event) bool {
 	m.version = p.ResourceVersion
 	key := PodKey(p)
 	m.note(p)
-	if e.Type != watch.Deleted || !IsMirror(p) || !NeedsNetwork(p) || m.started[key] != PodUID(p) {
+	p = m.known(p)
+	e.Object = p
+	if e.Type != watch.Deleted || !IsMirror(p) || finished(p) || m.started[key].uid != PodUID(p) {
 		delete(m.absent, key)
 		if e.Type == watch.Deleted {
 			delete(m.started, key)
@@ -186,8 +198,18 @@ func (m *mirrors) withhold(e watch.Event) bool {
 // users do not write the status of a pod, so that it is the kubelet's word.
 func (m *mirrors) note(p *corev1.Pod) {
 	if IsMirror(p) && p.Status.StartTime != nil {
-		m.started[PodKey(p)] = PodUID(p)
+		m.started[PodKey(p)] = started{PodUID(p), p.Status}
 	}
+}
+
+// known returns a pod with what is known of its status; mu is held. A mirror made anew has none
+// at first, while the pod goes on running.
+func (m *mirrors) known(p *corev1.Pod) *corev1.Pod {
+	if s, ok := m.started[PodKey(p)]; ok && IsMirror(p) && p.Status.StartTime == nil && s.uid == PodUID(p) {
+		p = p.DeepCopy()
+		p.Status = *s.status.DeepCopy()
+	}
+	return p
 }
 
 // timer returns a channel that tells when the next absent mirror is to be given up, and

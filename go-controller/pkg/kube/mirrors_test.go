@@ -134,20 +134,70 @@ func TestMirrorIsMadeAnew(t *testing.T) {
 		w.tells("when the first is given up", "delete static u2")
 		<-time.After(time.Second)
 		w.tells("when the second is given up", "delete other u3")
+		host := mirror("host", "u4") // it may be an external gateway
+		host.Spec.HostNetwork = true
+		w.create(host)
+		w.remove("host")
+		w.tells("of one on its host's network", "add host u4")
+		<-time.After(MirrorGrace)
+		synctest.Wait()
+		w.tells("when that is given up", "delete host u4")
 		if n := len(w.informer.GetIndexer().ListKeys()); n != 0 {
 			t.Errorf("%d pods are left", n)
 		}
 	})
 }
 
+// TestNextMirrorHasTheStatus: a mirror that is made anew has the status of the one before, in a
+// watch and in a list, until the kubelet says what it is; one of another pod has not.
+func TestNextMirrorHasTheStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatched(t, fake.NewClientset())
+		first, next, changed, other := mirror("static", "u1"), mirror("static", "u2"), mirror("static", "u2"), mirror("static", "u3")
+		first.Status.PodIPs = []corev1.PodIP{{IP: "10.244.0.9"}, {IP: "fd00:10:244:1::9"}}
+		next.Status, other.Status = corev1.PodStatus{}, corev1.PodStatus{}
+		changed.Status.PodIPs = []corev1.PodIP{{IP: "10.244.0.10"}}
+		other.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "another"}
+		has := func(when string, want []corev1.PodIP) {
+			t.Helper()
+			synctest.Wait()
+			obj, _, _ := w.informer.GetIndexer().GetByKey("ns/static")
+			if p, ok := obj.(*corev1.Pod); !ok || !slices.Equal(p.Status.PodIPs, want) {
+				t.Errorf("%s: %+v, want %v", when, obj, want)
+			}
+		}
+		w.create(first)
+		w.remove("static")
+		w.create(next)
+		has("made anew", first.Status.PodIPs)
+		w.remove("static")
+		has("without a mirror again", first.Status.PodIPs)
+		w.create(next)
+		if _, err := w.cs.CoreV1().Pods("ns").UpdateStatus(t.Context(), changed, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		has("when the kubelet has said more", changed.Status.PodIPs)
+		w.remove("static")
+		w.create(other)
+		has("of another pod", nil)
+
+		m := newMirrors()
+		m.list(&corev1.PodList{Items: []corev1.Pod{*first}})
+		page := &corev1.PodList{Items: []corev1.Pod{*next}}
+		if m.list(page); !slices.Equal(page.Items[0].Status.PodIPs, first.Status.PodIPs) {
+			t.Errorf("listed with %v", page.Items[0].Status.PodIPs)
+		}
+	})
+}
+
 // TestOnlyStaticPodsStay: the deletion of any other pod is told at once, also of a static
-// pod that has no network of ours.
+// pod that is finished.
 func TestOnlyStaticPodsStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatched(t, fake.NewClientset())
-		plain, host, done := mirror("plain", "u1"), mirror("host", "u2"), mirror("done", "u3")
-		plain.Annotations, host.Spec.HostNetwork, done.Status.Phase = nil, true, corev1.PodFailed
-		for _, p := range []*corev1.Pod{plain, host, done} {
+		plain, ended, failed := mirror("plain", "u1"), mirror("ended", "u2"), mirror("failed", "u3")
+		plain.Annotations, ended.Status.Phase, failed.Status.Phase = nil, corev1.PodSucceeded, corev1.PodFailed
+		for _, p := range []*corev1.Pod{plain, ended, failed} {
 			w.create(p)
 			w.remove(p.Name)
 			w.tells(p.Name, fmt.Sprintf("add %s %s", p.Name, p.UID), fmt.Sprintf("delete %s %s", p.Name, p.UID))

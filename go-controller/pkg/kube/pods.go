@@ -32,6 +32,9 @@ func IsMirror(p *corev1.Pod) bool {
 // NeedsNetwork tells whether a pod has, or is to get, an address on the pod
 // network: it is scheduled, not on the host's network, and not finished.
 func NeedsNetwork(p *corev1.Pod) bool {
-	return p.Spec.NodeName != "" && !p.Spec.HostNetwork &&
-		p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+	return p.Spec.NodeName != "" && !p.Spec.HostNetwork && !finished(p)
+}
+
+func finished(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }

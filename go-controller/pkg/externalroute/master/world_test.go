@@ -89,7 +89,7 @@ func (w *world) patchCount() int {
 // done what it found.
 func (w *world) start() *Controller {
 	w.t.Helper()
-	core := informers.NewSharedInformerFactory(w.kube, fakeapi.NoResync)
+	core := kube.LateMirrors(informers.NewSharedInformerFactory(w.kube, fakeapi.NoResync), nil)
 	own := externalversions.NewSharedInformerFactory(w.routes, fakeapi.NoResync)
 	deps := Deps{
 		Given: w.given,
