@@ -179,12 +179,22 @@ func Node(n *corev1.Node) (topology.Node, error) {
 	return node, first
 }
 
-// NodeReady tells whether the Ready condition of a node is True.
-func NodeReady(n *corev1.Node) bool { return readyIs(n, corev1.ConditionTrue) }
+// NodeReady tells whether the Ready condition of a node is True, or Unknown although its
+// kubelet was heard since it became so. A kubelet that reports just when kube-controller-manager
+// gives it up sends what has changed since it looked last, which is the time of its heartbeat and
+// not that it is ready; it may take minutes until it notices.
+func NodeReady(n *corev1.Node) bool { return readyIs(n, corev1.ConditionTrue) || heardSince(n) }
 
 // NodeUnheard tells whether the Ready condition of a node is Unknown: Kubernetes has heard
 // nothing of its kubelet for a while.
-func NodeUnheard(n *corev1.Node) bool { return readyIs(n, corev1.ConditionUnknown) }
+func NodeUnheard(n *corev1.Node) bool { return readyIs(n, corev1.ConditionUnknown) && !heardSince(n) }
+
+// heardSince tells whether the Ready condition of a node is Unknown, and its heartbeat is later.
+func heardSince(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown && c.LastHeartbeatTime.After(c.LastTransitionTime.Time)
+	})
+}
 
 // readySince tells when the Ready condition of a node became what it is.
 func readySince(n *corev1.Node) time.Time {

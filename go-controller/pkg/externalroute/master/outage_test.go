@@ -190,3 +190,27 @@ func TestGatewayFailsInOutage(t *testing.T) {
 		w.using(gateways...)
 	})
 }
+
+// TestHeartbeatAfterOutage: a single node whose kubelet was heard since Kubernetes gave it up is
+// not a dead one, whatever is said of it and its pods.
+func TestHeartbeatAfterOutage(t *testing.T) {
+	eachFamily(t, func(t *testing.T, gateways []string) {
+		w := outage(t, gateways...)
+		before := w.patchCount()
+		w.lose("n1")
+		<-time.After(time.Second)
+		n, err := w.kube.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Status.Conditions[0].LastHeartbeatTime = metav1.Now()
+		if _, err := w.kube.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		fakeapi.Settle()
+		w.using(gateways...)
+		if n := w.patchCount() - before; n != 0 {
+			t.Errorf("%d patches:\n%s", n, w)
+		}
+	})
+}
