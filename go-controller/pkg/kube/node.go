@@ -189,10 +189,17 @@ func NodeReady(n *corev1.Node) bool { return readyIs(n, corev1.ConditionTrue) ||
 // nothing of its kubelet for a while.
 func NodeUnheard(n *corev1.Node) bool { return readyIs(n, corev1.ConditionUnknown) && !heardSince(n) }
 
-// heardSince tells whether the Ready condition of a node is Unknown, and its heartbeat is later.
+// crossed bounds by how much a heartbeat may be later than what it crossed. Kubelets report
+// every ten seconds, and one whose clock is ahead by the time that Kubernetes waits for it and
+// more must not count as ready when its node is dead.
+const crossed = 10 * time.Second
+
+// heardSince tells whether the Ready condition of a node is Unknown, and its heartbeat is not
+// older. Times in conditions are whole seconds.
 func heardSince(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown && c.LastHeartbeatTime.After(c.LastTransitionTime.Time)
+		later := c.LastHeartbeatTime.Sub(c.LastTransitionTime.Time)
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown && !c.LastHeartbeatTime.IsZero() && later >= 0 && later <= crossed
 	})
 }
 

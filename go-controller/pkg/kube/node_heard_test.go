@@ -20,8 +20,10 @@ func TestNodeHeard(t *testing.T) {
 		{"ready", corev1.ConditionTrue, at(9), at(1), true, false},
 		{"not ready", corev1.ConditionFalse, at(9), at(1), false, false},
 		{"not heard", corev1.ConditionUnknown, at(1), at(9), false, true},
-		{"not heard in the same second", corev1.ConditionUnknown, at(9), at(9), false, true},
+		{"heard in the same second", corev1.ConditionUnknown, at(9), at(9), true, false},
 		{"heard since", corev1.ConditionUnknown, at(10), at(9), true, false},
+		{"by a clock that is ahead", corev1.ConditionUnknown, at(20), at(9), false, true},
+		{"without times", corev1.ConditionUnknown, metav1.Time{}, metav1.Time{}, false, true},
 		{"never heard", corev1.ConditionUnknown, metav1.Time{}, at(9), false, true},
 	} {
 		n := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
