@@ -199,7 +199,7 @@ func TestYieldRefused(t *testing.T) {
 	apply(t, w, theirs, translation("10.244.0.5@n", "10.244.0.5", "172.18.0.33", false))
 	lost := policy("10.244.0.5", "10.244.1.2")
 	lost.Parent.Name = "absent"
-	applyError(t, w, ours, translation("10.244.0.5", "10.244.0.5", "172.18.0.3", true), lost)
+	_ = applyError(t, w, ours, translation("10.244.0.5", "10.244.0.5", "172.18.0.3", true), lost)
 	if stats := apply(t, w, theirs); stats != (nb.Stats{Inserted: 1, Deleted: 1}) {
 		t.Errorf("wrote %+v", stats)
 	}
