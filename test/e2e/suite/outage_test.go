@@ -71,7 +71,7 @@ func (f *faultTest) outageGateways(t *testing.T, g *gatewayTest) {
 		PodSelector:           metav1.LabelSelector{MatchLabels: map[string]string{"e2e-gateway": "true"}},
 		NetworkAttachmentName: "uplink", HopOptions: policy.Spec.NextHops.Static[0].HopOptions,
 	}}}
-	if policy, err = policies.Update(t.Context(), policy, metav1.UpdateOptions{}); err != nil {
+	if _, err = policies.Update(t.Context(), policy, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	err = lab.Until(t.Context(), egressPatience, "the hops to be those of the pod", func(ctx context.Context) error {
