@@ -1,10 +1,10 @@
 package bridge
 
 import (
+	"cmp"
+	"encoding/binary"
 	"fmt"
-	"math/big"
 	"math/bits"
-	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -121,41 +121,42 @@ func SuppressARP(addr netip.Addr, dropped bool) host.Flow {
 func EgressAddrs(dump string) (delivered, suppressed []netip.Addr) {
 	for line := range strings.Lines(dump) {
 		match, _, _ := strings.Cut(line, " actions=")
-		table, priority, to, looked := "", "", netip.Addr{}, netip.Addr{}
+		fields := map[string]string{}
 		for field := range strings.FieldsFuncSeq(match, func(r rune) bool { return r == ',' || r == ' ' }) {
-			switch name, value, _ := strings.Cut(field, "="); name {
-			case "table":
-				table = value
-			case "priority":
-				priority = value
-			case "nw_dst", "ipv6_dst":
-				to, _ = netip.ParseAddr(value) // a range is none
-			case "reg1", "xxreg1":
-				looked = fromRegister(value, name == "xxreg1")
-			}
+			name, value, _ := strings.Cut(field, "=")
+			fields[name] = value
 		}
-		switch {
-		case table == "1" && priority == strconv.Itoa(priorityDeliverToOVN) && to.IsValid():
-			delivered = append(delivered, to)
-		case table == strconv.Itoa(TableSuppressed) && looked.IsValid():
-			suppressed = append(suppressed, looked)
+		switch fields["table"] {
+		case "1":
+			to, err := netip.ParseAddr(cmp.Or(fields["nw_dst"], fields["ipv6_dst"])) // a range is none
+			if err == nil && fields["priority"] == strconv.Itoa(priorityDeliverToOVN) {
+				delivered = append(delivered, to)
+			}
+		case strconv.Itoa(TableSuppressed):
+			if a, ok := inRegisters(fields); ok {
+				suppressed = append(suppressed, a)
+			}
 		}
 	}
 	return delivered, suppressed
 }
 
-// fromRegister returns the address that ovs-ofctl prints as the number in a register.
-func fromRegister(text string, long bool) netip.Addr {
-	size := net.IPv4len
-	if long {
-		size = net.IPv6len
+// inRegisters returns the address that a flow of TableSuppressed is for. ovs-ofctl prints
+// registers of 32 bits, whatever the flow was written with.
+func inRegisters(fields map[string]string) (netip.Addr, bool) {
+	registers := []string{"reg4", "reg5", "reg6", "reg7"}
+	if _, ok := fields["reg1"]; ok {
+		registers = []string{"reg1"}
 	}
-	n, ok := new(big.Int).SetString(strings.TrimPrefix(text, "0x"), 16)
-	if !ok || n.BitLen() > 8*size {
-		return netip.Addr{}
+	var addr []byte
+	for _, r := range registers {
+		n, err := strconv.ParseUint(fields[r], 0, 32)
+		if err != nil {
+			return netip.Addr{}, false
+		}
+		addr = binary.BigEndian.AppendUint32(addr, uint32(n))
 	}
-	addr, _ := netip.AddrFromSlice(n.FillBytes(make([]byte, size)))
-	return addr
+	return netip.AddrFromSlice(addr)
 }
 
 // DeliverToOVN hands what comes from the wire for an egress address that this node holds to

@@ -62,7 +62,7 @@ func TestEgressAddrs(t *testing.T) {
 		cookie + "table=0, priority=104,ip,in_port=2,nw_src=172.18.0.99 actions=drop\n" +
 		cookie + "table=0, priority=150,arp,in_port=1,arp_tpa=172.18.0.44 actions=LOCAL\n" +
 		cookie + "table=5, priority=150,reg1=0xa0c002c actions=load:0x1->NXM_NX_REG2[0..1]\n" +
-		cookie + "table=5, priority=150,xxreg1=0xfc00f8530ccde7930000000000000044 actions=load:0x3->NXM_NX_REG2[0..1]\n" +
+		cookie + "table=5, priority=150,reg4=0xfc00f853,reg5=0xccde793,reg6=0,reg7=0x44 actions=load:0x3->NXM_NX_REG2[0..1]\n" +
 		cookie + "table=1, priority=102,ct_state=+est+trk,ct_mark=0x1,ip,in_port=1,nw_dst=172.18.0.33 actions=output:2\n" +
 		cookie + "table=1, priority=101,ip,in_port=1,nw_dst=172.18.0.33 actions=output:2\n" +
 		cookie + "table=1, priority=101,ipv6,in_port=1,ipv6_dst=fc00:f853:ccd:e793::33 actions=output:2\n" +

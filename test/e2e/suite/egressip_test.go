@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
 	typedv1 "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/typed/egressip/v1"
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
@@ -434,20 +435,26 @@ func (e *egressIPTest) steady(t *testing.T) lab.State {
 	return e.steadyState(t)
 }
 
+// suppressed returns the egress addresses that a node keeps itself from answering for, by
+// the flows whose text has a word.
+func (e *egressIPTest) suppressed(ctx context.Context, node, word string) ([]netip.Addr, error) {
+	flows, err := e.list(ctx, node, word, "ovs-ofctl", "dump-flows", "breth0", fmt.Sprintf("table=%d", bridge.TableSuppressed))
+	_, addrs := bridge.EgressAddrs(strings.Join(flows, "\n"))
+	return addrs, err
+}
+
 // gone fails while a node keeps itself from answering for an address that is none any
 // more.
 func (e *egressIPTest) gone(ctx context.Context, node string, all []v1.EgressIP) error {
-	flows, err := e.list(ctx, node, "priority=150,", "ovs-ofctl", "dump-flows", "breth0")
+	addrs, err := e.suppressed(ctx, node, "table=")
 	if err != nil {
 		return err
 	}
-	for _, f := range flows {
+	for _, addr := range addrs {
 		if !slices.ContainsFunc(all, func(ip v1.EgressIP) bool {
-			return slices.ContainsFunc(ip.Spec.EgressIPs, func(a v1.Address) bool {
-				return strings.Contains(f, "="+string(a)+" ") || strings.Contains(f, "="+string(a)+",")
-			})
+			return slices.ContainsFunc(ip.Spec.EgressIPs, func(a v1.Address) bool { return string(a) == addr.String() })
 		}) {
-			return fmt.Errorf("%s has %s", node, f)
+			return fmt.Errorf("%s suppresses %s", node, addr)
 		}
 	}
 	return nil
@@ -456,26 +463,13 @@ func (e *egressIPTest) gone(ctx context.Context, node string, all []v1.EgressIP)
 // barred fails while a node lets connections go on that left with an address before another
 // node got it.
 func (e *egressIPTest) barred(ctx context.Context, node string, all []v1.EgressIP) error {
-	flows, err := e.list(ctx, node, "priority=150,", "ovs-ofctl", "dump-flows", "breth0")
-	if err != nil {
-		return err
-	}
-	drops, err := e.list(ctx, node, "priority=104,", "ovs-ofctl", "dump-flows", "breth0")
+	leaving, err := e.suppressed(ctx, node, "load:0x1->")
 	if err != nil {
 		return err
 	}
 	for _, ip := range all {
 		for _, item := range ip.Status.Items {
-			has := func(field string) func(string) bool {
-				return func(flow string) bool {
-					return strings.Contains(flow, field+item.EgressIP+" ") || strings.Contains(flow, field+item.EgressIP+",")
-				}
-			}
-			// Those that the node keeps itself from answering for are on the nodes' network.
-			if item.Node == node || !slices.ContainsFunc(flows, has("_spa=")) && !slices.ContainsFunc(flows, has("nd_target=")) {
-				continue
-			}
-			if !slices.ContainsFunc(drops, has("_src=")) {
+			if item.Node != node && slices.ContainsFunc(leaving, func(a netip.Addr) bool { return a.String() == item.EgressIP }) {
 				return fmt.Errorf("%s lets %s leave", node, item.EgressIP)
 			}
 		}

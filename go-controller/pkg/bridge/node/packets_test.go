@@ -256,8 +256,15 @@ func TestForeign(t *testing.T) {
 			w.goes("what comes for an address of another node", "wire", packet("tcp", netip.AddrPortFrom(peer.Addr(), 81), to, "tcp_flags=0x002"), 0)
 		}
 		w.goes("what comes for any other", "wire", packet("tcp", peer, held, "tcp_flags=0x002"), 0, "host")
-		if n, err := openflow.New("breth0", w.vs.Dir).Packets(t.Context(), 0, bridge.PriorityUnsnatted); n != 3 || err != nil {
+		flows := openflow.New("breth0", w.vs.Dir)
+		if n, err := flows.Packets(t.Context(), 0, bridge.PriorityUnsnatted); n != 3 || err != nil {
 			t.Errorf("%d packets are counted, %v", n, err)
+		}
+		dump, err := flows.Dump(t.Context())
+		_, suppressed := bridge.EgressAddrs(dump)
+		slices.SortFunc(suppressed, netip.Addr.Compare)
+		if want := []netip.Addr{foreign.Addr(), moving.Addr()}; err != nil || !slices.Equal(suppressed, want) {
+			t.Errorf("the bridge suppresses %v, want %v, %v", suppressed, want, err)
 		}
 	}
 }
