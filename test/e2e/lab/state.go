@@ -18,11 +18,12 @@ import (
 type State map[string]string
 
 // readNode prints what ovnkube writes on a node, without counters and what a bridge has
-// learned from traffic, and in an order that does not depend on when a row was written.
+// learned from traffic, without what the plugin for host ports keeps when its pods have
+// gone, and in an order that does not depend on when a row was written.
 const readNode = `set -e
 section() { echo "### $1"; }
-section iptables; iptables-save | sed -e '/^#/d' -e 's/ \[[0-9]*:[0-9]*\]$//'
-section ip6tables; ip6tables-save | sed -e '/^#/d' -e 's/ \[[0-9]*:[0-9]*\]$//'
+section iptables; iptables-save | sed -e '/^#/d' -e '/CNI-HOSTPORT/d' -e 's/ \[[0-9]*:[0-9]*\]$//'
+section ip6tables; ip6tables-save | sed -e '/^#/d' -e '/CNI-HOSTPORT/d' -e 's/ \[[0-9]*:[0-9]*\]$//'
 section rules; ip rule; ip -6 rule
 section routes; ip route | sort; ip -6 route | grep -v '^fe80' | sed 's/ expires [0-9]*sec//' | sort
 section tables; ip route show table all | grep -v 'table local' | grep ' table ' | sort; ip -6 route show table all | grep ' table ' | grep -v 'table local' | sed 's/ expires [0-9]*sec//' | sort
