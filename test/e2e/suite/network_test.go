@@ -85,8 +85,9 @@ func (s *suite) network(t *testing.T) {
 	s.hostPort(t, mapped)
 }
 
-// bluePort is a port of its node that leads to a pod in the other network.
-const bluePort = 31998
+// bluePort is a port of its node that leads to a pod in the other network, and that no
+// Service can get as a node port.
+const bluePort = 21998
 
 // mapped runs one more pod of the Service, which a port of its node leads to.
 func (s *suite) mapped(t *testing.T, node string) lab.Pod {
