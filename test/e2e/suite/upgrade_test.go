@@ -62,7 +62,7 @@ type upgrade struct {
 func TestUpgrade(t *testing.T) {
 	dir := os.Getenv("UPGRADE_DIR")
 	if dir == "" {
-		t.Skip("UPGRADE_DIR is not set: run make upgrade-test")
+		t.Fatal("UPGRADE_DIR is not set: run make upgrade-test")
 	}
 	t.Setenv("KIN_CRDS", filepath.Join(dir, "dist", "crds"))
 	t.Setenv("KIN_MANIFESTS", filepath.Join(dir, "dist", "base"))

@@ -130,7 +130,7 @@ func (r *Reader) Decode(eg *v1.EgressService) (s egressservice.Service, others [
 			return "", false
 		},
 		Ready: func(a netip.Addr) bool {
-			p := kube.PodAt(r.pods, eg.Namespace, a)
+			p := r.PodAt(eg.Namespace, a)
 			return p != nil && kube.KubeletReady(p)
 		}}
 	if a := r.informers.Addresses; a != nil {
