@@ -302,7 +302,7 @@ func (c *chaosTest) sameAsEver(t *testing.T, limit time.Duration) (where string)
 			return err
 		}
 		if c.states[where] == nil {
-			state := c.egress.steady(t).Anonymous()
+			state := c.steadyState(t).Anonymous()
 			now, err := c.placed(ctx)
 			if err != nil {
 				return err

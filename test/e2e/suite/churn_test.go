@@ -80,7 +80,7 @@ func (s *suite) churn(t *testing.T) {
 	}
 	t.Logf("CHURN_SEED=%d", seed)
 	c := &churnTest{suite: s, egress: s.egressIPOf(t), gateway: newGatewayTest(t, s)}
-	before := c.egress.steady(t)
+	before := c.steadyState(t)
 	t.Run("Churn", func(t *testing.T) { c.run(t, rand.New(rand.NewPCG(seed, 0))) })
 	s.sameState(t, before)
 }

@@ -420,7 +420,7 @@ func (m *moveTest) stop(t *testing.T) {
 // killAll ends the master and the holder's ovnkube at once: nothing may be written
 // by those that come after, and no packet may be lost.
 func (m *moveTest) killAll(t *testing.T) {
-	before := m.steady(t)
+	before := m.steadyState(t)
 	m.reset(t)
 	m.kill(t, processes[0])
 	m.kill(t, nodeProcess(m.holder))

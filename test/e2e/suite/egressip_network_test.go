@@ -36,7 +36,7 @@ var (
 func (e *egressIPTest) secondary(t *testing.T) {
 	e.addShore(t)
 	e.assignable(t)
-	before := e.steady(t)
+	before := e.steadyState(t)
 	e.assignable(t, "ovn-worker")
 	e.choose(t, storageName, "egress-0", "egress-1")
 	e.create(t, storageName, storageIPs, held)
@@ -316,7 +316,7 @@ func (e *egressIPTest) hostAddress(t *testing.T, node string, prefixes ...string
 
 // secondaryKill ends the master and the holder's ovnkube at once.
 func (e *egressIPTest) secondaryKill(t *testing.T) {
-	before := e.steady(t)
+	before := e.steadyState(t)
 	e.kill(t, processes[0])
 	e.kill(t, nodeProcess("ovn-worker2"))
 	e.sameState(t, before)

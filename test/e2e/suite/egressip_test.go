@@ -413,10 +413,10 @@ func (e *egressIPTest) wrong(t *testing.T, right []netip.Addr) []lab.Packet {
 	return outside
 }
 
-// steady is steadyState once nothing is left that nodes do for a while only.
-func (e *egressIPTest) steady(t *testing.T) lab.State {
+// ended waits until nothing is left that nodes do for a while only.
+func (e *egressIPTest) ended(t *testing.T) {
 	t.Helper()
-	err := lab.Until(t.Context(), egressPatience, "what was to last for a while to end", func(ctx context.Context) error {
+	err := lab.Until(t.Context(), time.Minute, "what was to last for a while to end", func(ctx context.Context) error {
 		list, err := e.client.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -432,7 +432,6 @@ func (e *egressIPTest) steady(t *testing.T) lab.State {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return e.steadyState(t)
 }
 
 // suppressed returns the egress addresses that a node keeps itself from answering for, by

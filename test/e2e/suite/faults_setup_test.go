@@ -266,14 +266,14 @@ func (f *faultTest) goHome(t *testing.T) {
 	f.egress.assignable(t, faultHome, other)
 }
 
-// steady is the state when nothing is left that nodes do for a while only, and all egress
-// addresses are at home: on a machine that is busy they may leave while it is read.
-func (f *faultTest) steady(t *testing.T) lab.State {
+// settledState is steadyState with all egress addresses at home: on a machine that is busy
+// they may leave while it is read.
+func (f *faultTest) settledState(t *testing.T) lab.State {
 	t.Helper()
 	away := ""
 	for range 3 {
 		f.goHome(t)
-		state := f.egress.steady(t)
+		state := f.steadyState(t)
 		if away = f.away(t); away == "" {
 			return state
 		}

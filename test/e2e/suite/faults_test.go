@@ -88,7 +88,7 @@ var faultKinds = []struct {
 // databases and the hosts must be exactly as before.
 func (s *suite) faults(t *testing.T) {
 	f := s.newFaultTest(t)
-	before := f.steady(t)
+	before := f.settledState(t)
 	for i, kind := range faultKinds {
 		if i > 0 && os.Getenv("FAULTS") != "all" {
 			break
@@ -109,7 +109,7 @@ func (s *suite) faults(t *testing.T) {
 			}
 		}
 		f.same(t, before.Anonymous(), lab.State.Anonymous)
-		before = f.steady(t)
+		before = f.settledState(t)
 	}
 	t.Logf("longest time without an echo, of connections that were open and of new ones, in milliseconds:\n%s", f.table.String())
 }

@@ -42,7 +42,7 @@ func (s *suite) highAvailability(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	before := h.steady(t)
+	before := h.settledState(t)
 	for _, db := range clusteredDatabases {
 		t.Run("leader of "+db.schema+" killed", func(t *testing.T) {
 			h.loses(t, none, func(t *testing.T) { h.signal(t, "KILL", h.leader(t, db), db) })

@@ -19,7 +19,7 @@ import (
 // takes forty seconds.
 func (s *suite) powerFailure(t *testing.T) {
 	const node = "ovn-worker2"
-	before := s.egress(t).steady(t)
+	before := s.steadyState(t)
 	e := s.heldBy(t, node)
 	if err := s.Kin.Node(t.Context(), "kill", node); err != nil {
 		t.Fatal(err)

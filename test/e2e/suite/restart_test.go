@@ -195,9 +195,11 @@ func (s *suite) forgotten(t *testing.T, addrs []netip.Addr) {
 	}
 }
 
-// steadyState reads the state until it stands still.
+// steadyState reads the state until it stands still, once nothing is left that nodes do
+// for a while only: a state that has such a thing is never seen again.
 func (s *suite) steadyState(t *testing.T) lab.State {
 	t.Helper()
+	s.egress(t).ended(t)
 	var last lab.State
 	var since time.Time // that the state is as last
 	err := lab.Until(t.Context(), time.Minute, "the cluster's state to stand still", func(ctx context.Context) error {

@@ -101,7 +101,7 @@ func TestUpgrade(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	before := u.steady(t).Anonymous()
+	before := u.settledState(t).Anonymous()
 	nodes, others := []string{"DaemonSet/ovnkube-node", "DaemonSet/ovn-controller"}, []string{"Deployment/ovn-databases", "Deployment/ovnkube-pki"}
 	master := []string{"Deployment/ovnkube-master"}
 	u.define(t, u.present)
@@ -217,7 +217,7 @@ func (u *upgrade) pass(t *testing.T, v version, workloads []string) {
 			var before lab.State
 			master := workload == "Deployment/ovnkube-master"
 			if master {
-				before = u.steady(t)
+				before = u.settledState(t)
 			}
 			w := upgraded[workload]
 			u.moved = false
@@ -229,7 +229,7 @@ func (u *upgrade) pass(t *testing.T, v version, workloads []string) {
 			u.runs(t, v, workload)
 			if master {
 				u.decides(t)
-				u.adopted(t, before, u.steady(t))
+				u.adopted(t, before, u.settledState(t))
 			}
 			if master || workload == "DaemonSet/ovnkube-node" {
 				t.Run("Change", u.changes)
