@@ -443,9 +443,14 @@ func (n *node) ensureGuard() {
 	}
 }
 
-// finishSetup waits until everybody has tried what was there at the start, and keeps the
-// drivers' objects as wanted from then on.
+// finishSetup has the drivers' objects repaired, waits until everybody has tried what was
+// there at the start, and keeps the objects as wanted from then on.
 func (n *node) finishSetup(ctx context.Context, started func()) error {
+	d := n.kept
+	d.synced = n.synced
+	if err := d.watch(ctx); err != nil { // a kernel without nftables, for instance
+		klog.ErrorS(err, "Some changes by others will be repaired with a delay", "atMost", resyncInterval)
+	}
 	for _, a := range n.attempted {
 		if !waits.Until(ctx, a.done, waits.Wait{Part: "node", For: a.what + ", before pods are served"}) {
 			return nil
@@ -454,11 +459,6 @@ func (n *node) finishSetup(ctx context.Context, started func()) error {
 	klog.InfoS("Node serves pods", "node", n.name)
 	close(n.rules)
 	started()
-	d := n.kept
-	d.synced = n.synced
-	if err := d.watch(ctx); err != nil { // a kernel without nftables, for instance
-		klog.ErrorS(err, "Some changes by others will be repaired with a delay", "atMost", resyncInterval)
-	}
 	failed := func(err error) { klog.ErrorS(err, "Resync failed, will retry") }
 	if err := panics.Catch("resync", func() error { return d.resync(ctx) }); err != nil && ctx.Err() == nil {
 		failed(err)

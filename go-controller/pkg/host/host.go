@@ -89,7 +89,8 @@ type Rules map[ChainKey][]Rule
 // Before Sweep rules that an earlier run left in a chain stay where they are.
 type ChainWriter interface {
 	// Apply replaces what contributor wants. A chain that is not declared is an
-	// error and changes nothing.
+	// error and changes nothing. Unlike that of Writer it repairs nothing: where the
+	// contribution is the same as before, and is written, it does nothing.
 	Apply(ctx context.Context, contributor string, want Rules) error
 	// Sweep ends the start-up phase, as in Writer.
 	Sweep(ctx context.Context) error

@@ -16,7 +16,6 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/host/watch"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -95,9 +94,6 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 	if err := link.Watch(ctx, poke); err != nil {
 		return err
-	}
-	if err := watch.Watch(ctx, watch.Functions{NFTables: poke}); err != nil {
-		klog.ErrorS(err, "Deleted tables will not be restored at once")
 	}
 	g.OVS.OnReconnect(poke)
 	// What else the flows wait for is no event here.

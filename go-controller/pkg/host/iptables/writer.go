@@ -36,9 +36,10 @@ type Writer struct {
 	want    map[string]host.Rules
 	dropped map[host.ChainKey]map[host.Rule]bool // deleted even before Sweep
 	swept   bool
-	changes uint64 // of what is wanted
+	doubted bool                       // somebody may have changed a table
+	changes map[topology.Family]uint64 // of what is wanted
+	settled map[topology.Family]uint64 // of changes: the last that was written, none while the tables are unknown
 
-	settled  uint64 // of changes: the last that was written; of write, as programs
 	repaired atomic.Uint64
 }
 
@@ -53,6 +54,8 @@ func New(chains []host.Chain) (*Writer, error) {
 		programs: map[topology.Family]*programs{},
 		want:     map[string]host.Rules{},
 		dropped:  map[host.ChainKey]map[host.Rule]bool{},
+		changes:  map[topology.Family]uint64{},
+		settled:  map[topology.Family]uint64{},
 	}
 	seen := map[host.ChainKey]bool{}
 	for _, c := range chains {
@@ -97,7 +100,10 @@ func (w *Writer) Apply(ctx context.Context, contributor string, want host.Rules)
 		}
 	}
 	w.contribute(contributor, want)
-	return w.Resync(ctx)
+	if w.upToDate() {
+		return nil
+	}
+	return w.pass(ctx)
 }
 
 // contribute takes over a contribution.
@@ -119,17 +125,47 @@ func (w *Writer) contribute(contributor string, want host.Rules) {
 	for key, rules := range want {
 		next[key] = slices.Clone(rules)
 	}
-	if !maps.EqualFunc(w.want[contributor], next, slices.Equal) {
-		w.changes++
+	for _, f := range topology.Families {
+		if differ(f, w.want[contributor], next) {
+			w.changes[f]++
+		}
 	}
 	w.want[contributor] = next
+}
+
+// differ tells whether two contributions differ in the chains of a family.
+func differ(f topology.Family, a, b host.Rules) bool {
+	for _, rules := range []host.Rules{a, b} {
+		for key := range rules {
+			if key.Family == f && !slices.Equal(a[key], b[key]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// upToDate tells that the last passes left all tables as they are wanted now, and that
+// nobody has asked since to look at them again.
+func (w *Writer) upToDate() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.doubted && !slices.ContainsFunc(w.places, func(p place) bool { return w.unsettled(p.family) })
+}
+
+// unsettled tells whether a family has something to write, or is unknown; w.mu is held.
+func (w *Writer) unsettled(f topology.Family) bool {
+	settled, known := w.settled[f]
+	return !known || settled != w.changes[f]
 }
 
 // Sweep implements host.ChainWriter.
 func (w *Writer) Sweep(ctx context.Context) error {
 	w.mu.Lock()
 	if !w.swept {
-		w.changes++
+		for _, f := range topology.Families {
+			w.changes[f]++
+		}
 	}
 	w.swept, w.dropped = true, nil
 	w.mu.Unlock()
@@ -138,6 +174,14 @@ func (w *Writer) Sweep(ctx context.Context) error {
 
 // Resync reads the tables again and repairs what differs.
 func (w *Writer) Resync(ctx context.Context) error {
+	w.mu.Lock()
+	w.doubted = true
+	w.mu.Unlock()
+	return w.pass(ctx)
+}
+
+// pass makes sure that what was asked for until now is written.
+func (w *Writer) pass(ctx context.Context) error {
 	result, err := w.passes.Do(ctx, w.passes.Request(), w.write)
 	return errors.Join(err, result)
 }
@@ -154,12 +198,23 @@ func (w *Writer) Run(ctx context.Context, interval time.Duration) {
 // right.
 func (w *Writer) Repaired() uint64 { return w.repaired.Load() }
 
-// goals returns what each table is to hold now, and the count of changes.
-func (w *Writer) goals() (map[place]goal, uint64) {
+// round is what one pass has to do for a family.
+type round struct {
+	tables  map[string]goal
+	changes uint64 // the count of changes that the goals are of
+	known   bool   // the last pass left the tables as they are wanted still
+}
+
+// rounds returns what a pass has to do: of the families that have something to write, or of
+// all where somebody asks to look at them again.
+func (w *Writer) rounds() map[topology.Family]round {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := map[place]goal{}
+	out := map[topology.Family]round{}
 	for _, p := range w.places {
+		if !w.doubted && !w.unsettled(p.family) {
+			continue
+		}
 		g := goal{
 			declared: w.declared[p], swept: w.swept,
 			rules: map[string][]host.Rule{}, dropped: map[string]map[host.Rule]bool{},
@@ -168,9 +223,18 @@ func (w *Writer) goals() (map[place]goal, uint64) {
 			g.rules[c.Name] = w.union(c.ChainKey)
 			g.dropped[c.Name] = maps.Clone(w.dropped[c.ChainKey])
 		}
-		out[p] = g
+		r, ok := out[p.family]
+		if !ok {
+			r = round{tables: map[string]goal{}, changes: w.changes[p.family], known: !w.unsettled(p.family)}
+			out[p.family] = r
+		}
+		r.tables[p.table] = g
 	}
-	return out, w.changes
+	for f := range out {
+		delete(w.settled, f)
+	}
+	w.doubted = false
+	return out
 }
 
 // union returns the rules of one chain in the order of the contributors' names,
@@ -189,41 +253,40 @@ func (w *Writer) union(key host.ChainKey) []host.Rule {
 	return out
 }
 
-// write does one pass over all tables.
+// write does one pass.
 func (w *Writer) write(ctx context.Context) error {
-	goals, changes := w.goals()
+	rounds := w.rounds()
 	var errs []error
-	written := false
-	for _, f := range topology.Families {
-		tables := map[string]goal{}
-		for _, p := range w.places {
-			if p.family == f {
-				tables[p.table] = goals[p]
-			}
-		}
-		if len(tables) == 0 {
+	repaired := false
+	for _, f := range slices.Sorted(maps.Keys(rounds)) {
+		written, err := w.reconcile(ctx, f, rounds[f])
+		if err != nil {
+			errs = append(errs, err)
 			continue
 		}
-		if w.programs[f] == nil {
-			found, err := find(f)
-			if err != nil {
-				errs = append(errs, err)
-				continue
-			}
-			w.programs[f] = found
-		}
-		before := w.programs[f].writes
-		errs = append(errs, w.programs[f].reconcile(ctx, tables))
-		written = written || w.programs[f].writes != before
+		repaired = repaired || written && rounds[f].known && rounds[f].changes > 0
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	if written && w.settled == changes && changes > 0 {
+	if repaired {
 		w.repaired.Add(1)
 	}
-	w.settled = changes
-	return nil
+	return errors.Join(errs...)
+}
+
+// reconcile does what there is to do for one family, and tells whether anything was written.
+func (w *Writer) reconcile(ctx context.Context, f topology.Family, r round) (written bool, err error) {
+	if w.programs[f] == nil {
+		if w.programs[f], err = find(f); err != nil {
+			return false, err
+		}
+	}
+	before := w.programs[f].writes
+	if err := w.programs[f].reconcile(ctx, r.tables); err != nil {
+		return false, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.settled[f] = r.changes
+	return w.programs[f].writes != before, nil
 }
 
 // Cleanup removes every chain of ours and the jumps to them, from all tables of
