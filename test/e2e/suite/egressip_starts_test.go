@@ -29,12 +29,13 @@ const (
 )
 
 // starts makes many pods of an EgressIP on another network, 20 a second, while its pods
-// change all the time. They start about as soon as others, and are served from the first.
+// change all the time. They start about as soon as others do meanwhile, and are served from
+// the first.
 func (e *egressIPTest) starts(t *testing.T, count int) {
 	e.choose(t, storageName, "egress-0")
+	end := e.churnPods(t) // under both waves: the nodes share the processors of this machine
 	plain, plainGap := e.wave(t, "plain", count, nil, lab.OutsideAddresses)
 	figures.Record(t, "pods: p95 of the time to start", figures.Start, plain)
-	end := e.churnPods(t)
 	served, servedGap := e.wave(t, "served", count, chosen(storageName), shoreIPs)
 	changes := end()
 	t.Logf("%d pods, %d changes of others of their EgressIP", count, changes)
