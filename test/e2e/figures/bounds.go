@@ -46,7 +46,7 @@ var Start = Bound{Promised: 5 * time.Second, Factor: 20}
 
 // StartServed is that of pods of an EgressIP on another network: at most a second more.
 func StartServed(plain time.Duration) Bound {
-	return Bound{Promised: plain + time.Second, Factor: 1}
+	return Bound{Promised: plain + time.Second, Factor: 2}
 }
 
 // Takeover is EgressIPFailover where a node takes over many addresses at once: at most a
