@@ -136,6 +136,7 @@ type world struct {
 	kernel  *kernel
 	ipRules *hostfake.Kernel[host.IPRule, struct{}]
 	linger  time.Duration
+	lists   chan struct{}   // see unlisted
 	faults  *fakeapi.Faults // of the API, or nil
 	stop    func()
 	sweep   func(context.Context) error

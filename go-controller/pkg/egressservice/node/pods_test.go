@@ -68,9 +68,27 @@ func (w *world) nodeInformers() informers.SharedInformerFactory {
 
 // namespacePods returns an informer of all pods of a namespace.
 func (w *world) namespacePods(namespace string) (cache.SharedIndexInformer, error) {
+	if namespace == unlisted {
+		pods := w.kube.CoreV1().Pods(namespace)
+		inf := cache.NewSharedIndexInformer(&cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				select {
+				case <-w.lists:
+					return pods.List(ctx, o)
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			},
+			WatchFuncWithContext: pods.Watch,
+		}, &corev1.Pod{}, fakeapi.NoResync, cache.Indexers{})
+		return inf, kube.IndexPods(inf)
+	}
 	inf := informers.NewSharedInformerFactoryWithOptions(w.kube, fakeapi.NoResync, informers.WithNamespace(namespace)).Core().V1().Pods().Informer()
 	return inf, kube.IndexPods(inf)
 }
+
+// unlisted is a namespace whose pods the API server lists only after world.lists was closed.
+const unlisted = "unlisted"
 
 // listed returns the namespaces whose pods were listed, "" for all, since the last call.
 func (w *world) listed() []string {
@@ -209,5 +227,43 @@ func TestDirectPortsOfOthers(t *testing.T) {
 				return r.Src == topology.HostPrefix(netip.MustParseAddr("10.244.0.5")) && r.SrcPort == 8080
 			})
 		})
+	})
+}
+
+// TestUnlistedPods: EgressServices whose pods the API server does not list hold up others for
+// a while only, and have their rules as soon as it does.
+func TestUnlistedPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.lists = make(chan struct{})
+		w.start()
+		const many = workers + 10
+		for i := range many {
+			name, addr := fmt.Sprintf("svc-%d", i), fmt.Sprintf("10.244.%d.%d", 10+i/200, 1+i%200)
+			svc, set, eg := service(name, "6.6.6.6"), slice(name, addr), egress(name, "ovn-worker2")
+			svc.Namespace, set.Namespace, eg.Namespace = unlisted, unlisted, unlisted
+			for _, o := range []runtime.Object{svc, set, pod(unlisted, name, "ovn-worker", addr)} {
+				if err := w.kube.Tracker().Add(o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := w.egress.Tracker().Add(eg); err != nil {
+				t.Fatal(err)
+			}
+			fakeapi.Settle() // a watch of the fake API takes a hundred events at once
+		}
+		began := time.Now()
+		w.update(egress("demo-svc", "ovn-worker2"))
+		w.eventually("the rules of another namespace", func() bool { return rules(w) == 4 })
+		if took := time.Since(began); took > 12*time.Second {
+			t.Errorf("the others were held up for %s", took)
+		}
+		<-time.After(time.Hour) // tries that fail are far apart by now
+		began = time.Now()
+		close(w.lists)
+		w.eventually("all rules", func() bool { return rules(w) == 4+many })
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("they had their rules %s after the list", took)
+		}
 	})
 }

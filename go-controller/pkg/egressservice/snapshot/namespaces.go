@@ -3,8 +3,11 @@ package snapshot
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
@@ -21,6 +24,8 @@ type namespaces struct {
 	open func(namespace string) (cache.SharedIndexInformer, error)
 	// follow tells a controller of the pods of an informer, once they are known.
 	follow func(inf cache.SharedIndexInformer, known *atomic.Bool) (cache.InformerSynced, error)
+	// enqueue has EgressServices be reconciled again.
+	enqueue func(keys ...string)
 
 	running sync.WaitGroup
 	mu      sync.Mutex
@@ -28,15 +33,21 @@ type namespaces struct {
 	closed  bool
 }
 
+// listPatience is how long an EgressService may wait for the list of the pods of its
+// namespace, and hold up others.
+const listPatience = 10 * time.Second
+
 // namespace is one of them.
 type namespace struct {
 	users  map[string]bool // the keys of the EgressServices that need it
 	pods   cache.Indexer
 	synced []cache.InformerSynced
+	ended  context.Context
 	stop   context.CancelFunc
 
 	priming sync.Mutex
 	known   atomic.Bool
+	late    atomic.Bool // the list did not come in time: nobody waits for it any more
 }
 
 func newNamespaces(open func(string) (cache.SharedIndexInformer, error)) *namespaces {
@@ -69,7 +80,7 @@ func (n *namespaces) use(name, key string) (*namespace, error) {
 		return nil, fmt.Errorf("watch the pods of namespace %s: %w", name, err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	w := &namespace{users: map[string]bool{key: true}, pods: inf.GetIndexer(), stop: stop}
+	w := &namespace{users: map[string]bool{key: true}, pods: inf.GetIndexer(), ended: ctx, stop: stop}
 	told, err := n.follow(inf, &w.known)
 	if err != nil {
 		stop()
@@ -80,6 +91,33 @@ func (n *namespaces) use(name, key string) (*namespace, error) {
 	n.running.Go(func() { inf.RunWithContext(ctx) })
 	klog.V(2).InfoS("Watching the pods of a namespace", "namespace", name, "egressService", key)
 	return w, nil
+}
+
+// listed waits for the list of the pods of a namespace, for a while; false where it did not
+// come. Then those who need it are reconciled again when it does.
+func (n *namespaces) listed(ctx context.Context, w *namespace) bool {
+	if w.late.Load() {
+		return !slices.ContainsFunc(w.synced, func(synced cache.InformerSynced) bool { return !synced() })
+	}
+	waiting, end := context.WithTimeout(ctx, listPatience)
+	defer end()
+	if queue.Informed(waiting, "egressservice-node", w.synced...) {
+		return true
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed || ctx.Err() != nil || w.late.Swap(true) {
+		return false
+	}
+	n.running.Go(func() {
+		if cache.WaitForCacheSync(w.ended.Done(), w.synced...) {
+			n.mu.Lock()
+			users := slices.Collect(maps.Keys(w.users))
+			n.mu.Unlock()
+			n.enqueue(users...)
+		}
+	})
+	return false
 }
 
 // release says that an EgressService needs the pods of other nodes no more.
@@ -121,8 +159,8 @@ func (r *Reader) Knows(eg *v1.EgressService) bool {
 }
 
 // Know makes sure that all pods of the namespace of an EgressService are known, and not
-// only those of this node, until Forget or Release; it waits for that. What was decoded
-// before may lack pods of others. It also returns the EgressServices for which something
+// only those of this node, until Forget or Release; it waits for that, ten seconds at most,
+// and fails where it takes longer. What was decoded before may lack pods of others. It also returns the EgressServices for which something
 // changed by that, as Decode does.
 func (r *Reader) Know(ctx context.Context, eg *v1.EgressService) (others []string, err error) {
 	if r.informers.Namespace == nil {
@@ -132,8 +170,8 @@ func (r *Reader) Know(ctx context.Context, eg *v1.EgressService) (others []strin
 	if err != nil {
 		return nil, err
 	}
-	if !queue.Informed(ctx, "egressservice-node", w.synced...) {
-		return nil, fmt.Errorf("wait for the pods of namespace %s: %w", eg.Namespace, ctx.Err())
+	if !r.known.listed(ctx, w) {
+		return nil, fmt.Errorf("the API server has not listed the pods of namespace %s", eg.Namespace)
 	}
 	w.priming.Lock()
 	defer w.priming.Unlock()

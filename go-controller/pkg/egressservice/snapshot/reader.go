@@ -234,6 +234,7 @@ func (r *Reader) Watch(c *queue.Controller, keys func(kind Kind, key string) []s
 		}
 		return out
 	}
+	r.known.enqueue = c.Enqueue
 	r.known.follow = func(inf cache.SharedIndexInformer, known *atomic.Bool) (cache.InformerSynced, error) {
 		return c.Follow(inf, func(old, new any) []string {
 			if !known.Load() {
