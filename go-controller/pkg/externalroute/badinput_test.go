@@ -150,6 +150,21 @@ func TestAddressOfNode(t *testing.T) {
 	}
 }
 
+// TestAddressOfNodeAnnotated: the namespace hears that pods of the node cannot use it.
+func TestAddressOfNodeAnnotated(t *testing.T) {
+	for _, addr := range []string{"172.18.0.4", "fc00::4"} {
+		s := dual(topology.GatewayShared, annotated("red", false, addr))
+		plan := s.decide()
+		if len(usedBy(plan, "red")) != 1 {
+			t.Errorf("%s is used by %v", addr, usedBy(plan, "red"))
+		}
+		want := "annotation k8s.ovn.org/routing-external-gws: " + addr + " is the address of node ovn-worker2, whose own pods cannot use it"
+		if got := plan.Refused["red"]; !slices.Equal(got, []string{want}) {
+			t.Errorf("%s: the namespace is told %q", addr, got)
+		}
+	}
+}
+
 // TestSelectorsOfNamespaces: a policy that selects nothing, or whose selector
 // makes no sense, says so and does not keep others from working.
 func TestSelectorsOfNamespaces(t *testing.T) {

@@ -26,8 +26,9 @@ type Plan struct {
 	// Annotated are the gateways that annotations name and that can be used, by namespace and
 	// by the object that names them: "namespace", or "namespace/pod".
 	Annotated map[string]map[string][]netip.Addr
-	// Refused are the gateways that namespaces and pods name and nobody uses, and
-	// why, by object: "namespace", or "namespace/pod". The lists are sorted.
+	// Refused are the gateways that namespaces and pods name and nobody uses, or only the
+	// pods of other nodes, and why, by object: "namespace", or "namespace/pod". The lists are
+	// sorted.
 	Refused map[string][]string
 }
 
@@ -188,6 +189,9 @@ func (d *decision) annotations(r *resolver) {
 			if why := r.refuse(a); why != "" {
 				r.tell(ns.Name, "annotation %s: %s %s", annotationGateways, a, why)
 				continue
+			}
+			if why := r.ofNode(a); why != "" {
+				r.tell(ns.Name, "annotation %s: %s %s", annotationGateways, a, why)
 			}
 			add(ns.Name, ns.Name, a, ns.BFD)
 		}

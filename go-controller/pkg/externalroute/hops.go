@@ -88,9 +88,8 @@ func (r *resolver) resolve(spec v1.ExternalNextHops) (hops []source, problems []
 			continue
 		}
 		add(source{Hop: hop(addr.Unmap(), s.HopOptions)}, what)
-		if node, ok := r.nodeOf[addr.Unmap()]; ok {
-			problems = append(problems, problem{v1.ReasonInvalidHop,
-				fmt.Sprintf("%s: is the address of node %s, whose own pods cannot use it", what, node)})
+		if why := r.ofNode(addr.Unmap()); why != "" {
+			problems = append(problems, problem{v1.ReasonInvalidHop, fmt.Sprintf("%s: %s", what, why)})
 		}
 	}
 	for i, d := range spec.Dynamic {
@@ -244,6 +243,15 @@ func (r *resolver) refuseOf(network string, a netip.Addr) string {
 		return fmt.Sprintf("is the address of node %s, which no attached network gives to a pod", node)
 	}
 	return ""
+}
+
+// ofNode says which pods cannot use an address that is a node's; empty for any other.
+func (r *resolver) ofNode(a netip.Addr) string {
+	node, ok := r.nodeOf[a]
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("is the address of node %s, whose own pods cannot use it", node)
 }
 
 // refuse says why an address can be nobody's gateway; empty where it can.
