@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -22,18 +21,13 @@ func (c *Controller) Pending(p *corev1.Pod) string {
 	if len(keys) == 0 || !c.mayDiffer(keys[0]) {
 		return ""
 	}
-	key := kube.PodKey(p)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if st := c.state(key); st.gate.uid != p.UID {
-		st.gate = startGate{uid: p.UID, since: time.Now()}
-	}
+	c.podStates.pending(kube.PodKey(p), p.UID)
 	return keys[0]
 }
 
 // mayDiffer tells whether pods of an EgressIP leave otherwise than without it.
 func (c *Controller) mayDiffer(key string) bool {
-	d, ok := c.decision(key)
+	d, ok := c.decisions.of(key)
 	if !ok || len(d.Nodes()) > 0 {
 		return true
 	}
@@ -55,13 +49,13 @@ func (c *Controller) Attach(
 	if len(c.choose(p)) == 0 {
 		return c.port(ctx, key, port)
 	}
-	st, err := c.lock(ctx, key)
+	st, err := c.podStates.lock(ctx, key)
 	if err != nil {
 		return nb.Stats{}, err
 	}
 	w := newWork()
 	if c.planPod(w, key, st, p, addrs); len(w.want) == 0 {
-		c.unlock(key)
+		c.letGo(key)
 		return c.port(ctx, key, port)
 	}
 	maps.Copy(w.want, port)

@@ -75,9 +75,9 @@ func TestNewPod(t *testing.T) {
 		w.barrier.stop(chassis, true)
 		w.barrier.stop("all", false)
 		w.eventually("the other chassis", func() bool {
-			w.master.mu.Lock()
-			defer w.master.mu.Unlock()
-			st := w.master.states[key]
+			w.master.podStates.mu.Lock()
+			defer w.master.podStates.mu.Unlock()
+			st := w.master.podStates.byKey[key]
 			return st != nil && len(st.waits) == 1 && !st.busy
 		})
 		if !w.isMarked(key) {
@@ -128,9 +128,9 @@ func TestLatePodWaitsForItsChassis(t *testing.T) {
 	}
 	w.eventually("the patience to end", func() bool { return w.hops(key, addr) == "drop" })
 	w.eventually("the chassis to be asked for the policies that drop", func() bool {
-		w.master.mu.Lock()
-		defer w.master.mu.Unlock()
-		st := w.master.states[key]
+		w.master.podStates.mu.Lock()
+		defer w.master.podStates.mu.Unlock()
+		st := w.master.podStates.byKey[key]
 		if st == nil || len(st.waits) != 3 || st.busy {
 			return false
 		}
@@ -160,7 +160,7 @@ func TestAttachWaitsForItsTurn(t *testing.T) {
 	}
 	w.create(egress(prod, prodIPs))
 	w.eventually("a decision", func() bool { return w.holder(prod, "172.18.0.33") != "" })
-	st, ok := w.master.tryLock(web)
+	st, ok := w.master.podStates.tryLock(web)
 	if !ok {
 		t.Fatal("somebody works on a pod that there is not")
 	}
@@ -178,11 +178,11 @@ func TestAttachWaitsForItsTurn(t *testing.T) {
 			return true
 		default:
 		}
-		w.master.mu.Lock()
-		defer w.master.mu.Unlock()
+		w.master.podStates.mu.Lock()
+		defer w.master.podStates.mu.Unlock()
 		return st.idle != nil
 	})
-	w.master.unlock(web)
+	w.master.letGo(web)
 	<-attached
 }
 

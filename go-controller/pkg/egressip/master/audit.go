@@ -35,7 +35,7 @@ func assignments(e *v1.EgressIP, status v1.EgressIPStatus) []audit.Fact {
 // auditFound records the assignments that this leader found.
 func (c *Controller) auditFound(e *v1.EgressIP) {
 	if log := c.deps.Audit; log != nil && log.Expects(auditScope(e.Name)) {
-		log.Found(auditScope(e.Name), assignments(e, c.known(e)))
+		log.Found(auditScope(e.Name), assignments(e, c.written.known(e)))
 	}
 }
 
@@ -130,7 +130,7 @@ func (c *Controller) auditPod(key string, p *corev1.Pod, addrs []netip.Addr, s e
 		case f.Object.Name != keys[0]:
 			return egressip.ReasonOlderWins, "EgressIP " + keys[0] + " has the pod"
 		}
-		if d, ok := c.decision(f.Object.Name); ok && d.Nodes()[f.Address] == "" {
+		if d, ok := c.decisions.of(f.Object.Name); ok && d.Nodes()[f.Address] == "" {
 			return egressip.ReasonNotAssigned, ""
 		}
 		return egressip.ReasonWaitingForNode, ""

@@ -116,40 +116,21 @@ type Controller struct {
 	first     sync.Once   // selection was filled
 	choosing  atomic.Bool // the queue of pods has its start-up keys, or is about to
 
-	mu                sync.Mutex
-	decisions         map[string]egressip.Decision   // of the last placement
-	owners            map[netip.Addr]string          // the EgressIPs of the addresses, likewise
-	reachable         map[string]bool                // the nodes it saw, whether they can take back their status entries
-	patched           map[string]patched             // what the lister may not show yet
-	observed          map[string]types.UID           // the EgressIPs that placement looks at
-	decided           map[string]types.UID           // those of decisions
-	formerHoldersOf   map[netip.Addr]map[string]bool // nodes that had addresses by an EgressIP that is gone
-	unprogrammedSince map[string]time.Time           // since when pods of a programmed one wait
-	states            map[string]*podState
-	waiting           unprogrammedPods
-	untranslated      unprogrammedPods // those that nodes which are to take addresses do not translate for yet
-	ctx               context.Context  // of Run
-	keptSNATs         map[string]bool  // pods of keepLocalSNAT
+	decisions *decisions // of placement
+	written   *written   // of those that write statuses
+	podStates *podStates // of those that work on pods
 }
 
 // New returns the controller.
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{
-		deps:              deps,
-		members:           egressip.NewMembers(),
-		ackTimeouts:       health.NewAckTimeouts(deps.Acknowledge),
-		stuckChassis:      health.NewAckTimeouts(deps.Acknowledge),
-		selection:         egressip.NewSelection(),
-		decisions:         map[string]egressip.Decision{},
-		patched:           map[string]patched{},
-		observed:          map[string]types.UID{},
-		decided:           map[string]types.UID{},
-		formerHoldersOf:   map[netip.Addr]map[string]bool{},
-		unprogrammedSince: map[string]time.Time{},
-		states:            map[string]*podState{},
-		waiting:           newUnprogrammedPods(),
-		untranslated:      newUnprogrammedPods(),
-		keptSNATs:         map[string]bool{},
+		deps:         deps,
+		members:      egressip.NewMembers(),
+		ackTimeouts:  health.NewAckTimeouts(deps.Acknowledge),
+		stuckChassis: health.NewAckTimeouts(deps.Acknowledge),
+		selection:    egressip.NewSelection(),
+		decisions:    newDecisions(),
+		written:      newWritten(), podStates: newPodStates(),
 	}
 	var err error
 	if c.decoded, err = kube.NewMemo(deps.EgressIPs.Informer(), egressip.Decode); err != nil {
@@ -168,9 +149,7 @@ func New(deps Deps) (*Controller, error) {
 // Run works until ctx is done.
 func (c *Controller) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	c.mu.Lock()
-	c.ctx = ctx
-	c.mu.Unlock()
+	c.podStates.run(ctx)
 	defer waits.Report(c.held)()
 	group.Go(func() error {
 		if !waits.Until(ctx, c.deps.Health.Probed(), waits.Wait{Part: "egressip-placement", For: "every node to answer a probe or to be silent"}) {
@@ -214,23 +193,6 @@ func (c *Controller) Attempted() <-chan struct{} { return c.pods.Attempted() }
 // one that only has rows left, has been reconciled successfully.
 func (c *Controller) Synced() []<-chan struct{} {
 	return []<-chan struct{}{c.statuses.Synced(), c.pods.Synced()}
-}
-
-// decision returns what placement decided last; false before it has seen key.
-func (c *Controller) decision(key string) (egressip.Decision, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	d, ok := c.decisions[key]
-	return d, ok
-}
-
-// decisionOn returns what placement decided last about an object; false before it has
-// seen that.
-func (c *Controller) decisionOn(e *v1.EgressIP) (egressip.Decision, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	d, ok := c.decisions[e.Name]
-	return d, ok && c.decided[e.Name] == e.UID
 }
 
 // decode decodes an object, once.

@@ -311,9 +311,9 @@ func TestDeselected(t *testing.T) {
 	w.barrier.stop("chassis-ovn-control-plane", false)
 	w.eventually("the translation to go", func() bool { return w.nats(web) == "" })
 	w.eventually("it to be forgotten", func() bool {
-		w.master.mu.Lock()
-		defer w.master.mu.Unlock()
-		return len(w.master.states) == 0
+		w.master.podStates.mu.Lock()
+		defer w.master.podStates.mu.Unlock()
+		return len(w.master.podStates.byKey) == 0
 	})
 }
 
@@ -334,9 +334,9 @@ func TestGonePod(t *testing.T) {
 				w.detach(web)
 			}
 			w.eventually("the chassis to be asked", func() bool {
-				w.master.mu.Lock()
-				defer w.master.mu.Unlock()
-				return w.master.states[web] != nil && len(w.master.states[web].waits) == 1
+				w.master.podStates.mu.Lock()
+				defer w.master.podStates.mu.Unlock()
+				return w.master.podStates.byKey[web] != nil && len(w.master.podStates.byKey[web].waits) == 1
 			})
 			if got := w.hops(web, webV4); got != led || w.nats(web) == "" {
 				t.Errorf("led to %s, translations %q", got, w.nats(web))
@@ -361,9 +361,9 @@ func TestGoneWithItsNode(t *testing.T) {
 	w.eventually("the EgressIP to have no pod", func() bool { return len(w.master.members.Selected(prod)) == 0 })
 	w.detach(web)
 	w.eventually("the chassis to be asked", func() bool {
-		w.master.mu.Lock()
-		defer w.master.mu.Unlock()
-		return w.master.states[web] != nil && len(w.master.states[web].waits) == 1
+		w.master.podStates.mu.Lock()
+		defer w.master.podStates.mu.Unlock()
+		return w.master.podStates.byKey[web] != nil && len(w.master.podStates.byKey[web].waits) == 1
 	})
 	if got := w.hops(web, webV4); got != led || w.nats(web) == "" {
 		t.Errorf("led to %s, translations %q", got, w.nats(web))

@@ -8,6 +8,9 @@
 // one owner a pod. A new pod's rows are written together with its port, by Attach;
 // while that is under way the key waits.
 //
+// Each has a state of its own, behind methods that take its mutex: decisions of placement,
+// written of the statuses, podStates of the pods.
+//
 // The status is the only memory of placement, and the database that of what is
 // done: nothing is written by a restart where nothing changed. What traffic needs
 // is waited for without a worker, in goroutines that bring the key back.

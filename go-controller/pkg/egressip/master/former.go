@@ -10,31 +10,6 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 )
 
-// noteFormerHolders remembers who holds the addresses of an EgressIP that is gone: nobody else
-// will know when another EgressIP gets them. Placement looks at those only that came
-// here, since the lister may have them before it is known which were before.
-func (c *Controller) noteFormerHolders(old, new *v1.EgressIP) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if new != nil {
-		c.observed[new.Name] = new.UID
-	}
-	if old == nil || new != nil && old.UID == new.UID {
-		return
-	}
-	if new == nil {
-		delete(c.observed, old.Name)
-	}
-	for a, nodes := range egressip.Decode(old).Holders {
-		if c.formerHoldersOf[a] == nil {
-			c.formerHoldersOf[a] = map[string]bool{}
-		}
-		for _, node := range nodes {
-			c.formerHoldersOf[a][node] = true
-		}
-	}
-}
-
 // formerHolders returns the nodes that may hold addresses which an EgressIP is about to get:
 // by one that is gone, or by another one that has given them up.
 func (c *Controller) formerHolders(key string, d egressip.Decision, known v1.EgressIPStatus) ([]egressip.Former, error) {
@@ -65,30 +40,11 @@ func (c *Controller) formerHolders(key string, d egressip.Decision, known v1.Egr
 			}
 		}
 	}
-	c.mu.Lock()
-	var gone []egressip.Former
-	for a := range arriving {
-		for node := range c.formerHoldersOf[a] {
-			gone = append(gone, egressip.Former{Addr: a, Node: node})
-		}
-	}
-	c.mu.Unlock()
-	for _, f := range gone {
+	for _, f := range c.decisions.formerHolders(arriving) {
 		add(f.Addr, f.Node)
 	}
 	slices.SortFunc(former, func(a, b egressip.Former) int {
 		return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Node, b.Node))
 	})
 	return former, nil
-}
-
-// keepFormerHolders forgets about former holders that a status has now.
-func (c *Controller) keepFormerHolders(former []egressip.Former) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, f := range former {
-		if delete(c.formerHoldersOf[f.Addr], f.Node); len(c.formerHoldersOf[f.Addr]) == 0 {
-			delete(c.formerHoldersOf, f.Addr)
-		}
-	}
 }

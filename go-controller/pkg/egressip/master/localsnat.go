@@ -3,7 +3,7 @@ package master
 import (
 	"context"
 	"maps"
-	"slices"
+	"net/netip"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
@@ -20,20 +20,17 @@ func (c *Controller) keepLocalSNAT(key, node string, now egressip.State, plan *e
 	if _, gone := c.chassis(node); gone || c.deps.LocalSNATs == nil {
 		return false
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	select {
-	case <-c.deps.LocalSNATs():
-		return false
-	default:
-	}
+	yielding := map[egressip.Site]netip.Addr{}
 	for site, addr := range now.NATs {
 		if _, ok := plan.Want.NATs[site]; !ok && site.Node == node {
-			plan.Want.NATs[site], kept = addr, true
-			c.keptSNATs[key] = true
+			yielding[site] = addr
 		}
 	}
-	return kept
+	if len(yielding) == 0 || !c.podStates.keepSNAT(key, c.deps.LocalSNATs()) {
+		return false
+	}
+	maps.Copy(plan.Want.NATs, yielding)
+	return true
 }
 
 // returnLocalSNATs has the pods planned again whose translations were kept, once it is known
@@ -42,9 +39,5 @@ func (c *Controller) returnLocalSNATs(ctx context.Context) {
 	if c.deps.LocalSNATs == nil || !waits.Until(ctx, c.deps.LocalSNATs(), waits.Wait{Part: "egressip-pods", For: "every pod's own translation to be told to the writer"}) {
 		return
 	}
-	c.mu.Lock()
-	keys := slices.Collect(maps.Keys(c.keptSNATs))
-	clear(c.keptSNATs)
-	c.mu.Unlock()
-	c.pods.Enqueue(keys...)
+	c.pods.Enqueue(c.podStates.keptPods()...)
 }

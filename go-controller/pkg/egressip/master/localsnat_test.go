@@ -85,18 +85,18 @@ func TestOneTranslationOnOwnNode(t *testing.T) {
 	w.changePod(web, func(p *corev1.Pod) { p.Labels["app"] = "db" })
 	w.eventually("the policy to go", func() bool { return w.hops(web, webV4) == "none" })
 	w.eventually("the translation to be kept", func() bool {
-		w.master.mu.Lock()
-		defer w.master.mu.Unlock()
-		st := w.master.states[web]
-		return w.master.keptSNATs[web] && len(st.waits) == 0 && !st.busy
+		w.master.podStates.mu.Lock()
+		defer w.master.podStates.mu.Unlock()
+		st := w.master.podStates.byKey[web]
+		return w.master.podStates.keptSNATs[web] && len(st.waits) == 0 && !st.busy
 	})
 	at(own+":172.18.0.33", webV6)
 	w.translatePlainly(own)
 	close(told)
 	at("", webV4+" "+webV6)
 	w.eventually("it to be forgotten", func() bool {
-		w.master.mu.Lock()
-		defer w.master.mu.Unlock()
-		return len(w.master.states) == 0
+		w.master.podStates.mu.Lock()
+		defer w.master.podStates.mu.Unlock()
+		return len(w.master.podStates.byKey) == 0
 	})
 }

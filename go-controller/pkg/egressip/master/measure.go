@@ -13,7 +13,7 @@ import (
 // measureFailover tells how far an EgressIP is with what was decided, which is known if
 // nothing else was decided meanwhile.
 func (c *Controller) measureFailover(key string, d egressip.Decision, is []metav1.Condition) {
-	if last, ok := c.decision(key); !ok || !last.Equal(d) {
+	if last, ok := c.decisions.of(key); !ok || !last.Equal(d) {
 		return
 	}
 	switch programmed := meta.FindStatusCondition(is, v1.ConditionProgrammed); {
@@ -30,14 +30,10 @@ func (c *Controller) Held() int { return len(c.held()) }
 
 // held returns these pods.
 func (c *Controller) held() []waits.Wait {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	var held []waits.Wait
-	for key, st := range c.states {
-		if st.gate.uid != "" && !st.gate.open {
-			held = append(held, waits.Wait{Part: "egressip-pods", Object: key, Since: st.gate.since, Limit: podStartTimeout,
-				For: "its policies and translations to be in force, before it starts"})
-		}
+	for key, since := range c.podStates.gated() {
+		held = append(held, waits.Wait{Part: "egressip-pods", Object: key, Since: since, Limit: podStartTimeout,
+			For: "its policies and translations to be in force, before it starts"})
 	}
 	return held
 }

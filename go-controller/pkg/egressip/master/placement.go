@@ -3,7 +3,6 @@ package master
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
@@ -32,7 +30,7 @@ func (c *Controller) watchPlacement() error {
 	err := c.placement.Watch(c.deps.EgressIPs.Informer(), func(old, new any) []string {
 		o, _ := old.(*v1.EgressIP)
 		n, _ := new.(*v1.EgressIP)
-		c.noteFormerHolders(o, n)
+		c.decisions.observe(o, n)
 		c.updateSelection(nameOf(o, n))
 		if c.observeStatuses(o, n) {
 			return []string{all}
@@ -134,9 +132,7 @@ func (c *Controller) place(context.Context, string) error {
 	}
 	decoded := make([]egressip.EgressIP, 0, len(objs))
 	var bereft []string // these have status entries of dead nodes
-	c.mu.Lock()
-	met := maps.Clone(c.observed)
-	c.mu.Unlock()
+	met := c.decisions.met()
 	objs = slices.DeleteFunc(slices.Clone(objs), func(obj *v1.EgressIP) bool { return met[obj.Name] != obj.UID }) // its event comes
 	for _, obj := range objs {
 		if slices.ContainsFunc(obj.Status.Programmed, func(w v1.ProgrammedStatus) bool { return !reachable[w.Node] }) {
@@ -144,7 +140,7 @@ func (c *Controller) place(context.Context, string) error {
 		}
 		e := c.decode(obj)
 		// The status may not show yet what was decided a moment ago.
-		if d, ok := c.decision(e.Key); ok {
+		if d, ok := c.decisions.of(e.Key); ok {
 			e.Items = d.Nodes()
 		}
 		decoded = append(decoded, e)
@@ -154,7 +150,7 @@ func (c *Controller) place(context.Context, string) error {
 		return err
 	}
 	network.Hosts = Hosts(list, c.candidate, c.apiServers())
-	changed := c.decide(egressip.Decide(nodes, decoded, network), met, reachable)
+	changed := c.decisions.replace(egressip.Decide(nodes, decoded, network), met, reachable, c.note)
 	c.statuses.Enqueue(changed...)
 	var pods []string
 	for _, key := range changed {
@@ -166,45 +162,10 @@ func (c *Controller) place(context.Context, string) error {
 	return nil
 }
 
-// decide stores decisions and returns the keys whose decision is another one now.
-func (c *Controller) decide(decisions map[string]egressip.Decision, met map[string]types.UID, reachable map[string]bool) []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var changed []string
-	owners := map[netip.Addr]string{}
-	for key, d := range decisions {
-		for _, p := range d.Placements {
-			if p.Addr.IsValid() && (p.Node != "" || p.Refused.Reason == egressip.NoNode) {
-				owners[p.Addr] = key
-			}
-		}
-		old, ok := c.decisions[key]
-		if !ok || !old.Equal(d) || c.decided[key] != met[key] {
-			changed = append(changed, key)
-			c.deps.Metrics.Decided(conditions.EgressIP, key, d.Abandoned(old.Nodes())...)
-			for _, pod := range c.members.Selected(key) { // until they were looked at
-				c.waiting.add(key, pod)
-				c.untranslated.add(key, pod)
-			}
-		} else {
-			decisions[key] = old // it knows why the nodes before are it no more
-		}
-	}
-	for key := range c.decisions {
-		if _, ok := decisions[key]; !ok {
-			changed = append(changed, key)
-		}
-	}
-	c.decisions, c.decided, c.owners, c.reachable = decisions, met, owners, reachable
-	slices.Sort(changed)
-	return changed
-}
-
-// owned tells whether an address belongs to an EgressIP.
-func (c *Controller) owned(key string, addr netip.Addr) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.owners[addr] == key
+// note takes note of a decision that is another one than before.
+func (c *Controller) note(key string, before, now egressip.Decision) {
+	c.deps.Metrics.Decided(conditions.EgressIP, key, now.Abandoned(before.Nodes())...)
+	c.podStates.undecided(key, c.members.Selected(key))
 }
 
 // seedMembers reads which pods are whose, so that no status says otherwise at first.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -48,7 +47,7 @@ func (w *work) write(key string, rows []nb.Row, then func()) {
 func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]error {
 	w, errs := newWork(), map[string]error{}
 	for _, key := range keys {
-		st, ok := c.tryLock(key)
+		st, ok := c.podStates.tryLock(key)
 		if !ok {
 			continue
 		}
@@ -59,7 +58,7 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 			c.setTranslated(key, "") // it holds up no other
 		}
 		if len(w.steps) == steps {
-			c.unlock(key) // others may want it before the rest is written
+			c.letGo(key) // others may want it before the rest is written
 		}
 	}
 	_, failed := c.apply(ctx, w)
@@ -69,6 +68,9 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 	return errs
 }
 
+// letGo lets go of pods.
+func (c *Controller) letGo(keys ...string) { c.pods.Enqueue(c.podStates.unlock(keys...)...) }
+
 // apply does what is to be done for pods, which are held, and lets go of them. It
 // returns the errors by owner.
 func (c *Controller) apply(ctx context.Context, w *work) (stats nb.Stats, errs map[nb.Owner]error) {
@@ -76,7 +78,7 @@ func (c *Controller) apply(ctx context.Context, w *work) (stats nb.Stats, errs m
 	for _, s := range w.steps {
 		keys = append(keys, s.key)
 	}
-	defer c.unlock(keys...)
+	defer c.letGo(keys...)
 	if err := c.awaitInside(ctx, w.led); err != nil {
 		errs = make(map[nb.Owner]error, len(w.want))
 		for o := range w.want {
@@ -145,9 +147,7 @@ func (c *Controller) deletePod(w *work, key string, st *podState) {
 		st.left = time.Now()
 	}
 	portGone := len(c.deps.Given(key, "")) == 0
-	c.mu.Lock()
-	silent := slices.ContainsFunc(st.reached, func(r reached) bool { return r.portGone })
-	c.mu.Unlock()
+	silent := c.podStates.silent(st)
 	rest := podStartTimeout - time.Since(st.left)
 	if _, gone := c.chassis(st.node); !gone && !silent && rest > 0 && len(c.deps.Writer.Rows(egressip.Owner(key))) > 0 {
 		if portGone { // else Detached brings the key
@@ -159,10 +159,8 @@ func (c *Controller) deletePod(w *work, key string, st *podState) {
 	w.write(key, nil, func() {
 		c.auditPod(key, nil, nil, egressip.NewState(), nil, audit.ReasonPodDeleted)
 		c.deps.Rerouted.Set(key, nil)
-		c.updateStartGate(key, "", true)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		st.uid, st.inForce, st.known, st.left, st.reached, st.gate = "", egressip.NewState(), false, time.Time{}, nil, startGate{}
+		c.setSettled(key, "", true)
+		c.podStates.end(st)
 	})
 }
 
@@ -182,7 +180,7 @@ func (c *Controller) removeRows(w *work, key string, st *podState, p *corev1.Pod
 	w.write(key, plan.Want.Rows(), func() {
 		c.auditPod(key, p, nil, plan.Want, nil, audit.ReasonNotSelected)
 		c.deps.Rerouted.Set(key, nil)
-		c.updateStartGate(key, "", true)
+		c.setSettled(key, "", true)
 		c.setTranslated(key, "")
 		if c.awaitPlan(w.waits, key, p.Spec.NodeName, plan); !plan.Self && !kept {
 			st.uid, st.inForce, st.known = "", egressip.NewState(), false
@@ -224,7 +222,7 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 		// What is not in the database any more is not in force for long.
 		maps.DeleteFunc(st.inForce.NATs, func(site egressip.Site, addr netip.Addr) bool { return plan.Want.NATs[site] != addr })
 		c.awaitPlan(w.waits, key, p.Spec.NodeName, plan)
-		c.updateStartGate(key, keys[0], plan.Done)
+		c.setSettled(key, keys[0], plan.Done)
 		untranslated := keys[0]
 		if s.Translated() {
 			untranslated = ""
@@ -237,26 +235,7 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 // observe takes over what was reached for a pod, notes whether it bears the mark, and
 // tells whether it is to be kept waiting or has waited long enough.
 func (c *Controller) observe(st *podState, p *corev1.Pod) egressip.Pod {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if st.uid != kube.PodUID(p) {
-		st.uid, st.inForce, st.known, st.reached = kube.PodUID(p), egressip.NewState(), false, nil
-	}
-	st.node, st.left = p.Spec.NodeName, time.Time{}
-	for _, r := range st.reached {
-		if r.own {
-			st.inForce.Policies = r.policies
-		}
-		maps.Copy(st.inForce.NATs, r.nats)
-	}
-	st.reached = nil
-	if st.gate.uid != p.UID {
-		if st.gate = (startGate{}); isPending(p) { // the mark of an earlier object is gone with it
-			st.gate = startGate{uid: p.UID, since: time.Now()}
-		}
-	}
-	held := st.gate.uid == p.UID && !st.gate.open
-	rest := podStartTimeout - time.Since(st.gate.since)
+	held, rest := c.podStates.observe(st, p)
 	pending := held && rest > 0
 	if pending {
 		c.pods.EnqueueAfter(rest, kube.PodKey(p)) // later on, the chassis that it waits for bring it back
@@ -267,7 +246,7 @@ func (c *Controller) observe(st *podState, p *corev1.Pod) egressip.Pod {
 // planInput collects what decides about a pod; false while there is no decision
 // about its EgressIP.
 func (c *Controller) planInput(key string, st *podState, name string, pod egressip.Pod) (egressip.Steering, bool) {
-	d, ok := c.decision(name)
+	d, ok := c.decisions.of(name)
 	if !ok {
 		return egressip.Steering{}, false
 	}
@@ -278,9 +257,9 @@ func (c *Controller) planInput(key string, st *podState, name string, pod egress
 	s := egressip.Steering{
 		EgressIP: c.decode(obj),
 		Pod:      pod,
-		Paths:    d.Paths(c.known(obj), pod.Addrs, c.digest(name), c.live),
+		Paths:    d.Paths(c.written.known(obj), pod.Addrs, c.digest(name), c.live),
 		Now:      egressip.StateOf(c.deps.Writer.Rows(egressip.Owner(key))),
-		Owned:    c.owned,
+		Owned:    c.decisions.owned,
 	}
 	// What the database has when we come counts as done, unless the pod waits.
 	if !st.known && !pod.Pending && !pod.Late {

@@ -1,16 +1,12 @@
 package master
 
 import (
-	"context"
-	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -30,111 +26,6 @@ const podStartTimeout = 5 * time.Second
 // other_config:max-revalidator, or max-idle where that is less: 500 ms by default, and
 // not meant to be raised. That a pass takes as long again is rather much.
 const revalidateDelay = time.Second
-
-// podState is what is known of a pod besides its rows. The controller's mu guards
-// it, but for what belongs to who works on the pod.
-type podState struct {
-	// busy: somebody works on the pod; again: its key is to come back then.
-	busy, again bool
-	idle        chan struct{} // closed when nobody does any more; nil: nobody waits for that
-	gate        startGate
-	waits       map[string]bool // what is waited for
-	reached     []reached
-
-	// Of who works on the pod: what is in force, of which incarnation.
-	uid     types.UID
-	inForce egressip.State
-	known   bool // inForce says something
-	node    string
-	left    time.Time // when we learned that the pod is gone; zero: it is there
-}
-
-// reached is what a chassis has in force.
-type reached struct {
-	own      bool // the pod's, which has policies
-	policies map[netip.Addr]egressip.Policy
-	nats     map[egressip.Site]netip.Addr
-	portGone bool // the pod's, which does not have its port any more
-	// flushed: what was there before must be out of the chassis' memory, too.
-	flushed bool
-}
-
-// startGate is that on a pod which is not to start yet.
-type startGate struct {
-	uid   types.UID
-	since time.Time          // when we learned of it
-	state egressip.StartGate // what its pod's plan says
-	open  bool               // we took it away
-}
-
-// state returns the state of a pod; mu is held.
-func (c *Controller) state(key string) *podState {
-	st := c.states[key]
-	if st == nil {
-		st = &podState{waits: map[string]bool{}, inForce: egressip.NewState()}
-		c.states[key] = st
-	}
-	return st
-}
-
-// tryLock takes hold of a pod; it fails where somebody works on it, who brings its
-// key back at the end.
-func (c *Controller) tryLock(key string) (*podState, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	st := c.state(key)
-	if st.busy {
-		st.again = true
-		return nil, false
-	}
-	st.busy = true
-	return st, true
-}
-
-// lock takes hold of a pod when nobody works on it any more.
-func (c *Controller) lock(ctx context.Context, key string) (*podState, error) {
-	for {
-		c.mu.Lock()
-		st := c.state(key)
-		if !st.busy {
-			st.busy = true
-			c.mu.Unlock()
-			return st, nil
-		}
-		if st.idle == nil {
-			st.idle = make(chan struct{})
-		}
-		idle := st.idle
-		c.mu.Unlock()
-		select {
-		case <-idle:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for who works on pod %s: %w", key, ctx.Err())
-		}
-	}
-}
-
-// unlock lets go of pods. One that nothing is to be known of is forgotten.
-func (c *Controller) unlock(keys ...string) {
-	var again []string
-	c.mu.Lock()
-	for _, key := range keys {
-		st := c.states[key]
-		if st.again {
-			again = append(again, key)
-		}
-		st.busy, st.again = false, false
-		if st.idle != nil {
-			close(st.idle)
-			st.idle = nil
-		}
-		if st.uid == "" && st.gate == (startGate{}) && len(st.waits) == 0 {
-			delete(c.states, key)
-		}
-	}
-	c.mu.Unlock()
-	c.pods.Enqueue(again...)
-}
 
 func (c *Controller) watchPods() error {
 	nb.Bind(c.pods, c.deps.Writer, egressip.Feature)

@@ -17,12 +17,7 @@ import (
 // updateGates notes whether a pod that bears the mark may start, and has the mark taken
 // away then.
 func (c *Controller) updateGates(key string, st *podState, p *corev1.Pod, gate egressip.StartGate) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if st.gate.uid != p.UID || st.gate.open {
-		return
-	}
-	if st.gate.state = gate; gate != egressip.Blocked {
+	if c.podStates.setGate(st, p.UID, gate) {
 		c.gates.Enqueue(key)
 	}
 }
@@ -40,12 +35,7 @@ func (c *Controller) removePendingAnnotation(ctx context.Context, key string) er
 	case !isPending(p):
 		return nil
 	}
-	c.mu.Lock()
-	var m startGate
-	if st := c.states[key]; st != nil {
-		m = st.gate
-	}
-	c.mu.Unlock()
+	m := c.podStates.gate(key)
 	if m.uid != p.UID || m.open || m.state == egressip.Blocked {
 		return nil
 	}
@@ -53,11 +43,7 @@ func (c *Controller) removePendingAnnotation(ctx context.Context, key string) er
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	c.mu.Lock()
-	if st := c.states[key]; st != nil && st.gate.uid == p.UID {
-		st.gate.open = true
-	}
-	c.mu.Unlock()
+	c.podStates.opened(key, p.UID)
 	waited := time.Since(m.since)
 	c.deps.Metrics.PodStarted(waited, m.state == egressip.Open)
 	if m.state == egressip.Open {
@@ -72,38 +58,10 @@ func (c *Controller) removePendingAnnotation(ctx context.Context, key string) er
 // setTranslated notes that a pod does not keep an EgressIP, whichever it is but for one,
 // from releasing addresses to other nodes.
 func (c *Controller) setTranslated(key, but string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, name := range c.untranslated.of(key) {
-		if name != but && c.untranslated.remove(name, key) {
-			c.statuses.Enqueue(name)
-		}
-	}
+	c.statuses.Enqueue(c.podStates.setTranslated(key, but)...)
 }
 
-// translated tells whether the pods that an EgressIP had when its nodes were decided are
-// translated for by those that are to take addresses. Later ones are led to them when
-// they are.
-func (c *Controller) translated(key string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.untranslated.count(key) == 0
-}
-
-// updateStartGate notes whether a pod of an EgressIP, if it has one, leaves as it is to.
-func (c *Controller) updateStartGate(key, name string, settled bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, other := range c.waiting.of(key) {
-		if (settled || other != name) && c.waiting.remove(other, key) {
-			c.statuses.Enqueue(other)
-		}
-	}
-	if settled {
-		return
-	}
-	if c.waiting.count(name) == 0 {
-		c.statuses.Enqueue(name)
-	}
-	c.waiting.add(name, key)
+// setSettled notes whether a pod of an EgressIP, if it has one, leaves as it is to.
+func (c *Controller) setSettled(key, name string, settled bool) {
+	c.statuses.Enqueue(c.podStates.setSettled(key, name, settled)...)
 }

@@ -32,13 +32,6 @@ const startGrace = 30 * time.Second
 // fieldManager is what the master's part of a status belongs to.
 const fieldManager = "ovnkube-master"
 
-// patched is a status patch, as long as the lister still shows the object it was
-// made from.
-type patched struct {
-	from   *v1.EgressIP
-	status v1.EgressIPStatus
-}
-
 func (c *Controller) watchStatuses() error {
 	c.statuses.Seed(func() []string { return c.deps.EgressIPs.Informer().GetIndexer().ListKeys() })
 	return c.statuses.Watch(c.deps.EgressIPs.Informer(), func(old, new any) []string {
@@ -65,27 +58,11 @@ func (c *Controller) dead(node string) bool {
 
 // nodeDown tells whether the status entry of a node goes: placement found it dead, or gone.
 func (c *Controller) nodeDown(node string) bool {
-	c.mu.Lock()
-	reachable, seen := c.reachable[node]
-	c.mu.Unlock()
-	if seen {
+	if reachable, seen := c.decisions.reach(node); seen {
 		return !reachable
 	}
 	_, err := c.deps.Nodes.Lister().Get(node)
 	return apierrors.IsNotFound(err)
-}
-
-// known returns the status as far as we know: that of e, or what we made of it.
-func (c *Controller) known(e *v1.EgressIP) v1.EgressIPStatus {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if last, ok := c.patched[e.Name]; ok {
-		if last.from == e {
-			return last.status
-		}
-		delete(c.patched, e.Name)
-	}
-	return e.Status
 }
 
 // report writes the status of one EgressIP and its Events.
@@ -100,14 +77,14 @@ func (c *Controller) report(ctx context.Context, key string) error {
 		return fmt.Errorf("get EgressIP %s: %w", key, err)
 	}
 	c.auditFound(e)
-	d, ok := c.decisionOn(e)
+	d, ok := c.decisions.about(e)
 	if !ok {
 		return nil // placement will enqueue it
 	}
-	known := c.known(e)
+	known := c.written.known(e)
 	want := *known.DeepCopy()
 	want.Programmed = slices.DeleteFunc(want.Programmed, func(w v1.ProgrammedStatus) bool { return c.nodeDown(w.Node) })
-	want.Items = d.Assign(want, func(egressip.Placement) bool { return c.translated(key) })
+	want.Items = d.Assign(want, func(egressip.Placement) bool { return c.podStates.translated(key) })
 	want.Programmed = egressip.DropAwaiting(want.Programmed, want.Items)
 	former, err := c.formerHolders(key, d, known)
 	if err != nil {
@@ -128,7 +105,7 @@ func (c *Controller) report(ctx context.Context, key string) error {
 		return err
 	}
 	c.auditAssignments(e, now, d)
-	c.keepFormerHolders(former)
+	c.decisions.forgetFormer(former)
 	c.measureFailover(key, d, is)
 	before := egressip.Decode(&v1.EgressIP{Status: known}).Items
 	c.deps.Metrics.Moved(conditions.EgressIP, d.Moves(before)...)
@@ -145,25 +122,16 @@ func (c *Controller) report(ctx context.Context, key string) error {
 
 // podReport tells what became of the pods of an EgressIP.
 func (c *Controller) podReport(key string) egressip.Report {
-	lost := c.members.Conflicts(key)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return egressip.Report{Conflicts: lost, Waiting: c.waiting.count(key), Unresponsive: c.ackTimeouts.TimedOut, Stuck: c.stuckChassis.TimedOut}
+	return egressip.Report{Conflicts: c.members.Conflicts(key), Waiting: c.podStates.unsettled(key),
+		Unresponsive: c.ackTimeouts.TimedOut, Stuck: c.stuckChassis.TimedOut}
 }
 
 // transient tells whether all that the condition would say is that pods wait for
 // their policies for a moment. It asks for another look later.
 func (c *Controller) transient(key string, known v1.EgressIPStatus, next metav1.Condition) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if next.Reason != egressip.ReasonWaitingForPolicies || !meta.IsStatusConditionTrue(known.Conditions, v1.ConditionProgrammed) {
-		delete(c.unprogrammedSince, key)
+		c.written.waitsNoMore(key)
 		return false
-	}
-	since, ok := c.unprogrammedSince[key]
-	if !ok {
-		since = time.Now()
-		c.unprogrammedSince[key] = since
 	}
 	limit := grace
 	select {
@@ -171,7 +139,7 @@ func (c *Controller) transient(key string, known v1.EgressIPStatus, next metav1.
 	default:
 		limit = startGrace
 	}
-	left := limit - time.Since(since)
+	left := limit - time.Since(c.written.waitingSince(key))
 	if left <= 0 {
 		return false
 	}
@@ -182,12 +150,8 @@ func (c *Controller) transient(key string, known v1.EgressIPStatus, next metav1.
 func (c *Controller) forget(key string) {
 	c.ackTimeouts.SetPending(key, nil)
 	c.deps.Metrics.Decided(conditions.EgressIP, key)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.patched, key)
-	delete(c.unprogrammedSince, key)
-	c.waiting.forget(key)
-	c.untranslated.forget(key)
+	c.written.forget(key)
+	c.podStates.forget(key)
 }
 
 // patch makes the status of e be as wanted, in one request, and returns what it is then.
@@ -207,9 +171,7 @@ func (c *Controller) patch(ctx context.Context, e *v1.EgressIP, known, want v1.E
 	if err != nil {
 		return known, fmt.Errorf("patch status of EgressIP %s: %w", e.Name, err)
 	}
-	c.mu.Lock()
-	c.patched[e.Name] = patched{from: e, status: want}
-	c.mu.Unlock()
+	c.written.patch(e, want)
 	return want, nil
 }
 

@@ -1,7 +1,7 @@
 package master
 
 // unprogrammedPods knows the pods of each EgressIP that do not leave as they are to yet. The
-// controller's mu guards it.
+// mutex of podStates guards it.
 type unprogrammedPods struct {
 	byEgressIP map[string]map[string]bool
 	byPod      map[string]map[string]bool

@@ -38,13 +38,10 @@ type waiter struct {
 // already: then its key comes back, and it sees what is new since.
 func (c *Controller) await(w waiters, key, node string, r reached) {
 	what := fmt.Sprint(node, r.own, r.portGone)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	st := c.state(key)
-	if st.waits[what] {
+	st, ok := c.podStates.wait(key, what)
+	if !ok {
 		return
 	}
-	st.waits[what] = true
 	at := awaited{node: node, self: r.own || r.portGone, old: r.flushed}
 	w[at] = append(w[at], waiter{key, what, st, r})
 }
@@ -64,12 +61,7 @@ func (c *Controller) awaitPlan(w waiters, key, node string, plan egressip.Plan) 
 // wait waits for chassis without holding up the worker, and brings the keys of the
 // pods back, all of one chassis together.
 func (c *Controller) wait(w waiters) {
-	c.mu.Lock()
-	ctx := c.ctx
-	c.mu.Unlock()
-	if ctx == nil { // a new pod came before Run
-		ctx = context.Background()
-	}
+	ctx := c.podStates.context()
 	var cleaned []awaited
 	for at := range w {
 		if at.old && !c.dead(at.node) { // that one would hold up the others
@@ -109,14 +101,9 @@ func (c *Controller) arrived(at awaited, waiters []waiter, err error) []string {
 	if err != nil {
 		klog.V(4).InfoS("Policies are not in force yet", "pods", len(waiters), "node", at.node, "err", err)
 	}
+	c.podStates.arrived(waiters, err == nil)
 	keys := make([]string, 0, len(waiters))
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	for _, p := range waiters {
-		delete(p.st.waits, p.what)
-		if err == nil {
-			p.st.reached = append(p.st.reached, p.reached)
-		}
 		keys = append(keys, p.key)
 	}
 	return keys

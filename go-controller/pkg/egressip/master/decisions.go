@@ -1,0 +1,152 @@
+package master
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+)
+
+// decisions is the state of placement: what it has seen, and what it decided last.
+type decisions struct {
+	mu        sync.Mutex
+	observed  map[string]types.UID // the EgressIPs whose events have come
+	decided   map[string]types.UID // those of byKey
+	byKey     map[string]egressip.Decision
+	owners    map[netip.Addr]string          // the EgressIPs of the addresses
+	reachable map[string]bool                // the nodes, whether they can take back their status entries
+	former    map[netip.Addr]map[string]bool // nodes that had addresses by an EgressIP that is gone
+}
+
+func newDecisions() *decisions {
+	return &decisions{observed: map[string]types.UID{}, decided: map[string]types.UID{},
+		byKey: map[string]egressip.Decision{}, former: map[netip.Addr]map[string]bool{}}
+}
+
+// of returns what was decided about an EgressIP; false before placement has seen it.
+func (d *decisions) of(key string) (egressip.Decision, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	decision, ok := d.byKey[key]
+	return decision, ok
+}
+
+// about returns what was decided about an object; false before placement has seen that.
+func (d *decisions) about(e *v1.EgressIP) (egressip.Decision, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	decision, ok := d.byKey[e.Name]
+	return decision, ok && d.decided[e.Name] == e.UID
+}
+
+// owned tells whether an address belongs to an EgressIP.
+func (d *decisions) owned(key string, addr netip.Addr) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.owners[addr] == key
+}
+
+// reach tells whether a node could take back its status entry; seen is false where
+// placement has not seen the node.
+func (d *decisions) reach(node string) (reachable, seen bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	reachable, seen = d.reachable[node]
+	return reachable, seen
+}
+
+// met returns the EgressIPs whose events have come.
+func (d *decisions) met() map[string]types.UID {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.observed)
+}
+
+// replace stores decisions about the EgressIPs that were met, and returns the keys of those
+// that are decided otherwise now, or not any more. It calls changed, with the nodes of before,
+// for each of the former before anybody can see the decision.
+func (d *decisions) replace(
+	next map[string]egressip.Decision, met map[string]types.UID, reachable map[string]bool, changed func(key string, before, now egressip.Decision),
+) []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var keys []string
+	owners := map[netip.Addr]string{}
+	for key, decision := range next {
+		for _, p := range decision.Placements {
+			if p.Addr.IsValid() && (p.Node != "" || p.Refused.Reason == egressip.NoNode) {
+				owners[p.Addr] = key
+			}
+		}
+		old, ok := d.byKey[key]
+		if !ok || !old.Equal(decision) || d.decided[key] != met[key] {
+			keys = append(keys, key)
+			changed(key, old, decision)
+		} else {
+			next[key] = old // it knows why the nodes before are it no more
+		}
+	}
+	for key := range d.byKey {
+		if _, ok := next[key]; !ok {
+			keys = append(keys, key)
+		}
+	}
+	d.byKey, d.decided, d.owners, d.reachable = next, met, owners, reachable
+	slices.Sort(keys)
+	return keys
+}
+
+// observe takes note of an event about an EgressIP, and remembers who holds the addresses of
+// one that is gone: nobody else will know when another EgressIP gets them. Placement looks at
+// those only that came here, since the lister may have them before it is known which were
+// before.
+func (d *decisions) observe(old, new *v1.EgressIP) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if new != nil {
+		d.observed[new.Name] = new.UID
+	}
+	if old == nil || new != nil && old.UID == new.UID {
+		return
+	}
+	if new == nil {
+		delete(d.observed, old.Name)
+	}
+	for a, nodes := range egressip.Decode(old).Holders {
+		if d.former[a] == nil {
+			d.former[a] = map[string]bool{}
+		}
+		for _, node := range nodes {
+			d.former[a][node] = true
+		}
+	}
+}
+
+// formerHolders returns the nodes that had some addresses by an EgressIP that is gone.
+func (d *decisions) formerHolders(addrs map[netip.Addr]string) []egressip.Former {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var former []egressip.Former
+	for a := range addrs {
+		for node := range d.former[a] {
+			former = append(former, egressip.Former{Addr: a, Node: node})
+		}
+	}
+	return former
+}
+
+// forgetFormer forgets about former holders that a status has now.
+func (d *decisions) forgetFormer(former []egressip.Former) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, f := range former {
+		if delete(d.former[f.Addr], f.Node); len(d.former[f.Addr]) == 0 {
+			delete(d.former, f.Addr)
+		}
+	}
+}
