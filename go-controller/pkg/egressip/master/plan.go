@@ -55,7 +55,7 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 		// Whatever happens, the pods of the batch are let go of.
 		if err := panics.Catch("egressip-pods", func() error { return c.plan(w, key, st) }); err != nil {
 			errs[key] = err
-			c.setTranslated(key, "") // it holds up no other
+			c.statuses.Enqueue(c.podStates.free(key)...) // it holds up no other
 		}
 		if len(w.steps) == steps {
 			c.letGo(key) // others may want it before the rest is written
@@ -141,7 +141,7 @@ func (c *Controller) plan(w *work, key string, st *podState) error {
 // for a while.
 func (c *Controller) deletePod(w *work, key string, st *podState) {
 	c.auditPodFound(key, nil, nil)
-	c.setTranslated(key, "")
+	c.statuses.Enqueue(c.podStates.free(key)...)
 	c.statuses.Enqueue(c.members.Set(key, nil, nil)...)
 	if st.left.IsZero() {
 		st.left = time.Now()
@@ -159,7 +159,7 @@ func (c *Controller) deletePod(w *work, key string, st *podState) {
 	w.write(key, nil, func() {
 		c.auditPod(key, nil, nil, egressip.NewState(), nil, audit.ReasonPodDeleted)
 		c.deps.Rerouted.Set(key, nil)
-		c.setSettled(key, "", true)
+		c.statuses.Enqueue(c.podStates.leaves(key)...)
 		c.podStates.end(st)
 	})
 }
@@ -180,8 +180,8 @@ func (c *Controller) removeRows(w *work, key string, st *podState, p *corev1.Pod
 	w.write(key, plan.Want.Rows(), func() {
 		c.auditPod(key, p, nil, plan.Want, nil, audit.ReasonNotSelected)
 		c.deps.Rerouted.Set(key, nil)
-		c.setSettled(key, "", true)
-		c.setTranslated(key, "")
+		c.statuses.Enqueue(c.podStates.leaves(key)...)
+		c.statuses.Enqueue(c.podStates.free(key)...)
 		if c.awaitPlan(w.waits, key, p.Spec.NodeName, plan); !plan.Self && !kept {
 			st.uid, st.inForce, st.known = "", egressip.NewState(), false
 		}
@@ -198,7 +198,7 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 	pod := c.observe(st, p)
 	pod.Addrs = addrs
 	if len(keys) > 0 && len(addrs) == 0 { // its port comes by Attach, or goes with it
-		c.setTranslated(key, "")
+		c.statuses.Enqueue(c.podStates.free(key)...)
 		c.statuses.Enqueue(c.members.Set(key, nil, nil)...) // nobody can have rules for it
 		return
 	}
@@ -207,6 +207,7 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 		return
 	}
 	c.statuses.Enqueue(c.members.Set(key, keys, addrs)...)
+	decision := c.podStates.decision(keys[0])
 	s, ok := c.planInput(key, st, keys[0], pod)
 	if !ok { // placement will enqueue it
 		return
@@ -222,12 +223,7 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 		// What is not in the database any more is not in force for long.
 		maps.DeleteFunc(st.inForce.NATs, func(site egressip.Site, addr netip.Addr) bool { return plan.Want.NATs[site] != addr })
 		c.awaitPlan(w.waits, key, p.Spec.NodeName, plan)
-		c.setSettled(key, keys[0], plan.Done)
-		untranslated := keys[0]
-		if s.Translated() {
-			untranslated = ""
-		}
-		c.setTranslated(key, untranslated)
+		c.statuses.Enqueue(c.podStates.planned(key, keys[0], decision, plan.Done, s.Translated())...)
 		c.updateGates(key, st, p, plan.StartGate(pod))
 	})
 }

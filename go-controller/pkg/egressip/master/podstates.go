@@ -20,10 +20,12 @@ import (
 type podStates struct {
 	mu           sync.Mutex
 	byKey        map[string]*podState
-	waiting      unprogrammedPods // those that do not leave as they are to yet
-	untranslated unprogrammedPods // those that nodes which are to take addresses do not translate for yet
-	keptSNATs    map[string]bool  // those of keepLocalSNAT
-	ctx          context.Context  // of Run
+	waiting      unprogrammedPods  // those that do not leave as they are to yet
+	untranslated unprogrammedPods  // those that nodes which are to take addresses do not translate for yet
+	decisions    map[string]uint64 // of each EgressIP, the number of that which made its pods undecided
+	last         uint64            // the number of the last of these
+	keptSNATs    map[string]bool   // those of keepLocalSNAT
+	ctx          context.Context   // of Run
 }
 
 // podState is what is known of a pod besides its rows. The mutex of podStates guards
@@ -63,7 +65,8 @@ type startGate struct {
 }
 
 func newPodStates() *podStates {
-	return &podStates{byKey: map[string]*podState{}, waiting: newUnprogrammedPods(), untranslated: newUnprogrammedPods(), keptSNATs: map[string]bool{}}
+	return &podStates{byKey: map[string]*podState{}, waiting: newUnprogrammedPods(), untranslated: newUnprogrammedPods(),
+		decisions: map[string]uint64{}, keptSNATs: map[string]bool{}}
 }
 
 // state returns the state of a pod; mu is held.
@@ -225,22 +228,63 @@ func (s *podStates) gated() map[string]time.Time {
 	return gated
 }
 
-// undecided notes that some pods of an EgressIP neither leave as they are to, nor are
-// translated for, until they were looked at.
+// undecided notes that another decision was made about an EgressIP: some pods of it neither
+// leave as they are to, nor are translated for, until they were looked at.
 func (s *podStates) undecided(name string, pods []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.last++
+	s.decisions[name] = s.last
 	for _, pod := range pods {
 		s.waiting.add(name, pod)
 		s.untranslated.add(name, pod)
 	}
 }
 
-// setTranslated notes that a pod does not keep an EgressIP, whichever it is but for one,
-// from releasing addresses to other nodes, and returns those of which it was the last.
-func (s *podStates) setTranslated(key, but string) (done []string) {
+// decision returns the number of the decision about an EgressIP, for planned. Who plans a pod
+// asks before reading the decision.
+func (s *podStates) decision(name string) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.decisions[name]
+}
+
+// planned notes how far a pod of an EgressIP is: settled where it leaves as it is to, translated
+// where it keeps no address from being released to another node. It is neither where another
+// decision was made since its plan: then its key comes back. It returns the EgressIPs whose
+// statuses that changes.
+func (s *podStates) planned(key, name string, decision uint64, settled, translated bool) (changed []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.decisions[name] != decision {
+		settled, translated = false, false
+	}
+	but := name
+	if translated {
+		but = ""
+	}
+	return append(s.settle(key, name, settled), s.translate(key, but)...)
+}
+
+// leaves notes that a pod has no EgressIP any more, as far as that is known, and returns the
+// EgressIPs whose statuses that changes.
+func (s *podStates) leaves(key string) (changed []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.settle(key, "", true)
+}
+
+// free notes that a pod keeps no EgressIP from releasing addresses to other nodes, and returns
+// the EgressIPs whose statuses that changes.
+func (s *podStates) free(key string) (changed []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.translate(key, "")
+}
+
+// translate notes that a pod keeps no EgressIP but for one from releasing addresses, and
+// returns those of which it was the last; mu is held.
+func (s *podStates) translate(key, but string) (done []string) {
 	for _, name := range s.untranslated.of(key) {
 		if name != but && s.untranslated.remove(name, key) {
 			done = append(done, name)
@@ -249,20 +293,9 @@ func (s *podStates) setTranslated(key, but string) (done []string) {
 	return done
 }
 
-// translated tells whether the pods that an EgressIP had when its nodes were decided are
-// translated for by those that are to take addresses. Later ones are led to them when
-// they are.
-func (s *podStates) translated(name string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.untranslated.count(name) == 0
-}
-
-// setSettled notes whether a pod of an EgressIP, if it has one, leaves as it is to, and returns
-// the EgressIPs of which all pods do now, or not any more.
-func (s *podStates) setSettled(key, name string, settled bool) (changed []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// settle notes whether a pod of an EgressIP, if it has one, leaves as it is to, and returns
+// the EgressIPs of which all pods do now, or not any more; mu is held.
+func (s *podStates) settle(key, name string, settled bool) (changed []string) {
 	for _, other := range s.waiting.of(key) {
 		if (settled || other != name) && s.waiting.remove(other, key) {
 			changed = append(changed, other)
@@ -278,6 +311,15 @@ func (s *podStates) setSettled(key, name string, settled bool) (changed []string
 	return changed
 }
 
+// translated tells whether the pods that an EgressIP had when its nodes were decided are
+// translated for by those that are to take addresses. Later ones are led to them when
+// they are.
+func (s *podStates) translated(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.untranslated.count(name) == 0
+}
+
 // unsettled returns how many pods of an EgressIP do not leave as they are to yet.
 func (s *podStates) unsettled(name string) int {
 	s.mu.Lock()
@@ -291,6 +333,7 @@ func (s *podStates) forget(name string) {
 	defer s.mu.Unlock()
 	s.waiting.forget(name)
 	s.untranslated.forget(name)
+	delete(s.decisions, name)
 }
 
 // keepSNAT has the pod come back by keptPods; false where told is closed, and keptPods may

@@ -54,14 +54,3 @@ func (c *Controller) removePendingAnnotation(ctx context.Context, key string) er
 	c.pods.Enqueue(key)
 	return nil
 }
-
-// setTranslated notes that a pod does not keep an EgressIP, whichever it is but for one,
-// from releasing addresses to other nodes.
-func (c *Controller) setTranslated(key, but string) {
-	c.statuses.Enqueue(c.podStates.setTranslated(key, but)...)
-}
-
-// setSettled notes whether a pod of an EgressIP, if it has one, leaves as it is to.
-func (c *Controller) setSettled(key, name string, settled bool) {
-	c.statuses.Enqueue(c.podStates.setSettled(key, name, settled)...)
-}
