@@ -107,8 +107,8 @@ var texts = map[string]string{
 
 	"host/snatguard.afterSNAT":   "priority of the chain `postrouting`: behind source translation, which has 100",
 	"host/snatguard.chainName":   "chain at hook postrouting: drops packets of the cluster subnets that would leave untranslated, except replies and what leaves by the management port",
-	"host/snatguard.counterName": "counter of the packets that `postrouting` drops",
-	"host/snatguard.forwardName": "chain at hook forward: drops packets with `MarkServicePort` that are not replies",
+	"host/snatguard.counterName": "counter of the packets that `postrouting` drops and `forward` answers with a reset",
+	"host/snatguard.forwardName": "chain at hook forward: resets connections toward pods that close them after the node has forgotten them; drops packets with `MarkServicePort` that are not replies",
 	"host/snatguard.noReplyName": "counter of the packets that `forward` drops",
 	"host/snatguard.tableName":   "table of family inet that holds the chains `postrouting` and `forward`",
 	"host/link.acceptTable":      "table of family netdev: accepts frames for a second MAC address at ingress of the management port and marks them ([replies.md](replies.md))",

@@ -13,6 +13,10 @@
 // connection that was opened from outside: it would leave with the address of the
 // node, and its pod has another one.
 //
+// Before that, a pod that closes a connection which this host has forgotten is answered with a
+// reset: what ends such a connection belongs to none, is not translated, and would be repeated
+// for minutes.
+//
 // Ours is the table ovn-kube-guard, whole.
 //
 // Callers: pkg/app; the metrics read Dropped and NoReply.
@@ -29,6 +33,7 @@ import (
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -40,6 +45,9 @@ const (
 	counterName    = "unsnatted"
 	noReplyName    = "no-reply"
 	replyDirection = 1 // the direction of replies in conntrack
+
+	tcpFlags       = 13 // the byte of the header
+	tcpFIN, tcpRST = 1, 4
 )
 
 // afterSNAT is a priority behind source translation, which has 100.
@@ -50,8 +58,9 @@ type Guard struct {
 	cluster []netip.Prefix
 	inside  string // packets may leave by this link as they are
 
-	mu      sync.Mutex
-	carried map[string]uint64 // drops counted by tables that were replaced, by counter
+	mu       sync.Mutex
+	carried  map[string]uint64 // drops counted by tables that were replaced, by counter
+	noResets bool              // the kernel has no nft_reject_inet
 }
 
 // New returns a guard of the cluster subnets; inside is the management port.
@@ -79,8 +88,7 @@ func (g *Guard) Ensure() error {
 			return fmt.Errorf("guard un-SNATed traffic: read the counter: %w", err)
 		}
 	}
-	g.write(c)
-	if err := c.Flush(); err != nil {
+	if err := g.write(c); err != nil {
 		return fmt.Errorf("guard un-SNATed traffic: write nftables: %w", err)
 	}
 	g.mu.Lock()
@@ -91,8 +99,31 @@ func (g *Guard) Ensure() error {
 	return nil
 }
 
-// write fills the connection with the transaction.
-func (g *Guard) write(c *nftables.Conn) {
+// write replaces the table in one transaction.
+func (g *Guard) write(c *nftables.Conn) error {
+	g.fill(c)
+	err := c.Flush()
+	if err == nil || !g.resets() {
+		return err
+	}
+	// What is dropped matters more than what is answered.
+	klog.InfoS("Pods are not told that their node has forgotten a connection which they close", "err", err)
+	g.mu.Lock()
+	g.noResets = true
+	g.mu.Unlock()
+	g.fill(c)
+	return c.Flush()
+}
+
+// resets tells whether the rule that resets connections is wanted.
+func (g *Guard) resets() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.noResets
+}
+
+// fill fills the connection with the transaction.
+func (g *Guard) fill(c *nftables.Conn) {
 	table := &nftables.Table{Name: tableName, Family: nftables.TableFamilyINet}
 	c.AddTable(table) // so that there is one to delete
 	c.DelTable(table)
@@ -127,30 +158,51 @@ func (g *Guard) chains() []chain {
 	}
 }
 
-// forwardRules are: not by the management port; without the mark; a reply; then
-// the drop, also of what belongs to no connection.
+// forwardRules are: not by the management port; the end of a forgotten connection; without the
+// mark; a reply; then the drop, also of what belongs to no connection.
 func (g *Guard) forwardRules() [][]expr.Any {
 	accept := &expr.Verdict{Kind: expr.VerdictAccept}
-	return [][]expr.Any{
-		{
-			&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
-			&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: ifname(g.inside)},
-			accept,
-		},
-		{
+	rules := [][]expr.Any{{
+		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: ifname(g.inside)},
+		accept,
+	}}
+	if g.resets() {
+		rules = append(rules, g.reset())
+	}
+	return append(rules,
+		[]expr.Any{
 			&expr.Meta{Key: expr.MetaKeyMARK, Register: 1},
 			&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(topology.MarkServicePort)},
 			accept,
 		},
-		{
+		[]expr.Any{
 			&expr.Ct{Key: expr.CtKeyDIRECTION, Register: 1},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{replyDirection}},
 			accept,
 		},
-		{
+		[]expr.Any{
 			&expr.Objref{Type: int(nftables.ObjTypeCounter), Name: noReplyName},
 			&expr.Verdict{Kind: expr.VerdictDrop},
-		},
+		})
+}
+
+// reset answers what ends a connection that there is not.
+func (g *Guard) reset() []expr.Any {
+	invalid := make([]byte, 4)
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: ifname(g.inside)},
+		&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binaryutil.NativeEndian.PutUint32(expr.CtStateBitINVALID), Xor: invalid},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: invalid},
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.IPPROTO_TCP}},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: tcpFlags, Len: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{tcpFIN | tcpRST}, Xor: []byte{0}},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{tcpFIN}},
+		&expr.Objref{Type: int(nftables.ObjTypeCounter), Name: counterName},
+		&expr.Reject{Type: unix.NFT_REJECT_TCP_RST},
 	}
 }
 

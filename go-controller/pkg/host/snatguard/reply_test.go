@@ -27,11 +27,13 @@ func elsewhere(t *testing.T) string {
 	return fmt.Sprintf("/proc/self/fd/%d", <-made)
 }
 
-// TestReplies forwards what a pod sends from one port to a client that has asked it,
-// which passes, and to others, which is counted and does not.
-func TestReplies(t *testing.T) {
-	node := netnstest.New(t)
-	pods, outside := elsewhere(t), elsewhere(t)
+// forwards makes a node that forwards between a pod, 10.244.0.9 and fd00:10:244::9, and a
+// machine outside, 192.0.2.9 and 2001:db8::9, whose namespaces it returns. What leaves by the
+// uplink gets the address of the node.
+func forwards(t *testing.T) (node *netnstest.NS, pods, outside string) {
+	t.Helper()
+	node = netnstest.New(t)
+	pods, outside = elsewhere(t), elsewhere(t)
 	in := func(where string, f func() error) {
 		t.Helper()
 		if err := link.Inside(where, f); err != nil {
@@ -69,6 +71,21 @@ func TestReplies(t *testing.T) {
 	place(outside, "eth0", "192.0.2.9/24", "2001:db8::9/64", "192.0.2.1", "2001:db8::1")
 	for _, program := range []string{"iptables", "ip6tables"} {
 		node.Run(program, "-t", "nat", "-A", "POSTROUTING", "-o", "uplink", "-j", "MASQUERADE")
+	}
+	return node, pods, outside
+}
+
+// TestReplies forwards what a pod sends from one port to a client that has asked it,
+// which passes, and to others, which is counted and does not.
+func TestReplies(t *testing.T) {
+	node, pods, outside := forwards(t)
+	in := func(where string, f func() error) {
+		t.Helper()
+		if err := link.Inside(where, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, program := range []string{"iptables", "ip6tables"} {
 		node.Run(program, "-t", "mangle", "-A", "PREROUTING", "-i", "mp0", "-p", "udp", "--sport", "5060",
 			"-j", "MARK", "--set-mark", strconv.Itoa(topology.MarkServicePort))
 	}

@@ -1,0 +1,91 @@
+package snatguard
+
+import (
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+)
+
+// TestForgottenConnection has a pod close a connection that its node has forgotten: it is
+// reset at once, and the other side hears nothing with the address of the pod.
+func TestForgottenConnection(t *testing.T) {
+	node, pods, outside := forwards(t)
+	g := New(cluster, "mp0")
+	if err := g.Ensure(); err != nil {
+		t.Fatal(err)
+	}
+	for i, addr := range []string{"192.0.2.9", "2001:db8::9"} {
+		var server net.Listener
+		var client, accepted net.Conn
+		inside := func(where string, f func() error) {
+			t.Helper()
+			if err := link.Inside(where, f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		inside(outside, func() (err error) {
+			server, err = net.Listen("tcp", net.JoinHostPort(addr, "0"))
+			return err
+		})
+		t.Cleanup(func() { server.Close() })
+		eventually.Succeeds(t, "a connection to "+addr, func() error {
+			return link.Inside(pods, func() (err error) {
+				client, err = net.DialTimeout("tcp", server.Addr().String(), time.Second)
+				return err
+			})
+		})
+		accepted, err := server.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { client.Close(); accepted.Close() })
+		node.Run("conntrack", "-F")
+		if err := client.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
+			t.Errorf("%s: the pod hears %v, want a reset", addr, err)
+		}
+		if err := accepted.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := accepted.Read(make([]byte, 1)); errors.Is(err, io.EOF) {
+			t.Errorf("%s: the end of a connection that nobody translates has come", addr)
+		}
+		if dropped, err := g.Dropped(); err != nil || dropped != uint64(i+1) {
+			t.Errorf("%s: %d counted, want %d: %v", addr, dropped, i+1, err)
+		}
+	}
+}
+
+// TestKernelWithoutReject: the rest of the guard stands where the kernel cannot answer.
+func TestKernelWithoutReject(t *testing.T) {
+	ns := netnstest.New(t)
+	g := New(cluster, "mp0")
+	g.noResets = true
+	if err := g.Ensure(); err != nil {
+		t.Fatal(err)
+	}
+	before := ns.Run("nft", "-a", "list", "table", "inet", tableName)
+	if strings.Contains(before, "reject") || strings.Count(before, "drop") != 1+len(cluster) {
+		t.Errorf("has\n%s", before)
+	}
+	if err := g.Ensure(); err != nil {
+		t.Fatal(err)
+	}
+	if got := ns.Run("nft", "-a", "list", "table", "inet", tableName); got != before {
+		t.Errorf("a guard that stands was written again:\n%s\nbefore:\n%s", got, before)
+	}
+}
