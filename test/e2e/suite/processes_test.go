@@ -8,20 +8,14 @@ import (
 	"testing"
 )
 
-// seen is a process: where it lives and what it is.
+// seen is a process.
 type seen struct {
-	network, mounts string // its namespaces, e.g. "net:[4026531840]"
-	groups, command string
+	groups  string // /proc/PID/cgroup
+	command string // after its number
 }
 
-// inGroup tells whether the process is in a control group of a cluster; with an
-// empty name, of any cluster.
-func (p seen) inGroup(cluster string) bool {
-	if cluster != "" {
-		cluster += "-"
-	}
-	return strings.Contains(p.groups, "/kin-"+cluster)
-}
+// inGroup tells whether the process is in a control group of a cluster.
+func (p seen) inGroup(cluster string) bool { return strings.Contains(p.groups, "/kin-"+cluster+"-") }
 
 // listProcesses reads /proc. Processes that go while we look are left out, and
 // those that ended and wait to be reaped: they are nowhere.
@@ -32,12 +26,7 @@ func listProcesses() ([]seen, error) {
 	}
 	var all []seen
 	for _, dir := range dirs {
-		network, err := os.Readlink(dir + "/ns/net")
-		if err != nil {
-			continue
-		}
-		mounts, err := os.Readlink(dir + "/ns/mnt")
-		if err != nil {
+		if _, err := os.Readlink(dir + "/ns/net"); err != nil {
 			continue
 		}
 		groups, err := os.ReadFile(dir + "/cgroup")
@@ -48,35 +37,29 @@ func listProcesses() ([]seen, error) {
 		if err != nil {
 			continue
 		}
-		all = append(all, seen{network, mounts, string(groups), filepath.Base(dir) + " " +
+		all = append(all, seen{string(groups), filepath.Base(dir) + " " +
 			string(bytes.ReplaceAll(command, []byte{0}, []byte{' '}))})
 	}
 	return all, nil
 }
 
-// worlds are the namespaces that processes of the cluster live in, and nobody else.
-// The numbers of namespaces that are gone are given to new ones, so processes of
-// other clusters may well have them later.
-func (s *suite) worlds(t *testing.T) map[string]bool {
+// members are the processes of the cluster. One that leaves the control groups of the cluster
+// when it is deleted is told by that: the namespaces that it lives in say nothing, since the
+// numbers of those that are gone are given to new ones.
+func (s *suite) members(t *testing.T) map[string]bool {
 	t.Helper()
 	processes, err := listProcesses()
 	if err != nil {
 		t.Fatal(err)
 	}
-	worlds := map[string]bool{}
+	members := map[string]bool{}
 	for _, p := range processes {
 		if p.inGroup(s.Kin.Name) {
-			worlds[p.network], worlds[p.mounts] = true, true
+			members[p.command] = true
 		}
 	}
-	if len(worlds) < len(nodes) {
-		t.Fatalf("the processes of the cluster live in %d namespaces, which cannot be", len(worlds))
+	if len(members) < len(nodes) {
+		t.Fatalf("the cluster has %d processes, which cannot be", len(members))
 	}
-	for _, p := range processes {
-		if !p.inGroup(s.Kin.Name) {
-			delete(worlds, p.network)
-			delete(worlds, p.mounts)
-		}
-	}
-	return worlds
+	return members
 }

@@ -81,7 +81,7 @@ func (now traces) since(before traces, others []string) []string {
 
 // deletion deletes the cluster: nothing may stay.
 func (s *suite) deletion(t *testing.T, before traces) {
-	worlds := s.worlds(t)
+	members := s.members(t)
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func (s *suite) deletion(t *testing.T, before traces) {
 		}
 		left := now.since(before, others)
 		for _, p := range processes {
-			if p.inGroup(s.Kin.Name) || !p.inGroup("") && (worlds[p.network] || worlds[p.mounts]) {
+			if p.inGroup(s.Kin.Name) || members[p.command] {
 				left = append(left, "process: "+p.command)
 			}
 		}
