@@ -40,7 +40,7 @@ func TestStaticPodKeepsItsPolicies(t *testing.T) {
 		}
 		w.staticPort(key, "ovn-control-plane", addr)
 		w.create(mirror("1"))
-		w.eventually("the policy", func() bool { return w.hops(key, addr) != "" && w.nats(key) != "" })
+		w.eventually("the policy", func() bool { return w.hops(key, addr) != "none" && w.hops(key, addr) != "drop" && w.nats(key) != "" })
 		led, nats := w.hops(key, addr), w.nats(key)
 		kept := func(when string) {
 			t.Helper()
