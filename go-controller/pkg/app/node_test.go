@@ -51,12 +51,13 @@ func TestDriversAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		driver, trims := &passes{}, new(atomic.Int32)
 		attempted, synced := make(chan struct{}), make(chan struct{})
+		watched := make(chan watch.Functions, 1)
 		n := &node{
 			rules: make(chan struct{}), attempted: []attempt{{"the things", attempted}}, synced: []<-chan struct{}{synced},
 			kept: hostWriters{
 				guard: func() {}, trim: func(context.Context) error { trims.Add(1); return nil },
-				events: func(context.Context, watch.Functions) error { return nil },
-				swept:  map[string]sweeper{"things": driver},
+				events: func(_ context.Context, f watch.Functions) error { watched <- f; return nil },
+				swept:  map[string]sweeper{chains: driver},
 			},
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -76,15 +77,17 @@ func TestDriversAreKept(t *testing.T) {
 		if started {
 			t.Error("the node serves pods before its rules are there")
 		}
+		(<-watched).NFTables()
+		expect("before all have tried, when somebody has changed something", time.Hour, 1, 0)
 		close(attempted)
-		expect("at once", time.Second, 1, 0)
+		expect("at once", time.Second, 2, 0)
 		if !started {
 			t.Error("the node does not serve pods")
 		}
-		expect("a while", resyncInterval, 2, 0)
+		expect("a while", resyncInterval, 3, 0)
 		close(synced)
-		expect("when all have spoken", time.Second, 2, 1)
-		expect("for ever", 10*resyncInterval, 2, 11)
+		expect("when all have spoken", time.Second, 3, 1)
+		expect("for ever", 10*resyncInterval, 3, 11)
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)

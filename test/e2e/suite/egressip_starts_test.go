@@ -76,9 +76,9 @@ func (e *egressIPTest) churnPods(t *testing.T) (end func() int) {
 	}
 }
 
-// wave makes pods that ask addresses, deletes them once all are ready, and returns the 95th percentile of how
-// long that took and the longest time that one of them was without an answer after it had
-// started.
+// wave makes pods that ask addresses, deletes them once all are ready, and returns the 95th
+// percentile of how long that took, and the longest time that one of them was without an answer
+// after it had started.
 func (e *egressIPTest) wave(t *testing.T, name string, count int, labels map[string]string, to []netip.Addr) (p95, gap time.Duration) {
 	t.Helper()
 	made, names := map[string]time.Time{}, make([]string, count)

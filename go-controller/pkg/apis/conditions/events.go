@@ -28,7 +28,7 @@ var events = []Event{
 	{"Pod", "AddressRefused", "the annotation of the pod asks for an address that it cannot have", "do not write `k8s.ovn.org/pod-networks`"},
 	{"Pod", "NoAddressAvailable", "the subnet of the node has no address left", "move pods to other nodes, or give nodes larger subnets"},
 	{"Pod", "GatewayRefused", "the pod is no gateway for others: its annotations are not valid", "correct what the message says"},
-	{"Namespace", "GatewayRefused", "an external gateway in the annotation of the namespace is not used, or not by the pods of one node", "correct what the message says"},
+	{"Namespace", "GatewayRefused", "an external gateway in the annotation of the namespace is not used, or is the address of a node, whose own pods cannot use it", "correct what the message says"},
 	{"Service", "HealthPortInUse", "a process of a node listens on the `healthCheckNodePort`", "stop it, or make the Service anew"},
 	{"Service", "HostPortReserved", "a port or an address is one that nodes need for themselves; it is not served", "take another one"},
 	{"Service", "PortTaken", "another Service has the port", "take another one"},

@@ -130,7 +130,8 @@ func New(deps Deps) (*Controller, error) {
 		stuckChassis: health.NewAckTimeouts(deps.Acknowledge),
 		selection:    egressip.NewSelection(),
 		decisions:    newDecisions(),
-		written:      newWritten(), podStates: newPodStates(),
+		written:      newWritten(),
+		podStates:    newPodStates(),
 	}
 	var err error
 	if c.decoded, err = kube.NewMemo(deps.EgressIPs.Informer(), egressip.Decode); err != nil {

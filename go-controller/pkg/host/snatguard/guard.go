@@ -58,14 +58,15 @@ type Guard struct {
 	cluster []netip.Prefix
 	inside  string // packets may leave by this link as they are
 
-	mu       sync.Mutex
-	carried  map[string]uint64 // drops counted by tables that were replaced, by counter
-	noResets bool              // the kernel has no nft_reject_inet
+	mu      sync.Mutex
+	carried map[string]uint64 // drops counted by tables that were replaced, by counter
+	answer  expr.Any          // to what ends a forgotten connection; nil: the kernel has none
 }
 
 // New returns a guard of the cluster subnets; inside is the management port.
 func New(cluster []netip.Prefix, inside string) *Guard {
-	return &Guard{cluster: slices.Clone(cluster), inside: inside, carried: map[string]uint64{}}
+	return &Guard{cluster: slices.Clone(cluster), inside: inside, carried: map[string]uint64{},
+		answer: &expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}
 }
 
 // Ensure puts the guard in place, unless it stands already. A table that differs
@@ -103,23 +104,22 @@ func (g *Guard) Ensure() error {
 func (g *Guard) write(c *nftables.Conn) error {
 	g.fill(c)
 	err := c.Flush()
-	if err == nil || !g.resets() {
+	if !errors.Is(err, unix.ENOENT) || g.answerOf() == nil {
 		return err
 	}
-	// What is dropped matters more than what is answered.
+	// The kernel has no nft_reject_inet. What is dropped matters more than what is answered.
 	klog.InfoS("Pods are not told that their node has forgotten a connection which they close", "err", err)
 	g.mu.Lock()
-	g.noResets = true
+	g.answer = nil
 	g.mu.Unlock()
 	g.fill(c)
 	return c.Flush()
 }
 
-// resets tells whether the rule that resets connections is wanted.
-func (g *Guard) resets() bool {
+func (g *Guard) answerOf() expr.Any {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.noResets
+	return g.answer
 }
 
 // fill fills the connection with the transaction.
@@ -167,8 +167,8 @@ func (g *Guard) forwardRules() [][]expr.Any {
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: ifname(g.inside)},
 		accept,
 	}}
-	if g.resets() {
-		rules = append(rules, g.reset())
+	if answer := g.answerOf(); answer != nil {
+		rules = append(rules, g.forgotten(answer))
 	}
 	return append(rules,
 		[]expr.Any{
@@ -187,8 +187,8 @@ func (g *Guard) forwardRules() [][]expr.Any {
 		})
 }
 
-// reset answers what ends a connection that there is not.
-func (g *Guard) reset() []expr.Any {
+// forgotten answers what ends a connection that there is not.
+func (g *Guard) forgotten(answer expr.Any) []expr.Any {
 	invalid := make([]byte, 4)
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1},
@@ -202,7 +202,7 @@ func (g *Guard) reset() []expr.Any {
 		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{tcpFIN | tcpRST}, Xor: []byte{0}},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{tcpFIN}},
 		&expr.Objref{Type: int(nftables.ObjTypeCounter), Name: counterName},
-		&expr.Reject{Type: unix.NFT_REJECT_TCP_RST},
+		answer,
 	}
 }
 
