@@ -109,7 +109,7 @@ func (s Store) Create(ctx context.Context, o CreateOptions, report Reporter) (*C
 				func() error { return c.loadImages(ctx, o.Wait, o.Image) },
 			}, func(run func() error) error { return run() })
 		}},
-		{"Installing manifests", func(update func(string)) error { return c.applyManifests(ctx, o.CRDs, o.Manifests, update) }},
+		{"Installing manifests", func(update func(string)) error { return c.applyManifests(ctx, o.Wait, o.CRDs, o.Manifests, update) }},
 		{"Installing ovnkube", func(update func(string)) error { return c.installOvnkube(ctx, o.CRDs, o.Manifests, update) }},
 		{"Installing DNS", func(func(string)) error { return c.applyDNS(ctx) }},
 		{"Joining nodes", func(update func(string)) error { return c.awaitNodes(ctx, o.Wait, update) }},
@@ -267,7 +267,7 @@ var accountManifests = []string{"namespace.yaml", "admission.yaml", "rbac.yaml",
 
 // applyManifests applies a directory of resource definitions and the manifests of
 // ovnkube's accounts, as far as they are there.
-func (c *Cluster) applyManifests(ctx context.Context, crds, manifests string, update func(string)) error {
+func (c *Cluster) applyManifests(ctx context.Context, limit time.Duration, crds, manifests string, update func(string)) error {
 	if c.Install == InstallManifests && !c.Ovnkube {
 		update("none")
 		return nil
@@ -298,7 +298,7 @@ func (c *Cluster) applyManifests(ctx context.Context, crds, manifests string, up
 	if err := c.kubectl(ctx, apply...); err != nil || len(found) == 0 {
 		return err
 	}
-	return c.kubectl(ctx, "wait", "--for=condition=Established", "--timeout=30s", "--filename", crds)
+	return c.kubectl(ctx, "wait", "--for=condition=Established", "--timeout="+limit.String(), "--filename", crds)
 }
 
 func (c *Cluster) kubectl(ctx context.Context, args ...string) error {
