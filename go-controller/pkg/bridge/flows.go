@@ -17,8 +17,8 @@ const (
 )
 
 // PriorityUnsnatted is that of the flows in table 0 and in TablePodReply, and of no
-// others, that drop packets of pods whose source address nothing has translated, or
-// translated to an egress address that is elsewhere: what they count is what would
+// others, that keep from the wire packets of pods whose source address nothing has translated,
+// or translated to an egress address that is elsewhere: what they count is what would
 // have leaked.
 const PriorityUnsnatted = 104
 
@@ -26,6 +26,10 @@ const PriorityUnsnatted = 104
 // nothing has translated, and what has got the address of the node from what could not
 // be given it.
 const TablePodReply = 3
+
+// TableForgotten is where what the flows of PriorityUnsnatted take is told apart: a pod that closes a
+// connection which the node has forgotten is answered by the host, and all the rest ends there.
+const TableForgotten = 6
 
 // TableServicePort is where replies of Services are told from what else their pods
 // send from the same ports, and PriorityNoReply the priority of the flow there, and
@@ -83,11 +87,11 @@ func DefaultMarks(zone int) Marks {
 }
 
 // text is how a family is written in flows.
-type text struct{ ip, udp, src, dst string }
+type text struct{ ip, tcp, udp, src, dst string }
 
 var texts = map[topology.Family]text{
-	topology.IPv4: {ip: "ip", udp: "udp", src: "nw_src", dst: "nw_dst"},
-	topology.IPv6: {ip: "ipv6", udp: "udp6", src: "ipv6_src", dst: "ipv6_dst"},
+	topology.IPv4: {ip: "ip", tcp: "tcp", udp: "udp", src: "nw_src", dst: "nw_dst"},
+	topology.IPv6: {ip: "ipv6", tcp: "tcp6", udp: "udp6", src: "ipv6_src", dst: "ipv6_dst"},
 }
 
 // flow assembles one flow.
@@ -183,18 +187,36 @@ func classify(b Bridge, f Family, m Marks) []host.Flow {
 			// Replies of own pods to who has called them by their address.
 			flow(0, 107, []string{in(Patch), t.ip, own}, fmt.Sprintf("ct(zone=%d,table=%d)", m.Zone, TablePodReply)),
 			flow(TablePodReply, 110, []string{t.ip, "ct_state=+est+rpl+trk", fmt.Sprintf("ct_mark=%#x", m.OVN)}, output(Uplink)),
-			flow(TablePodReply, PriorityUnsnatted, []string{t.ip}, "drop"))
+			flow(TablePodReply, PriorityUnsnatted, []string{t.ip}, withhold))
 	}
 	for _, c := range f.Cluster {
 		// Pods whose translation is not in place, or whose packets belong to no connection
 		// that the gateway router would translate: they would leave with their own address.
-		flows = append(flows, flow(0, PriorityUnsnatted, []string{in(Patch), t.ip, t.src + "=" + c.Masked().String()}, "drop"))
+		flows = append(flows, flow(0, PriorityUnsnatted, []string{in(Patch), t.ip, t.src + "=" + c.Masked().String()}, withhold))
 	}
-	return append(flows,
+	return append(append(flows, forgotten(b, f)...),
 		flow(0, 100, []string{in(Patch), t.ip}, m.remember(m.OVN, ""), output(Uplink)),
 		flow(0, 100, []string{in(Local), t.ip}, m.remember(m.Host, ""), b.tag(), output(Uplink)),
 		flow(0, 50, []string{wire, b.tagged(), t.ip}, fmt.Sprintf("ct(zone=%d,nat,table=1)", m.Zone)),
 	)
+}
+
+// withhold is what becomes of packets of pods that nothing has translated.
+var withhold = fmt.Sprintf("resubmit(,%d)", TableForgotten)
+
+// forgotten is TableForgotten. What ends a connection of which no zone knows goes to the host, whose
+// guard answers it with a reset. The host cannot send it on, whether it has the guard or not:
+// nothing is left of its time to live. Other segments are not answered: where the zones pick up
+// connections in the middle they are out of the window of one that lives.
+func forgotten(b Bridge, f Family) []host.Flow {
+	t := texts[f.Family]
+	var flows []host.Flow
+	for _, c := range f.Cluster {
+		flows = append(flows, flow(TableForgotten, 100,
+			[]string{in(Patch), b.tagged(), t.tcp, t.src + "=" + c.Masked().String(), "ip_frag=no", "tcp_flags=+fin-syn-rst"},
+			append([]string{"mod_dl_src:" + topology.ForgottenMAC, "mod_dl_dst:" + b.MAC, "mod_nw_ttl:1"}, b.toHost()...)...))
+	}
+	return append(flows, flow(TableForgotten, 0, []string{t.ip}, "drop"))
 }
 
 // Marked returns the flows of one family that make traffic from pods to nodes

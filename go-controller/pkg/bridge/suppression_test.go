@@ -35,7 +35,7 @@ func TestHeldEarly(t *testing.T) {
 	}
 }
 
-// TestUnsnatted names exactly the flows that drop what nothing has translated.
+// TestUnsnatted names exactly the flows that keep from the wire what nothing has translated.
 func TestUnsnatted(t *testing.T) {
 	var found []host.Flow
 	for _, f := range []Family{four, six} {
@@ -49,8 +49,37 @@ func TestUnsnatted(t *testing.T) {
 		t.Errorf("found %v", found)
 	}
 	for _, f := range found {
-		if !strings.HasSuffix(string(f), "actions=drop") {
-			t.Errorf("%s drops nothing", f)
+		if !strings.HasSuffix(string(f), fmt.Sprintf("actions=resubmit(,%d)", TableForgotten)) {
+			t.Errorf("%s withholds nothing", f)
+		}
+	}
+}
+
+// TestForgotten: what is kept from the wire goes to nobody but the host, and there only with
+// nothing left of its time to live.
+func TestForgotten(t *testing.T) {
+	for _, b := range []Bridge{plain, tagged} {
+		for _, f := range []Family{four, six} {
+			drops := 0
+			for _, flow := range Flows(b, f, DefaultMarks(topology.ConntrackZone)) {
+				text := string(flow)
+				if !strings.HasPrefix(text, fmt.Sprintf("table=%d,", TableForgotten)) {
+					continue
+				}
+				match, actions, _ := strings.Cut(text, ",actions=")
+				if actions == "drop" {
+					drops++
+					continue
+				}
+				to := strings.Join(append([]string{""}, b.toHost()...), ",")
+				if !strings.HasSuffix(actions, ",mod_nw_ttl:1"+to) || strings.Count(actions, "output:") != 1 ||
+					!strings.Contains(match, "_src="+f.Cluster[0].String()) || !strings.Contains(match, "+fin-syn-rst") {
+					t.Errorf("%s", text)
+				}
+			}
+			if drops != 1 {
+				t.Errorf("%d flows drop the rest", drops)
+			}
 		}
 	}
 }

@@ -119,3 +119,8 @@ func MACOf(addr netip.Addr) string {
 func IsUnicast(addr netip.Addr) bool {
 	return addr.IsGlobalUnicast() && !addr.Is4In6() && addr.Zone() == ""
 }
+
+// ForgottenMAC is the source of frames by which a bridge tells the host of the end of a
+// connection that the node has forgotten. It goes with 255.255.255.255, which is nobody's; that of
+// zeros goes with the networks of IPv6 as well.
+const ForgottenMAC = "0a:58:ff:ff:ff:ff"

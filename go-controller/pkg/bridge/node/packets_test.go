@@ -21,6 +21,7 @@ import (
 // remembers their connections.
 type wires struct {
 	*testing.T
+	ns    *netnstest.NS
 	vs    *netnstest.OVS
 	ports map[string]string // number by name: wire, ovn, host
 }
@@ -59,7 +60,7 @@ func newBridge(t *testing.T, more ...host.Flow) *wires {
 	if err := errors.Join(m.Apply(t.Context(), base, all), m.Attach(t.Context(), at)); err != nil {
 		t.Fatal(err)
 	}
-	w := &wires{T: t, vs: vs, ports: map[string]string{"host": "LOCAL"}}
+	w := &wires{T: t, ns: ns, vs: vs, ports: map[string]string{"host": "LOCAL"}}
 	for name, link := range map[string]string{"wire": "eth0", "ovn": "patch"} {
 		w.ports[name] = vs.Run("ovs-vsctl", "get", "interface", link, "ofport")
 	}
@@ -84,14 +85,8 @@ func packet(protocol string, from, to netip.AddrPort, more ...string) string {
 // mark that OVN gave it.
 func (w *wires) send(from, packet string, mark int) []string {
 	w.Helper()
-	bytes := ""
-	for line := range strings.Lines(w.vs.Run("ovs-ofctl", "compose-packet", packet)) {
-		_, hex, _ := strings.Cut(line, " ") // after the offset
-		bytes += strings.NewReplacer(" ", "", "-", "", "\n", "").Replace(hex)
-	}
 	before := w.sent()
-	w.vs.Run("ovs-ofctl", "packet-out", "breth0", fmt.Sprintf("in_port=%s packet=%s actions=set_field:%#x->pkt_mark,resubmit(,0)",
-		w.ports[from], bytes, mark))
+	w.out(w.ports[from], packet, fmt.Sprintf("set_field:%#x->pkt_mark,resubmit(,0)", mark))
 	after := w.sent()
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(w.ports)) {
@@ -100,6 +95,17 @@ func (w *wires) send(from, packet string, mark int) []string {
 		}
 	}
 	return out
+}
+
+// out has actions done to a packet that comes from a port.
+func (w *wires) out(port, packet, actions string) {
+	w.Helper()
+	bytes := ""
+	for line := range strings.Lines(w.vs.Run("ovs-ofctl", "compose-packet", packet)) {
+		_, hex, _ := strings.Cut(line, " ") // after the offset
+		bytes += strings.NewReplacer(" ", "", "-", "", "\n", "").Replace(hex)
+	}
+	w.vs.Run("ovs-ofctl", "packet-out", "breth0", fmt.Sprintf("in_port=%s packet=%s actions=%s", port, bytes, actions))
 }
 
 // sent counts what flows have sent to ports, by name: the host's own packets on the
@@ -181,12 +187,20 @@ func TestUntranslated(t *testing.T) {
 	} {
 		pod, peer := netip.MustParseAddrPort(c.pod), netip.MustParseAddrPort(c.peer)
 		for what, p := range map[string]string{
-			"FIN":     packet("tcp", pod, peer, "tcp_flags=0x011"),
-			"segment": packet("tcp", pod, peer, "tcp_flags=0x010"),
-			"UDP":     packet("udp", pod, peer),
+			"SYN":              packet("tcp", pod, peer, "tcp_flags=0x002"),
+			"reset":            packet("tcp", pod, peer, "tcp_flags=0x014"),
+			"a FIN that opens": packet("tcp", pod, peer, "tcp_flags=0x003"),
+			"segment":          packet("tcp", pod, peer, "tcp_flags=0x010"),
+			"UDP":              packet("udp", pod, peer),
 		} {
 			w.goes(what+" that nothing has translated", "ovn", p, 0)
 		}
+		w.goes("the end of a connection that nothing has translated", "ovn", packet("tcp", pod, peer, "tcp_flags=0x011"), 0, "host")
+		if c.pod == remote+":4000" {
+			w.goes("a part of it", "ovn", packet("tcp", pod, peer, "tcp_flags=0x011", "nw_frag=first"), 0)
+		}
+		// For a datapath in userspace no connection has ends without an acknowledgment.
+		w.goes("the end of one, to a node", "ovn", packet("tcp", pod, peer, "tcp_flags=0x001"), topology.MarkPodToNode, "host")
 		w.goes("what is marked as another's", "ovn", packet("udp", pod, peer), topology.MarkServicePort)
 		if c.pod != remote+":4000" {
 			w.goes("SYN of a pod with a gateway", "ovn", packet("tcp", pod, peer, "tcp_flags=0x002"), topology.MarkUntranslated, "wire")

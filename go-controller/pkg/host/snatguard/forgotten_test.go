@@ -25,6 +25,10 @@ func TestForgottenConnection(t *testing.T) {
 	if err := g.Ensure(); err != nil {
 		t.Fatal(err)
 	}
+	rules := node.Run("nft", "list", "table", "inet", tableName)
+	if n := strings.Count(rules, "limit rate 1000/second burst 1000 packets"); n != 1+len(cluster) || n != strings.Count(rules, "reject with tcp reset") {
+		t.Errorf("%d answers are limited:\n%s", n, rules)
+	}
 	counted := uint64(0)
 	for i, addr := range []string{"192.0.2.9", "2001:db8::9"} {
 		var server net.Listener
@@ -98,11 +102,33 @@ func TestKernelWithoutReject(t *testing.T) {
 	ns := netnstest.New(t)
 	g := New(cluster, "mp0")
 	g.answer = &expr.Match{Name: "of-no-kernel", Info: &xt.Unknown{}}
+	g.early = g.answer
 	if err := g.Ensure(); err != nil {
 		t.Fatal(err)
 	}
 	before := ns.Run("nft", "-a", "list", "table", "inet", tableName)
-	if g.answer != nil || strings.Contains(before, "reject") || strings.Count(before, "drop") != 1+len(cluster) {
+	if g.answer != nil || g.early != nil || strings.Contains(before, "reject") || strings.Count(before, "drop") != 2+len(cluster) {
+		t.Errorf("has\n%s", before)
+	}
+	if err := g.Ensure(); err != nil {
+		t.Fatal(err)
+	}
+	if got := ns.Run("nft", "-a", "list", "table", "inet", tableName); got != before {
+		t.Errorf("a guard that stands was written again:\n%s\nbefore:\n%s", got, before)
+	}
+}
+
+// TestKernelWithoutEarlyReject: what the host itself translates is answered by kernels that cannot
+// answer before they route.
+func TestKernelWithoutEarlyReject(t *testing.T) {
+	ns := netnstest.New(t)
+	g := New(cluster, "mp0")
+	g.early = &expr.Redir{} // which is not for this place, either
+	if err := g.Ensure(); err != nil {
+		t.Fatal(err)
+	}
+	before := ns.Run("nft", "-a", "list", "table", "inet", tableName)
+	if strings.Count(before, "reject") != 1 || strings.Count(before, "drop") != 2+len(cluster) {
 		t.Errorf("has\n%s", before)
 	}
 	if err := g.Ensure(); err != nil {

@@ -15,7 +15,9 @@
 //
 // Before that, a pod that closes a connection which this host has forgotten is answered with a
 // reset: what ends such a connection belongs to none, is not translated, and would be repeated
-// for minutes.
+// for minutes. Where the gateway router translates, the bridge hands such a packet to the host with
+// topology.ForgottenMAC as its source: the chain before routing answers it, and drops whatever else
+// comes from there. The answers are limited, and what is above the limit is dropped without one.
 //
 // Ours is the table ovn-kube-guard, whole.
 //
@@ -25,6 +27,7 @@ package snatguard
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -42,16 +45,26 @@ const (
 	tableName      = "ovn-kube-guard"
 	chainName      = "postrouting"
 	forwardName    = "forward"
+	preroutingName = "prerouting"
 	counterName    = "unsnatted"
 	noReplyName    = "no-reply"
 	replyDirection = 1 // the direction of replies in conntrack
 
 	tcpFlags       = 13 // the byte of the header
-	tcpFIN, tcpRST = 1, 4
+	tcpFIN, tcpSYN = 1, 2
+	tcpRST         = 4
+	etherSource    = 6 // the byte of the frame
 )
+
+// answerRate is how many connections a second are reset. Pods repeat what was not answered.
+const answerRate = 1000
 
 // afterSNAT is a priority behind source translation, which has 100.
 const afterSNAT = nftables.ChainPriority(200)
+
+// beforeRaw is a priority before connection tracking and all rules for what it is to leave out,
+// which have -300: with what the bridge has handed over, nothing else is done.
+const beforeRaw = nftables.ChainPriority(-310)
 
 // Guard is the guard of the host in whose network namespace it is called.
 type Guard struct {
@@ -61,12 +74,13 @@ type Guard struct {
 	mu      sync.Mutex
 	carried map[string]uint64 // drops counted by tables that were replaced, by counter
 	answer  expr.Any          // to what ends a forgotten connection; nil: the kernel has none
+	early   expr.Any          // the same before routing, which kernels before 5.9 have not
 }
 
 // New returns a guard of the cluster subnets; inside is the management port.
 func New(cluster []netip.Prefix, inside string) *Guard {
 	return &Guard{cluster: slices.Clone(cluster), inside: inside, carried: map[string]uint64{},
-		answer: &expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}
+		answer: &expr.Reject{Type: unix.NFT_REJECT_TCP_RST}, early: &expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}
 }
 
 // Ensure puts the guard in place, unless it stands already. A table that differs
@@ -100,26 +114,38 @@ func (g *Guard) Ensure() error {
 	return nil
 }
 
-// write replaces the table in one transaction.
+// write replaces the table in one transaction. What is dropped matters more than what is answered:
+// a kernel that lacks an answer gets the table without it.
 func (g *Guard) write(c *nftables.Conn) error {
-	g.fill(c)
-	err := c.Flush()
-	if !errors.Is(err, unix.ENOENT) || g.answerOf() == nil {
-		return err
+	for {
+		g.fill(c)
+		err := c.Flush()
+		if err == nil || !g.answerLess(err) {
+			return err
+		}
 	}
-	// The kernel has no nft_reject_inet. What is dropped matters more than what is answered.
-	klog.InfoS("Pods are not told that their node has forgotten a connection which they close", "err", err)
-	g.mu.Lock()
-	g.answer = nil
-	g.mu.Unlock()
-	g.fill(c)
-	return c.Flush()
 }
 
-func (g *Guard) answerOf() expr.Any {
+// answerLess gives up the answer that the kernel lacks, and tells whether there was one.
+func (g *Guard) answerLess(err error) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.answer
+	switch {
+	case errors.Is(err, unix.EOPNOTSUPP) && g.early != nil: // before routing
+	case errors.Is(err, unix.ENOENT) && (g.answer != nil || g.early != nil): // nft_reject_inet or nft_limit
+		g.answer = nil
+	default:
+		return false
+	}
+	g.early = nil
+	klog.InfoS("Pods are not told of every connection that their node has forgotten and they close", "err", err)
+	return true
+}
+
+func (g *Guard) answers() (answer, early expr.Any) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.answer, g.early
 }
 
 // fill fills the connection with the transaction.
@@ -155,6 +181,7 @@ func (g *Guard) chains() []chain {
 	return []chain{
 		{chainName, nftables.ChainHookPostrouting, afterSNAT, g.rules()},
 		{forwardName, nftables.ChainHookForward, *nftables.ChainPriorityFilter, g.forwardRules()},
+		{preroutingName, nftables.ChainHookPrerouting, beforeRaw, g.preroutingRules()},
 	}
 }
 
@@ -167,7 +194,7 @@ func (g *Guard) forwardRules() [][]expr.Any {
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: ifname(g.inside)},
 		accept,
 	}}
-	if answer := g.answerOf(); answer != nil {
+	if answer, _ := g.answers(); answer != nil {
 		rules = append(rules, g.forgotten(answer))
 	}
 	return append(rules,
@@ -190,19 +217,56 @@ func (g *Guard) forwardRules() [][]expr.Any {
 // forgotten answers what ends a connection that there is not.
 func (g *Guard) forgotten(answer expr.Any) []expr.Any {
 	invalid := make([]byte, 4)
-	return []expr.Any{
+	exprs := append([]expr.Any{
 		&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: ifname(g.inside)},
 		&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
 		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binaryutil.NativeEndian.PutUint32(expr.CtStateBitINVALID), Xor: invalid},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: invalid},
+	}, ends()...)
+	return append(exprs, limited(), &expr.Objref{Type: int(nftables.ObjTypeCounter), Name: counterName}, answer)
+}
+
+// ends matches what ends a TCP connection, other than a reset.
+func ends() []expr.Any {
+	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.IPPROTO_TCP}},
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: tcpFlags, Len: 1},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{tcpFIN | tcpRST}, Xor: []byte{0}},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{tcpFIN | tcpSYN | tcpRST}, Xor: []byte{0}},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{tcpFIN}},
-		&expr.Objref{Type: int(nftables.ObjTypeCounter), Name: counterName},
-		answer,
+	}
+}
+
+// limited matches up to the rate of answers.
+func limited() expr.Any {
+	return &expr.Limit{Type: expr.LimitTypePkts, Rate: answerRate, Unit: expr.LimitTimeSecond, Burst: answerRate}
+}
+
+// preroutingRules are, for what the bridge tells the host of: what a pod closes, a rule for each
+// subnet; then the drop. Neither counts: the flow that has sent it here does. They come before
+// connection tracking, so that no connection comes of it.
+func (g *Guard) preroutingRules() [][]expr.Any {
+	var rules [][]expr.Any
+	if _, early := g.answers(); early != nil {
+		for _, p := range g.cluster {
+			rules = append(rules, slices.Concat(told(), from(p), ends(), []expr.Any{limited(), early}))
+		}
+	}
+	return append(rules, append(told(), &expr.Verdict{Kind: expr.VerdictDrop}))
+}
+
+// told matches frames that the bridge has marked.
+func told() []expr.Any {
+	mac, err := net.ParseMAC(topology.ForgottenMAC)
+	if err != nil {
+		panic(err) // a constant
+	}
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyIIFTYPE, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.NativeEndian.PutUint16(unix.ARPHRD_ETHER)},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseLLHeader, Offset: etherSource, Len: uint32(len(mac))},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: mac},
 	}
 }
 
@@ -223,22 +287,26 @@ func (g *Guard) rules() [][]expr.Any {
 		},
 	}
 	for _, p := range g.cluster {
-		proto, offset, size := byte(unix.NFPROTO_IPV4), uint32(12), uint32(4)
-		if topology.FamilyOf(p.Addr()) == topology.IPv6 {
-			proto, offset, size = unix.NFPROTO_IPV6, 8, 16
-		}
-		network := p.Masked().Addr().AsSlice()
-		rules = append(rules, []expr.Any{
-			&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{proto}},
-			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: size},
-			&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: size, Mask: mask(p), Xor: make([]byte, size)},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: network},
+		rules = append(rules, append(from(p),
 			&expr.Objref{Type: int(nftables.ObjTypeCounter), Name: counterName},
-			&expr.Verdict{Kind: expr.VerdictDrop},
-		})
+			&expr.Verdict{Kind: expr.VerdictDrop}))
 	}
 	return rules
+}
+
+// from matches what has a source in the subnet.
+func from(p netip.Prefix) []expr.Any {
+	proto, offset, size := byte(unix.NFPROTO_IPV4), uint32(12), uint32(4)
+	if topology.FamilyOf(p.Addr()) == topology.IPv6 {
+		proto, offset, size = unix.NFPROTO_IPV6, 8, 16
+	}
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{proto}},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: size},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: size, Mask: mask(p), Xor: make([]byte, size)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: p.Masked().Addr().AsSlice()},
+	}
 }
 
 func ifname(name string) []byte {
