@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"fmt"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -99,10 +100,18 @@ func (b *Bridge) action(word string, names map[int]string) {
 	}
 }
 
-// Dropped is the flow that drops the packet, if it leaves nowhere.
+// Dropped is the flow that drops the packet, if it leaves nowhere: where a table drops all that
+// it has no use for, the flow that has sent the packet there.
 func (b Bridge) Dropped() (Flow, bool) {
 	if len(b.Outputs) > 0 || b.Normal || len(b.Flows) == 0 {
 		return Flow{}, false
 	}
-	return b.Flows[len(b.Flows)-1], true
+	last := len(b.Flows) - 1
+	for ; last > 0; last-- {
+		f := b.Flows[last]
+		if f.Missed || f.Priority > 0 || !slices.Contains(b.Flows[last-1].Actions, fmt.Sprintf("resubmit(,%d)", f.Table)) {
+			break
+		}
+	}
+	return b.Flows[last], true
 }

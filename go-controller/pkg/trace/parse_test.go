@@ -113,6 +113,8 @@ func TestParseBridge(t *testing.T) {
 		"bridge(\"breth0\")\n 0. No match.\n    drop\n":                                 "",
 		"bridge(\"breth0\")\n 0. priority 0, cookie 0x1\n    drop\n":                    "",
 		"bridge(\"breth0\")\n 0. ip, priority 1\n    resubmit(,4)\n     4. No match.\n": "",
+		// What takes all the rest says less than what has sent it there.
+		"bridge(\"breth0\")\n 0. in_port=2,ip, priority 104\n    resubmit(,6)\n     6. ip, priority 0\n            drop\n": "in_port=2,ip",
 	} {
 		f, ok := ParseBridge("breth0", text, nil).Dropped()
 		if !ok || f.Match != want {
