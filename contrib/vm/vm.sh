@@ -16,7 +16,9 @@ DIR=$(realpath -m "${VM_DIR:-$HERE/../../_output/vm}")
 ROOT=$DIR/root # where the packages are unpacked
 OUT=$DIR/out   # what a run leaves; the guest sees it as /run/vm
 TRIAL_TIMEOUT=30
-# On a busy machine an emulated timer is late, and the kernel's check of it fails.
+# On a busy machine an emulated timer is late, and the kernel's check of it fails, as it mistrusts the
+# counter of cycles, without which every look at the clock leaves the guest. What it does against
+# attacks on the processor takes half the time of an emulated one.
 APPEND="console=ttyS0 panic=-1 quiet no_timer_check tsc=reliable mitigations=off"
 # What the guest needs to find its root; the rest it loads from there.
 EARLY_MODULES=(virtio_pci virtio_console 9pnet_virtio 9p overlay)

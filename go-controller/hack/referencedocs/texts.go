@@ -87,6 +87,7 @@ var texts = map[string]string{
 
 	"topology.MarkNodeReply":    "On nodes: what pods with the `network` of an EgressService answer to who has called them by an address of the node, such as a host port",
 	"topology.MarkPodToNode":    "Traffic from pods to nodes, and to addresses that pods reach through their own node. It leaves with the node's address whatever egress feature selects the pod",
+	"topology.MarkReset":        "On nodes: resets to pods that close connections which the node has forgotten; an ACL lets them pass OVN",
 	"topology.MarkServicePort":  "Traffic of egress pods from the port of a Service that preserves client addresses. Only replies may leave with the node's address",
 	"topology.MarkUntranslated": "Traffic of pods with external gateways that leaves with their own addresses. Nothing else may",
 
@@ -110,11 +111,12 @@ var texts = map[string]string{
 
 	"host/snatguard.preroutingName": "chain at hook prerouting, priority -310: of what the bridge has given `ForgottenMAC`, resets connections toward pods that close them, and drops everything else",
 	"host/snatguard.afterSNAT":      "priority of the chain `postrouting`: behind source translation, which has 100",
-	"host/snatguard.chainName":      "chain at hook postrouting: drops packets of the cluster subnets that would leave untranslated, except replies and what leaves by the management port",
+	"host/snatguard.chainName":      "chain at hook postrouting: drops packets of the cluster subnets that would leave untranslated, except replies and what leaves by the management port or `lo`",
 	"host/snatguard.counterName":    "counter of the packets that `postrouting` drops and `forward` answers with a reset",
 	"host/snatguard.forwardName":    "chain at hook forward: resets connections toward pods that close them after the node has forgotten them; drops packets with `MarkServicePort` that are not replies",
+	"host/snatguard.outputName":     "chain at hook output: marks these resets with `MarkReset`; others that the host sends by the management port have its own address",
 	"host/snatguard.noReplyName":    "counter of the packets that `forward` drops",
-	"host/snatguard.tableName":      "table of family inet that holds the chains `prerouting`, `forward` and `postrouting`",
+	"host/snatguard.tableName":      "table of family inet that holds the chains `prerouting`, `forward`, `output` and `postrouting`",
 	"host/link.acceptTable":         "table of family netdev: accepts frames for a second MAC address at ingress of the management port and marks them ([replies.md](replies.md))",
 	"host/link.muteTable":           "table of family netdev: drops at ingress what the userspace datapath reads from a link itself",
 

@@ -79,6 +79,7 @@ func switchRows(n topology.Node) []nb.Row {
 			Name:      topology.ManagementLSP(n.Name),
 			Addresses: []string{PortAddresses(managementMAC, management)},
 		}},
+		{ID: resetID, Parent: onSwitch, Model: resetACL(n.Name)},
 	}
 	if n.Chassis != "" {
 		name := topology.RouterToSwitch(n.Name) + "-" + n.Chassis
@@ -89,6 +90,18 @@ func switchRows(n topology.Node) []nb.Row {
 		})
 	}
 	return rows
+}
+
+const resetID = "reset"
+
+// resetACL lets resets pass that the kernel of a node sends to pods: they belong to no
+// connection of the management port, and OVN drops such packets on switches with load balancers,
+// unless they are not tracked. Only the datapath of the kernel has marks of its packets.
+func resetACL(node string) *nbdb.ACL {
+	return &nbdb.ACL{
+		Action: nbdb.ACLActionAllowStateless, Direction: nbdb.ACLDirectionFromLport, Priority: 1001,
+		Match: fmt.Sprintf("inport == %q && tcp && pkt.mark == %#x", topology.ManagementLSP(node), topology.MarkReset),
+	}
 }
 
 // PortAddresses returns the addresses of a switch port as OVN writes them:

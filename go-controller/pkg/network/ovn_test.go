@@ -243,10 +243,37 @@ func TestDatabaseReadsLikeTheDocuments(t *testing.T) {
 	}
 	for _, table := range []string{
 		"Logical_Router", "Logical_Switch", "Logical_Switch_Port", "Logical_Router_Port", "Logical_Router_Static_Route",
-		"Logical_Router_Policy", "NAT", "Gateway_Chassis", "Static_MAC_Binding", "Load_Balancer_Group",
+		"Logical_Router_Policy", "NAT", "Gateway_Chassis", "Static_MAC_Binding", "Load_Balancer_Group", "ACL",
 	} {
 		if left := l.ovn.NB.Nbctl("--bare", "--columns=_uuid", "list", table); strings.TrimSpace(left) != "" {
 			t.Errorf("left over in %s: %s", table, left)
+		}
+	}
+}
+
+// TestResetsArrive: what a node answers to pods that close forgotten connections reaches them, also
+// those of other nodes, and nothing else that belongs to no connection does.
+func TestResetsArrive(t *testing.T) {
+	l := newLab(t, dual, topology.GatewayShared)
+	for _, n := range l.nodes { // only with those OVN looks at connections
+		l.ovn.NB.Nbctl("--may-exist", "lb-add", "lb", "10.96.0.5:80", "10.244.0.3:80", "--", "ls-lb-add", n.Name, "lb")
+	}
+	for _, f := range topology.Families {
+		server := map[topology.Family]string{topology.IPv4: "8.8.8.8", topology.IPv6: "2001:db8::8"}[f]
+		pod, _ := topology.PrefixOf(f, podPrefixes(l.nodes[1], 3))
+		for mark, want := range map[int]bool{0: false, topology.MarkPodToNode: false, topology.MarkReset: true} {
+			// The node's port knows of no such connection, that of the pod does.
+			known := []string{"--ct", "inv", "--ct", "est,rpl"}
+			if want { // only the latter is asked
+				known = []string{"--ct", "est,rpl", "--ct", "inv"}
+			}
+			trace := l.ovn.Trace("a", fmt.Sprintf(
+				"inport == %q && eth.src == %s && eth.dst == %s && %s.src == %s && %s.dst == %s && ip.ttl == 64 && tcp && tcp.flags == 4 && tcp.src == 80 && tcp.dst == 40000 && pkt.mark == %d",
+				topology.ManagementLSP("a"), l.nodes[0].ManagementMAC, topology.RouterMAC(l.nodes[0].Subnets), f.Match(), server, f.Match(), pod.Addr(), mark),
+				append(known, "--minimal")...)
+			if got := strings.Contains(trace, `output("b1")`); got != want {
+				t.Errorf("%s: with mark %d it arrives: %v, want %v\n%s", f, mark, got, want, trace)
+			}
 		}
 	}
 }

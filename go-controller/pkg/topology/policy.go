@@ -82,6 +82,10 @@ const MarkNodeReply = 1011
 // leave with their own addresses. Nothing else may.
 const MarkUntranslated = 1010
 
+// MarkReset (0x3f4) marks what a node answers to pods that close connections which it has
+// forgotten. It belongs to no connection that OVN knows, which would drop it.
+const MarkReset = 1012
+
 // Conntrack values on the external bridge.
 const (
 	// ConntrackZone is the default zone of the external bridge.

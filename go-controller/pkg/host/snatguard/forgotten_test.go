@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // TestForgottenConnection has a pod close a connection that its node has forgotten: it is
@@ -28,6 +30,10 @@ func TestForgottenConnection(t *testing.T) {
 	rules := node.Run("nft", "list", "table", "inet", tableName)
 	if n := strings.Count(rules, "limit rate 1000/second burst 1000 packets"); n != 1+len(cluster) || n != strings.Count(rules, "reject with tcp reset") {
 		t.Errorf("%d answers are limited:\n%s", n, rules)
+	}
+	unmarked := []string{"POSTROUTING", "-o", "mp0", "-p", "tcp", "--tcp-flags", "RST", "RST", "-m", "mark", "!", "--mark", strconv.Itoa(topology.MarkReset), "-j", "DROP"}
+	for _, program := range []string{"iptables", "ip6tables"} { // as OVN does
+		node.Run(program, append([]string{"-t", "mangle", "-A"}, unmarked...)...)
 	}
 	counted := uint64(0)
 	for i, addr := range []string{"192.0.2.9", "2001:db8::9"} {

@@ -18,6 +18,8 @@
 // for minutes. Where the gateway router translates, the bridge hands such a packet to the host with
 // topology.ForgottenMAC as its source: the chain before routing answers it, and drops whatever else
 // comes from there. The answers are limited, and what is above the limit is dropped without one.
+// They are marked with topology.MarkReset, for OVN to let them pass: a chain for what the host sends
+// knows them by an address that is not the host's.
 //
 // Ours is the table ovn-kube-guard, whole.
 //
@@ -46,6 +48,7 @@ const (
 	chainName      = "postrouting"
 	forwardName    = "forward"
 	preroutingName = "prerouting"
+	outputName     = "output"
 	counterName    = "unsnatted"
 	noReplyName    = "no-reply"
 	replyDirection = 1 // the direction of replies in conntrack
@@ -178,10 +181,31 @@ type chain struct {
 }
 
 func (g *Guard) chains() []chain {
-	return []chain{
+	chains := []chain{
 		{chainName, nftables.ChainHookPostrouting, afterSNAT, g.rules()},
 		{forwardName, nftables.ChainHookForward, *nftables.ChainPriorityFilter, g.forwardRules()},
 		{preroutingName, nftables.ChainHookPrerouting, beforeRaw, g.preroutingRules()},
+	}
+	if answer, _ := g.answers(); answer != nil {
+		chains = append(chains, chain{outputName, nftables.ChainHookOutput, *nftables.ChainPriorityFilter, [][]expr.Any{g.marking()}})
+	}
+	return chains
+}
+
+// marking marks the answers to pods.
+func (g *Guard) marking() []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: ifname(g.inside)},
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.IPPROTO_TCP}},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: tcpFlags, Len: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{tcpRST}, Xor: []byte{0}},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: []byte{0}},
+		&expr.Fib{Register: 1, ResultADDRTYPE: true, FlagSADDR: true},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
+		&expr.Immediate{Register: 1, Data: binaryutil.NativeEndian.PutUint32(topology.MarkReset)},
+		&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: 1},
 	}
 }
 
@@ -270,22 +294,25 @@ func told() []expr.Any {
 	}
 }
 
-// rules are: leave by the management port; a reply; then one drop a subnet.
+// rules are: leave by the management port; stay on the host, as its probes of itself; a reply;
+// then one drop a subnet.
 func (g *Guard) rules() [][]expr.Any {
 	accept := &expr.Verdict{Kind: expr.VerdictAccept}
-	rules := [][]expr.Any{
-		{
+	var rules [][]expr.Any
+	for _, link := range []string{g.inside, "lo"} {
+		rules = append(rules, []expr.Any{
 			&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: ifname(g.inside)},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: ifname(link)},
 			accept,
-		},
-		{
+		})
+	}
+	rules = append(rules,
+		[]expr.Any{
 			// A packet without a connection has no direction, and goes on.
 			&expr.Ct{Key: expr.CtKeyDIRECTION, Register: 1},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{replyDirection}},
 			accept,
-		},
-	}
+		})
 	for _, p := range g.cluster {
 		rules = append(rules, append(from(p),
 			&expr.Objref{Type: int(nftables.ObjTypeCounter), Name: counterName},

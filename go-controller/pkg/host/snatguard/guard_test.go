@@ -1,11 +1,15 @@
 package snatguard
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
@@ -94,5 +98,32 @@ func TestGuard(t *testing.T) {
 	}
 	if got := ns.Run("nft", "list", "tables"); strings.Contains(got, tableName) {
 		t.Errorf("left: %s", got)
+	}
+}
+
+// TestLoopback: what the host sends to its own address in the cluster, which is that of the
+// management port, does not leave it.
+func TestLoopback(t *testing.T) {
+	ns := netnstest.New(t)
+	ns.Run("ip", "link", "set", "lo", "up")
+	ns.Run("ip", "link", "add", "mp0", "type", "veth", "peer", "name", "mp0-far")
+	ns.Run("ip", "link", "set", "mp0", "up")
+	ns.Run("ip", "addr", "add", "10.244.0.2/24", "dev", "mp0")
+	ns.Run("ip", "addr", "add", "fd00:10:244::2/64", "dev", "mp0", "nodad")
+	g := New(cluster, "mp0")
+	if err := g.Ensure(); err != nil {
+		t.Fatal(err)
+	}
+	for _, addr := range []string{"10.244.0.2", "fd00:10:244::2"} {
+		conn, err := net.DialTimeout("tcp", net.JoinHostPort(addr, "9"), time.Second)
+		if conn != nil {
+			conn.Close()
+		}
+		if !errors.Is(err, unix.ECONNREFUSED) {
+			t.Errorf("%s: %v, want that it refuses", addr, err)
+		}
+	}
+	if dropped, err := g.Dropped(); err != nil || dropped != 0 {
+		t.Errorf("%d counted, %v", dropped, err)
 	}
 }

@@ -38,6 +38,10 @@ var literals = []Table{
 		Ignore:  []string{"up", "tag", "dynamic_addresses"}, // northd writes them
 	},
 	{
+		Name: nbdb.ACLTable, New: func() model.Model { return &nbdb.ACL{} },
+		Parents: map[string]string{nbdb.LogicalSwitchTable: "acls"},
+	},
+	{
 		Name: nbdb.LogicalRouterStaticRouteTable, New: func() model.Model { return &nbdb.LogicalRouterStaticRoute{} },
 		Parents: map[string]string{nbdb.LogicalRouterTable: "static_routes"},
 		Refs:    []string{"bfd"},

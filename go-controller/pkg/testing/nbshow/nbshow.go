@@ -57,7 +57,12 @@ func (p *printer) show() {
 		case *nbdb.LogicalSwitch:
 			p.printf("switch %s%s%s%s", m.Name, set("other_config", m.OtherConfig), set("external_ids", m.ExternalIDs), groups(r))
 			for _, c := range p.sorted(nb.Parent{Table: nbdb.LogicalSwitchTable, Name: m.Name}) {
-				p.switchPort(c.Model.(*nbdb.LogicalSwitchPort))
+				switch child := c.Model.(type) {
+				case *nbdb.LogicalSwitchPort:
+					p.switchPort(child)
+				case *nbdb.ACL:
+					p.printf("    acl %s %d (%s) %s", child.Direction, child.Priority, child.Match, child.Action)
+				}
 			}
 		case *nbdb.LogicalRouter:
 			p.printf("router %s%s%s%s", m.Name, set("options", m.Options), set("external_ids", m.ExternalIDs), groups(r))
