@@ -127,7 +127,7 @@ func (b Bridge) toHost() []string {
 	if b.VLAN == 0 {
 		return []string{output(Local)}
 	}
-	return []string{"strip_vlan", output(Local)}
+	return []string{"pop_vlan", output(Local)}
 }
 
 // toBoth hands it to OVN, which wants the tag, and to the host, which does not.
@@ -214,7 +214,7 @@ func forgotten(b Bridge, f Family) []host.Flow {
 	for _, c := range f.Cluster {
 		flows = append(flows, flow(TableForgotten, 100,
 			[]string{in(Patch), b.tagged(), t.tcp, t.src + "=" + c.Masked().String(), "ip_frag=no", "tcp_flags=+fin-syn-rst"},
-			append([]string{"mod_dl_src:" + topology.ForgottenMAC, "mod_dl_dst:" + b.MAC, "mod_nw_ttl:1"}, b.toHost()...)...))
+			append([]string{"set_field:" + topology.ForgottenMAC + "->eth_src", "set_field:" + b.MAC + "->eth_dst", "mod_nw_ttl:1"}, b.toHost()...)...))
 	}
 	return append(flows, flow(TableForgotten, 0, []string{t.ip}, "drop"))
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -65,6 +67,39 @@ func newBridge(t *testing.T, more ...host.Flow) *wires {
 		w.ports[name] = vs.Run("ovs-vsctl", "get", "interface", link, "ofport")
 	}
 	return w
+}
+
+// TestFlowsReadAsWritten: what the bridge says that it has is what was written, in every detail:
+// where it is not, the flows are written again and again.
+func TestFlowsReadAsWritten(t *testing.T) {
+	w := newBridge(t)
+	ports := strings.NewReplacer(bridge.Uplink, w.ports["wire"], bridge.Patch, w.ports["ovn"])
+	marks := bridge.DefaultMarks(topology.ConntrackZone)
+	for _, vlan := range []int{0, 7} {
+		b := at.Facts
+		b.VLAN = vlan
+		all := slices.Concat(bridge.CommonFlows(b), bridge.Suppression(b))
+		for _, f := range families {
+			all = slices.Concat(all, bridge.Flows(b, f, marks), bridge.Marked(f, marks), bridge.ServicePort(f, marks))
+			for _, protocol := range []string{"tcp", "udp", "sctp"} {
+				all = append(all, bridge.IngressFlows(b, bridge.Ingress{To: netip.AddrPortFrom(f.Node, 5060), Protocol: protocol}, marks)...)
+			}
+			all = append(all, bridge.SuppressARP(f.Node, true))
+		}
+		var text strings.Builder
+		for _, f := range all {
+			text.WriteString(ports.Replace(string(f)) + "\n")
+		}
+		file := filepath.Join(t.TempDir(), "flows")
+		if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		target := "unix:" + w.vs.Dir + "/breth0.mgmt"
+		w.vs.Run("ovs-ofctl", "-OOpenFlow14", "replace-flows", target, file)
+		if out, err := w.vs.Try("ovs-ofctl", "-OOpenFlow14", "diff-flows", target, file); err != nil || out != "" {
+			t.Errorf("VLAN %d: differs: %v\n%s", vlan, err, out)
+		}
+	}
 }
 
 // packet writes one between two sockets.
