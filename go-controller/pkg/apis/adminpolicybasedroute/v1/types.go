@@ -8,18 +8,17 @@ import (
 
 // The condition types of the status.
 const (
-	// ConditionReady is True where at least one hop is in use by the selected
-	// pods, or would be if there were pods.
+	// ConditionReady is True if the selected pods use at least one hop, or would if there
+	// were pods.
 	ConditionReady = conditions.Ready
-	// ConditionHopsValid is False where some hop of the spec cannot be used; the
-	// others are.
+	// ConditionHopsValid is False if some hop of the spec cannot be used; the others are
+	// in use.
 	ConditionHopsValid = conditions.HopsValid
-	// ConditionConflict is True where another policy decides about the options of a
-	// hop.
+	// ConditionConflict is True if another policy decides about the options of a hop.
 	ConditionConflict = conditions.Conflict
 	// ConditionConflicting is the former name of ConditionConflict.
 	//
-	// Deprecated: read ConditionConflict; this one goes with the next version.
+	// Deprecated: read ConditionConflict; this one will be removed in the next version.
 	ConditionConflicting = conditions.FormerConflict
 )
 
@@ -51,24 +50,25 @@ const (
 // +kubebuilder:printcolumn:name="Pods",type=integer,JSONPath=`.status.pods`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
-// AdminPolicyBasedExternalRoute sends what the pods of the selected namespaces
-// send out of the cluster through external gateways.
+// AdminPolicyBasedExternalRoute routes the egress traffic of all pods in the selected
+// namespaces through external gateways.
 type AdminPolicyBasedExternalRoute struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says whose traffic goes through which gateways.
+	// spec selects namespaces and lists the gateways for their traffic.
 	Spec AdminPolicyBasedExternalRouteSpec `json:"spec"`
-	// status is written by ovnkube; what others write is overwritten.
+	// status is written by ovnkube, which overwrites changes by others.
 	// +optional
 	Status AdminPolicyBasedExternalRouteStatus `json:"status,omitempty"`
 }
 
-// AdminPolicyBasedExternalRouteSpec is the wish of the administrator.
+// AdminPolicyBasedExternalRouteSpec is the desired behavior of an
+// AdminPolicyBasedExternalRoute.
 type AdminPolicyBasedExternalRouteSpec struct {
-	// from says whose traffic it is about.
+	// from selects the pods.
 	From ExternalNetworkSource `json:"from"`
-	// nextHops are the gateways; the traffic is spread over all of them.
+	// nextHops are the gateways; traffic is spread over all of them.
 	NextHops ExternalNextHops `json:"nextHops"`
 }
 
@@ -90,23 +90,22 @@ type ExternalNextHops struct {
 	Dynamic []DynamicHop `json:"dynamic,omitempty"`
 }
 
-// HopOptions are what static and dynamic hops have in common.
+// HopOptions are the options of both static and dynamic hops.
 type HopOptions struct {
-	// bfdEnabled watches the gateway by Bidirectional Forwarding Detection: it is
+	// bfdEnabled monitors the gateway with Bidirectional Forwarding Detection (BFD): it is
 	// used only while its BFD session is up.
 	// +optional
 	BFDEnabled bool `json:"bfdEnabled,omitempty"`
-	// bfd are the timers of that session; absent ones are OVN's defaults.
+	// bfd are the timers of that session. They default to OVN's.
 	// +optional
 	BFD *BFDTimers `json:"bfd,omitempty"`
-	// skipHostSNAT leaves pods their own source address. Translation is a matter
-	// of the pod and the IP family and not of the single hop: one hop that asks
-	// for it is enough.
+	// skipHostSNAT makes traffic keep the pod's source address. This applies to a pod and
+	// an IP family, not to a single hop: one hop with skipHostSNAT is enough.
 	// +optional
 	SkipHostSNAT bool `json:"skipHostSNAT,omitempty"`
 }
 
-// BFDTimers are those of RFC 5880.
+// BFDTimers are the timers of a BFD session (RFC 5880).
 type BFDTimers struct {
 	// minRx is the shortest interval, in milliseconds, at which packets can be received.
 	// +optional
@@ -118,7 +117,7 @@ type BFDTimers struct {
 	// +kubebuilder:validation:Minimum=10
 	// +kubebuilder:validation:Maximum=60000
 	MinTx *int32 `json:"minTx,omitempty"`
-	// multiplier is how many packets in a row may be missing.
+	// multiplier is how many consecutive packets may be missed before the session is down.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=255
@@ -135,17 +134,17 @@ type StaticHop struct {
 	HopOptions `json:",inline"`
 }
 
-// DynamicHop are gateways that are pods. Only pods that run, are ready and are
-// not being deleted count.
+// DynamicHop selects pods that are gateways. Only pods count that are running and ready
+// and are not being deleted.
 type DynamicHop struct {
 	// podSelector selects the pods within the namespaces.
 	PodSelector metav1.LabelSelector `json:"podSelector"`
 	// namespaceSelector selects the namespaces the pods are in.
 	NamespaceSelector metav1.LabelSelector `json:"namespaceSelector"`
 	// networkAttachmentName is the name of the attached network on which the pods
-	// are gateways, "name" or "namespace/name", as their annotation
-	// k8s.v1.cni.cncf.io/network-status tells it. Absent: the pods are on the
-	// host's network, and their host's addresses are the gateways.
+	// are gateways, "name" or "namespace/name", as in their annotation
+	// k8s.v1.cni.cncf.io/network-status. If it is absent, the pods are on the host
+	// network, and the addresses of their hosts are the gateways.
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	NetworkAttachmentName string `json:"networkAttachmentName,omitempty"`
@@ -153,32 +152,32 @@ type DynamicHop struct {
 	HopOptions `json:",inline"`
 }
 
-// Outcome is the status of a policy in a word.
+// Outcome is the status of a policy in one word.
 // +kubebuilder:validation:Enum=Success;Fail
 type Outcome string
 
 const (
-	// OutcomeSuccess is that of a policy all of which is in force.
+	// OutcomeSuccess says that the whole policy is in force.
 	OutcomeSuccess Outcome = "Success"
-	// OutcomeFail is that of a policy that is not in force, or a part of which can
-	// never be because it is not valid.
+	// OutcomeFail says that the policy is not in force, or that a part of it is not valid.
 	OutcomeFail Outcome = "Fail"
 )
 
-// AdminPolicyBasedExternalRouteStatus is what ovnkube made of the spec.
+// AdminPolicyBasedExternalRouteStatus is the observed state of an
+// AdminPolicyBasedExternalRoute.
 type AdminPolicyBasedExternalRouteStatus struct {
-	// status says in a word what the conditions say: "Success" where the policy is
-	// in force, "Fail" where it is not or where a part of it is not valid.
+	// status summarizes the conditions: "Success" if the policy is in force, "Fail" if it
+	// is not, or if a part of it is not valid.
 	// +optional
 	Status Outcome `json:"status,omitempty"`
-	// messages are the gateways in force and what there is to say about the others.
+	// messages list the gateways in force, and the problems of the others.
 	// +optional
 	// +listType=atomic
 	Messages []string `json:"messages,omitempty"`
-	// lastTransitionTime is when status or messages changed.
+	// lastTransitionTime is the time at which status or messages changed.
 	// +optional
 	LastTransitionTime *metav1.Time `json:"lastTransitionTime,omitempty"`
-	// conditions say whether the policy is in force and what is wrong with it.
+	// conditions are Ready, HopsValid and Conflict, and Conflicting, which is deprecated.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -187,22 +186,22 @@ type AdminPolicyBasedExternalRouteStatus struct {
 	// +optional
 	// +listType=atomic
 	Hops []HopStatus `json:"hops,omitempty"`
-	// namespaces is how many namespaces the policy selects.
+	// namespaces is the number of namespaces that the policy selects.
 	// +optional
 	Namespaces int32 `json:"namespaces"`
-	// pods is how many pods of them are sent through the gateways.
+	// pods is the number of pods whose traffic is routed through the gateways.
 	// +optional
 	Pods int32 `json:"pods"`
 }
 
-// HopStatus is a gateway as it is in force.
+// HopStatus is a gateway in force.
 type HopStatus struct {
 	// ip is the address of the gateway.
 	IP string `json:"ip"`
-	// bfdEnabled tells whether it is watched by BFD.
+	// bfdEnabled is true if BFD monitors the gateway.
 	// +optional
 	BFDEnabled bool `json:"bfdEnabled,omitempty"`
-	// skipHostSNAT tells whether it leaves pods their own source address.
+	// skipHostSNAT is true if traffic keeps the pod's source address.
 	// +optional
 	SkipHostSNAT bool `json:"skipHostSNAT,omitempty"`
 	// pod is the "namespace/name" of the gateway pod of a dynamic hop.

@@ -6,22 +6,22 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 )
 
-// UnavailablePolicy says what becomes of egress traffic that no node can give an
+// UnavailablePolicy is what happens to egress traffic while no node can give it an
 // egress address.
 type UnavailablePolicy string
 
 const (
 	// UnavailableNodeIP lets it leave with the address of each pod's own node.
 	UnavailableNodeIP UnavailablePolicy = "NodeIP"
-	// UnavailableDrop holds it back.
+	// UnavailableDrop drops it.
 	UnavailableDrop UnavailablePolicy = "Drop"
 )
 
-// AddressAffinity says what goes on leaving with the address that it began with.
+// AddressAffinity says whether all connections of a pod share an egress address.
 type AddressAffinity string
 
 const (
-	// AddressAffinityNone lets each connection of a pod take any address of its
+	// AddressAffinityNone lets each connection of a pod leave with any address of its
 	// family.
 	AddressAffinityNone AddressAffinity = "None"
 	// AddressAffinityPod gives all connections of a pod the same address of a family.
@@ -52,47 +52,47 @@ const (
 // +kubebuilder:printcolumn:name="Programmed",type=string,JSONPath=`.status.conditions[?(@.type=="Programmed")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
-// EgressIP makes the pods that its selectors choose leave the cluster with fixed
-// addresses, which nodes labelled k8s.ovn.org/egress-assignable hold for them.
+// EgressIP makes the traffic of selected pods leave the cluster with fixed
+// addresses, which are hosted by nodes with the label k8s.ovn.org/egress-assignable.
 type EgressIP struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says which pods leave with which addresses.
+	// spec selects pods and lists the addresses that their traffic leaves with.
 	Spec EgressIPSpec `json:"spec"`
-	// status is written by ovnkube; what others write is overwritten.
+	// status is written by ovnkube, which overwrites changes by others.
 	// +optional
 	Status EgressIPStatus `json:"status,omitempty"`
 }
 
-// EgressIPSpec is the wish of the user.
+// EgressIPSpec is the desired behavior of an EgressIP.
 type EgressIPSpec struct {
 	// egressIPs are the addresses, IPv4 or IPv6 in canonical form, each in a
-	// network of some egress node. Traffic is spread over those of its family.
-	// Pods' traffic of a family that has none here is left alone.
+	// network of some egress node. Traffic is spread over the addresses of its family.
+	// Traffic of a family without an address here is not affected.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=set
 	EgressIPs []Address `json:"egressIPs"`
 
-	// namespaceSelector chooses the namespaces of the pods. An empty one chooses all.
+	// namespaceSelector selects the namespaces of the pods. An empty one selects all.
 	NamespaceSelector metav1.LabelSelector `json:"namespaceSelector"`
 
-	// podSelector chooses pods in these namespaces. An absent or empty one chooses all.
+	// podSelector selects pods in these namespaces. An absent or empty one selects all.
 	// +optional
 	PodSelector metav1.LabelSelector `json:"podSelector,omitempty"`
 
-	// onUnavailable is "Drop" to hold egress traffic back while no node gives it
-	// an egress address, or "NodeIP" to let it leave with the address of the
-	// pod's node, as without an EgressIP. Absent: NodeIP.
+	// onUnavailable is what happens to egress traffic while no node can give it an
+	// egress address: "Drop" drops it, "NodeIP" lets it leave with the address of the
+	// pod's node, as without an EgressIP. Defaults to NodeIP.
 	// +optional
 	// +kubebuilder:validation:Enum=Drop;NodeIP
 	OnUnavailable UnavailablePolicy `json:"onUnavailable,omitempty"`
 
 	// addressAffinity is "None" to spread the connections of each pod over all
 	// addresses of a family, or "Pod" to let all connections of a pod leave with
-	// the same one, which it keeps as long as some node can hold that address.
-	// Absent: None.
+	// the same address, which the pod keeps as long as some node can host it.
+	// Defaults to None.
 	// +optional
 	// +kubebuilder:validation:Enum=None;Pod
 	AddressAffinity AddressAffinity `json:"addressAffinity,omitempty"`
@@ -104,15 +104,14 @@ type EgressIPSpec struct {
 // +kubebuilder:validation:XValidation:rule="!isIP(self) || ip.isCanonical(self)",message="must be in canonical form"
 type Address string
 
-// EgressIPStatus is what ovnkube made of it.
+// EgressIPStatus is the observed state of an EgressIP.
 type EgressIPStatus struct {
-	// items are the addresses that have a node.
+	// items are the addresses that are assigned to a node.
 	// +optional
 	// +listType=map
 	// +listMapKey=egressIP
 	Items []EgressIPStatusItem `json:"items,omitempty"`
-	// programmed are the status entries of the nodes about what they have in place; each
-	// node writes its own.
+	// programmed is what nodes report to have in force; each node writes its own entry.
 	// +optional
 	// +listType=map
 	// +listMapKey=node
@@ -126,39 +125,39 @@ type EgressIPStatus struct {
 
 // EgressIPStatusItem is the assignment of one address.
 type EgressIPStatusItem struct {
-	// node is to hold the address.
+	// node is the node that is to host the address.
 	Node string `json:"node"`
 	// egressIP is the address.
 	EgressIP string `json:"egressIP"`
-	// network is the network of the node that the address is in, e.g. "172.18.0.0/16".
+	// network is the node's network that contains the address, for example "172.18.0.0/16".
 	// +optional
 	Network string `json:"network,omitempty"`
-	// from is the node that goes on answering for the address until the one that is to hold
-	// it has prepared for it; absent where no node does, or it is to release the address.
+	// from is the node that keeps answering for the address until the new node has prepared
+	// for it. It is absent if no node does, or if that node is to release the address.
 	// +optional
 	From string `json:"from,omitempty"`
 }
 
-// ProgrammedStatus is the status entry of a node.
+// ProgrammedStatus is what a node reports to have in force.
 type ProgrammedStatus struct {
-	// node says so.
+	// node is the name of the node.
 	Node string `json:"node"`
 	// egressIPs are the addresses that the node answers for. A node takes an
 	// address only when no other holds it.
 	// +optional
 	// +listType=atomic
 	EgressIPs []string `json:"egressIPs,omitempty"`
-	// awaiting are the addresses that the node has prepared for and another one, which
-	// items name under from, still answers for.
+	// awaiting are the addresses that the node has prepared for, while another node, the
+	// from of the item, still answers for them.
 	// +optional
 	// +listType=atomic
 	Awaiting []string `json:"awaiting,omitempty"`
 	// digest identifies the pods that the node has programmed for addresses on its
-	// secondary networks, in parts of which each is about a share of the pods; empty
-	// where it holds none there.
+	// secondary networks, in parts that each cover a share of the pods. It is empty if the
+	// node has no address there.
 	// +optional
 	Digest string `json:"digest,omitempty"`
-	// problem is what the node could not do; empty where all is well.
+	// problem is what the node failed to do. It is empty if there is no problem.
 	// +optional
 	Problem string `json:"problem,omitempty"`
 }
