@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -55,5 +56,39 @@ func TestConflict(t *testing.T) {
 		w.eventually("the younger's turn", func() bool {
 			return strings.Count(w.nb.DumpFeature(egressservice.Feature), "default/another ") == 2
 		})
+	})
+}
+
+// TestConflictEndsByAChangeOfEndpoints: a younger EgressService whose host has to have a pod of
+// its own gets one when the older no longer selects the pod, though nothing of the younger
+// changes.
+func TestConflictEndsByAChangeOfEndpoints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := func(name string, year int) *v1.EgressService {
+			return egress(name, func(e *v1.EgressService) {
+				e.CreationTimestamp = metav1.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
+			})
+		}
+		younger := service("another", "6.6.6.6")
+		younger.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+		node := "ovn-worker2"
+		shared := slice("another", "10.244.1.6")
+		shared.Endpoints[0].NodeName = &node
+		both := slice("demo-svc", "10.244.0.5", "10.244.1.6")
+		both.Endpoints[1].NodeName = &node
+		w := newWorld(t, at("demo-svc", 2020), service("demo-svc", demoIngress...), both, at("another", 2021), younger, shared)
+		w.start()
+		has := func(host string) func() bool {
+			return func() bool {
+				status, policies, labels := w.hosts("default/another")
+				return status == host && labels == host && (policies != "") == (host != "")
+			}
+		}
+		w.eventually("the older to have both pods", func() bool { return w.programmed(demo) })
+		w.event("has no endpoint, which externalTrafficPolicy Local demands")
+		w.update(slice("demo-svc", "10.244.0.5"))
+		w.eventually("the younger to be served where its pod is", has(node))
+		w.update(both)
+		w.eventually("the younger to have no host again", has(""))
 	})
 }
