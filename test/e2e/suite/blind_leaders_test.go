@@ -3,7 +3,10 @@ package suite
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -104,7 +107,52 @@ func (s *suite) blindWays() []blindWay {
 			return c.drops("netdev", node, uplinkDrops("udp dport 6081"))(t.Context())
 		}},
 		{"uplink down", fault(chaos.LinkDown, "")},
+		{"processors starved", s.starve},
 	}
+}
+
+// starve leaves a node a fiftieth of one processor for all that runs there.
+func (s *suite) starve(_ *testing.T, node string) (func(context.Context) error, error) {
+	for _, limit := range []struct{ file, starved, free string }{
+		{"/sys/fs/cgroup/cpu/kin-" + s.Kin.Name + "-*/" + node + "/cpu.cfs_quota_us", "2000", "-1"},   // version 1
+		{"/sys/fs/cgroup/kin-" + s.Kin.Name + "-*/" + node + "/cpu.max", "2000 100000", "max 100000"}, // version 2
+	} {
+		files, err := filepath.Glob(limit.file)
+		if err != nil || len(files) == 0 {
+			continue
+		}
+		stat := filepath.Join(filepath.Dir(files[0]), "cpu.stat")
+		before, err := os.ReadFile(stat)
+		if err != nil {
+			return nil, err
+		}
+		return func(context.Context) error {
+			if err := os.WriteFile(files[0], []byte(limit.free), 0); err != nil {
+				return err
+			}
+			after, err := os.ReadFile(stat)
+			if err != nil {
+				return err
+			}
+			// 40 periods of 100 ms; none of them would be no fault.
+			if a, b := throttled(string(before)), throttled(string(after)); b-a < 20 {
+				return fmt.Errorf("%s was kept from its processors %d times", node, b-a)
+			}
+			return nil
+		}, os.WriteFile(files[0], []byte(limit.starved), 0)
+	}
+	return nil, fmt.Errorf("no control group limits the processors of %s", node)
+}
+
+// throttled reads from a cpu.stat how many periods a group has used up.
+func throttled(stat string) int {
+	for line := range strings.Lines(stat) {
+		if text, ok := strings.CutPrefix(line, "nr_throttled "); ok {
+			n, _ := strconv.Atoi(strings.TrimSpace(text))
+			return n
+		}
+	}
+	return 0
 }
 
 // keepAway has all addresses be on a worker that is not the one with the leader, which could
