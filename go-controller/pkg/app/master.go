@@ -255,9 +255,14 @@ func (m *master) network() error {
 		DeleteChassis: func(ctx context.Context, gone func(name, hostname string) bool) error {
 			return sb.DeleteChassis(ctx, databaseConfig(m.env.Config.OVNSouth), gone)
 		},
+		Refusal: m.nodes.Refusal,
 	})
+	if err != nil {
+		return err
+	}
+	m.nodes.OnRefusal(c.Look)
 	m.runners["network"] = c
-	return err
+	return nil
 }
 
 // given returns the addresses that a pod has been given: those of its port in the

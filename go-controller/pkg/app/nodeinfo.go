@@ -11,9 +11,6 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// reasonRefused is the reason of Events about annotations of nodes that do not count.
-const reasonRefused = "AnnotationRefused"
-
 // viewNodes adds the master's view of nodes, which all its readers share.
 func (m *master) viewNodes(core informers.SharedInformerFactory) error {
 	var err error
@@ -26,7 +23,7 @@ func (m *master) viewNodes(core informers.SharedInformerFactory) error {
 			return kube.FormatNode(network.Recall(node, m.writer.Rows(network.Owner(node))))
 		},
 		Refused: func(n *corev1.Node, err error) {
-			m.recorder.Event(n, corev1.EventTypeWarning, reasonRefused, err.Error())
+			m.recorder.Event(n, corev1.EventTypeWarning, network.ReasonRefused, err.Error())
 		},
 	})
 	m.runners["nodes"] = m.nodes

@@ -25,6 +25,8 @@ const (
 	ReasonReady         = "NetworkReady"
 	ReasonNoSubnet      = "NoSubnetAvailable"
 	ReasonNoJoinAddress = "NoJoinAddressAvailable"
+	// ReasonRefused: an annotation that the node writes about itself does not count.
+	ReasonRefused = "AnnotationRefused"
 )
 
 // Assignment is what a node is to have.

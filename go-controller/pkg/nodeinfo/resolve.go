@@ -87,7 +87,15 @@ type waiting struct {
 }
 
 // refusal is why a value does not count.
-type refusal struct{ value, why string }
+type refusal struct {
+	value, why string
+	since      time.Time
+	// lasts: it has been there for as long as a value has to be to count.
+	lasts bool
+}
+
+// same tells whether two refusals are of the same value for the same reason.
+func (f refusal) same(o refusal) bool { return f.value == o.value && f.why == o.why }
 
 func written(n *corev1.Node) map[string]string {
 	out := map[string]string{}
@@ -139,9 +147,7 @@ func (r *resolver) resolve(now time.Time, first bool) time.Duration {
 		for _, s := range nodes {
 			c, left := r.resolveNode(s, now, first)
 			changed = changed || c
-			if left > 0 && (rest == 0 || left < rest) {
-				rest = left
-			}
+			rest = sooner(rest, left)
 		}
 		if !changed {
 			break
@@ -166,15 +172,17 @@ func (r *resolver) resolveNode(s *state, now time.Time, first bool) (changed boo
 		}
 		if err != nil {
 			delete(s.waiting, name)
-			s.refused[name] = refusal{value, reason(err)}
+			long := r.settleTime(name)
+			if first { // it may have been there for long: a restart changes nothing
+				long = 0
+			}
+			rest = sooner(rest, s.refuse(name, refusal{value: value, why: reason(err), since: now}, long))
 			continue
 		}
 		delete(s.refused, name)
 		if had && !r.owns[name] && !(first && there) {
 			if left := s.wait(name, value, there, now, r.settleTime(name)); left > 0 {
-				if rest == 0 || left < rest {
-					rest = left
-				}
+				rest = sooner(rest, left)
 				continue
 			}
 		}
@@ -204,7 +212,7 @@ func (r *resolver) replaced(before, after *corev1.Node) map[string]refusal {
 			continue
 		}
 		if _, err := r.judge(s, name, value, there); err != nil {
-			out[name] = refusal{value, reason(err)}
+			out[name] = refusal{value: value, why: reason(err)}
 		}
 	}
 	return out
@@ -242,6 +250,29 @@ func (s *state) wait(name, value string, there bool, now time.Time, long time.Du
 		s.waiting[name] = w
 	}
 	return max(0, w.since.Add(long).Sub(now))
+}
+
+// refuse notes that a value does not count, and returns how long it takes until that lasts.
+func (s *state) refuse(name string, f refusal, long time.Duration) time.Duration {
+	now := f.since
+	if before, ok := s.refused[name]; ok && before.same(f) {
+		f = before
+	}
+	left := f.since.Add(long).Sub(now)
+	f.lasts = f.lasts || left <= 0
+	s.refused[name] = f
+	if f.lasts {
+		return 0
+	}
+	return left
+}
+
+// sooner returns the shorter of two times to wait, of which 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // without returns the node without what one of its annotations says.

@@ -252,7 +252,7 @@ func TestReplaced(t *testing.T) {
 		return w.replaced(before, after)
 	}
 	foreign := kube.FormatNodeSubnets(prefixes("10.244.77.0/24"))
-	want := map[string]refusal{kube.AnnotationNodeSubnets: {foreign, errOwned.Error()}}
+	want := map[string]refusal{kube.AnnotationNodeSubnets: {value: foreign, why: errOwned.Error()}}
 	if got := update(kube.AnnotationNodeSubnets, foreign); !maps.Equal(got, want) {
 		t.Errorf("a foreign subnet: %v, want %v", got, want)
 	}

@@ -72,6 +72,7 @@ type View struct {
 	informer *informer
 	written  cache.ResourceEventHandlerRegistration
 	wake     chan struct{}
+	refusals []func(node string) // of OnRefusal
 
 	mu       sync.Mutex
 	resolver *resolver
@@ -125,6 +126,19 @@ func (v *View) Decide(node types.UID, annotations map[string]*string) {
 		v.dirty = true
 		v.poke()
 	}
+}
+
+// OnRefusal registers a function that is called when Refusal of a node has changed. It is
+// called before Run, and the function must not block.
+func (v *View) OnRefusal(f func(node string)) { v.refusals = append(v.refusals, f) }
+
+// Refusal returns why an annotation that a node writes about itself does not count, where it
+// has not for as long as it takes to count; nil where there is none. One that somebody else
+// wrote the node puts right before that.
+func (v *View) Refusal(node string) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.resolver.refusal(node)
 }
 
 // noteReplaced notes which annotations of this process an update gave another value.
@@ -207,6 +221,7 @@ func (v *View) pass(now time.Time) time.Duration {
 	}
 	var rest time.Duration
 	var refused map[string]map[string]refusal
+	var changed []string
 	if dirty || v.resolver.pending() || len(v.replaced) > 0 {
 		before := v.resolver.refusals()
 		rest = v.resolver.resolve(now, v.first)
@@ -220,6 +235,7 @@ func (v *View) pass(now time.Time) time.Duration {
 			}
 		}
 		clear(v.replaced)
+		changed = lasting(before, v.resolver.refusals())
 		refused = news(before, refused)
 	}
 	v.first = false
@@ -230,17 +246,68 @@ func (v *View) pass(now time.Time) time.Duration {
 	v.mu.Unlock()
 	v.informer.replace(out)
 	v.report(nodes, refused)
+	for _, node := range changed {
+		for _, f := range v.refusals {
+			f(node)
+		}
+	}
 	return rest
 }
 
-// pending tells whether a value waits for its time.
+// pending tells whether a value, or a refusal, waits for its time.
 func (r *resolver) pending() bool {
 	for _, s := range r.states {
 		if len(s.waiting) > 0 {
 			return true
 		}
+		for _, f := range s.refused {
+			if !f.lasts {
+				return true
+			}
+		}
 	}
 	return false
+}
+
+// refusal returns the first refusal of a node that lasts; one of an annotation of this process
+// does not.
+func (r *resolver) refusal(node string) error {
+	s := r.states[node]
+	if s == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.refused)) {
+		if f := s.refused[name]; f.lasts && !r.owns[name] {
+			return f.of(name)
+		}
+	}
+	return nil
+}
+
+// of says that the value of an annotation does not count.
+func (f refusal) of(annotation string) error {
+	return fmt.Errorf("annotation %s, value %s, does not count: %s", annotation, kube.Shorten(f.value), f.why)
+}
+
+// lasting returns the nodes of which other refusals last than before.
+func lasting(before, after map[string]map[string]refusal) []string {
+	lasts := func(refused map[string]refusal) map[string]refusal {
+		out := maps.Clone(refused)
+		maps.DeleteFunc(out, func(_ string, f refusal) bool { return !f.lasts })
+		return out
+	}
+	var nodes []string
+	for node := range before {
+		if !maps.EqualFunc(lasts(before[node]), lasts(after[node]), refusal.same) {
+			nodes = append(nodes, node)
+		}
+	}
+	for node := range after {
+		if _, ok := before[node]; !ok && len(lasts(after[node])) > 0 {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
 }
 
 // refusals returns what is refused now.
@@ -257,7 +324,10 @@ func (r *resolver) refusals() map[string]map[string]refusal {
 // news returns what is refused that was not before.
 func news(before, after map[string]map[string]refusal) map[string]map[string]refusal {
 	for node, refused := range after {
-		maps.DeleteFunc(refused, func(name string, r refusal) bool { return before[node][name] == r })
+		maps.DeleteFunc(refused, func(name string, r refusal) bool {
+			was, ok := before[node][name]
+			return ok && was.same(r)
+		})
 	}
 	return after
 }
@@ -285,10 +355,9 @@ func (v *View) report(nodes []*corev1.Node, refused map[string]map[string]refusa
 	for _, n := range nodes {
 		for _, name := range slices.Sorted(maps.Keys(refused[n.Name])) {
 			r := refused[n.Name][name]
-			err := fmt.Errorf("annotation %s, value %s, does not count: %s", name, kube.Shorten(r.value), r.why)
 			klog.InfoS("Refused an annotation of a node", "node", n.Name, "annotation", name, "value", kube.Shorten(r.value), "reason", r.why)
 			if v.deps.Refused != nil {
-				v.deps.Refused(n, err)
+				v.deps.Refused(n, r.of(name))
 			}
 		}
 	}

@@ -160,3 +160,42 @@ func (a *api) events(node string) int {
 	defer a.mu.Unlock()
 	return a.seen[node]
 }
+
+// TestRefusalsThatLast: a value that a node writes about itself and that does not count is
+// told of when it has been there for as long as one that counts has to be, and no more when
+// the node writes another one. One of this process' own, which puts it right, is not.
+func TestRefusalsThatLast(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	r := newResolver(cluster, ByMaster(), Settle)
+	a, b := object(1, kube.FormatNode(node(1))), object(2, kube.FormatNode(node(2)))
+	r.add(a, nil)
+	r.add(b, nil)
+	r.resolve(start, true)
+	own := b.Annotations[kube.AnnotationChassisID]
+	b.Annotations[kube.AnnotationChassisID] = a.Annotations[kube.AnnotationChassisID]
+	b.Annotations[kube.AnnotationNodeSubnets] = a.Annotations[kube.AnnotationNodeSubnets]
+	r.write(b)
+	for _, step := range []struct{ after, rest time.Duration }{
+		{0, settleAgent}, {settleAgent - 1, 1}, {settleAgent, settleMaster - settleAgent}, {settleMaster, 0},
+	} {
+		before := r.refusals()
+		if rest := r.resolve(start.Add(step.after), false); rest != step.rest {
+			t.Errorf("after %s: the next look is in %s, want %s", step.after, rest, step.rest)
+		}
+		err, changed := r.refusal("n2"), lasting(before, r.refusals())
+		if want := step.after >= settleAgent; (err != nil) != want || want && !strings.Contains(err.Error(), "node n1") {
+			t.Errorf("after %s: refused %v", step.after, err)
+		}
+		// That of the subnets lasts later than that of the chassis.
+		if want := step.after >= settleAgent; (len(changed) > 0) != want {
+			t.Errorf("after %s: changed %v", step.after, changed)
+		}
+	}
+	b.Annotations[kube.AnnotationChassisID] = own
+	r.write(b)
+	before := r.refusals()
+	r.resolve(start.Add(settleMaster+1), false)
+	if err, changed := r.refusal("n2"), lasting(before, r.refusals()); err != nil || len(changed) != 1 {
+		t.Errorf("refused %v, changed %v, though the node has its own again", err, changed)
+	}
+}

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Event is a reason of Events about objects that are not of our kinds. Those about ours
-// have the reasons of their conditions.
+// Event is a reason of Events about objects of kinds that are not ovnkube's own. Events about
+// the others have the reasons of their conditions.
 type Event struct {
 	Kind            string // of the object
 	Reason          string
@@ -15,25 +15,25 @@ type Event struct {
 }
 
 var events = []Event{
-	{"Node", "AnnotationRefused", "an annotation of the node is not valid, or takes what another node has; the value before stays in force", "do not write annotations `k8s.ovn.org/*` of nodes"},
-	{"Node", "AddressRefused", "the annotation of the node asks for a subnet or an address that it cannot have; it is given another one", "nothing, unless it comes back"},
-	{"Node", "NoSubnetAvailable", "no pod subnet is left for the node; its condition `NetworkUnavailable` says so, too", "delete nodes that are not there any more, or give the cluster more subnets"},
-	{"Node", "NoJoinAddressAvailable", "no address of the join subnet is left for the node; its condition `NetworkUnavailable` says so, too", "delete nodes that are not there any more, or configure a larger join subnet"},
-	{"Node", "ReconcileFailing", "an object that the message names has kept failing on this node for half a minute; the others are served", "mend what the message says; if it names nothing, see the log of ovnkube on that node"},
-	{"Node", "WaitingForAPIServer", "the API server has not answered what an informer asks for, for half a minute", "see that the API server runs, that the definitions of our kinds are installed, and that the account of ovnkube may list the kind"},
-	{"Node", "WaitingForDatabase", "there has been no connection to a database for half a minute", "see that the database runs, and the address and the certificates of ovnkube in [configuration](configuration.md)"},
-	{"Node", "WaitingForDaemon", "`ovs-vswitchd` or `ovn-controller` of the node has not answered for half a minute; what is in force stays, nothing new comes", "see the log of the daemon and start it again"},
-	{"Node", "WaitingForNetwork", "the network of the node has lacked for half a minute what the message names; new pods wait for it where the node has not been ready since its start", "see that the kubelet has registered the node, that a master leads, and that ovn-controller runs, whichever the message names"},
-	{"Node", "WaitingForStart", "an object that was there at the start has not come to an end for half a minute; after a minute ovnkube goes on without it", "see the log of ovnkube on that node about what the message names"},
-	{"Pod", "AddressRefused", "the annotation of the pod asks for an address that it cannot have", "do not write `k8s.ovn.org/pod-networks`"},
+	{"Node", "AnnotationRefused", "an annotation of the node is not valid, or claims what belongs to another node; the previous value stays in force. If the node itself keeps writing the value, its condition `NetworkUnavailable` is True for the same reason", "do not write annotations `k8s.ovn.org/*` of nodes. Nodes with the same `node-chassis-id` are copies of one machine: give Open vSwitch on each its own `external_ids:system-id`"},
+	{"Node", "AddressRefused", "the annotation of the node requests a subnet or an address that the node cannot have; it gets another one", "none, unless the Event recurs"},
+	{"Node", "NoSubnetAvailable", "no pod subnet is left for the node; its condition `NetworkUnavailable` is True for the same reason", "delete nodes that no longer exist, or give the cluster more subnets"},
+	{"Node", "NoJoinAddressAvailable", "no address of the join subnet is left for the node; its condition `NetworkUnavailable` is True for the same reason", "delete nodes that no longer exist, or configure a larger join subnet"},
+	{"Node", "ReconcileFailing", "the object that the message names has been failing on this node for 30 seconds; all others are served", "correct what the message names; otherwise see the log of ovnkube on that node"},
+	{"Node", "WaitingForAPIServer", "the API server has not answered an informer's requests for 30 seconds", "check that the API server runs, that the CustomResourceDefinitions are installed, and that the ServiceAccount of ovnkube may list the kind"},
+	{"Node", "WaitingForDatabase", "there has been no connection to a database for 30 seconds", "check that the database runs, and the address and certificates of ovnkube in its [configuration](configuration.md)"},
+	{"Node", "WaitingForDaemon", "`ovs-vswitchd` or `ovn-controller` on the node has not answered for 30 seconds; what is in force stays in force, but changes do not take effect", "see the log of the daemon and restart it"},
+	{"Node", "WaitingForNetwork", "for 30 seconds the network of the node has lacked what the message names; new pods wait for it if the node has not been ready since ovnkube started", "depending on the message, check that the kubelet has registered the node, that a master leads, or that ovn-controller runs"},
+	{"Node", "WaitingForStart", "an object that existed at start-up has not been processed for 30 seconds; after a minute ovnkube continues without it", "see what the log of ovnkube on that node says about the object in the message"},
+	{"Pod", "AddressRefused", "the annotation of the pod requests an address that the pod cannot have", "do not write `k8s.ovn.org/pod-networks`"},
 	{"Pod", "NoAddressAvailable", "the subnet of the node has no address left", "move pods to other nodes, or give nodes larger subnets"},
-	{"Pod", "GatewayRefused", "the pod is no gateway for others: its annotations are not valid", "correct what the message says"},
-	{"Namespace", "GatewayRefused", "an external gateway in the annotation of the namespace is not used, or is the address of a node, whose own pods cannot use it", "correct what the message says"},
-	{"Service", "HealthPortInUse", "a process of a node listens on the `healthCheckNodePort`", "stop it, or make the Service anew"},
-	{"Service", "HostPortReserved", "a port or an address is one that nodes need for themselves; it is not served", "take another one"},
-	{"Service", "PortTaken", "another Service has the port", "take another one"},
+	{"Pod", "GatewayRefused", "the pod is no gateway for others: its annotations are not valid", "correct what the message names"},
+	{"Namespace", "GatewayRefused", "an external gateway in the annotation of the namespace is not used, or is the address of a node, whose own pods cannot use it", "correct what the message names"},
+	{"Service", "HealthPortInUse", "a process of a node listens on the `healthCheckNodePort`", "stop it, or re-create the Service"},
+	{"Service", "HostPortReserved", "a port or an address is reserved for the nodes; it is not served", "use another one"},
+	{"Service", "PortTaken", "another Service has the port", "use another one"},
 	{"Service", "InvalidSourceRange", "an entry of `loadBalancerSourceRanges` is not valid", "correct it"},
-	{"Service", "SessionAffinityTimeout", "the timeout of the session affinity is longer than OVN can have", "choose a shorter one"},
+	{"Service", "SessionAffinityTimeout", "the timeout of the session affinity is longer than OVN supports", "use a shorter one"},
 }
 
 // KnownEvent tells whether the table has a reason of Events about a kind.
@@ -47,9 +47,9 @@ func AllEvents() []Event { return slices.Clone(events) }
 const eventsHead = `
 ## Events
 
-Events about an EgressService, EgressIP or AdminPolicyBasedExternalRoute have the reasons above, besides those that tell of a move. Addresses of a Service that are
-not served have the reasons of ` + "`IngressRefused`" + `. These are the others; those about a node are of ovnkube on that node, or of a master on it. A pod that cannot be attached has Events
-` + "`FailedCreatePodSandBox`" + ` of the kubelet, whose messages say what ovnkube waits for.
+Events about an EgressService, EgressIP or AdminPolicyBasedExternalRoute have the reasons above; Events about a move are an exception. Addresses of a Service that are
+not served have the reasons of ` + "`IngressRefused`" + `. The following table lists the others. Events about a node come from ovnkube on that node, or from a master that runs there. If a pod cannot be attached, the kubelet writes
+` + "`FailedCreatePodSandBox`" + `; the message says what ovnkube waits for.
 
 | object | reason | meaning | remedy |
 | --- | --- | --- | --- |

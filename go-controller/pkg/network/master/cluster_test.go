@@ -91,11 +91,12 @@ func (c *cluster) start(cfg network.Config) *Controller {
 	ctl, err := New(Deps{
 		Client: c.cs, Nodes: view, Written: view.Written(), Decide: view.Decide, Writer: c.nb, Recorder: c.events, Config: cfg,
 		SetGlobal:     func(context.Context, string, map[string]string) error { c.global.Add(1); return nil },
-		DeleteChassis: c.chassis,
+		DeleteChassis: c.chassis, Refusal: view.Refusal,
 	})
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	view.OnRefusal(ctl.Look)
 	ctx, cancel := context.WithCancel(context.Background())
 	c.faults.Start(ctx, c.t, c.cs, factory)
 	done := make(chan struct{})
@@ -128,7 +129,7 @@ func (c *cluster) view(factory informers.SharedInformerFactory, cfg network.Conf
 			return kube.FormatNode(network.Recall(node, c.nb.Rows(network.Owner(node))))
 		},
 		Refused: func(n *corev1.Node, err error) {
-			c.events.Event(n, corev1.EventTypeWarning, "AnnotationRefused", err.Error())
+			c.events.Event(n, corev1.EventTypeWarning, network.ReasonRefused, err.Error())
 		},
 	})
 	if err != nil {

@@ -44,6 +44,9 @@ type Deps struct {
 	SetGlobal func(ctx context.Context, name string, options map[string]string) error
 	// DeleteChassis removes the chassis that gone chooses from the southbound database.
 	DeleteChassis func(ctx context.Context, gone func(name, hostname string) bool) error
+	// Refusal returns why an annotation that a node writes about itself does not count;
+	// nil: there is none.
+	Refusal func(node string) error
 }
 
 // Controller runs the base network of the cluster.
@@ -73,6 +76,9 @@ type assumption struct {
 
 // New returns the controller. The informers are started by the caller.
 func New(d Deps) (*Controller, error) {
+	if d.Refusal == nil {
+		d.Refusal = func(string) error { return nil }
+	}
 	c := &Controller{Deps: d, nodes: d.Nodes.Lister(), written: d.Written.Lister(), assumed: map[string]assumption{}, reported: map[types.UID][3]string{}}
 	c.queue = queue.New("network", c.reconcile)
 	if err := c.queue.Watch(d.Nodes.Informer(), nodeKeys); err != nil {
@@ -88,6 +94,9 @@ func New(d Deps) (*Controller, error) {
 
 // Run works until ctx is done.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx, workers) }
+
+// Look has a node looked at again: what Refusal returns for it has changed.
+func (c *Controller) Look(node string) { c.queue.Enqueue(node) }
 
 // Attempted is closed when everything found at start-up has been reconciled once.
 func (c *Controller) Attempted() <-chan struct{} { return c.queue.Attempted() }
@@ -198,23 +207,31 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) error {
 	if err := c.apply(ctx, name, network.NodeRows(c.Config, node)); err != nil {
 		return err
 	}
-	if missing := network.Missing(node); missing != "" {
-		klog.V(4).InfoS("Network of node is incomplete", "node", name, "missing", missing)
-		return nil
-	}
 	if c.lacking(name) {
 		return nil
 	}
-	err = kube.SetNodeCondition(ctx, c.Client, n, corev1.NodeCondition{
-		Type:    corev1.NodeNetworkUnavailable,
-		Status:  corev1.ConditionFalse,
-		Reason:  network.ReasonReady,
-		Message: "logical switch and gateway router are in the northbound database",
-	})
+	err = c.reportNetwork(ctx, n, network.Missing(node), c.Refusal(name))
 	if apierrors.IsNotFound(err) {
 		return nil // its deletion is on the way here
 	}
 	return err
+}
+
+// reportNetwork writes the condition of a node whose rows are written: whether its network is
+// complete, or what the node says about itself cannot be.
+func (c *Controller) reportNetwork(ctx context.Context, n *corev1.Node, missing string, refused error) error {
+	condition := corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable}
+	switch {
+	case refused != nil:
+		condition.Status, condition.Reason, condition.Message = corev1.ConditionTrue, network.ReasonRefused, refused.Error()
+	case missing != "":
+		klog.V(4).InfoS("Network of node is incomplete", "node", n.Name, "missing", missing)
+		return kube.RemoveNodeCondition(ctx, c.Client, n, condition.Type, network.ReasonRefused)
+	default:
+		condition.Status, condition.Reason = corev1.ConditionFalse, network.ReasonReady
+		condition.Message = "logical switch and gateway router are in the northbound database"
+	}
+	return kube.SetNodeCondition(ctx, c.Client, n, condition)
 }
 
 // settled tells whether the annotations of a node show what it is assigned.

@@ -129,7 +129,7 @@ func TestBrokenAnnotationIsReportedAndReplaced(t *testing.T) {
 	c, cfg := newCluster(t), config("10.244.0.0/16")
 	c.addNode("a", 2, annotated(kube.AnnotationNodeSubnets, "{"), annotated(kube.AnnotationL3Gateway, `{"default":{"mode":"odd"}}`))
 	c.start(cfg)
-	c.waitStatus("a", "[10.244.0.0/24 fd00:10:244:1::/64] [100.64.0.2/16 fd98::2/64]  ")
+	c.waitStatus("a", "[10.244.0.0/24 fd00:10:244:1::/64] [100.64.0.2/16 fd98::2/64] True AnnotationRefused")
 	c.wait("the report", func() bool {
 		return slices.ContainsFunc(c.drainEvents(), func(e string) bool { return strings.Contains(e, kube.AnnotationL3Gateway) })
 	})

@@ -1,0 +1,64 @@
+package master
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
+)
+
+// message returns the message of the condition of a node.
+func (c *cluster) message(name string) string {
+	c.t.Helper()
+	for _, n := range c.nodes() {
+		if n.Name == name {
+			have, _ := condition(&n)
+			return have.Message
+		}
+	}
+	return ""
+}
+
+// TestNodesThatAreCopies: of two nodes with the same system-id, the one that came later is told
+// that its network is not available, whether it had another one before or none, and that it is
+// again when its Open vSwitch has another one. The other one keeps what it has.
+func TestNodesThatAreCopies(t *testing.T) {
+	for _, ran := range []bool{true, false} {
+		c, cfg := newCluster(t), config("10.244.0.0/16")
+		c.addNode("a", 2)
+		if ran {
+			c.addNode("b", 3)
+		}
+		c.start(cfg)
+		c.wait("the network of a", func() bool { return strings.Contains(c.status("a"), "False "+network.ReasonReady) })
+		if ran {
+			c.wait("the network of b", func() bool { return strings.Contains(c.status("b"), "False "+network.ReasonReady) })
+			c.edit("b", kube.AnnotationChassisID, "chassis-a")
+		} else {
+			c.addNode("b", 3, annotated(kube.AnnotationChassisID, "chassis-a"))
+		}
+		c.wait("the copy to be told", func() bool { return strings.Contains(c.status("b"), "True "+network.ReasonRefused) })
+		if m := c.message("b"); !strings.Contains(m, kube.AnnotationChassisID) || !strings.Contains(m, "chassis-a belongs to node a") {
+			t.Errorf("told %q", m)
+		}
+		c.stop() // another master finds it so and leaves it
+		patches := c.patches("b")
+		c.start(cfg)
+		c.addNode("z", 9)
+		c.wait("the last node", func() bool { return strings.Contains(c.status("z"), network.ReasonReady) })
+		if got, n := c.status("b"), c.patches("b")-patches; !strings.Contains(got, "True "+network.ReasonRefused) || n > 0 {
+			t.Errorf("after a restart and %d patches the copy is %s", n, got)
+		}
+		c.edit("b", kube.AnnotationChassisID, "chassis-b")
+		c.wait("the network of b", func() bool { return strings.Contains(c.status("b"), "False "+network.ReasonReady) })
+		if got := c.status("a"); !strings.Contains(got, "False "+network.ReasonReady) {
+			t.Errorf("the node that was there before is %s", got)
+		}
+		if events := c.drainEvents(); !slices.ContainsFunc(events, func(e string) bool { return strings.Contains(e, network.ReasonRefused) }) {
+			t.Errorf("Events %q do not tell", events)
+		}
+		c.stop()
+	}
+}
