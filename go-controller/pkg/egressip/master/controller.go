@@ -32,28 +32,29 @@ import (
 )
 
 const (
-	// podBatch is how many pods are planned and written together: those of a node,
-	// so that its loss takes few transactions.
+	// podBatch is how many pods are planned and written together, for example those of
+	// a node, so that its loss takes few transactions.
 	podBatch = 512
-	// podWorkers is how many batches are under way at the same time, so that a pod
-	// which comes alone need not wait for one.
+	// podWorkers is how many batches are processed at the same time, so that a single pod
+	// need not wait for a batch.
 	podWorkers = 4
 	// statusWorkers is how many statuses are written at the same time, and
-	// gateWorkers how many pods are let start.
+	// gateWorkers how many pending annotations are removed at the same time.
 	statusWorkers, gateWorkers = 16, 32
-	// insidePatience bounds the wait for the policies that come before those of pods.
+	// insidePatience bounds the wait for the no-reroute policies, which have to be in
+	// force before those of pods.
 	insidePatience = 2 * time.Second
 )
 
-// Barrier waits until a chassis has in force what was written before.
+// Barrier waits until a chassis has put in force what was written before.
 type Barrier interface {
 	Wait(ctx context.Context, chassis string) error
 }
 
-// Writer writes the rows and tells of those that others changed.
+// Writer writes rows, and reports rows that others have changed.
 type Writer = nb.Database
 
-// Deps is what the controller works with.
+// Deps are the dependencies of the controller.
 type Deps struct {
 	Kube   kubernetes.Interface
 	Egress versioned.Interface
@@ -63,35 +64,36 @@ type Deps struct {
 	Pods       coreinformers.PodInformer
 	Nodes      coreinformers.NodeInformer
 	Services   coreinformers.ServiceInformer
-	// Addresses knows the API servers; nil: nobody does.
+	// Addresses knows the addresses of API servers; nil if they are unknown.
 	Addresses *reservedsnapshot.Addresses
 	Writer    Writer
 	Health    place.Reachability
 	Barrier   Barrier
-	// Rerouted is told the addresses of the pods that EgressIPs have.
+	// Rerouted receives the addresses of the pods of EgressIPs.
 	Rerouted *noreroute.PodSet
 	// Given returns the addresses that the port of a pod, "namespace/name", has in the
-	// database; with a UID, none where the port is another one's of that name.
+	// database. With a UID it returns none if the port belongs to another pod of that name.
 	Given func(pod string, uid types.UID) []netip.Addr
 	// Static tells whether the port of a pod is that of a static pod.
 	Static func(pod string) bool
-	// LocalSNATs returns what is closed when the writer has been told the translations of
-	// pods on their own nodes that yield to those of EgressIPs. It is nil where one rule
-	// of the node translates all pods, to which that of an EgressIP is an exception.
+	// LocalSNATs returns a channel that is closed when the writer knows the translations of
+	// pods on their own nodes, which yield to those of EgressIPs. LocalSNATs is nil if one rule
+	// of each node translates all pods, with the translations of EgressIPs as exceptions.
 	LocalSNATs func() <-chan struct{}
 	// Recorder writes Events; its scheme knows EgressIP.
 	Recorder record.EventRecorder
-	// Network is what no egress address may be in.
+	// Network has the ranges that no egress address may be in.
 	Network egressip.Network
-	// Acknowledge is how long a node may take to acknowledge what it is given before
-	// that is given to another; 0: for ever.
+	// Acknowledge is how long a node may take to acknowledge an assignment before another
+	// node gets it; 0 means indefinitely.
 	Acknowledge time.Duration
-	// AssumeReachable says that nobody probes nodes: one that is not ready is taken
-	// for dead.
+	// AssumeReachable is true if nodes are not probed: a node that is not ready counts as
+	// dead.
 	AssumeReachable bool
-	// Audit is told what is found and written; nil: nobody records it.
+	// Audit records what is found and written; nil to record nothing.
 	Audit *audit.Recorder
-	// Metrics measures moves, failovers and how long pods are held; nil: nobody does.
+	// Metrics measures moves, failovers and how long pods are kept from starting; nil to
+	// measure nothing.
 	Metrics *metrics.Leader
 }
 
@@ -104,21 +106,21 @@ type Controller struct {
 	decoded      *kube.Memo[v1.EgressIP, egressip.EgressIP]
 	nodes        kube.Nodes
 	members      *egressip.Members
-	ackTimeouts  *health.AckTimeouts // of nodes that owe a status entry
-	stuckChassis *health.AckTimeouts // of nodes whose ovn-controllers are behind
+	ackTimeouts  *health.AckTimeouts // of nodes that have not written their status entry
+	stuckChassis *health.AckTimeouts // of nodes whose ovn-controller does not apply changes
 	draining     atomic.Bool         // some node hands over its addresses
-	seeded       bool                // only the key of placement touches it
-	unheard      place.Unheard       // as seeded
+	seeded       bool                // used by the key of placement only
+	unheard      place.Unheard       // used by the key of placement only
 
-	// selection has what the lister shows while selecting is held.
+	// selection matches the lister while selecting is locked.
 	selection *egressip.Selection
 	selecting sync.Mutex
-	first     sync.Once   // selection was filled
-	choosing  atomic.Bool // the queue of pods has its start-up keys, or is about to
+	first     sync.Once   // fills selection
+	choosing  atomic.Bool // the queue of pods has its start-up keys, or is about to get them
 
-	decisions *decisions // of placement
-	written   *written   // of those that write statuses
-	podStates *podStates // of those that work on pods
+	decisions *decisions // state of placement
+	written   *written   // state of the queue of statuses
+	podStates *podStates // state of the queue of pods
 }
 
 // New returns the controller.
@@ -160,7 +162,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	})
 	after := func(part string, q *queue.Controller, workers int) {
 		group.Go(func() error {
-			// Without the first placement nobody knows what to be.
+			// Before the first placement it is not known which node has which address.
 			if !waits.Until(ctx, c.placement.Synced(), waits.Wait{Part: part, For: "the first placement", Reason: waits.ReasonStart}) {
 				return nil
 			}
@@ -186,12 +188,12 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// Attempted is closed when every pod that was there at the start, and every one that
-// only has rows left, has been tried once.
+// Attempted is closed when every pod that existed at the start, and every one of which
+// only rows are left, has been tried once.
 func (c *Controller) Attempted() <-chan struct{} { return c.pods.Attempted() }
 
-// Synced is closed when every status and every pod that was there at the start, and every
-// one that only has rows left, has been reconciled successfully.
+// Synced returns channels that are closed when every status and every pod that existed at the
+// start, and every pod of which only rows are left, has been reconciled successfully.
 func (c *Controller) Synced() []<-chan struct{} {
 	return []<-chan struct{}{c.statuses.Synced(), c.pods.Synced()}
 }

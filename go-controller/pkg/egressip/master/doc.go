@@ -1,19 +1,19 @@
-// Package master is the cluster's side of EgressIPs: it gives their addresses to
-// nodes, writes the status, and the policies and translations by which the pods'
-// traffic follows.
+// Package master is the control-plane side of EgressIPs: it assigns their addresses to
+// nodes, writes their statuses, and writes the policies and translations that reroute the
+// traffic of the pods.
 //
-// Three queues, one direction. Placement has a single key: it decides again for
+// There are three queues, in one direction. Placement has a single key: it decides for
 // all EgressIPs and enqueues those whose decision changed. Each EgressIP has a key
-// that writes its status and its Events. Each pod has a key that writes its rows:
-// one owner a pod. A new pod's rows are written together with its port, by Attach;
-// while that is under way the key waits.
+// that writes its status and its Events. Each pod has a key that writes its rows, which
+// have one owner for each pod. The rows of a new pod are written together with its port, by
+// Attach; meanwhile the pod is locked.
 //
-// Each has a state of its own, behind methods that take its mutex: decisions of placement,
-// written of the statuses, podStates of the pods.
+// Each queue has its own state, behind methods that take its mutex: decisions for placement,
+// written for statuses, podStates for pods.
 //
-// The status is the only memory of placement, and the database that of what is
-// done: nothing is written by a restart where nothing changed. What traffic needs
-// is waited for without a worker, in goroutines that bring the key back.
+// Placement remembers nothing but the statuses, and the database holds what has been
+// done: a restart writes nothing if nothing has changed. Waiting for chassis does not block a
+// worker: it happens in goroutines that enqueue the key again.
 //
 // Caller: pkg/app. pod/master calls Pending and Attach.
 package master

@@ -9,13 +9,13 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// Where each pod has a translation of its own on its node's gateway router, that yields to
-// ours (nb.Row.Yields). After a start the writer does not know it before those who plan it
-// have told: until then ours stay.
+// With a translation for each pod on its node's gateway router, that translation yields to the
+// one of the EgressIP (nb.Row.Yields). After a restart the writer does not know these translations
+// until their planners have handed them over; until then those of the EgressIP stay.
 
-// keepLocalSNAT keeps, of a pod's translations on its own node, those that are to go, as long
-// as it is not known what there is without them; it tells whether there are any. The pod's
-// key comes back then.
+// keepLocalSNAT keeps translations of a pod on its own node that are to be removed, as long as
+// the writer does not know the translations that would replace them. It tells whether there are
+// any; then returnLocalSNATs enqueues the pod later.
 func (c *Controller) keepLocalSNAT(key, node string, now egressip.State, plan *egressip.Plan) (kept bool) {
 	if _, gone := c.chassis(node); gone || c.deps.LocalSNATs == nil {
 		return false
@@ -33,8 +33,8 @@ func (c *Controller) keepLocalSNAT(key, node string, now egressip.State, plan *e
 	return true
 }
 
-// returnLocalSNATs has the pods planned again whose translations were kept, once it is known
-// what they have without them.
+// returnLocalSNATs enqueues the pods of keepLocalSNAT once the writer knows the translations
+// that replace those that were kept.
 func (c *Controller) returnLocalSNATs(ctx context.Context) {
 	if c.deps.LocalSNATs == nil || !waits.Until(ctx, c.deps.LocalSNATs(), waits.Wait{Part: "egressip-pods", For: "every pod's own translation to be told to the writer"}) {
 		return

@@ -16,52 +16,52 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// podStates is the state of those that work on pods.
+// podStates is the state of the queue of pods.
 type podStates struct {
 	mu           sync.Mutex
 	byKey        map[string]*podState
-	waiting      unprogrammedPods  // those that do not leave as they are to yet
-	untranslated unprogrammedPods  // those that nodes which are to take addresses do not translate for yet
-	decisions    map[string]uint64 // of each EgressIP, the number of that which made its pods undecided
-	last         uint64            // the number of the last of these
-	keptSNATs    map[string]bool   // those of keepLocalSNAT
-	ctx          context.Context   // of Run
+	waiting      unprogrammedPods  // pods whose traffic does not leave as planned yet
+	untranslated unprogrammedPods  // pods without a translation yet on a node that is to take an address
+	decisions    map[string]uint64 // for each EgressIP, the number of the last decision about its nodes
+	last         uint64            // the highest of these numbers
+	keptSNATs    map[string]bool   // pods of keepLocalSNAT
+	ctx          context.Context   // that Run was called with
 }
 
-// podState is what is known of a pod besides its rows. The mutex of podStates guards
-// it, but for what belongs to who works on the pod.
+// podState is the state of a pod besides its rows. The mutex of podStates guards it, except
+// for the fields that belong to the holder of the pod's lock.
 type podState struct {
-	// busy: somebody works on the pod; again: its key is to come back then.
+	// busy: the pod is locked; again: its key is enqueued when it is unlocked.
 	busy, again bool
-	idle        chan struct{} // closed when nobody does any more; nil: nobody waits for that
+	idle        chan struct{} // closed when the pod is unlocked; nil if nobody waits for that
 	gate        startGate
-	waits       map[string]bool // what is waited for
+	waits       map[string]bool // what the pod waits for, see await
 	reached     []reached
 
-	// Of who works on the pod: what is in force, of which incarnation.
+	// These belong to the holder of the lock: what is in force for which incarnation.
 	uid     types.UID
 	inForce egressip.State
-	known   bool // inForce says something
+	known   bool // inForce is set
 	node    string
-	left    time.Time // when we learned that the pod is gone; zero: it is there
+	left    time.Time // when the pod was found to be gone; zero while it exists
 }
 
-// reached is what a chassis has in force.
+// reached is what a chassis has put in force.
 type reached struct {
-	own      bool // the pod's, which has policies
+	own      bool // the chassis is the pod's own and has the policies
 	policies map[netip.Addr]egressip.Policy
 	nats     map[egressip.Site]netip.Addr
-	portGone bool // the pod's, which does not have its port any more
-	// flushed: what was there before must be out of the chassis' memory, too.
+	portGone bool // the chassis is the pod's own and no longer has its port
+	// flushed: the datapath of the chassis must have dropped its cached flows, too.
 	flushed bool
 }
 
-// startGate is that on a pod which is not to start yet.
+// startGate keeps a pod from starting before its policies are in force.
 type startGate struct {
 	uid   types.UID
-	since time.Time          // when we learned of it
-	state egressip.StartGate // what its pod's plan says
-	open  bool               // we took it away
+	since time.Time          // when the gate was first seen
+	state egressip.StartGate // according to the last plan of the pod
+	open  bool               // the annotation has been removed
 }
 
 func newPodStates() *podStates {
@@ -79,8 +79,8 @@ func (s *podStates) state(key string) *podState {
 	return st
 }
 
-// tryLock takes hold of a pod; it fails where somebody works on it, who brings its
-// key back at the end.
+// tryLock locks a pod. If the pod is locked already, tryLock fails, and unlock returns the pod's
+// key so that it is enqueued.
 func (s *podStates) tryLock(key string) (*podState, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +93,7 @@ func (s *podStates) tryLock(key string) (*podState, bool) {
 	return st, true
 }
 
-// lock takes hold of a pod when nobody works on it any more.
+// lock locks a pod, and waits until it can.
 func (s *podStates) lock(ctx context.Context, key string) (*podState, error) {
 	for {
 		s.mu.Lock()
@@ -116,8 +116,8 @@ func (s *podStates) lock(ctx context.Context, key string) (*podState, error) {
 	}
 }
 
-// unlock lets go of pods, and returns those that are to be worked on again. One that nothing
-// is to be known of is forgotten.
+// unlock unlocks pods and returns those that are to be reconciled again. It forgets pods without
+// any state.
 func (s *podStates) unlock(keys ...string) (again []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,8 +138,8 @@ func (s *podStates) unlock(keys ...string) (again []string) {
 	return again
 }
 
-// observe takes over what was reached for a pod, and whether it bears the mark; it tells whether
-// the pod has a gate, and how long that may hold it.
+// observe updates the state of a pod with what chassis have put in force and with its pending
+// annotation. It returns whether the pod has a start gate, and for how long that may still hold it.
 func (s *podStates) observe(st *podState, p *corev1.Pod) (held bool, rest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,28 +155,28 @@ func (s *podStates) observe(st *podState, p *corev1.Pod) (held bool, rest time.D
 	}
 	st.reached = nil
 	if st.gate.uid != p.UID {
-		if st.gate = (startGate{}); isPending(p) { // the mark of an earlier object is gone with it
+		if st.gate = (startGate{}); isPending(p) { // the gate of an earlier pod of the name is void
 			st.gate = startGate{uid: p.UID, since: time.Now()}
 		}
 	}
 	return st.gate.uid == p.UID && !st.gate.open, podStartTimeout - time.Since(st.gate.since)
 }
 
-// silent tells whether the chassis of a pod is known to have heard that its port is gone.
+// silent tells whether the pod's chassis is known to have removed the pod's port.
 func (s *podStates) silent(st *podState) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(st.reached, func(r reached) bool { return r.portGone })
 }
 
-// end forgets a pod that is gone, when whoever works on it lets go of it.
+// end clears the state of a pod that is gone, so that unlock forgets it.
 func (s *podStates) end(st *podState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.uid, st.inForce, st.known, st.left, st.reached, st.gate = "", egressip.NewState(), false, time.Time{}, nil, startGate{}
 }
 
-// pending puts the gate on a pod that is about to get its addresses.
+// pending sets the start gate of a pod that is about to get its addresses.
 func (s *podStates) pending(key string, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +185,7 @@ func (s *podStates) pending(key string, uid types.UID) {
 	}
 }
 
-// setGate notes what the plan of a pod says of its gate, and tells whether that may be opened.
+// setGate records the gate's state in the plan of a pod, and tells whether the gate may be opened.
 func (s *podStates) setGate(st *podState, uid types.UID, gate egressip.StartGate) (opens bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +196,7 @@ func (s *podStates) setGate(st *podState, uid types.UID, gate egressip.StartGate
 	return gate != egressip.Blocked
 }
 
-// gate returns the gate on a pod.
+// gate returns the gate of a pod.
 func (s *podStates) gate(key string) startGate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +206,7 @@ func (s *podStates) gate(key string) startGate {
 	return startGate{}
 }
 
-// opened notes that the gate on a pod was taken away.
+// opened records that the gate of a pod was removed.
 func (s *podStates) opened(key string, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,7 +215,7 @@ func (s *podStates) opened(key string, uid types.UID) {
 	}
 }
 
-// gated returns the pods that have a gate, and since when.
+// gated returns the pods that have a closed gate, with the times since which they have it.
 func (s *podStates) gated() map[string]time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,8 +228,8 @@ func (s *podStates) gated() map[string]time.Time {
 	return gated
 }
 
-// undecided notes that another decision was made about an EgressIP: some pods of it neither
-// leave as they are to, nor are translated for, until they were looked at.
+// undecided records a new decision about the nodes of an EgressIP: until its pods have been planned
+// again, they count as neither programmed nor translated.
 func (s *podStates) undecided(name string, pods []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,18 +241,18 @@ func (s *podStates) undecided(name string, pods []string) {
 	}
 }
 
-// decision returns the number of the decision about an EgressIP, for planned. Who plans a pod
-// asks before reading the decision.
+// decision returns the number of the last decision about an EgressIP, for planned. A planner asks
+// for the number before it reads the decision.
 func (s *podStates) decision(name string) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.decisions[name]
 }
 
-// planned notes how far a pod of an EgressIP is: settled where it leaves as it is to, translated
-// where it keeps no address from being released to another node. It is neither where another
-// decision was made since its plan: then its key comes back. It returns the EgressIPs whose
-// statuses that changes.
+// planned records the progress of a pod of an EgressIP: settled if its traffic leaves as planned,
+// translated if it keeps no address from being released to another node. If there was a new
+// decision since the pod was planned, it is neither; the decision has enqueued the pod's key. It
+// returns the EgressIPs whose statuses change.
 func (s *podStates) planned(key, name string, decision uint64, settled, translated bool) (changed []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,24 +266,24 @@ func (s *podStates) planned(key, name string, decision uint64, settled, translat
 	return append(s.settle(key, name, settled), s.translate(key, but)...)
 }
 
-// leaves notes that a pod has no EgressIP any more, as far as that is known, and returns the
-// EgressIPs whose statuses that changes.
+// leaves records that a pod no longer has an EgressIP, and returns the EgressIPs whose statuses
+// change.
 func (s *podStates) leaves(key string) (changed []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.settle(key, "", true)
 }
 
-// free notes that a pod keeps no EgressIP from releasing addresses to other nodes, and returns
-// the EgressIPs whose statuses that changes.
+// free records that a pod keeps no EgressIP from releasing addresses to other nodes, and returns
+// the EgressIPs whose statuses change.
 func (s *podStates) free(key string) (changed []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.translate(key, "")
 }
 
-// translate notes that a pod keeps no EgressIP but for one from releasing addresses, and
-// returns those of which it was the last; mu is held.
+// translate records that a pod keeps no EgressIP from releasing addresses, except for but, and
+// returns the EgressIPs for which it was the last such pod; mu is held.
 func (s *podStates) translate(key, but string) (done []string) {
 	for _, name := range s.untranslated.of(key) {
 		if name != but && s.untranslated.remove(name, key) {
@@ -293,8 +293,8 @@ func (s *podStates) translate(key, but string) (done []string) {
 	return done
 }
 
-// settle notes whether a pod of an EgressIP, if it has one, leaves as it is to, and returns
-// the EgressIPs of which all pods do now, or not any more; mu is held.
+// settle records whether the traffic of a pod leaves as planned, and returns the EgressIPs for which
+// this now holds, or no longer holds, for all pods; mu is held.
 func (s *podStates) settle(key, name string, settled bool) (changed []string) {
 	for _, other := range s.waiting.of(key) {
 		if (settled || other != name) && s.waiting.remove(other, key) {
@@ -311,23 +311,23 @@ func (s *podStates) settle(key, name string, settled bool) (changed []string) {
 	return changed
 }
 
-// translated tells whether the pods that an EgressIP had when its nodes were decided are
-// translated for by those that are to take addresses. Later ones are led to them when
-// they are.
+// translated tells whether the nodes that are to take addresses of an EgressIP translate for all
+// pods that it had when the nodes were decided. Pods that came later are rerouted to a node only
+// when it translates for them.
 func (s *podStates) translated(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.untranslated.count(name) == 0
 }
 
-// unsettled returns how many pods of an EgressIP do not leave as they are to yet.
+// unsettled returns the number of pods of an EgressIP whose traffic does not leave as planned yet.
 func (s *podStates) unsettled(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.waiting.count(name)
 }
 
-// forget drops what is known of an EgressIP that is gone.
+// forget drops the state of an EgressIP that is gone.
 func (s *podStates) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -336,8 +336,8 @@ func (s *podStates) forget(name string) {
 	delete(s.decisions, name)
 }
 
-// keepSNAT has the pod come back by keptPods; false where told is closed, and keptPods may
-// have been called before.
+// keepSNAT makes keptPods return the pod. It returns false if told is closed, since keptPods may
+// have been called by then.
 func (s *podStates) keepSNAT(key string, told <-chan struct{}) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -359,7 +359,7 @@ func (s *podStates) keptPods() []string {
 	return keys
 }
 
-// wait notes that a pod waits for something; false where it does already.
+// wait records that a pod waits for something, and returns false if it already did.
 func (s *podStates) wait(key, what string) (*podState, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -371,8 +371,8 @@ func (s *podStates) wait(key, what string) (*podState, bool) {
 	return st, true
 }
 
-// arrived notes that pods need not wait for a chassis any more, which has what they wait for
-// in force or not.
+// arrived ends the wait of pods for a chassis; inForce tells whether the chassis has what they
+// waited for.
 func (s *podStates) arrived(waiters []waiter, inForce bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -384,14 +384,14 @@ func (s *podStates) arrived(waiters []waiter, inForce bool) {
 	}
 }
 
-// run says that Run was called with a context.
+// run records the context that Run was called with.
 func (s *podStates) run(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ctx = ctx
 }
 
-// context returns that of Run, or another one where a new pod comes before.
+// context returns the context of Run, or the background context before Run was called.
 func (s *podStates) context() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,7 +1,7 @@
 package master
 
-// unprogrammedPods knows the pods of each EgressIP that do not leave as they are to yet. The
-// mutex of podStates guards it.
+// unprogrammedPods are the pods of each EgressIP that are not programmed yet. The mutex of
+// podStates guards it.
 type unprogrammedPods struct {
 	byEgressIP map[string]map[string]bool
 	byPod      map[string]map[string]bool
@@ -11,14 +11,13 @@ func newUnprogrammedPods() unprogrammedPods {
 	return unprogrammedPods{byEgressIP: map[string]map[string]bool{}, byPod: map[string]map[string]bool{}}
 }
 
-// add notes that a pod of an EgressIP does not leave as it is to.
+// add adds a pod of an EgressIP.
 func (u unprogrammedPods) add(name, pod string) {
 	put(u.byEgressIP, name, pod)
 	put(u.byPod, pod, name)
 }
 
-// remove notes that a pod need not leave as an EgressIP says; last tells that this was
-// the last pod it waited for.
+// remove removes a pod of an EgressIP; last tells whether it was the last one.
 func (u unprogrammedPods) remove(name, pod string) (last bool) {
 	if !u.byEgressIP[name][pod] {
 		return false
@@ -27,7 +26,7 @@ func (u unprogrammedPods) remove(name, pod string) (last bool) {
 	return drop(u.byEgressIP, name, pod)
 }
 
-// forget drops what is known of an EgressIP that is gone.
+// forget removes an EgressIP that is gone.
 func (u unprogrammedPods) forget(name string) {
 	for pod := range u.byEgressIP[name] {
 		drop(u.byPod, pod, name)
@@ -35,7 +34,7 @@ func (u unprogrammedPods) forget(name string) {
 	delete(u.byEgressIP, name)
 }
 
-// of returns the EgressIPs that wait for a pod.
+// of returns the EgressIPs of which a pod is not programmed yet.
 func (u unprogrammedPods) of(pod string) []string {
 	names := make([]string, 0, len(u.byPod[pod]))
 	for name := range u.byPod[pod] {
@@ -44,7 +43,7 @@ func (u unprogrammedPods) of(pod string) []string {
 	return names
 }
 
-// count returns how many pods an EgressIP waits for.
+// count returns the number of pods of an EgressIP that are not programmed yet.
 func (u unprogrammedPods) count(name string) int { return len(u.byEgressIP[name]) }
 
 func put(sets map[string]map[string]bool, key, member string) {

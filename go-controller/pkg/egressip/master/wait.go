@@ -18,12 +18,12 @@ import (
 // waiters are the pods that wait, by chassis.
 type waiters map[awaited][]waiter
 
-// awaited is a chassis that is waited for.
+// awaited is a chassis that pods wait for.
 type awaited struct {
 	node string
-	// self: it is the pods' own.
+	// self: it is the chassis that the pods are on.
 	self bool
-	// old: what was there before must be out of its memory, too.
+	// old: its datapath must have dropped the cached flows, too.
 	old bool
 }
 
@@ -34,8 +34,8 @@ type waiter struct {
 	reached   reached
 }
 
-// await has a pod wait for the chassis of a node, or for what it waits for there
-// already: then its key comes back, and it sees what is new since.
+// await makes a pod wait for the chassis of a node. If it already waits for the same there, nothing
+// is added: its key is enqueued at the end of that wait, and it is planned again.
 func (c *Controller) await(w waiters, key, node string, r reached) {
 	what := fmt.Sprint(node, r.own, r.portGone)
 	st, ok := c.podStates.wait(key, what)
@@ -46,7 +46,7 @@ func (c *Controller) await(w waiters, key, node string, r reached) {
 	w[at] = append(w[at], waiter{key, what, st, r})
 }
 
-// awaitPlan has a pod wait for its plan to be in force as far as it goes.
+// awaitPlan makes a pod wait until the chassis that its plan names have put it in force.
 func (c *Controller) awaitPlan(w waiters, key, node string, plan egressip.Plan) {
 	if plan.Self {
 		c.await(w, key, node, reached{own: true, flushed: plan.Lingers, policies: plan.Want.Clone().Policies})
@@ -58,13 +58,13 @@ func (c *Controller) awaitPlan(w waiters, key, node string, plan egressip.Plan) 
 	}
 }
 
-// wait waits for chassis without holding up the worker, and brings the keys of the
-// pods back, all of one chassis together.
+// wait waits for chassis without blocking the worker, and then enqueues the keys of the
+// pods, all those of one chassis together.
 func (c *Controller) wait(w waiters) {
 	ctx := c.podStates.context()
 	var cleaned []awaited
 	for at := range w {
-		if at.old && !c.dead(at.node) { // that one would hold up the others
+		if at.old && !c.dead(at.node) { // a dead node would hold up the others
 			cleaned = append(cleaned, at)
 			continue
 		}
@@ -73,8 +73,8 @@ func (c *Controller) wait(w waiters) {
 	if len(cleaned) == 0 {
 		return
 	}
-	// What follows there is the removal of translations, which has time: it waits for
-	// all these chassis, to be one transaction.
+	// Translations are removed next. That is not urgent: it waits for all these chassis,
+	// so that it is one transaction.
 	go func() {
 		errs := make([]error, len(cleaned))
 		var all sync.WaitGroup
@@ -90,13 +90,12 @@ func (c *Controller) wait(w waiters) {
 	}()
 }
 
-// reach is inForce with its panics.
+// reach calls inForce and returns a panic as an error.
 func (c *Controller) reach(ctx context.Context, at awaited) error {
 	return panics.Catch("egressip-pods", func() error { return c.inForce(ctx, at) })
 }
 
-// arrived notes that pods need not wait for a chassis any more, and returns their
-// keys.
+// arrived ends the wait of pods for a chassis, and returns their keys.
 func (c *Controller) arrived(at awaited, waiters []waiter, err error) []string {
 	if err != nil {
 		klog.V(4).InfoS("Policies are not in force yet", "pods", len(waiters), "node", at.node, "err", err)
@@ -109,8 +108,8 @@ func (c *Controller) arrived(at awaited, waiters []waiter, err error) []string {
 	return keys
 }
 
-// inForce waits until a chassis has in force what was written before. Whether what
-// is a pod's own has reached a node that is gone does not matter to anybody.
+// inForce waits until a chassis has put in force what was written before. For a pod's own
+// chassis it does not wait if the node is gone: the pod is gone with it.
 func (c *Controller) inForce(ctx context.Context, at awaited) error {
 	chassis, gone := c.chassis(at.node)
 	if gone && at.self {
@@ -137,8 +136,8 @@ func (c *Controller) inForce(ctx context.Context, at awaited) error {
 	return nil
 }
 
-// chassis returns the chassis of a node, and whether the node is gone for good. One that
-// only passes for dead may have no time for probes, and forwards what its pods send.
+// chassis returns the chassis of a node, and whether the node is gone. A node that merely does not
+// answer probes is not gone: it may be busy and still forward the traffic of its pods.
 func (c *Controller) chassis(node string) (name string, gone bool) {
 	n, err := c.deps.Nodes.Lister().Get(node)
 	if err != nil {
