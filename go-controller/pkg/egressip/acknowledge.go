@@ -9,14 +9,14 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// PendingAck is what a node is to acknowledge and has not yet.
+// PendingAck is something that a node has to acknowledge and has not acknowledged yet.
 type PendingAck struct {
 	Node string
 	What string
 }
 
-// PendingAcks returns what nodes have yet to acknowledge of a decision: to prepare for an
-// address, to let go of one, to take one, or to have the rules of all pods. digest and nodes
+// PendingAcks returns what nodes have yet to acknowledge of a decision: that they have prepared
+// for an address, released one, taken one, or programmed the rules of all pods. digest and nodes
 // are as for Paths.
 func (d Decision) PendingAcks(status v1.EgressIPStatus, digest func(given []netip.Addr) string, nodes Nodes) []PendingAck {
 	given := d.given(status, nodes)
@@ -36,15 +36,15 @@ func (d Decision) PendingAcks(status v1.EgressIPStatus, digest func(given []neti
 		case !Answers(status, p.Node, p.Addr):
 			acks = append(acks, PendingAck{p.Node, fmt.Sprintf("take %s", p.Addr)})
 		case !p.Primary && nodeStatus.Digest != digest(given[p.Node]):
-			// Pods may come and go all the time: what it says anew is progress.
+			// Pods may come and go all the time: each new digest of the node is progress.
 			acks = append(acks, PendingAck{p.Node, fmt.Sprintf("have the rules of the pods, after %s", nodeStatus.Digest)})
 		}
 	}
 	return acks
 }
 
-// fallback has a pod that nothing leads to an address yet, a new one for example, led to
-// the node that still has it, while the node that is to have it waits for that one.
+// fallback routes a pod that no policy leads to an address yet, for example a new one, to the
+// node that still has the address, while the new node waits for that one to release it.
 // translates tells whether a node has the rules of the pod for an address on a secondary
 // network.
 func fallback(paths []Path, status v1.EgressIPStatus, nodes Nodes, translates func(node string, addr netip.Addr) bool) {
@@ -67,7 +67,7 @@ func fallback(paths []Path, status v1.EgressIPStatus, nodes Nodes, translates fu
 	}
 }
 
-// through returns the path by the node that has the address now, for a pod that nothing
+// through returns the path through the node that has the address now, for a pod that no policy
 // leads there yet.
 func (s Steering) through(p Path, was Policy) (Path, bool) {
 	if p.Answered || p.Now.Node == "" {
