@@ -14,36 +14,36 @@ import (
 const (
 	// ChainSNAT has the translations to addresses on secondary networks.
 	ChainSNAT = "OVN-KUBE-EGRESS-IP-MULTI-NIC"
-	// ChainMark keeps the mark of traffic from pods to nodes for its replies, and gives
-	// it to the replies of pods to who has called them through this host (by a host
-	// port, or by an address of a Service): these go back the way the call came.
+	// ChainMark saves the mark of traffic from pods to nodes for its replies, and sets
+	// it on the replies of pods to clients that reached them through this host (by a host
+	// port, or by an address of a Service), so that these return the way the request came.
 	ChainMark = "OVN-KUBE-EGRESS-IP-MARK"
-	// ChainStray drops what comes for an address on a secondary network and belongs to
-	// no connection that is known here: replies have the pod's address by then. The
-	// host would refuse a connection that has just come from another node, or, before
-	// it has the address, send it on. Both would be a connection of its own, which
-	// takes the port from the pod's.
+	// ChainStray drops packets to an address on a secondary network that belong to no
+	// connection of this host; replies have the pod's address as destination here. Without
+	// it the host would reject packets of a connection that has just moved here from another
+	// node, or forward them before it has the address. Both would create a connection that
+	// takes the port away from the pod's connection.
 	ChainStray = "OVN-KUBE-EGRESS-IP-STRAY"
-	// ChainHandOn hands the same on to who had the address before, for a while: that
-	// node knows the connections, and translates for them until it comes to know that
-	// their pods are led away.
+	// ChainHandOn sends copies of these packets to the former node of the address for a while:
+	// that node has the connections, and translates for them until it learns that their pods
+	// are rerouted.
 	ChainHandOn = "OVN-KUBE-EGRESS-IP-HAND-ON"
 )
 
-// strays are the protocols that hosts refuse connections of. Others are left alone:
-// neighbour discovery asks an address about itself.
+// strays are the protocols whose connections hosts reject. Others are not affected, since
+// neighbor discovery uses ICMPv6 to an address.
 var strays = []string{"tcp", "udp", "sctp"}
 
-// position puts the jumps behind those of EgressServices from the same built-in
-// chain, which win, and before all others.
+// position puts the jumps after those of EgressServices from the same built-in chain,
+// which take precedence, and before all others.
 const position = 20
 
-// tableBase and the number of a link's interface make the number of the routing
-// table for it. No interface has the number 0: that table leads nowhere.
+// tableBase plus the index of a link is the number of its routing table. No link has
+// index 0: that table has no way out.
 const tableBase = 1000
 
-// TableOf returns the number of the routing table of traffic that leaves by the
-// link whose interface has that number.
+// TableOf returns the number of the routing table for traffic that leaves through the
+// link with that index.
 func TableOf(index int) int { return tableBase + index }
 
 // Chains declares the chains of this feature.
@@ -82,21 +82,20 @@ func Contributor(key string) string { return Feature + "/" + key }
 // LinkAssignment is where an address is to be on this host.
 type LinkAssignment struct {
 	Addr netip.Addr
-	// Link has the address's network. The zero value stands for none: then what pods
-	// send to this host, until they are led elsewhere, is to leave by no link.
+	// Link has the address's network. The zero value means that there is none: then traffic
+	// of pods that is still rerouted to this host must not leave through any link.
 	Link host.Network
-	// Before is the address on that network of who has the address, or had it a
-	// moment ago; invalid for nobody.
+	// Before is the address on that network of the node that has the egress address, or had
+	// it a moment ago; invalid if there is none.
 	Before netip.Addr
 }
 
 // Linked tells whether there is a link for the address.
 func (l LinkAssignment) Linked() bool { return l.Link.Link != "" }
 
-// AssignLinks finds, for the secondary addresses of a share, the links that have
-// their networks. ours tells egress addresses from those of the host, which alone
-// make a link part of a network. The second result says which link is missing; ""
-// where none is.
+// AssignLinks finds the links that have the networks of a node's secondary addresses. ours
+// tells egress addresses from the host's own, since only the latter make a link part of a
+// network. The second result says which link is missing; it is "" if none is.
 func AssignLinks(s NodeAssignment, networks []host.Network, ours func(netip.Addr) bool) ([]LinkAssignment, string) {
 	var assignments []LinkAssignment
 	problem := ""
@@ -113,7 +112,7 @@ func AssignLinks(s NodeAssignment, networks []host.Network, ours func(netip.Addr
 		}
 		link := networks[i]
 		link.Routes = slices.DeleteFunc(slices.Clone(link.Routes), func(r host.LinkRoute) bool {
-			return r.Dst.IsSingleIP() && ours(r.Dst.Addr()) // the kernel's, for the egress address itself
+			return r.Dst.IsSingleIP() && ours(r.Dst.Addr()) // added by the kernel for the egress address itself
 		})
 		assignments = append(assignments, LinkAssignment{Addr: a, Link: link})
 	}
@@ -127,7 +126,7 @@ type HostState struct {
 	Routes   map[host.Route]host.Hop
 	Settings map[string]string
 	Rules    host.Rules
-	// HandOn are the rules that can be done without.
+	// HandOn are rules that the host can do without.
 	HandOn host.Rules
 	// Translations are the source addresses that pods get.
 	Translations map[netip.Addr]netip.Addr
@@ -153,10 +152,10 @@ func (s HostState) Equal(o HostState) bool {
 		maps.EqualFunc(s.HandOn, o.HandOn, slices.Equal)
 }
 
-// HostPlan plans what the host has for addresses on secondary networks and the
-// pods of their EgressIP. Pods of a family leave with its first address that has a
-// link, and not at all where none has. Addresses that are not held are prepared for:
-// everything is there but themselves.
+// HostPlan plans the state of a host for addresses on secondary networks and the pods of
+// their EgressIP. Pods leave with the first address of their family that has a link, and not
+// at all if none has. For addresses that are not held everything is prepared except for the
+// address itself.
 func HostPlan(assignments []LinkAssignment, held func(netip.Addr) bool, pods []netip.Addr) HostState {
 	s := HostState{Addrs: map[host.Address]host.AddressUse{}, IPRules: map[host.IPRule]struct{}{}, Routes: map[host.Route]host.Hop{},
 		Settings: map[string]string{}, Rules: host.Rules{}, HandOn: host.Rules{}, Translations: map[netip.Addr]netip.Addr{}}
@@ -181,7 +180,7 @@ func HostPlan(assignments []LinkAssignment, held func(netip.Addr) bool, pods []n
 	return s
 }
 
-// prepare plans what an address itself needs.
+// prepare plans the address itself and the rules that protect it.
 func (s *HostState) prepare(assignment LinkAssignment, held bool) {
 	if held {
 		s.Addrs[host.Address{Link: assignment.Link.Link, Prefix: topology.HostPrefix(assignment.Addr)}] = host.AddressUse{NotPreferred: true}
@@ -198,10 +197,10 @@ func (s *HostState) prepare(assignment LinkAssignment, held bool) {
 	}
 }
 
-// lead plans the way of the pods of a family.
+// lead plans the rules and routes for the pods of a family.
 func (s *HostState) lead(f topology.Family, assignment LinkAssignment, pods []netip.Addr) {
 	table := TableOf(assignment.Link.Index)
-	// A link that goes down takes its routes with it, and the main table is asked next.
+	// A link that goes down loses its routes; without this one the main table would be used next.
 	s.Routes[host.Route{Dst: topology.Everywhere(f), Table: table}] = host.Hop{Drop: true}
 	if assignment.Linked() {
 		maps.Copy(s.Routes, routes(f, assignment.Link, table))
@@ -219,8 +218,8 @@ func (s *HostState) lead(f topology.Family, assignment LinkAssignment, pods []ne
 			s.Translations[pod] = assignment.Addr
 		}
 	}
-	// What pods send to nodes comes through the host in local gateway mode, their
-	// replies in both; it keeps to the usual routes.
+	// Traffic of pods to nodes passes through the host in local gateway mode, and their replies
+	// in both modes; it takes the usual routes.
 	s.IPRules[host.IPRule{Family: f, Priority: topology.RulePodToNode, Mark: topology.MarkPodToNode, Table: topology.MainTable}] = struct{}{}
 	s.Rules[markChain(f)] = []host.Rule{
 		host.Spec{Mark: topology.MarkPodToNode, Target: host.SaveMark}.Rule(),
@@ -229,9 +228,9 @@ func (s *HostState) lead(f topology.Family, assignment LinkAssignment, pods []ne
 	}
 }
 
-// routes are those of a link's table: what the main table has through the link,
-// and a default route even where that has none. Of several routes to one
-// destination the best is taken.
+// routes returns the routes of a link's table: those that the main table has through the
+// link, and a default route even if the main table has none. Of several routes to one
+// destination it returns the one with the lowest metric.
 func routes(f topology.Family, link host.Network, table int) map[host.Route]host.Hop {
 	out, metrics := map[host.Route]host.Hop{}, map[host.Route]int{}
 	fallback := host.Route{Dst: topology.Everywhere(f), Table: table, Link: link.Link}
@@ -254,8 +253,8 @@ func routes(f topology.Family, link host.Network, table int) map[host.Route]host
 	return out
 }
 
-// settings are the parameters of a link that lets pods' traffic through: replies
-// come in where the main table sends nothing.
+// settings adds the kernel parameters of a link that forwards pods' traffic. Reverse path
+// filtering has to be loose: replies arrive on links to which the main table has no route.
 func settings(out map[string]string, f topology.Family, link string) {
 	path := fmt.Sprintf("net/ipv%d/conf/%s/", uint8(f), link)
 	out[path+"forwarding"] = "1"

@@ -9,10 +9,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Assign returns the items that go with a decision. An address that another node answers for
-// stays there until the node that is to hold it has said that it is prepared, and translates
-// for the pods: then From goes. translated tells the latter of a placement on a primary
-// network; on others it is part of the former.
+// Assign returns the status items for a decision. An address that another node answers for stays
+// there until the new node has reported that it is prepared and translates for the pods: then
+// From is removed. translated tells whether the node of a placement on a primary network
+// translates for the pods; on other networks being prepared includes that.
 func (d Decision) Assign(status v1.EgressIPStatus, translated func(Placement) bool) []v1.EgressIPStatusItem {
 	items, from := d.Items(), d.from(status)
 	for i, item := range items {
@@ -25,8 +25,7 @@ func (d Decision) Assign(status v1.EgressIPStatus, translated func(Placement) bo
 	return items
 }
 
-// from returns the nodes that addresses are to leave and that have not been let go of
-// them yet.
+// from returns the nodes that addresses are to leave and that still keep them.
 func (d Decision) from(status v1.EgressIPStatus) map[netip.Addr]string {
 	from := map[netip.Addr]string{}
 	for _, p := range d.Placements {
@@ -39,8 +38,8 @@ func (d Decision) from(status v1.EgressIPStatus) map[netip.Addr]string {
 	return from
 }
 
-// retained returns the node that goes on answering for an address until the one that is to
-// hold it is prepared; "" for none.
+// retained returns the node that keeps answering for an address until the new node is prepared,
+// or "" if there is none.
 func retained(status v1.EgressIPStatus, p Placement) string {
 	if from := itemOf(status, p.Addr).From; from != p.Node && Answers(status, from, p.Addr) {
 		return from
@@ -49,8 +48,8 @@ func retained(status v1.EgressIPStatus, p Placement) string {
 }
 
 // crowded tells whether the node that is to take an address still has another one of the
-// family, which stays there until it can go elsewhere: a node gives a pod one address. It
-// is not so where addresses change places, since none of them could go first.
+// family, which has to move away first: a node gives a pod only one address of a family. It
+// returns false if addresses swap nodes, since neither could move first.
 func (d Decision) crowded(first Placement, from map[netip.Addr]string) bool {
 	p := first
 	for range d.Placements {
@@ -67,8 +66,8 @@ func (d Decision) crowded(first Placement, from map[netip.Addr]string) bool {
 	return false
 }
 
-// given returns the addresses on secondary networks that nodes are prepared for, by node:
-// those that they are to hold, and those that they go on answering for.
+// given returns the addresses on secondary networks that nodes are to hold or keep answering for,
+// by node.
 func (d Decision) given(status v1.EgressIPStatus, nodes Nodes) map[string][]netip.Addr {
 	given := map[string][]netip.Addr{}
 	for _, p := range d.Placements {
@@ -90,9 +89,9 @@ func (d Decision) given(status v1.EgressIPStatus, nodes Nodes) map[string][]neti
 	return given
 }
 
-// DropAwaiting returns the status entries of nodes without addresses that they were
-// prepared for and are not to hold any more. A node that does not run cannot take that back, and
-// would pass for prepared when it is given the address again.
+// DropAwaiting returns the status entries of nodes without addresses that they had prepared for
+// and are no longer to hold. A node that is down cannot remove these itself, and would count as
+// prepared if it were assigned the address again.
 func DropAwaiting(words []v1.ProgrammedStatus, items []v1.EgressIPStatusItem) []v1.ProgrammedStatus {
 	words = slices.Clone(words)
 	for i, w := range words {
@@ -103,9 +102,9 @@ func DropAwaiting(words []v1.ProgrammedStatus, items []v1.EgressIPStatusItem) []
 	return words
 }
 
-// Translated tells whether the nodes that are to take addresses from others translate to
-// them for the pod, as far as they can before they have them. A pod that cannot send yet,
-// or that nothing leads to an address, loses nothing when that goes elsewhere.
+// Translated tells whether the nodes that are to take addresses from others translate the pod's
+// traffic to them, as far as they can before they have them. A pod that cannot send yet, or
+// that no policy leads to an address, loses nothing when that moves.
 func (s Steering) Translated() bool {
 	if s.Pod.Pending || s.Pod.Late {
 		return true
@@ -121,9 +120,9 @@ func (s Steering) Translated() bool {
 	return true
 }
 
-// Used returns what the database has, without translations of nodes that are to take
-// addresses and that nothing leads to yet: whether these are in force is not known of what
-// somebody else wrote.
+// Used returns the rows in the database, without translations of nodes that are to take addresses
+// and that no policy leads to yet: if a former master wrote these, it is not known whether they are
+// in force.
 func (s Steering) Used() State {
 	used := s.Now.Clone()
 	for _, p := range s.Paths {

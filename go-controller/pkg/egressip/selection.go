@@ -14,7 +14,7 @@ import (
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 )
 
-// Selector tells which pods an EgressIP chooses.
+// Selector tells which pods an EgressIP selects.
 type Selector struct {
 	Key        string // the EgressIP's name
 	created    metav1.Time
@@ -37,24 +37,23 @@ func NewSelector(e *v1.EgressIP) (Selector, error) {
 	return s, nil
 }
 
-// Selects tells whether a pod with these labels, its own and its namespace's, is
-// chosen.
+// Selects tells whether a pod is selected, given its labels and those of its namespace.
 func (s Selector) Selects(namespace, pod map[string]string) bool {
 	return s.SelectsNamespace(namespace) && s.pods.Matches(labels.Set(pod))
 }
 
-// SelectsNamespace tells whether pods of a namespace with these labels may be chosen.
+// SelectsNamespace tells whether pods in a namespace with these labels may be selected.
 func (s Selector) SelectsNamespace(namespace map[string]string) bool {
 	return s.namespaces.Matches(labels.Set(namespace))
 }
 
-// NamespaceLabels returns what labels of a namespace the selector asks for.
+// NamespaceLabels returns the labels that the selector requires of a namespace.
 func (s Selector) NamespaceLabels() []AnyLabel { return required(s.namespaces) }
 
-// PodLabels returns what labels of a pod the selector asks for.
+// PodLabels returns the labels that the selector requires of a pod.
 func (s Selector) PodLabels() []AnyLabel { return required(s.pods) }
 
-// before tells which of two has the better right: the older, then the lower name.
+// before compares two selectors by precedence: the older EgressIP first, then by name.
 func (s Selector) before(o Selector) int {
 	return cmp.Or(s.created.Time.Compare(o.created.Time), cmp.Compare(s.Key, o.Key))
 }
@@ -62,11 +61,11 @@ func (s Selector) before(o Selector) int {
 // Label is a label with its value.
 type Label struct{ Key, Value string }
 
-// AnyLabel are labels of which an object that is selected has one.
+// AnyLabel is a set of labels of which a selected object has at least one.
 type AnyLabel []Label
 
-// required returns what a selector asks for by value: an object that it matches has
-// one label of each.
+// required returns the labels that a selector requires by value: an object that it matches
+// has one label of each set.
 func required(s labels.Selector) []AnyLabel {
 	requirements, _ := s.Requirements()
 	var all []AnyLabel
@@ -83,32 +82,32 @@ func required(s labels.Selector) []AnyLabel {
 	return all
 }
 
-// Selection knows the selectors of all EgressIPs, and finds those that choose a pod
-// without asking the others. It is safe for concurrent use.
+// Selection is an index of the selectors of all EgressIPs, which finds those that select a pod
+// without evaluating the others. It is safe for concurrent use.
 type Selection struct {
 	mu    sync.RWMutex
 	known map[string]indexedSelector
-	// byLabels are the selectors by a label that they ask a namespace for and one that
-	// they ask a pod for; the zero Label where they ask for none.
+	// byLabels are the selectors by a label that they require of a namespace and one that
+	// they require of a pod; the zero Label if they require none.
 	byLabels map[Label]map[Label]map[string]Selector
 	// namespaces and pods count the selectors by these labels.
 	namespaces, pods map[Label]int
 }
 
-// indexedSelector is a selector and where it is found.
+// indexedSelector is a selector with its place in the index.
 type indexedSelector struct {
 	Selector
 	namespaceSelector, podSelector metav1.LabelSelector // not parsed
 	namespaces, pods               AnyLabel
 }
 
-// NewSelection returns a Selection that knows of no EgressIP.
+// NewSelection returns an empty Selection.
 func NewSelection() *Selection {
 	return &Selection{known: map[string]indexedSelector{}, byLabels: map[Label]map[Label]map[string]Selector{},
 		namespaces: map[Label]int{}, pods: map[Label]int{}}
 }
 
-// Set says what an EgressIP is now. One whose selectors are not valid chooses nothing.
+// Set adds or updates an EgressIP. One with invalid selectors selects nothing.
 func (s *Selection) Set(e *v1.EgressIP) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,8 +143,8 @@ func (s *Selection) Set(e *v1.EgressIP) {
 	}
 }
 
-// leastCommon returns, of what a selector asks for, what the fewest others are found by;
-// the zero Label where it asks for nothing by value.
+// leastCommon returns the label that the selector requires and that the fewest others are indexed
+// by, or the zero Label if it requires none by value.
 func leastCommon(all []AnyLabel, used map[Label]int) AnyLabel {
 	if len(all) == 0 {
 		return AnyLabel{Label{}}
@@ -159,14 +158,14 @@ func leastCommon(all []AnyLabel, used map[Label]int) AnyLabel {
 	return slices.MinFunc(all, func(a, b AnyLabel) int { return cmp.Compare(count(a), count(b)) })
 }
 
-// Delete says that an EgressIP is gone.
+// Delete removes an EgressIP.
 func (s *Selection) Delete(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.remove(key)
 }
 
-// remove forgets an EgressIP; mu is held.
+// remove removes an EgressIP; mu is held.
 func (s *Selection) remove(key string) {
 	was, ok := s.known[key]
 	if !ok {
@@ -196,8 +195,8 @@ func release(used map[Label]int, l Label) {
 	}
 }
 
-// Matching returns the keys of the EgressIPs that choose a pod with these labels, its own and
-// its namespace's, the best right first: that one has it.
+// Matching returns the keys of the EgressIPs that select a pod, given its labels and those of its
+// namespace, in order of precedence: the first has the pod.
 func (s *Selection) Matching(namespace, pod map[string]string) []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -219,7 +218,7 @@ func (s *Selection) Matching(namespace, pod map[string]string) []string {
 	return keys
 }
 
-// with yields what an index has for the zero Label and for those that an object has.
+// with yields the values of an index for the zero Label and for the labels of an object.
 func with[V any](index map[Label]V, has map[string]string) func(yield func(V) bool) {
 	return func(yield func(V) bool) {
 		if v, ok := index[Label{}]; ok && !yield(v) {

@@ -1,12 +1,12 @@
 package egressip
 
-// maxSteps is how many plans there are at most until a pod has what it is to have: a
-// handful, since each one puts in force what the next one needs.
+// maxSteps bounds the number of plans until the rows of a pod are final. A handful is
+// enough, since each plan puts in force what the next one needs.
 const maxSteps = 20
 
-// Settled returns the rows that the pod has in the end: it carries out plans until
-// nothing is left to be done, with chassis that put in force whatever is waited for. ok
-// is false where that has no end.
+// Settled returns the final rows of the pod: it executes plans until nothing is left to be
+// done, as if chassis put in force at once what a plan waits for. ok is false if the plans do
+// not come to an end.
 func (s Steering) Settled() (end State, ok bool) {
 	s.InForce = s.InForce.Clone()
 	for range maxSteps {
