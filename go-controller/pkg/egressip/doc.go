@@ -1,6 +1,6 @@
-// Package egressip decides what becomes of EgressIPs: which node holds which
-// address, which pods leave with it, and the rows and rules that make it so.
-// docs/design/egress-ip.md tells the whole.
+// Package egressip decides how EgressIPs are implemented: which node holds which
+// address, which pods use it, and the rows and rules that this takes.
+// docs/design/egress-ip.md describes the design.
 //
 // It is pure: its parent package has no clients, no kernel, no clock and no log.
 // Callers: egressip/master and egressip/node.

@@ -7,13 +7,13 @@ import (
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 )
 
-// Former is a node that may hold an address by another EgressIP, or by one that is gone.
+// Former is a node that may still hold an address for another EgressIP, or for a deleted one.
 type Former struct {
 	Addr netip.Addr
 	Node string
 }
 
-// Arriving returns the addresses that a decision gives to a node for the first time, by
+// Arriving returns the addresses that a decision assigns to a node for the first time, with
 // that node.
 func (d Decision) Arriving(status v1.EgressIPStatus) map[netip.Addr]string {
 	arriving := d.Nodes()
@@ -25,8 +25,8 @@ func (d Decision) Arriving(status v1.EgressIPStatus) map[netip.Addr]string {
 	return arriving
 }
 
-// KeepFormerHolders adds to the status entries of nodes those of former holders: as with any other status entry, the
-// next node waits until it goes, and its node takes it out when it has let go.
+// KeepFormerHolders adds former holders to the status entries of nodes: as with any other status entry, the
+// next node waits until the entry is removed, which the former holder does once it has released the address.
 func KeepFormerHolders(words []v1.ProgrammedStatus, former []Former) []v1.ProgrammedStatus {
 	words = slices.Clone(words)
 	for _, f := range former {

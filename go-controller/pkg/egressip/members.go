@@ -8,9 +8,8 @@ import (
 	"sync"
 )
 
-// Members knows which EgressIPs choose each pod. Of several the first has it. It
-// is safe for concurrent use; what it answers depends on what it was told last of
-// each pod only.
+// Members tracks which EgressIPs select each pod. If several do, the first one has it. It
+// is safe for concurrent use; its answers depend only on the last Set of each pod.
 type Members struct {
 	mu    sync.Mutex
 	pods  map[string]member
@@ -22,23 +21,23 @@ type member struct {
 	addrs []netip.Addr
 }
 
-// membership is what is known of one EgressIP.
+// membership is the state of one EgressIP.
 type membership struct {
 	selected  map[string][]netip.Addr // addresses by pod
-	conflicts map[string]string       // who has them, by pod
-	// digests are those of its own pods, by the addresses given; emptied when they
-	// change.
+	conflicts map[string]string       // the EgressIP that has the pod, by pod
+	// digests are the digests of its own pods, by the given addresses; cleared when the
+	// pods change.
 	digests map[string]string
 }
 
-// NewMembers returns Members that know of no pods.
+// NewMembers returns Members without pods.
 func NewMembers() *Members {
 	return &Members{pods: map[string]member{}, byKey: map[string]*membership{}}
 }
 
-// Set says which EgressIPs choose a pod, the one with the best right first, and
-// which addresses it has. It returns those for whom that changed something. A pod
-// that is gone is chosen by none.
+// Set sets the EgressIPs that select a pod, in order of precedence, and
+// the pod's addresses. It returns the EgressIPs that this changes. A deleted pod
+// has no keys.
 func (m *Members) Set(pod string, keys []string, addrs []netip.Addr) (changed []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,7 +86,7 @@ func (m *Members) Selected(key string) []string {
 	return nil
 }
 
-// Conflicts returns the EgressIPs that have pods which key chooses as well, sorted.
+// Conflicts returns, sorted, the EgressIPs that have pods which key selects as well.
 func (m *Members) Conflicts(key string) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -97,7 +96,7 @@ func (m *Members) Conflicts(key string) []string {
 	return nil
 }
 
-// Digest is Digest of an EgressIP's pods for the addresses given to a node.
+// Digest returns the Digest of an EgressIP's pods for the addresses given to a node.
 func (m *Members) Digest(key string, given []netip.Addr) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,12 +1,12 @@
 package egressip
 
-// maxSteps is how many plans there are at most until a pod has what it is to have: a
-// handful, since each one puts in force what the next one needs.
+// maxSteps limits the number of plans until a pod has its final rows. A handful
+// suffice, since each plan puts in force what the next one needs.
 const maxSteps = 20
 
-// Settled returns the rows that the pod has in the end: it carries out plans until
-// nothing is left to be done, with chassis that put in force whatever is waited for. ok
-// is false where that has no end.
+// Settled returns the final rows of the pod: it carries out plans until
+// nothing is left to be done, assuming that chassis put everything in force that is waited for.
+// ok is false if the plans do not converge.
 func (s Steering) Settled() (end State, ok bool) {
 	s.InForce = s.InForce.Clone()
 	for range maxSteps {

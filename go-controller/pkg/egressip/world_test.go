@@ -150,7 +150,7 @@ func (w *world) node(name string) (place.Node, bool) {
 	return w.state.nodes[i], true
 }
 
-// acts tells whether a node does anything.
+// acts reports whether a node does anything.
 func (w *world) acts(name string) bool {
 	n, ok := w.node(name)
 	return ok && n.Reach != place.Dead
@@ -238,7 +238,7 @@ func (w *world) take(name string) (changed bool) {
 	return changed
 }
 
-// heldElsewhere tells whether the word of a node about another EgressIP has an
+// heldElsewhere reports whether the word of a node about another EgressIP has an
 // address: it was taken away from that one.
 func (w *world) heldElsewhere(key, name string, a netip.Addr) bool {
 	for other, status := range w.status {
@@ -296,7 +296,7 @@ func (w *world) steering(key, name string, d Decision) Steering {
 	return s
 }
 
-// translated tells whether those who are to take the addresses of an EgressIP translate
+// translated reports whether those who are to take the addresses of an EgressIP translate
 // for its pods.
 func (w *world) translated(name string) bool {
 	all := w.selection()

@@ -97,7 +97,7 @@ func (c *Claims) Resolve(s Service) Service {
 	return s
 }
 
-// has tells whether s has a pod, and notes who has it if not; c.mu is held.
+// has reports whether s has a pod, and notes who has it if not; c.mu is held.
 func (c *Claims) has(s *Service, a netip.Addr) bool {
 	by := c.byAddr[a]
 	if len(by) == 0 || by[0].key == s.Key {

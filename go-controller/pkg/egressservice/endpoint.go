@@ -71,13 +71,13 @@ func within(ranges []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// followsPods tells whether it is Kubernetes that fills a slice, from what the pods say.
+// followsPods reports whether it is Kubernetes that fills a slice, from what the pods say.
 // Others may have a reason of their own to say that one is not ready.
 func followsPods(sl *discoveryv1.EndpointSlice) bool {
 	return sl.Labels[discoveryv1.LabelManagedBy] == "endpointslice-controller.k8s.io"
 }
 
-// ready tells whether an endpoint is ready, or terminating and still serving.
+// ready reports whether an endpoint is ready, or terminating and still serving.
 // Absent conditions mean ready.
 func ready(c discoveryv1.EndpointConditions) bool {
 	return c.Ready == nil || *c.Ready || c.Serving != nil && *c.Serving

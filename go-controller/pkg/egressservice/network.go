@@ -104,7 +104,7 @@ func MainTableRules(t Translations) map[host.IPRule]struct{} {
 	return rules
 }
 
-// Networked tells whether a node leads what pods send for a Service into its
+// Networked reports whether a node leads what pods send for a Service into its
 // network. A node without any of the pods only leads replies there.
 func Networked(s Service, node string) bool {
 	return s.Host == node || slices.ContainsFunc(s.Endpoints, func(e Endpoint) bool { return e.Node == node })
@@ -214,7 +214,7 @@ func NodeReplyRules(s Service, node string) host.Rules {
 	return rules
 }
 
-// hasNetwork tells whether a Service has a network on a node.
+// hasNetwork reports whether a Service has a network on a node.
 func hasNetwork(s Service, node string) bool {
 	return s.Refused == (Refusal{}) && s.Network != "" && (s.Host == node || s.Host == v1.HostAll)
 }

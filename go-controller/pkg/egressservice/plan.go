@@ -89,7 +89,7 @@ func Status(s Service, d Decision) string {
 	return d.Host
 }
 
-// dropped tells whether the endpoints' traffic is kept in, since no node is there.
+// dropped reports whether the endpoints' traffic is kept in, since no node is there.
 func dropped(s Service, d Decision) bool {
 	return s.DropWhenUnavailable && s.Refused == (Refusal{}) && d.Refused.Reason == NoNode
 }
@@ -130,7 +130,7 @@ func reachable(d Decision, a netip.Addr) bool {
 	return ok
 }
 
-// holds tells whether what the host is not ready for is held back: where the user
+// holds reports whether what the host is not ready for is held back: where the user
 // wants that, and once any of it was served, for then nothing may leave with
 // another address.
 func holds(s Service) bool { return s.DropWhenUnavailable || s.Ack.Digest != "" }
@@ -208,12 +208,12 @@ func Rows(s Service, d Decision, now Steering) []nb.Row {
 	return rows
 }
 
-// Acknowledged tells whether the host has programmed the Service as it is now.
+// Acknowledged reports whether the host has programmed the Service as it is now.
 func Acknowledged(s Service, d Decision) bool {
 	return s.Ack.Host == d.Host && s.Ack.Digest == Digest(s, d.Host)
 }
 
-// Awaits tells whether the host has yet to acknowledge the Service as it is now. One that
+// Awaits reports whether the host has yet to acknowledge the Service as it is now. One that
 // says what keeps it from that has answered.
 func Awaits(s Service, d Decision) bool {
 	host := Status(s, d)

@@ -28,7 +28,7 @@ type Snapshot struct {
 	// has an address. An EndpointSlice is not believed without it: whoever may
 	// write one could list the pods of others.
 	Pod func(netip.Addr) (node string, ok bool)
-	// Ready tells whether that pod is ready by the word of its kubelet; nil: nobody asks.
+	// Ready reports whether that pod is ready by the word of its kubelet; nil: nobody asks.
 	// Kubernetes says of every pod that it is not when it has not heard of its node, and
 	// placement looks at nodes itself.
 	Ready func(netip.Addr) bool
@@ -181,7 +181,7 @@ func Decode(snap Snapshot, cluster []netip.Prefix) Service {
 	return s
 }
 
-// Done tells whether the host of a status has its traffic: a network that is
+// Done reports whether the host of a status has its traffic: a network that is
 // missing does not keep it from that.
 func Done(status v1.EgressServiceStatus) bool {
 	c := meta.FindStatusCondition(status.Conditions, v1.ConditionProgrammed)

@@ -112,7 +112,7 @@ func (c *Cluster) Address(addr netip.Addr) Address {
 	return out
 }
 
-// is tells whether a text is an address, however it is written.
+// is reports whether a text is an address, however it is written.
 func is(text string, addr netip.Addr) bool {
 	a, err := netip.ParseAddr(text)
 	return err == nil && a.Unmap() == addr

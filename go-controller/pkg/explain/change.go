@@ -41,11 +41,11 @@ type Change struct {
 // NodeLabel is a label of a node.
 type NodeLabel struct {
 	Node, Key, Value string
-	// Remove tells whether it is removed.
+	// Remove reports whether it is removed.
 	Remove bool
 }
 
-// Empty tells whether nothing is changed.
+// Empty reports whether nothing is changed.
 func (c Change) Empty() bool {
 	return len(c.Objects)+len(c.Delete)+len(c.Labels)+len(c.Drain)+len(c.Lose) == 0
 }

@@ -26,7 +26,7 @@ const (
 	wayNowhere            // nothing is forwarded
 )
 
-// inside tells whether a destination is one that no egress feature is about, and what
+// inside reports whether a destination is one that no egress feature is about, and what
 // becomes of it.
 func (v *view) inside(to netip.AddrPort) bool {
 	var ways map[way]netip.Addr
@@ -125,7 +125,7 @@ func (v *view) wayTo(to netip.Addr) (way, netip.Addr, string) {
 	return wayOutside, netip.Addr{}, ""
 }
 
-// onOwnNode tells whether an address is one of the pod's own node at which that gets packets of the
+// onOwnNode reports whether an address is one of the pod's own node at which that gets packets of the
 // pod from OVN. In shared gateway mode these are the ones that its gateway router has, too: to
 // others they leave by the external bridge.
 func (v *view) onOwnNode(to netip.Addr, owners []reserved.Owner) bool {
@@ -196,7 +196,7 @@ func (v *view) serviceAt(to netip.AddrPort) (served, bool) {
 	return slices.MinFunc(all, func(a, b served) int { return strings.Compare(a.key, b.key) }), true
 }
 
-// free tells whether an address is nobody's but a Service's: others are not served.
+// free reports whether an address is nobody's but a Service's: others are not served.
 func (c *Cluster) free(a netip.Addr) bool {
 	return c.addresses.Ranges.Refuse(a) == (reserved.Refusal{}) && len(c.addresses.Owners(a)) == 0
 }

@@ -45,9 +45,9 @@ type Assignment struct {
 	Node string `json:"node,omitempty"`
 	// Network is the network of the node that the address is in.
 	Network string `json:"network,omitempty"`
-	// Secondary tells whether that is another network than the one of the nodes.
+	// Secondary reports whether that is another network than the one of the nodes.
 	Secondary bool `json:"secondary,omitempty"`
-	// Programmed tells whether the node acknowledges that it has the address.
+	// Programmed reports whether the node acknowledges that it has the address.
 	Programmed bool `json:"programmed"`
 	// Since is when the condition Programmed of the EgressIP became false.
 	Since *metav1.Time `json:"since,omitempty"`
@@ -60,7 +60,7 @@ type Assignment struct {
 // OtherNode is a node that was not chosen.
 type OtherNode struct {
 	Node string `json:"node"`
-	// Possible tells whether it could be chosen if the chosen one fails.
+	// Possible reports whether it could be chosen if the chosen one fails.
 	Possible bool   `json:"possible"`
 	Why      string `json:"why"`
 }
@@ -80,7 +80,7 @@ type PodFamily struct {
 	Sources []Source `json:"sources,omitempty"`
 	// WhyNot says why it is not as the object has it that selects the pod.
 	WhyNot string `json:"whyNot,omitempty"`
-	// considered tells whether the object was looked at for the pod.
+	// considered reports whether the object was looked at for the pod.
 	considered bool
 }
 

@@ -30,7 +30,7 @@ func (q PodQuery) compare(o PodQuery) int {
 	return cmp.Or(cmp.Compare(q.Namespace, o.Namespace), cmp.Compare(q.Selector, o.Selector))
 }
 
-// IsGatewayOf tells whether a pod with these annotations says that it is a gateway of one of
+// IsGatewayOf reports whether a pod with these annotations says that it is a gateway of one of
 // some namespaces.
 func IsGatewayOf(annotations map[string]string, namespaces []string) bool {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
@@ -133,7 +133,7 @@ func (n *needs) egressServices(pods []*corev1.Pod) {
 	}
 }
 
-// selects tells whether a Service with an EgressService selects one of the pods.
+// selects reports whether a Service with an EgressService selects one of the pods.
 func (n *needs) selects(pods []*corev1.Pod, served map[string]bool) bool {
 	for _, svc := range n.s.Services {
 		if !served[svc.Namespace+"/"+svc.Name] || len(svc.Spec.Selector) == 0 {
@@ -149,7 +149,7 @@ func (n *needs) selects(pods []*corev1.Pod, served map[string]bool) bool {
 	return false
 }
 
-// lists tells whether a Service with an EgressService has an endpoint with one of the addresses.
+// lists reports whether a Service with an EgressService has an endpoint with one of the addresses.
 func (n *needs) lists(addrs map[netip.Addr]bool, served map[string]bool) bool {
 	for _, slice := range n.s.EndpointSlices {
 		if !served[kube.SliceService(slice)] {

@@ -39,7 +39,7 @@ func narrow(t *testing.T, s *Snapshot, about func(*corev1.Pod) bool) *Snapshot {
 	return &out
 }
 
-// chosen tells whether one of the queries names a pod.
+// chosen reports whether one of the queries names a pod.
 func chosen(t *testing.T, queries []PodQuery, p *corev1.Pod) bool {
 	t.Helper()
 	return slices.ContainsFunc(queries, func(q PodQuery) bool {

@@ -39,10 +39,10 @@ type NodeState struct {
 	Ready bool   `json:"ready"`
 	// Since is when the node became Ready, or ceased to be.
 	Since *metav1.Time `json:"since,omitempty"`
-	// EgressAssignable tells whether its label lets it have addresses of EgressIPs.
+	// EgressAssignable reports whether its label lets it have addresses of EgressIPs.
 	EgressAssignable bool `json:"egressAssignable"`
 	Cordoned         bool `json:"cordoned,omitempty"`
-	// Draining tells whether it is to hand over its addresses.
+	// Draining reports whether it is to hand over its addresses.
 	Draining bool `json:"draining,omitempty"`
 	// Reachability is what the probes of the master say; absent where that is not known.
 	Reachability *NodeReachability `json:"reachability,omitempty"`
@@ -54,7 +54,7 @@ type NodeFeature struct {
 	Feature string `json:"feature"`
 	// Network is the network of the addresses, of EgressIPs.
 	Network string `json:"network,omitempty"`
-	// Secondary tells whether that is another network than the one of the nodes.
+	// Secondary reports whether that is another network than the one of the nodes.
 	Secondary bool   `json:"secondary,omitempty"`
 	Possible  bool   `json:"possible"`
 	Why       string `json:"why"`
@@ -65,10 +65,10 @@ type NodeAddress struct {
 	Address string `json:"address"`
 	// Object is the EgressIP or the EgressService.
 	Object string `json:"object"`
-	// Planned tells whether the planner gives it to the node; if not, the node is yet to
+	// Planned reports whether the planner gives it to the node; if not, the node is yet to
 	// release it.
 	Planned bool `json:"planned"`
-	// Programmed tells whether the node acknowledges that it has the address.
+	// Programmed reports whether the node acknowledges that it has the address.
 	Programmed bool `json:"programmed"`
 	// Since is when the condition Programmed of the object became false.
 	Since *metav1.Time `json:"since,omitempty"`

@@ -136,7 +136,7 @@ func (o Objects) total() int {
 	return n
 }
 
-// takes tells whether a filter takes an object, whatever its state is.
+// takes reports whether a filter takes an object, whatever its state is.
 func (f ObjectFilter) takes(o Object) bool {
 	if f.Feature != "" && f.Feature != o.Feature {
 		return false
@@ -254,7 +254,7 @@ func shortened(kind, name string, all []Condition, problems []Problem) Object {
 	return o
 }
 
-// passing tells whether a problem is one that goes away when the master and the nodes
+// passing reports whether a problem is one that goes away when the master and the nodes
 // have done what is planned.
 func (p Problem) passing() bool {
 	switch p.Reason {

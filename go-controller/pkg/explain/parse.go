@@ -28,7 +28,7 @@ func ParseDestination(text string) (netip.AddrPort, error) {
 	return to, nil
 }
 
-// IsDestination tells whether a pod can send to an address, one of its own link included: that of a
+// IsDestination reports whether a pod can send to an address, one of its own link included: that of a
 // cloud's metadata is one.
 func IsDestination(a netip.Addr) bool {
 	return topology.IsUnicast(a) || a.IsLinkLocalUnicast() && !a.Is4In6() && a.Zone() == ""

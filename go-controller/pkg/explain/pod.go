@@ -163,7 +163,7 @@ func (v *view) explain(to netip.AddrPort) {
 	v.noService()
 }
 
-// leadsAway tells whether an EgressIP leads the pod past the routing table that an
+// leadsAway reports whether an EgressIP leads the pod past the routing table that an
 // EgressService has on the pod's own node: with addresses on another network that this
 // node holds, it does not.
 func (v *view) leadsAway(ip, service verdict) bool {

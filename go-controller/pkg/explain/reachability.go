@@ -29,7 +29,7 @@ var reaches = map[reachability.State]place.Reach{
 	reachability.Reachable: place.Alive, reachability.Unreachable: place.Dead, reachability.Unknown: place.Unknown,
 }
 
-// probed tells whether what the master has published of its probes is how things are.
+// probed reports whether what the master has published of its probes is how things are.
 func (c *Cluster) probed() bool {
 	return c.snap.Reachability != nil && !c.snap.Reachability.Stale(c.snap.Taken) && !c.masterSilent()
 }

@@ -22,14 +22,14 @@ import (
 type Service struct {
 	Header  `json:",inline"`
 	Service string `json:"service"`
-	// EgressService tells whether there is an EgressService of the name.
+	// EgressService reports whether there is an EgressService of the name.
 	EgressService bool `json:"egressService"`
 	// SourceIPBy, Network and NodeSelector are those of its spec; NodeSelector is absent
 	// where every node may be the host.
 	SourceIPBy   string `json:"sourceIPBy,omitempty"`
 	Network      string `json:"network,omitempty"`
 	NodeSelector string `json:"nodeSelector,omitempty"`
-	// LocalOnly tells whether the host needs a ready endpoint of the Service.
+	// LocalOnly reports whether the host needs a ready endpoint of the Service.
 	LocalOnly bool `json:"localOnly,omitempty"`
 	// Host is the node that the pods leave from; absent where there is no EgressService.
 	Host *Assignment `json:"host,omitempty"`
@@ -46,7 +46,7 @@ type Service struct {
 // LoadBalancerAddress is an ingress address of a Service.
 type LoadBalancerAddress struct {
 	Address string `json:"address"`
-	// Used tells whether pods are to leave with it.
+	// Used reports whether pods are to leave with it.
 	Used bool   `json:"used"`
 	Why  string `json:"why"`
 }
@@ -227,7 +227,7 @@ func (c *Cluster) podsBehind(key string, svc *corev1.Service, none string) []Sel
 	return pods
 }
 
-// serves tells whether an EgressService has an address of a family.
+// serves reports whether an EgressService has an address of a family.
 func (c *Cluster) serves(key, family string) bool {
 	return slices.ContainsFunc(c.services[key].Ingress, func(a netip.Addr) bool { return topology.FamilyOf(a).String() == family })
 }

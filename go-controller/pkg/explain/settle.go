@@ -42,7 +42,7 @@ func settled(snap Snapshot, before map[string]egressip.State) (*Cluster, error) 
 	return nil, fmt.Errorf("nothing stable comes of it in %d rounds of decisions", maxRounds)
 }
 
-// sameStatuses tells whether the statuses of two snapshots of one cluster say the same.
+// sameStatuses reports whether the statuses of two snapshots of one cluster say the same.
 func (s Snapshot) sameStatuses(o Snapshot) bool {
 	same := func(a, b any) bool { return equality.Semantic.DeepEqual(a, b) }
 	return slices.EqualFunc(s.Nodes, o.Nodes, func(a, b *corev1.Node) bool { return maps.Equal(a.Labels, b.Labels) }) &&

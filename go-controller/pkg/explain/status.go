@@ -138,7 +138,7 @@ func (p Problem) compare(o Problem) int {
 	return cmp.Or(cmp.Compare(p.Object, o.Object), cmp.Compare(p.Reason, o.Reason), cmp.Compare(p.Message, o.Message))
 }
 
-// Same tells whether two answers say the same, but for the time at which they were asked.
+// Same reports whether two answers say the same, but for the time at which they were asked.
 func (s Status) Same(o Status) bool {
 	for _, h := range []*Header{&s.Header, &o.Header} {
 		h.AsOf, h.MasterRenewed, h.ReachabilityAsOf = Header{}.AsOf, nil, nil

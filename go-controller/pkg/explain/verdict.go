@@ -66,7 +66,7 @@ type Header struct {
 	// ReachabilityAsOf is when the leading master published what its probes say; absent
 	// where that is not known.
 	ReachabilityAsOf *metav1.Time `json:"reachabilityAsOf,omitempty"`
-	// InPlace tells whether everything is as planned, as far as the API shows.
+	// InPlace reports whether everything is as planned, as far as the API shows.
 	InPlace bool `json:"inPlace"`
 	// Notes are what the answer takes for granted.
 	Notes []string `json:"notes,omitempty"`
@@ -93,7 +93,7 @@ type Pod struct {
 	Families []Family `json:"families"`
 	// Problems are those of no family in particular.
 	Problems []Problem `json:"problems,omitempty"`
-	// RangesUnknown tells whether the ranges of addresses that the cluster uses for itself could not
+	// RangesUnknown reports whether the ranges of addresses that the cluster uses for itself could not
 	// be read: rows that have them in their matches may differ from those of the cluster.
 	RangesUnknown bool `json:"-"`
 }
@@ -137,7 +137,7 @@ type Source struct {
 	Node string `json:"node,omitempty"`
 	// Network is the network of the node that the address is in, or the routing table.
 	Network string `json:"network,omitempty"`
-	// Secondary tells whether that is another network than the one of the nodes.
+	// Secondary reports whether that is another network than the one of the nodes.
 	Secondary bool `json:"secondary,omitempty"`
 }
 
@@ -152,7 +152,7 @@ type Gateway struct {
 // Selected is an object that selects a pod.
 type Selected struct {
 	Object string `json:"object"`
-	// Wins tells whether it decides.
+	// Wins reports whether it decides.
 	Wins bool `json:"wins"`
 	// Why says why it decides, or what decides instead.
 	Why string `json:"why"`
@@ -215,7 +215,7 @@ func (c *Cluster) header(kind string) (Header, []Problem) {
 		Message: "no master has renewed its lease since: statuses are as old as that, and nothing moves"}}
 }
 
-// masterSilent tells whether no master is there, as far as is known.
+// masterSilent reports whether no master is there, as far as is known.
 func (c *Cluster) masterSilent() bool {
 	return !c.snap.Renewed.IsZero() && c.snap.Taken.Sub(c.snap.Renewed) >= silent
 }

@@ -73,7 +73,7 @@ type Way struct {
 	Why      string    `json:"why,omitempty"`
 	Sources  []Source  `json:"sources,omitempty"`
 	Gateways []Gateway `json:"gateways,omitempty"`
-	// selected tells whether any object selects the pod.
+	// selected reports whether any object selects the pod.
 	selected bool
 }
 
@@ -287,7 +287,7 @@ func (c *Cluster) ways(key string) map[string]*Way {
 	return ways
 }
 
-// same tells whether nobody outside sees a difference.
+// same reports whether nobody outside sees a difference.
 func (w *Way) same(o *Way) bool {
 	if w == nil || o == nil {
 		return w == o
@@ -295,7 +295,7 @@ func (w *Way) same(o *Way) bool {
 	return w.Outcome == o.Outcome && slices.Equal(w.Sources, o.Sources) && slices.Equal(w.Gateways, o.Gateways)
 }
 
-// gone tells whether what the pod sends does not get out.
+// gone reports whether what the pod sends does not get out.
 func (w *Way) gone() bool {
 	return slices.Contains([]Outcome{OutcomeHeld, OutcomeDropped, OutcomeUnknown, OutcomeLost}, w.Outcome)
 }
@@ -322,7 +322,7 @@ func (d difference) effect(node string, from, to *Way) (*metav1.Duration, Connec
 	return &metav1.Duration{Duration: pause}, ConnectionsKept
 }
 
-// atHome tells whether a pod begins or ceases to have an EgressIP whose address its own
+// atHome reports whether a pod begins or ceases to have an EgressIP whose address its own
 // node has on the nodes' network: connections that are open stay as they are then.
 func (d difference) atHome(node string, from, to *Way) bool {
 	own := func(w *Way) bool {

@@ -74,7 +74,7 @@ func MappedBridge(have, network string) string {
 // conntrack that it has given out.
 const zonePrefix = "ct-zone-"
 
-// LacksZones tells whether the external_ids of br-int have no zone of a router: it is new, or
+// LacksZones reports whether the external_ids of br-int have no zone of a router: it is new, or
 // it was lost.
 //
 // ovn-controller writes a zone when it gives it out, and reads all of them when it starts.

@@ -97,7 +97,7 @@ type Record struct {
 	Host host.Attachment `json:"host"`
 }
 
-// On tells whether the record is that of the bridge of a physical network.
+// On reports whether the record is that of the bridge of a physical network.
 func (r Record) On(network string) bool {
 	return cmp.Or(r.Network, topology.PhysicalNetwork) == network
 }

@@ -60,7 +60,7 @@ func FormatAddrs(addrs []netip.Addr) string {
 	return strings.Join(text, ",")
 }
 
-// BFDEnabled tells whether annotations ask for BFD.
+// BFDEnabled reports whether annotations ask for BFD.
 func BFDEnabled(annotations map[string]string) bool {
 	value, ok := annotations[AnnotationBFDEnabled]
 	return ok && value != "false"
@@ -137,7 +137,7 @@ func HostAddrs(p *corev1.Pod) []netip.Addr {
 	return addrs
 }
 
-// ReadyNow tells whether a pod runs, is ready and is not being deleted. Who deletes the mirror of
+// ReadyNow reports whether a pod runs, is ready and is not being deleted. Who deletes the mirror of
 // a static pod does not delete the pod. Where only
 // kube-controller-manager says that it is not ready, for the sake of its node, it is asked
 // whether that node counts as ready.
@@ -146,7 +146,7 @@ func ReadyNow(p *corev1.Pod, nodeReady func(node string) bool) bool {
 		(podHas(p, corev1.PodReady, readyTrue) || nodeReady(p.Spec.NodeName))
 }
 
-// KubeletReady tells whether a pod is ready by the last word of its kubelet.
+// KubeletReady reports whether a pod is ready by the last word of its kubelet.
 // kube-controller-manager takes the readiness from all pods of a node that is not ready, also
 // of one that it merely has not heard, and gives no reason; a kubelet always gives one. It stays
 // so until the kubelet looks at the pod again, which is some time after the node is ready.
@@ -161,7 +161,7 @@ func readinessTaken(c corev1.PodCondition) bool {
 	return c.Status == corev1.ConditionFalse && c.Reason == ""
 }
 
-// podHas tells whether a condition of a pod is there and is as is says.
+// podHas reports whether a condition of a pod is there and is as is says.
 func podHas(p *corev1.Pod, condition corev1.PodConditionType, is func(corev1.PodCondition) bool) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == condition && is(c) })
 }

@@ -167,7 +167,7 @@ func (m *mirrors) watch(w watch.Interface, initial bool) watch.Interface {
 	return proxy
 }
 
-// withhold tells whether an event is not to be passed on now, and completes the pod of one that is.
+// withhold reports whether an event is not to be passed on now, and completes the pod of one that is.
 func (m *mirrors) withhold(e *watch.Event) bool {
 	p, ok := e.Object.(*corev1.Pod)
 	if !ok {

@@ -179,13 +179,13 @@ func Node(n *corev1.Node) (topology.Node, error) {
 	return node, first
 }
 
-// NodeReady tells whether the Ready condition of a node is True, or Unknown although its
+// NodeReady reports whether the Ready condition of a node is True, or Unknown although its
 // kubelet was heard since it became so. A kubelet that reports just when kube-controller-manager
 // gives it up sends what has changed since it looked last, which is the time of its heartbeat and
 // not that it is ready; it may take minutes until it notices.
 func NodeReady(n *corev1.Node) bool { return readyIs(n, corev1.ConditionTrue) || heardSince(n) }
 
-// NodeUnheard tells whether the Ready condition of a node is Unknown: Kubernetes has heard
+// NodeUnheard reports whether the Ready condition of a node is Unknown: Kubernetes has heard
 // nothing of its kubelet for a while.
 func NodeUnheard(n *corev1.Node) bool { return readyIs(n, corev1.ConditionUnknown) && !heardSince(n) }
 
@@ -194,7 +194,7 @@ func NodeUnheard(n *corev1.Node) bool { return readyIs(n, corev1.ConditionUnknow
 // more must not count as ready when its node is dead.
 const crossed = 10 * time.Second
 
-// heardSince tells whether the Ready condition of a node is Unknown, and its heartbeat is not
+// heardSince reports whether the Ready condition of a node is Unknown, and its heartbeat is not
 // older. Times in conditions are whole seconds.
 func heardSince(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
@@ -227,7 +227,7 @@ func has(m map[string]string, key string) bool {
 	return ok
 }
 
-// isDraining tells whether a node is to hand over the egress addresses it has.
+// isDraining reports whether a node is to hand over the egress addresses it has.
 func isDraining(n *corev1.Node) bool {
 	return n.Annotations[AnnotationEgressHandover] == "true" || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Key == TaintEgress && t.Value == TaintEgressDrain
@@ -468,7 +468,7 @@ func checkNextHops(hops []netip.Addr) error {
 	return nil
 }
 
-// isName tells whether something in OVN can have that name.
+// isName reports whether something in OVN can have that name.
 func isName(name string) bool {
 	return name != "" && len(name) <= 2*maxName && !strings.ContainsFunc(name, func(r rune) bool {
 		return r <= ' ' || r > '~' || strings.ContainsRune("/\\,\"'", r)
@@ -494,7 +494,7 @@ func checkMAC(text string) error {
 	return nil
 }
 
-// SameNodeAddresses tells whether two states of a node have the same addresses, in
+// SameNodeAddresses reports whether two states of a node have the same addresses, in
 // the annotations that name any.
 func SameNodeAddresses(a, b *corev1.Node) bool {
 	for _, annotation := range []string{AnnotationPrimaryIfAddr, AnnotationHostAddresses, AnnotationL3Gateway} {

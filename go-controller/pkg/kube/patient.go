@@ -61,7 +61,7 @@ func (p patient) try(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// informs tells whether a request is one of an informer: it watches, or lists.
+// informs reports whether a request is one of an informer: it watches, or lists.
 func informs(r *http.Request) bool {
 	query := r.URL.Query()
 	return query.Get("watch") != "" || query.Has("resourceVersion")
@@ -92,7 +92,7 @@ func (u *unlisted) note(path string, response *http.Response, err error) {
 	kind.Set(waits.Wait{Part: "informers", Object: path, For: "an answer of the API server", Reason: waits.ReasonAPIServer}, err)
 }
 
-// goesOn tells whether a request is one by which an informer goes on: it watches, or lists
+// goesOn reports whether a request is one by which an informer goes on: it watches, or lists
 // from where it was. A first list fails, and the log says so.
 func goesOn(r *http.Request) bool {
 	query := r.URL.Query()

@@ -23,13 +23,13 @@ func PodUID(p *corev1.Pod) types.UID {
 	return types.UID(p.Annotations[corev1.MirrorPodAnnotationKey])
 }
 
-// IsMirror tells whether a pod is what the API has of a static pod.
+// IsMirror reports whether a pod is what the API has of a static pod.
 func IsMirror(p *corev1.Pod) bool {
 	uid := p.Annotations[corev1.MirrorPodAnnotationKey]
 	return uid != "" && len(uid) <= maxUID
 }
 
-// NeedsNetwork tells whether a pod has, or is to get, an address on the pod
+// NeedsNetwork reports whether a pod has, or is to get, an address on the pod
 // network: it is scheduled, not on the host's network, and not finished.
 func NeedsNetwork(p *corev1.Pod) bool {
 	return p.Spec.NodeName != "" && !p.Spec.HostNetwork && !finished(p)

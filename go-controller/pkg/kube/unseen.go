@@ -30,7 +30,7 @@ func (u *Unseen) wrote(uid types.UID) {
 	u.written[uid] = true
 }
 
-// Follows tells whether an event is the first one of an object that was written. A list
+// Follows reports whether an event is the first one of an object that was written. A list
 // that shows the version before tells nothing of what was written.
 func (u *Unseen) Follows(old, new any) bool {
 	before, _ := old.(metav1.Object)

@@ -206,7 +206,7 @@ func (a *Allocator) MAC(who Holder) string {
 	return a.reserved[who].mac
 }
 
-// IsReserved tells whether a holder has any address.
+// IsReserved reports whether a holder has any address.
 func (a *Allocator) IsReserved(who Holder) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -277,7 +277,7 @@ func (n *node) reset(subnets []netip.Prefix) {
 	n.next, n.holders, n.macs = firstPod, map[netip.Addr]Holder{}, map[string]Holder{}
 }
 
-// check tells whether who may have addrs.
+// check reports whether who may have addrs.
 func (n *node) check(who Holder, addrs []netip.Prefix) error {
 	if len(addrs) == 0 {
 		return fmt.Errorf("%w: none is given", ErrOutside)
@@ -322,10 +322,10 @@ func (n *node) of(who Holder, addrs []netip.Prefix) (has []netip.Prefix) {
 	return has
 }
 
-// holdsAny tells whether who occupies any of addrs.
+// holdsAny reports whether who occupies any of addrs.
 func (n *node) holdsAny(who Holder, addrs []netip.Prefix) bool { return len(n.of(who, addrs)) > 0 }
 
-// complete tells whether addrs, held by who, are one of each pool.
+// complete reports whether addrs, held by who, are one of each pool.
 func (n *node) complete(who Holder, addrs []netip.Prefix) bool {
 	return len(addrs) == len(n.pools) && len(n.of(who, addrs)) == len(addrs)
 }

@@ -24,7 +24,7 @@ func macOf(addrs []netip.Prefix) string {
 // the one of another address of the node. Then the host number of that address is
 // taken, too, so that nobody is given it.
 
-// mayHaveMAC tells whether a pod can keep a MAC address.
+// mayHaveMAC reports whether a pod can keep a MAC address.
 func (n *node) mayHaveMAC(mac string) bool {
 	number, belongs, ok := n.macNumber(mac)
 	return ok && (!belongs || number >= firstPod && !n.pools[0].used.has(number))

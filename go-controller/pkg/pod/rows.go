@@ -114,7 +114,7 @@ func AddressesIn(rows []nb.Row) (topology.PodAddresses, bool) {
 	return topology.PodAddresses{}, false
 }
 
-// Static tells whether the rows of a pod are those of a static pod, which may run while the
+// Static reports whether the rows of a pod are those of a static pod, which may run while the
 // API does not have it.
 func Static(rows []nb.Row) bool {
 	return slices.ContainsFunc(rows, func(r nb.Row) bool {

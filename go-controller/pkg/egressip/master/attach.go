@@ -14,8 +14,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Pending returns what the mark on a pod that is about to get its addresses is to
-// say: the name of its EgressIP; empty where the pod need not wait for anything.
+// Pending returns the value of the pending annotation for a pod that is about to get its
+// addresses: the name of its EgressIP, or "" if the pod need not wait.
 func (c *Controller) Pending(p *corev1.Pod) string {
 	keys := c.choose(p)
 	if len(keys) == 0 || !c.mayDiffer(keys[0]) {
@@ -25,7 +25,7 @@ func (c *Controller) Pending(p *corev1.Pod) string {
 	return keys[0]
 }
 
-// mayDiffer tells whether pods of an EgressIP leave otherwise than without it.
+// mayDiffer reports whether an EgressIP changes how its pods' traffic leaves.
 func (c *Controller) mayDiffer(key string) bool {
 	d, ok := c.decisions.of(key)
 	if !ok || len(d.Nodes()) > 0 {
@@ -35,7 +35,7 @@ func (c *Controller) mayDiffer(key string) bool {
 	return err == nil && c.decode(e).DropWhenUnavailable
 }
 
-// Attach writes the rows of a pod's port, and in the same transaction those that
+// Attach writes the rows of a pod's port and, in the same transaction, the rows that
 // steer its egress traffic.
 func (c *Controller) Attach(
 	ctx context.Context, p *corev1.Pod, network topology.PodNetwork, owner nb.Owner, rows []nb.Row,
@@ -63,7 +63,7 @@ func (c *Controller) Attach(
 	return stats, errors.Join(slices.Collect(maps.Values(errs))...)
 }
 
-// port writes a port alone, and has its pod looked at then.
+// port writes only the rows of a port, and then enqueues the pod.
 func (c *Controller) port(ctx context.Context, key string, port map[nb.Owner][]nb.Row) (nb.Stats, error) {
 	stats, errs := c.deps.Writer.ApplyAll(ctx, port)
 	if !stats.Zero() {

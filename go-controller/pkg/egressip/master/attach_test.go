@@ -46,7 +46,7 @@ func (w *world) detach(key string) {
 	w.master.Detached(key)
 }
 
-// isMarked tells whether a pod bears the mark.
+// isMarked reports whether a pod bears the mark.
 func (w *world) isMarked(key string) bool {
 	w.t.Helper()
 	namespace, name, _ := strings.Cut(key, "/")

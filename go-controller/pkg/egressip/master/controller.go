@@ -32,70 +32,70 @@ import (
 )
 
 const (
-	// podBatch is how many pods are planned and written together: those of a node,
-	// so that its loss takes few transactions.
+	// podBatch is the maximum number of pods that are planned and written together,
+	// so that the loss of a node takes few transactions.
 	podBatch = 512
-	// podWorkers is how many batches are under way at the same time, so that a pod
-	// which comes alone need not wait for one.
+	// podWorkers is the number of batches in progress at the same time, so that a single
+	// new pod need not wait for a large batch.
 	podWorkers = 4
-	// statusWorkers is how many statuses are written at the same time, and
-	// gateWorkers how many pods are let start.
+	// statusWorkers is the number of statuses written at the same time, and
+	// gateWorkers the number of pods whose start is allowed at the same time.
 	statusWorkers, gateWorkers = 16, 32
-	// insidePatience bounds the wait for the policies that come before those of pods.
+	// insidePatience bounds the wait for the policies that must precede those of pods.
 	insidePatience = 2 * time.Second
 )
 
-// Barrier waits until a chassis has in force what was written before.
+// Barrier waits until a chassis has applied everything written before.
 type Barrier interface {
 	Wait(ctx context.Context, chassis string) error
 }
 
-// Writer writes the rows and tells of those that others changed.
+// Writer writes rows and reports rows changed by others.
 type Writer = nb.Database
 
-// Deps is what the controller works with.
+// Deps are the dependencies of the controller.
 type Deps struct {
 	Kube   kubernetes.Interface
 	Egress versioned.Interface
-	// The informers are started by the caller after New.
+	// The caller starts the informers after New.
 	EgressIPs  egressinformers.EgressIPInformer
 	Namespaces coreinformers.NamespaceInformer
 	Pods       coreinformers.PodInformer
 	Nodes      coreinformers.NodeInformer
 	Services   coreinformers.ServiceInformer
-	// Addresses knows the API servers; nil: nobody does.
+	// Addresses returns the addresses of the API servers; nil: they are unknown.
 	Addresses *reservedsnapshot.Addresses
 	Writer    Writer
 	Health    place.Reachability
 	Barrier   Barrier
-	// Rerouted is told the addresses of the pods that EgressIPs have.
+	// Rerouted receives the addresses of the pods that EgressIPs have.
 	Rerouted *noreroute.PodSet
 	// Given returns the addresses that the port of a pod, "namespace/name", has in the
-	// database; with a UID, none where the port is another one's of that name.
+	// database. With a UID it returns none if the port belongs to another pod of that name.
 	Given func(pod string, uid types.UID) []netip.Addr
-	// Static tells whether the port of a pod is that of a static pod.
+	// Static reports whether the port of a pod belongs to a static pod.
 	Static func(pod string) bool
-	// LocalSNATs returns what is closed when the writer has been told the translations of
-	// pods on their own nodes that yield to those of EgressIPs. It is nil where one rule
-	// of the node translates all pods, to which that of an EgressIP is an exception.
+	// LocalSNATs returns a channel that is closed once the writer knows the translations of
+	// pods on their own nodes that yield to those of EgressIPs. It is nil if one translation
+	// per node covers all pods, which EgressIPs' translations override.
 	LocalSNATs func() <-chan struct{}
-	// Recorder writes Events; its scheme knows EgressIP.
+	// Recorder emits Events; its scheme includes EgressIP.
 	Recorder record.EventRecorder
-	// Network is what no egress address may be in.
+	// Network describes the networks that may not contain egress addresses.
 	Network egressip.Network
-	// Acknowledge is how long a node may take to acknowledge what it is given before
-	// that is given to another; 0: for ever.
+	// Acknowledge is how long a node may take to acknowledge an assignment before
+	// it is given to another node; 0: forever.
 	Acknowledge time.Duration
-	// AssumeReachable says that nobody probes nodes: one that is not ready is taken
-	// for dead.
+	// AssumeReachable says that nodes are not probed: a node that is not ready is considered
+	// dead.
 	AssumeReachable bool
-	// Audit is told what is found and written; nil: nobody records it.
+	// Audit records what is found and written; nil: nothing is recorded.
 	Audit *audit.Recorder
-	// Metrics measures moves, failovers and how long pods are held; nil: nobody does.
+	// Metrics measures moves, failovers and how long pods are held; nil: nothing is measured.
 	Metrics *metrics.Leader
 }
 
-// Controller serves all EgressIPs of the cluster.
+// Controller handles all EgressIPs of the cluster.
 type Controller struct {
 	deps Deps
 
@@ -104,21 +104,21 @@ type Controller struct {
 	decoded      *kube.Memo[v1.EgressIP, egressip.EgressIP]
 	nodes        kube.Nodes
 	members      *egressip.Members
-	ackTimeouts  *health.AckTimeouts // of nodes that owe a status entry
-	stuckChassis *health.AckTimeouts // of nodes whose ovn-controllers are behind
+	ackTimeouts  *health.AckTimeouts // of nodes that owe an acknowledgement
+	stuckChassis *health.AckTimeouts // of nodes whose ovn-controller lags behind
 	draining     atomic.Bool         // some node hands over its addresses
-	seeded       bool                // only the key of placement touches it
-	unheard      place.Unheard       // as seeded
+	seeded       bool                // only accessed by the key of placement
+	unheard      place.Unheard       // accessed like seeded
 
-	// selection has what the lister shows while selecting is held.
+	// selection is updated from the lister while selecting is held.
 	selection *egressip.Selection
 	selecting sync.Mutex
-	first     sync.Once   // selection was filled
+	first     sync.Once   // guards the initial fill of selection
 	choosing  atomic.Bool // the queue of pods has its start-up keys, or is about to
 
-	decisions *decisions // of placement
-	written   *written   // of those that write statuses
-	podStates *podStates // of those that work on pods
+	decisions *decisions // state of placement
+	written   *written   // state of the status workers
+	podStates *podStates // state of the pod workers
 }
 
 // New returns the controller.
@@ -147,7 +147,7 @@ func New(deps Deps) (*Controller, error) {
 	return c, errors.Join(c.addIndexes(), c.watchPlacement(), c.watchServices(), c.watchStatuses(), c.watchPods())
 }
 
-// Run works until ctx is done.
+// Run runs the controller until ctx is done.
 func (c *Controller) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	c.podStates.run(ctx)
@@ -160,7 +160,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	})
 	after := func(part string, q *queue.Controller, workers int) {
 		group.Go(func() error {
-			// Without the first placement nobody knows what to be.
+			// Before the first placement the assignments are unknown.
 			if !waits.Until(ctx, c.placement.Synced(), waits.Wait{Part: part, For: "the first placement", Reason: waits.ReasonStart}) {
 				return nil
 			}
@@ -186,15 +186,15 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// Attempted is closed when every pod that was there at the start, and every one that
-// only has rows left, has been tried once.
+// Attempted is closed when every pod that existed at the start, and every pod that
+// only has rows left, has been attempted once.
 func (c *Controller) Attempted() <-chan struct{} { return c.pods.Attempted() }
 
-// Synced is closed when every status and every pod that was there at the start, and every
-// one that only has rows left, has been reconciled successfully.
+// Synced returns channels that are closed when every status and every pod that existed at the start,
+// and every pod that only has rows left, has been reconciled successfully.
 func (c *Controller) Synced() []<-chan struct{} {
 	return []<-chan struct{}{c.statuses.Synced(), c.pods.Synced()}
 }
 
-// decode decodes an object, once.
+// decode decodes an object, caching the result.
 func (c *Controller) decode(e *v1.EgressIP) egressip.EgressIP { return c.decoded.Of(e.Name, e) }

@@ -1,19 +1,19 @@
-// Package master is the cluster's side of EgressIPs: it gives their addresses to
-// nodes, writes the status, and the policies and translations by which the pods'
-// traffic follows.
+// Package master is the cluster-wide part of EgressIP: it assigns the addresses to
+// nodes, and writes the status as well as the policies and translations that steer the pods'
+// traffic.
 //
-// Three queues, one direction. Placement has a single key: it decides again for
+// There are three queues, in one direction. Placement has a single key: it decides again for
 // all EgressIPs and enqueues those whose decision changed. Each EgressIP has a key
-// that writes its status and its Events. Each pod has a key that writes its rows:
-// one owner a pod. A new pod's rows are written together with its port, by Attach;
-// while that is under way the key waits.
+// that writes its status and its Events. Each pod has a key that writes its rows;
+// each pod is an owner of rows. Attach writes a new pod's rows together with its port;
+// meanwhile the key waits.
 //
-// Each has a state of its own, behind methods that take its mutex: decisions of placement,
-// written of the statuses, podStates of the pods.
+// Each queue has its own state, behind methods that take its mutex: decisions for placement,
+// written for the statuses, podStates for the pods.
 //
-// The status is the only memory of placement, and the database that of what is
-// done: nothing is written by a restart where nothing changed. What traffic needs
-// is waited for without a worker, in goroutines that bring the key back.
+// The status is the only memory of placement, and the database the only memory of
+// the rows: a restart writes nothing if nothing changed. Waiting for the dataplane does not
+// occupy a worker, but happens in goroutines that enqueue the key again.
 //
 // Caller: pkg/app. pod/master calls Pending and Attach.
 package master

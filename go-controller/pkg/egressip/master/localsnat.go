@@ -9,13 +9,13 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// Where each pod has a translation of its own on its node's gateway router, that yields to
-// ours (nb.Row.Yields). After a start the writer does not know it before those who plan it
-// have told: until then ours stay.
+// If each pod has its own translation on its node's gateway router, that translation yields to
+// the EgressIP's (nb.Row.Yields). After a start the writer does not know the former until
+// their controller has planned them: until then the EgressIPs' translations are kept.
 
-// keepLocalSNAT keeps, of a pod's translations on its own node, those that are to go, as long
-// as it is not known what there is without them; it tells whether there are any. The pod's
-// key comes back then.
+// keepLocalSNAT keeps those of a pod's translations on its own node that are to be removed, as long
+// as the translation that replaces them is unknown, and reports whether there are any. The pod's
+// key is enqueued again later.
 func (c *Controller) keepLocalSNAT(key, node string, now egressip.State, plan *egressip.Plan) (kept bool) {
 	if _, gone := c.chassis(node); gone || c.deps.LocalSNATs == nil {
 		return false
@@ -33,8 +33,8 @@ func (c *Controller) keepLocalSNAT(key, node string, now egressip.State, plan *e
 	return true
 }
 
-// returnLocalSNATs has the pods planned again whose translations were kept, once it is known
-// what they have without them.
+// returnLocalSNATs enqueues the pods whose translations were kept, once their
+// replacements are known.
 func (c *Controller) returnLocalSNATs(ctx context.Context) {
 	if c.deps.LocalSNATs == nil || !waits.Until(ctx, c.deps.LocalSNATs(), waits.Wait{Part: "egressip-pods", For: "every pod's own translation to be told to the writer"}) {
 		return

@@ -30,7 +30,7 @@ func measure(w *world) measurements {
 	return m
 }
 
-// has tells whether a line begins with prefix.
+// has reports whether a line begins with prefix.
 func (m measurements) has(prefix string) bool {
 	answer := httptest.NewRecorder()
 	m.set.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))

@@ -20,16 +20,16 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
-// work is what is written for some pods at once, and what follows.
+// work is a set of rows to write for some pods at once, and the subsequent steps.
 type work struct {
 	want  map[nb.Owner][]nb.Row
 	steps []step
 	waits waiters
-	// led are pods that policies lead away.
+	// led are the pods that policies reroute.
 	led []string
 }
 
-// step is what follows when the rows of a pod are written.
+// step is an action to take once the rows of a pod are written.
 type step struct {
 	key  string
 	then func()
@@ -43,7 +43,7 @@ func (w *work) write(key string, rows []nb.Row, then func()) {
 	w.steps = append(w.steps, step{key, then})
 }
 
-// reconcile writes the rows of pods, in as few transactions as there can be.
+// reconcile writes the rows of pods, in as few transactions as possible.
 func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]error {
 	w, errs := newWork(), map[string]error{}
 	for _, key := range keys {
@@ -52,13 +52,13 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 			continue
 		}
 		steps := len(w.steps)
-		// Whatever happens, the pods of the batch are let go of.
+		// Whatever happens, the pods of the batch are released.
 		if err := panics.Catch("egressip-pods", func() error { return c.plan(w, key, st) }); err != nil {
 			errs[key] = err
-			c.statuses.Enqueue(c.podStates.free(key)...) // it holds up no other
+			c.statuses.Enqueue(c.podStates.free(key)...) // it delays no other pod
 		}
 		if len(w.steps) == steps {
-			c.letGo(key) // others may want it before the rest is written
+			c.letGo(key) // others may need the pod before the rest is written
 		}
 	}
 	_, failed := c.apply(ctx, w)
@@ -68,11 +68,11 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 	return errs
 }
 
-// letGo lets go of pods.
+// letGo releases the locks of pods and enqueues those that need another pass.
 func (c *Controller) letGo(keys ...string) { c.pods.Enqueue(c.podStates.unlock(keys...)...) }
 
-// apply does what is to be done for pods, which are held, and lets go of them. It
-// returns the errors by owner.
+// apply writes the rows of pods whose locks are held, takes the subsequent steps, and releases
+// the locks. It returns the errors by owner.
 func (c *Controller) apply(ctx context.Context, w *work) (stats nb.Stats, errs map[nb.Owner]error) {
 	keys := make([]string, 0, len(w.steps))
 	for _, s := range w.steps {
@@ -103,14 +103,14 @@ func (c *Controller) apply(ctx context.Context, w *work) (stats nb.Stats, errs m
 	return stats, errs
 }
 
-// awaitInside waits until what pods have for nodes is kept away from their policies.
+// awaitInside waits until the pods' traffic to nodes is exempt from their policies.
 func (c *Controller) awaitInside(ctx context.Context, pods []string) error {
 	ctx, cancel := context.WithTimeout(ctx, insidePatience)
 	defer cancel()
 	return c.deps.Rerouted.Await(ctx, pods...)
 }
 
-// plan adds what is to be done for one pod.
+// plan adds the rows and steps of one pod.
 func (c *Controller) plan(w *work, key string, st *podState) error {
 	namespace, name, _ := strings.Cut(key, "/")
 	p, err := c.deps.Pods.Lister().Pods(namespace).Get(name)
@@ -121,7 +121,7 @@ func (c *Controller) plan(w *work, key string, st *podState) error {
 		return fmt.Errorf("get pod %s: %w", key, err)
 	}
 	if p == nil && c.deps.Static(key) {
-		return nil // it may run without its mirror as long as it has its port; Detached says when that is gone
+		return nil // a static pod may run without its mirror pod as long as it has its port; Detached reports the removal of the port
 	}
 	if p == nil || !kube.NeedsNetwork(p) {
 		c.deletePod(w, key, st)
@@ -129,16 +129,16 @@ func (c *Controller) plan(w *work, key string, st *podState) error {
 	}
 	addrs := c.deps.Given(key, kube.PodUID(p))
 	if len(addrs) == 0 && len(c.deps.Writer.Rows(egressip.Owner(key))) > 0 {
-		c.deletePod(w, key, st) // its port is gone, with its node for instance
+		c.deletePod(w, key, st) // its port is gone, for example with its node
 		return nil
 	}
 	c.planPod(w, key, st, p, addrs)
 	return nil
 }
 
-// deletePod removes the rows of a pod that is gone. It may send until the chassis has
-// heard that its port is gone, and has none of it in its memory; until then they stay,
-// for a while.
+// deletePod removes the rows of a deleted pod. The pod may send until its chassis has
+// processed the removal of its port and flushed its datapath flows; until then the rows stay,
+// but only for a limited time.
 func (c *Controller) deletePod(w *work, key string, st *podState) {
 	c.auditPodFound(key, nil, nil)
 	c.statuses.Enqueue(c.podStates.free(key)...)
@@ -150,7 +150,7 @@ func (c *Controller) deletePod(w *work, key string, st *podState) {
 	silent := c.podStates.silent(st)
 	rest := podStartTimeout - time.Since(st.left)
 	if _, gone := c.chassis(st.node); !gone && !silent && rest > 0 && len(c.deps.Writer.Rows(egressip.Owner(key))) > 0 {
-		if portGone { // else Detached brings the key
+		if portGone { // otherwise Detached enqueues the key
 			c.await(w.waits, key, st.node, reached{portGone: true, flushed: true})
 		}
 		c.pods.EnqueueAfter(rest, key)
@@ -164,11 +164,11 @@ func (c *Controller) deletePod(w *work, key string, st *podState) {
 	})
 }
 
-// Detached says that the port of a pod is gone from the database.
+// Detached reports that the port of a pod was removed from the database.
 func (c *Controller) Detached(key string) { c.pods.Enqueue(key) }
 
-// removeRows removes the rows of a pod that no EgressIP has any more: the policies,
-// and when that is in force the translations.
+// removeRows removes the rows of a pod that no EgressIP has any more: first the policies,
+// and once their removal is in force the translations.
 func (c *Controller) removeRows(w *work, key string, st *podState, p *corev1.Pod) {
 	c.statuses.Enqueue(c.members.Set(key, nil, nil)...)
 	now := egressip.StateOf(c.deps.Writer.Rows(egressip.Owner(key)))
@@ -189,17 +189,17 @@ func (c *Controller) removeRows(w *work, key string, st *podState, p *corev1.Pod
 	})
 }
 
-// planPod plans the rows of a pod, and starts to wait for what is to be in force when
-// they are written. The caller has hold of the pod. Nothing is written while it is
-// not known what the pod is to have.
+// planPod plans the rows of a pod, and arranges to wait until they are in force after
+// they are written. The caller holds the lock of the pod. Nothing is written while
+// the decision for the pod's EgressIP is missing.
 func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, addrs []netip.Addr) {
 	c.auditPodFound(key, p, addrs)
 	keys := c.choose(p)
 	pod := c.observe(st, p)
 	pod.Addrs = addrs
-	if len(keys) > 0 && len(addrs) == 0 { // its port comes by Attach, or goes with it
+	if len(keys) > 0 && len(addrs) == 0 { // Attach brings its port, or its rows are removed with the port
 		c.statuses.Enqueue(c.podStates.free(key)...)
-		c.statuses.Enqueue(c.members.Set(key, nil, nil)...) // nobody can have rules for it
+		c.statuses.Enqueue(c.members.Set(key, nil, nil)...) // no node can have rules for it
 		return
 	}
 	if len(keys) == 0 {
@@ -214,13 +214,13 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 	}
 	plan := s.Plan()
 	c.keepLocalSNAT(key, st.node, s.Now, &plan)
-	// Those of an earlier pod of the name stay until its policies have gone.
+	// The addresses of an earlier pod of that name stay until its policies are removed.
 	c.deps.Rerouted.Set(key, noreroute.Union(addrs, s.Now.Addrs()))
 	w.led = append(w.led, key)
 	w.write(key, plan.Want.Rows(), func() {
 		c.auditPod(key, p, addrs, plan.Want, keys, "")
 		c.deps.Rerouted.Set(key, addrs)
-		// What is not in the database any more is not in force for long.
+		// Rows that are no longer in the database will soon be out of force.
 		maps.DeleteFunc(st.inForce.NATs, func(site egressip.Site, addr netip.Addr) bool { return plan.Want.NATs[site] != addr })
 		c.awaitPlan(w.waits, key, p.Spec.NodeName, plan)
 		c.statuses.Enqueue(c.podStates.planned(key, keys[0], decision, plan.Done, s.Translated())...)
@@ -228,19 +228,19 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 	})
 }
 
-// observe takes over what was reached for a pod, notes whether it bears the mark, and
-// tells whether it is to be kept waiting or has waited long enough.
+// observe applies the states reached by a pod's chassis, records whether the pod has the pending
+// annotation, and returns whether it must keep waiting or has waited long enough.
 func (c *Controller) observe(st *podState, p *corev1.Pod) egressip.Pod {
 	held, rest := c.podStates.observe(st, p)
 	pending := held && rest > 0
 	if pending {
-		c.pods.EnqueueAfter(rest, kube.PodKey(p)) // later on, the chassis that it waits for bring it back
+		c.pods.EnqueueAfter(rest, kube.PodKey(p)) // afterwards the chassis that it waits for enqueue it again
 	}
 	return egressip.Pod{Key: kube.PodKey(p), Pending: pending, Late: held && !pending, NodeDown: c.dead(p.Spec.NodeName)}
 }
 
-// planInput collects what decides about a pod; false while there is no decision
-// about its EgressIP.
+// planInput collects the input for planning a pod; false while there is no decision
+// for its EgressIP.
 func (c *Controller) planInput(key string, st *podState, name string, pod egressip.Pod) (egressip.Steering, bool) {
 	d, ok := c.decisions.of(name)
 	if !ok {
@@ -248,7 +248,7 @@ func (c *Controller) planInput(key string, st *podState, name string, pod egress
 	}
 	obj, err := c.deps.EgressIPs.Lister().Get(name)
 	if err != nil {
-		return egressip.Steering{}, false // it is gone, which enqueues its pods
+		return egressip.Steering{}, false // its deletion enqueues its pods
 	}
 	s := egressip.Steering{
 		EgressIP: c.decode(obj),
@@ -257,7 +257,7 @@ func (c *Controller) planInput(key string, st *podState, name string, pod egress
 		Now:      egressip.StateOf(c.deps.Writer.Rows(egressip.Owner(key))),
 		Owned:    c.decisions.owned,
 	}
-	// What the database has when we come counts as done, unless the pod waits.
+	// On the first pass the rows in the database count as in force, unless the pod waits.
 	if !st.known && !pod.Pending && !pod.Late {
 		st.inForce = s.Used()
 	}

@@ -16,21 +16,21 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 )
 
-// podStartTimeout is how long a pod is kept from starting by policies that are not in
-// force. After it the pod starts, and what it sends is dropped until they are.
+// podStartTimeout is how long the start of a pod waits for policies that are not in
+// force. Afterwards the pod starts, and its traffic is dropped until they are.
 const podStartTimeout = 5 * time.Second
 
-// revalidateDelay is how long a chassis may go on by what its datapath remembers of flows
-// that were replaced, which ovn-controller knows nothing of, and hence the barrier
-// does not either. Open vSwitch goes through them at the latest after
-// other_config:max-revalidator, or max-idle where that is less: 500 ms by default, and
-// not meant to be raised. That a pass takes as long again is rather much.
+// revalidateDelay is how long a chassis may continue to use cached datapath flows that
+// were replaced. ovn-controller does not know about them, and hence the barrier
+// does not either. Open vSwitch revalidates them at the latest after
+// other_config:max-revalidator, or max-idle if that is less: 500 ms by default, and
+// not meant to be raised. The rest is a generous allowance for the pass itself.
 const revalidateDelay = time.Second
 
 func (c *Controller) watchPods() error {
 	nb.Bind(c.pods, c.deps.Writer, egressip.Feature)
 	c.pods.Seed(func() []string {
-		c.choosing.Store(true) // from here on the events tell
+		c.choosing.Store(true) // from here on, events enqueue the pods
 		var keys []string
 		for _, obj := range c.deps.Pods.Informer().GetIndexer().List() {
 			if p, ok := obj.(*corev1.Pod); ok && (isPending(p) || kube.NeedsNetwork(p) && len(c.choose(p)) > 0) {
@@ -72,19 +72,19 @@ func (c *Controller) podsOfNamespace(old, new any) []string {
 	}
 	keys, err := c.deps.Pods.Informer().GetIndexer().IndexKeys(cache.NamespaceIndex, n.Name)
 	if err != nil {
-		klog.ErrorS(err, "Cannot list the pods of a namespace", "namespace", n.Name) // the index is the factory's
+		klog.ErrorS(err, "Cannot list the pods of a namespace", "namespace", n.Name) // cannot happen: the informer factory creates this index
 	}
 	return keys
 }
 
-// podsOfEgressIP returns the pods that a change of an EgressIP concerns.
+// podsOfEgressIP returns the pods affected by a change of an EgressIP.
 func (c *Controller) podsOfEgressIP(old, new any) []string {
 	o, _ := old.(*v1.EgressIP)
 	n, _ := new.(*v1.EgressIP)
 	c.updateSelection(nameOf(o, n))
 	if o != nil && n != nil && o.UID == n.UID && equality.Semantic.DeepEqual(o.Spec, n.Spec) {
 		if slices.EqualFunc(o.Status.Programmed, n.Status.Programmed, func(a, b v1.ProgrammedStatus) bool {
-			a.Awaiting, b.Awaiting = nil, nil // that is for the status
+			a.Awaiting, b.Awaiting = nil, nil // only the status depends on it
 			return egressip.SameNodeStatus(a, b)
 		}) {
 			return nil
@@ -98,7 +98,7 @@ func (c *Controller) podsOfEgressIP(old, new any) []string {
 		}
 		keys = append(keys, c.members.Selected(e.Name)...)
 		if !c.choosing.Load() {
-			continue // every pod that anybody chooses is a start-up key
+			continue // all selected pods are start-up keys
 		}
 		if s, err := egressip.NewSelector(e); err == nil {
 			keys = append(keys, c.chosen(s)...)

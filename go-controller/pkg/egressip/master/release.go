@@ -14,16 +14,16 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// updateGates notes whether a pod that bears the mark may start, and has the mark taken
-// away then.
+// updateGates records whether a pod with the pending annotation may start, and if so has the
+// annotation removed.
 func (c *Controller) updateGates(key string, st *podState, p *corev1.Pod, gate egressip.StartGate) {
 	if c.podStates.setGate(st, p.UID, gate) {
 		c.gates.Enqueue(key)
 	}
 }
 
-// removePendingAnnotation takes the mark off a pod that may start. Where the lister does not show the
-// mark yet, its event brings the pod here again.
+// removePendingAnnotation removes the pending annotation from a pod that may start. If the lister does not show the
+// annotation yet, its event enqueues the pod again.
 func (c *Controller) removePendingAnnotation(ctx context.Context, key string) error {
 	namespace, name, _ := strings.Cut(key, "/")
 	p, err := c.deps.Pods.Lister().Pods(namespace).Get(name)

@@ -1,6 +1,6 @@
 package master
 
-// unprogrammedPods knows the pods of each EgressIP that do not leave as they are to yet. The
+// unprogrammedPods tracks the pods of each EgressIP whose traffic does not leave as intended yet. The
 // mutex of podStates guards it.
 type unprogrammedPods struct {
 	byEgressIP map[string]map[string]bool
@@ -11,13 +11,13 @@ func newUnprogrammedPods() unprogrammedPods {
 	return unprogrammedPods{byEgressIP: map[string]map[string]bool{}, byPod: map[string]map[string]bool{}}
 }
 
-// add notes that a pod of an EgressIP does not leave as it is to.
+// add records that the traffic of a pod of an EgressIP does not leave as intended.
 func (u unprogrammedPods) add(name, pod string) {
 	put(u.byEgressIP, name, pod)
 	put(u.byPod, pod, name)
 }
 
-// remove notes that a pod need not leave as an EgressIP says; last tells that this was
+// remove records that an EgressIP no longer waits for a pod; last reports whether this was
 // the last pod it waited for.
 func (u unprogrammedPods) remove(name, pod string) (last bool) {
 	if !u.byEgressIP[name][pod] {
@@ -27,7 +27,7 @@ func (u unprogrammedPods) remove(name, pod string) (last bool) {
 	return drop(u.byEgressIP, name, pod)
 }
 
-// forget drops what is known of an EgressIP that is gone.
+// forget removes the state of a deleted EgressIP.
 func (u unprogrammedPods) forget(name string) {
 	for pod := range u.byEgressIP[name] {
 		drop(u.byPod, pod, name)
@@ -44,7 +44,7 @@ func (u unprogrammedPods) of(pod string) []string {
 	return names
 }
 
-// count returns how many pods an EgressIP waits for.
+// count returns the number of pods an EgressIP waits for.
 func (u unprogrammedPods) count(name string) int { return len(u.byEgressIP[name]) }
 
 func put(sets map[string]map[string]bool, key, member string) {

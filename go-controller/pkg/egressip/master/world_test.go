@@ -281,7 +281,7 @@ func (w *world) given(key string, uid types.UID) []netip.Addr {
 	return out
 }
 
-// static tells whether a port in the database says that its pod is a static one.
+// static reports whether a port in the database says that its pod is a static one.
 func (w *world) static(key string) bool {
 	return slices.ContainsFunc(w.db.Rows(nb.Owner{Feature: portFeature, Object: key}), func(r nb.Row) bool {
 		port, ok := r.Model.(*nbdb.LogicalSwitchPort)
@@ -413,7 +413,7 @@ func (w *world) holder(name, addr string) string {
 	return ""
 }
 
-// is tells whether a condition of an EgressIP is true.
+// is reports whether a condition of an EgressIP is true.
 func (w *world) is(name, condition string) bool {
 	return meta.IsStatusConditionTrue(w.get(name).Status.Conditions, condition)
 }

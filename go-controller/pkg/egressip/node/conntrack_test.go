@@ -15,7 +15,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
 )
 
-// dropsFrom tells whether what leaves with an address is dropped.
+// dropsFrom reports whether what leaves with an address is dropped.
 func (w *world) dropsFrom(addr string) bool {
 	return slices.Contains(strings.Split(w.flows.Dump(), "\n"), string(bridge.SuppressARP(netip.MustParseAddr(addr), true)))
 }

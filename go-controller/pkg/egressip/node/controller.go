@@ -94,7 +94,7 @@ type Deps struct {
 // Flows is the flow manager of the external bridge.
 type Flows interface {
 	host.FlowWriter
-	// Synced tells whether the flows of all contributors are installed.
+	// Synced reports whether the flows of all contributors are installed.
 	Synced() bool
 }
 

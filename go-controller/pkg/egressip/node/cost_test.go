@@ -81,7 +81,7 @@ func TestRemoteCost(t *testing.T) {
 // flowsOfAddress is how many flows an address has that another node holds.
 const flowsOfAddress = 1
 
-// have tells whether all of the addresses are suppressed.
+// have reports whether all of the addresses are suppressed.
 func (w *world) have(addrs ...string) bool { return len(w.gated(addrs...)) == len(addrs) }
 
 // TestGatesAfterFailure: where the bridge could not be told, an EgressIP that has not

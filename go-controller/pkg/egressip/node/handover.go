@@ -82,7 +82,7 @@ func (c *Controller) awaitHandover(ctx context.Context, held int) {
 	}
 }
 
-// ledElsewhere tells whether no pod is led to this node any more for an address on a
+// ledElsewhere reports whether no pod is led to this node any more for an address on a
 // secondary network that it has released. On the primary network its gateway router goes on
 // translating for them.
 func (c *Controller) ledElsewhere() bool {
@@ -118,7 +118,7 @@ func (c *Controller) dropReleased(ctx context.Context) {
 	}
 }
 
-// translatesReleased tells whether the kernel translates to addresses that are released.
+// translatesReleased reports whether the kernel translates to addresses that are released.
 func (c *Controller) translatesReleased() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +132,7 @@ func (c *Controller) translatesReleased() bool {
 	return false
 }
 
-// somebodyElse tells whether there is another node that may hold addresses.
+// somebodyElse reports whether there is another node that may hold addresses.
 func (c *Controller) somebodyElse(ctx context.Context) (bool, error) {
 	nodes, err := c.deps.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: kube.LabelEgressAssignable})
 	if err != nil {

@@ -134,7 +134,7 @@ func (p *pods) follow() {
 	}()
 }
 
-// watching tells whether pods are watched.
+// watching reports whether pods are watched.
 func (p *pods) watching() bool {
 	select {
 	case <-p.started:

@@ -30,7 +30,7 @@ func toSelf(addr string) *v1.EgressIP {
 	return e
 }
 
-// awaits tells whether a node says that it is prepared for an address.
+// awaits reports whether a node says that it is prepared for an address.
 func (w *world) awaits(addr string) bool {
 	status, _ := egressip.NodeStatusOf(w.get("prod").Status, self)
 	return slices.Equal(status.Awaiting, []string{addr})

@@ -50,7 +50,7 @@ func (r *Record) Addresses() []netip.Addr {
 	return slices.SortedFunc(maps.Keys(r.known), netip.Addr.Compare)
 }
 
-// Has tells whether an address is recorded.
+// Has reports whether an address is recorded.
 func (r *Record) Has(a netip.Addr) bool { return slices.Contains(r.Addresses(), a) }
 
 // load reads what an earlier run has recorded, as soon as the node is known.
@@ -106,7 +106,7 @@ func (r *Record) Set(ctx context.Context, key string, addrs map[netip.Addr]bool,
 // Trim forgets the addresses that no EgressIP wants, once they have left the host.
 func (r *Record) Trim(ctx context.Context) error { return r.Set(ctx, "", nil, false) }
 
-// StandsIn tells whether a node's annotation says what is recorded. Before the record
+// StandsIn reports whether a node's annotation says what is recorded. Before the record
 // is read, every annotation does.
 func (r *Record) StandsIn(n *corev1.Node) bool {
 	return !r.isLoaded() || n.Annotations[kube.AnnotationEgressIPAddresses] == r.annotation()

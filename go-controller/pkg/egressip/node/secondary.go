@@ -251,7 +251,7 @@ func (c *Controller) networks() ([]host.Network, error) {
 	return slices.DeleteFunc(all, func(n host.Network) bool { return len(n.Addrs) == 0 }), nil
 }
 
-// hasReported tells whether every EgressIP that was there at the start has been
+// hasReported reports whether every EgressIP that was there at the start has been
 // reconciled.
 func (c *Controller) hasReported() bool {
 	select {

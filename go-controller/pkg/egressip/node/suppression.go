@@ -194,7 +194,7 @@ func (g *arpSuppression) tell(ctx context.Context, c changes) error {
 	return nil
 }
 
-// cover tells whether the bridge was told of the addresses that an EgressIP has now; e is nil
+// cover reports whether the bridge was told of the addresses that an EgressIP has now; e is nil
 // where it is gone. Otherwise the next pass looks at it.
 func (g *arpSuppression) cover(key string, e *v1.EgressIP, node topology.Node) bool {
 	g.mu.Lock()
@@ -299,7 +299,7 @@ func without(flows, others []host.Flow) []host.Flow {
 	return slices.DeleteFunc(slices.Clone(flows), func(f host.Flow) bool { return slices.Contains(others, f) })
 }
 
-// isSuppressed tells whether an EgressIP has an address that this node does not hold; mu is held.
+// isSuppressed reports whether an EgressIP has an address that this node does not hold; mu is held.
 func (g *arpSuppression) isSuppressed(a netip.Addr, held map[netip.Addr]bool, node topology.Node) bool {
 	return len(g.users[a]) > 0 && !held[a] && egressip.Suppressible(node, a)
 }
@@ -321,7 +321,7 @@ func (g *arpSuppression) treat(a netip.Addr, node topology.Node, lingering bool)
 	return treatment{}
 }
 
-// moves tells whether the EgressIP that this node held an address for last has it still,
+// moves reports whether the EgressIP that this node held an address for last has it still,
 // which another node then is to take; mu is held.
 func (g *arpSuppression) moves(a netip.Addr) bool {
 	uid, known := g.c.lastHeldFor(a)

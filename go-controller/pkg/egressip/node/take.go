@@ -98,7 +98,7 @@ func (c *Controller) still(ctx context.Context, e *v1.EgressIP, addrs []netip.Ad
 	return addrs, nil
 }
 
-// takes tells whether this node is to answer for an address from now on.
+// takes reports whether this node is to answer for an address from now on.
 func (c *Controller) takes(status v1.EgressIPStatus, a netip.Addr) bool {
 	return egressip.Next(false, status, c.deps.Node, a).Answers()
 }

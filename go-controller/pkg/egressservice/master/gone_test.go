@@ -28,7 +28,7 @@ func (w *world) says(node string) {
 	}
 }
 
-// reports tells whether the status has the word of a node, "" for none, and whether the
+// reports reports whether the status has the word of a node, "" for none, and whether the
 // condition goes with it.
 func (w *world) reports(node string) bool {
 	w.t.Helper()

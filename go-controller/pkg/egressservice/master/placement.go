@@ -50,7 +50,7 @@ func (c *Controller) watchPlacement() error {
 	})
 }
 
-// sameCandidate tells whether nothing that placement looks at has changed.
+// sameCandidate reports whether nothing that placement looks at has changed.
 func sameCandidate(old, new *corev1.Node) bool {
 	return maps.Equal(old.Labels, new.Labels) &&
 		kube.NodeReady(old) == kube.NodeReady(new) && kube.NodeUnheard(old) == kube.NodeUnheard(new) && old.Spec.Unschedulable == new.Spec.Unschedulable &&

@@ -99,7 +99,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	return nil
 }
 
-// serviceArrives tells whether there is a Service that the informer does not know yet:
+// serviceArrives reports whether there is a Service that the informer does not know yet:
 // objects that are made one after the other may be seen the other way round, and the user
 // would be warned of what is not so. It is asked once for each EgressService without one.
 func (c *Controller) serviceArrives(ctx context.Context, eg *v1.EgressService) bool {
@@ -127,14 +127,14 @@ func (c *Controller) setAndRecord(ctx context.Context, eg *v1.EgressService, s e
 	return nil
 }
 
-// isCurrent tells whether the host has acknowledged what is decided, and nothing else was
+// isCurrent reports whether the host has acknowledged what is decided, and nothing else was
 // decided meanwhile.
 func (c *Controller) isCurrent(s egressservice.Service, d egressservice.Decision) bool {
 	last, ok := c.decision(s.Key)
 	return ok && last.Equal(d) && egressservice.Acknowledged(s, d)
 }
 
-// gone tells whether there is no node of a name any more.
+// gone reports whether there is no node of a name any more.
 func (c *Controller) gone(node string) bool {
 	if node == "" {
 		return false
@@ -160,7 +160,7 @@ func (c *Controller) applyRows(ctx context.Context, key string, pods []netip.Add
 	return nil
 }
 
-// transient tells whether all that is to be said is that the host did not yet
+// transient reports whether all that is to be said is that the host did not yet
 // acknowledge a change of what it serves. It asks for another look later.
 func (c *Controller) transient(eg *v1.EgressService, s egressservice.Service, d egressservice.Decision) bool {
 	known := c.known(eg)

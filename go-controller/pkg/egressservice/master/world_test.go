@@ -318,7 +318,7 @@ func (w *world) anyHost(key string) string {
 	return host
 }
 
-// programmed tells whether the status of an EgressService says that it is served.
+// programmed reports whether the status of an EgressService says that it is served.
 func (w *world) programmed(key string) bool {
 	namespace, name, _ := strings.Cut(key, "/")
 	eg, err := w.egress.EgressServiceV1().EgressServices(namespace).Get(context.Background(), name, metav1.GetOptions{})

@@ -33,7 +33,7 @@ func (c *Controller) watchSelf() error {
 	})
 }
 
-// present tells whether this node is in the cluster.
+// present reports whether this node is in the cluster.
 func (c *Controller) present() bool {
 	if c.deps.Nodes == nil {
 		return true

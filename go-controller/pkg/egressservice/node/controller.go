@@ -210,7 +210,7 @@ func (c *Controller) decode(ctx context.Context, eg *v1.EgressService) (egressse
 	return s, err
 }
 
-// needsAll tells whether this node has to know an EgressService's pods on other nodes: as the
+// needsAll reports whether this node has to know an EgressService's pods on other nodes: as the
 // host, which translates for them, or for replies of pods that its kernel has led to them.
 func (c *Controller) needsAll(s egressservice.Service) bool {
 	return c.role(s).Host == c.deps.Node || len(s.DirectPorts) > 0
@@ -231,7 +231,7 @@ func (c *Controller) role(s egressservice.Service) egressservice.Service {
 	return s
 }
 
-// takesOver tells whether this node is host and was not before: what it remembers
+// takesOver reports whether this node is host and was not before: what it remembers
 // of connections, from an earlier time as host, is out of date.
 func (c *Controller) takesOver(s egressservice.Service) bool {
 	c.mu.Lock()

@@ -148,7 +148,7 @@ func (r *Reader) Close() {
 	n.running.Wait()
 }
 
-// Knows tells whether all pods of the namespace of an EgressService are known, and remain
+// Knows reports whether all pods of the namespace of an EgressService are known, and remain
 // so until it is released.
 func (r *Reader) Knows(eg *v1.EgressService) bool {
 	n := r.known

@@ -70,7 +70,7 @@ func (r *Reader) concerned(old, new any) []string {
 	return slices.Sorted(maps.Keys(keys))
 }
 
-// same tells whether two states of a pod are one to us.
+// same reports whether two states of a pod are one to us.
 func (r *Reader) same(a, b *corev1.Pod) bool {
 	return a.UID == b.UID && a.Spec.NodeName == b.Spec.NodeName &&
 		slices.Equal(kube.PodAddresses(a), kube.PodAddresses(b)) && kube.NeedsNetwork(a) == kube.NeedsNetwork(b) &&

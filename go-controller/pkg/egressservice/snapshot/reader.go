@@ -298,7 +298,7 @@ func (r *Reader) givenOut(addrs []netip.Addr) []string {
 	return found
 }
 
-// LocalOnly tells whether the Service of a key wants only nodes with endpoints.
+// LocalOnly reports whether the Service of a key wants only nodes with endpoints.
 func (r *Reader) LocalOnly(key string) bool {
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil {
@@ -308,7 +308,7 @@ func (r *Reader) LocalOnly(key string) bool {
 	return err == nil && svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// exists tells whether there is an EgressService of a key. One that comes later
+// exists reports whether there is an EgressService of a key. One that comes later
 // brings its own event.
 func (r *Reader) exists(key string) bool {
 	_, ok, err := r.informers.EgressServices.Informer().GetIndexer().GetByKey(key)
@@ -327,7 +327,7 @@ const (
 	Pod
 )
 
-// sameButStatus tells whether an EgressService asks for what it asked for before.
+// sameButStatus reports whether an EgressService asks for what it asked for before.
 func sameButStatus(old, new any) bool {
 	o, _ := old.(*v1.EgressService)
 	n, _ := new.(*v1.EgressService)

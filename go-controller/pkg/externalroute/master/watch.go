@@ -78,7 +78,7 @@ func (c *Controller) gatewayPodKeys(old, new any) []string {
 	return nil
 }
 
-// candidate tells whether a pod may be a gateway, and certain whether it may be one whatever
+// candidate reports whether a pod may be a gateway, and certain whether it may be one whatever
 // becomes of its node.
 func candidate(p *corev1.Pod) bool {
 	return p != nil && kube.ReadyNow(p, func(string) bool { return true })
@@ -88,7 +88,7 @@ func certain(p *corev1.Pod) bool {
 	return p != nil && kube.ReadyNow(p, func(string) bool { return false })
 }
 
-// dynamic tells whether any policy looks for gateway pods.
+// dynamic reports whether any policy looks for gateway pods.
 func (c *Controller) dynamic() bool {
 	policies, err := c.policies.List(labels.Everything())
 	return err != nil || slices.ContainsFunc(policies, func(p *v1.AdminPolicyBasedExternalRoute) bool {
@@ -150,7 +150,7 @@ func (c *Controller) podNodes(old, new any) []string {
 	return nodes
 }
 
-// concerns tells whether the pods of a namespace have rows. A namespace that gets
+// concerns reports whether the pods of a namespace have rows. A namespace that gets
 // gateways later brings its pods' nodes with it.
 func (c *Controller) concerns(namespace string) bool {
 	c.mu.Lock()

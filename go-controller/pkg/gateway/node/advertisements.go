@@ -53,7 +53,7 @@ func (g *Gateway) keepAdvertisements(ctx context.Context) error {
 	return g.Settings.Apply(ctx, gateway.Contributor+"-advertisements", want)
 }
 
-// acceptsAdvertisements tells whether a link takes in router advertisements now; one
+// acceptsAdvertisements reports whether a link takes in router advertisements now; one
 // that does not exist does not.
 func acceptsAdvertisements(name string) (bool, error) {
 	accept, err := link.Sysctl(topology.IPv6, name, "accept_ra")

@@ -117,7 +117,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return g.controller.Run(ctx, 1)
 }
 
-// isOurs tells whether an OVS interface is one of an external bridge's.
+// isOurs reports whether an OVS interface is one of an external bridge's.
 func (g *Gateway) isOurs(name string) bool {
 	return slices.ContainsFunc(g.physicalNetworks(), func(p physicalNetwork) bool { return p.flows.Concerns(name) })
 }

@@ -34,7 +34,7 @@ func (l *lab) restarted() {
 	l.vs.StartVswitchd()
 }
 
-// passes tells whether the external bridge hands a frame from one port to another.
+// passes reports whether the external bridge hands a frame from one port to another.
 func (l *lab) passes(frame, from, to string) (bool, string) {
 	l.t.Helper()
 	number := strings.TrimSpace(l.vs.Run("ovs-vsctl", "get", "interface", from, "ofport"))

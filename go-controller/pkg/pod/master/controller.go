@@ -301,7 +301,7 @@ func (c *Controller) lookup(key string) (*corev1.Pod, error) {
 	return p, err
 }
 
-// exists tells whether there is a pod, whatever it needs.
+// exists reports whether there is a pod, whatever it needs.
 func (c *Controller) exists(key string) bool {
 	_, ok, _ := c.pods.GetByKey(key) // memory does not fail
 	return ok
@@ -311,6 +311,6 @@ func holder(p *corev1.Pod) pod.Holder {
 	return pod.Holder{Key: kube.PodKey(p), UID: string(kube.PodUID(p))}
 }
 
-// running tells whether the pod's addresses are in use: the runtime has
+// running reports whether the pod's addresses are in use: the runtime has
 // reported them.
 func running(p *corev1.Pod) bool { return len(p.Status.PodIPs) > 0 }

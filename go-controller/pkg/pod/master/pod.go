@@ -218,7 +218,7 @@ type replaced struct {
 	before, version string
 }
 
-// shownBy tells whether a state of the pod is the one that was written upon. One with
+// shownBy reports whether a state of the pod is the one that was written upon. One with
 // another version may be from before that as well, or it is a later one in which
 // somebody has made the annotation what it was.
 func (r replaced) shownBy(p *corev1.Pod) bool {
