@@ -12,7 +12,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 )
 
-// The reasons of this feature for not choosing a node.
+// The reasons of this feature for rejecting a node.
 const (
 	rejectSelector   place.Reason = "does not match nodeSelector"
 	rejectNoEndpoint place.Reason = "has no endpoint, which externalTrafficPolicy Local demands"
@@ -20,34 +20,34 @@ const (
 	rejectCordoned   place.Reason = "is cordoned"
 )
 
-// Reasons returns those, which come to the ones of place.
+// Reasons returns the reasons of this feature, which add to those of package place.
 func Reasons() []place.Reason {
 	return []place.Reason{rejectSelector, rejectNoEndpoint, rejectNoSubnet, rejectCordoned}
 }
 
-// Decision is where an EgressService is served.
+// Decision is the placement of an EgressService.
 type Decision struct {
-	Host     string       // empty: nowhere, and Refused says why
+	Host     string       // empty: none, and Refused gives the reason
 	NextHops []netip.Addr // the host's management addresses
 	Refused  Refusal
-	// UID and Generation are those of the object and the spec that it was decided for.
+	// UID and Generation identify the object and the spec that the decision was made for.
 	UID        types.UID
 	Generation int64
-	// NotAcknowledging: the host can be reached, but has not acknowledged in time what it
-	// serves, and no other node can be the host.
+	// NotAcknowledging: the host is reachable, but has not acknowledged its rules in
+	// time, and no other node can be the host.
 	NotAcknowledging bool
-	// Left is why the host before is host no more; empty where there was none.
+	// Left is why the previous host is no longer the host; empty if there was none.
 	Left string
 }
 
-// Equal compares two decisions, but for the way to them.
+// Equal compares two decisions, ignoring Left.
 func (d Decision) Equal(o Decision) bool {
 	return d.Host == o.Host && d.Refused == o.Refused && d.UID == o.UID && d.Generation == o.Generation &&
 		d.NotAcknowledging == o.NotAcknowledging && slices.Equal(d.NextHops, o.NextHops)
 }
 
-// Abandoned returns the host before that the service leaves for another because it is
-// unreachable; none where that is not so.
+// Abandoned returns the previous host if the service moves to another one because it is
+// unreachable, and nil otherwise.
 func (d Decision) Abandoned(before string) []string {
 	if before == "" || before == v1.HostAll || d.Host == "" || d.Host == before || d.Left != string(place.Unreachable) {
 		return nil
