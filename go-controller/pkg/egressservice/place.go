@@ -55,8 +55,8 @@ func (d Decision) Abandoned(before string) []string {
 	return []string{before}
 }
 
-// Decide finds the host of every service, by key. A service stays on its Host if
-// that is allowed.
+// Decide finds the host of every service and returns the decisions by key. A service stays on its
+// Host if that is allowed.
 func Decide(nodes []place.Node, services []Service) map[string]Decision {
 	decisions := make(map[string]Decision, len(services))
 	var claims []place.Claim
@@ -91,8 +91,8 @@ func Decide(nodes []place.Node, services []Service) map[string]Decision {
 	return decisions
 }
 
-// distinctLabels refuses, of services whose labels are the same text ("a-b"/"c"
-// and "a"/"b-c"), all but the oldest: with two hosts under one label a load
+// distinctLabels refuses all but the oldest of several services with the same label text ("a-b"/"c"
+// and "a"/"b-c"): with two hosts under one label, a load
 // balancer would announce both addresses from both.
 func distinctLabels(services []Service) []Service {
 	sorted := slices.Clone(services)
@@ -105,7 +105,7 @@ func distinctLabels(services []Service) []Service {
 			continue
 		}
 		if _, taken := owner[s.Label()]; taken {
-			// Whose it is is not for users of another namespace to know.
+			// The owner is not disclosed to users of another namespace.
 			sorted[i].Refused = Refusal{LabelTaken, "an older EgressService has the label " + s.Label()}
 			continue
 		}
@@ -139,8 +139,8 @@ func claim(s Service) place.Claim {
 			}
 			return ""
 		},
-		// Nobody is cut off for maintenance that is only being prepared. A host that does
-		// not acknowledge keeps what it has acknowledged before.
+		// A cordoned host is not abandoned without a replacement. A host that does
+		// not acknowledge keeps what it has already acknowledged.
 		Avoid: func(n place.Node) place.Reason {
 			switch {
 			case n.Unschedulable:

@@ -266,7 +266,7 @@ func (c *Controller) seedStates() []string {
 	return c.keys()
 }
 
-// restoreHeld returns the state in which this node holds its addresses of an EgressIP, by its own status entry.
+// restoreHeld returns this node's state of an EgressIP according to its own status entry.
 func (c *Controller) restoreHeld(e *v1.EgressIP) state {
 	s := state{uid: e.UID, held: map[netip.Addr]bool{}, announced: map[netip.Addr]bool{}}
 	for _, item := range e.Status.Items {

@@ -101,7 +101,7 @@ type released struct {
 
 // planReleased returns the addresses of an EgressIP on secondary networks that were assigned to
 // this node until recently, while pods may still be led here. If another node has the address,
-// this node keeps its rules so that connections continue. Otherwise it drops the traffic:
+// this node keeps its rules so that connections continue. It drops the traffic instead
 // if this process is about to end, or if no node is assigned the
 // address and the pods must use another address of the EgressIP, or none.
 func (c *Controller) planReleased(key string, e *v1.EgressIP, before state) egressip.NodeAssignment {

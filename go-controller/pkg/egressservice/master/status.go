@@ -61,7 +61,7 @@ func (c *Controller) setStatus(ctx context.Context, eg *v1.EgressService, s egre
 	want := *known.DeepCopy()
 	want.Host = egressservice.Status(s, d)
 	// A previous acknowledgement must not count when the host is assigned again: the host removes
-	// its rules when the status no longer names it. A node of "all nodes" was not a host.
+	// its rules when the status no longer names it. An entry from when every node served is not from a host.
 	// The same applies to the status entry of a deleted node.
 	shared := func(host string) bool { return host == "" || host == v1.HostAll }
 	revoke := want.Programmed != nil && (want.Host != known.Host && (shared(want.Host) || shared(known.Host)) ||

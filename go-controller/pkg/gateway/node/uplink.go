@@ -27,7 +27,7 @@ type attached struct {
 	physicalNetwork
 	bridge, uplink string
 	mac            string
-	host           host.Attachment // the state of the bridge
+	host           host.Attachment // the host's state on the bridge
 	missing        host.Attachment // the part of host that is missing on the bridge
 	gone           []netip.Prefix  // leases that the host no longer has
 	primary        []netip.Prefix  // the node's addresses, one per family of the cluster
@@ -223,9 +223,9 @@ func (g *Gateway) ensureBridge(ctx context.Context, a *attached, have *ovs.Bridg
 	return want, g.writeRecord(ctx, *a)
 }
 
-// recordLink records that the bridge's interface now carries the host. Without this, an
-// interrupted pass would leave an interface with only part of the host's state, and the
-// next pass would assume that somebody deleted the rest.
+// recordLink records that the bridge's interface now carries the host. It comes last: an
+// interrupted pass may leave an interface with only part of the host's state, and if that were
+// recorded, the next pass would assume that somebody deleted the rest.
 func (g *Gateway) recordLink(ctx context.Context, a attached) error {
 	now, err := link.Read(a.bridge)
 	if err != nil || now.Index == a.record.Link {
