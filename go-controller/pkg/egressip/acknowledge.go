@@ -9,15 +9,15 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// PendingAck is something that a node has to acknowledge and has not acknowledged yet.
+// PendingAck is an acknowledgement that a node still owes.
 type PendingAck struct {
 	Node string
 	What string
 }
 
-// PendingAcks returns what nodes have yet to acknowledge of a decision: that they have prepared
-// for an address, released one, taken one, or programmed the rules of all pods. digest and nodes
-// are as for Paths.
+// PendingAcks returns the acknowledgements that nodes still owe for a decision: that they
+// prepared for an address, released one, took one, or have the rules of all pods. digest and
+// nodes are as for Paths.
 func (d Decision) PendingAcks(status v1.EgressIPStatus, digest func(given []netip.Addr) string, nodes Nodes) []PendingAck {
 	given := d.given(status, nodes)
 	var acks []PendingAck
@@ -36,16 +36,16 @@ func (d Decision) PendingAcks(status v1.EgressIPStatus, digest func(given []neti
 		case !Answers(status, p.Node, p.Addr):
 			acks = append(acks, PendingAck{p.Node, fmt.Sprintf("take %s", p.Addr)})
 		case !p.Primary && nodeStatus.Digest != digest(given[p.Node]):
-			// Pods may come and go all the time: each new digest of the node is progress.
+			// Pods may come and go all the time: a new digest counts as progress.
 			acks = append(acks, PendingAck{p.Node, fmt.Sprintf("have the rules of the pods, after %s", nodeStatus.Digest)})
 		}
 	}
 	return acks
 }
 
-// fallback routes a pod that no policy leads to an address yet, for example a new one, to the
-// node that still has the address, while the new node waits for that one to release it.
-// translates tells whether a node has the rules of the pod for an address on a secondary
+// fallback routes a pod without a path to an address yet, for example a new pod, through the
+// node that still has the address, while the next node waits for that node to release it.
+// translates reports whether a node has the rules of the pod for an address on a secondary
 // network.
 func fallback(paths []Path, status v1.EgressIPStatus, nodes Nodes, translates func(node string, addr netip.Addr) bool) {
 	for i, p := range paths {
@@ -56,7 +56,7 @@ func fallback(paths []Path, status v1.EgressIPStatus, nodes Nodes, translates fu
 		if !ok {
 			continue
 		}
-		// A node can give a pod one address of a family.
+		// A node can give a pod only one address per family.
 		taken := slices.ContainsFunc(paths, func(o Path) bool {
 			return topology.FamilyOf(o.Addr) == topology.FamilyOf(p.Addr) && (o.Node == n.Name || o.Now.Node == n.Name)
 		})
@@ -67,8 +67,8 @@ func fallback(paths []Path, status v1.EgressIPStatus, nodes Nodes, translates fu
 	}
 }
 
-// through returns the path through the node that has the address now, for a pod that no policy
-// leads there yet.
+// through returns the path through the node that has the address now, for a pod that is not
+// led to the address yet.
 func (s Steering) through(p Path, was Policy) (Path, bool) {
 	if p.Answered || p.Now.Node == "" {
 		return p, false
@@ -79,7 +79,7 @@ func (s Steering) through(p Path, was Policy) (Path, bool) {
 	return Path{Placement: p.Now, Answered: true, Programmed: true}, true
 }
 
-// leads tells whether a policy leads to an address.
+// leads reports whether a policy leads to an address.
 func (s Steering) leads(was Policy, addr netip.Addr) bool {
 	return was.EgressIP == s.EgressIP.Key && slices.ContainsFunc(was.Hops, func(hop netip.Addr) bool { return was.Egress[hop] == addr })
 }

@@ -10,20 +10,20 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// nobody is a cluster without nodes that live.
+// nobody is a Nodes function for a cluster without live nodes.
 func nobody(string) (topology.Node, bool) { return topology.Node{}, false }
 
 func lapsed(n *place.Node) { n.NotAcknowledging = true }
 func stuck(n *place.Node)  { n.Stuck = true }
 
-// TestUnacknowledged: what a node does not acknowledge goes to another that can take it;
-// what it has stays. One whose ovn-controller hangs gives up both.
+// TestUnacknowledged: an address that a node does not acknowledge goes to another node that can take it;
+// acknowledged ones stay. A node whose ovn-controller hangs gives up both.
 func TestUnacknowledged(t *testing.T) {
 	const a, b = "ovn-worker", "ovn-worker2"
 	for _, c := range []struct {
 		name  string
 		item  string // the node in the status
-		word  string // the node whose word has it
+		word  string // the node whose status entry lists it
 		nodes []place.Node
 		want  string
 	}{
@@ -57,7 +57,7 @@ func TestUnacknowledged(t *testing.T) {
 	}
 }
 
-// TestDebts: who has to let go, to take, or to have rules.
+// TestDebts: the nodes that owe releasing or taking an address, or having rules.
 func TestDebts(t *testing.T) {
 	digest := func(given []netip.Addr) string { return "now" }
 	for _, c := range []struct {
@@ -83,7 +83,7 @@ func TestDebts(t *testing.T) {
 	}
 }
 
-// TestFallback: a pod that nothing leads to an address yet is led to who has it, unless that
+// TestFallback: a pod that is not led to an address yet is led to its current holder, unless that
 // node is to give the pod another address of the family.
 func TestFallback(t *testing.T) {
 	pod := addrs("10.244.0.3")[0]
@@ -108,7 +108,7 @@ func TestFallback(t *testing.T) {
 	if got := plan.Want.Policies[pod].Hops; !slices.Equal(got, addrs("100.64.0.4")) || plan.Done || !slices.Equal(plan.Await, []string{"ovn-worker2"}) {
 		t.Fatalf("led to %v: %+v", got, plan)
 	}
-	// When it has started it stays there, and the next node is prepared.
+	// After its start the pod stays there, and the next node is prepared.
 	s.Now, s.InForce, s.Pod.Pending = plan.Want, plan.Want.Clone(), false
 	plan = s.Plan()
 	if got := plan.Want.Policies[pod].Hops; !slices.Equal(got, addrs("100.64.0.4")) || plan.Done || len(plan.Want.NATs) != 2 {
@@ -120,7 +120,7 @@ func TestFallback(t *testing.T) {
 	if got := s.Plan().Want.Policies[pod].Hops; !slices.Equal(got, addrs("100.64.0.3")) {
 		t.Fatalf("at last led to %v", got)
 	}
-	// A gateway router gives a pod one address of a family.
+	// A gateway router gives a pod only one address per family.
 	two := egress("e", 1, prodIPs)
 	two.Status.Items = []v1.EgressIPStatusItem{{Node: "ovn-worker", EgressIP: "172.18.0.33"}, {Node: "ovn-worker2", EgressIP: "172.18.0.44"}}
 	d = Decide(all, decoded(two), cluster)["e"]

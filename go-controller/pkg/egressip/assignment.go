@@ -9,10 +9,10 @@ import (
 )
 
 // SuppressedAddrs returns, sorted, the addresses that a node's gateway router must not
-// answer for: all accepted egress addresses on its primary network that the node does not
-// hold. A refused address is not included: it may be in use elsewhere, for example by a
-// Service, and no router translates to it. The node's own addresses are not included either:
-// its gateway router uses them.
+// answer for: all addresses on its primary network that were accepted as egress
+// addresses and that the node does not hold. A refused address may be in use elsewhere,
+// for example by a Service, and no router has it in its translations. Addresses of
+// the node itself are never included: its gateway router uses them.
 func SuppressedAddrs(all []*v1.EgressIP, node topology.Node, held func(netip.Addr) bool) []netip.Addr {
 	var gated []netip.Addr
 	add := func(text string) {
@@ -22,7 +22,7 @@ func SuppressedAddrs(all []*v1.EgressIP, node topology.Node, held func(netip.Add
 		}
 	}
 	for _, e := range all {
-		// An address removed from the spec is included until its translations are gone.
+		// An address removed from the spec stays among these until its translations are removed.
 		for _, item := range e.Status.Items {
 			add(item.EgressIP)
 		}
@@ -31,13 +31,13 @@ func SuppressedAddrs(all []*v1.EgressIP, node topology.Node, held func(netip.Add
 	return slices.Compact(gated)
 }
 
-// Suppressible tells whether the gateway router of a node must not answer for an egress address
-// that the node does not hold.
+// Suppressible reports whether the gateway router of a node must not answer for an address
+// of an EgressIP that the node does not hold.
 func Suppressible(node topology.Node, a netip.Addr) bool {
 	return !a.Is4In6() && a.Zone() == "" && !IsOwn(node, a) && OnPrimary(node, a)
 }
 
-// IsOwn tells whether an address is the node's own.
+// IsOwn reports whether an address is one of the node's own.
 func IsOwn(node topology.Node, a netip.Addr) bool {
 	for _, prefixes := range [][]netip.Prefix{node.Primary, node.Gateway.Addrs, node.Host} {
 		if slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Addr() == a }) {
@@ -47,31 +47,31 @@ func IsOwn(node topology.Node, a netip.Addr) bool {
 	return false
 }
 
-// OnPrimary tells whether an address may be on a node's primary network. Every address may
-// while the network is unknown.
+// OnPrimary reports whether an address may be on a node's primary network. While
+// that network is unknown, every address may be on it.
 func OnPrimary(node topology.Node, a netip.Addr) bool {
 	return len(node.Primary) == 0 ||
 		slices.ContainsFunc(node.Primary, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// NodeAssignment has the addresses that the items of an EgressIP assign to one node.
+// NodeAssignment is the part of an EgressIP's items that concerns one node.
 type NodeAssignment struct {
 	Primary   []netip.Addr // on the node's primary network
 	Secondary []netip.Addr // on other networks of its host
-	// Networks are those of the secondary addresses, as the items name them.
+	// Networks are the networks of the secondary addresses, as the items name them.
 	Networks map[netip.Addr]netip.Prefix
 }
 
-// AssignmentOf reads the assignment of a node: the addresses that it is to hold, and those that it
-// keeps answering for. The network of an item determines where its address belongs; the node
-// decides that itself only for an address that another node is to hold, since the item has the
+// AssignmentOf returns the assignment of a node: the addresses that it is to hold, and those
+// that it retains. The item's network decides where an address belongs. Only for an address
+// that another node is to hold does the node decide itself, since the item then has the
 // network of that node. Items with an invalid egress address are ignored.
 func AssignmentOf(status v1.EgressIPStatus, node topology.Node) NodeAssignment {
 	s := NodeAssignment{Networks: map[netip.Addr]netip.Prefix{}}
 	for _, item := range ItemsOf(status, node.Name) {
 		given := parse(item.EgressIP)
 		if given.Refused != (Refusal{}) {
-			continue // not an item that placement writes
+			continue // not a placement by this controller
 		}
 		a := given.Addr
 		network, err := netip.ParsePrefix(item.Network)
@@ -95,7 +95,8 @@ func AssignmentOf(status v1.EgressIPStatus, node topology.Node) NodeAssignment {
 	return s
 }
 
-// NodeStatusOf returns the status entry of a node and its index, which is -1 if the node has none.
+// NodeStatusOf returns the status entry of a node and its index in the status, or -1 if the
+// node has none.
 func NodeStatusOf(status v1.EgressIPStatus, node string) (v1.ProgrammedStatus, int) {
 	for i, nodeStatus := range status.Programmed {
 		if nodeStatus.Node == node {
@@ -105,7 +106,7 @@ func NodeStatusOf(status v1.EgressIPStatus, node string) (v1.ProgrammedStatus, i
 	return v1.ProgrammedStatus{}, -1
 }
 
-// SameNodeStatus compares status entries.
+// SameNodeStatus reports whether two status entries are equal.
 func SameNodeStatus(a, b v1.ProgrammedStatus) bool {
 	return a.Node == b.Node && slices.Equal(a.EgressIPs, b.EgressIPs) &&
 		slices.Equal(a.Awaiting, b.Awaiting) && a.Digest == b.Digest && a.Problem == b.Problem

@@ -34,7 +34,7 @@ func TestGated(t *testing.T) {
 		{Status: items("172.18.0.33", "172.18.0.44", "10.9.0.1", "no address", "fc00::33")},
 		// The node's own addresses, which its gateway router needs.
 		{Status: items("172.18.0.3", "172.18.0.100", "172.18.0.33")},
-		// What has no node was not accepted, or is in no translation.
+		// An address without a node was not accepted, or is in no translation.
 		{Spec: v1.EgressIPSpec{EgressIPs: []v1.Address{"172.18.0.66"}}},
 		{Status: v1.EgressIPStatus{Items: []v1.EgressIPStatusItem{{EgressIP: "172.18.0.55", Node: "n2"}}}},
 	}
@@ -42,7 +42,7 @@ func TestGated(t *testing.T) {
 	if got := SuppressedAddrs(all, node, held); !slices.Equal(got, list("172.18.0.33", "172.18.0.55", "fc00::33")) {
 		t.Errorf("got %v", got)
 	}
-	// A node whose network is not known yet lets nothing through.
+	// A node whose network is unknown suppresses all addresses.
 	if got := SuppressedAddrs(all[:1], topology.Node{Name: "n1"}, held); !slices.Equal(got, list("10.9.0.1", "172.18.0.33", "fc00::33")) {
 		t.Errorf("got %v", got)
 	}

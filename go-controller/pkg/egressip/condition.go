@@ -13,7 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Reasons of conditions besides those of a Refusal.
+// Reasons of conditions, in addition to those of a Refusal.
 const (
 	ReasonAssigned           = "Assigned"
 	ReasonNotAssigned        = "NotAssigned"
@@ -27,16 +27,16 @@ const (
 	ReasonAddressInUse       = "AddressInUse"
 )
 
-// Report is what became of the pods that an EgressIP chooses.
+// Report is the state of the pods that an EgressIP selects.
 type Report struct {
 	Conflicts []string // the EgressIPs that have some of them, sorted
-	Waiting   int      // how many do not leave as they are to yet
-	// Unresponsive tells whether a node does not acknowledge what it is given, Stuck whether
-	// its ovn-controller puts nothing in force; nil: none.
+	Waiting   int      // the number of pods whose traffic does not leave as planned yet
+	// Unresponsive reports whether a node does not acknowledge its assignment, Stuck whether
+	// its ovn-controller does not apply changes. nil means no node.
 	Unresponsive, Stuck func(node string) bool
 }
 
-// Items returns the items of the status that go with a decision.
+// Items returns the status items of a decision.
 func (d Decision) Items() []v1.EgressIPStatusItem {
 	var items []v1.EgressIPStatusItem
 	for _, p := range d.Placements {
@@ -47,12 +47,12 @@ func (d Decision) Items() []v1.EgressIPStatusItem {
 	return items
 }
 
-// Nodes finds a node that does not pass for dead.
+// Nodes returns a node by name, if it is not considered dead.
 type Nodes func(name string) (topology.Node, bool)
 
-// Paths returns the ways out that a decision opens, as far as the status entries of the
-// nodes go, for a pod with some addresses. digest is that of all pods for the addresses
-// that a node is given on its secondary networks.
+// Paths returns the paths that a decision opens for a pod with the given addresses, as far as
+// the status entries of the nodes allow. digest returns the digest of all pods for the
+// addresses that a node is given on its secondary networks.
 func (d Decision) Paths(status v1.EgressIPStatus, pod []netip.Addr, digest func(given []netip.Addr) string, nodes Nodes) []Path {
 	given := d.given(status, nodes)
 	translates := func(node string, addr netip.Addr) bool {
@@ -80,7 +80,7 @@ func nodeStatusOf(status v1.EgressIPStatus, node string) v1.ProgrammedStatus {
 	return status.Programmed[i]
 }
 
-// Conditions returns the conditions of an EgressIP, without times and generation.
+// Conditions returns the conditions of an EgressIP, without timestamps and generation.
 func Conditions(d Decision, status v1.EgressIPStatus, r Report) []metav1.Condition {
 	return []metav1.Condition{assigned(d), programmed(d, status, r), conflict(d, r)}
 }
@@ -167,8 +167,8 @@ func programmed(d Decision, status v1.EgressIPStatus, r Report) metav1.Condition
 	return condition(v1.ConditionProgrammed, true, ReasonProgrammed, "the addresses are held and policies lead there")
 }
 
-// unresponsive says what keeps pods from an address that is held; "" where nothing does, or
-// nothing that is known.
+// unresponsive describes what keeps pods from using an address that is held, or returns "" if
+// nothing does or the cause is unknown.
 func (r Report) unresponsive(p Placement) string {
 	switch {
 	case r.Waiting == 0:
@@ -182,8 +182,8 @@ func (r Report) unresponsive(p Placement) string {
 	return ""
 }
 
-// unprepared says what keeps an address on the node that is to release it when the one that
-// is to hold it is prepared; "" where nothing is known.
+// unprepared describes what keeps an address on its current node, which releases it once the
+// next node is prepared. It returns "" if the cause is unknown.
 func (r Report) unprepared(p Placement, holder string, awaits bool) string {
 	switch {
 	case !awaits && is(r.Unresponsive, p.Node):
@@ -206,7 +206,7 @@ func otherHolder(status v1.EgressIPStatus, p Placement) string {
 	return ""
 }
 
-// Disputes returns who says to have addresses that are held, in the order of the spec.
+// Disputes returns the competing claims to addresses that are held, in the order of the spec.
 func (d Decision) Disputes() []Refusal {
 	var disputes []Refusal
 	for _, p := range d.Placements {
@@ -248,8 +248,8 @@ func conflict(d Decision, r Report) metav1.Condition {
 	return condition(v1.ConditionConflict, true, reason, strings.Join(messages, ". "))
 }
 
-// Moves returns, for each address that has another node than before, why it left that one;
-// "" where nothing is known.
+// Moves returns, for each address that changed its node, why it left the previous one,
+// or "" if the reason is unknown.
 func (d Decision) Moves(before map[netip.Addr]string) []string {
 	var reasons []string
 	for _, p := range d.Placements {
@@ -260,7 +260,7 @@ func (d Decision) Moves(before map[netip.Addr]string) []string {
 	return reasons
 }
 
-// Abandoned returns the nodes before that addresses leave for others because they are
+// Abandoned returns the previous nodes of the addresses that moved because those nodes are
 // unreachable.
 func (d Decision) Abandoned(before map[netip.Addr]string) []string {
 	var nodes []string
@@ -279,7 +279,7 @@ type Notice struct {
 	Message string
 }
 
-// Reasons of Events besides those of a Refusal.
+// Reasons of Events, in addition to those of a Refusal.
 const (
 	EventAssigned = "Assigned"
 	EventMoved    = "Moved"
@@ -288,9 +288,9 @@ const (
 	EventLapsed   = "NotAcknowledged"
 )
 
-// Notices returns what is to be told about a change of a status: the nodes before
-// and the conditions before and after. What a condition said before is not told
-// again, so that a restart tells nothing.
+// Notices returns the Events for a change of status: before are the previous nodes, was and is
+// the conditions before and after. Messages that were already in a condition are not repeated,
+// so a restart emits no Events.
 func Notices(d Decision, before map[netip.Addr]string, was, is []metav1.Condition) []Notice {
 	var notices []Notice
 	tell := func(warning bool, reason, format string, args ...any) {

@@ -9,7 +9,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// The reasons of this feature for not choosing a node.
+// The reasons of this feature for rejecting a node.
 const (
 	rejectLabel     place.Reason = "is not labelled k8s.ovn.org/egress-assignable"
 	rejectNetwork   place.Reason = "has no network with this address"
@@ -19,37 +19,37 @@ const (
 	rejectBroadcast place.Reason = "has this address as that of a whole network"
 )
 
-// Reasons returns these reasons, which are in addition to those of package place.
+// Reasons returns the reasons of this feature, which add to those of package place.
 func Reasons() []place.Reason {
 	return []place.Reason{rejectLabel, rejectNetwork, rejectNotSetUp, rejectCordoned, rejectDraining, rejectBroadcast}
 }
 
-// maxHandovers is how many addresses may be moving at a time away from nodes that hand over
-// their addresses.
+// maxHandovers is the maximum number of addresses that may be in transit at a time
+// from nodes that hand over their addresses.
 const maxHandovers = 10
 
-// Placement is the decision about an address.
+// Placement is the decision for one address.
 type Placement struct {
 	Address
-	Node    string // empty if there is none; then Refused says why
+	Node    string // empty: no node, and Refused gives the reason
 	Network netip.Prefix
 	Primary bool       // Network is the primary network of the node
-	NextHop netip.Addr // that pods' traffic is rerouted to
+	NextHop netip.Addr // next hop of the pods' traffic
 	Chassis string
-	// Left is why the former node lost the address; empty if there was none.
+	// Left is why the address left the previous node; empty if there was none.
 	Left string
-	// Disputed says who else claims the address while it is held; the zero Refusal if
-	// nobody does.
+	// Disputed is the claim that another party made to the address after it was held; the
+	// zero Refusal if there is none.
 	Disputed Refusal
 }
 
-// same compares two placements except for Left.
+// same compares two placements, ignoring Left.
 func (p Placement) same(o Placement) bool {
 	p.Left, o.Left = "", ""
 	return p == o
 }
 
-// Decision has the placements of an EgressIP, in the order of its addresses.
+// Decision is the decision for an EgressIP, in the order of its addresses.
 type Decision struct{ Placements []Placement }
 
 // Equal compares two decisions.
@@ -57,7 +57,7 @@ func (d Decision) Equal(o Decision) bool {
 	return slices.EqualFunc(d.Placements, o.Placements, Placement.same)
 }
 
-// Nodes returns the nodes by address.
+// Nodes returns the node of each address that has one.
 func (d Decision) Nodes() map[netip.Addr]string {
 	nodes := map[netip.Addr]string{}
 	for _, p := range d.Placements {
@@ -68,16 +68,17 @@ func (d Decision) Nodes() map[netip.Addr]string {
 	return nodes
 }
 
-// Decide finds a node for every address of every EgressIP, and returns the decisions by key. An
-// address stays where Items say it is, if that is allowed. The result does not depend on the
-// order of all or nodes, and is the same again if Items are the result.
+// Decide finds a node for every address of every EgressIP and returns the decisions by key.
+// An address stays on the node that Items names, if that is allowed. The result does not
+// depend on the order of all or nodes, and is stable: if Items are the result of a previous
+// call, the decision is the same.
 func Decide(nodes []place.Node, all []EgressIP, network Network) map[string]Decision {
 	decisions := decide(nodes, all, network)
 	released, some := withoutReleased(all, decisions)
 	if !some {
 		return decisions
 	}
-	// An address without a node is no longer held, so that other claims to it count.
+	// An address without a node is no longer held, so a competing claimant gets it.
 	again := decide(nodes, released, network)
 	for key, d := range again {
 		for i, p := range decisions[key].Placements {
@@ -88,7 +89,7 @@ func Decide(nodes []place.Node, all []EgressIP, network Network) map[string]Deci
 }
 
 // withoutReleased returns the EgressIPs without the Items for which no node was found,
-// and whether there are such Items.
+// and reports whether there are any such Items.
 func withoutReleased(all []EgressIP, decisions map[string]Decision) (released []EgressIP, some bool) {
 	released = slices.Clone(all)
 	for i, e := range released {
@@ -101,7 +102,7 @@ func withoutReleased(all []EgressIP, decisions map[string]Decision) (released []
 	return released, some
 }
 
-// decide is Decide without the second pass for addresses that found no node.
+// decide is Decide without the second pass for addresses without a node.
 func decide(nodes []place.Node, all []EgressIP, network Network) map[string]Decision {
 	byName, known := map[string]place.Node{}, make([]topology.Node, 0, len(nodes))
 	for _, n := range nodes {
@@ -135,16 +136,16 @@ func decide(nodes []place.Node, all []EgressIP, network Network) map[string]Deci
 	return decisions
 }
 
-// holding tells whether an EgressIP has an address on an existing node. A later claim by
-// somebody else does not take the address away from it.
+// holding reports whether an EgressIP has an address on an existing node. Later claims to
+// the address do not displace it.
 func holding(e EgressIP, a netip.Addr, nodes map[string]place.Node) bool {
 	_, ok := nodes[e.Items[a]]
 	return ok && e.Refused == (Refusal{})
 }
 
-// refuse returns all, sorted by precedence, and refuses addresses that the cluster uses itself,
-// that an older EgressIP has, or that a node or a Service has unless the EgressIP held them
-// before.
+// refuse returns all, sorted by precedence, with the refusals of addresses that
+// belong to the cluster itself or to somebody else: a node or a Service, unless the
+// EgressIP held the address before, or an older EgressIP.
 func refuse(all []EgressIP, network Network, others taken, nodes map[string]place.Node) []EgressIP {
 	sorted := slices.Clone(all)
 	SortByPrecedence(sorted)
@@ -173,20 +174,20 @@ func refuse(all []EgressIP, network Network, others taken, nodes map[string]plac
 	return sorted
 }
 
-// claim is a claim of package place with the facts that decide about handing over.
+// claim is a placement claim with the facts that decide about handing over.
 type claim struct {
 	place.Claim
-	from  place.Node // the node that has the address; zero if there is none
-	moves bool       // the address is still moving to from
-	held  bool       // from confirms that it has the address
+	from  place.Node // the node that has the address; zero: none
+	moves bool       // the address is on its way to from
+	held  bool       // from reports that it has the address
 }
 
-// avoid returns why a node gets no new addresses, and gives up those it has as soon as
-// another node can take them. A node that does not acknowledge keeps what it has, since
-// nobody could take that away.
+// avoid returns why a node gets no new addresses and gives up its addresses as soon as
+// another node can take them. A node that does not acknowledge keeps its addresses, since
+// they cannot be taken away from it.
 func (c claim) avoid(n place.Node, drained bool) place.Reason {
 	switch {
-	case n.Draining && drained: // checked first: such a node is not a last resort either
+	case n.Draining && drained: // first: a draining node is not even a last resort
 		return rejectDraining
 	case n.Stuck:
 		return place.Stuck
@@ -228,14 +229,14 @@ func newClaim(e EgressIP, a netip.Addr, nodes map[string]place.Node) claim {
 	}
 }
 
-// nextHopFor returns the placement of an address on a node, with its network and next hop, or the
-// reason why the node cannot have it.
+// nextHopFor returns the network of a node that contains an address and the next hop to
+// the address there, or the reason why there is none.
 func nextHopFor(n topology.Node, a netip.Addr) (Placement, place.Reason) {
 	network, primary, ok := networkOf(n, a)
 	if !ok {
 		return Placement{}, rejectNetwork
 	}
-	// The first address of an IPv6 network is the subnet-router anycast address, for which hosts that forward answer.
+	// The first address of an IPv6 network is the subnet-router anycast address, which forwarding hosts answer for.
 	if topology.IsOfAll(network, a) {
 		return Placement{}, rejectBroadcast
 	}
@@ -253,8 +254,8 @@ func nextHopFor(n topology.Node, a netip.Addr) (Placement, place.Reason) {
 	return p, ""
 }
 
-// assign places the claims. Nodes that hand over their addresses give up no more than
-// maxHandovers at a time, and only addresses that others can take.
+// assign places the claims. Nodes that hand over their addresses give up at most
+// maxHandovers at a time, and only addresses that other nodes can take.
 func assign(nodes []place.Node, claims []claim) map[string]place.Result {
 	under := 0
 	draining := false
@@ -291,7 +292,7 @@ func assign(nodes []place.Node, claims []claim) map[string]place.Result {
 	return leave(func(key string) bool { return slices.Contains(leaving[:allowed], key) })
 }
 
-// apply sets a placement to the result of its claim.
+// apply stores the result of a claim.
 func (p *Placement) apply(r place.Result, nodes map[string]place.Node) {
 	address, disputed := p.Address, p.Disputed
 	if r.Node == "" {

@@ -87,19 +87,19 @@ func TestOlderKeepsTheAddress(t *testing.T) {
 			t.Errorf("refused %+v, want %+v", why, want)
 		}
 	}
-	// Even where the younger has it by the status, as after an outage.
+	// Even if the status assigns it to the younger one, as after an outage.
 	young.Status.Items = []v1.EgressIPStatusItem{{Node: "ovn-worker", EgressIP: "172.18.0.33"}}
 	if got := Decide(allWell, decoded(young, old), cluster); got["a"].Placements[0].Node != "" {
 		t.Errorf("the younger kept it: %+v", got["a"])
 	}
-	// An EgressIP that is refused as a whole has its addresses nowhere.
+	// An EgressIP that is refused as a whole has no nodes for its addresses.
 	old.Spec.PodSelector.MatchLabels = map[string]string{"not a key": ""}
 	if got := Decide(allWell, decoded(old), cluster)["b"].Placements[0]; got.Refused.Reason != InvalidSelector || got.Node != "" {
 		t.Errorf("%+v", got)
 	}
 }
 
-// TestNetworks: the longest prefix of a node decides.
+// TestNetworks: the longest matching prefix of a node decides.
 func TestNetworks(t *testing.T) {
 	narrow := func(n *place.Node) { n.Host = append(n.Host, netip.MustParsePrefix("172.18.9.7/24")) }
 	for _, c := range []struct {
@@ -172,7 +172,7 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-// TestHandoverIsPaced: a node hands over maxHandovers at a time, and more when
+// TestHandoverIsPaced: a node hands over maxHandovers addresses at a time, and more when
 // these have arrived.
 func TestHandoverIsPaced(t *testing.T) {
 	var all []EgressIP
@@ -205,8 +205,8 @@ func TestHandoverIsPaced(t *testing.T) {
 	}
 }
 
-// TestProperties: valid, independent of order, and the same when it is decided again from
-// what it made of the addresses, as by a master that starts.
+// TestProperties: decisions are valid, independent of the input order, and stable when decided again from
+// their results, as by a master that restarts.
 func TestProperties(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	changes := []func(*place.Node){dead, unknown, notReady, cordoned, draining, unlabelled, unlinked}
@@ -243,7 +243,7 @@ func TestProperties(t *testing.T) {
 				t.Fatalf("depends on the order: %+v, %+v", got[key], again[key])
 			}
 		}
-		drains := slices.ContainsFunc(ns, func(n place.Node) bool { return n.Draining }) // some at a time
+		drains := slices.ContainsFunc(ns, func(n place.Node) bool { return n.Draining }) // only in some cases
 		for i, e := range all {
 			all[i].Items = got[e.Key].Nodes()
 		}
@@ -280,7 +280,7 @@ func checkDecisions(t *testing.T, ns []place.Node, got map[string]Decision) {
 	}
 }
 
-// TestLabel holds the text of a reason against the label that kube reads.
+// TestLabel compares the text of a reason with the label that kube reads.
 func TestLabel(t *testing.T) {
 	if !strings.Contains(string(rejectLabel), kube.LabelEgressAssignable) {
 		t.Errorf("%q does not name %s", rejectLabel, kube.LabelEgressAssignable)
@@ -318,8 +318,8 @@ func FuzzDecide(f *testing.F) {
 	})
 }
 
-// TestHeldIsKept: who says to have an address that an EgressIP holds does not unseat
-// it; the EgressIP tells of it. Before it is held they have it.
+// TestHeldIsKept: later claims to an address that an EgressIP holds do not displace
+// it; the EgressIP reports them. Before the address is held, the other owner has it.
 func TestHeldIsKept(t *testing.T) {
 	const addr = "172.18.0.33"
 	claims := func(n *place.Node) { n.Host = append(slices.Clone(n.Host), prefixes(addr+"/16")...) }
@@ -370,7 +370,7 @@ func TestHeldIsKept(t *testing.T) {
 			}
 		})
 	}
-	// An address of a single host in no network of the node is not believed.
+	// A single-host address outside the node's networks is not trusted.
 	alone := func(n *place.Node) { n.Host = append(slices.Clone(n.Host), prefixes("192.0.2.7/32")...) }
 	if got := takenBy([]topology.Node{node("n", 1, alone).Node}, cluster).refuse(netip.MustParseAddr("192.0.2.7")); got != (Refusal{}) {
 		t.Errorf("%+v", got)

@@ -8,8 +8,8 @@ import (
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 )
 
-// TestDigestOfShare: a pod that comes or goes changes what a node says of the pods of
-// its share, and of no others; of a node that is given other addresses nothing is the same.
+// TestDigestOfShare: adding or removing a pod changes the digest for the pods of
+// its share only; different given addresses change all of it.
 func TestDigestOfShare(t *testing.T) {
 	given := addrs("172.19.0.33", "fd19::33")
 	var pods []netip.Addr
@@ -37,8 +37,8 @@ func TestDigestOfShare(t *testing.T) {
 	}
 }
 
-// TestChurnHoldsUpNobody: a pod is led to a secondary network though the node's word is
-// of another set of pods, as long as its own share is the same.
+// TestChurnHoldsUpNobody: a pod is led to a secondary network even if the node's status entry covers
+// a different set of pods, as long as its own share is the same.
 func TestChurnHoldsUpNobody(t *testing.T) {
 	for _, family := range []struct{ egress, pod, format string }{
 		{"172.19.0.33", "10.244.0.3", "10.244.1.%d"}, {"fd19::33", "fd00:10:244:1::3", "fd00:10:244:2::%d"},

@@ -12,17 +12,17 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Refusal says why an address has no node, or an EgressIP no pods. The zero
-// Refusal is none.
+// Refusal says why an address has no node, or an EgressIP has no pods. The zero
+// Refusal means that nothing is refused.
 type Refusal struct {
 	Reason  Reason
 	Message string // a sentence for the user
 }
 
-// Reason is the machine-readable half of a Refusal, and the reason of Events.
+// Reason is the machine-readable part of a Refusal, and the reason of Events.
 type Reason string
 
-// The reasons for which an address has no node.
+// The reasons why an address has no node.
 const (
 	InvalidSelector Reason = "InvalidSelector"
 	InvalidAddress  Reason = "InvalidAddress"
@@ -34,30 +34,30 @@ const (
 	NoNode          Reason = "NoNode"
 )
 
-// EgressIP is an object of the API, decoded.
+// EgressIP is a decoded API object.
 type EgressIP struct {
 	Key                 string
 	Created             time.Time
-	Addresses           []Address // in the order of the spec, none twice
-	DropWhenUnavailable bool      // traffic without an egress address is dropped (onUnavailable Drop)
-	PerPod              bool      // each pod has one address of a family (addressAffinity Pod)
-	Refused             Refusal   // of the whole EgressIP: it selects no pods and has no nodes
-	// Items are the nodes that are to hold the addresses, according to the status. Placement
-	// has no other memory.
+	Addresses           []Address // in the order of the spec, without duplicates
+	DropWhenUnavailable bool      // traffic without an address is dropped (onUnavailable Drop)
+	PerPod              bool      // each pod uses one address per family (addressAffinity Pod)
+	Refused             Refusal   // refusal of the whole EgressIP: it selects no pods and has no nodes
+	// Items are the nodes that are to hold the addresses, according to the status. They are
+	// the only state that placement keeps.
 	Items map[netip.Addr]string
 	// Holders are the nodes whose status entries have an address.
 	Holders map[netip.Addr][]string
 }
 
-// Address is an entry of the spec.
+// Address is an entry of the spec's list of addresses.
 type Address struct {
 	Text string
 	Addr netip.Addr // zero if the text is not an address
-	// Refused is why the text cannot be an egress address in any cluster.
+	// Refused is why the text can never be an egress address, in any cluster.
 	Refused Refusal
 }
 
-// Decode decodes an object. The object may predate the schema, and hence be invalid.
+// Decode decodes an object, which may predate the current schema.
 func Decode(e *v1.EgressIP) EgressIP {
 	out := EgressIP{
 		Key:                 e.Name,
@@ -116,34 +116,34 @@ func (e EgressIP) Addrs() []netip.Addr {
 	return addrs
 }
 
-// Serves tells whether an EgressIP affects traffic of a family.
+// Serves reports whether an EgressIP has addresses of a family.
 func (e EgressIP) Serves(f topology.Family) bool {
 	_, ok := topology.AddrOf(f, e.Addrs())
 	return ok
 }
 
-// SortByPrecedence sorts EgressIPs by precedence: the oldest first, then by name.
+// SortByPrecedence sorts by precedence: older EgressIPs first, then by name.
 func SortByPrecedence(all []EgressIP) {
 	slices.SortFunc(all, func(a, b EgressIP) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Key, b.Key))
 	})
 }
 
-// Network has the ranges and addresses of the cluster that cannot be egress addresses.
+// Network describes the cluster's networks: no egress address may be in any of them.
 type Network struct {
 	Cluster    []netip.Prefix // pod subnets
 	Service    []netip.Prefix
 	Join       []netip.Prefix
 	Masquerade []netip.Prefix
-	// Services are the Services that can be reached from outside, by their load-balancer
-	// and external addresses.
+	// Services are the Services that are reachable from outside, by their load balancer
+	// addresses and external addresses.
 	Services map[netip.Addr]string
 	// Hosts are the hosts known from Kubernetes only, by address: nodes that have not
 	// published their addresses yet, and API servers, whose name is empty.
 	Hosts map[netip.Addr]string
 }
 
-// refuse returns why an address of the cluster cannot be an egress address.
+// refuse returns why an address inside the cluster cannot be an egress address.
 func (n Network) refuse(a netip.Addr) Refusal {
 	for _, in := range []struct {
 		name     string
@@ -158,7 +158,7 @@ func (n Network) refuse(a netip.Addr) Refusal {
 	return Refusal{}
 }
 
-// taken has the owners of addresses that others cannot have.
+// taken are the owners of addresses that are not available to others.
 type taken struct {
 	nodes    map[netip.Addr]string
 	gateways map[netip.Addr]string
@@ -166,8 +166,8 @@ type taken struct {
 	hosts    map[netip.Addr]string
 }
 
-// takenBy collects the addresses that nodes publish, as far as they are plausible: an address
-// has to be in a network of its node.
+// takenBy collects the addresses that nodes report as their own, if the report is plausible:
+// the address must be in a network that the node is on.
 func takenBy(nodes []topology.Node, network Network) taken {
 	t := taken{nodes: map[netip.Addr]string{}, gateways: map[netip.Addr]string{}, services: network.Services, hosts: network.Hosts}
 	note := func(m map[netip.Addr]string, a netip.Addr, node string) {
@@ -213,8 +213,8 @@ func (t taken) refuse(a netip.Addr) Refusal {
 	return Refusal{}
 }
 
-// networkOf returns the network of a node that contains an address, the longest prefix
-// winning, and whether it is the primary network.
+// networkOf returns the network of a node that contains an address (longest prefix match)
+// and whether it is the primary network.
 func networkOf(n topology.Node, a netip.Addr) (network netip.Prefix, primary, ok bool) {
 	longest := func(prefixes []netip.Prefix, isPrimary bool) {
 		for _, p := range prefixes {
@@ -223,7 +223,7 @@ func networkOf(n topology.Node, a netip.Addr) (network netip.Prefix, primary, ok
 			}
 		}
 	}
-	longest(n.Primary, true) // the primary one wins among equals
+	longest(n.Primary, true) // the primary network wins a tie
 	longest(n.Host, false)
 	return network, primary, ok
 }

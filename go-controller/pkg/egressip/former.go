@@ -7,13 +7,14 @@ import (
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 )
 
-// Former is a node that may still hold an address for another EgressIP, or for one that is gone.
+// Former is a node that may still hold an address for another EgressIP, or for a deleted one.
 type Former struct {
 	Addr netip.Addr
 	Node string
 }
 
-// Arriving returns the addresses that a decision assigns for the first time, with their nodes.
+// Arriving returns the addresses that a decision assigns to a node for the first time, with
+// that node.
 func (d Decision) Arriving(status v1.EgressIPStatus) map[netip.Addr]string {
 	arriving := d.Nodes()
 	for _, item := range status.Items {
@@ -24,9 +25,8 @@ func (d Decision) Arriving(status v1.EgressIPStatus) map[netip.Addr]string {
 	return arriving
 }
 
-// KeepFormerHolders adds entries of former holders to the status entries of nodes: as with any
-// other entry, the next node waits until it is gone, and its node removes it when it has released
-// the address.
+// KeepFormerHolders adds former holders to the status entries of nodes: as with any other status entry, the
+// next node waits until the entry is removed, which the former holder does once it has released the address.
 func KeepFormerHolders(words []v1.ProgrammedStatus, former []Former) []v1.ProgrammedStatus {
 	words = slices.Clone(words)
 	for _, f := range former {

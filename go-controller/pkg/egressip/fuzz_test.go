@@ -23,7 +23,7 @@ import (
 
 var network = egressip.Network{Cluster: fuzzed.Cluster, Service: fuzzed.Services, Join: fuzzed.Join, Masquerade: fuzzed.Masquerade}
 
-// placeable returns the nodes as placement sees them.
+// placeable returns the nodes as input for placement.
 func placeable(s *fuzzed.Source) []place.Node {
 	var nodes []place.Node
 	for _, n := range fuzzed.Known(s.Nodes()) {
@@ -32,7 +32,7 @@ func placeable(s *fuzzed.Source) []place.Node {
 	return nodes
 }
 
-// object makes an EgressIP as anybody may have written it.
+// object creates an EgressIP with arbitrary content.
 func object(s *fuzzed.Source, name string) *v1.EgressIP {
 	e := &v1.EgressIP{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: s.Created()}}
 	e.Spec.NamespaceSelector, e.Spec.PodSelector = s.Selector(), s.Selector()
@@ -49,8 +49,8 @@ func object(s *fuzzed.Source, name string) *v1.EgressIP {
 	return e
 }
 
-// FuzzPlan places and plans EgressIPs whose specs, statuses, nodes and pods are
-// anything.
+// FuzzPlan places and plans EgressIPs with arbitrary specs, statuses, nodes and
+// pods.
 func FuzzPlan(f *testing.F) {
 	for _, seed := range []string{
 		"", "\x00\x02\x00\x00\x00\x00\x01\x00\x00\x00\x00\x01\x01\x00\x00\x00\x02\x00\x07\x08\x01\x00\x07\x00",
@@ -103,7 +103,7 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// checkPlacements: a node has an address that it may have, and each address has one
+// checkPlacements checks that a node only has allowed addresses, and that each address has one
 // owner.
 func checkPlacements(t *testing.T, nodes []place.Node, decisions map[string]egressip.Decision) {
 	t.Helper()
@@ -130,7 +130,7 @@ func checkPlacements(t *testing.T, nodes []place.Node, decisions map[string]egre
 	}
 }
 
-// checkPods plans the rows of pods that have addresses of their own.
+// checkPods plans the rows of pods that have their own addresses.
 func checkPods(t *testing.T, s *fuzzed.Source, objects []*v1.EgressIP, selection *egressip.Selection,
 	byName map[string]egressip.EgressIP, decisions map[string]egressip.Decision) {
 	t.Helper()
@@ -147,7 +147,7 @@ func checkPods(t *testing.T, s *fuzzed.Source, objects []*v1.EgressIP, selection
 			steering.EgressIP = byName[names[0]]
 			steering.Paths = decisions[names[0]].Paths(objects[j].Status, pods, func([]netip.Addr) string { return "" }, func(string) (topology.Node, bool) { return topology.Node{}, false })
 		}
-		for step := range 3 { // the rows come into force, until nothing is left to be done
+		for step := range 3 { // the rows come into force until nothing is left to be done
 			plan := steering.Plan()
 			planned := plan.Want.Rows()
 			if step == 2 {
@@ -170,7 +170,7 @@ func checkPods(t *testing.T, s *fuzzed.Source, objects []*v1.EgressIP, selection
 	}
 }
 
-// checkHost plans what a node has for what statuses say.
+// checkHost plans a node's host state according to statuses.
 func checkHost(t *testing.T, s *fuzzed.Source, n topology.Node, objects []*v1.EgressIP) {
 	t.Helper()
 	links := []host.Network{{Link: "eth1", Addrs: n.Host}, {Link: "eth2", Addrs: fuzzed.Prefixes("10.10.10.9/24", "fd10::9/64")}}
@@ -199,7 +199,7 @@ func checkHost(t *testing.T, s *fuzzed.Source, n topology.Node, objects []*v1.Eg
 	}
 }
 
-// FuzzObject decodes EgressIPs of any content.
+// FuzzObject decodes EgressIPs with arbitrary content.
 func FuzzObject(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"egressip-prod","creationTimestamp":"2023-11-01T10:00:00Z","uid":"1"},"spec":{"egressIPs":["172.18.0.33","172.18.0.44"],` +
 		`"namespaceSelector":{"matchExpressions":[{"key":"environment","operator":"NotIn","values":["development"]}]},"podSelector":{"matchLabels":{"app":"web"}}},` +
@@ -228,7 +228,7 @@ func FuzzObject(f *testing.F) {
 	})
 }
 
-// TestShareOfWhatIsNoEgressAddress: a status that names one gives the node nothing.
+// TestShareOfWhatIsNoEgressAddress: a status with an invalid egress address assigns nothing to the node.
 func TestShareOfWhatIsNoEgressAddress(t *testing.T) {
 	n := topology.Node{Name: "n1", Host: fuzzed.Prefixes("10.10.10.1/24", "fe80::9/64")}
 	for _, text := range []string{"fe80::1%eth0", "fe80::1", "::ffff:10.10.10.100", "0.0.0.0", "127.0.0.1", "224.0.0.1", "", "10.10.10.100/24"} {

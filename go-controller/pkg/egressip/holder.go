@@ -13,10 +13,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Feature owns the rows and is part of the names of contributions.
+// Feature is the owner of the rows and part of the names of contributions.
 const Feature = "egressip"
 
-// Answers tells whether a node answers for an address, according to its status entry.
+// Answers reports whether a node's status entry lists an address, which means that the node answers for it.
 func Answers(status v1.EgressIPStatus, node string, addr netip.Addr) bool {
 	for _, nodeStatus := range status.Programmed {
 		if nodeStatus.Node == node && slices.Contains(nodeStatus.EgressIPs, addr.String()) {
@@ -26,7 +26,7 @@ func Answers(status v1.EgressIPStatus, node string, addr netip.Addr) bool {
 	return false
 }
 
-// Awaits tells whether a node is prepared to take an address that another node still has.
+// Awaits reports whether a node is prepared to take an address that another node still has.
 func Awaits(status v1.EgressIPStatus, node string, addr netip.Addr) bool {
 	nodeStatus, _ := NodeStatusOf(status, node)
 	return slices.Contains(nodeStatus.Awaiting, addr.String())
@@ -43,7 +43,7 @@ func itemOf(status v1.EgressIPStatus, addr netip.Addr) v1.EgressIPStatusItem {
 	return v1.EgressIPStatusItem{}
 }
 
-// ItemsOf returns the items of addresses that a node is to hold or keeps answering for.
+// ItemsOf returns the items of the addresses that a node is to hold or retains.
 func ItemsOf(status v1.EgressIPStatus, node string) []v1.EgressIPStatusItem {
 	var items []v1.EgressIPStatusItem
 	for _, item := range status.Items {
@@ -54,8 +54,8 @@ func ItemsOf(status v1.EgressIPStatus, node string) []v1.EgressIPStatusItem {
 	return items
 }
 
-// Other returns another node whose status entry has an address, or "" if there is none. Only
-// then may node answer for the address.
+// Other returns another node whose status entry lists an address, or "" if there is none.
+// Only if there is none may a node that is given the address answer for it.
 func Other(status v1.EgressIPStatus, node string, addr netip.Addr) string {
 	for _, nodeStatus := range status.Programmed {
 		if nodeStatus.Node != node && slices.Contains(nodeStatus.EgressIPs, addr.String()) {
@@ -65,18 +65,18 @@ func Other(status v1.EgressIPStatus, node string, addr netip.Addr) string {
 	return ""
 }
 
-// A digest has a part for each share of the pods, so that a pod that waits for its rules waits
-// for the pods of its share only, however many others come and go meanwhile.
+// A digest has a part for each share of the pods. Whoever waits for one pod
+// waits for that pod's share only, however many other pods come and go meanwhile.
 const (
 	shares    = 32
 	shareSize = 12 // hexadecimal digits
 )
 
-// Digest identifies the pods that a node programs for its addresses on secondary networks:
-// equal digests mean the same rules, and equal parts the same rules for the pods of that
-// share. given are the node's addresses, pods the addresses of the pods of the EgressIP;
-// families without a given address are ignored. Neither need be sorted. The digest is empty
-// if given is.
+// Digest identifies the pods that a node programs for the addresses it is given
+// on its secondary networks: equal digests mean equal rules, and an equal part means
+// equal rules for the pods of that share. pods are the addresses of the pods that the
+// EgressIP has; families without a given address do not count. Neither argument need be
+// sorted. The digest is empty if no address is given.
 func Digest(given []netip.Addr, pods []netip.Addr) string {
 	if len(given) == 0 {
 		return ""
@@ -101,13 +101,13 @@ func Digest(given []netip.Addr, pods []netip.Addr) string {
 	return digest.String()
 }
 
-// share returns the share that contains the pod with an address.
+// share returns the share of the pod with the given address.
 func share(pod netip.Addr) int {
 	sum := sha256.Sum256(pod.AsSlice())
 	return int(sum[0]) % shares
 }
 
-// SameFor tells whether two digests agree about the share that contains the pod with an
+// SameFor reports whether two digests agree on the share of the pod with the given
 // address.
 func SameFor(pod netip.Addr, a, b string) bool {
 	from, to := share(pod)*shareSize, (share(pod)+1)*shareSize

@@ -7,7 +7,7 @@ import (
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 )
 
-// TestOther: a node hears of whoever else says to answer for an address.
+// TestOther: Other returns any other node whose status entry lists an address.
 func TestOther(t *testing.T) {
 	status := v1.EgressIPStatus{Programmed: []v1.ProgrammedStatus{
 		{Node: "a", EgressIPs: []string{"172.18.0.33"}}, {Node: "b", EgressIPs: []string{"172.18.0.44", "172.18.0.55"}},

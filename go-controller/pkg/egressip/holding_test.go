@@ -7,14 +7,14 @@ import (
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 )
 
-// TestOneHolder: whatever the status says, a node goes on with what it has as long as the
-// items name it, and nobody takes what another node has, or retains what it does not have.
+// TestOneHolder: whatever the status is, a node keeps its address as long as the
+// items name it, and no node takes an address of another node, or retains one that it does not have.
 func TestOneHolder(t *testing.T) {
 	x := netip.MustParseAddr("172.18.0.33")
 	names := []string{"", "a", "b", "c"}
 	for _, node := range names {
 		for _, from := range names {
-			for entries := range 1 << 3 { // who says that it has the address
+			for entries := range 1 << 3 { // the nodes whose status entries list the address
 				status := v1.EgressIPStatus{}
 				if node != "" {
 					status.Items = []v1.EgressIPStatusItem{{EgressIP: x.String(), Node: node, From: from}}

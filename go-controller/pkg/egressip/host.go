@@ -10,40 +10,40 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// The chains of the hosts.
+// The netfilter chains on hosts.
 const (
 	// ChainSNAT has the translations to addresses on secondary networks.
 	ChainSNAT = "OVN-KUBE-EGRESS-IP-MULTI-NIC"
-	// ChainMark saves the mark of traffic from pods to nodes for its replies, and sets
-	// it on the replies of pods to clients that reached them through this host (by a host
-	// port, or by an address of a Service), so that these return the way the request came.
+	// ChainMark saves the mark of traffic from pods to nodes for its replies. It also
+	// marks the replies of pods to clients that reached them through this host (by a host
+	// port, or by an address of a Service): these replies go back the way the request came.
 	ChainMark = "OVN-KUBE-EGRESS-IP-MARK"
-	// ChainStray drops packets to an address on a secondary network that belong to no
-	// connection of this host; replies have the pod's address as destination here. Without
-	// it the host would reject packets of a connection that has just moved here from another
-	// node, or forward them before it has the address. Both would create a connection that
-	// takes the port away from the pod's connection.
+	// ChainStray drops packets to an address on a secondary network that belong to
+	// no connection known here: replies already have the pod's address at this point. Otherwise
+	// the host would refuse a connection that has just moved from another node, or, before
+	// it has the address, forward the packet. Either would create a new connection,
+	// which takes the port from the pod's connection.
 	ChainStray = "OVN-KUBE-EGRESS-IP-STRAY"
-	// ChainHandOn sends copies of these packets to the former node of the address for a while:
-	// that node has the connections, and translates for them until it learns that their pods
-	// are rerouted.
+	// ChainHandOn forwards such packets to the previous node of the address for a while: that
+	// node knows the connections, and translates for them until it learns that
+	// their pods are led elsewhere.
 	ChainHandOn = "OVN-KUBE-EGRESS-IP-HAND-ON"
 )
 
-// strays are the protocols whose connections hosts reject. Others are not affected, since
-// neighbor discovery uses ICMPv6 to an address.
+// strays are the protocols whose connections hosts refuse. Other protocols are left alone:
+// neighbour discovery queries an address about itself.
 var strays = []string{"tcp", "udp", "sctp"}
 
-// position puts the jumps after those of EgressServices from the same built-in chain,
-// which take precedence, and before all others.
+// position places the jumps after those of EgressServices in the same built-in
+// chain, which take precedence, and before all others.
 const position = 20
 
-// tableBase plus the index of a link is the number of its routing table. No link has
-// index 0: that table has no way out.
+// tableBase plus the interface index of a link is the number of the routing
+// table for it. No interface has index 0: the table of that number leads nowhere.
 const tableBase = 1000
 
-// TableOf returns the number of the routing table for traffic that leaves through the
-// link with that index.
+// TableOf returns the number of the routing table for traffic that leaves by the
+// link with the given interface index.
 func TableOf(index int) int { return tableBase + index }
 
 // Chains declares the chains of this feature.
@@ -79,23 +79,24 @@ func strayChain(f topology.Family) host.ChainKey {
 // Contributor is the name of an EgressIP's contributions to the kernel.
 func Contributor(key string) string { return Feature + "/" + key }
 
-// LinkAssignment is where an address is to be on this host.
+// LinkAssignment is the place of an address on this host.
 type LinkAssignment struct {
 	Addr netip.Addr
-	// Link has the address's network. The zero value means that there is none: then traffic
-	// of pods that is still rerouted to this host must not leave through any link.
+	// Link has the address's network. The zero value means that there is no such link: then the
+	// traffic that pods send to this host, until they are led elsewhere, must leave by no link.
 	Link host.Network
-	// Before is the address on that network of the node that has the egress address, or had
-	// it a moment ago; invalid if there is none.
+	// Before is the address, on that network, of the node that has the egress address, or
+	// had it a moment ago; invalid if there is none.
 	Before netip.Addr
 }
 
-// Linked tells whether there is a link for the address.
+// Linked reports whether the address has a link.
 func (l LinkAssignment) Linked() bool { return l.Link.Link != "" }
 
-// AssignLinks finds the links that have the networks of a node's secondary addresses. ours
-// tells egress addresses from the host's own, since only the latter make a link part of a
-// network. The second result says which link is missing; it is "" if none is.
+// AssignLinks finds the links that have the networks of an assignment's secondary
+// addresses. ours distinguishes egress addresses from those of the host: only the latter
+// make a link part of a network. The second result describes a missing link, or is ""
+// if none is missing.
 func AssignLinks(s NodeAssignment, networks []host.Network, ours func(netip.Addr) bool) ([]LinkAssignment, string) {
 	var assignments []LinkAssignment
 	problem := ""
@@ -112,30 +113,30 @@ func AssignLinks(s NodeAssignment, networks []host.Network, ours func(netip.Addr
 		}
 		link := networks[i]
 		link.Routes = slices.DeleteFunc(slices.Clone(link.Routes), func(r host.LinkRoute) bool {
-			return r.Dst.IsSingleIP() && ours(r.Dst.Addr()) // added by the kernel for the egress address itself
+			return r.Dst.IsSingleIP() && ours(r.Dst.Addr()) // the kernel's own route for the egress address itself
 		})
 		assignments = append(assignments, LinkAssignment{Addr: a, Link: link})
 	}
 	return assignments, problem
 }
 
-// HostState is what a host has in its kernel for an EgressIP.
+// HostState is the kernel state of a host for an EgressIP.
 type HostState struct {
 	Addrs    map[host.Address]host.AddressUse
 	IPRules  map[host.IPRule]struct{}
 	Routes   map[host.Route]host.Hop
 	Settings map[string]string
 	Rules    host.Rules
-	// HandOn are rules that the host can do without.
+	// HandOn are the optional rules.
 	HandOn host.Rules
 	// Translations are the source addresses that pods get.
 	Translations map[netip.Addr]netip.Addr
 }
 
-// Empty tells whether there is nothing.
+// Empty reports whether the state has no addresses and no routes.
 func (s HostState) Empty() bool { return len(s.Addrs)+len(s.Routes) == 0 }
 
-// Has tells whether the host has an egress address.
+// Has reports whether the host has an egress address.
 func (s HostState) Has(a netip.Addr) bool {
 	for have := range s.Addrs {
 		if have.Prefix.Addr() == a {
@@ -145,17 +146,17 @@ func (s HostState) Has(a netip.Addr) bool {
 	return false
 }
 
-// Equal compares states.
+// Equal reports whether two states are equal.
 func (s HostState) Equal(o HostState) bool {
 	return maps.Equal(s.Addrs, o.Addrs) && maps.Equal(s.IPRules, o.IPRules) && maps.Equal(s.Routes, o.Routes) &&
 		maps.Equal(s.Settings, o.Settings) && maps.EqualFunc(s.Rules, o.Rules, slices.Equal) &&
 		maps.EqualFunc(s.HandOn, o.HandOn, slices.Equal)
 }
 
-// HostPlan plans the state of a host for addresses on secondary networks and the pods of
-// their EgressIP. Pods leave with the first address of their family that has a link, and not
-// at all if none has. For addresses that are not held everything is prepared except for the
-// address itself.
+// HostPlan plans the host state for addresses on secondary networks and the
+// pods of their EgressIP. Pods of a family leave with its first address that has a
+// link, or not at all if none has one. Addresses that are not held are prepared:
+// everything is in place except the address itself.
 func HostPlan(assignments []LinkAssignment, held func(netip.Addr) bool, pods []netip.Addr) HostState {
 	s := HostState{Addrs: map[host.Address]host.AddressUse{}, IPRules: map[host.IPRule]struct{}{}, Routes: map[host.Route]host.Hop{},
 		Settings: map[string]string{}, Rules: host.Rules{}, HandOn: host.Rules{}, Translations: map[netip.Addr]netip.Addr{}}
@@ -180,7 +181,7 @@ func HostPlan(assignments []LinkAssignment, held func(netip.Addr) bool, pods []n
 	return s
 }
 
-// prepare plans the address itself and the rules that protect it.
+// prepare plans the state that an address itself needs.
 func (s *HostState) prepare(assignment LinkAssignment, held bool) {
 	if held {
 		s.Addrs[host.Address{Link: assignment.Link.Link, Prefix: topology.HostPrefix(assignment.Addr)}] = host.AddressUse{NotPreferred: true}
@@ -197,10 +198,10 @@ func (s *HostState) prepare(assignment LinkAssignment, held bool) {
 	}
 }
 
-// lead plans the rules and routes for the pods of a family.
+// lead plans the routing of the pods of a family.
 func (s *HostState) lead(f topology.Family, assignment LinkAssignment, pods []netip.Addr) {
 	table := TableOf(assignment.Link.Index)
-	// A link that goes down loses its routes; without this one the main table would be used next.
+	// A link that goes down loses its routes, and the main table would be consulted next.
 	s.Routes[host.Route{Dst: topology.Everywhere(f), Table: table}] = host.Hop{Drop: true}
 	if assignment.Linked() {
 		maps.Copy(s.Routes, routes(f, assignment.Link, table))
@@ -218,8 +219,8 @@ func (s *HostState) lead(f topology.Family, assignment LinkAssignment, pods []ne
 			s.Translations[pod] = assignment.Addr
 		}
 	}
-	// Traffic of pods to nodes passes through the host in local gateway mode, and their replies
-	// in both modes; it takes the usual routes.
+	// Traffic from pods to nodes passes through the host in local gateway mode, its
+	// replies in both modes. It keeps the usual routes.
 	s.IPRules[host.IPRule{Family: f, Priority: topology.RulePodToNode, Mark: topology.MarkPodToNode, Table: topology.MainTable}] = struct{}{}
 	s.Rules[markChain(f)] = []host.Rule{
 		host.Spec{Mark: topology.MarkPodToNode, Target: host.SaveMark}.Rule(),
@@ -228,9 +229,9 @@ func (s *HostState) lead(f topology.Family, assignment LinkAssignment, pods []ne
 	}
 }
 
-// routes returns the routes of a link's table: those that the main table has through the
-// link, and a default route even if the main table has none. Of several routes to one
-// destination it returns the one with the lowest metric.
+// routes returns the routes of a link's table: the main table's routes through the link,
+// and a default route even if the main table has none there. Of several routes to one
+// destination the best one is taken.
 func routes(f topology.Family, link host.Network, table int) map[host.Route]host.Hop {
 	out, metrics := map[host.Route]host.Hop{}, map[host.Route]int{}
 	fallback := host.Route{Dst: topology.Everywhere(f), Table: table, Link: link.Link}
@@ -253,8 +254,8 @@ func routes(f topology.Family, link host.Network, table int) map[host.Route]host
 	return out
 }
 
-// settings adds the kernel parameters of a link that forwards pods' traffic. Reverse path
-// filtering has to be loose: replies arrive on links to which the main table has no route.
+// settings sets the parameters of a link that carries pods' traffic: replies
+// arrive on a link to which the main table may have no route.
 func settings(out map[string]string, f topology.Family, link string) {
 	path := fmt.Sprintf("net/ipv%d/conf/%s/", uint8(f), link)
 	out[path+"forwarding"] = "1"

@@ -8,9 +8,8 @@ import (
 	"sync"
 )
 
-// Members knows which EgressIPs select each pod. If there are several, the first has the
-// pod. Members is safe for concurrent use; its answers depend only on the last call of Set for
-// each pod.
+// Members tracks which EgressIPs select each pod. If several do, the first one has it. It
+// is safe for concurrent use; its answers depend only on the last Set of each pod.
 type Members struct {
 	mu    sync.Mutex
 	pods  map[string]member
@@ -22,12 +21,12 @@ type member struct {
 	addrs []netip.Addr
 }
 
-// membership has the pods of one EgressIP.
+// membership is the state of one EgressIP.
 type membership struct {
 	selected  map[string][]netip.Addr // addresses by pod
 	conflicts map[string]string       // the EgressIP that has the pod, by pod
-	// digests are the digests of its own pods, by given addresses; cleared when the pods
-	// change.
+	// digests are the digests of its own pods, by the given addresses; cleared when the
+	// pods change.
 	digests map[string]string
 }
 
@@ -36,8 +35,9 @@ func NewMembers() *Members {
 	return &Members{pods: map[string]member{}, byKey: map[string]*membership{}}
 }
 
-// Set records which EgressIPs select a pod, in order of precedence, and which addresses the pod
-// has. It returns the EgressIPs that this affects. A pod that is gone has no keys.
+// Set sets the EgressIPs that select a pod, in order of precedence, and
+// the pod's addresses. It returns the EgressIPs that this changes. A deleted pod
+// has no keys.
 func (m *Members) Set(pod string, keys []string, addrs []netip.Addr) (changed []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -86,7 +86,7 @@ func (m *Members) Selected(key string) []string {
 	return nil
 }
 
-// Conflicts returns the EgressIPs that have pods which key selects as well, sorted.
+// Conflicts returns, sorted, the EgressIPs that have pods which key selects as well.
 func (m *Members) Conflicts(key string) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -96,7 +96,7 @@ func (m *Members) Conflicts(key string) []string {
 	return nil
 }
 
-// Digest returns the Digest of an EgressIP's pods for the addresses of a node.
+// Digest returns the Digest of an EgressIP's pods for the addresses given to a node.
 func (m *Members) Digest(key string, given []netip.Addr) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 )
 
-// Objection returns why a node cannot be assigned an address of an EgressIP now, or "" if it can.
-// Addresses that the EgressIP already has on the node do not count.
+// Objection returns why a node could not be given an address of an EgressIP now, or ""
+// if nothing prevents it. It ignores the addresses that the EgressIP already has on the node.
 func Objection(n place.Node, e EgressIP, a netip.Addr) place.Reason {
 	e.Items = nil
 	c := newClaim(e, a, nil)

@@ -12,67 +12,67 @@ type Pod struct {
 	// Key is "namespace/name".
 	Key   string
 	Addrs []netip.Addr
-	// Pending: it has the pending annotation, and hence cannot send yet.
+	// Pending: the pod has the pending annotation and cannot send yet.
 	Pending bool
-	// Late: it was Pending for too long and is about to start. Next hops that were written
+	// Late: the pod was Pending too long and is about to start. Hops that were written
 	// meanwhile count only if their translations are in force.
 	Late bool
-	// NodeDown: its node counts as dead. The node may merely be busy and still forward what
-	// the pod sends, but nobody else waits for it.
+	// NodeDown: the pod's node is considered dead. The node may merely be busy and continue to
+	// forward the pod's traffic, but nothing else waits for it.
 	NodeDown bool
 }
 
-// Path is a way out for pods: an address with its node.
+// Path is a path out of the cluster for pods: an address that has a node.
 type Path struct {
 	Placement
 	// Answered: the node reports that it answers for the address.
 	Answered bool
 	// Programmed: on a secondary network, the node has the rules of the pod.
 	Programmed bool
-	// Now is the placement on the node that still has the address, if another node is to have
-	// it and pods can be rerouted to the former; otherwise the zero Placement.
+	// Now is the node that still has the address, if another node is to have it and
+	// pods can be led to the current one; the zero Placement if there is none.
 	Now Placement
 }
 
-// Steering is the input of the plan for the rows of one pod.
+// Steering is the complete input for planning the rows of one pod.
 type Steering struct {
-	EgressIP EgressIP // zero if no EgressIP has the pod any more
+	EgressIP EgressIP // zero: no EgressIP has the pod any more
 	Pod      Pod
 	Paths    []Path
-	// Now is what the database has. InForce is what chassis are known to have put in force: the
-	// pod's chassis the policies, and the chassis of each translation's node the translation.
+	// Now is the state of the database. InForce is the state known to have reached the
+	// chassis: for policies the pod's chassis, for each translation the chassis of its node.
 	Now, InForce State
-	// Owned tells whether an address belongs to an EgressIP.
+	// Owned reports whether an address belongs to an EgressIP.
 	Owned func(egressIP string, addr netip.Addr) bool
 }
 
-// Plan is the next state of the rows of a pod.
+// Plan is the plan for the rows of a pod.
 type Plan struct {
 	Want State
-	// Await are the nodes whose chassis have to put the translations in force before the plan
-	// can go on; Self says that the pod's chassis has to put the policies in force.
+	// Await are the nodes whose chassis must have the translations in force before the plan can
+	// proceed. Self reports the same for the pod's chassis and the policies.
 	Await []string
 	Self  bool
-	// Released: the pod may send: its traffic leaves with an egress address, or is dropped
-	// because the user wants that.
+	// Released: as far as this pod is concerned, it may send: all outgoing traffic has an
+	// egress address, or is dropped because the user wants that.
 	Released bool
-	// Lingers: translations stay until the new policies are in force.
+	// Lingers: translations are kept until the policies lead elsewhere.
 	Lingers bool
-	// Done: nothing is left to do or to wait for.
+	// Done: nothing remains to be done or waited for.
 	Done bool
 }
 
-// StartGate says whether a pod with the pending annotation may start.
+// StartGate says whether a pod that has the pending annotation may start.
 type StartGate uint8
 
 // The states of a StartGate.
 const (
 	Blocked  StartGate = iota
-	Open               // the traffic of the pod leaves as planned
-	TimedOut           // the pod was planned as late: its chassis drops traffic that is not translated
+	Open               // the pod's traffic leaves as intended
+	TimedOut           // the pod was planned as late: its chassis drops untranslated traffic
 )
 
-// StartGate tells whether the pod of a plan may start, if it has the pending annotation.
+// StartGate returns the StartGate of the planned pod, which matters only if the pod has the pending annotation.
 func (p Plan) StartGate(pod Pod) StartGate {
 	switch {
 	case p.Released:
@@ -83,7 +83,7 @@ func (p Plan) StartGate(pod Pod) StartGate {
 	return Blocked
 }
 
-// Plan plans the rows of a pod, by the rules in docs/design/egress-ip.md.
+// Plan plans the rows of a pod according to docs/design/egress-ip.md.
 func (s Steering) Plan() Plan {
 	plan := Plan{Want: NewState(), Released: true, Done: true}
 	if plan.Want.EgressIP = s.EgressIP.Key; s.EgressIP.Key == "" {
@@ -154,13 +154,13 @@ func (s Steering) address(plan *Plan, pod netip.Addr) {
 	}
 }
 
-// ready tells whether traffic may be rerouted to a path. A path that the policies in the
-// database already lead to is ready.
+// ready reports whether traffic may be led to a path. A path that the database already uses
+// counts as ready.
 func (s Steering) ready(p Path, pod netip.Addr, was Policy, kept map[netip.Addr]netip.Addr) bool {
 	led := was.EgressIP == s.EgressIP.Key && slices.Contains(was.Hops, p.NextHop)
 	for other, hop := range kept {
 		if hop == p.NextHop && other != p.Addr {
-			return false // another address keeps its connections there until it is ready elsewhere
+			return false // the other address's connections use this hop until its new path is ready
 		}
 	}
 	if !p.Primary {
@@ -176,12 +176,12 @@ func (s Steering) ready(p Path, pod netip.Addr, was Policy, kept map[netip.Addr]
 	case s.Pod.Pending, s.InForce.NATs[site] == p.Addr:
 		return true
 	}
-	// The router translates to another address now: replacing it is a change of one row.
+	// The router gives another address now: the exchange changes a single row.
 	return has && now != p.Addr && slices.Contains(was.Hops, p.NextHop)
 }
 
-// mayStay tells whether a pod's traffic may leave as it does now until another way is ready:
-// the addresses that it leaves with still belong to its EgressIP.
+// mayStay reports whether a pod's traffic may stay as it is until another path
+// is ready: the addresses it uses still belong to its EgressIP.
 func (s Steering) mayStay(pod netip.Addr, was Policy) bool {
 	translated := false
 	for site, addr := range s.Now.NATs {
@@ -196,14 +196,14 @@ func (s Steering) mayStay(pod netip.Addr, was Policy) bool {
 	return translated || was.EgressIP == s.EgressIP.Key
 }
 
-// translate plans the translation of a path, and what to wait for.
+// translate plans the translation of a path and what to wait for.
 func (s Steering) translate(plan *Plan, p Path, pod netip.Addr, stay bool, kept map[netip.Addr]netip.Addr) {
 	if !p.Primary {
 		return
 	}
 	site := Site{pod, p.Node}
 	if now, ok := s.Now.NATs[site]; ok && now != p.Addr {
-		// A translation that no policy leads to any more must not stand in the way of the new one.
+		// A translation that no policy leads to any more blocks the one that is waited for.
 		used := slices.Contains(s.Now.Policies[pod].Hops, p.NextHop) || slices.Contains(s.InForce.Policies[pod].Hops, p.NextHop)
 		if _, keep := kept[now]; stay && used || keep {
 			plan.Want.NATs[site] = now
@@ -223,9 +223,9 @@ func (s Steering) translate(plan *Plan, p Path, pod netip.Addr, stay bool, kept 
 	}
 }
 
-// linger keeps translations that are no longer needed until the policies that lead
-// elsewhere are in force. Translations on a dead node stay as well: the node may be
-// starting again, and traffic rerouted to it until then would leave with the node's address.
+// linger keeps translations that are no longer needed until the policies that
+// lead elsewhere are in force. Translations of a dead node are kept, too: the node may be
+// restarting, and traffic led to it until then would leave with the node's own address.
 func (s Steering) linger(plan *Plan) {
 	if !plan.Self {
 		return

@@ -40,8 +40,8 @@ func at(worker, worker2 change, es ...*v1.EgressIP) state {
 	return state{nodes: nodes(worker, worker2), egress: es, pods: webPods}
 }
 
-// scenarios are lists of states. Every last state leaves one choice, so that the
-// end must not depend on the way there.
+// scenarios are lists of states. Every last state leaves only one choice, so that the
+// end must not depend on the preceding states.
 var scenarios = map[string][]state{
 	"failover": {
 		at(none, none, egress("e", 1, two)),
@@ -114,8 +114,8 @@ var scenarios = map[string][]state{
 }
 
 // TestPathIndependence: whatever states the cluster went through, in whatever
-// order, with a restart anywhere and whoever is first to act, the end is that of
-// the last state alone; and on no way is there a packet with a wrong address.
+// order, with a restart anywhere and in any order of actions, the end depends on
+// the last state only; and at no time does a packet have a wrong address.
 func TestPathIndependence(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for name, states := range scenarios {
@@ -158,7 +158,7 @@ func TestPathIndependence(t *testing.T) {
 }
 
 // TestLatePod: hops that were written while a pod could not send, and whose
-// translations nobody confirmed, do not stay when it starts.
+// translations were not confirmed, are removed when it starts.
 func TestLatePod(t *testing.T) {
 	pod, egressAddr, hop := addrs("10.244.0.3")[0], addrs("172.18.0.33")[0], addrs("100.64.0.3")[0]
 	s := Steering{
@@ -189,8 +189,8 @@ func TestLatePod(t *testing.T) {
 	}
 }
 
-// TestDeadNodeLingers: the translations of a node that died stay until the policies
-// that lead elsewhere are in force, because it may be starting again.
+// TestDeadNodeLingers: the translations of a dead node stay until the policies
+// that lead elsewhere are in force, because the node may be restarting.
 func TestDeadNodeLingers(t *testing.T) {
 	pod, egressAddr := addrs("10.244.0.3")[0], addrs("172.18.0.33")[0]
 	dead, next := addrs("100.64.0.3")[0], addrs("100.64.0.4")[0]

@@ -10,9 +10,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/seeds"
 )
 
-// TestProgress: wherever the rows of a pod come from, another EgressIP's or half-way
-// from one step to the next, they become those of its EgressIP as soon as the nodes
-// answer for its addresses and everything that is waited for is in force.
+// TestProgress: whatever the initial rows of a pod are, from another EgressIP or from an
+// intermediate step, they become those of its EgressIP as soon as the nodes
+// answer for its addresses and everything awaited is in force.
 func TestProgress(t *testing.T) {
 	seeds.Each(t, 1000, func(t *testing.T, rng *rand.Rand) {
 		p := pairs["IPv4"]
@@ -60,7 +60,7 @@ func TestProgress(t *testing.T) {
 	})
 }
 
-// settle is Settled, which has to come to an end.
+// settle is Settled, and fails the test if it does not converge.
 func (s Steering) settle(t *testing.T) State {
 	t.Helper()
 	end, ok := s.Settled()

@@ -9,10 +9,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Assign returns the status items for a decision. An address that another node answers for stays
-// there until the new node has reported that it is prepared and translates for the pods: then
-// From is removed. translated tells whether the node of a placement on a primary network
-// translates for the pods; on other networks being prepared includes that.
+// Assign returns the status items of a decision. An address that another node answers for
+// stays there until the next node has reported that it is prepared, and translates
+// for the pods: then From is cleared. translated reports the latter for a placement on a
+// primary network; on secondary networks being prepared includes it.
 func (d Decision) Assign(status v1.EgressIPStatus, translated func(Placement) bool) []v1.EgressIPStatusItem {
 	items, from := d.Items(), d.from(status)
 	for i, item := range items {
@@ -25,7 +25,8 @@ func (d Decision) Assign(status v1.EgressIPStatus, translated func(Placement) bo
 	return items
 }
 
-// from returns the nodes that addresses are to leave and that still keep them.
+// from returns, by address, the nodes that addresses are to leave but that have not been
+// allowed to release them yet.
 func (d Decision) from(status v1.EgressIPStatus) map[netip.Addr]string {
 	from := map[netip.Addr]string{}
 	for _, p := range d.Placements {
@@ -38,8 +39,8 @@ func (d Decision) from(status v1.EgressIPStatus) map[netip.Addr]string {
 	return from
 }
 
-// retained returns the node that keeps answering for an address until the new node is prepared,
-// or "" if there is none.
+// retained returns the node that continues to answer for an address until the next node
+// is prepared, or "" if there is none.
 func retained(status v1.EgressIPStatus, p Placement) string {
 	if from := itemOf(status, p.Addr).From; from != p.Node && Answers(status, from, p.Addr) {
 		return from
@@ -47,9 +48,9 @@ func retained(status v1.EgressIPStatus, p Placement) string {
 	return ""
 }
 
-// crowded tells whether the node that is to take an address still has another one of the
-// family, which has to move away first: a node gives a pod only one address of a family. It
-// returns false if addresses swap nodes, since neither could move first.
+// crowded reports whether the node that is to take an address still has another address of
+// the family, which stays there until it can move: a node gives a pod only one address. Addresses
+// that change places are exempt, since none of them could move first.
 func (d Decision) crowded(first Placement, from map[netip.Addr]string) bool {
 	p := first
 	for range d.Placements {
@@ -66,8 +67,8 @@ func (d Decision) crowded(first Placement, from map[netip.Addr]string) bool {
 	return false
 }
 
-// given returns the addresses on secondary networks that nodes are to hold or keep answering for,
-// by node.
+// given returns, by node, the addresses on secondary networks that nodes are prepared for:
+// those that they are to hold, and those that they retain.
 func (d Decision) given(status v1.EgressIPStatus, nodes Nodes) map[string][]netip.Addr {
 	given := map[string][]netip.Addr{}
 	for _, p := range d.Placements {
@@ -89,9 +90,9 @@ func (d Decision) given(status v1.EgressIPStatus, nodes Nodes) map[string][]neti
 	return given
 }
 
-// DropAwaiting returns the status entries of nodes without addresses that they had prepared for
-// and are no longer to hold. A node that is down cannot remove these itself, and would count as
-// prepared if it were assigned the address again.
+// DropAwaiting returns the status entries of nodes, without the addresses that they
+// prepared for but are no longer to hold. A node that is not running cannot remove the entry itself,
+// and would be considered prepared when it is given the address again.
 func DropAwaiting(words []v1.ProgrammedStatus, items []v1.EgressIPStatusItem) []v1.ProgrammedStatus {
 	words = slices.Clone(words)
 	for i, w := range words {
@@ -102,9 +103,9 @@ func DropAwaiting(words []v1.ProgrammedStatus, items []v1.EgressIPStatusItem) []
 	return words
 }
 
-// Translated tells whether the nodes that are to take addresses from others translate the pod's
-// traffic to them, as far as they can before they have them. A pod that cannot send yet, or
-// that no policy leads to an address, loses nothing when that moves.
+// Translated reports whether the nodes that are to take addresses from others translate to
+// them for the pod, as far as this is possible before they have them. A pod that cannot send yet,
+// or that is not led to an address, loses nothing when the address moves.
 func (s Steering) Translated() bool {
 	if s.Pod.Pending || s.Pod.Late {
 		return true
@@ -120,9 +121,9 @@ func (s Steering) Translated() bool {
 	return true
 }
 
-// Used returns the rows in the database, without translations of nodes that are to take addresses
-// and that no policy leads to yet: if a former master wrote these, it is not known whether they are
-// in force.
+// Used returns the state of the database, without the translations of nodes that are to take
+// addresses and that no policy leads to yet: for rows written by others, it is unknown whether
+// they are in force.
 func (s Steering) Used() State {
 	used := s.Now.Clone()
 	for _, p := range s.Paths {

@@ -16,8 +16,8 @@ func entry(node, has, awaits string) v1.ProgrammedStatus {
 	return v1.ProgrammedStatus{Node: node, EgressIPs: strings.Fields(has), Awaiting: strings.Fields(awaits)}
 }
 
-// TestAssign: who has an address goes on answering for it until the node that is to have it
-// is prepared and translates for the pods, and then not again.
+// TestAssign: the holder of an address continues to answer for it until the next node
+// is prepared and translates for the pods, and not after that.
 func TestAssign(t *testing.T) {
 	const a, primary, secondary = "ovn-worker", "172.18.0.33", "172.19.0.33"
 	for _, c := range []struct {
@@ -56,7 +56,7 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// TestAssignSeveral: a node that still has an address of a pod takes no second one of the
+// TestAssignSeveral: a node that still has an address of a pod does not take a second one of the
 // family, unless the addresses change places.
 func TestAssignSeveral(t *testing.T) {
 	addr := map[string]string{"x": "172.18.0.1", "y": "172.18.0.2", "z": "172.18.0.3", "s": "fd00::1"}
@@ -100,8 +100,8 @@ func TestAssignSeveral(t *testing.T) {
 	}
 }
 
-// TestAwaitingElsewhere: a node that was prepared for an address which went elsewhere does
-// not pass for prepared when it is to have it again.
+// TestAwaitingElsewhere: a node that was prepared for an address which then went elsewhere is
+// not considered prepared when it is assigned the address again.
 func TestAwaitingElsewhere(t *testing.T) {
 	words := []v1.ProgrammedStatus{entry("a", "1.1.1.1", ""), entry("b", "", "1.1.1.1 2.2.2.2"), entry("c", "", "1.1.1.1")}
 	got := DropAwaiting(words, []v1.EgressIPStatusItem{{EgressIP: "1.1.1.1", Node: "b"}, {EgressIP: "2.2.2.2", Node: "c"}})
@@ -110,7 +110,7 @@ func TestAwaitingElsewhere(t *testing.T) {
 	}
 }
 
-// TestTakes: who is to prepare does not take, and who goes on answering has its share of its
+// TestTakes: a node that is to prepare does not take the address, and a node that retains it is assigned it in its
 // own network.
 func TestTakes(t *testing.T) {
 	status := v1.EgressIPStatus{Items: []v1.EgressIPStatusItem{{EgressIP: "172.18.0.33", Node: "b", From: "a", Network: "172.18.0.0/24"}}}
@@ -126,7 +126,7 @@ func TestTakes(t *testing.T) {
 	if got := AssignmentOf(status, a); got.Networks[x] != netip.MustParsePrefix("172.18.0.0/16") {
 		t.Errorf("%+v", got)
 	}
-	a.Host = nil // nobody has said so yet
+	a.Host = nil // not published yet
 	if got := AssignmentOf(status, a); got.Networks[x] != netip.MustParsePrefix("172.18.0.0/24") {
 		t.Errorf("%+v", got)
 	}
@@ -136,7 +136,7 @@ func TestTakes(t *testing.T) {
 	}
 }
 
-// moving is a move of an address from one worker to the other.
+// moving returns a move of an address from one worker to the other.
 func moving(ip string, awaits bool) (Decision, v1.EgressIPStatus, Nodes) {
 	all := nodes(change{unlabelled}, none)
 	e := egress("e", 1, ips(v1.Address(ip)))
@@ -156,8 +156,8 @@ func moving(ip string, awaits bool) (Decision, v1.EgressIPStatus, Nodes) {
 	}
 }
 
-// TestPendingPreparation: while a node is to prepare, nobody but that one is waited for, and
-// the conditions say so.
+// TestPendingPreparation: while a node is to prepare, only that node owes an acknowledgement, and
+// the conditions report this.
 func TestPendingPreparation(t *testing.T) {
 	digest := func([]netip.Addr) string { return "now" }
 	says := func(name string) func(string) bool { return func(node string) bool { return node == name } }
@@ -189,8 +189,8 @@ func TestPendingPreparation(t *testing.T) {
 	}
 }
 
-// TestRulesOfRetained: a node has the rules of pods for what it is to hold and for what it
-// goes on answering for; new pods are led to it when it has theirs.
+// TestRulesOfRetained: a node has the rules of pods for addresses that it is to hold or
+// retains; new pods are led to it when it has their rules.
 func TestRulesOfRetained(t *testing.T) {
 	const moves, stays = "172.19.0.33", "172.19.0.44"
 	pod := addrs("10.244.0.3")
@@ -209,7 +209,7 @@ func TestRulesOfRetained(t *testing.T) {
 	if p := d.Paths(status, pod, digest, all)[0]; p.Now.Node != "" {
 		t.Errorf("a pod without rules: %+v", p)
 	}
-	// The digest of a node that is to hold another one as well is of both.
+	// The digest of a node that is to hold another address as well covers both.
 	other := Placement{Address: Address{Addr: addrs(stays)[0]}, Node: "ovn-worker"}
 	d.Placements = append(d.Placements, other)
 	status.Items = append(status.Items, v1.EgressIPStatusItem{EgressIP: stays, Node: "ovn-worker"})
@@ -220,8 +220,8 @@ func TestRulesOfRetained(t *testing.T) {
 	}
 }
 
-// TestTranslated: a pod that is led to an address has its translation where the address is to
-// go before it goes there.
+// TestTranslated: a pod that is led to an address is translated on the address's next node
+// before the address moves.
 func TestTranslated(t *testing.T) {
 	pod, x := addrs("10.244.0.3")[0], addrs("172.18.0.33")[0]
 	d, status, all := moving(x.String(), true)

@@ -9,7 +9,7 @@ import (
 )
 
 // TestReleased: a new pod may send when its policies have reached its chassis, and not
-// when they are in the database alone.
+// when they are only in the database.
 func TestReleased(t *testing.T) {
 	pod, ip, hop := netip.MustParseAddr("10.244.0.3"), netip.MustParseAddr("172.18.0.44"), netip.MustParseAddr("100.64.0.4")
 	written := NewState()
@@ -36,8 +36,8 @@ func TestReleased(t *testing.T) {
 	}
 }
 
-// TestFormerAddressOfOthers: until its new address is ready, a pod goes on with the one that
-// it has, unless that is not its former EgressIP's any more: another may have it already.
+// TestFormerAddressOfOthers: until its new address is ready, a pod keeps its previous
+// one, unless that no longer belongs to its former EgressIP: another EgressIP may have it already.
 func TestFormerAddressOfOthers(t *testing.T) {
 	pod, former, ip := netip.MustParseAddr("10.244.0.3"), netip.MustParseAddr("172.18.0.33"), netip.MustParseAddr("172.18.0.44")
 	hop, next := netip.MustParseAddr("100.64.0.3"), netip.MustParseAddr("100.64.0.4")

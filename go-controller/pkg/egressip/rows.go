@@ -17,24 +17,24 @@ import (
 // the name of the EgressIP.
 const externalID = "name"
 
-// externalEgress is the external_ids key by which a policy says which egress address
-// each of its next hops is for.
+// externalEgress is the external_ids key of a policy that maps each of its next hops
+// to an egress address.
 const externalEgress = "egress-ips"
 
 // Owner is the owner of the rows of a pod, "namespace/name".
 func Owner(pod string) nb.Owner { return nb.Owner{Feature: Feature, Object: pod} }
 
-// Site is where a pod's traffic can be translated: at most one address there.
+// Site is a place where a pod's traffic can be translated: to at most one address.
 type Site struct {
 	Pod  netip.Addr
 	Node string
 }
 
-// Policy is the router policy of one address of a pod. Without next hops it drops.
+// Policy is the router policy of one address of a pod. A policy without next hops drops traffic.
 type Policy struct {
 	EgressIP string
 	Hops     []netip.Addr // sorted
-	// Egress are the egress addresses that next hops are for, by next hop.
+	// Egress are the egress addresses of the next hops, by next hop.
 	Egress map[netip.Addr]netip.Addr
 }
 
@@ -48,12 +48,12 @@ func (p *Policy) lead(hop, egress netip.Addr) {
 	}
 }
 
-// State is what there is of a pod's rows: in the database, or in force.
+// State is the state of a pod's rows: in the database, or in force.
 type State struct {
-	// EgressIP is the name on the translations.
+	// EgressIP is the name in the translations.
 	EgressIP string
 	Policies map[netip.Addr]Policy // by address of the pod
-	// NATs are the egress addresses given on the primary networks.
+	// NATs are the egress addresses on the primary networks.
 	NATs map[Site]netip.Addr
 }
 
@@ -93,7 +93,7 @@ func StateOf(rows []nb.Row) State {
 	return s
 }
 
-// parseEgress reads which egress addresses next hops are for.
+// parseEgress parses the egress addresses of next hops.
 func parseEgress(text string) map[netip.Addr]netip.Addr {
 	var out map[netip.Addr]netip.Addr
 	for part := range strings.SplitSeq(text, ",") {
@@ -116,7 +116,7 @@ func (s State) Clone() State {
 	return State{EgressIP: s.EgressIP, Policies: maps.Clone(s.Policies), NATs: maps.Clone(s.NATs)}
 }
 
-// SamePolicies tells whether two states have the same policies.
+// SamePolicies reports whether two states have the same policies.
 func (s State) SamePolicies(o State) bool {
 	return maps.EqualFunc(s.Policies, o.Policies, func(a, b Policy) bool { return slices.Equal(a.Hops, b.Hops) })
 }

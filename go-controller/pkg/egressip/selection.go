@@ -14,7 +14,7 @@ import (
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 )
 
-// Selector tells which pods an EgressIP selects.
+// Selector selects the pods of an EgressIP.
 type Selector struct {
 	Key        string // the EgressIP's name
 	created    metav1.Time
@@ -22,7 +22,7 @@ type Selector struct {
 	pods       labels.Selector
 }
 
-// NewSelector parses the selectors of an EgressIP. The error names the field.
+// NewSelector parses the selectors of an EgressIP. The error names the invalid field.
 func NewSelector(e *v1.EgressIP) (Selector, error) {
 	s := Selector{Key: e.Name, created: e.CreationTimestamp, namespaces: labels.Nothing(), pods: labels.Nothing()}
 	namespaces, err := metav1.LabelSelectorAsSelector(&e.Spec.NamespaceSelector)
@@ -37,23 +37,24 @@ func NewSelector(e *v1.EgressIP) (Selector, error) {
 	return s, nil
 }
 
-// Selects tells whether a pod is selected, given its labels and those of its namespace.
+// Selects reports whether a pod is selected, given the labels of its namespace and its
+// own.
 func (s Selector) Selects(namespace, pod map[string]string) bool {
 	return s.SelectsNamespace(namespace) && s.pods.Matches(labels.Set(pod))
 }
 
-// SelectsNamespace tells whether pods in a namespace with these labels may be selected.
+// SelectsNamespace reports whether pods in a namespace with these labels may be selected.
 func (s Selector) SelectsNamespace(namespace map[string]string) bool {
 	return s.namespaces.Matches(labels.Set(namespace))
 }
 
-// NamespaceLabels returns the labels that the selector requires of a namespace.
+// NamespaceLabels returns the namespace labels that the selector requires.
 func (s Selector) NamespaceLabels() []AnyLabel { return required(s.namespaces) }
 
-// PodLabels returns the labels that the selector requires of a pod.
+// PodLabels returns the pod labels that the selector requires.
 func (s Selector) PodLabels() []AnyLabel { return required(s.pods) }
 
-// before compares two selectors by precedence: the older EgressIP first, then by name.
+// before compares the precedence of two selectors: the older first, then by name.
 func (s Selector) before(o Selector) int {
 	return cmp.Or(s.created.Time.Compare(o.created.Time), cmp.Compare(s.Key, o.Key))
 }
@@ -64,8 +65,8 @@ type Label struct{ Key, Value string }
 // AnyLabel is a set of labels of which a selected object has at least one.
 type AnyLabel []Label
 
-// required returns the labels that a selector requires by value: an object that it matches
-// has one label of each set.
+// required returns the labels that a selector requires by value: a matching object has
+// one label of each set.
 func required(s labels.Selector) []AnyLabel {
 	requirements, _ := s.Requirements()
 	var all []AnyLabel
@@ -82,32 +83,32 @@ func required(s labels.Selector) []AnyLabel {
 	return all
 }
 
-// Selection is an index of the selectors of all EgressIPs, which finds those that select a pod
+// Selection indexes the selectors of all EgressIPs, and finds those that select a pod
 // without evaluating the others. It is safe for concurrent use.
 type Selection struct {
 	mu    sync.RWMutex
 	known map[string]indexedSelector
-	// byLabels are the selectors by a label that they require of a namespace and one that
-	// they require of a pod; the zero Label if they require none.
+	// byLabels are the selectors, by a namespace label and a pod label that they require;
+	// the zero Label if they require none.
 	byLabels map[Label]map[Label]map[string]Selector
 	// namespaces and pods count the selectors by these labels.
 	namespaces, pods map[Label]int
 }
 
-// indexedSelector is a selector with its place in the index.
+// indexedSelector is a selector and its position in the index.
 type indexedSelector struct {
 	Selector
 	namespaceSelector, podSelector metav1.LabelSelector // not parsed
 	namespaces, pods               AnyLabel
 }
 
-// NewSelection returns an empty Selection.
+// NewSelection returns a Selection without EgressIPs.
 func NewSelection() *Selection {
 	return &Selection{known: map[string]indexedSelector{}, byLabels: map[Label]map[Label]map[string]Selector{},
 		namespaces: map[Label]int{}, pods: map[Label]int{}}
 }
 
-// Set adds or updates an EgressIP. One with invalid selectors selects nothing.
+// Set adds or updates an EgressIP. An EgressIP with invalid selectors selects nothing.
 func (s *Selection) Set(e *v1.EgressIP) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,8 +144,8 @@ func (s *Selection) Set(e *v1.EgressIP) {
 	}
 }
 
-// leastCommon returns the label that the selector requires and that the fewest others are indexed
-// by, or the zero Label if it requires none by value.
+// leastCommon returns, of the required label sets, the one that the fewest selectors are indexed by,
+// or the zero Label if the selector requires none by value.
 func leastCommon(all []AnyLabel, used map[Label]int) AnyLabel {
 	if len(all) == 0 {
 		return AnyLabel{Label{}}
@@ -165,7 +166,7 @@ func (s *Selection) Delete(key string) {
 	s.remove(key)
 }
 
-// remove removes an EgressIP; mu is held.
+// remove deletes an EgressIP from the index; mu is held.
 func (s *Selection) remove(key string) {
 	was, ok := s.known[key]
 	if !ok {
@@ -195,8 +196,8 @@ func release(used map[Label]int, l Label) {
 	}
 }
 
-// Matching returns the keys of the EgressIPs that select a pod, given its labels and those of its
-// namespace, in order of precedence: the first has the pod.
+// Matching returns the keys of the EgressIPs that select a pod with these labels (its namespace's
+// and its own), in order of precedence: the first one has the pod.
 func (s *Selection) Matching(namespace, pod map[string]string) []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -218,7 +219,7 @@ func (s *Selection) Matching(namespace, pod map[string]string) []string {
 	return keys
 }
 
-// with yields the values of an index for the zero Label and for the labels of an object.
+// with yields the index entries for the zero Label and for the labels of an object.
 func with[V any](index map[Label]V, has map[string]string) func(yield func(V) bool) {
 	return func(yield func(V) bool) {
 		if v, ok := index[Label{}]; ok && !yield(v) {

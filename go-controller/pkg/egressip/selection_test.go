@@ -48,8 +48,8 @@ func randomLabels(r *rand.Rand) map[string]string {
 	return has
 }
 
-// TestSelection: whatever EgressIPs come, change and go, those that choose a pod are the
-// ones whose selectors match, in the order of their right.
+// TestSelection: whatever EgressIPs are added, changed and deleted, the ones that select a pod are
+// those whose selectors match, in order of precedence.
 func TestSelection(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	s, all := NewSelection(), map[string]*v1.EgressIP{}
@@ -88,7 +88,7 @@ func TestSelection(t *testing.T) {
 	}
 }
 
-// counted counts how often a selector is asked.
+// counted counts how often a selector is evaluated.
 type counted struct {
 	labels.Selector
 	asked *int
@@ -99,8 +99,8 @@ func (c counted) Matches(l labels.Labels) bool {
 	return c.Selector.Matches(l)
 }
 
-// TestSelectionCost: to find who chooses a pod does not take longer where there are more
-// EgressIPs that choose others, by labels of pods or of namespaces, alone or beside
+// TestSelectionCost: finding the EgressIPs that select a pod does not take longer if there are more
+// EgressIPs that select other pods, by labels of pods or of namespaces, alone or together with
 // labels that all have.
 func TestSelectionCost(t *testing.T) {
 	same := metav1.LabelSelector{MatchLabels: map[string]string{"a": "same", "z": "same"}}

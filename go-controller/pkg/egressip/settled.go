@@ -1,12 +1,12 @@
 package egressip
 
-// maxSteps bounds the number of plans until the rows of a pod are final. A handful is
-// enough, since each plan puts in force what the next one needs.
+// maxSteps limits the number of plans until a pod has its final rows. A handful
+// suffice, since each plan puts in force what the next one needs.
 const maxSteps = 20
 
-// Settled returns the final rows of the pod: it executes plans until nothing is left to be
-// done, as if chassis put in force at once what a plan waits for. ok is false if the plans do
-// not come to an end.
+// Settled returns the final rows of the pod: it carries out plans until
+// nothing is left to be done, assuming that chassis put everything in force that is waited for.
+// ok is false if the plans do not converge.
 func (s Steering) Settled() (end State, ok bool) {
 	s.InForce = s.InForce.Clone()
 	for range maxSteps {

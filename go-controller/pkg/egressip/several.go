@@ -8,8 +8,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// pathsOf returns the ways out for an address of the pod: those to all egress
-// addresses of its family or, where each pod has one, that to its own.
+// pathsOf returns the paths for an address of the pod: those to all egress
+// addresses of its family or, if each pod uses one address, the path to that one.
 func (s Steering) pathsOf(pod netip.Addr) []Path {
 	var paths []Path
 	for _, p := range s.Paths {
@@ -28,29 +28,29 @@ func (s Steering) pathsOf(pod netip.Addr) []Path {
 	})}
 }
 
-// has tells whether everything that the pod sends from an address leaves with one
-// egress address. It stays so as long as that has a node, whatever others come.
+// has reports whether all traffic from a pod address leaves with one
+// egress address. The pod keeps that address as long as it has a node, even if others are added.
 func (s Steering) has(pod, egress netip.Addr) bool {
 	was := s.Now.Policies[pod]
 	return was.EgressIP == s.EgressIP.Key && len(was.Hops) == 1 && was.Egress[was.Hops[0]] == egress
 }
 
-// weight orders egress addresses for a pod (rendezvous hashing): without one of them,
-// the order of the others is the same.
+// weight orders egress addresses for a pod (rendezvous hashing): removing one
+// does not change the order of the others.
 func weight(pod string, egress netip.Addr) []byte {
 	sum := sha256.Sum256(append(egress.AsSlice(), pod...))
 	return sum[:8]
 }
 
-// kept returns, by egress address, the next hops of addresses that are not ready where
-// they are to be: they stay until then, because without them connections of these and
+// kept returns, by egress address, the next hops of addresses that are not ready at their
+// new place. These hops stay until then: without them, connections of these and
 // of the other addresses would be led to nodes that give them another address.
 func (s Steering) kept(paths []Path, pod netip.Addr, was Policy) map[netip.Addr]netip.Addr {
 	kept := map[netip.Addr]netip.Addr{}
 	if s.Pod.Late || s.Pod.Pending || was.EgressIP != s.EgressIP.Key {
 		return kept
 	}
-	for found := -1; found < len(kept); { // who waits for a node may keep another waiting
+	for found := -1; found < len(kept); { // an address that waits for a node may keep another one waiting
 		found = len(kept)
 		for _, p := range paths {
 			if s.ready(p, pod, was, kept) || s.exchanged(paths, p, pod) {
@@ -66,11 +66,11 @@ func (s Steering) kept(paths []Path, pod netip.Addr, was Policy) map[netip.Addr]
 	return kept
 }
 
-// served tells whether an address that is to move is translated to elsewhere still: a
-// node that is gone for good has taken its gateway router with it.
+// served reports whether an address that is to move is still translated elsewhere: a
+// permanently lost node has lost its gateway router as well.
 func (s Steering) served(p Path, pod netip.Addr) bool {
 	if !p.Primary {
-		return true // the node's kernel does it
+		return true // the node's kernel translates
 	}
 	for site, addr := range s.Now.NATs {
 		if site.Pod == pod && site.Node != p.Node && addr == p.Addr {
@@ -80,8 +80,8 @@ func (s Steering) served(p Path, pod netip.Addr) bool {
 	return false
 }
 
-// exchanged tells whether addresses change places, from one to the next and back to the
-// first: none of them can wait for the others.
+// exchanged reports whether addresses change places in a cycle: none of them can wait
+// for the others.
 func (s Steering) exchanged(paths []Path, first Path, pod netip.Addr) bool {
 	for p, n := first, 0; n < len(paths); n++ {
 		now, ok := s.Now.NATs[Site{pod, p.Node}]

@@ -19,9 +19,9 @@ func four(one, two, three change) []place.Node {
 	return append(nodes(one, two), node("ovn-worker3", 3, three...))
 }
 
-// pair is an EgressIP's two addresses of one family on two nodes, with what the
-// database has for a pod: the first address is at the first node, the second at the
-// second, and the third node has nothing.
+// pair is an EgressIP with two addresses of one family on two nodes, with the rows
+// of a pod in the database: the first address is on the first node, the second on the
+// second, and the third node has none.
 type pair struct {
 	pod   netip.Addr
 	a, b  netip.Addr
@@ -59,7 +59,7 @@ var pairs = map[string]pair{
 		hops: [3]netip.Addr(addrs("fd98::3", "fd98::4", "fd98::5")), nodes: [3]string{"n1", "n2", "n3"}},
 }
 
-// TestHopStaysUntilSuccessor: while an address moves, its old hop and the translation
+// TestHopStaysUntilSuccessor: while an address moves, its previous hop and the translation
 // there stay until its new node is ready: connections of neither address are led to
 // the other.
 func TestHopStaysUntilSuccessor(t *testing.T) {
@@ -92,7 +92,7 @@ func TestHopStaysUntilSuccessor(t *testing.T) {
 	}
 }
 
-// TestHopWithoutSuccessor goes at once: no node is to have its address.
+// TestHopWithoutSuccessor: a hop is removed at once if no node is to have its address.
 func TestHopWithoutSuccessor(t *testing.T) {
 	for family, p := range pairs {
 		plan := p.steering(true, p.path(p.b, 1, true, true)).Plan()
@@ -102,8 +102,8 @@ func TestHopWithoutSuccessor(t *testing.T) {
 	}
 }
 
-// TestNodeOfBoth: an address that moves to the node which another is leaving waits
-// there until that one is ready elsewhere; two that change places do not wait for
+// TestNodeOfBoth: an address that moves to a node which another one is leaving waits
+// until the latter is ready elsewhere; two addresses that change places do not wait for
 // each other.
 func TestNodeOfBoth(t *testing.T) {
 	p := pairs["IPv4"]
@@ -125,8 +125,8 @@ func TestNodeOfBoth(t *testing.T) {
 	}
 }
 
-// TestAddressPerPod gives each pod one next hop, spreads pods over the addresses, and
-// gives a pod of the same name the same address.
+// TestAddressPerPod: each pod gets one next hop, pods are spread over the addresses, and
+// a pod of the same name gets the same address.
 func TestAddressPerPod(t *testing.T) {
 	for family, p := range pairs {
 		count := map[netip.Addr]int{}
@@ -151,7 +151,7 @@ func TestAddressPerPod(t *testing.T) {
 	}
 }
 
-// TestAddressOfPodStays: whatever moves, dies, is drained, added or comes back, a pod
+// TestAddressOfPodStays: whatever moves, dies, is drained, added or returns, a pod
 // keeps its address as long as any node is to have it.
 func TestAddressOfPodStays(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
@@ -186,7 +186,7 @@ func TestAddressOfPodStays(t *testing.T) {
 	}
 }
 
-// leaving returns the one address that each of a pod's leaves with.
+// leaving returns the one egress address of each of a pod's addresses.
 func (w *world) leaving(t *testing.T, key string) map[netip.Addr]netip.Addr {
 	t.Helper()
 	out := map[netip.Addr]netip.Addr{}
@@ -204,7 +204,7 @@ func (w *world) leaving(t *testing.T, key string) map[netip.Addr]netip.Addr {
 	return out
 }
 
-// TestHopOfNodeThatIsGone goes at once: nothing is translated there any more.
+// TestHopOfNodeThatIsGone: the hop is removed at once, since nothing is translated there any more.
 func TestHopOfNodeThatIsGone(t *testing.T) {
 	for family, p := range pairs {
 		s := p.steering(true, p.path(p.a, 2, false, true), p.path(p.b, 1, true, true))

@@ -11,9 +11,9 @@ import (
 )
 
 // TestThreeAddresses moves addresses of a family between five nodes, several at once, and
-// adds the third while others move. At each step a next hop translates to the address that
-// the policy says it is for, in force; addresses that do not move keep theirs; and one that
-// moves has its former next hop until the next one is ready, and no moment without any.
+// adds the third one while others move. At each step, a next hop has a translation in force to the address
+// that the policy names for it; addresses that do not move keep their hops; and an address that
+// moves keeps its former next hop until the next one is ready, without an interruption.
 func TestThreeAddresses(t *testing.T) {
 	seeds.Each(t, 300, func(t *testing.T, rng *rand.Rand) {
 		pod, all := addrs("10.244.0.3")[0], addrs("172.18.0.33", "172.18.0.44", "172.18.0.55")
@@ -48,7 +48,7 @@ func TestThreeAddresses(t *testing.T) {
 			}
 			return by
 		}
-		// step carries out one plan, and puts in force some of what it waits for.
+		// step carries out one plan, and puts some of the awaited rows in force.
 		step := func() (done bool) {
 			before := hopOf(s.Now)
 			plan := s.Plan()
@@ -90,7 +90,7 @@ func TestThreeAddresses(t *testing.T) {
 			case 0: // it moves, or is added
 				n := rng.IntN(len(hops))
 				if other, there := s.Now.NATs[Site{pod, fmt.Sprint("n", n)}]; used[n] || there && other != a {
-					break // an address does not move to where another one is leaving
+					break // an address does not move to a node that another one is leaving
 				}
 				if old, ok := at[a]; ok {
 					used[old] = false

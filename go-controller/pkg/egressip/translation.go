@@ -8,21 +8,21 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Translations are the source translations in force of a node's gateway router, and what
-// tells which of its connections go on with another one: a connection keeps the
-// translation that it began with, whatever the router would give to a new one.
+// Translations are the source translations in force on a node's gateway router, with the data
+// that decides which connections still use an outdated one: a connection keeps the
+// translation that it started with, whatever the router would give to a new connection.
 type Translations struct {
 	To map[netip.Prefix][]netip.Addr // by source: a pod, or a subnet
-	// Held are the addresses that the node answers for on its primary network. What it has
-	// handed over to another node goes on here for a while.
+	// Held are the addresses that the node answers for on its primary network. Connections with
+	// addresses handed over to another node continue here for a while.
 	Held map[netip.Addr]bool
 	Node topology.Node
-	// Local are those that pods reach by their own node, with its address: their
-	// connections go on as they are.
+	// Local are the destinations that pods reach through their own node, with its address: their
+	// connections are left alone.
 	Local []netip.Prefix
 }
 
-// NewTranslations returns those of a node. The hosts are the addresses of nodes and API servers.
+// NewTranslations returns the Translations of a node. hosts are the addresses of nodes and API servers.
 func NewTranslations(all []host.Translation, node topology.Node, held map[netip.Addr]bool, hosts []netip.Addr, local []netip.Prefix) Translations {
 	t := Translations{To: map[netip.Prefix][]netip.Addr{}, Held: map[netip.Addr]bool{}, Node: node, Local: slices.Clone(local)}
 	for _, one := range all {
@@ -39,12 +39,12 @@ func NewTranslations(all []host.Translation, node topology.Node, held map[netip.
 	return t
 }
 
-// own tells whether an address is that of the gateway router.
+// own reports whether an address is that of the gateway router.
 func (t Translations) own(a netip.Addr) bool {
 	return slices.ContainsFunc(t.Node.Gateway.Addrs, func(p netip.Prefix) bool { return p.Addr() == a })
 }
 
-// of returns what the router gives to a source; none: it does not translate it.
+// of returns the addresses that the router gives to a source, or nil if it does not translate it.
 func (t Translations) of(src netip.Addr) []netip.Addr {
 	for bits := src.BitLen(); bits >= 0; bits-- {
 		if p, err := src.Prefix(bits); err == nil && t.To[p] != nil {
@@ -54,9 +54,9 @@ func (t Translations) of(src netip.Addr) []netip.Addr {
 	return nil
 }
 
-// Stale tells whether a connection, which the other side sees come from to, has an address
-// that the router does not give to its source any more. Without any translation nothing is known:
-// the switch has been restarted, or everything is being written anew.
+// Stale reports whether a connection uses a source address that the router no longer gives to its
+// source; to is the address that the other side sees. Without any translations nothing is known:
+// the switch was restarted, or everything is being rewritten.
 func (t Translations) Stale(src, dst, to netip.Addr) bool {
 	is := t.of(src)
 	switch {
@@ -67,5 +67,5 @@ func (t Translations) Stale(src, dst, to netip.Addr) bool {
 	case t.Held[to]:
 		return true
 	}
-	return t.own(to) && len(is) > 0 // else the host has translated it
+	return t.own(to) && len(is) > 0 // otherwise the host translated it
 }

@@ -37,14 +37,14 @@ func addrs(texts ...string) []netip.Addr {
 	return out
 }
 
-// cluster is the dual stack of the documents.
+// cluster is the dual-stack cluster of the documentation.
 var cluster = Network{
 	Cluster: prefixes("10.244.0.0/16", "fd00:10:244::/48"), Service: prefixes("10.96.0.0/16", "fd00:10:96::/112"),
 	Join: prefixes("100.64.0.0/16", "fd98::/64"), Masquerade: prefixes("169.254.169.0/29", "fd69::/125"),
 }
 
-// node returns the nodes of the documents: the number is that of the pod subnets.
-// The workers may hold egress addresses, and are on the network 172.19.0.0/24, too.
+// node returns the nodes of the documentation: the number is that of the pod subnets.
+// The workers may hold egress addresses, and are also on the network 172.19.0.0/24.
 func node(name string, number int, change ...func(*place.Node)) place.Node {
 	primary := prefixes(fmt.Sprintf("172.18.0.%d/16", number+2), fmt.Sprintf("fc00:f853:ccd:e793::%d/64", number+2))
 	n := place.Node{Reach: place.Alive, Node: topology.Node{
@@ -104,16 +104,16 @@ type testPod struct {
 	addrs     []netip.Addr
 }
 
-// state is all that the API and the health tracker say at one time.
+// state is the complete state in the API and the health tracker at one time.
 type state struct {
 	nodes  []place.Node
 	egress []*v1.EgressIP
 	pods   map[string]testPod
 }
 
-// world follows states as master, nodes and ovn-controllers do, in any order of
-// their steps. Its memory is the statuses and the rows; what the master knows to
-// be in force is lost with a restart.
+// world follows states like masters, nodes and ovn-controllers do, with their steps in
+// any order. Its memory is the statuses and the rows; the master's knowledge of rows
+// in force is lost with a restart.
 type world struct {
 	r      *rand.Rand
 	state  state
@@ -125,11 +125,11 @@ type world struct {
 	released  map[string]bool
 	members   *Members
 
-	// What is really in force: the policies of pods, and the translations, by pod.
+	// The actual state in force: the policies of pods, and the translations, by pod.
 	policies map[string]map[netip.Addr]Policy
 	nats     map[string]map[Site]netip.Addr
 
-	wrong []string // what must not have been
+	wrong []string // violations
 }
 
 func newWorld() *world {
@@ -150,13 +150,13 @@ func (w *world) node(name string) (place.Node, bool) {
 	return w.state.nodes[i], true
 }
 
-// acts tells whether a node does anything.
+// acts reports whether a node is active.
 func (w *world) acts(name string) bool {
 	n, ok := w.node(name)
 	return ok && n.Reach != place.Dead
 }
 
-// selection returns that of all EgressIPs.
+// selection returns the selection of all EgressIPs.
 func (w *world) selection() *Selection {
 	all := NewSelection()
 	for _, e := range w.state.egress {
@@ -195,8 +195,8 @@ func (w *world) place() (changed bool) {
 	return changed
 }
 
-// take is a node's part: it lets go of what it is not given, and takes what nobody
-// else holds.
+// take is a node's part: it releases addresses that are not assigned to it, and takes assigned ones
+// that no other node holds.
 func (w *world) take(name string) (changed bool) {
 	if !w.acts(name) {
 		return false
@@ -238,8 +238,8 @@ func (w *world) take(name string) (changed bool) {
 	return changed
 }
 
-// heldElsewhere tells whether the word of a node about another EgressIP has an
-// address: it was taken away from that one.
+// heldElsewhere reports whether a node's status entry for another EgressIP lists an
+// address, which has moved away from that EgressIP.
 func (w *world) heldElsewhere(key, name string, a netip.Addr) bool {
 	for other, status := range w.status {
 		if other != key && Other(*status, name, a) != "" {
@@ -278,7 +278,7 @@ func (w *world) steer(key string) (changed bool) {
 	return changed
 }
 
-// steering is what decides about a pod that an EgressIP has.
+// steering returns the input for planning a pod that an EgressIP has.
 func (w *world) steering(key, name string, d Decision) Steering {
 	p := w.state.pods[key]
 	i := slices.IndexFunc(w.state.egress, func(e *v1.EgressIP) bool { return e.Name == name })
@@ -296,7 +296,7 @@ func (w *world) steering(key, name string, d Decision) Steering {
 	return s
 }
 
-// translated tells whether those who are to take the addresses of an EgressIP translate
+// translated reports whether the nodes that are to take the addresses of an EgressIP translate
 // for its pods.
 func (w *world) translated(name string) bool {
 	all := w.selection()
@@ -309,13 +309,13 @@ func (w *world) translated(name string) bool {
 	return true
 }
 
-// live finds a node that is not dead.
+// live returns a node by name if it is not dead.
 func (w *world) live(name string) (topology.Node, bool) {
 	n, ok := w.node(name)
 	return n.Node, ok && w.acts(name)
 }
 
-// deselect is the master's part for a pod that no EgressIP has, if it is there.
+// deselect is the master's part for a pod without an EgressIP; is says whether the pod exists.
 func (w *world) deselect(key string, is bool) (changed bool) {
 	now := StateOf(w.rows[key])
 	inForce, known := w.known[key]
@@ -338,7 +338,7 @@ func (w *world) deselect(key string, is bool) (changed bool) {
 	return changed
 }
 
-// checkHeld notes next hops that are new though their nodes do not hold the address.
+// checkHeld records new next hops whose nodes do not hold the address.
 func (w *world) checkHeld(key string, s Steering, plan Plan) {
 	for pod, policy := range plan.Want.Policies {
 		for _, hop := range policy.Hops {
@@ -363,7 +363,7 @@ func (w *world) owned(key string, a netip.Addr) bool {
 	return false
 }
 
-// enforce is an ovn-controller's part; the barrier tells the master.
+// enforce is an ovn-controller's part; the barrier reports it to the master.
 func (w *world) enforce(name string) (changed bool) {
 	if !w.acts(name) {
 		return false
@@ -403,9 +403,9 @@ func (w *world) enforce(name string) (changed bool) {
 	return changed
 }
 
-// become takes the world to a state and lets it come to rest.
+// become changes the world to a state and waits until it is settled.
 func (w *world) become(st state) {
-	for key, p := range w.state.pods { // an incarnation that is gone
+	for key, p := range w.state.pods { // a previous incarnation
 		if q, ok := st.pods[key]; !ok || !slices.Equal(p.addrs, q.addrs) {
 			delete(w.policies, key)
 			delete(w.nats, key)
@@ -446,8 +446,8 @@ func (w *world) become(st state) {
 	w.wrong = append(w.wrong, "did not come to rest")
 }
 
-// check notes what must never be: two holders of an address, and packets that
-// leave with an address that is not the pod's EgressIP's.
+// check records violations of invariants: two holders of an address, and packets that
+// leave with an address that does not belong to the pod's EgressIP.
 func (w *world) check() {
 	holders := map[string]string{}
 	for key, status := range w.status {
@@ -469,7 +469,7 @@ func (w *world) check() {
 		}
 		for pod, policy := range policies {
 			if !slices.Contains(p.addrs, pod) {
-				continue // of an incarnation that is gone
+				continue // of a previous incarnation
 			}
 			for _, hop := range policy.Hops {
 				w.checkHop(key, pod, hop)
@@ -478,7 +478,7 @@ func (w *world) check() {
 	}
 }
 
-// checkHop notes a hop on the primary network that finds no translation.
+// checkHop records a hop on the primary network without a translation.
 func (w *world) checkHop(key string, pod, hop netip.Addr) {
 	for _, n := range w.state.nodes {
 		join, ok := topology.PrefixOf(topology.FamilyOf(hop), n.Join)
@@ -502,7 +502,7 @@ func text(rows []nb.Row) string {
 	return strings.Join(lines, "\n")
 }
 
-// String shows what a user would see.
+// String describes the world as a user would see it.
 func (w *world) String() string {
 	var out strings.Builder
 	out.WriteString("$ kubectl get egressips\n")
@@ -543,7 +543,7 @@ func (w *world) String() string {
 	return out.String()
 }
 
-// settled asks the planner about a pod at rest.
+// settled returns whether the planner considers a pod settled.
 func (w *world) settled(key string) bool {
 	p := w.state.pods[key]
 	chosen := w.selection().Matching(nil, map[string]string{"app": p.app})

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Claims knows which EgressServices select each pod. Where several do, the oldest
-// has it. It is safe for concurrent use; what it answers depends on what it was
-// told last of each EgressService only.
+// Claims tracks which EgressServices select each pod. If several do, the oldest
+// one has it. It is safe for concurrent use; its answers depend only on the last Set of
+// each EgressService.
 type Claims struct {
 	mu     sync.Mutex
-	byAddr map[netip.Addr][]claimant // in the order of their right
+	byAddr map[netip.Addr][]claimant // in order of precedence
 	byKey  map[string][]netip.Addr
 }
 
@@ -26,13 +26,13 @@ func (c claimant) compare(o claimant) int {
 	return cmp.Or(c.created.Compare(o.created), cmp.Compare(c.key, o.key))
 }
 
-// NewClaims returns Claims that know of none.
+// NewClaims returns Claims without EgressServices.
 func NewClaims() *Claims {
 	return &Claims{byAddr: map[netip.Addr][]claimant{}, byKey: map[string][]netip.Addr{}}
 }
 
-// Set takes over what s selects, and returns the others for whom that may have
-// changed something. A Service that is refused selects nothing.
+// Set stores the pods that s selects, and returns the other EgressServices that may be
+// affected by a change. A refused Service selects nothing.
 func (c *Claims) Set(s Service) (others []string) {
 	var addrs []netip.Addr // sorted
 	if s.Refused == (Refusal{}) {
@@ -82,11 +82,11 @@ func (c *Claims) Set(s Service) (others []string) {
 	return others
 }
 
-// Forget is Set of an EgressService that is gone.
+// Forget removes a deleted EgressService, and returns what Set returns.
 func (c *Claims) Forget(key string) (others []string) { return c.Set(Service{Key: key}) }
 
-// Resolve returns s with the endpoints that are its own, and with those who have
-// the others in Lost.
+// Resolve returns s with only its own endpoints, and with the EgressServices that have
+// the others in Conflicts.
 func (c *Claims) Resolve(s Service) Service {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +97,7 @@ func (c *Claims) Resolve(s Service) Service {
 	return s
 }
 
-// has tells whether s has a pod, and notes who has it if not; c.mu is held.
+// has reports whether s has a pod, and if not records in s which EgressService has it; c.mu is held.
 func (c *Claims) has(s *Service, a netip.Addr) bool {
 	by := c.byAddr[a]
 	if len(by) == 0 || by[0].key == s.Key {
@@ -109,7 +109,7 @@ func (c *Claims) has(s *Service, a netip.Addr) bool {
 	return false
 }
 
-// own returns what is kept of all, which stays as it is: mostly that is all of it.
+// own returns the elements to keep. It does not modify all, and returns all itself if every element is kept, the usual case.
 func own[T any](all []T, keep func(T) bool) []T {
 	for i, v := range all {
 		if keep(v) {

@@ -9,7 +9,7 @@ import (
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 )
 
-// Reasons of conditions besides those of a Refusal.
+// Reasons of conditions, in addition to those of a Refusal.
 const (
 	ReasonHostAssigned    = "HostAssigned"
 	ReasonEveryNode       = "EveryNode"
@@ -22,8 +22,8 @@ const (
 	ReasonOlderWins       = "OlderEgressService"
 )
 
-// Conditions returns the conditions of a Service whose policies are as Rows said,
-// without times and generation. It has no others than these.
+// Conditions returns the conditions of a Service whose policies match Rows,
+// without timestamps and generation. The Service has no conditions besides these.
 func Conditions(s Service, d Decision) []metav1.Condition {
 	all := []metav1.Condition{assigned(s, d), programmed(s, d), conflict(s)}
 	if len(s.RefusedIngress) > 0 {
@@ -40,7 +40,7 @@ func condition(kind string, is bool, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
 }
 
-// RejectionReason returns the reason for which a Service has no host; zero where it has one.
+// RejectionReason returns the reason why a Service has no host, or the zero Refusal if it has one.
 func RejectionReason(s Service, d Decision) Refusal {
 	if s.Refused != (Refusal{}) {
 		return s.Refused
@@ -91,8 +91,8 @@ func conflict(s Service) metav1.Condition {
 		"older EgressServices have some of its pods: "+strings.Join(names, ", ")+more)
 }
 
-// ingressRefused names the addresses of the load balancer that are not used; its
-// reason is that of the first.
+// ingressRefused returns the condition that lists the unused addresses of the load balancer; its
+// reason is that of the first address.
 func ingressRefused(s Service) metav1.Condition {
 	return condition(v1.ConditionIngressRefused, true, string(s.RefusedIngress[0].Reason),
 		"ingress addresses that are not used: "+listRefused(s.RefusedIngress))

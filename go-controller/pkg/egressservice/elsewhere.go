@@ -9,9 +9,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Elsewhere returns the pods of a node whose traffic leaves by another one. It has
-// policies then, whatever the host is ready for, and where those are in force none of it
-// comes to the kernel of this node.
+// Elsewhere returns the pods of a node whose traffic leaves by another node. These pods
+// always have policies, even if the host is not ready, and where the policies are in force
+// none of this traffic reaches the kernel of this node.
 func Elsewhere(s Service, node string) []netip.Addr {
 	served := s.Ack.Digest != "" && s.Ack.Host != node
 	if s.Refused != (Refusal{}) || s.PerNode || s.Host == "" || s.Host == v1.HostAll || s.Host == node || !served {
@@ -26,13 +26,13 @@ func Elsewhere(s Service, node string) []netip.Addr {
 	return pods
 }
 
-// passToNodes leaves what pods send to nodes alone.
+// passToNodes exempts traffic from pods to nodes.
 var passToNodes = host.Spec{Mark: topology.MarkPodToNode, Comment: "ToNodes", Target: host.Return}.Rule()
 
-// ElsewhereRules keep pods that leave by another node from leaving by this one, with its
-// address: while its ovn-controller does not apply the policies of a Service that has moved,
-// they are led to this node's kernel. Answers, what they send to nodes, and what was for an
-// address of this node and is led on are none of this.
+// ElsewhereRules prevent pods that leave by another node from leaving by this one, with its
+// address: while this node's ovn-controller does not apply the policies of a Service that has moved,
+// the pods are led to this node's kernel. Replies, traffic to nodes, and forwarded traffic that was
+// addressed to this node are exempt.
 func ElsewhereRules(pods []netip.Addr, key string) host.Rules {
 	rules := host.Rules{}
 	for _, a := range slices.SortedFunc(slices.Values(pods), netip.Addr.Compare) {

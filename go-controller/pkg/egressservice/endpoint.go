@@ -13,8 +13,8 @@ import (
 type Endpoint struct {
 	Addr netip.Addr
 	Node string
-	// Ready: it takes ingress traffic, or would if Kubernetes had heard of its node. What
-	// it sends is served all the same: pods open connections before they are ready, and
+	// Ready: the pod takes ingress traffic, or would if Kubernetes received updates from its node. Its
+	// egress traffic is served in any case: pods open connections before they are ready, and
 	// while they shut down.
 	Ready bool
 }
@@ -29,8 +29,8 @@ func (e Endpoint) compare(o Endpoint) int {
 	return 1
 }
 
-// endpoints returns the pods of the given families that are listed, from the first
-// time to the last.
+// endpoints returns the pods of the given families that the EndpointSlices list, including
+// pods that are not ready yet or terminating.
 func endpoints(snap Snapshot, cluster []netip.Prefix, families []topology.Family) []Endpoint {
 	var eps []Endpoint
 	for _, sl := range snap.Slices {
@@ -46,11 +46,11 @@ func endpoints(snap Snapshot, cluster []netip.Prefix, families []topology.Family
 			}
 		}
 	}
-	slices.SortFunc(eps, Endpoint.compare) // of two that list one pod, the one that is ready first
+	slices.SortFunc(eps, Endpoint.compare) // if two slices list the same pod, the ready one comes first
 	return slices.CompactFunc(eps, func(a, b Endpoint) bool { return a.Addr == b.Addr })
 }
 
-// awaited returns the pods, of the given families, that are no endpoints.
+// awaited returns the selected pods of the given families that are not endpoints yet.
 func awaited(selected []netip.Addr, eps []Endpoint, cluster []netip.Prefix, families []topology.Family) []netip.Addr {
 	var addrs []netip.Addr
 	for _, a := range selected {
@@ -71,13 +71,13 @@ func within(ranges []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// followsPods tells whether it is Kubernetes that fills a slice, from what the pods say.
-// Others may have a reason of their own to say that one is not ready.
+// followsPods reports whether Kubernetes itself maintains a slice, from the state of the pods.
+// Other controllers may have their own reasons to report an endpoint as not ready.
 func followsPods(sl *discoveryv1.EndpointSlice) bool {
 	return sl.Labels[discoveryv1.LabelManagedBy] == "endpointslice-controller.k8s.io"
 }
 
-// ready tells whether an endpoint is ready, or terminating and still serving.
+// ready reports whether an endpoint is ready, or terminating and still serving.
 // Absent conditions mean ready.
 func ready(c discoveryv1.EndpointConditions) bool {
 	return c.Ready == nil || *c.Ready || c.Serving != nil && *c.Serving

@@ -19,7 +19,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fuzzed"
 )
 
-// pods are those that there are, and their nodes.
+// pods are the existing pods with their nodes.
 var pods = map[netip.Addr]string{
 	netip.MustParseAddr("10.244.1.5"): "n1", netip.MustParseAddr("fd00:10:244:1::5"): "n1", netip.MustParseAddr("10.244.2.5"): "n2",
 }
@@ -55,8 +55,8 @@ func snapshot(s *fuzzed.Source, name string) egressservice.Snapshot {
 	return snap
 }
 
-// FuzzCluster plans several EgressServices together on nodes of any kind: a pod is
-// steered by one of them, and translated on that one's host alone.
+// FuzzCluster plans several EgressServices together on arbitrary nodes: a pod is
+// steered by only one of them, and translated only on the host of that one.
 func FuzzCluster(f *testing.F) {
 	for _, seed := range []string{
 		"", "\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x01\x00\x00\x00\x00\x00\x01\x00\x00\x00\x01\x13\x01\x00\x00\x01",
@@ -125,7 +125,7 @@ func FuzzCluster(f *testing.F) {
 	})
 }
 
-// decode decodes EgressServices that know of each other.
+// decode decodes EgressServices together.
 func decode(snaps []egressservice.Snapshot) []egressservice.Service {
 	claims := egressservice.NewClaims()
 	var all []egressservice.Service

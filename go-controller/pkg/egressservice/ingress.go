@@ -12,19 +12,19 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// RefusedAddress is an ingress address that pods cannot leave under, and why.
+// RefusedAddress is an ingress address that pods cannot use as their source, and the reason.
 type RefusedAddress struct {
-	Address string // as the load balancer has written it
+	Address string // as written by the load balancer
 	Reason  reserved.Reason
 	Message string // what is wrong with it
 }
 
-// ProxyMode is the reason of an address with ipMode Proxy: the load balancer sends packets of its own to node ports, so that
-// the address is its own, and not the Service's.
+// ProxyMode is the reason for refusing an address with ipMode Proxy: the load balancer sends its own packets to node ports, so that
+// the address belongs to the load balancer, and not to the Service.
 const ProxyMode reserved.Reason = "ProxyMode"
 
-// ingress returns the first usable ingress address of each family, and those that
-// are not usable. Ingresses that are host names have none.
+// ingress returns the first usable ingress address of each family, and the unusable
+// addresses. Ingresses that are host names have no address.
 func ingress(snap Snapshot) (first []netip.Addr, refused []RefusedAddress) {
 	var all []netip.Addr
 	for _, in := range snap.Service.Status.LoadBalancer.Ingress {
@@ -49,7 +49,7 @@ func ingress(snap Snapshot) (first []netip.Addr, refused []RefusedAddress) {
 	return first, refused
 }
 
-// usable returns the address of an ingress, or why pods cannot leave under it.
+// usable returns the address of an ingress, or the reason why pods cannot use it as their source.
 func usable(in corev1.LoadBalancerIngress, snap Snapshot) (netip.Addr, reserved.Refusal) {
 	if in.IPMode != nil && *in.IPMode != corev1.LoadBalancerIPModeVIP {
 		return netip.Addr{}, reserved.Refusal{Reason: ProxyMode, Message: fmt.Sprintf("its ipMode is %s", *in.IPMode)}
@@ -76,7 +76,7 @@ func Ingresses(svc *corev1.Service) (addrs []netip.Addr) {
 	return addrs
 }
 
-// listRefused names refused addresses with what is wrong with each.
+// listRefused lists refused addresses with their reasons.
 func listRefused(all []RefusedAddress) string {
 	const most = 5
 	var texts []string

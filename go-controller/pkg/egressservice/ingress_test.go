@@ -14,7 +14,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
 )
 
-// ranges and owners are the cluster of these tests.
+// ranges and owners describe the cluster of these tests.
 var ranges = reserved.Ranges{
 	Pods:       cluster,
 	Services:   []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
@@ -42,7 +42,7 @@ func decodeIngress(svc *corev1.Service) Service {
 		Pod: podsIn(endpoints), Reserved: ranges, Owners: owners}, cluster)
 }
 
-// TestRefusedIngress: an address that is somebody else's is refused by itself, and the
+// TestRefusedIngress: an address that belongs to somebody else is refused individually, and the
 // others of the family are used.
 func TestRefusedIngress(t *testing.T) {
 	for ip, want := range map[string]reserved.Reason{
@@ -88,7 +88,7 @@ func TestRefusedIngress(t *testing.T) {
 	}
 }
 
-// TestOnlyRefusedIngress is not served at all, and says why.
+// TestOnlyRefusedIngress: a Service without usable addresses is not served, and reports the reason.
 func TestOnlyRefusedIngress(t *testing.T) {
 	s := decodeIngress(service("ns", "svc", []string{"172.18.0.2"}))
 	if s.Refused.Reason != NoIngress || !strings.Contains(s.Refused.Message, "172.18.0.2") || !strings.Contains(s.Refused.Message, "node ovn-control-plane") {
@@ -104,7 +104,7 @@ func TestOnlyRefusedIngress(t *testing.T) {
 	}
 }
 
-// TestAllUsable has no condition about refused addresses.
+// TestAllUsable: if all addresses are usable, there is no condition about refused ones.
 func TestAllUsable(t *testing.T) {
 	s := decodeIngress(service("ns", "svc", []string{"5.5.5.5", "lb.example.com"}))
 	if c := meta.FindStatusCondition(Conditions(s, Decision{Host: "ovn-worker"}), v1.ConditionIngressRefused); c != nil {

@@ -14,18 +14,18 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// LocalPort is a source that replies have which the load balancer of a node's switch
-// has sent to a pod of that node.
+// LocalPort is the source of replies from a pod to which the load balancer of its own
+// node's switch has sent the request.
 type LocalPort struct {
 	Addr     netip.Addr // see topology.LocalServiceAddr
 	Protocol string
 	Port     uint16
 }
 
-// localPorts returns the sources of replies to clients outside whose connections do
+// localPorts returns the sources of replies to outside clients whose connections do
 // not leave the node (externalTrafficPolicy Local): in local gateway mode the node's
-// kernel leads them to a virtual address, with the node port. Where there is no node
-// port it leads them to the pod itself.
+// kernel sends them to a virtual address, with the node port. If there is no node
+// port, it sends them to the pod itself.
 func localPorts(svc *corev1.Service, masquerade []netip.Prefix) []LocalPort {
 	if svc.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
 		return nil
@@ -45,15 +45,15 @@ func localPorts(svc *corev1.Service, masquerade []netip.Prefix) []LocalPort {
 	return ports
 }
 
-// protocolOf returns the protocol as the kernel's rules write it.
+// protocolOf returns the protocol as written in kernel rules.
 func protocolOf(p corev1.Protocol) string {
 	return strings.ToLower(string(cmp.Or(p, corev1.ProtocolTCP)))
 }
 
-// directPorts returns the sources of replies to clients outside that a node's kernel has led
-// to the pods themselves, on any node, and not to the cluster address: where that is for pods
-// of the own node only (internalTrafficPolicy Local), and in families in which endpoints are no
-// pods.
+// directPorts returns the sources of replies to outside clients whose connections a node's kernel has sent
+// directly to pods, on any node, instead of to the cluster address: for all families if only pods
+// of the same node are eligible (internalTrafficPolicy Local), otherwise for families with
+// endpoints that are not pods.
 func directPorts(svc *corev1.Service, sets []*discoveryv1.EndpointSlice, cluster []netip.Prefix) []LocalPort {
 	if svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
 		return nil
@@ -94,8 +94,8 @@ func addrsIn(set *discoveryv1.EndpointSlice) []netip.Addr {
 	return addrs
 }
 
-// MainTableRules returns the ip rules that keep what a node translates away from the
-// networks of EgressIPs: the EgressService decides about a pod that both select.
+// MainTableRules returns the ip rules that keep traffic translated by a node out of the
+// networks of EgressIPs: if both select a pod, the EgressService takes precedence.
 func MainTableRules(t Translations) map[host.IPRule]struct{} {
 	rules := map[host.IPRule]struct{}{}
 	for a := range t {
@@ -104,15 +104,15 @@ func MainTableRules(t Translations) map[host.IPRule]struct{} {
 	return rules
 }
 
-// Networked tells whether a node leads what pods send for a Service into its
-// network. A node without any of the pods only leads replies there.
+// Networked reports whether a node routes the traffic of a Service's pods into its
+// network. A node without any of the pods only routes replies there.
 func Networked(s Service, node string) bool {
 	return s.Host == node || slices.ContainsFunc(s.Endpoints, func(e Endpoint) bool { return e.Node == node })
 }
 
 // IPRules returns the ip rules of a node for a Service with a network, which is
-// routing table number table. What is for inside stays in the main table, whoever
-// sends it: pods, Services and nodes, which no egress feature is about. The table
+// the given routing table. Traffic to destinations inside the cluster stays in the main table,
+// whoever sends it: pods, Services and nodes are not subject to egress features. The table
 // may well have a default route.
 func IPRules(s Service, node string, table int, inside []netip.Prefix) map[host.IPRule]struct{} {
 	rules := map[host.IPRule]struct{}{}
@@ -156,14 +156,14 @@ func IPRules(s Service, node string, table int, inside []netip.Prefix) map[host.
 	return rules
 }
 
-// Entry is an address, or a port of every node, by which clients outside call a Service.
+// Entry is an address, or a port of every node, at which outside clients reach a Service.
 type Entry struct {
 	Addr     netip.Addr // with all of its ports; zero for a node port
 	Protocol string
 	Port     uint16
 }
 
-// entries returns how clients outside call a Service.
+// entries returns the entries of a Service.
 func entries(svc *corev1.Service) []Entry {
 	var all []Entry
 	add := func(text string) {
@@ -185,10 +185,10 @@ func entries(svc *corev1.Service) []Entry {
 	return all
 }
 
-// NodeReplyRules returns the rules that mark, on a node that leads pods into a network, what
-// these answer to who has called them by an address of the node. The network is for the
-// Service: what has come by its own addresses and node ports is answered there. A host port is
-// the node's, which answers by its usual routes.
+// NodeReplyRules returns the rules that mark, on a node that routes pods into a network, the pods'
+// replies to clients that reached them at an address of the node. The network is for the
+// Service: requests to the Service's own addresses and node ports are answered there. A host port
+// belongs to the node, which answers by its usual routes.
 func NodeReplyRules(s Service, node string) host.Rules {
 	rules := host.Rules{}
 	if !hasNetwork(s, node) {
@@ -214,7 +214,7 @@ func NodeReplyRules(s Service, node string) host.Rules {
 	return rules
 }
 
-// hasNetwork tells whether a Service has a network on a node.
+// hasNetwork reports whether a Service has a network on a node.
 func hasNetwork(s Service, node string) bool {
 	return s.Refused == (Refusal{}) && s.Network != "" && (s.Host == node || s.Host == v1.HostAll)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// TestNetworked: the host needs the network, and of all nodes those with pods.
+// TestNetworked: the network is needed on the host, or, if all nodes serve, on those with pods.
 func TestNetworked(t *testing.T) {
 	endpoints := []Endpoint{{Addr: netip.MustParseAddr("10.244.1.6"), Node: "b"}}
 	for _, c := range []struct {
@@ -27,8 +27,8 @@ func TestNetworked(t *testing.T) {
 	}
 }
 
-// TestLocalPorts: replies that a node keeps to itself are known by its virtual address
-// and the node port, of each protocol and family.
+// TestLocalPorts: replies that stay on a node are identified by its virtual address
+// and the node port, for each protocol and family.
 func TestLocalPorts(t *testing.T) {
 	svc := &corev1.Service{}
 	svc.Spec.Ports = []corev1.ServicePort{{Port: 80, NodePort: 30080}, {Port: 53, NodePort: 30053, Protocol: corev1.ProtocolUDP}, {Port: 99}}
@@ -43,9 +43,9 @@ func TestLocalPorts(t *testing.T) {
 	}
 }
 
-// TestDirectReplies: where a kernel goes to the endpoints itself, not by the cluster address, the
-// replies of pods on other nodes come to it with the pods' own addresses. They take the
-// network, too; what else these pods send leaves by their own nodes.
+// TestDirectReplies: if a kernel sends requests directly to the endpoints, not to the cluster address, the
+// replies of pods on other nodes arrive there with the pods' own addresses. They use the
+// network, too; other traffic of these pods leaves by their own nodes.
 func TestDirectReplies(t *testing.T) {
 	const here, there = "ovn-worker", "ovn-worker2"
 	internalLocal := func(s *corev1.Service) {
@@ -57,7 +57,7 @@ func TestDirectReplies(t *testing.T) {
 		change    []func(*corev1.Service)
 		endpoints []string
 		source    v1.SourceIPMode
-		want      string // sources of rules on here, besides those of its own pod
+		want      string // sources of rules on this node, besides those of its own pod
 	}{
 		{"cluster address", nil, pods, v1.SourceIPNetwork, ""},
 		{"internal traffic stays", []func(*corev1.Service){internalLocal}, pods, v1.SourceIPNetwork,
@@ -106,9 +106,9 @@ func TestDirectReplies(t *testing.T) {
 	}
 }
 
-// TestNodeReplies: what pods with a network answer to who has called them by a host port takes the
-// node's own routes, and what they answer for the Service does not; on nodes that lead the
-// pods into the network only.
+// TestNodeReplies: replies of pods with a network to clients that reached them by a host port use the
+// node's own routes, and their replies for the Service do not; only on nodes that lead the
+// pods into the network.
 func TestNodeReplies(t *testing.T) {
 	const here, there = "ovn-worker", "ovn-worker2"
 	svc := service("ns", "svc", []string{"5.5.5.5", "fd55::5"})

@@ -2,8 +2,8 @@ package egressservice
 
 import "github.com/ovnkube/ovnkube/go-controller/pkg/place"
 
-// Objection returns why a node could not become the host of a Service now; empty where
-// nothing speaks against it. That it is the host already does not count.
+// Objection returns why a node could not become the host of a Service now, or "" if
+// nothing prevents it. It ignores whether the node is already the host.
 func Objection(n place.Node, s Service) place.Reason {
 	s.Host = ""
 	c := claim(s)

@@ -12,7 +12,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 )
 
-// The reasons of this feature for not choosing a node.
+// The reasons of this feature for rejecting a node.
 const (
 	rejectSelector   place.Reason = "does not match nodeSelector"
 	rejectNoEndpoint place.Reason = "has no endpoint, which externalTrafficPolicy Local demands"
@@ -20,34 +20,34 @@ const (
 	rejectCordoned   place.Reason = "is cordoned"
 )
 
-// Reasons returns those, which come to the ones of place.
+// Reasons returns the reasons of this feature, which add to those of package place.
 func Reasons() []place.Reason {
 	return []place.Reason{rejectSelector, rejectNoEndpoint, rejectNoSubnet, rejectCordoned}
 }
 
-// Decision is where an EgressService is served.
+// Decision is the placement of an EgressService.
 type Decision struct {
-	Host     string       // empty: nowhere, and Refused says why
+	Host     string       // empty: none, and Refused gives the reason
 	NextHops []netip.Addr // the host's management addresses
 	Refused  Refusal
-	// UID and Generation are those of the object and the spec that it was decided for.
+	// UID and Generation identify the object and the spec that the decision was made for.
 	UID        types.UID
 	Generation int64
-	// NotAcknowledging: the host can be reached, but has not acknowledged in time what it
-	// serves, and no other node can be the host.
+	// NotAcknowledging: the host is reachable, but has not acknowledged its rules in
+	// time, and no other node can be the host.
 	NotAcknowledging bool
-	// Left is why the host before is host no more; empty where there was none.
+	// Left is why the previous host is no longer the host; empty if there was none.
 	Left string
 }
 
-// Equal compares two decisions, but for the way to them.
+// Equal compares two decisions, ignoring Left.
 func (d Decision) Equal(o Decision) bool {
 	return d.Host == o.Host && d.Refused == o.Refused && d.UID == o.UID && d.Generation == o.Generation &&
 		d.NotAcknowledging == o.NotAcknowledging && slices.Equal(d.NextHops, o.NextHops)
 }
 
-// Abandoned returns the host before that the service leaves for another because it is
-// unreachable; none where that is not so.
+// Abandoned returns the previous host if the service moves to another one because it is
+// unreachable, and nil otherwise.
 func (d Decision) Abandoned(before string) []string {
 	if before == "" || before == v1.HostAll || d.Host == "" || d.Host == before || d.Left != string(place.Unreachable) {
 		return nil
@@ -55,8 +55,8 @@ func (d Decision) Abandoned(before string) []string {
 	return []string{before}
 }
 
-// Decide finds the host of every service, by key. A service stays on its Host if
-// that is allowed.
+// Decide finds the host of every service and returns the decisions by key. A service stays on its
+// Host if that is allowed.
 func Decide(nodes []place.Node, services []Service) map[string]Decision {
 	decisions := make(map[string]Decision, len(services))
 	var claims []place.Claim
@@ -91,8 +91,8 @@ func Decide(nodes []place.Node, services []Service) map[string]Decision {
 	return decisions
 }
 
-// distinctLabels refuses, of services whose labels are the same text ("a-b"/"c"
-// and "a"/"b-c"), all but the oldest: with two hosts under one label a load
+// distinctLabels refuses all but the oldest of several services with the same label text ("a-b"/"c"
+// and "a"/"b-c"): with two hosts under one label, a load
 // balancer would announce both addresses from both.
 func distinctLabels(services []Service) []Service {
 	sorted := slices.Clone(services)
@@ -105,7 +105,7 @@ func distinctLabels(services []Service) []Service {
 			continue
 		}
 		if _, taken := owner[s.Label()]; taken {
-			// Whose it is is not for users of another namespace to know.
+			// The owner is not disclosed to users of another namespace.
 			sorted[i].Refused = Refusal{LabelTaken, "an older EgressService has the label " + s.Label()}
 			continue
 		}
@@ -139,8 +139,8 @@ func claim(s Service) place.Claim {
 			}
 			return ""
 		},
-		// Nobody is cut off for maintenance that is only being prepared. A host that does
-		// not acknowledge keeps what it has acknowledged before.
+		// A cordoned host is not abandoned without a replacement. A host that does
+		// not acknowledge keeps what it has already acknowledged.
 		Avoid: func(n place.Node) place.Reason {
 			switch {
 			case n.Unschedulable:

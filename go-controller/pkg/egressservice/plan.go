@@ -15,31 +15,31 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Feature owns the rows and is part of the names of contributions.
+// Feature is the owner of the rows and part of the names of contributions.
 const Feature = "egressservice"
 
-// The chains of the hosts: translations, and what is for an address that is given
-// here and for no connection, where it would be forwarded and where the host has the
+// The netfilter chains on hosts: source translations, and packets to the translated addresses
+// that belong to no connection, both when they would be forwarded and when the host has the
 // address itself.
 const (
 	ChainSNAT       = "OVN-KUBE-EGRESS-SVC"
 	ChainStray      = "OVN-KUBE-STRAY"
 	ChainStrayInput = "OVN-KUBE-STRAY-INPUT"
-	// ChainNodeReply marks what pods with a network answer to who has called them by an address
-	// of this node, but for their Service: by a host port.
+	// ChainNodeReply marks replies of pods with a network to clients that reached them at an address
+	// of this node other than through their Service: by a host port.
 	ChainNodeReply = "OVN-KUBE-EGRESS-SVC-REPLY"
 )
 
-// icmp is the protocol that goes on to reach a host under such an address: neighbour
-// discovery asks an address about itself.
+// icmp is the protocol that must still reach a host at such an address: neighbour
+// discovery queries an address about itself.
 var icmp = map[topology.Family]string{topology.IPv4: "icmp", topology.IPv6: "ipv6-icmp"}
 
-// position puts the jumps before every other one of ours: the first translation
+// position places the jumps before all our other ones: the first translation
 // wins.
 const position = 10
 
-// positionNodeReply puts the jump behind that of EgressIPs, which mark all replies: what is
-// marked last holds.
+// positionNodeReply places the jump after that of EgressIPs, which mark all replies: the last
+// mark wins.
 const positionNodeReply = 30
 
 // externalID is the external_ids key that existing tools look for; its value is
@@ -81,7 +81,7 @@ func chainKey(f topology.Family) host.ChainKey {
 	return host.ChainKey{Family: f, Table: "nat", Name: ChainSNAT}
 }
 
-// Status returns the status host that goes with a decision.
+// Status returns the host that the status must have for a decision.
 func Status(s Service, d Decision) string {
 	if s.Refused != (Refusal{}) {
 		return ""
@@ -89,13 +89,13 @@ func Status(s Service, d Decision) string {
 	return d.Host
 }
 
-// dropped tells whether the endpoints' traffic is kept in, since no node is there.
+// dropped reports whether the endpoints' traffic is dropped because no node can be the host.
 func dropped(s Service, d Decision) bool {
 	return s.DropWhenUnavailable && s.Refused == (Refusal{}) && d.Refused.Reason == NoNode
 }
 
-// Rerouted returns the endpoints that have a policy, or get one when the host is
-// ready for them: those of the families the host is reachable in.
+// Rerouted returns the endpoints that have a policy, or get one once the host is
+// ready for them: those of the families in which the host is reachable.
 func Rerouted(s Service, d Decision) []netip.Addr {
 	host := Status(s, d)
 	if host == v1.HostAll || host == "" && !dropped(s, d) {
@@ -110,7 +110,7 @@ func Rerouted(s Service, d Decision) []netip.Addr {
 	return addrs
 }
 
-// PendingPods returns the pods whose traffic is held until they are endpoints.
+// PendingPods returns the pods whose traffic is held back until they are endpoints.
 func PendingPods(s Service, d Decision) []netip.Addr {
 	host := Status(s, d)
 	if host == v1.HostAll || host == "" && !dropped(s, d) || host != "" && !holds(s) {
@@ -130,14 +130,14 @@ func reachable(d Decision, a netip.Addr) bool {
 	return ok
 }
 
-// holds tells whether what the host is not ready for is held back: where the user
-// wants that, and once any of it was served, for then nothing may leave with
+// holds reports whether traffic for which the host is not ready is held back: if the user
+// requests it, and once any traffic has been served, since from then on none may leave with
 // another address.
 func holds(s Service) bool { return s.DropWhenUnavailable || s.Ack.Digest != "" }
 
-// MasterRows returns the router policies of a Service that is served as decided,
-// which is once the host has acknowledged it: they steer the endpoints' traffic
-// to the management port of the host. Rows tells those of any moment.
+// MasterRows returns the router policies of a Service for a decision
+// that the host has acknowledged: they steer the endpoints' traffic
+// to the management port of the host. Rows returns the policies for any moment.
 func MasterRows(s Service, d Decision) []nb.Row {
 	steered := Rerouted(s, d)
 	rows := make([]nb.Row, 0, len(steered))
@@ -148,7 +148,7 @@ func MasterRows(s Service, d Decision) []nb.Row {
 	return rows
 }
 
-// policy steers an endpoint to hop, or drops its traffic where there is none.
+// policy steers an endpoint to hop, or drops its traffic if hop is invalid.
 func policy(key string, addr, hop netip.Addr) nb.Row {
 	p := &nbdb.LogicalRouterPolicy{
 		Priority:    topology.PriorityEgressService,
@@ -166,7 +166,7 @@ func policy(key string, addr, hop netip.Addr) nb.Row {
 	}
 }
 
-// Steering is where the endpoints' traffic goes now; the zero Addr is nowhere.
+// Steering is the current next hop of each endpoint; the zero Addr means that its traffic is dropped.
 type Steering map[netip.Addr]netip.Addr
 
 // SteeringOf reads the policies of an EgressService.
@@ -187,9 +187,9 @@ func SteeringOf(rows []nb.Row) Steering {
 	return now
 }
 
-// Rows returns the policies there are to be at this moment, given those there
-// are. Until the host has acknowledged its rules nothing new goes there: what is
-// steered stays steered, to the host before if need be, and what is not stays
+// Rows returns the policies that are to exist now, given the existing
+// ones. Until the host has acknowledged its rules, no new traffic is led to it: steered
+// traffic stays steered, to the previous host if necessary, and other traffic stays
 // as it is, or is held back.
 func Rows(s Service, d Decision, now Steering) []nb.Row {
 	var rows []nb.Row
@@ -208,20 +208,20 @@ func Rows(s Service, d Decision, now Steering) []nb.Row {
 	return rows
 }
 
-// Acknowledged tells whether the host has programmed the Service as it is now.
+// Acknowledged reports whether the host has programmed the current state of the Service.
 func Acknowledged(s Service, d Decision) bool {
 	return s.Ack.Host == d.Host && s.Ack.Digest == Digest(s, d.Host)
 }
 
-// Awaits tells whether the host has yet to acknowledge the Service as it is now. One that
-// says what keeps it from that has answered.
+// Awaits reports whether the host has yet to acknowledge the current state of the Service. A host
+// that reports a problem has answered.
 func Awaits(s Service, d Decision) bool {
 	host := Status(s, d)
 	return host != "" && host != v1.HostAll && !Acknowledged(s, d) && (s.Ack.Host != host || s.Ack.Problem == "")
 }
 
-// Digest identifies what host programs for a Service: equal digests mean the
-// same rules. It is what a host acknowledges.
+// Digest identifies the rules that host programs for a Service: equal digests mean equal
+// rules. A host acknowledges the digest.
 func Digest(s Service, host string) string {
 	sum := sha256.New()
 	fmt.Fprintln(sum, s.Key, host, s.Network, s.Ingress, s.ClusterIPs)
@@ -237,8 +237,8 @@ func Digest(s Service, host string) string {
 // Translations are the source addresses that a node gives to endpoints.
 type Translations map[netip.Addr]netip.Addr
 
-// NodeState returns what a node translates: the traffic of every endpoint where
-// it is the host, else nothing.
+// NodeState returns the translations of a node: those of all endpoints if
+// it is the host, otherwise none.
 func NodeState(s Service, node string) Translations {
 	out := Translations{}
 	if s.Refused != (Refusal{}) || s.PerNode || s.Host == "" || s.Host != node {
@@ -252,19 +252,19 @@ func NodeState(s Service, node string) Translations {
 	return out
 }
 
-// doNotSNAT leaves what pods send to nodes alone.
+// doNotSNAT exempts traffic from pods to nodes.
 var doNotSNAT = host.Spec{Mark: topology.MarkPodToNode, Comment: "DoNotSNAT", Target: host.Return}.Rule()
 
-// Rules renders translations, with a comment that names on whose behalf they
-// are. The exception for pod-to-node traffic comes first; it is one rule however
+// Rules renders translations as rules, with key as their comment. The exemption
+// for pod-to-node traffic comes first; it is one rule however
 // many EgressServices contribute it.
 //
-// What would be forwarded to an address that is given here is for no connection we
-// know: replies have the pod's address by then. It is dropped before it becomes a
-// connection of its own, for that would take the port from the pod's, which has to
-// keep it to go on after a failover. Where the load balancer's provider puts the
-// address on the host, what is for a port of the Service has another destination by
-// then, and the host would refuse the rest.
+// Packets to a translated address that would be forwarded belong to no known
+// connection: replies already have the pod's address at this point. They are dropped before they
+// create a connection of their own, which would take the port from the pod's connection; the
+// latter must keep the port to continue after a failover. If the load balancer's provider puts the
+// address on the host, packets to a port of the Service have another destination by
+// then, and the host would refuse all others.
 func (t Translations) Rules(key string) host.Rules {
 	rules := host.Rules{}
 	for _, addr := range slices.SortedFunc(maps.Keys(t), netip.Addr.Compare) {
@@ -285,8 +285,8 @@ func (t Translations) Rules(key string) host.Rules {
 }
 
 // Labels returns, by node, the labels it is to have, without their prefix: those of
-// the EgressServices whose traffic it has. While a host has not taken over, the
-// label stays where it is now: replies are to come where the traffic leaves. No
+// the EgressServices whose traffic it carries. While a host has not taken over, the
+// label stays where it is: replies must arrive where the traffic leaves. No
 // label is on two nodes.
 func Labels(all []*v1.EgressService, now map[string]map[string]bool) map[string]map[string]bool {
 	host := map[string]string{}
@@ -300,7 +300,7 @@ func Labels(all []*v1.EgressService, now map[string]map[string]bool) map[string]
 				continue
 			}
 		}
-		// Two of one label have a host only while the younger is being refused.
+		// Two EgressServices with the same label both have a host only until the younger one is refused.
 		if other, taken := host[label]; !taken || h < other {
 			host[label] = h
 		}
@@ -315,8 +315,8 @@ func Labels(all []*v1.EgressService, now map[string]map[string]bool) map[string]
 	return byNode
 }
 
-// labelled returns the node that has a label now; of several the one that has the
-// traffic, by what is known, or the first.
+// labelled returns the node that has a label now; if there are several, the one known to
+// carry the traffic, or else the first.
 func labelled(now map[string]map[string]bool, label string, status v1.EgressServiceStatus) string {
 	first := ""
 	for node, labels := range now {

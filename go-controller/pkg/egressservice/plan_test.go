@@ -26,7 +26,7 @@ func TestWalkThrough(t *testing.T) {
 	w := newWorld()
 	w.become(demo(allWell))
 	golden.Check(t, "walkthrough-1-start", w.String())
-	// That the first host is worker2, as in the document, is this selection's luck.
+	// The first host is worker2, as in the documentation, only by chance of this selection.
 	w.status["default/demo-svc"] = "ovn-worker2"
 	w.become(demo(allWell, egress("default", "demo-svc", onWorkers)))
 	golden.Check(t, "walkthrough-2-served", w.String())
@@ -50,7 +50,7 @@ func TestEmptySpecIsServed(t *testing.T) {
 }
 
 // scenarios are lists of states. Every last state leaves one choice of host, so
-// that the end must not depend on the way there.
+// that the end must not depend on the preceding states.
 var scenarios = map[string][]state{
 	"failover": {
 		demo(allWell),
@@ -121,13 +121,13 @@ var scenarios = map[string][]state{
 	},
 }
 
-// awaiting is a state in which every Service selects pods at the given addresses.
+// awaiting returns a state in which every Service selects pods at the given addresses.
 func awaiting(st state, addrs ...string) state {
 	st.selected = addrs
 	return st
 }
 
-// both has two EgressServices that select some of the same pods, on one node.
+// both returns a state with two EgressServices that select some of the same pods, on one node.
 func both(change func(*v1.EgressService), younger ...string) state {
 	later := egress("default", "a-younger", func(e *v1.EgressService) {
 		e.CreationTimestamp.Time = e.CreationTimestamp.Add(time.Hour)
@@ -149,8 +149,8 @@ func with(sl *discoveryv1.EndpointSlice, svc *corev1.Service) state {
 		services: []*corev1.Service{svc}, slices: []*discoveryv1.EndpointSlice{sl}}
 }
 
-// TestAnyPath takes a cluster through any states at all, of objects that change in
-// every way they can, before the last state of each scenario.
+// TestAnyPath takes a cluster through arbitrary states, with objects that change in
+// every possible way, before the last state of each scenario.
 func TestAnyPath(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	pick := func(changes ...func(*v1.EgressService)) func(*v1.EgressService) { return changes[r.IntN(len(changes))] }
@@ -206,7 +206,7 @@ func TestAnyPath(t *testing.T) {
 }
 
 // TestPathIndependence: whatever states the cluster went through, in whatever
-// order, with a restart anywhere, the end is that of the last state alone.
+// order, with a restart anywhere, the end depends on the last state only.
 func TestPathIndependence(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for name, states := range scenarios {
@@ -251,8 +251,8 @@ func TestPathIndependence(t *testing.T) {
 	}
 }
 
-// TestCordonedHost: a host that is cordoned gives way to one that can take over, and
-// goes on until there is one. Nothing new goes there.
+// TestCordonedHost: a cordoned host is replaced when another node can take over, and
+// continues until then. It gets no new EgressServices.
 func TestCordonedHost(t *testing.T) {
 	eg := egress("default", "demo-svc", onWorkers)
 	w := newWorld()
@@ -278,7 +278,7 @@ func TestCordonedHost(t *testing.T) {
 	}
 }
 
-// A restart knows only the statuses: nothing may move, whatever is not known yet.
+// A restart knows only the statuses: nothing may move while facts are unknown.
 func TestRestartKeepsHosts(t *testing.T) {
 	eg := egress("default", "demo-svc", onWorkers)
 	w := newWorld()
@@ -289,7 +289,7 @@ func TestRestartKeepsHosts(t *testing.T) {
 	if got := w.String(); got != before {
 		t.Errorf("before reachability is known:\n%s\nwanted:\n%s", got, before)
 	}
-	// The other way round nobody is chosen who was not proven alive.
+	// Conversely, no node is chosen that is not proven alive.
 	fresh := newWorld()
 	fresh.become(demo(nodes(change{unknown}, change{unknown}), eg))
 	if h := fresh.status["default/demo-svc"]; h != "" {
@@ -333,7 +333,7 @@ func TestServicesSpreadOverNodes(t *testing.T) {
 	}
 }
 
-// "a-b"/"c" and "a"/"b-c" would share a label: the older has it.
+// "a-b"/"c" and "a"/"b-c" would share a label: the older EgressService has it.
 func TestOneLabelOneService(t *testing.T) {
 	older := egress("a-b", "c")
 	younger := egress("a", "b-c", func(e *v1.EgressService) {
@@ -350,7 +350,7 @@ func TestOneLabelOneService(t *testing.T) {
 			t.Errorf("%s", w)
 		}
 	}
-	// The older goes: the younger's turn.
+	// The older one is deleted: the younger one gets it.
 	w := newWorld()
 	w.become(st)
 	st.egress = []*v1.EgressService{younger}
@@ -360,7 +360,7 @@ func TestOneLabelOneService(t *testing.T) {
 	}
 }
 
-// A host without addresses of a family gets no traffic of it; a family without
+// A host without addresses of a family gets no traffic of that family; a family without
 // an ingress address is left alone.
 func TestFamilies(t *testing.T) {
 	s := Decode(Snapshot{Egress: egress("default", "demo-svc"), Service: demoService,
@@ -441,8 +441,8 @@ func TestLabelFollowsTheTraffic(t *testing.T) {
 	}
 }
 
-// TestConflict: of two that select a pod the older has it, the younger says who
-// does, and the pod is the younger's when the older goes.
+// TestConflict: if two EgressServices select a pod, the older one has it, the younger one
+// reports this, and gets the pod when the older one is deleted.
 func TestConflict(t *testing.T) {
 	older, younger := egress("default", "older"), egress("default", "a-younger")
 	younger.CreationTimestamp.Time = younger.CreationTimestamp.Add(time.Hour)
@@ -465,8 +465,8 @@ func TestConflict(t *testing.T) {
 	}
 }
 
-// TestClaims compares what Claims answers after any changes with what it answers
-// when told the last state alone, and checks that whoever is concerned is named.
+// TestClaims compares the answers of Claims after arbitrary changes with those
+// after only the last state, and checks that all affected EgressServices are returned.
 func TestClaims(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	const keys, addrs = 6, 8
@@ -504,8 +504,8 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// TestHeldBack: what the host is not ready for is dropped, where the user wants that, and
-// once any of it was served. Until then it leaves as it did before.
+// TestHeldBack: traffic for which the host is not ready is dropped if the user requests that, and
+// once any traffic was served. Until then it leaves as before.
 func TestHeldBack(t *testing.T) {
 	d := Decision{Host: "ovn-worker2", NextHops: []netip.Addr{netip.MustParseAddr("10.244.2.2")}}
 	for name, tc := range map[string]struct {
@@ -529,7 +529,7 @@ func TestHeldBack(t *testing.T) {
 	}
 }
 
-// TestRefusedIsNotTranslated: the status names a host until the master has looked.
+// TestRefusedIsNotTranslated: the status still names a host until the master has processed the refusal.
 func TestRefusedIsNotTranslated(t *testing.T) {
 	s := Service{Key: "shop/checkout", Host: "ovn-worker", Ingress: []netip.Addr{netip.MustParseAddr("5.5.5.5")},
 		Endpoints: []Endpoint{{Addr: netip.MustParseAddr("10.244.1.4")}}}

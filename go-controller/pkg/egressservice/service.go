@@ -19,38 +19,38 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Snapshot is what the API says about one EgressService.
+// Snapshot is the state of the API objects of one EgressService.
 type Snapshot struct {
 	Egress  *v1.EgressService
-	Service *corev1.Service // nil: there is none of that name
+	Service *corev1.Service // nil: there is no Service of that name
 	Slices  []*discoveryv1.EndpointSlice
-	// Pod returns the node of the pod, of the EgressService's own namespace, that
-	// has an address. An EndpointSlice is not believed without it: whoever may
+	// Pod returns the node of the pod, in the EgressService's own namespace, that
+	// has an address. EndpointSlices are not trusted without it: users who may
 	// write one could list the pods of others.
 	Pod func(netip.Addr) (node string, ok bool)
-	// Ready tells whether that pod is ready by the word of its kubelet; nil: nobody asks.
-	// Kubernetes says of every pod that it is not when it has not heard of its node, and
-	// placement looks at nodes itself.
+	// Ready reports whether that pod is ready according to its kubelet; nil: this is not checked.
+	// Kubernetes reports all pods of a node as not ready if it loses contact with the node, but
+	// placement evaluates nodes itself.
 	Ready func(netip.Addr) bool
 	// Selected are the addresses of the pods that the Service selects, as far as
-	// they are given: they will be endpoints.
+	// they are assigned: these pods will be endpoints.
 	Selected []netip.Addr
-	// Reserved are the ranges that the cluster uses for itself, and Owners who has an
-	// address in it; nil: nobody.
+	// Reserved are the ranges that the cluster uses for itself. Owners returns the owners of an
+	// address; nil: there are none.
 	Reserved reserved.Ranges
 	Owners   func(netip.Addr) []reserved.Owner
-	// Shared says that pods leave through the gateway routers, past the hosts'
+	// Shared says that pods' traffic leaves through the gateway routers and bypasses the hosts'
 	// routing.
 	Shared bool
 }
 
-// Refusal says why an EgressService has no host. The zero Refusal is none.
+// Refusal says why an EgressService has no host. The zero Refusal means that it is not refused.
 type Refusal struct {
 	Reason  Reason
 	Message string // a sentence for the user
 }
 
-// Reason is the machine-readable half of a Refusal, and the reason of Events.
+// Reason is the machine-readable part of a Refusal, and the reason of Events.
 type Reason string
 
 // The reasons for not serving an EgressService.
@@ -67,54 +67,54 @@ const (
 	NoNode            Reason = "NoNode"
 )
 
-// Service is an EgressService with all that belongs to it, decoded.
+// Service is a decoded EgressService with everything that belongs to it.
 type Service struct {
 	Key       string // "namespace/name"
 	Namespace string
 	Name      string
 	UID       types.UID
 	Created   time.Time
-	// Generation is that of the spec.
+	// Generation is the generation of the spec.
 	Generation int64
-	Host       string // the status host now
+	Host       string // the current host in the status
 	Selector   labels.Selector
 	// LocalOnly: only nodes with an endpoint qualify (externalTrafficPolicy Local).
 	LocalOnly bool
 	Ingress   []netip.Addr // the first usable ingress address of each family
-	// RefusedIngress says, for each ingress address that is not usable, why.
+	// RefusedIngress gives the reason for each unusable ingress address.
 	RefusedIngress []RefusedAddress
-	Endpoints      []Endpoint // of families in Ingress, sorted by address, no address twice
-	// Awaited are pods that are no endpoints yet but will be, likewise.
+	Endpoints      []Endpoint // of families in Ingress, sorted by address, without duplicates
+	// Awaited are the pods that are not endpoints yet but will be, with the same properties.
 	Awaited []netip.Addr
-	// PerNode: every node serves its own pods, and the source address is that of
-	// the interface the network leaves by (sourceIPBy Network).
+	// PerNode: every node serves its own pods, and the source address is the address of
+	// the interface by which the network leaves (sourceIPBy Network).
 	PerNode bool
 	// Network is the routing table of the traffic; empty: the usual one.
 	Network string
-	// ClusterIPs are the Service's, where there is a Network.
+	// ClusterIPs are the Service's cluster addresses, if there is a Network.
 	ClusterIPs []netip.Addr
-	// Entries are how clients outside call the Service, likewise.
+	// Entries are the entries for outside clients, if there is a Network.
 	Entries []Entry
-	// LocalPorts are the sources of replies that the node keeps to itself, likewise.
+	// LocalPorts are the sources of replies that stay on the node, if there is a Network.
 	LocalPorts []LocalPort
-	// DirectPorts are those of replies of the pods themselves, also of other nodes, where
-	// PerNode. Pods in it need not be Endpoints.
+	// DirectPorts are the sources of replies of the pods themselves, including pods of other nodes, if
+	// PerNode and there is a Network. These pods need not be Endpoints.
 	DirectPorts []LocalPort
-	// DropWhenUnavailable: what cannot be served is not let out (onUnavailable Drop).
+	// DropWhenUnavailable: traffic that cannot be served is dropped (onUnavailable Drop).
 	DropWhenUnavailable bool
-	// Ack is what a node said that it has programmed.
+	// Ack is what a node reports to have programmed.
 	Ack v1.ProgrammedStatus
-	// Done: the master says that Ack's host gets the traffic.
+	// Done: the master reports that Ack's host gets the traffic.
 	Done bool
-	// Conflicts are older EgressServices that have some of the endpoints; see Claims.
+	// Conflicts are the older EgressServices that have some of the endpoints; see Claims.
 	Conflicts []string
 	Refused   Refusal
 }
 
-// maxLabel is the greatest length of the part of a label's key after the slash.
+// maxLabel is the maximum length of the part of a label's key after the slash.
 const maxLabel = 63
 
-// Label is the part of the host's label after the prefix: "namespace-name".
+// Label returns the part of the host's label after the prefix: "namespace-name".
 func (s Service) Label() string { return s.Namespace + "-" + s.Name }
 
 // Decode decodes a snapshot. Only endpoints within cluster, the cluster subnets,
@@ -181,14 +181,14 @@ func Decode(snap Snapshot, cluster []netip.Prefix) Service {
 	return s
 }
 
-// Done tells whether the host of a status has its traffic: a network that is
-// missing does not keep it from that.
+// Done reports whether the host of a status has the traffic. A missing network does not
+// prevent that.
 func Done(status v1.EgressServiceStatus) bool {
 	c := meta.FindStatusCondition(status.Conditions, v1.ConditionProgrammed)
 	return c != nil && (c.Status == metav1.ConditionTrue || c.Reason == ReasonNetworkNotFound)
 }
 
-// network is what the schema takes; objects may be older than it.
+// network is the pattern that the schema accepts; objects may predate the schema.
 var network = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$`)
 
 func refuseSpec(s Service, spec v1.EgressServiceSpec, shared bool) Refusal {
@@ -221,7 +221,7 @@ func refuseService(svc *corev1.Service) Refusal {
 	return Refusal{}
 }
 
-// listed returns those of the families that the EndpointSlices of a Service list.
+// listed returns the families that the EndpointSlices of a Service list.
 func listed(svc *corev1.Service, families []topology.Family) []topology.Family {
 	if len(svc.Spec.IPFamilies) == 0 {
 		return families
@@ -231,7 +231,7 @@ func listed(svc *corev1.Service, families []topology.Family) []topology.Family {
 	})
 }
 
-// clusterIPs returns the cluster addresses of a Service, none where it is headless.
+// clusterIPs returns the cluster addresses of a Service, or none if it is headless.
 func clusterIPs(svc *corev1.Service) []netip.Addr {
 	var addrs []netip.Addr
 	for _, text := range append(slices.Clone(svc.Spec.ClusterIPs), svc.Spec.ClusterIP) {
@@ -242,7 +242,7 @@ func clusterIPs(svc *corev1.Service) []netip.Addr {
 	return addrs
 }
 
-// parseAddr takes addresses that a packet on the wire can have as source.
+// parseAddr parses an address that a packet can have as its source.
 func parseAddr(s string) (netip.Addr, bool) {
 	a, refused := reserved.Parse(s)
 	return a, refused == (reserved.Refusal{})

@@ -61,7 +61,7 @@ func TestRefusals(t *testing.T) {
 		if served := len(d.Host) > 0; served != (c.want == "") || d.Refused != s.Refused {
 			t.Errorf("%s: decided %+v", c.name, d)
 		}
-		// A refusal rules over a decision that is older than it.
+		// A refusal takes precedence over an older decision.
 		s.Host = "ovn-worker"
 		if c.want != "" && (Status(s, Decision{Host: "ovn-worker"}) != "" || len(MasterRows(s, Decision{Host: "ovn-worker"})) > 0 ||
 			len(NodeState(s, "ovn-worker")) > 0) {
@@ -103,7 +103,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// TestSlicesAreNotBelieved: an address is an endpoint where a pod of the namespace
+// TestSlicesAreNotBelieved: an address is an endpoint if a pod of the namespace
 // has it, whatever a slice says, and on the node of that pod.
 func TestSlicesAreNotBelieved(t *testing.T) {
 	sl := slice("default", "demo-svc", "10.244.0.5@ovn-worker", "10.244.0.99@ovn-worker")
@@ -135,7 +135,7 @@ func TestAbsentConditionsMeanReady(t *testing.T) {
 }
 
 // TestOnlyWhatWillBeListedIsAwaited: a pod is not held for a family in which its
-// Service has no endpoints, nor as something it is not.
+// Service has no endpoints, nor if it cannot be an endpoint.
 func TestOnlyWhatWillBeListedIsAwaited(t *testing.T) {
 	var selected []netip.Addr
 	for _, a := range []string{"fd00:10:244:1::77", "10.244.0.77", "10.244.0.5", "172.18.0.4", "10.244.0.77"} {
@@ -158,7 +158,7 @@ func TestOnlyWhatWillBeListedIsAwaited(t *testing.T) {
 	}
 }
 
-// FuzzPlan feeds the planners whatever a user may write.
+// FuzzPlan runs the planners on arbitrary user input.
 func FuzzPlan(f *testing.F) {
 	f.Add(`{"nodeSelector":{"matchLabels":{"a":"b"}}}`, "5.5.5.5", "10.244.0.5", "default", "svc", "LoadBalancer", "Local")
 	f.Add(`{"sourceIPBy":"Network","network":"7"}`, "::1", "fd00:10:244::5", "a", "b", "ClusterIP", "")
@@ -194,7 +194,7 @@ func FuzzPlan(f *testing.F) {
 			}
 			for _, fam := range topology.Families {
 				if n := len(state.Rules(s.Key)[chainKey(fam)]); n > 0 {
-					rules += n - 1 // the exception is one more
+					rules += n - 1 // the exemption is one more
 				}
 			}
 		}
@@ -204,7 +204,7 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// FuzzObjects feeds the planners objects of any content: none may make them panic,
+// FuzzObjects runs the planners on objects with arbitrary content: none may cause a panic,
 // and whatever they decide, pods and addresses of others are left alone.
 func FuzzObjects(f *testing.F) {
 	object := func(v any) []byte {

@@ -23,12 +23,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// cluster is the dual stack of the documents.
+// cluster is the dual-stack cluster of the documentation.
 var cluster = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/48")}
 
 const worker = "node-role.kubernetes.io/worker"
 
-// node returns the nodes of the documents: the number is that of the pod subnets.
+// node returns the nodes of the documentation: the number is that of the pod subnets.
 func node(name string, number int, change ...func(*place.Node)) place.Node {
 	n := place.Node{Reach: place.Alive, Node: topology.Node{
 		Name: name, Ready: true, Labels: map[string]string{},
@@ -60,7 +60,7 @@ func nodes(worker1, worker2 []func(*place.Node)) []place.Node {
 
 var allWell = nodes(nil, nil)
 
-// state is all that the API and the health tracker say at one time.
+// state is the complete state in the API and the health tracker at one time.
 type state struct {
 	nodes    []place.Node
 	egress   []*v1.EgressService
@@ -104,8 +104,8 @@ func local(svc *corev1.Service) {
 	svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// slice makes an EndpointSlice; endpoints are "address" or "address@node", with
-// "!" before those not ready and "~" before those terminating but serving.
+// slice creates an EndpointSlice; endpoints are "address" or "address@node", with
+// the prefix "!" for those not ready and "~" for those terminating but serving.
 func slice(namespace, name string, endpoints ...string) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-x",
 		Labels: map[string]string{discoveryv1.LabelServiceName: name}}}
@@ -128,7 +128,7 @@ func slice(namespace, name string, endpoints ...string) *discoveryv1.EndpointSli
 	return s
 }
 
-// podsIn has a pod for every address of the slices, on the node they name.
+// podsIn returns a pod for every address of the slices, on the node they name.
 func podsIn(slices ...*discoveryv1.EndpointSlice) func(netip.Addr) (string, bool) {
 	nodes := map[netip.Addr]string{}
 	for _, s := range slices {
@@ -157,14 +157,14 @@ var (
 	demoSlice   = slice("default", "demo-svc", demoEndpoints...)
 )
 
-// demo is the walk-through's Service, with an EgressService or without.
+// demo returns the walk-through's Service, with or without an EgressService.
 func demo(nodes []place.Node, eg ...*v1.EgressService) state {
 	return state{nodes: nodes, egress: eg, services: []*corev1.Service{demoService},
 		slices: []*discoveryv1.EndpointSlice{demoSlice}}
 }
 
-// world follows states as master and nodes do. Its memory is the statuses, and
-// what placement decided last as long as the master is not restarted.
+// world follows states like master and nodes do. Its memory is the statuses, and
+// the last decisions of placement as long as the master is not restarted.
 type world struct {
 	status map[string]string
 	acks   map[string]v1.ProgrammedStatus
@@ -180,7 +180,7 @@ func newWorld() *world {
 	return &world{status: map[string]string{}, acks: map[string]v1.ProgrammedStatus{}}
 }
 
-// restart forgets all but the statuses and the policies, which the API server and
+// restart forgets everything except the statuses and the policies, which the API server and
 // the database keep.
 func (w *world) restart() { w.decisions, w.services = nil, nil }
 
@@ -219,7 +219,7 @@ func (w *world) decode(st state) []Service {
 	return out
 }
 
-// become takes the world to a state.
+// become changes the world to a state.
 func (w *world) become(st state) {
 	w.nodes = nil
 	for _, n := range st.nodes {
@@ -251,13 +251,13 @@ func (w *world) become(st state) {
 			w.acks[s.Key] = v1.ProgrammedStatus{Host: s.Host, Digest: Digest(s, s.Host)}
 		}
 	}
-	for _, s := range w.decode(st) { // and the master sees their word
+	for _, s := range w.decode(st) { // and the master sees their reports
 		w.services[s.Key] = s
 		w.rows[s.Key] = Rows(s, w.decisions[s.Key], SteeringOf(w.rows[s.Key]))
 	}
 }
 
-// check notes policies that are new though the host did not say that it is ready.
+// check records new policies whose host has not acknowledged.
 func (w *world) check(s Service, before []nb.Row) {
 	was := SteeringOf(before)
 	for addr, hop := range SteeringOf(w.rows[s.Key]) {
@@ -284,7 +284,7 @@ func (w *world) ipRules(out *strings.Builder, node string) {
 	}
 }
 
-// String shows what a user would see: statuses, policies, rules and labels.
+// String describes what a user would see: statuses, policies, rules and labels.
 func (w *world) String() string {
 	var out strings.Builder
 	var rows []nb.Row

@@ -22,17 +22,17 @@ import (
 type Address struct {
 	Header  `json:",inline"`
 	Address string `json:"address"`
-	// Uses are the EgressIPs that ask for it, in the order of their right, and the
-	// EgressServices whose load balancers have given it.
+	// Uses are the EgressIPs that request it, in order of precedence, and the
+	// EgressServices whose load balancers have assigned it.
 	Uses []AddressUse `json:"uses,omitempty"`
-	// Holders are the nodes that say that they have it as an egress address.
+	// Holders are the nodes that report it as an egress address.
 	Holders []AddressHolder `json:"holders,omitempty"`
-	// IfAsked is where it would be if a new EgressIP asked for it; absent where one
-	// does, and where EgressIPs are not enabled.
+	// IfAsked is where it would be if a new EgressIP requested it; absent if one already
+	// does, or if EgressIPs are not enabled.
 	IfAsked *Assignment `json:"ifAsked,omitempty"`
-	// Owners are what it is otherwise: the address of a node, a pod or a Service.
+	// Owners are its other uses: the address of a node, a pod or a Service.
 	Owners []AddressOwner `json:"owners,omitempty"`
-	// Pods are those that leave with it.
+	// Pods are the pods that leave with it.
 	Pods     []SelectedPod `json:"pods,omitempty"`
 	Problems []Problem     `json:"problems,omitempty"`
 }
@@ -47,14 +47,14 @@ type AddressUse struct {
 // AddressHolder is a node that has an egress address.
 type AddressHolder struct {
 	Node string `json:"node"`
-	// For is the EgressIP in whose status the node says so; absent where only the node's
+	// For is the EgressIP in whose status the node reports the address; absent if only the node's
 	// annotation does.
 	For string `json:"for,omitempty"`
 }
 
-// AddressOwner is what an address is.
+// AddressOwner is an owner of an address.
 type AddressOwner struct {
-	// Object has it; absent where that is the cluster.
+	// Object is the owner; absent if that is the cluster itself.
 	Object string `json:"object,omitempty"`
 	What   string `json:"what"`
 }
@@ -112,13 +112,13 @@ func (c *Cluster) Address(addr netip.Addr) Address {
 	return out
 }
 
-// is tells whether a text is an address, however it is written.
+// is reports whether a text is an address, in any notation.
 func is(text string, addr netip.Addr) bool {
 	a, err := netip.ParseAddr(text)
 	return err == nil && a.Unmap() == addr
 }
 
-// askedBy returns the EgressIPs that ask for an address, in the order of their right.
+// askedBy returns the EgressIPs that request an address, in order of precedence.
 func (c *Cluster) askedBy(addr netip.Addr) []*egressipv1.EgressIP {
 	var asked []*egressipv1.EgressIP
 	for _, e := range c.snap.EgressIPs {
@@ -132,7 +132,7 @@ func (c *Cluster) askedBy(addr netip.Addr) []*egressipv1.EgressIP {
 	return asked
 }
 
-// collect keeps those of the pods that leave with an address.
+// collect adds the pods that leave with an address.
 func collect(pods map[string]SelectedPod, all []SelectedPod, addr netip.Addr) {
 	for _, p := range all {
 		if slices.ContainsFunc(p.Families, func(f PodFamily) bool {
@@ -143,7 +143,7 @@ func collect(pods map[string]SelectedPod, all []SelectedPod, addr netip.Addr) {
 	}
 }
 
-// holders returns the nodes that say that they have an egress address.
+// holders returns the nodes that report an egress address.
 func (c *Cluster) holders(addr netip.Addr) []AddressHolder {
 	var holders []AddressHolder
 	said := map[string]bool{}
@@ -165,20 +165,20 @@ func (c *Cluster) holders(addr netip.Addr) []AddressHolder {
 func onInterfaces(n *corev1.Node) []netip.Addr {
 	addrs, err := kube.EgressIPAddresses(n)
 	if err != nil {
-		return nil // the node writes it anew
+		return nil // the node will rewrite it
 	}
 	return addrs
 }
 
-// leftover is an egress address that a node has and that nothing gives to it any more.
+// leftover is an egress address that a node has but that is no longer assigned to it.
 type leftover struct {
 	node    string
 	addr    netip.Addr
 	problem Problem
 }
 
-// leftovers returns those that no EgressIP asks for; what an EgressIP has elsewhere is
-// among what nodes are yet to acknowledge.
+// leftovers returns those that no EgressIP requests. Addresses that their EgressIP has on another node are
+// among the pending acknowledgements.
 func (c *Cluster) leftovers() []leftover {
 	var left []leftover
 	type site struct {
@@ -212,9 +212,9 @@ func (c *Cluster) leftovers() []leftover {
 	return left
 }
 
-// ifAsked is where an address would be if a new EgressIP asked for it.
+// ifAsked returns where an address would be if a new EgressIP requested it.
 func (c *Cluster) ifAsked(addr netip.Addr) Assignment {
-	// No object has the empty name.
+	// No object has an empty name.
 	obj := &egressipv1.EgressIP{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(c.snap.Taken)},
 		Spec: egressipv1.EgressIPSpec{EgressIPs: []egressipv1.Address{egressipv1.Address(addr.String())}}}
 	e := egressip.Decode(obj)
@@ -226,7 +226,7 @@ func (c *Cluster) ifAsked(addr netip.Addr) Assignment {
 	return a
 }
 
-// ownersOf returns what an address is, besides an egress address.
+// ownersOf returns the uses of an address other than as an egress address.
 func (c *Cluster) ownersOf(addr netip.Addr) []AddressOwner {
 	var owners []AddressOwner
 	add := func(object, what string) { owners = append(owners, AddressOwner{object, what}) }
@@ -288,13 +288,13 @@ func (c *Cluster) ownersOf(addr netip.Addr) []AddressOwner {
 	return owners
 }
 
-// serviceAddr is an address of a Service, and which.
+// serviceAddr is an address of a Service and its kind.
 type serviceAddr struct {
 	text, what string
-	// outside: load balancers and routers bring traffic for it, and it may be somebody
-	// else's.
+	// outside: load balancers and routers bring traffic for it, and it may belong to somebody
+	// else.
 	outside bool
-	// proxied: load balancers do not bring the traffic for it as it is.
+	// proxied: load balancers do not forward the traffic for it unchanged.
 	proxied bool
 }
 
@@ -314,7 +314,7 @@ func serviceAddrs(svc *corev1.Service) []serviceAddr {
 	return all
 }
 
-// Text writes an answer for people.
+// Text writes the answer as text for people.
 func (a Address) Text(w io.Writer) {
 	now := a.AsOf.Time
 	switch {

@@ -12,8 +12,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// briefly says of an address who uses it where, who holds it, where it would be, what it
-// is, and which pods leave with it.
+// briefly summarizes the uses of an address with their nodes, its holders, where it would be, its
+// owners, and the pods that leave with it.
 func (a Address) briefly() string {
 	var out []string
 	for _, u := range a.Uses {

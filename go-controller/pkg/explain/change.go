@@ -19,38 +19,38 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// Change is what somebody might do to a cluster. It is carried out in the order of the
+// Change is a hypothetical change of a cluster. It is applied in the order of the
 // fields.
 type Change struct {
-	// Objects are created, or replace those of their names: labels and annotations are
-	// added to those there are, the spec is replaced, and the status stays where they
-	// have none. Their kinds are those of a Snapshot.
+	// Objects are created, or replace existing objects of the same name: labels and annotations are
+	// added to the existing ones, the spec is replaced, and the status is kept unless the new object
+	// has one. Their kinds are those of a Snapshot.
 	Objects []runtime.Object
-	// Delete are objects that are deleted: "KIND/NAME" or "KIND/NAMESPACE/NAME", with kinds
-	// as kubectl takes them. What belongs to them goes, too.
+	// Delete are objects to delete: "KIND/NAME" or "KIND/NAMESPACE/NAME", with the kinds
+	// that kubectl accepts. Objects that belong to them are deleted, too.
 	Delete []string
-	// Labels are changed on nodes.
+	// Labels are label changes of nodes.
 	Labels []NodeLabel
 	// Drain are nodes that are cordoned and hand over their egress addresses. Their pods
 	// stay.
 	Drain []string
-	// Lose are nodes that cannot be reached any more.
+	// Lose are nodes that become unreachable.
 	Lose []string
 }
 
 // NodeLabel is a label of a node.
 type NodeLabel struct {
 	Node, Key, Value string
-	// Remove tells whether it is removed.
+	// Remove says that the label is removed.
 	Remove bool
 }
 
-// Empty tells whether nothing is changed.
+// Empty reports whether nothing is changed.
 func (c Change) Empty() bool {
 	return len(c.Objects)+len(c.Delete)+len(c.Labels)+len(c.Drain)+len(c.Lose) == 0
 }
 
-// Words say in a line each what is done.
+// Words describes each part of the change in a line.
 func (c Change) Words() []string {
 	var all []string
 	for _, o := range c.Objects {
@@ -75,7 +75,7 @@ func (c Change) Words() []string {
 	return all
 }
 
-// Apply returns the snapshot with the change. What it names and is not there is
+// Apply returns the changed snapshot. If the change names an object that does not exist, the error wraps
 // ErrNotFound.
 func (c Change) Apply(s Snapshot) (Snapshot, error) {
 	for _, o := range c.Objects {
@@ -158,14 +158,14 @@ func (s *Snapshot) put(o runtime.Object) error {
 	return nil
 }
 
-// object is one of the API.
+// object is an API object.
 type object interface {
 	runtime.Object
 	metav1.Object
 }
 
-// put puts an object in the place of that of its name, of which keep keeps what the new
-// one does not say, or adds it as the youngest.
+// put replaces the object of the same name, where keep copies the parts that the new
+// one does not set, or adds the object as the youngest.
 func put[T object](s *Snapshot, all []T, o T, keep func(old, o T)) []T {
 	same := func(old T) bool { return old.GetName() == o.GetName() && old.GetNamespace() == o.GetNamespace() }
 	all = slices.Clone(all)
@@ -196,14 +196,14 @@ func merged(old, more map[string]string) map[string]string {
 	return all
 }
 
-// keep gives a field that is empty its former value.
+// keep sets an empty field to its old value.
 func keep[T any](field *T, old T) {
 	if equality.Semantic.DeepEqual(*field, *new(T)) {
 		*field = old
 	}
 }
 
-// kinds are the kinds that can be deleted, by the names that kubectl takes.
+// kinds are the kinds that can be deleted, by the names that kubectl accepts.
 var kinds = map[string]string{
 	"node": "Node", "nodes": "Node", "no": "Node", "namespace": "Namespace", "namespaces": "Namespace", "ns": "Namespace",
 	"pod": "Pod", "pods": "Pod", "po": "Pod", "service": "Service", "services": "Service", "svc": "Service",
@@ -212,7 +212,7 @@ var kinds = map[string]string{
 	"adminpolicybasedexternalroute": kindRoute, "adminpolicybasedexternalroutes": kindRoute, "apbexternalroute": kindRoute,
 }
 
-// remove deletes the object of a name, and what belongs to it.
+// remove deletes an object and everything that belongs to it.
 func (s *Snapshot) remove(text string) error {
 	word, rest, _ := strings.Cut(text, "/")
 	kind, ok := kinds[strings.ToLower(word)]
@@ -264,14 +264,14 @@ func (s *Snapshot) remove(text string) error {
 	return nil
 }
 
-// count is how many objects can be deleted by name.
+// count returns the number of objects that can be deleted by name.
 func (s *Snapshot) count() int {
 	return len(s.Nodes) + len(s.Namespaces) + len(s.Pods) + len(s.Services) + len(s.EgressIPs) + len(s.EgressServices) + len(s.Routes)
 }
 
-// removePods removes pods, and what EndpointSlices list of them.
+// removePods removes pods and their entries in EndpointSlices.
 func (s *Snapshot) removePods(gone func(*corev1.Pod) bool) {
-	addrs := map[string]bool{} // with the namespace, by the kubelet
+	addrs := map[string]bool{} // with the namespace, as reported by the kubelet
 	s.Pods = slices.DeleteFunc(slices.Clone(s.Pods), func(p *corev1.Pod) bool {
 		if !gone(p) {
 			return false
@@ -296,7 +296,7 @@ func (s *Snapshot) removePods(gone func(*corev1.Pod) bool) {
 	}
 }
 
-// without returns the objects that are not meant.
+// without returns the objects for which is returns false.
 func without[T metav1.Object](all []T, is func(metav1.Object) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(o T) bool { return is(o) })
 }

@@ -30,7 +30,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Cluster is a Snapshot with what the planners decide about it.
+// Cluster is a Snapshot with the decisions of the planners.
 type Cluster struct {
 	snap       Snapshot
 	nodes      map[string]place.Node
@@ -50,7 +50,7 @@ type Cluster struct {
 	objects  map[string]*egressservicev1.EgressService
 
 	index index
-	// labels are those of hosts that are not where they are to be.
+	// labels are the labels of hosts that are not where they should be.
 	labels []labelProblem
 
 	routeConfig externalroute.Config
@@ -60,11 +60,11 @@ type Cluster struct {
 	addresses *reservedsnapshot.Addresses
 	nodeLocal []netip.Prefix
 
-	// states are the rows of the pods that EgressIPs have when all is settled, by pod;
-	// nil where the statuses tell.
+	// states are the rows of the EgressIPs' pods when everything is settled, by pod;
+	// nil if the statuses are used instead.
 	states map[string]egressip.State
 
-	// once makes objectsInShort, when they are first asked for.
+	// once guards the computation of objectsInShort on first use.
 	once           sync.Once
 	objectsInShort []Object
 }
@@ -146,8 +146,8 @@ func (c *Cluster) selecting(p *corev1.Pod) []string {
 	return c.selection.Matching(ns.Labels, p.Labels)
 }
 
-// podAddrs returns the addresses of a pod on the pod network, by the kubelet or, before
-// that knows them, by the annotation that the master has written.
+// podAddrs returns the addresses of a pod on the pod network, as reported by the kubelet or, before
+// that, from the annotation that the master has written.
 func podAddrs(p *corev1.Pod) []netip.Addr {
 	if addrs := kube.PodAddresses(p); len(addrs) > 0 {
 		return addrs
@@ -161,8 +161,8 @@ func podAddrs(p *corev1.Pod) []netip.Addr {
 	return addrs
 }
 
-// hostEgressServices decodes the EgressServices by the reader that the master and the
-// nodes have, whose caches have the objects of the snapshot.
+// hostEgressServices decodes the EgressServices with the reader that the master and the
+// nodes use, with the objects of the snapshot in its caches.
 func (c *Cluster) hostEgressServices() error {
 	core := informers.NewSharedInformerFactory(nil, 0)
 	services, ips := serviceinformers.NewSharedInformerFactory(nil, 0), egressipinformers.NewSharedInformerFactory(nil, 0)
@@ -213,14 +213,14 @@ func (c *Cluster) hostEgressServices() error {
 	return nil
 }
 
-// fill puts objects into the cache of an informer that never runs.
+// fill adds objects to the cache of an informer that never runs.
 func fill[T any](inf cache.SharedIndexInformer, objects []T) {
 	for _, o := range objects {
-		_ = inf.GetIndexer().Add(o) // the key of an object of the API can be made
+		_ = inf.GetIndexer().Add(o) // cannot fail: API objects have a key
 	}
 }
 
-// mode returns the gateway mode, which the nodes tell.
+// mode returns the gateway mode, according to the nodes.
 func (c *Cluster) mode() topology.GatewayMode {
 	for _, n := range c.candidates() {
 		if n.Gateway.Mode != "" {
@@ -246,7 +246,7 @@ func (c *Cluster) routeGateways() {
 			announced = append(announced, p)
 		}
 	}
-	nodes, _ := place.ReadyInOutage(c.snap.Taken, c.candidates()) // also where they are not probed
+	nodes, _ := place.ReadyInOutage(c.snap.Taken, c.candidates()) // the same rule applies if nodes are not probed
 	c.gateways = routemaster.Read(c.snap.Routes, c.snap.Namespaces, c.snap.Nodes, announced,
 		func(ns string) []*corev1.Pod { return byNamespace[ns] }, routemaster.ReadyNodes(nodes))
 	c.routes = externalroute.Decide(c.routeConfig, c.gateways)

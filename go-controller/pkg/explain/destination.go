@@ -13,21 +13,21 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// way is how a pod reaches a destination inside the cluster, by the address that the
+// way is how a pod reaches a destination inside the cluster, distinguished by the address that the
 // other side sees.
 type way int
 
 // The ways.
 const (
-	wayOutside way = iota // an egress feature may be about it
+	wayOutside way = iota // egress features may apply
 	wayDirect             // the other side sees the pod's own address
-	wayOwnHost            // so does the pod's own node
-	wayNode               // it sees the address of the pod's own node
+	wayOwnHost            // the pod's own node, which sees the pod's own address
+	wayNode               // the other side sees the address of the pod's own node
 	wayNowhere            // nothing is forwarded
 )
 
-// inside tells whether a destination is one that no egress feature is about, and what
-// becomes of it.
+// inside reports whether egress features do not apply to a destination, and if so sets the
+// outcome.
 func (v *view) inside(to netip.AddrPort) bool {
 	var ways map[way]netip.Addr
 	var why string
@@ -62,8 +62,8 @@ func (v *view) inside(to netip.AddrPort) bool {
 	return true
 }
 
-// unserved notes a destination that is the cluster's own and that nobody answers at. Packets to
-// an egress address are led as all others are.
+// unserved records a destination inside the cluster that nothing serves. Packets to
+// an egress address are routed like all others.
 func (v *view) unserved(to netip.AddrPort) {
 	a := to.Addr()
 	if within(v.c.snap.Settings.Services, a) {
@@ -83,8 +83,8 @@ func (v *view) unserved(to netip.AddrPort) {
 	}
 }
 
-// noService has nobody get what is for an address of a Service that there is not, whatever
-// selects the pod: the cluster router drops it.
+// noService sets the outcome for an address of a nonexistent Service, whatever
+// selects the pod: the cluster router drops the traffic.
 func (v *view) noService() {
 	f := v.out
 	if v.nobody == "" {
@@ -103,8 +103,8 @@ func within(prefixes []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// wayTo says how the pod reaches an address, as the policies of package noreroute have it, and
-// with which address.
+// wayTo returns how the pod reaches an address according to the policies of package noreroute, the
+// address that the other side sees, and the reason.
 func (v *view) wayTo(to netip.Addr) (way, netip.Addr, string) {
 	owners := v.c.addresses.Owners(to)
 	host := slices.IndexFunc(owners, reserved.Owner.IsHost)
@@ -125,9 +125,9 @@ func (v *view) wayTo(to netip.Addr) (way, netip.Addr, string) {
 	return wayOutside, netip.Addr{}, ""
 }
 
-// onOwnNode tells whether an address is one of the pod's own node at which that gets packets of the
-// pod from OVN. In shared gateway mode these are the ones that its gateway router has, too: to
-// others they leave by the external bridge.
+// onOwnNode reports whether an address is one of the pod's own node that receives packets of the
+// pod from OVN. In shared gateway mode these are the addresses shared with its gateway router: packets to
+// others leave by the external bridge.
 func (v *view) onOwnNode(to netip.Addr, owners []reserved.Owner) bool {
 	if v.node.Gateway.Mode != topology.GatewayLocal {
 		return slices.Contains(v.node.GatewayAddresses(v.fam), to)
@@ -135,7 +135,7 @@ func (v *view) onOwnNode(to netip.Addr, owners []reserved.Owner) bool {
 	return slices.ContainsFunc(owners, func(o reserved.Owner) bool { return o.Kind == reserved.Node && o.Name == v.node.Name })
 }
 
-// viaService says how the pod reaches the endpoints of a Service, and with which addresses.
+// viaService returns how the pod reaches the endpoints of a Service, with the addresses that they see.
 func (v *view) viaService(at served, to netip.Addr) (map[way]netip.Addr, string) {
 	ways := map[way]netip.Addr{}
 	for a := range v.c.index.listed[at.key] {
@@ -168,8 +168,8 @@ type served struct {
 	serviceAddr
 }
 
-// serviceAt returns what OVN serves at an address and port, port 0 for any; of several, which
-// is a mistake of somebody's, the first by name.
+// serviceAt returns the Service that OVN serves at an address and port, port 0 for any. If there are several,
+// which is a misconfiguration, it returns the first by name.
 func (v *view) serviceAt(to netip.AddrPort) (served, bool) {
 	var all []served
 	node := v.node.Gateway.NodePort && to.Addr() == v.nodeAddr()
@@ -196,7 +196,7 @@ func (v *view) serviceAt(to netip.AddrPort) (served, bool) {
 	return slices.MinFunc(all, func(a, b served) int { return strings.Compare(a.key, b.key) }), true
 }
 
-// free tells whether an address is nobody's but a Service's: others are not served.
+// free reports whether an address belongs to nothing but Services: others are not served.
 func (c *Cluster) free(a netip.Addr) bool {
 	return c.addresses.Ranges.Refuse(a) == (reserved.Refusal{}) && len(c.addresses.Owners(a)) == 0
 }

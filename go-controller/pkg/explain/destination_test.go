@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestDestinationWords: the answer says what a destination is, where the outcome alone does not tell.
+// TestDestinationWords: the answer describes a destination if the outcome alone does not.
 func TestDestinationWords(t *testing.T) {
 	type change = func(*Snapshot)
 	prod := []change{egressIP("prod", "prod", "172.18.0.33"), egressService("shop/checkout", "5.5.5.5"), loadBalanced, inForce}

@@ -1,11 +1,11 @@
 // Package explain answers which address a pod leaves the cluster with, and why, from
-// what the API server has of the cluster: New runs the planners of the features
-// over a Snapshot, and Cluster's methods say what they decided and what the statuses
-// say of it being in force.
+// the API objects of the cluster: New runs the planners of the features
+// over a Snapshot, and Cluster's methods return the decisions and, according to the
+// statuses, whether they are in force.
 //
-// It decides nothing itself: selection, precedence and placement are those of the
-// features' own planners. It does no I/O and has no clock. What only a master knows, such
-// as its probes of nodes and the sessions of BFD, is taken as the API shows it, and the
+// It decides nothing itself: selection, precedence and placement are done by
+// the features' own planners. It does no I/O and has no clock. For facts that only a master knows, such
+// as its probes of nodes and the BFD sessions, the state in the API is assumed, and the
 // answer says so.
 //
 // Callers: the command "ovnkube egress". Package reader makes Snapshots.

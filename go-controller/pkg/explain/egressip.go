@@ -22,7 +22,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// ErrDisabled says that the feature of an object is not enabled.
+// ErrDisabled means that the feature of an object is not enabled.
 var ErrDisabled = errors.New("the feature is not enabled")
 
 // EgressIP is the answer about an EgressIP.
@@ -30,7 +30,7 @@ type EgressIP struct {
 	Header    `json:",inline"`
 	EgressIP  string       `json:"egressIP"`
 	Addresses []Assignment `json:"addresses"`
-	// Pods are those that it selects.
+	// Pods are the selected pods.
 	Pods       []SelectedPod `json:"pods,omitempty"`
 	Conditions []Condition   `json:"conditions,omitempty"`
 	// Conflicts are the older EgressIPs that have some of its pods.
@@ -38,20 +38,20 @@ type EgressIP struct {
 	Problems  []Problem `json:"problems,omitempty"`
 }
 
-// Assignment is where an egress address is.
+// Assignment is the placement of an egress address.
 type Assignment struct {
 	Address string `json:"address"`
-	// Node is the one that the planner gives it to; absent where there is none.
+	// Node is the node chosen by the planner; absent if there is none.
 	Node string `json:"node,omitempty"`
-	// Network is the network of the node that the address is in.
+	// Network is the network of the node that contains the address.
 	Network string `json:"network,omitempty"`
-	// Secondary tells whether that is another network than the one of the nodes.
+	// Secondary reports whether Network is a secondary network.
 	Secondary bool `json:"secondary,omitempty"`
-	// Programmed tells whether the node acknowledges that it has the address.
+	// Programmed reports whether the node acknowledges that it has the address.
 	Programmed bool `json:"programmed"`
 	// Since is when the condition Programmed of the EgressIP became false.
 	Since *metav1.Time `json:"since,omitempty"`
-	// Why says why it is there, or why it is nowhere.
+	// Why is the reason for the placement, or for having none.
 	Why string `json:"why"`
 	// Others are the other nodes.
 	Others []OtherNode `json:"others,omitempty"`
@@ -60,7 +60,7 @@ type Assignment struct {
 // OtherNode is a node that was not chosen.
 type OtherNode struct {
 	Node string `json:"node"`
-	// Possible tells whether it could be chosen if the chosen one fails.
+	// Possible reports whether it could be chosen if the chosen node fails.
 	Possible bool   `json:"possible"`
 	Why      string `json:"why"`
 }
@@ -72,19 +72,19 @@ type SelectedPod struct {
 	Families []PodFamily `json:"families,omitempty"`
 }
 
-// PodFamily is what becomes of what a pod sends in one IP family.
+// PodFamily is the outcome for a pod's traffic in one IP family.
 type PodFamily struct {
 	Family  string   `json:"family"`
 	Outcome Outcome  `json:"outcome"`
 	By      string   `json:"by,omitempty"`
 	Sources []Source `json:"sources,omitempty"`
-	// WhyNot says why it is not as the object has it that selects the pod.
+	// WhyNot is why the traffic does not leave as the selecting object specifies.
 	WhyNot string `json:"whyNot,omitempty"`
-	// considered tells whether the object was looked at for the pod.
+	// considered reports whether the object was considered for the pod.
 	considered bool
 }
 
-// EgressIP explains the EgressIP of a name.
+// EgressIP explains an EgressIP by name.
 func (c *Cluster) EgressIP(name string) (EgressIP, error) {
 	if !c.snap.Settings.EgressIP {
 		return EgressIP{}, fmt.Errorf("EgressIP %s: %w", name, ErrDisabled)
@@ -101,7 +101,7 @@ func (c *Cluster) EgressIP(name string) (EgressIP, error) {
 	return out, nil
 }
 
-// egressIP is the answer about an EgressIP without its header.
+// egressIP returns the answer about an EgressIP without its header.
 func (c *Cluster) egressIP(obj *egressipv1.EgressIP) EgressIP {
 	name := obj.Name
 	object := "EgressIP/" + name
@@ -119,7 +119,7 @@ func (c *Cluster) egressIP(obj *egressipv1.EgressIP) EgressIP {
 	return out
 }
 
-// egressIPState returns the conditions of an EgressIP, and what of it is not as planned.
+// egressIPState returns the conditions of an EgressIP and its deviations from the plan.
 func (c *Cluster) egressIPState(obj *egressipv1.EgressIP) ([]Condition, []Problem) {
 	object := "EgressIP/" + obj.Name
 	short, problems := conditionsOf(object, obj.Generation, obj.Status.Conditions)
@@ -136,10 +136,10 @@ func (c *Cluster) egressIPState(obj *egressipv1.EgressIP) ([]Condition, []Proble
 	return short, problems
 }
 
-// pendingAck is what a node is yet to acknowledge.
+// pendingAck is an acknowledgement that a node still owes.
 type pendingAck egressip.PendingAck
 
-// pendingAcks returns what nodes are yet to acknowledge of an EgressIP.
+// pendingAcks returns the acknowledgements that nodes still owe for an EgressIP.
 func (c *Cluster) pendingAcks(obj *egressipv1.EgressIP) []pendingAck {
 	var acks []pendingAck
 	digest := func(given []netip.Addr) string { return c.members.Digest(obj.Name, given) }
@@ -149,7 +149,7 @@ func (c *Cluster) pendingAcks(obj *egressipv1.EgressIP) []pendingAck {
 	return acks
 }
 
-// live finds a node that is ready.
+// live returns a node by name if it is ready.
 func (c *Cluster) live(name string) (topology.Node, bool) {
 	n, ok := c.nodes[name]
 	return n.Node, ok && n.Ready
@@ -160,8 +160,8 @@ func (a pendingAck) problem(obj *egressipv1.EgressIP) Problem {
 		Message: fmt.Sprintf("node %s is yet to %s", a.Node, a.What), Since: unprogrammed(obj.Status.Conditions)}
 }
 
-// unprogrammed returns since when an object is not programmed; nil where it is, or its
-// conditions do not tell.
+// unprogrammed returns since when an object is not programmed, or nil if it is, or if its
+// conditions do not show it.
 func unprogrammed(all []metav1.Condition) *metav1.Time {
 	if c := meta.FindStatusCondition(all, conditions.Programmed); c != nil && c.Status != metav1.ConditionTrue {
 		return &c.LastTransitionTime
@@ -169,7 +169,7 @@ func unprogrammed(all []metav1.Condition) *metav1.Time {
 	return nil
 }
 
-// assignment says where an address is, and why there.
+// assignment returns the placement of an address, and the reason for it.
 func (c *Cluster) assignment(e egressip.EgressIP, obj *egressipv1.EgressIP, p egressip.Placement) Assignment {
 	out := Assignment{Address: p.Text, Node: p.Node}
 	switch {
@@ -215,8 +215,8 @@ type held struct {
 	egressip.Placement
 }
 
-// selectedPods returns those of the pods on the pod network that an object selects, with
-// what becomes of them.
+// selectedPods returns the pods on the pod network that an object selects, with
+// the outcomes for their traffic.
 func (c *Cluster) selectedPods(object string, selects func(*corev1.Pod) bool) []SelectedPod {
 	var pods []SelectedPod
 	for _, p := range c.snap.Pods {
@@ -228,12 +228,12 @@ func (c *Cluster) selectedPods(object string, selects func(*corev1.Pod) bool) []
 	return pods
 }
 
-// selectedPod says what becomes of a pod that an object selects.
+// selectedPod returns the outcome for a pod that an object selects.
 func (c *Cluster) selectedPod(object, key string) SelectedPod {
 	out := SelectedPod{Pod: key}
 	answer, err := c.pod(key, netip.AddrPort{}, false)
 	if err != nil {
-		return out // there is no such pod
+		return out // the pod does not exist
 	}
 	out.Node = answer.Node
 	for _, f := range answer.Families {
@@ -251,8 +251,8 @@ func (c *Cluster) selectedPod(object, key string) SelectedPod {
 	return out
 }
 
-// waiting returns the problems of the pods that an object has, and that do not leave as it
-// says yet.
+// waiting returns the problems of the pods that an object has, but whose traffic does not leave
+// as planned yet.
 func waiting(pods []SelectedPod, object string) []Problem {
 	var out []Problem
 	for _, p := range pods {
@@ -265,7 +265,7 @@ func waiting(pods []SelectedPod, object string) []Problem {
 	return out
 }
 
-// Text writes an answer for people.
+// Text writes the answer as text for people.
 func (e EgressIP) Text(w io.Writer) {
 	fmt.Fprintf(w, "EgressIP %s\n", e.EgressIP)
 	now := e.AsOf.Time
@@ -298,7 +298,7 @@ func (a Assignment) text(w io.Writer, title string, now time.Time) {
 	a.body(w)
 }
 
-// body writes why an assignment is as it is.
+// body writes the reasons for an assignment.
 func (a Assignment) body(w io.Writer) {
 	fmt.Fprintf(w, "  %-10s %s\n", "why", a.Why)
 	switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
 )
 
-// samples compares an answer with the texts that the documents show.
+// samples compares an answer with the texts in the documentation.
 func samples(t *testing.T, name string, answer interface{ Text(io.Writer) }) {
 	t.Helper()
 	var text strings.Builder

@@ -33,7 +33,7 @@ func (c *Cluster) notReadySince(name string) *metav1.Time {
 	return nil
 }
 
-// service is what EgressServices make of the pod.
+// service returns the verdict of EgressServices on the pod.
 func (v *view) service() verdict {
 	d := verdict{detailed: v.detailed}
 	for _, key := range v.c.index.egressServices[v.addr] {
@@ -59,7 +59,7 @@ func (v *view) service() verdict {
 	return d
 }
 
-// lostTo returns the EgressService that has the pod where key selects it as well.
+// lostTo returns the EgressService that has the pod, if key selects it as well.
 func (v *view) lostTo(key string) string {
 	for _, other := range v.c.services[key].Conflicts {
 		o := v.c.services[other]
@@ -71,7 +71,7 @@ func (v *view) lostTo(key string) string {
 	return ""
 }
 
-// served says what becomes of a pod that an EgressService has.
+// served sets the outcome for a pod that an EgressService has.
 func (v *view) served(d *verdict, chosen *Selected, s egressservice.Service, decision egressservice.Decision, obj *egressservicev1.EgressService) {
 	host := egressservice.Status(s, decision)
 	if host != obj.Status.Host {
@@ -131,9 +131,9 @@ func (v *view) served(d *verdict, chosen *Selected, s egressservice.Service, dec
 	}
 }
 
-// steeredTo returns the node that has the traffic of an EgressService by the status: the host,
-// or until that has acknowledged its rules the one before, if it has those of all pods there
-// are; "" where the API does not tell.
+// steeredTo returns the node that carries the traffic of an EgressService according to the status: the host,
+// or, until it has acknowledged its rules, the previous host if that has the rules of all existing
+// pods; "" if the API does not show it.
 func (c *Cluster) steeredTo(s egressservice.Service) string {
 	before := s.Ack.Host
 	switch {
@@ -155,7 +155,7 @@ func (c *Cluster) nodeAt(hops []string) string {
 	return ""
 }
 
-// egressIP is what EgressIPs make of the pod.
+// egressIP returns the verdict of EgressIPs on the pod.
 func (v *view) egressIP() verdict {
 	d := verdict{detailed: v.detailed}
 	for i, key := range v.c.selecting(v.pod) {
@@ -181,7 +181,7 @@ func (v *view) egressIP() verdict {
 	return d
 }
 
-// steered says what becomes of a pod that an EgressIP has.
+// steered sets the outcome for a pod that an EgressIP has.
 func (v *view) steered(d *verdict, chosen *Selected, e egressip.EgressIP) {
 	obj, decision := v.c.egressIPs[e.Key], v.c.placed[e.Key]
 	var refused []string
@@ -236,7 +236,7 @@ func (v *view) steered(d *verdict, chosen *Selected, e egressip.EgressIP) {
 	}
 }
 
-// owed tells what nodes have yet to acknowledge about the addresses of the family.
+// owed adds the pending acknowledgements of nodes for the addresses of the family as problems.
 func (v *view) owed(d *verdict, object string, debts []egressip.PendingAck, e egressip.EgressIP) bool {
 	found := false
 	for _, debt := range debts {
@@ -250,8 +250,8 @@ func (v *view) owed(d *verdict, object string, debts []egressip.PendingAck, e eg
 	return found
 }
 
-// state is what the pod has of rows by the planner of the master, where every translation that
-// the plan asks for is in force: nodes and conditions tell whether that is so.
+// state returns the pod's rows according to the planner of the master, assuming that every translation that
+// the plan requires is in force: whether it is follows from status entries and conditions.
 func (v *view) state(e egressip.EgressIP, paths []egressip.Path) egressip.State {
 	if v.c.states != nil {
 		return v.c.states[v.key]
@@ -275,7 +275,7 @@ func (v *view) state(e egressip.EgressIP, paths []egressip.Path) egressip.State 
 	}.Plan().Want
 }
 
-// sources returns where the hops of a policy lead.
+// sources returns the addresses and nodes to which the hops of a policy lead.
 func (v *view) sources(policy egressip.Policy, paths []egressip.Path) []Source {
 	var sources []Source
 	for _, p := range paths {
@@ -290,7 +290,7 @@ func (v *view) sources(policy egressip.Policy, paths []egressip.Path) []Source {
 	return sources
 }
 
-// gateways is what external gateways make of the pod.
+// gateways returns the verdict of external gateways on the pod.
 func (v *view) gateways(service, ip verdict) verdict {
 	d := verdict{detailed: v.detailed}
 	pods := map[netip.Addr]string{}
@@ -342,7 +342,7 @@ func (v *view) gateways(service, ip verdict) verdict {
 	return d
 }
 
-// routedBy names what gives the pod its gateways.
+// routedBy names the objects that give the pod its gateways.
 func (v *view) routedBy(selected []Selected) string {
 	var names []string
 	for _, s := range selected {
@@ -353,7 +353,7 @@ func (v *view) routedBy(selected []Selected) string {
 	return strings.Join(names, ", ")
 }
 
-// translated says which address gateways see.
+// translated sets the addresses that gateways see.
 func (v *view) translated(d *verdict, own bool, ip verdict) {
 	if own {
 		d.why = "its node sends it to the gateways, with the pod's own address"
@@ -386,7 +386,7 @@ func (v *view) translated(d *verdict, own bool, ip verdict) {
 	}
 }
 
-// uplinksOf tells which uplinks of the node gateways are reached by: the ordinary one, the
+// uplinksOf reports through which uplinks of the node gateways are reached: the ordinary one, the
 // second one.
 func (v *view) uplinksOf(gateways []Gateway) (ordinary, second bool) {
 	for _, g := range gateways {
@@ -400,8 +400,8 @@ func (v *view) uplinksOf(gateways []Gateway) (ordinary, second bool) {
 	return ordinary, second
 }
 
-// annotated adds the annotations that give the pod's namespace gateways, and what of them
-// nobody uses. gateways gets the pods that are gateways, by address.
+// annotated adds the annotations that give the pod's namespace gateways, and those that
+// are refused. It stores the gateway pods in gateways, by address.
 func (v *view) annotated(d *verdict, gateways map[netip.Addr]string) {
 	ns := v.pod.Namespace
 	if !v.c.snap.Settings.ExternalGateways {
@@ -428,7 +428,7 @@ func (v *view) annotated(d *verdict, gateways map[netip.Addr]string) {
 		case !p.Ready:
 			chosen.Why += ", but it is not ready"
 		case !chosen.Wins && len(used[p.Key]) > 0:
-			continue // it is one in the other family
+			continue // it is a gateway in the other family
 		case !chosen.Wins:
 			chosen.Why += ", but it has no address that can be used"
 		}
@@ -440,14 +440,14 @@ func (v *view) annotated(d *verdict, gateways map[netip.Addr]string) {
 	}
 }
 
-// inUse compares the plan with what the master says that the namespace is routed to.
+// inUse compares the plan with the gateways that the master has published for the namespace.
 func (v *view) inUse(d *verdict) {
 	if ns := v.c.namespaces[v.pod.Namespace]; ns != nil {
 		d.problems = append(d.problems, v.c.gatewaysInUse(ns)...)
 	}
 }
 
-// gatewaysInUse compares the plan with what the master says that a namespace is routed to.
+// gatewaysInUse compares the plan with the gateways that the master has published for a namespace.
 func (c *Cluster) gatewaysInUse(ns *corev1.Namespace) []Problem {
 	if !c.snap.Settings.ExternalGateways {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// rows adds rows of the northbound database to what implements a verdict. Address sets are
-// left out: they are of many pods.
+// rows adds rows of the northbound database to the implementation of a verdict. Address sets are
+// left out, since they contain many pods.
 func (d *verdict) rows(rows ...nb.Row) {
 	if !d.detailed {
 		return
@@ -27,14 +27,14 @@ func (d *verdict) rows(rows ...nb.Row) {
 	}
 }
 
-// onNode adds what the kernel of a node has to what implements a verdict.
+// onNode adds kernel state of a node to the implementation of a verdict.
 func (d *verdict) onNode(node, format string, args ...any) {
 	if d.detailed {
 		d.parts = append(d.parts, Implementation{Node: node, What: fmt.Sprintf(format, args...)})
 	}
 }
 
-// egressIPParts adds the rows, and the rules of nodes, of a pod that an EgressIP has.
+// egressIPParts adds the rows and node rules for a pod that an EgressIP has.
 func (v *view) egressIPParts(d *verdict, state egressip.State) {
 	d.rows(state.Rows()...)
 	for _, s := range d.sources {

@@ -11,17 +11,17 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// index finds what is asked for again and again, for each pod and each node.
+// index contains lookups that are repeated for each pod and each node.
 type index struct {
 	// services are by "namespace/name".
 	services map[string]*corev1.Service
 	// listed are the addresses in the EndpointSlices of each Service.
 	listed map[string]map[netip.Addr]bool
-	// egressServices are those that have or list an address, sorted.
+	// egressServices are the EgressServices that have or list an address, sorted.
 	egressServices map[netip.Addr][]string
-	// held are the placements of EgressIPs, by node, and sorted by EgressIP.
+	// held are the placements of EgressIPs, by node, sorted by EgressIP.
 	held map[string][]held
-	// hosted are the EgressServices whose host a node is to be, sorted.
+	// hosted are the EgressServices planned for each node as host, sorted.
 	hosted map[string][]string
 	// management are the nodes, by the addresses of their management ports.
 	management map[string]string

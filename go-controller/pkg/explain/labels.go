@@ -12,8 +12,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// hostLabels returns the labels of nodes that tell the hosts of EgressServices, without
-// their prefix, by node: as they are, and as the master is to make them by the statuses.
+// hostLabels returns the node labels for the hosts of EgressServices, without
+// their prefix, by node: the current ones, and those that the master will set according to the statuses.
 func (c *Cluster) hostLabels() (now, want map[string]map[string]bool) {
 	now = map[string]map[string]bool{}
 	for _, n := range c.snap.Nodes {
@@ -25,15 +25,15 @@ func (c *Cluster) hostLabels() (now, want map[string]map[string]bool) {
 		}
 	}
 	if !c.snap.Settings.EgressService {
-		return now, now // the master takes no care of them
+		return now, now // the master does not manage them
 	}
 	return now, egressservice.Labels(c.snap.EgressServices, now)
 }
 
-// labelProblem is a label of a host that is not where it is to be.
+// labelProblem is a label of a host that is on the wrong node or missing.
 type labelProblem struct {
 	node, label, message string
-	// stray: the node has the label and is not to have it; otherwise it lacks it.
+	// stray: the node has the label but should not; otherwise it lacks the label.
 	stray bool
 }
 
@@ -57,7 +57,7 @@ func (c *Cluster) labelProblems() []labelProblem {
 	return out
 }
 
-// misplacedLabels returns what is not as it is to be of the label of an EgressService.
+// misplacedLabels returns the problems with the label of an EgressService.
 func (c *Cluster) misplacedLabels(key string) []Problem {
 	var out []Problem
 	for _, p := range c.labels {
@@ -68,7 +68,7 @@ func (c *Cluster) misplacedLabels(key string) []Problem {
 	return out
 }
 
-// strayLabels returns the labels of hosts that a node has and is not to have.
+// strayLabels returns the labels of hosts that a node has but should not have.
 func (c *Cluster) strayLabels(node string) []Problem {
 	var out []Problem
 	for _, p := range c.labels {
@@ -94,7 +94,7 @@ func (c *Cluster) orphanLabels() []Problem {
 	return out
 }
 
-// acknowledgeLabels returns the nodes with the labels that the master gives to them by the
+// acknowledgeLabels returns the nodes with the labels that the master sets according to the
 // statuses.
 func (c *Cluster) acknowledgeLabels() []*corev1.Node {
 	now, want := c.hostLabels()

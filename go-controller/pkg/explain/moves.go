@@ -13,28 +13,28 @@ import (
 	egressservicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 )
 
-// Transfer is what is on its way from a node to a node.
+// Transfer is a move in progress between two nodes.
 type Transfer struct {
-	// From is the node that has it; absent where none does, or it died.
+	// From is the current node; absent if there is none, or if it died.
 	From string `json:"from,omitempty"`
 	To   string `json:"to"`
-	// Addresses are how many addresses of EgressIPs, Hosts how many EgressServices it is.
+	// Addresses is the number of EgressIP addresses, Hosts the number of EgressServices.
 	Addresses int `json:"addresses,omitempty"`
 	Hosts     int `json:"hosts,omitempty"`
-	// Since is when the first of it was not programmed any more, where that is known.
+	// Since is when the first of them ceased to be programmed, if known.
 	Since *metav1.Time `json:"since,omitempty"`
 }
 
-// Drain is a node that is to hand over what it serves.
+// Drain is a node that is to hand over its egress addresses and EgressServices.
 type Drain struct {
 	Node string `json:"node"`
-	// Addresses and Hosts are as in Transfer: what the node still has.
+	// Addresses and Hosts are what the node still has, as in Transfer.
 	Addresses int `json:"addresses"`
 	Hosts     int `json:"hosts"`
 }
 
-// from returns the nodes that an address is to leave, and the one that it is to be on; empty
-// where it is not on its way.
+// from returns the nodes that an address is to leave and its next node; empty
+// if it is not moving.
 func (a ObjectAddress) from() (nodes []string, to string) {
 	to = cmp.Or(a.Next, a.Node)
 	for _, n := range append(slices.Clone(a.Holders), a.Node) {
@@ -53,7 +53,7 @@ func (a ObjectAddress) from() (nodes []string, to string) {
 	return nodes, to
 }
 
-// moves returns what is on its way, by the nodes.
+// moves returns the moves in progress, by nodes.
 func (c *Cluster) moves() []Transfer {
 	type way struct{ from, to string }
 	all := map[way]*Transfer{}
@@ -88,7 +88,7 @@ func (c *Cluster) moves() []Transfer {
 	return out
 }
 
-// drains returns the nodes that are to hand over what they serve.
+// drains returns the nodes that are to hand over their egress addresses and EgressServices.
 func (c *Cluster) drains() []Drain {
 	left := map[string]*Drain{}
 	var out []Drain
@@ -120,7 +120,7 @@ func (c *Cluster) drains() []Drain {
 	return out
 }
 
-// progress writes what is under way.
+// progress writes the operations in progress.
 func (s Status) progress(w io.Writer, now time.Time) {
 	if len(s.Moves)+len(s.Drains) > 0 {
 		fmt.Fprintln(w, "\nUnder way:")

@@ -9,7 +9,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// underWay says what is under way.
+// underWay summarizes the operations in progress.
 func (s Status) underWay() string {
 	var out []string
 	for _, m := range s.Moves {
@@ -25,7 +25,7 @@ func TestMoves(t *testing.T) {
 	type change = func(*Snapshot)
 	two := []change{egressIP("prod", "prod", "172.18.0.33"), egressIP("shop", "shop", "172.18.0.44"), inForce} // prod on worker2, shop on worker
 	and := func(more ...change) []change { return append(two[:len(two):len(two)], more...) }
-	// assigned is what the master writes before the nodes have done anything.
+	// assigned is the state after the master's write and before any action of the nodes.
 	assigned := func(node string) change {
 		return func(s *Snapshot) { s.EgressIPs[0].Status.Items[0].Node = node }
 	}

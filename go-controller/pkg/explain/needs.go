@@ -14,15 +14,15 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// Needs are the pods that the answer about some depends on, beside these.
+// Needs are the additional pods on which the answers about some pods depend.
 type Needs struct {
-	Pods []PodQuery // sorted, none twice
-	// Routed are namespaces, sorted. The pods are needed, too, that say by an annotation that
-	// they are gateways of one of them: IsGatewayOf tells.
+	Pods []PodQuery // sorted, without duplicates
+	// Routed are namespaces, sorted. The pods that claim by annotation to be gateways of one of
+	// them are needed, too; see IsGatewayOf.
 	Routed []string
 }
 
-// PodQuery names pods: those that a label selector chooses in a namespace, or in all where
+// PodQuery identifies pods: those that match a label selector in a namespace, or in all namespaces if
 // Namespace is empty.
 type PodQuery struct{ Namespace, Selector string }
 
@@ -30,16 +30,16 @@ func (q PodQuery) compare(o PodQuery) int {
 	return cmp.Or(cmp.Compare(q.Namespace, o.Namespace), cmp.Compare(q.Selector, o.Selector))
 }
 
-// IsGatewayOf tells whether a pod with these annotations says that it is a gateway of one of
-// some namespaces.
+// IsGatewayOf reports whether a pod with these annotations claims to be a gateway of one of
+// the namespaces.
 func IsGatewayOf(annotations map[string]string, namespaces []string) bool {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
 	return slices.ContainsFunc(kube.RoutingNamespaces(p), func(ns string) bool { return slices.Contains(namespaces, ns) })
 }
 
-// Needs returns what the answers about pods depend on. The snapshot has all of it but pods.
-// From a snapshot that has these pods and what they need come the same answers as from one
-// with all pods there are.
+// Needs returns the pods on which the answers about the given pods depend. The snapshot needs no pods.
+// A snapshot with the given pods and those they need yields the same answers as one
+// with all pods.
 func (s *Snapshot) Needs(pods ...*corev1.Pod) Needs {
 	n := s.newNeeds()
 	pods = slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return !kube.NeedsNetwork(p) })
@@ -52,8 +52,8 @@ func (s *Snapshot) Needs(pods ...*corev1.Pod) Needs {
 	return Needs{Pods: n.sorted(), Routed: routed}
 }
 
-// SelectedBy returns which pods an EgressIP selects: answers about it are about these, and
-// depend on what they need.
+// SelectedBy returns the pods that an EgressIP selects: answers about it cover these pods, and
+// depend on the pods they need.
 func (s *Snapshot) SelectedBy(egressIP string) []PodQuery {
 	n := s.newNeeds()
 	for _, e := range s.EgressIPs {
@@ -81,8 +81,8 @@ func (s *Snapshot) newNeeds() *needs {
 
 func (n *needs) sorted() []PodQuery { return slices.SortedFunc(maps.Keys(n.queries), PodQuery.compare) }
 
-// egressIPs asks for the pods of the EgressIPs that have some of the pods: what nodes
-// acknowledge is about all pods of an EgressIP.
+// egressIPs adds the pods of the EgressIPs that have some of the given pods: the acknowledgement of a
+// node covers all pods of an EgressIP.
 func (n *needs) egressIPs(pods []*corev1.Pod) {
 	if !n.s.Settings.EgressIP {
 		return
@@ -108,9 +108,9 @@ func (n *needs) egressIPs(pods []*corev1.Pod) {
 	}
 }
 
-// egressServices asks for the pods of the namespaces that have EgressServices, if one of
-// these has some of the pods: where its host may be depends on the hosts of the others, and
-// these on their pods.
+// egressServices adds the pods of the namespaces with EgressServices, if one of
+// these has some of the given pods: the possible hosts of an EgressService depend on the hosts of the
+// others, and these on their pods.
 func (n *needs) egressServices(pods []*corev1.Pod) {
 	if !n.s.Settings.EgressService || len(n.s.EgressServices) == 0 {
 		return
@@ -133,7 +133,7 @@ func (n *needs) egressServices(pods []*corev1.Pod) {
 	}
 }
 
-// selects tells whether a Service with an EgressService selects one of the pods.
+// selects reports whether a Service with an EgressService selects one of the pods.
 func (n *needs) selects(pods []*corev1.Pod, served map[string]bool) bool {
 	for _, svc := range n.s.Services {
 		if !served[svc.Namespace+"/"+svc.Name] || len(svc.Spec.Selector) == 0 {
@@ -149,7 +149,7 @@ func (n *needs) selects(pods []*corev1.Pod, served map[string]bool) bool {
 	return false
 }
 
-// lists tells whether a Service with an EgressService has an endpoint with one of the addresses.
+// lists reports whether a Service with an EgressService has an endpoint with one of the addresses.
 func (n *needs) lists(addrs map[netip.Addr]bool, served map[string]bool) bool {
 	for _, slice := range n.s.EndpointSlices {
 		if !served[kube.SliceService(slice)] {
@@ -166,7 +166,7 @@ func (n *needs) lists(addrs map[netip.Addr]bool, served map[string]bool) bool {
 	return false
 }
 
-// gateways asks for the gateway pods of all policies, since one decides about the BFD
+// gateways adds the gateway pods of all policies, since one policy decides about the BFD
 // sessions of others, and returns the namespaces of the pods.
 func (n *needs) gateways(pods []*corev1.Pod) []string {
 	if !n.s.Settings.ExternalGateways {
@@ -184,12 +184,12 @@ func (n *needs) gateways(pods []*corev1.Pod) []string {
 	return slices.Sorted(maps.Keys(routed))
 }
 
-// selected asks for the pods that two selectors choose. Where these are in most namespaces,
-// one request for all is cheaper than one for each.
+// selected adds the pods that two selectors select. If they match most namespaces,
+// one request for all namespaces is cheaper than one for each.
 func (n *needs) selected(namespaces, pods metav1.LabelSelector) {
 	inNamespaces, err := metav1.LabelSelectorAsSelector(&namespaces)
 	if err != nil {
-		return // it chooses nothing
+		return // it selects nothing
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&pods)
 	if err != nil {

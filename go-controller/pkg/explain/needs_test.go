@@ -18,8 +18,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// narrow returns the snapshot without the pods that answers about those that about tells do
-// not need.
+// narrow returns the snapshot with only the pods for which about returns true and the pods that answers
+// about them need.
 func narrow(t *testing.T, s *Snapshot, about func(*corev1.Pod) bool) *Snapshot {
 	t.Helper()
 	out := *s
@@ -39,7 +39,7 @@ func narrow(t *testing.T, s *Snapshot, about func(*corev1.Pod) bool) *Snapshot {
 	return &out
 }
 
-// chosen tells whether one of the queries names a pod.
+// chosen reports whether one of the queries matches a pod.
 func chosen(t *testing.T, queries []PodQuery, p *corev1.Pod) bool {
 	t.Helper()
 	return slices.ContainsFunc(queries, func(q PodQuery) bool {
@@ -51,8 +51,8 @@ func chosen(t *testing.T, queries []PodQuery, p *corev1.Pod) bool {
 	})
 }
 
-// sameFromLess fails where the answer about a pod is another one without the pods that it
-// does not need. It returns how many pods it took.
+// sameFromLess fails if the answer about a pod changes without the pods that it
+// does not need. It returns the number of pods used.
 func sameFromLess(t *testing.T, s *Snapshot, key string, to netip.AddrPort) int {
 	t.Helper()
 	less := narrow(t, s, func(p *corev1.Pod) bool { return kube.PodKey(p) == key })
@@ -60,7 +60,7 @@ func sameFromLess(t *testing.T, s *Snapshot, key string, to netip.AddrPort) int 
 	return len(less.Pods)
 }
 
-// sameAnswer fails where the answer from less is another one than that from all.
+// sameAnswer fails if the answer from less differs from the one from all.
 func sameAnswer(t *testing.T, all, less *Snapshot, ask func(*Cluster) (any, error)) {
 	t.Helper()
 	var answers []string
@@ -84,7 +84,7 @@ func sameAnswer(t *testing.T, all, less *Snapshot, ask func(*Cluster) (any, erro
 	}
 }
 
-// bystanders adds pods that nothing chooses, in the namespaces there are.
+// bystanders adds pods that nothing selects, in the existing namespaces.
 func bystanders(n int) func(*Snapshot) {
 	return func(s *Snapshot) {
 		for i := range n {
@@ -94,7 +94,7 @@ func bystanders(n int) func(*Snapshot) {
 	}
 }
 
-// TestNeeds: of many pods, only those that have to do with the one asked about are needed.
+// TestNeeds: of many pods, only those related to the one in question are needed.
 func TestNeeds(t *testing.T) {
 	members := func(s *Snapshot) {
 		s.EgressIPs[0].Spec.PodSelector.MatchLabels = map[string]string{"app": "web"}
@@ -134,7 +134,7 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// TestNeedsRandomWorlds: whatever there is, the answers about each pod and each EgressIP are
+// TestNeedsRandomWorlds: for arbitrary clusters, the answers about each pod and each EgressIP are
 // the same without the pods that they do not need.
 func TestNeedsRandomWorlds(t *testing.T) {
 	for seed := range uint64(150) {

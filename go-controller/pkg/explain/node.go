@@ -22,29 +22,29 @@ import (
 type Node struct {
 	Header    `json:",inline"`
 	NodeState `json:",inline"`
-	// Features say what the node can do for each feature that is enabled.
+	// Features are the node's capabilities for each enabled feature.
 	Features []NodeFeature `json:"features,omitempty"`
 	// Addresses are the egress addresses that it has or is to have.
 	Addresses []NodeAddress `json:"addresses,omitempty"`
-	// Pods are its pods on the pod network by what becomes of what they send.
+	// Pods are the numbers of its pods on the pod network, by outcome.
 	Pods []PodCount `json:"pods,omitempty"`
 	// Gateways are the external gateways of its pods.
 	Gateways []GatewayCount `json:"gateways,omitempty"`
 	Problems []Problem      `json:"problems,omitempty"`
 }
 
-// NodeState is what the API has of a node's fitness.
+// NodeState is the state of a node that decides whether it can be used.
 type NodeState struct {
 	Node  string `json:"node"`
 	Ready bool   `json:"ready"`
-	// Since is when the node became Ready, or ceased to be.
+	// Since is when the Ready state of the node last changed.
 	Since *metav1.Time `json:"since,omitempty"`
-	// EgressAssignable tells whether its label lets it have addresses of EgressIPs.
+	// EgressAssignable reports whether its label allows it to have addresses of EgressIPs.
 	EgressAssignable bool `json:"egressAssignable"`
 	Cordoned         bool `json:"cordoned,omitempty"`
-	// Draining tells whether it is to hand over its addresses.
+	// Draining reports whether it is to hand over its addresses.
 	Draining bool `json:"draining,omitempty"`
-	// Reachability is what the probes of the master say; absent where that is not known.
+	// Reachability is the result of the master's probes; absent if unknown.
 	Reachability *NodeReachability `json:"reachability,omitempty"`
 }
 
@@ -52,9 +52,9 @@ type NodeState struct {
 type NodeFeature struct {
 	// Feature is the kind of its objects.
 	Feature string `json:"feature"`
-	// Network is the network of the addresses, of EgressIPs.
+	// Network is the network of the addresses, for EgressIPs.
 	Network string `json:"network,omitempty"`
-	// Secondary tells whether that is another network than the one of the nodes.
+	// Secondary reports whether Network is a secondary network.
 	Secondary bool   `json:"secondary,omitempty"`
 	Possible  bool   `json:"possible"`
 	Why       string `json:"why"`
@@ -65,10 +65,10 @@ type NodeAddress struct {
 	Address string `json:"address"`
 	// Object is the EgressIP or the EgressService.
 	Object string `json:"object"`
-	// Planned tells whether the planner gives it to the node; if not, the node is yet to
+	// Planned reports whether the planner assigns it to the node; if not, the node has yet to
 	// release it.
 	Planned bool `json:"planned"`
-	// Programmed tells whether the node acknowledges that it has the address.
+	// Programmed reports whether the node acknowledges that it has the address.
 	Programmed bool `json:"programmed"`
 	// Since is when the condition Programmed of the object became false.
 	Since *metav1.Time `json:"since,omitempty"`
@@ -81,7 +81,7 @@ type PodCount struct {
 	Pods    int     `json:"pods"`
 }
 
-// GatewayCount counts the pods that an external gateway has.
+// GatewayCount counts the pods that use an external gateway.
 type GatewayCount struct {
 	Address string `json:"address"`
 	Pods    int    `json:"pods"`
@@ -94,7 +94,7 @@ const (
 	kindRoute         = "AdminPolicyBasedExternalRoute"
 )
 
-// Node explains the node of a name.
+// Node explains a node by name.
 func (c *Cluster) Node(name string) (Node, error) {
 	n, ok := c.nodes[name]
 	if !ok {
@@ -127,7 +127,7 @@ func notReadyProblem(n place.Node, s NodeState) []Problem {
 	return []Problem{{Object: "Node/" + s.Node, Reason: ReasonNodeNotReady, Message: text, Since: s.Since}}
 }
 
-// nodeFeatures says what a node can do for each feature, by the planners' own objections.
+// nodeFeatures returns a node's capabilities for each feature, according to the planners' objections.
 func (c *Cluster) nodeFeatures(n place.Node) []NodeFeature {
 	var all []NodeFeature
 	add := func(f NodeFeature, why place.Reason, can string) {
@@ -209,8 +209,8 @@ func (c *Cluster) nodeAddresses(name string) []NodeAddress {
 	return all
 }
 
-// nodeProblems returns what a node is yet to do, and where statuses give it something else
-// than the planners.
+// nodeProblems returns the pending tasks of a node, and the differences between the statuses
+// and the plan.
 func (c *Cluster) nodeProblems(name string) []Problem {
 	var out []Problem
 	for _, obj := range c.snap.EgressIPs {
@@ -241,7 +241,7 @@ func (c *Cluster) nodeProblems(name string) []Problem {
 	return append(out, c.strayLabels(name)...)
 }
 
-// podsOn counts the pods of a node by what becomes of them, and those of each gateway.
+// podsOn counts the pods of a node by outcome, and by gateway.
 func (c *Cluster) podsOn(name string) ([]PodCount, []GatewayCount) {
 	counts, gateways := map[PodCount]int{}, map[netip.Addr]int{}
 	for _, p := range c.snap.Pods {
@@ -250,7 +250,7 @@ func (c *Cluster) podsOn(name string) ([]PodCount, []GatewayCount) {
 		}
 		answer, err := c.pod(kube.PodKey(p), netip.AddrPort{}, false)
 		if err != nil {
-			continue // it is among the pods
+			continue // it is counted with the pods
 		}
 		for _, f := range answer.Families {
 			counts[PodCount{Family: f.Family, Outcome: f.Outcome}]++
@@ -276,7 +276,7 @@ func (c *Cluster) podsOn(name string) ([]PodCount, []GatewayCount) {
 	return pods, used
 }
 
-// Text writes an answer for people.
+// Text writes the answer as text for people.
 func (n Node) Text(w io.Writer) {
 	now := n.AsOf.Time
 	fmt.Fprintf(w, "Node %s, %s%s\n", n.NodeState.Node, n.NodeState.words(), since(n.Since, now))
@@ -314,7 +314,7 @@ func (n Node) Text(w io.Writer) {
 	n.Header.text(w)
 }
 
-// words says in a few words how a node is.
+// words summarizes the state of a node.
 func (s NodeState) words() string {
 	text := "Ready"
 	if !s.Ready {

@@ -13,7 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// briefly says what a node can serve, what it has, and how its pods leave.
+// briefly summarizes a node's features, its addresses, and how its pods leave.
 func (n Node) briefly() (features, addresses, pods string) {
 	var all [3][]string
 	for _, f := range n.Features {
@@ -41,7 +41,7 @@ const (
 	canRoute = "+AdminPolicyBasedExternalRoute routes its own pods"
 )
 
-// networksOf says the same of each network of a node.
+// networksOf returns the same result for each network of a node.
 func networksOf(mark, why string) string {
 	var out []string
 	for _, network := range []string{"172.18.0.0/16", "fc00:f853:ccd:e793::/64", "172.19.0.0/24"} {

@@ -13,35 +13,35 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 )
 
-// Objects is the answer about the objects of the features, of which it may have a part.
+// Objects is the answer about the objects of the features, possibly only a part of them.
 type Objects struct {
 	Header `json:",inline"`
-	// States are how many objects there are in each state, of those that the filter takes
-	// but for its own State.
+	// States are the numbers of objects in each state, among those that match the filter
+	// without its State.
 	States []StateCount `json:"states"`
-	// Matched is how many objects the filter takes, Offset how many of them come before
+	// Matched is the number of objects that match the filter, Offset the number of them before
 	// the first of Objects.
 	Matched int      `json:"matched"`
 	Offset  int      `json:"offset"`
 	Objects []Object `json:"objects"`
 }
 
-// State is how an object is.
+// State is the state of an object.
 type State string
 
-// The states. An object has the first that is true of it.
+// The states. An object has the first one that applies.
 const (
-	// StateInPlace: all of it is as planned.
+	// StateInPlace: everything is as planned.
 	StateInPlace State = "InPlace"
 	// StateUnassigned: one of its addresses, or the whole object, has no node.
 	StateUnassigned State = "NotAssigned"
-	// StateUnderWay: what is planned is yet to be done by the master or by nodes.
+	// StateUnderWay: the master or nodes have yet to carry out the plan.
 	StateUnderWay State = "UnderWay"
 	// StateProblem: something else is not in place.
 	StateProblem State = "Problem"
 )
 
-// states are all states, in the order in which people want to know of them.
+// states are all states, in the order of interest.
 var states = []State{StateProblem, StateUnassigned, StateUnderWay, StateInPlace}
 
 // StateCount counts the objects in a state.
@@ -50,14 +50,14 @@ type StateCount struct {
 	Objects int   `json:"objects"`
 }
 
-// Object is an object of a feature in short.
+// Object is a summary of an object of a feature.
 type Object struct {
 	// Object is "EgressIP/prod" or "EgressService/shop/checkout".
 	Object string `json:"object"`
 	// Feature is the kind of the object.
 	Feature string `json:"feature"`
 	State   State  `json:"state"`
-	// Since is when the oldest of its problems began, where that is known.
+	// Since is when the oldest of its problems began, if known.
 	Since     *metav1.Time    `json:"since,omitempty"`
 	Addresses []ObjectAddress `json:"addresses,omitempty"`
 	Problems  []Problem       `json:"problems,omitempty"`
@@ -65,31 +65,31 @@ type Object struct {
 
 // ObjectAddress is an egress address of an object.
 type ObjectAddress struct {
-	// Address is absent where the routes of the node decide.
+	// Address is absent if the routes of the node determine it.
 	Address string `json:"address,omitempty"`
-	// Node is the one that the status gives it to; ALL where every node serves its own pods.
+	// Node is the node in the status; ALL if every node serves its own pods.
 	Node string `json:"node,omitempty"`
-	// Next is the node that the planner gives it to, where that is another one.
+	// Next is the node chosen by the planner, if it differs.
 	Next string `json:"next,omitempty"`
-	// Holders are the nodes that acknowledge that they have it.
+	// Holders are the nodes that acknowledge the address.
 	Holders []string `json:"holders,omitempty"`
 }
 
-// ObjectFilter tells which objects are wanted. Empty fields take all.
+// ObjectFilter selects objects. Empty fields match all objects.
 type ObjectFilter struct {
 	// Feature is the kind of the objects.
 	Feature string
 	State   State
 	// Node has, or is to have, one of the addresses.
 	Node string
-	// Text is in the name of the object or in one of the addresses.
+	// Text is contained in the name of the object or in one of the addresses.
 	Text string
-	// Offset is how many objects are left out at the beginning, Limit how many there are at
-	// most; 0 for all.
+	// Offset is the number of objects to skip, Limit the maximum number of objects
+	// returned; 0 for all.
 	Offset, Limit int
 }
 
-// Validate tells what of a filter cannot be answered.
+// Validate returns an error if the filter is not valid.
 func (f ObjectFilter) Validate() error {
 	kinds := []string{kindEgressIP, kindEgressService, kindRoute}
 	switch {
@@ -103,7 +103,7 @@ func (f ObjectFilter) Validate() error {
 	return nil
 }
 
-// Objects lists the objects that a filter takes, those first that are not in place.
+// Objects lists the objects that match a filter, those that are not in place first.
 func (c *Cluster) Objects(f ObjectFilter) Objects {
 	header, _ := c.header(KindObjects)
 	out := Objects{Header: header, Offset: f.Offset, Objects: []Object{}}
@@ -136,7 +136,7 @@ func (o Objects) total() int {
 	return n
 }
 
-// takes tells whether a filter takes an object, whatever its state is.
+// takes reports whether an object matches a filter, ignoring its state.
 func (f ObjectFilter) takes(o Object) bool {
 	if f.Feature != "" && f.Feature != o.Feature {
 		return false
@@ -151,7 +151,7 @@ func (f ObjectFilter) takes(o Object) bool {
 		slices.ContainsFunc(o.Addresses, func(a ObjectAddress) bool { return strings.Contains(a.Address, text) })
 }
 
-// briefs returns all objects in short; they are made once.
+// briefs returns the summaries of all objects; they are computed once.
 func (c *Cluster) briefs() []Object {
 	c.once.Do(func() {
 		for _, e := range c.snap.EgressIPs {
@@ -185,7 +185,7 @@ func (c *Cluster) briefs() []Object {
 	return c.objectsInShort
 }
 
-// countStates counts the objects of a feature by state, without states that none is in.
+// countStates counts the objects of a feature by state, omitting states without objects.
 func (c *Cluster) countStates(feature string) []StateCount {
 	var all []StateCount
 	for _, s := range states {
@@ -218,7 +218,7 @@ func (c *Cluster) serviceAddresses(key string) []ObjectAddress {
 	}
 	addrs := s.Ingress
 	if s.PerNode || len(addrs) == 0 {
-		addrs = []netip.Addr{{}} // there is a host without an address
+		addrs = []netip.Addr{{}} // the host has no address
 	}
 	var all []ObjectAddress
 	for _, a := range addrs {
@@ -232,7 +232,7 @@ func (c *Cluster) serviceAddresses(key string) []ObjectAddress {
 	return all
 }
 
-// shortened makes an object of its conditions and problems.
+// shortened summarizes an object from its conditions and problems.
 func shortened(kind, name string, all []Condition, problems []Problem) Object {
 	o := Object{Object: kind + "/" + name, Feature: kind, State: StateInPlace, Problems: problems}
 	unassigned := slices.ContainsFunc(all, func(c Condition) bool {
@@ -254,8 +254,8 @@ func shortened(kind, name string, all []Condition, problems []Problem) Object {
 	return o
 }
 
-// passing tells whether a problem is one that goes away when the master and the nodes
-// have done what is planned.
+// passing reports whether a problem goes away once the master and the nodes
+// have carried out the plan.
 func (p Problem) passing() bool {
 	switch p.Reason {
 	case ReasonWaiting, ReasonNotPlanned, ReasonNoStatus, ReasonStale, ReasonLabel:

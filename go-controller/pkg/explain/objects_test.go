@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// briefly says of the objects what they are and where.
+// briefly summarizes the objects with their nodes.
 func (o Objects) briefly() string {
 	var out []string
 	for _, has := range o.Objects {

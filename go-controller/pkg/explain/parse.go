@@ -9,7 +9,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// ParseDestination parses ADDRESS or ADDRESS:PORT; nothing is the zero AddrPort.
+// ParseDestination parses ADDRESS or ADDRESS:PORT; an empty text is the zero AddrPort.
 func ParseDestination(text string) (netip.AddrPort, error) {
 	if text == "" {
 		return netip.AddrPort{}, nil
@@ -28,8 +28,8 @@ func ParseDestination(text string) (netip.AddrPort, error) {
 	return to, nil
 }
 
-// IsDestination tells whether a pod can send to an address, one of its own link included: that of a
-// cloud's metadata is one.
+// IsDestination reports whether a pod can send to an address, including link-local ones: a
+// cloud's metadata address is one.
 func IsDestination(a netip.Addr) bool {
 	return topology.IsUnicast(a) || a.IsLinkLocalUnicast() && !a.Is4In6() && a.Zone() == ""
 }

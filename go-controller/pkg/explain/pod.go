@@ -12,10 +12,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// ErrNotFound says that there is no such object.
+// ErrNotFound means that an object does not exist.
 var ErrNotFound = errors.New("not found")
 
-// view is what is known of a pod in one family while its verdict is made.
+// view is the state of computing the verdict for a pod in one family.
 type view struct {
 	c    *Cluster
 	pod  *corev1.Pod
@@ -24,20 +24,20 @@ type view struct {
 	addr netip.Addr
 	fam  topology.Family
 	out  *Family
-	// detailed: what implements the verdict is asked for, too.
+	// detailed: the implementation of the verdict is requested, too.
 	detailed bool
-	// to is the destination's address; invalid for any outside of the cluster.
+	// to is the destination's address; invalid for any address outside the cluster.
 	to netip.Addr
-	// note says what of the destination the verdict does not; nobody says, where nobody answers there,
-	// that it is so.
+	// note is a remark about the destination in addition to the verdict; nobody says that nothing serves
+	// the destination.
 	note, nobody string
 }
 
 // Pod explains the pod "namespace/name"; to is a destination, the zero AddrPort for
-// any outside of the cluster, port 0 for any.
+// any address outside the cluster, port 0 for any port.
 func (c *Cluster) Pod(key string, to netip.AddrPort) (Pod, error) { return c.pod(key, to, true) }
 
-// pod is Pod; without details it does not say what implements the answer.
+// pod is Pod; without detailed, the answer does not include the implementation.
 func (c *Cluster) pod(key string, to netip.AddrPort, detailed bool) (Pod, error) {
 	p := c.pods[key]
 	if p == nil {
@@ -84,7 +84,7 @@ func (c *Cluster) pod(key string, to netip.AddrPort, detailed bool) (Pod, error)
 	return out, nil
 }
 
-// assumed returns what the API does not tell of an answer.
+// assumed returns the assumptions of an answer where the API does not have the facts.
 func (c *Cluster) assumed(p Pod) []string {
 	var notes []string
 	for _, f := range p.Families {
@@ -102,8 +102,8 @@ func (c *Cluster) assumed(p Pod) []string {
 	return notes
 }
 
-// explain decides in the order of precedence: external gateways, EgressService,
-// EgressIP, but for an EgressService that every node serves.
+// explain applies the features in order of precedence: external gateways, EgressService,
+// EgressIP, except for an EgressService that every node serves.
 func (v *view) explain(to netip.AddrPort) {
 	f := v.out
 	switch p := v.pod; {
@@ -163,9 +163,9 @@ func (v *view) explain(to netip.AddrPort) {
 	v.noService()
 }
 
-// leadsAway tells whether an EgressIP leads the pod past the routing table that an
-// EgressService has on the pod's own node: with addresses on another network that this
-// node holds, it does not.
+// leadsAway reports whether an EgressIP leads the pod past the routing table that an
+// EgressService has on the pod's own node: this is not the case for addresses on a secondary network that this
+// node holds.
 func (v *view) leadsAway(ip, service verdict) bool {
 	if ip.outcome != OutcomeEgressIP {
 		return ip.outcome != ""
@@ -174,7 +174,7 @@ func (v *view) leadsAway(ip, service verdict) bool {
 	return !table || slices.ContainsFunc(ip.sources, func(s Source) bool { return !s.Secondary || s.Node != v.node.Name })
 }
 
-// verdict is what one feature makes of a pod in one family; outcome is empty where it
+// verdict is the decision of one feature about a pod in one family; outcome is empty if the feature
 // leaves the decision to the others.
 type verdict struct {
 	outcome  Outcome
@@ -185,7 +185,7 @@ type verdict struct {
 	problems []Problem
 	// everyNode: no policy steers the pod, since every node serves its EgressService.
 	everyNode bool
-	// parts are what implements it, if detailed.
+	// parts are the implementation, if detailed.
 	parts    []Implementation
 	detailed bool
 }
@@ -198,15 +198,15 @@ func (v *view) problem(object, reason, message string) {
 	v.out.Problems = append(v.out.Problems, Problem{Object: object, Reason: reason, Message: message})
 }
 
-// fromNode has the pod leave with the address of its own node.
+// fromNode sets the outcome that the pod leaves with the address of its own node.
 func (v *view) fromNode() {
 	if a := v.nodeAddrTo(v.to); a.IsValid() {
 		v.out.Sources = []Source{{Address: a.String(), Node: v.node.Name}}
 	}
 }
 
-// nodeAddrTo is the node's address with which the pod is seen at another. Where the kernel sends, in
-// local gateway mode and for pods on the host's network, it is that of the interface, which is
+// nodeAddrTo returns the node's address with which the pod appears at to. If the kernel sends the traffic, in
+// local gateway mode and for pods on the host's network, it is the address of the interface, which is
 // known for networks that the node is on.
 func (v *view) nodeAddrTo(to netip.Addr) netip.Addr {
 	a := v.nodeAddr()
@@ -225,7 +225,7 @@ func (v *view) nodeAddrTo(to netip.Addr) netip.Addr {
 	return a
 }
 
-// nodeAddr is the address with which a node translates its pods.
+// nodeAddr returns the address to which a node translates its pods.
 func (v *view) nodeAddr() netip.Addr {
 	if p, ok := topology.PrefixOf(v.fam, slices.Concat(v.node.Gateway.Addrs, v.node.Primary)); ok {
 		return p.Addr()

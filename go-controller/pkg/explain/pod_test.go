@@ -24,7 +24,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// brief says of each family what becomes of the pod, by what, and with which sources and
+// brief summarizes for each family the outcome, the deciding object, the sources and the
 // gateways.
 func brief(p Pod) string {
 	var out []string
@@ -84,7 +84,7 @@ func hostIs(name string) func(*Snapshot) {
 	return func(s *Snapshot) { s.EgressServices[0].Status.Host = name }
 }
 
-// moveTo has the master choose another host, which has not acknowledged yet.
+// moveTo makes the master choose another host, which has not acknowledged yet.
 func moveTo(name string) func(*Snapshot) {
 	return func(s *Snapshot) {
 		s.EgressServices[0].Status.Host = name
@@ -99,7 +99,7 @@ func gatewayPod(s *Snapshot) {
 	s.Pods = append(s.Pods, p)
 }
 
-// lost has Kubernetes lose sight of nodes: of the gateway pod, too, it says that it is not ready.
+// lost makes Kubernetes lose contact with nodes: the gateway pod becomes not ready, too.
 func lost(nodes ...string) func(*Snapshot) {
 	return func(s *Snapshot) {
 		for _, n := range s.Nodes {
@@ -112,7 +112,7 @@ func lost(nodes ...string) func(*Snapshot) {
 	}
 }
 
-// api makes the API server one outside of the cluster, with its Service.
+// api adds an API server outside the cluster, with its Service.
 func api(s *Snapshot) { outsideService("default/kubernetes", "10.96.0.1", "203.0.113.10")(s) }
 
 // outsideService adds a Service without a selector.
@@ -129,7 +129,7 @@ func outsideService(key, clusterIP string, endpoints ...string) func(*Snapshot) 
 	}
 }
 
-// shared has the nodes in shared gateway mode.
+// shared sets the nodes to shared gateway mode.
 func shared(s *Snapshot) {
 	for _, n := range s.Nodes {
 		known, _ := kube.Node(n)
@@ -367,7 +367,7 @@ func TestUnknownPod(t *testing.T) {
 	}
 }
 
-// The samples of docs/explain.md.
+// The samples in docs/explain.md.
 func TestSamples(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pod   string
@@ -392,7 +392,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// docs/explain.md shows what the command says.
+// docs/explain.md shows the output of the command.
 func TestDocument(t *testing.T) {
 	doc, err := os.ReadFile("../../../docs/explain.md")
 	if err != nil {
@@ -415,8 +415,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestLeadsAway: on the node that holds the addresses of an EgressIP on another network,
-// the table of an EgressService comes first, where it has one.
+// TestLeadsAway: on the node that holds the addresses of an EgressIP on a secondary network,
+// the table of an EgressService takes precedence, if it has one.
 func TestLeadsAway(t *testing.T) {
 	v := &view{node: topology.Node{Name: "here"}}
 	table, none := verdict{sources: []Source{{Network: "blue"}}}, verdict{sources: []Source{{}}}
@@ -441,7 +441,7 @@ func TestLeadsAway(t *testing.T) {
 	}
 }
 
-// TestImplementedBy: the rows and rules of the pod and its family, and of no other.
+// TestImplementedBy: only the rows and rules of the pod and its family are listed.
 func TestImplementedBy(t *testing.T) {
 	type change = func(*Snapshot)
 	host := hostIs("ovn-worker2")

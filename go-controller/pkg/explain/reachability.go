@@ -11,30 +11,30 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 )
 
-// NotProbed is the state of a node that the master does not probe: it has no subnet of pods
-// yet, or probing is turned off.
+// NotProbed is the state of a node that the master does not probe: it has no pod subnet
+// yet, or probing is disabled.
 const NotProbed reachability.State = "NotProbed"
 
-// NodeReachability is what the probes of the master say of a node.
+// NodeReachability is the result of the master's probes of a node.
 type NodeReachability struct {
 	State reachability.State `json:"state"`
 	// Since is when the master noticed the state; absent where the node is not probed.
 	Since *metav1.Time `json:"since,omitempty"`
-	// LatencyMilliseconds is the time within which the node answers; absent where it does not.
+	// LatencyMilliseconds is the response time of the node; absent if it does not answer.
 	LatencyMilliseconds int64 `json:"latencyMilliseconds,omitempty"`
 }
 
-// reaches is the planner's name of each state.
+// reaches maps each state to the planner's value.
 var reaches = map[reachability.State]place.Reach{
 	reachability.Reachable: place.Alive, reachability.Unreachable: place.Dead, reachability.Unknown: place.Unknown,
 }
 
-// probed tells whether what the master has published of its probes is how things are.
+// probed reports whether the published probe results are current.
 func (c *Cluster) probed() bool {
 	return c.snap.Reachability != nil && !c.snap.Reachability.Stale(c.snap.Taken) && !c.masterSilent()
 }
 
-// reach is what the planners are told of a node. Where the probes are not known, one that is
+// reach returns the planners' input about a node. If the probe results are unknown, a node that is
 // Ready counts as reachable.
 func (c *Cluster) reach(node string) place.Reach {
 	if slices.Contains(c.snap.Lost, node) {
@@ -48,7 +48,7 @@ func (c *Cluster) reach(node string) place.Reach {
 	return place.Alive
 }
 
-// reachability returns what was published of a node; nil where nothing is known.
+// reachability returns the published result for a node, or nil if nothing is known.
 func (c *Cluster) reachability(node string) *NodeReachability {
 	if c.snap.Reachability == nil {
 		return nil
@@ -61,7 +61,7 @@ func (c *Cluster) reachability(node string) *NodeReachability {
 	return &NodeReachability{State: n.State, Since: &at, LatencyMilliseconds: n.LatencyMilliseconds}
 }
 
-// presumed is what is taken for granted of reachability.
+// presumed returns the assumptions about reachability.
 func (c *Cluster) presumed() []string {
 	switch {
 	case c.probed():
@@ -72,7 +72,7 @@ func (c *Cluster) presumed() []string {
 	return []string{"reachability: what the master's probes say is not known; a node that is Ready counts as reachable"}
 }
 
-// unreachableProblem is that of a node that Kubernetes takes to be well.
+// unreachableProblem returns the problem of an unreachable node that Kubernetes considers Ready.
 func (c *Cluster) unreachableProblem(s NodeState) []Problem {
 	if !s.Ready || s.Reachability == nil || s.Reachability.State != reachability.Unreachable || !c.probed() {
 		return nil
@@ -81,7 +81,7 @@ func (c *Cluster) unreachableProblem(s NodeState) []Problem {
 		Message: "the master's probes get no answer: no egress address stays there or goes there"}}
 }
 
-// cell is the text of a table.
+// cell formats the result as a table cell.
 func (r *NodeReachability) cell(now time.Time) string {
 	switch {
 	case r == nil:
@@ -98,7 +98,7 @@ func (r *NodeReachability) cell(now time.Time) string {
 	return fmt.Sprintf("within %d ms", r.LatencyMilliseconds)
 }
 
-// text is a sentence without a full stop; empty where nothing is known.
+// text formats the result as a sentence without a full stop; empty if nothing is known.
 func (r *NodeReachability) text(now time.Time) string {
 	switch {
 	case r == nil:

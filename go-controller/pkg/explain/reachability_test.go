@@ -8,20 +8,20 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health/reachability"
 )
 
-// published has the master say something else of worker2.
+// published makes the master publish another state of worker2.
 func published(state reachability.State, d time.Duration) func(*Snapshot) {
 	return func(s *Snapshot) {
 		s.Reachability.Nodes["ovn-worker2"] = reachability.Node{State: state, Since: taken.Add(-d)}
 	}
 }
 
-// masterGone: no master has been there for an hour, and what it said is as old.
+// masterGone: no master has been running for an hour, and its publications are as old.
 func masterGone(s *Snapshot) {
 	s.Renewed, s.Reachability.AsOf = taken.Add(-time.Hour), taken.Add(-time.Hour-20*time.Second)
 }
 
-// TestReachability: what the master has published is shown, and goes into what is planned as
-// long as somebody keeps it up to date.
+// TestReachability: the published state is shown, and is used for planning as
+// long as a master keeps it up to date.
 func TestReachability(t *testing.T) {
 	const (
 		presumed = "a node that is Ready counts as reachable"
@@ -95,8 +95,8 @@ func TestReachability(t *testing.T) {
 	}
 }
 
-// TestReachabilityInForce: what the master has done for a node that it cannot reach is as
-// planned, long before Kubernetes gives up the node.
+// TestReachabilityInForce: the master's actions for a node that it cannot reach are according to
+// plan, long before Kubernetes gives up the node.
 func TestReachabilityInForce(t *testing.T) {
 	c := cluster(t, egressIP("prod", "prod", "172.18.0.33"), published(reachability.Unreachable, 5*time.Second), inForce)
 	if got := reasonsOf(c.Status().Problems); got != "NodeUnreachable" {

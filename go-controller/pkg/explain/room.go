@@ -11,19 +11,19 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Room is how many more addresses of EgressIPs a node could take in one of its networks.
+// Room is the number of further EgressIP addresses that a node could take in one of its networks.
 type Room struct {
 	Network   string `json:"network"`
 	Secondary bool   `json:"secondary,omitempty"`
-	// Addresses are those of the network that nothing in the cluster has, MaxRoom at most.
-	// What others have in the network is not known.
+	// Addresses is the number of addresses in the network that nothing in the cluster uses, at most MaxRoom.
+	// Whether others use them is unknown.
 	Addresses int `json:"addresses"`
 }
 
-// MaxRoom is how far free addresses are counted.
+// MaxRoom is the maximum to which free addresses are counted.
 const MaxRoom = 1_000_000
 
-// rooms counts free addresses, each network once.
+// rooms counts free addresses, only once for each network.
 type rooms struct {
 	*Cluster
 	used map[netip.Addr]bool
@@ -32,7 +32,7 @@ type rooms struct {
 
 func (c *Cluster) rooms() *rooms { return &rooms{c, c.used(), map[netip.Prefix]int{}} }
 
-// room returns the room that a node has, for each network that it can take addresses of.
+// room returns the room of a node, for each network from which it can take addresses.
 func (c *rooms) room(node string) []Room {
 	var all []Room
 	for _, f := range c.nodeFeatures(c.nodes[node]) {
@@ -49,8 +49,8 @@ func (c *rooms) room(node string) []Room {
 	return all
 }
 
-// secondaries returns how many addresses on other networks than that of the nodes a node is to
-// have.
+// secondaries returns the number of addresses on secondary networks planned for a
+// node.
 func (c *Cluster) secondaries(node string) int {
 	n := 0
 	for _, h := range c.index.held[node] {
@@ -61,7 +61,7 @@ func (c *Cluster) secondaries(node string) int {
 	return n
 }
 
-// count counts the addresses of a network that nothing in the cluster has.
+// count counts the addresses of a network that nothing in the cluster uses.
 func (c *rooms) count(network netip.Prefix) int {
 	if n, ok := c.free[network]; ok {
 		return n
@@ -72,7 +72,7 @@ func (c *rooms) count(network netip.Prefix) int {
 		free = 1 << bits
 	}
 	if topology.FamilyOf(network.Addr()) == topology.IPv4 && bits > 1 {
-		free -= 2 // of the network itself, and for all in it
+		free -= 2 // the network and broadcast addresses
 	}
 	for a := range c.used {
 		if network.Contains(a) {
@@ -83,7 +83,7 @@ func (c *rooms) count(network netip.Prefix) int {
 	return c.free[network]
 }
 
-// used returns the addresses that something in the cluster has on the networks of nodes.
+// used returns the addresses on the networks of nodes that something in the cluster uses.
 func (c *Cluster) used() map[netip.Addr]bool {
 	used := map[netip.Addr]bool{}
 	add := func(text string) {
@@ -121,7 +121,7 @@ func (c *Cluster) used() map[netip.Addr]bool {
 	return used
 }
 
-// roomText says how much room there is, by family.
+// roomText describes the room, by family.
 func roomText(all []Room) string {
 	free := map[topology.Family]int{}
 	for _, r := range all {

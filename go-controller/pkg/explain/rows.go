@@ -16,8 +16,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// podStates returns what the pods that an EgressIP has get of rows, where every node has
-// acknowledged what it was given. before are the rows that they had.
+// podStates returns the rows that the pods of an EgressIP get if every node has
+// acknowledged its assignment. before are their previous rows.
 func (c *Cluster) podStates(before map[string]egressip.State) map[string]egressip.State {
 	states := map[string]egressip.State{}
 	for _, p := range c.snap.Pods {
@@ -43,8 +43,8 @@ func (c *Cluster) podStates(before map[string]egressip.State) map[string]egressi
 	return states
 }
 
-// rows returns the rows that the features have in the northbound database when all that
-// is decided is carried out, as text.
+// rows returns the rows of the features in the northbound database once all decisions
+// are carried out, as text.
 func (c *Cluster) rows() map[Row]bool {
 	all := map[Row]bool{}
 	add := func(o nb.Owner, rows []nb.Row) {
@@ -106,7 +106,7 @@ func (c *Cluster) gatewayRows(rerouted []netip.Addr, add func(nb.Owner, []nb.Row
 	}
 }
 
-// table returns the table of a row of the features.
+// table returns the table of a feature's row.
 func table(r nb.Row) string {
 	switch r.Model.(type) {
 	case *nbdb.LogicalRouterPolicy:

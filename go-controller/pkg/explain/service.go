@@ -18,24 +18,24 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Service is the answer about a Service and the EgressService of its name.
+// Service is the answer about a Service and the EgressService of the same name.
 type Service struct {
 	Header  `json:",inline"`
 	Service string `json:"service"`
-	// EgressService tells whether there is an EgressService of the name.
+	// EgressService reports whether an EgressService of that name exists.
 	EgressService bool `json:"egressService"`
-	// SourceIPBy, Network and NodeSelector are those of its spec; NodeSelector is absent
-	// where every node may be the host.
+	// SourceIPBy, Network and NodeSelector are from its spec; NodeSelector is absent
+	// if every node may be the host.
 	SourceIPBy   string `json:"sourceIPBy,omitempty"`
 	Network      string `json:"network,omitempty"`
 	NodeSelector string `json:"nodeSelector,omitempty"`
-	// LocalOnly tells whether the host needs a ready endpoint of the Service.
+	// LocalOnly reports whether the host needs a ready endpoint of the Service.
 	LocalOnly bool `json:"localOnly,omitempty"`
-	// Host is the node that the pods leave from; absent where there is no EgressService.
+	// Host is the node from which the pods leave; absent if there is no EgressService.
 	Host *Assignment `json:"host,omitempty"`
-	// LoadBalancer are the addresses that the load balancer has given the Service.
+	// LoadBalancer are the addresses that the load balancer has assigned to the Service.
 	LoadBalancer []LoadBalancerAddress `json:"loadBalancer,omitempty"`
-	// Pods are those that the Service selects or lists.
+	// Pods are the pods that the Service selects or lists.
 	Pods       []SelectedPod `json:"pods,omitempty"`
 	Conditions []Condition   `json:"conditions,omitempty"`
 	// Conflicts are the older EgressServices that have some of its pods.
@@ -46,7 +46,7 @@ type Service struct {
 // LoadBalancerAddress is an ingress address of a Service.
 type LoadBalancerAddress struct {
 	Address string `json:"address"`
-	// Used tells whether pods are to leave with it.
+	// Used reports whether pods are to leave with it.
 	Used bool   `json:"used"`
 	Why  string `json:"why"`
 }
@@ -67,7 +67,7 @@ func (c *Cluster) Service(key string) (Service, error) {
 	return out, nil
 }
 
-// service is the answer about a Service without its header.
+// service returns the answer about a Service without its header.
 func (c *Cluster) service(key string) Service {
 	out := Service{Service: key}
 	svc := c.index.services[key]
@@ -102,7 +102,7 @@ func (c *Cluster) service(key string) Service {
 	return out
 }
 
-// serviceState returns the conditions of an EgressService, and what of it is not as planned.
+// serviceState returns the conditions of an EgressService and its deviations from the plan.
 func (c *Cluster) serviceState(key string) ([]Condition, []Problem) {
 	obj, object := c.objects[key], "EgressService/"+key
 	short, problems := conditionsOf(object, obj.Generation, obj.Status.Conditions)
@@ -121,7 +121,7 @@ func (c *Cluster) serviceState(key string) ([]Condition, []Problem) {
 	return short, append(problems, c.misplacedLabels(key)...)
 }
 
-// serving returns the host that the planner gives an EgressService, and whether that has
+// serving returns the host that the planner chooses for an EgressService, and whether that host has
 // its traffic.
 func (c *Cluster) serving(key string) (host string, programmed bool) {
 	s, d := c.services[key], c.hosted[key]
@@ -129,7 +129,7 @@ func (c *Cluster) serving(key string) (host string, programmed bool) {
 	return host, host != "" && host == s.Host && s.Done && (host == egressservicev1.HostAll || egressservice.Acknowledged(s, d))
 }
 
-// host says which node is the host of an EgressService, and why.
+// host returns the node that is the host of an EgressService, and the reason.
 func (c *Cluster) host(key string) Assignment {
 	s, d, obj := c.services[key], c.hosted[key], c.objects[key]
 	refused := egressservice.RejectionReason(s, d)
@@ -166,7 +166,7 @@ func (c *Cluster) host(key string) Assignment {
 }
 
 // loadBalancer returns the ingress addresses of a Service; unused is why none of them is
-// used, empty where some are.
+// used, empty if some are.
 func loadBalancer(svc *corev1.Service, s egressservice.Service, unused string) []LoadBalancerAddress {
 	var out []LoadBalancerAddress
 	if svc == nil {
@@ -192,8 +192,8 @@ func loadBalancer(svc *corev1.Service, s egressservice.Service, unused string) [
 	return out
 }
 
-// podsBehind returns the pods that a Service selects or lists, with what becomes of them;
-// none is why its EgressService serves no pod, empty where it serves some.
+// podsBehind returns the pods that a Service selects or lists, with the outcomes for their traffic;
+// none is why its EgressService serves no pod, empty if it serves some.
 func (c *Cluster) podsBehind(key string, svc *corev1.Service, none string) []SelectedPod {
 	listed := c.index.listed[key]
 	namespace, _, _ := strings.Cut(key, "/")
@@ -227,12 +227,12 @@ func (c *Cluster) podsBehind(key string, svc *corev1.Service, none string) []Sel
 	return pods
 }
 
-// serves tells whether an EgressService has an address of a family.
+// serves reports whether an EgressService has an address of a family.
 func (c *Cluster) serves(key, family string) bool {
 	return slices.ContainsFunc(c.services[key].Ingress, func(a netip.Addr) bool { return topology.FamilyOf(a).String() == family })
 }
 
-// Text writes an answer for people.
+// Text writes the answer as text for people.
 func (s Service) Text(w io.Writer) {
 	now := s.AsOf.Time
 	if !s.EgressService {

@@ -118,7 +118,7 @@ func TestService(t *testing.T) {
 	}
 }
 
-// podsBriefly says what becomes of pods; where they leave with the address of their own
+// podsBriefly summarizes the outcomes for pods; if they leave with the address of their own
 // node, without the address.
 func podsBriefly(pods []SelectedPod) string {
 	var out []string

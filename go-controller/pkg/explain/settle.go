@@ -19,13 +19,13 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// maxRounds bounds how often statuses are written until nothing changes any more: a few
-// times, since what is decided depends on what was decided before.
+// maxRounds limits how often statuses are written until nothing changes any more. A few
+// rounds suffice; they are needed since decisions depend on previous decisions.
 const maxRounds = 10
 
-// settled returns the cluster when master and nodes have carried out and acknowledged
-// what is decided about a snapshot. before are the rows that pods have had, nil for none;
-// the pods with one of several addresses keep it.
+// settled returns the cluster after master and nodes have carried out and acknowledged
+// the decisions about a snapshot. before are the previous rows of pods, nil for none;
+// pods that use one of several addresses keep it.
 func settled(snap Snapshot, before map[string]egressip.State) (*Cluster, error) {
 	for range maxRounds {
 		c, err := New(snap)
@@ -42,7 +42,7 @@ func settled(snap Snapshot, before map[string]egressip.State) (*Cluster, error) 
 	return nil, fmt.Errorf("nothing stable comes of it in %d rounds of decisions", maxRounds)
 }
 
-// sameStatuses tells whether the statuses of two snapshots of one cluster say the same.
+// sameStatuses reports whether two snapshots of one cluster have the same statuses.
 func (s Snapshot) sameStatuses(o Snapshot) bool {
 	same := func(a, b any) bool { return equality.Semantic.DeepEqual(a, b) }
 	return slices.EqualFunc(s.Nodes, o.Nodes, func(a, b *corev1.Node) bool { return maps.Equal(a.Labels, b.Labels) }) &&
@@ -52,8 +52,8 @@ func (s Snapshot) sameStatuses(o Snapshot) bool {
 		slices.EqualFunc(s.Namespaces, o.Namespaces, func(a, b *corev1.Namespace) bool { return same(a.Annotations, b.Annotations) })
 }
 
-// acknowledged returns the snapshot with the statuses that master and nodes write when
-// they have carried out what is decided.
+// acknowledged returns the snapshot with the statuses that master and nodes write after
+// carrying out the decisions.
 func (c *Cluster) acknowledged() Snapshot {
 	s := c.snap
 	s.Nodes = c.acknowledgeLabels()
@@ -68,7 +68,7 @@ func (c *Cluster) acknowledged() Snapshot {
 	return s
 }
 
-// changed returns copies of objects that were changed.
+// changed returns changed copies of objects.
 func changed[T any](all []T, copyOf func(T) T, change func(T)) []T {
 	out := make([]T, 0, len(all))
 	for _, o := range all {
@@ -129,7 +129,7 @@ func (c *Cluster) acknowledgeGateways(ns *corev1.Namespace) {
 	}
 }
 
-// dated gives conditions the times of those before them.
+// dated sets the transition times of conditions from the previous conditions.
 func (c *Cluster) dated(before, all []metav1.Condition, generation int64) []metav1.Condition {
 	for i := range all {
 		all[i].LastTransitionTime, all[i].ObservedGeneration = metav1.NewTime(c.snap.Taken), generation

@@ -13,18 +13,18 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health/reachability"
 )
 
-// Snapshot is what the API server has of a cluster. Objects are not modified.
+// Snapshot contains the API objects of a cluster. Objects are not modified.
 type Snapshot struct {
 	// Taken is when it was read.
 	Taken    time.Time
 	Settings Settings
-	// System is the namespace of ovnkube; empty where that is not known.
+	// System is the namespace of ovnkube; empty if unknown.
 	System string
-	// Renewed is when the leading master last said that it is there; zero where that is
-	// not known.
+	// Renewed is when the leading master last renewed its lease; zero if
+	// unknown.
 	Renewed time.Time
-	// Reachability is what the leading master has published of its probes; nil where that is
-	// not known.
+	// Reachability are the probe results published by the leading master; nil if
+	// unknown.
 	Reachability *reachability.Report
 
 	Nodes          []*corev1.Node
@@ -36,22 +36,22 @@ type Snapshot struct {
 	EgressServices []*egressservicev1.EgressService
 	Routes         []*routev1.AdminPolicyBasedExternalRoute
 
-	// Lost are the nodes that are taken not to be reachable any more; the API does not tell.
+	// Lost are the nodes assumed to be unreachable; this is not from the API.
 	Lost []string
 
-	// Notes are what could not be read and what was taken instead.
+	// Notes describe data that could not be read, and the assumptions made instead.
 	Notes []string
 }
 
-// Settings are what of the configuration of ovnkube the planners depend on.
+// Settings are the part of ovnkube's configuration that the planners depend on.
 type Settings struct {
-	// The features that are enabled.
+	// The enabled features.
 	EgressIP, EgressService, ExternalGateways bool
-	// The ranges of addresses that the cluster uses for itself; RangesUnknown where these could
+	// The address ranges that the cluster uses for itself; RangesUnknown if they could
 	// not be read.
 	Pods, Services, Join, Masquerade []netip.Prefix
 	RangesUnknown                    bool
-	// NodeLocal are the addresses that pods reach by their own node, beside the
+	// NodeLocal are the addresses that pods reach through their own node, in addition to the
 	// link-local ones.
 	NodeLocal []netip.Prefix
 	// DisableSNATMultipleGWs and GatewayNamespaces are those of externalroute.Config.

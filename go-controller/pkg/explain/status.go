@@ -16,38 +16,38 @@ type Status struct {
 	Header   `json:",inline"`
 	Nodes    []NodeStatus    `json:"nodes"`
 	Features []FeatureStatus `json:"features"`
-	// Moves are what is on its way from node to node, Drains the nodes that are to hand over
-	// what they serve.
+	// Moves are the moves in progress between nodes, Drains the nodes that are to hand over
+	// their egress addresses and EgressServices.
 	Moves  []Transfer `json:"moves,omitempty"`
 	Drains []Drain    `json:"drains,omitempty"`
-	// Versions are what the pods of ovnkube run.
+	// Versions are the images that the pods of ovnkube run.
 	Versions []Version `json:"versions,omitempty"`
-	// Problems are what is not as planned, the oldest first.
+	// Problems are the deviations from the plan, the oldest first.
 	Problems []Problem `json:"problems,omitempty"`
 }
 
-// NodeStatus is a node with its egress addresses in numbers.
+// NodeStatus is a node with the numbers of its egress addresses.
 type NodeStatus struct {
 	NodeState `json:",inline"`
-	// Planned is how many addresses of EgressIPs it is to have, Held how many it says that
-	// it has.
+	// Planned is the number of EgressIP addresses that it is to have, Held the number that it reports
+	// to have.
 	Planned int `json:"planned"`
 	Held    int `json:"held"`
-	// Hosts is how many EgressServices it is to be the host of.
+	// Hosts is the number of EgressServices planned for it as host.
 	Hosts int `json:"hosts"`
-	// Room is how many more addresses it could take; absent where it can take none.
+	// Room is how many more addresses it could take; absent if it can take none.
 	Room []Room `json:"room,omitempty"`
 }
 
-// FeatureStatus is a feature with its objects by condition.
+// FeatureStatus is a feature with the numbers of its objects.
 type FeatureStatus struct {
 	// Feature is the kind of its objects.
 	Feature string `json:"feature"`
 	Enabled bool   `json:"enabled"`
 	Objects int    `json:"objects"`
-	// States are the states in which there are objects, in numbers.
+	// States are the numbers of objects by state.
 	States []StateCount `json:"states,omitempty"`
-	// Conditions are those that the objects have, in numbers.
+	// Conditions are the numbers of objects by condition.
 	Conditions []ConditionCount `json:"conditions,omitempty"`
 }
 
@@ -59,7 +59,7 @@ type ConditionCount struct {
 	Objects int    `json:"objects"`
 }
 
-// Status says how the egress features of the cluster are.
+// Status returns the state of the egress features of the cluster.
 func (c *Cluster) Status() Status {
 	header, problems := c.header(KindStatus)
 	out := Status{Header: header, Nodes: []NodeStatus{}, Moves: c.moves(), Drains: c.drains(), Versions: c.versions()}
@@ -124,7 +124,7 @@ func (c ConditionCount) compare(o ConditionCount) int {
 	return cmp.Or(cmp.Compare(c.Type, o.Type), -cmp.Compare(c.Status, o.Status), cmp.Compare(c.Reason, o.Reason))
 }
 
-// compare puts what began first before the others, and before what does not tell.
+// compare sorts problems by their start, those without one last.
 func (p Problem) compare(o Problem) int {
 	switch {
 	case (p.Since == nil) != (o.Since == nil):
@@ -138,7 +138,7 @@ func (p Problem) compare(o Problem) int {
 	return cmp.Or(cmp.Compare(p.Object, o.Object), cmp.Compare(p.Reason, o.Reason), cmp.Compare(p.Message, o.Message))
 }
 
-// Same tells whether two answers say the same, but for the time at which they were asked.
+// Same reports whether two answers are equal, ignoring the times of the questions.
 func (s Status) Same(o Status) bool {
 	for _, h := range []*Header{&s.Header, &o.Header} {
 		h.AsOf, h.MasterRenewed, h.ReachabilityAsOf = Header{}.AsOf, nil, nil
@@ -146,7 +146,7 @@ func (s Status) Same(o Status) bool {
 	return equality.Semantic.DeepEqual(s, o)
 }
 
-// Text writes an answer for people.
+// Text writes the answer as text for people.
 func (s Status) Text(w io.Writer) {
 	now := s.AsOf.Time
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
@@ -158,7 +158,7 @@ func (s Status) Text(w io.Writer) {
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%d\n", n.Node, n.words(), n.Reachability.cell(now), assignable, n.Planned, n.Held, roomText(n.Room), n.Hosts)
 	}
-	_ = table.Flush() // a writer that fails does so for the lines below, too
+	_ = table.Flush() // a failing writer also fails for the lines below
 	for _, f := range s.Features {
 		if !f.Enabled {
 			fmt.Fprintf(w, "\n%s: not enabled\n", f.Feature)

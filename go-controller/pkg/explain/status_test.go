@@ -12,7 +12,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// briefly says of the nodes what they have, and of the features their conditions.
+// briefly summarizes the addresses of the nodes, and the conditions of the features.
 func (s Status) briefly() string {
 	var out []string
 	for _, n := range s.Nodes {

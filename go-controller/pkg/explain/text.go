@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Text writes an answer for people.
+// Text writes the answer as text for people.
 func (p Pod) Text(w io.Writer) {
 	fmt.Fprintf(w, "Pod %s", p.Pod)
 	if p.Node != "" {
@@ -72,7 +72,7 @@ func (f Family) text(w io.Writer, now time.Time) {
 	problems(w, "  ", f.Problems, now)
 }
 
-// headlines say what becomes of traffic.
+// headlines describe the outcomes.
 var headlines = map[Outcome]string{
 	OutcomeNode:          "leaves with the address of its node",
 	OutcomeEgressIP:      "leaves with the address of an EgressIP",
@@ -109,7 +109,7 @@ func problems(w io.Writer, indent string, all []Problem, now time.Time) {
 	}
 }
 
-// since says when something began, and how long ago that is.
+// since formats when something began, and how long ago that is.
 func since(t *metav1.Time, now time.Time) string {
 	if t == nil || t.IsZero() {
 		return ""
@@ -119,7 +119,7 @@ func since(t *metav1.Time, now time.Time) string {
 
 func (h Header) text(w io.Writer) { h.Closing(w) }
 
-// Closing writes how an answer ends: whether all is in place, and what it is made of.
+// Closing writes the end of an answer: whether everything is in place, and the data it is based on.
 func (h Header) Closing(w io.Writer) {
 	fmt.Fprintln(w)
 	if h.InPlace {
@@ -130,7 +130,7 @@ func (h Header) Closing(w io.Writer) {
 	h.facts(w)
 }
 
-// facts writes what the answer is made of.
+// facts writes the data that the answer is based on.
 func (h Header) facts(w io.Writer) {
 	fmt.Fprintf(w, "As of %s", h.AsOf.UTC().Format(time.RFC3339))
 	if h.MasterRenewed != nil {

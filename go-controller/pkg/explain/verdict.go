@@ -9,8 +9,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 )
 
-// APIVersion is the version of the schema of answers. Fields may be added to it; what
-// there is keeps its name and meaning.
+// APIVersion is the version of the schema of answers. Fields may be added to it; existing
+// fields keep their names and meanings.
 const APIVersion = "egress.ovnkube/v1"
 
 // The kinds of answers.
@@ -25,7 +25,7 @@ const (
 	KindWhatIf   = "WhatIf"
 )
 
-// Outcome is what becomes of what a pod sends out of the cluster.
+// Outcome is what happens to a pod's traffic to destinations outside the cluster.
 type Outcome string
 
 // The outcomes.
@@ -43,10 +43,10 @@ const (
 	OutcomeHeld Outcome = "Held"
 	// OutcomeDropped: it is dropped, as onUnavailable Drop asks for.
 	OutcomeDropped Outcome = "Dropped"
-	// OutcomeUnknown: the API does not tell with which address it leaves until what
-	// is planned is in force.
+	// OutcomeUnknown: the API does not show with which address it leaves until the
+	// plan is in force.
 	OutcomeUnknown Outcome = "Unknown"
-	// OutcomeInside: the destination is one that no egress feature is about.
+	// OutcomeInside: egress features do not apply to the destination.
 	OutcomeInside Outcome = "NotEgress"
 	// OutcomeLost: the pod is on a node that is lost.
 	OutcomeLost Outcome = "NodeLost"
@@ -54,32 +54,32 @@ const (
 	OutcomeNone Outcome = "NoNetwork"
 )
 
-// Header is the begin of every answer.
+// Header is the beginning of every answer.
 type Header struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	// AsOf is when the objects were read.
 	AsOf metav1.Time `json:"asOf"`
-	// MasterRenewed is when the leading master last renewed its lease; absent where
-	// that is not known.
+	// MasterRenewed is when the leading master last renewed its lease; absent if
+	// unknown.
 	MasterRenewed *metav1.Time `json:"masterRenewed,omitempty"`
-	// ReachabilityAsOf is when the leading master published what its probes say; absent
-	// where that is not known.
+	// ReachabilityAsOf is when the leading master published its probe results; absent
+	// if unknown.
 	ReachabilityAsOf *metav1.Time `json:"reachabilityAsOf,omitempty"`
-	// InPlace tells whether everything is as planned, as far as the API shows.
+	// InPlace reports whether everything is as planned, as far as the API shows.
 	InPlace bool `json:"inPlace"`
-	// Notes are what the answer takes for granted.
+	// Notes are the assumptions of the answer.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Problem is something that is not as planned.
+// Problem is a deviation from the plan.
 type Problem struct {
-	// Object is what it is about: "EgressIP/prod", "EgressService/shop/checkout".
+	// Object is the object concerned: "EgressIP/prod", "EgressService/shop/checkout".
 	Object string `json:"object"`
-	// Reason is that of the condition, or one of the reasons of this package.
+	// Reason is the reason of the condition, or one of the reasons of this package.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
-	// Since is when it began; absent where the object does not tell.
+	// Since is when it began; absent if the object does not show it.
 	Since *metav1.Time `json:"since,omitempty"`
 }
 
@@ -88,56 +88,56 @@ type Pod struct {
 	Header `json:",inline"`
 	Pod    string `json:"pod"`
 	Node   string `json:"node,omitempty"`
-	// To is the destination that was asked about.
+	// To is the destination of the question.
 	To       string   `json:"to,omitempty"`
 	Families []Family `json:"families"`
-	// Problems are those of no family in particular.
+	// Problems are the problems that do not belong to a family.
 	Problems []Problem `json:"problems,omitempty"`
-	// RangesUnknown tells whether the ranges of addresses that the cluster uses for itself could not
-	// be read: rows that have them in their matches may differ from those of the cluster.
+	// RangesUnknown reports whether the address ranges that the cluster uses for itself could not
+	// be read: rows with these ranges in their matches may differ from those of the cluster.
 	RangesUnknown bool `json:"-"`
 }
 
-// Family is what becomes of what a pod sends in one IP family.
+// Family is the outcome for a pod's traffic in one IP family.
 type Family struct {
 	Family  string  `json:"family"`
 	Address string  `json:"address,omitempty"` // of the pod
 	Outcome Outcome `json:"outcome"`
-	// By is the object that decides: "EgressIP/prod"; absent where none does.
+	// By is the deciding object: "EgressIP/prod"; absent if there is none.
 	By string `json:"by,omitempty"`
 	// Why is a sentence.
 	Why string `json:"why"`
-	// Sources are the addresses that the other side may see; of several, each
-	// connection has one.
+	// Sources are the addresses that the other side may see; if there are several, each
+	// connection uses one.
 	Sources []Source `json:"sources,omitempty"`
 	// Gateways are the next hops outside the cluster.
 	Gateways []Gateway `json:"gateways,omitempty"`
 	// Selected are all objects that select the pod in this family.
 	Selected []Selected `json:"selected,omitempty"`
-	// ImplementedBy are the rows and rules that make it so, when all is in force.
+	// ImplementedBy are the rows and rules that implement the outcome once all is in force.
 	ImplementedBy []Implementation `json:"implementedBy,omitempty"`
 	Problems      []Problem        `json:"problems,omitempty"`
 }
 
-// Implementation is a row of the northbound database, or what the kernel of a node has.
+// Implementation is a row of the northbound database, or a part of a node's kernel state.
 type Implementation struct {
-	// Node is the one whose kernel it is; absent for the northbound database.
+	// Node is the node of the kernel state; absent for the northbound database.
 	Node string `json:"node,omitempty"`
-	// What is the row or the rule, as text for people.
+	// What is the row or the rule as text for people.
 	What string `json:"what"`
-	// Row is the row; zero for what a kernel has.
+	// Row is the row; zero for kernel state.
 	Row nb.Row `json:"-"`
 }
 
-// Source is an address that what the pod sends leaves with.
+// Source is an address with which a pod's traffic leaves.
 type Source struct {
-	// Address is absent where the routing of the node decides.
+	// Address is absent if the routing of the node determines it.
 	Address string `json:"address,omitempty"`
-	// Node is the one that it leaves the cluster from.
+	// Node is the node from which it leaves the cluster.
 	Node string `json:"node,omitempty"`
-	// Network is the network of the node that the address is in, or the routing table.
+	// Network is the network of the node that contains the address, or the routing table.
 	Network string `json:"network,omitempty"`
-	// Secondary tells whether that is another network than the one of the nodes.
+	// Secondary reports whether Network is a secondary network.
 	Secondary bool `json:"secondary,omitempty"`
 }
 
@@ -152,11 +152,11 @@ type Gateway struct {
 // Selected is an object that selects a pod.
 type Selected struct {
 	Object string `json:"object"`
-	// Wins tells whether it decides.
+	// Wins reports whether it decides.
 	Wins bool `json:"wins"`
-	// Why says why it decides, or what decides instead.
+	// Why is why it decides, or what decides instead.
 	Why string `json:"why"`
-	// Conditions are those that its status has.
+	// Conditions are the conditions in its status.
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 
@@ -168,35 +168,35 @@ type Condition struct {
 	Since  metav1.Time `json:"since"`
 }
 
-// The reasons of problems that no condition has.
+// The reasons of problems that are not reasons of conditions.
 const (
 	// ReasonNoStatus: the object has no conditions yet.
 	ReasonNoStatus = "NoStatus"
-	// ReasonNotPlanned: the status says something else than the planner does now.
+	// ReasonNotPlanned: the status differs from the current decision of the planner.
 	ReasonNotPlanned = "StatusDiffers"
-	// ReasonWaiting: what is planned is not in force.
+	// ReasonWaiting: the plan is not in force yet.
 	ReasonWaiting = "Waiting"
-	// ReasonStale: the status is about an earlier spec.
+	// ReasonStale: the status refers to an earlier spec.
 	ReasonStale = "StatusOutdated"
-	// ReasonNodeNotReady: the node, or that of the pod, is not Ready.
+	// ReasonNodeNotReady: the node, or the pod's node, is not Ready.
 	ReasonNodeNotReady = "NodeNotReady"
-	// ReasonNodeUnreachable: the node is Ready, and does not answer the master's probes.
+	// ReasonNodeUnreachable: the node is Ready, but does not answer the master's probes.
 	ReasonNodeUnreachable = "NodeUnreachable"
 	// ReasonNoAddress: the pod has no address yet.
 	ReasonNoAddress = "NoAddress"
-	// ReasonGatewayRefused: a gateway that an annotation names is not used.
+	// ReasonGatewayRefused: a gateway from an annotation is not used.
 	ReasonGatewayRefused = "GatewayRefused"
-	// ReasonLabel: the label of the host of an EgressService is not where it is to be.
+	// ReasonLabel: the label of the host of an EgressService is on the wrong node or missing.
 	ReasonLabel = "LabelDiffers"
 	// ReasonMasterSilent: no master renews its lease.
 	ReasonMasterSilent = "MasterSilent"
 )
 
-// silent is after how long without renewal of its lease a master is not there; its lease is
-// given away after a few seconds.
+// silent is how long a lease may go without renewal before the master counts as absent. Normally
+// another master takes the lease after a few seconds.
 const silent = time.Minute
 
-// header returns the begin of an answer.
+// header returns the header of an answer.
 func (c *Cluster) header(kind string) (Header, []Problem) {
 	h := Header{APIVersion: APIVersion, Kind: kind, AsOf: metav1.NewTime(c.snap.Taken), InPlace: true, Notes: c.snap.Notes}
 	if r := c.snap.Reachability; r != nil {
@@ -215,12 +215,12 @@ func (c *Cluster) header(kind string) (Header, []Problem) {
 		Message: "no master has renewed its lease since: statuses are as old as that, and nothing moves"}}
 }
 
-// masterSilent tells whether no master is there, as far as is known.
+// masterSilent reports whether the master is absent, as far as is known.
 func (c *Cluster) masterSilent() bool {
 	return !c.snap.Renewed.IsZero() && c.snap.Taken.Sub(c.snap.Renewed) >= silent
 }
 
-// conditionsOf shortens conditions, and returns what they say is not in place.
+// conditionsOf shortens conditions, and returns the problems that they report.
 func conditionsOf(object string, generation int64, all []metav1.Condition) (short []Condition, problems []Problem) {
 	if len(all) == 0 {
 		problems = append(problems, Problem{Object: object, Reason: ReasonNoStatus, Message: "no master has looked at it yet"})
@@ -233,7 +233,7 @@ func conditionsOf(object string, generation int64, all []metav1.Condition) (shor
 		since := c.LastTransitionTime
 		good := metav1.ConditionTrue
 		switch c.Type {
-		case conditions.Conflict: // what others have is told where it is this pod
+		case conditions.Conflict: // conflicts are reported with the pods that they affect
 			good = c.Status
 		case conditions.IngressRefused:
 			good = metav1.ConditionFalse

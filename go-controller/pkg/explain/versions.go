@@ -11,20 +11,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Version is an image that containers of ovnkube's namespace run.
+// Version is an image that containers in ovnkube's namespace run.
 type Version struct {
 	// Container is the name of the containers: "ovnkube-node".
 	Container string `json:"container"`
-	// Image is the one that they run, by its name.
+	// Image is the name of the image.
 	Image string `json:"image"`
-	// ID is what the container runtime knows the image by; absent where none runs yet.
+	// ID is the container runtime's identifier of the image; absent if no container runs yet.
 	ID string `json:"id,omitempty"`
-	// Pods is how many pods have such a container.
+	// Pods is the number of pods with such a container.
 	Pods int `json:"pods"`
 }
 
-// versions returns what the pods in the namespace of ovnkube run; nothing where ovnkube runs
-// in no pods.
+// versions returns the images of the pods in the namespace of ovnkube; none if ovnkube does not
+// run in pods.
 func (c *Cluster) versions() []Version {
 	counts := map[Version]int{}
 	for _, p := range c.snap.Pods {
@@ -50,7 +50,7 @@ func (c *Cluster) versions() []Version {
 	return all
 }
 
-// versionLines writes the versions for people.
+// versionLines writes the versions as text for people.
 func versionLines(w io.Writer, all []Version) {
 	if len(all) == 0 {
 		return
@@ -61,5 +61,5 @@ func versionLines(w io.Writer, all []Version) {
 	for _, v := range all {
 		fmt.Fprintf(table, "%s\t%s\t%d\n", v.Container, v.Image, v.Pods)
 	}
-	_ = table.Flush() // a writer that fails does so for the lines below, too
+	_ = table.Flush() // a failing writer also fails for the lines below
 }

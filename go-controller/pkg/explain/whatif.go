@@ -16,89 +16,89 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 )
 
-// How long pods that open connections all the time have no answer at most, by
+// The maximum time for which new connections of a pod get no answer, according to
 // docs/egress-ip.md and docs/egress-service.md, with the default timeouts.
 const (
 	pausePlanned = 100 * time.Millisecond
 	pauseLost    = 2 * time.Second
 )
 
-// WhatIf is the answer about a change that nobody has made.
+// WhatIf is the answer about a hypothetical change.
 type WhatIf struct {
 	Header `json:",inline"`
-	// Changes are what is done, a line each.
+	// Changes describe the change, a line for each part.
 	Changes []string `json:"changes"`
-	// Moves are the egress addresses, and the EgressServices, that get another node.
+	// Moves are the egress addresses and EgressServices that get another node.
 	Moves []Move `json:"moves,omitempty"`
-	// Pods are those that leave another way than before.
+	// Pods are the pods whose traffic leaves differently than before.
 	Pods []PodChange `json:"pods,omitempty"`
-	// Conditions are those that turn.
+	// Conditions are the conditions that change.
 	Conditions []ConditionChange `json:"conditions,omitempty"`
-	// Rows are what changes in the northbound database.
+	// Rows are the changes in the northbound database.
 	Rows []RowChange `json:"rows,omitempty"`
-	// Problems are what was in place before, and will not be.
+	// Problems are about what was in place before, and will not be afterwards.
 	Problems []Problem `json:"problems,omitempty"`
 }
 
-// Move is an egress address, or an EgressService, that gets another node.
+// Move is an egress address or an EgressService that gets another node.
 type Move struct {
 	Object string `json:"object"`
-	// Address is absent where the object is an EgressService, which has a host.
+	// Address is absent if the object is an EgressService, which has a host.
 	Address string `json:"address,omitempty"`
-	// From and To are nodes; absent for none, "ALL" for each pod's own.
+	// From and To are nodes; absent for none, "ALL" for each pod's own node.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 	Why  string `json:"why"`
 }
 
-// PodChange is what becomes of a pod in one IP family.
+// PodChange is the effect on a pod in one IP family.
 type PodChange struct {
 	Pod    string `json:"pod"`
 	Node   string `json:"node,omitempty"`
 	Family string `json:"family"`
-	// From and To are how it leaves before and after; absent where it is not there.
+	// From and To are how its traffic leaves before and after; absent if the pod does not exist.
 	From *Way `json:"from,omitempty"`
 	To   *Way `json:"to,omitempty"`
-	// Pause is how long new connections get no answer at most; absent where nothing is
-	// known of that, or what the pod sends does not get out at all.
+	// Pause is the maximum time for which new connections get no answer; absent if it is
+	// unknown, or if the pod's traffic does not leave at all.
 	Pause *metav1.Duration `json:"pause,omitempty"`
-	// Connections say what becomes of those that are open.
+	// Connections is the effect on open connections.
 	Connections Connections `json:"connections,omitempty"`
 }
 
-// Way is how what a pod sends leaves the cluster; the fields are those of Family.
+// Way is how a pod's traffic leaves the cluster; the fields are those of Family.
 type Way struct {
 	Outcome  Outcome   `json:"outcome"`
 	By       string    `json:"by,omitempty"`
 	Why      string    `json:"why,omitempty"`
 	Sources  []Source  `json:"sources,omitempty"`
 	Gateways []Gateway `json:"gateways,omitempty"`
-	// selected tells whether any object selects the pod.
+	// selected reports whether any object selects the pod.
 	selected bool
 }
 
-// Connections are what becomes of connections that are open.
+// Connections is the effect on open connections.
 type Connections string
 
-// What becomes of connections.
+// The effects on open connections.
 const (
-	// ConnectionsKept: they go on, with the address that they have.
+	// ConnectionsKept: they continue with their current address.
 	ConnectionsKept Connections = "Kept"
-	// ConnectionsBroken: their address changes, so that the other side resets them, or what
-	// the pod sends does not get out.
+	// ConnectionsBroken: their address changes, so that the other side resets them, or the
+	// pod's traffic does not leave.
 	ConnectionsBroken Connections = "Broken"
 )
 
-// ConditionChange is a condition that turns.
+// ConditionChange is a condition that changes.
 type ConditionChange struct {
 	Object string `json:"object"`
 	Type   string `json:"type"`
-	// From is absent where the object is new.
+	// From is absent if the object is new.
 	From *ConditionState `json:"from,omitempty"`
 	To   ConditionState  `json:"to"`
 }
 
-// ConditionState is what a condition says.
+// ConditionState is the state of a condition.
 type ConditionState struct {
 	Status  string `json:"status"`
 	Reason  string `json:"reason"`
@@ -111,7 +111,7 @@ type Row struct {
 	Row   string `json:"row"`
 }
 
-// RowChange is a row that is added or removed; one that changes is both.
+// RowChange is a row that is added or removed; a changed row is both.
 type RowChange struct {
 	// Change is "added" or "removed".
 	Change string `json:"change"`
@@ -124,11 +124,11 @@ const (
 	rowRemoved = "removed"
 )
 
-// noteSettled says what is compared.
+// noteSettled is the note about the compared states.
 const noteSettled = "what is under way is taken to be done before the change, and every node that can be reached to acknowledge what it is given"
 
-// WhatIf says what a change would do. It compares the cluster, when all that is decided
-// now is carried out, with the cluster when that is so after the change.
+// WhatIf returns the effects of a change. It compares the cluster after all current decisions
+// are carried out with the cluster after the change and all resulting decisions are carried out.
 func (c *Cluster) WhatIf(change Change) (WhatIf, error) {
 	before, err := settled(c.snap, nil)
 	if err != nil {
@@ -169,7 +169,7 @@ func (c *Cluster) WhatIf(change Change) (WhatIf, error) {
 // difference is a cluster before and after a change.
 type difference struct{ before, after *Cluster }
 
-// moves returns what gets another node.
+// moves returns the addresses and EgressServices that get another node.
 func (d difference) moves() []Move {
 	var moves []Move
 	for _, key := range keysOf(d.before.placed, d.after.placed) {
@@ -194,7 +194,7 @@ func (d difference) moves() []Move {
 	return moves
 }
 
-// whyMoved says why an address is no longer where it was.
+// whyMoved returns why an address is no longer on its previous node.
 func (d difference) whyMoved(key string, a netip.Addr, from, to string) string {
 	obj := d.after.egressIPs[key]
 	if obj == nil {
@@ -215,7 +215,7 @@ func (d difference) whyMoved(key string, a netip.Addr, from, to string) string {
 	return d.whyLeft(from, func(n place.Node) place.Reason { return egressip.Objection(n, e, a) })
 }
 
-// whyRehosted says why an EgressService has another host.
+// whyRehosted returns why an EgressService has another host.
 func (d difference) whyRehosted(key, from, to string) string {
 	s, ok := d.after.services[key]
 	switch {
@@ -229,7 +229,7 @@ func (d difference) whyRehosted(key, from, to string) string {
 	return d.whyLeft(from, func(n place.Node) place.Reason { return egressservice.Objection(n, s) })
 }
 
-// whyLeft says what speaks against a node.
+// whyLeft returns the objection to a node.
 func (d difference) whyLeft(node string, objection func(place.Node) place.Reason) string {
 	n, ok := d.after.nodes[node]
 	if !ok {
@@ -241,7 +241,7 @@ func (d difference) whyLeft(node string, objection func(place.Node) place.Reason
 	return "it is decided anew"
 }
 
-// pods returns the pods that leave another way.
+// pods returns the pods whose traffic leaves differently.
 func (d difference) pods() []PodChange {
 	var all []PodChange
 	for _, key := range keysOf(d.before.pods, d.after.pods) {
@@ -267,17 +267,17 @@ func (d difference) nodeOf(pod string) string {
 	return p.Spec.NodeName
 }
 
-// ways returns how a pod leaves, by family; nothing where there is no such pod, or it sends nothing.
+// ways returns how a pod's traffic leaves, by family; empty if the pod does not exist or sends nothing.
 func (c *Cluster) ways(key string) map[string]*Way {
 	p, err := c.pod(key, netip.AddrPort{}, false)
 	if err != nil {
-		return nil // there is no such pod
+		return nil // the pod does not exist
 	}
 	ways := map[string]*Way{}
 	for _, f := range p.Families {
 		w := &Way{Outcome: f.Outcome, By: f.By, Sources: f.Sources, Gateways: f.Gateways, Why: f.Why, selected: len(f.Selected) > 0}
 		if f.Outcome == OutcomeNone {
-			continue // as where there is no such pod: it sends nothing
+			continue // it sends nothing, like a pod that does not exist
 		}
 		if slices.Contains(c.snap.Lost, p.Node) && !c.pods[key].Spec.HostNetwork {
 			w = &Way{Outcome: OutcomeLost, Why: "its node is lost"}
@@ -287,7 +287,7 @@ func (c *Cluster) ways(key string) map[string]*Way {
 	return ways
 }
 
-// same tells whether nobody outside sees a difference.
+// same reports whether two ways look the same from outside.
 func (w *Way) same(o *Way) bool {
 	if w == nil || o == nil {
 		return w == o
@@ -295,12 +295,12 @@ func (w *Way) same(o *Way) bool {
 	return w.Outcome == o.Outcome && slices.Equal(w.Sources, o.Sources) && slices.Equal(w.Gateways, o.Gateways)
 }
 
-// gone tells whether what the pod sends does not get out.
+// gone reports whether the pod's traffic does not leave the cluster.
 func (w *Way) gone() bool {
 	return slices.Contains([]Outcome{OutcomeHeld, OutcomeDropped, OutcomeUnknown, OutcomeLost}, w.Outcome)
 }
 
-// effect says what a change of the way means for a pod on a node.
+// effect returns the effects of a changed way on a pod on a node.
 func (d difference) effect(node string, from, to *Way) (*metav1.Duration, Connections) {
 	switch {
 	case to.gone():
@@ -322,8 +322,8 @@ func (d difference) effect(node string, from, to *Way) (*metav1.Duration, Connec
 	return &metav1.Duration{Duration: pause}, ConnectionsKept
 }
 
-// atHome tells whether a pod begins or ceases to have an EgressIP whose address its own
-// node has on the nodes' network: connections that are open stay as they are then.
+// atHome reports whether a pod gains or loses an EgressIP whose address its own
+// node has on the primary network: open connections are not affected then.
 func (d difference) atHome(node string, from, to *Way) bool {
 	own := func(w *Way) bool {
 		return !slices.ContainsFunc(w.Sources, func(s Source) bool { return s.Node != node || s.Secondary })
@@ -341,7 +341,8 @@ func addresses(sources []Source) []string {
 	return all
 }
 
-// problem says what a pod loses, if its objects do not want that.
+// problem returns the problem of a pod whose traffic no longer leaves, or leaves with the node's address
+// although an object selects the pod.
 func (p PodChange) problem() (Problem, bool) {
 	switch {
 	case p.From == nil || p.To == nil || p.From.gone() || p.To.Outcome == OutcomeLost:
@@ -353,7 +354,7 @@ func (p PodChange) problem() (Problem, bool) {
 	return Problem{}, false
 }
 
-// conditions returns the conditions that turn, and those of them that turn bad.
+// conditions returns the conditions that change, and the problems of those that turn bad.
 func (d difference) conditions() ([]ConditionChange, []Problem) {
 	var all []ConditionChange
 	var problems []Problem

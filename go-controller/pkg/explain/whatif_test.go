@@ -31,7 +31,7 @@ func whatIf(t *testing.T, s *Snapshot, change Change) WhatIf {
 	return a
 }
 
-// briefly says what changes: moves, pods, conditions.
+// briefly summarizes the changes: moves, pods, conditions.
 func (a WhatIf) briefly() string {
 	var all []string
 	for _, m := range a.Moves {
@@ -67,7 +67,7 @@ func (a WhatIf) briefly() string {
 	return strings.Join(all, "\n")
 }
 
-// on has the status of the EgressIP have its addresses on a node.
+// on sets the status of the EgressIP so that its addresses are on a node.
 func on(node string) func(*Snapshot) {
 	return func(s *Snapshot) {
 		for _, e := range s.EgressIPs {
@@ -186,7 +186,7 @@ func TestWhatIf(t *testing.T) {
 	}
 }
 
-// What is asked about is not changed.
+// The question does not modify its input.
 func TestWhatIfChangesNothing(t *testing.T) {
 	s := world(egressIP("prod", "prod", "172.18.0.33"), egressService("shop/checkout", "5.5.5.5"), inForce)
 	before := fmt.Sprint(deep(t, s))
@@ -197,7 +197,7 @@ func TestWhatIfChangesNothing(t *testing.T) {
 	}
 }
 
-// A change that is made, and asked about once more, makes no difference.
+// A change that was already made has no further effect.
 func TestWhatIfAgain(t *testing.T) {
 	s := world(egressIP("prod", "prod", "172.18.0.33", "172.18.0.34"), egressService("shop/checkout", "5.5.5.5"), inForce)
 	for _, change := range []Change{

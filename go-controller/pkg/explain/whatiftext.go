@@ -8,7 +8,7 @@ import (
 	egressservicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 )
 
-// Text writes an answer for people.
+// Text writes the answer as text for people.
 func (a WhatIf) Text(w io.Writer) {
 	for i, change := range a.Changes {
 		word := "What if:"

@@ -33,8 +33,8 @@ func prefixes(texts ...string) []netip.Prefix {
 	return out
 }
 
-// world is the cluster of the documents: a control plane and two workers, which may hold
-// egress addresses and are on the network 172.19.0.0/24, too; in dual stack.
+// world is the cluster of the documentation: a control plane and two workers, which may hold
+// egress addresses and are also on the network 172.19.0.0/24; dual-stack.
 func world(change ...func(*Snapshot)) *Snapshot {
 	s := &Snapshot{Taken: taken, Renewed: taken.Add(-2 * time.Second), Settings: Settings{
 		EgressIP: true, EgressService: true, ExternalGateways: true,
@@ -82,7 +82,7 @@ func node(name string, i int) *corev1.Node {
 	return n
 }
 
-// pod is a pod of a namespace, on a worker, with address number i.
+// pod returns a pod of a namespace, on a worker, with address number i.
 func pod(key, on string, i int) *corev1.Pod {
 	namespace, name, _ := strings.Cut(key, "/")
 	subnet := map[string]int{"ovn-control-plane": 0, "ovn-worker": 1, "ovn-worker2": 2}[on]
@@ -133,7 +133,7 @@ func egressService(key string, ingress ...string) func(*Snapshot) {
 	}
 }
 
-// secondUplink gives the nodes one on the network 172.19.0.0/24.
+// secondUplink gives the nodes a second uplink on the network 172.19.0.0/24.
 func secondUplink(s *Snapshot) {
 	for i, n := range s.Nodes {
 		known, _ := kube.Node(n)
@@ -155,7 +155,7 @@ func route(name, namespace string, hops ...string) func(*Snapshot) {
 	}
 }
 
-// inForce writes what master and nodes write when all is done.
+// inForce writes the state that master and nodes write when everything is done.
 func inForce(s *Snapshot) {
 	before := s.Taken
 	s.Taken = ago(5 * time.Minute).Time
@@ -183,7 +183,7 @@ func inForce(s *Snapshot) {
 	}
 }
 
-// ask explains a pod, from all pods and from those that the answer needs.
+// ask explains a pod, from all pods and from only those that the answer needs.
 func ask(t *testing.T, s *Snapshot, key, to string) Pod {
 	t.Helper()
 	c, err := New(*s)

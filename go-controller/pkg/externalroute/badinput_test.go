@@ -46,8 +46,8 @@ func only(f topology.Family) func(*state) {
 	}
 }
 
-// TestBadInput gives each bad hop next to a good one: the condition says what is
-// wrong with it, and the good one is used.
+// TestBadInput combines each bad hop with a good one: the condition describes the
+// problem, and the good one is used.
 func TestBadInput(t *testing.T) {
 	const good, good6 = "172.18.0.51", "fc00::51"
 	selectors := func(change func(*v1.DynamicHop)) v1.DynamicHop {
@@ -150,7 +150,7 @@ func TestAddressOfNode(t *testing.T) {
 	}
 }
 
-// TestAddressOfNodeAnnotated: the namespace hears that pods of the node cannot use it.
+// TestAddressOfNodeAnnotated: the message for the namespace says that pods of the node cannot use it.
 func TestAddressOfNodeAnnotated(t *testing.T) {
 	for _, addr := range []string{"172.18.0.4", "fc00::4"} {
 		s := dual(topology.GatewayShared, annotated("red", false, addr))
@@ -166,7 +166,7 @@ func TestAddressOfNodeAnnotated(t *testing.T) {
 }
 
 // TestSelectorsOfNamespaces: a policy that selects nothing, or whose selector
-// makes no sense, says so and does not keep others from working.
+// is not valid, reports this and does not keep others from working.
 func TestSelectorsOfNamespaces(t *testing.T) {
 	bad := policy("bad", 2, nil, static("172.18.0.59"))
 	s := dual(topology.GatewayShared, bad, policy("none", 3, map[string]string{"color": "green"}, static("172.18.0.58")),
@@ -182,8 +182,8 @@ func TestSelectorsOfNamespaces(t *testing.T) {
 	}
 }
 
-// TestTimersOfTwoPolicies: one session, the timers of the older policy, whatever
-// namespaces the two select; the younger one says who decides.
+// TestTimersOfTwoPolicies: one session, with the timers of the older policy, whatever
+// namespaces the two select; the younger one reports which policy decides.
 func TestTimersOfTwoPolicies(t *testing.T) {
 	blue := map[string]string{"color": "blue"}
 	for _, c := range []struct {

@@ -13,10 +13,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// benchNodes is how many nodes the pods are spread over.
+// benchNodes is the number of nodes over which the pods are spread.
 const benchNodes = 10
 
-// load is namespaces with a policy each.
+// load returns namespaces with a policy each.
 func load(namespaces, podsEach, hopsEach int) state {
 	s := dual(topology.GatewayLocal)
 	s.namespaces, s.pods = nil, nil
@@ -68,7 +68,7 @@ func routers(b *testing.B) *ovsdbtest.Server {
 	return s
 }
 
-// ours plans and writes the rows of all nodes at once, and compares with one raw
+// ours plans and writes the rows of all nodes at once, and compares this with one raw
 // transaction of the same rows, without and with a client that monitors.
 func ours(b *testing.B, s state) (planning, total, raw, monitored time.Duration) {
 	b.Helper()
@@ -96,9 +96,9 @@ func ours(b *testing.B, s state) (planning, total, raw, monitored time.Duration)
 }
 
 // BenchmarkExternalGateways compares planning and writing with one raw bulk
-// insert of the same rows on a server of its own. x-raw is the ratio to the bare
-// one, each the best of all rounds: what else runs on the machine can only make
-// them longer.
+// insert of the same rows on a separate server. x-raw is the ratio to the raw insert without a
+// monitor, each the best of all rounds: other load on the machine can only
+// make rounds longer.
 func BenchmarkExternalGateways(b *testing.B) {
 	for _, c := range []struct{ namespaces, pods, hops int }{{50, 20, 2}, {35, 60, 4}} {
 		b.Run(fmt.Sprintf("%dx%dpods-x%dhops", c.namespaces, c.pods, c.hops), func(b *testing.B) {

@@ -15,31 +15,31 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Plan is who uses which gateways. It is not modified once it is made.
+// Plan is the assignment of gateways to namespaces. It is not modified after its creation.
 type Plan struct {
 	// Hops are the gateways of each namespace that has any, sorted by address.
 	Hops map[string][]Hop
 	// Policies are all policies, by name.
 	Policies map[string]Policy
-	// GatewayNamespaces are those in which policies look for gateway pods.
+	// GatewayNamespaces are the namespaces in which policies look for gateway pods.
 	GatewayNamespaces map[string]bool
-	// Annotated are the gateways that annotations name and that can be used, by namespace and
-	// by the object that names them: "namespace", or "namespace/pod".
+	// Annotated are the usable gateways from annotations, by namespace and by the annotated
+	// object: "namespace", or "namespace/pod".
 	Annotated map[string]map[string][]netip.Addr
-	// Refused are the gateways that namespaces and pods name and nobody uses, or only the
-	// pods of other nodes, and why, by object: "namespace", or "namespace/pod". The lists are
+	// Refused are the reasons why gateways from annotations or gateway pods are not used, or only
+	// by the pods of other nodes, by object: "namespace", or "namespace/pod". The lists are
 	// sorted.
 	Refused map[string][]string
 }
 
-// Policy is what became of an AdminPolicyBasedExternalRoute.
+// Policy is the decision about an AdminPolicyBasedExternalRoute.
 type Policy struct {
-	Generation int64    // of the spec that was decided about
-	Namespaces []string // those it selects, sorted
+	Generation int64    // of the spec that was decided on
+	Namespaces []string // the selected namespaces, sorted
 	hops       []source
 	problems   []problem
 	conflicts  []problem
-	selector   string // why the selector of the namespaces is not valid
+	selector   string // why the namespace selector is not valid
 }
 
 // decision is the state of one run of Decide.
@@ -48,10 +48,10 @@ type decision struct {
 	policies []*v1.AdminPolicyBasedExternalRoute // oldest first
 	results  map[string]*Policy
 	timers   map[netip.Addr]timersOf
-	// merged is by namespace and address; of is the policy that decided, empty for
+	// merged is by namespace and address; of is the policy that takes precedence, empty for
 	// an annotation.
 	merged map[string]map[netip.Addr]merged
-	// annotated is that of the Plan.
+	// annotated is Annotated of the Plan.
 	annotated map[string]map[string][]netip.Addr
 }
 
@@ -65,7 +65,7 @@ type merged struct {
 	of string
 }
 
-// Decide finds out who uses which gateways. It does not depend on the order of
+// Decide decides which namespaces use which gateways. The result does not depend on the order of
 // anything in the snapshot.
 func Decide(cfg Config, snap Snapshot) Plan {
 	d := &decision{
@@ -99,7 +99,7 @@ func Decide(cfg Config, snap Snapshot) Plan {
 	return plan
 }
 
-// add merges a policy into what older ones decided.
+// add merges a policy into the decisions of older ones.
 func (d *decision) add(p *v1.AdminPolicyBasedExternalRoute, r *resolver) {
 	result := &Policy{Generation: p.Generation}
 	d.results[p.Name] = result
@@ -123,7 +123,7 @@ func (d *decision) add(p *v1.AdminPolicyBasedExternalRoute, r *resolver) {
 	}
 }
 
-// addTimers settles the timers of the BFD sessions with a hop.
+// addTimers sets the timers of the BFD sessions with a hop.
 func (d *decision) addTimers(name string, result *Policy, h Hop) {
 	if !h.BFD {
 		return
@@ -141,7 +141,7 @@ func (d *decision) addTimers(name string, result *Policy, h Hop) {
 
 // addHop adds a hop to the namespaces of its policy.
 func (d *decision) addHop(name string, result *Policy, h Hop) {
-	lost := map[string][]string{} // namespaces by the policy that decides
+	lost := map[string][]string{} // namespaces by the policy that takes precedence
 	for _, ns := range result.Namespaces {
 		older, ok := d.merged[ns][h.Addr]
 		if !ok {
@@ -162,8 +162,8 @@ func (d *decision) addHop(name string, result *Policy, h Hop) {
 	}
 }
 
-// annotations adds the hops that namespaces and pods name by annotation. Those
-// that policies name are there already.
+// annotations adds the hops that namespaces and pods name by annotation. The hops
+// of policies have already been added.
 func (d *decision) annotations(r *resolver) {
 	byName := map[string]bool{}
 	add := func(ns, object string, a netip.Addr, bfd bool) {
@@ -178,7 +178,7 @@ func (d *decision) annotations(r *resolver) {
 		switch {
 		case !ok:
 			d.merged[ns][a] = merged{Hop: Hop{Addr: a, BFD: bfd}}
-		case have.of == "" && bfd: // two annotations: one that asks is enough
+		case have.of == "" && bfd: // two annotations: BFD if either requests it
 			have.BFD = true
 			d.merged[ns][a] = have
 		}
@@ -213,7 +213,7 @@ func (d *decision) annotations(r *resolver) {
 	}
 }
 
-// finish settles what depends on all hops of a namespace.
+// finish sets the properties that depend on all hops of a namespace.
 func (d *decision) finish(ns string, byAddr map[netip.Addr]merged) []Hop {
 	hops := make([]Hop, 0, len(byAddr))
 	skip := map[topology.Family]bool{}
@@ -237,7 +237,7 @@ func (d *decision) finish(ns string, byAddr map[netip.Addr]merged) []Hop {
 	return hops
 }
 
-// list writes names for a message, at most a few of them.
+// list formats names for a message, limited to a few of them.
 func list(names []string) string {
 	const most = 3
 	if len(names) <= most {

@@ -11,9 +11,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// TestAllDown: while none of a pod's hops of a family can be used, nothing but its
-// routes and their sessions is there, as if there were no policy: it is led and
-// translated as others are. One hop that is up, or that nobody watches, is enough.
+// TestAllDown: while none of a pod's hops of a family is usable, there are only its
+// routes and their sessions, as if there were no policy: it is routed and
+// translated like other pods. One hop that is up, or without BFD, is enough.
 func TestAllDown(t *testing.T) {
 	watched := func(up ...string) func(*state) {
 		return func(s *state) { s.watched, s.up = true, up }
@@ -23,7 +23,7 @@ func TestAllDown(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode   topology.GatewayMode
 		change []func(*state)
-		led    string // families that are led to the gateways
+		led    string // families whose traffic is led to the gateways
 		nats   []string
 	}{
 		"all up":             {topology.GatewayLocal, []func(*state){watched("172.18.0.51", "172.18.0.52", "fc00::51")}, "ip4 ip6", []string{"10.244.0.5 exempt", "fd00:10:244:1::5 exempt"}},

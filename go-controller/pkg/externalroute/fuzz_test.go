@@ -14,8 +14,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// FuzzDecide feeds the planners whatever users may write: two policies, the
-// addresses that annotations name, the labels and networks of a gateway pod.
+// FuzzDecide runs the planners on arbitrary user input: two policies, the
+// addresses in annotations, the labels and networks of a gateway pod.
 func FuzzDecide(f *testing.F) {
 	const one = `{"from":{"namespaceSelector":{"matchLabels":{"gws":"true"}}},"nextHops":{"static":[{"ip":"172.18.0.51","bfdEnabled":true,"bfd":{"minRx":10}},` +
 		`{"ip":"fc00::51","skipHostSNAT":true}],"dynamic":[{"podSelector":{},"namespaceSelector":{},"networkAttachmentName":"n"}]}}`
@@ -62,7 +62,7 @@ func FuzzDecide(f *testing.F) {
 	})
 }
 
-// checkRows checks what must hold for the rows of any plan.
+// checkRows checks the invariants for the rows of any plan.
 func checkRows(t *testing.T, s state, plan Plan) {
 	t.Helper()
 	r := newResolver(s.cfg, Snapshot{})

@@ -15,13 +15,13 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// source is a hop with what it comes from.
+// source is a hop with its origin.
 type source struct {
 	Hop
 	pod string // "namespace/name" of the gateway pod of a dynamic hop
 }
 
-// problem is something that keeps a hop of a policy from being used.
+// problem is a reason why a hop of a policy is not used.
 type problem struct {
 	reason  string // of the condition
 	message string
@@ -32,7 +32,7 @@ type resolver struct {
 	cfg        Config
 	snap       Snapshot
 	nodeOf     map[netip.Addr]string
-	gatewayNSs map[string]bool // that some policy looks for gateway pods in
+	gatewayNSs map[string]bool // in which some policy looks for gateway pods
 	refused    map[string]map[string]bool
 }
 
@@ -43,7 +43,7 @@ const (
 	annotationNetworks   = "k8s.v1.cni.cncf.io/network-status"
 )
 
-// origin names what tells the addresses of a gateway pod on a network.
+// origin names the source of a gateway pod's addresses on a network.
 func origin(network string) string {
 	if network == "" {
 		return "status.hostIPs"
@@ -63,8 +63,8 @@ func newResolver(cfg Config, snap Snapshot) *resolver {
 	return r
 }
 
-// resolve returns the hops of a policy, none twice, sorted by address, and what
-// is wrong with others.
+// resolve returns the hops of a policy, without duplicates and sorted by address, and the
+// problems with the others.
 func (r *resolver) resolve(spec v1.ExternalNextHops) (hops []source, problems []problem) {
 	add := func(h source, what string) {
 		if i := slices.IndexFunc(hops, func(o source) bool { return o.Addr == h.Addr }); i >= 0 {
@@ -139,7 +139,7 @@ func hop(addr netip.Addr, o v1.HopOptions) Hop {
 	return h
 }
 
-// gateways returns the pods that a dynamic hop selects and that are ready, by key.
+// gateways returns the ready pods that a dynamic hop selects, sorted by key.
 func (r *resolver) gateways(d v1.DynamicHop) ([]GatewayPod, error) {
 	inNamespaces, err := metav1.LabelSelectorAsSelector(&d.NamespaceSelector)
 	if err != nil {
@@ -166,7 +166,7 @@ func (r *resolver) gateways(d v1.DynamicHop) ([]GatewayPod, error) {
 }
 
 // addrs returns the addresses of a gateway pod on an attached network, or those
-// of its host where none is named.
+// of its host if no network is named.
 func (p GatewayPod) addrs(network string) ([]netip.Addr, error) {
 	if network == "" {
 		if !p.HostNetwork {
@@ -193,7 +193,7 @@ func (p GatewayPod) addrs(network string) ([]netip.Addr, error) {
 	return nil, fmt.Errorf("its network-status has no network %s", network)
 }
 
-// announced returns the addresses with which a pod is a gateway by its own
+// announced returns the addresses at which a pod is a gateway according to its own
 // annotation.
 func (r *resolver) announced(p GatewayPod) []netip.Addr {
 	namespace, _, _ := strings.Cut(p.Key, "/")
@@ -216,7 +216,7 @@ func (r *resolver) announced(p GatewayPod) []netip.Addr {
 	})
 }
 
-// tell notes why a gateway of an object, a namespace or a pod, is not used.
+// tell records why a gateway of an object, a namespace or a pod, is not used.
 func (r *resolver) tell(object, format string, args ...any) {
 	if r.refused[object] == nil {
 		r.refused[object] = map[string]bool{}
@@ -232,9 +232,9 @@ func (r *resolver) refusals() map[string][]string {
 	return refusals
 }
 
-// refuseOf says why an address that a pod has on a network, or on that of its host
-// where none is named, can be nobody's gateway. A pod's word about its addresses is
-// that of whoever may write its annotations.
+// refuseOf returns why a pod's address on a network, or on its host's network
+// if none is named, cannot be a gateway, or "" if it can. A pod's addresses are not
+// trustworthy, since they come from its annotations.
 func (r *resolver) refuseOf(network string, a netip.Addr) string {
 	if why := r.refuse(a); why != "" {
 		return why
@@ -245,7 +245,7 @@ func (r *resolver) refuseOf(network string, a netip.Addr) string {
 	return ""
 }
 
-// ofNode says which pods cannot use an address that is a node's; empty for any other.
+// ofNode returns which pods cannot use the address of a node, or "" for other addresses.
 func (r *resolver) ofNode(a netip.Addr) string {
 	node, ok := r.nodeOf[a]
 	if !ok {
@@ -254,7 +254,7 @@ func (r *resolver) ofNode(a netip.Addr) string {
 	return fmt.Sprintf("is the address of node %s, whose own pods cannot use it", node)
 }
 
-// refuse says why an address can be nobody's gateway; empty where it can.
+// refuse returns why an address cannot be a gateway, or "" if it can.
 func (r *resolver) refuse(a netip.Addr) string {
 	family := topology.FamilyOf(a)
 	switch {
@@ -275,7 +275,7 @@ func (r *resolver) refuse(a netip.Addr) string {
 			return fmt.Sprintf("is in %s, which the cluster uses itself", p)
 		}
 	}
-	// What is no host's in one node's network may be a host's in another's.
+	// The network or broadcast address of one node's network may be a host's address in another's.
 	var networks []netip.Prefix
 	for _, p := range r.snap.Networks {
 		switch {

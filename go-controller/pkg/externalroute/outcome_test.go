@@ -12,8 +12,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// TestOutcome: status.status and status.messages say in short what the conditions
-// say.
+// TestOutcome: status.status and status.messages summarize the
+// conditions.
 func TestOutcome(t *testing.T) {
 	invalid := metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
 	for _, c := range []struct {
@@ -68,8 +68,8 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// TestOutcomeTime: the time is that of the last change of what was configured, not
-// of one more pod.
+// TestOutcomeTime: the time is that of the last configuration change, and is not affected
+// by additional pods.
 func TestOutcomeTime(t *testing.T) {
 	one := dual(topology.GatewayShared, policy("p", 1, onlyRed, static("172.18.0.51"))).decide().Policies["p"]
 	two := dual(topology.GatewayShared, policy("p", 1, onlyRed, static("172.18.0.51"), static("172.18.0.52"))).decide().Policies["p"]
@@ -90,7 +90,7 @@ func TestOutcomeTime(t *testing.T) {
 	}
 }
 
-// TestManyMessages: there are only so many.
+// TestManyMessages: the number of messages is limited.
 func TestManyMessages(t *testing.T) {
 	var hops []any
 	for i := range 500 {

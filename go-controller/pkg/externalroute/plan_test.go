@@ -23,7 +23,7 @@ func onHost(ips ...string) func(*GatewayPod) {
 	return func(p *GatewayPod) { p.HostNetwork, p.HostAddrs = true, addrs(ips...) }
 }
 
-// states are the situations of the goldens.
+// states are the states of the golden files.
 var states = map[string]state{
 	"nothing": dual(topology.GatewayLocal),
 	"static-shared": dual(topology.GatewayShared,
@@ -91,8 +91,8 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	}
 }
 
-// TestPlanIsStable: a plan of the same objects is the same, with all there is to
-// say about them; what differs is reported anew.
+// TestPlanIsStable: plans of the same objects are equal, including their
+// messages; differences are reported again.
 func TestPlanIsStable(t *testing.T) {
 	s := dual(topology.GatewayShared, policy("older", 2, nil, static("172.18.0.51")),
 		policy("younger", 1, nil, static("172.18.0.52", skip)))
@@ -104,8 +104,8 @@ func TestPlanIsStable(t *testing.T) {
 	}
 }
 
-// TestPaths walks through the states in many orders: the rows at the end are
-// those of the last state, and to apply a state again writes nothing.
+// TestPaths goes through the states in many orders: the final rows are
+// those of the last state, and applying a state again writes nothing.
 func TestPaths(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	names := slices.Sorted(maps.Keys(states))
@@ -126,7 +126,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestMigration moves a namespace from annotations to a policy by way of both.
+// TestMigration moves a namespace from annotations to a policy, with both in between.
 func TestMigration(t *testing.T) {
 	pod := gateway("announced", func(p *GatewayPod) {
 		attached("gw/net1", "172.18.0.61")(p)

@@ -13,7 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// announces makes a gateway pod say that it is one, of some namespaces.
+// announces makes a gateway pod claim to be a gateway of some namespaces.
 func announces(network string, namespaces ...string) func(*GatewayPod) {
 	return func(p *GatewayPod) { p.RoutingNetwork, p.Routing = network, namespaces }
 }
@@ -32,8 +32,8 @@ func usedBy(p Plan, namespace string) []string {
 	return used
 }
 
-// TestGatewayNamespaces: only pods of the namespaces that the configuration names
-// are gateways by annotation; policies choose theirs all the same.
+// TestGatewayNamespaces: only pods of the configured namespaces
+// are gateways by annotation; policies select theirs regardless.
 func TestGatewayNamespaces(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -69,9 +69,9 @@ func TestGatewayNamespaces(t *testing.T) {
 	}
 }
 
-// TestImplausibleGateways: what a pod says about its addresses is the word of who
-// wrote it. An address that cannot be a pod's is nobody's gateway, and the pod is
-// told; its other addresses are used.
+// TestImplausibleGateways: a pod's claims about its addresses are not
+// trusted. An address that cannot belong to a pod is not a gateway, and an Event on the pod
+// reports it; its other addresses are used.
 func TestImplausibleGateways(t *testing.T) {
 	const good = "172.18.0.61"
 	for addr, why := range map[string]string{
@@ -122,7 +122,7 @@ func TestImplausibleGateways(t *testing.T) {
 	}
 }
 
-// TestRefused: what else annotations can have wrong.
+// TestRefused: other errors in annotations.
 func TestRefused(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -14,34 +14,34 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Feature owns the rows.
+// Feature is the owner of the rows.
 const Feature = "externalroute"
 
 // Owner is the owner of the rows of a node.
 func Owner(node string) nb.Owner { return nb.Owner{Feature: Feature, Object: node} }
 
-// Pod is a pod that gateways are planned for.
+// Pod is a pod for which gateways are planned.
 type Pod struct {
 	Key       string // "namespace/name"
 	Namespace string
 	Addrs     []netip.Addr
 }
 
-// NodeSnapshot is what is planned for one node.
+// NodeSnapshot is the input for planning the rows of one node.
 type NodeSnapshot struct {
 	Node topology.Node
 	Pods []Pod
 	// Rerouted are the addresses that policies of EgressIPs and EgressServices
-	// steer away from their node. An external gateway comes first.
+	// steer away from their node. External gateways take precedence.
 	Rerouted map[netip.Addr]bool
 	// Up are the hops whose BFD session with the node is up; nil: all of them.
 	Up map[netip.Addr]bool
-	// Ending are the hops whose former BFD session the node may still have. They are
+	// Ending are the hops whose former BFD session may still exist on the node. They are
 	// left out until it has ended.
 	Ending map[netip.Addr]bool
 }
 
-// Up returns the hops whose session is up, by the rows that a node has.
+// Up returns the hops whose session is up, according to the current rows of a node.
 func Up(rows []nb.Row) map[netip.Addr]bool {
 	up := map[netip.Addr]bool{}
 	for _, r := range rows {
@@ -54,21 +54,21 @@ func Up(rows []nb.Row) map[netip.Addr]bool {
 	return up
 }
 
-// family is the share of one address family in the rows of a node.
+// family is the part of a node's rows for one address family.
 type family struct {
 	topology.Family
 	cfg     Config
 	node    topology.Node
 	router  nb.Parent
 	own     map[netip.Addr]bool         // addresses of the node
-	hops    map[netip.Addr]Hop          // those with BFD that some pod uses
+	hops    map[netip.Addr]Hop          // hops with BFD that some pod uses
 	up      map[netip.Addr]bool         // hops whose sessions are up; nil: all
-	ending  map[netip.Addr]bool         // hops whose sessions are to be written later
-	routed  []netip.Addr                // pods with a route that is used
-	reroute []netip.Addr                // those of them that have to be led to the gateway router
-	plain   []netip.Addr                // pods that are translated one by one
+	ending  map[netip.Addr]bool         // hops whose sessions must be written later
+	routed  []netip.Addr                // pods with a usable route
+	reroute []netip.Addr                // those of the routed pods that must be led to the gateway router
+	plain   []netip.Addr                // pods with an individual translation
 	via     map[netip.Addr][]netip.Addr // hops of each pod
-	skip    []netip.Addr                // pods that are to be taken out of other rules' translation
+	skip    []netip.Addr                // pods that must be exempt from other rules' translation
 	second  []netip.Addr                // pods that use gateways on the second uplink
 	rows    []nb.Row
 }
@@ -107,7 +107,7 @@ func familyRows(cfg Config, plan Plan, s NodeSnapshot, pods []Pod, fam topology.
 	for _, p := range pods {
 		a, ok := topology.AddrOf(fam, p.Addrs)
 		if !ok || seen[a] {
-			continue // two pods have one address only for the moment one follows the other
+			continue // two pods share an address only for a moment, when one succeeds the other
 		}
 		seen[a] = true
 		f.pod(a, plan.Hops[p.Namespace], s.Rerouted[a])
@@ -135,8 +135,8 @@ func Networks(n topology.Node) []netip.Prefix {
 	return slices.Concat(n.Gateway.Addrs, n.Gateway.External.Addrs)
 }
 
-// pod plans the routes of a pod. While none of its hops can be used, all but the
-// routes, whose sessions are to come up, is as if it had none.
+// pod plans the routes of a pod. While none of its hops is usable, the pod is treated as if it had
+// no gateways, except for the routes, so that their sessions can come up.
 func (f *family) pod(a netip.Addr, hops []Hop, rerouted bool) {
 	routed, skip, second := false, false, false
 	for _, h := range hops {
@@ -158,7 +158,7 @@ func (f *family) pod(a netip.Addr, hops []Hop, rerouted bool) {
 	if f.node.Gateway.Mode == topology.GatewayLocal || rerouted {
 		f.reroute = append(f.reroute, a)
 	}
-	// Where no rule covers all pods, one of an EgressIP may still cover this one.
+	// Even if no rule covers all pods, the rule of an EgressIP may still cover this one.
 	if f.cfg.DisableSNATMultipleGWs && rerouted || !f.cfg.DisableSNATMultipleGWs && skip {
 		f.skip = append(f.skip, a)
 	}
@@ -205,9 +205,9 @@ func (f *family) sessions() {
 	}
 }
 
-// policies plans what leads pods to their gateway router where something else
-// would lead them elsewhere: the host in local gateway mode, another egress
-// feature in any.
+// policies plans the policies that lead pods to their gateway router if they would otherwise
+// be led elsewhere: to the host in local gateway mode, by another egress
+// feature in any mode.
 func (f *family) policies() {
 	join, ok := topology.PrefixOf(f.Family, f.node.Join)
 	if !ok || len(f.reroute) == 0 {
@@ -233,10 +233,10 @@ func (f *family) policies() {
 	})
 }
 
-// toNodes plans what keeps traffic for nodes away from the gateways, which the routes
-// of the pods would lead there in any gateway mode: the host of the pods' own node
-// forwards it, with its own address. The set of the nodes' addresses also has those
-// that pods reach by their own node.
+// toNodes plans the policy that keeps traffic for nodes away from the gateways, to which the routes
+// of the pods would lead it in any gateway mode: the host of the pods' own node
+// forwards it, with its own address. The set of the nodes' addresses also includes other destinations
+// that pods reach through their own node.
 func (f *family) toNodes() {
 	subnet, ok := topology.PrefixOf(f.Family, f.node.Subnets)
 	if !ok || len(f.routed) == 0 {
@@ -259,9 +259,9 @@ func (f *family) toNodes() {
 }
 
 // translations plans the pods' translations. The rule of the base network covers
-// all pods at once, that of an EgressIP a single one: a pod is taken out of both
-// by a translation of its own that applies to no destination. With
-// DisableSNATMultipleGWs there is no rule for all, and each pod without gateways is
+// all pods at once, that of an EgressIP a single one: a pod is exempted from both
+// by its own translation, which applies to no destination. With
+// DisableSNATMultipleGWs no rule covers all pods, and each pod without gateways is
 // translated here, unless an EgressIP does so on this node.
 func (f *family) translations() {
 	external, ok := topology.PrefixOf(f.Family, f.node.Gateway.Addrs)
@@ -284,15 +284,15 @@ func (f *family) translations() {
 		return
 	}
 	set := setName("external_gateway_everywhere", f.node.Name, f.Family)
-	halves := topology.Halves(topology.Everywhere(f.Family)) // a match on the whole would be no match at all
+	halves := topology.Halves(topology.Everywhere(f.Family)) // a match on the whole range would be equivalent to no match
 	f.addressSet(set, []string{halves[0].String(), halves[1].String()})
 	for _, a := range f.skip {
 		nat(a, nb.Ref{Column: "exempted_ext_ips", Table: nbdb.AddressSetTable, Name: set})
 	}
 }
 
-// secondUplink plans what lets pods whose gateways are on the second uplink use it: the
-// base network sends what other pods have for its network the usual way.
+// secondUplink plans the policy that lets pods whose gateways are on the second uplink use it: the
+// base network sends other pods' traffic for that network the usual way.
 func (f *family) secondUplink() {
 	if len(f.second) == 0 {
 		return
@@ -314,8 +314,8 @@ func (f *family) addressSet(name string, addrs []string) {
 	f.rows = append(f.rows, nb.Row{ID: name, Model: &nbdb.AddressSet{Name: name, Addresses: addrs}})
 }
 
-// setName is the name of an address set of a node. Names of nodes have no
-// underscores, names of sets no dashes.
+// setName returns the name of an address set of a node. Node names have no
+// underscores, set names no dashes.
 func setName(what, node string, f topology.Family) string {
 	return what + "_" + strings.ReplaceAll(node, "-", "_") + "_" + f.Match()
 }

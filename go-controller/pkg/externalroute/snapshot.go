@@ -7,17 +7,17 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Snapshot is everything that names gateways or is selected by what does.
+// Snapshot is everything that names gateways, and the objects that policies select.
 type Snapshot struct {
 	Policies   []*v1.AdminPolicyBasedExternalRoute
 	Namespaces []Namespace
-	// Announced are the pods that say by annotation that they are gateways.
+	// Announced are the pods that claim by annotation to be gateways.
 	Announced []GatewayPod
 	// Pods returns the pods of a namespace, for the policies' pod selectors.
 	Pods func(namespace string) []GatewayPod
 	// NodeAddrs are the addresses of the nodes, by node.
 	NodeAddrs map[string][]netip.Addr
-	// Networks are those that the gateway routers of the nodes are on.
+	// Networks are the networks of the nodes' gateway routers.
 	Networks []netip.Prefix
 }
 
@@ -25,45 +25,45 @@ type Snapshot struct {
 type Namespace struct {
 	Name   string
 	Labels map[string]string
-	// Static and BFD are what its annotations say; Bad is what of them is no
-	// address.
+	// Static and BFD are from its annotations; Bad are the entries that are not
+	// addresses.
 	Static []netip.Addr
 	Bad    []string
 	BFD    bool
 }
 
-// GatewayPod is a pod in its capacity as a gateway.
+// GatewayPod is a pod as a gateway.
 type GatewayPod struct {
 	Key    string // "namespace/name"
 	Labels map[string]string
-	// Ready: it runs, is ready and is not being deleted.
+	// Ready: it is running, ready and not being deleted.
 	Ready bool
-	// HostNetwork: it is on the host's network and has HostAddrs.
+	// HostNetwork: it uses the host's network and has HostAddrs.
 	HostNetwork bool
 	HostAddrs   []netip.Addr
-	// Networks are those it is attached to; NetworksErr says why they are unknown.
+	// Networks are its attached networks; NetworksErr says why they are unknown.
 	Networks    []topology.Attachment
 	NetworksErr string
-	// Routing, RoutingNetwork and BFD are what its annotations say.
+	// Routing, RoutingNetwork and BFD are from its annotations.
 	Routing        []string
 	RoutingNetwork string
 	BFD            bool
 }
 
-// Config is what of the configuration the planner depends on.
+// Config is the part of the configuration that the planner depends on.
 type Config struct {
 	// Cluster are the pod subnets; their families are the families of the cluster.
 	Cluster []netip.Prefix
-	// Internal are the other ranges that no gateway can be in: those of Services,
-	// of the join switch and of masquerading.
+	// Internal are the other ranges that cannot contain gateways: those of Services,
+	// the join switch and masquerading.
 	Internal []netip.Prefix
-	// Join are the ranges of the join switch: routers call pods from there.
+	// Join are the ranges of the join switch, from which routers connect to pods.
 	Join []netip.Prefix
-	// DisableSNATMultipleGWs translates pods one by one, and those with gateways
+	// DisableSNATMultipleGWs translates pods individually, and pods with gateways
 	// not at all.
 	DisableSNATMultipleGWs bool
-	// GatewayNamespaces are those whose pods may be gateways by annotation; nil
-	// for all.
+	// GatewayNamespaces are the namespaces whose pods may be gateways by annotation; nil
+	// means all.
 	GatewayNamespaces []string
 }
 
@@ -82,10 +82,10 @@ func (c Config) families() []topology.Family {
 type Hop struct {
 	Addr     netip.Addr
 	BFD      bool
-	Timers   Timers // of BFD
+	Timers   Timers // of the BFD session
 	SkipSNAT bool
 }
 
-// Timers are the timers of a BFD session, zero for OVN's defaults. MinRx and
+// Timers are the timers of a BFD session; zero means OVN's default. MinRx and
 // MinTx are in milliseconds.
 type Timers struct{ MinRx, MinTx, Multiplier int }

@@ -8,17 +8,17 @@ import (
 
 // Neighbors are the MAC addresses of gateways.
 type Neighbors struct {
-	// Now are those of the gateways that answer.
+	// Now are the addresses of the gateways that answer.
 	Now map[netip.Addr]string
-	// Before are those that gateways had when they were asked last.
+	// Before are the last known addresses of gateways.
 	Before map[netip.Addr]string
 }
 
-// Stale returns a function that tells whether the replies of a pod must no longer
-// be sent to a neighbour, by its MAC address. used are the gateways the pod uses.
+// Stale returns a function that reports whether the replies of a pod must no longer
+// be sent to a neighbour, given its MAC address. used are the gateways that the pod uses.
 //
-// A neighbour that is not a gateway in use is stale. While not every gateway in use
-// answers it may be one of these: then it is stale only if it is known as the
+// A neighbour that is not a gateway in use is stale. If some gateway in use does not
+// answer, the neighbour may be that gateway: then it is stale only if it is known as the
 // neighbour of a gateway that is not in use.
 func Stale(pod netip.Addr, used []netip.Addr, n Neighbors) func(mac string) bool {
 	keep, silent := map[string]bool{}, false

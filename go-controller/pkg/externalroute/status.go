@@ -15,17 +15,17 @@ import (
 // characters.
 const maxMessage = 4096
 
-// maxMessages bounds how many messages there are.
+// maxMessages limits the number of messages.
 const maxMessages = 20
 
-// Served is what became of the rows of a policy.
+// Served is the state of the rows of a policy.
 type Served struct {
-	Pods   int      // how many its namespaces have
+	Pods   int      // in its namespaces
 	Failed []string // the nodes of these pods whose rows could not be written, sorted
 }
 
-// Status returns the status of a policy. Times of transitions are those of old
-// where nothing changed, else zero.
+// Status returns the status of a policy. Transition times are copied from old
+// if nothing changed; otherwise they are zero.
 func Status(p Policy, served Served, old v1.AdminPolicyBasedExternalRouteStatus) v1.AdminPolicyBasedExternalRouteStatus {
 	status := v1.AdminPolicyBasedExternalRouteStatus{
 		Conditions: []metav1.Condition{ready(p, served), valid(p), conflict(p), formerConflict(p)},
@@ -53,8 +53,8 @@ func Status(p Policy, served Served, old v1.AdminPolicyBasedExternalRouteStatus)
 	return status
 }
 
-// outcome says in short what the conditions say, in the terms that scripts for
-// this API know. A policy waits for namespaces and gateway pods without a failure.
+// outcome summarizes the conditions in the terms used by existing scripts for
+// this API. Waiting for namespaces and gateway pods is not a failure.
 func outcome(p Policy, ready metav1.Condition) (v1.Outcome, []string) {
 	result := v1.OutcomeSuccess
 	if len(p.hops) == 0 || ready.Status != metav1.ConditionTrue && ready.Reason != v1.ReasonNoNamespace ||
@@ -120,17 +120,17 @@ func conflict(p Policy) metav1.Condition {
 		Reason: p.conflicts[0].reason, Message: messages(p.conflicts)}
 }
 
-// formerConflict is conflict under the name that it had before.
+// formerConflict returns the conflict condition under its former name.
 func formerConflict(p Policy) metav1.Condition {
 	c := conflict(p)
 	c.Type = conditions.FormerConflict
 	return c
 }
 
-// messages joins what there is to say, in an order that does not change by itself.
+// messages joins messages in a stable order.
 func messages(problems []problem) string { return cut(strings.Join(sorted(problems), "; ")) }
 
-// sorted returns what there is to say, nothing twice.
+// sorted returns messages without duplicates.
 func sorted(problems []problem) []string {
 	var out []string
 	for _, p := range problems {
@@ -140,7 +140,7 @@ func sorted(problems []problem) []string {
 	return slices.Compact(out)
 }
 
-// cut shortens a message, between two characters, to what the API takes.
+// cut truncates a message, between two characters, to the length that the API allows.
 func cut(text string) string {
 	if len(text) > maxMessage {
 		text = strings.ToValidUTF8(text[:maxMessage-1], "") + "…"

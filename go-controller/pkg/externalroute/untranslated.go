@@ -13,19 +13,19 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// nextHop is the field of OVN that has where a router sends a packet next.
+// nextHop is the OVN field that contains the next hop chosen by a router.
 var nextHop = map[topology.Family]string{topology.IPv4: "reg0", topology.IPv6: "xxreg0"}
 
-// untranslated plans the marks of what pods send that have no translation: it is to
-// leave with their addresses, and by their gateways only. OVN takes a gateway whose session
-// goes down out of its routes by itself, and pods leave by the usual route until the rest
-// of their rows has followed. The external bridge drops what has such an address
-// without the mark, unless it replies to who called the pod through a gateway: a packet
-// that belongs to no connection, which the gateway router cannot translate, comes out
+// untranslated plans the marks on untranslated traffic of pods: it may only
+// leave with the pods' addresses through their gateways. If a gateway's session
+// goes down, OVN itself removes it from its routes, and pods use the usual route until the rest
+// of their rows follows. The external bridge drops packets with such an address
+// and without the mark, unless they reply to clients that reached the pod through a gateway: a packet
+// that belongs to no connection, which the gateway router cannot translate, leaves it
 // as the pod sent it.
 func (f *family) untranslated() {
 	pods := f.skip
-	if f.cfg.DisableSNATMultipleGWs { // no rule covers those with gateways
+	if f.cfg.DisableSNATMultipleGWs { // no rule covers pods with gateways
 		pods = f.routed
 	}
 	byHop := map[netip.Addr][]netip.Addr{}

@@ -37,7 +37,7 @@ func addrs(texts ...string) []netip.Addr {
 	return out
 }
 
-// state is everything the planner sees.
+// state is the complete input of the planner.
 type state struct {
 	cfg        Config
 	second     bool // nodes have a second uplink
@@ -48,13 +48,13 @@ type state struct {
 	gateways   map[string][]GatewayPod // by namespace
 	rerouted   []string
 	translated []string // by EgressIPs, on the pods' own nodes
-	up         []string // hops whose sessions are up, where watched
+	up         []string // hops whose sessions are up, if monitored
 	watched    bool
 	pods       []Pod // pod i runs on node i%2
 }
 
 // dual is a dual-stack cluster of two nodes, with three namespaces: "red" and
-// "blue" with two pods each, one a node, and "gw" for gateway pods.
+// "blue" with two pods each, one per node, and "gw" for gateway pods.
 func dual(mode topology.GatewayMode, change ...func(*state)) state {
 	s := state{
 		cfg: Config{
@@ -100,7 +100,7 @@ func (s state) node(i int) topology.Node {
 	return n
 }
 
-// policy makes a policy; those made later are younger by their age.
+// policy adds a policy that is age hours older than a fixed time.
 func policy(name string, age int, selects map[string]string, hops ...any) func(*state) {
 	p := &v1.AdminPolicyBasedExternalRoute{ObjectMeta: metav1.ObjectMeta{
 		Name: name, CreationTimestamp: metav1.NewTime(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC).Add(-time.Duration(age) * time.Hour)),
@@ -186,7 +186,7 @@ func (s state) decide() Plan {
 	return Decide(s.cfg, snap)
 }
 
-// apply writes a state's rows and returns how many transactions that took.
+// apply writes a state's rows and returns the number of transactions.
 func (s state) apply(t *testing.T, w *nbfake.Writer) int {
 	t.Helper()
 	var others []nb.Row
@@ -221,7 +221,7 @@ func (s state) apply(t *testing.T, w *nbfake.Writer) int {
 	return w.Writes() - before
 }
 
-// String shows the rows and the conditions of a state.
+// text renders the rows and the conditions of a state.
 func (s state) text(t *testing.T) string {
 	w := nbfake.New()
 	w.AnyParent = true
@@ -245,7 +245,7 @@ func (s state) text(t *testing.T) string {
 	return b.String()
 }
 
-// shuffled is a state with everything in another order.
+// shuffled returns a state with everything in a different order.
 func (s state) shuffled(rng *rand.Rand) state {
 	mix := func(n int, swap func(i, j int)) { rng.Shuffle(n, swap) }
 	s.policies, s.namespaces = slices.Clone(s.policies), slices.Clone(s.namespaces)

@@ -8,9 +8,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// HostAddresses returns every address at which the host can be reached from
-// elsewhere, sorted, of those that its links have, by link: not those of the loopback, of the management port and of
-// br-int, nor link-local ones, nor those in the given ranges that never leave a
+// HostAddresses returns, sorted, the addresses in links (by link) at which the host is reachable from
+// elsewhere: all except those of the loopback, the management port and
+// br-int, link-local addresses, and addresses in the given ranges, which never leave a
 // node.
 func HostAddresses(links map[string][]netip.Prefix, inside []netip.Prefix) []netip.Prefix {
 	out := []netip.Prefix{}
@@ -39,11 +39,11 @@ func HostAddresses(links map[string][]netip.Prefix, inside []netip.Prefix) []net
 // IDMappings is the external_ids key of Open_vSwitch that maps physical networks to bridges.
 const IDMappings = "ovn-bridge-mappings"
 
-// networks are those that we map to bridges.
+// networks are the physical networks that ovnkube maps to bridges.
 var networks = []string{topology.PhysicalNetwork, topology.ExternalGatewayNetwork}
 
 // BridgeMappings returns the value of ovn-bridge-mappings that maps our physical networks
-// to the given bridges, and no others of ours, and keeps what others have mapped; "" where
+// to the given bridges, and no other networks of ours, and keeps the mappings of others. It returns "" if
 // nothing is mapped.
 func BridgeMappings(have string, bridges map[string]string) string {
 	var out []string
@@ -60,7 +60,7 @@ func BridgeMappings(have string, bridges map[string]string) string {
 	return strings.Join(out, ",")
 }
 
-// MappedBridge returns the bridge that a value maps a physical network to; "" for none.
+// MappedBridge returns the bridge to which a value maps a physical network, or "" if there is none.
 func MappedBridge(have, network string) string {
 	for m := range strings.SplitSeq(have, ",") {
 		if n, bridge, _ := strings.Cut(m, ":"); n == network {
@@ -70,17 +70,17 @@ func MappedBridge(have, network string) string {
 	return ""
 }
 
-// zonePrefix is that of the keys of br-int under which ovn-controller keeps the zones of
-// conntrack that it has given out.
+// zonePrefix is the prefix of the external_ids keys of br-int in which ovn-controller stores its
+// conntrack zones.
 const zonePrefix = "ct-zone-"
 
-// LacksZones tells whether the external_ids of br-int have no zone of a router: it is new, or
+// LacksZones reports whether the external_ids of br-int have no zone of a router: the bridge is new, or
 // it was lost.
 //
-// ovn-controller writes a zone when it gives it out, and reads all of them when it starts.
-// Where they are not there any more it gives out others then, and open connections through a
-// gateway router break: the first packet in a zone that is empty may be an answer, and what
-// the pod sends is taken for the answer to that, and not translated.
+// ovn-controller writes a zone when it assigns it, and reads all zones when it starts.
+// If they are gone, it assigns different ones at its next start, and open connections through a
+// gateway router break: the first packet in an empty zone may be a reply, and then the
+// packets of the pod are taken for the replies to that, and not translated.
 func LacksZones(ids map[string]string) bool {
 	for key := range ids {
 		if strings.HasPrefix(key, zonePrefix) && (strings.HasSuffix(key, "_dnat") || strings.HasSuffix(key, "_snat")) {
@@ -90,7 +90,7 @@ func LacksZones(ids map[string]string) bool {
 	return true
 }
 
-// ZoneIDs returns the external_ids of br-int for the zones that ovn-controller says it uses:
+// ZoneIDs returns the external_ids of br-int for the zones that ovn-controller lists:
 // "name id" on each line.
 func ZoneIDs(list string) map[string]string {
 	ids := map[string]string{}

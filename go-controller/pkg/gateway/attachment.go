@@ -11,7 +11,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// routeKey is what the kernel holds at most one route for, links apart.
+// routeKey identifies a route in the kernel, apart from its link.
 type routeKey struct {
 	dst                netip.Prefix
 	table, metric, tos int
@@ -35,8 +35,8 @@ func of(a host.Attachment, f topology.Family) host.Attachment {
 	return out
 }
 
-// union returns a with what only b has. Where both have an address or a route
-// to the same destination, a's is taken.
+// union returns a plus the parts of b that a lacks. If both have an address or a route
+// to the same destination, the one in a is used.
 func union(a, b host.Attachment) host.Attachment {
 	out := host.Attachment{Addrs: slices.Clone(a.Addrs), Routes: slices.Clone(a.Routes)}
 	for _, x := range b.Addrs {
@@ -52,7 +52,7 @@ func union(a, b host.Attachment) host.Attachment {
 	return out
 }
 
-// Without returns the addresses and routes of a that b does not have.
+// Without returns the addresses and routes in a that are not in b.
 func Without(a, b host.Attachment) host.Attachment {
 	return host.Attachment{
 		Addrs: slices.DeleteFunc(slices.Clone(a.Addrs), func(x host.LinkAddress) bool {
@@ -64,7 +64,7 @@ func Without(a, b host.Attachment) host.Attachment {
 	}
 }
 
-// ordered puts routes in the order they can be added: those on link first,
+// ordered sorts routes into the order in which they can be added: on-link routes first,
 // because the others need them to reach their gateways.
 func ordered(a host.Attachment) host.Attachment {
 	slices.SortStableFunc(a.Routes, func(x, y host.LinkRoute) int {
@@ -83,26 +83,26 @@ func gatewayed(r host.LinkRoute) int {
 	return 0
 }
 
-// Record is what the bridge's row in the Open vSwitch database remembers: how
-// the host was attached. It survives what the kernel forgets.
+// Record is the host's attachment as stored in the bridge's row in the Open vSwitch database.
+// It survives the loss of kernel state.
 type Record struct {
 	Uplink string `json:"uplink"`
-	// Network is the physical network of the bridge where that is not the ordinary one.
+	// Network is the physical network of the bridge; empty for the ordinary one.
 	Network string `json:"network,omitempty"`
-	// Created says that the bridge is ours: cleaning up removes it.
+	// Created says that the bridge was created by ovnkube: cleanup removes it.
 	Created bool `json:"created,omitempty"`
-	// Link is the number of the bridge's interface that carried all of Host; another
-	// number means that the interface was made anew, 0 that none carries it yet.
+	// Link is the index of the bridge's interface that carried all of Host. A different
+	// index means that the interface was recreated, 0 that none carries it yet.
 	Link int             `json:"link,omitempty"`
 	Host host.Attachment `json:"host"`
 }
 
-// On tells whether the record is that of the bridge of a physical network.
+// On reports whether the record belongs to the bridge of a physical network.
 func (r Record) On(network string) bool {
 	return cmp.Or(r.Network, topology.PhysicalNetwork) == network
 }
 
-// For returns the record as that of the bridge of a physical network.
+// For returns the record with the given physical network.
 func (r Record) For(network string) Record {
 	if r.Network = network; network == topology.PhysicalNetwork {
 		r.Network = ""
@@ -114,7 +114,7 @@ func (r Record) For(network string) Record {
 func (r Record) String() string {
 	b, err := json.Marshal(r)
 	if err != nil {
-		panic(fmt.Sprintf("encode the host's attachment: %v", err)) // plain values only
+		panic(fmt.Sprintf("encode the host's attachment: %v", err)) // cannot happen: plain values only
 	}
 	return string(b)
 }
@@ -131,9 +131,9 @@ func ParseRecord(text string) (Record, error) {
 	return r, nil
 }
 
-// Renumbered returns the leased IPv4 addresses of a bridge, as recorded, that a client of DHCP
-// has given up: it has put another one on the uplink. A client has one lease; of IPv6
-// addresses that come with lifetimes a link may have several.
+// Renumbered returns the recorded leased IPv4 addresses of a bridge that the DHCP client
+// has given up, since it has put another one on the uplink. A DHCP client has one lease, whereas
+// a link may have several IPv6 addresses with lifetimes.
 func Renumbered(onUplink, rec host.Attachment) []netip.Prefix {
 	leased := func(a host.Attachment) (out []netip.Prefix) {
 		for _, x := range of(a, topology.IPv4).Addrs {
@@ -150,7 +150,7 @@ func Renumbered(onUplink, rec host.Attachment) []netip.Prefix {
 	return slices.DeleteFunc(leased(rec), func(p netip.Prefix) bool { return slices.Contains(now, p) })
 }
 
-// WithoutAddrs returns a without some addresses, and without routes that name them.
+// WithoutAddrs returns a without the given addresses and the routes that use them as source.
 func WithoutAddrs(a host.Attachment, gone []netip.Prefix) host.Attachment {
 	return host.Attachment{
 		Addrs: slices.DeleteFunc(slices.Clone(a.Addrs), func(x host.LinkAddress) bool { return slices.Contains(gone, x.Prefix) }),
@@ -160,7 +160,7 @@ func WithoutAddrs(a host.Attachment, gone []netip.Prefix) host.Attachment {
 	}
 }
 
-// leased returns a with what is recorded of lifetimes: on a bridge addresses have none.
+// leased returns a with the recorded lease flags, since addresses on a bridge have no lifetimes.
 func leased(a, rec host.Attachment) host.Attachment {
 	a.Addrs = slices.Clone(a.Addrs)
 	for i, x := range a.Addrs {
@@ -171,11 +171,11 @@ func leased(a, rec host.Attachment) host.Attachment {
 	return a
 }
 
-// TakeOver returns what the interface "to" must carry when it takes the place of
-// "from". rec is what was recorded of "to", and lost says that "to" may have
-// lost what it carried, because it was made anew or was down. What "from" has is
-// newest; where it has nothing of a family and "to" has lost it, the record
-// comes back.
+// TakeOver returns the state that the interface "to" must carry when it replaces
+// "from". rec is the recorded state of "to"; lost says that "to" may have
+// lost its state because it was recreated or was down. The state of "from" is
+// the newest; if it has no addresses of a family and "to" has lost its own, the record
+// is restored.
 func TakeOver(from, to, rec host.Attachment, lost bool) host.Attachment {
 	var want host.Attachment
 	for _, f := range topology.Families {
@@ -190,8 +190,8 @@ func TakeOver(from, to, rec host.Attachment, lost bool) host.Attachment {
 	return ordered(want)
 }
 
-// Primary returns the node's address of each family asked for: the one the Node
-// object names, else the first that is no single-address prefix, else the first.
+// Primary returns the node's address of each requested family: the one in the Node
+// object, else the first that is not a single-address prefix, else the first.
 func Primary(a host.Attachment, families []topology.Family, internal []netip.Addr) []netip.Prefix {
 	var out []netip.Prefix
 	for _, f := range families {
@@ -214,7 +214,7 @@ func Primary(a host.Attachment, families []topology.Family, internal []netip.Add
 	return out
 }
 
-// NextHops returns the default gateways of the families asked for: the
+// NextHops returns the default gateways of the requested families: the
 // configured ones, else those of the default routes with the lowest metric.
 func NextHops(a host.Attachment, families []topology.Family, configured []netip.Addr) []netip.Addr {
 	var out []netip.Addr

@@ -7,7 +7,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Chains of the base network. SNAT-MGMTPORT is shared: services put exceptions
+// Chains of the base network. SNAT-MGMTPORT is shared: the service feature adds exceptions
 // before its last rule.
 const (
 	ChainForward      = "OVN-KUBE-FORWARD"
@@ -15,7 +15,7 @@ const (
 	ChainMasquerade   = "OVN-KUBE-MASQ"
 )
 
-// Positions of the jumps in nat POSTROUTING; the chain of EgressService comes
+// Positions of the jumps in nat POSTROUTING. The chain of EgressService comes
 // before them, because the first translation wins.
 const (
 	PositionSNATMgmtPort = 80
@@ -23,8 +23,8 @@ const (
 )
 
 // Contributor is the name under which the base network contributes rules, routes
-// and flows. Rules of one chain are ordered by contributor, and the last rule of
-// SNAT-MGMTPORT matches everything: the name sorts behind those of all features.
+// and flows. The rules of a chain are ordered by contributor, and the last rule of
+// SNAT-MGMTPORT matches everything: the name sorts after those of all features.
 const Contributor = "zz-gateway"
 
 // Chains declares the chains of the base network for the given families.
@@ -45,7 +45,7 @@ func Chains(families []topology.Family) []host.Chain {
 	return out
 }
 
-// Rules returns the rules every node has, for its pod subnets.
+// Rules returns the rules that every node has, for its pod subnets.
 func Rules(subnets []netip.Prefix) host.Rules {
 	const port = topology.ManagementPort
 	rules := host.Rules{}
@@ -53,13 +53,13 @@ func Rules(subnets []netip.Prefix) host.Rules {
 		key := func(table, name string) host.ChainKey {
 			return host.ChainKey{Family: topology.FamilyOf(s.Addr()), Table: table, Name: name}
 		}
-		// Hosts whose policy is to forward nothing still forward for pods.
+		// Hosts whose policy is not to forward must still forward for pods.
 		rules[key("filter", ChainForward)] = []host.Rule{
 			host.Spec{In: port, Target: host.Accept}.Rule(),
 			host.Spec{Out: port, Target: host.Accept}.Rule(),
 		}
-		// Sockets of the host may be bound to the node's address, which pods on
-		// this node reach by another way.
+		// Sockets of the host may be bound to the node's address, to which pods on
+		// this node have a different path.
 		rules[key("nat", ChainSNATMgmtPort)] = []host.Rule{
 			host.Spec{Target: host.SNATTo(topology.ManagementAddr(s))}.Rule(),
 		}
@@ -67,7 +67,7 @@ func Rules(subnets []netip.Prefix) host.Rules {
 			// Service traffic from outside whose endpoint is on another host.
 			host.Spec{Out: host.Not(port), CTState: "DNAT", SrcType: host.Not("LOCAL"), Target: host.Masquerade}.Rule(),
 			// Pods that leave through the host, and sockets of the host that
-			// picked the management port's address.
+			// use the management port's address.
 			host.Spec{Out: host.Not(port), Src: s, Target: host.Masquerade}.Rule(),
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// FuzzPlan plans what the host of any node needs.
+// FuzzPlan plans the host state of arbitrary nodes.
 func FuzzPlan(f *testing.F) {
 	const attached = `{"addrs":[{"prefix":"172.18.0.2/16"},{"prefix":"fc00:f853:ccd:e793::2/64"}],"routes":[{"dst":"0.0.0.0/0","via":"172.18.0.1"},{"dst":"10.0.0.0/8","hops":[{"via":"172.18.0.7"}]}]}`
 	f.Add([]byte(""), attached, `{}`)
@@ -23,7 +23,7 @@ func FuzzPlan(f *testing.F) {
 		if json.Unmarshal([]byte(uplink), &from) != nil || json.Unmarshal([]byte(recorded), &rec) != nil {
 			return
 		}
-		// The kernel reports no address that is none; a record may have any.
+		// The kernel reports only valid addresses; a record may contain any.
 		from.Addrs = slices.DeleteFunc(from.Addrs, func(a host.LinkAddress) bool { return !a.Prefix.IsValid() })
 		from.Routes = slices.DeleteFunc(from.Routes, func(r host.LinkRoute) bool { return !r.Dst.IsValid() })
 		s := fuzzed.New(data)

@@ -31,8 +31,8 @@ func addrs(texts ...string) []netip.Addr {
 	return out
 }
 
-// parse reads an attachment, one address ("172.18.0.3/16") or route ("default4
-// via 172.18.0.1 metric 100") a word group.
+// parse parses an attachment, with one address ("172.18.0.3/16") or route ("default4
+// via 172.18.0.1 metric 100") per item.
 func parse(t *testing.T, items ...string) host.Attachment {
 	t.Helper()
 	var a host.Attachment
@@ -104,7 +104,7 @@ func TestTakeOver(t *testing.T) {
 			if want := parse(t, c.want...); !reflect.DeepEqual(got, want) {
 				t.Errorf("got %+v\nwant %+v", got, want)
 			}
-			// What was taken over stays as it is.
+			// Taking over again changes nothing.
 			if again := TakeOver(host.Attachment{}, got, got, false); !reflect.DeepEqual(again, got) {
 				t.Errorf("the next pass changes it to %+v", again)
 			}
@@ -112,7 +112,7 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// TestWithout: what is there already need not be put there, also if it is deleted
+// TestWithout: parts that already exist need not be added, even if they are deleted
 // in the next moment.
 func TestWithout(t *testing.T) {
 	all := parse(t, "10.0.0.3/24", "fc00::3/64", "default4 via 10.0.0.1", "default6 via fc00::1", "default4 via 10.0.0.2 table 7")
@@ -198,7 +198,7 @@ func TestNextHops(t *testing.T) {
 	}
 }
 
-// TestHost prints all that a node's host gets, as iptables-save and ip do.
+// TestHost prints the complete state of a node's host, like iptables-save and ip.
 func TestHost(t *testing.T) {
 	subnets := prefixes("10.244.1.0/24", "fd00:10:244:2::/64")
 	egress := host.Chain{ChainKey: host.ChainKey{Family: topology.IPv4, Table: "nat", Name: "OVN-KUBE-EGRESS-SVC"},
@@ -265,8 +265,8 @@ func TestBridgeMappings(t *testing.T) {
 	}
 }
 
-// TestMemoryOfTwoBridges keeps each under its network, and what was written when there was
-// one bridge still reads.
+// TestMemoryOfTwoBridges stores each bridge under its network, and still reads the format for
+// a single bridge.
 func TestMemoryOfTwoBridges(t *testing.T) {
 	m, err := ParseMemory([]byte(`{"node":"n","bridge":"breth0","record":{"uplink":"eth0","host":{}}}`))
 	if err != nil || m.Of(topology.PhysicalNetwork).Bridge != "breth0" || m.Of(topology.ExternalGatewayNetwork).Bridge != "" || len(m.Bridges()) != 1 {

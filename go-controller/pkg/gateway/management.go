@@ -7,7 +7,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Management is what the management port needs.
+// Management is the configuration of the management port.
 type Management struct {
 	MAC   string
 	MTU   int // bytes
@@ -15,7 +15,7 @@ type Management struct {
 }
 
 // ManagementPort plans the management port for a node's pod subnets, which must
-// not be empty. Its MAC address follows from the first.
+// not be empty. Its MAC address is derived from the first one.
 func ManagementPort(subnets []netip.Prefix, mtu int) Management {
 	m := Management{MAC: topology.MACOf(topology.ManagementAddr(subnets[0])), MTU: mtu}
 	for _, s := range subnets {
@@ -24,11 +24,11 @@ func ManagementPort(subnets []netip.Prefix, mtu int) Management {
 	return m
 }
 
-// geneveOverhead is what a tunnel adds to a packet besides the outer IP header:
-// UDP, geneve with OVN's option, and the inner Ethernet header.
+// geneveOverhead is the size that a tunnel adds to a packet, in addition to the outer IP header:
+// UDP, Geneve with OVN's option, and the inner Ethernet header.
 const geneveOverhead = 8 + 8 + 8 + 14
 
-// UplinkMTU is the least MTU of an uplink that carries pod packets of podMTU
+// UplinkMTU returns the minimum MTU of an uplink that carries pod packets of podMTU
 // bytes in tunnels of family f.
 func UplinkMTU(podMTU int, f topology.Family) int {
 	if f == topology.IPv4 {
@@ -37,9 +37,9 @@ func UplinkMTU(podMTU int, f topology.Family) int {
 	return podMTU + geneveOverhead + 40
 }
 
-// Routes plans the routes through the management port: the pods of the cluster,
-// the services and the node-local virtual address, of each family the node has
-// pods of.
+// Routes plans the routes through the management port: to the pods of the cluster,
+// the services and the node-local virtual address, for each family in which the node has
+// pods.
 func Routes(subnets, cluster, services, masquerade []netip.Prefix) map[host.Route]host.Hop {
 	routes := map[host.Route]host.Hop{}
 	for _, s := range subnets {

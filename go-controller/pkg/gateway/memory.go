@@ -7,27 +7,27 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Remembered is what a node keeps of an external bridge.
+// Remembered is the stored state of an external bridge.
 type Remembered struct {
-	// Bridge is the name of the external bridge, Record what its row remembers.
+	// Bridge is the name of the external bridge, Record the content of its row.
 	Bridge string `json:"bridge,omitempty"`
 	Record Record `json:"record"`
 }
 
-// Memory is what a node keeps outside of the Open vSwitch database, for when that, or
-// the bridge in it, is lost.
+// Memory is the state that a node stores outside the Open vSwitch database, in case the database
+// or the bridge in it is lost.
 type Memory struct {
-	// Node is whose this is: what a copy of the machine's disk has is another node's.
+	// Node is the owner: on a copy of the machine's disk, the state belongs to another node.
 	Node string `json:"node"`
-	// Remembered is of the ordinary external bridge, Second of that for external gateways.
+	// Remembered is the state of the ordinary external bridge, Second that of the bridge for external gateways.
 	Remembered
 	Second *Remembered `json:"second,omitempty"`
-	// System are the external_ids of Open_vSwitch, whoever has set them: the identity of
-	// the node and the type of its datapath are among them.
+	// System are the external_ids of Open_vSwitch, whoever has set them, including the identity of
+	// the node and the type of its datapath.
 	System map[string]string `json:"system,omitempty"`
 }
 
-// Of returns what is kept of the bridge of a physical network.
+// Of returns the state of the bridge of a physical network.
 func (m Memory) Of(network string) Remembered {
 	switch {
 	case network == topology.PhysicalNetwork:
@@ -38,7 +38,7 @@ func (m Memory) Of(network string) Remembered {
 	return Remembered{}
 }
 
-// Keep keeps r of the bridge of a physical network.
+// Keep stores r for the bridge of a physical network.
 func (m *Memory) Keep(network string, r Remembered) {
 	switch {
 	case network == topology.PhysicalNetwork:
@@ -50,7 +50,7 @@ func (m *Memory) Keep(network string, r Remembered) {
 	}
 }
 
-// Bridges are all that is kept of bridges.
+// Bridges returns the stored state of all bridges.
 func (m Memory) Bridges() []Remembered {
 	var out []Remembered
 	for _, network := range networks {
@@ -61,16 +61,16 @@ func (m Memory) Bridges() []Remembered {
 	return out
 }
 
-// Encode returns the content of a file.
+// Encode encodes the content of the state file.
 func (m Memory) Encode() []byte {
 	b, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
-		panic(fmt.Sprintf("encode what the node remembers: %v", err)) // plain values only
+		panic(fmt.Sprintf("encode what the node remembers: %v", err)) // cannot happen: plain values only
 	}
 	return append(b, '\n')
 }
 
-// ParseMemory decodes the content of a file; none is the zero Memory.
+// ParseMemory decodes the content of the state file; empty content is the zero Memory.
 func ParseMemory(content []byte) (Memory, error) {
 	var m Memory
 	if len(content) == 0 {

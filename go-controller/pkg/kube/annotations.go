@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Annotations and labels on nodes and pods. They are public interface.
+// Annotations and labels on nodes and pods. They are a public interface.
 const (
 	AnnotationNodeSubnets      = "k8s.ovn.org/node-subnets"
 	AnnotationChassisID        = "k8s.ovn.org/node-chassis-id"
@@ -14,29 +14,29 @@ const (
 	AnnotationPrimaryIfAddr    = "k8s.ovn.org/node-primary-ifaddr"
 	AnnotationHostAddresses    = "k8s.ovn.org/host-addresses"
 	AnnotationGatewayLRPIfAddr = "k8s.ovn.org/node-gateway-router-lrp-ifaddr"
-	// AnnotationGatewayMTU is "false" where the datapath cannot tell packets that are
-	// too large, and is not there otherwise.
+	// AnnotationGatewayMTU is "false" if the datapath cannot detect packets that are
+	// too large, and absent otherwise.
 	AnnotationGatewayMTU  = "k8s.ovn.org/gateway-mtu-support"
 	AnnotationPodNetworks = "k8s.ovn.org/pod-networks"
 
-	// AnnotationEgressPending, on a pod, is the mark of one that an EgressIP has
-	// chosen before its policies are in force: CNI ADD waits until it is gone. Its
+	// AnnotationEgressPending marks a pod that an EgressIP
+	// selects, until its policies are in force: CNI ADD waits until it is removed. Its
 	// value is the name of the EgressIP.
 	AnnotationEgressPending = "k8s.ovn.org/egress-pending"
 	// AnnotationEgressIPAddresses, on a node, lists the egress addresses that the
-	// node has put on its links; they are none of the host's own.
+	// node has added to its links; they are not addresses of the host itself.
 	AnnotationEgressIPAddresses = "k8s.ovn.org/egressip-addresses"
-	// AnnotationEgressHandover, with the value "true" on a node, asks others to
+	// AnnotationEgressHandover, with the value "true" on a node, requests other nodes to
 	// take over the egress addresses of the node, which is about to stop.
 	AnnotationEgressHandover = "k8s.ovn.org/egress-handover"
-	// TaintEgress, with the value TaintEgressDrain, does the same for as long as it
+	// TaintEgress, with the value TaintEgressDrain, requests the same as long as it
 	// is on the node.
 	TaintEgress      = "k8s.ovn.org/egress"
 	TaintEgressDrain = "drain"
 
-	// LabelEgressAssignable makes a node a candidate for EgressIP by its presence.
+	// LabelEgressAssignable, if present, makes a node a candidate for EgressIP, whatever its value.
 	LabelEgressAssignable = "k8s.ovn.org/egress-assignable"
-	// LabelEgressServicePrefix and "<namespace>-<name>" label the host of an EgressService.
+	// LabelEgressServicePrefix followed by "<namespace>-<name>" is the label of the host of an EgressService.
 	LabelEgressServicePrefix = "egress-service.k8s.ovn.org/"
 )
 

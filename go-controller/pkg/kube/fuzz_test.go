@@ -18,7 +18,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// FuzzObjects reads nodes, pods and EndpointSlices of any content: all decoders, and
+// FuzzObjects decodes nodes, pods and EndpointSlices with arbitrary content: with all decoders, and
 // the indexes of the informers, in which a panic is caught.
 func FuzzObjects(f *testing.F) {
 	files, err := filepath.Glob("testdata/objects/*.json")

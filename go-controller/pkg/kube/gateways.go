@@ -15,25 +15,25 @@ import (
 // Annotations about external gateways, on namespaces and pods.
 const (
 	// AnnotationRoutingExternalGWs lists the gateways of a namespace: addresses
-	// with commas between them.
+	// separated by commas.
 	AnnotationRoutingExternalGWs = "k8s.ovn.org/routing-external-gws"
-	// AnnotationBFDEnabled, on a namespace or on a gateway pod, has its gateways
-	// watched by BFD. Its presence counts; only the value "false" says no.
+	// AnnotationBFDEnabled, on a namespace or on a gateway pod, monitors its gateways
+	// with BFD. Its presence enables BFD, unless the value is "false".
 	AnnotationBFDEnabled = "k8s.ovn.org/bfd-enabled"
 	// AnnotationRoutingNamespaces, on a pod, lists the namespaces it is a gateway of.
 	AnnotationRoutingNamespaces = "k8s.ovn.org/routing-namespaces"
-	// AnnotationRoutingNetwork names the attached network on which it is.
+	// AnnotationRoutingNetwork names the attached network on which the pod is a gateway.
 	AnnotationRoutingNetwork = "k8s.ovn.org/routing-network"
-	// AnnotationNetworkStatus tells the networks a pod is attached to.
+	// AnnotationNetworkStatus describes the networks a pod is attached to.
 	AnnotationNetworkStatus = "k8s.v1.cni.cncf.io/network-status"
 	// AnnotationGatewaysInUse is written by the master on namespaces: the gateways
-	// that their pods are routed to, sorted, with commas between them. The nodes
-	// forget the connections of gateways that leave it.
+	// that their pods are routed to, sorted and separated by commas. The nodes
+	// forget the connections of gateways that are removed from it.
 	AnnotationGatewaysInUse = "k8s.ovn.org/external-gateways-in-use"
 )
 
-// ParseAddrs decodes addresses with commas between them, and returns what is no
-// address apart. Addresses are unmapped; an empty list is none.
+// ParseAddrs decodes addresses separated by commas, and returns invalid entries
+// separately. IPv4-mapped addresses are unmapped; an empty value is an empty list.
 func ParseAddrs(value string) (addrs []netip.Addr, bad []string) {
 	for text := range strings.SplitSeq(value, ",") {
 		if text = strings.TrimSpace(text); text == "" {
@@ -49,7 +49,7 @@ func ParseAddrs(value string) (addrs []netip.Addr, bad []string) {
 	return addrs, bad
 }
 
-// FormatAddrs encodes addresses as ParseAddrs reads them: sorted, none twice.
+// FormatAddrs encodes addresses for ParseAddrs: sorted, without duplicates.
 func FormatAddrs(addrs []netip.Addr) string {
 	sorted := slices.Clone(addrs)
 	slices.SortFunc(sorted, netip.Addr.Compare)
@@ -60,13 +60,13 @@ func FormatAddrs(addrs []netip.Addr) string {
 	return strings.Join(text, ",")
 }
 
-// BFDEnabled tells whether annotations ask for BFD.
+// BFDEnabled reports whether annotations enable BFD.
 func BFDEnabled(annotations map[string]string) bool {
 	value, ok := annotations[AnnotationBFDEnabled]
 	return ok && value != "false"
 }
 
-// RoutingNamespaces returns the namespaces a pod says it is a gateway of.
+// RoutingNamespaces returns the namespaces that a pod claims to be a gateway of.
 func RoutingNamespaces(p *corev1.Pod) []string {
 	var names []string
 	for name := range strings.SplitSeq(p.Annotations[AnnotationRoutingNamespaces], ",") {
@@ -77,8 +77,8 @@ func RoutingNamespaces(p *corev1.Pod) []string {
 	return names
 }
 
-// NetworkStatus decodes the networks a pod is attached to; none where the pod
-// has no such annotation. The error names pod and value.
+// NetworkStatus decodes the networks a pod is attached to; none if the pod
+// does not have the annotation. The error names pod and value.
 func NetworkStatus(p *corev1.Pod) ([]topology.Attachment, error) {
 	value, ok := p.Annotations[AnnotationNetworkStatus]
 	if !ok {
@@ -109,7 +109,7 @@ func NetworkStatus(p *corev1.Pod) ([]topology.Attachment, error) {
 	return networks, nil
 }
 
-// parseAddrOrPrefix takes addresses with and without a prefix length: plug-ins
+// parseAddrOrPrefix parses addresses with and without a prefix length, since plug-ins
 // write both.
 func parseAddrOrPrefix(text string) (netip.Addr, error) {
 	if p, err := netip.ParsePrefix(text); err == nil {
@@ -119,7 +119,7 @@ func parseAddrOrPrefix(text string) (netip.Addr, error) {
 	return a.Unmap(), err
 }
 
-// HostAddrs returns the addresses of the host that a pod on the host's network has.
+// HostAddrs returns the host's addresses that a pod on the host's network has.
 func HostAddrs(p *corev1.Pod) []netip.Addr {
 	var texts []string
 	for _, ip := range p.Status.PodIPs {
@@ -137,19 +137,19 @@ func HostAddrs(p *corev1.Pod) []netip.Addr {
 	return addrs
 }
 
-// ReadyNow tells whether a pod runs, is ready and is not being deleted. Who deletes the mirror of
-// a static pod does not delete the pod. Where only
-// kube-controller-manager says that it is not ready, for the sake of its node, it is asked
-// whether that node counts as ready.
+// ReadyNow reports whether a pod is running, ready and not being deleted. Deleting the mirror pod of
+// a static pod does not delete the static pod. If only
+// kube-controller-manager reports the pod as not ready, because of its node, nodeReady
+// decides whether that node counts as ready.
 func ReadyNow(p *corev1.Pod, nodeReady func(node string) bool) bool {
 	return (p.DeletionTimestamp == nil || IsMirror(p)) && p.Status.Phase == corev1.PodRunning && KubeletReady(p) &&
 		(podHas(p, corev1.PodReady, readyTrue) || nodeReady(p.Spec.NodeName))
 }
 
-// KubeletReady tells whether a pod is ready by the last word of its kubelet.
-// kube-controller-manager takes the readiness from all pods of a node that is not ready, also
-// of one that it merely has not heard, and gives no reason; a kubelet always gives one. It stays
-// so until the kubelet looks at the pod again, which is some time after the node is ready.
+// KubeletReady reports whether a pod is ready according to the last report of its kubelet.
+// kube-controller-manager sets all pods of a node that is not ready to not ready, even
+// if it has merely lost contact with the node, and gives no reason; a kubelet always gives one. The pods stay
+// not ready until the kubelet syncs them again, which is some time after the node is ready.
 func KubeletReady(p *corev1.Pod) bool {
 	return podHas(p, corev1.PodReady, readyTrue) ||
 		podHas(p, corev1.PodReady, readinessTaken) && podHas(p, corev1.ContainersReady, readyTrue)
@@ -161,7 +161,7 @@ func readinessTaken(c corev1.PodCondition) bool {
 	return c.Status == corev1.ConditionFalse && c.Reason == ""
 }
 
-// podHas tells whether a condition of a pod is there and is as is says.
+// podHas reports whether a pod has a condition for which is returns true.
 func podHas(p *corev1.Pod, condition corev1.PodConditionType, is func(corev1.PodCondition) bool) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == condition && is(c) })
 }

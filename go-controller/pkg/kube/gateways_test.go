@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// FuzzGateways feeds the annotations about external gateways with anything.
+// FuzzGateways decodes arbitrary annotations about external gateways.
 func FuzzGateways(f *testing.F) {
 	f.Add(`172.18.0.51, fc00::51,`)
 	f.Add(`[{"name":"ns/net1","ips":["172.18.0.61","fc00::61/64"]}]`)
@@ -46,8 +46,8 @@ func FuzzGateways(f *testing.F) {
 	})
 }
 
-// TestReadyNow: only pods that run, are ready and are not being deleted are gateways. What
-// was taken from a pod for the sake of its node counts as far as the node does.
+// TestReadyNow: only pods that are running, ready and not being deleted are gateways. If a pod
+// was marked as not ready because of its node, it counts as ready if the node does.
 func TestReadyNow(t *testing.T) {
 	pod := func(change func(*corev1.Pod)) *corev1.Pod {
 		p := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "a"}, Status: corev1.PodStatus{Phase: corev1.PodRunning,
@@ -65,7 +65,7 @@ func TestReadyNow(t *testing.T) {
 	for _, c := range []struct {
 		name                      string
 		pod                       *corev1.Pod
-		ready, unready, byKubelet bool // its node being ready, and not
+		ready, unready, byKubelet bool // with its node being ready, and not
 	}{
 		{"ready", pod(func(*corev1.Pod) {}), true, true, true},
 		{"taken", pod(taken), true, false, true},

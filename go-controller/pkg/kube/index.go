@@ -8,9 +8,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
-// AddIndex gives an informer of T an index, unless it has one of that name. It is
+// AddIndex adds an index to an informer of T, unless it already has one of that name. It must be
 // called before the informer starts. An object for which keys panics is in the
-// cache, but not in the index: a panic would end the informer.
+// cache but not in the index, since a panic would end the informer.
 func AddIndex[T any](inf cache.SharedIndexInformer, name string, keys func(T) []string) error {
 	if _, ok := inf.GetIndexer().GetIndexers()[name]; ok {
 		return nil
@@ -20,7 +20,7 @@ func AddIndex[T any](inf cache.SharedIndexInformer, name string, keys func(T) []
 		if !ok {
 			return nil, nil
 		}
-		_ = panics.Catch("index", func() error { // it has been logged
+		_ = panics.Catch("index", func() error { // already logged
 			found = keys(o)
 			return nil
 		})

@@ -12,8 +12,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
-// TestIndexThatPanics: an informer whose index panics for one object has it, and
-// goes on with the others.
+// TestIndexThatPanics: an informer whose index panics for one object keeps the object, and
+// continues with the others.
 func TestIndexThatPanics(t *testing.T) {
 	pod := func(name string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}

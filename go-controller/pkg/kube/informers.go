@@ -11,13 +11,13 @@ import (
 
 // NewInformers returns the informer factory of the core API. There is no
 // periodic resync: state is compared on events and at start-up. Fields that no
-// package reads are dropped before objects are cached. A static pod stays a while when
-// its mirror is deleted (MirrorGrace), here and in the other factories.
+// package reads are dropped before objects are cached. When the mirror pod of a static pod is
+// deleted, the pod is kept for MirrorGrace, here and in the other factories.
 func NewInformers(cs kubernetes.Interface) informers.SharedInformerFactory {
 	return LateMirrors(informers.NewSharedInformerFactoryWithOptions(cs, 0, informers.WithTransform(Trim)), nil)
 }
 
-// NewNodePodInformers returns a factory whose pod informer holds only the pods
+// NewNodePodInformers returns a factory whose pod informer contains only the pods
 // of one node, for the node side of pod attachment.
 func NewNodePodInformers(cs kubernetes.Interface, node string) informers.SharedInformerFactory {
 	return LateMirrors(informers.NewSharedInformerFactoryWithOptions(cs, 0, informers.WithTransform(Trim)), func(o *metav1.ListOptions) {
@@ -25,8 +25,8 @@ func NewNodePodInformers(cs kubernetes.Interface, node string) informers.SharedI
 	})
 }
 
-// Trim drops managed fields, which are often the larger half of an object, and the
-// images of nodes: every node knows all of them. It is the transformation of informers.
+// Trim drops managed fields, often the larger half of an object, and the
+// images of nodes, which every node would cache for all nodes. It is the transform function of informers.
 func Trim(obj any) (any, error) {
 	if n, ok := obj.(*corev1.Node); ok {
 		n.Status.Images = nil

@@ -10,9 +10,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Memo keeps, by name, what was made of objects of an informer's cache, for as long as the
-// cache has them. Such objects are never modified: one that has changed is another one.
-// What it returns is read-only, too, since many may have it.
+// Memo caches, by name, values computed from objects in an informer's cache, as long as the
+// cache has the objects. Such objects are never modified: a changed object is a different one.
+// The returned values are read-only, too, since they are shared.
 type Memo[O, T any] struct {
 	make func(*O) T
 
@@ -25,8 +25,8 @@ type made[O, T any] struct {
 	out  T
 }
 
-// NewMemo returns a Memo of what a function makes of the objects of an informer, whose kind
-// has no namespaces. It fails where the informer has stopped.
+// NewMemo returns a Memo of the values that f computes from the objects of an informer for a
+// cluster-scoped kind. It fails if the informer has stopped.
 func NewMemo[O, T any](inf cache.SharedIndexInformer, f func(*O) T) (*Memo[O, T], error) {
 	m := &Memo[O, T]{make: f, made: map[string]made[O, T]{}}
 	_, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) {
@@ -40,7 +40,7 @@ func NewMemo[O, T any](inf cache.SharedIndexInformer, f func(*O) T) (*Memo[O, T]
 	return m, nil
 }
 
-// Of returns what is made of an object with a name.
+// Of returns the value computed from the object with a name.
 func (m *Memo[O, T]) Of(name string, obj *O) T {
 	m.mu.Lock()
 	last, ok := m.made[name]
@@ -61,7 +61,7 @@ func (m *Memo[O, T]) forget(name string) {
 	m.mu.Unlock()
 }
 
-// Nodes decodes the nodes of an informer's cache, each of them once.
+// Nodes decodes the nodes in an informer's cache, each of them once.
 type Nodes struct {
 	memo *Memo[corev1.Node, decodedNode]
 }
@@ -71,7 +71,7 @@ type decodedNode struct {
 	err  error
 }
 
-// NewNodes returns one that has decoded none of an informer's nodes. It fails where that has
+// NewNodes returns an empty Nodes for an informer. It fails if the informer has
 // stopped.
 func NewNodes(inf cache.SharedIndexInformer) (Nodes, error) {
 	memo, err := NewMemo(inf, func(n *corev1.Node) decodedNode {
@@ -81,7 +81,7 @@ func NewNodes(inf cache.SharedIndexInformer) (Nodes, error) {
 	return Nodes{memo}, err
 }
 
-// Node is the function Node, whose result must not be modified.
+// Node is like the function Node, but its result must not be modified.
 func (c Nodes) Node(n *corev1.Node) (topology.Node, error) {
 	d := c.memo.Of(n.Name, n)
 	return d.node, d.err

@@ -34,7 +34,7 @@ func TestMemo(t *testing.T) {
 			t.Errorf("step %d: %q after %d calls, want %q after %d", i, got, calls, step.want, step.calls)
 		}
 	}
-	// One that is gone is not kept.
+	// A deleted object is not kept.
 	if _, err := cs.CoreV1().Nodes().Create(t.Context(), first, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -19,16 +19,16 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// MirrorGrace is how long a static pod counts as there when its mirror is not. The pod
-// goes on running when somebody deletes its mirror, which the kubelet makes anew: at
-// once where the deletion was graceful, else when it looks at the pod again, which it
+// MirrorGrace is how long a static pod counts as existing after its mirror pod was deleted. The static pod
+// keeps running when somebody deletes its mirror pod, which the kubelet recreates:
+// immediately after a graceful deletion, otherwise when it syncs the pod again, which it
 // does within a minute and a half by default.
 const MirrorGrace = 2 * time.Minute
 
-// LateMirrors returns a factory whose informer of pods tells of the deletion of a mirror
-// only when MirrorGrace is over. A mirror that is made anew until then is a change of the
-// pod, with another UID of the object, and with the status of the mirror before until the
-// kubelet says what it is. tweak is that of f; nil for none.
+// LateMirrors returns a factory whose pod informer reports the deletion of a mirror pod
+// only after MirrorGrace. A mirror pod recreated before then is an update of the
+// pod, with another object UID, and with the status of the previous mirror pod until the
+// kubelet reports a new one. tweak is the tweak function of f; nil for none.
 func LateMirrors(f informers.SharedInformerFactory, tweak func(*metav1.ListOptions)) informers.SharedInformerFactory {
 	return podFactory{f, metav1.NamespaceAll, tweak}
 }
@@ -36,7 +36,7 @@ func LateMirrors(f informers.SharedInformerFactory, tweak func(*metav1.ListOptio
 // podFactory implements LateMirrors.
 type podFactory struct {
 	informers.SharedInformerFactory
-	namespace string // of the pods
+	namespace string // of the pods to watch
 	tweak     func(*metav1.ListOptions)
 }
 
@@ -77,33 +77,33 @@ func (f podFactory) pods(cs kubernetes.Interface, resync time.Duration) cache.Sh
 	}, &corev1.Pod{}, resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 }
 
-// mirrors are those that the API does not have any more, over the lists and watches of
+// mirrors tracks deleted mirror pods across the lists and watches of
 // an informer.
 type mirrors struct {
 	mu      sync.Mutex
 	absent  map[string]absent
 	started map[string]started // by key
-	version string             // of the latest event: the one of a deletion that is told late must not be older
+	version string             // of the latest event; a delayed deletion event must not have an older one
 }
 
 func newMirrors() *mirrors {
 	return &mirrors{absent: map[string]absent{}, started: map[string]started{}}
 }
 
-// started is a static pod that the kubelet has said of that it runs.
+// started is a static pod that the kubelet has reported as started.
 type started struct {
 	uid    types.UID // of the pod
 	status corev1.PodStatus
 }
 
-// absent is a mirror that was deleted.
+// absent is a deleted mirror pod.
 type absent struct {
 	pod   *corev1.Pod
 	until time.Time
 }
 
-// list adds absent mirrors to a page of a list, the last one, and forgets those that are
-// there again.
+// list adds the absent mirror pods to the last page of a list, and forgets those that
+// exist again.
 func (m *mirrors) list(page *corev1.PodList) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,8 +121,8 @@ func (m *mirrors) list(page *corev1.PodList) {
 	}
 }
 
-// watch passes on what w tells, but for deletions of mirrors, which come late. A watch
-// that begins with all that is there begins with absent mirrors.
+// watch forwards the events of w, but delays deletions of mirror pods. A watch
+// that starts with all existing objects starts with the absent mirror pods.
 func (m *mirrors) watch(w watch.Interface, initial bool) watch.Interface {
 	out := make(chan watch.Event)
 	proxy := watch.NewProxyWatcher(out)
@@ -151,7 +151,7 @@ func (m *mirrors) watch(w watch.Interface, initial bool) watch.Interface {
 					more = send(e)
 				}
 			case now := <-due:
-				// Where nobody takes it, the next watch tells.
+				// If the events are not received, the next watch sends them.
 				over := func(a absent) bool { return !a.until.After(now) }
 				if more = send(m.events(watch.Deleted, over)...); more {
 					m.forget(over)
@@ -167,7 +167,7 @@ func (m *mirrors) watch(w watch.Interface, initial bool) watch.Interface {
 	return proxy
 }
 
-// withhold tells whether an event is not to be passed on now, and completes the pod of one that is.
+// withhold reports whether an event must not be forwarded now, and otherwise completes the status of its pod.
 func (m *mirrors) withhold(e *watch.Event) bool {
 	p, ok := e.Object.(*corev1.Pod)
 	if !ok {
@@ -187,23 +187,23 @@ func (m *mirrors) withhold(e *watch.Event) bool {
 		}
 		return false
 	}
-	if was, ok := m.absent[key]; !ok || was.pod.UID != p.UID { // a watch may tell again
+	if was, ok := m.absent[key]; !ok || was.pod.UID != p.UID { // a watch may repeat the event
 		m.absent[key] = absent{p, time.Now().Add(MirrorGrace)}
 	}
 	return true
 }
 
-// note remembers that a static pod runs; mu is held. Whoever may make pods can make one with
-// the annotation of a mirror, which no kubelet runs, and the address of each would outlive it:
-// users do not write the status of a pod, so that it is the kubelet's word.
+// note records that a static pod has started; mu is held. Users who may create pods can create one with
+// the annotation of a mirror pod that no kubelet runs, and its address would be kept after its deletion:
+// therefore the status is checked, which only the kubelet writes and users do not.
 func (m *mirrors) note(p *corev1.Pod) {
 	if IsMirror(p) && p.Status.StartTime != nil {
 		m.started[PodKey(p)] = started{PodUID(p), p.Status}
 	}
 }
 
-// known returns a pod with what is known of its status; mu is held. A mirror made anew has none
-// at first, while the pod goes on running.
+// known returns a pod completed with its known status; mu is held. A recreated mirror pod has no status
+// at first, while the static pod keeps running.
 func (m *mirrors) known(p *corev1.Pod) *corev1.Pod {
 	if s, ok := m.started[PodKey(p)]; ok && IsMirror(p) && p.Status.StartTime == nil && s.uid == PodUID(p) {
 		p = p.DeepCopy()
@@ -212,8 +212,8 @@ func (m *mirrors) known(p *corev1.Pod) *corev1.Pod {
 	return p
 }
 
-// timer returns a channel that tells when the next absent mirror is to be given up, and
-// what releases it.
+// timer returns a channel that fires when the next absent mirror pod expires, and a function
+// that stops the timer.
 func (m *mirrors) timer() (<-chan time.Time, func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -225,7 +225,7 @@ func (m *mirrors) timer() (<-chan time.Time, func()) {
 	return t.C, func() { t.Stop() }
 }
 
-// forget forgets some absent mirrors.
+// forget removes the absent mirror pods for which which returns true.
 func (m *mirrors) forget(which func(absent) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -237,7 +237,7 @@ func (m *mirrors) forget(which func(absent) bool) {
 	})
 }
 
-// events returns an event for each of some absent mirrors.
+// events returns an event for each absent mirror pod for which which returns true.
 func (m *mirrors) events(what watch.EventType, which func(absent) bool) (events []watch.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

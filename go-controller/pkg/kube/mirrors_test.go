@@ -20,7 +20,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
-// mirror is what the API has of a static pod.
+// mirror returns the mirror pod of a static pod.
 func mirror(name, uid string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid), Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "hash"}},
@@ -29,9 +29,9 @@ func mirror(name, uid string) *corev1.Pod {
 	}
 }
 
-// TestMadeUpMirrorsDoNotStay: a pod that a user gave the annotation of a mirror is gone when
-// it is deleted, and a mirror made anew stays although the kubelet has not said yet that its
-// pod runs.
+// TestMadeUpMirrorsDoNotStay: a pod that a user has given the annotation of a mirror pod is removed when
+// it is deleted, and a recreated mirror pod stays although the kubelet has not reported yet that its
+// pod is running.
 func TestMadeUpMirrorsDoNotStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatched(t, fake.NewClientset())
@@ -48,7 +48,7 @@ func TestMadeUpMirrorsDoNotStay(t *testing.T) {
 	})
 }
 
-// watched is an informer of pods and what it has told.
+// watched is an informer of pods with the events it has sent.
 type watched struct {
 	t        *testing.T
 	cs       *fake.Clientset
@@ -83,7 +83,7 @@ func (w *watched) note(what string, obj any) {
 	w.told = append(w.told, fmt.Sprintf("%s %s %s", what, p.Name, p.UID))
 }
 
-// tells fails unless something, and nothing else, was told since.
+// tells fails unless exactly the given events were sent since the last call.
 func (w *watched) tells(when string, want ...string) {
 	w.t.Helper()
 	synctest.Wait()
@@ -109,8 +109,8 @@ func (w *watched) remove(name string) {
 	synctest.Wait()
 }
 
-// TestMirrorIsMadeAnew: who watches pods does not hear that a mirror was deleted when it
-// is made anew in time, and hears of it late when it is not.
+// TestMirrorIsMadeAnew: watchers of pods get no deletion event of a mirror pod that
+// is recreated in time, and a delayed one if it is not.
 func TestMirrorIsMadeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatched(t, fake.NewClientset(mirror("static", "u1")))
@@ -148,8 +148,8 @@ func TestMirrorIsMadeAnew(t *testing.T) {
 	})
 }
 
-// TestNextMirrorHasTheStatus: a mirror that is made anew has the status of the one before, in a
-// watch and in a list, until the kubelet says what it is; one of another pod has not.
+// TestNextMirrorHasTheStatus: a recreated mirror pod has the status of the previous one, in a
+// watch and in a list, until the kubelet reports a new one; the mirror pod of another pod does not.
 func TestNextMirrorHasTheStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatched(t, fake.NewClientset())
@@ -190,7 +190,7 @@ func TestNextMirrorHasTheStatus(t *testing.T) {
 	})
 }
 
-// TestOnlyStaticPodsStay: the deletion of any other pod is told at once, also of a static
+// TestOnlyStaticPodsStay: the deletion of any other pod is reported at once, also of a static
 // pod that is finished.
 func TestOnlyStaticPodsStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -205,8 +205,8 @@ func TestOnlyStaticPodsStay(t *testing.T) {
 	})
 }
 
-// TestAbsentMirrorsOutlastTheWatch: a list and a watch that begin while a mirror is absent
-// go on from there.
+// TestAbsentMirrorsOutlastTheWatch: a list and a watch that start while a mirror pod is absent
+// continue from that state.
 func TestAbsentMirrorsOutlastTheWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMirrors()
@@ -216,7 +216,7 @@ func TestAbsentMirrorsOutlastTheWatch(t *testing.T) {
 			first.Delete(mirror(name, "u1"))
 		}
 		<-time.After(time.Minute)
-		first.Delete(mirror("away", "u1")) // told again, it does not count anew
+		first.Delete(mirror("away", "u1")) // repeated, it does not restart the timer
 		synctest.Wait()
 		w.Stop()
 		pages := []*corev1.PodList{
@@ -233,7 +233,7 @@ func TestAbsentMirrorsOutlastTheWatch(t *testing.T) {
 		if want := []string{"back u2", "new u3", "away u1"}; !slices.Equal(listed, want) {
 			t.Errorf("listed %q, want %q", listed, want)
 		}
-		// Nobody reads this one, and what it had to tell is not lost.
+		// Nothing reads from this watch, and its events are not lost.
 		m.watch(watch.NewFake(), false).Stop()
 		unread := m.watch(watch.NewFake(), true)
 		<-time.After(MirrorGrace - time.Minute)

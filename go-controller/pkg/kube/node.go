@@ -17,7 +17,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Bounds of what annotations of nodes may say. Nothing beyond them is decoded.
+// Limits for the values of node annotations. Values beyond them are not decoded.
 const (
 	maxValue       = 4 << 10  // bytes of a value
 	maxList        = 64 << 10 // bytes of a value that lists addresses
@@ -28,7 +28,7 @@ const (
 	maxVLAN        = 4094
 )
 
-// MaxEgressAddresses is how many egress addresses on its other networks a node can have: as many
+// MaxEgressAddresses is the maximum number of egress addresses on a node's secondary networks: as many
 // as its annotation may list.
 const MaxEgressAddresses = 4096
 
@@ -39,7 +39,7 @@ var (
 	maxSubnetBits = map[topology.Family]int{topology.IPv4: 29, topology.IPv6: 125}
 )
 
-// AnnotationError is an annotation of a node that says nothing valid.
+// AnnotationError is the error of an invalid annotation of a node.
 type AnnotationError struct {
 	Node, Annotation, Value string
 	Err                     error
@@ -53,7 +53,7 @@ func (e *AnnotationError) Error() string {
 // Unwrap returns the reason.
 func (e *AnnotationError) Unwrap() error { return e.Err }
 
-// Shorten quotes a value that somebody else wrote for a message.
+// Shorten quotes and shortens a value from an untrusted source for a message.
 func Shorten(value string) string {
 	if len(value) <= maxShown {
 		return strconv.Quote(value)
@@ -61,7 +61,7 @@ func Shorten(value string) string {
 	return fmt.Sprintf("%q... (%d bytes)", value[:maxShown], len(value))
 }
 
-// nodeAnnotation is how an annotation of a node is decoded.
+// nodeAnnotation describes how an annotation of a node is decoded.
 type nodeAnnotation struct {
 	name   string
 	limit  int
@@ -115,8 +115,8 @@ func NodeAnnotations() []string {
 	return names
 }
 
-// Unpublish is the change that takes from a node all annotations and labels that ovnkube
-// writes there, and none that users do.
+// Unpublish returns the change that removes from a node all annotations and labels that ovnkube
+// writes there, and none that users write.
 func Unpublish(n *corev1.Node) Metadata {
 	m := Metadata{Annotations: map[string]*string{AnnotationEgressIPAddresses: nil, AnnotationEgressHandover: nil}, Labels: map[string]*string{}}
 	for _, name := range NodeAnnotations() {
@@ -130,8 +130,8 @@ func Unpublish(n *corev1.Node) Metadata {
 	return m
 }
 
-// DecodeNodeAnnotation decodes one of NodeAnnotations into n, whose name is known.
-// Where the value is not valid n stays as it is.
+// DecodeNodeAnnotation decodes one of NodeAnnotations into n, whose name is set.
+// If the value is not valid, n is not changed.
 func DecodeNodeAnnotation(name, value string, n *topology.Node) error {
 	i := slices.IndexFunc(nodeAnnotations, func(a nodeAnnotation) bool { return a.name == name })
 	if i < 0 {
@@ -152,10 +152,10 @@ func DecodeNodeAnnotation(name, value string, n *topology.Node) error {
 	return nil
 }
 
-// Node decodes what the annotations, labels and conditions of n say. What is not
-// there, or is not valid, is empty. The error names the first annotation that is
-// not valid; everything else is decoded all the same. What is valid in itself need
-// not be true: package nodeinfo decides what counts.
+// Node decodes the annotations, labels and conditions of n. Missing or invalid
+// values are left empty. The error names the first invalid annotation;
+// everything else is decoded nevertheless. A value that is valid in itself need
+// not be true: package nodeinfo decides which values are used.
 func Node(n *corev1.Node) (topology.Node, error) {
 	node := topology.Node{
 		Name:          n.Name,
@@ -179,23 +179,23 @@ func Node(n *corev1.Node) (topology.Node, error) {
 	return node, first
 }
 
-// NodeReady tells whether the Ready condition of a node is True, or Unknown although its
-// kubelet was heard since it became so. A kubelet that reports just when kube-controller-manager
-// gives it up sends what has changed since it looked last, which is the time of its heartbeat and
-// not that it is ready; it may take minutes until it notices.
+// NodeReady reports whether the Ready condition of a node is True, or Unknown although its
+// kubelet has reported since it became Unknown. A kubelet whose report coincides with
+// kube-controller-manager's update only sends what has changed since its last report, which is the time
+// of its heartbeat and not its readiness; it may take minutes until it notices.
 func NodeReady(n *corev1.Node) bool { return readyIs(n, corev1.ConditionTrue) || heardSince(n) }
 
-// NodeUnheard tells whether the Ready condition of a node is Unknown: Kubernetes has heard
-// nothing of its kubelet for a while.
+// NodeUnheard reports whether the Ready condition of a node is Unknown: Kubernetes has not
+// received reports of its kubelet for a while.
 func NodeUnheard(n *corev1.Node) bool { return readyIs(n, corev1.ConditionUnknown) && !heardSince(n) }
 
-// crossed bounds by how much a heartbeat may be later than what it crossed. Kubelets report
-// every ten seconds, and one whose clock is ahead by the time that Kubernetes waits for it and
-// more must not count as ready when its node is dead.
+// crossed limits how much later than the update a coinciding heartbeat may be. Kubelets report
+// every ten seconds. A kubelet whose clock is ahead by more than the time that Kubernetes waits for it
+// must not count as ready when its node is dead.
 const crossed = 10 * time.Second
 
-// heardSince tells whether the Ready condition of a node is Unknown, and its heartbeat is not
-// older. Times in conditions are whole seconds.
+// heardSince reports whether the Ready condition of a node is Unknown, and its heartbeat is not
+// older than the transition. Times in conditions are whole seconds.
 func heardSince(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		later := c.LastHeartbeatTime.Sub(c.LastTransitionTime.Time)
@@ -203,7 +203,7 @@ func heardSince(n *corev1.Node) bool {
 	})
 }
 
-// readySince tells when the Ready condition of a node became what it is.
+// readySince returns the last transition time of the Ready condition of a node.
 func readySince(n *corev1.Node) time.Time {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
@@ -227,14 +227,14 @@ func has(m map[string]string, key string) bool {
 	return ok
 }
 
-// isDraining tells whether a node is to hand over the egress addresses it has.
+// isDraining reports whether a node is to hand over its egress addresses.
 func isDraining(n *corev1.Node) bool {
 	return n.Annotations[AnnotationEgressHandover] == "true" || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Key == TaintEgress && t.Value == TaintEgressDrain
 	})
 }
 
-// checkAddr refuses what no host has as its address on a network.
+// checkAddr rejects addresses that a host cannot have on a network.
 func checkAddr(a netip.Addr) error {
 	switch {
 	case !a.IsValid():
@@ -249,7 +249,7 @@ func checkAddr(a netip.Addr) error {
 	return nil
 }
 
-// checkHostPrefix refuses what no link of a host has as its address and network.
+// checkHostPrefix rejects prefixes that a host's link cannot have as its address and network.
 func checkHostPrefix(p netip.Prefix) error {
 	if !p.IsValid() {
 		return errors.New("has an empty address")
@@ -266,8 +266,8 @@ func checkHostPrefix(p netip.Prefix) error {
 	return nil
 }
 
-// parseNodeSubnets also takes a single string instead of a list, as single
-// stack clusters have written it.
+// parseNodeSubnets also accepts a single string instead of a list, as written by single-stack
+// clusters.
 func parseNodeSubnets(value string) ([]netip.Prefix, error) {
 	var networks map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(value), &networks); err != nil {
@@ -362,7 +362,7 @@ func parseHostAddresses(value string) ([]netip.Prefix, error) {
 	return addrs, nil
 }
 
-// EgressIPAddresses decodes egressip-addresses; a node without has none.
+// EgressIPAddresses decodes egressip-addresses; none if the node does not have the annotation.
 func EgressIPAddresses(n *corev1.Node) ([]netip.Addr, error) {
 	value, ok := n.Annotations[AnnotationEgressIPAddresses]
 	if !ok {
@@ -434,7 +434,7 @@ func parseL3Gateway(value string) (topology.Gateway, error) {
 	return g, nil
 }
 
-// checkUplink checks what a gateway says of a network outside, in the keys that begin
+// checkUplink checks a gateway's data about an external network, in the keys that start
 // with prefix.
 func checkUplink(prefix, id, mac string, addrs []netip.Prefix) error {
 	if bridge, _, _ := strings.Cut(id, "_"); id != "" && (!isName(id) || bridge == "") {
@@ -468,7 +468,7 @@ func checkNextHops(hops []netip.Addr) error {
 	return nil
 }
 
-// isName tells whether something in OVN can have that name.
+// isName reports whether a name is valid in OVN.
 func isName(name string) bool {
 	return name != "" && len(name) <= 2*maxName && !strings.ContainsFunc(name, func(r rune) bool {
 		return r <= ' ' || r > '~' || strings.ContainsRune("/\\,\"'", r)
@@ -482,7 +482,7 @@ func checkChassis(id string) error {
 	return nil
 }
 
-// checkMAC takes what a single interface can have.
+// checkMAC accepts MAC addresses that a single interface can have.
 func checkMAC(text string) error {
 	mac, err := net.ParseMAC(text)
 	switch {
@@ -494,7 +494,7 @@ func checkMAC(text string) error {
 	return nil
 }
 
-// SameNodeAddresses tells whether two states of a node have the same addresses, in
+// SameNodeAddresses reports whether two states of a node have the same addresses, in
 // the annotations that name any.
 func SameNodeAddresses(a, b *corev1.Node) bool {
 	for _, annotation := range []string{AnnotationPrimaryIfAddr, AnnotationHostAddresses, AnnotationL3Gateway} {
@@ -505,8 +505,8 @@ func SameNodeAddresses(a, b *corev1.Node) bool {
 	return true
 }
 
-// KnownNodes reads nodes as far as they are known: what cannot be read of one, for
-// now or by a mistake of somebody's, is left out.
+// KnownNodes decodes nodes as far as possible: parts that cannot be decoded are
+// left out.
 func KnownNodes(nodes []*corev1.Node) []topology.Node {
 	known := make([]topology.Node, 0, len(nodes))
 	for _, n := range nodes {

@@ -12,7 +12,7 @@ func FormatNodeSubnets(subnets []netip.Prefix) string {
 	return mustJSON(map[string][]netip.Prefix{defaultNetwork: subnets})
 }
 
-// families is the JSON shape of annotations with one value a family.
+// families is the JSON shape of annotations with one value per family.
 type families struct {
 	IPv4 string `json:"ipv4,omitempty"`
 	IPv6 string `json:"ipv6,omitempty"`
@@ -79,7 +79,7 @@ func FormatL3Gateway(g topology.Gateway) string {
 	}})
 }
 
-// FormatNode encodes what is known of a node, by annotation.
+// FormatNode encodes a node's data, by annotation.
 func FormatNode(n topology.Node) map[string]string {
 	out := map[string]string{}
 	add := func(known bool, name, value string) {

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestNodeHeard: what is Unknown is not when the kubelet was heard later.
+// TestNodeHeard: a node that is Unknown counts as heard if the kubelet has reported later.
 func TestNodeHeard(t *testing.T) {
 	at := func(second int64) metav1.Time { return metav1.Time{Time: time.Unix(second, 0)} }
 	for _, c := range []struct {

@@ -12,19 +12,19 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Metadata is a change of annotations and labels: a value sets, nil deletes,
-// keys not named stay as they are.
+// Metadata is a change of annotations and labels: a value sets a key, nil deletes it,
+// and other keys stay as they are.
 type Metadata struct {
 	Annotations map[string]*string
 	Labels      map[string]*string
-	// Unseen is told of the object where a request is sent; nil: nobody has to know.
+	// Unseen records the object when a request is sent; nil: it is not recorded.
 	Unseen *Unseen
 }
 
 // Value returns a pointer to s, for the maps of Metadata.
 func Value(s string) *string { return &s }
 
-// patch returns the merge patch that takes have to m; nil where nothing differs.
+// patch returns the merge patch that applies m to have, or nil if nothing differs.
 func (m Metadata) patch(have metav1.ObjectMeta) ([]byte, error) {
 	meta := map[string]any{}
 	if d := differing(have.Annotations, m.Annotations); len(d) > 0 {
@@ -36,10 +36,10 @@ func (m Metadata) patch(have metav1.ObjectMeta) ([]byte, error) {
 	if len(meta) == 0 {
 		return nil, nil
 	}
-	// An object made anew under the same name must not get what was meant for
-	// the old one: the server refuses a patch with a foreign uid.
+	// An object recreated under the same name must not get a change meant for
+	// the old one: the API server rejects a patch with a different uid.
 	meta["uid"] = have.UID
-	m.Unseen.wrote(have.UID) // before it is written, so that the event about it finds the note
+	m.Unseen.wrote(have.UID) // before the write, so that the handler of its event finds the record
 	return json.Marshal(map[string]any{"metadata": meta})
 }
 
@@ -54,8 +54,8 @@ func differing(have map[string]string, want map[string]*string) map[string]*stri
 	return d
 }
 
-// JSONPatch is a JSON patch (RFC 6902): the API server carries out all of its operations
-// in their order, or none where a test fails.
+// JSONPatch is a JSON patch (RFC 6902): the API server performs all of its operations
+// in order, or none if a test fails.
 type JSONPatch []operation
 
 type operation struct {
@@ -64,26 +64,26 @@ type operation struct {
 	Value any    `json:"value"`
 }
 
-// Test adds the condition that path has a value; nil asks for a path that is not there.
+// Test adds the condition that path has a value; nil requires that path does not exist.
 func (p JSONPatch) Test(path string, value any) JSONPatch {
 	return append(p, operation{"test", path, value})
 }
 
-// Add adds the operation that puts a value at path, whatever is there.
+// Add adds the operation that sets the value at path, whether or not it exists.
 func (p JSONPatch) Add(path string, value any) JSONPatch {
 	return append(p, operation{"add", path, value})
 }
 
-// Replace adds the operation that replaces the value at path, which has to be there.
+// Replace adds the operation that replaces the value at path, which must exist.
 func (p JSONPatch) Replace(path string, value any) JSONPatch {
 	return append(p, operation{"replace", path, value})
 }
 
-// Remove adds the operation that removes what is at path, which has to be there.
+// Remove adds the operation that removes the value at path, which must exist.
 func (p JSONPatch) Remove(path string) JSONPatch { return append(p, operation{"remove", path, nil}) }
 
-// PatchNode makes annotations and labels of a node be as m says. node is the
-// object as last read; where it says so already, no request is sent.
+// PatchNode applies m to the annotations and labels of a node. node is the
+// object as last read; if it already matches, no request is sent.
 func PatchNode(ctx context.Context, cs kubernetes.Interface, node *corev1.Node, m Metadata) error {
 	patch, err := m.patch(node.ObjectMeta)
 	if err != nil || patch == nil {
@@ -95,7 +95,7 @@ func PatchNode(ctx context.Context, cs kubernetes.Interface, node *corev1.Node, 
 	return nil
 }
 
-// PatchPod does for a pod what PatchNode does for a node.
+// PatchPod is like PatchNode for a pod.
 func PatchPod(ctx context.Context, cs kubernetes.Interface, pod *corev1.Pod, m Metadata) error {
 	patch, err := m.patch(pod.ObjectMeta)
 	if err != nil || patch == nil {
@@ -107,7 +107,7 @@ func PatchPod(ctx context.Context, cs kubernetes.Interface, pod *corev1.Pod, m M
 	return nil
 }
 
-// PatchNamespace does for a namespace what PatchNode does for a node.
+// PatchNamespace is like PatchNode for a namespace.
 func PatchNamespace(ctx context.Context, cs kubernetes.Interface, ns *corev1.Namespace, m Metadata) error {
 	patch, err := m.patch(ns.ObjectMeta)
 	if err != nil || patch == nil {
@@ -120,7 +120,7 @@ func PatchNamespace(ctx context.Context, cs kubernetes.Interface, ns *corev1.Nam
 }
 
 // SetNodeCondition sets a condition of a node unless status, reason and message
-// are there already. The time of the last transition moves with the status only.
+// already match. The last transition time changes only with the status.
 func SetNodeCondition(ctx context.Context, cs kubernetes.Interface, node *corev1.Node, c corev1.NodeCondition) error {
 	c.LastHeartbeatTime = metav1.Now()
 	c.LastTransitionTime = c.LastHeartbeatTime
@@ -145,8 +145,8 @@ func SetNodeCondition(ctx context.Context, cs kubernetes.Interface, node *corev1
 	return nil
 }
 
-// RemoveNodeCondition removes a condition of a node, where its reason is one of those given:
-// with another one it is somebody else's.
+// RemoveNodeCondition removes a condition of a node if its reason is one of those given:
+// with another reason it belongs to somebody else.
 func RemoveNodeCondition(ctx context.Context, cs kubernetes.Interface, node *corev1.Node, kind corev1.NodeConditionType, reasons ...string) error {
 	if !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind && slices.Contains(reasons, c.Reason) }) {
 		return nil

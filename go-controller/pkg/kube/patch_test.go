@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// TestRemoveNodeCondition: only a condition with a reason of ours goes.
+// TestRemoveNodeCondition: only a condition with one of our reasons is removed.
 func TestRemoveNodeCondition(t *testing.T) {
 	for reason, want := range map[string]int{"Ours": 1, "Theirs": 2} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{

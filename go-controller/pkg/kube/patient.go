@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// again and againMost are how long a request waits before it is tried again, the first
-	// time and at most.
+	// again and againMost are the initial and the maximum delay before a request
+	// is retried.
 	again     = 200 * time.Millisecond
 	againMost = 2 * time.Second
 )
 
-// Patient has informers go on soon after the API server could not be reached. Their own
-// pauses between attempts grow to a minute, and are as long for minutes after an outage: a
-// pod that is made then has no network for as long.
+// Patient lets informers continue soon after the API server was unreachable. Their own
+// retry delays grow to a minute, and stay that long for minutes after an outage: a
+// pod created in that time would have no network for as long.
 func Patient(rc *rest.Config) {
 	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return patient{next, &unlisted{}} })
 }
 
-// patient tries requests of informers again and again, until they are answered.
+// patient retries requests of informers until they are answered.
 type patient struct {
 	next     http.RoundTripper
 	unlisted *unlisted
@@ -40,7 +40,7 @@ func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	klog.InfoS("The API server cannot be reached, trying again", "path", r.URL.Path, "err", err)
 	for wait := again; err != nil; wait = min(2*wait, againMost) {
-		// Those of all nodes come at different times.
+		// Jitter, so that the nodes retry at different times.
 		timer := time.NewTimer(wait/2 + rand.N(wait/2))
 		select {
 		case <-r.Context().Done():
@@ -61,14 +61,14 @@ func (p patient) try(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// informs tells whether a request is one of an informer: it watches, or lists.
+// informs reports whether a request comes from an informer: a watch or a list.
 func informs(r *http.Request) bool {
 	query := r.URL.Query()
 	return query.Get("watch") != "" || query.Has("resourceVersion")
 }
 
-// unlisted are the kinds, by path, that the API server does not answer requests of informers
-// for.
+// unlisted are the kinds, by path, for which the API server does not answer requests of
+// informers.
 type unlisted struct {
 	mu    sync.Mutex
 	kinds map[string]*waits.Lost
@@ -85,20 +85,20 @@ func (u *unlisted) note(path string, response *http.Response, err error) {
 		u.kinds[path] = kind
 	}
 	u.mu.Unlock()
-	// One that is told to list anew does so.
+	// StatusGone is not an error: the informer then lists again.
 	if err == nil && response.StatusCode >= http.StatusBadRequest && response.StatusCode != http.StatusGone {
 		err = errors.New(response.Status)
 	}
 	kind.Set(waits.Wait{Part: "informers", Object: path, For: "an answer of the API server", Reason: waits.ReasonAPIServer}, err)
 }
 
-// goesOn tells whether a request is one by which an informer goes on: it watches, or lists
-// from where it was. A first list fails, and the log says so.
+// goesOn reports whether a request continues an informer: a watch, or a list
+// from a known version. Initial lists may fail, and the log reports that.
 func goesOn(r *http.Request) bool {
 	query := r.URL.Query()
 	version := query.Get("resourceVersion")
 	return r.Method == http.MethodGet && (query.Get("watch") != "" || version != "" && version != "0")
 }
 
-// WrappedRoundTripper returns the one behind, for whoever looks for its connections.
+// WrappedRoundTripper returns the wrapped round tripper, for callers that need its connections.
 func (p patient) WrappedRoundTripper() http.RoundTripper { return p.next }

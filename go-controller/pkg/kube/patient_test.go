@@ -13,7 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// outage is an API server that cannot be reached until a time.
+// outage is an API server that is unreachable until a given time.
 type outage struct {
 	until    time.Time
 	attempts int
@@ -38,8 +38,8 @@ func request(ctx context.Context, t *testing.T, method, path string) *http.Reque
 	return r
 }
 
-// TestPatient has an informer's request be answered soon after an outage, however long that
-// was, while others are told at once.
+// TestPatient: an informer's request is answered soon after an outage, however long it
+// was, while other requests fail at once.
 func TestPatient(t *testing.T) {
 	const long = 10 * time.Minute
 	for _, tc := range []struct {
@@ -81,7 +81,7 @@ func TestPatient(t *testing.T) {
 	}
 }
 
-// TestRefusedListsAreTold: which kind the API server does not list, and why, is told until it
+// TestRefusedListsAreTold: the kinds that the API server does not list, and the reasons, are reported until it
 // does.
 func TestRefusedListsAreTold(t *testing.T) {
 	refused := map[string]bool{"/apis/k8s.ovn.org/v1/egressips": true}
@@ -101,7 +101,7 @@ func TestRefusedListsAreTold(t *testing.T) {
 		}
 		var all []string
 		for _, w := range waits.All() {
-			if w.Object == "/apis/k8s.ovn.org/v1/egressips" || w.Object == "/api/v1/namespaces" { // others are of other tests
+			if w.Object == "/apis/k8s.ovn.org/v1/egressips" || w.Object == "/api/v1/namespaces" { // others belong to other tests
 				all = append(all, w.Reason+" "+w.String())
 			}
 		}
@@ -125,7 +125,7 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: code, Status: fmt.Sprint(code, " ", http.StatusText(code)), Body: http.NoBody}, nil
 }
 
-// TestPatientEnds has a request end with its context.
+// TestPatientEnds: a request ends with its context.
 func TestPatientEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

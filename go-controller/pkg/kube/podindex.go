@@ -14,9 +14,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// PodAddresses returns the addresses that a pod has on the pod network, by the
-// word of the kubelet: unlike annotations, those who may edit pods cannot make
-// them up. A pod that is finished, or on its host's network, has none.
+// PodAddresses returns the addresses that a pod has on the pod network, as
+// reported by the kubelet: unlike annotations, users who may edit pods cannot
+// change them. A pod that is finished, or on its host's network, has none.
 func PodAddresses(p *corev1.Pod) []netip.Addr {
 	if !NeedsNetwork(p) {
 		return nil
@@ -30,8 +30,8 @@ func PodAddresses(p *corev1.Pod) []netip.Addr {
 	return addrs
 }
 
-// NewNamespacePods returns an informer that holds, of each pod of one namespace, no more
-// than PodAddresses reads, with the index that PodAt reads.
+// NewNamespacePods returns an informer with the pods of one namespace, reduced to
+// the fields that PodAddresses reads, with the index that PodAt reads.
 func NewNamespacePods(cs kubernetes.Interface, namespace string) (cache.SharedIndexInformer, error) {
 	factory := informers.NewSharedInformerFactoryWithOptions(cs, 0, informers.WithTransform(func(obj any) (any, error) {
 		p, ok := obj.(*corev1.Pod)
@@ -54,8 +54,8 @@ const (
 	podsByLabel   = "label"
 )
 
-// IndexPods gives an informer of pods the index that PodAt reads. It is called
-// before the informer starts, by each package that reads it.
+// IndexPods adds the index that PodAt reads to a pod informer. It must be called
+// before the informer starts, by each package that reads the index.
 func IndexPods(inf cache.SharedIndexInformer) error {
 	return AddIndex(inf, podsByAddress, func(p *corev1.Pod) []string {
 		var keys []string
@@ -66,11 +66,11 @@ func IndexPods(inf cache.SharedIndexInformer) error {
 	})
 }
 
-// PodAt returns the pod of a namespace that has an address; nil where none has.
+// PodAt returns the pod of a namespace that has an address, or nil if there is none.
 func PodAt(indexer cache.Indexer, namespace string, addr netip.Addr) *corev1.Pod {
 	objs, err := indexer.ByIndex(podsByAddress, addressKey(namespace, addr))
 	if err != nil || len(objs) == 0 {
-		return nil // the index is there: IndexPods made it
+		return nil // no such pod; the index exists, since IndexPods created it
 	}
 	p, _ := objs[0].(*corev1.Pod)
 	return p
@@ -78,8 +78,8 @@ func PodAt(indexer cache.Indexer, namespace string, addr netip.Addr) *corev1.Pod
 
 func addressKey(namespace string, a netip.Addr) string { return namespace + "/" + a.String() }
 
-// IndexPodLabels gives an informer of pods the index that PodsSelected reads, as
-// IndexPods does.
+// IndexPodLabels adds the index that PodsSelected reads to a pod informer, like
+// IndexPods.
 func IndexPodLabels(inf cache.SharedIndexInformer) error {
 	return AddIndex(inf, podsByLabel, func(p *corev1.Pod) []string {
 		keys := make([]string, 0, len(p.Labels))
@@ -91,14 +91,14 @@ func IndexPodLabels(inf cache.SharedIndexInformer) error {
 }
 
 // PodsSelected returns the pods of a namespace that have all labels of a selector,
-// none where it has none.
+// or none if the selector is empty.
 func PodsSelected(indexer cache.Indexer, namespace string, selector map[string]string) []*corev1.Pod {
 	var fewest []string
 	first := true
 	for k, v := range selector {
 		keys, err := indexer.IndexKeys(podsByLabel, labelKey(namespace, k, v))
 		if err != nil {
-			return nil // the index is there: IndexPodLabels made it
+			return nil // cannot happen: IndexPodLabels created this index
 		}
 		if first || len(keys) < len(fewest) {
 			fewest, first = keys, false

@@ -34,12 +34,12 @@ func FormatPodNetwork(p topology.PodNetwork) string {
 	return mustJSON(map[string]podNetwork{defaultNetwork: w})
 }
 
-// PodNetwork decodes pod-networks. It returns false where the pod has no such
-// annotation, and an error that names pod and value where it is not one that a
-// master writes: one address of a family, of the kind that pods can have.
+// PodNetwork decodes pod-networks. It returns false if the pod does not have the
+// annotation, and an error that names pod and value if the value is not one that a
+// master writes: one address per family, of the kind that pods can have.
 //
-// Whoever may edit the pod can write anything here: it is what the master said
-// only where the pod's port in the database has the same.
+// Users who may edit the pod can write anything here: the value comes from the master
+// only if the pod's port in the database matches it.
 func PodNetwork(p *corev1.Pod) (topology.PodNetwork, bool, error) {
 	value, ok := p.Annotations[AnnotationPodNetworks]
 	if !ok {
@@ -53,8 +53,8 @@ func PodNetwork(p *corev1.Pod) (topology.PodNetwork, bool, error) {
 	return network, true, nil
 }
 
-// excerpt is the begin of a text, which somebody may have made as long as an
-// annotation can be, as far as it fits an Event.
+// excerpt returns the beginning of a text, which may be as long as an
+// annotation can be, shortened to fit an Event.
 func excerpt(text string) string {
 	const most = 256
 	if len(text) <= most {
@@ -90,7 +90,7 @@ func parsePodNetwork(value string) (topology.PodNetwork, error) {
 	return network, checkPodNetwork(network)
 }
 
-// checkPodNetwork tells what is wrong with a network that no pod can have.
+// checkPodNetwork returns an error for a network that no pod can have.
 func checkPodNetwork(n topology.PodNetwork) error {
 	if len(n.Addrs) == 0 {
 		return errors.New("has no address")

@@ -12,7 +12,7 @@ func annotated(value string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", Annotations: map[string]string{AnnotationPodNetworks: value}}}
 }
 
-// TestPodNetworkIsRefused lists what no master writes.
+// TestPodNetworkIsRefused: values that no master writes are rejected.
 func TestPodNetworkIsRefused(t *testing.T) {
 	const mac = `"mac_address":"0a:58:0a:f4:01:03"`
 	for value, want := range map[string]string{
@@ -60,7 +60,7 @@ func TestPodNetworkIsRefused(t *testing.T) {
 	}
 }
 
-// TestPodNetworkOfOthers reads what the reference implementation writes.
+// TestPodNetworkOfOthers: values that the reference implementation writes are decoded.
 func TestPodNetworkOfOthers(t *testing.T) {
 	network, ok, err := PodNetwork(annotated(`{"default":{"ip_addresses":["10.244.1.9/24","fd00:10:244:2::9/64"],"mac_address":"0a:58:0a:f4:01:09",` +
 		`"gateway_ips":["10.244.1.1","fd00:10:244:2::1"],"routes":[{"dest":"10.244.0.0/16","nextHop":"10.244.1.1"}],"role":"primary"},"ns/other":{"ip_addresses":null}}`))

@@ -5,8 +5,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Protobuf returns the configuration of a client for built-in kinds, which the API server
-// also speaks in protobuf: that costs a fraction of JSON. Our own kinds have JSON only.
+// Protobuf returns the client configuration for built-in kinds, for which the API server
+// supports protobuf, at a fraction of the cost of JSON. Custom resources support only JSON.
 func Protobuf(rc *rest.Config) *rest.Config {
 	rc = rest.CopyConfig(rc)
 	rc.ContentType = runtime.ContentTypeProtobuf

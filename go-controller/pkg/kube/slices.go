@@ -14,8 +14,8 @@ const (
 	slicesByAddress = "address"
 )
 
-// SliceService returns "namespace/name" of the Service an EndpointSlice belongs
-// to; empty where it belongs to none.
+// SliceService returns "namespace/name" of the Service that an EndpointSlice belongs
+// to, or "" if it belongs to none.
 func SliceService(s *discoveryv1.EndpointSlice) string {
 	if name := s.Labels[discoveryv1.LabelServiceName]; name != "" {
 		return s.Namespace + "/" + name
@@ -23,8 +23,8 @@ func SliceService(s *discoveryv1.EndpointSlice) string {
 	return ""
 }
 
-// IndexSlices gives an informer of EndpointSlices the index that Slices reads. It
-// is called before the informer starts, by each package that reads it.
+// IndexSlices adds the index that Slices reads to an EndpointSlice informer. It
+// must be called before the informer starts, by each package that reads the index.
 func IndexSlices(inf cache.SharedIndexInformer) error {
 	return AddIndex(inf, slicesByService, func(s *discoveryv1.EndpointSlice) []string {
 		if key := SliceService(s); key != "" {
@@ -50,8 +50,8 @@ func Slices(indexer cache.Indexer, service string) ([]*discoveryv1.EndpointSlice
 	return slices, nil
 }
 
-// IndexSliceAddresses gives an informer of EndpointSlices the index that
-// ServicesAt reads, as IndexSlices does.
+// IndexSliceAddresses adds the index that ServicesAt reads to an EndpointSlice informer,
+// like IndexSlices.
 func IndexSliceAddresses(inf cache.SharedIndexInformer) error {
 	return AddIndex(inf, slicesByAddress, func(s *discoveryv1.EndpointSlice) []string {
 		if SliceService(s) == "" {
@@ -69,12 +69,12 @@ func IndexSliceAddresses(inf cache.SharedIndexInformer) error {
 	})
 }
 
-// ServicesAt returns "namespace/name" of the Services of a namespace, "" for any,
-// whose EndpointSlices list an address.
+// ServicesAt returns "namespace/name" of the Services whose EndpointSlices list an address,
+// in one namespace, or in all namespaces if namespace is "".
 func ServicesAt(indexer cache.Indexer, namespace string, addr netip.Addr) []string {
 	objs, err := indexer.ByIndex(slicesByAddress, addr.String())
 	if err != nil {
-		return nil // the index is there: IndexSliceAddresses made it
+		return nil // cannot happen: IndexSliceAddresses created this index
 	}
 	var services []string
 	for _, o := range objs {

@@ -7,17 +7,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Unseen has the objects whose metadata this process has written and no event of which
-// has come since. Filters of events that compare an object with the one before let the
-// next one pass: where a watch was lost meanwhile, it may be about a state in which
-// somebody has undone what was written, and which looks as the one before. Its zero value
+// Unseen records the objects whose metadata this process has written and for which no event
+// has arrived since. Event filters that compare an object with its previous state must let the
+// next event pass: if a watch was lost meanwhile, the event may show a state in which
+// somebody has reverted the write, which looks like the previous one. The zero value
 // is ready for use, and it is safe for concurrent use.
 type Unseen struct {
 	mu      sync.Mutex
 	written map[types.UID]bool
 }
 
-// wrote notes that an object is about to be written.
+// wrote records that an object is about to be written.
 func (u *Unseen) wrote(uid types.UID) {
 	if u == nil {
 		return
@@ -30,8 +30,8 @@ func (u *Unseen) wrote(uid types.UID) {
 	u.written[uid] = true
 }
 
-// Follows tells whether an event is the first one of an object that was written. A list
-// that shows the version before tells nothing of what was written.
+// Follows reports whether an event is the first one of an object since it was written. A list
+// that shows the previous version says nothing about the write.
 func (u *Unseen) Follows(old, new any) bool {
 	before, _ := old.(metav1.Object)
 	after, _ := new.(metav1.Object)

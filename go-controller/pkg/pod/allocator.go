@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// Refusals of the Allocator. They are results to report, not errors to retry:
+// Errors of the Allocator. They are results to report, not errors to retry:
 // the pod is tried again when an address of its node is released.
 var (
 	// ErrFull means that every address of the node's subnets is taken.
 	ErrFull = errors.New("no free pod address")
 	// ErrTaken means that an address belongs to another pod.
 	ErrTaken = errors.New("address is taken")
-	// ErrOutside means that an address is none of the node's pod addresses.
+	// ErrOutside means that an address is not one of the node's pod addresses.
 	ErrOutside = errors.New("address is not a pod address of the node")
 	// ErrTwice means that there is more than one address of a family.
 	ErrTwice = errors.New("more than one address of a family")
-	// ErrHeld means that a holder has other addresses, which it keeps.
+	// ErrHeld means that a holder already has other addresses, which it keeps.
 	ErrHeld = errors.New("pod has other addresses")
 )
 
@@ -33,7 +33,7 @@ type Holder struct {
 	UID string
 }
 
-// Allocator knows who holds which pod address. It is safe for concurrent use.
+// Allocator tracks which holder has which pod address. It is safe for concurrent use.
 type Allocator struct {
 	mu       sync.Mutex
 	nodes    map[string]*node
@@ -41,21 +41,21 @@ type Allocator struct {
 	byKey    map[string][]Holder
 }
 
-// node is the pod addresses of a node.
+// node is the state of a node's pod addresses.
 type node struct {
 	subnets []netip.Prefix
 	pools   []*pool
-	next    uint64 // host number to look at first
+	next    uint64 // first host number to try
 	holders map[netip.Addr]Holder
-	macs    map[string]Holder // MAC addresses that are not those of addresses
+	macs    map[string]Holder // MAC addresses that are not derived from the holder's addresses
 	waiting map[string]bool   // keys of pods that found no address
 }
 
-// reservation is what a holder has.
+// reservation is the state of a holder.
 type reservation struct {
 	node  string
 	addrs []netip.Prefix
-	mac   string // "": that of the addresses
+	mac   string // "": derived from the addresses
 }
 
 // NewAllocator returns an empty allocator.
@@ -63,8 +63,8 @@ func NewAllocator() *Allocator {
 	return &Allocator{nodes: map[string]*node{}, reserved: map[Holder]reservation{}, byKey: map[string][]Holder{}}
 }
 
-// Claim is what a pod has been given before, by the word of somebody who can be
-// believed: not that of the pod's annotation.
+// Claim is a previous assignment of addresses to a pod, from a trustworthy source:
+// not from the pod's annotation.
 type Claim struct {
 	Holder
 	Addrs   []netip.Prefix
@@ -72,11 +72,11 @@ type Claim struct {
 	Created time.Time
 }
 
-// SetNode says which subnets a node has and what its pods have been given
-// before, in one step: nobody can be given an address that is claimed. Where
-// claims collide, pods that run keep, then older ones. What is held stays held
-// as far as it is in the subnets. It returns the keys of pods that wait for an
-// address and are to be tried again.
+// SetNode sets the subnets of a node and the previous assignments to its pods
+// in one step, so that no claimed address can be assigned to another pod. If
+// claims collide, running pods take precedence, then older ones. Addresses already held stay held
+// if they are in the subnets. It returns the keys of pods that wait for an
+// address and should be tried again.
 func (a *Allocator) SetNode(name string, subnets []netip.Prefix, claims []Claim) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -94,7 +94,7 @@ func (a *Allocator) SetNode(name string, subnets []netip.Prefix, claims []Claim)
 		for who, h := range a.reserved {
 			if h.node == name {
 				n.occupy(who, h.addrs)
-				h.mac = "" // it may be that of others there
+				h.mac = "" // in the new subnets it may belong to another pod
 				a.reserved[who] = h
 			}
 		}
@@ -116,7 +116,7 @@ func (a *Allocator) SetNode(name string, subnets []netip.Prefix, claims []Claim)
 	return n.takeWaiting()
 }
 
-// Subnets returns what SetNode said last; nil where it said nothing.
+// Subnets returns the subnets last set by SetNode, or nil if there are none.
 func (a *Allocator) Subnets(name string) []netip.Prefix {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -126,10 +126,10 @@ func (a *Allocator) Subnets(name string) []netip.Prefix {
 	return nil
 }
 
-// Reserve reserves the addresses that a pod has been given before. A holder that
-// holds just these already is fine; one that holds others on that node keeps them.
-// The error wraps ErrTaken, ErrOutside, ErrTwice or ErrHeld; then nothing changes,
-// and the pod is noted as waiting.
+// Reserve reserves the addresses previously assigned to a pod. It succeeds if the holder
+// already holds exactly these. A holder that holds other addresses on that node keeps them.
+// The error wraps ErrTaken, ErrOutside, ErrTwice or ErrHeld; then nothing changes.
+// If the addresses are not available, the pod is recorded as waiting.
 func (a *Allocator) Reserve(who Holder, nodeName string, addrs []netip.Prefix) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -153,9 +153,9 @@ func (a *Allocator) Reserve(who Holder, nodeName string, addrs []netip.Prefix) e
 	return nil
 }
 
-// Allocate gives a holder one address of each subnet of the node, with the same
-// host number where possible; addresses that the holder has there it keeps.
-// When it returns ErrFull, the pod is noted as waiting.
+// Allocate assigns a holder one address of each subnet of the node, with the same
+// host number if possible; the holder keeps addresses that it already has there.
+// If it returns ErrFull, the pod is recorded as waiting.
 func (a *Allocator) Allocate(who Holder, nodeName string) ([]netip.Prefix, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -177,9 +177,9 @@ func (a *Allocator) Allocate(who Holder, nodeName string) ([]netip.Prefix, error
 	return addrs, nil
 }
 
-// KeepMAC has a holder keep a MAC address that is not the one of its addresses, if
-// nobody else on the node has it or can come to have it. That is for pods of
-// clusters without IPv4, where others may derive it otherwise.
+// KeepMAC lets a holder keep a MAC address that is not derived from its addresses, if
+// no other pod on the node has it or can get it. This is for pods of
+// clusters without IPv4, where other implementations may derive it differently.
 func (a *Allocator) KeepMAC(who Holder, mac string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -198,7 +198,7 @@ func (a *Allocator) KeepMAC(who Holder, mac string) error {
 	return nil
 }
 
-// MAC returns the MAC address that a holder keeps; "" where it is that of its
+// MAC returns the MAC address that a holder keeps, or "" if it is derived from its
 // addresses.
 func (a *Allocator) MAC(who Holder) string {
 	a.mu.Lock()
@@ -206,7 +206,7 @@ func (a *Allocator) MAC(who Holder) string {
 	return a.reserved[who].mac
 }
 
-// IsReserved tells whether a holder has any address.
+// IsReserved reports whether a holder has any address.
 func (a *Allocator) IsReserved(who Holder) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -214,8 +214,8 @@ func (a *Allocator) IsReserved(who Holder) bool {
 	return ok
 }
 
-// Others returns the holders of a pod's earlier incarnations: all with its key
-// but the given UID.
+// Others returns the holders of a pod's other incarnations: all with the same key
+// but another UID.
 func (a *Allocator) Others(who Holder) []Holder {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -228,8 +228,8 @@ func (a *Allocator) Others(who Holder) []Holder {
 	return out
 }
 
-// Release gives up all that a holder has. It returns the keys of pods to try
-// again.
+// Release releases everything that a holder has. It returns the keys of pods that should be
+// tried again.
 func (a *Allocator) Release(who Holder) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -268,7 +268,7 @@ func (a *Allocator) drop(who Holder) {
 	}
 }
 
-// reset gives the node subnets of which nothing is held.
+// reset sets the subnets of the node and clears all holders.
 func (n *node) reset(subnets []netip.Prefix) {
 	n.subnets, n.pools = slices.Clone(subnets), nil
 	for _, s := range subnets {
@@ -277,7 +277,7 @@ func (n *node) reset(subnets []netip.Prefix) {
 	n.next, n.holders, n.macs = firstPod, map[netip.Addr]Holder{}, map[string]Holder{}
 }
 
-// check tells whether who may have addrs.
+// check returns an error if who may not have addrs.
 func (n *node) check(who Holder, addrs []netip.Prefix) error {
 	if len(addrs) == 0 {
 		return fmt.Errorf("%w: none is given", ErrOutside)
@@ -302,7 +302,7 @@ func (n *node) check(who Holder, addrs []netip.Prefix) error {
 	return nil
 }
 
-// find returns the pool of an address that pods of the node can have.
+// find returns the pool of an address, and its host number; false if pods of the node cannot have it.
 func (n *node) find(p netip.Prefix) (*pool, uint64, bool) {
 	for _, pool := range n.pools {
 		if number, ok := pool.number(p.Addr()); ok && p.Bits() == pool.subnet.Bits() {
@@ -312,7 +312,7 @@ func (n *node) find(p netip.Prefix) (*pool, uint64, bool) {
 	return nil, 0, false
 }
 
-// of returns those of addrs that who occupies.
+// of returns the addresses in addrs that who occupies.
 func (n *node) of(who Holder, addrs []netip.Prefix) (has []netip.Prefix) {
 	for _, p := range addrs {
 		if n.holders[p.Addr()] == who {
@@ -322,16 +322,16 @@ func (n *node) of(who Holder, addrs []netip.Prefix) (has []netip.Prefix) {
 	return has
 }
 
-// holdsAny tells whether who occupies any of addrs.
+// holdsAny reports whether who occupies any of addrs.
 func (n *node) holdsAny(who Holder, addrs []netip.Prefix) bool { return len(n.of(who, addrs)) > 0 }
 
-// complete tells whether addrs, held by who, are one of each pool.
+// complete reports whether who holds addrs and they include one address of each pool.
 func (n *node) complete(who Holder, addrs []netip.Prefix) bool {
 	return len(addrs) == len(n.pools) && len(n.of(who, addrs)) == len(addrs)
 }
 
-// occupy marks addresses as taken by who and moves on behind them; those of
-// other subnets, or taken by somebody else, are left out.
+// occupy marks addresses as taken by who and advances next past them; addresses outside
+// the subnets, or taken by others, are skipped.
 func (n *node) occupy(who Holder, addrs []netip.Prefix) {
 	for _, p := range addrs {
 		pool, number, ok := n.find(p)
@@ -356,7 +356,7 @@ func (n *node) vacate(who Holder, addrs []netip.Prefix) {
 	}
 }
 
-// pick returns an address of each pool: those there are already, and free ones. It
+// pick returns an address of each pool: those in have, and free ones. It
 // takes the next host number that is free in all pools, or else the next free one of
 // each.
 func (n *node) pick(have []netip.Prefix) ([]netip.Prefix, bool) {
@@ -393,7 +393,7 @@ func (n *node) pick(have []netip.Prefix) ([]netip.Prefix, bool) {
 	return addrs, true
 }
 
-// around looks from n.next to the end and then from the start.
+// around searches from n.next to the end and then from the start.
 func (n *node) around(end uint64, used ...bitmap) (uint64, bool) {
 	if number, ok := firstFree(n.next, end, used...); ok {
 		return number, true
@@ -401,7 +401,7 @@ func (n *node) around(end uint64, used ...bitmap) (uint64, bool) {
 	return firstFree(firstPod, min(n.next, end), used...)
 }
 
-// takeWaiting returns and forgets who waits for an address.
+// takeWaiting returns the keys of the waiting pods and clears them.
 func (n *node) takeWaiting() []string {
 	if n == nil {
 		return nil

@@ -87,7 +87,7 @@ func TestFullSubnet(t *testing.T) {
 	if keys := a.Release(who("5")); len(keys) > 0 {
 		t.Errorf("the next release wakes %v again", keys)
 	}
-	// The host number is free in both families, behind the last one given.
+	// The host number is free in both families, after the last one assigned.
 	allocate(t, a, "late", "[10.0.0.4/29 fd00::4/64]")
 	allocate(t, a, "later", "[10.0.0.5/29 fd00::5/64]")
 	if _, err := a.Allocate(who("latest"), "n"); !errors.Is(err, ErrFull) {
@@ -119,7 +119,7 @@ func TestClaims(t *testing.T) {
 			t.Errorf("%s holds its claim: %v, want %v", name, !want, want)
 		}
 	}
-	allocate(t, a, "new", "[10.244.1.6/24 fd00:10:244:2::6/64]") // behind the last one claimed
+	allocate(t, a, "new", "[10.244.1.6/24 fd00:10:244:2::6/64]") // after the last one claimed
 
 	for _, tt := range []struct {
 		name  string
@@ -143,7 +143,7 @@ func TestClaims(t *testing.T) {
 			t.Errorf("%s claims %v: %v, want %v", tt.name, tt.addrs, err, tt.want)
 		}
 	}
-	allocate(t, a, "a", "[10.244.1.7/24 fd00:10:244:2::7/64]") // what it has, and the rest
+	allocate(t, a, "a", "[10.244.1.7/24 fd00:10:244:2::7/64]") // the one it has, and the missing one
 }
 
 func TestMACs(t *testing.T) {
@@ -180,7 +180,7 @@ func TestMACs(t *testing.T) {
 	}
 }
 
-// Addresses stay with their pods while their node has no subnets for a while.
+// Pods keep their addresses while their node temporarily has no subnets.
 func TestNodeWithoutSubnetsForAWhile(t *testing.T) {
 	a := NewAllocator()
 	a.SetNode("n", dual, nil)
@@ -289,8 +289,8 @@ func TestAllocatorConcurrency(t *testing.T) {
 	wg.Wait()
 }
 
-// The work of one allocation does not grow with the pods of other nodes, and
-// hardly with those of its own.
+// The cost of one allocation does not grow with the pods of other nodes, and
+// hardly with those of the same node.
 func BenchmarkAllocate(b *testing.B) {
 	for _, pods := range []int{10, 10000} {
 		b.Run(fmt.Sprint(pods), func(b *testing.B) {

@@ -1,18 +1,18 @@
-// Package pod plans the pods' share of the network: which addresses a pod gets
+// Package pod plans the pods' part of the network: the addresses that a pod gets
 // from its node's subnets (Allocator) and the northbound rows of its logical
 // port (Rows).
 //
-// It does no I/O. The memory of addresses is the pods' ports in the northbound
-// database, not their annotations, which anybody may have written: the Allocator is
-// filled from it before it hands out anything. Invariants:
+// It does no I/O. Assigned addresses are stored in the pods' ports in the northbound
+// database, not in the pods' annotations, which users may write: the Allocator is
+// initialized from the ports before it assigns any address. Invariants:
 //
 //   - A holder has one address of each subnet of its node, and keeps it.
-//   - No two holders have the same address; of two pods that claim one, the
-//     holder that came first keeps it.
-//   - An address is released only after the port that used it is gone from the
-//     northbound database, and is not handed out again before all others of the
+//   - No two holders have the same address; if two pods claim one, the
+//     first holder keeps it.
+//   - An address is released only after the port that used it is removed from the
+//     northbound database, and is not assigned again before all other addresses of the
 //     subnet have been.
 //   - The rows of a pod belong to owner {pod, "namespace/name"}.
 //
-// Caller: pod/master, the glue that reads pods and applies rows.
+// Caller: pod/master, the controller that reads pods and applies rows.
 package pod

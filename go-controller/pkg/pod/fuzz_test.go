@@ -12,8 +12,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// FuzzAllocator has nodes and pods come, claim, ask and go in any order: nobody is
-// given an address that another has, nor one outside of its node's subnets.
+// FuzzAllocator lets nodes and pods appear, claim, request and disappear in any order: no holder gets
+// an address that another one has, or one outside its node's subnets.
 func FuzzAllocator(f *testing.F) {
 	for _, seed := range []string{"", "\x01\x00\x03\x00\x01\x01\x02\x01\x00\x01\x02", "aabbccddeeffgghh", "\x02\x01\x02\x01\x02\x01\x02\x01\x00\x00\x05\x03\x01"} {
 		f.Add([]byte(seed))

@@ -8,11 +8,11 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// macPrefix begins the MAC addresses of ports of the cluster network.
+// macPrefix is the prefix of the MAC addresses of ports of the cluster network.
 var macPrefix = [2]byte{0x0a, 0x58}
 
-// macOf returns the MAC address of a pod: the one that belongs to its IPv4
-// address, or to its first where it has none.
+// macOf returns the MAC address of a pod: the one derived from its IPv4
+// address, or from its first address if it has none.
 func macOf(addrs []netip.Prefix) string {
 	if p, ok := topology.PrefixOf(topology.IPv4, addrs); ok {
 		return topology.MACOf(p.Addr())
@@ -20,18 +20,18 @@ func macOf(addrs []netip.Prefix) string {
 	return topology.MACOf(addrs[0].Addr())
 }
 
-// A MAC address that a pod keeps although it is not the one of its address may be
-// the one of another address of the node. Then the host number of that address is
-// taken, too, so that nobody is given it.
+// A MAC address that a pod keeps although it is not derived from its address may be
+// derived from another address of the node. Then the host number of that address is
+// marked as taken, too, so that no other pod gets it.
 
-// mayHaveMAC tells whether a pod can keep a MAC address.
+// mayHaveMAC reports whether a pod can keep a MAC address.
 func (n *node) mayHaveMAC(mac string) bool {
 	number, belongs, ok := n.macNumber(mac)
 	return ok && (!belongs || number >= firstPod && !n.pools[0].used.has(number))
 }
 
-// macNumber returns the host number whose MAC address this is, and whether there is
-// one. It returns false where no pod of the node can have the address.
+// macNumber returns the host number from which a MAC address is derived, and whether there is
+// one. ok is false if no pod of the node can have the MAC address.
 func (n *node) macNumber(mac string) (number uint64, belongs, ok bool) {
 	b, err := net.ParseMAC(mac)
 	if err != nil || len(b) != 6 || [2]byte(b[:2]) != macPrefix || len(n.pools) == 0 {
@@ -39,7 +39,7 @@ func (n *node) macNumber(mac string) (number uint64, belongs, ok bool) {
 	}
 	for _, p := range n.pools {
 		if p.subnet.Addr().Is4() {
-			return 0, false, false // there it follows from the address
+			return 0, false, false // in an IPv4 subnet it is always derived from the address
 		}
 	}
 	base := n.pools[0].subnet.Addr().As16()
@@ -47,7 +47,7 @@ func (n *node) macNumber(mac string) (number uint64, belongs, ok bool) {
 	return number, number < n.pools[0].end, true
 }
 
-// occupyMAC notes that who keeps a MAC address.
+// occupyMAC records that who keeps a MAC address.
 func (n *node) occupyMAC(who Holder, mac string) {
 	if number, belongs, ok := n.macNumber(mac); ok {
 		n.macs[mac] = who
@@ -57,7 +57,7 @@ func (n *node) occupyMAC(who Holder, mac string) {
 	}
 }
 
-// vacateMAC undoes that.
+// vacateMAC reverts occupyMAC.
 func (n *node) vacateMAC(who Holder, mac string) {
 	if mac == "" || n.macs[mac] != who {
 		return

@@ -12,7 +12,7 @@ import (
 // the router and 2 the management port.
 const firstPod = 3
 
-// maxHosts bounds the addresses of one subnet that are handed out. A node runs
+// maxHosts limits the number of assignable addresses of one subnet. A node runs
 // some hundred pods; an IPv6 subnet has more addresses than memory has bits.
 const maxHosts = 1 << 20
 
@@ -42,7 +42,7 @@ func (b bitmap) word(i uint64) uint64 {
 	return 0
 }
 
-// firstFree returns the lowest number in [from, to) that is in none of maps.
+// firstFree returns the lowest number in [from, to) that is in none of the maps.
 func firstFree(from, to uint64, maps ...bitmap) (uint64, bool) {
 	for i := from / 64; i*64 < to; i++ {
 		var taken uint64
@@ -60,10 +60,10 @@ func firstFree(from, to uint64, maps ...bitmap) (uint64, bool) {
 	return 0, false
 }
 
-// pool is the pod addresses of one subnet, by host number.
+// pool is the set of pod addresses of one subnet, by host number.
 type pool struct {
 	subnet netip.Prefix
-	end    uint64 // host numbers go from firstPod to end-1
+	end    uint64 // host numbers range from firstPod to end-1
 	used   bitmap
 }
 
@@ -77,13 +77,13 @@ func newPool(subnet netip.Prefix) *pool {
 	return p
 }
 
-// number returns the host number of a; false where pods cannot have a.
+// number returns the host number of a; false if pods cannot have a.
 func (p *pool) number(a netip.Addr) (uint64, bool) {
 	if !p.subnet.Contains(a) {
 		return 0, false
 	}
 	addr, base := a.As16(), p.subnet.Addr().As16()
-	for i := range 8 { // a number above 64 bits is out of range anyway
+	for i := range 8 { // a number above 64 bits is out of range
 		if addr[i] != base[i] {
 			return 0, false
 		}
@@ -92,13 +92,13 @@ func (p *pool) number(a netip.Addr) (uint64, bool) {
 	return n, n >= firstPod && n < p.end
 }
 
-// prefix returns the address with host number n, with the subnet's length.
+// prefix returns the address with host number n and the subnet's prefix length.
 func (p *pool) prefix(n uint64) netip.Prefix {
 	return netip.PrefixFrom(topology.NthAddr(p.subnet, n), p.subnet.Bits())
 }
 
-// like returns the host number that one of addrs, of another pool, has, if it is
-// free here.
+// like returns the host number of one of addrs, from another pool, that is
+// free in this pool.
 func (p *pool) like(addrs []netip.Prefix) (uint64, bool) {
 	for _, a := range addrs {
 		number, ok := newPool(a).number(a.Addr())

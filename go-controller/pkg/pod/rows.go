@@ -10,10 +10,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Feature is the owner feature of the rows planned here.
+// Feature is the owner feature of the rows.
 const Feature = "pod"
 
-// optionUID is the option of a port that has the UID of its pod.
+// optionUID is the option of a port that contains the UID of its pod.
 const optionUID = "iface-id-ver"
 
 // idStatic is the external id of the port of a static pod.
@@ -22,23 +22,23 @@ const idStatic = "static"
 // Config is the part of the configuration that pods depend on.
 type Config struct {
 	// DisableSNATMultipleGWs translates each pod's addresses on the gateway
-	// router of its node by rows of its own.
+	// router of its node with individual rows.
 	DisableSNATMultipleGWs bool
 }
 
-// Pod is what the planner knows of a pod.
+// Pod is the planner's input about a pod.
 type Pod struct {
 	Namespace, Name, UID string
-	// Static says that the kubelet runs the pod by itself.
+	// Static says that the pod is a static pod, run by the kubelet without the API server.
 	Static  bool
 	Network topology.PodNetwork
 }
 
-// Owner is the owner of the rows of the pod with a key "namespace/name".
+// Owner returns the owner of the rows of the pod with a key "namespace/name".
 func Owner(key string) nb.Owner { return nb.Owner{Feature: Feature, Object: key} }
 
-// Network returns what a pod with these addresses has on a node with these subnets:
-// its MAC address and its gateways follow from them.
+// Network returns the network of a pod with the given addresses on a node with the given
+// subnets, including the derived MAC address and gateways.
 func Network(addrs, subnets []netip.Prefix) topology.PodNetwork {
 	p := topology.PodNetwork{Addrs: addrs, MAC: macOf(addrs)}
 	for _, addr := range addrs {
@@ -49,8 +49,8 @@ func Network(addrs, subnets []netip.Prefix) topology.PodNetwork {
 	return p
 }
 
-// Rows plans the rows of a pod on a node: its logical port and, if that is how
-// pods are translated, its translations on the node's gateway router.
+// Rows plans the rows of a pod on a node: its logical port and, if pods
+// are translated individually, its translations on the node's gateway router.
 func Rows(c Config, p Pod, n topology.Node) []nb.Row {
 	name := topology.PodPort(p.Namespace, p.Name)
 	var addresses strings.Builder
@@ -93,14 +93,14 @@ func Rows(c Config, p Pod, n topology.Node) []nb.Row {
 				ExternalIP: external.Addr().String(),
 				LogicalIP:  a.Addr().String(),
 			},
-			Yields: true, // to that of an EgressIP
+			Yields: true, // to the translation of an EgressIP
 		})
 	}
 	return rows
 }
 
-// AddressesIn returns what the port in the rows of a pod gives it. It returns false where
-// there is no port, or none that Rows can have planned.
+// AddressesIn returns the addresses of the port in the rows of a pod. It returns false if
+// there is no port, or if Rows cannot have planned it.
 func AddressesIn(rows []nb.Row) (topology.PodAddresses, bool) {
 	for _, r := range rows {
 		port, ok := r.Model.(*nbdb.LogicalSwitchPort)
@@ -114,8 +114,8 @@ func AddressesIn(rows []nb.Row) (topology.PodAddresses, bool) {
 	return topology.PodAddresses{}, false
 }
 
-// Static tells whether the rows of a pod are those of a static pod, which may run while the
-// API does not have it.
+// Static reports whether the rows belong to a static pod, which may run while
+// the API has no object for it.
 func Static(rows []nb.Row) bool {
 	return slices.ContainsFunc(rows, func(r nb.Row) bool {
 		port, ok := r.Model.(*nbdb.LogicalSwitchPort)
@@ -123,8 +123,8 @@ func Static(rows []nb.Row) bool {
 	})
 }
 
-// GivenTo returns the addresses in the rows of a pod; none where they are those of
-// another pod of its name. An empty UID stands for all of them.
+// GivenTo returns the addresses in the rows of a pod, or none if they belong to
+// another pod of the same name. An empty UID matches every pod.
 func GivenTo(rows []nb.Row, uid string) []netip.Addr {
 	given, ok := AddressesIn(rows)
 	if !ok || uid != "" && given.UID != uid {

@@ -36,7 +36,7 @@ func TestRows(t *testing.T) {
 			rows := Rows(tt.config, Pod{
 				Namespace: "default", Name: "web", UID: "u-i-d", Network: Network(tt.addrs, tt.node.Subnets),
 			}, tt.node)
-			// What the rows hang on, for the printer.
+			// The parents of the rows, for the printer.
 			rows = append(rows,
 				nb.Row{ID: "s", Model: &nbdb.LogicalSwitch{Name: "ovn-worker"}},
 				nb.Row{ID: "r", Model: &nbdb.LogicalRouter{Name: "GR_ovn-worker"}})

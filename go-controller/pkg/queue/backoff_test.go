@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestBackoffEnds: however long a key has failed, it is tried twice a minute.
+// TestBackoffEnds: however long a key has failed, it is retried twice a minute.
 func TestBackoffEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, last, longest := time.Now(), time.Now(), time.Duration(0)

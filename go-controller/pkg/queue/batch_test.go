@@ -10,7 +10,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
-// batches notes the batches that it is handed, and lets tests wait for them.
+// batches records the batches, and lets tests wait for them.
 type batches struct {
 	mu    sync.Mutex
 	sizes []int
@@ -83,7 +83,7 @@ func TestOneOfABatchFails(t *testing.T) {
 }
 
 // TestKeyAloneWaitsForNoBatch enqueues a key while a batch is being reconciled, and
-// keys of that batch, which wait for its end and come back together.
+// keys of that batch, which wait for its end and form one batch again.
 func TestKeyAloneWaitsForNoBatch(t *testing.T) {
 	r := newRecorder()
 	begun, end := make(chan struct{}), make(chan struct{})

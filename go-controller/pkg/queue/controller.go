@@ -23,16 +23,16 @@ const (
 	maxBackoff = 30 * time.Second
 )
 
-// stall is how long none of the start-up keys may come to an end before those that
-// are left do not hold up Attempted any more.
+// stall is how long no start-up key may finish before the remaining ones no longer
+// delay Attempted.
 const stall = time.Minute
 
-// Controller turns events into keys and reconciles them, one by one or many
-// together. It is safe for concurrent use; a key is never worked by two workers at
+// Controller turns events into keys and reconciles them, individually or in
+// batches. It is safe for concurrent use; a key is never processed by two workers at
 // once.
 type Controller struct {
 	name            string
-	limit           int // of the keys that are reconciled together
+	limit           int // maximum number of keys per batch
 	reconcile       func(ctx context.Context, keys []string) map[string]error
 	queue           workqueue.TypedRateLimitingInterface[string]
 	informersSynced []cache.InformerSynced
@@ -40,43 +40,43 @@ type Controller struct {
 	hooks           []func(ctx context.Context) error
 	stall           time.Duration
 
-	// taking is held by the worker that takes keys, or waits for one: a channel, since
-	// who waits for a mutex is never at rest for testing/synctest. Keys that are
-	// enqueued together hold bulk for reading: who takes sees all or none of them.
+	// taking is held by the worker that takes keys, or waits for one. It is a channel, since
+	// testing/synctest does not treat waiting for a mutex as blocked. Enqueue holds bulk for
+	// reading: a worker that takes keys sees all keys of one call or none.
 	taking chan struct{}
 	bulk   sync.RWMutex
 
 	mu        sync.Mutex
 	started   time.Time           // Run was called
-	seeded    bool                // untried and unsynced are those of the start
-	untried   map[string]struct{} // start-up keys not tried yet
-	unsynced  map[string]struct{} // start-up keys that have not spoken yet
+	seeded    bool                // untried and unsynced contain the start-up keys
+	untried   map[string]struct{} // start-up keys not attempted yet
+	unsynced  map[string]struct{} // start-up keys not synced yet
 	failing   map[string]Failure
-	working   map[string]time.Time // since when
-	tried     chan struct{}        // closed when untried has become empty
-	syncedAll chan struct{}        // closed when silent has become empty
+	working   map[string]time.Time // start of the current attempt
+	tried     chan struct{}        // closed when untried becomes empty
+	syncedAll chan struct{}        // closed when unsynced becomes empty
 	attempted chan struct{}
 }
 
 // New returns a controller that calls reconcile for each key. An error returned
-// by reconcile is logged, and the key is tried again after a back-off of 50 ms
-// that doubles up to 30 s. A panic in reconcile is an error of its key.
+// by reconcile is logged, and the key is retried after a backoff of 50 ms
+// that doubles up to 30 s. A panic in reconcile counts as an error of its key.
 func New(name string, reconcile func(ctx context.Context, key string) error) *Controller {
 	return NewBatch(name, 1, func(ctx context.Context, keys []string) map[string]error {
 		return map[string]error{keys[0]: reconcile(ctx, keys[0])}
 	})
 }
 
-// NewBatch returns a controller that calls reconcile for the keys that are ready, up
-// to limit of them: for features whose writes are cheaper together. It does not wait
-// for more to become ready; but what one Enqueue adds comes as one batch where it
-// fits. Reconcile returns the errors by key; a key with an error is tried again as by
+// NewBatch returns a controller that calls reconcile for batches of up to limit ready
+// keys: for features whose writes are cheaper together. It does not wait
+// for more keys to become ready, but the keys of one Enqueue call form one batch if they
+// fit. reconcile returns the errors by key; keys with an error are retried as by
 // New, the others are done. There should be more than one worker, so that a
-// key which comes alone need not wait for a large batch.
+// single key need not wait for a large batch.
 //
-// When reconcile panics, it is called again for each key of the batch alone, so that
-// only the one that makes it panic fails. Whatever it had written by then it finds
-// as wanted.
+// If reconcile panics, it is called again for each key of the batch separately, so that
+// only the key that causes the panic fails. It must tolerate finding its earlier writes
+// in place.
 func NewBatch(name string, limit int, reconcile func(ctx context.Context, keys []string) map[string]error) *Controller {
 	return &Controller{
 		name:      name,
@@ -96,12 +96,12 @@ func NewBatch(name string, limit int, reconcile func(ctx context.Context, keys [
 }
 
 // Watch enqueues keys(old, new) for every event of inf. For an added object old
-// is nil, for a deleted one new is nil: a function that looks at both cannot
-// miss what an object was before. A deletion seen only by a relist arrives with
-// the last known state. Watch is called before Run.
+// is nil, for a deleted one new is nil: a function that considers both cannot
+// miss the previous state of an object. A deletion seen only by a relist arrives with
+// the last known state. Watch must be called before Run.
 //
-// Where keys panics, the key "namespace/name" of the object is enqueued: that is
-// what most keys are, and one that names nothing reconciles to nothing.
+// If keys panics, the key "namespace/name" of the object is enqueued: most
+// keys have this form, and reconciling a key without an object has no effect.
 func (c *Controller) Watch(inf cache.SharedIndexInformer, keys func(old, new any) []string) error {
 	synced, err := c.Follow(inf, keys)
 	if err != nil {
@@ -111,9 +111,9 @@ func (c *Controller) Watch(inf cache.SharedIndexInformer, keys func(old, new any
 	return nil
 }
 
-// Follow is Watch of an informer that the start does not wait for: it may be called
-// while the controller runs. What it returns tells whether the keys of all objects that
-// were there at first have been enqueued.
+// Follow is like Watch for an informer that the start does not wait for: it may be called
+// while the controller runs. The returned function reports whether the keys of all initial
+// objects have been enqueued.
 func (c *Controller) Follow(inf cache.SharedIndexInformer, keys func(old, new any) []string) (cache.InformerSynced, error) {
 	event := func(old, new any) {
 		err := panics.Catch(c.name, func() error {
@@ -147,36 +147,36 @@ func (c *Controller) Follow(inf cache.SharedIndexInformer, keys func(old, new an
 
 // Seed adds a function whose keys are reconciled once at start-up, after the
 // watched informers have synced: the objects in the listers and the owners
-// present in the target. Only keys that a seed names hold Attempted and Synced back.
+// present in the target. Only seeded keys delay Attempted and Synced.
 func (c *Controller) Seed(keys func() []string) { c.seeds = append(c.seeds, keys) }
 
-// OnAttempted adds a function that runs once when every start-up key has been tried.
+// OnAttempted adds a function that runs once when every start-up key has been attempted.
 // It is retried until it succeeds.
 func (c *Controller) OnAttempted(f func(ctx context.Context) error) { c.hooks = append(c.hooks, f) }
 
-// Attempted is closed when every start-up key has been tried once, whether or not it
-// succeeded, and the OnAttempted functions have run: what waits for the start to be over
-// must not wait for one object that keeps failing. A key that hangs holds it up for
-// as long as others come to an end, and a minute longer.
+// Attempted is closed when every start-up key has been attempted once, whether or not it
+// succeeded, and the OnAttempted functions have run: the end of the start
+// must not depend on one object that keeps failing. A key that hangs delays it
+// as long as other keys finish, and a minute longer.
 //
-// A key that has failed has not had its say. What is there of it from an earlier
-// run must not be taken for a leftover: whoever deletes what nobody wants waits for
+// A failed key has not declared its wanted state. Its state from an earlier
+// run must not be treated as a leftover: code that deletes leftovers must wait for
 // Synced.
 func (c *Controller) Attempted() <-chan struct{} { return c.attempted }
 
 // Synced is closed when every start-up key has been reconciled successfully, or has
-// called MarkSynced: what nobody wants then is a leftover.
+// called MarkSynced: from then on, unwanted state is a leftover.
 func (c *Controller) Synced() <-chan struct{} { return c.syncedAll }
 
-// MarkSynced says that reconcile has handed over what key wants of targets that are
-// swept. What fails afterwards does not matter to Synced.
+// MarkSynced records that reconcile has written the wanted state of key to targets that are
+// swept. Later failures of the same attempt do not delay Synced.
 func (c *Controller) MarkSynced(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	strike(c.unsynced, key, c.syncedAll)
 }
 
-// strike takes a key off a set and closes done when that makes it empty.
+// strike removes a key from a set and closes done if this makes the set empty.
 func strike(set map[string]struct{}, key string, done chan struct{}) {
 	if _, ok := set[key]; !ok {
 		return
@@ -195,8 +195,8 @@ func (c *Controller) Enqueue(keys ...string) {
 	}
 }
 
-// EnqueueAfter adds keys after a delay: what a burst of events asks for is done
-// once.
+// EnqueueAfter adds keys after a delay, so that a burst of events causes a single
+// reconcile.
 func (c *Controller) EnqueueAfter(delay time.Duration, keys ...string) {
 	for _, k := range keys {
 		c.queue.AddAfter(k, delay)
@@ -204,7 +204,7 @@ func (c *Controller) EnqueueAfter(delay time.Duration, keys ...string) {
 }
 
 // Run waits for the watched informers, seeds the queue and works until ctx is
-// done. It returns nil then, and an error only where the informers never synced.
+// done. It returns nil then, and an error only if the informers never synced.
 func (c *Controller) Run(ctx context.Context, workers int) error {
 	defer c.queue.ShutDown()
 	c.mu.Lock()
@@ -235,11 +235,11 @@ func (c *Controller) Run(ctx context.Context, workers int) error {
 	return nil
 }
 
-// seed enqueues the start-up keys and remembers which are still to be done.
+// seed enqueues the start-up keys and records them as outstanding.
 func (c *Controller) seed() {
 	untried := map[string]struct{}{}
 	for _, f := range c.seeds {
-		// The other seeds name what they can: events bring what this one would have.
+		// A panicking seed does not affect the others: events enqueue its keys.
 		_ = panics.Catch(c.name, func() error {
 			for _, k := range f() {
 				untried[k] = struct{}{}
@@ -258,8 +258,8 @@ func (c *Controller) seed() {
 	c.Enqueue(keys...)
 }
 
-// take waits for a key and returns it with the others that are ready; none after
-// the end of the queue.
+// take waits for a key and returns it with the others that are ready; nil after
+// the queue is shut down.
 func (c *Controller) take() []string {
 	c.taking <- struct{}{}
 	defer func() { <-c.taking }()
@@ -273,7 +273,7 @@ func (c *Controller) take() []string {
 	}
 	c.bulk.Lock()
 	defer c.bulk.Unlock()
-	for len(keys) < c.limit && c.queue.Len() > 0 { // nobody else takes any
+	for len(keys) < c.limit && c.queue.Len() > 0 { // no other worker takes keys meanwhile
 		key, shutdown := c.queue.Get()
 		if shutdown {
 			break
@@ -283,7 +283,7 @@ func (c *Controller) take() []string {
 	return keys
 }
 
-// next reconciles the keys that are ready; false when there will be no more.
+// next reconciles the keys that are ready. It returns false after the queue is shut down.
 func (c *Controller) next(ctx context.Context) bool {
 	keys := c.take()
 	if len(keys) == 0 {
@@ -292,7 +292,7 @@ func (c *Controller) next(ctx context.Context) bool {
 	start := time.Now()
 	c.begin(start, keys)
 	errs := c.try(ctx, keys)
-	c.bulk.RLock() // what was enqueued meanwhile comes back together, too
+	c.bulk.RLock() // keys enqueued meanwhile form one batch again
 	defer c.bulk.RUnlock()
 	for _, key := range keys {
 		err := errs[key]
@@ -312,7 +312,7 @@ func (c *Controller) next(ctx context.Context) bool {
 	return true
 }
 
-// try reconciles keys, and where that panics each of them alone.
+// try reconciles keys, and if that panics, each of them separately.
 func (c *Controller) try(ctx context.Context, keys []string) map[string]error {
 	errs := map[string]error{}
 	err := panics.Catch(c.name, func() error {
@@ -355,8 +355,8 @@ func (c *Controller) finish(ctx context.Context) {
 	close(c.attempted)
 }
 
-// awaitTried waits until every start-up key was tried, or none that is left comes to
-// an end; false where ctx ended.
+// awaitTried waits until every start-up key has been attempted, or none of the remaining ones
+// finishes; false if ctx ended.
 func (c *Controller) awaitTried(ctx context.Context) bool {
 	left := -1
 	ticker := time.NewTicker(c.stall)

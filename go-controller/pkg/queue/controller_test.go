@@ -76,9 +76,9 @@ func TestFailingKeyIsRetriedUntilItSucceeds(t *testing.T) {
 	r.waitFor(t, "five tries of a and one of b", func(n map[string]int) bool { return n["a"] == 5 && n["b"] == 1 })
 }
 
-// TestStartIsOverWhenEveryKeyWasTried has a key that never succeeds, and sees what
-// waits for the start go on without it: only what would take it for a leftover does
-// not.
+// TestStartIsOverWhenEveryKeyWasTried: a key never succeeds, and the end of
+// the start does not depend on it: only the deletion of leftovers
+// does.
 func TestStartIsOverWhenEveryKeyWasTried(t *testing.T) {
 	r := newRecorder()
 	r.fail["broken"] = 1 << 30
@@ -132,8 +132,8 @@ func TestStartIsOverWhenEveryKeyWasTried(t *testing.T) {
 	}
 }
 
-// TestWhatComesAfterTheContribution has keys that hand over what they want, and fail
-// afterwards for ever.
+// TestWhatComesAfterTheContribution: keys call MarkSynced, and fail
+// afterwards forever.
 func TestWhatComesAfterTheContribution(t *testing.T) {
 	var c *Controller
 	c = New("test", func(_ context.Context, key string) error {
@@ -146,7 +146,7 @@ func TestWhatComesAfterTheContribution(t *testing.T) {
 	eventually.Receive(t, "both keys", c.Attempted())
 }
 
-// TestKeyThatHangs keeps a worker busy for ever.
+// TestKeyThatHangs: a key keeps a worker busy forever.
 func TestKeyThatHangs(t *testing.T) {
 	r := newRecorder()
 	c := New("hang", func(ctx context.Context, key string) error {

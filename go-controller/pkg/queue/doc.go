@@ -1,15 +1,15 @@
-// Package queue is the key-driven controller everything runs on: events become
-// keys, keys are reconciled, a key that fails backs off and is tried again for
-// ever. A feature whose writes are cheaper together takes the keys that are ready as
+// Package queue is the key-driven controller that everything runs on: events become
+// keys, keys are reconciled, and a failing key backs off and is retried
+// forever. A feature whose writes are cheaper together takes the ready keys as
 // one batch.
 //
-// At start-up every key that any seed names is reconciled once; objects that
-// are gone but still own something in a target are seeds too, so there is no
+// At start-up every seeded key is reconciled once; deleted objects
+// that still own something in a target are seeded too, so there is no
 // separate repair step.
 //
-// What fails stays alone. A panic is an error of the key that it happened in, or of
-// the event. The start is over when every key was tried once (Attempted): nothing waits
-// for a key to succeed but what would take its belongings for leftovers (Synced).
-// Failures names what fails. Callers: the glue packages (master/, node/) of the
-// features and pkg/app, which runs the controllers.
+// Failures are isolated. A panic counts as an error of its key, or of
+// its event. The start is over when every key has been attempted once (Attempted). Only code
+// that would treat a key's state as leftovers must wait for the key to succeed (Synced).
+// Failures returns the failing keys. Callers: the controllers (master/, node/) of the
+// features and pkg/app, which runs them.
 package queue

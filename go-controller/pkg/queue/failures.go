@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// Failure is a key whose last try failed, or that is being worked for very long.
+// Failure is a key whose last attempt failed, or whose current attempt takes very long.
 type Failure struct {
 	Controller, Key string
 	// Err is the last error.
 	Err error
-	// Since is when the first of the tries failed that have all failed since then.
+	// Since is the time of the first failure since the last success.
 	Since time.Time
 	Tries int
 }
 
-// errHangs is the error of a key that is being worked for longer than the start-up
-// waits for.
+// errHangs is the error of a key whose attempt takes longer than the start-up
+// waits.
 var errHangs = errors.New("reconcile does not come to an end")
 
-// running are the controllers that run in this process, for reports.
+// running are the running controllers of this process, for reports.
 var running = struct {
 	sync.Mutex
 	all map[*Controller]bool
 }{all: map[*Controller]bool{}}
 
-// register has Failures report on c, until the function it returns is called.
+// register includes c in Failures until the returned function is called.
 func register(c *Controller) func() {
 	running.Lock()
 	defer running.Unlock()
@@ -51,7 +51,7 @@ func registered() []*Controller {
 	return all
 }
 
-// Failures returns what fails in all controllers that run in this process, ordered
+// Failures returns the failing keys of all controllers that run in this process, ordered
 // by controller and key.
 func Failures() []Failure {
 	var all []Failure
@@ -64,7 +64,7 @@ func Failures() []Failure {
 	return all
 }
 
-// Failing returns how many keys fail, of each controller that runs in this process.
+// Failing returns the number of failing keys of each controller that runs in this process.
 func Failing() map[string]int {
 	counts := map[string]int{}
 	for _, c := range registered() {
@@ -88,12 +88,12 @@ func (c *Controller) failures() []Failure {
 	return all
 }
 
-// String is one line about the failure.
+// String describes the failure in one line.
 func (f Failure) String() string {
 	return fmt.Sprintf("%s %q: %v (%d tries since %s)", f.Controller, f.Key, f.Err, f.Tries, f.Since.UTC().Format(time.RFC3339))
 }
 
-// begin notes that keys are worked on.
+// begin records that an attempt of keys has started.
 func (c *Controller) begin(now time.Time, keys []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +102,7 @@ func (c *Controller) begin(now time.Time, keys []string) {
 	}
 }
 
-// end notes how the try of a key ended.
+// end records the result of an attempt of a key.
 func (c *Controller) end(key string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

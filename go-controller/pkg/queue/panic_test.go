@@ -15,7 +15,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
-// TestPanicFailsItsKeyAlone has a key that panics some times and then succeeds.
+// TestPanicFailsItsKeyAlone: a key panics a few times and then succeeds.
 func TestPanicFailsItsKeyAlone(t *testing.T) {
 	r := newRecorder()
 	r.fail["odd"] = 3
@@ -34,12 +34,12 @@ func TestPanicFailsItsKeyAlone(t *testing.T) {
 		return n["odd"] == 4 && n["fine"] == 1 && n["later"] == 1
 	})
 	eventually.Receive(t, "all start-up keys", c.Synced())
-	if got := panics.Counts()["panics"] - before; got != 4 { // three tries and the seed
+	if got := panics.Counts()["panics"] - before; got != 4 { // three attempts and the seed
 		t.Errorf("%d panics were counted, want 4", got)
 	}
 }
 
-// TestPanicOfABatch finds the key that makes a batch panic.
+// TestPanicOfABatch: the key that makes a batch panic is found.
 func TestPanicOfABatch(t *testing.T) {
 	b := &batches{recorder: newRecorder()}
 	c := NewBatch("test", 100, func(ctx context.Context, keys []string) map[string]error {
@@ -52,7 +52,7 @@ func TestPanicOfABatch(t *testing.T) {
 	c.Seed(func() []string { return numbered("key", 10) })
 	run(t, c)
 	eventually.Receive(t, "the start-up keys", c.Synced())
-	// All, each alone, and then the one that panicked.
+	// All, each separately, and then the one that panicked.
 	if sizes := b.seen(); !slices.Equal(sizes, append([]int{10}, slices.Repeat([]int{1}, 11)...)) {
 		t.Errorf("batches of %v keys", sizes)
 	}
@@ -63,7 +63,7 @@ func TestPanicOfABatch(t *testing.T) {
 	}
 }
 
-// TestPanicOfWatch has a function that cannot make the keys of an event.
+// TestPanicOfWatch: a function panics while computing the keys of an event.
 func TestPanicOfWatch(t *testing.T) {
 	cs := fake.NewClientset(
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "odd"}},

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// TestDeletionByRelist: an object that goes while no watch is open is told by its last
+// TestDeletionByRelist: an object that is deleted while no watch is open is reported with its last
 // known state.
 func TestDeletionByRelist(t *testing.T) {
 	lists, watches := 0, 0

@@ -12,10 +12,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// maxNamed bounds how many keys a wait names.
+// maxNamed limits the number of keys that a wait names.
 const maxNamed = 10
 
-// waits returns what the start of this controller waits for.
+// waits returns what the start of this controller is waiting for.
 func (c *Controller) waits() []waits.Wait {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -23,11 +23,11 @@ func (c *Controller) waits() []waits.Wait {
 	switch {
 	case !c.seeded:
 		left := len(slices.DeleteFunc(slices.Clone(c.informersSynced), func(synced cache.InformerSynced) bool { return synced() }))
-		// Which kind the API server does not list, and why, the client tells.
+		// The client reports which kind the API server does not list, and why.
 		wait.For = fmt.Sprintf("the first lists of %d of %d kinds", left, len(c.informersSynced))
 	case len(c.untried) > 0:
 		wait.For, wait.Limit, wait.Reason = "start-up objects to be tried once: "+names(c.untried), c.stall, waits.ReasonStart
-	case len(c.unsynced) > 0: // an Event tells of each
+	case len(c.unsynced) > 0: // an Event reports each failure
 		wait.For = "start-up objects to succeed, before leftovers are deleted: " + names(c.unsynced)
 	default:
 		return nil
@@ -35,7 +35,7 @@ func (c *Controller) waits() []waits.Wait {
 	return []waits.Wait{wait}
 }
 
-// Informed waits until informers have their first objects; false where ctx ended first.
+// Informed waits until informers have their initial objects. It returns false if ctx ends first.
 func Informed(ctx context.Context, part string, synced ...cache.InformerSynced) bool {
 	defer waits.Begin(waits.Wait{Part: part, For: fmt.Sprintf("the first lists of %d kinds", len(synced))}).End()
 	return cache.WaitForCacheSync(ctx.Done(), synced...)

@@ -16,8 +16,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// TestWaitsOfTheStart: as long as a start is not over it is told what it waits for, by
-// name, and for how long at most.
+// TestWaitsOfTheStart: until a start is over, the objects it waits for are reported
+// by name, with the maximum waiting time.
 func TestWaitsOfTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -74,7 +74,7 @@ func TestWaitsOfTheStart(t *testing.T) {
 	})
 }
 
-// TestNames: a start with many objects names some of them.
+// TestNames: a start with many objects names only some of them.
 func TestNames(t *testing.T) {
 	keys := map[string]struct{}{}
 	for i := range maxNamed + 2 {

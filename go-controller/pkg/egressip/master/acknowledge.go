@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// witnesses is how many other chassis are asked whether the databases work.
+	// witnesses is the number of other chassis that are asked whether the databases work.
 	witnesses = 8
-	// witnessed is how long they may take to answer.
+	// witnessed is how long their answers may take.
 	witnessed = time.Second
 )
 
-// checkTimeouts notes what nodes have yet to acknowledge of an EgressIP, and has placement look
-// at those that take too long.
+// checkTimeouts records the acknowledgements that nodes still owe for an EgressIP, and triggers
+// placement if some of them take too long.
 func (c *Controller) checkTimeouts(key string, d egressip.Decision, status v1.EgressIPStatus) {
 	digest := c.digest(key)
 	var debts []health.PendingAck
@@ -42,8 +42,8 @@ func (c *Controller) checkTimeouts(key string, d egressip.Decision, status v1.Eg
 	}
 }
 
-// observeStatuses takes note of what nodes say, and tells whether that of one that had timed out is
-// among it.
+// observeStatuses records the status entries of nodes, and reports whether one of them is from a
+// node that had timed out.
 func (c *Controller) observeStatuses(old, new *v1.EgressIP) bool {
 	if old == nil || new == nil || old.UID != new.UID {
 		return false
@@ -51,7 +51,7 @@ func (c *Controller) observeStatuses(old, new *v1.EgressIP) bool {
 	back := false
 	for _, nodeStatus := range new.Status.Programmed {
 		was, _ := egressip.NodeStatusOf(old.Status, nodeStatus.Node)
-		if len(nodeStatus.Awaiting) < len(was.Awaiting) { // the master may have taken that out
+		if len(nodeStatus.Awaiting) < len(was.Awaiting) { // the master may have removed it
 			nodeStatus.Awaiting = was.Awaiting
 		}
 		if !egressip.SameNodeStatus(was, nodeStatus) {
@@ -59,7 +59,7 @@ func (c *Controller) observeStatuses(old, new *v1.EgressIP) bool {
 		}
 	}
 	for _, was := range old.Status.Programmed {
-		// The master takes status entries away of nodes that are dead only.
+		// The master removes status entries only of dead nodes.
 		if _, at := egressip.NodeStatusOf(new.Status, was.Node); at < 0 && !c.dead(was.Node) {
 			back = c.ackTimeouts.Acknowledged(was.Node) || back
 		}
@@ -67,12 +67,12 @@ func (c *Controller) observeStatuses(old, new *v1.EgressIP) bool {
 	return back
 }
 
-// digest returns the digests of the pods of an EgressIP.
+// digest returns a function that computes the digest of the pods of an EgressIP.
 func (c *Controller) digest(key string) func(given []netip.Addr) string {
 	return func(given []netip.Addr) string { return c.members.Digest(key, given) }
 }
 
-// live returns a node that does not pass for dead.
+// live returns a node that is not considered dead.
 func (c *Controller) live(name string) (topology.Node, bool) {
 	n, err := c.deps.Nodes.Lister().Get(name)
 	if name == "" || err != nil || c.dead(name) {
@@ -81,9 +81,8 @@ func (c *Controller) live(name string) (topology.Node, bool) {
 	return c.candidate(n), true
 }
 
-// applies says whether the ovn-controller of a node puts in force what it is waited for,
-// as far as that is its own fault. A node is to blame only while another one answers:
-// else it is the databases, or we ourselves.
+// applies records whether the ovn-controller of a node applies changes. A node is only blamed
+// while another one answers: otherwise the databases, or this process, are the cause.
 func (c *Controller) applies(node string, does bool) {
 	if does {
 		if c.stuckChassis.SetPending(node, nil); c.stuckChassis.Acknowledged(node) {
@@ -97,7 +96,7 @@ func (c *Controller) applies(node string, does bool) {
 	}
 }
 
-// answered tells whether the chassis of any node but one answers.
+// answered reports whether the chassis of any node other than but answers.
 func (c *Controller) answered(ctx context.Context, but string) bool {
 	nodes, err := c.deps.Nodes.Lister().List(labels.Everything())
 	if err != nil {

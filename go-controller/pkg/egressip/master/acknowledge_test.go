@@ -12,7 +12,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// impatient is a world whose nodes are to acknowledge soon.
+// impatient is a world with a short acknowledgement timeout.
 func impatient(t *testing.T, ips ...v1.Address) *world {
 	w := newWorld(t, egress(prod, ips))
 	w.limit = 5 * time.Second
@@ -20,8 +20,8 @@ func impatient(t *testing.T, ips ...v1.Address) *world {
 	return w
 }
 
-// TestNodeDoesNotTake: an address that its node does not take goes to another, and comes
-// to no node that has shown that it does not.
+// TestNodeDoesNotTake: an address that its node does not take goes to another one, and never
+// to a node that is known not to acknowledge.
 func TestNodeDoesNotTake(t *testing.T) {
 	for _, ip := range []v1.Address{"172.18.0.33", "172.19.0.33", "fc00:f853:ccd:e793::33"} {
 		t.Run(string(ip), func(t *testing.T) {
@@ -50,8 +50,8 @@ func TestNodeDoesNotTake(t *testing.T) {
 	}
 }
 
-// TestNobodyTakes: where no node acknowledges, nothing moves to and fro, and condition
-// and Event say which node it is. The first word of that node ends it.
+// TestNobodyTakes: if no node acknowledges, addresses do not move back and forth, and condition
+// and Event name the node. The first status entry of that node ends this.
 func TestNobodyTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := impatient(t, "172.18.0.33")
@@ -68,9 +68,9 @@ func TestNobodyTakes(t *testing.T) {
 	})
 }
 
-// TestNodeDoesNotLetGo: an address that its node does not let go of is held by no other. New
-// pods start and leave with it by that node, which goes on translating; condition and Event
-// say what to do. When the node acts again it hands over.
+// TestNodeDoesNotLetGo: an address that its node does not release is not held by another node. New
+// pods start and leave with it through that node, which continues to translate; condition and Event
+// say what to do. When the node acts again, it hands over the address.
 func TestNodeDoesNotLetGo(t *testing.T) {
 	for _, c := range []struct{ ip, pod, hop string }{
 		{"172.18.0.33", "10.244.0.9", ""},
@@ -109,8 +109,8 @@ func TestNodeDoesNotLetGo(t *testing.T) {
 	}
 }
 
-// TestOVNControllerHangs: an address goes to another node where new translations come into
-// force. While the chassis of all nodes are behind it is the databases: nothing moves.
+// TestOVNControllerHangs: an address goes to a node on which new translations come into
+// force. If the chassis of all nodes lag behind, the databases are the cause: nothing moves.
 func TestOVNControllerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := impatient(t, "172.18.0.33")
@@ -136,8 +136,8 @@ func TestOVNControllerHangs(t *testing.T) {
 	})
 }
 
-// TestAllTooSlow: a new address goes to a node that did not acknowledge in time, where no
-// other can have it: it was merely slow, and has nothing else to acknowledge.
+// TestAllTooSlow: a new address goes to a node that did not acknowledge in time if no
+// other node can have it: the node was merely slow, and owes no other acknowledgement.
 func TestAllTooSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := impatient(t, "172.18.0.33")
@@ -160,8 +160,8 @@ func TestAllTooSlow(t *testing.T) {
 	})
 }
 
-// TestPauseExtended: a node that is given nothing for longer than it first seemed is given
-// something again all the same.
+// TestPauseExtended: a node whose pause is extended eventually gets addresses
+// again.
 func TestPauseExtended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const bound = "172.19.0.77"
@@ -172,7 +172,7 @@ func TestPauseExtended(t *testing.T) {
 		w.freeze(slow, true)
 		w.pod(web, "ovn-control-plane", webV4, webV6) // needs a rule of the node
 		w.eventually("the node to be too slow", func() bool { return w.master.ackTimeouts.TimedOut(slow) })
-		<-time.After(20 * time.Second) // it goes on to be
+		<-time.After(20 * time.Second) // it remains silent
 		w.remove(egress("bound", nil))
 		w.freeze(other(slow), true)
 		w.create(egress("next", []v1.Address{"172.18.0.55"}))

@@ -25,7 +25,7 @@ func (c *Controller) Pending(p *corev1.Pod) string {
 	return keys[0]
 }
 
-// mayDiffer tells whether the EgressIP may change how its pods' traffic leaves.
+// mayDiffer reports whether an EgressIP changes how its pods' traffic leaves.
 func (c *Controller) mayDiffer(key string) bool {
 	d, ok := c.decisions.of(key)
 	if !ok || len(d.Nodes()) > 0 {
@@ -35,8 +35,8 @@ func (c *Controller) mayDiffer(key string) bool {
 	return err == nil && c.decode(e).DropWhenUnavailable
 }
 
-// Attach writes the rows of a pod's port, which belong to owner, and in the same transaction the
-// policies and translations of the pod.
+// Attach writes the rows of a pod's port and, in the same transaction, the rows that
+// steer its egress traffic.
 func (c *Controller) Attach(
 	ctx context.Context, p *corev1.Pod, network topology.PodNetwork, owner nb.Owner, rows []nb.Row,
 ) (nb.Stats, error) {
@@ -63,7 +63,7 @@ func (c *Controller) Attach(
 	return stats, errors.Join(slices.Collect(maps.Values(errs))...)
 }
 
-// port writes a port alone, and enqueues its pod.
+// port writes only the rows of a port, and then enqueues the pod.
 func (c *Controller) port(ctx context.Context, key string, port map[nb.Owner][]nb.Row) (nb.Stats, error) {
 	stats, errs := c.deps.Writer.ApplyAll(ctx, port)
 	if !stats.Zero() {

@@ -16,7 +16,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// attach does what pod/master does for a new pod.
+// attach does the part of pod/master for a new pod.
 func (w *world) attach(key, where string, ips ...string) *corev1.Pod {
 	w.t.Helper()
 	namespace, name, _ := strings.Cut(key, "/")
@@ -37,7 +37,7 @@ func (w *world) attach(key, where string, ips ...string) *corev1.Pod {
 	return p
 }
 
-// detach does what pod/master does for a pod that is gone.
+// detach does the part of pod/master for a deleted pod.
 func (w *world) detach(key string) {
 	w.t.Helper()
 	if _, err := w.db.Apply(context.Background(), nb.Owner{Feature: portFeature, Object: key}, nil); err != nil {
@@ -46,7 +46,7 @@ func (w *world) detach(key string) {
 	w.master.Detached(key)
 }
 
-// isMarked tells whether a pod bears the mark.
+// isMarked reports whether a pod has the pending annotation.
 func (w *world) isMarked(key string) bool {
 	w.t.Helper()
 	namespace, name, _ := strings.Cut(key, "/")
@@ -57,7 +57,7 @@ func (w *world) isMarked(key string) bool {
 	return isPending(p)
 }
 
-// TestNewPod: port, policies and translations are one transaction, and the mark
+// TestNewPod: port, policies and translations are one transaction, and the pending annotation
 // stays until chassis have them in force.
 func TestNewPod(t *testing.T) {
 	w := serving(t, prodIPs...)
@@ -89,8 +89,8 @@ func TestNewPod(t *testing.T) {
 	w.programmed(prod)
 }
 
-// TestNewPodWaitsForItsEgressIP: a pod that comes with its EgressIP is held back
-// until a node holds the address, or for the patience; then it is dropped.
+// TestNewPodWaitsForItsEgressIP: a pod created together with its EgressIP is held back
+// until a node holds the address, or until the timeout; then its traffic is dropped.
 func TestNewPodWaitsForItsEgressIP(t *testing.T) {
 	w := newWorld(t)
 	w.start()
@@ -114,8 +114,8 @@ func TestNewPodWaitsForItsEgressIP(t *testing.T) {
 }
 
 // TestLatePodWaitsForItsChassis: a pod that starts before its translations are in force
-// does so when its chassis drops what it sends, and not while that still leads it to
-// where it is not translated.
+// does so when its chassis drops its traffic, and not while the chassis still leads it to
+// a node that does not translate it.
 func TestLatePodWaitsForItsChassis(t *testing.T) {
 	w := serving(t, prodIPs...)
 	for _, chassis := range []string{"chassis-ovn-worker", "chassis-ovn-worker2", "chassis-ovn-control-plane"} {
@@ -151,7 +151,7 @@ func TestLatePodWaitsForItsChassis(t *testing.T) {
 }
 
 // TestAttachWaitsForItsTurn: a port is never written without the policies of its
-// pod because somebody is just looking at the pod.
+// pod merely because the pod is being reconciled.
 func TestAttachWaitsForItsTurn(t *testing.T) {
 	w := newWorld(t)
 	w.start()
@@ -186,7 +186,7 @@ func TestAttachWaitsForItsTurn(t *testing.T) {
 	<-attached
 }
 
-// TestUnmarked: pods that leave as they would anyhow need not wait.
+// TestUnmarked: pods whose traffic leaves unchanged need not wait.
 func TestUnmarked(t *testing.T) {
 	w := newWorld(t, egress(prod, []v1.Address{"10.244.0.1"}), egress("held", []v1.Address{"10.244.0.1"}, func(e *v1.EgressIP) {
 		e.Spec.OnUnavailable, e.Spec.PodSelector.MatchLabels = v1.UnavailableDrop, map[string]string{"app": "db"}
@@ -206,7 +206,7 @@ func TestUnmarked(t *testing.T) {
 	}
 }
 
-// TestStaleMark: the mark of an EgressIP that went goes.
+// TestStaleMark: the pending annotation of a deleted EgressIP is removed.
 func TestStaleMark(t *testing.T) {
 	w := newWorld(t)
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web", UID: "w", Labels: map[string]string{"app": "web"},

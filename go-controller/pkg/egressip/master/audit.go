@@ -20,8 +20,8 @@ const auditKind = "EgressIP"
 func auditScope(name string) string   { return auditKind + "/" + name }
 func auditPodScope(key string) string { return auditKind + " pods/" + key }
 
-// assignments are the items of a status as the audit log has them: an address is with the
-// node that it is to leave until that is to release it.
+// assignments returns the items of a status as facts for the audit log: an address counts as
+// assigned to its previous node until that node is to release it.
 func assignments(e *v1.EgressIP, status v1.EgressIPStatus) []audit.Fact {
 	facts := make([]audit.Fact, 0, len(status.Items))
 	for _, item := range status.Items {
@@ -39,8 +39,8 @@ func (c *Controller) auditFound(e *v1.EgressIP) {
 	}
 }
 
-// auditAssignments records what the status has now that it was written. It is told: what
-// the lister shows may be older.
+// auditAssignments records the status that was just written. The status is an argument since
+// the lister may show an older one.
 func (c *Controller) auditAssignments(e *v1.EgressIP, now v1.EgressIPStatus, d egressip.Decision) {
 	if c.deps.Audit == nil {
 		return
@@ -64,15 +64,15 @@ func (c *Controller) auditAssignments(e *v1.EgressIP, now v1.EgressIPStatus, d e
 	})
 }
 
-// auditDeleted records that an EgressIP is gone.
+// auditDeleted records that an EgressIP was deleted.
 func (c *Controller) auditDeleted(name string) {
 	if c.deps.Audit != nil {
 		c.deps.Audit.Set(auditScope(name), nil, func(audit.Fact, string, bool) (string, string) { return audit.ReasonObjectDeleted, "" })
 	}
 }
 
-// uses are the addresses that the policies of a pod lead to. The pod that has them is p,
-// as far as it is there and has the address.
+// uses returns the addresses that the policies of a pod lead to. They are attributed to p
+// if it exists and has the pod address.
 func (c *Controller) uses(key string, p *corev1.Pod, addrs []netip.Addr, s egressip.State) []audit.Fact {
 	namespace, name, _ := strings.Cut(key, "/")
 	var facts []audit.Fact
@@ -83,7 +83,7 @@ func (c *Controller) uses(key string, p *corev1.Pod, addrs []netip.Addr, s egres
 				egress[a] = true
 			}
 		}
-		if len(policy.Hops) > 0 && len(egress) == 0 { // rows of a version that did not say so
+		if len(policy.Hops) > 0 && len(egress) == 0 { // rows of a version that did not record the egress addresses
 			for site, a := range s.NATs {
 				egress[a] = egress[a] || site.Pod == own
 			}
@@ -104,15 +104,15 @@ func (c *Controller) uses(key string, p *corev1.Pod, addrs []netip.Addr, s egres
 	return facts
 }
 
-// auditPodFound records what this leader found of a pod.
+// auditPodFound records the addresses that this leader found for a pod.
 func (c *Controller) auditPodFound(key string, p *corev1.Pod, addrs []netip.Addr) {
 	if log := c.deps.Audit; log != nil && log.Expects(auditPodScope(key)) {
 		log.Found(auditPodScope(key), c.uses(key, p, addrs, egressip.StateOf(c.deps.Writer.Rows(egressip.Owner(key)))))
 	}
 }
 
-// auditPod records what the pod has now that its rows were written. The reason is that
-// for which it has no address of its EgressIP any more; "" where it has one, of keys.
+// auditPod records the addresses of a pod after its rows were written. reason says why the pod
+// no longer has an address of its EgressIP; it is "" if it has one. keys are the pod's EgressIPs.
 func (c *Controller) auditPod(key string, p *corev1.Pod, addrs []netip.Addr, s egressip.State, keys []string, reason string) {
 	if c.deps.Audit == nil {
 		return

@@ -31,7 +31,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/seeds"
 )
 
-// startAudited is start with a recorder, which ends with the master.
+// startAudited is start with a recorder, which stops with the master.
 func (w *world) startAudited(l *auditlog.Log) {
 	recorder, end := l.Start(w.t)
 	w.audit = recorder
@@ -47,7 +47,7 @@ func (w *world) startAudited(l *auditlog.Log) {
 	w.t.Cleanup(w.stop)
 }
 
-// now is what is there, as the timeline has it.
+// now returns the current state in the timeline.
 func (w *world) now() []string {
 	var all []string
 	list, _ := w.egress.EgressIPV1().EgressIPs().List(context.Background(), metav1.ListOptions{})
@@ -71,8 +71,8 @@ func (w *world) now() []string {
 	return all
 }
 
-// TestAudit: what is recorded of an address that moves, of pods that come and go, and
-// why; a restart records nothing else.
+// TestAudit: the records of an address that moves, and of pods that are created and deleted, with
+// reasons; a restart adds no records.
 func TestAudit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, w := &auditlog.Log{}, newWorld(t)
@@ -107,7 +107,7 @@ func TestAudit(t *testing.T) {
 		fakeapi.Settle()
 		w.remove(egress("prod", nil))
 		fakeapi.Settle()
-		if open := auditlog.Open(l.Timeline(t)); len(open) > 0 { // a restart would notice
+		if open := auditlog.Open(l.Timeline(t)); len(open) > 0 { // a restart would detect it
 			t.Errorf("at the end there is %q", open)
 		}
 		restart()
@@ -126,8 +126,8 @@ func TestAudit(t *testing.T) {
 	})
 }
 
-// TestAuditRefused: what the API server or the database refuses is not recorded, and what
-// it takes later once.
+// TestAuditRefused: writes that the API server or the database rejects are not recorded, and writes
+// accepted later only once.
 func TestAuditRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, w := &auditlog.Log{}, newWorld(t)
@@ -166,7 +166,7 @@ func TestAuditRefused(t *testing.T) {
 	})
 }
 
-// truth follows the statuses: the nodes that each address of each EgressIP was with in turn.
+// truth follows the statuses: the successive nodes of each address of each EgressIP.
 type truth struct {
 	mu  sync.Mutex
 	all map[string][]string
@@ -215,9 +215,9 @@ func (tr *truth) add(e *v1.EgressIP, deleted bool) {
 	}
 }
 
-// TestAuditRandomOrders: whatever happens, the audit log ends with what is there, also
-// where masters were killed before they had written what they recorded. Where none was,
-// and the API server answers, it has every assignment there has been.
+// TestAuditRandomOrders: whatever happens, the audit log ends with the current state, even
+// if masters were killed before they had written their records. If none was killed,
+// and the API server answers, the log contains every assignment.
 func TestAuditRandomOrders(t *testing.T) {
 	seeds.Each(t, 8, func(t *testing.T, rng *rand.Rand) {
 		synctest.Test(t, func(t *testing.T) {

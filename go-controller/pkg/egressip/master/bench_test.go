@@ -39,11 +39,11 @@ var large = scale{nodes: 20, egressIPs: 200, pods: 20}
 
 func (s scale) node(i int) string { return fmt.Sprintf("egress-%d", i) }
 
-// newScale fills a world on a real database with nodes, EgressIPs and pods; items,
-// and words, are there where assigned says so.
+// newScale fills a world on a real database with nodes, EgressIPs and pods, and, if assigned is
+// true, items and status entries.
 func newScale(t testing.TB, s scale) (*world, *ovsdbtest.Server) {
 	t.Helper()
-	watch.DefaultChanSize = 10000 // the fake API server panics where an informer falls behind by more
+	watch.DefaultChanSize = 10000 // the fake API server panics if an informer lags behind by more
 	w := newWorld(t)
 	db := ovsdbtest.StartNB(t)
 	args := []string{"lr-add", topology.ClusterRouter}
@@ -114,8 +114,8 @@ func (w *world) served(s scale) {
 	}
 }
 
-// TestTransactions counts what is written as a node is lost and as a pod comes, and
-// watches that no policy is missing in between.
+// TestTransactions counts the transactions when a node is lost and when a pod is created, and
+// checks that no policy is missing in between.
 func TestTransactions(t *testing.T) {
 	s := scale{nodes: 20, egressIPs: 100, pods: 40}
 	w, db := newScale(t, s)
@@ -139,7 +139,7 @@ func TestTransactions(t *testing.T) {
 		return !strings.Contains(db.Nbctl("lr-nat-list", topology.GatewayRouter(lost)), "snat")
 	})
 	w.served(s)
-	w.eventually("the updates of all policies", func() bool { // from the node that is lost to another, at once
+	w.eventually("the updates of all policies", func() bool { // directly from the lost node to another one
 		updated, _ := changes()
 		return updated >= affected
 	})
@@ -148,7 +148,7 @@ func TestTransactions(t *testing.T) {
 	}
 	n := db.Records() - before
 	t.Logf("%d pods lost a next hop: %d transactions", affected, n)
-	// How many pods come together depends on who gets to run: 5 to 9 were seen.
+	// The number of pods written together depends on scheduling: 5 to 9 transactions were observed.
 	if affected < 350 || n > affected/20 {
 		t.Errorf("%d transactions for %d pods", n, affected)
 	}
@@ -160,7 +160,7 @@ func TestTransactions(t *testing.T) {
 	}
 }
 
-// attachTo is attach for a pod of an app.
+// attachTo is attach for a pod with an app label.
 func (w *world) attachTo(key, where, app, ip string) {
 	w.t.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: strings.TrimPrefix(key, "prod/"), UID: "new",
@@ -178,8 +178,8 @@ func (w *world) attachTo(key, where, app, ip string) {
 	}
 }
 
-// watchPolicies counts the updates of policies that the server tells of, and returns
-// those by which one led nowhere.
+// watchPolicies counts the policy updates reported by the server, and returns
+// those after which a policy had no next hop.
 func watchPolicies(t testing.TB, db *ovsdbtest.Server) func() (updated int, nowhere []string) {
 	t.Helper()
 	m, err := nbdb.FullDatabaseModel()
@@ -216,7 +216,7 @@ func watchPolicies(t testing.TB, db *ovsdbtest.Server) func() (updated int, nowh
 	}
 }
 
-// bulk is a cluster as the planners see it: every node holds what it is given.
+// bulk is a cluster as input for the planners: every node holds its assigned addresses.
 type bulk struct {
 	scale
 	nodes []place.Node
@@ -240,7 +240,7 @@ func newBulk(s scale) *bulk {
 	return c
 }
 
-// decide places everything, and has the nodes hold it.
+// decide places everything, and makes the nodes hold it.
 func (c *bulk) decide() map[string]egressip.Decision {
 	decisions := egressip.Decide(c.nodes, c.all, network)
 	for i, e := range c.all {
@@ -254,9 +254,9 @@ func (c *bulk) decide() map[string]egressip.Decision {
 	return decisions
 }
 
-// write plans and writes all pods, in the batches that the controller has. inForce is
-// what chassis have confirmed, by pod; it is what is written then. It returns how
-// long planning took.
+// write plans and writes all pods, in batches like the controller's. inForce is
+// the state confirmed by chassis, by pod; afterwards it is the written state. It returns
+// the planning time.
 func (c *bulk) write(b *testing.B, w Writer, decisions map[string]egressip.Decision, inForce []egressip.State) time.Duration {
 	b.Helper()
 	var planned atomic.Int64
@@ -297,7 +297,7 @@ func (c *bulk) write(b *testing.B, w Writer, decisions map[string]egressip.Decis
 	return time.Duration(planned.Load())
 }
 
-// database is a fresh one with the routers of the nodes.
+// database returns a fresh database with the routers of the nodes.
 func (c *bulk) database(b *testing.B) (*ovsdb.Writer, *ovsdbtest.Server, func()) {
 	b.Helper()
 	db := ovsdbtest.StartNB(b)
@@ -317,9 +317,9 @@ func (c *bulk) database(b *testing.B) (*ovsdb.Writer, *ovsdbtest.Server, func())
 }
 
 // BenchmarkConvergeEgressIPs plans and writes all pods from nothing, in the two
-// steps that traffic needs: translations, then policies. It compares with the same
+// steps that traffic needs: translations, then policies. It compares this with the same
 // rows in one raw transaction, on a server without and with a client that monitors:
-// x-raw is the ratio of the best of all rounds to the former. Then a node is lost.
+// x-raw is the ratio of the best round to the best raw round without a monitor. Then a node is lost.
 func BenchmarkConvergeEgressIPs(b *testing.B) {
 	planned, ours, raw, monitored, lost := time.Hour, time.Hour, time.Hour, time.Hour, time.Hour
 	var transactions, affected int
@@ -375,7 +375,7 @@ func BenchmarkConvergeEgressIPs(b *testing.B) {
 	b.ReportMetric(float64(affected), "lost-pods")
 }
 
-// BenchmarkPlacement decides again where nothing has changed.
+// BenchmarkPlacement repeats the decisions without any change.
 func BenchmarkPlacement(b *testing.B) {
 	c := newBulk(large)
 	c.decide()

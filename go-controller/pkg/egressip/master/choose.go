@@ -12,15 +12,15 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// byLabel is the index of namespaces by their labels, and of pods by namespace and
+// byLabel is the index of namespaces by label, and of pods by namespace and
 // label.
 const byLabel = "egressip-by-label"
 
-// byHeld is the index of EgressIPs by the addresses that nodes say they have by them.
+// byHeld is the index of EgressIPs by the addresses in their nodes' status entries.
 const byHeld = "egressip-by-held"
 
-// addIndexes adds the indexes by which chosen finds pods, and former the EgressIPs that
-// have had an address.
+// addIndexes adds the indexes with which chosen finds pods, and formerHolders the EgressIPs
+// that had an address.
 func (c *Controller) addIndexes() error {
 	return errors.Join(
 		kube.AddIndex(c.deps.Namespaces.Informer(), byLabel, func(n *corev1.Namespace) []string {
@@ -28,7 +28,7 @@ func (c *Controller) addIndexes() error {
 		}),
 		kube.AddIndex(c.deps.Pods.Informer(), byLabel, func(p *corev1.Pod) []string {
 			if !kube.NeedsNetwork(p) {
-				return nil // it is no concern of ours, and its rows bring its key
+				return nil // needs no pod network; if it has rows, they enqueue its key
 			}
 			return labelKeys(p.Namespace, p.Labels)
 		}),
@@ -50,27 +50,27 @@ func labelKeys(namespace string, has map[string]string) []string {
 	return keys
 }
 
-// labelKey has no "=" in the parts before the value.
+// labelKey returns an index key. The parts before the value contain no "=".
 func labelKey(namespace string, l egressip.Label) string {
 	return namespace + "=" + l.Key + "=" + l.Value
 }
 
-// updateSelection takes note of the selectors that an EgressIP has now. It is called for
-// every event about one, before the pods it concerns are enqueued.
+// updateSelection updates the selection with the current selectors of an EgressIP. It is called
+// for every event about an EgressIP, before the affected pods are enqueued.
 func (c *Controller) updateSelection(name string) {
 	c.selecting.Lock()
 	defer c.selecting.Unlock()
 	if e, err := c.deps.EgressIPs.Lister().Get(name); err == nil {
 		c.selection.Set(e)
 	} else {
-		c.selection.Delete(name) // a lister has no other error
+		c.selection.Delete(name) // a lister returns no other error
 	}
 }
 
-// choose returns the EgressIPs that choose a pod, the one that has it first.
+// choose returns the EgressIPs that select a pod, the one that has it first.
 func (c *Controller) choose(p *corev1.Pod) []string {
 	if c.deps.EgressIPs.Informer().HasSynced() {
-		c.first.Do(func() { // events may be on their way still
+		c.first.Do(func() { // some events may not have arrived yet
 			for _, name := range c.deps.EgressIPs.Informer().GetIndexer().ListKeys() {
 				c.updateSelection(name)
 			}
@@ -78,12 +78,12 @@ func (c *Controller) choose(p *corev1.Pod) []string {
 	}
 	ns, err := c.deps.Namespaces.Lister().Get(p.Namespace)
 	if err != nil {
-		return nil // its event brings its pods back
+		return nil // the namespace's event enqueues its pods again
 	}
 	return c.selection.Matching(ns.Labels, p.Labels)
 }
 
-// chosen returns the keys of the pods that a selector chooses.
+// chosen returns the keys of the pods that a selector selects.
 func (c *Controller) chosen(s egressip.Selector) []string {
 	var keys []string
 	for _, ns := range c.namespaces(s) {
@@ -97,7 +97,7 @@ func (c *Controller) chosen(s egressip.Selector) []string {
 	return keys
 }
 
-// namespaces returns those whose pods a selector may choose.
+// namespaces returns the namespaces whose pods a selector may select.
 func (c *Controller) namespaces(s egressip.Selector) []*corev1.Namespace {
 	indexer := c.deps.Namespaces.Informer().GetIndexer()
 	names, ok := fewest(indexer, "", s.NamespaceLabels())
@@ -113,7 +113,7 @@ func (c *Controller) namespaces(s egressip.Selector) []*corev1.Namespace {
 	return found
 }
 
-// candidates returns the keys of the pods of a namespace among which a selector chooses.
+// candidates returns the keys of the pods of a namespace that a selector may select.
 func (c *Controller) candidates(s egressip.Selector, namespace string) []string {
 	indexer := c.deps.Pods.Informer().GetIndexer()
 	if keys, ok := fewest(indexer, namespace, s.PodLabels()); ok {
@@ -121,20 +121,20 @@ func (c *Controller) candidates(s egressip.Selector, namespace string) []string 
 	}
 	keys, err := indexer.IndexKeys(cache.NamespaceIndex, namespace)
 	if err != nil {
-		klog.ErrorS(err, "Cannot list the pods of a namespace", "namespace", namespace) // the index is the factory's
+		klog.ErrorS(err, "Cannot list the pods of a namespace", "namespace", namespace) // cannot happen: the informer factory creates this index
 	}
 	return keys
 }
 
-// fewest returns, of what a selector asks for by value, the keys of the objects that
-// have the rarest; false where it asks for nothing.
+// fewest returns the keys of the objects that have the rarest of the label sets that a selector
+// requires by value. ok is false if it requires none.
 func fewest(indexer cache.Indexer, namespace string, all []egressip.AnyLabel) (fewest []string, ok bool) {
 	for _, one := range all {
 		var keys []string
 		for _, l := range one {
 			found, err := indexer.IndexKeys(byLabel, labelKey(namespace, l))
 			if err != nil {
-				return nil, false // the index is ours
+				return nil, false // cannot happen: we created this index
 			}
 			keys = append(keys, found...)
 		}

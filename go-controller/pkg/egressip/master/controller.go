@@ -32,72 +32,70 @@ import (
 )
 
 const (
-	// podBatch is how many pods are planned and written together, for example those of
-	// a node, so that its loss takes few transactions.
+	// podBatch is the maximum number of pods that are planned and written together,
+	// so that the loss of a node takes few transactions.
 	podBatch = 512
-	// podWorkers is how many batches are processed at the same time, so that a single pod
-	// need not wait for a batch.
+	// podWorkers is the number of batches in progress at the same time, so that a single
+	// new pod need not wait for a large batch.
 	podWorkers = 4
-	// statusWorkers is how many statuses are written at the same time, and
-	// gateWorkers how many pending annotations are removed at the same time.
+	// statusWorkers is the number of statuses written at the same time, and
+	// gateWorkers the number of pods whose start is allowed at the same time.
 	statusWorkers, gateWorkers = 16, 32
-	// insidePatience bounds the wait for the no-reroute policies, which have to be in
-	// force before those of pods.
+	// insidePatience bounds the wait for the policies that must precede those of pods.
 	insidePatience = 2 * time.Second
 )
 
-// Barrier waits until a chassis has put in force what was written before.
+// Barrier waits until a chassis has applied everything written before.
 type Barrier interface {
 	Wait(ctx context.Context, chassis string) error
 }
 
-// Writer writes rows, and reports rows that others have changed.
+// Writer writes rows and reports rows changed by others.
 type Writer = nb.Database
 
 // Deps are the dependencies of the controller.
 type Deps struct {
 	Kube   kubernetes.Interface
 	Egress versioned.Interface
-	// The informers are started by the caller after New.
+	// The caller starts the informers after New.
 	EgressIPs  egressinformers.EgressIPInformer
 	Namespaces coreinformers.NamespaceInformer
 	Pods       coreinformers.PodInformer
 	Nodes      coreinformers.NodeInformer
 	Services   coreinformers.ServiceInformer
-	// Addresses knows the addresses of API servers; nil if they are unknown.
+	// Addresses returns the addresses of the API servers; nil: they are unknown.
 	Addresses *reservedsnapshot.Addresses
 	Writer    Writer
 	Health    place.Reachability
 	Barrier   Barrier
-	// Rerouted receives the addresses of the pods of EgressIPs.
+	// Rerouted receives the addresses of the pods that EgressIPs have.
 	Rerouted *noreroute.PodSet
 	// Given returns the addresses that the port of a pod, "namespace/name", has in the
 	// database. With a UID it returns none if the port belongs to another pod of that name.
 	Given func(pod string, uid types.UID) []netip.Addr
-	// Static tells whether the port of a pod is that of a static pod.
+	// Static reports whether the port of a pod belongs to a static pod.
 	Static func(pod string) bool
-	// LocalSNATs returns a channel that is closed when the writer knows the translations of
-	// pods on their own nodes, which yield to those of EgressIPs. LocalSNATs is nil if one rule
-	// of each node translates all pods, with the translations of EgressIPs as exceptions.
+	// LocalSNATs returns a channel that is closed once the writer knows the translations of
+	// pods on their own nodes that yield to those of EgressIPs. It is nil if one translation
+	// per node covers all pods, which EgressIPs' translations override.
 	LocalSNATs func() <-chan struct{}
-	// Recorder writes Events; its scheme knows EgressIP.
+	// Recorder emits Events; its scheme includes EgressIP.
 	Recorder record.EventRecorder
-	// Network has the ranges that no egress address may be in.
+	// Network describes the networks that may not contain egress addresses.
 	Network egressip.Network
-	// Acknowledge is how long a node may take to acknowledge an assignment before another
-	// node gets it; 0 means indefinitely.
+	// Acknowledge is how long a node may take to acknowledge an assignment before
+	// it is given to another node; 0: forever.
 	Acknowledge time.Duration
-	// AssumeReachable is true if nodes are not probed: a node that is not ready counts as
+	// AssumeReachable says that nodes are not probed: a node that is not ready is considered
 	// dead.
 	AssumeReachable bool
-	// Audit records what is found and written; nil to record nothing.
+	// Audit records what is found and written; nil: nothing is recorded.
 	Audit *audit.Recorder
-	// Metrics measures moves, failovers and how long pods are kept from starting; nil to
-	// measure nothing.
+	// Metrics measures moves, failovers and how long pods are held; nil: nothing is measured.
 	Metrics *metrics.Leader
 }
 
-// Controller serves all EgressIPs of the cluster.
+// Controller handles all EgressIPs of the cluster.
 type Controller struct {
 	deps Deps
 
@@ -106,21 +104,21 @@ type Controller struct {
 	decoded      *kube.Memo[v1.EgressIP, egressip.EgressIP]
 	nodes        kube.Nodes
 	members      *egressip.Members
-	ackTimeouts  *health.AckTimeouts // of nodes that have not written their status entry
-	stuckChassis *health.AckTimeouts // of nodes whose ovn-controller does not apply changes
+	ackTimeouts  *health.AckTimeouts // of nodes that owe an acknowledgement
+	stuckChassis *health.AckTimeouts // of nodes whose ovn-controller lags behind
 	draining     atomic.Bool         // some node hands over its addresses
-	seeded       bool                // used by the key of placement only
-	unheard      place.Unheard       // used by the key of placement only
+	seeded       bool                // only accessed by the key of placement
+	unheard      place.Unheard       // accessed like seeded
 
-	// selection matches the lister while selecting is locked.
+	// selection is updated from the lister while selecting is held.
 	selection *egressip.Selection
 	selecting sync.Mutex
-	first     sync.Once   // fills selection
-	choosing  atomic.Bool // the queue of pods has its start-up keys, or is about to get them
+	first     sync.Once   // guards the initial fill of selection
+	choosing  atomic.Bool // the queue of pods has its start-up keys, or is about to
 
 	decisions *decisions // state of placement
-	written   *written   // state of the queue of statuses
-	podStates *podStates // state of the queue of pods
+	written   *written   // state of the status workers
+	podStates *podStates // state of the pod workers
 }
 
 // New returns the controller.
@@ -149,7 +147,7 @@ func New(deps Deps) (*Controller, error) {
 	return c, errors.Join(c.addIndexes(), c.watchPlacement(), c.watchServices(), c.watchStatuses(), c.watchPods())
 }
 
-// Run works until ctx is done.
+// Run runs the controller until ctx is done.
 func (c *Controller) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	c.podStates.run(ctx)
@@ -162,7 +160,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	})
 	after := func(part string, q *queue.Controller, workers int) {
 		group.Go(func() error {
-			// Before the first placement it is not known which node has which address.
+			// Before the first placement the assignments are unknown.
 			if !waits.Until(ctx, c.placement.Synced(), waits.Wait{Part: part, For: "the first placement", Reason: waits.ReasonStart}) {
 				return nil
 			}
@@ -188,15 +186,15 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// Attempted is closed when every pod that existed at the start, and every one of which
-// only rows are left, has been tried once.
+// Attempted is closed when every pod that existed at the start, and every pod that
+// only has rows left, has been attempted once.
 func (c *Controller) Attempted() <-chan struct{} { return c.pods.Attempted() }
 
-// Synced returns channels that are closed when every status and every pod that existed at the
-// start, and every pod of which only rows are left, has been reconciled successfully.
+// Synced returns channels that are closed when every status and every pod that existed at the start,
+// and every pod that only has rows left, has been reconciled successfully.
 func (c *Controller) Synced() []<-chan struct{} {
 	return []<-chan struct{}{c.statuses.Synced(), c.pods.Synced()}
 }
 
-// decode decodes an object, once.
+// decode decodes an object, caching the result.
 func (c *Controller) decode(e *v1.EgressIP) egressip.EgressIP { return c.decoded.Of(e.Name, e) }

@@ -32,16 +32,16 @@ var (
 	hopOf   = map[string]string{"ovn-worker": "100.64.0.3", "ovn-worker2": "100.64.0.4"}
 )
 
-// other returns the worker that is not name.
+// other returns the worker other than name.
 func other(name string) string {
 	return map[string]string{"ovn-worker": "ovn-worker2", "ovn-worker2": "ovn-worker"}[name]
 }
 
-// odd is the key of a pod that makes its plan panic, in the worlds that say so.
+// odd is the key of a pod whose plan panics in worlds that request it.
 const odd = "prod/odd"
 
-// TestPanicLetsGoOfThePods: a pod whose plan panics some times is tried again, and
-// those of its batch are served.
+// TestPanicLetsGoOfThePods: a pod whose plan panics a few times is retried, and
+// the other pods of its batch are served.
 func TestPanicLetsGoOfThePods(t *testing.T) {
 	w := newWorld(t, egress(prod, prodIPs))
 	w.panics.Store(3)
@@ -59,7 +59,7 @@ func TestPanicLetsGoOfThePods(t *testing.T) {
 	}
 }
 
-// serving is a world in which an EgressIP serves a pod with its addresses.
+// serving is a world in which an EgressIP with the given addresses serves a pod.
 func serving(t *testing.T, ips ...v1.Address) *world {
 	w := newWorld(t, egress(prod, ips))
 	w.pod(web, "ovn-control-plane", webV4, webV6)
@@ -68,7 +68,7 @@ func serving(t *testing.T, ips ...v1.Address) *world {
 	return w
 }
 
-// programmed waits until an EgressIP is whole, and returns the holder of its first
+// programmed waits until an EgressIP is completely programmed, and returns the holder of its first
 // address.
 func (w *world) programmed(name string) string {
 	w.t.Helper()
@@ -80,7 +80,7 @@ func (w *world) programmed(name string) string {
 	return w.holder(name, string(w.get(name).Spec.EgressIPs[0]))
 }
 
-// TestServe is the example of the documents: two addresses, one pod.
+// TestServe is the example of the documentation: two addresses, one pod.
 func TestServe(t *testing.T) {
 	w := newWorld(t, egress(prod, prodIPs))
 	w.pod(web, "ovn-control-plane", webV4, webV6)
@@ -107,7 +107,7 @@ func TestServe(t *testing.T) {
 	w.event("is to hold 172.18.0.33, which is in its network 172.18.0.0/16")
 }
 
-// TestRestartWritesNothing: neither to the API, nor to the database.
+// TestRestartWritesNothing: a restart writes neither to the API nor to the database.
 func TestRestartWritesNothing(t *testing.T) {
 	w := newWorld(t, egress(prod, prodIPs), egress("refused", []v1.Address{"10.244.0.1", "172.18.0.33"}, func(e *v1.EgressIP) {
 		e.CreationTimestamp = metav1.Time{Time: born.Add(1)}
@@ -137,14 +137,14 @@ func TestRestartWritesNothing(t *testing.T) {
 	}
 }
 
-// TestNodeDies: its address moves, with the reason in an Event, its word goes with
-// the items, and the traffic has the other next hop at once.
+// TestNodeDies: its address moves, with the reason in an Event, its status entry is removed with
+// the items, and the policies get the other next hop at once.
 func TestNodeDies(t *testing.T) {
 	w := serving(t, "172.18.0.33")
 	was := w.holder(prod, "172.18.0.33")
 	w.writes()
 	w.freeze(was, true)
-	w.barrier.stop("chassis-"+was, true) // it confirms nothing any more
+	w.barrier.stop("chassis-"+was, true) // it does not confirm anything any more
 	w.health.Set(was, place.Dead)
 	w.eventually("the next hop", func() bool { return w.hops(web, webV4) == hopOf[other(was)] })
 	w.programmed(prod)
@@ -157,7 +157,7 @@ func TestNodeDies(t *testing.T) {
 	}
 	moved := false
 	for _, patch := range w.writes() {
-		if strings.Contains(patch, `"items":[`) { // a patch of the items alone
+		if strings.Contains(patch, `"items":[`) { // a patch of only the items
 			t.Errorf("the items changed before the word went: %s", patch)
 		}
 		moved = moved || strings.Contains(patch, `"/status/items"`) && strings.Contains(patch, `"remove"`)
@@ -167,7 +167,7 @@ func TestNodeDies(t *testing.T) {
 	}
 }
 
-// TestOneOfTwoDies: the other next hop serves at once, whatever the new one takes.
+// TestOneOfTwoDies: the other next hop serves at once, however long the new one takes.
 func TestOneOfTwoDies(t *testing.T) {
 	w := serving(t, prodIPs...)
 	dies := w.holder(prod, "172.18.0.33")
@@ -183,8 +183,8 @@ func TestOneOfTwoDies(t *testing.T) {
 	w.eventually("both", func() bool { return w.hops(web, webV4) == "100.64.0.3 100.64.0.4" })
 }
 
-// TestPlannedMove: the old node goes on answering for the address, and the next hop stays,
-// until the chassis of the new node has the translation; the old translation stays until
+// TestPlannedMove: the previous node continues to answer for the address, and the next hop stays,
+// until the chassis of the new node has the translation; the previous translation stays until
 // the policy is in force.
 func TestPlannedMove(t *testing.T) {
 	w := serving(t, "172.18.0.33")
@@ -217,12 +217,12 @@ func TestPlannedMove(t *testing.T) {
 	w.event("172.18.0.33 moves from node " + was + " to node " + to + ": " + was + " is not labelled")
 }
 
-// timed is a database that knows when what happened.
+// timed is a database that records when rows change.
 type timed struct {
 	database
 	mu   sync.Mutex
-	led  time.Time // when a policy had been changed last
-	gone time.Time // when a translation was about to go
+	led  time.Time // the last change of a policy
+	gone time.Time // the removal of a translation
 }
 
 func (d *timed) ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.Stats, map[nb.Owner]error) {
@@ -239,9 +239,9 @@ func (d *timed) ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.St
 	return stats, errs
 }
 
-// TestDatapathRemembers: a chassis that confirmed a policy may still send packets the
-// old way, by flows that its datapath has not gone through again. They have to find
-// their translation.
+// TestDatapathRemembers: a chassis that has confirmed a policy may still send packets the
+// previous way, by datapath flows that are not revalidated yet. The translation must still exist
+// for these packets.
 func TestDatapathRemembers(t *testing.T) {
 	const goneThrough = 500 * time.Millisecond // the default of Open vSwitch's max-revalidator
 	w := serving(t, "172.18.0.33")
@@ -260,8 +260,8 @@ func TestDatapathRemembers(t *testing.T) {
 	}
 }
 
-// TestSelection: pods come and go by labels of their own, of their namespaces and
-// of the EgressIP.
+// TestSelection: pods are selected and deselected by their labels, the labels of their namespaces and
+// changes of the EgressIP.
 func TestSelection(t *testing.T) {
 	w := serving(t, "172.18.0.33")
 	led := func(key, addr string, is bool) {
@@ -298,7 +298,7 @@ func TestSelection(t *testing.T) {
 	w.eventually("everything to go", func() bool { return w.nb.DumpFeature(egressip.Feature) == "" })
 }
 
-// TestDeselected: a running pod's translations stay until its chassis has heard
+// TestDeselected: a running pod's translations stay until its chassis has applied
 // that no policy leads to them any more.
 func TestDeselected(t *testing.T) {
 	w := serving(t, "172.18.0.33")
@@ -317,8 +317,8 @@ func TestDeselected(t *testing.T) {
 	})
 }
 
-// TestGonePod: the rows of a pod that is gone stay until its chassis has heard that
-// its port is gone: until then it may send.
+// TestGonePod: the rows of a deleted pod stay until its chassis has processed the removal of
+// its port: until then it may send.
 func TestGonePod(t *testing.T) {
 	for _, gone := range []string{"port first", "pod first"} {
 		t.Run(gone, func(t *testing.T) {
@@ -350,8 +350,8 @@ func TestGonePod(t *testing.T) {
 	}
 }
 
-// TestGoneWithItsNode: the rows of a pod that is gone stay for a while where its node
-// passes for dead, since it may still send, and go although nobody can ask the node.
+// TestGoneWithItsNode: the rows of a deleted pod stay for a while if its node
+// is considered dead, since the pod may still send, and are then removed although the node cannot confirm.
 func TestGoneWithItsNode(t *testing.T) {
 	w := serving(t, "172.18.0.33")
 	led := w.hops(web, webV4)
@@ -371,7 +371,7 @@ func TestGoneWithItsNode(t *testing.T) {
 	w.eventually("the rows to go", func() bool { return w.nb.DumpFeature(egressip.Feature) == "" })
 }
 
-// TestHostNetwork: a pod on its host's network is none of ours.
+// TestHostNetwork: a pod on its host's network is ignored.
 func TestHostNetwork(t *testing.T) {
 	w := newWorld(t, egress(prod, prodIPs))
 	w.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "host", UID: "h", Labels: map[string]string{"app": "web"}},
@@ -383,7 +383,7 @@ func TestHostNetwork(t *testing.T) {
 	}
 }
 
-// TestSecondary: the management port is the next hop, once the node has the pods.
+// TestSecondary: the management port is the next hop, once the node has the pods' rules.
 func TestSecondary(t *testing.T) {
 	w := newWorld(t, egress(prod, []v1.Address{"172.19.0.33"}))
 	w.pod(web, "ovn-control-plane", webV4)
@@ -411,7 +411,7 @@ func TestSecondary(t *testing.T) {
 	w.event("172.19.0.33 moves from node " + on + " to node " + other(on) + ": " + on + " has no network with this address")
 }
 
-// TestConflict: the older has the pod, and the younger is told.
+// TestConflict: the older EgressIP has the pod, and the younger one reports the conflict.
 func TestConflict(t *testing.T) {
 	w := serving(t, "172.18.0.33")
 	w.create(egress("younger", []v1.Address{"172.18.0.55"}, func(e *v1.EgressIP) { e.CreationTimestamp = metav1.Time{Time: born.Add(1)} }))
@@ -427,7 +427,7 @@ func TestConflict(t *testing.T) {
 	w.eventually("its next hop", func() bool { return w.hops(web, webV4) == hopOf[w.holder("younger", "172.18.0.55")] })
 }
 
-// TestUnavailable: what happens where nobody can hold an address.
+// TestUnavailable: the behaviour if no node can hold an address.
 func TestUnavailable(t *testing.T) {
 	for _, c := range []struct {
 		policy v1.UnavailablePolicy
@@ -450,7 +450,7 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestAssumeReachable: with no probes a node that is not ready is dead.
+// TestAssumeReachable: without probes, a node that is not ready is considered dead.
 func TestAssumeReachable(t *testing.T) {
 	w := newWorld(t, egress(prod, []v1.Address{"172.18.0.33"}))
 	w.assume = true
@@ -462,7 +462,7 @@ func TestAssumeReachable(t *testing.T) {
 	w.eventually("the next hop", func() bool { return w.hops(web, webV4) == hopOf[other(was)] })
 }
 
-// TestDeletedNode: the word of a node that is no more is not waited for.
+// TestDeletedNode: the status entry of a deleted node is not waited for.
 func TestDeletedNode(t *testing.T) {
 	w := serving(t, "172.18.0.33")
 	was := w.holder(prod, "172.18.0.33")
@@ -470,7 +470,7 @@ func TestDeletedNode(t *testing.T) {
 	w.eventually("the next hop", func() bool { return w.hops(web, webV4) == hopOf[other(was)] })
 }
 
-// TestDrift: what others change is put right.
+// TestDrift: changes by others are reverted.
 func TestDrift(t *testing.T) {
 	w := serving(t, "172.18.0.33")
 	if !w.nb.Remove(egressip.Owner(web), "Logical_Router_Policy", webV4) {
@@ -491,8 +491,8 @@ func TestDrift(t *testing.T) {
 	w.eventually("the items to be back", func() bool { return w.holder(prod, "172.18.0.33") != "" })
 }
 
-// TestServiceAddress: an address that a Service has outside is not an egress address,
-// unless it was held before; the Service cannot take that.
+// TestServiceAddress: an outside address of a Service is not an egress address,
+// unless it was held before; the Service cannot take it then.
 func TestServiceAddress(t *testing.T) {
 	w := newWorld(t, egress(prod, []v1.Address{"172.18.0.33"}))
 	w.create(loadBalancer("taken", "172.18.0.33"))

@@ -20,7 +20,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
-// countedEgressIPs counts the objects that its lister lists.
+// countedEgressIPs counts the objects listed by its lister.
 type countedEgressIPs struct {
 	egressinformers.EgressIPInformer
 	listed *atomic.Int64
@@ -41,7 +41,7 @@ func (c countedEgressIPLister) List(s labels.Selector) ([]*v1.EgressIP, error) {
 	return all, err
 }
 
-// countedPods counts the objects that its lister lists.
+// countedPods counts the objects listed by its lister.
 type countedPods struct {
 	coreinformers.PodInformer
 	listed *atomic.Int64
@@ -62,7 +62,7 @@ func (c countedPodLister) List(s labels.Selector) ([]*corev1.Pod, error) {
 	return all, err
 }
 
-// crowd creates EgressIPs of one pod each.
+// crowd creates EgressIPs with one pod each.
 func (w *world) crowd(n int) {
 	for i := range n {
 		app, key := fmt.Sprintf("app-%d", i), fmt.Sprintf("prod/pod-%d", i)
@@ -78,8 +78,8 @@ func (w *world) crowd(n int) {
 	}
 }
 
-// TestStartCost: what a start looks through grows with the number of EgressIPs and
-// pods, and not with its square; and one more EgressIP does not make it look through
+// TestStartCost: the number of objects read at a start grows linearly with the number of EgressIPs and
+// pods, not quadratically; and one more EgressIP does not cause reading
 // all pods.
 func TestStartCost(t *testing.T) {
 	const most = 200
@@ -108,14 +108,14 @@ func TestStartCost(t *testing.T) {
 	}
 }
 
-// TestPodsThatOneChooses: an EgressIP is compared with the pods that have one of its labels
-// only.
+// TestPodsThatOneChooses: an EgressIP is only compared with the pods that have one of its
+// labels.
 func TestPodsThatOneChooses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.crowd(50)
 		w.start()
-		fakeapi.Settle() // the master chooses, too
+		fakeapi.Settle() // the master selects pods, too
 		e := w.get("egressip-7")
 		s, err := egressip.NewSelector(e)
 		if err != nil {

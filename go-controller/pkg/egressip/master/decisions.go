@@ -12,15 +12,15 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 )
 
-// decisions is the state of placement: what it has seen, and what it decided last.
+// decisions is the state of placement: the EgressIPs it has seen, and its last decisions.
 type decisions struct {
 	mu        sync.Mutex
-	observed  map[string]types.UID // the EgressIPs whose events have come
-	decided   map[string]types.UID // those of byKey
+	observed  map[string]types.UID // the EgressIPs whose events have arrived
+	decided   map[string]types.UID // the UIDs of the EgressIPs in byKey
 	byKey     map[string]egressip.Decision
 	owners    map[netip.Addr]string          // the EgressIPs of the addresses
-	reachable map[string]bool                // the nodes, whether they can take back their status entries
-	former    map[netip.Addr]map[string]bool // nodes that had addresses by an EgressIP that is gone
+	reachable map[string]bool                // by node, whether it can remove its status entries itself
+	former    map[netip.Addr]map[string]bool // nodes that held an address for an EgressIP that was deleted
 }
 
 func newDecisions() *decisions {
@@ -28,7 +28,7 @@ func newDecisions() *decisions {
 		byKey: map[string]egressip.Decision{}, former: map[netip.Addr]map[string]bool{}}
 }
 
-// of returns what was decided about an EgressIP; false before placement has seen it.
+// of returns the decision for an EgressIP; false before placement has seen it.
 func (d *decisions) of(key string) (egressip.Decision, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -36,7 +36,7 @@ func (d *decisions) of(key string) (egressip.Decision, bool) {
 	return decision, ok
 }
 
-// about returns what was decided about an object; false before placement has seen that.
+// about returns the decision for an object; false before placement has seen that object.
 func (d *decisions) about(e *v1.EgressIP) (egressip.Decision, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -44,14 +44,14 @@ func (d *decisions) about(e *v1.EgressIP) (egressip.Decision, bool) {
 	return decision, ok && d.decided[e.Name] == e.UID
 }
 
-// owned tells whether an address belongs to an EgressIP.
+// owned reports whether an address belongs to an EgressIP.
 func (d *decisions) owned(key string, addr netip.Addr) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.owners[addr] == key
 }
 
-// reach tells whether a node could take back its status entry; seen is false where
+// reach reports whether a node can remove its status entry itself; seen is false if
 // placement has not seen the node.
 func (d *decisions) reach(node string) (reachable, seen bool) {
 	d.mu.Lock()
@@ -60,16 +60,16 @@ func (d *decisions) reach(node string) (reachable, seen bool) {
 	return reachable, seen
 }
 
-// met returns the EgressIPs whose events have come.
+// met returns the EgressIPs whose events have arrived.
 func (d *decisions) met() map[string]types.UID {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return maps.Clone(d.observed)
 }
 
-// replace stores decisions about the EgressIPs that were met, and returns the keys of those
-// that are decided otherwise now, or not any more. It calls changed, with the nodes of before,
-// for each of the former before anybody can see the decision.
+// replace stores the decisions for the EgressIPs in met, and returns the keys of the EgressIPs whose
+// decision is new, changed or gone. For each new or changed decision it calls changed with the
+// previous and the new one, before others can see the new one.
 func (d *decisions) replace(
 	next map[string]egressip.Decision, met map[string]types.UID, reachable map[string]bool, changed func(key string, before, now egressip.Decision),
 ) []string {
@@ -88,7 +88,7 @@ func (d *decisions) replace(
 			keys = append(keys, key)
 			changed(key, old, decision)
 		} else {
-			next[key] = old // it knows why the nodes before are it no more
+			next[key] = old // it has the reasons why addresses left their previous nodes
 		}
 	}
 	for key := range d.byKey {
@@ -101,10 +101,10 @@ func (d *decisions) replace(
 	return keys
 }
 
-// observe takes note of an event about an EgressIP, and remembers who holds the addresses of
-// one that is gone: nobody else will know when another EgressIP gets them. Placement looks at
-// those only that came here, since the lister may have them before it is known which were
-// before.
+// observe records an event about an EgressIP, and remembers the holders of the addresses of
+// a deleted one: nothing else knows them when another EgressIP gets the addresses. Placement
+// considers only EgressIPs recorded here, since the lister may show a new one before the holders
+// of its predecessors are recorded.
 func (d *decisions) observe(old, new *v1.EgressIP) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -127,7 +127,7 @@ func (d *decisions) observe(old, new *v1.EgressIP) {
 	}
 }
 
-// formerHolders returns the nodes that had some addresses by an EgressIP that is gone.
+// formerHolders returns the nodes that held some of the addresses for a deleted EgressIP.
 func (d *decisions) formerHolders(addrs map[netip.Addr]string) []egressip.Former {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -140,7 +140,7 @@ func (d *decisions) formerHolders(addrs map[netip.Addr]string) []egressip.Former
 	return former
 }
 
-// forgetFormer forgets about former holders that a status has now.
+// forgetFormer removes former holders that are now in a status.
 func (d *decisions) forgetFormer(former []egressip.Former) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,19 +1,19 @@
-// Package master is the control-plane side of EgressIPs: it assigns their addresses to
-// nodes, writes their statuses, and writes the policies and translations that reroute the
-// traffic of the pods.
+// Package master is the cluster-wide part of EgressIP: it assigns the addresses to
+// nodes, and writes the status as well as the policies and translations that steer the pods'
+// traffic.
 //
-// There are three queues, in one direction. Placement has a single key: it decides for
+// There are three queues, in one direction. Placement has a single key: it decides again for
 // all EgressIPs and enqueues those whose decision changed. Each EgressIP has a key
-// that writes its status and its Events. Each pod has a key that writes its rows, which
-// have one owner for each pod. The rows of a new pod are written together with its port, by
-// Attach; meanwhile the pod is locked.
+// that writes its status and its Events. Each pod has a key that writes its rows;
+// each pod is an owner of rows. Attach writes a new pod's rows together with its port;
+// meanwhile the key waits.
 //
 // Each queue has its own state, behind methods that take its mutex: decisions for placement,
-// written for statuses, podStates for pods.
+// written for the statuses, podStates for the pods.
 //
-// Placement remembers nothing but the statuses, and the database holds what has been
-// done: a restart writes nothing if nothing has changed. Waiting for chassis does not block a
-// worker: it happens in goroutines that enqueue the key again.
+// The status is the only memory of placement, and the database the only memory of
+// the rows: a restart writes nothing if nothing changed. Waiting for the dataplane does not
+// occupy a worker, but happens in goroutines that enqueue the key again.
 //
 // Caller: pkg/app. pod/master calls Pending and Attach.
 package master

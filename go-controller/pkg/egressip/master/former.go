@@ -10,8 +10,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 )
 
-// formerHolders returns the nodes that may hold addresses which an EgressIP is about to get:
-// by one that is gone, or by another one that has given them up.
+// formerHolders returns the nodes that may still hold addresses that an EgressIP is about to get:
+// for a deleted EgressIP, or for another one that gave the addresses up.
 func (c *Controller) formerHolders(key string, d egressip.Decision, known v1.EgressIPStatus) ([]egressip.Former, error) {
 	arriving := d.Arriving(known)
 	if len(arriving) == 0 {

@@ -10,12 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestAddressChangesHands: whichever EgressIP an address comes to from another one, or from
-// one of the same name, who had it is asked to let go, and the next node waits for that.
+// TestAddressChangesHands: whichever EgressIP gets an address from another one, or from
+// one of the same name, the previous holder is to release it, and the next node waits for that.
 func TestAddressChangesHands(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		next string // the EgressIP that has it then
+		next string // the EgressIP that has it next
 		do   func(w *world, addr string)
 	}{
 		{"made anew", prod, func(w *world, addr string) {
@@ -42,7 +42,7 @@ func TestAddressChangesHands(t *testing.T) {
 			t.Run(c.name+" "+addr, func(t *testing.T) {
 				w := serving(t, v1.Address(addr))
 				first := w.holder(prod, addr)
-				// It cannot have it again, and does not act.
+				// The previous node cannot have it again, and does not act.
 				w.freeze(first, true)
 				w.changeNode(first, func(n *corev1.Node) { delete(n.Labels, kube.LabelEgressAssignable) })
 				w.eventually("the other to be chosen", func() bool { return w.holder(prod, addr) == other(first) })

@@ -12,8 +12,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 )
 
-// TestRemembered: the rows of a pod that is gone outlive what the datapath of its chassis
-// remembers of its port: what the chassis still sends on by that would leave with the
+// TestRemembered: the rows of a deleted pod outlive the datapath flows of its chassis
+// for its port: traffic still sent by these flows would otherwise leave with the
 // address of the node that translates.
 func TestRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -33,8 +33,8 @@ func TestRemembered(t *testing.T) {
 	})
 }
 
-// TestNobodysRows: rows that another implementation has left for an address which no pod
-// has go at the start.
+// TestNobodysRows: rows that another implementation has left for an address without a pod
+// are removed at the start.
 func TestNobodysRows(t *testing.T) {
 	w := newWorld(t)
 	nobody := "gone_/10.244.0.99" // as they are adopted

@@ -8,10 +8,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Hosts returns the hosts of which Kubernetes alone tells, by address: nodes that have not
-// said their addresses yet, and API servers, whose name is empty. Of nodes that have, their
-// word counts: a cloud lists among the addresses of a machine also those that it holds as
-// egress addresses.
+// Hosts returns the hosts known from Kubernetes only, by address: nodes that have not
+// published their addresses yet, and API servers, whose name is empty. For nodes that have, the
+// published addresses count: a cloud also lists egress addresses among the addresses of
+// the machine that holds them.
 func Hosts(nodes []*corev1.Node, known func(*corev1.Node) topology.Node, apiServers []netip.Addr) map[netip.Addr]string {
 	hosts := map[netip.Addr]string{}
 	for _, n := range nodes {

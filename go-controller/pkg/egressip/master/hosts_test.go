@@ -14,8 +14,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// TestHostOfKubernetes: an address of a node that has not said its addresses yet, or of an API
-// server, is no egress address; one that is held stays, and the conflict is told.
+// TestHostOfKubernetes: an address of a node that has not published its addresses yet, or of an API
+// server, is not an egress address; a held address stays, and the conflict is reported.
 func TestHostOfKubernetes(t *testing.T) {
 	ctx := context.Background()
 	w := newWorld(t, egress(prod, []v1.Address{"172.18.0.33"}))
@@ -53,7 +53,7 @@ func TestHostOfKubernetes(t *testing.T) {
 	w.eventually("the conflict to end", func() bool { return !w.is(prod, v1.ConditionConflict) })
 }
 
-// TestHosts: a node that has said its addresses counts with these alone, since a cloud lists
+// TestHosts: for a node that has published its addresses, only these count, since a cloud lists
 // egress addresses among those of the machine that holds them.
 func TestHosts(t *testing.T) {
 	internal := func(name string, texts ...string) *corev1.Node {

@@ -16,8 +16,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
-// slow takes a moment for each call, so that the time of a bubble goes by under a
-// controller that asks again and again.
+// slow delays each call, so that a controller that retries in a tight loop
+// advances the fake clock.
 type slow struct {
 	database
 	calls atomic.Int64

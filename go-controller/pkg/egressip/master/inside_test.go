@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 )
 
-// TestInsideFirst: no policy leads a pod away before what it has for nodes is kept away
-// from it, which somebody else writes.
+// TestInsideFirst: no policy reroutes a pod before its traffic to nodes is exempt,
+// which another component writes.
 func TestInsideFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := serving(t, prodIPs...)

@@ -9,13 +9,13 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// With a translation for each pod on its node's gateway router, that translation yields to the
-// one of the EgressIP (nb.Row.Yields). After a restart the writer does not know these translations
-// until their planners have handed them over; until then those of the EgressIP stay.
+// If each pod has its own translation on its node's gateway router, that translation yields to
+// the EgressIP's (nb.Row.Yields). After a start the writer does not know the former until
+// their controller has planned them: until then the EgressIPs' translations are kept.
 
-// keepLocalSNAT keeps translations of a pod on its own node that are to be removed, as long as
-// the writer does not know the translations that would replace them. It tells whether there are
-// any; then returnLocalSNATs enqueues the pod later.
+// keepLocalSNAT keeps those of a pod's translations on its own node that are to be removed, as long
+// as the translation that replaces them is unknown, and reports whether there are any. The pod's
+// key is enqueued again later.
 func (c *Controller) keepLocalSNAT(key, node string, now egressip.State, plan *egressip.Plan) (kept bool) {
 	if _, gone := c.chassis(node); gone || c.deps.LocalSNATs == nil {
 		return false
@@ -33,8 +33,8 @@ func (c *Controller) keepLocalSNAT(key, node string, now egressip.State, plan *e
 	return true
 }
 
-// returnLocalSNATs enqueues the pods of keepLocalSNAT once the writer knows the translations
-// that replace those that were kept.
+// returnLocalSNATs enqueues the pods whose translations were kept, once their
+// replacements are known.
 func (c *Controller) returnLocalSNATs(ctx context.Context) {
 	if c.deps.LocalSNATs == nil || !waits.Until(ctx, c.deps.LocalSNATs(), waits.Wait{Part: "egressip-pods", For: "every pod's own translation to be told to the writer"}) {
 		return

@@ -16,7 +16,7 @@ import (
 
 var plain = nb.Owner{Feature: "plain", Object: web}
 
-// translatePlainly has web translated on its own node as long as no EgressIP does so.
+// translatePlainly has web translated on its own node as long as no EgressIP translates it.
 func (w *world) translatePlainly(node string) {
 	w.t.Helper()
 	var rows []nb.Row
@@ -29,7 +29,7 @@ func (w *world) translatePlainly(node string) {
 	}
 }
 
-// plainly are the addresses of web that its node translates.
+// plainly returns the addresses to which its node translates web.
 func (w *world) plainly() string {
 	var out []string
 	for _, r := range w.db.Rows(plain) {
@@ -38,8 +38,8 @@ func (w *world) plainly() string {
 	return strings.Join(out, " ")
 }
 
-// TestOneTranslationOnOwnNode: where each pod has a translation on its node's router, that
-// of the EgressIP is there instead of it, and returns it, also where the EgressIP goes while
+// TestOneTranslationOnOwnNode: if each pod has a translation on its node's router, that
+// of the EgressIP replaces it, and it returns later, even if the EgressIP is deleted while
 // no master runs.
 func TestOneTranslationOnOwnNode(t *testing.T) {
 	const own, elsewhere = "ovn-worker", "ovn-worker2"

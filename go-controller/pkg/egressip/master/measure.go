@@ -10,8 +10,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// measureFailover tells how far an EgressIP is with what was decided, which is known if
-// nothing else was decided meanwhile.
+// measureFailover records the progress of an EgressIP's decision, unless
+// another decision was made meanwhile.
 func (c *Controller) measureFailover(key string, d egressip.Decision, is []metav1.Condition) {
 	if last, ok := c.decisions.of(key); !ok || !last.Equal(d) {
 		return
@@ -25,10 +25,10 @@ func (c *Controller) measureFailover(key string, d egressip.Decision, is []metav
 	}
 }
 
-// Held returns how many pods wait with their start until what they send leaves as it is to.
+// Held returns the number of pods whose start waits until their traffic leaves as intended.
 func (c *Controller) Held() int { return len(c.held()) }
 
-// held returns these pods.
+// held returns a Wait for each of these pods.
 func (c *Controller) held() []waits.Wait {
 	var held []waits.Wait
 	for key, since := range c.podStates.gated() {

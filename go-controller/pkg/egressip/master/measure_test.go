@@ -22,7 +22,7 @@ type measurements struct {
 	set *metrics.Set
 }
 
-// measure has a world measured from its start on.
+// measure collects the metrics of a world from its start.
 func measure(w *world) measurements {
 	m := measurements{w, metrics.New(version.Info{})}
 	m.set.SetLeader(true)
@@ -30,7 +30,7 @@ func measure(w *world) measurements {
 	return m
 }
 
-// has tells whether a line begins with prefix.
+// has reports whether a line starts with prefix.
 func (m measurements) has(prefix string) bool {
 	answer := httptest.NewRecorder()
 	m.set.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -49,7 +49,7 @@ func (m measurements) reached(stage string, n int) {
 	m.await(fmt.Sprintf(`ovnkube_egress_failover_duration_seconds_count{kind="EgressIP",stage=%q} %d`, stage, n))
 }
 
-// not fails where a stage was reached.
+// not fails if a stage was reached.
 func (m measurements) not(stage string) {
 	m.w.t.Helper()
 	if !m.has(fmt.Sprintf(`ovnkube_egress_failover_duration_seconds_count{kind="EgressIP",stage=%q} 0`, stage)) {
@@ -58,7 +58,7 @@ func (m measurements) not(stage string) {
 }
 
 // TestMeasuredFailover: the stages of a move away from a dead node are measured once each,
-// and the move is counted by its reason; a planned one is counted, and no failover.
+// and the move is counted by its reason; a planned move is counted, but not as a failover.
 func TestMeasuredFailover(t *testing.T) {
 	w := newWorld(t, egress(prod, prodIPs[:1]))
 	w.pod(web, "ovn-control-plane", webV4, webV6)
@@ -91,7 +91,7 @@ func TestMeasuredFailover(t *testing.T) {
 	stages(1)
 }
 
-// TestMeasuredStages: what a node has not acknowledged is not measured as if it had.
+// TestMeasuredStages: a stage that a node has not acknowledged is not measured.
 func TestMeasuredStages(t *testing.T) {
 	w := newWorld(t, egress(prod, prodIPs[:1]))
 	w.pod(web, "ovn-control-plane", webV4, webV6)
@@ -113,7 +113,7 @@ func TestMeasuredStages(t *testing.T) {
 	m.reached("programmed", 1)
 }
 
-// TestMeasuredStart: a pod counts as held until it may start, and then how long it was.
+// TestMeasuredStart: a pod counts as held until it may start, and then the time it was held is measured.
 func TestMeasuredStart(t *testing.T) {
 	w := newWorld(t, egress(prod, prodIPs[:1]))
 	m := measure(w)
@@ -131,7 +131,7 @@ func TestMeasuredStart(t *testing.T) {
 	}
 	w.barrier.stop("all", false)
 	w.eventually("the pod to start", func() bool { return !w.isMarked(web) })
-	w.eventually("its time", func() bool { // on a slow machine the patience may end first
+	w.eventually("its time", func() bool { // on a slow machine the timeout may come first
 		return m.has("ovnkube_pod_start_held_duration_seconds_count{result=\"programmed\"} 1\n") ||
 			m.has("ovnkube_pod_start_held_duration_seconds_count{result=\"timed_out\"} 1\n")
 	})

@@ -22,7 +22,7 @@ func namespace(name string, labels map[string]string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: labels}}
 }
 
-// node makes the nodes of the documents: number is that of the pod subnet. All but
+// node creates the nodes of the documentation: number is that of the pod subnet. All except
 // the control plane may hold egress addresses, and have a secondary network.
 func node(name string, number int, change ...func(*corev1.Node)) *corev1.Node {
 	primary := prefixes(fmt.Sprintf("172.18.0.%d/16", number+2), fmt.Sprintf("fc00:f853:ccd:e793::%d/64", number+2))
@@ -51,7 +51,7 @@ func node(name string, number int, change ...func(*corev1.Node)) *corev1.Node {
 
 var born = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// egress chooses the pods with app=web outside of development.
+// egress selects the pods with app=web outside of development.
 func egress(name string, ips []v1.Address, change ...func(*v1.EgressIP)) *v1.EgressIP {
 	e := &v1.EgressIP{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.Time{Time: born}}}
 	e.Spec.EgressIPs = ips
@@ -64,7 +64,7 @@ func egress(name string, ips []v1.Address, change ...func(*v1.EgressIP)) *v1.Egr
 	return e
 }
 
-// pod makes a pod and, unless it is new, the port that it has.
+// pod creates a pod and, unless it is new, its port.
 func (w *world) pod(key, where string, ips ...string) *corev1.Pod {
 	w.t.Helper()
 	namespace, name, _ := strings.Cut(key, "/")
@@ -78,7 +78,7 @@ func (w *world) pod(key, where string, ips ...string) *corev1.Pod {
 	return p
 }
 
-// portOf is what pod/master writes for a pod.
+// portOf returns the rows that pod/master writes for a pod.
 func portOf(key, where string, ips ...string) (nb.Owner, []nb.Row) {
 	return nb.Owner{Feature: portFeature, Object: key}, []nb.Row{{
 		ID: key, Parent: nb.Parent{Table: nbdb.LogicalSwitchTable, Name: where},

@@ -10,8 +10,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 )
 
-// TestOutage: after an outage of the API server Kubernetes has not heard of any node. Those
-// that answer probes keep what they have and get more; one that does not is replaced.
+// TestOutage: after an outage of the API server, Kubernetes has no reports of any node. Nodes
+// that answer probes keep their addresses and get more; a node that does not is replaced.
 func TestOutage(t *testing.T) {
 	w := serving(t, "172.18.0.33")
 	was := w.holder(prod, "172.18.0.33")
@@ -23,7 +23,7 @@ func TestOutage(t *testing.T) {
 	if is := w.holder(prod, "172.18.0.33"); is != was {
 		t.Errorf("its address is on %q, want %s", is, was)
 	}
-	// The holder is the last one that its kubelet says anything of.
+	// The kubelet of the holder is the last one with a report.
 	for _, n := range []string{"ovn-control-plane", other(was)} {
 		w.changeNode(n, func(n *corev1.Node) {
 			n.Status.Conditions[0].Status, n.Status.Conditions[0].LastTransitionTime = corev1.ConditionTrue, metav1.Now()

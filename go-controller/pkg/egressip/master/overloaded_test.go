@@ -7,10 +7,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 )
 
-// TestPassesForDead: a node that has no time to answer a probe still forwards what its
-// own pods send. The translation of those that are on the node which had the address
+// TestPassesForDead: a node that is too busy to answer a probe still forwards the traffic of its
+// own pods. The translation of pods that are on the previous holder of the address
 // stays until its chassis has the policies that lead elsewhere: the router would give
-// them the node's address. Nobody else waits for the node.
+// them the node's address. Nothing else waits for the node.
 func TestPassesForDead(t *testing.T) {
 	const own, ownV4 = "prod/own", "10.244.1.9"
 	w := newWorld(t, egress(prod, []v1.Address{"172.18.0.33"}))
@@ -23,7 +23,7 @@ func TestPassesForDead(t *testing.T) {
 	w.barrier.stop("chassis-ovn-worker", true)
 	w.health.Set("ovn-worker", place.Dead)
 	w.eventually("the pod to be led elsewhere", func() bool { return w.hops(own, ownV4) == hopOf["ovn-worker2"] })
-	w.programmed(prod) // nobody waits for it
+	w.programmed(prod) // nothing waits for it
 	w.eventually("the translation of others to go", func() bool { return w.nats(web) == "ovn-worker2:172.18.0.33" })
 	const onBoth = "ovn-worker2:172.18.0.33 ovn-worker:172.18.0.33"
 	if got := w.nats(own); got != onBoth {

@@ -21,7 +21,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// all is the key of the queue that has a single one.
+// all is the only key of the placement queue.
 const all = "all"
 
 func (c *Controller) watchPlacement() error {
@@ -36,7 +36,7 @@ func (c *Controller) watchPlacement() error {
 			return []string{all}
 		}
 		if o != nil && n != nil && o.UID == n.UID && equality.Semantic.DeepEqual(o.Spec, n.Spec) {
-			// What arrived makes room for more that is to be handed over.
+			// Completed handovers make room for further ones.
 			if !c.draining.Load() || equality.Semantic.DeepEqual(o.Status.Programmed, n.Status.Programmed) {
 				return nil
 			}
@@ -62,7 +62,7 @@ func (c *Controller) watchPlacement() error {
 			return err
 		}
 	}
-	// The first placement looks at the pods, too.
+	// The first placement needs the pods, too.
 	nothing := func(_, _ any) []string { return nil }
 	if err := c.placement.Watch(c.deps.Pods.Informer(), nothing); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (c *Controller) watchPlacement() error {
 	return c.placement.Watch(c.deps.Namespaces.Informer(), nothing)
 }
 
-// apiServers returns the addresses of the API servers, as far as they are known.
+// apiServers returns the known addresses of the API servers.
 func (c *Controller) apiServers() []netip.Addr {
 	if c.deps.Addresses == nil {
 		return nil
@@ -78,14 +78,14 @@ func (c *Controller) apiServers() []netip.Addr {
 	return c.deps.Addresses.APIServers()
 }
 
-// sameCandidate tells whether nothing that placement looks at has changed.
+// sameCandidate reports whether a node is unchanged as far as placement is concerned.
 func (c *Controller) sameCandidate(old, new *corev1.Node) bool {
 	o, n := c.candidate(old), c.candidate(new)
 	o.Labels, n.Labels = nil, nil
 	return reflect.DeepEqual(o, n)
 }
 
-// candidate decodes a node as far as it is known.
+// candidate decodes a node, as far as its annotations can be read.
 func (c *Controller) candidate(n *corev1.Node) topology.Node {
 	node, err := c.nodes.Node(n)
 	if err != nil {
@@ -95,7 +95,7 @@ func (c *Controller) candidate(n *corev1.Node) topology.Node {
 }
 
 // place decides again for all EgressIPs and enqueues those whose decision changed,
-// and their pods.
+// together with their pods.
 func (c *Controller) place(context.Context, string) error {
 	if !c.seeded {
 		if err := c.seedMembers(); err != nil {
@@ -111,7 +111,7 @@ func (c *Controller) place(context.Context, string) error {
 	for _, n := range list {
 		silent, stuck := c.ackTimeouts.Pause(n.Name), c.stuckChassis.Pause(n.Name)
 		for _, pause := range []time.Duration{silent, stuck} {
-			if pause > 0 { // what goes on meanwhile may make it longer
+			if pause > 0 { // further timeouts may prolong the pause
 				c.placement.EnqueueAfter(pause, all)
 			}
 		}
@@ -131,15 +131,15 @@ func (c *Controller) place(context.Context, string) error {
 		return fmt.Errorf("list EgressIPs: %w", err)
 	}
 	decoded := make([]egressip.EgressIP, 0, len(objs))
-	var bereft []string // these have status entries of dead nodes
+	var bereft []string // EgressIPs with status entries of dead nodes
 	met := c.decisions.met()
-	objs = slices.DeleteFunc(slices.Clone(objs), func(obj *v1.EgressIP) bool { return met[obj.Name] != obj.UID }) // its event comes
+	objs = slices.DeleteFunc(slices.Clone(objs), func(obj *v1.EgressIP) bool { return met[obj.Name] != obj.UID }) // their events are still to come
 	for _, obj := range objs {
 		if slices.ContainsFunc(obj.Status.Programmed, func(w v1.ProgrammedStatus) bool { return !reachable[w.Node] }) {
 			bereft = append(bereft, obj.Name)
 		}
 		e := c.decode(obj)
-		// The status may not show yet what was decided a moment ago.
+		// The status may not show the latest decision yet.
 		if d, ok := c.decisions.of(e.Key); ok {
 			e.Items = d.Nodes()
 		}
@@ -156,19 +156,19 @@ func (c *Controller) place(context.Context, string) error {
 	for _, key := range changed {
 		pods = append(pods, c.members.Selected(key)...)
 	}
-	c.pods.Enqueue(pods...) // together, so that they are written together
+	c.pods.Enqueue(pods...) // in one call, so that they are written together
 	// After the decision, so that status entries and items change together.
 	c.statuses.Enqueue(bereft...)
 	return nil
 }
 
-// note takes note of a decision that is another one than before.
+// note records a decision that differs from the previous one.
 func (c *Controller) note(key string, before, now egressip.Decision) {
 	c.deps.Metrics.Decided(conditions.EgressIP, key, now.Abandoned(before.Nodes())...)
 	c.podStates.undecided(key, c.members.Selected(key))
 }
 
-// seedMembers reads which pods are whose, so that no status says otherwise at first.
+// seedMembers reads which EgressIPs have which pods, so that the first statuses are correct.
 func (c *Controller) seedMembers() error {
 	pods, err := c.deps.Pods.Lister().List(labels.Everything())
 	if err != nil {

@@ -20,16 +20,16 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
-// work is a batch of changes for pods: their rows, and the steps after these are written.
+// work is a set of rows to write for some pods at once, and the subsequent steps.
 type work struct {
 	want  map[nb.Owner][]nb.Row
 	steps []step
 	waits waiters
-	// led are pods whose traffic policies reroute.
+	// led are the pods that policies reroute.
 	led []string
 }
 
-// step runs after the rows of a pod are written.
+// step is an action to take once the rows of a pod are written.
 type step struct {
 	key  string
 	then func()
@@ -52,13 +52,13 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 			continue
 		}
 		steps := len(w.steps)
-		// Whatever happens, the pods of the batch are unlocked.
+		// Whatever happens, the pods of the batch are released.
 		if err := panics.Catch("egressip-pods", func() error { return c.plan(w, key, st) }); err != nil {
 			errs[key] = err
-			c.statuses.Enqueue(c.podStates.free(key)...) // a pod that fails must not hold up the others
+			c.statuses.Enqueue(c.podStates.free(key)...) // it delays no other pod
 		}
 		if len(w.steps) == steps {
-			c.letGo(key) // others need not wait until the rest is written
+			c.letGo(key) // others may need the pod before the rest is written
 		}
 	}
 	_, failed := c.apply(ctx, w)
@@ -68,11 +68,11 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 	return errs
 }
 
-// letGo unlocks pods and enqueues those that are to be reconciled again.
+// letGo releases the locks of pods and enqueues those that need another pass.
 func (c *Controller) letGo(keys ...string) { c.pods.Enqueue(c.podStates.unlock(keys...)...) }
 
-// apply writes a batch, whose pods are locked, runs its steps, and unlocks the pods. It
-// returns the errors by owner.
+// apply writes the rows of pods whose locks are held, takes the subsequent steps, and releases
+// the locks. It returns the errors by owner.
 func (c *Controller) apply(ctx context.Context, w *work) (stats nb.Stats, errs map[nb.Owner]error) {
 	keys := make([]string, 0, len(w.steps))
 	for _, s := range w.steps {
@@ -103,14 +103,14 @@ func (c *Controller) apply(ctx context.Context, w *work) (stats nb.Stats, errs m
 	return stats, errs
 }
 
-// awaitInside waits until policies exempt the traffic of pods to nodes from rerouting.
+// awaitInside waits until the pods' traffic to nodes is exempt from their policies.
 func (c *Controller) awaitInside(ctx context.Context, pods []string) error {
 	ctx, cancel := context.WithTimeout(ctx, insidePatience)
 	defer cancel()
 	return c.deps.Rerouted.Await(ctx, pods...)
 }
 
-// plan adds the changes for one pod.
+// plan adds the rows and steps of one pod.
 func (c *Controller) plan(w *work, key string, st *podState) error {
 	namespace, name, _ := strings.Cut(key, "/")
 	p, err := c.deps.Pods.Lister().Pods(namespace).Get(name)
@@ -121,7 +121,7 @@ func (c *Controller) plan(w *work, key string, st *podState) error {
 		return fmt.Errorf("get pod %s: %w", key, err)
 	}
 	if p == nil && c.deps.Static(key) {
-		return nil // a static pod may run without its mirror as long as it has its port; Detached tells when that is gone
+		return nil // a static pod may run without its mirror pod as long as it has its port; Detached reports the removal of the port
 	}
 	if p == nil || !kube.NeedsNetwork(p) {
 		c.deletePod(w, key, st)
@@ -136,9 +136,9 @@ func (c *Controller) plan(w *work, key string, st *podState) error {
 	return nil
 }
 
-// deletePod removes the rows of a pod that is gone. The pod may still send until its chassis has
-// removed the port and has dropped the cached flows of its datapath. Until then the rows stay,
-// but for podStartTimeout at most.
+// deletePod removes the rows of a deleted pod. The pod may send until its chassis has
+// processed the removal of its port and flushed its datapath flows; until then the rows stay,
+// but only for a limited time.
 func (c *Controller) deletePod(w *work, key string, st *podState) {
 	c.auditPodFound(key, nil, nil)
 	c.statuses.Enqueue(c.podStates.free(key)...)
@@ -150,7 +150,7 @@ func (c *Controller) deletePod(w *work, key string, st *podState) {
 	silent := c.podStates.silent(st)
 	rest := podStartTimeout - time.Since(st.left)
 	if _, gone := c.chassis(st.node); !gone && !silent && rest > 0 && len(c.deps.Writer.Rows(egressip.Owner(key))) > 0 {
-		if portGone { // otherwise Detached will enqueue the key
+		if portGone { // otherwise Detached enqueues the key
 			c.await(w.waits, key, st.node, reached{portGone: true, flushed: true})
 		}
 		c.pods.EnqueueAfter(rest, key)
@@ -164,11 +164,11 @@ func (c *Controller) deletePod(w *work, key string, st *podState) {
 	})
 }
 
-// Detached is called when the port of a pod has been deleted from the database.
+// Detached reports that the port of a pod was removed from the database.
 func (c *Controller) Detached(key string) { c.pods.Enqueue(key) }
 
-// removeRows removes the rows of a pod that no EgressIP selects any more: first the policies,
-// and the translations once that is in force.
+// removeRows removes the rows of a pod that no EgressIP has any more: first the policies,
+// and once their removal is in force the translations.
 func (c *Controller) removeRows(w *work, key string, st *podState, p *corev1.Pod) {
 	c.statuses.Enqueue(c.members.Set(key, nil, nil)...)
 	now := egressip.StateOf(c.deps.Writer.Rows(egressip.Owner(key)))
@@ -189,15 +189,15 @@ func (c *Controller) removeRows(w *work, key string, st *podState, p *corev1.Pod
 	})
 }
 
-// planPod plans the rows of a pod, and starts waiting for chassis once these are written.
-// The caller has locked the pod. Nothing is written while no nodes are decided for
-// the pod's EgressIP.
+// planPod plans the rows of a pod, and arranges to wait until they are in force after
+// they are written. The caller holds the lock of the pod. Nothing is written while
+// the decision for the pod's EgressIP is missing.
 func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, addrs []netip.Addr) {
 	c.auditPodFound(key, p, addrs)
 	keys := c.choose(p)
 	pod := c.observe(st, p)
 	pod.Addrs = addrs
-	if len(keys) > 0 && len(addrs) == 0 { // the port does not exist yet: Attach will write it
+	if len(keys) > 0 && len(addrs) == 0 { // Attach brings its port, or its rows are removed with the port
 		c.statuses.Enqueue(c.podStates.free(key)...)
 		c.statuses.Enqueue(c.members.Set(key, nil, nil)...) // no node can have rules for it
 		return
@@ -214,13 +214,13 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 	}
 	plan := s.Plan()
 	c.keepLocalSNAT(key, st.node, s.Now, &plan)
-	// The addresses of an earlier pod of the name stay until its policies are gone.
+	// The addresses of an earlier pod of that name stay until its policies are removed.
 	c.deps.Rerouted.Set(key, noreroute.Union(addrs, s.Now.Addrs()))
 	w.led = append(w.led, key)
 	w.write(key, plan.Want.Rows(), func() {
 		c.auditPod(key, p, addrs, plan.Want, keys, "")
 		c.deps.Rerouted.Set(key, addrs)
-		// Translations that are no longer in the database will soon be out of force.
+		// Rows that are no longer in the database will soon be out of force.
 		maps.DeleteFunc(st.inForce.NATs, func(site egressip.Site, addr netip.Addr) bool { return plan.Want.NATs[site] != addr })
 		c.awaitPlan(w.waits, key, p.Spec.NodeName, plan)
 		c.statuses.Enqueue(c.podStates.planned(key, keys[0], decision, plan.Done, s.Translated())...)
@@ -228,19 +228,19 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 	})
 }
 
-// observe updates the state of a pod, and returns the pod as the planner sees it: whether its start
-// gate holds it (Pending) or has held it for too long (Late).
+// observe applies the states reached by a pod's chassis, records whether the pod has the pending
+// annotation, and returns whether it must keep waiting or has waited long enough.
 func (c *Controller) observe(st *podState, p *corev1.Pod) egressip.Pod {
 	held, rest := c.podStates.observe(st, p)
 	pending := held && rest > 0
 	if pending {
-		c.pods.EnqueueAfter(rest, kube.PodKey(p)) // after that, the chassis that it waits for enqueue it
+		c.pods.EnqueueAfter(rest, kube.PodKey(p)) // afterwards the chassis that it waits for enqueue it again
 	}
 	return egressip.Pod{Key: kube.PodKey(p), Pending: pending, Late: held && !pending, NodeDown: c.dead(p.Spec.NodeName)}
 }
 
-// planInput collects the input of the pod's plan. It returns false while no nodes are decided
-// for the EgressIP.
+// planInput collects the input for planning a pod; false while there is no decision
+// for its EgressIP.
 func (c *Controller) planInput(key string, st *podState, name string, pod egressip.Pod) (egressip.Steering, bool) {
 	d, ok := c.decisions.of(name)
 	if !ok {
@@ -248,7 +248,7 @@ func (c *Controller) planInput(key string, st *podState, name string, pod egress
 	}
 	obj, err := c.deps.EgressIPs.Lister().Get(name)
 	if err != nil {
-		return egressip.Steering{}, false // it is gone; its deletion enqueues its pods
+		return egressip.Steering{}, false // its deletion enqueues its pods
 	}
 	s := egressip.Steering{
 		EgressIP: c.decode(obj),
@@ -257,7 +257,7 @@ func (c *Controller) planInput(key string, st *podState, name string, pod egress
 		Now:      egressip.StateOf(c.deps.Writer.Rows(egressip.Owner(key))),
 		Owned:    c.decisions.owned,
 	}
-	// Rows that a former master wrote count as in force, unless the pod waits to start.
+	// On the first pass the rows in the database count as in force, unless the pod waits.
 	if !st.known && !pod.Pending && !pod.Late {
 		st.inForce = s.Used()
 	}

@@ -16,20 +16,21 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 )
 
-// podStartTimeout is how long a pod may be kept from starting while its policies are not in
-// force. After that it starts, and its egress traffic is dropped until they are.
+// podStartTimeout is how long the start of a pod waits for policies that are not in
+// force. Afterwards the pod starts, and its traffic is dropped until they are.
 const podStartTimeout = 5 * time.Second
 
-// revalidateDelay is how long the datapath of a chassis may still use cached flows that have been
-// replaced. ovn-controller, and hence the barrier, does not know about them. Open vSwitch
-// revalidates them after other_config:max-revalidator, or max-idle if that is shorter: 500 ms by
-// default, which is not meant to be raised. The delay leaves as long again for the pass itself.
+// revalidateDelay is how long a chassis may continue to use cached datapath flows that
+// were replaced. ovn-controller does not know about them, and hence the barrier
+// does not either. Open vSwitch revalidates them at the latest after
+// other_config:max-revalidator, or max-idle if that is less: 500 ms by default, and
+// not meant to be raised. The rest is a generous allowance for the pass itself.
 const revalidateDelay = time.Second
 
 func (c *Controller) watchPods() error {
 	nb.Bind(c.pods, c.deps.Writer, egressip.Feature)
 	c.pods.Seed(func() []string {
-		c.choosing.Store(true) // from now on events enqueue the pods
+		c.choosing.Store(true) // from here on, events enqueue the pods
 		var keys []string
 		for _, obj := range c.deps.Pods.Informer().GetIndexer().List() {
 			if p, ok := obj.(*corev1.Pod); ok && (isPending(p) || kube.NeedsNetwork(p) && len(c.choose(p)) > 0) {
@@ -71,12 +72,12 @@ func (c *Controller) podsOfNamespace(old, new any) []string {
 	}
 	keys, err := c.deps.Pods.Informer().GetIndexer().IndexKeys(cache.NamespaceIndex, n.Name)
 	if err != nil {
-		klog.ErrorS(err, "Cannot list the pods of a namespace", "namespace", n.Name) // the index is the factory's
+		klog.ErrorS(err, "Cannot list the pods of a namespace", "namespace", n.Name) // cannot happen: the informer factory creates this index
 	}
 	return keys
 }
 
-// podsOfEgressIP returns the keys of the pods that a change of an EgressIP affects.
+// podsOfEgressIP returns the pods affected by a change of an EgressIP.
 func (c *Controller) podsOfEgressIP(old, new any) []string {
 	o, _ := old.(*v1.EgressIP)
 	n, _ := new.(*v1.EgressIP)
@@ -97,7 +98,7 @@ func (c *Controller) podsOfEgressIP(old, new any) []string {
 		}
 		keys = append(keys, c.members.Selected(e.Name)...)
 		if !c.choosing.Load() {
-			continue // every selected pod is a start-up key
+			continue // all selected pods are start-up keys
 		}
 		if s, err := egressip.NewSelector(e); err == nil {
 			keys = append(keys, c.chosen(s)...)

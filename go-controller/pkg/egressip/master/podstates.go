@@ -16,52 +16,52 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// podStates is the state of the queue of pods.
+// podStates is the state of the pod workers.
 type podStates struct {
 	mu           sync.Mutex
 	byKey        map[string]*podState
-	waiting      unprogrammedPods  // pods whose traffic does not leave as planned yet
-	untranslated unprogrammedPods  // pods without a translation yet on a node that is to take an address
-	decisions    map[string]uint64 // for each EgressIP, the number of the last decision about its nodes
-	last         uint64            // the highest of these numbers
-	keptSNATs    map[string]bool   // pods of keepLocalSNAT
-	ctx          context.Context   // that Run was called with
+	waiting      unprogrammedPods  // pods whose traffic does not leave as intended yet
+	untranslated unprogrammedPods  // pods that their EgressIPs' next nodes do not translate for yet
+	decisions    map[string]uint64 // by EgressIP, the number of the last decision that reset its pods
+	last         uint64            // the last number given to a decision
+	keptSNATs    map[string]bool   // the pods of keepLocalSNAT
+	ctx          context.Context   // the context of Run
 }
 
-// podState is the state of a pod besides its rows. The mutex of podStates guards it, except
-// for the fields that belong to the holder of the pod's lock.
+// podState is the state of a pod in addition to its rows. The mutex of podStates guards
+// it, except for the fields that belong to the holder of the pod's lock.
 type podState struct {
-	// busy: the pod is locked; again: its key is enqueued when it is unlocked.
+	// busy: the pod is locked; again: its key is to be enqueued when it is released.
 	busy, again bool
-	idle        chan struct{} // closed when the pod is unlocked; nil if nobody waits for that
+	idle        chan struct{} // closed when the pod is released; nil: nobody waits for that
 	gate        startGate
-	waits       map[string]bool // what the pod waits for, see await
+	waits       map[string]bool // the pending waits of the pod
 	reached     []reached
 
-	// These belong to the holder of the lock: what is in force for which incarnation.
+	// The lock's holder owns the following fields: the state in force, and the UID of the pod it belongs to.
 	uid     types.UID
 	inForce egressip.State
-	known   bool // inForce is set
+	known   bool // inForce is valid
 	node    string
-	left    time.Time // when the pod was found to be gone; zero while it exists
+	left    time.Time // when we learned of the pod's deletion; zero: the pod exists
 }
 
-// reached is what a chassis has put in force.
+// reached is a state that a chassis has in force.
 type reached struct {
-	own      bool // the chassis is the pod's own and has the policies
+	own      bool // of the pod's own chassis, which has the policies
 	policies map[netip.Addr]egressip.Policy
 	nats     map[egressip.Site]netip.Addr
-	portGone bool // the chassis is the pod's own and no longer has its port
-	// flushed: the datapath of the chassis must have dropped its cached flows, too.
+	portGone bool // of the pod's own chassis, which has removed its port
+	// flushed: the previous flows must be flushed from the chassis' datapath, too.
 	flushed bool
 }
 
-// startGate keeps a pod from starting before its policies are in force.
+// startGate keeps a pod from starting.
 type startGate struct {
 	uid   types.UID
-	since time.Time          // when the gate was first seen
-	state egressip.StartGate // according to the last plan of the pod
-	open  bool               // the annotation has been removed
+	since time.Time          // when we learned of it
+	state egressip.StartGate // according to the pod's plan
+	open  bool               // we removed the annotation
 }
 
 func newPodStates() *podStates {
@@ -69,7 +69,7 @@ func newPodStates() *podStates {
 		decisions: map[string]uint64{}, keptSNATs: map[string]bool{}}
 }
 
-// state returns the state of a pod; mu is held.
+// state returns the state of a pod, creating it if necessary; mu is held.
 func (s *podStates) state(key string) *podState {
 	st := s.byKey[key]
 	if st == nil {
@@ -79,8 +79,8 @@ func (s *podStates) state(key string) *podState {
 	return st
 }
 
-// tryLock locks a pod. If the pod is locked already, tryLock fails, and unlock returns the pod's
-// key so that it is enqueued.
+// tryLock locks a pod. It fails if the pod is locked already; then its
+// key is enqueued when the lock is released.
 func (s *podStates) tryLock(key string) (*podState, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +93,7 @@ func (s *podStates) tryLock(key string) (*podState, bool) {
 	return st, true
 }
 
-// lock locks a pod, and waits until it can.
+// lock locks a pod, waiting until it is released if necessary.
 func (s *podStates) lock(ctx context.Context, key string) (*podState, error) {
 	for {
 		s.mu.Lock()
@@ -116,8 +116,8 @@ func (s *podStates) lock(ctx context.Context, key string) (*podState, error) {
 	}
 }
 
-// unlock unlocks pods and returns those that are to be reconciled again. It forgets pods without
-// any state.
+// unlock releases pods, and returns those that need another pass. Pods without
+// any state are removed.
 func (s *podStates) unlock(keys ...string) (again []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,8 +138,8 @@ func (s *podStates) unlock(keys ...string) (again []string) {
 	return again
 }
 
-// observe updates the state of a pod with what chassis have put in force and with its pending
-// annotation. It returns whether the pod has a start gate, and for how long that may still hold it.
+// observe applies the states reached by a pod's chassis and checks its pending annotation. It returns whether
+// the pod has a gate, and how long the gate may still hold it.
 func (s *podStates) observe(st *podState, p *corev1.Pod) (held bool, rest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,28 +155,28 @@ func (s *podStates) observe(st *podState, p *corev1.Pod) (held bool, rest time.D
 	}
 	st.reached = nil
 	if st.gate.uid != p.UID {
-		if st.gate = (startGate{}); isPending(p) { // the gate of an earlier pod of the name is void
+		if st.gate = (startGate{}); isPending(p) { // the annotation of an earlier object is gone with it
 			st.gate = startGate{uid: p.UID, since: time.Now()}
 		}
 	}
 	return st.gate.uid == p.UID && !st.gate.open, podStartTimeout - time.Since(st.gate.since)
 }
 
-// silent tells whether the pod's chassis is known to have removed the pod's port.
+// silent reports whether the chassis of a pod is known to have processed the removal of its port.
 func (s *podStates) silent(st *podState) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(st.reached, func(r reached) bool { return r.portGone })
 }
 
-// end clears the state of a pod that is gone, so that unlock forgets it.
+// end clears the state of a deleted pod, which is removed once the pod is unlocked.
 func (s *podStates) end(st *podState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.uid, st.inForce, st.known, st.left, st.reached, st.gate = "", egressip.NewState(), false, time.Time{}, nil, startGate{}
 }
 
-// pending sets the start gate of a pod that is about to get its addresses.
+// pending sets the gate of a pod that is about to get its addresses.
 func (s *podStates) pending(key string, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +185,7 @@ func (s *podStates) pending(key string, uid types.UID) {
 	}
 }
 
-// setGate records the gate's state in the plan of a pod, and tells whether the gate may be opened.
+// setGate records the gate state from a pod's plan, and returns whether the gate may be opened.
 func (s *podStates) setGate(st *podState, uid types.UID, gate egressip.StartGate) (opens bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +206,7 @@ func (s *podStates) gate(key string) startGate {
 	return startGate{}
 }
 
-// opened records that the gate of a pod was removed.
+// opened records that the gate of a pod was opened.
 func (s *podStates) opened(key string, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,7 +215,7 @@ func (s *podStates) opened(key string, uid types.UID) {
 	}
 }
 
-// gated returns the pods that have a closed gate, with the times since which they have it.
+// gated returns the pods whose gate is closed, and since when.
 func (s *podStates) gated() map[string]time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,8 +228,8 @@ func (s *podStates) gated() map[string]time.Time {
 	return gated
 }
 
-// undecided records a new decision about the nodes of an EgressIP: until its pods have been planned
-// again, they count as neither programmed nor translated.
+// undecided records that the decision for an EgressIP changed: until its pods have been
+// reconciled, they count as neither settled nor translated.
 func (s *podStates) undecided(name string, pods []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,18 +241,18 @@ func (s *podStates) undecided(name string, pods []string) {
 	}
 }
 
-// decision returns the number of the last decision about an EgressIP, for planned. A planner asks
-// for the number before it reads the decision.
+// decision returns the number of the decision for an EgressIP, for planned. The planner of a pod
+// calls it before reading the decision.
 func (s *podStates) decision(name string) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.decisions[name]
 }
 
-// planned records the progress of a pod of an EgressIP: settled if its traffic leaves as planned,
-// translated if it keeps no address from being released to another node. If there was a new
-// decision since the pod was planned, it is neither; the decision has enqueued the pod's key. It
-// returns the EgressIPs whose statuses change.
+// planned records the progress of a pod of an EgressIP: settled if its traffic leaves as intended, translated
+// if it does not keep an address from being released to another node. It counts as neither if another
+// decision was made since its plan: then its key is enqueued again. planned returns the EgressIPs whose
+// statuses change.
 func (s *podStates) planned(key, name string, decision uint64, settled, translated bool) (changed []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,15 +266,15 @@ func (s *podStates) planned(key, name string, decision uint64, settled, translat
 	return append(s.settle(key, name, settled), s.translate(key, but)...)
 }
 
-// leaves records that a pod no longer has an EgressIP, and returns the EgressIPs whose statuses
-// change.
+// leaves records that a pod has no EgressIP any more, as far as is known, and returns the
+// EgressIPs whose statuses change.
 func (s *podStates) leaves(key string) (changed []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.settle(key, "", true)
 }
 
-// free records that a pod keeps no EgressIP from releasing addresses to other nodes, and returns
+// free records that a pod does not keep any EgressIP from releasing addresses to other nodes, and returns
 // the EgressIPs whose statuses change.
 func (s *podStates) free(key string) (changed []string) {
 	s.mu.Lock()
@@ -282,7 +282,7 @@ func (s *podStates) free(key string) (changed []string) {
 	return s.translate(key, "")
 }
 
-// translate records that a pod keeps no EgressIP from releasing addresses, except for but, and
+// translate records that a pod keeps no EgressIP other than but from releasing addresses, and
 // returns the EgressIPs for which it was the last such pod; mu is held.
 func (s *podStates) translate(key, but string) (done []string) {
 	for _, name := range s.untranslated.of(key) {
@@ -293,8 +293,8 @@ func (s *podStates) translate(key, but string) (done []string) {
 	return done
 }
 
-// settle records whether the traffic of a pod leaves as planned, and returns the EgressIPs for which
-// this now holds, or no longer holds, for all pods; mu is held.
+// settle records whether the traffic of a pod of an EgressIP, if it has one, leaves as intended. It
+// returns the EgressIPs for which this now holds, or no longer holds, for all pods; mu is held.
 func (s *podStates) settle(key, name string, settled bool) (changed []string) {
 	for _, other := range s.waiting.of(key) {
 		if (settled || other != name) && s.waiting.remove(other, key) {
@@ -311,23 +311,23 @@ func (s *podStates) settle(key, name string, settled bool) (changed []string) {
 	return changed
 }
 
-// translated tells whether the nodes that are to take addresses of an EgressIP translate for all
-// pods that it had when the nodes were decided. Pods that came later are rerouted to a node only
-// when it translates for them.
+// translated reports whether the pods that an EgressIP had at the time of its decision are
+// translated by the nodes that are to take addresses. Later pods are led to these nodes only once
+// they are translated.
 func (s *podStates) translated(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.untranslated.count(name) == 0
 }
 
-// unsettled returns the number of pods of an EgressIP whose traffic does not leave as planned yet.
+// unsettled returns the number of pods of an EgressIP whose traffic does not leave as intended yet.
 func (s *podStates) unsettled(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.waiting.count(name)
 }
 
-// forget drops the state of an EgressIP that is gone.
+// forget removes the state of a deleted EgressIP.
 func (s *podStates) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -336,8 +336,8 @@ func (s *podStates) forget(name string) {
 	delete(s.decisions, name)
 }
 
-// keepSNAT makes keptPods return the pod. It returns false if told is closed, since keptPods may
-// have been called by then.
+// keepSNAT adds the pod to keptPods. It returns false if told is closed, since keptPods may
+// already have been called.
 func (s *podStates) keepSNAT(key string, told <-chan struct{}) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -350,7 +350,7 @@ func (s *podStates) keepSNAT(key string, told <-chan struct{}) bool {
 	}
 }
 
-// keptPods returns the pods of keepSNAT, once.
+// keptPods returns and clears the pods added by keepSNAT.
 func (s *podStates) keptPods() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -359,7 +359,7 @@ func (s *podStates) keptPods() []string {
 	return keys
 }
 
-// wait records that a pod waits for something, and returns false if it already did.
+// wait records that a pod waits for something; it returns false if it already does.
 func (s *podStates) wait(key, what string) (*podState, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -371,8 +371,8 @@ func (s *podStates) wait(key, what string) (*podState, bool) {
 	return st, true
 }
 
-// arrived ends the wait of pods for a chassis; inForce tells whether the chassis has what they
-// waited for.
+// arrived records that pods no longer wait for a chassis. inForce reports whether the chassis has
+// their changes in force.
 func (s *podStates) arrived(waiters []waiter, inForce bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -384,14 +384,14 @@ func (s *podStates) arrived(waiters []waiter, inForce bool) {
 	}
 }
 
-// run records the context that Run was called with.
+// run sets the context of Run.
 func (s *podStates) run(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ctx = ctx
 }
 
-// context returns the context of Run, or the background context before Run was called.
+// context returns the context of Run, or a background context if a new pod arrives before Run is called.
 func (s *podStates) context() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestPlannedBefore: what a pod's plan has come to says nothing of a decision that was made
-// after it was planned: its nodes may not translate for the pod yet.
+// TestPlannedBefore: the result of a pod's plan does not count for a decision that was made
+// after it was planned: the new nodes may not translate for the pod yet.
 func TestPlannedBefore(t *testing.T) {
 	s := newPodStates()
 	s.undecided(prod, []string{web})
@@ -21,8 +21,8 @@ func TestPlannedBefore(t *testing.T) {
 	}
 }
 
-// TestPlannedForOneThatWasMadeAnew: an EgressIP that was deleted and created again is not
-// taken for the one that a pod was planned for.
+// TestPlannedForOneThatWasMadeAnew: an EgressIP that was deleted and recreated is not
+// confused with the one that a pod was planned for.
 func TestPlannedForOneThatWasMadeAnew(t *testing.T) {
 	s := newPodStates()
 	s.undecided(prod, []string{web})

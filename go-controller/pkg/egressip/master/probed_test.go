@@ -10,8 +10,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 )
 
-// TestWaitsForTheFirstAnswers: a master that starts does not give everything to the node
-// that happened to answer its first probe before the others.
+// TestWaitsForTheFirstAnswers: a master that starts does not assign everything to the node
+// that answered its first probe before the others.
 func TestWaitsForTheFirstAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -24,13 +24,13 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// history is a random sequence of what users, kubelets and the network do.
+// history is a random sequence of actions of users, kubelets and the network.
 type history struct {
 	*world
 	rng    *rand.Rand
 	events []string
-	born   int             // objects so far
-	there  map[string]bool // the objects there are: "pod ns/web-1"
+	born   int             // number of objects created so far
+	there  map[string]bool // the existing objects: "pod ns/web-1"
 }
 
 var workers = []string{"ovn-worker", "ovn-worker2"}
@@ -43,7 +43,7 @@ func (h *history) say(format string, args ...any) {
 	h.events = append(h.events, fmt.Sprintf(format, args...))
 }
 
-// event makes one thing happen.
+// event performs one action.
 func (h *history) event() {
 	h.born++
 	switch h.rng.IntN(10) {
@@ -102,7 +102,7 @@ func (h *history) egressIP(name string) {
 	h.changeEgressIP(name, func(have *v1.EgressIP) { have.Spec = e.Spec })
 }
 
-// anyPod makes a pod come, change or go, and does what pod/master does for it.
+// anyPod creates, changes or deletes a pod, and does the part of pod/master for it.
 func (h *history) anyPod(key string, worker int) {
 	number := len("10.244.0.5") + strings.Index("prod/web-0 prod/web-1 dev/web-0 dev/web-1", key)
 	switch {
@@ -127,7 +127,7 @@ func (h *history) anyPod(key string, worker int) {
 	}
 }
 
-// attachNew is attach for a pod of a UID of its own, tried until it is written.
+// attachNew is attach for a pod with its own UID, retried until it is written.
 func (h *history) attachNew(key, where, app string, ips ...string) {
 	namespace, name, _ := strings.Cut(key, "/")
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(fmt.Sprint(key, h.born)),
@@ -177,7 +177,7 @@ func (h *history) anyNode(i int) {
 	h.update(n)
 }
 
-// trouble is what happens to the master and the nodes meanwhile.
+// trouble disturbs the master and the nodes meanwhile.
 func (h *history) trouble() {
 	switch h.rng.IntN(14) {
 	case 0:
@@ -204,7 +204,7 @@ func (h *history) trouble() {
 	}
 }
 
-// state is what is there in the end, as far as it does not depend on the way: the rows
+// state returns the final state, as far as it does not depend on the history: the rows
 // and the statuses.
 func (w *world) state() string {
 	var out strings.Builder
@@ -224,7 +224,7 @@ func (w *world) state() string {
 	return out.String()
 }
 
-// same is a world with the same objects and ports, and none of our rows.
+// same returns a world with the same objects and ports, but without egress rows.
 func (w *world) same(t *testing.T) *world {
 	f := newWorld(t)
 	ctx := context.Background()
@@ -265,10 +265,10 @@ func (w *world) same(t *testing.T) *world {
 	return f
 }
 
-// TestRandomOrders: whatever happens in whatever order, with an API server and a
-// database that fail, watches that are lost, agents and chassis that stand still and
-// restarts in between, the end is what a master makes of the last state that starts
-// without rows, and one that is started anew writes nothing.
+// TestRandomOrders: whatever happens in whatever order, with a failing API server and
+// database, lost watches, agents and chassis that stall, and
+// restarts in between, the final state equals the one that a master starting without rows
+// makes of the last objects, and a restarted master writes nothing.
 func TestRandomOrders(t *testing.T) {
 	seeds.Each(t, 8, func(t *testing.T, rng *rand.Rand) {
 		synctest.Test(t, func(t *testing.T) {

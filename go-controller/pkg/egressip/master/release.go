@@ -22,8 +22,8 @@ func (c *Controller) updateGates(key string, st *podState, p *corev1.Pod, gate e
 	}
 }
 
-// removePendingAnnotation removes the pending annotation of a pod that may start. If the lister does
-// not show the annotation yet, its event will enqueue the pod again.
+// removePendingAnnotation removes the pending annotation from a pod that may start. If the lister does not show the
+// annotation yet, its event enqueues the pod again.
 func (c *Controller) removePendingAnnotation(ctx context.Context, key string) error {
 	namespace, name, _ := strings.Cut(key, "/")
 	p, err := c.deps.Pods.Lister().Pods(namespace).Get(name)

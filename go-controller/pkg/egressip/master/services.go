@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// outside returns the addresses at which a Service is reached from outside by those
-// of its own: of load balancers, and external ones.
+// outside returns the addresses of a Service that are specific to it and reachable from
+// outside: those of load balancers, and external ones.
 func outside(svc *corev1.Service) map[netip.Addr]bool {
 	addrs := map[netip.Addr]bool{}
 	add := func(text string) {
@@ -29,7 +29,7 @@ func outside(svc *corev1.Service) map[netip.Addr]bool {
 	return addrs
 }
 
-// watchServices has placement look again where addresses of Services change.
+// watchServices triggers placement when addresses of Services change.
 func (c *Controller) watchServices() error {
 	return c.placement.Watch(c.deps.Services.Informer(), func(old, new any) []string {
 		var before, after map[netip.Addr]bool
@@ -46,8 +46,8 @@ func (c *Controller) watchServices() error {
 	})
 }
 
-// serviceAddrs returns the Services by the addresses they have outside; of several
-// with one address that with the lower name.
+// serviceAddrs returns the Services by their outside addresses; if several Services
+// share an address, the one with the lower name.
 func (c *Controller) serviceAddrs() (map[netip.Addr]string, error) {
 	services, err := c.deps.Services.Lister().List(labels.Everything())
 	if err != nil {
@@ -56,7 +56,7 @@ func (c *Controller) serviceAddrs() (map[netip.Addr]string, error) {
 	return ServiceAddrs(services), nil
 }
 
-// ServiceAddrs returns the Services of a list by the addresses they have outside.
+// ServiceAddrs returns the given Services by their outside addresses.
 func ServiceAddrs(services []*corev1.Service) map[netip.Addr]string {
 	by := map[netip.Addr]string{}
 	for _, svc := range services {

@@ -14,7 +14,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 )
 
-// staticPort makes the port of a pod that of a static pod, whose UID is "hash".
+// staticPort makes the port of a pod the port of a static pod, whose UID is "hash".
 func (w *world) staticPort(key, where string, ips ...string) {
 	w.t.Helper()
 	owner, rows := portOf(key, where, ips...)
@@ -25,9 +25,9 @@ func (w *world) staticPort(key, where string, ips ...string) {
 	}
 }
 
-// TestStaticPodKeepsItsPolicies: a static pod leaves with its egress address also while
-// its mirror is deleted, under this master and the next one, and with the next mirror,
-// until its port is gone.
+// TestStaticPodKeepsItsPolicies: a static pod leaves with its egress address even while
+// its mirror pod is deleted, under this master and the next one, and with the next mirror pod,
+// until its port is removed.
 func TestStaticPodKeepsItsPolicies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := serving(t, "172.18.0.33")

@@ -22,14 +22,14 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 )
 
-// grace is how long pods may wait for their policies before the condition says
-// so: most take a few milliseconds, and each change of the condition is a write.
+// grace is how long pods may wait for their policies before the condition reports
+// it: most take a few milliseconds, and each change of the condition is a write.
 const grace = time.Second
 
-// startGrace is grace while pods are looked at for the first time.
+// startGrace replaces grace until all pods have been attempted once.
 const startGrace = 30 * time.Second
 
-// fieldManager is what the master's part of a status belongs to.
+// fieldManager is the owner of the master's part of a status.
 const fieldManager = "ovnkube-master"
 
 func (c *Controller) watchStatuses() error {
@@ -43,7 +43,7 @@ func (c *Controller) watchStatuses() error {
 	})
 }
 
-// dead tells whether a node cannot take back its status entry itself: it is gone, or
+// dead reports whether a node cannot remove its status entry itself: it is gone, or
 // does not answer.
 func (c *Controller) dead(node string) bool {
 	n, err := c.deps.Nodes.Lister().Get(node)
@@ -56,7 +56,7 @@ func (c *Controller) dead(node string) bool {
 	return c.deps.Health.Reach(node) == place.Dead
 }
 
-// nodeDown tells whether the status entry of a node goes: placement found it dead, or gone.
+// nodeDown reports whether the status entry of a node must be removed: placement found the node dead, or gone.
 func (c *Controller) nodeDown(node string) bool {
 	if reachable, seen := c.decisions.reach(node); seen {
 		return !reachable
@@ -120,14 +120,14 @@ func (c *Controller) report(ctx context.Context, key string) error {
 	return nil
 }
 
-// podReport tells what became of the pods of an EgressIP.
+// podReport returns the state of the pods of an EgressIP.
 func (c *Controller) podReport(key string) egressip.Report {
 	return egressip.Report{Conflicts: c.members.Conflicts(key), Waiting: c.podStates.unsettled(key),
 		Unresponsive: c.ackTimeouts.TimedOut, Stuck: c.stuckChassis.TimedOut}
 }
 
-// transient tells whether all that the condition would say is that pods wait for
-// their policies for a moment. It asks for another look later.
+// transient reports whether the condition would only say that pods wait for
+// their policies for a moment. If so, it enqueues the key to check again later.
 func (c *Controller) transient(key string, known v1.EgressIPStatus, next metav1.Condition) bool {
 	if next.Reason != egressip.ReasonWaitingForPolicies || !meta.IsStatusConditionTrue(known.Conditions, v1.ConditionProgrammed) {
 		c.written.waitsNoMore(key)
@@ -154,7 +154,7 @@ func (c *Controller) forget(key string) {
 	c.podStates.forget(key)
 }
 
-// patch makes the status of e be as wanted, in one request, and returns what it is then.
+// patch changes the status of e to want, in one request, and returns the resulting status.
 func (c *Controller) patch(ctx context.Context, e *v1.EgressIP, known, want v1.EgressIPStatus) (v1.EgressIPStatus, error) {
 	kind, body := difference(e, known, want)
 	if body == nil {
@@ -166,7 +166,7 @@ func (c *Controller) patch(ctx context.Context, e *v1.EgressIP, known, want v1.E
 	}
 	_, err = c.deps.Egress.EgressIPV1().EgressIPs().Patch(ctx, e.Name, kind, data, metav1.PatchOptions{FieldManager: fieldManager}, "status")
 	if apierrors.IsNotFound(err) {
-		return known, nil // its deletion is on the way to us
+		return known, nil // its deletion event is on the way
 	}
 	if err != nil {
 		return known, fmt.Errorf("patch status of EgressIP %s: %w", e.Name, err)
@@ -175,9 +175,9 @@ func (c *Controller) patch(ctx context.Context, e *v1.EgressIP, known, want v1.E
 	return want, nil
 }
 
-// difference returns the patch from known to want; nil where there is none. Words
-// are the nodes' own: where one is to go, it is found by its place, which the
-// server checks.
+// difference returns the patch from known to want, or nil if they are equal. Status entries
+// belong to the nodes: an entry to be removed is addressed by its index, which the
+// server verifies.
 func difference(e *v1.EgressIP, known, want v1.EgressIPStatus) (types.PatchType, any) {
 	change := map[string]any{}
 	if !equality.Semantic.DeepEqual(known.Items, want.Items) {
@@ -192,7 +192,7 @@ func difference(e *v1.EgressIP, known, want v1.EgressIPStatus) (types.PatchType,
 	if slices.ContainsFunc(want.Programmed, func(w v1.ProgrammedStatus) bool {
 		was, _ := egressip.NodeStatusOf(known, w.Node)
 		return !egressip.SameNodeStatus(was, w)
-	}) { // status entries of others: nobody may have written meanwhile
+	}) { // entries of nodes change: the patch requires that nobody has written meanwhile
 		change["programmed"] = want.Programmed
 		metadata := map[string]any{"uid": e.UID, "resourceVersion": e.ResourceVersion}
 		return types.MergePatchType, map[string]any{"metadata": metadata, "status": change}

@@ -12,8 +12,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 )
 
-// TestPodOfNoNode: a pod that no node runs has no policies whatever it says, and is
-// none of the pods that nodes are to have rules for.
+// TestPodOfNoNode: a pod without a node has no policies whatever its status is, and is
+// not among the pods that nodes must have rules for.
 func TestPodOfNoNode(t *testing.T) {
 	w := serving(t, prodIPs...)
 	before := w.master.members.Digest("egressip-prod", addrs("10.10.10.5"))
@@ -22,7 +22,7 @@ func TestPodOfNoNode(t *testing.T) {
 			kube.AnnotationPodNetworks: `{"default":{"ip_addresses":["10.244.0.66/24"],"mac_address":"0a:58:0a:f4:00:42"}}`}},
 		Spec: corev1.PodSpec{NodeName: "ghost"},
 	})
-	// One that comes later shows that the first has been looked at.
+	// A pod created later shows that the first one has been reconciled.
 	w.attach("prod/next", "ovn-control-plane", "10.244.0.7")
 	w.eventually("the next pod to be served", func() bool { return w.hops("prod/next", "10.244.0.7") == "100.64.0.3 100.64.0.4" })
 	if got := w.nb.Dump(); strings.Contains(got, "10.244.0.66") {
@@ -35,8 +35,8 @@ func TestPodOfNoNode(t *testing.T) {
 	})
 }
 
-// TestPortThatIsGone: a pod whose port is gone, with its node for instance, has no
-// policies for long, and no part in any digest.
+// TestPortThatIsGone: a pod whose port is removed, for example with its node, soon has no
+// policies, and is not part of any digest.
 func TestPortThatIsGone(t *testing.T) {
 	w := serving(t, prodIPs...)
 	before := w.master.members.Digest("egressip-prod", addrs("10.10.10.5"))

@@ -14,8 +14,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 )
 
-// held are the addresses of these tests, with a pod that comes later and the next hops of
-// its node by number.
+// held are the addresses of these tests, with a pod created later and the next hops of
+// its nodes by number.
 var held = []struct {
 	ip, pod string
 	hops    map[string]string
@@ -25,12 +25,12 @@ var held = []struct {
 	{"fc00:f853:ccd:e793::33", "fd00:10:244:1::9", map[string]string{"ovn-worker": "fd98::3", "ovn-worker2": "fd98::4"}},
 }
 
-// leave makes a node leave its addresses to others.
+// leave makes a node unavailable for its addresses.
 func (w *world) leave(node string) {
 	w.changeNode(node, func(n *corev1.Node) { delete(n.Labels, kube.LabelEgressAssignable) })
 }
 
-// stays fails where a node does not answer for an address any more.
+// stays fails if a node no longer answers for an address.
 func (w *world) stays(node, addr string) {
 	w.t.Helper()
 	if e := w.get(prod); !egressip.Answers(e.Status, node, addrs(addr)[0]) || e.Status.Items[0].From != node {
@@ -38,8 +38,8 @@ func (w *world) stays(node, addr string) {
 	}
 }
 
-// TestNodeDoesNotPrepare: an address stays with its node while the one that is given it does
-// not act, and goes to a third one in the time in which nodes are to acknowledge.
+// TestNodeDoesNotPrepare: an address stays on its node while its next node does
+// not act, and goes to a third one after the acknowledgement timeout.
 func TestNodeDoesNotPrepare(t *testing.T) {
 	for _, c := range held {
 		t.Run(c.ip, func(t *testing.T) {
@@ -64,9 +64,9 @@ func TestNodeDoesNotPrepare(t *testing.T) {
 	}
 }
 
-// TestNobodyPrepares: where no node can take an address, it stays for as long as it has to,
+// TestNobodyPrepares: if no node can take an address, it stays as long as necessary,
 // new pods start and leave with it, and condition and Event say what to do. A restart of the
-// master changes nothing of that; when the node acts, it takes the address.
+// master does not change this; when the next node acts, it takes the address.
 func TestNobodyPrepares(t *testing.T) {
 	for _, c := range held {
 		t.Run(c.ip, func(t *testing.T) {
@@ -98,8 +98,8 @@ func TestNobodyPrepares(t *testing.T) {
 	}
 }
 
-// TestNotTranslatedYet: while the chassis of the node that is given an address does not
-// have the translations in force, the one before goes on answering, whatever restarts.
+// TestNotTranslatedYet: while the chassis of the next node of an address does not
+// have the translations in force, the previous node continues to answer, whatever restarts.
 func TestNotTranslatedYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := serving(t, "172.18.0.33")
@@ -113,7 +113,7 @@ func TestNotTranslatedYet(t *testing.T) {
 			w.stop()
 			w.start()
 		}
-		// What is decided anew is not known to be in force either.
+		// Translations of a new decision are not known to be in force either.
 		w.changeNode("ovn-control-plane", func(n *corev1.Node) { n.Labels[kube.LabelEgressAssignable] = "" })
 		w.leave(other(first))
 		w.eventually("the third to be prepared", func() bool {
@@ -127,7 +127,7 @@ func TestNotTranslatedYet(t *testing.T) {
 }
 
 // TestPreparedOnce: a node that was prepared, and stopped before it could take the address,
-// does not pass for prepared when it is to have the address again.
+// is not considered prepared when it is assigned the address again.
 func TestPreparedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := impatient(t, "172.18.0.33")
@@ -151,7 +151,7 @@ func TestPreparedOnce(t *testing.T) {
 	})
 }
 
-// TestOldNodeDies: an address does not wait for a node that is dead, whether or not the next
+// TestOldNodeDies: an address does not wait for a dead node, whether or not the next
 // one was prepared.
 func TestOldNodeDies(t *testing.T) {
 	for _, ip := range []v1.Address{"172.18.0.33", "172.19.0.33"} {
@@ -171,7 +171,7 @@ func TestOldNodeDies(t *testing.T) {
 	}
 }
 
-// TestAwaitingTakenAway: what the master takes out of a node's status entry is no sign of life
+// TestAwaitingTakenAway: a part that the master removes from a node's status entry does not count as a sign of life
 // of that node.
 func TestAwaitingTakenAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

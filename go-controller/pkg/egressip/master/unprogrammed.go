@@ -1,7 +1,7 @@
 package master
 
-// unprogrammedPods are the pods of each EgressIP that are not programmed yet. The mutex of
-// podStates guards it.
+// unprogrammedPods tracks the pods of each EgressIP whose traffic does not leave as intended yet. The
+// mutex of podStates guards it.
 type unprogrammedPods struct {
 	byEgressIP map[string]map[string]bool
 	byPod      map[string]map[string]bool
@@ -11,13 +11,14 @@ func newUnprogrammedPods() unprogrammedPods {
 	return unprogrammedPods{byEgressIP: map[string]map[string]bool{}, byPod: map[string]map[string]bool{}}
 }
 
-// add adds a pod of an EgressIP.
+// add records that the traffic of a pod of an EgressIP does not leave as intended.
 func (u unprogrammedPods) add(name, pod string) {
 	put(u.byEgressIP, name, pod)
 	put(u.byPod, pod, name)
 }
 
-// remove removes a pod of an EgressIP; last tells whether it was the last one.
+// remove records that an EgressIP no longer waits for a pod; last reports whether this was
+// the last pod it waited for.
 func (u unprogrammedPods) remove(name, pod string) (last bool) {
 	if !u.byEgressIP[name][pod] {
 		return false
@@ -26,7 +27,7 @@ func (u unprogrammedPods) remove(name, pod string) (last bool) {
 	return drop(u.byEgressIP, name, pod)
 }
 
-// forget removes an EgressIP that is gone.
+// forget removes the state of a deleted EgressIP.
 func (u unprogrammedPods) forget(name string) {
 	for pod := range u.byEgressIP[name] {
 		drop(u.byPod, pod, name)
@@ -43,7 +44,7 @@ func (u unprogrammedPods) of(pod string) []string {
 	return names
 }
 
-// count returns the number of pods of an EgressIP that are not programmed yet.
+// count returns the number of pods an EgressIP waits for.
 func (u unprogrammedPods) count(name string) int { return len(u.byEgressIP[name]) }
 
 func put(sets map[string]map[string]bool, key, member string) {

@@ -15,15 +15,15 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
-// waiters are the pods that wait, by chassis.
+// waiters are the waiting pods, by chassis.
 type waiters map[awaited][]waiter
 
-// awaited is a chassis that pods wait for.
+// awaited identifies a chassis to wait for.
 type awaited struct {
 	node string
-	// self: it is the chassis that the pods are on.
+	// self: it is the pods' own chassis.
 	self bool
-	// old: its datapath must have dropped the cached flows, too.
+	// old: the previous flows must be flushed from its datapath, too.
 	old bool
 }
 
@@ -34,8 +34,8 @@ type waiter struct {
 	reached   reached
 }
 
-// await makes a pod wait for the chassis of a node. If it already waits for the same there, nothing
-// is added: its key is enqueued at the end of that wait, and it is planned again.
+// await makes a pod wait for the chassis of a node, unless it already waits for it.
+// Afterwards the pod's key is enqueued again, and also sees changes made meanwhile.
 func (c *Controller) await(w waiters, key, node string, r reached) {
 	what := fmt.Sprint(node, r.own, r.portGone)
 	st, ok := c.podStates.wait(key, what)
@@ -46,7 +46,7 @@ func (c *Controller) await(w waiters, key, node string, r reached) {
 	w[at] = append(w[at], waiter{key, what, st, r})
 }
 
-// awaitPlan makes a pod wait until the chassis that its plan names have put it in force.
+// awaitPlan makes a pod wait until its plan is in force, as far as the plan goes.
 func (c *Controller) awaitPlan(w waiters, key, node string, plan egressip.Plan) {
 	if plan.Self {
 		c.await(w, key, node, reached{own: true, flushed: plan.Lingers, policies: plan.Want.Clone().Policies})
@@ -58,13 +58,13 @@ func (c *Controller) awaitPlan(w waiters, key, node string, plan egressip.Plan) 
 	}
 }
 
-// wait waits for chassis without blocking the worker, and then enqueues the keys of the
-// pods, all those of one chassis together.
+// wait waits for chassis without blocking the worker, and enqueues the keys of the
+// pods again, those of one chassis together.
 func (c *Controller) wait(w waiters) {
 	ctx := c.podStates.context()
 	var cleaned []awaited
 	for at := range w {
-		if at.old && !c.dead(at.node) { // a dead node would hold up the others
+		if at.old && !c.dead(at.node) { // a dead node would delay the others
 			cleaned = append(cleaned, at)
 			continue
 		}
@@ -73,8 +73,8 @@ func (c *Controller) wait(w waiters) {
 	if len(cleaned) == 0 {
 		return
 	}
-	// Translations are removed next. That is not urgent: it waits for all these chassis,
-	// so that it is one transaction.
+	// The next step there is to remove translations, which is not urgent: it waits for
+	// all these chassis, to be a single transaction.
 	go func() {
 		errs := make([]error, len(cleaned))
 		var all sync.WaitGroup
@@ -90,12 +90,13 @@ func (c *Controller) wait(w waiters) {
 	}()
 }
 
-// reach calls inForce and returns a panic as an error.
+// reach calls inForce and recovers from its panics.
 func (c *Controller) reach(ctx context.Context, at awaited) error {
 	return panics.Catch("egressip-pods", func() error { return c.inForce(ctx, at) })
 }
 
-// arrived ends the wait of pods for a chassis, and returns their keys.
+// arrived records that pods no longer wait for a chassis, and returns their
+// keys.
 func (c *Controller) arrived(at awaited, waiters []waiter, err error) []string {
 	if err != nil {
 		klog.V(4).InfoS("Policies are not in force yet", "pods", len(waiters), "node", at.node, "err", err)
@@ -108,8 +109,8 @@ func (c *Controller) arrived(at awaited, waiters []waiter, err error) []string {
 	return keys
 }
 
-// inForce waits until a chassis has put in force what was written before. For a pod's own
-// chassis it does not wait if the node is gone: the pod is gone with it.
+// inForce waits until a chassis has applied everything written before. If the pods' own
+// node is gone, it does not wait, since the result does not matter.
 func (c *Controller) inForce(ctx context.Context, at awaited) error {
 	chassis, gone := c.chassis(at.node)
 	if gone && at.self {
@@ -136,8 +137,8 @@ func (c *Controller) inForce(ctx context.Context, at awaited) error {
 	return nil
 }
 
-// chassis returns the chassis of a node, and whether the node is gone. A node that merely does not
-// answer probes is not gone: it may be busy and still forward the traffic of its pods.
+// chassis returns the chassis of a node, and whether the node is permanently gone. A node that
+// is merely considered dead may have no time for probes, but still forward its pods' traffic.
 func (c *Controller) chassis(node string) (name string, gone bool) {
 	n, err := c.deps.Nodes.Lister().Get(node)
 	if err != nil {

@@ -69,7 +69,7 @@ func addrs(texts ...string) []netip.Addr {
 	return out
 }
 
-// barrier is a Barrier whose chassis a test stops.
+// barrier is a Barrier whose chassis can be stopped by a test.
 type barrier struct {
 	mu      sync.Mutex
 	stopped map[string]bool
@@ -104,7 +104,7 @@ func (b *barrier) stop(chassis string, stopped bool) {
 	b.changed = make(chan struct{})
 }
 
-// database is the fake one with what a test needs to know of it.
+// database is the fake one with additional methods for tests.
 type database interface {
 	Writer
 	Owners(feature string) []nb.Owner
@@ -112,8 +112,8 @@ type database interface {
 
 // world is an API server, a database and nodes that outlive the master.
 type world struct {
-	panics  atomic.Int32 // how often the planning of odd is yet to panic
-	listed  atomic.Int64 // how many EgressIPs and pods the master's listers listed
+	panics  atomic.Int32 // number of panics still to come when planning odd
+	listed  atomic.Int64 // EgressIPs and pods listed by the master's listers
 	t       testing.TB
 	kube    *kubefake.Clientset
 	egress  *egressfake.Clientset
@@ -124,15 +124,15 @@ type world struct {
 	events  *record.FakeRecorder
 	pods    *noreroute.PodSet
 	master  *Controller
-	agents  *queue.Controller // the nodes
+	agents  *queue.Controller // acts for the nodes
 	stop    func()
 	assume  bool
-	audit   *audit.Recorder // nil: nobody records
-	limit   time.Duration   // within which nodes are to acknowledge; 0: they may take for ever
+	audit   *audit.Recorder // nil: nothing is recorded
+	limit   time.Duration   // acknowledgement timeout of nodes; 0: none
 	faults  *fakeapi.Faults // of the API, or nil
 
 	localSNATs func() <-chan struct{} // as in Deps
-	measured   *metrics.Leader        // nil: nobody measures
+	measured   *metrics.Leader        // nil: nothing is measured
 
 	mu     sync.Mutex
 	frozen map[string]bool // nodes that do not act
@@ -173,7 +173,7 @@ func (w *world) note(format string, args ...any) {
 	w.log = append(w.log, fmt.Sprintf(format, args...))
 }
 
-// writes returns what the master wrote since it was asked last.
+// writes returns the writes of the master since the last call.
 func (w *world) writes() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,7 +182,7 @@ func (w *world) writes() []string {
 	return log
 }
 
-// noting notes the transactions.
+// noting records the transactions.
 type noting struct {
 	database
 	w *world
@@ -201,7 +201,7 @@ func (n noting) ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.St
 	return stats, errs
 }
 
-// start runs a master, and nodes that act, until stop or the end of the test.
+// start runs a master and the acting nodes, until stop or the end of the test.
 func (w *world) start() {
 	w.t.Helper()
 	core := informers.NewSharedInformerFactory(w.kube, fakeapi.NoResync)
@@ -245,7 +245,7 @@ func (w *world) start() {
 	go func() { done <- c.Run(ctx) }()
 	go func() {
 		defer close(acted)
-		_ = nodes.Run(ctx, 1) // stopped early, its caches may not have synced
+		_ = nodes.Run(ctx, 1) // if stopped early, its caches may not have synced
 	}()
 	w.master, w.stop = c, sync.OnceFunc(func() {
 		cancel()
@@ -262,7 +262,7 @@ func (w *world) start() {
 	}
 }
 
-// given is what the ports in the database say.
+// given returns the addresses of a port in the database.
 func (w *world) given(key string, uid types.UID) []netip.Addr {
 	if key == odd && w.panics.Add(-1) >= 0 {
 		panic("nobody thought of this pod")
@@ -281,7 +281,7 @@ func (w *world) given(key string, uid types.UID) []netip.Addr {
 	return out
 }
 
-// static tells whether a port in the database says that its pod is a static one.
+// static reports whether a port in the database belongs to a static pod.
 func (w *world) static(key string) bool {
 	return slices.ContainsFunc(w.db.Rows(nb.Owner{Feature: portFeature, Object: key}), func(r nb.Row) bool {
 		port, ok := r.Model.(*nbdb.LogicalSwitchPort)
@@ -289,9 +289,9 @@ func (w *world) static(key string) bool {
 	})
 }
 
-// act is what all nodes do: each takes what it may and lets go of the rest.
+// act does the part of all nodes: each takes what it may and releases the rest.
 func (w *world) act(ctx context.Context, c *Controller, key string) error {
-	// Not from the lister: what a node said itself it knows.
+	// Not from the lister: a node knows its own latest status entry.
 	e, err := w.egress.EgressIPV1().EgressIPs().Get(ctx, key, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -358,12 +358,12 @@ func (w *world) act(ctx context.Context, c *Controller, key string) error {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return err // the event that it makes brings the others
+		return err // the resulting event triggers the others
 	}
 	return nil
 }
 
-// freeze keeps a node from acting, or lets it act again.
+// freeze stops a node from acting, or lets it act again.
 func (w *world) freeze(node string, frozen bool) {
 	w.mu.Lock()
 	w.frozen[node] = frozen
@@ -373,7 +373,7 @@ func (w *world) freeze(node string, frozen bool) {
 	}
 }
 
-// eventually waits until the world is as described.
+// eventually waits until ok returns true.
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
 	eventually.True(w.t, what, ok, eventually.Dump(w.String))
@@ -403,7 +403,7 @@ func (w *world) get(name string) *v1.EgressIP {
 	return e
 }
 
-// holder returns the node that an address is to be held by; "" for none.
+// holder returns the node that is to hold an address, or "" if there is none.
 func (w *world) holder(name, addr string) string {
 	for _, item := range w.get(name).Status.Items {
 		if item.EgressIP == addr {
@@ -413,7 +413,7 @@ func (w *world) holder(name, addr string) string {
 	return ""
 }
 
-// is tells whether a condition of an EgressIP is true.
+// is reports whether a condition of an EgressIP is true.
 func (w *world) is(name, condition string) bool {
 	return meta.IsStatusConditionTrue(w.get(name).Status.Conditions, condition)
 }
@@ -427,7 +427,7 @@ func (w *world) reason(name, condition string) string {
 }
 
 // hops returns the next hops of an address of a pod: "none" without a policy,
-// "drop" where it drops.
+// "drop" if it drops.
 func (w *world) hops(pod, addr string) string {
 	p, ok := w.stateOf(pod).Policies[netip.MustParseAddr(addr)]
 	switch {
@@ -503,7 +503,7 @@ func (w *world) ask(obj runtime.Object, verb string) error {
 	return err
 }
 
-// client is what the typed clients have in common.
+// client contains the common methods of the typed clients.
 type client[T any] interface {
 	Create(context.Context, T, metav1.CreateOptions) (T, error)
 	Update(context.Context, T, metav1.UpdateOptions) (T, error)
@@ -523,7 +523,7 @@ func do[T metav1.Object](ctx context.Context, c client[T], o T, verb string) err
 	return err
 }
 
-// changeNode reads a node, changes it and writes it back.
+// changeNode reads, changes and updates a node.
 func (w *world) changeNode(name string, change func(*corev1.Node)) {
 	w.t.Helper()
 	// Others may write the node in between.
@@ -540,7 +540,7 @@ func (w *world) changeNode(name string, change func(*corev1.Node)) {
 	}
 }
 
-// changeEgressIP does so for an EgressIP, by a patch that leaves the rest alone.
+// changeEgressIP does the same for an EgressIP, with a patch that leaves the rest alone.
 func (w *world) changeEgressIP(name string, change func(*v1.EgressIP)) {
 	w.t.Helper()
 	e := &v1.EgressIP{}
@@ -563,7 +563,7 @@ func (w *world) changeEgressIP(name string, change func(*v1.EgressIP)) {
 func (w *world) changePod(key string, change func(*corev1.Pod)) {
 	w.t.Helper()
 	namespace, name, _ := strings.Cut(key, "/")
-	// The master may take the mark away in between.
+	// The master may remove the pending annotation in between.
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		p, err := w.kube.CoreV1().Pods(namespace).Get(context.Background(), name, metav1.GetOptions{})
 		if err != nil {

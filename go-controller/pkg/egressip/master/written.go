@@ -7,15 +7,15 @@ import (
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 )
 
-// written is the state of those that write statuses.
+// written is the state of the status workers.
 type written struct {
 	mu           sync.Mutex
-	patched      map[string]patched   // what the lister may not show yet
-	unprogrammed map[string]time.Time // since when pods of a programmed one wait
+	patched      map[string]patched   // patches that the lister may not show yet
+	unprogrammed map[string]time.Time // by programmed EgressIP, since when some of its pods wait
 }
 
-// patched is a status patch, as long as the lister still shows the object it was
-// made from.
+// patched is the result of a status patch, kept as long as the lister still shows the object
+// that it was made from.
 type patched struct {
 	from   *v1.EgressIP
 	status v1.EgressIPStatus
@@ -25,7 +25,7 @@ func newWritten() *written {
 	return &written{patched: map[string]patched{}, unprogrammed: map[string]time.Time{}}
 }
 
-// known returns the status as far as we know: that of e, or what we made of it.
+// known returns the last known status: that of e, or the result of our patch to it.
 func (w *written) known(e *v1.EgressIP) v1.EgressIPStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -38,14 +38,14 @@ func (w *written) known(e *v1.EgressIP) v1.EgressIPStatus {
 	return e.Status
 }
 
-// patch notes what was made of the status of e.
+// patch records the result of a status patch to e.
 func (w *written) patch(e *v1.EgressIP, status v1.EgressIPStatus) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.patched[e.Name] = patched{from: e, status: status}
 }
 
-// waitingSince returns since when pods of an EgressIP wait that was programmed.
+// waitingSince returns since when some pods of a programmed EgressIP wait.
 func (w *written) waitingSince(key string) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,14 +57,14 @@ func (w *written) waitingSince(key string) time.Time {
 	return since
 }
 
-// waitsNoMore notes that what waitingSince tells has ended.
+// waitsNoMore records that no pods wait any more.
 func (w *written) waitsNoMore(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.unprogrammed, key)
 }
 
-// forget drops what is known of an EgressIP that is gone.
+// forget removes the state of a deleted EgressIP.
 func (w *written) forget(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,12 +13,12 @@ import (
 type breth0 struct {
 	*hostfake.Flows
 	w *world
-	// gate, where set, keeps Apply and Change until it is closed.
+	// gate, if set, blocks Apply and Change until it is closed.
 	gate chan struct{}
 	// incomplete says that the flows are not installed yet.
 	mu         sync.Mutex
 	incomplete bool
-	err        error // of Apply, which has noted the flows to be written later
+	err        error // returned by Apply, which keeps the flows to be written later
 	errs       int   // how often it was returned
 }
 
@@ -52,7 +52,7 @@ func (b *breth0) Apply(ctx context.Context, contributor string, flows []host.Flo
 	return errors.Join(err, b.outcome())
 }
 
-// outcome is what Apply and Change return.
+// outcome returns the result of Apply and Change.
 func (b *breth0) outcome() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,7 +62,7 @@ func (b *breth0) outcome() error {
 	return b.err
 }
 
-// pass returns when the gate is open.
+// pass waits until the gate is open.
 func (b *breth0) pass() {
 	b.mu.Lock()
 	gate := b.gate

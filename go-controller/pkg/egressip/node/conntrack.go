@@ -11,22 +11,22 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 )
 
-// staleConntrack is what the node remembers, from an earlier time, of connections with
-// addresses that it is about to take: they went on elsewhere meanwhile, and what they
-// send would not fit any more and be dropped. As if they were unknown, they go on.
+// staleConntrack removes old connection tracking entries for addresses that this node is about
+// to take. The connections continued elsewhere meanwhile, so their packets would no longer match
+// the old entries and be dropped. Without the entries they continue.
 type staleConntrack struct {
 	delete func(ctx context.Context, addrs []netip.Addr) error
 	passes *host.Coalescer[error]
 
 	mu    sync.Mutex
-	addrs map[netip.Addr]bool // to be forgotten by the next pass
+	addrs map[netip.Addr]bool // to be removed by the next pass
 }
 
 func newStaleConntrack(del func(ctx context.Context, addrs []netip.Addr) error) *staleConntrack {
 	return &staleConntrack{delete: del, passes: host.NewCoalescer[error](), addrs: map[netip.Addr]bool{}}
 }
 
-// forget returns when nothing is remembered. A pass reads whole tables: callers that
+// forget returns once no entries remain. A pass reads whole tables: callers that
 // waited share one.
 func (p *staleConntrack) forget(ctx context.Context, addrs []netip.Addr) error {
 	if len(addrs) == 0 {

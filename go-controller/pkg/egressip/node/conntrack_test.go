@@ -15,12 +15,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
 )
 
-// dropsFrom tells whether what leaves with an address is dropped.
+// dropsFrom reports whether packets from an address are dropped.
 func (w *world) dropsFrom(addr string) bool {
 	return slices.Contains(strings.Split(w.flows.Dump(), "\n"), string(bridge.SuppressARP(netip.MustParseAddr(addr), true)))
 }
 
-// TestForeign: what leaves with an address that this node does not hold is dropped, but
+// TestForeign: packets from an address that this node does not hold are dropped, except
 // for a while after a move.
 func TestForeign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -49,9 +49,9 @@ func TestForeign(t *testing.T) {
 	})
 }
 
-// TestEndedAtOnce: what an EgressIP does not have any more leaves with no pod of it from the
-// moment this node has let go: others may have it by then. Only an address that moves
-// goes on here for those whose pods are still led here.
+// TestEndedAtOnce: an address that an EgressIP no longer has is not used by its pods from the
+// moment this node has released it: others may have it by then. Only an address that moves
+// continues here for the pods that are still led here.
 func TestEndedAtOnce(t *testing.T) {
 	for what, end := range map[string]func(w *world){
 		"deleted": func(w *world) {
@@ -93,7 +93,7 @@ func TestEndedAtOnce(t *testing.T) {
 	}
 }
 
-// TestEndForgotten: when an EgressIP has ended, no connection goes on under its address,
+// TestEndForgotten: when an EgressIP was deleted, no connection continues with its address,
 // and nothing is left on the bridge.
 func TestEndForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -31,97 +31,97 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// workers is how many EgressIPs are reconciled at the same time. What they wait for most,
-// flows of the external bridge and rules of iptables, is written for all of them at once.
+// workers is the number of EgressIPs reconciled at the same time. They mostly wait for flows of
+// the external bridge and iptables rules, which are written for all of them at once.
 const workers = 64
 
-// Deps is what the controller works with.
+// Deps are the dependencies of the controller.
 type Deps struct {
 	// Node is the name of this node.
 	Node string
-	// EgressIPs and Nodes are started by the caller after New. Nodes need hold no
-	// other node than this one.
+	// The caller starts EgressIPs and Nodes after New. Nodes only needs to include
+	// this node.
 	EgressIPs egressipinformers.EgressIPInformer
 	Nodes     coreinformers.NodeInformer
-	// Client is where status entries are written.
+	// Client writes status entries.
 	Client versioned.Interface
-	// Kube is where the node asks for a handover, and reads who has an address that
-	// it is given.
+	// Kube requests handovers, and reads the node that has an address assigned to this
+	// node.
 	Kube kubernetes.Interface
-	// Flows owns the flows of the external bridge.
+	// Flows manages the flows of the external bridge.
 	Flows Flows
-	// Left returns the addresses that an earlier run has left on the external bridge as held and
+	// Left returns the addresses that an earlier run left on the external bridge as held and
 	// as suppressed.
 	Left func(ctx context.Context) (held, suppressed []netip.Addr, err error)
-	// Forget deletes what the kernel and the datapath remember of connections that
-	// left with one of the addresses, or came for it.
+	// Forget deletes the connection tracking entries of kernel and datapath for connections that
+	// used one of the addresses as their source or destination.
 	Forget func(ctx context.Context, addrs []netip.Addr) error
-	// Translates returns those of addresses that OVN gives to what leaves by this node.
+	// Translates returns those of the addresses that OVN on this node translates to.
 	Translates func(ctx context.Context, addrs []netip.Addr) ([]netip.Addr, error)
 	// VLAN of the external bridge; 0 for none.
 	VLAN int
-	// Kernel is for addresses on secondary networks.
+	// Kernel programs addresses on secondary networks.
 	Kernel Kernel
-	// Record knows the egress addresses on the host's links.
+	// Record keeps the egress addresses on the host's links.
 	Record *Record
-	// Pods makes the informers of pods and namespaces, of the whole cluster, when
-	// they are needed.
+	// Pods creates the cluster-wide informers of pods and namespaces when they are
+	// needed.
 	Pods func() informers.SharedInformerFactory
-	// Ports knows the addresses of pods. It is run when they are needed.
+	// Ports provides the addresses of pods. It is started when they are needed.
 	Ports Ports
 	// Cluster are the pod subnets of the cluster.
 	Cluster []netip.Prefix
-	// FollowTranslations calls changed with the source translations that OVN makes on this node, at
-	// first and after each change, until ctx ends.
+	// FollowTranslations calls changed with the source translations that OVN makes on this node,
+	// initially and after each change, until ctx ends.
 	FollowTranslations func(ctx context.Context, changed func([]host.Translation))
-	// FlushTranslations deletes the connections of the gateway router that stale names, when what
-	// OVN has written is in force, and returns how many there were.
+	// FlushTranslations waits until OVN's changes are in force, deletes the connections of the
+	// gateway router for which stale returns true, and returns their number.
 	FlushTranslations func(ctx context.Context, stale func(src, dst, to netip.Addr) bool) (int, error)
-	// Hosts returns the addresses of nodes and API servers, and NodeLocal are the ranges of
-	// others that pods reach by their own node.
+	// Hosts returns the addresses of nodes and API servers. NodeLocal are the other
+	// ranges that pods reach through their own node.
 	Hosts     func() []netip.Addr
 	NodeLocal []netip.Prefix
-	// Announcer tells networks that an address has come to this node.
+	// Announcer announces that an address has moved to this node.
 	Announcer Announcer
-	// Ready is closed once the network of the node is set up. Before, nothing is
-	// taken; what is held stays.
+	// Ready is closed once the network of the node is set up. Before that, no address is
+	// taken; held addresses stay.
 	Ready <-chan struct{}
-	// Silence is how long the master lets a node be silent before it gives its
-	// addresses to others; 0: for ever.
+	// Silence is how long the master tolerates a silent node before it gives the node's
+	// addresses to others; 0: forever.
 	Silence time.Duration
 }
 
 // Flows is the flow manager of the external bridge.
 type Flows interface {
 	host.FlowWriter
-	// Synced tells whether the flows of all contributors are installed.
+	// Synced reports whether the flows of all contributors are installed.
 	Synced() bool
 }
 
-// Ports knows the logical ports of the cluster's pods from a place that those who may
-// edit pods cannot write to.
+// Ports provides the logical ports of the cluster's pods from a source that is not writable
+// for users who may edit pods.
 type Ports interface {
 	Run(ctx context.Context) error
-	// Port returns what a port has; false where there is none.
+	// Port returns the addresses of a port; false if there is no such port.
 	Port(name string) (topology.PodAddresses, bool)
 	// OnChange registers a function that is called with the name of each port that
 	// changes.
 	OnChange(f func(port string))
-	// Synced is closed when the ports that there were at first are known.
+	// Synced is closed once all ports that existed initially are known.
 	Synced() <-chan struct{}
-	// Err returns why ports are not known, or only as they were; nil otherwise.
+	// Err returns why ports are unknown or outdated; nil if they are not.
 	Err() error
 }
 
 // Announcer announces addresses.
 type Announcer interface {
-	// Start announces that an address is at a link's MAC address, and goes on for
+	// Start announces the MAC address of a link for an address, repeatedly for
 	// a while.
 	Start(link string, addr netip.Addr) error
-	// Stop ends that.
+	// Stop ends the announcements of an address.
 	Stop(addr netip.Addr)
-	// Ask has a neighbour say where it is, to who asks and to the gateway router, which
-	// has the same MAC address.
+	// Ask resolves the MAC address of a neighbour for the host and the gateway router, which
+	// share a MAC address.
 	Ask(link string, from, neighbour netip.Addr) error
 }
 
@@ -133,38 +133,38 @@ type Controller struct {
 	pods        *pods
 	stale       *staleConntrack
 	translated  *translations
-	// previous are those who had the addresses.
+	// previous are the previous holders of the addresses.
 	previous *previousHolders
 	// stopped is closed when Run ends.
 	stopped chan struct{}
 
 	mu     sync.Mutex
 	states map[string]state
-	// holders counts, by address, the EgressIPs that have this node answer for it.
+	// holders counts, by address, the EgressIPs for which this node answers for it.
 	holders map[netip.Addr]int
-	// heldFor are the EgressIPs that had this node hold an address last.
+	// heldFor are the EgressIPs for which this node last held an address.
 	heldFor map[netip.Addr]types.UID
-	// touched are the keys whose part of the kernel somebody else may have changed.
+	// touched are the keys whose kernel state may have been changed by others.
 	touched map[string]bool
-	// released are addresses on secondary networks that others are about to take.
+	// released are addresses on secondary networks that other nodes are about to take.
 	released map[string]map[netip.Addr]released
-	// leaving: others are asked to take over; ending: they have had their time.
+	// leaving: other nodes were asked to take over; ending: the time for that is over.
 	leaving, ending bool
 }
 
-// state is what this node has of an EgressIP.
+// state is this node's state of an EgressIP.
 type state struct {
 	uid types.UID
 	// held are the addresses that this node answers for.
 	held map[netip.Addr]bool
-	// announced are those of them that neighbours have been told of.
+	// announced are the held addresses that were announced to neighbours.
 	announced map[netip.Addr]bool
-	// unlinked are those on secondary networks that this node is given and has no link for.
+	// unlinked are the given addresses on secondary networks without a link on this node.
 	unlinked map[netip.Addr]bool
-	// host is what the kernel has for it.
+	// host is the state in the kernel.
 	host egressip.HostState
-	// known says that the kernel was told by this run; unsure, that it was told
-	// with half a success.
+	// known says that this run has written the kernel state; unsure, that a write
+	// succeeded only partially.
 	known, unsure bool
 }
 
@@ -173,7 +173,7 @@ func (s state) clone() state {
 	return s
 }
 
-// onLinks returns the addresses on secondary networks whose pods are led here.
+// onLinks returns the addresses on secondary networks whose pods are led to this node.
 func (s state) onLinks() []netip.Addr {
 	addrs := slices.Collect(maps.Keys(s.unlinked))
 	for a, held := range s.held {
@@ -192,7 +192,7 @@ func New(deps Deps) (*Controller, error) {
 	c.translated = newTranslations(c)
 	c.queue = queue.New("egressip-node", c.reconcile)
 	c.queue.Seed(c.seedStates)
-	// Where there is no EgressIP at all this node has to say so, too.
+	// The suppressed addresses must be applied even if there are no EgressIPs.
 	c.queue.OnAttempted(c.suppression.apply)
 	err := errors.Join(
 		c.queue.Watch(deps.EgressIPs.Informer(), func(old, new any) []string {
@@ -209,7 +209,7 @@ func New(deps Deps) (*Controller, error) {
 	return c, err
 }
 
-// nodeKeys lets through what changes what this node may hold.
+// nodeKeys returns the keys affected by changes of this node that may change what it holds.
 func (c *Controller) nodeKeys(old, new any) []string {
 	a, _ := old.(*corev1.Node)
 	b, _ := new.(*corev1.Node)
@@ -217,8 +217,8 @@ func (c *Controller) nodeKeys(old, new any) []string {
 		return nil
 	}
 	var keys []string
-	// Not what changed decides: a list after a lost watch hides that somebody undid
-	// what this node had just written.
+	// The comparison is with the record, not between old and new: after a lost watch, a list
+	// may hide that somebody reverted what this node had just written.
 	if !c.deps.Record.StandsIn(b) {
 		keys = append(keys, recordKey)
 	}
@@ -235,7 +235,7 @@ func (c *Controller) nodeKeys(old, new any) []string {
 	return append(keys, c.keys()...)
 }
 
-// keys returns the names of all EgressIPs, known or remembered.
+// keys returns the names of all EgressIPs that exist or have a state.
 func (c *Controller) keys() []string {
 	keys := map[string]bool{}
 	for _, e := range c.objects() {
@@ -257,8 +257,8 @@ func (c *Controller) objects() []*v1.EgressIP {
 	return all
 }
 
-// seedStates takes over what an earlier run held: what this node's status entries have and the
-// items still give it, or have it go on answering for. The rest it has not, from the start.
+// seedStates restores the addresses held by an earlier run: those in this node's status entries that
+// the items still assign to it, or let it retain. It holds no others from the start.
 func (c *Controller) seedStates() []string {
 	for _, e := range c.objects() {
 		c.remember(e.Name, c.restoreHeld(e))
@@ -266,7 +266,7 @@ func (c *Controller) seedStates() []string {
 	return c.keys()
 }
 
-// restoreHeld reads from an EgressIP what this node holds by its own status entry.
+// restoreHeld returns this node's state of an EgressIP according to its own status entry.
 func (c *Controller) restoreHeld(e *v1.EgressIP) state {
 	s := state{uid: e.UID, held: map[netip.Addr]bool{}, announced: map[netip.Addr]bool{}}
 	for _, item := range e.Status.Items {
@@ -278,7 +278,7 @@ func (c *Controller) restoreHeld(e *v1.EgressIP) state {
 	return s
 }
 
-// Run works until ctx is done.
+// Run runs the controller until ctx is done.
 func (c *Controller) Run(ctx context.Context) error {
 	defer close(c.stopped)
 	if err := c.watchLinks(ctx); err != nil {
@@ -292,22 +292,22 @@ func (c *Controller) Run(ctx context.Context) error {
 		}
 	}()
 	c.waitForStatusTimeout(ctx)
-	group, running := errgroup.WithContext(ctx) // what has begun above has the ctx from before
+	group, running := errgroup.WithContext(ctx) // goroutines started above keep the original ctx
 	group.Go(func() error { return c.queue.Run(running, workers) })
 	group.Go(func() error { return c.translated.Run(running) })
 	return group.Wait()
 }
 
-// Attempted is closed when every EgressIP that was there at the start was tried once,
-// and the bridge was told which addresses it is not to answer for.
+// Attempted is closed when every EgressIP that existed at the start has been attempted once,
+// and the suppressed addresses have been applied to the bridge.
 func (c *Controller) Attempted() <-chan struct{} { return c.queue.Attempted() }
 
-// Synced is closed when this node has said what it wants of the kernel for every
-// EgressIP that was there at the start.
+// Synced is closed when this node has written its kernel state for every
+// EgressIP that existed at the start.
 func (c *Controller) Synced() <-chan struct{} { return c.queue.Synced() }
 
-// Answering returns how many addresses this node answers for or says it does: both
-// must have ended for it to hold none.
+// Answering returns the number of addresses that this node answers for or lists in its status
+// entries: it is 0 only if neither is the case for any address.
 func (c *Controller) Answering() int {
 	held := c.allAnswering()
 	for _, e := range c.objects() {
@@ -321,7 +321,7 @@ func (c *Controller) Answering() int {
 	return len(held)
 }
 
-// self returns this node as far as it is known.
+// self returns this node, as far as it is known.
 func (c *Controller) self() (topology.Node, error) {
 	n, err := c.deps.Nodes.Lister().Get(c.deps.Node)
 	if apierrors.IsNotFound(err) {
@@ -337,7 +337,7 @@ func (c *Controller) self() (topology.Node, error) {
 	return node, nil
 }
 
-// reconcile takes and lets go of the addresses of one EgressIP, and says so.
+// reconcile takes and releases the addresses of one EgressIP, and reports this in the status.
 func (c *Controller) reconcile(ctx context.Context, key string) error {
 	switch key {
 	case suppressionKey:
@@ -392,7 +392,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		next.gated = true
 	}
 	if ok, err := c.clear(ctx, e, before, after); err != nil || !ok {
-		return err // or looked at again soon
+		return err // if not ok, the key is enqueued again soon
 	}
 	if err := c.hold(ctx, key, before, after, next); err != nil {
 		return err
@@ -409,19 +409,19 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	return c.patchNodeStatus(ctx, e, c.nodeStatus(after, next))
 }
 
-// state returns what this node has of an EgressIP. One that was made anew under
-// the same name is another one.
+// state returns this node's state of an EgressIP. An EgressIP recreated under the
+// same name is a different one.
 func (c *Controller) state(key string, e *v1.EgressIP) state {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s, known := c.states[key]
 	if e != nil && (!known || s.uid != e.UID) {
 		fresh := c.restoreHeld(e)
-		// What the one before has in the kernel is to go from there.
+		// The kernel state of the previous object must be removed.
 		fresh.host, fresh.known, fresh.unsure = s.host, s.known, s.unsure
 		for a := range s.held {
 			if !fresh.held[a] {
-				fresh.held[a] = false // let go of, and taken anew if it may be
+				fresh.held[a] = false // release it, and take it again if allowed
 			}
 		}
 		return fresh
@@ -429,15 +429,15 @@ func (c *Controller) state(key string, e *v1.EgressIP) state {
 	return s.clone()
 }
 
-// hold makes this node answer for what is held and for nothing else: it lets go
-// first, and announces what is new at last.
+// hold makes this node answer for exactly the held addresses: it releases
+// first, and announces new addresses last.
 func (c *Controller) hold(ctx context.Context, key string, before, after state, next linkState) error {
 	for a := range before.held {
 		if !after.held[a] {
 			c.deps.Announcer.Stop(a)
 		}
 	}
-	half := after.clone() // what is known while something may fail
+	half := after.clone() // the known state if a step fails
 	half.host, half.unsure = before.host, true
 	c.remember(key, half)
 	if !next.gated {
@@ -476,12 +476,12 @@ func (c *Controller) hold(ctx context.Context, key string, before, after state, 
 	return nil
 }
 
-// askNextHops has the node's next hops say where they are. A gateway router that has
-// not sent anything there yet would ask when traffic comes, and keep that waiting.
+// askNextHops resolves the node's next hops. Otherwise a gateway router that has
+// not sent anything to them yet would do so on the first traffic, and delay it.
 func (c *Controller) askNextHops(link string, f topology.Family) {
 	node, err := c.self()
 	if err != nil {
-		return // whoever needs the node has said so
+		return // others that need the node report the error
 	}
 	from, ok := topology.PrefixOf(f, node.Gateway.Addrs)
 	if !ok {
@@ -497,7 +497,7 @@ func (c *Controller) askNextHops(link string, f topology.Family) {
 	}
 }
 
-// remember notes what this node has of an EgressIP.
+// remember stores this node's state of an EgressIP.
 func (c *Controller) remember(key string, s state) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -511,7 +511,7 @@ func (c *Controller) remember(key string, s state) {
 	}
 }
 
-// recount adds n to the holders of what a state holds; mu is held.
+// recount adds n to the counts of holders for the held addresses of a state; mu is held.
 func (c *Controller) recount(s state, n int) {
 	for a, held := range s.held {
 		if !held {
@@ -523,7 +523,7 @@ func (c *Controller) recount(s state, n int) {
 	}
 }
 
-// forget drops what is remembered of an EgressIP that is gone.
+// forget removes the state of a deleted EgressIP.
 func (c *Controller) forget(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -531,7 +531,7 @@ func (c *Controller) forget(key string) {
 	delete(c.states, key)
 }
 
-// lastHeldFor returns the EgressIP that this node held an address for last.
+// lastHeldFor returns the EgressIP for which this node last held an address.
 func (c *Controller) lastHeldFor(a netip.Addr) (types.UID, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -539,7 +539,7 @@ func (c *Controller) lastHeldFor(a netip.Addr) (types.UID, bool) {
 	return uid, ok
 }
 
-// forgetHolder forgets which EgressIP had this node hold an address, unless it does again.
+// forgetHolder forgets the EgressIP for which this node held an address, unless it holds the address again.
 func (c *Controller) forgetHolder(a netip.Addr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,9 +22,9 @@ const (
 	six  = "fc00:f853:ccd:e793::33"
 )
 
-// TestTake forgets what it knew of connections with the addresses that the items
-// give this node, lets them pass, tells the neighbours, has next hops say where they
-// are, and says so last; what others are given stays suppressed.
+// TestTake forgets old connections with the addresses that the items
+// assign to this node, lets them pass, announces them to the neighbours, resolves next
+// hops, and reports this last; addresses of other nodes stay suppressed.
 func TestTake(t *testing.T) {
 	w := newWorld(t, object("prod", []string{four, more, six}, []string{four + " " + other, more + " " + other, six + " " + other}))
 	w.start()
@@ -41,7 +41,7 @@ func TestTake(t *testing.T) {
 	if got := w.opened(four, more, six); !slices.Equal(got, []string{four, six}) {
 		t.Errorf("what comes for %v is handed to OVN", got)
 	}
-	did := slices.Compact(w.did()) // the same may be said again until it is seen
+	did := slices.Compact(w.did()) // the same may be reported again until it is seen
 	want := []string{"forget " + four, "forget " + six, "flows",
 		"announce " + four + " on breth0", "ask for 172.18.0.1 as 172.18.0.3 on breth0",
 		"announce " + six + " on breth0", "ask for fc00:f853:ccd:e793::1 as fc00:f853:ccd:e793::3 on breth0"}
@@ -50,7 +50,7 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// TestRefusedIsNotGated: an address that no node is given may be that of a Service.
+// TestRefusedIsNotGated: an address without a node may belong to a Service.
 func TestRefusedIsNotGated(t *testing.T) {
 	w := newWorld(t, object("prod", []string{four}, nil), object("other", []string{more}, []string{more + " " + other}))
 	w.start()
@@ -62,7 +62,7 @@ func TestRefusedIsNotGated(t *testing.T) {
 	}
 }
 
-// TestPlannedMove is let go of by one and taken by the other, in this order.
+// TestPlannedMove: one node releases the address and then the other takes it.
 func TestPlannedMove(t *testing.T) {
 	w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}, other+" "+four))
 	w.start()
@@ -80,7 +80,7 @@ func TestPlannedMove(t *testing.T) {
 	w.did()
 	w.change("prod", func(e *v1.EgressIP) { give(e, four+" "+other) })
 	w.saysEventually("prod")
-	did := slices.Compact(w.did()) // the same may be said again until it is seen
+	did := slices.Compact(w.did()) // the same may be reported again until it is seen
 	if len(did) != 3 || did[0] != "stop announcing "+four || did[1] != "flows" || !strings.HasPrefix(did[2], "say ") {
 		t.Errorf("did %q", did)
 	}
@@ -92,8 +92,8 @@ func TestPlannedMove(t *testing.T) {
 	}
 }
 
-// TestHandedOn: what comes for connections that are not known here goes to who had the
-// address before, for a while.
+// TestHandedOn: packets of unknown connections are forwarded to the previous holder of the
+// address for a while.
 func TestHandedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}, other+" "+four))
@@ -106,7 +106,7 @@ func TestHandedOn(t *testing.T) {
 	})
 }
 
-// TestRestart writes nothing to the API and lets the same pass as before.
+// TestRestart: a restart writes nothing to the API and lets the same addresses pass as before.
 func TestRestart(t *testing.T) {
 	w := newWorld(t, object("prod", []string{four, more}, []string{four + " " + self, more + " " + other}))
 	stop := w.start()
@@ -120,8 +120,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestComeBack never answers for what was given to another meanwhile, though the
-// node's word is still there, and takes the word back.
+// TestComeBack: a returning node never answers for addresses assigned to another node meanwhile, though
+// its own status entry still exists, and removes the entry.
 func TestComeBack(t *testing.T) {
 	w := newWorld(t, object("prod", []string{four}, []string{four + " " + other}, self+" "+four))
 	w.start()
@@ -131,8 +131,8 @@ func TestComeBack(t *testing.T) {
 	w.saysEventually("prod")
 }
 
-// TestComeBackInTime: a node whose addresses are given to another just when it is
-// back does not answer for them in between.
+// TestComeBackInTime: a node whose addresses are assigned to another one just when it
+// returns does not answer for them in between.
 func TestComeBackInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}, self+" "+four))
@@ -153,7 +153,7 @@ func TestComeBackInTime(t *testing.T) {
 	})
 }
 
-// TestDeleted lets go, and keeps the suppression while the gateway router may still have
+// TestDeleted: the node releases the address, and keeps the suppression while the gateway router may still have
 // the translation.
 func TestDeleted(t *testing.T) {
 	w := newWorld(t, object("prod", []string{four, more}, []string{four + " " + self, more + " " + other}))
@@ -166,7 +166,7 @@ func TestDeleted(t *testing.T) {
 	if got := w.gated(more); len(got) != 1 {
 		t.Error("the other address is not gated any more")
 	}
-	// Made anew at once, it is another one.
+	// Recreated at once, it is a different object.
 	fresh := object("prod", []string{four}, []string{four + " " + self})
 	fresh.UID = "another"
 	if _, err := w.api.EgressIPV1().EgressIPs().Create(t.Context(), fresh, metav1.CreateOptions{}); err != nil {
@@ -178,7 +178,7 @@ func TestDeleted(t *testing.T) {
 	}
 }
 
-// TestGatesEnd takes the suppressed addresses of deleted EgressIPs away after a while, however
+// TestGatesEnd: the suppression of deleted EgressIPs' addresses ends after a while, however
 // many there were at the same time.
 func TestGatesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -195,8 +195,8 @@ func TestGatesEnd(t *testing.T) {
 	})
 }
 
-// TestNotReady takes nothing before the node's network is there, and holds on to
-// what it had.
+// TestNotReady: a node takes nothing before its network is set up, and keeps
+// its addresses.
 func TestNotReady(t *testing.T) {
 	w := newWorld(t, object("prod", []string{four, more}, []string{four + " " + self, more + " " + self}, self+" "+four))
 	w.ready = make(chan struct{})
@@ -208,7 +208,7 @@ func TestNotReady(t *testing.T) {
 	w.saysEventually("prod", self+" "+four+" "+more)
 }
 
-// TestBridgeAway says nothing while the bridge has not the flows.
+// TestBridgeAway: a node reports nothing while the bridge does not have the flows.
 func TestBridgeAway(t *testing.T) {
 	w := newWorld(t, object("prod", []string{four}, nil))
 	w.start()
@@ -227,7 +227,7 @@ func TestBridgeAway(t *testing.T) {
 	w.saysEventually("prod", self+" "+four)
 }
 
-// TestOthersWords: two nodes say their first word at the same time.
+// TestOthersWords: two nodes write their first status entries at the same time.
 func TestOthersWords(t *testing.T) {
 	w := newWorld(t, object("prod", []string{four, more}, []string{four + " " + self, more + " " + other}))
 	raced := false
@@ -245,8 +245,8 @@ func TestOthersWords(t *testing.T) {
 	w.saysEventually("prod", other+" "+more, self+" "+four)
 }
 
-// TestTakenAwayMeanwhile: the items change while the node is about to say that it
-// holds an address. It does not say so.
+// TestTakenAwayMeanwhile: the items change while the node is about to report that it
+// holds an address. It does not report it.
 func TestTakenAwayMeanwhile(t *testing.T) {
 	w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}))
 	raced := false
@@ -263,7 +263,7 @@ func TestTakenAwayMeanwhile(t *testing.T) {
 	w.saysEventually("prod")
 }
 
-// TestSameAddressTwice: the younger gets the address of one that is deleted.
+// TestSameAddressTwice: the younger EgressIP gets the address of a deleted one.
 func TestSameAddressTwice(t *testing.T) {
 	w := newWorld(t, object("old", []string{four}, []string{four + " " + self}), object("young", []string{four}, nil))
 	w.start()

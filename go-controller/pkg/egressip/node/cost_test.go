@@ -13,7 +13,7 @@ import (
 	egressiplisters "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/listers/egressip/v1"
 )
 
-// countedEgressIPs counts the objects that its lister lists.
+// countedEgressIPs counts the objects listed by its lister.
 type countedEgressIPs struct {
 	egressipinformers.EgressIPInformer
 	listed *atomic.Int64
@@ -34,9 +34,9 @@ func (c countedEgressIPLister) List(s labels.Selector) ([]*v1.EgressIP, error) {
 	return all, err
 }
 
-// TestRemoteCost: what a node looks through for EgressIPs that others hold grows with
-// their number, and not with its square; what changes of one of them makes the node look
-// through none of the others, and change no flows but its own.
+// TestRemoteCost: the number of objects that a node reads for EgressIPs on other nodes grows linearly with
+// their number, not quadratically; a change of one of them makes the node read
+// none of the others, and changes only its own flows.
 func TestRemoteCost(t *testing.T) {
 	cost := map[int]int64{}
 	for _, n := range []int{25, 200} {
@@ -51,7 +51,7 @@ func TestRemoteCost(t *testing.T) {
 			t.Errorf("not gated: %s", w.flows.Dump())
 		}
 		<-c.Attempted()
-		// For the keys at first, and again when the node is ready; for the bridge; for the pods.
+		// For the initial keys, and again when the node is ready; for the bridge; for the pods.
 		w.eventually("what the start lists", func() bool { return w.listed.Load() >= 4*int64(n) })
 		cost[n] = w.listed.Load()
 
@@ -78,14 +78,14 @@ func TestRemoteCost(t *testing.T) {
 	}
 }
 
-// flowsOfAddress is how many flows an address has that another node holds.
+// flowsOfAddress is the number of flows for an address that another node holds.
 const flowsOfAddress = 1
 
-// have tells whether all of the addresses are suppressed.
+// have reports whether all of the addresses are suppressed.
 func (w *world) have(addrs ...string) bool { return len(w.gated(addrs...)) == len(addrs) }
 
-// TestGatesAfterFailure: where the bridge could not be told, an EgressIP that has not
-// changed has it told again.
+// TestGatesAfterFailure: if writing to the bridge failed, it is repeated even if no EgressIP
+// changes.
 func TestGatesAfterFailure(t *testing.T) {
 	w := newWorld(t, object("e0", []string{"172.18.1.1"}, []string{"172.18.1.1 " + other}))
 	c, _ := w.run()
@@ -97,8 +97,8 @@ func TestGatesAfterFailure(t *testing.T) {
 	w.eventually("the new address to be gated", func() bool { return w.have("172.18.1.2") })
 }
 
-// TestTakeOverCost: what a node is given at once it takes at once, and not one after the
-// other with a look at the bridge for each.
+// TestTakeOverCost: a node takes addresses assigned at the same time together, and not one after the
+// other with a pass over the bridge for each.
 func TestTakeOverCost(t *testing.T) {
 	const n = 50
 	var objects []runtime.Object
@@ -122,7 +122,7 @@ func TestTakeOverCost(t *testing.T) {
 	for i := range n {
 		w.saysEventually(fmt.Sprintf("e%d", i), fmt.Sprintf("%s 172.18.1.%d", self, 1+i))
 	}
-	// The first pass began when the first of them came.
+	// The first pass started when the first of them arrived.
 	if got := w.flows.Writes() - writes; got > 2 {
 		t.Errorf("the flows of the bridge were written %d times for %d addresses", got, n)
 	}

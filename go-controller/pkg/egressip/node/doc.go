@@ -1,11 +1,11 @@
 // Package node is the node side of EgressIP: it takes the addresses that the items
-// give to this node, lets go of those they do not give it any more, and says so in
-// status.programmed. docs/design/egress-ip.md tells the order of things.
+// assign to this node, releases those they no longer assign to it, and reports this in
+// status.programmed. docs/design/egress-ip.md describes the order of the steps.
 //
-// Invariants: an address is taken only while no other node's status entry has it; it is
-// let go before the status entry says so, and taken before it does. Before this package
-// has spoken the external bridge is silent for OVN, so a node that comes back never
-// answers for what it does not hold any more. A restart with nothing changed
+// Invariants: a node takes an address only while no other node's status entry lists it. It
+// releases an address before it removes it from its status entry, and takes one before it adds it.
+// Until this package has applied its flows, the external bridge suppresses all answers of OVN, so a
+// returning node never answers for addresses it no longer holds. A restart without changes
 // writes nothing, neither to the kernel nor to the API.
 //
 // Callers: pkg/app.

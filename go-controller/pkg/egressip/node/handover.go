@@ -18,22 +18,22 @@ import (
 )
 
 const (
-	// handoverLimit bounds a handover: who stops this process waits so long.
+	// handoverLimit bounds a handover, which delays the end of this process.
 	handoverLimit = 4 * time.Second
-	// handoverPatience is how long it goes on while nobody takes anything.
+	// handoverPatience is how long a handover continues without progress.
 	handoverPatience = 2 * time.Second
-	// dropLimit bounds what comes after it.
+	// dropLimit bounds the step after the handover.
 	dropLimit = time.Second
-	// handoverTick is how often it is looked how far it is.
+	// handoverTick is how often the progress is checked.
 	handoverTick = 10 * time.Millisecond
-	// backKey is the key of taking back the request; no EgressIP is called so.
+	// backKey is the key for withdrawing the request; no EgressIP has this name.
 	backKey = "/back"
 )
 
-// HandOver has other nodes take over what this one holds, before it stops. It
-// returns when all is taken over and pods are led there, when nobody is there to do it, or
-// in any case after a few seconds: then this node's bridge and kernel go on without us,
-// but for translations of what has gone. Run must go on meanwhile.
+// HandOver asks other nodes to take over the addresses of this node before the process ends. It
+// returns when all are taken over and pods are led there, when no node can take them, or
+// in any case after a few seconds: then this node's bridge and kernel keep working without this process,
+// except for translations to released addresses. Run must keep running meanwhile.
 func (c *Controller) HandOver(ctx context.Context) error {
 	held := c.Answering()
 	if held == 0 {
@@ -54,7 +54,7 @@ func (c *Controller) HandOver(ctx context.Context) error {
 	return nil
 }
 
-// awaitHandover waits for others to have what this node held, and for pods to be led there.
+// awaitHandover waits until other nodes have taken this node's addresses, and pods are led there.
 func (c *Controller) awaitHandover(ctx context.Context, held int) {
 	tick := time.NewTicker(handoverTick)
 	defer tick.Stop()
@@ -82,9 +82,9 @@ func (c *Controller) awaitHandover(ctx context.Context, held int) {
 	}
 }
 
-// ledElsewhere tells whether no pod is led to this node any more for an address on a
-// secondary network that it has released. On the primary network its gateway router goes on
-// translating for them.
+// ledElsewhere reports whether no pod is led to this node any more for an address on a
+// secondary network that it has released. On the primary network its gateway router continues
+// to translate for them.
 func (c *Controller) ledElsewhere() bool {
 	c.mu.Lock()
 	keys := slices.Collect(maps.Keys(c.released))
@@ -95,9 +95,9 @@ func (c *Controller) ledElsewhere() bool {
 	})
 }
 
-// dropReleased has the kernel drop what still comes for addresses on secondary networks that
-// this node has released: nobody would take their translations away when this process has
-// ended. It waits for that, for a moment.
+// dropReleased makes the kernel drop traffic for addresses on secondary networks that
+// this node has released: after this process has ended, nothing would remove their translations.
+// It waits for this for a limited time.
 func (c *Controller) dropReleased(ctx context.Context) {
 	c.mu.Lock()
 	c.ending = true
@@ -118,7 +118,7 @@ func (c *Controller) dropReleased(ctx context.Context) {
 	}
 }
 
-// translatesReleased tells whether the kernel translates to addresses that are released.
+// translatesReleased reports whether the kernel still translates to released addresses.
 func (c *Controller) translatesReleased() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +132,7 @@ func (c *Controller) translatesReleased() bool {
 	return false
 }
 
-// somebodyElse tells whether there is another node that may hold addresses.
+// somebodyElse reports whether there is another node that may hold addresses.
 func (c *Controller) somebodyElse(ctx context.Context) (bool, error) {
 	nodes, err := c.deps.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: kube.LabelEgressAssignable})
 	if err != nil {
@@ -146,7 +146,7 @@ func (c *Controller) somebodyElse(ctx context.Context) (bool, error) {
 		}
 		candidates = append(candidates, place.Node{Node: node})
 	}
-	candidates, _ = place.ReadyInOutage(time.Now(), candidates) // the master goes by that, too
+	candidates, _ = place.ReadyInOutage(time.Now(), candidates) // the master uses the same rule
 	for _, n := range candidates {
 		if n.Name != c.deps.Node && n.Ready && !n.Unschedulable && !n.Draining {
 			return true, nil
@@ -155,11 +155,11 @@ func (c *Controller) somebodyElse(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// ask makes the node's request for a handover be value; nil for none.
+// ask sets the node's handover request to value; nil removes it.
 func (c *Controller) ask(ctx context.Context, value *string) error {
 	n, err := c.deps.Nodes.Lister().Get(c.deps.Node)
 	if apierrors.IsNotFound(err) {
-		return nil // its event comes
+		return nil // its event will enqueue the key
 	}
 	if err != nil {
 		return fmt.Errorf("read node %s: %w", c.deps.Node, err)
@@ -171,14 +171,14 @@ func (c *Controller) ask(ctx context.Context, value *string) error {
 	return nil
 }
 
-// back takes back the request of an earlier run: this node can hold addresses
+// back withdraws the request of an earlier run: this node can hold addresses
 // again.
 func (c *Controller) back(ctx context.Context) error {
 	c.mu.Lock()
 	leaving := c.leaving
 	c.mu.Unlock()
 	if leaving || !c.ready() {
-		return nil // it is done again when the node is ready
+		return nil // repeated when the node is ready
 	}
 	return c.ask(ctx, nil)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// neighbour makes another node that may hold addresses, or may not.
+// neighbour creates another node that may or may not hold addresses.
 func (w *world) neighbour(change func(*corev1.Node)) {
 	w.t.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: other, Labels: map[string]string{kube.LabelEgressAssignable: ""}},
@@ -36,8 +36,8 @@ func (w *world) asks() bool {
 	return n.Annotations[kube.AnnotationEgressHandover] == "true"
 }
 
-// TestHandOver asks, and ends when the master has given the address to another
-// and this node has let go. The next run takes the request back.
+// TestHandOver requests a handover, and ends when the master has assigned the address to another node
+// and this node has released it. The next run withdraws the request.
 func TestHandOver(t *testing.T) {
 	w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}))
 	c, stop := w.run()
@@ -66,9 +66,9 @@ func TestHandOver(t *testing.T) {
 	w.eventually("the request to be taken back", func() bool { return !w.asks() })
 }
 
-// TestHandOverSecondary: a node that is about to end translates for pods to an address on a
-// secondary network until they are led to the next one, for as long as it may take; then it
-// drops what still comes, because nobody would take the translation away.
+// TestHandOverSecondary: a node that is about to stop translates pods to an address on a
+// secondary network until they are led to the next node, as long as it may take; then it
+// drops further packets, because nothing would remove the translation.
 func TestHandOverSecondary(t *testing.T) {
 	for name, led := range map[string]bool{"pods are led elsewhere": true, "nobody leads them": false} {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestHandOverSecondary(t *testing.T) {
 				w.eventually("the request", w.asks)
 				w.change("prod", func(e *v1.EgressIP) { give(e, "10.10.10.5 "+other); programmed(e, metav1.ConditionFalse) })
 				w.saysEventually("prod")
-				<-time.After(handoverPatience / 2) // of the bubble
+				<-time.After(handoverPatience / 2) // in fake time
 				synctest.Wait()
 				if got := w.dump(); !strings.Contains(got, way) || !strings.Contains(got, "-j SNAT --to-source 10.10.10.5") {
 					t.Errorf("while pods are led here:\n%s", got)
@@ -115,7 +115,7 @@ func TestHandOverSecondary(t *testing.T) {
 	}
 }
 
-// TestNobodyElse keeps what nobody else can hold, without asking.
+// TestNobodyElse: addresses that no other node can hold stay, without a request.
 func TestNobodyElse(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Node){
 		"alone":     nil,
@@ -141,7 +141,7 @@ func TestNobodyElse(t *testing.T) {
 	}
 }
 
-// TestNothingToHandOver asks nobody.
+// TestNothingToHandOver: nothing is requested.
 func TestNothingToHandOver(t *testing.T) {
 	w := newWorld(t, object("prod", []string{four}, []string{four + " " + other}, other+" "+four))
 	c, _ := w.run()
@@ -155,8 +155,8 @@ func TestNothingToHandOver(t *testing.T) {
 	}
 }
 
-// TestHandOverInOutage: where Kubernetes has heard of no node, the master goes by what answers
-// its probes, so others may take over.
+// TestHandOverInOutage: if Kubernetes has no reports of any node, the master relies on
+// its probes, so other nodes may take over.
 func TestHandOverInOutage(t *testing.T) {
 	w := newWorld(t, object("prod", []string{four, six}, []string{four + " " + self, six + " " + self}))
 	c, _ := w.run()

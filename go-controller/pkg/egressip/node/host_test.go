@@ -30,7 +30,7 @@ func (i ids) SetSystem(_ context.Context, more map[string]string) error {
 	return nil
 }
 
-// lab is a real host: the drivers of one run of the node.
+// lab is a real host with the drivers of one run of the node.
 type lab struct {
 	t      *testing.T
 	ns     *netnstest.NS
@@ -38,7 +38,7 @@ type lab struct {
 	kernel Kernel
 }
 
-// restart makes the drivers of another run; recorded are the egress addresses.
+// restart creates the drivers of another run; recorded are the egress addresses.
 func (l *lab) restart(recorded ...netip.Addr) {
 	l.t.Helper()
 	chains, err := iptables.New(egressip.Chains(topology.Families))
@@ -75,7 +75,7 @@ func (l *lab) sweep() {
 	}
 }
 
-// show prints what the host has, with the tools of the documents.
+// show prints the host's state, with the tools of the documentation.
 func (l *lab) show() string {
 	l.t.Helper()
 	var out strings.Builder
@@ -104,8 +104,8 @@ func (l *lab) show() string {
 	return out.String()
 }
 
-// TestHost puts an EgressIP on a real host, where the documents' tools show it as
-// the documents do, and takes it off again.
+// TestHost puts an EgressIP on a real host, where the tools show it as
+// in the documentation, and removes it again.
 func TestHost(t *testing.T) {
 	ns := netnstest.New(t)
 	ns.Run("ip", "link", "add", "dummy", "index", "111", "type", "veth", "peer", "name", "wire")
@@ -139,7 +139,7 @@ func TestHost(t *testing.T) {
 	l.apply(plan(e))
 	golden.Check(t, "host", l.show())
 
-	// Another run plans the same, with what the kernel has made of it.
+	// Another run plans the same, from the state in the kernel.
 	same, shown := plan(e), l.show()
 	l.restart(four, six)
 	l.apply(same)
@@ -147,7 +147,7 @@ func TestHost(t *testing.T) {
 	if got := l.show(); got != shown {
 		t.Errorf("after a restart:\n%s\nbefore:\n%s", got, shown)
 	}
-	// One that wants nothing: the EgressIP was deleted meanwhile. The chains stay,
+	// A run without the EgressIP: it was deleted meanwhile. The chains stay,
 	// and are empty.
 	l.restart(four, six)
 	l.sweep()

@@ -14,13 +14,13 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// inbound is how clients come to the pod in a family.
+// inbound describes how clients reach the pod in a family.
 var inbound = []struct{ tool, host, pod, self string }{
 	{"iptables", "192.0.2.1", "10.244.1.3", "10.244.1.2"},
 	{"ip6tables", "2001:db8::1", "fd00:10:244:2::3", "fd00:10:244:2::2"},
 }
 
-// prepared has the rules of an EgressIP on a secondary network for the node's pod.
+// prepared returns the rules of an EgressIP on a secondary network for the node's pod.
 func prepared() egressip.HostState {
 	link := dummy("dummy")
 	link.Routes = nil
@@ -29,8 +29,8 @@ func prepared() egressip.HostState {
 	return egressip.HostPlan(seats, func(netip.Addr) bool { return false }, pods)
 }
 
-// TestInbound has clients outside call a pod through its node, which holds the pod's
-// EgressIP on a secondary network: the answers go back to them. With a host port the
+// TestInbound: outside clients reach a pod through its node, which holds the pod's
+// EgressIP on a secondary network: the replies go back to them. With a host port the
 // pod sees the node, with externalTrafficPolicy Local the client.
 func TestInbound(t *testing.T) {
 	node := netnstest.New(t)

@@ -17,7 +17,7 @@ import (
 )
 
 // TestLinkDown: when the link of an address on a secondary network goes down, the kernel
-// deletes the routes through it at once. What pods of the EgressIP send to this node
+// deletes the routes through it at once. Traffic that pods of the EgressIP send to this node
 // until they are led elsewhere does not leave by another link, with another address:
 // neither before this node has noticed nor afterwards.
 func TestLinkDown(t *testing.T) {
@@ -47,7 +47,7 @@ func TestLinkDown(t *testing.T) {
 			{inbound[0].pod, "10.244.1.4", "192.0.2.9"}, {inbound[1].pod, "fd00:10:244:2::4", "2001:db8::9"},
 		} {
 			server := ends.Listen(ends.Outside, c.server, 0)
-			for _, from := range []string{c.pod, c.other} { // what the second sends comes after what the first does
+			for _, from := range []string{c.pod, c.other} { // packets of the second pod arrive after those of the first
 				ends.Send(ends.Listen(ends.Pods, from, 0), from, server.LocalAddr())
 			}
 			for sender := ""; sender != c.other; {
@@ -60,14 +60,14 @@ func TestLinkDown(t *testing.T) {
 	}
 }
 
-// unlinked is what a node has for an EgressIP whose link is lost.
+// unlinked returns a node's state for an EgressIP whose link is lost.
 func unlinked() egressip.HostState {
 	pods := []netip.Addr{netip.MustParseAddr(inbound[0].pod), netip.MustParseAddr(inbound[1].pod)}
 	assignments := []egressip.LinkAssignment{{Addr: netip.MustParseAddr("10.10.10.5")}, {Addr: netip.MustParseAddr("fd10::5")}}
 	return egressip.HostPlan(assignments, func(netip.Addr) bool { return false }, pods)
 }
 
-// TestNoLinkLeft: pods that are led to this node and have no way here any more are kept from
+// TestNoLinkLeft: pods that are led to this node and have no route here any more are kept from
 // the host's other links until they are led elsewhere, and no longer.
 func TestNoLinkLeft(t *testing.T) {
 	const blocked, way = "6000:\tfrom 10.244.1.3 lookup 1000", "6000:\tfrom 10.244.1.3 lookup 1111"
@@ -115,7 +115,7 @@ func TestNoLinkLeft(t *testing.T) {
 				w.saysEventually("prod", self+" 10.10.10.5")
 				for _, step := range c.steps {
 					step(w, controller)
-					<-time.After(time.Second) // of the bubble
+					<-time.After(time.Second) // in fake time
 					synctest.Wait()
 				}
 				got := w.dump()

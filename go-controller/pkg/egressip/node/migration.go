@@ -17,14 +17,14 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// migrationTime is how long a node that takes an address hands on, to who had it before,
-// what belongs to connections that it does not know. On the primary network that node
-// has its translations until a second after the pods' policies have moved, on others
-// for twice this time.
+// migrationTime is how long a node that has taken an address forwards packets of unknown
+// connections to the previous holder. On the primary network the previous holder
+// keeps its translations until a second after the pods' policies have moved, on secondary
+// networks for twice this time.
 var migrationTime = 3 * time.Second
 
-// previousHolders are the nodes that have the addresses this node is given, and had
-// those that it has taken a moment ago.
+// previousHolders are the nodes that hold the addresses assigned to this node, or held
+// those that it has just taken.
 type previousHolders struct {
 	read func(ctx context.Context, node string) (topology.Node, error)
 
@@ -35,7 +35,7 @@ type previousHolders struct {
 type previousHolder struct {
 	key   string // the EgressIP
 	node  topology.Node
-	until time.Time // when it is of no use any more; zero: it has the address yet
+	until time.Time // when it expires; zero: the node still has the address
 }
 
 func newPreviousHolders(deps Deps) *previousHolders {
@@ -49,8 +49,8 @@ func newPreviousHolders(deps Deps) *previousHolders {
 	return &previousHolders{read: read, by: map[netip.Addr]previousHolder{}}
 }
 
-// expect notes which nodes have addresses that this one is given by an EgressIP, and
-// forgets about those that it is not given.
+// expect records the nodes that hold addresses which an EgressIP assigns to this node, and
+// forgets those of addresses that it does not assign.
 func (p *previousHolders) expect(ctx context.Context, key string, e *v1.EgressIP, assignment egressip.NodeAssignment, self string) {
 	given := slices.Concat(assignment.Primary, assignment.Secondary)
 	p.mu.Lock()
@@ -63,7 +63,7 @@ func (p *previousHolders) expect(ctx context.Context, key string, e *v1.EgressIP
 			continue
 		}
 		node, err := p.read(ctx, name)
-		if err != nil { // what comes for its connections will be lost
+		if err != nil { // packets of its connections will be lost
 			klog.V(2).InfoS("Cannot find out who has an egress address", "address", a, "node", name, "err", err)
 		}
 		p.mu.Lock()
@@ -72,8 +72,8 @@ func (p *previousHolders) expect(ctx context.Context, key string, e *v1.EgressIP
 	}
 }
 
-// of returns who has an address, or had it a moment ago if this node holds it now,
-// and for how long that is still of use; 0 for as long as it has it.
+// of returns the holder of an address, or the previous one if this node holds the address now,
+// and for how long that is still relevant; 0 while the other node still has the address.
 func (p *previousHolders) of(a netip.Addr, held bool) (node topology.Node, rest time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,21 +93,21 @@ func (p *previousHolders) of(a netip.Addr, held bool) (node topology.Node, rest 
 	return h.node, h.until.Sub(now)
 }
 
-// released is an address on a secondary network that this node let go of.
+// released is an address on a secondary network that this node released.
 type released struct {
-	network netip.Prefix // invalid: what still comes from its pods is to leave by no link
+	network netip.Prefix // invalid: packets that its pods still send here must leave by no link
 	until   time.Time
 }
 
-// planReleased returns the addresses of an EgressIP on secondary networks that this node
-// was given until a moment ago, as long as pods may still be led here. It is prepared for
-// those that another one is given, so that connections go on. It drops what comes where
-// it cannot be: because this process is about to end, or because no node is given the
-// address and the pods are to leave with another one of the EgressIP, or not at all.
+// planReleased returns the addresses of an EgressIP on secondary networks that were assigned to
+// this node until recently, while pods may still be led here. If another node has the address,
+// this node keeps its rules so that connections continue. It drops the traffic instead
+// if this process is about to end, or if no node is assigned the
+// address and the pods must use another address of the EgressIP, or none.
 func (c *Controller) planReleased(key string, e *v1.EgressIP, before state) egressip.NodeAssignment {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	networks := map[netip.Addr]netip.Prefix{} // of what may still be expected here
+	networks := map[netip.Addr]netip.Prefix{} // of addresses for which traffic may still arrive here
 	given := map[netip.Addr]bool{}
 	var items []v1.EgressIPStatusItem
 	if e != nil {

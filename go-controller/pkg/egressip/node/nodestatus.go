@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	// fieldManager is what the nodes' part of a status belongs to.
+	// fieldManager is the owner of the nodes' part of a status.
 	fieldManager = "ovnkube-node"
-	// attempts is how often a status entry is tried when others write the same status.
+	// attempts is how often the patch of a status entry is tried if others write the same status.
 	attempts = 5
 )
 
-// nodeStatus returns what there is to say. Who has nothing says nothing.
+// nodeStatus returns this node's status entry, or nil if there is nothing to report.
 func (c *Controller) nodeStatus(s state, on linkState) *v1.ProgrammedStatus {
 	status := v1.ProgrammedStatus{Node: c.deps.Node, Digest: on.digest, Problem: on.problem}
 	for a, held := range s.held {
@@ -47,9 +47,9 @@ func (c *Controller) nodeStatus(s state, on linkState) *v1.ProgrammedStatus {
 	return &status
 }
 
-// patchNodeStatus makes the status have this node's status entry; nil for none. Where the status has
-// changed since it was read, it is read again; where that changes what this node
-// is given, the news of it is on its way and the status entry would be wrong.
+// patchNodeStatus sets this node's status entry; nil removes it. If the status has
+// changed since it was read, it is read again. If this changes the assignment of this node,
+// the entry would be wrong: nothing is written, since the event of that change is on its way.
 func (c *Controller) patchNodeStatus(ctx context.Context, e *v1.EgressIP, status *v1.ProgrammedStatus) error {
 	client := c.deps.Client.EgressIPV1().EgressIPs()
 	uid, given := e.UID, egressip.ItemsOf(e.Status, c.deps.Node)
@@ -79,10 +79,10 @@ func (c *Controller) patchNodeStatus(ctx context.Context, e *v1.EgressIP, status
 	}
 }
 
-// NodeStatusPatch returns the JSON patch that makes the status of e have a node's status entry;
-// nil where it has. The server refuses it where e is another object by now, where
-// the items differ from those that a status entry was given for, and where the place of
-// the status entry in the list is another's.
+// NodeStatusPatch returns the JSON patch that sets a node's status entry in the status of e, or
+// nil if it is already set. The API server rejects the patch if e has been replaced by another object,
+// if the items differ from those that the entry was computed for, or if the list index of
+// the entry belongs to another node.
 func NodeStatusPatch(e *v1.EgressIP, node string, status *v1.ProgrammedStatus) ([]byte, error) {
 	have, at := egressip.NodeStatusOf(e.Status, node)
 	ops := kube.JSONPatch{}.Test("/metadata/uid", e.UID)
@@ -91,7 +91,7 @@ func NodeStatusPatch(e *v1.EgressIP, node string, status *v1.ProgrammedStatus) (
 	case status == nil && at < 0, status != nil && at >= 0 && egressip.SameNodeStatus(have, *status):
 		return nil, nil
 	case status == nil:
-		if len(e.Status.Programmed) == 1 { // no list rather than an empty one
+		if len(e.Status.Programmed) == 1 { // remove the list rather than leave it empty
 			place = "/status/programmed"
 			ops = ops.Test(place, e.Status.Programmed)
 		} else {
@@ -104,7 +104,7 @@ func NodeStatusPatch(e *v1.EgressIP, node string, status *v1.ProgrammedStatus) (
 		case at >= 0:
 			ops = ops.Test(place+"/node", node).Replace(place, status)
 		case e.Status.Programmed != nil:
-			// The list as it was read has no status entry of this node; as it is, it may.
+			// The list that was read has no entry of this node; the current list may have one.
 			ops = ops.Test("/status/programmed", e.Status.Programmed).Add("/status/programmed/-", status)
 		default:
 			ops = ops.Test("/status/programmed", nil).Add("/status/programmed", []any{status})
@@ -117,16 +117,16 @@ func NodeStatusPatch(e *v1.EgressIP, node string, status *v1.ProgrammedStatus) (
 	return patch, nil
 }
 
-// maxStatusWait bounds how long a node that comes back waits: it answers probes meanwhile,
-// so that a master which is more patient does not take it for dead any more. Nothing on
+// maxStatusWait bounds the wait of a returning node: it answers probes meanwhile,
+// so that a master with a longer timeout no longer considers it dead. Nothing on
 // the node starts before that.
 const maxStatusWait = 10 * time.Second
 
-// waitForStatusTimeout keeps a node that comes back from believing its own status entries before it is
-// certain to have heard that they hold no more: it may have been silent for so long
+// waitForStatusTimeout keeps a returning node from trusting its own status entries before it is
+// certain to have received any changes of its assignments: it may have been silent for so long
 // that the master is about to give its addresses to others. Until then a bridge
-// that has lost its flows lets OVN answer for nothing, and one that has them goes
-// on as it was.
+// that has lost its flows lets OVN answer for no address, and a bridge that has them continues
+// as before.
 func (c *Controller) waitForStatusTimeout(ctx context.Context) {
 	if c.deps.Silence == 0 || !queue.Informed(ctx, "egressip-node", c.deps.EgressIPs.Informer().HasSynced) {
 		return
@@ -134,7 +134,7 @@ func (c *Controller) waitForStatusTimeout(ctx context.Context) {
 	if !slices.ContainsFunc(c.objects(), func(e *v1.EgressIP) bool { return len(c.restoreHeld(e).held) > 0 }) {
 		return
 	}
-	// A probe, and then the news, may take the time of another half.
+	// A probe, and then the event, may take another half of that time.
 	wait := min(c.deps.Silence+c.deps.Silence/2, maxStatusWait)
 	klog.InfoS("Waiting until it is certain which egress addresses this node still has", "for", wait)
 	defer waits.Begin(waits.Wait{Part: "egressip-node", For: "certainty about which egress addresses this node still has", Limit: wait}).End()

@@ -13,7 +13,7 @@ import (
 	egressiplisters "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/listers/egressip/v1"
 )
 
-// listed is an informer that has what it will ever have.
+// listed is an informer whose content never changes.
 type listed struct {
 	egressipinformers.EgressIPInformer
 	indexer cache.Indexer
@@ -28,8 +28,8 @@ type syncedInformer struct{ cache.SharedIndexInformer }
 
 func (syncedInformer) HasSynced() bool { return true }
 
-// TestOutlast: a node that comes back with addresses waits for as long as the master
-// may take to give them to others, and for the news of it. One that has none does
+// TestOutlast: a returning node with addresses waits as long as the master
+// may take to assign them to other nodes, and for the event about it. A node without addresses does
 // not wait.
 func TestOutlast(t *testing.T) {
 	const silence = 4 * time.Second
@@ -56,7 +56,7 @@ func TestOutlast(t *testing.T) {
 				if waited := time.Since(start); waited > maxStatusWait+time.Second {
 					t.Errorf("holds up the start for %s", waited)
 				}
-				// The poll for the informer takes a moment of its own.
+				// Polling the informer takes some time.
 				if waited := time.Since(start); c.waits && waited < silence+silence/4 || !c.waits && waited > time.Second {
 					t.Errorf("waited for %s", waited)
 				}

@@ -24,10 +24,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// pods knows which pods each EgressIP has, and their addresses, for which it takes no
-// pod's status entry. It is of use only for addresses on
-// secondary networks, and watches nothing before there is one: most nodes never
-// need to know the pods of others.
+// pods tracks which pods each EgressIP has, and their addresses, which it takes from Ports and not
+// from the pods. It is only needed for addresses on secondary networks, and watches nothing
+// before there is one: most nodes never need to know the pods of other nodes.
 type pods struct {
 	c       *Controller
 	open    func() informers.SharedInformerFactory
@@ -39,7 +38,7 @@ type pods struct {
 	pods    corelisters.PodLister
 	spaces  corelisters.NamespaceLister
 
-	mu        sync.Mutex // a pod is looked at by one at a time: the last look is the latest
+	mu        sync.Mutex // serializes lookups of a pod, so that the last one has the latest state
 	selection *egressip.Selection
 	stale     bool
 }
@@ -48,7 +47,7 @@ func newPods(c *Controller, open func() informers.SharedInformerFactory) *pods {
 	return &pods{c: c, open: open, members: egressip.NewMembers(), selection: egressip.NewSelection(), started: make(chan struct{}), stale: true}
 }
 
-// changed tells of an EgressIP that may choose others than before.
+// changed records that an EgressIP may select different pods than before.
 func (p *pods) changed(old, new *v1.EgressIP) {
 	if old != nil && new != nil && old.UID == new.UID && equality.Semantic.DeepEqual(old.Spec, new.Spec) {
 		return
@@ -78,7 +77,7 @@ func (p *pods) need(ctx context.Context) error {
 					watch.look(obj)
 				},
 			})
-			if err != nil { // only of an informer that was stopped
+			if err != nil { // only if the informer was stopped
 				klog.ErrorS(err, "Cannot watch the pods of EgressIPs")
 				continue
 			}
@@ -103,15 +102,15 @@ func (p *pods) need(ctx context.Context) error {
 	return nil
 }
 
-// portsPatience is how long a key waits for the addresses of pods before it makes way
-// for others. It is tried again.
+// portsPatience is how long a key waits for the addresses of pods before it yields its worker
+// to others. It is retried.
 var portsPatience = 3 * time.Second // shortened by tests
 
-// follow has pods looked at whose addresses change, until the controller stops.
+// follow triggers a lookup of pods whose addresses change, until the controller stops.
 func (p *pods) follow() {
 	ports := p.c.deps.Ports
 	ports.OnChange(func(port string) {
-		// Neither a namespace nor a pod has "_" in its name.
+		// Names of namespaces and pods do not contain "_".
 		if namespace, name, ok := strings.Cut(port, "_"); ok {
 			p.look(namespace, name)
 		}
@@ -120,7 +119,7 @@ func (p *pods) follow() {
 	go func() {
 		defer cancel()
 		select {
-		case <-ports.Synced(): // those that have waited for it
+		case <-ports.Synced(): // for the keys that waited for the ports
 			p.c.queue.Enqueue(p.c.keys()...)
 		case <-p.c.stopped:
 			return
@@ -134,7 +133,7 @@ func (p *pods) follow() {
 	}()
 }
 
-// watching tells whether pods are watched.
+// watching reports whether pods are watched.
 func (p *pods) watching() bool {
 	select {
 	case <-p.started:
@@ -144,7 +143,7 @@ func (p *pods) watching() bool {
 	}
 }
 
-// refresh looks at all pods again where EgressIPs choose others than before.
+// refresh looks up all pods again if selectors of EgressIPs have changed.
 func (p *pods) refresh() {
 	if !p.watching() {
 		return
@@ -154,14 +153,14 @@ func (p *pods) refresh() {
 	}
 	all, err := p.pods.List(labels.Everything())
 	if err != nil {
-		klog.ErrorS(err, "Cannot list pods") // memory does not fail
+		klog.ErrorS(err, "Cannot list pods") // cannot happen: listing from memory does not fail
 	}
 	for _, pod := range all {
 		p.look(pod.Namespace, pod.Name)
 	}
 }
 
-// reselect reads the selectors of the EgressIPs anew; false where they are as they were.
+// reselect rebuilds the selection; it returns false if nothing has changed.
 func (p *pods) reselect() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -196,8 +195,8 @@ func (p *pods) spaceEvent(obj any) {
 	}
 }
 
-// look finds out which EgressIPs choose a pod, and has those look at what they
-// have on this node that this makes a difference to.
+// look finds the EgressIPs that select a pod, and enqueues those whose state
+// on this node this changes.
 func (p *pods) look(namespace, name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -213,14 +212,14 @@ func (p *pods) look(namespace, name string) {
 	p.c.queue.Enqueue(p.members.Set(namespace+"/"+name, keys, addrs)...)
 }
 
-// addresses returns the addresses that a pod has been given.
+// addresses returns the addresses assigned to a pod.
 func (p *pods) addresses(pod *corev1.Pod) (addrs []netip.Addr) {
 	port, ok := p.c.deps.Ports.Port(topology.PodPort(pod.Namespace, pod.Name))
 	if !ok || port.UID != string(kube.PodUID(pod)) || !kube.NeedsNetwork(pod) {
 		return nil
 	}
 	for _, a := range port.Addrs {
-		// Whatever happens to that database: no rule is for the packets of others.
+		// Whatever is in that database, no rule may match packets from outside the pod subnets.
 		if slices.ContainsFunc(p.c.deps.Cluster, func(c netip.Prefix) bool { return c.Contains(a) }) {
 			addrs = append(addrs, a)
 		}

@@ -16,28 +16,28 @@ import (
 
 const onDummy = "10.10.10.5"
 
-// from has a node go on answering for the addresses of an EgressIP.
+// from makes a node retain the addresses of an EgressIP.
 func from(e *v1.EgressIP, node string) {
 	for i := range e.Status.Items {
 		e.Status.Items[i].From = node
 	}
 }
 
-// toSelf is an EgressIP whose address this node is to take from another one.
+// toSelf returns an EgressIP whose address this node is to take from another one.
 func toSelf(addr string) *v1.EgressIP {
 	e := object("prod", []string{addr}, []string{addr + " " + self}, other+" "+addr)
 	from(e, other)
 	return e
 }
 
-// awaits tells whether a node says that it is prepared for an address.
+// awaits reports whether a node reports that it is prepared for an address.
 func (w *world) awaits(addr string) bool {
 	status, _ := egressip.NodeStatusOf(w.get("prod").Status, self)
 	return slices.Equal(status.Awaiting, []string{addr})
 }
 
-// TestPrepare: a node that is to take an address from another one prepares, says so, and takes
-// it when the items do not have the other one go on answering, and that one does not either.
+// TestPrepare: a node that is to take an address from another one prepares, reports this, and takes
+// the address when the items no longer let the other node retain it and the other node has released it.
 func TestPrepare(t *testing.T) {
 	for _, addr := range []string{four, six, onDummy} {
 		synctest.Test(t, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestPrepare(t *testing.T) {
 			if addr == onDummy && !strings.Contains(w.dump(), "-d 10.10.10.5/32") {
 				t.Errorf("nothing is prepared:\n%s", w.dump())
 			}
-			// The other one is gone: the master says what becomes of it.
+			// The other node is deleted: the master decides what happens with its entry.
 			w.change("prod", func(e *v1.EgressIP) { e.Status.Programmed = e.Status.Programmed[1:] })
 			fakeapi.Settle()
 			if has() {
@@ -84,8 +84,8 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// TestPreparedWhenReady: a node whose network or bridge is not complete, or that has no such
-// link, does not pass for prepared.
+// TestPreparedWhenReady: a node whose network or bridge is not complete, or that lacks the
+// link, is not considered prepared.
 func TestPreparedWhenReady(t *testing.T) {
 	for _, c := range []struct {
 		name, addr string
@@ -116,9 +116,9 @@ func TestPreparedWhenReady(t *testing.T) {
 	}
 }
 
-// TestGoesOnAnswering: a node goes on answering for an address that another one is to take as
-// long as the items say so, and a restart changes nothing of it. What it does not have it does
-// not take.
+// TestGoesOnAnswering: a node continues to answer for an address that another one is to take as
+// long as the items say so, even after a restart. It does not take an address that it does
+// not have.
 func TestGoesOnAnswering(t *testing.T) {
 	for _, addr := range []string{four, six, onDummy} {
 		synctest.Test(t, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestGoesOnAnswering(t *testing.T) {
 			w.change("prod", func(e *v1.EgressIP) {
 				give(e, addr+" "+other)
 				from(e, self)
-				e.Status.Items[0].Network = "10.0.0.0/7" // of the other one
+				e.Status.Items[0].Network = "10.0.0.0/7" // of the other node
 			})
 			fakeapi.Settle()
 			same := func(when string) {

@@ -25,19 +25,19 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// history is a random sequence of what users, the master, other nodes and the host do.
+// history is a random sequence of actions of users, the master, other nodes and the host.
 type history struct {
 	*world
 	rng    *rand.Rand
 	broken *rand.Rand
-	share  float64 // of what the kernel and the bridge are asked that fails
+	share  float64 // of requests to the kernel and the bridge that fail
 	events []string
 	born   int
-	there  map[string]bool // the EgressIPs and pods there are
+	there  map[string]bool // the existing EgressIPs and pods
 	stop   func()
 }
 
-// choices are what each EgressIP may ask for; each address belongs to one of them.
+// choices are the addresses that each EgressIP may request; each address belongs to one of them.
 var choices = map[string][][]string{
 	"a": {{"172.18.0.50"}, {"172.18.0.50", "10.10.10.5"}, {"10.10.10.5"}},
 	"b": {{"172.18.0.51", "fc00:f853:ccd:e793::51"}, {"10.10.10.6", "fd10::6"}, {"fd10::6"}},
@@ -51,7 +51,7 @@ func (h *history) say(format string, args ...any) {
 	h.events = append(h.events, fmt.Sprintf(format, args...))
 }
 
-// must fails the test where a user's request does.
+// must fails the test if a user's request fails.
 func (h *history) must(request func(ctx context.Context) error) {
 	h.t.Helper()
 	h.faults.Do(func() {
@@ -65,7 +65,7 @@ func (h *history) must(request func(ctx context.Context) error) {
 	})
 }
 
-// broke is the error of what the kernel or the bridge is asked, if it fails this time.
+// broke returns the error of a request to the kernel or the bridge, if it fails this time.
 func (h *history) broke() error {
 	h.world.mu.Lock()
 	defer h.world.mu.Unlock()
@@ -75,7 +75,7 @@ func (h *history) broke() error {
 	return nil
 }
 
-// event makes one thing happen.
+// event performs one action.
 func (h *history) event() {
 	h.born++
 	name := h.pick("a", "b")
@@ -102,7 +102,7 @@ func (h *history) event() {
 	}
 }
 
-// anyEgressIP is what users and the master write.
+// anyEgressIP does a write of users or the master.
 func (h *history) anyEgressIP(name string) {
 	ips := h.api.EgressIPV1().EgressIPs()
 	if h.there[name] && h.some(0.15) {
@@ -138,7 +138,7 @@ func (h *history) anyEgressIP(name string) {
 	})
 }
 
-// otherActs has the other node take what it may, and let go of the rest.
+// otherActs makes the other node take what it may, and release the rest.
 func (h *history) otherActs() {
 	for _, name := range []string{"a", "b"} {
 		if !h.there[name] {
@@ -196,7 +196,7 @@ func (h *history) anyPod(namespace, name string) {
 	h.port(namespace, name, "")
 }
 
-// trouble is what happens to the controller meanwhile.
+// trouble disturbs the controller meanwhile.
 func (h *history) trouble() {
 	switch h.rng.IntN(12) {
 	case 0:
@@ -214,19 +214,19 @@ func (h *history) trouble() {
 	}
 }
 
-// restart starts another process: the bridge and the chains hold what it wants from
-// then on, and the rest of the kernel is swept when all have spoken.
+// restart starts another process: the bridge and the chains start with the state of the new
+// process only, and the rest of the kernel is swept when all EgressIPs are reconciled.
 func (h *history) restart() {
 	h.stop()
 	h.flows.Flows, h.chains = hostfake.NewFlows(), hostfake.NewChains(egressip.Chains(topology.Families))
 	h.breakable()
 	h.stop = h.start()
-	for h.sweep(context.Background()) != nil { // as the caller does, until it is done
+	for h.sweep(context.Background()) != nil { // like the caller, until it succeeds
 		<-time.After(time.Second)
 	}
 }
 
-// breakable has what the controller writes to fail now and then.
+// breakable makes the controller's writes fail now and then.
 func (h *history) breakable() {
 	h.flows.Fail = func(string) error { return h.broke() }
 	h.chains.Fail = func(string) error { return h.broke() }
@@ -236,11 +236,11 @@ func (h *history) breakable() {
 	h.settings.Fail = func(string, string) error { return h.broke() }
 }
 
-// state is what is there in the end: in the kernel, on the bridge, and in the API.
+// state returns the final state in the kernel, on the bridge, and in the API.
 func (h *history) state() string {
 	var out strings.Builder
 	out.WriteString(h.dump())
-	for _, flow := range slices.Sorted(strings.SplitSeq(h.flows.Dump(), "\n")) { // the order in which they came does not matter
+	for _, flow := range slices.Sorted(strings.SplitSeq(h.flows.Dump(), "\n")) { // their order does not matter
 		out.WriteString(flow + "\n")
 	}
 	for _, name := range []string{"a", "b"} {
@@ -252,10 +252,10 @@ func (h *history) state() string {
 	return out.String() + "record " + h.recorded() + "\n"
 }
 
-// TestRandomOrders: whatever happens in whatever order, with an API server, a kernel and
-// a bridge that fail, watches that are lost and restarts in between, the end is what a
-// node makes of the last objects that has nothing in its kernel, and one that is started
-// anew writes nothing.
+// TestRandomOrders: whatever happens in whatever order, with a failing API server, kernel and
+// bridge, lost watches and restarts in between, the final state equals the one that a
+// node with an empty kernel makes of the last objects, and a restarted node
+// writes nothing.
 func TestRandomOrders(t *testing.T) {
 	seeds.Each(t, 8, func(t *testing.T, rng *rand.Rand) {
 		synctest.Test(t, func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestRandomOrders(t *testing.T) {
 			h.faults.Inject(h.api)
 			h.breakable()
 			h.stop = h.start()
-			assignment := []float64{0, 0.05, 0.1}[rng.IntN(3)] // of each step of many
+			assignment := []float64{0, 0.05, 0.1}[rng.IntN(3)] // of failures in each of many steps
 			h.faults.Set(assignment)
 			h.world.mu.Lock()
 			h.share = assignment
@@ -285,7 +285,7 @@ func TestRandomOrders(t *testing.T) {
 			h.world.mu.Lock()
 			h.share = 0
 			h.world.mu.Unlock()
-			for range 4 { // the nodes wait for one another
+			for range 4 { // the nodes wait for each other
 				fakeapi.Settle()
 				h.otherActs()
 			}
@@ -318,8 +318,8 @@ func TestRandomOrders(t *testing.T) {
 	})
 }
 
-// TestMadeAnew: an EgressIP that was made anew while nobody looked is not given what the
-// one before was, and nothing of that stays in the kernel.
+// TestMadeAnew: an EgressIP that was recreated while no process was running does not get the addresses
+// of the previous one, and nothing of that stays in the kernel.
 func TestMadeAnew(t *testing.T) {
 	w := newWorld(t, object("prod", []string{"10.10.10.5"}, []string{"10.10.10.5 " + self}))
 	w.start()

@@ -18,12 +18,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// recordKey is the key of putting the record right; no EgressIP is called so.
+// recordKey is the key for restoring the record; no EgressIP has this name.
 const recordKey = "/record"
 
-// Record knows which addresses on the host's links are egress addresses. They
-// stand in an annotation of the node from before they are added until they have
-// left, so that whoever comes back knows them again.
+// Record keeps track of which addresses on the host's links are egress addresses. They
+// are in an annotation of the node from before they are added until after they are
+// removed, so that a restarted process recognizes them.
 type Record struct {
 	node   string
 	kube   kubernetes.Interface
@@ -32,7 +32,7 @@ type Record struct {
 
 	mu     sync.Mutex
 	loaded bool
-	known  map[netip.Addr]bool            // as the annotation has them
+	known  map[netip.Addr]bool            // as in the annotation
 	want   map[string]map[netip.Addr]bool // by EgressIP
 }
 
@@ -50,10 +50,10 @@ func (r *Record) Addresses() []netip.Addr {
 	return slices.SortedFunc(maps.Keys(r.known), netip.Addr.Compare)
 }
 
-// Has tells whether an address is recorded.
+// Has reports whether an address is recorded.
 func (r *Record) Has(a netip.Addr) bool { return slices.Contains(r.Addresses(), a) }
 
-// load reads what an earlier run has recorded, as soon as the node is known.
+// load reads the record of an earlier run, as soon as the node is known.
 func (r *Record) load() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,8 +74,8 @@ func (r *Record) load() {
 	}
 }
 
-// Set makes the record have the addresses of an EgressIP. Those that no EgressIP
-// wants any more are kept, where keep is true.
+// Set sets the recorded addresses of an EgressIP. If keep is true, addresses that no EgressIP
+// wants any more are kept.
 func (r *Record) Set(ctx context.Context, key string, addrs map[netip.Addr]bool, keep bool) error {
 	r.load()
 	r.mu.Lock()
@@ -103,16 +103,16 @@ func (r *Record) Set(ctx context.Context, key string, addrs map[netip.Addr]bool,
 	return failed
 }
 
-// Trim forgets the addresses that no EgressIP wants, once they have left the host.
+// Trim removes the addresses that no EgressIP wants, once they are removed from the host.
 func (r *Record) Trim(ctx context.Context) error { return r.Set(ctx, "", nil, false) }
 
-// StandsIn tells whether a node's annotation says what is recorded. Before the record
+// StandsIn reports whether a node's annotation matches the record. Before the record
 // is read, every annotation does.
 func (r *Record) StandsIn(n *corev1.Node) bool {
 	return !r.isLoaded() || n.Annotations[kube.AnnotationEgressIPAddresses] == r.annotation()
 }
 
-// annotation is what says the record: empty for none.
+// annotation returns the value of the annotation, or "" if no address is recorded.
 func (r *Record) annotation() string {
 	addrs := r.Addresses()
 	if len(addrs) == 0 {
@@ -121,8 +121,8 @@ func (r *Record) annotation() string {
 	return kube.FormatEgressIPAddresses(addrs)
 }
 
-// Restore puts the annotation right where it does not say what is recorded: somebody
-// else has written it.
+// Restore writes the annotation again if it does not match the record because somebody
+// else changed it.
 func (r *Record) Restore(ctx context.Context) error {
 	failed, err := r.passes.Do(ctx, r.passes.Request(), r.restore)
 	if err != nil {
@@ -140,7 +140,7 @@ func (r *Record) restore(ctx context.Context) error {
 		return fmt.Errorf("restore the record of egress addresses: %w", err)
 	}
 	if !r.isLoaded() {
-		return nil // what it says is the record
+		return nil // the annotation is the record
 	}
 	var value *string
 	if text := r.annotation(); text != "" {
@@ -178,7 +178,7 @@ func (r *Record) write(ctx context.Context, keep bool) error {
 	}
 	before := slices.SortedFunc(maps.Keys(r.known), netip.Addr.Compare)
 	r.mu.Unlock()
-	// What was read last may be older than what was written last.
+	// The node that was read may be older than the last write.
 	have := n.DeepCopy()
 	delete(have.Annotations, kube.AnnotationEgressIPAddresses)
 	if len(before) > 0 {

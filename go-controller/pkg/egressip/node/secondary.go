@@ -17,11 +17,11 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
-// linkSettleTime is how long changes of links and routes are let come in before they are
-// looked at.
+// linkSettleTime is how long changes of links and routes are collected before they are
+// processed.
 const linkSettleTime = 50 * time.Millisecond
 
-// Kernel is what a host has for addresses on secondary networks.
+// Kernel is the host's networking state for addresses on secondary networks.
 type Kernel struct {
 	Addrs    host.Writer[host.Address, host.AddressUse]
 	Routes   host.Writer[host.Route, host.Hop]
@@ -33,12 +33,12 @@ type Kernel struct {
 	// Watch calls changed after each change of a link, an address or a route,
 	// until ctx ends.
 	Watch func(ctx context.Context, changed func()) error
-	// Flush deletes the connections whose translation is stale, and what the
-	// bridge remembers of addresses that are not given here any more.
+	// Flush deletes the connections whose translation is stale, and the bridge's
+	// connection tracking entries for addresses that are no longer assigned here.
 	Flush func(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error
 }
 
-// linkState is what is to be done for the secondary addresses of an EgressIP.
+// linkState is the target state for the secondary addresses of an EgressIP.
 type linkState struct {
 	host     egressip.HostState
 	links    map[netip.Addr]string
@@ -48,12 +48,12 @@ type linkState struct {
 	problem  string
 	// awaiting are the addresses that this node is prepared to take from others, sorted.
 	awaiting []netip.Addr
-	gated    bool // the bridge has the suppressed addresses that there are to be
+	gated    bool // the bridge has all suppressed addresses applied
 }
 
-// assignLinks plans the secondary addresses of a share, and of those that have just
-// departed. held says which of them this node holds from now on; those without a link
-// are none of them.
+// assignLinks plans the secondary addresses of an assignment, and of those that are
+// departing. The returned map contains the addresses that this node holds from now on, which
+// never include those without a link.
 func (c *Controller) assignLinks(
 	ctx context.Context, key string, assignment, departing egressip.NodeAssignment, may func(netip.Addr) bool,
 ) (linkState, map[netip.Addr]bool, error) {
@@ -85,7 +85,7 @@ func (c *Controller) assignLinks(
 		}
 		found[i].Before = before.HostAddr(assignment.Networks[f.Addr])
 	}
-	// Pods of a family leave with its first address: with one that is here.
+	// Pods of a family leave with its first address, so held addresses come first.
 	slices.SortStableFunc(found, func(a, b egressip.LinkAssignment) int {
 		switch {
 		case held[a.Addr] == held[b.Addr]:
@@ -105,8 +105,8 @@ func (c *Controller) assignLinks(
 	return s, held, nil
 }
 
-// leave takes addresses off the host that are not held any more; the rest of
-// what they needed goes with enter.
+// leave removes addresses from the host that are no longer held; enter removes the rest of
+// their state.
 func (c *Controller) leave(ctx context.Context, key string, before state, next linkState) error {
 	stay, fewer := map[host.Address]host.AddressUse{}, false
 	for a := range before.host.Addrs {
@@ -125,8 +125,8 @@ func (c *Controller) leave(ctx context.Context, key string, before state, next l
 	return nil
 }
 
-// enter makes the host have what is wanted of an EgressIP: first what traffic
-// needs, at last the addresses that draw it here.
+// enter programs the target state of an EgressIP on the host: first the state that traffic
+// needs, and last the addresses, which attract it.
 func (c *Controller) enter(ctx context.Context, key string, before state, next linkState) error {
 	if before.host.Empty() && next.host.Empty() && !before.unsure {
 		return nil
@@ -142,7 +142,7 @@ func (c *Controller) enter(ctx context.Context, key string, before state, next l
 	if err := c.deps.Record.Set(ctx, key, next.record, true); err != nil {
 		return err
 	}
-	// A route may need another one, so that each is tried for itself.
+	// A route may depend on another one, so errors do not stop the following steps.
 	err := errors.Join(
 		k.Settings.Apply(ctx, contributor, next.host.Settings),
 		k.Routes.Apply(ctx, contributor, next.host.Routes),
@@ -159,12 +159,12 @@ func (c *Controller) enter(ctx context.Context, key string, before state, next l
 	if err := c.flush(ctx, before.host.Translations, next.host.Translations); err != nil {
 		return err
 	}
-	// Before all have spoken the record has addresses that are still to be asked for.
+	// Until all EgressIPs are reconciled, the record may have addresses that are yet to be requested.
 	return c.deps.Record.Set(ctx, key, next.record, !c.hasReported())
 }
 
-// forwardReleased has what belongs to other nodes' connections handed on to them. A kernel may
-// lack what that takes: then what only the other side sends waits for the pod.
+// forwardReleased forwards packets of other nodes' connections to those nodes. A kernel may
+// lack the required features: then packets that only the other side sends wait for the pod to send.
 func (c *Controller) forwardReleased(ctx context.Context, key string, before, next host.Rules) {
 	if maps.EqualFunc(before, next, slices.Equal) {
 		return
@@ -180,8 +180,8 @@ func (c *Controller) forwardReleased(ctx context.Context, key string, before, ne
 	}
 }
 
-// flush ends the connections of pods that have another translation than they
-// would get now: one keeps what it had when it was opened.
+// flush ends the connections of pods whose translation differs from the one they
+// would get now: a connection keeps the translation it was opened with.
 func (c *Controller) flush(ctx context.Context, before, after map[netip.Addr]netip.Addr) error {
 	if maps.Equal(before, after) {
 		return nil
@@ -199,7 +199,7 @@ func (c *Controller) flush(ctx context.Context, before, after map[netip.Addr]net
 	return nil
 }
 
-// watchLinks has EgressIPs with addresses on secondary networks looked at after
+// watchLinks enqueues EgressIPs with addresses on secondary networks after
 // each change of the host's networks.
 func (c *Controller) watchLinks(ctx context.Context) error {
 	changed := make(chan struct{}, 1)
@@ -227,7 +227,7 @@ func (c *Controller) watchLinks(ctx context.Context) error {
 			}
 			err := panics.Catch("egressip-node", func() error {
 				now, err := c.networks()
-				// Links of pods come and go all the time.
+				// Links of pods change all the time without affecting these networks.
 				if err != nil || !reflect.DeepEqual(now, last) {
 					last = now
 					c.queue.Enqueue(c.touch()...)
@@ -251,7 +251,7 @@ func (c *Controller) networks() ([]host.Network, error) {
 	return slices.DeleteFunc(all, func(n host.Network) bool { return len(n.Addrs) == 0 }), nil
 }
 
-// hasReported tells whether every EgressIP that was there at the start has been
+// hasReported reports whether every EgressIP that existed at the start has been
 // reconciled.
 func (c *Controller) hasReported() bool {
 	select {
@@ -262,8 +262,8 @@ func (c *Controller) hasReported() bool {
 	}
 }
 
-// touch returns the EgressIPs that have something on the host's links, and has
-// what they have compared with the kernel.
+// touch returns the EgressIPs with addresses on the host's links, and marks
+// their kernel state for comparison.
 func (c *Controller) touch() []string {
 	var keys []string
 	node, err := c.self()

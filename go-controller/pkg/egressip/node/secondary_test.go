@@ -14,15 +14,15 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
 )
 
-// secondary is an EgressIP with addresses on the links of the documents.
+// secondary returns an EgressIP with addresses on the links of the documentation.
 func secondary(items ...string) *v1.EgressIP {
 	e := object("prod", []string{"10.10.10.5", "fd10::5"}, items)
 	e.Spec.NamespaceSelector = metav1.LabelSelector{MatchLabels: map[string]string{"team": "red"}}
 	return e
 }
 
-// TestSecondary takes addresses on another link and prints what is there as the
-// documents do; then it gives them back.
+// TestSecondary takes addresses on another link and prints the state as in the
+// documentation; then it releases them.
 func TestSecondary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, secondary("10.10.10.5 "+self, "fd10::5 "+self))
@@ -64,7 +64,7 @@ func TestSecondary(t *testing.T) {
 }
 
 // TestRecordUndoneUnseen: while nothing was watched, this node wrote its record and
-// somebody undid it, and the node that is listed then looks as the last one seen.
+// somebody reverted it, so that the node that is listed afterwards looks like the last one seen.
 func TestRecordUndoneUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, secondary("10.10.10.5 "+self))
@@ -83,8 +83,8 @@ func TestRecordUndoneUnseen(t *testing.T) {
 	})
 }
 
-// TestSecondaryMove prepares everything while the other node holds the address,
-// and adds the address only then.
+// TestSecondaryMove: a node prepares everything while the other node holds the address,
+// and adds the address only afterwards.
 func TestSecondaryMove(t *testing.T) {
 	e := secondary("10.10.10.5 " + self)
 	e.Status.Programmed = []v1.ProgrammedStatus{{Node: other, EgressIPs: []string{"10.10.10.5"}}}
@@ -105,9 +105,9 @@ func TestSecondaryMove(t *testing.T) {
 	}
 }
 
-// TestSecondaryHandOn hands what comes for connections that are not known here on to who
-// has the address, and had it a moment ago; who lets go of it keeps for as long what
-// that needs.
+// TestSecondaryHandOn: packets of unknown connections are forwarded to the current or previous holder
+// of the address; the node that releases it keeps the rules for
+// that as long.
 func TestSecondaryHandOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := secondary("10.10.10.5 " + self)
@@ -139,7 +139,7 @@ func TestSecondaryHandOn(t *testing.T) {
 	})
 }
 
-// TestSecondaryRestart writes nothing.
+// TestSecondaryRestart: a restart writes nothing.
 func TestSecondaryRestart(t *testing.T) {
 	w := newWorld(t, secondary("10.10.10.5 "+self, "fd10::5 "+self))
 	w.pod("red", "web", "10.244.1.3/24", "fd00:10:244:2::3/64")
@@ -160,8 +160,8 @@ func TestSecondaryRestart(t *testing.T) {
 	}
 }
 
-// TestLinkLost lets go of what was on a link that is gone, says why, and takes it
-// again when the link is back under another name.
+// TestLinkLost: a node releases the addresses of a lost link, reports the reason, and takes them
+// again when the link returns under another name.
 func TestLinkLost(t *testing.T) {
 	w := newWorld(t, secondary("10.10.10.5 "+self))
 	w.pod("red", "web", "10.244.1.3/24")
@@ -184,7 +184,7 @@ func TestLinkLost(t *testing.T) {
 	}
 }
 
-// TestRoutesFollow keeps the table of a link in step with the main table.
+// TestRoutesFollow: the table of a link follows the main table.
 func TestRoutesFollow(t *testing.T) {
 	w := newWorld(t, secondary("10.10.10.5 "+self))
 	w.start()
@@ -198,7 +198,7 @@ func TestRoutesFollow(t *testing.T) {
 	w.eventually("the route to go", func() bool { return !strings.Contains(w.dump(), "198.51.100.0/24") })
 }
 
-// TestPodsOnlyWhenNeeded watches no pods for addresses on the primary network.
+// TestPodsOnlyWhenNeeded: no pods are watched for addresses on the primary network.
 func TestPodsOnlyWhenNeeded(t *testing.T) {
 	w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}))
 	w.start()
@@ -211,8 +211,8 @@ func TestPodsOnlyWhenNeeded(t *testing.T) {
 	}
 }
 
-// TestOlderHasThePod: the pods of an older EgressIP are not this one's, until they
-// are.
+// TestOlderHasThePod: the pods of an older EgressIP do not belong to this one, until the older one
+// no longer selects them.
 func TestOlderHasThePod(t *testing.T) {
 	old := object("aaa", []string{four}, nil)
 	old.Spec.NamespaceSelector = secondary().Spec.NamespaceSelector

@@ -16,12 +16,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// TestStray: what comes for an address that this host is prepared for, before it has
-// it and afterwards, leaves no trace. A connection of the host's own would take the
-// port from the pod whose connection it is. Who had the address before gets a copy.
+// TestStray: packets to an address for which this host is prepared, before it has
+// it and afterwards, leave no trace. A connection of the host itself would take the
+// port from the pod's connection. The previous holder gets a copy.
 func TestStray(t *testing.T) {
 	outside := netnstest.New(t)
-	ns := netnstest.New(t) // where this goroutine stays
+	ns := netnstest.New(t) // this goroutine stays in this namespace
 	ns.Veth("dummy", "wire")
 	wire, err := netlink.LinkByName("wire")
 	if err == nil {
@@ -52,7 +52,7 @@ func TestStray(t *testing.T) {
 			{"link", "set", "wire", "up"},
 			{"addr", "add", "10.10.10.9/24", "dev", "wire"},
 			{"addr", "add", "fd10::9/64", "dev", "wire", "nodad"},
-			// The neighbour has not heard yet who has the addresses now.
+			// The neighbour does not know yet which node has the addresses now.
 			{"route", "add", "10.10.10.5", "via", "10.10.10.3"},
 			{"route", "add", "fd10::5", "via", "fd10::3"},
 		} {
@@ -102,7 +102,7 @@ func TestStray(t *testing.T) {
 	}
 }
 
-// TestNoHandOn: a kernel that cannot hand connections on gets everything else.
+// TestNoHandOn: a kernel that cannot forward connections gets everything else.
 func TestNoHandOn(t *testing.T) {
 	ns := netnstest.New(t)
 	l := &lab{t: t, ns: ns, ids: ids{}}
@@ -120,7 +120,7 @@ func TestNoHandOn(t *testing.T) {
 	}
 }
 
-// connections returns what the kernel tracks.
+// connections returns the connections tracked by the kernel.
 func connections(t *testing.T) []string {
 	t.Helper()
 	var all []string

@@ -21,43 +21,43 @@ import (
 )
 
 const (
-	// Contributor is the name of the suppressed addresses on the external bridge, without which
-	// the bridge is not complete.
+	// Contributor is the name of the suppressed addresses' contribution to the external bridge, without
+	// which the bridge is not complete.
 	Contributor = egressip.Feature
-	// suppressionKey is the key of a pass over the suppressed addresses alone; no EgressIP is called so.
+	// suppressionKey is the key of a pass over the suppressed addresses only; no EgressIP has this name.
 	suppressionKey = ""
 )
 
-// suppressionLinger is how long what an address was used for may go on after this node has let
-// go of it for another: the translations in the gateway router go when the master has taken note.
-// Then connections with the address are forgotten, and what leaves with it is dropped.
-// The suppressed addresses of an EgressIP that has ended stay for as long again.
+// suppressionLinger is how long traffic may continue to use an address after this node has
+// released it to another one: the master removes the translations in the gateway router with a delay.
+// Afterwards, connections with the address are forgotten, and packets from it are dropped.
+// The addresses of a deleted EgressIP stay suppressed for twice as long.
 var suppressionLinger = 10 * time.Second
 
-// suppressionRetry is when it is looked again whether a suppression can end.
+// suppressionRetry is the interval for checking again whether a suppression can end.
 var suppressionRetry = 5 * time.Second
 
-// arpSuppression are the addresses that the gateway router is kept from answering for.
+// arpSuppression manages the addresses for which the gateway router must not answer.
 type arpSuppression struct {
 	c      *Controller
 	passes *host.Coalescer[error]
 
 	mu   sync.Mutex
-	anew bool            // the next pass looks at all EgressIPs and writes all flows
-	told bool            // the bridge was told all that the last pass has planned
-	read bool            // it is known what an earlier run has left on the bridge
-	keys map[string]bool // of the EgressIPs that the next pass looks at
-	// users are the EgressIPs whose status has an address, as the last pass saw them, and
-	// seen, by name, what they have.
+	anew bool            // the next pass considers all EgressIPs and writes all flows
+	told bool            // the flows planned by the last pass were written
+	read bool            // the flows left by an earlier run were read
+	keys map[string]bool // EgressIPs that the next pass considers
+	// users are the EgressIPs whose status has an address, as of the last pass; seen
+	// are their addresses, by name.
 	users         map[netip.Addr][]user
 	seen          map[string]addresses
 	treatments    map[netip.Addr]treatment // as contributed
-	node          topology.Node            // as the last pass saw it
-	held          map[netip.Addr]bool      // what was held then
-	leaving       map[netip.Addr]time.Time // no egress addresses any more, until when they are suppressed at least
-	untranslated  map[netip.Addr]bool      // those of them that OVN does not translate to any more
-	releasedUntil map[netip.Addr]time.Time // not held any more, until when they may be seen here
-	toForget      map[netip.Addr]bool      // connections with these are to be forgotten
+	node          topology.Node            // as of the last pass
+	held          map[netip.Addr]bool      // as of the last pass
+	leaving       map[netip.Addr]time.Time // former egress addresses, with the earliest end of their suppression
+	untranslated  map[netip.Addr]bool      // those in leaving to which OVN no longer translates
+	releasedUntil map[netip.Addr]time.Time // released addresses, and until when they may still be in use here
+	toForget      map[netip.Addr]bool      // addresses whose connections are to be forgotten
 }
 
 // user is an EgressIP that has an address.
@@ -66,8 +66,8 @@ type user struct {
 	uid  types.UID
 }
 
-// addresses are those that the status of an EgressIP has. One that was taken out of the spec is
-// among these until its translations go.
+// addresses are the addresses in the status of an EgressIP. An address removed from the spec stays
+// among these until its translations are removed.
 type addresses struct {
 	uid  types.UID
 	list []netip.Addr
@@ -90,12 +90,12 @@ func (a addresses) equal(b addresses) bool {
 	return slices.Equal(a.list, b.list) && (a.uid == b.uid || len(a.list) == 0)
 }
 
-// treatment is what the bridge does with an address: zero for nothing.
+// treatment is what the bridge does with an address; the zero value means nothing.
 type treatment struct {
 	suppressed bool
-	dropped    bool   // what leaves with it, too; only of those that are suppressed
-	held       bool   // it is this node's
-	before     string // the MAC address of the node that had it until now
+	dropped    bool   // packets from it are dropped, too; only if suppressed
+	held       bool   // this node holds it
+	before     string // the MAC address of the node that held it before
 }
 
 func (t treatment) flows(b bridge.Bridge, a netip.Addr) []host.Flow {
@@ -116,7 +116,7 @@ func newARPSuppression(c *Controller) *arpSuppression {
 		leaving:      map[netip.Addr]time.Time{}, releasedUntil: map[netip.Addr]time.Time{}, toForget: map[netip.Addr]bool{}}
 }
 
-// apply makes the bridge have the suppressed addresses there are to be now. Callers that waited
+// apply applies the current suppressed addresses to the bridge. Callers that waited
 // share a pass.
 func (g *arpSuppression) apply(ctx context.Context) error {
 	failed, err := g.passes.Do(ctx, g.passes.Request(), g.pass)
@@ -135,7 +135,7 @@ func (g *arpSuppression) pass(ctx context.Context) error {
 		return err
 	}
 	if err := g.tell(ctx, g.plan(node)); err != nil {
-		// What fails may be written later: until it is known, the bridge was told nothing.
+		// A failed write may still take effect later: the bridge counts as not written until a pass succeeds.
 		g.mu.Lock()
 		g.anew = true
 		g.mu.Unlock()
@@ -147,13 +147,13 @@ func (g *arpSuppression) pass(ctx context.Context) error {
 	return nil
 }
 
-// recall takes over what an earlier run has left on the bridge, before that is replaced: what
-// has ended meanwhile ends as if this run had known it.
+// recall reads the flows that an earlier run left on the bridge, before they are replaced: addresses
+// released meanwhile are treated as if this run had held them.
 func (g *arpSuppression) recall(ctx context.Context) error {
 	g.mu.Lock()
 	read := g.read
 	g.mu.Unlock()
-	if read { // passes come one after the other
+	if read { // passes are sequential
 		return nil
 	}
 	held, suppressed, err := g.c.deps.Left(ctx)
@@ -172,9 +172,9 @@ func (g *arpSuppression) recall(ctx context.Context) error {
 	return nil
 }
 
-// changes are what the bridge is to be told.
+// changes are the changes to the bridge's flows.
 type changes struct {
-	all         bool // then add are all flows
+	all         bool // add contains all flows
 	remove, add []host.Flow
 }
 
@@ -194,8 +194,8 @@ func (g *arpSuppression) tell(ctx context.Context, c changes) error {
 	return nil
 }
 
-// cover tells whether the bridge was told of the addresses that an EgressIP has now; e is nil
-// where it is gone. Otherwise the next pass looks at it.
+// cover reports whether the bridge has the current addresses of an EgressIP applied; e is nil
+// if it was deleted. Otherwise the next pass considers it.
 func (g *arpSuppression) cover(key string, e *v1.EgressIP, node topology.Node) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -205,8 +205,8 @@ func (g *arpSuppression) cover(key string, e *v1.EgressIP, node topology.Node) b
 	return g.told && !g.anew && !g.keys[key] && reflect.DeepEqual(g.node, node)
 }
 
-// look notes the addresses of an EgressIP, nil where it is gone, and returns those that it
-// had and has; mu is held.
+// look records the addresses of an EgressIP, nil if it was deleted, and returns its previous and
+// current addresses; mu is held.
 func (g *arpSuppression) look(key string, e *v1.EgressIP) []netip.Addr {
 	before, after := g.seen[key], addressesOf(e)
 	for _, a := range before.list {
@@ -224,7 +224,7 @@ func (g *arpSuppression) look(key string, e *v1.EgressIP) []netip.Addr {
 	return slices.Concat(before.list, after.list)
 }
 
-// lookAll notes the addresses of all EgressIPs; mu is held.
+// lookAll records the addresses of all EgressIPs; mu is held.
 func (g *arpSuppression) lookAll() {
 	clear(g.users)
 	clear(g.seen)
@@ -233,8 +233,8 @@ func (g *arpSuppression) lookAll() {
 	}
 }
 
-// plan returns what is to be changed on the bridge. It looks at the addresses that may be
-// otherwise than in the last pass, which is not all of them: there are as many as the
+// plan returns the changes to the bridge. It only considers addresses that may have changed
+// since the last pass, and not all of them: there are as many as the
 // cluster has.
 func (g *arpSuppression) plan(node topology.Node) changes {
 	g.mu.Lock()
@@ -253,7 +253,7 @@ func (g *arpSuppression) plan(node topology.Node) changes {
 		for key := range g.keys {
 			e, err := g.c.deps.EgressIPs.Lister().Get(key)
 			if err != nil {
-				e = nil // it is gone
+				e = nil // it was deleted
 			}
 			for _, a := range g.look(key, e) {
 				looked[a] = true
@@ -294,21 +294,21 @@ func (g *arpSuppression) plan(node topology.Node) changes {
 	return c
 }
 
-// without returns those of flows that others are not among.
+// without returns the flows that are not in others.
 func without(flows, others []host.Flow) []host.Flow {
 	return slices.DeleteFunc(slices.Clone(flows), func(f host.Flow) bool { return slices.Contains(others, f) })
 }
 
-// isSuppressed tells whether an EgressIP has an address that this node does not hold; mu is held.
+// isSuppressed reports whether an EgressIP has an address that this node does not hold; mu is held.
 func (g *arpSuppression) isSuppressed(a netip.Addr, held map[netip.Addr]bool, node topology.Node) bool {
 	return len(g.users[a]) > 0 && !held[a] && egressip.Suppressible(node, a)
 }
 
-// treat decides what the bridge is to do with an address; mu is held.
+// treat decides the treatment of an address by the bridge; mu is held.
 func (g *arpSuppression) treat(a netip.Addr, node topology.Node, lingering bool) treatment {
 	switch {
 	case lingering || g.isSuppressed(a, g.held, node):
-		// What its EgressIP does not have any more may be another's at any moment.
+		// An address that its EgressIP no longer has may be assigned to another one at any moment.
 		_, going := g.releasedUntil[a]
 		return treatment{suppressed: true, dropped: !going || !g.moves(a)}
 	case g.held[a] && egressip.OnPrimary(node, a) && !egressip.IsOwn(node, a):
@@ -321,8 +321,8 @@ func (g *arpSuppression) treat(a netip.Addr, node topology.Node, lingering bool)
 	return treatment{}
 }
 
-// moves tells whether the EgressIP that this node held an address for last has it still,
-// which another node then is to take; mu is held.
+// moves reports whether the EgressIP for which this node last held an address still has it,
+// so that another node is to take it; mu is held.
 func (g *arpSuppression) moves(a netip.Addr) bool {
 	uid, known := g.c.lastHeldFor(a)
 	if !known {
@@ -331,8 +331,8 @@ func (g *arpSuppression) moves(a netip.Addr) bool {
 	return slices.ContainsFunc(g.users[a], func(u user) bool { return u.uid == uid })
 }
 
-// linger returns the addresses that were suppressed or held until now and that no EgressIP
-// has any more, which stay suppressed for a while; mu is held.
+// linger returns the addresses that were suppressed or held until now but that no EgressIP
+// has any more; they stay suppressed for a while; mu is held.
 func (g *arpSuppression) linger(looked, held map[netip.Addr]bool, node topology.Node) map[netip.Addr]bool {
 	now := time.Now()
 	over := func(a netip.Addr) bool {
@@ -349,7 +349,7 @@ func (g *arpSuppression) linger(looked, held map[netip.Addr]bool, node topology.
 	for a, until := range g.leaving {
 		if over(a) && !g.untranslated[a] {
 			lingering[a] = true
-			// Each time anew: of several moments the queue remembers the first.
+			// Enqueued on each pass, since the queue keeps only the earliest of several times.
 			rest := until.Sub(now)
 			if rest <= 0 {
 				rest = suppressionRetry
@@ -364,9 +364,9 @@ func (g *arpSuppression) linger(looked, held map[netip.Addr]bool, node topology.
 	return lingering
 }
 
-// end finds out which of the addresses whose suppressed addresses are due to end OVN does not translate
-// to any more: it answers for the others. The master takes a translation out only when
-// nothing leads there, which a chassis that hangs may delay for any time.
+// end finds the addresses whose suppression is due to end and to which OVN no longer translates;
+// OVN would answer for the others. The master removes a translation only when
+// no policy leads there, which a hanging chassis may delay indefinitely.
 func (g *arpSuppression) end(ctx context.Context) {
 	g.mu.Lock()
 	now := time.Now()
@@ -397,7 +397,7 @@ func (g *arpSuppression) end(ctx context.Context) {
 	}
 }
 
-// noteReleased notes which addresses are not held any more, and whose time here is over; g.mu
+// noteReleased records which addresses are no longer held, and which released addresses have expired; g.mu
 // is held.
 func (g *arpSuppression) noteReleased(now time.Time, held map[netip.Addr]bool) {
 	for a := range g.held {
@@ -419,8 +419,8 @@ func (g *arpSuppression) noteReleased(now time.Time, held map[netip.Addr]bool) {
 	}
 }
 
-// forget deletes what is remembered of connections with addresses whose time here is
-// over. It comes after a pass, which drops what they would send.
+// forget deletes the connection tracking entries of released addresses that have
+// expired. It runs after a pass, which installs the flows that drop their packets.
 func (g *arpSuppression) forget(ctx context.Context) error {
 	g.mu.Lock()
 	due := slices.SortedFunc(maps.Keys(g.toForget), netip.Addr.Compare)

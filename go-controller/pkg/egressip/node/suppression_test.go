@@ -12,8 +12,8 @@ import (
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 )
 
-// TestGateAfterFailedWrite: flows whose writing failed may be written later all the same.
-// Where those before are wanted again by then, the bridge is told so.
+// TestGateAfterFailedWrite: flows whose write failed may still be written later.
+// If the previous flows are wanted again by then, they are written to the bridge again.
 func TestGateAfterFailedWrite(t *testing.T) {
 	w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}))
 	w.start()
@@ -26,8 +26,8 @@ func TestGateAfterFailedWrite(t *testing.T) {
 	w.eventually("the gate to go", func() bool { return len(w.gated(four)) == 0 })
 }
 
-// TestGateOutlivesTranslations: the suppression of an EgressIP that is gone stays for as long as OVN
-// translates to its address, and therefore answers for it; the others end.
+// TestGateOutlivesTranslations: the suppression of a deleted EgressIP's address stays as long as OVN
+// translates to the address, and therefore answers for it; other suppressions end.
 func TestGateOutlivesTranslations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, object("prod", []string{four, more, six}, []string{four + " " + self, more + " " + other, six + " " + self}))
@@ -55,9 +55,9 @@ func TestGateOutlivesTranslations(t *testing.T) {
 	})
 }
 
-// TestEndedWhileDown: what of an earlier run's addresses no EgressIP has any more when a node
-// starts is suppressed until OVN does not translate to it, and then its connections are
-// forgotten. What this node still holds stays, and so does what is elsewhere.
+// TestEndedWhileDown: addresses of an earlier run that no EgressIP has any more when a node
+// starts are suppressed until OVN no longer translates to them, and then their connections are
+// forgotten. Addresses that this node still holds stay, as do those of other nodes.
 func TestEndedWhileDown(t *testing.T) {
 	const kept, gone, moved, lingering = four, more, "172.18.0.36", "fc00:f853:ccd:e793::36"
 	synctest.Test(t, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestEndedWhileDown(t *testing.T) {
 		w.eventually("only what OVN translates to to stay suppressed", func() bool {
 			return slices.Equal(w.gated(kept, gone, moved, lingering), []string{gone, moved})
 		})
-		did = nil // once when it was released, too
+		did = nil // also once when it was released
 		w.mu.Lock()
 		w.translated = ""
 		w.mu.Unlock()

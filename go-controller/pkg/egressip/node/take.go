@@ -16,15 +16,15 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 )
 
-// overtaken is when an EgressIP is looked at again of which the API server knew more
-// than this node.
+// overtaken is the delay before an EgressIP is reconciled again if the API server had
+// a newer version than this node.
 const overtaken = 100 * time.Millisecond
 
-// askTimeout bounds a question to the API server, so that one that is gone without a
-// status entry does not hold up the other EgressIPs.
+// askTimeout bounds a request to the API server, so that an API server that is silently lost
+// does not delay the other EgressIPs.
 const askTimeout = 2 * time.Second
 
-// allowed returns which of the addresses that this node is given it may answer for: those that
+// allowed returns a function that reports for which of the assigned addresses this node may answer: those that
 // it holds, and those that it may take.
 func (c *Controller) allowed(ctx context.Context, e *v1.EgressIP, before state, assignment egressip.NodeAssignment) (func(netip.Addr) bool, error) {
 	fresh := slices.Concat(assignment.Primary, assignment.Secondary)
@@ -35,9 +35,9 @@ func (c *Controller) allowed(ctx context.Context, e *v1.EgressIP, before state, 
 	}, err
 }
 
-// awaiting returns the addresses that this node is prepared to take, and that another
-// one has until then: on a secondary network all is there but the address, on the primary
-// network the bridge has what this node wants of it.
+// awaiting returns the addresses that this node is prepared to take while another
+// node still has them: on a secondary network everything except the address is in place; on the
+// primary network the bridge has this node's flows.
 func (c *Controller) awaiting(e *v1.EgressIP, assignment egressip.NodeAssignment, on linkState) []netip.Addr {
 	var awaiting []netip.Addr
 	for _, item := range e.Status.Items {
@@ -58,9 +58,9 @@ func (c *Controller) awaiting(e *v1.EgressIP, assignment egressip.NodeAssignment
 	return awaiting
 }
 
-// clear forgets connections with the addresses that this node is about to take, and tells
-// whether it is still to take them. That takes seconds where there are many connections,
-// and meanwhile the addresses may go to another node: nothing as slow comes after it.
+// clear removes old connection tracking entries of the addresses that this node is about to take, and reports
+// whether it may still take them. The removal takes seconds if there are many connections,
+// and meanwhile the addresses may be assigned to another node: no later step is as slow.
 func (c *Controller) clear(ctx context.Context, e *v1.EgressIP, before, after state) (bool, error) {
 	fresh := slices.DeleteFunc(slices.SortedFunc(maps.Keys(after.held), netip.Addr.Compare),
 		func(a netip.Addr) bool { return before.held[a] })
@@ -74,9 +74,9 @@ func (c *Controller) clear(ctx context.Context, e *v1.EgressIP, before, after st
 	return still != nil, err
 }
 
-// still returns addresses if this node is to take each of them according to the API
-// server, and none otherwise. What the cache has may be old: the node may have been
-// stopped for any time.
+// still returns addrs if this node is to take each of them according to the API
+// server, and nil otherwise. The cache may be outdated: the node may have been
+// stopped for any length of time.
 func (c *Controller) still(ctx context.Context, e *v1.EgressIP, addrs []netip.Addr) ([]netip.Addr, error) {
 	if len(addrs) == 0 {
 		return nil, nil
@@ -98,14 +98,14 @@ func (c *Controller) still(ctx context.Context, e *v1.EgressIP, addrs []netip.Ad
 	return addrs, nil
 }
 
-// takes tells whether this node is to answer for an address from now on.
+// takes reports whether this node is to answer for an address from now on.
 func (c *Controller) takes(status v1.EgressIPStatus, a netip.Addr) bool {
 	return egressip.Next(false, status, c.deps.Node, a).Answers()
 }
 
-// holdsStill returns an address that this node's status entry on an EgressIP has and that it is
-// about to take out of it, while it holds it for another EgressIP yet: the status entry is a
-// former one, which keeps others from taking the address.
+// holdsStill returns an address that this node is about to remove from its status entry of an
+// EgressIP but still holds for another EgressIP, with the key of the latter. That status entry is a
+// former one, which keeps other nodes from taking the address.
 func (c *Controller) holdsStill(e *v1.EgressIP, after state) (netip.Addr, string) {
 	status, _ := egressip.NodeStatusOf(e.Status, c.deps.Node)
 	c.mu.Lock()

@@ -12,8 +12,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
-// TestOvertaken: a node that reads of what it was given a while ago, when that went to
-// another node, takes nothing; its cache may show it for any time.
+// TestOvertaken: a node whose cache shows an assignment that has meanwhile moved to
+// another node takes nothing; the cache may be outdated for any length of time.
 func TestOvertaken(t *testing.T) {
 	for name, moved := range map[string]func(*v1.EgressIP){
 		"given to another": func(e *v1.EgressIP) { give(e, four+" "+other) },
@@ -34,7 +34,7 @@ func TestOvertaken(t *testing.T) {
 				return true, latest, nil
 			})
 			w.start()
-			for range 3 { // it asks again and again
+			for range 3 { // it asks repeatedly
 				eventually.Receive(t, "the API server to be asked", asked)
 			}
 			if got := w.gated(four); !slices.Equal(got, []string{four}) {
@@ -47,8 +47,8 @@ func TestOvertaken(t *testing.T) {
 	}
 }
 
-// TestOvertakenMeanwhile: to forget connections may take longer than the master waits for
-// a node. An address that goes to another node in that time is not taken.
+// TestOvertakenMeanwhile: forgetting connections may take longer than the master waits for
+// a node. An address that moves to another node in that time is not taken.
 func TestOvertakenMeanwhile(t *testing.T) {
 	w := newWorld(t)
 	forgetting, goOn := make(chan struct{}), make(chan struct{})
@@ -76,8 +76,8 @@ func TestOvertakenMeanwhile(t *testing.T) {
 	}
 }
 
-// TestFormerWord: while a node has an address by one EgressIP, it leaves its word on
-// another one there, which keeps others from taking it, and takes it out when it has let go.
+// TestFormerWord: while a node has an address for one EgressIP, it leaves its status entry for
+// another one in place, which keeps others from taking the address, and removes it after releasing the address.
 func TestFormerWord(t *testing.T) {
 	w := newWorld(t, object("former", []string{four}, []string{four + " " + self}))
 	w.start()

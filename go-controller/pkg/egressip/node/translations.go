@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// translationsKey is the only key of its queue.
+	// translationsKey is the only key of the translations queue.
 	translationsKey = "translations"
-	// rest is for how many times as long as a pass over all connections takes the next one
-	// waits, at most maxRest.
+	// rest is the pause between passes over all connections, as a multiple of the duration of the
+	// last pass; maxRest is its maximum.
 	rest    = 10
 	maxRest = time.Second
 )
 
-// translations has connections of pods that the gateway router of this node translates leave
-// with the address that the pods have now: when a translation comes, changes or goes,
-// connections that keep another one are forgotten, and what is sent on is translated
-// as if it began.
+// translations makes connections of pods that the gateway router of this node translates use
+// the current address of the pods: when a translation is added, changed or removed,
+// connections with an outdated one are forgotten, and further packets are translated
+// like those of a new connection.
 type translations struct {
 	c     *Controller
 	queue *queue.Controller
@@ -42,7 +42,7 @@ func newTranslations(c *Controller) *translations {
 	return t
 }
 
-// Run works until ctx is done. It begins when the node knows what it holds.
+// Run runs until ctx is done. It starts once the node knows which addresses it holds.
 func (t *translations) Run(ctx context.Context) error {
 	go func() {
 		if waits.Until(ctx, t.c.queue.Attempted(), waits.Wait{Part: "egressip-translations", For: "every EgressIP to be tried once"}) {
@@ -79,7 +79,7 @@ func (t *translations) reconcile(ctx context.Context, _ string) error {
 	if n > 0 {
 		klog.V(2).InfoS("Connections deleted that kept an earlier source address", "count", n)
 	}
-	select { // where there are many connections the switch has other things to do as well
+	select { // with many connections, leave the switch time for other work
 	case <-time.After(min(rest*time.Since(began), maxRest)):
 	case <-ctx.Done():
 	}

@@ -13,12 +13,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// translating is what OVN translates on this node, and the connections of the gateway router:
-// what is in them is who began it and what the other side sees.
+// translating contains OVN's translations on this node, and the connections of the gateway router:
+// their sources and the addresses that the other side sees.
 type translating struct {
 	changes     chan []host.Translation
 	connections [][2]netip.Addr
-	fails       int // how often they cannot be read
+	fails       int // number of reads that fail
 }
 
 func newTranslating() translating { return translating{changes: make(chan []host.Translation)} }
@@ -48,8 +48,8 @@ func (w *world) flushTranslations(_ context.Context, stale func(src, dst, to net
 	return before - len(w.ovn.connections), nil
 }
 
-// TestTranslationsEnd: when what a pod leaves with changes on its own node, its connections
-// with the address before are forgotten, those of others are not; also where the switch
+// TestTranslationsEnd: when the egress address of a pod changes on its own node, its connections
+// with the previous address are forgotten, but not those of others; this also works if the switch
 // does not answer at first.
 func TestTranslationsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestTranslationsEnd(t *testing.T) {
 		w.ovn.connections = append(w.ovn.connections, [2]netip.Addr{pod, egress})
 		w.mu.Unlock()
 		left("a pod that has it no more not to keep it", []host.Translation{base, gives(web)}, [2]netip.Addr{web, egress})
-		// What it has handed over goes on for a while: others send it here.
+		// An address that was handed over continues for a while: others still send to this node.
 		w.change("prod", func(e *v1.EgressIP) { give(e, four+" "+other) })
 		w.saysEventually("prod")
 		left("what is handed over to stay", []host.Translation{base}, [2]netip.Addr{web, egress})

@@ -12,8 +12,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 )
 
-// TestRulesForNoAnnotation: whatever a pod that an EgressIP selects says of itself,
-// rules are for the address that its port has, and the digest is of these alone.
+// TestRulesForNoAnnotation: whatever a selected pod claims about itself,
+// the rules and the digest use only the address of its port.
 func TestRulesForNoAnnotation(t *testing.T) {
 	w := newWorld(t, secondary("10.10.10.5 "+self, "fd10::5 "+self))
 	says := func(addrs string) string {
@@ -26,7 +26,7 @@ func TestRulesForNoAnnotation(t *testing.T) {
 	w.bare("red", "zero", "ghost", says(`"",""`))
 	w.bare("red", "mapped", "ghost", says(`"::ffff:10.244.2.5/120"`))
 	w.bare("red", "broken", other, "{")
-	// Its port is that of an earlier pod of its name.
+	// Its port belongs to an earlier pod of the same name.
 	w.bare("red", "young", other, says(`"10.244.2.6/24"`))
 	w.port("red", "young", "uid-old", "10.244.2.6/24")
 	// Somebody has tampered with the southbound database.
@@ -61,8 +61,8 @@ func TestRulesForNoAnnotation(t *testing.T) {
 	check("10.244.2.7/32")
 }
 
-// TestAddressesAreNotKnown: while nobody can say which addresses pods have nothing is
-// taken on secondary networks, other EgressIPs are served, and all goes on then.
+// TestAddressesAreNotKnown: while the addresses of pods are unknown, nothing is
+// taken on secondary networks, and other EgressIPs are served; everything continues afterwards.
 func TestAddressesAreNotKnown(t *testing.T) {
 	portsPatience = 10 * time.Millisecond
 	t.Cleanup(func() { portsPatience = 3 * time.Second })

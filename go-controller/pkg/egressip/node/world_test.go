@@ -41,8 +41,8 @@ const (
 	other = "ovn-worker2"
 )
 
-// world is a node's surroundings: an API server, a bridge and a network that
-// listens. log has what was done, in order.
+// world is a node's surroundings: an API server, a bridge and the neighbours on
+// its network. log contains the actions, in order.
 type world struct {
 	t     *testing.T
 	kube  *kubefake.Clientset
@@ -62,22 +62,22 @@ type world struct {
 	log      []string
 	networks []host.Network
 	wake     func()
-	informed int // how often informers of pods were made
+	informed int // number of informers of pods created
 	flushed  []string
-	// translated is an address that OVN goes on translating to; asked is how often it
-	// was asked for.
+	// translated is an address that OVN continues to translate to; asked is the number of
+	// requests about it.
 	translated string
 	asked      int
 	silence    time.Duration
-	listed     atomic.Int64                     // how many EgressIPs the controller's lister listed
+	listed     atomic.Int64                     // EgressIPs listed by the controller's lister
 	ports      map[string]topology.PodAddresses // of the southbound database
-	noPorts    error                            // why they are not known
+	noPorts    error                            // why they are unknown
 	tell       func(port string)
 	know       func() // ends noPorts
-	begun      func() // called while a run begins
+	begun      func() // called when a run starts
 	forget     func() // called while connections are forgotten
 	ovn        translating
-	// left is what an earlier run has left on the bridge, and noLeft why that is not known.
+	// left is the state of an earlier run on the bridge, and noLeft why it is unknown.
 	left   struct{ held, suppressed []netip.Addr }
 	noLeft error
 }
@@ -112,7 +112,7 @@ func prefixes(texts ...string) []netip.Prefix {
 	return out
 }
 
-// dummy is a link with two networks, and the number of the documented table.
+// dummy is a link with two networks, with the documented table number.
 func dummy(name string) host.Network {
 	return host.Network{Link: name, Index: 111, Addrs: prefixes("10.10.10.3/24", "fd10::3/64"), Routes: []host.LinkRoute{
 		{Dst: netip.MustParsePrefix("10.10.10.0/24"), Table: 254, Scope: 253},
@@ -130,7 +130,7 @@ func (w *world) setNetworks(networks ...host.Network) {
 	wake()
 }
 
-// kernel is the host's as the controller sees it.
+// kernel is the host's kernel as accessed by the controller.
 func (w *world) kernel() Kernel {
 	always := func(struct{}, struct{}) bool { return true }
 	return Kernel{
@@ -174,12 +174,12 @@ func (w *world) ended() []string {
 	return slices.Clone(w.flushed)
 }
 
-// writes counts what reached the kernel.
+// writes counts the writes to the kernel.
 func (w *world) writes() int {
 	return w.addrs.Writes() + w.routes.Writes() + w.ipRules.Writes() + w.settings.Writes() + w.chains.Writes()
 }
 
-// dump prints what the kernel has, as the tools of the documents do.
+// dump prints the kernel state, like the tools of the documentation.
 func (w *world) dump() string {
 	var out strings.Builder
 	for _, f := range topology.Families {
@@ -237,7 +237,7 @@ func (f *fakePorts) Err() error {
 	return f.w.noPorts
 }
 
-// port gives the port of a pod addresses, or none.
+// port sets the addresses of a pod's port, or removes the port.
 func (w *world) port(namespace, name, uid string, addrs ...string) {
 	w.t.Helper()
 	p := topology.PodAddresses{UID: uid}
@@ -255,14 +255,14 @@ func (w *world) port(namespace, name, uid string, addrs ...string) {
 	}
 }
 
-// pod makes a pod with addresses in a namespace labelled team=NAMESPACE.
+// pod creates a pod with addresses in a namespace labelled team=NAMESPACE.
 func (w *world) pod(namespace, name string, addrs ...string) {
 	w.t.Helper()
 	w.port(namespace, name, "uid-"+name, addrs...)
 	w.bare(namespace, name, other, "")
 }
 
-// bare makes a pod on a node, whose annotation says something.
+// bare creates a pod on a node, with the given annotation.
 func (w *world) bare(namespace, name, node, annotation string) {
 	w.t.Helper()
 	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"team": namespace}}}
@@ -317,7 +317,7 @@ func node() *corev1.Node {
 	}}}
 }
 
-// node makes another node, like this one but for the ends of its addresses.
+// node creates another node, like this one except for the last parts of its addresses.
 func (w *world) node(name string, addr, mac string, more ...string) {
 	w.t.Helper()
 	n := node()
@@ -339,7 +339,7 @@ func (w *world) note(what string) {
 	w.log = append(w.log, what)
 }
 
-// did returns what was done since the last call.
+// did returns the actions since the last call.
 func (w *world) did() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -363,7 +363,7 @@ func (w *world) Ask(link string, from, neighbour netip.Addr) error {
 // Stop implements Announcer.
 func (w *world) Stop(addr netip.Addr) { w.note("stop announcing " + addr.String()) }
 
-// start runs the controller; stop ends it as a killed process ends.
+// start runs the controller; stop ends it like a killed process.
 func (w *world) start() (stop func()) {
 	w.t.Helper()
 	_, stop = w.run()
@@ -430,7 +430,7 @@ func (w *world) run() (c *Controller, stop func()) {
 		})
 	}
 	w.t.Cleanup(stop)
-	<-c.Synced() // with a kernel that fails that may be many tries later
+	<-c.Synced() // with a failing kernel this may take many attempts
 	return c, stop
 }
 
@@ -439,7 +439,7 @@ func (w *world) eventually(what string, ok func() bool) {
 	eventually.True(w.t, what, ok, eventually.Dump(func() string { return fmt.Sprint(w.flows.Dump(), w.did()) }))
 }
 
-// object makes an EgressIP; items are "address node" and programmed "node address...".
+// object creates an EgressIP; items are "address node" and programmed "node address...".
 func object(name string, addrs []string, items []string, programmed ...string) *v1.EgressIP {
 	e := &v1.EgressIP{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}}
 	for _, a := range addrs {
@@ -484,7 +484,7 @@ func (w *world) get(name string) *v1.EgressIP {
 // change updates an EgressIP as the master does.
 func (w *world) change(name string, f func(*v1.EgressIP)) {
 	w.t.Helper()
-	// The node may write its word in between.
+	// The node may write its status entry in between.
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		e := w.get(name).DeepCopy()
 		f(e)
@@ -496,7 +496,7 @@ func (w *world) change(name string, f func(*v1.EgressIP)) {
 	}
 }
 
-// words returns what the nodes say, as "node address...".
+// words returns the nodes' status entries, as "node address...".
 func (w *world) words(name string) []string {
 	w.t.Helper()
 	var out []string
@@ -511,7 +511,7 @@ func (w *world) saysEventually(name string, want ...string) {
 	w.eventually(fmt.Sprintf("the words on %s to be %v", name, want), func() bool { return slices.Equal(w.words(name), want) })
 }
 
-// suppressed tells which of the addresses are suppressed.
+// gated returns the suppressed ones of the addresses.
 func (w *world) gated(addrs ...string) []string {
 	var out []string
 	for _, a := range addrs {
@@ -523,7 +523,7 @@ func (w *world) gated(addrs ...string) []string {
 	return out
 }
 
-// opened returns those of addresses for which the bridge has packets handed to OVN.
+// opened returns the addresses for which the bridge delivers packets to OVN.
 func (w *world) opened(addrs ...string) []string {
 	var out []string
 	for _, a := range addrs {
@@ -534,7 +534,7 @@ func (w *world) opened(addrs ...string) []string {
 	return out
 }
 
-// meanwhile changes an EgressIP from inside of a reactor, which cannot call the
+// meanwhile changes an EgressIP from inside a reactor, which cannot call the
 // client.
 func (w *world) meanwhile(name string, f func(*v1.EgressIP)) {
 	resource := v1.SchemeGroupVersion.WithResource("egressips")

@@ -7,22 +7,22 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health"
 )
 
-// noteAcknowledgement takes note of what the host has acknowledged, and has placement look
-// at the EgressService when the host takes too long, or has acknowledged after all.
+// noteAcknowledgement records the acknowledgement of the host, and triggers placement
+// when the host takes too long, or has acknowledged after all.
 func (c *Controller) noteAcknowledgement(s egressservice.Service, d egressservice.Decision) {
 	c.mu.Lock()
 	before, known := c.acks[s.Key]
 	c.acks[s.Key] = s.Ack
 	c.mu.Unlock()
 	if known && before != s.Ack {
-		c.ackTimeouts.SetPending(s.Key, nil) // endpoints may change all the time: what it says anew is progress
+		c.ackTimeouts.SetPending(s.Key, nil) // endpoints may change all the time: a new acknowledgement counts as progress
 		if s.Ack.Host != "" && c.ackTimeouts.Acknowledged(s.Ack.Host) {
 			c.placement.Enqueue(all)
 		}
 	}
 	var pending []health.PendingAck
 	if egressservice.Awaits(s, d) {
-		// No digest: a host that says nothing does not get more time with each change.
+		// No digest, so that a silent host does not get more time with each change.
 		pending = []health.PendingAck{{Node: d.Host, What: "rules"}}
 	}
 	timedOut, again := c.ackTimeouts.SetPending(s.Key, pending)

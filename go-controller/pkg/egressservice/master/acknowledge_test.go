@@ -27,14 +27,14 @@ type silence struct{ atomic.Value }
 
 func (s *silence) of(_, host string) bool { return s.Load() == host }
 
-// impatient is a world whose hosts are to acknowledge soon.
+// impatient is a world with a short acknowledgement timeout.
 func impatient(t *testing.T) (*world, *silence) {
 	w, s := newWorld(t, demoObjects()...), &silence{}
 	w.limit, w.silent = limit, s.of
 	return w, s
 }
 
-// reason returns that of the condition Programmed.
+// reason returns the reason of the condition Programmed.
 func (w *world) reason(name string) string {
 	eg, err := w.egress.EgressServiceV1().EgressServices("default").Get(context.Background(), name, metav1.GetOptions{})
 	if err != nil {
@@ -46,11 +46,11 @@ func (w *world) reason(name string) string {
 	return ""
 }
 
-// TestHostDoesNotAcknowledge: a host that acknowledges nothing loses what it has not
+// TestHostDoesNotAcknowledge: a host that does not acknowledge loses what it has not
 // acknowledged, and nothing else, to one that does.
 func TestHostDoesNotAcknowledge(t *testing.T) {
 	for name, steps := range map[string]struct {
-		// late changes demo-svc, which was served, or makes it.
+		// late changes demo-svc, which was served, or creates it.
 		before, late func(w *world)
 	}{
 		"new": {before: func(*world) {}, late: func(w *world) {
@@ -88,7 +88,7 @@ func TestHostDoesNotAcknowledge(t *testing.T) {
 				if status, _, labels := w.hosts("default/kept"); status != "ovn-worker" || labels != "ovn-worker" {
 					t.Errorf("what the host has acknowledged went to %q, labels %q", status, labels)
 				}
-				// Later changes need not wait so long again.
+				// Later changes need not wait that long again.
 				before := time.Now()
 				w.update(slice("kept", "10.244.0.78"))
 				w.eventually("the other one to follow", func() bool { status, _, _ := w.hosts("default/kept"); return status == "ovn-worker2" })
@@ -100,8 +100,8 @@ func TestHostDoesNotAcknowledge(t *testing.T) {
 	}
 }
 
-// TestNobodyElseAcknowledges: where no other node can be the host, it stays the host;
-// condition and Event say what is wrong, until it acknowledges.
+// TestNobodyElseAcknowledges: if no other node can be the host, it stays the host;
+// condition and Event report the problem, until it acknowledges.
 func TestNobodyElseAcknowledges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, s := impatient(t)
@@ -110,7 +110,7 @@ func TestNobodyElseAcknowledges(t *testing.T) {
 		w.start()
 		w.eventually("the condition", func() bool { return w.reason("demo-svc") == egressservice.ReasonNotAcknowledged })
 		w.event("NotAcknowledged node ovn-worker does not acknowledge its rules, and no other can be the host")
-		<-time.After(3 * time.Minute) // longer than a node is given nothing
+		<-time.After(3 * time.Minute) // longer than the pause of a node
 		if status, _, _ := w.hosts(demo); status != "ovn-worker" || w.reason("demo-svc") != egressservice.ReasonNotAcknowledged {
 			t.Errorf("it is with %q: %s", status, w.reason("demo-svc"))
 		}
@@ -126,8 +126,8 @@ func TestNobodyElseAcknowledges(t *testing.T) {
 	})
 }
 
-// TestHostIsBehind: endpoints may change faster than a host can follow. As long as it says
-// something new it stays the host.
+// TestHostIsBehind: endpoints may change faster than a host can follow. As long as it sends
+// new acknowledgements, it stays the host.
 func TestHostIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, s := impatient(t)
@@ -149,12 +149,12 @@ func TestHostIsBehind(t *testing.T) {
 			}
 		}
 		w.update(slice("demo-svc", demoPods...))
-		w.served(demo, other(host)) // once it says nothing new
+		w.served(demo, other(host)) // once there are no new acknowledgements
 	})
 }
 
-// TestDeadHostOwesNothing: what a node that is dead does not acknowledge says nothing about
-// it when it is back.
+// TestDeadHostOwesNothing: missing acknowledgements of a dead node do not count against
+// it when it returns.
 func TestDeadHostOwesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, s := impatient(t)

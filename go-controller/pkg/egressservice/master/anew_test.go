@@ -15,8 +15,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
-// TestMadeAnew: what was decided about an EgressService says nothing about another one that
-// gets its name, whose spec has the same generation.
+// TestMadeAnew: the decision about an EgressService does not apply to another one of
+// the same name, whose spec has the same generation.
 func TestMadeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, append(demoObjects(), service("other", demoIngress...),
@@ -55,7 +55,7 @@ func TestMadeAnew(t *testing.T) {
 	})
 }
 
-// TestWordOfEveryNode: what one of all nodes has said is not the word of a host before.
+// TestWordOfEveryNode: the entry of a node while every node serves does not count as the acknowledgement of a host.
 func TestWordOfEveryNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		perNode := egress("demo-svc", func(e *v1.EgressService) { e.Spec.SourceIPBy, e.Spec.Network = v1.SourceIPNetwork, "blue" })

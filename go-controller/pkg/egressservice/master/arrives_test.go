@@ -10,8 +10,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
-// TestServiceSeenLate: an EgressService whose Service the API server has, while its event
-// is on the way, is not said to have none.
+// TestServiceSeenLate: an EgressService whose Service exists in the API server, but whose event
+// is still on the way, is not reported to have none.
 func TestServiceSeenLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		svc := service("demo-svc", demoIngress...)

@@ -21,12 +21,12 @@ func auditObject(eg *v1.EgressService) audit.Object {
 	return audit.Object{Kind: auditKind, Namespace: eg.Namespace, Name: eg.Name, UID: string(eg.UID)}
 }
 
-// assignments are the addresses that a status gives to its host.
+// assignments returns the addresses that a status assigns to its host.
 func assignments(eg *v1.EgressService, s egressservice.Service, host string) []audit.Fact {
 	switch host {
 	case "":
 		return nil
-	case v1.HostAll: // each node's routes decide about the address
+	case v1.HostAll: // each node's routes determine the address
 		return []audit.Fact{{Object: auditObject(eg), Node: host}}
 	}
 	var facts []audit.Fact
@@ -36,8 +36,8 @@ func assignments(eg *v1.EgressService, s egressservice.Service, host string) []a
 	return facts
 }
 
-// uses are the pods that policies lead to the host, and the addresses that it gives
-// them: as long as the host has not acknowledged others, those that it gave before.
+// uses returns the pods that policies lead to the host, with their addresses there:
+// while the host has not acknowledged new ones, the previous ones.
 func (c *Controller) uses(eg *v1.EgressService, s egressservice.Service, now egressservice.Steering, acknowledged bool, before []audit.Fact) []audit.Fact {
 	was := map[string]audit.Fact{}
 	for _, f := range before {
@@ -57,14 +57,14 @@ func (c *Controller) uses(eg *v1.EgressService, s egressservice.Service, now egr
 		if p := c.reader.PodAt(eg.Namespace, own); p != nil {
 			f.Pod = &audit.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Address: own.String(), Node: p.Spec.NodeName}
 		} else if f.Pod = last.Pod; !known {
-			continue // nobody knows any more whose it was
+			continue // the pod of this address is no longer known
 		}
 		facts = append(facts, f)
 	}
 	return facts
 }
 
-// auditFound records what this leader found.
+// auditFound records the state that this leader found.
 func (c *Controller) auditFound(eg *v1.EgressService, s egressservice.Service) {
 	if c.deps.Audit == nil || !c.deps.Audit.Expects(auditScope(s.Key)) {
 		return
@@ -74,8 +74,8 @@ func (c *Controller) auditFound(eg *v1.EgressService, s egressservice.Service) {
 	c.deps.Audit.Found(auditPodsScope(s.Key), c.uses(eg, s, now, true, nil))
 }
 
-// auditHost records what the status has now that it was written: that host, whatever the
-// lister shows.
+// auditHost records the host in the status that was just written. The lister may still
+// show another one.
 func (c *Controller) auditHost(eg *v1.EgressService, s egressservice.Service, d egressservice.Decision, host string) {
 	if c.deps.Audit == nil {
 		return
@@ -98,7 +98,7 @@ func (c *Controller) auditHost(eg *v1.EgressService, s egressservice.Service, d 
 	})
 }
 
-// auditPods records which pods policies lead to the host now that these were written.
+// auditPods records the pods that the newly written policies lead to the host.
 func (c *Controller) auditPods(eg *v1.EgressService, s egressservice.Service, d egressservice.Decision, now egressservice.Steering) {
 	if c.deps.Audit == nil {
 		return
@@ -129,7 +129,7 @@ func (c *Controller) auditPods(eg *v1.EgressService, s egressservice.Service, d 
 	})
 }
 
-// auditDeleted records that an EgressService is gone, and its policies with it.
+// auditDeleted records that an EgressService and its policies were deleted.
 func (c *Controller) auditDeleted(key string) {
 	if c.deps.Audit == nil {
 		return

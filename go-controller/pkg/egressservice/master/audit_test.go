@@ -25,7 +25,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// startAudited is start with a recorder, which ends with the master.
+// startAudited is start with a recorder, which stops with the master.
 func (w *world) startAudited(l *auditlog.Log) {
 	recorder, end := l.Start(w.t)
 	w.audit = recorder
@@ -41,7 +41,7 @@ func (w *world) startAudited(l *auditlog.Log) {
 	w.t.Cleanup(w.stop)
 }
 
-// now is what is there, as the log has it.
+// now returns the current state in the log.
 func (w *world) now() []string {
 	var all []string
 	list, _ := w.egress.EgressServiceV1().EgressServices("").List(context.Background(), metav1.ListOptions{})
@@ -71,8 +71,8 @@ func (w *world) now() []string {
 	return all
 }
 
-// TestAudit: what is recorded of a host that moves, an address that changes, pods that
-// come and go, and why; a restart records nothing else.
+// TestAudit: the records of a host that moves, an address that changes, and pods that
+// are created and deleted, with reasons; a restart adds no records.
 func TestAudit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, w := &auditlog.Log{}, newWorld(t)
@@ -88,7 +88,7 @@ func TestAudit(t *testing.T) {
 		w.stop()
 		w.startAudited(l)
 		fakeapi.Settle()
-		w.silent = func(string, string) bool { return true } // until the host knows the address, pods have the one before
+		w.silent = func(string, string) bool { return true } // until the host knows the new address, pods use the previous one
 		w.update(service("demo-svc", "6.6.6.6"))
 		fakeapi.Settle()
 		if open := auditlog.Open(l.Timeline(t)); !slices.Contains(open, auditlog.Use("demo-svc", "5.5.5.5", "default/pod-10-244-0-5", "10.244.0.5")) {
@@ -102,7 +102,7 @@ func TestAudit(t *testing.T) {
 		fakeapi.Settle()
 		to, _, _ := w.hosts(demo)
 		w.remove(pod("default", "10.244.0.5", ""))
-		fakeapi.Settle() // pods and slices come by watches of their own
+		fakeapi.Settle() // pods and slices arrive by separate watches
 		w.update(slice("demo-svc"))
 		fakeapi.Settle()
 		w.remove(egress("demo-svc"))
@@ -122,8 +122,8 @@ func TestAudit(t *testing.T) {
 	})
 }
 
-// TestAuditRandomOrders: whatever happens, the audit log ends with what is there, also
-// where masters were killed before they had written what they recorded.
+// TestAuditRandomOrders: whatever happens, the audit log ends with the current state, even
+// if masters were killed before they had written their records.
 func TestAuditRandomOrders(t *testing.T) {
 	seeds.Each(t, 8, func(t *testing.T, rng *rand.Rand) {
 		synctest.Test(t, func(t *testing.T) {

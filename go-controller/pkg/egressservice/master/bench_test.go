@@ -23,7 +23,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// snapshots are services that have endpoints/services endpoints each.
+// snapshots returns services with endpoints/services endpoints each.
 func snapshots(endpoints, services int) []egressservice.Snapshot {
 	out := make([]egressservice.Snapshot, 0, services)
 	for i := range services {
@@ -51,7 +51,7 @@ func benchNodes() []place.Node {
 	return nodes
 }
 
-// plan is all planning, from objects to rows.
+// plan does all planning, from objects to rows.
 func plan(snaps []egressservice.Snapshot, nodes []place.Node) map[nb.Owner][]nb.Row {
 	services := make([]egressservice.Service, 0, len(snaps))
 	for _, s := range snaps {
@@ -65,7 +65,7 @@ func plan(snaps []egressservice.Snapshot, nodes []place.Node) map[nb.Owner][]nb.
 	return rows
 }
 
-// database is a fresh one with the cluster's router.
+// database returns a fresh database with the cluster router.
 func database(b *testing.B) (*ovsdb.Writer, *ovsdbtest.Server, func()) {
 	b.Helper()
 	s := ovsdbtest.StartNB(b)
@@ -103,9 +103,9 @@ func write(b *testing.B, w nb.Writer, rows map[nb.Owner][]nb.Row) {
 	wg.Wait()
 }
 
-// BenchmarkConverge plans and writes all endpoints from nothing, and compares
+// BenchmarkConverge plans and writes all endpoints from nothing, and compares this
 // with the same rows in one raw transaction, on a server without and with a client
-// that monitors: x-raw is the ratio of the best of all rounds to the former.
+// that monitors: x-raw is the ratio of the best round to the best raw round without a monitor.
 func BenchmarkConverge(b *testing.B) {
 	for _, c := range []struct{ endpoints, services int }{{1000, 1}, {1000, 100}, {10000, 1}, {10000, 1000}} {
 		b.Run(fmt.Sprintf("endpoints=%d/services=%d", c.endpoints, c.services), func(b *testing.B) {
@@ -138,8 +138,8 @@ func BenchmarkConverge(b *testing.B) {
 	}
 }
 
-// BenchmarkEndpointChange is one endpoint of ten that comes or goes while there
-// are 1,000 services: one transaction, whatever the others are.
+// BenchmarkEndpointChange adds or removes one endpoint of ten while there
+// are 1,000 services: it takes one transaction, regardless of the others.
 func BenchmarkEndpointChange(b *testing.B) {
 	snaps, nodes := snapshots(10000, 1000), benchNodes()
 	w, _, stop := database(b)
@@ -157,8 +157,8 @@ func BenchmarkEndpointChange(b *testing.B) {
 	}
 }
 
-// watched counts the transactions that touch policies, and the policies that went
-// or came in them.
+// watched counts the transactions that change policies, and the policies deleted
+// or inserted in them.
 type watched struct {
 	conn                         net.Conn
 	decoder                      *json.Decoder
@@ -184,7 +184,7 @@ func watch(b *testing.B, socket string) *watched {
 	return w
 }
 
-// until reads until so many policies were touched.
+// until reads until the given number of policies has changed.
 func (w *watched) until(b *testing.B, touched int) {
 	b.Helper()
 	for w.updated+w.other < touched {
@@ -215,8 +215,8 @@ func (w *watched) until(b *testing.B, touched int) {
 	}
 }
 
-// BenchmarkFailover moves the 250 services of a node, of 1,000, with 10 endpoints
-// each: every policy is rewritten in place, none is ever missing.
+// BenchmarkFailover moves the 250 services of a node, out of 1,000, with 10 endpoints
+// each: every policy is updated in place, and none is ever missing.
 func BenchmarkFailover(b *testing.B) {
 	const moved, each = 250, 10
 	snaps, nodes := snapshots(1000*each, 1000), benchNodes()
@@ -245,7 +245,7 @@ func BenchmarkFailover(b *testing.B) {
 	n := 0
 	for i := 0; b.Loop(); i++ {
 		n++
-		// The server tells a reader that is late only the difference.
+		// The server sends a lagging reader only the combined changes.
 		read := make(chan struct{})
 		go func() {
 			defer close(read)
@@ -262,8 +262,8 @@ func BenchmarkFailover(b *testing.B) {
 	b.ReportMetric(float64(seen.updated)/float64(n), "updated")
 }
 
-// BenchmarkPlacement decides again for 1,000 services on 100 nodes, where
-// nothing has changed and where all are new.
+// BenchmarkPlacement repeats the decisions for 1,000 services on 100 nodes, with
+// no changes and with only new services.
 func BenchmarkPlacement(b *testing.B) {
 	nodes := benchNodes()
 	var services []egressservice.Service

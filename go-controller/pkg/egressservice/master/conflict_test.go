@@ -38,7 +38,7 @@ func TestPerNode(t *testing.T) {
 	})
 }
 
-// TestConflict: no pod has two policies, and the younger says who has it.
+// TestConflict: no pod has two policies, and the younger EgressService reports which one has it.
 func TestConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := func(name string, year int) *v1.EgressService {

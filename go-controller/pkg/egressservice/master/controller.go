@@ -32,67 +32,67 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// workers is how many EgressServices are written at the same time. They mostly wait: the writer of
-// the database sends what waits in one transaction.
+// workers is the number of EgressServices written at the same time. They mostly wait: the writer of
+// the database combines waiting changes into one transaction.
 const workers = 256
 
-// Writer writes the rows and tells of those that others changed.
+// Writer writes rows and reports rows changed by others.
 type Writer = nb.Database
 
-// Deps is what the controller works with.
+// Deps are the dependencies of the controller.
 type Deps struct {
 	Kube   kubernetes.Interface
 	Egress versioned.Interface
-	// Informers and Nodes are started by the caller after New.
+	// The caller starts Informers and Nodes after New.
 	Informers snapshot.Informers
 	Nodes     coreinformers.NodeInformer
 	Writer    Writer
 	Health    place.Reachability
-	// Pods is told the endpoints that are served.
+	// Pods receives the endpoints that are served.
 	Pods *noreroute.PodSet
-	// Recorder writes Events; its scheme knows EgressService.
+	// Recorder emits Events; its scheme includes EgressService.
 	Recorder record.EventRecorder
 	// ClusterSubnets are the pod subnets of the cluster.
 	ClusterSubnets []netip.Prefix
 	// Mode is the gateway mode of the cluster.
 	Mode topology.GatewayMode
-	// Acknowledge is how long a host that can be reached may take to acknowledge what it
-	// serves before another node is the host; 0: for ever.
+	// Acknowledge is how long a reachable host may take to acknowledge its rules
+	// before another node becomes the host; 0: forever.
 	Acknowledge time.Duration
-	// AssumeReachable says that nobody probes nodes.
+	// AssumeReachable says that nodes are not probed.
 	AssumeReachable bool
-	// Given returns the addresses that were given to the pod "namespace/name" with a UID.
+	// Given returns the addresses assigned to the pod "namespace/name" with a UID.
 	Given func(pod string, uid types.UID) []netip.Addr
-	// Audit is told what is found and written; nil: nobody records it.
+	// Audit records what is found and written; nil: nothing is recorded.
 	Audit *audit.Recorder
-	// Metrics measures moves and failovers; nil: nobody does.
+	// Metrics measures moves and failovers; nil: nothing is measured.
 	Metrics *metrics.Leader
 }
 
-// Controller serves all EgressServices of the cluster.
+// Controller handles all EgressServices of the cluster.
 type Controller struct {
 	deps   Deps
 	reader *snapshot.Reader
 	nodes  corelisters.NodeLister
-	// decoded are the nodes.
+	// decoded caches the decoded nodes.
 	decoded kube.Nodes
 
 	placement, services, labels *queue.Controller
 
-	// unheard are the nodes that Kubernetes has lost sight of; only placement touches it.
+	// unheard are the nodes that Kubernetes has lost contact with; only accessed by placement.
 	unheard place.Unheard
-	// assumed is by node; only the key of the labels queue touches it.
+	// assumed is by node; only accessed by the key of the labels queue.
 	assumed map[string]assumed
-	// unseen are the nodes whose labels were written.
+	// unseen are the nodes with label writes that the lister may not show yet.
 	unseen kube.Unseen
 
 	mu                sync.Mutex
 	decisions         map[string]egressservice.Decision // of the last placement
-	patched           map[string]patched                // what the lister may not show yet
-	lastEvents        map[string]lastEvent              // what Events have said last
-	unprogrammedSince map[string]time.Time              // since when a programmed one waits for its host
-	acks              map[string]v1.ProgrammedStatus    // what hosts have acknowledged last
-	// ackTimeouts are the nodes that do not acknowledge what they serve.
+	patched           map[string]patched                // patches that the lister may not show yet
+	lastEvents        map[string]lastEvent              // the last state reported by Events
+	unprogrammedSince map[string]time.Time              // by programmed EgressService, since when it waits for its host
+	acks              map[string]v1.ProgrammedStatus    // the last acknowledgements of hosts
+	// ackTimeouts tracks the nodes that do not acknowledge their rules.
 	ackTimeouts *health.AckTimeouts
 }
 
@@ -142,7 +142,7 @@ func (c *Controller) watchServices() error {
 // statusOf returns the EgressServices that every node serves and whose status has the
 // status entry of a node.
 func (c *Controller) statusOf(node string) []string {
-	objs, _ := c.reader.Objects() // reads memory and does not fail
+	objs, _ := c.reader.Objects() // reads memory and cannot fail
 	var keys []string
 	for _, eg := range objs {
 		if word := c.known(eg).Programmed; word != nil && word.Host == node {
@@ -152,7 +152,7 @@ func (c *Controller) statusOf(node string) []string {
 	return keys
 }
 
-// Run works until ctx is done.
+// Run runs the controller until ctx is done.
 func (c *Controller) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -162,7 +162,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		return c.placement.Run(ctx, 1)
 	})
 	group.Go(func() error {
-		// Without the first placement no service knows what to be.
+		// Before the first placement the hosts are unknown.
 		if !waits.Until(ctx, c.placement.Synced(), waits.Wait{Part: egressservice.Feature, For: "the first placement", Reason: waits.ReasonStart}) {
 			return nil
 		}
@@ -186,19 +186,19 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// Look has the EgressServices planned again that a pod, "namespace/name", is selected
-// for: it has been given addresses.
+// Look plans the EgressServices that select a pod, "namespace/name", again: it was
+// assigned addresses.
 func (c *Controller) Look(pod string) { c.services.Enqueue(c.reader.Selecting(pod)...) }
 
-// Attempted is closed when every EgressService that was there at the start, and
-// every one that only has rows left, has been tried once.
+// Attempted is closed when every EgressService that existed at the start, and
+// every one that only has rows left, has been attempted once.
 func (c *Controller) Attempted() <-chan struct{} { return c.services.Attempted() }
 
-// Synced is closed when every EgressService that was there at the start, and every one
+// Synced is closed when every EgressService that existed at the start, and every one
 // that only has rows left, has been reconciled successfully.
 func (c *Controller) Synced() <-chan struct{} { return c.services.Synced() }
 
-// decision returns what placement decided last; false before it has seen key.
+// decision returns the last decision of placement; false before placement has seen key.
 func (c *Controller) decision(key string) (egressservice.Decision, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

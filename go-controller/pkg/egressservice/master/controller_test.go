@@ -32,12 +32,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// bubble runs a subtest under a clock of its own.
+// bubble runs a subtest with its own fake clock.
 func bubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
-// other is the worker that is not host.
+// other returns the worker other than host.
 func other(host string) string {
 	if host == "ovn-worker" {
 		return "ovn-worker2"
@@ -45,14 +45,14 @@ func other(host string) string {
 	return "ovn-worker"
 }
 
-// checkWrites waits for rest and compares the writes since the last forgetWrites
-// with want. Only want's first one is bound to its place: what follows from a
-// status follows it in any order.
+// checkWrites waits until the system is idle and compares the writes since the last forgetWrites
+// with want. Only the first entry of want has a fixed position: the consequences of a
+// status follow it in any order.
 func (w *world) checkWrites(want ...string) {
 	w.t.Helper()
 	fakeapi.Settle()
 	got := w.writes()
-	// Labels go their own way, in an order of their own.
+	// Labels are written independently.
 	for _, labels := range []bool{true, false} {
 		of := func(all []string) []string {
 			return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return strings.HasPrefix(s, "nodes/") != labels })
@@ -63,20 +63,20 @@ func (w *world) checkWrites(want ...string) {
 	}
 }
 
-// hostPatch is the status that names a host that is not ready yet.
+// hostPatch returns the status patch that names a host that is not ready yet.
 func hostPatch(host string) string {
 	return fmt.Sprintf(`egressservices/demo-svc {"metadata":{"uid":"uid-demo-svc"},"status":{"host":"%s","is":"WaitingForHost"}}`, host)
 }
 
-// readyPatch is the status that says so when it is.
+// readyPatch is the status patch that reports that the host is ready.
 const readyPatch = `egressservices/demo-svc {"metadata":{"uid":"uid-demo-svc"},"status":{"is":"Programmed"}}`
 
 func labelPatch(node, value string) string {
 	return fmt.Sprintf(`nodes/%s {"metadata":{"labels":{"%s":%s},"uid":"%s"}}`, node, demoHost, value, node)
 }
 
-// TestWalkThrough creates, fails over and deletes, and counts the writes: each
-// thing is written once, in an order in which nothing contradicts the status.
+// TestWalkThrough creates, fails over and deletes an EgressService, and counts the writes: everything
+// is written once, in an order in which nothing contradicts the status.
 func TestWalkThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, service("demo-svc", demoIngress...), slice("demo-svc", demoPods...))
@@ -102,7 +102,7 @@ func TestWalkThrough(t *testing.T) {
 		w.checkWrites()
 		w.served(demo, second)
 
-		// An object that is gone has no status for others to wait for.
+		// A deleted object has no status that others could wait for.
 		w.remove(egress("demo-svc"))
 		w.served(demo, "")
 		fakeapi.Settle()
@@ -135,17 +135,17 @@ func TestHostIsReplaced(t *testing.T) {
 			host := w.anyHost(demo)
 			lose(w, host)
 			w.served(demo, other(host))
-			lose(w, other(host)) // nobody is left
+			lose(w, other(host)) // no node is left
 			if name == "cordoned" {
 				fakeapi.Settle()
-				w.served(demo, other(host)) // which is better than nobody
+				w.served(demo, other(host)) // which is better than none
 				return
 			}
 			w.served(demo, "")
 			w.event("NoNode no node can be the host")
 			w.health.Set(host, place.Alive)
 			switch name {
-			case "unreachable": // heals by itself
+			case "unreachable": // recovers by itself
 				w.served(demo, host)
 			case "deleted":
 				w.create(node(host, map[string]int{"ovn-worker": 0, "ovn-worker2": 1}[host]))
@@ -155,8 +155,8 @@ func TestHostIsReplaced(t *testing.T) {
 	}
 }
 
-// TestBackToTheStart: whatever ends the service leaves nothing, and it comes back
-// when the reason goes.
+// TestBackToTheStart: whatever ends the service leaves nothing behind, and the service returns
+// when the reason disappears.
 func TestBackToTheStart(t *testing.T) {
 	noType := service("demo-svc", demoIngress...)
 	noType.Spec.Type = corev1.ServiceTypeClusterIP
@@ -194,7 +194,7 @@ func TestBackToTheStart(t *testing.T) {
 	}
 }
 
-// TestEndpointsChange: one transaction for the difference, and nothing else.
+// TestEndpointsChange: one transaction for the difference, and no other writes.
 func TestEndpointsChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, demoObjects()...)
@@ -206,7 +206,7 @@ func TestEndpointsChange(t *testing.T) {
 		w.forgetWrites()
 		w.update(next)
 		w.eventually("the new endpoint", func() bool { return strings.Contains(w.nb.Dump(), "10.244.1.9") })
-		// What goes goes at once; what comes is held until its host, which may be quicker, is ready.
+		// Removed endpoints are removed at once; new ones are held until the host, which may be faster, is ready.
 		fakeapi.Settle()
 		if len(w.writes()) == 1 {
 			w.checkWrites("policies of default/demo-svc +1 ~0 -3")
@@ -226,7 +226,7 @@ func TestEndpointsChange(t *testing.T) {
 	})
 }
 
-// TestRestartWritesNothing, even though nothing is known of reachability yet and
+// TestRestartWritesNothing: a restart writes nothing, even though reachability is still unknown and
 // another node would be the first choice.
 func TestRestartWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -261,7 +261,7 @@ func TestRestartWritesNothing(t *testing.T) {
 		w.eventually("the pods to be told", func() bool { pods, complete := w.pods.Addrs(); return complete && len(pods) >= 44 })
 		w.stop()
 
-		// Things that happen while nobody looks are caught up with.
+		// Changes made while no master runs are applied afterwards.
 		w.remove(egress("svc-7"))
 		w.update(slice("demo-svc", "10.244.0.5"))
 		w.start()
@@ -275,7 +275,7 @@ func TestRestartWritesNothing(t *testing.T) {
 	})
 }
 
-// TestLabelIsNeverOnTwoNodes: while a label cannot be taken off the old node, no
+// TestLabelIsNeverOnTwoNodes: while a label cannot be removed from the old node, no
 // other node gets it.
 func TestLabelIsNeverOnTwoNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -307,7 +307,7 @@ func TestLabelIsNeverOnTwoNodes(t *testing.T) {
 	})
 }
 
-// TestForeignHands: a status or a label that somebody else wrote is put right.
+// TestForeignHands: a status or a label written by somebody else is corrected.
 func TestForeignHands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, demoObjects()...)
@@ -334,7 +334,7 @@ func TestForeignHands(t *testing.T) {
 }
 
 // TestConditionsAreOfTheSpecTheyName: while placement has not seen a spec, nothing is
-// said about it.
+// reported about it.
 func TestConditionsAreOfTheSpecTheyName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, append(demoObjects(), service("other", demoIngress...),
@@ -365,7 +365,7 @@ func TestConditionsAreOfTheSpecTheyName(t *testing.T) {
 			}
 			var patch struct{ Status v1.EgressServiceStatus }
 			if err := json.Unmarshal(p.GetPatch(), &patch); err != nil {
-				continue // the word of a node
+				continue // written by a node
 			}
 			c := meta.FindStatusCondition(patch.Status.Conditions, v1.ConditionAssigned)
 			if c != nil && c.ObservedGeneration == 2 && c.Status == metav1.ConditionTrue {
@@ -423,7 +423,7 @@ func TestLocalTrafficPolicyFollowsEndpoints(t *testing.T) {
 	})
 }
 
-// A selector that is edited moves the service, or keeps it.
+// A changed selector moves the service, or keeps it.
 func TestSelectorChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, demoObjects()...)
@@ -448,8 +448,8 @@ func TestSelectorChanges(t *testing.T) {
 	})
 }
 
-// TestPoliciesWaitForTheHost: nothing new is steered to a host that did not say
-// it is ready; what is steered stays steered until then, and what ends ends.
+// TestPoliciesWaitForTheHost: no new traffic is steered to a host that has not
+// acknowledged; steered traffic stays where it is until then, and removed endpoints are removed.
 func TestPoliciesWaitForTheHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var quiet atomic.Bool
@@ -467,13 +467,13 @@ func TestPoliciesWaitForTheHost(t *testing.T) {
 		if d := w.nb.Dump(); strings.Count(d, "reroute") != 1 || strings.Count(d, `action=drop external_ids={EgressSVC=default/demo-svc} match="ip4.src == 10.244.1.9"`) != 1 {
 			t.Errorf("an endpoint is not held until its translation is there:\n%s", d)
 		}
-		// The host dies; the next one says nothing: the policies stay where they are.
+		// The host dies and the next one does not acknowledge: the policies stay as they are.
 		w.health.Set(first, place.Dead)
 		w.eventually("the status to name the next host", func() bool { status, _, _ := w.hosts(demo); return status == other(first) })
 		if _, policies, _ := w.hosts(demo); strings.TrimSpace(policies) != strings.Fields(hopsOf[first])[0] {
 			t.Errorf("policies lead to %q, want them at %s still", policies, first)
 		}
-		// A restart in the middle changes nothing.
+		// A restart in between changes nothing.
 		w.stop()
 		w.start()
 		if _, policies, _ := w.hosts(demo); strings.TrimSpace(policies) != strings.Fields(hopsOf[first])[0] {
@@ -485,7 +485,7 @@ func TestPoliciesWaitForTheHost(t *testing.T) {
 	})
 }
 
-// TestHeldTraffic: with onUnavailable Drop there is a policy at every moment.
+// TestHeldTraffic: with onUnavailable Drop there is a policy at all times.
 func TestHeldTraffic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var quiet atomic.Bool
@@ -509,8 +509,8 @@ func TestHeldTraffic(t *testing.T) {
 	})
 }
 
-// TestPodsAreHeldUntilTheyAreEndpoints: what a Service selects does not leave with
-// another address before it is listed, once the Service was served.
+// TestPodsAreHeldUntilTheyAreEndpoints: pods that a Service selects do not leave with
+// another address before they are listed, once the Service was served.
 func TestPodsAreHeldUntilTheyAreEndpoints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		svc := service("demo-svc", demoIngress...)
@@ -530,7 +530,7 @@ func TestPodsAreHeldUntilTheyAreEndpoints(t *testing.T) {
 		young.Name, young.Status = "young", corev1.PodStatus{}
 		young.Labels = map[string]string{"app": "demo", "pod-template-hash": "x"}
 		young.UID = "uid-young"
-		// The annotation says something before there is a port; it may say anything.
+		// The annotation exists before there is a port; it may contain anything.
 		young.Annotations = map[string]string{kube.AnnotationPodNetworks: kube.FormatPodNetwork(topology.PodNetwork{
 			MAC: "0a:58:0a:f4:00:42", Addrs: []netip.Prefix{netip.MustParsePrefix("10.244.0.66/24"), netip.MustParsePrefix("fd00:10:244:1::66/64")}})}
 		w.create(young)
@@ -552,7 +552,7 @@ func TestPodsAreHeldUntilTheyAreEndpoints(t *testing.T) {
 		w.update(young)
 		w.update(listed)
 		w.eventually("the endpoint to be steered", func() bool { return held() == 0 && strings.Count(w.nb.Dump(), "demo-svc 10.244.0.77]") == 1 })
-		// It loses the label, and the slice follows a little later.
+		// The pod loses the label, and the slice follows a little later.
 		young.Labels = nil
 		w.update(young)
 		w.update(slice("demo-svc", demoPods...))

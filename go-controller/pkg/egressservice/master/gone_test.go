@@ -14,7 +14,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
-// says plays a node that misses the network.
+// says does the part of a node on which the network is missing.
 func (w *world) says(node string) {
 	w.t.Helper()
 	patch, err := json.Marshal([]map[string]any{{"op": "add", "path": "/status/programmed",
@@ -28,8 +28,8 @@ func (w *world) says(node string) {
 	}
 }
 
-// reports tells whether the status has the word of a node, "" for none, and whether the
-// condition goes with it.
+// reports reports whether the status has the entry of a node, "" for none, and whether the
+// condition matches it.
 func (w *world) reports(node string) bool {
 	w.t.Helper()
 	eg, err := w.egress.EgressServiceV1().EgressServices("default").Get(context.Background(), "demo-svc", metav1.GetOptions{})
@@ -47,8 +47,8 @@ func (w *world) reports(node string) bool {
 		c.Status == metav1.ConditionFalse && c.Reason == egressservice.ReasonNetworkNotFound
 }
 
-// TestWordOfNodeThatIsGone: where every node serves, the word of a node that is
-// deleted goes with it, with a master or without, and that of others stays.
+// TestWordOfNodeThatIsGone: if every node serves, the entry of a deleted node
+// is removed, with or without a running master, and the entries of others stay.
 func TestWordOfNodeThatIsGone(t *testing.T) {
 	perNode := egress("demo-svc", func(e *v1.EgressService) {
 		e.Spec.SourceIPBy, e.Spec.Network = v1.SourceIPNetwork, "blue"

@@ -14,9 +14,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
-// TestIngressOfNode: an ingress address that becomes a node's is refused with a
-// condition that names it, the other of its family is used, and all is as before when
-// it is the node's no more.
+// TestIngressOfNode: an ingress address that becomes a node's address is refused with a
+// condition that names it, the other address of its family is used, and the former state returns when
+// it no longer belongs to the node.
 func TestIngressOfNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, service("demo-svc", append([]string{"172.18.0.9"}, demoIngress...)...), slice("demo-svc", demoPods...), egress("demo-svc"))
@@ -43,7 +43,7 @@ func TestIngressOfNode(t *testing.T) {
 		w.eventually("the first address to be used", uses("172.18.0.9", false))
 		n := node("ovn-worker9", 9)
 		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "172.18.0.9"}}
-		n.Status.Conditions = nil // it is no candidate
+		n.Status.Conditions = nil // it is not a candidate
 		w.create(n)
 		w.eventually("the second address to be used", uses("5.5.5.5", true))
 		w.event("IngressRefused")

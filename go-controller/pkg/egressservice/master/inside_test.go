@@ -12,8 +12,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
-// TestInsideFirst: no policy leads a pod away before what it has for nodes is kept away
-// from it, which somebody else writes; and it is, as long as there is a policy.
+// TestInsideFirst: no policy reroutes a pod before its traffic to nodes is exempt, which
+// another component writes; the exemption stays as long as there is a policy.
 func TestInsideFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, demoObjects()...)

@@ -42,14 +42,14 @@ func (c *Controller) watchLabels() error {
 	})
 }
 
-// assumed is what the labels of a node are after our patch, as long as the
-// lister still shows the object the patch was made from.
+// assumed are the labels of a node after our patch, kept as long as the
+// lister still shows the object that the patch was made from.
 type assumed struct {
 	from   *corev1.Node
 	labels map[string]string
 }
 
-// current returns a node with the labels it has as far as we know.
+// current returns a node with its last known labels.
 func (c *Controller) current(n *corev1.Node) *corev1.Node {
 	a, ok := c.assumed[n.Name]
 	if !ok || a.from != n {
@@ -62,7 +62,7 @@ func (c *Controller) current(n *corev1.Node) *corev1.Node {
 }
 
 // label makes the labels of all nodes follow the statuses. A label that could
-// not be taken off one node is not put on another.
+// not be removed from one node is not added to another.
 func (c *Controller) label(ctx context.Context, _ string) error {
 	objs, err := c.reader.Objects()
 	if err != nil {
@@ -125,7 +125,7 @@ func (c *Controller) labelsNow(nodes []*corev1.Node) map[string]map[string]bool 
 	return now
 }
 
-// patchLabels changes labels of a node. A node that is gone has none.
+// patchLabels changes labels of a node. A deleted node is ignored.
 func (c *Controller) patchLabels(ctx context.Context, n *corev1.Node, change map[string]*string) error {
 	if len(change) == 0 {
 		return nil

@@ -53,7 +53,7 @@ func TestMeasuredFailover(t *testing.T) {
 
 		quiet.Store(false)
 		<-time.After(time.Second)
-		w.measured.Changed(first, place.Alive, time.Now()) // what is under way is measured on
+		w.measured.Changed(first, place.Alive, time.Now()) // the move in progress continues to be measured
 		w.update(egress("demo-svc"))
 		w.served(demo, other(first))
 		fakeapi.Settle()

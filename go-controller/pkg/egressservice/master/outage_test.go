@@ -17,8 +17,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
-// TestOutage: after an outage of the API server Kubernetes marks one node after the other,
-// since it has not heard of any. A host that answers probes stays one, and one that does
+// TestOutage: after an outage of the API server, Kubernetes marks one node after the other,
+// since it has no reports of any. A host that answers probes stays the host, and one that does
 // not is replaced.
 func TestOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestOutage(t *testing.T) {
 		fakeapi.Settle()
 		w.checkWrites()
 		w.served(demo, first)
-		// The host is the last one that its kubelet says anything of.
+		// The kubelet of the host is the last one with a report.
 		for _, n := range []string{"ovn-control-plane", other(first)} {
 			w.nodeSays(n, corev1.ConditionTrue)
 			<-time.After(10 * time.Second)
@@ -51,8 +51,8 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// localOutage is a world with an EgressService of one family that wants hosts with endpoints, of
-// which each node has one. It is served by a worker, which is returned.
+// localOutage is a world with an EgressService of one family that requires hosts with endpoints;
+// each node has one. A worker serves it, whose name is returned.
 func localOutage(t *testing.T, ingress string, pods []string) (*world, *discoveryv1.EndpointSlice, string) {
 	svc := service("demo-svc", ingress)
 	svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
@@ -75,8 +75,8 @@ func localOutage(t *testing.T, ingress string, pods []string) (*world, *discover
 
 var outageNodes = []string{"ovn-worker", "ovn-worker2", "ovn-control-plane"}
 
-// podSays makes the Ready condition of the pod with an address be status, for a reason. Its
-// containers are ready unless there is one.
+// podSays sets the Ready condition of the pod with an address to status, with a reason. Its
+// containers are ready if the reason is empty.
 func (w *world) podSays(addr string, status corev1.ConditionStatus, reason string) {
 	w.t.Helper()
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -106,7 +106,7 @@ func (w *world) hostIs(node string) {
 	})
 }
 
-// nodeSays makes a node's Ready condition be status.
+// nodeSays sets a node's Ready condition to status.
 func (w *world) nodeSays(name string, status corev1.ConditionStatus) {
 	w.t.Helper()
 	w.changeNode(name, func(n *corev1.Node) {
@@ -114,7 +114,7 @@ func (w *world) nodeSays(name string, status corev1.ConditionStatus) {
 	})
 }
 
-// listed has Kubernetes' controller say which endpoints of a slice are ready.
+// listed makes Kubernetes' controller report which endpoints of a slice are ready.
 func (w *world) listed(s *discoveryv1.EndpointSlice, ready ...bool) {
 	w.t.Helper()
 	s = s.DeepCopy()
@@ -134,9 +134,9 @@ func eachFamily(t *testing.T, test func(t *testing.T, ingress string, pods []str
 	}
 }
 
-// TestOutageOfEndpoints: with the nodes, Kubernetes takes the readiness of their pods and then
-// of endpoints, and the kubelets give it back in this order. A host that has to have
-// endpoints stays one.
+// TestOutageOfEndpoints: when nodes become not ready, Kubernetes marks their pods and then
+// endpoints as not ready, and the kubelets revert this in the same order. A host that requires
+// endpoints stays the host.
 func TestOutageOfEndpoints(t *testing.T) {
 	eachFamily(t, func(t *testing.T, ingress string, pods []string) {
 		w, s, first := localOutage(t, ingress, pods)
@@ -168,7 +168,7 @@ func TestOutageOfEndpoints(t *testing.T) {
 	})
 }
 
-// TestEndpointFailsInOutage: what a kubelet says of a pod counts in an outage, too.
+// TestEndpointFailsInOutage: a kubelet's report about a pod counts in an outage, too.
 func TestEndpointFailsInOutage(t *testing.T) {
 	eachFamily(t, func(t *testing.T, ingress string, pods []string) {
 		w, s, first := localOutage(t, ingress, pods)
@@ -183,8 +183,8 @@ func TestEndpointFailsInOutage(t *testing.T) {
 	})
 }
 
-// TestSliceOfSomebodyElse: who says of an endpoint that it is not ready, and is not Kubernetes'
-// controller, need not say what the pod says.
+// TestSliceOfSomebodyElse: a controller other than Kubernetes' own may report an endpoint as not
+// ready regardless of the pod's state.
 func TestSliceOfSomebodyElse(t *testing.T) {
 	eachFamily(t, func(t *testing.T, ingress string, pods []string) {
 		w, s, first := localOutage(t, ingress, pods)
@@ -196,8 +196,8 @@ func TestSliceOfSomebodyElse(t *testing.T) {
 	})
 }
 
-// TestHeartbeatAfterOutage: a host whose kubelet was heard since Kubernetes gave it up, it alone,
-// stays one.
+// TestHeartbeatAfterOutage: a host whose kubelet has reported since Kubernetes marked only this node
+// stays the host.
 func TestHeartbeatAfterOutage(t *testing.T) {
 	eachFamily(t, func(t *testing.T, ingress string, pods []string) {
 		w, s, first := localOutage(t, ingress, pods)

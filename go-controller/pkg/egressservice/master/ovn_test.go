@@ -24,8 +24,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// lab is a world whose database is real, with ovn-northd behind it, and the part
-// of the base network that a pod's packet needs.
+// lab is a world with a real database, ovn-northd behind it, and the part
+// of the base network that a pod's packets need.
 type lab struct {
 	*world
 	ovn *ovntrace.OVN
@@ -33,7 +33,7 @@ type lab struct {
 
 var labNodes = []string{"ovn-worker", "ovn-worker2", "ovn-control-plane"}
 
-// pods of the walk-through, by node, and one that is no endpoint.
+// labPods are the pods of the walk-through, by node, and one that is not an endpoint.
 var labPods = map[string]struct {
 	node, host int
 	addrs      [2]string
@@ -60,8 +60,8 @@ func newLab(t *testing.T) *lab {
 	return l
 }
 
-// topology makes router, switches, management ports and pods as in local gateway
-// mode: the pods' way out is the management port of their own node.
+// topology creates router, switches, management ports and pods as in local gateway
+// mode: pods leave through the management port of their own node.
 func (l *lab) topology() {
 	cmds := []string{"lr-add", topology.ClusterRouter}
 	add := func(args ...string) { cmds = append(append(cmds, "--"), args...) }
@@ -88,10 +88,10 @@ func (l *lab) topology() {
 
 func mac(node, host int) string { return fmt.Sprintf("0a:58:0a:f4:%02x:%02x", node, host) }
 
-// outputs finds where a trace ends.
+// outputs matches the end of a trace.
 var outputs = regexp.MustCompile(`output to "([^"]+)", type ""`)
 
-// send returns the port a pod's packet to dst comes out of, and whether it is
+// send returns the port at which a pod's packet to dst leaves, and whether it is
 // marked as pod-to-node traffic.
 func (l *lab) send(pod, dst string) string {
 	l.t.Helper()
@@ -114,7 +114,7 @@ func (l *lab) send(pod, dst string) string {
 	return strings.Join(ports, " ")
 }
 
-// expect checks where packets go; host is the node that serves, "" if none does.
+// expect checks the destinations of packets; host is the node that serves, "" if there is none.
 func (l *lab) expect(host string) {
 	l.t.Helper()
 	out := func(own string) string {
@@ -149,8 +149,8 @@ func (l *lab) expect(host string) {
 	}
 }
 
-// TestPacketsOnOVN asks OVN where packets go before, while and after the
-// walk-through, and compares the policies with those the goldens show.
+// TestPacketsOnOVN traces packets in OVN before, during and after the
+// walk-through, and compares the policies with those in the golden files.
 func TestPacketsOnOVN(t *testing.T) {
 	l := newLab(t)
 	eg := demoObjects()[0]
@@ -166,7 +166,7 @@ func TestPacketsOnOVN(t *testing.T) {
 	l.create(eg)
 	first := l.onOVN(t, "")
 	l.expect(first)
-	// With nbctl's own eyes: what tests of the planners print is what users see.
+	// As shown by nbctl: the planner tests print what users see.
 	services, err := l.master.reader.Objects()
 	if err != nil || len(services) != 1 {
 		t.Fatalf("%v, %v", services, err)
@@ -230,8 +230,8 @@ func (l *lab) noReroute() {
 	eventually.Receive(l.t, "the policies of the start", c.Attempted())
 }
 
-// onOVN waits until another node than not serves the demo in the database, and
-// its pods are told.
+// onOVN waits until a node other than not serves the demo in the database, and
+// its pods are published.
 func (l *lab) onOVN(t *testing.T, not string) string {
 	t.Helper()
 	var status string
@@ -248,7 +248,7 @@ func (l *lab) onOVN(t *testing.T, not string) string {
 	return status
 }
 
-// TestOwnersSeedAfterRestart: rows of an EgressService that went while no master
+// TestOwnersSeedAfterRestart: rows of an EgressService that was deleted while no master
 // ran are found in the real database and removed.
 func TestOwnersSeedAfterRestart(t *testing.T) {
 	l := newLab(t)

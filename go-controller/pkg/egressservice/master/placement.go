@@ -19,7 +19,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 )
 
-// all is the key of the queues that have a single one.
+// all is the only key of the placement and labels queues.
 const all = "all"
 
 func (c *Controller) watchPlacement() error {
@@ -27,10 +27,10 @@ func (c *Controller) watchPlacement() error {
 	c.deps.Health.Subscribe(func(string) { c.placement.Enqueue(all) })
 	err := c.reader.Watch(c.placement, func(kind snapshot.Kind, key string) []string {
 		switch kind {
-		case snapshot.Status: // mostly what placement itself has decided
+		case snapshot.Status: // usually the result of placement itself
 			return nil
 		case snapshot.EndpointSlice, snapshot.Pod:
-			// Most changes of endpoints do not concern placement.
+			// Most changes of endpoints do not affect placement.
 			if !c.reader.LocalOnly(key) {
 				return nil
 			}
@@ -50,7 +50,7 @@ func (c *Controller) watchPlacement() error {
 	})
 }
 
-// sameCandidate tells whether nothing that placement looks at has changed.
+// sameCandidate reports whether a node is unchanged as far as placement is concerned.
 func sameCandidate(old, new *corev1.Node) bool {
 	return maps.Equal(old.Labels, new.Labels) &&
 		kube.NodeReady(old) == kube.NodeReady(new) && kube.NodeUnheard(old) == kube.NodeUnheard(new) && old.Spec.Unschedulable == new.Spec.Unschedulable &&
@@ -70,7 +70,7 @@ func (c *Controller) place(context.Context, string) error {
 	}
 	services, news, err := c.decode(objs)
 	if err == nil && news {
-		// Some that were read first have lost pods to others, or got some, since.
+		// Meanwhile, some that were read first have lost or gained pods.
 		services, _, err = c.decode(objs)
 	}
 	if err != nil {
@@ -80,8 +80,8 @@ func (c *Controller) place(context.Context, string) error {
 	return nil
 }
 
-// decode reads EgressServices; news tells that some of them had not claimed yet what
-// they select, so that those which were read before them may have been given it.
+// decode reads EgressServices; news reports that some of them had not claimed their
+// pods yet, so that others read before them may have been given those pods.
 func (c *Controller) decode(objs []*v1.EgressService) (services []egressservice.Service, news bool, err error) {
 	services = make([]egressservice.Service, 0, len(objs))
 	for _, eg := range objs {
@@ -91,7 +91,7 @@ func (c *Controller) decode(objs []*v1.EgressService) (services []egressservice.
 		}
 		news = news || len(others) > 0
 		c.services.Enqueue(others...)
-		// The status may not show yet what was decided a moment ago.
+		// The status may not show the latest decision yet.
 		if d, ok := c.decision(s.Key); ok && d.UID == s.UID {
 			s.Host = d.Host
 		}
@@ -100,15 +100,15 @@ func (c *Controller) decode(objs []*v1.EgressService) (services []egressservice.
 	return services, news, nil
 }
 
-// claimed looks again at EgressServices whose pods others have taken or left.
+// claimed enqueues EgressServices that gained or lost pods because of others.
 func (c *Controller) claimed(keys []string) {
 	c.services.Enqueue(keys...)
 	if slices.ContainsFunc(keys, c.reader.LocalOnly) {
-		c.placement.Enqueue(all) // they want nodes with pods of their own
+		c.placement.Enqueue(all) // they need nodes with their own pods
 	}
 }
 
-// decide stores decisions and returns the keys whose decision is another one now.
+// decide stores decisions and returns the keys whose decision changed.
 func (c *Controller) decide(decisions map[string]egressservice.Decision) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,7 +145,7 @@ func (c *Controller) candidates() ([]place.Node, error) {
 			klog.V(2).InfoS("Using the part of a node's annotations that can be read", "node", n.Name, "err", err)
 		}
 		pause := c.ackTimeouts.Pause(n.Name)
-		if pause > 0 { // what goes on meanwhile may make it longer
+		if pause > 0 { // further timeouts may prolong the pause
 			c.placement.EnqueueAfter(pause, all)
 		}
 		nodes = append(nodes, place.Node{Node: node, Reach: c.deps.Health.Reach(n.Name), NotAcknowledging: pause > 0})

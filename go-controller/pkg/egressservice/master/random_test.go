@@ -26,7 +26,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/seeds"
 )
 
-// history is a random sequence of what users, kubelets and the network do.
+// history is a random sequence of actions of users, kubelets and the network.
 type history struct {
 	*world
 	rng    *rand.Rand
@@ -37,7 +37,7 @@ func (h *history) pick(from ...string) string { return from[h.rng.IntN(len(from)
 
 func (h *history) some(p float64) bool { return h.rng.Float64() < p }
 
-// put makes an object be as given, whether it is there or not; status and the labels
+// put creates or replaces an object; its status and the labels
 // of controllers stay.
 func (h *history) put(obj runtime.Object) {
 	ctx := context.Background()
@@ -72,7 +72,7 @@ func (h *history) put(obj runtime.Object) {
 	h.create(obj)
 }
 
-// gone makes an object not be there.
+// gone deletes an object if it exists.
 func (h *history) gone(obj runtime.Object) {
 	ctx := context.Background()
 	var err error
@@ -88,14 +88,14 @@ func (h *history) gone(obj runtime.Object) {
 	case *v1.EgressService:
 		err = h.egress.EgressServiceV1().EgressServices(o.Namespace).Delete(ctx, o.Name, metav1.DeleteOptions{})
 	}
-	_ = err // it was gone before
+	_ = err // it did not exist
 }
 
 func (h *history) addr() string {
 	return h.pick("10.244.0.5", "10.244.0.6", "10.244.1.7", "fd00:10:244:1::5", "fd00:10:244:2::7")
 }
 
-// event makes one thing happen.
+// event performs one action.
 func (h *history) event() {
 	name := fmt.Sprintf("svc-%d", h.rng.IntN(4))
 	i := h.rng.IntN(3)
@@ -179,7 +179,7 @@ func (h *history) event() {
 	}
 }
 
-// trouble is what happens to the master meanwhile.
+// trouble disturbs the master meanwhile.
 func (h *history) trouble() {
 	switch h.rng.IntN(12) {
 	case 0:
@@ -198,8 +198,8 @@ func (h *history) trouble() {
 	}
 }
 
-// state is what is there in the end, as far as it does not depend on the way: the rows,
-// and of each EgressService and node what the master writes.
+// state returns the final state, as far as it does not depend on the history: the rows,
+// and the master's part of each EgressService and node.
 func (w *world) state() string {
 	var out strings.Builder
 	out.WriteString(w.nb.DumpFeature(egressservice.Feature))
@@ -218,7 +218,7 @@ func (w *world) state() string {
 	return out.String()
 }
 
-// same is a world with the same objects, and nothing in its database.
+// same returns a world with the same objects and an empty database.
 func (w *world) same(t *testing.T) *world {
 	f := newWorld(t)
 	ctx := context.Background()
@@ -253,10 +253,10 @@ func (w *world) same(t *testing.T) *world {
 	return f
 }
 
-// TestRandomOrders: whatever happens in whatever order, with an API server and a
-// database that fail, watches that are lost and restarts in between, the end is what a
-// master makes of the last state that starts with an empty database, and one that is
-// started anew writes nothing.
+// TestRandomOrders: whatever happens in whatever order, with a failing API server and
+// database, lost watches and restarts in between, the final state equals the one that a
+// master starting with an empty database makes of the last objects, and a restarted
+// master writes nothing.
 func TestRandomOrders(t *testing.T) {
 	seeds.Each(t, 8, func(t *testing.T, rng *rand.Rand) {
 		synctest.Test(t, func(t *testing.T) {
@@ -305,8 +305,8 @@ func TestRandomOrders(t *testing.T) {
 	})
 }
 
-// TestLocalServiceLosesItsPod: one that wants nodes with endpoints has no host where an
-// older EgressService has its only pod, and gets one when that pod is its own again.
+// TestLocalServiceLosesItsPod: an EgressService that requires nodes with endpoints has no host if an
+// older one has its only pod, and gets one when the pod is its own again.
 func TestLocalServiceLosesItsPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		svc := service("young", demoIngress...)

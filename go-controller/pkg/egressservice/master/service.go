@@ -21,21 +21,21 @@ import (
 )
 
 // grace is how long a host may take to acknowledge a change of endpoints before
-// the condition says so: most take a few milliseconds, and each change of the
+// the condition reports it: most take a few milliseconds, and each change of the
 // condition is a write.
 const grace = time.Second
 
-// askTimeout bounds a question to the API server.
+// askTimeout bounds a request to the API server.
 const askTimeout = 2 * time.Second
 
-// insidePatience bounds the wait for the policies that come before those of pods.
+// insidePatience bounds the wait for the policies that must precede those of pods.
 const insidePatience = 2 * time.Second
 
 // reconcile writes the rows and the status of one EgressService.
 //
-// New traffic follows the acknowledgement: status host, then the host's status entry that
-// it is ready, then the policies. Traffic that ends goes the other way: no policy
-// is left when the status stops naming the host.
+// New traffic follows the acknowledgement: first the host is set in the status, then the host
+// acknowledges that it is ready, then the policies are written. Traffic ends in the opposite order:
+// the policies are removed before the status stops naming the host.
 func (c *Controller) reconcile(ctx context.Context, key string) error {
 	eg, err := c.reader.Object(key)
 	if err != nil {
@@ -52,7 +52,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	}
 	d, ok := c.decision(key)
 	if !ok || d.UID != eg.UID || d.Generation != eg.Generation {
-		// Placement will enqueue it. Nothing is to be said of a spec that it has not seen.
+		// Placement will enqueue it. Nothing is reported about a spec that placement has not seen.
 		return nil
 	}
 	s, others, err := c.reader.Decode(eg)
@@ -61,12 +61,12 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	}
 	c.claimed(others)
 	if s.Refused.Reason == egressservice.NoService && c.serviceArrives(ctx, eg) {
-		return nil // its event brings the key
+		return nil // the Service's event enqueues the key
 	}
 	c.auditFound(eg, s)
 	host := egressservice.Status(s, d)
 	if host == v1.HostAll && c.gone(s.Ack.Host) {
-		s.Ack = v1.ProgrammedStatus{} // nobody else would take it back
+		s.Ack = v1.ProgrammedStatus{} // no other node would remove it
 	}
 	single := host != "" && host != v1.HostAll
 	if single && c.known(eg).Host != host {
@@ -99,9 +99,9 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	return nil
 }
 
-// serviceArrives tells whether there is a Service that the informer does not know yet:
-// objects that are made one after the other may be seen the other way round, and the user
-// would be warned of what is not so. It is asked once for each EgressService without one.
+// serviceArrives reports whether there is a Service that the informer has not seen yet:
+// objects created one after the other may be seen in reverse order, and the user
+// would get a wrong warning. The API server is asked only once for each EgressService without a Service.
 func (c *Controller) serviceArrives(ctx context.Context, eg *v1.EgressService) bool {
 	told := meta.FindStatusCondition(c.known(eg).Conditions, v1.ConditionAssigned)
 	if told != nil && told.Reason == string(egressservice.NoService) {
@@ -116,8 +116,8 @@ func (c *Controller) serviceArrives(ctx context.Context, eg *v1.EgressService) b
 	return err == nil
 }
 
-// setAndRecord makes the status say what was decided and done, and the audit log, who is
-// the host now.
+// setAndRecord writes the decision and its progress to the status, and the current
+// host to the audit log.
 func (c *Controller) setAndRecord(ctx context.Context, eg *v1.EgressService, s egressservice.Service, d egressservice.Decision) error {
 	host, err := c.setStatus(ctx, eg, s, d)
 	if err != nil {
@@ -127,14 +127,14 @@ func (c *Controller) setAndRecord(ctx context.Context, eg *v1.EgressService, s e
 	return nil
 }
 
-// isCurrent tells whether the host has acknowledged what is decided, and nothing else was
-// decided meanwhile.
+// isCurrent reports whether the host has acknowledged the decision, and no other decision
+// was made meanwhile.
 func (c *Controller) isCurrent(s egressservice.Service, d egressservice.Decision) bool {
 	last, ok := c.decision(s.Key)
 	return ok && last.Equal(d) && egressservice.Acknowledged(s, d)
 }
 
-// gone tells whether there is no node of a name any more.
+// gone reports whether there is no longer a node of the given name.
 func (c *Controller) gone(node string) bool {
 	if node == "" {
 		return false
@@ -143,7 +143,7 @@ func (c *Controller) gone(node string) bool {
 	return apierrors.IsNotFound(err)
 }
 
-// applyRows writes the policies of pods. What these have for nodes is kept away from the
+// applyRows writes the policies of pods. The pods' traffic to nodes is exempt from the
 // policies as long as there are any.
 func (c *Controller) applyRows(ctx context.Context, key string, pods []netip.Addr, now egressservice.Steering, rows []nb.Row) error {
 	had := slices.SortedFunc(maps.Keys(now), netip.Addr.Compare)
@@ -160,8 +160,8 @@ func (c *Controller) applyRows(ctx context.Context, key string, pods []netip.Add
 	return nil
 }
 
-// transient tells whether all that is to be said is that the host did not yet
-// acknowledge a change of what it serves. It asks for another look later.
+// transient reports whether the condition would only say that the host has not yet
+// acknowledged a change. If so, it enqueues the key to check again later.
 func (c *Controller) transient(eg *v1.EgressService, s egressservice.Service, d egressservice.Decision) bool {
 	known := c.known(eg)
 	waits := known.Host != "" && known.Host == d.Host && known.Host != v1.HostAll &&

@@ -19,7 +19,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 )
 
-// The reasons of Events besides those of a Refusal.
+// The reasons of Events, in addition to those of a Refusal.
 const (
 	eventAssigned = "HostAssigned"
 	eventMoved    = "HostChanged"
@@ -28,17 +28,17 @@ const (
 	eventSilent   = "NotAcknowledged"
 )
 
-// fieldManager is what the master's part of a status belongs to.
+// fieldManager is the owner of the master's part of a status.
 const fieldManager = "ovnkube-master"
 
-// patched is a status patch, as long as the lister still shows the object it was
-// made from.
+// patched is the result of a status patch, kept as long as the lister still shows the object
+// that it was made from.
 type patched struct {
 	from   *v1.EgressService
 	status v1.EgressServiceStatus
 }
 
-// known returns the status as far as we know: that of eg, or what we made of it.
+// known returns the last known status: that of eg, or the result of our patch to it.
 func (c *Controller) known(eg *v1.EgressService) v1.EgressServiceStatus {
 	key := eg.Namespace + "/" + eg.Name
 	c.mu.Lock()
@@ -54,15 +54,15 @@ func isTrue(status v1.EgressServiceStatus, condition string) bool {
 	return meta.IsStatusConditionTrue(status.Conditions, condition)
 }
 
-// setStatus makes the status say what was decided and done, in one patch, and returns the
-// host that it has then.
+// setStatus writes the decision and its progress to the status, in one patch, and returns the
+// resulting host.
 func (c *Controller) setStatus(ctx context.Context, eg *v1.EgressService, s egressservice.Service, d egressservice.Decision) (string, error) {
 	known := c.known(eg)
 	want := *known.DeepCopy()
 	want.Host = egressservice.Status(s, d)
-	// What was acknowledged before must not count when the host gets it again:
-	// its rules go with the status. One of all nodes has not been a host.
-	// The same goes for the status entry of a node that is no more.
+	// A previous acknowledgement must not count when the host is assigned again: the host removes
+	// its rules when the status no longer names it. An entry from when every node served is not from a host.
+	// The same applies to the status entry of a deleted node.
 	shared := func(host string) bool { return host == "" || host == v1.HostAll }
 	revoke := want.Programmed != nil && (want.Host != known.Host && (shared(want.Host) || shared(known.Host)) ||
 		want.Host == v1.HostAll && c.gone(want.Programmed.Host))
@@ -97,7 +97,7 @@ func (c *Controller) setStatus(ctx context.Context, eg *v1.EgressService, s egre
 	_, err = c.deps.Egress.EgressServiceV1().EgressServices(eg.Namespace).Patch(
 		ctx, eg.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}, "status")
 	if apierrors.IsNotFound(err) {
-		return known.Host, nil // its deletion is on the way to us
+		return known.Host, nil // its deletion event is on the way
 	}
 	if err != nil {
 		return "", fmt.Errorf("patch status of EgressService %s: %w", s.Key, err)
@@ -111,11 +111,11 @@ func (c *Controller) setStatus(ctx context.Context, eg *v1.EgressService, s egre
 	return want.Host, nil
 }
 
-// moved writes the Event about a change of host.
+// moved emits the Event about a change of host.
 func (c *Controller) moved(eg *v1.EgressService, from, to, why string) {
 	klog.V(2).InfoS("Host changed", "egressService", klog.KObj(eg), "from", from, "to", to, "why", why)
 	switch {
-	case to == "": // the refusal says it
+	case to == "": // the refusal reports it
 	case to == v1.HostAll:
 		c.deps.Recorder.Event(eg, corev1.EventTypeNormal, eventAssigned, "Every node serves the egress traffic of its own pods")
 	case from == "" || from == v1.HostAll:
@@ -129,7 +129,7 @@ func (c *Controller) moved(eg *v1.EgressService, from, to, why string) {
 	}
 }
 
-// hostOrNull is the value of host in a merge patch, where null deletes.
+// hostOrNull returns the value of host in a merge patch, in which null deletes.
 func hostOrNull(host string) any {
 	if host == "" {
 		return nil
@@ -137,15 +137,15 @@ func hostOrNull(host string) any {
 	return host
 }
 
-// lastEvent is what was said about an EgressService that is not as it should be.
+// lastEvent is the last reported problem of an EgressService.
 type lastEvent struct {
 	refused           egressservice.Refusal
 	conflict, network string
 	ingress, silent   string
 }
 
-// tell writes Events about why there is no host, who has the pods, and what the
-// host could not do, each once until it is another.
+// tell emits Events about why there is no host, which EgressService has the pods, and what the
+// host could not do, each only when it changes.
 func (c *Controller) tell(eg *v1.EgressService, s egressservice.Service, d egressservice.Decision) {
 	next := lastEvent{refused: egressservice.RejectionReason(s, d)}
 	for _, condition := range egressservice.Conditions(s, d) {

@@ -9,8 +9,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
-// TestUndoneUnseen: the label that a host gets is undone while nothing is watched, and
-// the node that is listed then looks as the last one seen.
+// TestUndoneUnseen: the label of a host is reverted while nothing is watched, so that
+// the node that is listed afterwards looks like the last one seen.
 func TestUndoneUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, demoObjects()...)

@@ -69,16 +69,16 @@ type world struct {
 	pods   *noreroute.PodSet
 	master *Controller
 	stop   func()
-	// silent, where it returns true, keeps a host from acknowledging.
+	// silent keeps a host from acknowledging if it returns true.
 	silent func(key, host string) bool
-	limit  time.Duration // for acknowledgements; 0: for ever
-	// given is what the master takes for the addresses given to pods.
+	limit  time.Duration // for acknowledgements; 0: forever
+	// given returns the addresses that the master considers assigned to pods.
 	given  func(key string, uid types.UID) []netip.Addr
 	shared bool
-	audit  *audit.Recorder // nil: nobody records
+	audit  *audit.Recorder // nil: nothing is recorded
 	faults *fakeapi.Faults // of the API, or nil
 
-	measured *metrics.Leader // nil: nobody measures
+	measured *metrics.Leader // nil: nothing is measured
 
 	mu  sync.Mutex
 	log []string // the writes to the API and the database, in order
@@ -104,7 +104,7 @@ func newWorld(t *testing.T, objs ...runtime.Object) *world {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if p.GetPatchType() == types.JSONPatchType {
-				return false, nil, nil // of a node
+				return false, nil, nil // written by a node
 			}
 			w.log = append(w.log, fmt.Sprintf("%s/%s %s", p.GetResource().Resource, p.GetName(), timeless(p.GetPatch())))
 		}
@@ -158,7 +158,7 @@ func (w *world) start() {
 	go func() { done <- c.Run(ctx) }()
 	go func() {
 		defer close(acked)
-		_ = nodes.Run(ctx, 1) // stopped early, its caches may not have synced
+		_ = nodes.Run(ctx, 1) // if stopped early, its caches may not have synced
 	}()
 	stop := sync.OnceFunc(func() {
 		cancel()
@@ -176,7 +176,7 @@ func (w *world) start() {
 	}
 }
 
-// timeless replaces conditions by those that matter.
+// timeless reduces conditions to the relevant ones.
 func timeless(patch []byte) string {
 	var p map[string]any
 	if err := json.Unmarshal(patch, &p); err != nil {
@@ -199,7 +199,7 @@ func timeless(patch []byte) string {
 	return string(out)
 }
 
-// acknowledge is what all nodes do: they program at once and say so.
+// acknowledge does the part of all nodes: they program at once and report it.
 func (w *world) acknowledge(ctx context.Context, in snapshot.Informers) (*queue.Controller, error) {
 	reader, err := snapshot.NewReader(in, cluster, topology.GatewayLocal, nil)
 	if err != nil {
@@ -235,13 +235,13 @@ func (w *world) acknowledge(ctx context.Context, in snapshot.Informers) (*queue.
 	return q, reader.Watch(q, func(_ snapshot.Kind, key string) []string { return []string{key} })
 }
 
-// eventually waits until the world is as described.
+// eventually waits until ok returns true.
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
 	eventually.True(w.t, what, ok, eventually.Dump(w.String))
 }
 
-// writer notes the transactions.
+// writer records the transactions.
 type writer struct {
 	Writer
 	w *world
@@ -257,8 +257,8 @@ func (n writer) Apply(ctx context.Context, o nb.Owner, rows []nb.Row) (nb.Stats,
 	return stats, err
 }
 
-// hosts returns the host of an EgressService by status, by policies, by labels
-// and by the pods that are told to be served.
+// hosts returns the host of an EgressService according to the status, the policies (with the
+// pods published as served), and the labels.
 func (w *world) hosts(key string) (status, policies, labels string) {
 	namespace, name, _ := strings.Cut(key, "/")
 	if eg, err := w.egress.EgressServiceV1().EgressServices(namespace).Get(context.Background(), name, metav1.GetOptions{}); err == nil {
@@ -291,13 +291,13 @@ func (w *world) String() string {
 	return fmt.Sprintf("status %q policies %q labels %q\n%swrites:\n%s", status, policies, labels, w.nb.Dump(), strings.Join(w.writes(), "\n"))
 }
 
-// hopsOf are the management addresses of a node as hosts shows them.
+// hopsOf are the management addresses of a node, in the format of hosts.
 var hopsOf = map[string]string{
 	"": "", "ovn-worker": "10.244.0.2 fd00:10:244:1::2", "ovn-worker2": "10.244.1.2 fd00:10:244:2::2",
 	"ovn-control-plane": "10.244.2.2 fd00:10:244:3::2",
 }
 
-// served waits until node, and nobody else, serves key; "" is nobody.
+// served waits until only node serves key; "" means that no node does.
 func (w *world) served(key, node string) {
 	w.t.Helper()
 	w.eventually(fmt.Sprintf("%q to serve %s", node, key), func() bool {
@@ -318,14 +318,14 @@ func (w *world) anyHost(key string) string {
 	return host
 }
 
-// programmed tells whether the status of an EgressService says that it is served.
+// programmed reports whether the status of an EgressService says that it is served.
 func (w *world) programmed(key string) bool {
 	namespace, name, _ := strings.Cut(key, "/")
 	eg, err := w.egress.EgressServiceV1().EgressServices(namespace).Get(context.Background(), name, metav1.GetOptions{})
 	return err == nil && isTrue(eg.Status, v1.ConditionProgrammed)
 }
 
-// writes returns what was written so far.
+// writes returns the writes so far.
 func (w *world) writes() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -379,7 +379,7 @@ func (w *world) try(obj runtime.Object, verb string) error {
 	return err
 }
 
-// makePods makes the pods that a slice lists, on the nodes it names.
+// makePods creates the pods that a slice lists, on the nodes it names.
 func (w *world) makePods(s *discoveryv1.EndpointSlice) {
 	for _, e := range s.Endpoints {
 		if netip.MustParseAddr(e.Addresses[0]).Is4() && strings.HasPrefix(e.Addresses[0], "172.") {
@@ -401,14 +401,14 @@ func (w *world) makePods(s *discoveryv1.EndpointSlice) {
 	}
 }
 
-// pod is a running pod.
+// pod returns a running pod.
 func pod(namespace, addr, node string) *corev1.Pod {
 	name := "pod-" + strings.NewReplacer(".", "-", ":", "-").Replace(addr)
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)},
 		Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: addr}}}}
 }
 
-// client is what the typed clients have in common.
+// client contains the common methods of the typed clients.
 type client[T any] interface {
 	Create(context.Context, T, metav1.CreateOptions) (T, error)
 	Update(context.Context, T, metav1.UpdateOptions) (T, error)
@@ -444,7 +444,7 @@ func node(name string, number int, change ...func(*corev1.Node)) *corev1.Node {
 	return n
 }
 
-// changeNode reads a node, changes it and writes it back.
+// changeNode reads, changes and updates a node.
 func (w *world) changeNode(name string, change func(*corev1.Node)) {
 	w.t.Helper()
 	// Others may write the node in between.
@@ -488,12 +488,12 @@ func slice(name string, pods ...string) *discoveryv1.EndpointSlice {
 	return s
 }
 
-// demoObjects are those of the walk-through.
+// demoObjects returns the objects of the walk-through.
 func demoObjects() []runtime.Object {
 	return []runtime.Object{egress("demo-svc"), service("demo-svc", demoIngress...), slice("demo-svc", demoPods...)}
 }
 
-// setPrimary gives the i-th node its addresses on the primary network.
+// setPrimary sets the addresses of the i-th node on the primary network.
 func setPrimary(i int) func(*corev1.Node) {
 	return func(n *corev1.Node) {
 		n.Annotations[kube.AnnotationPrimaryIfAddr] = kube.FormatPrimaryIfAddr([]netip.Prefix{

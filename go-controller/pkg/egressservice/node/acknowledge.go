@@ -16,11 +16,11 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// fieldManager is what the nodes' part of a status belongs to.
+// fieldManager is the owner of the nodes' part of a status.
 const fieldManager = "ovnkube-node"
 
-// watchSelf looks again at what every node serves when this node comes back into
-// the cluster: it had nothing to say before.
+// watchSelf enqueues the EgressServices that every node serves when this node rejoins
+// the cluster: until then it could not report anything.
 func (c *Controller) watchSelf() error {
 	if c.deps.Nodes == nil {
 		return nil
@@ -33,7 +33,7 @@ func (c *Controller) watchSelf() error {
 	})
 }
 
-// present tells whether this node is in the cluster.
+// present reports whether this node is in the cluster.
 func (c *Controller) present() bool {
 	if c.deps.Nodes == nil {
 		return true
@@ -42,12 +42,12 @@ func (c *Controller) present() bool {
 	return !apierrors.IsNotFound(err)
 }
 
-// acknowledge says in the status what this node has programmed, where it is the
-// host and the status does not say so yet. The server refuses the status entry of a node
-// that is host no more.
+// acknowledge reports in the status what this node has programmed, if it is the
+// host and the status does not show it yet. The API server rejects the status entry of a node
+// that is no longer the host.
 func (c *Controller) acknowledge(ctx context.Context, eg *v1.EgressService, s egressservice.Service, problem string) error {
 	if s.Host == v1.HostAll && problem != "" && !c.present() {
-		return nil // the master takes back the status entries of those that it does not know
+		return nil // the master removes the status entries of unknown nodes
 	}
 	patch, err := Acknowledgement(eg, s, c.deps.Node, problem)
 	if patch == nil || err != nil {
@@ -57,7 +57,7 @@ func (c *Controller) acknowledge(ctx context.Context, eg *v1.EgressService, s eg
 		ctx, eg.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}, "status")
 	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
 		klog.V(4).InfoS("Acknowledgement came too late", "egressService", s.Key, "err", err)
-		return nil // what made it so is on its way to us
+		return nil // the event of the conflicting change is on the way
 	}
 	if err != nil {
 		return fmt.Errorf("acknowledge EgressService %s: %w", s.Key, err)
@@ -66,8 +66,8 @@ func (c *Controller) acknowledge(ctx context.Context, eg *v1.EgressService, s eg
 	return nil
 }
 
-// Acknowledgement returns the JSON patch of the status by which a node says what it has
-// programmed; nil where it has nothing to say.
+// Acknowledgement returns the JSON patch of the status with which a node reports what it has
+// programmed, or nil if there is nothing to report.
 func Acknowledgement(eg *v1.EgressService, s egressservice.Service, node, problem string) ([]byte, error) {
 	const path = "/status/programmed"
 	ops := kube.JSONPatch{}.Test("/metadata/uid", eg.UID).Test("/status/host", s.Host)
@@ -81,8 +81,8 @@ func Acknowledgement(eg *v1.EgressService, s egressservice.Service, node, proble
 		}
 		ops = ops.Add(path, word)
 	case s.Host == v1.HostAll && problem != "":
-		// One node's status entry is enough to know that something is wrong, but what is
-		// wrong may be something else by now.
+		// One node's status entry is enough to show that there is a problem, but its own
+		// problem may change.
 		word := v1.ProgrammedStatus{Host: node, Problem: problem}
 		if s.Ack == word || s.Ack.Problem != "" && s.Ack.Host != node {
 			return nil, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// translations gives the endpoints of one of many services its address.
+// translations returns the translations of the endpoints of one of many services to its address.
 func translations(service, each int) egressservice.Translations {
 	t := egressservice.Translations{}
 	for i := range each {
@@ -23,8 +23,8 @@ func translations(service, each int) egressservice.Translations {
 	return t
 }
 
-// BenchmarkProgram writes the translations of 10,000 endpoints to the kernel, as a
-// host does that takes over, and then changes one endpoint.
+// BenchmarkProgram writes the translations of 10,000 endpoints to the kernel, like a
+// host that takes over, and then changes one endpoint.
 func BenchmarkProgram(b *testing.B) {
 	const endpoints = 10000
 	for _, services := range []int{1, 1000} {
@@ -44,7 +44,7 @@ func BenchmarkProgram(b *testing.B) {
 			close(keys)
 			var done []<-chan struct{}
 			for range workers {
-				// Whichever of them has its turn runs the command, in the namespace it is in.
+				// The worker whose turn it is runs the command in its namespace.
 				done = append(done, ns.Go(func() {
 					for s := range keys {
 						key := fmt.Sprintf("default/svc-%d", s)

@@ -22,76 +22,76 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// workers is how many EgressServices are reconciled at the same time. They mostly wait: the chain
-// driver writes the changes of all that wait in one go.
+// workers is the number of EgressServices reconciled at the same time. They mostly wait: the chain
+// driver writes all waiting changes at once.
 const workers = 256
 
-// Linger is how long rules outlive their use: the other nodes take their time to
-// stop sending traffic here after the policies were changed.
+// Linger is how long rules outlive their use: other nodes take some time to
+// stop sending traffic here after the policies have changed.
 const Linger = 5 * time.Second
 
-// Deps is what the controller works with.
+// Deps are the dependencies of the controller.
 type Deps struct {
 	// Node is the name of this node.
 	Node string
-	// Nodes has at least this node, as long as it is in the cluster. nil: it always is.
+	// Nodes includes at least this node, while it is in the cluster. nil: it always is.
 	Nodes coreinformers.NodeInformer
-	// Egress is where acknowledgements are written.
+	// Egress writes acknowledgements.
 	Egress versioned.Interface
-	// Informers are started by the caller after New.
+	// The caller starts Informers after New.
 	Informers snapshot.Informers
-	// Chains owns the chains that egressservice.Chains declares.
+	// Chains manages the chains that egressservice.Chains declares.
 	Chains host.ChainWriter
-	// IPRules owns the ip rules of this node.
+	// IPRules manages the ip rules of this node.
 	IPRules host.Writer[host.IPRule, struct{}]
 	// Tables finds the routing tables of networks.
 	Tables Tables
 	// Flush deletes the connections whose translation is stale; see
-	// conntrack.FlushTranslated. Once a translation has ended, ended also names
-	// the addresses that are no longer given here.
+	// conntrack.FlushTranslated. Once a translation has ended, ended contains
+	// the addresses that this node no longer translates to.
 	Flush func(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error
-	// Linger replaces the constant where it is not 0.
+	// Linger replaces the constant if it is not 0.
 	Linger time.Duration
 	// ClusterSubnets are the pod subnets of the cluster.
 	ClusterSubnets []netip.Prefix
 	// Mode is the gateway mode of the cluster.
 	Mode topology.GatewayMode
-	// EgressIPs says that there may be EgressIPs, whose ip rules would lead pods of an
+	// EgressIPs says that there may be EgressIPs, whose ip rules would route pods of an
 	// EgressService elsewhere.
 	EgressIPs bool
 	// NodeLocal are ranges that pods reach by the usual routes of their own node.
 	NodeLocal []netip.Prefix
 }
 
-// Controller serves the EgressServices whose host is this node.
+// Controller handles the EgressServices whose host is this node.
 type Controller struct {
 	deps   Deps
 	reader *snapshot.Reader
 	queue  *queue.Controller
 
 	mu sync.Mutex
-	// contributed holds what the kernel has of each key, for keys that
-	// contribute something.
+	// contributed is the kernel state of each key that contributes
+	// something.
 	contributed map[string]contribution
-	// taken are the keys that were taken over, as long as the status does not show it.
+	// taken are the keys that were taken over, while the status does not show it yet.
 	taken    map[string]bool
-	networks map[string]table // by network, as last looked up
-	// settled are the translations of the keys whose traffic is led here, as far as
-	// connections with others were forgotten since.
+	networks map[string]table // by network, the result of the last lookup
+	// settled are the translations of the keys whose traffic is led here, for which connections
+	// with other translations have been forgotten since.
 	settled map[string]egressservice.Translations
-	// elsewhere are the pods of this node, by key, that leave by another one.
+	// elsewhere are the pods of this node, by key, that leave by another node.
 	elsewhere map[string][]netip.Addr
 	leaving   *leaving
 	flush     *flusher
 }
 
-// contribution is what one EgressService has in the kernel.
+// contribution is the kernel state of one EgressService.
 type contribution struct {
 	translations egressservice.Translations
 	ipRules      map[host.IPRule]struct{}
-	replies      host.Rules // which the ip rules are not for
-	unsure       bool       // writing failed half-way
-	// untrusted are those whose connections are still to be forgotten then.
+	replies      host.Rules // traffic exempt from the ip rules
+	unsure       bool       // a write failed half-way
+	// untrusted are the pods whose connections must still be forgotten if unsure.
 	untrusted map[netip.Addr]bool
 }
 
@@ -130,7 +130,7 @@ func New(deps Deps) (*Controller, error) {
 	)
 }
 
-// Run works until ctx is done.
+// Run runs the controller until ctx is done.
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.reader.Close()
 	var wg sync.WaitGroup
@@ -140,15 +140,15 @@ func (c *Controller) Run(ctx context.Context) error {
 	return c.queue.Run(ctx, workers)
 }
 
-// Attempted is closed when every EgressService that was there at the start has been
-// tried once.
+// Attempted is closed when every EgressService that existed at the start has been
+// attempted once.
 func (c *Controller) Attempted() <-chan struct{} { return c.queue.Attempted() }
 
-// Synced is closed when the kernel was told what every EgressService that was there
-// at the start wants of it: from then on the chains and ip rules may be swept.
+// Synced is closed when the kernel state of every EgressService that existed
+// at the start has been written: from then on the chains and ip rules may be swept.
 func (c *Controller) Synced() <-chan struct{} { return c.queue.Synced() }
 
-// reconcile programs what this node does for one EgressService, and then says so.
+// reconcile programs this node's rules for one EgressService, and then acknowledges them.
 func (c *Controller) reconcile(ctx context.Context, key string) error {
 	eg, err := c.reader.Object(key)
 	if err != nil {
@@ -186,7 +186,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	return c.acknowledge(ctx, eg, s, problem)
 }
 
-// decode reads an EgressService, with the pods of other nodes where this one needs them.
+// decode reads an EgressService, with the pods of other nodes if this node needs them.
 func (c *Controller) decode(ctx context.Context, eg *v1.EgressService) (egressservice.Service, error) {
 	known := c.reader.Knows(eg)
 	s, others, err := c.reader.Decode(eg)
@@ -210,14 +210,14 @@ func (c *Controller) decode(ctx context.Context, eg *v1.EgressService) (egressse
 	return s, err
 }
 
-// needsAll tells whether this node has to know an EgressService's pods on other nodes: as the
-// host, which translates for them, or for replies of pods that its kernel has led to them.
+// needsAll reports whether this node needs an EgressService's pods on other nodes: as the
+// host, which translates for them, or for replies of pods to which its kernel has sent requests.
 func (c *Controller) needsAll(s egressservice.Service) bool {
 	return c.role(s).Host == c.deps.Node || len(s.DirectPorts) > 0
 }
 
-// role returns s with the host it has as far as this node is concerned: while
-// another one has not taken over, the host before goes on.
+// role returns s with the host from this node's point of view: until
+// another node has taken over, the previous host continues.
 func (c *Controller) role(s egressservice.Service) egressservice.Service {
 	if s.Host == c.deps.Node || s.Host == "" || s.Host == v1.HostAll {
 		return s
@@ -231,8 +231,8 @@ func (c *Controller) role(s egressservice.Service) egressservice.Service {
 	return s
 }
 
-// takesOver tells whether this node is host and was not before: what it remembers
-// of connections, from an earlier time as host, is out of date.
+// takesOver reports whether this node is the host and was not before: its connection tracking
+// entries from an earlier time as host are outdated.
 func (c *Controller) takesOver(s egressservice.Service) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -243,20 +243,20 @@ func (c *Controller) takesOver(s egressservice.Service) bool {
 	return !c.taken[s.Key]
 }
 
-// want plans what this node contributes, and says what it cannot do.
+// want plans what this node contributes, and describes any problem.
 func (c *Controller) want(s egressservice.Service) (want contribution, problem string, err error) {
 	want.translations = egressservice.NodeState(s, c.deps.Node)
 	if c.deps.EgressIPs {
 		want.ipRules = egressservice.MainTableRules(want.translations)
 	}
-	// Whether anything is to be done with the network does not depend on its table.
+	// Whether this node uses the network does not depend on its routing table.
 	if len(egressservice.IPRules(s, c.deps.Node, unnamed, nil)) == 0 {
 		return want, "", nil
 	}
 	t := c.lookup(s.Network)
 	if t.problem != "" {
 		if !egressservice.Networked(s, c.deps.Node) {
-			return want, "", nil // nobody said that the network is here
+			return want, "", nil // the network is not expected on this node
 		}
 		return want, t.problem, nil
 	}
@@ -267,15 +267,15 @@ func (c *Controller) want(s egressservice.Service) (want contribution, problem s
 	return want, "", nil
 }
 
-// program makes the kernel have what is wanted of key. What is not wanted any
-// more lingers, out of the way of everything that is.
+// program writes the wanted kernel state of key. State that is no longer wanted
+// lingers, with a lower precedence than all wanted state.
 func (c *Controller) program(ctx context.Context, key string, want contribution, takeover bool) error {
 	c.mu.Lock()
 	have, known := c.contributed[key]
 	c.mu.Unlock()
-	// On most nodes most EgressServices are none of their business, and even to
-	// find that nothing differs means to read the tables; what others do to them
-	// the drivers' owner repairs.
+	// Most nodes are not involved in most EgressServices, and even
+	// comparing means reading the tables; the owner of the drivers repairs
+	// changes made by others.
 	if !known && want.empty() || known && have.equal(want) && !takeover {
 		klog.V(4).InfoS("Rules are up to date", "egressService", key)
 		return nil
@@ -287,7 +287,7 @@ func (c *Controller) program(ctx context.Context, key string, want contribution,
 		return err
 	}
 	chains := want.translations.Rules(key)
-	maps.Copy(chains, want.replies) // chains of their own
+	maps.Copy(chains, want.replies) // they use their own chains
 	if err := c.deps.Chains.Apply(ctx, egressservice.Contributor(key), chains); err != nil {
 		return fmt.Errorf("apply rules of EgressService %s: %w", key, err)
 	}
@@ -309,8 +309,8 @@ func (c *Controller) program(ctx context.Context, key string, want contribution,
 	return nil
 }
 
-// flushReplaced deletes connections that were open before: they would keep the
-// translation they had, or none.
+// flushReplaced deletes connections opened earlier, which would keep their
+// previous translation, or none.
 func (c *Controller) flushReplaced(ctx context.Context, have, want contribution, strange map[netip.Addr]bool, takeover bool) error {
 	fresh := egressservice.Translations{}
 	for addr, to := range want.translations {
@@ -327,7 +327,7 @@ func (c *Controller) flushReplaced(ctx context.Context, have, want contribution,
 	return c.flush.replaced(ctx, fresh, strange)
 }
 
-// given returns those of some addresses that this node gives to pods.
+// given returns those of the addresses that pods are translated to on this node.
 func (c *Controller) given(addrs []netip.Addr) map[netip.Addr]bool {
 	given := map[netip.Addr]bool{}
 	if len(addrs) == 0 {
@@ -345,7 +345,7 @@ func (c *Controller) given(addrs []netip.Addr) map[netip.Addr]bool {
 	return given
 }
 
-// note remembers what the kernel has of key.
+// note stores the kernel state of key.
 func (c *Controller) note(key string, has contribution) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -36,7 +36,7 @@ import (
 
 var cluster = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/48")}
 
-// chains counts the calls that reach the chains, and may refuse them.
+// chains counts the writes to the chains, and may reject them.
 type chains struct {
 	*hostfake.Chains
 	mu    sync.Mutex
@@ -44,7 +44,7 @@ type chains struct {
 	fail  int
 }
 
-// refuse has the next calls fail.
+// refuse makes the next calls fail.
 func (c *chains) refuse(times int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,13 +75,13 @@ func (c *chains) called(contributor string) int {
 	return n
 }
 
-// kernel is a host's connections and routing tables as a test sees them.
+// kernel is a host's connections and routing tables for a test.
 type kernel struct {
 	mu     sync.Mutex
 	tables map[string]int
 	open   map[[2]netip.Addr]bool // source and translated source
 	ended  []netip.Addr
-	fail   func() error // nil: never
+	fail   func() error // nil: never fails
 }
 
 func (k *kernel) fails() error {
@@ -194,7 +194,7 @@ func (w *world) start() *Controller {
 		own.Shutdown()
 	})
 	w.t.Cleanup(w.stop)
-	<-c.Synced() // with a kernel that fails that may be many tries later
+	<-c.Synced() // with a failing kernel this may take many attempts
 	return c
 }
 
@@ -241,7 +241,7 @@ func slice(name string, pods ...string) *discoveryv1.EndpointSlice {
 	return s
 }
 
-// pod is a running pod.
+// pod returns a running pod.
 func pod(namespace, name, node string, addrs ...string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)},
 		Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
@@ -251,8 +251,8 @@ func pod(namespace, name, node string, addrs ...string) *corev1.Pod {
 	return p
 }
 
-// TestOthersPodsAreLeftAlone: what a slice lists and no pod of the namespace has is
-// not touched, and is served from when a pod has it until that pod is finished.
+// TestOthersPodsAreLeftAlone: an address that a slice lists but no pod of the namespace has is
+// not touched; it is served from when a pod has it until that pod is finished.
 func TestOthersPodsAreLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -281,8 +281,8 @@ func TestOthersPodsAreLeftAlone(t *testing.T) {
 
 func rules(w *world) int { return strings.Count(w.dump(), "-j SNAT") }
 
-// TestHostProgramsItsChain follows the document: nothing, the host, not the host
-// any more, and the other ways out.
+// TestHostProgramsItsChain follows the documentation: no host, the host, no longer the host,
+// and the other ways to end.
 func TestHostProgramsItsChain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -322,7 +322,7 @@ func TestHostProgramsItsChain(t *testing.T) {
 	})
 }
 
-// TestOthersServicesCostNothing: what is none of this node's business does not
+// TestOthersServicesCostNothing: EgressServices that do not involve this node do not
 // reach the kernel.
 func TestOthersServicesCostNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -369,7 +369,7 @@ func (w *world) status() v1.EgressServiceStatus {
 
 func (w *world) setStatus(change func(*v1.EgressServiceStatus)) {
 	w.t.Helper()
-	// The node may write its word in between.
+	// The node may write its acknowledgement in between.
 	services := w.egress.EgressServiceV1().EgressServices("default")
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		eg, err := services.Get(context.Background(), "demo-svc", metav1.GetOptions{})
@@ -385,7 +385,7 @@ func (w *world) setStatus(change func(*v1.EgressServiceStatus)) {
 	}
 }
 
-// programmedBy is a status in which host has acknowledged, and has the traffic.
+// programmedBy sets a status in which host has acknowledged, and whether it has the traffic.
 func programmedBy(host string, traffic bool) func(*v1.EgressServiceStatus) {
 	return func(s *v1.EgressServiceStatus) {
 		s.Host, s.Programmed = host, &v1.ProgrammedStatus{Host: host, Digest: "x"}
@@ -396,8 +396,8 @@ func programmedBy(host string, traffic bool) func(*v1.EgressServiceStatus) {
 	}
 }
 
-// TestAcknowledges: the host says what it has programmed, after it has, once for
-// each change; and a restart says nothing.
+// TestAcknowledges: the host acknowledges what it has programmed, afterwards, once for
+// each change; a restart does not acknowledge again.
 func TestAcknowledges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -424,7 +424,7 @@ func TestAcknowledges(t *testing.T) {
 			t.Errorf("%d patches, want 2; %q", patches, early)
 		}
 		calls := patches
-		w.start() // a second one is as good as a restarted one
+		w.start() // a second controller is equivalent to a restarted one
 		if patches != calls {
 			t.Errorf("a restart wrote %d times", patches-calls)
 		}
@@ -462,8 +462,8 @@ func TestOldHostWaits(t *testing.T) {
 	})
 }
 
-// TestRulesLinger: a rule that is not used any more stays for a while, behind
-// those that are, and connections of before a translation are cut.
+// TestRulesLinger: a rule that is no longer used stays for a while, after
+// those in use, and connections that predate a translation are deleted.
 func TestRulesLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -482,7 +482,7 @@ func TestRulesLinger(t *testing.T) {
 		if rules(w) != 4 {
 			t.Errorf("rules of the deleted EgressService:\n%s", w.dump())
 		}
-		// Another one gets a pod of it: its rule comes first.
+		// Another EgressService gets one of its pods: its rule comes first.
 		for _, f := range []func() error{
 			func() error {
 				_, err := w.kube.CoreV1().Services("default").Create(t.Context(), service("z-next", "6.6.6.6"), metav1.CreateOptions{})
@@ -508,9 +508,9 @@ func TestRulesLinger(t *testing.T) {
 	})
 }
 
-// TestConnectionsOfEarlierDays: a node that becomes host again forgets what it knew of
-// the pods' connections, which went on elsewhere: their windows have moved. One that
-// is only started anew cuts nothing.
+// TestConnectionsOfEarlierDays: a node that becomes host again forgets its old entries of
+// the pods' connections, which continued elsewhere: their TCP windows have moved. A restarted host
+// deletes no connections.
 func TestConnectionsOfEarlierDays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -524,7 +524,7 @@ func TestConnectionsOfEarlierDays(t *testing.T) {
 		})
 		w.kernel.connect("10.244.0.5", "5.5.5.5")
 		w.kernel.connect("10.244.0.99", "5.5.5.5")
-		w.start() // a second one is as good as a restarted one
+		w.start() // a second controller is equivalent to a restarted one
 		fakeapi.Settle()
 		if !w.kernel.connected("10.244.0.5", "5.5.5.5") {
 			t.Error("a restart cut a connection")
@@ -542,7 +542,7 @@ func TestConnectionsOfEarlierDays(t *testing.T) {
 	})
 }
 
-// TestHalfWritten: ip rules of an attempt that failed half-way go when nothing is wanted
+// TestHalfWritten: ip rules of a partially failed attempt are removed when nothing is wanted
 // any more.
 func TestHalfWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

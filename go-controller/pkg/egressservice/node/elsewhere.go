@@ -14,8 +14,8 @@ import (
 // elsewhereContributor is the name of the contributions for pods that leave by another node.
 func elsewhereContributor(key string) string { return egressservice.Contributor(key) + "~elsewhere" }
 
-// keepIn keeps pods of this node that leave by another one from leaving by this one, once
-// they are led there, and as soon as what this node translated before has had its time.
+// keepIn prevents pods of this node that leave by another node from leaving by this one, once
+// they are led there, and as soon as this node's previous translations have expired.
 func (c *Controller) keepIn(ctx context.Context, s egressservice.Service) error {
 	pods := egressservice.Elsewhere(s, c.deps.Node)
 	c.mu.Lock()

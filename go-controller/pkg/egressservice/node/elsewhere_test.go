@@ -19,8 +19,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// TestElsewhere: a node keeps those of its pods in that leave by another one, from when they
-// do until they do not, and while it was host itself as soon as its rules have gone.
+// TestElsewhere: a node drops traffic of its pods that leave by another node, exactly as long as they
+// do; if it was the host itself, from when its rules have expired.
 func TestElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -68,8 +68,8 @@ func TestElsewhere(t *testing.T) {
 	})
 }
 
-// TestElsewherePackets has two pods of a node send through its kernel, one of which leaves by
-// another node: only what goes to nodes, and answers, leave by this one.
+// TestElsewherePackets: two pods of a node send through its kernel, one of which leaves by
+// another node: only its traffic to nodes, and replies, leave by this one.
 func TestElsewherePackets(t *testing.T) {
 	ns := netnstest.New(t)
 	ends := routed.New(t, ns)
@@ -95,7 +95,7 @@ func TestElsewherePackets(t *testing.T) {
 		if got, from := ends.Receive(server); got != "passed" {
 			t.Errorf("%s: %q leaves, with %s", c.kept, got, from)
 		}
-		ends.Send(server, "question", pod.LocalAddr()) // as a client that came through this node
+		ends.Send(server, "question", pod.LocalAddr()) // like a client that came through this node
 		if got, _ := ends.Receive(pod); got != "question" {
 			t.Errorf("%s gets %q", c.kept, got)
 		}
@@ -106,7 +106,7 @@ func TestElsewherePackets(t *testing.T) {
 	}
 }
 
-// assertRendered compares rules with what the kernel makes of them.
+// assertRendered compares rules with those shown by the kernel.
 func assertRendered(t *testing.T, ns *netnstest.NS, want host.Rules) {
 	t.Helper()
 	tools := map[topology.Family]string{topology.IPv4: "iptables-save", topology.IPv6: "ip6tables-save"}

@@ -11,19 +11,19 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 )
 
-// flusher deletes connections whose translation is stale; callers that wait share
+// flusher deletes connections whose translation is stale; waiting callers share
 // one pass over the table.
 type flusher struct {
 	flush  func(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error
 	passes *host.Coalescer[error]
-	// given tells which of some addresses are given to other pods.
+	// given returns those of some addresses that are used for other pods.
 	given func(addrs []netip.Addr) map[netip.Addr]bool
 
 	mu      sync.Mutex
-	added   egressservice.Translations // what connections of these are to have
-	expired egressservice.Translations // what they must not have any more
-	// untrusted are those whose connections went another way since we saw them last:
-	// what is known of their windows would stop them.
+	added   egressservice.Translations // the translations that connections must have
+	expired egressservice.Translations // the translations that connections must not have any more
+	// untrusted are the pods whose connections took another path since this node last saw them:
+	// the outdated TCP windows in their entries would block them.
 	untrusted map[netip.Addr]bool
 }
 
@@ -35,7 +35,7 @@ func newFlusher(flush func(context.Context, func(src, to netip.Addr) bool, []net
 }
 
 // replaced flushes the connections of the given addresses that have another
-// translation than the one given, and all of those that are strange.
+// translation than the given one, and all connections of strange addresses.
 func (f *flusher) replaced(ctx context.Context, now egressservice.Translations, strange map[netip.Addr]bool) error {
 	return f.add(ctx, now, nil, strange)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // TestDeletedNodeSaysNothing: a node that was deleted while its process runs does not
-// say again what the master takes back; once it is back in the cluster it does.
+// report again what the master removes; once it is back in the cluster it does.
 func TestDeletedNodeSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const me = "ovn-worker2"
@@ -47,8 +47,8 @@ func TestDeletedNodeSaysNothing(t *testing.T) {
 	})
 }
 
-// TestProblemFollowsNetwork: a node that misses a network says so of the one that there is
-// to be now.
+// TestProblemFollowsNetwork: a node on which a network is missing reports the network that is currently
+// wanted.
 func TestProblemFollowsNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -67,7 +67,7 @@ func TestProblemFollowsNetwork(t *testing.T) {
 				return p != nil && p.Host == "ovn-worker2" && strings.Contains(p.Problem, network)
 			})
 		}
-		// What another node has said is enough.
+		// A report of another node is enough.
 		w.setStatus(func(s *v1.EgressServiceStatus) {
 			s.Programmed = &v1.ProgrammedStatus{Host: "ovn-worker", Problem: "network red has no routing table with routes"}
 		})

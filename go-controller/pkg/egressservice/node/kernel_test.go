@@ -13,14 +13,14 @@ import (
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 )
 
-// family is what TestDefaultRoute tries in a family.
+// family is the test data of TestDefaultRoute for a family.
 type family struct {
 	flag, bits                       string
 	mp0, uplink, other               string // the host's addresses
 	gateway, otherGateway            string
-	pod, cluster, local              string // who sends
+	pod, cluster, local              string // the senders
 	inside                           []string
-	peer, apiServer, outside, client string // who is outside of the cluster, but for peer
+	peer, apiServer, outside, client string // addresses outside the cluster, except for peer
 	usual                            map[string]string
 }
 
@@ -46,9 +46,9 @@ var families = []family{{
 	},
 }}
 
-// TestDefaultRoute asks the kernel where packets go whose network has a default route:
-// what is for the cluster itself takes the usual routes, everything else the network,
-// be it from a pod of the node, or a reply of the Service.
+// TestDefaultRoute checks the kernel's routes for packets of a network with a default route:
+// packets to the cluster itself take the usual routes, all others the network,
+// whether they are from a pod of the node, or replies of the Service.
 func TestDefaultRoute(t *testing.T) {
 	for _, f := range families {
 		for _, host := range []string{"me", v1.HostAll} {
@@ -114,7 +114,7 @@ func TestDefaultRoute(t *testing.T) {
 				check("breth0", append(append([]string{f.peer}, local...), "30080")...)
 				check("breth0", append(append([]string{f.outside}, local...), "30081")...) // of another Service
 				check("breth0", f.outside, "from", another(f.pod), "iif", "mp0")
-				// Answers of nodes pass a filter that asks for the way back.
+				// Replies of nodes must pass the reverse path filter.
 				check("mp0", f.pod, "from", f.peer, "iif", "breth0")
 				check("mp0", f.pod, "from", f.apiServer, "iif", "breth0")
 				check("mp0", f.pod, "from", f.outside, "iif", "blue")
@@ -131,5 +131,5 @@ func TestDefaultRoute(t *testing.T) {
 	}
 }
 
-// another is the address of a pod beside one.
+// another returns the address of a pod next to the given one.
 func another(pod string) string { return fmt.Sprint(netip.MustParseAddr(pod).Next()) }

@@ -16,11 +16,11 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
-// leavingContributor sorts behind the contributors of all EgressServices, so that
-// a rule on its way out never wins over one that is in use.
+// leavingContributor sorts after the contributors of all EgressServices, so that
+// an expiring rule never takes precedence over one in use.
 const leavingContributor = egressservice.Feature + "~leaving"
 
-// leaving keeps the rules that are no longer used for a while.
+// leaving keeps rules that are no longer used for a while.
 type leaving struct {
 	deps   Deps
 	flush  *flusher
@@ -28,11 +28,11 @@ type leaving struct {
 	wake   chan struct{}
 
 	mu sync.Mutex
-	// Until when they are kept. What is over stays here until the kernel has
-	// neither its rule nor its connections any more.
+	// The keys are kept until the given times. Expired ones stay here until the kernel has
+	// neither their rules nor their connections any more.
 	translations map[released]time.Time
 	ipRules      map[host.IPRule]time.Time
-	// replies are what ip rules on their way out are not for, by EgressService.
+	// replies are the exemptions from expiring ip rules, by EgressService.
 	replies map[string]leavingReplies
 }
 
@@ -41,7 +41,7 @@ type leavingReplies struct {
 	until time.Time
 }
 
-// released is a translation on its way out.
+// released is an expiring translation.
 type released struct {
 	key      string
 	addr, to netip.Addr
@@ -52,15 +52,15 @@ func newLeaving(deps Deps, flush *flusher) *leaving {
 		translations: map[released]time.Time{}, ipRules: map[host.IPRule]time.Time{}, replies: map[string]leavingReplies{}}
 }
 
-// add takes over what have holds and want does not, in the kernel, too: the
-// caller may drop it then. What want has is not leaving; back is what was.
+// add takes over, also in the kernel, the state in have that is not in want, so that
+// the caller may drop it. State in want is no longer expiring; back are the addresses for which it was.
 func (l *leaving) add(ctx context.Context, key string, have, want contribution) (back map[netip.Addr]bool, err error) {
 	until := time.Now().Add(l.deps.Linger)
 	back = map[netip.Addr]bool{}
 	l.mu.Lock()
 	changed := false
 	for addr, to := range want.translations {
-		// It is in use; the rule here is the same, or comes behind it.
+		// It is in use; the expiring rule is the same, or comes after it.
 		d := released{key, addr, to}
 		if _, was := l.translations[d]; was {
 			delete(l.translations, d)
@@ -68,7 +68,7 @@ func (l *leaving) add(ctx context.Context, key string, have, want contribution) 
 		}
 	}
 	for addr, to := range have.translations {
-		// One with another address now has nothing to wait for.
+		// An address with another translation now need not keep the previous one.
 		if _, still := want.translations[addr]; !still {
 			l.translations[released{key, addr, to}] = until
 			changed = true
@@ -94,7 +94,7 @@ func (l *leaving) add(ctx context.Context, key string, have, want contribution) 
 	return back, l.write(ctx)
 }
 
-// write contributes what is leaving.
+// write contributes the expiring state.
 func (l *leaving) write(ctx context.Context) error {
 	failed, err := l.passes.Do(ctx, l.passes.Request(), func(ctx context.Context) error {
 		rules, ipRules := l.contribution(time.Now())
@@ -147,7 +147,7 @@ func (l *leaving) contribution(now time.Time) (host.Rules, map[host.IPRule]struc
 	return rules, ipRules
 }
 
-// run lets go of what has lingered long enough, until ctx is done.
+// run removes expired state, until ctx is done.
 func (l *leaving) run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -168,7 +168,7 @@ func (l *leaving) run(ctx context.Context) {
 	}
 }
 
-// next returns how long nothing is to be done.
+// next returns the time until the next expiry.
 func (l *leaving) next(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,7 +182,7 @@ func (l *leaving) next(now time.Time) time.Duration {
 	return max(wait, time.Millisecond)
 }
 
-// rest returns for how long the translations of an EgressService are kept; 0 where none is.
+// rest returns for how long the translations of an EgressService are still kept, or 0 if there are none.
 func (l *leaving) rest(key string, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,7 +195,7 @@ func (l *leaving) rest(key string, now time.Time) time.Duration {
 	return rest
 }
 
-// expire removes what is over, and then the connections that still have it.
+// expire removes expired state, and then the connections that still use it.
 func (l *leaving) expire(ctx context.Context) error {
 	now := time.Now()
 	l.mu.Lock()
@@ -219,7 +219,7 @@ func (l *leaving) expire(ctx context.Context) error {
 	return nil
 }
 
-// expired returns what need not be kept at this time.
+// expired returns the entries that have expired.
 func expired[K comparable](all map[K]time.Time, now time.Time) map[K]time.Time {
 	some := map[K]time.Time{}
 	for k, until := range all {
@@ -230,7 +230,7 @@ func expired[K comparable](all map[K]time.Time, now time.Time) map[K]time.Time {
 	return some
 }
 
-// drop takes off what has not been given more time meanwhile.
+// drop deletes the entries that were not prolonged meanwhile.
 func drop[K comparable](all, some map[K]time.Time) {
 	for k, until := range some {
 		if all[k].Equal(until) {

@@ -28,7 +28,7 @@ var (
 	leavingTo  = netip.MustParseAddr("5.5.5.5")
 )
 
-// flushes is a table of connections that may refuse to be flushed.
+// flushes is a table of connections that may reject being flushed.
 type flushes struct {
 	kernel
 	fail atomic.Int32
@@ -41,7 +41,7 @@ func (f *flushes) flush(ctx context.Context, stale func(src, to netip.Addr) bool
 	return f.kernel.flush(ctx, stale, ended)
 }
 
-// bareHost is a controller whose queue does not run: a test programs what it wants.
+// bareHost is a controller whose queue does not run: a test calls program itself.
 type bareHost struct {
 	*Controller
 	chains      *chains
@@ -72,7 +72,7 @@ func newBareHost(t *testing.T) bareHost {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = c.Run(ctx) // an error: nobody starts the informers
+		_ = c.Run(ctx) // an error, since the informers are not started
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -81,7 +81,7 @@ func newBareHost(t *testing.T) bareHost {
 	return h
 }
 
-// serve makes the node translate the pod, or not any more.
+// serve makes the node translate the pod, or stop translating it.
 func (h bareHost) serve(t *testing.T, serves bool) error {
 	t.Helper()
 	var want contribution
@@ -91,7 +91,7 @@ func (h bareHost) serve(t *testing.T, serves bool) error {
 	return h.program(t.Context(), "default/svc", want, false)
 }
 
-// left returns a node that has stopped to translate the pod, which has a connection.
+// left returns a node that has stopped translating the pod, which has a connection.
 func left(t *testing.T) bareHost {
 	t.Helper()
 	h := newBareHost(t)
@@ -104,7 +104,7 @@ func left(t *testing.T) bareHost {
 	return h
 }
 
-// expect says what there is after a while.
+// expect checks the state after a while.
 func (h bareHost) expect(t *testing.T, after time.Duration, rules, connected bool) {
 	t.Helper()
 	<-time.After(after)
@@ -117,8 +117,8 @@ func (h bareHost) expect(t *testing.T, after time.Duration, rules, connected boo
 	}
 }
 
-// TestLinger: the other nodes have seconds to follow before a host that is none any
-// more lets their packets pass without its rules.
+// TestLinger: the other nodes have several seconds to follow before a former host
+// lets their packets pass without its rules.
 func TestLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := left(t)
@@ -133,7 +133,7 @@ func TestLinger(t *testing.T) {
 	})
 }
 
-// TestOthersKeepTheAddress: when one of the pods goes, the bridge goes on to know the
+// TestOthersKeepTheAddress: when one of the pods is removed, the bridge keeps the
 // connections of the others with the address.
 func TestOthersKeepTheAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -162,8 +162,8 @@ func TestOthersKeepTheAddress(t *testing.T) {
 	})
 }
 
-// TestLeavingOutlivesFailures: connections with an address that is not given here
-// any more end, whatever failed when its rule was to go.
+// TestLeavingOutlivesFailures: connections with an address that is no longer used
+// here end, whatever failed when its rule was removed.
 func TestLeavingOutlivesFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := left(t)
@@ -179,7 +179,7 @@ func TestLeavingOutlivesFailures(t *testing.T) {
 	})
 }
 
-// TestBackAfterFailedEnd: what comes back while its end keeps failing is in use.
+// TestBackAfterFailedEnd: a translation that returns while its removal keeps failing is in use.
 func TestBackAfterFailedEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := left(t)
@@ -193,8 +193,8 @@ func TestBackAfterFailedEnd(t *testing.T) {
 	})
 }
 
-// TestBackOutlivesFailures: the connections of what comes back went another way
-// meanwhile, and are forgotten also where something failed at first.
+// TestBackOutlivesFailures: the connections of a returning translation took another path
+// meanwhile, and are forgotten even if something fails at first.
 func TestBackOutlivesFailures(t *testing.T) {
 	for name, fail := range map[string]func(h bareHost){
 		"rules":       func(h bareHost) { h.chains.refuse(1) },

@@ -12,8 +12,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
 )
 
-// TestNetwork: ip rules on the host, or for the pods of each node, and for what they have
-// for others than the network; none where there is no table, which the status says, and they come when it does.
+// TestNetwork: ip rules on the host, or for the pods of each node, and for their traffic
+// to destinations outside the network; none if there is no table, which the status reports, and they
+// are added when the table appears.
 func TestNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -63,8 +64,8 @@ func TestNetwork(t *testing.T) {
 	})
 }
 
-// TestNodeRepliesLinger: for as long as ip rules of a network that is not wanted any more are
-// there, so is what keeps replies by host ports out of it; then both go.
+// TestNodeRepliesLinger: as long as ip rules of a network that is no longer wanted
+// exist, so do the exemptions for replies by host ports; then both are removed.
 func TestNodeRepliesLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

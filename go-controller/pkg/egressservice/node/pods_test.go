@@ -29,8 +29,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// nodeInformers returns a factory whose informer of pods holds those of ovn-worker2 only: an
-// API server selects them, a fake clientset does not.
+// nodeInformers returns a factory whose pod informer contains only the pods of ovn-worker2: an
+// API server filters them, a fake clientset does not.
 func (w *world) nodeInformers() informers.SharedInformerFactory {
 	factory := informers.NewSharedInformerFactory(w.kube, fakeapi.NoResync)
 	own := func(p *corev1.Pod) bool { return p.Spec.NodeName == "ovn-worker2" }
@@ -90,7 +90,7 @@ func (w *world) namespacePods(namespace string) (cache.SharedIndexInformer, erro
 // unlisted is a namespace whose pods the API server lists only after world.lists was closed.
 const unlisted = "unlisted"
 
-// listed returns the namespaces whose pods were listed, "" for all, since the last call.
+// listed returns the namespaces whose pods were listed since the last call, "" for all.
 func (w *world) listed() []string {
 	var found []string
 	for _, a := range w.kube.Actions() {
@@ -102,8 +102,8 @@ func (w *world) listed() []string {
 	return found
 }
 
-// TestPodsOfOthers: a node reads the pods of other nodes of those namespaces whose
-// EgressServices it is the host of, once, and as long as it is; those of this node it knows anyway.
+// TestPodsOfOthers: a node reads the pods of other nodes only in namespaces with
+// EgressServices whose host it is, once, and as long as it is; it always knows those of this node.
 func TestPodsOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -152,8 +152,8 @@ func TestPodsOfOthers(t *testing.T) {
 	})
 }
 
-// TestPodsAtStart: what the host translates for pods of other nodes is there before pods are
-// served, and before the host says anything.
+// TestPodsAtStart: the host's translations for pods of other nodes exist before pods are
+// served, and before the host reports anything.
 func TestPodsAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -171,8 +171,8 @@ func TestPodsAtStart(t *testing.T) {
 	})
 }
 
-// TestOlderHasPodsOfOthers: a pod of another node that an older EgressService selects is
-// not this one's, also where the node is not the host of that.
+// TestOlderHasPodsOfOthers: a pod of another node that an older EgressService selects does
+// not belong to this one, even if the node is not the host of the older one.
 func TestOlderHasPodsOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -198,8 +198,8 @@ func TestOlderHasPodsOfOthers(t *testing.T) {
 	})
 }
 
-// TestDirectPortsOfOthers: replies of pods of other nodes, which this node's kernel has led to
-// them, take the network of an EgressService that every node serves.
+// TestDirectPortsOfOthers: replies of pods of other nodes to which this node's kernel has sent
+// requests use the network of an EgressService that every node serves.
 func TestDirectPortsOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -230,8 +230,8 @@ func TestDirectPortsOfOthers(t *testing.T) {
 	})
 }
 
-// TestUnlistedPods: EgressServices whose pods the API server does not list hold up others for
-// a while only, and have their rules as soon as it does.
+// TestUnlistedPods: EgressServices whose pods the API server does not list delay others only for
+// a while, and get their rules as soon as it does.
 func TestUnlistedPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -250,7 +250,7 @@ func TestUnlistedPods(t *testing.T) {
 			if err := w.egress.Tracker().Add(eg); err != nil {
 				t.Fatal(err)
 			}
-			fakeapi.Settle() // a watch of the fake API takes a hundred events at once
+			fakeapi.Settle() // a watch of the fake API buffers a hundred events
 		}
 		began := time.Now()
 		w.update(egress("demo-svc", "ovn-worker2"))
@@ -258,7 +258,7 @@ func TestUnlistedPods(t *testing.T) {
 		if took := time.Since(began); took > 12*time.Second {
 			t.Errorf("the others were held up for %s", took)
 		}
-		<-time.After(time.Hour) // tries that fail are far apart by now
+		<-time.After(time.Hour) // by now there is a long time between failing attempts
 		began = time.Now()
 		close(w.lists)
 		w.eventually("all rules", func() bool { return rules(w) == 4+many })

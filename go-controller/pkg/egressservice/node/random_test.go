@@ -23,15 +23,15 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/seeds"
 )
 
-// history is a random sequence of what users, the master and the host do.
+// history is a random sequence of actions of users, the master and the host.
 type history struct {
 	*world
 	rng    *rand.Rand
-	share  float64 // of what the kernel is asked that fails
+	share  float64 // of kernel requests that fail
 	broken *rand.Rand
 	events []string
 	born   int
-	there  map[string]bool // the EgressServices there are
+	there  map[string]bool // the existing EgressServices
 }
 
 var served = []string{"svc-0", "svc-1"}
@@ -44,7 +44,7 @@ func (h *history) say(format string, args ...any) {
 	h.events = append(h.events, fmt.Sprintf(format, args...))
 }
 
-// must fails the test where a user's request does.
+// must fails the test if a user's request fails.
 func (h *history) must(request func(ctx context.Context) error) {
 	h.t.Helper()
 	h.faults.Do(func() {
@@ -58,7 +58,7 @@ func (h *history) must(request func(ctx context.Context) error) {
 	})
 }
 
-// broke is the error of what the kernel is asked, if it fails this time.
+// broke returns the error of a kernel request, if it fails this time.
 func (h *history) broke() error {
 	h.kernel.mu.Lock()
 	defer h.kernel.mu.Unlock()
@@ -68,7 +68,7 @@ func (h *history) broke() error {
 	return nil
 }
 
-// event makes one thing happen.
+// event performs one action.
 func (h *history) event() {
 	h.born++
 	name := h.pick(served...)
@@ -151,7 +151,7 @@ func (h *history) anyEgress(name string) {
 	})
 }
 
-// anyStatus is what the master and the other nodes say.
+// anyStatus writes a status like the master and the other nodes.
 func (h *history) anyStatus(name string) {
 	if !h.there[name] {
 		return
@@ -161,7 +161,7 @@ func (h *history) anyStatus(name string) {
 	h.set(name, func(s *v1.EgressServiceStatus) {
 		before := s.Programmed
 		programmedBy(node, traffic)(s)
-		if node != "ovn-worker" { // the word is our own
+		if node != "ovn-worker" { // the entry is this node's own
 			s.Programmed = before
 		}
 	})
@@ -179,8 +179,8 @@ func (h *history) set(name string, change func(*v1.EgressServiceStatus)) {
 	})
 }
 
-// settle has the master say of each EgressService that its host has the traffic: until
-// then it depends on the way whether the host before goes on.
+// settle makes the master report for each EgressService that its host has the traffic: until
+// then it depends on the history whether the previous host continues.
 func (h *history) settle() {
 	for _, name := range served {
 		if h.there[name] {
@@ -193,7 +193,7 @@ func (h *history) settle() {
 	}
 }
 
-// trouble is what happens to the controller meanwhile.
+// trouble disturbs the controller meanwhile.
 func (h *history) trouble() {
 	switch h.rng.IntN(12) {
 	case 0:
@@ -211,8 +211,8 @@ func (h *history) trouble() {
 	}
 }
 
-// restart starts another process: its chains are swept when all have spoken, and hold
-// what it wants from then on.
+// restart starts another process: the chains are swept when all keys are reconciled, and have
+// the new process's state from then on.
 func (h *history) restart() {
 	h.stop()
 	fail := h.chains.Fail
@@ -220,12 +220,12 @@ func (h *history) restart() {
 	h.chains = fresh.chains
 	h.chains.Fail = fail
 	h.start()
-	for h.sweep(context.Background()) != nil { // as the caller does, until it is done
+	for h.sweep(context.Background()) != nil { // like the caller, until it succeeds
 		<-time.After(time.Second)
 	}
 }
 
-// state is what is there in the end: the rules, and what the node says.
+// state returns the final state: the rules, and the node's reports.
 func (w *world) state() string {
 	var out strings.Builder
 	out.WriteString(w.dump())
@@ -237,7 +237,7 @@ func (w *world) state() string {
 	return out.String()
 }
 
-// requests counts what was written to the API.
+// requests counts the writes to the API.
 func (w *world) requests() (n int) {
 	for _, a := range w.egress.Actions() {
 		if a.GetVerb() == "patch" {
@@ -247,10 +247,10 @@ func (w *world) requests() (n int) {
 	return n
 }
 
-// TestRandomOrders: whatever happens in whatever order, with an API server and a kernel
-// that fail, watches that are lost and restarts in between, the end is what a node makes
-// of the last objects that has no rules and remembers nothing, and one that is started
-// anew writes nothing.
+// TestRandomOrders: whatever happens in whatever order, with a failing API server and kernel,
+// lost watches and restarts in between, the final state equals the one that a node
+// without rules and memory makes of the last objects, and a restarted one
+// writes nothing.
 func TestRandomOrders(t *testing.T) {
 	seeds.Each(t, 8, func(t *testing.T, rng *rand.Rand) {
 		synctest.Test(t, func(t *testing.T) {
@@ -300,7 +300,7 @@ func TestRandomOrders(t *testing.T) {
 	})
 }
 
-// prepare makes the objects that are changed, and has faults injected.
+// prepare creates the objects that will be changed, and injects faults.
 func (h *history) prepare() {
 	services, slices := h.kube.CoreV1().Services("default"), h.kube.DiscoveryV1().EndpointSlices("default")
 	h.must(func(ctx context.Context) error {

@@ -17,10 +17,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// TestAddressOnHost: where the address of the load balancer is on the host itself, the
-// host does not refuse what comes for it and is no connection of its own: that may be
-// one of a pod, which has just come from another host. Neighbours find the address, and
-// what the host asks from it is answered.
+// TestAddressOnHost: if the address of the load balancer is on the host itself, the
+// host does not refuse packets to it that belong to no connection of its own: they may belong
+// to a pod's connection that has just moved from another host. Neighbours can resolve the address, and
+// the host's own requests from it are answered.
 func TestAddressOnHost(t *testing.T) {
 	made, hold := make(chan int, 1), make(chan struct{})
 	t.Cleanup(func() { close(hold) })
@@ -53,7 +53,7 @@ func TestAddressOnHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	const silence = 300 * time.Millisecond
-	// dial connects from outside, and tells how that ends.
+	// dial connects from outside, and reports the result.
 	dial := func(to string, patience time.Duration) (refused bool, err error) {
 		inside := link.Inside(outside, func() error {
 			d := net.Dialer{Timeout: patience}

@@ -10,25 +10,25 @@ import (
 
 // Tables finds routing tables.
 type Tables interface {
-	// Find returns the number of the routing table that a network names, which
-	// is a number, a name of rt_tables or a VRF device; ok is false where there
-	// is none, or where it has no route.
+	// Find returns the number of the routing table of a network, which
+	// is a number, a name in rt_tables or a VRF device; ok is false if there
+	// is no such table, or if it has no routes.
 	Find(network string) (number int, ok bool, err error)
 }
 
-// tablesInterval is how often networks are looked up again.
+// tablesInterval is the interval for looking up networks again.
 const tablesInterval = 500 * time.Millisecond
 
-// unnamed is a table that no rule is written for.
+// unnamed is a table number for which no rule is written.
 const unnamed = -1
 
-// table is what is known of a network.
+// table is the result of a network lookup.
 type table struct {
 	number  int
 	problem string // why there is no table
 }
 
-// lookup finds the table of a network and remembers it.
+// lookup finds the table of a network and caches it.
 func (c *Controller) lookup(network string) table {
 	t := c.find(network)
 	c.mu.Lock()
@@ -56,7 +56,7 @@ func (c *Controller) find(network string) table {
 	return table{number: number}
 }
 
-// watchTables looks networks up again, as long as any EgressService names one.
+// watchTables repeats the lookup of networks as long as any EgressService names one.
 func (c *Controller) watchTables(ctx context.Context) {
 	tick := time.NewTicker(tablesInterval)
 	defer tick.Stop()

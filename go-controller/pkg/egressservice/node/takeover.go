@@ -8,11 +8,11 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 )
 
-// finishTakeover flushes once more when the master says that the traffic of an EgressService is
-// led to this node. Until then the gateway router of a pod's own node went on
-// translating: where that is this node, and the datapath is the kernel's, the router and
-// the host share their entries, and a connection that was busy has got its old one anew
-// since it was flushed first.
+// finishTakeover flushes once more when the master reports that the traffic of an EgressService is
+// led to this node. Until then the gateway router of a pod's own node continued to
+// translate: if that node is this one and the datapath is the kernel's, the router and
+// the host share their connection tracking entries, and a busy connection has recreated its
+// old entry since the first flush.
 func (c *Controller) finishTakeover(ctx context.Context, s egressservice.Service, want egressservice.Translations) error {
 	c.mu.Lock()
 	if s.Host != c.deps.Node || !s.Done {

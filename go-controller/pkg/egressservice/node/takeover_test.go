@@ -9,8 +9,8 @@ import (
 )
 
 // TestFlushesOnceMore: a connection that got its old translation again after the rules
-// were written, while policies did not lead here yet, loses it when they do; so does one
-// after the traffic came back.
+// were written, while policies did not lead here yet, loses it when they do; the same applies
+// after the traffic has returned.
 func TestFlushesOnceMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -1,6 +1,6 @@
-// Package snapshot reads EgressServices and what belongs to them from the
-// informers, and says which of them an event is about. It is the half of the glue
-// that master and node share.
+// Package snapshot reads EgressServices and the objects that belong to them from the
+// informers, and determines which of them an event affects. The controllers
+// in master and node share it.
 //
 // Callers: egressservice/master, egressservice/node.
 package snapshot

@@ -17,14 +17,14 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 )
 
-// namespaces are those of which all pods are known, as long as EgressServices need them: a
-// node needs the pods of others for what it translates, which for most EgressServices
-// is nothing.
+// namespaces are the namespaces all of whose pods are watched, while EgressServices need them: a
+// node needs the pods of other nodes only for the EgressServices that it translates for,
+// usually few.
 type namespaces struct {
 	open func(namespace string) (cache.SharedIndexInformer, error)
-	// follow tells a controller of the pods of an informer, once they are known.
+	// follow makes a controller handle the events of an informer, once the pods are known.
 	follow func(inf cache.SharedIndexInformer, known *atomic.Bool) (cache.InformerSynced, error)
-	// enqueue has EgressServices be reconciled again.
+	// enqueue enqueues EgressServices to be reconciled again.
 	enqueue func(keys ...string)
 
 	running sync.WaitGroup
@@ -34,10 +34,10 @@ type namespaces struct {
 }
 
 // listPatience is how long an EgressService may wait for the list of the pods of its
-// namespace, and hold up others.
+// namespace, which delays others.
 const listPatience = 10 * time.Second
 
-// namespace is one of them.
+// namespace is one of these namespaces.
 type namespace struct {
 	users  map[string]bool // the keys of the EgressServices that need it
 	pods   cache.Indexer
@@ -47,14 +47,14 @@ type namespace struct {
 
 	priming sync.Mutex
 	known   atomic.Bool
-	late    atomic.Bool // the list did not come in time: nobody waits for it any more
+	late    atomic.Bool // the list did not arrive in time: no reconciler waits for it any more
 }
 
 func newNamespaces(open func(string) (cache.SharedIndexInformer, error)) *namespaces {
 	return &namespaces{open: open, watched: map[string]*namespace{}}
 }
 
-// pods returns all pods of a namespace; nil where they are not known.
+// pods returns all pods of a namespace, or nil if they are not known.
 func (n *namespaces) pods(name string) cache.Indexer {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -64,7 +64,7 @@ func (n *namespaces) pods(name string) cache.Indexer {
 	return nil
 }
 
-// use has the pods of a namespace be watched for an EgressService.
+// use watches the pods of a namespace for an EgressService.
 func (n *namespaces) use(name, key string) (*namespace, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -93,8 +93,8 @@ func (n *namespaces) use(name, key string) (*namespace, error) {
 	return w, nil
 }
 
-// listed waits for the list of the pods of a namespace, for a while; false where it did not
-// come. Then those who need it are reconciled again when it does.
+// listed waits for the list of the pods of a namespace for a limited time, and returns false if it did
+// not arrive. In that case the EgressServices that need it are enqueued when it does.
 func (n *namespaces) listed(ctx context.Context, w *namespace) bool {
 	if w.late.Load() {
 		return !slices.ContainsFunc(w.synced, func(synced cache.InformerSynced) bool { return !synced() })
@@ -120,7 +120,7 @@ func (n *namespaces) listed(ctx context.Context, w *namespace) bool {
 	return false
 }
 
-// release says that an EgressService needs the pods of other nodes no more.
+// release records that an EgressService no longer needs the pods of other nodes.
 func (n *namespaces) release(name, key string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -135,7 +135,7 @@ func (n *namespaces) release(name, key string) {
 	}
 }
 
-// Close ends what Know has begun, and waits for it.
+// Close stops the watches started by Know, and waits for them to end.
 func (r *Reader) Close() {
 	n := r.known
 	n.mu.Lock()
@@ -148,8 +148,8 @@ func (r *Reader) Close() {
 	n.running.Wait()
 }
 
-// Knows tells whether all pods of the namespace of an EgressService are known, and remain
-// so until it is released.
+// Knows reports whether all pods of the namespace of an EgressService are known, and remain
+// known until it is released.
 func (r *Reader) Knows(eg *v1.EgressService) bool {
 	n := r.known
 	n.mu.Lock()
@@ -159,9 +159,9 @@ func (r *Reader) Knows(eg *v1.EgressService) bool {
 }
 
 // Know makes sure that all pods of the namespace of an EgressService are known, and not
-// only those of this node, until Forget or Release; it waits for that, ten seconds at most,
-// and fails where it takes longer. What was decoded before may lack pods of others. It also returns the EgressServices for which something
-// changed by that, as Decode does.
+// only those of this node, until Forget or Release. It waits for that up to ten seconds, after which it
+// returns an error. Services decoded earlier may lack pods of other nodes. Know also returns the EgressServices
+// affected by the change, as Decode does.
 func (r *Reader) Know(ctx context.Context, eg *v1.EgressService) (others []string, err error) {
 	if r.informers.Namespace == nil {
 		return nil, nil
@@ -178,7 +178,7 @@ func (r *Reader) Know(ctx context.Context, eg *v1.EgressService) (others []strin
 	if w.known.Load() {
 		return nil, nil
 	}
-	// From here on pods of others are endpoints, which older EgressServices may have.
+	// From here on, pods of other nodes are endpoints, which older EgressServices may have.
 	w.known.Store(true)
 	all, err := r.egress.EgressServices(eg.Namespace).List(labels.Everything())
 	if err == nil {
@@ -191,7 +191,7 @@ func (r *Reader) Know(ctx context.Context, eg *v1.EgressService) (others []strin
 	return others, nil
 }
 
-// Release says that the pods of other nodes are not needed for an EgressService.
+// Release records that an EgressService does not need the pods of other nodes.
 func (r *Reader) Release(eg *v1.EgressService) {
 	r.known.release(eg.Namespace, eg.Namespace+"/"+eg.Name)
 }

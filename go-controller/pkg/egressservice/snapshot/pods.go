@@ -13,7 +13,7 @@ import (
 )
 
 // selected returns the addresses of the pods that a Service selects, as far as
-// they are given. When more are, the master that gives them says so.
+// they are assigned. For later assignments, the master enqueues the EgressService.
 func (r *Reader) selected(svc *corev1.Service) (addrs []netip.Addr) {
 	if r.given == nil || svc == nil {
 		return nil
@@ -22,8 +22,8 @@ func (r *Reader) selected(svc *corev1.Service) (addrs []netip.Addr) {
 		if !kube.NeedsNetwork(p) {
 			continue
 		}
-		// Of most the kubelet knows, and that is quick to read. What the pod's annotation
-		// says does not count: whoever may edit pods can announce anything.
+		// The kubelet has reported the addresses of most pods, and reading them is fast. The pod's annotation
+		// is not trusted: users who may edit pods could claim any address.
 		known := kube.PodAddresses(p)
 		if len(known) == 0 {
 			known = r.given(kube.PodKey(p), kube.PodUID(p))
@@ -33,7 +33,7 @@ func (r *Reader) selected(svc *corev1.Service) (addrs []netip.Addr) {
 	return addrs
 }
 
-// PodAt returns the pod of a namespace that has an address; nil where none has.
+// PodAt returns the pod of a namespace that has an address, or nil if there is none.
 func (r *Reader) PodAt(namespace string, a netip.Addr) *corev1.Pod {
 	if pods := r.known.pods(namespace); pods != nil {
 		return kube.PodAt(pods, namespace, a)
@@ -42,7 +42,7 @@ func (r *Reader) PodAt(namespace string, a netip.Addr) *corev1.Pod {
 }
 
 // concerned returns the keys of the EgressServices that a change of a pod may
-// concern: those it is listed for, and those it will be.
+// affect: those whose slices list it, and those whose Services select it.
 func (r *Reader) concerned(old, new any) []string {
 	before, _ := old.(*corev1.Pod)
 	after, _ := new.(*corev1.Pod)
@@ -70,7 +70,7 @@ func (r *Reader) concerned(old, new any) []string {
 	return slices.Sorted(maps.Keys(keys))
 }
 
-// same tells whether two states of a pod are one to us.
+// same reports whether two states of a pod are equivalent for EgressServices.
 func (r *Reader) same(a, b *corev1.Pod) bool {
 	return a.UID == b.UID && a.Spec.NodeName == b.Spec.NodeName &&
 		slices.Equal(kube.PodAddresses(a), kube.PodAddresses(b)) && kube.NeedsNetwork(a) == kube.NeedsNetwork(b) &&
@@ -92,7 +92,7 @@ func (r *Reader) Selecting(key string) []string {
 func (r *Reader) selecting(p *corev1.Pod) []string {
 	objs, err := r.informers.EgressServices.Informer().GetIndexer().ByIndex(cache.NamespaceIndex, p.Namespace)
 	if err != nil || len(objs) == 0 {
-		return nil // the index is there: all generated informers have it
+		return nil // cannot happen: all generated informers have this index
 	}
 	var keys []string
 	for _, obj := range objs {

@@ -28,17 +28,17 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Informers are what EgressServices are read from. They are started by the caller.
+// Informers are the informers from which EgressServices are read. The caller starts them.
 type Informers struct {
 	EgressServices egressinformers.EgressServiceInformer
 	Services       coreinformers.ServiceInformer
 	EndpointSlices discoveryinformers.EndpointSliceInformer
-	// Pods are those of all nodes or, where there is Namespace, at least those of this one.
+	// Pods includes the pods of all nodes or, if Namespace is set, at least those of this node.
 	Pods coreinformers.PodInformer
 	// Namespace returns an informer of all pods of a namespace, which has the index of
 	// kube.IndexPods and is not started; see Reader.Know.
 	Namespace func(namespace string) (cache.SharedIndexInformer, error)
-	// Addresses tells which addresses belong to the cluster itself; nil: none does.
+	// Addresses provides the addresses that belong to the cluster itself; nil: there are none.
 	Addresses *reservedsnapshot.Addresses
 }
 
@@ -56,10 +56,10 @@ type Reader struct {
 	given     func(pod string, uid types.UID) []netip.Addr
 }
 
-// NewReader returns a reader; cluster is the cluster subnets, mode the gateway
-// mode. It is called before the informers start. given returns the addresses that
-// were given to the pod "namespace/name" with a UID, of which the kubelet may not know yet; it
-// is nil where nobody waits for pods to become endpoints.
+// NewReader returns a reader; cluster are the cluster subnets, mode is the gateway
+// mode. It must be called before the informers start. given returns the addresses
+// assigned to the pod "namespace/name" with a UID, which the kubelet may not know yet; it
+// is nil if the caller does not need pods before they become endpoints.
 func NewReader(in Informers, cluster []netip.Prefix, mode topology.GatewayMode, given func(pod string, uid types.UID) []netip.Addr) (*Reader, error) {
 	endpoints, pods := in.EndpointSlices.Informer(), in.Pods.Informer()
 	if err := errors.Join(kube.IndexSlices(endpoints), kube.IndexSliceAddresses(endpoints), kube.IndexPods(pods)); err != nil {
@@ -93,7 +93,7 @@ func NewReader(in Informers, cluster []netip.Prefix, mode topology.GatewayMode, 
 	}, nil
 }
 
-// Object returns the EgressService of a key; nil where there is none.
+// Object returns the EgressService of a key, or nil if it does not exist.
 func (r *Reader) Object(key string) (*v1.EgressService, error) {
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil {
@@ -118,9 +118,9 @@ func (r *Reader) Objects() ([]*v1.EgressService, error) {
 	return all, nil
 }
 
-// Decode reads what belongs to an EgressService, without the pods that an older
-// one has. It also returns the others that select some of its pods, as far as
-// something changed for them since the last call.
+// Decode reads an EgressService and everything that belongs to it, without the pods that an older
+// EgressService has. It also returns the other EgressServices that select some of its pods and
+// are affected by changes since the last call.
 func (r *Reader) Decode(eg *v1.EgressService) (s egressservice.Service, others []string, err error) {
 	snap := egressservice.Snapshot{Egress: eg, Shared: r.mode == topology.GatewayShared,
 		Pod: func(a netip.Addr) (string, bool) {
@@ -152,7 +152,7 @@ func (r *Reader) Decode(eg *v1.EgressService) (s egressservice.Service, others [
 	return r.claims.Resolve(s), others, nil
 }
 
-// Forget says that an EgressService is gone, and returns the others that select
+// Forget removes a deleted EgressService, and returns the other EgressServices that select
 // pods it had.
 func (r *Reader) Forget(key string) (others []string) {
 	if namespace, _, err := cache.SplitMetaNamespaceKey(key); err == nil {
@@ -161,8 +161,8 @@ func (r *Reader) Forget(key string) (others []string) {
 	return r.claims.Forget(key)
 }
 
-// Prime reads every EgressService, so that none takes pods which an older one has
-// but did not claim yet.
+// Prime decodes every EgressService, so that none takes pods that belong to an older one whose
+// claim is not recorded yet.
 func (r *Reader) Prime() error {
 	all, err := r.Objects()
 	if err != nil {
@@ -172,7 +172,7 @@ func (r *Reader) Prime() error {
 	return err
 }
 
-// decodeAll decodes EgressServices, and returns those that Decode does.
+// decodeAll decodes EgressServices, and returns the others that Decode returns.
 func (r *Reader) decodeAll(all []*v1.EgressService) (others []string, err error) {
 	for _, eg := range all {
 		_, more, err := r.Decode(eg)
@@ -188,13 +188,13 @@ func (r *Reader) slicesOf(eg *v1.EgressService) ([]*discoveryv1.EndpointSlice, e
 	return kube.Slices(r.slices, eg.Namespace+"/"+eg.Name)
 }
 
-// Keys lists the keys of all EgressServices. It is a seed.
+// Keys lists the keys of all EgressServices. It can be used as a seed.
 func (r *Reader) Keys() []string {
 	return r.informers.EgressServices.Informer().GetIndexer().ListKeys()
 }
 
 // Watch makes c reconcile the keys that keys returns for every event about an
-// EgressService, given what kind of object has changed and the key of the
+// EgressService, given the kind of the changed object and the key of the
 // EgressService.
 func (r *Reader) Watch(c *queue.Controller, keys func(kind Kind, key string) []string) error {
 	watch := func(inf cache.SharedIndexInformer, kind Kind) error {
@@ -238,7 +238,7 @@ func (r *Reader) Watch(c *queue.Controller, keys func(kind Kind, key string) []s
 	r.known.follow = func(inf cache.SharedIndexInformer, known *atomic.Bool) (cache.InformerSynced, error) {
 		return c.Follow(inf, func(old, new any) []string {
 			if !known.Load() {
-				return nil // whoever waits for it decodes what it needs then
+				return nil // callers of Know decode the pods they need once they are known
 			}
 			return pods(old, new)
 		})
@@ -246,7 +246,7 @@ func (r *Reader) Watch(c *queue.Controller, keys func(kind Kind, key string) []s
 	return c.Watch(r.informers.Pods.Informer(), pods)
 }
 
-// watchAddresses is Watch for those who have the addresses of load balancers.
+// watchAddresses is Watch for changes in the ownership of load balancer addresses.
 func (r *Reader) watchAddresses(c *queue.Controller, keys func(kind Kind, key string) []string) error {
 	if r.informers.Addresses == nil {
 		return nil
@@ -260,7 +260,7 @@ func (r *Reader) watchAddresses(c *queue.Controller, keys func(kind Kind, key st
 	})
 }
 
-// Inside returns who is inside of the cluster: pods, Services, nodes and API servers.
+// Inside returns the addresses inside the cluster: pods, Services, nodes and API servers.
 func (r *Reader) Inside() []netip.Prefix {
 	if r.informers.Addresses == nil {
 		return r.cluster
@@ -268,7 +268,7 @@ func (r *Reader) Inside() []netip.Prefix {
 	return r.informers.Addresses.Inside()
 }
 
-// WatchInside makes c reconcile what keys returns when somebody else is inside.
+// WatchInside makes c reconcile the keys that keys returns when Inside changes.
 func (r *Reader) WatchInside(c *queue.Controller, keys func() []string) error {
 	if r.informers.Addresses == nil {
 		return nil
@@ -279,14 +279,14 @@ func (r *Reader) WatchInside(c *queue.Controller, keys func() []string) error {
 // byIngress is the name of the index of Services by the addresses that load balancers gave them.
 const byIngress = "ingress"
 
-// givenOut returns the keys of the EgressServices whose Services have one of the
-// addresses from a load balancer. It is asked for each address that somebody else gets.
+// givenOut returns the keys of the EgressServices whose Services got one of the
+// addresses from a load balancer. It is called for the addresses whose owners change.
 func (r *Reader) givenOut(addrs []netip.Addr) []string {
 	var found []string
 	for _, a := range addrs {
 		objs, err := r.informers.Services.Informer().GetIndexer().ByIndex(byIngress, a.String())
 		if err != nil {
-			continue // the index is there: NewReader made it
+			continue // cannot happen: NewReader created this index
 		}
 		for _, obj := range objs {
 			if key := keyOf(obj); r.exists(key) && !slices.Contains(found, key) {
@@ -298,7 +298,7 @@ func (r *Reader) givenOut(addrs []netip.Addr) []string {
 	return found
 }
 
-// LocalOnly tells whether the Service of a key wants only nodes with endpoints.
+// LocalOnly reports whether the Service of a key allows only nodes with endpoints.
 func (r *Reader) LocalOnly(key string) bool {
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil {
@@ -308,8 +308,8 @@ func (r *Reader) LocalOnly(key string) bool {
 	return err == nil && svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// exists tells whether there is an EgressService of a key. One that comes later
-// brings its own event.
+// exists reports whether there is an EgressService of a key. An EgressService created later
+// causes its own event.
 func (r *Reader) exists(key string) bool {
 	_, ok, err := r.informers.EgressServices.Informer().GetIndexer().GetByKey(key)
 	return err == nil && ok
@@ -318,7 +318,7 @@ func (r *Reader) exists(key string) bool {
 // Kind is the kind of object an event is about.
 type Kind uint8
 
-// The kinds. Status is that of an EgressService of which nothing else has changed.
+// The kinds. Status means that only the status of an EgressService has changed.
 const (
 	EgressService Kind = iota
 	Status
@@ -327,7 +327,7 @@ const (
 	Pod
 )
 
-// sameButStatus tells whether an EgressService asks for what it asked for before.
+// sameButStatus reports whether an EgressService is the same object with the same spec.
 func sameButStatus(old, new any) bool {
 	o, _ := old.(*v1.EgressService)
 	n, _ := new.(*v1.EgressService)

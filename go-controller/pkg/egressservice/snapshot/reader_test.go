@@ -33,7 +33,7 @@ func sliceOf(service string) *discoveryv1.EndpointSlice {
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.0.5"}}}}
 }
 
-// keys collects what is reconciled.
+// keys collects the reconciled keys.
 type keys struct {
 	mu   sync.Mutex
 	seen []string
@@ -46,7 +46,7 @@ func (k *keys) reconcile(_ context.Context, key string) error {
 	return nil
 }
 
-// wait waits for all of want and forgets what was seen.
+// wait waits for all of want and clears the collected keys.
 func (k *keys) wait(t *testing.T, want ...string) {
 	t.Helper()
 	var seen []string
@@ -66,8 +66,8 @@ func (k *keys) wait(t *testing.T, want ...string) {
 	}
 }
 
-// TestEventsFindTheirEgressService: an object concerns the EgressService it
-// belongs to and the one it belonged to, and nobody where there is none.
+// TestEventsFindTheirEgressService: an object affects the EgressService it
+// belongs to and the one it belonged to, and nothing if there is none.
 func TestEventsFindTheirEgressService(t *testing.T) {
 	cs := kubefake.NewClientset(&corev1.Service{ObjectMeta: meta("a", nil)}, &corev1.Service{ObjectMeta: meta("nobody", nil)}, sliceOf("a"))
 	own := egressfake.NewSimpleClientset(&v1.EgressService{ObjectMeta: meta("a", nil)}, &v1.EgressService{ObjectMeta: meta("b", nil)})
@@ -132,8 +132,8 @@ func TestEventsFindTheirEgressService(t *testing.T) {
 	}
 }
 
-// TestStatusIsAKindOfItsOwn: whoever does not care for statuses need not look at each
-// one that is written.
+// TestStatusIsAKindOfItsOwn: callers that ignore statuses need not process each
+// status write.
 func TestStatusIsAKindOfItsOwn(t *testing.T) {
 	was := &v1.EgressService{ObjectMeta: meta("a", nil)}
 	status, spec, generation, other := was.DeepCopy(), was.DeepCopy(), was.DeepCopy(), was.DeepCopy()
@@ -160,8 +160,8 @@ func TestStatusIsAKindOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestGivenOut: who gets an address has those EgressServices looked at whose Services have it
-// from a load balancer, and for that nobody looks through the others.
+// TestGivenOut: when the owner of an address changes, the EgressServices whose Services have the address
+// from a load balancer are reconciled, without searching through the others.
 func TestGivenOut(t *testing.T) {
 	var core, own []runtime.Object
 	for i := range 20 {

@@ -11,14 +11,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// source is the component that the Events of ovnkube name.
+// source is the source component of Events by ovnkube.
 const source = "ovnkube"
 
-// features are the kinds of objects of the features.
+// features are the kinds of the features' objects.
 var features = map[string]bool{"EgressIP": true, "EgressService": true, "AdminPolicyBasedExternalRoute": true}
 
-// Events lists the Events that ovnkube wrote about objects of the features, as far as the
-// API server still has them. Who may not gets a note.
+// Events lists the Events that ovnkube emitted about objects of the features, as far as the
+// API server still has them. If this is forbidden, it returns a note.
 func Events(ctx context.Context, c kubernetes.Interface) (events []*corev1.Event, note string, err error) {
 	get := func(ctx context.Context, o metav1.ListOptions) (*corev1.EventList, error) {
 		o.FieldSelector = fields.OneTermEqualSelector("source", source).String()

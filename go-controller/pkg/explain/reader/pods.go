@@ -15,11 +15,11 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// requests is how many requests for pods are under way at the same time.
+// requests is the number of concurrent requests for pods.
 const requests = 16
 
-// ReadPod is Read for answers about the pod "namespace/name": of pods, it reads only those
-// that the answer needs. Without the pod there are none in the snapshot.
+// ReadPod is Read for answers about the pod "namespace/name": it reads only the pods
+// that the answer needs. If the pod does not exist, the snapshot has no pods.
 func ReadPod(ctx context.Context, c Clients, namespace string, settings Settings, key string) (explain.Snapshot, error) {
 	podNamespace, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil {
@@ -40,17 +40,17 @@ func ReadEgressIP(ctx context.Context, c Clients, namespace string, settings Set
 	})
 }
 
-// podList is a request for pods; where name is not empty, for the one of that name.
+// podList is a request for pods; if name is not empty, for the pod of that name.
 type podList struct {
 	explain.PodQuery
 	name string
 }
 
-// readSome reads the pods that asked says, and those that answers about these need.
+// readSome reads the pods that asked requests, and those that answers about them need.
 //
-// Which pods are gateways of a namespace stands in their annotations, by which the API
-// server does not select: where external gateways are enabled, the metadata of all pods is
-// read, and dropped page by page.
+// The gateway pods of a namespace are identified by annotations, by which the API
+// server cannot select: if external gateways are enabled, the metadata of all pods is
+// read, and discarded page by page.
 func readSome(ctx context.Context, c Clients, namespace string, settings Settings, asked func(*explain.Snapshot) []podList) (explain.Snapshot, error) {
 	s, missing := explain.Snapshot{System: namespace}, &kinds{}
 	if err := readOwn(ctx, c.Kube, namespace, settings, &s); err != nil {
@@ -93,7 +93,7 @@ func readSome(ctx context.Context, c Clients, namespace string, settings Setting
 	return s, nil
 }
 
-// podsOf lists pods, with some requests at the same time.
+// podsOf lists pods with concurrent requests.
 func podsOf(ctx context.Context, c Clients, lists []podList) (found []*corev1.Pod, err error) {
 	var mu sync.Mutex
 	for some := range slices.Chunk(lists, requests) {
@@ -114,8 +114,8 @@ func podsOf(ctx context.Context, c Clients, lists []podList) (found []*corev1.Po
 	return found, nil
 }
 
-// pods makes a request for pods. To list one of a name is what the rights of those who ask
-// allow, and to get it is not.
+// pods makes a request for pods. It lists a pod by name instead of getting it, since the users' permissions
+// allow only list.
 func pods(ctx context.Context, c Clients, l podList) (found []*corev1.Pod, err error) {
 	get := func(ctx context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
 		o.LabelSelector = l.Selector
@@ -131,13 +131,13 @@ func pods(ctx context.Context, c Clients, l podList) (found []*corev1.Pod, err e
 	return found, err
 }
 
-// announcing returns the metadata of the pods that say that they are gateways of a namespace.
+// announcing returns the metadata of the pods that claim to be gateways of a namespace.
 func announcing(ctx context.Context, c Clients) (all []*metav1.PartialObjectMetadata, err error) {
 	get := c.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(metav1.NamespaceAll).List
 	err = list(ctx, "pods", get, func(l *metav1.PartialObjectMetadataList) {
 		for i := range l.Items {
 			if p := &l.Items[i]; p.Annotations[kube.AnnotationRoutingNamespaces] != "" {
-				all = append(all, p.DeepCopy()) // the others of the page are not kept for it
+				all = append(all, p.DeepCopy()) // a copy, so that the rest of the page is not kept in memory
 			}
 		}
 	})

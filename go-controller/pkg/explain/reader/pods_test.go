@@ -23,8 +23,8 @@ func somePod(namespace, name string, annotations map[string]string) *corev1.Pod 
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: annotations}, Spec: corev1.PodSpec{NodeName: "n1"}}
 }
 
-// TestReadSome: how many requests for pods there are, and how many pods come of them, does not
-// depend on how many pods there are.
+// TestReadSome: the number of requests for pods, and the number of returned pods, do
+// not depend on the total number of pods.
 func TestReadSome(t *testing.T) {
 	gateway := map[string]string{kube.AnnotationRoutingNamespaces: "other, prod"}
 	before := map[string]int{}
@@ -76,7 +76,7 @@ func TestReadSome(t *testing.T) {
 	}
 }
 
-// TestReadPodUnknown: that there is no such pod is for the answer to say.
+// TestReadPodUnknown: a pod that does not exist is not an error of the reader; the answer reports it.
 func TestReadPodUnknown(t *testing.T) {
 	core := fake.NewClientset(somePod("prod", "web", nil))
 	c := Clients{Kube: core, IPs: ipfake.NewSimpleClientset(), Services: servicefake.NewSimpleClientset(), Routes: routefake.NewSimpleClientset(),

@@ -1,5 +1,5 @@
-// Package reader reads from an API server what package explain is asked about: it lists,
-// and writes nothing.
+// Package reader reads the input of package explain from an API server: it lists
+// objects, and writes nothing.
 //
 // Callers: the command "ovnkube egress", and app for the page of the master.
 package reader
@@ -30,28 +30,28 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// The objects in the namespace of ovnkube that tell of the cluster.
+// The objects in the namespace of ovnkube that describe the cluster.
 const (
 	lease     = "ovn-kubernetes-master"
 	configMap = "ovnkube"
 	fileName  = "ovnkube.conf"
 )
 
-// Clients reach the API server.
+// Clients access the API server.
 type Clients struct {
 	Kube     kubernetes.Interface
 	IPs      ipclient.Interface
 	Services serviceclient.Interface
 	Routes   routeclient.Interface
-	// Metadata reads objects without what they are to be, and are.
+	// Metadata reads objects without their spec and status.
 	Metadata metadata.Interface
-	// Streams reaches the same as IPs, and has EgressIPs decoded while they arrive; nil: they are
-	// listed by IPs.
+	// Streams accesses the same objects as IPs, and decodes EgressIPs while they arrive; nil: IPs lists
+	// them.
 	Streams rest.Interface
 }
 
-// NewClients makes clients. They ask as fast as the API server answers, which limits those
-// who ask itself.
+// NewClients creates clients. They have no client-side rate limit, since the API server limits
+// its clients itself.
 func NewClients(rc *rest.Config) (c Clients, err error) {
 	rc = rest.CopyConfig(rc)
 	rc.QPS = -1
@@ -68,14 +68,14 @@ func NewClients(rc *rest.Config) (c Clients, err error) {
 	return c, err
 }
 
-// Settings returns the settings of the cluster, or those that are taken instead with a
-// note why.
+// Settings returns the settings of the cluster, or the settings assumed instead with a
+// note about the reason.
 type Settings func(ctx context.Context, c kubernetes.Interface, namespace string) (s explain.Settings, note string, err error)
 
-// Read lists what there is, all kinds at the same time. namespace is that of ovnkube. Who may not read the settings,
-// the lease of the master, or what it has published of its probes gets a note; everything else
-// must be readable, and the error names what is not. A kind of object that the API server
-// does not have is noted where its feature is enabled.
+// Read lists all objects, all kinds concurrently. namespace is that of ovnkube. If reading the settings,
+// the lease of the master, or its published probe results is forbidden, the snapshot gets a note; everything else
+// must be readable, and the error names what is not. If the API server does not have a kind of object,
+// this is noted if its feature is enabled.
 func Read(ctx context.Context, c Clients, namespace string, settings Settings) (explain.Snapshot, error) {
 	s, missing := explain.Snapshot{System: namespace}, &kinds{}
 	if err := together(append(kindsButPods(ctx, c, &s, missing), func() (err error) {
@@ -91,7 +91,7 @@ func Read(ctx context.Context, c Clients, namespace string, settings Settings) (
 	return s, nil
 }
 
-// kindsButPods are the reads of all objects but pods.
+// kindsButPods returns the reads of all objects except pods.
 func kindsButPods(ctx context.Context, c Clients, s *explain.Snapshot, missing *kinds) []func() error {
 	core, all := c.Kube.CoreV1(), metav1.NamespaceAll
 	return []func() error{
@@ -122,8 +122,8 @@ func kindsButPods(ctx context.Context, c Clients, s *explain.Snapshot, missing *
 	}
 }
 
-// together runs reads at the same time, and returns the error of the first of them that has
-// one, so that the same answer is given each time.
+// together runs reads concurrently, and returns the error of the first failing read in their
+// order, so that the result is deterministic.
 func together(reads []func() error) error {
 	errs := make([]error, len(reads))
 	var wait sync.WaitGroup
@@ -137,7 +137,7 @@ func together(reads []func() error) error {
 	return nil
 }
 
-// noteMissing notes the kinds that the API server does not have.
+// noteMissing adds notes about the kinds that the API server does not have.
 func noteMissing(s *explain.Snapshot, missing *kinds) {
 	on := &s.Settings
 	off := func(kind string, enabled bool) bool {
@@ -149,24 +149,24 @@ func noteMissing(s *explain.Snapshot, missing *kinds) {
 	}
 	on.EgressIP = on.EgressIP && !off(egressIPs, on.EgressIP)
 	on.EgressService = on.EgressService && !off(egressServices, on.EgressService)
-	off(routes, on.ExternalGateways) // there are still the annotations
+	off(routes, on.ExternalGateways) // annotations still work
 }
 
-// The kinds of objects that a CustomResourceDefinition makes.
+// The kinds of objects that are defined by a CustomResourceDefinition.
 const (
 	egressIPs      = "egressips.k8s.ovn.org"
 	egressServices = "egressservices.k8s.ovn.org"
 	routes         = "adminpolicybasedexternalroutes.k8s.ovn.org"
 )
 
-// kinds are those that the API server does not have.
+// kinds are the kinds that the API server does not have.
 type kinds struct {
 	mu  sync.Mutex
 	all []string
 }
 
-// note returns the error of reading a kind, but nil where the API server does not have it: there
-// are none of it then.
+// note returns the error of reading a kind, or nil if the API server does not have the kind: then
+// there are no objects.
 func (k *kinds) note(kind string, err error) error {
 	if !apierrors.IsNotFound(err) {
 		return err
@@ -179,9 +179,9 @@ func (k *kinds) note(kind string, err error) error {
 
 func (k *kinds) has(kind string) bool { return slices.Contains(k.all, kind) }
 
-// list reads a resource. It asks for all objects at once, which the API server has in its cache.
-// Who asks for pages has them from there only while something has changed in the last minutes,
-// and else from etcd, which takes the API server five times as long.
+// list reads a resource. It requests all objects at once, which the API server has in its cache.
+// It serves pages from the cache only if something has changed in the last minutes,
+// and otherwise from etcd, which takes the API server five times as long.
 func list[L metav1.ListInterface](ctx context.Context, resource string, get func(context.Context, metav1.ListOptions) (L, error), add func(L)) error {
 	var options metav1.ListOptions
 	for {
@@ -201,7 +201,7 @@ func list[L metav1.ListInterface](ctx context.Context, resource string, get func
 	}
 }
 
-// grow adds what a page has, without the record of who manages which fields: that is often as
+// grow adds the items of a page, without their managed fields, which are often as
 // large as all the rest.
 func grow[T any, O interface {
 	*T
@@ -215,7 +215,7 @@ func grow[T any, O interface {
 	return all
 }
 
-// readOwn reads what the namespace of ovnkube has.
+// readOwn reads the objects in the namespace of ovnkube.
 func readOwn(ctx context.Context, c kubernetes.Interface, namespace string, settings Settings, s *explain.Snapshot) error {
 	var note string
 	var err error
@@ -237,7 +237,7 @@ func readOwn(ctx context.Context, c kubernetes.Interface, namespace string, sett
 	return readReachability(ctx, c, namespace, s)
 }
 
-// readReachability reads what the master has published of its probes.
+// readReachability reads the probe results that the master has published.
 func readReachability(ctx context.Context, c kubernetes.Interface, namespace string, s *explain.Snapshot) error {
 	note := func(why any) {
 		s.Notes = append(s.Notes, fmt.Sprintf("reachability: ConfigMap %s/%s cannot be read (%v); what the probes of the master say is not known",

@@ -22,9 +22,9 @@ import (
 type server struct {
 	mu      sync.Mutex
 	asked   map[string]int    // requests by path
-	accepts map[string]string // what was asked for, by path
-	limited []string          // paths of which a part was asked for
-	status  int               // of all answers, where it is not 0
+	accepts map[string]string // accepted media types, by path
+	limited []string          // paths requested with a limit
+	status  int               // of all responses, if it is not 0
 }
 
 const pages = 40
@@ -68,9 +68,9 @@ var lists = []string{
 	"/apis/k8s.ovn.org/v1/egressips", "/apis/k8s.ovn.org/v1/egressservices", "/apis/k8s.ovn.org/v1/adminpolicybasedexternalroutes",
 }
 
-// An API server has all objects of a kind in its cache, and not for long how they were when it gave
-// the first of them: so all are asked for at once. Where it gives a part, no client of ours holds
-// back the requests for the others. The built-in kinds are asked for in protobuf.
+// An API server has all objects of a kind in its cache, but does not keep the state at the time of
+// the first page for long: therefore all are requested at once. If it returns a page, no client-side limit
+// delays the requests for the others. The built-in kinds are requested in protobuf.
 func TestReadLargeCluster(t *testing.T) {
 	s := &server{}
 	c := s.clients(t)
@@ -117,8 +117,8 @@ func TestReadLargeCluster(t *testing.T) {
 	}
 }
 
-// All kinds are asked for at once, and who may read none of them is always told of the same
-// one.
+// All kinds are requested concurrently, and a user who may read none of them always gets the error about the same
+// kind.
 func TestReadRefused(t *testing.T) {
 	s := &server{status: http.StatusForbidden}
 	c := s.clients(t)

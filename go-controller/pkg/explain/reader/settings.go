@@ -31,7 +31,7 @@ func FromConfigMap(ctx context.Context, c kubernetes.Interface, namespace string
 	return SettingsOf(cfg), "", nil
 }
 
-// SettingsOf returns what the planners depend on of a configuration.
+// SettingsOf returns the part of a configuration that the planners depend on.
 func SettingsOf(cfg config.Config) explain.Settings {
 	s := explain.Settings{
 		EgressIP: cfg.Features.EgressIP, EgressService: cfg.Features.EgressService, ExternalGateways: cfg.Features.MultiExternalGateway,

@@ -13,7 +13,7 @@ import (
 	ipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 )
 
-// listEgressIPs calls add with each EgressIP, as soon as it has arrived where c can do so.
+// listEgressIPs calls add with each EgressIP, as soon as it arrives if c supports streams.
 func listEgressIPs(ctx context.Context, c Clients, add func(*ipv1.EgressIP)) error {
 	if c.Streams == nil {
 		return list(ctx, egressIPs, c.IPs.EgressIPV1().EgressIPs().List, func(l *ipv1.EgressIPList) {
@@ -36,7 +36,7 @@ func listEgressIPs(ctx context.Context, c Clients, add func(*ipv1.EgressIP)) err
 	return list(ctx, egressIPs, get, func(*metav1.ListMeta) {})
 }
 
-// request asks for EgressIPs.
+// request creates a request for EgressIPs.
 func request(c rest.Interface, o metav1.ListOptions) *rest.Request {
 	r := c.Get().Resource(ipv1.SchemeGroupVersion.WithResource("egressips").Resource)
 	if o.Continue != "" {

@@ -17,7 +17,7 @@ import (
 	ipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 )
 
-// anItem is an EgressIP as an API server has it.
+// anItem returns an EgressIP as stored by an API server.
 func anItem(name string) string {
 	return fmt.Sprintf(`{"apiVersion":"k8s.ovn.org/v1","kind":"EgressIP","metadata":{"name":%q,"uid":"u-%[1]s","resourceVersion":"7","generation":3,
 		"creationTimestamp":"2026-03-01T11:00:00Z","labels":{"team":"<shop> \u00e9"},"managedFields":[{"manager":"ovnkube","operation":"Update","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{}}}]},
@@ -27,7 +27,7 @@ func anItem(name string) string {
 		"unknown":{"items":[1,{"metadata":{"continue":"no"}}]}}`, name)
 }
 
-// lister answers all requests by f.
+// lister returns clients whose requests f answers.
 func lister(t *testing.T, f http.HandlerFunc) Clients {
 	t.Helper()
 	web := httptest.NewServer(f)
@@ -45,8 +45,8 @@ func egressIPsOf(t *testing.T, c Clients) (all []*ipv1.EgressIP, err error) {
 	return all, err
 }
 
-// TestEgressIPsAsListed: what is decoded while it arrives is what the client of the kind decodes, but
-// for who manages which fields.
+// TestEgressIPsAsListed: objects decoded while they arrive equal those decoded by the client of the kind, except
+// for managed fields.
 func TestEgressIPsAsListed(t *testing.T) {
 	items := []string{anItem("a"), anItem("b"), `{"metadata":{"name":"c","creationTimestamp":null},"spec":{"egressIPs":null,"namespaceSelector":{}}}`}
 	for name, body := range map[string]string{
@@ -71,7 +71,7 @@ func TestEgressIPsAsListed(t *testing.T) {
 }
 
 // TestEgressIPsWhileTheyArrive: the API server takes as long to write many EgressIPs as a client
-// to decode them, so both are to work at the same time.
+// to decode them, so both must work concurrently.
 func TestEgressIPsWhileTheyArrive(t *testing.T) {
 	decoded := make(chan struct{})
 	c := lister(t, func(w http.ResponseWriter, r *http.Request) {
@@ -95,7 +95,7 @@ func TestEgressIPsWhileTheyArrive(t *testing.T) {
 	}
 }
 
-// TestEgressIPsIncomplete: a part of the EgressIPs is no answer.
+// TestEgressIPsIncomplete: a partial list of EgressIPs is an error.
 func TestEgressIPsIncomplete(t *testing.T) {
 	for name, body := range map[string]string{
 		"cut off in an item":     `{"items":[` + anItem("a") + `,{"metadata":{"na`,
@@ -116,7 +116,7 @@ func TestEgressIPsIncomplete(t *testing.T) {
 	}
 }
 
-// TestEgressIPsRefused: errors of the API server stay what they are.
+// TestEgressIPsRefused: errors of the API server are returned unchanged.
 func TestEgressIPsRefused(t *testing.T) {
 	for status, is := range map[int]func(error) bool{http.StatusForbidden: apierrors.IsForbidden, http.StatusNotFound: apierrors.IsNotFound} {
 		c := lister(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -32,27 +32,27 @@ import (
 )
 
 const (
-	// all is the key of the queue that has a single one.
+	// all is the key of the queue that has only one.
 	all = "all"
-	// reportWorkers is how many statuses or annotations are patched at a time.
+	// reportWorkers is the number of statuses or annotations patched at the same time.
 	reportWorkers = 4
-	// countDelay collects changes of how many pods there are into one patch.
+	// countDelay batches changes of the number of pods into one patch.
 	countDelay = time.Second
-	// reroutedPatience bounds the wait for other features after the start.
+	// reroutedPatience limits the wait for other features after the start.
 	reroutedPatience = 10 * time.Second
 )
 
 // Indexes of the pods.
 const (
-	byNode      = "externalroute-by-node"      // those that need a network
-	byNamespace = "externalroute-by-namespace" // all
-	announced   = "externalroute-announced"    // those that say they are gateways
+	byNode      = "externalroute-by-node"      // pods that need a network
+	byNamespace = "externalroute-by-namespace" // all pods
+	announced   = "externalroute-announced"    // pods that claim to be gateways
 )
 
-// Writer writes the rows and tells of those that others changed.
+// Writer writes rows and reports rows changed by others.
 type Writer = nb.Database
 
-// Deps is what the controller works with. Informers are started by the caller
+// Deps are the dependencies of the controller. The caller starts the informers
 // after New.
 type Deps struct {
 	Kube       kubernetes.Interface
@@ -63,19 +63,19 @@ type Deps struct {
 	Nodes      coreinformers.NodeInformer
 	Writer     Writer
 	Barrier    Barrier
-	// Health tells which nodes can be reached; nil: nobody probes them.
+	// Health reports which nodes are reachable; nil: nodes are not probed.
 	Health place.Reachability
-	// Given returns the addresses that were given to the pod "namespace/name" with a
-	// UID. LookAtPod is to be called when that changes.
+	// Given returns the addresses assigned to the pod "namespace/name" with a
+	// UID. LookAtPod must be called when they change.
 	Given    func(pod string, uid types.UID) []netip.Addr
 	Config   externalroute.Config
 	Recorder record.EventRecorder
-	// Rerouted are the pods that EgressIPs and EgressServices steer; nil ones are
-	// of features that are not enabled.
+	// Rerouted are the pods that EgressIPs and EgressServices steer; nil for
+	// features that are not enabled.
 	Rerouted []*noreroute.PodSet
 }
 
-// Controller serves the external gateways of the cluster.
+// Controller handles the external gateways of the cluster.
 type Controller struct {
 	deps       Deps
 	policies   routelisters.AdminPolicyBasedExternalRouteLister
@@ -86,33 +86,33 @@ type Controller struct {
 
 	decide, nodes, statuses, annotations *queue.Controller
 
-	// unheard are the nodes that Kubernetes has lost sight of; only decide touches it.
+	// unheard are the nodes that Kubernetes has lost contact with; only accessed by decide.
 	unheard place.Unheard
 
 	mu sync.Mutex
-	// plan is the last decision; byNamespace the policies that select a namespace.
+	// plan is the last decision; byNamespace are the policies that select a namespace.
 	plan        externalroute.Plan
 	byNamespace map[string][]string
-	// pending are nodes in the queue; the first of them brings all of them with it.
-	// planning are those whose rows are being planned.
+	// pending are the nodes in the queue; the first one processes all of them.
+	// planning are the nodes whose rows are being planned.
 	pending, planning map[string]bool
-	// plannedWith are, by node, the namespaces with gateways whose pods its rows were planned with.
+	// plannedWith are, by node, the namespaces with gateways whose pods were part of the plan of its rows.
 	plannedWith map[string]map[string]bool
-	// dirty are the nodes that are still to be written before anything is reported,
-	// with a number that grows.
+	// dirty are the nodes that must be written before anything is reported,
+	// with an increasing number.
 	dirty map[string]uint64
 	turn  uint64
-	// failed are the nodes whose rows could not be written when it was last tried.
+	// failed are the nodes whose last write failed.
 	failed map[string]bool
-	// reports are told when no node is dirty.
+	// Reports are sent when no node is dirty.
 	reportPolicies, reportNamespaces map[string]bool
 	patched                          map[string]patched
-	// unseen are the namespaces whose annotation was written.
+	// unseen are the namespaces with annotation writes that the lister may not show yet.
 	unseen kube.Unseen
 
 	steered  *steered
 	sessions *sessions
-	waits    sync.WaitGroup // for chassis
+	waits    sync.WaitGroup // of the goroutines that wait for chassis
 }
 
 // New returns the controller.
@@ -164,17 +164,17 @@ func New(deps Deps) (*Controller, error) {
 	return c, errors.Join(c.watchDecide(), c.watchNodes(), c.watchReports())
 }
 
-// Run works until ctx is done.
+// Run runs the controller until ctx is done.
 func (c *Controller) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	defer c.waits.Wait()
 	group.Go(func() error { return c.decide.Run(ctx, 1) })
 	group.Go(func() error {
-		// Rows planned without a decision would be none at all.
+		// Rows planned without a decision would be empty.
 		if !waits.Until(ctx, c.decide.Synced(), waits.Wait{Part: externalroute.Feature, For: "the first decision about all policies", Reason: waits.ReasonStart}) || !c.awaitRerouted(ctx) {
 			return nil
 		}
-		return c.nodes.Run(ctx, 1) // that takes all nodes that wait
+		return c.nodes.Run(ctx, 1) // one worker, which processes all pending nodes
 	})
 	group.Go(func() error {
 		if !waits.Until(ctx, c.nodes.Attempted(), waits.Wait{Part: "externalroute-status", For: "the rows of every node to be tried once"}) {
@@ -194,11 +194,11 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// Look has the rows of a node planned again.
+// Look plans the rows of a node again.
 func (c *Controller) Look(node string) { c.nodes.Enqueue(c.pend(node)...) }
 
-// LookAtPod has what depends on the addresses of a pod, "namespace/name", planned
-// again. The node is "" where the pod is gone, which its own event tells.
+// LookAtPod plans everything again that depends on the addresses of a pod, "namespace/name".
+// The node is "" if the pod was deleted, since its own event covers that.
 func (c *Controller) LookAtPod(pod, node string) {
 	namespace, _, _ := strings.Cut(pod, "/")
 	c.countLater(namespace)
@@ -207,12 +207,12 @@ func (c *Controller) LookAtPod(pod, node string) {
 	}
 }
 
-// Attempted is closed when everything found at the start has been tried once.
+// Attempted is closed when everything that existed at the start has been attempted once.
 func (c *Controller) Attempted() <-chan struct{} { return c.nodes.Attempted() }
 
 // awaitRerouted waits until the other features have named their pods, so that no
-// policy is taken away after a restart only to be written again. A feature that
-// does not get there must not hold up the gateways for ever.
+// policy is removed after a restart and then written again. A feature that
+// never does so must not block the gateways forever.
 func (c *Controller) awaitRerouted(ctx context.Context) bool {
 	patience := time.NewTimer(reroutedPatience)
 	defer waits.Begin(waits.Wait{Part: externalroute.Feature, For: "the other egress features to name their pods", Limit: reroutedPatience}).End()

@@ -60,7 +60,7 @@ func TestPolicyComesChangesAndGoes(t *testing.T) {
 	w.eventually("the annotations to be gone", func() bool { return w.inUse("red") == "" && w.inUse("blue") == "" })
 }
 
-// TestOneTransaction: one more pod, or one hop less on all nodes, is one.
+// TestOneTransaction: one more pod, or one hop less on all nodes, is one transaction.
 func TestOneTransaction(t *testing.T) {
 	const nodes = 10
 	s := ovsdbtest.StartNB(t)
@@ -183,7 +183,7 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// TestLeftBehind: what an earlier master wrote for a node that is gone goes.
+// TestLeftBehind: rows that an earlier master wrote for a deleted node are removed.
 func TestLeftBehind(t *testing.T) {
 	writer := fake()
 	w := newWorld(t, writer, node(0), namespace("red"), pod("red", 0, 0), pod("red", 1, 1), policy("p", anyGWs, hops("172.18.0.51")))
@@ -202,7 +202,7 @@ func TestLeftBehind(t *testing.T) {
 	}
 }
 
-// TestStatusOfOthers: a status that somebody else writes is written again.
+// TestStatusOfOthers: a status changed by somebody else is written again.
 func TestStatusOfOthers(t *testing.T) {
 	w := newWorld(t, fake(), node(0), namespace("red"), policy("p", anyGWs, hops("172.18.0.51")))
 	w.start()
@@ -221,7 +221,7 @@ func TestStatusOfOthers(t *testing.T) {
 	})
 }
 
-// TestGenerations: a status never speaks of a generation that it is not about.
+// TestGenerations: a status never names a generation that it does not describe.
 func TestGenerations(t *testing.T) {
 	w := newWorld(t, fake(), node(0), namespace("red"), policy("p", anyGWs, hops("172.18.0.51")))
 	w.start()

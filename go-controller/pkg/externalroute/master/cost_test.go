@@ -33,7 +33,7 @@ func (c *counted) ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.
 	return c.Writer.ApplyAll(ctx, want)
 }
 
-// take returns what was counted, and begins anew.
+// take returns the counts and resets them.
 func (c *counted) take() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,8 +42,8 @@ func (c *counted) take() map[string]int {
 	return planned
 }
 
-// TestSteeredPodsOfOthers: a pod that EgressIPs or EgressServices steer, or do not steer any
-// more, has the rows of its own node planned, and only where they look at it.
+// TestSteeredPodsOfOthers: when EgressIPs or EgressServices start or stop steering a pod,
+// only the rows of its own node are planned again, and only if they depend on it.
 func TestSteeredPodsOfOthers(t *testing.T) {
 	const nodes = 20
 	db := &counted{Writer: fake(), planned: map[string]int{}}

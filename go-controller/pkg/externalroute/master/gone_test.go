@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestPodGoesWithItsGateways: a pod goes, and before its event is handled its namespace loses its
-// gateways: neither the decision sees the pod, nor the event gateways, and the rows go.
+// TestPodGoesWithItsGateways: a pod is deleted, and before its event is handled its namespace loses its
+// gateways: the decision does not see the pod, and the event does not see gateways, but the rows are removed.
 func TestPodGoesWithItsGateways(t *testing.T) {
 	nb := fake()
 	w := newWorld(t, nb, node(0), node(1), namespace("red"), pod("red", 0, 0), policy("p", anyGWs, hops("172.18.0.51")))
@@ -17,7 +17,7 @@ func TestPodGoesWithItsGateways(t *testing.T) {
 	if n := routes(nb); n != 1 {
 		t.Fatalf("%d routes, want 1:\n%s", n, nb.Dump())
 	}
-	// The informer removes what is gone from its store before it tells anybody.
+	// The informer removes deleted objects from its store before it sends events.
 	if err := c.pods.Delete(pod("red", 0, 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -27,8 +27,8 @@ func TestPodGoesWithItsGateways(t *testing.T) {
 	w.eventually("all rows to be gone", func() bool { return nb.Dump() == "" })
 }
 
-// TestNodesBeingPlanned: a decision that comes while rows are planned by the one before has them
-// planned again.
+// TestNodesBeingPlanned: a decision made while rows are planned according to the previous one triggers planning
+// again.
 func TestNodesBeingPlanned(t *testing.T) {
 	c := newWorld(t, fake(), node(0)).start()
 	c.mu.Lock()

@@ -20,8 +20,8 @@ import (
 // outageNodes are the nodes of the tests of outages.
 var outageNodes = []string{"n0", "n1", "n2", "n3"}
 
-// outage is a world with a gateway pod on n1 and one on n2, of one family, that a policy and an
-// annotation name.
+// outage is a world with a gateway pod on n1 and one on n2, of one family, named by a policy and an
+// annotation.
 func outage(t *testing.T, gateways ...string) *world {
 	dynamic := v1.ExternalNextHops{Dynamic: []v1.DynamicHop{{
 		PodSelector:           metav1.LabelSelector{MatchLabels: map[string]string{"app": "gw"}},
@@ -51,7 +51,7 @@ func outage(t *testing.T, gateways ...string) *world {
 	return w
 }
 
-// using checks which gateways the namespaces have.
+// using checks the gateways of the namespaces.
 func (w *world) using(gateways ...string) {
 	w.t.Helper()
 	for _, ns := range []string{"red", "blue"} {
@@ -61,7 +61,7 @@ func (w *world) using(gateways ...string) {
 	}
 }
 
-// nodeSays makes a node's Ready condition be status.
+// nodeSays sets a node's Ready condition to status.
 func (w *world) nodeSays(name string, status corev1.ConditionStatus) {
 	w.t.Helper()
 	n, err := w.kube.CoreV1().Nodes().Get(w.t.Context(), name, metav1.GetOptions{})
@@ -74,7 +74,7 @@ func (w *world) nodeSays(name string, status corev1.ConditionStatus) {
 	}
 }
 
-// podSays makes the Ready condition of the gateway pod on a node be status, for a reason.
+// podSays sets the Ready condition of the gateway pod on a node to status, with a reason.
 func (w *world) podSays(node string, status corev1.ConditionStatus, reason string) {
 	w.t.Helper()
 	name := "p" + strings.TrimPrefix(node, "n") + "-9"
@@ -88,8 +88,8 @@ func (w *world) podSays(node string, status corev1.ConditionStatus, reason strin
 	}
 }
 
-// lose has Kubernetes lose sight of nodes, as kube-controller-manager says it: of one after the
-// other, and at once of the pods of each.
+// lose makes Kubernetes lose contact with nodes, as kube-controller-manager reports it: one node after the
+// other, and at the same time the pods of each.
 func (w *world) lose(nodes ...string) {
 	w.t.Helper()
 	for i, n := range nodes {
@@ -113,9 +113,9 @@ func eachFamily(t *testing.T, test func(t *testing.T, gateways []string)) {
 	}
 }
 
-// TestOutage: after an outage of the API server Kubernetes says of one node after the other
-// that it has not heard of it, and that its pods are not ready. Their kubelets say of nodes
-// first that they are ready, one after the other, too, and then of pods. Nothing is written at
+// TestOutage: after an outage of the API server, Kubernetes reports one node after the other
+// as Unknown, and their pods as not ready. Their kubelets first report the nodes
+// as ready, also one after the other, and then the pods. Nothing is written at
 // any time.
 func TestOutage(t *testing.T) {
 	eachFamily(t, func(t *testing.T, gateways []string) {
@@ -143,8 +143,8 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// TestDeadGatewayNode: the gateway of a single node that Kubernetes has lost sight of goes,
-// after a moment in which it could have been an outage.
+// TestDeadGatewayNode: the gateway of a single node with which Kubernetes has lost contact is removed,
+// after a delay in which it could have been an outage.
 func TestDeadGatewayNode(t *testing.T) {
 	eachFamily(t, func(t *testing.T, gateways []string) {
 		w := outage(t, gateways...)
@@ -161,7 +161,7 @@ func TestDeadGatewayNode(t *testing.T) {
 		fakeapi.Settle()
 		w.using(gateways[1])
 
-		// A pod goes on being ready until Kubernetes says otherwise of itself.
+		// A pod stays ready until Kubernetes reports otherwise about the pod itself.
 		w.nodeSays("n2", corev1.ConditionUnknown)
 		fakeapi.Settle()
 		w.using(gateways[1])
@@ -171,8 +171,8 @@ func TestDeadGatewayNode(t *testing.T) {
 	})
 }
 
-// TestGatewayFailsInOutage: what a kubelet says of a pod counts in an outage, too, and a node
-// that cannot be reached then is a dead one.
+// TestGatewayFailsInOutage: a kubelet's report about a pod counts in an outage, too, and a node
+// that is unreachable then is dead.
 func TestGatewayFailsInOutage(t *testing.T) {
 	eachFamily(t, func(t *testing.T, gateways []string) {
 		w := outage(t, gateways...)
@@ -191,8 +191,8 @@ func TestGatewayFailsInOutage(t *testing.T) {
 	})
 }
 
-// TestHeartbeatAfterOutage: a single node whose kubelet was heard since Kubernetes gave it up is
-// not a dead one, whatever is said of it and its pods.
+// TestHeartbeatAfterOutage: a single node whose kubelet has reported since Kubernetes marked it is
+// not dead, whatever the conditions of the node and its pods.
 func TestHeartbeatAfterOutage(t *testing.T) {
 	eachFamily(t, func(t *testing.T, gateways []string) {
 		w := outage(t, gateways...)

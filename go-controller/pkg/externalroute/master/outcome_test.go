@@ -13,12 +13,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 )
 
-// statusPatches counts those of a policy.
+// statusPatches counts the status patches of a policy.
 func (w *world) statusPatches(name string) int {
 	return strings.Count("\n"+w.String(), "\nadminpolicybasedexternalroutes/"+name+" ")
 }
 
-// TestOutcomeServed: what scripts read comes with the conditions, in the same patch.
+// TestOutcomeServed: the fields for scripts are written with the conditions, in the same patch.
 func TestOutcomeServed(t *testing.T) {
 	w := newWorld(t, fake(), node(0), namespace("red"), pod("red", 0, 0), policy("p", anyGWs, hops("172.18.0.52", "172.18.0.51")))
 	w.start()
@@ -38,8 +38,8 @@ func TestOutcomeServed(t *testing.T) {
 	}
 }
 
-// TestWriteFailure: a policy whose routes cannot be written says so, and no other
-// one; it stops saying so when they are.
+// TestWriteFailure: only a policy whose routes cannot be written reports this,
+// and it stops reporting it when they are written.
 func TestWriteFailure(t *testing.T) {
 	writer := fake()
 	var broken atomic.Bool

@@ -25,14 +25,14 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/seeds"
 )
 
-// history is a random sequence of what users, kubelets and the network do.
+// history is a random sequence of actions of users, kubelets and the network.
 type history struct {
 	*world
 	db     *nbfake.Writer
 	rng    *rand.Rand
 	events []string
-	born   int             // objects so far
-	there  map[string]bool // the objects there are
+	born   int             // number of objects created so far
+	there  map[string]bool // the existing objects
 }
 
 func (h *history) pick(from ...string) string { return from[h.rng.IntN(len(from))] }
@@ -43,7 +43,7 @@ func (h *history) say(format string, args ...any) {
 	h.events = append(h.events, fmt.Sprintf(format, args...))
 }
 
-// must fails the test where a user's request does.
+// must fails the test if a user's request fails.
 func (h *history) must(request func(ctx context.Context) error) {
 	h.t.Helper()
 	h.faults.Do(func() {
@@ -57,7 +57,7 @@ func (h *history) must(request func(ctx context.Context) error) {
 	})
 }
 
-// event makes one thing happen.
+// event performs one action.
 func (h *history) event() {
 	h.born++
 	switch h.rng.IntN(10) {
@@ -124,7 +124,7 @@ func (h *history) anyPolicy(name string) {
 		p := h.policy(name)
 		p.Spec = policy(name, selects, next).Spec
 		p.Generation++
-		p.ResourceVersion = "" // whoever wrote meanwhile
+		p.ResourceVersion = "" // overwrite concurrent writes
 		h.must(func(ctx context.Context) error {
 			_, err := policies.Update(ctx, p, metav1.UpdateOptions{})
 			return err
@@ -140,7 +140,7 @@ func (h *history) anyPolicy(name string) {
 	})
 }
 
-// putPod makes a pod come or change, or go.
+// putPod creates, changes or deletes a pod.
 func (h *history) putPod(p *corev1.Pod, gone bool) {
 	key := kube.PodKey(p)
 	there := h.there[key]
@@ -210,7 +210,7 @@ func (h *history) anyNode(i int) {
 	})
 }
 
-// trouble is what happens to the master meanwhile.
+// trouble disturbs the master meanwhile.
 func (h *history) trouble() {
 	switch h.rng.IntN(12) {
 	case 0:
@@ -229,8 +229,8 @@ func (h *history) trouble() {
 	}
 }
 
-// state is what is there in the end, as far as it does not depend on the way: the rows,
-// and of each policy and namespace what the master writes.
+// state returns the final state, as far as it does not depend on the history: the rows,
+// and the master's part of each policy and namespace.
 func (w *world) state(db *nbfake.Writer) string {
 	var out strings.Builder
 	out.WriteString(db.Dump())
@@ -249,7 +249,7 @@ func (w *world) state(db *nbfake.Writer) string {
 	return out.String()
 }
 
-// same is a world with the same objects as users made them, and nothing in its database.
+// same returns a world with the same objects as users created them, and an empty database.
 func (w *world) same(t *testing.T, db *nbfake.Writer) *world {
 	f := newWorld(t, db)
 	ctx := context.Background()
@@ -276,10 +276,10 @@ func (w *world) same(t *testing.T, db *nbfake.Writer) *world {
 	return f
 }
 
-// TestRandomOrders: whatever happens in whatever order, with an API server and a
-// database that fail, watches that are lost and restarts in between, the end is what a
-// master makes of the last state that never was there before, and one that is started
-// anew writes nothing.
+// TestRandomOrders: whatever happens in whatever order, with a failing API server and
+// database, lost watches and restarts in between, the final state equals the one that a
+// new master makes of the last objects, and a restarted master
+// writes nothing.
 func TestRandomOrders(t *testing.T) {
 	seeds.Each(t, 8, func(t *testing.T, rng *rand.Rand) {
 		synctest.Test(t, func(t *testing.T) {

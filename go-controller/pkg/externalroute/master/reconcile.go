@@ -21,7 +21,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 )
 
-// reconcileAll decides who uses which gateways and enqueues what it changes.
+// reconcileAll decides which namespaces use which gateways and enqueues the affected keys.
 func (c *Controller) reconcileAll(context.Context, string) error {
 	snap, err := c.snapshot()
 	if err != nil {
@@ -42,9 +42,9 @@ func (c *Controller) reconcileAll(context.Context, string) error {
 
 	namespaces := changed(before.Hops, plan.Hops, slices.Equal[[]externalroute.Hop])
 	policies := changed(before.Policies, plan.Policies, func(a, b externalroute.Policy) bool { return reflect.DeepEqual(a, b) })
-	// Pods that come from now on find the new plan, those that came before are in
-	// the index. Those that have just gone are not, and their events find the new plan
-	// as well: their nodes are known by what was planned for them.
+	// Pods that appear from now on use the new plan, and earlier ones are in
+	// the index. Pods deleted just now are not in the index, but their events use the new plan
+	// as well: their nodes are known from the rows that were planned for them.
 	nodes := append(c.nodesOf(namespaces), c.nodesPlannedWith(namespaces)...)
 	slices.Sort(nodes)
 	nodes = slices.Compact(nodes)
@@ -85,7 +85,7 @@ func changed[V any](before, after map[string]V, equal func(a, b V) bool) []strin
 	return keys
 }
 
-// report enqueues what waits for the nodes to be written, if they are.
+// report enqueues the pending reports if all nodes are written.
 func (c *Controller) report() {
 	c.mu.Lock()
 	var policies, namespaces []string
@@ -116,12 +116,12 @@ func (c *Controller) snapshot() (externalroute.Snapshot, error) {
 	return Read(policies, namespaces, nodes, c.indexed(announced, all), c.podsIn, c.readyNodes(nodes)), nil
 }
 
-// readyNodes tells which nodes count as ready; gateways are not given up because Kubernetes
-// was away.
+// readyNodes returns a function that reports which nodes count as ready; gateways are kept if Kubernetes
+// loses contact with many nodes at once.
 func (c *Controller) readyNodes(list []*corev1.Node) func(node string) bool {
 	nodes := make([]place.Node, 0, len(list))
 	for _, n := range list {
-		decoded, _ := c.decoded.Node(n) // the network's controller reports what does not parse
+		decoded, _ := c.decoded.Node(n) // the network controller reports parse errors
 		node := place.Node{Node: decoded}
 		if c.deps.Health != nil {
 			node.Reach = c.deps.Health.Reach(n.Name)
@@ -135,7 +135,7 @@ func (c *Controller) readyNodes(list []*corev1.Node) func(node string) bool {
 	return ReadyNodes(nodes)
 }
 
-// ReadyNodes tells which of some nodes are ready, as far as they can be reached.
+// ReadyNodes returns a function that reports which of the nodes are ready and not unreachable.
 func ReadyNodes(nodes []place.Node) func(node string) bool {
 	ready := map[string]bool{}
 	for _, n := range nodes {
@@ -144,8 +144,8 @@ func ReadyNodes(nodes []place.Node) func(node string) bool {
 	return func(node string) bool { return ready[node] }
 }
 
-// Read decodes everything that names gateways: announced are the pods that may say by
-// annotation that they are some, pods returns those of a namespace, and nodeReady tells
+// Read decodes everything that names gateways: announced are the pods that may claim by
+// annotation to be gateways, pods returns the pods of a namespace, and nodeReady reports
 // which nodes count as ready.
 func Read(policies []*v1.AdminPolicyBasedExternalRoute, namespaces []*corev1.Namespace, nodes []*corev1.Node,
 	announced []*corev1.Pod, pods func(namespace string) []*corev1.Pod, nodeReady func(node string) bool,
@@ -163,7 +163,7 @@ func Read(policies []*v1.AdminPolicyBasedExternalRoute, namespaces []*corev1.Nam
 		})
 	}
 	for _, n := range nodes {
-		node, _ := kube.Node(n) // the network's controller reports what does not parse
+		node, _ := kube.Node(n) // the network controller reports parse errors
 		snap.NodeAddrs[n.Name] = externalroute.NodeAddrs(node)
 		for _, p := range externalroute.Networks(node) {
 			if p = p.Masked(); !slices.Contains(snap.Networks, p) {
@@ -174,8 +174,8 @@ func Read(policies []*v1.AdminPolicyBasedExternalRoute, namespaces []*corev1.Nam
 	return snap
 }
 
-// gatewayPods decodes pods in their capacity as gateways, without those that
-// cannot be any now.
+// gatewayPods decodes pods as gateways, without those that
+// cannot be gateways now.
 func gatewayPods(pods []*corev1.Pod, nodeReady func(node string) bool) []externalroute.GatewayPod {
 	out := make([]externalroute.GatewayPod, 0, len(pods))
 	for _, p := range pods {
@@ -199,7 +199,7 @@ func gatewayPods(pods []*corev1.Pod, nodeReady func(node string) bool) []externa
 	return out
 }
 
-// pend notes nodes that are enqueued, and returns them.
+// pend records nodes as pending, and returns them for enqueueing.
 func (c *Controller) pend(nodes ...string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,9 +209,9 @@ func (c *Controller) pend(nodes ...string) []string {
 	return nodes
 }
 
-// reconcileNodes writes the rows of a node, and with them those of all others that
-// wait: what a change means for many nodes is one transaction. The others' keys
-// find nothing more to do, or try again where this failed.
+// reconcileNodes writes the rows of a node together with those of all other pending
+// nodes, so that a change affecting many nodes is one transaction. The others' keys
+// find nothing left to do, or try again if this failed.
 func (c *Controller) reconcileNodes(ctx context.Context, name string) error {
 	c.mu.Lock()
 	plan, turns := c.plan, maps.Clone(c.dirty)
@@ -220,7 +220,7 @@ func (c *Controller) reconcileNodes(ctx context.Context, name string) error {
 	nodes[name] = true
 	c.planning = maps.Clone(nodes)
 	c.mu.Unlock()
-	// Reports do not wait for a node that fails: it may do so for long.
+	// Reports do not wait for failing nodes, which may fail for a long time.
 	defer func() {
 		c.mu.Lock()
 		c.planning = nil
@@ -260,7 +260,7 @@ func (c *Controller) reconcileNodes(ctx context.Context, name string) error {
 	return nil
 }
 
-// notePlanned notes the namespaces with gateways whose pods the rows of a node were planned with.
+// notePlanned records the namespaces with gateways whose pods were part of the plan of a node's rows.
 func (c *Controller) notePlanned(node string, namespaces map[string]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -271,7 +271,7 @@ func (c *Controller) notePlanned(node string, namespaces map[string]bool) {
 	c.plannedWith[node] = namespaces
 }
 
-// nodesPlannedWith returns the nodes whose rows were planned with pods of some namespaces, or are
+// nodesPlannedWith returns the nodes whose rows were planned with pods of the namespaces, or are
 // being planned.
 func (c *Controller) nodesPlannedWith(namespaces []string) []string {
 	if len(namespaces) == 0 {
@@ -288,7 +288,7 @@ func (c *Controller) nodesPlannedWith(namespaces []string) []string {
 	return nodes
 }
 
-// noteFailures remembers whose rows could not be written, for the statuses of the
+// noteFailures records the nodes whose rows could not be written, for the statuses of the
 // policies.
 func (c *Controller) noteFailures(nodes map[string]bool, errs map[nb.Owner]error) {
 	c.mu.Lock()
@@ -325,7 +325,7 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 	if err != nil {
 		return nil, fmt.Errorf("get node %s: %w", name, err)
 	}
-	node, _ := c.decoded.Node(n) // the network's controller reports what does not parse
+	node, _ := c.decoded.Node(n) // the network controller reports parse errors
 	rows := c.deps.Writer.Rows(externalroute.Owner(name))
 	chassis, have := n.Annotations[kube.AnnotationChassisID], destinations(rows)
 	snap := externalroute.NodeSnapshot{Node: node,
@@ -334,7 +334,7 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 		if snap.Ending == nil {
 			snap.Ending = map[netip.Addr]bool{}
 		}
-		snap.Ending[a] = true // by the port where it was
+		snap.Ending[a] = true // on its previous port
 	}
 	var addrs []netip.Addr
 	served := map[string]bool{}
@@ -343,7 +343,7 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 			served[p.Namespace] = true
 		}
 		if !c.deps.Config.DisableSNATMultipleGWs && len(plan.Hops[p.Namespace]) == 0 {
-			continue // it has no rows
+			continue // pods of this namespace have no rows
 		}
 		pod := externalroute.Pod{Key: kube.PodKey(p), Namespace: p.Namespace, Addrs: c.deps.Given(kube.PodKey(p), kube.PodUID(p))}
 		snap.Pods = append(snap.Pods, pod)

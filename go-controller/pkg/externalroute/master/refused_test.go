@@ -13,8 +13,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
-// TestRefusedGateways: the author of a gateway that nobody uses is told once, by an
-// Event on what names it.
+// TestRefusedGateways: the author of an unused gateway is informed once, by an
+// Event on the object that names it.
 func TestRefusedGateways(t *testing.T) {
 	announced := pod("gw", 0, 0)
 	announced.Annotations[kube.AnnotationRoutingNamespaces] = "red"
@@ -47,7 +47,7 @@ func TestRefusedGateways(t *testing.T) {
 	if got := w.inUse("red"); got != "" {
 		t.Errorf("red uses %s", got)
 	}
-	// Another decision about the same pod says nothing again; another fault is told.
+	// Another decision about the same pod reports nothing again; a different problem is reported.
 	w.annotatePod("gw", announced.Name, map[string]any{kube.AnnotationBFDEnabled: "true"})
 	if _, err := w.kube.CoreV1().Namespaces().Patch(context.Background(), "red", "application/merge-patch+json",
 		[]byte(`{"metadata":{"annotations":{"k8s.ovn.org/routing-external-gws":"10.244.0.3,172.18.255.255,172.18.0.51"}}}`), metav1.PatchOptions{}); err != nil {

@@ -20,14 +20,14 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// patched is a status patch, as long as the lister still shows the object it was
-// made from.
+// patched is the result of a status patch, kept as long as the lister still shows the object
+// that it was made from.
 type patched struct {
 	from   *v1.AdminPolicyBasedExternalRoute
 	status v1.AdminPolicyBasedExternalRouteStatus
 }
 
-// reconcileStatus makes the status of a policy say what became of it.
+// reconcileStatus writes the status of a policy.
 func (c *Controller) reconcileStatus(ctx context.Context, name string) error {
 	obj, err := c.policies.Get(name)
 	if apierrors.IsNotFound(err) {
@@ -51,7 +51,7 @@ func (c *Controller) reconcileStatus(ctx context.Context, name string) error {
 	failed := maps.Clone(c.failed)
 	c.mu.Unlock()
 	if !ok || waits {
-		return nil // it comes back when the nodes are written
+		return nil // enqueued again when the nodes are written
 	}
 	status := externalroute.Status(policy, c.served(policy, failed), known)
 	had, err := json.Marshal(known)
@@ -93,7 +93,7 @@ func (c *Controller) patchStatus(ctx context.Context, obj *v1.AdminPolicyBasedEx
 	_, err = c.deps.Routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes().Patch(
 		ctx, obj.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	if apierrors.IsNotFound(err) {
-		return nil // its deletion is on the way to us
+		return nil // its deletion event is on the way
 	}
 	if err != nil {
 		return fmt.Errorf("patch status of AdminPolicyBasedExternalRoute %s: %w", obj.Name, err)
@@ -108,14 +108,14 @@ func (c *Controller) patchStatus(ctx context.Context, obj *v1.AdminPolicyBasedEx
 	return nil
 }
 
-// eventRefused is the reason of Events about gateways that nobody uses.
+// eventRefused is the reason of Events about unused gateways.
 const eventRefused = "GatewayRefused"
 
-// tell writes Events about gateways that are refused now and were not before.
+// tell emits Events about newly refused gateways.
 func (c *Controller) tell(before, after map[string][]string) {
 	for object, messages := range after {
 		var obj runtime.Object
-		if item, known, _ := c.pods.GetByKey(object); known { // reads memory and does not fail
+		if item, known, _ := c.pods.GetByKey(object); known { // reads memory and cannot fail
 			obj, _ = item.(*corev1.Pod)
 		} else if ns, err := c.namespaces.Get(object); err == nil {
 			obj = ns
@@ -130,7 +130,7 @@ func (c *Controller) tell(before, after map[string][]string) {
 	}
 }
 
-// served returns what became of the rows of a policy; failed are the nodes whose
+// served returns the state of the rows of a policy; failed are the nodes whose
 // rows could not be written.
 func (c *Controller) served(p externalroute.Policy, failed map[string]bool) externalroute.Served {
 	var served externalroute.Served
@@ -147,11 +147,11 @@ func (c *Controller) served(p externalroute.Policy, failed map[string]bool) exte
 	return served
 }
 
-// countPods returns how many pods of a namespace have an address to be routed.
+// countPods returns the number of pods of a namespace that have an address.
 func (c *Controller) countPods(namespace string) int {
 	n := 0
 	for _, p := range c.podsIn(namespace) {
-		// Of most the kubelet knows, and that is quick to read.
+		// The kubelet has reported the addresses of most pods, and reading them is fast.
 		if kube.NeedsNetwork(p) && (len(kube.PodAddresses(p)) > 0 || len(c.deps.Given(kube.PodKey(p), kube.PodUID(p))) > 0) {
 			n++
 		}
@@ -159,8 +159,8 @@ func (c *Controller) countPods(namespace string) int {
 	return n
 }
 
-// reconcileNamespace tells the nodes which gateways a namespace uses, after its
-// rows are written: they forget the connections of those that left.
+// reconcileNamespace publishes the gateways that a namespace uses to the nodes, after its
+// rows are written: the nodes forget the connections of removed gateways.
 func (c *Controller) reconcileNamespace(ctx context.Context, name string) error {
 	ns, err := c.namespaces.Get(name)
 	if apierrors.IsNotFound(err) {
@@ -173,7 +173,7 @@ func (c *Controller) reconcileNamespace(ctx context.Context, name string) error 
 	hops, waits := c.plan.Hops[name], c.reportNamespaces[name]
 	c.mu.Unlock()
 	if waits {
-		return nil // it comes back when the nodes are written
+		return nil // enqueued again when the nodes are written
 	}
 	var value *string
 	if len(hops) > 0 {

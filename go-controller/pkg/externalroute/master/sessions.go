@@ -14,42 +14,42 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// sessionWait bounds one wait for a chassis: what is waited for may be lost with a
-// database that starts again from a backup.
+// sessionWait limits a single wait for a chassis: the awaited change may be lost if a
+// database restarts from a backup.
 const sessionWait = 10 * time.Second
 
-// Barrier waits until a chassis has in force what was written before.
+// Barrier waits until a chassis has applied everything written before.
 type Barrier interface {
 	Wait(ctx context.Context, chassis string) error
 }
 
-// sessions are the BFD sessions that ended in the database and that ovn-controller of
-// their node may still have. It knows a session by its destination and by its source
-// port, which northd gives to the next one: a session that is written again before the
+// sessions are the BFD sessions that were removed from the database but that ovn-controller of
+// their node may still have. It identifies a session by its destination and its source
+// port, which northd reuses for the next one: a session that is written again before the
 // last one has ended there takes its place, and is never reported to be up.
 type sessions struct {
 	mu    sync.Mutex
-	nodes map[string]*nodeSessions // of nodes that have a chassis, and had sessions
+	nodes map[string]*nodeSessions // by node, for nodes that have a chassis and had sessions
 }
 
-// nodeSessions are those of a node.
+// nodeSessions are the sessions of a node.
 type nodeSessions struct {
 	chassis string
-	written map[netip.Addr]bool   // what the database has since the node was last written; nil where that is not known
-	ending  map[netip.Addr]uint64 // when they ended, as a number that grows
+	written map[netip.Addr]bool   // content of the database since the node's last write; nil: unknown
+	ending  map[netip.Addr]uint64 // when they ended, as an increasing number
 	turn    uint64
-	stop    context.CancelFunc // ends the wait for the chassis; nil where there is none
+	stop    context.CancelFunc // ends the wait for the chassis; nil: there is none
 }
 
 func newSessions() *sessions { return &sessions{nodes: map[string]*nodeSessions{}} }
 
-// begin returns the sessions of a node that must not be written now. The database has
-// those in have.
+// begin returns the sessions of a node that must not be written now. have are the sessions
+// in the database.
 func (s *sessions) begin(node, chassis string, have map[netip.Addr]bool) map[netip.Addr]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.nodes[node]
-	if n != nil && n.chassis != chassis { // the one before is not heard of again
+	if n != nil && n.chassis != chassis { // the previous chassis will not report any more
 		n.end()
 		n = nil
 		delete(s.nodes, node)
@@ -67,7 +67,7 @@ func (s *sessions) begin(node, chassis string, have map[netip.Addr]bool) map[net
 	return held
 }
 
-// write notes what ends when a node that has some sessions is made to have others.
+// write records which sessions end when those of a node change from have to want.
 func (s *sessions) write(node, chassis string, have, want map[netip.Addr]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,10 +80,10 @@ func (s *sessions) write(node, chassis string, have, want map[netip.Addr]bool) {
 		s.nodes[node] = n
 	}
 	n.leave(have, want)
-	n.written = nil // until it is known
+	n.written = nil // unknown until wrote is called
 }
 
-// wrote notes what the database has now.
+// wrote records the current content of the database.
 func (s *sessions) wrote(node string, has map[netip.Addr]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +92,7 @@ func (s *sessions) wrote(node string, has map[netip.Addr]bool) {
 	}
 }
 
-// leave notes that sessions are none any more, but for those that stay.
+// leave records the end of sessions, except for those that stay.
 func (n *nodeSessions) leave(before, stay map[netip.Addr]bool) {
 	for a := range before {
 		if !stay[a] {
@@ -102,7 +102,7 @@ func (n *nodeSessions) leave(before, stay map[netip.Addr]bool) {
 	}
 }
 
-// end ends the wait for the chassis.
+// end stops the wait for the chassis.
 func (n *nodeSessions) end() {
 	if n.stop != nil {
 		n.stop()
@@ -110,8 +110,8 @@ func (n *nodeSessions) end() {
 	}
 }
 
-// awaitEnd waits until the chassis of a node has ended what ended, without holding
-// anybody up, and has the node planned again.
+// awaitEnd waits in the background until the chassis of a node has ended the removed sessions,
+// and then has the node planned again.
 func (c *Controller) awaitEnd(ctx context.Context, node string) {
 	c.sessions.mu.Lock()
 	defer c.sessions.mu.Unlock()
@@ -129,7 +129,7 @@ func (c *Controller) awaitEnd(ctx context.Context, node string) {
 	})
 }
 
-// ended waits once, and stops the wait when nothing is left to wait for.
+// ended waits once, and stops the waiting if nothing is left to wait for.
 func (c *Controller) ended(ctx context.Context, node string, n *nodeSessions) error {
 	c.sessions.mu.Lock()
 	turn := n.turn
@@ -153,8 +153,8 @@ func (c *Controller) ended(ctx context.Context, node string, n *nodeSessions) er
 	return nil
 }
 
-// moved are the destinations of BFD sessions among rows that their node reaches by another
-// port now, as one does that gets a second uplink.
+// moved returns the destinations of BFD sessions that their node now reaches through another
+// port, for example after it gets a second uplink.
 func moved(rows []nb.Row, node topology.Node) map[netip.Addr]bool {
 	found := map[netip.Addr]bool{}
 	for _, r := range rows {
@@ -167,7 +167,7 @@ func moved(rows []nb.Row, node topology.Node) map[netip.Addr]bool {
 	return found
 }
 
-// destinations are those of the BFD sessions among rows.
+// destinations returns the destinations of the BFD sessions among rows.
 func destinations(rows []nb.Row) map[netip.Addr]bool {
 	found := map[netip.Addr]bool{}
 	for _, r := range rows {

@@ -15,7 +15,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// chassis plays ovn-controllers that say when they have in force what was written.
+// chassis simulates ovn-controllers that confirm when they have applied changes.
 type chassis struct{ says map[string]chan struct{} }
 
 func (c chassis) Wait(ctx context.Context, name string) error {
@@ -31,13 +31,13 @@ func (c chassis) Wait(ctx context.Context, name string) error {
 	}
 }
 
-// slow returns chassis of which one says nothing until it is told to.
+// slow returns chassis, one of which does not confirm until say is called.
 func slow(name string) (c chassis, say func()) {
 	c = chassis{map[string]chan struct{}{name: make(chan struct{})}}
 	return c, func() { c.says[name] <- struct{}{} }
 }
 
-// sessionsOf are the BFD sessions in the database of a node.
+// sessionsOf returns the number of BFD sessions of a node in the database.
 func sessionsOf(nb *nbfake.Writer, node string) int {
 	n := 0
 	for _, r := range nb.Rows(externalroute.Owner(node)) {
@@ -56,8 +56,8 @@ func deletePolicy(t *testing.T, w *world, name string) {
 	}
 }
 
-// TestSessionAgain: a session that is wanted again is written when ovn-controller of its
-// node has ended the one before, which it would take for the new one otherwise. Other
+// TestSessionAgain: a session that is wanted again is written only after ovn-controller of its
+// node has ended the previous one, for which it would mistake the new one otherwise. Other
 // nodes and other sessions do not wait for that.
 func TestSessionAgain(t *testing.T) {
 	nb := fake()
@@ -82,7 +82,7 @@ func TestSessionAgain(t *testing.T) {
 	w.eventually("the session of the node", func() bool { return sessionsOf(nb, "n0") == 2 && routes(nb) == 4 })
 }
 
-// TestSessionRemovedByOthers: the same where somebody else removed the row.
+// TestSessionRemovedByOthers: the same if somebody else removed the row.
 func TestSessionRemovedByOthers(t *testing.T) {
 	nb := fake()
 	w := newWorld(t, nb, node(0), namespace("red"), pod("red", 0, 0), policy("p", anyGWs, hops("172.18.0.51")))
@@ -107,8 +107,8 @@ func TestSessionRemovedByOthers(t *testing.T) {
 	w.eventually("the session", func() bool { return sessionsOf(nb, "n0") == 1 && routes(nb) == 1 })
 }
 
-// TestSessionOfAnotherChassis: what a chassis that a node has no more does not say holds
-// nothing up.
+// TestSessionOfAnotherChassis: missing confirmations of a former chassis of a node delay
+// nothing.
 func TestSessionOfAnotherChassis(t *testing.T) {
 	nb := fake()
 	w := newWorld(t, nb, node(0), namespace("red"), pod("red", 0, 0), policy("p", anyGWs, hops("172.18.0.51")))
@@ -129,8 +129,8 @@ func TestSessionOfAnotherChassis(t *testing.T) {
 	w.eventually("the session", func() bool { return sessionsOf(nb, "n0") == 1 })
 }
 
-// TestSessionOnAnotherUplink: a gateway that its node reaches by a second uplink from now
-// on has a new session, which is written when the one before has ended.
+// TestSessionOnAnotherUplink: a gateway that its node now reaches through a second uplink
+// has a new session, which is written when the previous one has ended.
 func TestSessionOnAnotherUplink(t *testing.T) {
 	nb := fake()
 	w := newWorld(t, nb, node(0), namespace("red"), pod("red", 0, 0), policy("p", anyGWs, hops("192.168.50.51")))
@@ -162,7 +162,7 @@ func TestSessionOnAnotherUplink(t *testing.T) {
 	})
 }
 
-// TestSessionAwaitedNoMore: a node that goes leaves nothing behind that is waited for.
+// TestSessionAwaitedNoMore: a deleted node leaves no waits behind.
 func TestSessionAwaitedNoMore(t *testing.T) {
 	nb := fake()
 	w := newWorld(t, nb, node(0), namespace("red"), pod("red", 0, 0), policy("p", anyGWs, hops("172.18.0.51")))

@@ -11,8 +11,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
-// TestStaticGatewayPod: a static pod goes on as a gateway while its mirror is deleted, with grace
-// or without, and made anew, when nothing is known of its status at first.
+// TestStaticGatewayPod: a static pod stays a gateway while its mirror pod is deleted, gracefully
+// or not, and recreated, when its status is unknown at first.
 func TestStaticGatewayPod(t *testing.T) {
 	eachFamily(t, func(t *testing.T, gateways []string) {
 		for _, hostNetwork := range []bool{false, true} {

@@ -8,10 +8,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 )
 
-// steered knows which pods other features steer, and the rows of which nodes depend on
-// whom of them, so that a pod has the rows of no other node planned again.
+// steered tracks which pods other features steer, and which nodes' rows depend on
+// them, so that a change of a pod only triggers planning for the affected node.
 type steered struct {
-	sets []*noreroute.PodSet // those that are not nil
+	sets []*noreroute.PodSet // without nil sets
 
 	mu     sync.Mutex
 	nodes  map[netip.Addr]string
@@ -26,8 +26,8 @@ func newSteered(sets []*noreroute.PodSet) *steered {
 	}
 }
 
-// of returns which of the addresses that the rows of a node depend on are steered. A change
-// from then on is one of the node: it is noted first and looked up then, so that none is missed.
+// of returns which of the addresses that a node's rows depend on are steered. The dependency is
+// recorded before the lookup, so that no later change is missed.
 func (s *steered) of(node string, addrs []netip.Addr) map[netip.Addr]bool {
 	s.note(node, addrs)
 	found := map[netip.Addr]bool{}
@@ -43,7 +43,7 @@ func (s *steered) note(node string, addrs []netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range s.byNode[node] {
-		if s.nodes[a] == node { // or it has gone to another one
+		if s.nodes[a] == node { // otherwise it has moved to another node
 			delete(s.nodes, a)
 		}
 	}
@@ -56,7 +56,7 @@ func (s *steered) note(node string, addrs []netip.Addr) {
 	}
 }
 
-// affected returns the nodes whose rows depend on one of some addresses.
+// affected returns the nodes whose rows depend on any of the addresses.
 func (s *steered) affected(addrs []netip.Addr) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

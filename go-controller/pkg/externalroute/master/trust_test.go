@@ -7,15 +7,15 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// TestAnnotationsOfPodsRouteNothing: a pod that names another one's address, once or in
-// a loop, puts nothing of it on its own gateways; its own address is routed when it has
+// TestAnnotationsOfPodsRouteNothing: a pod that claims another pod's address, once or
+// repeatedly, does not route that address to its own gateways; its own address is routed when it has
 // a port, and only then.
 func TestAnnotationsOfPodsRouteNothing(t *testing.T) {
 	const stolen = `{"default":{"ip_addresses":["10.244.1.66/24"],"mac_address":"0a:58:0a:f4:01:42","gateway_ips":["10.244.1.1"]}}`
 	nb := fake()
 	thief := pod("red", 1, 1)
 	thief.Annotations[kube.AnnotationPodNetworks] = stolen
-	ghost := pod("red", 7, 1) // of a node that does not exist
+	ghost := pod("red", 7, 1) // on a node that does not exist
 	ghost.Annotations[kube.AnnotationPodNetworks] = stolen
 	w := newWorld(t, nb, node(1), namespace("red"), thief, ghost, policy("p", anyGWs, hops("172.18.0.51")))
 	w.setPortless("red/p1-1", "red/p7-1")
@@ -27,7 +27,7 @@ func TestAnnotationsOfPodsRouteNothing(t *testing.T) {
 		w.annotatePod("red", thief.Name, map[string]any{kube.AnnotationPodNetworks: nil})
 		w.annotatePod("red", thief.Name, map[string]any{kube.AnnotationPodNetworks: stolen})
 	}
-	w.create(pod("red", 1, 2)) // its route comes after whatever the patches have led to
+	w.create(pod("red", 1, 2)) // its route is written after any effects of the patches
 	w.eventually("the route of a pod with a port", func() bool { return strings.Contains(nb.Dump(), "10.244.1.5/32") })
 	if got := nb.Dump(); routes(nb) != 1 || strings.Contains(got, "10.244.1.66") {
 		t.Errorf("routes:\n%s", got)

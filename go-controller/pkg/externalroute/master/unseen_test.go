@@ -9,8 +9,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
-// TestUndoneUnseen: what the master says of a namespace is undone while nothing is
-// watched, and the namespace that is listed then looks as the last one seen.
+// TestUndoneUnseen: the master's annotation of a namespace is reverted while nothing is
+// watched, so that the namespace that is listed afterwards looks like the last one seen.
 func TestUndoneUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, fake(), node(0), namespace("red"), pod("red", 0, 0), policy("p", anyGWs, hops("172.18.0.51")))

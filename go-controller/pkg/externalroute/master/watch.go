@@ -27,7 +27,7 @@ func (c *Controller) watchDecide() error {
 			o, _ := old.(*v1.AdminPolicyBasedExternalRoute)
 			n, _ := new.(*v1.AdminPolicyBasedExternalRoute)
 			if o != nil && n != nil && o.UID == n.UID && o.Generation == n.Generation && o.Generation != 0 {
-				return nil // its status changed
+				return nil // only its status changed
 			}
 			return decideAll
 		}),
@@ -57,8 +57,8 @@ func same(a, b map[string]string, keys ...string) bool {
 	return !slices.ContainsFunc(keys, func(k string) bool { return a[k] != b[k] })
 }
 
-// gatewayPodKeys asks for a decision where a pod may be a gateway and changed in
-// what matters then.
+// gatewayPodKeys triggers a decision if a pod may be a gateway and a relevant
+// property changed.
 func (c *Controller) gatewayPodKeys(old, new any) []string {
 	o, _ := old.(*corev1.Pod)
 	n, _ := new.(*corev1.Pod)
@@ -69,7 +69,7 @@ func (c *Controller) gatewayPodKeys(old, new any) []string {
 		return nil
 	}
 	if !candidate(o) && !candidate(n) {
-		return nil // it is not a gateway and was none
+		return nil // it neither is nor was a gateway
 	}
 	announces := func(p *corev1.Pod) bool { return p != nil && len(kube.RoutingNamespaces(p)) > 0 }
 	if announces(o) || announces(n) || c.dynamic() {
@@ -78,8 +78,8 @@ func (c *Controller) gatewayPodKeys(old, new any) []string {
 	return nil
 }
 
-// candidate tells whether a pod may be a gateway, and certain whether it may be one whatever
-// becomes of its node.
+// candidate reports whether a pod may be a gateway; certain whether it may be one whatever
+// the state of its node.
 func candidate(p *corev1.Pod) bool {
 	return p != nil && kube.ReadyNow(p, func(string) bool { return true })
 }
@@ -88,7 +88,7 @@ func certain(p *corev1.Pod) bool {
 	return p != nil && kube.ReadyNow(p, func(string) bool { return false })
 }
 
-// dynamic tells whether any policy looks for gateway pods.
+// dynamic reports whether any policy looks for gateway pods.
 func (c *Controller) dynamic() bool {
 	policies, err := c.policies.List(labels.Everything())
 	return err != nil || slices.ContainsFunc(policies, func(p *v1.AdminPolicyBasedExternalRoute) bool {
@@ -99,7 +99,7 @@ func (c *Controller) dynamic() bool {
 func (c *Controller) watchNodes() error {
 	c.nodes.Seed(func() []string {
 		var names []string
-		nodes, _ := c.nodeLister.List(labels.Everything()) // reads memory and does not fail
+		nodes, _ := c.nodeLister.List(labels.Everything()) // reads memory and cannot fail
 		for _, n := range nodes {
 			names = append(names, n.Name)
 		}
@@ -129,7 +129,7 @@ func (c *Controller) watchNodes() error {
 	)
 }
 
-// podNodes are the nodes whose rows an event of a pod may change.
+// podNodes returns the nodes whose rows an event of a pod may change.
 func (c *Controller) podNodes(old, new any) []string {
 	o, _ := old.(*corev1.Pod)
 	n, _ := new.(*corev1.Pod)
@@ -150,15 +150,15 @@ func (c *Controller) podNodes(old, new any) []string {
 	return nodes
 }
 
-// concerns tells whether the pods of a namespace have rows. A namespace that gets
-// gateways later brings its pods' nodes with it.
+// concerns reports whether the pods of a namespace have rows. If a namespace gets
+// gateways later, its pods' nodes are enqueued then.
 func (c *Controller) concerns(namespace string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.deps.Config.DisableSNATMultipleGWs || len(c.plan.Hops[namespace]) > 0
 }
 
-// countLater has the policies that select a namespace count its pods again.
+// countLater has the pods of a namespace counted again for the policies that select it.
 func (c *Controller) countLater(namespace string) {
 	c.mu.Lock()
 	policies := c.byNamespace[namespace]
@@ -166,7 +166,7 @@ func (c *Controller) countLater(namespace string) {
 	c.statuses.EnqueueAfter(countDelay, policies...)
 }
 
-// nodesOf are the nodes of the pods in some namespaces.
+// nodesOf returns the nodes of the pods in the namespaces.
 func (c *Controller) nodesOf(namespaces []string) []string {
 	nodes := map[string]bool{}
 	for _, ns := range namespaces {
@@ -181,7 +181,7 @@ func (c *Controller) nodesOf(namespaces []string) []string {
 
 func (c *Controller) podsIn(namespace string) []*corev1.Pod { return c.indexed(byNamespace, namespace) }
 
-// indexed reads an index, which New has made.
+// indexed reads an index created by New.
 func (c *Controller) indexed(index, value string) []*corev1.Pod {
 	objs, _ := c.pods.ByIndex(index, value)
 	pods := make([]*corev1.Pod, 0, len(objs))
@@ -195,7 +195,7 @@ func (c *Controller) watchReports() error {
 	c.statuses.Seed(func() []string { return c.deps.Policies.Informer().GetIndexer().ListKeys() })
 	c.annotations.Seed(func() []string { return c.deps.Namespaces.Informer().GetIndexer().ListKeys() })
 	return errors.Join(
-		// A status that somebody else wrote is written again.
+		// A status changed by somebody else is written again.
 		c.statuses.Watch(c.deps.Policies.Informer(), func(_, new any) []string {
 			if n, ok := new.(*v1.AdminPolicyBasedExternalRoute); ok {
 				return []string{n.Name}

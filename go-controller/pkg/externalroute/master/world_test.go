@@ -32,7 +32,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// maxEvents is more than any test makes.
+// maxEvents exceeds the number of Events in any test.
 const maxEvents = 100
 
 var config = externalroute.Config{Cluster: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
@@ -48,13 +48,13 @@ type world struct {
 	config externalroute.Config
 	faults *fakeapi.Faults // of the API, or nil
 	stop   func()
-	// barrier is of the chassis, which say at once that they are done where it is empty.
+	// barrier is the Barrier of the chassis, which confirm at once if it is empty.
 	barrier chassis
-	health  *fakereach.Nodes // nil: nobody probes nodes
+	health  *fakereach.Nodes // nil: nodes are not probed
 
 	mu      sync.Mutex
 	patches []string
-	without map[string]bool // pods that have no port
+	without map[string]bool // pods without a port
 }
 
 func newWorld(t testing.TB, nb Writer, objs ...runtime.Object) *world {
@@ -78,7 +78,7 @@ func newWorld(t testing.TB, nb Writer, objs ...runtime.Object) *world {
 	return w
 }
 
-// patchCount is how many patches were sent so far.
+// patchCount returns the number of patches so far.
 func (w *world) patchCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,7 +86,7 @@ func (w *world) patchCount() int {
 }
 
 // start runs a master until stop, or the end of the test, and waits until it has
-// done what it found.
+// processed the existing objects.
 func (w *world) start() *Controller {
 	w.t.Helper()
 	core := kube.LateMirrors(informers.NewSharedInformerFactory(w.kube, fakeapi.NoResync), nil)
@@ -132,7 +132,7 @@ func (w *world) String() string {
 	return strings.Join(w.patches, "\n")
 }
 
-// eventually waits until the world is as described.
+// eventually waits until ok returns true.
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
 	eventually.True(w.t, what, ok, eventually.Dump(w.String))
@@ -158,7 +158,7 @@ func (w *world) policy(name string) *v1.AdminPolicyBasedExternalRoute {
 	return p
 }
 
-// setHops edits a policy as a user would, with a new generation.
+// setHops changes a policy like a user, with a new generation.
 func (w *world) setHops(name string, ips ...string) {
 	w.t.Helper()
 	// The master may write the status in between.
@@ -174,7 +174,7 @@ func (w *world) setHops(name string, ips ...string) {
 	}
 }
 
-// reported waits for the status about the generation a policy has now.
+// reported waits for the status about the current generation of a policy.
 func (w *world) reported(name string) *v1.AdminPolicyBasedExternalRoute {
 	w.t.Helper()
 	var p *v1.AdminPolicyBasedExternalRoute
@@ -221,7 +221,7 @@ func namespace(name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name, "gws": "true"}}}
 }
 
-// pod is pod j of a namespace, on a node.
+// pod returns pod j of a namespace, on a node.
 func pod(ns string, on, j int) *corev1.Pod {
 	network := topology.PodNetwork{MAC: "0a:58:0a:f4:00:05",
 		Addrs: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.244.%d.%d/24", on, j+3))}}
@@ -249,8 +249,8 @@ func policy(name string, selects map[string]string, next v1.ExternalNextHops) *v
 	return p
 }
 
-// given plays the pods' controller: it gives each pod the address that goes with its
-// name, but for those that have no port.
+// given does the part of the pod controller: it assigns each pod the address that belongs to its
+// name, except for pods without a port.
 func (w *world) given(key string, _ types.UID) []netip.Addr {
 	var on, j int
 	_, name, _ := strings.Cut(key, "/")

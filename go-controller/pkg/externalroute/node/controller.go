@@ -24,35 +24,35 @@ import (
 // all is the only key.
 const all = "all"
 
-// settleTime is how long after a change connections are looked at once more: the
-// chassis may have followed the database only after the first look, and remember
-// a gateway anew in between.
+// settleTime is the delay after a change before connections are checked once more: the
+// chassis may have applied the change only after the first check, and stored
+// the removed gateway for a connection again in between.
 const settleTime = 3 * time.Second
 
-// Connections are those whose replies are steered to a neighbour.
+// Connections lists and deletes connections whose replies are steered to a neighbour.
 type Connections interface {
 	List(ctx context.Context) ([]host.Steered, error)
 	Flush(ctx context.Context, s host.Steered) error
 }
 
-// Deps is what the controller works with. Informers are started by the caller
+// Deps are the dependencies of the controller. The caller starts the informers
 // after New.
 type Deps struct {
 	Namespaces coreinformers.NamespaceInformer
 	Pods       coreinformers.PodInformer // of this node
-	// Connections are those of the datapath.
+	// Connections accesses the connections of the datapath.
 	Connections Connections
-	// Resolve returns the MAC addresses of those neighbours that answer.
+	// Resolve returns the MAC addresses of the neighbours that answer.
 	Resolve func(ctx context.Context, addrs []netip.Addr) (map[netip.Addr]string, error)
 }
 
-// Controller forgets connections of gateways that left.
+// Controller forgets connections of removed gateways.
 type Controller struct {
 	deps       Deps
 	namespaces corelisters.NamespaceLister
 	pods       corelisters.PodLister
 	queue      *queue.Controller
-	// before is touched by the only key.
+	// before is only accessed by the single key.
 	before map[netip.Addr]string
 }
 
@@ -66,16 +66,16 @@ func New(deps Deps) (*Controller, error) {
 	}
 	c.queue = queue.New("externalroute-node", c.reconcile)
 	c.queue.Seed(func() []string { return []string{all} })
-	none := func(any, any) []string { return nil } // pods are read only
+	none := func(any, any) []string { return nil } // pods are only read
 	return c, errors.Join(
 		c.queue.Watch(deps.Pods.Informer(), none),
 		c.queue.Watch(deps.Namespaces.Informer(), c.namespaceKeys),
 	)
 }
 
-// namespaceKeys asks for a look, and for another one later, where the gateways in
-// use changed. Where something else did, they may have changed as well, and back,
-// while the watch was lost: one look later, for all such namespaces together.
+// namespaceKeys triggers a check, and another one later, if the gateways in
+// use changed. If something else changed, the gateways may have changed as well, and back,
+// while the watch was lost: this triggers one check later, for all such namespaces together.
 func (c *Controller) namespaceKeys(old, new any) []string {
 	in := func(obj any) (string, string) {
 		if ns, ok := obj.(*corev1.Namespace); ok && ns != nil {
@@ -95,7 +95,7 @@ func (c *Controller) namespaceKeys(old, new any) []string {
 	return []string{all}
 }
 
-// Run works until ctx is done.
+// Run runs the controller until ctx is done.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx, 1) }
 
 func (c *Controller) reconcile(ctx context.Context, _ string) error {
@@ -103,8 +103,8 @@ func (c *Controller) reconcile(ctx context.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	// Asked also while there are no connections: a gateway that leaves may not
-	// answer any more then.
+	// Resolved even if there are no connections: a gateway may
+	// not answer any more after its removal.
 	now, err := c.deps.Resolve(ctx, used)
 	if err != nil {
 		klog.InfoS("Could not resolve the MAC address of every gateway", "err", err)
@@ -137,7 +137,7 @@ func (c *Controller) reconcile(ctx context.Context, _ string) error {
 	return errors.Join(errs...)
 }
 
-// inUse returns all gateways in use by pods of this node, and those of each pod
+// inUse returns all gateways used by pods of this node, and those of each pod
 // address.
 func (c *Controller) inUse() ([]netip.Addr, map[netip.Addr][]netip.Addr, error) {
 	pods, err := c.pods.List(labels.Everything())
@@ -155,7 +155,7 @@ func (c *Controller) inUse() ([]netip.Addr, map[netip.Addr][]netip.Addr, error) 
 	var used []netip.Addr
 	byPod := map[netip.Addr][]netip.Addr{}
 	for _, p := range pods {
-		// By the word of the kubelet: in the annotation anybody may have written anything.
+		// As reported by the kubelet: the annotation could contain anything.
 		addrs := kube.PodAddresses(p)
 		if len(addrs) == 0 {
 			continue

@@ -39,7 +39,7 @@ func (d *datapath) Flush(_ context.Context, s host.Steered) error {
 	return nil
 }
 
-// left are the neighbours of the entries there are.
+// left returns the neighbours of the remaining entries.
 func (d *datapath) left() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -54,7 +54,7 @@ func (d *datapath) left() []string {
 func pod(name, namespace, addr string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{
-			// It names somebody else's address, which changes nothing.
+			// It contains another pod's address, which has no effect.
 			kube.AnnotationPodNetworks: `{"default":{"ip_addresses":["10.244.1.99/24"],"mac_address":"0a:58:0a:f4:01:63"}}`}},
 		Spec:   corev1.PodSpec{NodeName: "n"},
 		Status: corev1.PodStatus{PodIPs: []corev1.PodIP{{IP: addr}}},
@@ -69,8 +69,8 @@ func namespace(name, gateways string) *corev1.Namespace {
 	return ns
 }
 
-// TestLeavingGateways follows what is forgotten while gateways leave, at a start
-// as well as later.
+// TestLeavingGateways checks which connections are forgotten while gateways are removed, at a start
+// and later.
 func TestLeavingGateways(t *testing.T) {
 	client := kubefake.NewClientset(namespace("red", "172.18.0.51,172.18.0.52"), namespace("blue", ""),
 		pod("a", "red", "10.244.0.5"), pod("b", "blue", "10.244.0.6"))
@@ -79,7 +79,7 @@ func TestLeavingGateways(t *testing.T) {
 	}
 	d := &datapath{entries: map[host.Steered]bool{
 		entry("10.244.0.5", "m51"): true, entry("10.244.0.5", "m52"): true,
-		entry("10.244.0.5", "m53"):  true, // left while nobody was looking
+		entry("10.244.0.5", "m53"):  true, // removed while no controller was running
 		entry("10.244.0.6", "m51"):  true, // of a pod without gateways
 		entry("10.244.9.9", "m51"):  true, // of no pod of this node
 		entry("10.244.0.66", "m52"): true, // nor this one
@@ -121,7 +121,7 @@ func TestLeavingGateways(t *testing.T) {
 	}
 	update(namespace("red", "172.18.0.52"))
 	leaves("one gateway left", "10.244.0.5 m52", "10.244.0.66 m52", "10.244.9.9 m51")
-	// The chassis remembers it once more before it follows the database.
+	// The chassis stores it once more before it applies the change.
 	d.mu.Lock()
 	d.entries[entry("10.244.0.5", "m51")] = true
 	d.mu.Unlock()

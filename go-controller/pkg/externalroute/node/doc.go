@@ -1,13 +1,13 @@
-// Package node is a node's side of external gateways: it forgets connections
-// that would go on being answered through a gateway that is no longer in use.
+// Package node is the node side of external gateways: it forgets connections
+// that would continue to be answered through a gateway that is no longer in use.
 //
 // OVN answers a connection from outside through the gateway that its first packet
-// came from, and remembers that gateway's MAC address with the connection. When a
-// gateway leaves its pods, such connections would be sent there until they end.
+// came from, and stores that gateway's MAC address with the connection. When a
+// gateway is removed, such connections would still be sent there until they end.
 //
 // The master annotates each namespace with the gateways in use after the rows
-// are written. One key compares the remembered MAC addresses with those of the
-// gateways in use: nothing depends on having seen what was in use before.
+// are written. A single key compares the stored MAC addresses with those of the
+// gateways in use: this does not require having seen the previously used gateways.
 //
 // Caller: pkg/app.
 package node

@@ -22,7 +22,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/seeds"
 )
 
-// failing is a datapath that cannot be asked now and then.
+// failing is a datapath whose requests fail now and then.
 type failing struct {
 	*datapath
 	rng   *rand.Rand
@@ -52,7 +52,7 @@ func (f *failing) Flush(ctx context.Context, s host.Steered) error {
 	return f.datapath.Flush(ctx, s)
 }
 
-// history is a random sequence of what the master, the pods and the datapath do.
+// history is a random sequence of actions of the master, the pods and the datapath.
 type history struct {
 	t      *testing.T
 	rng    *rand.Rand
@@ -64,7 +64,7 @@ type history struct {
 	events []string
 }
 
-// pods are the addresses of this node's, by namespace.
+// pods are the addresses of this node's pods, by namespace.
 var pods = map[string][]string{"red": {"10.244.0.5", "10.244.0.6"}, "blue": {"10.244.0.7"}}
 
 func (h *history) start() {
@@ -85,7 +85,7 @@ func (h *history) start() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = c.Run(ctx) // stopped early, its caches may not have synced
+		_ = c.Run(ctx) // if stopped early, its caches may not have synced
 	}()
 	h.stop = sync.OnceFunc(func() {
 		cancel()
@@ -99,7 +99,7 @@ func (h *history) say(format string, args ...any) {
 	h.events = append(h.events, fmt.Sprintf(format, args...))
 }
 
-// connect opens connections of a pod by the gateways of its namespace.
+// connect opens connections of a pod through the gateways of its namespace.
 func (h *history) connect(ns string) {
 	h.db.mu.Lock()
 	defer h.db.mu.Unlock()
@@ -110,7 +110,7 @@ func (h *history) connect(ns string) {
 	}
 }
 
-// steered are the entries there should be: those of gateways in use.
+// steered returns the expected entries: those of gateways in use.
 func (h *history) steered() []string {
 	var out []string
 	for ns, addrs := range pods {
@@ -124,7 +124,7 @@ func (h *history) steered() []string {
 	return out
 }
 
-// event makes one thing happen.
+// event performs one action.
 func (h *history) event() {
 	ns := []string{"red", "blue"}[h.rng.IntN(2)]
 	switch h.rng.IntN(8) {
@@ -165,9 +165,9 @@ func (h *history) event() {
 	}
 }
 
-// TestRandomOrders: whatever happens in whatever order, with a datapath and an API server
-// that fail, watches that are lost and restarts in between, the connections of gateways
-// in use are there in the end, and no others; and a controller that is started anew
+// TestRandomOrders: whatever happens in whatever order, with a failing datapath and API server,
+// lost watches and restarts in between, in the end there are the connections of gateways
+// in use, and no others; and a restarted controller
 // forgets nothing.
 func TestRandomOrders(t *testing.T) {
 	seeds.Each(t, 20, func(t *testing.T, rng *rand.Rand) {

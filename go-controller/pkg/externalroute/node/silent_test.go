@@ -17,8 +17,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
-// TestSilentGateways: a gateway that leaves is known by the MAC address it had, also
-// where nobody answers any more.
+// TestSilentGateways: a removed gateway is recognized by its last MAC address, even
+// if nothing answers any more.
 func TestSilentGateways(t *testing.T) {
 	client := kubefake.NewClientset(namespace("red", "172.18.0.51,172.18.0.52"), pod("a", "red", "10.244.0.5"))
 	gone := host.Steered{Zone: 6, Dst: netip.MustParseAddr("10.244.0.5"), Neighbor: "m51", Tuple: "1"}
@@ -59,8 +59,8 @@ func TestSilentGateways(t *testing.T) {
 	look("10.244.0.5 m52")
 }
 
-// TestMissedChange: gateways that came and went while the watch was lost show in nothing
-// but the version of their namespace.
+// TestMissedChange: gateways that were added and removed while the watch was lost only show in
+// the version of their namespace.
 func TestMissedChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ns := namespace("red", "172.18.0.51")

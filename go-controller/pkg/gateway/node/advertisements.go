@@ -15,16 +15,16 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Values of accept_ra: a link takes in router advertisements as long as the host does
+// Values of accept_ra: a link accepts router advertisements while the host does
 // not forward, or in any case.
 const (
 	acceptHost   = "1"
 	acceptAlways = "2"
 )
 
-// keepAdvertisements lets the host go on taking in router advertisements when it
-// begins to forward. Otherwise the kernel forgets the default routes that it has
-// learned, and ignores what comes later. A link that has ignored them is left alone.
+// keepAdvertisements keeps the host accepting router advertisements when it
+// starts to forward. Otherwise the kernel removes the default routes that it has
+// learned, and ignores later advertisements. Links that do not accept any are left alone.
 func (g *Gateway) keepAdvertisements(ctx context.Context) error {
 	if !slices.Contains(g.Families, topology.IPv6) || !link.HasIPv6() {
 		return nil
@@ -33,7 +33,7 @@ func (g *Gateway) keepAdvertisements(ctx context.Context) error {
 	for _, p := range g.physicalNetworks() {
 		bridge, uplink, _, err := g.discover(ctx, p)
 		if err != nil && p.second() {
-			continue // the others do not wait for it
+			continue // the other networks need not wait for it
 		}
 		if err != nil {
 			return fmt.Errorf("find the uplink: %w", err)
@@ -53,7 +53,7 @@ func (g *Gateway) keepAdvertisements(ctx context.Context) error {
 	return g.Settings.Apply(ctx, gateway.Contributor+"-advertisements", want)
 }
 
-// acceptsAdvertisements tells whether a link takes in router advertisements now; one
+// acceptsAdvertisements reports whether a link currently accepts router advertisements; a link
 // that does not exist does not.
 func acceptsAdvertisements(name string) (bool, error) {
 	accept, err := link.Sysctl(topology.IPv6, name, "accept_ra")
@@ -67,10 +67,10 @@ func acceptsAdvertisements(name string) (bool, error) {
 	return forwarding == "0", err
 }
 
-// withoutAdvertised leaves out the routes that the kernel has from router advertisements
-// where the uplink takes them in: each of uplink and bridge gets its own, for which it
-// asks when it comes up. A copy would make the kernel refuse the advertisement, with the
-// addresses in it, and would stay when the router goes.
+// withoutAdvertised removes the routes that the kernel has from router advertisements,
+// if the uplink accepts them: both the uplink and the bridge get their own routes, which they
+// solicit when they come up. A copied route would make the kernel reject the advertisement, including
+// its addresses, and would stay when the router is gone.
 func withoutAdvertised(uplink string, from host.Attachment) (host.Attachment, error) {
 	accepts, err := acceptsAdvertisements(uplink)
 	if err != nil || !accepts {
@@ -80,8 +80,8 @@ func withoutAdvertised(uplink string, from host.Attachment) (host.Attachment, er
 	return from, nil
 }
 
-// passAdvertisements has a link take in router advertisements where another does, in
-// whose place it comes.
+// passAdvertisements makes a link accept router advertisements if the link that it replaces
+// does.
 func passAdvertisements(from, to string) error {
 	accepts, err := acceptsAdvertisements(from)
 	if err != nil || !accepts {
@@ -90,8 +90,8 @@ func passAdvertisements(from, to string) error {
 	return link.SetLinkSysctl(topology.IPv6, to, "accept_ra", acceptAlways)
 }
 
-// askRouters has the kernel ask for routers on a link that takes in router
-// advertisements, which it does when IPv6 comes up. It takes addresses off the link.
+// askRouters makes the kernel solicit routers on a link that accepts router
+// advertisements, by restarting IPv6 there. This removes addresses from the link.
 func askRouters(name string) error {
 	accepts, err := acceptsAdvertisements(name)
 	if err != nil || !accepts {

@@ -13,8 +13,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
-// advertise sends a router advertisement from the other machine, as RFC 4861 has it:
-// a default route through it, and a prefix to make addresses of.
+// advertise sends a router advertisement according to RFC 4861 from the other machine:
+// a default route through it, and a prefix for addresses.
 func (l *lab) advertise(prefix netip.Prefix) {
 	l.t.Helper()
 	message := []byte{134, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0} // a router for 1800 s
@@ -32,8 +32,8 @@ func (l *lab) advertise(prefix netip.Prefix) {
 	}
 }
 
-// sendAdvertisement sends the message by far0, to all nodes of the link. The kernel
-// fills in the checksum. The thread of the caller stays in the network namespace.
+// sendAdvertisement sends the message through far0 to all nodes of the link. The kernel
+// fills in the checksum. The calling thread stays in the network namespace.
 func sendAdvertisement(far netns.NsHandle, message []byte) error {
 	if err := netns.Set(far); err != nil {
 		return err
@@ -55,14 +55,14 @@ func sendAdvertisement(far netns.NsHandle, message []byte) error {
 }
 
 // TestAdvertisements: a host that has its default route from router advertisements
-// keeps it when it begins to forward, and goes on taking them in, on the bridge.
+// keeps it when it starts to forward, and continues to accept advertisements, on the bridge.
 func TestAdvertisements(t *testing.T) {
 	l := newLab(t)
 	l.ns.Run("ip", "-6", "route", "del", "default")
 	awaitAddress := func(link, prefix string) {
 		t.Helper()
 		eventually.True(t, link+" to have an address of "+prefix, func() bool {
-			l.advertise(netip.MustParsePrefix(prefix)) // an earlier one may have come too early
+			l.advertise(netip.MustParsePrefix(prefix)) // an earlier one may have been sent too early
 			return strings.Contains(l.ns.Run("ip", "-6", "addr", "show", "dev", link), strings.TrimSuffix(prefix, ":/64"))
 		})
 	}
@@ -96,8 +96,8 @@ func TestAdvertisements(t *testing.T) {
 	}
 }
 
-// TestAdvertisementsOnABridge: as TestAdvertisements, where the host's addresses are on
-// a bridge of its own. What it has learned stays.
+// TestAdvertisementsOnABridge: like TestAdvertisements, with the host's addresses on
+// an existing bridge. Learned routes stay.
 func TestAdvertisementsOnABridge(t *testing.T) {
 	l := newLab(t)
 	l.vs.Run("ovs-vsctl", "add-br", "breth0", "--", "set", "bridge", "breth0", "datapath_type=netdev",
@@ -118,8 +118,8 @@ func TestAdvertisementsOnABridge(t *testing.T) {
 	}
 }
 
-// TestNoAdvertisements: a host that does not take in router advertisements does not
-// begin to: because it has forwarded before, or because the link is told not to.
+// TestNoAdvertisements: a host that does not accept router advertisements does not
+// start to: because it has forwarded before, or because of the settings of the link.
 func TestNoAdvertisements(t *testing.T) {
 	for name, parameter := range map[string]string{
 		"forwarding": "net.ipv6.conf.all.forwarding=1", "link": "net.ipv6.conf.eth0.accept_ra=0",

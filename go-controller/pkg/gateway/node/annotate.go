@@ -13,7 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// internalAddrs returns what the Node object says the node's addresses are.
+// internalAddrs returns the node's addresses according to the Node object.
 func internalAddrs(n *corev1.Node) []netip.Addr {
 	var out []netip.Addr
 	for _, a := range n.Status.Addresses {
@@ -27,7 +27,7 @@ func internalAddrs(n *corev1.Node) []netip.Addr {
 	return out
 }
 
-// annotate publishes what the master plans the node's part of the network from.
+// annotate publishes the data from which the master plans the node's part of the network.
 func (g *Gateway) annotate(ctx context.Context, n *corev1.Node, node topology.Node, system map[string]string, a attachments) error {
 	links, err := attachment.Addresses()
 	if err != nil {
@@ -64,8 +64,8 @@ func (g *Gateway) annotate(ctx context.Context, n *corev1.Node, node topology.No
 	return kube.PatchNode(ctx, g.Kube, n, kube.Metadata{Annotations: values, Unseen: &g.unseen})
 }
 
-// external returns what the node publishes of its second physical network. One that fails for now is
-// still the way to the gateways there.
+// external returns the data that the node publishes about its second physical network. Even if that
+// network currently fails, it is still the path to the gateways there.
 func (g *Gateway) external(node topology.Node, a attachments) topology.ExternalAttachment {
 	switch {
 	case a.second != nil:

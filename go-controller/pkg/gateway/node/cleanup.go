@@ -19,19 +19,19 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Cleaner leaves a host as it was found.
+// Cleaner restores the original state of a host.
 type Cleaner struct {
 	OVS ovs.Client
-	// ControllerIDs name the settings of ovn-controller that are ours.
+	// ControllerIDs are the names of our settings of ovn-controller.
 	ControllerIDs []string
-	// Node and StateFile are those of Gateway.
+	// Node and StateFile are as in Config.
 	Node, StateFile string
 }
 
-// Cleanup takes off the host what Gateway has put on it, chains, rules and
-// routes apart, which the drivers remove: the host moves back to its uplink, the
-// bridges with all their ports go, kernel parameters get their earlier values.
-// It goes on after failures and can be repeated.
+// Cleanup reverts the changes of Gateway to the host, except for chains, rules and
+// routes, which the drivers remove: the host moves back to its uplink, the
+// bridges with all their ports are removed, and kernel parameters get their earlier values.
+// It continues after failures and can be repeated.
 func (c Cleaner) Cleanup(ctx context.Context) error {
 	var errs []error
 	step := func(what string, f func(context.Context) error) {
@@ -41,7 +41,7 @@ func (c Cleaner) Cleanup(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("%s: %w", what, err))
 		}
 	}
-	// First of all ovn-controller must let go of the bridge.
+	// First of all, ovn-controller must release the bridge.
 	step("take the settings of ovn-controller back", c.forgetController)
 	step("remove the management port", func(ctx context.Context) error {
 		return c.OVS.DeletePort(ctx, topology.IntegrationBridge, topology.ManagementPort)
@@ -59,7 +59,7 @@ func (c Cleaner) Cleanup(ctx context.Context) error {
 	step("remove bridge "+topology.IntegrationBridge, func(ctx context.Context) error {
 		return c.OVS.DeleteBridge(ctx, topology.IntegrationBridge)
 	})
-	step("forget ovn-controller", c.OVS.ForgetController) // what it left was in use by ports of the bridges
+	step("forget ovn-controller", c.OVS.ForgetController) // it still had references to ports of the bridges
 	step("unmute links", func(context.Context) error { return link.UnmuteAll() })
 	step("accept no second MAC address", func(context.Context) error { return link.AcceptNothing() })
 	step("restore kernel parameters", settings.NewSet(c.OVS).Sweep)
@@ -69,7 +69,7 @@ func (c Cleaner) Cleanup(ctx context.Context) error {
 	return statefile.Remove(c.StateFile)
 }
 
-// lost returns an external bridge as it was, where the database has lost it.
+// lost returns the stored state of an external bridge if the database has lost it.
 func lost(m gateway.Remembered, bridges []ovs.Bridge) []ovs.Bridge {
 	there := func(b ovs.Bridge) bool { return b.Name == m.Bridge && b.ExternalIDs[idAttachment] != "" }
 	if slices.ContainsFunc(bridges, there) {
@@ -90,8 +90,8 @@ func (c Cleaner) forgetController(ctx context.Context) error {
 	return errors.Join(c.OVS.SetSystem(ctx, ids), c.OVS.RestoreTLS(ctx))
 }
 
-// restore moves the host from a bridge back to its uplink. A bridge that was
-// there before us stays, with the host on it.
+// restore moves the host from a bridge back to its uplink. A bridge that ovnkube did not
+// create stays, with the host on it.
 func restore(ctx context.Context, db ovs.Client, b ovs.Bridge) error {
 	rec, err := gateway.ParseRecord(b.ExternalIDs[idAttachment])
 	if err != nil {
@@ -99,7 +99,7 @@ func restore(ctx context.Context, db ovs.Client, b ovs.Bridge) error {
 	}
 	ports, err := db.Ports(ctx, b.Name)
 	if errors.Is(err, ovs.ErrNotFound) {
-		rec.Created, err = true, nil // nobody has it any more, the host does not stay on it
+		rec.Created, err = true, nil // the bridge is not in the database, so the host cannot stay on it
 	}
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func restore(ctx context.Context, db ovs.Client, b ovs.Bridge) error {
 	return db.DeleteBridge(ctx, b.Name)
 }
 
-// moveBack is the mirror image of Gateway.move.
+// moveBack is the reverse of Gateway.move.
 func moveBack(ctx context.Context, db ovs.Client, bridge string, rec gateway.Record) error {
 	onUplink, err := attachment.Read(rec.Uplink)
 	if err != nil {

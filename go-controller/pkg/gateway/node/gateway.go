@@ -22,29 +22,29 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// Gateway brings one node up and keeps it there.
+// Gateway connects one node to the cluster network and keeps it connected.
 type Gateway struct {
 	Config
 	Deps
 
 	controller *queue.Controller
-	unseen     kube.Unseen // the node, where its annotations were written
+	unseen     kube.Unseen // records writes of the node's annotations
 	ready      chan struct{}
-	memory     gateway.Memory // what the state file has; of the pass that is under way
-	unrecorded error          // why the state file has less
+	memory     gateway.Memory // content of the state file during the current pass
+	unrecorded error          // why the state file is incomplete
 
-	mu       sync.Mutex // guards what follows
-	waiting  string     // what the last pass could not go on without
-	since    time.Time  // it was missing, or the first pass began
+	mu       sync.Mutex // guards the following fields
+	waiting  string     // what the last pass is waiting for
+	since    time.Time  // since when it is missing; or the start of the first pass
 	reminded time.Time
-	passed   bool // once at least
-	isReady  bool // or was
+	passed   bool // at least one pass has finished
+	isReady  bool // the node is ready, or was before
 }
 
-// New returns a Gateway; it does nothing before Run or Reconcile. The node
-// informer is started by the caller afterwards.
+// New returns a Gateway; it does nothing before Run or Reconcile. The caller starts the node
+// informers afterwards.
 func New(cfg Config, deps Deps) *Gateway {
-	deps.Nodes.Informer() // a factory starts only informers that were asked for
+	deps.Nodes.Informer() // a factory only starts informers that were requested
 	deps.Written.Informer()
 	g := &Gateway{Config: cfg, Deps: deps, ready: make(chan struct{})}
 	g.controller = queue.New("gateway", g.Reconcile)
@@ -56,8 +56,8 @@ func New(cfg Config, deps Deps) *Gateway {
 // claimed by ovn-controller, and the external bridge has its flows.
 func (g *Gateway) Ready() <-chan struct{} { return g.ready }
 
-// Waiting says what the node's network lacks; "" when that is nothing.
-// It is a health check: cheap, and no I/O.
+// Waiting returns what the node's network is waiting for, or "" if nothing is missing.
+// It can be used as a health check: it is cheap and does no I/O.
 func (g *Gateway) Waiting() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -67,7 +67,7 @@ func (g *Gateway) Waiting() string {
 	return g.waiting
 }
 
-// waits returns what is missing for the reports about the process.
+// waits returns what is missing, for the reports about the process.
 func (g *Gateway) waits() []waits.Wait {
 	what := g.Waiting()
 	if what == "" {
@@ -96,7 +96,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		return err
 	}
 	g.OVS.OnReconnect(poke)
-	// What else the flows wait for is no event here.
+	// The other conditions of the flows cause no events here.
 	for _, p := range g.physicalNetworks() {
 		p.flows.OnComplete(func() {
 			if g.Waiting() != "" {
@@ -117,13 +117,13 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return g.controller.Run(ctx, 1)
 }
 
-// isOurs tells whether an OVS interface is one of an external bridge's.
+// isOurs reports whether an OVS interface belongs to an external bridge.
 func (g *Gateway) isOurs(name string) bool {
 	return slices.ContainsFunc(g.physicalNetworks(), func(p physicalNetwork) bool { return p.flows.Concerns(name) })
 }
 
-// collect turns a storm of events into one pass. While something is missing
-// there is a pass now and then also without events, which reminds of why.
+// collect combines bursts of events into one pass. While something is missing,
+// it also triggers regular passes without events, which log the reason.
 func (g *Gateway) collect(ctx context.Context, wake <-chan struct{}) {
 	remind := time.NewTicker(remindInterval)
 	defer remind.Stop()
@@ -146,7 +146,7 @@ func (g *Gateway) collect(ctx context.Context, wake <-chan struct{}) {
 	}
 }
 
-// nodeKeys lets through what changes the plan: the node's status is written
+// nodeKeys filters events for changes that affect the plan: the node's status is written
 // every few seconds.
 func (g *Gateway) nodeKeys(old, new any) []string {
 	a, _ := old.(*corev1.Node)
@@ -173,8 +173,8 @@ func sameForUs(a, b *corev1.Node) bool {
 	return a.UID == b.UID && fmt.Sprint(internalAddrs(a)) == fmt.Sprint(internalAddrs(b))
 }
 
-// Reconcile makes one pass. It returns nil also where the node has to wait for
-// somebody else, who will cause the next pass.
+// Reconcile makes one pass. It also returns nil if the node has to wait for another
+// component, whose change will trigger the next pass.
 func (g *Gateway) Reconcile(ctx context.Context, _ string) error {
 	g.memory, g.unrecorded = recall(g.StateFile, g.Node), nil
 	missing, err := g.pass(ctx)
@@ -182,11 +182,11 @@ func (g *Gateway) Reconcile(ctx context.Context, _ string) error {
 	return errors.Join(err, g.unrecorded)
 }
 
-// pass goes through all steps as far as possible. It returns what is missing,
-// "" where the node is ready.
+// pass performs all steps as far as possible. It returns what is missing,
+// or "" if the node is ready.
 func (g *Gateway) pass(ctx context.Context) (missing string, err error) {
 	n, err := g.Written.Lister().Get(g.Node)
-	if apierrors.IsNotFound(err) { // the kubelet has not registered yet; its event will come
+	if apierrors.IsNotFound(err) { // the kubelet has not registered yet; its event will trigger a pass
 		return "the Node object", nil
 	}
 	if err != nil {
@@ -211,7 +211,7 @@ func (g *Gateway) pass(ctx context.Context) (missing string, err error) {
 	if err != nil {
 		return "the external bridge", err
 	}
-	// The API server may be reached through what comes next, so that goes on.
+	// The API server may only be reachable through the following steps, so the pass continues.
 	annotated := g.annotate(ctx, n, node, system, a)
 	missing, err = g.overlay(ctx, node, system, a)
 	switch {
@@ -223,14 +223,14 @@ func (g *Gateway) pass(ctx context.Context) (missing string, err error) {
 	return missing, err
 }
 
-// inForce returns the node as far as it is known. The master's annotations are the
-// master's to mend; ours are overwritten.
+// inForce returns the node as far as it is known. The master corrects its own
+// annotations; ours are overwritten.
 func (g *Gateway) inForce() topology.Node {
 	n, err := g.Nodes.Lister().Get(g.Node)
-	if err != nil { // not there yet: a lister has no other error
+	if err != nil { // not found: a lister returns no other error
 		return topology.Node{Name: g.Node}
 	}
-	node, _ := kube.Node(n) // what is not valid is not in force
+	node, _ := kube.Node(n) // invalid annotations are not in force
 	return node
 }
 
@@ -251,7 +251,7 @@ func (g *Gateway) overlay(ctx context.Context, node topology.Node, system map[st
 	return g.lacking(ctx, a)
 }
 
-// lacking says what ovn-controller has still to do.
+// lacking returns what ovn-controller still has to do.
 func (g *Gateway) lacking(ctx context.Context, a attachments) (string, error) {
 	ports, err := g.OVS.Ports(ctx, topology.IntegrationBridge)
 	if err != nil {
@@ -277,9 +277,9 @@ func (g *Gateway) lacking(ctx context.Context, a attachments) (string, error) {
 	return "", nil
 }
 
-// report remembers what is missing and closes Ready once nothing is: what is missing
-// later on does not take back that pods are served, but is told just so. The log
-// says so each time something else is missing and every ten seconds.
+// report stores what is missing and closes Ready once nothing is. If something is missing
+// later, Ready stays closed, since pods are being served, and Waiting reports it. The log
+// reports each change, and every ten seconds what is missing.
 func (g *Gateway) report(missing string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

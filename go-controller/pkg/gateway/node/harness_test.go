@@ -45,7 +45,7 @@ type lab struct {
 	db   *ovs.DB
 	kube *fake.Clientset
 	node informers.SharedInformerFactory
-	// zones is what ovn-controller says that it uses.
+	// zones are the zones that ovn-controller reports to use.
 	zones string
 }
 
@@ -63,7 +63,7 @@ func newLab(t *testing.T) *lab {
 	return l
 }
 
-// api makes an API server with the node, and its informer.
+// api creates an API server with the node, and its informer.
 func (l *lab) api(ctx context.Context, annotations map[string]string) {
 	l.kube = fake.NewClientset(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: nodeName, UID: "u1", Annotations: annotations},
@@ -75,7 +75,7 @@ func (l *lab) api(ctx context.Context, annotations map[string]string) {
 	l.node.WaitForCacheSync(ctx.Done())
 }
 
-// wire makes the uplink and the machine at its other end.
+// wire creates the uplink and the machine at its other end.
 func (l *lab) wire() {
 	l.ns.Run("mkdir", "-p", "/run/netns")
 	l.ns.Run("ip", "netns", "add", "far")
@@ -90,7 +90,7 @@ func (l *lab) wire() {
 	l.hostAddresses("eth0")
 }
 
-// hostAddresses does what the boot scripts of the host do.
+// hostAddresses does the part of the host's boot scripts.
 func (l *lab) hostAddresses(dev string) {
 	l.ns.Run("ip", "link", "set", dev, "up")
 	l.ns.Run("ip", "addr", "replace", "172.18.0.3/16", "dev", dev)
@@ -107,7 +107,7 @@ func (l *lab) far(name string, args ...string) string {
 	return l.ns.Run("ip", append([]string{"netns", "exec", "far", name}, args...)...)
 }
 
-// start makes a Gateway with nothing remembered, as a restart of the process does.
+// start creates a Gateway without memory, like a restart of the process.
 func (l *lab) start(db ovs.Client) *Gateway {
 	l.t.Helper()
 	g, err := l.gateway(db)
@@ -163,7 +163,7 @@ func (l *lab) mustPass(g *Gateway) {
 	}
 }
 
-// annotate writes an annotation as the master does, and waits for the informer.
+// annotate writes an annotation like the master, and waits for the informer.
 func (l *lab) annotate(name, value string) {
 	l.t.Helper()
 	n, err := l.kube.CoreV1().Nodes().Get(context.Background(), nodeName, metav1.GetOptions{})
@@ -184,7 +184,7 @@ func (l *lab) waitAnnotation(name, value string) {
 	})
 }
 
-// patchPort stands in for ovn-controller: it connects the external bridge and
+// patchPort does the part of ovn-controller: it connects the external bridge and
 // claims the management port.
 func (l *lab) patchPort() { l.patch("breth0") }
 
@@ -200,8 +200,8 @@ func (l *lab) claim() {
 	l.vs.Run("ovs-vsctl", "set", "interface", topology.ManagementPort, "external_ids:ovn-installed=true")
 }
 
-// reachable asks the node for an answer from the other machine: a closed port
-// refuses, which is one.
+// reachable checks that the node answers the other machine: a closed port
+// refuses, which is an answer.
 func (l *lab) reachable() {
 	l.t.Helper()
 	for _, addr := range []string{"[172.18.0.3]:9", "[fc00:18::3]:9"} {

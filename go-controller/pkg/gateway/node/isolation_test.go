@@ -13,7 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Frames of neighbour discovery, of the wire and of OVN.
+// Neighbour discovery frames, from the wire and from OVN.
 const (
 	askARP   = "arp,dl_src=02:00:00:00:00:99,dl_dst=ff:ff:ff:ff:ff:ff,arp_op=1,arp_spa=172.18.0.1,arp_tpa=172.18.0.33"
 	probeARP = "arp,dl_src=02:00:00:00:00:99,dl_dst=" + nodeMAC + ",arp_op=1,arp_spa=172.18.0.1,arp_tpa=172.18.0.33"
@@ -27,14 +27,14 @@ const (
 	podPacket   = "tcp,dl_src=" + nodeMAC + ",dl_dst=02:00:00:00:00:99,nw_src=10.244.2.9,nw_dst=172.18.0.1,nw_ttl=64,tcp_dst=80"
 )
 
-// restarted starts ovs-vswitchd anew, as a boot does, while no ovnkube runs: a
-// bridge has no flows then, but all the ports it had.
+// restarted restarts ovs-vswitchd, like a boot, while no ovnkube runs: then a
+// bridge has no flows, but all its ports.
 func (l *lab) restarted() {
 	l.vs.StopVswitchd()
 	l.vs.StartVswitchd()
 }
 
-// passes tells whether the external bridge hands a frame from one port to another.
+// passes reports whether the external bridge forwards a frame from one port to another.
 func (l *lab) passes(frame, from, to string) (bool, string) {
 	l.t.Helper()
 	number := strings.TrimSpace(l.vs.Run("ovs-vsctl", "get", "interface", from, "ofport"))
@@ -60,7 +60,7 @@ func (l *lab) passes(frame, from, to string) (bool, string) {
 	return false, trace
 }
 
-// isolated checks that nothing goes between the wire and OVN.
+// isolated checks that nothing is forwarded between the wire and OVN.
 func (l *lab) isolated(when string) {
 	l.t.Helper()
 	patch := topology.PatchPort("breth0", nodeName)
@@ -77,8 +77,8 @@ func (l *lab) isolated(when string) {
 	}
 }
 
-// connected checks that requests of the wire come to the host, and reach OVN
-// where flows let them.
+// connected checks that requests from the wire reach the host, and reach OVN
+// if flows allow it.
 func (l *lab) connected(when string) {
 	l.t.Helper()
 	patch := topology.PatchPort("breth0", nodeName)
@@ -96,9 +96,9 @@ func (l *lab) connected(when string) {
 	}
 }
 
-// TestBridgeWithoutFlows starts Open vSwitch anew, as a boot does, on a node whose
-// ovn-controller is back before ovnkube: what the gateway router has in its
-// translations must not be answered for, nor announced, and nothing untranslated
+// TestBridgeWithoutFlows restarts Open vSwitch, like a boot, on a node whose
+// ovn-controller is back before ovnkube: the addresses in the gateway router's
+// translations must be neither answered for nor announced, and no untranslated packet
 // may leave. The host stays connected.
 func TestBridgeWithoutFlows(t *testing.T) {
 	l := newLab(t)
@@ -122,7 +122,7 @@ func TestBridgeWithoutFlows(t *testing.T) {
 }
 
 // TestBootAfterCrash cuts the power after each write of the first start: whenever
-// ovn-controller has been told to connect the bridge, the next boot keeps it silent.
+// ovn-controller has been configured to connect the bridge, the next boot keeps it silent.
 func TestBootAfterCrash(t *testing.T) {
 	mapped := 0
 	for n, finished := 1, false; !finished; n++ {
@@ -150,7 +150,7 @@ func TestBootAfterCrash(t *testing.T) {
 	}
 }
 
-// TestCleanupOfForeignBridge gives a bridge that somebody else made back as it was.
+// TestCleanupOfForeignBridge restores the state of a bridge that somebody else created.
 func TestCleanupOfForeignBridge(t *testing.T) {
 	l := newLab(t)
 	l.vs.Run("ovs-vsctl", "add-br", "breth0", "--", "set", "bridge", "breth0", "datapath_type=netdev",

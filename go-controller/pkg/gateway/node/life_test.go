@@ -8,7 +8,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
-// told waits until an annotation of the node has something, and has lost something else.
+// told waits until an annotation of the node contains has, and no longer contains lost.
 func (l *lab) told(name, has, lost string) {
 	l.t.Helper()
 	text := func() string {
@@ -23,7 +23,7 @@ func (l *lab) told(name, has, lost string) {
 	}, eventually.Dump(text))
 }
 
-// renumbered fails unless the node has an address instead of another one everywhere.
+// renumbered fails unless the new address replaces the previous one everywhere.
 func (l *lab) renumbered(g *Gateway, now, before string) {
 	l.t.Helper()
 	if got := l.attachment("breth0"); !strings.Contains(got, now+"/16") || strings.Contains(got, before+"/16") {
@@ -45,8 +45,8 @@ func (l *lab) renumbered(g *Gateway, now, before string) {
 	l.same("a restart", before)
 }
 
-// TestRenumberedByDHCP: a client of DHCP that is given another address puts it on the
-// uplink, where it had the one before. That one is not the node's any more; addresses
+// TestRenumberedByDHCP: a DHCP client that gets another address puts it on the
+// uplink, where it had the previous one. The previous one no longer belongs to the node; addresses
 // of others stay.
 func TestRenumberedByDHCP(t *testing.T) {
 	l := newLab(t)
@@ -64,13 +64,13 @@ func TestRenumberedByDHCP(t *testing.T) {
 		t.Errorf("after a renewal the bridge has\n%s", got)
 	}
 	lease("172.18.0.7/16")
-	l.mustPass(l.start(l.db)) // also where the process did not run at that moment
+	l.mustPass(l.start(l.db)) // also if the process was not running at that moment
 	l.mustPass(g)
 	l.renumbered(g, "172.18.0.7", "172.18.0.3")
 	if got := l.attachment("breth0"); !strings.Contains(got, "172.18.9.9/32") || !strings.Contains(got, "fc00:18::3/64") {
 		t.Errorf("addresses that are no leases went:\n%s", got)
 	}
-	l.ns.Run("ip", "addr", "add", "172.18.0.8/16", "dev", "eth0") // by hand: one more
+	l.ns.Run("ip", "addr", "add", "172.18.0.8/16", "dev", "eth0") // an additional one, added manually
 	l.mustPass(g)
 	if got := l.attachment("breth0"); !strings.Contains(got, "172.18.0.7/16") || !strings.Contains(got, "172.18.0.8/16") {
 		t.Errorf("with another address the bridge has\n%s", got)
@@ -90,15 +90,15 @@ func TestRenumberedByHand(t *testing.T) {
 	l.renumbered(g, "172.18.0.7", "172.18.0.3")
 }
 
-// TestRenamedUplink: the kernel, or a rule of udev, calls the uplink otherwise after a boot.
-// It is known by its MAC address.
+// TestRenamedUplink: the kernel, or a udev rule, gives the uplink another name after a boot.
+// It is recognized by its MAC address.
 func TestRenamedUplink(t *testing.T) {
 	l := newLab(t)
 	g := l.up()
 	before := l.attachment("breth0")
 	l.ns.Run("ip", "link", "set", "eth0", "down")
 	l.ns.Run("ip", "link", "set", "eth0", "name", "ens3")
-	for range 2 { // also later on
+	for range 2 { // also in later passes
 		l.mustPass(l.start(l.db))
 		l.reachable()
 	}
@@ -113,8 +113,8 @@ func TestRenamedUplink(t *testing.T) {
 	}
 }
 
-// TestReplacedUplink: another network card with another name has to be named. The error
-// says so, and the host goes on as far as it can.
+// TestReplacedUplink: a replacement network card with another name must be configured. The error
+// says so, and the host continues as far as possible.
 func TestReplacedUplink(t *testing.T) {
 	l := newLab(t)
 	g := l.up()
@@ -149,8 +149,8 @@ func TestReplacedUplink(t *testing.T) {
 	}
 }
 
-// TestHostname: whatever the host is called, and was when it was set up, pods find its
-// chassis: their ports ask for it by the name of the node.
+// TestHostname: whatever the current and former hostnames of the host, pods find its
+// chassis: their ports request it by the name of the node.
 func TestHostname(t *testing.T) {
 	l := newLab(t)
 	g := l.up()
@@ -171,7 +171,7 @@ func TestHostname(t *testing.T) {
 	if got := name(); got != nodeName {
 		t.Errorf("after another name was set the chassis' host is %s", got)
 	}
-	// A chassis that has the name of the node itself is found by that.
+	// A chassis whose name is the name of the node is found by that.
 	l.vs.Run("ovs-vsctl", "set", "Open_vSwitch", ".", "external_ids:hostname=renamed.example.com", "external_ids:system-id="+nodeName)
 	heard("system-id", nodeName)
 	l.mustPass(g)

@@ -12,8 +12,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// ensureManagement makes the management port with its addresses, routes and
-// kernel settings, and the rules every node has.
+// ensureManagement creates the management port with its addresses, routes and
+// kernel settings, and the rules that every node has.
 func (g *Gateway) ensureManagement(ctx context.Context, node topology.Node) error {
 	const port = topology.ManagementPort
 	plan := gateway.ManagementPort(node.Subnets, g.MTU)
@@ -27,7 +27,7 @@ func (g *Gateway) ensureManagement(ctx context.Context, node topology.Node) erro
 	if err := g.awaitLink(ctx, port, plan.MAC); err != nil {
 		return err
 	}
-	// Before the link is up: it must never answer with settings of its own.
+	// Before the link is up: it must never answer with default settings.
 	if err := g.ensureManagementSettings(ctx); err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (g *Gateway) ensureFlows(ctx context.Context, node topology.Node, a attachm
 			family := g.bridgeFamily(node, p)
 			flows = append(flows, bridge.Flows(facts, family, marks)...)
 			if g.Egress {
-				// The gateway router has the node's ordinary address on all of them.
+				// The gateway router uses the node's ordinary address on all bridges.
 				flows = append(flows, bridge.ServicePort(family, marks)...)
 			}
 			if g.Egress && !b.second() {
@@ -82,7 +82,7 @@ func (g *Gateway) ensureFlows(ctx context.Context, node topology.Node, a attachm
 	return nil
 }
 
-// bridgeFamily is what the flows need of the family of an address of the node.
+// bridgeFamily returns the data that the flows need for the family of a node's address.
 func (g *Gateway) bridgeFamily(node topology.Node, p netip.Prefix) bridge.Family {
 	f := topology.FamilyOf(p.Addr())
 	family := bridge.Family{Family: f, Node: p.Addr()}

@@ -10,8 +10,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/statefile"
 )
 
-// recall returns what a state file has of a node. One that cannot be read is as good as
-// none: the Open vSwitch database has the same as long as nobody loses it.
+// recall returns the content of a node's state file. An unreadable file counts as
+// empty: the Open vSwitch database has the same state as long as it is not lost.
 func recall(path, node string) gateway.Memory {
 	content, err := statefile.Read(path)
 	var m gateway.Memory
@@ -27,8 +27,8 @@ func recall(path, node string) gateway.Memory {
 	return m
 }
 
-// remember has change edit what the node keeps outside of the Open vSwitch database. A
-// disk that is full keeps no node from being served: the pass fails at its end.
+// remember applies change to the state stored outside the Open vSwitch database. A
+// full disk does not prevent the node from being served: the pass fails only at its end.
 func (g *Gateway) remember(change func(*gateway.Memory)) {
 	change(&g.memory)
 	changed, err := statefile.Write(g.StateFile, g.memory.Encode(), 0o600)
@@ -40,8 +40,8 @@ func (g *Gateway) remember(change func(*gateway.Memory)) {
 	}
 }
 
-// lostBridge returns the bridge of a physical network, and its uplink, that the database has lost,
-// where the host still has that uplink; "" where there is none.
+// lostBridge returns the bridge of a physical network, and its uplink, that the database has lost
+// while the host still has that uplink; "" if there is none.
 func (g *Gateway) lostBridge(p physicalNetwork) (name, uplink string, err error) {
 	m := g.memory.Of(p.network)
 	if m.Bridge == "" || p.iface != "" && p.iface != m.Bridge && p.iface != m.Record.Uplink {
@@ -54,9 +54,9 @@ func (g *Gateway) lostBridge(p physicalNetwork) (name, uplink string, err error)
 	return m.Bridge, m.Record.Uplink, nil
 }
 
-// lostIDs returns the external_ids that a database has lost, given what it has: start
-// scripts may have set some, the identity among them. Those that have ovn-controller take
-// the bridges into use come at the end of a pass.
+// lostIDs returns the external_ids that a database has lost, given its current ones: start
+// scripts may have set some, including the identity. The ones that make ovn-controller use
+// the bridges are written at the end of a pass.
 func lostIDs(have, remembered map[string]string) map[string]string {
 	lost := map[string]string{}
 	if have[idEncapIP] != "" || remembered[idEncapIP] == "" {

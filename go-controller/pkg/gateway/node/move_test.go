@@ -13,7 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// attachment prints what an interface carries, as ip does.
+// attachment prints the addresses and routes of an interface, like ip.
 func (l *lab) attachment(dev string) string {
 	l.t.Helper()
 	var out strings.Builder
@@ -27,7 +27,7 @@ func (l *lab) attachment(dev string) string {
 	return out.String()
 }
 
-// keep drops the lines that the kernel adds by itself.
+// keep drops the lines that the kernel adds itself.
 func keep(text string) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {
@@ -54,8 +54,8 @@ func (e eachSystem) SetSystem(ctx context.Context, ids map[string]string) error 
 	return err
 }
 
-// TestRemoteComesLast has ovn-controller learn where its database is when it can know
-// where tunnels end, not before.
+// TestRemoteComesLast: ovn-controller gets the address of its database only after
+// the tunnel endpoint is set.
 func TestRemoteComesLast(t *testing.T) {
 	l := newLab(t)
 	connected := false
@@ -93,7 +93,7 @@ func TestBringUp(t *testing.T) {
 	default:
 		t.Errorf("not ready: %s", g.Waiting())
 	}
-	// What is lost later on is told as well, and as long as it is.
+	// If something is lost later, this is reported as well, as long as it lasts.
 	l.vs.Run("ovs-vsctl", "remove", "interface", topology.ManagementPort, "external_ids", "ovn-installed")
 	const claim = "ovn-controller to install the flows of ovn-k8s-mp0"
 	eventually.True(t, "what the node lacks again", func() bool {

@@ -12,21 +12,21 @@ import (
 	bridgenode "github.com/ovnkube/ovnkube/go-controller/pkg/bridge/node"
 )
 
-// physicalNetwork is a network outside that the node is on: by an uplink in a bridge that is
-// connected with the gateway router. There is one for everything, and there may be a second
+// physicalNetwork is an external network of the node, with an uplink in a bridge that is
+// connected to the gateway router. There is one for everything, and optionally a second
 // one for external gateways.
 type physicalNetwork struct {
-	network string // the name that OVN knows it by
+	network string // its name in OVN
 	flag    string // the option that names its interface
-	iface   string // what the option says; only the ordinary one can be found without
+	iface   string // the value of the option; only the ordinary network can be found without it
 	vlan    int
-	zone    int // of conntrack
+	zone    int // conntrack zone
 	flows   *bridgenode.Manager
 }
 
 func (p physicalNetwork) second() bool { return p.network == topology.ExternalGatewayNetwork }
 
-// contributor is the owner of what a physical network needs of the kernel's parameters.
+// contributor is the owner of the kernel parameters for a physical network.
 func (p physicalNetwork) contributor() string {
 	if p.second() {
 		return gateway.Contributor + "-second-bridge"
@@ -34,7 +34,7 @@ func (p physicalNetwork) contributor() string {
 	return gateway.Contributor + "-bridge"
 }
 
-// about names the option in an error of the second network: a node may well do without it.
+// about adds the option to an error of the second network, which is optional for a node.
 func (p physicalNetwork) about(err error) error {
 	if err == nil || !p.second() {
 		return err
@@ -42,7 +42,7 @@ func (p physicalNetwork) about(err error) error {
 	return fmt.Errorf("%s %s: %w", p.flag, p.iface, err)
 }
 
-// physicalNetworks are those that the node is to be on, the ordinary one first.
+// physicalNetworks returns the configured networks of the node, the ordinary one first.
 func (g *Gateway) physicalNetworks() []physicalNetwork {
 	networks := []physicalNetwork{{
 		network: topology.PhysicalNetwork, flag: "--gateway-interface", iface: g.Interface, vlan: g.VLAN,
@@ -57,14 +57,14 @@ func (g *Gateway) physicalNetworks() []physicalNetwork {
 	return networks
 }
 
-// attachments are the physical networks that the host is on.
+// attachments are the physical networks that the host is attached to.
 type attachments struct {
 	attached           // the ordinary one
-	second   *attached // the one for external gateways; nil where there is none
-	missing  error     // why there is none although there should be one
+	second   *attached // the one for external gateways; nil if there is none
+	missing  error     // why the configured second network is not attached
 }
 
-// all returns those that there are.
+// all returns the existing attachments.
 func (a attachments) all() []attached {
 	if a.second == nil {
 		return []attached{a.attached}
@@ -72,8 +72,8 @@ func (a attachments) all() []attached {
 	return []attached{a.attached, *a.second}
 }
 
-// ensureAttachments moves the host onto the bridges of all physical networks. Without the second one the
-// node serves its pods, but for what they have for gateways there.
+// ensureAttachments moves the host onto the bridges of all physical networks. If the second one fails,
+// the node still serves its pods, except for traffic to gateways there.
 func (g *Gateway) ensureAttachments(ctx context.Context, datapath string, internal []netip.Addr) (attachments, error) {
 	networks := g.physicalNetworks()
 	if err := g.leaveOthers(ctx, networks); err != nil {
@@ -94,14 +94,14 @@ func (g *Gateway) ensureAttachments(ctx context.Context, datapath string, intern
 	return out, nil
 }
 
-// leaveOthers moves the host off bridges that an earlier configuration made, those that
-// the database has lost among them.
+// leaveOthers moves the host off bridges of an earlier configuration, including those that
+// the database has lost.
 func (g *Gateway) leaveOthers(ctx context.Context, networks []physicalNetwork) error {
 	stay := map[string]bool{}
 	for _, p := range networks {
 		name, _, _, err := g.discover(ctx, p)
 		if err != nil && p.second() {
-			return nil // it is told later; until then nobody knows which is the other
+			return nil // reported later; until then it is unknown which bridge to leave
 		}
 		if err != nil {
 			return fmt.Errorf("find the uplink: %w", err)
@@ -133,8 +133,8 @@ func (g *Gateway) leaveOthers(ctx context.Context, networks []physicalNetwork) e
 	return nil
 }
 
-// fits returns why what an uplink has does not do for its physical network. first is the ordinary one,
-// nil for that itself.
+// fits returns an error if an uplink is not suitable for its physical network. first is the attachment of the
+// ordinary network, nil for that network itself.
 func (g *Gateway) fits(a attached, mtu int, first *attached) error {
 	if first == nil {
 		if len(a.primary) < len(g.Families) {
@@ -163,5 +163,5 @@ func (g *Gateway) fits(a attached, mtu int, first *attached) error {
 	return nil
 }
 
-// errSameBridge is why an interface cannot be the second uplink.
+// errSameBridge is the error of an interface that cannot be the second uplink.
 var errSameBridge = errors.New("is the gateway's own, the interface of --gateway-interface or of the default route")

@@ -11,9 +11,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 )
 
-// renamed returns what the uplink of a bridge of ours is called now that there is no link
-// of the name that it had: the one with its MAC address, which the bridge has as well. An
-// uplink that the configuration names is not looked for elsewhere.
+// renamed returns the new name of the uplink of a bridge that ovnkube created, if there is no link
+// with the previous name: the link with its MAC address, which the bridge also has. If the configuration
+// names the uplink, no other link is searched for.
 func (g *Gateway) renamed(ctx context.Context, p physicalNetwork, was string, have ovs.Bridge) (string, error) {
 	rec, err := gateway.ParseRecord(have.ExternalIDs[idAttachment])
 	if err != nil {

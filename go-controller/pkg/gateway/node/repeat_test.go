@@ -23,7 +23,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// up brings the node fully up.
+// up brings the node up completely.
 func (l *lab) up() *Gateway {
 	l.t.Helper()
 	l.annotate(kube.AnnotationNodeSubnets, subnets)
@@ -31,7 +31,7 @@ func (l *lab) up() *Gateway {
 	l.mustPass(g)
 	l.patchPort()
 	l.claim()
-	// The client of Open vSwitch hears of the port and the claim when it does.
+	// The client of Open vSwitch sees the port and the claim with a delay.
 	eventually.True(l.t, "the node to be ready", func() bool {
 		l.mustPass(g)
 		return g.Waiting() == ""
@@ -39,7 +39,7 @@ func (l *lab) up() *Gateway {
 	return g
 }
 
-// state is everything a pass writes, for comparison.
+// state returns everything that a pass writes, for comparison.
 func (l *lab) state() string {
 	l.t.Helper()
 	var out strings.Builder
@@ -74,12 +74,12 @@ func (l *lab) same(what, before string) {
 	}
 }
 
-// TestRestartWritesNothing starts the process anew on a node that is up: nothing
+// TestRestartWritesNothing restarts the process on a node that is up: nothing
 // is written anywhere, and no connection is disturbed.
 func TestRestartWritesNothing(t *testing.T) {
 	l := newLab(t)
 	l.up()
-	// The kernel tells when it is sure of its own link-local addresses.
+	// The kernel reports when its own link-local addresses are no longer tentative.
 	eventually.True(t, "no tentative address", func() bool {
 		return l.ns.Run("ip", "-6", "address", "show", "tentative") == ""
 	})
@@ -100,7 +100,7 @@ func TestRestartWritesNothing(t *testing.T) {
 	}
 }
 
-// watch collects what changes in links, addresses and routes until it is asked.
+// watch collects changes of links, addresses and routes until the returned function is called.
 func (l *lab) watch() func() string {
 	l.t.Helper()
 	out := &lines{}
@@ -110,7 +110,7 @@ func (l *lab) watch() func() string {
 		l.t.Fatal(err)
 	}
 	l.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	// Routes of the test's own mark the beginning and the end.
+	// Routes added by the test mark the beginning and the end.
 	mark := func(prefix string) {
 		eventually.True(l.t, "a mark in ip monitor", func() bool {
 			l.ns.Run("ip", "route", "add", prefix, "dev", "lo")
@@ -150,7 +150,7 @@ func (l *lines) String() string {
 }
 
 // crashing is an ovs.Client whose nth change of the database succeeds and after
-// which the process is dead, as far as the database sees it.
+// which the process counts as dead for the database.
 type crashing struct {
 	ovs.Client
 	left int
@@ -184,7 +184,7 @@ func (c *crashing) SetSystem(ctx context.Context, ids map[string]string) error {
 }
 
 // TestCrashAtEachStep kills the first start after each of its writes to Open
-// vSwitch; the next start ends where an undisturbed one does.
+// vSwitch; the next start has the same result as an undisturbed one.
 func TestCrashAtEachStep(t *testing.T) {
 	undisturbed := newLab(t)
 	undisturbed.up()
@@ -213,8 +213,8 @@ func TestCrashAtEachStep(t *testing.T) {
 	}
 }
 
-// TestHalfMoved begins with the states a crash between two netlink writes leaves,
-// and with what reboots and accidents do.
+// TestHalfMoved starts with the states after a crash between two netlink writes,
+// and after reboots and accidents.
 func TestHalfMoved(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -289,8 +289,8 @@ func TestHalfMoved(t *testing.T) {
 	}
 }
 
-// TestCrashWhileRestoring deletes the external bridge, and kills the start that makes it
-// again after each of its writes to Open vSwitch: nothing of what the host had is lost.
+// TestCrashWhileRestoring deletes the external bridge, and kills the start that recreates it
+// after each of its writes to Open vSwitch: nothing of the host's state is lost.
 func TestCrashWhileRestoring(t *testing.T) {
 	l := newLab(t)
 	l.up()
@@ -328,8 +328,8 @@ func (m meddling) EnsurePort(ctx context.Context, p ovs.Port) error {
 	return m.Client.EnsurePort(ctx, p)
 }
 
-// TestBridgeDownInMidPass sets the bridge down at each step of a pass, which costs
-// it most of its routes.
+// TestBridgeDownInMidPass sets the bridge down at each step of a pass, which removes
+// most of its routes.
 func TestBridgeDownInMidPass(t *testing.T) {
 	l := newLab(t)
 	l.up()
@@ -350,7 +350,7 @@ func TestBridgeDownInMidPass(t *testing.T) {
 	}
 }
 
-// words sorts the words of each line: addresses have no order that matters.
+// words sorts the words of each line, since the order of addresses does not matter.
 func words(text string) string {
 	var out []string
 	for line := range strings.Lines(text) {
@@ -361,7 +361,7 @@ func words(text string) string {
 	return strings.Join(out, "\n")
 }
 
-// TestConnectionsSurvive keeps a connection open and talking while the host
+// TestConnectionsSurvive keeps a connection open and busy while the host
 // moves onto the bridge and back.
 func TestConnectionsSurvive(t *testing.T) {
 	l := newLab(t)
@@ -423,7 +423,7 @@ func TestConnectionsSurvive(t *testing.T) {
 	}
 }
 
-// TestCleanup leaves the host as it was before the first start.
+// TestCleanup restores the state of the host before the first start.
 func TestCleanup(t *testing.T) {
 	l := newLab(t)
 	look := func() string {
@@ -485,7 +485,7 @@ func rules(save string) []string {
 }
 
 // TestAnotherInterface moves the host back when the configuration names another
-// uplink, and refuses one whose MTU is too small without touching the host.
+// uplink, and rejects an uplink whose MTU is too small without touching the host.
 func TestAnotherInterface(t *testing.T) {
 	l := newLab(t)
 	before := l.attachment("eth0")
@@ -515,7 +515,7 @@ func TestAnotherInterface(t *testing.T) {
 	l.reachable()
 }
 
-// TestMemoryOfAnotherNode: a copy of a machine's disk makes no node another.
+// TestMemoryOfAnotherNode: a copy of a machine's disk does not affect another node.
 func TestMemoryOfAnotherNode(t *testing.T) {
 	l := newLab(t)
 	g := l.up()

@@ -25,8 +25,8 @@ import (
 // childDir names the directory of Open vSwitch to the child process.
 const childDir = "GATEWAY_TEST_OVS_DIR"
 
-// TestMain makes the test binary a node process where it is asked to be one: Run
-// works on goroutines of its own, so all threads must be in the test's network
+// TestMain makes the test binary a node process if requested: Run
+// uses its own goroutines, so all threads must be in the test's network
 // namespace.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
@@ -153,7 +153,7 @@ func (l *lab) run() *process {
 	return p
 }
 
-// TestRun follows a node process through what happens to its host.
+// TestRun checks how a node process reacts to changes of its host.
 func TestRun(t *testing.T) {
 	l := newLab(t)
 	p := l.run()
@@ -216,8 +216,8 @@ func TestRun(t *testing.T) {
 		return err == nil
 	})
 	restored("losing the management port")
-	// What the bridge that is made again had of this parameter is recorded or not: the kernel
-	// gives it to a new interface, and it ends with the bridge.
+	// Whether this parameter of the recreated bridge is recorded is undetermined: the kernel
+	// sets it for a new interface, and it is removed with the bridge.
 	const ofBridge = `\"net/ipv6/conf/breth0/accept_ra\":\"1\",`
 	ids := func() string {
 		return strings.ReplaceAll(l.vs.Run("ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids"), ofBridge, "")
@@ -239,7 +239,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// carried is what the host has, in an order that does not matter.
+// carried returns the host's state, in an order-independent form.
 func (l *lab) carried() string {
 	var out []string
 	for _, dev := range []string{"eth0", "breth0", topology.ManagementPort} {
@@ -248,7 +248,7 @@ func (l *lab) carried() string {
 			if err != nil {
 				return err.Error()
 			}
-			// A tap that was opened again says UP instead of UNKNOWN.
+			// A tap that was reopened shows UP instead of UNKNOWN.
 			out = append(out, dev, words(keep(strings.ReplaceAll(text, "UNKNOWN", "UP"))))
 		}
 	}

@@ -28,7 +28,7 @@ func (l *lab) secondWire(dev string, addrs ...string) {
 	}
 }
 
-// second starts a node with its gateways on another interface and brings it up.
+// second starts a node whose gateways are on another interface and brings it up.
 func (l *lab) second() *Gateway {
 	l.t.Helper()
 	l.secondWire("eth1", "192.168.50.3/24", "fd00:50::3/64")
@@ -48,7 +48,7 @@ func (l *lab) second() *Gateway {
 	return g
 }
 
-// with starts a node that is told of a second uplink; "" for none.
+// with starts a node configured with a second uplink; "" for none.
 func (l *lab) with(iface string) *Gateway {
 	l.t.Helper()
 	g := l.start(l.db)
@@ -56,7 +56,7 @@ func (l *lab) with(iface string) *Gateway {
 	return g
 }
 
-// carries asserts what a link has of the second network.
+// carries checks the second network's state on a link.
 func (l *lab) carries(dev, when string) {
 	l.t.Helper()
 	for _, want := range []string{"192.168.50.3/24", "fd00:50::3/64"} {
@@ -69,7 +69,7 @@ func (l *lab) carries(dev, when string) {
 	}
 }
 
-// answers asks the host for an answer on the second network.
+// answers checks that the host answers on the second network.
 func (l *lab) answers(when string) {
 	l.t.Helper()
 	for _, addr := range []string{"[192.168.50.3]:9", "[fd00:50::3]:9"} {
@@ -101,7 +101,7 @@ func (l *lab) config() string {
 	return n.Annotations[kube.AnnotationL3Gateway]
 }
 
-// toldOf waits until the annotation says whether there is a second uplink.
+// toldOf waits until the annotation matches whether there is a second uplink.
 func (l *lab) toldOf(second bool) {
 	l.t.Helper()
 	eventually.True(l.t, "the annotation", func() bool {
@@ -111,8 +111,8 @@ func (l *lab) toldOf(second bool) {
 	})
 }
 
-// TestSecondUplink makes a bridge for external gateways, keeps it over a restart and its
-// loss, and takes it back.
+// TestSecondUplink creates a bridge for external gateways, keeps it over a restart and its
+// loss, and removes it again.
 func TestSecondUplink(t *testing.T) {
 	l := newLab(t)
 	g := l.second()
@@ -144,7 +144,7 @@ func TestSecondUplink(t *testing.T) {
 	}
 	there("after a restart")
 
-	// An egress address on that network is not the host's: it does not come back with the bridge.
+	// An egress address on that network does not belong to the host: it is not restored with the bridge.
 	egress := netip.MustParseAddr("192.168.50.33")
 	g.Foreign = func() []netip.Addr { return []netip.Addr{egress} }
 	l.ns.Run("ip", "addr", "add", egress.String()+"/32", "dev", "breth1")
@@ -192,8 +192,8 @@ func TestSecondUplink(t *testing.T) {
 	gone("after cleaning up")
 }
 
-// TestSecondUplinkOfTwo: an interface that cannot be the second uplink is refused by the
-// name of the option, and is left alone; the node has the rest of its network.
+// TestSecondUplinkOfTwo: the error about an interface that cannot be the second uplink names the
+// option, and the interface is left alone; the node has the rest of its network.
 func TestSecondUplinkOfTwo(t *testing.T) {
 	l := newLab(t)
 	l.annotate(kube.AnnotationNodeSubnets, subnets)
@@ -228,7 +228,7 @@ func TestSecondUplinkOfTwo(t *testing.T) {
 	}
 }
 
-// TestSecondUplinkFails: what is in force goes on while the second uplink fails.
+// TestSecondUplinkFails: the existing configuration stays in force while the second uplink fails.
 func TestSecondUplinkFails(t *testing.T) {
 	l := newLab(t)
 	g := l.second()

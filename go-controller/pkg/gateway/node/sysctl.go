@@ -8,8 +8,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// hostSettings are the kernel parameters of the whole host that a node needs:
-// it forwards for pods and tells nobody of shorter ways around it.
+// hostSettings returns the host-wide kernel parameters that a node needs:
+// it forwards for pods and sends no ICMP redirects.
 func (g *Gateway) hostSettings() map[string]string {
 	settings := map[string]string{
 		"net/ipv4/ip_forward":              "1",
@@ -23,8 +23,8 @@ func (g *Gateway) hostSettings() map[string]string {
 	return settings
 }
 
-// ensureManagementSettings lets packets come in by the management port that the
-// kernel would send another way.
+// ensureManagementSettings makes the kernel accept packets on the management port that
+// it would route through another link.
 func (g *Gateway) ensureManagementSettings(ctx context.Context) error {
 	const port = topology.ManagementPort
 	settings := noRedirects(port)
@@ -35,8 +35,8 @@ func (g *Gateway) ensureManagementSettings(ctx context.Context) error {
 	return g.Settings.Apply(ctx, gateway.Contributor+"-management", settings)
 }
 
-// noRedirects keep ICMP redirects off a link: neighbours must not learn of ways that
-// bypass the node, nor the node of ways that bypass OVN.
+// noRedirects disables ICMP redirects on a link: neighbours must not learn of paths that
+// bypass the node, nor the node of paths that bypass OVN.
 func noRedirects(name string) map[string]string {
 	settings := map[string]string{}
 	for _, parameter := range []string{"send_redirects", "accept_redirects"} {

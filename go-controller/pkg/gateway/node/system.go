@@ -16,9 +16,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// ensureSystem writes the settings of ovn-controller that need nothing of the
-// external bridge, and returns all settings. A system-id that is there is kept:
-// it is the identity of this host in the southbound database.
+// ensureSystem writes the settings of ovn-controller that do not depend on the
+// external bridge, and returns all settings. An existing system-id is kept:
+// it identifies this host in the southbound database.
 func (g *Gateway) ensureSystem(ctx context.Context) (map[string]string, error) {
 	have, err := g.OVS.System(ctx)
 	if err != nil {
@@ -28,19 +28,19 @@ func (g *Gateway) ensureSystem(ctx context.Context) (map[string]string, error) {
 	want := lostIDs(have, g.memory.System)
 	if len(want) > 0 {
 		klog.InfoS("The Open vSwitch database was lost, restoring its settings", "settings", slices.Sorted(maps.Keys(want)))
-		mappings = g.memory.System[idMappings] // those of others among them
+		mappings = g.memory.System[idMappings] // including the mappings of others
 	}
 	maps.Copy(want, g.ControllerIDs)
 	if have[idEncapIP] == "" {
-		// ovn-controller must not connect before it knows where tunnels end: that of
+		// ovn-controller must not connect before the tunnel endpoint is set: the one in
 		// OVN 23.03 may crash.
 		delete(want, idRemote)
 	}
 	if have[idSystem] == "" && want[idSystem] == "" {
 		want[idSystem] = uuid.NewString()
 	}
-	// The ports of pods ask for a chassis that has the name of the node, or whose host has it.
-	// What the host itself is called, and once was, does not matter.
+	// The ports of pods request a chassis whose name or hostname is the name of the node.
+	// The current or former name of the host itself does not matter.
 	if cmp.Or(have[idSystem], want[idSystem]) != g.Node {
 		want[idHostname] = g.Node
 	}
@@ -60,9 +60,9 @@ func (g *Gateway) ensureSystem(ctx context.Context) (map[string]string, error) {
 	return have, nil
 }
 
-// ensureIntegrationBridge makes br-int as ovn-controller would, early, so that
-// ports can be added before it runs. One that was lost gets back what ovn-controller, as
-// long as it runs, knows of it.
+// ensureIntegrationBridge creates br-int as ovn-controller would, but early, so that
+// ports can be added before ovn-controller runs. If the bridge was lost, its conntrack zones are
+// restored from a running ovn-controller.
 func (g *Gateway) ensureIntegrationBridge(ctx context.Context, datapathType string) error {
 	bridges, err := g.OVS.Bridges(ctx)
 	if err != nil {
@@ -79,11 +79,11 @@ func (g *Gateway) ensureIntegrationBridge(ctx context.Context, datapathType stri
 	return g.OVS.EnsureBridge(ctx, want)
 }
 
-// zonesTimeout bounds how long ovn-controller may take to tell its zones.
+// zonesTimeout limits how long ovn-controller may take to list its zones.
 const zonesTimeout = 2 * time.Second
 
-// zones returns the external_ids of br-int for the zones of conntrack that ovn-controller
-// uses; none where it does not run, and gives out new ones when it starts.
+// zones returns the external_ids of br-int for the conntrack zones that ovn-controller
+// uses. It returns none if ovn-controller is not running, since it then assigns new zones when it starts.
 func (g *Gateway) zones(ctx context.Context) map[string]string {
 	ctx, cancel := context.WithTimeout(ctx, zonesTimeout)
 	defer cancel()
@@ -92,14 +92,14 @@ func (g *Gateway) zones(ctx context.Context) map[string]string {
 		klog.V(4).InfoS("ovn-controller does not tell its zones of conntrack", "err", err)
 	}
 	ids := gateway.ZoneIDs(list)
-	if gateway.LacksZones(ids) { // it has none of a router either: the bridge is new
+	if gateway.LacksZones(ids) { // ovn-controller has no zone of a router either: the bridge is new
 		return nil
 	}
 	klog.InfoS("The integration bridge was lost, restoring the zones of conntrack", "zones", len(ids))
 	return ids
 }
 
-// encapIP is where tunnels to this node end.
+// encapIP returns the tunnel endpoint of this node.
 func (g *Gateway) encapIP(a attached) netip.Addr {
 	if g.EncapIP.IsValid() {
 		return g.EncapIP
@@ -107,11 +107,11 @@ func (g *Gateway) encapIP(a attached) netip.Addr {
 	return a.primary[0].Addr()
 }
 
-// ensureMapping tells ovn-controller where tunnels end and its database is, and, last of
-// all, which bridges the gateway router is behind.
+// ensureMapping configures the tunnel endpoint and the database of ovn-controller and, last of
+// all, the bridges of the gateway router.
 func (g *Gateway) ensureMapping(ctx context.Context, system map[string]string, a attachments) error {
 	bridges := map[string]string{}
-	if a.missing != nil { // what it was goes on
+	if a.missing != nil { // the previous mapping stays
 		bridges[topology.ExternalGatewayNetwork] = gateway.MappedBridge(system[idMappings], topology.ExternalGatewayNetwork)
 	}
 	for _, b := range a.all() {

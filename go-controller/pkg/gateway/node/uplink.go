@@ -22,24 +22,24 @@ import (
 	bridgenode "github.com/ovnkube/ovnkube/go-controller/pkg/bridge/node"
 )
 
-// attached is the external bridge once the host is on it.
+// attached is an external bridge with the host on it.
 type attached struct {
 	physicalNetwork
 	bridge, uplink string
 	mac            string
-	host           host.Attachment // what the bridge carries
-	missing        host.Attachment // what of that has to be put there
-	gone           []netip.Prefix  // leases that the host does not have any more
-	primary        []netip.Prefix  // the node's addresses, one a family of the cluster
+	host           host.Attachment // the host's state on the bridge
+	missing        host.Attachment // the part of host that is missing on the bridge
+	gone           []netip.Prefix  // leases that the host no longer has
+	primary        []netip.Prefix  // the node's addresses, one per family of the cluster
 	row            ovs.Bridge      // of the bridge, with the record
 	record         gateway.Record
 }
 
-// maxLinkName is the longest name of a network interface.
+// maxLinkName is the maximum length of the name of a network interface.
 const maxLinkName = unix.IFNAMSIZ - 1
 
 // discover returns the names of the external bridge and of its uplink, and the
-// bridge as it is where it exists.
+// current row of the bridge if it exists.
 func (g *Gateway) discover(ctx context.Context, p physicalNetwork) (name, uplink string, have *ovs.Bridge, err error) {
 	bridges, err := g.OVS.Bridges(ctx)
 	if err != nil {
@@ -72,7 +72,7 @@ func (g *Gateway) discover(ctx context.Context, p physicalNetwork) (name, uplink
 			return "", "", nil, err
 		}
 		if b.Name == lost && b.ExternalIDs[idAttachment] == "" {
-			return lost, lostUplink, &bridges[i], nil // somebody has made it again
+			return lost, lostUplink, &bridges[i], nil // somebody recreated it
 		}
 		if b.Name == wanted {
 			uplink, err := uplinkOf(b, ports)
@@ -93,7 +93,7 @@ func (g *Gateway) discover(ctx context.Context, p physicalNetwork) (name, uplink
 	return name, wanted, nil, nil
 }
 
-// uplinkOf returns the port of an existing bridge that leads to the wire.
+// uplinkOf returns the port of an existing bridge that is its uplink.
 func uplinkOf(b ovs.Bridge, ports []ovs.Port) (string, error) {
 	if u := b.ExternalIDs[idBridgeUplink]; u != "" {
 		return u, nil
@@ -111,9 +111,9 @@ func uplinkOf(b ovs.Bridge, ports []ovs.Port) (string, error) {
 	return found[0], nil
 }
 
-// ensureAttached makes the bridge of a physical network and moves the host onto it. It can be
-// repeated after a crash at any point: whatever is still on the uplink moves. first is the
-// ordinary network, nil for that itself.
+// ensureAttached creates the bridge of a physical network and moves the host onto it. It can be
+// repeated after a crash at any point: everything still on the uplink is moved. first is the
+// attachment of the ordinary network, nil for that network itself.
 func (g *Gateway) ensureAttached(ctx context.Context, p physicalNetwork, datapathType string, internal []netip.Addr, first *attached) (attached, error) {
 	name, uplink, have, err := g.discover(ctx, p)
 	if err != nil {
@@ -157,8 +157,8 @@ func (g *Gateway) ensureAttached(ctx context.Context, p physicalNetwork, datapat
 	return a, nil
 }
 
-// ensureBridge makes the bridge, with the record of what is to be on it, and
-// returns that. A bridge that somebody else made keeps its MAC address.
+// ensureBridge creates the bridge, with the record of its planned attachment, and
+// returns that attachment. A bridge that ovnkube did not create keeps its MAC address.
 func (g *Gateway) ensureBridge(ctx context.Context, a *attached, have *ovs.Bridge, datapathType string) (host.Attachment, error) {
 	rec, kept := gateway.Record{Created: true}, g.memory.Of(a.network)
 	switch {
@@ -223,9 +223,9 @@ func (g *Gateway) ensureBridge(ctx context.Context, a *attached, have *ovs.Bridg
 	return want, g.writeRecord(ctx, *a)
 }
 
-// recordLink records that the bridge's interface carries the host now. Before, a pass that
-// does not come to its end leaves an interface without all that the host had, and the
-// next pass would take what is missing for deleted by somebody.
+// recordLink records that the bridge's interface now carries the host. It comes last: an
+// interrupted pass may leave an interface with only part of the host's state, and if that were
+// recorded, the next pass would assume that somebody deleted the rest.
 func (g *Gateway) recordLink(ctx context.Context, a attached) error {
 	now, err := link.Read(a.bridge)
 	if err != nil || now.Index == a.record.Link {
@@ -240,9 +240,9 @@ func (g *Gateway) writeRecord(ctx context.Context, a attached) error {
 	return g.OVS.EnsureBridge(ctx, a.row)
 }
 
-// planAttachment decides what is to be on the bridge and puts it into its record. Egress
-// addresses, which the bridge for external gateways may hold, are not the host's: who holds
-// them puts them there, and a record would bring them back when another node has them.
+// planAttachment plans the attachment of the bridge and stores it in the bridge's record. Egress
+// addresses, which the bridge for external gateways may carry, do not belong to the host: the node that holds
+// them adds them, and a record would restore them when another node has them.
 func (g *Gateway) planAttachment(a *attached, rec *gateway.Record) (host.Attachment, error) {
 	onUplink, err := attachment.Read(a.uplink)
 	if err != nil {
@@ -266,9 +266,9 @@ func (g *Gateway) planAttachment(a *attached, rec *gateway.Record) (host.Attachm
 			return host.Attachment{}, err
 		}
 		lost = !now.Up || !then.Up || now.Index != rec.Link
-		flaps = now.MAC != a.mac // to get the other one
+		flaps = now.MAC != a.mac // when it gets the other MAC address
 	}
-	// Where the process did not run at that moment, this is the first that it sees of it.
+	// If this process was not running when the lease changed, this is when it first notices.
 	a.gone = gateway.Renumbered(onUplink, rec.Host)
 	onBridge, rec.Host = gateway.WithoutAddrs(onBridge, a.gone), gateway.WithoutAddrs(rec.Host, a.gone)
 	if lost {
@@ -284,14 +284,14 @@ func (g *Gateway) planAttachment(a *attached, rec *gateway.Record) (host.Attachm
 	rec.Uplink, rec.Host = a.uplink, want
 	a.missing = rec.Host
 	if !lost && !flaps && len(onUplink.Addrs)+len(onUplink.Routes) == 0 {
-		// Nothing moves. What the bridge has now and loses in a moment, somebody has
-		// deleted: it is not ours to bring back.
+		// Nothing moves. If the bridge loses something later in this pass, somebody has
+		// deleted it, and it must not be restored.
 		a.missing = gateway.Without(rec.Host, onBridge)
 	}
 	return rec.Host, nil
 }
 
-// withoutForeign leaves out the addresses that are not the host's own.
+// withoutForeign removes the addresses that are not the host's own.
 func (g *Gateway) withoutForeign(from host.Attachment) host.Attachment {
 	if g.Foreign == nil {
 		return from
@@ -301,9 +301,9 @@ func (g *Gateway) withoutForeign(from host.Attachment) host.Attachment {
 	return from
 }
 
-// awaitLink waits until ovs-vswitchd has made the interface of an internal port
-// and given it its MAC address. Setting that takes the interface down for a
-// moment, and with it IPv6 addresses and routes, so nobody may use it before.
+// awaitLink waits until ovs-vswitchd has created the interface of an internal port
+// and set its MAC address. Setting the MAC address takes the interface down for a
+// moment, which removes IPv6 addresses and routes, so the interface must not be used before.
 func (g *Gateway) awaitLink(ctx context.Context, name, mac string) error {
 	if have, err := link.MAC(name); err == nil && have == mac {
 		return nil
@@ -318,7 +318,7 @@ func (g *Gateway) awaitLink(ctx context.Context, name, mac string) error {
 	return nil
 }
 
-// flowsEarly makes the bridge's flows follow the ports it has now.
+// flowsEarly adapts the bridge's flows to its current ports.
 func (g *Gateway) flowsEarly(ctx context.Context, a attached) error {
 	waiting, cancel := context.WithTimeout(ctx, ovsTimeout)
 	defer cancel()
@@ -332,9 +332,9 @@ func (g *Gateway) bridgeFacts(a attached) bridge.Bridge {
 	return bridge.Bridge{MAC: a.mac, VLAN: a.vlan, EncapPort: g.EncapPort}
 }
 
-// move puts the host on the bridge. The order keeps it reachable: addresses are
-// on both interfaces while ovs-vswitchd takes the uplink, routes are replaced in
-// place, and only then the uplink loses what it had.
+// move moves the host onto the bridge. The order keeps the host reachable: addresses are
+// on both interfaces while ovs-vswitchd adds the uplink, routes are replaced in
+// place, and only then are addresses and routes removed from the uplink.
 func (g *Gateway) move(ctx context.Context, a attached) error {
 	added, err := attachment.AddAddresses(a.bridge, a.missing)
 	if err != nil {
@@ -367,8 +367,8 @@ func (g *Gateway) move(ctx context.Context, a attached) error {
 	return nil
 }
 
-// takeUplink makes the uplink a port of the bridge, beside the port that leads to
-// OVN, and waits for ovs-vswitchd to have done so.
+// takeUplink makes the uplink a port of the bridge, in addition to the port to
+// OVN, and waits until ovs-vswitchd has added it.
 func (g *Gateway) takeUplink(ctx context.Context, a attached) error {
 	if err := g.ensurePatch(ctx, a); err != nil {
 		return err
@@ -385,15 +385,15 @@ func (g *Gateway) takeUplink(ctx context.Context, a attached) error {
 	return err
 }
 
-// ensurePatch makes the bridge's port that leads to OVN. ovn-controller finds it
-// there, by its name, and makes the other end.
+// ensurePatch creates the bridge's port to OVN. ovn-controller finds it
+// by its name, and creates the other end.
 //
-// A bridge that has lost its flows, because the machine has booted or ovs-vswitchd
-// was started anew, is a plain switch until they are written again, and
-// ovn-controller, which finds all it needs in its databases, may be faster than we
-// are. Until then the gateway router must not hear or speak on the wire: it would
-// answer for addresses that have gone to other nodes. So the port carries no VLAN
-// that there is, which the database remembers: only flows lead to it and away.
+// A bridge that has lost its flows, because the machine has rebooted or ovs-vswitchd
+// was restarted, is a plain switch until they are written again, and
+// ovn-controller, which finds all it needs in its databases, may be faster than this
+// process. Until then the gateway router must not receive or send on the wire: it would
+// answer for addresses that have moved to other nodes. Therefore the port only carries a reserved
+// VLAN, which the database stores: only flows send packets to or from it.
 func (g *Gateway) ensurePatch(ctx context.Context, a attached) error {
 	return g.OVS.EnsurePort(ctx, ovs.Port{
 		Bridge: a.bridge, Name: topology.PatchPort(a.bridge, g.Node), Type: "patch", Trunks: []int{ovs.ReservedVLAN},

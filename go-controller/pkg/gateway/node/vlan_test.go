@@ -9,8 +9,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// TestVLAN puts the host's traffic into a VLAN, takes it out again, and says
-// where ovn-controller finds its certificates.
+// TestVLAN puts the host's traffic into a VLAN, takes it out again, and configures
+// the certificates of ovn-controller.
 func TestVLAN(t *testing.T) {
 	l := newLab(t)
 	l.rewire()
@@ -46,8 +46,8 @@ func TestVLAN(t *testing.T) {
 	}
 }
 
-// rewire puts a switch that knows VLANs between the node and the other machine,
-// whose port is an access port.
+// rewire inserts a VLAN-aware switch between the node and the other machine, which
+// is on an access port.
 func (l *lab) rewire() {
 	l.t.Helper()
 	l.ns.Run("ip", "link", "del", "eth0")

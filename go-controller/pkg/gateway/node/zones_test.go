@@ -10,13 +10,13 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
-// TestZonesOfLostBridge: br-int has the zones of conntrack that ovn-controller uses again after
-// it was lost, and nobody writes any where it has them.
+// TestZonesOfLostBridge: br-int gets the conntrack zones that ovn-controller uses again after
+// it was lost, and no zones are written if it has them.
 func TestZonesOfLostBridge(t *testing.T) {
 	l := newLab(t)
 	g := l.start(l.db)
-	l.zones = "default_a 7\n"         // a node whose ovn-controller knows of no router yet
-	if err := l.pass(g); err != nil { // what is missing then is no matter of br-int
+	l.zones = "default_a 7\n"         // a node whose ovn-controller has no router yet
+	if err := l.pass(g); err != nil { // other missing parts do not affect br-int
 		t.Log(err)
 	}
 	ids := func() string { return l.vs.Run("ovs-vsctl", "get", "bridge", "br-int", "external_ids") }
@@ -44,8 +44,8 @@ func TestZonesOfLostBridge(t *testing.T) {
 	}
 }
 
-// awaitBridge waits until the gateway has heard of what somebody else did to br-int: its
-// external_ids, nil where it is gone, are as they are to be.
+// awaitBridge waits until the gateway has noticed a change of br-int by others: is reports
+// whether its external_ids, nil if it is deleted, are as expected.
 func awaitBridge(t *testing.T, g *Gateway, is func(ids map[string]string) bool) {
 	t.Helper()
 	eventually.Succeeds(t, "the gateway to hear of br-int", func() error {

@@ -33,12 +33,12 @@ type cluster struct {
 	t      *testing.T
 	cs     *fake.Clientset
 	nb     *nbfake.Writer
-	writer Writer // nb, or another that a test puts here
+	writer Writer // nb, or another one set by a test
 	events *record.FakeRecorder
 	egress Egress // nil: none
 	ctl    *Controller
 	uid    int
-	pods   corelisters.PodLister // of the controller that runs
+	pods   corelisters.PodLister // of the running controller
 	stop   func()
 	faults *fakeapi.Faults // of the API, or nil
 }
@@ -75,7 +75,7 @@ func (c *cluster) start(cfg pod.Config) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = ctl.Run(ctx) // an error says that it was stopped before it had begun
+		_ = ctl.Run(ctx) // an error means that it was stopped before it started
 	}()
 	c.stop = func() {
 		c.stop = nil
@@ -85,7 +85,7 @@ func (c *cluster) start(cfg pod.Config) {
 	}
 }
 
-// node is a node with a gateway and the rows of the network feature.
+// addNode adds a node with a gateway and the rows of the network feature.
 func (c *cluster) addNode(name string, subnets ...string) {
 	c.t.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
@@ -105,7 +105,7 @@ func (c *cluster) addNode(name string, subnets ...string) {
 	c.networkRows(name, true)
 }
 
-// networkRows plays the network feature: the switch and router of a node.
+// networkRows does the part of the network feature: the switch and router of a node.
 func (c *cluster) networkRows(node string, there bool) {
 	c.t.Helper()
 	var rows []nb.Row
@@ -158,7 +158,7 @@ func (c *cluster) addPod(name, node string, change ...func(*corev1.Pod)) {
 	}
 }
 
-// having gives a pod an annotation from earlier days.
+// having sets the annotation of a pod to previously assigned addresses.
 func having(addrs ...string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Annotations = map[string]string{
@@ -198,7 +198,7 @@ func (c *cluster) setPhase(name string, phase corev1.PodPhase) {
 	}
 }
 
-// port shows the addresses of a pod's port in the database, "-" if there is none.
+// port returns the addresses of a pod's port in the database, "-" if there is none.
 func (c *cluster) port(name string) string {
 	for _, r := range c.nb.Rows(pod.Owner("ns/" + name)) {
 		if m, ok := r.Model.(*nbdb.LogicalSwitchPort); ok {

@@ -27,29 +27,29 @@ import (
 )
 
 // workers is the number of pods reconciled at once. They mostly wait for the API server and
-// the database, and the writer sends what all that wait want in one transaction: with few
-// workers a start is thousands of transactions, each of which costs ovn-northd a pass.
+// the database, and the writer combines all waiting changes into one transaction: with few
+// workers, a start takes thousands of transactions, each of which triggers a pass of ovn-northd.
 const workers = 64
 
-// byNode is the index of the pods that need a network by the node they run on.
+// byNode is the index of the pods that need a network by their node.
 const byNode = "pod-network-by-node"
 
-// Egress has rows of its own for pods whose egress traffic it steers.
+// Egress writes its own rows for pods whose egress traffic it steers.
 type Egress interface {
-	// Pending returns what the mark on a pod that is about to get its addresses
-	// says; empty for none. CNI ADD waits until the mark is gone.
+	// Pending returns the value of the pending annotation for a pod that is about to get its
+	// addresses; empty for none. CNI ADD waits until the annotation is removed.
 	Pending(p *corev1.Pod) string
-	// Attach applies the rows of a pod's port, which are owner's, together with its own.
+	// Attach applies the rows of a pod's port, whose owner is given, together with its own.
 	Attach(ctx context.Context, p *corev1.Pod, network topology.PodNetwork, owner nb.Owner, rows []nb.Row) (nb.Stats, error)
-	// Detached says that the port of a pod, "namespace/name", is gone from the
+	// Detached reports that the port of a pod, "namespace/name", was removed from the
 	// database.
 	Detached(pod string)
 }
 
-// Writer writes the rows and tells of those that others changed.
+// Writer writes rows and reports rows changed by others.
 type Writer = nb.Database
 
-// Deps is what the controller needs; all fields but Egress are required.
+// Deps are the dependencies of the controller; all fields except Egress are required.
 type Deps struct {
 	Client   kubernetes.Interface
 	Pods     coreinformers.PodInformer // of all nodes
@@ -57,34 +57,34 @@ type Deps struct {
 	Writer   Writer
 	Recorder record.EventRecorder
 	Config   pod.Config
-	// Egress is nil where pods leave with the addresses of their nodes.
+	// Egress is nil if pods always leave with the addresses of their nodes.
 	Egress Egress
 }
 
-// Controller runs the pods' share of the network.
+// Controller runs the pods' part of the network.
 type Controller struct {
 	Deps
 	queue *queue.Controller
 	nodes corelisters.NodeLister
 	pods  cache.Indexer
 	alloc *pod.Allocator
-	// decoded are the nodes.
+	// decoded caches the decoded nodes.
 	decoded kube.Nodes
-	given   []func(pod, node string) // of OnGiven
-	// mirrorless are static pods that had a port and no mirror when this master started,
-	// with the time until which they count as there: kube.MirrorGrace is for those
-	// that it sees go. It does not change once the workers run.
+	given   []func(pod, node string) // the functions of OnGiven
+	// mirrorless are static pods that had a port but no mirror pod when this master started,
+	// with the time until which they count as existing: kube.MirrorGrace only covers mirror pods
+	// whose deletion it sees. It does not change once the workers run.
 	mirrorless map[string]time.Time
-	// unseen are the pods whose annotations were written.
+	// unseen are the pods whose annotations were written and that had no event since.
 	unseen kube.Unseen
 
 	mu sync.Mutex
-	// replaced are, by key, the pods whose annotation was written and that the
-	// lister may not show with it yet.
+	// replaced are, by key, the pods whose annotation was written but which the
+	// lister may not show yet.
 	replaced map[string]replaced
 }
 
-// New returns the controller. The informers are started by the caller.
+// New returns the controller. The caller starts the informers.
 func New(d Deps) (*Controller, error) {
 	decoded, err := kube.NewNodes(d.Nodes.Informer())
 	if err != nil {
@@ -121,11 +121,11 @@ func New(d Deps) (*Controller, error) {
 }
 
 // OnGiven registers a function that is called when the addresses in the rows of a
-// pod, "namespace/name", of a node may have changed. It is called before Run, and the
+// pod, "namespace/name", on a node may have changed. It must be called before Run, and the
 // function must not block.
 func (c *Controller) OnGiven(f func(pod, node string)) { c.given = append(c.given, f) }
 
-// Run works until ctx is done.
+// Run runs the controller until ctx is done.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx, workers) }
 
 // nodeOf is the index function of byNode.
@@ -144,7 +144,7 @@ func (c *Controller) Attempted() <-chan struct{} { return c.queue.Attempted() }
 func (c *Controller) seeds() []string {
 	owners := nb.Objects(c.Writer, pod.Feature)
 	stale := c.stalePorts(owners)
-	nodes, _ := c.nodes.List(labels.Everything()) // reads memory and does not fail
+	nodes, _ := c.nodes.List(labels.Everything()) // reads memory and cannot fail
 	for _, n := range nodes {
 		c.adopt(n.Name, stale...)
 	}
@@ -157,15 +157,15 @@ func (c *Controller) seeds() []string {
 	return append(keys, owners...)
 }
 
-// stalePort is a port that there is without its pod, which went while no master ran.
+// stalePort is the port of a pod that was deleted while no master was running.
 type stalePort struct {
 	holder pod.Holder
 	topology.PodAddresses
 }
 
-// stalePorts returns the ports of pods that are gone. Nobody else may have their
-// addresses before they are deleted, which is what reconcilePod does for their keys: at
-// once, but for static pods.
+// stalePorts returns the ports of deleted pods. No other pod may have their
+// addresses before the ports are deleted, which reconcilePod does for their keys:
+// immediately, except for static pods.
 func (c *Controller) stalePorts(owners []string) []stalePort {
 	var stale []stalePort
 	for _, key := range owners {
@@ -185,7 +185,7 @@ func (c *Controller) stalePorts(owners []string) []stalePort {
 	return stale
 }
 
-// podKeys are the keys that an event of a pod concerns.
+// podKeys returns the keys affected by an event of a pod.
 func podKeys(old, new any) []string {
 	before, _ := old.(*corev1.Pod)
 	after, _ := new.(*corev1.Pod)
@@ -206,7 +206,7 @@ func first(pods ...*corev1.Pod) *corev1.Pod {
 	return pods[slices.IndexFunc(pods, func(p *corev1.Pod) bool { return p != nil })]
 }
 
-// nodeKeys are the keys that an event of a node concerns.
+// nodeKeys returns the keys affected by an event of a node.
 func nodeKeys(old, new any) []string {
 	before, _ := old.(*corev1.Node)
 	after, _ := new.(*corev1.Node)
@@ -241,14 +241,14 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	return nil
 }
 
-// adopt tells the allocator about a node and what its pods have, and those ports that
-// have none. It returns the keys of pods to try again.
+// adopt passes a node's subnets, the addresses of its pods, and those of stale ports
+// to the allocator. It returns the keys of pods that should be tried again.
 func (c *Controller) adopt(name string, stale ...stalePort) []string {
 	n, err := c.nodes.Get(name)
-	if err != nil { // not there: a lister has no other error
+	if err != nil { // not found: a lister returns no other error
 		return c.alloc.SetNode(name, nil, nil)
 	}
-	node, _ := c.decoded.Node(n) // the network's controller reports what does not parse
+	node, _ := c.decoded.Node(n) // the network controller reports parse errors
 	pods, err := c.podsOn(name)
 	if err != nil {
 		klog.ErrorS(err, "Cannot list the pods of a node", "node", name)
@@ -257,7 +257,7 @@ func (c *Controller) adopt(name string, stale ...stalePort) []string {
 	keep := map[pod.Holder]string{}
 	for _, p := range pods {
 		if c.alloc.IsReserved(holder(p)) {
-			continue // whatever else anybody says
+			continue // its reservation takes precedence over other sources
 		}
 		if network, ok := c.known(p, node); ok {
 			claims = append(claims, pod.Claim{
@@ -291,7 +291,7 @@ func (c *Controller) podsOn(node string) ([]*corev1.Pod, error) {
 	return pods, nil
 }
 
-// lookup returns a pod that needs a network; nil where there is none.
+// lookup returns a pod that needs a network, or nil if there is none.
 func (c *Controller) lookup(key string) (*corev1.Pod, error) {
 	namespace, name, _ := strings.Cut(key, "/")
 	p, err := c.Pods.Lister().Pods(namespace).Get(name)
@@ -301,9 +301,9 @@ func (c *Controller) lookup(key string) (*corev1.Pod, error) {
 	return p, err
 }
 
-// exists tells whether there is a pod, whatever it needs.
+// exists reports whether a pod exists, whether or not it needs a network.
 func (c *Controller) exists(key string) bool {
-	_, ok, _ := c.pods.GetByKey(key) // memory does not fail
+	_, ok, _ := c.pods.GetByKey(key) // reads memory and cannot fail
 	return ok
 }
 
@@ -311,6 +311,6 @@ func holder(p *corev1.Pod) pod.Holder {
 	return pod.Holder{Key: kube.PodKey(p), UID: string(kube.PodUID(p))}
 }
 
-// running tells whether the pod's addresses are in use: the runtime has
-// reported them.
+// running reports whether the pod's addresses are in use, that is, reported by the
+// runtime.
 func running(p *corev1.Pod) bool { return len(p.Status.PodIPs) > 0 }

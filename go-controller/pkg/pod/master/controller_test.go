@@ -89,7 +89,7 @@ func TestAnnotationIsWrittenBeforeThePort(t *testing.T) {
 }
 
 // A crash between annotation and port, or between the end of the pod and the
-// end of its port, is made up for.
+// end of its port, is recovered from.
 func TestCrashesInBetween(t *testing.T) {
 	c := newCluster(t)
 	c.addNode("n", "10.244.1.0/24")
@@ -106,8 +106,8 @@ func TestCrashesInBetween(t *testing.T) {
 	c.nb.FailWith(nil)
 	c.addPod("b", "n")
 	c.start(pod.Config{})
-	// Nobody but the annotation knows what a was to have: which of them gets which
-	// address is open.
+	// Only the annotation has the address intended for a, so it is undetermined which pod gets which
+	// address.
 	c.wait("ports and annotations that agree", func() bool {
 		ports := []string{c.port("a"), c.port("b")}
 		for i, name := range []string{"a", "b"} {
@@ -123,8 +123,8 @@ func TestCrashesInBetween(t *testing.T) {
 	c.deletePod("a")
 	c.start(pod.Config{})
 	c.waitPort("a", "-")
-	// Addresses are given in turn, and both were in use when the controller started:
-	// the port of a kept its own until it was deleted.
+	// Addresses are assigned in turn, and both were in use when the controller started:
+	// the port of a kept its address until it was deleted.
 	c.addPod("c", "n")
 	c.waitPort("c", "10.244.1.5")
 }
@@ -146,7 +146,7 @@ func TestFinishedPodsGiveUpTheirAddress(t *testing.T) {
 	c.setPhase("p2", corev1.PodSucceeded)
 	c.waitPort("late", freed)
 	c.waitPort("p2", "-")
-	// The finished pod's annotation claims nothing, after a restart either.
+	// The finished pod's annotation claims nothing, not even after a restart.
 	c.stop()
 	c.start(pod.Config{})
 	c.addPod("later", "n")
@@ -167,7 +167,7 @@ func TestPodIsMadeAnewUnderItsName(t *testing.T) {
 	c.addPod("db-0", "m")
 	c.waitPort("db-0", "10.244.2.3")
 	c.stop()
-	c.deletePod("db-0") // while nobody looks
+	c.deletePod("db-0") // while no controller runs
 	c.addPod("db-0", "n")
 	c.start(pod.Config{})
 	c.waitPort("db-0", "10.244.1.3")
@@ -194,7 +194,7 @@ func TestOfTwoPodsWithOneAddressTheRunningOneKeeps(t *testing.T) {
 		}
 	}
 	c.deletePod("running")
-	// By the kubelet both run with that address: who comes first has it.
+	// According to the kubelet both run with that address: the first one gets it.
 	c.wait("one of the others to have the address", func() bool {
 		return (c.port("also-running") == "10.244.1.9") != (c.port("elsewhere") == "10.244.1.9")
 	})
@@ -221,8 +221,8 @@ func TestTamperedAnnotationIsRestored(t *testing.T) {
 	}
 }
 
-// An annotation that is taken away while the controller is busy is as it was before
-// it was written; that it was there in between must not be missed.
+// An annotation that is removed while the controller is busy equals its state before
+// it was written; the write in between must not be missed.
 func TestAnnotationThatIsTakenAwayAtOnceIsRestored(t *testing.T) {
 	c := newCluster(t)
 	c.addNode("n", "10.244.1.0/24")
@@ -257,7 +257,7 @@ func TestAnnotationThatIsTakenAwayAtOnceIsRestored(t *testing.T) {
 	c.wait("the annotation to be restored", func() bool { return c.getPod("a").Annotations[kube.AnnotationPodNetworks] == good })
 }
 
-// slowWriter does something before it applies.
+// slowWriter runs a function before it applies.
 type slowWriter struct {
 	Writer
 	before func(nb.Owner)
@@ -277,7 +277,7 @@ func TestTranslationFollowsTheGateway(t *testing.T) {
 	if n := strings.Count(c.nb.Dump(), "type=snat"); n != 2 {
 		t.Errorf("%d translations, want one a family:\n%s", n, c.nb.Dump())
 	}
-	// Somebody, or the node's deletion, takes the router.
+	// The router is deleted, by somebody or with the node.
 	c.nb.Remove(nb.Owner{Feature: "network", Object: "n"}, nbdb.LogicalRouterTable, "r")
 	c.networkRows("n", true)
 	c.wait("the translations", func() bool { return strings.Count(c.nb.Dump(), "type=snat") == 2 })
@@ -303,9 +303,9 @@ func TestNodeComesAfterItsPods(t *testing.T) {
 	})
 }
 
-// fresh is what a controller that starts now with an empty database would
-// write: a pure function of nodes and annotated pods. It is false where a pod
-// that is to have an annotation has none of its own yet.
+// fresh returns the rows that a controller starting now with an empty database would
+// write: a pure function of nodes and annotated pods. It returns false if a pod
+// that is to have an annotation does not have its own yet.
 func (c *cluster) fresh() (string, bool) {
 	c.t.Helper()
 	w := nbfake.New()
@@ -334,7 +334,7 @@ func (c *cluster) fresh() (string, bool) {
 			}
 			if _, taken := seen[network.Addrs[0].Addr()]; taken {
 				// One was annotated by a controller that stopped before it wrote the
-				// port: it is given another address, and until then it has none.
+				// port: it will get another address, and has none until then.
 				return "", false
 			}
 			seen[network.Addrs[0].Addr()] = true
@@ -347,7 +347,7 @@ func (c *cluster) fresh() (string, bool) {
 	return w.DumpFeature(pod.Feature), true
 }
 
-// noneTwice fails where two ports have one address, by one look at the database.
+// noneTwice fails if two ports have the same address, from one snapshot of the database.
 func (c *cluster) noneTwice() {
 	c.t.Helper()
 	all := c.nb.DumpFeature(pod.Feature)
@@ -360,11 +360,11 @@ func (c *cluster) noneTwice() {
 	}
 }
 
-// portAddresses is where a dump has the addresses of a port.
+// portAddresses matches the addresses of a port in a dump.
 var portAddresses = regexp.MustCompile(` addresses=\[[^]]*\]`)
 
-// Wherever the path leads, however often the controller restarts on it: the
-// end is as a fresh start would make it, and no address is given twice.
+// Whatever the history, and however often the controller restarts: the
+// final state is that of a fresh start, and no address is assigned twice.
 func TestPathIndependence(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	for round := range 10 {
@@ -409,8 +409,8 @@ func TestPathIndependence(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce: at a start the pods of a node come in few transactions, for which the
-// writer needs many callers at a time: it writes what all of them want at once.
+// TestManyAtOnce: at a start the pods of a node are written in few transactions, for which the
+// writer needs many concurrent callers: it combines all their changes.
 func TestManyAtOnce(t *testing.T) {
 	const many = 60
 	c := newCluster(t)
@@ -424,7 +424,7 @@ func TestManyAtOnce(t *testing.T) {
 	c.wait("all ports", func() bool { return len(c.nb.Owners(pod.Feature)) == many })
 }
 
-// gathering is a writer that answers nobody until all have come.
+// gathering is a writer that returns to its callers only when all have called.
 type gathering struct {
 	Writer
 	mu      sync.Mutex

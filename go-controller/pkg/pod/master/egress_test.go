@@ -16,7 +16,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// steering is an Egress that has the pods whose names begin with "web".
+// steering is an Egress that has the pods whose names start with "web".
 type steering struct {
 	writer nb.Writer
 
@@ -45,8 +45,8 @@ func (s *steering) Attach(ctx context.Context, p *corev1.Pod, network topology.P
 	return s.writer.Apply(ctx, owner, rows)
 }
 
-// A pod that an egress feature has is marked together with its addresses, in one
-// patch; its port goes by way of the feature.
+// A pod that an egress feature has gets the pending annotation together with its addresses, in one
+// patch; its port is written by the feature.
 func TestMark(t *testing.T) {
 	c := newCluster(t)
 	egress := &steering{writer: c.nb}
@@ -54,7 +54,7 @@ func TestMark(t *testing.T) {
 	c.addNode("n", "10.244.1.0/24")
 	c.addPod("web", "n")
 	c.addPod("db", "n")
-	// One that runs has been sending already: a mark would come too late.
+	// A running pod has already been sending: the annotation would come too late.
 	c.addPod("web-running", "n", func(p *corev1.Pod) { p.Status.PodIPs = []corev1.PodIP{{IP: "10.244.1.9"}} })
 	c.start(pod.Config{})
 	c.wait("all ports", func() bool { return len(c.nb.Owners(pod.Feature)) == 3 })
@@ -74,7 +74,7 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// Without such a feature a mark that it left does not keep a pod from starting.
+// Without such a feature, its pending annotation does not keep a pod from starting.
 func TestStaleMark(t *testing.T) {
 	c := newCluster(t)
 	c.addNode("n", "10.244.1.0/24")
@@ -88,8 +88,8 @@ func TestStaleMark(t *testing.T) {
 	})
 }
 
-// Where pods are translated one by one, an address that an egress feature translates
-// on the pod's node is not translated by us, as long as that is so.
+// If pods are translated individually, an address that an egress feature translates
+// on the pod's node is not translated by this controller meanwhile.
 func TestTranslatedByOthers(t *testing.T) {
 	c := newCluster(t)
 	c.addNode("n", "10.244.1.0/24", "fd00:10:244:2::/64")

@@ -13,8 +13,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// TestTranslationFollowsTheAddress: pods leave with the address that their node's
-// gateway has now.
+// TestTranslationFollowsTheAddress: pods leave with the current address of their node's
+// gateway.
 func TestTranslationFollowsTheAddress(t *testing.T) {
 	c := newCluster(t)
 	c.addNode("n", "10.244.1.0/24", "fd00::/64")

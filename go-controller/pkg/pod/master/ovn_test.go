@@ -13,9 +13,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovntrace"
 )
 
-// The controller on a real OVN: ports come and go with their pods, a packet
+// The controller on a real OVN: ports are added and removed with their pods, a packet
 // gets from one to the other and a forged one does not, and a switch that is
-// lost and made again has its ports again.
+// deleted and recreated gets its ports again.
 func TestPodsInOVN(t *testing.T) {
 	o := ovntrace.Start(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

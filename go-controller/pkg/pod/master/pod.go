@@ -19,9 +19,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// reconcilePod makes annotation, port and addresses of one pod be as they should.
+// reconcilePod reconciles annotation, port and addresses of one pod.
 func (c *Controller) reconcilePod(ctx context.Context, key string) error {
-	// Looked at before the lister: without a note what the lister shows is up to date.
+	// Read before the lister: if there is no note, the lister is up to date.
 	was := c.note(key)
 	p, err := c.lookup(key)
 	if err != nil {
@@ -34,8 +34,8 @@ func (c *Controller) reconcilePod(ctx context.Context, key string) error {
 		}
 		return c.deletePod(ctx, pod.Holder{Key: key})
 	}
-	// An earlier pod of the same name, as a StatefulSet leaves it, is retired
-	// first: the port of the new one must not inherit what was said of the old.
+	// An earlier pod of the same name, as with a StatefulSet, is removed
+	// first: the port of the new one must not inherit state of the old one.
 	if len(c.alloc.Others(holder(p))) > 0 {
 		if err := c.deletePod(ctx, holder(p)); err != nil {
 			return err
@@ -69,8 +69,8 @@ func (c *Controller) reconcilePod(ctx context.Context, key string) error {
 	return c.applied(key, node.Name, stats, err)
 }
 
-// detach deletes the rows of a pod that cannot have any now. Its addresses stay its
-// own.
+// detach deletes the rows of a pod that cannot have any now. The pod keeps its
+// addresses.
 func (c *Controller) detach(ctx context.Context, p *corev1.Pod) error {
 	key := kube.PodKey(p)
 	stats, err := c.Writer.Apply(ctx, pod.Owner(key), nil)
@@ -80,19 +80,19 @@ func (c *Controller) detach(ctx context.Context, p *corev1.Pod) error {
 	return c.applied(key, p.Spec.NodeName, stats, err)
 }
 
-// unmark takes the mark of an egress feature that is not there off a pod.
+// unmark removes the pending annotation from a pod if no egress feature is enabled.
 func (c *Controller) unmark(ctx context.Context, p *corev1.Pod) error {
 	err := kube.PatchPod(ctx, c.Client, p, kube.Metadata{
 		Annotations: map[string]*string{kube.AnnotationEgressPending: nil},
 	})
 	if apierrors.IsNotFound(err) {
-		return nil // its deletion is on the way here
+		return nil // its deletion event is on the way
 	}
 	return err
 }
 
-// deletePod deletes the rows of a pod and then releases what all its incarnations
-// but one hold.
+// deletePod deletes the rows of a pod and then releases everything that its incarnations
+// other than except hold.
 func (c *Controller) deletePod(ctx context.Context, except pod.Holder) error {
 	stats, err := c.Writer.Apply(ctx, pod.Owner(except.Key), nil)
 	if err := c.applied(except.Key, "", stats, err); err != nil {
@@ -109,8 +109,8 @@ func (c *Controller) deletePod(ctx context.Context, except pod.Holder) error {
 	return nil
 }
 
-// node returns a node once it has subnets that the allocator knows; nil before.
-// The node's key brings the pod back then.
+// node returns a node once the allocator has its subnets, and nil before.
+// The node's key then enqueues the pod again.
 func (c *Controller) node(name string) (*topology.Node, error) {
 	n, err := c.nodes.Get(name)
 	if apierrors.IsNotFound(err) {
@@ -119,23 +119,23 @@ func (c *Controller) node(name string) (*topology.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	node, _ := c.decoded.Node(n) // the network's controller reports what does not parse
+	node, _ := c.decoded.Node(n) // the network controller reports parse errors
 	if len(node.Subnets) == 0 || !slices.Equal(c.alloc.Subnets(name), node.Subnets) {
 		return nil, nil
 	}
 	return &node, nil
 }
 
-// network returns the addresses of a pod: those it has been given before, or
-// new ones, and sees to it that the annotation tells of them. It returns nil, and
-// tells the user, where the pod cannot have any.
+// network returns the addresses of a pod, previously assigned or new ones, and
+// makes sure that the annotation announces them. If the pod cannot have any, it returns
+// nil and emits an Event.
 func (c *Controller) network(ctx context.Context, p *corev1.Pod, node *topology.Node, was replaced) (*topology.PodNetwork, error) {
 	who := holder(p)
 	if !c.alloc.IsReserved(who) {
 		if taken := c.resume(p, *node); taken != nil {
 			c.Recorder.Eventf(p, corev1.EventTypeWarning, reasonRefused, "%v", taken)
 			klog.InfoS("Pod runs with an address that it cannot have", "pod", who.Key, "reason", taken)
-			return nil, nil // others would not reach it at another one
+			return nil, nil // at another address, others would not reach it
 		}
 	}
 	addrs, err := c.alloc.Allocate(who, node.Name)
@@ -157,8 +157,8 @@ func (c *Controller) network(ctx context.Context, p *corev1.Pod, node *topology.
 	return &network, nil
 }
 
-// resume has a pod hold what it is known to have been given before. Where it runs
-// with an address that another one has, it returns the error that says so.
+// resume reserves the known previous addresses of a pod. If the pod is running
+// with an address that another pod has, it returns an error.
 func (c *Controller) resume(p *corev1.Pod, node topology.Node) error {
 	network, ok := c.known(p, node)
 	if !ok {
@@ -174,10 +174,10 @@ func (c *Controller) resume(p *corev1.Pod, node topology.Node) error {
 	return nil
 }
 
-// known returns what a pod has been given before, by those who can be believed: the
-// pod's port in the database, or, where there is none, the kubelet that runs it.
-// Whoever may edit the pod can write what they like into its annotation; only the
-// MAC address is taken from there, which keepMAC looks at, where nobody else has it.
+// known returns the previous addresses of a pod from trustworthy sources: the
+// pod's port in the database or, if there is none, the kubelet that runs it.
+// Users who may edit the pod can write anything into its annotation; only the
+// MAC address is taken from there, and keepMAC checks that no other pod has it.
 func (c *Controller) known(p *corev1.Pod, node topology.Node) (topology.PodNetwork, bool) {
 	given, ok := pod.AddressesIn(c.Writer.Rows(pod.Owner(kube.PodKey(p))))
 	if ok && given.UID == string(kube.PodUID(p)) {
@@ -195,9 +195,9 @@ func (c *Controller) known(p *corev1.Pod, node topology.Node) (topology.PodNetwo
 	return network, true
 }
 
-// keepMAC has a pod keep the MAC address that it runs with where that does not follow
-// from its addresses, as others derive it from IPv6 addresses, and where that harms
-// nobody.
+// keepMAC lets a pod keep the MAC address that it is running with if that is not derived
+// from its addresses (other implementations derive it from IPv6 addresses) and does not
+// conflict with others.
 func (c *Controller) keepMAC(who pod.Holder, addrs []netip.Prefix, mac string, node topology.Node) {
 	if mac == "" || !c.alloc.IsReserved(who) || strings.EqualFold(mac, pod.Network(addrs, node.Subnets).MAC) {
 		return
@@ -211,30 +211,30 @@ func (c *Controller) keepMAC(who pod.Holder, addrs []netip.Prefix, mac string, n
 	}
 }
 
-// replaced is what the annotation of a pod was when it was written: as long as the
-// lister shows that, it is waited for what was written.
+// replaced is the state of a pod's annotation before it was written: as long as the
+// lister shows that state, the written one is awaited.
 type replaced struct {
-	pod             pod.Holder // the zero Holder: nothing is waited for
+	pod             pod.Holder // the zero Holder: nothing is awaited
 	before, version string
 }
 
-// shownBy tells whether a state of the pod is the one that was written upon. One with
-// another version may be from before that as well, or it is a later one in which
-// somebody has made the annotation what it was.
+// shownBy reports whether p is the state on which the write was based. A state with
+// another version may also precede the write, or it may be a later one in which
+// somebody has reverted the annotation.
 func (r replaced) shownBy(p *corev1.Pod) bool {
 	return r.pod == holder(p) && r.before == p.Annotations[kube.AnnotationPodNetworks] && r.version == p.ResourceVersion
 }
 
-// note returns what is noted of the pod of a key.
+// note returns the recorded state of the pod of a key.
 func (c *Controller) note(key string) replaced {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.replaced[key]
 }
 
-// arrived ends the wait for what was written, when the lister has left behind what
-// was there before. Reconciling could miss that moment: when it gets to look,
-// somebody may have made the annotation again what it was.
+// arrived ends the wait for a write when the lister no longer shows the state
+// before it. Reconciling could miss that moment: by the time it reads the pod,
+// somebody may have reverted the annotation.
 func (c *Controller) arrived(old, new any) {
 	before, _ := old.(*corev1.Pod)
 	after, _ := new.(*corev1.Pod)
@@ -248,8 +248,8 @@ func (c *Controller) arrived(old, new any) {
 	}
 }
 
-// announce makes the annotation of a pod tell its addresses. One that tells them
-// in other words stays as it is; what somebody else has made of it is put right.
+// announce makes the annotation of a pod announce its addresses. An equivalent annotation
+// stays as it is; changes by others are corrected.
 func (c *Controller) announce(ctx context.Context, p *corev1.Pod, network topology.PodNetwork) error {
 	value := kube.FormatPodNetwork(network)
 	annotations := map[string]*string{}
@@ -258,7 +258,7 @@ func (c *Controller) announce(ctx context.Context, p *corev1.Pod, network topolo
 	if !there || err != nil || !announced.Same(network) {
 		annotations[kube.AnnotationPodNetworks] = kube.Value(value)
 	}
-	// A pod with a port may have started, and a mark would come too late.
+	// A pod with a port may have started, so a pending annotation would come too late.
 	if c.Egress != nil && !running(p) && len(c.Writer.Rows(pod.Owner(kube.PodKey(p)))) == 0 {
 		if mark := c.Egress.Pending(p); mark != "" {
 			annotations[kube.AnnotationEgressPending] = kube.Value(mark)
@@ -270,7 +270,7 @@ func (c *Controller) announce(ctx context.Context, p *corev1.Pod, network topolo
 	if there && annotations[kube.AnnotationPodNetworks] != nil {
 		c.refuse(p, network, err)
 	}
-	// Noted before it is written, so that the event about it finds the note.
+	// Recorded before the write, so that the handler of its event finds it.
 	if annotations[kube.AnnotationPodNetworks] != nil {
 		c.mu.Lock()
 		c.replaced[kube.PodKey(p)] = replaced{holder(p), before, p.ResourceVersion}
@@ -279,7 +279,7 @@ func (c *Controller) announce(ctx context.Context, p *corev1.Pod, network topolo
 	if err := kube.PatchPod(ctx, c.Client, p, kube.Metadata{Annotations: annotations, Unseen: &c.unseen}); err != nil {
 		c.forget(holder(p))
 		if apierrors.IsNotFound(err) {
-			return nil // its deletion is on the way here
+			return nil // its deletion event is on the way
 		}
 		return err
 	}
@@ -290,7 +290,7 @@ func (c *Controller) announce(ctx context.Context, p *corev1.Pod, network topolo
 // reasonRefused is the reason of Events about addresses that a pod cannot have.
 const reasonRefused = "AddressRefused"
 
-// refuse tells that what the annotation of a pod says is put right.
+// refuse reports that a pod's annotation is being corrected.
 func (c *Controller) refuse(p *corev1.Pod, network topology.PodNetwork, err error) {
 	if err == nil {
 		err = fmt.Errorf("annotation %s is not what the pod has been given", kube.AnnotationPodNetworks)
@@ -308,8 +308,8 @@ func (c *Controller) forget(h pod.Holder) {
 	}
 }
 
-// applied tells what was written, also those who read it. The node of a pod that is
-// gone is "": who reads its rows has heard of that.
+// applied logs the written rows and calls the OnGiven functions. For a deleted pod
+// the node is "": readers of its rows get its event.
 func (c *Controller) applied(key, node string, stats nb.Stats, err error) error {
 	if err != nil {
 		return err

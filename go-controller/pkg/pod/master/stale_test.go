@@ -10,7 +10,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pod"
 )
 
-// TestStalePorts: the port of a pod that went while no master ran keeps its addresses
+// TestStalePorts: the port of a pod that was deleted while no master ran keeps its addresses
 // until it is deleted, so that no other pod gets them meanwhile.
 func TestStalePorts(t *testing.T) {
 	for _, again := range []bool{false, true} {
@@ -42,7 +42,7 @@ func TestStalePorts(t *testing.T) {
 			} else {
 				c.waitPort("a", "-")
 			}
-			for _, name := range []string{"c", "d"} { // whoever comes next may have what was the first one's
+			for _, name := range []string{"c", "d"} { // the next pods may get the addresses of the first one
 				c.addPod(name, "n")
 				c.wait("a port of "+name, func() bool { return c.port(name) != "-" })
 			}

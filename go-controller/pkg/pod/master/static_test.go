@@ -15,7 +15,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pod"
 )
 
-// mirrored makes a pod what the API has of a static pod with a hash.
+// mirrored makes a pod the mirror pod of a static pod with a hash.
 func mirrored(hash string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: hash}
@@ -23,14 +23,14 @@ func mirrored(hash string) func(*corev1.Pod) {
 	}
 }
 
-// uidOf is the UID that the port of a pod has.
+// uidOf returns the UID in the port of a pod.
 func (c *cluster) uidOf(name string) string {
 	given, _ := pod.AddressesIn(c.nb.Rows(pod.Owner("ns/" + name)))
 	return given.UID
 }
 
-// TestStaticPodKeepsItsPort: the port of a static pod stays as it is while its mirror is
-// deleted and made anew, by whoever is the master then, and goes with the pod.
+// TestStaticPodKeepsItsPort: the port of a static pod does not change while its mirror pod is
+// deleted and recreated, whichever master is running, and is removed with the pod.
 func TestStaticPodKeepsItsPort(t *testing.T) {
 	for _, restart := range []string{"", "absent", "anew"} {
 		t.Run("restart "+restart, func(t *testing.T) {
@@ -88,8 +88,8 @@ func TestStaticPodKeepsItsPort(t *testing.T) {
 	}
 }
 
-// TestStaticPodWithAnotherManifest: what a changed manifest makes is another pod, and the
-// rows of the first one go at once.
+// TestStaticPodWithAnotherManifest: a changed manifest results in a different pod, and the
+// rows of the first one are removed at once.
 func TestStaticPodWithAnotherManifest(t *testing.T) {
 	c := newCluster(t)
 	c.addNode("n", "10.244.1.0/24")
@@ -101,8 +101,8 @@ func TestStaticPodWithAnotherManifest(t *testing.T) {
 	c.wait("the port of the other pod", func() bool { return c.uidOf("static") == "other" })
 }
 
-// TestStalePortOfAnOlderVersion: a port that an earlier version wrote for the object of a
-// static pod goes over to the pod, with its addresses.
+// TestStalePortOfAnOlderVersion: a port that an earlier version wrote for the mirror pod of a
+// static pod is transferred to the static pod, with its addresses.
 func TestStalePortOfAnOlderVersion(t *testing.T) {
 	c := newCluster(t)
 	c.addNode("n", "10.244.1.0/24")

@@ -19,12 +19,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// saying gives a pod an annotation that somebody made up.
+// saying sets a made-up annotation of a pod.
 func saying(value string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Annotations = map[string]string{kube.AnnotationPodNetworks: value} }
 }
 
-// reports says which addresses the kubelet reports.
+// reports sets the addresses that the kubelet reports.
 func reports(ips ...string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		for _, ip := range ips {
@@ -48,7 +48,7 @@ func (c *cluster) said(name string) string {
 	return c.getPod(name).Annotations[kube.AnnotationPodNetworks]
 }
 
-// portOf makes a port that an earlier run has left.
+// portOf creates a port left by an earlier run.
 func (c *cluster) portOf(name, node, addresses string) {
 	c.t.Helper()
 	row := nb.Row{ID: "ns_" + name, Parent: nb.Parent{Table: nbdb.LogicalSwitchTable, Name: node}, Model: &nbdb.LogicalSwitchPort{
@@ -61,7 +61,7 @@ func (c *cluster) portOf(name, node, addresses string) {
 	}
 }
 
-// full shows the port of a pod with its MAC address, "-" for none.
+// full returns the port of a pod with its MAC address, "-" for none.
 func (c *cluster) full(name string) string {
 	for _, r := range c.nb.Rows(pod.Owner("ns/" + name)) {
 		if m, ok := r.Model.(*nbdb.LogicalSwitchPort); ok {
@@ -74,8 +74,8 @@ func (c *cluster) full(name string) string {
 	return "-"
 }
 
-// Whatever a pod is created with, it gets one address of each family, the next ones
-// that are free, and the MAC address and gateways that go with them.
+// Whatever the annotation of a new pod, it gets one address of each family, the next
+// free ones, and the MAC address and gateways derived from them.
 func TestMadeUpAnnotationOfNewPod(t *testing.T) {
 	for name, value := range map[string]string{
 		"router's MAC, three addresses": `{"default":{"ip_addresses":["10.244.1.66/24","10.244.1.67/24","10.244.1.68/24"],"mac_address":"0a:58:0a:f4:01:01","gateway_ips":["10.244.1.1"]}}`,
@@ -108,7 +108,7 @@ func TestMadeUpAnnotationOfNewPod(t *testing.T) {
 	}
 }
 
-// The annotation of a pod that runs moves nothing, frees nothing, and is put right.
+// A changed annotation of a running pod moves nothing, releases nothing, and is corrected.
 func TestEditedAnnotationMovesNothing(t *testing.T) {
 	c := newCluster(t)
 	c.addNode("n", "10.244.1.0/29") // .3 to .6
@@ -141,7 +141,7 @@ func TestEditedAnnotationMovesNothing(t *testing.T) {
 	}
 }
 
-// A pod of a node that does not exist has no port, whatever it says and its status says.
+// A pod on a node that does not exist has no port, whatever its annotation and its status say.
 func TestPodOfNoNode(t *testing.T) {
 	c := newCluster(t)
 	c.addNode("n", "10.244.1.0/24")
@@ -155,8 +155,8 @@ func TestPodOfNoNode(t *testing.T) {
 	}
 }
 
-// What an earlier run has given is kept, without a write; honest annotations of
-// others, too, where the database is empty and the kubelet confirms them.
+// Addresses assigned by an earlier run are kept, without a write; so are correct annotations of
+// other implementations if the database is empty and the kubelet confirms them.
 func TestUpgrade(t *testing.T) {
 	const reference = `{"default":{"ip_addresses":["10.244.1.9/24","fd00:10:244:2::9/64"],"mac_address":"0a:58:0a:f4:01:09","gateway_ips":["10.244.1.1","fd00:10:244:2::1"],"routes":[{"dest":"10.244.0.0/16","nextHop":"10.244.1.1"}],"role":"primary"}}`
 	c := newCluster(t)
@@ -164,9 +164,9 @@ func TestUpgrade(t *testing.T) {
 	c.addPod("running", "n", saying(reference), reports("10.244.1.9", "fd00:10:244:2::9"))
 	c.addPod("ported", "n", saying(strings.NewReplacer("1.9", "1.8", "::9", "::8", ":09", ":08").Replace(reference)))
 	c.portOf("ported", "n", "0a:58:0a:f4:01:08 10.244.1.8 fd00:10:244:2::8")
-	// It says what is not so; the kubelet knows better.
+	// Its annotation is wrong; the kubelet's report counts.
 	c.addPod("liar", "n", saying(reference), reports("10.244.1.7", "fd00:10:244:2::7"))
-	// It was given too much by an earlier version.
+	// An earlier version assigned it too many addresses.
 	c.addPod("greedy", "n", saying(`{"default":{"ip_addresses":["10.244.1.66/24","10.244.1.67/24"],"mac_address":"0a:58:0a:f4:01:01"}}`))
 	c.portOf("greedy", "n", "0a:58:0a:f4:01:01 10.244.1.66 10.244.1.67")
 	c.start(pod.Config{})
@@ -191,8 +191,8 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// Without IPv4 others derive MAC addresses otherwise. A pod keeps its own where
-// nobody else has it.
+// Without IPv4, other implementations derive MAC addresses differently. A pod keeps its own if
+// no other pod has it.
 func TestMACOfOthers(t *testing.T) {
 	c := newCluster(t)
 	c.addNode("n", "fd00:10:244:2::/64")
@@ -217,7 +217,7 @@ func TestMACOfOthers(t *testing.T) {
 	}
 }
 
-// A pod gets an address of each family where its node has got another one.
+// A pod gets an address of the second family when its node has got a subnet for it.
 func TestSecondFamily(t *testing.T) {
 	c := newCluster(t)
 	c.addNode("n", "10.244.1.0/24")
@@ -228,7 +228,7 @@ func TestSecondFamily(t *testing.T) {
 	c.waitPort("a", "10.244.1.3 fd00:10:244:2::3")
 }
 
-// Those who read the addresses in the rows are told when they have changed.
+// Readers of the addresses in the rows are notified of changes.
 func TestOnGiven(t *testing.T) {
 	c := newCluster(t)
 	c.addNode("n", "10.244.1.0/24")

@@ -9,8 +9,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
-// TestUndoneUnseen: the annotation that a pod gets is undone while nothing is watched, and
-// the pod that is listed then looks as the last one seen.
+// TestUndoneUnseen: the annotation of a pod is reverted while nothing is watched, so that
+// the pod that is listed afterwards looks like the last one seen.
 func TestUndoneUnseen(t *testing.T) {
 	c := newCluster(t)
 	c.faults = fakeapi.NewFaults(rand.New(rand.NewPCG(1, 1)))
