@@ -140,11 +140,11 @@ func programmed(d Decision, status v1.EgressIPStatus, r Report) metav1.Condition
 			}
 		case holder != "" && is(r.Unresponsive, holder):
 			unresponsive = append(unresponsive, fmt.Sprintf("%s stays with node %s, which does not answer the request to release it: "+
-				"check ovnkube-node there, or switch the node off and delete it", p.Addr, holder))
+				"check ovnkube-node there, or power the node off and delete it", p.Addr, holder))
 		case holder != "":
 			waits = append(waits, fmt.Sprintf("%s is still held by node %s", p.Addr, holder))
 		case is(r.Unresponsive, p.Node):
-			unresponsive = append(unresponsive, fmt.Sprintf("node %s does not take %s, and no other can: check ovnkube-node there", p.Node, p.Addr))
+			unresponsive = append(unresponsive, fmt.Sprintf("node %s does not take %s, and no other node can: check ovnkube-node there", p.Node, p.Addr))
 		default:
 			waits = append(waits, fmt.Sprintf("node %s does not hold %s yet", p.Node, p.Addr))
 		}
@@ -177,7 +177,7 @@ func (r Report) unresponsive(p Placement) string {
 		return fmt.Sprintf("ovn-controller on node %s does not apply changes, and no other node can take %s: %d pods wait", p.Node, p.Addr, r.Waiting)
 	case !p.Primary && is(r.Unresponsive, p.Node):
 		return fmt.Sprintf("node %s does not translate for new pods, and %s cannot be taken away from it: "+
-			"check ovnkube-node there, or switch the node off and delete it", p.Node, p.Addr)
+			"check ovnkube-node there, or power the node off and delete it", p.Node, p.Addr)
 	}
 	return ""
 }

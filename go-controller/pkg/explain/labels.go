@@ -48,7 +48,7 @@ func (c *Cluster) labelProblems() []labelProblem {
 			key := kube.LabelEgressServicePrefix + label
 			switch {
 			case !want[n.Name][label]:
-				out = append(out, labelProblem{n.Name, label, fmt.Sprintf("node %s has the label %s of a host, and is not to have it", n.Name, key), true})
+				out = append(out, labelProblem{n.Name, label, fmt.Sprintf("node %s has the host label %s but should not", n.Name, key), true})
 			case !now[n.Name][label]:
 				out = append(out, labelProblem{n.Name, label, fmt.Sprintf("node %s lacks the label %s of a host", n.Name, key), false})
 			}

@@ -122,7 +122,7 @@ func notReadyProblem(n place.Node, s NodeState) []Problem {
 	}
 	text := "the node is not Ready: it serves nothing"
 	if n.Ready {
-		text = "Kubernetes has not heard of the node for a while, nor of most others: it serves what it did, since it answers probes"
+		text = "Kubernetes has lost contact with this and most other nodes: the node keeps serving, since it answers probes"
 	}
 	return []Problem{{Object: "Node/" + s.Node, Reason: ReasonNodeNotReady, Message: text, Since: s.Since}}
 }
@@ -148,7 +148,7 @@ func (c *Cluster) nodeFeatures(n place.Node) []NodeFeature {
 			add(f, egressip.Objection(n, egressip.EgressIP{}, p.Addr()), "can take addresses of this network")
 		}
 		if len(seen) == 0 {
-			add(NodeFeature{Feature: kindEgressIP}, "has not told its networks yet", "")
+			add(NodeFeature{Feature: kindEgressIP}, "has not published its networks yet", "")
 		}
 	}
 	if c.snap.Settings.EgressService {
@@ -158,7 +158,7 @@ func (c *Cluster) nodeFeatures(n place.Node) []NodeFeature {
 	if c.snap.Settings.ExternalGateways {
 		why := place.Reason("")
 		if !n.HasGateway() {
-			why = "has not told its gateway yet"
+			why = "has not published its gateway yet"
 		}
 		add(NodeFeature{Feature: kindRoute}, why, "routes its own pods")
 	}

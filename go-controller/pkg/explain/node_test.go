@@ -64,9 +64,9 @@ func TestNodeFeatures(t *testing.T) {
 		{"not Ready", []change{notReady("ovn-worker2")}, networksOf("-", "not ready") + "; -EgressService not ready; " + canRoute},
 		{"no gateway", []change{second(func(n *corev1.Node) { delete(n.Annotations, kube.AnnotationL3Gateway) })},
 			"-EgressIP 172.18.0.0/16 is not set up for this family yet; -EgressIP fc00:f853:ccd:e793::/64 is not set up for this family yet; " +
-				"+EgressIP 172.19.0.0/24 " + canHold + "; " + canHost + "; -AdminPolicyBasedExternalRoute has not told its gateway yet"},
+				"+EgressIP 172.19.0.0/24 " + canHold + "; " + canHost + "; -AdminPolicyBasedExternalRoute has not published its gateway yet"},
 		{"new", []change{second(func(n *corev1.Node) { n.Annotations = nil })},
-			"-EgressIP has not told its networks yet; -EgressService has no pod subnet yet; -AdminPolicyBasedExternalRoute has not told its gateway yet"},
+			"-EgressIP has not published its networks yet; -EgressService has no pod subnet yet; -AdminPolicyBasedExternalRoute has not published its gateway yet"},
 		{"disabled features", []change{func(s *Snapshot) {
 			s.Settings.EgressIP, s.Settings.EgressService, s.Settings.ExternalGateways = false, false, false
 		}}, ""},

@@ -39,7 +39,7 @@ func settled(snap Snapshot, before map[string]egressip.State) (*Cluster, error) 
 		}
 		snap = next
 	}
-	return nil, fmt.Errorf("nothing stable comes of it in %d rounds of decisions", maxRounds)
+	return nil, fmt.Errorf("decisions do not converge within %d rounds", maxRounds)
 }
 
 // sameStatuses reports whether two snapshots of one cluster have the same statuses.

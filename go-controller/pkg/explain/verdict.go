@@ -223,7 +223,7 @@ func (c *Cluster) masterSilent() bool {
 // conditionsOf shortens conditions, and returns the problems that they report.
 func conditionsOf(object string, generation int64, all []metav1.Condition) (short []Condition, problems []Problem) {
 	if len(all) == 0 {
-		problems = append(problems, Problem{Object: object, Reason: ReasonNoStatus, Message: "no master has looked at it yet"})
+		problems = append(problems, Problem{Object: object, Reason: ReasonNoStatus, Message: "no master has processed it yet"})
 	}
 	for _, c := range all {
 		if c.Type == conditions.FormerConflict {

@@ -125,7 +125,7 @@ const (
 )
 
 // noteSettled is the note about the compared states.
-const noteSettled = "what is under way is taken to be done before the change, and every node that can be reached to acknowledge what it is given"
+const noteSettled = "operations in progress are assumed to finish before the change, and every reachable node to acknowledge its assignments"
 
 // WhatIf returns the effects of a change. It compares the cluster after all current decisions
 // are carried out with the cluster after the change and all resulting decisions are carried out.
@@ -159,7 +159,7 @@ func (c *Cluster) WhatIf(change Change) (WhatIf, error) {
 	for _, o := range change.Objects {
 		switch o.(type) {
 		case *corev1.Pod, *corev1.Service:
-			out.Notes = append(out.Notes, "EndpointSlices are those of the cluster, or of the file: what Kubernetes would make of pods and Services is not foretold")
+			out.Notes = append(out.Notes, "EndpointSlices are those of the cluster, or of the file: changes that Kubernetes would make to pods and Services are not predicted")
 		}
 	}
 	out.Notes = slices.Compact(out.Notes)

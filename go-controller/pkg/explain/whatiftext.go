@@ -22,7 +22,7 @@ func (a WhatIf) Text(w io.Writer) {
 	for _, m := range a.Moves {
 		fmt.Fprintf(w, "  %s\n", m.text())
 	}
-	title("Pods that leave another way", len(a.Pods))
+	title("Pods whose traffic leaves differently", len(a.Pods))
 	for i, p := range a.Pods {
 		if i == 0 || a.Pods[i-1].Pod != p.Pod {
 			fmt.Fprintf(w, "  %s", p.Pod)
@@ -58,7 +58,7 @@ func (a WhatIf) Text(w io.Writer) {
 	problems(w, "", a.Problems, a.AsOf.Time)
 	fmt.Fprintln(w)
 	if a.InPlace {
-		fmt.Fprintln(w, "All that is in place will be. Nothing has been changed.")
+		fmt.Fprintln(w, "Everything that is in place stays in place. Nothing has been changed.")
 	} else {
 		fmt.Fprintln(w, "Not everything that is in place will be: see the lines with \"!\". Nothing has been changed.")
 	}

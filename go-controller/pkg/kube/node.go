@@ -512,7 +512,7 @@ func KnownNodes(nodes []*corev1.Node) []topology.Node {
 	for _, n := range nodes {
 		node, err := Node(n)
 		if err != nil {
-			klog.V(2).InfoS("Using the part of a node's annotations that can be read", "node", n.Name, "err", err)
+			klog.V(2).InfoS("Ignoring invalid annotations of a node", "node", n.Name, "err", err)
 		}
 		known = append(known, node)
 	}

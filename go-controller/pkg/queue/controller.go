@@ -339,7 +339,7 @@ func (c *Controller) finish(ctx context.Context) {
 	for _, f := range c.hooks {
 		err := wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
 			if err := panics.Catch(c.name, func() error { return f(ctx) }); err != nil {
-				klog.ErrorS(err, "End of the start-up failed, will retry", "controller", c.name)
+				klog.ErrorS(err, "Completing the start-up failed, will retry", "controller", c.name)
 				return false, nil
 			}
 			return true, nil

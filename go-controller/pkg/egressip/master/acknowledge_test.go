@@ -59,7 +59,7 @@ func TestNobodyTakes(t *testing.T) {
 		w.freeze("ovn-worker", true)
 		w.start()
 		w.eventually("the condition", func() bool { return w.reason(prod, v1.ConditionProgrammed) == egressip.ReasonNotAcknowledged })
-		w.event("NotAcknowledged node ovn-worker does not take 172.18.0.33, and no other can")
+		w.event("NotAcknowledged node ovn-worker does not take 172.18.0.33, and no other node can")
 		if got := w.holder(prod, "172.18.0.33"); got != "ovn-worker" {
 			t.Errorf("it is with %q", got)
 		}

@@ -36,7 +36,7 @@ func (c *Controller) keepLocalSNAT(key, node string, now egressip.State, plan *e
 // returnLocalSNATs enqueues the pods whose translations were kept, once their
 // replacements are known.
 func (c *Controller) returnLocalSNATs(ctx context.Context) {
-	if c.deps.LocalSNATs == nil || !waits.Until(ctx, c.deps.LocalSNATs(), waits.Wait{Part: "egressip-pods", For: "every pod's own translation to be told to the writer"}) {
+	if c.deps.LocalSNATs == nil || !waits.Until(ctx, c.deps.LocalSNATs(), waits.Wait{Part: "egressip-pods", For: "every pod's own translation to be passed to the writer"}) {
 		return
 	}
 	c.pods.Enqueue(c.podStates.keptPods()...)

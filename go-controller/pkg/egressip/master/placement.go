@@ -89,7 +89,7 @@ func (c *Controller) sameCandidate(old, new *corev1.Node) bool {
 func (c *Controller) candidate(n *corev1.Node) topology.Node {
 	node, err := c.nodes.Node(n)
 	if err != nil {
-		klog.V(2).InfoS("Using the part of a node's annotations that can be read", "node", n.Name, "err", err)
+		klog.V(2).InfoS("Ignoring invalid annotations of a node", "node", n.Name, "err", err)
 	}
 	return node
 }

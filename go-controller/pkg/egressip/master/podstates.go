@@ -111,7 +111,7 @@ func (s *podStates) lock(ctx context.Context, key string) (*podState, error) {
 		select {
 		case <-idle:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for who works on pod %s: %w", key, ctx.Err())
+			return nil, fmt.Errorf("wait for the lock of pod %s: %w", key, ctx.Err())
 		}
 	}
 }

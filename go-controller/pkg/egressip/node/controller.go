@@ -456,7 +456,7 @@ func (c *Controller) hold(ctx context.Context, key string, before, after state, 
 			continue
 		}
 		if !next.record[a] && !c.deps.Flows.Synced() {
-			return fmt.Errorf("take %s: the external bridge has not all its flows", a)
+			return fmt.Errorf("take %s: the external bridge does not have all its flows yet", a)
 		}
 		if err := c.deps.Announcer.Start(next.links[a], a); err != nil {
 			return err

@@ -66,7 +66,7 @@ func (c *Controller) awaitHandover(ctx context.Context, held int) {
 			klog.InfoS("Not all egress addresses were taken over in time", "left", c.Answering())
 			return
 		case <-stuck.C:
-			klog.InfoS("Nobody takes over the egress addresses any more, or leads pods there", "left", c.Answering())
+			klog.InfoS("Handover of egress addresses makes no progress", "left", c.Answering())
 			return
 		case <-tick.C:
 		}
@@ -111,7 +111,7 @@ func (c *Controller) dropReleased(ctx context.Context) {
 	for c.translatesReleased() {
 		select {
 		case <-ctx.Done():
-			klog.InfoS("Translations to egress addresses that are others' by now are left behind")
+			klog.InfoS("Stale translations to egress addresses now held by other nodes remain")
 			return
 		case <-tick.C:
 		}

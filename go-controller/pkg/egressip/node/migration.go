@@ -64,7 +64,7 @@ func (p *previousHolders) expect(ctx context.Context, key string, e *v1.EgressIP
 		}
 		node, err := p.read(ctx, name)
 		if err != nil { // packets of its connections will be lost
-			klog.V(2).InfoS("Cannot find out who has an egress address", "address", a, "node", name, "err", err)
+			klog.V(2).InfoS("Cannot determine the current holder of an egress address", "address", a, "node", name, "err", err)
 		}
 		p.mu.Lock()
 		p.by[a] = previousHolder{key: key, node: node}

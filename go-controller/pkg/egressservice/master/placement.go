@@ -142,7 +142,7 @@ func (c *Controller) candidates() ([]place.Node, error) {
 	for _, n := range list {
 		node, err := c.decoded.Node(n)
 		if err != nil {
-			klog.V(2).InfoS("Using the part of a node's annotations that can be read", "node", n.Name, "err", err)
+			klog.V(2).InfoS("Ignoring invalid annotations of a node", "node", n.Name, "err", err)
 		}
 		pause := c.ackTimeouts.Pause(n.Name)
 		if pause > 0 { // further timeouts may prolong the pause

@@ -117,7 +117,7 @@ func restore(ctx context.Context, db ovs.Client, b ovs.Bridge) error {
 	if ok, err := link.Exists(rec.Uplink); err != nil {
 		return err
 	} else if !ok {
-		klog.InfoS("Uplink has gone, its addresses go with the bridge", "uplink", rec.Uplink, "bridge", b.Name)
+		klog.InfoS("Uplink does not exist, its addresses are removed with the bridge", "uplink", rec.Uplink, "bridge", b.Name)
 		return db.DeleteBridge(ctx, b.Name)
 	}
 	if err := link.Unmute(rec.Uplink); err != nil {

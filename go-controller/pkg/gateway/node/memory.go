@@ -19,7 +19,7 @@ func recall(path, node string) gateway.Memory {
 		m, err = gateway.ParseMemory(content)
 	}
 	if err != nil {
-		klog.ErrorS(err, "Cannot tell what was recorded of the host outside of the Open vSwitch database", "file", path)
+		klog.ErrorS(err, "Cannot read the state file of the node", "file", path)
 	}
 	if m.Node != node {
 		return gateway.Memory{Node: node}

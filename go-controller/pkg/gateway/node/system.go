@@ -89,7 +89,7 @@ func (g *Gateway) zones(ctx context.Context) map[string]string {
 	defer cancel()
 	list, err := g.Zones(ctx)
 	if err != nil {
-		klog.V(4).InfoS("ovn-controller does not tell its zones of conntrack", "err", err)
+		klog.V(4).InfoS("Cannot read ovn-controller's conntrack zones", "err", err)
 	}
 	ids := gateway.ZoneIDs(list)
 	if gateway.LacksZones(ids) { // ovn-controller has no zone of a router either: the bridge is new

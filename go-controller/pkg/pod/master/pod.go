@@ -293,9 +293,9 @@ const reasonRefused = "AddressRefused"
 // refuse reports that a pod's annotation is being corrected.
 func (c *Controller) refuse(p *corev1.Pod, network topology.PodNetwork, err error) {
 	if err == nil {
-		err = fmt.Errorf("annotation %s is not what the pod has been given", kube.AnnotationPodNetworks)
+		err = fmt.Errorf("annotation %s does not match the pod's assigned addresses", kube.AnnotationPodNetworks)
 	}
-	c.Recorder.Eventf(p, corev1.EventTypeWarning, reasonRefused, "%v; the pod has %v, and the annotation is written anew",
+	c.Recorder.Eventf(p, corev1.EventTypeWarning, reasonRefused, "%v; the pod has %v, and the annotation is corrected",
 		err, network.Addrs)
 	klog.InfoS("Corrected the annotation of a pod", "pod", kube.PodKey(p), "reason", err, "addresses", network.Addrs)
 }
