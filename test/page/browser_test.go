@@ -102,7 +102,7 @@ func (b *browser) text(selector string) (string, error) {
 	return text, err
 }
 
-// shows tells whether a part of the page shows all of some texts.
+// shows reports whether a part of the page shows all of some texts.
 func (b *browser) shows(selector string, want ...string) error {
 	text, err := b.text(selector)
 	if err != nil {

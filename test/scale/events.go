@@ -255,7 +255,7 @@ func (b *bench) heldBy(node string) (n int) {
 	return n
 }
 
-// allHeld tells whether all EgressIPs are served, with all of their addresses.
+// allHeld reports whether all EgressIPs are served, with all of their addresses.
 func (b *bench) allHeld() bool {
 	for _, e := range b.agents.IPs() {
 		if !complete(e) {

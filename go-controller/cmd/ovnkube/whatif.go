@@ -204,7 +204,7 @@ func decodeAll(items []runtime.RawExtension) ([]runtime.Object, error) {
 	return all, nil
 }
 
-// namespaced tells whether objects of a kind that egress depends on are in namespaces.
+// namespaced reports whether objects of a kind that egress depends on are in namespaces.
 func namespaced(o runtime.Object) bool {
 	switch o.(type) {
 	case *corev1.Pod, *corev1.Service, *discoveryv1.EndpointSlice, *servicev1.EgressService:

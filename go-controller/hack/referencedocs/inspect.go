@@ -59,7 +59,7 @@ func (s *source) inspect(pkg string, f *ast.File) {
 	}
 }
 
-// ours tells whether a string is the name of a chain, or a key of annotations, labels
+// ours reports whether a string is the name of a chain, or a key of annotations, labels
 // or external_ids.
 func ours(v string) bool {
 	for _, prefix := range []string{"OVN-KUBE-", "k8s.ovn.org/", "egress-service.k8s.ovn.org/", "ovn-kube-"} {

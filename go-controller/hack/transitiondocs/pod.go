@@ -232,7 +232,7 @@ const (
 	waits    = "waits"
 )
 
-// gate tells whether a pod may start; one that runs sends.
+// gate reports whether a pod may start; one that runs sends.
 func gate(s egressip.Steering) string {
 	switch {
 	case !s.Pod.Pending && !s.Pod.Late:

@@ -136,7 +136,7 @@ func (d *database) nodeOf(p netip.Prefix) (string, bool) {
 	return "", false
 }
 
-// inCluster tells whether a range has subnets of nodes in it, or is in one.
+// inCluster reports whether a range has subnets of nodes in it, or is in one.
 func (d *database) inCluster(p netip.Prefix) bool {
 	for _, n := range d.nodes {
 		if slices.ContainsFunc(n.subnets, p.Overlaps) {

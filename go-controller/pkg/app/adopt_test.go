@@ -273,7 +273,7 @@ var goes = map[string]bool{
 	"Service_default/web_TCP_cluster": true, // ours is in another group
 }
 
-// marked tells whether a row is as it was, but for keys of external_ids by which owners
+// marked reports whether a row is as it was, but for keys of external_ids by which owners
 // are told.
 func marked(before, after nb.Stored) bool {
 	ids := maps.Clone(after.Maps["external_ids"])

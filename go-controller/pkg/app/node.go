@@ -425,7 +425,7 @@ func (n *node) marks() error {
 	return nil
 }
 
-// isUserspace tells whether Open vSwitch hands packets to the kernel by way of
+// isUserspace reports whether Open vSwitch hands packets to the kernel by way of
 // userspace, where their marks get lost.
 func isUserspace(ctx context.Context, switches ovs.Client) (bool, error) {
 	ids, err := switches.System(ctx)

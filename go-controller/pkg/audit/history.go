@@ -77,7 +77,7 @@ func (t *Timeline) PodHistory(pod string, since, now time.Time, problems []Probl
 	return h
 }
 
-// during tells whether an assignment is one of the address that a pod left with.
+// during reports whether an assignment is one of the address that a pod left with.
 func (p Period) during(pod Period) bool {
 	if keyOf(p.Object, p.Address, nil) != keyOf(pod.Object, pod.Address, nil) {
 		return false

@@ -198,11 +198,11 @@ func (f Fact) record(t Type) Record {
 	return r
 }
 
-// another tells whether two UIDs are those of two objects. One that is not known may
+// another reports whether two UIDs are those of two objects. One that is not known may
 // be any.
 func another(a, b string) bool { return a != "" && b != "" && a != b }
 
-// replaces tells whether a fact of the same key is about another object or pod.
+// replaces reports whether a fact of the same key is about another object or pod.
 func (f Fact) replaces(was Fact) bool {
 	return another(f.Object.UID, was.Object.UID) || f.Pod != nil && was.Pod != nil && another(f.Pod.UID, was.Pod.UID)
 }

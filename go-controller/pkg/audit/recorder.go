@@ -27,7 +27,7 @@ type Sink interface {
 	Write(lines []byte) (int, error)
 	// Sync returns when what was written is on the disk.
 	Sync() error
-	// Full tells whether it is time for another file.
+	// Full reports whether it is time for another file.
 	Full() bool
 	// Rotate begins another file.
 	Rotate() error
@@ -69,7 +69,7 @@ func NewRecorder(leader string, now func() time.Time, sink Sink) *Recorder {
 	return r
 }
 
-// Expects tells whether Found is still to be called about a scope.
+// Expects reports whether Found is still to be called about a scope.
 func (r *Recorder) Expects(scope string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -35,7 +35,7 @@ type Moment struct {
 	Message string `json:"message,omitempty"`
 }
 
-// notYet tells whether the change cannot have been made by a time.
+// notYet reports whether the change cannot have been made by a time.
 func (m Moment) notYet(at time.Time) bool {
 	if m.Observed {
 		return m.After != nil && !at.After(*m.After)
@@ -208,7 +208,7 @@ func (t *Timeline) end(k factKey, m Moment) {
 	}
 }
 
-// overlaps tells whether a period may have held at some time from a moment to another,
+// overlaps reports whether a period may have held at some time from a moment to another,
 // both included; a zero one does not limit.
 func (p Period) overlaps(from, to time.Time) bool {
 	if !to.IsZero() && p.Begin.notYet(to) {
@@ -217,7 +217,7 @@ func (p Period) overlaps(from, to time.Time) bool {
 	return p.End == nil || from.IsZero() || p.End.Time.After(from)
 }
 
-// certain tells whether a period held at a moment for certain: one that was observed may
+// certain reports whether a period held at a moment for certain: one that was observed may
 // have begun later, or ended earlier.
 func (p Period) certain(at time.Time) bool {
 	return !p.Begin.Time.After(at) && (p.End == nil || p.End.notYet(at))

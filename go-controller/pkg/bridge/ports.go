@@ -12,7 +12,7 @@ type Ports struct {
 	Uplink, Patch int
 }
 
-// Complete tells whether flows with any symbol can be resolved.
+// Complete reports whether flows with any symbol can be resolved.
 func (p Ports) Complete() bool { return p.Uplink > 0 && p.Patch > 0 }
 
 // Resolve replaces the symbols in flows by port numbers. Flows with a symbol

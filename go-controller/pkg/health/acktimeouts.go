@@ -82,7 +82,7 @@ func (l *AckTimeouts) Acknowledged(node string) bool {
 	return was && l.now().Before(until)
 }
 
-// TimedOut tells whether a node is given only what no other can have.
+// TimedOut reports whether a node is given only what no other can have.
 func (l *AckTimeouts) TimedOut(node string) bool { return l.Pause(node) > 0 }
 
 // Pause returns how much longer that is so; 0 for a node that has not timed out.

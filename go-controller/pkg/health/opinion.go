@@ -21,12 +21,12 @@ type Opinion struct {
 	Hosts func() map[string][]netip.Addr
 	// NextHops returns where packets of this host go first.
 	NextHops func() []netip.Addr
-	// Lost tells whether Kubernetes has given a node up, since nothing was heard of
+	// Lost reports whether Kubernetes has given a node up, since nothing was heard of
 	// its kubelet for long.
 	Lost func(node string) bool
 }
 
-// Dead tells whether a node is dead; false where that cannot be told before ctx ends.
+// Dead reports whether a node is dead; false where that cannot be told before ctx ends.
 func (o Opinion) Dead(ctx context.Context, node string) bool {
 	hosts := o.Hosts()
 	if len(hosts[node]) == 0 {
@@ -68,7 +68,7 @@ func (o Opinion) Dead(ctx context.Context, node string) bool {
 	}
 }
 
-// any tells whether any of the addresses answers; once all have been silent, or one
+// any reports whether any of the addresses answers; once all have been silent, or one
 // has answered.
 func (o Opinion) any(ctx context.Context, addrs []netip.Addr) <-chan bool {
 	asked := len(addrs) * len(o.Probers)

@@ -179,7 +179,7 @@ func (t *Tracker) known(node string) {
 	}
 }
 
-// Healthy tells whether a node is known to be reachable.
+// Healthy reports whether a node is known to be reachable.
 func (t *Tracker) Healthy(node string) bool { return t.Reach(node) == place.Alive }
 
 // SetTargets replaces the nodes that are probed, with their addresses. A node
@@ -375,7 +375,7 @@ func (t *Tracker) silent(ctx context.Context, tg *target, since time.Time, wg *s
 	}()
 }
 
-// heardFromMost tells whether at least half of the nodes that were not known to be dead
+// heardFromMost reports whether at least half of the nodes that were not known to be dead
 // for long answered well after one fell silent; the own node does not count. The last
 // answers before everything falls silent at once are an interval apart, and so are the
 // first ones afterwards: who was silent as well has to have answered for the whole

@@ -50,7 +50,7 @@ type LinkRoute struct {
 	Hops     []LinkHop    `json:"hops,omitempty"`
 }
 
-// SameAs tells whether two routes are the same but for the link.
+// SameAs reports whether two routes are the same but for the link.
 func (r LinkRoute) SameAs(o LinkRoute) bool {
 	hops := slices.Equal(r.Hops, o.Hops)
 	r.Hops, o.Hops = nil, nil

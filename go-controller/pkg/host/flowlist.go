@@ -39,7 +39,7 @@ func (l *FlowList) Get(key string) Flow {
 	return ""
 }
 
-// Has tells whether there is a flow of a key.
+// Has reports whether there is a flow of a key.
 func (l *FlowList) Has(key string) bool { return l.Get(key) != "" }
 
 // Put adds a flow, or puts it in the place of the one of its key.

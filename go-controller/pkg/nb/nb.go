@@ -49,7 +49,7 @@ type Row struct {
 // Stats counts what an Apply wrote. All zero means that no transaction was sent.
 type Stats struct{ Inserted, Updated, Deleted int }
 
-// Zero tells whether nothing was written.
+// Zero reports whether nothing was written.
 func (s Stats) Zero() bool { return s == Stats{} }
 
 // Writer makes the rows of an owner be exactly what is wanted.

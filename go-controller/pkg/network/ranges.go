@@ -98,7 +98,7 @@ func newJoinPool(subnet netip.Prefix) *joinPool {
 	return &joinPool{subnet: subnet, used: map[netip.Addr]bool{}, next: firstJoin}
 }
 
-// usable tells whether a gateway router may have a: neither the subnet itself,
+// usable reports whether a gateway router may have a: neither the subnet itself,
 // nor the cluster router, nor the broadcast address.
 func (p *joinPool) usable(a netip.Addr) bool {
 	return p.subnet.Contains(a) && p.subnet.Addr().Less(a) && a != topology.NthAddr(p.subnet, 1) &&

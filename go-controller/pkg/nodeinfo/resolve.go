@@ -94,7 +94,7 @@ type refusal struct {
 	lasts bool
 }
 
-// same tells whether two refusals are of the same value for the same reason.
+// same reports whether two refusals are of the same value for the same reason.
 func (f refusal) same(o refusal) bool { return f.value == o.value && f.why == o.why }
 
 func written(n *corev1.Node) map[string]string {
@@ -236,7 +236,7 @@ func (r *resolver) judge(s *state, name, value string, there bool) (topology.Nod
 	return next, err
 }
 
-// wants tells whether this process has decided on a value.
+// wants reports whether this process has decided on a value.
 func (r *resolver) wants(s *state, name, value string, there bool) bool {
 	want, decided := r.decided[s.uid][name]
 	return decided && there == (want != nil) && (want == nil || *want == value)

@@ -254,7 +254,7 @@ func (v *View) pass(now time.Time) time.Duration {
 	return rest
 }
 
-// pending tells whether a value, or a refusal, waits for its time.
+// pending reports whether a value, or a refusal, waits for its time.
 func (r *resolver) pending() bool {
 	for _, s := range r.states {
 		if len(s.waiting) > 0 {

@@ -43,14 +43,14 @@ func (p *PodSet) SubscribeAddrs(f func([]netip.Addr)) {
 	p.moved = append(p.moved, f)
 }
 
-// Has tells whether an object selects an address.
+// Has reports whether an object selects an address.
 func (p *PodSet) Has(a netip.Addr) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.count[a] > 0
 }
 
-// Told tells whether the set is complete.
+// Told reports whether the set is complete.
 func (p *PodSet) Told() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -44,7 +44,7 @@ type Config struct {
 	// Read reads the cluster. Its error wraps ErrForbidden where those who ask may not
 	// read it.
 	Read func(context.Context) (Facts, error)
-	// Allow tells whether who sends a request may see what the cluster says; its error
+	// Allow reports whether who sends a request may see what the cluster says; its error
 	// wraps ErrUnauthenticated or ErrForbidden where not. The page itself, which says
 	// nothing, is for everybody.
 	Allow func(*http.Request) error

@@ -142,7 +142,7 @@ func entries(f Facts, nodes []explain.NodeStatus, seen []Entry) []Entry {
 	return all
 }
 
-// isToldBy tells whether an Event is about the same change.
+// isToldBy reports whether an Event is about the same change.
 func (e Entry) isToldBy(event Entry) bool {
 	node := e.To
 	if node == "" {

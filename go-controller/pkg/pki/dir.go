@@ -80,7 +80,7 @@ func newAuthority(cert *x509.Certificate, keyText []byte) (*Authority, error) {
 	return &Authority{Cert: cert, key: key}, nil
 }
 
-// belongs tells whether a certificate is for a key.
+// belongs reports whether a certificate is for a key.
 func belongs(cert *x509.Certificate, key crypto.Signer) bool {
 	public, ok := cert.PublicKey.(*ecdsa.PublicKey)
 	return ok && public.Equal(key.Public())

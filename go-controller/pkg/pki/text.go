@@ -38,7 +38,7 @@ func (t Text) Authority() (*Authority, error) {
 
 // Ensure returns what t has to be for a subject: t itself where it is for the subject
 // and will be valid for some time, the same key with another certificate where it
-// will not, and otherwise a new key. It tells whether that is another text.
+// will not, and otherwise a new key. It reports whether that is another text.
 func (a *Authority) Ensure(t Text, s Subject, now time.Time, lifetime time.Duration) (Text, bool, error) {
 	var cert *x509.Certificate
 	old, err := parseCert(t.Cert)
@@ -60,13 +60,13 @@ func (a *Authority) Ensure(t Text, s Subject, now time.Time, lifetime time.Durat
 	return out, true, err
 }
 
-// Due tells whether it is time for another certificate: less than a third of this one's
+// Due reports whether it is time for another certificate: less than a third of this one's
 // time is left.
 func Due(cert *x509.Certificate, now time.Time) bool {
 	return cert.NotAfter.Sub(now) < lifetime(cert)/3
 }
 
-// is tells whether a certificate speaks for the subject and for nobody else.
+// is reports whether a certificate speaks for the subject and for nobody else.
 func (s Subject) is(cert *x509.Certificate) bool {
 	if cert.Subject.CommonName != s.Name || !slices.Equal(cert.DNSNames, s.DNS) || len(cert.IPAddresses) != len(s.Addresses) {
 		return false

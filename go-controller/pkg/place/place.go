@@ -299,7 +299,7 @@ func (a *assignment) best(c Claim, may func(i int) bool) string {
 	return best
 }
 
-// lastResort tells whether n may have c where no better node can.
+// lastResort reports whether n may have c where no better node can.
 func (a *assignment) lastResort(n *Node, c Claim) bool {
 	why := a.object(n, c, false)
 	return (why == NotAcknowledging || why == Stuck) && n.Reach == Alive
@@ -318,7 +318,7 @@ func (a *assignment) rejected(c Claim) map[Reason]Rejection {
 	return rejected
 }
 
-// before tells whether a key rather goes to x than to y: to the less loaded; among
+// before reports whether a key rather goes to x than to y: to the less loaded; among
 // equals to the higher rendezvous hash of key and node, which spreads the keys and does
 // not change where another node comes or goes.
 func (a *assignment) before(x string, hx uint64, y string, hy uint64) bool {

@@ -118,7 +118,7 @@ func (o Owner) Refuse() Refusal {
 	return Refusal{}
 }
 
-// IsHost tells whether the owner is a host, which may forward to Services by itself
+// IsHost reports whether the owner is a host, which may forward to Services by itself
 // what comes for its address.
 func (o Owner) IsHost() bool { return o.Kind == Node || o.Kind == APIServer }
 

@@ -20,7 +20,7 @@ func (s Service) AffinityLimit() string {
 		"a client stays with its endpoint as long as the endpoints stay", s.Affinity.Seconds())
 }
 
-// HasAffinity tells whether the load balancers of a Service keep clients at their
+// HasAffinity reports whether the load balancers of a Service keep clients at their
 // endpoints.
 func HasAffinity(rows []nb.Row) bool {
 	for _, r := range rows {

@@ -95,7 +95,7 @@ type Entry struct {
 	HostOwned bool
 }
 
-// Stale tells whether an entry leads where nobody serves any more.
+// Stale reports whether an entry leads where nobody serves any more.
 func (b Bindings) Stale(e Entry) bool {
 	binding, ok := b[e.To]
 	switch {
@@ -117,7 +117,7 @@ func (b Binding) outside() map[netip.AddrPort]bool {
 	return b.To
 }
 
-// Removed tells whether something that b allowed is not allowed by next, so that there
+// Removed reports whether something that b allowed is not allowed by next, so that there
 // may be stale entries. Virtual addresses that are gone do not count: what is sent
 // to them has no place to go to.
 func (b Bindings) Removed(next Bindings) bool {

@@ -78,7 +78,7 @@ func ready(e *discoveryv1.Endpoint) bool {
 	return e.Conditions.Ready == nil || *e.Conditions.Ready
 }
 
-// serves tells whether an endpoint can be asked to serve: it is ready, or on its
+// serves reports whether an endpoint can be asked to serve: it is ready, or on its
 // way out and still serves.
 func serves(e *discoveryv1.Endpoint) bool {
 	leaving := e.Conditions.Terminating != nil && *e.Conditions.Terminating &&
@@ -142,7 +142,7 @@ func (p Port) choose(in func(Endpoint) bool) []Endpoint {
 	return leaving
 }
 
-// onPods tells whether everybody who can serve a port in one family is a pod,
+// onPods reports whether everybody who can serve a port in one family is a pod,
 // which decides about the path that traffic takes. It does not ask who is ready,
 // so the path changes rarely.
 func (p Port) onPods(f topology.Family) bool {

@@ -392,7 +392,7 @@ func (f filter) port(s *Service, port *Port, svc *corev1.Service, granted []addr
 	}
 }
 
-// portAt tells whether somebody else has a port of an address, and why nobody
+// portAt reports whether somebody else has a port of an address, and why nobody
 // serves it for this Service; no reason where it is served otherwise.
 func (f filter) portAt(svc *corev1.Service, g address, port *Port) (why reserved.Refusal, lost bool) {
 	if why, lost = f.portOfHost(svc, g, port.Protocol, port.Port); lost {
@@ -446,7 +446,7 @@ func (f filter) portOfHost(svc *corev1.Service, g address, protocol string, port
 	return reserved.Refusal{}, false
 }
 
-// has tells whether a Service that asks for a port of an address has it, as far as no
+// has reports whether a Service that asks for a port of an address has it, as far as no
 // other Service is concerned.
 func (f filter) has(svc *corev1.Service, a netip.Addr, port *Port) bool {
 	if !served(svc) || !slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool {
@@ -463,7 +463,7 @@ func (f filter) has(svc *corev1.Service, a netip.Addr, port *Port) bool {
 	return !lost
 }
 
-// older tells whether a has the better right of two Services: it is the older, or
+// older reports whether a has the better right of two Services: it is the older, or
 // of one age and the first by name. A Service has none against itself.
 func older(a, b *corev1.Service) bool {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time),

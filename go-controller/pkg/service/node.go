@@ -90,7 +90,7 @@ func (s Service) readyOn(node string) int {
 	return len(ready)
 }
 
-// routed tells whether the gateway router takes what comes from outside.
+// routed reports whether the gateway router takes what comes from outside.
 func (p *nodePlanner) routed() bool {
 	return p.byRouter(p.family, p.node.Gateway.Mode == topology.GatewayShared)
 }
@@ -248,7 +248,7 @@ func (p *nodePlanner) restrict(port Port) {
 	}
 }
 
-// hands tells whether the external bridge hands a port to the gateway router: where that
+// hands reports whether the external bridge hands a port to the gateway router: where that
 // has an endpoint for it, see planner.external. The rest is the host's.
 func (p *nodePlanner) hands(port Port, all, here int) bool {
 	return p.routed() && port.onPods(p.family) && all > 0 && (!p.ExternalLocal || here > 0)

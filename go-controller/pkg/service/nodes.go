@@ -66,7 +66,7 @@ func (n NodeFacts) subnet(f topology.Family) netip.Prefix {
 // changed, so it can be read without a lock.
 type Nodes map[string]NodeFacts
 
-// Shared tells whether gateway routers serve traffic from outside anywhere.
+// Shared reports whether gateway routers serve traffic from outside anywhere.
 func (n Nodes) Shared() bool {
 	for _, facts := range n {
 		if facts.Shared {

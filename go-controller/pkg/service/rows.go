@@ -35,7 +35,7 @@ type Config struct {
 	Egress bool
 }
 
-// PerNode tells whether the rows of a Service depend on nodes other than by the
+// PerNode reports whether the rows of a Service depend on nodes other than by the
 // gateway mode.
 func (s Service) PerNode() bool { return s.InternalLocal || s.ExternalLocal }
 

@@ -22,7 +22,7 @@ const labelProxyName = "service.kubernetes.io/service-proxy-name"
 type Snapshot struct {
 	Service *corev1.Service
 	Slices  []*discoveryv1.EndpointSlice
-	// Pod tells whether a pod of the Service's own namespace has an address, and
+	// Pod reports whether a pod of the Service's own namespace has an address, and
 	// whether an egress feature leads it away. Nil: none has.
 	Pod func(netip.Addr) (own, led bool)
 	// Gateways are the external gateways that pods of the namespace are routed to.
@@ -133,7 +133,7 @@ func Decode(snap Snapshot, c Config) (s Service, ok bool) {
 	return s, true
 }
 
-// served tells whether a Service is ours to serve.
+// served reports whether a Service is ours to serve.
 func served(svc *corev1.Service) bool {
 	if svc == nil || svc.Spec.Type == corev1.ServiceTypeExternalName {
 		return false
@@ -171,7 +171,7 @@ func affinity(c *corev1.SessionAffinityConfig) time.Duration {
 	return time.Duration(*c.ClientIP.TimeoutSeconds) * time.Second
 }
 
-// byRouter tells whether gateway routers take what comes from outside in a family, and
+// byRouter reports whether gateway routers take what comes from outside in a family, and
 // not the kernels of the nodes; shared is about the node. What pods with external
 // gateways answer passes the gateway router of their node, which has routes to the
 // gateways for it. It knows another way back only where it has taken the connection,

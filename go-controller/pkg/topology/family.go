@@ -70,7 +70,7 @@ func HostPrefix(addr netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(addr, addr.BitLen())
 }
 
-// IsOfAll tells whether an address of a network is no host's: it is that of the network itself,
+// IsOfAll reports whether an address of a network is no host's: it is that of the network itself,
 // which IPv6 gives to all routers, or the broadcast address of IPv4.
 func IsOfAll(network netip.Prefix, a netip.Addr) bool {
 	if !network.Contains(a) || network.Bits() >= a.BitLen()-1 {
@@ -113,7 +113,7 @@ func MACOf(addr netip.Addr) string {
 	return fmt.Sprintf("0a:58:%02x:%02x:%02x:%02x", b[12], b[13], b[14], b[15])
 }
 
-// IsUnicast tells whether addr can be the address of one pod, node or router: it
+// IsUnicast reports whether addr can be the address of one pod, node or router: it
 // is none that means all, many or nobody, it has no zone, and it is not an IPv4
 // address in the form of an IPv6 one.
 func IsUnicast(addr netip.Addr) bool {

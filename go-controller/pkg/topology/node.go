@@ -71,12 +71,12 @@ type ExternalAttachment struct {
 	Addrs       []netip.Prefix
 }
 
-// Known tells whether there is a second uplink, and enough is known of it.
+// Known reports whether there is a second uplink, and enough is known of it.
 func (e ExternalAttachment) Known() bool {
 	return e.InterfaceID != "" && e.MAC != "" && len(e.Addrs) > 0
 }
 
-// Reaches tells whether an address is on the network of the second uplink.
+// Reaches reports whether an address is on the network of the second uplink.
 func (e ExternalAttachment) Reaches(a netip.Addr) bool {
 	return e.Known() && slices.ContainsFunc(e.Addrs, func(p netip.Prefix) bool { return p.Contains(a) })
 }
@@ -146,7 +146,7 @@ func (n Node) HostAddr(network netip.Prefix) netip.Addr {
 	return netip.Addr{}
 }
 
-// HasGateway tells whether enough is known of the node for its gateway router:
+// HasGateway reports whether enough is known of the node for its gateway router:
 // its chassis, its join address and its external attachment.
 func (n Node) HasGateway() bool {
 	return n.Chassis != "" && len(n.Subnets) > 0 && len(n.Join) > 0 && n.Gateway.Mode != "" &&
@@ -209,13 +209,13 @@ func ParsePodAddresses(text string) (p PodAddresses, ok bool) {
 	return p, true
 }
 
-// IsMAC tells whether text is the MAC address of an interface.
+// IsMAC reports whether text is the MAC address of an interface.
 func IsMAC(text string) bool {
 	mac, err := net.ParseMAC(text)
 	return err == nil && len(mac) == 6 && mac[0]&1 == 0
 }
 
-// Same tells whether two networks are the same to a pod, however they are written.
+// Same reports whether two networks are the same to a pod, however they are written.
 func (n PodNetwork) Same(o PodNetwork) bool {
 	return strings.EqualFold(n.MAC, o.MAC) && sameSet(n.Addrs, o.Addrs, netip.Prefix.Compare) &&
 		sameSet(n.Gateways, o.Gateways, netip.Addr.Compare)

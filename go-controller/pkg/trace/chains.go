@@ -66,7 +66,7 @@ type walk struct {
 // mostSteps bounds the rules that are looked at: chains that call each other may be many.
 const mostSteps = 100000
 
-// chain tells whether a rule of a chain, or of one that it calls, decides.
+// chain reports whether a rule of a chain, or of one that it calls, decides.
 func (w *walk) chain(name string, depth int) bool {
 	if depth > deepest {
 		return false
@@ -113,7 +113,7 @@ type rule struct {
 	source netip.Addr // of SNAT
 }
 
-// matches tells whether all tests that a trace can make pass, and whether there are no others.
+// matches reports whether all tests that a trace can make pass, and whether there are no others.
 func (r rule) matches(p Packet) (matches, sure bool) {
 	for _, t := range r.tests {
 		if !t(p) {
@@ -214,7 +214,7 @@ func testOf(option, value string) (test func(Packet) bool, takes, known bool) {
 	return nil, false, false
 }
 
-// isInterface tells whether an interface is meant by a name, which may end with "+".
+// isInterface reports whether an interface is meant by a name, which may end with "+".
 func isInterface(name, is string) bool {
 	if prefix, ok := strings.CutSuffix(name, "+"); ok {
 		return strings.HasPrefix(is, prefix)

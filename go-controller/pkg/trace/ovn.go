@@ -160,7 +160,7 @@ func (o OVN) Dropped() (Step, bool) {
 	return o.Steps[len(o.Steps)-1], true
 }
 
-// passes tells whether the packet came by a router or switch.
+// passes reports whether the packet came by a router or switch.
 func (o OVN) passes(datapath string) bool {
 	return slices.ContainsFunc(o.Steps, func(s Step) bool { return s.Datapath == datapath })
 }

@@ -57,7 +57,7 @@ type Path struct {
 	By   string `json:"by,omitempty"`
 	// Source is the address that the other side sees.
 	Source string `json:"source,omitempty"`
-	// AsPlanned tells whether that is what is planned.
+	// AsPlanned reports whether that is what is planned.
 	AsPlanned bool              `json:"asPlanned"`
 	Problems  []explain.Problem `json:"problems,omitempty"`
 	Notes     []string          `json:"notes,omitempty"`
@@ -216,7 +216,7 @@ func (t *Tracer) missing(p *Path, ovn OVN) {
 	}
 }
 
-// untaken tells whether a planned policy of a router did not take part, as far as that can be told.
+// untaken reports whether a planned policy of a router did not take part, as far as that can be told.
 func (t *Tracer) untaken(p *Path, ovn OVN, router string, m *nbdb.LogicalRouterPolicy) bool {
 	// That for packets to nodes takes no part: what a trace is compared with leaves the cluster.
 	if m.Priority == topology.PriorityGatewayPodToNode || !ovn.passes(router) {

@@ -45,7 +45,7 @@ type Probed struct {
 	Milliseconds int64 `json:"milliseconds"`
 }
 
-// answered tells whether somebody has answered.
+// answered reports whether somebody has answered.
 func (p Probed) answered() bool {
 	return slices.Contains([]string{ProbeConnected, ProbeAnswered, ProbeRefused}, p.Outcome)
 }
@@ -89,7 +89,7 @@ type Probe struct {
 	Probed
 	// Seen are the nodes that remember the connection.
 	Seen []Seen `json:"seen,omitempty"`
-	// AsPlanned tells whether nothing is seen that is not planned.
+	// AsPlanned reports whether nothing is seen that is not planned.
 	AsPlanned bool              `json:"asPlanned"`
 	Problems  []explain.Problem `json:"problems,omitempty"`
 	Notes     []string          `json:"notes,omitempty"`
@@ -101,7 +101,7 @@ type Probe struct {
 // Seen is what a node remembers of the connection of a probe.
 type Seen struct {
 	Node string `json:"node"`
-	// Left tells whether it is seen to leave there: translated, or where the trace ends.
+	// Left reports whether it is seen to leave there: translated, or where the trace ends.
 	Left bool `json:"left"`
 	// Source is the address that it goes on with.
 	Source  string  `json:"source"`

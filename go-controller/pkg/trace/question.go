@@ -35,10 +35,10 @@ const second = "second"
 
 var abouts = []string{AboutOVN, AboutKernel, AboutBridge, AboutConnection, AboutProbe}
 
-// IsProbe tells whether a path is that of a request to send.
+// IsProbe reports whether a path is that of a request to send.
 func IsProbe(path string) bool { return strings.HasSuffix(path, "/"+AboutProbe) }
 
-// IsProbed tells whether probes are sent to an address: on the link of a node, as that of a cloud's
+// IsProbed reports whether probes are sent to an address: on the link of a node, as that of a cloud's
 // metadata, they would ask on behalf of the node.
 func IsProbed(a netip.Addr) bool { return topology.IsUnicast(a) }
 

@@ -83,7 +83,7 @@ func (t *Tracer) compare(p *Path) {
 	p.AsPlanned = reaches && len(p.Problems) == 0
 }
 
-// plannedAs tells whether an address and a node are those of a planned source.
+// plannedAs reports whether an address and a node are those of a planned source.
 func plannedAs(s explain.Source, address, node string) bool {
 	return (s.Address == "" || s.Address == address) && (s.Node == "" || s.Node == node)
 }

@@ -56,7 +56,7 @@ func (f Fault) String() string {
 type Step struct {
 	Number int
 	Faults []Fault
-	// Change tells whether somebody changes something at the same time.
+	// Change reports whether somebody changes something at the same time.
 	Change bool
 }
 
@@ -73,7 +73,7 @@ func (s Step) String() string {
 	return text
 }
 
-// Has tells whether a fault of a kind is among those of the step.
+// Has reports whether a fault of a kind is among those of the step.
 func (s Step) Has(kind Kind) bool {
 	return slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind == kind })
 }
@@ -91,7 +91,7 @@ type Cluster struct {
 // Process is one that faults can happen to.
 type Process struct {
 	Name string
-	// TCP tells whether it can be cut off: it talks to others by TCP.
+	// TCP reports whether it can be cut off: it talks to others by TCP.
 	TCP bool
 }
 
@@ -120,7 +120,7 @@ func Plan(seed uint64, number int, cluster Cluster) []Step {
 	return steps
 }
 
-// together tells whether two faults do not stand in each other's way: of a process that
+// together reports whether two faults do not stand in each other's way: of a process that
 // is gone nothing can be stopped, and with a node that has no power nothing can be done.
 // Processes that are killed can be neighbours.
 func together(a, b Fault) bool {

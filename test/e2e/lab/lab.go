@@ -161,7 +161,7 @@ func (l *Lab) OfFamilies(addresses []netip.Addr) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(addresses), func(a netip.Addr) bool { return !l.Has(a.Is4()) })
 }
 
-// Has tells whether the cluster has a family.
+// Has reports whether the cluster has a family.
 func (l *Lab) Has(is4 bool) bool {
 	return l.family == "dual" || is4 == (l.family == "ipv4")
 }
@@ -217,7 +217,7 @@ func (l *Lab) Close(ctx context.Context) error {
 	return err
 }
 
-// Closed tells whether the cluster has been deleted.
+// Closed reports whether the cluster has been deleted.
 func (l *Lab) Closed() bool { return l.closed }
 
 // Nodes returns the cluster's nodes by name, as their annotations describe them.

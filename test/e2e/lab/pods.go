@@ -420,7 +420,7 @@ func (l *Lab) Get(ctx context.Context, machine, url string) error {
 	return err
 }
 
-// TimedOut tells whether the probe says that it connected to nobody in time: what
+// TimedOut reports whether the probe says that it connected to nobody in time: what
 // happens where packets are dropped. An exec that fails, a refusal and a missing route
 // say something else.
 func TimedOut(err error) bool {

@@ -54,7 +54,7 @@ func (w *world) leftAlone(t *testing.T) {
 	}
 }
 
-// nothingOf tells whether nothing is programmed for a Service, in the database or
+// nothingOf reports whether nothing is programmed for a Service, in the database or
 // on a node.
 func (w *world) nothingOf(ctx context.Context, s service) error {
 	for _, command := range [][]string{

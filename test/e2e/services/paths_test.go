@@ -142,7 +142,7 @@ func (w *world) answered(ctx context.Context, p way, is4 bool) error {
 	return fmt.Errorf("no answer from %v", missing)
 }
 
-// refused tells whether a connection is refused, rather than left unanswered.
+// refused reports whether a connection is refused, rather than left unanswered.
 func (w *world) refused(ctx context.Context, from client, to netip.AddrPort) error {
 	server, _, err := w.get(ctx, from, to)
 	switch {
@@ -154,7 +154,7 @@ func (w *world) refused(ctx context.Context, from client, to netip.AddrPort) err
 	return fmt.Errorf("not refused: %w", err)
 }
 
-// silent tells whether nobody answers, nor says so, several times in a row: each
+// silent reports whether nobody answers, nor says so, several times in a row: each
 // attempt has to end because its time is up and for no other reason.
 func (w *world) silent(ctx context.Context, from client, to netip.AddrPort) error {
 	for range 3 {

@@ -40,7 +40,7 @@ type chaosTest struct {
 	*faultTest
 	// states are those of the cluster by where the addresses are.
 	states map[string]lab.State
-	// late tells whether the EgressIP that comes and goes is there.
+	// late reports whether the EgressIP that comes and goes is there.
 	late  bool
 	table strings.Builder
 }

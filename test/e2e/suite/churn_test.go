@@ -53,7 +53,7 @@ type churnObject struct {
 	create func(context.Context) error
 	change func(context.Context, *rand.Rand) error
 	delete func(context.Context) error
-	// inForce tells whether it does what it says.
+	// inForce reports whether it does what it says.
 	inForce func(context.Context) error
 }
 

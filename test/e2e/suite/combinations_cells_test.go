@@ -119,7 +119,7 @@ func (s *suite) calls(t *testing.T, c *combination, gateways, is4 bool) []cell {
 // noAnswer is what a client wants that is to get none. docs/precedence.md names where.
 const noAnswer = "none"
 
-// right tells whether an answer is the wanted one.
+// right reports whether an answer is the wanted one.
 func (c cell) right(answer string) bool {
 	if c.want == noAnswer {
 		return lab.TimedOut(errors.New(answer))

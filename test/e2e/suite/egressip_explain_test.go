@@ -78,7 +78,7 @@ func same(have []explainedAddress, want map[netip.Addr]string) error {
 	return nil
 }
 
-// implemented tells whether the database has the rows that implement an answer about a pod.
+// implemented reports whether the database has the rows that implement an answer about a pod.
 func (e *egressIPTest) implemented(t *testing.T, a explained) error {
 	have, err := northboundRows(t.Context(), e.Lab)
 	if err != nil {

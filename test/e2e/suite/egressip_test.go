@@ -184,7 +184,7 @@ func (e *egressIPTest) awaits(t *testing.T, name, what string, will func(*v1.Egr
 	return status
 }
 
-// has tells whether a condition that knows the present specification is as wanted.
+// has reports whether a condition that knows the present specification is as wanted.
 func has(ip *v1.EgressIP, kind string, is metav1.ConditionStatus) error {
 	c := meta.FindStatusCondition(ip.Status.Conditions, kind)
 	if c == nil || c.Status != is || c.ObservedGeneration != ip.Generation {

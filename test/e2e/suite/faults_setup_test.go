@@ -55,7 +55,7 @@ type faultTest struct {
 	// moment is one in which packets may have a wrong source: somebody took away what
 	// translates them. It is none where it has no end.
 	moment struct{ from, to time.Time }
-	// moved tells whether an address has moved, though it may be back.
+	// moved reports whether an address has moved, though it may be back.
 	moved bool
 	// deathsAtHome is how often a node had passed for dead when all were home.
 	deathsAtHome int

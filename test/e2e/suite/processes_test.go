@@ -14,7 +14,7 @@ type seen struct {
 	command string // after its number
 }
 
-// inGroup tells whether the process is in a control group of a cluster.
+// inGroup reports whether the process is in a control group of a cluster.
 func (p seen) inGroup(cluster string) bool { return strings.Contains(p.groups, "/kin-"+cluster+"-") }
 
 // listProcesses reads /proc. Processes that go while we look are left out, and

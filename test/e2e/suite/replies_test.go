@@ -296,7 +296,7 @@ func (r *replying) asked(t *testing.T) {
 	}
 }
 
-// refused tells whether a new client is: none of the pods is to serve any more.
+// refused reports whether a new client is: none of the pods is to serve any more.
 func (all repliesTest) refused(t *testing.T) {
 	t.Helper()
 	var asking sync.WaitGroup

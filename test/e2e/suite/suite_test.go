@@ -95,7 +95,7 @@ func configure(apiServer string) string {
 type suite struct {
 	*lab.Lab
 	mode string // the gateway mode
-	// installed tells whether ovnkube and OVN are pods of the manifests.
+	// installed reports whether ovnkube and OVN are pods of the manifests.
 	installed bool
 	servers   map[string]lab.Pod // by name
 	// gateways outside and the machine on the second network, once a test needed them.

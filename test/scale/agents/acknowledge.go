@@ -22,7 +22,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// starts tells whether the kubelet would start a pod now: it has its addresses and
+// starts reports whether the kubelet would start a pod now: it has its addresses and
 // nothing holds it up.
 func starts(p *corev1.Pod) bool {
 	_, given := p.Annotations[kube.AnnotationPodNetworks]
@@ -30,7 +30,7 @@ func starts(p *corev1.Pod) bool {
 	return given && !held && len(p.Status.PodIPs) == 0
 }
 
-// Started tells whether a pod runs.
+// Started reports whether a pod runs.
 func Started(p *corev1.Pod) bool { return len(p.Status.PodIPs) > 0 }
 
 // runPod is what a kubelet says of a pod that runs.
@@ -165,19 +165,19 @@ func (a *Agents) nodeStatus(e *egressipv1.EgressIP, name string) (*egressipv1.Pr
 	return word, nil
 }
 
-// isTrue tells whether an object of a generation has a condition for it.
+// isTrue reports whether an object of a generation has a condition for it.
 func isTrue(conditions []metav1.Condition, name string, generation int64) bool {
 	return slices.ContainsFunc(conditions, func(c metav1.Condition) bool {
 		return c.Type == name && c.Status == metav1.ConditionTrue && c.ObservedGeneration >= generation
 	})
 }
 
-// Programmed tells whether an EgressService is served as it says.
+// Programmed reports whether an EgressService is served as it says.
 func Programmed(eg *egressservicev1.EgressService) bool {
 	return eg != nil && isTrue(eg.Status.Conditions, egressservicev1.ConditionProgrammed, eg.Generation)
 }
 
-// ProgrammedIP tells whether an EgressIP is served as it says.
+// ProgrammedIP reports whether an EgressIP is served as it says.
 func ProgrammedIP(e *egressipv1.EgressIP) bool {
 	return e != nil && isTrue(e.Status.Conditions, egressipv1.ConditionProgrammed, e.Generation)
 }
@@ -223,7 +223,7 @@ func (a *Agents) Services() []*egressservicev1.EgressService {
 	return all
 }
 
-// Route tells whether a policy is there, and whether it is in force.
+// Route reports whether a policy is there, and whether it is in force.
 func (a *Agents) Route(name string) (there, ready bool) {
 	r, err := a.route.AdminPolicyBasedRoute().V1().AdminPolicyBasedExternalRoutes().Lister().Get(name)
 	return err == nil, err == nil && isTrue(r.Status.Conditions, routev1.ConditionReady, r.Generation)

@@ -64,8 +64,8 @@ func (s Size) Pods() int {
 // The nodes on which masters run are neither lost nor chosen by anything: the first two.
 const masters = 2
 
-// isEgressNode tells whether a node may hold egress addresses.
+// isEgressNode reports whether a node may hold egress addresses.
 func (s Size) isEgressNode(i int) bool { return i >= masters && i < masters+s.EgressNodes }
 
-// isServiceHost tells whether a node may be the host of EgressServices; no node is both.
+// isServiceHost reports whether a node may be the host of EgressServices; no node is both.
 func (s Size) isServiceHost(i int) bool { return i >= s.Nodes-s.ServiceHosts && i < s.Nodes }

@@ -18,7 +18,7 @@ import (
 // inside is set for the process that runs in the namespaces.
 const inside = "SCALE_INSIDE"
 
-// Inside tells whether this process runs in namespaces of its own.
+// Inside reports whether this process runs in namespaces of its own.
 func Inside() bool { return os.Getenv(inside) != "" }
 
 // Enter runs this program once more with the same arguments, in namespaces of its own, and

@@ -57,7 +57,7 @@ func Formerly(kind, conditionType string) string {
 	return conditionType
 }
 
-// Known tells whether a kind can have a condition.
+// Known reports whether a kind can have a condition.
 func Known(kind string, c metav1.Condition) bool {
 	return slices.ContainsFunc(table, func(e Entry) bool {
 		return e.Kind == kind && e.Type == Formerly(kind, c.Type) && e.Status == c.Status && e.Reason == c.Reason

@@ -36,7 +36,7 @@ var events = []Event{
 	{"Service", "SessionAffinityTimeout", "the timeout of the session affinity is longer than OVN supports", "use a shorter one"},
 }
 
-// KnownEvent tells whether the table has a reason of Events about a kind.
+// KnownEvent reports whether the table has a reason of Events about a kind.
 func KnownEvent(kind, reason string) bool {
 	return slices.ContainsFunc(events, func(e Event) bool { return e.Kind == kind && e.Reason == reason })
 }

@@ -70,7 +70,7 @@ func files(path string) ([]string, error) {
 	return names, nil
 }
 
-// isRotated tells whether a name is that of an earlier file of a log.
+// isRotated reports whether a name is that of an earlier file of a log.
 func isRotated(log, name string) bool {
 	ext := filepath.Ext(log)
 	text, ok := strings.CutPrefix(name, strings.TrimSuffix(log, ext)+"-")

@@ -28,7 +28,7 @@ type Writer interface {
 	// Run repairs the bridge until ctx ends, e.g. after ovs-vswitchd was
 	// restarted or somebody edited the flows.
 	Run(ctx context.Context)
-	// Blank tells whether the bridge has no flow of ours, as after a boot.
+	// Blank reports whether the bridge has no flow of ours, as after a boot.
 	Blank(ctx context.Context) (bool, error)
 	// Packets counts what the flows of one table and priority have matched.
 	Packets(ctx context.Context, table, priority int) (uint64, error)
@@ -109,7 +109,7 @@ func (m *Manager) OnComplete(f func()) {
 	m.onComplete = append(m.onComplete, f)
 }
 
-// Concerns tells whether an OVS interface belongs to the managed bridge.
+// Concerns reports whether an OVS interface belongs to the managed bridge.
 func (m *Manager) Concerns(iface string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -183,7 +183,7 @@ func (m *Manager) Change(ctx context.Context, owner string, remove, add []host.F
 	return m.sync(ctx)
 }
 
-// contributes tells whether anybody has contributed a flow; m.mu is held.
+// contributes reports whether anybody has contributed a flow; m.mu is held.
 func (m *Manager) contributes(f host.Flow) bool {
 	for _, flows := range m.flows {
 		if flows.Has(string(f)) {
@@ -205,7 +205,7 @@ func (m *Manager) Sweep(ctx context.Context) error {
 // driver repairs by itself.
 func (m *Manager) Resync(ctx context.Context) error { return m.sync(ctx) }
 
-// Synced tells whether the flows of all contributors are installed.
+// Synced reports whether the flows of all contributors are installed.
 func (m *Manager) Synced() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -412,7 +412,7 @@ func (m *Manager) want(b basis) []host.Flow {
 	return b.ports.Resolve(all)
 }
 
-// allContributed tells whether nobody is missing; m.mu is held.
+// allContributed reports whether nobody is missing; m.mu is held.
 func (m *Manager) allContributed() bool {
 	return !slices.ContainsFunc(m.required, func(owner string) bool { return !m.contributed[owner] })
 }

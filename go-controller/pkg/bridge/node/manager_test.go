@@ -392,7 +392,7 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// delivers tells whether a packet, traced through the bridge, leaves by a link.
+// delivers reports whether a packet, traced through the bridge, leaves by a link.
 func delivers(vs *netnstest.OVS, trace, link string) bool {
 	number := ""
 	for line := range strings.Lines(vs.Run("ovs-appctl", "dpctl/show")) {

@@ -104,7 +104,7 @@ func (p *pods) listen(key string) (<-chan struct{}, func()) {
 	}
 }
 
-// is tells whether pod is the one the runtime means. The kubelet knows a static
+// is reports whether pod is the one the runtime means. The kubelet knows a static
 // pod under another UID than the API server: that of its manifest.
 func is(pod *corev1.Pod, uid string) bool {
 	return uid == "" || string(pod.UID) == uid || pod.Annotations[corev1.MirrorPodAnnotationKey] == uid ||
@@ -268,7 +268,7 @@ func (p *pods) whileThere(ctx context.Context, who cni.Pod) (context.Context, fu
 	return inner, func() { cancel(nil) }
 }
 
-// gone tells whether the pod with this UID of the API server is gone for good.
+// gone reports whether the pod with this UID of the API server is gone for good.
 func (p *pods) gone(ctx context.Context, who cni.Pod) (bool, error) {
 	pod, err := p.lister.Pods(who.Namespace).Get(who.Name)
 	if err == nil && string(kube.PodUID(pod)) == who.UID {

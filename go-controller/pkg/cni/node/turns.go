@@ -54,7 +54,7 @@ func (t *sandboxLocks) begin(ctx context.Context, sandbox string, urge bool) (co
 	}
 }
 
-// busy tells whether a request is working on a sandbox.
+// busy reports whether a request is working on a sandbox.
 func (t *sandboxLocks) busy(sandbox string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

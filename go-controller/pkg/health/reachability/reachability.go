@@ -92,7 +92,7 @@ func Decode(text string) (Report, error) {
 	return r, nil
 }
 
-// Stale tells whether a report is one that nobody keeps up to date.
+// Stale reports whether a report is one that nobody keeps up to date.
 func (r Report) Stale(now time.Time) bool { return now.Sub(r.AsOf) > 2*Refresh }
 
 // Plan returns what is to be published after a report, the zero one where there is none;

@@ -95,7 +95,7 @@ func Networks() ([]host.Network, error) {
 	return out, nil
 }
 
-// usable tells whether a link is up and has not lost its carrier.
+// usable reports whether a link is up and has not lost its carrier.
 func usable(a *netlink.LinkAttrs) bool {
 	return a.Flags&net.FlagUp != 0 && a.OperState != netlink.OperDown && a.OperState != netlink.OperLowerLayerDown
 }

@@ -46,7 +46,7 @@ func datapaths(ctx context.Context, runDir string) ([]datapath, error) {
 	return all, nil
 }
 
-// userspace tells whether the datapath has a table of its own. The others have their
+// userspace reports whether the datapath has a table of its own. The others have their
 // entries in the kernel's table.
 func (d datapath) userspace() bool { return strings.HasPrefix(d.name, "netdev@") }
 
@@ -127,7 +127,7 @@ func (d datapath) flushMatching(ctx context.Context, zone uint16, f Filter) erro
 	return nil
 }
 
-// has tells whether a table in userspace has an entry that matches a filter.
+// has reports whether a table in userspace has an entry that matches a filter.
 func (d datapath) has(ctx context.Context, zone uint16, f Filter) (bool, error) {
 	if !d.userspace() {
 		return false, nil

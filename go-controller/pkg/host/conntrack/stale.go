@@ -13,7 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Stale tells whether a UDP entry leads where nobody serves any more: to is where
+// Stale reports whether a UDP entry leads where nobody serves any more: to is where
 // client sends, from is where answers are expected from, own tells the host's
 // entries from those of Open vSwitch, which are in zones.
 type Stale func(client netip.Addr, to, from netip.AddrPort, own bool) bool

@@ -69,7 +69,7 @@ func (c *Chains) Sweep(context.Context) error {
 	return nil
 }
 
-// Swept tells whether Sweep was called.
+// Swept reports whether Sweep was called.
 func (c *Chains) Swept() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

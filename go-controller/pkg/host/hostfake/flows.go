@@ -77,7 +77,7 @@ func (f *Flows) Resync(context.Context) error {
 	return nil
 }
 
-// Swept tells whether Sweep was called.
+// Swept reports whether Sweep was called.
 func (f *Flows) Swept() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -27,7 +27,7 @@ type info struct {
 	size       uint32
 }
 
-// Legacy tells whether rules go to the kernel's own tables, of whose changes it tells
+// Legacy reports whether rules go to the kernel's own tables, of whose changes it tells
 // nobody, and not to nftables.
 func (w *Writer) Legacy() (bool, error) {
 	path, err := exec.LookPath("iptables")

@@ -217,7 +217,7 @@ func planJumps(out *strings.Builder, from string, now, want []host.Rule, stale [
 	}
 }
 
-// targets tells whether one of the jumps goes to chain.
+// targets reports whether one of the jumps goes to chain.
 func targets(jumps []host.Rule, chain string) bool {
 	return slices.ContainsFunc(jumps, func(j host.Rule) bool {
 		t, _ := jumpsTo(j)

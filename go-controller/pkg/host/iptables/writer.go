@@ -133,7 +133,7 @@ func (w *Writer) contribute(contributor string, want host.Rules) {
 	w.want[contributor] = next
 }
 
-// differ tells whether two contributions differ in the chains of a family.
+// differ reports whether two contributions differ in the chains of a family.
 func differ(f topology.Family, a, b host.Rules) bool {
 	for _, rules := range []host.Rules{a, b} {
 		for key := range rules {
@@ -153,7 +153,7 @@ func (w *Writer) upToDate() bool {
 	return !w.doubted && !slices.ContainsFunc(w.places, func(p place) bool { return w.unsettled(p.family) })
 }
 
-// unsettled tells whether a family has something to write, or is unknown; w.mu is held.
+// unsettled reports whether a family has something to write, or is unknown; w.mu is held.
 func (w *Writer) unsettled(f topology.Family) bool {
 	settled, known := w.settled[f]
 	return !known || settled != w.changes[f]
@@ -272,7 +272,7 @@ func (w *Writer) write(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// reconcile does what there is to do for one family, and tells whether anything was written.
+// reconcile does what there is to do for one family, and reports whether anything was written.
 func (w *Writer) reconcile(ctx context.Context, f topology.Family, r round) (written bool, err error) {
 	if w.programs[f] == nil {
 		if w.programs[f], err = find(f); err != nil {

@@ -65,7 +65,7 @@ func acceptRule(mac net.HardwareAddr, mark uint32) []expr.Any {
 	}
 }
 
-// accepts tells whether a chain is there, which goes with its link, and has the
+// accepts reports whether a chain is there, which goes with its link, and has the
 // rule alone.
 func accepts(c *nftables.Conn, chain *nftables.Chain, want []expr.Any) (bool, error) {
 	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyNetdev)

@@ -18,13 +18,13 @@ func get(name string) (netlink.Link, error) {
 	return l, nil
 }
 
-// IsNotFound tells whether err says that a link does not exist.
+// IsNotFound reports whether err says that a link does not exist.
 func IsNotFound(err error) bool {
 	var gone netlink.LinkNotFoundError
 	return errors.As(err, &gone)
 }
 
-// Exists tells whether there is a link of that name.
+// Exists reports whether there is a link of that name.
 func Exists(name string) (bool, error) {
 	_, err := get(name)
 	if IsNotFound(err) {

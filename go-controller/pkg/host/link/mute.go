@@ -49,7 +49,7 @@ func Mute(name string) error {
 	return nil
 }
 
-// isMuted tells whether the chain of a link is there; it goes with the link.
+// isMuted reports whether the chain of a link is there; it goes with the link.
 func isMuted(c *nftables.Conn, name string) (bool, error) {
 	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyNetdev)
 	if err != nil {

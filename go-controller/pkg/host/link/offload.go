@@ -35,7 +35,7 @@ func OffloadsOff(name string) error {
 	return nil
 }
 
-// isSendOffload tells whether a feature delays work to a device that there is not.
+// isSendOffload reports whether a feature delays work to a device that there is not.
 func isSendOffload(feature string) bool {
 	if !strings.HasPrefix(feature, "tx-") {
 		return false

@@ -49,7 +49,7 @@ func SysctlName(f topology.Family, link, parameter string) string {
 	return fmt.Sprintf("net/ipv%d/conf/%s/%s", uint8(f), link, parameter)
 }
 
-// HasIPv6 tells whether the kernel has IPv6 at all.
+// HasIPv6 reports whether the kernel has IPv6 at all.
 func HasIPv6() bool {
 	_, err := os.Stat("/proc/sys/net/ipv6")
 	return err == nil

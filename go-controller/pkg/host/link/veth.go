@@ -47,7 +47,7 @@ func EnsureVeth(v Veth) error {
 	return err
 }
 
-// paired tells whether the two ends exist and belong to each other.
+// paired reports whether the two ends exist and belong to each other.
 func (v Veth) paired() (bool, error) {
 	l, err := get(v.Host)
 	if IsNotFound(err) {

@@ -105,7 +105,7 @@ func (e *expected) expect(n int) {
 	e.count, e.until = e.count+n, now.Add(ownPatience)
 }
 
-// is tells whether the change that the flow monitor tells of may be one of ours.
+// is reports whether the change that the flow monitor tells of may be one of ours.
 func (e *expected) is(line string) bool {
 	if !strings.Contains(line, fmt.Sprintf("cookie=%#x ", Cookie)) {
 		return false

@@ -99,7 +99,7 @@ func (w *Writer) Change(ctx context.Context, contributor string, remove, add []h
 	return w.turn(ctx)
 }
 
-// shared tells whether somebody else wants a flow with a match, too; w.mu is held.
+// shared reports whether somebody else wants a flow with a match, too; w.mu is held.
 func (w *Writer) shared(contributor, match string) bool {
 	for name, c := range w.want {
 		if name != contributor && c.has(match) {
@@ -139,7 +139,7 @@ func (w *Writer) Dump(ctx context.Context) (string, error) {
 	return w.ofctl(ctx, "", "--no-stats", "dump-flows", w.target)
 }
 
-// Blank tells whether the bridge has no flow of ours.
+// Blank reports whether the bridge has no flow of ours.
 func (w *Writer) Blank(ctx context.Context) (bool, error) {
 	text, err := w.Dump(ctx)
 	return !strings.Contains(text, fmt.Sprintf("cookie=%#x,", Cookie)), err

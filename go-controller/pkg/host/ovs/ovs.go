@@ -97,7 +97,7 @@ type Client interface {
 	// SetSystem sets external_ids of the Open_vSwitch row key by key; an empty
 	// value deletes the key.
 	SetSystem(ctx context.Context, externalIDs map[string]string) error
-	// Lacks tells whether a datapath says that it has not got a capability, e.g.
+	// Lacks reports whether a datapath says that it has not got a capability, e.g.
 	// "check_pkt_len".
 	Lacks(ctx context.Context, capability string) (bool, error)
 	// SetTLS sets the files with which ovn-controller reaches a southbound

@@ -129,7 +129,7 @@ func (g *Guard) write(c *nftables.Conn) error {
 	}
 }
 
-// answerLess gives up the answer that the kernel lacks, and tells whether there was one.
+// answerLess gives up the answer that the kernel lacks, and reports whether there was one.
 func (g *Guard) answerLess(err error) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -350,7 +350,7 @@ func mask(p netip.Prefix) []byte {
 	return b
 }
 
-// upToDate tells whether the table holds exactly our rules.
+// upToDate reports whether the table holds exactly our rules.
 func (g *Guard) upToDate(c *nftables.Conn) (bool, error) {
 	table, err := find(c)
 	if table == nil || err != nil {

@@ -123,7 +123,7 @@ func read(file string, names map[string]int) error {
 	return nil
 }
 
-// hasRoutes tells whether a table has a route of either family.
+// hasRoutes reports whether a table has a route of either family.
 func hasRoutes(number int) (bool, error) {
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		routes, err := link.Dump(func() ([]netlink.Route, error) {

@@ -384,7 +384,7 @@ var types = func() model.DatabaseModel {
 	return m
 }()
 
-// strong tells whether what a column refers to cannot be deleted.
+// strong reports whether what a column refers to cannot be deleted.
 func strong(table, column string) bool {
 	kind, err := types.Schema.Table(table).Column(column).TypeObj.Key.RefType()
 	return err == nil && kind == ovsdb.Strong

@@ -25,7 +25,7 @@ func nameOf(m model.Model) string {
 	return ""
 }
 
-// hasOwner tells whether rows of a table name their owner and id; others are told
+// hasOwner reports whether rows of a table name their owner and id; others are told
 // apart by their names.
 func hasOwner(m model.Model) bool {
 	return reflect.ValueOf(m).Elem().FieldByName("ExternalIDs").IsValid()

@@ -6,7 +6,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 )
 
-// others tells whether somebody but o has a row in a slot.
+// others reports whether somebody but o has a row in a slot.
 func (w *Writer) others(s nb.Slot, o nb.Owner) bool {
 	for other, rows := range w.owners {
 		if other != o && slots(rows)[s] != (key{}) {

@@ -94,7 +94,7 @@ func (c *Client) Close() {
 	<-c.stopped
 }
 
-// Connected tells whether there is a connection with a complete cache.
+// Connected reports whether there is a connection with a complete cache.
 func (c *Client) Connected() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

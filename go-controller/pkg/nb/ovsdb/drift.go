@@ -137,7 +137,7 @@ func (d *drift) markForeign(o nb.Owner) {
 	d.markDirty(o)
 }
 
-// echo tells whether a state of a row is one we wrote, and forgets those before.
+// echo reports whether a state of a row is one we wrote, and forgets those before.
 func (d *drift) echo(id rowID, state uint64) bool {
 	i := slices.Index(d.written[id], state)
 	if i > 0 {

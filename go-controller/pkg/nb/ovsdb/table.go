@@ -169,7 +169,7 @@ func (t *table) monitored() []string {
 	return slices.Compact(cols)
 }
 
-// tells tells whether a change of a row is one that its owner plans by.
+// tells reports whether a change of a row is one that its owner plans by.
 func (t *table) tells(old, row model.Model) bool {
 	return old != nil && row != nil && slices.ContainsFunc(t.notified, func(field int) bool {
 		return !reflect.DeepEqual(structOf(old).Field(field).Interface(), structOf(row).Field(field).Interface())
@@ -269,7 +269,7 @@ func (t *table) membersOf(m model.Model, column string) []string {
 	return nil
 }
 
-// keeps tells whether a row refers to others in a way that forbids to delete them.
+// keeps reports whether a row refers to others in a way that forbids to delete them.
 func (t *table) keeps(m model.Model) bool {
 	return slices.ContainsFunc(t.strong, func(field int) bool { return !structOf(m).Field(field).IsZero() })
 }

@@ -100,7 +100,7 @@ func (p *plan) restore(o nb.Owner, row nb.Row, newName func() string) error {
 	return p.identify(w)
 }
 
-// shares tells whether the plan has one of some slots.
+// shares reports whether the plan has one of some slots.
 func (p *plan) shares(slots map[nb.Slot]bool) bool {
 	for s := range p.slots {
 		if slots[s] {

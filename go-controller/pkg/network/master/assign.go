@@ -122,7 +122,7 @@ func annotation(prefixes []netip.Prefix, format func([]netip.Prefix) string) *st
 	return kube.Value(format(prefixes))
 }
 
-// upToDate tells whether a node's annotations are as wanted.
+// upToDate reports whether a node's annotations are as wanted.
 func upToDate(n *corev1.Node, want map[string]*string) bool {
 	for k, w := range want {
 		if h, ok := n.Annotations[k]; ok != (w != nil) || ok && h != *w {

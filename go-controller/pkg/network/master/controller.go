@@ -146,7 +146,7 @@ func asNode(obj any) *corev1.Node {
 	return n
 }
 
-// differs tells whether any of these annotations differs.
+// differs reports whether any of these annotations differs.
 func differs(a, b *corev1.Node, annotations ...string) bool {
 	return slices.ContainsFunc(annotations, func(k string) bool {
 		va, oka := a.Annotations[k]
@@ -234,7 +234,7 @@ func (c *Controller) reportNetwork(ctx context.Context, n *corev1.Node, missing 
 	return kube.SetNodeCondition(ctx, c.Client, n, condition)
 }
 
-// settled tells whether the annotations of a node show what it is assigned.
+// settled reports whether the annotations of a node show what it is assigned.
 // Rows planned from anything else could take addresses that belong to another
 // node; the change of the annotations brings the key back.
 func (c *Controller) settled(n topology.Node) bool {
@@ -244,7 +244,7 @@ func (c *Controller) settled(n topology.Node) bool {
 	return ok && slices.Equal(a.Subnets, n.Subnets) && slices.Equal(a.Join, n.Join)
 }
 
-// lacking tells whether there is something the node could not be assigned.
+// lacking reports whether there is something the node could not be assigned.
 func (c *Controller) lacking(node string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

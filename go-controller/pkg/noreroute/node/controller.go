@@ -27,7 +27,7 @@ type Deps struct {
 	// Addresses knows the hosts, whose addresses pods reach as if no feature existed.
 	Addresses *reservedsnapshot.Addresses
 	Chains    host.ChainWriter
-	// MarksLost tells whether packets reach the kernel without the marks that OVN
+	// MarksLost reports whether packets reach the kernel without the marks that OVN
 	// gave them.
 	MarksLost func(ctx context.Context) (bool, error)
 	// NodeLocal are ranges that pods reach by their own node.

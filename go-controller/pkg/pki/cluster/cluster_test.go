@@ -97,7 +97,7 @@ func certificate(t *testing.T, text []byte) *x509.Certificate {
 	return cert
 }
 
-// accepts tells whether one who trusts what is in a Secret takes a certificate.
+// accepts reports whether one who trusts what is in a Secret takes a certificate.
 func accepts(trusted []byte, cert *x509.Certificate, use x509.ExtKeyUsage, name string) bool {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(trusted)

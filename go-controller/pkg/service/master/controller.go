@@ -146,7 +146,7 @@ func (c *Controller) podKeys(old, new any) []string {
 	return keys
 }
 
-// complete tells whether the egress features have told all their pods.
+// complete reports whether the egress features have told all their pods.
 func (c *Controller) complete() bool {
 	return !slices.ContainsFunc(c.deps.Egress, func(pods *noreroute.PodSet) bool { return !pods.Told() })
 }
@@ -224,7 +224,7 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 	return errs
 }
 
-// pod tells whether a pod of a namespace has an address, and whether an egress feature
+// pod reports whether a pod of a namespace has an address, and whether an egress feature
 // leads it away.
 func (c *Controller) pod(namespace string, a netip.Addr) (own, led bool) {
 	own = kube.PodAt(c.pods, namespace, a) != nil

@@ -43,7 +43,7 @@ func Start(t *testing.T, name string, o lab.Options) *lab.Lab {
 	return l
 }
 
-// Full tells whether every test runs in both gateway modes ($E2E_FULL). Otherwise those
+// Full reports whether every test runs in both gateway modes ($E2E_FULL). Otherwise those
 // that take long run in the mode in which they show most.
 func Full() bool { return os.Getenv("E2E_FULL") != "" }
 
