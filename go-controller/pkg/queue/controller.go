@@ -168,8 +168,8 @@ func (c *Controller) Attempted() <-chan struct{} { return c.attempted }
 // called MarkSynced: from then on, unwanted state is a leftover.
 func (c *Controller) Synced() <-chan struct{} { return c.syncedAll }
 
-// MarkSynced records that reconcile has written the wanted state of key to targets that are
-// swept. Later failures of the same attempt do not delay Synced.
+// MarkSynced records that reconcile has handed over the wanted state of key to targets that are
+// swept, which may not have been written yet. Later failures do not delay Synced.
 func (c *Controller) MarkSynced(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
