@@ -25,7 +25,7 @@ const (
 	ReasonReady         = "NetworkReady"
 	ReasonNoSubnet      = "NoSubnetAvailable"
 	ReasonNoJoinAddress = "NoJoinAddressAvailable"
-	// ReasonRefused: an annotation that the node writes about itself does not count.
+	// ReasonRefused: an annotation of the node that its network needs is refused.
 	ReasonRefused = "AnnotationRefused"
 )
 

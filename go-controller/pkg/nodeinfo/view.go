@@ -132,13 +132,13 @@ func (v *View) Decide(node types.UID, annotations map[string]*string) {
 // called before Run, and the function must not block.
 func (v *View) OnRefusal(f func(node string)) { v.refusals = append(v.refusals, f) }
 
-// Refusal returns why an annotation that a node writes about itself does not count, where it
-// has not for as long as it takes to count; nil where there is none. One that somebody else
-// wrote the node puts right before that.
-func (v *View) Refusal(node string) error {
+// Refusal returns why the first of some annotations of a node does not count that has been
+// refused for as long as another value has to be there to count, or nil if there is none. A node
+// corrects a value that somebody else wrote before that.
+func (v *View) Refusal(node string, annotations ...string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.resolver.refusal(node)
+	return v.resolver.refusal(node, annotations)
 }
 
 // noteReplaced notes which annotations of this process an update gave another value.
@@ -269,15 +269,14 @@ func (r *resolver) pending() bool {
 	return false
 }
 
-// refusal returns the first refusal of a node that lasts; one of an annotation of this process
-// does not.
-func (r *resolver) refusal(node string) error {
+// refusal returns the first refusal that lasts of some annotations of a node.
+func (r *resolver) refusal(node string, annotations []string) error {
 	s := r.states[node]
 	if s == nil {
 		return nil
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.refused)) {
-		if f := s.refused[name]; f.lasts && !r.owns[name] {
+	for _, name := range annotations {
+		if f := s.refused[name]; f.lasts {
 			return f.of(name)
 		}
 	}
@@ -289,21 +288,18 @@ func (f refusal) of(annotation string) error {
 	return fmt.Errorf("annotation %s, value %s, does not count: %s", annotation, kube.Shorten(f.value), f.why)
 }
 
-// lasting returns the nodes of which other refusals last than before.
+// lasting returns the nodes whose lasting refusals have changed.
 func lasting(before, after map[string]map[string]refusal) []string {
 	lasts := func(refused map[string]refusal) map[string]refusal {
 		out := maps.Clone(refused)
 		maps.DeleteFunc(out, func(_ string, f refusal) bool { return !f.lasts })
 		return out
 	}
+	all := maps.Clone(before)
+	maps.Copy(all, after)
 	var nodes []string
-	for node := range before {
+	for node := range all {
 		if !maps.EqualFunc(lasts(before[node]), lasts(after[node]), refusal.same) {
-			nodes = append(nodes, node)
-		}
-	}
-	for node := range after {
-		if _, ok := before[node]; !ok && len(lasts(after[node])) > 0 {
 			nodes = append(nodes, node)
 		}
 	}

@@ -162,8 +162,8 @@ func (a *api) events(node string) int {
 }
 
 // TestRefusalsThatLast: a value that a node writes about itself and that does not count is
-// told of when it has been there for as long as one that counts has to be, and no more when
-// the node writes another one. One of this process' own, which puts it right, is not.
+// reported when it has been there for as long as one that counts has to be, and no longer when
+// the node writes another one.
 func TestRefusalsThatLast(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	r := newResolver(cluster, ByMaster(), Settle)
@@ -182,7 +182,7 @@ func TestRefusalsThatLast(t *testing.T) {
 		if rest := r.resolve(start.Add(step.after), false); rest != step.rest {
 			t.Errorf("after %s: the next look is in %s, want %s", step.after, rest, step.rest)
 		}
-		err, changed := r.refusal("n2"), lasting(before, r.refusals())
+		err, changed := r.refusal("n2", ByNode()), lasting(before, r.refusals())
 		if want := step.after >= settleAgent; (err != nil) != want || want && !strings.Contains(err.Error(), "node n1") {
 			t.Errorf("after %s: refused %v", step.after, err)
 		}
@@ -195,7 +195,7 @@ func TestRefusalsThatLast(t *testing.T) {
 	r.write(b)
 	before := r.refusals()
 	r.resolve(start.Add(settleMaster+1), false)
-	if err, changed := r.refusal("n2"), lasting(before, r.refusals()); err != nil || len(changed) != 1 {
+	if err, changed := r.refusal("n2", ByNode()), lasting(before, r.refusals()); err != nil || len(changed) != 1 {
 		t.Errorf("refused %v, changed %v, though the node has its own again", err, changed)
 	}
 }

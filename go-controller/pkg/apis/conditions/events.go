@@ -15,7 +15,7 @@ type Event struct {
 }
 
 var events = []Event{
-	{"Node", "AnnotationRefused", "an annotation of the node is not valid, or claims what belongs to another node; the previous value stays in force. If the node itself keeps writing the value, its condition `NetworkUnavailable` is True for the same reason", "do not write annotations `k8s.ovn.org/*` of nodes. Nodes with the same `node-chassis-id` are copies of one machine: give Open vSwitch on each its own `external_ids:system-id`"},
+	{"Node", "AnnotationRefused", "an annotation of the node is not valid, or claims what belongs to another node; the previous value stays in force. If the node itself keeps writing such a `node-chassis-id`, `node-mgmt-port-mac-address` or `l3-gateway-config`, its condition `NetworkUnavailable` is True for the same reason", "do not write annotations `k8s.ovn.org/*` of nodes. Nodes with the same `node-chassis-id` are copies of one machine: give Open vSwitch on each its own `external_ids:system-id`"},
 	{"Node", "AddressRefused", "the annotation of the node requests a subnet or an address that the node cannot have; it gets another one", "none, unless the Event recurs"},
 	{"Node", "NoSubnetAvailable", "no pod subnet is left for the node; its condition `NetworkUnavailable` is True for the same reason", "delete nodes that no longer exist, or give the cluster more subnets"},
 	{"Node", "NoJoinAddressAvailable", "no address of the join subnet is left for the node; its condition `NetworkUnavailable` is True for the same reason", "delete nodes that no longer exist, or configure a larger join subnet"},

@@ -27,6 +27,10 @@ import (
 // clusterKey is the key of what exists once.
 const clusterKey = ""
 
+// needed are the annotations by a node about itself without which it has no network, as
+// network.Missing says. That others do not count is no reason to keep pods away.
+var needed = []string{kube.AnnotationChassisID, kube.AnnotationManagementMAC, kube.AnnotationL3Gateway}
+
 // workers is the number of keys reconciled at once.
 const workers = 4
 
@@ -44,9 +48,8 @@ type Deps struct {
 	SetGlobal func(ctx context.Context, name string, options map[string]string) error
 	// DeleteChassis removes the chassis that gone chooses from the southbound database.
 	DeleteChassis func(ctx context.Context, gone func(name, hostname string) bool) error
-	// Refusal returns why an annotation that a node writes about itself does not count;
-	// nil: there is none.
-	Refusal func(node string) error
+	// Refusal returns why one of some annotations of a node does not count, or nil if all do.
+	Refusal func(node string, annotations ...string) error
 }
 
 // Controller runs the base network of the cluster.
@@ -77,7 +80,7 @@ type assumption struct {
 // New returns the controller. The informers are started by the caller.
 func New(d Deps) (*Controller, error) {
 	if d.Refusal == nil {
-		d.Refusal = func(string) error { return nil }
+		d.Refusal = func(string, ...string) error { return nil }
 	}
 	c := &Controller{Deps: d, nodes: d.Nodes.Lister(), written: d.Written.Lister(), assumed: map[string]assumption{}, reported: map[types.UID][3]string{}}
 	c.queue = queue.New("network", c.reconcile)
@@ -95,7 +98,7 @@ func New(d Deps) (*Controller, error) {
 // Run works until ctx is done.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx, workers) }
 
-// Look has a node looked at again: what Refusal returns for it has changed.
+// Look enqueues a node whose Refusal may have changed.
 func (c *Controller) Look(node string) { c.queue.Enqueue(node) }
 
 // Attempted is closed when everything found at start-up has been reconciled once.
@@ -210,7 +213,7 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) error {
 	if c.lacking(name) {
 		return nil
 	}
-	err = c.reportNetwork(ctx, n, network.Missing(node), c.Refusal(name))
+	err = c.reportNetwork(ctx, n, network.Missing(node), c.Refusal(name, needed...))
 	if apierrors.IsNotFound(err) {
 		return nil // its deletion is on the way here
 	}
@@ -218,7 +221,7 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) error {
 }
 
 // reportNetwork writes the condition of a node whose rows are written: whether its network is
-// complete, or what the node says about itself cannot be.
+// complete, or which annotation of the node was refused.
 func (c *Controller) reportNetwork(ctx context.Context, n *corev1.Node, missing string, refused error) error {
 	condition := corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable}
 	switch {

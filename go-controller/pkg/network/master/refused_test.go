@@ -7,6 +7,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
 // message returns the message of the condition of a node.
@@ -60,5 +61,24 @@ func TestNodesThatAreCopies(t *testing.T) {
 			t.Errorf("Events %q do not tell", events)
 		}
 		c.stop()
+	}
+}
+
+// TestRefusedHostAddresses: a node has its network though its list of host addresses is refused.
+func TestRefusedHostAddresses(t *testing.T) {
+	c, cfg := newCluster(t), config("10.244.0.0/16")
+	c.start(cfg)
+	c.addNode("a", 2, annotated(kube.AnnotationHostAddresses, "["))
+	if e := eventually.Receive(t, "an Event", c.events.Events); !strings.Contains(e, kube.AnnotationHostAddresses) {
+		t.Errorf("Event %q", e)
+	}
+	c.wait("its network", func() bool { return strings.Contains(c.status("a"), "False "+network.ReasonReady) })
+	c.stop() // at the start of a master what is refused lasts at once
+	patches := c.patches("a")
+	c.start(cfg)
+	c.addNode("z", 9)
+	c.wait("the last node", func() bool { return strings.Contains(c.status("z"), network.ReasonReady) })
+	if got := c.status("a"); !strings.Contains(got, "False "+network.ReasonReady) || c.patches("a") != patches {
+		t.Errorf("after a restart the node is %s", got)
 	}
 }
