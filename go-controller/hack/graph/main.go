@@ -4,6 +4,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,7 +15,8 @@ import (
 const module = "github.com/ovnkube/ovnkube/go-controller/"
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	flag.Parse() // refuses what looks like an option
+	if err := run(flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "graph:", err)
 		os.Exit(1)
 	}

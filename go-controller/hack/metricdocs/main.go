@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"os"
 
@@ -11,7 +12,8 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	flag.Parse() // refuses what looks like an option
+	if err := run(flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "metricdocs:", err)
 		os.Exit(1)
 	}

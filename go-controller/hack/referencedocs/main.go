@@ -5,12 +5,14 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	flag.Parse() // refuses what looks like an option
+	if err := run(flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "referencedocs:", err)
 		os.Exit(1)
 	}

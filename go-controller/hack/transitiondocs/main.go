@@ -5,13 +5,15 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"strings"
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	flag.Parse() // refuses what looks like an option
+	if err := run(flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "transitiondocs:", err)
 		os.Exit(1)
 	}
