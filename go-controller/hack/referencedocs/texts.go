@@ -149,6 +149,8 @@ var texts = map[string]string{
 	"on k8s.ovn.org/external-gateways-in-use":               "on Namespace; `externalroute/master`",
 	"annotation k8s.ovn.org/external-gateways-in-use":       "The gateways that the namespace's pods are routed to, sorted, separated by commas. Nodes forget the connections of gateways that leave it",
 	"on k8s.ovn.org/gateway-mtu-support":                    "on Node; `gateway/node`",
+	"on k8s.ovn.org/node-network-failure":                   "on Node; `gateway/node`",
+	"annotation k8s.ovn.org/node-network-failure":           "what the node has been failing to do for its network for 30 seconds, and why; absent otherwise. The condition `NetworkUnavailable` shows it",
 	"annotation k8s.ovn.org/gateway-mtu-support":            "`false` where the datapath cannot detect packets that are too large; absent otherwise",
 	"on k8s.ovn.org/host-addresses":                         "on Node; `gateway/node`",
 	"annotation k8s.ovn.org/host-addresses":                 "JSON list of all usable addresses of the host with prefix lengths; the secondary networks of EgressIP come from it",

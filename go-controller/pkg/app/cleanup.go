@@ -102,5 +102,5 @@ func cleanupRecord(ctx context.Context, cfg config.Config, name string) error {
 		return err
 	}
 	return kube.RemoveNodeCondition(ctx, cs, node, corev1.NodeNetworkUnavailable,
-		network.ReasonReady, network.ReasonNoSubnet, network.ReasonNoJoinAddress, network.ReasonRefused)
+		network.ReasonReady, network.ReasonNoSubnet, network.ReasonNoJoinAddress, network.ReasonRefused, network.ReasonFailing)
 }

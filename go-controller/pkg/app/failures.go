@@ -13,12 +13,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-const (
-	// failuresInterval is how often is looked what keeps failing, and what is waited for.
-	failuresInterval = 10 * time.Second
-	// failingFor is after how long a failure, or a wait, is told.
-	failingFor = 30 * time.Second
-)
+// failuresInterval is how often is looked what keeps failing, and what is waited for.
+const failuresInterval = 10 * time.Second
 
 // reasonFailing is the reason of the Event about what keeps failing.
 const reasonFailing = "ReconcileFailing"
@@ -50,7 +46,7 @@ func (r *failureReports) Run(ctx context.Context) error {
 func (r *failureReports) report(now time.Time) {
 	told := map[[3]string]bool{}
 	tell := func(since time.Time, reason, part, object string, what fmt.Stringer) {
-		if now.Sub(since) < failingFor {
+		if now.Sub(since) < waits.ReportAfter {
 			return
 		}
 		id := [3]string{reason, part, object}

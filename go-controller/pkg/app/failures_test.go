@@ -28,7 +28,7 @@ func TestWaitsAreTold(t *testing.T) {
 			{Part: "gateway", Object: "n1", For: "the Node object", Reason: waits.ReasonNetwork, Since: begin},
 		}
 	}}
-	for _, after := range []time.Duration{failingFor - time.Second, failingFor, failingFor + failuresInterval} {
+	for _, after := range []time.Duration{waits.ReportAfter - time.Second, waits.ReportAfter, waits.ReportAfter + failuresInterval} {
 		r.report(begin.Add(after))
 	}
 	if got := len(recorder.Events); got != 1 {
@@ -79,7 +79,7 @@ func TestFailuresAreTold(t *testing.T) {
 			<-time.After(d)
 			synctest.Wait()
 		}
-		wait(failingFor - time.Second)
+		wait(waits.ReportAfter - time.Second)
 		told(0)
 		wait(5 * failuresInterval)
 		told(1)

@@ -16,7 +16,11 @@ const (
 	AnnotationGatewayLRPIfAddr = "k8s.ovn.org/node-gateway-router-lrp-ifaddr"
 	// AnnotationGatewayMTU is "false" if the datapath cannot detect packets that are
 	// too large, and absent otherwise.
-	AnnotationGatewayMTU  = "k8s.ovn.org/gateway-mtu-support"
+	AnnotationGatewayMTU = "k8s.ovn.org/gateway-mtu-support"
+	// AnnotationNetworkFailure is what keeps failing when the node connects itself to the cluster
+	// network, and why, in one line. It is absent otherwise.
+	AnnotationNetworkFailure = "k8s.ovn.org/node-network-failure"
+
 	AnnotationPodNetworks = "k8s.ovn.org/pod-networks"
 
 	// AnnotationEgressPending marks a pod that an EgressIP

@@ -22,8 +22,9 @@ const (
 	maxValue       = 4 << 10  // bytes of a value
 	maxList        = 64 << 10 // bytes of a value that lists addresses
 	maxHostAddrs   = 1024
-	maxUplinkAddrs = 32 // addresses, and next hops, in l3-gateway-config
-	maxShown       = 80 // bytes of a value in a message
+	maxUplinkAddrs = 32      // addresses, and next hops, in l3-gateway-config
+	maxShown       = 80      // bytes of a value in a message
+	maxFailure     = 1 << 10 // bytes of a failure that a node reports
 	maxName        = 253
 	maxVLAN        = 4094
 )
@@ -118,7 +119,7 @@ func NodeAnnotations() []string {
 // Unpublish returns the change that removes from a node all annotations and labels that ovnkube
 // writes there, and none that users write.
 func Unpublish(n *corev1.Node) Metadata {
-	m := Metadata{Annotations: map[string]*string{AnnotationEgressIPAddresses: nil, AnnotationEgressHandover: nil}, Labels: map[string]*string{}}
+	m := Metadata{Annotations: map[string]*string{AnnotationEgressIPAddresses: nil, AnnotationEgressHandover: nil, AnnotationNetworkFailure: nil}, Labels: map[string]*string{}}
 	for _, name := range NodeAnnotations() {
 		m.Annotations[name] = nil
 	}
@@ -232,6 +233,16 @@ func isDraining(n *corev1.Node) bool {
 	return n.Annotations[AnnotationEgressHandover] == "true" || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Key == TaintEgress && t.Value == TaintEgressDrain
 	})
+}
+
+// NetworkFailure returns what a node reports that it fails to do for its network, and why, in one
+// line of at most 1024 bytes; "" if nothing fails.
+func NetworkFailure(n *corev1.Node) string {
+	text := strings.Join(strings.Fields(n.Annotations[AnnotationNetworkFailure]), " ")
+	if len(text) > maxFailure {
+		return strings.ToValidUTF8(text[:maxFailure], "")
+	}
+	return text
 }
 
 // checkAddr rejects addresses that a host cannot have on a network.

@@ -27,6 +27,8 @@ const (
 	ReasonNoJoinAddress = "NoJoinAddressAvailable"
 	// ReasonRefused: an annotation of the node that its network needs is refused.
 	ReasonRefused = "AnnotationRefused"
+	// ReasonFailing: the node reports that it keeps failing to connect itself to the network.
+	ReasonFailing = "NetworkFailing"
 )
 
 // Assignment is what a node is to have.

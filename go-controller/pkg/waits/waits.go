@@ -24,6 +24,9 @@ const (
 	ReasonStart = "WaitingForStart"
 )
 
+// ReportAfter is how long a wait, or a failure, lasts before administrators are told of it.
+const ReportAfter = 30 * time.Second
+
 // Wait is something that a part of the program does not go on without.
 type Wait struct {
 	// Part is the part of the program, as in metrics.

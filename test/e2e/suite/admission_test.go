@@ -164,6 +164,7 @@ func nodeAgents() []attempt {
 		{agent, nodeKind, ownNode, merge, annotate("k8s.ovn.org/node-primary-ifaddr", "{}"), ""},
 		{agent, nodeKind, ownNode, merge, annotate("k8s.ovn.org/node-mgmt-port-mac-address", "x"), ""},
 		{agent, nodeKind, ownNode, merge, annotate("k8s.ovn.org/gateway-mtu-support", "false"), ""},
+		{agent, nodeKind, ownNode, merge, annotate("k8s.ovn.org/node-network-failure", "no uplink"), ""},
 		{agent, nodeKind, ownNode, merge, annotate("k8s.ovn.org/egressip-addresses", "[]"), ""},
 		{agent, nodeKind, ownNode, merge, annotate("k8s.ovn.org/egress-handover", "true"), ""},
 		{"pod's token", nodeKind, ownNode, merge, annotate(hostsKey, `["172.18.0.3"]`), ""},

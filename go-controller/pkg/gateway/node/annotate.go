@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -74,4 +76,30 @@ func (g *Gateway) external(node topology.Node, a attachments) topology.ExternalA
 		return node.Gateway.External
 	}
 	return topology.ExternalAttachment{}
+}
+
+// publishFailure publishes what keeps failing, and why: the master reports it in a condition of the
+// node. What an earlier process has published stays until a pass succeeds, or has failed for long enough
+// to be published again.
+func (g *Gateway) publishFailure(ctx context.Context, missing string, failed error) error {
+	var value *string
+	switch {
+	case failed == nil:
+		g.failing = time.Time{}
+	case g.failing.IsZero():
+		g.failing = time.Now()
+	}
+	if failed != nil {
+		if time.Since(g.failing) < g.reportAfter {
+			return nil
+		}
+		value = kube.Value(missing + ": " + strings.ReplaceAll(failed.Error(), "\n", "; "))
+	}
+	n, err := g.Written.Lister().Get(g.Node)
+	if err != nil { // not registered yet: a lister returns no other error
+		return nil
+	}
+	return kube.PatchNode(ctx, g.Kube, n, kube.Metadata{
+		Annotations: map[string]*string{kube.AnnotationNetworkFailure: value}, Unseen: &g.unseen,
+	})
 }

@@ -32,6 +32,9 @@ type Gateway struct {
 	ready      chan struct{}
 	memory     gateway.Memory // content of the state file during the current pass
 	unrecorded error          // why the state file is incomplete
+	// failing is the time of the first failed pass since the last one that did not fail.
+	failing     time.Time
+	reportAfter time.Duration // how long passes fail before the node reports it
 
 	mu       sync.Mutex // guards the following fields
 	waiting  string     // what the last pass is waiting for
@@ -46,7 +49,7 @@ type Gateway struct {
 func New(cfg Config, deps Deps) *Gateway {
 	deps.Nodes.Informer() // a factory only starts informers that were requested
 	deps.Written.Informer()
-	g := &Gateway{Config: cfg, Deps: deps, ready: make(chan struct{})}
+	g := &Gateway{Config: cfg, Deps: deps, ready: make(chan struct{}), reportAfter: waits.ReportAfter}
 	g.controller = queue.New("gateway", g.Reconcile)
 	g.controller.Seed(func() []string { return []string{cfg.Node} })
 	return g
@@ -165,6 +168,7 @@ func sameForUs(a, b *corev1.Node) bool {
 	for _, name := range []string{
 		kube.AnnotationNodeSubnets, kube.AnnotationChassisID, kube.AnnotationL3Gateway,
 		kube.AnnotationManagementMAC, kube.AnnotationPrimaryIfAddr, kube.AnnotationHostAddresses, kube.AnnotationGatewayMTU,
+		kube.AnnotationNetworkFailure,
 	} {
 		if a.Annotations[name] != b.Annotations[name] {
 			return false
@@ -179,7 +183,7 @@ func (g *Gateway) Reconcile(ctx context.Context, _ string) error {
 	g.memory, g.unrecorded = recall(g.StateFile, g.Node), nil
 	missing, err := g.pass(ctx)
 	g.report(missing)
-	return errors.Join(err, g.unrecorded)
+	return errors.Join(err, g.unrecorded, g.publishFailure(ctx, missing, err))
 }
 
 // pass performs all steps as far as possible. It returns what is missing,

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
@@ -114,7 +116,8 @@ func TestRenamedUplink(t *testing.T) {
 }
 
 // TestReplacedUplink: a replacement network card with another name must be configured. The error
-// says so, and the host continues as far as possible.
+// says so, as does the node once it has been failing for long enough, also after a restart, until the
+// name is configured. The host continues as far as possible.
 func TestReplacedUplink(t *testing.T) {
 	l := newLab(t)
 	g := l.up()
@@ -139,14 +142,37 @@ func TestReplacedUplink(t *testing.T) {
 	if got := l.attachment("breth0"); !strings.Contains(got, "172.18.0.3/16") {
 		t.Errorf("the bridge has\n%s", got)
 	}
+	if got := l.failure(); got != "" {
+		t.Errorf("after one failed pass the node reports %q", got)
+	}
+	g.reportAfter = 0
+	if err := l.pass(g); err == nil {
+		t.Error("another pass did not fail")
+	}
+	l.told(kube.AnnotationNetworkFailure, "the external bridge: find the uplink: uplink eth0 of bridge breth0 does not exist", "\n")
+	g = l.start(l.db)
+	if err := l.pass(g); err == nil || l.failure() == "" {
+		t.Errorf("after a restart the node reports %q, error %v", l.failure(), err)
+	}
 	g = l.start(l.db)
 	g.Interface = "ens4"
 	l.hostAddresses("ens4")
 	l.mustPass(g)
 	l.reachable()
+	l.told(kube.AnnotationNetworkFailure, "", "uplink")
 	if got := l.vs.Run("ovs-vsctl", "list-br"); got != "br-int\nbrens4" {
 		t.Errorf("bridges are %s", got)
 	}
+}
+
+// failure returns what the node reports to the API server.
+func (l *lab) failure() string {
+	l.t.Helper()
+	n, err := l.kube.CoreV1().Nodes().Get(l.t.Context(), nodeName, metav1.GetOptions{})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return kube.NetworkFailure(n)
 }
 
 // TestHostname: whatever the current and former hostnames of the host, pods find its

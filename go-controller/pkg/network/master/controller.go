@@ -126,7 +126,7 @@ func nodeKeys(old, new any) []string {
 		unavailable(before) != unavailable(after):
 		return []string{clusterKey, after.Name}
 	case differs(before, after, kube.AnnotationChassisID, kube.AnnotationL3Gateway,
-		kube.AnnotationManagementMAC, kube.AnnotationPrimaryIfAddr, kube.AnnotationGatewayMTU):
+		kube.AnnotationManagementMAC, kube.AnnotationPrimaryIfAddr, kube.AnnotationGatewayMTU, kube.AnnotationNetworkFailure):
 		return []string{after.Name}
 	}
 	return nil
@@ -221,15 +221,18 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) error {
 }
 
 // reportNetwork writes the condition of a node whose rows are written: whether its network is
-// complete, or which annotation of the node was refused.
+// complete, which annotation of the node was refused, or what the node fails to do.
 func (c *Controller) reportNetwork(ctx context.Context, n *corev1.Node, missing string, refused error) error {
 	condition := corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable}
+	failure := kube.NetworkFailure(n)
 	switch {
 	case refused != nil:
 		condition.Status, condition.Reason, condition.Message = corev1.ConditionTrue, network.ReasonRefused, refused.Error()
+	case failure != "":
+		condition.Status, condition.Reason, condition.Message = corev1.ConditionTrue, network.ReasonFailing, failure
 	case missing != "":
 		klog.V(4).InfoS("Network of node is incomplete", "node", n.Name, "missing", missing)
-		return kube.RemoveNodeCondition(ctx, c.Client, n, condition.Type, network.ReasonRefused)
+		return kube.RemoveNodeCondition(ctx, c.Client, n, condition.Type, network.ReasonRefused, network.ReasonFailing)
 	default:
 		condition.Status, condition.Reason = corev1.ConditionFalse, network.ReasonReady
 		condition.Message = "logical switch and gateway router are in the northbound database"

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
@@ -80,5 +82,41 @@ func TestRefusedHostAddresses(t *testing.T) {
 	c.wait("the last node", func() bool { return strings.Contains(c.status("z"), network.ReasonReady) })
 	if got := c.status("a"); !strings.Contains(got, "False "+network.ReasonReady) || c.patches("a") != patches {
 		t.Errorf("after a restart the node is %s", got)
+	}
+}
+
+// TestFailingNetwork: a node that reports that it fails to connect itself, whether it did before or
+// not, has this in its condition until it reports it no longer. The rows stay.
+func TestFailingNetwork(t *testing.T) {
+	for _, worked := range []bool{true, false} {
+		c, cfg := newCluster(t), config("10.244.0.0/16")
+		c.start(cfg)
+		if worked {
+			c.addNode("a", 2)
+			c.wait("its network", func() bool { return strings.Contains(c.status("a"), "False "+network.ReasonReady) })
+			c.edit("a", kube.AnnotationNetworkFailure, "the external bridge:\nno uplink")
+		} else {
+			c.addNode("a", 2, annotated(kube.AnnotationNetworkFailure, "the external bridge:\nno uplink"),
+				func(n *corev1.Node) { delete(n.Annotations, kube.AnnotationL3Gateway) })
+		}
+		c.wait("the failure", func() bool { return strings.Contains(c.status("a"), "True "+network.ReasonFailing) })
+		if got := c.message("a"); got != "the external bridge: no uplink" {
+			t.Errorf("the condition says %q", got)
+		}
+		c.waitFresh(cfg) // its rows stay as they are
+		c.stop()         // another master leaves it
+		patches := c.patches("a")
+		c.start(cfg)
+		c.addNode("z", 9)
+		c.wait("the last node", func() bool { return strings.Contains(c.status("z"), network.ReasonReady) })
+		if got, n := c.status("a"), c.patches("a")-patches; !strings.Contains(got, "True "+network.ReasonFailing) || n > 0 {
+			t.Errorf("after a restart and %d patches the node is %s", n, got)
+		}
+		c.edit("a", kube.AnnotationNetworkFailure, "")
+		c.wait("the end of the failure", func() bool { return !strings.Contains(c.status("a"), network.ReasonFailing) })
+		if got := c.status("a"); worked != strings.Contains(got, "False "+network.ReasonReady) {
+			t.Errorf("when it fails no longer the node is %q", got)
+		}
+		c.stop()
 	}
 }
