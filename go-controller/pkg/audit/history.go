@@ -9,40 +9,39 @@ import (
 	"time"
 )
 
-// The kinds of answers.
+// Kinds of answers.
 const (
 	KindAddressHistory = "AddressHistory"
 	KindPodHistory     = "PodHistory"
 )
 
-// History is an answer.
+// History is the answer to a question about an address or a pod.
 type History struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Address is the egress address that was asked about, Pod the pod, "namespace/name".
+	// Address is the egress address, or Pod the pod ("namespace/name"), that was asked about.
 	Address string `json:"address,omitempty"`
 	Pod     string `json:"pod,omitempty"`
-	// From and To are the time that was asked about; absent where there was no limit.
+	// From and To are the time range that was asked about; absent where unlimited.
 	From *time.Time `json:"from,omitempty"`
 	To   *time.Time `json:"to,omitempty"`
-	// Assignments are the nodes that had the address, or those of the pod.
+	// Assignments are the nodes that had the address, or the nodes that had the pod's addresses.
 	Assignments []Period `json:"assignments"`
 	// Pods are the pods that left with the address, or the pod's addresses.
 	Pods []Period `json:"pods"`
-	// FirstRecord and LastRecord are the times between which the records tell something.
+	// FirstRecord and LastRecord are the times of the first and the last record.
 	FirstRecord *time.Time `json:"firstRecord,omitempty"`
 	LastRecord  *time.Time `json:"lastRecord,omitempty"`
-	// Records is how many there are, without copies.
+	// Records is the number of records, without duplicates.
 	Records int `json:"records"`
-	// Complete is false where something may be missing: Notes, Gaps and Problems say what.
+	// Complete is false if something may be missing: Notes, Gaps and Problems say what.
 	Complete bool      `json:"complete"`
 	Notes    []string  `json:"notes,omitempty"`
 	Gaps     []Gap     `json:"gaps,omitempty"`
 	Problems []Problem `json:"problems,omitempty"`
 }
 
-// AddressHistory says who had an address, and who left with it, at a moment; at any where
-// that is zero.
+// AddressHistory returns who had an address, and who left with it, at the given time; at any time if that is zero.
 func (t *Timeline) AddressHistory(a netip.Addr, at time.Time, problems []Problem) History {
 	h := t.history(KindAddressHistory, at, at, problems)
 	h.Address = a.String()
@@ -59,7 +58,7 @@ func (t *Timeline) AddressHistory(a netip.Addr, at time.Time, problems []Problem
 	return h
 }
 
-// PodHistory says which addresses a pod, "namespace/name", left with since a moment.
+// PodHistory returns the addresses that a pod, "namespace/name", left with since the given time.
 func (t *Timeline) PodHistory(pod string, since, now time.Time, problems []Problem) History {
 	h := t.history(KindPodHistory, since, now, problems)
 	h.Pod = pod
@@ -77,7 +76,7 @@ func (t *Timeline) PodHistory(pod string, since, now time.Time, problems []Probl
 	return h
 }
 
-// during reports whether an assignment is one of the address that a pod left with.
+// during reports whether an assignment is of the address that a pod left with, and overlaps the pod's period.
 func (p Period) during(pod Period) bool {
 	if keyOf(p.Object, p.Address, nil) != keyOf(pod.Object, pod.Address, nil) {
 		return false
@@ -95,7 +94,7 @@ func (p Period) during(pod Period) bool {
 	return p.overlaps(from, to)
 }
 
-// history returns an answer with what is said of the records.
+// history returns an answer with what the records themselves say about completeness.
 func (t *Timeline) history(kind string, from, to time.Time, problems []Problem) History {
 	h := History{APIVersion: APIVersion, Kind: kind, Assignments: []Period{}, Pods: []Period{}, Records: t.Count, Complete: true,
 		Gaps: t.Gaps, Problems: problems}
@@ -123,7 +122,7 @@ func (t *Timeline) history(kind string, from, to time.Time, problems []Problem) 
 	return h
 }
 
-// note says what keeps the answer from being complete, once.
+// note adds a reason why the answer may not be complete, unless it is already there.
 func (h *History) note(text string) {
 	h.Complete = false
 	if !slices.Contains(h.Notes, text) {
@@ -147,7 +146,7 @@ func (h *History) sort() {
 	}
 }
 
-// Text writes an answer for people.
+// Text writes an answer in human-readable form.
 func (h History) Text(w io.Writer) {
 	stamp := func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 	switch {
@@ -203,7 +202,7 @@ func (h History) Text(w io.Writer) {
 	}
 }
 
-// period writes one of the periods.
+// period writes one period.
 func (h History) period(w io.Writer, p Period, what string) {
 	mark := " "
 	if h.Kind == KindAddressHistory && h.From != nil && !p.certain(*h.From) {

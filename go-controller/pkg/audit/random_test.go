@@ -12,8 +12,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/seeds"
 )
 
-// masters is a random sequence of leaders, each with a file of its own, that write to an
-// API, and record. They die at any moment.
+// masters is a random sequence of leaders that write to an API and record what they do, each in a file of its own.
+// They die at random moments.
 type masters struct {
 	t     *testing.T
 	rng   *rand.Rand
@@ -21,8 +21,8 @@ type masters struct {
 	api   map[string][]Fact    // by scope
 	truth map[factKey][]string // the nodes that each had in turn; "" is none
 	files []*files             // by master
-	// unrecorded are the scopes with a change that no record tells of until the next
-	// statement is complete. Of two such changes of one fact the first cannot be known.
+	// unrecorded are the scopes with a change that no record mentions until the next statement is complete. If
+	// there are two such changes of one fact, the first cannot be known.
 	unrecorded map[string]bool
 	events     []string
 }
@@ -34,7 +34,7 @@ func (m *masters) tick() time.Time {
 	return m.now
 }
 
-// any returns facts that a scope may have.
+// any returns random facts for a scope.
 func (m *masters) any(scope string) []Fact {
 	var facts []Fact
 	kind, name, _ := strings.Cut(scope, "/")
@@ -51,7 +51,7 @@ func (m *masters) any(scope string) []Fact {
 	return facts
 }
 
-// write makes the API have facts, and remembers what is true from then on.
+// write puts facts into the API, and remembers them as the truth from then on.
 func (m *masters) write(scope string, facts []Fact) {
 	was, is := byKey(m.api[scope]), byKey(facts)
 	for k := range was {
@@ -67,12 +67,12 @@ func (m *masters) write(scope string, facts []Fact) {
 	m.api[scope] = facts
 }
 
-// lead is a term: it ends at any moment, with records that are not written.
+// lead runs one term, which ends at a random moment, possibly with unwritten records.
 func (m *masters) lead(master int) {
-	clock := func() time.Time { // none can be relied on
+	clock := func() time.Time { // clocks are not reliable
 		return m.tick().Add(time.Duration(m.rng.IntN(8000)-4000) * time.Millisecond)
 	}
-	m.now = m.now.Add(20 * time.Second) // the lease
+	m.now = m.now.Add(20 * time.Second) // the lease duration
 	r := NewRecorder(fmt.Sprint("master-", master), clock, m.files[master])
 	flush := func() {
 		if err := r.flush(); err != nil {
@@ -117,7 +117,7 @@ func (m *masters) lead(master int) {
 	}
 }
 
-// sequences returns the nodes that each fact had in turn, by the records.
+// sequences returns the nodes that each fact had in turn, according to the records.
 func sequences(tl *Timeline) map[factKey][]string {
 	got := map[factKey][]string{}
 	ended := map[factKey]*Moment{}
@@ -137,9 +137,9 @@ func sequences(tl *Timeline) map[factKey][]string {
 	return got
 }
 
-// TestRandomLeaders: whatever leaders write, and whenever they are killed, between a
-// write and its record or between the record and its file, their files together say what
-// was true, and nothing twice; also where copies of them are read.
+// TestRandomLeaders: whatever leaders write, and whenever they are killed, between a write and its record or
+// between the record and its file, their files together contain the truth, each change once, even if copies of the
+// files are read too.
 func TestRandomLeaders(t *testing.T) {
 	seeds.Each(t, 200, func(t *testing.T, rng *rand.Rand) {
 		m := &masters{t: t, rng: rng, now: start, api: map[string][]Fact{}, truth: map[factKey][]string{}, unrecorded: map[string]bool{},
@@ -149,14 +149,14 @@ func TestRandomLeaders(t *testing.T) {
 		}
 		for range 12 {
 			m.lead(rng.IntN(3))
-			// While nobody leads, objects are deleted.
+			// Objects are deleted while nobody leads.
 			if scope := scopes[rng.IntN(len(scopes))]; !m.unrecorded[scope] && rng.IntN(3) == 0 {
 				m.unrecorded[scope] = true
 				m.events = append(m.events, "no "+scope)
 				m.write(scope, nil)
 			}
 		}
-		// The last one is there long enough to see everything.
+		// The last leader stays long enough to see everything.
 		m.now = m.now.Add(20 * time.Second)
 		last := NewRecorder("master-0", m.tick, m.files[0])
 		for _, scope := range scopes {

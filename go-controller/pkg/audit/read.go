@@ -16,12 +16,11 @@ type Problem struct {
 	Message string `json:"message"`
 }
 
-// String returns it as compilers do.
+// String formats the problem as compilers do.
 func (p Problem) String() string { return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Message) }
 
-// Read reads records, one on each line, and returns the lines that are none. A last
-// line without its end is being written, or was when the master was killed: it is none
-// of these.
+// Read reads records, one per line, and reports the lines that are not valid records. A last line without a line
+// end is not reported: it is still being written, or the master was killed while writing it.
 func Read(from io.Reader, file string) (records []Record, problems []Problem, err error) {
 	in := bufio.NewReader(from)
 	for line := 1; ; line++ {

@@ -10,31 +10,31 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// APIVersion is the version of the schema of records and answers. Fields and types may
-// be added to it; what there is keeps its name and meaning.
+// APIVersion is the version of the schema of records and answers. Fields and types may be added to it; existing
+// ones keep their names and meaning.
 const APIVersion = "egress.ovnkube/v1"
 
-// Type is what a record says.
+// Type is the type of a record.
 type Type string
 
-// The types of records.
+// Types of records.
 const (
-	// TypeStarted: a master has begun to lead.
+	// TypeStarted: a master has started to lead.
 	TypeStarted Type = "Started"
-	// TypeFound: an assignment, or a pod, is there: the leader found it when it began, or
-	// had it when it began a file.
+	// TypeFound: an assignment or a pod exists; the leader found it when it started to lead, or had it when it
+	// started a file.
 	TypeFound Type = "Found"
-	// TypeComplete: nothing was there besides what the leader has stated.
+	// TypeComplete: nothing exists besides what the leader has stated.
 	TypeComplete Type = "Complete"
-	// TypeLost: records could not be written; what is there is stated anew.
+	// TypeLost: records could not be written; the current state is stated again.
 	TypeLost Type = "Lost"
 	// TypeAssigned: a node has been assigned an address.
 	TypeAssigned Type = "Assigned"
-	// TypeReleased: no node is assigned an address any more.
+	// TypeReleased: the address is no longer assigned to a node.
 	TypeReleased Type = "Released"
 	// TypePodAdded: a pod leaves with an address.
 	TypePodAdded Type = "PodAdded"
-	// TypePodRemoved: a pod does not leave with an address any more.
+	// TypePodRemoved: a pod no longer leaves with an address.
 	TypePodRemoved Type = "PodRemoved"
 )
 
@@ -44,47 +44,47 @@ var types = map[Type]bool{
 	TypeFound: true, TypeAssigned: true, TypeReleased: true, TypePodAdded: true, TypePodRemoved: true,
 }
 
-// The reasons that no condition and no Event has.
+// Reasons that no condition or Event uses.
 const (
-	// ReasonObjectDeleted: the object is gone.
+	// ReasonObjectDeleted: the object was deleted.
 	ReasonObjectDeleted = "ObjectDeleted"
-	// ReasonAddressRemoved: the object does not ask for the address any more.
+	// ReasonAddressRemoved: the object no longer requests the address.
 	ReasonAddressRemoved = "AddressRemoved"
-	// ReasonPodDeleted: the pod is gone.
+	// ReasonPodDeleted: the pod was deleted.
 	ReasonPodDeleted = "PodDeleted"
-	// ReasonNotSelected: the object does not select the pod any more.
+	// ReasonNotSelected: the object no longer selects the pod.
 	ReasonNotSelected = "NotSelected"
 )
 
 // Record is one line of the log.
 type Record struct {
-	// APIVersion is that of the schema.
+	// APIVersion is the version of the schema.
 	APIVersion string `json:"apiVersion"`
-	// Time is when the leader knew that the change was written.
+	// Time is when the leader knew that the change had been written.
 	Time time.Time `json:"time"`
 	// Leader is the name of the master that wrote the record.
 	Leader string `json:"leader"`
-	// Term is when it began to lead.
+	// Term is when that master started to lead.
 	Term time.Time `json:"term"`
-	// Sequence counts the records of the term, from 1.
+	// Sequence numbers the records of the term, from 1.
 	Sequence int64 `json:"sequence"`
-	// Type is what the record says.
+	// Type is the type of the record.
 	Type Type `json:"type"`
-	// Object is what assigns the address; absent where the record is about none.
+	// Object is what assigns the address; absent if the record is about no object.
 	Object *Object `json:"object,omitempty"`
-	// Family is that of the address, IPv4 or IPv6.
+	// Family is the address family, IPv4 or IPv6.
 	Family string `json:"family,omitempty"`
-	// Address is the egress address; absent where the node's routes decide.
+	// Address is the egress address; absent if the node's routes decide.
 	Address string `json:"address,omitempty"`
 	// From is the node that had the address before.
 	From string `json:"from,omitempty"`
-	// To is the node that has it; ALL where every node serves its own pods.
+	// To is the node that has the address; ALL if every node serves its own pods.
 	To string `json:"to,omitempty"`
-	// Pod is what leaves with the address; absent where the record is about the node.
+	// Pod is the pod that leaves with the address; absent if the record is about the node.
 	Pod *Pod `json:"pod,omitempty"`
-	// Reason is that of the Event or condition.
+	// Reason is the reason of the Event or condition.
 	Reason string `json:"reason,omitempty"`
-	// Message says more.
+	// Message gives details.
 	Message string `json:"message,omitempty"`
 }
 
@@ -92,11 +92,11 @@ type Record struct {
 type Object struct {
 	// Kind is EgressIP or EgressService.
 	Kind string `json:"kind"`
-	// Namespace is absent where the kind has none.
+	// Namespace is absent for cluster-scoped kinds.
 	Namespace string `json:"namespace,omitempty"`
-	// Name is that of the object.
+	// Name is the name of the object.
 	Name string `json:"name"`
-	// UID is absent where the object was gone before anybody recorded it.
+	// UID is absent if the object was gone before anything recorded it.
 	UID string `json:"uid,omitempty"`
 }
 
@@ -110,22 +110,22 @@ func (o Object) String() string {
 
 // Pod is a pod with one of its addresses.
 type Pod struct {
-	// Namespace is that of the pod.
+	// Namespace is the namespace of the pod.
 	Namespace string `json:"namespace"`
-	// Name is that of the pod.
+	// Name is the name of the pod.
 	Name string `json:"name"`
-	// UID is absent where the pod was gone before anybody recorded it.
+	// UID is absent if the pod was gone before anything recorded it.
 	UID string `json:"uid,omitempty"`
-	// Address is the pod's own.
+	// Address is the pod's own address.
 	Address string `json:"address"`
-	// Node is the one that the pod runs on.
+	// Node is the node that the pod runs on.
 	Node string `json:"node,omitempty"`
 }
 
 // Key returns "namespace/name".
 func (p Pod) Key() string { return p.Namespace + "/" + p.Name }
 
-// validate returns why a record cannot be used; nil where it can.
+// validate returns why a record cannot be used, or nil if it can.
 func (r Record) validate() error {
 	about, known := types[r.Type]
 	switch {
@@ -155,8 +155,7 @@ func (r Record) validate() error {
 	return nil
 }
 
-// Fact is an assignment: a node has an address. With a Pod it is that the pod leaves
-// with the address.
+// Fact is an assignment: a node has an address. If Pod is set, it is instead that the pod leaves with the address.
 type Fact struct {
 	Object  Object
 	Address netip.Addr
@@ -164,7 +163,7 @@ type Fact struct {
 	Pod     *Pod
 }
 
-// factKey identifies a fact: of one key, only one holds at a time.
+// factKey identifies a fact: at most one fact per key holds at a time.
 type factKey struct{ kind, namespace, name, address, pod, podAddress string }
 
 func keyOf(o Object, address string, p *Pod) factKey {
@@ -198,8 +197,7 @@ func (f Fact) record(t Type) Record {
 	return r
 }
 
-// another reports whether two UIDs are those of two objects. One that is not known may
-// be any.
+// another reports whether two UIDs belong to different objects. An unknown UID matches any.
 func another(a, b string) bool { return a != "" && b != "" && a != b }
 
 // replaces reports whether a fact of the same key is about another object or pod.
@@ -207,7 +205,7 @@ func (f Fact) replaces(was Fact) bool {
 	return another(f.Object.UID, was.Object.UID) || f.Pod != nil && was.Pod != nil && another(f.Pod.UID, was.Pod.UID)
 }
 
-// completed is f with what was known of it before.
+// completed returns f, completed with what was known before.
 func (f Fact) completed(was Fact) Fact {
 	if f.Object.UID == "" {
 		f.Object.UID = was.Object.UID

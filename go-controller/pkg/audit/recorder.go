@@ -14,31 +14,31 @@ import (
 )
 
 const (
-	// retryDelay is how long a sink that failed is left alone.
+	// retryDelay is how long to wait before retrying a sink that failed.
 	retryDelay = time.Second
-	// maxWaiting is how many records may wait for a sink that fails. Beyond that they are
-	// lost, and what is there is stated anew when it works again.
+	// maxWaiting is how many records may wait for a sink that fails. Beyond that they are lost, and the current
+	// state is stated again when the sink works.
 	maxWaiting = 100_000
 )
 
-// Sink takes the lines.
+// Sink stores the lines of the log.
 type Sink interface {
 	// Write appends whole lines. After an error it may be called again with the same ones.
 	Write(lines []byte) (int, error)
-	// Sync returns when what was written is on the disk.
+	// Sync returns once everything written is on disk.
 	Sync() error
-	// Full reports whether it is time for another file.
+	// Full reports whether it is time to rotate.
 	Full() bool
-	// Rotate begins another file.
+	// Rotate starts another file.
 	Rotate() error
 }
 
-// Why says why a fact begins to hold, or ceases to where gone is true. For an assignment
-// that begins, from is the node before.
+// Why returns why a fact starts to hold, or why it no longer holds if gone is true. For an assignment that starts,
+// from is the previous node.
 type Why func(f Fact, from string, gone bool) (reason, message string)
 
-// Recorder records what the leader finds and writes, during one term. It is safe for
-// concurrent use. Whoever tells it something never waits for the sink.
+// Recorder records what the leader finds and writes during one term. It is safe for concurrent use. Its callers
+// never wait for the sink.
 type Recorder struct {
 	leader string
 	term   time.Time
@@ -49,19 +49,19 @@ type Recorder struct {
 	mu    sync.Mutex
 	last  int64 // sequence
 	facts map[string]map[factKey]Fact
-	// met are the scopes that were told of; nil once nothing else is there.
+	// met are the scopes reported so far; nil once the statement is complete.
 	met     map[string]bool
 	waiting []Record
-	failing bool // the sink
-	lost    bool // records
+	failing bool // the sink fails
+	lost    bool // records were lost
 
-	// Of Run: lines that the sink has not taken, how many bytes the head of the file
-	// has, and how many were written behind it.
+	// Used by Run: lines that the sink has not taken yet, the size in bytes of the file's head (its opening
+	// statement), and how many bytes were written after it.
 	unwritten       []byte
 	head, sinceHead int
 }
 
-// NewRecorder returns the recorder of a leader for the term that begins now.
+// NewRecorder returns the recorder of a leader for the term that starts now.
 func NewRecorder(leader string, now func() time.Time, sink Sink) *Recorder {
 	r := &Recorder{leader: leader, term: now().UTC(), now: now, sink: sink, wake: make(chan struct{}, 1),
 		facts: map[string]map[factKey]Fact{}, met: map[string]bool{}}
@@ -69,15 +69,15 @@ func NewRecorder(leader string, now func() time.Time, sink Sink) *Recorder {
 	return r
 }
 
-// Expects reports whether Found is still to be called about a scope.
+// Expects reports whether Found is still to be called for a scope.
 func (r *Recorder) Expects(scope string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.met != nil && !r.met[scope]
 }
 
-// Found tells what was there of a scope, an object or a pod, before this leader wrote
-// anything about it. It counts once in a term, before Complete.
+// Found reports what existed of a scope, an object or a pod, before this leader wrote anything about it. Only the
+// first call for a scope in a term counts, and only before Complete.
 func (r *Recorder) Found(scope string, facts []Fact) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,7 +92,7 @@ func (r *Recorder) Found(scope string, facts []Fact) {
 	r.keep(scope, found)
 }
 
-// Set tells what is there of a scope now: what was written.
+// Set reports the current facts of a scope, as written.
 func (r *Recorder) Set(scope string, facts []Fact, why Why) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,7 +134,7 @@ func (r *Recorder) Set(scope string, facts []Fact, why Why) {
 	r.keep(scope, is)
 }
 
-// Current returns the facts of a scope, in order.
+// Current returns the facts of a scope, sorted.
 func (r *Recorder) Current(scope string) []Fact {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +145,7 @@ func (r *Recorder) Current(scope string) []Fact {
 	return facts
 }
 
-// Complete tells that nothing else was there than what Found has been told.
+// Complete reports that Found has been called for everything that exists.
 func (r *Recorder) Complete() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,8 +156,7 @@ func (r *Recorder) Complete() {
 	r.add(Record{Type: TypeComplete})
 }
 
-// CompleteAfter calls Complete when all of done are closed: whoever finds something has
-// told of it then.
+// CompleteAfter calls Complete once all of done are closed: everything that exists has been reported by then.
 func (r *Recorder) CompleteAfter(ctx context.Context, done ...<-chan struct{}) {
 	for _, d := range done {
 		select {
@@ -169,7 +168,7 @@ func (r *Recorder) CompleteAfter(ctx context.Context, done ...<-chan struct{}) {
 	r.Complete()
 }
 
-// keep remembers the facts of a scope; mu is held.
+// keep stores the facts of a scope; mu is held.
 func (r *Recorder) keep(scope string, facts map[factKey]Fact) {
 	if len(facts) == 0 {
 		delete(r.facts, scope)
@@ -178,7 +177,7 @@ func (r *Recorder) keep(scope string, facts map[factKey]Fact) {
 	r.facts[scope] = facts
 }
 
-// add has a record written; mu is held.
+// add queues a record for writing; mu is held.
 func (r *Recorder) add(rec Record) {
 	r.waiting = append(r.waiting, r.number(rec))
 	if r.failing && len(r.waiting) > maxWaiting {
@@ -190,14 +189,14 @@ func (r *Recorder) add(rec Record) {
 	}
 }
 
-// number completes a record; mu is held.
+// number fills in the common fields of a record; mu is held.
 func (r *Recorder) number(rec Record) Record {
 	r.last++
 	rec.APIVersion, rec.Leader, rec.Term, rec.Sequence, rec.Time = APIVersion, r.leader, r.term, r.last, r.now().UTC()
 	return rec
 }
 
-// statement states what is there; mu is held.
+// statement returns records of the current state; mu is held.
 func (r *Recorder) statement() []Record {
 	var all []Record
 	for _, scope := range slices.Sorted(maps.Keys(r.facts)) {
@@ -211,8 +210,8 @@ func (r *Recorder) statement() []Record {
 	return all
 }
 
-// Run writes the records until ctx is done, and then those that are left. An error of the
-// sink is logged, and it is tried again.
+// Run writes the records until ctx is done, and then the remaining ones. Errors of the sink are logged and writing
+// is retried.
 func (r *Recorder) Run(ctx context.Context) error {
 	for {
 		select {
@@ -234,19 +233,19 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
-// flush writes what waits, and begins another file where that is due.
+// flush writes the waiting records, and rotates the file if due.
 func (r *Recorder) flush() error {
 	if err := r.write(r.take); err != nil {
 		return err
 	}
-	if !r.sink.Full() || r.sinceHead < r.head { // else there would be nothing but heads
+	if !r.sink.Full() || r.sinceHead < r.head { // otherwise files might contain nothing but heads
 		return nil
 	}
 	return r.rotate()
 }
 
-// rotate begins another file with a statement. Where it cannot, the statement is in this
-// one, where it says nothing new.
+// rotate starts another file with a statement. If it cannot, the statement goes into the current file, where it
+// adds nothing new.
 func (r *Recorder) rotate() error {
 	r.mu.Lock()
 	taken := r.waiting
@@ -269,7 +268,7 @@ func (r *Recorder) rotate() error {
 	return err
 }
 
-// take returns the records that wait.
+// take returns the waiting records.
 func (r *Recorder) take() []Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,9 +15,9 @@ import (
 
 // files is a Sink in memory.
 type files struct {
-	all   []*bytes.Buffer // the last is written
+	all   []*bytes.Buffer // the last is the current file
 	max   int             // bytes; 0: never full
-	fails int             // how often the next writes fail, after half of what they are given
+	fails int             // how many of the next writes fail, after writing half of the data
 	syncs int
 }
 
@@ -40,7 +40,7 @@ func (f *files) Full() bool { return f.max > 0 && f.all[len(f.all)-1].Len() >= f
 
 func (f *files) Rotate() error { f.all = append(f.all, &bytes.Buffer{}); return nil }
 
-// read returns the records of some of the files.
+// read returns the records of the files from an index on.
 func (f *files) read(t testing.TB, from int) []Record {
 	t.Helper()
 	var all []Record
@@ -56,7 +56,7 @@ func (f *files) read(t testing.TB, from int) []Record {
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// clock returns a clock that goes on by a second each time it is looked at.
+// clock returns a clock that advances by one second on each call.
 func clock(from time.Time) func() time.Time {
 	return func() time.Time {
 		from = from.Add(time.Second)
@@ -87,7 +87,7 @@ func why(f Fact, from string, gone bool) (string, string) {
 	return "Assigned", ""
 }
 
-// lines are records in short.
+// lines formats records briefly.
 func lines(records []Record) string {
 	var out strings.Builder
 	for _, r := range records {
@@ -116,12 +116,12 @@ func wantLines(t *testing.T, what string, got []Record, want ...string) {
 	}
 }
 
-// TestRecorder: a change is recorded once, and what is as before not at all.
+// TestRecorder: each change is recorded once, and what has not changed is not recorded.
 func TestRecorder(t *testing.T) {
 	f := newFiles()
 	r := NewRecorder("master-1", clock(start), f)
 	r.Found("EgressIP/prod", []Fact{assignment("prod", "172.18.0.33", "n1")})
-	r.Found("EgressIP/prod", []Fact{assignment("prod", "172.18.0.33", "n3")}) // counts once
+	r.Found("EgressIP/prod", []Fact{assignment("prod", "172.18.0.33", "n3")}) // only the first call counts
 	r.Found("pod prod/web", nil)
 	r.Set("EgressIP/prod", []Fact{assignment("prod", "172.18.0.33", "n1")}, why)
 	if r.Expects("pod prod/web") || !r.Expects("pod prod/db") {
@@ -136,7 +136,7 @@ func TestRecorder(t *testing.T) {
 	r.Set("EgressIP/prod", []Fact{assignment("prod", "172.18.0.33", "n2"), assignment("prod", "fd00::33", "n2")}, why)
 	unknown := use("prod", "172.18.0.33", "prod/web", "10.244.1.3")
 	unknown.Pod.UID, unknown.Object.UID = "", ""
-	r.Set("pod prod/web", []Fact{unknown}, why) // the same, as far as is known
+	r.Set("pod prod/web", []Fact{unknown}, why) // no change as far as is known
 	another := use("prod", "172.18.0.33", "prod/web", "10.244.1.3")
 	another.Pod.UID = "uid-later"
 	r.Set("pod prod/web", []Fact{another}, why)
@@ -165,8 +165,8 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// TestEachFileStandsAlone: the last file alone says what is there, and all together
-// say the same as one that is not rotated.
+// TestEachFileStandsAlone: the last file alone has the current state, and all files together say the same as one
+// that is not rotated.
 func TestEachFileStandsAlone(t *testing.T) {
 	f, whole := newFiles(), newFiles()
 	f.max = 2000
@@ -207,7 +207,7 @@ func TestEachFileStandsAlone(t *testing.T) {
 	}
 }
 
-// TestSinkFails: records wait for a sink that fails, and none is lost or doubled.
+// TestSinkFails: records wait for a sink that fails, and none is lost or duplicated.
 func TestSinkFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFiles()
@@ -230,8 +230,7 @@ func TestSinkFails(t *testing.T) {
 	})
 }
 
-// TestSinkFailsForLong: what does not fit is lost, the log says so, and what is there is
-// stated anew.
+// TestSinkFailsForLong: what does not fit is lost, the log says so, and the current state is stated again.
 func TestSinkFailsForLong(t *testing.T) {
 	f := newFiles()
 	r := NewRecorder("master-1", clock(start), f)
@@ -271,9 +270,9 @@ func TestSinkFailsForLong(t *testing.T) {
 	}
 }
 
-// TestLastRecords: what waits when the master ends is written.
+// TestLastRecords: what is waiting when the master stops is written.
 func TestLastRecords(t *testing.T) {
-	for range 20 { // what is recorded and the end come in either order
+	for range 20 { // the records and the stop arrive in either order
 		f := newFiles()
 		r := NewRecorder("master-1", clock(start), f)
 		r.Set("EgressIP/prod", []Fact{assignment("prod", "172.18.0.33", "n1")}, why)

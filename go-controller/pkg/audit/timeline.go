@@ -7,35 +7,35 @@ import (
 	"time"
 )
 
-// Period is how long an assignment held, or a pod left with an address.
+// Period is the time during which an assignment held, or a pod left with an address.
 type Period struct {
 	Object Object `json:"object"`
-	// Address is absent where the node's routes decide.
+	// Address is absent if the node's routes decide.
 	Address string `json:"address,omitempty"`
-	// Node has the address; absent where the period is a pod's.
+	// Node is the node that has the address; absent for the period of a pod.
 	Node string `json:"node,omitempty"`
-	// Pod leaves with the address; absent where the period is a node's.
+	// Pod is the pod that leaves with the address; absent for the period of a node.
 	Pod *Pod `json:"pod,omitempty"`
 	// Begin is when it began.
 	Begin Moment `json:"begin"`
-	// End is when it ended; absent where the records do not tell of an end.
+	// End is when it ended; absent if the records show no end.
 	End *Moment `json:"end,omitempty"`
 }
 
 // Moment is when something changed.
 type Moment struct {
 	Time time.Time `json:"time"`
-	// Observed: nobody recorded the change when it was made; the next leader saw it.
+	// Observed means that the change was not recorded when it was made; the next leader noticed it.
 	Observed bool `json:"observed,omitempty"`
-	// After is the last moment at which it had not changed yet, of one that was
-	// observed; absent where the records do not go back as far.
+	// After is the last time at which an observed change had not happened yet; absent if the records do not go back
+	// that far.
 	After *time.Time `json:"after,omitempty"`
-	// Reason and Message are those of the record.
+	// Reason and Message are copied from the record.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
-// notYet reports whether the change cannot have been made by a time.
+// notYet reports whether the change cannot have happened by a time.
 func (m Moment) notYet(at time.Time) bool {
 	if m.Observed {
 		return m.After != nil && !at.After(*m.After)
@@ -43,47 +43,46 @@ func (m Moment) notYet(at time.Time) bool {
 	return at.Before(m.Time)
 }
 
-// Gap says that records of a term are missing.
+// Gap is a range of missing records of a term.
 type Gap struct {
 	Leader string    `json:"leader"`
 	Term   time.Time `json:"term"`
-	// First and Last are the sequences that are missing.
+	// First and Last are the first and the last missing sequence.
 	First int64 `json:"first"`
 	Last  int64 `json:"last"`
-	// After and Before are the times of the records around them.
+	// After and Before are the times of the records before and after the gap.
 	After  time.Time `json:"after"`
 	Before time.Time `json:"before"`
 }
 
-// String is a sentence without a full stop.
+// String returns a sentence without a full stop.
 func (g Gap) String() string {
 	return fmt.Sprintf("records %d to %d of leader %s, between %s and %s, are missing",
 		g.First, g.Last, g.Leader, g.After.UTC().Format(time.RFC3339Nano), g.Before.UTC().Format(time.RFC3339Nano))
 }
 
-// Timeline is what records say together.
+// Timeline is the combined content of records.
 type Timeline struct {
 	Periods []Period
 	Gaps    []Gap
-	// First and Last are the times of the first and the last record; Count is how many
-	// there are, without copies.
+	// First and Last are the times of the first and the last record; Count is the number of records, without
+	// duplicates.
 	First, Last time.Time
 	Count       int
 
 	open  map[factKey]open
-	epoch int        // what is there is stated anew in each
-	prior *time.Time // the last record of the epoch before
+	epoch int        // increases with each statement of the current state
+	prior *time.Time // the last record of the previous epoch
 }
 
 // open is a period that has not ended.
 type open struct {
 	index int // in Periods
-	epoch int // in which it was last heard of
+	epoch int // in which it was last mentioned
 }
 
-// NewTimeline puts records together. Their order does not matter, and neither do copies.
-// Terms do not overlap: that which began first comes first, whatever its clock said
-// towards its end.
+// NewTimeline combines records, in any order and possibly with duplicates. Terms do not overlap: the one that
+// started first comes first, whatever its clock showed towards its end.
 func NewTimeline(records []Record) *Timeline {
 	sorted := slices.Clone(records)
 	slices.SortStableFunc(sorted, func(a, b Record) int {
@@ -109,7 +108,7 @@ func NewTimeline(records []Record) *Timeline {
 	return t
 }
 
-// follow looks at what lies between two records.
+// follow checks for a gap between two records, and starts a new epoch at a statement.
 func (t *Timeline) follow(before *Record, r Record) {
 	same := before != nil && before.Term.Equal(r.Term) && before.Leader == r.Leader
 	next := int64(1)
@@ -134,7 +133,7 @@ func (t *Timeline) follow(before *Record, r Record) {
 	}
 }
 
-// add takes over one record.
+// add applies one record.
 func (t *Timeline) add(r Record) {
 	switch r.Type {
 	case TypeStarted, TypeLost:
@@ -151,7 +150,7 @@ func (t *Timeline) add(r Record) {
 	}
 }
 
-// silent returns what was not heard of in this epoch, in order.
+// silent returns what was not mentioned in this epoch, sorted.
 func (t *Timeline) silent() []factKey {
 	var keys []factKey
 	for k, o := range t.open {
@@ -163,7 +162,7 @@ func (t *Timeline) silent() []factKey {
 	return keys
 }
 
-// observed is the moment of a change that only the comparison shows.
+// observed returns the moment of a change that only the comparison of statements shows.
 func (t *Timeline) observed(r Record) Moment {
 	return Moment{Time: r.Time, Observed: true, After: t.prior}
 }
@@ -182,7 +181,7 @@ func (t *Timeline) begin(r Record, m Moment) {
 			return
 		}
 		end := m
-		if r.Pod != nil || r.From != was.Node { // it had ended before, which nobody has recorded
+		if r.Pod != nil || r.From != was.Node { // it had ended before, which was not recorded
 			end = t.observed(r)
 		}
 		t.end(k, end)
@@ -191,7 +190,7 @@ func (t *Timeline) begin(r Record, m Moment) {
 	t.open[k] = open{len(t.Periods) - 1, t.epoch}
 }
 
-// fill takes over what was not known before.
+// fill fills in what was not known before.
 func (p *Period) fill(is Period) {
 	p.Object.UID = cmp.Or(p.Object.UID, is.Object.UID)
 	if p.Pod != nil && is.Pod != nil {
@@ -208,8 +207,8 @@ func (t *Timeline) end(k factKey, m Moment) {
 	}
 }
 
-// overlaps reports whether a period may have held at some time from a moment to another,
-// both included; a zero one does not limit.
+// overlaps reports whether a period may have held at some time between from and to, inclusive; a zero time is no
+// limit.
 func (p Period) overlaps(from, to time.Time) bool {
 	if !to.IsZero() && p.Begin.notYet(to) {
 		return false
@@ -217,8 +216,8 @@ func (p Period) overlaps(from, to time.Time) bool {
 	return p.End == nil || from.IsZero() || p.End.Time.After(from)
 }
 
-// certain reports whether a period held at a moment for certain: one that was observed may
-// have begun later, or ended earlier.
+// certain reports whether a period certainly held at a time: an observed one may have begun later, or ended
+// earlier.
 func (p Period) certain(at time.Time) bool {
 	return !p.Begin.Time.After(at) && (p.End == nil || p.End.notYet(at))
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
 )
 
-// story is what two masters record: the first is killed before it records that the
-// address has moved to n3 and that prod/db is gone.
+// story returns what two masters record: the first is killed before it records that the address has moved to n3 and
+// that prod/db is gone.
 func story(t *testing.T) (first, second *files) {
 	t.Helper()
 	first, second = newFiles(), newFiles()
@@ -43,7 +43,7 @@ func story(t *testing.T) (first, second *files) {
 
 func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 
-// TestHistory: the samples of docs/egress-history.md.
+// TestHistory: the examples of docs/egress-history.md.
 func TestHistory(t *testing.T) {
 	first, second := story(t)
 	tl := NewTimeline(append(second.read(t, 0), first.read(t, 0)...))
@@ -71,7 +71,7 @@ func TestHistory(t *testing.T) {
 	inDoc("lines", first.all[0].String())
 }
 
-// TestAt: who had an address, and who used it, at moments around those of the records.
+// TestAt: who had an address, and who used it, at times around those of the records.
 func TestAt(t *testing.T) {
 	first, second := story(t)
 	tl := NewTimeline(append(first.read(t, 0), second.read(t, 0)...))
@@ -112,7 +112,7 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// TestGaps: records that are missing are told, and what they may have said is not made up.
+// TestGaps: missing records are reported, and what they may have contained is not made up.
 func TestGaps(t *testing.T) {
 	first, _ := story(t)
 	all := first.read(t, 0)
@@ -120,7 +120,7 @@ func TestGaps(t *testing.T) {
 		some := slices.Delete(slices.Clone(all), i, i+1)
 		gaps := len(NewTimeline(some).Gaps)
 		want := 1
-		if i == len(all)-1 || i == 0 { // the last leaves no trace; a file may begin with Complete
+		if i == len(all)-1 || i == 0 { // a missing last record leaves no trace; a file may begin with Complete
 			want = 0
 		}
 		if gaps != want {
@@ -129,7 +129,7 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// TestRead: lines that are no records are told, but for a last one that has no end.
+// TestRead: lines that are not records are reported, except for an unterminated last line.
 func TestRead(t *testing.T) {
 	good := `{"apiVersion":"egress.ovnkube/v1","time":"2026-03-01T12:00:00.5Z","leader":"m","term":"2026-03-01T12:00:00Z","sequence":1,"type":"Started"}`
 	about := func(fields string) string {
@@ -165,8 +165,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestSchemaIsDocumented: the tables of docs/egress-history.md have all fields and types,
-// and no other.
+// TestSchemaIsDocumented: the tables of docs/egress-history.md list exactly the existing fields and types.
 func TestSchemaIsDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../../docs/egress-history.md")
 	if err != nil {

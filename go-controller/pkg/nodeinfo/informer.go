@@ -10,8 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// informer hands out the nodes of a View like the informer behind it, whose other
-// methods it has.
+// informer serves the nodes of a View. It inherits its other methods from the View's source informer.
 type informer struct {
 	cache.SharedIndexInformer
 	indexer cache.Indexer
@@ -19,10 +18,10 @@ type informer struct {
 	mu       sync.Mutex
 	synced   bool
 	handlers []*registration
-	shown    map[string]*corev1.Node // what handlers have been told of
+	shown    map[string]*corev1.Node // the nodes last passed to handlers
 }
 
-// registration is a handler that was added.
+// registration is an added handler.
 type registration struct {
 	of      *informer
 	handler cache.ResourceEventHandler
@@ -39,8 +38,7 @@ func newInformer(behind cache.SharedIndexInformer) *informer {
 	}
 }
 
-// replace makes nodes be those there are, and tells the handlers, which must not
-// block.
+// replace replaces all nodes and notifies the handlers, which must not block.
 func (i *informer) replace(nodes map[string]*corev1.Node) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -75,7 +73,7 @@ func (i *informer) replace(nodes map[string]*corev1.Node) {
 	}
 }
 
-// sync says that all nodes that were there at the start have been handed out.
+// sync marks the informer as synced: all nodes that existed at startup have been passed to handlers.
 func (i *informer) sync() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -101,8 +99,7 @@ func (i *informer) AddEventHandler(h cache.ResourceEventHandler) (cache.Resource
 	return r, nil
 }
 
-// AddEventHandlerWithResyncPeriod implements cache.SharedIndexInformer. Nothing here
-// is sent a second time.
+// AddEventHandlerWithResyncPeriod implements cache.SharedIndexInformer. There are no resyncs.
 func (i *informer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
 	return i.AddEventHandler(h)
 }

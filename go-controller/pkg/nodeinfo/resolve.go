@@ -17,29 +17,29 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Cluster is what annotations have to fit.
+// Cluster is the configuration that annotations have to fit.
 type Cluster struct {
-	// NodeBits is the length of the subnets that nodes get, by family.
+	// NodeBits is the prefix length of the subnets that nodes get, by family.
 	NodeBits map[topology.Family]int
 	// Cluster, Service, Join and Masquerade are the ranges of the cluster itself.
 	Cluster, Service, Join, Masquerade []netip.Prefix
 }
 
-// maxInterface is the longest name of a network interface.
+// maxInterface is the maximum length of a network interface's name.
 const maxInterface = 15
 
-// errOwned is why a valid value does not count that somebody else wrote.
+// errOwned is why a valid value does not take effect: this process owns the annotation and did not write it.
 var errOwned = errors.New("is not what was assigned, which stays in force")
 
-// resolver decides what is in force. It has no clock and does no I/O.
+// resolver decides which annotations take effect. It has no clock and does no I/O.
 type resolver struct {
 	cluster Cluster
 	// owns are the annotations that this process writes.
 	owns map[string]bool
-	// settleTime is how long another value has to be there before it counts, by annotation.
+	// settleTime is how long a new value has to be there before it takes effect, by annotation.
 	settleTime func(annotation string) time.Duration
-	states     map[string]*state // by name
-	// decided are the values that this process wants, by node; nil: none is to be there.
+	states     map[string]*state // by node name
+	// decided are the values that this process wants, by node; nil means that the annotation is to be absent.
 	decided map[types.UID]map[string]*string
 }
 
@@ -52,7 +52,7 @@ func newResolver(cluster Cluster, owns []string, settleTime func(string) time.Du
 	return r
 }
 
-// decide notes what this process wants; it returns whether that is something new.
+// decide notes what this process wants, and reports whether that is a change.
 func (r *resolver) decide(node types.UID, annotations map[string]*string) bool {
 	if r.decided[node] == nil {
 		r.decided[node] = map[string]*string{}
@@ -73,9 +73,9 @@ type state struct {
 	uid     types.UID
 	name    string
 	created time.Time
-	written map[string]string // as the API has them; only those that are decoded
+	written map[string]string // as in the API; only those that are decoded
 	inForce map[string]string
-	waiting map[string]waiting // values that have not been there for long
+	waiting map[string]waiting // values that have not been there for long enough
 	refused map[string]refusal
 	node    topology.Node // decoded from inForce
 }
@@ -86,11 +86,11 @@ type waiting struct {
 	since time.Time
 }
 
-// refusal is why a value does not count.
+// refusal is why a value does not take effect.
 type refusal struct {
 	value, why string
 	since      time.Time
-	// lasts: it has been there for as long as a value has to be to count.
+	// lasts means that the value has been there for as long as a valid value needs to take effect.
 	lasts bool
 }
 
@@ -107,7 +107,7 @@ func written(n *corev1.Node) map[string]string {
 	return out
 }
 
-// add begins with a node; recalled is what the databases have of it.
+// add adds a node; recalled is what the databases have of it.
 func (r *resolver) add(n *corev1.Node, recalled map[string]string) {
 	s := &state{
 		uid: n.UID, name: n.Name, created: n.CreationTimestamp.Time, written: written(n),
@@ -122,7 +122,7 @@ func (r *resolver) add(n *corev1.Node, recalled map[string]string) {
 	r.states[n.Name] = s
 }
 
-// write notes what the API has of a node; it returns whether that is something new.
+// write notes the annotations that a node has in the API, and reports whether they have changed.
 func (r *resolver) write(n *corev1.Node) bool {
 	s, now := r.states[n.Name], written(n)
 	if maps.Equal(s.written, now) {
@@ -132,15 +132,14 @@ func (r *resolver) write(n *corev1.Node) bool {
 	return true
 }
 
-// resolve decides for all nodes. It returns how long it takes until a value that is
-// there now has been there for long enough; 0: none is waiting. first says that
-// nothing has been in force in this process yet.
+// resolve decides for all nodes. It returns the time until the next waiting value has been there for long enough,
+// or 0 if none is waiting. first means that nothing has taken effect in this process yet.
 func (r *resolver) resolve(now time.Time, first bool) time.Duration {
 	nodes := slices.SortedFunc(maps.Values(r.states), func(a, b *state) int {
 		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name))
 	})
 	var rest time.Duration
-	// What one node gives up another may have had to wait for.
+	// What one node gives up, another may have been waiting for.
 	for range len(nodes) + 1 {
 		changed := false
 		rest = 0
@@ -156,7 +155,7 @@ func (r *resolver) resolve(now time.Time, first bool) time.Duration {
 	return rest
 }
 
-// resolveNode decides for one node, as the others are.
+// resolveNode decides for one node, given the current state of the others.
 func (r *resolver) resolveNode(s *state, now time.Time, first bool) (changed bool, rest time.Duration) {
 	for _, name := range kube.NodeAnnotations() {
 		value, there := s.written[name]
@@ -167,13 +166,13 @@ func (r *resolver) resolveNode(s *state, now time.Time, first bool) (changed boo
 			continue
 		}
 		next, err := r.judge(s, name, value, there)
-		if errors.Is(err, errOwned) && !there { // it is put back
+		if errors.Is(err, errOwned) && !there { // the owner restores it
 			continue
 		}
 		if err != nil {
 			delete(s.waiting, name)
 			long := r.settleTime(name)
-			if first { // it may have been there for long: a restart changes nothing
+			if first { // the value may be old: a restart changes nothing
 				long = 0
 			}
 			rest = sooner(rest, s.refuse(name, refusal{value: value, why: reason(err), since: now}, long))
@@ -197,8 +196,8 @@ func (r *resolver) resolveNode(s *state, now time.Time, first bool) (changed boo
 	return changed, rest
 }
 
-// replaced returns, of the annotations of this process, those that an update of a node
-// gave a value which does not count.
+// replaced returns the values that an update of a node gave to annotations of this process and that do not take
+// effect.
 func (r *resolver) replaced(before, after *corev1.Node) map[string]refusal {
 	s := r.states[after.Name]
 	if s == nil || s.uid != after.UID {
@@ -218,7 +217,7 @@ func (r *resolver) replaced(before, after *corev1.Node) map[string]refusal {
 	return out
 }
 
-// judge returns a node with another value of an annotation; or why that does not count.
+// judge returns the node with a new value of an annotation, or why that value does not take effect.
 func (r *resolver) judge(s *state, name, value string, there bool) (topology.Node, error) {
 	next, err := s.without(name), error(nil)
 	if there {
@@ -236,13 +235,13 @@ func (r *resolver) judge(s *state, name, value string, there bool) (topology.Nod
 	return next, err
 }
 
-// wants reports whether this process has decided on a value.
+// wants reports whether a value is what this process has decided.
 func (r *resolver) wants(s *state, name, value string, there bool) bool {
 	want, decided := r.decided[s.uid][name]
 	return decided && there == (want != nil) && (want == nil || *want == value)
 }
 
-// wait returns how long a value has still to be there.
+// wait returns how much longer a value has to be there.
 func (s *state) wait(name, value string, there bool, now time.Time, long time.Duration) time.Duration {
 	w, ok := s.waiting[name]
 	if !ok || w.value != value || w.there != there {
@@ -252,7 +251,7 @@ func (s *state) wait(name, value string, there bool, now time.Time, long time.Du
 	return max(0, w.since.Add(long).Sub(now))
 }
 
-// refuse notes that a value does not count, and returns how long it takes until that lasts.
+// refuse notes that a value does not take effect, and returns how long it takes until that refusal lasts.
 func (s *state) refuse(name string, f refusal, long time.Duration) time.Duration {
 	now := f.since
 	if before, ok := s.refused[name]; ok && before.same(f) {
@@ -267,7 +266,7 @@ func (s *state) refuse(name string, f refusal, long time.Duration) time.Duration
 	return left
 }
 
-// sooner returns the shorter of two times to wait, of which 0 is none.
+// sooner returns the shorter of two waiting times, where 0 means none.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b
@@ -275,7 +274,7 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// without returns the node without what one of its annotations says.
+// without returns the node without what the given annotation says.
 func (s *state) without(name string) topology.Node {
 	n := topology.Node{Name: s.name}
 	for other, value := range s.inForce {
@@ -286,8 +285,8 @@ func (s *state) without(name string) topology.Node {
 	return n
 }
 
-// plausible returns the node as it is with one annotation more; or why that is not
-// valid, does not fit the cluster, or belongs to another node.
+// plausible returns the node with a value for an annotation, or why that value is invalid, does not fit the
+// cluster, or belongs to another node.
 func (r *resolver) plausible(s *state, name, value string) (topology.Node, error) {
 	next := s.without(name)
 	if err := kube.DecodeNodeAnnotation(name, value, &next); err != nil {
@@ -307,7 +306,7 @@ func (r *resolver) plausible(s *state, name, value string) (topology.Node, error
 	return next, nil
 }
 
-// reason is the reason alone of an error that may name node and annotation, too.
+// reason returns only the reason of an error, without the names of node and annotation.
 func reason(err error) string {
 	var a *kube.AnnotationError
 	if errors.As(err, &a) {
@@ -332,7 +331,7 @@ func (c Cluster) check(name string, n topology.Node) error {
 			}
 		}
 	case kube.AnnotationL3Gateway:
-		// They name ports in the database, where every name is there once.
+		// These names are those of ports in the database and have to be unique there.
 		suffix := topology.ExternalInterface("", n.Name)
 		for _, id := range []string{n.Gateway.InterfaceID, n.Gateway.External.InterfaceID} {
 			if bridge, ok := strings.CutSuffix(id, suffix); id != "" && (!ok || len(bridge) > maxInterface) {
@@ -356,7 +355,7 @@ func (c Cluster) check(name string, n topology.Node) error {
 	return nil
 }
 
-// pods returns why subnets are none of the cluster's.
+// pods returns why subnets are not within the cluster's.
 func (c Cluster) pods(subnets []netip.Prefix) error {
 	for _, p := range subnets {
 		if !slices.ContainsFunc(c.Cluster, func(r netip.Prefix) bool { return r.Bits() <= p.Bits() && r.Contains(p.Addr()) }) {
@@ -366,7 +365,7 @@ func (c Cluster) pods(subnets []netip.Prefix) error {
 	return nil
 }
 
-// joins returns why addresses are none of a gateway router on the join switch.
+// joins returns why addresses are not valid for a gateway router on the join switch.
 func (c Cluster) joins(addrs []netip.Prefix) error {
 	for _, p := range addrs {
 		if !slices.ContainsFunc(c.Join, func(r netip.Prefix) bool {
@@ -378,12 +377,11 @@ func (c Cluster) joins(addrs []netip.Prefix) error {
 	return nil
 }
 
-// wider is by how many bits a node's subnet may be wider than what the cluster
-// gives to nodes, as it is after a change of the configuration.
+// wider is by how many bits a node's subnet may be wider than the cluster's current setting, as after a change of
+// the configuration.
 const wider = 4
 
-// greedy returns why a subnet that nothing but an annotation gives to a node would
-// leave too little to others.
+// greedy returns why a subnet that a node has only from an annotation would leave too little to others.
 func (c Cluster) greedy(subnets []netip.Prefix) error {
 	for _, p := range subnets {
 		if least := c.NodeBits[topology.FamilyOf(p.Addr())] - wider; p.Bits() < least {
@@ -393,7 +391,7 @@ func (c Cluster) greedy(subnets []netip.Prefix) error {
 	return nil
 }
 
-// outside returns why addresses are none of a host: they are the cluster's.
+// outside returns why addresses cannot belong to a host: they are in the cluster's ranges.
 func (c Cluster) outside(prefixes []netip.Prefix) error {
 	for _, in := range []struct {
 		name   string
@@ -410,7 +408,7 @@ func (c Cluster) outside(prefixes []netip.Prefix) error {
 	return nil
 }
 
-// collision returns what an annotation of a node would take from another one.
+// collision returns what an annotation of a node would take from another node.
 func collision(name string, n, other topology.Node) error {
 	taken := func(what any) error { return fmt.Errorf("%v belongs to node %s", what, other.Name) }
 	switch name {
@@ -429,8 +427,7 @@ func collision(name string, n, other topology.Node) error {
 	case kube.AnnotationPrimaryIfAddr:
 		return shared(n.Primary, taken, other.Primary, other.Gateway.Addrs)
 	case kube.AnnotationHostAddresses:
-		// Those on other networks may be the same everywhere, as those of bridges that
-		// container runtimes make.
+		// Addresses on other networks may be the same on all nodes, such as those of bridges of container runtimes.
 		return shared(n.Host, taken, other.Primary, other.Gateway.Addrs)
 	case kube.AnnotationL3Gateway:
 		if n.Gateway.MAC != "" && n.Gateway.MAC == other.Gateway.MAC {
@@ -448,7 +445,7 @@ func collision(name string, n, other topology.Node) error {
 	return nil
 }
 
-// shared returns which address of a node is one of another's.
+// shared returns an error for the first address of a node that also belongs to another node.
 func shared(prefixes []netip.Prefix, taken func(any) error, others ...[]netip.Prefix) error {
 	for _, list := range others {
 		for _, o := range list {

@@ -35,7 +35,7 @@ var cluster = Cluster{
 	Masquerade: prefixes("169.254.169.0/29", "fd69::/125"),
 }
 
-// node is the i-th node with everything said about it.
+// node is the i-th node with all fields set.
 func node(i int) topology.Node {
 	name := fmt.Sprint("n", i)
 	addrs := prefixes(fmt.Sprintf("172.18.0.%d/16", i), fmt.Sprintf("fc00::%x/64", i))
@@ -58,14 +58,14 @@ func object(i int, annotations map[string]string) *corev1.Node {
 	}}
 }
 
-// world is what is in force for some nodes.
+// world is the effective state of some nodes.
 type world struct {
 	*resolver
 	now  time.Time
 	objs map[string]*corev1.Node
 }
 
-// begin has n nodes of which all annotations are in force.
+// begin returns n nodes whose annotations are all effective.
 func begin(t *testing.T, owns []string, n int) *world {
 	t.Helper()
 	w := &world{now: start, objs: map[string]*corev1.Node{}, resolver: newResolver(cluster, owns, Settle)}
@@ -87,7 +87,7 @@ func (w *world) inForce(i int) map[string]string {
 	return w.states[fmt.Sprint("n", i)].inForce
 }
 
-// set writes an annotation of a node; "-" removes it. It resolves after a while.
+// set writes an annotation of a node, or removes it if the value is "-", and resolves after a while.
 func (w *world) set(i int, name, value string, after time.Duration) {
 	o := w.objs[fmt.Sprint("n", i)]
 	o.Annotations = maps.Clone(o.Annotations)
@@ -156,8 +156,8 @@ func broken() map[string][]string {
 	}
 }
 
-// Whatever is written that is not valid, what was in force stays, of the node and of
-// the others; the reason is told, and short.
+// Whatever invalid value is written, the effective values of the node and of the others stay, and the reported
+// reason is short.
 func TestBrokenValuesChangeNothing(t *testing.T) {
 	for name, values := range broken() {
 		for _, value := range values {
@@ -182,11 +182,10 @@ func TestBrokenValuesChangeNothing(t *testing.T) {
 	}
 }
 
-// A node that is new and says nothing valid has nothing in force, and takes nothing
-// from who was there.
+// A new node without valid annotations has no effective ones, and takes nothing from existing nodes.
 func TestANewcomerTakesNothing(t *testing.T) {
 	w := begin(t, ByMaster(), 2)
-	o := object(3, kube.FormatNode(node(1))) // all that is the first node's
+	o := object(3, kube.FormatNode(node(1))) // all values of the first node
 	w.add(o, nil)
 	w.resolve(w.now, false)
 	if got := w.inForce(3); len(got) > 1 { // its management port may have the same MAC on its own switch
@@ -195,7 +194,7 @@ func TestANewcomerTakesNothing(t *testing.T) {
 	if got := w.inForce(1); !maps.Equal(got, kube.FormatNode(node(1))) {
 		t.Errorf("the first node has %v", got)
 	}
-	// When who has it goes, the newcomer has it.
+	// When the holder is deleted, the new node gets it.
 	delete(w.states, "n1")
 	w.resolve(w.now, false)
 	if got := w.inForce(3)[kube.AnnotationChassisID]; got != "chassis-n1" {
@@ -203,7 +202,7 @@ func TestANewcomerTakesNothing(t *testing.T) {
 	}
 }
 
-// At the start the database decides, before age does.
+// At startup the database takes precedence over age.
 func TestTheDatabaseDecidesAtTheStart(t *testing.T) {
 	w := &world{now: start, resolver: newResolver(cluster, []string{kube.AnnotationNodeSubnets}, Settle)}
 	claimed := kube.FormatNode(node(2))
@@ -226,7 +225,7 @@ func TestTheDatabaseDecidesAtTheStart(t *testing.T) {
 	}
 }
 
-// What this process writes changes to what it has decided and to nothing else.
+// Annotations that this process writes change to what it has decided and to nothing else.
 func TestOwnedValuesChangeByDecision(t *testing.T) {
 	w := begin(t, ByMaster(), 1)
 	other := `{"default":["10.244.77.0/24"]}`
@@ -241,8 +240,8 @@ func TestOwnedValuesChangeByDecision(t *testing.T) {
 	}
 }
 
-// TestReplaced: of an update, those values are told that do not count in annotations of
-// this process: not its own ones, nor those that were there before or that others write.
+// TestReplaced: of an update, values of this process's annotations that do not take effect are reported, except for
+// its own values, values that were there before, and annotations that others write.
 func TestReplaced(t *testing.T) {
 	w := begin(t, []string{kube.AnnotationNodeSubnets}, 2)
 	before := w.objs["n1"]
@@ -268,8 +267,8 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// What others write counts when it has been there for a while: who writes it puts a
-// foreign value right before.
+// What others write takes effect after it has been there for a while: the owner corrects foreign values before
+// that.
 func TestForeignValuesHaveToStay(t *testing.T) {
 	w := begin(t, ByMaster(), 1)
 	was := w.inForce(1)[kube.AnnotationL3Gateway]
@@ -293,7 +292,7 @@ func TestForeignValuesHaveToStay(t *testing.T) {
 	}
 }
 
-// A value with ten thousand addresses, and a thousand nodes, take no time.
+// A value with ten thousand addresses, and a thousand nodes, are resolved quickly.
 func TestManyNodesAreQuick(t *testing.T) {
 	w := begin(t, ByMaster(), 200)
 	began := time.Now()
@@ -303,7 +302,7 @@ func TestManyNodesAreQuick(t *testing.T) {
 	}
 }
 
-// FuzzResolve: no value makes it panic, or changes what another node has in force.
+// FuzzResolve: no value causes a panic, or changes what is effective for another node.
 func FuzzResolve(f *testing.F) {
 	names := kube.NodeAnnotations()
 	for name, values := range broken() {

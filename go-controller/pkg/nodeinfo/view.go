@@ -21,18 +21,18 @@ import (
 )
 
 const (
-	// settleAgent is how long another value of an annotation that a node writes about
-	// itself has to be there. A node puts a foreign one right in some 100 ms.
+	// settleAgent is how long a new value of an annotation that a node writes about itself has to be there. A node
+	// corrects foreign values within some 100 ms.
 	settleAgent = 2 * time.Second
-	// settleMaster is the same for those that the master writes, which may have to be
-	// elected before. What a node has of these hardly ever changes.
+	// settleMaster is the same for annotations that the master writes: a leader may have to be elected first. These
+	// hardly ever change.
 	settleMaster = 30 * time.Second
 )
 
 // masters are the annotations that the master writes.
 var masters = []string{kube.AnnotationNodeSubnets, kube.AnnotationGatewayLRPIfAddr}
 
-// Settle is how long another value of an annotation has to be there before it counts.
+// Settle returns how long a new value of an annotation has to be there before it takes effect.
 func Settle(annotation string) time.Duration {
 	if slices.Contains(masters, annotation) {
 		return settleMaster
@@ -43,49 +43,48 @@ func Settle(annotation string) time.Duration {
 // ByMaster returns the annotations that the master writes.
 func ByMaster() []string { return slices.Clone(masters) }
 
-// ByNode returns those that a node writes about itself.
+// ByNode returns the annotations that a node writes about itself.
 func ByNode() []string {
 	return slices.DeleteFunc(kube.NodeAnnotations(), func(name string) bool { return slices.Contains(masters, name) })
 }
 
-// Deps is what a View works with.
+// Deps are the dependencies of a View.
 type Deps struct {
-	// Nodes are the nodes as the API has them. They are started by the caller after New.
+	// Nodes are the nodes as in the API. The caller starts the informer after New.
 	Nodes   coreinformers.NodeInformer
 	Cluster Cluster
 	// Owns are the annotations that this process writes.
 	Owns []string
-	// Settle is how long another value has to be there that others write.
+	// Settle returns how long a new value of an annotation that others write has to be there.
 	Settle func(annotation string) time.Duration
-	// Recall returns what the databases have of a node, as values of annotations; nil
-	// where there are none to ask.
+	// Recall returns what the databases have of a node, as values of annotations; nil if there are no databases to
+	// ask.
 	Recall func(node string) map[string]string
-	// Refused is told why an annotation does not count, once.
+	// Refused is told once why an annotation does not take effect.
 	Refused func(n *corev1.Node, err error)
 }
 
-// View is an informer of nodes whose annotations are those in force. It implements
-// coreinformers.NodeInformer: a reader watches and lists it like the informer behind
-// it.
+// View is an informer of nodes with their effective annotations. It implements coreinformers.NodeInformer: readers
+// watch and list it like the informer that it is based on.
 type View struct {
 	deps     Deps
 	informer *informer
 	written  cache.ResourceEventHandlerRegistration
 	wake     chan struct{}
-	refusals []func(node string) // of OnRefusal
+	refusals []func(node string) // functions registered with OnRefusal
 
 	mu       sync.Mutex
 	resolver *resolver
-	first    bool // nothing is in force yet
+	first    bool // nothing has taken effect yet
 	dirty    bool // something was decided
-	// replaced are values that others wrote into annotations of this process, by node:
-	// it may have written its own again before a pass looks.
+	// replaced are values that others wrote into annotations of this process, by node: the process may have
+	// restored its own before the next pass.
 	replaced map[string]map[string]refusal
 }
 
 var _ coreinformers.NodeInformer = (*View)(nil)
 
-// New returns the view. It is empty before Run.
+// New returns a View. It is empty until Run.
 func New(deps Deps) (*View, error) {
 	v := &View{
 		deps: deps, wake: make(chan struct{}, 1), first: true,
@@ -114,11 +113,11 @@ func (v *View) Informer() cache.SharedIndexInformer { return v.informer }
 // Lister implements coreinformers.NodeLister.
 func (v *View) Lister() corelisters.NodeLister { return corelisters.NewNodeLister(v.informer.indexer) }
 
-// Written returns the nodes as the API has them, for who writes their annotations.
+// Written returns the nodes as in the API, for writers of their annotations.
 func (v *View) Written() coreinformers.NodeInformer { return v.deps.Nodes }
 
-// Decide says what this process wants an annotation of a node to be; nil: not to be
-// there. It is called before that is written: no other value comes into force.
+// Decide sets what this process wants annotations of a node to be; nil means absent. Call it before writing them:
+// no other values take effect.
 func (v *View) Decide(node types.UID, annotations map[string]*string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -128,20 +127,20 @@ func (v *View) Decide(node types.UID, annotations map[string]*string) {
 	}
 }
 
-// OnRefusal registers a function that is called when Refusal of a node has changed. It is
-// called before Run, and the function must not block.
+// OnRefusal registers a function that is called when Refusal of a node has changed. Call it before Run; the
+// function must not block.
 func (v *View) OnRefusal(f func(node string)) { v.refusals = append(v.refusals, f) }
 
-// Refusal returns why the first of some annotations of a node does not count that has been
-// refused for as long as another value has to be there to count, or nil if there is none. A node
-// corrects a value that somebody else wrote before that.
+// Refusal returns why the first refused annotation of the given ones of a node does not take effect, or nil if
+// there is none. Only values that have been there for as long as a valid value needs to take effect are reported: a
+// node corrects foreign values before that.
 func (v *View) Refusal(node string, annotations ...string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.resolver.refusal(node, annotations)
 }
 
-// noteReplaced notes which annotations of this process an update gave another value.
+// noteReplaced notes which annotations of this process an update has changed.
 func (v *View) noteReplaced(old, new any) {
 	before, _ := old.(*corev1.Node)
 	after, _ := new.(*corev1.Node)
@@ -158,7 +157,7 @@ func (v *View) noteReplaced(old, new any) {
 	}
 }
 
-// poke asks for a pass.
+// poke requests a pass.
 func (v *View) poke() {
 	select {
 	case v.wake <- struct{}{}:
@@ -166,7 +165,7 @@ func (v *View) poke() {
 	}
 }
 
-// Run works until ctx is done.
+// Run runs until ctx is done.
 func (v *View) Run(ctx context.Context) error {
 	if !queue.Informed(ctx, "nodes", v.written.HasSynced) {
 		return nil
@@ -188,10 +187,10 @@ func (v *View) Run(ctx context.Context) error {
 	}
 }
 
-// pass takes in what the API has and hands out what is in force. It returns how long
-// it takes until a value that waits may count.
+// pass reads the nodes from the API and publishes what is effective. It returns the time until a waiting value may
+// take effect.
 func (v *View) pass(now time.Time) time.Duration {
-	nodes, _ := v.deps.Nodes.Lister().List(labels.Everything()) // reads memory and does not fail
+	nodes, _ := v.deps.Nodes.Lister().List(labels.Everything()) // reads from memory and does not fail
 	v.mu.Lock()
 	byName, present := make(map[string]*corev1.Node, len(nodes)), make(map[types.UID]bool, len(nodes))
 	dirty := v.first || v.dirty
@@ -199,7 +198,7 @@ func (v *View) pass(now time.Time) time.Duration {
 	for _, n := range nodes {
 		byName[n.Name], present[n.UID] = n, true
 	}
-	// Who is gone gives up what it had.
+	// A deleted node gives up what it had.
 	for name, s := range v.resolver.states {
 		if n := byName[name]; n == nil || n.UID != s.uid {
 			delete(v.resolver.states, name)
@@ -254,7 +253,7 @@ func (v *View) pass(now time.Time) time.Duration {
 	return rest
 }
 
-// pending reports whether a value, or a refusal, waits for its time.
+// pending reports whether a value or a refusal is waiting for its time.
 func (r *resolver) pending() bool {
 	for _, s := range r.states {
 		if len(s.waiting) > 0 {
@@ -269,7 +268,7 @@ func (r *resolver) pending() bool {
 	return false
 }
 
-// refusal returns the first refusal that lasts of some annotations of a node.
+// refusal returns the first lasting refusal among some annotations of a node.
 func (r *resolver) refusal(node string, annotations []string) error {
 	s := r.states[node]
 	if s == nil {
@@ -283,7 +282,7 @@ func (r *resolver) refusal(node string, annotations []string) error {
 	return nil
 }
 
-// of says that the value of an annotation does not count.
+// of returns an error that says that the value of an annotation does not take effect.
 func (f refusal) of(annotation string) error {
 	return fmt.Errorf("annotation %s, value %s, does not count: %s", annotation, kube.Shorten(f.value), f.why)
 }
@@ -306,7 +305,7 @@ func lasting(before, after map[string]map[string]refusal) []string {
 	return nodes
 }
 
-// refusals returns what is refused now.
+// refusals returns what is currently refused.
 func (r *resolver) refusals() map[string]map[string]refusal {
 	out := map[string]map[string]refusal{}
 	for name, s := range r.states {
@@ -317,7 +316,7 @@ func (r *resolver) refusals() map[string]map[string]refusal {
 	return out
 }
 
-// news returns what is refused that was not before.
+// news returns the refusals that are new.
 func news(before, after map[string]map[string]refusal) map[string]map[string]refusal {
 	for node, refused := range after {
 		maps.DeleteFunc(refused, func(name string, r refusal) bool {
@@ -328,8 +327,7 @@ func news(before, after map[string]map[string]refusal) map[string]map[string]ref
 	return after
 }
 
-// overlay returns a node with the annotations in force: the node itself, where it has
-// no others.
+// overlay returns a node with its effective annotations: the node itself if they do not differ.
 func (s *state) overlay(n *corev1.Node) *corev1.Node {
 	if maps.Equal(s.written, s.inForce) {
 		return n
@@ -346,7 +344,7 @@ func (s *state) overlay(n *corev1.Node) *corev1.Node {
 	return &shown
 }
 
-// report tells why annotations do not count.
+// report reports why annotations do not take effect.
 func (v *View) report(nodes []*corev1.Node, refused map[string]map[string]refusal) {
 	for _, n := range nodes {
 		for _, name := range slices.Sorted(maps.Keys(refused[n.Name])) {

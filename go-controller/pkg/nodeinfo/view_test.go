@@ -102,14 +102,14 @@ func (a *api) shown(node, annotation string) string {
 	return n.Annotations[annotation]
 }
 
-// TestView hands out what is in force: values of others after a while, own ones when
-// decided, and none that is refused, which is told once.
+// TestView: the view publishes values of others after a while, own values once decided, and never refused ones,
+// which are reported once.
 func TestView(t *testing.T) {
 	a := newAPI(t, ByMaster(), object(1, kube.FormatNode(node(1))), object(2, kube.FormatNode(node(2))))
 	good := kube.FormatNode(node(1))
 	a.write("n1", kube.AnnotationNodeSubnets, `{"default":["10.244.77.0/32"]}`)
 	a.until("the refusal", func() bool { return a.told() == 1 })
-	// Other changes of the node are handed out, with what is in force.
+	// Other changes of the node are published together with the effective annotations.
 	a.write("n1", "other", "x")
 	a.until("another annotation", func() bool { return a.shown("n1", "other") == "x" })
 	if got := a.shown("n1", kube.AnnotationNodeSubnets); got != good[kube.AnnotationNodeSubnets] || a.told() != 1 {
@@ -138,8 +138,7 @@ func (a *api) told() int {
 	return len(a.refused)
 }
 
-// TestDecidedBeforeItIsKnown: a decision about a node that the view has not seen yet
-// is not lost.
+// TestDecidedBeforeItIsKnown: a decision about a node that the view has not seen yet is not lost.
 func TestDecidedBeforeItIsKnown(t *testing.T) {
 	r := newResolver(cluster, ByNode(), Settle)
 	next := kube.FormatNode(node(1))[kube.AnnotationChassisID]
@@ -161,9 +160,8 @@ func (a *api) events(node string) int {
 	return a.seen[node]
 }
 
-// TestRefusalsThatLast: a value that a node writes about itself and that does not count is
-// reported when it has been there for as long as one that counts has to be, and no longer when
-// the node writes another one.
+// TestRefusalsThatLast: an invalid value that a node writes about itself is reported once it has been there for as
+// long as a valid one needs to take effect, and no longer after the node writes another one.
 func TestRefusalsThatLast(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	r := newResolver(cluster, ByMaster(), Settle)
@@ -186,7 +184,7 @@ func TestRefusalsThatLast(t *testing.T) {
 		if want := step.after >= settleAgent; (err != nil) != want || want && !strings.Contains(err.Error(), "node n1") {
 			t.Errorf("after %s: refused %v", step.after, err)
 		}
-		// That of the subnets lasts later than that of the chassis.
+		// The refusal of the subnets lasts later than that of the chassis.
 		if want := step.after >= settleAgent; (len(changed) > 0) != want {
 			t.Errorf("after %s: changed %v", step.after, changed)
 		}

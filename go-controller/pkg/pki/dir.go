@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Names of the files in a directory, those of ovs-pki.
+// File names in a directory, as in ovs-pki.
 const (
 	caCertFile = "cacert.pem"
 	caKeyFile  = "cakey.pem"
@@ -25,19 +25,19 @@ const (
 // Dir is a directory with an authority and what it signed.
 type Dir string
 
-// Files are the paths of a certificate, its key and the certificate of the authority,
-// as the programs of OVN and ovnkube are given them.
+// Files are the paths of a certificate, its key and the certificate of the authority, as passed to OVN's programs
+// and ovnkube.
 type Files struct{ Key, Cert, CA string }
 
-// Files returns the paths for a certificate of the directory.
+// Files returns the paths of a certificate in the directory.
 func (d Dir) Files(name string) Files {
 	return Files{Key: d.path(name + keySuffix), Cert: d.path(name + certSuffix), CA: d.path(caCertFile)}
 }
 
 func (d Dir) path(name string) string { return filepath.Join(string(d), name) }
 
-// Init makes the directory, unless it is there, and an authority in it. An authority
-// that is there is never replaced: all that it signed would be worthless.
+// Init creates the directory if it does not exist, and an authority in it. An existing authority is never replaced:
+// all that it signed would become worthless.
 func (d Dir) Init(name string, now time.Time, lifetime time.Duration) (*Authority, error) {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return nil, fmt.Errorf("make directory: %w", err)
@@ -86,8 +86,8 @@ func belongs(cert *x509.Certificate, key crypto.Signer) bool {
 	return ok && public.Equal(key.Public())
 }
 
-// Issue makes a key and a certificate in the directory. What is there under that name
-// is replaced if overwrite says so, and refused otherwise.
+// Issue makes a key and a certificate in the directory. If the name exists, it is replaced if overwrite is set;
+// otherwise Issue fails.
 func (d Dir) Issue(name string, s Subject, now time.Time, lifetime time.Duration, overwrite bool) (*x509.Certificate, error) {
 	if !overwrite {
 		if err := d.absent(name+certSuffix, name+keySuffix); err != nil {
@@ -105,16 +105,16 @@ func (d Dir) Issue(name string, s Subject, now time.Time, lifetime time.Duration
 	return cert, d.writePair(name+certSuffix, cert, name+keySuffix, key, overwrite)
 }
 
-// Named is a certificate of the directory.
+// Named is a certificate in the directory, with its name.
 type Named struct {
 	Name    string
 	Cert    *x509.Certificate
 	Renewed bool
 }
 
-// Renew renews what expires within a time, for as long as it was valid before or until
-// the authority ends, and returns all certificates, in order of their names. What
-// could not be renewed does not keep the others from it.
+// Renew renews the certificates that expire within the given time, for as long as they were valid before or until
+// the authority expires, and returns all certificates, sorted by name. If one cannot be renewed, it continues with
+// the others.
 func (d Dir) Renew(now time.Time, within time.Duration) ([]Named, error) {
 	a, err := d.Authority()
 	if err != nil {
@@ -150,9 +150,9 @@ func (d Dir) renew(a *Authority, path string, old *x509.Certificate, now time.Ti
 	return cert, d.replace(strings.TrimSuffix(filepath.Base(path), certSuffix), cert)
 }
 
-// replace puts another certificate for the same key in place. The programs of Open vSwitch
-// read a certificate again only once they see that the key's file has changed as well:
-// its time of change follows the certificate, so that they find both together.
+// replace replaces a certificate by another one for the same key. Open vSwitch's programs read a certificate again
+// only once they see that the key's file has changed as well: its modification time is set after the certificate is
+// replaced, so that they find both together.
 func (d Dir) replace(name string, cert *x509.Certificate) error {
 	if err := write(d.path(name+certSuffix), encodeCert(cert), 0o644, true); err != nil {
 		return err
@@ -163,12 +163,12 @@ func (d Dir) replace(name string, cert *x509.Certificate) error {
 	return nil
 }
 
-// lifetime returns how long a certificate was to be valid when it was signed.
+// lifetime returns how long a certificate was valid for when it was signed.
 func lifetime(cert *x509.Certificate) time.Duration {
 	return cert.NotAfter.Sub(cert.NotBefore) - backdated
 }
 
-// absent fails where one of the files exists.
+// absent returns an error if one of the files exists.
 func (d Dir) absent(names ...string) error {
 	for _, name := range names {
 		_, err := os.Lstat(d.path(name))
@@ -182,8 +182,7 @@ func (d Dir) absent(names ...string) error {
 	return nil
 }
 
-// writePair writes the key before the certificate: where there is a certificate
-// there is its key.
+// writePair writes the key before the certificate, so that there is never a certificate without its key.
 func (d Dir) writePair(certFile string, cert *x509.Certificate, keyFile string, key crypto.Signer, overwrite bool) error {
 	data, err := encodeKey(key)
 	if err != nil {
@@ -195,15 +194,14 @@ func (d Dir) writePair(certFile string, cert *x509.Certificate, keyFile string, 
 	return write(d.path(certFile), encodeCert(cert), 0o644, overwrite)
 }
 
-// write puts a whole file in place at once. One that exists is replaced only if
-// overwrite says so.
+// write writes a file atomically. An existing file is replaced only if overwrite is set.
 func write(path string, data []byte, mode fs.FileMode, overwrite bool) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	defer func() {
-		_ = os.Remove(f.Name()) // gone already after a rename
+		_ = os.Remove(f.Name()) // already gone after a rename
 		if err != nil {
 			err = fmt.Errorf("write %s: %w", path, err)
 		}
@@ -224,7 +222,7 @@ func write(path string, data []byte, mode fs.FileMode, overwrite bool) (err erro
 	case overwrite:
 		err = os.Rename(f.Name(), path)
 	default:
-		err = os.Link(f.Name(), path) // fails where the file exists
+		err = os.Link(f.Name(), path) // fails if the file exists
 	}
 	if err != nil {
 		return err
@@ -232,7 +230,7 @@ func write(path string, data []byte, mode fs.FileMode, overwrite bool) (err erro
 	return syncDir(filepath.Dir(path))
 }
 
-// syncDir makes the names in a directory last.
+// syncDir makes changes of a directory's entries durable.
 func syncDir(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {

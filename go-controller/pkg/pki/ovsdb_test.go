@@ -24,7 +24,7 @@ var (
 	client = pki.Subject{Name: "master", Client: true}
 )
 
-// files makes a certificate that is valid now.
+// files makes a certificate that is currently valid.
 func files(t *testing.T, d pki.Dir, name string, s pki.Subject) pki.Files {
 	t.Helper()
 	if _, err := d.Issue(name, s, time.Now(), daily, false); err != nil {
@@ -53,7 +53,7 @@ func ctl(program, address string, f pki.Files, args ...string) *exec.Cmd {
 	}, args...)...)
 }
 
-// listening waits until a server accepts connections: ovn-nbctl and ovn-sbctl try once.
+// listening waits until a server accepts connections, since ovn-nbctl and ovn-sbctl try only once.
 func listening(t *testing.T, address string) string {
 	t.Helper()
 	eventually.Succeeds(t, address+" to be listened at", func() error {
@@ -66,7 +66,7 @@ func listening(t *testing.T, address string) string {
 	return address
 }
 
-// refused runs ovn-nbctl, which must not get through.
+// refused runs ovn-nbctl, which must be refused.
 func refused(t *testing.T, address string, f pki.Files, why string) {
 	t.Helper()
 	out, err := ctl("ovn-nbctl", address, f, "--no-leader-only", "ls-add", "intruder").CombinedOutput()
@@ -123,7 +123,7 @@ func connect(t *testing.T, cfg ovsdb.Config, limit time.Duration) error {
 	return err
 }
 
-// A client's certificate does not let anybody pose as a database.
+// A client's certificate cannot be used to pose as a database.
 func TestClientIsNoDatabase(t *testing.T) {
 	d := authorityNow(t)
 	good := files(t, d, "master", client)
@@ -143,7 +143,7 @@ func TestClientIsNoDatabase(t *testing.T) {
 	})
 }
 
-// A certificate that was renewed is accepted with the key of the one before.
+// A renewed certificate is accepted with the previous key.
 func TestRenewedForDatabase(t *testing.T) {
 	d := authorityNow(t)
 	nb, good := files(t, d, "nb", database), files(t, d, "master", client)
@@ -159,13 +159,13 @@ func TestRenewedForDatabase(t *testing.T) {
 	}
 }
 
-// With role ovn-controller a chassis writes what is its own, by its common name.
+// With the role ovn-controller a chassis writes only its own rows, by its common name.
 func TestChassisRole(t *testing.T) {
 	d := authorityNow(t)
 	mine := files(t, d, "chassis", chassis)
 	nb, sb := ovsdbtest.StartNB(t), ovsdbtest.StartSB(t, withFiles(files(t, d, "sb", database)))
 	startNorthd(t, nb, sb)
-	nb.Nbctl("--wait=sb", "sync") // ovn-northd writes what the role may do
+	nb.Nbctl("--wait=sb", "sync") // ovn-northd writes the permissions of the role
 
 	port := freePort(t)
 	admin(t, sb, "set-connection", "role=ovn-controller", "pssl:"+port+":127.0.0.1")

@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// backdated is how far a certificate's validity begins in the past: the clocks of
-// two nodes differ.
+// backdated is how far in the past a certificate's validity begins, because the clocks of two nodes differ.
 const backdated = time.Hour
 
 // Authority signs certificates.
@@ -26,16 +25,15 @@ type Authority struct {
 	key  crypto.Signer
 }
 
-// Subject is whom a certificate speaks for.
+// Subject is what a certificate identifies.
 type Subject struct {
-	// Name is the common name. OVN's southbound database takes it for the identity of
-	// a chassis.
+	// Name is the common name. OVN's southbound database uses it as the identity of a chassis.
 	Name string
-	// DNS and Addresses are where a server is reached.
+	// DNS and Addresses are the names and addresses of a server.
 	DNS       []string
 	Addresses []netip.Addr
-	// Server and Client are what the certificate may be used for. OpenSSL, and so
-	// every program of OVN, refuses a peer whose certificate lacks its side.
+	// Server and Client are the allowed uses of the certificate. OpenSSL, and so every program of OVN, refuses a
+	// peer whose certificate does not allow its role.
 	Server, Client bool
 }
 
@@ -69,7 +67,7 @@ func (a *Authority) Issue(s Subject, now time.Time, lifetime time.Duration) (*x5
 	return cert, key, err
 }
 
-// Sign signs a certificate for a key that somebody else has.
+// Sign signs a certificate for somebody else's key.
 func (a *Authority) Sign(key crypto.PublicKey, s Subject, now time.Time, lifetime time.Duration) (*x509.Certificate, error) {
 	template, err := newTemplate(s.Name, now, lifetime)
 	if err != nil {
@@ -89,7 +87,7 @@ func (a *Authority) Sign(key crypto.PublicKey, s Subject, now time.Time, lifetim
 	return a.sign(template, key, now)
 }
 
-// Renew signs the key of a certificate again, for the same subject and uses.
+// Renew signs a new certificate for the same key, subject and uses.
 func (a *Authority) Renew(old *x509.Certificate, now time.Time, lifetime time.Duration) (*x509.Certificate, error) {
 	if err := old.CheckSignatureFrom(a.Cert); err != nil {
 		return nil, fmt.Errorf("certificate of %s: not signed by this authority: %w", old.Subject.CommonName, err)
@@ -103,7 +101,7 @@ func (a *Authority) Renew(old *x509.Certificate, now time.Time, lifetime time.Du
 	return a.sign(template, old.PublicKey, now)
 }
 
-// sign signs a certificate that ends with the authority at the latest.
+// sign signs a certificate that expires with the authority at the latest.
 func (a *Authority) sign(template *x509.Certificate, key crypto.PublicKey, now time.Time) (*x509.Certificate, error) {
 	if !now.Before(a.Cert.NotAfter) {
 		return nil, fmt.Errorf("certificate of %s: the authority expired on %s", template.Subject.CommonName, day(a.Cert.NotAfter))
@@ -146,7 +144,7 @@ func newKey() (*ecdsa.PrivateKey, error) {
 	return key, nil
 }
 
-// encodeKey returns a key as PKCS #8, which OpenSSL and Go read.
+// encodeKey returns a key as PKCS #8, which OpenSSL and Go can read.
 func encodeKey(key crypto.Signer) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {

@@ -46,7 +46,7 @@ func issue(t *testing.T, d pki.Dir, name string, s pki.Subject, now time.Time, d
 	return cert
 }
 
-// content is all that is in a directory.
+// content is the content of all files in a directory.
 func content(t *testing.T, d pki.Dir) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(string(d))
@@ -69,7 +69,7 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// onDisk is the certificate that a file holds.
+// onDisk returns the certificate in a file.
 func onDisk(t *testing.T, path string) *x509.Certificate {
 	t.Helper()
 	block, _ := pem.Decode([]byte(read(t, path)))
@@ -111,7 +111,7 @@ func TestAuthority(t *testing.T) {
 	}
 }
 
-// An authority is never replaced, whichever of its files is there.
+// An existing authority is never replaced, whichever of its files exists.
 func TestInitKeepsAuthority(t *testing.T) {
 	for _, gone := range []string{"", "cacert.pem", "cakey.pem"} {
 		d := authority(t)
@@ -247,7 +247,7 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// What another authority signed is not renewed, and keeps nothing else from it.
+// What another authority signed is not renewed, and does not keep others from being renewed.
 func TestRenewForeign(t *testing.T) {
 	d, other := authority(t), authority(t)
 	issue(t, other, "a", server, start, 10)

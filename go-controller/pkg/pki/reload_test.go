@@ -13,8 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
 )
 
-// TestServerIsRenewed: a database shows the renewed certificate to the next that connects,
-// and keeps those that are connected.
+// TestServerIsRenewed: a database presents the renewed certificate to new connections, and keeps existing ones.
 func TestServerIsRenewed(t *testing.T) {
 	d := authorityNow(t)
 	nb, client := files(t, d, "nb", database), files(t, d, "master", client)
@@ -49,7 +48,7 @@ func TestServerIsRenewed(t *testing.T) {
 	echo(t, before)
 }
 
-// echo asks a server whether it is there.
+// echo checks that a server responds.
 func echo(t *testing.T, c *tls.Conn) {
 	t.Helper()
 	if _, err := c.Write([]byte(`{"method":"echo","params":[],"id":1}`)); err != nil {

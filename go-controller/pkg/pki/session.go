@@ -8,14 +8,12 @@ import (
 	"os"
 )
 
-// Session returns the TLS of connections on which the other side has to show a
-// certificate of the authority that is for the given use: x509.ExtKeyUsageServerAuth
-// where it is the server. A certificate that says nothing of its uses is for all. With
-// a name the certificate must also bear that, else any will do: those of OVN name its
-// parts and no hosts.
+// Session returns the TLS configuration of connections on which the peer has to present a certificate of the
+// authority for the given use: x509.ExtKeyUsageServerAuth if the peer is the server. A certificate that does not
+// list any uses is accepted for all. If a name is given, the certificate must also be for that name; otherwise any
+// name is accepted, since OVN's certificates name components rather than hosts.
 //
-// The files are read anew for each connection. Session fails where they cannot be read
-// now.
+// The files are read again for each connection. Session fails if they cannot be read now.
 func (f Files) Session(use x509.ExtKeyUsage, name string) (*tls.Config, error) {
 	if _, err := f.pair(); err != nil {
 		return nil, err

@@ -13,11 +13,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pki"
 )
 
-// shake has two sides agree on a session and say a word, and returns what each made of
-// it.
+// shake has two sides do a handshake and exchange a word, and returns the error of each.
 func shake(t *testing.T, client, server *tls.Config) (ofClient, ofServer error) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") // a pipe without buffer would have both sides wait to be heard
+	l, err := net.Listen("tcp", "127.0.0.1:0") // with an unbuffered pipe, both sides would wait for each other
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,8 +56,7 @@ func session(t *testing.T, f pki.Files, use x509.ExtKeyUsage, name string) *tls.
 	return c
 }
 
-// TestSession: each side takes what the same authority has signed for the use that the
-// other makes of it, and nothing else.
+// TestSession: each side accepts only what the same authority has signed for the peer's use.
 func TestSession(t *testing.T) {
 	d, other := authorityNow(t), authorityNow(t)
 	nb, master, foreign := files(t, d, "nb", database), files(t, d, "master", client), files(t, other, "nb", database)
@@ -98,7 +96,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestSessionReloads: what is in the files at the time counts.
+// TestSessionReloads: the files are read again for each connection.
 func TestSessionReloads(t *testing.T) {
 	d, other := authorityNow(t), authorityNow(t)
 	nb, master := files(t, d, "nb", database), files(t, d, "master", client)
@@ -133,7 +131,7 @@ func TestSessionReloads(t *testing.T) {
 	}
 }
 
-// TestSessionRefuses: what cannot be read is said at once.
+// TestSessionRefuses: unreadable files are reported immediately.
 func TestSessionRefuses(t *testing.T) {
 	d := authorityNow(t)
 	good := files(t, d, "nb", database)

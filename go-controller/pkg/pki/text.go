@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Text is a certificate, its key and what is trusted, in PEM, where they are not in files.
+// Text is a certificate, its key and the trusted certificates, in PEM, for use without files.
 type Text struct{ Key, Cert, CA []byte }
 
 // Certificate returns the certificate of the authority in PEM.
@@ -27,7 +27,7 @@ func (a *Authority) Text() (Text, error) {
 	return Text{Key: key, Cert: a.Certificate(), CA: a.Certificate()}, err
 }
 
-// Authority reads an authority.
+// Authority parses an authority.
 func (t Text) Authority() (*Authority, error) {
 	cert, err := parseCert(t.Cert)
 	if err != nil {
@@ -36,9 +36,9 @@ func (t Text) Authority() (*Authority, error) {
 	return newAuthority(cert, t.Key)
 }
 
-// Ensure returns what t has to be for a subject: t itself where it is for the subject
-// and will be valid for some time, the same key with another certificate where it
-// will not, and otherwise a new key. It reports whether that is another text.
+// Ensure returns what t has to be for a subject: t itself if it is for the subject and will be valid for some time,
+// the same key with a new certificate if it will not, and otherwise a new key and certificate. It reports whether t
+// has changed.
 func (a *Authority) Ensure(t Text, s Subject, now time.Time, lifetime time.Duration) (Text, bool, error) {
 	var cert *x509.Certificate
 	old, err := parseCert(t.Cert)
@@ -60,13 +60,12 @@ func (a *Authority) Ensure(t Text, s Subject, now time.Time, lifetime time.Durat
 	return out, true, err
 }
 
-// Due reports whether it is time for another certificate: less than a third of this one's
-// time is left.
+// Due reports whether a certificate has to be renewed: less than a third of its lifetime is left.
 func Due(cert *x509.Certificate, now time.Time) bool {
 	return cert.NotAfter.Sub(now) < lifetime(cert)/3
 }
 
-// is reports whether a certificate speaks for the subject and for nobody else.
+// is reports whether a certificate is for exactly this subject.
 func (s Subject) is(cert *x509.Certificate) bool {
 	if cert.Subject.CommonName != s.Name || !slices.Equal(cert.DNSNames, s.DNS) || len(cert.IPAddresses) != len(s.Addresses) {
 		return false
@@ -80,8 +79,8 @@ func (s Subject) is(cert *x509.Certificate) bool {
 	return uses(x509.ExtKeyUsageServerAuth) == s.Server && uses(x509.ExtKeyUsageClientAuth) == s.Client
 }
 
-// SignRequest signs the key of a certificate request, for a client. The request has to be
-// for the common name and nothing else.
+// SignRequest signs the key of a certificate request, for a client. The request has to be for the given common name
+// and nothing else.
 func (a *Authority) SignRequest(request []byte, name string, now time.Time, lifetime time.Duration) ([]byte, error) {
 	key, err := CheckRequest(request, name)
 	if err != nil {
@@ -94,11 +93,11 @@ func (a *Authority) SignRequest(request []byte, name string, now time.Time, life
 	return encodeCert(cert), nil
 }
 
-// requestType is that of PEM blocks.
+// requestType is the type of the PEM block.
 const requestType = "CERTIFICATE REQUEST"
 
-// CheckRequest refuses a certificate request that is for anything but a key of the
-// type that this package makes, and a common name. It returns the key.
+// CheckRequest returns the key of a certificate request. It refuses a request for anything but a common name and a
+// key of the type that this package makes.
 func CheckRequest(request []byte, name string) (*ecdsa.PublicKey, error) {
 	block, rest := pem.Decode(request)
 	if block == nil || block.Type != requestType || len(rest) != 0 {
@@ -125,11 +124,11 @@ func CheckRequest(request []byte, name string) (*ecdsa.PublicKey, error) {
 	return key, nil
 }
 
-// CommonNameLength is what X.509 allows.
+// CommonNameLength is the maximum length in X.509.
 const CommonNameLength = 64
 
-// Request returns a certificate request for a client of that common name. Its key is in
-// the directory, under name; it is made unless it is there.
+// Request returns a certificate request for a client with the given common name. Its key is in the directory, under
+// name; it is made if it does not exist.
 func (d Dir) Request(name, commonName string) ([]byte, error) {
 	path := d.path(name + keySuffix)
 	data, err := os.ReadFile(path)
@@ -167,7 +166,7 @@ func (d Dir) newKey(path string) ([]byte, error) {
 	return data, write(path, data, 0o600, false)
 }
 
-// parseCerts reads certificates up to the first that is none.
+// parseCerts parses certificates up to the first block that is not one.
 func parseCerts(text []byte) (out []*x509.Certificate) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		cert, err := x509.ParseCertificate(block.Bytes)
@@ -179,10 +178,10 @@ func parseCerts(text []byte) (out []*x509.Certificate) {
 	return out
 }
 
-// Accept writes the answer to a request: the certificate, then those of the authorities
-// that are to be trusted, one of which signed it. It refuses a certificate for another key.
+// Accept writes the answer to a request: the certificate, then the authorities to trust, one of which signed it. It
+// refuses a certificate for another key.
 func (d Dir) Accept(name string, answer []byte) (*x509.Certificate, error) {
-	block, rest := pem.Decode(answer) // rest: what is trusted
+	block, rest := pem.Decode(answer) // rest: the trusted certificates
 	if block == nil {
 		return nil, errors.New("read answer: no certificate in PEM")
 	}
@@ -210,8 +209,8 @@ func (d Dir) Accept(name string, answer []byte) (*x509.Certificate, error) {
 	return cert, d.replace(name, cert)
 }
 
-// Certificate returns the certificate of that name if there is one for the key beside
-// it, and for that common name.
+// Certificate returns the certificate of that name if there is one that matches the key next to it and has the
+// given common name.
 func (d Dir) Certificate(name, commonName string) (*x509.Certificate, error) {
 	cert, err := readCert(d.path(name + certSuffix))
 	if err != nil {

@@ -9,26 +9,26 @@ import (
 	"strings"
 )
 
-// Bridge is the way of a packet through the flows of a bridge, as Open vSwitch tells it.
+// Bridge is the path of a packet through the flows of a bridge, as Open vSwitch reports it.
 type Bridge struct {
 	Name  string `json:"name"`
 	Flows []Flow `json:"flows,omitempty"`
-	// Outputs are the ports that it leaves by: "1", "LOCAL"; with names where those are
+	// Outputs are the ports that the packet leaves by, such as "1" or "LOCAL"; names instead of numbers where
 	// known.
 	Outputs []string `json:"outputs,omitempty"`
-	// Source is the address that the bridge gives it; invalid: none.
+	// Source is the source address that the bridge translates to; invalid if none.
 	Source netip.Addr `json:"source,omitzero"`
-	// Normal: the bridge forwards it as a plain switch does.
+	// Normal means that the bridge forwards the packet like an ordinary switch.
 	Normal bool `json:"normal,omitempty"`
 }
 
-// Flow is a flow that the packet has met.
+// Flow is a flow that the packet matched.
 type Flow struct {
 	Table    int      `json:"table"`
 	Match    string   `json:"match,omitempty"` // empty: every packet
 	Priority int      `json:"priority"`
 	Actions  []string `json:"actions,omitempty"`
-	// Missed: none matched, and the packet is dropped.
+	// Missed means that no flow matched and the packet is dropped.
 	Missed bool `json:"missed,omitempty"`
 }
 
@@ -40,8 +40,8 @@ var (
 	bridgeNAT    = regexp.MustCompile(`nat\(src=\[?([0-9a-f.:]+?)\]?[,)]`)
 )
 
-// ParseBridge reads what ofproto/trace prints of a packet that enters a bridge; what becomes
-// of it in other bridges is passed over. names are those of its ports, by number.
+// ParseBridge parses the output of ofproto/trace for a packet that enters a bridge; what happens in other bridges
+// is ignored. names maps the bridge's port numbers to names.
 func ParseBridge(bridge, text string, names map[int]string) Bridge {
 	out := Bridge{Name: bridge}
 	in := ""
@@ -100,8 +100,8 @@ func (b *Bridge) action(word string, names map[int]string) {
 	}
 }
 
-// Dropped is the flow that drops the packet, if it leaves nowhere: where a table drops all that
-// it has no use for, the flow that has sent the packet there.
+// Dropped returns the flow that drops the packet, if it is not output anywhere. If that is the catch-all flow of a
+// table, it returns the flow that sent the packet to the table.
 func (b Bridge) Dropped() (Flow, bool) {
 	if len(b.Outputs) > 0 || b.Normal || len(b.Flows) == 0 {
 		return Flow{}, false

@@ -7,34 +7,33 @@ import (
 	"strings"
 )
 
-// Packet is what a rule of iptables looks at: the first of a new connection that the node
-// forwards.
+// Packet is what iptables rules match on: the first packet of a new connection that the node forwards.
 type Packet struct {
 	Source, Destination netip.Addr
 	Protocol            string
 	Port                uint16 // of the destination
 	In, Out             string // interfaces
 	Mark                uint32
-	Local               func(netip.Addr) bool // whether an address is one of the node's
+	Local               func(netip.Addr) bool // whether an address belongs to the node
 }
 
-// Verdict is what a table of iptables makes of a packet.
+// Verdict is what an iptables table does with a packet.
 type Verdict struct {
-	// Rules are those that decide, as iptables-save prints them.
+	// Rules are the deciding rules, as iptables-save prints them.
 	Rules []string `json:"rules,omitempty"`
 	// Target is "ACCEPT", "SNAT", "MASQUERADE", "DROP", "REJECT" or another.
 	Target string `json:"target,omitempty"`
-	// Source is the address that SNAT gives it.
+	// Source is the address that SNAT translates to.
 	Source netip.Addr `json:"source,omitzero"`
-	// Unsure are rules before the deciding one that look at something a trace does not know.
+	// Unsure are rules before the deciding one that match on something a trace does not know.
 	Unsure []string `json:"unsure,omitempty"`
 }
 
-// deepest bounds how many chains call each other.
+// deepest limits how deeply chains may call each other.
 const deepest = 32
 
-// Walk says what a table, as iptables-save prints it, makes of a packet that comes to one of
-// its built-in chains.
+// Walk returns what a table, as printed by iptables-save, does with a packet that enters one of its built-in
+// chains.
 func Walk(save, chain string, p Packet) Verdict {
 	w := walk{rules: map[string][]string{}, packet: p}
 	policy := "ACCEPT"
@@ -63,10 +62,10 @@ type walk struct {
 	steps  int
 }
 
-// mostSteps bounds the rules that are looked at: chains that call each other may be many.
+// mostSteps limits how many rules are evaluated, since chains can call each other many times.
 const mostSteps = 100000
 
-// chain reports whether a rule of a chain, or of one that it calls, decides.
+// chain reports whether a rule of the chain, or of a chain that it calls, decides.
 func (w *walk) chain(name string, depth int) bool {
 	if depth > deepest {
 		return false
@@ -105,15 +104,16 @@ func (w *walk) chain(name string, depth int) bool {
 	return false
 }
 
-// rule is a rule in parts.
+// rule is a parsed rule.
 type rule struct {
 	tests  []func(Packet) bool
-	unsure bool // there is a test that a trace cannot make
+	unsure bool // has a test that a trace cannot evaluate
 	target string
 	source netip.Addr // of SNAT
 }
 
-// matches reports whether all tests that a trace can make pass, and whether there are no others.
+// matches reports whether the packet passes all tests that a trace can evaluate, and whether there are no other
+// tests.
 func (r rule) matches(p Packet) (matches, sure bool) {
 	for _, t := range r.tests {
 		if !t(p) {
@@ -123,7 +123,7 @@ func (r rule) matches(p Packet) (matches, sure bool) {
 	return true, !r.unsure
 }
 
-// parseRule reads what follows "-A CHAIN ".
+// parseRule parses what follows "-A CHAIN ".
 func parseRule(text string) rule {
 	var r rule
 	words := fields(text)
@@ -160,8 +160,8 @@ func parseRule(text string) rule {
 	return r
 }
 
-// testOf returns what an option of a rule looks at; nil where that needs no test. It tells
-// whether the option has a value and whether it is known.
+// testOf returns the test for an option of a rule, nil if it needs none, and reports whether the option takes a
+// value and whether it is known.
 func testOf(option, value string) (test func(Packet) bool, takes, known bool) {
 	switch option {
 	case "-s", "-d":
@@ -214,7 +214,7 @@ func testOf(option, value string) (test func(Packet) bool, takes, known bool) {
 	return nil, false, false
 }
 
-// isInterface reports whether an interface is meant by a name, which may end with "+".
+// isInterface reports whether an interface matches a name, which may end with the wildcard "+".
 func isInterface(name, is string) bool {
 	if prefix, ok := strings.CutSuffix(name, "+"); ok {
 		return strings.HasPrefix(is, prefix)
@@ -222,7 +222,7 @@ func isInterface(name, is string) bool {
 	return name == is
 }
 
-// firstAddr returns the address that a "--to-source" begins with.
+// firstAddr returns the first address of a "--to-source" value.
 func firstAddr(text string) netip.Addr {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return a
@@ -235,7 +235,7 @@ func firstAddr(text string) netip.Addr {
 	return a
 }
 
-// fields splits a rule into words, of which those in quotes may have spaces.
+// fields splits a rule into words; quoted words may contain spaces.
 func fields(text string) []string {
 	var out []string
 	var word strings.Builder

@@ -1,13 +1,11 @@
-// Package trace follows a packet that a pod sends out of the cluster, hop by hop, by what OVN and
-// the nodes on the way say now, and compares that with what package explain says is
-// planned.
+// Package trace follows a packet that a pod sends out of the cluster, hop by hop, using the current state of OVN
+// and of the nodes on its path, and compares the result with the plan from package explain.
 //
-// On request it goes on with real packets, and compares the address that they left with.
+// On request it also sends real packets and compares the source address that they left with.
 //
-// It is pure. A Tracer says which Question is to be asked of which node next, takes the
-// answers, and ends with a Trace. Questions and Facts are what the command and the nodes
-// exchange; Decode accepts nothing but what a packet may be. The parsers read what ovn-trace,
-// ofproto/trace and iptables-save print, and pass over what they do not know.
+// The package does no I/O. A Tracer returns the next Question and the node to ask, takes the answers, and produces
+// a Trace. Questions and Facts are exchanged between the command and the nodes; Decode accepts only valid packets.
+// The parsers read the output of ovn-trace, ofproto/trace and iptables-save, and skip what they do not know.
 //
-// Callers: the command "ovnkube egress", and package node below it, which answers.
+// Callers: the command "ovnkube egress", and the subpackage node, which answers.
 package trace

@@ -8,27 +8,28 @@ import (
 	"strings"
 )
 
-// OVN is the way of a packet through the logical network, as ovn-trace tells it.
+// OVN is the path of a packet through the logical network, as ovn-trace prints it.
 type OVN struct {
 	Steps []Step `json:"steps,omitempty"`
-	// Outputs are the logical ports that it leaves a router or a switch by, in order.
+	// Outputs are the logical ports by which the packet leaves a router or switch, in order.
 	Outputs []Output `json:"outputs,omitempty"`
-	// Source is the address that OVN gives it in place of its own; invalid: none.
+	// Source is the source address that OVN translates to; invalid if none.
 	Source netip.Addr `json:"source,omitzero"`
-	// To is the endpoint of a Service that OVN gives it as destination, of several the first; invalid: none.
+	// To is the endpoint of a Service that OVN translates the destination to, the first if there are several;
+	// invalid if none.
 	To netip.AddrPort `json:"to,omitzero"`
-	// Endpoints is how many of them there are.
+	// Endpoints is the number of possible endpoints.
 	Endpoints int `json:"endpoints,omitempty"`
-	// Mark is what it carries to the bridge or the kernel.
+	// Mark is the packet's mark on leaving OVN for the bridge or the kernel.
 	Mark uint32 `json:"mark,omitempty"`
-	// Choices are the numbers of the next hops, where each connection takes one of several.
+	// Choices are the numbers of the next hops, if each connection takes one of several.
 	Choices []int `json:"choices,omitempty"`
-	// Asks: OVN does not know the hardware address of the next hop yet. The trace goes on with
-	// the request for it, in place of the packet, to where that leaves the logical network.
+	// Asks means that OVN does not know the MAC address of the next hop yet. The trace then follows the ARP or ND
+	// request, instead of the packet, to where it leaves the logical network.
 	Asks bool `json:"asks,omitempty"`
 }
 
-// Step is a logical flow that the packet has met.
+// Step is a logical flow that the packet matched.
 type Step struct {
 	Datapath string   `json:"datapath"` // a router or a switch
 	Stage    string   `json:"stage"`    // "lr_in_policy"
@@ -37,11 +38,11 @@ type Step struct {
 	Actions  []string `json:"actions,omitempty"`
 }
 
-// Output is a logical port that a packet leaves a router or a switch by.
+// Output is a logical port by which a packet leaves a router or switch.
 type Output struct {
 	Datapath string `json:"datapath"`
 	Port     string `json:"port"`
-	// Type is that of the port: "patch", "l3gateway", "localnet", "" for an interface.
+	// Type is the type of the port: "patch", "l3gateway", "localnet", or "" for an interface.
 	Type string `json:"type,omitempty"`
 }
 
@@ -60,11 +61,11 @@ var (
 	ovnSeparator = regexp.MustCompile(`^-+$`)
 )
 
-// ParseOVN reads what ovn-trace prints. What it does not know it passes over.
+// ParseOVN parses the output of ovn-trace and skips what it does not know.
 func ParseOVN(text string) OVN {
 	var out OVN
 	datapath := ""
-	back := -1 // how far lines are indented that tell of a request that has come back
+	back := -1 // indentation of lines about a request that has come back; -1 if none
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\r\n")
 		word := strings.TrimSpace(line)
@@ -75,7 +76,7 @@ func ParseOVN(text string) OVN {
 		back = -1
 		if m := ovnPipeline.FindStringSubmatch(word); m != nil {
 			if m[1] == "ingress" && out.Asks && out.passes(m[2]) {
-				back = indented // to a router that takes it for a packet, and asks again
+				back = indented // to a router that treats it as a packet, and asks again
 				continue
 			}
 			datapath = m[2]
@@ -95,7 +96,7 @@ func ParseOVN(text string) OVN {
 	return out
 }
 
-// word reads a line that begins no flow: an action, or the title of what an action leads to.
+// word parses a line that does not start a flow: an action, or the heading of what an action leads to.
 func (o *OVN) word(datapath, word string) {
 	if m := ovnOutput.FindStringSubmatch(word); m != nil {
 		o.Outputs = append(o.Outputs, Output{Datapath: datapath, Port: m[1], Type: m[2]})
@@ -136,7 +137,7 @@ func (o *OVN) word(datapath, word string) {
 	}
 }
 
-// Exits are the ports by which the packet leaves the logical network, each once.
+// Exits returns the ports by which the packet leaves the logical network, without duplicates.
 func (o OVN) Exits() []Output {
 	var out []Output
 	for _, p := range o.Outputs {
@@ -147,7 +148,7 @@ func (o OVN) Exits() []Output {
 	return out
 }
 
-// Dropped is the flow that drops the packet, if it leaves nowhere.
+// Dropped returns the flow that drops the packet, if it is not output anywhere.
 func (o OVN) Dropped() (Step, bool) {
 	if len(o.Exits()) > 0 || len(o.Steps) == 0 {
 		return Step{}, false
@@ -160,12 +161,12 @@ func (o OVN) Dropped() (Step, bool) {
 	return o.Steps[len(o.Steps)-1], true
 }
 
-// passes reports whether the packet came by a router or switch.
+// passes reports whether the packet passed through the router or switch.
 func (o OVN) passes(datapath string) bool {
 	return slices.ContainsFunc(o.Steps, func(s Step) bool { return s.Datapath == datapath })
 }
 
-// at returns the flows that the packet met in a stage of a router or switch.
+// at returns the flows that the packet matched in a stage of a router or switch.
 func (o OVN) at(datapath, stage string) []Step {
 	var out []Step
 	for _, s := range o.Steps {

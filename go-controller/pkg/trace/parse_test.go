@@ -18,7 +18,7 @@ func read(t testing.TB, elem ...string) string {
 	return string(data)
 }
 
-// What OVN 23.03 prints for a small cluster.
+// The output of OVN 23.03 for a small cluster.
 func TestParseOVN(t *testing.T) {
 	for name, want := range map[string]struct {
 		exit    Output
@@ -113,7 +113,7 @@ func TestParseBridge(t *testing.T) {
 		"bridge(\"breth0\")\n 0. No match.\n    drop\n":                                 "",
 		"bridge(\"breth0\")\n 0. priority 0, cookie 0x1\n    drop\n":                    "",
 		"bridge(\"breth0\")\n 0. ip, priority 1\n    resubmit(,4)\n     4. No match.\n": "",
-		// What takes all the rest says less than what has sent it there.
+		// A catch-all flow says less than the flow that sent the packet to its table.
 		"bridge(\"breth0\")\n 0. in_port=2,ip, priority 104\n    resubmit(,6)\n     6. ip, priority 0\n            drop\n": "in_port=2,ip",
 	} {
 		f, ok := ParseBridge("breth0", text, nil).Dropped()

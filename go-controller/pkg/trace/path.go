@@ -21,9 +21,9 @@ const (
 	HopBridge = "bridge"
 )
 
-// Ends of paths.
+// How paths end.
 const (
-	// EndLeaves: it leaves the cluster, or the host, by an interface.
+	// EndLeaves: it leaves the cluster, or the host, through an interface.
 	EndLeaves = "Leaves"
 	// EndArrives: it arrives inside the cluster.
 	EndArrives = "Arrives"
@@ -33,42 +33,42 @@ const (
 	EndUnknown = "Unknown"
 )
 
-// The reasons of problems of traces.
+// Reasons of problems of traces.
 const (
 	// ReasonSilent: a node does not answer.
 	ReasonSilent = "NodeSilent"
-	// ReasonNoAnswer: what a node asked could not tell.
+	// ReasonNoAnswer: a node could not determine the answer.
 	ReasonNoAnswer = "NoAnswer"
 	// ReasonDropped: the packet is dropped.
 	ReasonDropped = "Dropped"
-	// ReasonMissing: a row or a rule that is planned did not take part.
+	// ReasonMissing: the packet did not match a planned row or rule.
 	ReasonMissing = "Missing"
-	// ReasonDiffers: the packet leaves otherwise than planned.
+	// ReasonDiffers: the packet does not leave as planned.
 	ReasonDiffers = "PathDiffers"
 )
 
-// Path is one way of the packet.
+// Path is one possible path of the packet.
 type Path struct {
 	Hops []Hop `json:"hops"`
-	// End is what becomes of it in the end: one of the constants.
+	// End is how the path ends: one of the End constants.
 	End string `json:"end"`
-	// Node and By are where it ends: the node that it leaves, and by which interface.
+	// Node and By are where it ends: the node that the packet leaves from, and through which interface.
 	Node string `json:"node,omitempty"`
 	By   string `json:"by,omitempty"`
 	// Source is the address that the other side sees.
 	Source string `json:"source,omitempty"`
-	// AsPlanned reports whether that is what is planned.
+	// AsPlanned reports whether the path is as planned.
 	AsPlanned bool              `json:"asPlanned"`
 	Problems  []explain.Problem `json:"problems,omitempty"`
 	Notes     []string          `json:"notes,omitempty"`
 
 	source      netip.Addr
-	to          netip.AddrPort // by now
-	several     bool           // endpoints, of which to is one
+	to          netip.AddrPort // current destination
+	several     bool           // there are several endpoints, of which to is one
 	kernelRules []string
 }
 
-// Hop is what a packet passes: what it is there, and what happens.
+// Hop is a point on the path, with what happens to the packet there.
 type Hop struct {
 	Kind  string   `json:"kind"`
 	Name  string   `json:"name"`
@@ -130,8 +130,7 @@ func (p *Path) datapaths(ovn OVN) {
 	}
 }
 
-// endpointOf returns the endpoint of a Service that a flow sends to, of several the first; "" for
-// other flows.
+// endpointOf returns the Service endpoint that a flow sends to, the first if there are several; "" for other flows.
 func endpointOf(s Step) string {
 	for _, a := range s.Actions {
 		if m := ovnBackends.FindStringSubmatch(a); m != nil {
@@ -142,7 +141,7 @@ func endpointOf(s Step) string {
 	return ""
 }
 
-// nodeOf returns the node that a router or switch is of, by its name; "" for those of all.
+// nodeOf returns the node of a router or switch, from its name; "" if it belongs to no single node.
 func nodeOf(datapath string) string {
 	switch datapath {
 	case topology.ClusterRouter, topology.JoinSwitch:
@@ -160,7 +159,7 @@ func hasAction(s Step, prefix string) bool {
 	return slices.ContainsFunc(s.Actions, func(a string) bool { return strings.HasPrefix(a, prefix) })
 }
 
-// factOf says what of a flow is worth telling.
+// factOf describes a flow if it is worth showing; "" if not.
 func factOf(s Step) string {
 	hop := ""
 	for _, a := range s.Actions {
@@ -186,7 +185,7 @@ func factOf(s Step) string {
 	return ""
 }
 
-// missing names the planned rows of the northbound database that did not take part.
+// missing adds a problem for each planned row of the northbound database that the packet did not match.
 func (t *Tracer) missing(p *Path, ovn OVN) {
 	var hops []string
 	gateway, found := "", false
@@ -216,13 +215,13 @@ func (t *Tracer) missing(p *Path, ovn OVN) {
 	}
 }
 
-// untaken reports whether a planned policy of a router did not take part, as far as that can be told.
+// untaken reports whether the packet did not match a planned policy of a router, as far as a trace can tell.
 func (t *Tracer) untaken(p *Path, ovn OVN, router string, m *nbdb.LogicalRouterPolicy) bool {
-	// That for packets to nodes takes no part: what a trace is compared with leaves the cluster.
+	// The policy for traffic to nodes never matches: a traced packet leaves the cluster.
 	if m.Priority == topology.PriorityGatewayPodToNode || !ovn.passes(router) {
 		return false
 	}
-	unknown := t.plan.RangesUnknown && m.Priority == topology.PriorityHybridRoute // its match is about all but those
+	unknown := t.plan.RangesUnknown && m.Priority == topology.PriorityHybridRoute // its match excludes those ranges
 	taken := slices.ContainsFunc(ovn.at(router, "lr_in_policy"), func(s Step) bool {
 		return s.Priority == m.Priority && (s.Match == m.Match || unknown)
 	})
@@ -232,7 +231,7 @@ func (t *Tracer) untaken(p *Path, ovn OVN, router string, m *nbdb.LogicalRouterP
 	return !taken && !unknown
 }
 
-// instead says what OVN took in place of a policy.
+// instead describes what OVN did instead of applying a policy.
 func instead(ovn OVN, row nb.Row) string {
 	if _, policy := row.Model.(*nbdb.LogicalRouterPolicy); !policy {
 		return ""
@@ -245,7 +244,7 @@ func instead(ovn OVN, row nb.Row) string {
 	return ", nor any other policy"
 }
 
-// by is the object that decides about the pod, or the pod itself.
+// by returns the object that decides about the pod's egress, or the pod itself.
 func (t *Tracer) by() string {
 	if t.family.By != "" {
 		return t.family.By
@@ -253,7 +252,7 @@ func (t *Tracer) by() string {
 	return "Pod/" + t.plan.Pod
 }
 
-// leaves ends a path by an interface of a node.
+// leaves ends a path at an interface of a node.
 func (t *Tracer) leaves(p *Path, node, by string) {
 	p.End = EndLeaves
 	p.endAt(node, by)

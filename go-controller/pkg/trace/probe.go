@@ -11,56 +11,56 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/explain"
 )
 
-// What comes of a probe.
+// Outcomes of a probe.
 const (
-	// ProbeConnected: the other side accepted the connection.
+	// ProbeConnected: the destination accepted the connection.
 	ProbeConnected = "Connected"
-	// ProbeAnswered: the other side sent a datagram.
+	// ProbeAnswered: the destination replied with a datagram.
 	ProbeAnswered = "Answered"
-	// ProbeRefused: somebody said that nobody listens there.
+	// ProbeRefused: the connection was refused.
 	ProbeRefused = "Refused"
-	// ProbeUnanswered: nobody said anything in time.
+	// ProbeUnanswered: there was no answer in time.
 	ProbeUnanswered = "Unanswered"
-	// ProbeFailed: the kernel of the pod could not send, or learned that nobody is there.
+	// ProbeFailed: the kernel could not send from the pod, or learned that the destination is unreachable.
 	ProbeFailed = "Failed"
 )
 
-// The reasons of problems of probes.
+// Reasons of problems of probes.
 const (
-	// ReasonProbeDiffers: real packets leave otherwise than planned or traced.
+	// ReasonProbeDiffers: real packets leave differently than planned or traced.
 	ReasonProbeDiffers = "ProbeDiffers"
 	// ReasonProbeLost: real packets do not leave.
 	ReasonProbeLost = "ProbeLost"
 )
 
-// Probed is what the node of a pod says of what it has sent as the pod.
+// Probed is what a node reports about a probe that it sent as one of its pods.
 type Probed struct {
-	// From is where it was sent from.
+	// From is the source address and port of the probe.
 	From netip.AddrPort `json:"from,omitzero"`
-	// Outcome is what came of it: one of the constants; empty where it is not known.
+	// Outcome is one of the Probe constants; empty if not known.
 	Outcome string `json:"outcome,omitempty"`
-	// Why is what the kernel says of what failed.
+	// Why is the kernel's error if the probe failed.
 	Why string `json:"why,omitempty"`
-	// Milliseconds is how long that took.
+	// Milliseconds is how long the probe took.
 	Milliseconds int64 `json:"milliseconds"`
 }
 
-// answered reports whether somebody has answered.
+// answered reports whether there was an answer.
 func (p Probed) answered() bool {
 	return slices.Contains([]string{ProbeConnected, ProbeAnswered, ProbeRefused}, p.Outcome)
 }
 
-// Connection is what a node remembers of a connection, in the order of the packets' way.
+// Connection is what a node knows of a connection, in the order in which the packets pass.
 type Connection struct {
 	Entries []Entry `json:"entries,omitempty"`
 }
 
 // Entry is an entry of connection tracking.
 type Entry struct {
-	// Table is where it is: in the kernel of the node, or in Open vSwitch.
+	// Table is where the entry is: in the kernel of the node, or in Open vSwitch.
 	Table string `json:"table"`
 	Zone  uint16 `json:"zone,omitempty"`
-	// From is the source before, and Becomes that after it.
+	// From is the source before translation, and Becomes the source after it.
 	From    netip.AddrPort `json:"from"`
 	Becomes netip.AddrPort `json:"becomes"`
 }
@@ -71,7 +71,7 @@ const (
 	TableSwitch = "Open vSwitch"
 )
 
-// source is the address after all translations; invalid: the node remembers nothing.
+// source returns the source address after all translations; invalid if the node has no entry.
 func (c Connection) source() netip.Addr {
 	if len(c.Entries) == 0 {
 		return netip.Addr{}
@@ -84,36 +84,36 @@ func (c Connection) source() netip.Addr {
 	return c.Entries[0].From.Addr()
 }
 
-// Probe is what came of real packets, compared with the plan and the trace.
+// Probe is the result of sending real packets, compared with the plan and the trace.
 type Probe struct {
 	Probed
-	// Seen are the nodes that remember the connection.
+	// Seen are the nodes that have entries for the connection.
 	Seen []Seen `json:"seen,omitempty"`
-	// AsPlanned reports whether nothing is seen that is not planned.
+	// AsPlanned reports whether nothing was observed that is not planned.
 	AsPlanned bool              `json:"asPlanned"`
 	Problems  []explain.Problem `json:"problems,omitempty"`
 	Notes     []string          `json:"notes,omitempty"`
 
-	asked  []string // nodes, about the connection
-	silent bool     // at least one of them
+	asked  []string // nodes asked about the connection
+	silent bool     // at least one of them did not answer
 }
 
-// Seen is what a node remembers of the connection of a probe.
+// Seen is what a node knows of the connection of a probe.
 type Seen struct {
 	Node string `json:"node"`
-	// Left reports whether it is seen to leave there: translated, or where the trace ends.
+	// Left reports whether the probe is known to leave from there: it was translated, or the trace ends there.
 	Left bool `json:"left"`
-	// Source is the address that it goes on with.
+	// Source is the address that it continues with.
 	Source  string  `json:"source"`
 	Entries []Entry `json:"entries"`
 }
 
-// Probe has the trace end with real packets. It is to be called before Next says that there
-// is nothing to ask any more.
+// Probe makes the trace end with a probe of real packets. Call it before Next reports that there are no more
+// questions.
 func (t *Tracer) Probe() { t.probe = &Probe{} }
 
-// probes returns what is next, once the paths are known: to send, and then to ask the
-// nodes where it may have left.
+// probes adds the request to send a probe, once the paths are known. The nodes where it may have left are asked
+// afterwards.
 func (t *Tracer) probes() {
 	if t.probe == nil || t.sent {
 		return
@@ -122,7 +122,7 @@ func (t *Tracer) probes() {
 	t.ask(nil, Question{Node: t.plan.Node, About: AboutProbe, Pod: t.plan.Pod})
 }
 
-// answerProbe takes the answer of a node to a request to send, or about the connection.
+// answerProbe handles a node's answer to a request to send, or to a question about the connection.
 func (t *Tracer) answerProbe(q Question, facts Facts, err error) {
 	p := t.probe
 	if err == nil && (q.About == AboutProbe && facts.Probed == nil || q.About == AboutConnection && facts.Connection == nil) {
@@ -147,7 +147,7 @@ func (t *Tracer) answerProbe(q Question, facts Facts, err error) {
 	}
 }
 
-// suspects are the nodes where it may have left: those of the trace, of the plan and of the pod.
+// suspects returns the nodes where it may have left: those of the trace, of the plan and of the pod.
 func (t *Tracer) suspects() []string {
 	var out []string
 	add := func(node string) {
@@ -165,8 +165,8 @@ func (t *Tracer) suspects() []string {
 	return out
 }
 
-// elsewhere is the path that ends on a node, if that is another one than the pod's: there a connection
-// to a Service has its endpoint as destination. The pod's own node has the translation.
+// elsewhere returns the path that ends on the node, if that is not the pod's node. There, a connection to a Service
+// has the endpoint as destination; the translation is on the pod's own node.
 func (t *Tracer) elsewhere(node string) *Path {
 	for _, p := range t.paths {
 		if p.Node == node && node != t.plan.Node {
@@ -214,7 +214,7 @@ func (t *Tracer) judge(p *Probe) {
 	p.AsPlanned = p.Outcome != "" && len(p.Problems) == 0
 }
 
-// judgeSource compares an address that a probe left with.
+// judgeSource compares the source address of a probe with the plan and the trace.
 func (t *Tracer) judgeSource(p *Probe, seen Seen) {
 	var planned []string
 	ok := len(t.family.Sources) == 0
@@ -226,13 +226,13 @@ func (t *Tracer) judgeSource(p *Probe, seen Seen) {
 	case !ok:
 		p.problem(t.by(), ReasonProbeDiffers, fmt.Sprintf("it left with %s from node %s; planned: %s", seen.Source, seen.Node, strings.Join(planned, " or ")))
 	case !slices.ContainsFunc(t.paths, func(w *Path) bool {
-		return w.End != EndLeaves || w.Node == seen.Node && w.Source == seen.Source // another end has a problem of its own
+		return w.End != EndLeaves || w.Node == seen.Node && w.Source == seen.Source // other ends already have a problem
 	}):
 		p.problem(t.by(), ReasonProbeDiffers, fmt.Sprintf("it left with %s from node %s, and the trace says otherwise", seen.Source, seen.Node))
 	}
 }
 
-// outcomes say what came of a probe.
+// outcomes describe the outcomes of probes.
 var outcomes = map[string]string{ProbeConnected: "connected", ProbeAnswered: "answered", ProbeRefused: "refused",
 	ProbeUnanswered: "nobody answered", ProbeFailed: "failed"}
 

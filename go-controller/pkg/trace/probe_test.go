@@ -38,7 +38,7 @@ func probed(t *testing.T, plan explain.Pod, n nodes) (Trace, []Question) {
 	return Trace{}, nil
 }
 
-// connection is what a node remembers: the sources of a packet, one after the other.
+// connection is what a node knows of a connection: the sources of a packet, one after the other.
 func connection(sources ...string) Connection {
 	var c Connection
 	for i, s := range sources[1:] {
@@ -82,7 +82,7 @@ func TestProbe(t *testing.T) {
 	for name, tc := range map[string]struct {
 		plan    explain.Pod
 		nodes   nodes
-		reasons []string // of the probe
+		reasons []string // of problems of the probe
 		note    string
 	}{
 		"connected":  {planned(), traced(nil), nil, ""},
@@ -144,8 +144,8 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// Packets are sent once, after the way is known, and the nodes that may know more are asked
-// once each. Without being asked for, nothing is sent.
+// Packets are sent once, after the path is known, and the nodes that may know more are asked once each. Nothing is
+// sent unless requested.
 func TestProbeOnce(t *testing.T) {
 	n := nodes{"ovn-worker ovn": ovnOf(t, "gateway"), "ovn-worker2 bridge": out,
 		"ovn-worker probe": Probed{From: netip.MustParseAddrPort("10.244.1.3:40123"), Outcome: ProbeConnected}, "ovn-worker connection": Connection{}, "ovn-worker2 connection": Connection{}}

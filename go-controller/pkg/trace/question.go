@@ -19,14 +19,14 @@ import (
 // Root is the path below which nodes answer.
 const Root = "/trace/v1/"
 
-// What a node is asked about.
+// Kinds of questions and requests to a node.
 const (
 	AboutOVN    = "ovn"    // the logical network, from the port of a pod of the node
-	AboutKernel = "kernel" // what comes from OVN by the management port
-	AboutBridge = "bridge" // what comes to the external bridge
-	// AboutConnection asks what a node remembers of a connection.
+	AboutKernel = "kernel" // packets that come from OVN through the management port
+	AboutBridge = "bridge" // packets that enter the external bridge
+	// AboutConnection asks for a node's connection tracking entries.
 	AboutConnection = "connection"
-	// AboutProbe is no question but a request: the node of a pod sends as the pod.
+	// AboutProbe is not a question but a request: the node sends a packet as one of its pods.
 	AboutProbe = "probe"
 )
 
@@ -35,11 +35,11 @@ const second = "second"
 
 var abouts = []string{AboutOVN, AboutKernel, AboutBridge, AboutConnection, AboutProbe}
 
-// IsProbe reports whether a path is that of a request to send.
+// IsProbe reports whether a path is that of a request to send a probe.
 func IsProbe(path string) bool { return strings.HasSuffix(path, "/"+AboutProbe) }
 
-// IsProbed reports whether probes are sent to an address: on the link of a node, as that of a cloud's
-// metadata, they would ask on behalf of the node.
+// IsProbed reports whether probes may be sent to an address. Link-local addresses, such as a cloud's metadata
+// service, are excluded: probes of them would act with the node's identity.
 func IsProbed(a netip.Addr) bool { return topology.IsUnicast(a) }
 
 // The protocols.
@@ -48,37 +48,37 @@ const (
 	UDP = "udp"
 )
 
-// SourcePort is the port that a traced packet comes from.
+// SourcePort is the source port of a traced packet.
 const SourcePort = 40000
 
-// mostChoices bounds how many next hops of a policy are tried.
+// mostChoices limits how many next hops of a policy are tried.
 const mostChoices = 16
 
-// Question is what a node is asked about a packet.
+// Question asks a node about a packet.
 type Question struct {
 	Node, About string
-	// Pod is the sender, "namespace/name"; of AboutOVN and AboutProbe only.
+	// Pod is the sender, "namespace/name"; for AboutOVN and AboutProbe only.
 	Pod string
-	// Source is the address that the packet has by now; of the others.
+	// Source is the packet's current source address; for all other kinds.
 	Source netip.Addr
-	// Port is the port that it comes from; of AboutConnection only.
+	// Port is the source port; for AboutConnection only.
 	Port     uint16
 	To       netip.AddrPort
 	Protocol string
-	// Choice is the number of the next hop where OVN has several; 0: any.
+	// Choice is the number of the next hop where OVN has several; 0 means any.
 	Choice int
-	// Mark is what the packet carries.
+	// Mark is the packet's mark.
 	Mark uint32
-	// Host: it comes to the bridge from the host, and not from OVN.
+	// Host means that the packet enters the bridge from the host rather than from OVN.
 	Host bool
-	// Second: it comes to the bridge for external gateways.
+	// Second means that the packet enters the bridge for external gateways.
 	Second bool
 }
 
-// Audience is the audience of tokens for questions to a node: of no use elsewhere.
+// Audience returns the audience of tokens for questions to a node, which are useless elsewhere.
 func Audience(node string) string { return "trace.egress.ovnkube/" + node }
 
-// Path returns the path of the question, and its parameters.
+// Path returns the URL path of the question and its query parameters.
 func (q Question) Path() (string, url.Values) {
 	v := url.Values{"to": {q.To.String()}, "protocol": {q.Protocol}}
 	if q.Pod != "" {
@@ -105,7 +105,7 @@ func (q Question) Path() (string, url.Values) {
 	return Root + q.Node + "/" + q.About, v
 }
 
-// NodeOf returns the node that a path asks.
+// NodeOf returns the node that a URL path addresses.
 func NodeOf(path string) (string, error) {
 	rest, ok := strings.CutPrefix(path, Root)
 	node, _, more := strings.Cut(rest, "/")
@@ -115,7 +115,7 @@ func NodeOf(path string) (string, error) {
 	return node, nil
 }
 
-// Decode reads a question. What is not one is refused, whoever asks.
+// Decode parses a question. It refuses anything that is not a valid one, whoever asks.
 func Decode(path string, v url.Values) (Question, error) {
 	node, err := NodeOf(path)
 	if err != nil {
@@ -139,7 +139,7 @@ func Decode(path string, v url.Values) (Question, error) {
 	return q, q.decodeRest(v)
 }
 
-// decodeRest reads what depends on what is asked about.
+// decodeRest parses the parameters that depend on the kind of question.
 func (q *Question) decodeRest(v url.Values) error {
 	number := func(name string, most uint64) (uint64, error) {
 		if !v.Has(name) {
@@ -196,7 +196,7 @@ func (q *Question) decodeRest(v url.Values) error {
 
 func unicast(a netip.Addr) bool { return topology.IsUnicast(a) && a.Zone() == "" && !a.Is4In6() }
 
-// Facts are what a node answers: what is asked about.
+// Facts are a node's answer; the field of the kind that was asked about is set.
 type Facts struct {
 	APIVersion string      `json:"apiVersion"`
 	Node       string      `json:"node"`
@@ -208,24 +208,24 @@ type Facts struct {
 	Probed     *Probed     `json:"probed,omitempty"`
 }
 
-// Kernel is what the kernel of a node makes of a packet that it is to forward.
+// Kernel is what the kernel of a node does with a packet that it forwards.
 type Kernel struct {
-	// Rules are the ip rules that name the packet's source.
+	// Rules are the ip rules that match on the packet's source.
 	Rules []string `json:"rules,omitempty"`
-	// Interface is the one that it leaves by, Gateway the next hop, Table the routing table.
+	// Interface is the outgoing interface, Gateway the next hop, and Table the routing table.
 	Interface string     `json:"interface,omitempty"`
 	Gateway   netip.Addr `json:"gateway,omitzero"`
 	Table     int        `json:"table,omitempty"`
-	// Unroutable is why there is no route.
+	// Unroutable is the reason why there is no route.
 	Unroutable string `json:"unroutable,omitempty"`
-	// Local: it is for the node itself.
+	// Local means that the packet is for the node itself.
 	Local bool `json:"local,omitempty"`
-	// Bridge is the external bridge, and whether Interface is its.
+	// Bridge is the external bridge, and External whether Interface belongs to it.
 	Bridge   string `json:"bridge,omitempty"`
 	ToBridge bool   `json:"toBridge,omitempty"`
-	// Forward and NAT are what the tables filter and nat of iptables make of it.
+	// Forward and NAT are the verdicts of the iptables tables filter and nat.
 	Forward Verdict `json:"forward,omitzero"`
 	NAT     Verdict `json:"nat,omitzero"`
-	// Source is the address that it leaves with.
+	// Source is the source address with which the packet leaves.
 	Source netip.Addr `json:"source,omitzero"`
 }

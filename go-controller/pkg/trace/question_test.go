@@ -80,7 +80,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// What is accepted is made of names and addresses only, and means the same when sent again.
+// Accepted questions consist of names and addresses only, and mean the same when encoded again.
 func FuzzDecode(f *testing.F) {
 	f.Add("/trace/v1/n1/ovn", "protocol=tcp&to=192.0.2.1:80&pod=a/b&choice=2")
 	f.Add("/trace/v1/n1/bridge", "protocol=udp&to=[2001:db8::1]:80&source=fd00::1&from=host&mark=1008")

@@ -9,10 +9,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/explain"
 )
 
-// Kind is the kind of answer.
+// Kind is the kind of the answer.
 const Kind = "Trace"
 
-// Trace is the answer: the ways of a packet, and what was planned.
+// Trace is the answer: the paths of a packet, and the plan.
 type Trace struct {
 	explain.Header `json:",inline"`
 	Pod            string `json:"pod"`
@@ -20,15 +20,14 @@ type Trace struct {
 	To             string `json:"to"`
 	Protocol       string `json:"protocol"`
 	Planned        Plan   `json:"planned"`
-	// Paths are the ways that a connection may take; where OVN has several next hops, each
-	// connection takes one.
+	// Paths are the paths that a connection may take; if OVN has several next hops, each connection takes one.
 	Paths []Path `json:"paths"`
-	// Probe is what came of real packets, where that was asked for.
+	// Probe is the result of sending real packets, if that was requested.
 	Probe    *Probe            `json:"probe,omitempty"`
 	Problems []explain.Problem `json:"problems,omitempty"`
 }
 
-// Plan is what explain says.
+// Plan is what package explain says.
 type Plan struct {
 	Outcome explain.Outcome  `json:"outcome"`
 	By      string           `json:"by,omitempty"`
@@ -36,7 +35,7 @@ type Plan struct {
 	Sources []explain.Source `json:"sources,omitempty"`
 }
 
-// Trace returns the answer, once Next returns no question any more.
+// Trace returns the answer, once Next returns no more questions.
 func (t *Tracer) Trace() Trace {
 	f := t.family
 	out := Trace{Header: t.plan.Header, Pod: t.plan.Pod, Node: t.plan.Node, To: t.to.String(), Protocol: t.protocol,
@@ -56,7 +55,7 @@ func (t *Tracer) Trace() Trace {
 	return out
 }
 
-// compare says whether a path is as planned.
+// compare checks whether a path is as planned.
 func (t *Tracer) compare(p *Path) {
 	f := t.family
 	reaches := p.End == EndLeaves || p.End == EndArrives
@@ -83,12 +82,12 @@ func (t *Tracer) compare(p *Path) {
 	p.AsPlanned = reaches && len(p.Problems) == 0
 }
 
-// plannedAs reports whether an address and a node are those of a planned source.
+// plannedAs reports whether an address and a node match a planned source.
 func plannedAs(s explain.Source, address, node string) bool {
 	return (s.Address == "" || s.Address == address) && (s.Node == "" || s.Node == node)
 }
 
-// ruleOf returns a rule without the chain before it.
+// ruleOf returns a rule without the chain name in front of it.
 func ruleOf(text string) string {
 	_, rule, _ := strings.Cut(text, ": ")
 	return rule
@@ -105,7 +104,7 @@ func sourceText(s explain.Source) string {
 	return text
 }
 
-// Text writes the answer as a picture of text.
+// Text writes the answer as a text diagram.
 func (t Trace) Text(w io.Writer) {
 	fmt.Fprintf(w, "Pod %s on node %s, %s to %s\n", t.Pod, t.Node, strings.ToUpper(t.Protocol), t.To)
 	var planned []string
@@ -138,7 +137,7 @@ func (t Trace) Text(w io.Writer) {
 	t.Header.Closing(w)
 }
 
-// titles say what a hop is.
+// titles describe the kinds of hops.
 var titles = map[string]string{HopPod: "pod", HopSwitch: "OVN switch", HopRouter: "OVN router", HopKernel: "kernel of", HopBridge: "bridge"}
 
 func (p Path) text(w io.Writer) {
@@ -163,7 +162,7 @@ func (p Path) text(w io.Writer) {
 	ending(w, end, p.AsPlanned, p.Problems, p.Notes)
 }
 
-// ending tells where a path ends, and what there is to say of it.
+// ending writes how a path ends, with its problems and notes.
 func ending(w io.Writer, end string, asPlanned bool, all []explain.Problem, notes []string) {
 	mark := "x"
 	if asPlanned {

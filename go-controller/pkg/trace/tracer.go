@@ -10,7 +10,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Tracer decides what to ask which node next, until the ways of a packet are known.
+// Tracer decides which node to ask what next, until the paths of a packet are known.
 type Tracer struct {
 	plan     explain.Pod
 	family   explain.Family
@@ -19,16 +19,16 @@ type Tracer struct {
 	next     []pending
 	paths    []*Path
 	probe    *Probe // nil: no packet is sent
-	sent     bool   // whether it has been asked for
+	sent     bool   // whether the probe has been requested
 }
 
-// pending is a question that is about one path; nil: about the begin of one.
+// pending is a question about one path, or about the start of one if path is nil.
 type pending struct {
 	question Question
 	path     *Path
 }
 
-// New begins a trace: plan is what explain says of the pod and the destination.
+// New starts a trace: plan is what package explain says of the pod and the destination.
 func New(plan explain.Pod, to netip.AddrPort, protocol string) (*Tracer, error) {
 	if len(plan.Families) != 1 {
 		return nil, fmt.Errorf("pod %s: a trace is about one family, and the plan has %d", plan.Pod, len(plan.Families))
@@ -52,7 +52,7 @@ func (t *Tracer) ask(p *Path, q Question) {
 	t.next = append(t.next, pending{q, p})
 }
 
-// Next returns the next question; false: there is none, the trace is complete.
+// Next returns the next question; false means that there is none and the trace is complete.
 func (t *Tracer) Next() (Question, bool) {
 	if len(t.next) == 0 {
 		t.probes()
@@ -63,7 +63,7 @@ func (t *Tracer) Next() (Question, bool) {
 	return t.next[0].question, true
 }
 
-// Answer takes the answer to the question that Next returns; err says why there is none.
+// Answer takes the answer to the question that Next returned; err is why there is none.
 func (t *Tracer) Answer(facts Facts, err error) {
 	p := t.next[0]
 	t.next = t.next[1:]
@@ -96,7 +96,7 @@ func (t *Tracer) Answer(facts Facts, err error) {
 	}
 }
 
-// begin returns a path that has left the pod.
+// begin returns a path that starts at the pod.
 func (t *Tracer) begin() *Path {
 	p := &Path{source: netip.MustParseAddr(t.family.Address), to: t.to}
 	p.hop(Hop{Kind: HopPod, Name: t.plan.Pod, Node: t.plan.Node,
@@ -104,7 +104,7 @@ func (t *Tracer) begin() *Path {
 	return p
 }
 
-// logical adds what OVN does.
+// logical adds what OVN does to the path.
 func (t *Tracer) logical(p *Path, q Question, ovn OVN) {
 	if len(ovn.Choices) > 1 && q.Choice == 0 {
 		for _, c := range ovn.Choices[:min(len(ovn.Choices), mostChoices)] {
@@ -157,7 +157,7 @@ func (t *Tracer) logical(p *Path, q Question, ovn OVN) {
 	}
 }
 
-// kernel adds what the kernel of a node does.
+// kernel adds what the kernel of a node does to the path.
 func (t *Tracer) kernel(p *Path, q Question, k Kernel) {
 	hop := Hop{Kind: HopKernel, Name: q.Node, Node: q.Node}
 	fact := func(format string, args ...any) { hop.Facts = append(hop.Facts, fmt.Sprintf(format, args...)) }
@@ -207,7 +207,7 @@ func (t *Tracer) kernel(p *Path, q Question, k Kernel) {
 	t.leaves(p, q.Node, k.Interface)
 }
 
-// bridge adds what the external bridge of a node does.
+// bridge adds what the external bridge of a node does to the path.
 func (t *Tracer) bridge(p *Path, q Question, b Bridge) {
 	hop := Hop{Kind: HopBridge, Name: b.Name, Node: q.Node}
 	for _, f := range b.Flows {

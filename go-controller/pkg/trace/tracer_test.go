@@ -20,7 +20,7 @@ import (
 
 var destinationOf = netip.MustParseAddrPort("192.0.2.1:80")
 
-// planned is the answer of explain about prod/web, which an EgressIP has.
+// planned is explain's answer for prod/web, which an EgressIP selects.
 func planned(change ...func(*explain.Pod)) explain.Pod {
 	router := nb.Parent{Table: nbdb.LogicalRouterTable, Name: "ovn_cluster_router"}
 	p := explain.Pod{
@@ -43,7 +43,7 @@ func planned(change ...func(*explain.Pod)) explain.Pod {
 	return p
 }
 
-// byService has the pod leave by the host of an EgressService.
+// byService makes the pod leave through the host of an EgressService.
 func byService(p *explain.Pod) {
 	f := &p.Families[0]
 	f.Outcome, f.By = explain.OutcomeEgressService, "EgressService/prod/web"
@@ -80,7 +80,7 @@ func (n nodes) ask(q Question) (Facts, error) {
 	return Facts{}, nil
 }
 
-// run asks until there is nothing to ask any more.
+// run asks until there are no more questions.
 func run(t *testing.T, plan explain.Pod, n nodes) Trace {
 	t.Helper()
 	tracer, err := New(plan, destinationOf, TCP)
@@ -193,8 +193,8 @@ func TestNoTrace(t *testing.T) {
 	}
 }
 
-// TestPolicyForNodes: the policy for what a pod with external gateways sends to nodes says nothing
-// of what it sends elsewhere.
+// TestPolicyForNodes: the policy for traffic to nodes from a pod with external gateways says nothing about its
+// other traffic.
 func TestPolicyForNodes(t *testing.T) {
 	plan := planned(func(p *explain.Pod) {
 		f := &p.Families[0]
@@ -208,9 +208,9 @@ func TestPolicyForNodes(t *testing.T) {
 	}
 }
 
-// TestRangesUnknown: who may not read the settings of the cluster does not know which ranges the
-// match of the policy for external gateways has, so that a trace cannot tell whether it is the
-// planned one, nor whether it is missing.
+// TestRangesUnknown: without read access to the cluster's settings, the ranges in the match of the policy for
+// external gateways are not known, so a trace cannot tell whether a policy is the planned one, nor whether it is
+// missing.
 func TestRangesUnknown(t *testing.T) {
 	const match, cluster = `inport == "rtos-ovn-worker" && ip4.src == $external_gateway_pods_ovn_worker_ip4`, " && ip4.dst != 10.244.0.0/16 && ip4.dst != 100.64.0.0/16"
 	policy := explain.Implementation{What: "Logical_Router_Policy in ovn_cluster_router: priority=501",

@@ -17,14 +17,14 @@ import (
 // Stdout is the name of standard output.
 const Stdout = "-"
 
-// Open returns the sink of a file, which is rotated at a size in bytes; backups of the
-// files before are kept, 0 for all. It is standard output where path is Stdout.
+// Open returns a sink that writes to a file and rotates it at the given size in bytes. It keeps the given number of
+// rotated files, all of them if backups is 0. If path is Stdout, the sink writes to standard output.
 func Open(path string, size int64, backups int) (audit.Sink, error) {
 	if path == Stdout {
 		return stream{os.Stdout}, nil
 	}
 	f := &file{path: path, max: size,
-		// When to rotate is decided here: each file begins with a statement.
+		// The recorder decides when to rotate: each file begins with a statement of the current state.
 		out: &lumberjack.Logger{Filename: path, MaxSize: math.MaxInt32, MaxBackups: backups}}
 	return f, f.look()
 }
@@ -40,11 +40,10 @@ type file struct {
 	path      string
 	max, size int64
 	out       *lumberjack.Logger
-	torn      bool // the last line has no end
+	torn      bool // the last line has no line end
 }
 
-// look reads what an earlier process has left, and makes sure that the file can be
-// written.
+// look checks what an earlier process has left, and that the file can be written.
 func (f *file) look() error {
 	if err := os.MkdirAll(filepath.Dir(f.path), 0o755); err != nil {
 		return fmt.Errorf("make the directory of the egress audit log: %w", err)
@@ -83,8 +82,7 @@ func (f *file) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
-// Sync implements audit.Sink. Whatever handle it is called of, it is the file that is
-// written to the disk.
+// Sync implements audit.Sink. It syncs the file, whichever file handle it is called on.
 func (f *file) Sync() error {
 	h, err := os.OpenFile(f.path, os.O_WRONLY, 0)
 	if err != nil {

@@ -104,7 +104,7 @@ func TestStdout(t *testing.T) {
 	}
 }
 
-// TestRecords: a recorder's files, however they were rotated, have every record.
+// TestRecords: a recorder's files together contain every record, however they were rotated.
 func TestRecords(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "audit.log")
@@ -118,7 +118,7 @@ func TestRecords(t *testing.T) {
 			r.Set("EgressIP/prod", []audit.Fact{{Object: audit.Object{Kind: "EgressIP", Name: "prod"},
 				Address: netip.MustParseAddr("172.18.0.33"), Node: node}}, func(audit.Fact, string, bool) (string, string) { return "Moved", "" })
 			want = append(want, node)
-			// The recorder ends after each: what waits is written then.
+			// The recorder stops after each record, which writes whatever is pending.
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			if err := r.Run(ctx); err != nil {

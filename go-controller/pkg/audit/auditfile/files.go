@@ -10,11 +10,11 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/audit"
 )
 
-// rotated is how the names of rotated files say when that was.
+// rotated is the time format in the names of rotated files.
 const rotated = "2006-01-02T15-04-05.000"
 
-// Read reads the logs at some paths: a file and those that were rotated beside it, all
-// files of a directory, or standard input where it is Stdout.
+// Read reads the logs at the given paths: a file and the rotated files next to it, all files of a directory, or
+// standard input for Stdout.
 func Read(paths []string) (records []audit.Record, problems []audit.Problem, err error) {
 	for _, path := range paths {
 		names, err := files(path)
@@ -44,7 +44,7 @@ func read(name string) ([]audit.Record, []audit.Problem, error) {
 	return audit.Read(f, name)
 }
 
-// files returns the files of a path.
+// files returns the files that a path stands for.
 func files(path string) ([]string, error) {
 	if path == Stdout {
 		return []string{path}, nil
@@ -70,7 +70,7 @@ func files(path string) ([]string, error) {
 	return names, nil
 }
 
-// isRotated reports whether a name is that of an earlier file of a log.
+// isRotated reports whether a name is that of a rotated file of a log.
 func isRotated(log, name string) bool {
 	ext := filepath.Ext(log)
 	text, ok := strings.CutPrefix(name, strings.TrimSuffix(log, ext)+"-")

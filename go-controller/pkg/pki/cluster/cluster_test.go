@@ -29,14 +29,14 @@ const namespace = "ovn-kubernetes"
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// clock is the time of a issuer and its nodes.
+// clock is the time of an issuer and its nodes.
 type clock struct{ after atomic.Int64 }
 
 func (c *clock) Now() time.Time { return start.Add(time.Duration(c.after.Load())) }
 
 func (c *clock) set(days int) { c.after.Store(int64(days) * int64(24*time.Hour)) }
 
-// server is an API server that writes into a request who asks, as a real one does.
+// server is an API server that writes into a request who made it, as a real one does.
 func server(who certificatesv1.CertificateSigningRequestSpec) *fake.Clientset {
 	kube := fake.NewClientset()
 	n := 0
@@ -57,7 +57,7 @@ func agent(node string) certificatesv1.CertificateSigningRequestSpec {
 	}
 }
 
-// run runs a issuer until the test ends.
+// run runs an issuer until the test ends.
 func run(t *testing.T, k Issuer) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -97,7 +97,7 @@ func certificate(t *testing.T, text []byte) *x509.Certificate {
 	return cert
 }
 
-// accepts reports whether one who trusts what is in a Secret takes a certificate.
+// accepts reports whether a peer with the given trusted certificates accepts a certificate.
 func accepts(trusted []byte, cert *x509.Certificate, use x509.ExtKeyUsage, name string) bool {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(trusted)
@@ -105,8 +105,8 @@ func accepts(trusted []byte, cert *x509.Certificate, use x509.ExtKeyUsage, name 
 	return err == nil
 }
 
-// TestWhoIsLetIn: what opens the one database opens no other, and nobody but the
-// databases passes for one.
+// TestWhoIsLetIn: what gives access to one database gives access to no other, and only databases are accepted as
+// databases.
 func TestWhoIsLetIn(t *testing.T) {
 	c := &clock{}
 	k := Issuer{Client: server(agent("n1")), Namespace: namespace, Now: c.Now}
@@ -167,7 +167,7 @@ func read(t *testing.T, dir pki.Dir, name string) []byte {
 	return data
 }
 
-// TestRefused: who asks, and from where, is what the API server says.
+// TestRefused: who requests a certificate, and from which node, is what the API server says.
 func TestRefused(t *testing.T) {
 	other := agent("n1")
 	other.Username = "system:serviceaccount:default:ovnkube-node"
@@ -198,8 +198,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestApprovedByOthers: an approval of somebody else is no reason to sign, and requests to
-// other signers are left alone.
+// TestApprovedByOthers: requests that somebody else has approved are not signed, and requests to other signers are
+// left alone.
 func TestApprovedByOthers(t *testing.T) {
 	k := Issuer{Client: server(agent("n2")), Namespace: namespace, Now: (&clock{}).Now}
 	request, err := pki.Dir(t.TempDir()).Request(Name, "n1")
@@ -234,8 +234,8 @@ func TestApprovedByOthers(t *testing.T) {
 	}
 }
 
-// TestRenewal: what has less than a third of its time left is signed again for its key;
-// nothing else is written.
+// TestRenewal: a certificate with less than a third of its time left is renewed with its key; nothing else is
+// written.
 func TestRenewal(t *testing.T) {
 	c := &clock{}
 	k := Issuer{Client: server(agent("n1")), Namespace: namespace, Now: c.Now}
@@ -268,8 +268,8 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// TestNodeRenewal: a node asks again before its certificate ends, with the same key, and
-// makes another one where what it has is of no use.
+// TestNodeRenewal: a node requests another certificate before its certificate ends, with the same key, and a new
+// one if what it has is useless.
 func TestNodeRenewal(t *testing.T) {
 	c := &clock{}
 	kube := server(agent("n1"))
@@ -307,8 +307,7 @@ func TestNodeRenewal(t *testing.T) {
 	ensure(3)
 }
 
-// TestSecretOfAnother: a Secret that is not what it should be is replaced, an authority
-// never.
+// TestSecretOfAnother: a Secret with wrong content is replaced, except for an authority.
 func TestSecretOfAnother(t *testing.T) {
 	kube := server(agent("n1"))
 	k := Issuer{Client: kube, Namespace: namespace, Now: (&clock{}).Now}

@@ -1,23 +1,18 @@
-// Package cluster has the certificates of a cluster come into being, and be renewed,
-// without an administrator.
+// Package cluster issues and renews the certificates of a cluster without an administrator.
 //
-// There are two authorities. That of the control plane signs for the northbound database,
-// for the port at which masters reach the southbound one, and for the masters; that of
-// the nodes signs for the southbound database and for nodes. Each database accepts
-// what its own authority signed: what a node has opens neither the northbound database
-// nor that port.
+// There are two authorities. The one of the control plane signs for the northbound database, for the port on which
+// masters reach the southbound database, and for the masters. The one of the nodes signs for the southbound database
+// and for nodes. Each database accepts what its own authority signed: a node's certificate gives access neither to the
+// northbound database nor to that port.
 //
-//   - Issuer holds both. Authorities and certificates of the control plane are in
-//     Secrets, which the kubelets of control-plane nodes mount; the Secrets of the
-//     authorities are mounted by nobody.
-//   - Node asks for the certificate of its node by a CertificateSigningRequest. The key
-//     never leaves the node. The API server writes into the request who asks, and on
-//     which node the pod runs: Issuer signs for that node and no other. The common
-//     name is the name of the node, which also has to be the system-id of its Open
-//     vSwitch: by it role ovn-controller tells chassis apart.
+//   - Issuer holds both. Authorities and certificates of the control plane are in Secrets. The kubelets of
+//     control-plane nodes mount those of the certificates; those of the authorities are not mounted anywhere.
+//   - Node requests the certificate of its node with a CertificateSigningRequest. The key never leaves the node. The
+//     API server writes into the request who made it, and on which node that pod runs: Issuer signs for that node
+//     only. The common name is the name of the node, which also has to be the system-id of its Open vSwitch: the role
+//     ovn-controller distinguishes chassis by it.
 //
-// A renewed certificate has the key of the one before. Whoever uses it reads it for the
-// next connection; those that are there stay.
+// A renewed certificate keeps its key. Its users read it for each new connection; existing connections are kept.
 //
 // Imported by cmd/ovnkube.
 package cluster

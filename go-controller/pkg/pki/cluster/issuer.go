@@ -16,20 +16,20 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pki"
 )
 
-// Keys of Secrets, which are the names of files where they are mounted.
+// Keys of Secrets, which are the file names where they are mounted.
 const (
 	keyCert = Name + "-cert.pem"
 	keyKey  = Name + "-privkey.pem"
 	keyCA   = "cacert.pem"
 )
 
-// Name is that of certificates and keys in directories and Secrets.
+// Name is the name of certificates and keys in directories and Secrets.
 const Name = "ovn"
 
 const (
 	authorityLifetime = 10 * 365 * 24 * time.Hour
 	lifetime          = 90 * 24 * time.Hour
-	// interval is how often Secrets are looked at.
+	// interval is how often Secrets are checked.
 	interval = time.Hour
 	// retry is how long to wait after a failure.
 	retry = time.Second
@@ -45,12 +45,12 @@ const (
 type entry struct {
 	name, authority string
 	subject         pki.Subject
-	// trusts is another authority that the certificates of others may be of. Never for a
-	// database: who has a certificate that it trusts may read all of it.
+	// trusts is another authority whose certificates are accepted. Never set for a database: whoever has a
+	// certificate that the database trusts may read all of it.
 	trusts string
 }
 
-// A member of a clustered database is a client of the other ones, and has ovn-northd beside it.
+// A member of a clustered database is a client of the other members, and runs next to ovn-northd.
 var entries = []entry{
 	{name: "ovn-nb", authority: controlPlane, subject: pki.Subject{Name: "nb", DNS: []string{"nb"}, Server: true, Client: true}},
 	{name: "ovn-sb", authority: nodes, subject: pki.Subject{Name: "sb", DNS: []string{"sb"}, Server: true}},
@@ -65,7 +65,7 @@ type Issuer struct {
 	Now       func() time.Time
 }
 
-// Run keeps Secrets and signs requests until ctx is done.
+// Run maintains the Secrets and signs requests until ctx is done.
 func (i Issuer) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := i.Ensure(ctx)
@@ -86,8 +86,7 @@ func (i Issuer) Run(ctx context.Context) error {
 	return requests.run(ctx)
 }
 
-// Ensure makes the Secrets that are missing, and renews what has to be renewed. What
-// fails does not keep the others from it.
+// Ensure creates missing Secrets and renews certificates that are due. If one fails, it continues with the others.
 func (i Issuer) Ensure(ctx context.Context) error {
 	var errs []error
 	for _, e := range entries {
@@ -117,8 +116,8 @@ func (i Issuer) entry(ctx context.Context, e entry) error {
 	return err
 }
 
-// authority returns one that is there, or makes it. One that is there is never replaced:
-// all that it signed would be worthless.
+// authority returns the existing authority, or makes one. An existing authority is never replaced: all that it
+// signed would become worthless.
 func (i Issuer) authority(ctx context.Context, name string) (*pki.Authority, error) {
 	t, err := i.secret(ctx, name, func(t pki.Text) (pki.Text, bool, error) {
 		if t.Cert != nil {
@@ -141,7 +140,7 @@ func (i Issuer) authority(ctx context.Context, name string) (*pki.Authority, err
 	return a, nil
 }
 
-// secret returns what is in a Secret after ensure has changed what it has to.
+// secret returns the content of a Secret after ensure has made the necessary changes.
 func (i Issuer) secret(ctx context.Context, name string, ensure func(pki.Text) (pki.Text, bool, error)) (pki.Text, error) {
 	client := i.Client.CoreV1().Secrets(i.Namespace)
 	secret, err := client.Get(ctx, name, metav1.GetOptions{})
@@ -159,7 +158,7 @@ func (i Issuer) secret(ctx context.Context, name string, ensure func(pki.Text) (
 	if !changed {
 		return t, nil
 	}
-	// Another issuer may have been quicker: then the server refuses this one's.
+	// If another issuer was quicker, the server refuses this update.
 	secret = secret.DeepCopy()
 	secret.Data = map[string][]byte{keyKey: t.Key, keyCert: t.Cert, keyCA: t.CA}
 	if absent {
@@ -174,7 +173,7 @@ func (i Issuer) secret(ctx context.Context, name string, ensure func(pki.Text) (
 	return t, nil
 }
 
-// pause waits for a while, and tells whether ctx has not ended.
+// pause waits for d, and reports whether ctx is not done.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

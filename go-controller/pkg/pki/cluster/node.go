@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// patience is how long one request is waited for: nobody may be there to answer.
+	// patience is how long to wait for one request: there may be no issuer to answer it.
 	patience = time.Minute
 	poll     = 250 * time.Millisecond
 )
 
-// Node keeps the certificate of a node in a directory.
+// Node maintains the certificate of a node in a directory.
 type Node struct {
 	Client kubernetes.Interface
 	Name   string
@@ -30,7 +30,7 @@ type Node struct {
 	Now    func() time.Time
 }
 
-// Run keeps the certificate until ctx is done.
+// Run maintains the certificate until ctx is done.
 func (n Node) Run(ctx context.Context) error {
 	after := retry
 	for ctx.Err() == nil {
@@ -49,7 +49,7 @@ func (n Node) Run(ctx context.Context) error {
 	return nil
 }
 
-// Ensure asks for a certificate unless there is one that will be valid for some time.
+// Ensure requests a certificate unless there is one that will be valid for some time.
 func (n Node) Ensure(ctx context.Context) error {
 	cert, err := n.Dir.Certificate(Name, n.Name)
 	if err == nil && !pki.Due(cert, n.Now()) {

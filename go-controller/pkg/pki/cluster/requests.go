@@ -21,9 +21,9 @@ import (
 const (
 	// SignerName is the signer of the nodes' certificates.
 	SignerName = "k8s.ovn.org/node"
-	// nodeAccount is the service account of the pods that ask for them.
+	// nodeAccount is the service account of the pods that request them.
 	nodeAccount = "ovnkube-node"
-	// extraNode is where the API server says on which node a pod runs whose token it got.
+	// extraNode is where the API server puts the node of the pod whose token it was given.
 	extraNode = "authentication.kubernetes.io/node-name"
 
 	reasonSigned  = "NodeOfToken"
@@ -32,7 +32,7 @@ const (
 
 var usages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}
 
-// requests signs what nodes ask for.
+// requests handles the nodes' certificate requests.
 type requests struct {
 	issuer Issuer
 	shared informers.SharedInformerFactory
@@ -64,7 +64,7 @@ func (r *requests) run(ctx context.Context) error {
 	return r.queue.Run(ctx, 1)
 }
 
-// reconcile approves and signs, or denies, one request.
+// reconcile approves and signs a request, or denies it.
 func (r *requests) reconcile(ctx context.Context, name string) error {
 	csr, err := r.lister.Get(name)
 	if apierrors.IsNotFound(err) {
@@ -99,8 +99,8 @@ func (r *requests) reconcile(ctx context.Context, name string) error {
 	return nil
 }
 
-// answer is the certificate of a node, and what the node trusts: who serves the southbound
-// database, and the masters that check its health.
+// answer returns the certificate of a node, and what the node trusts: the servers of the southbound database, and
+// the masters that check its health.
 func (i Issuer) answer(ctx context.Context, request []byte, node string) ([]byte, error) {
 	a, err := i.authority(ctx, nodes)
 	if err != nil {
@@ -114,7 +114,7 @@ func (i Issuer) answer(ctx context.Context, request []byte, node string) ([]byte
 	return slices.Concat(cert, a.Certificate(), masters.Certificate()), err
 }
 
-// askingNode returns the node of the pod that asks; an error where nothing may be signed.
+// askingNode returns the node of the requesting pod, or an error if nothing may be signed for it.
 func (i Issuer) askingNode(csr *certificatesv1.CertificateSigningRequest) (string, error) {
 	account := "system:serviceaccount:" + i.Namespace + ":" + nodeAccount
 	if csr.Spec.Username != account {
@@ -131,7 +131,7 @@ func (i Issuer) askingNode(csr *certificatesv1.CertificateSigningRequest) (strin
 	return names[0], err
 }
 
-// refuse denies a request. One that somebody else approved can only fail.
+// refuse denies a request. If somebody else has approved it, it can only be marked as failed.
 func (r *requests) refuse(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, why error) (err error) {
 	client := r.issuer.Client.CertificatesV1().CertificateSigningRequests()
 	if has(csr, certificatesv1.CertificateApproved) {

@@ -1,12 +1,10 @@
-// Package node answers questions about packets on a node: the part of a trace that only the
-// node can tell, to those who may get nodes/trace of it by the API server. A question about
-// another node is passed on to that node, since the proxy of the API server reaches any of
-// them.
+// Package node answers questions about packets on a node: the part of a trace that only the node itself knows.
+// Callers need permission from the API server to get nodes/trace of the node. A question about another node is
+// forwarded to that node, since the API server's proxy may reach any of them.
 //
-// To those who may create nodes/probe it also sends what a pod of the node would send to one
-// address and port, one such probe at a time and one each second. Without that, nothing is
-// changed and no packet is sent. Questions are checked strictly (trace.Decode), a few are
-// answered at a time, and each within a bound.
+// For callers who may create nodes/probe it also sends what a pod of the node would send to one address and port:
+// one probe at a time and one per second. Other questions change nothing and send no packet. Questions are strictly
+// validated (trace.Decode), only a few are answered concurrently, and each has a deadline.
 //
 // Caller: app.
 package node
@@ -40,56 +38,56 @@ import (
 )
 
 const (
-	// patience bounds an answer.
+	// patience is the deadline for an answer.
 	patience = 25 * time.Second
-	// atOnce bounds how many questions are answered at a time: ovn-trace reads the whole
-	// southbound database each time.
+	// atOnce limits how many questions are answered concurrently: ovn-trace reads the whole southbound database
+	// each time.
 	atOnce = 2
-	// perSecond and burst bound how many questions are answered.
+	// perSecond and burst limit the rate of questions.
 	perSecond, burst = 4, 16
-	// probesAtOnce, probesPerSecond and probesBurst bound how many probes are sent: who may
-	// probe cannot look through a network, or get a pod to flood one.
+	// probesAtOnce, probesPerSecond and probesBurst limit probes, so that a caller can neither scan a network nor
+	// have a pod flood one.
 	probesAtOnce, probesPerSecond, probesBurst = 1, 1, 4
-	// passed bounds how many questions are passed on at a time.
+	// passed limits how many questions are forwarded concurrently.
 	passed = 8
-	// mostAnswer bounds an answer that is passed on.
+	// mostAnswer is the maximum size of a forwarded answer, in bytes.
 	mostAnswer = 8 << 20
-	// passedOn marks a question that a node has passed on.
+	// passedOn is the header of a question that a node has forwarded.
 	passedOn = "X-Egress-Passed-On"
 )
 
-// Deps are what the answers are made of.
+// Deps are the dependencies of a Handler.
 type Deps struct {
 	Node string
-	// Pods has the pods of this node.
+	// Pods lists the pods of this node.
 	Pods corelisters.PodLister
 	// Subnets returns the pod subnets of this node.
 	Subnets func() []netip.Prefix
 	Reviews *authn.Reviewer
-	// Peer returns where another node answers.
+	// Peer returns the address at which another node answers.
 	Peer func(node string) (netip.AddrPort, bool)
-	// Logical follows a packet through OVN, Kernel through the kernel, and Bridge through the
-	// external bridge of this node.
+	// Logical traces a packet through OVN, Kernel through the kernel, and Bridge through the external bridge of
+	// this node.
 	Logical func(ctx context.Context, datapath, packet string, choice int) (trace.OVN, error)
 	Kernel  func(ctx context.Context, q trace.Question) (trace.Kernel, error)
 	Bridge  func(ctx context.Context, q trace.Question) (trace.Bridge, error)
-	// Connection finds what this node remembers of a connection.
+	// Connection finds this node's connection tracking entries for a connection.
 	Connection func(ctx context.Context, q trace.Question) (trace.Connection, error)
-	// Probe sends what a pod of this node sends from one of its addresses.
+	// Probe sends as a pod of this node, from one of its addresses.
 	Probe func(ctx context.Context, pod *corev1.Pod, source netip.Addr, q trace.Question) (trace.Probed, error)
 }
 
-// Handler answers.
+// Handler answers questions over HTTP.
 type Handler struct {
 	deps    Deps
 	own     http.Handler
 	client  *http.Client
-	answers bound // of questions
+	answers bound // to questions
 	probes  bound
 	passing chan struct{}
 }
 
-// bound bounds how many of a kind are answered.
+// bound limits the concurrency and rate of one kind of question.
 type bound struct {
 	slots chan struct{}
 	limit *rate.Limiter
@@ -110,8 +108,8 @@ func New(deps Deps) *Handler {
 		return authn.Access{Verb: "get", Resource: "nodes", Subresource: "trace", Name: deps.Node}, nil
 	}, http.HandlerFunc(h.answer))
 	h.client = &http.Client{Timeout: patience + authnPatience, Transport: &http.Transport{
-		// Nodes have no certificates that others know, as kubelets often have none. The token
-		// that comes along is of no use but for a question to that node.
+		// Like many kubelets, nodes have no certificates that others can verify. The forwarded token is valid only
+		// for questions to that node.
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
 		DisableKeepAlives: true,
 		DialContext:       (&net.Dialer{Timeout: dialPatience}).DialContext,
@@ -119,10 +117,10 @@ func New(deps Deps) *Handler {
 	return h
 }
 
-// dialPatience is how long another node may take to accept a connection.
+// dialPatience is the timeout for connecting to another node.
 const dialPatience = 5 * time.Second
 
-// authnPatience is how long another node may take to find out who asks.
+// authnPatience is how long another node may take to authenticate and authorize the caller.
 const authnPatience = 10 * time.Second
 
 // ServeHTTP implements http.Handler.
@@ -147,7 +145,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// pass passes a question on to its node, which finds out itself who asks.
+// pass forwards a question to its node, which authenticates the caller itself.
 func (h *Handler) pass(w http.ResponseWriter, r *http.Request, node string) {
 	at, ok := h.deps.Peer(node)
 	if !ok {
@@ -184,10 +182,10 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, node string) {
 	defer answer.Body.Close()
 	w.Header().Set("Content-Type", answer.Header.Get("Content-Type"))
 	w.WriteHeader(answer.StatusCode)
-	_, _ = io.Copy(w, io.LimitReader(answer.Body, mostAnswer)) // one that goes away gets no answer
+	_, _ = io.Copy(w, io.LimitReader(answer.Body, mostAnswer)) // a client that went away needs no answer
 }
 
-// answer answers a question of somebody who may ask.
+// answer answers a question of an authorized caller.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
 	q, err := trace.Decode(r.URL.Path, r.URL.Query())
 	if err != nil {
@@ -251,7 +249,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// logical follows what a pod of this node sends.
+// logical traces a packet of a pod of this node through OVN.
 func (h *Handler) logical(ctx context.Context, q trace.Question) (trace.OVN, int, error) {
 	pod, err := h.pod(q.Pod)
 	if err != nil {
@@ -265,7 +263,7 @@ func (h *Handler) logical(ctx context.Context, q trace.Question) (trace.OVN, int
 	return ovn, http.StatusInternalServerError, err
 }
 
-// probe sends what a pod of this node sends.
+// probe sends a packet as a pod of this node.
 func (h *Handler) probe(ctx context.Context, q trace.Question) (trace.Probed, int, error) {
 	pod, err := h.pod(q.Pod)
 	if err != nil {
@@ -289,7 +287,7 @@ func (h *Handler) pod(key string) (*corev1.Pod, error) {
 	return p, nil
 }
 
-// addressOf returns the hardware address and the address that a pod sends from.
+// addressOf returns the MAC and IP address that a pod sends from.
 func addressOf(p *corev1.Pod, q trace.Question) (mac string, source netip.Addr, err error) {
 	network, ok, err := kube.PodNetwork(p)
 	if err != nil || !ok {
@@ -303,7 +301,7 @@ func addressOf(p *corev1.Pod, q trace.Question) (mac string, source netip.Addr, 
 	return network.MAC, prefix.Addr(), nil
 }
 
-// Microflow returns what a pod sends, in the language of ovn-trace.
+// Microflow returns the packet that a pod sends, in the syntax of ovn-trace.
 func Microflow(p *corev1.Pod, subnets []netip.Prefix, q trace.Question) (string, error) {
 	mac, source, err := addressOf(p, q)
 	if err != nil {

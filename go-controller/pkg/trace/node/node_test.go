@@ -29,8 +29,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/trace"
 )
 
-// reviews knows tokens for a node: "may" may trace, "may-probe" may send, and "may-not"
-// neither.
+// reviews knows tokens for a node: "may" may trace, "may-probe" may probe, and "may-not" may do neither.
 func reviews(node string) *authn.Reviewer {
 	kube := fake.NewClientset()
 	kube.PrependReactor("create", "tokenreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -49,7 +48,7 @@ func reviews(node string) *authn.Reviewer {
 	return authn.New(kube, trace.Audience(node))
 }
 
-// deps are those of node n1 with the pod prod/web; another pod is of another node.
+// deps are those of node n1 with the pod prod/web; another pod is on another node.
 func deps(node string) Deps {
 	pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	for name, on := range map[string]string{"web": node, "other": "n9"} {
@@ -127,7 +126,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// A question about another node is passed on as it is, once, and that node decides who may ask.
+// A question about another node is forwarded once and unchanged, and that node authorizes the caller.
 func TestPassedOn(t *testing.T) {
 	there := httptest.NewTLSServer(New(deps("n2")))
 	defer there.Close()
@@ -161,7 +160,7 @@ func TestPassedOn(t *testing.T) {
 	}
 }
 
-// However many ask, few are answered at a time, and each gets an answer.
+// However many callers ask, only a few are answered at a time, and each gets an answer.
 func TestFewAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -172,14 +171,14 @@ func TestFewAtATime(t *testing.T) {
 			now++
 			most = max(most, now)
 			mu.Unlock()
-			<-ctx.Done() // as slow as can be
+			<-ctx.Done() // as slow as possible
 			mu.Lock()
 			now--
 			mu.Unlock()
 			return trace.Kernel{}, ctx.Err()
 		}
 		h := New(d)
-		// Who asks is known before.
+		// The caller is authorized before this.
 		if status, _ := get(h, "GET", "/trace/v1/n1/none", "may"); status != http.StatusBadRequest {
 			t.Fatalf("status %d", status)
 		}
@@ -206,8 +205,8 @@ func TestFewAtATime(t *testing.T) {
 	})
 }
 
-// Whoever may probe, one probe is sent at a time and a few soon after one another; questions do
-// not wait for them.
+// Even for callers who may probe, one probe is sent at a time and only a few in quick succession; questions do not
+// wait for them.
 func TestFewProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sending := make(chan struct{})
@@ -244,7 +243,7 @@ func TestFewProbes(t *testing.T) {
 	})
 }
 
-// A panic is an answer, and the next question gets one, too.
+// A panic is answered with an error, and the next question is answered as usual.
 func TestPanic(t *testing.T) {
 	d := deps("n1")
 	d.Kernel = func(context.Context, trace.Question) (trace.Kernel, error) { panic("a bug") }
