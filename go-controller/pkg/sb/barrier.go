@@ -16,53 +16,51 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// tablePrivate is where ovn-controllers keep their progress.
+// tablePrivate is the table in which ovn-controllers record their progress.
 const tablePrivate = "Chassis_Private"
 
-// pace is the least time between two raises of nb_cfg, each of which makes every
-// ovn-controller write to the database: what is asked for meanwhile shares one.
+// pace is the minimum time between two increments of nb_cfg, each of which makes every ovn-controller write to the
+// database: requests within that time share one.
 const pace = 10 * time.Millisecond
 
-// private is a row of Chassis_Private: how far an ovn-controller is.
+// private is a row of Chassis_Private: the progress of an ovn-controller.
 type private struct {
 	UUID string `ovsdb:"_uuid"`
 	Name string `ovsdb:"name"`
 	Done int    `ovsdb:"nb_cfg"`
 }
 
-// Barrier tells when an ovn-controller has in force what was written to the
-// northbound database. Each chassis is waited for by itself: one that is dead
-// holds nobody else up. It is safe for concurrent use; Run has to run.
+// Barrier tells when an ovn-controller has applied what was written to the northbound database. Each chassis is
+// waited for separately: a dead one delays nobody else. It is safe for concurrent use; Run has to be running.
 type Barrier struct {
 	southbound nbovsdb.Config
 	bump       func(ctx context.Context, beyond int) (int, error)
 
 	asked     chan struct{} // holds one value while somebody waits for a raise
-	confirmed chan struct{} // closed when it is known how far the chassis were at first
-	first     sync.Once     // closes it
+	confirmed chan struct{} // closed when the initial progress of the chassis is known
+	first     sync.Once     // closes confirmed
 
 	mu       sync.Mutex
 	progress map[string]*reached // by chassis
-	next     *raise              // what those that ask now get
+	next     *raise              // the raise for new requests
 
 	lost waits.Lost // the connection
 }
 
-// reached is how far an ovn-controller is.
+// reached is the progress of an ovn-controller.
 type reached struct {
 	done    int
 	changed chan struct{} // closed and replaced when done changes
 }
 
-// raise is a raise of nb_cfg that some wait for.
+// raise is an increment of nb_cfg that callers wait for.
 type raise struct {
 	sent chan struct{} // closed when target is known
 	// target is the value of nb_cfg.
 	target int
 }
 
-// NewBarrier returns a barrier. bump raises nb_cfg of the northbound database, to
-// more than beyond.
+// NewBarrier returns a barrier. bump raises nb_cfg of the northbound database, to a value above beyond.
 func NewBarrier(southbound nbovsdb.Config, bump func(ctx context.Context, beyond int) (int, error)) *Barrier {
 	return &Barrier{
 		southbound: southbound,
@@ -74,8 +72,8 @@ func NewBarrier(southbound nbovsdb.Config, bump func(ctx context.Context, beyond
 	}
 }
 
-// Wait returns nil when the ovn-controller of a chassis has in force what was
-// written to the northbound database before the call.
+// Wait returns nil when the ovn-controller of a chassis has applied what was written to the northbound database
+// before the call.
 func (b *Barrier) Wait(ctx context.Context, chassis string) error {
 	b.mu.Lock()
 	r := b.next
@@ -102,7 +100,7 @@ func (b *Barrier) Wait(ctx context.Context, chassis string) error {
 	}
 }
 
-// Run works until ctx is done, through restarts of the databases.
+// Run runs until ctx is done, and handles restarts of the databases.
 func (b *Barrier) Run(ctx context.Context) error {
 	var watching sync.WaitGroup
 	watching.Add(1)
@@ -131,7 +129,7 @@ func (b *Barrier) Run(ctx context.Context) error {
 	}
 }
 
-// raise raises nb_cfg for all that wait for it now.
+// raise raises nb_cfg for all current waiters.
 func (b *Barrier) raise(ctx context.Context) {
 	b.mu.Lock()
 	r := b.next
@@ -154,8 +152,8 @@ func (b *Barrier) raise(ctx context.Context) {
 	}
 }
 
-// farthest returns the highest value of nb_cfg that a chassis has repeated. None has
-// done what is asked for now, whatever the northbound database counts from.
+// farthest returns the highest value of nb_cfg that any chassis has confirmed. The next value must be higher,
+// whatever value the northbound database has.
 func (b *Barrier) farthest() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -166,7 +164,7 @@ func (b *Barrier) farthest() int {
 	return most
 }
 
-// watch keeps done up to date.
+// watch keeps the progress up to date.
 func (b *Barrier) watch(ctx context.Context) {
 	wait := waitFor("barrier", b.southbound)
 	defer b.lost.Set(wait, nil)
@@ -184,7 +182,7 @@ func (b *Barrier) watch(ctx context.Context) {
 	}
 }
 
-// session works over one connection.
+// session handles one connection.
 func (b *Barrier) session(ctx context.Context) error {
 	m, err := model.NewClientDBModel(database, map[string]model.Model{tablePrivate: &private{}})
 	if err != nil {
@@ -220,7 +218,7 @@ func (b *Barrier) session(ctx context.Context) error {
 	if _, err := c.Monitor(limited, c.NewMonitor(client.WithTable(row, &row.Name, &row.Done))); err != nil {
 		return fmt.Errorf("monitor %s: %w", tablePrivate, err)
 	}
-	for _, row := range rows.Table(tablePrivate).RowsShallow() { // the handler may come later
+	for _, row := range rows.Table(tablePrivate).RowsShallow() { // the handler may be called later
 		note(row)
 	}
 	b.lost.Set(waits.Wait{}, nil)
@@ -233,7 +231,7 @@ func (b *Barrier) session(ctx context.Context) error {
 	}
 }
 
-// of returns how far a chassis is, and what is closed when that changes.
+// of returns the progress of a chassis, and a channel that is closed when that changes.
 func (b *Barrier) of(chassis string) (int, <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,8 +15,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
 )
 
-// barrierLab is a barrier between real databases, whose northd and ovn-controllers
-// are the test.
+// barrierLab is a barrier between real databases; the test plays the roles of northd and the ovn-controllers.
 type barrierLab struct {
 	t      *testing.T
 	nb, sb *ovsdbtest.Server
@@ -56,7 +55,7 @@ func newBarrierLab(t *testing.T, chassis ...string) *barrierLab {
 	return l
 }
 
-// cfg is nb_cfg of the northbound database.
+// cfg returns nb_cfg of the northbound database.
 func (l *barrierLab) cfg() int {
 	l.t.Helper()
 	n, err := strconv.Atoi(strings.TrimSpace(l.nb.Nbctl("--bare", "--columns=nb_cfg", "list", "NB_Global")))
@@ -77,13 +76,13 @@ func (l *barrierLab) raised(n int) {
 	})
 }
 
-// confirm is what an ovn-controller does.
+// confirm does what an ovn-controller does.
 func (l *barrierLab) confirm(chassis string, n int) {
 	l.t.Helper()
 	sbctl(l.t, l.sb, "set", "Chassis_Private", chassis, fmt.Sprintf("nb_cfg=%d", n))
 }
 
-// wait starts to wait for a chassis.
+// wait starts waiting for a chassis.
 func (l *barrierLab) wait(ctx context.Context, chassis string) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- l.Wait(ctx, chassis) }()
@@ -97,7 +96,7 @@ func (l *barrierLab) passes(what string, done <-chan error) {
 	}
 }
 
-// passesWith has a chassis confirm whatever it is asked for, until a wait is over.
+// passesWith makes a chassis confirm every requested value until a wait is over.
 func (l *barrierLab) passesWith(chassis, what string, done <-chan error) {
 	l.t.Helper()
 	eventually.Succeeds(l.t, what, func() error {
@@ -111,8 +110,8 @@ func (l *barrierLab) passesWith(chassis, what string, done <-chan error) {
 	})
 }
 
-// TestBarrierOfANewDatabase: what a chassis confirmed to a northbound database that was
-// lost says nothing of the one that took its place.
+// TestBarrierOfANewDatabase: what a chassis confirmed for a northbound database that was lost does not count for
+// its replacement.
 func TestBarrierOfANewDatabase(t *testing.T) {
 	l := newBarrierLab(t)
 	sbctl(t, l.sb, "create", "Chassis_Private", "name=c1", "nb_cfg=5000")
@@ -143,10 +142,10 @@ func TestBarrier(t *testing.T) {
 		t.Fatalf("passed before the chassis said so: %v", err)
 	default:
 	}
-	// A chassis that is dead does not hold up others.
+	// A dead chassis does not delay others.
 	l.passesWith("c1", "the chassis that confirmed", waits)
 
-	// What is asked for later wants a later word.
+	// Later requests need a later confirmation.
 	before := l.cfg()
 	waits = l.wait(t.Context(), "c3")
 	l.raised(before + 1)
@@ -164,7 +163,7 @@ func TestBarrier(t *testing.T) {
 	}
 }
 
-// TestBarrierIsShared: those that wait at one time share a raise.
+// TestBarrierIsShared: concurrent waiters share a raise.
 func TestBarrierIsShared(t *testing.T) {
 	l := newBarrierLab(t, "c1")
 	const waiters = 1000
@@ -182,8 +181,8 @@ func TestBarrierIsShared(t *testing.T) {
 	}
 }
 
-// TestBarrierOutlivesItsDatabases: waits go on when connections come back, and a
-// chassis that comes later is seen.
+// TestBarrierOutlivesItsDatabases: waits continue when connections are restored, and a chassis that is added later
+// is seen.
 func TestBarrierOutlivesItsDatabases(t *testing.T) {
 	l := newBarrierLab(t, "c0")
 	l.passesWith("c0", "a first chassis", l.wait(t.Context(), "c0"))

@@ -14,24 +14,22 @@ import (
 	nbovsdb "github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
 )
 
-// chassis is a row of the Chassis table, as far as we need it.
+// chassis is the part of a row of the Chassis table that we need.
 type chassis struct {
 	UUID     string `ovsdb:"_uuid"`
 	Name     string `ovsdb:"name"`
 	Hostname string `ovsdb:"hostname"`
 }
 
-// chassisPrivate is the row of the same name that ovn-controller keeps its
-// progress in.
+// chassisPrivate is the row of the same name in which ovn-controller records its progress.
 type chassisPrivate struct {
 	UUID string `ovsdb:"_uuid"`
 	Name string `ovsdb:"name"`
 }
 
-// DeleteChassis removes the chassis that gone chooses by their names, which are the
-// system-ids of hosts, and host names, so that the other nodes give up their tunnels
-// to them. An ovn-controller that still runs there registers anew. It is no error
-// where there is nothing.
+// DeleteChassis deletes the chassis for which gone returns true, given their names, which are the system-ids of
+// hosts, and host names, so that the other nodes remove their tunnels to them. An ovn-controller that still runs
+// there registers again. It is not an error if there are none.
 func DeleteChassis(ctx context.Context, db nbovsdb.Config, gone func(name, hostname string) bool) error {
 	m, err := model.NewClientDBModel(database, map[string]model.Model{"Chassis": &chassis{}, "Chassis_Private": &chassisPrivate{}})
 	if err != nil {

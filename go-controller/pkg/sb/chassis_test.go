@@ -12,7 +12,7 @@ func TestDeleteChassis(t *testing.T) {
 	deletesChassis(t, s, nbovsdb.Config{Address: s.Socket()})
 }
 
-// TestDeleteChassisByRelay: with TLS masters reach the southbound database by a relay.
+// TestDeleteChassisByRelay: with TLS, masters reach the southbound database through a relay.
 func TestDeleteChassisByRelay(t *testing.T) {
 	s := ovsdbtest.StartSB(t)
 	deletesChassis(t, s, nbovsdb.Config{Address: ovsdbtest.StartRelay(t, s).Socket()})
@@ -24,7 +24,7 @@ func deletesChassis(t *testing.T, s *ovsdbtest.Server, at nbovsdb.Config) {
 		sbctl(t, s, "chassis-add", name, "geneve", "10.0.0."+name[1:], "--", "set", "Chassis", name, "hostname="+host,
 			"--", "create", "Chassis_Private", "name="+name)
 	}
-	for range 2 { // what is gone is no error
+	for range 2 { // deleting what is gone is not an error
 		if err := DeleteChassis(t.Context(), at, func(name, hostname string) bool {
 			return name == "c1" && hostname == "n1.example.com"
 		}); err != nil {

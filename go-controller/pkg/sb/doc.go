@@ -1,11 +1,8 @@
-// Package sb does what OVN leaves to us with the southbound database, which is
-// otherwise northd's and ovn-controller's. The UDP port of a node's tunnels:
-// ovn-controller makes the node's Encap row and has no setting for the port, and
-// the other nodes read it from the row. The chassis of a node that was deleted,
-// which its ovn-controller had no chance to remove. And two that only read there:
-// Barrier tells when a chassis has in force what was written northbound, and Ports
-// which addresses the ports of pods have.
+// Package sb does what OVN leaves to us in the southbound database, which otherwise belongs to northd and
+// ovn-controller. EncapPort sets the UDP port of a node's tunnels: ovn-controller creates the node's Encap row and
+// has no setting for the port, and the other nodes read it from the row. DeleteChassis deletes the chassis of a
+// deleted node, which its ovn-controller had no chance to remove. Two parts only read: Barrier tells when a chassis
+// has applied what was written to the northbound database, and Ports which addresses the ports of pods have.
 //
-// Nothing is written while all is as wanted, and other options of a row are kept.
-// Caller: pkg/app.
+// Nothing is written while everything is as wanted, and other options of a row are kept. Caller: pkg/app.
 package sb

@@ -21,17 +21,17 @@ import (
 const (
 	database = "OVN_Southbound"
 	table    = "Encap"
-	// optionPort is the key of Encap options that holds the UDP port.
+	// optionPort is the key of the UDP port in an Encap row's options.
 	optionPort = "dst_port"
-	// DefaultPort is the port of Geneve where no option says otherwise.
+	// DefaultPort is the port of Geneve if no option sets another.
 	DefaultPort = 6081
 
-	timeout = 10 * time.Second // of connecting and of a transaction
+	timeout = 10 * time.Second // for connecting and for a transaction
 	backoff = time.Second      // before the next connection
 )
 
-// encap is a row of the Encap table: what we need, and the columns of its unique
-// index, which the library's cache needs.
+// encap is the part of a row of the Encap table that we need, and the columns of its unique index, which the
+// library's cache needs.
 type encap struct {
 	UUID    string            `ovsdb:"_uuid"`
 	Type    string            `ovsdb:"type"`
@@ -40,18 +40,16 @@ type encap struct {
 	Options map[string]string `ovsdb:"options"`
 }
 
-// EncapPort keeps the tunnel port of one chassis.
+// EncapPort maintains the tunnel port of one chassis.
 type EncapPort struct {
 	Database nbovsdb.Config
-	// Chassis returns the name of the chassis, the system-id of Open vSwitch; it
-	// may wait for it.
+	// Chassis returns the name of the chassis, the system-id of Open vSwitch; it may wait until that is known.
 	Chassis func(ctx context.Context) (string, error)
 	Port    int
 }
 
-// Run keeps the port as wanted until ctx is done, through restarts of the
-// database and of ovn-controller, which may make the row anew. For the default
-// port, which a row needs no option for, it looks once and disconnects.
+// Run maintains the port until ctx is done, through restarts of the database and of ovn-controller, which may
+// recreate the row. For the default port, which needs no option, it checks once and disconnects.
 func (e EncapPort) Run(ctx context.Context) error {
 	wait := waitFor("tunnel port", e.Database)
 	wait.For = "its row in the southbound database"
@@ -75,8 +73,7 @@ func (e EncapPort) Run(ctx context.Context) error {
 	return nil
 }
 
-// session works over one connection. It returns nil when there is nothing left
-// to keep.
+// session handles one connection. It returns nil when there is nothing left to do.
 func (e EncapPort) session(ctx context.Context) error {
 	chassis, err := e.Chassis(ctx)
 	if err != nil {
@@ -129,8 +126,7 @@ func (e EncapPort) session(ctx context.Context) error {
 	}
 }
 
-// set writes the port to the rows of the chassis that have another. It tells
-// whether there is a row.
+// set writes the port to the rows of the chassis that have another one. It reports whether there is a row.
 func (e EncapPort) set(ctx context.Context, c client.Client, chassis string) (bool, error) {
 	var rows []encap
 	if err := c.WhereCache(func(r *encap) bool { return r.Chassis == chassis }).List(ctx, &rows); err != nil {

@@ -38,7 +38,7 @@ func keep(t *testing.T, s *ovsdbtest.Server, port int) (stop func()) {
 		if err := eventually.Receive(t, "Run to return", done); err != nil {
 			t.Errorf("Run: %v", err)
 		}
-		done <- nil // a second stop finds it ended
+		done <- nil // lets a second stop return, too
 	}
 	t.Cleanup(stop)
 	return stop
@@ -59,7 +59,7 @@ func TestEncapPort(t *testing.T) {
 	s := ovsdbtest.StartSB(t)
 	sbctl(t, s, "chassis-add", "other", "geneve", "10.0.0.2")
 	stop := keep(t, s, 16081)
-	// The chassis comes after us, with an option that is not ours.
+	// The chassis registers after us, with an option that is not ours.
 	sbctl(t, s, "chassis-add", "c1", "geneve", "10.0.0.1")
 	eventuallyOptions(t, s, "c1", "csum=true dst_port=16081")
 	eventuallyOptions(t, s, "other", "csum=true")
@@ -74,7 +74,7 @@ func TestEncapPort(t *testing.T) {
 	eventuallyOptions(t, s, "c1", "dst_port=16081")
 	stop()
 
-	// The default needs no option, and one of an earlier configuration goes.
+	// The default needs no option, and the option of an earlier configuration is removed.
 	keep(t, s, DefaultPort)
 	eventuallyOptions(t, s, "c1", "")
 }

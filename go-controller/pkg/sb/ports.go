@@ -19,20 +19,20 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// tablePorts is where northd puts what ovn-controllers are to know of ports.
+// tablePorts is where northd publishes ports to ovn-controllers.
 const tablePorts = "Port_Binding"
 
-// Keys of the options of a port that we wrote northbound.
+// Keys of a port's options that we wrote to the northbound database.
 const (
 	optionChassis = "requested-chassis"
 	optionUID     = "iface-id-ver"
 )
 
-// portsTimeout bounds the first copy of all ports of a cluster.
+// portsTimeout is the timeout for the first copy of all ports of a cluster.
 const portsTimeout = 2 * time.Minute
 
-// portBinding is a row of Port_Binding: what we need, and the columns of its unique
-// index, which the library's cache needs.
+// portBinding is the part of a row of Port_Binding that we need, and the columns of its unique index, which the
+// library's cache needs.
 type portBinding struct {
 	UUID      string            `ovsdb:"_uuid"`
 	Name      string            `ovsdb:"logical_port"`
@@ -42,10 +42,9 @@ type portBinding struct {
 	Options   map[string]string `ovsdb:"options"`
 }
 
-// Ports knows the addresses that the logical ports of pods have by the southbound
-// database, which nobody but northd writes there: unlike a pod's annotation, those
-// who may edit pods cannot make them up. It is safe for concurrent use; Run has to
-// run. While there is no connection it knows what it knew last.
+// Ports knows the addresses of pods' logical ports from the southbound database, where only northd writes them:
+// unlike a pod's annotation, they cannot be forged by those who may edit pods. It is safe for concurrent use; Run
+// has to be running. Without a connection it returns the last known state.
 type Ports struct {
 	database nbovsdb.Config
 	node     string
@@ -59,25 +58,23 @@ type Ports struct {
 	lost  waits.Lost
 }
 
-// port is a row.
+// port is a parsed row.
 type port struct {
 	uuid  string
 	addrs topology.PodAddresses
 }
 
-// NewPorts returns Ports that know the ports of the pods of a node, or those of the
-// whole cluster where node is "".
+// NewPorts returns Ports for the pods of a node, or of the whole cluster if node is "".
 func NewPorts(southbound nbovsdb.Config, node string) *Ports {
 	return &Ports{database: southbound, node: node, synced: make(chan struct{}), ports: map[string]port{},
 		err: errNotYet}
 }
 
-// OnChange registers a function that is called with the name of a port that has
-// changed. It is called before Run, and f must not block for long.
+// OnChange registers a function that is called with the name of a port that has changed. Call it before Run; f must
+// not block for long.
 func (p *Ports) OnChange(f func(port string)) { p.watchers = append(p.watchers, f) }
 
-// Port returns what a port has; false where there is none of that name, or one that
-// is not a pod's.
+// Port returns the addresses of a port, and false if there is no such port or it is not a pod's.
 func (p *Ports) Port(name string) (topology.PodAddresses, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,17 +82,17 @@ func (p *Ports) Port(name string) (topology.PodAddresses, bool) {
 	return found.addrs, ok
 }
 
-// Synced is closed when all ports that there were at first are known.
+// Synced returns a channel that is closed once all ports that existed at first are known.
 func (p *Ports) Synced() <-chan struct{} { return p.synced }
 
-// Err returns why there is no connection to the database, nil where there is one.
+// Err returns why there is no connection to the database, or nil if there is one.
 func (p *Ports) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
 }
 
-// Run works until ctx is done, through restarts of the database.
+// Run runs until ctx is done, and handles restarts of the database.
 func (p *Ports) Run(ctx context.Context) error {
 	defer p.lost.Set(waits.Wait{}, nil)
 	p.lost.Set(p.wait(), errNotYet)
@@ -116,17 +113,17 @@ func (p *Ports) Run(ctx context.Context) error {
 	return nil
 }
 
-// errNotYet is why there is no connection at first.
+// errNotYet is the initial reason why there is no connection.
 var errNotYet = errors.New("not connected yet")
 
 func (p *Ports) wait() waits.Wait { return waitFor("addresses of pods", p.database) }
 
-// waitFor returns the wait of a part for a connection to the southbound database.
+// waitFor returns the wait of a component for a connection to the southbound database.
 func waitFor(part string, southbound nbovsdb.Config) waits.Wait {
 	return waits.Wait{Part: part, For: "a connection to " + southbound.Address, Reason: waits.ReasonDatabase}
 }
 
-// session works over one connection.
+// session handles one connection.
 func (p *Ports) session(ctx context.Context) error {
 	m, err := model.NewClientDBModel(database, map[string]model.Model{tablePorts: &portBinding{}})
 	if err != nil {
@@ -155,8 +152,8 @@ func (p *Ports) session(ctx context.Context) error {
 	if rows == nil {
 		return fmt.Errorf("lost the connection to %s", p.database.Address)
 	}
-	// What an event brings may be older than what is known by then, so it only says
-	// where to look. Events are asked for before everything is read: none is missed.
+	// An event's content may be older than what is known by then, so it only says which row to read. Events are
+	// requested before everything is read, so that none is missed.
 	look := func(m model.Model) {
 		if b, ok := m.(*portBinding); ok {
 			now, _ := rows.Table(tablePorts).Row(b.UUID).(*portBinding)
@@ -183,7 +180,7 @@ func (p *Ports) session(ctx context.Context) error {
 	}
 }
 
-// note takes over the state that a row has now; nil: it is gone.
+// note applies the current state of a row; nil means that it was deleted.
 func (p *Ports) note(was, now *portBinding) {
 	p.mu.Lock()
 	before, known := p.ports[was.Name]
@@ -206,7 +203,7 @@ func (p *Ports) note(was, now *portBinding) {
 	}
 }
 
-// replace takes over all rows of a new connection.
+// replace applies all rows of a new connection.
 func (p *Ports) replace(rows []portBinding) {
 	ports := make(map[string]port, len(rows))
 	for i := range rows {
@@ -239,7 +236,7 @@ func (p *Ports) tell(name string) {
 	}
 }
 
-// read reads a row; false where it is not a pod's.
+// read parses a row; false if it is not a pod's.
 func read(row *portBinding) (port, bool) {
 	uid := row.Options[optionUID]
 	if uid == "" || len(row.MAC) != 1 {

@@ -43,7 +43,7 @@ func followPorts(t *testing.T, s *ovsdbtest.Server, node string) *portsLab {
 	return l
 }
 
-// show is what is known of a port; "-" for nothing.
+// show returns what is known of a port; "-" for nothing.
 func (l *portsLab) show(name string) string {
 	p, ok := l.Port(name)
 	if !ok {
@@ -62,8 +62,8 @@ func (l *portsLab) eventually(name, want string) {
 	})
 }
 
-// TestPorts follows the ports that northd makes of those of the northbound database,
-// through changes, other incarnations and a restart of the database.
+// TestPorts follows the ports that northd creates from those of the northbound database, through changes,
+// recreation and a restart of the database.
 func TestPorts(t *testing.T) {
 	o := ovntrace.Start(t)
 	add := func(name, node, uid, addresses string) {
@@ -108,7 +108,7 @@ func TestPorts(t *testing.T) {
 		}
 		return nil
 	})
-	near.eventually("ns_b", "uid-b 0a:58:0a:f4:01:04 [10.244.1.4]") // known as it was
+	near.eventually("ns_b", "uid-b 0a:58:0a:f4:01:04 [10.244.1.4]") // the last known state
 	o.NB.Nbctl("lsp-del", "ns_b")
 	add("ns_c", "n", "uid-c", "0a:58:0a:f4:01:06 10.244.1.6")
 	o.SB.Start()

@@ -1,5 +1,5 @@
-// Package auditlog is an egress audit log in memory, for the tests of controllers that
-// write one: Log outlives the masters that record into it, and is killed with them.
+// Package auditlog is an in-memory egress audit log for tests of controllers that write one: a Log outlives the
+// masters that record into it, and Kill simulates their being killed.
 //
 // Imported by tests only.
 package auditlog
@@ -42,22 +42,21 @@ func (*Log) Full() bool { return false }
 // Rotate implements audit.Sink.
 func (*Log) Rotate() error { return nil }
 
-// Kill makes what is written from now on be lost, as that of a master that is killed. The
-// next recorder writes again.
+// Kill discards whatever is written from now on, as if the master had been killed. The next recorder writes again.
 func (l *Log) Kill() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.killed = true
 }
 
-// String returns the lines.
+// String returns the log's lines.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lines.String()
 }
 
-// Start returns a recorder, and what ends it when the master has ended.
+// Start returns a recorder, and a function that stops it after its master has stopped.
 func (l *Log) Start(t testing.TB) (*audit.Recorder, func()) {
 	l.mu.Lock()
 	l.killed = false
@@ -74,7 +73,7 @@ func (l *Log) Start(t testing.TB) (*audit.Recorder, func()) {
 	}
 }
 
-// Timeline returns what the log says.
+// Timeline returns the timeline of the log's records.
 func (l *Log) Timeline(t testing.TB) *audit.Timeline {
 	t.Helper()
 	records, problems, err := audit.Read(bytes.NewReader([]byte(l.String())), "log")
@@ -88,17 +87,17 @@ func (l *Log) Timeline(t testing.TB) *audit.Timeline {
 	return tl
 }
 
-// Assignment and Use are how Open and Nodes write what is assigned, and who uses it.
+// Assignment returns an assignment in the format of Open and Nodes.
 func Assignment(name, uid, address, node string) string {
 	return name + " " + uid + " " + address + " on " + node
 }
 
-// Use is that of a pod "namespace/name" with an own address.
+// Use returns the use of an address by a pod "namespace/name" with its own address, in the format of Open.
 func Use(name, address, pod, own string) string {
 	return name + " " + address + " of " + pod + " " + own
 }
 
-// Open returns what is there at the end, sorted.
+// Open returns the periods that have not ended, sorted.
 func Open(tl *audit.Timeline) []string {
 	var all []string
 	for _, p := range tl.Periods {
@@ -114,8 +113,7 @@ func Open(tl *audit.Timeline) []string {
 	return all
 }
 
-// Nodes returns the nodes that each address of each object, "name uid address", had in
-// turn; "" is none.
+// Nodes returns the nodes that each address of each object, "name uid address", had in turn; "" is none.
 func Nodes(tl *audit.Timeline) map[string][]string {
 	all, end := map[string][]string{}, map[string]*audit.Moment{}
 	for _, p := range tl.Periods {
@@ -136,9 +134,8 @@ func Nodes(tl *audit.Timeline) map[string][]string {
 	return all
 }
 
-// Text returns the periods as lines with the reasons for which they began and ended: those
-// of nodes, and then those of each pod. What comes first of a node and a pod depends on
-// which worker is faster.
+// Text returns the periods as lines with the reasons why they began and ended: those of nodes, then those of each
+// pod. They are grouped because the order between a node and a pod depends on which worker is faster.
 func Text(tl *audit.Timeline) []string {
 	who := func(p audit.Period) string {
 		if p.Pod == nil {

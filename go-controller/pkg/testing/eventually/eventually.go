@@ -1,7 +1,7 @@
-// Package eventually waits in tests for what is to happen soon, with one bound that
-// holds on a loaded machine, too, and says what there was instead.
+// Package eventually waits in tests for something to happen, with a single timeout that is long enough on a loaded
+// machine too, and reports the actual state on failure.
 //
-// The time is that of the caller's testing/synctest bubble, if it is in one.
+// Inside a testing/synctest bubble it uses the bubble's time.
 //
 // Imported by tests only.
 package eventually
@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// Bound is how long a condition may take to come true. A passing run never waits for it.
+// Bound is how long a condition may take to become true. A passing run never waits that long.
 const Bound = time.Minute
 
-// longest is the longest pause between two looks.
+// longest is the longest pause between two checks.
 const longest = 20 * time.Millisecond
 
 // Option changes how to wait.
@@ -26,15 +26,15 @@ type options struct {
 	stay time.Duration
 }
 
-// Dump adds to the message of a failure what there is instead.
+// Dump adds the actual state to a failure message.
 func Dump(state func() string) Option { return func(o *options) { o.dump = state } }
 
-// Stays wants a condition that came true to stay true for a while.
+// Stays requires a condition that became true to stay true for a while.
 func Stays(window time.Duration) Option { return func(o *options) { o.stay = window } }
 
 var errFalse = errors.New("it is not so")
 
-// True looks until ok says true. what completes the sentence "waited in vain for ...".
+// True waits until ok returns true. what completes the sentence "waited in vain for ...".
 func True(t testing.TB, what string, ok func() bool, opts ...Option) {
 	t.Helper()
 	Succeeds(t, what, func() error {
@@ -45,7 +45,7 @@ func True(t testing.TB, what string, ok func() bool, opts ...Option) {
 	}, opts...)
 }
 
-// Succeeds is True for a condition that says what is missing.
+// Succeeds is like True, for a condition whose error says what is missing.
 func Succeeds(t testing.TB, what string, condition func() error, opts ...Option) {
 	t.Helper()
 	o := collect(opts)
@@ -71,7 +71,7 @@ func Succeeds(t testing.TB, what string, condition func() error, opts ...Option)
 	}
 }
 
-// Receive returns what comes through a channel, at once where it is closed.
+// Receive returns the next value of a channel, immediately if it is closed.
 func Receive[T any](t testing.TB, what string, ch <-chan T, opts ...Option) T {
 	t.Helper()
 	select {

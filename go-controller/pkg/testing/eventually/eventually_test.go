@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// failing is a test whose failure is looked at.
+// failing is a test whose failure is examined.
 type failing struct {
 	testing.TB
 	said string
@@ -22,7 +22,7 @@ func (f *failing) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// run returns what a waiting test said, and how long it waited, in a bubble of its own.
+// run returns what a waiting test reported, and how long it waited, in its own bubble.
 func run(t *testing.T, wait func(t testing.TB)) (said string, took time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {

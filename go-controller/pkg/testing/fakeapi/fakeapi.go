@@ -1,5 +1,4 @@
-// Package fakeapi mends what client-go's fake clientsets do otherwise than an API
-// server. Imported by tests only.
+// Package fakeapi fixes differences between client-go's fake clientsets and an API server. Imported by tests only.
 package fakeapi
 
 import (
@@ -15,29 +14,27 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// Clientset is a fake one.
+// Clientset is a fake clientset.
 type Clientset interface {
 	PrependReactor(verb, resource string, reaction clienttesting.ReactionFunc)
 	PrependWatchReactor(resource string, reaction clienttesting.WatchReactionFunc)
 	Tracker() clienttesting.ObjectTracker
 }
 
-// Factory is one of shared informers.
+// Factory is a shared informer factory.
 type Factory interface {
 	Start(stop <-chan struct{})
 	WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool
 }
 
-// NoResync is the resync period of informers in a testing/synctest bubble. With a
-// period of zero they wait for a channel that is not of the bubble, which is never
-// at rest then; this one does not end either.
+// NoResync is the resync period of informers in a testing/synctest bubble. With a period of zero they wait for a
+// channel from outside the bubble, which then never becomes durably blocked; this period does not expire either.
 const NoResync = 10 * 365 * 24 * time.Hour
 
-// Start starts the informers of a factory over a fake clientset until ctx is done,
-// and returns when each of them has its objects and watches: a fake clientset
-// forgets what happens between an informer's list and its watch. However many requests
-// come in a burst, each watch delivers all of their events; what a test gives to the
-// tracker itself has room for a hundred.
+// Start starts the informers of a factory over a fake clientset until ctx is done, and returns when each of them
+// has its objects and watches: a fake clientset loses what happens between an informer's list and its watch.
+// However many requests come in a burst, each watch delivers all of their events; for objects that a test adds to
+// the tracker directly, there is room for a hundred.
 func Start(ctx context.Context, t testing.TB, cs Clientset, factory Factory) {
 	t.Helper()
 	start(ctx, t, cs, factory, nil)
@@ -55,9 +52,9 @@ func start(ctx context.Context, t testing.TB, cs Clientset, factory Factory, f *
 	}
 }
 
-// reactions are what this package makes of the requests to one clientset. They are
-// added to it once: an informer that was stopped may have a list under way while the
-// next ones start, and a clientset's reactions may not be changed then.
+// reactions are this package's reactions to the requests to one clientset. They are added to it only once: a
+// stopped informer may still be listing while the next ones start, and a clientset's reactions must not be changed
+// then.
 type reactions struct {
 	cs      Clientset
 	watches watches
@@ -67,7 +64,7 @@ type reactions struct {
 	watching chan struct{}
 }
 
-// known has the reactions of the clientsets of all tests that run.
+// known are the reactions of the clientsets of all running tests.
 var known sync.Map
 
 // reactionsOf returns the reactions of a clientset.
@@ -82,8 +79,8 @@ func reactionsOf(t testing.TB, cs Clientset) *reactions {
 	return r
 }
 
-// begin has watches meet these faults from now on, and returns a channel that has a
-// value for each one that begins.
+// begin exposes watches to these faults from now on, and returns a channel that receives a value for each watch
+// that starts.
 func (r *reactions) begin(f *Faults) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +88,7 @@ func (r *reactions) begin(f *Faults) <-chan struct{} {
 	return r.watching
 }
 
-// watch is the reaction to a watch that begins.
+// watch is the reaction to the start of a watch.
 func (r *reactions) watch(a clienttesting.Action) (bool, watch.Interface, error) {
 	var opts metav1.ListOptions
 	if w, ok := a.(clienttesting.WatchActionImpl); ok {
@@ -103,14 +100,14 @@ func (r *reactions) watch(a clienttesting.Action) (bool, watch.Interface, error)
 	w, err := faults.watch(r.cs, &r.watches, a.GetResource(), a.GetNamespace(), opts)
 	select {
 	case watching <- struct{}{}:
-	default: // nobody counts any more
+	default: // no longer counted
 	}
 	return true, w, err
 }
 
-// Settle lets a minute of a testing/synctest bubble go by, and waits until all in it
-// are at rest: every event is delivered, every key reconciled, and what waited for a
-// moment or failed once has had its turn.
+// Settle lets a minute of a testing/synctest bubble pass, and waits until all of the bubble's goroutines are
+// blocked: every event has been delivered, every key reconciled, and everything that was delayed or failed once has
+// been retried.
 func Settle() {
 	<-time.After(time.Minute)
 	synctest.Wait()

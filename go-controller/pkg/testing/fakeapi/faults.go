@@ -25,23 +25,22 @@ type Faults struct {
 	rng      *rand.Rand
 	share    float64 // of requests that fail
 	watching map[*queued]scope
-	cut      map[scope]int       // watches that are to come back
-	resumed  map[scope][]*queued // those of them that began with their list
+	cut      map[scope]int       // watches that will be restarted
+	resumed  map[scope][]*queued // those of them that started together with their list
 	injected int
 }
 
-// scope is what a watch is of.
+// scope is what a watch covers.
 type scope struct {
 	resource  schema.GroupVersionResource
 	namespace string // "" for all
 }
 
-// The last error handler of the runtime package slows down loops of errors, with the
-// time between two of them: it sleeps for decades where one is from before a bubble
-// of testing/synctest, whose clock starts in 2000.
+// The last error handler of the runtime package throttles repeated errors by the time between them: if one is from
+// before a testing/synctest bubble, whose clock starts in 2000, it sleeps for decades.
 func init() { utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] }
 
-// NewFaults returns faults that do not happen before Set.
+// NewFaults returns faults that do not occur until Set is called.
 func NewFaults(rng *rand.Rand) *Faults {
 	return &Faults{rng: rand.New(rand.NewPCG(rng.Uint64(), 0)), watching: map[*queued]scope{},
 		cut: map[scope]int{}, resumed: map[scope][]*queued{}}
@@ -54,14 +53,14 @@ func (f *Faults) Set(share float64) {
 	f.share = share
 }
 
-// Injected is how many requests failed.
+// Injected returns how many requests have failed.
 func (f *Faults) Injected() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.injected
 }
 
-// Do runs what is not to fail: a user's request.
+// Do runs a user's requests, which must not fail.
 func (f *Faults) Do(user func()) {
 	if f == nil {
 		user()
@@ -75,8 +74,8 @@ func (f *Faults) Do(user func()) {
 	f.Set(share)
 }
 
-// Inject puts the faults into a fake clientset: patches and updates meet conflicts and
-// servers that do not answer, some of which did what was asked; lists fail.
+// Inject adds the faults to a fake clientset: patches and updates run into conflicts and into servers that do not
+// answer, some of which carried out the request; lists fail.
 func (f *Faults) Inject(cs Clientset) {
 	react := strictly(cs.Tracker())
 	var resumed watches
@@ -87,7 +86,7 @@ func (f *Faults) Inject(cs Clientset) {
 				return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), "object", fmt.Errorf("the object has been modified"))
 			case 1:
 				return true, nil, apierrors.NewServerTimeout(a.GetResource().GroupResource(), verb, 1)
-			case 2: // the answer is lost
+			case 2: // the response is lost
 				if _, _, err := react(a); err != nil {
 					return true, nil, err
 				}
@@ -105,7 +104,7 @@ func (f *Faults) Inject(cs Clientset) {
 	cs.PrependReactor("*", "*", resumed.makeRoom)
 }
 
-// fault picks one of three faults, or -1.
+// fault picks one of three faults, or -1 for none.
 func (f *Faults) fault() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,8 +115,8 @@ func (f *Faults) fault() int {
 	return f.rng.IntN(3)
 }
 
-// resume begins the watch of an informer that starts, or whose watch was cut, together
-// with its list: a fake clientset would forget what happens in between.
+// resume starts the watch of an informer that starts, or whose watch was cut, together with its list: a fake
+// clientset would lose what happens in between.
 func (f *Faults) resume(cs Clientset, all *watches, a clienttesting.Action) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,7 +135,7 @@ func (f *Faults) resume(cs Clientset, all *watches, a clienttesting.Action) erro
 	return nil
 }
 
-// watch returns the watch that an informer begins.
+// watch returns the watch for an informer.
 func (f *Faults) watch(cs Clientset, all *watches, r schema.GroupVersionResource, namespace string, opts metav1.ListOptions) (watch.Interface, error) {
 	if f == nil {
 		return all.begin(cs, r, namespace, opts)
@@ -159,8 +158,8 @@ func (f *Faults) watch(cs Clientset, all *watches, r schema.GroupVersionResource
 	return q, nil
 }
 
-// Cut ends all watches as a server does that has forgotten their resource version:
-// informers list anew, after some seconds.
+// Cut ends all watches as a server does that no longer knows their resource version: informers list again after
+// some seconds.
 func (f *Faults) Cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -175,15 +174,15 @@ func (f *Faults) Cut() {
 	clear(f.watching)
 }
 
-// Start is Start with these faults, if they are not nil.
+// Start is like the function Start, with these faults unless f is nil.
 func (f *Faults) Start(ctx context.Context, t testing.TB, cs Clientset, factory Factory) {
 	t.Helper()
 	start(ctx, t, cs, factory, f)
 }
 
-// UndoUnseen has somebody else undo the next patch of a resource that has this text, while
-// no informer watches: those that list anew see the object as it was before, with another
-// version. It is called before the informers are started.
+// UndoUnseen makes another client undo the next patch of a resource that contains the text, while no informer
+// watches: informers that list again see the object as it was before, with another resource version. Call it before
+// starting the informers.
 func (f *Faults) UndoUnseen(cs Clientset, resource, text string) {
 	react, once := strictly(cs.Tracker()), sync.Once{}
 	cs.PrependReactor("patch", resource, func(a clienttesting.Action) (handled bool, result runtime.Object, err error) {

@@ -20,18 +20,17 @@ import (
 // version is the resource version of the last write to any clientset.
 var version atomic.Uint64
 
-// Strict has a fake clientset give each write a resource version, and refuse with a
-// conflict what an API server refuses: updates and patches that name another resource
-// version than the object's, and patches that name another UID. A JSON patch whose tests
-// fail is invalid. It comes before the other reactors of a test, which see a request
-// earlier then.
+// Strict makes a fake clientset give each write a resource version, and refuse with a conflict what an API server
+// refuses: updates and patches that name another resource version than the object's, and patches that name another
+// UID. A JSON patch whose tests fail is invalid. Call it before adding other reactors of a test, which then see
+// requests first.
 func Strict(cs Clientset) {
 	for _, verb := range []string{"create", "update", "patch"} {
 		cs.PrependReactor(verb, "*", strictly(cs.Tracker()))
 	}
 }
 
-// strictly is how an API server reacts, where clienttesting.ObjectReaction does not.
+// strictly reacts as an API server does where clienttesting.ObjectReaction does not.
 func strictly(tracker clienttesting.ObjectTracker) clienttesting.ReactionFunc {
 	react := clienttesting.ObjectReaction(tracker)
 	return func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -70,8 +69,7 @@ func strictly(tracker clienttesting.ObjectTracker) clienttesting.ReactionFunc {
 	}
 }
 
-// withoutEmpty stores what a JSON patch has made of an object as it would be sent: a list
-// that the patch has emptied is not there.
+// withoutEmpty stores the result of a JSON patch as it would be sent: a list that the patch has emptied is absent.
 func withoutEmpty(tracker clienttesting.ObjectTracker, a clienttesting.Action, obj runtime.Object) error {
 	p, ok := a.(clienttesting.PatchActionImpl)
 	if !ok || p.PatchType != types.JSONPatchType || !bytes.Contains(p.Patch, []byte(`"remove"`)) {
@@ -88,7 +86,7 @@ func withoutEmpty(tracker clienttesting.ObjectTracker, a clienttesting.Action, o
 	return tracker.Update(a.GetResource(), sent, a.GetNamespace())
 }
 
-// renew checks the version that an update names, and gives its object the next one.
+// renew checks the resource version that an update names, and gives the object the next one.
 func renew(tracker clienttesting.ObjectTracker, a clienttesting.Action, obj runtime.Object, next string) error {
 	o, err := meta.Accessor(obj)
 	if err != nil {
@@ -99,9 +97,9 @@ func renew(tracker clienttesting.ObjectTracker, a clienttesting.Action, obj runt
 	return err
 }
 
-// versioned checks what a patch names, and has it set the next version.
+// versioned checks the versions that a patch names, and adds the next resource version to it.
 func versioned(tracker clienttesting.ObjectTracker, a clienttesting.PatchActionImpl, next string) ([]byte, error) {
-	if a.PatchType == types.JSONPatchType { // with tests of its own
+	if a.PatchType == types.JSONPatchType { // it has tests of its own
 		var ops []map[string]any
 		if err := json.Unmarshal(a.Patch, &ops); err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
@@ -126,7 +124,7 @@ func versioned(tracker clienttesting.ObjectTracker, a clienttesting.PatchActionI
 	return json.Marshal(patch)
 }
 
-// check refuses what names another incarnation or version of an object than there is.
+// check refuses a request that names another UID or version than the object has.
 func check(tracker clienttesting.ObjectTracker, a clienttesting.Action, name string, uid types.UID, named string) error {
 	obj, err := tracker.Get(a.GetResource(), a.GetNamespace(), name)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// TestStrict: what comes too late, or for an object that was there before, is refused.
+// TestStrict: writes with an outdated version, or for a previous object of the same name, are refused.
 func TestStrict(t *testing.T) {
 	cs := fake.NewClientset()
 	Strict(cs)

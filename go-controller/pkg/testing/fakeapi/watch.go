@@ -11,19 +11,19 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// queued is a watch of a fake clientset with room for any number of events. The
-// tracker's own holds some, and panics when there are more before they are taken.
+// queued is a watch of a fake clientset with an unbounded queue. The tracker's own watch has a small buffer, and
+// panics when it overflows.
 type queued struct {
 	source  *watch.RaceFreeFakeWatcher
 	result  chan watch.Event
-	full    chan struct{} // has the goroutine take all that is in the source
+	full    chan struct{} // makes the goroutine take everything from the source
 	stopped chan struct{}
 	ended   chan struct{}
 	stop    sync.Once
 
 	mu      sync.Mutex
 	begun   bool
-	pending []watch.Event // of the goroutine, once it has begun
+	pending []watch.Event // owned by the goroutine once it has started
 }
 
 func newQueued(source *watch.RaceFreeFakeWatcher) *queued {
@@ -39,7 +39,7 @@ func (q *queued) Stop() {
 	q.stop.Do(func() { close(q.stopped) })
 }
 
-// begin begins to deliver events.
+// begin starts to deliver events.
 func (q *queued) begin() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -47,7 +47,7 @@ func (q *queued) begin() {
 	go q.deliver()
 }
 
-// deliver hands on the events until the watch is stopped, or the source has ended.
+// deliver forwards events until the watch is stopped or the source has ended.
 func (q *queued) deliver() {
 	defer close(q.ended)
 	defer close(q.result)
@@ -75,7 +75,7 @@ func (q *queued) deliver() {
 	}
 }
 
-// take moves what is in the source to the queue.
+// take moves everything from the source to the queue.
 func (q *queued) take() {
 	for {
 		select {
@@ -90,7 +90,7 @@ func (q *queued) take() {
 	}
 }
 
-// makeRoom returns when the source can hold the events of the next request.
+// makeRoom returns once the source has room for the events of the next request.
 func (q *queued) makeRoom() {
 	if events := q.source.ResultChan(); len(events) < cap(events)/2 {
 		return
@@ -107,13 +107,13 @@ func (q *queued) makeRoom() {
 	}
 }
 
-// watches are those of one clientset.
+// watches are the watches of one clientset.
 type watches struct {
 	mu  sync.Mutex
 	all []*queued
 }
 
-// add gives a tracker's watch a queue, which delivers nothing yet.
+// add gives a tracker's watch a queue, which does not deliver anything yet.
 func (ws *watches) add(w watch.Interface) *queued {
 	source, ok := w.(*watch.RaceFreeFakeWatcher)
 	if !ok {
@@ -126,7 +126,7 @@ func (ws *watches) add(w watch.Interface) *queued {
 	return q
 }
 
-// begin begins a watch.
+// begin starts a watch.
 func (ws *watches) begin(cs Clientset, r schema.GroupVersionResource, namespace string, opts metav1.ListOptions) (*queued, error) {
 	w, err := cs.Tracker().Watch(r, namespace, opts)
 	if err != nil {
@@ -137,7 +137,7 @@ func (ws *watches) begin(cs Clientset, r schema.GroupVersionResource, namespace 
 	return q, nil
 }
 
-// makeRoom is a reaction to every request, before the clientset carries it out.
+// makeRoom is a reaction to every request that runs before the clientset carries it out.
 func (ws *watches) makeRoom(clienttesting.Action) (bool, runtime.Object, error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

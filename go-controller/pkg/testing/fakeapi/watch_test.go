@@ -36,7 +36,7 @@ func burst(t *testing.T, faults *Faults) {
 		t.Fatal(err)
 	}
 	faults.Start(t.Context(), t, cs, factory)
-	const count = 60 // of two events each
+	const count = 60 // with two events each
 	for i := range count {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}}
 		if _, err := cs.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
@@ -55,7 +55,7 @@ func burst(t *testing.T, faults *Faults) {
 	}
 }
 
-// TestRoom: each request finds room for its events, be they delivered already or not.
+// TestRoom: each request finds room for its events, whether they have been delivered yet or not.
 func TestRoom(t *testing.T) {
 	for _, begun := range []bool{false, true} {
 		tracker := fake.NewClientset().Tracker()

@@ -1,4 +1,4 @@
-// Package fakereach stands in for the probes of nodes: tests say which nodes answer.
+// Package fakereach replaces the probes of nodes in tests, which set which nodes respond.
 package fakereach
 
 import (
@@ -9,16 +9,16 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 )
 
-// Nodes is a place.Reachability whose answers a test sets.
+// Nodes is a place.Reachability whose results a test sets.
 type Nodes struct {
 	mu          sync.Mutex
 	states      map[string]place.Reach
 	subscribers []func(string)
 	probed      chan struct{}
-	blocked     chan struct{} // whoever asks waits until it is closed; nil: nobody does
+	blocked     chan struct{} // callers wait until it is closed; nil: they do not wait
 }
 
-// New returns one that knows no node and does not wait for first answers.
+// New returns one that knows no nodes and does not wait for first results.
 func New() *Nodes {
 	n := &Nodes{states: map[string]place.Reach{}, probed: make(chan struct{})}
 	close(n.probed)
@@ -45,21 +45,21 @@ func (n *Nodes) Probed() <-chan struct{} {
 	return n.probed
 }
 
-// Subscribe has a function called for each change.
+// Subscribe registers a function that is called on each change.
 func (n *Nodes) Subscribe(f func(node string)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.subscribers = append(n.subscribers, f)
 }
 
-// Unsubscribe forgets all subscribers, as when the process that they are part of ends.
+// Unsubscribe removes all subscribers, as when their process ends.
 func (n *Nodes) Unsubscribe() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.subscribers = nil
 }
 
-// Set sets the state of a node and tells the subscribers.
+// Set sets the state of a node and notifies the subscribers.
 func (n *Nodes) Set(node string, state place.Reach) {
 	n.mu.Lock()
 	n.states[node] = state
@@ -77,7 +77,7 @@ func (n *Nodes) States() map[string]place.Reach {
 	return maps.Clone(n.states)
 }
 
-// DelayProbed has the nodes not yet have answered until the returned function is called.
+// DelayProbed keeps Probed open until the returned function is called.
 func (n *Nodes) DelayProbed() (answered func()) {
 	probed := make(chan struct{})
 	n.mu.Lock()
@@ -86,7 +86,7 @@ func (n *Nodes) DelayProbed() (answered func()) {
 	return func() { close(probed) }
 }
 
-// Block has whoever asks for a state wait until the returned function is called.
+// Block makes callers of Reach wait until the returned function is called.
 func (n *Nodes) Block() (unblock func()) {
 	blocked := make(chan struct{})
 	n.mu.Lock()

@@ -13,12 +13,11 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 )
 
-// Translation is a NAT row: where it is, and what it translates to what.
+// Translation is a NAT row: its router, and the external and logical address.
 type Translation struct{ Router, External, Logical string }
 
-// Rows checks what holds for the rows of any plan: each is what OVN can read, has an
-// id that is its own, and no other translates what it translates. Add the rows of
-// all owners before others are made.
+// Rows checks invariants of the rows of any plan: OVN can parse each of them, each has a unique id, and no two
+// translate the same address. Call Add for the rows of all owners of a plan.
 type Rows struct {
 	t    testing.TB
 	seen map[string]bool
@@ -53,7 +52,7 @@ func (r *Rows) Add(o nb.Owner, rows []nb.Row) {
 	}
 }
 
-// invalid says why OVN could not read a row; empty where it can.
+// invalid returns why OVN could not parse a row; empty if it can.
 func invalid(row nb.Row) string {
 	switch m := row.Model.(type) {
 	case *nbdb.LogicalRouterPolicy:
@@ -117,7 +116,7 @@ func badPort(m *nbdb.LogicalSwitchPort) string {
 	return ""
 }
 
-// badVIPs checks the addresses of a load balancer that are no templates.
+// badVIPs checks the addresses of a load balancer that does not use templates.
 func badVIPs(vips map[string]string) string {
 	for vip, backends := range vips {
 		if !strings.HasPrefix(vip, "^") && !isEndpoint(vip) {
@@ -132,11 +131,11 @@ func badVIPs(vips map[string]string) string {
 	return ""
 }
 
-// compared finds what addresses are compared with in a match.
+// compared finds the addresses that a match compares with.
 var compared = regexp.MustCompile(`ip[46]\.(?:src|dst) [!=]= (\{[^}]*\}|[^ )]+)`)
 
-// badMatch finds what no match of ours has: unbalanced quotes, line breaks, and words
-// that look like an address and are none.
+// badMatch finds what none of our matches contains: unbalanced quotes, line breaks, and words that look like an
+// address but are not.
 func badMatch(match string) string {
 	if match == "" || strings.Count(match, `"`)%2 != 0 || strings.Count(match, "(") != strings.Count(match, ")") || strings.ContainsAny(match, "\r\n") {
 		return fmt.Sprintf("match %q", match)

@@ -29,8 +29,7 @@ func Prefixes(texts ...string) []netip.Prefix {
 	return out
 }
 
-// Source turns the bytes of a fuzzer into choices. When they are used up every
-// choice is the first one.
+// Source turns a fuzzer's bytes into choices. Once they are used up, every choice is the first one.
 type Source struct{ data []byte }
 
 // New returns a Source of data.
@@ -46,13 +45,13 @@ func (s *Source) Pick(n int) int {
 	return int(b) % n
 }
 
-// Some is true once in n times.
+// Some returns true once in n times.
 func (s *Source) Some(n int) bool { return s.Pick(n) == 1 }
 
-// One returns one of list.
+// One returns one element of list.
 func One[T any](s *Source, list ...T) T { return list[s.Pick(len(list))] }
 
-// Many returns up to n of list, some perhaps twice.
+// Many returns up to n elements of list, possibly with duplicates.
 func Many[T any](s *Source, n int, list ...T) []T {
 	var out []T
 	for range s.Pick(n + 1) {
@@ -61,8 +60,7 @@ func Many[T any](s *Source, n int, list ...T) []T {
 	return out
 }
 
-// Texts of addresses: those of pods, of Services, of nodes and beyond, and such as
-// nobody should have.
+// Textual addresses: those of pods, Services, nodes and external hosts, and some that nobody should have.
 var texts = []string{
 	"10.244.1.5", "fd00:10:244:1::5", "10.244.1.6", "10.244.2.5", "fd00:10:244:2::5", "10.244.1.1", "10.244.1.2",
 	"172.18.0.33", "172.18.0.34", "fc00:f853:ccd:e793::33", "172.18.0.1", "172.18.0.2", "fc00:f853:ccd:e793::2", "10.10.10.100", "fd10::100",
@@ -71,10 +69,10 @@ var texts = []string{
 	"10.244.1.5/24", "010.244.1.5", "10.244.1.0", "10.244.1.255", "nowhere",
 }
 
-// Text returns what may stand for an address.
+// Text returns a string where an address is expected.
 func (s *Source) Text() string { return One(s, texts...) }
 
-// Addr returns an address as decoders hand them on: valid, unmapped, of no zone.
+// Addr returns an address as decoders return them: valid, unmapped, without a zone.
 func (s *Source) Addr() netip.Addr {
 	if a, err := netip.ParseAddr(s.Text()); err == nil {
 		return a.Unmap().WithZone("")
@@ -82,7 +80,7 @@ func (s *Source) Addr() netip.Addr {
 	return netip.MustParseAddr("10.244.1.5")
 }
 
-// Addrs returns up to n of them.
+// Addrs returns up to n such addresses.
 func (s *Source) Addrs(n int) []netip.Addr {
 	var out []netip.Addr
 	for range s.Pick(n + 1) {
@@ -96,7 +94,7 @@ func (s *Source) Labels() map[string]string {
 	return One(s, nil, map[string]string{"app": "a"}, map[string]string{"app": "b", "zone": "z"}, map[string]string{"zone": "z"})
 }
 
-// Selector returns a selector of labels, perhaps one that the API would refuse.
+// Selector returns a label selector, possibly one that the API would refuse.
 func (s *Source) Selector() metav1.LabelSelector {
 	switch s.Pick(5) {
 	case 1:
@@ -111,10 +109,10 @@ func (s *Source) Selector() metav1.LabelSelector {
 	return metav1.LabelSelector{}
 }
 
-// Created returns when an object was created.
+// Created returns an object's creation time.
 func (s *Source) Created() metav1.Time { return metav1.Time{Time: time.Unix(int64(s.Pick(3)), 0)} }
 
-// Values of annotations that no agent of ours writes.
+// Values of annotations that none of our agents writes.
 var odd = []string{
 	"", "null", "{}", "[]", `""`, "{", `{"default":null}`, `{"default":[]}`, `{"default":[""]}`, `{"default":""}`,
 	`{"default":["10.244.77.0/32"]}`, `{"default":["0.0.0.0/0","::/0"]}`, `{"default":["10.244.1.0/24","10.244.2.0/24"]}`,
@@ -128,10 +126,10 @@ var odd = []string{
 	"not a mac", "02:42:ac:12:00", "00:00:00:00:00:00:00:00", "false", "true", "chassis-1", "a b\n\"",
 }
 
-// NodeName returns the name of a node, which may not exist.
+// NodeName returns the name of a node that may not exist.
 func (s *Source) NodeName() string { return One(s, "n1", "n2", "n3", "ghost", "") }
 
-// Nodes returns nodes n1, n2, ... as the API has them.
+// Nodes returns nodes n1, n2, ... as in the API.
 func (s *Source) Nodes() []*corev1.Node {
 	var nodes []*corev1.Node
 	mode := One(s, topology.GatewayShared, topology.GatewayLocal)
@@ -180,7 +178,7 @@ func (s *Source) node(i int, mode topology.GatewayMode) *corev1.Node {
 // Known returns the nodes as planners see them.
 func Known(nodes []*corev1.Node) []topology.Node { return kube.KnownNodes(nodes) }
 
-// Shuffled returns a list in another order.
+// Shuffled returns a list in random order.
 func Shuffled[T any](s *Source, list []T) []T {
 	out := append([]T(nil), list...)
 	for i := len(out) - 1; i > 0; i-- {

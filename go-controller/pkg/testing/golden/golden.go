@@ -1,5 +1,5 @@
-// Package golden compares what a test made with a file in its testdata
-// directory. "go test -update" writes the files.
+// Package golden compares a test's output with a file in its testdata directory. "go test -update" writes the
+// files.
 //
 // Imported by tests only.
 package golden
@@ -36,8 +36,7 @@ func Check(t testing.TB, name, got string) {
 	}
 }
 
-// diff shows the lines that only one of the texts has, in order, by way of
-// their longest common subsequence.
+// diff shows the lines that are in only one of the texts, in order, using their longest common subsequence.
 func diff(want, got string) string {
 	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
 	length := make([][]int, len(a)+1)

@@ -1,4 +1,4 @@
-// Package metadatatest makes a client of metadata that has the pods of a fake clientset.
+// Package metadatatest makes a metadata client for the pods of a fake clientset.
 //
 // Callers: tests.
 package metadatatest
@@ -12,7 +12,7 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 )
 
-// Pods returns a client that has the metadata of the pods that kube has now.
+// Pods returns a client with the metadata of the pods that kube currently has.
 func Pods(t *testing.T, kube *fake.Clientset) *metadatafake.FakeMetadataClient {
 	t.Helper()
 	scheme := metadatafake.NewTestScheme()

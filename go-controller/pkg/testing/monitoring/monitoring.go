@@ -1,7 +1,7 @@
-// Package monitoring reads what dist/monitoring has: alerts, and a dashboard of Grafana.
+// Package monitoring reads the alerts and the Grafana dashboard in dist/monitoring.
 //
-// Callers: hack/manifests, which checks both against the definitions of metrics, and
-// test/monitoring, which asks a Prometheus that scrapes a cluster.
+// Callers: hack/manifests, which checks both against the definitions of metrics, and test/monitoring, which queries
+// a Prometheus that scrapes a cluster.
 package monitoring
 
 import (
@@ -17,18 +17,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Rules are a file of rules for Prometheus, and the spec of a PrometheusRule.
+// Rules are a Prometheus rule file, and the spec of a PrometheusRule.
 type Rules struct {
 	Groups []RuleGroup `json:"groups"`
 }
 
-// RuleGroup is evaluated at once.
+// RuleGroup is a group of rules that are evaluated together.
 type RuleGroup struct {
 	Name  string `json:"name"`
 	Rules []Rule `json:"rules"`
 }
 
-// Rule is an alert.
+// Rule is an alerting rule.
 type Rule struct {
 	Alert       string            `json:"alert,omitempty"`
 	Record      string            `json:"record,omitempty"`
@@ -38,20 +38,20 @@ type Rule struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// prometheusRule is of the kind of the Prometheus Operator.
+// prometheusRule is the Prometheus Operator's PrometheusRule.
 type prometheusRule struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              Rules `json:"spec"`
 }
 
-// Dashboard is one of Grafana, as far as it is looked at.
+// Dashboard is the part of a Grafana dashboard that is checked.
 type Dashboard struct {
 	Title  string  `json:"title"`
 	Panels []Panel `json:"panels"`
 }
 
-// Panel is a picture, a number, or the title of the row that begins there.
+// Panel is a graph, a single number, or the title of a row of panels.
 type Panel struct {
 	ID          int                      `json:"id"`
 	Type        string                   `json:"type"`
@@ -72,7 +72,7 @@ type Target struct {
 	Legend string `json:"legendFormat"`
 }
 
-// ReadAlerts returns the alerts below a directory.
+// ReadAlerts reads the alerts below a directory.
 func ReadAlerts(dir string) (Rules, error) {
 	text, err := os.ReadFile(filepath.Join(dir, "alerts.yaml"))
 	if err != nil {
@@ -93,7 +93,7 @@ func ReadAlerts(dir string) (Rules, error) {
 	return r.Spec, nil
 }
 
-// ReadDashboard returns the dashboard below a directory.
+// ReadDashboard reads the dashboard below a directory.
 func ReadDashboard(dir string) (Dashboard, error) {
 	text, err := os.ReadFile(filepath.Join(dir, "dashboard.json"))
 	if err != nil {
@@ -106,14 +106,14 @@ func ReadDashboard(dir string) (Dashboard, error) {
 	return d, nil
 }
 
-// Query is what Grafana sends where $__rate_interval is interval.
+// Query returns the query that Grafana sends with interval for $__rate_interval.
 func (t Target) Query(interval string) string {
 	return strings.ReplaceAll(t.Expr, "$__rate_interval", interval)
 }
 
 var placeholder = regexp.MustCompile(`{{([a-z_]+)}}`)
 
-// Labels are those that the legend names.
+// Labels returns the labels that the legend uses.
 func (t Target) Labels() []string {
 	var labels []string
 	for _, label := range placeholder.FindAllStringSubmatch(t.Legend, -1) {
@@ -122,12 +122,12 @@ func (t Target) Labels() []string {
 	return labels
 }
 
-// Name is what the legend calls a series.
+// Name returns a series' name in the legend.
 func (t Target) Name(labels map[string]string) string {
 	return placeholder.ReplaceAllStringFunc(t.Legend, func(p string) string { return labels[strings.Trim(p, "{}")] })
 }
 
 var selector = regexp.MustCompile(`ovnkube_[a-z0-9_]+(\{[^}]*\})?`)
 
-// Selectors are the parts of a query that name series of ovnkube.
+// Selectors returns the parts of a query that select series of ovnkube.
 func Selectors(query string) []string { return selector.FindAllString(query, -1) }

@@ -1,6 +1,5 @@
-// Package nbshow prints planned northbound rows in the way ovn-nbctl prints
-// them, for goldens that read like the documents. It orders what a database
-// leaves unordered.
+// Package nbshow prints planned northbound rows the way ovn-nbctl prints them, for golden files that read like the
+// documentation. It sorts what a database leaves unordered.
 //
 // Imported by tests only.
 package nbshow
@@ -134,7 +133,7 @@ func groups(r nb.Row) string {
 	return fmt.Sprintf(" load_balancer_group=%v", out)
 }
 
-// section prints a heading and lines, sorted; nothing where there are no lines.
+// section prints a heading and sorted lines; nothing if there are no lines.
 func (p *printer) section(heading string, lines []string) {
 	if len(lines) == 0 {
 		return

@@ -11,9 +11,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 )
 
-// PolicyList prints the router policies among rows exactly as "ovn-nbctl
-// lr-policy-list" does, options included. The tests of egressservice/master hold
-// it against the tool.
+// PolicyList prints the router policies among rows exactly as "ovn-nbctl lr-policy-list" does, including options.
+// The tests of egressservice/master compare it with the tool.
 func PolicyList(rows []nb.Row) string {
 	var policies []*nbdb.LogicalRouterPolicy
 	for _, r := range rows {

@@ -16,7 +16,7 @@ import (
 // NS is a network namespace that a test owns.
 type NS struct {
 	t  testing.TB
-	fd int // keeps the namespace while the test runs
+	fd int // keeps the namespace alive while the test runs
 }
 
 // Option changes what New makes.
@@ -28,16 +28,16 @@ type options struct{ mounts bool }
 // /sys that shows the links of the new network namespace.
 func PrivateMounts() Option { return func(o *options) { o.mounts = true } }
 
-// New moves the calling goroutine, which must be that of the test, into a fresh
-// network namespace whose loopback is up. The goroutine stays locked to its
-// thread, which ends with the test. It needs root and fails the test without.
+// New moves the calling goroutine, which must be the test's, into a fresh network namespace with the loopback
+// interface up. The goroutine stays locked to its thread, which ends with the test. It needs root and fails the
+// test otherwise.
 func New(t testing.TB, opts ...Option) *NS {
 	t.Helper()
 	var o options
 	for _, f := range opts {
 		f(&o)
 	}
-	runtime.LockOSThread() // never unlocked: the thread is of no use to others
+	runtime.LockOSThread() // never unlocked: the thread must not be reused
 	flags := unix.CLONE_NEWNET
 	if o.mounts {
 		flags |= unix.CLONE_NEWNS
@@ -76,7 +76,7 @@ func privateMounts(t testing.TB) {
 	}
 }
 
-// FD is a file descriptor of the namespace, valid until the test ends.
+// FD returns a file descriptor of the namespace, valid until the test ends.
 func (ns *NS) FD() int { return ns.fd }
 
 // Go runs f on a goroutine inside the namespace. The channel is closed when f
@@ -95,8 +95,7 @@ func (ns *NS) Go(f func()) <-chan struct{} {
 	return done
 }
 
-// Run runs a command inside and returns what it printed, without the last
-// newline. The test fails where the command does.
+// Run runs a command inside and returns its output without the last newline. The test fails if the command does.
 func (ns *NS) Run(name string, args ...string) string {
 	ns.t.Helper()
 	out, err := ns.Try(name, args...)
@@ -106,12 +105,12 @@ func (ns *NS) Run(name string, args ...string) string {
 	return out
 }
 
-// Try is Run for a command that may fail.
+// Try is like Run, for a command that may fail.
 func (ns *NS) Try(name string, args ...string) (string, error) {
 	return command("", nil, name, args...)
 }
 
-// Input is Run with text on the command's standard input.
+// Input is like Run, with text on the command's standard input.
 func (ns *NS) Input(input, name string, args ...string) string {
 	ns.t.Helper()
 	out, err := command(input, nil, name, args...)
@@ -134,7 +133,7 @@ func command(input string, env []string, name string, args ...string) (string, e
 	return out, nil
 }
 
-// Veth makes a pair of links with these names, both up.
+// Veth creates a veth pair with these names, both up.
 func (ns *NS) Veth(a, b string) {
 	ns.t.Helper()
 	ns.Run("ip", "link", "add", a, "type", "veth", "peer", "name", b)

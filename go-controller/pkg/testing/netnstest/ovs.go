@@ -13,11 +13,11 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
-// Debian's schema of the local database.
+// Debian's path of the local database's schema.
 const vswitchSchema = "/usr/share/openvswitch/vswitch.ovsschema"
 
-// OVS is a running Open vSwitch with the userspace datapath only, whose sockets,
-// database and logs are in a directory of its own.
+// OVS is a running Open vSwitch with the userspace datapath only; its sockets, database and logs are in its own
+// directory.
 type OVS struct {
 	ns       *NS
 	Dir      string // run directory: db.sock, BRIDGE.mgmt, pid files
@@ -31,8 +31,8 @@ type daemon struct {
 	done chan struct{}
 }
 
-// OVS starts ovsdb-server and ovs-vswitchd in the namespace and stops them when
-// the test ends. The test fails where ovs-vswitchd logged an emergency.
+// OVS starts ovsdb-server and ovs-vswitchd in the namespace and stops them when the test ends. The test fails if
+// ovs-vswitchd logs an emergency.
 func (ns *NS) OVS() *OVS {
 	ns.t.Helper()
 	// Not t.TempDir: a socket's path is limited to 107 bytes.
@@ -57,7 +57,7 @@ func (ns *NS) OVS() *OVS {
 	return o
 }
 
-// create makes an empty database and starts its server.
+// create creates an empty database and starts its server.
 func (o *OVS) create() {
 	o.ns.t.Helper()
 	o.ns.Run("ovsdb-tool", "create", o.path("conf.db"), vswitchSchema)
@@ -67,8 +67,7 @@ func (o *OVS) create() {
 		"other_config:n-handler-threads=1", "other_config:n-revalidator-threads=1")
 }
 
-// LoseDatabase puts an empty database in the place of the one there is, as the start
-// scripts of Open vSwitch do where its file is missing.
+// LoseDatabase replaces the database by an empty one, as Open vSwitch's start scripts do if the file is missing.
 func (o *OVS) LoseDatabase() {
 	o.ns.t.Helper()
 	o.StopServer()
@@ -80,14 +79,14 @@ func (o *OVS) LoseDatabase() {
 
 func (o *OVS) path(name string) string { return filepath.Join(o.Dir, name) }
 
-// Endpoint is where ovsdb-server listens, in the form libovsdb takes.
+// Endpoint returns the address of ovsdb-server, as libovsdb expects it.
 func (o *OVS) Endpoint() string { return "unix:" + o.path("db.sock") }
 
 func (o *OVS) env() []string {
 	return []string{"OVS_RUNDIR=" + o.Dir, "OVS_DBDIR=" + o.Dir, "OVS_LOGDIR=" + o.Dir}
 }
 
-// StartServer starts ovsdb-server and waits until it answers.
+// StartServer starts ovsdb-server and waits until it responds.
 func (o *OVS) StartServer() {
 	o.ns.t.Helper()
 	o.server = o.start("ovsdb-server", "--remote=punix:"+o.path("db.sock"), "--unixctl="+o.path("ovsdb-server.ctl"),
@@ -101,11 +100,10 @@ func (o *OVS) StartServer() {
 // StopServer kills ovsdb-server.
 func (o *OVS) StopServer() { o.server.kill(); o.server = nil }
 
-// Freeze stops ovsdb-server where it is: its socket stays open and nothing answers. Thaw
-// lets it go on.
+// Freeze suspends ovsdb-server: its socket stays open and nothing responds. Thaw resumes it.
 func (o *OVS) Freeze() { _ = o.server.cmd.Process.Signal(syscall.SIGSTOP) }
 
-// Thaw is the opposite of Freeze.
+// Thaw resumes ovsdb-server after Freeze.
 func (o *OVS) Thaw() { _ = o.server.cmd.Process.Signal(syscall.SIGCONT) }
 
 // StartVswitchd starts ovs-vswitchd and waits until it has read the database.
@@ -121,7 +119,7 @@ func (o *OVS) StartVswitchd() {
 // StopVswitchd kills ovs-vswitchd.
 func (o *OVS) StopVswitchd() { o.vswitchd.kill(); o.vswitchd = nil }
 
-// Run runs an OVS tool against this Open vSwitch and returns what it printed.
+// Run runs an OVS tool against this Open vSwitch and returns its output.
 func (o *OVS) Run(name string, args ...string) string {
 	o.ns.t.Helper()
 	out, err := o.Try(name, args...)
@@ -131,7 +129,7 @@ func (o *OVS) Run(name string, args ...string) string {
 	return out
 }
 
-// Try is Run for a command that may fail.
+// Try is like Run, for a command that may fail.
 func (o *OVS) Try(name string, args ...string) (string, error) {
 	if name == "ovs-vsctl" {
 		args = append([]string{"--db=unix:" + o.path("db.sock")}, args...)
@@ -142,12 +140,11 @@ func (o *OVS) Try(name string, args ...string) (string, error) {
 	return command("", o.env(), name, args...)
 }
 
-// Flows returns the flows of a bridge as ovs-ofctl dumps them, without counters,
-// one a line.
+// Flows returns the flows of a bridge as ovs-ofctl prints them, without counters, one per line.
 func (o *OVS) Flows(bridge string) []string { return o.flows(bridge, "--no-names") }
 
-// FlowsByName returns them sorted, with the names of ports in place of their numbers,
-// which depend on what ovs-vswitchd has seen first.
+// FlowsByName returns them sorted, with the names of ports instead of their numbers, which depend on the order in
+// which ovs-vswitchd has seen the ports.
 func (o *OVS) FlowsByName(bridge string) []string {
 	flows := o.flows(bridge, "--names")
 	slices.Sort(flows)
@@ -169,7 +166,7 @@ func (o *OVS) start(name string, args ...string) *daemon {
 	o.ns.t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Env = append(os.Environ(), o.env()...)
-	// A test that panics runs no clean-up; its thread ends all the same.
+	// If a test panics, no cleanup runs, but its thread ends.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		o.ns.t.Fatalf("start %s: %v", name, err)

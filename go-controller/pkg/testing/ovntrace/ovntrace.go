@@ -49,31 +49,28 @@ func (o *OVN) Sync() {
 	o.NB.Nbctl("--wait=sb", "sync")
 }
 
-// Sbctl runs ovn-sbctl and returns what it prints.
+// Sbctl runs ovn-sbctl and returns its output.
 func (o *OVN) Sbctl(args ...string) string {
 	o.t.Helper()
 	return o.run("ovn-sbctl", append([]string{"--db=" + o.SB.Socket(), "--timeout=30"}, args...)...)
 }
 
-// Chassis makes a chassis known, as ovn-controller would, so that gateway
-// routers and ports can be bound to it.
+// Chassis registers a chassis, as ovn-controller would, so that gateway routers and ports can be bound to it.
 func (o *OVN) Chassis(name, encapIP string) {
 	o.t.Helper()
 	o.Sbctl("--may-exist", "chassis-add", name, "geneve", encapIP)
 }
 
-// Bind claims a logical port for a chassis, as ovn-controller would, once northd has
-// made it known.
+// Bind claims a logical port for a chassis, as ovn-controller would, once northd has created its port binding.
 func (o *OVN) Bind(port, chassis string) {
 	o.t.Helper()
 	o.Sync()
 	o.Sbctl("--may-exist", "lsp-bind", port, chassis)
 }
 
-// Trace returns ovn-trace's account of a packet that enters datapath (a switch
-// or router): microflow is an OVN match with the packet's fields, such as
-// `inport == "ns_pod" && eth.src == ... && ip4.dst == 8.8.8.8 && ip.ttl == 64`.
-// It syncs first. More arguments, e.g. "--ct=new", may follow.
+// Trace returns ovn-trace's output for a packet that enters datapath (a switch or router): microflow is an OVN
+// match with the packet's fields, such as `inport == "ns_pod" && eth.src == ... && ip4.dst == 8.8.8.8 && ip.ttl ==
+// 64`. It calls Sync first. More arguments, e.g. "--ct=new", may follow.
 func (o *OVN) Trace(datapath, microflow string, options ...string) string {
 	o.t.Helper()
 	o.Sync()

@@ -14,7 +14,7 @@ import (
 type Conn struct {
 	conn   net.Conn
 	update func(params json.RawMessage)
-	closed chan struct{} // when nothing is read any more
+	closed chan struct{} // closed when nothing more is read
 
 	sending sync.Mutex // guards writes to conn
 	mu      sync.Mutex // guards the rest
@@ -22,7 +22,7 @@ type Conn struct {
 	waiting map[int]chan message
 }
 
-// message is whatever a server sends: an answer, or a request or notification of its own.
+// message is anything that a server sends: a response, or its own request or notification.
 type message struct {
 	ID     json.RawMessage
 	Method string
@@ -31,8 +31,8 @@ type message struct {
 	Error  json.RawMessage
 }
 
-// Dial connects to an address such as "unix:/run/ovn/ovnnb_db.sock". update is called
-// with the parameters of each update of a monitor, one after the other; it may be nil.
+// Dial connects to an address such as "unix:/run/ovn/ovnnb_db.sock". update is called with the parameters of each
+// update of a monitor, one at a time; it may be nil.
 func Dial(ctx context.Context, address string, update func(params json.RawMessage)) (*Conn, error) {
 	path, ok := strings.CutPrefix(address, "unix:")
 	if !ok {
@@ -48,14 +48,13 @@ func Dial(ctx context.Context, address string, update func(params json.RawMessag
 	return c, nil
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (c *Conn) Close() error { return c.conn.Close() }
 
-// Closed is closed when nothing comes from the server any more.
+// Closed returns a channel that is closed when nothing more can come from the server.
 func (c *Conn) Closed() <-chan struct{} { return c.closed }
 
-// read hands out what the server sends until the connection ends. Messages follow each
-// other without anything in between.
+// read dispatches what the server sends until the connection ends. There are no separators between messages.
 func (c *Conn) read() {
 	defer close(c.closed)
 	for dec := json.NewDecoder(c.conn); ; {
@@ -105,7 +104,7 @@ func (c *Conn) Call(ctx context.Context, method string, params ...any) (json.Raw
 	return c.request(ctx, method, text)
 }
 
-// request is Call with parameters that are encoded already.
+// request is like Call, with encoded parameters.
 func (c *Conn) request(ctx context.Context, method string, params []byte) (json.RawMessage, error) {
 	answer := make(chan message, 1)
 	c.mu.Lock()
@@ -129,14 +128,14 @@ func (c *Conn) request(ctx context.Context, method string, params []byte) (json.
 	}
 }
 
-// Outcome is what became of an operation of a transaction.
+// Outcome is the result of one operation of a transaction.
 type Outcome struct {
 	Count          int
 	Rows           []Row
 	Error, Details string
 }
 
-// Transaction is one that is ready to be sent.
+// Transaction is an encoded transaction.
 type Transaction []byte
 
 // Prepare encodes a transaction.
@@ -152,8 +151,7 @@ func Prepare(database string, ops ...Op) (Transaction, error) {
 	return text, nil
 }
 
-// Send sends a transaction and returns the outcome of each operation; an error if one
-// of them is refused.
+// Send sends a transaction and returns the outcome of each operation, or an error if one of them is refused.
 func (c *Conn) Send(ctx context.Context, t Transaction) ([]Outcome, error) {
 	result, err := c.request(ctx, "transact", t)
 	if err != nil {
@@ -171,7 +169,7 @@ func (c *Conn) Send(ctx context.Context, t Transaction) ([]Outcome, error) {
 	return outcomes, nil
 }
 
-// Transact prepares a transaction and sends it.
+// Transact encodes a transaction and sends it.
 func (c *Conn) Transact(ctx context.Context, database string, ops ...Op) ([]Outcome, error) {
 	t, err := Prepare(database, ops...)
 	if err != nil {

@@ -22,7 +22,7 @@ func dial(t *testing.T, s *ovsdbtest.Server, update func(json.RawMessage)) *ovsd
 	return c
 }
 
-// TestCopy: a database that was copied has the same content, references included.
+// TestCopy: a copied database has the same content, including references.
 func TestCopy(t *testing.T) {
 	from, to := ovsdbtest.StartNB(t), ovsdbtest.StartNB(t)
 	from.Nbctl("ls-add", "worker", "--", "lsp-add", "worker", "prod_web", "--", "lsp-set-addresses", "prod_web", "0a:58:0a:f4:00:03 10.244.0.3",

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// Row is a row by column, as JSON has it.
+// Row is a row by column, as decoded from JSON.
 type Row map[string]any
 
 // Op is an operation of a transaction.
 type Op map[string]any
 
-// Rows returns all rows of a database by table, without those of tables that are left out.
+// Rows returns all rows of a database by table, except those of the excluded tables.
 func (c *Conn) Rows(ctx context.Context, database string, without ...string) (map[string][]Row, error) {
 	text, err := c.Call(ctx, "get_schema", database)
 	if err != nil {
@@ -43,8 +43,8 @@ func (c *Conn) Rows(ctx context.Context, database string, without ...string) (ma
 	return rows, nil
 }
 
-// Inserts returns the operations that make rows in an empty database as they are in
-// another one, in one transaction.
+// Inserts returns the operations that insert copies of another database's rows into an empty database, in one
+// transaction.
 func Inserts(tables map[string][]Row) []Op {
 	var ops []Op
 	for _, table := range slices.Sorted(maps.Keys(tables)) {
@@ -56,8 +56,8 @@ func Inserts(tables map[string][]Row) []Op {
 	return ops
 }
 
-// insertable returns the columns of a row that a client would insert: not those that are
-// empty. Without the schema, false and 0 may be more than what a column has anyway.
+// insertable returns the columns of a row that a client would insert, without empty ones. Without the schema, it
+// cannot omit false and 0 even where they are the default.
 func insertable(row Row) Row {
 	columns := Row{}
 	for name, value := range row {
@@ -72,7 +72,7 @@ func insertable(row Row) Row {
 	return columns
 }
 
-// named refers to rows by the names they have in the transaction.
+// named replaces references to rows by the rows' names in the transaction.
 func named(value any) any {
 	list, ok := value.([]any)
 	if !ok {

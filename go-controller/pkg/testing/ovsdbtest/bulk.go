@@ -8,11 +8,9 @@ import (
 
 const northbound = "OVN_Northbound"
 
-// Bulk writes all that is in the northbound database of a server into one of its
-// own, as a single transaction that is ready to be sent, and returns how long the
-// server took: what a benchmark of writing the same rows compares with. Where
-// monitored is set, a client that throws away what it hears monitors all of it, as
-// every writer with a cache does.
+// Bulk writes everything in a server's northbound database into a separate database, as a single prepared
+// transaction, and returns how long the server took: the reference for benchmarks that write the same rows. If
+// monitored is set, a client monitors everything and discards it, as every writer with a cache does.
 func (s *Server) Bulk(monitored bool) time.Duration {
 	s.t.Helper()
 	tables := s.rows()
@@ -48,7 +46,7 @@ func (s *Server) Bulk(monitored bool) time.Duration {
 	return took
 }
 
-// rows returns all rows of all tables, but for those that every database has.
+// rows returns all rows of all tables, except for those that every database has.
 func (s *Server) rows() map[string][]ovsdbraw.Row {
 	s.t.Helper()
 	c := s.dial()

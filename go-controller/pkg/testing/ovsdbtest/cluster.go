@@ -44,7 +44,7 @@ func StartCluster(t testing.TB, n int) *Cluster {
 	return c
 }
 
-// Address lists the sockets of all servers, separated by commas.
+// Address returns the sockets of all servers, separated by commas.
 func (c *Cluster) Address() string {
 	var all []string
 	for _, s := range c.Servers {
@@ -53,7 +53,7 @@ func (c *Cluster) Address() string {
 	return strings.Join(all, ",")
 }
 
-// Leader waits for a running server that leads the cluster and returns it.
+// Leader waits until a running server leads the cluster and returns it.
 func (c *Cluster) Leader() *Server {
 	c.t.Helper()
 	var leader *Server

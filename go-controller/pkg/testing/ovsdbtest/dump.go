@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// Dump returns all rows of the northbound database as sorted text, read by
-// ovsdb-client. UUIDs are replaced by what the rows are called, so that
-// databases with the same content have the same dump.
+// Dump returns all rows of the northbound database as sorted text, read by ovsdb-client. UUIDs are replaced by
+// labels of the rows, so that databases with the same content have the same dump.
 func (s *Server) Dump() string {
 	s.t.Helper()
 	dec := json.NewDecoder(strings.NewReader(run(s.t, "ovsdb-client", "-f", "json", "dump", s.Socket(), "OVN_Northbound")))
@@ -70,7 +69,7 @@ func (t dumpTable) uuid(row []any) string {
 	return uuid
 }
 
-// label is what a row is called: its id if it is ours, or its name.
+// label returns a row's label: its id if it is ours, else its name.
 func (t dumpTable) label(row []any) string {
 	for _, pair := range elements(t.cell(row, "external_ids")) {
 		if kv, ok := pair.([]any); ok && kv[0] == "k8s.ovn.org/id" {

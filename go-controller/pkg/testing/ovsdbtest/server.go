@@ -20,8 +20,7 @@ const (
 	SouthboundSchema = "/usr/share/ovn/ovn-sb.ovsschema"
 )
 
-// Server is one ovsdb-server process with one database. It may be killed and
-// started again; the database stays.
+// Server is an ovsdb-server process with one database. It may be killed and restarted; the database is kept.
 type Server struct {
 	t       testing.TB
 	dir     string
@@ -41,8 +40,8 @@ func WithTCP() Option {
 	return func(s *Server) { s.remotes = append(s.remotes, "ptcp:"+FreePort(s.t)+":127.0.0.1") }
 }
 
-// WithTLS makes the server listen on a free port of 127.0.0.1 with TLS as well,
-// and ask for a client certificate of the same CA.
+// WithTLS makes the server listen on a free port of 127.0.0.1 with TLS as well, and require a client certificate of
+// the same CA.
 func WithTLS(c *Certificates) Option {
 	return func(s *Server) {
 		s.tls = c
@@ -50,8 +49,8 @@ func WithTLS(c *Certificates) Option {
 	}
 }
 
-// StartNB runs a northbound database until the test ends. It is empty but for
-// the NB_Global row, which the first ovn-nbctl or northd would add.
+// StartNB runs a northbound database until the test ends. It is empty except for the NB_Global row, which the first
+// ovn-nbctl or northd would add.
 func StartNB(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	s := StartBlankNB(t, opts...)
@@ -59,7 +58,7 @@ func StartNB(t testing.TB, opts ...Option) *Server {
 	return s
 }
 
-// StartBlankNB runs a northbound database without any row.
+// StartBlankNB runs a northbound database without any rows.
 func StartBlankNB(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	return start(t, NorthboundSchema, opts...)
@@ -71,8 +70,8 @@ func StartSB(t testing.TB, opts ...Option) *Server {
 	return start(t, SouthboundSchema, opts...)
 }
 
-// StartRelay runs a relay of a southbound database until the test ends, and waits until it
-// has the database.
+// StartRelay runs a relay of a southbound database until the test ends, and waits until it has a copy of the
+// database.
 func StartRelay(t testing.TB, of *Server) *Server {
 	t.Helper()
 	const database = "OVN_Southbound"
@@ -98,7 +97,7 @@ func start(t testing.TB, schema string, opts ...Option) *Server {
 
 func newServer(t testing.TB) *Server {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "ovsdb") // short: a socket's path has 108 bytes at most
+	dir, err := os.MkdirTemp("", "ovsdb") // short: a socket's path has at most 108 bytes
 	if err != nil {
 		t.Fatalf("make directory: %v", err)
 	}
@@ -113,10 +112,10 @@ func newServer(t testing.TB) *Server {
 	return s
 }
 
-// Socket is the address of the unix socket: "unix:/...".
+// Socket returns the address of the unix socket: "unix:/...".
 func (s *Server) Socket() string { return "unix:" + s.socketPath() }
 
-// Address is the address of the tcp or TLS port, or else the unix socket.
+// Address returns the address of the TCP or TLS port, or else of the unix socket.
 func (s *Server) Address() string {
 	if len(s.remotes) == 0 {
 		return s.Socket()
@@ -125,13 +124,12 @@ func (s *Server) Address() string {
 	return fmt.Sprintf("%s:%s:%s", parts[0][1:], parts[2], parts[1])
 }
 
-// PID is the process id of the running server.
+// PID returns the process id of the running server.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 
 func (s *Server) socketPath() string { return filepath.Join(s.dir, "sock") }
 
-// Start runs the server on the database as it was left and waits until it
-// answers.
+// Start runs the server on the existing database and waits until it responds.
 func (s *Server) Start() {
 	s.t.Helper()
 	args := []string{
@@ -165,10 +163,10 @@ func (s *Server) Start() {
 	})
 }
 
-// Kill ends the server at once, as a crash would.
+// Kill kills the server, as a crash would.
 func (s *Server) Kill() { s.signal(syscall.SIGKILL) }
 
-// Stop ends the server in good order.
+// Stop shuts the server down gracefully.
 func (s *Server) Stop() { s.signal(syscall.SIGTERM) }
 
 func (s *Server) signal(sig syscall.Signal) {
@@ -180,15 +178,14 @@ func (s *Server) signal(sig syscall.Signal) {
 	s.cmd = nil
 }
 
-// Freeze stops the process where it is: its sockets stay open and nothing
-// answers. Thaw lets it go on.
+// Freeze suspends the process: its sockets stay open and nothing responds. Thaw resumes it.
 func (s *Server) Freeze() { _ = s.cmd.Process.Signal(syscall.SIGSTOP) }
 
-// Thaw is the opposite of Freeze.
+// Thaw resumes the process after Freeze.
 func (s *Server) Thaw() { _ = s.cmd.Process.Signal(syscall.SIGCONT) }
 
-// Records counts the transactions in the database file of a standalone server.
-// A transaction that changed nothing is not among them.
+// Records returns the number of transactions in the database file of a standalone server. Transactions that changed
+// nothing are not in it.
 func (s *Server) Records() int {
 	s.t.Helper()
 	data, err := os.ReadFile(s.db)
@@ -198,7 +195,7 @@ func (s *Server) Records() int {
 	return bytes.Count(data, []byte("\nOVSDB JSON "))
 }
 
-// Journal is the database file of a standalone server: its transactions, in order.
+// Journal returns the database file of a standalone server: its transactions, in order.
 func (s *Server) Journal() string {
 	s.t.Helper()
 	data, err := os.ReadFile(s.db)
@@ -208,7 +205,7 @@ func (s *Server) Journal() string {
 	return string(data)
 }
 
-// RecordsOf counts those of the transactions that changed a table.
+// RecordsOf returns the number of transactions that changed a table.
 func (s *Server) RecordsOf(table string) int {
 	s.t.Helper()
 	data, err := os.ReadFile(s.db)
@@ -224,7 +221,7 @@ func (s *Server) RecordsOf(table string) int {
 	return n
 }
 
-// Nbctl runs ovn-nbctl on the server and returns what it prints.
+// Nbctl runs ovn-nbctl on the server and returns its output.
 func (s *Server) Nbctl(args ...string) string {
 	s.t.Helper()
 	return run(s.t, "ovn-nbctl", append([]string{"--db=" + s.Socket(), "--no-leader-only", "--timeout=30"}, args...)...)
@@ -248,7 +245,7 @@ func run(t testing.TB, command string, args ...string) string {
 	return string(out)
 }
 
-// FreePort returns a TCP port of 127.0.0.1 that nothing listens at.
+// FreePort returns a TCP port of 127.0.0.1 on which nothing listens.
 func FreePort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -260,8 +257,8 @@ func FreePort(t testing.TB) string {
 	return port
 }
 
-// Edit runs a transaction, given as the elements of its JSON array after the
-// database's name, on the database file of a server that does not run.
+// Edit runs a transaction, given as the elements of its JSON array after the database's name, on the database file
+// of a stopped server.
 func (s *Server) Edit(operations string) {
 	s.t.Helper()
 	out := run(s.t, "ovsdb-tool", "transact", s.db, `["OVN_Northbound",`+operations+`]`)

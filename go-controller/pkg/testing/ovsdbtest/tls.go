@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// Certificates are the paths of a key, a certificate and the certificate of the
-// CA that signed it. Like those of ovs-pki, the certificate names no host.
+// Certificates are the paths of a key, a certificate and the certificate of the CA that signed it. As with ovs-pki,
+// the certificate does not name a host.
 type Certificates struct{ Key, Cert, CA string }
 
-// NewCertificates makes a CA and certificates of it, for a server and clients.
+// NewCertificates makes a CA and certificates signed by it, for a server and clients.
 func NewCertificates(t testing.TB) *Certificates {
 	t.Helper()
 	dir := t.TempDir()

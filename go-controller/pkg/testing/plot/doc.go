@@ -1,4 +1,4 @@
-// Package plot draws curves as SVG: what tests measured, for the documentation.
+// Package plot draws curves of test measurements as SVG, for the documentation.
 //
 // Callers: test/scale and test/monitoring.
 package plot

@@ -9,26 +9,26 @@ import (
 	"strings"
 )
 
-// The measures of the picture.
+// Dimensions of the image.
 const (
 	width, height = 760, 440
-	left, right   = 70, 250 // of the area of the plot; the legend is on the right
+	left, right   = 70, 250 // of the plot area; the legend is on the right
 	top, bottom   = 40, 50
 )
 
-// colours are told apart by those who do not see all colours, too (Okabe and Ito).
+// colours can be distinguished by people with color blindness, too (Okabe and Ito).
 var colours = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"}
 
-// Plot is a picture of curves.
+// Plot is a plot of curves.
 type Plot struct {
 	Title  string
 	X, Y   Axis
 	Curves []Curve
-	// Marks are vertical lines, at what happened.
+	// Marks are vertical lines that mark events.
 	Marks []Tick
 }
 
-// Axis is one of the two directions.
+// Axis is one of the two axes.
 type Axis struct {
 	From, To    float64
 	Logarithmic bool
@@ -41,13 +41,13 @@ type Tick struct {
 	Label string
 }
 
-// Curve is a line through points. A point whose second value is not a number interrupts it.
+// Curve is a line through points. A point whose second value is NaN interrupts it.
 type Curve struct {
 	Name   string
 	Points [][2]float64
 }
 
-// Linear returns an axis with some five ticks at round numbers, which covers two values.
+// Linear returns an axis that covers two values, with about five ticks at round numbers.
 func Linear(from, to float64, unit string) Axis {
 	if to <= from {
 		to = from + 1
@@ -67,7 +67,7 @@ func Linear(from, to float64, unit string) Axis {
 	return a
 }
 
-// place returns where a value is, from 0 to 1.
+// place returns the position of a value, from 0 to 1.
 func (a Axis) place(v float64) float64 {
 	from, to := a.From, a.To
 	if a.Logarithmic {
@@ -79,7 +79,7 @@ func (a Axis) place(v float64) float64 {
 func (p Plot) x(v float64) float64 { return left + p.X.place(v)*(width-left-right) }
 func (p Plot) y(v float64) float64 { return height - bottom - p.Y.place(v)*(height-top-bottom) }
 
-// Write writes the picture as SVG.
+// Write writes the plot as SVG.
 func (p Plot) Write(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, height)
@@ -111,7 +111,7 @@ func (p Plot) Write(w io.Writer) error {
 			for _, at := range part {
 				points = append(points, fmt.Sprintf("%.1f,%.1f", p.x(at[0]), p.y(at[1])))
 			}
-			if len(points) == 1 { // a line needs two: a point is one of no length
+			if len(points) == 1 { // a line needs two points: draw one of length zero
 				points = append(points, points[0])
 			}
 			fmt.Fprintf(&b, `<polyline points="%s" fill="none" stroke-linecap="round" %s/>`+"\n", strings.Join(points, " "), style)
@@ -125,7 +125,7 @@ func (p Plot) Write(w io.Writer) error {
 	return err
 }
 
-// parts returns the points between those that interrupt the curve.
+// parts returns the sections of the curve between interruptions.
 func (c Curve) parts() [][][2]float64 {
 	var parts [][][2]float64
 	interrupted := true

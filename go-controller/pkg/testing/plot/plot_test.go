@@ -27,7 +27,7 @@ func TestWrite(t *testing.T) {
 	text := out.String()
 	for _, want := range []string{
 		"a &lt; b", "whole &amp; well", ">killed<", ">4 s<", ">ten<",
-		`points="70.0,390.0 290.0,215.0 510.0,40.0"`, // half of the way for a tenth: logarithmic
+		`points="70.0,390.0 290.0,215.0 510.0,40.0"`, // half way for a tenth: logarithmic
 		`points="180.0,390.0 180.0,390.0"`, `points="400.0,215.0 510.0,215.0"`,
 	} {
 		if !strings.Contains(text, want) {

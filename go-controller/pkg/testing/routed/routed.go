@@ -1,5 +1,5 @@
-// Package routed makes a network namespace a node whose kernel routes between pods and
-// the outside, with a namespace at each end that sends and receives.
+// Package routed turns a network namespace into a node whose kernel routes between pods and the outside, with a
+// namespace at each end that sends and receives.
 //
 // Imported by tests only.
 package routed
@@ -14,16 +14,15 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Node has the links ovn-k8s-mp0, which leads to pods, breth0 to the outside, and dummy to
-// a secondary network.
+// Node has the links ovn-k8s-mp0 to the pods, breth0 to the outside, and dummy to a secondary network.
 type Node struct {
 	t  testing.TB
 	ns *netnstest.NS
-	// Pods and Outside are the namespaces of the ends.
+	// Pods and Outside are the namespaces at the ends.
 	Pods, Outside string
 }
 
-// New makes ns a node.
+// New turns ns into a node.
 func New(t testing.TB, ns *netnstest.NS) *Node {
 	t.Helper()
 	elsewhere := func() string {
@@ -72,13 +71,13 @@ func (n *Node) ip(where string, args ...string) {
 	}
 }
 
-// AddPod gives the pods' end one more address.
+// AddPod adds an address to the pods' end.
 func (n *Node) AddPod(prefix string) {
 	n.t.Helper()
 	n.ip(n.Pods, "addr", "add", prefix, "dev", "eth0", "nodad")
 }
 
-// Listen opens a UDP socket at one end; addr may be empty, port 0.
+// Listen opens a UDP socket at one end; addr may be empty and port 0.
 func (n *Node) Listen(where, addr string, port int) (conn *net.UDPConn) {
 	n.t.Helper()
 	at := &net.UDPAddr{IP: net.ParseIP(addr), Port: port}
@@ -98,7 +97,7 @@ func (n *Node) Send(from *net.UDPConn, text string, to net.Addr) {
 	}
 }
 
-// Receive waits for a datagram, and returns its text and where it came from.
+// Receive waits for a datagram, and returns its text and source.
 func (n *Node) Receive(conn *net.UDPConn) (text, from string) {
 	n.t.Helper()
 	buffer := make([]byte, 64)

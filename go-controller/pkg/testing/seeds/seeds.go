@@ -1,4 +1,4 @@
-// Package seeds runs random tests with fresh seeds that can be run again.
+// Package seeds runs random tests with fresh seeds that can be repeated.
 //
 //	SEEDS=5000 go test ./pkg/x -run Random    # many of them
 //	SEED=1234 go test ./pkg/x -run Random     # the one that failed
@@ -14,9 +14,8 @@ import (
 	"testing"
 )
 
-// Each runs test as subtests, each with random numbers from a seed of its own, which
-// is the subtest's name: n of them, or as many as the environment variable SEEDS says;
-// or the one that SEED says.
+// Each runs test as n subtests, each with random numbers from its own seed, which is the subtest's name. The
+// environment variable SEEDS overrides n; SEED runs just that seed.
 func Each(t *testing.T, n int, test func(t *testing.T, rng *rand.Rand)) {
 	t.Helper()
 	if seed, ok := number(t, "SEED"); ok {
