@@ -8,39 +8,38 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 )
 
-// Config is the part of the configuration that says who translates what.
+// Config is the part of the configuration that determines which feature translates which addresses.
 type Config struct {
-	// MultiExternalGateway says that external gateways are enabled.
+	// MultiExternalGateway is whether external gateways are enabled.
 	MultiExternalGateway bool
 }
 
-// Listing is what there is in a northbound database.
+// Listing classifies the rows of a northbound database.
 type Listing struct {
-	// Ours counts the rows that are ours already.
+	// Ours is the number of rows that are ours already.
 	Ours int
 	// Understood are rows of others that can become ours.
 	Understood []Understood
-	// Left are those that nobody here touches.
+	// Left are the rows that are left alone.
 	Left []Left
 }
 
-// Understood is a row that is to become ours.
+// Understood is a row that will become ours.
 type Understood struct {
 	Row  nb.Stored
 	Mark nb.Mark
-	// Replaced says that its owner has rows of another form, and deletes it when these
-	// are there.
+	// Replaced means that the owner has rows of another form, and deletes this one once those exist.
 	Replaced bool
 }
 
 // Left is a row that is left alone.
 type Left struct {
 	Row nb.Stored
-	// In is the row that holds it, zero where that is none, or there are several.
+	// In is the row that contains it; zero if there is none or several.
 	In nb.Parent
 }
 
-// Marks returns what makes the rows that are understood ours.
+// Marks returns the marks that make the understood rows ours.
 func (l Listing) Marks() []nb.Mark {
 	marks := make([]nb.Mark, 0, len(l.Understood))
 	for _, u := range l.Understood {
@@ -49,7 +48,7 @@ func (l Listing) Marks() []nb.Mark {
 	return marks
 }
 
-// List looks at all rows of a northbound database.
+// List classifies all rows of a northbound database.
 func List(c Config, rows []nb.Stored) Listing {
 	d := newDatabase(c, rows)
 	claims := map[string]claim{}
@@ -89,8 +88,7 @@ func compare(a, b nb.Stored) int {
 	return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(Name(a), Name(b)), cmp.Compare(a.UUID, b.UUID))
 }
 
-// setOwner returns the owner of the rows that refer to an address set, where all of them
-// are understood.
+// setOwner returns the owner of the rows that refer to an address set, if all of them are understood.
 func (d *database) setOwner(set nb.Stored, claims map[string]claim) (owner nb.Owner, ok bool) {
 	for _, r := range slices.Concat(d.mentions[set.Value("name")], d.holders[set.UUID]) {
 		cl, understood := claims[r.UUID]

@@ -10,7 +10,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// row makes a row: "parent name" and columns "name=value", those of maps "column:key=value".
+// row makes a row from "parent name" and columns "name=value", for maps "column:key=value".
 func row(table, parent string, columns ...string) nb.Stored {
 	r := nb.Stored{Table: table, Sets: map[string][]string{}, Maps: map[string]map[string]string{}}
 	if parent != "" {
@@ -36,7 +36,7 @@ var parents = map[string]string{
 	nbdb.NATTable: nbdb.LogicalRouterTable, nbdb.GatewayChassisTable: nbdb.LogicalRouterPortTable, nbdb.LoadBalancerTable: nbdb.LoadBalancerGroupTable,
 }
 
-// cluster is a node n with a pod ns/p.
+// cluster is a cluster with a node n and a pod ns/p.
 func cluster(more ...nb.Stored) []nb.Stored {
 	rows := append([]nb.Stored{
 		row(nbdb.LogicalRouterTable, "", "name=ovn_cluster_router"),
@@ -65,7 +65,7 @@ func TestUnderstood(t *testing.T) {
 	router := topology.ClusterRouter
 	for _, tc := range []struct {
 		row  nb.Stored
-		want string // "feature/object: id", without an id for what is replaced; empty where it is left
+		want string // "feature/object: id", without the id if replaced; empty if left alone
 	}{
 		{row(nbdb.LogicalSwitchTable, "", "name=join"), "network/: join"},
 		{row(nbdb.LogicalSwitchTable, "", "name=ext_n"), "network/n: ext_n"},
@@ -157,7 +157,7 @@ func TestUnderstood(t *testing.T) {
 	}
 }
 
-// TestTranslationsOfPods: who translates pods one by one depends on the configuration.
+// TestTranslationsOfPods: which feature translates single pods depends on the configuration.
 func TestTranslationsOfPods(t *testing.T) {
 	rows := cluster(row(nat, "GR_n", "type=snat", "external_ip=172.18.0.3", "logical_ip=10.244.1.3"))
 	for _, u := range List(Config{MultiExternalGateway: true}, rows).Understood {
@@ -167,7 +167,7 @@ func TestTranslationsOfPods(t *testing.T) {
 	}
 }
 
-// TestAddressSets: a set goes with the rows that name it, if all of them are understood.
+// TestAddressSets: a set has the owner of the rows that refer to it, if all of them are understood.
 func TestAddressSets(t *testing.T) {
 	match := "match=(ip4.src == $a1 || ip4.src == $a2) && ip4.dst == $a3"
 	set := func(name string) nb.Stored { return row(nbdb.AddressSetTable, "", "name="+name) }
@@ -194,7 +194,7 @@ func TestAddressSets(t *testing.T) {
 	}
 }
 
-// TestOurs: rows that are ours are counted, and not marked once more.
+// TestOurs: rows that are ours are counted, and not marked again.
 func TestOurs(t *testing.T) {
 	rows := cluster()
 	rows[0].Owner = &nb.Owner{Feature: "network"}

@@ -11,28 +11,28 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// database is all rows, with what their recognition needs to look up.
+// database is all rows, with the indexes needed to recognize them.
 type database struct {
 	config Config
 	known  map[string]bool // UUIDs
-	// holders are the rows that refer to a row.
+	// holders are the rows that refer to a row, by its UUID.
 	holders map[string][]nb.Stored
-	// mentions are the rows that name an address set in a match, by its name.
+	// mentions are the rows whose match refers to an address set, by its name.
 	mentions map[string][]nb.Stored
 	nodes    map[string]*node
 	chassis  map[string]string     // node by the chassis of its gateway router
 	pods     map[netip.Addr]string // key of the pod by address
-	join     []netip.Addr          // of the cluster router
+	join     []netip.Addr          // addresses of the cluster router
 }
 
-// node is what the rows say of a node.
+// node is what the rows tell about a node.
 type node struct {
 	subnets  []netip.Prefix
 	join     []netip.Addr
 	external []netip.Addr
 }
 
-// setName is a reference to an address set in a match.
+// setName matches a reference to an address set in a match.
 var setName = regexp.MustCompile(`\$([A-Za-z_.][A-Za-z_.0-9]*)`)
 
 func newDatabase(c Config, rows []nb.Stored) *database {
@@ -55,7 +55,7 @@ func newDatabase(c Config, rows []nb.Stored) *database {
 			d.mentions[name[1]] = append(d.mentions[name[1]], r)
 		}
 	}
-	// A node is what has a port of the cluster router.
+	// A node is anything with a port on the cluster router.
 	for _, r := range rows {
 		name, ok := strings.CutPrefix(r.Value("name"), topology.RouterToSwitch(""))
 		if ok && r.Table == nbdb.LogicalRouterPortTable && parent(r).Name == topology.ClusterRouter {
@@ -71,7 +71,7 @@ func newDatabase(c Config, rows []nb.Stored) *database {
 	return d
 }
 
-// read notes what others are recognized by.
+// read collects what is needed to recognize other rows.
 func (d *database) read(r nb.Stored) {
 	name := r.Value("name")
 	switch r.Table {
@@ -108,7 +108,7 @@ func (d *database) gatewayRouter(name string) (string, bool) {
 	return of, ok && d.nodes[of] != nil
 }
 
-// podOf returns the key of the pod that a port on the switch of a node is for.
+// podOf returns the key of the pod of a port on a node's switch.
 func (d *database) podOf(r nb.Stored) (string, bool) {
 	ids := r.Maps["external_ids"]
 	name, ok := strings.CutPrefix(r.Value("name"), topology.PodPort(ids["namespace"], ""))
@@ -118,7 +118,7 @@ func (d *database) podOf(r nb.Stored) (string, bool) {
 	return ids["namespace"] + "/" + name, true
 }
 
-// podKey returns the key of the pod that has an address, or one that no pod can have.
+// podKey returns the key of the pod that has an address, or a key that no pod can have.
 func (d *database) podKey(a netip.Addr) string {
 	if key, ok := d.pods[a]; ok {
 		return key
@@ -126,7 +126,7 @@ func (d *database) podKey(a netip.Addr) string {
 	return "gone_/" + a.String()
 }
 
-// nodeOf returns the node whose subnets an address is in, or all addresses of a range.
+// nodeOf returns the node whose subnets contain an address, or all addresses of a range.
 func (d *database) nodeOf(p netip.Prefix) (string, bool) {
 	for name, n := range d.nodes {
 		if slices.ContainsFunc(n.subnets, func(s netip.Prefix) bool { return s.Bits() <= p.Bits() && s.Contains(p.Addr()) }) {
@@ -136,7 +136,7 @@ func (d *database) nodeOf(p netip.Prefix) (string, bool) {
 	return "", false
 }
 
-// inCluster reports whether a range has subnets of nodes in it, or is in one.
+// inCluster reports whether a range contains subnets of nodes, or is within one.
 func (d *database) inCluster(p netip.Prefix) bool {
 	for _, n := range d.nodes {
 		if slices.ContainsFunc(n.subnets, p.Overlaps) {
@@ -146,8 +146,7 @@ func (d *database) inCluster(p netip.Prefix) bool {
 	return false
 }
 
-// parent returns the row in whose list a row is; the zero Parent where that is none, or
-// there are several.
+// parent returns the row that has a row in its list; the zero Parent if there is none or several.
 func parent(r nb.Stored) nb.Parent {
 	if len(r.Parents) != 1 {
 		return nb.Parent{}
@@ -164,7 +163,7 @@ func prefix(text string) (netip.Prefix, bool) {
 	return p.Masked(), err == nil
 }
 
-// addr parses an address, or a range of just one.
+// addr parses an address, or a range of a single address.
 func addr(text string) (netip.Addr, bool) {
 	p, ok := prefix(text)
 	return p.Addr(), ok && p.IsSingleIP()
@@ -187,8 +186,7 @@ func addrs(port nb.Stored) (out []netip.Addr) {
 	return out
 }
 
-// in returns what holds a row of whatever table, the zero Parent where that is nothing,
-// or there are several.
+// in returns the row that contains a row, whatever its table; the zero Parent if there is none or several.
 func (d *database) in(r nb.Stored) nb.Parent {
 	if len(d.holders[r.UUID]) != 1 {
 		return nb.Parent{}

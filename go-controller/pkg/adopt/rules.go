@@ -18,8 +18,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// claim is whose a row is, and which of the owner's rows. Without an id it is none that
-// the owner wants in this form.
+// claim is the owner of a row, and its id among the owner's rows. Without an id it is a row that the owner does not
+// want in this form.
 type claim struct {
 	owner nb.Owner
 	id    string
@@ -40,7 +40,7 @@ var rules = map[string]func(*database, nb.Stored) (claim, bool){
 	nbdb.ChassisTemplateVarTable:       (*database).variables,
 }
 
-// clusterWide are the names of rows that exist once.
+// clusterWide are the names of rows that exist only once.
 var clusterWide = []string{topology.ClusterRouter, topology.JoinSwitch, topology.ClusterRouterToJoin, topology.JoinToClusterRouter}
 
 // named recognizes a row of the base network by its name, which is its id.
@@ -88,8 +88,7 @@ func (d *database) gatewayChassis(r nb.Stored) (claim, bool) {
 	return claim{}, false
 }
 
-// route recognizes the routes between the routers and to the outside, and those to
-// external gateways.
+// route recognizes routes between the routers, to the outside, and to external gateways.
 func (d *database) route(r nb.Stored) (claim, bool) {
 	to, okTo := prefix(r.Value("ip_prefix"))
 	via, okVia := addr(r.Value("nexthop"))
@@ -127,7 +126,7 @@ func (d *database) clusterRoute(to netip.Prefix, via netip.Addr, bySource bool) 
 	return claim{}, false
 }
 
-// What matches of policies look like.
+// Matches of policies.
 var (
 	toOwnNode  = regexp.MustCompile(`^inport == "rtos-([^"]+)" && ip[46]\.dst == ([0-9a-f.:]+)( /\*.*\*/)?$`)
 	fromPods   = regexp.MustCompile(`^inport == "rtos-([^"]+)" && (ip[46])\.src == \$`)
@@ -136,8 +135,8 @@ var (
 	fromOne    = regexp.MustCompile(`^ip[46]\.src == ([0-9a-f.:]+)$`)
 )
 
-// policy recognizes the policies of the cluster router by priority, match, and those of
-// an EgressIP and an EgressService by their external_ids, too.
+// policy recognizes the policies of the cluster router by priority and match, and those of an EgressIP or
+// EgressService also by their external_ids.
 func (d *database) policy(r nb.Stored) (claim, bool) {
 	if parent(r).Name != topology.ClusterRouter {
 		return claim{}, false
@@ -159,7 +158,7 @@ func (d *database) policy(r nb.Stored) (claim, bool) {
 			from, ok := prefix(m[1])
 			return claim{noreroute.PolicyOwner, match}, ok && d.inCluster(from)
 		}
-		return claim{owner: noreroute.PolicyOwner}, find(podsToNode) != nil // ours has other sets
+		return claim{owner: noreroute.PolicyOwner}, find(podsToNode) != nil // ours refers to other sets
 	case topology.PriorityEgressService:
 		if m := find(fromOne); m != nil && ids["EgressSVC"] != "" {
 			a, ok := addr(m[1])
@@ -174,7 +173,7 @@ func (d *database) policy(r nb.Stored) (claim, bool) {
 	return claim{}, false
 }
 
-// nat recognizes the translations to addresses of nodes and to egress addresses.
+// nat recognizes translations to addresses of nodes and to egress addresses.
 func (d *database) nat(r nb.Stored) (claim, bool) {
 	of, ok := d.gatewayRouter(parent(r).Name)
 	from, okFrom := prefix(r.Value("logical_ip"))
@@ -205,8 +204,8 @@ func (d *database) bfd(r nb.Stored) (claim, bool) {
 	return claim{}, false
 }
 
-// loadBalancer recognizes the load balancers of Services. One that hangs in several
-// places is none of ours, which hang in one.
+// loadBalancer recognizes the load balancers of Services. One that is attached in several places is not recognized:
+// ours are attached in one.
 func (d *database) loadBalancer(r nb.Stored) (claim, bool) {
 	key, place, ok := service.KeyOf(r.Value("name"))
 	if ok && len(r.Parents) != 1 {

@@ -10,13 +10,13 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 )
 
-// names are the columns that say best which row of a table it is.
+// names are the columns that best identify a row, by table.
 var names = [][]string{
 	{"name"}, {"priority", "match"}, {"ip_prefix", "nexthop", "output_port"}, {"type", "logical_ip", "external_ip"},
 	{"logical_port", "dst_ip"}, {"chassis"},
 }
 
-// Name returns what a row is called in the listing.
+// Name returns the name of a row in the listing.
 func Name(r nb.Stored) string {
 	for _, columns := range names {
 		var words []string
@@ -32,8 +32,8 @@ func Name(r nb.Stored) string {
 	return r.UUID
 }
 
-// Text writes the listing for people: a line for each row that is not understood, and
-// how many there are of the others.
+// Text writes the listing in human-readable form: a line for each row that is not understood, and the number of the
+// others.
 func (l Listing) Text(w io.Writer) {
 	fmt.Fprintf(w, "Rows of ovnkube: %d\n", l.Ours)
 	fmt.Fprintf(w, "Rows that are understood: %d\n", len(l.Understood))

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// answers remembers for a short time what the API server has said.
+// answers caches answers of the API server for a short time.
 type answers[K comparable, V any] struct {
 	mu  sync.Mutex
 	all map[K]answer[V]
@@ -18,8 +18,7 @@ type answer[V any] struct {
 
 func newAnswers[K comparable, V any]() *answers[K, V] { return &answers[K, V]{all: map[K]answer[V]{}} }
 
-// get returns the answer to key; where there is none that is new enough it asks.
-// Errors are not remembered.
+// get returns the answer for key, and asks if there is no recent one. Errors are not cached.
 func (a *answers[K, V]) get(key K, ask func() (V, error)) (V, error) {
 	a.mu.Lock()
 	known, ok := a.all[key]
@@ -27,7 +26,7 @@ func (a *answers[K, V]) get(key K, ask func() (V, error)) (V, error) {
 	if ok && time.Now().Before(known.until) {
 		return known.value, nil
 	}
-	// From when it is asked on: what changes meanwhile may not be in the answer.
+	// The lifetime starts before asking: the answer may not reflect changes made meanwhile.
 	until := time.Now().Add(lifetime)
 	value, err := ask()
 	if err != nil {

@@ -18,36 +18,35 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Header has the token of a request that comes through the proxy of the API server.
+// Header is the header with the token of a request that comes through the API server's proxy.
 const Header = "X-Egress-Token"
 
 const (
 	// lifetime is how long an answer of the API server is used.
 	lifetime = 10 * time.Second
-	// remembered bounds how many answers of a kind are kept.
+	// remembered is the maximum number of cached answers of each kind.
 	remembered = 1024
-	// atOnce bounds how many questions are asked at a time.
+	// atOnce limits how many reviews are requested concurrently.
 	atOnce = 4
-	// patience bounds how long a request waits for its turn and the answers.
+	// patience limits how long a request waits for its turn and the answers.
 	patience = 10 * time.Second
-	// longest bounds the length of a token.
+	// longest is the maximum length of a token, in bytes.
 	longest = 16 << 10
 )
 
 // User is who sends a request.
 type User = authenticationv1.UserInfo
 
-// Access is what a request asks for: an object, or a path that is no object's.
+// Access is what a request asks for: an object, or a non-resource path.
 type Access struct {
 	Verb string // "get", "create"
-	// Group, Resource, Subresource, Namespace and Name are the object's: "", "nodes",
-	// "trace", "", "ovn-worker".
+	// Group, Resource, Subresource, Namespace and Name identify the object: "", "nodes", "trace", "", "ovn-worker".
 	Group, Resource, Subresource, Namespace, Name string
-	// Path is that of a nonResourceURL, such as "/egress"; Resource is empty then.
+	// Path is the path of a nonResourceURL, such as "/egress"; Resource is then empty.
 	Path string
 }
 
-// String says what it is, as the API server does.
+// String formats the access as the API server does.
 func (a Access) String() string {
 	if a.Resource == "" {
 		return fmt.Sprintf("%s %s", a.Verb, a.Path)
@@ -65,7 +64,7 @@ func (a Access) String() string {
 	return a.Verb + " " + what
 }
 
-// Reviewer asks the API server about requests. It is safe for concurrent use.
+// Reviewer authenticates and authorizes requests by asking the API server. It is safe for concurrent use.
 type Reviewer struct {
 	kube      kubernetes.Interface
 	audiences []string
@@ -74,28 +73,27 @@ type Reviewer struct {
 	allowed   *answers[string, verdict]
 }
 
-// verdict is what the API server says of a user and an access.
+// verdict is what the API server says about a user and an access.
 type verdict struct {
 	allowed bool
 	why     string
 }
 
-// New returns a Reviewer for tokens that have one of the audiences, without any for those of
-// the API server itself. It must be allowed to create TokenReviews and
-// SubjectAccessReviews.
+// New returns a Reviewer for tokens with one of the audiences; without audiences, for tokens of the API server
+// itself. It needs permission to create TokenReviews and SubjectAccessReviews.
 func New(kube kubernetes.Interface, audiences ...string) *Reviewer {
 	return &Reviewer{kube: kube, audiences: audiences, slots: make(chan struct{}, atOnce),
 		users: newAnswers[[sha256.Size]byte, *User](), allowed: newAnswers[string, verdict]()}
 }
 
-// ErrUnauthenticated says that nobody knows whose a token is, or that there is none.
+// ErrUnauthenticated means that there is no token, or that it is not valid.
 var ErrUnauthenticated = errors.New("unauthenticated")
 
-// ErrForbidden says that the user may not.
+// ErrForbidden means that the user does not have permission.
 var ErrForbidden = errors.New("forbidden")
 
-// Review returns who has sent a token, if they may have access. The error is or wraps
-// ErrUnauthenticated or ErrForbidden where the API server has said so.
+// Review returns the user of a token, if the user has the access. The error is or wraps ErrUnauthenticated or
+// ErrForbidden if the API server has refused.
 func (r *Reviewer) Review(ctx context.Context, token string, access Access) (*User, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -122,8 +120,8 @@ func (r *Reviewer) authenticate(ctx context.Context, token string) (*User, error
 		if err != nil {
 			return nil, fmt.Errorf("review a token: %w", err)
 		}
-		// An API server that knows no audiences answers without any: then the token may
-		// be meant for something else.
+		// An API server that does not support audiences returns none: the token may then be meant for something
+		// else.
 		meant := len(r.audiences) == 0 ||
 			slices.ContainsFunc(review.Status.Audiences, func(a string) bool { return slices.Contains(r.audiences, a) })
 		if !review.Status.Authenticated || !meant {
@@ -177,7 +175,7 @@ func extra(u *User) map[string]authorizationv1.ExtraValue {
 	return out
 }
 
-// ask asks the API server when it is our turn.
+// ask asks the API server once it is our turn.
 func (r *Reviewer) ask(ctx context.Context, question func() error) error {
 	select {
 	case r.slots <- struct{}{}:
@@ -188,8 +186,8 @@ func (r *Reviewer) ask(ctx context.Context, question func() error) error {
 	}
 }
 
-// Guard lets requests through to next whose users may have the access that is theirs. An
-// error of access is answered as a bad request.
+// Guard passes a request on to next if its user has the access that the function returns for it. If the function
+// returns an error, the answer is Bad Request.
 func (r *Reviewer) Guard(access func(*http.Request) (Access, error), next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		wanted, err := access(req)
@@ -216,7 +214,7 @@ func (r *Reviewer) Guard(access func(*http.Request) (Access, error), next http.H
 
 type userKey struct{}
 
-// UserOf returns who has sent the request that Guard has let through with this context.
+// UserOf returns the user of the request that Guard has passed on with this context.
 func UserOf(ctx context.Context) (*User, bool) {
 	u, ok := ctx.Value(userKey{}).(*User)
 	return u, ok

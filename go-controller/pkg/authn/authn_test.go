@@ -20,15 +20,15 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// apiServer knows tokens, by what they are for, and who may trace nodes.
+// apiServer knows tokens, by audience, and who may trace nodes.
 type apiServer struct {
 	*fake.Clientset
 	mu             sync.Mutex
 	users          map[string]string // by token
 	audience       string            // of all tokens
-	may            map[string]string // by user: the only verb
+	may            map[string]string // the only allowed verb, by user
 	down           error
-	tokens, access int // questions
+	tokens, access int // number of reviews
 }
 
 func newAPIServer() *apiServer {
@@ -134,7 +134,7 @@ func TestBadRequestAsksNobody(t *testing.T) {
 	}
 }
 
-// TestOldAPIServer: one that knows no audiences says nothing of what a token is for.
+// TestOldAPIServer: an API server without support for audiences does not say what a token is for.
 func TestOldAPIServer(t *testing.T) {
 	s := newAPIServer()
 	s.PrependReactor("create", "tokenreviews", func(clienttesting.Action) (bool, runtime.Object, error) {

@@ -1,18 +1,17 @@
-// Package authn tells who sends an HTTP request and whether they may, by asking the API
-// server: a TokenReview for the token, a SubjectAccessReview for what is asked for. The
-// process decides nothing itself and needs no list of users.
+// Package authn finds out who sends an HTTP request and whether they have permission, by asking the API server: with a
+// TokenReview for the token and a SubjectAccessReview for the requested access. The process decides nothing itself and
+// needs no list of users.
 //
-// What holds:
+// Invariants:
 //
-//   - Without an answer of the API server nobody is let in.
-//   - Answers, good and bad, are used for ten seconds; what is taken away at the API server
-//     is taken away here within that time.
-//   - However many requests come, only a few questions are asked at a time: strangers
-//     cannot use this server to keep the API server busy.
+//   - Nobody is let in without an answer of the API server.
+//   - Answers, positive or negative, are used for ten seconds; permission that is revoked at the API server is revoked
+//     here within that time.
+//   - However many requests come, only a few reviews are requested at a time: strangers cannot use this server to
+//     overload the API server.
 //
-// A token comes as "Authorization: Bearer TOKEN" or, since the proxy of the API server takes
-// that header away, in the header Header. An endpoint behind that proxy should demand
-// an audience of its own: a token for it is of no use elsewhere.
+// A token comes as "Authorization: Bearer TOKEN" or, since the API server's proxy removes that header, in the header
+// Header. An endpoint behind that proxy should require its own audience: a token for it is useless elsewhere.
 //
 // Caller: app.
 package authn

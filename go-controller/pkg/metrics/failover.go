@@ -9,15 +9,15 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 )
 
-// The stages of a failover, in their order.
+// The stages of a failover, in order.
 const (
 	stageDecided      = "decided"
 	stageAcknowledged = "acknowledged"
 	stageProgrammed   = "programmed"
 )
 
-// failovers measures how long it takes until an object is served again that was on a node
-// that died. Nodes that are dead, and objects under way, are all that it remembers.
+// failovers measures how long it takes until an object on a node that died is served again. It keeps state only for
+// dead nodes and for objects whose failover is in progress.
 type failovers struct {
 	stages *prometheus.HistogramVec
 	*underWay
@@ -25,13 +25,13 @@ type failovers struct {
 
 type underWay struct {
 	mu     sync.Mutex
-	deaths map[string]time.Time // the last answers of nodes that are dead
+	deaths map[string]time.Time // when each dead node last answered
 	open   map[object]*progress
 }
 
 type object struct{ kind, key string }
 
-// progress is how far the move of an object is.
+// progress is the progress of an object's failover.
 type progress struct {
 	since        time.Time
 	acknowledged bool
@@ -63,8 +63,8 @@ func (f failovers) observe(o object, stage string, p *progress) {
 	f.stages.WithLabelValues(o.kind, stage).Observe(time.Since(p.since).Seconds())
 }
 
-// Decided says that another decision was made about an object, and which unreachable nodes
-// it leaves for others by it; none ends what was measured of an earlier one.
+// Decided reports a new decision about an object, and which unreachable nodes it moves the object away from. If
+// there are none, an ongoing measurement of the object ends.
 func (l *Leader) Decided(kind, key string, unreachable ...string) {
 	if l == nil {
 		return
@@ -84,7 +84,7 @@ func (l *Leader) Decided(kind, key string, unreachable ...string) {
 	}
 }
 
-// Acknowledged says that the nodes which an object was moved to acknowledge it.
+// Acknowledged reports that the nodes to which an object was moved have acknowledged it.
 func (l *Leader) Acknowledged(kind, key string) {
 	if l == nil {
 		return
@@ -94,7 +94,7 @@ func (l *Leader) Acknowledged(kind, key string) {
 	l.failovers.acknowledge(object{kind, key})
 }
 
-// acknowledge is Acknowledged; mu is held.
+// acknowledge does the work of Acknowledged; mu is held.
 func (f failovers) acknowledge(o object) {
 	if p := f.open[o]; p != nil && !p.acknowledged {
 		p.acknowledged = true
@@ -102,7 +102,7 @@ func (f failovers) acknowledge(o object) {
 	}
 }
 
-// Programmed says that an object is served again, which includes that it is acknowledged.
+// Programmed reports that an object is served again, which implies that it is acknowledged.
 func (l *Leader) Programmed(kind, key string) {
 	if l == nil {
 		return

@@ -13,8 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 )
 
-// Buckets of the histograms, in seconds: a failover takes a second or two, a probe and a
-// transaction milliseconds.
+// Histogram buckets, in seconds: a failover takes a second or two, probes and transactions take milliseconds.
 var (
 	failoverBuckets    = []float64{0.1, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 2.5, 3, 5, 10, 30, 60}
 	podStartBuckets    = []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10}
@@ -22,15 +21,14 @@ var (
 	transactionBuckets = prometheus.ExponentialBuckets(0.001, 2, 15)
 )
 
-// Emit reports a number under the values of labels.
+// Emit reports a value with label values.
 type Emit func(value float64, labels ...string)
 
 // Conditions calls visit with the conditions of each object of a kind.
 type Conditions func(visit func([]metav1.Condition))
 
-// Leader is what the leader of the masters measures. Nothing of it is reported while
-// this process does not lead. It is safe for concurrent use, and a nil Leader measures
-// nothing, so that controllers work without one.
+// Leader holds the metrics of the leader of the masters. They are not reported while this process is not the
+// leader. It is safe for concurrent use, and a nil Leader does nothing, so that controllers work without one.
 type Leader struct {
 	leads atomic.Bool
 
@@ -43,14 +41,14 @@ type Leader struct {
 	sources    map[string]source // by the name of the metric
 }
 
-// source is where a metric is read from at the time of reading.
+// source provides the values of a metric on each scrape.
 type source struct {
 	desc *prometheus.Desc
 	read func(Emit)
 }
 
-// What a result or an operation can be. Each is reported from the start, as 0: a counter that
-// appears with its first event has not increased for Prometheus.
+// Values of results and operations. Each is reported from the start, as 0: for Prometheus, a counter that appears
+// with its first event has not increased.
 const (
 	timedOut  = "timed_out"
 	answered  = "answered"
@@ -61,7 +59,7 @@ const (
 	inserts   = "insert"
 	updates   = "update"
 	deletes   = "delete"
-	// otherReason is that of a move which nothing spoke for.
+	// otherReason is the reason of a move whose cause is not known.
 	otherReason = "other"
 )
 
@@ -91,36 +89,35 @@ func newLeader() *Leader {
 	return l
 }
 
-// Objects has the objects of a kind counted by condition when metrics are read.
+// Objects registers a kind whose objects are counted by condition on each scrape.
 func (l *Leader) Objects(kind string, each Conditions) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conditions[kind] = each
 }
 
-// Addresses says where the addresses of EgressIPs are read from: Assigned and Programmed
-// by node.
+// Addresses registers the source of the EgressIPs' addresses: Assigned and Programmed by node.
 func (l *Leader) Addresses(read func(Emit)) { l.read(addresses, read) }
 
-// The states of an address on a node.
+// States of an address on a node.
 const (
 	Assigned   = "assigned"
 	Programmed = "programmed"
 )
 
-// Hosted says where the number of EgressServices by host is read from.
+// Hosted registers the source of the number of EgressServices by host.
 func (l *Leader) Hosted(read func(Emit)) { l.read(hosted, read) }
 
-// PodsHeld says where the number of pods is read from that wait with their start.
+// PodsHeld registers the source of the number of pods whose start is held back.
 func (l *Leader) PodsHeld(count func() int) {
 	l.read(podsHeld, func(emit Emit) { emit(float64(count())) })
 }
 
-// Rows says where the number of rows in the northbound database is read from, by table.
+// Rows registers the source of the number of rows in the northbound database, by table.
 func (l *Leader) Rows(read func(Emit)) { l.read(rows, read) }
 
-// Reachability says where the state of each node is read from, and how long its last
-// answer took; 0 for none yet.
+// Reachability registers the source of each node's state, and of how long its last answer took; 0 if there was none
+// yet.
 func (l *Leader) Reachability(each func(func(node string, reach place.Reach, answer time.Duration))) {
 	l.read(reachability, func(emit Emit) {
 		each(func(node string, reach place.Reach, _ time.Duration) {
@@ -144,16 +141,16 @@ func (l *Leader) read(d Definition, read func(Emit)) {
 	l.sources[d.Name] = source{d.desc(), read}
 }
 
-// Moves says that a kind of object can move, and which reasons its feature has for that
-// besides those of place.
+// Moves registers a kind of object that can move, and the reasons of its feature for moves in addition to those of
+// package place.
 func (l *Leader) Moves(kind string, reasons ...place.Reason) {
 	for _, reason := range slices.Concat([]place.Reason{otherReason}, place.Reasons(), reasons) {
 		l.moves.WithLabelValues(kind, string(reason))
 	}
 }
 
-// Moved counts moves of a kind of object from a node to another, by what spoke against
-// the node before; "" where nothing is known.
+// Moved counts moves of a kind of object from one node to another, by what was wrong with the previous node; "" if
+// that is not known.
 func (l *Leader) Moved(kind string, reasons ...string) {
 	if l == nil {
 		return
@@ -166,8 +163,7 @@ func (l *Leader) Moved(kind string, reasons ...string) {
 	}
 }
 
-// PodStarted says how long a pod waited with its start, and whether it did so until what
-// it sends leaves as it is to.
+// PodStarted reports how long a pod's start was held back, and whether its egress traffic was programmed by then.
 func (l *Leader) PodStarted(waited time.Duration, programmed bool) {
 	if l == nil {
 		return
@@ -179,7 +175,8 @@ func (l *Leader) PodStarted(waited time.Duration, programmed bool) {
 	l.podStart.WithLabelValues(result).Observe(waited.Seconds())
 }
 
-// Probed says how a probe of a node ended: ok where it was answered. sent is false where it could not be sent.
+// Probed reports the result of a probe of a node: ok means that it was answered, and sent is false if it could not
+// be sent.
 func (l *Leader) Probed(took time.Duration, ok, sent bool) {
 	result := silent
 	switch {
@@ -191,8 +188,7 @@ func (l *Leader) Probed(took time.Duration, ok, sent bool) {
 	l.probes.WithLabelValues(result).Observe(took.Seconds())
 }
 
-// Changed says that the state of a node changed, and when it answered last; the zero time
-// for never.
+// Changed reports that the state of a node changed, and when it last answered; the zero time means never.
 func (l *Leader) Changed(node string, reach place.Reach, last time.Time) {
 	if reach != place.Dead || last.IsZero() {
 		l.failovers.alive(node)
@@ -202,8 +198,7 @@ func (l *Leader) Changed(node string, reach place.Reach, last time.Time) {
 	l.failovers.died(node, last)
 }
 
-// Transaction says how a transaction of the northbound database ended, and how many rows
-// it wrote.
+// Transaction reports the result of a transaction of the northbound database, and how many rows it wrote.
 func (l *Leader) Transaction(took time.Duration, inserted, updated, deleted int, err error) {
 	if err != nil {
 		l.transactions.WithLabelValues(failed).Observe(took.Seconds())
@@ -215,7 +210,7 @@ func (l *Leader) Transaction(took time.Duration, inserted, updated, deleted int,
 	}
 }
 
-// static are the collectors that are written to.
+// static are the collectors that are updated directly.
 func (l *Leader) static() []prometheus.Collector {
 	return []prometheus.Collector{l.moves, l.rowsWritten, l.detection, l.podStart, l.probes, l.transactions, l.failovers.stages}
 }
@@ -255,7 +250,7 @@ type state struct {
 	kind, status, reason string
 }
 
-// holders are the objects whose condition says the same.
+// holders are the objects with the same condition.
 type holders struct {
 	count  int
 	oldest time.Time
@@ -267,7 +262,7 @@ func collectConditions(ch chan<- prometheus.Metric, kind string, each Conditions
 		for i := range conditions {
 			c := &conditions[i]
 			if is.Formerly(kind, c.Type) != c.Type {
-				continue // it is there under its present name, too
+				continue // it is also there under its present name
 			}
 			key := state{c.Type, string(c.Status), c.Reason}
 			h := found[key]

@@ -13,7 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
 )
 
-// lacks fails where a line begins with one of prefixes.
+// lacks fails if a line begins with one of prefixes.
 func lacks(t *testing.T, s *Set, prefixes ...string) {
 	t.Helper()
 	for line := range strings.Lines(read(t, s)) {
@@ -25,8 +25,8 @@ func lacks(t *testing.T, s *Set, prefixes ...string) {
 	}
 }
 
-// TestOnlyTheLeaderReports: who does not lead says nothing of what the leader knows, not
-// even zero.
+// TestOnlyTheLeaderReports: a process that is not the leader does not report the leader's metrics, not even as
+// zero.
 func TestOnlyTheLeaderReports(t *testing.T) {
 	s := full(t)
 	has(t, s, `ovnkube_egress_objects{kind="x",reason="b",status="True",type="a"} 1`)
@@ -40,7 +40,7 @@ func TestOnlyTheLeaderReports(t *testing.T) {
 	has(t, s, `ovnkube_egressip_addresses{node="n1",state="assigned"} 1`)
 }
 
-// TestNoLeader: controllers work without one.
+// TestNoLeader: controllers work without a Leader.
 func TestNoLeader(*testing.T) {
 	var l *Leader
 	l.Moved("x", "y")
@@ -113,8 +113,7 @@ func TestResults(t *testing.T) {
 		`ovnkube_pod_start_held_duration_seconds_count{result="timed_out"} 1`)
 }
 
-// TestMovesFromZero: a move that is the first one of its kind and reason increases a counter
-// that was there before.
+// TestMovesFromZero: the first move of a kind and reason increases an existing counter.
 func TestMovesFromZero(t *testing.T) {
 	s := New(version.Info{})
 	s.SetLeader(true)
@@ -126,8 +125,8 @@ func TestMovesFromZero(t *testing.T) {
 	has(t, s, `ovnkube_egress_moves_total{kind="EgressIP",reason="is cordoned"} 1`)
 }
 
-// TestFailover: each stage is measured once, from the last answer of the node, and only
-// where the node was found dead by its silence.
+// TestFailover: each stage is measured once, from the node's last answer, and only if the node was found dead
+// because it stopped answering.
 func TestFailover(t *testing.T) {
 	count := func(stage string, n int) string {
 		return fmt.Sprintf(`ovnkube_egress_failover_duration_seconds_count{kind="EgressIP",stage=%q} %d`, stage, n)
@@ -160,7 +159,7 @@ func TestFailover(t *testing.T) {
 	}
 	has(t, s, count("acknowledged", 1), count("programmed", 1))
 
-	// One that is acknowledged and programmed at once, of two nodes the one that died first.
+	// An object that is acknowledged and programmed at once; of two nodes, the one that died first counts.
 	l.Decided("EgressIP", "a", "n1", "n2")
 	l.Programmed("EgressIP", "a")
 	hour := func(stage string, n int) string {
@@ -168,7 +167,7 @@ func TestFailover(t *testing.T) {
 	}
 	has(t, s, count("acknowledged", 2), count("programmed", 2), hour("programmed", 1))
 
-	// Another decision ends what was measured, and so does the return of the node.
+	// Another decision ends the measurement, and so does the return of the node.
 	l.Decided("EgressIP", "a", "n1")
 	l.Decided("EgressIP", "a")
 	l.Programmed("EgressIP", "a")

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Markdown writes the table of all metrics as a page of the documentation.
+// Markdown writes the table of all metrics as a documentation page.
 func Markdown(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString(head)

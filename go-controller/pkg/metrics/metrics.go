@@ -23,7 +23,7 @@ type Set struct {
 	repairs  repairs
 }
 
-// New returns a Set with the build's version, the Go runtime and the process.
+// New returns a Set with metrics of the build's version, the Go runtime and the process.
 func New(build version.Info) *Set {
 	s := &Set{registry: prometheus.NewRegistry(), leads: leader.gauges(), leader: newLeader(), queues: newQueues()}
 	info := buildInfo.gauges()
@@ -34,22 +34,22 @@ func New(build version.Info) *Set {
 	return s
 }
 
-// Handler serves the metrics in the formats of Prometheus.
+// Handler serves the metrics in Prometheus' formats.
 func (s *Set) Handler() http.Handler {
 	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry})
 }
 
-// SetLeader says whether this process leads.
+// SetLeader sets whether this process is the leader.
 func (s *Set) SetLeader(leads bool) {
 	s.leads.WithLabelValues().Set(number(leads))
 	s.leader.leads.Store(leads)
 }
 
-// Leader returns what the leader of the masters measures.
+// Leader returns the metrics of the leader of the masters.
 func (s *Set) Leader() *Leader { return s.leader }
 
-// Checks reports the result of every readiness check when metrics are read. It
-// is called once.
+// Checks registers the source of the results of all readiness checks, which is called on each scrape. Call Checks
+// once.
 func (s *Set) Checks(results func() map[string]error) {
 	s.registry.MustRegister(checks{
 		desc:    check.desc(),
@@ -57,8 +57,8 @@ func (s *Set) Checks(results func() map[string]error) {
 	})
 }
 
-// Failing reports how many keys fail, by controller, when metrics are read. It is
-// called once.
+// Failing registers the source of the number of failing keys by controller, which is called on each scrape. Call
+// Failing once.
 func (s *Set) Failing(counts func() map[string]int) {
 	s.registry.MustRegister(vector[int]{
 		desc:   failing.desc(),
@@ -67,7 +67,7 @@ func (s *Set) Failing(counts func() map[string]int) {
 	})
 }
 
-// Waiting reports for how much each part waits when metrics are read. It is called once.
+// Waiting registers the source of the number of waits by part, which is called on each scrape. Call Waiting once.
 func (s *Set) Waiting(counts func() map[string]int) {
 	s.registry.MustRegister(vector[int]{
 		desc:   waiting.desc(),
@@ -76,8 +76,8 @@ func (s *Set) Waiting(counts func() map[string]int) {
 	})
 }
 
-// Panics reports how many panics the process survived, by part, when metrics are
-// read. It is called once.
+// Panics registers the source of the number of recovered panics by part, which is called on each scrape. Call
+// Panics once.
 func (s *Set) Panics(counts func() map[string]uint64) {
 	s.registry.MustRegister(vector[uint64]{
 		desc:   survived.desc(),
@@ -86,15 +86,14 @@ func (s *Set) Panics(counts func() map[string]uint64) {
 	})
 }
 
-// Unsnatted reports how many packets of pods the node kept from leaving with the
-// address of the pod, by where it did. It is called once.
+// Unsnatted registers the sources of the number of pod packets that the node dropped because they would have left
+// with the pod's address, by where they were dropped. Call it once.
 func (s *Set) Unsnatted(at map[string]func() (uint64, error)) {
 	s.dropped(unsnatted, at)
 }
 
-// NoReply reports how many packets the node dropped that pods of an egress feature
-// sent from the port of a Service to somebody whom they do not answer, by where it
-// did. It is called once.
+// NoReply registers the sources of the number of packets that the node dropped because pods of an egress feature
+// sent them from the port of a Service without replying to anybody, by where they were dropped. Call it once.
 func (s *Set) NoReply(at map[string]func() (uint64, error)) {
 	s.dropped(noReply, at)
 }
@@ -118,8 +117,8 @@ func (s *Set) dropped(d Definition, at map[string]func() (uint64, error)) {
 	}
 }
 
-// Repaired reports how often something that others had changed was put right, by kind,
-// when metrics are read. Each role of the process calls it, with kinds of its own.
+// Repaired registers a source of how often something that others had changed was repaired, by kind, which is called
+// on each scrape. Each role of the process calls it with its own kinds.
 func (s *Set) Repaired(counts func() map[string]uint64) { s.repairs.add(counts) }
 
 // Workqueue returns the provider for k8s.io/client-go/util/workqueue.
@@ -132,7 +131,7 @@ func number(b bool) float64 {
 	return 0
 }
 
-// checks collects readiness at the time of reading: there is no second copy.
+// checks collects readiness on each scrape: there is no copy.
 type checks struct {
 	desc    *prometheus.Desc
 	results func() map[string]error
@@ -148,7 +147,7 @@ func (c checks) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// vector collects numbers by a label at the time of reading.
+// vector collects values with one label on each scrape.
 type vector[N int | uint64] struct {
 	desc   *prometheus.Desc
 	kind   prometheus.ValueType
@@ -165,7 +164,7 @@ func (v vector[N]) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// repairs collects what each role of the process repaired.
+// repairs collects the repairs of each role of the process.
 type repairs struct {
 	mu      sync.Mutex
 	sources []func() map[string]uint64

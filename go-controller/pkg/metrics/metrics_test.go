@@ -70,7 +70,7 @@ func TestWorkqueue(t *testing.T) {
 		`ovnkube_workqueue_queue_duration_seconds_count{name="pods"} 1`)
 }
 
-// full returns a set that reports each metric.
+// full returns a set that reports every metric.
 func full(t *testing.T) *Set {
 	t.Helper()
 	s := New(version.Info{})
@@ -112,7 +112,7 @@ func full(t *testing.T) *Set {
 	return s
 }
 
-// TestDefinitions: what is reported is what is defined, and the other way round.
+// TestDefinitions: exactly the defined metrics are reported.
 func TestDefinitions(t *testing.T) {
 	families, err := full(t).registry.Gather()
 	if err != nil {
@@ -152,7 +152,7 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// TestConventions: names, units and help texts are as Prometheus wants them.
+// TestConventions: names, units and help texts follow Prometheus' conventions.
 func TestConventions(t *testing.T) {
 	var ours strings.Builder
 	for line := range strings.Lines(read(t, full(t))) {
@@ -174,7 +174,7 @@ func TestConventions(t *testing.T) {
 	}
 }
 
-// TestPage: the page has each metric.
+// TestPage: the page lists every metric.
 func TestPage(t *testing.T) {
 	var page strings.Builder
 	if err := Markdown(&page); err != nil {

@@ -24,7 +24,7 @@ const (
 	labelTable      = "table"
 )
 
-// Every process.
+// Metrics of every process.
 var (
 	buildInfo = define(process, gauge, "ovnkube_build_info", "The running build; the value is 1.", labelVersion, labelCommit, labelGo)
 	leader    = define(process, gauge, "ovnkube_leader", "Whether this process leads the masters.")
@@ -45,7 +45,7 @@ var (
 	queueRetries = define(process, counter, "ovnkube_workqueue_retries_total", "Reconciles that failed and will be repeated.", labelQueue)
 )
 
-// Each node.
+// Metrics of each node.
 var (
 	unsnatted = define(node, counter, "ovnkube_node_unsnatted_packets_dropped_total",
 		"Packets of pods that were dropped because nothing had translated their source address.", labelAt)
@@ -53,7 +53,7 @@ var (
 		"Packets from the port of a Service that were dropped because they are no replies and would have left with the address of the node.", labelAt)
 )
 
-// The leader of the masters.
+// Metrics of the leader of the masters.
 var (
 	objects = define(leading, gauge, "ovnkube_egress_objects",
 		"Objects of the egress features by condition.", labelKind, labelType, labelStatus, labelReason)
@@ -106,7 +106,7 @@ const (
 	leading Process = "the leader of the masters"
 )
 
-// Definition is a metric. All are in names.go; they start with "ovnkube_".
+// Definition defines a metric. All are in names.go; their names start with "ovnkube_".
 type Definition struct {
 	Of         Process
 	Type       Type
@@ -116,7 +116,7 @@ type Definition struct {
 
 var all []Definition
 
-// All returns all metrics but those of the Go runtime, the process and the handler.
+// All returns all metrics except those of the Go runtime, the process and the HTTP handler.
 func All() []Definition { return all }
 
 func define(of Process, kind Type, name, help string, labels ...string) Definition {

@@ -5,7 +5,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// queues implements workqueue.MetricsProvider and collects what it provided.
+// queues implements workqueue.MetricsProvider and collects the metrics that it provided.
 type queues struct {
 	depth, unfinished, longest *prometheus.GaugeVec
 	adds, retries              *prometheus.CounterVec
@@ -13,7 +13,7 @@ type queues struct {
 }
 
 func newQueues() *queues {
-	// A no-op sync takes tens of microseconds, a back-off half a minute.
+	// A no-op sync takes tens of microseconds, a back-off takes half a minute.
 	buckets := prometheus.ExponentialBuckets(0.0001, 4, 10)
 	return &queues{
 		depth:      queueDepth.gauges(),

@@ -13,21 +13,21 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/explain"
 )
 
-// Bounds of what an answer has; who wants more asks for the next part.
+// Limits on the size of an answer; clients request further parts separately.
 const (
 	defaultLimit = 50
 	maxLimit     = 1000
 )
 
-// requestError is a request that was asked wrongly.
+// requestError is an error of the request.
 type requestError struct{ error }
 
 func wrong(format string, args ...any) error { return &requestError{fmt.Errorf(format, args...)} }
 
-// plain is an answer for people.
+// plain is an answer in human-readable form.
 type plain []byte
 
-// number returns a parameter of a request.
+// number returns a numeric parameter of a request.
 func number(q url.Values, name string, otherwise, most int) (int, error) {
 	text := q.Get(name)
 	if text == "" {
@@ -40,7 +40,7 @@ func number(q url.Values, name string, otherwise, most int) (int, error) {
 	return n, nil
 }
 
-// status answers as "ovnkube egress status", with the oldest problems only.
+// status answers like "ovnkube egress status", with the oldest problems only.
 func status(v *view, r *http.Request) (any, error) {
 	most, err := number(r.URL.Query(), "problems", defaultLimit, maxLimit)
 	if err != nil {
@@ -54,7 +54,7 @@ func status(v *view, r *http.Request) (any, error) {
 	return s, nil
 }
 
-// objects answers with a part of the objects.
+// objects answers with a range of the objects.
 func objects(v *view, r *http.Request) (any, error) {
 	q := r.URL.Query()
 	f := explain.ObjectFilter{Feature: q.Get("feature"), State: explain.State(q.Get("state")), Node: q.Get("node"), Text: q.Get("text")}
@@ -87,7 +87,7 @@ func timeline(v *view, r *http.Request) (any, error) {
 	return t, nil
 }
 
-// explained answers as "ovnkube egress explain".
+// explained answers like "ovnkube egress explain".
 func explained(v *view, r *http.Request) (any, error) {
 	q := r.URL.Query()
 	a, err := explanation(v.cluster, r.PathValue("kind"), strings.TrimSpace(q.Get("name")), strings.TrimSpace(q.Get("to")))

@@ -13,7 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
-// view is what is known of a cluster at a time. It is not modified.
+// view is what was known of a cluster at some time. It is immutable.
 type view struct {
 	facts    Facts
 	cluster  *explain.Cluster
@@ -28,13 +28,13 @@ type cache struct {
 
 	mu       sync.Mutex
 	view     *view
-	tried    time.Time // when it was last read, or was to be
-	failing  time.Time // since when reading fails
+	tried    time.Time // when it was last read, or should have been
+	failing  time.Time // since when reading has been failing
 	observed observations
 }
 
-// get returns a view that is not too old: if need be, it is read. Several requests wait for
-// one reading. While the API server does not answer, it is the last view, with a note.
+// get returns a view that is recent enough, and reads the cluster if needed. Concurrent requests share one read.
+// While the API server does not answer, it returns the last view, with a note.
 func (c *cache) get(ctx context.Context) (*view, error) {
 	if v := c.fresh(); v != nil {
 		return v, nil
@@ -68,7 +68,7 @@ func (c *cache) fresh() *view {
 	return c.view
 }
 
-// read reads the cluster; one at a time.
+// read reads the cluster; it is not called concurrently.
 func (c *cache) read(ctx context.Context) (*view, error) {
 	facts, failed := c.config.Read(ctx)
 	now := c.config.Now()
@@ -78,7 +78,7 @@ func (c *cache) read(ctx context.Context) (*view, error) {
 	switch {
 	case failed != nil && last == nil:
 		return nil, failed
-	case failed != nil && !failing.IsZero(): // the note is there
+	case failed != nil && !failing.IsZero(): // the note is already there
 		c.keep(last, now, failing)
 		return last, nil
 	case failed != nil:

@@ -7,7 +7,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/explain/reader"
 )
 
-// Read reads what the page shows from an API server. namespace is that of ovnkube.
+// Read reads what the page shows from an API server. namespace is ovnkube's namespace.
 func Read(ctx context.Context, c reader.Clients, namespace string, settings reader.Settings, now func() time.Time) (Facts, error) {
 	snap, err := reader.Read(ctx, c, namespace, settings)
 	if err != nil {

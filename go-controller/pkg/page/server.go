@@ -20,51 +20,49 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// policy is the Content-Security-Policy of every answer: what the page needs is its own.
+// policy is the Content-Security-Policy of every answer: the page loads everything from this server.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 // Errors of Config.Allow and Config.Read.
 var (
-	// ErrUnauthenticated: it is not known who asks.
+	// ErrUnauthenticated means that the user is not known.
 	ErrUnauthenticated = errors.New("unauthenticated")
-	// ErrForbidden: who asks may not.
+	// ErrForbidden means that the user does not have permission.
 	ErrForbidden = errors.New("forbidden")
 )
 
-// Facts are what is read of a cluster.
+// Facts is what is read from a cluster.
 type Facts struct {
 	Snapshot explain.Snapshot
-	// Events are those that ovnkube wrote about objects of the features.
+	// Events are the Events that ovnkube wrote about objects of the features.
 	Events []*corev1.Event
 }
 
-// Config is what a Server needs.
+// Config is the configuration of a Server.
 type Config struct {
-	// Read reads the cluster. Its error wraps ErrForbidden where those who ask may not
-	// read it.
+	// Read reads the cluster. Its error wraps ErrForbidden if the caller has no permission to read it.
 	Read func(context.Context) (Facts, error)
-	// Allow reports whether who sends a request may see what the cluster says; its error
-	// wraps ErrUnauthenticated or ErrForbidden where not. The page itself, which says
-	// nothing, is for everybody.
+	// Allow returns nil if the sender of a request may see the cluster's data, and otherwise an error that wraps
+	// ErrUnauthenticated or ErrForbidden. The page itself contains no such data and is served to everybody.
 	Allow func(*http.Request) error
-	// Hosts are the values of the Host header that are answered; nil for any. A page of
-	// somebody else whose name is made to lead here has another one.
+	// Hosts are the accepted values of the Host header; nil for any. This protects against DNS rebinding: somebody
+	// else's page whose name resolves to this server sends another value.
 	Hosts []string
-	// MaxAge is how old the snapshot may be that answers.
+	// MaxAge is the maximum age of the snapshot that is used for answers.
 	MaxAge time.Duration
 	// Now is the clock.
 	Now func() time.Time
 }
 
-// Server answers the requests of the page.
+// Server serves the page and answers its requests.
 type Server struct {
 	config Config
 	mux    *http.ServeMux
 	cache  cache
 }
 
-// New returns a server. It reads nothing until it is asked.
+// New returns a server. It reads nothing until it gets a request.
 func New(c Config) *Server {
 	s := &Server{config: c, mux: http.NewServeMux(), cache: cache{config: c}}
 	files, err := fs.Sub(assets, "assets")
@@ -106,7 +104,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// answer answers with what ask returns about the cluster, to whom it may concern.
+// answer serves what ask returns about the cluster, to those who have permission.
 func (s *Server) answer(ask func(*view, *http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := s.config.Allow(r); err != nil {
@@ -145,7 +143,7 @@ func (s *Server) answer(ask func(*view, *http.Request) (any, error)) http.Handle
 	})
 }
 
-// failure is the answer where there is no other.
+// failure is the JSON form of an error.
 type failure struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -156,7 +154,7 @@ func fail(w http.ResponseWriter, code int, message string) {
 	write(w, code, failure{explain.APIVersion, "Error", message})
 }
 
-// refuse says why somebody sees nothing; that they do not, the status says.
+// refuse writes why a request is refused; the status code says that it is.
 func refuse(w http.ResponseWriter, code int, err error) {
 	message := err.Error()
 	for _, known := range []error{ErrUnauthenticated, ErrForbidden} {
@@ -169,7 +167,7 @@ func write(w http.ResponseWriter, code int, a any) {
 	if text, ok := a.(plain); ok {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(code)
-		_, _ = w.Write(text) // who asked is gone, if it fails
+		_, _ = w.Write(text) // if it fails, the client is gone
 		return
 	}
 	data, err := json.Marshal(a)
@@ -182,8 +180,7 @@ func write(w http.ResponseWriter, code int, a any) {
 	_, _ = w.Write(data) // likewise
 }
 
-// LoopbackHosts returns the values that the Host header has for who asks at a loopback
-// address.
+// LoopbackHosts returns the values of the Host header in requests to a loopback address.
 func LoopbackHosts(port string) []string {
 	var hosts []string
 	for _, h := range []string{"localhost", "127.0.0.1", "::1"} {

@@ -25,7 +25,7 @@ import (
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// cluster is what a server under test reads.
+// cluster is what the server under test reads.
 type cluster struct {
 	t     *testing.T
 	now   time.Time
@@ -62,7 +62,7 @@ func newCluster(t *testing.T, egressIPs int) *cluster {
 	return c
 }
 
-// assign gives the address of an EgressIP to a node in its status.
+// assign assigns the address of an EgressIP to a node in its status.
 func (c *cluster) assign(e *ipv1.EgressIP, node string) {
 	e.Status.Items = []ipv1.EgressIPStatusItem{{Node: node, EgressIP: string(e.Spec.EgressIPs[0]), Network: "172.18.0.0/16"}}
 }
@@ -86,7 +86,7 @@ func get(s http.Handler, target string) *httptest.ResponseRecorder {
 	return w
 }
 
-// answer decodes the answer to a request.
+// answer decodes the response to a request.
 func answer[T any](t *testing.T, s http.Handler, target string) T {
 	t.Helper()
 	w := get(s, target)
@@ -274,8 +274,8 @@ func TestManyObjects(t *testing.T) {
 	}
 }
 
-// TestPageIsItsOwn: what the Content-Security-Policy would refuse is not in the page, and
-// the server has all that it refers to.
+// TestPageIsItsOwn: the page contains nothing that the Content-Security-Policy would block, and the server serves
+// everything that it refers to.
 func TestPageIsItsOwn(t *testing.T) {
 	s := newCluster(t, 0).server()
 	for _, name := range []string{"index.html", "page.css", "page.js"} {
@@ -312,7 +312,7 @@ func TestPageIsItsOwn(t *testing.T) {
 	}
 }
 
-// TestManyAskAtOnce: requests share what was read; the race detector looks at it.
+// TestManyAskAtOnce: concurrent requests share what was read; to be run with the race detector.
 func TestManyAskAtOnce(t *testing.T) {
 	c := newCluster(t, 200)
 	s := c.server()

@@ -15,61 +15,61 @@ import (
 // KindTimeline is the kind of the answer about the timeline.
 const KindTimeline = "EgressTimeline"
 
-// Timeline is the answer about what has happened, the latest first.
+// Timeline is the answer about past events, the latest first.
 type Timeline struct {
 	explain.Header `json:",inline"`
-	// Total is how many entries are known.
+	// Total is the number of known entries.
 	Total   int     `json:"total"`
 	Entries []Entry `json:"entries"`
 }
 
-// Entry is something that has happened.
+// Entry is a past event.
 type Entry struct {
 	Time metav1.Time `json:"time"`
-	// Object is what it happened to: "EgressIP/prod", "Node/ovn-worker".
+	// Object is the object that it is about: "EgressIP/prod", "Node/ovn-worker".
 	Object string `json:"object"`
-	// Reason is that of the Event, or one of this package.
+	// Reason is the reason of the Event, or one of this package.
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
 	Warning bool   `json:"warning,omitempty"`
-	// Address, From and To are of what this server has seen in the statuses itself: from
-	// when on the address had another node, between two readings.
+	// Address, From and To are set for changes that this server has seen in the statuses itself: the address moved
+	// from one node to another between two reads.
 	Address string `json:"address,omitempty"`
 	From    string `json:"from,omitempty"`
 	To      string `json:"to,omitempty"`
 }
 
-// The reasons of entries that no Event has.
+// Reasons of entries without an Event.
 const (
-	// ReasonObserved: the node of an address was another one than before.
+	// ReasonObserved: the node of an address has changed.
 	ReasonObserved = "NodeChanged"
 	// ReasonReady: a node became Ready.
 	ReasonReady = "NodeReady"
-	// ReasonNotReady: a node ceased to be Ready.
+	// ReasonNotReady: a node is no longer Ready.
 	ReasonNotReady = "NodeNotReady"
 )
 
 const (
-	// maxObserved is how many changes are remembered.
+	// maxObserved is the maximum number of changes that are kept.
 	maxObserved = 1000
-	// nodeHistory is for how long the change of a node is told.
+	// nodeHistory is how long changes of nodes are shown.
 	nodeHistory = 24 * time.Hour
-	// slack is how far the time of an Event may be from the time at which what it tells was
-	// seen: clocks differ, and Events come a little after.
+	// slack is how far apart the time of an Event and the time at which its change was observed may be: clocks
+	// differ, and Events arrive a little later.
 	slack = time.Minute
 )
 
-// observations are changes that were seen between readings.
+// observations are changes that were seen between reads.
 type observations struct {
-	last map[site]string // nodes by address; nil before the first reading
+	last map[site]string // nodes by address; nil before the first read
 	at   time.Time
 	seen []Entry // the latest last
 }
 
-// site is where an address belongs.
+// site identifies an address of an object.
 type site struct{ object, address string }
 
-// see compares with what was there the last time.
+// see compares objects with the previous read.
 func (o *observations) see(objects []explain.Object, now time.Time) {
 	is := map[site]string{}
 	for _, obj := range objects {
@@ -112,7 +112,8 @@ func observed(at site, from, to string, now time.Time) Entry {
 	return e
 }
 
-// entries makes the timeline, the latest first. What an Event tells as well, it tells better.
+// entries returns the timeline, the latest first. If an Event describes an observed change, the Event is shown
+// instead.
 func entries(f Facts, nodes []explain.NodeStatus, seen []Entry) []Entry {
 	var all []Entry
 	told := map[string][]Entry{}
@@ -152,7 +153,7 @@ func (e Entry) isToldBy(event Entry) bool {
 	for i, w := range words {
 		words[i] = strings.TrimRight(w, ".:")
 	}
-	// There is one node for all addresses of an EgressService, and one Event.
+	// All addresses of an EgressService have the same node, and there is one Event for them.
 	about := strings.HasPrefix(e.Object, "EgressService/") || slices.Contains(words, e.Address)
 	return e.Time.Sub(event.Time.Time).Abs() <= slack && about && slices.Contains(words, node)
 }

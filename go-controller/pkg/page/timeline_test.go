@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// briefly says what a timeline has, the latest first.
+// briefly summarizes a timeline, the latest first.
 func (t Timeline) briefly() string {
 	var out []string
 	for _, e := range t.Entries {
@@ -55,7 +55,7 @@ func TestTimeline(t *testing.T) {
 		"12:00:15 Node/worker-1 NodeNotReady: the node ceased to be Ready",
 		"11:00:00 EgressIP/ip-00001 Assigned: Node worker-2 is to hold 172.18.1.2, which is in its network 172.18.0.0/16")
 
-	// The Event is late, and tells the first move better.
+	// The late Event replaces the first observed move.
 	c.now = start.Add(30 * time.Second)
 	c.facts.Events = append(c.facts.Events, event("EgressIP/ip-00000", "Moved", "172.18.1.1 moves from node worker-1 to node worker-3: worker-1 is not ready", start.Add(16*time.Second)))
 	got := answer[Timeline](t, s, "/api/v1/timeline").briefly()

@@ -12,7 +12,7 @@ import (
 
 // Error is a panic as an error.
 type Error struct {
-	// Value is what the code panicked with.
+	// Value is the value passed to panic.
 	Value any
 }
 
@@ -37,7 +37,7 @@ func Catch(part string, f func() error) (err error) {
 	return f()
 }
 
-// Count counts a panic that somebody else recovered from, and logged.
+// Count counts a panic that the caller has already recovered and logged.
 func Count(part string) { count(part, 1) }
 
 func count(part string, n uint64) {
@@ -51,16 +51,15 @@ func note(part string, value any) {
 	klog.ErrorS(nil, "Recovered from a panic", "part", part, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
 }
 
-// Counts returns how many panics each part has recovered from since the process
-// started; 0 of one that has run and did not panic.
+// Counts returns how many panics have been recovered in each part since the process started; 0 for parts that have
+// run without a panic.
 func Counts() map[string]uint64 {
 	mu.Lock()
 	defer mu.Unlock()
 	return maps.Clone(counts)
 }
 
-// Handler keeps a panic of h to its request, which is answered with an internal
-// server error.
+// Handler confines a panic of h to its request, which is answered with Internal Server Error.
 func Handler(part string, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := Catch(part, func() error {

@@ -8,27 +8,26 @@ import (
 	"strings"
 )
 
-// Database is one of OVN's databases as a member of its cluster has it.
+// Database is one of OVN's databases, as seen by a member of its cluster.
 type Database struct {
-	// Name is short: nb or sb.
+	// Name is the short name: nb or sb.
 	Name string
-	// Schema is the name of the database, and SchemaFile where its schema is installed.
+	// Schema is the name of the database, and SchemaFile the path of its installed schema.
 	Schema, SchemaFile string
-	// File has the member's data; Socket and Control are where its server is reached and
-	// told what to do, once it runs. LeaderSocket is where Lead lets whoever connects reach
-	// the member that leads.
+	// File is the member's database file; Socket and Control are the sockets on which its running server serves
+	// clients and takes commands. LeaderSocket is the socket on which Lead connects clients to the leader.
 	File, Socket, Control, LeaderSocket string
-	// Port is where members talk to each other.
+	// Port is the port for traffic between members.
 	Port int
 }
 
-// Ports of the members among each other; those of clients are 6641 to 6643.
+// Ports for traffic between members; those for clients are 6641 to 6643.
 const (
 	northboundPort = 6644
 	southboundPort = 6645
 )
 
-// Databases returns both databases, whose files are in data and whose sockets are in run.
+// Databases returns both databases, with files in data and sockets in run.
 func Databases(data, run string) []Database {
 	database := func(name, schema string, port int) Database {
 		base := "ovn" + name + "_db"
@@ -47,15 +46,14 @@ func Databases(data, run string) []Database {
 
 // Members are the servers of a cluster.
 type Members struct {
-	// Scheme is how they talk to each other: ssl or tcp.
+	// Scheme is the scheme of connections between members: ssl or tcp.
 	Scheme string
-	// Clients are where they serve clients, each on a node of its own. The first one creates
-	// the cluster.
+	// Clients are the addresses on which they serve clients, each on its own node. The first one creates the
+	// cluster.
 	Clients []netip.AddrPort
 }
 
-// ParseMembers reads the members from where clients reach them, SCHEME:ADDRESS:PORT
-// separated by commas.
+// ParseMembers parses the members from their client addresses, SCHEME:ADDRESS:PORT separated by commas.
 func ParseMembers(list string) (Members, error) {
 	var m Members
 	for text := range strings.SplitSeq(list, ",") {
@@ -80,7 +78,7 @@ func (m Members) has(a netip.Addr) bool {
 	return slices.ContainsFunc(m.Clients, func(c netip.AddrPort) bool { return c.Addr() == a })
 }
 
-// endpoint is where the others reach the member of an address.
+// endpoint returns where the other members reach the member with an address.
 func (m Members) endpoint(a netip.Addr, port int) string {
 	return m.Scheme + ":" + netip.AddrPortFrom(a, uint16(port)).String()
 }

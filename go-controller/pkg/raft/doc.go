@@ -1,11 +1,8 @@
-// Package raft makes the members of the clustered databases of OVN, and cares for
-// them while they run. ovsdb-server replicates a database by itself; what it leaves to
-// others is how a member comes into being (ovsdb(7), "Clustered Database"): one of them
-// creates the cluster, the others join it, and each of them never again, unless its
-// disk is lost.
+// Package raft creates the members of OVN's clustered databases, and maintains them while they run. ovsdb-server
+// replicates a database by itself, but leaves the creation of members to others (ovsdb(7), "Clustered Database"):
+// one of them creates the cluster, the others join it, and each does so only once unless its disk is lost.
 //
-// Whether there is a cluster already is something that no member can find out by asking
-// others, who may be away. So the ID of each cluster is kept in a ConfigMap: where it is,
-// nobody creates another one, which would have no rows, and which ovnkube and ovn-northd
-// would take for the truth.
+// A member cannot find out whether the cluster exists by asking others, which may be down. So the ID of each
+// cluster is stored in a ConfigMap: if it is there, nobody creates another cluster, which would be empty, and which
+// ovnkube and ovn-northd would take for the real one.
 package raft

@@ -16,25 +16,22 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// How a leader is looked for, and looked after.
+// How the leader is found and checked.
 const (
-	// every is the time between two rounds while there is no leader, which an election
-	// takes a second or two to find, and hold how long a client waits for one: it may have
-	// gone meanwhile.
+	// every is the time between two rounds while there is no leader; an election takes a second or two. hold is how
+	// long a client waits for a leader; the client may be gone by then.
 	every = 250 * time.Millisecond
 	hold  = 15 * time.Second
-	// check is the time between two questions to the leader, patience how long a member
-	// may take for an answer.
+	// check is the time between two checks of the leader, and patience the timeout for a member's answer.
 	check    = time.Second
 	patience = 2 * time.Second
 )
 
-// Lead lets whoever connects to the socket for the leader reach the member that leads, until
-// ctx is done. It is for ovn-northd, which speaks to leaders only, and finds the next one
-// among several members within up to 16 seconds, since it waits for longer with each
-// member that does not lead. A connection to the socket waits for a leader, and ends when the
-// leader does not lead any more. secure is the TLS of connections to members, where they
-// have it.
+// Lead connects clients of the leader socket to the leading member, until ctx is done. It is for ovn-northd, which
+// works with leaders only, and by itself takes up to 16 seconds to find the next leader among several members,
+// since it waits longer after each member that is not the leader. A connection to the socket waits for a leader,
+// and is closed when that member is no longer the leader. secure is the TLS configuration for connections to
+// members, nil for TCP.
 func (m Member) Lead(ctx context.Context, secure *tls.Config) error {
 	name := m.Database.LeaderSocket
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -60,7 +57,7 @@ func (m Member) Lead(ctx context.Context, secure *tls.Config) error {
 	}
 }
 
-// serve connects a client with the leader, for as long as that leads.
+// serve connects a client to the leader, for as long as that leads.
 func (m Member) serve(ctx context.Context, client net.Conn, secure *tls.Config) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -115,8 +112,8 @@ func (m Member) leader(ctx context.Context, secure *tls.Config) (*asked, error) 
 	}
 }
 
-// ask asks all members at once, and returns the connection to the first that says it leads:
-// one that does not answer keeps nobody waiting.
+// ask asks all members concurrently, and returns the connection to the first that says it leads, so that a member
+// that does not answer delays nobody.
 func (m Member) ask(ctx context.Context, secure *tls.Config) *asked {
 	answers := make(chan *asked, len(m.Members.Clients))
 	for _, at := range m.Members.Clients {
@@ -139,7 +136,7 @@ func (m Member) ask(ctx context.Context, secure *tls.Config) *asked {
 		if leader == nil {
 			continue
 		}
-		go func() { // another one may not have heard of it yet
+		go func() { // another member may still believe that it leads
 			for range len(m.Members.Clients) - i - 1 {
 				if a := <-answers; a != nil {
 					a.close()
@@ -160,7 +157,7 @@ func (m Member) dial(ctx context.Context, at string, secure *tls.Config) (net.Co
 	return (&tls.Dialer{Config: secure}).DialContext(ctx, "tcp", at)
 }
 
-// asked is a connection to a member on which it is asked whether it leads.
+// asked is a connection to a member for asking whether it leads.
 type asked struct {
 	at, schema string
 	conn       net.Conn
@@ -170,8 +167,8 @@ type asked struct {
 
 func (a *asked) close() { _ = a.conn.Close() }
 
-// leads asks the member's own database about its databases. A member that cannot reach
-// a majority does not lead, whatever it believes.
+// leads asks the member's _Server database. A member that cannot reach a majority does not lead, whatever it
+// believes.
 func (a *asked) leads() (bool, error) {
 	a.id++
 	if err := a.conn.SetDeadline(time.Now().Add(patience)); err != nil {
@@ -193,7 +190,7 @@ func (a *asked) leads() (bool, error) {
 		if err = a.in.Decode(&message); err != nil {
 			break
 		}
-		if message.Method == "echo" { // the server asks whether somebody is there
+		if message.Method == "echo" { // the server's keepalive
 			err = json.NewEncoder(a.conn).Encode(map[string]any{"id": message.ID, "result": message.Params, "error": nil})
 			continue
 		}

@@ -12,9 +12,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
-// TestLead has a client that wants the leader reach it, whoever that is, and the active
-// ovn-northd, too: when the leader dies, when it stands still, and when the member beside
-// it is away.
+// TestLead checks that a client of the leader socket reaches the leader, whoever that is, and so does the active
+// ovn-northd: when the leader dies, when it is frozen, and when the local member is down.
 func TestLead(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -54,7 +53,7 @@ func TestLead(t *testing.T) {
 	}
 }
 
-// start runs a program of OVN until the test ends.
+// start runs an OVN program until the test ends.
 func (c *cluster) start(program string, args ...string) {
 	c.t.Helper()
 	cmd := exec.Command(program, append([]string{"-vconsole:off", "-vsyslog:off", "-vfile:off", "--unixctl=" + filepath.Join(c.dir, program+".ctl")}, args...)...)

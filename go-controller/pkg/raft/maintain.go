@@ -15,10 +15,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// interval is how often a member looks at its cluster.
+// interval is how often a member checks its cluster.
 const interval = 5 * time.Second
 
-// Maintain keeps the clusters of members in order until ctx is done: see once.
+// Maintain maintains the clusters of members until ctx is done: see once.
 func Maintain(ctx context.Context, members []Member) {
 	last := ""
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
@@ -39,9 +39,9 @@ func Maintain(ctx context.Context, members []Member) {
 	}, interval)
 }
 
-// once takes other members with this one's address out of the cluster: such a member had
-// this node's disk before that was lost, and counts for a majority although it never
-// returns. Where this one leads, it has the database follow a schema of a newer version.
+// once removes other members with this member's address from the cluster: such a member used this node's disk
+// before it was lost, and counts for the majority although it never returns. If this member leads, it also upgrades
+// the database to a newer schema.
 func (m Member) once(ctx context.Context) error {
 	db := m.Database
 	if _, err := os.Stat(db.Control); errors.Is(err, fs.ErrNotExist) {
@@ -67,8 +67,8 @@ func (m Member) once(ctx context.Context) error {
 	return upgrade(ctx, db)
 }
 
-// upgrade has the database follow the installed schema if that is newer. An older one
-// is that of a member that is yet to be updated.
+// upgrade converts the database to the installed schema if that is newer. An older one means that this member has
+// yet to be updated.
 func upgrade(ctx context.Context, db Database) error {
 	have, err := run(ctx, "ovsdb-client", "--timeout=5", "get-schema-version", db.Socket, db.Schema)
 	if err != nil {
@@ -90,7 +90,7 @@ func upgrade(ctx context.Context, db Database) error {
 	return err
 }
 
-// clusterStatus is what a server says of its cluster, as far as it is needed.
+// clusterStatus is the part of a server's cluster status that is needed.
 type clusterStatus struct {
 	member, leader bool
 	servers        []server
@@ -101,7 +101,7 @@ type server struct {
 	self         bool
 }
 
-// serverLine is a line of the servers in the answer to cluster/status.
+// serverLine matches a line of the server list in the output of cluster/status.
 var serverLine = regexp.MustCompile(`(?m)^ +([0-9a-f]{4,}) \([0-9a-f]+ at ([^)]+)\)( \(self\))?`)
 
 func parseStatus(text string) clusterStatus {
@@ -113,7 +113,7 @@ func parseStatus(text string) clusterStatus {
 	return s
 }
 
-// former returns the IDs of the servers that this member's endpoint belonged to before.
+// former returns the IDs of servers that previously had this member's endpoint.
 func (s clusterStatus) former(endpoint string) []string {
 	var ids []string
 	listed := false

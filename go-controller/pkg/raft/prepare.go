@@ -19,27 +19,26 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// retry is how long to wait for what others have to do.
+// retry is how long to wait before checking again for others' progress.
 const retry = time.Second
 
-// Registry keeps the IDs of clusters, by the names of their databases. Where there is
-// none yet, ID returns "".
+// Registry stores the IDs of clusters by database name. ID returns "" if there is none yet.
 type Registry interface {
 	ID(ctx context.Context, database string) (string, error)
-	// Record keeps an ID for good: it fails where there is another one.
+	// Record stores an ID permanently: it fails if there is a different one.
 	Record(ctx context.Context, database, id string) error
 }
 
-// Member is this node's part in the cluster of a database.
+// Member is this node's member of a database's cluster.
 type Member struct {
 	Database Database
-	// Address is that of this node, one of Members.
+	// Address is the address of this node, one of Members.
 	Address  netip.Addr
 	Members  Members
 	Registry Registry
 }
 
-// Check refuses a member that is none.
+// Check returns an error if this node is not one of the members.
 func (m Member) Check() error {
 	if m.Members.has(m.Address) {
 		return nil
@@ -51,7 +50,7 @@ func (m Member) Check() error {
 	return fmt.Errorf("node address %s is not among the members %s: the databases run on these nodes only", m.Address, strings.Join(all, ", "))
 }
 
-// kind is what a database file is.
+// kind is the kind of a database file.
 type kind int
 
 const (
@@ -60,19 +59,19 @@ const (
 	clustered
 )
 
-// action is what has to be done to have a member's file.
+// action is the next step towards a member's database file.
 type action int
 
 const (
 	nothing action = iota
-	record         // keep the ID of the cluster that the file belongs to
-	create         // a cluster, of what is in the file if there is one
-	join           // the cluster; what is in the file is not needed any more
-	await          // that the first member creates the cluster
+	record         // the ID of the cluster that the file belongs to
+	create         // a cluster, from the content of the file if there is one
+	join           // the cluster; the content of the file is no longer needed
+	await          // creation of the cluster by the first member
 )
 
-// next decides what has to be done, from the kind of the file, the cluster that it belongs
-// to, the cluster that is recorded, and whether this is the first member.
+// next returns the next step, given the kind of the file, the cluster that it belongs to, the recorded cluster, and
+// whether this is the first member.
 func next(file kind, id, recorded string, first bool) (action, error) {
 	switch {
 	case file == clustered && recorded == "":
@@ -89,9 +88,8 @@ func next(file kind, id, recorded string, first bool) (action, error) {
 	return await, nil
 }
 
-// Prepare sees to it that there is a file of the database that a server can serve as a member
-// of its cluster. It waits, until ctx is done, for the first member to create the cluster,
-// and for the registry to answer.
+// Prepare makes sure that there is a database file that a server can serve as a member of its cluster. It waits,
+// until ctx is done, for the first member to create the cluster, and for the registry to respond.
 func (m Member) Prepare(ctx context.Context) error {
 	db := m.Database
 	if err := m.Check(); err != nil {
@@ -147,7 +145,7 @@ func (m Member) next(ctx context.Context, recorded string) (action, error) {
 	return todo, nil
 }
 
-// do takes one step. What the API server refuses is tried again after a while.
+// do performs one step. If the API server refuses it, it is retried later.
 func (m Member) do(ctx context.Context, todo action, recorded string) (later bool, err error) {
 	db := m.Database
 	local := m.Members.endpoint(m.Address, db.Port)
@@ -182,9 +180,8 @@ func (m Member) do(ctx context.Context, todo action, recorded string) (later boo
 	return false, nil
 }
 
-// replace has ovsdb-tool make another file, with the arguments after its name, and puts it in the place of the one that
-// there is, which stays beside it. A file that is there is a complete one, whenever this
-// process ends.
+// replace makes another file with ovsdb-tool, given the arguments after the file's name, and replaces the existing file,
+// which is kept next to it. The file is always complete, whenever this process ends.
 func (db Database) replace(ctx context.Context, command []string, args ...string) error {
 	unlock, err := db.lock()
 	if err != nil {
@@ -205,11 +202,11 @@ func (db Database) replace(ctx context.Context, command []string, args ...string
 	return os.Rename(made, db.File)
 }
 
-// errInUse is that another server has the file.
+// errInUse means that another server uses the file.
 var errInUse = errors.New("another server uses the database file")
 
-// lock takes the lock of ovsdb-server for the file: where one still runs, that the cluster
-// is to replace, what it writes from now on would be lost.
+// lock takes ovsdb-server's lock of the file: if the standalone server that the cluster replaces is still running,
+// whatever it writes from now on would be lost.
 func (db Database) lock() (unlock func(), err error) {
 	name := filepath.Join(filepath.Dir(db.File), "."+filepath.Base(db.File)+".~lock~")
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
@@ -236,7 +233,7 @@ func kindOf(ctx context.Context, file string) (kind, error) {
 	switch _, err := tool(ctx, "db-is-clustered", file); {
 	case err == nil:
 		return clustered, nil
-	case status(err) == 2: // it is not
+	case status(err) == 2: // it is not clustered
 		return standalone, nil
 	default:
 		return absent, err
@@ -252,7 +249,7 @@ func tool(ctx context.Context, args ...string) (string, error) {
 	return run(ctx, append([]string{"ovsdb-tool", "-vconsole:warn"}, args...)...)
 }
 
-// run runs a program and returns what it prints. The error has what it complains of.
+// run runs a program and returns its output. The error includes its error output.
 func run(ctx context.Context, args ...string) (string, error) {
 	var complaints bytes.Buffer
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -264,7 +261,7 @@ func run(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// status is with what a program ended, 0 where it did not run.
+// status returns a program's exit status, or 0 if it did not run.
 func status(err error) int {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

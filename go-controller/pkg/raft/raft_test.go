@@ -101,7 +101,7 @@ func members(t *testing.T, list string) Members {
 	return m
 }
 
-// cluster is three members with addresses of their own on the loopback interface.
+// cluster is a cluster of three members, each with its own loopback address.
 type cluster struct {
 	t       *testing.T
 	client  *fake.Clientset
@@ -137,7 +137,7 @@ func (c *cluster) member(i int) Member {
 	return Member{Database: c.database(i), Address: c.members.Clients[i].Addr(), Members: c.members, Registry: ConfigMap{Client: c.client, Namespace: "ovn-kubernetes", Name: "ovn-databases"}}
 }
 
-// begin has so many members come into being.
+// begin creates the given number of members.
 func (c *cluster) begin(n int) {
 	c.t.Helper()
 	for i := range n {
@@ -146,7 +146,7 @@ func (c *cluster) begin(n int) {
 	}
 }
 
-// prepare makes the file of a member.
+// prepare creates the file of a member.
 func (c *cluster) prepare(i int) {
 	c.t.Helper()
 	if err := c.member(i).Prepare(c.t.Context()); err != nil {
@@ -154,7 +154,7 @@ func (c *cluster) prepare(i int) {
 	}
 }
 
-// serve runs the server of a member, and waits until it is part of the cluster.
+// serve runs the server of a member, and waits until it has joined the cluster.
 func (c *cluster) serve(i int) {
 	c.t.Helper()
 	db := c.database(i)
@@ -179,7 +179,7 @@ func (c *cluster) kill(i int) {
 	}
 }
 
-// loseDisk removes all that a member has.
+// loseDisk deletes all data of a member.
 func (c *cluster) loseDisk(i int) {
 	c.t.Helper()
 	c.kill(i)
@@ -198,7 +198,7 @@ func (c *cluster) ask(i int, args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// count waits until the members that a member knows of are as many.
+// count waits until a member knows of that many members.
 func (c *cluster) count(i, want int) {
 	c.t.Helper()
 	db := c.database(i)
@@ -220,8 +220,8 @@ func (c *cluster) id() string {
 	return m.Data["nb"]
 }
 
-// TestLostDisks has a cluster begin, lose the disk of each member in turn, the first one
-// too, and go on with what it had, and with three members.
+// TestLostDisks creates a cluster and loses the disk of each member in turn, including the first one's: the cluster
+// continues with its data, and with three members.
 func TestLostDisks(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -250,11 +250,11 @@ func TestLostDisks(t *testing.T) {
 	}
 }
 
-// TestFromStandalone makes a cluster of a database that had one server.
+// TestFromStandalone creates a cluster from a standalone server's database.
 func TestFromStandalone(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	for i := range 2 { // the other one's is not the one that counts
+	for i := range 2 { // the other member's database does not matter
 		db := c.database(i)
 		if _, err := tool(t.Context(), "create", db.File, db.SchemaFile); err != nil {
 			t.Fatal(err)
@@ -286,7 +286,7 @@ func refuseOnce() clienttesting.ReactionFunc {
 	}
 }
 
-// TestStandaloneInUse waits for the server before to end: what it wrote last is kept.
+// TestStandaloneInUse: the member waits for the standalone server to end, so that what that wrote last is kept.
 func TestStandaloneInUse(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -299,7 +299,7 @@ func TestStandaloneInUse(t *testing.T) {
 	m.Registry = told{m.Registry, refused}
 	done := make(chan error, 1)
 	go func() { done <- m.Prepare(t.Context()) }()
-	<-refused // it has asked twice, so it was refused in between
+	<-refused // it has tried twice, so it was refused in between
 	<-refused
 	c.ask(0, "ls-add", "late")
 	c.kill(0)
@@ -312,7 +312,7 @@ func TestStandaloneInUse(t *testing.T) {
 	}
 }
 
-// told tells when it is asked.
+// told signals when it is asked.
 type told struct {
 	Registry
 	asked chan struct{}
@@ -323,7 +323,7 @@ func (r told) ID(ctx context.Context, database string) (string, error) {
 	return r.Registry.ID(ctx, database)
 }
 
-// TestPrepareAgain has the first member end between any two steps.
+// TestPrepareAgain: the first member ends between any two steps.
 func TestPrepareAgain(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -347,7 +347,7 @@ func TestPrepareAgain(t *testing.T) {
 	c.count(1, 2)
 }
 
-// TestWaitsForTheFirst has a member wait, and end when it is told to.
+// TestWaitsForTheFirst: a member waits, and ends when told to.
 func TestWaitsForTheFirst(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -365,7 +365,7 @@ func TestWaitsForTheFirst(t *testing.T) {
 	}
 }
 
-// TestForeignFile keeps what belongs to another cluster.
+// TestForeignFile: a file of another cluster is kept.
 func TestForeignFile(t *testing.T) {
 	t.Parallel()
 	c, other := newCluster(t), newCluster(t)
@@ -380,7 +380,7 @@ func TestForeignFile(t *testing.T) {
 	}
 }
 
-// TestUpgrade has the leader convert the database to a newer schema, and no other member.
+// TestUpgrade: the leader converts the database to a newer schema, and no other member does.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// ConfigMap is a Registry: the ID of each cluster under the name of its database, in a
-// ConfigMap that is part of the manifests.
+// ConfigMap is a Registry that stores the ID of each cluster under the name of its database, in a ConfigMap that is
+// part of the manifests.
 type ConfigMap struct {
 	Client          kubernetes.Interface
 	Namespace, Name string
@@ -41,6 +41,6 @@ func (c ConfigMap) Record(ctx context.Context, database, id string) error {
 		m.Data = map[string]string{}
 	}
 	m.Data[database] = id
-	_, err = maps.Update(ctx, m, metav1.UpdateOptions{}) // refused where somebody else was faster
+	_, err = maps.Update(ctx, m, metav1.UpdateOptions{}) // refused if somebody else was faster
 	return err
 }

@@ -6,17 +6,16 @@ import (
 	"slices"
 )
 
-// Refusal says why an address, or something else that a user wrote, is not taken.
-// The zero Refusal is none.
+// Refusal is why an address, or something else that a user wrote, is not accepted. The zero Refusal is none.
 type Refusal struct {
 	Reason  Reason
-	Message string // what is wrong, to come after the name of the field and its value
+	Message string // what is wrong, following the name of the field and its value
 }
 
 // Reason is the machine-readable half of a Refusal, and the reason of Events.
 type Reason string
 
-// The reasons for which an address is refused.
+// Reasons why an address is refused.
 const (
 	InvalidAddress   Reason = "InvalidAddress"
 	InternalAddress  Reason = "InternalAddress"
@@ -26,14 +25,14 @@ const (
 	AddressTaken     Reason = "AddressTaken"
 )
 
-// broadcast is the address of everybody on a link.
+// broadcast is the limited broadcast address.
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// thisNetwork are the addresses of hosts that do not know theirs.
+// thisNetwork are the source addresses of hosts that do not know their own.
 var thisNetwork = netip.PrefixFrom(netip.IPv4Unspecified(), 8)
 
-// Parse decodes an address that traffic from other networks can be for. An IPv4
-// address that is written as an IPv6 address is taken for what it is.
+// Parse parses an address that traffic from other networks can have as destination. An IPv4-mapped IPv6 address is
+// treated as IPv4.
 func Parse(text string) (netip.Addr, Refusal) {
 	a, err := netip.ParseAddr(text)
 	if err != nil || a.Zone() != "" {
@@ -45,8 +44,7 @@ func Parse(text string) (netip.Addr, Refusal) {
 	return a, Refusal{}
 }
 
-// NoHost says what an address is that no host has on a network, whatever the network; "" for
-// one that a host can have.
+// NoHost describes an address that no host can have on any network; "" if a host can have it.
 func NoHost(a netip.Addr) string {
 	switch {
 	case a.IsUnspecified(), thisNetwork.Contains(a):
@@ -63,12 +61,12 @@ func NoHost(a netip.Addr) string {
 	return ""
 }
 
-// Ranges are the ranges of addresses that the cluster uses for itself.
+// Ranges are the address ranges that the cluster uses for itself.
 type Ranges struct {
 	Pods, Services, Join, Masquerade []netip.Prefix
 }
 
-// Refuse returns why an address cannot be served: it is in one of the ranges.
+// Refuse returns why an address cannot be served because it is in one of the ranges.
 func (r Ranges) Refuse(a netip.Addr) Refusal {
 	for _, in := range []struct {
 		name     string
@@ -83,10 +81,10 @@ func (r Ranges) Refuse(a netip.Addr) Refusal {
 	return Refusal{}
 }
 
-// Kind is what the owner of an address is.
+// Kind is the kind of an address's owner.
 type Kind uint8
 
-// The kinds of owners, in the order in which they are named.
+// Kinds of owners, in the order in which they are reported.
 const (
 	Node Kind = iota + 1
 	APIServer
@@ -94,16 +92,16 @@ const (
 	EgressIP
 )
 
-// Owner is who has an address. Several can have one.
+// Owner is an owner of an address; an address can have several.
 type Owner struct {
 	Kind Kind
-	// Name is that of the node, of the node whose gateway it is, or of the EgressIP.
+	// Name is the name of the node, of the gateway's node, or of the EgressIP.
 	Name string
-	// Ports are those of an API server, by TCP.
+	// Ports are the TCP ports of an API server.
 	Ports []uint16
 }
 
-// Refuse returns why an address that somebody has cannot be served.
+// Refuse returns why an address with this owner cannot be served.
 func (o Owner) Refuse() Refusal {
 	switch o.Kind {
 	case Node:
@@ -118,11 +116,10 @@ func (o Owner) Refuse() Refusal {
 	return Refusal{}
 }
 
-// IsHost reports whether the owner is a host, which may forward to Services by itself
-// what comes for its address.
+// IsHost reports whether the owner is a host, which may itself forward traffic for its address to Services.
 func (o Owner) IsHost() bool { return o.Kind == Node || o.Kind == APIServer }
 
-// Sort puts owners in the order in which a refusal names them.
+// Sort sorts owners in the order in which a refusal reports them.
 func Sort(owners []Owner) {
 	slices.SortFunc(owners, func(a, b Owner) int {
 		if a.Kind != b.Kind {

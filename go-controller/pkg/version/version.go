@@ -1,5 +1,5 @@
-// Package version knows which build of the programs this is. Callers: the
-// commands, metrics and the user agent of API clients.
+// Package version provides the version of the running build. Callers: the commands, metrics and the user agent of
+// API clients.
 package version
 
 import (
@@ -8,25 +8,24 @@ import (
 	"runtime/debug"
 )
 
-// Set by the linker: -ldflags "-X <this package>.Version=v1.2.3 -X <this package>.Commit=abc".
-// Where it did not, the values the Go tool recorded are used.
+// Set by the linker: -ldflags "-X <this package>.Version=v1.2.3 -X <this package>.Commit=abc". If not set, the
+// values recorded by the Go tool are used.
 var (
 	Version string
 	Commit  string
 )
 
-// Info is a build.
+// Info describes a build.
 type Info struct {
 	// Version is a tag, or "devel".
 	Version string
-	// Commit is a git commit, with "-dirty" where the work tree had changes, or
-	// "unknown".
+	// Commit is a git commit, with "-dirty" if the work tree had changes, or "unknown".
 	Commit string
 	// Go is the version of the compiler.
 	Go string
 }
 
-// Get returns the running build.
+// Get returns the version of the running build.
 func Get() Info {
 	i := Info{Version: Version, Commit: Commit, Go: runtime.Version()}
 	if bi, ok := debug.ReadBuildInfo(); ok {
@@ -41,7 +40,7 @@ func Get() Info {
 	return i
 }
 
-// fill takes from the build information what the linker did not set.
+// fill fills in from the build information what the linker did not set.
 func (i *Info) fill(bi *debug.BuildInfo) {
 	if v := bi.Main.Version; i.Version == "" && v != "(devel)" {
 		i.Version = v
@@ -63,7 +62,7 @@ func (i *Info) fill(bi *debug.BuildInfo) {
 	}
 }
 
-// String returns what --version prints after the name of the program.
+// String returns the output of --version after the name of the program.
 func (i Info) String() string {
 	return fmt.Sprintf("%s, commit %s, %s", i.Version, i.Commit, i.Go)
 }

@@ -1,9 +1,8 @@
-// Package waits knows what this process waits for. Whatever cannot go on without
-// something that others do says so while it waits: with the part of the program, the
-// object where it is one of many, and what is missing. Readiness, a metric and, where an
-// administrator can do something about it, Events tell all of them.
+// Package waits tracks what this process waits for. Whatever cannot continue without something that others provide
+// reports that while it waits: with the part of the program, the object if it is one of many, and what is missing.
+// Readiness and a metric report all waits, and Events those that an administrator can do something about.
 //
-// A failing key is none of these: package queue tells what failed and tries it again.
+// A failing key is not a wait: package queue reports what failed and retries it.
 //
-// Callers: package queue, drivers that keep a connection up, the CNI server, app.
+// Callers: package queue, drivers that maintain a connection, the CNI server, app.
 package waits

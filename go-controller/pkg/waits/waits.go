@@ -10,41 +10,40 @@ import (
 	"time"
 )
 
-// Reasons of the Events about waits. docs/conditions.md has what to do about each.
+// Reasons of the Events about waits. docs/conditions.md describes what to do about each.
 const (
-	// ReasonAPIServer: the API server does not answer, or refuses, what an informer asks for.
+	// ReasonAPIServer: the API server does not answer an informer's request, or refuses it.
 	ReasonAPIServer = "WaitingForAPIServer"
 	// ReasonDatabase: there is no connection to a database.
 	ReasonDatabase = "WaitingForDatabase"
-	// ReasonDaemon: a daemon of the node does not answer.
+	// ReasonDaemon: a daemon of the node does not respond.
 	ReasonDaemon = "WaitingForDaemon"
 	// ReasonNetwork: the network of a node is not complete.
 	ReasonNetwork = "WaitingForNetwork"
-	// ReasonStart: objects that were there at the start have not been tried yet.
+	// ReasonStart: objects that existed at startup have not been tried yet.
 	ReasonStart = "WaitingForStart"
 )
 
 // ReportAfter is how long a wait, or a failure, lasts before administrators are told of it.
 const ReportAfter = 30 * time.Second
 
-// Wait is something that a part of the program does not go on without.
+// Wait is something that a part of the program is waiting for.
 type Wait struct {
 	// Part is the part of the program, as in metrics.
 	Part string
-	// Object is the one that it does not go on with, "" where it is all of them.
+	// Object is the object that is waiting, "" if all are.
 	Object string
 	// For is what is missing.
 	For string
-	// Reason is that of the Event; "" where there is none, because it is in order to
-	// wait, or somebody else tells.
+	// Reason is the reason of the Event; "" if there is none, because the wait is normal or is reported elsewhere.
 	Reason string
-	// Limit is after how long it goes on, or gives up, anyway; 0: who waits does so
-	// until there is what it waits for, and holds up nobody else meanwhile.
+	// Limit is when the wait ends anyway, by continuing or giving up; 0 means that it lasts until the condition is
+	// met, without blocking anything else meanwhile.
 	Limit time.Duration
 	Since time.Time
 }
 
-// String is one line about the wait.
+// String formats the wait as one line.
 func (w Wait) String() string {
 	who := w.Part
 	if w.Object != "" {
@@ -57,17 +56,16 @@ func (w Wait) String() string {
 	return fmt.Sprintf("%s waits for %s (since %s%s)", who, strings.ReplaceAll(w.For, "\n", " "), w.Since.UTC().Format(time.RFC3339), limit)
 }
 
-// sources tell what is waited for.
+// sources are the registered sources of waits.
 var sources = struct {
 	sync.Mutex
 	all   map[*source]struct{}
-	parts map[string]struct{} // that have waited
+	parts map[string]struct{} // that have ever waited
 }{all: map[*source]struct{}{}, parts: map[string]struct{}{}}
 
 type source struct{ waits func() []Wait }
 
-// Report has All include what f returns, until stop is called. f is quick and does no
-// I/O.
+// Report makes All include what f returns, until stop is called. f must be fast and do no I/O.
 func Report(f func() []Wait) (stop func()) {
 	s := &source{waits: f}
 	sources.Lock()
@@ -80,7 +78,7 @@ func Report(f func() []Wait) (stop func()) {
 	}
 }
 
-// All returns what this process waits for, ordered by part and object.
+// All returns what this process waits for, sorted by part and object.
 func All() []Wait {
 	sources.Lock()
 	asked := make([]*source, 0, len(sources.all))
@@ -98,7 +96,7 @@ func All() []Wait {
 	return all
 }
 
-// Counts returns how many waits each part has; 0 of one that has waited before.
+// Counts returns the number of waits of each part; 0 for parts that have waited before.
 func Counts() map[string]int {
 	counts := map[string]int{}
 	all := All()
@@ -114,7 +112,7 @@ func Counts() map[string]int {
 	return counts
 }
 
-// Begun is a wait that goes on.
+// Begun is a wait in progress.
 type Begun struct {
 	stop func()
 
@@ -122,7 +120,7 @@ type Begun struct {
 	wait Wait
 }
 
-// Begin begins a wait now. Whoever waits calls End.
+// Begin starts a wait. The caller must call End.
 func Begin(w Wait) *Begun {
 	w.Since = time.Now()
 	b := &Begun{wait: w}
@@ -134,21 +132,21 @@ func Begin(w Wait) *Begun {
 	return b
 }
 
-// For says what is missing now.
+// For updates what is missing.
 func (b *Begun) For(what string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.wait.For = what
 }
 
-// End ends the wait; of no wait it is nothing.
+// End ends the wait; on a nil Begun it does nothing.
 func (b *Begun) End() {
 	if b != nil {
 		b.stop()
 	}
 }
 
-// Until waits for done to be closed; false where ctx ended first.
+// Until waits for done to be closed; it returns false if ctx ends first.
 func Until(ctx context.Context, done <-chan struct{}, w Wait) bool {
 	select {
 	case <-done:
@@ -164,14 +162,13 @@ func Until(ctx context.Context, done <-chan struct{}, w Wait) bool {
 	}
 }
 
-// Lost is a wait for something that comes and goes, e.g. a connection. It is safe for
-// concurrent use.
+// Lost is a wait for something that comes and goes, e.g. a connection. It is safe for concurrent use.
 type Lost struct {
 	mu    sync.Mutex
 	begun *Begun
 }
 
-// Set begins w, or says what it is for now, where err is not nil, and ends it otherwise.
+// Set starts w or updates what it is for if err is not nil, and ends it otherwise.
 func (l *Lost) Set(w Wait, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

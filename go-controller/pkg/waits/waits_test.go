@@ -17,8 +17,7 @@ func texts() string {
 	return strings.Join(all, "\n")
 }
 
-// TestWaits: what is waited for is told with who waits since when, in order, until it is
-// there.
+// TestWaits: each wait is listed with who waits and since when, sorted, until it ends.
 func TestWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		done, went := make(chan struct{}), make(chan bool, 1)
@@ -53,7 +52,7 @@ func TestWaits(t *testing.T) {
 	})
 }
 
-// TestLost: a connection is missing since it was lost, for the latest reason.
+// TestLost: a connection is missing since it was lost, with the latest reason.
 func TestLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Lost

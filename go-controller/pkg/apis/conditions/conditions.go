@@ -8,25 +8,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The types of conditions.
+// Condition types.
 const (
-	// Assigned is True while every address, or the whole object, has a node.
+	// Assigned is True while every address, or the whole object, is assigned to a node.
 	Assigned = "Assigned"
-	// Programmed is True while what was assigned is in force.
+	// Programmed is True while what was assigned is in effect.
 	Programmed = "Programmed"
-	// Ready is True while a policy that needs no node of its own is in force.
+	// Ready is True while a policy that needs no node of its own is in effect.
 	Ready = "Ready"
-	// Conflict is True while another object of the kind has, or decides about, some
-	// of what this one asks for.
+	// Conflict is True while another object of the same kind already has, or decides about, part of what this one
+	// requests.
 	Conflict = "Conflict"
 	// HopsValid is False while some hop of a policy cannot be used.
 	HopsValid = "HopsValid"
-	// IngressRefused is True while some address of a load balancer is not used. It is
-	// absent otherwise.
+	// IngressRefused is True while some address of a load balancer is not used, and absent otherwise.
 	IngressRefused = "IngressRefused"
 
-	// FormerConflict is the name that Conflict had for
-	// AdminPolicyBasedExternalRoutes. It is served for one version.
+	// FormerConflict is the former name of Conflict for AdminPolicyBasedExternalRoutes. It is served for one more
+	// version.
 	FormerConflict = "Conflicting"
 )
 
@@ -46,10 +45,10 @@ type Entry struct {
 	Status     metav1.ConditionStatus
 	Reason     string
 	Meaning    string
-	Remedy     string // empty where all is well
+	Remedy     string // empty if nothing is wrong
 }
 
-// Formerly returns the type that replaces one, or the type itself.
+// Formerly returns the type that replaces the given one, or the type itself.
 func Formerly(kind, conditionType string) string {
 	if kind == AdminPolicyBasedExternalRoute && conditionType == FormerConflict {
 		return Conflict
@@ -67,7 +66,7 @@ func Known(kind string, c metav1.Condition) bool {
 // All returns the table.
 func All() []Entry { return slices.Clone(table) }
 
-// Markdown writes the table as a page of the documentation.
+// Markdown writes the table as a documentation page.
 func Markdown(w io.Writer) error {
 	var err error
 	write := func(format string, args ...any) {

@@ -12,8 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestTable: the entries are as the API's conventions want them, none is there
-// twice, and what is not well has a remedy.
+// TestTable: the entries follow the API conventions and are unique, and each one that is a problem has a remedy.
 func TestTable(t *testing.T) {
 	camel := regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
 	good := map[string]metav1.ConditionStatus{
@@ -49,8 +48,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestReasonsInUse: each reason is a string of some package, so that the table does
-// not keep what nothing says any more.
+// TestReasonsInUse: each reason is a string in some package, so that the table does not keep reasons that are no
+// longer used.
 func TestReasonsInUse(t *testing.T) {
 	var source strings.Builder
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
@@ -85,7 +84,7 @@ func TestReasonsInUse(t *testing.T) {
 	}
 }
 
-// TestReasonsOfFeatures: the table has each reason that a feature declares.
+// TestReasonsOfFeatures: the table has every reason that a feature declares.
 func TestReasonsOfFeatures(t *testing.T) {
 	declared := regexp.MustCompile(`(?m)^\t[Rr]eason[A-Za-z]+ += "([A-Za-z]+)"`)
 	for dir, kind := range map[string]string{

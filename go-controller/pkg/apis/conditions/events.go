@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Event is a reason of Events about objects of kinds that are not ovnkube's own. Events about
-// the others have the reasons of their conditions.
+// Event is a reason of Events about objects of kinds other than ovnkube's own. Events about ovnkube's own kinds
+// have the reasons of their conditions.
 type Event struct {
 	Kind            string // of the object
 	Reason          string
@@ -36,7 +36,7 @@ var events = []Event{
 	{"Service", "SessionAffinityTimeout", "the timeout of the session affinity is longer than OVN supports", "use a shorter one"},
 }
 
-// KnownEvent reports whether the table has a reason of Events about a kind.
+// KnownEvent reports whether the table has a reason of Events for a kind.
 func KnownEvent(kind, reason string) bool {
 	return slices.ContainsFunc(events, func(e Event) bool { return e.Kind == kind && e.Reason == reason })
 }

@@ -7,7 +7,7 @@ const (
 	no  = metav1.ConditionFalse
 )
 
-// Remedies that several entries have.
+// Remedies shared by several entries.
 const (
 	fixSelector  = "correct the selector"
 	otherAddress = "use another address"

@@ -1,10 +1,10 @@
 "use strict";
 
-// The page asks again after this many milliseconds, while somebody looks at it.
+// The page refreshes after this many milliseconds, while it is visible.
 const INTERVAL = 5000;
-const PAGE = 50; // objects
-const MAX_ROOM = 1000000; // as far as free addresses are counted
-const SHORT = 6; // what is not in place
+const PAGE = 50; // objects per page
+const MAX_ROOM = 1000000; // the limit of counting free addresses
+const SHORT = 6; // of what is not in place
 
 const STATES = {
   Problem: ["!", "Problem"], NotAssigned: ["○", "Not assigned"], UnderWay: ["↻", "Under way"], InPlace: ["✓", "In place"],
@@ -28,7 +28,7 @@ function make(name, attributes, ...children) {
   return e;
 }
 
-// replace fills a part of the page, if it is to show something else. The focus stays where it was.
+// replace fills a part of the page if its content has changed. The focus is kept.
 function replace(id, value, children) {
   const text = JSON.stringify(value);
   if (shown[id] === text) return;
@@ -48,13 +48,13 @@ function ago(time) {
   return `${Math.floor(s / 86400)} days`;
 }
 
-// clock returns a time of today, or with its date, as in ISO 8601.
+// clock formats a time as in ISO 8601, without the date if it is today.
 function clock(time) {
   const d = new Date(time);
   return d.toDateString() === new Date().toDateString() ? d.toLocaleTimeString("sv") : d.toLocaleString("sv");
 }
 
-// since says when something began; it is not the age, which would change all the time.
+// since shows when something began, rather than its age, which would change all the time.
 const since = (time) => time ? make("span", { class: "muted" }, " since ", make("time", { datetime: time, title: time }, clock(time))) : null;
 
 class Failure extends Error {
@@ -72,7 +72,7 @@ async function ask(path, parameters) {
   const text = await answer.text();
   if (answer.ok) return answer.headers.get("Content-Type").startsWith("text/plain") ? text : JSON.parse(text);
   let message = text;
-  try { message = JSON.parse(text).message; } catch { /* it is no JSON: then as it is */ }
+  try { message = JSON.parse(text).message; } catch { /* not JSON: show it as it is */ }
   throw new Failure(message || `HTTP status ${answer.status}`, answer.status);
 }
 
@@ -128,7 +128,7 @@ function tile(f) {
       make("ul", {}, f.conditions.map((c) => make("li", {}, `${number(c.objects)} ${c.type} ${c.status} (${c.reason})`)))) : null);
 }
 
-// probed says in a word or two how a node answers the master's probes.
+// probed describes in a few words how a node answers the master's probes.
 function probed(r) {
   if (!r) return "";
   if (r.state === "Reachable" && r.latencyMilliseconds) return `answers within ${number(r.latencyMilliseconds)} ms`;
@@ -143,14 +143,14 @@ function nodeState(n) {
   return make("span", { class: `state ${kind}` }, make("span", { "aria-hidden": "true" }, { NotReady: "!", cordoned: "↻", Ready: "✓" }[kind]), words.join(", "));
 }
 
-// room says how many more addresses a node could take, in a line for each network.
+// room shows how many more addresses a node could take, one line per network.
 function room(networks) {
   if (!networks.length) return make("span", { class: "muted" }, "none");
   return networks.map((r) => make("div", {}, r.addresses >= MAX_ROOM ? `over ${number(MAX_ROOM - 1)}` : number(r.addresses),
     make("span", { class: "muted" }, ` in ${r.network}`)));
 }
 
-// amount says how much is on its way.
+// amount describes how much is being moved.
 const amount = (m) => [m.addresses ? `${number(m.addresses)} EgressIP addresses` : "", m.hosts ? `${number(m.hosts)} EgressServices` : ""].filter(Boolean).join(", ");
 
 function showMoves(moves, drains) {
@@ -205,7 +205,7 @@ function showTimeline(t) {
   $("more").hidden = t.total <= t.entries.length || entries >= 1000;
 }
 
-// explainLink returns a button that explains an object, where that can be done.
+// explainLink returns a button that explains an object, or plain text if that is not possible.
 function explainLink(object, words, prefix) {
   const [kind, ...rest] = object.split("/"), name = rest.join("/");
   const what = { EgressIP: "egressip", EgressService: "service", Node: "node", Pod: "pod" }[kind];
@@ -249,7 +249,7 @@ function filter(f) {
   $("filter-text").focus({ preventScroll: true });
 }
 
-// show shows one of the parts that are not there at the same time, or none.
+// show shows one of the mutually exclusive parts, or none.
 function show(part) {
   for (const id of ["content", "login"]) $(id).hidden = id !== part;
   $("sections").hidden = part !== "content";
@@ -274,13 +274,13 @@ function showFailure(e) {
   }
 }
 
-// refresh asks for everything that is shown.
+// refresh requests everything that is shown.
 async function refresh() {
   clearTimeout(timer);
   const mine = ++round;
   try {
     const answers = await Promise.all([ask("status", {}), ask("objects", wanted()), ask("timeline", { limit: entries })]);
-    if (mine !== round) return; // somebody wants something else meanwhile
+    if (mine !== round) return; // superseded by a later request
     show("content");
     showStatus(answers[0]);
     showObjects(answers[1]);

@@ -21,19 +21,19 @@ import (
 // byAddress is the name of the index of objects by the addresses they own.
 const byAddress = "reserved-address"
 
-// apiServer is the key of the EndpointSlice that the API servers themselves keep.
+// apiServer is the key of the EndpointSlice that the API servers maintain themselves.
 const apiServer = "default/kubernetes"
 
-// Informers are what owners are read from. They are started by the caller.
+// Informers are the sources of owners. The caller starts them.
 type Informers struct {
 	// Nodes are all nodes.
 	Nodes          coreinformers.NodeInformer
 	EndpointSlices discoveryinformers.EndpointSliceInformer
-	// EgressIPs is nil where they are not enabled.
+	// EgressIPs is nil if they are not enabled.
 	EgressIPs egressipinformers.EgressIPInformer
 }
 
-// Addresses knows who has an address. It reads the informers' caches.
+// Addresses knows the owners of addresses. It reads the informers' caches.
 type Addresses struct {
 	Ranges    reserved.Ranges
 	informers []cache.SharedIndexInformer
@@ -41,12 +41,11 @@ type Addresses struct {
 	nodes     cache.Indexer
 	slices    cache.Indexer
 	onNode    *kube.Memo[corev1.Node, []netip.Addr] // hostsIn
-	// hosts are the informers of what has hosts: nodes and API servers.
+	// hosts are the informers of objects with addresses of hosts: nodes and API servers.
 	hosts []cache.SharedIndexInformer
 }
 
-// New returns the Addresses. It is called before the informers start; several can
-// read the same ones.
+// New returns Addresses. Call it before the informers start; several Addresses can share informers.
 func New(ranges reserved.Ranges, in Informers) (*Addresses, error) {
 	a := &Addresses{Ranges: ranges, nodes: in.Nodes.Informer().GetIndexer(), slices: in.EndpointSlices.Informer().GetIndexer(),
 		hosts: []cache.SharedIndexInformer{in.Nodes.Informer(), in.EndpointSlices.Informer()}}
@@ -79,13 +78,13 @@ func index(obj any) ([]string, error) {
 	return keys, nil
 }
 
-// Owners returns who has an address, in the order in which they are named.
+// Owners returns the owners of an address, in the order in which they are reported.
 func (a *Addresses) Owners(addr netip.Addr) []reserved.Owner {
 	var owners []reserved.Owner
 	for _, indexer := range a.indexed {
 		objs, err := indexer.ByIndex(byAddress, addr.String())
 		if err != nil {
-			continue // the index is there: New made it
+			continue // the index exists: New added it
 		}
 		for _, obj := range objs {
 			owners = append(owners, ownersIn(obj)[addr]...)
@@ -98,8 +97,8 @@ func (a *Addresses) Owners(addr netip.Addr) []reserved.Owner {
 	return owners
 }
 
-// Inside returns the ranges of pods and Services, and the addresses of hosts: what egress
-// features are not about.
+// Inside returns the ranges of pods and Services, and the addresses of hosts: destinations that egress features do
+// not apply to.
 func (a *Addresses) Inside() []netip.Prefix {
 	inside := slices.Concat(a.Ranges.Pods, a.Ranges.Services)
 	for _, addr := range a.Hosts() {
@@ -108,8 +107,7 @@ func (a *Addresses) Inside() []netip.Prefix {
 	return inside
 }
 
-// Hosts returns the addresses of nodes and API servers, in no order; one that several have
-// comes several times.
+// Hosts returns the addresses of nodes and API servers, unsorted and possibly with duplicates.
 func (a *Addresses) Hosts() []netip.Addr {
 	var all []netip.Addr
 	for _, obj := range a.nodes.List() {
@@ -132,8 +130,7 @@ func (a *Addresses) APIServers() []netip.Addr {
 	return nil
 }
 
-// APIServersIn returns the addresses of the API servers, of whom one of some EndpointSlices
-// may tell.
+// APIServersIn returns the addresses of the API servers, from their EndpointSlice if it is among the given ones.
 func APIServersIn(all []*discoveryv1.EndpointSlice) []netip.Addr {
 	var addrs []netip.Addr
 	for _, s := range all {
@@ -144,7 +141,7 @@ func APIServersIn(all []*discoveryv1.EndpointSlice) []netip.Addr {
 	return addrs
 }
 
-// hostsIn returns the addresses of hosts that an object tells of.
+// hostsIn returns the addresses of hosts in an object.
 func hostsIn(obj any) []netip.Addr {
 	var hosts []netip.Addr
 	for addr, owners := range ownersIn(obj) {
@@ -156,8 +153,7 @@ func hostsIn(obj any) []netip.Addr {
 	return hosts
 }
 
-// WatchHosts makes q reconcile what keys returns when the addresses of a node or of the API
-// servers change.
+// WatchHosts makes q reconcile what keys returns when the addresses of a node or of the API servers change.
 func (a *Addresses) WatchHosts(q *queue.Controller, keys func() []string) error {
 	for _, inf := range a.hosts {
 		if err := q.Watch(inf, func(old, new any) []string { return hostKeys(keys, old, new) }); err != nil {
@@ -167,7 +163,7 @@ func (a *Addresses) WatchHosts(q *queue.Controller, keys func() []string) error 
 	return nil
 }
 
-// hostKeys returns the keys where two states of an object tell of different hosts.
+// hostKeys returns the keys if two states of an object have different addresses of hosts.
 func hostKeys(keys func() []string, old, new any) []string {
 	if slices.Equal(hostsIn(old), hostsIn(new)) {
 		return nil
@@ -175,8 +171,7 @@ func hostKeys(keys func() []string, old, new any) []string {
 	return keys()
 }
 
-// Watch makes q reconcile what keys returns for the addresses that have, or may
-// have, other owners than before.
+// Watch makes q reconcile what keys returns for the addresses whose owners have, or may have, changed.
 func (a *Addresses) Watch(q *queue.Controller, keys func(addrs []netip.Addr) []string) error {
 	for _, inf := range a.informers {
 		err := q.Watch(inf, func(old, new any) []string {
@@ -193,7 +188,7 @@ func (a *Addresses) Watch(q *queue.Controller, keys func(addrs []netip.Addr) []s
 	return nil
 }
 
-// changed returns the addresses that two states of an object do not own alike.
+// changed returns the addresses whose owners differ between two states of an object.
 func changed(old, new any) []netip.Addr {
 	before, after := ownersIn(old), ownersIn(new)
 	var addrs []netip.Addr
@@ -215,7 +210,7 @@ func same(a, b reserved.Owner) bool {
 	return a.Kind == b.Kind && a.Name == b.Name && slices.Equal(a.Ports, b.Ports)
 }
 
-// ownersIn returns the addresses that an object says somebody has.
+// ownersIn returns the addresses in an object, with their owners.
 func ownersIn(obj any) map[netip.Addr][]reserved.Owner {
 	all := map[netip.Addr][]reserved.Owner{}
 	add := func(addr netip.Addr, o reserved.Owner) {
@@ -233,7 +228,7 @@ func ownersIn(obj any) map[netip.Addr][]reserved.Owner {
 	case *corev1.Node:
 		addNode(o, add, addText)
 	case *egressipv1.EgressIP:
-		// What is only asked for is nobody's yet.
+		// Addresses that are only requested do not belong to anybody yet.
 		owner := reserved.Owner{Kind: reserved.EgressIP, Name: o.Name}
 		for _, item := range o.Status.Items {
 			addText(item.EgressIP, owner)
@@ -262,10 +257,9 @@ func ownersIn(obj any) map[netip.Addr][]reserved.Owner {
 	return all
 }
 
-// addNode adds what a node says of itself, and what Kubernetes knows before the node
-// has said anything.
+// addNode adds the addresses in a node's annotations, and those that Kubernetes knows before the node has set any.
 func addNode(n *corev1.Node, add func(netip.Addr, reserved.Owner), addText func(string, reserved.Owner)) {
-	// What cannot be read of a node is as if it were not there; the rest counts.
+	// Invalid annotations are treated as absent; the others are used.
 	node, _ := kube.Node(n)
 	owner := reserved.Owner{Kind: reserved.Node, Name: n.Name}
 	for _, p := range slices.Concat(node.Primary, node.Gateway.Addrs, node.Host) {

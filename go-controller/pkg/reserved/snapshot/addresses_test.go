@@ -32,8 +32,8 @@ func endpoints(key [2]string, addrs ...string) *discoveryv1.EndpointSlice {
 
 var kubernetes = [2]string{"default", "kubernetes"}
 
-// TestHosts: the addresses that nodes have told, those that Kubernetes knows, and those of
-// API servers that are no nodes; no gateways, and no endpoints of other Services.
+// TestHosts: the addresses that nodes have published, those that Kubernetes knows, and those of API servers that
+// are not nodes; no gateways, and no endpoints of other Services.
 func TestHosts(t *testing.T) {
 	core := informers.NewSharedInformerFactory(nil, 0)
 	in := Informers{Nodes: core.Core().V1().Nodes(), EndpointSlices: core.Discovery().V1().EndpointSlices()}
@@ -64,8 +64,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestHostKeys: an address that changes is a reason to look; a heartbeat and the endpoints
-// of other Services are none.
+// TestHostKeys: a changed address triggers a check; heartbeats and endpoints of other Services do not.
 func TestHostKeys(t *testing.T) {
 	a, moved := node("a", "172.18.0.2/16"), node("a", "172.18.0.9/16")
 	beat := a.DeepCopy()

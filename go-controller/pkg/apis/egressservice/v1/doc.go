@@ -1,11 +1,9 @@
-// Package v1 holds the types of the EgressService resource, API version
-// k8s.ovn.org/v1.
+// Package v1 holds the types of the EgressService resource, API version k8s.ovn.org/v1.
 //
-// The types are written by hand. Deepcopy functions, the clients under
-// pkg/generated and the CustomResourceDefinition in dist/crds are generated
-// from them by hack/update-codegen.sh; the field comments become the text that
-// "kubectl explain" prints. The CRD validates what a schema can validate; what
-// it cannot (a selector that does not parse) is a refusal with an Event.
+// The types are written by hand. Deepcopy functions, the clients in pkg/generated and the CustomResourceDefinition
+// in dist/crds are generated from them by hack/update-codegen.sh; the field comments become the output of "kubectl
+// explain". The CRD validates what a schema can validate; anything else (such as a selector that does not parse) is
+// refused with an Event.
 //
 // +k8s:deepcopy-gen=package
 // +groupName=k8s.ovn.org
