@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# Runs every fuzz target there is, one after the other, for FUZZTIME: a duration
-# (1m) or a number of inputs (200x). FUZZ is a regular expression of targets as they
-# are printed, e.g. 'pkg/egressip FuzzPlan'. What makes a target fail is written
-# below testdata/fuzz of its package, where go test finds it from then on.
+# Runs every fuzz target, one after the other, for FUZZTIME: a duration (1m) or a number of inputs (200x). FUZZ is
+# a regular expression for targets as printed, e.g. 'pkg/egressip FuzzPlan'. Failing inputs are written to
+# testdata/fuzz in the package, where go test finds them from then on.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 fuzztime=${FUZZTIME:-1m} workers=${FUZZ_WORKERS:-2}
-# A few inputs are too few to learn from which code they reach, and to build all
-# dependencies so that they tell takes minutes.
+# With few inputs, coverage guidance does not help, and building all dependencies with coverage instrumentation
+# takes minutes.
 build=(-fuzz=.)
 if [[ $fuzztime == *x ]]; then build=(); fi
 bin=$(mktemp -d)

@@ -1,14 +1,12 @@
 #!/usr/bin/env bash
-# Generates the Go models of the OVN northbound and the Open vSwitch databases
-# from the schemas of the installed Debian packages ovn-common and
-# openvswitch-common, so that the models are exactly what the servers speak.
+# Generates the Go models of the OVN northbound and the Open vSwitch databases from the schemas in the installed
+# Debian packages ovn-common and openvswitch-common, so that the models match what the servers use.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 NB_SCHEMA=${NB_SCHEMA:-/usr/share/ovn/ovn-nb.ovsschema}
 VSWITCH_SCHEMA=${VSWITCH_SCHEMA:-/usr/share/openvswitch/vswitch.ovsschema}
-# Run from the module, so that the generator has the version of the library
-# that uses the models.
+# Run in the module, so that the generator has the same version as the library that uses the models.
 MODELGEN=github.com/ovn-org/libovsdb/cmd/modelgen
 
 generate() { # package directory, package name, schema, what it models
@@ -18,7 +16,7 @@ generate() { # package directory, package name, schema, what it models
 		exit 1
 	fi
 	mkdir -p "$dir"
-	# Only generated files go: doc.go is written by hand.
+	# Delete only generated files: doc.go is written by hand.
 	find "$dir" -maxdepth 1 -name '*.go' ! -name doc.go -delete
 	go run "$MODELGEN" -extended -p "$name" -o "$dir" "$schema"
 	gofmt -w "$dir"

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Writes every generated file of the repository: database models, API clients,
-# CustomResourceDefinitions and the references of configuration, conditions,
-# metrics, constants and transitions, and the picture of the packages.
+# Writes every generated file in the repository: database models, API clients, CustomResourceDefinitions, the
+# references of configuration, conditions, metrics, constants and transitions, and the picture of the packages.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,11 +1,9 @@
 #!/usr/bin/env bash
-# Generates, from the hand-written API types in pkg/apis, what must never be
-# edited by hand: deepcopy functions, the clientset, listers and informers in
-# pkg/generated, and the CustomResourceDefinitions in dist/crds.
+# Generates, from the hand-written API types in pkg/apis, what must never be edited by hand: deepcopy functions,
+# the clientset, listers and informers in pkg/generated, and the CustomResourceDefinitions in dist/crds.
 #
-# The generators run at pinned versions outside of this module, so that they
-# neither appear in go.mod nor change with it. The output is a function of the
-# types and of this script alone.
+# The generators run at pinned versions outside of this module, so that they neither appear in go.mod nor change
+# with it. The output depends only on the types and this script.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -17,9 +15,9 @@ MODULE=$(go list -m)
 OUT=pkg/generated
 CRDS=../dist/crds
 
-# Every API package, as "egressservice/v1". client-gen and informer-gen take one
-# package for each group and version, and ours share k8s.ovn.org/v1: each API has
-# clients of its own below pkg/generated, those of EgressService at its root.
+# Every API package, as "egressservice/v1". client-gen and informer-gen accept one package for each group and
+# version, and ours share k8s.ovn.org/v1: each API has its own clients in pkg/generated, those of EgressService at
+# its root.
 mapfile -t APIS < <(cd pkg/apis && ls -d */v*/ | sed 's|/$||')
 PACKAGES=()
 for api in "${APIS[@]}"; do

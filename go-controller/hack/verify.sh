@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fails where a generated file is stale, or a document names what is not there.
-# Everything is generated into a copy, so the work tree stays as it is, and every
-# file is compared: there is no list of generated files to keep.
+# Fails if a generated file is stale, or if a document refers to something that does not exist. Everything is
+# generated into a copy, so that the work tree is not modified, and every file is compared: there is no list of
+# generated files to maintain.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -23,5 +23,5 @@ if ((stale)); then
 	exit 1
 fi
 echo "verify: generated files are up to date"
-# Go's cache of test results does not see files outside of the module.
+# Go's test cache does not notice changes to files outside of the module.
 (cd go-controller && go test -count=1 -vet=off ./hack/docs)

@@ -1,6 +1,5 @@
-// Command ovn-k8s-cni-overlay is the CNI plugin that attaches pods to the
-// cluster network. The container runtime calls it; the work is done by ovnkube
-// on the node.
+// Command ovn-k8s-cni-overlay is the CNI plugin that attaches pods to the cluster network. The container runtime
+// calls it; ovnkube on the node does the work.
 package main
 
 import (

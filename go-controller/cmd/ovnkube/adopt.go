@@ -14,7 +14,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 )
 
-// adoptTimeout bounds the whole command: a database that does not answer is an error.
+// adoptTimeout is the timeout of the whole command: a database that does not answer is an error.
 const adoptTimeout = 2 * time.Minute
 
 // runAdopt runs the command "ovnkube adopt", and returns its exit status.

@@ -96,7 +96,7 @@ func (d *databaseCommand) members(c *cli.Context, registry raft.Registry) ([]raf
 }
 
 func (d *databaseCommand) prepare(c *cli.Context) error {
-	if _, err := d.members(c, nil); err != nil { // before it asks anybody
+	if _, err := d.members(c, nil); err != nil { // before any requests
 		return err
 	}
 	return inCluster(c, d.configFile, func(ctx context.Context, kube kubernetes.Interface) error {
@@ -126,7 +126,7 @@ func (d *databaseCommand) maintain(c *cli.Context) error {
 	for _, m := range members {
 		var secure *tls.Config
 		if m.Members.Scheme == "ssl" {
-			// The certificates of servers are for the names of databases.
+			// The servers' certificates are for the names of databases.
 			if secure, err = pki.Dir(d.pki).Files(cluster.Name).Session(x509.ExtKeyUsageServerAuth, m.Database.Name); err != nil {
 				return err
 			}

@@ -11,8 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// databaseArgs are the arguments of a container of the manifests, with the values of its
-// variables.
+// databaseArgs returns the arguments of a container in the manifests, with its variables expanded.
 func databaseArgs(t *testing.T, container string) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../../dist/components/ha/databases.yaml")
@@ -43,8 +42,8 @@ func databaseArgs(t *testing.T, container string) []string {
 	return nil
 }
 
-// TestDatabaseManifests runs the commands with the arguments of the manifests, as far as
-// that goes without a cluster.
+// TestDatabaseManifests runs the commands with the arguments in the manifests, as far as possible without a
+// cluster.
 func TestDatabaseManifests(t *testing.T) {
 	var errs bytes.Buffer
 	prepare := append(databaseArgs(t, "prepare"), "--config-file=/nonexistent/ovnkube.conf")

@@ -21,18 +21,18 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
 )
 
-// The exit statuses of "ovnkube egress".
+// Exit statuses of "ovnkube egress".
 const (
 	exitInPlace    = 0
 	exitNotInPlace = 1
-	exitNoAnswer   = 2 // asked wrongly, or the API server does not answer
+	exitNoAnswer   = 2 // wrong usage, or the API server does not answer
 )
 
-// plugin is the name by which kubectl finds the command.
+// plugin is the name under which kubectl finds the command.
 const plugin = "kubectl-egress"
 
-// egressArgs returns the arguments of "ovnkube egress", also where it is called as a
-// plug-in of kubectl; false for any other command line.
+// egressArgs returns the arguments of "ovnkube egress", including when it is called as a kubectl plugin; false for
+// any other command line.
 func egressArgs(args []string) ([]string, bool) {
 	switch {
 	case len(args) > 0 && filepath.Base(args[0]) == plugin:
@@ -48,9 +48,9 @@ type egress struct {
 	in        io.Reader
 	out, errs io.Writer
 	now       func() time.Time
-	// wait waits for a while, and tells whether the context has not ended.
+	// wait waits for d, and reports whether the context is not done.
 	wait func(ctx context.Context, d time.Duration) bool
-	// connect returns clients by a kubeconfig; "" for the usual one.
+	// connect returns clients for a kubeconfig; "" means the default one.
 	connect func(kubeconfig, context string) (reader.Clients, error)
 
 	kubeconfig, context, namespace, output, to, listen string
@@ -180,7 +180,7 @@ func (e *egress) explainAddress(c *cli.Context) error {
 	})
 }
 
-// name returns the only argument of a command about an object in no namespace.
+// name returns the only argument of a command about a cluster-scoped object.
 func (e *egress) name(c *cli.Context, kind string) (string, error) {
 	name, err := e.argument(c, "NAME")
 	if err != nil {
@@ -192,7 +192,7 @@ func (e *egress) name(c *cli.Context, kind string) (string, error) {
 	return name, nil
 }
 
-// key returns the only argument of a command about an object in a namespace.
+// key returns the only argument of a command about a namespaced object.
 func (e *egress) key(c *cli.Context, kind string) (string, error) {
 	key, err := e.argument(c, "NAMESPACE/NAME")
 	if err != nil {
@@ -213,11 +213,10 @@ func (e *egress) address(c *cli.Context) (netip.Addr, error) {
 	return explain.ParseAddress(text)
 }
 
-// switches are the flags that have no value.
+// switches are the flags that take no value.
 var switches = []string{"h", "help", "w", "watch", "probe"}
 
-// inOrder returns arguments with the flags before the object, where the parser wants
-// them: people write them behind it.
+// inOrder moves flags before the object, as the parser requires: people also write them after it.
 func inOrder(args []string) []string {
 	var words, flags []string
 	complete := true
@@ -260,7 +259,7 @@ func (e *egress) argument(c *cli.Context, what string) (string, error) {
 	return c.Args().First(), nil
 }
 
-// format checks the format of the answer.
+// format validates the output format.
 func (e *egress) format() error {
 	if e.output != "text" && e.output != "json" && e.output != "yaml" {
 		return fmt.Errorf("--output=%s: unknown format; allowed: text, json, yaml", e.output)
@@ -277,13 +276,13 @@ func destination(text string) (netip.AddrPort, error) {
 	return to, nil
 }
 
-// answer is what a command has to say.
+// answer is the output of a command.
 type answer interface{ Text(w io.Writer) }
 
-// readFunc reads what an answer needs of the cluster.
+// readFunc reads what an answer needs from the cluster.
 type readFunc func(context.Context, reader.Clients) (*explain.Cluster, error)
 
-// answer reads the cluster and writes what is said of it.
+// answer reads the cluster and writes the answer to a question about it.
 func (e *egress) answer(ctx context.Context, ask func(*explain.Cluster) (answer, explain.Header, error)) error {
 	return e.answerFrom(ctx, e.read, ask)
 }
@@ -312,10 +311,10 @@ func (e *egress) read(ctx context.Context, clients reader.Clients) (*explain.Clu
 	})
 }
 
-// readPod reads what there is to know about a pod.
+// readPod reads everything about a pod.
 func (e *egress) readPod(key string) readFunc { return e.readSome(reader.ReadPod, key) }
 
-// readEgressIP reads what there is to know about an EgressIP.
+// readEgressIP reads everything about an EgressIP.
 func (e *egress) readEgressIP(name string) readFunc { return e.readSome(reader.ReadEgressIP, name) }
 
 func (e *egress) readSome(read func(context.Context, reader.Clients, string, reader.Settings, string) (explain.Snapshot, error), key string) readFunc {
@@ -326,7 +325,7 @@ func (e *egress) readSome(read func(context.Context, reader.Clients, string, rea
 	}
 }
 
-// cluster runs the planners over what is read.
+// cluster runs the planners on what was read.
 func (e *egress) cluster(ctx context.Context, read func(context.Context) (explain.Snapshot, error)) (*explain.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
@@ -354,7 +353,7 @@ func (e *egress) write(a answer) error {
 	return err
 }
 
-// connect makes the clients of the user.
+// connect creates the user's clients.
 func connect(kubeconfig, name string) (reader.Clients, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig

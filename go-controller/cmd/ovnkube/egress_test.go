@@ -44,7 +44,7 @@ enable-egress-ip=true
 enable-egress-service=true
 `
 
-// egressCluster is a cluster of one node, on which a pod runs, with a master.
+// egressCluster is a cluster of one node with a pod, and a master.
 func egressCluster() []runtime.Object {
 	return []runtime.Object{
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{
@@ -145,7 +145,7 @@ func TestEgressJSON(t *testing.T) {
 	}
 }
 
-// A server that refuses or does not answer is named with what was asked of it.
+// If the server refuses a request or does not answer, the error names the server and the request.
 func TestEgressServerRefuses(t *testing.T) {
 	forbid := func(resource string) clienttesting.ReactionFunc {
 		return func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -165,7 +165,7 @@ func TestEgressServerRefuses(t *testing.T) {
 	if status, _, errs = askEgress(t, kube, nil, "explain", "pod", "prod/web"); status != 2 || !strings.Contains(errs, "list nodes: connection refused") {
 		t.Errorf("status %d, %q", status, errs)
 	}
-	// What only makes the answer better may be forbidden.
+	// Data that only improves the answer may be forbidden.
 	kube = fake.NewClientset(egressCluster()...)
 	kube.PrependReactor("get", "configmaps", forbid("configmaps"))
 	kube.PrependReactor("get", "leases", forbid("leases"))
@@ -176,8 +176,8 @@ func TestEgressServerRefuses(t *testing.T) {
 	}
 }
 
-// What the master has published of its probes is shown; whoever may not read it, and what
-// cannot be read, gets a note.
+// The master's published probe results are shown; if they cannot be read, or reading them is forbidden, there is a
+// note.
 func TestEgressReachability(t *testing.T) {
 	for _, tc := range []struct {
 		name, published, cell, note string
@@ -218,8 +218,7 @@ func TestEgressMasterDown(t *testing.T) {
 	}
 }
 
-// A watch answers where something has changed, and goes on while the API server does not
-// answer.
+// A watch answers when something has changed, and continues while the API server does not answer.
 func TestEgressWatch(t *testing.T) {
 	kube, ips := fake.NewClientset(egressCluster()...), ipfake.NewSimpleClientset()
 	down := false
@@ -258,7 +257,7 @@ func TestEgressWatch(t *testing.T) {
 	if got := stderr.String(); got != "ovnkube egress: list nodes: connection refused; trying again\n" {
 		t.Errorf("errors: %s", got)
 	}
-	// The first answer has to come.
+	// The first answer is required.
 	down, turn = true, 0
 	stderr.Reset()
 	if status := e.run(t.Context(), []string{"status", "-w"}, &stderr); status != 2 || turn != 0 || !strings.Contains(stderr.String(), "connection refused") {
@@ -266,7 +265,7 @@ func TestEgressWatch(t *testing.T) {
 	}
 }
 
-// Whoever ends a watch learns how the cluster was.
+// When a watch ends, the last state of the cluster determines the exit status.
 func TestEgressWatchEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var stdout, stderr bytes.Buffer
@@ -282,7 +281,7 @@ func TestEgressWatchEnds(t *testing.T) {
 	}
 }
 
-// The ClusterRole egress-reader allows what the commands do, and nothing else.
+// The ClusterRole egress-reader allows exactly what the commands do.
 func TestEgressReader(t *testing.T) {
 	data, err := os.ReadFile("../../../dist/base/egress-reader.yaml")
 	if err != nil {
@@ -292,7 +291,7 @@ func TestEgressReader(t *testing.T) {
 	if err := yaml.UnmarshalStrict(data, &role); err != nil || role.Name != "egress-reader" {
 		t.Fatalf("%v: %s", err, data)
 	}
-	allowed := map[string]bool{} // whether it is used, by what it is
+	allowed := map[string]bool{} // whether each permission is used
 	for _, r := range role.Rules {
 		for _, group := range r.APIGroups {
 			for _, resource := range r.Resources {
@@ -316,7 +315,7 @@ func TestEgressReader(t *testing.T) {
 		e := &egress{out: &stdout, now: func() time.Time { return egressTime }, connect: func(string, string) (reader.Clients, error) {
 			return reader.Clients{Kube: kube, IPs: ips, Services: services, Routes: routes, Metadata: metadatatest.Pods(t, kube)}, nil
 		}}
-		if args[0] == "serve" { // it would go on
+		if args[0] == "serve" { // it would not end
 			e.timeout, e.namespace = time.Minute, "ovn-kubernetes"
 			if _, err := e.facts(t.Context(), reader.Clients{Kube: kube, IPs: ips, Services: services, Routes: routes}); err != nil {
 				t.Error(err)
@@ -343,8 +342,8 @@ func TestEgressReader(t *testing.T) {
 	}
 }
 
-// TestEgressMissingKinds: where a kind of object does not exist there are none, which is worth a
-// note where its feature is enabled.
+// TestEgressMissingKinds: if a kind does not exist in the API, there are no objects of it; there is a note if its
+// feature is enabled.
 func TestEgressMissingKinds(t *testing.T) {
 	none := func(resource string) clienttesting.ReactionFunc {
 		return func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -402,7 +401,7 @@ func TestEgressArgs(t *testing.T) {
 	}
 }
 
-// The binary itself, with a kubeconfig that leads nowhere.
+// The binary itself, with a kubeconfig of a server that does not exist.
 func TestEgressProgram(t *testing.T) {
 	kubeconfig := write(t, `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}],
 users: [{name: u}], contexts: [{name: c, context: {cluster: c, user: u}}]}`)

@@ -13,7 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/audit/auditfile"
 )
 
-// historyCommand is the command "ovnkube egress history", which reads files alone.
+// historyCommand is the command "ovnkube egress history", which only reads files.
 func (e *egress) historyCommand(wrong cli.OnUsageErrorFunc, group cli.ActionFunc) *cli.Command {
 	flags := []cli.Flag{
 		&cli.StringSliceFlag{Name: "log", Usage: "The audit log of a master: a `FILE`, a directory of files, or - for standard input; may be repeated"},
@@ -67,7 +67,7 @@ func (e *egress) historyOfPod(c *cli.Context) error {
 	})
 }
 
-// duration parses what time.ParseDuration does, and days.
+// duration parses the durations of time.ParseDuration, and days.
 func duration(text string) (time.Duration, bool) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.Atoi(days)
@@ -78,7 +78,7 @@ func duration(text string) (time.Duration, bool) {
 	return d, err == nil && d > 0
 }
 
-// history reads the logs and writes what is said of them.
+// history reads the logs and writes the answer.
 func (e *egress) history(c *cli.Context, ask func(*audit.Timeline, []audit.Problem) audit.History) error {
 	paths := c.StringSlice("log")
 	if len(paths) == 0 {

@@ -18,7 +18,7 @@ const historyLog = `{"apiVersion":"egress.ovnkube/v1","time":"2026-03-01T11:00:0
 {"apiVersion":"egress.ovnkube/v1","time":"2026-03-01T11:00:03Z","leader":"m","term":"2026-03-01T11:00:00Z","sequence":4,"type":"PodAdded","object":{"kind":"EgressIP","name":"prod"},"family":"IPv4","address":"172.18.0.33","pod":{"namespace":"prod","name":"web","address":"10.244.1.3"},"reason":"Programmed"}
 `
 
-// historyFiles are a log, what was rotated, a broken one, and a file of another name.
+// historyFiles are a log, a rotated one, a broken one, and a file with an unrelated name.
 func historyFiles(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

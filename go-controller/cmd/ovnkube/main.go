@@ -1,5 +1,5 @@
-// Command ovnkube gives a Kubernetes cluster its network on OVN: as the master
-// that plans it, as a node that connects its pods, or as both.
+// Command ovnkube provides the network of a Kubernetes cluster with OVN: as the master that plans it, as a node
+// that connects its pods, or as both.
 package main
 
 import (
@@ -20,12 +20,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
 )
 
-// defaultConfigFile is read where it exists and --config-file names no other.
+// defaultConfigFile is read if it exists and --config-file is not given.
 const defaultConfigFile = "/etc/openvswitch/ovn_k8s.conf"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	// The first signal is a request, the second an order.
+	// The first signal stops gracefully, the second one immediately.
 	context.AfterFunc(ctx, stop)
 	if args, ok := egressArgs(os.Args); ok {
 		os.Exit(runEgress(ctx, args, os.Stdout, os.Stderr))
@@ -47,8 +47,7 @@ func main() {
 	}
 }
 
-// command returns the command line. Its role is in flags, not in subcommands, as
-// it always was for OVN-Kubernetes.
+// command returns the command line. Roles are selected with flags rather than subcommands, as in OVN-Kubernetes.
 func command() *cli.App {
 	var (
 		role app.Role
@@ -61,7 +60,7 @@ func command() *cli.App {
 		UsageText:       "ovnkube [--init-master NAME] [--init-node NAME] [options]\novnkube --cleanup-node NAME [options]\novnkube pki init|issue|renew|serve|request [options]\novnkube database prepare|maintain [options]\novnkube adopt [--yes] [options]",
 		Version:         version.Get().String(),
 		HideHelpCommand: true,
-		// Errors reach main as they are: one line, no page of help around it.
+		// Errors are returned to main unchanged: one line, without the help page.
 		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return usageError(err, "ovnkube") },
 		ExitErrHandler: func(*cli.Context, error) {},
 		Flags: append([]cli.Flag{
@@ -86,7 +85,7 @@ func command() *cli.App {
 	}
 }
 
-// usageError names the flag of a command the way it is written.
+// usageError names the flag of a command as it was written.
 func usageError(err error, command string) error {
 	text := err.Error()
 	for _, prefix := range []string{"flag provided but not defined: -", "flag needs an argument: -"} {
@@ -103,8 +102,7 @@ func usageError(err error, command string) error {
 	return err
 }
 
-// argument returns the argument that holds flag name, with its value where it
-// was given in one piece.
+// argument returns the argument that contains flag name, including the value if both are one argument.
 func argument(name string) string {
 	for _, a := range os.Args[1:] {
 		if strings.HasPrefix(strings.TrimLeft(a, "-"), name[2:]+"=") {
@@ -114,7 +112,7 @@ func argument(name string) string {
 	return name
 }
 
-// load collects the sources of the configuration.
+// load loads the configuration from its sources.
 func load(file string, flags map[string]string, role app.Role) (config.Config, []config.Notice, error) {
 	s := config.Sources{Flags: flags, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile, WithoutNorthbound: role.Master == "", WithoutSouthbound: role.CleanupNode != ""}
 	if role.Node != "" || role.CleanupNode != "" {
@@ -123,8 +121,7 @@ func load(file string, flags map[string]string, role app.Role) (config.Config, [
 	return loadFrom(s, file)
 }
 
-// loadWithoutFiles collects the configuration of a command that makes the keys and
-// certificates which it names.
+// loadWithoutFiles loads the configuration for a command that creates the keys and certificates named in it.
 func loadWithoutFiles(file string) (config.Config, []config.Notice, error) {
 	return loadFrom(config.Sources{LookupEnv: os.LookupEnv}, file)
 }
@@ -145,7 +142,7 @@ func loadFrom(s config.Sources, file string) (config.Config, []config.Notice, er
 	return config.Load(s)
 }
 
-// run does the role under the process's log and pid file.
+// run runs the role with the process's log and pid file.
 func run(ctx context.Context, cfg config.Config, notices []config.Notice, role app.Role) error {
 	closeLog, err := setUpLog(cfg.Logging)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
-// asProgram makes the test binary behave as ovnkube.
+// asProgram makes the test binary run as ovnkube.
 const asProgram = "OVNKUBE_TEST_RUN_MAIN"
 
 func TestMain(m *testing.M) {
@@ -67,7 +67,7 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with the command line or the file: status 1, one line.
+// Any error in the command line or the file: exit status 1, one line.
 func TestRefusals(t *testing.T) {
 	const node = "--init-node=n1"
 	unknownKey := write(t, "[default]\nmtu=1400\nmtv=1500\n")
@@ -107,7 +107,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// freeAddress returns an address nobody listens at.
+// freeAddress returns an address on which nobody listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -118,7 +118,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// A master that cannot reach the API server waits, healthy, and ends cleanly.
+// A master that cannot reach the API server waits, is healthy, and ends cleanly.
 func TestLifeOfAProcess(t *testing.T) {
 	dir, address := t.TempDir(), freeAddress(t)
 	pidFile, logFile := filepath.Join(dir, "pid"), filepath.Join(dir, "log")
@@ -180,7 +180,7 @@ func TestLifeOfAProcess(t *testing.T) {
 	}
 }
 
-// A pid file of a process that is gone, or is another program, is taken over.
+// A pid file whose process is gone, or is another program, is taken over.
 func TestStalePIDFile(t *testing.T) {
 	for _, content := range []string{"1\n", "999999999\n", "text", ""} {
 		path := write(t, content)

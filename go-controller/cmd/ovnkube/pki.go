@@ -17,15 +17,15 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pki"
 )
 
-// profile is what the certificate of a role needs.
+// profile describes the certificate of a role.
 type profile struct {
 	role, usage    string
 	server, client bool
-	chassis        bool // its common name is the system-id of a chassis
+	chassis        bool // the common name is the system-id of a chassis
 }
 
-// A member of a clustered database is a client of the other ones. The node's ovnkube
-// serves the health checks of masters and reads the southbound database.
+// A member of a clustered database is a client of the other members. The node's ovnkube serves the masters' health
+// checks and reads the southbound database.
 var profiles = []profile{
 	{role: "nb", usage: "northbound database, alone or as a member of a cluster", server: true, client: true},
 	{role: "sb", usage: "southbound database, alone or as a member of a cluster", server: true, client: true},
@@ -35,7 +35,7 @@ var profiles = []profile{
 	{role: "node", usage: "ovnkube with --init-node, which also answers health checks", server: true, client: true},
 }
 
-// wrongFlag is a flag whose value is refused.
+// wrongFlag returns an error about a flag with an invalid value.
 func wrongFlag(flag, value, problem, allowed string) error {
 	return fmt.Errorf("--%s=%s: %s; allowed: %s", flag, value, problem, allowed)
 }
@@ -50,7 +50,7 @@ type pkiCommand struct {
 	days                int
 	overwrite           bool
 
-	configFile, namespace, node string // of what runs in a cluster
+	configFile, namespace, node string // of the commands that run in a cluster
 }
 
 // runPKI runs the command, and returns its exit status.
@@ -105,8 +105,8 @@ func (p *pkiCommand) command() *cli.App {
 	}
 }
 
-// subcommandErrors returns what a program with subcommands says of wrong usage, and what
-// it does without a subcommand.
+// subcommandErrors returns the handlers for wrong usage of a program with subcommands, and for a missing
+// subcommand.
 func subcommandErrors() (wrong cli.OnUsageErrorFunc, group cli.ActionFunc) {
 	wrong = func(c *cli.Context, err error, _ bool) error {
 		return usageError(err, c.Command.HelpName)
@@ -120,7 +120,7 @@ func subcommandErrors() (wrong cli.OnUsageErrorFunc, group cli.ActionFunc) {
 	return wrong, group
 }
 
-// check refuses what every command refuses.
+// check checks what is common to all commands.
 func (p *pkiCommand) check(c *cli.Context) error {
 	switch {
 	case c.Args().Present():
@@ -156,7 +156,7 @@ func (p *pkiCommand) init(c *cli.Context) error {
 var (
 	fileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 	dnsName  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
-	numbers  = regexp.MustCompile(`^[0-9.]+$`) // an address with a mistake in it, not a name
+	numbers  = regexp.MustCompile(`^[0-9.]+$`) // an invalid address rather than a name
 )
 
 func (p *pkiCommand) issue(c *cli.Context, r profile) error {
@@ -198,7 +198,7 @@ func (p *pkiCommand) issue(c *cli.Context, r profile) error {
 	return nil
 }
 
-// addHosts puts the hosts of the command line into a subject.
+// addHosts adds the hosts of the command line to a subject.
 func (p *pkiCommand) addHosts(s *pki.Subject) error {
 	const allowed = "an address or a DNS name under which clients reach it, in lower case; may be repeated"
 	if len(p.hosts.Value()) == 0 {

@@ -15,7 +15,7 @@ import (
 
 var pkiNow = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// runPKIAt runs the command at a time, and returns its status and what it wrote.
+// runPKIAt runs the command at a time, and returns its exit status and output.
 func runPKIAt(now time.Time, args ...string) (status int, out, errs string) {
 	var stdout, stderr bytes.Buffer
 	p := &pkiCommand{out: &stdout, now: func() time.Time { return now }}
@@ -95,7 +95,7 @@ func TestPKI(t *testing.T) {
 	}
 }
 
-// Whatever is wrong: status 1, one line that names the flag, and no file is written.
+// On any error: exit status 1, one line that names the flag, and no file is written.
 func TestPKIRefusals(t *testing.T) {
 	dir, empty := t.TempDir(), t.TempDir()
 	mustPKI(t, "init", "--dir="+dir)
@@ -157,7 +157,7 @@ func TestPKIRefusals(t *testing.T) {
 	}
 }
 
-// The program itself knows the command.
+// The program itself has the command.
 func TestPKIProgram(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pki")
 	if out, err := ovnkube("pki", "init", "--dir", dir).CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "authority ovnkube in "+dir) {

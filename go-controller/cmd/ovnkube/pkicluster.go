@@ -13,7 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pki/cluster"
 )
 
-// clusterCommands are those that run in a cluster, for as long as it does.
+// clusterCommands are the commands that run in a cluster, for as long as it exists.
 func (p *pkiCommand) clusterCommands(command func(name, usage string, action cli.ActionFunc, flags ...cli.Flag) *cli.Command, dir cli.Flag) []*cli.Command {
 	file := configFileFlag(&p.configFile)
 	return []*cli.Command{
@@ -42,22 +42,22 @@ func (p *pkiCommand) request(c *cli.Context) error {
 	})
 }
 
-// configFileFlag is the flag of commands that need the API server alone.
+// configFileFlag is the flag of commands that need only the API server.
 func configFileFlag(to *string) cli.Flag {
 	return &cli.StringFlag{Name: "config-file", Usage: "Configuration `FILE`, which says how the API server is reached; " + defaultConfigFile + " where that exists", Destination: to}
 }
 
-// inCluster runs something with the client of the API server.
+// inCluster runs a function with an API server client.
 func inCluster(c *cli.Context, configFile string, run func(context.Context, kubernetes.Interface) error) error {
 	if c.Args().Present() {
 		return fmt.Errorf("%s: unexpected argument; allowed: flags only, see %s --help", c.Args().First(), c.Command.HelpName)
 	}
-	// The keys and certificates that the file names are yet to be made.
+	// The keys and certificates that the file names do not exist yet.
 	cfg, _, err := loadWithoutFiles(configFile)
 	if err != nil {
 		return err
 	}
-	closeLog, err := setUpLog(config.Logging{Level: cfg.Logging.Level}) // a file of its own it has none
+	closeLog, err := setUpLog(config.Logging{Level: cfg.Logging.Level}) // it has no log file of its own
 	if err != nil {
 		return err
 	}

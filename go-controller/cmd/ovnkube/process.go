@@ -13,14 +13,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 )
 
-// setUpLog points klog at the configured place. The returned function flushes
-// and closes it.
+// setUpLog makes klog write to the configured destination. The returned function flushes and closes it.
 func setUpLog(l config.Logging) (func(), error) {
 	settings := map[string]string{"v": strconv.Itoa(l.Level)}
 	closeFile := func() error { return nil }
 	if l.File != "" {
-		// lumberjack opens at the first line; a file that cannot be had must be an
-		// error at start.
+		// lumberjack opens the file on the first line; report a file that cannot be opened at startup.
 		f, err := os.OpenFile(l.File, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {
 			return nil, fmt.Errorf("open the log: %w", err)
@@ -46,8 +44,8 @@ func setUpLog(l config.Logging) (func(), error) {
 	}, nil
 }
 
-// writePIDFile writes the process id to path, if any. It refuses where another
-// ovnkube runs under that file. The returned function removes the file.
+// writePIDFile writes the process id to path, if set. It fails if another ovnkube is running with that file. The
+// returned function removes the file.
 func writePIDFile(path string) (func(), error) {
 	if path == "" {
 		return func() {}, nil
@@ -61,13 +59,13 @@ func writePIDFile(path string) (func(), error) {
 	}
 	return func() {
 		if data, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(data)) == self {
-			_ = os.Remove(path) // left behind, it is found stale at the next start
+			_ = os.Remove(path) // if it remains, it is found to be stale at the next startup
 		}
 	}, nil
 }
 
-// runningUnder returns the process a pid file names if that is another process
-// of this program; a pid left by a killed one may since be anybody's.
+// runningUnder returns the process in a pid file if that is another process of this program; the pid of a killed
+// process may have been reused.
 func runningUnder(path string) int {
 	data, err := os.ReadFile(path)
 	if err != nil {

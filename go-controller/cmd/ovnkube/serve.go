@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// patience is how long a client may take to ask.
+	// patience is how long a client may take to send a request.
 	patience = 10 * time.Second
-	// farewell is how long answers may take once the command is to end.
+	// farewell is how long answers may take when the command ends.
 	farewell = 3 * time.Second
 )
 
@@ -73,7 +73,7 @@ func (e *egress) serve(c *cli.Context) error {
 		Hosts:  append(page.LoopbackHosts(port), listener.Addr().String()),
 		MaxAge: e.interval, Now: e.now,
 	})}
-	// Behind the # the token stays in the browser: it is in no request and no log.
+	// In the URL's fragment, the token stays in the browser: it is not part of requests and logs.
 	fmt.Fprintf(e.out, "Serving on http://%s/#token=%s\n", listener.Addr(), token)
 	return e.serveUntil(c.Context, server, listener)
 }
@@ -95,7 +95,7 @@ func (e *egress) serveUntil(ctx context.Context, server *http.Server, listener n
 	return nil
 }
 
-// bearer lets in who has a token: others on this machine reach the port, too.
+// bearer admits requests with the token: others on this machine can reach the port, too.
 func bearer(r *http.Request, token string) error {
 	has, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok || subtle.ConstantTimeCompare([]byte(has), []byte(token)) != 1 {

@@ -25,7 +25,7 @@ import (
 	ipfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
 )
 
-// served is a page that is served.
+// served is a served page.
 type served struct{ address, token string }
 
 // serveEgress runs "ovnkube egress serve" until the test ends.

@@ -11,7 +11,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/explain"
 )
 
-// shortest is the shortest interval of a watch: each time all objects are read.
+// shortest is the minimum interval of a watch: each time all objects are read.
 const shortest = time.Second
 
 // statusCommand is the command "ovnkube egress status".
@@ -44,8 +44,8 @@ func (e *egress) status(c *cli.Context) error {
 	})
 }
 
-// watchStatus answers until the context ends. Once there was an answer, an API server that
-// does not answer is asked again.
+// watchStatus answers repeatedly until the context ends. After the first answer, errors of the API server are
+// retried.
 func (e *egress) watchStatus(ctx context.Context) error {
 	clients, err := e.connect(e.kubeconfig, e.context)
 	if err != nil {
@@ -54,7 +54,7 @@ func (e *egress) watchStatus(ctx context.Context) error {
 	for last := (*explain.Status)(nil); ; {
 		cluster, err := e.read(ctx, clients)
 		select {
-		case <-ctx.Done(): // whatever became of the last question
+		case <-ctx.Done(): // whatever the result of the last read
 			return nil
 		default:
 		}
@@ -79,7 +79,7 @@ func (e *egress) watchStatus(ctx context.Context) error {
 	}
 }
 
-// writeNext writes one answer of several.
+// writeNext writes one of several answers.
 func (e *egress) writeNext(a answer, first bool) error {
 	separator := map[string]string{"text": "\n", "yaml": "---\n"}[e.output]
 	if !first {
@@ -90,7 +90,7 @@ func (e *egress) writeNext(a answer, first bool) error {
 	return e.write(a)
 }
 
-// wait waits, and tells whether the context has not ended.
+// wait waits for d, and reports whether the context is not done.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

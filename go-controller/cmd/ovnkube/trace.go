@@ -20,19 +20,19 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/trace"
 )
 
-// Where nodes answer, as dist/base/trace.yaml has it.
+// Where nodes answer, as defined in dist/base/trace.yaml.
 const (
-	// traceAccount is the account whose tokens they want: who may ask for one may trace.
+	// traceAccount is the account whose tokens nodes require: whoever may request one may trace.
 	traceAccount = "egress-tracer"
-	// probeAccount is the one whose tokens they want before they send anything.
+	// probeAccount is the account whose tokens nodes require for sending probes.
 	probeAccount = "egress-prober"
-	// traceService reaches any of them through the proxy of the API server.
+	// traceService reaches any of the nodes through the API server's proxy.
 	traceService = "https:ovnkube-trace:trace"
-	// traceTokenSeconds is the least that an API server gives.
+	// traceTokenSeconds is the shortest lifetime that an API server allows.
 	traceTokenSeconds = 600
 )
 
-// traceCommand is "ovnkube egress trace".
+// traceCommand is the command "ovnkube egress trace".
 func (e *egress) traceCommand(wrong cli.OnUsageErrorFunc, flags []cli.Flag) *cli.Command {
 	return &cli.Command{
 		Name: "trace", ArgsUsage: "NAMESPACE/POD", Usage: "the way of a packet out of the cluster, hop by hop, as OVN and the nodes have it now",
@@ -76,7 +76,7 @@ func (e *egress) trace(c *cli.Context) error {
 	return e.write(answer)
 }
 
-// follow asks everybody on the way of a packet.
+// follow traces a packet by asking every node on its path.
 func (e *egress) follow(ctx context.Context, clients reader.Clients, key string, to netip.AddrPort, protocol string, probe bool) (trace.Trace, error) {
 	cluster, err := e.readPod(key)(ctx, clients)
 	if err != nil {
@@ -111,8 +111,8 @@ func (e *egress) follow(ctx context.Context, clients reader.Clients, key string,
 	}
 }
 
-// accountOf returns the account whose token goes with a question; the role that lets users
-// have one has the same name.
+// accountOf returns the account whose token is needed for a question; the role that lets users request one has the
+// same name.
 func accountOf(q trace.Question) string {
 	if q.About == trace.AboutProbe {
 		return probeAccount
@@ -120,8 +120,8 @@ func accountOf(q trace.Question) string {
 	return traceAccount
 }
 
-// asker asks nodes, through the proxy of the API server and with tokens that the user asks it
-// for: they are good for questions to one node and for nothing else.
+// asker asks nodes through the API server's proxy, with tokens that it requests as the user: each is valid for
+// questions to one node and for nothing else.
 type asker struct {
 	clients   reader.Clients
 	namespace string
@@ -152,7 +152,7 @@ func (a *asker) ask(ctx context.Context, q trace.Question) (trace.Facts, error) 
 		}
 	}
 	not := unreached
-	if q.About == trace.AboutProbe { // not sent again where it may have been sent
+	if q.About == trace.AboutProbe { // not sent again if it may have been sent
 		not += undialled
 	} else {
 		go func() {
@@ -166,12 +166,12 @@ func (a *asker) ask(ctx context.Context, q trace.Question) (trace.Facts, error) 
 	}
 	for send(); ; {
 		select {
-		case <-late: // of the node that the API server has chosen nothing may be left
+		case <-late: // the node that the API server has chosen may be down
 			send()
 		case r := <-replies:
 			running--
 			switch again := apierrors.IsServiceUnavailable(r.err) && strings.Contains(r.err.Error(), not); {
-			case running > 0 && (again || apierrors.IsTooManyRequests(r.err)): // another answer is on the way
+			case running > 0 && (again || apierrors.IsTooManyRequests(r.err)): // another answer is pending
 			case again && left > 0:
 				send()
 			default:
@@ -182,14 +182,14 @@ func (a *asker) ask(ctx context.Context, q trace.Question) (trace.Facts, error) 
 }
 
 const (
-	// unreached is what the API server says of a node that it has chosen and cannot reach: the
-	// next time it may choose another one, all of which pass questions on.
+	// unreached is the API server's error for a chosen node that it cannot reach: on a retry it may choose another
+	// one, and every node forwards questions.
 	unreached = "error trying to reach service"
-	// undialled is what follows where there was no connection.
+	// undialled follows if no connection was made.
 	undialled = ": dial "
 	attempts  = 6
-	// slow is how long nobody needs for an answer, mostly: as long as Kubernetes has not noticed
-	// that a node has lost its power, the API server tries for half a minute to reach it.
+	// slow is longer than most answers take: until Kubernetes notices that a node has lost power, the API server
+	// tries for half a minute to reach it.
 	slow = 5 * time.Second
 )
 
@@ -216,8 +216,8 @@ func (a *asker) send(ctx context.Context, q trace.Question, token string) (trace
 	return facts, nil
 }
 
-// said returns an error with what was answered: the client, which expects something else behind a
-// proxy, says little of it. What is no JSON, as nodes answer, it has in the error.
+// said returns an error with the response: the client, which expects another format behind a proxy, reports little
+// of it. A response that is not JSON, such as a node's, is already in the error.
 func said(err error, body []byte) error {
 	var status *apierrors.StatusError
 	if !errors.As(err, &status) {
@@ -237,7 +237,7 @@ func said(err error, body []byte) error {
 	return &apierrors.StatusError{ErrStatus: answer}
 }
 
-// token returns a token of an account for questions to a node.
+// token returns an account's token for questions to a node.
 func (a *asker) token(ctx context.Context, account, node string) (string, error) {
 	key := [2]string{account, node}
 	if t := a.tokens[key]; t != "" {

@@ -39,7 +39,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/trace"
 )
 
-// proxied is a fake clientset with a real way through the proxy of an API server.
+// proxied is a fake clientset with a real path through the proxy of an API server.
 type proxied struct {
 	*fake.Clientset
 	rest rest.Interface
@@ -56,8 +56,8 @@ type proxiedCore struct {
 
 func (p proxiedCore) RESTClient() rest.Interface { return p.rest }
 
-// traceCluster is a cluster whose nodes answer by f, and what was asked; it has the objects of egressCluster
-// unless others are given.
+// traceCluster returns a cluster whose nodes answer with f, and the clientset that records the requests; it has the
+// objects of egressCluster unless others are given.
 func traceCluster(t *testing.T, f http.HandlerFunc, objects ...runtime.Object) (kubernetes.Interface, *fake.Clientset) {
 	t.Helper()
 	if objects == nil {
@@ -93,7 +93,7 @@ const proxyPath = "/api/v1/namespaces/ovn-kubernetes/services/https:ovnkube-trac
 
 var probedFrom = netip.MustParseAddrPort("10.244.1.3:40123")
 
-// leaving answers as node n1 does whose pods leave with an address.
+// leaving answers like node n1, whose pods leave with the given address.
 func leaving(source string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		path, ok := strings.CutPrefix(r.URL.Path, proxyPath)
@@ -167,7 +167,8 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// The API server chooses any node of the Service, also one that is down: others know the way, too.
+// The API server chooses any node of the Service, even one that is down: retries reach others, which forward the
+// question.
 func TestTraceChoosesAgain(t *testing.T) {
 	answer := leaving("172.18.0.3")
 	down := 0
@@ -195,8 +196,8 @@ func TestTraceChoosesAgain(t *testing.T) {
 	}
 }
 
-// Where nobody answers for a while, another node is asked: the API server may have chosen one that
-// has lost its power. What that one says which is busy with the first question is no answer.
+// If there is no answer for a while, another node is asked: the API server may have chosen one that has lost power.
+// If that one responds that it is busy with the first question, this is not an answer.
 func TestTraceSlow(t *testing.T) {
 	var mu sync.Mutex
 	asked := 0
@@ -238,7 +239,7 @@ func TestTraceSlow(t *testing.T) {
 	}
 }
 
-// A request to send is made again only where it has not come to a node.
+// A request to send is repeated only if it has not reached a node.
 func TestProbeOnce(t *testing.T) {
 	for said, want := range map[string]int{"dial tcp 172.18.0.3:9413: connect: connection refused": attempts, "EOF": 1} {
 		answer := leaving("172.18.0.3")
@@ -259,7 +260,7 @@ func TestProbeOnce(t *testing.T) {
 	}
 }
 
-// Who may trace may not probe for that, and learns what is missing.
+// A user who may trace cannot probe, and is told which permission is missing.
 func TestProbeStranger(t *testing.T) {
 	kube, fakes := traceCluster(t, leaving("172.18.0.3"))
 	fakes.PrependReactor("create", "serviceaccounts", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -274,7 +275,7 @@ func TestProbeStranger(t *testing.T) {
 	}
 }
 
-// Who may not ask for a token learns what is missing.
+// A user who may not request a token is told which permission is missing.
 func TestTraceStranger(t *testing.T) {
 	kube, fakes := traceCluster(t, leaving("172.18.0.3"))
 	fakes.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -286,8 +287,8 @@ func TestTraceStranger(t *testing.T) {
 	}
 }
 
-// Who may not read the settings of the cluster does not know the ranges of addresses in the match of
-// the policy for external gateways: that is no reason to call it missing.
+// Without read access to the cluster's settings, the address ranges in the match of the policy for external
+// gateways are not known: it must not be reported as missing.
 func TestTraceWithoutSettings(t *testing.T) {
 	policy := func(ranges string) http.HandlerFunc {
 		answer := leaving("172.18.0.3")
@@ -329,7 +330,7 @@ func TestTraceWithoutSettings(t *testing.T) {
 	}
 }
 
-// withGateway has the pods of egressCluster leave by an external gateway, in local gateway mode.
+// withGateway makes the pods of egressCluster leave through an external gateway, in local gateway mode.
 func withGateway() []runtime.Object {
 	all := egressCluster()
 	for _, o := range all {
@@ -349,8 +350,8 @@ func withGateway() []runtime.Object {
 	return all
 }
 
-// The manifest lets users do what the command does beside reading, and nothing else, and the
-// accounts what the nodes want.
+// The manifest allows users exactly what the command does besides reading, and the accounts exactly what the nodes
+// require.
 func TestTraceManifest(t *testing.T) {
 	data, err := os.ReadFile("../../../dist/base/trace.yaml")
 	if err != nil {

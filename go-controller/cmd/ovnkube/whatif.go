@@ -23,7 +23,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/explain"
 )
 
-// whatIfCommand is "ovnkube egress what-if".
+// whatIfCommand is the command "ovnkube egress what-if".
 func (e *egress) whatIfCommand(wrong cli.OnUsageErrorFunc, flags []cli.Flag) *cli.Command {
 	return &cli.Command{
 		Name: "what-if", Usage: "what a change would do to the addresses that pods leave with; nothing is changed", OnUsageError: wrong, HideHelpCommand: true,
@@ -74,7 +74,7 @@ func (e *egress) whatIf(c *cli.Context) error {
 	})
 }
 
-// split returns the names in lists with commas.
+// split returns the names in comma-separated lists.
 func split(lists []string) []string {
 	var all []string
 	for _, l := range lists {
@@ -100,8 +100,7 @@ func nodeLabel(text string) (explain.NodeLabel, error) {
 	return l, nil
 }
 
-// labelsInOrder joins what follows --label to one argument each: kubectl has node and label
-// in two.
+// labelsInOrder joins the arguments after --label into one: as with kubectl, node and label are two arguments.
 func labelsInOrder(args []string) []string {
 	var out []string
 	for i := 0; i < len(args); i++ {
@@ -125,12 +124,12 @@ func labelsInOrder(args []string) []string {
 	return out
 }
 
-// decoder decodes the kinds that egress depends on, and refuses fields that they do not have.
+// decoder decodes the kinds that egress depends on, and refuses unknown fields.
 var decoder = func() runtime.Decoder {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme, ipv1.AddToScheme, servicev1.AddToScheme, routev1.AddToScheme} {
 		if err := add(scheme); err != nil {
-			panic(err) // two types have one name
+			panic(err) // two types have the same name
 		}
 	}
 	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
@@ -169,7 +168,7 @@ func (e *egress) objects(name string) ([]runtime.Object, error) {
 	}
 }
 
-// decode decodes an object, or those of a list.
+// decode decodes an object, or the items of a list.
 func decode(data []byte) ([]runtime.Object, error) {
 	o, kind, err := decoder.Decode(data, nil, nil)
 	if err != nil {
@@ -204,7 +203,7 @@ func decodeAll(items []runtime.RawExtension) ([]runtime.Object, error) {
 	return all, nil
 }
 
-// namespaced reports whether objects of a kind that egress depends on are in namespaces.
+// namespaced reports whether a kind that egress depends on is namespaced.
 func namespaced(o runtime.Object) bool {
 	switch o.(type) {
 	case *corev1.Pod, *corev1.Service, *discoveryv1.EndpointSlice, *servicev1.EgressService:

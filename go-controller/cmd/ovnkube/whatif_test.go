@@ -28,7 +28,7 @@ spec:
   namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: prod}}
 `
 
-// askWhatIf runs "what-if" with something on standard input.
+// askWhatIf runs "what-if" with the given standard input.
 func askWhatIf(t *testing.T, stdin string, args ...string) (status int, out, errs string) {
 	t.Helper()
 	cluster := egressCluster()

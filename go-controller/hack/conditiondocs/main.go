@@ -1,5 +1,4 @@
-// Command conditiondocs writes the reference of all conditions to the file named
-// by its argument: docs/conditions.md.
+// Command conditiondocs writes the reference of all conditions, docs/conditions.md, to the file given as argument.
 package main
 
 import (

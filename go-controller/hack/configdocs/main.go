@@ -1,5 +1,5 @@
-// Command configdocs writes the reference of all configuration options to the
-// file named by its argument: docs/configuration.md.
+// Command configdocs writes the reference of all configuration options, docs/configuration.md, to the file given as
+// argument.
 package main
 
 import (

@@ -1,2 +1,2 @@
-// Package docs checks what documents say against the tree.
+// Package docs checks the documentation against the repository.
 package docs

@@ -10,13 +10,13 @@ import (
 	"unicode"
 )
 
-// page is a document: what it says outside of blocks of code, and its anchors.
+// page is a document: its text outside of code blocks, and its anchors.
 type page struct {
 	text    string
 	anchors map[string]bool
 }
 
-// pages returns the documents of the repository, by path from its root.
+// pages returns the documents of the repository, by path relative to its root.
 func pages(t *testing.T) map[string]page {
 	t.Helper()
 	all := map[string]page{}
@@ -41,8 +41,8 @@ func pages(t *testing.T) map[string]page {
 	return all
 }
 
-// parse reads a document. Headings have anchors as on GitHub: letters in lower case, digits,
-// dashes and underscores, a dash for each space.
+// parse parses a document. Anchors of headings are formed as on GitHub: lower-case letters, digits, dashes and
+// underscores, and a dash for each space.
 func parse(content string) page {
 	p := page{anchors: map[string]bool{}}
 	fenced := false
@@ -75,7 +75,7 @@ func parse(content string) page {
 
 var link = regexp.MustCompile(`\]\(([^()\s]+)\)`)
 
-// broken returns the links of a document that lead nowhere.
+// broken returns the broken links of a document.
 func broken(name string, all map[string]page) []string {
 	var out []string
 	for _, m := range link.FindAllStringSubmatch(all[name].text, -1) {
@@ -98,7 +98,7 @@ func broken(name string, all map[string]page) []string {
 	return out
 }
 
-// TestLinks: every link between documents leads to a file, and to a heading in it.
+// TestLinks: every link between documents leads to an existing file, and to a heading in it.
 func TestLinks(t *testing.T) {
 	all := pages(t)
 	links := 0

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// declared returns the names that a package declares, with its methods and fields. It is
-// nil where there is no such package.
+// declared returns the names that a package declares, including methods and fields. It is nil if there is no such
+// package.
 func declared(t *testing.T, pkg string) map[string]bool {
 	t.Helper()
 	dir := filepath.Join(root, "go-controller/pkg", pkg)
@@ -55,7 +55,7 @@ func declared(t *testing.T, pkg string) map[string]bool {
 	return names
 }
 
-// TestNames: what the design pages name in the code, as `package.Name`, is there.
+// TestNames: names in the code that the design pages refer to, as `package.Name`, exist.
 func TestNames(t *testing.T) {
 	name := regexp.MustCompile("`([a-z]+(?:/[a-z]+)*)((?:\\.[A-Za-z]+)+)`")
 	packages := map[string]map[string]bool{}
@@ -73,7 +73,7 @@ func TestNames(t *testing.T) {
 				continue // a name of OVN or Kubernetes
 			}
 			if !strings.HasPrefix(path, "docs/design/") && m[2] == strings.ToLower(m[2]) {
-				continue // a field of a file: the other pages name nothing that is not exported
+				continue // a field of a file: the other pages refer to exported names only
 			}
 			for part := range strings.SplitSeq(strings.TrimPrefix(m[2], "."), ".") {
 				if checked++; !packages[pkg][part] {

@@ -11,13 +11,13 @@ import (
 
 const root = "../../.."
 
-// TestSecurity: the tests that SECURITY.md names are there, in the packages it names.
+// TestSecurity: the tests that SECURITY.md refers to exist, in the given packages.
 func TestSecurity(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "SECURITY.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// By directory: everything that its tests say.
+	// By directory: the content of its tests.
 	tests := map[string]string{}
 	for _, top := range []string{"go-controller/pkg", "test/e2e"} {
 		err := filepath.WalkDir(filepath.Join(root, top), func(path string, _ fs.DirEntry, err error) error {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// tree are packages for every group, with no imports but those of change.
+// tree returns packages for every group, with no imports except for those in change.
 func tree(change map[string][]string) map[string][]string {
 	imports := map[string][]string{}
 	for _, row := range rows {
@@ -34,8 +34,7 @@ func draw(t *testing.T, imports map[string][]string) string {
 	return g.svg()
 }
 
-// TestPicture: the picture in the repository is of the packages that are there, and is
-// the same each time.
+// TestPicture: the picture in the repository matches the existing packages, and drawing is deterministic.
 func TestPicture(t *testing.T) {
 	t.Chdir("../..")
 	imports, err := list()
@@ -81,8 +80,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestArrows: an arrow for each import between groups, but for those that longer ways
-// imply and those of app.
+// TestArrows: there is an arrow for each import between groups, except for those implied by longer paths and those
+// of app.
 func TestArrows(t *testing.T) {
 	g, err := build(tree(map[string][]string{
 		"app":               {"egressip", "nb"},
@@ -115,7 +114,7 @@ func TestArrows(t *testing.T) {
 	}
 }
 
-// TestOverlap: groups stand beside each other, and arrows pass between them.
+// TestOverlap: groups do not overlap, and arrows pass between them.
 func TestOverlap(t *testing.T) {
 	t.Chdir("../..")
 	imports, err := list()

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// kind says what a package is, and with it how it is drawn.
+// kind is the kind of a package, which determines how it is drawn.
 type kind string
 
 const (
@@ -21,8 +21,8 @@ const (
 	vocabulary kind = "vocabulary"
 )
 
-// rows are the groups of packages from top to bottom. A group takes the packages with
-// its names, and those below them that no other group names.
+// rows are the groups of packages from top to bottom. A group has the packages listed by name, and those below them
+// that no other group lists.
 var rows = [][]group{
 	{{names: []string{"cmd/ovnkube"}, kind: command}, {names: []string{"cmd/ovn-k8s-cni-overlay"}, kind: command}},
 	{{names: []string{"app"}, kind: wiring}},
@@ -51,15 +51,15 @@ var rows = [][]group{
 	{{names: []string{"panics"}, kind: kit}, {names: []string{"waits"}, kind: kit}, {names: []string{"pki"}, kind: kit}, {names: []string{"raft"}, kind: kit}, {names: []string{"topology"}, kind: vocabulary}},
 }
 
-// group is packages that are drawn in one box.
+// group is a group of packages that are drawn in one box.
 type group struct {
 	title   string
-	names   []string // a name that ends with a slash: only what is below it
+	names   []string // a name that ends with a slash: only packages below it
 	kind    kind
-	columns int // of packages; 0: one
+	columns int // of packages; 0 means one
 }
 
-// takes tells how well a group fits a package: the length of the name that it has for it.
+// takes returns how well a group fits a package: the length of the group's matching name.
 func (g group) takes(pkg string) int {
 	best := 0
 	for _, n := range g.names {
@@ -71,7 +71,7 @@ func (g group) takes(pkg string) int {
 	return best
 }
 
-// node is a group in the picture, or a place where an arrow passes a row.
+// node is a group in the picture, or a point where an arrow passes a row.
 type node struct {
 	group
 	row      int
@@ -83,11 +83,10 @@ type node struct {
 	bottom     float64 // of the row
 }
 
-// arrow leads from a group to one that it imports; via are the places at which it
-// passes the rows between them.
+// arrow goes from a group to one that it imports; via are the points at which it passes the rows between them.
 type arrow struct {
 	from, to *node
-	pure     bool // a pure package imports, not glue alone
+	pure     bool // a pure package imports, not only glue
 	via      []*node
 }
 
@@ -98,7 +97,7 @@ type picture struct {
 	w, h   float64
 }
 
-// build puts packages into groups and finds the arrows between them.
+// build assigns packages to groups and finds the arrows between them.
 func build(imports map[string][]string) (*picture, error) {
 	g := &picture{}
 	var all []*node
@@ -149,9 +148,9 @@ func build(imports map[string][]string) (*picture, error) {
 	}
 	for _, a := range all {
 		for _, b := range all {
-			// What an arrow leads to by another group needs no arrow of its own.
+			// Imports that are implied by a path through another group need no arrow of their own.
 			longer := slices.ContainsFunc(all, func(m *node) bool { return edges[a][m] && m != b && reaches(edges, m, b) })
-			if edges[a][b] && !longer && a.kind != wiring { // that imports everything
+			if edges[a][b] && !longer && a.kind != wiring { // wiring imports everything
 				g.arrows = append(g.arrows, &arrow{from: a, to: b, pure: pureEdge[[2]*node{a, b}]})
 			}
 		}
@@ -168,8 +167,8 @@ func reaches(edges map[*node]map[*node]bool, from, to *node) bool {
 	return false
 }
 
-// kindOf is what a package of a group is: controllers and the rest of what is not pure
-// are told by their names.
+// kindOf returns the kind of a package of a group: controllers and other packages that are not pure are recognized
+// by name.
 func kindOf(n *node, pkg string) kind {
 	for _, role := range []string{"/master", "/node", "/snapshot", "/shim"} {
 		if strings.HasSuffix(pkg, role) && n.kind != command {
@@ -186,7 +185,7 @@ func rank(n *node, pkg string) int {
 	return 1
 }
 
-// label is the name of a package within its group.
+// label returns the name of a package within its group.
 func (n *node) label(pkg string) string {
 	if i := slices.IndexFunc(n.names, func(name string) bool {
 		return strings.HasPrefix(pkg, strings.TrimSuffix(name, "/")+"/") && pkg != name

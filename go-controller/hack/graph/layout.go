@@ -15,8 +15,8 @@ const (
 	wiringW, legendH = 900.0, 64.0
 )
 
-// layout gives everything its place: arrows pass rows between the groups, groups are
-// ordered so that few arrows cross, and moved towards what they are connected with.
+// layout places everything: arrows pass rows between the groups, groups are ordered so that few arrows cross, and
+// moved towards what they are connected to.
 func (g *picture) layout() {
 	for _, a := range g.arrows {
 		for r := a.from.row + 1; r < a.to.row; r++ {
@@ -60,7 +60,7 @@ func (g *picture) layout() {
 	g.place(up, down)
 }
 
-// neighbours are what each node is connected with in the row above and in the one below.
+// neighbours returns what each node is connected to in the row above and in the row below.
 func (g *picture) neighbours() (up, down map[*node][]*node) {
 	up, down = map[*node][]*node{}, map[*node][]*node{}
 	for _, a := range g.arrows {
@@ -70,7 +70,7 @@ func (g *picture) neighbours() (up, down map[*node][]*node) {
 			down[chain[i-1]] = append(down[chain[i-1]], chain[i])
 		}
 	}
-	for i, row := range g.rows { // what has no arrows stands above what it imports all the same
+	for i, row := range g.rows { // nodes without arrows are still placed above what they import
 		for _, n := range row {
 			if n.kind == wiring {
 				down[n] = append(down[n], g.rows[i+1]...)
@@ -80,7 +80,7 @@ func (g *picture) neighbours() (up, down map[*node][]*node) {
 	return up, down
 }
 
-// size is that of a group with its packages.
+// size sets the size of a group with its packages.
 func (n *node) size() {
 	columns := max(1, n.columns)
 	lines := (len(n.packages) + columns - 1) / columns
@@ -103,7 +103,7 @@ func (n *node) chipW() float64 {
 	return charW*float64(longest) + 12
 }
 
-// place gives coordinates.
+// place sets coordinates.
 func (g *picture) place(up, down map[*node][]*node) {
 	y := margin
 	for _, row := range g.rows {
@@ -138,8 +138,8 @@ func (g *picture) place(up, down map[*node][]*node) {
 	g.h = y - gapY + legendH
 }
 
-// align moves the nodes of a row to the middle of what they are connected with, as far
-// as their order and their gaps allow.
+// align moves the nodes of a row to the middle of what they are connected to, as far as their order and the gaps
+// allow.
 func align(row []*node, up, down map[*node][]*node) {
 	want := make([]float64, len(row))
 	for i, n := range row {
@@ -148,7 +148,7 @@ func align(row []*node, up, down map[*node][]*node) {
 			for _, o := range side {
 				weight := 1.0
 				if n.passes && o.passes {
-					weight = 4 // arrows go straight
+					weight = 4 // keep arrows straight
 				}
 				sum += weight * (o.x + o.w/2)
 				count += weight
@@ -159,7 +159,7 @@ func align(row []*node, up, down map[*node][]*node) {
 			want[i] = sum/count - n.w/2
 		}
 	}
-	// The mean of pushing to the right and pushing to the left keeps all gaps.
+	// The average of shifting right and shifting left preserves all gaps.
 	right, left := slices.Clone(want), slices.Clone(want)
 	for i := 1; i < len(row); i++ {
 		right[i] = max(right[i], right[i-1]+row[i-1].w+gap(row[i-1], row[i]))

@@ -1,6 +1,5 @@
-// Command graph draws which packages of go-controller import which, to the file named
-// by its argument: docs/design/packages.svg. It fails where a package has no place in
-// the picture, and where an import does not point down.
+// Command graph draws the imports between the packages of go-controller, docs/design/packages.svg, to the file
+// given as argument. It fails if a package has no place in the picture, or an import does not point down.
 package main
 
 import (
@@ -38,8 +37,8 @@ func run(args []string) error {
 	return os.WriteFile(args[0], []byte(g.svg()), 0o644)
 }
 
-// list returns the packages of the module that the picture is of, and what each
-// imports of them. Imports of tests do not count.
+// list returns the packages of the module that the picture shows, and which of them each one imports. Imports of
+// tests do not count.
 func list() (map[string][]string, error) {
 	cmd := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./cmd/...", "./pkg/...")
 	cmd.Stderr = os.Stderr
@@ -64,10 +63,10 @@ func list() (map[string][]string, error) {
 	return imports, nil
 }
 
-// leftOut are generated code, harnesses and fakes for tests, and the version.
+// leftOut are generated code, test harnesses and fakes, and the version.
 var leftOut = []string{"generated", "testing", "nb/nbdb", "nb/nbfake", "ovs/vswitchd", "host/hostfake", "version"}
 
-// short is the name of a package in the picture; false for others.
+// short returns the name of a package in the picture; false if it is not shown.
 func short(path string) (string, bool) {
 	path, ok := strings.CutPrefix(path, module)
 	path = strings.TrimPrefix(path, "pkg/")

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// style has a background of its own, so that the picture can be read on any page.
+// style sets a background, so that the picture can be read on any page.
 const style = `<style>
 text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#1f2328;text-anchor:middle}
 text.t{font:12px system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif}
@@ -60,7 +60,7 @@ func (g *picture) svg() string {
 	return b.String()
 }
 
-// curve leads from one point down to another.
+// curve draws a curve from one point down to another.
 func curve(x1, y1, x2, y2 float64) string {
 	if diff := x1 - x2; diff < 0.05 && diff > -0.05 {
 		return fmt.Sprintf("V%.1f", y2)
@@ -69,8 +69,7 @@ func curve(x1, y1, x2, y2 float64) string {
 	return fmt.Sprintf("C%.1f %.1f %.1f %.1f %.1f %.1f", x1, y1+bend, x2, y2-bend, x2, y2)
 }
 
-// ports are where arrows leave and enter a group: beside each other, in the order of
-// where they go and come from.
+// ports returns where arrows leave and enter a group: next to each other, ordered by where they go and come from.
 func (g *picture) ports() (out, in map[*arrow]float64) {
 	out, in = map[*arrow]float64{}, map[*arrow]float64{}
 	leave, enter := map[*node][]*arrow{}, map[*node][]*arrow{}
@@ -96,7 +95,7 @@ func (g *picture) ports() (out, in map[*arrow]float64) {
 	return out, in
 }
 
-// draw draws a group and the packages in it.
+// draw draws a group and its packages.
 func (n *node) draw(b *strings.Builder) {
 	y := n.y + pad
 	fmt.Fprintf(b, `<rect class="g" x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="6"/>`+"\n", n.x, n.y, n.w, n.h)
@@ -118,7 +117,7 @@ func (n *node) draw(b *strings.Builder) {
 	}
 }
 
-// legend says what colours and lines mean.
+// legend explains colours and lines.
 func (g *picture) legend(b *strings.Builder) {
 	x, y := margin, g.h-legendH+24
 	for _, e := range []struct {

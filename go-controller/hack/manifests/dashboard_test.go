@@ -20,7 +20,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
 )
 
-// scrape returns what a process reports of which all is measured.
+// scrape returns the metrics of a process that reports all of them.
 func scrape() string {
 	s := metrics.New(version.Info{Version: "v1", Commit: "c", Go: "go"})
 	s.SetLeader(true)
@@ -57,8 +57,8 @@ func scrape() string {
 	return answer.Body.String()
 }
 
-// returning returns a test for promtool that each query returns something, if what is
-// scraped is like text, and grows where it is a counter.
+// returning returns a promtool test that each query returns something if the scraped metrics are like text, and
+// grows if it is a counter.
 func returning(text string, queries map[string]string) (monitoring.Rules, []byte) {
 	type series struct {
 		Series string `json:"series"`
@@ -92,15 +92,15 @@ func returning(text string, queries map[string]string) (monitoring.Rules, []byte
 		r.Groups[0].Rules = append(r.Groups[0].Rules, monitoring.Rule{Alert: name, Expr: "absent(" + query + ")"})
 		cases = append(cases, empty{"5m", name})
 	}
-	test, _ := json.Marshal(map[string]any{ // strings and numbers alone
+	test, _ := json.Marshal(map[string]any{ // only strings and numbers
 		"rule_files": []string{"rules.yaml"}, "evaluation_interval": "15s",
 		"tests": []map[string]any{{"interval": "15s", "input_series": input, "alert_rule_test": cases}},
 	})
 	return r, test
 }
 
-// TestDashboard: every query is one that Prometheus accepts, is about metrics and labels
-// that there are, and returns something from what ovnkube reports.
+// TestDashboard: Prometheus accepts every query, each uses only existing metrics and labels, and returns something
+// for what ovnkube reports.
 func TestDashboard(t *testing.T) {
 	d, err := monitoring.ReadDashboard(monitoringDir)
 	if err != nil {
@@ -153,7 +153,7 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// TestQueriesThatReturnNothing are found.
+// TestQueriesThatReturnNothing: they are detected.
 func TestQueriesThatReturnNothing(t *testing.T) {
 	for query, found := range map[string]bool{
 		"max(ovnkube_leader)": false,

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// workload is what has pods.
+// workload is an object that has pods.
 type workload struct {
 	meta     metav1.ObjectMeta
 	template corev1.PodTemplateSpec
@@ -36,7 +36,7 @@ func workloads(t *testing.T) []workload {
 	return all
 }
 
-// TestPriority: without the network nothing else works, so its pods go last.
+// TestPriority: nothing works without the network, so its pods are evicted last.
 func TestPriority(t *testing.T) {
 	for _, w := range workloads(t) {
 		want := "system-node-critical"
@@ -49,8 +49,8 @@ func TestPriority(t *testing.T) {
 	}
 }
 
-// TestDisruptionBudgets: of what is drained at most one pod goes at a time, and with one
-// replica a node can still be drained.
+// TestDisruptionBudgets: of drained workloads at most one pod is evicted at a time, and a node can be drained even
+// if there is only one replica.
 func TestDisruptionBudgets(t *testing.T) {
 	var budgets []*policyv1.PodDisruptionBudget
 	for _, object := range objects(t) {

@@ -1,3 +1,2 @@
-// Package manifests has only tests: what is in dist must be what the API server
-// and ovnkube accept.
+// Package manifests contains only tests: the API server and ovnkube must accept what is in dist.
 package manifests

@@ -25,8 +25,7 @@ import (
 
 const dist = "../../../dist"
 
-// objects decodes every manifest below dist strictly: an unknown or a duplicate
-// field is an error.
+// objects decodes every manifest in dist strictly: unknown and duplicate fields are errors.
 func objects(t *testing.T) []runtime.Object {
 	t.Helper()
 	kinds := runtime.NewScheme()
@@ -81,7 +80,7 @@ func documents(t *testing.T, file string) [][]byte {
 	}
 }
 
-// TestManifests decodes all of them and looks at what they refer to.
+// TestManifests decodes all manifests and checks what they refer to.
 func TestManifests(t *testing.T) {
 	all := objects(t)
 	accounts, roles := map[string]bool{"": true}, map[string]bool{}
@@ -123,8 +122,7 @@ func checkBinding(t *testing.T, name string, ref rbacv1.RoleRef, subjects []rbac
 	}
 }
 
-// checkPod looks for volumes that are mounted and not there, or there and not
-// mounted.
+// checkPod checks that mounted volumes exist and that existing volumes are mounted.
 func checkPod(t *testing.T, name string, pod *corev1.PodTemplateSpec, accounts map[string]bool) {
 	t.Helper()
 	if !accounts[pod.Spec.ServiceAccountName] {
@@ -147,15 +145,14 @@ func checkPod(t *testing.T, name string, pod *corev1.PodTemplateSpec, accounts m
 	}
 }
 
-// TestOvnkubeAcceptsItsSettings loads the file and the command line of each role
-// as ovnkube does.
+// TestOvnkubeAcceptsItsSettings loads the configuration file and the command line of each role as ovnkube does.
 func TestOvnkubeAcceptsItsSettings(t *testing.T) {
 	all := objects(t)
 	var file *config.File
 	values := map[string]string{} // of environment variables
 	for _, object := range all {
 		if m, ok := object.(*corev1.ConfigMap); ok && m.Name == "ovnkube" {
-			// CONTROLPLANE is for the user to replace by an address.
+			// Users replace CONTROLPLANE by an address.
 			text := strings.ReplaceAll(m.Data["ovnkube.conf"], "CONTROLPLANE", "172.18.0.2")
 			file = &config.File{Name: "ovnkube.conf", Data: []byte(text)}
 			values["$(NORTHBOUND)"] = strings.ReplaceAll(m.Data["northbound"], "CONTROLPLANE", "172.18.0.2")
@@ -179,10 +176,10 @@ func TestOvnkubeAcceptsItsSettings(t *testing.T) {
 	}
 }
 
-// roles are the flags of the command line that are not settings.
+// roles are the command-line flags that are not settings.
 var roles = map[string]bool{"init-master": true, "init-node": true, "config-file": true}
 
-// loadRole loads the settings of a role in a gateway mode with the values of variables.
+// loadRole loads the settings of a role in a gateway mode with the given variables.
 func loadRole(t *testing.T, file *config.File, mode string, values map[string]string, containers []corev1.Container) {
 	t.Helper()
 	for _, c := range containers {
@@ -229,8 +226,8 @@ func loadRole(t *testing.T, file *config.File, mode string, values map[string]st
 	}
 }
 
-// checkCertificates: a master and a node show what they mount, to databases of a name.
-// Nodes have nothing to do with the northbound database.
+// checkCertificates: a master and a node present the mounted certificates to databases with the right name. Nodes
+// do not use the northbound database.
 func checkCertificates(t *testing.T, c corev1.Container, cfg config.Config) {
 	t.Helper()
 	mounted := ""
@@ -256,8 +253,8 @@ func checkCertificates(t *testing.T, c corev1.Container, cfg config.Config) {
 	}
 }
 
-// TestNamesOfRoutingTables: wherever ovnkube looks for the host's names of routing
-// tables, the container has the host's directory, and cannot write there.
+// TestNamesOfRoutingTables: wherever ovnkube looks for the host's names of routing tables, the host's directory is
+// mounted in the container, read-only.
 func TestNamesOfRoutingTables(t *testing.T) {
 	var node *corev1.PodSpec
 	for _, object := range objects(t) {
@@ -274,7 +271,7 @@ func TestNamesOfRoutingTables(t *testing.T) {
 			paths[v.Name] = v.HostPath.Path
 		}
 	}
-	ofHost := func(dir string) string { // where the container has a directory of the host
+	ofHost := func(dir string) string { // the host's directory that is mounted there
 		for _, m := range node.Containers[0].VolumeMounts {
 			if rest, ok := strings.CutPrefix(dir+"/", paths[m.Name]+"/"); ok && paths[m.Name] != "" {
 				if !m.ReadOnly {
@@ -295,7 +292,7 @@ func TestNamesOfRoutingTables(t *testing.T) {
 	}
 }
 
-// TestSettingsOfTheInstallation: ovnkube accepts the settings that the documents give.
+// TestSettingsOfTheInstallation: ovnkube accepts the settings in the documentation.
 func TestSettingsOfTheInstallation(t *testing.T) {
 	for page, want := range map[string]string{
 		"install.md":           "ssl:192.0.2.11:6642",

@@ -23,7 +23,7 @@ import (
 
 const monitoringDir = dist + "/monitoring"
 
-// podMonitor is of the Prometheus Operator, as far as it is used.
+// podMonitor is the part of the Prometheus Operator's PodMonitor that is used.
 type podMonitor struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -59,11 +59,11 @@ func alerts(t *testing.T) monitoring.Rules {
 	return r
 }
 
-// promtool runs promtool on rules, which it finds as rules.yaml, and further files.
+// promtool runs promtool on rules, which are in rules.yaml, and further files.
 func promtool(t *testing.T, r monitoring.Rules, files map[string][]byte, args ...string) error {
 	t.Helper()
 	dir := t.TempDir()
-	text, err := json.Marshal(r) // which is YAML
+	text, err := json.Marshal(r) // which is valid YAML
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,8 +83,8 @@ func promtool(t *testing.T, r monitoring.Rules, files map[string][]byte, args ..
 	return nil
 }
 
-// TestAlerts: each alert is one that Prometheus accepts, is about metrics that there are,
-// says what it means, is documented, and fires in a test.
+// TestAlerts: Prometheus accepts each alert, and each uses only existing metrics, explains what it means, is
+// documented, and fires in a test.
 func TestAlerts(t *testing.T) {
 	r := alerts(t)
 	tests, err := os.ReadFile("testdata/alerts_test.yaml")
@@ -158,10 +158,10 @@ var (
 	grouping  = regexp.MustCompile(`\bby \(([^)]*)\)`)
 	scraped   = []string{"instance", "job", "namespace", "pod"} // labels that Prometheus adds
 	functions = []string{"and", "or", "unless", "by", "absent", "count", "histogram_quantile", "increase", "max", "min", "min_over_time", "offset",
-		"rate", "sum", "time", "m", "h"} // with the units of time
+		"rate", "sum", "time", "m", "h"} // with units of time
 )
 
-// find returns the definition of the metric that a series belongs to.
+// find returns the definition of a series' metric.
 func find(series string) (metrics.Definition, bool) {
 	for _, d := range metrics.All() {
 		if series == d.Name || d.Type == "histogram" &&
@@ -172,7 +172,7 @@ func find(series string) (metrics.Definition, bool) {
 	return metrics.Definition{}, false
 }
 
-// undefined returns what a query names and is none of our metrics, or no label of it.
+// undefined returns the identifiers in a query that are neither our metrics nor their labels.
 func undefined(query string) []string {
 	var problems []string
 	query = quoted.ReplaceAllString(query, `""`)
@@ -203,7 +203,7 @@ func undefined(query string) []string {
 	return problems
 }
 
-// TestUndefined: what looks for mistakes in queries finds them.
+// TestUndefined: mistakes in queries are detected.
 func TestUndefined(t *testing.T) {
 	for query, want := range map[string]int{
 		`max by (node) (ovnkube_node_reachability{state="dead"}) == 1`:                          0,
@@ -221,7 +221,7 @@ func TestUndefined(t *testing.T) {
 	}
 }
 
-// TestPodMonitors: each selects one of our workloads and names a port that it has.
+// TestPodMonitors: each selects one of our workloads and names one of its ports.
 func TestPodMonitors(t *testing.T) {
 	ports := map[string]string{}
 	scrapable := func(pod corev1.PodTemplateSpec) {
@@ -255,7 +255,7 @@ func TestPodMonitors(t *testing.T) {
 	}
 }
 
-// TestPrometheus: Prometheus accepts the configuration for those without the operator.
+// TestPrometheus: Prometheus accepts the configuration for use without the operator.
 func TestPrometheus(t *testing.T) {
 	text, err := os.ReadFile(monitoringDir + "/prometheus.yaml")
 	if err != nil {

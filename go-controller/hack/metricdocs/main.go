@@ -1,5 +1,4 @@
-// Command metricdocs writes the reference of all metrics to the file named
-// by its argument: docs/metrics.md.
+// Command metricdocs writes the reference of all metrics, docs/metrics.md, to the file given as argument.
 package main
 
 import (

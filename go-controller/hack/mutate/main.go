@@ -1,11 +1,8 @@
-// Command mutate shows that the tests notice. It applies each kept mutation, a small
-// patch that breaks product code, on its own, runs the tests that should fail then,
-// and ends with a table of what was killed and what survived. The working tree is
-// not touched: patched files are copies that the compiler is given instead.
+// Command mutate checks that the tests detect defects. It applies each stored mutation, a small patch that breaks
+// product code, on its own, runs the tests that should then fail, and prints a table of what was killed and what
+// survived. The working tree is not modified: the compiler is given patched copies of the files instead.
 //
-//	mutate         a small sample
-//	mutate all     every mutation
-//	mutate REGEXP  those whose name matches
+// # MUTATEUSAGE
 //
 // It runs in the directory of the module.
 package main
@@ -66,7 +63,7 @@ func run(ctx context.Context, which string) error {
 	return report(results, time.Since(start))
 }
 
-// choose returns the mutations that are asked for.
+// choose returns the requested mutations.
 func choose(all []mutation, which string) ([]mutation, error) {
 	wanted := func(m mutation) bool { return true }
 	switch which {
@@ -92,7 +89,7 @@ func choose(all []mutation, which string) ([]mutation, error) {
 	return chosen, nil
 }
 
-// report prints the table and returns an error where anything is not killed.
+// report prints the table and returns an error if a mutation was not killed.
 func report(results []result, took time.Duration) error {
 	count := map[outcome]int{}
 	fmt.Println()

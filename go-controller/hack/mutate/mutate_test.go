@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestKept: every mutation that is kept can be read and still applies, and the sample
-// is neither empty nor large.
+// TestKept: every stored mutation can be parsed and still applies, and the sample is neither empty nor large.
 func TestKept(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
 	all, err := read(mutations)

@@ -9,19 +9,18 @@ import (
 	"strings"
 )
 
-// mutation is one file: a header, an empty line, and a unified diff from the root of
-// the repository.
+// mutation is a file with a header, an empty line, and a unified diff relative to the root of the repository.
 type mutation struct {
 	name, path string
-	breaks     string   // what does not hold any more
+	breaks     string   // what no longer holds
 	tests      []string // arguments of go test: packages and flags
 	sample     bool     // quick, part of the sample
-	files      []string // from the root of the repository
+	files      []string // relative to the root of the repository
 }
 
 var patched = regexp.MustCompile(`(?m)^--- a/(\S+)$`)
 
-// read returns the mutations of a directory, by name.
+// read returns the mutations in a directory, by name.
 func read(dir string) ([]mutation, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.patch"))
 	if err != nil {
@@ -47,7 +46,7 @@ func read(dir string) ([]mutation, error) {
 	return all, nil
 }
 
-// parse reads the file of a mutation.
+// parse parses the file of a mutation.
 func parse(text string) (mutation, error) {
 	var m mutation
 	header, diff, _ := strings.Cut(text, "\n\n")

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// outcome is what became of a mutation.
+// outcome is the outcome of a mutation.
 type outcome string
 
 const (
 	killed   outcome = "killed"
 	survived outcome = "survived"
-	// wrong is a mutation that says nothing: its patch does not apply or compile,
-	// or its tests do not pass without it.
+	// wrong means that the mutation is unusable: its patch does not apply or compile, or its tests fail even
+	// without it.
 	wrong outcome = "wrong"
 )
 
@@ -37,7 +37,7 @@ func (r result) String() string {
 	return strings.TrimSuffix(fmt.Sprintf("%s, %s", r.outcome, r.why), ", ")
 }
 
-// root is the directory of the repository, as seen from the module.
+// root is the root of the repository, relative to the module.
 const root = ".."
 
 var (
@@ -45,7 +45,7 @@ var (
 	notBuilt   = regexp.MustCompile(`(?m)^FAIL\s.*\[(build|setup) failed\]$`)
 )
 
-// try runs the tests of one mutation.
+// try applies one mutation and runs its tests.
 func try(ctx context.Context, m mutation) result {
 	start := time.Now()
 	r := result{mutation: m}
@@ -76,7 +76,7 @@ func judge(ctx context.Context, m mutation) (verdict outcome, why, output string
 	case notBuilt.MatchString(output):
 		return wrong, "it does not compile", output
 	}
-	// Tests that fail in any case notice nothing. Where they pass, go test knows by now.
+	// Tests that always fail detect nothing. If they pass, go test has cached that by now.
 	if sane, err := test(ctx, m.tests); err != nil {
 		return wrong, "its tests fail without it", sane
 	}
@@ -87,8 +87,7 @@ func judge(ctx context.Context, m mutation) (verdict outcome, why, output string
 	return killed, "by " + names[len(names)-1][1], output
 }
 
-// apply patches copies of the files below dir, and returns the file that has the
-// compiler use them.
+// apply patches copies of the files in dir, and returns the overlay file that makes the compiler use them.
 func apply(ctx context.Context, m mutation, dir string) (string, error) {
 	replace := map[string]string{}
 	for _, file := range m.files {
@@ -122,7 +121,7 @@ func apply(ctx context.Context, m mutation, dir string) (string, error) {
 	return overlay, os.WriteFile(overlay, text, 0o644)
 }
 
-// test runs go test and returns what it printed.
+// test runs go test and returns its output.
 func test(ctx context.Context, args []string) (string, error) {
 	args = append([]string{"test", "-failfast", "-vet=off", "-timeout=5m"}, args...)
 	output, err := exec.CommandContext(ctx, "go", args...).CombinedOutput()

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// inspect notes what a file uses: keys of external_ids, names of rows, functions that
-// return names or flows, and strings of ours that are no constants.
+// inspect notes what a file uses: keys of external_ids, names of rows, functions that return names or flows, and
+// our strings that are not constants.
 func (s *source) inspect(pkg string, f *ast.File) {
 	imports := map[string]string{}
 	for _, c := range s.constants {
@@ -27,7 +27,7 @@ func (s *source) inspect(pkg string, f *ast.File) {
 	}
 	for _, d := range f.Decls {
 		if g, ok := d.(*ast.GenDecl); ok && g.Tok != token.VAR {
-			continue // constants are read apart
+			continue // constants are handled separately
 		}
 		ast.Inspect(d, func(n ast.Node) bool {
 			switch n := n.(type) {
@@ -59,8 +59,7 @@ func (s *source) inspect(pkg string, f *ast.File) {
 	}
 }
 
-// ours reports whether a string is the name of a chain, or a key of annotations, labels
-// or external_ids.
+// ours reports whether a string is the name of a chain, or a key of annotations, labels or external_ids.
 func ours(v string) bool {
 	for _, prefix := range []string{"OVN-KUBE-", "k8s.ovn.org/", "egress-service.k8s.ovn.org/", "ovn-kube-"} {
 		if strings.HasPrefix(v, prefix) && !strings.Contains(v, " ") {
@@ -76,8 +75,8 @@ func (s *source) id(pkg string, imports map[string]string, e ast.Expr) {
 	}
 }
 
-// row notes the name that a literal of a northbound row gives. Names that package
-// topology makes, or that come from elsewhere, are not put together there.
+// row notes the name in a literal of a northbound row, unless package topology forms the name or it comes from
+// elsewhere.
 func (s *source) row(pkg string, lit *ast.CompositeLit) {
 	sel, ok := lit.Type.(*ast.SelectorExpr)
 	if !ok {
@@ -110,14 +109,14 @@ func (s *source) row(pkg string, lit *ast.CompositeLit) {
 	}
 }
 
-// set notes the address sets that calls of setName name.
+// set notes the address sets that are named in calls of setName.
 func (s *source) set(pkg string, call *ast.CallExpr) {
 	if f, ok := call.Fun.(*ast.Ident); ok && f.Name == "setName" && len(call.Args) > 0 {
 		s.rows = append(s.rows, rowName{pkg, "AddressSet", "setName(" + text(call.Args[0]) + ")"})
 	}
 }
 
-// assigned notes the name that a load balancer is given after it was made.
+// assigned notes a name that is assigned to a load balancer after its creation.
 func (s *source) assigned(pkg string, a *ast.AssignStmt) {
 	if sel, ok := a.Lhs[0].(*ast.SelectorExpr); ok && sel.Sel.Name == "Name" {
 		if x, ok := sel.X.(*ast.Ident); ok && x.Name == "lb" {
@@ -134,8 +133,7 @@ func text(n ast.Node) string {
 	return b.String()
 }
 
-// function notes functions of topology that return a name, and those of bridge that
-// return flows.
+// function notes functions of topology that return a name, and functions of bridge that return flows.
 func (s *source) function(pkg string, fn *ast.FuncDecl) {
 	if !fn.Name.IsExported() || fn.Recv != nil || fn.Type.Results == nil || len(fn.Type.Results.List) != 1 {
 		return
@@ -160,8 +158,8 @@ func (s *source) function(pkg string, fn *ast.FuncDecl) {
 	}
 }
 
-// pattern is an expression of strings with parameters in angle brackets. Calls of
-// other functions stand as "{Name}" until all are known.
+// pattern returns a string expression with its parameters in angle brackets. Calls of other functions become
+// "{Name}" until all are known.
 func (s *source) pattern(e ast.Expr) (string, bool) {
 	switch e := e.(type) {
 	case *ast.BinaryExpr:

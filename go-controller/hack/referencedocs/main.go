@@ -1,7 +1,6 @@
-// Command referencedocs writes the reference of the constants of the network to the
-// file named by its argument: docs/design/reference.md. Values come from the source
-// of go-controller/pkg, which is parsed; flows and chains from the planners that make
-// them. It fails where something that belongs on the page has no description.
+// Command referencedocs writes the reference of the network's constants, docs/design/reference.md, to the file
+// given as argument. Values are parsed from the source in go-controller/pkg; flows and chains come from the
+// planners that produce them. It fails if something that belongs on the page has no description.
 package main
 
 import (

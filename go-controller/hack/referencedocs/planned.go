@@ -17,7 +17,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// The node that the flows on the page are of.
+// The node whose flows the page shows.
 var (
 	exampleBridge = bridge.Bridge{MAC: "MAC", EncapPort: 6081}
 	exampleFamily = bridge.Family{
@@ -50,17 +50,17 @@ var planners = map[string]func() []host.Flow{
 	},
 }
 
-// plannedFlow is a flow and who plans it.
+// plannedFlow is a flow and its planner.
 type plannedFlow struct {
 	table, priority int
 	match, actions  string
 	planner         string
 }
 
-// key is what flows are described by.
+// key returns the key of a flow's description.
 func (f plannedFlow) key() string { return fmt.Sprintf("%s/%d/%d", f.planner, f.table, f.priority) }
 
-// flows returns the flows of all planners, in the order in which Open vSwitch tries them.
+// flows returns the flows of all planners, in the order in which Open vSwitch matches them.
 func flows(exported []string) ([]plannedFlow, error) {
 	var out []plannedFlow
 	for _, name := range exported {
@@ -85,7 +85,7 @@ func flows(exported []string) ([]plannedFlow, error) {
 	return out, nil
 }
 
-// plannedChain is a chain of iptables and the package that declares it.
+// plannedChain is an iptables chain and the package that declares it.
 type plannedChain struct {
 	host.Chain
 	pkg string
@@ -110,7 +110,7 @@ func chains() []plannedChain {
 	return out
 }
 
-// jumps is how a chain is reached.
+// jumps describes how a chain is reached.
 func (c plannedChain) jumps() string {
 	var out []string
 	for _, j := range c.Jumps {

@@ -14,7 +14,7 @@ import (
 
 const packages = "../../pkg"
 
-// read parses the tree once. Each test has a copy of its own, to change.
+// read parses the tree once. Each test gets its own copy to modify.
 func read(t *testing.T) *source {
 	t.Helper()
 	s, err := tree()
@@ -29,7 +29,7 @@ func read(t *testing.T) *source {
 
 var tree = sync.OnceValues(func() (*source, error) { return parse(packages) })
 
-// TestPage: the page in the repository says what the constants are.
+// TestPage: the page in the repository is up to date.
 func TestPage(t *testing.T) {
 	want, err := render(read(t))
 	if err != nil {
@@ -44,8 +44,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestNew: a constant with a role that is added without a description is refused, in
-// whatever package it is.
+// TestNew: a new constant with a role on the page but no description is refused, in any package.
 func TestNew(t *testing.T) {
 	for _, test := range []struct{ pkg, file, name, value string }{
 		{"topology", "policy.go", "PriorityNew", "777"},
@@ -89,7 +88,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestChanged: another value makes another page.
+// TestChanged: a changed value changes the page.
 func TestChanged(t *testing.T) {
 	s := read(t)
 	before, err := render(s)
@@ -123,7 +122,7 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestUsed: what is not a constant comes onto the page, or is refused, too.
+// TestUsed: values that are not constants are put on the page, or refused.
 func TestUsed(t *testing.T) {
 	for name, change := range map[string]func(*source){
 		"external_ids": func(s *source) { s.ids = append(s.ids, externalID{"pod", "new"}) },
@@ -142,7 +141,7 @@ func TestUsed(t *testing.T) {
 	}
 }
 
-// TestParse: what the source says in whatever form.
+// TestParse: parses the various forms of source code.
 func TestParse(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) {

@@ -11,11 +11,11 @@ import (
 	"unicode/utf8"
 )
 
-// page is what is being written.
+// page is the page being written.
 type page struct {
 	*source
 	strings.Builder
-	used  map[string]bool // descriptions that were asked for
+	used  map[string]bool // descriptions that were used
 	shown map[string]bool // constants that are on the page
 	errs  []error
 }
@@ -35,7 +35,7 @@ func render(s *source) (string, error) {
 
 func (p *page) fail(format string, args ...any) { p.errs = append(p.errs, fmt.Errorf(format, args...)) }
 
-// describe returns the description of what has a key, or else what its comment says.
+// describe returns the description for a key, or else the doc comment.
 func (p *page) describe(key, name, doc string) string {
 	if text, ok := texts[key]; ok {
 		p.used[key] = true
@@ -56,7 +56,7 @@ func (p *page) constant(c *constantDecl) string {
 	return p.describe(c.key(), c.name, c.doc)
 }
 
-// table writes a table of Markdown.
+// table writes a Markdown table.
 func (p *page) table(columns string, rows [][]string) {
 	names := strings.Split(columns, "|")
 	p.WriteString("\n| " + strings.Join(names, " | ") + " |\n" + strings.Repeat("| --- ", len(names)) + "|\n")
@@ -68,8 +68,8 @@ func (p *page) table(columns string, rows [][]string) {
 	}
 }
 
-// list returns the constants for which keep says so, by their values: descending
-// numbers, strings in order.
+// list returns the constants for which keep returns true, sorted by value: numbers in descending order, strings
+// alphabetically.
 func (p *page) list(keep func(*constantDecl) bool) []*constantDecl {
 	var out []*constantDecl
 	for _, c := range p.constants {
@@ -131,7 +131,7 @@ func (p *page) flows() {
 	p.WriteString(flowsTail)
 }
 
-// numbered is a row about one number.
+// numbered returns a row about one number.
 func (p *page) numbered(key string) []string {
 	c := p.byName[key]
 	if c == nil || !c.isInt() {
@@ -199,7 +199,7 @@ func (p *page) routing() {
 		return c.isInt() && c.pkg != "bridge" && (strings.HasSuffix(lower, "table") || strings.HasSuffix(lower, "tablebase"))
 	}) {
 		if p.shown[c.key()] = true; strings.EqualFold(c.name, "mainTable") && len(rows) > 0 && rows[len(rows)-1][0] == c.text() {
-			rows[len(rows)-1][1] += ", " + code(c.pkg) // each has its own name for it
+			rows[len(rows)-1][1] += ", " + code(c.pkg) // each package has its own name for it
 			continue
 		}
 		rows = append(rows, []string{c.text(), code(c.pkg), p.constant(c)})
@@ -295,7 +295,7 @@ func (p *page) names() {
 	}
 	for _, f := range p.functions {
 		name := f.pattern
-		for range 3 { // calls within calls
+		for range 3 { // nested calls
 			for call, pattern := range patterns {
 				name = strings.ReplaceAll(name, call, pattern)
 			}
@@ -322,7 +322,7 @@ func (p *page) names() {
 	p.table("name|what it is|package", rows)
 }
 
-// complete looks for what has a role on the page and is not there.
+// complete fails for everything that belongs on the page but is not there.
 func (p *page) complete() {
 	for _, c := range p.constants {
 		role := c.isString() && ours(c.text()) && c.pkg != "config" ||

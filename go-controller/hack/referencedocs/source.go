@@ -14,26 +14,26 @@ import (
 	"strings"
 )
 
-// source is what the page needs to know of the source below a directory.
+// source is what the page needs from the source code in a directory.
 type source struct {
 	constants []*constantDecl
 	functions []nameFunc
 	ids       []externalID
 	// flows are the exported functions of package bridge that return flows.
 	flows []string
-	// rows are the names of northbound rows that are put together in planners.
+	// rows are the names of northbound rows that planners form.
 	rows []rowName
-	// loose are strings with a prefix of ours that are no constants.
+	// loose are strings with one of our prefixes that are not constants.
 	loose []string
 
-	byName map[string]*constantDecl // "pkg.Name", the package by its path below the directory
+	byName map[string]*constantDecl // "pkg.Name", where pkg is the package's path relative to the directory
 }
 
-// constantDecl is a constant that was declared.
+// constantDecl is a declared constant.
 type constantDecl struct {
 	pkg, name, file string
 	doc             string
-	value           constant.Value // nil where it cannot be told
+	value           constant.Value // nil if it cannot be evaluated
 	expr            ast.Expr
 	busy            bool
 	imports         map[string]string
@@ -50,11 +50,11 @@ type externalID struct{ pkg, key string }
 // rowName is an expression that names a row of a table.
 type rowName struct{ pkg, table, expr string }
 
-// skipped are directories whose constants are not of the network: models and clients
-// that are generated, and harnesses of tests.
+// skipped are directories whose constants are not part of the network: generated models and clients, and test
+// harnesses.
 var skipped = []string{"generated", "testing", "nb/nbdb", "ovs/vswitchd"}
 
-// parse reads all packages below dir.
+// parse parses all packages in dir.
 func parse(dir string) (*source, error) {
 	s := &source{byName: map[string]*constantDecl{}}
 	set := token.NewFileSet()
@@ -103,7 +103,7 @@ func parse(dir string) (*source, error) {
 	return s, nil
 }
 
-// declare notes the constants of a file.
+// declare collects the constants of a file.
 func (s *source) declare(pkg, file string, f *ast.File) {
 	imports := map[string]string{}
 	for _, i := range f.Imports {
@@ -129,7 +129,7 @@ func (s *source) declare(pkg, file string, f *ast.File) {
 			}
 			for i, name := range v.Names {
 				if i >= len(v.Values) {
-					continue // iota: no constant of the network counts
+					continue // iota: no constant of the network is numbered
 				}
 				c := &constantDecl{pkg: pkg, name: name.Name, file: file, doc: doc, expr: v.Values[i], imports: imports}
 				s.constants = append(s.constants, c)
@@ -139,8 +139,7 @@ func (s *source) declare(pkg, file string, f *ast.File) {
 	}
 }
 
-// evaluate finds out the value of a constant: of literals, of constants of this tree,
-// of operators and of conversions.
+// evaluate evaluates a constant made of literals, constants of this tree, operators and conversions.
 func (s *source) evaluate(c *constantDecl) {
 	if c.value != nil || c.busy {
 		return
@@ -183,7 +182,7 @@ func (s *source) valueOf(pkg string, imports map[string]string, e ast.Expr) cons
 	return nil
 }
 
-// text is a value as the page shows it.
+// text returns a value as shown on the page.
 func (c *constantDecl) text() string {
 	switch {
 	case c.value == nil:

@@ -1,7 +1,7 @@
 package main
 
-// texts describes what is on the page, where its comment in the code does not or is
-// not on it alone. Every key has to be in use.
+// texts are the descriptions of things on the page whose comments in the code do not describe them, or describe
+// other things as well. Every key has to be in use.
 var texts = map[string]string{
 	"owner topology.PriorityNoPod":             "`network`, in local gateway mode for each node",
 	"owner topology.PriorityNodeLocal":         "`network`, for each node and family",
@@ -251,8 +251,8 @@ var texts = map[string]string{
 	"topology.PatchPort":              "Port of the external bridge towards br-int, under the name that ovn-controller gives it",
 	"topology.PatchPeer":              "Its other end, on br-int",
 
-	// Names of northbound rows that planners put together; a description without a
-	// name is of one that is on the page already.
+	// Names of northbound rows that planners form; a description without a name is for a name that is already on
+	// the page.
 	`row externalroute AddressSet name`:                                                         "-",
 	`row externalroute AddressSet setName("external_gateway_pods")`:                             "external_gateway_pods_<node>_ip4: `Address_Set`: pods that a policy sends to their gateway router. Dashes in the name of the node become underscores, here and below",
 	`row externalroute AddressSet setName("external_gateway_routed")`:                           "external_gateway_routed_<node>_ip4: `Address_Set`: pods with a gateway that is up",

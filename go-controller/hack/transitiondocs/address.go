@@ -9,7 +9,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 )
 
-// Names in the situations that the planners are asked about.
+// Names in the situations passed to the planners.
 const (
 	this    = "this"
 	another = "another"
@@ -29,7 +29,7 @@ var items = []struct {
 	{"this node", this, ""},
 }
 
-// addressOnNode writes the table of an address on one node.
+// addressOnNode writes the table of the states of an address on a node.
 func addressOnNode(b *strings.Builder) {
 	b.WriteString(`## An egress address on a node
 
@@ -52,7 +52,7 @@ A node says that it is prepared (` + "`awaiting`" + `) where the items name it, 
 	diagram(b)
 }
 
-// diagram draws what leads from one state to another.
+// diagram draws the transitions between states.
 func diagram(b *strings.Builder) {
 	b.WriteString("```mermaid\nstateDiagram-v2\n    [*] --> released\n")
 	for s := egressip.Released; s <= egressip.Retained; s++ {
@@ -80,7 +80,7 @@ func diagram(b *strings.Builder) {
 	b.WriteString("```\n\n")
 }
 
-// next asks what an address becomes on this node.
+// next returns the next state of an address on this node.
 func next(node, from string, thisHas, anotherHas bool) string {
 	status := v1.EgressIPStatus{}
 	if node != "" {

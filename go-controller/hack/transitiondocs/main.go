@@ -1,7 +1,6 @@
-// Command transitiondocs writes the tables of what becomes of an egress address on a node
-// and of a pod's traffic to the file named by its argument:
-// docs/design/egress-ip-transitions.md. They come from the functions that decide about it,
-// which are asked about every situation.
+// Command transitiondocs writes the transition tables of an egress address on a node and of a pod's traffic,
+// docs/design/egress-ip-transitions.md, to the file given as argument. They are produced by calling the functions
+// that decide, for every situation.
 package main
 
 import (
@@ -42,7 +41,7 @@ func row(b *strings.Builder, cells ...string) {
 	b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
 }
 
-// head writes the head of a table.
+// head writes the header of a table.
 func head(b *strings.Builder, cells ...string) {
 	row(b, cells...)
 	b.WriteString(strings.Repeat("| --- ", len(cells)) + "|\n")

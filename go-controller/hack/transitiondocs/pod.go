@@ -24,7 +24,7 @@ type event struct {
 	apply func(*egressip.Steering)
 }
 
-// chassis are the events that follow from what was written: chassis put it in force.
+// chassis returns the events that follow from what was written: chassis apply it.
 func chassis(s egressip.Steering) []event {
 	var events []event
 	for _, site := range slices.SortedFunc(maps.Keys(s.Now.NATs), func(a, b egressip.Site) int { return strings.Compare(a.Node, b.Node) }) {
@@ -38,15 +38,15 @@ func chassis(s egressip.Steering) []event {
 	return events
 }
 
-// scenario is how a table of a pod's traffic begins, and what may happen but for what
-// chassis do, in any order.
+// scenario is the initial situation of a table of a pod's traffic, and the events that may happen, in any order, in
+// addition to those of chassis.
 type scenario struct {
 	title, text string
 	begin       egressip.Steering
 	events      func(egressip.Steering) []event
 }
 
-// answers is the event that a node answers for the address which it is to hold.
+// answers returns the event that a node acknowledges the address assigned to it.
 func answers(s egressip.Steering) []event {
 	if len(s.Paths) == 0 || s.Paths[0].Answered {
 		return nil
@@ -97,7 +97,7 @@ func scenarios() []scenario {
 	}
 }
 
-// podTraffic writes the tables of the traffic of a pod with one address.
+// podTraffic writes the tables for the traffic of a pod with one address.
 func podTraffic(b *strings.Builder) error {
 	b.WriteString(`## The traffic of a pod
 
@@ -115,16 +115,16 @@ which happens when it "may start".
 	return nil
 }
 
-// maxSituations bounds a table: planners that do not come to an end are a defect.
+// maxSituations limits the size of a table: planners that do not terminate are a defect.
 const maxSituations = 60
 
 // situation is one row of a table.
 type situation struct {
 	egressip.Steering
-	next []string // what can happen, and the numbers of the rows that follow
+	next []string // possible events, and the numbers of the rows they lead to
 }
 
-// explore returns all situations that a scenario can come to.
+// explore returns all reachable situations of a scenario.
 func (sc scenario) explore() ([]situation, error) {
 	known := map[string]int{}
 	var all []situation
@@ -176,8 +176,7 @@ func (sc scenario) write(b *strings.Builder) error {
 	return nil
 }
 
-// policy tells where the policy of the database leads, and that of the pod's chassis where
-// it is another one.
+// policy describes where the policy in the database leads, and where that of the pod's chassis leads if it differs.
 func policy(s egressip.Steering) string {
 	now, force := leads(s.Now), leads(s.InForce)
 	if now == force {
@@ -205,7 +204,7 @@ func leads(s egressip.State) string {
 	return strings.Join(nodes, " and ")
 }
 
-// translations tells on which nodes the database has the pod translated to the address.
+// translations describes on which nodes the database translates the pod to the address.
 func translations(s egressip.Steering) string {
 	var list []string
 	for _, n := range []egressip.Placement{nodeA, nodeB} {
@@ -232,7 +231,7 @@ const (
 	waits    = "waits"
 )
 
-// gate reports whether a pod may start; one that runs sends.
+// gate returns whether a pod may start; a running pod sends.
 func gate(s egressip.Steering) string {
 	switch {
 	case !s.Pod.Pending && !s.Pod.Late:

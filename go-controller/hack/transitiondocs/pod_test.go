@@ -6,8 +6,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 )
 
-// TestNoLeak: in no situation does the pod's chassis lead what a pod that runs, or may
-// start, sends to a node that does not translate it.
+// TestNoLeak: in no situation does the pod's chassis send the traffic of a pod that is running, or may start, to a
+// node that does not translate it.
 func TestNoLeak(t *testing.T) {
 	for _, sc := range scenarios() {
 		all, err := sc.explore()
@@ -30,8 +30,8 @@ func TestNoLeak(t *testing.T) {
 	}
 }
 
-// TestEnds: whatever happens first, each scenario comes to a situation in which nothing is
-// left to be done, and all of those are one.
+// TestEnds: whatever happens first, each scenario reaches a final situation in which nothing is left to be done,
+// and all final situations are the same.
 func TestEnds(t *testing.T) {
 	for _, sc := range scenarios() {
 		all, err := sc.explore()

@@ -92,8 +92,8 @@ func (s *Set) Unsnatted(at map[string]func() (uint64, error)) {
 	s.dropped(unsnatted, at)
 }
 
-// NoReply registers the sources of the number of packets that the node dropped because pods of an egress feature
-// sent them from the port of a Service without replying to anybody, by where they were dropped. Call it once.
+// NoReply registers the sources of the number of packets that pods of an egress feature sent from the port of a
+// Service and that the node dropped because they are not replies, by where they were dropped. Call it once.
 func (s *Set) NoReply(at map[string]func() (uint64, error)) {
 	s.dropped(noReply, at)
 }
