@@ -2,7 +2,9 @@
 // product code, on its own, runs the tests that should then fail, and prints a table of what was killed and what
 // survived. The working tree is not modified: the compiler is given patched copies of the files instead.
 //
-// # MUTATEUSAGE
+//	mutate         a small sample
+//	mutate all     every mutation
+//	mutate REGEXP  mutations whose names match
 //
 // It runs in the directory of the module.
 package main

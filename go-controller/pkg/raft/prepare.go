@@ -180,8 +180,8 @@ func (m Member) do(ctx context.Context, todo action, recorded string) (later boo
 	return false, nil
 }
 
-// replace makes another file with ovsdb-tool, given the arguments after the file's name, and replaces the existing file,
-// which is kept next to it. The file is always complete, whenever this process ends.
+// replace makes another file with ovsdb-tool, given the arguments after the file's name, and replaces the existing
+// file, which is kept next to it. The file is always complete, whenever this process ends.
 func (db Database) replace(ctx context.Context, command []string, args ...string) error {
 	unlock, err := db.lock()
 	if err != nil {
