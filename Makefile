@@ -1,4 +1,4 @@
-# Run "make help" for what there is.
+# Run "make help" for a list of targets.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -7,9 +7,9 @@ MAKEFLAGS += --no-print-directory
 
 OUT := $(CURDIR)/_output
 BIN := $(OUT)/bin
-# Modules to lint. Not contrib/kin/kubernetes, contrib/kin/dns and test/conformance:
-# short mains whose check would take all of Kubernetes with it; and contrib/kin/cni
-# has no source of its own.
+# Modules to lint. contrib/kin/kubernetes, contrib/kin/dns and test/conformance are left out,
+# because they are short main packages, and linting them would load all of Kubernetes;
+# contrib/kin/cni has no source of its own.
 MODULES := go-controller contrib/kin test/e2e test/monitoring test/page test/scale dist/images dist/release
 
 VERSION_PACKAGE := github.com/ovnkube/ovnkube/go-controller/pkg/version
@@ -17,8 +17,8 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 COMMIT := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X $(VERSION_PACKAGE).Version=$(VERSION) -X $(VERSION_PACKAGE).Commit=$(COMMIT)
 
-# All that is compiled without the race detector is compiled in one way, so that
-# builds, linter and tests find each other's packages in the build cache.
+# Everything compiled without the race detector uses the same settings, so that
+# builds, linter and tests share packages in the build cache.
 export CGO_ENABLED := 0
 
 KIN := $(BIN)/kin
@@ -41,7 +41,7 @@ build: ## Build ovnkube, ovn-k8s-cni-overlay and kin into _output/bin (static)
 PREFIX ?= /usr/local
 
 .PHONY: install
-install: build ## Install ovnkube, and its plug-in for kubectl, into PREFIX (/usr/local)
+install: build ## Install ovnkube, and its kubectl plugin, into PREFIX (/usr/local)
 	install -D -m 755 $(BIN)/ovnkube $(DESTDIR)$(PREFIX)/bin/ovnkube
 	ln -sf ovnkube $(DESTDIR)$(PREFIX)/bin/kubectl-egress
 
@@ -50,7 +50,7 @@ image: build ## Build the container image without a container engine into _outpu
 	@dist/images/build.sh $(OUT)
 
 .PHONY: release
-release: ## Write what is released into _output/release: binaries, image, manifests, licenses, checksums (root, for the image)
+release: ## Write the files of a release into _output/release: binaries, image, manifests, licenses, checksums (root, for the image)
 	@dist/release/release.sh $(OUT)
 
 .PHONY: deps
@@ -68,17 +68,17 @@ generate: ## Write all generated files
 	go-controller/hack/generate.sh
 
 .PHONY: graph
-graph: ## Draw which packages import which into docs/design/packages.svg
+graph: ## Draw the import graph of the packages into docs/design/packages.svg
 	cd go-controller && go run ./hack/graph ../docs/design/packages.svg
 
 .PHONY: verify
-verify: ## Fail where a generated file is stale
+verify: ## Fail if a generated file is stale
 	@go-controller/hack/verify.sh
 
 ##@ Checks
 
-# golangci-lint is a module of its own: its dependencies stay out of ours. It
-# takes a minute to build, once for each version.
+# golangci-lint is a module of its own, to keep its dependencies out of ours. Building it
+# takes a minute, once for each version.
 GOLANGCI_LINT := $(BIN)/golangci-lint
 $(GOLANGCI_LINT): go-controller/hack/tools/go.mod go-controller/hack/tools/go.sum
 	@echo "building golangci-lint (once)"
@@ -91,8 +91,8 @@ lint: $(GOLANGCI_LINT) ## Run golangci-lint, with the import walls, over every m
 		(cd $$module && $(GOLANGCI_LINT) run --allow-parallel-runners -c $(CURDIR)/.golangci.yml ./...); \
 	done
 
-# The quick loop leaves out the packages whose tests start databases or make
-# namespaces: they import a harness for it.
+# Quick tests exclude the packages whose tests start databases or create
+# namespaces, which are recognized by the test harnesses that they import.
 HARNESSES := testing/(netnstest|ovsdbtest|ovntrace)
 .PHONY: unit
 unit: ## Run the quick tests: no root, no OVN, under a minute
@@ -100,9 +100,9 @@ unit: ## Run the quick tests: no root, no OVN, under a minute
 		grep -v -E '$(HARNESSES)|/generated/' | cut -d' ' -f1)
 	cd contrib/kin && go test -short ./...
 
-# The race detector's own store of stacks crashes now and then (SIGSEGV in
-# StackDepotBase::Put, Go 1.26) where goroutines start by the ten thousand, as the
-# tests of health do under a clock of their own.
+# The race detector's stack depot occasionally crashes (SIGSEGV in
+# StackDepotBase::Put, Go 1.26) when tens of thousands of goroutines start, as in the
+# tests of health, which run under a fake clock.
 WITHOUT_RACE := go-controller/pkg/health
 .PHONY: test-layers
 test-layers: ## Run every test below the cluster, against real databases and kernels (root)
@@ -111,7 +111,7 @@ test-layers: ## Run every test below the cluster, against real databases and ker
 	cd contrib/kin && go test -vet=off ./...
 	cd dist/release && go test -vet=off ./...
 
-# Every target runs by itself, so that one that is added needs no entry here.
+# Fuzz targets are found automatically, so new ones need no entry here.
 FUZZTIME ?= 1m
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder and planner for FUZZTIME each (FUZZ=REGEXP, FUZZ_WORKERS)
@@ -122,10 +122,10 @@ fuzz-short: ## Fuzz every decoder and planner with a few hundred inputs
 	FUZZTIME=300x go-controller/hack/fuzz.sh
 
 .PHONY: mutate
-mutate: ## Break product code on purpose and see tests fail: a sample, MUTATE=all or MUTATE=REGEXP (root)
+mutate: ## Break product code on purpose and check that tests fail: a sample, MUTATE=all or MUTATE=REGEXP (root)
 	cd go-controller && go run ./hack/mutate '$(MUTATE)'
 
-# Go's limit is one for each package; the longest, suite, takes some 30 minutes on two cores.
+# Go's limit applies to each package; the slowest one, suite, takes some 30 minutes on two cores.
 E2E_TIMEOUT ?= 60m
 E2E_PACKAGES ?=
 FIGURES := $(OUT)/figures.json
@@ -141,20 +141,20 @@ e2e-full: ## Run the end-to-end tests, every one in both gateway modes (root; as
 	E2E_FULL=1 $(MAKE) e2e
 
 .PHONY: e2e-long
-e2e-long: ## Run the end-to-end tests that take time after time with twenty times each (root; E2E_RUN, hours)
+e2e-long: ## Run the end-to-end tests of random events, with many repetitions (root; E2E_RUN, hours)
 	E2E_FULL=1 FAILOVER_RUNS=20 LEAK_EVENTS=50 LEAK_DOWN=1m EGRESSIP_FAILOVERS=20 EGRESSIP_MOVES=20 EGRESSIP_REBOOTS=20 EGRESSIP_TAKEOVER=50 EGRESSIP_NEWPODS=60 EGRESSIP_STARTS=40 FAULTS=all BLIND=all OUTAGES=3 \
 		EXTERNAL_GATEWAY_RESTARTS=20 $(MAKE) e2e E2E_TIMEOUT=6h E2E_PACKAGES=./suite E2E_RUN='$(or $(E2E_RUN),Gateway/(NoLeak|FailoverLatency|EgressIP|ExternalGateways|Faults|Blind|Outage)|TestOptions)'
 
 .PHONY: chaos
-chaos: ## Have CHAOS_FAULTS random faults (200) happen to a kin cluster under egress traffic (root; SEED, which a run prints)
+chaos: ## Inject CHAOS_FAULTS random faults (200) into a kin cluster under egress traffic (root; SEED, which a run prints)
 	CHAOS_FAULTS=$(or $(CHAOS_FAULTS),200) CHAOS_SEED=$(SEED) $(MAKE) e2e E2E_TIMEOUT=6h E2E_PACKAGES=./suite E2E_RUN='TestLocalGateway/Chaos' E2E_FLAGS='-v $(E2E_FLAGS)'
 
 .PHONY: high-availability-test
 high-availability-test: ## Turn a cluster from the manifests into one with three masters and clustered databases, and take members away (root)
 	HIGH_AVAILABILITY=1 $(MAKE) e2e E2E_PACKAGES=./suite E2E_RUN='TestInstalled/HighAvailability' E2E_FLAGS='-v $(E2E_FLAGS)'
 
-# The version to begin with: the last tag that is not this commit, and where there is none
-# the first commit whose databases speak TLS.
+# The version to start from: the last tag before this commit, or, if there is none,
+# the first commit whose databases use TLS.
 UPGRADE_FROM ?= $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null || echo da75b58d8629e1eda9e87628721481a219d936de)
 .PHONY: upgrade-test
 upgrade-test: build image ## Upgrade a cluster from the manifests of an earlier version (UPGRADE_FROM=REVISION) under egress traffic, and go back (root)
@@ -162,13 +162,13 @@ upgrade-test: build image ## Upgrade a cluster from the manifests of an earlier 
 	UPGRADE_DIR=$(OUT)/upgrade $(MAKE) e2e E2E_PACKAGES=./suite E2E_RUN='TestUpgrade' E2E_FLAGS='-v $(E2E_FLAGS)'
 
 .PHONY: page-test
-page-test: cluster-binaries image ## Look at the egress map, of "ovnkube egress serve" and of a master, with Chromium on a kin cluster (root; installs Chromium, 220 MB; PAGE_SCREENSHOTS=DIR)
+page-test: cluster-binaries image ## Test the egress page of "ovnkube egress serve" and of a master with Chromium on a kin cluster (root; installs Chromium, 220 MB; PAGE_SCREENSHOTS=DIR)
 	@contrib/install-deps.sh chromium-headless-shell fonts-dejavu-core
 	cd test/page && KIN=$(KIN) E2E_LOGS=$(OUT)/e2e-logs PAGE_SCREENSHOTS=$(if $(PAGE_SCREENSHOTS),$(abspath $(PAGE_SCREENSHOTS))) \
 		go test -vet=off -count=1 -v -timeout 20m ./...
 
 .PHONY: monitoring-test
-monitoring-test: cluster-binaries image ## Ask a Prometheus that scrapes a kin cluster what dashboard and alerts ask, while a node fails (root; MONITORING_PLOTS=DIR)
+monitoring-test: cluster-binaries image ## Run the queries of dashboard and alerts on a Prometheus that scrapes a kin cluster, while a node fails (root; MONITORING_PLOTS=DIR)
 	@contrib/install-deps.sh prometheus
 	cd test/monitoring && KIN=$(KIN) E2E_LOGS=$(OUT)/e2e-logs MONITORING_PLOTS=$(if $(MONITORING_PLOTS),$(abspath $(MONITORING_PLOTS))) \
 		go test -vet=off -count=1 -v -timeout 20m ./...
@@ -212,11 +212,11 @@ scale-plot: ## Plot time against size of runs with several SCALE_TIMES into _out
 	@$(if $(FILES),,$(error say what to plot: make scale-plot FILES='FILE...'))cd test/scale && go run . plot $(SCALE) $(abspath $(FILES)) >$(OUT)/scale.svg
 
 .PHONY: scale-test
-scale-test: cluster-binaries ## Test what measures, on the smallest cluster (root)
+scale-test: cluster-binaries ## Test the scale measurements on the smallest cluster (root)
 	cd test/scale && go test -count=1 ./...
 
-# Kubernetes and the image are built beside the tests that need neither, with the time of
-# the processors that those leave.
+# Kubernetes and the image are built in parallel with the tests that need neither, using the CPU time
+# that these tests leave.
 .PHONY: test
 test: deps build ## Run everything
 	@set -m; log=$(OUT)/cluster-binaries.log; \

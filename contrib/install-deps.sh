@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that building, testing and the local cluster
-# need, and says which ones. With --check it only says what is missing. Packages that
-# are named are installed, too: those that only one test needs.
+# need, and lists them. With --check it only lists what is missing. Packages given as
+# arguments, which only single tests need, are installed as well.
 #
-# No daemon is started: the clusters run their own, each in namespaces of its
-# own, and must never meet one of the machine.
+# No daemon is started: the clusters run their own daemons in separate
+# namespaces, which must not come into contact with daemons of the machine.
 set -euo pipefail
 
 PACKAGES=(
@@ -15,12 +15,12 @@ PACKAGES=(
 	containerd runc busybox-static  # pods of the local cluster
 	iproute2 iptables nftables ethtool conntrack procps kmod util-linux
 	frr                             # BFD peers of external gateways, the router of MetalLB's test
-	mmdebstrap                      # the container image, without an engine
+	mmdebstrap                      # the container image, without a container engine
 	prometheus                      # promtool, which checks metrics, alerts and their tests
 	openssl                         # certificates in the tests of TLS connections
-	tcpdump                         # to look at what a test saw
+	tcpdump                         # to inspect what a test saw
 )
-declare -A UNITS=( # daemons that a package would start
+declare -A UNITS=( # the daemons that a package would start
 	[openvswitch-switch]="openvswitch-switch ovs-vswitchd ovsdb-server"
 	[ovn-central]="ovn-central ovn-northd ovn-ovsdb-server-nb ovn-ovsdb-server-sb"
 	[ovn-host]="ovn-host ovn-controller"
@@ -28,7 +28,7 @@ declare -A UNITS=( # daemons that a package would start
 	[frr]="frr"
 	[prometheus]="prometheus"
 )
-GO_MINIMUM=1.21 # from here on the go command fetches the version that go.mod names
+GO_MINIMUM=1.21 # from this version on, the go command fetches the version that go.mod requires
 
 say() { echo "install-deps: $*"; }
 fail() { say "$*" >&2; exit 1; }
@@ -41,7 +41,7 @@ go_is_enough() { # version
 	[[ $(printf '%s\n' "$GO_MINIMUM" "$1" | sort -V | head -1) == "$GO_MINIMUM" ]]
 }
 
-# missing prints the packages to install, one a line.
+# missing prints the packages to install, one per line.
 missing() {
 	local p
 	for p in "${PACKAGES[@]}"; do
@@ -49,7 +49,7 @@ missing() {
 	done
 }
 
-# need_go prints the package that brings a usable go command, if there is none yet.
+# need_go prints the package that provides a usable go command, unless there is one already.
 need_go() {
 	local have
 	have=$(go env GOVERSION 2>/dev/null || true)
@@ -61,7 +61,7 @@ install() { # packages
 	export DEBIAN_FRONTEND=noninteractive
 	local policy=/usr/sbin/policy-rc.d p unit
 	if [[ ! -e $policy ]]; then
-		# The file is ours, so it goes again, however this script ends.
+		# We created the file, so it is removed however this script ends.
 		trap 'rm -f /usr/sbin/policy-rc.d' EXIT
 		printf '#!/bin/sh\nexit 101\n' >"$policy"
 		chmod +x "$policy"
@@ -74,7 +74,7 @@ install() { # packages
 			fail "this machine's packages offer Go ${candidate:-nothing}: install Go $GO_MINIMUM or newer yourself"
 	fi
 	apt-get install -y -qq --no-install-recommends "$@" >/dev/null || fail "apt-get could not install: $*"
-	# Nor at the next boot, where it was us who brought the package.
+	# Packages that we installed must not start daemons at the next boot either.
 	if [[ -d /run/systemd/system ]]; then
 		for p in "$@"; do
 			for unit in ${UNITS[$p]:-}; do

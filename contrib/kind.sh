@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs ovnkube on a kind cluster, for those who have Docker, kind and kubectl.
+# Creates a kind cluster with ovnkube. Needs Docker, kind and kubectl.
 #
 #   contrib/kind.sh [create|delete]
 #
@@ -10,7 +10,7 @@
 #   HA=                  not empty: three control-plane nodes, with three masters and
 #                        clustered databases (docs/high-availability.md)
 #
-# make kind-e2e tests with it; make test does not: it uses kin, which needs no Docker. The
+# "make kind-e2e" runs tests on such a cluster; "make test" uses kin instead, which needs no Docker. The
 # machine's kernel must have the Open vSwitch module, which the nodes share.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -31,7 +31,7 @@ done
 MASTERS=1
 [[ -z $HA ]] || MASTERS=3
 [[ $WORKERS =~ ^[0-9]+$ ]] || fail "WORKERS is $WORKERS; allowed: a number"
-case $IP_FAMILY in # SUBNETS are ovnkube's: with the size of a node's part
+case $IP_FAMILY in # SUBNETS is for ovnkube: with the prefix length of each node's subnet
 ipv4) PODS=10.244.0.0/16 SUBNETS=10.244.0.0/16/24 SERVICES=10.96.0.0/16 ;;
 ipv6) PODS=fd00:10:244::/48 SUBNETS=fd00:10:244::/48/64 SERVICES=fd00:10:96::/112 ;;
 dual) PODS=10.244.0.0/16,fd00:10:244::/48 SUBNETS=10.244.0.0/16/24,fd00:10:244::/48/64 SERVICES=10.96.0.0/16,fd00:10:96::/112 ;;
@@ -69,7 +69,7 @@ export KUBECONFIG
 KUBECONFIG=$(mktemp)
 trap 'rm -f "$KUBECONFIG"' EXIT
 kind get kubeconfig --name "$CLUSTER" >"$KUBECONFIG"
-# brackets prints an address as it stands before a port.
+# brackets prints an address in the form that can precede a port.
 brackets() { if [[ $1 == *:* ]]; then echo "[$1]"; else echo "$1"; fi; }
 
 masters=()
@@ -79,11 +79,11 @@ for ((i = 1; i <= MASTERS; i++)); do
 	read -r address _ < <(kubectl get node "$name" -o jsonpath='{.status.addresses[?(@.type=="InternalIP")].address}')
 	masters+=("$(brackets "$address")")
 done
-# members prints where clients reach a database: its port.
+# members PORT prints the addresses at which clients reach a database.
 members() { local IFS=,; echo "${masters[*]/%/:$1}" | sed 's/\(^\|,\)/\1ssl:/g'; }
 
 api=${masters[0]}
-if [[ -n $HA ]]; then # one of kind's own stands before the API servers
+if [[ -n $HA ]]; then # kind's load balancer is in front of the API servers
 	[[ $IP_FAMILY == ipv6 ]] && family=GlobalIPv6Address || family=IPAddress
 	api=$(brackets "$(docker inspect -f "{{.NetworkSettings.Networks.kind.$family}}" "$CLUSTER-external-load-balancer")")
 fi

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Installs MetalLB into a kin cluster: programs and images are built from its Go
-# module, the manifest is the module's own with the changes in kustomization.yaml.
+# module; the manifest is that of the module with the changes in kustomization.yaml.
 #
 #   contrib/metallb/install.sh [CLUSTER | --build-only]
 #
-# KIN is the kin program, _output/bin/kin where it is not set.
+# KIN is the kin program, by default _output/bin/kin.
 set -euo pipefail
 
 CLUSTER=${1:-${KIN_CLUSTER:-kin}}

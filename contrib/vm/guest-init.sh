@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Second life of the guest's first process, on the host's file system: makes what
-# a running system has, runs the command, and switches the guest off.
+# Second stage of the guest's init, on the host's file system: sets up
+# a running system, runs the command, and powers the guest off.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8
 
 ln -sf /proc/self/fd /dev/fd
@@ -12,7 +12,7 @@ mount -t devpts devpts /dev/pts
 mount -t tmpfs shm /dev/shm
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mount --bind "$(</run/vm/modules)" "/lib/modules/$(uname -r)"
-# Overlays of containers cannot lie on the root, which is one itself.
+# Containers' overlays cannot be on the root file system, which is an overlay itself.
 for dir in /tmp /var/lib/kin /var/lib/containerd; do
 	mkdir -p "$dir"
 	mount -t tmpfs -o size=90% tmpfs "$dir"
@@ -24,12 +24,12 @@ sysctl -qw fs.inotify.max_user_instances=4096 net.ipv4.ip_forward=1 net.ipv6.con
 ulimit -n 65536
 modprobe -a tun openvswitch geneve
 
-# The port that the host prints.
+# The port whose output the host prints.
 for port in /sys/class/virtio-ports/*; do
 	[[ $(<"$port/name") == output ]] && exec 3>"/dev/${port##*/}"
 done
-# Open vSwitch 3.1 starts without threads for new flows in the first seconds
-# after a boot, and then loses their packets.
+# In the first seconds after a boot, Open vSwitch 3.1 starts without threads for new flows,
+# and then loses their packets.
 until (($(cut -d. -f1 /proc/uptime) >= 12)); do
 	sleep 0.5
 done

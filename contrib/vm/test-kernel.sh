@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# What "make test-kernel" does, in two halves: programs are built on this machine,
+# The two parts of "make test-kernel": programs are built on this machine,
 # where that is quick, and run in the guest.
 #
-#   test-kernel.sh build DIR     every test that makes namespaces, as a program
-#   test-kernel.sh run DIR       runs them, then a cluster for each gateway mode
+#   test-kernel.sh build DIR     builds every test that creates namespaces, as a program
+#   test-kernel.sh run DIR       runs them, then creates a cluster for each gateway mode
 #
 # KERNEL_RACE    set: build the tests below the cluster with the race detector
 # KERNEL_TESTS   regular expression of the packages below the cluster to run
-# KERNEL_MODES   gateway modes to make a cluster for ("shared local"; "" for none)
+# KERNEL_MODES   gateway modes to create a cluster for ("shared local"; "" for none)
 # KERNEL_E2E     the end-to-end tests to run on each
 set -euo pipefail
 
@@ -39,11 +39,11 @@ build() { # directory
 	done
 }
 
-# program is the file name of a package's tests.
+# program prints the file name of a package's test program.
 program() { local name=${1#"$TOP"/}; echo "${name//\//-}.test"; }
 
-# time_factor measures how much longer than on an ordinary machine it takes to
-# start a process, which is most of what tests wait for. There, 200 take 0.4 s.
+# time_factor measures how much slower than on an ordinary machine processes
+# start, which is most of what tests wait for. On an ordinary machine, 200 starts take 0.4 s.
 time_factor() {
 	local began ended
 	began=$(date +%s%N)
@@ -55,8 +55,8 @@ time_factor() {
 }
 
 FAILED=()
-# attempt runs one program of tests in its directory and remembers how it ended.
-# What it printed is kept; of a failure the end is shown.
+# attempt runs one test program in its directory and records its result.
+# The output is kept; after a failure the end of it is shown.
 attempt() { # name directory command...
 	local name=$1 directory=$2 log=$VM_OUT/$1.log began=$SECONDS
 	shift 2

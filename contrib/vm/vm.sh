@@ -1,32 +1,32 @@
 #!/usr/bin/env bash
 # Runs a shell command in a virtual machine that boots Debian's kernel on this
-# machine's own root file system. README.md says what it is for and how it works.
+# machine's own root file system. README.md explains its purpose and how it works.
 #
 #   vm.sh COMMAND
 #
 # VM_DIR      where packages are unpacked and the output of a run is kept
 # VM_CPUS     processors of the guest (2)
-# VM_MEMORY   its memory (6G); files that it writes are in there
-# VM_TIMEOUT  seconds after which a run is ended (7200)
-# VM_ACCEL    kvm or tcg instead of what a trial boot chooses
+# VM_MEMORY   its memory (6G), which also holds the files that it writes
+# VM_TIMEOUT  seconds after which a run is stopped (7200)
+# VM_ACCEL    kvm or tcg, instead of the result of a trial boot
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 DIR=$(realpath -m "${VM_DIR:-$HERE/../../_output/vm}")
 ROOT=$DIR/root # where the packages are unpacked
-OUT=$DIR/out   # what a run leaves; the guest sees it as /run/vm
+OUT=$DIR/out   # the output of a run; the guest sees it as /run/vm
 TRIAL_TIMEOUT=30
-# On a busy machine an emulated timer is late, and the kernel's check of it fails, as it mistrusts the
-# counter of cycles, without which every look at the clock leaves the guest. What it does against
-# attacks on the processor takes half the time of an emulated one.
+# On a busy machine an emulated timer is late, so the kernel's timer check fails. The kernel would also distrust
+# the TSC, and without it every read of the clock exits the guest. Mitigations of attacks on the processor take half
+# the time of an emulated one.
 APPEND="console=ttyS0 panic=-1 quiet no_timer_check tsc=reliable mitigations=off"
-# What the guest needs to find its root; the rest it loads from there.
+# The modules that the guest needs to mount its root; it loads the others from there.
 EARLY_MODULES=(virtio_pci virtio_console 9pnet_virtio 9p overlay)
 
 say() { echo "vm: $*" >&2; }
 fail() { say "$*"; exit 125; }
 
-# fetch downloads the kernel, and QEMU where it is not installed, and unpacks
+# fetch downloads the kernel, and QEMU if it is not installed, and unpacks
 # them. Nothing is installed.
 fetch() {
 	local archives=$DIR/archives kernel package
@@ -52,13 +52,13 @@ fetch() {
 	touch "$DIR/fetched"
 }
 
-# kernel_package is the package that linux-image-amd64 stands for.
+# kernel_package prints the package that linux-image-amd64 depends on.
 kernel_package() { apt-cache depends linux-image-amd64 2>/dev/null | awk '/Depends: linux-image-/{print $2; exit}'; }
 
 release() { ls "$ROOT/lib/modules"; }
 
-# initramfs writes the first file system of the guest: busybox, a script and
-# the modules that it takes to mount the root.
+# initramfs writes the initial file system of the guest: busybox, a script and
+# the modules needed to mount the root.
 initramfs() {
 	local tree=$DIR/initramfs module
 	rm -rf "$tree" && mkdir -p "$tree"/{bin,dev,proc,sys,modules,lower,upper,root}
@@ -74,8 +74,8 @@ initramfs() {
 	rm -rf "$tree"
 }
 
-# qemu becomes a guest, for at most so many seconds, that ends when its parent
-# does, however that may be. The guest's console is written to a file.
+# qemu replaces this process with a guest that runs for at most the given number of seconds and ends
+# with its parent, however that ends. The guest's console is written to a file.
 qemu() { # accelerator seconds console argument...
 	local accel=$1 seconds=$2 console=$3 program=qemu-system-x86_64 libraries=$ROOT/usr/lib/x86_64-linux-gnu
 	local -a data=() environment=() options
@@ -98,9 +98,9 @@ qemu() { # accelerator seconds console argument...
 		-serial "file:$console" "$@" </dev/null
 }
 
-# accelerator prints kvm where a guest boots with it, else tcg. That /dev/kvm
-# opens says little: on some virtual machines it cannot run an ordinary kernel.
-# The answer holds until this machine boots or another kernel is fetched.
+# accelerator prints kvm if a guest boots with it, otherwise tcg. That /dev/kvm
+# can be opened is not sufficient: on some virtual machines it cannot run an ordinary kernel.
+# The result is valid until this machine boots or another kernel is fetched.
 accelerator() {
 	local key answer=tcg
 	[[ -n ${VM_ACCEL:-} ]] && echo "$VM_ACCEL" && return
@@ -143,7 +143,7 @@ main() {
 		-device virtio-rng-pci -device virtio-serial-pci \
 		-chardev "file,id=output,path=$OUT/output.log" -device virtserialport,chardev=output,name=output &
 	pid=$!
-	# However this ends, the guest ends before.
+	# However this script ends, the guest ends first.
 	trap 'kill "$pid" 2>/dev/null && wait "$pid" || true' EXIT
 	setpriv --pdeathsig KILL tail --pid="$pid" -s 0.2 -n +1 -F "$OUT/output.log" 2>/dev/null &
 	printer=$!

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Builds the image of dist/images/Dockerfile without a container engine, as an OCI archive:
-# Debian's packages, which mmdebstrap unpacks, and what this repository builds.
+# Debian's packages, unpacked by mmdebstrap, and the programs built from this repository.
 #
-#   dist/images/build.sh DIRECTORY      # with the binaries in bin; the image goes there, too
+#   dist/images/build.sh DIRECTORY      # the binaries are in its bin; the image is written to it
 #
 #   IMAGE=ovnkube:latest                # name of the image, with a tag
-#   IMAGE_ROOT=DIRECTORY/image-root     # where the packages are kept, unpacked
+#   IMAGE_ROOT=DIRECTORY/image-root     # where the unpacked packages are kept
 #
-# The same packages and the same commit make the same bytes.
+# The same packages and the same commit give the same bytes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 OUT=$(realpath "${1:?usage: dist/images/build.sh DIRECTORY}")
@@ -18,14 +18,14 @@ fail() { echo "image: $*" >&2; exit 1; }
 ((EUID == 0)) || fail "run this as root: packages are unpacked with their owners"
 command -v mmdebstrap >/dev/null || fail "mmdebstrap is not installed: make deps installs it"
 
-# What was last changed dates the files, so that a clean build makes what a repeated one has.
+# Files are dated by their last change in git, so that a clean build and a repeated one give the same result.
 changed() { git log -1 --format=%ct -- "${@:-.}"; }
 version=$(git describe --tags --always --dirty)
 
 work=$(mktemp -d "$OUT/image-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-# The packages are unpacked once for each list of them; make clean forgets them.
+# The packages are unpacked once for each version of the list; make clean removes them.
 root=${IMAGE_ROOT:-$OUT/image-root}
 stamp=$(sha256sum dist/images/packages.txt dist/images/build.sh | sha256sum)
 if [[ $(cat "$root/stamp" 2>/dev/null) != "$stamp" ]]; then

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Writes what is released into DIRECTORY/release. The version is that of the tag at HEAD;
-# without one it is what git describe says, for a try.
+# Writes the files of a release into DIRECTORY/release. The version is that of the tag at HEAD;
+# without a tag it is the output of git describe, for a trial release.
 #
 #   dist/release/release.sh DIRECTORY
 #
-# The same commit, Go version and Debian packages make the same bytes.
+# The same commit, Go version and Debian packages give the same bytes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 mkdir -p "${1:?usage: dist/release/release.sh DIRECTORY}"
@@ -16,7 +16,7 @@ fail() { echo "release: $*" >&2; exit 1; }
 version=$(git describe --tags --always --dirty)
 section=Unreleased
 if tag=$(git describe --tags --exact-match 2>/dev/null); then
-	# The version is part of the image's name, too, which knows no + and no /.
+	# The version is also part of the image's name, which may not contain + or /.
 	[[ $tag =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] || fail "the tag $tag is no version such as v1.2.0 or v1.2.0-rc.1"
 	changed=$(git status --porcelain)
 	[[ -z $changed ]] || fail "the work tree is not what $tag is: $changed"
@@ -44,7 +44,7 @@ for arch in amd64 arm64; do
 	done
 done
 
-# Packages of another architecture cannot be unpacked here, so the image is of this one.
+# Packages of another architecture cannot be unpacked here, so the image is for this architecture.
 arch=$(go env GOHOSTARCH)
 IMAGE=ovnkube:$version IMAGE_ROOT=$OUT/image-root dist/images/build.sh "$work/$arch"
 cp "$work/$arch/image.tar" "$new/ovnkube-image-linux-$arch.tar"

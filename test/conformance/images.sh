@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the container images that the suite's network specs ask for, of parts that
-# a machine can have without a registry: programs that kin built or that come from
+# Builds the container images that the suite's network specs need from parts that
+# are available without a registry: programs that kin built or that come from
 # the suite's module, and Debian packages.
 #
 #   images.sh KIN E2E_TEST BOOM PORTER ARCHIVES
@@ -13,8 +13,8 @@ set -euo pipefail
 KIN=$1 E2E_TEST=$2 BOOM=$3 PORTER=$4 ARCHIVES=$5
 BUILT=$(dirname "$KIN")/../kin/bin
 
-# What the specs run in the agnhost and dnsutils images, beside agnhost. Busybox
-# stands in for everything else, and tests of other images do not care.
+# The programs that specs run in the agnhost and dnsutils images, besides agnhost. Busybox
+# replaces everything else; for the other images it does not matter what they contain.
 PACKAGES=(bash bind9-dnsutils busybox-static curl iperf iproute2 iptables libc-bin netbase netcat-openbsd wget)
 
 WORK=$(mktemp -d "$ARCHIVES/work-XXXXXX")
@@ -22,12 +22,12 @@ trap 'rm -rf "$WORK"' EXIT
 ROOT=$WORK/root
 mkdir -p "$ROOT" "$WORK/cache/archives/partial"
 
-# named prints options with the names the suite has for the images given.
+# named prints --name options with the suite's names for the given images.
 named() {
 	"$E2E_TEST" --list-images | grep -E "^conformance\.local/($1):" | sort | sed 's/^/--name=/'
 }
 
-# An empty list of what is installed has apt take all dependencies for missing.
+# With an empty list of installed packages, apt downloads all dependencies.
 : >"$WORK/status"
 apt-get update -qq
 apt-get install -qq --yes --download-only --no-install-recommends -o Debug::NoLocking=true -o APT::Sandbox::User=root \
@@ -37,7 +37,7 @@ for deb in "$WORK"/cache/archives/*.deb; do
 done
 rm -rf "$ROOT"/usr/share/{doc,man,info,locale,lintian}
 
-# What the packages' own scripts would do.
+# Do what the packages' maintainer scripts would do.
 echo 'include /etc/ld.so.conf.d/*.conf' >"$ROOT/etc/ld.so.conf"
 ldconfig -r "$ROOT"
 ln -sf nc.openbsd "$ROOT/bin/nc"

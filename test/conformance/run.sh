@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 OUT=$1
 : "${KIN:?the kin program}" "${GATEWAY_MODE:=shared}" "${CONFORMANCE_PROCS:=6}" "${CONFORMANCE_FOCUS:=}"
-BUILT=$(dirname "$KIN")/../kin/bin # what kin build makes
+BUILT=$(dirname "$KIN")/../kin/bin # the output of kin build
 RESULTS=$OUT/$GATEWAY_MODE
 NAME=conformance-$GATEWAY_MODE
 OUTSIDE=tester
@@ -27,8 +27,8 @@ build() {
 	say "building the suite of Kubernetes $want (minutes, the first time)"
 	export CGO_ENABLED=0
 	go build -trimpath -ldflags '-s -w' -o "$OUT/" github.com/onsi/ginkgo/v2/ginkgo k8s.io/kubernetes/test/images/regression-issue-74839
-	# Unvetted: that would look at all of Kubernetes. The flags are those of kin's
-	# build, so that what it compiled serves here.
+	# Without vet, which would load all of Kubernetes. The flags are those of kin's
+	# build, so that compiled packages are reused.
 	go test -c -vet=off -trimpath -ldflags '-s -w' -o "$OUT/e2e.test" .
 	if [[ $OUT/images/tools.tar -nt images.sh && $OUT/images/tools.tar -nt go.mod && $OUT/images/tools.tar -nt "$BUILT/coredns" ]]; then
 		return
@@ -47,10 +47,10 @@ create() {
 	for image in "$OUT"/images/*.tar; do
 		"$KIN" load image --name "$NAME" "$image"
 	done
-	# The suite reaches the cluster as its users do: from a host on the nodes'
-	# network, to which MetalLB announces the addresses that it gives away.
+	# The suite reaches the cluster as users do: from a host on the nodes'
+	# network, where MetalLB announces the addresses that it assigns.
 	"$KIN" host add --name "$NAME" "$OUTSIDE" --ip 172.18.0.100 --ip fc00:f853:ccd:e793::64
-	# Its own address is on no network of the nodes: by that specs tell that an
+	# The host's address is not in any network of the nodes: this is how specs recognize that an
 	# endpoint has seen it.
 	outside ip address add 192.0.2.100/32 dev lo
 	outside ip route replace 172.18.0.0/16 dev eth0 src 192.0.2.100
@@ -59,21 +59,21 @@ create() {
 	"$KIN" get kubeconfig --name "$NAME" | sed 's|server: .*|server: https://172.18.0.2:6443|' >"$KUBECONFIG"
 	../../contrib/metallb/install.sh "$NAME"
 	outside "$BUILT/kubectl" apply -f metallb.yaml
-	# A zone each: some specs are about traffic that stays in one. And one role for
-	# all: the control plane takes pods here, but the controller that deals out
-	# endpoints to zones does not count a node with that label.
+	# Each node gets a zone of its own: some specs are about traffic that stays in a zone. All nodes get the
+	# same role: the control plane runs pods here, but the controller that allocates
+	# endpoints to zones ignores nodes with the control-plane label.
 	for node in $(outside "$BUILT/kubectl" get nodes -o name); do
 		outside "$BUILT/kubectl" label "$node" "topology.kubernetes.io/zone=${node##*/}" node-role.kubernetes.io/control-plane- >/dev/null
 	done
 }
 
-# outside runs a command with the network of the outside host, and the files of
+# outside runs a command in the network namespace of the outside host, with the file system of
 # this machine.
 outside() {
 	nsenter --net="/proc/$(cut -d' ' -f1 "${KIN_STATE:-/var/lib/kin}/$NAME/machines/$OUTSIDE/init.pid")/ns/net" "$@"
 }
 
-# progress makes one line of the two with which ginkgo begins the report of a spec.
+# progress joins the two lines with which ginkgo begins the report of a spec.
 progress() {
 	awk '/^(•|S|P) \[/ { state = $0; getline; printf "%-30s %s\n", state, $0; fflush() }'
 }

@@ -1,6 +1,6 @@
 // Package conformance is the network part of the Kubernetes end-to-end suite as a
 // test program: the specs of sig-network, of the Kubernetes version that kin runs.
-// It is its own module, for it depends on all of Kubernetes.
+// It is a separate module because it depends on all of Kubernetes.
 package conformance
 
 import (
@@ -49,11 +49,11 @@ func TestNetwork(t *testing.T) {
 	e2e.RunE2ETests(t)
 }
 
-// running tells the run from the look at all specs that the framework has before.
+// running distinguishes the actual run from the framework's earlier listing of all specs.
 var running bool
 
-// The program must hold all of the conformance list's network specs: a package
-// forgotten above would make them pass by their absence.
+// The program must contain all network specs of the conformance list: if a package were
+// missing above, its specs would be missed without a failure.
 var _ = ginkgo.ReportAfterSuite("all conformance specs", func(report ginkgo.Report) {
 	if !running {
 		return
@@ -77,8 +77,8 @@ var _ = ginkgo.ReportAfterSuite("all conformance specs", func(report ginkgo.Repo
 	}
 })
 
-// What a failing spec said gets a file of its own: among the output of all others
-// it is hard to find.
+// The output of each failing spec is written to a separate file, because it is hard to find among
+// the output of all others.
 var _ = ginkgo.ReportAfterSuite("what failing specs said", func(report ginkgo.Report) {
 	if !running || *failures == "" {
 		return
