@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the network specs of the Kubernetes end-to-end suite on a kin cluster of
 # its own, from a host outside it: run.sh OUT, where KIN is the kin program and
-# OUT the directory for what is built and found. GATEWAY_MODE, CONFORMANCE_FOCUS
+# OUT the directory for programs and results. GATEWAY_MODE, CONFORMANCE_FOCUS
 # (a regular expression), CONFORMANCE_PROCS and CONFORMANCE_KEEP=1 (leave the
 # cluster) are optional.
 set -euo pipefail

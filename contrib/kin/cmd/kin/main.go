@@ -1,4 +1,4 @@
-// Command kin makes Kubernetes clusters in namespaces of this machine.
+// Command kin creates Kubernetes clusters in namespaces of this machine.
 package main
 
 import (
@@ -10,7 +10,7 @@ import (
 
 func main() {
 	// Other threads enter machines and end there. The first thread cannot end,
-	// and what it sees is what /proc/self shows: it stays where it is.
+	// and /proc/self shows its namespaces, so it must not enter any.
 	runtime.LockOSThread()
 	os.Exit(cli.Run(os.Args))
 }

@@ -1,7 +1,7 @@
-// Package build makes what a cluster is made of from source: the Kubernetes
-// programs, the name server and the container images. The result lies in a
-// directory with a stamp for each Go module of what it was made from; as long
-// as a stamp fits, nothing of the module is built again.
+// Package build builds the parts of a cluster from source: the Kubernetes
+// programs, the name server and the container images. The result is in a
+// directory with a stamp for each Go module, a digest of its inputs; as long
+// as a stamp matches, the module is not built again.
 package build
 
 import (
@@ -23,13 +23,13 @@ import (
 // Artifacts is the directory of everything built.
 type Artifacts string
 
-// Bin is where the programs are.
+// Bin is the directory of the programs.
 func (a Artifacts) Bin() string { return filepath.Join(string(a), "bin") }
 
-// Images is where the image archives are.
+// Images is the directory of the image archives.
 func (a Artifacts) Images() string { return filepath.Join(string(a), "images") }
 
-// Busybox is a directory of links to busybox by the name of all it can do.
+// Busybox is a directory of links to busybox, one for each of its applets.
 func (a Artifacts) Busybox() string { return filepath.Join(string(a), "busybox") }
 
 // Kubectl is the client to run on this machine.
@@ -37,15 +37,15 @@ func (a Artifacts) Kubectl() string { return filepath.Join(a.Bin(), "kubectl") }
 
 func (a Artifacts) stamp(m module) string { return filepath.Join(string(a), m.stamp) }
 
-// Progress hears what is going on: a short text, to be shown in place of the
-// one before.
+// Progress receives a short progress message, to be shown in place of the
+// previous one.
 type Progress func(text string)
 
 // Busybox is Debian's static busybox: the shell of the agnhost image, and on
-// nodes what the system lacks.
+// nodes the programs that the system lacks.
 const Busybox = "/bin/busybox"
 
-// Current says whether everything is built from the source as it is now.
+// Current reports whether everything is built from the current source.
 // source is the directory of kin's modules.
 func (a Artifacts) Current(source string) bool {
 	return !slices.ContainsFunc(modules, func(m module) bool { return !a.current(source, m) })
@@ -79,7 +79,7 @@ func (a Artifacts) Build(ctx context.Context, source string, progress Progress) 
 	}
 	defer unlock()
 	for _, m := range modules {
-		if a.current(source, m) { // or somebody else was faster
+		if a.current(source, m) { // another process may have built it
 			continue
 		}
 		if err := a.build(ctx, source, m, progress); err != nil {
@@ -106,7 +106,7 @@ func (a Artifacts) build(ctx context.Context, source string, m module, progress 
 	return nil
 }
 
-// lock keeps a second build out until the returned function is called.
+// lock blocks other builds until the returned function is called.
 func (a Artifacts) lock() (func(), error) {
 	dir, err := os.Open(string(a))
 	if err != nil {
@@ -119,7 +119,7 @@ func (a Artifacts) lock() (func(), error) {
 	return func() { dir.Close() }, nil
 }
 
-// finishKubernetes links the programs and puts the pods' into images.
+// finishKubernetes links the programs, and puts those for pods into images.
 func (a Artifacts) finishKubernetes(progress Progress) error {
 	if err := relink("kin-kubernetes", a.Kubectl()); err != nil {
 		return err
@@ -155,7 +155,7 @@ func (a Artifacts) finishDNS(progress Progress) error {
 	})
 }
 
-// accounts are the files that every image of a program that looks around has.
+// accounts are the files of users and groups, for images whose programs look them up.
 func accounts() []image.File {
 	return []image.File{
 		{Path: "/etc/passwd", Text: "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n", Mode: 0o644},
@@ -179,7 +179,7 @@ func (a Artifacts) writeImage(name string, img image.Image) error {
 	return file.Close()
 }
 
-// shellFiles are busybox under the names of all it can do.
+// shellFiles are busybox and links to it for all of its applets.
 func shellFiles() ([]image.File, error) {
 	program, err := elf.Open(Busybox)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A change of one module makes what is built from it stale, and nothing else:
-// building Kubernetes anew takes minutes.
+// A change of one module makes only what is built from it stale:
+// rebuilding Kubernetes takes minutes.
 func TestModulesAgeApart(t *testing.T) {
 	source, a := t.TempDir(), Artifacts(t.TempDir())
 	write := func(path, text string) {

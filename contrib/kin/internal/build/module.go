@@ -17,15 +17,15 @@ import (
 	"strings"
 )
 
-// module is a Go module that programs are built from. They are modules of their
-// own so that neither kin nor each other gets their dependencies.
+// module is a Go module that programs are built from. They are separate modules
+// to keep their dependencies out of kin and out of each other.
 type module struct {
 	dir      string // in the directory of kin's modules
-	stamp    string // the file that remembers what was built
+	stamp    string // the file with the digest of what was built
 	packages []string
-	// flags are the linker's, for the module in a directory.
+	// flags returns the linker's flags for the module in a directory.
 	flags func(dir string) (string, error)
-	// finish makes of the programs what a cluster takes.
+	// finish turns the programs into what a cluster uses.
 	finish func(Artifacts, Progress) error
 }
 
@@ -48,7 +48,7 @@ var modules = []module{
 	},
 }
 
-// compile runs the Go toolchain and counts the packages it names.
+// compile runs the Go toolchain and counts the packages that it lists.
 func (m module) compile(ctx context.Context, source, bin string, progress Progress) error {
 	dir := filepath.Join(source, m.dir)
 	progress(m.dir + ": counting packages")
@@ -76,7 +76,7 @@ func (m module) compile(ctx context.Context, source, bin string, progress Progre
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start compiler: %w", err)
 	}
-	var said []string // what is not a package's name
+	var said []string // output lines that are not package names
 	done := 0
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
 		line := lines.Text()
@@ -96,7 +96,7 @@ func (m module) compile(ctx context.Context, source, bin string, progress Progre
 	return nil
 }
 
-// kubernetesFlags make small programs that tell their version.
+// kubernetesFlags returns flags that omit debug information and set the version.
 func kubernetesFlags(dir string) (string, error) {
 	version, err := kubernetesVersion(dir)
 	if err != nil {
@@ -111,7 +111,7 @@ func kubernetesFlags(dir string) (string, error) {
 			flags = append(flags, fmt.Sprintf("-X=%s.%s=%s", pkg, name, value))
 		}
 	}
-	slices.Sort(flags) // the same flags in the same order hit the build cache
+	slices.Sort(flags) // a stable order hits the build cache
 	return strings.Join(flags, " "), nil
 }
 
@@ -129,7 +129,7 @@ func kubernetesVersion(dir string) (string, error) {
 	return string(match[1]), nil
 }
 
-// digest is one of everything the result depends on.
+// digest returns a digest of everything the result depends on.
 func (m module) digest(source string) (string, error) {
 	sum, dir := sha256.New(), filepath.Join(source, m.dir)
 	fmt.Fprintln(sum, "layout 2", runtime.Version(), runtime.GOARCH)

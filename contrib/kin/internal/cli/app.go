@@ -1,5 +1,5 @@
 // Package cli is the kin command line: flags in, calls of package cluster,
-// text out. It also holds the hidden commands by which kin is the first process
+// text out. It also has the hidden commands with which kin runs as the first process
 // of its machines.
 package cli
 
@@ -26,7 +26,7 @@ var Version = "development"
 // Run runs a command line and returns the exit status.
 func Run(args []string) int {
 	a := app()
-	// An interrupted creation cleans up behind itself.
+	// An interrupted creation cleans up after itself.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	err := a.RunContext(ctx, flagsFirst(a.Commands, args))
@@ -40,13 +40,13 @@ func Run(args []string) int {
 	return 1
 }
 
-// exited is the status of a program that ran in a machine: it has said itself
-// what there was to say.
+// exited is the exit status of a program that ran in a machine: the program has already printed
+// its own errors.
 type exited int
 
 func (e exited) Error() string { return fmt.Sprintf("ended with status %d", int(e)) }
 
-// asExited gives a program's own status on, or that of a shell for a signal.
+// asExited passes on a program's exit status, or for a signal the status that a shell would return.
 func asExited(err error) error {
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok {
@@ -76,7 +76,7 @@ func app() *cli.App {
 	}
 }
 
-// hiddenCommands are those that kin runs itself as.
+// hiddenCommands are the commands with which kin starts itself.
 func hiddenCommands() []*cli.Command {
 	return []*cli.Command{
 		{
@@ -123,7 +123,7 @@ func store(c *cli.Context) (cluster.Store, error) {
 	return cluster.Store(dir), nil
 }
 
-// opened finds the cluster that a command is about.
+// opened opens the cluster that a command refers to.
 func opened(c *cli.Context) (*cluster.Cluster, error) {
 	s, err := store(c)
 	if err != nil {
@@ -132,7 +132,7 @@ func opened(c *cli.Context) (*cluster.Cluster, error) {
 	return s.Open(c.String("name"))
 }
 
-// arguments returns exactly the arguments a command takes.
+// arguments returns a command's arguments, and fails if their number differs from that of names.
 func arguments(c *cli.Context, names ...string) ([]string, error) {
 	args := c.Args().Slice()
 	if len(args) != len(names) {

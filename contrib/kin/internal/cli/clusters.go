@@ -18,8 +18,8 @@ import (
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/plan"
 )
 
-// home is the directory kin's own file is in; everything else is found from
-// there unless flags say otherwise.
+// home returns a path relative to the directory of kin's executable; everything else is found
+// there unless flags override it.
 func home(parts ...string) string {
 	self, err := os.Executable()
 	if err != nil {
@@ -30,8 +30,8 @@ func home(parts ...string) string {
 
 const networkName = "network"
 
-// networkFlag takes a value of type config.Network as a whole: commas separate
-// ranges of one network.
+// networkFlag parses each value as one config.Network: commas separate
+// the ranges of one network, not values.
 func networkFlag() cli.Flag {
 	return &cli.GenericFlag{Name: networkName, Usage: "`NAME=CIDR[,CIDR]` of a wire that nodes are on as well, repeatable", Value: &networks{}}
 }
@@ -122,7 +122,7 @@ func create(c *cli.Context) error {
 	return nil
 }
 
-// checkInstall refuses what cannot be installed.
+// checkInstall returns an error if the --install options are invalid.
 func checkInstall(c *cli.Context) error {
 	switch way := c.String("install"); way {
 	case cluster.InstallProcesses:
@@ -137,7 +137,7 @@ func checkInstall(c *cli.Context) error {
 	}
 }
 
-// configuration is the file with the flags over it.
+// configuration returns the configuration file, overridden by the flags.
 func configuration(c *cli.Context) (config.Cluster, error) {
 	cfg, err := config.Load(c.String("config"))
 	if err != nil {
@@ -145,7 +145,7 @@ func configuration(c *cli.Context) (config.Cluster, error) {
 	}
 	if c.IsSet("name") || cfg.Name == "" {
 		cfg.Name = c.String("name")
-		// Not the default: who passes an empty variable means another one.
+		// An empty name is not the default: it may come from an unset variable.
 		if err := config.CheckName("--name", cfg.Name); err != nil {
 			return cfg, err
 		}

@@ -48,7 +48,7 @@ func logsCommand() *cli.Command {
 	}
 }
 
-// printLog copies a log, or with last >= 0 only that many lines of its end.
+// printLog copies a log, or, if last >= 0, only its last lines.
 func printLog(w io.Writer, log cluster.Log, prefix string, last int) error {
 	file, err := os.Open(log.Path)
 	if err != nil {

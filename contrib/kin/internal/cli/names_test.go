@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// failing runs kin and returns what it says on standard error; it fails the test
-// where kin does not fail.
+// failing runs kin and returns its standard error; it fails the test
+// if kin succeeds.
 func failing(t *testing.T, args ...string) string {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -31,8 +31,8 @@ func failing(t *testing.T, args ...string) string {
 	return string(said)
 }
 
-// TestNoNames gives each command that is about a cluster what is not a name: every one
-// of them says so, and nothing that is there is touched.
+// TestNoNames calls each command that takes a cluster with invalid names: all of them
+// report that, and no existing file is touched.
 func TestNoNames(t *testing.T) {
 	top := t.TempDir()
 	state, precious := filepath.Join(top, "kin"), filepath.Join(top, "kin", "a", "precious")

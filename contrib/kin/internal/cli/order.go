@@ -8,9 +8,9 @@ import (
 )
 
 // flagsFirst lets flags follow arguments: the flag package stops at the first
-// argument, but "kin node kill ovn-worker --name test" is what people type. It
-// moves the flags of the command that is meant before its arguments. A program
-// to run in a machine, and its flags, are left alone.
+// argument, but people type "kin node kill ovn-worker --name test". It
+// moves a command's flags before its arguments. A program
+// to run in a machine, and its flags, are left unchanged.
 func flagsFirst(commands []*cli.Command, args []string) []string {
 	if len(args) == 0 {
 		return args
@@ -41,7 +41,7 @@ walk:
 	return append(append(out, flags...), words...)
 }
 
-// split separates a command's flags from its words.
+// split separates a command's flags from its other arguments.
 func split(command *cli.Command, args []string) (flags, words []string) {
 	program := len(args)
 	if command.Name == execName {
@@ -59,7 +59,7 @@ func split(command *cli.Command, args []string) (flags, words []string) {
 	return flags, append(words, args[program:]...)
 }
 
-// programStart is where the program to run begins: after a "--", or else after
+// programStart returns the index at which the program to run begins: after a "--", otherwise after
 // the first word, which is the machine.
 func programStart(command *cli.Command, args []string) int {
 	if i := slices.Index(args, "--"); i >= 0 && words(command, args[:i]) == 1 {
@@ -86,7 +86,7 @@ func words(command *cli.Command, args []string) int {
 	return n
 }
 
-// flagWidth is how many arguments the flag at the beginning takes up.
+// flagWidth returns how many arguments the flag at the beginning consists of.
 func flagWidth(command *cli.Command, args []string) int {
 	name := strings.TrimLeft(args[0], "-")
 	if strings.Contains(name, "=") || len(args) == 1 {

@@ -9,20 +9,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// steps shows what is going on: on a terminal one line a step, rewritten as it
-// goes; elsewhere a line when a step begins to take long and one at its end.
+// steps shows progress: on a terminal one line per step, which is rewritten
+// while it runs; elsewhere a line whenever a step takes long, and one at its end.
 type steps struct {
 	out      *os.File
 	terminal bool
 }
 
 func newSteps(out *os.File) steps {
-	// Not every character device is one: /dev/null and serial lines to a log are not.
+	// Not every character device is a terminal: /dev/null is not, for example.
 	_, err := unix.IoctlGetTermios(int(out.Fd()), unix.TCGETS)
 	return steps{out: out, terminal: err == nil}
 }
 
-// sign is how often a step that takes long gives one where lines stay.
+// sign is the interval at which a step that takes long prints a line if out is no terminal.
 const sign = 15 * time.Second
 
 // Step runs one step.

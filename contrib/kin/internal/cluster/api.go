@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// api is the little that kin asks of the API server.
+// api is a minimal client of the API server.
 type api struct {
 	url    string
 	client *http.Client
 }
 
-// API connects as the administrator, over this machine's loopback address.
+// api connects as the administrator, over this machine's loopback address.
 func (c *Cluster) api() (*api, error) {
 	pair, err := tls.LoadX509KeyPair(c.path(pkiDir, "admin.crt"), c.path(pkiDir, "admin.key"))
 	if err != nil {
@@ -66,7 +66,7 @@ func (a *api) do(ctx context.Context, method, path, contentType string, body []b
 	return text, nil
 }
 
-// nodeState is a Node object, as far as kin reads it.
+// nodeState has the fields of a Node that kin reads.
 type nodeState struct {
 	Metadata struct {
 		Name string `json:"name"`
@@ -80,7 +80,7 @@ type nodeState struct {
 	} `json:"status"`
 }
 
-// ready says whether the node is, and if not, why.
+// ready reports whether the node is ready, and if not, why.
 func (n nodeState) ready() (bool, string) {
 	for _, c := range n.Status.Conditions {
 		if c.Type == "Ready" {
@@ -108,7 +108,7 @@ func (a *api) nodes(ctx context.Context) (map[string]nodeState, error) {
 	return byName, nil
 }
 
-// label sets a node's label, which the kubelet may not do for this prefix.
+// label sets a label of a node; the kubelet may not set labels with this prefix.
 func (a *api) label(ctx context.Context, node, key, value string) error {
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{key: value}}})
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/plan"
 )
 
-// masters is the group that may do everything.
+// masters is the group with all permissions.
 const masters = "system:masters"
 
-// certify makes the authority, the administrator's kubeconfig and every node's
-// certificates, on the nodes' disks.
+// certify creates the authority, the administrator's kubeconfig and, on the nodes' disks,
+// the certificates of all nodes.
 func (c *Cluster) certify() error {
 	ca, err := pki.NewAuthority("kin-" + c.name)
 	if err != nil {
@@ -45,7 +45,7 @@ func (c *Cluster) certify() error {
 	return c.certifyControlPlane(ca, nodes[0])
 }
 
-// certifyNode gives a node what every node has.
+// certifyNode creates the certificates that every node has.
 func (c *Cluster) certifyNode(ca *pki.Authority, admin pki.Pair, server, n plan.Node) error {
 	etc := etcKubernetes(c.Machine(n.Name))
 	addresses := append(n.AddrList(), netip.MustParseAddr("127.0.0.1"))

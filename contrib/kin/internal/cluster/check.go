@@ -33,10 +33,10 @@ var needed = map[string][]string{
 	"procps":             {"sysctl"},
 }
 
-// sbin is searched as well: an account's PATH need not have it.
+// sbin is searched as well, since it may be missing from a user's PATH.
 var sbin = []string{"/usr/sbin", "/sbin", "/usr/bin", "/bin"}
 
-// checkMachine says what this machine lacks.
+// checkMachine returns an error that lists what this machine lacks.
 func (c *Cluster) checkMachine() error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("kin makes namespaces and needs to be root")
@@ -70,8 +70,8 @@ func (c *Cluster) checkMachine() error {
 	return nil
 }
 
-// chooseDatapath settles which datapath a cluster gets. check tells what the
-// kernel lacks for its own.
+// chooseDatapath returns the datapath of a cluster. check returns an error if the
+// kernel lacks something for its own datapath.
 func chooseDatapath(wanted string, check func() error) (string, error) {
 	if wanted == config.DatapathUserspace {
 		return wanted, nil
@@ -87,14 +87,14 @@ func chooseDatapath(wanted string, check func() error) (string, error) {
 		wanted, err, config.DatapathUserspace)
 }
 
-// Inotify instances that a node's daemons and the control plane's hold.
+// Numbers of inotify instances that the daemons of a node and of the control plane use.
 const (
 	inotifyNode         = 8
 	inotifyControlPlane = 8
 )
 
-// checkInotify counts what the kernel allows an account to have: a kubelet that
-// gets no more of them fails in ways that are hard to read.
+// checkInotify checks how many inotify instances the kernel allows a user: a kubelet that
+// gets none fails in ways that are hard to diagnose.
 func (c *Cluster) checkInotify() error {
 	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
 	if err != nil {

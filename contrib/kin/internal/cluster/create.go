@@ -22,7 +22,7 @@ import (
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/supervise"
 )
 
-// CreateOptions are what creation takes beside the configuration.
+// CreateOptions are options of Create besides the configuration.
 type CreateOptions struct {
 	Config config.Cluster
 	Paths  Paths
@@ -30,31 +30,30 @@ type CreateOptions struct {
 	Source string
 	// CRDs is a directory of manifests to apply first; it need not exist.
 	CRDs string
-	// Manifests is the directory of ovnkube's own: of its service accounts, their
-	// rights and the admission policies are applied, or with InstallManifests the overlay
+	// Manifests is the directory of ovnkube's manifests. Its service accounts, their
+	// roles and the admission policies are applied, or, with InstallManifests, the overlay
 	// for kin beside it.
 	Manifests string
 	// Install is one of InstallProcesses and InstallManifests.
 	Install string
 	// Image is the archive of ovnkube's image, for InstallManifests.
 	Image string
-	// Ovnkube says whether to run it, and so to wait for nodes to be ready. Otherwise the
-	// cluster has nothing of its manifests either with InstallManifests, but they are
-	// written.
+	// Ovnkube says whether to run ovnkube, and therefore to wait for nodes to be ready. If it is false,
+	// InstallManifests only writes the manifests without applying them.
 	Ovnkube bool
 	// Wait limits how long to wait for the control plane and for the nodes.
 	Wait time.Duration
-	// KubeconfigOut also writes the kubeconfig there.
+	// KubeconfigOut is a further path to write the kubeconfig to.
 	KubeconfigOut string
 }
 
-// Reporter shows the steps of something long.
+// Reporter shows the steps of a long operation.
 type Reporter interface {
 	// Step runs one step under a title. update replaces the note beside it.
 	Step(title string, run func(update func(note string)) error) error
 }
 
-// Create makes a cluster. On failure what there is of it is left standing.
+// Create creates a cluster. On failure the incomplete cluster is left in place.
 func (s Store) Create(ctx context.Context, o CreateOptions, report Reporter) (*Cluster, error) {
 	c, err := s.cluster(o.Config.Name)
 	if err != nil {
@@ -102,7 +101,7 @@ func (s Store) Create(ctx context.Context, o CreateOptions, report Reporter) (*C
 	steps := []step{
 		{fmt.Sprintf("Preparing %d nodes", c.Config.Nodes), func(func(string)) error { return c.prepare() }},
 		{"Starting nodes", func(func(string)) error { return c.bootAll() }},
-		// Side by side: the control plane waits for much of its start.
+		// In parallel: the control plane spends much of its startup waiting.
 		{"Starting the control plane, loading images", func(update func(string)) error {
 			return each([]func() error{
 				func() error { return c.awaitControlPlane(ctx, o.Wait, update) },
@@ -128,7 +127,7 @@ func (s Store) Create(ctx context.Context, o CreateOptions, report Reporter) (*C
 	return c, c.writeKubeconfigTo(o.KubeconfigOut)
 }
 
-// prepare makes everything that is only files.
+// prepare creates all files.
 func (c *Cluster) prepare() error {
 	if err := os.MkdirAll(c.path(machinesDir), 0o755); err != nil {
 		return fmt.Errorf("make machines' directory: %w", err)
@@ -185,9 +184,9 @@ func (c *Cluster) awaitControlPlane(ctx context.Context, limit time.Duration, up
 	})
 }
 
-// awaitNodes waits until the kubelets have registered, gives the nodes their
-// roles and, where there is a network, waits until they are ready and pods can
-// be made.
+// awaitNodes waits until the kubelets have registered, labels the nodes with their
+// roles and, if there is a pod network, waits until they are ready and pods can
+// be created.
 func (c *Cluster) awaitNodes(ctx context.Context, limit time.Duration, update func(string)) error {
 	client, err := c.api()
 	if err != nil {
@@ -216,7 +215,7 @@ func (c *Cluster) awaitNodes(ctx context.Context, limit time.Duration, update fu
 				missing = append(missing, n.Name+": "+why)
 			}
 		}
-		// Without it the API server refuses the first pods a user makes.
+		// Without it the API server refuses a user's first pods.
 		if _, err := client.do(ctx, http.MethodGet, "/api/v1/namespaces/default/serviceaccounts/default", "", nil); err != nil {
 			return false, err.Error()
 		}
@@ -227,7 +226,7 @@ func (c *Cluster) awaitNodes(ctx context.Context, limit time.Duration, update fu
 	})
 }
 
-// await asks until the answer is yes. When time runs out it says what is wrong
+// await polls until ask returns true. After the time limit it returns an error that says what is wrong
 // on the machines.
 func (c *Cluster) await(ctx context.Context, limit time.Duration, machines []string, ask func() (bool, string)) error {
 	again := time.NewTicker(100 * time.Millisecond)
@@ -261,12 +260,12 @@ func notReady(units []supervise.Status, names ...string) string {
 	return ""
 }
 
-// accountManifests are those of the manifests of ovnkube that kin applies: it starts
+// accountManifests are those of ovnkube's manifests that kin applies when it starts
 // ovnkube itself, with tokens of the accounts. The accounts come last.
 var accountManifests = []string{"namespace.yaml", "admission.yaml", "rbac.yaml", "trace.yaml"}
 
 // applyManifests applies a directory of resource definitions and the manifests of
-// ovnkube's accounts, as far as they are there.
+// ovnkube's accounts, as far as they exist.
 func (c *Cluster) applyManifests(ctx context.Context, limit time.Duration, crds, manifests string, update func(string)) error {
 	if c.Install == InstallManifests && !c.Ovnkube {
 		update("none")
@@ -309,8 +308,8 @@ func (c *Cluster) kubectl(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// loadImages reads kin's images, and where it runs as pods ovnkube's, into every node,
-// as soon as its containerd is there.
+// loadImages loads kin's images, and ovnkube's if it runs in pods, into every node
+// as soon as the node's containerd is up.
 func (c *Cluster) loadImages(ctx context.Context, limit time.Duration, ovnkube string) error {
 	var paths []string
 	for _, name := range build.ImageNames {
@@ -335,7 +334,7 @@ func (c *Cluster) loadImages(ctx context.Context, limit time.Duration, ovnkube s
 	})
 }
 
-// LoadImage reads an image archive into every node that is on.
+// LoadImage loads an image archive into every running node.
 func (c *Cluster) LoadImage(path string) error {
 	return each(c.Nodes(), func(n plan.Node) error {
 		if _, on := c.Machine(n.Name).Running(); !on {

@@ -21,8 +21,8 @@ func (c *Cluster) applyDNS(ctx context.Context) error {
 	return c.kubectl(ctx, "apply", "--server-side", "--filename", path)
 }
 
-// awaitDNS waits until names can be looked up: one name server that is ready
-// has found the API server at its Service's address.
+// awaitDNS waits until names can be resolved: a name server that is ready
+// has reached the API server at its Service's address.
 func (c *Cluster) awaitDNS(ctx context.Context, limit time.Duration, update func(string)) error {
 	client, err := c.api()
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package cluster makes, finds, changes and removes clusters.
+// Package cluster creates, finds, changes and deletes clusters.
 //
 // A cluster is a directory below the state directory: its record, its
-// certificates, and one directory for each machine. Everything that runs hangs
-// on the machines' first processes and lies in control groups under the
-// cluster's own, so Delete finds it all, whatever stage creation stopped at.
+// certificates, and one directory for each machine. All processes depend
+// on the machines' first processes and are in control groups below the
+// cluster's own, so Delete finds them all, whatever stage creation stopped at.
 // Callers: the kin command.
 package cluster

@@ -15,10 +15,10 @@ import (
 )
 
 // hostPortPrefix starts the name of an outside host's port on the switch, which
-// has room for 15 characters in all.
+// is limited to 15 characters.
 const hostPortPrefix = "host"
 
-// AddHost makes a machine outside the cluster on one of its networks.
+// AddHost creates a machine outside the cluster on one of its networks.
 func (c *Cluster) AddHost(name string, network plan.Network, addresses []netip.Prefix) error {
 	if err := config.CheckName("host", name); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (c *Cluster) makeHost(d machine.Dir, name string, network plan.Network, add
 	})
 }
 
-// gatewaysFor lists a network's gateways of the families a host has.
+// gatewaysFor lists a network's gateways in the families that a host has.
 func gatewaysFor(network plan.Network, addresses []netip.Prefix) []netip.Addr {
 	var list []netip.Addr
 	for _, g := range network.Gateways() {
@@ -120,8 +120,8 @@ func (c *Cluster) Network(name string) (plan.Network, error) {
 	return plan.Network{}, fmt.Errorf("cluster %s has no network %q", c.name, name)
 }
 
-// HostAddress reads an address for a host: with a length, or with that of the
-// network's subnet it lies in.
+// HostAddress parses an address of a host, with a prefix length or, if there is none, with that of the
+// network's subnet that contains it.
 func HostAddress(network plan.Network, text string) (netip.Prefix, error) {
 	if p, err := netip.ParsePrefix(text); err == nil {
 		return p, nil
@@ -150,7 +150,7 @@ func (c *Cluster) Hosts() (map[string]machine.Spec, error) {
 			continue
 		}
 		spec, err := c.Machine(name).Load()
-		if errors.Is(err, fs.ErrNotExist) { // just deleted, or being made
+		if errors.Is(err, fs.ErrNotExist) { // just deleted, or being created
 			continue
 		}
 		if err != nil {
@@ -161,7 +161,7 @@ func (c *Cluster) Hosts() (map[string]machine.Spec, error) {
 	return hosts, nil
 }
 
-// freePort names a port of the switch that no host has.
+// freePort returns the name of a port of the switch that no host uses.
 func (c *Cluster) freePort() (string, error) {
 	hosts, err := c.Hosts()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 // Ways to install ovnkube.
 const (
-	// InstallProcesses has the nodes run ovnkube and OVN as daemons.
+	// InstallProcesses runs ovnkube and OVN as daemons of the nodes.
 	InstallProcesses = "processes"
 	// InstallManifests applies ovnkube's manifests, as users do.
 	InstallManifests = "manifests"
@@ -24,8 +24,8 @@ const (
 // overlay is the directory of the overlay for kin, beside that of the manifests.
 const overlay = "../overlays/kin"
 
-// installOvnkube applies the manifests with this cluster's settings, where ovnkube comes
-// from them. Where it is not to be there they are written only.
+// installOvnkube applies the manifests with this cluster's settings if ovnkube is installed
+// from them. If ovnkube is not to run, it only writes them.
 func (c *Cluster) installOvnkube(ctx context.Context, crds, manifests string, update func(string)) error {
 	if c.Install != InstallManifests {
 		update("with the nodes")

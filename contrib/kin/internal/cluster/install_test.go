@@ -9,8 +9,8 @@ import (
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/config"
 )
 
-// TestKustomization: the settings of the cluster are in the configuration file, and
-// arguments of each role with its workload.
+// TestKustomization: the configuration file has the settings of the cluster, and each
+// workload the arguments of its role.
 func TestKustomization(t *testing.T) {
 	cfg, err := config.Cluster{Name: "kin", GatewayMode: config.GatewayLocal, IPFamily: config.FamilyDual,
 		Ovnkube: config.Ovnkube{Args: []string{"--loglevel=5"}, NodeArgs: []string{"--egressip-node-healthcheck-port=9107"}}}.Default()

@@ -17,10 +17,10 @@ import (
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/plan"
 )
 
-// chassisFile is where Debian's Open vSwitch keeps its system-id, too.
+// chassisFile is the file in which Debian's Open vSwitch stores its system-id, too.
 const chassisFile = "etc/openvswitch/system-id.conf"
 
-// prepareNode makes a node's disk and description.
+// prepareNode creates a node's disk and description.
 func (c *Cluster) prepareNode(n plan.Node) error {
 	d := c.Machine(n.Name)
 	if err := machine.MakeDisk(d.Disk(), n.Name, c.hosts()); err != nil {
@@ -57,8 +57,8 @@ func (c *Cluster) prepareNode(n plan.Node) error {
 	})
 }
 
-// nodeUplinks are a node's cables, and the names of its interfaces. The default
-// route leads through the nodes' own network.
+// nodeUplinks returns a node's cables, and the names of its interfaces. The default
+// route uses the nodes' own network.
 func (c *Cluster) nodeUplinks(n plan.Node) (uplinks []machine.Uplink, interfaces []string) {
 	for _, network := range plan.Networks(c.Config) {
 		u := machine.Uplink{
@@ -77,7 +77,7 @@ func (c *Cluster) nodeUplinks(n plan.Node) (uplinks []machine.Uplink, interfaces
 	return uplinks, interfaces
 }
 
-// frames are those that the nodes' switches can read.
+// frames returns the kind of frames that the nodes' switches can read.
 func (c *Cluster) frames() machine.Frames {
 	if c.Config.Datapath == config.DatapathKernel {
 		return machine.FramesOffloaded
@@ -85,7 +85,7 @@ func (c *Cluster) frames() machine.Frames {
 	return machine.FramesFinished
 }
 
-// installPrograms puts on a disk what has to be a file of the machine's own.
+// installPrograms puts the programs on a disk that must be the machine's own files.
 func (c *Cluster) installPrograms(d machine.Dir) error {
 	programs := filepath.Join(d.Disk(), component.ProgramDir)
 	if err := os.MkdirAll(programs, 0o755); err != nil {
@@ -121,8 +121,8 @@ func (c *Cluster) programBinds() []machine.Bind {
 
 func (c *Cluster) artifacts() build.Artifacts { return build.Artifacts(c.Paths.Artifacts) }
 
-// prepareWire describes the wire: a switch for each network, which is its
-// machines' gateway, and the way from this machine to the API server.
+// prepareWire describes the wire: a switch for each network, which is the gateway of its
+// machines, and the forwarder from this machine to the API server.
 func (c *Cluster) prepareWire() error {
 	var bridges []machine.Bridge
 	var interfaces []string
@@ -195,7 +195,7 @@ func (c *Cluster) unplug(name string) error {
 	return nil
 }
 
-// hosts is the nodes' /etc/hosts.
+// hosts returns the nodes' /etc/hosts.
 func (c *Cluster) hosts() string {
 	var b strings.Builder
 	b.WriteString("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")

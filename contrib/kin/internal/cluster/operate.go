@@ -18,9 +18,9 @@ import (
 // stopTimeout is how long an orderly shutdown may take.
 const stopTimeout = 45 * time.Second
 
-// Delete removes a cluster and all that belongs to it, at whatever stage it
-// is. One that is not there is removed already. A directory in which kin has not
-// made a cluster is left alone.
+// Delete removes a cluster and everything that belongs to it, at whatever stage it
+// is. It is no error if the cluster does not exist. A directory in which kin has not
+// created a cluster is left unchanged.
 func (s Store) Delete(name string) error {
 	c, err := s.cluster(name)
 	if err != nil {
@@ -44,7 +44,7 @@ func (s Store) Delete(name string) error {
 	if err := each(names, func(name string) error { return machine.Kill(c.Machine(name)) }); err != nil {
 		return fmt.Errorf("end machines: %w", err)
 	}
-	// What never got into a machine's own group is below the cluster's.
+	// Processes that never joined a machine's own group are in the cluster's.
 	if err := machine.RemoveCgroup(c.cgroup()); err != nil {
 		return err
 	}
@@ -55,8 +55,8 @@ func (s Store) Delete(name string) error {
 	return nil
 }
 
-// checkMade refuses a directory that is no cluster's: there is its record, or, where
-// the creation did not come that far, nothing but machines.
+// checkMade returns an error if a directory is not a cluster's: a cluster has a record or, if
+// the creation did not get that far, nothing but machines.
 func (c *Cluster) checkMade() error {
 	entries, err := os.ReadDir(c.path())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -78,8 +78,8 @@ func (c *Cluster) checkMade() error {
 	return nil
 }
 
-// removeDirectory tries again for a while: a creation that was killed may have
-// had children that write to their last moment.
+// removeDirectory retries for a while: children of a killed creation may
+// still be writing.
 func removeDirectory(path string) error {
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
@@ -93,7 +93,7 @@ func removeDirectory(path string) error {
 	return fmt.Errorf("remove cluster directory: %w", err)
 }
 
-// StopNode shuts a node down in order.
+// StopNode shuts a node down gracefully.
 func (c *Cluster) StopNode(name string) error {
 	return c.off(name, func(d machine.Dir) error { return machine.Stop(d, stopTimeout) })
 }
@@ -129,7 +129,7 @@ func (c *Cluster) StartNode(name string) error {
 	return c.boot(name)
 }
 
-// Services tells what a machine's daemons are doing.
+// Services returns the status of a machine's daemons.
 func (c *Cluster) Services(name string) ([]supervise.Status, error) {
 	return c.Service(name, "status", "")
 }

@@ -20,15 +20,15 @@ import (
 // Store is the directory of all clusters.
 type Store string
 
-// Record is what is kept of a cluster.
+// Record is the stored description of a cluster.
 type Record struct {
 	Config config.Cluster `json:"config"`
 	Paths  Paths          `json:"paths"`
 	// Ovnkube says whether the cluster has its network.
 	Ovnkube bool `json:"ovnkube"`
-	// Install is how ovnkube came to the nodes.
+	// Install is how ovnkube was installed.
 	Install string `json:"install,omitempty"`
-	// Port is the API server's on the loopback address of this machine.
+	// Port is the API server's port on the loopback address of this machine.
 	Port int `json:"port"`
 }
 
@@ -39,7 +39,7 @@ type Paths struct {
 	OvnkubeBin string `json:"ovnkubeBin"`
 }
 
-// Cluster is one that exists, at least in part.
+// Cluster is a cluster that exists, at least in part.
 type Cluster struct {
 	store Store
 	name  string
@@ -59,8 +59,8 @@ const (
 // ErrNotFound means that there is no such cluster.
 var ErrNotFound = errors.New("no such cluster")
 
-// cluster returns the cluster of a name, existing or not. All ways to one lead
-// through here: a name that is none could be anybody's directory.
+// cluster returns the cluster of a name, whether it exists or not. All access to clusters goes
+// through here, because an invalid name could refer to any directory.
 func (s Store) cluster(name string) (*Cluster, error) {
 	if err := config.CheckName("cluster", name); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (s Store) cluster(name string) (*Cluster, error) {
 	return &Cluster{store: s, name: name}, nil
 }
 
-// Names lists the clusters, whole or not.
+// Names lists the clusters, including incomplete ones.
 func (s Store) Names() ([]string, error) {
 	entries, err := os.ReadDir(string(s))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -121,7 +121,7 @@ func (c *Cluster) save() error {
 }
 
 // lock keeps other kin commands from changing the cluster until the returned
-// function is called. The lock ends with the process in any case.
+// function is called or the process ends.
 func (c *Cluster) lock() (func(), error) {
 	dir, err := os.Open(c.path())
 	if err != nil {
@@ -134,14 +134,14 @@ func (c *Cluster) lock() (func(), error) {
 	return func() { dir.Close() }, nil
 }
 
-// cgroup is where all of the cluster's processes are. Clusters of one name in
+// cgroup returns the control group of all of the cluster's processes. Clusters with the same name in
 // different state directories are different clusters.
 func (c *Cluster) cgroup() string {
 	sum := sha256.Sum256([]byte(c.store))
 	return "kin-" + c.name + "-" + hex.EncodeToString(sum[:4])
 }
 
-// Machine is the directory of a machine, existing or not.
+// Machine returns the directory of a machine, whether it exists or not.
 func (c *Cluster) Machine(name string) machine.Dir {
 	return machine.Dir(c.path(machinesDir, name))
 }
@@ -194,7 +194,7 @@ func (c *Cluster) node(name string) (plan.Node, error) {
 	return n, nil
 }
 
-// Kubeconfig is the administrator's, for use on this machine.
+// Kubeconfig returns the administrator's kubeconfig, for use on this machine.
 func (c *Cluster) Kubeconfig() ([]byte, error) {
 	text, err := os.ReadFile(c.KubeconfigPath())
 	if err != nil {
@@ -203,5 +203,5 @@ func (c *Cluster) Kubeconfig() ([]byte, error) {
 	return text, nil
 }
 
-// KubeconfigPath is where that file is.
+// KubeconfigPath returns the path of that file.
 func (c *Cluster) KubeconfigPath() string { return c.path("kubeconfig") }

@@ -13,11 +13,11 @@ import (
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/config"
 )
 
-// notNames are what users, scripts and empty variables give as names.
+// notNames are invalid names that users, scripts and empty variables may pass.
 var notNames = []string{"", ".", "..", "../..", "/", "/etc", "a/b", "a/..", "../kin", "Kin", "a b", "a\n", "-a", "a-", "a.b", "*", strings.Repeat("a", 41), "ä"}
 
-// neighbourhood is a store in a directory with files of somebody else's, and a
-// function that fails where one of them is gone.
+// neighbourhood returns a store in a directory with unrelated files, and a
+// function that fails the test if one of these is gone.
 func neighbourhood(t *testing.T) (Store, func(when string)) {
 	t.Helper()
 	top := t.TempDir()
@@ -38,7 +38,7 @@ func neighbourhood(t *testing.T) (Store, func(when string)) {
 	}
 }
 
-// TestNotNames gives every way to a cluster what is not a name: it is refused, with a
+// TestNotNames passes invalid names to every function that takes a cluster's name: they are refused, with a
 // message that says so, and nothing is touched.
 func TestNotNames(t *testing.T) {
 	for _, name := range notNames {
@@ -103,14 +103,14 @@ func TestNotNamesOfMachines(t *testing.T) {
 			t.Fatalf("%q: %v", name, err)
 		}
 	}
-	// A node that is off, or not made yet, has its name all the same.
+	// The name of a node is taken even if it is off, or not created yet.
 	if err := c.AddHost(c.Nodes()[0].Name, network, nil); err == nil || !strings.Contains(err.Error(), "already") {
 		t.Errorf("a host with the name of a node: %v", err)
 	}
 }
 
-// TestDelete removes a cluster at whatever stage, once and again, and nothing that
-// is none.
+// TestDelete deletes a cluster at any stage, repeatedly, and nothing that
+// is no cluster.
 func TestDelete(t *testing.T) {
 	s, intact := neighbourhood(t)
 	for stage, files := range map[string][]string{

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The service accounts of ovnkube, as dist/base/rbac.yaml has them.
+// The service accounts of ovnkube, as in dist/base/rbac.yaml.
 const (
 	accountNamespace = "ovn-kubernetes"
 	masterAccount    = "ovnkube-master"
@@ -28,27 +28,27 @@ const (
 const (
 	// tokenLifetime outlasts any cluster of this kind.
 	tokenLifetime = 10 * 365 * 24 * time.Hour
-	// accountPatience is how long to wait for the account and the node to be there.
+	// accountPatience is how long to wait for the account and the node to exist.
 	accountPatience = 2 * time.Minute
-	// oldTokenPatience is how long to wait for a server that does not answer, where
-	// there is a token from before.
+	// oldTokenPatience is how long to wait for a server that does not answer if
+	// there is an earlier token.
 	oldTokenPatience = 20 * time.Second
 )
 
-// accountKubeconfig is the way of a service account to the API server.
+// accountKubeconfig is the path of a service account's kubeconfig.
 func accountKubeconfig(account string) string { return "/etc/kubernetes/" + account + ".conf" }
 
-// account is the step that gets a daemon a token, as the kubelet does for the pod
-// it would be elsewhere: bound to the node if one is named, whose name the API
-// server then knows from the token. It waits for the account and the node.
+// account is the step that requests a token for a daemon, as the kubelet does for
+// pods: if a node is given, the token is bound to it, and tells the API server the node's
+// name. It waits for the account and the node.
 func (n Node) account(name, node string) []string {
 	return hook(hookAccount, name, node, AdminKubeconfig, accountKubeconfig(name))
 }
 
-// noNode stands for a token that is bound to nothing.
+// noNode requests a token that is bound to no node.
 const noNode = "-"
 
-// kubeconfig is a file of that name, as far as kin reads and writes it.
+// kubeconfig has the fields of a kubeconfig that kin reads and writes.
 type kubeconfig struct {
 	APIVersion     string `json:"apiVersion"`
 	Kind           string `json:"kind"`
@@ -107,7 +107,7 @@ func getAccount(ctx context.Context, args []string) error {
 	if text, err = yaml.Marshal(config); err != nil {
 		return fmt.Errorf("encode kubeconfig: %w", err)
 	}
-	// Whole or not at all: the node may lose power.
+	// Write the file atomically, since the node may lose power.
 	if err := os.WriteFile(file+".new", text, 0o600); err != nil {
 		return fmt.Errorf("write %s: %w", filepath.Base(file), err)
 	}
@@ -131,12 +131,12 @@ func (k kubeconfig) client() (*http.Client, error) {
 	}}, nil
 }
 
-// errAnswer is that of a server that answers, but not with a token: the account, or
-// the node, is not there yet.
+// errAnswer means that the server answered, but not with a token, because the account or
+// the node does not exist yet.
 var errAnswer = errors.New("API server refuses")
 
-// awaitToken returns an empty token where the server does not answer and there is
-// a token from before.
+// awaitToken returns an empty token if the server does not answer and there is
+// an earlier token.
 func awaitToken(ctx context.Context, client *http.Client, server, account, node string, before bool) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, accountPatience)
 	defer cancel()

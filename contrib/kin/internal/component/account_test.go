@@ -15,8 +15,8 @@ import (
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/pki"
 )
 
-// TestAccount: the daemon's kubeconfig has the token that the API server gave for
-// its account, bound to its node, once both are there; and not the administrator's
+// TestAccount: the daemon's kubeconfig has the token that the API server issued for
+// its account, bound to its node, once both exist, and does not have the administrator's
 // certificate.
 func TestAccount(t *testing.T) {
 	asked := 0
@@ -35,7 +35,7 @@ func TestAccount(t *testing.T) {
 		if ref := request.Spec.BoundObjectRef; ref["kind"] != "Node" || ref["name"] != "ovn-worker" {
 			t.Errorf("bound to %v", ref)
 		}
-		if asked++; asked < 3 { // neither the account nor the node is there at once
+		if asked++; asked < 3 { // the account and the node do not exist at once
 			http.Error(w, "not found", http.StatusNotFound)
 			return
 		}

@@ -171,7 +171,7 @@ func TestKubeletConfigurationCanBeOverridden(t *testing.T) {
 	}
 }
 
-// TestAuditLog: where there is a policy the API server has it in a file, and a log.
+// TestAuditLog: if there is an audit policy, the API server gets it as a file, and writes a log.
 func TestAuditLog(t *testing.T) {
 	for _, policy := range []map[string]any{nil, {"rules": []any{map[string]any{"level": "Metadata"}}}} {
 		list := nodes(t, config.Cluster{APIServer: config.APIServer{AuditPolicy: policy}})
@@ -192,8 +192,8 @@ func TestAuditLog(t *testing.T) {
 	}
 }
 
-// TestPodsAreNotUnits: what runs as pods is not among a node's daemons, and the switch
-// waits for none of it.
+// TestPodsAreNotUnits: programs that run as pods are not among a node's daemons, and the switch
+// does not wait for them.
 func TestPodsAreNotUnits(t *testing.T) {
 	for _, n := range nodes(t, config.Cluster{Datapath: config.DatapathUserspace}) {
 		n.Pods = true

@@ -17,14 +17,14 @@ const (
 	DNSNamespace  = "kube-system"
 )
 
-// clusterDomain is what all names of the cluster end with.
+// clusterDomain is the suffix of all names of the cluster.
 const clusterDomain = "cluster.local"
 
 //go:embed dns.yaml
 var dnsManifest string
 
-// DNSAddresses are the name server's, one a family: the tenth of the Services,
-// as everywhere.
+// DNSAddresses returns the name server's addresses, one per family: the tenth of the Service range,
+// as usual.
 func DNSAddresses(c config.Cluster) []netip.Addr {
 	var list []netip.Addr
 	for _, subnet := range c.ServiceSubnets() {
@@ -33,7 +33,7 @@ func DNSAddresses(c config.Cluster) []netip.Addr {
 	return list
 }
 
-// DNS is the manifest of the name server.
+// DNS returns the manifest of the name server.
 func DNS(c config.Cluster) ([]byte, error) {
 	parsed, err := template.New("dns.yaml").Parse(dnsManifest)
 	if err != nil {

@@ -69,7 +69,7 @@ type manifest struct {
 	} `json:"spec"`
 }
 
-// object is the one of a kind in the name server's manifest.
+// object returns the only object of a kind in the name server's manifest.
 func object(t *testing.T, c config.Cluster, kind string) manifest {
 	t.Helper()
 	text, err := DNS(c)

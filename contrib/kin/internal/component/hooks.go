@@ -26,8 +26,8 @@ const (
 	hookAccount          = "account"           // ACCOUNT NODE ADMIN FILE
 )
 
-// hook is the command line of a hook: the machine's first process is kin,
-// wherever its file may be.
+// hook returns the command line of a hook. It runs kin as /proc/1/exe, since the machine's first
+// process is kin, wherever its file is.
 func hook(name string, args ...string) []string {
 	return append([]string{"/proc/1/exe", HookCommand, name}, args...)
 }
@@ -54,7 +54,7 @@ func RunHook(ctx context.Context, name string, args []string) error {
 	return nil
 }
 
-// ensureOVSDB creates a database that is not there yet.
+// ensureOVSDB creates a database unless it exists.
 func ensureOVSDB(ctx context.Context, args []string) error {
 	database, schema := args[0], args[1]
 	if _, err := os.Stat(database); !errors.Is(err, fs.ErrNotExist) {
@@ -64,16 +64,16 @@ func ensureOVSDB(ctx context.Context, args []string) error {
 	return err
 }
 
-// prepareDatapath sees to it that the switch opens its datapath when it starts:
-// only then does it write down what the datapath can do. The integration bridge
-// is what every OVN node has; the rest of it is left to ovnkube.
+// prepareDatapath makes the switch open its datapath when it starts, because
+// only then does it record the capabilities of the datapath. It creates the integration bridge,
+// which every OVN node has, and leaves the bridge's other settings to ovnkube.
 func prepareDatapath(ctx context.Context, _ []string) error {
 	if _, err := output(ctx, "ovs-vsctl", "--no-wait", "--may-exist", "add-br", "br-int", "--",
 		"set", "Bridge", "br-int", "datapath_type=netdev", "fail_mode=secure"); err != nil {
 		return err
 	}
 	if row, err := output(ctx, "ovs-vsctl", "get", "Open_vSwitch", ".", "datapaths:netdev"); err == nil {
-		// What an earlier switch wrote must not be taken for what this one will.
+		// Do not mistake the capabilities that an earlier switch recorded for those of this one.
 		_, err := output(ctx, "ovs-vsctl", "--no-wait", "clear", "Datapath", strings.TrimSpace(row), "capabilities")
 		return err
 	}
@@ -82,14 +82,14 @@ func prepareDatapath(ctx context.Context, _ []string) error {
 	return err
 }
 
-// restrictDatapath takes the all-zero source translation from the list of what
-// the datapath can do: the userspace connection tracker of Open vSwitch 3.1
-// aborts on it. The list is filled in a moment after the switch started.
+// restrictDatapath removes the all-zero source translation from the datapath's
+// capabilities: the userspace connection tracker of Open vSwitch 3.1
+// aborts on it. The capabilities are recorded a moment after the switch has started.
 //
-// And it has the tracker look away from sequence numbers: a packet out of its
-// window would pass untranslated, from an address the client never called, and
-// the client would reset the connection. The kernel's datapath marks its own
-// connections so by itself.
+// It also disables the tracker's check of sequence numbers: a packet outside the
+// window would pass untranslated, from an address that the client does not know, and
+// the client would reset the connection. The kernel's datapath disables the check for its own
+// connections.
 func restrictDatapath(ctx context.Context, _ []string) error {
 	if _, err := output(ctx, "ovs-appctl", "-t", "ovs-vswitchd", "dpctl/ct-disable-tcp-seq-chk"); err != nil {
 		return err
@@ -114,8 +114,8 @@ func restrictDatapath(ctx context.Context, _ []string) error {
 	}
 }
 
-// awaitTCP waits until a server accepts, but not for ever: a daemon that cannot
-// reach its server should say so itself.
+// awaitTCP waits until a server accepts connections, but only for a limited time: a daemon that cannot
+// reach its server should report that itself.
 func awaitTCP(ctx context.Context, args []string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

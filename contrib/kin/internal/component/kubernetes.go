@@ -10,13 +10,13 @@ import (
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/supervise"
 )
 
-// AuditLog is the audit log of the API server, where its configuration asks for one.
+// AuditLog is the audit log of the API server, if it is configured to write one.
 const AuditLog = "/var/log/kubernetes/audit.log"
 
 const etcdURL = "http://127.0.0.1:2379"
 
-// etcd does not wait for its disk: what it wrote survives the node's power
-// failure in the page cache of the machine kin runs on.
+// etcd does not sync to disk: what it has written survives the node's power
+// failure in the page cache of the machine that kin runs on.
 func (n Node) etcd() supervise.Unit {
 	const peer = "http://127.0.0.1:2380"
 	return supervise.Unit{
@@ -63,7 +63,7 @@ func (n Node) apiServer() supervise.Unit {
 	}
 }
 
-// controllerManager leaves the pods' ranges to ovnkube.
+// controllerManager does not allocate pod subnets, which ovnkube does.
 func (n Node) controllerManager() supervise.Unit {
 	args := []string{ControllerManager,
 		"--kubeconfig=/etc/kubernetes/controller-manager.conf",
@@ -128,9 +128,9 @@ const (
 	CoreDNSImage = "kin.local/coredns:1"
 )
 
-// kubeletConfig keeps the kubelet from what a node in namespaces cannot or must
-// not do: manage control groups above its pods, or judge the disk it shares
-// with everyone.
+// kubeletConfig disables what a kubelet in namespaces cannot or must
+// not do: manage control groups above its pods, or evict pods because of the disk, which all
+// nodes share.
 func (n Node) kubeletConfig() ([]byte, error) {
 	full := map[string]string{"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%", "imagefs.inodesFree": "0%"}
 	settings := map[string]any{

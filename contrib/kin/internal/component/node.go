@@ -30,28 +30,28 @@ const (
 
 // Directories of a node that kin fills.
 const (
-	// ProgramDir has links to the Kubernetes programs by name.
+	// ProgramDir has a link for each Kubernetes program.
 	ProgramDir = "/opt/bin"
-	// KinDir and OvnkubeDir show the directories the programs were built into.
+	// KinDir and OvnkubeDir are bind mounts of the directories that the programs were built into.
 	KinDir = "/opt/kin/bin"
-	// BusyboxDir has links to busybox for what the system lacks.
+	// BusyboxDir has links to busybox for programs that the system lacks.
 	BusyboxDir = "/opt/busybox"
 	OvnkubeDir = "/opt/ovnkube/bin"
 	// CNIBinDir is where containerd looks for CNI plugins.
 	CNIBinDir = "/opt/cni/bin"
 	pkiDir    = "/etc/kubernetes/pki"
-	// AdminKubeconfig is every node's own way to the API server.
+	// AdminKubeconfig is the administrator's kubeconfig on every node.
 	AdminKubeconfig = "/etc/kubernetes/admin.conf"
 )
 
 // Programs are the names under which kin-kubernetes is linked in ProgramDir.
 var Programs = []string{Etcd, APIServer, ControllerManager, Scheduler, Kubelet, "kubectl"}
 
-// CNIPlugins are the plugins on a node that ovnkube does not bring: what
-// containerd wants for itself, and what maps ports of the node to pods.
+// CNIPlugins are the CNI plugins on a node that ovnkube does not provide: the one that
+// containerd needs, and the one that maps host ports to pods.
 var CNIPlugins = []string{"loopback", "portmap"}
 
-// Node is what a node's daemons need to know.
+// Node is the input for the daemons' configuration.
 type Node struct {
 	plan.Node
 	Config config.Cluster
@@ -61,12 +61,12 @@ type Node struct {
 	ChassisID string
 	// Ovnkube says whether ovnkube runs.
 	Ovnkube bool
-	// Pods says whether ovnkube and OVN run as pods of the cluster, from manifests. The
-	// switch is the node's own all the same.
+	// Pods says whether ovnkube and OVN run as pods of the cluster, from manifests. Open vSwitch
+	// runs as a daemon of the node in either case.
 	Pods bool
 }
 
-// Environment of everything that runs on the node.
+// Environment returns the environment of everything that runs on the node.
 func (n Node) Environment() []string {
 	env := append(HostEnvironment(), "KUBECONFIG="+AdminKubeconfig, "KUBECACHEDIR=/var/cache/kubectl")
 	if !n.ControlPlane() {
@@ -75,7 +75,7 @@ func (n Node) Environment() []string {
 	return env
 }
 
-// HostEnvironment is that of a machine outside the cluster.
+// HostEnvironment is the environment of a machine outside the cluster.
 func HostEnvironment() []string {
 	return []string{"PATH=" + strings.Join([]string{
 		ProgramDir, KinDir, OvnkubeDir, "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", BusyboxDir,
@@ -105,7 +105,7 @@ func (n Node) Units() []supervise.Unit {
 	return units
 }
 
-// apiServerAddress is how the node's programs reach the API server.
+// apiServerAddress returns the address at which the node's programs reach the API server.
 func (n Node) apiServerAddress() string {
 	return plan.HostPort(n.Server.Primary(), plan.APIServerPort)
 }
@@ -119,7 +119,7 @@ func (n Node) database(port int) string {
 	return "tcp:" + plan.HostPort(n.Server.Primary(), port)
 }
 
-// anyAddress is what a server listens on to be reached by every family.
+// anyAddress is the address on which a server listens for all families.
 func (n Node) anyAddress() string {
 	if _, ipv6 := n.Config.Families(); ipv6 {
 		return "::"
@@ -127,8 +127,8 @@ func (n Node) anyAddress() string {
 	return "0.0.0.0"
 }
 
-// await is the step that waits for the control plane: without it everything
-// started at the same moment would fail once and back off.
+// await is the step that waits for the control plane: without it all daemons that
+// start at the same time would fail once and back off.
 func (n Node) await() []string { return hook(hookAwaitTCP, n.apiServerAddress()) }
 
 func joined[T fmt.Stringer](list []T) string {

@@ -9,8 +9,8 @@ import (
 )
 
 // All Open vSwitch and OVN programs log to standard error, which the supervisor
-// keeps; sockets and databases are where the Debian packages have them, so that
-// their tools need no options.
+// writes to files; sockets and databases are in the locations of the Debian packages, so that
+// the tools need no options.
 const quiet = "-vsyslog:off"
 
 func (n Node) ovsdb() supervise.Unit {
@@ -32,7 +32,7 @@ func (n Node) ovsdb() supervise.Unit {
 	}
 }
 
-// datapathType is the datapath as Open vSwitch calls it.
+// datapathType returns Open vSwitch's name of the datapath.
 func (n Node) datapathType() string {
 	if n.Config.Datapath == config.DatapathKernel {
 		return "system"
@@ -40,9 +40,9 @@ func (n Node) datapathType() string {
 	return "netdev"
 }
 
-// vswitch is the switch. One in user space tells ovn-controller through the
-// database what its datapath can do, each time it starts; ovn-controller is held
-// until what it must not use is taken from that list.
+// vswitch returns the unit of the switch. Each time a userspace switch starts, it reports the capabilities of its datapath
+// to ovn-controller through the database; ovn-controller is held
+// until those that it must not use are removed.
 func (n Node) vswitch() supervise.Unit {
 	unit := supervise.Unit{
 		Name:  VSwitch,
@@ -61,7 +61,7 @@ func (n Node) vswitch() supervise.Unit {
 	return unit
 }
 
-// ovnController waits by itself for ovnkube to say where the databases are.
+// ovnController waits by itself until ovnkube has configured the addresses of the databases.
 func (n Node) ovnController() supervise.Unit {
 	return supervise.Unit{
 		Name:  OVNController,
@@ -70,7 +70,7 @@ func (n Node) ovnController() supervise.Unit {
 	}
 }
 
-// central is the two databases and the daemon between them.
+// central returns the units of the two databases and of northd.
 func (n Node) central() []supervise.Unit {
 	return []supervise.Unit{
 		n.centralDatabase(Northbound, "ovn-nbctl", "nb", plan.NorthboundPort),
@@ -83,8 +83,8 @@ func (n Node) central() []supervise.Unit {
 	}
 }
 
-// centralDatabase asks its clients for a sign of life only once a minute: on a
-// loaded machine the usual five seconds would cut off clients that are merely
+// centralDatabase probes its clients only once a minute: on a
+// loaded machine the default of five seconds would disconnect clients that are merely
 // busy.
 func (n Node) centralDatabase(name, tool, short string, port int) supervise.Unit {
 	database := fmt.Sprintf("/var/lib/ovn/ovn%s_db.db", short)

@@ -9,16 +9,16 @@ import (
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/supervise"
 )
 
-// Ports on which ovnkube tells its metrics.
+// Ports on which ovnkube serves metrics.
 const (
 	masterMetricsPort = 9409
 	nodeMetricsPort   = 9410
-	// tracePort is where nodes answer questions about packets.
+	// tracePort is the port at which nodes answer trace requests.
 	tracePort = 9413
 )
 
-// ovnkubeMaster and ovnkubeNode are separate processes, so that either can be
-// ended without the other.
+// ovnkubeMaster and ovnkubeNode are separate processes, so that each can be
+// stopped without the other.
 func (n Node) ovnkubeMaster() supervise.Unit {
 	return supervise.Unit{
 		Name:   OvnkubeMaster,
@@ -63,18 +63,18 @@ func (n Node) ovnkube(role string, metricsPort int, account string, extra []stri
 	return append(append(args, n.Config.Ovnkube.Args...), extra...)
 }
 
-// UplinkName is the node's interface on the wire, as the node boots.
+// UplinkName is the name of the node's interface on the wire at boot.
 const UplinkName = "eth0"
 
-// MastersDatabases are where the masters reach the databases that run in pods, by the keys
+// MastersDatabases returns the addresses at which masters reach the databases that run in pods, by the keys
 // of the ConfigMap.
 func MastersDatabases(server plan.Node) map[string]string {
 	database := func(port int) string { return "ssl:" + plan.HostPort(server.Primary(), port) }
 	return map[string]string{"northbound": database(plan.NorthboundPort), "masters-southbound": database(plan.MastersSouthboundPort)}
 }
 
-// OvnkubeConfig is the configuration file of ovnkube for a cluster, whose control plane
-// is the node server: the settings that its daemons have as flags where it does not run
+// OvnkubeConfig returns ovnkube's configuration file for a cluster whose control plane
+// is the node server: the settings that its daemons get as flags if it does not run
 // as pods.
 func OvnkubeConfig(c config.Cluster, server plan.Node) string {
 	return fmt.Sprintf(`[default]

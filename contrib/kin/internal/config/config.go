@@ -29,7 +29,7 @@ const (
 
 // Datapaths of Open vSwitch that a cluster can have.
 const (
-	// DatapathAuto is the kernel's where the kernel has it, else userspace.
+	// DatapathAuto is the kernel's datapath if the kernel has one, otherwise userspace.
 	DatapathAuto      = "auto"
 	DatapathKernel    = "kernel"
 	DatapathUserspace = "userspace"
@@ -41,34 +41,34 @@ const MaxNodes = 64
 
 // Cluster is the kin configuration file.
 type Cluster struct {
-	// Name tells clusters on one machine apart. Default "kin".
+	// Name distinguishes clusters on one machine. Default "kin".
 	Name string `json:"name,omitempty"`
-	// Nodes counts the machines, the control plane included. Default 3.
+	// Nodes is the number of nodes, including the control plane. Default 3.
 	Nodes int `json:"nodes,omitempty"`
 	// NodePrefix starts every node's name: PREFIX-control-plane,
 	// PREFIX-worker, PREFIX-worker2. Default "ovn".
 	NodePrefix string `json:"nodePrefix,omitempty"`
-	// GatewayMode is how ovnkube lets pods out: shared (default) or local.
+	// GatewayMode is ovnkube's gateway mode: shared (default) or local.
 	GatewayMode string `json:"gatewayMode,omitempty"`
 	// IPFamily is dual (default), ipv4 or ipv6.
 	IPFamily string `json:"ipFamily,omitempty"`
-	// Datapath is the one of Open vSwitch: auto (default), kernel or userspace.
-	// That of a cluster that exists is not auto.
+	// Datapath is that of Open vSwitch: auto (default), kernel or userspace.
+	// For an existing cluster it is not auto.
 	Datapath string `json:"datapath,omitempty"`
-	// CPUWeight is the cluster's share of the processors where others compete for
-	// them, 1 to 10000, as the kernel's cpu.weight. Default 100.
+	// CPUWeight is the cluster's share of CPU time under contention,
+	// 1 to 10000, like the kernel's cpu.weight. Default 100.
 	CPUWeight int `json:"cpuWeight,omitempty"`
 	// APIServerPort is the port on the loopback address of the machine that
-	// runs kin. Default: one that is free.
+	// runs kin. Default: a free port.
 	APIServerPort int `json:"apiServerPort,omitempty"`
 	// Subnets are the address ranges, one per family.
 	Subnets Subnets `json:"subnets,omitempty"`
-	// Networks are wires beside the nodes' own.
+	// Networks are networks besides the nodes' own.
 	Networks []Network `json:"networks,omitempty"`
-	// Ovnkube adds to the command lines of ovnkube.
+	// Ovnkube has additional arguments of ovnkube.
 	Ovnkube Ovnkube `json:"ovnkube,omitempty"`
-	// APIServer, ControllerManager, Scheduler and Kubelet add to the command
-	// lines of the Kubernetes programs; the last flag wins.
+	// APIServer, ControllerManager, Scheduler and Kubelet have additional arguments
+	// of the Kubernetes programs; the last occurrence of a flag applies.
 	APIServer         APIServer `json:"apiServer,omitempty"`
 	ControllerManager Program   `json:"controllerManager,omitempty"`
 	Scheduler         Program   `json:"scheduler,omitempty"`
@@ -78,44 +78,44 @@ type Cluster struct {
 // Subnets are a cluster's address ranges. A family that the cluster does not
 // have is ignored.
 type Subnets struct {
-	// Nodes is the wire: nodes, outside hosts and their gateway.
+	// Nodes are the ranges of the wire: nodes, outside hosts and their gateway.
 	Nodes []netip.Prefix `json:"nodes,omitempty"`
-	// Pods is in ovnkube's notation, CIDR or CIDR/HOSTLEN.
+	// Pods are in ovnkube's notation, CIDR or CIDR/HOSTLEN.
 	Pods []string `json:"pods,omitempty"`
-	// Services is the range of cluster addresses.
+	// Services are the ranges of cluster addresses.
 	Services []netip.Prefix `json:"services,omitempty"`
 }
 
-// Ovnkube is extra arguments, after kin's own.
+// Ovnkube has extra arguments, which follow kin's own.
 type Ovnkube struct {
-	// Args go to every ovnkube.
+	// Args are passed to every ovnkube.
 	Args []string `json:"args,omitempty"`
-	// MasterArgs go to the one that runs with --init-master.
+	// MasterArgs are passed to the one that runs with --init-master.
 	MasterArgs []string `json:"masterArgs,omitempty"`
-	// NodeArgs go to those that run with --init-node.
+	// NodeArgs are passed to those that run with --init-node.
 	NodeArgs []string `json:"nodeArgs,omitempty"`
 }
 
-// Program is extra arguments of one program.
+// Program has extra arguments of one program.
 type Program struct {
 	ExtraArgs []string `json:"extraArgs,omitempty"`
 }
 
-// APIServer is as Program.
+// APIServer has extra arguments of the API server, and its audit policy.
 type APIServer struct {
 	ExtraArgs []string `json:"extraArgs,omitempty"`
-	// AuditPolicy is what it writes into its audit log; empty for none.
+	// AuditPolicy defines what is written to the audit log; empty for no log.
 	AuditPolicy map[string]any `json:"auditPolicy,omitempty"`
 }
 
-// Kubelet is extra arguments and KubeletConfiguration fields of every kubelet.
+// Kubelet has extra arguments and KubeletConfiguration fields of every kubelet.
 type Kubelet struct {
 	ExtraArgs []string `json:"extraArgs,omitempty"`
 	// Config is merged over kin's KubeletConfiguration, key by key.
 	Config map[string]any `json:"config,omitempty"`
 }
 
-// Load reads a configuration file; an empty path is an empty file. An unknown
+// Load reads a configuration file; an empty path is treated as an empty file. An unknown
 // key is an error that names it. Defaults are not filled in.
 func Load(path string) (Cluster, error) {
 	var c Cluster
@@ -141,7 +141,7 @@ func Parse(text []byte) (Cluster, error) {
 	}
 	wrong, err := json.UnmarshalStrict(asJSON, &c, json.DisallowUnknownFields)
 	if err != nil {
-		// The user wrote YAML and knows nothing of the JSON it becomes.
+		// The user wrote YAML, so the error should not mention JSON.
 		return c, errors.New(strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return c, errors.Join(wrong...)
@@ -149,9 +149,8 @@ func Parse(text []byte) (Cluster, error) {
 
 var names = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$`)
 
-// CheckName refuses what is not a name of a cluster, a machine or a network: names
-// become those of directories, control groups and host names. what says whose name
-// it is.
+// CheckName returns an error if a name of a cluster, a machine or a network is invalid: names
+// are used for directories, control groups and hosts. what says what the name is for.
 func CheckName(what, name string) error {
 	if !names.MatchString(name) {
 		return fmt.Errorf("%s: %q is not a name; use up to 40 lower-case letters, digits and dashes", what, name)
@@ -159,7 +158,7 @@ func CheckName(what, name string) error {
 	return nil
 }
 
-// Default fills in what was not said and checks the result.
+// Default fills in defaults and validates the result.
 func (c Cluster) Default() (Cluster, error) {
 	c.Name = cmp.Or(c.Name, "kin")
 	c.NodePrefix = cmp.Or(c.NodePrefix, "ovn")
@@ -236,19 +235,19 @@ func (c Cluster) families() ([]bool, error) {
 	return nil, fmt.Errorf("ipFamily: %q is none of %s, %s, %s", c.IPFamily, FamilyDual, FamilyIPv4, FamilyIPv6)
 }
 
-// Families says which families a valid cluster has, IPv4 first.
+// Families reports which families a valid cluster has.
 func (c Cluster) Families() (ipv4, ipv6 bool) {
 	return c.IPFamily != FamilyIPv6, c.IPFamily != FamilyIPv4
 }
 
-// NodeSubnets are the wire's ranges, one for each family the cluster has, IPv4
-// first. The others are in the same order.
+// NodeSubnets returns the wire's ranges, one for each family the cluster has, IPv4
+// first. Other lists of subnets have the same order.
 func (c Cluster) NodeSubnets() []netip.Prefix { return c.chosen(c.Subnets.Nodes) }
 
-// ServiceSubnets are the ranges of the Services' addresses.
+// ServiceSubnets returns the ranges of cluster addresses.
 func (c Cluster) ServiceSubnets() []netip.Prefix { return c.chosen(c.Subnets.Services) }
 
-// PodSubnets are the pods' ranges in ovnkube's notation.
+// PodSubnets returns the pods' ranges in ovnkube's notation.
 func (c Cluster) PodSubnets() []string {
 	var chosen []string
 	families, _ := c.families()
@@ -262,7 +261,7 @@ func (c Cluster) PodSubnets() []string {
 	return chosen
 }
 
-// PodRanges is PodSubnets without the part that ovnkube adds to the notation.
+// PodRanges returns PodSubnets as plain prefixes.
 func (c Cluster) PodRanges() []netip.Prefix {
 	pods, _ := c.podPrefixes()
 	return c.chosen(pods)
@@ -291,7 +290,7 @@ func (c Cluster) podPrefixes() ([]netip.Prefix, error) {
 	return list, nil
 }
 
-// podPrefix reads "10.244.0.0/16/24" and "10.244.0.0/16".
+// podPrefix parses "10.244.0.0/16/24" and "10.244.0.0/16".
 func podPrefix(text string) (netip.Prefix, error) {
 	if strings.Count(text, "/") == 2 {
 		text = text[:strings.LastIndexByte(text, '/')]

@@ -1,4 +1,4 @@
-// Package config holds what a user may say about a cluster: the kin
+// Package config holds the configuration of a cluster: the kin
 // configuration file and the flags that override it, as one validated value.
 //
 // Invariants: a Cluster that Validate accepted is complete (every default is

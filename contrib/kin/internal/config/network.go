@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Network is a wire beside the nodes' own. Every node has a further interface on
+// Network is a network besides the nodes' own. Every node has a further interface on
 // it: eth1 on the first one listed, eth2 on the second.
 type Network struct {
 	Name string `json:"name"`
-	// Subnets are its ranges, at most one a family. A family that the cluster does
+	// Subnets are its ranges, at most one per family. A family that the cluster does
 	// not have is ignored.
 	Subnets []netip.Prefix `json:"subnets"`
 }
 
-// ParseNetwork reads NAME=CIDR or NAME=CIDR,CIDR.
+// ParseNetwork parses NAME=CIDR or NAME=CIDR,CIDR.
 func ParseNetwork(text string) (Network, error) {
 	name, ranges, found := strings.Cut(text, "=")
 	if !found {
@@ -32,7 +32,7 @@ func ParseNetwork(text string) (Network, error) {
 	return n, nil
 }
 
-// NetworkSubnets are a network's ranges of the families the cluster has, IPv4 first.
+// NetworkSubnets returns a network's ranges in the families the cluster has, IPv4 first.
 func (c Cluster) NetworkSubnets(n Network) []netip.Prefix { return c.chosen(n.Subnets) }
 
 func (c Cluster) validateNetworks() error {

@@ -1,8 +1,8 @@
 // Package image writes container images without a registry: an archive in the
-// form that "docker save" writes, with one layer made of given files.
+// format of "docker save", with one layer of given files.
 //
-// The same input makes the same bytes, so an image keeps its identity however
-// often it is made.
+// The same input gives the same bytes, so an image keeps its identity however
+// often it is built.
 package image
 
 import (
@@ -22,7 +22,7 @@ import (
 	"strings"
 )
 
-// Image is what goes into an archive.
+// Image is the content of an archive.
 type Image struct {
 	// Names are full names with tags, at least one.
 	Names []string
@@ -36,7 +36,7 @@ type Image struct {
 // File is one entry of the layer: a regular file with the content of Source,
 // or of Text, or a symbolic link to Link, or a directory.
 type File struct {
-	// Path is absolute; directories above it are made.
+	// Path is absolute; directories above it are created.
 	Path   string
 	Source string
 	Text   string
@@ -111,7 +111,7 @@ func layer(files []File) ([]byte, error) {
 	return buffer.Bytes(), nil
 }
 
-// Tree lists what is in a directory, as the files of an image whose root it is.
+// Tree lists the content of a directory as the files of an image with that directory as its root.
 func Tree(dir string) ([]File, error) {
 	var files []File
 	err := filepath.WalkDir(dir, func(source string, entry fs.DirEntry, err error) error {

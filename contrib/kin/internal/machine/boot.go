@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Hidden commands of the kin binary: the two lives of a machine's first
+// Hidden commands of the kin binary: the two stages of a machine's first
 // process. Their arguments are the cluster, the machine and its directory.
 const (
 	SetupCommand = "machine-setup"
@@ -21,13 +21,13 @@ const (
 
 // Descriptors that the first process inherits.
 const (
-	goFD     = 3 // read: one byte, once the cable is in
-	reportFD = 4 // written: what went wrong; closed empty when nothing did
+	goFD     = 3 // read: one byte, once the cable is connected
+	reportFD = 4 // written: an error; closed without output on success
 	listenFD = 5 // a listener, for a machine that forwards
 )
 
-// bootTimeout is how long the first process may take to set its machine up: far
-// longer than it does on a machine that is busy or emulated.
+// bootTimeout limits how long the first process may take to set up its machine. It is far
+// longer than needed even on a busy or emulated machine.
 const bootTimeout = 2 * time.Minute
 
 // Boot starts a machine from its directory. plug is called with the first
@@ -64,7 +64,7 @@ func Boot(d Dir, plug func(Process) error, listener *os.File) (Process, error) {
 	return p, nil
 }
 
-// pipes are our ends of the pipes to a first process.
+// pipes are the parent's ends of the pipes to a first process.
 type pipes struct{ start, report *os.File }
 
 func (p pipes) Close() {
@@ -121,7 +121,7 @@ func launch(d Dir, spec Spec, listener *os.File) (Process, pipes, error) {
 		ours.Close()
 		return p, pipes{}, fmt.Errorf("start first process of %s: %w", spec.Hostname, err)
 	}
-	// It is meant to outlive this command: nobody waits for it here.
+	// The machine must outlive this command, so nobody waits for it here.
 	if p, err = identify(cmd.Process.Pid); err == nil {
 		err = d.remember(p)
 	}
@@ -144,7 +144,7 @@ func Kill(d Dir) error {
 	return settle(d, p)
 }
 
-// Stop shuts a machine down in order, or cuts its power when that takes longer
+// Stop shuts a machine down gracefully, or cuts its power if that takes longer
 // than the timeout.
 func Stop(d Dir, timeout time.Duration) error {
 	p, on := d.Running()
@@ -160,7 +160,7 @@ func Stop(d Dir, timeout time.Duration) error {
 	return settle(d, p)
 }
 
-// settle waits for a machine's end and clears what remains of it.
+// settle waits until a machine has ended and removes what remains of it.
 func settle(d Dir, p Process) error {
 	if p.Pid != 0 && !p.AwaitEnd(10*time.Second) {
 		return fmt.Errorf("process %d does not end", p.Pid)

@@ -25,7 +25,7 @@ type hierarchy struct {
 
 const cgroupRoot = "/sys/fs/cgroup"
 
-// hierarchies lists what is mounted, each once.
+// hierarchies lists the mounted hierarchies, each once.
 func hierarchies() ([]hierarchy, error) {
 	text, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
@@ -60,7 +60,7 @@ func parseHierarchies(mountinfo string) []hierarchy {
 	return list
 }
 
-// mountOptions keeps of a version 1 mount's options what names it.
+// mountOptions returns those options of a version 1 mount that identify the hierarchy.
 func mountOptions(options string) string {
 	var kept []string
 	for option := range strings.SplitSeq(options, ",") {
@@ -74,8 +74,8 @@ func mountOptions(options string) string {
 	return strings.Join(kept, ",")
 }
 
-// joinCgroup makes a group in every hierarchy and moves a process there; 0 is
-// this one.
+// joinCgroup creates a group in every hierarchy and moves a process there; 0 is
+// the current process.
 func joinCgroup(path string, pid int) error {
 	trees, err := hierarchies()
 	if err != nil {
@@ -100,15 +100,15 @@ func joinCgroup(path string, pid int) error {
 			return fmt.Errorf("join control group %s: %w", dir, err)
 		}
 		if h.v2 {
-			// Could not be done before this process left it.
+			// This is possible only after the process has left the parent group.
 			delegate(filepath.Dir(dir))
 		}
 	}
 	return nil
 }
 
-// weighCgroup gives the first group of a path its share of the processors: 100 is
-// what a group has by itself. A hierarchy without processors has no such file.
+// weighCgroup sets the CPU weight of the first group of a path; the default of a group is
+// 100. Hierarchies without the CPU controller have no such file.
 func weighCgroup(path string, weight int) error {
 	if weight == 0 {
 		return nil
@@ -119,7 +119,7 @@ func weighCgroup(path string, weight int) error {
 	}
 	top, _, _ := strings.Cut(path, "/")
 	for _, h := range trees {
-		// Version 1 counts from 2, and a group has 1024 by itself.
+		// In version 1 the minimum is 2 and the default 1024.
 		file, value := "cpu.shares", max(weight*1024/100, 2)
 		if h.v2 {
 			file, value = "cpu.weight", weight
@@ -135,12 +135,12 @@ func weighCgroup(path string, weight int) error {
 	return nil
 }
 
-// delegate lets the children of a version 2 group have its controllers. One by
-// one: a controller the machine does not have must not cost the others.
+// delegate enables a version 2 group's controllers for its children, one by
+// one, so that a controller that the machine does not have does not prevent the others.
 //
-// Not of a group with processes in it: it would take the controllers that manage
-// threads, and become one whose children no process can join. The root is none
-// of those; it alone has no type.
+// It skips a group that contains processes: enabling the threaded controllers
+// would turn it into one whose children no process can join. The root group is an
+// exception; it is the only group without a type.
 func delegate(dir string) {
 	procs, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if _, err := os.Stat(filepath.Join(dir, "cgroup.type")); err == nil && len(procs) > 0 {
@@ -155,8 +155,8 @@ func delegate(dir string) {
 	}
 }
 
-// inheritCpuset fills in what a version 1 cpuset lacks at birth, without which
-// nothing can join it. Other hierarchies have no such files.
+// inheritCpuset fills in what a new version 1 cpuset lacks, without which
+// no process can join it. Other hierarchies have no such files.
 func inheritCpuset(parent, dir string) {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		own, err := os.ReadFile(filepath.Join(dir, file))
@@ -198,7 +198,7 @@ func mountCgroups(trees []hierarchy, links map[string]string) error {
 	return nil
 }
 
-// cgroupLinks are names like cpu -> cpu,cpuacct.
+// cgroupLinks returns links such as cpu -> cpu,cpuacct.
 func cgroupLinks() map[string]string {
 	links := map[string]string{}
 	entries, _ := os.ReadDir(cgroupRoot)
@@ -210,11 +210,11 @@ func cgroupLinks() map[string]string {
 	return links
 }
 
-// removeTimeout is how long processes of a dead machine may take to be gone.
+// removeTimeout is how long processes of a dead machine may take to end.
 const removeTimeout = 15 * time.Second
 
-// RemoveCgroup ends whatever still runs in a group and below it, and removes it
-// from every hierarchy. A group that is not there is removed already.
+// RemoveCgroup kills whatever still runs in a group and below it, and removes the group
+// from every hierarchy. It is no error if the group does not exist.
 func RemoveCgroup(path string) error {
 	trees, err := hierarchies()
 	if err != nil {
@@ -262,8 +262,8 @@ func removeTree(dir string) error {
 	return nil
 }
 
-// killTree ends the processes of a tree of groups. What it cannot read or end is
-// gone already, or will be met at the next try.
+// killTree kills the processes of a tree of groups. What it cannot read or kill is
+// gone already, or is retried at the next attempt.
 func killTree(dir string) {
 	text, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	for _, field := range strings.Fields(string(text)) {

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CheckKernelDatapath tells what the kernel lacks for Open vSwitch's kernel
-// datapath with tunnels. It asks for both in a network namespace of its own,
-// which has the kernel load what modules it needs, and leaves nothing behind.
+// CheckKernelDatapath returns an error if the kernel lacks something for Open vSwitch's kernel
+// datapath with tunnels. It creates both in a temporary network namespace,
+// which makes the kernel load the modules it needs, and leaves nothing behind.
 func CheckKernelDatapath() error {
 	result := make(chan error, 1)
 	go func() {

@@ -10,9 +10,9 @@ import (
 	"slices"
 )
 
-// notCopied are parts of /etc that have no place on a node's disk: this
-// machine's secrets and identity, what a node has of its own, and what only a
-// whole system needs.
+// notCopied are parts of /etc that are not copied to a node's disk: this
+// machine's secrets and identity, files that a node has its own version of, and what only a
+// complete system needs.
 var notCopied = []string{
 	"shadow", "shadow-", "gshadow", "gshadow-", "ssh", "sudoers", "sudoers.d",
 	"machine-id", "hostname", "hosts", "resolv.conf", "fstab", "mtab",
@@ -21,7 +21,7 @@ var notCopied = []string{
 	"alternatives", "ssl",
 }
 
-// EtcBinds are large parts of /etc that machines read where they are.
+// EtcBinds are large parts of /etc that are bind-mounted into machines instead of copied.
 func EtcBinds() []Bind {
 	var binds []Bind
 	for _, dir := range []string{"/etc/alternatives", "/etc/ssl"} {
@@ -32,7 +32,7 @@ func EtcBinds() []Bind {
 	return binds
 }
 
-// MakeDisk makes an empty machine's disk: much of /etc as it is here, and an
+// MakeDisk creates the disk of a new machine: a copy of much of /etc, and an
 // empty /var, /opt and /tmp.
 func MakeDisk(disk, hostname, hosts string) error {
 	if err := os.MkdirAll(disk, 0o755); err != nil {
@@ -68,7 +68,7 @@ func MakeDisk(disk, hostname, hosts string) error {
 		"machine-id": fmt.Sprintf("%x\n", id),
 		"hostname":   hostname + "\n",
 		"hosts":      hosts,
-		// Nothing outside is there to be asked.
+		// There is no outside name server.
 		"resolv.conf": "",
 	} {
 		if err := os.WriteFile(filepath.Join(etc, name), []byte(text), 0o644); err != nil {
@@ -78,9 +78,9 @@ func MakeDisk(disk, hostname, hosts string) error {
 	return nil
 }
 
-// copyTree copies directories, files and symbolic links; skip names entries of
-// the top directory. What is neither is left out, and so is what goes away while
-// it is copied.
+// copyTree copies directories, files and symbolic links; skip lists entries of
+// the top directory to leave out. Anything else is left out, as are files that disappear while
+// they are being copied.
 func copyTree(from, to string, skip []string) error {
 	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {

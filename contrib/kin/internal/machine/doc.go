@@ -1,9 +1,9 @@
-// Package machine makes machines out of namespaces: a node of the cluster, a
+// Package machine creates machines from namespaces: a node of the cluster, a
 // host outside it, or the wire between them.
 //
 // A machine is a mount, PID, network, UTS, IPC and cgroup namespace whose first
-// process is kin itself. All that the machine is hangs on that process: killing
-// it is a power failure, and nothing of the machine outlives it but its disk
+// process is kin itself. The whole machine depends on that process: killing
+// it is a power failure, and nothing of the machine remains but its disk
 // directory and, for a moment, its cgroups.
 //
 // Boot runs in the kin command; Setup and Main run in the process it starts

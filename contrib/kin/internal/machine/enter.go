@@ -34,7 +34,7 @@ func Command(d Dir, argv []string, prepare func(*exec.Cmd)) error {
 	return <-result
 }
 
-// enter gives up its thread: the thread that joined the namespaces ends with
+// enter sacrifices its thread: the thread that joined the namespaces ends with
 // the goroutine.
 func enter(p Process, spec Spec, argv []string, prepare func(*exec.Cmd)) error {
 	runtime.LockOSThread()
@@ -46,15 +46,15 @@ func enter(p Process, spec Spec, argv []string, prepare func(*exec.Cmd)) error {
 	if !p.Alive() {
 		return errors.New("machine has just been switched off")
 	}
-	// A thread can change its mount namespace only when it shares its working
-	// directory with no other.
+	// A thread can change its mount namespace only if it does not share its working
+	// directory with another thread.
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("separate thread: %w", err)
 	}
 	if err := unix.Setns(fd, allNamespaces); err != nil {
 		return fmt.Errorf("enter machine: %w", err)
 	}
-	// kin itself is a file that the machine need not see, other than so.
+	// kin's own file may not be visible in the machine except as /proc/1/exe.
 	cmd := exec.Command("/proc/1/exe", append([]string{RunCommand}, argv...)...)
 	cmd.Dir = "/"
 	cmd.Env = append(os.Environ(), spec.Env...)
@@ -74,7 +74,7 @@ func enter(p Process, spec Spec, argv []string, prepare func(*exec.Cmd)) error {
 		return fmt.Errorf("run in machine: %w", err)
 	}
 	defer passSignals(cmd)()
-	// On another thread: this one sees the machine's control groups only.
+	// On another thread: this one sees only the machine's control groups.
 	joined := make(chan error)
 	go func() { joined <- joinCgroup(spec.Cgroup+"/exec", cmd.Process.Pid) }()
 	if err := <-joined; err != nil {
@@ -84,12 +84,12 @@ func enter(p Process, spec Spec, argv []string, prepare func(*exec.Cmd)) error {
 	return cmd.Wait()
 }
 
-// RunCommand is the hidden command of the kin binary that Become is.
+// RunCommand is the hidden command of the kin binary that calls Become.
 const RunCommand = "machine-run"
 
 // Become turns this process, which is in a machine, into a program that ends
-// when whoever asked for it ends, however that may be. It returns only with an
-// error. (The flag of os/exec for this does not work across PID namespaces.)
+// when the process that requested it ends, however that happens. It returns only with an
+// error. (The option of os/exec for this does not work across PID namespaces.)
 func Become(argv []string) error {
 	runtime.LockOSThread()
 	if len(argv) == 0 {
@@ -98,7 +98,7 @@ func Become(argv []string) error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("tie program to its caller: %w", err)
 	}
-	// Whoever asked moves this process to the machine's control groups first.
+	// The requesting process first moves this process to the machine's control groups.
 	unix.CloseOnExec(goFD)
 	if _, err := os.NewFile(goFD, "go").Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("await permission to go on: %w", err)
@@ -113,7 +113,7 @@ func Become(argv []string) error {
 	return nil
 }
 
-// passSignals hands signals on. A terminal sends its own to both processes.
+// passSignals forwards signals. A terminal sends its own signals to both processes.
 func passSignals(cmd *exec.Cmd) (stop func()) {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
@@ -182,7 +182,7 @@ func Plug(wire Process, u Uplink, machine Process) error {
 	})
 }
 
-// Unplug removes a cable; one that is not there is removed already.
+// Unplug removes a cable; it is no error if there is none.
 func Unplug(wire Process, port string) error {
 	return InNetwork(wire, func() error { return unplug(port) })
 }
@@ -198,8 +198,8 @@ func unplug(port string) error {
 	return removeCable(link)
 }
 
-// removeCable removes what may be gone since it was found: the kernel takes a
-// cable away when the machine at its other end has died.
+// removeCable removes a cable that may have disappeared since it was looked up: the kernel removes a
+// cable when the machine at its other end has died.
 func removeCable(link netlink.Link) error {
 	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
 		return fmt.Errorf("remove cable %s: %w", link.Attrs().Name, err)

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCableGone removes a cable that goes between the look-up and the removal, as
-// it does when the machine at its other end dies.
+// TestCableGone removes a cable that disappears between lookup and removal, as
+// happens when the machine at its other end dies.
 func TestCableGone(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes a namespace, which the quick tests do not")
@@ -42,7 +42,7 @@ func TestCableGone(t *testing.T) {
 	}
 }
 
-// TestSignalGone tells a process that has ended from one that cannot be signalled.
+// TestSignalGone distinguishes a process that has ended from one that cannot be signaled.
 func TestSignalGone(t *testing.T) {
 	cmd := exec.Command("sleep", "60")
 	if err := cmd.Start(); err != nil {

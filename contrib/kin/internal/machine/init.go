@@ -17,16 +17,16 @@ import (
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/supervise"
 )
 
-// Setup is the first life of a machine's first process: it makes the machine
-// around itself and becomes Main. It returns only with an error, which Boot
-// has been told as well.
+// Setup is the first stage of a machine's first process: it sets up the machine
+// around itself and executes Main. It returns only with an error, which it also
+// reports to Boot.
 func Setup(cluster, name, dir string) error {
 	// The cgroup namespace belongs to a thread until the program is replaced.
 	runtime.LockOSThread()
 	report := os.NewFile(reportFD, "report")
 	err := setup(Dir(dir))
 	if err == nil {
-		// Both lives must not leak the pipes: a closed report means success.
+		// Neither stage may leak the pipes: a closed report means success.
 		unix.CloseOnExec(goFD)
 		unix.CloseOnExec(reportFD)
 		err = unix.Exec("/proc/self/exe", []string{"kin", MainCommand, cluster, name, dir}, os.Environ())
@@ -53,8 +53,8 @@ func setup(d Dir) error {
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
 		return fmt.Errorf("separate control groups: %w", err)
 	}
-	// Groups below the machine's own can have controllers only once no process
-	// is in it.
+	// Groups below the machine's own can have controllers only if no process
+	// is in the latter.
 	if err := joinCgroup(spec.Cgroup+"/init", 0); err != nil {
 		return err
 	}
@@ -70,13 +70,13 @@ func setup(d Dir) error {
 	return configureNetwork(spec)
 }
 
-// specInside is where Main finds the machine's description: its directory is
-// out of sight by then.
+// specInside is where Main finds the machine's description, since its directory is
+// no longer visible by then.
 const specInside = Dir("/run/kin")
 
 func passSpec(s Spec) error { return specInside.Save(s) }
 
-// Main is the second life: it runs the machine's daemons until it is told to
+// Main is the second stage: it runs the machine's daemons until it is told to
 // shut down.
 func Main() error {
 	spec, err := specInside.Load()
@@ -87,7 +87,7 @@ func Main() error {
 	if err := os.WriteFile("/proc/self/comm", []byte("kin-init"), 0); err != nil {
 		return fmt.Errorf("set process name: %w", err)
 	}
-	// Programs are looked for where the machine has them.
+	// Programs are looked up in the machine's PATH.
 	for _, setting := range spec.Env {
 		if name, value, ok := strings.Cut(setting, "="); ok {
 			if err := os.Setenv(name, value); err != nil {
@@ -97,7 +97,7 @@ func Main() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	// What a terminal or a closed session sends is not for a machine.
+	// Signals from a terminal or a closed session are not meant for a machine.
 	signal.Ignore(syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
 	supervisor, err := supervise.New(spec.Units, supervise.Options{Env: environment(spec), LogDir: supervise.LogDir})
 	if err != nil {
@@ -119,13 +119,13 @@ func Main() error {
 	return nil
 }
 
-// environment is what everything in the machine starts with.
+// environment returns the environment of everything in the machine.
 func environment(s Spec) []string {
 	return append([]string{"HOME=/root", "LANG=C.UTF-8"}, s.Env...)
 }
 
-// forward carries connections from the inherited listener to an address that
-// only this machine's network reaches.
+// forward forwards connections from the inherited listener to an address that
+// is reachable only from this machine's network.
 func forward(ctx context.Context, address string) error {
 	listener, err := net.FileListener(os.NewFile(listenFD, "listener"))
 	if err != nil {
@@ -148,7 +148,7 @@ func carry(client *net.TCPConn, address string) {
 	defer client.Close()
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
-		return // the client sees a closed connection, as of a server that is down
+		return // the client sees a closed connection, as from a server that is down
 	}
 	server := conn.(*net.TCPConn)
 	defer server.Close()

@@ -16,8 +16,8 @@ import (
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/supervise"
 )
 
-// TestMain lets the test binary be the first process of the machines it makes,
-// as the kin binary is.
+// TestMain lets the test binary run as the first process of the machines it creates,
+// as the kin binary does.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		var err error
@@ -81,7 +81,7 @@ func (l *lab) node(name, address string, units ...supervise.Unit) {
 	if err := MakeDisk(d.Disk(), name, "127.0.0.1 localhost\n"); err != nil {
 		l.t.Fatal(err)
 	}
-	// As of real machines: neighbours that remember another would not find it.
+	// MAC addresses are stable, as on real machines: neighbors that remember another one would not reach the machine.
 	number := address[len("172.31.0.") : len("172.31.0.")+1]
 	second := netip.MustParsePrefix("172.31.1." + number + "/24")
 	l.save(name, Spec{

@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// configureNetwork does inside the machine what a distribution's network
-// configuration does at boot.
+// configureNetwork configures the machine's network as a distribution does at boot.
 func configureNetwork(s Spec) error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -28,8 +27,8 @@ func configureNetwork(s Spec) error {
 			return err
 		}
 	}
-	// Before addresses: they decide whether an address has to be checked for
-	// duplicates before it can be used.
+	// Before addresses, because sysctls determine whether addresses are checked for
+	// duplicates before they can be used.
 	if err := writeSysctls(s.Sysctls); err != nil {
 		return err
 	}
@@ -41,8 +40,8 @@ func configureNetwork(s Spec) error {
 	return nil
 }
 
-// makeBridge makes a switch. The forward delay and multicast snooping of a
-// real switch would only make machines wait.
+// makeBridge creates a switch without the forward delay and multicast snooping of a
+// real one, which would only cause delays.
 func makeBridge(b Bridge) error {
 	snooping := false
 	link := &netlink.Bridge{LinkAttrs: netlink.NewLinkAttrs(), MulticastSnooping: &snooping}
@@ -97,7 +96,7 @@ func addAddresses(link netlink.Link, addresses []netip.Prefix) error {
 	return nil
 }
 
-// writeSysctls writes what there is to write: a kernel built without a feature
+// writeSysctls writes those sysctls that exist: a kernel built without a feature
 // lacks its settings.
 func writeSysctls(list []Sysctl) error {
 	for _, s := range list {
@@ -109,8 +108,8 @@ func writeSysctls(list []Sysctl) error {
 	return nil
 }
 
-// QuietSysctls keep a machine's stack from surprises: no redirects, which
-// machines on the wire would remember, no path checks of its own, and addresses
+// QuietSysctls avoid unwanted behavior of a machine's network stack: no redirects, which
+// machines on the wire would remember, no reverse path filter, and addresses
 // that can be used at once. Keys for interfaces that do not exist are skipped.
 func QuietSysctls(interfaces ...string) []Sysctl {
 	var list []Sysctl
@@ -130,7 +129,7 @@ func QuietSysctls(interfaces ...string) []Sysctl {
 	return list
 }
 
-// ForwardSysctls make a machine a router.
+// ForwardSysctls turn a machine into a router.
 func ForwardSysctls() []Sysctl {
 	return []Sysctl{{"net/ipv4/ip_forward", "1"}, {"net/ipv6/conf/all/forwarding", "1"}}
 }

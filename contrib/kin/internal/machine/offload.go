@@ -15,9 +15,9 @@ const (
 	ethtoolSetGSO        = 0x24
 )
 
-// disableOffloads keeps a device from handing on frames whose checksum or
+// disableOffloads keeps a device from passing on frames whose checksum or
 // segmentation is left to hardware. A userspace switch at the other end of a
-// veth would take them as they are, and they would arrive broken.
+// veth would forward them unchanged, and they would arrive corrupted.
 func disableOffloads(device string) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -14,41 +14,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is a process that cannot be mistaken for a later one with its pid.
+// Process identifies a process, and cannot be confused with a later one that has the same pid.
 type Process struct {
 	Pid int
 	// Started is the start time in clock ticks since the kernel's boot.
 	Started uint64
 }
 
-// Alive says whether the process still runs. A zombie does not: the machine's
+// Alive reports whether the process still runs. A zombie does not: the machine's
 // own PID 1 may take long to reap it.
 func (p Process) Alive() bool {
 	state, started, err := stat(p.Pid)
 	return err == nil && started == p.Started && state != 'Z' && state != 'X'
 }
 
-// Signal reaches the process if it is still the one meant.
+// Signal sends a signal to the process if its pid has not been reused.
 func (p Process) Signal(sig syscall.Signal) error {
 	if !p.Alive() {
 		return os.ErrProcessDone
 	}
 	if err := syscall.Kill(p.Pid, sig); errors.Is(err, syscall.ESRCH) {
-		return os.ErrProcessDone // since it was looked at
+		return os.ErrProcessDone // it has ended since the check
 	} else if err != nil {
 		return fmt.Errorf("send %s to process %d: %w", sig, p.Pid, err)
 	}
 	return nil
 }
 
-// AwaitEnd waits until the process has ended; false when it has not in time.
+// AwaitEnd waits until the process has ended, and reports whether it did so in time.
 func (p Process) AwaitEnd(timeout time.Duration) bool {
 	fd, err := unix.PidfdOpen(p.Pid, 0)
 	if err != nil {
 		return !p.Alive()
 	}
 	defer unix.Close(fd)
-	// The descriptor may be of a later process with this pid; then ours has ended.
+	// The descriptor may refer to a later process with this pid; then ours has ended.
 	for deadline := time.Now().Add(timeout); p.Alive(); {
 		left := time.Until(deadline)
 		if left <= 0 {
@@ -71,7 +71,7 @@ func identify(pid int) (Process, error) {
 }
 
 // stat reads state and start time; fields are counted after the command name,
-// which may hold anything.
+// which may contain any characters.
 func stat(pid int) (state byte, started uint64, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -85,7 +85,7 @@ func stat(pid int) (state byte, started uint64, err error) {
 	return fields[0][0], started, err
 }
 
-// Running finds the machine's first process; false when the machine is off.
+// Running returns the machine's first process, and reports whether the machine is on.
 func (d Dir) Running() (Process, bool) {
 	text, err := os.ReadFile(filepath.Join(string(d), pidFile))
 	if err != nil {

@@ -16,7 +16,7 @@ func mount(source, target, kind string, flags uintptr, data string) error {
 	return nil
 }
 
-// bind shows source at target, which is made if it is not there.
+// bind mounts source at target, which is created if it does not exist.
 func bind(b Bind) error {
 	info, err := os.Stat(b.Source)
 	if err != nil {
@@ -47,15 +47,15 @@ func touch(path string) error {
 	return file.Close()
 }
 
-// mountAll gives this mount namespace the machine's own view.
+// mountAll sets up the machine's mounts in this mount namespace.
 func mountAll(s Spec) error {
 	trees, err := hierarchies()
 	if err != nil {
 		return err
 	}
 	links := cgroupLinks()
-	// Nothing made here may be seen outside, and what is unmounted outside must
-	// go here too.
+	// Mounts made here must not be visible outside, and what is unmounted outside must
+	// be unmounted here too.
 	if err := mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return err
 	}
@@ -78,17 +78,17 @@ func mountAll(s Spec) error {
 	if err := mountKernelFiles(); err != nil {
 		return err
 	}
-	// Pods get to see what is mounted here later. Last, so that no two of the
-	// mounts above are one to the kernel and share what is mounted below them.
+	// Later mounts are propagated to pods. This comes last, so that none of the
+	// mounts above become peers that share what is mounted below them.
 	return mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")
 }
 
-// diskDirs are the directories a machine has to itself.
+// diskDirs are the directories that a machine does not share.
 var diskDirs = []string{"etc", "opt", "tmp", "var"}
 
-// mountDisk puts the disk's directories in place. The disk lies below one of
-// the directories it covers, so what is bound goes onto the disk first, and the
-// disk's directories are opened before the first is covered.
+// mountDisk mounts the disk's directories. The disk itself is below one of
+// the directories that it covers, so bind mounts are made on the disk first, and the
+// disk's directories are opened before the first one is covered.
 func mountDisk(s Spec) error {
 	for _, b := range s.Binds {
 		b.Target = filepath.Join(s.Disk, b.Target)
@@ -127,7 +127,7 @@ func mountKernel(trees []hierarchy, links map[string]string) error {
 	if err := mount("tmpfs", "/dev/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
 		return err
 	}
-	// These belong to the machine kin runs on; a kubelet would tune them.
+	// These belong to the machine that kin runs on; a kubelet would change them.
 	for _, dir := range []string{"/proc/sys/fs", "/proc/sys/kernel", "/proc/sys/vm"} {
 		if err := bind(Bind{Source: dir, Target: dir, ReadOnly: true}); err != nil {
 			return err
@@ -136,9 +136,9 @@ func mountKernel(trees []hierarchy, links map[string]string) error {
 	return nil
 }
 
-// ownKernelFiles are settings and facts of the whole kernel of which a machine
-// gets a copy of its own: a kubelet insists on the values of the first five, and
-// a boot id that is new tells those who compare that the machine booted.
+// ownKernelFiles returns global kernel files of which a machine
+// gets its own copy: a kubelet requires certain values of the first five, and
+// a new boot id shows that the machine has booted.
 func ownKernelFiles() (map[string]string, error) {
 	id := make([]byte, 16)
 	if _, err := rand.Read(id); err != nil {

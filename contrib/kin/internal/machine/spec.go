@@ -10,21 +10,21 @@ import (
 	"github.com/ovnkube/ovnkube/contrib/kin/internal/supervise"
 )
 
-// Spec is everything a machine is; it lies in the machine's directory so that
+// Spec is the complete description of a machine; it is stored in the machine's directory so that
 // the machine can be booted again.
 type Spec struct {
 	Cluster  string `json:"cluster"`
 	Hostname string `json:"hostname"`
-	// Cgroup is the machine's place below the root of every hierarchy.
+	// Cgroup is the path of the machine's group below the root of every hierarchy.
 	Cgroup string `json:"cgroup"`
-	// CPUWeight is that of the first part of Cgroup, as of the kernel's cpu.weight.
-	// 0 leaves it as it is.
+	// CPUWeight is the weight of the first component of Cgroup, like the kernel's cpu.weight.
+	// 0 leaves it unchanged.
 	CPUWeight int `json:"cpuWeight,omitempty"`
 	// Disk is the directory that survives a reboot. Its etc, opt, tmp and var
-	// take the place of the machine-wide ones. Without a disk the machine sees
-	// those of the machine kin runs on.
+	// replace those of the machine that kin runs on. Without a disk the machine sees
+	// the latter.
 	Disk string `json:"disk,omitempty"`
-	// Binds are further directories to see, made before /tmp is covered.
+	// Binds are further bind mounts, made before /tmp is covered.
 	Binds []Bind `json:"binds,omitempty"`
 	// Bridges make the machine a switch.
 	Bridges []Bridge `json:"bridges,omitempty"`
@@ -33,8 +33,8 @@ type Spec struct {
 	// Sysctls are written in order once the machine has its interfaces; keys are
 	// paths below /proc/sys.
 	Sysctls []Sysctl `json:"sysctls,omitempty"`
-	// Forward is the address that connections to the listener passed to Boot
-	// are carried to.
+	// Forward is the address to which connections to the listener passed to Boot
+	// are forwarded.
 	Forward string `json:"forward,omitempty"`
 	// Env is the environment of everything that runs in the machine.
 	Env []string `json:"env,omitempty"`
@@ -42,7 +42,7 @@ type Spec struct {
 	Units []supervise.Unit `json:"units,omitempty"`
 }
 
-// Bind shows a directory (or a file) of the machine kin runs on inside.
+// Bind makes a directory (or a file) of the machine that kin runs on visible in the machine.
 type Bind struct {
 	Source   string `json:"source"`
 	Target   string `json:"target"`
@@ -71,12 +71,12 @@ type Uplink struct {
 	Gateways []netip.Addr `json:"gateways,omitempty"`
 }
 
-// Frames says in what state frames travel on a cable or switch.
+// Frames is the state of frames on a cable or switch.
 type Frames string
 
 const (
-	// FramesFinished have their checksum and are no longer than the MTU: what a
-	// switch in user space reads from a cable it hands on as it is.
+	// FramesFinished have their checksum and are no longer than the MTU: a
+	// userspace switch forwards what it reads from a cable unchanged.
 	FramesFinished Frames = ""
 	// FramesOffloaded leave checksum and segmentation to hardware, as on a
 	// machine with an ordinary network card.
@@ -97,16 +97,16 @@ const (
 	diskDir  = "disk"
 )
 
-// Dir is where a machine's files are, on the machine kin runs on.
+// Dir is the directory of a machine's files, on the machine that kin runs on.
 type Dir string
 
 // Disk is the machine's disk.
 func (d Dir) Disk() string { return filepath.Join(string(d), diskDir) }
 
-// InitLog holds what the first process had to say.
+// InitLog is the log of the first process.
 func (d Dir) InitLog() string { return filepath.Join(string(d), logFile) }
 
-// LogDir holds the logs of the machine's daemons.
+// LogDir is the directory of the logs of the machine's daemons.
 func (d Dir) LogDir() string { return d.Disk() + supervise.LogDir }
 
 // Save writes the machine's description.

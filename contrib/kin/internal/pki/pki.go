@@ -1,8 +1,8 @@
-// Package pki makes a cluster's certificates and the kubeconfig files that
-// carry them.
+// Package pki creates a cluster's certificates and the kubeconfig files that
+// contain them.
 //
-// One authority signs everything; it lives in the cluster's state directory
-// and ends with it. Keys are ECDSA P-256: making the dozens a cluster needs
+// One authority signs everything; it is in the cluster's state directory
+// and is deleted with it. Keys are ECDSA P-256: creating the dozens a cluster needs
 // takes milliseconds.
 package pki
 
@@ -37,18 +37,18 @@ type Authority struct {
 // Pair is a certificate with its key, both PEM.
 type Pair struct{ Cert, Key []byte }
 
-// Subject is whom a certificate speaks for.
+// Subject is the subject of a certificate.
 type Subject struct {
 	// Name and Groups are the user and groups the API server sees.
 	Name   string
 	Groups []string
-	// DNS and Addresses are where a server answers; none makes a certificate
-	// for clients only.
+	// DNS and Addresses are the names of a server; without any, the certificate is
+	// only for clients.
 	DNS       []string
 	Addresses []netip.Addr
 }
 
-// NewAuthority makes a self-signed authority.
+// NewAuthority creates a self-signed authority.
 func NewAuthority(name string) (*Authority, error) {
 	key, err := newKey()
 	if err != nil {
@@ -69,7 +69,7 @@ func NewAuthority(name string) (*Authority, error) {
 	return &Authority{cert: cert, key: key, pem: encode("CERTIFICATE", der)}, nil
 }
 
-// LoadAuthority reads what Save wrote.
+// LoadAuthority reads an authority that Save has written.
 func LoadAuthority(dir string) (*Authority, error) {
 	certPEM, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
 	if err != nil {
@@ -104,10 +104,10 @@ func (a *Authority) Save(dir string) error {
 	return Pair{Cert: a.pem, Key: key}.Save(dir, "ca")
 }
 
-// PEM is the authority's certificate.
+// PEM returns the authority's certificate.
 func (a *Authority) PEM() []byte { return a.pem }
 
-// Issue makes a key and signs a certificate for it.
+// Issue creates a key and signs a certificate for it.
 func (a *Authority) Issue(s Subject) (Pair, error) {
 	key, err := newKey()
 	if err != nil {
@@ -146,7 +146,7 @@ func (p Pair) Save(dir, name string) error {
 	return nil
 }
 
-// SigningKey makes the key pair that signs service account tokens: the private
+// SigningKey creates the key pair that signs service account tokens: the private
 // key, and the public one that verifies, both PEM.
 func SigningKey() (private, public []byte, err error) {
 	key, err := newKey()
@@ -163,7 +163,7 @@ func SigningKey() (private, public []byte, err error) {
 	return private, encode("PUBLIC KEY", der), nil
 }
 
-// Kubeconfig is a file that carries everything within itself.
+// Kubeconfig returns a kubeconfig with embedded certificates and key.
 func (a *Authority) Kubeconfig(context, server string, p Pair) []byte {
 	b64 := base64.StdEncoding.EncodeToString
 	return fmt.Appendf(nil, `apiVersion: v1
@@ -193,7 +193,7 @@ func template(name string) *x509.Certificate {
 	return &x509.Certificate{
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: name},
-		// A node's clock may be read a moment before the one that signed.
+		// The clock of a node may be slightly behind that of the signer.
 		NotBefore: now.Add(-time.Hour),
 		NotAfter:  now.Add(lifetime),
 	}

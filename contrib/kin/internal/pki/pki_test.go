@@ -16,7 +16,7 @@ func TestIssuedServerIsTrustedWhereItAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As a later command sees the authority.
+	// Load the authority as a later command does.
 	dir := t.TempDir()
 	if err := ca.Save(dir); err != nil {
 		t.Fatal(err)

@@ -1,8 +1,8 @@
-// Package plan says who is who on a cluster's wire: the names, addresses and
-// MACs of nodes, and where the control plane's servers listen.
+// Package plan assigns the names, addresses and MAC addresses of nodes on a cluster's wire,
+// and the ports of the control plane's servers.
 //
 // Everything here is a pure function of the configuration, so any later kin
-// command finds the same answers without asking the cluster.
+// command gets the same results without asking the cluster.
 package plan
 
 import (
@@ -25,10 +25,10 @@ const (
 // Node is one machine of the cluster.
 type Node struct {
 	Name string
-	// Index counts from 0, which is the control plane.
+	// Index counts from 0, the control plane.
 	Index int
-	// Addresses are the node's own, with the length of the wire's subnet, one
-	// a family, IPv4 first.
+	// Addresses are the node's own, with the prefix length of the wire's subnet, one
+	// per family, IPv4 first.
 	Addresses []netip.Prefix
 }
 
@@ -36,7 +36,7 @@ type Node struct {
 type Network struct {
 	// Name is empty for the nodes' own network.
 	Name string
-	// Index counts from 0, which is the nodes' own network.
+	// Index counts from 0, the nodes' own network.
 	Index int
 	// Bridge is the switch; it has the first address of each subnet.
 	Bridge string
@@ -57,14 +57,14 @@ func Networks(c config.Cluster) []Network {
 	return list
 }
 
-// Gateways are the addresses of the switch itself, with the subnets' length:
-// everyone's gateway.
+// Gateways returns the addresses of the switch itself, with the subnets' prefix lengths.
+// They are the gateways of all machines on it.
 func (n Network) Gateways() []netip.Prefix { return n.hosts(1) }
 
-// Node are the addresses of a node, with the subnets' length.
+// Node returns the addresses of a node, with the subnets' prefix lengths.
 func (n Network) Node(node Node) []netip.Prefix { return n.hosts(node.Index + 2) }
 
-// NodeMAC is the hardware address of a node's interface.
+// NodeMAC returns the MAC address of a node's interface.
 func (n Network) NodeMAC(node Node) string {
 	host := node.Index + 2
 	return fmt.Sprintf("02:42:ac:%02x:%02x:%02x", 0x12+n.Index, host>>8, host&0xff)
@@ -78,13 +78,13 @@ func (n Network) hosts(number int) []netip.Prefix {
 	return list
 }
 
-// ControlPlane says whether the node runs the cluster's servers.
+// ControlPlane reports whether the node runs the cluster's control plane.
 func (n Node) ControlPlane() bool { return n.Index == 0 }
 
-// Primary is the address of the cluster's first family.
+// Primary returns the node's address in the cluster's first family.
 func (n Node) Primary() netip.Addr { return n.Addresses[0].Addr() }
 
-// AddrList is the addresses without length.
+// AddrList returns the addresses without prefix lengths.
 func (n Node) AddrList() []netip.Addr {
 	list := make([]netip.Addr, len(n.Addresses))
 	for i, a := range n.Addresses {
@@ -114,7 +114,7 @@ func NodeNamed(c config.Cluster, name string) (Node, bool) {
 	return Node{}, false
 }
 
-// Host is the numbered address of a subnet, with the subnet's length.
+// Host returns the address with the given number in a subnet, with the subnet's prefix length.
 func Host(subnet netip.Prefix, number int) netip.Prefix {
 	bytes := subnet.Masked().Addr().AsSlice()
 	for i := len(bytes) - 1; i >= 0 && number > 0; i-- {
@@ -126,8 +126,8 @@ func Host(subnet netip.Prefix, number int) netip.Prefix {
 	return netip.PrefixFrom(addr, subnet.Bits())
 }
 
-// HostMAC is the hardware address of an outside host: made of its first address,
-// so that a host that comes back finds itself in its neighbours' caches.
+// HostMAC returns the MAC address of an outside host. It is derived from the host's first address,
+// so that neighbor caches remain valid if a host is re-created.
 func HostMAC(addresses []netip.Prefix) string {
 	kind, addr := byte(0x43), addresses[0].Addr()
 	for _, a := range addresses {
@@ -140,7 +140,7 @@ func HostMAC(addresses []netip.Prefix) string {
 	return net.HardwareAddr(append([]byte{0x02, kind}, tail[len(tail)-4:]...)).String()
 }
 
-// HostPort joins as a URL or a server's flag wants it.
+// HostPort joins an address and a port as in a URL.
 func HostPort(addr netip.Addr, port int) string {
 	return net.JoinHostPort(addr.String(), strconv.Itoa(port))
 }

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// ControlSocket is where a machine's first process takes requests, within the
+// ControlSocket is the socket on which a machine's first process takes requests, within the
 // machine.
 const ControlSocket = "/run/kin/control.sock"
 
-// request is one line of JSON; the answer is another, then the connection ends.
+// request is one line of JSON; the answer is another line, after which the connection is closed.
 type request struct {
 	// Verb is status, start, stop, restart or kill.
 	Verb string `json:"verb"`
@@ -53,7 +53,7 @@ func (s *Supervisor) serve(conn net.Conn) {
 	defer conn.Close()
 	var q request
 	if err := json.NewDecoder(conn).Decode(&q); err != nil {
-		return // the caller went away
+		return // the caller is gone
 	}
 	var a answer
 	if q.Verb != "status" {

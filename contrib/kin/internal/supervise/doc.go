@@ -1,6 +1,6 @@
-// Package supervise is what a machine's first process does all day: it starts
-// the machine's daemons in order, starts them again when they end, writes what
-// they print to files, reaps orphans, and stops everything in reverse order.
+// Package supervise implements a machine's first process: it starts
+// the machine's daemons in order, restarts them when they end, writes
+// their output to files, reaps orphans, and stops everything in reverse order.
 //
 // Invariants: only the reaper in reap.go waits for children, so that no exit
 // status is lost to two waiters; a unit is ready only after its probe and its

@@ -14,7 +14,7 @@ import (
 // orphans that a PID 1 inherits.
 type reaper struct {
 	// mu is held from before a fork until its pid is known, so that a child
-	// that ends at once is not taken for an orphan.
+	// that ends at once is not mistaken for an orphan.
 	mu       sync.Mutex
 	children map[int]chan syscall.WaitStatus
 }
@@ -57,7 +57,7 @@ func (r *reaper) sweep() {
 	}
 }
 
-// start forks a program in a session of its own. Its status arrives on the
+// start forks a program in a new session. Its exit status is sent on the
 // channel once.
 func (r *reaper) start(argv, env []string, output *os.File) (int, <-chan syscall.WaitStatus, error) {
 	path, err := exec.LookPath(argv[0])
@@ -85,7 +85,7 @@ func (r *reaper) start(argv, env []string, output *os.File) (int, <-chan syscall
 	return pid, ended, nil
 }
 
-// finish runs a program to its end; when ctx ends first the program is killed.
+// finish runs a program to completion; if ctx ends first, the program is killed.
 func (r *reaper) finish(ctx context.Context, argv, env []string, output *os.File) error {
 	pid, ended, err := r.start(argv, env, output)
 	if err != nil {

@@ -26,7 +26,7 @@ type Supervisor struct {
 	units   map[string]*runner
 }
 
-// New prepares units; nothing runs yet.
+// New prepares units without running them.
 func New(units []Unit, options Options) (*Supervisor, error) {
 	sorted, err := order(units)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *Supervisor) Run(ctx context.Context) {
 	}
 }
 
-// Statuses of all units, in starting order.
+// Statuses returns the statuses of all units, in the order in which they start.
 func (s *Supervisor) Statuses() []Status {
 	list := make([]Status, 0, len(s.order))
 	for _, name := range s.order {
@@ -63,7 +63,7 @@ func (s *Supervisor) Statuses() []Status {
 	return list
 }
 
-// Do starts, stops, restarts or kills a unit. A killed unit is started again
+// Do starts, stops, restarts or kills a unit. A killed unit is restarted
 // like one that crashed; stop, restart and kill return when the unit has ended.
 func (s *Supervisor) Do(verb, name string) error {
 	r, known := s.units[name]
@@ -86,7 +86,7 @@ func (s *Supervisor) Do(verb, name string) error {
 	return nil
 }
 
-// signal reaches a unit that runs; one that does not needs no signal.
+// signal sends a signal to a unit if it runs.
 func (s *Supervisor) signal(name string, sig syscall.Signal) {
 	if r, known := s.units[name]; known {
 		r.mu.Lock()
@@ -101,7 +101,7 @@ func (s *Supervisor) signal(name string, sig syscall.Signal) {
 const (
 	firstBackoff = 200 * time.Millisecond
 	lastBackoff  = 5 * time.Second
-	// calm is how long a unit has to run for its crashes to be forgotten.
+	// calm is how long a unit must run for earlier crashes to be forgotten.
 	calm        = 20 * time.Second
 	stepTimeout = 2 * time.Minute
 	// stopTimeout is how long a daemon may take to end before it is killed.
@@ -116,12 +116,12 @@ const (
 	wantRunning
 )
 
-// runner owns one unit: a goroutine that runs while the unit is wanted.
+// runner owns one unit: a goroutine that runs as long as the unit is to run.
 type runner struct {
 	s    *Supervisor
 	unit Unit
 
-	// acting serialises request and stop; it is never held by the loop.
+	// acting serializes request and stop; the loop never holds it.
 	acting sync.Mutex
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -161,7 +161,7 @@ func (r *runner) current() Status {
 	return r.status
 }
 
-// set moves to a state; problem "" keeps none.
+// set sets the state; problem "" means that there is none.
 func (r *runner) set(state string, pid int, problem string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -184,13 +184,13 @@ func (r *runner) readiness() <-chan struct{} {
 	return r.ready
 }
 
-// kill ends the unit's process, behind the back of the loop.
+// kill kills the unit's process without informing the loop.
 func (r *runner) kill() error {
 	pid := r.current().Pid
 	if pid == 0 {
 		return fmt.Errorf("component %s is not running", r.unit.Name)
 	}
-	// One that has just ended by itself has ended.
+	// It is no error if the process has just ended by itself.
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("kill component %s: %w", r.unit.Name, err)
 	}
@@ -207,7 +207,7 @@ func (r *runner) kill() error {
 	return nil
 }
 
-// loop starts the unit again and again until ctx ends.
+// loop restarts the unit until ctx ends.
 func (r *runner) loop(ctx context.Context) {
 	defer r.set(StateStopped, 0, "")
 	r.set(StateWaiting, 0, "")
@@ -240,7 +240,7 @@ func (r *runner) loop(ctx context.Context) {
 	}
 }
 
-// once is one life of the daemon, from preparation to its end.
+// once runs the daemon once, from preparation to its end.
 func (r *runner) once(ctx context.Context) error {
 	output, err := openLog(r.s.options.LogDir, r.unit.Name)
 	if err != nil {
@@ -269,7 +269,7 @@ func (r *runner) once(ctx context.Context) error {
 		defer close(settled)
 		r.settle(life, pid, env, output)
 	}()
-	// Nobody may touch the state or the log after this life is over.
+	// Nothing may change the state or the log after this run is over.
 	defer func() { endLife(); <-settled }()
 	select {
 	case status := <-ended:
@@ -285,7 +285,7 @@ func (r *runner) once(ctx context.Context) error {
 	}
 }
 
-// settle probes a started daemon until it is ready or its life ends.
+// settle probes a started daemon until it is ready or its run ends.
 func (r *runner) settle(life context.Context, pid int, env []string, output *os.File) {
 	run := func(ctx context.Context, argv []string) error { return r.s.reaper.finish(ctx, argv, env, output) }
 	for limit := probeTimeout; ; {
@@ -333,10 +333,10 @@ func (r *runner) thaw() {
 	}
 }
 
-// end asks a daemon to end, and makes it.
+// end terminates a daemon, and kills it if it does not end in time.
 func (r *runner) end(pid int, ended <-chan syscall.WaitStatus) {
 	_ = syscall.Kill(pid, syscall.SIGTERM)
-	_ = syscall.Kill(pid, syscall.SIGCONT) // a frozen one would never see the first
+	_ = syscall.Kill(pid, syscall.SIGCONT) // a stopped process would not handle the first signal
 	select {
 	case <-ended:
 	case <-time.After(stopTimeout):

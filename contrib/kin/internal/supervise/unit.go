@@ -14,34 +14,34 @@ import (
 
 // Unit is one daemon.
 type Unit struct {
-	// Name is unique within the machine and names the log file.
+	// Name is unique within the machine, and is the name of the log file.
 	Name string `json:"name"`
-	// Before is run, one command after the other, before every start.
+	// Before has commands that run one after the other before every start.
 	Before [][]string `json:"before,omitempty"`
 	// Exec is the daemon's command line; it stays in the foreground.
 	Exec []string `json:"exec"`
 	// Env is added to the machine's environment.
 	Env []string `json:"env,omitempty"`
-	// Ready says when the daemon answers; without, it is ready once started.
+	// Ready probes whether the daemon is ready; without it, the daemon is ready once started.
 	Ready *Probe `json:"ready,omitempty"`
-	// Started is run like Before after every start, once Ready succeeded.
+	// Started has commands that run like Before after every start, once Ready has succeeded.
 	Started [][]string `json:"started,omitempty"`
-	// After names units that must be ready before this one's first start.
+	// After lists units that must be ready before this one's first start.
 	After []string `json:"after,omitempty"`
-	// Freeze names units that are held (SIGSTOP) from each start of this one
-	// until its Started commands are through.
+	// Freeze lists units that are stopped (SIGSTOP) from each start of this one
+	// until its Started commands have finished.
 	Freeze []string `json:"freeze,omitempty"`
 }
 
-// Probe is one question; the first field that is set is asked.
+// Probe is a readiness check; the first field that is set is used.
 type Probe struct {
-	// Unix is a socket that accepts.
+	// Unix is a socket that must accept connections.
 	Unix string `json:"unix,omitempty"`
-	// TCP is an address that accepts.
+	// TCP is an address that must accept connections.
 	TCP string `json:"tcp,omitempty"`
-	// HTTP is a URL that answers 200; certificates are not checked.
+	// HTTP is a URL that must answer with 200; certificates are not verified.
 	HTTP string `json:"http,omitempty"`
-	// Exec is a command that succeeds.
+	// Exec is a command that must succeed.
 	Exec []string `json:"exec,omitempty"`
 }
 
@@ -50,11 +50,11 @@ const (
 	StateWaiting  = "waiting"  // for the units it comes after
 	StateStarting = "starting" // not ready yet
 	StateReady    = "ready"
-	StateBackoff  = "backoff" // ended by itself, to be started again
+	StateBackoff  = "backoff" // ended by itself, will be restarted
 	StateStopped  = "stopped" // on request
 )
 
-// Status is what a unit is doing.
+// Status is the status of a unit.
 type Status struct {
 	Name     string `json:"name"`
 	State    string `json:"state"`
@@ -66,8 +66,8 @@ type Status struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// A probe may take from probeTimeout to lastProbeTimeout: each one that is cut
-// short gives the next one twice the time, so that a slow machine gets an answer
+// A probe may take from probeTimeout to lastProbeTimeout: after each probe that times out,
+// the next one gets twice the time, so that probes succeed on a slow machine
 // too.
 const (
 	probeTimeout     = 2 * time.Second
@@ -76,7 +76,7 @@ const (
 
 var prober = &http.Client{
 	Transport: &http.Transport{
-		// The question is whether this machine's own server is up, not who it is.
+		// The probe only checks whether this machine's own server is up, not its identity.
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
 		DisableKeepAlives: true,
 	},
@@ -118,8 +118,8 @@ func dial(ctx context.Context, network, address string) error {
 	return conn.Close()
 }
 
-// Check says whether a set of units makes sense: unique names, and an order
-// without unknown names or circles.
+// Check returns an error unless a set of units is valid: unique names, and an order
+// without unknown names or cycles.
 func Check(units []Unit) error {
 	_, err := order(units)
 	return err
@@ -168,10 +168,10 @@ func order(units []Unit) ([]string, error) {
 	return sorted, nil
 }
 
-// LogDir is where units' output goes, within the machine.
+// LogDir is the directory of units' output, within the machine.
 const LogDir = "/var/log/kin"
 
-// maxLog is the size in bytes beyond which a log is put aside at a start.
+// maxLog is the size in bytes beyond which a log is renamed when its unit starts.
 const maxLog = 64 << 20
 
 func openLog(dir, name string) (*os.File, error) {

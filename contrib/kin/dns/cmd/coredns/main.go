@@ -1,7 +1,7 @@
 // Command coredns is the name server of a kin cluster: CoreDNS with the few
-// plugins that its Corefile uses, and forward for those who name a server
-// outside in it. Most of the ones left out are clients of some cloud, and
-// would take longer to build than all the rest.
+// plugins that its Corefile uses, and forward for users who add an outside
+// server to it. Most of the other plugins are clients of some cloud, and
+// would take longer to build than everything else.
 package main
 
 import (
@@ -21,8 +21,8 @@ import (
 )
 
 func main() {
-	// The order in which a query meets the plugins, which CoreDNS leaves to
-	// whoever puts it together.
+	// The order in which plugins handle a query, which CoreDNS leaves to
+	// the program that it is built into.
 	dnsserver.Directives = []string{
 		"reload", "ready", "health", "errors", "log", "loadbalance", "cache", "hosts", "kubernetes", "file", "forward",
 	}

@@ -2,8 +2,8 @@
 // static binary: the programs share most of their code, so one binary is built
 // and kept in a third of the time and space that six would take.
 //
-// It runs as the program it is called by (a link named kube-apiserver), or as
-// the one its first argument names:
+// It runs as the program whose name it is called by (a link named kube-apiserver), or as
+// the one that its first argument names:
 //
 //	kin-kubernetes kube-apiserver --etcd-servers=...
 package main
@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// program runs one command line, which it finds in os.Args as its own main
+// program runs the command line in os.Args, as the program's own main
 // function would, and returns the exit status.
 type program func() int
 

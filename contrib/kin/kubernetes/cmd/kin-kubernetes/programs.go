@@ -31,7 +31,7 @@ func scheduler() int         { return cli.Run(schedulerapp.NewSchedulerCommand()
 func kubelet() int           { return cli.Run(kubeletapp.NewKubeletCommand(context.Background())) }
 
 func kubectl() int {
-	// kubectl wants its verbosity before it builds its commands, which happens
+	// kubectl needs its verbosity before it builds its commands, which happens
 	// before flags are parsed.
 	logs.GlogSetter(kubectlcmd.GetLogVerbosity(os.Args)) //nolint:errcheck // an unknown level keeps the default
 	if err := cli.RunNoErrOutput(kubectlcmd.NewDefaultKubectlCommand()); err != nil {

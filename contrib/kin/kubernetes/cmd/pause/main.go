@@ -1,5 +1,5 @@
-// Command pause is the sandbox container of a kin pod: it holds the pod's
-// namespaces open, reaps what the pod leaves behind, and ends when told to.
+// Command pause is the sandbox container of a kin pod: it keeps the pod's
+// namespaces open, reaps the pod's orphaned processes, and ends on a signal.
 package main
 
 import (
