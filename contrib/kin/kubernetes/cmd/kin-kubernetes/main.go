@@ -1,6 +1,6 @@
 // Command kin-kubernetes is every Kubernetes program of a kin cluster in one
-// static binary: the programs share most of their code, so one binary is built
-// and kept in a third of the time and space that six would take.
+// static binary: the programs share most of their code, so one binary takes
+// a third of the build time and space of six.
 //
 // It runs as the program whose name it is called by (a link named kube-apiserver), or as
 // the one that its first argument names:
