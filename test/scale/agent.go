@@ -18,8 +18,8 @@ import (
 // egress addresses.
 const agentNode = 2
 
-// agentBench is what measures the agent of a node, in a cluster where everything is in
-// place and nobody but the agent has anything to do.
+// agentBench measures the agent of a node, in a cluster where everything is in
+// place and only the agent has anything to do.
 type agentBench struct {
 	*bench
 	host  *plane.Host
@@ -27,11 +27,11 @@ type agentBench struct {
 	execs *plane.Execs
 	flows *plane.Changes // of flows of the external bridge; nil while there is none
 	rules *plane.Changes // of the node's packet filter
-	// switchIdle is how much of a processor the switch uses when nothing happens.
+	// switchIdle is the share of a CPU that the switch uses when idle.
 	switchIdle float64
 }
 
-// measureAgent measures the starts of an agent, and what changes cost it.
+// measureAgent measures starts of an agent, and the cost of changes.
 func measureAgent(ctx context.Context, o options) error {
 	b, end, err := begin(ctx, o)
 	if err != nil {
@@ -103,10 +103,10 @@ func (a *agentBench) mark() (agentMark, error) {
 	return m, nil
 }
 
-// cpu is what the agent and the programs that it has started have used.
+// cpu returns the CPU time of the agent and of the programs that it has started.
 func (a *agentBench) cpu() time.Duration { return a.agent.CPU() + a.agent.ChildrenCPU() }
 
-// changes returns when flows and rules have changed since a mark.
+// changes returns the times at which flows and rules have changed since a mark.
 func (a *agentBench) changes(m agentMark) []time.Time {
 	var all []time.Time
 	if a.flows != nil {
@@ -118,7 +118,7 @@ func (a *agentBench) changes(m agentMark) []time.Time {
 	return all
 }
 
-// record keeps what has happened since a mark.
+// record records what has happened since a mark.
 func (a *agentBench) record(phase string, m agentMark, done time.Time, more func(*result.Result)) error {
 	r := result.Result{Size: a.size, Phase: phase, Done: milliseconds(m.at, done)}
 	span := time.Since(m.at).Seconds()
@@ -144,7 +144,7 @@ func (a *agentBench) record(phase string, m agentMark, done time.Time, more func
 	if r.Requests, err = a.plane.Requests(); err != nil {
 		return err
 	}
-	// Only now, since it runs a program itself.
+	// This comes last, since it runs a program itself.
 	if r.Flows, err = a.host.Flows(plane.ExternalBridge); err != nil {
 		return err
 	}
@@ -156,8 +156,8 @@ func (a *agentBench) record(phase string, m agentMark, done time.Time, more func
 	return result.Append(a.out, r)
 }
 
-// start measures the start of the agent, until pods can be attached, which is when it is
-// done, and it has nothing to do any more.
+// start measures the start of the agent. It is done when pods can be attached; the measurement
+// ends when the agent has nothing left to do.
 func (a *agentBench) start(ctx context.Context, phase string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -206,7 +206,7 @@ func (a *agentBench) start(ctx context.Context, phase string) error {
 	})
 }
 
-// measureIdle measures what the agent and the switch use when nothing happens.
+// measureIdle measures what the agent and the switch use when idle.
 func (a *agentBench) measureIdle(ctx context.Context) error {
 	const span = 10 * time.Second
 	cpu, switchCPU := a.cpu(), a.host.Switch.CPU()
@@ -220,8 +220,8 @@ func (a *agentBench) measureIdle(ctx context.Context) error {
 	return nil
 }
 
-// agentEvent is a change whose effect on the agent is measured: what is prepared before is
-// not. There are to be so many changes of flows and of rules at least, and then done.
+// agentEvent is a change whose effect on the agent is measured, without its preparation. It is complete
+// after at least the given numbers of changes of flows and of rules, and when done.
 type agentEvent struct {
 	phase        string
 	prepare      func(ctx context.Context) error
@@ -273,7 +273,7 @@ func (a *agentBench) measureEvent(ctx context.Context, e agentEvent) error {
 	return a.record(e.phase, m, done, nil)
 }
 
-// settle waits until no flow and no rule was changed for a while, and no program was started.
+// settle waits until for a while no flow or rule was changed and no program was started.
 func (a *agentBench) settle(ctx context.Context, m agentMark) error {
 	began := time.Now()
 	return plane.Until(ctx, "flows to settle", func() error {

@@ -16,9 +16,9 @@ import (
 	"github.com/ovnkube/ovnkube/test/scale/load"
 )
 
-// The flows that the agent has for an address: what keeps the gateway router from
-// answering for one of another node, and drops what would leave with it; and what leads
-// to the gateway router what comes for one of its own.
+// Numbers of flows that the agent has for an address. For an address of another node, they keep the
+// gateway router from answering and drop packets that would leave with it; for one of its own, they
+// send packets to the gateway router.
 const (
 	flowsElsewhere = 1
 	flowsHere      = 1
@@ -43,8 +43,8 @@ func (a *agentBench) spareAddress(n int) string {
 	return string(e.Spec.EgressIPs[0])
 }
 
-// give returns what writes into the status of an EgressIP that a node has an address, and
-// says so, unless it is the agent that is to say it.
+// give returns a function that assigns an address to a node in the status of an EgressIP, and
+// acknowledges it, unless the agent itself is to do that.
 func (a *agentBench) give(name, addr, node string) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		status := egressipv1.EgressIPStatus{Items: []egressipv1.EgressIPStatusItem{{Node: node, EgressIP: addr}}}
@@ -75,7 +75,7 @@ func (a *agentBench) deleteEgressIP(name string) func(ctx context.Context) error
 	}
 }
 
-// addressEvents are those of an EgressIP of other nodes.
+// addressEvents are events of an EgressIP on other nodes.
 func (a *agentBench) addressEvents(round int) []agentEvent {
 	name, first, second := fmt.Sprintf("spare-%d", round), a.spareAddress(3*round), a.spareAddress(3*round+1)
 	one, other := load.NodeName(agentNode+1), load.NodeName(agentNode+2)
@@ -83,13 +83,13 @@ func (a *agentBench) addressEvents(round int) []agentEvent {
 		{phase: "remote EgressIP created", cause: a.makeEgressIP(name, first)},
 		{phase: "remote EgressIP assigned", cause: a.give(name, first, one), flows: flowsElsewhere},
 		{phase: "remote EgressIP moved", cause: a.give(name, first, other)},
-		// What there was for the address before goes after a while.
+		// The flows for the previous address are removed after a while.
 		{phase: "remote EgressIP's address changed", cause: a.give(name, second, other), flows: 2 * flowsElsewhere},
 		{phase: "remote EgressIP deleted", cause: a.deleteEgressIP(name), flows: flowsElsewhere},
 	}
 }
 
-// localEvents are those of an EgressIP of this node.
+// localEvents are events of an EgressIP on this node.
 func (a *agentBench) localEvents(round int) []agentEvent {
 	name, addr := fmt.Sprintf("local-%d", round), a.spareAddress(3*round+2)
 	return []agentEvent{
@@ -104,7 +104,7 @@ func (a *agentBench) localEvents(round int) []agentEvent {
 	}
 }
 
-// clusterEvents are those of other nodes and their pods.
+// clusterEvents are events of other nodes and their pods.
 func (a *agentBench) clusterEvents(round int) []agentEvent {
 	pods, nodes := a.clients.Kube.CoreV1().Pods(load.Plain), a.clients.Kube.CoreV1().Nodes()
 	pod := load.Pod(load.Plain, 90000+round, agentNode+1)
@@ -135,7 +135,7 @@ func (a *agentBench) clusterEvents(round int) []agentEvent {
 	}
 }
 
-// serviceEvents are those of Services and EgressServices.
+// serviceEvents are events of Services and EgressServices.
 func (a *agentBench) serviceEvents(round int) []agentEvent {
 	services, slices := a.clients.Kube.CoreV1().Services(load.SpareService), a.clients.Kube.DiscoveryV1().EndpointSlices(load.SpareService)
 	egress := a.clients.Services.EgressServiceV1().EgressServices(load.SpareService)

@@ -15,7 +15,7 @@ import (
 	"github.com/ovnkube/ovnkube/test/scale/result"
 )
 
-// options say what is measured.
+// options define what is measured.
 type options struct {
 	size                      load.Size
 	out, profiles, logs, crds string
@@ -24,7 +24,7 @@ type options struct {
 	plane                     plane.Config
 }
 
-// bench is what measures.
+// bench measures a master.
 type bench struct {
 	options
 	began   time.Time
@@ -32,19 +32,19 @@ type bench struct {
 	clients load.Clients
 	agents  *agents.Agents
 	master  *plane.Master
-	// idle is how much of a processor the master uses when nothing happens.
+	// idle is the share of a CPU that the master uses when idle.
 	idle float64
 }
 
-// The tables whose rows are no result: the writer and nb_cfg are there.
+// globalTable is not counted: it contains the writer's name and nb_cfg.
 const globalTable = "NB_Global"
 
 const (
-	// quiet is how long nothing may happen before something is taken for settled; long is
-	// that where rows of EgressIPs go, which wait for a second until nobody needs them.
+	// quiet is how long nothing must happen before an event counts as finished; long is the same
+	// if rows of EgressIPs are removed, which are kept for a second until they are no longer needed.
 	quiet = 500 * time.Millisecond
 	long  = 1500 * time.Millisecond
-	// eventTimeout and startTimeout are when something is taken for stuck.
+	// After eventTimeout or startTimeout, an operation counts as stuck.
 	eventTimeout = 3 * time.Minute
 	startTimeout = 30 * time.Minute
 )
@@ -53,7 +53,7 @@ func (b *bench) say(format string, args ...any) {
 	fmt.Printf("%s %6.1f s  %s\n", time.Now().Format("15:04:05"), time.Since(b.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// begin starts all but masters, until the function that it returns is called.
+// begin starts everything except masters, until the function that it returns is called.
 func begin(ctx context.Context, o options) (b *bench, end func(), err error) {
 	b = &bench{options: o, began: time.Now()}
 	if err := os.RemoveAll(o.out); err != nil {
@@ -124,7 +124,7 @@ type mark struct {
 	sent, received int64
 }
 
-// mark begins to count.
+// mark returns the current state of the counters.
 func (b *bench) mark() (mark, error) {
 	if _, err := b.plane.Writes(); err != nil {
 		return mark{}, err
@@ -139,8 +139,8 @@ func (b *bench) mark() (mark, error) {
 	return m, nil
 }
 
-// changes returns when rows were changed first and last since a mark; the zero time if they
-// were not.
+// changes returns the times of the first and the last change of rows since a mark; the zero time if
+// there were none.
 func (b *bench) changes(m mark) (first, last time.Time) {
 	for _, t := range b.plane.Proxy.Since(m.transactions) {
 		if t.Changes(globalTable) == 0 {
@@ -154,7 +154,7 @@ func (b *bench) changes(m mark) (first, last time.Time) {
 	return first, last
 }
 
-// settle waits until nothing was changed for as long as quiet, after something was done.
+// settle waits until no row has changed for the duration quiet after done.
 func (b *bench) settle(ctx context.Context, m mark, done time.Time, quiet time.Duration) error {
 	return plane.Until(ctx, "rows to settle", func() error {
 		if err := b.plane.Failed(); err != nil {
@@ -180,7 +180,7 @@ func milliseconds(from, to time.Time) float64 {
 
 const mebi = 1 << 20
 
-// record keeps what has happened since a mark.
+// record records what has happened since a mark.
 func (b *bench) record(phase string, m mark, done time.Time, more func(*result.Result)) error {
 	r := result.Result{Size: b.size, Phase: phase, Done: milliseconds(m.at, done)}
 	first, last := b.changes(m)
@@ -209,7 +209,7 @@ func (b *bench) record(phase string, m mark, done time.Time, more func(*result.R
 	return result.Append(b.out, r)
 }
 
-// kinds are when the last row of each kind was inserted since a mark.
+// kinds returns when the last row of each kind was inserted since a mark.
 func (b *bench) kinds(m mark) map[string]float64 {
 	at := map[string]float64{}
 	for _, t := range b.plane.Proxy.Since(m.transactions) {
@@ -220,7 +220,7 @@ func (b *bench) kinds(m mark) map[string]float64 {
 	return at
 }
 
-// name is what rows of a kind are for; a port is what a pod waits for.
+// name returns what rows of a kind are for; ports have a name of their own, since pods wait for them.
 func name(k proxy.Kind) string {
 	if k.Feature == "pod" && k.Table == "Logical_Switch_Port" {
 		return "ports of pods"

@@ -17,16 +17,16 @@ import (
 	"github.com/ovnkube/ovnkube/test/scale/plane"
 )
 
-// event is a change whose effect is measured, and how its end is seen: done is nil where
-// only rows tell.
+// event is a change whose effect is measured, and how its end is recognized: done is nil if
+// only rows show it.
 type event struct {
 	phase string
 	cause func(ctx context.Context) error
 	done  func() bool
 }
 
-// measureEvent causes an event and waits until its effects are complete, which they are
-// when nothing has happened for as long as wait.
+// measureEvent causes an event and waits until its effects are complete, that is,
+// until nothing has happened for the duration wait.
 func (b *bench) measureEvent(ctx context.Context, e event, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
@@ -82,12 +82,12 @@ func (b *bench) events(ctx context.Context) error {
 	return nil
 }
 
-// objectEvents are objects that are created, changed and deleted, but for EgressIPs.
+// objectEvents are creations, changes and deletions of objects other than EgressIPs.
 func (b *bench) objectEvents() []event {
 	return append(b.serviceEvents(), b.podEvents("pod", load.Plain)...)
 }
 
-// egressIPEvents are an EgressIP that is created, pods of it, and its end.
+// egressIPEvents are the creation of an EgressIP, events of its pods, and its deletion.
 func (b *bench) egressIPEvents() []event {
 	if b.size.EgressIPs == 0 {
 		return nil
@@ -103,7 +103,7 @@ func (b *bench) egressIPEvents() []event {
 	return append(events, b.labelEvents()...)
 }
 
-// labelEvents are changes of what the spare EgressIP chooses, and its end.
+// labelEvents are changes of what the spare EgressIP selects, and its deletion.
 func (b *bench) labelEvents() []event {
 	label := func(value string) func(ctx context.Context) error {
 		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, load.LabelGroup, value)
@@ -121,7 +121,7 @@ func (b *bench) labelEvents() []event {
 	}
 }
 
-// podEvents are a pod that starts and ends in a namespace.
+// podEvents are the start and the deletion of a pod in a namespace.
 func (b *bench) podEvents(what, namespace string) []event {
 	const number = 90000
 	pod := load.Pod(namespace, number, 0)
@@ -144,7 +144,7 @@ func (b *bench) podEvents(what, namespace string) []event {
 	}
 }
 
-// serviceEvents are those of Services, EgressServices and policies.
+// serviceEvents are events of Services, EgressServices and policies.
 func (b *bench) serviceEvents() []event {
 	const cluster = "measured"
 	services, slices := b.clients.Kube.CoreV1().Services(load.SpareService), b.clients.Kube.DiscoveryV1().EndpointSlices(load.SpareService)
@@ -197,7 +197,7 @@ func (b *bench) serviceEvents() []event {
 		}, nil})
 }
 
-// nodeEvents are those of nodes that work.
+// nodeEvents are events of working nodes.
 func (b *bench) nodeEvents(round int) []event {
 	nodes := b.clients.Kube.CoreV1().Nodes()
 	added := b.size.Nodes + round
@@ -232,7 +232,7 @@ func (b *bench) nodeEvents(round int) []event {
 	return events
 }
 
-// holder returns the node with most egress addresses; "" for none.
+// holder returns the node with the most egress addresses, or "" if there is none.
 func (b *bench) holder() (node string) {
 	most := 0
 	for i := range b.size.Nodes {

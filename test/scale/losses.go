@@ -11,8 +11,8 @@ import (
 )
 
 // losses measures the loss of a host of EgressServices, and of a node with egress
-// addresses. The time counts from the moment at which the node falls silent: what the
-// master needs to notice that is part of it.
+// addresses. Times count from when the node stops answering, so they include the
+// time the master needs to notice that.
 func (b *bench) losses(ctx context.Context) error {
 	if host := b.host(); host != "" {
 		err := b.loss(ctx, "host of EgressServices lost", host, func() bool { return b.hostedBy(host) == 0 && b.allServed() })
@@ -49,8 +49,8 @@ func (b *bench) loss(ctx context.Context, phase, node string, done func() bool) 
 	return b.settled(ctx)
 }
 
-// settled waits until nothing moves any more on account of a node that is back, which the
-// master takes for one as any other after a while.
+// settled waits until nothing moves any more because of a node that is back, which the
+// master treats like any other node after a while.
 func (b *bench) settled(ctx context.Context) error {
 	m, err := b.mark()
 	if err != nil {
@@ -61,7 +61,7 @@ func (b *bench) settled(ctx context.Context) error {
 	return b.settle(ctx, m, time.Now().Add(long), long)
 }
 
-// host returns the node that is host of most EgressServices; "" for none.
+// host returns the node that is the host of the most EgressServices, or "" if there is none.
 func (b *bench) host() (node string) {
 	most := 0
 	for i := range b.size.Nodes {
@@ -90,8 +90,8 @@ func (b *bench) allServed() bool {
 	return true
 }
 
-// leaderChange measures how long the next master needs from the moment at which the leader
-// is told to end until it has nothing to do.
+// leaderChange measures the time from when the leader
+// is told to end until the next master has nothing left to do.
 func (b *bench) leaderChange(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

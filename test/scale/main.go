@@ -1,6 +1,6 @@
 // Command scale measures a master of ovnkube, or the agent of a node, in a cluster of a given size.
 //
-//	scale run [FLAG...]            measure; this needs root
+//	scale run [FLAG...]            measure a master; this needs root
 //	scale agent [FLAG...]          measure the agent of a node, without a master; this needs root
 //	scale ask [FLAG...]            measure answers of "ovnkube egress" only, without a master; this needs root
 //	scale show FILE [FILE]         print a run as a table, or compare two
@@ -53,7 +53,7 @@ func command(args []string) int {
 	return status
 }
 
-// measures are what measures, by its command.
+// measures are the measuring functions by command.
 var measures = map[string]func(context.Context, options) error{
 	"run": measure, "agent": measureAgent, "ask": measureAnswers,
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/ovnkube/ovnkube/test/scale/result"
 )
 
-// question is what somebody asks "ovnkube egress" about the cluster.
+// question is a question for "ovnkube egress" about the cluster.
 type question struct {
 	phase string
 	args  []string
 }
 
-// questions are asked of a cluster in which everything is in place.
+// questions returns questions about a cluster in which everything is in place.
 func (b *bench) questions() []question {
 	pods := b.agents.PodsOf(load.Plain)
 	if b.size.EgressIPs > 0 {
@@ -40,8 +40,8 @@ func explainPod(key string) question {
 	return question{"explain a pod", []string{"explain", "pod", key, "--to", "192.0.2.1:443"}}
 }
 
-// measureAnswers measures answers in a cluster where everything is in place, and where nobody
-// but those who ask has anything to do.
+// measureAnswers measures answers in a cluster where everything is in place, and where nothing
+// else has anything to do.
 func measureAnswers(ctx context.Context, o options) error {
 	b, end, err := begin(ctx, o)
 	if err != nil {
@@ -58,10 +58,10 @@ func measureAnswers(ctx context.Context, o options) error {
 	return b.ask(ctx, []question{explainPod(group + "/" + load.PodName(0))})
 }
 
-// madeFile says, in a directory that keeps a cluster, of which size it is.
+// madeFile is the file in a directory with a kept cluster that contains the cluster's size.
 const madeFile = "made"
 
-// makeServed makes all objects as they are when everything is in place, unless they are kept
+// makeServed creates all objects as they are when everything is in place, unless they are kept
 // from an earlier run.
 func (b *bench) makeServed(ctx context.Context) (err error) {
 	if b.clients, err = load.NewClients(b.plane.REST()); err != nil {
@@ -90,7 +90,7 @@ func (b *bench) makeServed(ctx context.Context) (err error) {
 	return os.WriteFile(made, []byte(size), 0o644)
 }
 
-// ask measures how long answers take, and what they cost those who ask: each time a new
+// ask measures how long answers take, and what they cost the client: each time a new
 // process reads what it needs from the API server.
 func (b *bench) ask(ctx context.Context, questions []question) error {
 	for range b.repeat {

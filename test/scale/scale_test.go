@@ -10,7 +10,7 @@ import (
 	"github.com/ovnkube/ovnkube/test/scale/result"
 )
 
-// asCommand is set where the test binary is to be the command.
+// asCommand is the environment variable that makes the test binary run as the command.
 const asCommand = "SCALE_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -20,9 +20,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestTiny measures a cluster of a few nodes with all that a large one is measured with.
-// It needs root, OVN, and what "make build cluster-binaries" has built. How long anything
-// takes says nothing here; how much is written does.
+// TestTiny runs all measurements of a large cluster on one of a few nodes.
+// It needs root, OVN, and the programs of "make build cluster-binaries". It does not check how long anything
+// takes, only how much is written.
 func TestTiny(t *testing.T) {
 	all := measured(t, "run")
 	phase := func(name string) result.Result { return phaseOf(t, all, name) }
@@ -55,8 +55,8 @@ func TestTiny(t *testing.T) {
 	}
 }
 
-// TestAgent measures the agent of a node. What others have costs it neither a program nor a
-// flow, and a start in a cluster that is as it was changes no flow.
+// TestAgent measures the agent of a node. Objects of other nodes cost it neither a program nor a
+// flow, and a start in an unchanged cluster changes no flow.
 func TestAgent(t *testing.T) {
 	all := measured(t, "agent")
 	phase := func(name string) result.Result { return phaseOf(t, all, name) }
@@ -72,7 +72,7 @@ func TestAgent(t *testing.T) {
 		"remote EgressIP created", "remote EgressIP moved", "remote pod started", "remote pod deleted", "status of another node written",
 		"Service created", "Service deleted",
 	} {
-		// Every half minute the drivers look whether all is as they left it.
+		// Every half minute the drivers check for drift.
 		const looks = 6
 		if r := phase(name); r.Changed != 0 || r.AllExecs() > looks || r.AllRequests() != 0 {
 			t.Errorf("%s: %d flows changed, programs %v, requests %v", name, r.Changed, r.Execs, r.Requests)
@@ -98,7 +98,7 @@ func TestAgent(t *testing.T) {
 	}
 }
 
-// TestAnswers asks about a cluster that needs no master.
+// TestAnswers measures answers about a cluster without a master.
 func TestAnswers(t *testing.T) {
 	all := measured(t, "ask")
 	if len(all) != 1 || all[0].Phase != "explain a pod" || all[0].Done == 0 || all[0].CPU == 0 || all[0].Peak == 0 {
@@ -106,7 +106,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// phaseOf returns what was measured first of a phase.
+// phaseOf returns the first measurement of a phase.
 func phaseOf(t *testing.T, all []result.Result, name string) result.Result {
 	t.Helper()
 	i := slices.IndexFunc(all, func(r result.Result) bool { return r.Phase == name })

@@ -15,7 +15,7 @@ import (
 	"github.com/ovnkube/ovnkube/test/scale/result"
 )
 
-// prepare makes nodes, namespaces and pods; a master gives them their subnets and
+// prepare creates nodes, namespaces and pods; a master assigns their subnets and
 // addresses.
 func (b *bench) prepare(ctx context.Context) error {
 	var err error
@@ -35,9 +35,9 @@ func (b *bench) prepare(ctx context.Context) error {
 	return b.agents.Confirm(ctx, b.plane, b.size.Nodes)
 }
 
-// starts measures a master's starts: in a cluster whose pods have no address yet; in one
-// whose northbound database is empty, with egress objects that nobody has served yet; where
-// there is nothing to do; and where its rows had become somebody else's.
+// starts measures starts of a master: in a cluster whose pods have no addresses yet; in one
+// whose northbound database is empty, with egress objects that have not been served yet; when
+// there is nothing to do; and after its rows lost their ownership marks.
 func (b *bench) starts(ctx context.Context) error {
 	if err := b.start(ctx, "first start, pods only", nil); err != nil {
 		return err
@@ -67,8 +67,8 @@ func (b *bench) starts(ctx context.Context) error {
 	return b.takeOver(ctx)
 }
 
-// takeOver measures the start of a master in a database whose rows were another
-// implementation's, as far as that has the same.
+// takeOver measures the start of a master in a database whose rows had no ownership marks, like those of another
+// implementation, as far as that has the same rows.
 func (b *bench) takeOver(ctx context.Context) error {
 	b.master.Stop()
 	n, err := b.plane.Estrange(ctx)
@@ -89,7 +89,7 @@ func (b *bench) takeOver(ctx context.Context) error {
 	return b.start(ctx, "taken over", nil)
 }
 
-// start measures the start of a master, until everything is served and it has nothing to do.
+// start measures the start of a master, until everything is served and it has nothing left to do.
 func (b *bench) start(ctx context.Context, phase string, more func(m mark, r *result.Result)) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -130,10 +130,10 @@ func (b *bench) start(ctx context.Context, phase string, more func(m mark, r *re
 	return b.record(phase, m, done, raw)
 }
 
-// told is how often it is said what is still to be served.
+// told is the interval at which the objects that are not served yet are printed.
 const told = 10 * time.Second
 
-// awaitServed waits until all objects are served as they say, and returns when that was.
+// awaitServed waits until all objects are served as specified, and returns the time.
 func (b *bench) awaitServed(ctx context.Context) (time.Time, error) {
 	next := time.Now().Add(told)
 	look := time.Time{}
@@ -141,7 +141,7 @@ func (b *bench) awaitServed(ctx context.Context) (time.Time, error) {
 		if err := b.plane.Failed(); err != nil {
 			return err
 		}
-		// At a large size it takes a while to look at all.
+		// For a large size, checking all objects takes a while.
 		if time.Since(look) < 50*time.Millisecond {
 			return errors.New("looking")
 		}
@@ -160,13 +160,13 @@ func (b *bench) awaitServed(ctx context.Context) (time.Time, error) {
 }
 
 const (
-	// sample is how often it is looked at how busy a program is; it is busy when it uses more
-	// than this part of one processor.
+	// sample is the interval at which a program's CPU usage is checked; the program is busy if it uses more
+	// than the share busy of one CPU.
 	sample = 100 * time.Millisecond
 	busy   = 0.3
 )
 
-// awaitIdle waits until a program has nothing to do, and returns since when.
+// awaitIdle waits until a program has nothing left to do, and returns since when.
 func (b *bench) awaitIdle(ctx context.Context, program *plane.Process, since time.Time) (time.Time, error) {
 	ticker := time.NewTicker(sample)
 	defer ticker.Stop()
@@ -191,7 +191,7 @@ func (b *bench) awaitIdle(ctx context.Context, program *plane.Process, since tim
 	}
 }
 
-// measureIdle measures what the master uses when nothing happens.
+// measureIdle measures what the master uses when idle.
 func (b *bench) measureIdle(ctx context.Context) error {
 	const span = 3 * time.Second
 	began := b.master.CPU()
@@ -205,8 +205,8 @@ func (b *bench) measureIdle(ctx context.Context) error {
 	return nil
 }
 
-// profile keeps profiles of a program, each of some seconds, until the function that it
-// returns is called, which also keeps one of its memory.
+// profile writes CPU profiles of a program, each of some seconds, until the function that it
+// returns is called, which also writes a memory profile.
 func (b *bench) profile(ctx context.Context, program *plane.Served, phase string) func() error {
 	if b.profiles == "" {
 		return func() error { return nil }
@@ -220,7 +220,7 @@ func (b *bench) profile(ctx context.Context, program *plane.Served, phase string
 				return program.Profile(ctx, b.profiles, phase+" heap.pprof", "heap?gc=1")
 			default:
 			}
-			// It does not listen from its first moment on.
+			// The program does not listen immediately after its start.
 			_ = plane.Until(ctx, "it to listen", func() error {
 				return program.Profile(ctx, b.profiles, fmt.Sprintf("%s cpu-%03d.pprof", phase, i), "profile?seconds=5")
 			})

@@ -23,17 +23,17 @@ import (
 )
 
 // starts reports whether the kubelet would start a pod now: it has its addresses and
-// nothing holds it up.
+// nothing delays it.
 func starts(p *corev1.Pod) bool {
 	_, given := p.Annotations[kube.AnnotationPodNetworks]
 	_, held := p.Annotations[kube.AnnotationEgressPending]
 	return given && !held && len(p.Status.PodIPs) == 0
 }
 
-// Started reports whether a pod runs.
+// Started reports whether a pod is running.
 func Started(p *corev1.Pod) bool { return len(p.Status.PodIPs) > 0 }
 
-// runPod is what a kubelet says of a pod that runs.
+// runPod writes the status that a kubelet reports for a running pod.
 func (a *Agents) runPod(ctx context.Context, key string) error {
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil {
@@ -64,7 +64,7 @@ func (a *Agents) runPod(ctx context.Context, key string) error {
 	return fmt.Errorf("run pod %s: %w", key, err)
 }
 
-// acknowledgeService is what the host of an EgressService says.
+// acknowledgeService writes the acknowledgement of the host of an EgressService.
 func (a *Agents) acknowledgeService(ctx context.Context, key string) error {
 	eg, err := a.reader.Object(key)
 	if eg == nil {
@@ -86,7 +86,7 @@ func (a *Agents) acknowledgeService(ctx context.Context, key string) error {
 	return fmt.Errorf("acknowledge EgressService %s: %w", key, err)
 }
 
-// acknowledgeIP is what the nodes that have an EgressIP, or are to have it, say.
+// acknowledgeIP writes the acknowledgements of the nodes that have an EgressIP or are assigned one.
 func (a *Agents) acknowledgeIP(ctx context.Context, name string) error {
 	e, err := a.ip.EgressIP().V1().EgressIPs().Lister().Get(name)
 	if apierrors.IsNotFound(err) {
@@ -96,7 +96,7 @@ func (a *Agents) acknowledgeIP(ctx context.Context, name string) error {
 		return err
 	}
 	var nodes []string
-	for _, p := range e.Status.Programmed { // who lets go comes first
+	for _, p := range e.Status.Programmed { // nodes that release come first
 		nodes = append(nodes, p.Node)
 	}
 	for _, item := range e.Status.Items {
@@ -130,8 +130,8 @@ func (a *Agents) acknowledgeIP(ctx context.Context, name string) error {
 	return nil
 }
 
-// nodeStatus returns what a node says of an EgressIP: it takes what it is given and nobody
-// else has. Nil for nothing.
+// nodeStatus returns a node's entry in the status of an EgressIP: it takes those of its assigned addresses that no
+// other node has. It returns nil if there is no entry.
 func (a *Agents) nodeStatus(e *egressipv1.EgressIP, name string) (*egressipv1.ProgrammedStatus, error) {
 	n, err := a.core.Core().V1().Nodes().Lister().Get(name)
 	if apierrors.IsNotFound(err) {
@@ -150,7 +150,7 @@ func (a *Agents) nodeStatus(e *egressipv1.EgressIP, name string) (*egressipv1.Pr
 		addr, err := netip.ParseAddr(item.EgressIP)
 		switch {
 		case err != nil:
-		case item.From == name: // until the next one has prepared
+		case item.From == name: // until the next node is prepared
 			word.EgressIPs = append(word.EgressIPs, item.EgressIP)
 		case !slices.Contains(assigned, addr):
 		case item.From != "":
@@ -165,19 +165,19 @@ func (a *Agents) nodeStatus(e *egressipv1.EgressIP, name string) (*egressipv1.Pr
 	return word, nil
 }
 
-// isTrue reports whether an object of a generation has a condition for it.
+// isTrue reports whether a condition is true for a generation of an object.
 func isTrue(conditions []metav1.Condition, name string, generation int64) bool {
 	return slices.ContainsFunc(conditions, func(c metav1.Condition) bool {
 		return c.Type == name && c.Status == metav1.ConditionTrue && c.ObservedGeneration >= generation
 	})
 }
 
-// Programmed reports whether an EgressService is served as it says.
+// Programmed reports whether an EgressService is served as specified.
 func Programmed(eg *egressservicev1.EgressService) bool {
 	return eg != nil && isTrue(eg.Status.Conditions, egressservicev1.ConditionProgrammed, eg.Generation)
 }
 
-// ProgrammedIP reports whether an EgressIP is served as it says.
+// ProgrammedIP reports whether an EgressIP is served as specified.
 func ProgrammedIP(e *egressipv1.EgressIP) bool {
 	return e != nil && isTrue(e.Status.Conditions, egressipv1.ConditionProgrammed, e.Generation)
 }
@@ -223,25 +223,25 @@ func (a *Agents) Services() []*egressservicev1.EgressService {
 	return all
 }
 
-// Route reports whether a policy is there, and whether it is in force.
+// Route reports whether a policy exists, and whether it is ready.
 func (a *Agents) Route(name string) (there, ready bool) {
 	r, err := a.route.AdminPolicyBasedRoute().V1().AdminPolicyBasedExternalRoutes().Lister().Get(name)
 	return err == nil, err == nil && isTrue(r.Status.Conditions, routev1.ConditionReady, r.Generation)
 }
 
-// IP returns an EgressIP; nil where there is none.
+// IP returns an EgressIP, or nil if there is none.
 func (a *Agents) IP(name string) *egressipv1.EgressIP {
 	e, _ := a.ip.EgressIP().V1().EgressIPs().Lister().Get(name)
 	return e
 }
 
-// Pod returns a pod; nil where there is none.
+// Pod returns a pod, or nil if there is none.
 func (a *Agents) Pod(namespace, name string) *corev1.Pod {
 	p, _ := a.core.Core().V1().Pods().Lister().Pods(namespace).Get(name)
 	return p
 }
 
-// Node returns a node; nil where there is none.
+// Node returns a node, or nil if there is none.
 func (a *Agents) Node(name string) *corev1.Node {
 	n, _ := a.core.Core().V1().Nodes().Lister().Get(name)
 	return n

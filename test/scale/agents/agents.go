@@ -1,10 +1,10 @@
-// Package agents stands in for the kubelets, the ovn-controllers and the node agents of
+// Package agents simulates the kubelets, the ovn-controllers and the node agents of
 // all nodes: pods with addresses run at once, chassis confirm each nb_cfg at once, and
-// what the master asks of a node is acknowledged at once. A node that is lost does nothing
-// of that.
+// nodes acknowledge their assignments at once. A lost node does none
+// of this.
 //
-// What the agents of nodes write is made by their own packages, so that a change of the
-// protocol between masters and nodes is one here, too.
+// Acknowledgements are created by the packages of the real node agents, so that changes of the
+// protocol between masters and nodes also apply here.
 package agents
 
 import (
@@ -38,7 +38,7 @@ import (
 	"github.com/ovnkube/ovnkube/test/scale/plane"
 )
 
-// Agents are those of all nodes.
+// Agents are the agents of all nodes.
 type Agents struct {
 	clients load.Clients
 	core    informers.SharedInformerFactory
@@ -49,7 +49,7 @@ type Agents struct {
 	queues  []*queue.Controller
 
 	running *errgroup.Group
-	ended   <-chan struct{} // by stop
+	ended   <-chan struct{} // closed after stop
 	stop    context.CancelFunc
 
 	mu   sync.Mutex
@@ -58,8 +58,8 @@ type Agents struct {
 	cfg  int // the last nb_cfg
 }
 
-// Start runs the agents until Close. They see nodes come and go by themselves; their
-// chassis are added by AddChassis.
+// Start runs the agents until Close. They notice added and removed nodes by themselves; AddChassis adds the
+// nodes' chassis.
 func Start(ctx context.Context, clients load.Clients) (*Agents, error) {
 	a := &Agents{
 		clients: clients,
@@ -103,7 +103,7 @@ func Start(ctx context.Context, clients load.Clients) (*Agents, error) {
 	return a, nil
 }
 
-// workers is how many acknowledgements of a kind are written at a time.
+// workers is how many acknowledgements of a kind are written concurrently.
 const workers = 8
 
 // Close ends the agents.
@@ -119,7 +119,7 @@ func (a *Agents) Close() error {
 	return err
 }
 
-// SetLost has a node be lost, or back.
+// SetLost marks a node as lost, or as back.
 func (a *Agents) SetLost(node string, lost bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -136,7 +136,7 @@ func (a *Agents) isLost(node string) bool {
 	return a.lost[node]
 }
 
-// Confirm makes the rows by which nodes are known southbound, and has them confirm each
+// Confirm creates the nodes' rows in the southbound database, and makes the nodes confirm each
 // nb_cfg from then on.
 func (a *Agents) Confirm(ctx context.Context, p *plane.Plane, nodes int) error {
 	values := make(chan int, 1) // the latest
@@ -200,7 +200,7 @@ func raised(params json.RawMessage) (int, bool) {
 	return 0, false
 }
 
-// confirm has all chassis but those of nodes that are lost confirm an nb_cfg.
+// confirm makes all chassis, except those of lost nodes, confirm an nb_cfg.
 func (a *Agents) confirm(ctx context.Context, c *ovsdbraw.Conn, cfg int) error {
 	where := []any{}
 	a.mu.Lock()
@@ -238,7 +238,7 @@ func (a *Agents) AddChassis(ctx context.Context, i int) error {
 	return nil
 }
 
-// build makes the queues of what is acknowledged.
+// build creates the queues of objects to acknowledge.
 func (a *Agents) build() error {
 	pods := queue.New("pods", a.runPod)
 	services := queue.New("egress-services", a.acknowledgeService)
@@ -281,12 +281,12 @@ func (a *Agents) PodsOf(namespace string) []*corev1.Pod {
 	return pods
 }
 
-// ignorable are errors that what is on its way to us explains.
+// ignorable reports whether an error is explained by a change that the informers have not received yet.
 func ignorable(err error) bool {
 	return err == nil || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsConflict(err)
 }
 
-// Service returns an EgressService; nil where there is none.
+// Service returns an EgressService, or nil if there is none.
 func (a *Agents) Service(key string) *egressservicev1.EgressService {
 	eg, _ := a.reader.Object(key)
 	return eg

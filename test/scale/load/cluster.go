@@ -22,7 +22,7 @@ import (
 	"github.com/ovnkube/ovnkube/test/scale/plane"
 )
 
-// workers is how many objects are made at a time.
+// workers is how many objects are created concurrently.
 const workers = 24
 
 // Clients write objects.
@@ -33,7 +33,7 @@ type Clients struct {
 	Routes   routeclient.Interface
 }
 
-// NewClients makes clients for all kinds.
+// NewClients creates clients for all kinds.
 func NewClients(rc *rest.Config) (Clients, error) {
 	var c Clients
 	var err error
@@ -50,11 +50,11 @@ func NewClients(rc *rest.Config) (Clients, error) {
 	return c, err
 }
 
-// attempts is how often something is made where the API server takes too long, as on a machine
-// that others use, too.
+// attempts is how often a creation is tried if the API server takes too long, as on a machine
+// with other work.
 const attempts = 5
 
-// each calls f for 0 to n-1, some at a time. What f makes may be there.
+// each calls f for 0 to n-1, some concurrently. It is no error if the object that f creates exists.
 func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
 	all, ctx := errgroup.WithContext(ctx)
 	all.SetLimit(workers)
@@ -74,7 +74,7 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 	return all.Wait()
 }
 
-// created is the error of what makes an object, unless that is there.
+// created returns the error of a creation, unless the object exists already.
 func created(err error) error {
 	if apierrors.IsAlreadyExists(err) {
 		return nil
@@ -82,8 +82,8 @@ func created(err error) error {
 	return err
 }
 
-// InstallCRDs makes our kinds known to the API server, from the files of a directory, and
-// waits until it serves them.
+// InstallCRDs installs the CRDs in a directory, and
+// waits until the API server serves them.
 func (c Clients) InstallCRDs(ctx context.Context, dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil || len(files) == 0 {
@@ -98,7 +98,7 @@ func (c Clients) InstallCRDs(ctx context.Context, dir string) error {
 			err = c.Kube.CoreV1().RESTClient().Post().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions").
 				SetHeader("Content-Type", "application/json").Body(text).Do(ctx).Error()
 		}
-		// On a busy machine an answer may get lost, and the request be sent again.
+		// On a busy machine a response may be lost, and the request repeated.
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("install %s: %w", file, err)
 		}
@@ -115,7 +115,7 @@ func (c Clients) InstallCRDs(ctx context.Context, dir string) error {
 	})
 }
 
-// groupOf are the pods of a namespace.
+// groupOf is a group of pods in a namespace.
 type groupOf struct {
 	name string
 	pods int
@@ -139,7 +139,7 @@ func (s Size) groups() []groupOf {
 	return groups
 }
 
-// MakeNode makes a node.
+// MakeNode creates a node.
 func (c Clients) MakeNode(ctx context.Context, s Size, i int) error {
 	want := s.node(i)
 	n, err := c.Kube.CoreV1().Nodes().Create(ctx, want, metav1.CreateOptions{})
@@ -156,10 +156,10 @@ func (c Clients) MakeNode(ctx context.Context, s Size, i int) error {
 	return nil
 }
 
-// systemNamespace is that of ovnkube.
+// systemNamespace is the namespace of ovnkube.
 const systemNamespace = "ovn-kubernetes"
 
-// MakeBase makes nodes, namespaces and pods.
+// MakeBase creates nodes, namespaces and pods.
 func (c Clients) MakeBase(ctx context.Context, s Size) error {
 	if _, err := c.Kube.CoreV1().Namespaces().Create(ctx, namespace(systemNamespace), metav1.CreateOptions{}); created(err) != nil {
 		return fmt.Errorf("make the namespace of the lease: %w", err)
@@ -189,7 +189,7 @@ func (c Clients) MakeBase(ctx context.Context, s Size) error {
 	})
 }
 
-// MakeService makes a Service with all pods of a group as its endpoints; one of type
+// MakeService creates a Service with all pods of a group as its endpoints; one of type
 // LoadBalancer has the i-th address.
 func (c Clients) MakeService(ctx context.Context, group, name string, kind corev1.ServiceType, i int, pods []*corev1.Pod) error {
 	svc, err := c.Kube.CoreV1().Services(group).Create(ctx, Service(group, name, kind), metav1.CreateOptions{})
@@ -214,8 +214,8 @@ func (c Clients) MakeService(ctx context.Context, group, name string, kind corev
 // plainEndpoints is how many endpoints Services without any egress feature have.
 const plainEndpoints = 2
 
-// MakeFeatures makes Services and what the egress features serve; podsOf returns the
-// pods of a group, which have their addresses.
+// MakeFeatures creates Services and the objects of the egress features; podsOf returns the
+// pods of a group, which must have their addresses.
 func (c Clients) MakeFeatures(ctx context.Context, s Size, podsOf func(group string) []*corev1.Pod) error {
 	lb := corev1.ServiceTypeLoadBalancer
 	if err := c.MakeService(ctx, SpareService, SpareService, lb, s.EgressServices, podsOf(SpareService)); err != nil {

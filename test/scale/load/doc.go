@@ -1,7 +1,7 @@
-// Package load makes the objects of a cluster of a given size: nodes, pods, Services and
-// what the egress features serve, through the API server.
+// Package load creates the objects of a cluster of a given size: nodes, pods, Services and
+// objects of the egress features, through the API server.
 //
-// No kubelet and no controller runs: agents does for nodes and pods what those would.
-// What a controller would add to Services, slices and addresses of load balancers, is made
+// No kubelet and no controller runs: package agents does their work for nodes and pods.
+// EndpointSlices and load balancer addresses, which controllers would add to Services, are created
 // here.
 package load

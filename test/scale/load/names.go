@@ -30,10 +30,10 @@ func nth(a netip.Addr, n int) netip.Addr {
 	return netip.AddrFrom4(next)
 }
 
-// NodeName is the name of a node.
+// NodeName returns the name of a node.
 func NodeName(i int) string { return fmt.Sprintf("node-%04d", i) }
 
-// Node is what the agent of a node says of it.
+// Node returns what the agent of a node publishes about it.
 func Node(i int) topology.Node {
 	name, primary := NodeName(i), netip.PrefixFrom(nth(nodeAddrs, i), NodeRange.Bits())
 	mac := func(kind byte) string { return fmt.Sprintf("0a:5a:00:%02x:%02x:%02x", kind, i>>8, i&0xff) }
@@ -50,7 +50,7 @@ func Node(i int) topology.Node {
 	}
 }
 
-// The kinds of pods; each group of pods is in a namespace of its own, but for plain ones.
+// The kinds of pods; each group of pods is in a namespace of its own, except for plain ones.
 const (
 	kindService = "service"
 	kindIP      = "egressip"
@@ -60,7 +60,7 @@ const (
 
 func group(kind string, i int) string { return fmt.Sprintf("%s-%05d", kind, i) }
 
-// Spare is the group of each kind that nothing chooses at first: events use it.
+// Spare is the group of each kind that nothing selects at first, for use by events.
 const Spare = 99999
 
 // SpareService, SpareIP, SparePolicy and Plain are namespaces of pods.
@@ -71,10 +71,10 @@ var (
 	Plain        = kindPlain
 )
 
-// IPGroup is the namespace of the pods of an EgressIP.
+// IPGroup returns the namespace of the pods of an EgressIP.
 func IPGroup(i int) string { return group(kindIP, i) }
 
-// The labels of nodes and namespaces by which objects choose them.
+// The labels of nodes and namespaces by which objects select them.
 const (
 	labelServiceHost = "scale.test/service-host"
 	// LabelGroup is on namespaces.

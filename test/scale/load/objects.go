@@ -15,7 +15,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// node is a node whose kubelet and agent run.
+// node returns a node whose kubelet and agent run.
 func (s Size) node(i int) *corev1.Node {
 	known := Node(i)
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: known.Name, Labels: map[string]string{"kubernetes.io/hostname": known.Name}, Annotations: kube.FormatNode(known)}}
@@ -36,10 +36,10 @@ func namespace(name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{LabelGroup: name}}}
 }
 
-// PodName is the name of a pod of a group.
+// PodName returns the name of a pod of a group.
 func PodName(i int) string { return fmt.Sprintf("pod-%05d", i) }
 
-// Pod is a pod of a group on a node; the group is its namespace and its label.
+// Pod returns a pod of a group on a node; the group is its namespace and its label.
 func Pod(group string, i, node int) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: group, Name: PodName(i), Labels: map[string]string{"app": group}},
@@ -50,7 +50,7 @@ func Pod(group string, i, node int) *corev1.Pod {
 	}
 }
 
-// Service is a Service of the type for a group of pods, Slice its endpoints.
+// Service returns a Service of the given type for a group of pods. Slice returns its endpoints.
 func Service(group, name string, kind corev1.ServiceType) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: group, Name: name},
@@ -61,7 +61,7 @@ func Service(group, name string, kind corev1.ServiceType) *corev1.Service {
 	}
 }
 
-// Slice has the given pods as endpoints of a Service.
+// Slice returns an EndpointSlice of a Service with the given pods.
 func Slice(svc *corev1.Service, pods []*corev1.Pod) *discoveryv1.EndpointSlice {
 	name, protocol, port, ready := "http", corev1.ProtocolTCP, int32(8080), true
 	slice := &discoveryv1.EndpointSlice{
@@ -79,7 +79,7 @@ func Slice(svc *corev1.Service, pods []*corev1.Pod) *discoveryv1.EndpointSlice {
 	return slice
 }
 
-// EgressService is for the Service of its name.
+// EgressService returns an EgressService for the Service of a group.
 func EgressService(group string) *egressservicev1.EgressService {
 	return &egressservicev1.EgressService{
 		ObjectMeta: metav1.ObjectMeta{Namespace: group, Name: group},
@@ -90,10 +90,10 @@ func EgressService(group string) *egressservicev1.EgressService {
 	}
 }
 
-// ingress is the address of the load balancer of the Service of an EgressService.
+// ingress returns the load balancer address of the Service of an EgressService.
 func ingress(i int) netip.Addr { return nth(ingresses, i) }
 
-// EgressIP is for the pods of a group; its addresses are the i-th ones.
+// EgressIP returns an EgressIP for the pods of a group, with the i-th addresses.
 func (s Size) EgressIP(group string, i int) *egressipv1.EgressIP {
 	e := &egressipv1.EgressIP{
 		ObjectMeta: metav1.ObjectMeta{Name: group},
@@ -105,7 +105,7 @@ func (s Size) EgressIP(group string, i int) *egressipv1.EgressIP {
 	return e
 }
 
-// Policy leads the pods of a group to gateways.
+// Policy returns a policy that routes the pods of a group through gateways.
 func (s Size) Policy(group string, i int) *routev1.AdminPolicyBasedExternalRoute {
 	p := &routev1.AdminPolicyBasedExternalRoute{
 		ObjectMeta: metav1.ObjectMeta{Name: group},

@@ -16,10 +16,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// fieldManager is who has written what a master and agents write: they are one program.
+// fieldManager is the field manager of masters and agents, which are the same program.
 const fieldManager = "ovnkube"
 
-// settings are those of the cluster, as the masters have them.
+// settings are the masters' settings.
 const settings = `[default]
 cluster-subnets=%s/23
 [kubernetes]
@@ -30,8 +30,8 @@ enable-egress-service=true
 enable-multi-external-gateway=true
 `
 
-// MakeServed makes all objects of a cluster, and says of nodes, pods and EgressIPs what a
-// master, agents and kubelets would, so that none of those has to run. EgressServices have
+// MakeServed creates all objects of a cluster, with the statuses and annotations of nodes, pods and EgressIPs that a
+// master, agents and kubelets would write, so that none of these has to run. EgressServices have
 // a host, but no conditions; policies have no status.
 func (c Clients) MakeServed(ctx context.Context, s Size) error {
 	if err := c.MakeBase(ctx, s); err != nil {
@@ -74,10 +74,10 @@ func (c Clients) MakeServed(ctx context.Context, s Size) error {
 	})
 }
 
-// podPrefix is how long the subnets of nodes are.
+// podPrefix is the prefix length of nodes' subnets.
 const podPrefix = 23
 
-// serveNode gives a node what a master gives it.
+// serveNode writes what a master writes for a node.
 func (c Clients) serveNode(ctx context.Context, i int) (place.Node, error) {
 	n, err := c.Kube.CoreV1().Nodes().Get(ctx, NodeName(i), metav1.GetOptions{})
 	if err != nil {
@@ -96,7 +96,7 @@ func (c Clients) serveNode(ctx context.Context, i int) (place.Node, error) {
 	return place.Node{Node: decoded, Reach: place.Alive}, err
 }
 
-// servePods gives pods the addresses of their nodes' subnets in turn, has them run, and
+// servePods assigns pods addresses of their nodes' subnets, marks them as running, and
 // returns them by namespace.
 func (c Clients) servePods(ctx context.Context, s Size, nodes []place.Node) (map[string][]*corev1.Pod, error) {
 	all, err := c.Kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
@@ -141,13 +141,13 @@ func (c Clients) servePods(ctx context.Context, s Size, nodes []place.Node) (map
 	return pods, err
 }
 
-// podMAC is the hardware address of a pod.
+// podMAC returns the MAC address of a pod.
 func podMAC(a netip.Addr) string {
 	four := a.As4()
 	return fmt.Sprintf("0a:58:%02x:%02x:%02x:%02x", four[0], four[1], four[2], four[3])
 }
 
-// serveEgressService gives an EgressService its host, which says that it serves it.
+// serveEgressService assigns an EgressService its host and writes the host's acknowledgement.
 func (c Clients) serveEgressService(ctx context.Context, name, host string) error {
 	services := c.Services.EgressServiceV1().EgressServices(name)
 	eg, err := services.Get(ctx, name, metav1.GetOptions{})
@@ -161,7 +161,7 @@ func (c Clients) serveEgressService(ctx context.Context, name, host string) erro
 	return nil
 }
 
-// serveEgressIP says that the nodes that an EgressIP is assigned to have its addresses.
+// serveEgressIP writes the acknowledgements of the nodes to which an EgressIP's addresses are assigned.
 func (c Clients) serveEgressIP(ctx context.Context, e *egressipv1.EgressIP, d egressip.Decision) error {
 	e.Status.Items = d.Items()
 	for _, item := range e.Status.Items {

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// Size says how many objects there are.
+// Size defines how many objects there are.
 type Size struct {
 	Name string `json:"name"`
-	// Times is by what Nodes and all numbers of objects are multiplied.
+	// Times is the factor by which Nodes and all numbers of objects are multiplied.
 	Times int `json:"times"`
-	// EgressNodes are those that may hold egress addresses, ServiceHosts those that may
+	// EgressNodes is the number of nodes that may hold egress addresses, ServiceHosts that of nodes that may
 	// be hosts of EgressServices.
 	Nodes        int `json:"nodes"`
 	EgressNodes  int `json:"egressNodes"`
@@ -26,13 +26,13 @@ type Size struct {
 	Policies       int `json:"policies"`
 	Hops           int `json:"hops"`
 	PolicyPods     int `json:"policyPods"`
-	// Services are those without any egress feature.
+	// Services are Services without any egress feature.
 	Services int `json:"services"`
-	// Plain are pods that nothing chooses, among them the ones that events use: Spare.
+	// Plain are pods that nothing selects, including those that events use: Spare.
 	Plain int `json:"plainPods"`
 }
 
-// sizes are by name.
+// sizes are the sizes by name.
 var sizes = map[string]Size{
 	"tiny": {Nodes: 8, EgressNodes: 3, ServiceHosts: 2, EgressServices: 4, Endpoints: 3, EgressIPs: 4, Addresses: 2, EgressIPPods: 3,
 		Policies: 2, Hops: 2, PolicyPods: 3, Services: 4, Plain: 20},
@@ -43,7 +43,7 @@ var sizes = map[string]Size{
 		Policies: 50, Hops: 2, PolicyPods: 20, Services: 10000, Plain: 15000},
 }
 
-// SizeOf returns a size by its name, multiplied.
+// SizeOf returns the size with the given name, multiplied by times.
 func SizeOf(name string, times int) (Size, error) {
 	s, ok := sizes[name]
 	if !ok || times < 1 {
@@ -56,12 +56,12 @@ func SizeOf(name string, times int) (Size, error) {
 	return s, nil
 }
 
-// Pods are all pods.
+// Pods returns the number of all pods.
 func (s Size) Pods() int {
 	return s.EgressServices*s.Endpoints + s.EgressIPs*s.EgressIPPods + s.Policies*s.PolicyPods + s.Plain
 }
 
-// The nodes on which masters run are neither lost nor chosen by anything: the first two.
+// masters is the number of nodes on which masters run, the first ones. They are neither lost nor selected by anything.
 const masters = 2
 
 // isEgressNode reports whether a node may hold egress addresses.

@@ -8,14 +8,14 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbraw"
 )
 
-// ownerKeys are the external_ids by which a master knows its rows.
+// ownerKeys are the external_ids by which a master recognizes its rows.
 var ownerKeys = []any{"set", []any{"k8s.ovn.org/owner-controller", "k8s.ovn.org/owner-type", "k8s.ovn.org/name", "k8s.ovn.org/id"}}
 
-// sharedPriorities are those of policies that another implementation has, too.
+// sharedPriorities are the priorities of policies that another implementation has, too.
 var sharedPriorities = []int{1004, 501, 101, 100}
 
-// Estrange takes from the rows that another implementation has, too, what says whose they
-// are, and returns how many rows these were.
+// Estrange removes the ownership marks from the rows that another implementation has, too,
+// and returns the number of these rows.
 func (p *Plane) Estrange(ctx context.Context) (int, error) {
 	c, err := p.Dial(ctx, Northbound, nil)
 	if err != nil {
@@ -33,7 +33,7 @@ func (p *Plane) Estrange(ctx context.Context) (int, error) {
 	} {
 		estrange(table)
 	}
-	estrange("Load_Balancer", []any{"name", "!=", "Service_local"}) // one of ours alone
+	estrange("Load_Balancer", []any{"name", "!=", "Service_local"}) // only ovnkube has this one
 	for _, priority := range sharedPriorities {
 		estrange("Logical_Router_Policy", []any{"priority", "==", priority})
 	}
@@ -45,7 +45,7 @@ func (p *Plane) Estrange(ctx context.Context) (int, error) {
 	return n, err
 }
 
-// Adopt has "ovnkube adopt" take over what it understands, and returns what it says.
+// Adopt runs "ovnkube adopt", which takes over the rows that it understands, and returns its output.
 func (p *Plane) Adopt(ctx context.Context) (string, error) {
 	text, err := exec.CommandContext(ctx, p.config.Ovnkube, append([]string{"adopt", "--yes"}, p.settings()...)...).CombinedOutput()
 	if err != nil {

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// Answer is what a program said, and what it used for that.
+// Answer is the output of a program, and the resources that it used.
 type Answer struct {
 	Text string
 	CPU  time.Duration
 	Peak int64 // resident memory, in bytes
 }
 
-// notInPlace is the exit status of "ovnkube egress" where it has an answer and something in
+// notInPlace is the exit status of "ovnkube egress" if it has an answer but something in
 // it is not as planned.
 const notInPlace = 1
 
-// Ask runs ovnkube with arguments and the rights of a master, and waits for its answer.
+// Ask runs ovnkube with arguments and a master's permissions, and waits for its answer.
 func (p *Plane) Ask(ctx context.Context, args ...string) (Answer, error) {
 	cmd := exec.CommandContext(ctx, p.config.Ovnkube, append(args, "--kubeconfig", p.path("kubeconfig"))...)
 	text, err := cmd.Output()

@@ -8,13 +8,13 @@ import (
 	"os"
 )
 
-// auditLog is what the API server has noted.
+// auditLog is the audit log of the API server.
 type auditLog struct {
 	path string
-	read int64 // bytes, by the last look
+	read int64 // bytes read so far
 }
 
-// request is an entry of it.
+// request is an entry of the log.
 type request struct {
 	Stage, Verb string
 	User        struct{ Username string }
@@ -29,8 +29,8 @@ func (r request) kind() string {
 }
 
 // Writes returns how many times the masters have written each kind since the last call of
-// this and of Requests, without leases, Events and the ConfigMap with the reachability of
-// nodes, which is written time after time; those that were refused count, too.
+// Writes or Requests, without leases, Events and the ConfigMap with the reachability of
+// nodes, which is written regularly. Refused writes count, too.
 func (p *Plane) Writes() (map[string]int, error) {
 	return p.audit.next(func(r request) string {
 		kind := r.ObjectRef.Resource
@@ -41,8 +41,8 @@ func (p *Plane) Writes() (map[string]int, error) {
 	})
 }
 
-// Requests returns how many times the agent has asked for what since the last call of this
-// and of Writes; a watch counts when it begins.
+// Requests returns the numbers of the agent's requests, by what they are for, since the last call of Requests
+// or Writes; a watch counts when it begins.
 func (p *Plane) Requests() (map[string]int, error) {
 	const began, ended = "ResponseStarted", "ResponseComplete"
 	return p.audit.next(func(r request) string {
@@ -53,7 +53,7 @@ func (p *Plane) Requests() (map[string]int, error) {
 	})
 }
 
-// next counts what is new by the names that it is given; "" is not counted.
+// next counts new entries by name; those with the name "" are not counted.
 func (a *auditLog) next(name func(request) string) (map[string]int, error) {
 	file, err := os.Open(a.path)
 	if err != nil {
@@ -66,7 +66,7 @@ func (a *auditLog) next(name func(request) string) (map[string]int, error) {
 	counts := map[string]int{}
 	for lines := bufio.NewReader(file); ; {
 		line, err := lines.ReadBytes('\n')
-		if err != nil { // the rest is half a line, if anything
+		if err != nil { // the rest is at most an incomplete line
 			return counts, nil
 		}
 		a.read += int64(len(line))

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Execs counts the programs that are started in this mount namespace, by name. Who runs none
-// itself meanwhile counts those of the agent: etcd, the API server, the databases and the
+// Execs counts the programs that are started in this mount namespace, by name. As long as the caller starts none
+// itself, these are the agent's: etcd, the API server, the databases and the
 // switch start none.
 type Execs struct {
 	events *os.File
@@ -26,7 +26,7 @@ type Execs struct {
 	last   time.Time
 }
 
-// WatchExecs begins to count.
+// WatchExecs starts counting.
 func WatchExecs() (*Execs, error) {
 	fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK, unix.O_RDONLY|unix.O_CLOEXEC)
 	if err != nil {
@@ -40,10 +40,10 @@ func WatchExecs() (*Execs, error) {
 	return e, nil
 }
 
-// Close ends it.
+// Close stops counting.
 func (e *Execs) Close() error { return e.events.Close() }
 
-// Counts returns how often each program was started until now.
+// Counts returns how often each program has been started.
 func (e *Execs) Counts() map[string]int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -78,8 +78,8 @@ func (e *Execs) follow() {
 	}
 }
 
-// note counts the file that was opened to be run; the loader of shared libraries is opened,
-// too, each time.
+// note counts a file that was opened for execution, except for the dynamic loader, which is opened
+// each time as well.
 func (e *Execs) note(fd int) {
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	_ = unix.Close(fd)

@@ -13,7 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/watch"
 )
 
-// Changes are when something has changed.
+// Changes records the times of changes.
 type Changes struct {
 	mu    sync.Mutex
 	times []time.Time
@@ -26,10 +26,10 @@ func (c *Changes) note() {
 	c.times = append(c.times, time.Now())
 }
 
-// Close ends it.
+// Close stops watching.
 func (c *Changes) Close() { c.close() }
 
-// Since returns when there were changes after the first n.
+// Since returns the times of the changes after the first n.
 func (c *Changes) Since(n int) []time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,7 +43,7 @@ func (c *Changes) Count() int {
 	return len(c.times)
 }
 
-// WatchFlows follows the changes of the flows of a bridge until Close.
+// WatchFlows watches changes of the flows of a bridge until Close.
 func (h *Host) WatchFlows(bridge string) (*Changes, error) {
 	cmd := exec.Command("ovs-ofctl", openFlow, "--unixctl=none", "monitor", bridge, "watch:!initial")
 	out, err := cmd.StdoutPipe()
@@ -69,19 +69,19 @@ func (h *Host) WatchFlows(bridge string) (*Changes, error) {
 		}
 	}()
 	select {
-	case <-began: // it has said that it watches, or ended
+	case <-began: // it has begun to watch, or ended
 	case <-time.After(patience):
 	}
 	return c, nil
 }
 
-// WatchRules follows the changes of the packet filter, until ctx ends.
+// WatchRules watches changes of the packet filter until ctx ends.
 func (h *Host) WatchRules(ctx context.Context) (*Changes, error) {
 	c := &Changes{close: func() {}}
 	return c, h.inside(func() error { return watch.Watch(ctx, watch.Functions{NFTables: c.note}) })
 }
 
-// openFlow is the version that ovnkube speaks with switches.
+// openFlow is the OpenFlow version that ovnkube uses.
 const openFlow = "-OOpenFlow14"
 
 // Flows returns how many flows a bridge has.

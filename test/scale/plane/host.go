@@ -18,7 +18,7 @@ import (
 )
 
 // Host is a machine on which the agent of a node runs: a network namespace with an uplink
-// that leads nowhere and a link to the API server, and Open vSwitch in user space.
+// that is connected to nothing, a link to the API server, and Open vSwitch in user space.
 type Host struct {
 	Switch *Process // ovs-vswitchd
 	plane  *Plane
@@ -28,7 +28,7 @@ type Host struct {
 
 const (
 	uplink = "eth0"
-	// ExternalBridge is the bridge that the agent makes of the uplink.
+	// ExternalBridge is the bridge that the agent creates for the uplink.
 	ExternalBridge = "br" + uplink
 	// apiLink is the agent's link to the API server, apiPeer its other end.
 	apiLink, apiPeer = "api", "api-peer"
@@ -41,7 +41,7 @@ var (
 	agentAddr = netip.MustParsePrefix("192.168.255.2/30")
 )
 
-// StartHost makes a machine for a node, and runs all of it that ovnkube expects.
+// StartHost creates a machine for a node, and runs everything there that ovnkube expects.
 func (p *Plane) StartHost(ctx context.Context, node topology.Node) (*Host, error) {
 	h := &Host{plane: p, node: node}
 	// The agent keeps its state there.
@@ -60,7 +60,7 @@ func (p *Plane) StartHost(ctx context.Context, node topology.Node) (*Host, error
 		if h.ns, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 			return fmt.Errorf("open the network namespace: %w", err)
 		}
-		// It shows the links of the namespace of who mounts it.
+		// sysfs shows the links of the network namespace of the process that mounts it.
 		if err := unix.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
 			return fmt.Errorf("mount /sys: %w", err)
 		}
@@ -75,17 +75,17 @@ func (p *Plane) StartHost(ctx context.Context, node topology.Node) (*Host, error
 	return h, h.startSwitch(ctx)
 }
 
-// onThread calls f on a thread of its own, which ends then.
+// onThread calls f on a separate thread, which then ends.
 func onThread(f func() error) error {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked
+		runtime.LockOSThread() // never unlocked: the thread ends here
 		done <- f()
 	}()
 	return <-done
 }
 
-// inside calls f in the network namespace. Processes that f starts are in it, too.
+// inside calls f in the network namespace. Processes that f starts run in it, too.
 func (h *Host) inside(f func() error) error {
 	return onThread(func() error {
 		if err := unix.Setns(h.ns, unix.CLONE_NEWNET); err != nil {
@@ -95,7 +95,7 @@ func (h *Host) inside(f func() error) error {
 	})
 }
 
-// makeLinks makes the links in the namespace of the calling thread.
+// makeLinks creates the links in the namespace of the calling thread.
 func (h *Host) makeLinks(home int) error {
 	const wire = "wire" // the other end of the uplink, which answers nobody
 	for _, pair := range [][2]string{{uplink, wire}, {apiLink, apiPeer}} {
@@ -137,7 +137,7 @@ func addAddress(name string, prefix netip.Prefix) error {
 	return nil
 }
 
-// startSwitch runs Open vSwitch, with what the start scripts of a node write into its database.
+// startSwitch runs Open vSwitch, with the settings that a node's start scripts write into its database.
 func (h *Host) startSwitch(ctx context.Context) error {
 	if err := os.MkdirAll(runOVS, 0o755); err != nil {
 		return err
@@ -177,9 +177,9 @@ func tool(name string, args ...string) error {
 	return nil
 }
 
-// Connect does what ovn-controller does on a node that is new: it connects the external
-// bridge, and says that the management port has its flows, as soon as the agent has made
-// them. It waits for that in processes of their own.
+// Connect does what ovn-controller does on a new node: it connects the external
+// bridge, and reports that the management port has its flows, as soon as the agent has created
+// both. Separate processes wait for that.
 func (h *Host) Connect() error {
 	peer, patch := topology.PatchPeer(ExternalBridge, h.node.Name), topology.PatchPort(ExternalBridge, h.node.Name)
 	_, err := h.plane.startOnce("ovn-controller-patch", "ovs-vsctl", "--no-wait", "wait-until", "Bridge", topology.IntegrationBridge, "--",
@@ -193,7 +193,7 @@ func (h *Host) Connect() error {
 	return err
 }
 
-// startOnce runs what is to end by itself.
+// startOnce runs a program that is expected to end by itself.
 func (p *Plane) startOnce(name, program string, args ...string) (*Process, error) {
 	return start(p.config.Dir, name, program, args...)
 }
@@ -201,11 +201,11 @@ func (p *Plane) startOnce(name, program string, args ...string) (*Process, error
 // Agent is a running agent.
 type Agent struct {
 	*Served
-	Conf   string // the file that says that the node takes pods
-	Socket string // where it is asked to attach one
+	Conf   string // the CNI configuration file, which exists when the node accepts pods
+	Socket string // for requests to attach a pod
 }
 
-// StartAgent runs the agent of the node. It does not wait until it works.
+// StartAgent starts the agent of the node without waiting until it is ready.
 func (h *Host) StartAgent() (*Agent, error) {
 	conf := h.plane.path("cni")
 	a := &Agent{Conf: filepath.Join(conf, cni.ConfFileName), Socket: cni.DefaultSocket}

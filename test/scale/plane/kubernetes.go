@@ -24,12 +24,12 @@ const (
 	apiPort = "6443"
 	apiURL  = "https://127.0.0.1:" + apiPort
 
-	// masterUser is who the masters are, whose writes are counted, agentUser who the node
-	// agent is, whose requests are; harnessUser is who makes all else.
+	// masterUser is the user of the masters, whose writes are counted, agentUser that of the node
+	// agent, whose requests are counted, and harnessUser that of everything else.
 	masterUser, agentUser, harnessUser = "ovnkube", "ovnkube-node", "scale"
 )
 
-// auditPolicy has the API server note what masters write, and all that the agent asks for.
+// auditPolicy makes the API server log the masters' writes and all requests of the agent.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -42,7 +42,7 @@ rules:
 - level: None
 `
 
-// startKubernetes runs etcd and the API server. Neither waits for the disk.
+// startKubernetes runs etcd and the API server. etcd does not sync to disk.
 func (p *Plane) startKubernetes(ctx context.Context) error {
 	program := filepath.Join(p.config.KubernetesDir, "kin-kubernetes")
 	data := cmp.Or(p.config.EtcdDir, p.path("etcd"))
@@ -74,12 +74,12 @@ func (p *Plane) startKubernetes(ctx context.Context) error {
 		"--bind-address=0.0.0.0", "--advertise-address=127.0.0.1", "--secure-port=6443", "--cert-dir="+p.path("certificates"),
 		"--etcd-servers="+etcdURL, "--service-cluster-ip-range="+p.config.ServiceRange.String(),
 		"--authorization-mode=AlwaysAllow", "--token-auth-file="+p.path("tokens.csv"),
-		// No controller gives namespaces their service accounts, nor nodes their readiness.
+		// No controller creates service accounts for namespaces, or removes the taints of nodes.
 		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+p.path("sa.key"),
 		"--service-account-signing-key-file="+p.path("sa.key"),
 		"--audit-policy-file="+p.path("audit.yaml"), "--audit-log-path="+p.path("audit.log"), "--audit-log-maxsize=10000",
-		// The harness makes objects as fast as it can.
+		// The harness creates objects as fast as it can.
 		"--enable-priority-and-fairness=false", "--max-requests-inflight=0", "--max-mutating-requests-inflight=0")
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (p *Plane) startKubernetes(ctx context.Context) error {
 	return p.writeKubeconfig("kubeconfig", apiURL, masterUser)
 }
 
-// insecure asks a server of our own, which has made its certificate itself.
+// insecure is a client for our own servers, whose certificates are self-signed.
 var insecure = &http.Client{
 	Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
 	Timeout:   time.Minute,
@@ -113,7 +113,7 @@ func answers(ctx context.Context, url string) error {
 	return nil
 }
 
-// writeKubeconfig writes the file by which a user reaches the API server.
+// writeKubeconfig writes a kubeconfig for a user of the API server.
 func (p *Plane) writeKubeconfig(name, server, user string) error {
 	c := clientcmdapi.NewConfig()
 	c.Clusters["scale"] = &clientcmdapi.Cluster{Server: server, InsecureSkipTLSVerify: true}
@@ -123,7 +123,7 @@ func (p *Plane) writeKubeconfig(name, server, user string) error {
 	return clientcmd.WriteToFile(*c, p.path(name))
 }
 
-// REST is how the harness reaches the API server, as fast as it can.
+// REST returns the harness's client configuration for the API server, without rate limits.
 func (p *Plane) REST() *rest.Config {
 	return &rest.Config{Host: apiURL, BearerToken: harnessUser, QPS: -1, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 }

@@ -21,14 +21,14 @@ type Served struct {
 // Master is a running master.
 type Master struct{ *Served }
 
-// StartMaster runs a master for a node, which is how it is told from others. It does not
-// wait until it works.
+// StartMaster starts a master with a node's name, which distinguishes it from other masters. It does not
+// wait until the master is ready.
 func (p *Plane) StartMaster(node string, number int) (*Master, error) {
 	address := "127.0.0.1:" + strconv.Itoa(9400+number)
 	args := append([]string{
 		"--init-master", node, "--k8s-kubeconfig=" + p.path("kubeconfig"),
 		"--metrics-bind-address=" + address, "--metrics-enable-pprof", "--loglevel=2",
-		// As by default, but for how soon a master that waits takes what a leader gives up.
+		// The defaults, except for how soon a waiting master acquires a released lease.
 		"--ha-election-lease-duration=60", "--ha-election-renew-deadline=30", "--ha-election-retry-period=2",
 	}, append(p.settings(), p.config.MasterArgs...)...)
 	process, err := p.start("ovnkube-"+node, p.config.Ovnkube, args...)
@@ -38,7 +38,7 @@ func (p *Plane) StartMaster(node string, number int) (*Master, error) {
 	return &Master{&Served{process, p, address}}, nil
 }
 
-// settings are those of the cluster.
+// settings returns the settings of the cluster.
 func (p *Plane) settings() []string {
 	return []string{
 		"--cluster-subnets=" + p.config.PodRange.String() + "/23", "--k8s-service-cidrs=" + p.config.ServiceRange.String(),
@@ -47,10 +47,10 @@ func (p *Plane) settings() []string {
 	}
 }
 
-// Stop ends it in good order.
+// Stop shuts the process down gracefully.
 func (s *Served) Stop() { s.plane.forget(s.Process, s.Process.Stop) }
 
-// Leads returns nil where the master leads by its own metrics.
+// Leads returns nil if the master leads according to its own metrics.
 func (m *Master) Leads(ctx context.Context) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.address+"/metrics", nil)
 	if err != nil {
@@ -68,8 +68,8 @@ func (m *Master) Leads(ctx context.Context) error {
 	return err
 }
 
-// Profile writes what it says at a path below /debug/pprof into a file of a directory; it
-// returns when it has said that.
+// Profile writes the response of a path below /debug/pprof into a file of a directory. It
+// returns when the profile is complete.
 func (s *Served) Profile(ctx context.Context, dir, name, path string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+"/debug/pprof/"+path, nil)
 	if err != nil {

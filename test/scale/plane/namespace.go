@@ -15,17 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inside is set for the process that runs in the namespaces.
+// inside is the environment variable that is set for the process in the namespaces.
 const inside = "SCALE_INSIDE"
 
-// Inside reports whether this process runs in namespaces of its own.
+// Inside reports whether this process runs in separate namespaces.
 func Inside() bool { return os.Getenv(inside) != "" }
 
-// Enter runs this program once more with the same arguments, in namespaces of its own, and
-// returns its exit status. All processes that it starts end with it, however it ends: it is
-// the first one of its process namespace.
+// Enter runs this program again with the same arguments, in separate namespaces, and
+// returns its exit status. All processes that it starts end with it, however it ends, because it is
+// the first process of its PID namespace.
 func Enter() (int, error) {
-	// The kernel ends the child with the thread that started it.
+	// The kernel kills the child when the thread that started it ends.
 	runtime.LockOSThread()
 	self, err := os.Executable()
 	if err != nil {
@@ -57,7 +57,7 @@ func Enter() (int, error) {
 }
 
 // Furnish prepares the namespaces: /proc shows the processes in them, /run is empty, and all addresses
-// of the given ranges are this machine's, so that whoever probes a node is answered.
+// of the given ranges are local, so that probes of nodes are answered.
 func Furnish(ranges ...netip.Prefix) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keep mounts private: %w", err)
@@ -85,7 +85,7 @@ func Furnish(ranges ...netip.Prefix) error {
 	return nil
 }
 
-// Silence has addresses answer no more, or again.
+// Silence makes addresses stop answering, or answer again.
 func Silence(silent bool, addrs ...netip.Addr) error {
 	for _, a := range addrs {
 		route := &netlink.Route{Dst: ipNet(netip.PrefixFrom(a, a.BitLen())), Type: unix.RTN_BLACKHOLE, Table: unix.RT_TABLE_LOCAL}

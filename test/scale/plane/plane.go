@@ -20,20 +20,20 @@ const (
 	Southbound = "OVN_Southbound"
 )
 
-// Config says what is run.
+// Config defines what is run.
 type Config struct {
-	// Dir is where all files are.
+	// Dir is the directory of all files.
 	Dir string
-	// KubernetesDir is where "kin build" has put its programs, Ovnkube the program.
+	// KubernetesDir is the directory of the programs of "kin build", Ovnkube the ovnkube binary.
 	KubernetesDir, Ovnkube string
 	PodRange, ServiceRange netip.Prefix
-	// EtcdDir is where etcd has its data, which stay; "" for a new directory in Dir.
+	// EtcdDir is the directory of etcd's data, which is kept; "" for a new directory in Dir.
 	EtcdDir string
-	// MasterArgs are further arguments of each master, AgentArgs those of the agent.
+	// MasterArgs are additional arguments of each master, AgentArgs those of the agent.
 	MasterArgs, AgentArgs []string
 }
 
-// Plane is what runs.
+// Plane is the running control plane.
 type Plane struct {
 	Proxy     *proxy.Proxy
 	config    Config
@@ -42,7 +42,7 @@ type Plane struct {
 	audit     *auditLog
 }
 
-// Start runs all but masters.
+// Start runs everything except masters.
 func Start(ctx context.Context, config Config) (*Plane, error) {
 	p := &Plane{config: config}
 	p.audit = &auditLog{path: p.path("audit.log")}
@@ -60,7 +60,7 @@ func Start(ctx context.Context, config Config) (*Plane, error) {
 	return p, nil
 }
 
-// Close ends all.
+// Close stops everything.
 func (p *Plane) Close() {
 	if p.Proxy != nil {
 		p.Proxy.Close()
@@ -80,7 +80,7 @@ func (p *Plane) start(name, program string, args ...string) (*Process, error) {
 	return process, err
 }
 
-// Failed tells what should run and does not.
+// Failed returns an error if a process that should run does not.
 func (p *Plane) Failed() error {
 	for _, process := range p.processes {
 		if err := process.Failed(); err != nil {
@@ -90,7 +90,7 @@ func (p *Plane) Failed() error {
 	return nil
 }
 
-// forget ends a process for good.
+// forget stops a process, whose end is then not a failure.
 func (p *Plane) forget(process *Process, end func()) {
 	end()
 	p.processes = slices.DeleteFunc(p.processes, func(o *Process) bool { return o == process })
@@ -109,7 +109,7 @@ func (p *Plane) startDatabases(ctx context.Context) error {
 		return err
 	}
 	p.databases = append(p.databases, northd)
-	// northd makes the first row of either database.
+	// northd creates the first row of each database.
 	for _, database := range []string{Northbound, Southbound} {
 		if err := northd.ready(ctx, func() error { return p.hasGlobal(ctx, database) }); err != nil {
 			return err
@@ -159,7 +159,7 @@ func (p *Plane) startDatabase(ctx context.Context, name, schema string) (*Proces
 	})
 }
 
-// ResetDatabases has the databases of OVN be empty, and new ones.
+// ResetDatabases replaces the databases of OVN by new, empty ones.
 func (p *Plane) ResetDatabases(ctx context.Context) error {
 	for _, process := range slices.Backward(p.databases) {
 		p.forget(process, process.Kill)
@@ -168,7 +168,7 @@ func (p *Plane) ResetDatabases(ctx context.Context) error {
 	return p.startDatabases(ctx)
 }
 
-// Dial connects to a database, not through the proxy.
+// Dial connects to a database directly, not through the proxy.
 func (p *Plane) Dial(ctx context.Context, database string, update func(params json.RawMessage)) (*ovsdbraw.Conn, error) {
 	socket := map[string]string{Northbound: "nb.sock", Southbound: "sb.sock"}[database]
 	return p.dialSocket(ctx, socket, update)

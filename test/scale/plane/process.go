@@ -19,14 +19,14 @@ import (
 // patience is how long a process may take to start or to end.
 const patience = time.Minute
 
-// tick is how often a condition is looked at.
+// tick is the interval at which conditions are checked.
 const tick = 2 * time.Millisecond
 
-// ErrEnded is what is wrong where a process has ended by itself.
+// ErrEnded means that a process has ended by itself.
 var ErrEnded = errors.New("it has ended")
 
-// Until waits for a condition: it returns when ok does not return an error any more. Where
-// ctx ends before, or a process has ended, it returns the last error.
+// Until waits for a condition: it returns when ok no longer returns an error. If
+// ctx ends first, or a process has ended, it returns the last error.
 func Until(ctx context.Context, what string, ok func() error) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -46,15 +46,15 @@ func Until(ctx context.Context, what string, ok func() error) error {
 	}
 }
 
-// Process is a process of ours.
+// Process is a child process.
 type Process struct {
 	Name string
 	cmd  *exec.Cmd
-	done chan struct{} // when it has ended
+	done chan struct{} // closed when it has ended
 	log  string
 }
 
-// start runs a program as name; what it says goes to a file in dir.
+// start runs a program under a name, and writes its output to a file in dir.
 func start(dir, name, program string, args ...string) (*Process, error) {
 	p := &Process{Name: name, done: make(chan struct{}), log: filepath.Join(dir, name+".log")}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
@@ -68,13 +68,13 @@ func start(dir, name, program string, args ...string) (*Process, error) {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {
-		_ = p.cmd.Wait() // its state tells
+		_ = p.cmd.Wait() // the error is in its state
 		close(p.done)
 	}()
 	return p, nil
 }
 
-// ready waits until a process that was started works.
+// ready waits until a process that was started is ready.
 func (p *Process) ready(ctx context.Context, ok func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -86,7 +86,7 @@ func (p *Process) ready(ctx context.Context, ok func() error) error {
 	})
 }
 
-// Failed tells that a process has ended, and what it said last.
+// Failed returns an error, with the last line of output, if a process has ended.
 func (p *Process) Failed() error {
 	select {
 	case <-p.done:
@@ -96,7 +96,7 @@ func (p *Process) Failed() error {
 	}
 }
 
-// lastLine returns what a program said last.
+// lastLine returns the last line of a program's output.
 func lastLine(path string) string {
 	file, err := os.Open(path)
 	if err != nil {
@@ -112,10 +112,10 @@ func lastLine(path string) string {
 	return lines[len(lines)-1]
 }
 
-// Stop ends a process in good order, and by force where that takes too long.
+// Stop terminates a process gracefully, or kills it if that takes too long.
 func (p *Process) Stop() { p.end(syscall.SIGTERM) }
 
-// Kill ends a process at once.
+// Kill kills a process.
 func (p *Process) Kill() { p.end(syscall.SIGKILL) }
 
 func (p *Process) end(signal os.Signal) {
@@ -128,9 +128,9 @@ func (p *Process) end(signal os.Signal) {
 	}
 }
 
-// CPU is how much of the processors a process has used.
+// CPU returns the CPU time that a process has used.
 func (p *Process) CPU() time.Duration {
-	// The clock of another process, as clock_getcpuclockid(3) makes it.
+	// The CPU clock of another process, as clock_getcpuclockid(3) computes it.
 	var t unix.Timespec
 	if unix.ClockGettime(int32(^p.cmd.Process.Pid)<<3|2, &t) != nil {
 		return 0
@@ -138,17 +138,17 @@ func (p *Process) CPU() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// tickLength is the unit in which the kernel tells the time of processes that have ended.
+// tickLength is the unit in which the kernel reports the CPU time of processes that have ended.
 const tickLength = 10 * time.Millisecond
 
-// ChildrenCPU is how much of the processors those processes have used that a process has
-// started and that have ended.
+// ChildrenCPU returns the CPU time of the children of a process that have
+// ended.
 func (p *Process) ChildrenCPU() time.Duration {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	if err != nil {
 		return 0
 	}
-	// The name, in parentheses, may have blanks; the state is the first field behind it.
+	// The name, in parentheses, may contain blanks; the state is the first field after it.
 	_, rest, _ := strings.Cut(string(text), ") ")
 	const user, system = 13, 14
 	fields := strings.Fields(rest)
@@ -163,12 +163,12 @@ func (p *Process) ChildrenCPU() time.Duration {
 	return time.Duration(ticks) * tickLength
 }
 
-// ResetPeak has Peak be that from now on.
+// ResetPeak makes the peak of Memory count from now on.
 func (p *Process) ResetPeak() {
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.cmd.Process.Pid), []byte("5"), 0)
 }
 
-// Memory returns the resident memory of a process, and the most that it was, in bytes.
+// Memory returns the resident memory of a process and its peak, in bytes.
 func (p *Process) Memory() (now, peak int64) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	for line := range strings.Lines(string(text)) {

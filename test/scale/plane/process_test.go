@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestEnded: who waits for a process that has ended by itself is told so at once, and why.
+// TestEnded: waiting for a process that has ended by itself fails at once, with the reason.
 func TestEnded(t *testing.T) {
 	p, err := start(t.TempDir(), "server", "sh", "-c", "echo began; echo the disk is full; exit 3")
 	if err != nil {
@@ -39,7 +39,7 @@ func TestUntil(t *testing.T) {
 	}
 }
 
-// TestUse: what a process uses is read from the kernel.
+// TestUse: resource usage of a process is read from the kernel.
 func TestUse(t *testing.T) {
 	p, err := start(t.TempDir(), "busy", "sh", "-c", "while :; do :; done")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 )
 
 // Raw writes all rows of the northbound database into an empty one, as one transaction of
-// a client that does nothing else, and returns how long the server took and how many rows
-// there are: nobody can write them faster.
+// a client that does nothing else, and returns how long the server took and the number of
+// rows: this is a lower bound for any client.
 func (p *Plane) Raw(ctx context.Context) (took time.Duration, rows int, err error) {
 	from, err := p.Dial(ctx, Northbound, nil)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package proxy stands between an OVSDB client and its server, and counts what the client
-// does: transactions, operations, rows and bytes. It hands on every byte before it looks
-// at it. OVSDB's JSON-RPC messages follow each other without anything in between, so they
-// are decoded, not split.
+// Package proxy is a proxy between an OVSDB client and its server that counts what the client
+// does: transactions, operations, rows and bytes. It forwards every byte before looking
+// at it. OVSDB's JSON-RPC messages follow each other without a separator, so they
+// are found by decoding.
 package proxy
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Proxy is a listener that connects each client with the server.
+// Proxy is a listener that connects each client to the server.
 type Proxy struct {
 	listener net.Listener
 	target   string
@@ -26,24 +26,24 @@ type Proxy struct {
 	transactions []Transaction
 }
 
-// Transaction is one that the server committed.
+// Transaction is a committed transaction.
 type Transaction struct {
 	Asked, Answered time.Time
-	// Rows are how many rows of each table were inserted, changed or deleted.
+	// Rows is the number of rows inserted, changed or deleted, by table.
 	Rows map[string]int
-	// Inserted are how many rows were inserted for each owner type and table.
+	// Inserted is the number of rows inserted, by owner type and table.
 	Inserted map[Kind]int
-	// Owners are those whose rows were inserted.
+	// Owners are the owners of the inserted rows.
 	Owners map[Owner]bool
 }
 
-// Kind is what rows are.
+// Kind is a kind of rows.
 type Kind struct{ Feature, Table string }
 
-// Owner is whose rows they are.
+// Owner is an owner of rows.
 type Owner struct{ Feature, Object string }
 
-// Changes tells how many rows of tables other than those left out were changed.
+// Changes returns the number of changed rows in all tables except the given ones.
 func (t Transaction) Changes(without ...string) (n int) {
 	for table, rows := range t.Rows {
 		n += rows
@@ -56,7 +56,7 @@ func (t Transaction) Changes(without ...string) (n int) {
 	return n
 }
 
-// Listen serves a unix socket in front of the server's.
+// Listen listens on a unix socket and forwards connections to the server's.
 func Listen(socket, target string) (*Proxy, error) {
 	l, err := net.Listen("unix", socket)
 	if err != nil {
@@ -78,10 +78,10 @@ func (p *Proxy) Close() error {
 	return err
 }
 
-// Bytes returns how many bytes clients have sent and received.
+// Bytes returns the numbers of bytes that clients have sent and received.
 func (p *Proxy) Bytes() (sent, received int64) { return p.sent.Load(), p.received.Load() }
 
-// Count returns how many transactions there were.
+// Count returns the number of transactions so far.
 func (p *Proxy) Count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,16 +130,16 @@ func (p *Proxy) serve(client, server net.Conn) {
 	}()
 }
 
-// chunk is a part of what was passed on, and when it came.
+// chunk is a part of the forwarded data, and the time at which it arrived.
 type chunk struct {
 	text []byte
 	at   time.Time
 }
 
-// backlog is how many chunks may wait until they are looked at.
+// backlog is how many chunks may wait to be decoded.
 const backlog = 4096
 
-// pass hands on bytes until either side ends, and has each message looked at.
+// pass forwards bytes until either side closes the connection, and calls look with each message.
 func pass(to, from net.Conn, n *atomic.Int64, look func(m message, at time.Time)) {
 	chunks := make(chan chunk, backlog)
 	done := make(chan struct{})
@@ -153,7 +153,7 @@ func pass(to, from net.Conn, n *atomic.Int64, look func(m message, at time.Time)
 			}
 			look(m, r.at)
 		}
-		for range chunks { // what is no JSON is passed on all the same
+		for range chunks { // after invalid JSON, the remaining data is only forwarded
 		}
 	}()
 	buffer := make([]byte, 1<<16)
@@ -177,7 +177,7 @@ func pass(to, from net.Conn, n *atomic.Int64, look func(m message, at time.Time)
 	<-done
 }
 
-// reader reads chunks; at is when the last one came.
+// reader reads chunks; at is when the last one arrived.
 type reader struct {
 	chunks chan chunk
 	rest   []byte

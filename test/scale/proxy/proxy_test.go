@@ -12,7 +12,7 @@ import (
 
 const northbound = "OVN_Northbound"
 
-// TestCounts: what a client does through the proxy is what the server commits.
+// TestCounts: the proxy's counts match what the server commits.
 func TestCounts(t *testing.T) {
 	server := ovsdbtest.StartNB(t)
 	socket := filepath.Join(t.TempDir(), "proxy")
@@ -27,7 +27,7 @@ func TestCounts(t *testing.T) {
 	}
 	t.Cleanup(func() { c.Close() })
 
-	// A brace or a quote in a value ends no message.
+	// A brace or a quote in a value does not end a message.
 	row := ovsdbraw.Row{"name": `odd}"{`, "external_ids": []any{"map", []any{
 		[]any{"k8s.ovn.org/owner-type", "egressip"}, []any{"k8s.ovn.org/name", "prod"}}}}
 	where := []any{[]any{"name", "!=", "none"}}

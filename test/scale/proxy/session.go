@@ -12,7 +12,7 @@ const (
 	objectKey  = "k8s.ovn.org/name"
 )
 
-// message is a request, an answer or a notification.
+// message is a request, a reply or a notification.
 type message struct {
 	ID     json.RawMessage
 	Method string
@@ -21,7 +21,7 @@ type message struct {
 	Error  json.RawMessage
 }
 
-// operation is one of a transaction, as far as it is counted.
+// operation has the fields of an operation that are counted.
 type operation struct {
 	Op, Table string
 	Row       struct {
@@ -29,17 +29,17 @@ type operation struct {
 	}
 }
 
-// session is one connection: what was asked and has no answer yet.
+// session is one connection with its outstanding requests.
 type session struct {
 	proxy *Proxy
 
 	mu    sync.Mutex
-	asked *sync.Cond // when something was, or nothing will be any more
+	asked *sync.Cond // signaled on a new request, and when there will be no more
 	open  map[string]request
 	ended bool
 }
 
-// request is what was asked; without a transaction where it was something else.
+// request is an outstanding request; it has no transaction if it was another method.
 type request struct {
 	transaction *Transaction
 	ops         []operation
@@ -51,7 +51,7 @@ func newSession(p *Proxy) *session {
 	return s
 }
 
-// end says that nothing more is asked.
+// end records that there will be no more requests.
 func (s *session) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func decode(m message, at time.Time) request {
 	return request{t, ops}
 }
 
-// to takes the request that an answer is for. It waits for it: the answer may be looked at first.
+// to removes and returns the request that a reply is for. It waits for the request, because the reply may be decoded first.
 func (s *session) to(id string) request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +100,7 @@ func (s *session) to(id string) request {
 	}
 }
 
-// insert notes whose a new row is.
+// insert records the owner of a new row.
 func (t *Transaction) insert(o operation) {
 	var ids []json.RawMessage
 	var pairs [][2]string

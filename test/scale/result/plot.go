@@ -16,15 +16,15 @@ type curve struct {
 	points [][2]float64 // times, milliseconds
 }
 
-// exponent is the slope of a curve between its ends where both axes are logarithmic: 0
-// where the time does not depend on the size, 1 where it is proportional to it.
+// exponent returns the slope of a curve between its ends with logarithmic axes: 0
+// if the time does not depend on the size, 1 if it is proportional to it.
 func (c curve) exponent() float64 {
 	first, last := c.points[0], c.points[len(c.points)-1]
 	return math.Log(last[1]/first[1]) / math.Log(last[0]/first[0])
 }
 
-// curves returns the times until the last row, or until it was done where no row changes,
-// of phases that were measured at several sizes of a name.
+// curves returns the times until the last row, or until done if no row changes,
+// of phases that were measured at several multiples of the named size.
 func curves(all []Result, size string) []curve {
 	var out []curve
 	for _, p := range Phases(all) {
@@ -52,7 +52,7 @@ func curves(all []Result, size string) []curve {
 }
 
 // WritePlot draws time against size, both logarithmic, from the results of a size that was
-// measured at several multiples. phases are those to draw; all where there are none.
+// measured at several multiples. phases are the phases to draw; all if there are none.
 func WritePlot(w io.Writer, all []Result, size string, phases ...string) error {
 	drawn := curves(all, size)
 	if len(phases) > 0 {

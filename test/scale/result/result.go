@@ -1,5 +1,5 @@
 // Package result keeps what a run measured: a file with a JSON object on each line, one
-// for each time that something was measured. It prints one run as a table, compares two,
+// for each measurement. It prints one run as a table, compares two,
 // and plots several of different sizes.
 package result
 
@@ -15,24 +15,24 @@ import (
 	"github.com/ovnkube/ovnkube/test/scale/load"
 )
 
-// Result is what was measured once.
+// Result is one measurement.
 type Result struct {
 	Size  load.Size `json:"size"`
 	Phase string    `json:"phase"`
 
-	// First, Rows and Done are milliseconds from the cause: until the first change of rows
-	// and the last one were committed, and until all that was asked for was reported as
-	// done. 0 where there was nothing of the kind.
+	// First, Rows and Done are milliseconds from the cause: until the first and
+	// the last change of rows were committed, and until everything requested was reported as
+	// done. 0 if there was no such change or report.
 	First float64 `json:"firstMs"`
 	Rows  float64 `json:"rowsMs"`
 	Done  float64 `json:"doneMs"`
-	// Kinds are, at starts, the milliseconds until the last row of a kind was inserted.
+	// Kinds, for starts only, are the milliseconds until the last row of a kind was inserted.
 	Kinds map[string]float64 `json:"kindsMs,omitempty"`
 
-	// CPU are the seconds of processors that the master used, without what it uses when
-	// nothing happens; at starts with it.
+	// CPU is the CPU time of the master in seconds, without what it uses when
+	// idle; for starts including it.
 	CPU float64 `json:"cpuSeconds"`
-	// Peak is the most memory that it had resident meanwhile, Settled what it had afterwards, in MiB.
+	// Peak is its peak resident memory meanwhile, Settled its resident memory afterwards, in MiB.
 	Peak    float64 `json:"peakMiB"`
 	Settled float64 `json:"settledMiB"`
 
@@ -40,34 +40,33 @@ type Result struct {
 	Changed      int   `json:"rows"` // rows inserted, changed or deleted
 	Sent         int64 `json:"sentBytes"`
 	Received     int64 `json:"receivedBytes"`
-	// Writes are the master's writes to the API server by kind, but for leases, Events and
+	// Writes are the master's writes to the API server by kind, without leases, Events and
 	// the ConfigMap with the reachability of nodes.
 	Writes map[string]int `json:"apiWrites,omitempty"`
 
-	// Of a node agent, Changed are the flows of the external bridge that were changed, and
-	// First and Rows when. Flows are how many there are then, SwitchCPU the seconds of processors
+	// For a node agent, Changed is the number of changed flows of the external bridge, and
+	// First and Rows are the times of these changes. Flows is the number of flows afterwards, SwitchCPU the CPU seconds
 	// that ovs-vswitchd used meanwhile, Execs the programs that the agent has started, by
-	// name, whose seconds are in CPU, and Requests what it asked the API server for; Sent and
+	// name, whose CPU time is included in CPU, and Requests its requests to the API server; Sent and
 	// Received are bytes between the two.
 	Flows     int            `json:"flows,omitempty"`
 	SwitchCPU float64        `json:"switchCPUSeconds,omitempty"`
 	Execs     map[string]int `json:"execs,omitempty"`
 	Requests  map[string]int `json:"apiRequests,omitempty"`
 
-	// Raw is how many milliseconds a client that does nothing else needs to write the RawRows
-	// rows that there are in the end; 0 where that was not measured.
+	// Raw is the time in milliseconds that a client that does nothing else needs to write the RawRows
+	// rows that exist at the end; 0 if that was not measured.
 	Raw     float64 `json:"rawMs,omitempty"`
 	RawRows int     `json:"rawRows,omitempty"`
 }
 
-// AllWrites is the number of writes of all kinds.
+// AllWrites returns the number of writes of all kinds.
 func (r Result) AllWrites() int { return sum(r.Writes) }
 
-// AllExecs is the number of programs that were started, AllRequests that of requests to the
-// API server.
+// AllExecs returns the number of programs that were started.
 func (r Result) AllExecs() int { return sum(r.Execs) }
 
-// AllRequests is described with AllExecs.
+// AllRequests returns the number of requests to the API server.
 func (r Result) AllRequests() int { return sum(r.Requests) }
 
 func sum(counts map[string]int) (n int) {
@@ -77,7 +76,7 @@ func sum(counts map[string]int) (n int) {
 	return n
 }
 
-// Append writes a result as the last line of a file.
+// Append appends a result to a file.
 func Append(path string, r Result) error {
 	line, err := json.Marshal(r)
 	if err != nil {
@@ -91,7 +90,7 @@ func Append(path string, r Result) error {
 	return errors.Join(err, file.Close())
 }
 
-// Load reads a file.
+// Load reads the results in a file.
 func Load(path string) ([]Result, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -123,7 +122,7 @@ func Read(r io.Reader) ([]Result, error) {
 	return all, lines.Err()
 }
 
-// Phase are the results of what was measured several times, of one size.
+// Phase has the results of repeated measurements of one phase and size.
 type Phase struct {
 	Name string
 	Size load.Size
@@ -154,7 +153,7 @@ func (p Phase) Median(value func(Result) float64) float64 {
 	return values[(len(values)-1)/2]
 }
 
-// column is a value of a result, as tables and plots have it.
+// column is a value of a result in tables and plots.
 type column struct {
 	name   string
 	value  func(Result) float64

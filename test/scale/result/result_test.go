@@ -72,7 +72,7 @@ func TestTables(t *testing.T) {
 		"small new 5 2 4")
 }
 
-// lines compares a table with what it should say, but for the blanks.
+// lines compares a table with the wanted lines, ignoring blanks.
 func lines(t *testing.T, table string, want ...string) {
 	t.Helper()
 	var have []string

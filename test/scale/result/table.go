@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// WriteTable prints a run: medians where something was measured several times.
+// WriteTable prints a run, with medians of repeated measurements.
 func WriteTable(w io.Writer, run []Result) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	names := []string{"size", "phase", "times"}
@@ -47,7 +47,7 @@ func WriteTable(w io.Writer, run []Result) error {
 	return nil
 }
 
-// filledIn returns the columns in which something was measured at all.
+// filledIn returns the columns that have any value.
 func filledIn(run []Result) []column {
 	return slices.DeleteFunc(slices.Clone(columns), func(c column) bool {
 		return !slices.ContainsFunc(run, func(r Result) bool { return c.value(r) != 0 })
@@ -61,7 +61,7 @@ func (p Phase) size() string {
 	return fmt.Sprintf("%s x%d", p.Size.Name, p.Size.Times)
 }
 
-// text is a value; one that is 0 is nothing to look at.
+// text formats a value; 0 is shown as absent.
 func text(c column, v float64) string {
 	if v == 0 {
 		return "-"
@@ -77,10 +77,10 @@ func pairs[V any](m map[string]V, format string) string {
 	return strings.Join(out, ", ")
 }
 
-// compared are the columns in which two runs are compared, where something was measured.
+// compared are the columns in which two runs are compared, if they have values.
 var compared = []string{"rows ms", "done ms", "CPU s", "peak MiB", "transactions", "API writes", "programs"}
 
-// WriteComparison prints two runs beside each other.
+// WriteComparison prints two runs side by side.
 func WriteComparison(w io.Writer, before, after []Result) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	names := []string{"size", "phase"}
@@ -108,7 +108,7 @@ func WriteComparison(w io.Writer, before, after []Result) error {
 	return tab.Flush()
 }
 
-// line prints a phase of two runs; nil where one has it not.
+// line prints a phase of two runs; it is nil for a run that does not have it.
 func line(w io.Writer, shown []column, p Phase, a, b *Phase) {
 	cells := []string{p.size(), p.Name}
 	for _, c := range shown {
