@@ -1,8 +1,8 @@
 // Command images writes the image of ovnkube as an OCI archive, without a container
-// engine: a layer with a root file system of Debian packages, and one with what this
-// repository builds.
+// engine: a layer with a root file system of Debian packages, and one with the files
+// built from this repository.
 //
-// The same input makes the same bytes.
+// The same input gives the same bytes.
 package main
 
 import (
@@ -26,13 +26,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// options say what goes into the image.
+// options define the content of the image.
 type options struct {
 	root     string // tar archive of the root file system
-	files    string // directory whose files lie over it
+	files    string // directory with the files of the upper layer
 	name     string // the image's name, with a tag
 	labels   map[string]string
-	created  time.Time // what all files of the upper layer are dated, and the image
+	created  time.Time // the date of all files of the upper layer, and of the image
 	entry    string
 	platform v1.Platform
 }
@@ -110,8 +110,8 @@ func build(o options) (v1.Image, error) {
 	return mutate.ConfigFile(img, file)
 }
 
-// layerOf is a layer with the files of a directory. They belong to root, and their
-// times are the given one.
+// layerOf returns a layer with the files of a directory. They belong to root, and have
+// the given modification time.
 func layerOf(dir string, created time.Time) (v1.Layer, error) {
 	var content bytes.Buffer
 	w := tar.NewWriter(&content)
@@ -170,7 +170,7 @@ func save(img v1.Image, o options, output string) error {
 	if err != nil {
 		return err
 	}
-	// The first annotation is what tools of the OCI read, the second one is containerd's.
+	// The first annotation is for OCI tools, the second one for containerd.
 	_, tag, _ := strings.Cut(o.name, ":")
 	names := map[string]string{"org.opencontainers.image.ref.name": tag, "io.containerd.image.name": "docker.io/library/" + o.name}
 	if err := target.AppendImage(img, layout.WithAnnotations(names), layout.WithPlatform(o.platform)); err != nil {

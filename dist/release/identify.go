@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// phrases are what only the text of a license has, in lower case and with single spaces.
+// phrases are phrases that occur only in the text of a license, in lower case and with single spaces.
 var phrases = []struct {
 	name          string
 	has, butNever *regexp.Regexp
@@ -18,10 +18,10 @@ var phrases = []struct {
 	{name: "BSD-2-Clause", has: regexp.MustCompile(`redistributions in binary form must`), butNever: regexp.MustCompile(`neither the name|names? of its contributors`)},
 }
 
-// comment is what starts the lines of a text that is a comment of a program.
+// comment matches comment markers at the start of lines.
 var comment = regexp.MustCompile(`(?m)^[ \t]*(//|#|\*)+[ \t]?`)
 
-// identify names the licenses that a text consists of, by the identifiers of SPDX.
+// identify returns the SPDX identifiers of the licenses that a text consists of.
 func identify(text string) []string {
 	text = strings.ToLower(strings.Join(strings.Fields(comment.ReplaceAllString(text, "")), " "))
 	var names []string

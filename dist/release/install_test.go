@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// TestInstallDocument renders the overlay of docs/install.md, which lies beside the repository.
+// TestInstallDocument renders the overlay of docs/install.md in a directory beside the repository.
 func TestInstallDocument(t *testing.T) {
 	overlay(t, "install.md", 3,
 		"kubernetes.io/hostname: control-plane-1\n        node-role.kubernetes.io/control-plane: \"\"\n",
 		"  northbound: ssl:192.0.2.11:6641\n", "masters-southbound: ssl:192.0.2.11:6643\n", "--gateway-mode=shared\n")
 }
 
-// TestHighAvailabilityDocument renders that of docs/high-availability.md.
+// TestHighAvailabilityDocument renders the overlay of docs/high-availability.md.
 func TestHighAvailabilityDocument(t *testing.T) {
 	out := overlay(t, "high-availability.md", 2,
 		"  northbound: ssl:192.0.2.11:6641,ssl:192.0.2.12:6641,ssl:192.0.2.13:6641\n", "kind: StatefulSet\n", "--gateway-mode=shared\n")
@@ -29,7 +29,7 @@ func TestHighAvailabilityDocument(t *testing.T) {
 	}
 }
 
-// overlay renders the overlay of a page, which has so many files, and looks for texts in what comes out.
+// overlay renders the overlay of a page, which must have the given number of files, and checks that the result contains texts.
 func overlay(t *testing.T, page string, number int, texts ...string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/" + page)
@@ -37,7 +37,7 @@ func overlay(t *testing.T, page string, number int, texts ...string) string {
 		t.Fatal(err)
 	}
 	files := map[string]string{}
-	// The name of a file stands in the paragraph before its content.
+	// The name of a file is in the paragraph before its content.
 	for _, found := range regexp.MustCompile("`(my-cluster/[a-z]+\\.yaml)`[^`]*(?:`[^`\\n]+`[^`]*)*\n\n?```yaml\n((?s:.*?))```").FindAllStringSubmatch(string(text), -1) {
 		files[found[1]] = found[2]
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Stand-ins for the programs that contrib/kind.sh runs, which say what they were asked to do.
-// Nodes have addresses by their names.
+// Fakes of the programs that contrib/kind.sh runs, which print how they were called.
+// The addresses of nodes are derived from their names.
 const (
 	fakeKind = `#!/bin/sh
 echo "kind $*"
@@ -30,8 +30,8 @@ esac
 `
 )
 
-// TestKind runs the script for kind, without an engine: what it asks of kind, and the
-// manifests that it would apply.
+// TestKind runs the script for kind without a container engine, and checks how it calls kind and which
+// manifests it would apply.
 func TestKind(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -83,7 +83,7 @@ func TestKind(t *testing.T) {
 			if n := strings.Count(out, "  - role: control-plane\n"); n != c.nodes {
 				t.Errorf("%d control-plane nodes, want %d", n, c.nodes)
 			}
-			// The overlay was beside the manifests, at the same depth.
+			// The overlay was at the same depth, so that its relative paths work.
 			var applied bytes.Buffer
 			if err := os.MkdirAll(filepath.Join(p.dir, "_output"), 0o755); err != nil {
 				t.Fatal(err)
@@ -105,7 +105,7 @@ func TestKind(t *testing.T) {
 	}
 }
 
-// TestKindRefusals: a wrong setting ends the script with its name, before anything is made.
+// TestKindRefusals: an invalid setting ends the script with an error that names it, before anything is created.
 func TestKindRefusals(t *testing.T) {
 	for setting, want := range map[string]string{
 		"GATEWAY_MODE=routed": "kind.sh: GATEWAY_MODE is routed; allowed: local, shared\n",

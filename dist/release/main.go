@@ -1,12 +1,12 @@
-// Command release writes what a release has besides its binaries and its image.
+// Command release writes the files of a release other than its binaries and its image.
 //
 //	release render [-image NAME] DIRECTORY   # the manifests of a kustomization, as kubectl kustomize prints them
 //	release modules DIRECTORY                # the Go modules in the commands of a module, with their licenses
 //	release licenses DIRECTORY               # the texts of those licenses
 //	release packages LIST ROOT.TAR           # the Debian packages of a root file system, with their licenses
-//	release notes VERSION CHANGELOG          # what the change log says of a version
+//	release notes VERSION CHANGELOG          # the change log's section for a version
 //
-// The same input makes the same output.
+// The same input gives the same output.
 package main
 
 import (

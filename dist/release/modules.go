@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// platforms are what binaries are released for; one may have modules that others do not.
+// platforms are the platforms for which binaries are released; they may differ in their modules.
 var platforms = []string{"linux/amd64", "linux/arm64"}
 
 // goModule is a module that is linked into a binary.
@@ -76,12 +76,12 @@ func goCommand(dir string, env []string, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// legal is the name of a file with a license, or with what a license wants to be told.
+// legal matches the names of files with licenses, or with notices that a license requires.
 var legal = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-].*)?$`)
 
 // texts returns the legal texts of a module, by their names: those at its top, and those
-// of code of others that is deeper in it. The standard library's vendored modules are
-// those of its authors.
+// of third-party code deeper in it. The standard library's vendored modules have
+// the same authors as the library itself.
 func texts(m goModule) (map[string]string, error) {
 	found := map[string]string{}
 	err := filepath.WalkDir(m.Dir, func(path string, entry fs.DirEntry, err error) error {
@@ -105,7 +105,7 @@ func texts(m goModule) (map[string]string, error) {
 	return found, nil
 }
 
-// licenses names what a module is under, by the texts at its top.
+// licenses returns the licenses of a module, according to the texts at its top.
 func licenses(m goModule) ([]string, error) {
 	files, err := texts(m)
 	if err != nil {
@@ -124,7 +124,7 @@ func licenses(m goModule) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// listModules writes a line for each module that is linked into the commands of one.
+// listModules writes a line for each module that is linked into the commands of a module.
 func listModules(out io.Writer, dir string) error {
 	all, err := linked(dir)
 	if err != nil {
@@ -144,7 +144,7 @@ func listModules(out io.Writer, dir string) error {
 	return errors.Join(errs...)
 }
 
-// writeLicenses writes the legal texts of those modules.
+// writeLicenses writes the legal texts of these modules.
 func writeLicenses(out io.Writer, dir string) error {
 	all, err := linked(dir)
 	if err != nil {

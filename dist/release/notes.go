@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// notes writes the section of a version in a change log of the form of Keep a Changelog:
-// "## [1.2.0] - 2026-03-01" and what follows until the next one. The version of a tag
-// has a v before it; Unreleased is what comes next.
+// notes writes the section of a version from a change log in the format of Keep a Changelog:
+// "## [1.2.0] - 2026-03-01" and the text until the next such heading. The version of a tag
+// is preceded by a v; Unreleased is the next version.
 func notes(out io.Writer, version, file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {

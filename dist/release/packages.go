@@ -13,10 +13,10 @@ import (
 	"strings"
 )
 
-// docs is where Debian's packages have their licenses, in a root file system.
+// docs is the directory of the licenses of Debian packages in a root file system.
 const docs = "usr/share/doc"
 
-// copyrights are the files below docs of a root file system, and where symbolic links lead.
+// copyrights are the files below docs of a root file system, and the targets of symbolic links.
 type copyrights struct{ files, links map[string]string }
 
 func readCopyrights(archive io.Reader) (copyrights, error) {
@@ -52,7 +52,7 @@ func readCopyrights(archive io.Reader) (copyrights, error) {
 // of returns the copyright file of a package, through links of the file or of its directory.
 func (c copyrights) of(pkg string) (string, bool) {
 	dir := path.Join(docs, pkg)
-	for range 5 { // links do not go in circles for longer than that
+	for range 5 { // a bound for circular links
 		if text, ok := c.files[path.Join(dir, "copyright")]; ok {
 			return text, true
 		}
@@ -74,9 +74,9 @@ var (
 	gnuLicense      = regexp.MustCompile(`(?i)gnu\s+(lesser\s+|library\s+)?general\s+public\s+license`)
 )
 
-// debianLicenses names what a copyright file of Debian names: the fields of the
-// machine-readable form, else the common licenses it refers to and those it quotes, or
-// the GNU licenses that it names.
+// debianLicenses returns the licenses in a Debian copyright file: the fields of the
+// machine-readable format, otherwise the common licenses it refers to and those it quotes, or
+// the GNU licenses that it mentions.
 func debianLicenses(text string) []string {
 	var names []string
 	if machineReadable.MatchString(text) {
@@ -91,7 +91,7 @@ func debianLicenses(text string) []string {
 	}
 	for _, found := range gnuLicense.FindAllStringSubmatch(text, -1) {
 		if slices.ContainsFunc(names, func(n string) bool { return strings.Contains(n, "GPL") }) {
-			break // it was more exact before
+			break // the licenses found so far are more exact
 		}
 		if found[1] != "" {
 			names = append(names, "LGPL")
@@ -103,7 +103,7 @@ func debianLicenses(text string) []string {
 	return slices.Compact(names)
 }
 
-// listPackages writes a line for each package: the list has a name and a version on each.
+// listPackages writes a line for each package; each line of list has a name and a version.
 func listPackages(out io.Writer, list, root string) error {
 	text, err := os.ReadFile(list)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestMain lets the test be the command, for scripts that the tests run.
+// TestMain lets the test binary run as the command, for scripts that the tests run.
 func TestMain(m *testing.M) {
 	if os.Getenv("RELEASE_COMMAND") != "" {
 		main()
@@ -57,7 +57,7 @@ func write(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// TestLicenses: the texts at the top say what a module is under; all are handed on.
+// TestLicenses: the texts at the top of a module determine its licenses; all texts are passed on.
 func TestLicenses(t *testing.T) {
 	m := goModule{Path: "example.com/m", Version: "v1.0.0", Dir: write(t, map[string]string{
 		"LICENSE": mit, "license.go": "package m", "NOTICE": "made by somebody", "third/LICENSE.txt": bsd, "testdata/COPYING": "other",
@@ -76,7 +76,7 @@ func TestLicenses(t *testing.T) {
 	}
 }
 
-// TestModules: the license of every module that ovnkube is linked with is known.
+// TestModules: the licenses of all modules that are linked into ovnkube are known.
 func TestModules(t *testing.T) {
 	var out bytes.Buffer
 	if err := listModules(&out, "../../go-controller"); err != nil {
@@ -110,7 +110,7 @@ func TestDebianLicenses(t *testing.T) {
 	}
 }
 
-// archive makes a root file system; what starts with -> is a symbolic link.
+// archive creates a root file system; content that starts with -> is the target of a symbolic link.
 func archive(t *testing.T, files map[string]string) string {
 	t.Helper()
 	var content bytes.Buffer
@@ -168,7 +168,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestChangeLog: there is something to say of the next release.
+// TestChangeLog: the section of the next release is not empty.
 func TestChangeLog(t *testing.T) {
 	if err := notes(&bytes.Buffer{}, "Unreleased", "../../CHANGELOG.md"); err != nil {
 		t.Error(err)

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// builtImage is the name that the manifests have for the image.
+// builtImage is the image's name in the manifests.
 const builtImage = "image: ovnkube:latest\n"
 
 // render writes the manifests of a kustomization.

@@ -15,8 +15,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// fakeGo stands for the go command: it builds this test for the command release, and for
-// ovnkube files that say how they were built. There is one module, beside the standard library.
+// fakeGo replaces the go command: as the command release it builds this test binary, and as
+// ovnkube files that contain how they were built. There is one module besides the standard library.
 const fakeGo = `#!/bin/sh
 set -eu
 case $1 in
@@ -34,7 +34,7 @@ env)
 esac
 `
 
-// fakeImage stands for dist/images/build.sh: the image has the name and the binary.
+// fakeImage replaces dist/images/build.sh: the image contains its name and the binary.
 const fakeImage = `#!/bin/sh
 set -eu
 mkdir -p "$IMAGE_ROOT"
@@ -43,7 +43,7 @@ echo "ovn 1.2" >"$IMAGE_ROOT/ovnkube-packages"
 { echo "image $IMAGE of"; cat "$1/bin/ovnkube"; } >"$1/image.tar"
 `
 
-// project is a repository with what the script needs of this one.
+// project is a repository with those files of this one that the script needs.
 type project struct {
 	dir, path string
 }
@@ -79,7 +79,7 @@ func newProject(t *testing.T) project {
 	return p
 }
 
-// write writes a file that can be run.
+// write writes an executable file.
 func (p project) write(t *testing.T, name, text string) {
 	t.Helper()
 	path := filepath.Join(p.dir, name)
@@ -100,7 +100,7 @@ func (p project) read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// run runs a command in the repository, with nobody's settings of git.
+// run runs a command in the repository, without any user's git settings.
 func (p project) run(name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = p.dir
@@ -117,7 +117,7 @@ func (p project) git(t *testing.T, args ...string) {
 	}
 }
 
-// release runs the script and returns the names of what is released then.
+// release runs the script and returns the names of the released files.
 func (p project) release(t *testing.T) []string {
 	t.Helper()
 	if out, err := p.run("dist/release/release.sh", "_output"); err != nil {
@@ -176,7 +176,7 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// kinds counts the objects of a file of manifests, by kind, and returns the images in it.
+// kinds counts the objects in manifests by kind, and returns the images.
 func kinds(t *testing.T, text string) (map[string]int, []string) {
 	t.Helper()
 	counts := map[string]int{}
@@ -204,7 +204,7 @@ func kinds(t *testing.T, text string) (map[string]int, []string) {
 	return counts, slices.Compact(images)
 }
 
-// TestReleasedManifests: each file is all that one way of installing takes, with the released image.
+// TestReleasedManifests: each file has everything that one way of installing needs, with the released image.
 func TestReleasedManifests(t *testing.T) {
 	p := newProject(t)
 	p.git(t, "tag", "v1.2.0")
@@ -233,7 +233,7 @@ func TestReleasedManifests(t *testing.T) {
 	}
 }
 
-// TestTry releases what has no tag: the version says so, and the notes are those of what comes next.
+// TestTry releases a commit without a tag: the version shows that, and the notes are those of the next version.
 func TestTry(t *testing.T) {
 	p := newProject(t)
 	p.git(t, "tag", "v1.1.0")
@@ -254,7 +254,7 @@ func TestTry(t *testing.T) {
 	}
 }
 
-// TestNoRelease: a tag that cannot be released leaves what was released before, and nothing else.
+// TestNoRelease: a failed release leaves the previous one unchanged, and no other files.
 func TestNoRelease(t *testing.T) {
 	for name, tc := range map[string]struct {
 		tag, file, text, want string

@@ -12,10 +12,10 @@ import (
 	"github.com/rhysd/actionlint"
 )
 
-// lint returns what is wrong with a workflow: its schema, expressions, inputs of known actions.
+// lint returns the errors in a workflow: in its schema, expressions, and inputs of known actions.
 func lint(t *testing.T, name string, text []byte) []*actionlint.Error {
 	t.Helper()
-	// Without shellcheck and pyflakes, which a machine may have or not.
+	// Without shellcheck and pyflakes, which may not be installed.
 	linter, err := actionlint.NewLinter(io.Discard, &actionlint.LinterOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +27,7 @@ func lint(t *testing.T, name string, text []byte) []*actionlint.Error {
 	return found
 }
 
-// made returns the targets of make that a workflow runs.
+// made returns the make targets that a workflow runs.
 func made(t *testing.T, text []byte) []string {
 	t.Helper()
 	workflow, errs := actionlint.Parse(text)
@@ -50,7 +50,7 @@ func made(t *testing.T, text []byte) []string {
 	return targets
 }
 
-// TestWorkflows: the workflows are valid, and run targets that the Makefile has: all tests,
+// TestWorkflows: the workflows are valid, and run targets that exist in the Makefile: all tests,
 // those on kind, and a release.
 func TestWorkflows(t *testing.T) {
 	files, err := filepath.Glob("../../.github/workflows/*.yml")
@@ -85,7 +85,7 @@ func TestWorkflows(t *testing.T) {
 	}
 }
 
-// TestLint: what is wrong in a workflow is found.
+// TestLint: errors in a workflow are found.
 func TestLint(t *testing.T) {
 	const valid = "on: push\njobs:\n  a:\n    runs-on: ubuntu-24.04\n    steps:\n      - uses: actions/checkout@v4\n        with: {fetch-depth: 0}\n      - run: make test lint\n"
 	if found := lint(t, "valid.yml", []byte(valid)); len(found) > 0 {

@@ -1,5 +1,5 @@
-// Package monitoring has a real Prometheus scrape a cluster while a node fails, and asks it
-// what the dashboard and the alerts ask.
+// Package monitoring makes a real Prometheus scrape a cluster while a node fails, and runs
+// the queries of the dashboard and the alerts.
 //
-// "make monitoring-test" runs it: it needs root, and Prometheus, which that installs.
+// "make monitoring-test" runs it. It needs root, and Prometheus, which the make target installs.
 package monitoring

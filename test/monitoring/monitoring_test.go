@@ -17,14 +17,14 @@ import (
 // patience is how long the cluster and Prometheus together may take for a step.
 const patience = 4 * time.Minute
 
-// first is the node that fails, second the one that follows it.
+// first is the node that fails, second the one that takes over.
 var first, second = labtest.Nodes[1], labtest.Nodes[2]
 
 // drawn are the panels that the documentation shows.
 var drawn = []string{"Reachability", "Egress addresses by node", "EgressServices by host", "Stages of failovers, median"}
 
-// greater are panels whose numbers say nothing as long as they are 0, and by how many series
-// the failover is to be seen there.
+// greater are panels whose values are meaningless while they are 0, and in how many series of each
+// the failover must be visible.
 var greater = map[string]int{
 	"Unreachable nodes":                    1,
 	"Without node":                         1,
@@ -37,8 +37,8 @@ var greater = map[string]int{
 	"EgressServices by host":               2,
 }
 
-// TestMonitoring has a node fail that holds the addresses of EgressIPs and serves
-// EgressServices, while Prometheus looks.
+// TestMonitoring lets a node fail that holds the addresses of EgressIPs and serves
+// EgressServices, while Prometheus scrapes the cluster.
 func TestMonitoring(t *testing.T) {
 	l := labtest.Start(t, "monitoring", lab.Options{Name: fmt.Sprintf("monitoring-%d", os.Getpid()), GatewayMode: "shared", Install: "manifests"})
 	w := &watched{Lab: l, prometheus: startPrometheus(t, l), from: time.Now()}
@@ -54,7 +54,7 @@ type watched struct {
 	*lab.Lab
 	prometheus
 	from, to time.Time
-	marks    []plot.Tick // what happened, in seconds since the beginning
+	marks    []plot.Tick // events, in seconds since the beginning
 }
 
 func (w *watched) mark(what string) {
@@ -68,7 +68,7 @@ func (w *watched) kubectl(t *testing.T, args ...string) {
 	}
 }
 
-// prepare makes objects and pods that select them. Only the first node can be chosen then.
+// prepare creates the objects and their pods. At that time only the first node can be chosen.
 func (w *watched) prepare(t *testing.T) {
 	w.kubectl(t, "label", "node", first, "k8s.ovn.org/egress-assignable=")
 	w.kubectl(t, "apply", "--filename=testdata/objects.yaml")
@@ -93,7 +93,7 @@ func served(node, at string) string {
 	return fmt.Sprintf(`(ovnkube_egressip_addresses{node=%[1]q,state="programmed"}%[2]s == 2 and on(node) ovnkube_egressservice_hosted{node=%[1]q}%[2]s == 2)`, node, at)
 }
 
-// failover takes the power of the first node until the alert fires, and gives it back.
+// failover cuts the power of the first node until the alert fires, and then starts the node again.
 func (w *watched) failover(t *testing.T) {
 	w.mark("power lost")
 	if err := w.Kin.Node(t.Context(), "kill", first); err != nil {
@@ -110,7 +110,7 @@ func (w *watched) failover(t *testing.T) {
 	w.until(t, "the alert about what is not programmed", `ALERTS{alertname="OvnkubeEgressNotProgrammed",alertstate="firing",kind="EgressService",reason="NetworkNotFound"}`)
 }
 
-// dashboard fails where a query has returned no number in all the time.
+// dashboard fails the test if a query never returned a number.
 func (w *watched) dashboard(t *testing.T) {
 	d, err := monitoring.ReadDashboard(dist)
 	if err != nil {
@@ -153,8 +153,8 @@ func (w *watched) dashboard(t *testing.T) {
 	}
 }
 
-// alerts fails where a series that an alert is about has never been there, where Prometheus
-// cannot evaluate one, and where one fires that has no reason to.
+// alerts fails the test if a series that an alert uses never existed, if Prometheus
+// cannot evaluate an alert, or if one fires without a reason.
 func (w *watched) alerts(t *testing.T) {
 	rules, err := monitoring.ReadAlerts(dist)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/plot"
 )
 
-// units are those of Grafana, as they are written at an axis.
+// units maps Grafana's units to axis labels.
 var units = map[string]string{"s": "s", "ops": "/s", "pps": "/s"}
 
-// curve is a series as it is drawn: interrupted where there is no number.
+// curve returns the curve of a series, which is interrupted where there is no number.
 func (w *watched) curve(target monitoring.Target, s series) plot.Curve {
 	c := plot.Curve{Name: target.Name(s.Metric)}
 	last := math.NaN()
@@ -41,7 +41,7 @@ func (w *watched) draw(t *testing.T, panel monitoring.Panel, curves []plot.Curve
 	largest := 0.0
 	for _, c := range curves {
 		for _, p := range c.Points {
-			if p[1] > largest { // false for what is no number
+			if p[1] > largest { // false for NaN
 				largest = p[1]
 			}
 		}

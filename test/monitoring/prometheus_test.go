@@ -21,24 +21,24 @@ import (
 )
 
 const (
-	// machine is the host outside of the cluster on which Prometheus runs.
+	// machine is the host outside the cluster on which Prometheus runs.
 	machine = "prometheus"
-	// dir is where it has its files there.
+	// dir is the directory of its files there.
 	dir = "/run/prometheus"
-	// dist is what users get.
+	// dist is the directory of the files for users.
 	dist = "../../dist/monitoring"
-	// step is the time between two scrapes, as dist has it, and between two points of a plot.
+	// step is the time between two scrapes, as configured in dist, and between two points of a plot.
 	step = 15 * time.Second
-	// rateInterval is what Grafana makes $__rate_interval at that.
+	// rateInterval is the value that Grafana gives $__rate_interval with that step.
 	rateInterval = "1m"
 )
 
-// prometheus is a Prometheus that runs.
+// prometheus is a running Prometheus.
 type prometheus struct {
 	url string
 }
 
-// startPrometheus has Prometheus scrape the cluster with the configuration and the rules of
+// startPrometheus makes Prometheus scrape the cluster with the configuration and the rules in
 // dist until the test ends.
 func startPrometheus(t *testing.T, l *lab.Lab) prometheus {
 	t.Helper()
@@ -53,7 +53,7 @@ func startPrometheus(t *testing.T, l *lab.Lab) prometheus {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.Marshal(rules) // which is YAML
+	text, err := json.Marshal(rules) // JSON is valid YAML
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func startPrometheus(t *testing.T, l *lab.Lab) prometheus {
 			t.Fatal(err)
 		}
 	}
-	// It ends when the standard input does.
+	// Prometheus ends when its standard input is closed.
 	run, err := l.Kin.ExecAttached(machine, "sh", "-c", fmt.Sprintf("prometheus --config.file=%[1]s/prometheus.yaml --storage.tsdb.path=%[1]s/data "+
 		"--web.listen-address=127.0.0.1:9090 --log.level=warn </dev/null & cat; kill $!; wait $!", dir))
 	if err != nil {
@@ -82,7 +82,7 @@ func startPrometheus(t *testing.T, l *lab.Lab) prometheus {
 	return p
 }
 
-// configuration is that of dist with the addresses of the nodes.
+// configuration returns the configuration in dist with the addresses of the nodes.
 func configuration(t *testing.T, l *lab.Lab) string {
 	t.Helper()
 	text, err := os.ReadFile(dist + "/prometheus.yaml")
@@ -107,7 +107,7 @@ func configuration(t *testing.T, l *lab.Lab) string {
 	return string(text)
 }
 
-// series are the values of a query under the same labels.
+// series has the values of a query with the same labels.
 type series struct {
 	Metric map[string]string `json:"metric"`
 	Values []sample          `json:"values"`
@@ -140,7 +140,7 @@ func (s series) numbers() (n int, largest float64) {
 	return n, largest
 }
 
-// get asks for a path of the HTTP API and decodes the data of the answer.
+// get requests a path of the HTTP API and decodes the data of the response.
 func (p prometheus) get(ctx context.Context, path string, query url.Values, data any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/api/v1/"+path+"?"+query.Encode(), nil)
 	if err != nil {
@@ -165,7 +165,7 @@ func (p prometheus) get(ctx context.Context, path string, query url.Values, data
 	return nil
 }
 
-// between returns what a query has returned at each step from a time until another.
+// between returns the results of a query at each step between two times.
 func (p prometheus) between(ctx context.Context, query string, from, to time.Time) ([]series, error) {
 	var data struct {
 		Result []series `json:"result"`

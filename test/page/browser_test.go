@@ -18,7 +18,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// program is Chromium without a display, as Debian names it.
+// program is Debian's name of headless Chromium.
 const program = "chromium-headless-shell"
 
 // browser is a tab.
@@ -26,17 +26,17 @@ type browser struct {
 	ctx context.Context
 
 	mu    sync.Mutex
-	wrong []string // what the page must not do
-	asked []string // what it asked for
+	wrong []string // things that the page must not do
+	asked []string // URLs that it requested
 }
 
-// open opens a page in a browser of its own, which ends with the test.
+// open opens a page in a new browser, which ends with the test.
 func open(t *testing.T, url string, further ...chromedp.ExecAllocatorOption) *browser {
 	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, // root has none
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, // Chromium has no sandbox for root
 		chromedp.WindowSize(1200, 1000))
 	options = append(options, further...)
-	// The test's own context ends before the browser can be told to.
+	// The test's own context ends before the browser can be closed.
 	ctx, end := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
 	ctx, _ = chromedp.NewContext(ctx)
 	t.Cleanup(func() {
@@ -67,7 +67,7 @@ func open(t *testing.T, url string, further ...chromedp.ExecAllocatorOption) *br
 	return b
 }
 
-// note remembers what the browser tells of the page.
+// note records the browser's events about the page.
 func (b *browser) note(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,7 +77,7 @@ func (b *browser) note(event any) {
 	case *runtime.EventExceptionThrown:
 		b.wrong = append(b.wrong, e.ExceptionDetails.Error())
 	case *log.EventEntryAdded:
-		// That a request is answered with an error is no fault of the page.
+		// If a request is answered with an error, that is not the page's fault.
 		if e.Entry.Source != log.SourceNetwork {
 			b.wrong = append(b.wrong, fmt.Sprintf("%s: %s", e.Entry.Source, e.Entry.Text))
 		}
@@ -91,7 +91,7 @@ func (b *browser) do(t *testing.T, actions ...chromedp.Action) {
 	}
 }
 
-// text returns what a part of the page shows; nothing where it is hidden.
+// text returns the visible text of a part of the page; it is empty if the part is hidden.
 func (b *browser) text(selector string) (string, error) {
 	var text string
 	quoted, err := json.Marshal(selector)
@@ -102,7 +102,7 @@ func (b *browser) text(selector string) (string, error) {
 	return text, err
 }
 
-// shows reports whether a part of the page shows all of some texts.
+// shows returns an error unless a part of the page shows all of the given texts.
 func (b *browser) shows(selector string, want ...string) error {
 	text, err := b.text(selector)
 	if err != nil {
@@ -116,7 +116,7 @@ func (b *browser) shows(selector string, want ...string) error {
 	return nil
 }
 
-// names fails where a screen reader has no name for something that can be operated.
+// names fails the test if a control has no name for screen readers.
 func (b *browser) names(t *testing.T) {
 	t.Helper()
 	var nodes []*accessibility.Node
@@ -126,7 +126,7 @@ func (b *browser) names(t *testing.T) {
 	}))
 	value := func(v *accessibility.Value) (text string) {
 		if v != nil {
-			_ = json.Unmarshal(v.Value, &text) // what is no text is nothing
+			_ = json.Unmarshal(v.Value, &text) // values other than strings are ignored
 		}
 		return text
 	}
@@ -145,7 +145,7 @@ func (b *browser) names(t *testing.T) {
 	}
 }
 
-// screenshot keeps a picture of the whole page in both themes, where $PAGE_SCREENSHOTS says so.
+// screenshot saves pictures of the whole page in both themes if $PAGE_SCREENSHOTS is set.
 func (b *browser) screenshot(t *testing.T, name string) {
 	t.Helper()
 	dir := os.Getenv("PAGE_SCREENSHOTS")

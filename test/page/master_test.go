@@ -36,8 +36,8 @@ func (p *pageTest) kubectl(t *testing.T, args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// master has the masters serve the page, as docs/page.md says, and opens it with tokens of
-// accounts that may see it and that may not.
+// master makes the masters serve the page, as docs/page.md describes, and opens it with tokens of
+// accounts that may see it and of accounts that may not.
 func (p *pageTest) master(t *testing.T) {
 	server := p.serveOnMaster(t)
 	p.kubectl(t, "create", "serviceaccount", viewer)
@@ -90,13 +90,13 @@ func (p *pageTest) master(t *testing.T) {
 	}
 }
 
-// masterServer is the page of a master, reached over its certificate.
+// masterServer is the page of a master, served with the master's certificate.
 type masterServer struct {
 	url    string
 	client *http.Client
 }
 
-// serveOnMaster gives the masters a certificate and has them serve the page.
+// serveOnMaster gives the masters a certificate and makes them serve the page.
 func (p *pageTest) serveOnMaster(t *testing.T) masterServer {
 	t.Helper()
 	ctx := t.Context()
@@ -108,7 +108,7 @@ func (p *pageTest) serveOnMaster(t *testing.T) masterServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	loopback := netip.MustParseAddr("127.0.0.1") // where the way there begins
+	loopback := netip.MustParseAddr("127.0.0.1") // where the connection begins
 	text, _, err := authority.Ensure(pki.Text{}, pki.Subject{Name: "page", Addresses: []netip.Addr{addresses[0], loopback}, Server: true}, time.Now(), time.Hour)
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func (p *pageTest) serveOnMaster(t *testing.T) masterServer {
 	return masterServer{"https://" + forward, &http.Client{Transport: transport}}
 }
 
-// get asks for a path with a token, and returns the status and the text of the answer.
+// get requests a path with a token, and returns the status and the text of the response.
 func (s masterServer) get(t *testing.T, path, token string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+path, nil)

@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	// patience is how long the page may take to show what is to come.
+	// patience is how long the page may take to show an expected change.
 	patience = 2 * time.Minute
 	name     = "web"
 )
@@ -39,8 +39,8 @@ var (
 	workers = labtest.Nodes[1:]
 )
 
-// TestPage looks at the page while nothing is wrong, while a node fails, and while there is
-// no answer or no right to one.
+// TestPage tests the page while nothing is wrong, while a node fails, and when there is
+// no answer or no permission.
 func TestPage(t *testing.T) {
 	l := labtest.Start(t, "page", lab.Options{Name: fmt.Sprintf("page-%d", os.Getpid()), GatewayMode: "shared", Install: "manifests"})
 	p := &pageTest{Lab: l}
@@ -61,7 +61,7 @@ type pageTest struct {
 	*browser
 }
 
-// prepare makes an EgressIP and an EgressService for a pod each.
+// prepare creates an EgressIP and an EgressService, each for one pod.
 func (p *pageTest) prepare(t *testing.T) {
 	ctx := t.Context()
 	for _, node := range workers {
@@ -137,7 +137,7 @@ func (p *pageTest) serve(t *testing.T, kubeconfig string) string {
 	return strings.TrimSpace(url)
 }
 
-// until waits until the page is as will wants it.
+// until waits until will returns no error about the page.
 func (b *browser) until(t *testing.T, what string, will func() error) {
 	t.Helper()
 	if err := lab.Until(t.Context(), patience, "the page to show "+what, func(context.Context) error { return will() }); err != nil {
@@ -148,7 +148,7 @@ func (b *browser) until(t *testing.T, what string, will func() error) {
 // row is the row of the EgressIP.
 const row = `#object-rows tr:has([data-key="explain EgressIP/` + name + `"])`
 
-// holder returns the node that the page gives the address to.
+// holder returns the node that has the address according to the page.
 func (p *pageTest) holder() (string, error) {
 	return p.text(row + " td:nth-of-type(3)")
 }
@@ -197,7 +197,7 @@ func (p *pageTest) keyboard(t *testing.T) {
 	p.do(t, chromedp.Evaluate(`document.querySelector("#explain-answer").replaceChildren()`, nil))
 }
 
-// failover takes the power of the node that holds the address.
+// failover cuts the power of the node that holds the address.
 func (p *pageTest) failover(t *testing.T) {
 	from, err := p.holder()
 	if err != nil {
@@ -233,7 +233,7 @@ func (p *pageTest) failover(t *testing.T) {
 	})
 }
 
-// noRights shows the page to somebody whom the API server answers nothing.
+// noRights opens the page as a user without any permissions.
 func (p *pageTest) noRights(t *testing.T) {
 	config, err := clientcmd.LoadFromFile(p.Kubeconfig)
 	if err != nil {
@@ -267,7 +267,7 @@ func (p *pageTest) noToken(t *testing.T) {
 	b.until(t, "the objects", func() error { return b.shows("#object-rows", "EgressIP/"+name) })
 }
 
-// noMaster stops the master: the page says so, and shows what there is.
+// noMaster stops the master: the page reports that, and continues to show the objects.
 func (p *pageTest) noMaster(t *testing.T) {
 	scale := func(masters int) {
 		p.kubectl(t, "--namespace=ovn-kubernetes", "scale", "deployment", "ovnkube-master", fmt.Sprintf("--replicas=%d", masters))
@@ -281,7 +281,7 @@ func (p *pageTest) noMaster(t *testing.T) {
 	p.until(t, "that all is in place again", func() error { return p.shows("#verdict", "All of it is in place") })
 }
 
-// noAPIServer stops the API server: the page shows what it said before.
+// noAPIServer stops the API server: the page shows the previous data.
 func (p *pageTest) noAPIServer(t *testing.T) {
 	if err := p.Kin.Service(t.Context(), "stop", lab.ControlPlane, "kube-apiserver"); err != nil {
 		t.Fatal(err)
