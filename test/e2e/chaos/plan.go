@@ -1,7 +1,7 @@
-// Package chaos draws faults: which, where, and for how long. The same seed draws the
-// same ones.
+// Package chaos draws random faults: what fails, where and for how long. The same seed always
+// yields the same faults.
 //
-// Callers: the test that makes them happen to a cluster.
+// Callers: the test that injects them into a cluster.
 package chaos
 
 import (
@@ -12,22 +12,22 @@ import (
 	"time"
 )
 
-// Kind is a kind of faults.
+// Kind is a kind of fault.
 type Kind string
 
-// The kinds of faults. Of what Target is the description says where it is not empty.
+// The kinds of faults. The comments say what Target holds for kinds that use it.
 const (
-	Kill      Kind = "kill"                   // SIGKILL to a process, Target
-	Stop      Kind = "stop"                   // SIGSTOP to a process, Target
-	CutOff    Kind = "cut off"                // what a process, Target, sends and gets by TCP is lost
+	Kill      Kind = "kill"                   // SIGKILL to the process Target
+	Stop      Kind = "stop"                   // SIGSTOP to the process Target
+	CutOff    Kind = "cut off"                // drop all TCP traffic of the process Target
 	LinkDown  Kind = "uplink down"            //
-	Loss      Kind = "packet loss"            // of a share of what leaves by the uplink, Target per cent
+	Loss      Kind = "packet loss"            // percentage of packets dropped on the uplink, in Target
 	Power     Kind = "power cut"              //
 	APIServer Kind = "API server away"        //
 	Disk      Kind = "disk of databases full" //
-	Partition Kind = "partition"              // from another node, Target
+	Partition Kind = "partition"              // from the node Target
 	Bridge    Kind = "bridge deleted"         // Target
-	Flush     Kind = "flushed"                // what ovnkube has in the kernel of one kind, Target
+	Flush     Kind = "flushed"                // everything of one kind, Target, that ovnkube has in the kernel
 )
 
 // Fault is one thing that goes wrong.
@@ -35,11 +35,11 @@ type Fault struct {
 	Kind   Kind
 	Node   string
 	Target string
-	// For is how long it lasts; 0 where nobody takes it back.
+	// For is how long it lasts; 0 if nothing reverts it.
 	For time.Duration
 }
 
-// String is the fault as it is printed.
+// String formats the fault for output.
 func (f Fault) String() string {
 	text := string(f.Kind)
 	if f.Target != "" {
@@ -52,15 +52,15 @@ func (f Fault) String() string {
 	return text
 }
 
-// Step is what goes wrong at once.
+// Step is a set of faults that happen at the same time.
 type Step struct {
 	Number int
 	Faults []Fault
-	// Change reports whether somebody changes something at the same time.
+	// Change reports whether cluster objects are changed at the same time.
 	Change bool
 }
 
-// String is the step as it is printed.
+// String formats the step for output.
 func (s Step) String() string {
 	texts := make([]string, len(s.Faults))
 	for i, f := range s.Faults {
@@ -73,36 +73,37 @@ func (s Step) String() string {
 	return text
 }
 
-// Has reports whether a fault of a kind is among those of the step.
+// Has reports whether one of the step's faults is of the given kind.
 func (s Step) Has(kind Kind) bool {
 	return slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind == kind })
 }
 
-// Cluster is what faults can happen to.
+// Cluster is what faults can be injected into.
 type Cluster struct {
-	// Nodes are all, the one with the control plane first.
+	// Nodes are all nodes, the control-plane node first.
 	Nodes []string
-	// Central are the processes of the control plane, Local those of every node.
+	// Central are the processes of the control plane, Local those on every node.
 	Central, Local []Process
-	// Bridges are those of every node, Kernel what ovnkube has in every node's kernel.
+	// Bridges are the bridges on every node, Kernel the kinds of state that ovnkube has in every
+	// node's kernel.
 	Bridges, Kernel []string
 }
 
-// Process is one that faults can happen to.
+// Process is a process that faults can be injected into.
 type Process struct {
 	Name string
-	// TCP reports whether it can be cut off: it talks to others by TCP.
+	// TCP reports whether the process can be cut off, because it communicates by TCP.
 	TCP bool
 }
 
-// kinds are those that are drawn, each as often as it is listed.
+// kinds are the kinds that are drawn; a kind listed twice is drawn twice as often.
 var kinds = []Kind{Kill, Kill, Stop, Stop, CutOff, LinkDown, Loss, Power, APIServer, Disk, Partition, Bridge, Flush}
 
-// Plan draws steps. The first ones are the same whatever their number.
+// Plan draws steps. The first steps are the same for any number.
 func Plan(seed uint64, number int, cluster Cluster) []Step {
 	steps := make([]Step, number)
 	for i := range steps {
-		// Each has randomness of its own, so that what one step draws does not move the others.
+		// A generator for each step, so that what one step draws does not affect the others.
 		random := rand.New(rand.NewPCG(seed, uint64(i)))
 		first := draw(random, cluster)
 		step := Step{Number: i + 1, Faults: []Fault{first}}
@@ -113,16 +114,15 @@ func Plan(seed uint64, number int, cluster Cluster) []Step {
 			}
 			step.Faults = append(step.Faults, second)
 		}
-		// A disk that is full does nothing to who writes nothing.
+		// A full disk affects only those who write to it.
 		step.Change = random.IntN(3) == 0 || step.Has(Disk)
 		steps[i] = step
 	}
 	return steps
 }
 
-// together reports whether two faults do not stand in each other's way: of a process that
-// is gone nothing can be stopped, and with a node that has no power nothing can be done.
-// Processes that are killed can be neighbours.
+// together reports whether two faults can be combined: a process that is gone cannot be stopped,
+// and on a node without power nothing can be done. Two processes may be killed on the same node.
 func together(a, b Fault) bool {
 	if a.Kind == Kill && b.Kind == Kill {
 		return a != b
@@ -159,7 +159,7 @@ func draw(random *rand.Rand, c Cluster) Fault {
 	case Loss:
 		f.Target = fmt.Sprintf("%d%%", 5+random.IntN(46))
 	case Power:
-		// The databases are in the memory of the control plane.
+		// The databases are in memory on the control-plane node.
 		f.Node = pick(random, c.Nodes[1:])
 	case APIServer:
 		f.Node, f.For = c.Nodes[0], between(random, 5, 30)
@@ -180,7 +180,7 @@ func draw(random *rand.Rand, c Cluster) Fault {
 
 func pick[T any](random *rand.Rand, from []T) T { return from[random.IntN(len(from))] }
 
-// between is a number of seconds.
+// between returns a random number of seconds.
 func between(random *rand.Rand, least, most int) time.Duration {
 	return time.Duration(least+random.IntN(most-least+1)) * time.Second
 }

@@ -1,8 +1,7 @@
-// Command demo shows an EgressService on a real cluster of three nodes: it
-// creates the cluster, walks through docs/egress-service.md with real pods and a
-// host outside, and removes the cluster. It exits 0 only where every step showed
-// what it must. DEMO_KEEP=1 leaves the cluster standing; GATEWAY_MODE chooses
-// the gateway mode, local where it is not set.
+// Command demo shows an EgressService on a real cluster of three nodes: it creates the cluster,
+// walks through docs/egress-service.md with real pods and an outside host, and deletes the cluster.
+// It exits with 0 only if every step showed what it should. DEMO_KEEP=1 keeps the cluster;
+// GATEWAY_MODE sets the gateway mode, local by default.
 package main
 
 import (
@@ -48,7 +47,7 @@ func demo(ctx context.Context) (err error) {
 	return err
 }
 
-// finish removes the cluster, or says how to go on with it.
+// finish deletes the cluster, or prints how to continue with it.
 func finish(l *lab.Lab) error {
 	if keep := os.Getenv("DEMO_KEEP"); keep != "" && keep != "0" {
 		fmt.Printf("\nThe cluster is left standing:\n\n  export KUBECONFIG=%s\n  %s exec --name %s %s -- ovn-nbctl show\n  %s delete cluster --name %s\n",
@@ -56,7 +55,7 @@ func finish(l *lab.Lab) error {
 		return l.Release()
 	}
 	fmt.Printf("\n=== Removing the cluster\n\n")
-	// The demo may have been interrupted: its context is no measure here.
+	// The demo may have been interrupted, so its context cannot be used here.
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	return l.Close(ctx)

@@ -2,61 +2,61 @@ package figures
 
 import "time"
 
-// The bounds of what the documents promise. A planned move and the death of a process
-// that no packet depends on need not lose a packet; what is allowed for them is what
-// the machine's load does.
+// Bounds for what the documentation promises. A planned move, or the death of a process that
+// packets do not depend on, should not lose any packets; what is allowed for them accounts for the
+// load of the machine.
 var (
-	// EgressServiceFailover is from the loss of a host's power to the first packet by the
-	// next host: docs/egress-service.md.
+	// EgressServiceFailover is the time from a host's power loss to the first packet sent through
+	// the next host: docs/egress-service.md.
 	EgressServiceFailover = Bound{Promised: 2 * time.Second, Factor: 1}
-	// EgressIPFailover is the longest time without an answer around the loss of power of
-	// the node that has the address: docs/egress-ip.md.
+	// EgressIPFailover is the longest time without an answer around a power loss of the node that
+	// has the address: docs/egress-ip.md.
 	EgressIPFailover = Bound{Promised: 2 * time.Second, Factor: 2}
 	// Move is the longest time without an answer around a planned move, seen by pods that
 	// open a connection every 10 ms: docs/egress-ip.md.
 	Move = Bound{Promised: 100 * time.Millisecond, Factor: 20}
-	// OpenConnectionMove is how long an open TCP connection stands still in a planned
-	// move: TCP sends again after 200 ms at the earliest, and then waits twice as long.
+	// OpenConnectionMove is how long an open TCP connection stalls during a planned move: TCP
+	// retransmits after 200 ms at the earliest, and then backs off exponentially.
 	OpenConnectionMove = Bound{Promised: 200 * time.Millisecond, Factor: 20}
-	// OpenConnectionFailover is the same after a loss of power: what TCP has sent again in
-	// vain after 1.4 s it sends again after 3.0, and then after 6.2; on a busy machine a
-	// packet is lost now and then.
+	// OpenConnectionFailover is how long it stalls after a power loss: a retransmission that failed
+	// after 1.4 s is repeated after 3.0 s and then after 6.2 s, and on a busy machine a packet is
+	// lost now and then.
 	OpenConnectionFailover = Bound{Promised: 2 * time.Second, Factor: 4}
-	// ResetConnection is until a connection whose address changed has been reset and is
-	// made anew: docs/egress-service.md.
+	// ResetConnection is the time until a connection whose address changed has been reset and
+	// reopened: docs/egress-service.md.
 	ResetConnection = Bound{Promised: time.Second, Factor: 5}
-	// MetalLBFailover is the longest time without an answer where MetalLB announces the
-	// address by BGP and its host loses power: the hold time of the router's sessions.
+	// MetalLBFailover is the longest time without an answer when MetalLB announces the address by
+	// BGP and the host loses power: the hold time of the router's sessions.
 	MetalLBFailover = Bound{Promised: 3 * time.Second, Factor: 2}
-	// MetalLBMove is the same of a planned move: another speaker has to see the label.
+	// MetalLBMove is the same for a planned move: another speaker has to see the label.
 	MetalLBMove = Bound{Promised: time.Second, Factor: 3}
-	// Upgrade is the longest time without an answer where a node's ovnkube or ovn-controller
-	// is replaced by another version: a planned move, and at most a failover.
+	// Upgrade is the longest time without an answer while a node's ovnkube or ovn-controller is
+	// replaced by another version: a planned move, or a failover at worst.
 	Upgrade = Bound{Promised: 2 * time.Second, Factor: 2}
-	// SwitchRestart is the same where the Open vSwitch of a node restarts, whose pods have no
-	// network meanwhile: docs/operations.md.
+	// SwitchRestart is the same while Open vSwitch restarts on a node, whose pods have no network
+	// meanwhile: docs/operations.md.
 	SwitchRestart = Bound{Promised: 5 * time.Second, Factor: 2}
-	// Undisturbed is the longest time without an answer where nothing is to change.
+	// Undisturbed is the longest time without an answer when nothing should change.
 	Undisturbed = Bound{Promised: 100 * time.Millisecond, Factor: 10}
 )
 
-// Start is the time that pods take to start where many do at once. Nothing is promised of it: it
-// is what others are compared with, and the bound is a limit for a machine that stands still.
+// Start is how long pods take to start when many start at once. Nothing is promised for it: it is
+// the baseline for other figures, and the bound only catches a machine that hangs.
 var Start = Bound{Promised: 5 * time.Second, Factor: 20}
 
-// StartServed is that of pods of an EgressIP on another network: at most a second more.
+// StartServed is Start for pods selected by an EgressIP on another network: at most a second more.
 func StartServed(plain time.Duration) Bound {
 	return Bound{Promised: plain + time.Second, Factor: 2}
 }
 
-// Takeover is EgressIPFailover where a node takes over many addresses at once: at most a
-// second more than with those of one EgressIP.
+// Takeover is EgressIPFailover when a node takes over many addresses at once: at most a second more
+// than with those of a single EgressIP.
 func Takeover(one time.Duration) Bound {
 	return Bound{Promised: one + time.Second, Factor: 2}
 }
 
-// BFDDetection is how long packets still come to a gateway after its last word: the
-// detection time, and some ten milliseconds for OVN: docs/external-gateways.md.
+// BFDDetection is how long packets are still sent to a gateway after its last BFD packet: the
+// detection time, and about ten milliseconds for OVN: docs/external-gateways.md.
 func BFDDetection(detectionTime time.Duration) Bound {
 	return Bound{Promised: detectionTime + 10*time.Millisecond, Factor: 2}
 }

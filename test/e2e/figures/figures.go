@@ -15,46 +15,45 @@ import (
 	"time"
 )
 
-// Variable is the environment variable that names the file of a run; without it
-// nothing is kept.
+// Variable is the environment variable that names the file of a run; if it is not set, nothing is
+// recorded.
 const Variable = "E2E_FIGURES"
 
 // Figure is what one test measured.
 type Figure struct {
 	Name string `json:"name"`
-	// Test is where it was measured.
+	// Test is the name of the test that measured it.
 	Test string `json:"test"`
 	Unit string `json:"unit"`
-	// Values are one for each time, in the order in which they were measured.
+	// Values has a value for each measurement, in order.
 	Values []float64 `json:"values"`
-	// Promised is what the documents say, Factor how many times that is allowed here.
+	// Promised is what the documentation promises, Factor how many times as much is allowed here.
 	Promised float64 `json:"promised"`
 	Factor   float64 `json:"factor"`
-	// Stall is allowed besides: Bound.Stall.
+	// Stall is allowed in addition; see Bound.Stall.
 	Stall float64 `json:"stall,omitempty"`
 }
 
-// Limit is what no value may exceed.
+// Limit is the largest value allowed.
 func (f Figure) Limit() float64 { return f.Promised*f.Factor + f.Stall }
 
 // Worst is the largest value.
 func (f Figure) Worst() float64 { return slices.Max(f.Values) }
 
-// Median is the smallest value that half of them do not exceed.
+// Median is the smallest value that at least half of the values do not exceed.
 func (f Figure) Median() float64 {
 	sorted := slices.Sorted(slices.Values(f.Values))
 	return sorted[(len(sorted)-1)/2]
 }
 
-// Bound says how long something may take.
+// Bound is how long something may take.
 type Bound struct {
-	// Promised is what the documents say, on a machine that has nothing else to do.
+	// Promised is what the documentation promises, on a machine that is otherwise idle.
 	Promised time.Duration
-	// Factor is how many times as long it may take on two cores that a whole cluster
-	// and its tests share.
+	// Factor is how many times as long it may take on two cores shared by a whole cluster and its
+	// tests.
 	Factor float64
-	// Stall is allowed besides, where the test has seen that the machine itself stood still
-	// while it measured.
+	// Stall is allowed in addition if the test saw the machine itself stall while it measured.
 	Stall time.Duration
 }
 
@@ -63,8 +62,8 @@ func (b Bound) Limit() time.Duration {
 	return time.Duration(float64(b.Promised)*b.Factor*Slowness()) + b.Stall
 }
 
-// Slowness is how much slower than an ordinary machine this one is, as
-// $E2E_TIME_FACTOR says; at least 1.
+// Slowness is how much slower this machine is than an ordinary one, from $E2E_TIME_FACTOR; at least
+// 1.
 var Slowness = sync.OnceValue(func() float64 {
 	factor, err := strconv.ParseFloat(os.Getenv("E2E_TIME_FACTOR"), 64)
 	if err != nil || factor < 1 {
@@ -81,8 +80,8 @@ type T interface {
 	Errorf(format string, args ...any)
 }
 
-// Record keeps how long something took each time, and fails the test where one of the
-// times is longer than its bound allows. What was not measured at all fails, too.
+// Record records how long something took each time, and fails the test if any of the times exceeds
+// the bound. It also fails the test if nothing was measured.
 func Record(t T, name string, b Bound, took ...time.Duration) {
 	t.Helper()
 	f := Figure{Name: name, Test: t.Name(), Unit: "ms", Promised: milliseconds(b.Promised), Factor: b.Factor * Slowness(), Stall: milliseconds(b.Stall)}
@@ -106,8 +105,8 @@ func Record(t T, name string, b Bound, took ...time.Duration) {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Round(100*time.Microsecond)) / 1e6 }
 
-// appendTo writes a figure as a line of its own: a write of one line at the end of a
-// file is not mixed with that of another process.
+// appendTo appends a figure as one line: a single write at the end of a file is not interleaved
+// with those of other processes.
 func appendTo(path string, f Figure) error {
 	line, err := json.Marshal(f)
 	if err != nil {
@@ -139,14 +138,13 @@ func Read(r io.Reader) ([]Figure, error) {
 	return all, lines.Err()
 }
 
-// Row is a figure of all tests of one top-level test, which is a kind of cluster.
+// Row is a figure over all tests of one top-level test, which stands for a kind of cluster.
 type Row struct {
 	Name, Cluster string
 	Figure
 }
 
-// Rows joins the figures of a run that are of the same name, cluster, unit and bound, and sorts
-// them.
+// Rows merges and sorts the figures of a run that have the same name, cluster, unit and bound.
 func Rows(all []Figure) []Row {
 	var rows []Row
 	for _, f := range all {

@@ -6,8 +6,8 @@ import (
 	"text/tabwriter"
 )
 
-// WriteTable prints a run: of few values a median is all that can be said besides the
-// worst one.
+// WriteTable prints a run: with so few values, the median and the worst value are all that can be
+// said.
 func WriteTable(w io.Writer, run []Figure) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "figure\ttest\ttimes\tmedian\tworst\tpromised\tallowed")
@@ -22,7 +22,7 @@ func WriteTable(w io.Writer, run []Figure) error {
 	return tab.Flush()
 }
 
-// WriteComparison prints two runs beside each other.
+// WriteComparison prints two runs side by side.
 func WriteComparison(w io.Writer, before, after []Figure) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "figure\ttest\tmedian A\tmedian B\tworst A\tworst B\tallowed")

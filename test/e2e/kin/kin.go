@@ -1,5 +1,5 @@
-// Package kin drives the kin program: it knows its command line and nothing of
-// what a cluster is made of.
+// Package kin drives the kin program: it knows its command line, but nothing about what a cluster
+// is made of.
 //
 // Callers: the lab package, which adds what is inside a cluster.
 package kin
@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// Program is the path of the kin binary: $KIN, which the Makefile sets, or what
-// the shell would find.
+// Program returns the path of the kin binary: $KIN, which the Makefile sets, or else what is found
+// in $PATH.
 func Program() (string, error) {
 	if p := os.Getenv("KIN"); p != "" {
 		return p, nil
@@ -33,24 +33,25 @@ func Program() (string, error) {
 type Cluster struct {
 	Program string
 	Name    string
-	// Log receives what long commands print while they run; nil for nowhere.
+	// Log receives the output of long-running commands as they run; nil discards it.
 	Log io.Writer
 }
 
-// Options are those of "kin create cluster".
+// Options are the options of "kin create cluster".
 type Options struct {
 	Nodes       int
 	GatewayMode string
 	IPFamily    string
 	// Config is the path of a kin configuration file; empty for none.
 	Config string
-	// NoOvnkube makes a cluster without a network.
+	// NoOvnkube creates a cluster without a network.
 	NoOvnkube bool
-	// Install is how ovnkube comes to the nodes: "manifests", or empty for processes.
+	// Install is how ovnkube is installed on the nodes: "manifests", or empty to run it as
+	// processes.
 	Install string
 }
 
-// CreateArgs is the command line that Create runs.
+// CreateArgs returns the command line that Create runs.
 func (c Cluster) CreateArgs(o Options) []string {
 	args := []string{"create", "cluster", "--name", c.Name, "--nodes", fmt.Sprint(o.Nodes)}
 	if o.GatewayMode != "" {
@@ -71,12 +72,12 @@ func (c Cluster) CreateArgs(o Options) []string {
 	return args
 }
 
-// Create makes the cluster and returns when its nodes are ready.
+// Create creates the cluster and returns when its nodes are ready.
 func (c Cluster) Create(ctx context.Context, o Options) error {
 	return c.run(ctx, c.CreateArgs(o)...)
 }
 
-// Delete removes the cluster and everything it left on the machine.
+// Delete deletes the cluster and everything it left on the machine.
 func (c Cluster) Delete(ctx context.Context) error {
 	return c.run(ctx, "delete", "cluster", "--name", c.Name)
 }
@@ -106,15 +107,14 @@ func (c Cluster) execArgs(machine string, command []string) []string {
 	return append([]string{"exec", "--name", c.Name, machine, "--"}, command...)
 }
 
-// Attached is a command that runs on a machine for as long as its standard
-// input is open.
+// Attached is a command that runs on a machine for as long as its standard input is open.
 type Attached struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 }
 
-// ExecAttached starts a command that ends when its standard input does, so that
-// it cannot outlive the caller.
+// ExecAttached starts a command that ends when its standard input is closed, so that it cannot
+// outlive the caller.
 func (c Cluster) ExecAttached(machine string, command ...string) (*Attached, error) {
 	cmd := exec.Command(c.Program, c.execArgs(machine, command)...)
 	cmd.Stdout, cmd.Stderr = c.Log, c.Log
@@ -137,7 +137,7 @@ func (a *Attached) Close() error {
 	return a.cmd.Wait()
 }
 
-// Pipe runs a command with a connection as its standard input and output, and closes that
+// Pipe runs a command with a connection as its standard input and output, and closes the connection
 // when the command has ended.
 func (c Cluster) Pipe(ctx context.Context, machine string, conn io.ReadWriteCloser, command ...string) error {
 	defer conn.Close()
@@ -157,18 +157,17 @@ func (c Cluster) Pipe(ctx context.Context, machine string, conn io.ReadWriteClos
 	return cmd.Wait()
 }
 
-// Node changes the power of a node: action is "stop", "kill" or "start".
+// Node controls the power of a node: action is "stop", "kill" or "start".
 func (c Cluster) Node(ctx context.Context, action, node string) error {
 	return c.run(ctx, "node", action, "--name", c.Name, node)
 }
 
-// Service acts on a daemon of a node: action is "start", "stop", "restart" or "kill".
+// Service controls a daemon on a node: action is "start", "stop", "restart" or "kill".
 func (c Cluster) Service(ctx context.Context, action, node, daemon string) error {
 	return c.run(ctx, "service", action, "--name", c.Name, node, daemon)
 }
 
-// AddHost puts a host outside of the cluster on a network of it, the nodes' own
-// where network is empty.
+// AddHost adds a host outside the cluster to one of its networks, by default the nodes' own.
 func (c Cluster) AddHost(ctx context.Context, name, network string, addresses ...string) error {
 	args := []string{"host", "add", "--name", c.Name, "--network", network}
 	for _, a := range addresses {
@@ -177,7 +176,7 @@ func (c Cluster) AddHost(ctx context.Context, name, network string, addresses ..
 	return c.run(ctx, append(args, name)...)
 }
 
-// LoadImage puts an image archive into every node.
+// LoadImage loads an image archive into every node.
 func (c Cluster) LoadImage(ctx context.Context, archive string) error {
 	return c.run(ctx, "load", "image", "--name", c.Name, archive)
 }
@@ -188,17 +187,17 @@ func (c Cluster) Clusters(ctx context.Context) ([]string, error) {
 	return strings.Fields(out), err
 }
 
-// Logs returns what the daemons of a machine wrote, or one of them where it is named.
+// Logs returns the logs of a machine's daemons, or of one of them if it is named.
 func (c Cluster) Logs(ctx context.Context, machine string, daemon ...string) (string, error) {
 	return c.output(ctx, append([]string{"logs", "--name", c.Name, machine}, daemon...)...)
 }
 
-// Kubectl is the kubectl that kin built for its clusters.
+// Kubectl returns the path of the kubectl that kin built for its clusters.
 func (c Cluster) Kubectl() string {
 	return filepath.Join(filepath.Dir(c.Program), "..", "kin", "bin", "kubectl")
 }
 
-// run runs kin and shows its output in the log, too.
+// run runs kin and copies its output to the log.
 func (c Cluster) run(ctx context.Context, args ...string) error {
 	cmd := c.command(ctx, args)
 	var all bytes.Buffer
@@ -213,7 +212,7 @@ func (c Cluster) run(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// output runs kin and returns what it wrote to standard output.
+// output runs kin and returns its standard output.
 func (c Cluster) output(ctx context.Context, args ...string) (string, error) {
 	cmd := c.command(ctx, args)
 	var stdout, stderr bytes.Buffer
@@ -226,7 +225,7 @@ func (c Cluster) output(ctx context.Context, args ...string) (string, error) {
 
 func (c Cluster) command(ctx context.Context, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.Program, args...)
-	// A grandchild may hold the pipes after kin itself was ended.
+	// A grandchild may keep the pipes open after kin itself was killed.
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
 }

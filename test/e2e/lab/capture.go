@@ -12,7 +12,7 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/kin"
 )
 
-// Capture writes what passes an interface of a machine to a file of the machine.
+// Capture writes the packets on an interface of a machine to a file on that machine.
 type Capture struct {
 	Machine string
 
@@ -21,8 +21,8 @@ type Capture struct {
 	attached *kin.Attached
 }
 
-// Capture starts a capture and returns once it sees packets. It ends with Close,
-// or with the machine.
+// Capture starts a capture and returns once it sees packets. It ends with Close, or when the
+// machine stops.
 func (l *Lab) Capture(ctx context.Context, machine, device, filter string) (*Capture, error) {
 	l.captures++
 	c := &Capture{Machine: machine, lab: l, file: fmt.Sprintf("/run/capture-%d", l.captures)}
@@ -43,15 +43,15 @@ func (l *Lab) Capture(ctx context.Context, machine, device, filter string) (*Cap
 	return c, nil
 }
 
-// Close ends the capture. Its machine may have died before.
+// Close ends the capture. The machine may already be down.
 func (c *Capture) Close() { _ = c.attached.Close() }
 
-// Packets are all that passed so far.
+// Packets returns all packets captured so far.
 func (c *Capture) Packets(ctx context.Context) ([]Packet, error) {
 	return c.packets(ctx, "cat", c.file)
 }
 
-// Recent are the last of them, some thousand.
+// Recent returns the last few thousand of them.
 func (c *Capture) Recent(ctx context.Context) ([]Packet, error) {
 	return c.packets(ctx, "tail", "-n", "4000", c.file)
 }
@@ -70,20 +70,19 @@ func (c *Capture) packets(ctx context.Context, command ...string) ([]Packet, err
 	return packets, nil
 }
 
-// Packet is one that was seen.
+// Packet is a captured packet.
 type Packet struct {
 	At time.Time
-	// MAC is the sender's on this wire.
+	// MAC is the sender's MAC address on this wire.
 	MAC string
-	// Source and Destination are those of the IP header; not of ARP.
+	// Source and Destination are from the IP header; not set for ARP.
 	Source, Destination netip.AddrPort
-	// Claims is the address that the sender says it has, by ARP or by a neighbor
-	// advertisement.
+	// Claims is the address that the sender claims to have, by ARP or in a neighbor advertisement.
 	Claims netip.Addr
 	Text   string
 }
 
-// parsePacket reads a line of tcpdump. The last line of a file may be half of one.
+// parsePacket parses a line of tcpdump output. The last line of a file may be incomplete.
 func parsePacket(line string) (Packet, bool) {
 	fields := strings.Fields(line)
 	if len(fields) < 6 || !strings.HasSuffix(line, "\n") {
@@ -105,7 +104,7 @@ func parsePacket(line string) (Packet, bool) {
 	claim := ""
 	switch {
 	case strings.Contains(line, "ethertype ARP"):
-		claim = word(1) // of a reply, and of an announcement
+		claim = word(1) // of a reply or an announcement
 		if i := slices.Index(words, "tell"); i >= 0 {
 			claim = word(i + 1)
 		}
@@ -119,7 +118,7 @@ func parsePacket(line string) (Packet, bool) {
 	return p, true
 }
 
-// endpoint reads ADDRESS or ADDRESS.PORT.
+// endpoint parses ADDRESS or ADDRESS.PORT.
 func endpoint(text string) netip.AddrPort {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return netip.AddrPortFrom(a, 0)

@@ -11,22 +11,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RunPulse starts a pod that asks addresses by UDP for ever, every ten milliseconds.
+// RunPulse starts a pod that queries addresses by UDP every ten milliseconds, until it is deleted.
 func (l *Lab) RunPulse(ctx context.Context, name, node string, labels map[string]string, to []netip.Addr) (Pod, error) {
 	return l.RunPulseEvery(ctx, 10*time.Millisecond, name, node, labels, to)
 }
 
-// RunPulseEvery is RunPulse with another time between two questions.
+// RunPulseEvery is RunPulse with another interval.
 func (l *Lab) RunPulseEvery(ctx context.Context, every time.Duration, name, node string, labels map[string]string, to []netip.Addr) (Pod, error) {
 	return l.runPod(ctx, name, node, labels, "pulse", "-port", fmt.Sprint(reportPort), "-every", every.String(), "-to", targets(to, ServePort))
 }
 
-// StartPulse is RunPulseEvery that does not wait for the pod.
+// StartPulse is RunPulseEvery without waiting for the pod.
 func (l *Lab) StartPulse(ctx context.Context, every time.Duration, name, node string, labels map[string]string, to []netip.Addr) error {
 	return l.createPod(ctx, newPod(name, node, labels, "pulse", "-port", fmt.Sprint(reportPort), "-every", every.String(), "-to", targets(to, ServePort)))
 }
 
-// targets lists a port of each address as the probe takes it.
+// targets lists each address with the port, in the form that the probe takes.
 func targets(to []netip.Addr, port uint16) string {
 	list := make([]string, len(to))
 	for i, a := range to {
@@ -35,7 +35,7 @@ func targets(to []netip.Addr, port uint16) string {
 	return strings.Join(list, ",")
 }
 
-// RunHostServer starts a pod on its node's network.
+// RunHostServer starts a server pod on the host network of a node.
 func (l *Lab) RunHostServer(ctx context.Context, name, node string, labels map[string]string, port uint16) (Pod, error) {
 	pod := newPod(name, node, labels, "serve", "-port", fmt.Sprint(port))
 	pod.Spec.HostNetwork = true
@@ -45,7 +45,7 @@ func (l *Lab) RunHostServer(ctx context.Context, name, node string, labels map[s
 	return l.WaitPod(ctx, name, time.Minute)
 }
 
-// RunToEnd runs a pod that ends at once, and waits for its end. It stays until it
+// RunToEnd runs a pod that exits at once, and waits until it has completed. The pod stays until it
 // is deleted.
 func (l *Lab) RunToEnd(ctx context.Context, name, node string, labels map[string]string) (Pod, error) {
 	pod := newPod(name, node, labels, "help")

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// frrDir is where FRR's daemons have their files on a machine.
+// frrDir is where FRR's daemons keep their files on a machine.
 const frrDir = "/run/frr-e2e"
 
-// startFRR runs one of FRR's daemons on a machine, and zebra, which all of them
-// need, if it does not run yet.
+// startFRR starts one of FRR's daemons on a machine, and zebra, which all of them need, if it is
+// not running yet.
 func (l *Lab) startFRR(ctx context.Context, machine, daemon, config string, args ...string) error {
 	_, err := l.Kin.Exec(ctx, machine, "sh", "-ec", fmt.Sprintf(`mkdir -p %[1]s; chmod 777 %[1]s; printf %%s '%[3]s' >%[1]s/%[2]s.conf
 test -e %[1]s/zebra.pid || /usr/lib/frr/zebra -d -i %[1]s/zebra.pid -z %[1]s/zserv.api --vty_socket %[1]s -P 0 --log file:%[1]s/zebra.log -f /dev/null 2>&1
@@ -23,18 +23,18 @@ rm -f %[1]s/%[2]s.pid
 	return err
 }
 
-// Router is a machine outside of the cluster that learns by BGP which node leads
-// to an address.
+// Router is a machine outside the cluster that learns by BGP through which node an address is
+// reached.
 type Router struct {
 	Name string
-	// Addresses are those on the nodes' wire, IPv4 first.
+	// Addresses are the router's addresses on the nodes' wire, IPv4 first.
 	Addresses []netip.Addr
-	// AS is the router's autonomous system.
+	// AS is the router's autonomous system number.
 	AS uint32
 }
 
-// AddRouter adds a router that accepts sessions from all nodes, which are in
-// autonomous system nodesAS, and what they advertise.
+// AddRouter adds a router that accepts sessions from all nodes, which are in the autonomous system
+// nodesAS, and the routes they advertise.
 func (l *Lab) AddRouter(ctx context.Context, nodesAS uint32) (Router, error) {
 	r := Router{Name: "router", AS: 64500, Addresses: []netip.Addr{
 		netip.MustParseAddr("172.18.0.200"), netip.MustParseAddr("fc00:f853:ccd:e793::200"),
@@ -56,8 +56,7 @@ func (l *Lab) AddRouter(ctx context.Context, nodesAS uint32) (Router, error) {
 	return r, l.startFRR(ctx, r.Name, "bgpd", config)
 }
 
-// BGPPeers returns the addresses of the nodes that the router has a session with,
-// sorted.
+// BGPPeers returns the addresses of the nodes with which the router has a session, sorted.
 func (l *Lab) BGPPeers(ctx context.Context, r Router) ([]netip.Addr, error) {
 	var summary struct {
 		Unicast struct {
@@ -79,8 +78,8 @@ func (l *Lab) BGPPeers(ctx context.Context, r Router) ([]netip.Addr, error) {
 	return peers, nil
 }
 
-// NextHops returns the nodes' addresses that advertise an address to the router,
-// sorted: all that it knows, not only the one it uses.
+// NextHops returns the addresses of the nodes that advertise an address to the router, sorted: all
+// next hops, not only the one in use.
 func (l *Lab) NextHops(ctx context.Context, r Router, address netip.Addr) ([]netip.Addr, error) {
 	family := map[bool]string{true: "ipv4", false: "ipv6"}[address.Is4()]
 	var route struct {
@@ -104,7 +103,7 @@ func (l *Lab) NextHops(ctx context.Context, r Router, address netip.Addr) ([]net
 	return hops, nil
 }
 
-// showBGP asks the router's bgpd.
+// showBGP queries the router's bgpd.
 func (l *Lab) showBGP(ctx context.Context, r Router, what string, answer any) error {
 	out, err := l.Kin.Exec(ctx, r.Name, "vtysh", "--vty_socket", frrDir, "-d", "bgpd", "-c", "show bgp "+what+" json")
 	if err != nil {

@@ -14,21 +14,20 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Gateway is a machine outside of the cluster through which a network is reached
-// that all gateways lead to.
+// Gateway is a machine outside the cluster that routes to a network that all gateways lead to.
 type Gateway struct {
 	Name string
-	// Addresses are those on the nodes' wire, IPv4 first.
+	// Addresses are the gateway's addresses on the nodes' wire, IPv4 first.
 	Addresses []netip.Addr
-	// Behind are addresses that only this gateway leads to, IPv4 first.
+	// Behind are addresses that are reached only through this gateway, IPv4 first.
 	Behind []netip.Addr
-	// MAC is the address of its interface.
+	// MAC is the MAC address of its interface.
 	MAC string
-	// second: it is on another wire than the nodes' own, by which the nodes reach it.
+	// second reports whether the nodes reach it on another wire than their own.
 	second bool
 }
 
-// port returns the port of a node's gateway router by which it reaches the gateway.
+// port returns the port of a node's gateway router through which it reaches the gateway.
 func (g Gateway) port(node string) string {
 	if g.second {
 		return topology.ExternalGatewayPort(node)
@@ -44,17 +43,17 @@ func (g Gateway) Node(n topology.Node) []netip.Prefix {
 	return n.Gateway.Addrs
 }
 
-// Beyond are the addresses that every gateway leads to, IPv4 first.
+// Beyond are addresses that are reached through every gateway, IPv4 first.
 var Beyond = []netip.Addr{netip.MustParseAddr("172.30.0.1"), netip.MustParseAddr("fd30::1")}
 
-// AddGateway adds gateway number n, up to 99, which answers on every address it
-// leads to and reaches the pods through their nodes.
+// AddGateway adds gateway number n, up to 99, which answers on every address that is reached
+// through it and routes to the pods through their nodes.
 func (l *Lab) AddGateway(ctx context.Context, n int) (Gateway, error) {
 	return l.addGateway(ctx, n, "", "172.18.0", "fc00:f853:ccd:e793")
 }
 
-// AddGatewayOn does so on another wire than the nodes' own: that of the nodes' uplink for
-// external gateways, with the given first parts of addresses.
+// AddGatewayOn is AddGateway on another wire than the nodes' own: that of the nodes' uplink for
+// external gateways, with the given address prefixes.
 func (l *Lab) AddGatewayOn(ctx context.Context, n int, network, prefix4, prefix6 string) (Gateway, error) {
 	return l.addGateway(ctx, n, network, prefix4, prefix6)
 }
@@ -102,8 +101,8 @@ func (l *Lab) addGateway(ctx context.Context, n int, network, prefix4, prefix6 s
 	return g, l.Serve(ctx, g.Name)
 }
 
-// StartBFD runs FRR's bfdd on a gateway, with every node as peer and all timers
-// at interval, in milliseconds, times three.
+// StartBFD runs FRR's bfdd on a gateway, with every node as a peer and all timers set to interval,
+// in milliseconds, with a multiplier of three.
 func (l *Lab) StartBFD(ctx context.Context, g Gateway, interval int) error {
 	nodes, err := l.Nodes(ctx)
 	if err != nil {
@@ -121,14 +120,14 @@ func (l *Lab) StartBFD(ctx context.Context, g Gateway, interval int) error {
 	return l.startFRR(ctx, g.Name, "bfdd", conf.String(), "--bfdctl", frrDir+"/bfdd.sock")
 }
 
-// KillBFD ends the gateway's BFD at once, as a crash would.
+// KillBFD kills the gateway's BFD daemon, as if it crashed.
 func (l *Lab) KillBFD(ctx context.Context, g Gateway) error {
 	_, err := l.Kin.Exec(ctx, g.Name, "sh", "-ec", "kill -KILL $(cat "+frrDir+"/bfdd.pid)")
 	return err
 }
 
-// Steered returns the connections of a node's datapath whose replies are sent to
-// a gateway, one a line.
+// Steered returns the connections of a node's datapath whose replies are sent to a gateway, one per
+// line.
 func (l *Lab) Steered(ctx context.Context, node string, g Gateway) (string, error) {
 	out, err := l.Kin.Exec(ctx, node, "ovs-appctl", "dpctl/dump-conntrack")
 	if err != nil {
@@ -144,8 +143,7 @@ func (l *Lab) Steered(ctx context.Context, node string, g Gateway) (string, erro
 	return lines.String(), nil
 }
 
-// RunFlood starts a pod that sends datagrams to a port of each address every few
-// milliseconds.
+// RunFlood starts a pod that sends datagrams to a port of each address every few milliseconds.
 func (l *Lab) RunFlood(ctx context.Context, name, node string, to []netip.Addr, port uint16) (Pod, error) {
 	targets := make([]string, len(to))
 	for i, a := range to {
@@ -154,7 +152,7 @@ func (l *Lab) RunFlood(ctx context.Context, name, node string, to []netip.Addr, 
 	return l.runPod(ctx, name, node, nil, "send", "-every", "20ms", "-to", strings.Join(targets, ","))
 }
 
-// RunOnHost starts a pod on the network of its host that does nothing.
+// RunOnHost starts a pod on the host network that does nothing.
 func (l *Lab) RunOnHost(ctx context.Context, name, node string, labels map[string]string) (Pod, error) {
 	var grace int64
 	pod := &corev1.Pod{
@@ -172,13 +170,13 @@ func (l *Lab) RunOnHost(ctx context.Context, name, node string, labels map[strin
 	return l.WaitPod(ctx, name, time.Minute)
 }
 
-// BFD returns what OVN says of the session of a node with an address of a gateway: "up",
-// "down", or nothing where there is no session.
+// BFD returns OVN's state of a node's session with an address of a gateway: "up", "down", or empty
+// if there is no session.
 func (l *Lab) BFD(ctx context.Context, node string, g Gateway, address netip.Addr) (string, error) {
 	out, err := l.Kin.Exec(ctx, ControlPlane, "ovn-nbctl", "--bare", "--columns=status", "find", "BFD",
 		"logical_port="+g.port(node), fmt.Sprintf("dst_ip=%q", address.String()))
 	return strings.TrimSpace(out), err
 }
 
-// RESTConfig is for clients of the API that the lab has none of.
+// RESTConfig returns a copy of the configuration, for API clients that the lab does not have.
 func (l *Lab) RESTConfig() *rest.Config { return rest.CopyConfig(l.rest) }

@@ -14,10 +14,10 @@ import (
 	"runtime"
 )
 
-// ProbeImage is the image that has nothing but /probe.
+// ProbeImage is an image that contains only /probe.
 const ProbeImage = "localhost/ovnkube-probe:e2e"
 
-// loadProbe puts the probe's image into the cluster's nodes.
+// loadProbe loads the probe's image into the cluster's nodes.
 func (l *Lab) loadProbe(ctx context.Context) error {
 	if err := l.buildProbe(ctx); err != nil {
 		return err
@@ -29,7 +29,7 @@ func (l *Lab) loadProbe(ctx context.Context) error {
 	return l.Kin.LoadImage(ctx, archive)
 }
 
-// buildProbe builds the probe, unless $E2E_PROBE is one that is built.
+// buildProbe builds the probe, unless $E2E_PROBE names one that is already built.
 func (l *Lab) buildProbe(ctx context.Context) error {
 	if l.probe = os.Getenv("E2E_PROBE"); l.probe != "" {
 		return nil
@@ -44,8 +44,8 @@ func (l *Lab) buildProbe(ctx context.Context) error {
 	return nil
 }
 
-// writeImage writes an archive, as "docker save" does, of an image with one
-// layer that has one program in its root directory.
+// writeImage writes an image archive in the format of "docker save", with one layer that has one
+// program in its root directory.
 func writeImage(archive, name, program string) error {
 	binary, err := os.ReadFile(program)
 	if err != nil {

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// CRDs is the directory of the resource definitions, which kin takes from the same
-// variable, and Manifests that of the overlay that kin has written for the cluster.
+// CRDs returns the directory of the CustomResourceDefinitions; kin reads it from the same variable.
 func (l *Lab) CRDs() string {
 	if dir := os.Getenv("KIN_CRDS"); dir != "" {
 		return dir
@@ -16,11 +15,11 @@ func (l *Lab) CRDs() string {
 	return filepath.Join(filepath.Dir(l.Kin.Program), "..", "..", "dist", "crds")
 }
 
-// Manifests is as CRDs.
+// Manifests returns the directory of the overlay that kin wrote for the cluster.
 func (l *Lab) Manifests() string { return filepath.Join(filepath.Dir(l.Kubeconfig), "install") }
 
-// Apply installs ovnkube as docs/install.md says, and waits until the nodes are ready and
-// names can be looked up.
+// Apply installs ovnkube as described in docs/install.md, and waits until the nodes are ready and
+// DNS works.
 func (l *Lab) Apply(ctx context.Context) error {
 	for _, args := range [][]string{
 		{"apply", "--filename", l.CRDs()},

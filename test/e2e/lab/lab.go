@@ -27,10 +27,10 @@ import (
 // ControlPlane is the node that runs the OVN databases and ovnkube's master.
 const ControlPlane = "ovn-control-plane"
 
-// Outside is the name of the host outside of the cluster, on the nodes' wire.
+// Outside is the name of the host outside the cluster, on the nodes' wire.
 const Outside = "outside"
 
-// MachineProbe is the probe on a machine: its /run is its own and empty at boot.
+// MachineProbe is the path of the probe on a machine, whose /run is its own and empty at boot.
 const MachineProbe = "/run/probe"
 
 // OutsideAddresses are the addresses of Outside, IPv4 first, in kin's default
@@ -40,20 +40,20 @@ var OutsideAddresses = []netip.Addr{
 	netip.MustParseAddr("fc00:f853:ccd:e793::100"),
 }
 
-// Options say how a lab's cluster is made.
+// Options are the options of a lab's cluster.
 type Options struct {
 	Name        string
 	GatewayMode string
 	// IPFamily is "ipv4", "ipv6" or "dual"; empty for dual.
 	IPFamily string
-	// Config is a kin configuration; empty for kin's own.
+	// Config is a kin configuration; empty for kin's default.
 	Config string
 	// Install is as in kin.Options.
 	Install string
-	// Before is called when the nodes are there and nothing of ovnkube, which is installed
-	// afterwards as users do it. May be nil; only with Install "manifests".
+	// Before is called when the nodes exist but nothing of ovnkube is installed yet; ovnkube is
+	// installed afterwards, the way users do it. May be nil; only with Install "manifests".
 	Before func(context.Context, *Lab) error
-	// Log receives the output of kin; nil for nowhere.
+	// Log receives the output of kin; nil discards it.
 	Log io.Writer
 	// Announce is called with each kin command line before it runs; may be nil.
 	Announce func(args []string)
@@ -73,7 +73,7 @@ type Lab struct {
 	family  string // as in Options
 	probe   string // the probe program, a path on this machine
 	servers map[string]*kin.Attached
-	// captures counts those begun: the next one needs a file of its own.
+	// captures counts the captures started: each needs its own file.
 	captures int
 	closed   bool
 }
@@ -133,7 +133,7 @@ func Start(ctx context.Context, o Options) (lab *Lab, err error) {
 	return lab, lab.Serve(ctx, Outside)
 }
 
-// connect makes the API clients.
+// connect creates the API clients.
 func (l *Lab) connect(ctx context.Context) error {
 	var err error
 	if l.Kubeconfig, err = l.Kin.Kubeconfig(ctx); err != nil {
@@ -149,19 +149,19 @@ func (l *Lab) connect(ctx context.Context) error {
 	if l.Egress, err = versioned.NewForConfig(l.rest); err != nil {
 		return fmt.Errorf("make a client of our API groups: %w", err)
 	}
-	// Pods cannot be made before the controller manager made their account.
+	// Pods cannot be created before the controller manager has created their service account.
 	return Until(ctx, time.Minute, "the default service account", func(ctx context.Context) error {
 		_, err := l.Kube.CoreV1().ServiceAccounts(Namespace).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
 }
 
-// OfFamilies keeps the addresses of the cluster's families.
+// OfFamilies returns those of the addresses that are of the cluster's families.
 func (l *Lab) OfFamilies(addresses []netip.Addr) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(addresses), func(a netip.Addr) bool { return !l.Has(a.Is4()) })
 }
 
-// Has reports whether the cluster has a family.
+// Has reports whether the cluster has the family.
 func (l *Lab) Has(is4 bool) bool {
 	return l.family == "dual" || is4 == (l.family == "ipv4")
 }
@@ -174,8 +174,8 @@ func texts(addresses []netip.Addr) []string {
 	return out
 }
 
-// Serve brings the probe to a node or an outside host and starts its server there;
-// it ends with the lab.
+// Serve copies the probe to a node or an outside host and starts its server there; it ends with the
+// lab.
 func (l *Lab) Serve(ctx context.Context, machine string) error {
 	program, err := os.Open(l.probe)
 	if err != nil {
@@ -193,7 +193,7 @@ func (l *Lab) Serve(ctx context.Context, machine string) error {
 	return nil
 }
 
-// Release ends what the lab runs on the machines and leaves the cluster standing.
+// Release ends what the lab runs on the machines, and keeps the cluster.
 func (l *Lab) Release() error {
 	var errs []error
 	for machine, s := range l.servers {
@@ -205,12 +205,12 @@ func (l *Lab) Release() error {
 	return errors.Join(errs...)
 }
 
-// Close deletes the cluster and the lab's files, unless that is done.
+// Close deletes the cluster and the lab's files, unless already done.
 func (l *Lab) Close(ctx context.Context) error {
 	if l.closed {
 		return nil
 	}
-	// A server whose machine was stopped has ended with an error of its own.
+	// A server on a machine that was stopped has already ended with an error.
 	_ = l.Release()
 	err := errors.Join(l.Kin.Delete(ctx), os.RemoveAll(l.Dir))
 	l.closed = err == nil
@@ -258,9 +258,9 @@ func (l *Lab) NodeAddresses(ctx context.Context, name string) ([]netip.Addr, err
 	return addresses, nil
 }
 
-// Until polls a condition until it returns nil; the error is the last one it gave.
-// An attempt that the end of the time cut short has nothing to say. The limit is
-// that of an ordinary machine.
+// Until polls a condition until it returns nil; the error is the last one that it returned, except
+// that of an attempt cut short by the end of the time, which says nothing. The limit is for an
+// ordinary machine.
 func Until(ctx context.Context, limit time.Duration, what string, condition func(context.Context) error) error {
 	limit = time.Duration(float64(limit) * figures.Slowness())
 	ctx, cancel := context.WithTimeout(ctx, limit)

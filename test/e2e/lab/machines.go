@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// Kubectl is the command line that runs kubectl against the cluster.
+// Kubectl returns the command line that runs kubectl against the cluster.
 func (l *Lab) Kubectl() []string {
 	return []string{l.Kin.Kubectl(), "--kubeconfig", l.Kubeconfig}
 }
 
-// Run runs a command on this machine and returns everything it printed.
+// Run runs a command on this machine and returns its combined output.
 func Run(ctx context.Context, command ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.WaitDelay = 5 * time.Second
@@ -30,8 +30,8 @@ func Run(ctx context.Context, command ...string) (string, error) {
 	return out.String(), nil
 }
 
-// RouteTo makes the outside host reach addresses through a node: what a load
-// balancer provider does that announces them from there.
+// RouteTo makes the outside host reach addresses through a node, as a load-balancer provider does
+// that announces them from there.
 func (l *Lab) RouteTo(ctx context.Context, addresses []netip.Addr, node string) error {
 	via, err := l.NodeAddresses(ctx, node)
 	if err != nil {
@@ -46,8 +46,8 @@ func (l *Lab) RouteTo(ctx context.Context, addresses []netip.Addr, node string) 
 	return nil
 }
 
-// Forward returns an address of this machine that leads to one which a machine of the lab
-// reaches, until ctx ends.
+// Forward returns an address on this machine that is forwarded to an address that a machine of the
+// lab can reach, until ctx ends.
 func (l *Lab) Forward(ctx context.Context, machine string, to netip.AddrPort) (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -58,16 +58,16 @@ func (l *Lab) Forward(ctx context.Context, machine string, to netip.AddrPort) (s
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
-				return // it is closed
+				return // closed
 			}
-			// Whoever asked sees that the connection ends.
+			// The client sees that the connection ends.
 			go func() { _ = l.Kin.Pipe(ctx, machine, conn, "busybox", "nc", to.Addr().String(), fmt.Sprint(to.Port())) }()
 		}
 	}()
 	return listener.Addr().String(), nil
 }
 
-// WriteFile puts a file into the lab's directory and returns its path.
+// WriteFile writes a file to the lab's directory and returns its path.
 func (l *Lab) WriteFile(name, content string) (string, error) {
 	path := filepath.Join(l.Dir, name)
 	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
@@ -76,8 +76,8 @@ func (l *Lab) WriteFile(name, content string) (string, error) {
 	return path, nil
 }
 
-// DatapathErrors returns the lines in the log of a node's ovs-vswitchd that say
-// it crashed; a healthy one has none.
+// DatapathErrors returns the lines in the log of a node's ovs-vswitchd that report a crash; a
+// healthy one has none.
 func (l *Lab) DatapathErrors(ctx context.Context, node string) (string, error) {
 	log, err := l.Kin.Logs(ctx, node, "ovs-vswitchd")
 	if err != nil {

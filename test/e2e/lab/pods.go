@@ -22,9 +22,9 @@ import (
 const (
 	// Namespace is where the lab's pods live.
 	Namespace = "default"
-	// ServePort is where every probe answers HTTP.
+	// ServePort is the port on which every probe answers HTTP.
 	ServePort = 8080
-	// EchoPort is where it echoes bytes.
+	// EchoPort is the port on which it echoes bytes.
 	EchoPort = ServePort + 1
 
 	reportPort = 9000
@@ -33,14 +33,14 @@ const (
 // Pod is a running pod.
 type Pod struct {
 	Namespace, Name, Node string
-	// Addresses are the pod's, IPv4 first.
+	// Addresses are the pod's addresses, IPv4 first.
 	Addresses []netip.Addr
 }
 
 // Address returns the pod's address of a family.
 func (p Pod) Address(is4 bool) netip.Addr { return OfFamily(p.Addresses, is4) }
 
-// OfFamily returns the first address of a family; the zero one where there is none.
+// OfFamily returns the first address of a family, or the zero Addr if there is none.
 func OfFamily(addresses []netip.Addr, is4 bool) netip.Addr {
 	for _, a := range addresses {
 		if a.Is4() == is4 {
@@ -55,12 +55,12 @@ func (l *Lab) RunServer(ctx context.Context, name, node string, labels map[strin
 	return l.runPod(ctx, name, node, labels, "serve", "-port", fmt.Sprint(ServePort))
 }
 
-// ServerPod is the pod that RunServer starts, to be changed before it is created.
+// ServerPod returns the pod that RunServer creates, to be modified before it is created.
 func ServerPod(name, node string, labels map[string]string) *corev1.Pod {
 	return newPod(name, node, labels, "serve", "-port", fmt.Sprint(ServePort))
 }
 
-// RunHostPortServer is RunServer with a port of the node besides, by TCP and UDP.
+// RunHostPortServer is RunServer with a host port in addition, for TCP and UDP.
 func (l *Lab) RunHostPortServer(ctx context.Context, name, node string, labels map[string]string, port uint16) (Pod, error) {
 	pod := newPod(name, node, labels, "serve", "-port", fmt.Sprint(ServePort))
 	for _, p := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
@@ -79,26 +79,26 @@ func (l *Lab) RunStream(ctx context.Context, name, node string, to netip.Addr) (
 	return l.RunLabelledStream(ctx, name, node, nil, to)
 }
 
-// RunLabelledStream is RunStream of a pod with labels.
+// RunLabelledStream is RunStream for a pod with labels.
 func (l *Lab) RunLabelledStream(ctx context.Context, name, node string, labels map[string]string, to netip.Addr) (Pod, error) {
 	return l.RunSizedStream(ctx, name, node, labels, to, 8, 15*time.Second)
 }
 
-// RunSizedStream is RunLabelledStream of a pod that sends so many bytes at a time, and
-// a sign of life after keepAlive without traffic.
+// RunSizedStream is RunLabelledStream for a pod that sends size bytes at a time, and a TCP
+// keepalive after keepAlive without traffic.
 func (l *Lab) RunSizedStream(ctx context.Context, name, node string, labels map[string]string, to netip.Addr, size int, keepAlive time.Duration) (Pod, error) {
 	return l.runPod(ctx, name, node, labels, "stream", "-port", fmt.Sprint(reportPort),
 		"-to", netip.AddrPortFrom(to, EchoPort).String(), "-size", fmt.Sprint(size), "-keepalive", keepAlive.String())
 }
 
-// RunStreams is RunLabelledStream of a pod that keeps some connections busy, each from a
-// port of the given ones. Its report is of the connection that carried least, the longest
-// gap, and all that broke.
+// RunStreams is RunLabelledStream for a pod that keeps several connections busy, each from one of
+// the given ports. Its report has the messages of the connection that carried the fewest, the
+// longest gap, and all reconnects.
 //
-// OVN gives a connection another port where its own is in use with the egress address and
-// the destination, by another pod or by a connection that the destination still remembers,
-// and such a connection does not survive a move: pods that have to keep connections have
-// ports that no pod had before them.
+// OVN gives a connection another source port if its own is in use with the egress address and the
+// destination, by another pod or by a connection that the destination still remembers. Such a
+// connection does not survive a move, so pods that must keep their connections get ports that no
+// pod had before them.
 func (l *Lab) RunStreams(ctx context.Context, name, node string, labels map[string]string, to netip.Addr, connections int, ports PortRange) (Pod, error) {
 	pod := newPod(name, node, labels, "stream", "-port", fmt.Sprint(reportPort),
 		"-to", netip.AddrPortFrom(to, EchoPort).String(), "-connections", fmt.Sprint(connections))
@@ -114,29 +114,29 @@ func (l *Lab) RunStreams(ctx context.Context, name, node string, labels map[stri
 // PortRange is the ports from First to Last.
 type PortRange struct{ First, Last uint16 }
 
-// Next returns the range of as many ports that comes after r.
+// Next returns the range of the same size that follows r.
 func (r PortRange) Next() PortRange {
 	return PortRange{First: r.Last + 1, Last: r.Last + 1 + r.Last - r.First}
 }
 
-// Sender is a pod that sends datagrams to a port of each address, for ever and from
-// the moment it starts.
+// Sender is a pod that sends datagrams to a port of each address continuously, from the moment it
+// starts.
 type Sender struct {
 	Name, Node string
 	Labels     map[string]string
 	To         []netip.Addr
 	Port       uint16
-	// Every is the time between two rounds; 0 for the probe's own.
+	// Every is the interval between two rounds; 0 for the probe's default.
 	Every time.Duration
 	// NeverReady keeps the pod from becoming ready.
 	NeverReady bool
 }
 
-// senderGrace is how many seconds pods have to end that send without being asked: without
-// any the pod is gone for everybody while it still sends.
+// senderGrace is the termination grace period in seconds of pods that send on their own: without
+// one, the pod is gone from the API while it still sends.
 const senderGrace = 5
 
-// StartSender starts a sender and does not wait for it.
+// StartSender starts a sender without waiting for it.
 func (l *Lab) StartSender(ctx context.Context, s Sender) error {
 	targets := make([]string, len(s.To))
 	for i, a := range s.To {
@@ -154,11 +154,11 @@ func (l *Lab) StartSender(ctx context.Context, s Sender) error {
 	return l.createPod(ctx, pod)
 }
 
-// GateReady is the condition that a pod of StartSpeaker waits for.
+// GateReady is the readiness gate of the pods that StartSpeaker starts.
 const GateReady corev1.PodConditionType = "example.com/ready"
 
-// StartSpeaker starts a pod that serves on a port and speaks from it to a port of each
-// address. It is ready when GateReady is true, and takes a while to end.
+// StartSpeaker starts a pod that serves on a port and sends from it to a port of each address. It
+// is ready when GateReady is true, and takes a while to terminate.
 func (l *Lab) StartSpeaker(ctx context.Context, name, node string, labels map[string]string, port uint16, to []netip.Addr, toPort uint16) error {
 	targets := make([]string, len(to))
 	for i, a := range to {
@@ -170,7 +170,7 @@ func (l *Lab) StartSpeaker(ctx context.Context, name, node string, labels map[st
 	return l.createPod(ctx, pod)
 }
 
-// SetReady makes a pod of StartSpeaker ready, or not.
+// SetReady sets GateReady of a pod that StartSpeaker started.
 func (l *Lab) SetReady(ctx context.Context, name string, ready bool) error {
 	status := map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionFalse}[ready]
 	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q}]}}`, GateReady, status)
@@ -195,7 +195,7 @@ func (l *Lab) createPod(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// newPod is a pod that runs the probe on a node.
+// newPod returns a pod that runs the probe on a node.
 func newPod(name, node string, labels map[string]string, args ...string) *corev1.Pod {
 	var grace int64
 	return &corev1.Pod{
@@ -211,13 +211,13 @@ func newPod(name, node string, labels map[string]string, args ...string) *corev1
 	}
 }
 
-// WaitPod waits until a pod is ready and has its addresses.
+// WaitPod waits until a pod is ready and has addresses.
 func (l *Lab) WaitPod(ctx context.Context, name string, limit time.Duration) (Pod, error) {
 	return l.WaitPodSince(ctx, Namespace, name, time.Time{}, limit)
 }
 
-// WaitPodSince is WaitPod for a pod whose containers started at a time or later, to
-// the second: of a node that comes back the API server has what was true before.
+// WaitPodSince is WaitPod for a pod whose containers started at the given time or later, to the
+// second: for a node that comes back, the API server still has the state from before.
 func (l *Lab) WaitPodSince(ctx context.Context, namespace, name string, since time.Time, limit time.Duration) (Pod, error) {
 	var found Pod
 	err := Until(ctx, limit, "pod "+name+" to be ready", func(ctx context.Context) error {
@@ -255,7 +255,7 @@ func podOf(p *corev1.Pod) (Pod, error) {
 	return pod, nil
 }
 
-// waitingFor tells what a pod that is not ready says about itself.
+// waitingFor returns what the status of a pod says about why it is not ready.
 func waitingFor(p *corev1.Pod) string {
 	var said []string
 	for _, c := range p.Status.Conditions {
@@ -276,8 +276,8 @@ func (l *Lab) DeletePod(ctx context.Context, name string) error {
 	return l.deletePod(ctx, name, metav1.DeleteOptions{})
 }
 
-// EndPod is DeletePod of one that would take its time to end, or does so already: it
-// has a second left.
+// EndPod is DeletePod for a pod that would take long to terminate, or is already terminating: it
+// gets one more second.
 func (l *Lab) EndPod(ctx context.Context, name string) error {
 	return l.deletePod(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))})
 }
@@ -290,7 +290,7 @@ func (l *Lab) deletePod(ctx context.Context, name string, options metav1.DeleteO
 	return l.awaitGone(ctx, name)
 }
 
-// awaitGone waits until the API does not have a pod any more.
+// awaitGone waits until a pod is gone from the API.
 func (l *Lab) awaitGone(ctx context.Context, name string) error {
 	pods := l.Kube.CoreV1().Pods(Namespace)
 	return Until(ctx, time.Minute, "pod "+name+" to be gone", func(ctx context.Context) error {
@@ -304,7 +304,7 @@ func (l *Lab) awaitGone(ctx context.Context, name string) error {
 	})
 }
 
-// Exec runs a command in a pod and returns what it printed, without the last newline.
+// Exec runs a command in a pod and returns its output without the last newline.
 func (l *Lab) Exec(ctx context.Context, pod string, command ...string) (string, error) {
 	req := l.Kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(Namespace).Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec)
@@ -319,20 +319,20 @@ func (l *Lab) Exec(ctx context.Context, pod string, command ...string) (string, 
 	return strings.TrimSuffix(stdout.String(), "\n"), nil
 }
 
-// URL is where a probe at addr answers path.
+// URL returns the URL at which a probe at addr answers path.
 func URL(addr netip.Addr, path string) string {
 	return "http://" + netip.AddrPortFrom(addr, ServePort).String() + path
 }
 
-// SeenFromPod makes a pod open a connection to a probe and returns the source
-// address that the probe saw.
+// SeenFromPod has a pod open a connection to a probe and returns the source address that the probe
+// saw.
 func (l *Lab) SeenFromPod(ctx context.Context, pod string, to netip.Addr) (netip.Addr, error) {
 	out, err := l.Exec(ctx, pod, "/probe", "get", URL(to, "/clientip"))
 	return parseSeen(out, err)
 }
 
-// SourcesFromPod makes a pod open some connections to a probe, one after the
-// other, and returns how often it was seen with which source address.
+// SourcesFromPod has a pod open connections to a probe one after the other, and returns how often
+// the probe saw each source address.
 func (l *Lab) SourcesFromPod(ctx context.Context, pod string, to netip.Addr, connections int) (map[netip.Addr]int, error) {
 	out, err := l.Exec(ctx, pod, "/probe", "get", "-count", fmt.Sprint(connections), URL(to, "/clientip"))
 	return parseSources(out, err)
@@ -359,14 +359,13 @@ func parseSources(out string, err error) (map[netip.Addr]int, error) {
 	return sources, nil
 }
 
-// Answer is what a probe says to /who: its own name and the source address it saw.
+// Answer is the answer of a probe to /who: its own name and the source address it saw.
 type Answer struct {
 	Name   string
 	Source netip.Addr
 }
 
-// WhoFromPod makes a pod open some connections to a probe, one after the other, and
-// returns each answer.
+// WhoFromPod has a pod open connections to a probe one after the other, and returns each answer.
 func (l *Lab) WhoFromPod(ctx context.Context, pod string, to netip.Addr, connections int) ([]Answer, error) {
 	out, err := l.Exec(ctx, pod, "/probe", "get", "-count", fmt.Sprint(connections), URL(to, "/who"))
 	if err != nil {
@@ -390,8 +389,7 @@ func (l *Lab) SeenFromMachine(ctx context.Context, machine string, to netip.Addr
 	return parseSeen(out, err)
 }
 
-// Call runs the probe with args in a pod, or on a machine that serves, and returns
-// what it printed.
+// Call runs the probe with args in a pod, or on a machine that serves, and returns its output.
 func (l *Lab) Call(ctx context.Context, from string, pod bool, args ...string) (string, error) {
 	if pod {
 		return l.Exec(ctx, from, append([]string{"/probe"}, args...)...)
@@ -400,8 +398,8 @@ func (l *Lab) Call(ctx context.Context, from string, pod bool, args ...string) (
 	return strings.TrimSpace(out), err
 }
 
-// Survey has a pod, or a machine that serves, ask URLs, all at a time. It returns what
-// each answered, or the error in its place.
+// Survey has a pod, or a machine that serves, get several URLs concurrently. It returns the answer
+// or the error for each URL.
 func (l *Lab) Survey(ctx context.Context, from string, pod bool, urls ...string) (map[string]string, error) {
 	out, err := l.Call(ctx, from, pod, append([]string{"survey"}, urls...)...)
 	if err != nil {
@@ -414,15 +412,14 @@ func (l *Lab) Survey(ctx context.Context, from string, pod bool, urls ...string)
 	return answers, nil
 }
 
-// Get fetches a URL on a machine that serves; any answer but success is an error.
+// Get fetches a URL on a machine that serves; anything but a success status is an error.
 func (l *Lab) Get(ctx context.Context, machine, url string) error {
 	_, err := l.Kin.Exec(ctx, machine, MachineProbe, "get", url)
 	return err
 }
 
-// TimedOut reports whether the probe says that it connected to nobody in time: what
-// happens where packets are dropped. An exec that fails, a refusal and a missing route
-// say something else.
+// TimedOut reports whether the probe's connection attempt timed out, as it does when packets are
+// dropped. A failed exec, a refused connection and a missing route give other errors.
 func TimedOut(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "Client.Timeout exceeded while awaiting headers")
 }

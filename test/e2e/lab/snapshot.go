@@ -10,11 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// readHost prints what anybody may have put on a node, not only what ovnkube is known to
-// write. Left out is what changes by itself: counters, ages, numbers of links, what
-// neighbours and connections are known; the files of the container runtime, the kubelet, kin
-// and etcd, which are different for each pod; and columns of Open vSwitch that tell how
-// it does.
+// readHost prints what any program may have put on a node, not only what ovnkube is known to write.
+// It leaves out what changes by itself: counters, ages, interface indexes, known neighbors and
+// connections; the files of the container runtime, the kubelet, kin and etcd, which differ for each
+// pod; and the status columns of Open vSwitch.
 const readHost = `set -e
 section() { echo "### $1"; }
 section links; ip -d -o link | sed -E -e 's/^[0-9]+: //' -e 's/ numtxqueues.*//' | sort
@@ -36,8 +35,8 @@ section files; find /etc /opt /var /run \( -path '/opt/*' -o -path '/var/lib/*' 
 	-o -printf '%y %m %p\n' | sort
 `
 
-// Snapshot reads all that is on nodes, in the API server's records of nodes and namespaces, and
-// which objects there are, but for pods and what comes and goes with them.
+// Snapshot reads everything that is on nodes, the API server's records of nodes and namespaces, and
+// the names of all objects except pods and what comes and goes with them.
 func (l *Lab) Snapshot(ctx context.Context, nodes ...string) (State, error) {
 	reads := []func() (State, error){
 		func() (State, error) { return l.objects(ctx) },
@@ -55,7 +54,7 @@ func (l *Lab) Snapshot(ctx context.Context, nodes ...string) (State, error) {
 	return all, err
 }
 
-// rows has each row of a dump on a line, in an order of its own.
+// rows puts each row of a dump on a line, sorted.
 func rows(dump string) string {
 	var table string
 	var all []string
@@ -79,7 +78,7 @@ func rows(dump string) string {
 	return strings.Join(all, "\n")
 }
 
-// records are the labels, annotations, taints and conditions of nodes, and the labels and
+// records returns the labels, annotations, taints and conditions of nodes, and the labels and
 // annotations of namespaces.
 func (l *Lab) records(ctx context.Context) (State, error) {
 	nodes, err := l.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
@@ -94,7 +93,7 @@ func (l *Lab) records(ctx context.Context) (State, error) {
 	for _, n := range nodes.Items {
 		text := metadata(n.ObjectMeta)
 		for _, t := range n.Spec.Taints {
-			if !strings.HasPrefix(t.Key, "node.kubernetes.io/") { // Kubernetes' own, for conditions, as fast as it likes
+			if !strings.HasPrefix(t.Key, "node.kubernetes.io/") { // set by Kubernetes itself for conditions, at any time
 				text = append(text, "taint "+t.ToString())
 			}
 		}
@@ -126,7 +125,7 @@ func metadata(m metav1.ObjectMeta) []string {
 	return text
 }
 
-// objects are the names of all objects that can be listed.
+// objects returns the names of all objects that can be listed.
 func (l *Lab) objects(ctx context.Context) (State, error) {
 	kinds, err := Run(ctx, append(l.Kubectl(), "api-resources", "--verbs=list", "--output=name")...)
 	if err != nil {
@@ -147,7 +146,7 @@ func (l *Lab) objects(ctx context.Context) (State, error) {
 	return State{"objects": strings.Join(names, "\n")}, nil
 }
 
-// Without is the state without the lines that drop names.
+// Without returns the state without the lines for which drop returns true.
 func (s State) Without(drop func(line string) bool) State {
 	left := maps.Clone(s)
 	for place, text := range left {

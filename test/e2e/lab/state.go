@@ -13,13 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// State is what the product has written: by place, e.g. "ovn-worker: ip rule",
-// the text of it.
+// State is what the product has written: the text by place, e.g. "ovn-worker: ip rule".
 type State map[string]string
 
-// readNode prints what ovnkube writes on a node, without counters and what a bridge has
-// learned from traffic, without what the plugin for host ports keeps when its pods have
-// gone, and in an order that does not depend on when a row was written.
+// readNode prints what ovnkube writes on a node, without counters, without what a bridge has
+// learned from traffic and without what the host-port plugin keeps when its pods are gone, in an
+// order that does not depend on when a row was written.
 const readNode = `set -e
 section() { echo "### $1"; }
 section iptables; iptables-save | sed -e '/^#/d' -e '/CNI-HOSTPORT/d' -e 's/ \[[0-9]*:[0-9]*\]$//'
@@ -33,11 +32,11 @@ section ports; ovs-vsctl list-ports breth0 | sort; ovs-vsctl --bare --columns=ex
 section external_ids; ovs-vsctl get Open_vSwitch . external_ids | tr ',' '\n' | grep 'ovn-\|ovn_' | sort
 `
 
-// volatile are northbound tables that count or time rather than say what is wanted.
+// volatile are northbound tables that hold counters or timestamps rather than desired state.
 var volatile = []string{"NB_Global", "Connection", "SSL"}
 
-// State reads what the product has written, on the given nodes and in the
-// northbound database, all at the same time.
+// State reads what the product has written on the given nodes and in the northbound database, all
+// concurrently.
 func (l *Lab) State(ctx context.Context, nodes ...string) (State, error) {
 	reads := []func() (State, error){
 		func() (State, error) {
@@ -52,7 +51,7 @@ func (l *Lab) State(ctx context.Context, nodes ...string) (State, error) {
 	return gather(reads)
 }
 
-// gather reads at once what becomes one state.
+// gather runs the reads concurrently and merges their states.
 func gather(reads []func() (State, error)) (State, error) {
 	states, errs := make([]State, len(reads)), make([]error, len(reads))
 	var wg sync.WaitGroup
@@ -70,12 +69,12 @@ func gather(reads []func() (State, error)) (State, error) {
 	return all, nil
 }
 
-// nodeState is what is on one node.
+// nodeState reads the state of one node.
 func (l *Lab) nodeState(ctx context.Context, node string) (State, error) {
 	return l.sections(ctx, node, readNode)
 }
 
-// sections are what a script prints on a node, by the titles that it prints.
+// sections runs a script on a node and returns its output by the titles that it prints.
 func (l *Lab) sections(ctx context.Context, node, script string) (State, error) {
 	out, err := l.Kin.Exec(ctx, node, "sh", "-c", script)
 	if err != nil {
@@ -90,7 +89,7 @@ func (l *Lab) sections(ctx context.Context, node, script string) (State, error) 
 	return state, nil
 }
 
-// nodeObjects is what the Node objects have of ours.
+// nodeObjects returns the product's annotations and labels of Node objects.
 func (l *Lab) nodeObjects(ctx context.Context) (State, error) {
 	list, err := l.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -113,7 +112,7 @@ func (l *Lab) nodeObjects(ctx context.Context) (State, error) {
 	return state, nil
 }
 
-// northbound splits a dump into tables, whose rows it sorts.
+// northbound splits a dump into tables and sorts their rows.
 func northbound(dump string) State {
 	state := State{}
 	var table string
@@ -141,8 +140,7 @@ func northbound(dump string) State {
 
 var uuids = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
-// Anonymous is the state with each UUID replaced, for the comparison of rows
-// that were made anew.
+// Anonymous returns the state with each UUID replaced, to compare rows that were recreated.
 func (s State) Anonymous() State {
 	anonymous := make(State, len(s))
 	for place, text := range s {
@@ -153,7 +151,7 @@ func (s State) Anonymous() State {
 	return anonymous
 }
 
-// Diff lists what two states differ in, one line a line; empty for equal ones.
+// Diff lists the differences between two states, one per line; empty if they are equal.
 func (s State) Diff(other State) string {
 	var b strings.Builder
 	places := State{}

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// StaticPodPath is where the kubelets of a cluster look for static pods, if its
-// configuration says so.
+// StaticPodPath is where the kubelets of a cluster look for static pods, if its configuration says
+// so.
 const StaticPodPath = "/etc/kubernetes/manifests"
 
-// staticGrace is how many seconds a static pod and the deletion of its mirror have. With
-// none the mirror is away for a minute.
+// staticGrace is the grace period in seconds of a static pod and of the deletion of its mirror pod.
+// Without one, the mirror pod is missing for a minute.
 const staticGrace = 5
 
-// RunStaticPulse is RunPulse of a static pod, whose name ends in that of its node. End
-// removes its manifest and waits until its mirror is gone.
+// RunStaticPulse is RunPulse for a static pod, whose name ends with that of its node. End removes
+// its manifest and waits until the mirror pod is gone.
 func (l *Lab) RunStaticPulse(ctx context.Context, name, node string, labels map[string]string, to []netip.Addr) (pod Pod, end func(context.Context) error, err error) {
 	p := newPod(name, node, labels, "pulse", "-port", fmt.Sprint(reportPort), "-to", targets(to, ServePort))
 	p.APIVersion, p.Kind, p.Spec.NodeSelector = "v1", "Pod", nil
@@ -34,7 +34,8 @@ func (l *Lab) RunStaticPulse(ctx context.Context, name, node string, labels map[
 		}
 		return l.awaitGone(ctx, mirror)
 	}
-	// The kubelet reads what is there, but for names that begin with a dot: the file appears as a whole.
+	// The kubelet reads every file whose name does not begin with a dot, so the file must appear
+	// complete.
 	hidden := path.Join(StaticPodPath, "."+name)
 	_, err = l.Kin.Exec(ctx, node, "sh", "-c", `mkdir -p "${1%/*}" && printf %s "$0" >"$2" && mv "$2" "$1"`, string(manifest), file, hidden)
 	if err != nil {

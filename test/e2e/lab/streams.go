@@ -10,16 +10,16 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/kin"
 )
 
-// StreamReport is what a stream pod says about its connection.
+// StreamReport is the report of a stream pod about its connection.
 type StreamReport struct {
 	Echoed     int `json:"echoed"`
 	Reconnects int `json:"reconnects"`
-	// LastError is what broke the last connection that did.
+	// LastError is the error of the last connection that broke.
 	LastError    string `json:"lastError"`
 	MaxGapMillis int64  `json:"maxGapMillis"`
 }
 
-// Report asks a stream pod how its connection fared since the last reset.
+// Report returns how the connection of a stream pod fared since the last reset.
 func (l *Lab) Report(ctx context.Context, pod string, reset bool) (StreamReport, error) {
 	url := fmt.Sprintf("http://127.0.0.1:%d/report", reportPort)
 	if reset {
@@ -36,8 +36,8 @@ func (l *Lab) Report(ctx context.Context, pod string, reset bool) (StreamReport,
 	return r, nil
 }
 
-// Pulses asks a pulse pod which answers it got since the last reset, from each
-// address that it asks.
+// Pulses returns the answers that a pulse pod got since the last reset, by the address that it
+// queried.
 func (l *Lab) Pulses(ctx context.Context, pod string, reset bool) (map[netip.Addr]StreamReport, error) {
 	url := fmt.Sprintf("http://127.0.0.1:%d/report", reportPort)
 	if reset {
@@ -61,8 +61,8 @@ func (l *Lab) Pulses(ctx context.Context, pod string, reset bool) (map[netip.Add
 // MaxGap is the longest time without an answer.
 func (r StreamReport) MaxGap() time.Duration { return time.Duration(r.MaxGapMillis) * time.Millisecond }
 
-// Solicit has a machine ask the wire all the time who has certain addresses, until
-// the returned function is called.
+// Solicit has a machine continuously ask the wire who has the given addresses, until the returned
+// function is called.
 func (l *Lab) Solicit(machine string, addresses ...netip.Addr) (stop func(), err error) {
 	command := []string{MachineProbe, "solicit"}
 	for _, a := range addresses {
@@ -75,7 +75,7 @@ func (l *Lab) Solicit(machine string, addresses ...netip.Addr) (stop func(), err
 	return func() { _ = asking.Close() }, nil
 }
 
-// Client is a program on a machine outside that keeps one connection busy.
+// Client is a program on an outside machine that keeps one connection busy.
 type Client struct {
 	lab     *Lab
 	machine string
@@ -83,8 +83,8 @@ type Client struct {
 	running *kin.Attached
 }
 
-// StartClient has a machine that serves keep a connection to an echo server busy. port
-// is one of the machine's that is free, for its report.
+// StartClient has a machine that serves keep a connection to an echo server busy. port is a free
+// port of the machine, for its report.
 func (l *Lab) StartClient(machine string, port int, to netip.AddrPort) (*Client, error) {
 	running, err := l.Kin.ExecAttached(machine, "sh", "-c", `"$0" "$@" & cat >/dev/null; kill $!`,
 		MachineProbe, "stream", "-port", fmt.Sprint(port), "-to", to.String())
@@ -94,7 +94,7 @@ func (l *Lab) StartClient(machine string, port int, to netip.AddrPort) (*Client,
 	return &Client{lab: l, machine: machine, port: port, running: running}, nil
 }
 
-// Report asks how the connection fared since the last reset.
+// Report returns how the connection fared since the last reset.
 func (c *Client) Report(ctx context.Context, reset bool) (StreamReport, error) {
 	url := fmt.Sprintf("http://127.0.0.1:%d/report", c.port)
 	if reset {

@@ -11,10 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Traffic is a pod that keeps a connection to each echo server busy and opens new ones
-// all the time.
+// Traffic is a pod that keeps a connection to each echo server busy and opens new ones all the
+// time.
 type Traffic struct {
-	// Namespace is that of the lab where it is empty.
+	// Namespace defaults to that of the lab.
 	Namespace, Name, Node string
 	Labels                map[string]string
 	To                    []netip.AddrPort
@@ -22,7 +22,7 @@ type Traffic struct {
 
 // TrafficReport is how connections to one server fared.
 type TrafficReport struct {
-	// Lasting is the connection that is there all the time, Fresh the new ones.
+	// Lasting is the connection that stays open, Fresh the new ones.
 	Lasting, Fresh StreamReport
 }
 
@@ -60,8 +60,8 @@ func (l *Lab) RunTraffic(ctx context.Context, t Traffic) (Pod, error) {
 	return found, err
 }
 
-// TrafficOf asks a traffic pod, from its own node, how its connections fared since the
-// last reset, by server. That takes no API server.
+// TrafficOf returns, from the pod's own node, how the connections of a traffic pod fared since the
+// last reset, by server. It does not need the API server.
 func (l *Lab) TrafficOf(ctx context.Context, pod Pod, reset bool) (map[netip.AddrPort]TrafficReport, error) {
 	url := fmt.Sprintf("http://%s/report", netip.AddrPortFrom(pod.Addresses[0], reportPort))
 	if reset {
@@ -78,8 +78,8 @@ func (l *Lab) TrafficOf(ctx context.Context, pod Pod, reset bool) (map[netip.Add
 	return reports, nil
 }
 
-// ServeAlso starts another server of the probe on a machine that serves, on a port and
-// the next one; it ends with the lab.
+// ServeAlso starts another probe server on a machine that serves, on a port and the next one; it
+// ends with the lab.
 func (l *Lab) ServeAlso(ctx context.Context, machine string, port uint16) error {
 	server, err := l.Kin.ExecAttached(machine, MachineProbe, "serve", "-port", fmt.Sprint(port), "-until-stdin-closes")
 	if err != nil {

@@ -16,13 +16,12 @@ import (
 	"time"
 )
 
-// account is where a pod finds its service account.
+// account is where a pod finds its service account token and CA.
 const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
-// api asks the API server what only a known account may see, and prints the
-// address it answered at. Without flags it does what every client in a pod does:
-// go where the environment says, and trust who the cluster's authority vouches
-// for.
+// api asks the API server for something that requires authentication, and prints the address that
+// answered. Without flags it does what every client in a pod does: connect to the address in the
+// environment, and trust the cluster's CA.
 func api(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("api", flag.ContinueOnError)
 	host := flags.String("host", os.Getenv("KUBERNETES_SERVICE_HOST"), "name or address of the API server")

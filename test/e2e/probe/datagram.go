@@ -16,8 +16,8 @@ import (
 // maxDatagram is more than any datagram holds.
 const maxDatagram = 1 << 16
 
-// answerAll says by UDP what /who says, filled up with blanks to the size of the
-// question: what is too large to arrive is too large to come back, too.
+// answerAll answers by UDP what /who says, padded with blanks to the size of the question: if the
+// question is too large for the path, so is the answer.
 func answerAll(conn net.PacketConn) {
 	in := make([]byte, maxDatagram)
 	for {
@@ -31,7 +31,7 @@ func answerAll(conn net.PacketConn) {
 	}
 }
 
-// ask sends one datagram and prints the answer. A refusal is an error at once.
+// ask sends a datagram and prints the answer. A refusal is an error at once.
 func ask(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("ask", flag.ContinueOnError)
 	timeout := flags.Duration("timeout", 3*time.Second, "how long to wait for the answer")
@@ -77,7 +77,7 @@ func ask(ctx context.Context, args []string) error {
 	return nil
 }
 
-// forbidFragments makes a datagram that does not fit an error.
+// forbidFragments makes sending a datagram that does not fit an error.
 func forbidFragments(conn *net.UDPConn, is6 bool) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -93,8 +93,7 @@ func forbidFragments(conn *net.UDPConn, is6 bool) error {
 	return err
 }
 
-// tooLarge adds what the path is known to take to the error of a datagram that did
-// not fit.
+// tooLarge adds the known path MTU to the error of a datagram that did not fit.
 func tooLarge(conn *net.UDPConn, is6 bool, cause error) error {
 	raw, err := conn.SyscallConn()
 	if err != nil || !errors.Is(cause, syscall.EMSGSIZE) {
@@ -110,11 +109,11 @@ func tooLarge(conn *net.UDPConn, is6 bool, cause error) error {
 	return fmt.Errorf("%w: the path takes %d", cause, mtu)
 }
 
-// steady is how many answers in a row from one server mean that it is to stay.
+// steady is how many answers in a row must come from one server until chase is satisfied.
 const steady = 50
 
-// chase goes on sending datagrams from one port until all that comes back is from
-// one server. Refusals are passed over: they come while nobody serves.
+// chase sends datagrams from one port until answers come from one server only. It ignores refusals:
+// they are expected while no server is there.
 func chase(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("chase", flag.ContinueOnError)
 	timeout := flags.Duration("timeout", 20*time.Second, "how long to go on")

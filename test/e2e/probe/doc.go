@@ -1,16 +1,16 @@
-// Command probe is both ends of the traffic that the end-to-end tests send: it
-// runs in pods, on nodes and on hosts outside the cluster.
+// Command probe is both ends of the traffic that the end-to-end tests send: it runs in pods, on
+// nodes and on hosts outside the cluster.
 //
-//	probe serve  -port 8080            answer /clientip, /hostname and /who, by UDP as /who does; echo on port+1
+//	probe serve  -port 8080            answer /clientip, /hostname and /who, and /who by UDP; echo on port+1
 //	probe get    URL                   print the body, or fail
-//	probe watch  URL                   get it again and again, and print when there was an answer
+//	probe watch  URL                   get it repeatedly, and print when there was an answer
 //	probe ask    ADDR:PORT             print the answer by UDP, or fail
-//	probe api    -host NAME            ask the API server as a pod does; print the address that answered
+//	probe api    -host NAME            query the API server as a pod does; print the address that answered
 //	probe stream -to ADDR:PORT         keep one connection busy and count what is lost
 //	probe traffic -to ADDR:PORT,...   keep connections busy, open new ones, and count what is lost
-//	probe send   -to ADDR:PORT,...     send datagrams for ever
-//	probe pulse  -to ADDR:PORT,...     ask by UDP for ever and tell how long there was no answer
-//	probe solicit ADDR...              ask the wire for ever who has the addresses
+//	probe send   -to ADDR:PORT,...     send datagrams continuously
+//	probe pulse  -to ADDR:PORT,...     query by UDP continuously and report how long there was no answer
+//	probe solicit ADDR...              continuously ask the wire who has the addresses
 //
-// It is static and small, so that the image is this one file.
+// It is small and statically linked, so that the image consists of this one file.
 package main

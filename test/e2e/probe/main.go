@@ -30,7 +30,7 @@ func run(ctx context.Context, args []string) error {
 	return commands[args[0]](ctx, args[1:])
 }
 
-// get prints what a URL answers, each time over a connection of its own.
+// get prints the body of each URL, each fetched over a new connection.
 func get(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("get", flag.ContinueOnError)
 	timeout := flags.Duration("timeout", 3*time.Second, "how long to wait for each whole answer")

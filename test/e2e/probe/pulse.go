@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// pulse asks each address by UDP again and again, from a port that is new each
-// time, and counts the answers: what a new connection would have met at any moment.
-// It does not wait for one answer before it asks again.
+// pulse queries each address by UDP continuously, each time from a new port, and counts the
+// answers: what a new connection would meet at any moment. It does not wait for an answer before it
+// sends the next query.
 func pulse(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("pulse", flag.ContinueOnError)
 	to := flags.String("to", "", "addresses and ports that answer, separated by commas")
@@ -56,7 +56,7 @@ func pulse(ctx context.Context, args []string) error {
 	}
 }
 
-// answered asks once.
+// answered queries the target once and counts the result.
 func answered(target string, m *meter) {
 	if err := askOnce(target); err != nil {
 		m.broken(err)
@@ -82,5 +82,5 @@ func askOnce(target string) error {
 	return err
 }
 
-// maxAnswer is more than who says.
+// maxAnswer is more than what who returns.
 const maxAnswer = 512

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// send sends datagrams for ever, to each address from one socket that stays and
-// from one that is new every time: what a translation does to connections that
-// were open when it came or went shows as well as what it does to new ones.
+// send sends datagrams continuously, to each address from one socket that stays open and from a new
+// one each time: this shows what an address translation does to connections that were open when it
+// came or went, as well as to new ones.
 func send(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("send", flag.ContinueOnError)
 	to := flags.String("to", "", "addresses and ports, separated by commas")
@@ -39,7 +39,7 @@ func send(ctx context.Context, args []string) error {
 			}
 			fresh, err := net.Dial("udp", t)
 			if err == nil {
-				// Refusals and missing routes come and go while nodes do.
+				// Refusals and missing routes are expected while nodes come and go.
 				_, _ = fresh.Write([]byte("fresh"))
 				fresh.Close()
 			}

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// serve answers on a port, by TCP and UDP, and echoes bytes on the next one.
+// serve answers on a port, by TCP and UDP, and echoes bytes on the next port.
 func serve(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	port := flags.Int("port", 8080, "HTTP port; echo is on the next one")
@@ -79,7 +79,7 @@ func handler() http.Handler {
 	return mux
 }
 
-// who names this machine and the client.
+// who returns the names of this machine and of the client.
 func who(client string) string {
 	name, err := os.Hostname()
 	if err != nil {

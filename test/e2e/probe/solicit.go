@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// solicit asks the wire again and again who has certain addresses, by ARP and by
-// neighbor solicitation, with a question to everybody each time: a kernel would
-// ask only when it does not know. Who answers is for a capture to tell.
+// solicit continuously asks the wire who has certain addresses, by ARP and neighbor solicitation,
+// with a broadcast or multicast each time: a kernel would ask only when it does not know. A capture
+// shows who answers.
 func solicit(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("solicit", flag.ContinueOnError)
 	device := flags.String("dev", "eth0", "interface to ask on")
@@ -68,8 +68,8 @@ func solicit(ctx context.Context, args []string) error {
 	}
 }
 
-// untilStdinCloses returns a context that ends with standard input, too: who runs
-// a program on a machine from outside holds the other end.
+// untilStdinCloses returns a context that also ends when standard input is closed: whoever runs a
+// program on a machine from outside holds the other end.
 func untilStdinCloses(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -79,7 +79,7 @@ func untilStdinCloses(ctx context.Context) context.Context {
 	return ctx
 }
 
-// sourceFor finds the interface's address in the network of target.
+// sourceFor returns the interface's address in the network of target.
 func sourceFor(link *net.Interface, target netip.Addr) (netip.Addr, error) {
 	addresses, err := link.Addrs()
 	if err != nil {
@@ -112,7 +112,7 @@ func neighborSolicitation(mac net.HardwareAddr, from, target netip.Addr) []byte 
 		[]byte{0x60, 0, 0, 0, 0, byte(length), unix.IPPROTO_ICMPV6, 255}, from.AsSlice(), group[:], message)
 }
 
-// checksum is that of the Internet, of an even number of bytes.
+// checksum is the Internet checksum of an even number of bytes.
 func checksum(b []byte) uint16 {
 	var sum uint32
 	for i := 0; i+1 < len(b); i += 2 {
@@ -124,7 +124,7 @@ func checksum(b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// targets reads addresses and ports that are separated by commas.
+// targets parses a comma-separated list of addresses and ports.
 func targets(list string) ([]string, error) {
 	var all []string
 	for t := range strings.SplitSeq(list, ",") {

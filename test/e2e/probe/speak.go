@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// speak serves on a port, by TCP and UDP, and from the same port speaks to others who
-// have not asked for it: datagrams, and attempts to connect. It does not end when it
-// is asked to, as a server with open connections.
+// speak serves on a port, by TCP and UDP, and from the same port sends unsolicited datagrams and
+// attempts to connect to others. It does not exit when asked to, like a server with open
+// connections.
 func speak(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("speak", flag.ContinueOnError)
 	port := flags.Int("port", 8080, "port to serve on and to speak from")
@@ -49,7 +49,7 @@ func speak(ctx context.Context, args []string) error {
 			if err != nil {
 				return err
 			}
-			// Refusals and missing routes come and go while nodes do.
+			// Refusals and missing routes are expected while nodes come and go.
 			_, _ = datagrams.WriteTo([]byte("spoken"), peer)
 			go func() {
 				if conn, err := dialer.DialContext(ctx, "tcp", t); err == nil {
@@ -61,7 +61,7 @@ func speak(ctx context.Context, args []string) error {
 	}
 }
 
-// sharePort lets several sockets have one port.
+// sharePort lets several sockets use the same port.
 func sharePort(_, _ string, c syscall.RawConn) error {
 	var failed error
 	err := c.Control(func(fd uintptr) {

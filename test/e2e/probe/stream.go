@@ -18,14 +18,14 @@ import (
 
 const beat = 50 * time.Millisecond
 
-// report is what GET /report says of the time since the last reset.
+// report is the answer to GET /report, for the time since the last reset.
 type report struct {
 	Echoed int `json:"echoed"`
 	// MaxGapMillis is the longest time without an echo.
 	MaxGapMillis int64 `json:"maxGapMillis"`
 	// Reconnects counts connections that broke or could not be opened.
 	Reconnects int `json:"reconnects"`
-	// LastError is what broke the last of them.
+	// LastError is the error of the last of them.
 	LastError string `json:"lastError,omitempty"`
 }
 
@@ -53,7 +53,7 @@ func (m *meter) broken(err error) {
 	m.lastError = err.Error()
 }
 
-// report counts a gap that is still open, too.
+// report includes a gap that has not ended yet.
 func (m *meter) report(now time.Time, reset bool) report {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -64,8 +64,8 @@ func (m *meter) report(now time.Time, reset bool) report {
 	return r
 }
 
-// together is the report of several connections: of that which carried least, of the
-// longest gap, and of all that broke.
+// together merges the reports of several connections: the fewest echoes, the longest gap, and all
+// reconnects.
 func together(meters []*meter, now time.Time, reset bool) report {
 	all := meters[0].report(now, reset)
 	for _, m := range meters[1:] {
@@ -78,9 +78,8 @@ func together(meters []*meter, now time.Time, reset bool) report {
 	return all
 }
 
-// stream sends a number, and more for the size, every beat over each of its connections
-// and expects it back. It ends with its context only: a connection that breaks is counted
-// and replaced.
+// stream sends a number, padded to the size, every beat over each of its connections and expects it
+// back. It ends only with its context: a connection that breaks is counted and replaced.
 func stream(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("stream", flag.ContinueOnError)
 	to := flags.String("to", "", "address and port of an echo server")
@@ -107,7 +106,7 @@ func stream(ctx context.Context, args []string) error {
 	go func() { failed <- web.ListenAndServe() }()
 	dialer := net.Dialer{Timeout: 5 * time.Second, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: *idle, Interval: *idle, Count: 60}}
 	if *size > 8 {
-		dialer.Control = limitRetransmit // more than a packet each way
+		dialer.Control = limitRetransmit // more than one packet each way
 	}
 	for _, m := range meters {
 		go beatForEver(ctx, dialer, *to, *size, m)

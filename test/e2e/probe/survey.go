@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// survey asks several URLs at a time, each over a connection of its own, and prints the
-// answers, or the errors in their place, as a JSON object with a member for each URL.
+// survey gets several URLs concurrently, each over a new connection, and prints a JSON object with
+// the answer or the error for each URL.
 func survey(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("survey", flag.ContinueOnError)
 	timeout := flags.Duration("timeout", 3*time.Second, "how long to wait for each whole answer")

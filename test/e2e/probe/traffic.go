@@ -11,12 +11,11 @@ import (
 	"time"
 )
 
-// dialTimeout is how long a new connection may take until it counts as lost.
+// dialTimeout is how long a new connection may take before it counts as lost.
 const dialTimeout = time.Second
 
-// traffic keeps one connection to each echo server busy, and opens new ones all the
-// time: what connections that are there and what new ones meet at any moment. The
-// report has both, by server.
+// traffic keeps one connection to each echo server busy and opens new ones all the time: this shows
+// what existing and new connections meet at any moment. The report has both, by server.
 func traffic(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("traffic", flag.ContinueOnError)
 	to := flags.String("to", "", "addresses and ports of echo servers, separated by commas")
@@ -70,7 +69,7 @@ func keepBusy(ctx context.Context, to string, m *meter) {
 	tick := time.NewTicker(beat)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		// What is sent is as lively as a keepalive, so that needs no setting.
+		// The connection carries data as often as keepalives would, so keepalives need no setting.
 		if err := beatOver(ctx, net.Dialer{Timeout: dialTimeout}, to, 8, tick.C, m); err != nil {
 			m.broken(err)
 			<-tick.C

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// watch gets a URL again and again, each time over a connection of its own, and
-// prints the time and the body of every answer: what is between two lines is how
-// long there was none. It ends when standard input does.
+// watch gets a URL repeatedly, each time over a new connection, and prints the time and the body of
+// every answer: the time between two lines is how long there was none. It ends when standard input
+// is closed.
 func watch(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("watch", flag.ContinueOnError)
 	every := flags.Duration("every", 50*time.Millisecond, "time between two attempts")

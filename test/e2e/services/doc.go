@@ -1,4 +1,4 @@
-// Package services tries Kubernetes Services end to end: who answers, and whom the
-// one who answers sees as client, on every path there is, in both gateway modes. It
-// needs what package suite needs.
+// Package services tests Kubernetes Services end to end: which endpoint answers, and which client
+// address it sees, on every path, in both gateway modes. It has the same requirements as package
+// suite.
 package services

@@ -15,7 +15,7 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// policies is what lr-policy-list printed.
+// policies is the output of lr-policy-list.
 type policies struct {
 	text string
 	rows []policy
@@ -25,8 +25,8 @@ type policy struct {
 	priority, match, action string
 }
 
-// A row is the priority, the match, the action and, for a reroute, the next hop,
-// each after several spaces.
+// A row has the priority, the match, the action and, for a reroute, the next hop, separated by
+// several spaces.
 var columns = regexp.MustCompile(`\s{2,}`)
 
 func parsePolicies(text string) policies {
@@ -57,7 +57,7 @@ func (w *walk) showPolicies(ctx context.Context) error {
 	return err
 }
 
-// of returns match and action of the rows of a priority, sorted.
+// of returns the match and action of the rows with a priority, sorted.
 func (p policies) of(priority int) []string {
 	var found []string
 	for _, r := range p.rows {
@@ -71,7 +71,7 @@ func (p policies) of(priority int) []string {
 
 func match(a netip.Addr) string { return topology.FamilyOf(a).Match() }
 
-// checkBare says what is missing in a cluster without egress features in use.
+// checkBare checks the policies of a cluster in which no egress features are in use.
 func (p policies) checkBare(nodes map[string]topology.Node) error {
 	var want []string
 	for _, n := range nodes {
@@ -95,7 +95,7 @@ func (p policies) checkBare(nodes map[string]topology.Node) error {
 	return same("101 policies", p.of(topology.PriorityEgressService), nil)
 }
 
-// checkReroutes says what is wrong with the policies of the EgressService.
+// checkReroutes checks the policies of the EgressService.
 func (p policies) checkReroutes(pods []lab.Pod, host topology.Node) error {
 	var want []string
 	for _, pod := range pods {
@@ -106,7 +106,7 @@ func (p policies) checkReroutes(pods []lab.Pod, host topology.Node) error {
 	return same("101 policies", p.of(topology.PriorityEgressService), want)
 }
 
-// management is the address of a node's management port: the second of its subnet.
+// management returns the address of a node's management port: the second of its subnet.
 func management(n topology.Node, is4 bool) netip.Addr {
 	for _, s := range n.Subnets {
 		if s.Addr().Is4() == is4 {
@@ -116,7 +116,7 @@ func management(n topology.Node, is4 bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// same compares lists without regard to order.
+// same compares lists regardless of order.
 func same(what string, have, want []string) error {
 	have, want = slices.Sorted(slices.Values(have)), slices.Sorted(slices.Values(want))
 	if !slices.Equal(have, want) {
@@ -125,8 +125,8 @@ func same(what string, have, want []string) error {
 	return nil
 }
 
-// translation checks the SNAT rules on the host in charge, one for each endpoint,
-// and that no other living node has any; and shows the host's.
+// translation checks the SNAT rules on the egress host, one for each endpoint, checks that no other
+// running node has any, and shows those of the host.
 func (w *walk) translation(ctx context.Context, is4 bool, pods []lab.Pod) error {
 	save, to := "iptables-save", w.ingress[0]
 	if !is4 {
@@ -135,7 +135,7 @@ func (w *walk) translation(ctx context.Context, is4 bool, pods []lab.Pod) error 
 	command := []string{"sh", "-c", save + " -t nat | grep EGRESS"}
 	fixed := []string{"-A POSTROUTING -j OVN-KUBE-EGRESS-IP-MULTI-NIC", "-A POSTROUTING -j OVN-KUBE-EGRESS-SVC"}
 	rules := []string{}
-	if len(pods) > 0 { // what pods send to nodes is left alone
+	if len(pods) > 0 { // traffic from pods to nodes is not translated
 		rules = append(rules, "-A OVN-KUBE-EGRESS-SVC -m mark --mark 0x3f0 -m comment --comment DoNotSNAT -j RETURN")
 	}
 	for _, pod := range pods {
@@ -176,7 +176,7 @@ func (w *walk) translation(ctx context.Context, is4 bool, pods []lab.Pod) error 
 	return nil
 }
 
-// alive lists the nodes that were not stopped, sorted.
+// alive returns the nodes that were not stopped, sorted.
 func (w *walk) alive(ctx context.Context) ([]string, error) {
 	var alive []string
 	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
@@ -190,7 +190,7 @@ func (w *walk) alive(ctx context.Context) ([]string, error) {
 	return alive, nil
 }
 
-// labelled checks that exactly the given node has the label; empty is not a node.
+// labelled checks that exactly the given node has the label; empty means no node.
 func (w *walk) labelled(ctx context.Context, node string) error {
 	selector := fmt.Sprintf("egress-service.k8s.ovn.org/%s-%s=", lab.Namespace, service)
 	want := []string{}
@@ -222,13 +222,12 @@ func (w *walk) labelled(ctx context.Context, node string) error {
 	return nil
 }
 
-// seenFromNodes checks that each endpoint leaves with the address of its node.
+// seenFromNodes checks that the traffic of each endpoint leaves with the address of its node.
 func (w *walk) seenFromNodes(ctx context.Context) error {
 	return w.seen(ctx, func(p lab.Pod) ([]netip.Addr, error) { return w.lab.NodeAddresses(ctx, p.Node) })
 }
 
-// seen has every endpoint call the outside host and checks the source address
-// that it saw.
+// seen has every endpoint call the outside host and checks the source address that the host saw.
 func (w *walk) seen(ctx context.Context, wanted func(lab.Pod) ([]netip.Addr, error)) error {
 	for _, pod := range w.pods {
 		want, err := wanted(pod)
@@ -259,8 +258,8 @@ func (w *walk) seen(ctx context.Context, wanted func(lab.Pod) ([]netip.Addr, err
 	return nil
 }
 
-// stays checks that the right source address is no accident: further connections,
-// each from another port, have it too.
+// stays checks that the source address is not right by chance: further connections, each from
+// another port, have it too.
 func (w *walk) stays(ctx context.Context, pod lab.Pod, outside, want netip.Addr) error {
 	for range 5 {
 		have, err := w.lab.SeenFromPod(ctx, pod.Name, outside)
@@ -274,7 +273,7 @@ func (w *walk) stays(ctx context.Context, pod lab.Pod, outside, want netip.Addr)
 	return nil
 }
 
-// answered has the outside host call the ingress addresses: an endpoint answers.
+// answered has the outside host call the ingress addresses, and checks that an endpoint answers.
 func (w *walk) answered(ctx context.Context) error {
 	for _, a := range w.ingress {
 		err := lab.Until(ctx, settle, fmt.Sprintf("the outside host to reach %s", a), func(ctx context.Context) error {

@@ -11,22 +11,22 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// Provider is the load-balancer provider of a walk: what gives the Service its
-// addresses and leads them, outside, to the labelled node.
+// Provider is the load-balancer provider of a walk: it assigns addresses to the Service and routes
+// them, outside, to the labelled node.
 type Provider interface {
-	// Annotations are what the Service has to ask for its addresses.
+	// Annotations returns the annotations with which the Service requests its addresses.
 	Annotations() map[string]string
-	// Assign returns when the Service in lab.Namespace has its ingress addresses:
-	// one of each family, IPv4 first.
+	// Assign returns when the Service in lab.Namespace has its ingress addresses: one of each
+	// family, IPv4 first.
 	Assign(ctx context.Context, service string) ([]netip.Addr, error)
-	// Announce returns when the addresses lead to the node, which has the label.
+	// Announce returns when the addresses are routed to the node, which has the label.
 	Announce(ctx context.Context, addresses []netip.Addr, node string) error
 }
 
 // ByHand writes the Service's status and the outside host's routes itself.
 type ByHand struct{ *lab.Lab }
 
-// Annotations are none.
+// Annotations returns none.
 func (ByHand) Annotations() map[string]string { return nil }
 
 // Assign writes fixed addresses.
@@ -49,7 +49,7 @@ func (p ByHand) Assign(ctx context.Context, service string) ([]netip.Addr, error
 	return ingress, nil
 }
 
-// Announce sets the outside host's routes.
+// Announce sets the routes on the outside host.
 func (p ByHand) Announce(ctx context.Context, addresses []netip.Addr, node string) error {
 	return p.RouteTo(ctx, addresses, node)
 }

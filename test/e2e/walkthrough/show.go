@@ -28,7 +28,7 @@ func (p printer) ok(format string, args ...any) {
 	fmt.Fprintf(p.out, "    [ok] "+format+"\n\n", args...)
 }
 
-// shown prints a command as typed and what it printed.
+// shown prints a command as typed, and its output.
 func (p printer) shown(command, output string) {
 	fmt.Fprintf(p.out, "$ %s\n", command)
 	if output = strings.TrimRight(output, "\n"); output != "" {
@@ -51,7 +51,7 @@ func (p printer) on(ctx context.Context, machine string, command ...string) (str
 	return out, err
 }
 
-// quote joins arguments as they would be typed; a file of the lab loses its
+// quote joins arguments as a user would type them, with files of the lab shown without their
 // directory.
 func (p printer) quote(args []string) string {
 	typed := make([]string, len(args))

@@ -31,24 +31,24 @@ spec:
       node-role.kubernetes.io/worker: ""
 `
 
-// settle is how long the cluster may take to show what a step asked for. A node
-// that died is noticed by the health tracker long before Kubernetes does.
+// settle is how long the cluster may take to show what a step asked for. The health tracker notices
+// a dead node long before Kubernetes does.
 const settle = 30 * time.Second
 
-// walk is a walk under way.
+// walk is a walkthrough in progress.
 type walk struct {
 	printer
 	provider Provider
 	ingress  []netip.Addr // the Service's ingress addresses, IPv4 first
 	nodes    map[string]topology.Node
 	pods     []lab.Pod
-	host     string // the node in charge
-	stopped  string // the one that was, before it stopped
+	host     string // the current egress host
+	stopped  string // the previous host, which was stopped
 	first    string // the router policies before the EgressService
 }
 
-// Run walks and returns the node that it stopped, which it leaves stopped. The
-// Service and its pods stay, too; End removes those.
+// Run runs the walkthrough and returns the node that it stopped, which stays stopped. The Service
+// and its pods stay too; End deletes them.
 func Run(ctx context.Context, l *lab.Lab, provider Provider, out io.Writer) (stopped string, err error) {
 	w := &walk{printer: printer{out: out, lab: l}, provider: provider}
 	for _, step := range []struct {
@@ -69,7 +69,7 @@ func Run(ctx context.Context, l *lab.Lab, provider Provider, out io.Writer) (sto
 	return w.stopped, nil
 }
 
-// End removes what Run left.
+// End deletes what Run left.
 func End(ctx context.Context, l *lab.Lab) error {
 	if err := l.Kube.CoreV1().Services(lab.Namespace).Delete(ctx, service, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("delete service: %w", err)
@@ -86,7 +86,7 @@ func End(ctx context.Context, l *lab.Lab) error {
 	return nil
 }
 
-// begin makes the Service and one endpoint on each of two nodes.
+// begin creates the Service and one endpoint on each of two nodes.
 func (w *walk) begin(ctx context.Context) error {
 	if _, err := w.kubectl(ctx, "get", "nodes"); err != nil {
 		return err
@@ -162,9 +162,8 @@ func (w *walk) create(ctx context.Context) error {
 	return w.served(ctx)
 }
 
-// leaveHost moves the endpoint that shares a node with the host, if one does:
-// the other would be the only one to survive the stop, and there would be less
-// to see.
+// leaveHost moves the endpoint that shares a node with the host, if there is one: otherwise only
+// the other endpoint would survive the stop, and there would be less to see.
 func (w *walk) leaveHost(ctx context.Context) error {
 	for i, pod := range w.pods {
 		if pod.Node != w.host {
@@ -236,7 +235,7 @@ func (w *walk) remove(ctx context.Context) error {
 	return w.seenFromNodes(ctx)
 }
 
-// served checks everything that a host in charge shows.
+// served checks everything that is visible once there is an egress host.
 func (w *walk) served(ctx context.Context) error {
 	if _, err := w.kubectl(ctx, "describe", "egressservice", service); err != nil {
 		return err
@@ -275,7 +274,7 @@ func (w *walk) served(ctx context.Context) error {
 	return w.answered(ctx)
 }
 
-// waitHost waits until the status names a host that will do.
+// waitHost waits until the status names a host that is acceptable.
 func (w *walk) waitHost(ctx context.Context, will func(string) bool) error {
 	return lab.Until(ctx, settle, "the EgressService to have a host", func(ctx context.Context) error {
 		es, err := w.lab.Egress.EgressServiceV1().EgressServices(lab.Namespace).Get(ctx, service, metav1.GetOptions{})

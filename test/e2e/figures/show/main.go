@@ -1,4 +1,4 @@
-// Command show prints the figures of an end-to-end run, or compares those of two.
+// Command show prints the figures of an end-to-end run, or compares those of two runs.
 //
 //	show FILE
 //	show FILE FILE

@@ -1,5 +1,5 @@
-// Package labtest makes the cluster of a test: it is deleted when the test ends, and
-// its logs are kept when the test failed.
+// Package labtest creates the cluster of a test: the cluster is deleted when the test ends, and its
+// logs are kept if the test failed.
 //
 // Callers: the end-to-end tests.
 package labtest
@@ -14,11 +14,11 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// Nodes are those of every cluster; the first one runs the control plane.
+// Nodes are the nodes of every cluster; the first one runs the control plane.
 var Nodes = []string{lab.ControlPlane, "ovn-worker", "ovn-worker2"}
 
-// Start makes a cluster. Where the test fails the logs of its nodes are kept in the
-// directory $E2E_LOGS under a name, and the cluster stays where $E2E_KEEP is set.
+// Start creates a cluster. If the test fails, the logs of its nodes are kept under the given name
+// in the directory $E2E_LOGS, and the cluster is kept if $E2E_KEEP is set.
 func Start(t *testing.T, name string, o lab.Options) *lab.Lab {
 	t.Helper()
 	o.Log = t.Output()
@@ -27,7 +27,7 @@ func Start(t *testing.T, name string, o lab.Options) *lab.Lab {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// The test's own context has ended here.
+		// The test's own context has already ended here.
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		if t.Failed() {
@@ -43,19 +43,19 @@ func Start(t *testing.T, name string, o lab.Options) *lab.Lab {
 	return l
 }
 
-// Full reports whether every test runs in both gateway modes ($E2E_FULL). Otherwise those
-// that take long run in the mode in which they show most.
+// Full reports whether every test runs in both gateway modes ($E2E_FULL). Otherwise, tests that
+// take long run only in the mode in which they show more.
 func Full() bool { return os.Getenv("E2E_FULL") != "" }
 
-// In runs a test on a cluster of a gateway mode where that is the mode it is for, and in
-// the other one as well where the run is a full one.
+// In runs a test if the cluster is in the gateway mode that the test is for, and also in the other
+// mode in a full run.
 func In(t *testing.T, mode, cluster, name string, test func(*testing.T)) {
 	if mode == cluster || Full() {
 		t.Run(name, test)
 	}
 }
 
-// KeepLogs saves what the machines wrote, for whoever looks at the failure.
+// KeepLogs saves the logs of the machines, to diagnose the failure.
 func KeepLogs(ctx context.Context, t *testing.T, l *lab.Lab, name string) {
 	dir := os.Getenv("E2E_LOGS")
 	if dir == "" || l.Closed() {
@@ -69,7 +69,7 @@ func KeepLogs(ctx context.Context, t *testing.T, l *lab.Lab, name string) {
 	t.Logf("logs of the cluster are in %s", dir)
 }
 
-// Datapath fails where an ovs-vswitchd crashed, even if nobody missed it.
+// Datapath fails the test if an ovs-vswitchd crashed, even if nothing else noticed.
 func Datapath(t *testing.T, l *lab.Lab) {
 	for _, node := range Nodes {
 		said, err := l.DatapathErrors(t.Context(), node)
