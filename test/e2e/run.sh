@@ -1,10 +1,10 @@
 #!/bin/bash
 # Runs the end-to-end tests: run.sh REGEXP PACKAGES [GO-TEST-FLAG...].
 #
-# Where neither tests nor packages are named, all run, on two clusters at a time: those
-# that measure one after the other, and beside them all others. What runs beside has the
-# least claim to the processors, and the more time: what a test measures has to tell of
-# ovnkube, not of its neighbour. After those others comes the command E2E_BESIDE, if set.
+# If neither tests nor packages are named, all tests run, on two clusters at a time: those
+# that measure run one after the other, and all others in the background. The background
+# tests have the lowest CPU priority and more time, so that measurements reflect ovnkube
+# and not the other tests. They are followed by the command in E2E_BESIDE, if set.
 set -euo pipefail
 cd "$(dirname "$0")"
 tests=$1 packages=$2
@@ -13,7 +13,7 @@ shift 2
 # Packages and tests that measure, and tests of the same packages that do not.
 measuring=(./metallb ./suite)
 beside='^(TestAdmission|TestInstalled|TestIPv4|TestIPv6)$'
-# Those that need what a target of their own makes.
+# Tests that need the output of a separate make target.
 apart='^TestUpgrade$'
 
 run() { go test -vet=off -count=1 -p 1 "$@"; }
@@ -28,11 +28,11 @@ if [[ -n $tests || -n $packages ]]; then
 	exit
 fi
 
-# The others, so that a new package is tested.
+# All other packages, so that new ones are tested, too.
 rest=$(go list ./... | grep -v -x -F "$(go list "${measuring[@]}")")
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-# What runs in the background ignores an interrupt from the keyboard.
+# Background processes ignore an interrupt from the keyboard.
 trap 'trap - TERM; kill -TERM 0' INT TERM
 (
 	renice -n 19 $BASHPID >/dev/null

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Builds what an upgrade begins with: upgrade.sh REVISION DIRECTORY. The directory gets
-# image.tar, of the name ovnkube:earlier, and dist of that revision of this repository; one
-# that has them already stays. Packages that make image has unpacked are used again.
+# Builds the version that an upgrade starts from: upgrade.sh REVISION DIRECTORY. It writes
+# image.tar, with the image ovnkube:earlier, and dist of that revision of this repository to
+# the directory, unless they are there already. Packages that "make image" has unpacked are reused.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 revision=$(git rev-parse --verify "$1^{commit}") directory=$2

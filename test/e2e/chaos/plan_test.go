@@ -14,8 +14,8 @@ var cluster = Cluster{
 	Kernel:  []string{"iptables", "rules"},
 }
 
-// TestPlan draws the same steps from the same seed, and the first of them whatever their
-// number is.
+// TestPlan checks that the same seed yields the same steps, and that the first steps do not depend
+// on the number of steps.
 func TestPlan(t *testing.T) {
 	all := Plan(7, 200, cluster)
 	if again := Plan(7, 200, cluster); !reflect.DeepEqual(all, again) {
@@ -33,7 +33,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestPlanIsPossible draws every kind, and nothing that cannot be done.
+// TestPlanIsPossible checks that every kind is drawn, and only faults that can be injected.
 func TestPlanIsPossible(t *testing.T) {
 	const number = 5000
 	drawn := map[Kind]int{}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// recorder is a test that may fail without this one doing so.
+// recorder is a fake test that may fail without failing the real one.
 type recorder struct {
 	name   string
 	failed []string
@@ -37,7 +37,7 @@ func read(t *testing.T, path string) []Figure {
 	return all
 }
 
-// TestMain has the bounds be those of an ordinary machine, wherever these tests run.
+// TestMain sets the bounds to those of an ordinary machine, wherever these tests run.
 func TestMain(m *testing.M) {
 	os.Unsetenv("E2E_TIME_FACTOR")
 	m.Run()
@@ -49,7 +49,7 @@ func TestRecord(t *testing.T) {
 	bound := Bound{Promised: 2 * time.Second, Factor: 1.5}
 	for _, c := range []struct {
 		took []time.Duration
-		says string // part of the failure
+		says string // part of the failure message
 	}{
 		{[]time.Duration{900 * time.Millisecond, 3 * time.Second}, ""},
 		{[]time.Duration{time.Second, 3001 * time.Millisecond}, "failover took 3001 ms, want at most 3000"},
@@ -115,7 +115,7 @@ func TestTables(t *testing.T) {
 	})
 }
 
-// lines compares a table with what it should say, but for the blanks.
+// lines compares a table with what it should be, ignoring blanks.
 func lines(t *testing.T, table string, want []string) {
 	t.Helper()
 	var have []string

@@ -1,7 +1,7 @@
-// Package metallb tests EgressServices with MetalLB as the load-balancer
-// provider, as docs/egress-service.md describes it: the example with BGP and a
-// router outside, with failovers, and the walkthrough with layer 2, which has
-// both families. MetalLB's speakers of the native mode advertise IPv4 only.
+// Package metallb tests EgressServices with MetalLB as the load-balancer provider, as described in
+// docs/egress-service.md: the example with BGP and an outside router, with failovers, and the
+// walkthrough with layer 2, in both families. MetalLB's speakers in native mode advertise IPv4
+// only.
 //
-// contrib/metallb/install.sh builds MetalLB and puts it into the cluster.
+// contrib/metallb/install.sh builds MetalLB and installs it in the cluster.
 package metallb

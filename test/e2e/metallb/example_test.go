@@ -19,7 +19,7 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// What the files of testdata say.
+// Names and numbers from the files in testdata.
 const (
 	namespace = "some-namespace"
 	service   = "example-service"
@@ -31,8 +31,8 @@ var (
 	outside = lab.OutsideAddresses[0]
 )
 
-// example is the documented example: an address from a pool, advertised by BGP to
-// a router outside, by the node that serves the EgressService and by no other.
+// example is the documented example: an address from a pool, advertised by BGP to an outside router
+// by the node that serves the EgressService and by no other.
 type example struct {
 	*cluster
 	router   lab.Router
@@ -46,14 +46,15 @@ func (c *cluster) example(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The outside host reaches the pool through the router and nothing else.
+	// The outside host reaches the pool only through the router.
 	if _, err := c.Kin.Exec(t.Context(), lab.Outside, "ip", "route", "replace", "172.19.0.0/24", "via", router.Addresses[0].String()); err != nil {
 		t.Fatal(err)
 	}
 	c.apply(t, "peer.yaml", "service.yaml")
 	e := &example{cluster: c, router: router}
 	host := e.host(t, "")
-	// Endpoints that outlive the host, one of them on a node that will be host.
+	// Endpoints that survive the failure of the host, one of them on a node that will become the
+	// host.
 	for _, node := range nodes {
 		if node != host {
 			e.runPod(t, node)
@@ -65,12 +66,12 @@ func (c *cluster) example(t *testing.T) {
 	next := e.powerFailure(t, host)
 	e.cordon(t, next)
 	e.judge(t)
-	// Without the Service nobody advertises its address.
+	// Without the Service, no node advertises its address.
 	c.kubectl(t, "delete", "namespace", namespace, "--wait=false")
 	e.advertised(t)
 }
 
-// host waits until another node than not serves, and returns it.
+// host waits until a node other than not is the host and programmed, and returns it.
 func (e *example) host(t *testing.T, not string) (host string) {
 	t.Helper()
 	until(t, "the EgressService to be programmed", func(ctx context.Context) error {
@@ -115,7 +116,7 @@ func (e *example) runPod(t *testing.T, node string) {
 	e.pods = append(e.pods, pod.Name)
 }
 
-// advertise has the label decide who advertises; without it all nodes do.
+// advertise checks that the label decides which node advertises; without the selector all nodes do.
 func (e *example) advertise(t *testing.T, host string) {
 	t.Helper()
 	e.advertised(t)
@@ -128,8 +129,7 @@ func (e *example) advertise(t *testing.T, host string) {
 	e.advertised(t, host)
 }
 
-// advertised waits until the router knows exactly these nodes as ways to the
-// address.
+// advertised waits until exactly these nodes are the router's next hops for the address.
 func (e *example) advertised(t *testing.T, by ...string) {
 	t.Helper()
 	want := []netip.Addr{}
@@ -162,8 +162,8 @@ func (e *example) sessions(t *testing.T) {
 	})
 }
 
-// speaks waits until the speaker of a node runs that started after the moment: for
-// a while after a boot the API server knows only of the one before.
+// speaks waits until a speaker runs on the node that started after the given time: for a while
+// after a boot, the API server still has the status of the previous one.
 func (e *example) speaks(t *testing.T, node string, after time.Time) {
 	t.Helper()
 	until(t, "the speaker of "+node, func(ctx context.Context) error {
@@ -175,7 +175,7 @@ func (e *example) speaks(t *testing.T, node string, after time.Time) {
 		}
 		for _, pod := range list.Items {
 			for _, c := range pod.Status.ContainerStatuses {
-				// The API has whole seconds.
+				// The API has a precision of a second.
 				if c.Ready && c.State.Running != nil && !c.State.Running.StartedAt.Time.Before(after.Truncate(time.Second)) {
 					return nil
 				}
@@ -185,10 +185,10 @@ func (e *example) speaks(t *testing.T, node string, after time.Time) {
 	})
 }
 
-// serve waits until both directions work, and begins to watch them.
+// serve waits until both directions work, and starts to watch them.
 func (e *example) serve(t *testing.T) {
 	t.Helper()
-	// Whatever happens from here on, nothing may leave with another address.
+	// From now on, nothing may leave with another address.
 	if _, err := e.Egress.EgressServiceV1().EgressServices(namespace).Patch(t.Context(), service, types.MergePatchType,
 		[]byte(`{"spec":{"onUnavailable":"Drop"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
@@ -219,8 +219,8 @@ func (e *example) going(t *testing.T, after time.Time) {
 	}
 }
 
-// powerFailure kills the host: the next one serves both directions, and goes on
-// to when the other is back.
+// powerFailure kills the host: the next one serves both directions, and still does when the first
+// is back.
 func (e *example) powerFailure(t *testing.T, host string) (next string) {
 	began := time.Now()
 	if err := e.Kin.Node(t.Context(), "kill", host); err != nil {
@@ -234,7 +234,7 @@ func (e *example) powerFailure(t *testing.T, host string) (next string) {
 	t.Logf("%s lost its power: %s was programmed after %s, the router's only way after %s", host, next,
 		assigned.Round(time.Millisecond), advertised.Round(time.Millisecond))
 	e.gaps(t, "power failure", figures.MetalLBFailover, began)
-	// Back, the node has a session again, and takes nothing from the other.
+	// Once back, the node has a session again, but takes nothing from the other.
 	booted := time.Now()
 	if err := e.Kin.Node(t.Context(), "start", host); err != nil {
 		t.Fatal(err)
@@ -245,8 +245,7 @@ func (e *example) powerFailure(t *testing.T, host string) (next string) {
 	return next
 }
 
-// cordon makes the host unschedulable: another one takes over from one that is
-// alive.
+// cordon makes the host unschedulable: another node takes over while the host is still alive.
 func (e *example) cordon(t *testing.T, host string) {
 	began := time.Now()
 	e.kubectl(t, "cordon", host)
@@ -258,8 +257,8 @@ func (e *example) cordon(t *testing.T, host string) {
 	e.kubectl(t, "uncordon", host)
 }
 
-// gaps keeps the longest times without an answer since a moment: of connections that
-// pods open, and of those that come from outside.
+// gaps records the longest times without an answer since the given time, for connections opened by
+// pods and for those from outside.
 func (e *example) gaps(t *testing.T, what string, bound figures.Bound, after time.Time) {
 	t.Helper()
 	gaps := map[string][]time.Duration{}
@@ -273,7 +272,7 @@ func (e *example) gaps(t *testing.T, what string, bound figures.Bound, after tim
 	}
 }
 
-// judge looks at every answer and packet there was.
+// judge checks all answers and packets.
 func (e *example) judge(t *testing.T) {
 	t.Helper()
 	for _, w := range e.watchers {

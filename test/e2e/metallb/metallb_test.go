@@ -18,8 +18,8 @@ const patience = 90 * time.Second
 
 var nodes = labtest.Nodes
 
-// TestGateway has a cluster for each gateway mode in a full run: what is different here is
-// outside of the nodes.
+// TestGateway has a cluster for each gateway mode in a full run, and otherwise one: what differs
+// from other tests is outside the nodes.
 func TestGateway(t *testing.T) {
 	for _, mode := range []string{"shared", "local"} {
 		labtest.In(t, "shared", mode, mode, func(t *testing.T) { testCluster(t, mode) })
@@ -29,7 +29,7 @@ func TestGateway(t *testing.T) {
 func testCluster(t *testing.T, mode string) {
 	c := start(t, mode)
 	t.Run("Example", c.example)
-	if mode == "shared" { // the suite has it in both; what is different here is outside
+	if mode == "shared" { // the suite runs it in both modes; what is different here is outside
 		t.Run("Walkthrough", c.walkthrough)
 	}
 	t.Run("Datapath", func(t *testing.T) { labtest.Datapath(t, c.Lab) })
@@ -52,7 +52,7 @@ func start(t *testing.T, mode string) *cluster {
 	return c
 }
 
-// kubectl runs kubectl and returns what it printed.
+// kubectl runs kubectl and returns its output.
 func (c *cluster) kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := lab.Run(t.Context(), append(c.Kubectl(), args...)...)

@@ -14,8 +14,7 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/walkthrough"
 )
 
-// walkthrough is the one of the suite, with addresses that MetalLB assigns and
-// announces at layer 2.
+// walkthrough is the suite's, with addresses that MetalLB assigns and announces at layer 2.
 func (c *cluster) walkthrough(t *testing.T) {
 	c.apply(t, "layer2.yaml")
 	if _, err := walkthrough.Run(t.Context(), c.Lab, layer2{c.Lab}, t.Output()); err != nil {
@@ -26,12 +25,12 @@ func (c *cluster) walkthrough(t *testing.T) {
 // layer2 is MetalLB as the provider of the walkthrough.
 type layer2 struct{ *lab.Lab }
 
-// Annotations ask for the pool.
+// Annotations requests an address from the pool.
 func (layer2) Annotations() map[string]string {
 	return map[string]string{"metallb.io/address-pool": "demo-pool"}
 }
 
-// Assign waits for the addresses and makes them neighbours of the outside host.
+// Assign waits for the addresses and makes them on-link for the outside host.
 func (p layer2) Assign(ctx context.Context, service string) ([]netip.Addr, error) {
 	var ingress []netip.Addr
 	err := lab.Until(ctx, patience, "MetalLB to assign addresses", func(ctx context.Context) error {
@@ -64,7 +63,7 @@ func (p layer2) Assign(ctx context.Context, service string) ([]netip.Addr, error
 	return ingress, nil
 }
 
-// Announce waits until the outside host has found the node under the addresses.
+// Announce waits until the outside host resolves the addresses to the node.
 func (p layer2) Announce(ctx context.Context, addresses []netip.Addr, node string) error {
 	mac, err := p.Kin.Exec(ctx, node, "cat", "/sys/class/net/breth0/address")
 	if err != nil {

@@ -15,14 +15,14 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// transcript is the output of a program that runs on, line by line.
+// transcript collects the output of a running program, line by line.
 type transcript struct {
 	mu    sync.Mutex
 	lines []string
 	rest  []byte
 }
 
-// Write takes the program's output.
+// Write implements io.Writer.
 func (t *transcript) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -43,10 +43,10 @@ func (t *transcript) all() []string {
 	return t.lines[:len(t.lines):len(t.lines)]
 }
 
-// watcher is a probe that asks again and again.
+// watcher is a probe that asks continuously.
 type watcher struct {
 	name, direction string
-	want            []string // the answers that are right
+	want            []string // the correct answers
 	said            *transcript
 }
 
@@ -56,13 +56,13 @@ const (
 	fromOutside = "from outside"
 )
 
-// answer is what it got.
+// answer is one answer and when it came.
 type answer struct {
 	at   time.Time
 	text string
 }
 
-// watchFromPod has a pod ask the outside host with which address it is seen.
+// watchFromPod has a pod continuously ask the outside host which address it sees.
 func (c *cluster) watchFromPod(t *testing.T, namespace, pod string) *watcher {
 	t.Helper()
 	args := append(c.Kubectl(), "exec", "-i", "-n", namespace, pod, "--", "/probe", "watch", lab.URL(outside, "/clientip"))
@@ -81,14 +81,14 @@ func (c *cluster) watchFromPod(t *testing.T, namespace, pod string) *watcher {
 	return w
 }
 
-// finish ends a program by the end of its input.
+// finish ends a program by closing its input.
 func finish(t *testing.T, name string, stdin io.Closer, wait func() error) {
 	if err := errors.Join(stdin.Close(), wait()); err != nil {
 		t.Logf("end of %s: %v", name, err)
 	}
 }
 
-// run runs a command on a machine until the test ends, or the machine does.
+// run runs a command on a machine until the test ends or the machine stops.
 func (c *cluster) run(t *testing.T, machine string, command ...string) *transcript {
 	t.Helper()
 	said := &transcript{}
@@ -98,18 +98,18 @@ func (c *cluster) run(t *testing.T, machine string, command ...string) *transcri
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = attached.Close() }) // the machine may have lost its power
+	t.Cleanup(func() { _ = attached.Close() }) // the machine may have lost power
 	return said
 }
 
-// watchFromOutside has the outside host ask the endpoints for their names.
+// watchFromOutside has the outside host continuously ask the endpoints for their names.
 func (c *cluster) watchFromOutside(t *testing.T, pods []string) *watcher {
 	t.Helper()
 	said := c.run(t, lab.Outside, lab.MachineProbe, "watch", lab.URL(ingress, "/hostname"))
 	return &watcher{"outside to " + ingress.String(), fromOutside, pods, said}
 }
 
-// answers returns what the watcher got so far.
+// answers returns what the watcher has got so far.
 func (w *watcher) answers() ([]answer, error) {
 	var got []answer
 	for _, line := range w.said.all() {
@@ -123,7 +123,7 @@ func (w *watcher) answers() ([]answer, error) {
 	return got, nil
 }
 
-// going waits until there are answers again: several after the moment.
+// going waits until there are several answers after the given time.
 func (w *watcher) going(t *testing.T, after time.Time) {
 	t.Helper()
 	until(t, w.name, func(context.Context) error {
@@ -139,7 +139,7 @@ func (w *watcher) going(t *testing.T, after time.Time) {
 	})
 }
 
-// gap returns the longest time without an answer that ended after the moment.
+// gap returns the longest time without an answer that ended after the given time.
 func (w *watcher) gap(t *testing.T, after time.Time) (longest time.Duration) {
 	t.Helper()
 	got, err := w.answers()
@@ -154,8 +154,8 @@ func (w *watcher) gap(t *testing.T, after time.Time) (longest time.Duration) {
 	return longest
 }
 
-// capture records the packets to the outside host's server that a machine's
-// uplink sees, as tcpdump prints them.
+// capture records the packets to the outside host's server that pass a machine's uplink, as tcpdump
+// prints them.
 type capture struct {
 	machine string
 	said    *transcript
@@ -183,7 +183,7 @@ func (c *capture) sources() map[string]int {
 		// 20:41:07.123456 IP 172.19.0.100.40812 > 172.18.0.100.8080: Flags ...
 		fields := strings.Fields(line)
 		if len(fields) < 4 || fields[1] != "IP" || fields[3] != ">" {
-			continue // what tcpdump says of itself
+			continue // tcpdump's own messages
 		}
 		if at := strings.LastIndex(fields[2], "."); at > 0 {
 			counts[fields[2][:at]]++

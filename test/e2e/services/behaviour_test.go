@@ -13,7 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// affinity keeps each client at one server.
+// affinity checks that each client stays with one server.
 func (w *world) affinity(t *testing.T) {
 	s := w.make(t, "affinity", func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP })
 	for _, c := range []client{pod("c0"), pod("c1"), pod("s1"), machine(worker1), machine(lab.Outside)} {
@@ -36,7 +36,7 @@ func (w *world) affinity(t *testing.T) {
 	}
 }
 
-// sourceRanges lets in who is listed, and leaves others without an answer.
+// sourceRanges checks that listed clients are let in and packets of others are dropped.
 func (w *world) sourceRanges(t *testing.T) {
 	for name, ranges := range map[string][]string{
 		"allowed": {"172.18.0.100/32", "fc00:f853:ccd:e793::100/128"},
@@ -64,7 +64,7 @@ func (w *world) sourceRanges(t *testing.T) {
 	}
 }
 
-// healthPort says which node has an endpoint.
+// healthPort checks which nodes report a local endpoint.
 func (w *world) healthPort(t *testing.T) {
 	s := w.make(t, "health", loadBalancer, externalLocal)
 	for node, healthy := range map[string]bool{worker1: true, worker2: true, lab.ControlPlane: false} {

@@ -13,7 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// hostPort reaches a pod by a port of its node, for as long as there is the pod.
+// hostPort checks that a pod is reached at a host port for as long as the pod exists.
 func (w *world) hostPort(t *testing.T) {
 	const port = 31999
 	p, err := w.RunHostPortServer(t.Context(), "mapped", worker1, map[string]string{"role": "mapped"}, port)
@@ -51,7 +51,7 @@ func (w *world) hostPort(t *testing.T) {
 	}
 }
 
-// newRange serves a Service of a range that nobody knew when ovnkube started.
+// newRange checks a Service from a range that was added after ovnkube started.
 func (w *world) newRange(t *testing.T) {
 	ranges := w.Kube.NetworkingV1().ServiceCIDRs()
 	more := &networkingv1.ServiceCIDR{
@@ -69,7 +69,7 @@ func (w *world) newRange(t *testing.T) {
 	inRange := func(ips ...string) func(*corev1.Service) {
 		return func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = ips[0], ips }
 	}
-	// A dry run would not do: it asks any one of the ranges.
+	// A dry run would not do: it checks against an arbitrary one of the ranges.
 	services := w.Kube.CoreV1().Services(lab.Namespace)
 	if err := lab.Until(t.Context(), settle, "the range to be in use", func(ctx context.Context) error {
 		_, err := services.Create(ctx, object("first", inRange("203.0.113.11", "2001:db8:cb00::b")), metav1.CreateOptions{})

@@ -15,7 +15,7 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// kinds tries what Services can be besides those of the paths.
+// kinds tests kinds of Services that paths does not cover.
 func (w *world) kinds(t *testing.T) {
 	t.Run("LeftAlone", w.leftAlone)
 	t.Run("WithoutNodePorts", w.withoutNodePorts)
@@ -23,8 +23,8 @@ func (w *world) kinds(t *testing.T) {
 	t.Run("Terminating", w.terminating)
 }
 
-// leftAlone makes Services that are none of ours: nothing is programmed for them,
-// also not any more for one that is given to another proxy.
+// leftAlone checks that nothing is programmed for Services that are not for ovnkube, nor any longer
+// for one that is handed over to another proxy.
 func (w *world) leftAlone(t *testing.T) {
 	const label = "service.kubernetes.io/service-proxy-name"
 	headless := w.make(t, "headless", func(s *corev1.Service) {
@@ -54,8 +54,7 @@ func (w *world) leftAlone(t *testing.T) {
 	}
 }
 
-// nothingOf reports whether nothing is programmed for a Service, in the database or
-// on a node.
+// nothingOf returns an error if anything is programmed for a Service, in the database or on a node.
 func (w *world) nothingOf(ctx context.Context, s service) error {
 	for _, command := range [][]string{
 		{lab.ControlPlane, "ovn-nbctl", "--timeout=10", "--bare", "--columns=name", "list", "load_balancer"},
@@ -75,7 +74,8 @@ func (w *world) nothingOf(ctx context.Context, s service) error {
 	return nil
 }
 
-// withoutNodePorts serves a load balancer's address where it is all there is.
+// withoutNodePorts checks that a load balancer's address is served if the Service has no node
+// ports.
 func (w *world) withoutNodePorts(t *testing.T) {
 	bare := func(s *corev1.Service) { s.Spec.AllocateLoadBalancerNodePorts = new(false) }
 	both := []string{"s1", "s2"}
@@ -98,7 +98,8 @@ func (w *world) withoutNodePorts(t *testing.T) {
 	})
 }
 
-// externalIPs are served like addresses of load balancers, of any type of Service.
+// externalIPs checks that external IPs are served like load-balancer addresses, for any type of
+// Service.
 func (w *world) externalIPs(t *testing.T) {
 	s := w.make(t, "external-ips", func(s *corev1.Service) {
 		s.Spec.Type = corev1.ServiceTypeClusterIP
@@ -113,8 +114,8 @@ func (w *world) externalIPs(t *testing.T) {
 	w.try(t, "pod", way{pod("c1"), s.external, both, w.of("c1")})
 }
 
-// terminating endpoints that still serve are asked where nobody else is ready, and
-// those that are not ready never.
+// terminating checks that terminating endpoints that still serve are used if no endpoint is ready,
+// and that those that are not serving never are.
 func (w *world) terminating(t *testing.T) {
 	s := w.make(t, "terminating", func(s *corev1.Service) { s.Spec.Selector = nil })
 	set := func(first, second discoveryv1.EndpointConditions) {
@@ -138,7 +139,7 @@ func (w *world) terminating(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
 			set(c.first, c.second)
-			if len(c.answers) == 1 { // what was there before must have gone everywhere
+			if len(c.answers) == 1 { // the previous set must be gone everywhere
 				w.gone(t, s, c.answers[0])
 			}
 			w.try(t, "pod", way{pod("c1"), s.cluster, c.answers, nil})
@@ -147,7 +148,7 @@ func (w *world) terminating(t *testing.T) {
 	}
 }
 
-// gone waits until nobody but one server answers ten times in a row.
+// gone waits until only the given server answers, ten times in a row.
 func (w *world) gone(t *testing.T, s service, server string) {
 	t.Helper()
 	for _, to := range []func(bool) netip.AddrPort{s.cluster, w.port(s, worker1)} {

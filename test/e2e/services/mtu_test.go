@@ -11,10 +11,11 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// mtu is that of pods; the wire between the nodes takes more.
+// mtu is the MTU of pods; the wire between the nodes has a larger one.
 const mtu = 1400
 
-// pathMTU answers what fits into the overlay, and tells senders of more what does.
+// pathMTU checks that packets that fit into the overlay are answered, and that senders of larger
+// ones are told the MTU.
 func (w *world) pathMTU(t *testing.T) {
 	cluster, local := w.make(t, "mtu", loadBalancer), w.make(t, "mtu-local", externalLocal)
 	w.announce(t, worker1)
@@ -33,9 +34,10 @@ func (w *world) pathMTU(t *testing.T) {
 	toOutside := func(is4 bool) netip.AddrPort { return netip.AddrPortFrom(outside(is4), lab.ServePort) }
 	for _, way := range []struct {
 		udpWay
-		// answers: a pod without service sees somebody who did not ask.
+		// answers: whether an answer is expected; not from a pod that is reached directly, without
+		// a Service.
 		answers bool
-		// router: the gateway router refuses what is too large.
+		// router: the gateway router rejects packets that are too large.
 		router bool
 	}{
 		{udpWay{"pod to pod", pod("c2"), toPod}, true, false},
@@ -60,8 +62,8 @@ func (w *world) pathMTU(t *testing.T) {
 			_, _, err := w.ask(ctx, way.from, way.to(is4), "-whole", "-timeout", "1s", "-size", fmt.Sprint(mtu+1-headers))
 			want := fmt.Sprintf("the path takes %d", mtu)
 			if way.router && w.mode == "shared" && !is4 {
-				// The userspace datapath writes a UDP checksum over the MTU where it
-				// translates the error back.
+				// The userspace datapath overwrites the MTU with a UDP checksum when it translates
+				// the error back.
 				want = "message too long"
 			}
 			switch {

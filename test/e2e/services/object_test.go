@@ -15,13 +15,13 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// servicePort is the port of every Service here; the servers listen on another.
+// servicePort is the port of every Service here; the servers listen on another one.
 const servicePort = 80
 
-// external are the addresses that the tests, as load balancer provider, give away.
+// external are the addresses that the tests assign as the load-balancer provider.
 var external = []netip.Addr{netip.MustParseAddr("5.5.5.5"), netip.MustParseAddr("fd55::5")}
 
-// service is a Service that exists.
+// service is a Service that exists in the cluster.
 type service struct {
 	*corev1.Service
 }
@@ -36,7 +36,7 @@ func (s service) clusterIP(is4 bool) netip.Addr {
 
 func (s service) nodePort() uint16 { return uint16(s.Spec.Ports[0].NodePort) }
 
-// object is a Service of the server pods.
+// object returns a Service with the server pods as endpoints.
 func object(name string, change ...func(*corev1.Service)) *corev1.Service {
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: lab.Namespace},
@@ -56,7 +56,7 @@ func object(name string, change ...func(*corev1.Service)) *corev1.Service {
 	return s
 }
 
-// make creates a Service of the server pods and has it deleted with the test.
+// make creates a Service with the server pods as endpoints and deletes it when the test ends.
 func (w *world) make(t *testing.T, name string, change ...func(*corev1.Service)) service {
 	t.Helper()
 	s := object(name, change...)
@@ -76,7 +76,7 @@ func (w *world) make(t *testing.T, name string, change ...func(*corev1.Service))
 	return service{made}
 }
 
-// give plays the load balancer provider.
+// give assigns addresses as the load-balancer provider.
 func (w *world) give(t *testing.T, s *corev1.Service) *corev1.Service {
 	t.Helper()
 	s = s.DeepCopy()
@@ -102,7 +102,8 @@ func internalLocal(s *corev1.Service) {
 
 func nobody(s *corev1.Service) { s.Spec.Selector = map[string]string{"role": "nobody"} }
 
-// onHosts makes a Service of the servers on the two workers, which have no pod.
+// onHosts creates a Service whose endpoints are the servers on the two workers themselves, not in
+// pods.
 func (w *world) onHosts(t *testing.T, name string, change ...func(*corev1.Service)) service {
 	t.Helper()
 	change = append(change, func(s *corev1.Service) { s.Spec.Selector = nil })
@@ -125,8 +126,8 @@ func endpoint(node string, a netip.Addr, c discoveryv1.EndpointConditions) disco
 	return discoveryv1.Endpoint{Addresses: []string{a.String()}, NodeName: &node, Conditions: c}
 }
 
-// slices writes EndpointSlices of a Service, one a family, in place of those of
-// the same name. They go with the Service.
+// slices writes EndpointSlices for a Service, one per family, replacing those with the same name.
+// They are deleted with the Service.
 func (w *world) slices(t *testing.T, s service, name string, endpoints func(is4 bool) []discoveryv1.Endpoint) {
 	t.Helper()
 	api := w.Kube.DiscoveryV1().EndpointSlices(lab.Namespace)

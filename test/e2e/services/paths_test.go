@@ -13,10 +13,10 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// settle is how long a new Service may take to be served everywhere.
+// settle is how long it may take until a new Service is served everywhere.
 const settle = 20 * time.Second
 
-// client is who asks: a pod, a node or the outside host.
+// client is what connects: a pod, a node or the outside host.
 type client struct {
 	name string
 	pod  bool
@@ -25,17 +25,19 @@ type client struct {
 func pod(name string) client     { return client{name, true} }
 func machine(name string) client { return client{name, false} }
 
-// way is one path: who asks where, who may answer, and as whom the client is seen.
+// way is one path: the client, the destination, which servers may answer, and which client address
+// they see.
 type way struct {
 	from client
 	to   func(is4 bool) netip.AddrPort
-	// answers are all those that must be seen to answer; none: refused at once.
+	// answers are the servers that must all be seen to answer; if empty, connections must be
+	// refused at once.
 	answers []string
-	// seen is the address of the client; nil: any.
+	// seen is the client address that servers see; nil for any.
 	seen func(is4 bool) netip.Addr
 }
 
-// try checks one path in both families.
+// try checks a path in both families.
 func (w *world) try(t *testing.T, name string, p way) {
 	t.Helper()
 	w.both(t, name, func(ctx context.Context, is4 bool) error {
@@ -46,8 +48,7 @@ func (w *world) try(t *testing.T, name string, p way) {
 	})
 }
 
-// both tries in both families, at the same time: neither changes anything for the
-// other.
+// both runs try in both families in parallel; they do not affect each other.
 func (w *world) both(t *testing.T, name string, try func(ctx context.Context, is4 bool) error) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
@@ -62,13 +63,13 @@ func (w *world) both(t *testing.T, name string, try func(ctx context.Context, is
 	})
 }
 
-// answer is what a server says: who it is, and whom it sees as client.
+// answer is the answer of a server: its name, and the client address it sees.
 type answer struct {
 	server string
 	seen   netip.Addr
 }
 
-// get asks once by TCP.
+// get makes one request by TCP.
 func (w *world) get(ctx context.Context, from client, to netip.AddrPort) (server string, seen netip.Addr, err error) {
 	answers, err := w.gets(ctx, from, to, 1)
 	if err != nil {
@@ -77,9 +78,8 @@ func (w *world) get(ctx context.Context, from client, to netip.AddrPort) (server
 	return answers[0].server, answers[0].seen, nil
 }
 
-// gets asks some times by TCP, each time over a connection of its own, with one
-// command: starting one takes much longer than a connection. Every attempt has to
-// have an answer.
+// gets makes several requests by TCP, each over a new connection, with one command, since starting
+// a command takes much longer than a connection. Every request must be answered.
 func (w *world) gets(ctx context.Context, from client, to netip.AddrPort, times int) ([]answer, error) {
 	out, err := w.Call(ctx, from.name, from.pod, "get", "-count", strconv.Itoa(times), "http://"+to.String()+"/who")
 	if err != nil {
@@ -99,7 +99,7 @@ func (w *world) gets(ctx context.Context, from client, to netip.AddrPort, times 
 	return answers, nil
 }
 
-// ask asks once by UDP.
+// ask makes one request by UDP.
 func (w *world) ask(ctx context.Context, from client, to netip.AddrPort, options ...string) (server string, seen netip.Addr, err error) {
 	out, err := w.Call(ctx, from.name, from.pod, append(append([]string{"ask"}, options...), to.String())...)
 	if err != nil {
@@ -117,9 +117,9 @@ func parse(out string) (server string, seen netip.Addr, err error) {
 	return server, seen, err
 }
 
-// answered asks until everybody has answered who should, at most 40 times.
+// answered makes requests, at most 40, until every server that should answer has.
 func (w *world) answered(ctx context.Context, p way, is4 bool) error {
-	const atOnce = 8 // two servers take turns by chance: one of them is missing once in a hundred runs
+	const atOnce = 8 // servers are chosen at random: of two, one is missing in about one of a hundred runs
 	missing := slices.Clone(p.answers)
 	for range 5 {
 		answers, err := w.gets(ctx, p.from, p.to(is4), atOnce)
@@ -142,7 +142,7 @@ func (w *world) answered(ctx context.Context, p way, is4 bool) error {
 	return fmt.Errorf("no answer from %v", missing)
 }
 
-// refused reports whether a connection is refused, rather than left unanswered.
+// refused returns an error unless a connection is refused, rather than left without an answer.
 func (w *world) refused(ctx context.Context, from client, to netip.AddrPort) error {
 	server, _, err := w.get(ctx, from, to)
 	switch {
@@ -154,8 +154,8 @@ func (w *world) refused(ctx context.Context, from client, to netip.AddrPort) err
 	return fmt.Errorf("not refused: %w", err)
 }
 
-// silent reports whether nobody answers, nor says so, several times in a row: each
-// attempt has to end because its time is up and for no other reason.
+// silent returns an error unless several attempts in a row get neither an answer nor a refusal:
+// each one must time out, and not fail for another reason.
 func (w *world) silent(ctx context.Context, from client, to netip.AddrPort) error {
 	for range 3 {
 		out, err := w.Call(ctx, from.name, from.pod, "get", "-timeout", "1s", "http://"+to.String()+"/who")
@@ -181,12 +181,12 @@ func (w *world) port(s service, node string) func(bool) netip.AddrPort {
 	return func(is4 bool) netip.AddrPort { return netip.AddrPortFrom(w.address(node, is4), s.nodePort()) }
 }
 
-// of is the address of a pod.
+// of returns the address of a pod.
 func (w *world) of(name string) func(bool) netip.Addr { return w.pods[name].Address }
 
 func outside(is4 bool) netip.Addr { return lab.OfFamily(lab.OutsideAddresses, is4) }
 
-// announce makes the outside host reach the external addresses by a node.
+// announce makes the outside host reach the external addresses through a node.
 func (w *world) announce(t *testing.T, node string) {
 	t.Helper()
 	if err := w.RouteTo(t.Context(), external, node); err != nil {

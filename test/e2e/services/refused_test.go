@@ -24,7 +24,7 @@ const (
 	sshPort = 22
 )
 
-// event waits for an Event about a Service that has a reason and all words.
+// event waits for an Event about a Service with the given reason and all the words in its message.
 func (w *world) event(t *testing.T, service, reason string, words ...string) {
 	t.Helper()
 	err := lab.Until(t.Context(), settle, fmt.Sprintf("an Event %s with %q", reason, words), func(ctx context.Context) error {
@@ -47,8 +47,8 @@ func (w *world) event(t *testing.T, service, reason string, words ...string) {
 	}
 }
 
-// addressesOfOthers are asked for by a Service and not given to it, while one that is
-// nobody's is.
+// addressesOfOthers checks that a Service does not get addresses that belong to something else,
+// while it gets the external addresses that belong to nobody.
 func (w *world) addressesOfOthers(t *testing.T) {
 	victim := w.make(t, "victim", nobody, func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP })
 	api4, api6 := w.address(lab.ControlPlane, true), w.address(lab.ControlPlane, false)
@@ -89,7 +89,7 @@ func (w *world) addressesOfOthers(t *testing.T) {
 	}
 	for _, c := range []client{machine(lab.Outside), machine(worker1), machine(lab.ControlPlane), pod("c0"), pod("c1")} {
 		for _, a := range []netip.Addr{api4, api6} {
-			// It speaks TLS, and says so to whoever does not.
+			// The API server speaks TLS, and answers plain HTTP with 400.
 			if server, _, err := w.get(t.Context(), c, netip.AddrPortFrom(a, apiPort)); err == nil || !strings.Contains(err.Error(), "400") {
 				t.Errorf("%s at the address of the API server: %s, %v", c.name, server, err)
 			}
@@ -104,8 +104,8 @@ func (w *world) addressesOfOthers(t *testing.T) {
 	w.try(t, "host to another Service", way{machine(worker1), victim.cluster, nil, nil})
 }
 
-// sharedAddress is the older Service's where both ask for one port of it, and the
-// younger's when the older is gone.
+// sharedAddress checks that if two Services request the same port of an address, the older one gets
+// it, and the younger one when the older is deleted.
 func (w *world) sharedAddress(t *testing.T) {
 	ask := func(name, server string, ports ...int32) service {
 		s := w.make(t, name, func(s *corev1.Service) {
@@ -160,7 +160,7 @@ func (w *world) sharedAddress(t *testing.T) {
 	}
 }
 
-// healthPortTaken is the choice of a user that nobody else has to pay for.
+// healthPortTaken checks that a health check port that is in use affects nothing else.
 func (w *world) healthPortTaken(t *testing.T) {
 	const port = 31999
 	ctx := t.Context()
@@ -214,8 +214,8 @@ func (w *world) healthPortTaken(t *testing.T) {
 	}
 }
 
-// providersAddresses: a load balancer that writes addresses of nodes, or its own, does
-// not make pods leave under them.
+// providersAddresses checks that pods do not leave with addresses of nodes, or of the load balancer
+// itself, that a provider wrote to the status.
 func (w *world) providersAddresses(t *testing.T) {
 	ctx := t.Context()
 	s := w.make(t, "provider", loadBalancer)

@@ -18,7 +18,7 @@ import (
 
 const mergePatch = types.MergePatchType
 
-// endpoints come and go, and connections to those that stay go on.
+// endpoints checks that requests follow the endpoints as they come and go.
 func (w *world) endpoints(t *testing.T) {
 	s := w.make(t, "endpoints")
 	w.try(t, "both", way{pod("c1"), s.cluster, []string{"s1", "s2"}, nil})
@@ -38,8 +38,8 @@ func (w *world) endpoints(t *testing.T) {
 	w.try(t, "another from outside", way{machine(lab.Outside), w.port(s, worker1), []string{"s1"}, nil})
 }
 
-// restart ends ovnkube on the nodes and on the control plane, and sees that nothing
-// is written and nobody is cut off.
+// restart restarts ovnkube on the nodes and on the control plane, and checks that nothing is
+// written and no connection is cut.
 func (w *world) restart(t *testing.T) {
 	s := w.make(t, "restart", loadBalancer, func(s *corev1.Service) {
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "echo", Port: lab.EchoPort, Protocol: corev1.ProtocolTCP})
@@ -81,12 +81,12 @@ func (w *world) restart(t *testing.T) {
 	w.try(t, "after", way{machine(lab.Outside), w.port(s, worker1), []string{"s1", "s2"}, nil})
 }
 
-// gap is how long a stream may stand still while daemons restart, on a machine that is not
-// slower than others: no packet depends on them, but the machine may be busy.
+// gap is how long a stream may stall while daemons restart, on an ordinary machine: packets do not
+// depend on the daemons, but the machine may be busy.
 const gap = 2 * time.Second
 
-// unnoticed waits until a stream has carried traffic once more, and looks at how it fared
-// since the last time.
+// unnoticed waits until a stream has carried traffic again, and checks its report since the last
+// reset.
 func (w *world) unnoticed(t *testing.T, stream string) {
 	t.Helper()
 	first := -1
@@ -116,8 +116,8 @@ func (w *world) unnoticed(t *testing.T, stream string) {
 	t.Logf("%s: the longest gap was %s", stream, r.MaxGap())
 }
 
-// restartDaemon restarts one of ovnkube's and waits until a controller of it has
-// gone through everything once.
+// restartDaemon restarts one of ovnkube's daemons and waits until one of its controllers has tried
+// every key once.
 func (w *world) restartDaemon(t *testing.T, node, daemon, controller string) {
 	t.Helper()
 	settled := func() int {
@@ -141,8 +141,8 @@ func (w *world) restartDaemon(t *testing.T, node, daemon, controller string) {
 	}
 }
 
-// traces returns how large the northbound database has grown, which every write
-// makes larger, and the rules on a node.
+// traces returns the size of the northbound database, which grows with every write, and the rules
+// and flows on a node.
 func (w *world) traces(ctx context.Context) ([]string, error) {
 	var out []string
 	for _, command := range [][]string{
@@ -156,7 +156,7 @@ func (w *world) traces(ctx context.Context) ([]string, error) {
 		}
 		var kept []string
 		for line := range strings.Lines(text) {
-			if !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, ":") { // times and counters
+			if !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, ":") { // timestamps and counters
 				kept = append(kept, line)
 			}
 		}

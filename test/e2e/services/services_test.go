@@ -41,8 +41,8 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("Datapath", func(t *testing.T) { labtest.Datapath(t, w.Lab) })
 }
 
-// world is what the tests of one cluster share: two server pods, of which one node
-// has none, a client pod on every node, and servers on the nodes themselves.
+// world is what the tests of a cluster share: two server pods on two of the three nodes, a client
+// pod on every node, and servers on the nodes themselves.
 type world struct {
 	*lab.Lab
 	mode     string

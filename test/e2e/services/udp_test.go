@@ -12,7 +12,7 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// udpWay is a way to a Service by UDP.
+// udpWay is a path to a Service by UDP.
 type udpWay struct {
 	name string
 	from client
@@ -30,7 +30,7 @@ func (w *world) udpWays(s service) []udpWay {
 	}
 }
 
-// udp is answered on every way, and follows endpoints: a client that goes on
+// udp checks that UDP is answered on every path and follows the endpoints: a client that keeps
 // sending from one port must not stay with a server that is gone.
 func (w *world) udp(t *testing.T) {
 	s := w.make(t, "udp", loadBalancer)
@@ -48,8 +48,8 @@ func (w *world) udp(t *testing.T) {
 // changes is how often the server changes while clients keep sending.
 const changes = 4
 
-// chase lets clients send on every way at the same time while the server changes,
-// until each is answered by the next one only.
+// chase has clients send on all paths at the same time while the server changes, until each gets
+// answers only from the next one.
 func (w *world) chase(t *testing.T, s service, ways []udpWay, servers ...string) {
 	for i := range changes {
 		server := servers[i%len(servers)]
@@ -74,9 +74,9 @@ func (w *world) chase(t *testing.T, s service, ways []udpWay, servers ...string)
 	}
 }
 
-// fragments answers questions larger than a packet, where the kernel translates:
-// the datapath of Open vSwitch that these clusters have does not find the load
-// balancer of a fragment without ports.
+// fragments checks that questions larger than a packet are answered where the kernel translates:
+// the Open vSwitch datapath of these clusters does not find the load balancer for a fragment
+// without ports.
 func (w *world) fragments(t *testing.T) {
 	s := w.onHosts(t, "fragments", loadBalancer)
 	w.announce(t, worker1)

@@ -9,7 +9,7 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// paths goes every way there is to each kind of Service.
+// paths tests every path to each kind of Service.
 func (w *world) paths(t *testing.T) {
 	t.Run("Cluster", w.clusterPaths)
 	t.Run("ExternalLocal", w.externalLocalPaths)
@@ -61,13 +61,13 @@ func (w *world) externalLocalPaths(t *testing.T) {
 
 	kept := outside
 	if w.mode == "shared" {
-		kept = nil // the gateway router has no part in it
+		kept = nil // the connection does not pass the gateway router
 	}
 	w.try(t, "outside to a port at another address of a node", way{machine(lab.Outside), w.portElsewhere(t, s, worker1), both[:1], kept})
 }
 
-// portElsewhere gives a node other addresses, which a client outside reaches, and returns
-// a Service's port there.
+// portElsewhere adds other addresses to a node, which the outside host reaches, and returns a
+// Service's port there.
 func (w *world) portElsewhere(t *testing.T, s service, node string) func(is4 bool) netip.AddrPort {
 	t.Helper()
 	addresses := []netip.Addr{netip.MustParseAddr("5.5.9.9"), netip.MustParseAddr("fd05:9::9")}
@@ -152,7 +152,7 @@ func (w *world) hostLocalPaths(t *testing.T) {
 	w.try(t, "outside to load balancer address", way{machine(lab.Outside), s.external, []string{worker2}, outside})
 }
 
-// another is a node with an endpoint that is not this one.
+// another returns a node with an endpoint that is not the given one.
 func another(node string) string {
 	if node == worker1 {
 		return worker2
