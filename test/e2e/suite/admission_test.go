@@ -26,8 +26,8 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// TestAdmission tries who may write what, on a cluster where ovnkube does not run
-// and so nobody else writes. No request is more than a dry run.
+// TestAdmission tests who may write what, on a cluster on which ovnkube does not run, so that
+// nothing else writes. All requests are dry runs.
 func TestAdmission(t *testing.T) {
 	program, err := kin.Program()
 	if err != nil {
@@ -56,13 +56,13 @@ func TestAdmission(t *testing.T) {
 	tryAdmission(t, config)
 }
 
-// The nodes, objects and people of the table.
+// The nodes, objects and people in the table.
 const (
 	ownNode, otherNode = "ovn-worker", "ovn-worker2"
 	teamNamespace      = "team"     // alice edits it
-	othersNamespace    = "others"   // she has no rights here
+	othersNamespace    = "others"   // alice has no rights here
 	carolsNamespace    = "carols"   // carol edits team and may change this one
-	gatewayPod         = "gateway"  // of the administrator, in team
+	gatewayPod         = "gateway"  // created by the administrator, in team
 	assignedPod        = "assigned" // has addresses
 )
 
@@ -86,14 +86,14 @@ var (
 	ovnkubeAccounts = "ovn-kubernetes"
 )
 
-// attempt is a row of the table: who asks for what, and whether it is done.
+// attempt is a row of the table: who requests what, and whether it is allowed.
 type attempt struct {
 	who    string
 	kind   schema.GroupVersionResource
-	object string // "name" or "namespace/name", with "/status" or the like behind a colon
+	object string // "name" or "namespace/name", and ":status" or the like for a subresource
 	how    types.PatchType
-	body   string // a patch; where how is empty, an object to create
-	says   string // part of the refusal; empty where it is done
+	body   string // a patch, or an object to create if how is empty
+	says   string // part of the refusal; empty if the request is allowed
 }
 
 func annotate(key, value string) string {
@@ -104,7 +104,7 @@ func label(key, value string) string {
 	return fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, key, value)
 }
 
-// pod is a pod, or with kind "Deployment" and so on one that makes such pods.
+// podWith returns a pod or, with a kind such as "Deployment", an object that creates such pods.
 func podWith(kind, name string, annotations map[string]string) string {
 	meta := map[string]any{"labels": map[string]string{"app": name}, "annotations": annotations}
 	spec := map[string]any{"containers": []any{map[string]any{"name": "c", "image": "kin.local/agnhost:1"}}}
@@ -122,7 +122,7 @@ func podWith(kind, name string, annotations map[string]string) string {
 	}
 	text, err := json.Marshal(object)
 	if err != nil {
-		panic(err) // strings and maps of them
+		panic(err) // only strings and maps of strings
 	}
 	return string(text)
 }
@@ -139,7 +139,7 @@ const (
 	hostLabel    = "egress-service.k8s.ovn.org/team-web"
 )
 
-// word is a node's entry in the status of the EgressIP.
+// word returns a node's entry in the status of the EgressIP.
 func word(node, address string) string {
 	return fmt.Sprintf(`{"node":%q,"egressIPs":[%q]}`, node, address)
 }
@@ -152,9 +152,9 @@ func condition(kind, status string) string {
 	return fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q,"reason":"R","message":"m"}]}}`, kind, status)
 }
 
-// nodeAgents are rows about ovnkube-node.
+// nodeAgents returns the rows about ovnkube-node.
 func nodeAgents() []attempt {
-	const agent = "agent" // of ownNode
+	const agent = "agent" // on ownNode
 	own, other := word(ownNode, "172.18.0.70"), word(otherNode, "172.18.0.71")
 	notMine := "only its own entry"
 	return []attempt{
@@ -216,7 +216,7 @@ func nodeAgents() []attempt {
 	}
 }
 
-// masters are rows about ovnkube-master and kubelets.
+// masters returns the rows about ovnkube-master and kubelets.
 func masters() []attempt {
 	const master, kubelet = "master", "kubelet"
 	return []attempt{
@@ -263,8 +263,8 @@ func masters() []attempt {
 	}
 }
 
-// users are rows about namespaces' users: alice edits team, carol edits team and may
-// change the namespace carols, dave may write the status of pods, the rest is Kubernetes.
+// users returns the rows about users of namespaces: alice edits team, carol edits team and may
+// change the namespace carols, dave may write the status of pods; the rest is Kubernetes itself.
 func users() []attempt {
 	const (
 		alice, carol, admin, multus = "alice", "carol", "administrator", "multus"
@@ -321,8 +321,8 @@ func users() []attempt {
 	}
 }
 
-// tryAdmission makes the objects of the table, by a client that may do everything,
-// and tries every row.
+// tryAdmission creates the objects of the table with a client that may do everything, and tries
+// every row.
 func tryAdmission(t *testing.T, admin *rest.Config) {
 	ctx := t.Context()
 	kube, err := kubernetes.NewForConfig(admin)
@@ -384,7 +384,7 @@ func (r attempt) send(ctx context.Context, client dynamic.Interface) error {
 	return err
 }
 
-// prepareAdmission makes the objects of the table.
+// prepareAdmission creates the objects of the table.
 func prepareAdmission(t *testing.T, client dynamic.Interface) {
 	t.Helper()
 	ctx := t.Context()
@@ -410,7 +410,7 @@ func prepareAdmission(t *testing.T, client dynamic.Interface) {
 	for _, ns := range []string{teamNamespace, othersNamespace, carolsNamespace} {
 		create(namespaceKind, "", fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, ns))
 		account := schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
-		// Its controller makes it, too, in its own time.
+		// The service account controller may have created it already.
 		if _, err := client.Resource(account).Namespace(ns).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "default"},
 		}}, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -466,9 +466,9 @@ func prepareAdmission(t *testing.T, client dynamic.Interface) {
 	}
 }
 
-// awaitRights waits until the API server authorizes what the bindings of the table
-// grant: its authorizer reads roles and bindings from a watch, some time after the
-// request that creates them is answered.
+// awaitRights waits until the API server authorizes what the bindings of the table grant: its
+// authorizer watches roles and bindings, and sees them some time after the requests that create
+// them are answered.
 func awaitRights(ctx context.Context, t *testing.T, kube kubernetes.Interface) {
 	t.Helper()
 	for _, right := range []struct{ user, namespace, verb, resource string }{
@@ -499,8 +499,7 @@ func awaitRights(ctx context.Context, t *testing.T, kube kubernetes.Interface) {
 	}
 }
 
-// awaitPolicies waits until the API server enforces each policy: it reads them from a
-// watch, too.
+// awaitPolicies waits until the API server enforces each policy: it watches these, too.
 func awaitPolicies(ctx context.Context, t *testing.T, people map[string]dynamic.Interface) {
 	t.Helper()
 	for policy, refused := range map[string]attempt{
@@ -526,8 +525,8 @@ func awaitPolicies(ctx context.Context, t *testing.T, people map[string]dynamic.
 	}
 }
 
-// askers returns the clients of everybody in the table: ovnkube's accounts with
-// tokens of theirs, all others as the administrator who speaks for them.
+// askers returns the clients of everybody in the table: ovnkube's service accounts with their own
+// tokens, all others by impersonation as the administrator.
 func askers(ctx context.Context, t *testing.T, admin *rest.Config, kube kubernetes.Interface) map[string]dynamic.Interface {
 	t.Helper()
 	people := map[string]dynamic.Interface{}
@@ -575,7 +574,7 @@ func askers(ctx context.Context, t *testing.T, admin *rest.Config, kube kubernet
 	return people
 }
 
-// runAgent makes a pod as the DaemonSet does; it need not run to have a token.
+// runAgent creates a pod as the DaemonSet does; it need not run to have a token.
 func runAgent(ctx context.Context, t *testing.T, kube kubernetes.Interface) *corev1.Pod {
 	t.Helper()
 	pod, err := kube.CoreV1().Pods(ovnkubeAccounts).Create(ctx, &corev1.Pod{

@@ -22,7 +22,8 @@ const answersName = "answers"
 
 var answersIPs = addresses("172.18.0.245", "fc00:f853:ccd:e793::245")
 
-// asks runs "ovnkube egress" until it ends with a status and says all of some words.
+// asks runs "ovnkube egress" until it exits with a status and its output contains all of the given
+// texts.
 func (s *suite) asks(t *testing.T, kubeconfig string, status int, says []string, args ...string) {
 	t.Helper()
 	args = append(append([]string{"egress"}, args...), "--kubeconfig", kubeconfig)
@@ -44,8 +45,8 @@ func (s *suite) asks(t *testing.T, kubeconfig string, status int, says []string,
 	}
 }
 
-// answers asks about an EgressIP that is in place: somebody who may read what is asked
-// about, somebody who may not, and while no master runs.
+// answers asks about an EgressIP that is in place: as a user who may read the objects, as one who
+// may not, and while no master runs.
 func (e *egressIPTest) answers(t *testing.T) {
 	e.assignable(t, "ovn-worker")
 	e.choose(t, answersName, "egress-0")
@@ -79,7 +80,7 @@ func (e *egressIPTest) answers(t *testing.T) {
 	e.choose(t, answersName)
 }
 
-// renewed has the Lease of the masters say when it was renewed last.
+// renewed sets the renew time of the masters' Lease.
 func (s *suite) renewed(t *testing.T, at time.Time) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"spec":{"renewTime":%q}}`, at.UTC().Format(metav1.RFC3339Micro))
@@ -89,7 +90,7 @@ func (s *suite) renewed(t *testing.T, at time.Time) {
 	}
 }
 
-// stranger returns the kubeconfig of an account without any rights.
+// stranger returns the kubeconfig of an account without any permissions.
 func (s *suite) stranger(t *testing.T) string {
 	t.Helper()
 	token, err := s.Kube.CoreV1().ServiceAccounts(lab.Namespace).CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})

@@ -20,7 +20,8 @@ import (
 
 const (
 	blindName = "blind-leaders"
-	// blindLeads is how long a master may take to lead, or to lead on: a lease lasts 30 seconds.
+	// blindLeads is how long a master may take to become or remain leader: a lease lasts 30
+	// seconds.
 	blindLeads = time.Minute
 )
 
@@ -30,8 +31,8 @@ var (
 )
 
 // blindLeaders has a master on each node lead in turn and cuts this node off in each way, while
-// nothing is wrong with the others: no address that another node has moves, and no packet has
-// another source.
+// nothing is wrong with the other nodes: no address on another node moves, and no packet leaves
+// with another source.
 func (s *suite) blindLeaders(t *testing.T) {
 	e := s.serve(t, blindName, blindLeaderIngress, func(eg *v1.EgressService) { eg.Spec.OnUnavailable = v1.UnavailableDrop })
 	e.announce(t)
@@ -72,7 +73,8 @@ func (s *suite) blindLeaders(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					// What it has decided meanwhile it writes when it leads on, or never.
+					// The master writes what it has decided meanwhile once it leads again, or
+					// never.
 					s.leads(t, leader, time.Now())
 					if err := pause(t.Context(), blindFor); err != nil {
 						t.Fatal(err)
@@ -88,7 +90,7 @@ func (s *suite) blindLeaders(t *testing.T) {
 	t.Logf("%d packets with the right source", l.capture.inspect(t))
 }
 
-// blindWay is one in which a node is cut off; begin returns what takes it back.
+// blindWay is a way to cut a node off; begin returns a function that undoes it.
 type blindWay struct {
 	name  string
 	begin func(t *testing.T, node string) (func(context.Context) error, error)
@@ -111,11 +113,11 @@ func (s *suite) blindWays() []blindWay {
 	}
 }
 
-// starve leaves a node a fiftieth of one processor for all that runs there.
+// starve limits everything on a node to a fiftieth of one processor.
 func (s *suite) starve(_ *testing.T, node string) (func(context.Context) error, error) {
 	for _, limit := range []struct{ file, starved, free string }{
-		{"/sys/fs/cgroup/cpu/kin-" + s.Kin.Name + "-*/" + node + "/cpu.cfs_quota_us", "2000", "-1"},   // version 1
-		{"/sys/fs/cgroup/kin-" + s.Kin.Name + "-*/" + node + "/cpu.max", "2000 100000", "max 100000"}, // version 2
+		{"/sys/fs/cgroup/cpu/kin-" + s.Kin.Name + "-*/" + node + "/cpu.cfs_quota_us", "2000", "-1"},   // cgroup version 1
+		{"/sys/fs/cgroup/kin-" + s.Kin.Name + "-*/" + node + "/cpu.max", "2000 100000", "max 100000"}, // cgroup version 2
 	} {
 		files, err := filepath.Glob(limit.file)
 		if err != nil || len(files) == 0 {
@@ -134,7 +136,7 @@ func (s *suite) starve(_ *testing.T, node string) (func(context.Context) error, 
 			if err != nil {
 				return err
 			}
-			// 40 periods of 100 ms; none of them would be no fault.
+			// There were 40 periods of 100 ms; without throttling, there was no fault.
 			if a, b := throttled(string(before)), throttled(string(after)); b-a < 20 {
 				return fmt.Errorf("%s was kept from its processors %d times", node, b-a)
 			}
@@ -144,7 +146,7 @@ func (s *suite) starve(_ *testing.T, node string) (func(context.Context) error, 
 	return nil, fmt.Errorf("no control group limits the processors of %s", node)
 }
 
-// throttled reads from a cpu.stat how many periods a group has used up.
+// throttled returns the number of throttled periods in a cpu.stat file.
 func throttled(stat string) int {
 	for line := range strings.Lines(stat) {
 		if text, ok := strings.CutPrefix(line, "nr_throttled "); ok {
@@ -155,8 +157,7 @@ func throttled(stat string) int {
 	return 0
 }
 
-// keepAway has all addresses be on a worker that is not the one with the leader, which could
-// have them.
+// keepAway moves all addresses to a worker other than the leader's, which could hold them.
 func (s *suite) keepAway(t *testing.T, e *served, ips *egressIPTest, leader string) {
 	t.Helper()
 	if leader == lab.ControlPlane {
@@ -194,7 +195,7 @@ func (s *suite) keepAway(t *testing.T, e *served, ips *egressIPTest, leader stri
 	ips.assignable(t, nodes[1:]...)
 }
 
-// leadFrom runs a master on a worker instead of that on the control plane until the test ends.
+// leadFrom runs a master on a worker instead of the one on the control plane until the test ends.
 func (s *suite) leadFrom(t *testing.T, node string) {
 	t.Helper()
 	ctx := t.Context()
@@ -244,7 +245,7 @@ func (s *suite) leadFrom(t *testing.T, node string) {
 	}
 }
 
-// leads waits until the master of a node holds the lease, renewed after a time.
+// leads waits until the master on a node holds the lease, renewed after the given time.
 func (s *suite) leads(t *testing.T, node string, since time.Time) {
 	t.Helper()
 	err := lab.Until(context.WithoutCancel(t.Context()), blindLeads, "the master on "+node+" to lead", func(ctx context.Context) error {

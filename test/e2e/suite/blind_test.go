@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// blindPort is what the pods send to.
+	// blindPort is the port that the pods send to.
 	blindPort = 11010
-	// blindFor is how long the master is cut off: several of its timeouts.
+	// blindFor is how long the master is cut off: several times its timeouts.
 	blindFor = 4 * time.Second
 )
 
 var blindIngress = []netip.Addr{netip.MustParseAddr("5.5.5.11"), netip.MustParseAddr("5555::b")}
 
-// blindMaster cuts the master's node off, and stops the master itself, while nothing is
-// wrong with the other nodes: no host changes, and no packet has another source.
+// blindMaster cuts the master's node off, and stops the master itself, while nothing is wrong with
+// the other nodes: the host does not change, and no packet leaves with another source.
 func (s *suite) blindMaster(t *testing.T) {
 	e := s.serve(t, "blind", blindIngress, func(eg *v1.EgressService) { eg.Spec.OnUnavailable = v1.UnavailableDrop })
 	e.announce(t)
@@ -66,7 +66,7 @@ func (s *suite) blindMaster(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.forAWhile(t, p.node, blindFor, []string{"kill", "-STOP", pid}, []string{"kill", "-CONT", pid})
-			// What was decided meanwhile has come by then.
+			// Wait until anything decided meanwhile has taken effect.
 			if err := pause(t.Context(), blindFor); err != nil {
 				t.Fatal(err)
 			}

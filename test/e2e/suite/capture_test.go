@@ -16,26 +16,26 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// capture looks at packets that leave the nodes and arrive outside, and knows which
-// source addresses are right for them.
+// capture captures packets that leave the nodes and arrive outside, and knows their correct source
+// addresses.
 type capture struct {
 	*suite
-	filter string       // of tcpdump
-	right  []netip.Addr // what the packets may come from
+	filter string       // for tcpdump
+	right  []netip.Addr // correct source addresses
 	taps   map[string]*kin.Attached
-	file   string // of each machine, for what is captured; what tcpdump says is in FILE.err
+	file   string // on each machine, for captured packets; tcpdump's messages are in FILE.err
 }
 
-// captures counts, so that each writes files of its own.
+// captures counts the captures, so that each writes its own files.
 var captures atomic.Int32
 
-// newCapture looks at UDP to a range of ports, everywhere.
+// newCapture captures UDP to a range of ports, on all machines.
 func newCapture(t *testing.T, s *suite, ports string, right []netip.Addr) *capture {
 	t.Helper()
 	return newFilteredCapture(t, s, "udp dst portrange "+ports, right)
 }
 
-// newFilteredCapture looks at what a filter of tcpdump matches.
+// newFilteredCapture captures what matches a tcpdump filter.
 func newFilteredCapture(t *testing.T, s *suite, filter string, right []netip.Addr) *capture {
 	t.Helper()
 	c := &capture{suite: s, filter: filter, right: right, taps: map[string]*kin.Attached{},
@@ -52,12 +52,11 @@ func newFilteredCapture(t *testing.T, s *suite, filter string, right []netip.Add
 	return c
 }
 
-// tap keeps what a machine's uplink sends, or the outside host receives, in a file
-// of the machine.
+// tap writes what a machine's uplink sends, or the outside host receives, to a file on the machine.
 func (c *capture) tap(t *testing.T, machine string) {
 	t.Helper()
 	filter := c.filter
-	if machine != lab.Outside { // a node forwards what is right by the thousand
+	if machine != lab.Outside { // a node forwards thousands of correct packets
 		for _, a := range c.right {
 			filter += " and not src host " + a.String()
 		}
@@ -77,7 +76,7 @@ func (c *capture) tap(t *testing.T, machine string) {
 	}
 }
 
-// release ends what runs on a machine; it may have died with it.
+// release ends the capture on a machine; it may have ended with the machine.
 func (c *capture) release(machine string) {
 	if a := c.taps[machine]; a != nil {
 		_ = a.Close()
@@ -89,11 +88,11 @@ func (c *capture) release(machine string) {
 type seenPacket struct {
 	at   time.Time
 	src  netip.Addr
-	port uint16 // it was sent to
+	port uint16 // destination port
 	line string
 }
 
-// packets reads the output of tcpdump -tt -nn.
+// packets parses the output of tcpdump -tt -nn.
 func packets(out string) (all []seenPacket) {
 	for line := range strings.Lines(out) {
 		fields := strings.Fields(line)
@@ -129,7 +128,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// sort splits packets into those with a right source and the others.
+// sort splits packets into those with a correct source and the others.
 func (c *capture) sort(all []seenPacket) (right, wrong []seenPacket) {
 	for _, p := range all {
 		if slices.Contains(c.right, p.src) {
@@ -151,11 +150,11 @@ func (c *capture) read(ctx context.Context, machine string) (right, wrong []seen
 	return right, wrong, nil
 }
 
-// inspect fails for packets with a wrong source, anywhere, and returns how many
-// right ones came out.
+// inspect fails the test for packets with a wrong source, anywhere, and returns how many correct
+// ones arrived outside.
 func (c *capture) inspect(t *testing.T) (right int) {
 	t.Helper()
-	const most = 20 // lines of a failure
+	const most = 20 // lines of a failure message
 	for _, machine := range slices.Sorted(maps.Keys(c.taps)) {
 		good, wrong, err := c.read(t.Context(), machine)
 		if err != nil {
@@ -175,8 +174,8 @@ func (c *capture) inspect(t *testing.T) (right int) {
 	return right
 }
 
-// arrives waits for a right packet to a port, any if 0, after a moment and returns
-// when it came.
+// arrives waits for a correct packet to a port, any if 0, after the given time and returns when it
+// arrived.
 func (c *capture) arrives(t *testing.T, port uint16, after time.Time) (at time.Time) {
 	t.Helper()
 	err := lab.Until(t.Context(), leakPatience, "right packets to arrive", func(ctx context.Context) error {

@@ -15,7 +15,7 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// processAt is the process that a fault happens to.
+// processAt returns the process that a fault is injected into.
 func processAt(t *testing.T, f chaos.Fault) process {
 	t.Helper()
 	p := processOf(t, f.Target)
@@ -23,14 +23,14 @@ func processAt(t *testing.T, f chaos.Fault) process {
 	return p
 }
 
-// undoing takes back a fault a while after it began.
+// undoing reverts a fault some time after it began.
 type undoing struct {
 	after time.Duration
 	do    func(context.Context) error
 }
 
-// begin has the faults of a step begin, and returns what takes them back, in its order,
-// of those that began where one did not.
+// begin begins the faults of a step and returns the functions that revert them, in order. If one
+// fails to begin, they revert those that began.
 func (c *chaosTest) begin(t *testing.T, step chaos.Step) (all []undoing, err error) {
 	for _, f := range step.Faults {
 		undo, failed := c.beginOne(t, f)
@@ -45,7 +45,7 @@ func (c *chaosTest) begin(t *testing.T, step chaos.Step) (all []undoing, err err
 	return all, err
 }
 
-// beginOne has one fault begin; undo is nil where nobody takes it back.
+// beginOne begins a fault; undo is nil if nothing reverts it.
 func (c *chaosTest) beginOne(t *testing.T, f chaos.Fault) (undo func(context.Context) error, err error) {
 	ctx := t.Context()
 	exec := func(ctx context.Context, node string, command ...string) error {
@@ -81,7 +81,7 @@ func (c *chaosTest) beginOne(t *testing.T, f chaos.Fault) (undo func(context.Con
 	case chaos.APIServer:
 		return service("start", "kube-apiserver"), service("stop", "kube-apiserver")(ctx)
 	case chaos.Disk:
-		// The test's own small disk, and never the machine's.
+		// Only the test's own small disk, never the machine's.
 		return func(ctx context.Context) error { return exec(ctx, f.Node, "rm", "/var/lib/ovn/full") },
 			exec(ctx, f.Node, "sh", "-ec", `test "$(stat -f -c %T /var/lib/ovn)" = tmpfs
 if dd if=/dev/zero of=/var/lib/ovn/full bs=4k count=4096 2>/dev/null; then exit 1; fi`)
@@ -93,7 +93,7 @@ if dd if=/dev/zero of=/var/lib/ovn/full bs=4k count=4096 2>/dev/null; then exit 
 	return nil, fmt.Errorf("no fault of the kind %q", f.Kind)
 }
 
-// flushes are commands that take away what ovnkube has in a node's kernel, by its kind.
+// flushes are commands that delete what ovnkube has in a node's kernel, by kind.
 var flushes = map[string]string{
 	"iptables": `for save in iptables ip6tables; do
 	for table in nat mangle filter; do
@@ -101,7 +101,7 @@ var flushes = map[string]string{
 	done
 done`,
 	"nftables": `nft list tables | grep ' ovn-kube' | while read table family name; do nft flush table $family $name; done`,
-	// Those that the kernel has of its own are at 0 and from 32766 on.
+	// The kernel's own rules have priority 0 and 32766 and above.
 	"rules": `for family in -4 -6; do
 	ip $family rule | sed 's/:.*//' | sort -un | while read priority; do
 		if [ $priority -gt 0 ] && [ $priority -lt 32766 ]; then
@@ -111,8 +111,8 @@ done`,
 done`,
 }
 
-// uplinkDrops are rules of nft that drop what a node sends by its uplink and matches. The
-// switch in user space sends by a socket, and that is behind the hook of a device.
+// uplinkDrops returns nft rules that drop matching packets which a node sends through its uplink.
+// The userspace switch sends through a socket, which comes before the egress hook of the device.
 func uplinkDrops(match string) string {
 	return `add table netdev e2e
 add chain netdev e2e out { type filter hook egress device "eth0" priority 0; }
@@ -121,8 +121,8 @@ add rule netdev e2e out ` + match + ` counter drop`
 
 var dropped = regexp.MustCompile(`counter packets ([0-9]+)`)
 
-// drops adds rules to a table of their own on a node, and deletes it again: it fails then
-// where they dropped nothing, which would be no fault.
+// drops adds rules to a table of their own on a node, and later deletes it: that fails if the rules
+// dropped nothing, since then there was no fault.
 func (c *chaosTest) drops(family, node, rules string) func(context.Context) (func(context.Context) error, error) {
 	return func(ctx context.Context) (func(context.Context) error, error) {
 		_, err := c.Kin.Exec(ctx, node, "nft", rules)
@@ -147,7 +147,7 @@ func (c *chaosTest) drops(family, node, rules string) func(context.Context) (fun
 	}
 }
 
-// partition has two nodes hear nothing from each other but what all hear.
+// partition drops all unicast traffic between two nodes.
 func (c *chaosTest) partition(ctx context.Context, a, b string) (func(context.Context) error, error) {
 	var undo []func(context.Context) error
 	var errs []error
@@ -169,7 +169,7 @@ func (c *chaosTest) partition(ctx context.Context, a, b string) (func(context.Co
 	}, errors.Join(errs...)
 }
 
-// restarted waits until the containers of a pod have been started since a time.
+// restarted waits until the containers of a pod have started since the given time.
 func (c *chaosTest) restarted(t *testing.T, pod lab.Pod, since time.Time) {
 	t.Helper()
 	if _, err := c.WaitPodSince(t.Context(), pod.Namespace, pod.Name, since, 2*time.Minute); err != nil {

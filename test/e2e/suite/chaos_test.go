@@ -24,32 +24,33 @@ import (
 )
 
 const (
-	// chaosRecovers is how long after the end of its last fault all may take to be as it is
-	// to be, and chaosForgets how long what nodes keep for a while after addresses moved.
+	// chaosRecovers is how long after the end of its last fault a step may take until everything is
+	// as it should be, and chaosForgets how long nodes may keep what is temporary after addresses
+	// moved.
 	chaosRecovers = 10 * time.Second
 	chaosForgets  = time.Minute
-	// chaosReady is how long Kubernetes may take a node for not ready after the API server was
+	// chaosReady is how long Kubernetes may consider a node not ready after the API server was
 	// away.
 	chaosReady = time.Minute
-	// chaosMoment is how long what others take away may be missing: a second is documented.
+	// chaosMoment is how long state deleted by others may be missing: a second is documented.
 	chaosMoment = 2 * time.Second
 )
 
-// chaosTest is the chaos of one cluster.
+// chaosTest is the chaos test on one cluster.
 type chaosTest struct {
 	*faultTest
-	// states are those of the cluster by where the addresses are.
+	// states are the states of the cluster by where the addresses are.
 	states map[string]lab.State
-	// late reports whether the EgressIP that comes and goes is there.
+	// late reports whether the EgressIP that comes and goes exists.
 	late  bool
 	table strings.Builder
 }
 
-// chaos has faults of every kind happen at random while an EgressService, EgressIPs on two
-// networks and external gateways carry traffic. No packet may have a wrong source, and soon
-// after each fault connections carry traffic, addresses are on nodes that can have them, all
-// is as planned, and the databases and hosts are as they are whenever the addresses are there.
-// There are as many faults as CHAOS_FAULTS says, drawn from CHAOS_SEED or from a new seed.
+// chaos injects random faults of every kind while an EgressService, EgressIPs on two networks and
+// external gateways carry traffic. No packet may have a wrong source, and soon after each fault
+// connections carry traffic, addresses are on nodes that can hold them, everything is as planned,
+// and the databases and hosts are in the same state as whenever the addresses were there. The
+// number of faults is CHAOS_FAULTS; they are drawn from CHAOS_SEED or a new seed.
 func (s *suite) chaos(t *testing.T) {
 	seed := rand.Uint64()
 	if n, err := strconv.ParseUint(os.Getenv("CHAOS_SEED"), 10, 64); err == nil {
@@ -75,14 +76,14 @@ func (s *suite) chaos(t *testing.T) {
 	t.Logf("after each fault, until all was in place, all connections carried traffic, and the state was as it is to be:\n%s", c.table.String())
 }
 
-// chaosCluster is what faults can happen to.
+// chaosCluster returns what faults can be injected into.
 func chaosCluster() chaos.Cluster {
 	c := chaos.Cluster{Nodes: nodes, Bridges: []string{"breth0", "br-int"}, Kernel: []string{"iptables", "nftables", "rules"}}
 	for _, p := range processes {
 		one := chaos.Process{Name: p.name, TCP: p.cut != ""}
 		switch p.node {
 		case lab.ControlPlane:
-			if p.pattern != nodeProcess("").pattern { // it is one of those of every node
+			if p.pattern != nodeProcess("").pattern { // it is one of those on every node
 				c.Central = append(c.Central, one)
 			}
 		default:
@@ -92,7 +93,7 @@ func chaosCluster() chaos.Cluster {
 	return c
 }
 
-// smallDisk moves the databases to a disk of their own, which can be filled, until the test
+// smallDisk moves the databases to a small disk of their own, which can be filled, until the test
 // ends.
 func (s *suite) smallDisk(t *testing.T) {
 	t.Helper()
@@ -125,7 +126,7 @@ cp -a /run/chaos/. /var/lib/ovn; rm -r /run/chaos`)
 	})
 }
 
-// step has the faults of a step happen, and fails where not all is well soon after.
+// step injects the faults of a step, and fails the test if something is not right soon after.
 func (c *chaosTest) step(t *testing.T, step chaos.Step) {
 	before, err := c.placed(t.Context())
 	if err != nil {
@@ -139,7 +140,7 @@ func (c *chaosTest) step(t *testing.T, step chaos.Step) {
 	if err == nil && step.Change {
 		go func() { changed <- c.change(t.Context(), !c.late) }()
 	}
-	// Whatever happens, all is taken back.
+	// All faults are reverted, whatever happens.
 	for _, u := range undo {
 		waited := pause(t.Context(), time.Until(begun.Add(u.after)))
 		err = errors.Join(err, waited, u.do(context.WithoutCancel(t.Context())))
@@ -170,12 +171,12 @@ func (c *chaosTest) step(t *testing.T, step chaos.Step) {
 		t.Fatal(err)
 	}
 	placed := c.took(t, "all was in place", over, limit)
-	// TCP may wait for as long again as it has been sending in vain.
+	// TCP may back off for as long as it has already been retransmitting in vain.
 	c.flowWithin(t, limit+longest(step)+chaosReady)
 	flowed := c.took(t, "all connections carried traffic", over, limit+longest(step))
 	where := c.sameAsEver(t, chaosForgets+chaosReady)
 	settled := limit
-	if where != before || c.deaths(t) != deaths { // they may have been away for a moment
+	if where != before || c.deaths(t) != deaths { // they may have moved for a moment
 		settled = chaosForgets
 	}
 	if where != before {
@@ -198,9 +199,9 @@ func (c *chaosTest) step(t *testing.T, step chaos.Step) {
 	c.inspect(t)
 }
 
-// took is how long something that holds now took since a time and since all nodes have been
-// ready again, which may not be longer than a limit: what Kubernetes takes for not ready,
-// because the API server was away and with it the word of kubelets, has no egress addresses.
+// took returns how long a condition that now holds took since the given time, and since all nodes
+// have been ready again, and fails the test if it took longer than the limit: nodes that Kubernetes
+// considers not ready, because kubelets could not reach the API server, get no egress addresses.
 func (c *chaosTest) took(t *testing.T, what string, since time.Time, limit time.Duration) time.Duration {
 	t.Helper()
 	now := time.Now()
@@ -222,8 +223,8 @@ func (c *chaosTest) took(t *testing.T, what string, since time.Time, limit time.
 	return took
 }
 
-// extra is what a step may take beyond chaosRecovers: a node that gets its bridge back is
-// reachable after lostPatience.
+// extra is what a step may take beyond chaosRecovers: a node whose bridge is recreated is reachable
+// after lostPatience.
 func extra(step chaos.Step) time.Duration {
 	if step.Has(chaos.Bridge) {
 		return lostPatience
@@ -231,7 +232,7 @@ func extra(step chaos.Step) time.Duration {
 	return 0
 }
 
-// longest is how long the longest fault of a step lasts.
+// longest returns how long the longest fault of a step lasts.
 func longest(step chaos.Step) (d time.Duration) {
 	for _, f := range step.Faults {
 		d = max(d, f.For)
@@ -239,12 +240,12 @@ func longest(step chaos.Step) (d time.Duration) {
 	return d
 }
 
-// change creates or deletes the EgressIP that comes and goes, once the API server takes it.
+// change creates or deletes the EgressIP that comes and goes, once the API server accepts it.
 func (c *chaosTest) change(ctx context.Context, create bool) error {
 	return lab.Until(ctx, time.Minute, "a change to be accepted", func(ctx context.Context) error {
 		if !create {
 			err := c.egress.client.Delete(ctx, lateName, metav1.DeleteOptions{})
-			if apierrors.IsNotFound(err) { // an attempt whose answer was lost
+			if apierrors.IsNotFound(err) { // an earlier attempt whose response was lost
 				return nil
 			}
 			return err
@@ -257,7 +258,7 @@ func (c *chaosTest) change(ctx context.Context, create bool) error {
 	})
 }
 
-// placed tells where the addresses are, and fails where they are not in force.
+// placed returns where the addresses are, and an error if they are not programmed.
 func (c *chaosTest) placed(ctx context.Context) (string, error) {
 	list, err := c.egress.client.List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -284,7 +285,7 @@ func (c *chaosTest) placed(ctx context.Context) (string, error) {
 	return strings.Join(append(where, "EgressService at "+host), ", "), nil
 }
 
-// inPlace fails where "ovnkube egress status" finds something that is not as planned.
+// inPlace returns an error if "ovnkube egress status" finds something that is not as planned.
 func (c *chaosTest) inPlace(ctx context.Context) error {
 	out, err := c.egressStatus(ctx)
 	if err != nil {
@@ -293,8 +294,9 @@ func (c *chaosTest) inPlace(ctx context.Context) error {
 	return nil
 }
 
-// sameAsEver waits until the state is what it was when the addresses were where they are, or
-// stands still where they never were, and returns where they are. UUIDs of rows that were made anew differ.
+// sameAsEver waits until the state is what it was when the addresses were last on the same nodes,
+// or until it is stable if they never were, and returns where they are. UUIDs of recreated rows are
+// ignored.
 func (c *chaosTest) sameAsEver(t *testing.T, limit time.Duration) (where string) {
 	t.Helper()
 	err := lab.Until(t.Context(), limit, "the state to be as it was when the addresses were there", func(ctx context.Context) (err error) {
@@ -328,7 +330,7 @@ func (c *chaosTest) sameAsEver(t *testing.T, limit time.Duration) (where string)
 	return where
 }
 
-// comesBack waits for a node that got its power back, and for the pods on it.
+// comesBack waits for a node whose power is back, and for the pods on it.
 func (c *chaosTest) comesBack(t *testing.T, node string, on time.Time) {
 	t.Helper()
 	c.boots(t, node, on)

@@ -28,13 +28,13 @@ import (
 
 const (
 	churnName = "churn"
-	churnPort = 11100 // of the pods that are under an object all the time
-	// churnObjects is how many there are of each kind, churnRounds how often each
-	// is created, changed or deleted, churnPods how many pods come and go.
+	churnPort = 11100 // for the pods that are always selected by an object
+	// churnObjects is how many objects of each kind there are, churnRounds how often each is
+	// created, changed or deleted, churnPods how many pods come and go.
 	churnObjects = 10
 	churnRounds  = 5
 	churnPods    = 6
-	// churnSamples is how many of each kind are tried with packets at the end.
+	// churnSamples is how many objects of each kind are tested with packets at the end.
 	churnSamples = 2
 )
 
@@ -46,33 +46,33 @@ var (
 // churnRetry is for objects whose status is written all the time.
 var churnRetry = wait.Backoff{Steps: 100, Duration: 20 * time.Millisecond, Factor: 1, Jitter: 1}
 
-// churnObject is one of the objects: it is there, or not.
+// churnObject is one of the objects, which may or may not exist.
 type churnObject struct {
 	name   string
 	there  bool
 	create func(context.Context) error
 	change func(context.Context, *rand.Rand) error
 	delete func(context.Context) error
-	// inForce reports whether it does what it says.
+	// inForce returns an error unless the object takes effect.
 	inForce func(context.Context) error
 }
 
-// churnTest is the churn of one cluster.
+// churnTest is the churn test on one cluster.
 type churnTest struct {
 	*suite
 	egress  *egressIPTest
 	gateway *gatewayTest
 	objects []*churnObject
-	// routed is a pod that has gateways, on the first worker.
+	// routed is a pod with gateways, on the first worker.
 	routed lab.Pod
-	// pods are those of the last round, gone those that were deleted.
+	// pods are the pods of the last round, gone those that were deleted.
 	pods, gone []string
 }
 
-// churn creates, changes and deletes egress objects of every kind, all at once and
-// several times, while pods come and go. What is left is in force, what was deleted has
-// left nothing behind, and pods that were under an object all the time have never left
-// with another address. CHURN_SEED repeats what was done, though not when.
+// churn creates, changes and deletes egress objects of every kind, all at once and several times,
+// while pods come and go. At the end, the objects that exist take effect, deleted ones have left
+// nothing behind, and pods that were always selected by an object have never left with another
+// address. CHURN_SEED repeats the same actions, but not their timing.
 func (s *suite) churn(t *testing.T) {
 	seed := rand.Uint64()
 	if n, err := strconv.ParseUint(os.Getenv("CHURN_SEED"), 10, 64); err == nil {
@@ -139,7 +139,7 @@ func (c *churnTest) round(t *testing.T, random *rand.Rand) {
 		})
 	}
 	for _, o := range c.objects {
-		// Each has randomness of its own, so that the order does not matter.
+		// A generator for each object, so that the order does not matter.
 		own := rand.New(rand.NewPCG(random.Uint64(), 0))
 		switch {
 		case !o.there:
@@ -172,13 +172,13 @@ func (c *churnTest) round(t *testing.T, random *rand.Rand) {
 		})
 	}
 	all.Wait()
-	// The next round comes while this one is being worked on, at any moment of it.
+	// The next round begins at a random moment while this one is still being processed.
 	_ = pause(t.Context(), time.Duration(random.IntN(1000))*time.Millisecond)
 }
 
 func churnOf(kind string, i int) string { return fmt.Sprintf("churn-%s-%d", kind, i) }
 
-// service is an EgressService and its Service, which stays.
+// service returns an EgressService with its Service, which stays.
 func (c *churnTest) service(i int) *churnObject {
 	name := churnOf("service", i)
 	services, egress := c.Kube.CoreV1().Services(lab.Namespace), c.Egress.EgressServiceV1().EgressServices(lab.Namespace)
@@ -230,7 +230,7 @@ func (c *churnTest) service(i int) *churnObject {
 	}
 }
 
-// churnSources are the addresses that an object of a kind gives pods.
+// churnSources returns the addresses that an object of a kind gives to pods.
 func churnSources(kind string, i int) []netip.Addr {
 	if kind == "service" {
 		return addresses(fmt.Sprintf("5.5.6.%d", i+1), fmt.Sprintf("5555::6:%d", i+1))
@@ -238,7 +238,7 @@ func churnSources(kind string, i int) []netip.Addr {
 	return addresses(fmt.Sprintf("172.18.3.%d", i+1), fmt.Sprintf("fc00:f853:ccd:e793::3:%d", i+1))
 }
 
-// address is an EgressIP.
+// address returns an EgressIP.
 func (c *churnTest) address(i int) *churnObject {
 	name := churnOf("address", i)
 	specify := func(ip *v1.EgressIP, onUnavailable v1.UnavailablePolicy) {
@@ -277,7 +277,7 @@ func (c *churnTest) address(i int) *churnObject {
 	}
 }
 
-// route is a policy of the namespace with pods that have gateways: they add up.
+// route returns a policy for the namespace whose pods have gateways: the policies add up.
 func (c *churnTest) route(i int) *churnObject {
 	name := churnOf("route", i)
 	policies := c.gateway.routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes()
@@ -317,7 +317,7 @@ func (c *churnTest) route(i int) *churnObject {
 	}
 }
 
-// settled waits until every object that is there is in force.
+// settled waits until every object that exists takes effect.
 func (c *churnTest) settled(t *testing.T) {
 	t.Helper()
 	for _, o := range c.objects {
@@ -330,7 +330,7 @@ func (c *churnTest) settled(t *testing.T) {
 	}
 }
 
-// samples tries some of the objects that are left with packets.
+// samples tests some of the remaining objects with packets.
 func (c *churnTest) samples(t *testing.T) {
 	left := map[string]int{}
 	for _, o := range c.objects {
@@ -385,8 +385,8 @@ func churnKind(name string) (kind string, i int) {
 	return "", 0
 }
 
-// throughGateways waits until a pod of the namespace gets through the gateways that
-// the policies have now, and no others.
+// throughGateways waits until a pod of the namespace gets through the gateways that the policies
+// now have, and no others.
 func (c *churnTest) throughGateways(t *testing.T) {
 	t.Helper()
 	want := map[string]bool{}
@@ -433,7 +433,7 @@ func (c *churnTest) throughGateways(t *testing.T) {
 	}
 }
 
-// namespace makes the one whose pods have gateways, and a pod in it.
+// namespace creates the namespace whose pods have gateways, and a pod in it.
 func (c *churnTest) namespace(t *testing.T) {
 	t.Helper()
 	c.makeNamespace(t, churnName)

@@ -12,7 +12,7 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// outbound are the cells of what a pod asks for.
+// outbound returns the cells for connections from a pod.
 func (s *suite) outbound(t *testing.T, c *combination, gateways, is4 bool) []cell {
 	t.Helper()
 	own, err := s.nodeAddress(t.Context(), c.Node, is4)
@@ -46,14 +46,14 @@ func (s *suite) outbound(t *testing.T, c *combination, gateways, is4 bool) []cel
 		t.Fatal(err)
 	}
 	if api := netip.MustParseAddr(kubernetes.Spec.ClusterIP); api.Is4() == is4 {
-		// It refuses what is not TLS, which is an answer.
+		// The API server answers plain HTTP with an error, which counts as an answer.
 		cells = append(cells, asks("the API server", fmt.Sprintf("http://%s/", netip.AddrPortFrom(api, uint16(kubernetes.Spec.Ports[0].Port))), "400 Bad Request*"))
 	}
 	return cells
 }
 
-// leavesBy is the cell of what is outside: the machine that tells the ways apart, and the
-// source address.
+// leavesBy returns the cell for the outside: the machine whose answer tells which way the pod
+// takes, and the source address.
 func (s *suite) leavesBy(t *testing.T, c *combination, gateways, is4 bool, who func(what string, to netip.Addr, name string, source netip.Addr) cell) cell {
 	t.Helper()
 	own, err := s.nodeAddress(t.Context(), c.Node, is4)
@@ -62,7 +62,7 @@ func (s *suite) leavesBy(t *testing.T, c *combination, gateways, is4 bool, who f
 	}
 	of := func(addresses []netip.Addr) netip.Addr { return lab.OfFamily(addresses, is4) }
 	switch {
-	case gateways && c.ip == "primary" && c.Node == combinedHost: // the router of its node translates it
+	case gateways && c.ip == "primary" && c.Node == combinedHost: // its node's router translates it
 		return who("what is beyond the gateways", of(lab.Beyond), "gateway[12]", of(combinedIPs))
 	case gateways:
 		return who("what is beyond the gateways", of(lab.Beyond), "gateway[12]", own)
@@ -70,7 +70,7 @@ func (s *suite) leavesBy(t *testing.T, c *combination, gateways, is4 bool, who f
 		return who("outside", of(lab.OutsideAddresses), lab.Outside, of(c.ingress))
 	case c.service == "network":
 		return who("the other network", of(blueBehind), blueName, of(c.ingress))
-	// No policy keeps these pods on their node: an EgressIP leads them away.
+	// No policy keeps the traffic of these pods on their node: an EgressIP reroutes it.
 	case c.service == "all" && (c.ip == "" || c.ip == "secondary" && c.Node == combinedHost):
 		return who("the other network", of(blueBehind), blueName, own)
 	case c.ip == "primary":
@@ -81,8 +81,8 @@ func (s *suite) leavesBy(t *testing.T, c *combination, gateways, is4 bool, who f
 	return who("outside", of(lab.OutsideAddresses), lab.Outside, own)
 }
 
-// calls are the cells of what asks for a pod: where its EgressService has another
-// network, clients of its load balancer address are there, all others are outside.
+// calls returns the cells for connections to a pod: if its EgressService has another network,
+// clients of its load-balancer address are there, all others are on the outside host.
 func (s *suite) calls(t *testing.T, c *combination, gateways, is4 bool) []cell {
 	t.Helper()
 	client := lab.OfFamily(lab.OutsideAddresses, is4).String()
@@ -101,7 +101,7 @@ func (s *suite) calls(t *testing.T, c *combination, gateways, is4 bool) []cell {
 		balanced = blueName
 	}
 	every := lab.Outside
-	if c.service == "all" { // all nodes answer by the table of the network
+	if c.service == "all" { // all nodes answer by the network's table
 		every = blueName
 	}
 	cells := []cell{
@@ -110,16 +110,16 @@ func (s *suite) calls(t *testing.T, c *combination, gateways, is4 bool) []cell {
 		call(lab.Outside, "load balancer address (Local)", netip.AddrPortFrom(lab.OfFamily(c.local, is4), lab.ServePort), client),
 		call(lab.Outside, "node port (Local)", at(c.Node, c.localPort), client),
 	}
-	if s.mode == "shared" && c.service == "network" && !gateways { // the routes of the replies are the gateway router's
+	if s.mode == "shared" && c.service == "network" && !gateways { // the gateway router routes the replies
 		cells[0].want = noAnswer
 	}
 	return cells
 }
 
-// noAnswer is what a client wants that is to get none. docs/precedence.md names where.
+// noAnswer means that a client should get no answer. docs/precedence.md says where.
 const noAnswer = "none"
 
-// right reports whether an answer is the wanted one.
+// right reports whether an answer is the expected one.
 func (c cell) right(answer string) bool {
 	if c.want == noAnswer {
 		return lab.TimedOut(errors.New(answer))

@@ -22,12 +22,12 @@ import (
 
 const (
 	combined = "combined"
-	// combinedHost holds the egress addresses and serves the EgressServices. Half of the
-	// pods are on it, half on another node.
+	// combinedHost holds the egress addresses and serves the EgressServices. Half of the pods are
+	// on it, half on another node.
 	combinedHost = "ovn-worker2"
-	// combinedAtOnce is how many machines and pods are asked at a time.
+	// combinedAtOnce is how many machines and pods connect at a time.
 	combinedAtOnce = 4
-	// combinedPatience is how long the cells of a table may take to be right.
+	// combinedPatience is how long it may take until the cells of a table are right.
 	combinedPatience = 45 * time.Second
 )
 
@@ -36,12 +36,12 @@ var (
 	combinedShore = addresses("192.168.50.241", "fd00:50::241")
 )
 
-// What can select a pod. A pod without any of them is the measure of what all do alike.
+// What can select a pod. Pods that nothing selects show the common behavior.
 var (
 	combinedServices = []struct {
 		name string
 		spec func(*v1.EgressServiceSpec)
-		all  bool // every node serves it: local gateway mode alone has that
+		all  bool // every node serves it, in local gateway mode only
 	}{
 		{name: ""},
 		{name: "ip", spec: func(s *v1.EgressServiceSpec) { s.NodeSelector = onHost }},
@@ -52,14 +52,14 @@ var (
 	onHost            = metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelHostname: combinedHost}}
 )
 
-// combination is a pod with what selects it.
+// combination is a pod with the objects that select it.
 type combination struct {
 	lab.Pod
 	service, ip string
-	// ingress are the addresses of the pod's Service, and those of another one that has
+	// ingress are the addresses of the pod's Service, and local those of another Service with
 	// externalTrafficPolicy Local.
 	ingress, local []netip.Addr
-	// ports are the node ports of the two.
+	// port and localPort are the node ports of the two.
 	port, localPort int32
 }
 
@@ -67,20 +67,20 @@ func (c *combination) String() string {
 	return fmt.Sprintf("EgressService %q, EgressIP %q, on %s", c.service, c.ip, c.Node)
 }
 
-// cell is what somebody gets when asking something.
+// cell is the answer that a client should get.
 type cell struct {
 	// from is a pod or a machine.
 	from string
 	pod  bool
 	what string
 	url  string
-	// want is a pattern of the answer, a name and the source address that was seen, or
+	// want is a pattern for the answer, which is a name and the source address that was seen, or
 	// noAnswer.
 	want string
 }
 
-// combinations gives pods every combination of egress features and asks from each for
-// everything there is, and from outside for each: the table of docs/precedence.md.
+// combinations gives pods every combination of egress features and tests connections from each pod
+// to everything, and from outside to each: the table in docs/precedence.md.
 func (s *suite) combinations(t *testing.T) {
 	g := newGatewayTest(t, s)
 	s.addShore(t)
@@ -96,7 +96,7 @@ func (s *suite) combinations(t *testing.T) {
 	s.sameState(t, before)
 }
 
-// combine makes the pods and all that selects them.
+// combine creates the pods and everything that selects them.
 func (s *suite) combine(t *testing.T) []*combination {
 	t.Helper()
 	ctx := t.Context()
@@ -144,8 +144,7 @@ func (s *suite) combine(t *testing.T) []*combination {
 	return all
 }
 
-// makeCombination makes a pod with its Services and, where spec is not nil, its
-// EgressService.
+// makeCombination creates a pod with its Services and, unless spec is nil, its EgressService.
 func (s *suite) makeCombination(ctx context.Context, c *combination, name, node string, spec func(*v1.EgressServiceSpec)) (err error) {
 	labels := map[string]string{"app": name, combined: ""}
 	if c.ip != "" {
@@ -169,7 +168,7 @@ func (s *suite) makeCombination(ctx context.Context, c *combination, name, node 
 	return err
 }
 
-// combinedService makes a Service of a pod and returns its node port.
+// combinedService creates a Service for a pod and returns its node port.
 func (s *suite) combinedService(ctx context.Context, name, pod string, policy corev1.ServiceExternalTrafficPolicy, ingress []netip.Addr) (int32, error) {
 	services, families := s.Kube.CoreV1().Services(lab.Namespace), corev1.IPFamilyPolicyPreferDualStack
 	svc, err := services.Create(ctx, &corev1.Service{
@@ -191,12 +190,12 @@ func (s *suite) combinedService(ctx context.Context, name, pod string, policy co
 	return svc.Spec.Ports[0].NodePort, nil
 }
 
-// announceCombined does what a load balancer provider does, on the machines that ask.
+// announceCombined does what a load-balancer provider does, on the machines that connect.
 func (s *suite) announceCombined(t *testing.T, all []*combination) {
 	t.Helper()
 	for _, c := range all {
 		for _, to := range slices.Concat(c.ingress, c.local) {
-			node := combinedHost // of the EgressServices; any other Service may be anywhere
+			node := combinedHost // of the EgressServices; any other Service may be reached at any node
 			if slices.Contains(c.local, to) {
 				node = c.Node
 			}
@@ -242,7 +241,7 @@ func (s *suite) uncombine(t *testing.T) {
 	}
 }
 
-// cells asks until every cell is as it has to be, and says which are not.
+// cells makes the connections until every cell is right, and reports which are not.
 func (s *suite) cells(t *testing.T, all []*combination, gateways bool) {
 	var cells []cell
 	for _, c := range all {
@@ -263,7 +262,7 @@ func (s *suite) cells(t *testing.T, all []*combination, gateways bool) {
 	t.Logf("%d combinations, %d cells", len(all), len(cells))
 }
 
-// ask asks for all cells and returns those with wrong answers.
+// ask makes the connections of all cells and returns those with wrong answers.
 func (s *suite) ask(ctx context.Context, cells []cell) (wrong []string, err error) {
 	by := map[string][]cell{}
 	for _, c := range cells {

@@ -10,8 +10,8 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// path is one way a packet can take: who calls whom, and as whom it is seen.
-// Each is a machine, a pod or the outside host, as addresses of one family.
+// path is a path of packets: who connects to whom, and which source address is seen. Each end is a
+// machine, a pod or the outside host, as an address of one family.
 type path struct {
 	name     string
 	from     string // pod or machine
@@ -86,7 +86,7 @@ func (s *suite) nodeAddress(ctx context.Context, name string, is4 bool) (netip.A
 	return pick(addresses, is4)
 }
 
-// managementAddress is that of the node's management port: its subnet's second.
+// managementAddress returns the address of the node's management port: the second of its subnet.
 func (s *suite) managementAddress(ctx context.Context, name string, is4 bool) (netip.Addr, error) {
 	nodes, err := s.Nodes(ctx)
 	if err != nil {

@@ -28,15 +28,15 @@ var (
 	rivalIngress   = addresses("5.5.5.13", "5555::d")
 )
 
-// changesTest is an EgressService with a pod on the control plane, which is never
-// host, and one on a worker.
+// changesTest is an EgressService with a pod on the control plane, which is never host, and one on
+// a worker.
 type changesTest struct {
 	*served
 	pods map[string]lab.Pod
 }
 
-// changes has everything change that an EgressService depends on, and looks each time
-// at what its pods leave with, and at what the user is told.
+// changes changes everything that an EgressService depends on, and checks each time with which
+// addresses its pods leave and what the user is told.
 func (s *suite) changes(t *testing.T) {
 	c := &changesTest{served: s.serve(t, changesName, changesIngress), pods: map[string]lab.Pod{}}
 	c.announce(t)
@@ -55,7 +55,7 @@ func (s *suite) changes(t *testing.T) {
 	s.once(t, "ServiceDeleted", c.serviceDeleted)
 }
 
-// run starts the pod of a node.
+// run starts the pod on a node.
 func (c *changesTest) run(t *testing.T, node string) {
 	t.Helper()
 	name := c.name + "-" + node
@@ -66,8 +66,8 @@ func (c *changesTest) run(t *testing.T, node string) {
 	c.pods[name] = pod
 }
 
-// leaveAs waits until all pods leave with these addresses, and in a family without
-// one with those of their nodes.
+// leaveAs waits until all pods leave with these addresses or, in a family without one, with those
+// of their nodes.
 func (c *changesTest) leaveAs(t *testing.T, ips ...netip.Addr) {
 	t.Helper()
 	for _, p := range c.pods {
@@ -95,14 +95,14 @@ func (c *changesTest) service(t *testing.T, patch string, subresources ...string
 	}
 }
 
-// setIngress is what the load balancer does.
+// setIngress sets the ingress addresses as a load-balancer provider does.
 func (c *changesTest) setIngress(t *testing.T, ingress string) {
 	t.Helper()
 	c.service(t, `{"status":{"loadBalancer":{"ingress":`+ingress+`}}}`, "status")
 }
 
-// refused waits until there is no host, for a reason that the condition and an Event
-// tell in these words.
+// refused waits until there is no host, for the given reason, and the condition and an Event
+// contain the given words.
 func (c *changesTest) refused(t *testing.T, reason string, words ...string) {
 	t.Helper()
 	status := c.condition(t, c.name, v1.ConditionAssigned, metav1.ConditionFalse, reason)
@@ -143,7 +143,7 @@ func (s *suite) told(t *testing.T, name, reason, message string) {
 	}
 }
 
-// labelled waits until a node, and no other, has the label; nobody if it is empty.
+// labelled waits until only the given node has the label; empty means no node.
 func (c *changesTest) labelled(t *testing.T, want string) {
 	t.Helper()
 	err := lab.Until(t.Context(), leakPatience, "the label", func(ctx context.Context) error {
@@ -166,7 +166,7 @@ func (c *changesTest) labelled(t *testing.T, want string) {
 	}
 }
 
-// well waits until all is well again, and returns the host.
+// well waits until everything works again, and returns the host.
 func (c *changesTest) well(t *testing.T) (host string) {
 	t.Helper()
 	host = c.condition(t, c.name, v1.ConditionProgrammed, metav1.ConditionTrue, "Programmed").Host
@@ -175,8 +175,8 @@ func (c *changesTest) well(t *testing.T) (host string) {
 	return host
 }
 
-// toNodes has pods call nodes, which see them as they would without an EgressService:
-// the own node as what they are, the others as their node.
+// toNodes has pods connect to nodes, which must see them as they would without an EgressService: a
+// pod's own node sees the pod's address, the others that of its node.
 func (c *changesTest) toNodes(t *testing.T) {
 	for _, p := range c.pods {
 		for _, node := range nodes {
@@ -196,8 +196,8 @@ func (c *changesTest) toNodes(t *testing.T) {
 	}
 }
 
-// noNode takes all nodes away, each in another way, and looks at what is said; the
-// EgressService heals by itself.
+// noNode makes all nodes unsuitable, each in a different way, and checks what is reported; the
+// EgressService recovers by itself.
 func (c *changesTest) noNode(t *testing.T) {
 	c.spec(t, `{"nodeSelector":{"matchLabels":{"`+workerLabel+`":null,"nobody":"has-it"}}}`)
 	c.refused(t, "NoNode", strings.Join(nodes, ", ")+": does not match nodeSelector")
@@ -215,15 +215,14 @@ func (c *changesTest) noNode(t *testing.T) {
 	}
 	c.told(t, c.name, "HostAssigned", "Node "+nodes[2]+" serves")
 	c.listed(t, "LoadBalancerIP", nodes[2], "True")
-	// Whoever comes back takes nothing from the others.
+	// A node that comes back takes nothing from the others.
 	c.cordon(t, nodes[1], false)
 	if host := c.well(t); host != nodes[2] {
 		t.Errorf("%s took it back", host)
 	}
 }
 
-// listed looks at what kubectl get shows between name and age; empty columns are
-// left out.
+// listed checks what kubectl get shows between name and age; empty columns are skipped.
 func (c *changesTest) listed(t *testing.T, want ...string) {
 	t.Helper()
 	out, err := lab.Run(t.Context(), append(c.Kubectl(), "get", "egressservices", "-n", lab.Namespace, c.name)...)
@@ -239,7 +238,7 @@ func (c *changesTest) listed(t *testing.T, want ...string) {
 	}
 }
 
-// unavailable holds back what no node serves, as the spec says.
+// unavailable checks spec.onUnavailable for traffic that no node serves.
 func (c *changesTest) unavailable(t *testing.T) {
 	c.spec(t, `{"onUnavailable":"Drop","nodeSelector":{"matchLabels":{"nobody":"has-it"}}}`)
 	c.refused(t, "NoNode")
@@ -252,7 +251,7 @@ func (c *changesTest) unavailable(t *testing.T) {
 	c.well(t)
 }
 
-// relabelled makes the host one that nodeSelector does not match.
+// relabelled makes nodeSelector no longer match the host.
 func (c *changesTest) relabelled(t *testing.T) {
 	host := c.well(t)
 	c.patchNode(t, host, `{"metadata":{"labels":{"`+workerLabel+`":null}}}`)
@@ -262,7 +261,7 @@ func (c *changesTest) relabelled(t *testing.T) {
 	c.well(t)
 }
 
-// trafficPolicy has the host be where an endpoint is, wherever that goes.
+// trafficPolicy checks that the host is a node with an endpoint, and follows the endpoint.
 func (c *changesTest) trafficPolicy(t *testing.T) {
 	c.service(t, `{"spec":{"externalTrafficPolicy":"Local"}}`)
 	for _, node := range []string{nodes[1], nodes[2], nodes[1]} {
@@ -293,7 +292,7 @@ func (c *changesTest) trafficPolicy(t *testing.T) {
 	c.well(t)
 }
 
-// ingressChanges gives the Service other addresses, or none.
+// ingressChanges gives the Service other ingress addresses, or none.
 func (c *changesTest) ingressChanges(t *testing.T) {
 	is4, is6 := changesIngress[0], changesIngress[1]
 	c.setIngress(t, `[{"hostname":"lb.example.com"}]`)
@@ -311,7 +310,7 @@ func (c *changesTest) ingressChanges(t *testing.T) {
 	c.well(t)
 }
 
-// typeChanges makes the Service one without a load balancer, and gives it another port.
+// typeChanges gives the Service a type without a load balancer, and another port.
 func (c *changesTest) typeChanges(t *testing.T) {
 	c.service(t, `{"spec":{"type":"ClusterIP"}}`)
 	c.refused(t, "ServiceNotLoadBalancer", "ClusterIP")
@@ -322,8 +321,8 @@ func (c *changesTest) typeChanges(t *testing.T) {
 	c.well(t)
 }
 
-// conflict has a younger EgressService select the same pods: it has them when the
-// older goes.
+// conflict has a younger EgressService select the same pods: it gets them when the older one no
+// longer selects them.
 func (c *changesTest) conflict(t *testing.T) {
 	c.condition(t, c.name, v1.ConditionConflict, metav1.ConditionFalse, "NoConflict")
 	rival := c.serve(t, rivalName, rivalIngress)
@@ -337,7 +336,7 @@ func (c *changesTest) conflict(t *testing.T) {
 	rival.told(t, rivalName, "Conflict", winner)
 	c.condition(t, c.name, v1.ConditionConflict, metav1.ConditionFalse, "NoConflict")
 	c.well(t)
-	// The older one has no pods any more, but is there.
+	// The older one still exists, but has no pods.
 	c.selects(t, c.name, map[string]string{"app": "nobody"})
 	rival.condition(t, rivalName, v1.ConditionConflict, metav1.ConditionFalse, "NoConflict")
 	c.leaveAs(t, rivalIngress...)
@@ -360,7 +359,7 @@ func (s *suite) selects(t *testing.T, service string, labels map[string]string) 
 	}
 }
 
-// serviceDeleted deletes the Service under its EgressService, and makes it anew.
+// serviceDeleted deletes the Service of the EgressService, and recreates it.
 func (c *changesTest) serviceDeleted(t *testing.T) {
 	if err := c.Kube.CoreV1().Services(lab.Namespace).Delete(t.Context(), c.name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

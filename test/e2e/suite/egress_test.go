@@ -22,19 +22,19 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// workerLabel is what the nodes that may be hosts have.
+// workerLabel is the label of nodes that may be hosts.
 const workerLabel = "node-role.kubernetes.io/worker"
 
-// served is an EgressService with its Service and the pods behind it; what a test
-// makes ends with it.
+// served is an EgressService with its Service and the pods behind it; what a test creates is
+// deleted when it ends.
 type served struct {
 	*suite
 	name    string
 	ingress []netip.Addr
 }
 
-// serve makes a Service with ingress addresses, whose pods are labelled app=name,
-// and an EgressService that a worker is to serve.
+// serve creates a Service with ingress addresses, whose pods are labelled app=name, and an
+// EgressService to be served by a worker.
 func (s *suite) serve(t *testing.T, name string, ingress []netip.Addr, change ...func(*v1.EgressService)) *served {
 	t.Helper()
 	ctx := t.Context()
@@ -54,14 +54,14 @@ func (s *suite) serve(t *testing.T, name string, ingress []netip.Addr, change ..
 	return e
 }
 
-// makeService makes the Service; all that is made here ends with the test.
+// makeService creates the Service, which is deleted when the test ends.
 func (e *served) makeService(t *testing.T) {
 	t.Helper()
 	e.putService(t)
 	t.Cleanup(func() { e.remove(t) })
 }
 
-// putService makes the Service and does what a load balancer does.
+// putService creates the Service and does what a load-balancer provider does.
 func (e *served) putService(t *testing.T) {
 	t.Helper()
 	ctx, services := t.Context(), e.Kube.CoreV1().Services(lab.Namespace)
@@ -104,8 +104,8 @@ func (e *served) remove(t *testing.T) {
 	e.rulesOutlived(t)
 }
 
-// rulesOutlived waits until no node has rules of the EgressService: they outlast their
-// use for a while, and the next test may look for changes.
+// rulesOutlived waits until no node has rules of the EgressService: they remain for a while after
+// their use, and the next test may check for changes.
 func (e *served) rulesOutlived(t *testing.T) {
 	err := lab.Until(context.WithoutCancel(t.Context()), 20*time.Second, "the rules of "+e.name+" to end", func(ctx context.Context) error {
 		for _, node := range nodes {
@@ -124,10 +124,10 @@ func (e *served) rulesOutlived(t *testing.T) {
 	}
 }
 
-// labels are those of the pods behind the Service.
+// labels returns the labels of the pods behind the Service.
 func (e *served) labels() map[string]string { return map[string]string{"app": e.name} }
 
-// programmed waits until another node than not serves, and returns it.
+// programmed waits until a node other than not is the host and programmed, and returns it.
 func (e *served) programmed(t *testing.T, not string) (host string) {
 	t.Helper()
 	err := lab.Until(t.Context(), leakPatience, "the EgressService to be programmed", func(ctx context.Context) error {
@@ -143,7 +143,7 @@ func (e *served) programmed(t *testing.T, not string) (host string) {
 	return host
 }
 
-// hostNow is the node that serves, and an error where none does.
+// hostNow returns the host, or an error if there is none.
 func (e *served) hostNow(ctx context.Context) (string, error) {
 	eg, err := e.Egress.EgressServiceV1().EgressServices(lab.Namespace).Get(ctx, e.name, metav1.GetOptions{})
 	if err != nil {
@@ -155,8 +155,8 @@ func (e *served) hostNow(ctx context.Context) (string, error) {
 	return eg.Status.Host, nil
 }
 
-// steered waits until each address of the pods, which are so many, has a policy that
-// leads to a host, and nothing else has: policies of pods that are gone do not count.
+// steered waits until each address of the given number of pods has a policy that leads to a host,
+// and no other address has one: policies of deleted pods do not count.
 func (e *served) steered(t *testing.T, pods int) {
 	t.Helper()
 	err := lab.Until(t.Context(), leakPatience, "the pods to be served", func(ctx context.Context) error {
@@ -196,8 +196,8 @@ func (e *served) steered(t *testing.T, pods int) {
 	}
 }
 
-// announce keeps the ingress addresses leading to the node that has the label, as a
-// load balancer provider does, until the test ends.
+// announce keeps the ingress addresses routed to the node that has the label, as a load-balancer
+// provider does, until the test ends.
 func (e *served) announce(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -208,14 +208,14 @@ func (e *served) announce(t *testing.T) {
 		at := ""
 		for ctx.Err() == nil {
 			e.follow(ctx, t, &at)
-			// The API server may be gone for a moment.
+			// The API server may be unavailable for a moment.
 			_ = pause(ctx, 100*time.Millisecond)
 		}
 	}()
 }
 
-// follow does so until the watch ends or the API server does not answer; at is the node
-// that they lead to.
+// follow does so until the watch ends or the API server does not answer; at is the node that the
+// addresses are routed to.
 func (e *served) follow(ctx context.Context, t *testing.T, at *string) {
 	label := kube.LabelEgressServicePrefix + lab.Namespace + "-" + e.name
 	watch, err := e.Kube.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{LabelSelector: label})
@@ -224,7 +224,7 @@ func (e *served) follow(ctx context.Context, t *testing.T, at *string) {
 	}
 	defer watch.Stop()
 	for event := range watch.ResultChan() {
-		// One that loses the label is deleted as far as this watch can see.
+		// When a node loses the label, this watch sees it as deleted.
 		node, ok := event.Object.(*corev1.Node)
 		if !ok || event.Type == apiwatch.Deleted || node.Name == *at {
 			continue
@@ -260,7 +260,7 @@ func during(f func()) time.Duration {
 	return time.Since(start)
 }
 
-// countLines counts the lines that have a word.
+// countLines returns the number of lines that contain a word.
 func countLines(out string, words ...string) (n int) {
 	for line := range strings.Lines(out) {
 		fields := strings.Fields(line)

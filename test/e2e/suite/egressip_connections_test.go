@@ -12,29 +12,29 @@ import (
 )
 
 const (
-	// bulk is how much a connection sends at a time; it gets as much back.
+	// bulk is how many bytes a connection sends at a time; it gets as many back.
 	bulk = 64 << 10
-	// advance is after how many times a connection is far beyond what a node that
-	// took note of it before would believe to belong to it.
+	// advance is after how many exchanges a connection is far outside the TCP window that a node
+	// which tracked it earlier would accept.
 	advance = 200
-	// keepAlive is how soon a pod that waits for an answer says something. Where the
-	// node that had the address cannot be asked any more, the new one knows a
-	// connection from what its pod sends next.
+	// keepAlive is the TCP keepalive time of a pod that waits for an answer. If the node that had
+	// the address cannot be asked any more, the new node recognizes a connection by the next packet
+	// of its pod.
 	keepAlive = time.Second
 )
 
-// keptTest keeps TCP connections busy while their egress addresses move from node to
-// node and back: each goes on, since it keeps address and port. Some send so much
-// that a node which remembers them from an earlier time would not know them again.
+// keptTest keeps TCP connections busy while their egress addresses move from node to node and back:
+// each continues, since it keeps its address and port. Some send so much that a node which
+// remembers them from an earlier time would no longer recognize them.
 type keptTest struct {
 	*egressIPTest
 	name    string // of the EgressIP
 	streams []string
-	stall   func(*testing.T) time.Duration // how long the machine stood still; nil: nobody looks
+	stall   func(*testing.T) time.Duration // how long the machine stalled; nil: not checked
 }
 
-// secondaryConnections does so on a network that is not the nodes' own, with a pod
-// besides that opens a connection again and again; Moves does it on the nodes' own.
+// secondaryConnections does so on a network other than the nodes' own, with another pod that keeps
+// opening new connections; Moves does it on the nodes' own network.
 func (e *egressIPTest) secondaryConnections(t *testing.T) {
 	k := &keptTest{egressIPTest: e, name: storageName}
 	k.open(t, shoreIPs)
@@ -51,7 +51,7 @@ func (e *egressIPTest) secondaryConnections(t *testing.T) {
 				if _, err := k.Pulses(t.Context(), pulse, true); err != nil {
 					t.Fatal(err)
 				}
-				// There is a node for the addresses all the time.
+				// There is always a node for the addresses.
 				k.assignable(t, holder, other)
 				k.assignable(t, other)
 				for _, a := range storageIPs {
@@ -81,7 +81,7 @@ func (k *keptTest) open(t *testing.T, to []netip.Addr) {
 	for i, a := range to {
 		for what, size := range map[string]int{"calm": 8, "busy": bulk} {
 			name := fmt.Sprintf("%s-%d", what, i)
-			// On a node that never has the addresses: it must not die with one.
+			// On a node that never has the addresses: a stream must not die with a holder.
 			if _, err := k.RunSizedStream(t.Context(), name, lab.ControlPlane, chosen(k.name), a, size, keepAlive); err != nil {
 				t.Fatal(err)
 			}
@@ -90,14 +90,14 @@ func (k *keptTest) open(t *testing.T, to []netip.Addr) {
 	}
 }
 
-// close ends them; they need not be open.
+// close ends the connections; they need not be open.
 func (k *keptTest) close(t *testing.T) {
 	k.deletePods(t, k.streams)
 	k.streams = nil
 }
 
-// goOn does something to connections that have advanced since the last time, and keeps
-// how long each stood still.
+// goOn does something to connections that have advanced since the last time, and records how long
+// each stalled.
 func (k *keptTest) goOn(t *testing.T, what string, bound figures.Bound, act func(t *testing.T)) {
 	t.Helper()
 	for _, name := range k.streams {
@@ -120,6 +120,6 @@ func (k *keptTest) goOn(t *testing.T, what string, bound figures.Bound, act func
 	figures.Record(t, "EgressIP, open connections: "+what, bound, k.wentOn(t, k.streams, true, took)...)
 }
 
-// tcpBackoff is how many times as long as nothing answers a connection may stand still: each
-// attempt to send again comes after twice the time of the one before, and may be lost, too.
+// tcpBackoff is how many times as long as an outage a connection may stall: TCP doubles the time
+// before each retransmission, which may be lost, too.
 const tcpBackoff = 4

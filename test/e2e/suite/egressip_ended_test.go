@@ -12,11 +12,12 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// endedPort is where the pod of endedWhileDown sends to.
+// endedPort is the port that the pod of endedWhileDown sends to.
 const endedPort = 20891
 
-// endedWhileDown takes egress addresses from a pod with open connections while ovnkube does not
-// run on the node of both: what the node remembers of them ends when ovnkube runs again.
+// endedWhileDown takes egress addresses from a pod with open connections while ovnkube is not
+// running on the node of both: what the node remembers of the connections ends when ovnkube runs
+// again.
 func (e *egressIPTest) endedWhileDown(t *testing.T) {
 	const node, name = "ovn-worker2", "ended"
 	first, second := addresses("172.18.0.234", "fc00:f853:ccd:e793::234"), addresses("172.18.0.235", "fc00:f853:ccd:e793::235")
@@ -37,7 +38,7 @@ func (e *egressIPTest) endedWhileDown(t *testing.T) {
 	for _, step := range []struct {
 		what   string
 		change func(t *testing.T)
-		before []netip.Addr // which the master is to take from the node before ovnkube runs again
+		before []netip.Addr // that the master must remove from the node before ovnkube runs again
 		want   []netip.Addr
 	}{
 		{"others instead", func(t *testing.T) { e.change(t, name, func(spec *v1.EgressIPSpec) { setIPs(second)(spec) }) }, nil, second},
@@ -53,7 +54,7 @@ func (e *egressIPTest) endedWhileDown(t *testing.T) {
 	}
 }
 
-// withoutNode does something while ovnkube does not run on a node.
+// withoutNode does something while ovnkube is not running on a node.
 func (e *egressIPTest) withoutNode(t *testing.T, node string, do func()) {
 	t.Helper()
 	if err := e.Kin.Service(t.Context(), "stop", node, "ovnkube-node"); err != nil {
@@ -72,7 +73,7 @@ func (e *egressIPTest) withoutNode(t *testing.T, node string, do func()) {
 	do()
 }
 
-// untranslated waits until OVN gives none of these addresses to pods on a node.
+// untranslated waits until OVN translates no pod on a node to these addresses.
 func (e *egressIPTest) untranslated(t *testing.T, node string, addrs []netip.Addr) {
 	t.Helper()
 	err := lab.Until(t.Context(), egressPatience, fmt.Sprintf("%s not to translate to %v", node, addrs), func(ctx context.Context) error {

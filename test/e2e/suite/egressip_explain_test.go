@@ -14,8 +14,8 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// explained is what the test reads of the answers of "ovnkube egress"; docs/explain.md has
-// the whole schema.
+// explained has the fields of the answers of "ovnkube egress" that the test reads; docs/explain.md
+// has the whole schema.
 type explained struct {
 	InPlace  bool `json:"inPlace"`
 	Families []struct {
@@ -34,8 +34,7 @@ type explainedAddress struct {
 	Node    string     `json:"node"`
 }
 
-// explain asks the command line until its answer is that all is in place, and what will
-// accepts.
+// explain runs the command until its answer is that everything is in place, and will accepts it.
 func (e *egressIPTest) explain(t *testing.T, will func(explained) error, args ...string) {
 	t.Helper()
 	program := filepath.Join(filepath.Dir(e.Kin.Program), "ovnkube")
@@ -66,7 +65,7 @@ func (e *egressIPTest) explain(t *testing.T, will func(explained) error, args ..
 	}
 }
 
-// same compares addresses and their nodes with what is wanted.
+// same compares addresses and their nodes with the expected ones.
 func same(have []explainedAddress, want map[netip.Addr]string) error {
 	is := map[netip.Addr]string{}
 	for _, a := range have {
@@ -78,7 +77,8 @@ func same(have []explainedAddress, want map[netip.Addr]string) error {
 	return nil
 }
 
-// implemented reports whether the database has the rows that implement an answer about a pod.
+// implemented reports whether the database has the rows that an answer about a pod says implement
+// it.
 func (e *egressIPTest) implemented(t *testing.T, a explained) error {
 	have, err := northboundRows(t.Context(), e.Lab)
 	if err != nil {

@@ -15,18 +15,16 @@ import (
 
 const (
 	moverName = "mover"
-	// moverRuns is how often a node loses its power for long; EGRESSIP_FAILOVERS
-	// replaces it. plannedRuns is the same of moves that a label asks for, and
-	// EGRESSIP_MOVES.
+	// moverRuns is how often a node loses power for a long time; EGRESSIP_FAILOVERS overrides it.
+	// plannedRuns is how often a label change causes a move; EGRESSIP_MOVES overrides it.
 	moverRuns, plannedRuns = 1, 1
 )
 
 var moverIPs = addresses("172.18.0.211", "fc00:f853:ccd:e793::211")
 
-// moves takes the addresses of an EgressIP from node to node, while pods ask the
-// outside host all the time, and the outside host asks the wire who has the
-// addresses. Connections that are open go on when the addresses move, move back, are
-// taken from a node that dies, and move back to it.
+// moves moves the addresses of an EgressIP from node to node, while pods query the outside host all
+// the time, and the outside host asks the wire who has the addresses. Open connections continue
+// when the addresses move, move back, are taken from a node that dies, and move back to it.
 func (e *egressIPTest) moves(t *testing.T) {
 	m := &moveTest{egressIPTest: e, chain: map[netip.Addr][]string{}, macs: map[string]string{},
 		kept: &keptTest{egressIPTest: e, name: moverName}}
@@ -64,22 +62,22 @@ func (e *egressIPTest) moves(t *testing.T) {
 	t.Run("Reboot", m.reboots)
 }
 
-// moveTest is the test under way: both addresses are on one node all the time.
+// moveTest is the test in progress: both addresses are always on the same node.
 type moveTest struct {
 	*egressIPTest
 	holder  string
 	claims  *lab.Capture
 	silence func()
-	// chain has the holders so far by address, as the MACs that must have answered,
-	// in this order and not again.
+	// chain has the holders so far by address, as the MAC addresses that must have answered, in
+	// this order and each only in its turn.
 	chain map[netip.Addr][]string
 	macs  map[string]string // of the nodes' bridges
-	kept  *keptTest         // the connections that are open
-	since time.Time         // when the gaps before were forgotten
+	kept  *keptTest         // open connections
+	since time.Time         // start of the current measurement of gaps
 }
 
-// pulses are the pods that ask, by name: one on a node that never holds anything,
-// one on a node that does.
+// pulses are the pods that query, by name: one on a node that never holds an address, one on a node
+// that does.
 var pulses = map[string]string{"pulse-0": lab.ControlPlane, "pulse-1": "ovn-worker"}
 
 func (m *moveTest) begin(t *testing.T) {
@@ -123,7 +121,7 @@ func (m *moveTest) end(t *testing.T) {
 	m.kept.close(t)
 }
 
-// holds remembers the new holder of both addresses.
+// holds records the new holder of both addresses.
 func (m *moveTest) holds(t *testing.T, node string, holders map[netip.Addr]string) {
 	t.Helper()
 	for _, a := range moverIPs {
@@ -135,10 +133,10 @@ func (m *moveTest) holds(t *testing.T, node string, holders map[netip.Addr]strin
 	m.holder = node
 }
 
-// held notes that a node has had an address, after those that had it before.
+// held records that a node has an address, after those that had it before.
 func (m *moveTest) held(t *testing.T, a netip.Addr, node string) {
 	t.Helper()
-	if m.macs[node] == "" { // a node that boots has no bridge for a while
+	if m.macs[node] == "" { // a booting node has no bridge for a while
 		mac, err := m.Kin.Exec(t.Context(), node, "cat", "/sys/class/net/breth0/address")
 		if err != nil {
 			t.Fatal(err)
@@ -154,7 +152,7 @@ func (m *moveTest) other() string {
 	return map[string]string{"ovn-worker": "ovn-worker2", "ovn-worker2": "ovn-worker"}[m.holder]
 }
 
-// reset forgets the gaps so far.
+// reset discards the gaps measured so far.
 func (m *moveTest) reset(t *testing.T) {
 	t.Helper()
 	m.since = time.Now()
@@ -165,7 +163,7 @@ func (m *moveTest) reset(t *testing.T) {
 	}
 }
 
-// asking waits until every pulse that runs gets answers of both families now.
+// asking waits until every running pulse currently gets answers in both families.
 func (m *moveTest) asking(t *testing.T) {
 	t.Helper()
 	for name := range pulses {
@@ -177,7 +175,7 @@ func (m *moveTest) asking(t *testing.T) {
 			}
 			for _, to := range lab.OutsideAddresses {
 				was, known := first[to]
-				if !known || reports[to].Echoed < was { // maybe it was started again
+				if !known || reports[to].Echoed < was { // it may have been restarted
 					first[to] = reports[to].Echoed
 				}
 				if !known || reports[to].Echoed < was+20 {
@@ -192,7 +190,7 @@ func (m *moveTest) asking(t *testing.T) {
 	}
 }
 
-// longest keeps the longest time that pods were without an answer.
+// longest records the longest time that pods were without an answer.
 func (m *moveTest) longest(t *testing.T, what string, bound figures.Bound, pods ...string) {
 	t.Helper()
 	var gaps []time.Duration
@@ -211,12 +209,12 @@ func (m *moveTest) longest(t *testing.T, what string, bound figures.Bound, pods 
 	figures.Record(t, "EgressIP, new connections: "+what, bound, gaps...)
 }
 
-// worthTelling is the shortest stall that counts: an ordinary load makes shorter ones.
+// worthTelling is the shortest stall that counts: ordinary load causes shorter ones.
 const worthTelling = 300 * time.Millisecond
 
-// stall returns how long the outside host did nothing at a time since the gaps before were
-// forgotten: it asks who has the addresses every few milliseconds, and while it does not,
-// it does not answer pods either.
+// stall returns the longest time that the outside host did nothing since gaps were last reset: it
+// asks who has the addresses every few milliseconds, and while it does not, it does not answer pods
+// either.
 func (m *moveTest) stall(t *testing.T) time.Duration {
 	t.Helper()
 	packets, err := m.claims.Packets(t.Context())
@@ -225,7 +223,7 @@ func (m *moveTest) stall(t *testing.T) time.Duration {
 	}
 	last, longest := m.since, time.Duration(0)
 	for _, p := range packets {
-		// Who asks tells its own address.
+		// A request claims the sender's own address.
 		if slices.Contains(lab.OutsideAddresses, p.Claims) && p.At.After(last) {
 			longest, last = max(longest, p.At.Sub(last)), p.At
 		}
@@ -237,7 +235,7 @@ func (m *moveTest) stall(t *testing.T) time.Duration {
 	return longest
 }
 
-// planned has the addresses move to the other node.
+// planned moves the addresses to the other node.
 func (m *moveTest) planned(t *testing.T, what string, act func()) {
 	t.Helper()
 	m.reset(t)
@@ -247,14 +245,14 @@ func (m *moveTest) planned(t *testing.T, what string, act func()) {
 	m.inspect(t)
 }
 
-// plannedKept is planned with a look at the connections that are open.
+// plannedKept is planned with a check of the open connections.
 func (m *moveTest) plannedKept(t *testing.T, act func()) {
 	t.Helper()
 	const what = "planned move"
 	m.kept.goOn(t, what, figures.OpenConnectionMove, func(t *testing.T) { m.planned(t, what, act) })
 }
 
-// leave does what makes the addresses leave their holder for the other node.
+// leave does what makes the addresses move from their holder to the other node.
 func (m *moveTest) leave(t *testing.T, act func()) {
 	t.Helper()
 	from, to := m.holder, m.other()
@@ -263,8 +261,8 @@ func (m *moveTest) leave(t *testing.T, act func()) {
 	m.holds(t, to, m.movedFrom(t, moverName, moverIPs[1], from))
 }
 
-// inspect fails for packets with a wrong source, and for an address that another
-// node answered for than the one that was to hold it then.
+// inspect fails the test for packets with a wrong source, and if a node answered for an address
+// that it was not supposed to hold at the time.
 func (m *moveTest) inspect(t *testing.T) {
 	t.Helper()
 	m.wrong(t, moverIPs)
@@ -291,7 +289,7 @@ func (m *moveTest) inspect(t *testing.T) {
 	}
 }
 
-// run is a time in which one machine, and no other, claimed an address.
+// run is a period in which only one machine claimed an address.
 type run struct {
 	mac         string
 	count       int
@@ -314,8 +312,7 @@ func claimants(packets []lab.Packet, a netip.Addr) []run {
 	return runs
 }
 
-// label takes the holder's label: an address moves because it has to, not because
-// it could.
+// label removes the holder's label: the address moves because it has to, not because it could.
 func (m *moveTest) label(t *testing.T) {
 	m.holds(t, m.holder, m.programmed(t, moverName))
 	for range number("EGRESSIP_MOVES", plannedRuns) {
@@ -324,15 +321,15 @@ func (m *moveTest) label(t *testing.T) {
 	}
 }
 
-// backToWhoDied moves the addresses to the node that came back last: it knows of the
-// connections what it knew when it died.
+// backToWhoDied moves the addresses to the node that came back last: what it knows of the
+// connections is from before it died.
 func (m *moveTest) backToWhoDied(t *testing.T) {
 	m.plannedKept(t, func() { m.assignable(t, m.other()) })
 	m.assignable(t, "ovn-worker", "ovn-worker2")
 }
 
-// stray sends the addresses what belongs to no connection: it ends where it comes to,
-// or at who had the address before, and does not go to and fro between the two.
+// stray sends packets that belong to no connection to the addresses: they end at the node where
+// they arrive, or at the previous holder, and do not bounce between the two.
 func (m *moveTest) stray(t *testing.T) {
 	const port = 7777
 	var captures []*lab.Capture
@@ -349,7 +346,7 @@ func (m *moveTest) stray(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m.asking(t) // which takes longer than all the ways there could be
+	m.asking(t) // takes longer than any path of the packets
 	for i, c := range captures {
 		packets, err := c.Packets(t.Context())
 		if err != nil {
@@ -362,7 +359,7 @@ func (m *moveTest) stray(t *testing.T) {
 					seen++
 				}
 			}
-			// In, and out again.
+			// Once in, and once out again.
 			if holder := i == 0; holder && seen == 0 || seen > 2 {
 				t.Errorf("%s saw what came for %s %d times", c.Machine, a, seen)
 			}
@@ -378,7 +375,7 @@ func (m *moveTest) drain(t *testing.T) {
 	m.patchNode(t, holder, `{"spec":{"taints":null}}`)
 }
 
-// cordon keeps new addresses away from the holder, and leaves it those it has.
+// cordon keeps new addresses away from the holder, which keeps those it has.
 func (m *moveTest) cordon(t *testing.T) {
 	m.reset(t)
 	m.patchNode(t, m.holder, `{"spec":{"unschedulable":true}}`)
@@ -398,8 +395,8 @@ func (m *moveTest) cordon(t *testing.T) {
 	m.inspect(t)
 }
 
-// stop shuts down the holder's ovnkube in order: it hands over what it holds, and
-// takes nothing back when it is started again.
+// stop shuts down the holder's ovnkube gracefully: it hands over its addresses, and takes nothing
+// back when it is started again.
 func (m *moveTest) stop(t *testing.T) {
 	holder := m.holder
 	m.planned(t, "orderly stop", func() {
@@ -417,8 +414,8 @@ func (m *moveTest) stop(t *testing.T) {
 	m.holds(t, m.holder, m.programmed(t, moverName))
 }
 
-// killAll ends the master and the holder's ovnkube at once: nothing may be written
-// by those that come after, and no packet may be lost.
+// killAll kills the master and the holder's ovnkube at the same time: their successors must not
+// write anything, and no packet may be lost.
 func (m *moveTest) killAll(t *testing.T) {
 	before := m.steadyState(t)
 	m.reset(t)
@@ -431,8 +428,8 @@ func (m *moveTest) killAll(t *testing.T) {
 	m.inspect(t)
 }
 
-// powerFailure takes the holder's power. Pods of the other nodes are served by the
-// next holder; when the machine returns, it answers for nothing.
+// powerFailure cuts the holder's power. The next holder serves pods on the other nodes; when the
+// machine returns, it answers for nothing.
 func (m *moveTest) powerFailure(t *testing.T) {
 	holder := m.holder
 	m.kept.goOn(t, "power failure", figures.OpenConnectionFailover, func(t *testing.T) {
@@ -469,24 +466,24 @@ func (m *moveTest) powerFailure(t *testing.T) {
 	}
 	m.inspect(t)
 	m.powerOn(t, holder)
-	m.candidate(t, holder) // or the next failure finds nobody to take over
+	m.candidate(t, holder) // otherwise no node could take over at the next failure
 	m.watchMachine(t, holder, lab.ServePort, lab.ServePort, moverIPs)
 	m.back(t)
 }
 
-// back waits for the pods of a machine that returned, and looks at who answered.
+// back waits for the pods of a machine that returned, and checks which nodes answered.
 func (m *moveTest) back(t *testing.T) {
 	t.Helper()
 	holders := m.programmed(t, moverName)
 	m.holds(t, holders[moverIPs[0]], holders)
 	m.asking(t)
-	// What was ready when it died passed for ready until it said otherwise.
+	// Pods that were ready when the machine died counted as ready until it reported otherwise.
 	holders = m.programmed(t, moverName)
 	m.holds(t, holders[moverIPs[0]], holders)
 	m.inspect(t)
 }
 
-// neighbours asks a wire who has addresses: their holders answer, and nobody else.
+// neighbours asks a wire who has the addresses: only their holders may answer.
 func (e *egressIPTest) neighbours(t *testing.T, machine string, device string, holders map[netip.Addr]string) {
 	t.Helper()
 	c, err := e.Capture(t.Context(), machine, "eth0", "arp or icmp6")
