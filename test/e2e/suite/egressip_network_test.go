@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// secondNetwork is a wire that all nodes are on with secondDevice, shore a
-	// machine on it.
+	// secondNetwork is a wire that all nodes are on with secondDevice; shore is a machine on it.
 	secondNetwork = "second"
 	secondDevice  = "eth1"
 	shore         = "shore"
@@ -32,7 +31,7 @@ var (
 	storageIPs    = addresses("192.168.50.201", "fd00:50::201")
 )
 
-// secondary has pods leave with addresses on a network that is not the nodes' own.
+// secondary has pods leave with addresses on a network other than the nodes' own.
 func (e *egressIPTest) secondary(t *testing.T) {
 	e.addShore(t)
 	e.assignable(t)
@@ -56,7 +55,7 @@ func (e *egressIPTest) secondary(t *testing.T) {
 	t.Run("Nothing stays", func(t *testing.T) { e.sameState(t, before) })
 }
 
-// addShore adds the machine on the other network, once.
+// addShore adds the machine on the other network, unless it exists.
 func (s *suite) addShore(t *testing.T) {
 	t.Helper()
 	if s.hasShore {
@@ -81,8 +80,8 @@ func (e *egressIPTest) ashore(t *testing.T) {
 	}
 }
 
-// secondaryRows looks at everything that the document shows: policies, rules, the
-// table, the chains, the address; and at what it does.
+// secondaryRows checks everything that the documentation shows: policies, rules, the table, the
+// chains, the address; and what they do.
 func (e *egressIPTest) secondaryRows(t *testing.T) {
 	const holder = "ovn-worker"
 	e.programmed(t, storageName)
@@ -130,7 +129,7 @@ func (e *egressIPTest) secondaryRows(t *testing.T) {
 	e.policies(t, policies...)
 }
 
-// table reads the ip rules of pods and returns the table that all of them name.
+// table reads the ip rules of pods and returns the table that all of them use.
 func (e *egressIPTest) table(t *testing.T, node, family string, pods []string) string {
 	t.Helper()
 	rules, err := e.list(t.Context(), node, "6000:", "ip", family, "rule")
@@ -155,8 +154,8 @@ func (e *egressIPTest) table(t *testing.T, node, family string, pods []string) s
 	return table
 }
 
-// hasAddress waits until a node has an address on the other network, or has not,
-// and says the same in the annotation by which it finds the address again.
+// hasAddress waits until a node has an address on the other network, or does not, and likewise has
+// it in the annotation by which it recognizes the address later.
 func (e *egressIPTest) hasAddress(t *testing.T, node string, a netip.Addr, wants bool) {
 	t.Helper()
 	what := fmt.Sprintf("%s on %s: %t", a, node, wants)
@@ -183,7 +182,7 @@ func (e *egressIPTest) hasAddress(t *testing.T, node string, a netip.Addr, wants
 	}
 }
 
-// secondaryInside has the pods reach nodes, by all their addresses.
+// secondaryInside has the pods connect to all addresses of the nodes.
 func (e *egressIPTest) secondaryInside(t *testing.T) {
 	for _, name := range []string{"egress-0", "egress-1"} {
 		pod := e.pods[name]
@@ -257,8 +256,8 @@ func (e *egressIPTest) secondaryNewPod(t *testing.T) {
 	e.deletePods(t, names)
 }
 
-// linkDown pulls the holder's cable: the addresses go to the next node, and do not
-// return with the cable.
+// linkDown takes the holder's link down: the addresses move to the next node, and do not return
+// when the link is up again.
 func (e *egressIPTest) linkDown(t *testing.T) {
 	e.assignable(t, "ovn-worker", "ovn-worker2")
 	set := func(state string) {
@@ -278,8 +277,8 @@ func (e *egressIPTest) linkDown(t *testing.T) {
 	e.event(t, storageName, storageIPs[0].String(), "ovn-worker")
 	e.ashore(t)
 	set("up")
-	// The kernel forgot the link's IPv6 address; the machine's configuration brings
-	// it back as it did at boot.
+	// The kernel dropped the link's IPv6 address; restore it as the machine's configuration does at
+	// boot.
 	node := slices.Index(nodes, "ovn-worker") + 2
 	if _, err := e.Kin.Exec(t.Context(), "ovn-worker", "ip", "addr", "replace", fmt.Sprintf("fd00:50::%d/64", node), "dev", secondDevice, "nodad"); err != nil {
 		t.Fatal(err)
@@ -293,7 +292,7 @@ func (e *egressIPTest) linkDown(t *testing.T) {
 	e.neighbours(t, shore, secondDevice, e.programmed(t, storageName))
 }
 
-// hostAddress waits until a node says that it has addresses.
+// hostAddress waits until a node's annotation has the addresses.
 func (e *egressIPTest) hostAddress(t *testing.T, node string, prefixes ...string) {
 	t.Helper()
 	err := lab.Until(t.Context(), egressPatience, fmt.Sprintf("%s to have %q", node, prefixes), func(ctx context.Context) error {
@@ -314,7 +313,7 @@ func (e *egressIPTest) hostAddress(t *testing.T, node string, prefixes ...string
 	}
 }
 
-// secondaryKill ends the master and the holder's ovnkube at once.
+// secondaryKill kills the master and the holder's ovnkube at the same time.
 func (e *egressIPTest) secondaryKill(t *testing.T) {
 	before := e.steadyState(t)
 	e.kill(t, processes[0])

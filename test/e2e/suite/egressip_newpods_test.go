@@ -15,15 +15,14 @@ import (
 )
 
 const (
-	// newPodsPort is that of the first pod; each sends to a port of its own.
+	// newPodsPort is the port that the first pod sends to; each pod has its own port.
 	newPodsPort = 20000
-	// newPodsCount is how many pods are made at once; EGRESSIP_NEWPODS replaces it.
+	// newPodsCount is how many pods are created at once; EGRESSIP_NEWPODS overrides it.
 	newPodsCount = 9
 )
 
-// newPods makes pods that send from their first instruction, several on each node
-// at once, and deletes them while they send: not one packet may have the address
-// of a node or of a pod.
+// newPods creates pods that send from their first instruction, several on each node at once, and
+// deletes them while they send: no packet may have the address of a node or of a pod.
 func (e *egressIPTest) newPods(t *testing.T) {
 	const name = "fresh"
 	count := number("EGRESSIP_NEWPODS", newPodsCount)
@@ -70,8 +69,8 @@ func (e *egressIPTest) newPods(t *testing.T) {
 	e.remove(t, name)
 }
 
-// deletePods deletes pods, all at once and without any grace, so that they are gone
-// for everybody while they still send, and waits until they are gone.
+// deletePods deletes pods, all at once and without a grace period, so that they are gone from the
+// API while they still send, and waits until they are gone.
 func (e *egressIPTest) deletePods(t *testing.T, names []string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
 	defer cancel()

@@ -17,7 +17,7 @@ const ownName = "own"
 
 var ownIPs = addresses("172.18.0.231", "fc00:f853:ccd:e793::231")
 
-// egressIPOf is for tests of one pod's EgressIP.
+// egressIPOf returns an egressIPTest with the given pods.
 func (s *suite) egressIPOf(t *testing.T, pods ...lab.Pod) *egressIPTest {
 	t.Helper()
 	client, err := versioned.NewForConfig(s.RESTConfig())
@@ -31,8 +31,8 @@ func (s *suite) egressIPOf(t *testing.T, pods ...lab.Pod) *egressIPTest {
 	return e
 }
 
-// beforeEgressIP gives a pod that leaves with egress addresses of another node external
-// gateways: these come first, and the EgressIP has its pod back when they go.
+// beforeEgressIP gives external gateways to a pod that leaves with egress addresses of another
+// node: the gateways take precedence, and the EgressIP serves its pod again when they are gone.
 func (g *gatewayTest) beforeEgressIP(t *testing.T) {
 	g.remove(t)
 	pod := g.servers["a"]
@@ -51,14 +51,14 @@ func (g *gatewayTest) beforeEgressIP(t *testing.T) {
 	e.assignable(t)
 }
 
-// ownNode gives a pod egress addresses on its own node, in a cluster that translates
-// pods one by one: there is one translation at a time, and it is the right one.
+// ownNode gives a pod egress addresses on its own node, in a cluster that translates pods one by
+// one: there must be only one translation at a time, the correct one.
 func (s *suite) ownNode(t *testing.T) {
 	pod := s.servers["a"]
 	e := s.egressIPOf(t, pod)
 	translated := func(is4 bool, to string) {
 		t.Helper()
-		// The list of a router's translations cuts long addresses.
+		// lr-nat-list truncates long addresses.
 		e.lists(t, lab.ControlPlane, "", []string{to}, "sh", "-c", fmt.Sprintf(
 			`for n in $(ovn-nbctl --bare --columns=_uuid find NAT type=snat 'logical_ip="%s"'); do
 ovn-nbctl --bare --columns=external_ip list NAT $n; done`, pod.Address(is4)))
@@ -89,12 +89,12 @@ ovn-nbctl --bare --columns=external_ip list NAT $n; done`, pod.Address(is4)))
 	e.assignable(t)
 }
 
-// lastingPort is where the pod of lasting sends to.
+// lastingPort is the port that the pod of lasting sends to.
 const lastingPort = 20890
 
-// lasting gives a pod with open connections egress addresses on its own node, others there,
-// and none: whatever the node remembers, no connection keeps an address that the pod
-// does not have any more.
+// lasting gives a pod with open connections egress addresses on its own node, then others there,
+// then none: whatever the node remembers, no connection may keep an address that the pod no longer
+// has.
 func (e *egressIPTest) lasting(t *testing.T) {
 	const node, name, next = "ovn-worker2", "lasting", "lasting-next"
 	first, second := addresses("172.18.0.232", "fc00:f853:ccd:e793::232"), addresses("172.18.0.233", "fc00:f853:ccd:e793::233")
@@ -132,11 +132,11 @@ func (e *egressIPTest) lasting(t *testing.T) {
 	e.remove(t, next)
 }
 
-// goesOn waits until all that open connections of UDP send in a second comes from these
+// goesOn waits until everything that open UDP connections send in a second comes from these
 // addresses.
 func (c *capture) goesOn(t *testing.T, what string, want []netip.Addr) {
 	t.Helper()
-	const enough = 10 // a second, of each
+	const enough = 10 // per second, from each
 	err := lab.Until(t.Context(), egressPatience, "open connections to go on with "+what, func(ctx context.Context) error {
 		out, err := c.Kin.Exec(ctx, lab.Outside, "tail", "-n", "1000", c.file)
 		if err != nil {

@@ -46,7 +46,7 @@ func (e *egressIPTest) primary(t *testing.T) {
 	}
 }
 
-// spread looks at the rows, which are the document's, and at what they do.
+// spread checks the rows, which are those in the documentation, and what they do.
 func (e *egressIPTest) spread(t *testing.T) {
 	holders := e.programmed(t, webName)
 	for i := 0; i < len(webIPs); i += 2 {
@@ -69,13 +69,13 @@ func (e *egressIPTest) spread(t *testing.T) {
 			}
 		}
 		e.lists(t, lab.ControlPlane, topology.ManagementLSP(node), want, "sh", "-c",
-			// Its list shows a logical port only beside a MAC.
+			// lr-nat-list shows a logical port only along with a MAC address.
 			fmt.Sprintf(`for nat in $(ovn-nbctl --bare --columns=nat list Logical_Router %s); do
 ovn-nbctl --bare --columns=type,external_ip,logical_ip,logical_port list NAT $nat | tr '\n' ' '; echo; done`, topology.GatewayRouter(node)))
 	}
 }
 
-// reroutes are the policies of pods whose addresses nodes hold.
+// reroutes returns the policies for the pods, given which nodes hold the addresses.
 func (e *egressIPTest) reroutes(t *testing.T, holders map[netip.Addr]string, pods map[string]lab.Pod) []string {
 	t.Helper()
 	all, err := e.Nodes(t.Context())
@@ -95,7 +95,7 @@ func (e *egressIPTest) reroutes(t *testing.T, holders map[netip.Addr]string, pod
 				}
 			}
 		}
-		slices.Sort(hops) // as the database has them, whichever node came first
+		slices.Sort(hops) // as in the database, whichever node came first
 		list := strings.Join(hops, ", ")
 		for _, pod := range pods {
 			match := map[bool]string{true: "ip4", false: "ip6"}[is4]
@@ -105,7 +105,7 @@ func (e *egressIPTest) reroutes(t *testing.T, holders map[netip.Addr]string, pod
 	return want
 }
 
-// inside looks at traffic that stays in the cluster: no egress address there.
+// inside checks traffic that stays in the cluster: it must not have an egress address.
 func (e *egressIPTest) inside(t *testing.T) {
 	for _, pod := range e.pods {
 		for _, is4 := range []bool{true, false} {
@@ -131,7 +131,7 @@ func (e *egressIPTest) inside(t *testing.T) {
 	}
 }
 
-// excluded adds pods that leave no packets, or those of their node.
+// excluded adds pods that send no packets, or send them from their node's network.
 func (e *egressIPTest) excluded(t *testing.T) {
 	if _, err := e.RunToEnd(t.Context(), "egress-ended", "ovn-worker", chosen(webName)); err != nil {
 		t.Fatal(err)
@@ -147,7 +147,7 @@ func (e *egressIPTest) excluded(t *testing.T) {
 	for name, pod := range e.pods {
 		with[name] = pod
 	}
-	// The one that came last has its policies: so would the others.
+	// Once the last pod has its policies, the others would have theirs, too.
 	holders := e.programmed(t, webName)
 	e.policies(t, e.reroutes(t, holders, with)...)
 	for _, to := range lab.OutsideAddresses {
@@ -167,8 +167,8 @@ func (e *egressIPTest) excluded(t *testing.T) {
 	e.policies(t, e.reroutes(t, holders, e.pods)...)
 }
 
-// oneFamily leaves the pods' IPv6 traffic alone, and the IPv4 traffic of the other
-// way round.
+// oneFamily gives the EgressIP addresses of one family only, which must not affect traffic of the
+// other family.
 func (e *egressIPTest) oneFamily(t *testing.T) {
 	for _, is4 := range []bool{true, false} {
 		only := ofFamily(webIPs, is4)
@@ -182,7 +182,7 @@ func (e *egressIPTest) oneFamily(t *testing.T) {
 	e.programmed(t, webName)
 }
 
-// labels changes those of a pod, and of its namespace.
+// labels changes the labels of a pod and of its namespace.
 func (e *egressIPTest) labels(t *testing.T) {
 	e.choose(t, webName, "egress-0", "egress-1")
 	e.leavesAs(t, e.pods["egress-2"])
@@ -206,8 +206,8 @@ func (e *egressIPTest) labels(t *testing.T) {
 	e.leavesAs(t, e.pods["egress-2"])
 }
 
-// underService lets an EgressService have one of the pods: that comes first, and the
-// EgressIP has the pod again afterwards.
+// underService lets an EgressService select one of the pods: it takes precedence, and the EgressIP
+// serves the pod again afterwards.
 func (e *egressIPTest) underService(t *testing.T) {
 	const name, pod = "egress-both", "egress-1"
 	behind := func(t *testing.T, app string) {
@@ -219,7 +219,7 @@ func (e *egressIPTest) underService(t *testing.T) {
 		}
 	}
 	s := e.serve(t, name, addresses("5.5.5.7", "5555::7"))
-	t.Cleanup(func() { behind(t, "null") }) // what is behind the Service goes with it
+	t.Cleanup(func() { behind(t, "null") }) // pods behind the Service are deleted with it
 	behind(t, strconv.Quote(name))
 	s.programmed(t, "")
 	s.steered(t, 1)
@@ -230,8 +230,8 @@ func (e *egressIPTest) underService(t *testing.T) {
 	e.leavesAs(t, e.pods[pod], webIPs...)
 }
 
-// replies has clients outside connect to a Service of these pods through every
-// node: an answer with an egress address would be of no connection they know.
+// replies has outside clients connect through every node to a Service of these pods: a reply with
+// an egress address would belong to no connection that they know.
 func (e *egressIPTest) replies(t *testing.T) {
 	ctx := t.Context()
 	services := e.Kube.CoreV1().Services(lab.Namespace)
@@ -264,7 +264,7 @@ func (e *egressIPTest) replies(t *testing.T) {
 	}
 }
 
-// answered connects to a node's port from outside, once the Service is served there.
+// answered connects to a node port from outside, once the Service is served there.
 func (e *egressIPTest) answered(t *testing.T, node string, is4 bool, port uint16, traffic corev1.ServiceExternalTrafficPolicy) {
 	t.Helper()
 	to, err := e.nodeAddress(t.Context(), node, is4)

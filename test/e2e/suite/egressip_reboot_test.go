@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// rebootRuns is how often the holder boots in each of the ways; EGRESSIP_REBOOTS
-	// replaces it.
+	// rebootRuns is how often the holder reboots in each of the ways; EGRESSIP_REBOOTS overrides
+	// it.
 	rebootRuns = 1
-	// unanswered is how many requests for an address have to go without an answer.
+	// unanswered is how many requests for an address must go unanswered.
 	unanswered = 50
 )
 
-// reboots have the holder boot with and without somebody to tell it what it has.
+// reboots has the holder reboot both while it can learn what it holds and while it cannot.
 func (m *moveTest) reboots(t *testing.T) {
 	for i := range number("EGRESSIP_REBOOTS", rebootRuns) {
 		t.Run(fmt.Sprintf("%d Instant", i+1), m.reboot)
@@ -35,8 +35,8 @@ func (m *moveTest) reboots(t *testing.T) {
 	}
 }
 
-// reboot takes the holder's power for an instant, maybe too short for anybody to
-// notice: then it may keep its addresses, or lose them while it is not ready yet.
+// reboot cuts the holder's power for a moment, perhaps too short for anything to notice: then it
+// may keep its addresses, or lose them while it is not ready yet.
 func (m *moveTest) reboot(t *testing.T) {
 	holder, words := m.holder, m.follow(t)
 	if err := m.Kin.Node(t.Context(), "kill", holder); err != nil {
@@ -47,10 +47,10 @@ func (m *moveTest) reboot(t *testing.T) {
 	m.settled(t, words)
 }
 
-// rebootAlone has the holder boot while nobody can tell it what it still has: it
-// does not reach the API server, and no master takes anything away from it. Its
-// ovn-controller has all it had, translations with the addresses included; but as
-// long as ovnkube has not spoken, the node answers for nothing.
+// rebootAlone has the holder boot while it cannot learn what it still holds: it does not reach the
+// API server, and no master takes anything away from it. Its ovn-controller has everything it had,
+// including translations to the addresses; but until ovnkube has spoken, the node must not answer
+// for them.
 func (m *moveTest) rebootAlone(t *testing.T) {
 	holder, ctx, words := m.holder, t.Context(), m.follow(t)
 	if err := m.Kin.Service(ctx, "stop", lab.ControlPlane, "ovnkube-master"); err != nil {
@@ -92,8 +92,8 @@ func (m *moveTest) rebootAlone(t *testing.T) {
 	m.settled(t, words)
 }
 
-// settled waits until both addresses are held and pods get answers, and looks at
-// who answered: those whose words had the addresses, each in its turn.
+// settled waits until both addresses are held and pods get answers, and checks which nodes
+// answered: those that reported the addresses, each in its turn.
 func (m *moveTest) settled(t *testing.T, words func() map[netip.Addr][]string) {
 	t.Helper()
 	m.asking(t)
@@ -101,7 +101,7 @@ func (m *moveTest) settled(t *testing.T, words func() map[netip.Addr][]string) {
 	var said map[netip.Addr][]string
 	for settled := false; !settled; {
 		holders, said, settled = m.programmed(t, moverName), words(), true
-		for a, nodes := range said { // maybe it moved on in between
+		for a, nodes := range said { // it may have moved on in between
 			settled = settled && nodes[len(nodes)-1] == holders[a]
 		}
 	}
@@ -114,9 +114,9 @@ func (m *moveTest) settled(t *testing.T, words func() map[netip.Addr][]string) {
 	m.inspect(t)
 }
 
-// follow returns a function that tells, by address, which nodes said from now on
-// that they have it, in this order. On a busy machine a node may pass for dead for a
-// moment, so there may be more moves than the one that is asked for.
+// follow returns a function that returns, by address, which nodes from now on reported that they
+// have it, in order. On a busy machine a node may be considered dead for a moment, so there may be
+// more moves than the one that the test causes.
 func (m *moveTest) follow(t *testing.T) (words func() map[netip.Addr][]string) {
 	t.Helper()
 	start, err := m.client.Get(t.Context(), moverName, metav1.GetOptions{})
@@ -161,8 +161,8 @@ func (m *moveTest) follow(t *testing.T) (words func() map[netip.Addr][]string) {
 	}
 }
 
-// cutOff has the control plane refuse a node's connections to the API server until
-// the returned function is called.
+// cutOff has the control plane reject a node's connections to the API server until the returned
+// function is called.
 func (m *moveTest) cutOff(t *testing.T, node string) (reconnect func()) {
 	t.Helper()
 	addrs, err := m.NodeAddresses(t.Context(), node)
@@ -193,8 +193,7 @@ func (m *moveTest) cutOff(t *testing.T, node string) (reconnect func()) {
 	return reconnect
 }
 
-// silent checks that nobody answers for the addresses while the outside host goes
-// on asking.
+// silent checks that nobody answers for the addresses while the outside host keeps asking.
 func (m *moveTest) silent(t *testing.T) {
 	t.Helper()
 	first, err := m.claims.Packets(t.Context())

@@ -16,8 +16,8 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// refused asks for addresses that cannot be: each refusal must name its reason and
-// the other party, in a condition and in an Event.
+// refused requests addresses that are not possible: each refusal must name its reason and the other
+// party, in a condition and in an Event.
 func (e *egressIPTest) refused(t *testing.T) {
 	e.assignable(t, "ovn-worker", "ovn-worker2")
 	older := addresses("172.18.0.221")[0]
@@ -57,7 +57,7 @@ func (e *egressIPTest) refused(t *testing.T) {
 	t.Run("Validation", e.validation)
 }
 
-// event waits for an Event about an EgressIP that has words in its message.
+// event waits for an Event about an EgressIP with the given words in its message.
 func (e *egressIPTest) event(t *testing.T, name string, words ...string) {
 	t.Helper()
 	err := lab.Until(t.Context(), egressPatience, fmt.Sprintf("an Event of %s with %q", name, words), func(ctx context.Context) error {
@@ -83,8 +83,8 @@ func (e *egressIPTest) event(t *testing.T, name string, words ...string) {
 	}
 }
 
-// olderKeeps lets the master start again where two want one address; only when the
-// older goes the younger has it.
+// olderKeeps restarts the master while two EgressIPs want the same address: the younger gets it
+// only when the older is deleted.
 func (e *egressIPTest) olderKeeps(t *testing.T, a netip.Addr) {
 	e.create(t, "a-younger", []netip.Addr{a})
 	conflict := func(ip *v1.EgressIP) error { return has(ip, v1.ConditionConflict, metav1.ConditionTrue) }
@@ -101,7 +101,7 @@ func (e *egressIPTest) olderKeeps(t *testing.T, a netip.Addr) {
 	e.remove(t, "a-younger")
 }
 
-// fewerNodes asks for more addresses than there are nodes for.
+// fewerNodes requests more addresses than there are nodes for.
 func (e *egressIPTest) fewerNodes(t *testing.T) {
 	ips := addresses("172.18.0.223", "172.18.0.224", "172.18.0.225")
 	e.create(t, "many", ips)
@@ -117,7 +117,7 @@ func (e *egressIPTest) fewerNodes(t *testing.T) {
 	e.assignable(t, "ovn-worker", "ovn-worker2")
 }
 
-// validation gives the API server what it must not take.
+// validation sends the API server objects that it must reject.
 func (e *egressIPTest) validation(t *testing.T) {
 	for _, ips := range [][]v1.Address{
 		{}, {"172.18.0.300"}, {"172.18.0.0/24"}, {"FC00::1"}, {"fc00:0::1"}, {"::ffff:172.18.0.9"}, {"172.18.0.9", "172.18.0.9"},
@@ -133,7 +133,7 @@ func (e *egressIPTest) validation(t *testing.T) {
 	if err != nil || strings.Contains(said, "invalid") {
 		t.Errorf("%v: %s", err, said)
 	}
-	// What the API server cannot know without a schema: a namespace selector is required.
+	// A namespace selector is required. The typed client always sends one, so this needs YAML.
 	path, err := e.WriteFile("egressip.yaml", "apiVersion: k8s.ovn.org/v1\nkind: EgressIP\nmetadata: {name: invalid}\nspec: {egressIPs: [172.18.0.9]}\n")
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func (e *egressIPTest) validation(t *testing.T) {
 	}
 }
 
-// unavailable takes all nodes from an EgressIP.
+// unavailable leaves an EgressIP without any node.
 func (e *egressIPTest) unavailable(t *testing.T) {
 	const name = "nobody"
 	ips := addresses("172.18.0.231", "fc00:f853:ccd:e793::231")
@@ -163,8 +163,8 @@ func (e *egressIPTest) unavailable(t *testing.T) {
 	for _, pod := range []string{"egress-1", "egress-2"} {
 		e.leavesAs(t, e.pods[pod], ips...)
 	}
-	// From here on nothing may leave with another address: all that happens is that
-	// nodes come and go.
+	// From now on nothing may leave with another address, since all that happens is that nodes come
+	// and go.
 	e.watch(t, lab.ServePort, lab.ServePort, ips)
 	if _, err := e.RunPulse(t.Context(), "pulse", "ovn-worker2", chosen(name), lab.OutsideAddresses); err != nil {
 		t.Fatal(err)
@@ -183,8 +183,8 @@ func (e *egressIPTest) unavailable(t *testing.T) {
 	e.remove(t, name)
 }
 
-// silent waits until nothing of pods arrives outside: several attempts in a row end
-// because their time is up, and for no other reason.
+// silent waits until nothing from the pods arrives outside: several attempts in a row must time
+// out, and not fail for another reason.
 func (s *suite) silent(t *testing.T, pods ...string) {
 	t.Helper()
 	for _, pod := range pods {

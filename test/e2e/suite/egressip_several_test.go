@@ -21,14 +21,15 @@ const (
 
 var severalIPs = addresses("172.18.0.221", "172.18.0.222", "fc00:f853:ccd:e793::221", "fc00:f853:ccd:e793::222")
 
-// severalAddresses moves one of two addresses of a family while pods have connections
-// open: those with the other address go on, and so do those with the one that moves.
+// severalAddresses moves one of two addresses of a family while pods have open connections: those
+// with the other address continue, and so do those with the address that moves.
 func (e *egressIPTest) severalAddresses(t *testing.T) {
 	all, err := e.Nodes(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The next hops keep their order, whichever of the outer ones the one between replaces.
+	// The order of the next hops stays the same, whichever of the outer nodes is replaced by the
+	// one between.
 	order := slices.Clone(nodes)
 	slices.SortFunc(order, func(a, b string) int {
 		return cmp.Compare(all[a].Join[0].Addr().String(), all[b].Join[0].Addr().String())
@@ -80,7 +81,7 @@ func (e *egressIPTest) severalAddresses(t *testing.T) {
 	}
 }
 
-// oneEach looks at pods that have one address of each family.
+// oneEach checks that each pod has one address of each family.
 func (e *egressIPTest) oneEach(t *testing.T) {
 	t.Helper()
 	e.choose(t, severalName, "egress-0", "egress-1", "egress-2")
@@ -88,7 +89,7 @@ func (e *egressIPTest) oneEach(t *testing.T) {
 	e.programmed(t, severalName)
 	for name := range e.pods {
 		for _, to := range lab.OutsideAddresses {
-			// That a label has been taken note of no condition says.
+			// No condition says that a label change has been processed.
 			err := lab.Until(t.Context(), egressPatience, name+" to leave with one of the addresses", func(ctx context.Context) error {
 				seen, err := e.SeenFromPod(ctx, name, to)
 				if err == nil && !slices.Contains(severalIPs, seen) {

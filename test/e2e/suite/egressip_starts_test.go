@@ -17,24 +17,24 @@ import (
 )
 
 const (
-	// startsEvery is the time between two pods that are made: 20 a second.
+	// startsEvery is the interval at which pods are created: 20 a second.
 	startsEvery = 50 * time.Millisecond
-	// churnEvery is the time between two changes of the EgressIP's pods meanwhile.
+	// churnEvery is the interval at which the EgressIP's pods change meanwhile.
 	churnEvery = 200 * time.Millisecond
-	// firstAnswer is what a pod may be without an answer once it has started, beside twice
-	// the time of others: one that is not served yet is dropped for as long as its EgressIP
-	// changes.
+	// firstAnswer is how long a pod may be without an answer once it has started, in addition to
+	// twice the time of other pods: packets of a pod that is not served yet are dropped while its
+	// EgressIP changes.
 	firstAnswer = 2 * time.Second
-	// waveLabel tells the pods of one wave.
+	// waveLabel is the label of the pods of a wave.
 	waveLabel = "e2e-wave"
 )
 
-// starts makes many pods of an EgressIP on another network, 20 a second, while its pods
-// change all the time. They start about as soon as others do meanwhile, and are served from
-// the first.
+// starts creates many pods of an EgressIP on another network, 20 a second, while the EgressIP's
+// pods change all the time. They must start about as fast as other pods do at the time, and be
+// served from the start.
 func (e *egressIPTest) starts(t *testing.T, count int) {
 	e.choose(t, storageName, "egress-0")
-	end := e.churnPods(t) // under both waves: the nodes share the processors of this machine
+	end := e.churnPods(t) // during both waves: the nodes share this machine's processors
 	plain, plainGap := e.wave(t, "plain", count, nil, lab.OutsideAddresses)
 	figures.Record(t, "pods: p95 of the time to start", figures.Start, plain)
 	served, servedGap := e.wave(t, "served", count, chosen(storageName), shoreIPs)
@@ -47,8 +47,8 @@ func (e *egressIPTest) starts(t *testing.T, count int) {
 	e.choose(t, storageName, "egress-0", "egress-1")
 }
 
-// churnPods has the EgressIP choose a pod and not choose it, again and again, until it is
-// ended; that returns how often.
+// churnPods has the EgressIP select a pod and deselect it, repeatedly, until end is called, which
+// returns how often.
 func (e *egressIPTest) churnPods(t *testing.T) (end func() int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -76,9 +76,9 @@ func (e *egressIPTest) churnPods(t *testing.T) (end func() int) {
 	}
 }
 
-// wave makes pods that ask addresses, deletes them once all are ready, and returns the 95th
-// percentile of how long that took, and the longest time that one of them was without an answer
-// after it had started.
+// wave creates pods that query addresses, deletes them once all are ready, and returns the 95th
+// percentile of the time until they were ready, and the longest time that one of them was without
+// an answer after it had started.
 func (e *egressIPTest) wave(t *testing.T, name string, count int, labels map[string]string, to []netip.Addr) (p95, gap time.Duration) {
 	t.Helper()
 	made, names := map[string]time.Time{}, make([]string, count)
@@ -132,8 +132,8 @@ func (e *egressIPTest) wave(t *testing.T, name string, count int, labels map[str
 	return p95, gap
 }
 
-// longestGap is the longest time that one of several pods was without an answer since it
-// had started.
+// longestGap returns the longest time that one of several pods was without an answer since it had
+// started.
 func (e *egressIPTest) longestGap(t *testing.T, pods []string, to []netip.Addr) (longest time.Duration) {
 	t.Helper()
 	for _, name := range pods {

@@ -16,13 +16,13 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab/labtest"
 )
 
-// staticPatience is how long the kubelet may take to make a mirror anew that was deleted
-// without grace: it looks at a pod every minute and a half at the latest.
+// staticPatience is how long the kubelet may take to recreate a mirror pod that was deleted without
+// a grace period: it syncs a pod at least every minute and a half.
 const staticPatience = 110 * time.Second
 
-// staticPod deletes the mirror of a static pod that asks the outside host all the time:
-// the pod keeps its addresses and its egress addresses, not one packet leaves with others,
-// and all is there for the next mirror.
+// staticPod deletes the mirror pod of a static pod that queries the outside host all the time: the
+// pod must keep its addresses and its egress addresses, no packet may leave with others, and
+// everything must be there for the next mirror pod.
 func (e *egressIPTest) staticPod(t *testing.T) {
 	const name, node = "static", "ovn-worker2"
 	ips := addresses("172.18.0.205", "fc00:f853:ccd:e793::205")
@@ -127,7 +127,7 @@ func (e *egressIPTest) staticPodGone(t *testing.T) {
 	}
 }
 
-// pulsing waits until a pulse gets answers now.
+// pulsing waits until a pulse currently gets answers.
 func (e *egressIPTest) pulsing(t *testing.T, pod string) {
 	t.Helper()
 	first := map[string]int{}

@@ -12,11 +12,11 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// pulseEvery is how often the pods of a takeover ask: many of them are not to be a load.
+// pulseEvery is how often the pods of a takeover query: rarely, so that many of them are no load.
 const pulseEvery = 50 * time.Millisecond
 
-// takeover takes the power of a node that has one EgressIP, and of one that has many:
-// another has to take over their addresses in hardly more time.
+// takeover cuts the power of a node that has one EgressIP, and of one that has many: taking over
+// their addresses must take hardly longer.
 func (e *egressIPTest) takeover(t *testing.T, addresses int) {
 	const dying = "ovn-worker"
 	var one time.Duration
@@ -36,8 +36,8 @@ func (e *egressIPTest) takeover(t *testing.T, addresses int) {
 	}
 }
 
-// takeOver gives a node a number of EgressIPs, each with a pod elsewhere, takes its power,
-// and returns the longest time without an answer of each pod and family.
+// takeOver gives a node a number of EgressIPs, each with a pod elsewhere, cuts its power, and
+// returns the longest time without an answer for each pod and family.
 func (e *egressIPTest) takeOver(t *testing.T, from, to string, count int) (gaps []time.Duration) {
 	var all []netip.Addr
 	e.assignable(t, from)
@@ -93,7 +93,7 @@ func (e *egressIPTest) takeOver(t *testing.T, from, to string, count int) (gaps 
 
 func takeoverName(i int) string { return fmt.Sprintf("takeover-%d", i) }
 
-// pulsesGoOn waits until every pod of a takeover gets answers of both families now.
+// pulsesGoOn waits until every pod of a takeover currently gets answers in both families.
 func (e *egressIPTest) pulsesGoOn(t *testing.T, count int) {
 	t.Helper()
 	for i := range count {

@@ -30,26 +30,26 @@ import (
 const (
 	// assignableLabel makes a node a candidate.
 	assignableLabel = "k8s.ovn.org/egress-assignable"
-	// egressLabel is the label of pods by which the tests' EgressIPs choose them.
+	// egressLabel is the pod label by which the tests' EgressIPs select pods.
 	egressLabel = "e2e-egress"
-	// egressPatience is how long a change may take to be in force.
+	// egressPatience is how long a change may take to take effect.
 	egressPatience = 30 * time.Second
 )
 
-// egressIPTest is the EgressIPs of one cluster.
+// egressIPTest is the EgressIP tests on one cluster.
 type egressIPTest struct {
 	*suite
 	client typedv1.EgressIPInterface
-	// pods are those that EgressIPs may choose, by name: one on each node.
+	// pods are the pods that EgressIPs may select, by name: one on each node.
 	pods map[string]lab.Pod
 	// static is the static pod whose manifest was removed; "" for none.
 	static string
-	// watched is what the captures of the test under way look at.
+	// watched are the captures of the test in progress.
 	watched []*lab.Capture
 }
 
-// egressIPs gives pods egress addresses on the nodes' network and on another one,
-// and moves them in every way there is.
+// egressIPs gives pods egress addresses on the nodes' network and on another one, and moves them in
+// every possible way.
 func (s *suite) egressIPs(t *testing.T) {
 	client, err := versioned.NewForConfig(s.RESTConfig())
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *suite) egressIPs(t *testing.T) {
 		}
 	}
 	before := s.steadyState(t)
-	s.in(t, "shared", "StaticPod", e.staticPod) // first: what it leaves goes while the others run
+	s.in(t, "shared", "StaticPod", e.staticPod) // first: what it leaves goes away while the others run
 	t.Run("Primary", e.primary)
 	t.Run("Answers", e.answers)
 	t.Run("NewPods", e.newPods)
@@ -86,7 +86,7 @@ func (s *suite) egressIPs(t *testing.T) {
 	}
 }
 
-// addresses parses a list.
+// addresses parses addresses.
 func addresses(texts ...string) []netip.Addr {
 	list := make([]netip.Addr, len(texts))
 	for i, text := range texts {
@@ -99,11 +99,10 @@ func ofFamily(list []netip.Addr, is4 bool) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(list), func(a netip.Addr) bool { return a.Is4() != is4 })
 }
 
-// chosen are the labels of the pods that the EgressIP of a name chooses.
+// chosen returns the labels of the pods that the EgressIP with the given name selects.
 func chosen(name string) map[string]string { return map[string]string{egressLabel: name} }
 
-// create creates an EgressIP that chooses pods by their label, and deletes it when
-// the test ends.
+// create creates an EgressIP that selects pods by their label, and deletes it when the test ends.
 func (e *egressIPTest) create(t *testing.T, name string, ips []netip.Addr, change ...func(*v1.EgressIPSpec)) {
 	t.Helper()
 	if _, err := e.client.Create(t.Context(), newEgressIP(name, ips, change...), metav1.CreateOptions{}); err != nil {
@@ -112,7 +111,7 @@ func (e *egressIPTest) create(t *testing.T, name string, ips []netip.Addr, chang
 	t.Cleanup(func() { e.remove(t, name) })
 }
 
-// newEgressIP is one that chooses pods by their label.
+// newEgressIP returns an EgressIP that selects pods by their label.
 func newEgressIP(name string, ips []netip.Addr, change ...func(*v1.EgressIPSpec)) *v1.EgressIP {
 	ip := &v1.EgressIP{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	ip.Spec.NamespaceSelector.MatchLabels = map[string]string{corev1.LabelMetadataName: lab.Namespace}
@@ -124,7 +123,7 @@ func newEgressIP(name string, ips []netip.Addr, change ...func(*v1.EgressIPSpec)
 	return ip
 }
 
-// remove deletes an EgressIP, which need not be there.
+// remove deletes an EgressIP, if it exists.
 func (e *egressIPTest) remove(t *testing.T, name string) {
 	// The test's own context may have ended.
 	err := e.client.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
@@ -133,8 +132,8 @@ func (e *egressIPTest) remove(t *testing.T, name string) {
 	}
 }
 
-// held keeps back what no node gives an egress address: on a machine that is busy
-// all nodes may pass for dead for a moment.
+// held drops traffic for which no node has an egress address: on a busy machine all nodes may be
+// considered dead for a moment.
 func held(spec *v1.EgressIPSpec) { spec.OnUnavailable = v1.UnavailableDrop }
 
 func setIPs(ips []netip.Addr) func(*v1.EgressIPSpec) {
@@ -146,7 +145,7 @@ func setIPs(ips []netip.Addr) func(*v1.EgressIPSpec) {
 	}
 }
 
-// change changes the specification of an EgressIP.
+// change changes the spec of an EgressIP.
 func (e *egressIPTest) change(t *testing.T, name string, f func(*v1.EgressIPSpec)) {
 	t.Helper()
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -163,7 +162,7 @@ func (e *egressIPTest) change(t *testing.T, name string, f func(*v1.EgressIPSpec
 	}
 }
 
-// awaits waits for a status of an EgressIP that will do.
+// awaits waits for a status of an EgressIP that will accepts.
 func (e *egressIPTest) awaits(t *testing.T, name, what string, will func(*v1.EgressIP) error) v1.EgressIPStatus {
 	t.Helper()
 	var status v1.EgressIPStatus
@@ -184,7 +183,7 @@ func (e *egressIPTest) awaits(t *testing.T, name, what string, will func(*v1.Egr
 	return status
 }
 
-// has reports whether a condition that knows the present specification is as wanted.
+// has returns an error unless a condition has the given status for the current generation.
 func has(ip *v1.EgressIP, kind string, is metav1.ConditionStatus) error {
 	c := meta.FindStatusCondition(ip.Status.Conditions, kind)
 	if c == nil || c.Status != is || c.ObservedGeneration != ip.Generation {
@@ -193,8 +192,8 @@ func has(ip *v1.EgressIP, kind string, is metav1.ConditionStatus) error {
 	return nil
 }
 
-// programmed waits until every address of an EgressIP has a node that holds it and
-// no other node's word has it.
+// programmed waits until every address of an EgressIP has a node that holds it and no other node
+// reports it.
 func (e *egressIPTest) programmed(t *testing.T, name string) map[netip.Addr]string {
 	t.Helper()
 	holders := map[netip.Addr]string{}
@@ -222,7 +221,7 @@ func (e *egressIPTest) programmed(t *testing.T, name string) map[netip.Addr]stri
 	return holders
 }
 
-// movedFrom is programmed for when an address has to leave a node first.
+// movedFrom is programmed for an address that must first leave a node.
 func (e *egressIPTest) movedFrom(t *testing.T, name string, a netip.Addr, node string) map[netip.Addr]string {
 	t.Helper()
 	e.awaits(t, name, "moved from "+node, func(ip *v1.EgressIP) error {
@@ -248,7 +247,7 @@ func (e *egressIPTest) assignable(t *testing.T, only ...string) {
 	}
 }
 
-// choose makes the EgressIP of a name choose exactly these of our pods.
+// choose makes the EgressIP with the given name select exactly these of the test's pods.
 func (e *egressIPTest) choose(t *testing.T, name string, only ...string) {
 	t.Helper()
 	for _, pod := range slices.Sorted(maps.Keys(e.pods)) {
@@ -263,8 +262,8 @@ func (e *egressIPTest) choose(t *testing.T, name string, only ...string) {
 	}
 }
 
-// leaves waits until the connections of a pod to an address outside are seen with
-// exactly the wanted sources.
+// leaves waits until the connections of a pod to an outside address are seen with exactly the
+// wanted sources.
 func (s *suite) leaves(t *testing.T, pod string, to netip.Addr, want ...netip.Addr) {
 	t.Helper()
 	slices.SortFunc(want, netip.Addr.Compare)
@@ -287,8 +286,8 @@ func (s *suite) leaves(t *testing.T, pod string, to netip.Addr, want ...netip.Ad
 	}
 }
 
-// leavesAs is leaves for both families; a family without addresses leaves with
-// the address of the pod's node.
+// leavesAs is leaves for both families; in a family without addresses, the pod leaves with its
+// node's address.
 func (s *suite) leavesAs(t *testing.T, pod lab.Pod, ips ...netip.Addr) {
 	t.Helper()
 	for _, to := range s.OfFamilies(lab.OutsideAddresses) {
@@ -304,8 +303,8 @@ func (s *suite) leavesAs(t *testing.T, pod lab.Pod, ips ...netip.Addr) {
 	}
 }
 
-// list is what a command on a machine prints that has a word in it, each line's
-// words with one blank between them, sorted.
+// list returns the output lines of a command on a machine that contain a word, with single blanks
+// between words, sorted.
 func (e *egressIPTest) list(ctx context.Context, machine, with string, command ...string) ([]string, error) {
 	out, err := e.Kin.Exec(ctx, machine, command...)
 	if err != nil {
@@ -338,15 +337,14 @@ func (e *egressIPTest) lists(t *testing.T, machine, with string, want []string, 
 	}
 }
 
-// policies waits until the policies of priority 100 are those of pods, to hops.
+// policies waits until the policies with priority 100 are exactly these.
 func (e *egressIPTest) policies(t *testing.T, want ...string) {
 	t.Helper()
 	e.lists(t, lab.ControlPlane, " 100 ", want, "ovn-nbctl", "lr-policy-list", "ovn_cluster_router")
 }
 
-// watch begins to look at what leaves with a destination port in a range: at the
-// outside host all of it, on the nodes' uplinks what does not have the sources
-// that are right.
+// watch starts to capture what leaves with a destination port in a range: everything at the outside
+// host, and on the nodes' uplinks only packets whose source is not right.
 func (e *egressIPTest) watch(t *testing.T, first, last uint16, right []netip.Addr) {
 	t.Helper()
 	t.Cleanup(e.unwatch)
@@ -355,11 +353,11 @@ func (e *egressIPTest) watch(t *testing.T, first, last uint16, right []netip.Add
 	}
 }
 
-// watchMachine is watch of one machine: one that was off has to be watched anew.
+// watchMachine is watch for one machine; it must be repeated for a machine that was off.
 func (e *egressIPTest) watchMachine(t *testing.T, machine string, first, last uint16, right []netip.Addr) {
 	t.Helper()
 	filter := fmt.Sprintf("udp dst portrange %d-%d", first, last)
-	if machine != lab.Outside { // a node forwards what is right by the thousand
+	if machine != lab.Outside { // a node forwards thousands of correct packets
 		for _, a := range right {
 			filter += fmt.Sprintf(" and not src host %s", a)
 		}
@@ -378,9 +376,8 @@ func (e *egressIPTest) unwatch() {
 	e.watched = nil
 }
 
-// wrong fails for packets with another source than those that are right, anywhere,
-// and returns all that came to the outside host. Machines that are off, or were
-// since, have nothing to say.
+// wrong fails the test for packets with a source that is not right, anywhere, and returns
+// everything that arrived at the outside host. Machines that are off, or were since, are skipped.
 func (e *egressIPTest) wrong(t *testing.T, right []netip.Addr) []lab.Packet {
 	t.Helper()
 	var outside []lab.Packet
@@ -413,7 +410,7 @@ func (e *egressIPTest) wrong(t *testing.T, right []netip.Addr) []lab.Packet {
 	return outside
 }
 
-// ended waits until nothing is left that nodes do for a while only.
+// ended waits until nothing is left of what nodes do only for a while.
 func (e *egressIPTest) ended(t *testing.T) {
 	t.Helper()
 	err := lab.Until(t.Context(), time.Minute, "what was to last for a while to end", func(ctx context.Context) error {
@@ -434,16 +431,16 @@ func (e *egressIPTest) ended(t *testing.T) {
 	}
 }
 
-// suppressed returns the egress addresses that a node keeps itself from answering for, by
-// the flows whose text has a word.
+// suppressed returns the egress addresses for which a node suppresses its answers, by the flows
+// that contain a word.
 func (e *egressIPTest) suppressed(ctx context.Context, node, word string) ([]netip.Addr, error) {
 	flows, err := e.list(ctx, node, word, "ovs-ofctl", "dump-flows", "breth0", fmt.Sprintf("table=%d", bridge.TableSuppressed))
 	_, addrs := bridge.EgressAddrs(strings.Join(flows, "\n"))
 	return addrs, err
 }
 
-// gone fails while a node keeps itself from answering for an address that is none any
-// more.
+// gone returns an error while a node suppresses answers for an address that is no longer an egress
+// address.
 func (e *egressIPTest) gone(ctx context.Context, node string, all []v1.EgressIP) error {
 	addrs, err := e.suppressed(ctx, node, "table=")
 	if err != nil {
@@ -459,8 +456,8 @@ func (e *egressIPTest) gone(ctx context.Context, node string, all []v1.EgressIP)
 	return nil
 }
 
-// barred fails while a node lets connections go on that left with an address before another
-// node got it.
+// barred returns an error while a node still lets connections continue that use an address which
+// has since moved to another node.
 func (e *egressIPTest) barred(ctx context.Context, node string, all []v1.EgressIP) error {
 	leaving, err := e.suppressed(ctx, node, "load:0x1->")
 	if err != nil {
@@ -476,8 +473,8 @@ func (e *egressIPTest) barred(ctx context.Context, node string, all []v1.EgressI
 	return nil
 }
 
-// handedOver fails while a node hands connections on to who had an address before, or
-// is prepared for that although another has it.
+// handedOver returns an error while a node forwards packets of connections to the previous holder
+// of an address, or is prepared to although another node has the address.
 func (e *egressIPTest) handedOver(ctx context.Context, node string, all []v1.EgressIP) error {
 	flows, err := e.list(ctx, node, "IN_PORT", "ovs-ofctl", "dump-flows", "breth0")
 	if err != nil || len(flows) > 0 {
@@ -501,7 +498,7 @@ func (e *egressIPTest) handedOver(ctx context.Context, node string, all []v1.Egr
 	return nil
 }
 
-// number reads how often something is done from the environment.
+// number returns the number in an environment variable, or a default.
 func number(variable string, otherwise int) int {
 	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil && n > 0 {
 		return n

@@ -14,9 +14,9 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// unprepared has the addresses move to a node that goes on answering probes, but whose
-// ovnkube does not run: they stay with the node that has them, which answers all the time,
-// and the condition says what to do. When ovnkube runs again they move.
+// unprepared has the addresses move to a node that still answers probes, but on which ovnkube is
+// not running: they stay with the node that has them, which answers all the time, and the condition
+// says what to do. They move when ovnkube runs again.
 func (m *moveTest) unprepared(t *testing.T) {
 	next := m.other()
 	if err := m.Kin.Service(t.Context(), "stop", next, "ovnkube-node"); err != nil {
