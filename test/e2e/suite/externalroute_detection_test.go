@@ -17,14 +17,14 @@ const (
 	floodPort = 9
 	bfdPort   = 3784
 	floodNode = "ovn-worker"
-	// floodTargets is how many addresses of each family are flooded. Datagrams are
-	// spread by their addresses alone: of so many some go through each gateway.
+	// floodTargets is how many addresses of each family are flooded. Datagrams are distributed by
+	// their addresses alone: with so many, some go through each gateway.
 	floodTargets = 12
 )
 
-// detection has a pod send without end while a gateway's BFD dies: once OVN says
-// that the gateway is down and its node follows, no packet gets there any more.
-// How long that took after the gateway's last word is kept as a figure.
+// detection has a pod send continuously while a gateway's BFD dies: once OVN reports the gateway as
+// down and the node has followed, no packet may arrive there any more. How long that took after the
+// gateway's last BFD packet is recorded as a figure.
 func (g *gatewayTest) detection(t *testing.T) {
 	g.policy(t, hops(watched(), g.gateways...))
 	g.uses(t, 30*time.Second, false, g.gateways...)
@@ -72,7 +72,7 @@ func (g *gatewayTest) detection(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Every chassis has followed what northd made of it when this returns.
+	// When this returns, every chassis has applied what northd made of it.
 	barrier, err := g.Kin.Exec(t.Context(), lab.ControlPlane, "sh", "-ec", "ovn-nbctl --timeout=20 --wait=hv sync; date +%s.%N")
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func addressesOf(gw lab.Gateway) (texts []string) {
 	return texts
 }
 
-// parseTime reads seconds since the epoch.
+// parseTime parses seconds since the epoch.
 func parseTime(t *testing.T, text string) time.Time {
 	t.Helper()
 	seconds, err := strconv.ParseFloat(text, 64)
@@ -112,8 +112,8 @@ func parseTime(t *testing.T, text string) time.Time {
 	return time.UnixMicro(int64(seconds * 1e6))
 }
 
-// arrived waits until packets to a port, of each family, were seen at a gateway
-// after a time.
+// arrived waits until packets to a port, in each family, were captured at a gateway after the given
+// time.
 func (g *gatewayTest) arrived(t *testing.T, c *lab.Capture, port uint16, after time.Time) {
 	t.Helper()
 	err := lab.Until(t.Context(), 20*time.Second, fmt.Sprintf("packets to port %d at %s", port, c.Machine), func(ctx context.Context) error {
@@ -128,7 +128,7 @@ func (g *gatewayTest) arrived(t *testing.T, c *lab.Capture, port uint16, after t
 			}
 		}
 		for family, is4 := range g.families() {
-			if got[is4] < 3*len(nodes) { // some to each node, where they are the gateway's own
+			if got[is4] < 3*len(nodes) { // for the gateway's own packets, some to each node
 				return fmt.Errorf("%d packets of %s so far", got[is4], family)
 			}
 		}
@@ -139,8 +139,8 @@ func (g *gatewayTest) arrived(t *testing.T, c *lab.Capture, port uint16, after t
 	}
 }
 
-// reportDetection keeps when the last packet came to the gateway that died, counted from
-// its last word to the node: BFD allows it to be silent for the detection time.
+// reportDetection records when the last packet arrived at the gateway that died, counted from its
+// last BFD packet to the node: BFD allows it to be silent for the detection time.
 func (g *gatewayTest) reportDetection(t *testing.T, all []lab.Packet) {
 	t.Helper()
 	timers := watched().BFD
@@ -165,9 +165,9 @@ func (g *gatewayTest) reportDetection(t *testing.T, all []lab.Packet) {
 	figures.Record(t, fmt.Sprintf("external gateways, traffic to one that died, BFD of %s", limit), figures.BFDDetection(limit), took...)
 }
 
-// recreated removes a policy and makes it again while ovn-controller of a node does not
-// look: it must not take the sessions it has for those that are new. It stands still for
-// less time than the gateway needs to notice, since a session that goes down starts anew.
+// recreated deletes and recreates a policy while ovn-controller on a node is stopped: it must not
+// mistake its existing sessions for the new ones. It is stopped for less time than the gateway
+// needs to notice, since a session that goes down starts anew.
 func (g *gatewayTest) recreated(t *testing.T) {
 	ctx := t.Context()
 	next := hops(watched(), g.gateways[0])
@@ -184,7 +184,7 @@ func (g *gatewayTest) recreated(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	followed := func() { // northd has done what it found
+	followed := func() { // northd has processed the change
 		t.Helper()
 		if _, err := g.Kin.Exec(ctx, lab.ControlPlane, "ovn-nbctl", "--timeout=20", "--wait=sb", "sync"); err != nil {
 			t.Error(err)

@@ -19,12 +19,12 @@ import (
 
 const inboundName = "inbound"
 
-// inboundIPs are the addresses of a load balancer, IPv4 first.
+// inboundIPs are load-balancer addresses, IPv4 first.
 var inboundIPs = []netip.Addr{netip.MustParseAddr("5.5.7.7"), netip.MustParseAddr("fd05:7::7")}
 
-// inbound serves clients by a Service that keeps their addresses, and answers each the way
-// it came: behind a gateway through that one, past them through none. So it does before
-// there are gateways, and after.
+// inbound checks that a Service that preserves client addresses answers each client the way its
+// packets came: those behind a gateway through that gateway, others through none. It does so before
+// there are gateways, and after they are gone, too.
 func (g *gatewayTest) inbound(t *testing.T) {
 	ctx := t.Context()
 	pod, err := g.RunServer(ctx, inboundName, nodes[1], chosen(inboundName))
@@ -41,8 +41,8 @@ func (g *gatewayTest) inbound(t *testing.T) {
 	if err := g.RouteTo(ctx, inboundIPs, nodes[1]); err != nil {
 		t.Fatal(err)
 	}
-	// A client by UDP keeps its port while gateways come and go. It begins when the bridge
-	// has its flows: before that, the host takes it, and keeps it.
+	// A UDP client keeps its port while gateways come and go. It starts once the bridge has its
+	// flows: before that, the host would take the connection, and keep it.
 	steady := func(when string, options ...string) {
 		t.Helper()
 		for _, to := range ips {
@@ -59,7 +59,7 @@ func (g *gatewayTest) inbound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What a gateway gets for the client that is not behind it ends there.
+	// A gateway drops what it gets for the client that is not behind it.
 	for _, gw := range g.gateways {
 		var commands, undo []string
 		for _, a := range inboundIPs {
@@ -100,7 +100,7 @@ func (g *gatewayTest) inbound(t *testing.T) {
 	steady("after the gateways have gone", port...)
 }
 
-// asks waits until a machine gets an answer by UDP from who has seen it as source.
+// asks waits until a machine gets an answer by UDP from a server that saw the given source address.
 func (g *gatewayTest) asks(t *testing.T, when, machine string, to, source netip.Addr, options ...string) {
 	t.Helper()
 	command := append(append([]string{"ask", "-timeout", "1s"}, options...), netip.AddrPortFrom(to, lab.ServePort).String())
@@ -125,7 +125,7 @@ func (g *gatewayTest) on(t *testing.T, machine string, commands []string) {
 	}
 }
 
-// serveInbound makes the Service and returns its addresses.
+// serveInbound creates the Service and returns its addresses.
 func (g *gatewayTest) serveInbound(t *testing.T) []netip.Addr {
 	t.Helper()
 	ctx, services := t.Context(), g.Kube.CoreV1().Services(lab.Namespace)

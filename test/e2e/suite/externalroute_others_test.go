@@ -27,8 +27,8 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// onHost has a pod on its host's network be the gateway: that of its node for the
-// pods of others.
+// onHost has a pod on the host network be the gateway for pods on other nodes: the gateway is its
+// node.
 func (g *gatewayTest) onHost(t *testing.T) {
 	const node = "ovn-worker2"
 	ctx := t.Context()
@@ -98,8 +98,8 @@ func (g *gatewayTest) onHost(t *testing.T) {
 
 var precedenceIngress = []netip.Addr{netip.MustParseAddr("5.5.5.8"), netip.MustParseAddr("5555::8")}
 
-// precedence gives pods of an EgressService external gateways: these come first,
-// and the EgressService has its pods back when they go.
+// precedence gives external gateways to pods of an EgressService: the gateways take precedence, and
+// the EgressService serves its pods again when they are gone.
 func (g *gatewayTest) precedence(t *testing.T) {
 	const name = "precedence"
 	ctx := t.Context()
@@ -145,7 +145,7 @@ func (g *gatewayTest) precedence(t *testing.T) {
 	g.seenOutside(t, precedenceIngress, "a", "b")
 }
 
-// label makes the servers endpoints of a Service; "null" ends it.
+// label makes the servers endpoints of a Service; "null" undoes it.
 func (g *gatewayTest) label(t *testing.T, value string) {
 	t.Helper()
 	patch := []byte(`{"metadata":{"labels":{"app":` + value + `}}}`)
@@ -184,7 +184,7 @@ func (g *gatewayTest) seenOutside(t *testing.T, as []netip.Addr, servers ...stri
 	}
 }
 
-// documented returns the example of a kind in the guide.
+// documented returns the guide's example of a kind.
 func documented(t *testing.T, kind string) string {
 	t.Helper()
 	guide, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "external-gateways.md"))
@@ -200,7 +200,7 @@ func documented(t *testing.T, kind string) string {
 	return ""
 }
 
-// rights lets a user who has only the role of the guide serve external gateways,
+// rights checks that a user who has only the role from the guide can configure external gateways,
 // and do nothing else.
 func (g *gatewayTest) rights(t *testing.T) {
 	const user = "gateway-admin"
@@ -286,7 +286,7 @@ func (g *gatewayTest) mayDo(t *testing.T, user string) []string {
 	return rules
 }
 
-// refused tries what the user must not do.
+// refused tries what the user must not be able to do.
 func (g *gatewayTest) refused(t *testing.T, asUser *gatewayTest) {
 	t.Helper()
 	ctx := t.Context()

@@ -10,7 +10,8 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// sourceFor is the address that gateways see pods of a node with: the node's on their wire.
+// sourceFor returns the address with which gateways see pods of a node: the node's address on their
+// wire.
 func (g *gatewayTest) sourceFor(ctx context.Context, node string, is4 bool, gateways []lab.Gateway) (netip.Addr, error) {
 	nodes, err := g.Nodes(ctx)
 	if err != nil {
@@ -23,8 +24,8 @@ func (g *gatewayTest) sourceFor(ctx context.Context, node string, is4 bool, gate
 	return pick(addrs, is4)
 }
 
-// secondUplink has pods use a gateway on the network of the nodes' second uplink. own: it
-// sees the pods' own addresses.
+// secondUplink has pods use a gateway on the network of the nodes' second uplink. own reports
+// whether the gateway sees the pods' own addresses.
 func (g *gatewayTest) secondUplink(t *testing.T, own bool) {
 	ctx := t.Context()
 	second, err := g.AddGatewayOn(ctx, 3, secondNetwork, "192.168.50", "fd00:50")

@@ -25,27 +25,27 @@ import (
 
 const policyName = "e2e"
 
-// bfdInterval, in milliseconds, is long enough for a machine that is busy: three
-// packets in a row that are late would take a gateway out of use.
+// bfdInterval, in milliseconds, is long enough for a busy machine: three late packets in a row
+// would take a gateway out of use.
 const bfdInterval = 1000
 
-// masterRestarts is how often the master ends; EXTERNAL_GATEWAY_RESTARTS replaces it.
+// masterRestarts is how often the master is killed; EXTERNAL_GATEWAY_RESTARTS overrides it.
 const masterRestarts = 3
 
-// gatewayTest is the external gateways of one cluster.
+// gatewayTest is the external gateway tests on one cluster.
 type gatewayTest struct {
 	*suite
 	routes versioned.Interface
 }
 
-// families are those of the cluster, with whether they are IPv4.
+// families returns the families of the cluster, and whether each is IPv4.
 func (s *suite) families() map[string]bool {
 	families := map[string]bool{"v4": true, "v6": false}
 	maps.DeleteFunc(families, func(_ string, is4 bool) bool { return !s.Has(is4) })
 	return families
 }
 
-// newGatewayTest adds two gateways to the cluster, once.
+// newGatewayTest adds two gateways to the cluster, unless they exist.
 func newGatewayTest(t *testing.T, s *suite) *gatewayTest {
 	t.Helper()
 	routes, err := versioned.NewForConfig(s.RESTConfig())
@@ -65,8 +65,8 @@ func newGatewayTest(t *testing.T, s *suite) *gatewayTest {
 	return &gatewayTest{suite: s, routes: routes}
 }
 
-// externalGateways sends the servers' traffic through two gateways and takes them
-// away in every way there is.
+// externalGateways sends the servers' traffic through two gateways and removes these in every
+// possible way.
 func (s *suite) externalGateways(t *testing.T) {
 	g := newGatewayTest(t, s)
 	before := s.steadyState(t)
@@ -90,7 +90,7 @@ func (s *suite) externalGateways(t *testing.T) {
 	s.sameState(t, before)
 }
 
-// TestIPv4 and its like for IPv6 do on clusters of one family what may differ there.
+// TestIPv4 and TestIPv6 run, on single-stack clusters, the tests that may behave differently there.
 func TestIPv4(t *testing.T) { testFamily(t, "ipv4", "shared") }
 func TestIPv6(t *testing.T) { testFamily(t, "ipv6", "local") }
 
@@ -114,8 +114,8 @@ func testFamily(t *testing.T, family, mode string) {
 	s.sameState(t, before)
 }
 
-// untranslated has a cluster translate its pods one by one: those with gateways are
-// not, and are again when the gateways go.
+// untranslated checks, in a cluster that translates pods one by one, that pods with gateways are
+// not translated, and are again when the gateways are gone.
 func (s *suite) untranslated(t *testing.T) {
 	g := newGatewayTest(t, s)
 	before := s.steadyState(t)
@@ -130,7 +130,7 @@ func (s *suite) untranslated(t *testing.T) {
 	g.uses(t, 20*time.Second, true, g.gateways...)
 	g.remove(t)
 	t.Run("EgressIP", s.ownNode)
-	s.same(t, before.Anonymous(), lab.State.Anonymous) // their rows are new ones
+	s.same(t, before.Anonymous(), lab.State.Anonymous) // the rows are recreated
 }
 
 // remove deletes the policy.
@@ -142,7 +142,7 @@ func (g *gatewayTest) remove(t *testing.T) {
 	}
 }
 
-// hops are static hops to gateways, of both families.
+// hops returns static hops to gateways, in both families.
 func hops(options v1.HopOptions, gateways ...lab.Gateway) v1.ExternalNextHops {
 	var next v1.ExternalNextHops
 	for _, g := range gateways {
@@ -158,12 +158,12 @@ func watched() v1.HopOptions {
 	return v1.HopOptions{BFDEnabled: true, BFD: &v1.BFDTimers{MinRx: &interval, MinTx: &interval, Multiplier: &times}}
 }
 
-// policy makes the policy have these hops and waits for a status about it.
+// policy sets the hops of the policy and waits for a status about them.
 func (g *gatewayTest) policy(t *testing.T, next v1.ExternalNextHops) v1.AdminPolicyBasedExternalRouteStatus {
 	t.Helper()
 	client := g.routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes()
 	var want *v1.AdminPolicyBasedExternalRoute
-	// The status may be written between reading and writing.
+	// The status may be written between the read and the write.
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
 		want, err = client.Get(t.Context(), policyName, metav1.GetOptions{})
 		switch {
@@ -199,9 +199,9 @@ func (g *gatewayTest) policy(t *testing.T, next v1.ExternalNextHops) v1.AdminPol
 	return status
 }
 
-// through returns the gateways that connections of a pod to what is beyond went
-// through, with the source addresses they were seen with. All connections are made by
-// one command: starting a command takes much longer than a connection.
+// through returns the gateways through which connections of a pod to Beyond went, with the source
+// addresses that they saw. All connections are made by one command, since starting a command takes
+// much longer than a connection.
 func (g *gatewayTest) through(ctx context.Context, pod string, is4 bool, connections int) (map[string]netip.Addr, error) {
 	to, err := pick(lab.Beyond, is4)
 	if err != nil {
@@ -218,8 +218,8 @@ func (g *gatewayTest) through(ctx context.Context, pod string, is4 bool, connect
 	return seen, err
 }
 
-// uses waits until the connections of all servers go through exactly these
-// gateways, with the node's or the pod's own address.
+// uses waits until the connections of all servers go through exactly these gateways, with the
+// node's address, or the pod's if own is set.
 func (g *gatewayTest) uses(t *testing.T, limit time.Duration, own bool, gateways ...lab.Gateway) {
 	t.Helper()
 	var want []string
@@ -255,7 +255,7 @@ func (g *gatewayTest) uses(t *testing.T, limit time.Duration, own bool, gateways
 	}
 }
 
-// unused waits until no node has a session with a gateway that was watched.
+// unused waits until no node has a BFD session with a gateway.
 func (g *gatewayTest) unused(t *testing.T, gw lab.Gateway) {
 	t.Helper()
 	err := lab.Until(t.Context(), 20*time.Second, "sessions with "+gw.Name+" to go", func(ctx context.Context) error {
@@ -277,7 +277,7 @@ func (g *gatewayTest) unused(t *testing.T, gw lab.Gateway) {
 	}
 }
 
-// static spreads connections over both gateways once their sessions are up.
+// static checks that connections are spread over both gateways once their sessions are up.
 func (g *gatewayTest) static(t *testing.T) {
 	status := g.policy(t, hops(watched(), g.gateways...))
 	if len(status.Hops) != 2*len(g.families()) || status.Namespaces != 1 || int(status.Pods) != len(g.servers) {
@@ -291,9 +291,8 @@ func (g *gatewayTest) static(t *testing.T) {
 	g.uses(t, 30*time.Second, false, g.gateways...)
 }
 
-// symmetric connects from behind each gateway: what is behind it no other gateway
-// leads to, so an answer that went astray would be lost. There is no BFD that
-// could take a gateway out of use in between.
+// symmetric connects from behind each gateway: no other gateway leads there, so an answer sent to
+// another one would be lost. There is no BFD that could take a gateway out of use in between.
 func (g *gatewayTest) symmetric(t *testing.T) {
 	g.policy(t, hops(v1.HopOptions{}, g.gateways...))
 	g.uses(t, 20*time.Second, false, g.gateways...)
@@ -313,8 +312,8 @@ func (g *gatewayTest) symmetric(t *testing.T) {
 	}
 }
 
-// restart ends the master time after time: another one must find everything as it
-// wants it, in particular no route that it adds once more.
+// restart kills the master several times: each new one must find everything as desired; in
+// particular, it must not add a route again.
 func (g *gatewayTest) restart(t *testing.T) {
 	g.policy(t, hops(watched(), g.gateways...))
 	g.uses(t, 30*time.Second, false, g.gateways...)
@@ -333,7 +332,7 @@ func (g *gatewayTest) restart(t *testing.T) {
 	g.sameState(t, before)
 }
 
-// failover lets a gateway's BFD die and come back.
+// failover has a gateway's BFD die and come back.
 func (g *gatewayTest) failover(t *testing.T) {
 	if err := g.KillBFD(t.Context(), g.gateways[0]); err != nil {
 		t.Fatal(err)
@@ -345,8 +344,8 @@ func (g *gatewayTest) failover(t *testing.T) {
 	g.uses(t, 30*time.Second, false, g.gateways...)
 }
 
-// leaving takes a gateway out of the policy while connections from behind it are
-// known: they must be forgotten, those of the other one must not.
+// leaving removes a gateway from the policy while there are tracked connections from behind it:
+// these must be forgotten, those of the other gateway must not.
 func (g *gatewayTest) leaving(t *testing.T) {
 	g.symmetric(t)
 	steered := func(ctx context.Context, gw lab.Gateway) (string, error) {
@@ -382,7 +381,7 @@ func (g *gatewayTest) leaving(t *testing.T) {
 	g.uses(t, 20*time.Second, false, g.gateways[0])
 }
 
-// ownAddress has pods seen with their own addresses, and with their node's again.
+// ownAddress checks that pods are seen with their own addresses, and then with their node's again.
 func (g *gatewayTest) ownAddress(t *testing.T) {
 	g.policy(t, hops(v1.HopOptions{SkipHostSNAT: true}, g.gateways...))
 	g.uses(t, 20*time.Second, true, g.gateways...)
@@ -390,8 +389,8 @@ func (g *gatewayTest) ownAddress(t *testing.T) {
 	g.uses(t, 20*time.Second, false, g.gateways...)
 }
 
-// gatewayPod makes server b2 a gateway on an attached network: its address there
-// is that of an outside gateway. No annotations: it is none.
+// gatewayPod patches the metadata of server b2, which the annotations and labels make a gateway on
+// an attached network: its address there is that of an outside gateway.
 func (g *gatewayTest) gatewayPod(t *testing.T, metadata string) {
 	t.Helper()
 	if _, err := g.Kube.CoreV1().Pods(lab.Namespace).Patch(t.Context(), "b2", types.MergePatchType,
@@ -408,7 +407,7 @@ func networkStatus(a ...netip.Addr) string {
 	return fmt.Sprintf(`[{\"name\":\"%s/uplink\",\"interface\":\"net1\",\"ips\":[%s]}]`, lab.Namespace, strings.Join(ips, ","))
 }
 
-// dynamic finds a gateway by a pod's labels and attached network.
+// dynamic checks a gateway found by a pod's labels and attached network.
 func (g *gatewayTest) dynamic(t *testing.T) {
 	next := v1.ExternalNextHops{Dynamic: []v1.DynamicHop{{
 		PodSelector:           metav1.LabelSelector{MatchLabels: map[string]string{"e2e-gateway": "true"}},
@@ -427,7 +426,7 @@ func (g *gatewayTest) dynamic(t *testing.T) {
 	g.unused(t, g.gateways[0])
 }
 
-// announced finds a gateway by what its pod says of itself.
+// announced checks a gateway found by the annotations of its pod.
 func (g *gatewayTest) announced(t *testing.T) {
 	g.remove(t)
 	g.gatewayPod(t, fmt.Sprintf(`{"annotations":{"k8s.ovn.org/routing-namespaces":"%s","k8s.ovn.org/routing-network":"uplink",`+
@@ -443,7 +442,7 @@ func (g *gatewayTest) announced(t *testing.T) {
 	g.unused(t, g.gateways[1])
 }
 
-// migration goes from the policy to annotations and back: no row may change.
+// migration moves from the policy to annotations and back: no row may change.
 func (g *gatewayTest) migration(t *testing.T) {
 	g.policy(t, hops(v1.HopOptions{BFDEnabled: true}, g.gateways...))
 	g.uses(t, 30*time.Second, false, g.gateways...)
@@ -471,7 +470,7 @@ func (g *gatewayTest) migration(t *testing.T) {
 	g.sameState(t, before)
 }
 
-// conditions gives bad hops next to a good one.
+// conditions uses invalid hops next to a valid one.
 func (g *gatewayTest) conditions(t *testing.T) {
 	next := hops(v1.HopOptions{}, g.gateways[0])
 	bad := []string{"0.0.0.0", "224.0.0.1", "10.96.0.1", "fe80::1"}

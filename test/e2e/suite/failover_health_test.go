@@ -9,16 +9,16 @@ import (
 
 var healthIngress = addresses("5.5.5.15", "5555::f")
 
-// healthService has the master ask the nodes' health service, in place of port 9:
-// nodes that die are noticed as well and as fast, and so is one that has lost its
-// ovn-controller, which port 9 does not tell.
+// healthService has the master probe the nodes' health service instead of port 9: dead nodes are
+// noticed as well and as fast, and so is a node that has lost its ovn-controller, which port 9 does
+// not show.
 func (s *suite) healthService(t *testing.T) {
 	t.Run("FailoverLatency", s.latency)
 	t.Run("OVNController", s.withoutOVN)
 }
 
-// withoutOVN stops the host's ovn-controller: what it programmed stays, but nothing
-// would follow.
+// withoutOVN stops the host's ovn-controller: what it programmed stays, but it would not apply any
+// change.
 func (s *suite) withoutOVN(t *testing.T) {
 	e := s.serve(t, "health", healthIngress)
 	e.announce(t)
@@ -38,7 +38,7 @@ func (s *suite) withoutOVN(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.candidate(t, host)
-	// It may be host again, but takes nothing back.
+	// It may become host again, but takes nothing back.
 	if now := e.programmed(t, ""); now != next {
 		t.Errorf("%s took it back from %s", now, next)
 	}

@@ -20,14 +20,14 @@ var (
 	familyIPs     = addresses("172.18.0.243", "fc00:f853:ccd:e793::243")
 )
 
-// familyService serves pods of a cluster of one family: the Service in every way, then
-// what they send, while the host stays and after it moved.
+// familyService serves pods on a single-stack cluster: first connections to the Service in every
+// way, then egress traffic, both before and after the host moves.
 func (s *suite) familyService(t *testing.T) {
 	e := s.serve(t, familyName, familyIngress)
 	e.announce(t)
 	var pods []lab.Pod
 	for i, node := range nodes {
-		pod, err := s.RunServer(t.Context(), fmt.Sprintf("%s-%d", familyName, i), node, e.labels()) // it ends with the Service
+		pod, err := s.RunServer(t.Context(), fmt.Sprintf("%s-%d", familyName, i), node, e.labels()) // deleted with the Service
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,8 +47,8 @@ func (s *suite) familyService(t *testing.T) {
 	}
 }
 
-// answers waits until all pods behind the Service answer, wherever it is asked: inside
-// at its cluster address, outside at its port of each node and at its ingress address.
+// answers waits until all pods behind the Service answer at each of its addresses: inside at the
+// cluster address, outside at each node's port and at the ingress address.
 func (e *served) answers(t *testing.T, pods []lab.Pod) {
 	svc, err := e.Kube.CoreV1().Services(lab.Namespace).Get(t.Context(), e.name, metav1.GetOptions{})
 	if err != nil {
@@ -77,7 +77,7 @@ func (e *served) answers(t *testing.T, pods []lab.Pod) {
 	}
 	for _, q := range questions {
 		err := lab.Until(t.Context(), egressPatience, fmt.Sprintf("%s to hear all pods at %s", q.from, q.to), func(ctx context.Context) error {
-			// One of three is missing once in a million runs.
+			// The chance that one of three is missing is one in a million.
 			out, err := e.Call(ctx, q.from, q.pod, "get", "-count", "36", "http://"+q.to.String()+"/hostname")
 			if err != nil {
 				return err
@@ -99,8 +99,8 @@ func (e *served) answers(t *testing.T, pods []lab.Pod) {
 	}
 }
 
-// familyAddress gives pods of a cluster of one family an egress address, has it move,
-// and takes it away.
+// familyAddress gives pods on a single-stack cluster an egress address, moves it, and takes it
+// away.
 func (s *suite) familyAddress(t *testing.T) {
 	e := s.egressIPOf(t, s.servers["a"], s.servers["b"])
 	ips := s.OfFamilies(familyIPs)

@@ -21,13 +21,13 @@ import (
 
 const (
 	faultName = "faults"
-	// farName is the EgressIP on the second network.
+	// farName is the name of the EgressIP on the second network.
 	farName  = "faults-far"
 	lateName = "faults-late"
-	// Servers for the pods of each feature, who echo on the next port; what is sent to
-	// two ports can have the sources of one feature only.
+	// Ports of the servers for the pods of each feature, which echo on the next port; packets to
+	// these two ports must have source addresses of that feature only.
 	servicePort, primaryPort, farPort, gatewayPort = 7010, 7020, 7030, 7040
-	// controlPort is where nodes send what proves that captures run.
+	// controlPort is the port that nodes send to in order to prove that captures are running.
 	controlPort = 7090
 )
 
@@ -39,38 +39,39 @@ var (
 	lateIPs      = addresses("172.18.0.242", "fc00:f853:ccd:e793::242")
 )
 
-// faultTest is the traffic that the faults of one cluster disturb.
+// faultTest is the traffic on a cluster during faults.
 type faultTest struct {
 	*suite
 	service *served
 	egress  *egressIPTest
-	// groups are the pods whose traffic is measured, with what they are to the node
-	// that suffers: "other", "own" or "gateway".
+	// groups are the pods whose traffic is measured, with their relation to the node that is
+	// affected: "other", "own" or "gateway".
 	groups []faultGroup
-	// spare is a pod that no EgressIP chooses but the one that comes late.
+	// spare is a pod that only the late EgressIP selects.
 	spare lab.Pod
-	// primaryServers are those for the pods of the EgressIP on the nodes' network.
+	// primaryServers are the servers for the pods of the EgressIP on the nodes' network.
 	primaryServers []netip.AddrPort
 	wires          []faultWire
-	// moment is one in which packets may have a wrong source: somebody took away what
-	// translates them. It is none where it has no end.
+	// moment is a period in which packets may have a wrong source, because the test deleted what
+	// translates them. There is none if to is zero.
 	moment struct{ from, to time.Time }
-	// moved reports whether an address has moved, though it may be back.
+	// moved reports whether an address has moved, even if it is back.
 	moved bool
-	// deathsAtHome is how often a node had passed for dead when all were home.
+	// deathsAtHome is how often a node had been considered dead when all addresses were last at
+	// home.
 	deathsAtHome int
-	died         map[string]bool // what masters logged of it
+	died         map[string]bool // log lines of masters about it
 	table        strings.Builder
-	// longest is the time without an echo in what was suffered last: of connections that were
-	// open, and of new ones.
+	// longest is the longest time without an echo in the last fault: for open connections, and for
+	// new ones.
 	longest struct{ lasting, fresh time.Duration }
 }
 
-// faultWire is where it is looked at what has a wrong source.
+// faultWire is an interface on which packets with a wrong source are captured.
 type faultWire struct {
 	machine, device, filter string
 	capture                 *lab.Capture
-	known                   int // packets with a wrong source that were reported
+	known                   int // packets with a wrong source that were already reported
 }
 
 type faultGroup struct {
@@ -78,8 +79,8 @@ type faultGroup struct {
 	pod  lab.Pod
 }
 
-// newFaultTest makes servers, egress objects and pods. All addresses are on one node,
-// and two can have them.
+// newFaultTest creates servers, egress objects and pods. All addresses are on one node, and two
+// nodes can hold them.
 func (s *suite) newFaultTest(t *testing.T) *faultTest {
 	t.Helper()
 	f := &faultTest{suite: s, egress: s.egressIPOf(t), died: map[string]bool{}}
@@ -127,7 +128,7 @@ func (s *suite) newFaultTest(t *testing.T) *faultTest {
 	return f
 }
 
-// at are the echo servers next to a port.
+// at returns the echo servers on the port after the given one.
 func at(list []netip.Addr, port uint16) []netip.AddrPort {
 	var all []netip.AddrPort
 	for _, a := range list {
@@ -136,7 +137,7 @@ func at(list []netip.Addr, port uint16) []netip.AddrPort {
 	return all
 }
 
-// servers starts those outside.
+// servers starts the servers outside.
 func (f *faultTest) servers(t *testing.T) {
 	t.Helper()
 	ports := map[string][]uint16{lab.Outside: {servicePort, primaryPort, controlPort}, shore: {farPort, controlPort}}
@@ -159,15 +160,15 @@ func (f *faultTest) start(t *testing.T, kind string, traffic lab.Traffic) lab.Po
 	if err != nil {
 		t.Fatal(err)
 	}
-	if traffic.Namespace == "" { // else it ends with the namespace
+	if traffic.Namespace == "" { // otherwise it is deleted with the namespace
 		t.Cleanup(func() { f.egress.deletePods(t, []string{pod.Name}) })
 		f.groups = append(f.groups, faultGroup{kind, pod})
 	}
 	return pod
 }
 
-// gatewayPod has the pods of a new namespace use the gateways, with their own addresses, and
-// starts one.
+// gatewayPod has the pods of a new namespace use the gateways, with their own addresses, and starts
+// a pod there.
 func (f *faultTest) gatewayPod(t *testing.T, g *gatewayTest, traffic lab.Traffic) lab.Pod {
 	t.Helper()
 	ctx := t.Context()
@@ -189,7 +190,7 @@ func (f *faultTest) gatewayPod(t *testing.T, g *gatewayTest, traffic lab.Traffic
 	return f.start(t, "gateway", traffic)
 }
 
-// makeNamespace makes a namespace in which pods can be made, and deletes it with all in
+// makeNamespace creates a namespace in which pods can be created, and deletes it with everything in
 // it when the test ends.
 func (s *suite) makeNamespace(t *testing.T, name string) {
 	t.Helper()
@@ -222,7 +223,7 @@ func (s *suite) makeNamespace(t *testing.T, name string) {
 	}
 }
 
-// away tells which egress addresses are not at home.
+// away lists the egress addresses that are not at home.
 func (f *faultTest) away(t *testing.T) string {
 	t.Helper()
 	var away []string
@@ -240,7 +241,7 @@ func (f *faultTest) away(t *testing.T) string {
 	return strings.Join(away, ", ")
 }
 
-// goHome has all egress addresses be on one node, and another be able to take them.
+// goHome moves all egress addresses to one node, and allows another to take them.
 func (f *faultTest) goHome(t *testing.T) {
 	t.Helper()
 	const other = "ovn-worker2"
@@ -266,8 +267,8 @@ func (f *faultTest) goHome(t *testing.T) {
 	f.egress.assignable(t, faultHome, other)
 }
 
-// settledState is steadyState with all egress addresses at home: on a machine that is busy
-// they may leave while it is read.
+// settledState is steadyState with all egress addresses at home: on a busy machine they may move
+// while it is read.
 func (f *faultTest) settledState(t *testing.T) lab.State {
 	t.Helper()
 	away := ""
@@ -282,8 +283,8 @@ func (f *faultTest) settledState(t *testing.T) lab.State {
 	return nil
 }
 
-// tap captures what has a wrong source, on every wire: what arrives outside, and what
-// leaves the nodes. What has a right one is counted by who gets the echo.
+// tap captures packets with a wrong source on every wire: those that arrive outside, and those that
+// leave the nodes. Packets with the right source are counted by the echoes.
 func (f *faultTest) tap(t *testing.T, through lab.Pod) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -291,7 +292,7 @@ func (f *faultTest) tap(t *testing.T, through lab.Pod) {
 			w.capture.Close()
 		}
 	})
-	// Servers answer clients whose port may be any, also one of those of servers.
+	// Servers answer clients on any port, including the servers' own ports.
 	wrong := func(port int, servers []netip.Addr, right ...netip.Addr) string {
 		filter := fmt.Sprintf("(dst portrange %d-%d", port, port+1)
 		for _, a := range slices.Concat(servers, right) {
@@ -312,12 +313,12 @@ func (f *faultTest) tap(t *testing.T, through lab.Pod) {
 		add(gw.Name, "eth0", wrong(gatewayPort, gw.Addresses, through.Addresses...))
 	}
 	for _, node := range nodes {
-		add(node, "eth0", service, primary, wrong(farPort, shoreIPs)) // nothing for the other network leaves here
+		add(node, "eth0", service, primary, wrong(farPort, shoreIPs)) // no packets for the other network may leave here
 		add(node, secondDevice, service, primary, wrong(farPort, shoreIPs, farIPs...))
 	}
 }
 
-// listen starts the capture at a wire.
+// listen starts the capture on a wire.
 func (f *faultTest) listen(t *testing.T, w *faultWire) {
 	t.Helper()
 	var err error
@@ -327,7 +328,7 @@ func (f *faultTest) listen(t *testing.T, w *faultWire) {
 	w.known = 0
 }
 
-// listenAgain starts those of a machine that lost power, and them with it.
+// listenAgain restarts the captures on a machine that lost power.
 func (f *faultTest) listenAgain(t *testing.T, machine string) {
 	t.Helper()
 	for i := range f.wires {
@@ -338,8 +339,8 @@ func (f *faultTest) listenAgain(t *testing.T, machine string) {
 	}
 }
 
-// inspect fails for packets with a wrong source since the last time. Every capture has
-// to show packets that are sent now: one that has ended would show nothing wrong.
+// inspect fails the test for packets with a wrong source since the last time. Every capture must
+// also show control packets sent now: one that has ended would not show any wrong packet.
 func (f *faultTest) inspect(t *testing.T) {
 	t.Helper()
 	began := time.Now()

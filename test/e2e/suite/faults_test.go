@@ -22,37 +22,34 @@ const (
 	// faultStopped is how long a process is stopped, faultCut how long it is cut off.
 	faultStopped = 30 * time.Second
 	faultCut     = 15 * time.Second
-	// faultHome is the node that has all egress addresses, whose processes suffer.
+	// faultHome is the node that has all egress addresses, and whose processes fail.
 	faultHome = "ovn-worker"
 )
 
-// gaps are how long connections may stand still: those of pods on other nodes, those
-// of pods on the node of the process, and those through external gateways, whose
-// sessions are ovn-controller's work.
+// gaps are how long connections may stall: those of pods on other nodes, those of pods on the node
+// of the process, and those through external gateways, whose BFD sessions ovn-controller handles.
 type gaps struct{ other, own, gateway time.Duration }
 
-// tcp is how much longer an open connection may stand still than new ones: after sending
-// in vain TCP waits for as long again as it has already.
+// tcp is how many times as long as new connections an open one may stall: after retransmitting in
+// vain, TCP waits for as long again.
 const tcp = 2
 
-// The gaps that are allowed. No packet depends on the processes above the line. Below
-// it the gaps are those of the node's switch: it forwards nothing until it has its
-// flows again, its connections may break, and where it is gone for seconds the egress
-// addresses move to another node.
+// The gaps that are allowed. Packets do not depend on the processes above the line. Below it the
+// gaps are those of the node's switch: it forwards nothing until it has its flows again, its
+// connections may break, and if it is down for seconds, the egress addresses move to another node.
 var (
 	none     = gaps{unnoticed, unnoticed, unnoticed}
 	refilled = gaps{noticed, noticed, noticed}
 	moved    = gaps{noticed, faultStopped + noticed, faultStopped + noticed}
-	// Sessions end with the ovn-controller that speaks for them, and begin anew.
+	// BFD sessions end with the ovn-controller that runs them, and start anew.
 	sessions = gaps{unnoticed, unnoticed, noticed}
 )
 
-// faultRow is what is allowed in the faults of one process; nil where there is no such
-// fault.
+// faultRow has the gaps allowed in the faults of one process; nil if there is no such fault.
 type faultRow struct {
 	process                 string
 	killed, stopped, cutOff *gaps
-	// needs is the change that is made after each fault, which the process takes part in.
+	// needs is the change that is made after each fault, in which the process takes part.
 	needs func(*faultTest, *testing.T)
 }
 
@@ -81,11 +78,10 @@ var faultKinds = []struct {
 	{"cut off", func(r faultRow) *gaps { return r.cutOff }, (*faultTest).cutOff},
 }
 
-// faults has each process of the cluster killed, and with FAULTS=all stopped and cut
-// off, too, while an EgressService, EgressIPs on two networks and external gateways
-// carry traffic. No packet may leave with a wrong source, no connection may stand still
-// for longer than it must, a change must come into force soon after, and at the end the
-// databases and the hosts must be exactly as before.
+// faults kills each process of the cluster and, with FAULTS=all, also stops it and cuts it off,
+// while an EgressService, EgressIPs on two networks and external gateways carry traffic. No packet
+// may leave with a wrong source, no connection may stall longer than allowed, a change must take
+// effect soon after, and at the end the databases and the hosts must be exactly as before.
 func (s *suite) faults(t *testing.T) {
 	f := s.newFaultTest(t)
 	before := f.settledState(t)
@@ -103,7 +99,7 @@ func (s *suite) faults(t *testing.T) {
 				t.Run("Change", func(t *testing.T) { row.needs(f, t) })
 				f.inspect(t)
 			})
-			// Rows of addresses that moved and came back are new ones.
+			// Addresses that moved and came back have new rows.
 			if row.process == "API server" && !f.moved {
 				f.sameState(t, before)
 			}
@@ -125,7 +121,7 @@ func processOf(t *testing.T, name string) process {
 	return process{}
 }
 
-// stop stops a process for a while, as a machine does that has no time for it.
+// stop stops a process for a while, as if the machine had no time for it.
 func (f *faultTest) stop(t *testing.T, p process) {
 	pid, err := f.pid(t.Context(), p)
 	if err != nil {
@@ -135,13 +131,13 @@ func (f *faultTest) stop(t *testing.T, p process) {
 	f.atWork(t, p)
 }
 
-// cutOff drops what a process and those that it talks to by TCP send to each other.
+// cutOff drops the TCP traffic between a process and its peers.
 func (f *faultTest) cutOff(t *testing.T, p process) {
 	f.forAWhile(t, p.node, faultCut, []string{"nft", cutOffRules(p)}, []string{"nft", "delete table inet e2e"})
 	f.atWork(t, p)
 }
 
-// cutOffRules are those of nft that cut a process off, with what they dropped.
+// cutOffRules returns the nft rules that cut a process off, with a counter of drops.
 func cutOffRules(p process) string {
 	return fmt.Sprintf(`add table inet e2e
 add chain inet e2e in { type filter hook input priority -300; }
@@ -165,8 +161,8 @@ func (f *faultTest) forAWhile(t *testing.T, node string, while time.Duration, do
 	}
 }
 
-// suffers measures what connections suffer from a fault. It ends when all of them carry
-// traffic again and every egress address is where it was.
+// suffers measures how a fault affects connections. It returns once all of them carry traffic again
+// and every egress address is back home.
 func (f *faultTest) suffers(t *testing.T, allowed gaps, fault func()) {
 	t.Helper()
 	f.flow(t)
@@ -182,7 +178,7 @@ func (f *faultTest) suffers(t *testing.T, allowed gaps, fault func()) {
 	away := f.away(t)
 	f.moved = f.moved || away != ""
 	if away != "" && allowed == none {
-		// On a machine that is busy a node may pass for dead.
+		// On a busy machine a node may be considered dead.
 		if f.deaths(t) == f.deathsAtHome {
 			t.Errorf("no node passed for dead, and addresses moved: %s", away)
 		}
@@ -199,7 +195,7 @@ func (f *faultTest) suffers(t *testing.T, allowed gaps, fault func()) {
 	f.goHome(t)
 }
 
-// within compares the gaps of a pod's connections with what is allowed.
+// within compares the gaps of a pod's connections with the limit.
 func (f *faultTest) within(t *testing.T, group faultGroup, said map[netip.AddrPort]lab.TrafficReport, limit time.Duration) {
 	t.Helper()
 	var lasting, fresh time.Duration
@@ -220,8 +216,8 @@ func (f *faultTest) within(t *testing.T, group faultGroup, said map[netip.AddrPo
 	fmt.Fprintf(&f.table, "  %s %d/%d lost %d", group.pod.Name, lasting.Milliseconds(), fresh.Milliseconds(), lost)
 }
 
-// deaths counts how often a node passed for dead, as far as masters that are there still
-// know it.
+// deaths returns how often a node has been considered dead, according to the logs of masters that
+// still exist.
 func (f *faultTest) deaths(t *testing.T) int {
 	t.Helper()
 	log, err := f.masterLogs(t.Context())
@@ -236,8 +232,7 @@ func (f *faultTest) deaths(t *testing.T) int {
 	return len(f.died)
 }
 
-// inTime makes a change and waits for it to be in force, which may take as long as
-// inForce.
+// inTime makes a change and waits for it to take effect, which may take up to inForce.
 func (f *faultTest) inTime(t *testing.T, change func()) {
 	t.Helper()
 	took := during(change)
@@ -247,8 +242,8 @@ func (f *faultTest) inTime(t *testing.T, change func()) {
 	}
 }
 
-// newPod starts a pod of the EgressIP on the node that suffered: it leaves with the
-// egress address from its first packet.
+// newPod starts a pod of the EgressIP on the affected node: it must leave with the egress address
+// from its first packet.
 func (f *faultTest) newPod(t *testing.T) {
 	const name = "late"
 	f.inTime(t, func() {
@@ -276,9 +271,9 @@ func (f *faultTest) newAddress(t *testing.T) {
 	f.leavesAs(t, f.spare)
 }
 
-// newHost has the node that suffered be the host of another EgressService.
+// newHost makes the affected node the host of another EgressService.
 func (f *faultTest) newHost(t *testing.T) {
-	pod, err := f.RunServer(t.Context(), lateName, lab.ControlPlane, map[string]string{"app": lateName}) // it ends with the Service
+	pod, err := f.RunServer(t.Context(), lateName, lab.ControlPlane, map[string]string{"app": lateName}) // deleted with the Service
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +288,7 @@ func (f *faultTest) newHost(t *testing.T) {
 	})
 }
 
-// echoes waits until new connections of a pod to all servers were answered.
+// echoes waits until new connections of a pod to all servers have been answered.
 func (f *faultTest) echoes(t *testing.T, pod lab.Pod) {
 	t.Helper()
 	err := lab.Until(t.Context(), egressPatience, "echoes to "+pod.Name, func(ctx context.Context) error {
@@ -313,7 +308,7 @@ func (f *faultTest) echoes(t *testing.T, pod lab.Pod) {
 	}
 }
 
-// flow waits until all connections, open and new, carry traffic now.
+// flow waits until all connections, open and new, currently carry traffic.
 func (f *faultTest) flow(t *testing.T) {
 	t.Helper()
 	f.flowWithin(t, faultStopped)
@@ -354,8 +349,8 @@ func (f *faultTest) flowWithin(t *testing.T, limit time.Duration) {
 	}
 }
 
-// remembered returns what the switches remember of connections to a server that are open, for
-// whoever has to find out why they carry nothing.
+// remembered returns the conntrack entries of the switches for established connections to a server,
+// to diagnose why they carry no traffic.
 func (f *faultTest) remembered(ctx context.Context, to netip.AddrPort) string {
 	var all strings.Builder
 	for _, node := range nodes {
@@ -374,7 +369,7 @@ func (f *faultTest) remembered(ctx context.Context, to netip.AddrPort) string {
 	return all.String()
 }
 
-// reports are those of all pods, by their names.
+// reports returns the reports of all pods, by name.
 func (f *faultTest) reports(ctx context.Context, reset bool) (map[string]map[netip.AddrPort]lab.TrafficReport, error) {
 	all := map[string]map[netip.AddrPort]lab.TrafficReport{}
 	for _, g := range f.groups {

@@ -12,12 +12,12 @@ import (
 
 var firstIngress = []netip.Addr{netip.MustParseAddr("5.5.5.9"), netip.MustParseAddr("5555::9")}
 
-// firstPort is the port of the first sender, each next one has the next port.
+// firstPort is the destination port of the first sender; each further sender has the next port.
 const firstPort = 10000
 
-// firstPackets starts pods of an EgressService that is served, which send from
-// their first moment and do not all become ready: none of their packets may have
-// another address, though the spec lets traffic out while there is no node.
+// firstPackets starts pods of an EgressService that is served, which send from the moment they
+// start and do not all become ready: none of their packets may have another address, although the
+// spec lets traffic out while there is no node.
 func (s *suite) firstPackets(t *testing.T) {
 	e := s.serve(t, "first", firstIngress)
 	host := e.programmed(t, "")
@@ -51,7 +51,7 @@ func (s *suite) firstPackets(t *testing.T) {
 		if _, err := s.WaitPod(t.Context(), name, leakPatience); err != nil {
 			t.Fatal(err)
 		}
-		// It is an endpoint now, and the host cannot know: it has to wait, for both families.
+		// The pod is an endpoint now, but the host does not know: it has to wait, in both families.
 		err := lab.Until(t.Context(), leakPatience, "the pod to be held", func(ctx context.Context) error {
 			out, err := s.Kin.Exec(ctx, lab.ControlPlane, "ovn-nbctl", "lr-policy-list", "ovn_cluster_router")
 			if n := countLines(out, "101", "drop"); err == nil && n != len(firstIngress) {

@@ -25,13 +25,13 @@ const (
 
 var historyIPs = addresses("172.18.0.221", "fc00:f853:ccd:e793::221")
 
-// heldAt is who has the addresses at a time; node is empty for nobody.
+// heldAt says which node holds the addresses at a time; node is empty for none.
 type heldAt struct {
 	at   time.Time
 	node string
 }
 
-// historyTest asks who was behind egress addresses.
+// historyTest asks which pods were behind egress addresses.
 type historyTest struct {
 	*egressIPTest
 	ips     []netip.Addr
@@ -39,10 +39,9 @@ type historyTest struct {
 	moments []heldAt
 }
 
-// history moves the addresses of an EgressIP, has the node that has them fail, and deletes
-// the EgressIP, each time with another leader than before. "ovnkube egress history" has to
-// tell for each time which node and which pod were behind the addresses, in the end as well,
-// and each change has to be recorded once.
+// history moves the addresses of an EgressIP, has their node fail, and deletes the EgressIP, each
+// time with a new leader. "ovnkube egress history" must tell for each of these times which node and
+// which pod were behind the addresses, at the end too, and each change must be recorded once.
 func (s *suite) history(t *testing.T) {
 	pod, err := s.RunServer(t.Context(), "history-0", lab.ControlPlane, nil)
 	if err != nil {
@@ -57,7 +56,7 @@ func (s *suite) history(t *testing.T) {
 	h.note(t, "ovn-worker")
 
 	h.kill(t, master)
-	h.assignable(t, "ovn-worker", "ovn-worker2") // else nobody has them between the two changes
+	h.assignable(t, "ovn-worker", "ovn-worker2") // otherwise no node has them between the two changes
 	h.assignable(t, "ovn-worker2")
 	h.movedFrom(t, historyName, h.ips[0], "ovn-worker")
 	h.note(t, "ovn-worker2")
@@ -94,7 +93,7 @@ func (s *suite) history(t *testing.T) {
 	}
 }
 
-// note waits until a node has the addresses, and the records say so.
+// note waits until a node has the addresses and the records say so.
 func (h *historyTest) note(t *testing.T, node string) {
 	t.Helper()
 	if node != "" {
@@ -115,8 +114,8 @@ func (h *historyTest) note(t *testing.T, node string) {
 	h.moments = append(h.moments, heldAt{time.Now(), node})
 }
 
-// historyAnswer is what the test reads of an answer; docs/egress-history.md has the whole
-// schema.
+// historyAnswer has the fields of an answer that the test reads; docs/egress-history.md has the
+// whole schema.
 type historyAnswer struct {
 	Assignments []historyPeriod `json:"assignments"`
 	Pods        []historyPeriod `json:"pods"`
@@ -131,8 +130,8 @@ type historyPeriod struct {
 	} `json:"pod"`
 }
 
-// asks asks the command line, which needs no cluster for it. An answer that may be
-// incomplete is an error.
+// asks runs the command, which does not need the cluster. An answer that may be incomplete is an
+// error.
 func (h *historyTest) asks(ctx context.Context, args ...string) (answer historyAnswer, err error) {
 	log, err := h.Kin.Exec(ctx, lab.ControlPlane, "cat", auditLog)
 	if err != nil {
@@ -152,7 +151,7 @@ func (h *historyTest) asks(ctx context.Context, args ...string) (answer historyA
 	return answer, json.Unmarshal(out, &answer)
 }
 
-// tells returns an error where the records do not say that an address was held as given.
+// tells returns an error unless the records say that an address was held as given.
 func (h *historyTest) tells(ctx context.Context, a netip.Addr, held heldAt) error {
 	at := held.at.Format(time.RFC3339Nano)
 	answer, err := h.asks(ctx, "address", a.String(), "--at", at)
@@ -175,8 +174,7 @@ func (h *historyTest) tells(ctx context.Context, a netip.Addr, held heldAt) erro
 	return nil
 }
 
-// ofPod asks with which addresses the pod left, and from which nodes, since each of the
-// moments.
+// ofPod asks with which addresses the pod left, and from which nodes, since each of the times.
 func (h *historyTest) ofPod(t *testing.T) {
 	for i, m := range h.moments {
 		answer, err := h.asks(t.Context(), "pod", lab.Namespace+"/"+h.pod.Name, "--since", time.Since(m.at).String())
@@ -206,7 +204,7 @@ func (h *historyTest) ofPod(t *testing.T) {
 	}
 }
 
-// auditRecord is what the test reads of a record; docs/egress-history.md has the whole
+// auditRecord has the fields of a record that the test reads; docs/egress-history.md has the whole
 // schema.
 type auditRecord struct {
 	Leader   string    `json:"leader"`
@@ -241,7 +239,7 @@ func (h *historyTest) records(t *testing.T) (all []auditRecord) {
 	return all
 }
 
-// terms is how many times a master has begun to lead.
+// terms returns how many times a master has become leader.
 func (h *historyTest) terms(t *testing.T) (n int) {
 	t.Helper()
 	for _, r := range h.records(t) {
@@ -252,8 +250,8 @@ func (h *historyTest) terms(t *testing.T) (n int) {
 	return n
 }
 
-// recordedOnce wants each change in the log exactly once, with no record lost, and of each leader
-// one statement at most of what it has found.
+// recordedOnce checks that each change is in the log exactly once, that no record is missing, and
+// that each leader recorded what it found at most once.
 func (h *historyTest) recordedOnce(t *testing.T) {
 	changes, found := map[netip.Addr][]string{}, map[string]bool{}
 	var before auditRecord
@@ -278,7 +276,7 @@ func (h *historyTest) recordedOnce(t *testing.T) {
 			changes[r.Address] = append(changes[r.Address], strings.Join([]string{r.Type, r.Pod.Name, r.From, r.To}, ","))
 		}
 	}
-	// What is written to the database and to the API server has no order in time.
+	// Writes to the database and to the API server may be recorded in any order.
 	want := []string{
 		"Assigned,,,ovn-worker", "Assigned,,ovn-worker,ovn-worker2", "Assigned,,ovn-worker2,ovn-worker",
 		"PodAdded," + h.pod.Name + ",,", "PodRemoved," + h.pod.Name + ",,", "Released,,ovn-worker,",

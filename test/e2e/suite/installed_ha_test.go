@@ -17,27 +17,26 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// systemNamespace is where the manifests are.
+// systemNamespace is the namespace of the manifests.
 const systemNamespace = "ovn-kubernetes"
 
-// database is one of the clustered databases, as its members' pods have it.
+// database is one of the clustered databases: its container in the members' pods, and its schema.
 type database struct{ container, schema string }
 
 var clusteredDatabases = []database{{"nb", "OVN_Northbound"}, {"sb", "OVN_Southbound"}}
 
-// haTest is a cluster with three masters and clustered databases, and the traffic that
-// it carries.
+// haTest is a cluster with three masters and clustered databases, with the traffic that it carries.
 type haTest struct {
 	*faultTest
 }
 
-// highAvailability turns one server of each database and one master into three, as
-// docs/high-availability.md says, and takes them away one by one. All the time pods leave
-// with the addresses that the features give them, and after each loss what changes is in
-// force in time. In the end nothing is lost, and nothing there twice.
+// highAvailability turns one server of each database and one master into three, as described in
+// docs/high-availability.md, and takes them down one by one. All the time pods leave with the
+// addresses that the features give them, and after each loss changes take effect in time. In the
+// end nothing is lost or duplicated.
 func (s *suite) highAvailability(t *testing.T) {
 	h := &haTest{s.newFaultTest(t)}
-	// The nodes' ovnkube is restarted for the other servers, and hands its addresses over.
+	// The nodes' ovnkube restarts because the servers change, and hands its addresses over.
 	t.Run("Migration", func(t *testing.T) { h.loses(t, refilled, h.migrate) })
 	if t.Failed() {
 		return
@@ -77,11 +76,11 @@ func (s *suite) highAvailability(t *testing.T) {
 		}
 		h.intrude(t)
 		h.refuse(t, all, 6641, 6642, 6643)
-		h.refuse(t, all[:1], 6644, 6645) // the members' own, to which they listen in one family
+		h.refuse(t, all[:1], 6644, 6645) // for traffic between members, which listen in one family only
 	})
 }
 
-// loses has the cluster lose something, and make changes.
+// loses has the cluster lose something, and then makes changes.
 func (h *haTest) loses(t *testing.T, allowed gaps, loss func(*testing.T)) {
 	h.suffers(t, allowed, func() { loss(t) })
 	t.Run("Change", func(t *testing.T) {
@@ -102,7 +101,7 @@ func (s *suite) kubectl(t *testing.T, args ...string) string {
 	return out
 }
 
-// migrate does what the document says: control-plane nodes, settings, the component.
+// migrate follows the documentation: control-plane nodes, settings, the component.
 func (h *haTest) migrate(t *testing.T) {
 	var addresses []netip.Addr
 	for _, node := range nodes {
@@ -170,7 +169,7 @@ func (h *haTest) migrate(t *testing.T) {
 	h.restart(t, "deployment/ovnkube-master", "daemonset/ovnkube-node")
 }
 
-// restart restarts workloads as an update does, one after the other.
+// restart restarts workloads one after the other, as an update does.
 func (s *suite) restart(t *testing.T, workloads ...string) {
 	t.Helper()
 	for _, workload := range workloads {
@@ -179,7 +178,7 @@ func (s *suite) restart(t *testing.T, workloads ...string) {
 	}
 }
 
-// members returns the pods of the members by their nodes.
+// members returns the members' pods by node.
 func (h *haTest) members(ctx context.Context) (map[string]string, error) {
 	pods, err := h.Kube.CoreV1().Pods(systemNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app=ovn-databases"})
 	if err != nil {
@@ -192,12 +191,12 @@ func (h *haTest) members(ctx context.Context) (map[string]string, error) {
 	return all, nil
 }
 
-// status asks the member of a node about its cluster.
+// status returns the cluster status of the member on a node.
 func (h *haTest) status(ctx context.Context, node string, db database) (string, error) {
 	return h.Kin.Exec(ctx, node, "ovs-appctl", "--timeout=5", "-t", "/run/ovn/ovn"+db.container+"_db.ctl", "cluster/status", db.schema)
 }
 
-// leader waits for the node whose member leads.
+// leader waits for a leader and returns its node.
 func (h *haTest) leader(t *testing.T, db database) string {
 	t.Helper()
 	leader := ""
@@ -220,7 +219,7 @@ func (h *haTest) leader(t *testing.T, db database) string {
 	return leader
 }
 
-// whole waits until each database has three members that follow one leader, and no others.
+// whole waits until each database has exactly three members that follow one leader.
 func (h *haTest) whole(t *testing.T) {
 	t.Helper()
 	err := lab.Until(t.Context(), 2*time.Minute, "three members of each database", func(ctx context.Context) error {
@@ -252,8 +251,7 @@ func (h *haTest) signal(t *testing.T, signal, node string, dbs ...database) {
 	}
 }
 
-// away has the members of a node stand still while changes are made, which they have
-// when they return.
+// away stops the members on a node while changes are made, which they must have when they return.
 func (h *haTest) away(t *testing.T) {
 	const node = "ovn-worker2"
 	h.suffers(t, none, func() {
@@ -268,7 +266,7 @@ func (h *haTest) away(t *testing.T) {
 	h.whole(t)
 }
 
-// loseDisk takes the files of the member that leads, and its servers with them.
+// loseDisk deletes the files of the leading member, together with its servers.
 func (h *haTest) loseDisk(t *testing.T) {
 	node := h.leader(t, clusteredDatabases[0])
 	members, err := h.members(t.Context())
@@ -283,7 +281,7 @@ func (h *haTest) loseDisk(t *testing.T) {
 	h.whole(t)
 }
 
-// killMaster kills the process of the master that leads.
+// killMaster kills the leading master.
 func (h *haTest) killMaster(t *testing.T) {
 	lease, err := h.Kube.CoordinationV1().Leases(systemNamespace).Get(t.Context(), "ovn-kubernetes-master", metav1.GetOptions{})
 	if err != nil {
@@ -300,7 +298,7 @@ func (h *haTest) killMaster(t *testing.T) {
 	t.Fatalf("the lease is %s's", *lease.Spec.HolderIdentity)
 }
 
-// masterLogs is what the masters logged.
+// masterLogs returns the logs of the masters.
 func (s *suite) masterLogs(ctx context.Context) (string, error) {
 	if !s.installed {
 		return s.Kin.Logs(ctx, lab.ControlPlane, "ovnkube-master")

@@ -19,15 +19,15 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// auditPolicy has the API server note what the accounts of ovnkube and those of users in the
-// tests ask for, and what nodes ask about others.
+// auditPolicy makes the API server log the requests of ovnkube's accounts and of the tests' users,
+// and those of nodes about other users.
 const auditPolicy = `{omitStages: [RequestReceived], rules: [
   {level: RequestResponse, userGroups: ["system:serviceaccounts:ovn-kubernetes"], resources: [{group: authorization.k8s.io, resources: [subjectaccessreviews]}]},
   {level: Metadata, userGroups: ["system:serviceaccounts:ovn-kubernetes", "system:serviceaccounts:default"]},
   {level: None}]}`
 
-// unaskedFor are permissions that no request of TestInstalled shows, with the reason why they
-// are granted all the same. Without a verb it is a whole role.
+// unaskedFor are permissions that no request in TestInstalled uses, with the reason why they are
+// granted anyway. An entry without a verb is a whole role.
 var unaskedFor = map[string]string{
 	"ovnkube-master assign-network pods":                               "no verb of a request: an admission policy asks for it",
 	"ovnkube-pki approve signers.certificates.k8s.io k8s.ovn.org/node": "no verb of a request: the API server asks for it where a request is approved",
@@ -53,7 +53,7 @@ const (
 	repeated = "of what is reported again within minutes"
 )
 
-// permitted is a permission, for example "ovnkube-pki update secrets ovn-nb".
+// permitted formats a permission, for example "ovnkube-pki update secrets ovn-nb".
 func permitted(role, verb, group, resource, name string) string {
 	if group != "" {
 		main, sub, found := strings.Cut(resource, "/")
@@ -65,7 +65,7 @@ func permitted(role, verb, group, resource, name string) string {
 	return strings.TrimSpace(strings.Join([]string{role, verb, resource, name}, " "))
 }
 
-// granted are all permissions of the roles in dist.
+// granted returns all permissions of the roles in dist.
 func granted(t *testing.T) []string {
 	t.Helper()
 	var all []string
@@ -83,7 +83,7 @@ func granted(t *testing.T) []string {
 			if err := documents.Decode(&role); errors.Is(err, io.EOF) {
 				return nil
 			} else if err != nil || role.Kind != "ClusterRole" && role.Kind != "Role" {
-				continue // a list of operations, as patches are
+				continue // a list of operations, such as a patch
 			}
 			for _, rule := range role.Rules {
 				all = append(all, permissionsOf(role.Name, rule)...)
@@ -117,7 +117,7 @@ func permissionsOf(role string, rule rbacv1.PolicyRule) []string {
 	return all
 }
 
-// audited is what the test reads of an entry of the audit log.
+// audited has the fields of an audit log entry that the test reads.
 type audited struct {
 	Verb           string
 	RequestURI     string
@@ -137,10 +137,11 @@ type audited struct {
 	}
 }
 
-// by is the role in what the API server says about why somebody may.
+// by matches the role in the API server's reason for allowing a request.
 var by = regexp.MustCompile(` of (?:Cluster)?Role "([^"]+)"`)
 
-// shows are the permissions that an entry shows to be needed, each also for any name.
+// shows returns the permissions that an entry shows to be needed, each also without a resource
+// name.
 func (a audited) shows() []string {
 	var all []string
 	add := func(reason, verb, group, resource, subresource, name string) {
@@ -157,7 +158,7 @@ func (a audited) shows() []string {
 	if o := a.ObjectRef; o != nil {
 		add(reason, a.Verb, o.APIGroup, o.Resource, o.Subresource, o.Name)
 		if a.Verb == "patch" && a.ResponseStatus.Code == 201 {
-			add(reason, "create", o.APIGroup, o.Resource, o.Subresource, o.Name) // applied, and not there before
+			add(reason, "create", o.APIGroup, o.Resource, o.Subresource, o.Name) // applied when it did not exist
 		}
 	} else {
 		path, _, _ := strings.Cut(a.RequestURI, "?")
@@ -174,10 +175,10 @@ func (a audited) shows() []string {
 	return all
 }
 
-// installedPermissions fails for what an account of ovnkube was refused, and for what dist permits
-// and nobody has asked for in all that happened to the cluster. The API server says in
-// its audit log by which role somebody may do what they ask for. Where only some of the
-// tests run before, what they do not ask for says nothing.
+// installedPermissions fails the test for requests of ovnkube's accounts that were refused, and for
+// permissions in dist that nothing used in all that happened to the cluster. The API server's audit
+// log says which role allowed a request. If only some of the tests ran before, unused permissions
+// mean nothing.
 func (s *suite) installedPermissions(t *testing.T) {
 	log, err := s.Kin.Exec(t.Context(), lab.ControlPlane, "cat", "/var/log/kubernetes/audit.log")
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// TestInstalled has ovnkube and OVN as users have them: the image and the manifests of
-// dist, with the flags, mounts and rights that these give. Updates end, and no packet of
-// a pod is lost by them for longer than by a process that is killed.
+// TestInstalled runs ovnkube and OVN as users do: from the image and the manifests in dist, with
+// their flags, mounts and permissions. Updates complete, and disrupt a pod's traffic for no longer
+// than the kill of a process does.
 func TestInstalled(t *testing.T) {
 	var before lab.State
 	s := start(t, "shared", func(o *lab.Options) {
@@ -30,8 +30,8 @@ func TestInstalled(t *testing.T) {
 	t.Run("EgressIP", s.familyAddress)
 	t.Run("Trace", s.installedTrace)
 	t.Run("Update", s.update)
-	// Beside other clusters on the same processors, as in a complete run, elections and nodes
-	// come too late for the bounds.
+	// Next to other clusters on the same processors, as in a complete run, elections and nodes are
+	// too slow for the bounds.
 	if os.Getenv("HIGH_AVAILABILITY") != "" {
 		t.Run("HighAvailability", s.highAvailability)
 	}
@@ -49,7 +49,7 @@ func (s *suite) update(t *testing.T) {
 	s.noRestarts(t)
 }
 
-// noRestarts fails where a container of ovnkube or OVN ended by itself.
+// noRestarts fails the test if a container of ovnkube or OVN ended by itself.
 func (s *suite) noRestarts(t *testing.T) {
 	t.Helper()
 	err := lab.Until(t.Context(), time.Minute, "all pods of ovnkube to be ready", func(ctx context.Context) error {

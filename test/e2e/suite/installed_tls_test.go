@@ -20,8 +20,8 @@ const (
 	bystander    = "ovn-worker2"
 )
 
-// databases tries to read and to change the databases of the manifests from a pod: without
-// a certificate, with that of another authority, and with that of the pod's node.
+// databases tries to read and modify the databases of the manifests from a pod: without a
+// certificate, with that of another CA, and with that of the pod's node.
 func (s *suite) databases(t *testing.T) {
 	addresses, err := s.NodeAddresses(t.Context(), lab.ControlPlane)
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *suite) databases(t *testing.T) {
 	}
 }
 
-// refuse tries the ports of databases at addresses.
+// refuse checks that the database ports at the addresses refuse access.
 func (s *suite) refuse(t *testing.T, addresses []netip.Addr, ports ...uint16) {
 	t.Helper()
 	for _, address := range addresses {
@@ -47,7 +47,7 @@ func (s *suite) refuse(t *testing.T, addresses []netip.Addr, ports ...uint16) {
 			for _, remote := range []string{"tcp:" + at, "ssl:" + at} {
 				s.inPod(t, "ovsdb-client: ", append([]string{"ovsdb-client", "--timeout=20", "list-dbs", remote}, withFiles("/own")...)...)
 			}
-			// No certificate at all: the request follows the handshake, and no answer comes.
+			// Without a certificate: the request follows the handshake, and must not be answered.
 			out := s.inPod(t, "-", "sh", "-c", `printf '{"method":"list_dbs","params":[],"id":0}' | timeout 20 openssl s_client -quiet -connect `+at+` 2>&1`)
 			if strings.Contains(out, "OVN_") || !strings.Contains(out, "alert") {
 				t.Errorf("%s without a certificate: %s", at, out)
@@ -74,13 +74,13 @@ func (s *suite) refuse(t *testing.T, addresses []netip.Addr, ports ...uint16) {
 	}
 }
 
-// withFiles are the options of OVN's programs for the certificate in a directory.
+// withFiles returns the options of OVN's programs for the certificate in a directory.
 func withFiles(dir string) []string {
 	return []string{"--private-key=" + dir + "/ovn-privkey.pem", "--certificate=" + dir + "/ovn-cert.pem", "--ca-cert=" + dir + "/cacert.pem"}
 }
 
-// intrude runs a pod that has OVN's programs, the node's certificate at /node, and
-// one of an authority of its own at /own.
+// intrude runs a pod that has OVN's programs, the node's certificate in /node, and one from its own
+// CA in /own.
 func (s *suite) intrude(t *testing.T) {
 	t.Helper()
 	zero := int64(0)
@@ -105,13 +105,13 @@ func (s *suite) intrude(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	// Its own authority is as good as any for who does not look.
+	// To a server that does not verify it, its own CA is as good as any.
 	s.inPod(t, "", "ovnkube", "pki", "init", "--dir=/own")
 	s.inPod(t, "", "ovnkube", "pki", "issue", "master", "--dir=/own", "--name=ovn")
 }
 
-// inPod runs a command in the pod. It has to fail with a refusal, or to succeed where
-// that is empty; with "-" it may do either.
+// inPod runs a command in the pod. It must fail with the given refusal, or succeed if that is
+// empty; with "-" it may do either.
 func (s *suite) inPod(t *testing.T, refusal string, command ...string) string {
 	t.Helper()
 	out, err := lab.Run(t.Context(), slices.Concat(s.Kubectl(), []string{"--namespace=" + lab.Namespace, "exec", intruder, "--"}, command)...)

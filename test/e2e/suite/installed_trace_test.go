@@ -12,10 +12,9 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// installedTrace follows packets of a pod, and compares what is foretold, and what becomes of
-// packets that are sent for that, with what is seen outside: where nothing selects the pod, with
-// an EgressIP, with a row that somebody removed while no master runs, and for somebody without
-// rights.
+// installedTrace traces packets of a pod, and compares the predicted path, and that of probe
+// packets that are sent, with what is seen outside: when nothing selects the pod, with an EgressIP,
+// with a row that was deleted while no master runs, and for a user without permissions.
 func (s *suite) installedTrace(t *testing.T) {
 	e := s.egressIPOf(t, s.servers["a"])
 	pod, outside := s.servers["a"], e.OfFamilies(lab.OutsideAddresses)
@@ -23,7 +22,7 @@ func (s *suite) installedTrace(t *testing.T) {
 	e.refusesTrace(t, user, "trace", "egress-tracer") // no role is bound yet
 	e.bind(t, "egress-tracer")
 	e.traceUntil(t, user, pod, outside[0], nil, func(status int, a traced, _ string) error {
-		if status == 2 || a.Probe != nil { // the API server's authorizer reads bindings from a watch
+		if status == 2 || a.Probe != nil { // the API server's authorizer watches bindings
 			return errors.New("not traced, or probed")
 		}
 		return nil
@@ -50,7 +49,7 @@ func (s *suite) installedTrace(t *testing.T) {
 	e.assignable(t)
 }
 
-// traceWithoutRow removes a policy behind the back of a master that does not run.
+// traceWithoutRow deletes a policy while no master runs.
 func (e *egressIPTest) traceWithoutRow(t *testing.T, user string, pod lab.Pod, to netip.Addr) {
 	e.scaleMaster(t, 0)
 	match := fmt.Sprintf("ip%d.src == %s", map[bool]int{true: 4, false: 6}[to.Is4()], pod.Address(to.Is4()))
@@ -82,7 +81,7 @@ func (e *egressIPTest) traceWithoutRow(t *testing.T, user string, pod lab.Pod, t
 	e.tracesTo(t, user, pod, to)
 }
 
-// scaleMaster waits until there are so many pods of the master.
+// scaleMaster scales the master and waits until it has that many pods.
 func (e *egressIPTest) scaleMaster(t *testing.T, replicas int) {
 	t.Helper()
 	kubectl := append(e.Kubectl(), "--namespace=ovn-kubernetes")

@@ -13,7 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// egressObjects are one of each kind, which make nodes hold addresses, rules, routes and labels.
+// egressObjects are an object of each kind, which give nodes addresses, rules, routes and labels.
 const egressObjects = `
 apiVersion: v1
 kind: Service
@@ -44,13 +44,13 @@ spec:
   nextHops: {static: [{ip: 172.18.0.100}]}
 `
 
-// ofKin tells what is of kin: it makes br-int for its datapath in user space, and directories
-// of OVN, before there is an OVN. Both go with OVN.
+// ofKin reports whether a line is about what kin creates: br-int, for its userspace datapath, and
+// OVN's directories, before OVN is there. Both are deleted with OVN.
 func ofKin(line string) bool {
 	return strings.Contains(line, "br-int") || strings.Contains(line, "ovs-netdev") || strings.Contains(line, "ovs_netdev") || line == "d 755 /run/ovn" || line == "d 755 /var/lib/ovn"
 }
 
-// egressInUse has the nodes do something for each feature.
+// egressInUse makes the nodes do something for each feature.
 func (s *suite) egressInUse(t *testing.T) {
 	t.Helper()
 	path, err := s.WriteFile("leaving.yaml", egressObjects)
@@ -71,8 +71,8 @@ func (s *suite) egressInUse(t *testing.T) {
 	}
 }
 
-// uninstall does what docs/operations.md says, while egress objects are in use, and looks for
-// anything that is not as it was before ovnkube was installed.
+// uninstall follows docs/operations.md while egress objects are in use, and checks that everything
+// is as it was before ovnkube was installed.
 func (s *suite) uninstall(t *testing.T, before lab.State) {
 	kubectl := func(args ...string) { t.Helper(); s.kubectl(t, args...) }
 	s.egressInUse(t)
@@ -105,7 +105,7 @@ func (s *suite) uninstall(t *testing.T, before lab.State) {
 	}
 	kubectl("--namespace=default", "delete", "service", "leaving")
 	kubectl("label", "node", "ovn-worker", "k8s.ovn.org/egress-assignable-")
-	// Kubernetes takes its time to notice that there is no network.
+	// Kubernetes takes a while to notice that there is no network.
 	err = lab.Until(t.Context(), time.Minute, "nodes to be as they were", func(ctx context.Context) error {
 		after, err := s.Snapshot(ctx, nodes...)
 		if err != nil {

@@ -18,22 +18,21 @@ import (
 var latencyIngress = []netip.Addr{netip.MustParseAddr("5.5.5.10"), netip.MustParseAddr("5555::a")}
 
 const (
-	// latencyPort is what the pod sends to whose packets are timed, the next port
-	// what pods on the workers send to.
+	// latencyPort is the port that the pod whose packets are timed sends to; pods on the workers
+	// send to the next port.
 	latencyPort = 11000
-	// latencyRuns is how often the host dies; FAILOVER_RUNS replaces it.
+	// latencyRuns is how often the host dies; FAILOVER_RUNS overrides it.
 	latencyRuns = 1
 )
 
-// phases are the parts of a failover, in their order; each ends with what is named.
+// phases are the phases of a failover, in order; each ends with what it is named after.
 var phases = []string{"detect", "decide", "host ready", "NB", "SB and flows", "host to wire", "whole"}
 
-// latency takes the host's power again and again, and measures how long it is until
-// the next host's packets are outside, and where the time goes. Pods on all nodes send
-// meanwhile, the host's own when it boots, too: none of their packets may have another
-// source. Open connections go on.
+// latency repeatedly cuts the host's power and measures how long it takes until packets of the next
+// host are outside, and where the time goes. Meanwhile pods on all nodes send, the host's own too
+// when it boots: none of their packets may have another source. Open connections continue.
 func (s *suite) latency(t *testing.T) {
-	// On a machine that is busy the other node may pass for dead while one is.
+	// On a busy machine the other node may be considered dead while one is.
 	e := s.serve(t, "latency", latencyIngress, func(eg *v1.EgressService) { eg.Spec.OnUnavailable = v1.UnavailableDrop })
 	e.announce(t)
 	host := e.programmed(t, "")
@@ -92,8 +91,8 @@ func (s *suite) latency(t *testing.T) {
 func (e *served) failover(t *testing.T, c *capture, host string) (next string, took map[string]time.Duration) {
 	t.Helper()
 	next = otherWorker(host)
-	// What reaches the next host by its management port is there on behalf of
-	// nobody else: it is not host yet.
+	// Packets that reach the next host through its management port can only be from pods of the
+	// EgressService: they come once it becomes host.
 	const file = "/run/management"
 	tap, err := e.Kin.ExecAttached(next, "sh", "-c", fmt.Sprintf(
 		`tcpdump --immediate-mode -ttnnl -c 1 -i ovn-k8s-mp0 'udp dst port %d' >%s 2>%[2]s.err & cat >/dev/null; kill $! 2>/dev/null; true`, latencyPort, file))
@@ -121,7 +120,7 @@ func (e *served) failover(t *testing.T, c *capture, host string) (next string, t
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The last packet of the old host tells when its power went, to the interval.
+	// The last packet of the old host shows when its power went, to within the sending interval.
 	died := before
 	for _, p := range right {
 		if p.at.After(died) && p.at.Before(after) {
@@ -154,8 +153,7 @@ func (e *served) failover(t *testing.T, c *capture, host string) (next string, t
 	return next, took
 }
 
-// logged returns when a daemon wrote a line with a text, for the first time after a
-// moment.
+// logged returns when a daemon first logged a line with a text after the given time.
 func (s *suite) logged(ctx context.Context, node, daemon, text string, after time.Time) (at time.Time, err error) {
 	err = lab.Until(ctx, 10*time.Second, daemon+" to log "+text, func(ctx context.Context) error {
 		log, err := s.Kin.Logs(ctx, node, daemon)

@@ -17,21 +17,19 @@ import (
 
 const (
 	leakPort = 9999
-	// leakEvents is how many failovers and restarts there are; LEAK_EVENTS
-	// replaces it. The loss of power is the ninth: FailoverLatency has it, with the
-	// same look at what leaves.
+	// leakEvents is how many failovers and restarts there are; LEAK_EVENTS overrides it. A ninth
+	// kind, a long power loss, is tested by FailoverLatency, with the same checks of what leaves.
 	leakEvents = 8
-	// leakDown is how long processes are kept from running; LEAK_DOWN replaces it.
+	// leakDown is how long processes are kept from running; LEAK_DOWN overrides it.
 	leakDown = 5 * time.Second
-	// leakPatience is how long traffic may take to flow again after one.
+	// leakPatience is how long traffic may take to flow again afterwards.
 	leakPatience = 90 * time.Second
 )
 
 var leakIngress = []netip.Addr{netip.MustParseAddr("5.5.5.6"), netip.MustParseAddr("5555::6")}
 
-// leak has pods send without end while their host fails over and processes are
-// killed, and looks at every packet that comes out: none may have any source but
-// the load balancer's.
+// leak has pods send continuously while their host fails over and processes are killed, and checks
+// every packet that comes out: none may have a source other than the load balancer's.
 func (s *suite) leak(t *testing.T) {
 	events, down := number("LEAK_EVENTS", leakEvents), leakDown
 	if d, err := time.ParseDuration(os.Getenv("LEAK_DOWN")); err == nil && d > 0 {
@@ -78,12 +76,12 @@ func (s *suite) leak(t *testing.T) {
 	}
 }
 
-// leakTest is the test under way.
+// leakTest is the test in progress.
 type leakTest struct {
 	*served
 	capture *capture
 	down    time.Duration
-	gap     time.Duration // from the last power failure to the first packet after
+	gap     time.Duration // from the last power failure to the next packet
 }
 
 func nodeProcess(node string) process {
@@ -92,11 +90,11 @@ func nodeProcess(node string) process {
 
 func (s *suite) beginLeak(t *testing.T, down time.Duration) *leakTest {
 	l := &leakTest{down: down}
-	// A node that just came back is no candidate for a moment, and the other may be
-	// lost then: nothing may leave in between.
+	// A node that just came back is not a candidate for a moment, and the other may fail then:
+	// nothing may leave in between.
 	l.served = s.serve(t, "sender", leakIngress, func(eg *v1.EgressService) { eg.Spec.OnUnavailable = v1.UnavailableDrop })
 	l.programmed(t, "")
-	// From here on everything counts, the pods' first packets included.
+	// From here on everything counts, including the pods' first packets.
 	l.capture = newCapture(t, s, fmt.Sprintf("%d-%[1]d", leakPort), leakIngress)
 	for _, node := range nodes {
 		l.startPod(t, node)
@@ -108,7 +106,7 @@ func (s *suite) beginLeak(t *testing.T, down time.Duration) *leakTest {
 	return l
 }
 
-// startPod starts the sender of a node.
+// startPod starts the sender on a node.
 func (l *leakTest) startPod(t *testing.T, node string) {
 	t.Helper()
 	if err := l.StartSender(t.Context(), lab.Sender{Name: l.podOn(node), Node: node, Labels: l.labels(),
@@ -119,8 +117,8 @@ func (l *leakTest) startPod(t *testing.T, node string) {
 
 func (l *leakTest) podOn(node string) string { return l.name + "-" + node }
 
-// runs waits until the pod of a node runs in another container than before, and
-// returns which. What is said of a container may be old, its name never is.
+// runs waits until the pod on a node runs in another container than before, and returns its ID. The
+// container's status may be stale, but its ID never is.
 func (l *leakTest) runs(t *testing.T, node, before string) (container string) {
 	t.Helper()
 	err := lab.Until(t.Context(), leakPatience, "the pod of "+node+" to run", func(ctx context.Context) error {
@@ -151,12 +149,12 @@ func (l *leakTest) host(t *testing.T) string {
 	return eg.Status.Host
 }
 
-// powerFailure kills the host, waits until the other one serves, and starts it.
+// powerFailure kills the host, waits until the other node serves, and starts it.
 func (l *leakTest) powerFailure(t *testing.T) {
 	host := l.host(t)
 	container := l.runs(t, host, "")
 	l.capture.release(host)
-	began := time.Now() // the power goes a little later: the gap is an upper bound
+	began := time.Now() // the power goes a little later, so the gap is an upper bound
 	if err := l.Kin.Node(t.Context(), "kill", host); err != nil {
 		t.Fatal(err)
 	}
@@ -167,9 +165,9 @@ func (l *leakTest) powerFailure(t *testing.T) {
 	l.boot(t, host, container)
 }
 
-// boot starts the host and waits until its pod, which ran in a container before and
-// whose addresses Kubernetes forgets for a moment, is served again: every pod of
-// both families has a policy.
+// boot starts the host and waits until its pod is served again. The pod ran in the given container
+// before, and Kubernetes forgets its addresses for a moment; in the end every pod has a policy in
+// both families.
 func (l *leakTest) boot(t *testing.T, host, container string) {
 	t.Helper()
 	l.powerOn(t, host)
@@ -178,8 +176,7 @@ func (l *leakTest) boot(t *testing.T, host, container string) {
 	l.steered(t, len(nodes))
 }
 
-// reboot takes the host's power for an instant, maybe too short for anybody to
-// notice.
+// reboot cuts the host's power for a moment, perhaps too short for anything to notice.
 func (l *leakTest) reboot(t *testing.T) {
 	host := l.host(t)
 	container := l.runs(t, host, "")
@@ -191,7 +188,7 @@ func (l *leakTest) reboot(t *testing.T) {
 	l.programmed(t, "")
 }
 
-// moveAway makes the host unschedulable until another one serves.
+// moveAway makes the host unschedulable until another node serves.
 func (l *leakTest) moveAway(t *testing.T) {
 	host := l.host(t)
 	l.cordon(t, host, true)
@@ -204,8 +201,8 @@ func (l *leakTest) killProcess(t *testing.T, p process) {
 	l.programmed(t, "")
 }
 
-// absent keeps daemons, by node, from running for a while. Meanwhile a pod is
-// replaced: nobody is there to serve the new one.
+// absent keeps daemons, by node, from running for a while. Meanwhile a pod is replaced, and no
+// daemon is there to serve the new one.
 func (l *leakTest) absent(t *testing.T, daemons map[string]string) {
 	each := func(action string) {
 		for node, daemon := range daemons {

@@ -10,12 +10,12 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// lostPatience is how long a node may take to be reachable again without its bridges.
+// lostPatience is how long a node may take to be reachable again after its bridges were deleted.
 const lostPatience = 15 * time.Second
 
-// lostSwitch deletes on a node, one after the other, the external bridge, the integration
-// bridge and the whole Open vSwitch database: the host and the pods that run there are
-// reachable again soon, and all is as before.
+// lostSwitch deletes on a node, one after the other, the external bridge, the integration bridge
+// and the whole Open vSwitch database: each time the host and the pods on it are soon reachable
+// again, and the state is as before.
 func (s *suite) lostSwitch(t *testing.T) {
 	const node, pod = "ovn-worker", "a"
 	before := s.steadyState(t)
@@ -62,7 +62,8 @@ func (s *suite) lostSwitch(t *testing.T) {
 				}
 			}
 			s.connectivity(t)
-			// Without them the next ovn-controller gives out others, and breaks what is open.
+			// Without the recorded zones, the next ovn-controller would assign others and break
+			// open connections.
 			if now := s.zones(t, node); !slices.Equal(now, zones) {
 				t.Errorf("zones of conntrack are %v, were %v", now, zones)
 			}
@@ -71,8 +72,8 @@ func (s *suite) lostSwitch(t *testing.T) {
 	s.same(t, before.Anonymous(), lab.State.Anonymous)
 }
 
-// zones are those of conntrack that br-int of a node says are given out, to routers and for
-// longer than a pod lives, sorted.
+// zones returns the conntrack zones that br-int on a node records for routers, which outlive pods,
+// sorted.
 func (s *suite) zones(t *testing.T, node string) []string {
 	t.Helper()
 	ids, err := s.Kin.Exec(t.Context(), node, "ovs-vsctl", "get", "bridge", "br-int", "external_ids")

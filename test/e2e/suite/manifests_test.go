@@ -7,8 +7,8 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// manifests asks the API server whether it would take what is in dist. The
-// namespace is there: ovnkube's lease is in it.
+// manifests checks that the API server would accept everything in dist. The namespace exists:
+// ovnkube's lease is in it.
 func (s *suite) manifests(t *testing.T) {
 	for _, overlay := range []string{"ha", "local", "shared"} {
 		t.Run(overlay, func(t *testing.T) {

@@ -14,9 +14,9 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// names has pods find the API server: where the environment says, as clients in
-// pods do, and by its names, which the name server tells at either address. The
-// names lead to one address a family.
+// names has pods find the API server: at the address from the environment, as clients in pods do,
+// and by its DNS names, asking the name server at both of its addresses. There is a name for each
+// family.
 func (s *suite) names(t *testing.T) {
 	nameserver, err := s.Kube.CoreV1().Services("kube-system").Get(t.Context(), "kube-dns", metav1.GetOptions{})
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *suite) names(t *testing.T) {
 	}
 }
 
-// asksAPI has a pod ask the API server, and checks the address that answered.
+// asksAPI has a pod query the API server, and checks the address that answered.
 func (s *suite) asksAPI(t *testing.T, pod, want string, args ...string) {
 	t.Helper()
 	address := netip.AddrPortFrom(netip.MustParseAddr(want), 443).String()
@@ -60,8 +60,8 @@ func (s *suite) asksAPI(t *testing.T, pod, want string, args ...string) {
 	}
 }
 
-// kubernetesByIPv6 makes a Service of the API server that has an IPv6 address:
-// the one Kubernetes makes has a single address, whatever the cluster has.
+// kubernetesByIPv6 creates a Service for the API server that has an IPv6 address: the one that
+// Kubernetes creates has only one address, whatever the cluster has.
 func (s *suite) kubernetesByIPv6(t *testing.T) *corev1.Service {
 	t.Helper()
 	const name, port = "kubernetes6", 6443

@@ -13,10 +13,10 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// inside has the pods of an EgressService, whose network has a default route, call
-// everything that is no way out of the cluster: pods, nodes, Services and the API
-// server, in both families; and a node calls the Service by its node port, whose
-// replies are the cluster address's.
+// inside has the pods of an EgressService whose network has a default route connect to everything
+// that is not outside the cluster: pods, nodes, Services and the API server, in both families. A
+// node also connects to the Service by its node port, where the replies come from the cluster
+// address.
 func (s *suite) inside(t *testing.T, pods []lab.Pod) {
 	t.Helper()
 	ctx := t.Context()
@@ -82,8 +82,8 @@ func (s *suite) inside(t *testing.T, pods []lab.Pod) {
 	}
 }
 
-// apiServerAnswers asks the API server from a pod, by the address of its Service, for
-// something that it refuses: it speaks TLS only.
+// apiServerAnswers sends the API server, at its Service address, a plain HTTP request from a pod,
+// which it must reject: it speaks TLS only.
 func (s *suite) apiServerAnswers(ctx context.Context, pod string) error {
 	svc, err := s.Kube.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
 	if err != nil {

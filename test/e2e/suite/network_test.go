@@ -23,16 +23,16 @@ const (
 )
 
 var (
-	// blueHost is a machine on the nodes' wire, blueBehind its addresses in a
-	// network that the nodes' usual routes do not know.
+	// blueHost is a machine on the nodes' wire, blueBehind its addresses in a network to which the
+	// nodes' main tables have no route.
 	blueHost    = []netip.Addr{netip.MustParseAddr("172.18.0.101"), netip.MustParseAddr("fc00:f853:ccd:e793::101")}
 	blueBehind  = []netip.Addr{netip.MustParseAddr("10.99.0.1"), netip.MustParseAddr("fd99::1")}
 	blueIngress = []netip.Addr{netip.MustParseAddr("5.5.5.7"), netip.MustParseAddr("5555::7")}
 )
 
-// network serves an EgressService with a network: no rule without a table, then
-// the way through the host's table, then in local gateway mode through that of
-// each pod's node.
+// network serves an EgressService with a network: first without the table, for which there must be
+// no rule, then through the host's table, then in local gateway mode through the table on each
+// pod's node.
 func (s *suite) network(t *testing.T) {
 	ctx := t.Context()
 	t.Cleanup(func() { s.rulesEnd(t) })
@@ -85,11 +85,10 @@ func (s *suite) network(t *testing.T) {
 	s.hostPort(t, mapped)
 }
 
-// bluePort is a port of its node that leads to a pod in the other network, and that no
-// Service can get as a node port.
+// bluePort is a host port of a pod in the other network, outside the range of node ports.
 const bluePort = 21998
 
-// mapped runs one more pod of the Service, which a port of its node leads to.
+// mapped runs another pod of the Service, with a host port.
 func (s *suite) mapped(t *testing.T, node string) lab.Pod {
 	t.Helper()
 	pod, err := s.RunHostPortServer(t.Context(), blueName+"-mapped", node, map[string]string{"app": blueName}, bluePort)
@@ -104,8 +103,8 @@ func (s *suite) mapped(t *testing.T, node string) lab.Pod {
 	return pod
 }
 
-// hostPort has a machine on the nodes' own network call a pod by the port of its node: what
-// has come for an address of the node is answered by the node's own routes.
+// hostPort has a machine on the nodes' own network connect to a pod by its host port: replies to
+// connections to a node's address take the node's main routes.
 func (s *suite) hostPort(t *testing.T, pod lab.Pod) {
 	t.Helper()
 	addrs, err := s.NodeAddresses(t.Context(), pod.Node)
@@ -122,8 +121,8 @@ func (s *suite) hostPort(t *testing.T, pod lab.Pod) {
 	}
 }
 
-// blueAnnounced does what a load balancer provider does, on the machine that is asked and
-// that asks.
+// blueAnnounced does what a load-balancer provider does, on the machine that is both server and
+// client.
 func (s *suite) blueAnnounced(t *testing.T, node string) {
 	t.Helper()
 	via, err := s.NodeAddresses(t.Context(), node)
@@ -137,8 +136,8 @@ func (s *suite) blueAnnounced(t *testing.T, node string) {
 	}
 }
 
-// direct has the machine in the other network call by a node that none of the pods is on,
-// whose kernel goes to the pods itself: their replies come to it with their own addresses.
+// direct has the machine in the other network connect through a node without such pods, whose
+// kernel connects to the pods directly: their replies reach that node with the pods' own addresses.
 func (s *suite) direct(t *testing.T) {
 	t.Helper()
 	const node = "ovn-worker2"
@@ -160,13 +159,12 @@ func (s *suite) direct(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 6 { // it chooses one of three
+	for range 6 { // the kernel picks one of three pods
 		s.called(t, "of every node, by pods' own addresses")
 	}
 }
 
-// rulesEnd waits until no node has rules of a network: they outlast their use for a
-// while.
+// rulesEnd waits until no node has rules of a network: they remain for a while after their use.
 func (s *suite) rulesEnd(t *testing.T) {
 	t.Helper()
 	err := lab.Until(context.WithoutCancel(t.Context()), leakPatience, "the rules of the network to end", func(ctx context.Context) error {
@@ -184,7 +182,7 @@ func (s *suite) rulesEnd(t *testing.T) {
 	}
 }
 
-// noRules fails where a node has rules of a network.
+// noRules fails the test if a node has rules of a network.
 func (s *suite) noRules(t *testing.T, node string) {
 	t.Helper()
 	for _, family := range []string{"-4", "-6"} {
@@ -198,9 +196,9 @@ func (s *suite) noRules(t *testing.T, node string) {
 	}
 }
 
-// called has the machine in the other network call the Service: the replies find it
-// by the rule of the cluster address alone. In shared gateway mode they leave by the
-// gateway router, past all rules of the host.
+// called has the machine in the other network connect to the Service: only the rule for the cluster
+// address routes the replies there. In shared gateway mode replies leave through the gateway router
+// and bypass all rules of the host.
 func (s *suite) called(t *testing.T, how string) {
 	t.Helper()
 	if s.mode == "shared" {
@@ -217,12 +215,12 @@ func (s *suite) called(t *testing.T, how string) {
 	}
 }
 
-// named gives the table a name, of which the nodes learn only after it is asked for.
-// (A VRF device would do, too; the kernels of the test machines have none.)
+// named gives the table a name, which the nodes learn only after it is used. (A VRF device would do
+// as well, but the kernels of the test machines do not support VRFs.)
 func (s *suite) named(t *testing.T) {
 	t.Helper()
 	const name = "blue-net"
-	// The directory of names is the machine's: each node gets its own.
+	// The directory with table names is shared with the machine, so give each node its own.
 	for _, node := range nodes {
 		if _, err := s.Kin.Exec(t.Context(), node, "sh", "-ec", `cp -a /etc/iproute2 /run/iproute2
 			mkdir -p /run/iproute2/rt_tables.d
@@ -249,7 +247,7 @@ func (s *suite) named(t *testing.T) {
 	}
 }
 
-// addBlue adds the machine in the other network, once.
+// addBlue adds the machine in the other network, unless it exists.
 func (s *suite) addBlue(t *testing.T) {
 	t.Helper()
 	if s.hasBlue {
@@ -270,7 +268,7 @@ func (s *suite) addBlue(t *testing.T) {
 	s.hasBlue = true
 }
 
-// blue makes the other network, a Service and its pods, on two nodes.
+// blue creates the other network, a Service and its pods, on two nodes.
 func (s *suite) blue(t *testing.T) []lab.Pod {
 	ctx := t.Context()
 	s.addBlue(t)
@@ -318,8 +316,8 @@ func (s *suite) unblue(t *testing.T, pods []lab.Pod) {
 	s.blueRoutes(t, "del")
 }
 
-// blueRoutes adds or deletes the table of the other network on every node: a route to
-// it, and a default route that leads there, too.
+// blueRoutes adds or deletes the routes in the other network's table on every node: a route to the
+// network, and a default route that leads there, too.
 func (s *suite) blueRoutes(t *testing.T, verb string) {
 	ctx := context.WithoutCancel(t.Context())
 	for _, node := range nodes {
@@ -334,8 +332,8 @@ func (s *suite) blueRoutes(t *testing.T, verb string) {
 	}
 }
 
-// reach has every pod call the machine in the other network, and checks which
-// source addresses it saw.
+// reach has every pod connect to the machine in the other network, and checks which source
+// addresses it saw.
 func (s *suite) reach(t *testing.T, pods []lab.Pod, wanted func(lab.Pod) ([]netip.Addr, error)) {
 	t.Helper()
 	for _, pod := range pods {

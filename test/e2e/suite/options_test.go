@@ -8,8 +8,8 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// TestOptions tries what ovnkube does with options that the other clusters do not
-// have. They have nothing to do with each other, so one cluster has them all.
+// TestOptions tests ovnkube with options that the other clusters do not have. They are independent
+// of each other, so one cluster has them all.
 func TestOptions(t *testing.T) {
 	s := start(t, "shared", func(o *lab.Options) {
 		o.Name = fmt.Sprintf("e2e-options-%d", os.Getpid())

@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// outageFor is how long the API server is away: kube-controller-manager waits fifty seconds
-	// for the word of a kubelet.
+	// outageFor is how long the API server is down: kube-controller-manager waits 50 seconds for
+	// the status of a kubelet.
 	outageFor = 75 * time.Second
 	// outageOver is how long it may take until all nodes and pods are ready again.
 	outageOver = 2 * time.Minute
-	// outageAfter is how long it is looked after that.
+	// outageAfter is how long the test keeps watching after that.
 	outageAfter = 10 * time.Second
 )
 
-// outage has the API server away for so long that Kubernetes then takes all nodes for lost and all
-// pods for not ready, under the traffic of Faults: nothing is given up. The gateways are those of a
-// pod, and the host of the EgressService has to have an endpoint.
+// outage has the API server down for so long that Kubernetes afterwards considers all nodes lost
+// and all pods not ready, with the traffic of Faults: nothing may be given up. The gateways are
+// those of a pod, and the host of the EgressService must have an endpoint.
 func (s *suite) outage(t *testing.T) {
 	f := s.newFaultTest(t)
 	g := newGatewayTest(t, s)
@@ -47,7 +47,7 @@ func (s *suite) outage(t *testing.T) {
 	t.Logf("longest time without an echo, of connections that were open and of new ones, in milliseconds:\n%s", f.table.String())
 }
 
-// outageGateways has the gateways be those of a pod, which nothing but its annotations makes one.
+// outageGateways makes a pod the gateways, which is one only because of its labels and annotations.
 func (f *faultTest) outageGateways(t *testing.T, g *gatewayTest) {
 	t.Helper()
 	var all []netip.Addr
@@ -89,7 +89,7 @@ func (f *faultTest) outageGateways(t *testing.T, g *gatewayTest) {
 	}
 }
 
-// beAway has the API server be away, and looks until all is ready again at who has what.
+// beAway takes the API server down, and watches who has what until everything is ready again.
 func (f *faultTest) beAway(t *testing.T, g *gatewayTest) {
 	t.Helper()
 	before, err := f.whoHasWhat(t.Context(), g)
@@ -142,7 +142,7 @@ func (f *faultTest) beAway(t *testing.T, g *gatewayTest) {
 		if well++; ready.IsZero() {
 			ready = time.Now()
 		}
-		// At first Kubernetes has not said yet that anything is lost.
+		// At first Kubernetes has not reported anything as lost yet.
 		if len(said) == 0 || time.Since(ready) < outageAfter {
 			return fmt.Errorf("all was ready %d times", well)
 		}
@@ -151,7 +151,7 @@ func (f *faultTest) beAway(t *testing.T, g *gatewayTest) {
 	if err != nil {
 		t.Error(err)
 	}
-	// Endpoints may be ready again before Kubernetes has come to look at them.
+	// Endpoints may be ready again before Kubernetes has looked at them.
 	for _, what := range []string{"nodes are not ready", "pods are not ready"} {
 		if _, ok := said[what]; !ok {
 			t.Errorf("Kubernetes never said that %s: this was no outage", what)
@@ -165,7 +165,7 @@ func (f *faultTest) beAway(t *testing.T, g *gatewayTest) {
 	}
 }
 
-// whoHasWhat tells where egress addresses are, and which gateways are used.
+// whoHasWhat returns where egress addresses are, and which gateways are used.
 func (f *faultTest) whoHasWhat(ctx context.Context, g *gatewayTest) (string, error) {
 	var all []string
 	for _, name := range []string{faultName, farName} {
@@ -192,8 +192,8 @@ func (f *faultTest) whoHasWhat(ctx context.Context, g *gatewayTest) (string, err
 	return strings.Join(all, ", "), nil
 }
 
-// notReady counts what Kubernetes says is not ready: nodes, and why, pods of the test, and endpoints
-// of the EgressService.
+// notReady counts what Kubernetes reports as not ready: nodes, and why, pods of the test, and
+// endpoints of the EgressService.
 func (f *faultTest) notReady(ctx context.Context) (lost, unready, unlisted int, why []string, err error) {
 	list, err := f.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
