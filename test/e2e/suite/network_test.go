@@ -85,7 +85,8 @@ func (s *suite) network(t *testing.T) {
 	s.hostPort(t, mapped)
 }
 
-// bluePort is a host port of a pod in the other network, outside the range of node ports.
+// bluePort is a host port that leads to a pod in the other network, and that no Service can get as
+// a node port.
 const bluePort = 21998
 
 // mapped runs another pod of the Service, with a host port.

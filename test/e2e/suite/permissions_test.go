@@ -10,12 +10,11 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// request is what an API server logged, with kin's setting of logRequests.
+// request matches a request logged by an API server, with kin's setting of logRequests.
 var request = regexp.MustCompile(`verb="([A-Z]+)" URI="([^"]+)".* userAgent="ovnkube/.* srcIP="([^"]+)".* resp=(\d+)`)
 
-// permissions reads what ovnkube asked for in all that happened to the cluster: it
-// runs with the accounts, roles and admission policies of dist, and none of its
-// requests may have been refused.
+// permissions checks what ovnkube requested in all that happened to the cluster: it runs with the
+// accounts, roles and admission policies in dist, and none of its requests may have been refused.
 func (s *suite) permissions(t *testing.T) {
 	log, err := s.Kin.Logs(t.Context(), lab.ControlPlane, "kube-apiserver")
 	if err != nil {
@@ -23,7 +22,7 @@ func (s *suite) permissions(t *testing.T) {
 	}
 	asked := map[what]bool{}
 	refused := map[string]int{}
-	ready := false // one that starts refuses everything until it has read the roles
+	ready := false // an API server that starts refuses everything until it has read the roles
 	for line := range strings.Lines(log) {
 		switch {
 		case strings.Contains(line, "] Version: "):
@@ -47,7 +46,7 @@ func (s *suite) permissions(t *testing.T) {
 	for text, times := range refused {
 		t.Errorf("%s (%d times)", text, times)
 	}
-	// Where nothing is read from the log, nothing can be refused.
+	// If nothing were parsed from the log, nothing would be found refused.
 	for _, a := range []what{
 		{verb: "patch", resource: "nodes"}, {verb: "patch", resource: "nodes", subresource: "status"}, {verb: "list", resource: "services"},
 		{verb: "create", group: "coordination.k8s.io", resource: "leases", namespace: "ovn-kubernetes"},
@@ -59,12 +58,12 @@ func (s *suite) permissions(t *testing.T) {
 	t.Logf("%d kinds of requests", len(asked))
 }
 
-// what is the kind of a request.
+// what is a kind of request.
 type what struct{ verb, group, resource, subresource, namespace string }
 
-// attributes tells what a request is about, without the object's name:
-// /api/VERSION/... or /apis/GROUP/VERSION/..., then [namespaces/NAMESPACE/]
-// RESOURCE[/NAME[/SUBRESOURCE]].
+// attributes returns what a request is about, without the object's name. The URI is
+// /api/VERSION/... or /apis/GROUP/VERSION/..., followed by
+// [namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]].
 func attributes(verb, uri string) (what, error) {
 	a := what{verb: strings.ToLower(verb)}
 	parsed, err := url.Parse(uri)

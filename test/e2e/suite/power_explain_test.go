@@ -20,8 +20,8 @@ const deadName = "dead"
 
 var deadIPs = addresses("172.18.0.213", "fc00:f853:ccd:e793::213")
 
-// explainedDead is what the test reads of the answers about a node that has no power, and about
-// a pod whose address it has had.
+// explainedDead has the fields that the test reads of the answers about a node without power, and
+// about a pod whose address that node held.
 type explainedDead struct {
 	AsOf             time.Time       `json:"asOf"`
 	ReachabilityAsOf time.Time       `json:"reachabilityAsOf"`
@@ -38,8 +38,7 @@ type explainedDead struct {
 	} `json:"reachability"`
 }
 
-// heldBy gives a pod on another node addresses that only the node that is to lose its power
-// may have.
+// heldBy gives a pod on another node addresses that only the node which will lose power can hold.
 func (s *suite) heldBy(t *testing.T, node string) *egressIPTest {
 	t.Helper()
 	e := s.egressIPOf(t, s.servers["a"])
@@ -50,8 +49,8 @@ func (s *suite) heldBy(t *testing.T, node string) *egressIPTest {
 	return e
 }
 
-// explainsDead asks about the pod and the node when that has no power: first no other node may
-// have the addresses, then one may.
+// explainsDead asks about the pod and the node while the node has no power: first while no other
+// node can hold the addresses, then while one can.
 func (e *egressIPTest) explainsDead(t *testing.T, node string) {
 	pod := lab.Namespace + "/a"
 	e.dead(t, 1, func(a explainedDead) error {
@@ -89,7 +88,8 @@ func (e *egressIPTest) explainsDead(t *testing.T, node string) {
 	}
 }
 
-// dead asks until the answer has an exit status, says how old its facts are, and is accepted.
+// dead asks until the answer has the given exit status, says how old its facts are, and will
+// accepts it.
 func (e *egressIPTest) dead(t *testing.T, status int, will func(explainedDead) error, what ...string) {
 	t.Helper()
 	program := filepath.Join(filepath.Dir(e.Kin.Program), "ovnkube")

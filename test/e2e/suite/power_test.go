@@ -14,9 +14,9 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab/labtest"
 )
 
-// powerFailure takes a node's power and gives it back: everything must be as before
-// when it is back, its pods included. Meanwhile "ovnkube egress" tells what that means. In a full run Kubernetes sees it go meanwhile, which
-// takes forty seconds.
+// powerFailure cuts a node's power and restores it: everything must then be as before, including
+// its pods. Meanwhile "ovnkube egress" must say what the outage means. In a full run the node stays
+// off until Kubernetes considers it not ready, which takes forty seconds.
 func (s *suite) powerFailure(t *testing.T) {
 	const node = "ovn-worker2"
 	before := s.steadyState(t)
@@ -48,8 +48,8 @@ func (s *suite) powerFailure(t *testing.T) {
 	t.Run("Connectivity", s.connectivity)
 }
 
-// probed waits until "ovnkube egress status" says that the probes of a node end so, and how
-// long the answers of those take that answer.
+// probed waits until "ovnkube egress status" reports the given probe result for a node and, for
+// probes that are answered, the latency.
 func (s *suite) probed(t *testing.T, node, state string) {
 	t.Helper()
 	err := lab.Until(t.Context(), 30*time.Second, fmt.Sprintf("the status to say that %s is %s", node, state), func(ctx context.Context) error {
@@ -88,10 +88,10 @@ func (s *suite) probed(t *testing.T, node, state string) {
 	}
 }
 
-// errNotInPlace is what "ovnkube egress status" ends with where not all is as planned.
+// errNotInPlace means that "ovnkube egress status" exited because not everything is as planned.
 var errNotInPlace = errors.New("not all is in place")
 
-// egressStatus is what "ovnkube egress status" prints as JSON.
+// egressStatus returns the JSON output of "ovnkube egress status".
 func (s *suite) egressStatus(ctx context.Context) ([]byte, error) {
 	program := filepath.Join(filepath.Dir(s.Kin.Program), "ovnkube")
 	out, err := exec.CommandContext(ctx, program, "egress", "status", "-o", "json", "--kubeconfig", s.Kubeconfig).Output()
@@ -105,7 +105,7 @@ func (s *suite) egressStatus(ctx context.Context) ([]byte, error) {
 	return out, err
 }
 
-// powerOn starts a node and waits for it and for the pods on it.
+// powerOn starts a node and waits for it and its pods.
 func (s *suite) powerOn(t *testing.T, node string) {
 	t.Helper()
 	on := time.Now()
@@ -115,7 +115,7 @@ func (s *suite) powerOn(t *testing.T, node string) {
 	s.boots(t, node, on)
 }
 
-// boots waits for a node that was started, and for the pods on it.
+// boots waits for a node that was started, and for its pods.
 func (s *suite) boots(t *testing.T, node string, on time.Time) {
 	t.Helper()
 	err := lab.Until(t.Context(), 2*time.Minute, node+" to be ready", func(ctx context.Context) error {

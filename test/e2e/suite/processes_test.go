@@ -11,14 +11,13 @@ import (
 // seen is a process.
 type seen struct {
 	groups  string // /proc/PID/cgroup
-	command string // after its number
+	command string // preceded by its PID
 }
 
-// inGroup reports whether the process is in a control group of a cluster.
+// inGroup reports whether the process is in a control group of the cluster.
 func (p seen) inGroup(cluster string) bool { return strings.Contains(p.groups, "/kin-"+cluster+"-") }
 
-// listProcesses reads /proc. Processes that go while we look are left out, and
-// those that ended and wait to be reaped: they are nowhere.
+// listProcesses reads /proc. It leaves out processes that exit meanwhile, and zombies.
 func listProcesses() ([]seen, error) {
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -43,9 +42,9 @@ func listProcesses() ([]seen, error) {
 	return all, nil
 }
 
-// members are the processes of the cluster. One that leaves the control groups of the cluster
-// when it is deleted is told by that: the namespaces that it lives in say nothing, since the
-// numbers of those that are gone are given to new ones.
+// members returns the processes of the cluster. A process that survives the deletion outside the
+// cluster's control groups is recognized by being in this list: its namespaces would prove nothing,
+// since their numbers are reused.
 func (s *suite) members(t *testing.T) map[string]bool {
 	t.Helper()
 	processes, err := listProcesses()

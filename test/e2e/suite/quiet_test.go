@@ -14,9 +14,8 @@ import (
 
 var quietIngress = []netip.Addr{netip.MustParseAddr("5.5.5.11"), netip.MustParseAddr("5555::b")}
 
-// quiet restarts ovnkube on the host of an EgressService and on the control plane
-// while nothing has changed: nothing is written, to the kernel, the databases or the
-// API.
+// quiet restarts ovnkube on the host of an EgressService and on the control plane while nothing has
+// changed: nothing may be written to the kernel, the databases or the API.
 func (s *suite) quiet(t *testing.T) {
 	e := s.serve(t, "quiet", quietIngress)
 	if _, err := s.RunServer(t.Context(), "quiet", lab.ControlPlane, e.labels()); err != nil {
@@ -25,7 +24,7 @@ func (s *suite) quiet(t *testing.T) {
 	host := e.programmed(t, "")
 	e.steered(t, 1)
 	s.steadyState(t)
-	// Whatever the kernel is told from here on is listed.
+	// From now on, everything that the kernel is told is recorded.
 	const heard = "/run/heard"
 	monitor, err := s.Kin.ExecAttached(host, "sh", "-c",
 		`nft monitor >`+heard+` 2>&1 & n=$!; ip monitor rule route >>`+heard+` 2>&1 & i=$!; cat >/dev/null; kill $n $i`)
@@ -61,7 +60,7 @@ func (s *suite) quiet(t *testing.T) {
 	}
 	var ours []string
 	for line := range strings.Lines(must(t, listen)[heardBefore:]) {
-		// Neighbours and caches of routes come and go by themselves.
+		// Neighbors and cached routes come and go by themselves.
 		if !strings.Contains(line, "# new generation") && !strings.Contains(line, "cache") && strings.TrimSpace(line) != "" {
 			ours = append(ours, line)
 		}
@@ -80,8 +79,8 @@ func must(t *testing.T, f func(context.Context) (string, error)) string {
 	return out
 }
 
-// written tells, as a text, how far the EgressService and the northbound database
-// have come: each write changes it.
+// written returns, as text, the versions of the EgressService and of the northbound database: each
+// write changes it.
 func (s *suite) written(t *testing.T, e *served) string {
 	t.Helper()
 	eg, err := s.Egress.EgressServiceV1().EgressServices(lab.Namespace).Get(t.Context(), e.name, metav1.GetOptions{})
@@ -94,8 +93,8 @@ func (s *suite) written(t *testing.T, e *served) string {
 	return fmt.Sprintf("resource version %s, database of %s bytes", eg.ResourceVersion, strings.TrimSpace(size))
 }
 
-// restartAndSettle kills a process and waits until a controller of the next one has
-// gone through everything.
+// restartAndSettle kills a process and waits until a controller of its successor has processed
+// every key.
 func (s *suite) restartAndSettle(t *testing.T, p process, daemon, controller string) {
 	t.Helper()
 	settled := func(ctx context.Context) (int, error) {

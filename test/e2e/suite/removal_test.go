@@ -13,8 +13,8 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// removal takes a node out of the cluster: no row may remember it. When it joins
-// again, all must be as before, but for the identities of rows.
+// removal removes a node from the cluster: no row may remain of it. When it joins again, everything
+// must be as before, except for the UUIDs of rows.
 func (s *suite) removal(t *testing.T) {
 	const node = "ovn-worker2"
 	var moved []string

@@ -21,12 +21,12 @@ import (
 )
 
 const (
-	// speakPort is the port that pods serve on, and speak from.
+	// speakPort is the port that pods serve on and send from.
 	speakPort = 5060
-	// spokenPort is whom the pods of the first feature speak to, of whom nobody has asked
-	// them; those of the next speak to the next port.
+	// spokenPort is the destination port of the unsolicited packets that pods of the first feature
+	// send; those of the next feature send to the next port.
 	spokenPort = 9997
-	// firstReport is the first of the ports of clients' reports.
+	// firstReport is the first of the clients' report ports.
 	firstReport = 9100
 )
 
@@ -35,10 +35,9 @@ var (
 	repliesIPs     = addresses("172.18.0.221", "fc00:f853:ccd:e793::221")
 )
 
-// replies has pods of the egress features serve a Service that keeps its clients'
-// addresses, and speak from the port they serve on to somebody who has not asked them.
-// Clients' connections go on whatever becomes of the pods, and not one packet comes
-// out that is no reply and has another source than it is to have.
+// replies has pods of the egress features serve a Service that preserves client addresses, and send
+// unsolicited packets from the same port. Clients' connections must continue whatever happens to
+// the pods, and every packet that leaves and is not a reply must have the right source.
 func (s *suite) replies(t *testing.T) {
 	e := s.serve(t, "speaker", repliesIngress, func(eg *v1.EgressService) { eg.Spec.OnUnavailable = v1.UnavailableDrop })
 	e.programmed(t, "")
@@ -74,23 +73,23 @@ func (s *suite) replies(t *testing.T) {
 	ips.assignable(t)
 }
 
-// repliesTest is the pods of all features.
+// repliesTest has the pods of all features.
 type repliesTest []*replying
 
-// replying is the pods of one feature, with their Service and its clients.
+// replying has the pods of one feature, with their Service and its clients.
 type replying struct {
 	*suite
 	name    string
 	labels  map[string]string
-	right   []netip.Addr // the sources that their packets are to have
-	spoken  uint16       // the port that they speak to
-	reports int          // the first of the ports of clients' reports
+	right   []netip.Addr // the right sources of their packets
+	spoken  uint16       // the port that they send to
+	reports int          // the first of the clients' report ports
 	ingress []netip.Addr // of the Service
 	settled func(pods int)
 
 	capture *capture
 	service *corev1.Service
-	clients map[string]*lab.Client // by whom they connect to
+	clients map[string]*lab.Client // by destination
 	pods    []string
 }
 
@@ -110,7 +109,7 @@ func (r *replying) start(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// One that sends from whatever port shows that there is a way out at all.
+	// A pod that sends from arbitrary ports shows that traffic gets out at all.
 	usual := "usual-" + r.name
 	if err := r.StartSender(ctx, lab.Sender{Name: usual, Node: nodes[1], Labels: r.labels, To: lab.OutsideAddresses, Port: r.spoken}); err != nil {
 		t.Fatal(err)
@@ -118,7 +117,7 @@ func (r *replying) start(t *testing.T) {
 	t.Cleanup(func() { r.end(t, usual) })
 }
 
-// begin waits for the pods, and has clients connect.
+// begin waits for the pods and has clients connect.
 func (r *replying) begin(t *testing.T) {
 	t.Helper()
 	for _, name := range append(slices.Clone(r.pods), "usual-"+r.name) {
@@ -129,16 +128,16 @@ func (r *replying) begin(t *testing.T) {
 	r.settled(len(r.pods) + 1)
 	r.serveLocally(t)
 	r.capture.arrives(t, r.spoken, time.Now())
-	r.capture.inspect(t) // what came before there was a Service, too
+	r.capture.inspect(t) // including packets from before there was a Service
 
-	// A client that comes before a node has the Service's flows goes another way, and
-	// its connection would not outlive their coming.
+	// A client that connects before a node has the Service's flows would take another path, and its
+	// connection would break when the flows come.
 	r.asked(t)
 	r.connect(t)
 }
 
-// step does something to the pods, after which clients' connections still live and
-// nothing has leaked.
+// step does something to the pods, and then checks that clients' connections are alive and no
+// packet had a wrong source.
 func (all repliesTest) step(t *testing.T, what string, f func()) {
 	t.Helper()
 	for _, r := range all {
@@ -152,7 +151,7 @@ func (all repliesTest) step(t *testing.T, what string, f func()) {
 	}
 }
 
-// serveLocally makes a Service of the pods that keeps clients' addresses.
+// serveLocally creates a Service for the pods that preserves client addresses.
 func (r *replying) serveLocally(t *testing.T) {
 	t.Helper()
 	ctx, services := t.Context(), r.Kube.CoreV1().Services(lab.Namespace)
@@ -188,7 +187,7 @@ func (r *replying) serveLocally(t *testing.T) {
 	r.service = svc
 }
 
-// ways are the sockets by which clients outside come to the pods, by protocol.
+// ways returns the addresses and ports at which outside clients reach the pods, by protocol.
 func (r *replying) ways(t *testing.T, protocol corev1.Protocol) []netip.AddrPort {
 	t.Helper()
 	var out []netip.AddrPort
@@ -212,7 +211,7 @@ func (r *replying) ways(t *testing.T, protocol corev1.Protocol) []netip.AddrPort
 	return out
 }
 
-// connect has clients outside open connections that last.
+// connect has outside clients open long-lived connections.
 func (r *replying) connect(t *testing.T) {
 	t.Helper()
 	r.clients = map[string]*lab.Client{}
@@ -254,7 +253,7 @@ func (r *replying) reset(t *testing.T) {
 	})
 }
 
-// alive waits until every client gets echoes, over the connection it had before.
+// alive waits until every client gets echoes, over the connection that it had before.
 func (r *replying) alive(t *testing.T, what string) {
 	t.Helper()
 	for to, c := range r.clients {
@@ -275,7 +274,8 @@ func (r *replying) alive(t *testing.T, what string) {
 	}
 }
 
-// asked asks by UDP: the answer comes to a socket that takes it from nobody else.
+// asked makes requests by UDP: the client's socket accepts the answer only from the address that it
+// asked.
 func (r *replying) asked(t *testing.T) {
 	t.Helper()
 	for _, to := range r.ways(t, corev1.ProtocolUDP) {
@@ -296,7 +296,7 @@ func (r *replying) asked(t *testing.T) {
 	}
 }
 
-// refused reports whether a new client is: none of the pods is to serve any more.
+// refused waits until new clients get no answer: none of the pods should serve any more.
 func (all repliesTest) refused(t *testing.T) {
 	t.Helper()
 	var asking sync.WaitGroup
@@ -321,7 +321,7 @@ func (r *replying) refused(t *testing.T, to netip.AddrPort) {
 	}
 }
 
-// unready has the pods cease to be ready, and begin again.
+// unready makes the pods not ready, and then ready again.
 func (all repliesTest) unready(t *testing.T) {
 	for _, ready := range []bool{false, true} {
 		for _, r := range all {
@@ -349,7 +349,7 @@ func (r *replying) setReady(t *testing.T, ready bool) {
 	}
 }
 
-// drain has the pods end, which takes them some time.
+// drain deletes the pods, which take some time to terminate.
 func (all repliesTest) drain(t *testing.T) {
 	for _, r := range all {
 		r.setReady(t, false)
@@ -369,7 +369,7 @@ func (r *replying) end(t *testing.T, name string) {
 	}
 }
 
-// counts reads how many packets nodes have dropped.
+// counts returns how many packets the nodes have dropped.
 func (r *replying) counts(t *testing.T) (sum int) {
 	t.Helper()
 	for _, node := range nodes[1:] {
@@ -397,7 +397,7 @@ func (r *replying) counts(t *testing.T) (sum int) {
 	return sum
 }
 
-// counted waits until nodes have counted more packets than before.
+// counted waits until the nodes have dropped more packets than before.
 func (r *replying) counted(t *testing.T) {
 	t.Helper()
 	before := r.counts(t)

@@ -16,36 +16,35 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// process is one that faults happen to.
+// process is a process that faults are injected into.
 type process struct {
 	name, node string
 	pattern    string // of its command line
-	// ready is the port of its /readyz; 0 where it has none.
+	// ready is the port of its /readyz; 0 if it has none.
 	ready int
-	// works is a command on its node that succeeds when it does its work; nil where
-	// /readyz says so.
+	// works is a command on its node that succeeds if the process does its work; nil if it has
+	// /readyz.
 	works []string
-	// cut matches, in the language of nft, what it talks to by TCP on its node; empty
-	// where that is Unix sockets alone.
+	// cut is an nft match for its TCP traffic on its node; empty if it uses only Unix sockets.
 	cut string
 }
 
 const (
-	// unnoticed is the gap where no packet depends on the process; the machine
-	// may be busy.
+	// unnoticed is the gap allowed if packets do not depend on the process; the machine may be
+	// busy.
 	unnoticed = 2 * time.Second
-	// noticed is the gap where packets stop until the process is back.
+	// noticed is the gap allowed if packets stop until the process is back.
 	noticed = 20 * time.Second
-	// inForce is how long a change may take that needs a process which was just
-	// started again: 3 seconds, more than three times as much for a machine that is busy.
+	// inForce is how long a change may take that needs a process which was just restarted: 3
+	// seconds, and more than three times as long on a busy machine.
 	inForce = 10 * time.Second
 )
 
-// followed succeeds when all nodes have what the northbound database says: both
-// databases, northd, and every node's ovn-controller and switch work together.
+// followed succeeds when all nodes have applied what is in the northbound database: both databases,
+// northd, and every node's ovn-controller and switch work together.
 var followed = []string{"ovn-nbctl", "--timeout=10", "--wait=hv", "sync"}
 
-// processes are those of the cluster; the first is the master.
+// processes are the processes of the cluster; the first is the master.
 var processes = []process{
 	{name: "ovnkube master", node: lab.ControlPlane, pattern: "ovnkube .*--init-master", ready: 9409, cut: "{ 6443, 6641, 6642 }"},
 	{name: "ovnkube node", node: "ovn-worker", pattern: "ovnkube .*--init-node", ready: 9410, cut: "{ 6443, 6641 }"},
@@ -60,7 +59,7 @@ var processes = []process{
 	{name: "switch", node: "ovn-worker", pattern: "^ovs-vswitchd ", works: followed},
 }
 
-// flows waits until a stream carries traffic now.
+// flows waits until a stream currently carries traffic.
 func (s *suite) flows(t *testing.T, stream string) {
 	t.Helper()
 	first := -1
@@ -82,8 +81,7 @@ func (s *suite) flows(t *testing.T, stream string) {
 	}
 }
 
-// kill ends a process at once and waits until its supervisor started another that
-// does its work.
+// kill kills a process and waits until its supervisor has started another that does its work.
 func (s *suite) kill(t *testing.T, p process) {
 	t.Helper()
 	was, err := s.pid(t.Context(), p)
@@ -124,8 +122,8 @@ func (s *suite) atWork(t *testing.T, p process) {
 	}
 }
 
-// decides wants a decision of the master, soon: being ready does not mean that it has
-// the lease, and nothing changes as well where no master works.
+// decides checks that the master makes a decision soon: a ready master may not have the lease, and
+// a state that does not change could also mean that no master works.
 func (s *suite) decides(t *testing.T) {
 	t.Helper()
 	e := s.egressIPOf(t)
@@ -140,7 +138,7 @@ func (s *suite) decides(t *testing.T) {
 	e.remove(t, name)
 }
 
-// readyz asks a process whether it is ready.
+// readyz returns an error unless a process reports that it is ready.
 func (s *suite) readyz(ctx context.Context, p process) error {
 	address, err := s.nodeAddress(ctx, p.node, true)
 	if err != nil {
@@ -149,7 +147,7 @@ func (s *suite) readyz(ctx context.Context, p process) error {
 	return s.Get(ctx, p.node, fmt.Sprintf("http://%s:%d/readyz", address, p.ready))
 }
 
-// pid finds the one process whose command line matches. One that is about to run another
+// pid finds the one process whose command line matches. A child that is about to exec another
 // program has its parent's command line for a moment.
 func (s *suite) pid(ctx context.Context, p process) (pid string, err error) {
 	err = lab.Until(ctx, 5*time.Second, "one process", func(ctx context.Context) error {
@@ -167,12 +165,12 @@ func (s *suite) pid(ctx context.Context, p process) (pid string, err error) {
 	return pid, err
 }
 
-// settles is how long a state has to be the same to pass for settled: two reads, so
-// far apart, find it equal.
+// settles is how long a state must be unchanged to count as settled: two reads this far apart must
+// be equal.
 const settles = time.Second
 
-// forgotten waits until nothing on the nodes or in the northbound database has
-// addresses that belonged to EgressIPs, which nodes gate for a while.
+// forgotten waits until nothing on the nodes or in the northbound database has addresses that
+// belonged to EgressIPs, for which nodes keep flows for a while.
 func (s *suite) forgotten(t *testing.T, addrs []netip.Addr) {
 	t.Helper()
 	// The test's own context may have ended.
@@ -195,15 +193,15 @@ func (s *suite) forgotten(t *testing.T, addrs []netip.Addr) {
 	}
 }
 
-// steadyState reads the state until it stands still, once nothing is left that nodes do
-// for a while only: a state that has such a thing is never seen again.
+// steadyState reads the state until it no longer changes, once nothing is left of what nodes do
+// only for a while: a state that included that would never be seen again.
 func (s *suite) steadyState(t *testing.T) lab.State {
 	t.Helper()
 	s.egress(t).ended(t)
 	var last lab.State
-	var since time.Time // that the state is as last
+	var since time.Time // time since which the state is equal to last
 	err := lab.Until(t.Context(), time.Minute, "the cluster's state to stand still", func(ctx context.Context) error {
-		if last != nil { // a read keeps the machine busy
+		if last != nil { // each read keeps the machine busy
 			if err := pause(ctx, time.Until(since.Add(settles))); err != nil {
 				return err
 			}
@@ -224,8 +222,8 @@ func (s *suite) steadyState(t *testing.T) lab.State {
 	return last
 }
 
-// hosted fails while a node translates for an EgressService whose host it is not (any
-// more): a former host does so for a few seconds, for longer than a state takes to settle.
+// hosted returns an error while a node translates for an EgressService of which it is not, or no
+// longer, the host: a former host does so for a few seconds, longer than a state takes to settle.
 func (s *suite) hosted(ctx context.Context, state lab.State) error {
 	list, err := s.Egress.EgressServiceV1().EgressServices(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -248,8 +246,8 @@ func (s *suite) hosted(ctx context.Context, state lab.State) error {
 	return nil
 }
 
-// translation is a rule that has what a pod sends leave with the address of an
-// EgressService, whose key is the first submatch.
+// translation matches a rule that translates pods' packets to the address of an EgressService,
+// whose key is the first submatch.
 var translation = regexp.MustCompile(`^-A OVN-KUBE-EGRESS-SVC .*--comment "?([^" ]+/[^" ]+)"? -j SNAT`)
 
 // sameState waits until the state is as before, and stays so.
@@ -258,7 +256,7 @@ func (s *suite) sameState(t *testing.T, before lab.State) {
 	s.same(t, before, func(now lab.State) lab.State { return now })
 }
 
-// same is sameState of what a function makes of the state.
+// same is sameState for a function of the state.
 func (s *suite) same(t *testing.T, before lab.State, of func(lab.State) lab.State) {
 	t.Helper()
 	equal := func(ctx context.Context) error {

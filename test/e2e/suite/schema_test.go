@@ -17,7 +17,7 @@ import (
 
 const schemaName = "schema"
 
-// schema tries what users may write, and what only users of an older schema could.
+// schema tests what users may write, and objects that only an older schema allowed.
 func (s *suite) schema(t *testing.T) {
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
@@ -28,7 +28,7 @@ func (s *suite) schema(t *testing.T) {
 	})
 	for _, c := range []struct {
 		spec string
-		says string // part of the refusal; empty where it is taken
+		says string // part of the refusal; empty if accepted
 	}{
 		{`{}`, ""},
 		{`{"sourceIPBy":"LoadBalancerIP","network":"blue","onUnavailable":"Drop"}`, ""},
@@ -61,7 +61,7 @@ func (s *suite) schema(t *testing.T) {
 	t.Run("older schema", s.olderSchema)
 }
 
-// foreignStatus creates an object with a host that its user chose: it is ignored.
+// foreignStatus creates an object with a status set by its user, which must be ignored.
 func (s *suite) foreignStatus(t *testing.T) {
 	_, err := s.Kubectlf(t.Context(), `{"apiVersion":"k8s.ovn.org/v1","kind":"EgressService","metadata":{"name":%q,"namespace":%q},
 		"spec":{},"status":{"host":"ovn-worker","programmed":{"host":"ovn-worker"}}}`, schemaName, lab.Namespace)
@@ -74,8 +74,8 @@ func (s *suite) foreignStatus(t *testing.T) {
 	}
 }
 
-// olderSchema has an object that the schema of today refuses: its status is written
-// all the same, and whoever changes something else of it is not refused.
+// olderSchema has an object that the current schema rejects: its status is written nevertheless,
+// and changes to other fields are not refused.
 func (s *suite) olderSchema(t *testing.T) {
 	const crd = "egressservices.k8s.ovn.org"
 	spec := "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/"
@@ -105,7 +105,7 @@ func (s *suite) olderSchema(t *testing.T) {
 		_, err := egress.Patch(t.Context(), schemaName, types.MergePatchType, []byte(what), metav1.PatchOptions{})
 		return err
 	}
-	// The server takes a moment to serve another schema.
+	// The API server takes a moment to serve a changed schema.
 	err = lab.Until(t.Context(), leakPatience, "the older schema", func(context.Context) error {
 		return change(`{"spec":{"sourceIPBy":"Anything","network":"b/lue","nodeSelector":{"matchExpressions":[{"key":"zone","operator":"Near"}]}}}`)
 	})
@@ -138,7 +138,7 @@ func (s *suite) olderSchema(t *testing.T) {
 	s.condition(t, schemaName, v1.ConditionAssigned, metav1.ConditionFalse, "InvalidNetwork")
 }
 
-// Kubectlf applies an object, as a user does. One of that name is replaced.
+// Kubectlf replaces or creates an object, as a user does.
 func (s *suite) Kubectlf(ctx context.Context, format string, args ...any) (string, error) {
 	text := fmt.Sprintf(format, args...)
 	if !json.Valid([]byte(text)) {

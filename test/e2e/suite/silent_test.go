@@ -12,9 +12,9 @@ import (
 
 var silentIngress = addresses("5.5.5.16", "5555::10")
 
-// silentHost stops ovnkube on a host that goes on answering probes, and starts a pod: what
-// the host cannot program another node does, and pods leave with the Service's address all
-// the time. When ovnkube runs again nothing is left of what the former host had.
+// silentHost stops ovnkube on a host that still answers probes, and starts a pod: another node
+// takes over what the host cannot program, and pods leave with the Service's address all the time.
+// When ovnkube runs again, nothing is left on the former host.
 func (s *suite) silentHost(t *testing.T) {
 	e := s.serve(t, "silent", silentIngress)
 	e.announce(t)
@@ -61,8 +61,8 @@ func (s *suite) silentHost(t *testing.T) {
 	}
 }
 
-// translations returns the rules by which a node translates for EgressServices, of both
-// families. The Service itself has rules for its addresses on every node, in other chains.
+// translations returns the rules with which a node translates for EgressServices, in both families.
+// The Service itself has rules for its addresses on every node, in other chains.
 func (s *suite) translations(ctx context.Context, node string) (string, error) {
 	var all strings.Builder
 	for _, command := range []string{"iptables", "ip6tables"} {

@@ -15,8 +15,8 @@ var nodes = labtest.Nodes
 func TestLocalGateway(t *testing.T)  { testCluster(t, "local") }
 func TestSharedGateway(t *testing.T) { testCluster(t, "shared") }
 
-// testCluster makes a cluster, tries everything on it, and looks for traces of
-// it when it is gone.
+// testCluster creates a cluster, runs all tests on it, and checks that nothing of it is left when
+// it is deleted.
 func testCluster(t *testing.T, mode string) {
 	before := tracesOf(t)
 	s := start(t, mode)
@@ -59,54 +59,52 @@ func testCluster(t *testing.T, mode string) {
 	s.once(t, "Manifests", s.manifests)
 	t.Run("Permissions", s.permissions)
 	t.Run("Datapath", func(t *testing.T) { labtest.Datapath(t, s.Lab) })
-	if t.Failed() { // afterwards there are none
+	if t.Failed() { // there are no logs after the deletion
 		labtest.KeepLogs(t.Context(), t, s.Lab, mode)
 	}
 	t.Run("Deletion", func(t *testing.T) { s.deletion(t, before) })
 }
 
-// once runs a test in one gateway mode: what it tries is the same in the other, such as
-// what the API server refuses and the master decides. docs/development.md lists these
-// tests.
+// once runs a test in one gateway mode only, if what it tests does not depend on the mode, such as
+// what the API server refuses and what the master decides. docs/development.md lists these tests.
 func (s *suite) once(t *testing.T, name string, test func(*testing.T)) {
 	if s.mode == "shared" {
 		t.Run(name, test)
 	}
 }
 
-// in runs a test that takes long in the gateway mode in which it shows most, and in both
-// in a full run.
+// in runs a test that takes long in the gateway mode in which it shows more, and in both modes in a
+// full run.
 func (s *suite) in(t *testing.T, mode, name string, test func(*testing.T)) {
 	labtest.In(t, mode, s.mode, name, test)
 }
 
-// clusterConfig has the API server log every request, the kubelets run static pods, and
-// one more wire.
+// clusterConfig makes the API server log every request, lets the kubelets run static pods, and adds
+// a second wire.
 var clusterConfig = configure("extraArgs: [--vmodule=httplog=3]")
 
-// configure is a configuration with settings of the API server.
+// configure returns a kin configuration with settings for the API server.
 func configure(apiServer string) string {
 	return "apiServer: {" + apiServer + "}\n" +
 		fmt.Sprintf("kubelet: {config: {staticPodPath: %s}}\n", lab.StaticPodPath) +
 		fmt.Sprintf("networks: [{name: %s, subnets: [%q, %q]}]\n", secondNetwork, secondSubnets[0], secondSubnets[1])
 }
 
-// suite is what the tests of one cluster share.
+// suite is what the tests of a cluster share.
 type suite struct {
 	*lab.Lab
 	mode string // the gateway mode
-	// installed reports whether ovnkube and OVN are pods of the manifests.
+	// installed reports whether ovnkube and OVN run as pods from the manifests.
 	installed bool
 	servers   map[string]lab.Pod // by name
-	// gateways outside and the machine on the second network, once a test needed them.
+	// The outside gateways, and the machine on the second network, once a test has added them.
 	gateways []lab.Gateway
 	hasShore bool
 	hasBlue  bool // the machine in the network of an EgressService
 }
 
-// start makes the cluster with a server pod on the first worker and two on the
-// second, and a server on every node.
-// The name of the cluster is the run's own, so that two runs do not meet.
+// start creates the cluster with a server pod on the first worker, two on the second, and a server
+// on every node. The name of the cluster is unique to the run, so that two runs do not collide.
 func start(t *testing.T, mode string, change ...func(*lab.Options)) *suite {
 	options := lab.Options{Name: fmt.Sprintf("e2e-%s-%d", mode, os.Getpid()), GatewayMode: mode, Config: clusterConfig}
 	for _, f := range change {

@@ -18,9 +18,9 @@ var tcpIngress = []netip.Addr{netip.MustParseAddr("5.5.5.8"), netip.MustParseAdd
 // settledTCP is how long it may take until connections carry traffic again.
 const settledTCP = 20 * time.Second
 
-// connections keeps TCP connections to the outside busy while their host changes in
-// order and while the EgressService goes: each goes on, or is reset at once and can be
-// made anew; none hangs. What the death of a host does to them FailoverLatency looks at.
+// connections keeps TCP connections to the outside busy while their host changes gracefully and
+// while the EgressService is deleted: each must continue, or be reset at once and be reopened; none
+// may hang. FailoverLatency tests the death of a host.
 func (s *suite) connections(t *testing.T) {
 	e := s.serve(t, "tcp", tcpIngress)
 	e.announce(t)
@@ -30,7 +30,8 @@ func (s *suite) connections(t *testing.T) {
 	for _, step := range []struct {
 		name string
 		run  func(t *testing.T)
-		// same: neither address nor port of a connection changes, so it goes on.
+		// same reports whether address and port of a connection stay the same, so that it
+		// continues.
 		same  bool
 		bound figures.Bound
 	}{
@@ -54,14 +55,14 @@ func (s *suite) connections(t *testing.T) {
 	}
 }
 
-// openStreams starts a pod behind the Service for each family that keeps a connection to
-// the outside busy, and returns their names.
+// openStreams starts, for each family, a pod behind the Service that keeps a connection to the
+// outside busy, and returns the names of the pods.
 func (e *served) openStreams(t *testing.T) []string {
 	t.Helper()
 	var names []string
 	for i, to := range lab.OutsideAddresses {
 		name := fmt.Sprintf("%s-stream-%d", e.name, i)
-		// On a node that is no host: it must not die with one.
+		// On a node that is never host: a stream must not die with its host.
 		if _, err := e.RunLabelledStream(t.Context(), name, lab.ControlPlane, e.labels(), to); err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +71,7 @@ func (e *served) openStreams(t *testing.T) []string {
 	return names
 }
 
-// beginAgain waits until streams carry traffic, and forgets what was.
+// beginAgain waits until streams carry traffic, and resets their reports.
 func (s *suite) beginAgain(t *testing.T, streams []string) {
 	t.Helper()
 	for _, name := range streams {
@@ -81,8 +82,8 @@ func (s *suite) beginAgain(t *testing.T, streams []string) {
 	}
 }
 
-// wentOn waits until streams carry traffic again, looks at how each got there, and
-// returns how long each stood still.
+// wentOn waits until streams carry traffic again, checks how each got there, and returns how long
+// each stalled.
 func (s *suite) wentOn(t *testing.T, streams []string, same bool, took time.Duration) (gaps []time.Duration) {
 	t.Helper()
 	for _, name := range streams {
@@ -91,7 +92,7 @@ func (s *suite) wentOn(t *testing.T, streams []string, same bool, took time.Dura
 	return gaps
 }
 
-// goesOn is wentOn of one stream.
+// goesOn is wentOn for one stream.
 func (s *suite) goesOn(t *testing.T, stream string, same bool, took time.Duration) time.Duration {
 	t.Helper()
 	s.flows(t, stream)

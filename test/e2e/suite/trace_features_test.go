@@ -11,12 +11,11 @@ import (
 
 var traceIngress = addresses("5.5.5.21", "5555::15")
 
-// traceFeatures follows packets of a pod behind an EgressService, and through an external
-// gateway, and has the nodes send some: all of them are to be seen with the address that is
-// foretold.
+// traceFeatures traces packets of a pod behind an EgressService and through an external gateway,
+// and has the nodes send probes: all must be seen with the predicted address.
 func (s *suite) traceFeatures(t *testing.T) {
 	e := s.egressIPOf(t)
-	s.tellSettings(t) // matches of policies have the ranges of the cluster
+	s.tellSettings(t) // policies match on the address ranges of the cluster
 	e.traceEndpoint(t)
 	user := e.user(t)
 	e.bind(t, "egress-tracer")
@@ -25,7 +24,7 @@ func (s *suite) traceFeatures(t *testing.T) {
 	t.Run("ExternalGateway", func(t *testing.T) { e.traceGateway(t, user) })
 }
 
-// traceService runs a pod on another node than the host of its EgressService.
+// traceService traces a pod on a node other than the host of its EgressService.
 func (e *egressIPTest) traceService(t *testing.T, user string) {
 	service := e.serve(t, "trace-service", traceIngress)
 	service.announce(t)
@@ -42,7 +41,7 @@ func (e *egressIPTest) traceService(t *testing.T, user string) {
 	}
 }
 
-// traceGateway leads a pod to what is behind a gateway.
+// traceGateway traces a pod to an address behind a gateway.
 func (e *egressIPTest) traceGateway(t *testing.T, user string) {
 	g := newGatewayTest(t, e.suite)
 	pod, gw := g.servers["a"], g.gateways[0]

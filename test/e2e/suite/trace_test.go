@@ -27,8 +27,8 @@ const traceName = "trace"
 
 var traceIPs = addresses("172.18.0.211", "fc00:f853:ccd:e793::211")
 
-// traced is what the test reads of the answers of "ovnkube egress trace"; docs/trace.md has the
-// whole schema.
+// traced has the fields of the answers of "ovnkube egress trace" that the test reads; docs/trace.md
+// has the whole schema.
 type traced struct {
 	InPlace bool `json:"inPlace"`
 	Paths   []struct {
@@ -56,7 +56,7 @@ type tracedProblem struct {
 	Message string `json:"message"`
 }
 
-// reasons are those of problems that an object has.
+// reasons returns the reasons of the problems of an object.
 func reasons(problems []tracedProblem, object string) []string {
 	var out []string
 	for _, p := range problems {
@@ -67,8 +67,8 @@ func reasons(problems []tracedProblem, object string) []string {
 	return out
 }
 
-// trace does in another gateway mode what installedTrace does, and stops the master and the
-// ovnkube of a node. UDP and a port where nobody listens are tried besides.
+// trace does the same as installedTrace in another gateway mode, and stops the master and the
+// ovnkube of a node. It also tests UDP and a port on which nothing listens.
 func (s *suite) trace(t *testing.T) {
 	e := s.egressIPOf(t, s.servers["a"])
 	e.traceEndpoint(t)
@@ -106,11 +106,11 @@ func (s *suite) trace(t *testing.T) {
 	e.remove(t, traceName)
 	e.choose(t, traceName)
 	e.assignable(t)
-	e.forgotten(t, traceIPs) // the states that later tests compare are to have none of them
+	e.forgotten(t, traceIPs) // so that later tests do not see them in the states that they compare
 }
 
-// traceEndpoint has the API server lead to the ovnkube of a node, which it does to pods only:
-// there is one, for that, on the network of the node.
+// traceEndpoint lets the API server connect to the ovnkube of a node, which it does only for pods:
+// it creates a pod on the host network for this.
 func (e *egressIPTest) traceEndpoint(t *testing.T) {
 	t.Helper()
 	pod := lab.ServerPod("trace", lab.ControlPlane, map[string]string{"app": "ovnkube-node"})
@@ -127,7 +127,7 @@ func (e *egressIPTest) traceEndpoint(t *testing.T) {
 	})
 }
 
-// stopped does something while a daemon of a node does not run.
+// stopped does something while a daemon on a node is not running.
 func (e *egressIPTest) stopped(t *testing.T, node, daemon string, do func()) {
 	t.Helper()
 	if err := e.Kin.Service(t.Context(), "stop", node, daemon); err != nil {
@@ -141,7 +141,7 @@ func (e *egressIPTest) stopped(t *testing.T, node, daemon string, do func()) {
 	do()
 }
 
-// user returns the kubeconfig of somebody with the role egress-reader only.
+// user returns the kubeconfig of a user who has only the role egress-reader.
 func (e *egressIPTest) user(t *testing.T) string {
 	t.Helper()
 	manifest := filepath.Join("..", "..", "..", "dist", "base", "egress-reader.yaml")
@@ -172,7 +172,7 @@ func (e *egressIPTest) user(t *testing.T) string {
 	return e.kubeconfigWith(t, token.Status.Token)
 }
 
-// kubeconfigWith returns the kubeconfig of who has a token.
+// kubeconfigWith returns a kubeconfig with a token.
 func (s *suite) kubeconfigWith(t *testing.T, token string) string {
 	t.Helper()
 	config := rest.AnonymousClientConfig(s.RESTConfig())
@@ -192,7 +192,7 @@ func (e *egressIPTest) subjects() []rbacv1.Subject {
 	return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: lab.Namespace, Name: "tracer"}}
 }
 
-// bind gives the user a role.
+// bind binds a role to the user.
 func (e *egressIPTest) bind(t *testing.T, role string) {
 	t.Helper()
 	bindings := e.Kube.RbacV1().RoleBindings(ovnkubeAccounts)
@@ -208,7 +208,7 @@ func (e *egressIPTest) bind(t *testing.T, role string) {
 	})
 }
 
-// runTrace runs the command as a user, and returns its exit status and what it says.
+// runTrace runs the command as a user, and returns its exit status, its answer and its output.
 func (e *egressIPTest) runTrace(ctx context.Context, user string, pod lab.Pod, to netip.Addr, more []string) (int, traced, string, error) {
 	program := filepath.Join(filepath.Dir(e.Kin.Program), "ovnkube")
 	args := []string{"egress", "trace", lab.Namespace + "/" + pod.Name, "--to", netip.AddrPortFrom(to, lab.ServePort).String(), "-o", "json", "--kubeconfig", user}
@@ -225,7 +225,7 @@ func (e *egressIPTest) runTrace(ctx context.Context, user string, pod lab.Pod, t
 	return code, answer, said, err
 }
 
-// traceUntil runs the command until its answer is accepted.
+// traceUntil runs the command until will accepts the answer.
 func (e *egressIPTest) traceUntil(t *testing.T, user string, pod lab.Pod, to netip.Addr, more []string, will func(int, traced, string) error) traced {
 	t.Helper()
 	var answer traced
@@ -246,11 +246,11 @@ func (e *egressIPTest) traceUntil(t *testing.T, user string, pod lab.Pod, to net
 	return answer
 }
 
-// tracesTo compares a trace with a probe, both as planned, with what the outside sees, and returns
-// the source.
+// tracesTo compares a trace with a probe, both of which must be as planned, with what is seen
+// outside, and returns the source address.
 func (e *egressIPTest) tracesTo(t *testing.T, user string, pod lab.Pod, to netip.Addr, more ...string) netip.Addr {
 	t.Helper()
-	// Somebody has to have sent before OVN knows the hardware address of the next hop.
+	// OVN learns the MAC address of the next hop only when something is sent.
 	seen, err := e.SeenFromPod(t.Context(), pod.Name, to)
 	if err != nil {
 		t.Fatal(err)
@@ -259,7 +259,8 @@ func (e *egressIPTest) tracesTo(t *testing.T, user string, pod lab.Pod, to netip
 	return seen
 }
 
-// probesAs wants a trace, and a probe, that are as planned and say what the other side sees.
+// probesAs checks that a trace and a probe are as planned and have the source address that was seen
+// outside.
 func (e *egressIPTest) probesAs(t *testing.T, user string, pod lab.Pod, to, seen netip.Addr, more ...string) {
 	t.Helper()
 	e.traceUntil(t, user, pod, to, append(more, "--probe"), func(_ int, a traced, _ string) error {
@@ -281,7 +282,7 @@ func (e *egressIPTest) probesAs(t *testing.T, user string, pod lab.Pod, to, seen
 	})
 }
 
-// refusesTrace wants a message that names the role that is missing.
+// refusesTrace checks that the command fails with a message that names the missing role.
 func (e *egressIPTest) refusesTrace(t *testing.T, user, verb, role string, more ...string) {
 	t.Helper()
 	e.traceUntil(t, user, e.servers["a"], e.OfFamilies(lab.OutsideAddresses)[0], more, func(status int, _ traced, said string) error {

@@ -15,11 +15,11 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// traces are what a cluster could leave on the machine besides processes.
+// traces are what a cluster could leave on the machine, apart from processes.
 type traces map[string][]string
 
-// groups are the control groups that a cluster makes, or would make if it were
-// careless; those of the machine itself come and go.
+// groups matches the control groups that a cluster creates, or would create if it were careless;
+// the machine's own come and go.
 var groups = regexp.MustCompile(`/(kin-|k8s\.io|kubepods|containerd)`)
 
 func tracesOf(t *testing.T) traces {
@@ -54,13 +54,13 @@ func findTraces(ctx context.Context) (traces, error) {
 		if err == nil && d.IsDir() && groups.MatchString(path) {
 			found["cgroups"] = append(found["cgroups"], path)
 		}
-		return nil // a group may go while we look
+		return nil // a group may disappear meanwhile
 	})
 	return found, err
 }
 
-// since lists what there is now and was not before, but not what belongs to other
-// clusters on the machine, which may come and go meanwhile.
+// since lists what exists now and did not before, except what belongs to other clusters on the
+// machine, which may come and go meanwhile.
 func (now traces) since(before traces, others []string) []string {
 	belongs := func(item string) bool {
 		return slices.ContainsFunc(others, func(name string) bool {
@@ -79,7 +79,7 @@ func (now traces) since(before traces, others []string) []string {
 	return left
 }
 
-// deletion deletes the cluster: nothing may stay.
+// deletion deletes the cluster and checks that nothing is left.
 func (s *suite) deletion(t *testing.T, before traces) {
 	members := s.members(t)
 	if err := s.Close(t.Context()); err != nil {

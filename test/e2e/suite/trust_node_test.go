@@ -21,9 +21,9 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// edited are annotations of ovn-worker2 as somebody may write them who may write
-// Nodes. refused says that an Event tells of it; the others are valid in themselves,
-// and who writes the annotation puts them right.
+// edited are annotations of ovn-worker2 that somebody with permission to write Nodes might set.
+// refused reports whether there is an Event about it; the other values are valid in themselves, and
+// are corrected by the component that writes the annotation.
 var edited = []struct {
 	what, annotation, value string
 	refused                 bool
@@ -45,8 +45,8 @@ var edited = []struct {
 	{"somebody's address", "host-addresses", `["172.18.0.1/16","203.0.113.7/24"]`, false},
 }
 
-// nodeAnnotations writes into annotations of a node on which a pod sends all the time:
-// nothing moves, no process starts again, and who owns an annotation puts it right.
+// nodeAnnotations edits annotations of a node on which a pod sends all the time: nothing may move,
+// no process may restart, and the owner of each annotation must restore it.
 func (s *suite) nodeAnnotations(t *testing.T) {
 	const node = "ovn-worker2"
 	if _, err := s.RunPulse(t.Context(), "trust-pulse", node, nil, lab.OutsideAddresses); err != nil {
@@ -127,7 +127,7 @@ func (s *suite) annotation(ctx context.Context, t *testing.T, node, name string)
 	return n.Annotations[name]
 }
 
-// nodeEvent waits for an Event about a node that has words in its message.
+// nodeEvent waits for an Event about a node with the given words in its message.
 func (s *suite) nodeEvent(t *testing.T, node string, words ...string) {
 	t.Helper()
 	err := lab.Until(t.Context(), egressPatience, fmt.Sprintf("an Event of %s with %q", node, words), func(ctx context.Context) error {
@@ -153,7 +153,7 @@ func (s *suite) nodeEvent(t *testing.T, node string, words ...string) {
 	}
 }
 
-// egress returns what tests of single EgressIPs need.
+// egress returns an egressIPTest for tests of single EgressIPs.
 func (s *suite) egress(t *testing.T) *egressIPTest {
 	t.Helper()
 	client, err := versioned.NewForConfig(s.RESTConfig())
@@ -163,15 +163,14 @@ func (s *suite) egress(t *testing.T) *egressIPTest {
 	return &egressIPTest{suite: s, client: client.EgressIPV1().EgressIPs()}
 }
 
-// claimedEgress has a node say, for as long as it likes, that it has the egress
-// address of another one.
+// claimedEgress has a node persistently claim the egress address of another node.
 func (s *suite) claimedEgress(t *testing.T) {
 	const name, claimer = "claimed", "ovn-worker2"
 	e, ip := s.egress(t), addresses("172.18.0.241")[0]
 	e.assignable(t, "ovn-worker")
 	e.create(t, name, []netip.Addr{ip})
 	e.programmed(t, name)
-	// While the agent does not run nobody puts it right.
+	// While ovnkube is not running on the node, nothing restores the annotation.
 	if err := s.Kin.Service(t.Context(), "stop", claimer, "ovnkube-node"); err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +191,7 @@ func (s *suite) claimedEgress(t *testing.T) {
 	e.assignable(t)
 }
 
-// egressOfService asks for the address of a Service, which goes on working.
+// egressOfService requests the address of a Service for an EgressIP: the Service must keep working.
 func (s *suite) egressOfService(t *testing.T) {
 	const name = "trust-lb"
 	e, svc := s.egress(t), &served{suite: s, name: name, ingress: addresses("172.18.0.242", "fc00:f853:ccd:e793::242")}

@@ -19,8 +19,8 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// podAddresses writes into the annotations of pods what it likes, and looks that no
-// address moves, nobody's traffic is touched, and all is put right.
+// podAddresses forges annotations of pods, and checks that no address moves, no other pod's traffic
+// is affected, and everything is restored.
 func (s *suite) podAddresses(t *testing.T) {
 	t.Run("Created", s.madeUpPod)
 	t.Run("Edited", s.editedPod)
@@ -28,13 +28,13 @@ func (s *suite) podAddresses(t *testing.T) {
 	t.Run("Restart", s.annotationsAtRestart)
 }
 
-// says is an annotation that names addresses.
+// says returns an annotation with addresses.
 func says(mac string, addrs ...string) string {
 	text, _ := json.Marshal(map[string]any{"default": map[string]any{"ip_addresses": addrs, "mac_address": mac}})
 	return string(text)
 }
 
-// madeUp creates a pod with labels that says something of itself, on a node.
+// madeUp creates a pod with labels and a forged annotation on a node.
 func (s *suite) madeUp(t *testing.T, name, node, annotation string, labels map[string]string) {
 	t.Helper()
 	pod := lab.ServerPod(name, "", labels)
@@ -52,7 +52,7 @@ func (s *suite) madeUp(t *testing.T, name, node, annotation string, labels map[s
 	})
 }
 
-// port is what the databases have for the port of a pod.
+// port returns the addresses of a pod's port in the database.
 func (s *suite) port(t *testing.T, pod string) string {
 	t.Helper()
 	return strings.TrimSpace(must(t, func(ctx context.Context) (string, error) {
@@ -60,7 +60,7 @@ func (s *suite) port(t *testing.T, pod string) string {
 	}))
 }
 
-// said is the annotation of a pod.
+// said returns the annotation of a pod.
 func (s *suite) said(t *testing.T, pod string) string {
 	t.Helper()
 	p, err := s.Kube.CoreV1().Pods(lab.Namespace).Get(t.Context(), pod, metav1.GetOptions{})
@@ -90,8 +90,8 @@ func (s *suite) refused(t *testing.T, pod string) {
 	}
 }
 
-// madeUpPod asks for the MAC address of the router and three addresses, and gets what
-// every pod gets.
+// madeUpPod requests the MAC address of the router and three addresses, and must get what every pod
+// gets.
 func (s *suite) madeUpPod(t *testing.T) {
 	all, err := s.Nodes(t.Context())
 	if err != nil {
@@ -131,8 +131,8 @@ func (s *suite) madeUpPod(t *testing.T) {
 	s.refused(t, "greedy")
 }
 
-// editedPod writes a neighbour's address into the annotation of a pod that runs, in a
-// loop, while both have connections.
+// editedPod repeatedly writes a neighbor's address into the annotation of a running pod while both
+// have connections.
 func (s *suite) editedPod(t *testing.T) {
 	thief, victim := s.servers["b"], s.servers["b2"]
 	good, before, theirs := s.said(t, thief.Name), s.port(t, thief.Name), s.port(t, victim.Name)
@@ -174,9 +174,9 @@ func (s *suite) editedPod(t *testing.T) {
 	s.refused(t, thief.Name)
 }
 
-// podOfNoNode has a pod that no node runs name a victim's address, where an EgressIP on
-// a secondary network selects it. A pod that comes later shows that the node would have
-// had a rule for it by then.
+// podOfNoNode has pods that no node runs claim addresses of a victim in their annotations, with an
+// EgressIP on a secondary network that selects them. A pod created later shows that the node would
+// have rules for them by then.
 func (s *suite) podOfNoNode(t *testing.T) {
 	client, err := versioned.NewForConfig(s.RESTConfig())
 	if err != nil {
@@ -241,7 +241,7 @@ func (s *suite) podOfNoNode(t *testing.T) {
 	}
 }
 
-// annotationsAtRestart restarts the master: nothing is written.
+// annotationsAtRestart restarts the master: nothing may be written.
 func (s *suite) annotationsAtRestart(t *testing.T) {
 	written := func() string {
 		pods, err := s.Kube.CoreV1().Pods(lab.Namespace).List(t.Context(), metav1.ListOptions{})

@@ -19,14 +19,14 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// latePort is that of the server behind the gateways for the pods of a late policy.
+// latePort is the port of the server behind the gateways for the pods of a late policy.
 const latePort = 7060
 
-// handedOver are the gaps where a node hands its egress addresses over and gets them back.
+// handedOver are the gaps allowed when a node hands its egress addresses over and gets them back.
 var handedOver = gaps{noticed, noticed, noticed}
 
-// upgraded are the workloads in the order in which a step of an upgrade has another version,
-// with the gaps that are allowed and what is measured.
+// upgraded are the workloads that a step of an upgrade replaces, with the gaps that are allowed and
+// what is measured.
 var upgraded = map[string]struct {
 	allowed gaps
 	figure  string
@@ -39,7 +39,7 @@ var upgraded = map[string]struct {
 	"Deployment/ovnkube-pki":    {none, "upgrade of ovnkube-pki", figures.Undisturbed},
 }
 
-// version is what the manifests of one version have, with this cluster's settings.
+// version is the rendered manifests of a version, with this cluster's settings.
 type version struct {
 	tag, crds string // the tag of the image
 	objects   []unstructured.Unstructured
@@ -50,15 +50,15 @@ type upgrade struct {
 	*faultTest
 	policies         *gatewayTest
 	earlier, present version
-	// commit is that of the earlier version.
+	// commit is the commit of the earlier version.
 	commit string
 }
 
-// TestUpgrade installs the manifests and the image of an earlier version, which are in
-// UPGRADE_DIR as test/e2e/upgrade.sh makes them, and has the workloads get the present ones,
-// and go back, nodes first, the master first, and all at once. Whichever is the newer one, masters and
-// nodes work together: new EgressIPs, EgressServices and policies come into force. No
-// packet has a wrong source, and a master keeps the rows of the other version.
+// TestUpgrade installs the manifests and the image of an earlier version, which test/e2e/upgrade.sh
+// has written to UPGRADE_DIR, upgrades the workloads to the present version, and downgrades them:
+// nodes first, the master first, and all at once. Whichever is newer, masters and nodes work
+// together: new EgressIPs, EgressServices and policies take effect. No packet has a wrong source,
+// and a master keeps the rows of the other version.
 func TestUpgrade(t *testing.T) {
 	dir := os.Getenv("UPGRADE_DIR")
 	if dir == "" {
@@ -126,9 +126,9 @@ func readKustomization(path string) (map[string]any, error) {
 	return k, yaml.Unmarshal(text, &k)
 }
 
-// render writes an overlay of a version's manifests to a directory, with the settings that
-// kin has given the cluster and a tag of the image, and renders it. The settings have the
-// keys of both versions, as they have to while a cluster is of both.
+// render writes an overlay of a version's manifests to a directory, with the settings that kin gave
+// the cluster and an image tag, and renders it. The settings have the keys of both versions, as
+// they must while a cluster runs both.
 func render(ctx context.Context, l *lab.Lab, settings map[string]any, tag, dist, dir string) (version, error) {
 	v := version{tag: tag, crds: filepath.Join(dist, "crds")}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -178,7 +178,7 @@ func render(ctx context.Context, l *lab.Lab, settings map[string]any, tag, dist,
 	}
 }
 
-// apply applies the objects of a version for which a function says so.
+// apply applies the objects of a version for which a function returns true.
 func (u *upgrade) apply(t *testing.T, v version, want func(name string) bool) {
 	t.Helper()
 	list := unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}}
@@ -201,16 +201,16 @@ func (u *upgrade) apply(t *testing.T, v version, want func(name string) bool) {
 	u.kubectl(t, "apply", "--filename", path)
 }
 
-// define applies all of a version but the workloads: definitions, roles, policies of
-// admission, settings.
+// define applies everything of a version except the workloads: definitions, roles, admission
+// policies, settings.
 func (u *upgrade) define(t *testing.T, v version) {
 	t.Helper()
 	u.kubectl(t, "apply", "--filename", v.crds)
 	u.apply(t, v, func(name string) bool { _, ok := upgraded[name]; return !ok })
 }
 
-// pass has the workloads be of a version, one after the other. After each the cluster takes
-// changes, after those that the versions differ in changes of every kind.
+// pass switches the workloads to a version, one after the other. After each the cluster must take
+// changes; after the master and the nodes' ovnkube, changes of every kind.
 func (u *upgrade) pass(t *testing.T, v version, workloads []string) {
 	for _, workload := range workloads {
 		t.Run(strings.ToLower(filepath.Base(workload)), func(t *testing.T) {
@@ -241,7 +241,7 @@ func (u *upgrade) pass(t *testing.T, v version, workloads []string) {
 	}
 }
 
-// atOnce is what one kubectl apply does.
+// atOnce upgrades everything at once, as a single kubectl apply does.
 func (u *upgrade) atOnce(t *testing.T) {
 	u.suffers(t, handedOver, func() {
 		u.define(t, u.present)
@@ -258,7 +258,7 @@ func (u *upgrade) atOnce(t *testing.T) {
 	u.inspect(t)
 }
 
-// record keeps how long connections stood still in what was suffered last.
+// record records how long connections stalled in the last fault.
 func (u *upgrade) record(t *testing.T, name string, b figures.Bound) {
 	t.Helper()
 	figures.Record(t, name, b, u.longest.fresh)
@@ -266,7 +266,7 @@ func (u *upgrade) record(t *testing.T, name string, b figures.Bound) {
 	figures.Record(t, name+", open connections", b, u.longest.lasting)
 }
 
-// runs fails where a workload does not run the program of a version.
+// runs fails the test if a workload does not run the program of a version.
 func (u *upgrade) runs(t *testing.T, v version, workload string) {
 	t.Helper()
 	on, port := nodes, 9410
@@ -294,7 +294,8 @@ func (u *upgrade) runs(t *testing.T, v version, workload string) {
 	}
 }
 
-// changes makes an EgressIP, an EgressService, a pod and a policy, which come into force in time.
+// changes creates an EgressIP, an EgressService, a pod and a policy, which must take effect in
+// time.
 func (u *upgrade) changes(t *testing.T) {
 	t.Run("EgressIP", u.newAddress)
 	t.Run("EgressService", u.newHost)
@@ -304,8 +305,8 @@ func (u *upgrade) changes(t *testing.T) {
 	})
 }
 
-// switches restarts the Open vSwitch of one node after the other, as its pod does that is
-// deleted and made anew.
+// switches restarts Open vSwitch on one node after the other, as when its pod is deleted and
+// recreated.
 func (u *upgrade) switches(t *testing.T) {
 	for _, node := range nodes {
 		t.Run(node, func(t *testing.T) {
@@ -325,8 +326,8 @@ func (u *upgrade) switches(t *testing.T) {
 	t.Run("Change", u.changes)
 }
 
-// adopted fails for northbound rows that say what one said before, and are others. It tells
-// what else is different: what the versions do not write alike.
+// adopted fails the test if northbound rows were replaced by other rows with the same content. It
+// logs other differences: what the versions write differently.
 func (u *upgrade) adopted(t *testing.T, before, after lab.State) {
 	t.Helper()
 	if u.moved {

@@ -20,29 +20,28 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// whatIfStep is a change that "ovnkube egress what-if" is asked about, and that is then
-// made.
+// whatIfStep is a change that "ovnkube egress what-if" is asked about, and that is then made.
 type whatIfStep struct {
 	name string
-	// objects are applied; args are other changes, and make what kubectl does for them.
+	// objects are applied; args describe other changes, which make has kubectl make.
 	objects []string
 	args    []string
 	make    [][]string
-	// then is what kubectl does afterwards, of which nothing is foretold.
+	// then is what kubectl does afterwards, without a prediction.
 	then [][]string
-	// nothing says that no row is to change.
+	// nothing reports whether no row should change.
 	nothing bool
 }
 
-// whatIfAnswer is what the test reads of the answers.
+// whatIfAnswer has the fields of the answers that the test reads.
 type whatIfAnswer struct {
 	Moves []struct{ Object, Address, From, To string } `json:"moves"`
 	Rows  []struct{ Change, Owner, Row string }        `json:"rows"`
 }
 
-// whatIf asks about one change after another, makes it, and compares the northbound
-// database with what was foretold. What a node does with an address that it held goes on
-// for a while after its EgressIP, so the tests that follow begin when nothing is left.
+// whatIf asks about one change after another, makes it, and compares the northbound database with
+// the prediction. What a node does for an address that it held outlasts the EgressIP for a while,
+// so the test waits until nothing is left before the next tests run.
 func (s *suite) whatIf(t *testing.T) {
 	before := s.steadyState(t)
 	t.Run("Changes", func(t *testing.T) {
@@ -50,7 +49,7 @@ func (s *suite) whatIf(t *testing.T) {
 		w.begin(t)
 		for i, step := range w.steps(t) {
 			if !t.Run(fmt.Sprintf("%02d %s", i+1, step.name), func(t *testing.T) { w.step(t, step) }) {
-				return // what follows depends on it
+				return // later steps depend on it
 			}
 		}
 	})
@@ -59,14 +58,14 @@ func (s *suite) whatIf(t *testing.T) {
 
 type whatIfTest struct{ *suite }
 
-// The object names and labels of the test, in the namespace of all pods.
+// The names and labels of objects in the test, in the namespace of all pods.
 const (
 	whatIfName  = "what-if"
 	whatIfLabel = "what-if"
 )
 
-// clusterSettings are the cluster's, which "ovnkube egress" reads from the ConfigMap that the
-// manifests make.
+// clusterSettings are the settings of the cluster, which "ovnkube egress" reads from the ConfigMap
+// in the manifests.
 const clusterSettings = `[default]
 cluster-subnets=10.244.0.0/16/24,fd00:10:244::/48/64
 [kubernetes]
@@ -77,7 +76,7 @@ enable-egress-service=true
 enable-multi-external-gateway=true
 `
 
-// tellSettings makes that ConfigMap until the test ends: the daemons here have flags instead.
+// tellSettings creates that ConfigMap until the test ends: the daemons here have flags instead.
 func (s *suite) tellSettings(t *testing.T) {
 	t.Helper()
 	maps := s.Kube.CoreV1().ConfigMaps(ovnkubeAccounts)
@@ -133,7 +132,7 @@ func (w *whatIfTest) kubectl(t *testing.T, args ...string) {
 	}
 }
 
-// steps are the changes, each of which is made after the ones before it.
+// steps returns the changes, each of which is made after the previous ones.
 func (w *whatIfTest) steps(t *testing.T) []whatIfStep {
 	gateways := newGatewayTest(t, w.suite).gateways
 	ip := func(name, spec string) string {
@@ -218,7 +217,7 @@ func (w *whatIfTest) steps(t *testing.T) []whatIfStep {
 	}
 }
 
-// step asks about a change, makes it, and waits until the database is as foretold.
+// step asks about a change, makes it, and waits until the database is as predicted.
 func (w *whatIfTest) step(t *testing.T, step whatIfStep) {
 	ctx := t.Context()
 	args := slices.Clone(step.args)
@@ -265,8 +264,7 @@ func (w *whatIfTest) step(t *testing.T, step whatIfStep) {
 	}
 }
 
-// until waits for the rows, and for the statuses to be in place, unless something stays
-// unserved.
+// until waits until the database has exactly the wanted rows.
 func (w *whatIfTest) until(t *testing.T, what string, want map[string]bool, text string) {
 	t.Helper()
 	err := lab.Until(t.Context(), egressPatience, what, func(ctx context.Context) error {
@@ -313,8 +311,8 @@ func (w *whatIfTest) ask(t *testing.T, args ...string) (whatIfAnswer, string) {
 	return answer, string(out)
 }
 
-// northboundRows returns what the database has of policies, translations, routes of pods
-// and members of address sets, each in one line.
+// northboundRows returns the policies, translations, routes of pods and members of address sets in
+// the database, each on one line.
 func northboundRows(ctx context.Context, l *lab.Lab) (map[string]bool, error) {
 	all := map[string]bool{}
 	for table, columns := range whatIfColumns {
@@ -366,7 +364,7 @@ func atoms(v any) []string {
 	return all
 }
 
-// keysOfRow writes a row in a line, or each member of an address set.
+// keysOfRow formats a row as a line, or each member of an address set.
 func keysOfRow(table string, values map[string][]string) []string {
 	if table == "Address_Set" {
 		var keys []string
@@ -382,11 +380,12 @@ func keysOfRow(table string, values map[string][]string) []string {
 	return []string{strings.Join(parts, " ")}
 }
 
-// A column of a row as text: name=value, the value quoted where it has to be, or in
-// brackets.
+// columnText matches a column of a row as text: name=value, with the value quoted if necessary, or
+// in brackets.
 var columnText = regexp.MustCompile(`([a-z_]+)=("(?:[^"\\]|\\.)*"|\[[^\]]*\]|\{[^}]*\}|\S+)`)
 
-// rowKeys writes a row of an answer as northboundRows does; nothing for tables that are not compared.
+// rowKeys formats a row of an answer as northboundRows does; it returns nothing for tables that are
+// not compared.
 func rowKeys(t *testing.T, text string) []string {
 	t.Helper()
 	table, rest, _ := strings.Cut(text, " ")
