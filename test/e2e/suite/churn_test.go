@@ -165,7 +165,7 @@ func (c *churnTest) round(t *testing.T, random *rand.Rand) {
 			return c.StartSender(ctx, lab.Sender{Name: name, Node: node, Labels: labels, To: lab.OutsideAddresses, Port: churnPort + 2})
 		})
 	}
-	for _, name := range previous { // they go when their node has time for it
+	for _, name := range previous { // their node removes them in its own time
 		c.gone = append(c.gone, name)
 		act("delete "+name, func(ctx context.Context) error {
 			return c.Kube.CoreV1().Pods(lab.Namespace).Delete(ctx, name, metav1.DeleteOptions{})

@@ -268,7 +268,7 @@ func (s *suite) leaves(t *testing.T, pod string, to netip.Addr, want ...netip.Ad
 	t.Helper()
 	slices.SortFunc(want, netip.Addr.Compare)
 	connections := 4
-	if len(want) > 1 { // all of them one and the same: once in a million runs
+	if len(want) > 1 { // the chance that all have the same source is one in a million
 		connections = 21
 	}
 	err := lab.Until(t.Context(), egressPatience, fmt.Sprintf("%s to reach %s as %v", pod, to, want), func(ctx context.Context) error {
