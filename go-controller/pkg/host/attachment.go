@@ -6,35 +6,35 @@ import (
 	"slices"
 )
 
-// Attachment is what a host has on one link: what has to move when another link
+// Attachment is the configuration that the host has on one link: what has to move when another link
 // takes its place.
 type Attachment struct {
 	Addrs  []LinkAddress `json:"addrs,omitempty"`
 	Routes []LinkRoute   `json:"routes,omitempty"`
 }
 
-// LinkAddress is an address on a link as the host has configured it. Lifetimes
-// are not kept: nobody would renew them on another link.
+// LinkAddress is an address on a link as the host has configured it. Lifetimes are not kept:
+// nothing would renew them on another link.
 type LinkAddress struct {
 	Prefix        netip.Prefix `json:"prefix"`
 	Scope         int          `json:"scope,omitempty"`
 	NoPrefixRoute bool         `json:"noPrefixRoute,omitempty"`
-	// Leased says that the address came with a lifetime, from a client of DHCP or from
-	// advertisements of routers.
+	// Leased is set if the address came with a lifetime, from a DHCP client or from router
+	// advertisements.
 	Leased bool `json:"leased,omitempty"`
 }
 
-// LinkHop is one next hop of a LinkRoute with several.
+// LinkHop is one next hop of a multipath LinkRoute.
 type LinkHop struct {
-	// Link is another interface than the one the route is moved with.
+	// Link is the interface of the next hop if it is not the one that the route is moved with.
 	Link   string     `json:"link,omitempty"`
 	Via    netip.Addr `json:"via"`
 	Weight int        `json:"weight,omitempty"`
 	OnLink bool       `json:"onLink,omitempty"`
 }
 
-// LinkRoute is a route through a link as the host has configured it. An invalid
-// Via is a route on link.
+// LinkRoute is a route through a link as the host has configured it. If Via is invalid, the route
+// has no gateway.
 type LinkRoute struct {
 	Dst      netip.Prefix `json:"dst"`
 	Table    int          `json:"table"`
@@ -50,7 +50,7 @@ type LinkRoute struct {
 	Hops     []LinkHop    `json:"hops,omitempty"`
 }
 
-// SameAs reports whether two routes are the same but for the link.
+// SameAs reports whether two routes are equal apart from the link.
 func (r LinkRoute) SameAs(o LinkRoute) bool {
 	hops := slices.Equal(r.Hops, o.Hops)
 	r.Hops, o.Hops = nil, nil

@@ -6,28 +6,27 @@ import (
 	"sync"
 )
 
-// Coalescer lets one caller at a time read and write, and lets callers that waited
-// share the pass that began after they asked: a storm of requests costs two
-// passes. No mutex is held over I/O, and a caller whose context ends stops
-// waiting. R is what a pass results in.
+// Coalescer serializes passes that read and write, and lets callers that waited share the pass that
+// began after their request: a burst of requests costs two passes. No mutex is held over I/O, and a
+// caller whose context ends stops waiting. R is the result of a pass.
 type Coalescer[R any] struct {
 	token chan struct{}
 
 	mu    sync.Mutex
 	asked uint64 // counts requests
-	done  uint64 // the last request that a finished pass has covered
+	done  uint64 // the last request that a finished pass covers
 	last  R      // result of that pass
 }
 
-// NewCoalescer returns a Turn nobody has.
+// NewCoalescer returns an idle Coalescer.
 func NewCoalescer[R any]() *Coalescer[R] {
 	t := &Coalescer[R]{token: make(chan struct{}, 1)}
 	t.token <- struct{}{}
 	return t
 }
 
-// Request says that something was changed that a pass has to see. Do is then
-// called with the number it returns.
+// Request records that something has changed that a pass has to see. The number that it returns is
+// then passed to Do.
 func (t *Coalescer[R]) Request() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -35,9 +34,8 @@ func (t *Coalescer[R]) Request() uint64 {
 	return t.asked
 }
 
-// Do waits for the turn and runs pass, unless a pass that began after request
-// has finished meanwhile: then it returns that one's result. The error is that
-// of waiting only.
+// Do waits for its turn and runs pass, unless a pass that began after request has finished in the
+// meantime; then it returns the result of that pass. The error only concerns the waiting.
 func (t *Coalescer[R]) Do(ctx context.Context, request uint64, pass func(context.Context) R) (R, error) {
 	var none R
 	select {
@@ -54,7 +52,7 @@ func (t *Coalescer[R]) Do(ctx context.Context, request uint64, pass func(context
 		return last, nil
 	}
 	result := pass(ctx)
-	if ctx.Err() != nil { // cut short by its caller, it covers nobody else
+	if ctx.Err() != nil { // cut short by its own caller, it covers no other request
 		return result, nil
 	}
 	t.mu.Lock()

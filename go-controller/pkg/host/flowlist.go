@@ -1,14 +1,14 @@
 package host
 
-// FlowList holds flows of different keys, in an order of its own.
+// FlowList holds flows with distinct keys, in arbitrary order.
 type FlowList struct {
 	key  func(Flow) string
 	list []Flow
 	at   map[string]int // by key
 }
 
-// NewFlowList returns a list of flows, which key tells apart: of those with the same key it
-// has the first.
+// NewFlowList returns a list of flows. key returns the key of a flow; of several flows with the
+// same key the first is kept.
 func NewFlowList(key func(Flow) string, flows []Flow) *FlowList {
 	l := &FlowList{key: key, list: make([]Flow, 0, len(flows)), at: make(map[string]int, len(flows))}
 	for _, f := range flows {
@@ -28,7 +28,7 @@ func (l *FlowList) Flows() []Flow {
 	return l.list
 }
 
-// Get returns the flow of a key; "" where there is none.
+// Get returns the flow with a key, or "" if there is none.
 func (l *FlowList) Get(key string) Flow {
 	if l == nil {
 		return ""
@@ -39,10 +39,10 @@ func (l *FlowList) Get(key string) Flow {
 	return ""
 }
 
-// Has reports whether there is a flow of a key.
+// Has reports whether there is a flow with a key.
 func (l *FlowList) Has(key string) bool { return l.Get(key) != "" }
 
-// Put adds a flow, or puts it in the place of the one of its key.
+// Put adds a flow, or replaces the one with the same key.
 func (l *FlowList) Put(f Flow) {
 	k := l.key(f)
 	if i, ok := l.at[k]; ok {
@@ -53,7 +53,7 @@ func (l *FlowList) Put(f Flow) {
 	l.list = append(l.list, f)
 }
 
-// Delete takes the flow of a key out, if any.
+// Delete removes the flow with a key, if any.
 func (l *FlowList) Delete(key string) {
 	i, ok := l.at[key]
 	if !ok {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestFlowList: flows come and go one by one, and each is found by its key.
+// TestFlowList adds and deletes flows one by one, and each is found by its key.
 func TestFlowList(t *testing.T) {
 	first := func(f Flow) string { return string(f[:1]) }
 	l := NewFlowList(first, []Flow{"a1", "b1", "a2", "c1"})

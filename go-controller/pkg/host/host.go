@@ -8,46 +8,44 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Kernel reads and writes one kind of kernel object. List returns only what is
-// ours; Add of what exists with the same value and Delete of what is gone are no
-// errors. Where another value has to be replaced, Set deletes and adds, unless
-// the Kernel is a Replacer too. Keys are printed with fmt to order writes.
+// Kernel reads and writes one kind of kernel object. List returns only the objects that we own.
+// Adding an object that exists with the same value and deleting one that is gone are not errors. To
+// replace a value, Set deletes and adds, unless the Kernel is also a Replacer. Keys are printed
+// with fmt to order writes.
 type Kernel[K comparable, V any] interface {
 	List(context.Context) (map[K]V, error)
 	Add(context.Context, K, V) error
 	Delete(context.Context, K, V) error
 }
 
-// Replacer is a Kernel that can change an object without a moment in which it
-// is missing.
+// Replacer is a Kernel that can change an object without it being missing for a moment.
 type Replacer[K comparable, V any] interface {
 	Replace(ctx context.Context, key K, old, value V) error
 }
 
-// Canonical is a Kernel some of whose keys have several spellings. Set compares
-// the form it returns, which is the one List uses.
+// Canonical is a Kernel in which some keys can be written in several ways. Set compares the form
+// that it returns, which is the one that List uses.
 type Canonical[K comparable] interface {
 	Canonical(K) K
 }
 
-// Reducer is a Kernel some of whose keys have an effect only beside others. Reduce
-// deletes those from the union of what is wanted that have none.
+// Reducer is a Kernel in which some keys only have an effect together with others. Reduce deletes
+// the ones without effect from the union of what is wanted.
 type Reducer[K comparable, V any] interface {
 	Reduce(union map[K]V)
 }
 
-// Protocol marks ip rules and routes of ours (RTA_PROTOCOL, FRA_PROTOCOL): 79,
-// the letter O, which no routing daemon uses. "ip route show proto 79" shows them.
+// Protocol marks our ip rules and routes (RTA_PROTOCOL, FRA_PROTOCOL): 79, the letter O, which no
+// routing daemon uses. "ip route show proto 79" shows them.
 const Protocol = 79
 
-// Writer is the face of Set that features see.
+// Writer is the interface of Set that features use.
 type Writer[K comparable, V any] interface {
-	// Apply replaces what contributor wants and writes the difference. The
-	// contribution is remembered even when writing fails.
+	// Apply replaces what contributor wants and writes the difference. The contribution is
+	// remembered even if writing fails.
 	Apply(ctx context.Context, contributor string, want map[K]V) error
-	// Sweep ends the start-up phase: what no contributor wants is deleted, now
-	// and from now on. Before it, Apply deletes only what the same contributor
-	// had asked for earlier.
+	// Sweep ends the startup phase: from now on everything that no contributor wants is deleted.
+	// Before that, Apply only deletes what the same contributor had asked for earlier.
 	Sweep(ctx context.Context) error
 }
 
@@ -55,7 +53,7 @@ type Writer[K comparable, V any] interface {
 // it after "-A CHAIN ".
 type Rule string
 
-// ChainPrefix begins the name of every iptables chain of ours, and of no other.
+// ChainPrefix is the prefix of the names of all our iptables chains, and of no others.
 const ChainPrefix = "OVN-KUBE-"
 
 // ChainKey names an iptables chain.
@@ -65,15 +63,14 @@ type ChainKey struct {
 	Name   string // "OVN-KUBE-..."
 }
 
-// Jump says how a chain is reached from a built-in one.
+// Jump describes how a chain is reached from a built-in one.
 type Jump struct {
 	From  string // "POSTROUTING"
 	Match string // canonical match before "-j NAME"; empty for all packets
 }
 
-// Chain is a chain that the chain driver is to own: its whole content and the
-// jumps to it. Jumps of one built-in chain are kept at its top in the order of
-// Position.
+// Chain is a chain that the chain driver owns: its whole content and the jumps to it. The jumps are
+// kept at the top of their built-in chain in the order of Position.
 type Chain struct {
 	ChainKey
 	Jumps    []Jump
@@ -83,20 +80,20 @@ type Chain struct {
 // Rules are the rules one contributor wants, by chain, in order.
 type Rules map[ChainKey][]Rule
 
-// ChainWriter writes whole iptables chains. A chain's content is the union of
-// the contributions, ordered by contributor name, replaced atomically.
+// ChainWriter writes whole iptables chains. A chain's content is the union of the contributions,
+// ordered by contributor name, and is replaced atomically.
 //
-// Before Sweep rules that an earlier run left in a chain stay where they are.
+// Before Sweep, rules that an earlier run left in a chain stay where they are.
 type ChainWriter interface {
-	// Apply replaces what contributor wants. A chain that is not declared is an
-	// error and changes nothing. Unlike that of Writer it repairs nothing: where the
-	// contribution is the same as before, and is written, it does nothing.
+	// Apply replaces what contributor wants. Rules for an undeclared chain are an error and change
+	// nothing. Unlike Writer.Apply it repairs nothing: if the contribution has not changed and is
+	// already written, it does nothing.
 	Apply(ctx context.Context, contributor string, want Rules) error
 	// Sweep ends the start-up phase, as in Writer.
 	Sweep(ctx context.Context) error
 }
 
-// IPRule is an ip rule. Rules of our priorities and protocol number are ours.
+// IPRule is an ip rule. We own the rules with our priorities and protocol number.
 type IPRule struct {
 	Family   topology.Family
 	Priority int
@@ -108,23 +105,23 @@ type IPRule struct {
 	Table    int          // 254 is the main table
 }
 
-// Route is a route of ours, told by its protocol number.
+// Route is a route of ours, identified by its protocol number.
 type Route struct {
 	Dst   netip.Prefix // 0.0.0.0/0 or ::/0 for a default route
 	Table int          // 0 and 254 are the main table
-	Link  string       // interface name; "" where it drops
+	Link  string       // interface name; "" for a route that drops
 }
 
-// Hop is how a Route goes on.
+// Hop is the next hop of a Route.
 type Hop struct {
-	Via   netip.Addr // zero: on link, which implies its scope
+	Via   netip.Addr // zero: no gateway, which implies scope link
 	Src   netip.Addr // preferred source; zero: the kernel's choice
 	MTU   int        // bytes; 0: the link's
 	Scope int        // IPv4 only: 0 universe, 253 link
-	// OnLink: Via is a neighbour, whatever the routes say.
+	// OnLink: treat Via as a neighbour, whatever the routes say.
 	OnLink bool
-	// Drop discards what no other route of the table takes to this destination. Such a
-	// route has no link, and stays when links go.
+	// Drop discards packets to this destination that no other route of the table takes. Such a
+	// route has no link, and stays when links go away.
 	Drop bool
 }
 
@@ -134,34 +131,34 @@ type Address struct {
 	Prefix netip.Prefix
 }
 
-// AddressUse is what an Address is for.
+// AddressUse describes how an Address is used.
 type AddressUse struct {
 	// NotPreferred: the host answers for the address, but does not choose it as the
 	// source of its own connections (RFC 4862, section 5.5.4).
 	NotPreferred bool
 }
 
-// Flow is one OpenFlow flow as ovs-ofctl(8) takes it, without cookie, e.g.
+// Flow is one OpenFlow flow as ovs-ofctl(8) takes it, without a cookie, e.g.
 // "table=0,priority=100,in_port=2,ip,actions=output:1".
 type Flow string
 
-// LearnedCookie marks flows that flows of ours learn, "ovnl" in ASCII: they come and go
-// with what passes, and a FlowWriter leaves them alone.
+// LearnedCookie marks flows that our flows learn, "ovnl" in ASCII: they come and go with traffic,
+// and a FlowWriter leaves them alone.
 const LearnedCookie = 0x6f766e6c
 
-// FlowWriter owns the flows of one bridge. Before Sweep flows are only added or
-// changed, and those deleted that the same contributor had asked for earlier;
-// from Sweep on the whole bridge is replaced, in one bundle, by the union of the
-// contributions, so that flows nobody wants are gone, whoever made them.
+// FlowWriter owns the flows of one bridge. Before Sweep it only adds and changes flows, and deletes
+// those that the same contributor had asked for earlier. From Sweep on it replaces the flows of the
+// whole bridge, in one bundle, with the union of the contributions, so that flows that no
+// contributor wants disappear, whoever added them.
 type FlowWriter interface {
 	Apply(ctx context.Context, contributor string, flows []Flow) error
-	// Change takes some flows from what a contributor has asked for and adds others. It
-	// costs no more where there are many.
+	// Change removes some flows from what a contributor has asked for and adds others. Its cost
+	// does not depend on how many there are.
 	Change(ctx context.Context, contributor string, remove, add []Flow) error
 	Sweep(ctx context.Context) error
 }
 
-// Translation is a source translation: what comes from Source leaves as To.
+// Translation is a source translation: packets from Source leave with the address To.
 type Translation struct {
 	Source netip.Prefix
 	To     netip.Addr

@@ -7,12 +7,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
-// keepPause is how long Keep rests after a failure, however often it is woken.
+// keepPause is how long Keep pauses after a failure, however often it is woken.
 const keepPause = 500 * time.Millisecond
 
-// Keep calls resync every interval, and at once after each value on wake, until
-// ctx ends. Failures, a panic among them, go to report; what failed is tried again at the next turn.
-// wake may be nil. Drivers keep the kernel as wanted by it.
+// Keep calls resync every interval, and immediately after each value on wake, until ctx ends.
+// Failures, including panics, are passed to report; the next call tries again. wake may be nil.
+// Drivers use Keep to keep the kernel in the desired state.
 func Keep(ctx context.Context, interval time.Duration, wake <-chan struct{}, resync func(context.Context) error, report func(error)) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()

@@ -7,8 +7,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
 )
 
-// TestRepaired: what others removed or changed counts once it is put right, and nothing
-// that contributors want otherwise.
+// TestRepaired checks that what others removed or changed counts once it is repaired, and that
+// nothing counts because contributors changed what they want.
 func TestRepaired(t *testing.T) {
 	k := hostfake.NewKernel(map[int]string{1: "left"})
 	s := newSet(k)
@@ -41,7 +41,7 @@ func TestRepaired(t *testing.T) {
 	apply(map[int]string{1: "z", 2: "y"})
 	want(2)
 
-	// What cannot be put right is none.
+	// What cannot be repaired does not count.
 	k.Drop(1)
 	k.Fail = func(op string, _ int) error {
 		if op == "add" {

@@ -10,9 +10,9 @@ import (
 // Not negates a match of Spec that is a string, e.g. Not("ovn-k8s-mp0").
 func Not(value string) string { return "!" + value }
 
-// Spec is an iptables rule in parts. Rule renders it in the canonical form of
-// iptables-save; zero parts match everything. Planners fill in a Spec, so that
-// no rule is ever written in a form that reads back differently.
+// Spec is an iptables rule in parts. Rule renders it in the canonical form of iptables-save; zero
+// parts match everything. Planners fill in a Spec, so that no rule is written in a form that reads
+// back differently.
 type Spec struct {
 	Src, Dst       netip.Prefix
 	NotSrc, NotDst bool
@@ -22,15 +22,15 @@ type Spec struct {
 	SrcType        string // addrtype: "LOCAL", may be Not
 	DstType        string
 	CTState        string // "DNAT", "RELATED,ESTABLISHED"; may be Not
-	Reply          bool   // in the direction of replies of its connection
-	// OrigDst and OrigDstPort are where the first packet of the connection was for, before any
-	// translation; zero: anywhere. The port needs Protocol.
+	Reply          bool   // in the reply direction of its connection
+	// OrigDst and OrigDstPort are the destination of the first packet of the connection, before any
+	// translation; zero: any. The port needs Protocol.
 	OrigDst     netip.Addr
 	OrigDstPort uint16
 	Mark        uint32 // exact fwmark; 0 matches any
 	Unmarked    bool   // no fwmark
-	// Probability in (0,1) matches that part of the packets at random; 0 and
-	// values from 1 on match all.
+	// Probability in (0,1) matches this fraction of the packets at random; 0 and values from 1 on
+	// match all.
 	Probability float64
 	Comment     string
 	Target      Target
@@ -47,7 +47,7 @@ const (
 	Masquerade Target = "MASQUERADE"
 )
 
-// The fwmark of a packet as its connection's mark, and back.
+// SaveMark copies the fwmark of a packet to its connection's mark, RestoreMark the other way round.
 const (
 	SaveMark    Target = "CONNMARK --save-mark --nfmask 0xffffffff --ctmask 0xffffffff"
 	RestoreMark Target = "CONNMARK --restore-mark --nfmask 0xffffffff --ctmask 0xffffffff"
@@ -73,8 +73,8 @@ func SetMark(mark uint32) Target {
 	return Target(fmt.Sprintf("MARK --set-xmark %#x/0xffffffff", mark))
 }
 
-// SNAT is the rule that gives packets from src the source address to, with a
-// comment that says on whose behalf.
+// SNAT returns the rule that gives packets from src the source address to, with a comment that says
+// on whose behalf.
 func SNAT(src netip.Prefix, to netip.Addr, comment string) Rule {
 	return Spec{Src: src, Comment: comment, Target: SNATTo(to)}.Rule()
 }
@@ -150,12 +150,12 @@ func probability(p float64) string {
 	return fmt.Sprintf("%.11f", math.Round(p*unit)/unit)
 }
 
-// maxComment is what the kernel takes of a comment, in bytes.
+// maxComment is the maximum length of a comment in the kernel, in bytes.
 const maxComment = 255
 
-// quote prints a comment as iptables-save does: bare where it is a plain word,
-// else in double quotes with quotes and backslashes escaped. What the kernel
-// would refuse is cut off, and control characters become spaces.
+// quote prints a comment as iptables-save does: unquoted if it is a plain word, otherwise in double
+// quotes with quotes and backslashes escaped. Comments that are too long for the kernel are
+// truncated, and control characters become spaces.
 func quote(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' {

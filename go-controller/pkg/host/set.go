@@ -11,33 +11,33 @@ import (
 	"sync/atomic"
 )
 
-// Set keeps one kind of kernel object as the union of what several contributors
-// want. It reads back what is there before each write, so it repairs what others
-// changed and writes nothing when nothing differs.
+// Set keeps one kind of kernel object equal to the union of what several contributors want. It
+// lists the objects before each write, so it repairs what others have changed and writes nothing if
+// nothing differs.
 //
-// Where two contributors want one key with different values, the contributor
-// whose name sorts first wins, whatever the order of the calls. Reads and writes
-// of the kernel are serialised; one pass serves every Apply that waited for it.
+// If two contributors want one key with different values, the contributor whose name sorts first
+// wins, whatever the order of the calls. Reads and writes of the kernel are serialized; one pass
+// serves every Apply that waited for it.
 type Set[K comparable, V any] struct {
 	name   string
 	kernel Kernel[K, V]
 	equal  func(a, b V) bool
 	passes *Coalescer[outcome[K]]
 
-	mu    sync.Mutex // guards what follows, never held over I/O
+	mu    sync.Mutex // guards the fields below, never held over I/O
 	want  map[string]map[K]V
 	gone  map[K]dropped // dropped by a contributor: deleted even before Sweep
 	drops uint64
 	swept bool
 
-	settled  map[K]V // what the last pass left in the kernel; of write, which runs once at a time
+	settled  map[K]V // what the last pass left in the kernel; only used by write, which never runs concurrently
 	repaired atomic.Uint64
 }
 
-// dropped is a key that is to be deleted since a contributor does not want it any more.
+// dropped is a key that has to be deleted because a contributor no longer wants it.
 type dropped struct {
-	by string // who hears of its errors until it is gone
-	at uint64 // the count of drops
+	by string // the contributor that gets its errors until it is deleted
+	at uint64 // value of Set.drops at that time
 }
 
 // outcome is how a pass ended.
@@ -46,7 +46,7 @@ type outcome[K comparable] struct {
 	failed map[K]error // keys that could not be written
 }
 
-// errors joins those errors that concern the caller.
+// errors joins the errors of the keys that concern the caller.
 func (o outcome[K]) errors(concerns func(K) bool) error {
 	if o.broken != nil {
 		return o.broken
@@ -60,8 +60,8 @@ func (o outcome[K]) errors(concerns func(K) bool) error {
 	return errors.Join(errs...)
 }
 
-// NewSet returns an empty Set over kernel. name is used in errors, e.g.
-// "routes". equal compares the value that is wanted with the one listed.
+// NewSet returns an empty Set over kernel. name is used in errors, e.g. "routes". equal compares
+// the desired value with the listed one.
 func NewSet[K comparable, V any](name string, kernel Kernel[K, V], equal func(want, have V) bool) *Set[K, V] {
 	return &Set[K, V]{
 		name: name, kernel: kernel, equal: equal,
@@ -71,15 +71,14 @@ func NewSet[K comparable, V any](name string, kernel Kernel[K, V], equal func(wa
 	}
 }
 
-// Apply implements Writer. It returns the errors of the keys that contributor
-// wants, and of those it dropped as long as they are not deleted; those of others' keys
-// are theirs to hear.
+// Apply implements Writer. It returns the errors of the keys that contributor wants, and of those
+// that it dropped and that are not deleted yet, but not the errors of other contributors' keys.
 func (s *Set[K, V]) Apply(ctx context.Context, contributor string, want map[K]V) error {
 	mine := s.contribute(contributor, want)
 	return s.pass(ctx, func(k K) bool { return mine[k] })
 }
 
-// contribute takes over a contribution and returns the keys it is about.
+// contribute records a contribution and returns the keys that it concerns.
 func (s *Set[K, V]) contribute(contributor string, want map[K]V) map[K]bool {
 	if c, ok := s.kernel.(Canonical[K]); ok {
 		canonical := make(map[K]V, len(want))
@@ -127,8 +126,8 @@ func (s *Set[K, V]) Resync(ctx context.Context) error {
 	return s.pass(ctx, func(K) bool { return true })
 }
 
-// pass makes sure that what was asked for until now is written, and returns the
-// errors of the keys that concern the caller.
+// pass makes sure that everything requested so far is written, and returns the errors of the keys
+// that concern the caller.
 func (s *Set[K, V]) pass(ctx context.Context, concerns func(K) bool) error {
 	result, err := s.passes.Do(ctx, s.passes.Request(), s.write)
 	if err != nil {
@@ -137,7 +136,7 @@ func (s *Set[K, V]) pass(ctx context.Context, concerns func(K) bool) error {
 	return result.errors(concerns)
 }
 
-// write does one pass; the caller has the turn.
+// write does one pass. It is never called concurrently.
 func (s *Set[K, V]) write(ctx context.Context) outcome[K] {
 	s.mu.Lock()
 	union, gone, swept, drops := s.union(), maps.Clone(s.gone), s.swept, s.drops
@@ -153,7 +152,7 @@ func (s *Set[K, V]) write(ctx context.Context) outcome[K] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k := range gone {
-		// A key dropped again since the pass began stays to be deleted.
+		// A key that was dropped again after the pass began remains to be deleted.
 		if result.failed[k] == nil && s.gone[k].at <= drops {
 			delete(s.gone, k)
 		}
@@ -161,8 +160,8 @@ func (s *Set[K, V]) write(ctx context.Context) outcome[K] {
 	return result
 }
 
-// countRepairs counts what the pass before had left as it is wanted still, and this one did
-// not find.
+// countRepairs counts the objects that the previous pass had left as they are still wanted, and
+// that this pass found missing or changed.
 func (s *Set[K, V]) countRepairs(union, have map[K]V, failed map[K]error) {
 	settled := union
 	if len(failed) > 0 {
@@ -181,23 +180,23 @@ func (s *Set[K, V]) countRepairs(union, have map[K]V, failed map[K]error) {
 	s.settled = settled
 }
 
-// Wanted returns what is wanted.
+// Wanted returns the union of what contributors want.
 func (s *Set[K, V]) Wanted() map[K]V {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.union()
 }
 
-// Repaired counts the objects that somebody else had changed or removed and that were
-// written again.
+// Repaired returns how many objects were written again because somebody else had changed or removed
+// them.
 func (s *Set[K, V]) Repaired() uint64 { return s.repaired.Load() }
 
-// diff carries out the difference between union and have and returns the keys
-// that failed. Adds that fail are tried again as long as others succeed, since
-// one object may need another (a route its gateway's link route).
+// diff writes the difference between union and have and returns the keys that failed. Adds that
+// fail are retried as long as others succeed, since one object may need another (a route needs the
+// link route to its gateway).
 func (s *Set[K, V]) diff(ctx context.Context, union, have map[K]V, mayDelete func(K) bool) map[K]error {
 	failed := map[K]error{}
-	for _, k := range slices.Backward(ordered(have)) { // what was added last goes first
+	for _, k := range slices.Backward(ordered(have)) { // in reverse order of adding
 		if _, ok := union[k]; ok || !mayDelete(k) {
 			continue
 		}
@@ -259,15 +258,15 @@ func (s *Set[K, V]) union() map[K]V {
 	return all
 }
 
-// Contributors lists who wants something, sorted.
+// Contributors returns the names of the contributors that want something, sorted.
 func (s *Set[K, V]) Contributors() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Sorted(maps.Keys(s.want))
 }
 
-// ordered returns the keys of m in the order of their printed form, so that the
-// same difference is always written in the same order.
+// ordered returns the keys of m in the order of their printed form, so that the same difference is
+// always written in the same order.
 func ordered[K comparable, V any](m map[K]V) []K {
 	type printed struct {
 		key  K

@@ -25,7 +25,7 @@ func newSet(k host.Kernel[int, string]) *set {
 	return host.NewSet("things", k, func(a, b string) bool { return a == b })
 }
 
-// model is what a Set must do, without a kernel that can be late or fail.
+// model is a reference implementation of Set without a kernel that can be slow or fail.
 type model struct {
 	have  map[int]string
 	want  map[string]map[int]string
@@ -64,9 +64,9 @@ func contribution(r *rand.Rand) map[int]string {
 	return want
 }
 
-// TestSetAgainstModel runs random histories: contributions, edits behind the
-// Set's back, the end of the start-up phase. After each step the kernel must be
-// as the model says, and doing the step again must write nothing.
+// TestSetAgainstModel runs random sequences of contributions, edits behind the Set's back and the
+// end of the startup phase. After each step the kernel must be as the model says, and repeating the
+// step must write nothing.
 func TestSetAgainstModel(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -122,8 +122,8 @@ func TestSetAgainstModel(t *testing.T) {
 
 var errBroken = errors.New("broken")
 
-// TestSetFailures: a key that cannot be written stops no other, is heard of by
-// who wants it, and is written as soon as that works.
+// TestSetFailures: a key that cannot be written does not block others, its error is returned to
+// whoever wants it, and it is written as soon as that works.
 func TestSetFailures(t *testing.T) {
 	k := hostfake.NewKernel[int, string](nil)
 	broken := true
@@ -152,8 +152,8 @@ func TestSetFailures(t *testing.T) {
 	}
 }
 
-// TestSetForgetsNoDrop: what was dropped while deleting failed is deleted later,
-// before Sweep too.
+// TestSetForgetsNoDrop: a dropped key that could not be deleted is deleted later, also before
+// Sweep.
 func TestSetForgetsNoDrop(t *testing.T) {
 	k := hostfake.NewKernel(map[int]string{9: "left"})
 	broken := false
@@ -180,7 +180,7 @@ func TestSetForgetsNoDrop(t *testing.T) {
 	}
 }
 
-// TestSetDependencies: an object that needs another is written whatever the order.
+// TestSetDependencies: an object that depends on another is written whatever the order.
 func TestSetDependencies(t *testing.T) {
 	k := hostfake.NewKernel[int, string](nil)
 	k.Fail = func(op string, key int) error {
@@ -201,7 +201,7 @@ func TestSetDependencies(t *testing.T) {
 	}
 }
 
-// guarded is a Kernel that fails the test when used by two at a time.
+// guarded is a Kernel that fails the test if it is used concurrently.
 type guarded struct {
 	*kernel
 	t     *testing.T
@@ -221,7 +221,7 @@ func (g *guarded) List(ctx context.Context) (map[int]string, error) {
 	return g.kernel.List(ctx)
 }
 
-// TestSetStorm: contributions that come in while a pass runs share the next one.
+// TestSetStorm: contributions that arrive during a pass share the next one.
 func TestSetStorm(t *testing.T) {
 	g := &guarded{kernel: hostfake.NewKernel[int, string](nil), t: t, gate: make(chan struct{})}
 	s := newSet(g)
@@ -240,15 +240,15 @@ func TestSetStorm(t *testing.T) {
 	if n := len(g.Objects()); n != contributors {
 		t.Errorf("%d objects, want %d", n, contributors)
 	}
-	// One pass that was held, one for all that came meanwhile, and some for those
-	// that had contributed but not yet asked.
+	// One pass that was held, one for everything that arrived in the meantime, and some for
+	// contributors that had contributed but not yet requested a pass.
 	if n := g.lists.Load(); n > contributors/2 {
 		t.Errorf("%d passes for a storm", n)
 	}
 }
 
-// TestSetWaitEnds: who waits for the turn stops waiting when its context ends,
-// and its contribution is written by the next pass.
+// TestSetWaitEnds: a caller stops waiting when its context ends, and its contribution is written by
+// the next pass.
 func TestSetWaitEnds(t *testing.T) {
 	g := &guarded{kernel: hostfake.NewKernel[int, string](nil), t: t, gate: make(chan struct{})}
 	s := newSet(g)
@@ -272,8 +272,8 @@ func TestSetWaitEnds(t *testing.T) {
 	}
 }
 
-// TestSetDropIsOwed: who dropped a key hears that it cannot be deleted each time it asks,
-// not only the first: it tries again until the key is gone.
+// TestSetDropIsOwed: a contributor that dropped a key gets the error of its deletion from every
+// call, not only the first one, until the key is deleted.
 func TestSetDropIsOwed(t *testing.T) {
 	for _, op := range []string{"list", "delete"} {
 		kernel := hostfake.NewKernel[int, string](nil)
@@ -306,9 +306,8 @@ func TestSetDropIsOwed(t *testing.T) {
 	}
 }
 
-// TestSetDropDuringPass: what its last contributor drops while a pass runs, because
-// another one has dropped it, is deleted by the next pass, before everybody has
-// contributed, too.
+// TestSetDropDuringPass: a key whose last contributor drops it while a pass runs because another
+// one has dropped it is deleted by the next pass, even before everybody has contributed.
 func TestSetDropDuringPass(t *testing.T) {
 	kernel := hostfake.NewKernel[int, string](nil)
 	s := newSet(kernel)

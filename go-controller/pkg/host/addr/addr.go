@@ -1,13 +1,11 @@
-// Package addr is the driver of addresses on host links, host.Kernel of
-// host.Address.
+// Package addr is the driver for addresses on host links, the host.Kernel of host.Address.
 //
-// An address carries no mark of its owner. Ours are the addresses of links that
-// are ours as a whole (the management port) and, on links of the host, those
-// that were recorded as ours before they were added (in an annotation of the
-// node). Link-local addresses are the kernel's and never ours.
+// An address carries no mark of its owner. We own the addresses on links that are entirely ours
+// (the management port) and, on links of the host, those that were recorded as ours before they
+// were added (in an annotation of the node). Link-local addresses belong to the kernel and are
+// never ours.
 //
-// Callers: the node's management port and the node side of EgressIP, through a
-// host.Set.
+// Callers: the node's management port and the node side of EgressIP, through a host.Set.
 package addr
 
 import (
@@ -35,9 +33,8 @@ type Kernel struct {
 
 var _ host.Kernel[host.Address, host.AddressUse] = Kernel{}
 
-// New returns a Kernel to which all addresses on links belong, and on other
-// links those that recorded lists, where they stand alone (/32, /128). recorded
-// may be nil.
+// New returns a Kernel that owns all addresses on links, and on other links the single addresses
+// (/32, /128) that recorded returns. recorded may be nil.
 func New(recorded func() []netip.Addr, links ...string) Kernel {
 	k := Kernel{links: map[string]bool{}, recorded: recorded}
 	for _, l := range links {
@@ -84,8 +81,8 @@ func (k Kernel) List(context.Context) (map[host.Address]host.AddressUse, error) 
 	return out, nil
 }
 
-// Add implements host.Kernel. An IPv6 address is usable at once: nobody else can
-// have it, so duplicate address detection would only cost a second.
+// Add implements host.Kernel. An IPv6 address is usable at once: nobody else can have it, so
+// duplicate address detection would only cost a second.
 func (k Kernel) Add(_ context.Context, a host.Address, use host.AddressUse) error {
 	dev, err := netlink.LinkByName(a.Link)
 	if err != nil {
@@ -96,7 +93,7 @@ func (k Kernel) Add(_ context.Context, a host.Address, use host.AddressUse) erro
 		out.Flags = unix.IFA_F_NODAD
 	}
 	if use.NotPreferred {
-		out.ValidLft = math.MaxUint32 // without end; preferred for no time
+		out.ValidLft = math.MaxUint32 // valid forever, but never preferred
 	}
 	if err := netlink.AddrReplace(dev, out); err != nil {
 		return err

@@ -22,7 +22,7 @@ func TestAddresses(t *testing.T) {
 	ns.Run("ip", "addr", "add", "2001:db8::10/64", "dev", "eth1", "nodad")
 	ns.Run("ip", "addr", "add", "2001:db8::50/128", "dev", "eth1") // as an earlier version added it
 	ns.Run("ip", "addr", "add", "192.0.2.99/32", "dev", "eth1")    // recorded by an earlier run
-	ns.Run("ip", "addr", "add", "10.244.9.2/24", "dev", "mp0")     // of an earlier subnet
+	ns.Run("ip", "addr", "add", "10.244.9.2/24", "dev", "mp0")     // from an earlier subnet
 	ns.Run("ip", "addr", "add", "fd00:9::2/64", "dev", "mp0")
 
 	recorded := []netip.Addr{netip.MustParseAddr("192.0.2.10"), netip.MustParseAddr("192.0.2.99"),

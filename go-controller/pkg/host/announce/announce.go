@@ -12,22 +12,23 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// repeats is when an address is announced again, counted from the time before.
+// repeats are the delays before an address is announced again, each counted from the previous
+// announcement.
 var repeats = []time.Duration{100 * time.Millisecond, 400 * time.Millisecond, time.Second, 3 * time.Second}
 
-// Announcer announces addresses. The zero Announcer is ready.
+// Announcer announces addresses. The zero Announcer is ready to use.
 type Announcer struct {
 	mu      sync.Mutex
 	running map[netip.Addr]*announcement
 }
 
-// announcement is the announcing of one address.
+// announcement is the ongoing announcement of one address.
 type announcement struct {
 	stop, ended chan struct{}
 }
 
-// Start announces that addr is at a link's MAC address: now, and a few times more
-// in the background. An error is about the first time.
+// Start announces that addr is at a link's MAC address: immediately, and a few more times in the
+// background. An error concerns the first announcement.
 func (a *Announcer) Start(link string, addr netip.Addr) error {
 	a.Stop(addr)
 	dev, err := netlink.LinkByName(link)
@@ -55,8 +56,8 @@ func (a *Announcer) Start(link string, addr netip.Addr) error {
 	return nil
 }
 
-// Ask asks once, as the host from at a link's MAC address, where a neighbour is. What
-// hears the answer beside the host learns it, too. Nobody waits for it.
+// Ask asks once for the MAC address of a neighbour, as the host with the address from and a link's
+// MAC address. Others that hear the answer learn it, too. Ask does not wait for it.
 func (a *Announcer) Ask(link string, from, neighbour netip.Addr) error {
 	dev, err := netlink.LinkByName(link)
 	if err != nil {
@@ -73,7 +74,7 @@ func (a *Announcer) Ask(link string, from, neighbour netip.Addr) error {
 	return nil
 }
 
-// Stop ends the announcing of addr. When it has returned nothing more is sent.
+// Stop stops announcing addr. Nothing is sent after it has returned.
 func (a *Announcer) Stop(addr netip.Addr) {
 	a.mu.Lock()
 	c := a.running[addr]
@@ -102,11 +103,11 @@ func (c *announcement) run(s socket, messages [][]byte, addr netip.Addr, link st
 	}
 }
 
-// socket sends frames through one link.
+// socket sends frames on one link.
 type socket struct{ fd, link int }
 
 func open(link int) (socket, error) {
-	// Protocol 0: it receives nothing.
+	// Protocol 0: receives nothing.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return socket{}, fmt.Errorf("open a packet socket: %w", err)

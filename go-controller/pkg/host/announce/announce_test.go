@@ -13,8 +13,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
 
-// neighbours makes two hosts on one wire: the test's namespace is the neighbour,
-// with link near0; far0 of another namespace is where addresses come to.
+// neighbours makes two hosts on one wire: the test's namespace is the neighbour, with link near0;
+// addresses move to far0 in another namespace.
 func neighbours(t *testing.T) *netnstest.NS {
 	t.Helper()
 	ns := netnstest.New(t)
@@ -24,8 +24,8 @@ func neighbours(t *testing.T) *netnstest.NS {
 	return ns
 }
 
-// TestNeighbour has a real kernel believe that an address moved: it knows it at
-// another MAC address before.
+// TestNeighbour makes a real kernel believe that an address moved that it knew at another MAC
+// address.
 func TestNeighbour(t *testing.T) {
 	ns := neighbours(t)
 	far, err := netlink.LinkByName("far0")
@@ -45,7 +45,7 @@ func TestNeighbour(t *testing.T) {
 	}
 }
 
-// TestRepeat announces several times, and never again once stopped.
+// TestRepeat checks that an address is announced several times, and no more once stopped.
 func TestRepeat(t *testing.T) {
 	neighbours(t)
 	addr := netip.MustParseAddr("172.18.0.33")
@@ -84,8 +84,8 @@ func TestErrors(t *testing.T) {
 	a.Stop(addr) // nothing to stop
 }
 
-// listen returns a function that counts the ARP frames that have come in by a
-// link since it was last called.
+// listen returns a function that counts the ARP frames that have arrived on a link since it was
+// last called.
 func listen(t *testing.T, link string) func() int {
 	t.Helper()
 	dev, err := netlink.LinkByName(link)

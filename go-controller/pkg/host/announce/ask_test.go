@@ -10,7 +10,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
-// TestAsk has a real kernel be asked: it knows then who has asked, and answers.
+// TestAsk asks a real kernel: it answers and has learned the address of the host that asked.
 func TestAsk(t *testing.T) {
 	ns := neighbours(t)
 	far, err := netlink.LinkByName("far0")

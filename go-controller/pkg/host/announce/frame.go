@@ -8,31 +8,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Numbers of the protocols, from their RFCs.
+// Protocol numbers from the RFCs.
 const (
 	arpRequest = 1
 	arpReply   = 2
 
 	protocolICMPv6  = 58
-	hopLimit        = 255 // what neighbour discovery must have
+	hopLimit        = 255 // required by neighbor discovery
 	solicitation    = 135
 	advertisement   = 136
-	override        = 0x20000000 // replaces what the neighbour knows
+	override        = 0x20000000 // replaces the neighbour's existing entry
 	optionSource    = 1
 	optionLinkLayer = 2
 )
 
 var (
 	broadcast = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-	// allNodes is where unsolicited advertisements go, and its Ethernet address.
+	// allNodes is the destination of unsolicited advertisements, and allNodesMAC its Ethernet
+	// address.
 	allNodes    = netip.MustParseAddr("ff02::1")
 	allNodesMAC = net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}
 )
 
-// frames returns the Ethernet frames that say that addr is at mac.
+// frames returns the Ethernet frames that announce addr at mac.
 func frames(mac net.HardwareAddr, addr netip.Addr) [][]byte {
 	if addr.Is4() {
-		// Some listen to requests only, some to replies only.
+		// Some hosts only listen to requests, some only to replies.
 		return [][]byte{arp(mac, addr, arpRequest), arp(mac, addr, arpReply)}
 	}
 	return [][]byte{advert(mac, addr)}
@@ -43,8 +44,7 @@ func ethernet(to, from net.HardwareAddr, protocol uint16) []byte {
 	return binary.BigEndian.AppendUint16(frame, protocol)
 }
 
-// question returns the frame by which from, at mac, asks for the MAC address of
-// neighbour.
+// question returns the frame with which from, at mac, asks for the MAC address of neighbour.
 func question(mac net.HardwareAddr, from, neighbour netip.Addr) []byte {
 	if from.Is4() {
 		return arpOf(arpRequest, mac, from, make(net.HardwareAddr, 6), neighbour)
@@ -59,7 +59,7 @@ func question(mac net.HardwareAddr, from, neighbour netip.Addr) []byte {
 	return discovery(mac, from, to, netip.AddrFrom16(group), message)
 }
 
-// arp is gratuitous: sender and target are the same address.
+// arp returns a gratuitous ARP packet: sender and target are the same address.
 func arp(mac net.HardwareAddr, addr netip.Addr, operation uint16) []byte {
 	target := make(net.HardwareAddr, 6)
 	if operation == arpReply {
@@ -76,7 +76,7 @@ func arpOf(operation uint16, mac net.HardwareAddr, sender netip.Addr, targetMAC 
 	return append(append(frame, targetMAC...), target.AsSlice()...)
 }
 
-// advert is an unsolicited neighbour advertisement from the address itself.
+// advert returns an unsolicited neighbor advertisement from the address itself.
 func advert(mac net.HardwareAddr, addr netip.Addr) []byte {
 	message := []byte{advertisement, 0, 0, 0}
 	message = binary.BigEndian.AppendUint32(message, override)
@@ -85,7 +85,7 @@ func advert(mac net.HardwareAddr, addr netip.Addr) []byte {
 	return discovery(mac, addr, allNodesMAC, allNodes, message)
 }
 
-// discovery puts a message of neighbour discovery, whose checksum is open, into a frame.
+// discovery wraps a neighbor discovery message into a frame and fills in its checksum.
 func discovery(mac net.HardwareAddr, from netip.Addr, toMAC net.HardwareAddr, to netip.Addr, message []byte) []byte {
 	binary.BigEndian.PutUint16(message[2:], checksum(from, to, message))
 	frame := ethernet(toMAC, mac, unix.ETH_P_IPV6)
@@ -96,8 +96,7 @@ func discovery(mac net.HardwareAddr, from netip.Addr, toMAC net.HardwareAddr, to
 	return append(frame, message...)
 }
 
-// checksum is that of ICMPv6, over a pseudo header and the message, whose length
-// is even.
+// checksum returns the ICMPv6 checksum, over a pseudo header and the message, whose length is even.
 func checksum(src, dst netip.Addr, message []byte) uint16 {
 	pseudo := append(src.AsSlice(), dst.AsSlice()...)
 	pseudo = binary.BigEndian.AppendUint32(pseudo, uint32(len(message)))

@@ -1,13 +1,12 @@
-// Package attachment is the driver of what the host itself has on a link, its
-// addresses and routes: it reads them, and moves them to another link so that
-// the host stays reachable. What the kernel makes by itself (routes of the
-// local table, link-local and temporary addresses) and routes of ours
+// Package attachment is the driver for the addresses and routes that the host itself has on a link:
+// it reads them, and moves them to another link so that the host stays reachable. What the kernel
+// adds by itself (routes of the local table, link-local and temporary addresses) and our own routes
 // (host.Protocol) do not move.
 //
 // Functions act in the network namespace of the calling thread.
 //
-// Callers: the node's gateway, which puts the host on the external bridge and
-// back on its uplink.
+// Callers: the node's gateway, which moves the host's configuration to the external bridge and back
+// to its uplink.
 package attachment
 
 import (
@@ -86,7 +85,7 @@ func linkNames() (map[int]string, error) {
 	return names, nil
 }
 
-// decodeRoute returns r where it goes through link and is to move with it.
+// decodeRoute returns r if it goes through link and has to move with it.
 func decodeRoute(r netlink.Route, link int, names map[int]string) (host.LinkRoute, bool) {
 	through := r.LinkIndex == link
 	for _, h := range r.MultiPath {
@@ -112,8 +111,8 @@ func decodeRoute(r netlink.Route, link int, names map[int]string) (host.LinkRout
 	return out, true
 }
 
-// AddAddresses adds the addresses of want that a link lacks, and returns how
-// many those were. They are usable at once.
+// AddAddresses adds the addresses of want that a link lacks, and returns how many it added. They
+// are usable at once.
 func AddAddresses(name string, want host.Attachment) (int, error) {
 	link, err := get(name)
 	if err != nil {
@@ -134,7 +133,7 @@ func AddAddresses(name string, want host.Attachment) (int, error) {
 		}
 		x := &netlink.Addr{IPNet: ipnet(a.Prefix), Scope: a.Scope}
 		if a.Prefix.Addr().Is6() {
-			x.Flags |= unix.IFA_F_NODAD // the host has had it all along
+			x.Flags |= unix.IFA_F_NODAD // no conflict: the host had it all along
 		}
 		if a.NoPrefixRoute {
 			x.Flags |= unix.IFA_F_NOPREFIXROUTE
@@ -147,16 +146,15 @@ func AddAddresses(name string, want host.Attachment) (int, error) {
 	return n, nil
 }
 
-// AddRoutes puts those routes of want on a link that it lacks, and returns how
-// many those were. A route to the same destination through the link from is
-// replaced, without a moment in between; from may be gone. One through a third
-// link stays first.
+// AddRoutes adds the routes of want that a link lacks, and returns how many it added. A route to
+// the same destination through the link from is replaced without a gap; from may be gone. A route
+// through a third link keeps precedence.
 func AddRoutes(name, from string, want host.Attachment) (int, error) {
 	link, err := get(name)
 	if err != nil {
 		return 0, err
 	}
-	have, err := read(link) // with the routes the kernel adds for addresses
+	have, err := read(link) // including the routes that the kernel adds for addresses
 	if err != nil {
 		return 0, err
 	}
@@ -194,9 +192,8 @@ func contains(routes []host.LinkRoute, r host.LinkRoute) bool {
 	return false
 }
 
-// putRoute replaces the route of the same key, unless that one goes through a
-// link that is neither this one nor number from: then the new one is added
-// behind it.
+// putRoute replaces the route with the same key, unless that one goes through a link that is
+// neither this one nor the one with index from: then the new route is added behind it.
 func putRoute(route *netlink.Route, link netlink.Link, from int) error {
 	same, err := listRoutes(route.Family, &netlink.Route{Dst: route.Dst, Table: route.Table},
 		netlink.RT_FILTER_DST|netlink.RT_FILTER_TABLE)
@@ -258,8 +255,8 @@ func encodeRoute(r host.LinkRoute, link int, indexes map[string]int) (*netlink.R
 	return out, nil
 }
 
-// Strip takes all addresses and routes from a link that Read returns, and
-// returns how many addresses those were.
+// Strip removes all addresses and routes that Read returns from a link, and returns how many
+// addresses it removed.
 func Strip(name string) (int, error) {
 	link, err := get(name)
 	if err != nil {
@@ -271,11 +268,11 @@ func Strip(name string) (int, error) {
 	}
 	for _, x := range have.Addrs {
 		err := netlink.AddrDel(link, &netlink.Addr{IPNet: ipnet(x.Prefix)})
-		if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) { // it went with another one
+		if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) { // removed together with another one
 			return 0, fmt.Errorf("delete address %s from %s: %w", x.Prefix, name, err)
 		}
 	}
-	left, err := read(link) // most routes went with the addresses
+	left, err := read(link) // most routes disappeared with the addresses
 	if err != nil {
 		return 0, err
 	}
@@ -294,8 +291,8 @@ func Strip(name string) (int, error) {
 	return len(have.Addrs), nil
 }
 
-// DeleteAddresses takes addresses from a link, and puts back what went with them: the kernel
-// deletes the other addresses of a network together with its first one.
+// DeleteAddresses removes addresses from a link, and restores what disappeared with them: the
+// kernel deletes the secondary addresses of a network together with the primary one.
 func DeleteAddresses(name string, addrs []netip.Prefix, keep host.Attachment) error {
 	link, err := get(name)
 	if err != nil {

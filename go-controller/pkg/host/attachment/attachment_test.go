@@ -11,7 +11,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
 
-// two makes the links l1, l2 and l3.
+// links makes the links l1, l2 and l3.
 func links(t *testing.T) *netnstest.NS {
 	t.Helper()
 	ns := netnstest.New(t)
@@ -21,8 +21,7 @@ func links(t *testing.T) *netnstest.NS {
 	return ns
 }
 
-// routes prints the routes through a link as ip does, without those that every
-// link has.
+// routes prints the routes through a link as ip does, without those that every link has.
 func routes(ns *netnstest.NS, link string) string {
 	var out []string
 	for _, family := range []string{"-4", "-6"} {
@@ -80,7 +79,7 @@ func TestMove(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(sorted(moved.Addrs), sorted(before.Addrs)) || len(moved.Routes) != len(before.Routes) {
 			t.Errorf("%s has %+v, %v\nwant %+v", to, moved, err, before)
 		}
-		// Routes of ours are not the host's and went with the addresses.
+		// Our routes do not belong to the host and disappeared with the addresses.
 		want := strings.Split(text, "\n")
 		want = slices.DeleteFunc(want, func(l string) bool { return strings.Contains(l, "proto 79") })
 		if got := routes(ns, to); got != strings.Join(want, "\n") {
@@ -108,7 +107,7 @@ func sorted[T any](s []T) []T {
 	return out
 }
 
-// TestThirdLink keeps the route of another link to the same destination first.
+// TestThirdLink checks that a route of another link to the same destination keeps precedence.
 func TestThirdLink(t *testing.T) {
 	ns := links(t)
 	ns.Run("ip", "addr", "add", "10.0.0.3/24", "dev", "l1")

@@ -13,15 +13,15 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 )
 
-// ErrNoDefaultRoute says that the main table has no default route.
+// ErrNoDefaultRoute is returned if the main table has no default route.
 var ErrNoDefaultRoute = errors.New("the host has no default route")
 
-// listAddrs returns the addresses of a link; nil: of all.
+// listAddrs returns the addresses of a link, or of all links if it is nil.
 func listAddrs(of netlink.Link) ([]netlink.Addr, error) {
 	return link.Dump(func() ([]netlink.Addr, error) { return netlink.AddrList(of, netlink.FAMILY_ALL) })
 }
 
-// listRoutes returns the routes of a family that equal filter in what mask names.
+// listRoutes returns the routes of a family that equal filter in the fields given by mask.
 func listRoutes(family int, filter *netlink.Route, mask uint64) ([]netlink.Route, error) {
 	return link.Dump(func() ([]netlink.Route, error) { return netlink.RouteListFiltered(family, filter, mask) })
 }
@@ -55,8 +55,8 @@ func DefaultLink() (string, error) {
 	return "", ErrNoDefaultRoute
 }
 
-// Networks returns the links that are up, with the addresses that others can
-// reach them at and the routes of the main table that go through them.
+// Networks returns the links that are up, with the addresses at which others can reach them and the
+// routes of the main table that go through them.
 func Networks() ([]host.Network, error) {
 	links, err := link.Dump(netlink.LinkList)
 	if err != nil {

@@ -8,16 +8,16 @@ import (
 	"slices"
 )
 
-// few is how many entries of one address are deleted one by one: each is a command of a
-// third of a millisecond. To delete all that match, ovs-vswitchd goes through its whole
-// table, which is many times quicker, but also for a single entry.
+// few is how many entries of one address are deleted one by one: each takes a command of a third of
+// a millisecond. To delete all entries that match, ovs-vswitchd goes through its whole table, which
+// is many times quicker for many entries, but takes as long for a single one.
 const few = 32
 
-// FlushOVSAddrs deletes the entries of the userspace datapath of Open vSwitch, in all
-// zones, of connections that came for one of the addresses, or whose source address was
-// translated to it, and returns how many there were. It reads the table once, however many
-// addresses there are. Datapaths of the kernel have their entries in the kernel's
-// table. runDir is that of ovs-vswitchd.
+// FlushOVSAddrs deletes the entries of the userspace datapath of Open vSwitch, in all zones, of
+// connections to one of the addresses, or whose source address was translated to it, and returns
+// how many there were. It reads the table once, however many addresses there are. Kernel datapaths
+// have their entries in the kernel's table. runDir is the directory of ovs-vswitchd's control
+// socket.
 func FlushOVSAddrs(ctx context.Context, runDir string, addrs []netip.Addr) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -36,8 +36,8 @@ func FlushOVSAddrs(ctx context.Context, runDir string, addrs []netip.Addr) (int,
 	return total, nil
 }
 
-// FlushOVSSources deletes the entries of one zone of connections that the addresses have
-// opened. It reads the table in userspace once, however many addresses there are.
+// FlushOVSSources deletes the entries of one zone of connections that the addresses have opened. It
+// reads the userspace table once, however many addresses there are.
 func FlushOVSSources(ctx context.Context, runDir string, zone uint16, addrs []netip.Addr) error {
 	if len(addrs) == 0 {
 		return nil
@@ -66,7 +66,7 @@ func (d datapath) flushSources(ctx context.Context, zone uint16, addrs []netip.A
 				found[e.orig.src] = true
 			}
 		}
-	} else { // its table is the kernel's
+	} else { // its entries are in the kernel's table
 		for _, a := range addrs {
 			found[a] = true
 		}
@@ -83,7 +83,7 @@ func (d datapath) flushAddrs(ctx context.Context, addrs []netip.Addr) (total int
 	if err != nil {
 		return 0, err
 	}
-	found := map[Filter][]datapathEntry{} // by what matches all alike
+	found := map[Filter][]datapathEntry{} // by the filter that matches them all
 	for _, e := range entries {
 		for _, f := range []Filter{{ReplyDst: e.reply.dst}, {Dst: e.orig.dst}} {
 			if slices.Contains(addrs, f.ReplyDst) || slices.Contains(addrs, f.Dst) {

@@ -9,8 +9,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
 
-// TestFlushOVSAddrs deletes what came for addresses and what was translated to them, of
-// every protocol and zone, and nothing else.
+// TestFlushOVSAddrs checks that connections to addresses and connections translated to them are
+// deleted, of every protocol and zone, and nothing else.
 func TestFlushOVSAddrs(t *testing.T) {
 	o := netnstest.New(t).OVS()
 	o.Run("ovs-vsctl", "add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev")
@@ -51,7 +51,7 @@ func TestFlushOVSAddrs(t *testing.T) {
 	if !slices.Equal(left, []string{"172.18.0.55", "fc00::55"}) {
 		t.Errorf("left are entries to %v", left)
 	}
-	// Of those who opened connections in a zone, all at once, and nobody else's.
+	// Entries of those who opened connections in a zone are deleted, all at once, and no others.
 	gone := []netip.Addr{addr("192.0.2.1"), addr("fd02::1"), addr("192.0.2.9")}
 	for _, c := range []struct {
 		zone uint16

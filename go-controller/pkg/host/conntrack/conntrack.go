@@ -1,11 +1,11 @@
-// Package conntrack deletes connection tracking entries whose translation is no
-// longer what rules and rows say: the kernel's over netlink, and those of the
-// userspace datapath of OVS, which has a table of its own, over ovs-vswitchd's socket. With
-// the kernel datapath both are one table. Follow only reads.
+// Package conntrack deletes connection tracking entries whose translation no longer matches the
+// rules and rows: the kernel's entries over netlink, and those of the userspace datapath of OVS,
+// which has a table of its own, over ovs-vswitchd's socket. With the kernel datapath both are one
+// table. Follow only reads.
 //
 // An empty Filter is refused: nothing here may cut every connection of a host.
 //
-// Callers: services (endpoints that went), the egress features, app (probes).
+// Callers: services (removed endpoints), the egress features, app (probes).
 package conntrack
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Filter selects entries. What is zero matches all; what is set must all match.
+// Filter selects entries. Zero fields match everything; all other fields must match.
 type Filter struct {
 	Src, Dst           netip.Addr // of the first packet, before translation
 	ReplySrc, ReplyDst netip.Addr // of the reply: the translated addresses
@@ -32,7 +32,7 @@ type Filter struct {
 
 var errEmpty = errors.New("the filter matches everything")
 
-// families returns those the filter's addresses allow.
+// families returns the families that the filter's addresses allow.
 func (f Filter) families() ([]topology.Family, error) {
 	if f == (Filter{}) {
 		return nil, errEmpty
@@ -85,8 +85,8 @@ func deleteMatching(family topology.Family, f netlink.CustomConntrackFilter) (in
 	return int(n), nil
 }
 
-// FlushKernel deletes matching entries of the kernel in the caller's network
-// namespace and returns how many there were.
+// FlushKernel deletes matching entries of the kernel in the caller's network namespace and returns
+// how many there were.
 func FlushKernel(_ context.Context, f Filter) (int, error) {
 	families, err := f.families()
 	if err != nil {
@@ -103,10 +103,9 @@ func FlushKernel(_ context.Context, f Filter) (int, error) {
 	return total, nil
 }
 
-// FlushKernelAddrs deletes the entries of the kernel, in the caller's network
-// namespace, of connections that came for one of the addresses, or whose source
-// address was translated to it. It returns how many there were, and reads the table
-// once a family.
+// FlushKernelAddrs deletes the entries of the kernel, in the caller's network namespace, of
+// connections to one of the addresses, or whose source address was translated to it. It returns how
+// many there were, and reads the table once per family.
 func FlushKernelAddrs(_ context.Context, addrs []netip.Addr) (int, error) {
 	total := 0
 	for _, f := range topology.Families {
@@ -128,11 +127,10 @@ func FlushKernelAddrs(_ context.Context, addrs []netip.Addr) (int, error) {
 	return total, nil
 }
 
-// FlushTranslated deletes the entries of the kernel, in the caller's network
-// namespace, of connections whose source address is translated to one that stale
-// refuses: src is the address of who opened the connection, to the one that the
-// other side sees. It returns how many there were. One call reads the table once
-// a family.
+// FlushTranslated deletes the entries of the kernel, in the caller's network namespace, of
+// connections whose source translation is stale, and returns how many there were. stale gets the
+// source address of the connection and the address that the other side sees instead (to). One call
+// reads the table once per family.
 func FlushTranslated(_ context.Context, families []topology.Family, stale func(src, to netip.Addr) bool) (int, error) {
 	total := 0
 	for _, f := range families {
@@ -149,7 +147,7 @@ func FlushTranslated(_ context.Context, families []topology.Family, stale func(s
 	return total, nil
 }
 
-// translated matches connections with a source translation that is stale.
+// translated matches connections with a stale source translation.
 type translated func(src, to netip.Addr) bool
 
 // MatchConntrackFlow implements netlink.CustomConntrackFilter.

@@ -13,7 +13,7 @@ import (
 
 var addr = netip.MustParseAddr
 
-// entry adds an entry of a UDP flow to the kernel's table.
+// entry adds a UDP entry to the kernel's table.
 func entry(t *testing.T, src, dst, replySrc, replyDst string, port uint16, mark uint32) {
 	t.Helper()
 	family := netlink.InetFamily(netlink.FAMILY_V4)
@@ -31,7 +31,7 @@ func entry(t *testing.T, src, dst, replySrc, replyDst string, port uint16, mark 
 	}
 }
 
-// left returns the source addresses of the entries there are.
+// left returns the source addresses of the entries that are left.
 func left(t *testing.T) string {
 	t.Helper()
 	var out []string
@@ -111,8 +111,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestFlushOVS makes entries in the userspace datapath by packets out of nothing
-// and flushes some.
+// TestFlushOVS creates entries in the userspace datapath by injecting packets, and flushes some.
 func TestFlushOVS(t *testing.T) {
 	o := netnstest.New(t).OVS()
 	o.Run("ovs-vsctl", "add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev")

@@ -14,13 +14,14 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// DefaultRunDir is where ovs-vswitchd keeps its control socket.
+// DefaultRunDir is the directory of ovs-vswitchd's control socket.
 const DefaultRunDir = "/var/run/openvswitch"
 
-// patience bounds what ovs-vswitchd may take to answer all questions.
+// patience is the timeout for all requests of one call to ovs-vswitchd.
 const patience = 30 * time.Second
 
-// protocols are those whose entries are named by ports, and their numbers in IP headers.
+// protocols are the protocols whose entries are identified by ports, with their numbers in IP
+// headers.
 var protocols = map[string]uint8{"tcp": 6, "udp": protocolUDP, "sctp": 132}
 
 // protocolUDP is the number of UDP in IP headers.
@@ -32,7 +33,7 @@ type datapath struct {
 	name     string // "netdev@ovs-netdev"
 }
 
-// datapaths returns those of an ovs-vswitchd.
+// datapaths returns the datapaths of an ovs-vswitchd.
 func datapaths(ctx context.Context, runDir string) ([]datapath, error) {
 	vswitchd := unixctl.Daemon{RunDir: runDir, Name: "ovs-vswitchd"}
 	names, err := vswitchd.Call(ctx, "dpctl/dump-dps")
@@ -46,8 +47,8 @@ func datapaths(ctx context.Context, runDir string) ([]datapath, error) {
 	return all, nil
 }
 
-// userspace reports whether the datapath has a table of its own. The others have their
-// entries in the kernel's table.
+// userspace reports whether the datapath has a connection tracking table of its own. Others have
+// their entries in the kernel's table.
 func (d datapath) userspace() bool { return strings.HasPrefix(d.name, "netdev@") }
 
 // entries reads the whole table.
@@ -65,9 +66,9 @@ func (d datapath) entries(ctx context.Context) ([]datapathEntry, error) {
 	return all, nil
 }
 
-// flush deletes entries by their zone, 0 being all zones, and their tuples. Open vSwitch 3.1
-// takes the name of the datapath only together with zone and both tuples, so there has to
-// be one datapath, as there is on a node.
+// flush deletes entries by zone, 0 being all zones, and by tuples. Open vSwitch 3.1 takes the name
+// of the datapath only together with zone and both tuples, so there must be only one datapath, as
+// there is on a node.
 func (d datapath) flush(ctx context.Context, zone uint16, tuples ...string) error {
 	var args []string
 	if zone != 0 {
@@ -76,8 +77,8 @@ func (d datapath) flush(ctx context.Context, zone uint16, tuples ...string) erro
 	return d.flushArgs(ctx, append(args, tuples...)...)
 }
 
-// flushArgs has ovs-vswitchd delete entries. One that is named and has gone by itself
-// meanwhile is no error.
+// flushArgs makes ovs-vswitchd delete entries. It is not an error if a given entry has gone in the
+// meantime.
 func (d datapath) flushArgs(ctx context.Context, args ...string) error {
 	_, err := d.vswitchd.Call(ctx, "dpctl/flush-conntrack", args...)
 	if err != nil && strings.Contains(err.Error(), "failed to flush conntrack (No such file or directory)") {
@@ -86,17 +87,17 @@ func (d datapath) flushArgs(ctx context.Context, args ...string) error {
 	return err
 }
 
-// flushEntry deletes one entry; one of a protocol without ports with all that have its
+// flushEntry deletes one entry. For a protocol without ports it deletes all entries with the same
 // addresses.
 func (d datapath) flushEntry(ctx context.Context, e datapathEntry) error {
 	if e.tuple() == "" {
 		return d.flushMatching(ctx, 0, Filter{Src: e.orig.src, Dst: e.orig.dst, ReplyDst: e.reply.dst})
 	}
-	// Zone 0 is named, since none is all of them.
+	// Zone 0 is given explicitly, since no zone means all zones.
 	return d.flushArgs(ctx, fmt.Sprintf("zone=%d", e.zone), e.tuple())
 }
 
-// walks bounds how often a table is gone through for a filter.
+// walks is how often a table is gone through at most for a filter.
 const walks = 20
 
 // flushMatching deletes all entries of a zone, 0 being all zones, that match a filter.
@@ -110,8 +111,8 @@ func (d datapath) flushMatching(ctx context.Context, zone uint16, f Filter) erro
 		if f.ReplySrc.IsValid() || f.ReplyDst.IsValid() {
 			tuples = append(tuples, f.tuple(family, f.ReplySrc, f.ReplyDst, 0))
 		}
-		// A table in userspace shrinks while it is gone through for what matches, and then
-		// some of it is left out: seen with Open vSwitch 3.1 from a few thousand entries on.
+		// A userspace table shrinks while ovs-vswitchd goes through it to delete what matches, and
+		// then some entries are skipped: seen with Open vSwitch 3.1 from a few thousand entries on.
 		for range walks {
 			if err := d.flush(ctx, zone, tuples...); err != nil {
 				return err
@@ -127,7 +128,7 @@ func (d datapath) flushMatching(ctx context.Context, zone uint16, f Filter) erro
 	return nil
 }
 
-// has reports whether a table in userspace has an entry that matches a filter.
+// has reports whether a userspace table has an entry that matches a filter.
 func (d datapath) has(ctx context.Context, zone uint16, f Filter) (bool, error) {
 	if !d.userspace() {
 		return false, nil
@@ -141,8 +142,8 @@ func (d datapath) has(ctx context.Context, zone uint16, f Filter) (bool, error) 
 	return false, err
 }
 
-// FlushOVS deletes matching entries of one zone of the OVS datapath, zone 0
-// being all zones. runDir is that of ovs-vswitchd, DefaultRunDir on a node.
+// FlushOVS deletes matching entries of one zone of the OVS datapath, zone 0 being all zones. runDir
+// is the directory of ovs-vswitchd's control socket, DefaultRunDir on a node.
 func FlushOVS(ctx context.Context, runDir string, zone uint16, f Filter) error {
 	_, err := f.families()
 	if err == nil && f.Mark != 0 {
@@ -182,7 +183,7 @@ func (f Filter) tuple(family topology.Family, src, dst netip.Addr, port uint16) 
 	return strings.Join(parts, ",")
 }
 
-// tuplePrefix begins the names of addresses in a tuple.
+// tuplePrefix returns the prefix of the names of addresses in a tuple.
 func tuplePrefix(family topology.Family) string {
 	if family == topology.IPv6 {
 		return "ct_ipv6"
@@ -204,14 +205,14 @@ type datapathEntry struct {
 	labels      string
 }
 
-// direction is one direction of a connection; ports are 0 for a protocol without.
+// direction is one direction of a connection; ports are 0 for protocols without ports.
 type direction struct {
 	src, dst     netip.Addr
 	sport, dport uint16
 }
 
-// tuple is how dpctl/flush-conntrack names the entry, without its zone; "" for a protocol
-// without ports.
+// tuple returns the entry in the notation of dpctl/flush-conntrack, without its zone, or "" for a
+// protocol without ports.
 func (e datapathEntry) tuple() string {
 	number, ok := protocols[e.protocol]
 	if !ok {
@@ -262,8 +263,8 @@ func between(s, open, end string) (string, bool) {
 	return s, ok
 }
 
-// field returns the value of "name=value" in a list with commas between them,
-// skipping what is in parentheses.
+// field returns the value of "name=value" in a comma-separated list, skipping what is in
+// parentheses.
 func field(s, name string) string {
 	depth, start := 0, 0
 	for i := 0; i <= len(s); i++ {

@@ -53,15 +53,15 @@ func FuzzParseEntry(f *testing.F) {
 	})
 }
 
-// TestFlushMany: nothing is left of thousands of connections, other ones stay, and
-// ovs-vswitchd is not asked to delete them one by one: it forwards packets itself.
+// TestFlushMany: nothing is left of thousands of connections, other connections stay, and
+// ovs-vswitchd is not asked to delete them one by one, because it forwards packets itself.
 func TestFlushMany(t *testing.T) {
 	const many, most = 6000, 100 // entries, and commands
 	ns := netnstest.New(t)
 	o := ns.OVS()
 	o.Run("ovs-vsctl", "add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev")
 	mgmt := "unix:" + o.Dir + "/br0.mgmt"
-	o.Run("ovs-ofctl", "del-flows", mgmt) // nothing else is remembered
+	o.Run("ovs-ofctl", "del-flows", mgmt) // no other entries
 	o.Run("ovs-ofctl", "add-flow", mgmt, "udp,nw_dst=192.0.2.0/24,actions=ct(commit,zone=7,nat(src=172.18.0.33))")
 	o.Run("ovs-ofctl", "add-flow", mgmt, "udp,nw_dst=198.51.100.0/24,actions=ct(commit,zone=7,nat(src=172.18.0.44))")
 	ns.Run("ip", "addr", "add", "10.244.1.3/24", "dev", "br0")

@@ -12,27 +12,27 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// mostTracked bounds how many entries one connection may have on a node.
+// mostTracked is how many entries of one connection Follow returns at most.
 const mostTracked = 16
 
-// Connection is one connection, as its first packet is.
+// Connection identifies a connection by its first packet.
 type Connection struct {
 	Protocol uint8 // 6, 17
 	From, To netip.AddrPort
 }
 
-// Tracked is an entry of a connection, in the order of the packet's way.
+// Tracked is an entry of a connection. Entries are in the order in which the packet meets them.
 type Tracked struct {
-	Kernel bool // of the host itself, which is in no zone; else of Open vSwitch
+	Kernel bool // entry of the host itself, which has no zone; otherwise of Open vSwitch
 	Zone   uint16
-	// From is the source before the entry's translation, and Becomes that after it: the same
-	// where there is none.
+	// From is the source before the entry's translation, and Becomes the one after it. They are
+	// equal if it translates nothing.
 	From, Becomes netip.AddrPort
 }
 
-// Follow returns the entries of a connection, in the caller's network namespace and in the
-// datapaths of Open vSwitch in userspace, and of what the entries make of it. It changes
-// nothing. runDir is that of ovs-vswitchd.
+// Follow returns the entries of a connection, and of the connections that these entries translate
+// it to, in the caller's network namespace and in the userspace datapaths of Open vSwitch. It
+// changes nothing. runDir is the directory of ovs-vswitchd's control socket.
 func Follow(ctx context.Context, runDir string, c Connection) ([]Tracked, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -86,7 +86,7 @@ func directionOf(t netlink.IPTuple) direction {
 	return direction{addr(t.SrcIP), addr(t.DstIP), t.SrcPort, t.DstPort}
 }
 
-// follow returns the entries of a packet, of the packet that they make of it, and so on.
+// follow returns the entries of a packet, of the packet that they translate it to, and so on.
 func follow(all []tracked, c Connection) []Tracked {
 	var out []Tracked
 	packets := []direction{{c.From.Addr(), c.To.Addr(), c.From.Port(), c.To.Port()}}

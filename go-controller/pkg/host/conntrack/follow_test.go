@@ -10,8 +10,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
 
-// TestFollow finds the translations of one connection in the kernel and in Open vSwitch, one
-// after the other, and nothing of others.
+// TestFollow finds the translations of one connection in the kernel and in Open vSwitch, one after
+// the other, and none of other connections.
 func TestFollow(t *testing.T) {
 	o := netnstest.New(t).OVS()
 	entry(t, "10.244.1.3", "192.0.2.1", "192.0.2.1", "172.18.0.33", 443, 0)
@@ -73,7 +73,8 @@ func texts(all []Tracked) []string {
 	return out
 }
 
-// What leads back to where it came from is followed once, and there is a bound.
+// TestFollowEnds: entries that lead back to where they came from are followed once, and there is a
+// limit.
 func TestFollowEnds(t *testing.T) {
 	at := func(src string, port uint16) direction { return direction{addr(src), addr("192.0.2.1"), port, 443} }
 	back := func(src string, port uint16) direction { return direction{addr("192.0.2.1"), addr(src), 443, port} }

@@ -13,21 +13,21 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Stale reports whether a UDP entry leads where nobody serves any more: to is where
-// client sends, from is where answers are expected from, own tells the host's
-// entries from those of Open vSwitch, which are in zones.
+// Stale reports whether a UDP entry leads to an address that no longer serves: client sends to to,
+// answers are expected from from, and own tells the host's entries from those of Open vSwitch,
+// which are in zones.
 type Stale func(client netip.Addr, to, from netip.AddrPort, own bool) bool
 
-// FlushStaleUDP deletes the UDP entries that stale names, of the kernel and of the
-// userspace datapath of Open vSwitch, and returns how many went. It reads the whole
-// tables. What Open vSwitch was told before the call is in force by then: a packet
-// that comes afterwards does not make such an entry anew. runDir is that of
-// ovs-vswitchd.
+// FlushStaleUDP deletes the UDP entries that are stale, of the kernel and of the userspace datapath
+// of Open vSwitch, and returns how many it deleted. It reads the whole tables. Flows that Open
+// vSwitch got before the call take effect before entries are deleted, so that no later packet
+// recreates such an entry. runDir is the directory of ovs-vswitchd's control socket.
 func FlushStaleUDP(ctx context.Context, runDir string, stale Stale) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	vswitchd := unixctl.Daemon{RunDir: runDir, Name: "ovs-vswitchd"}
-	// Without ovs-vswitchd there is nothing to wait for, and still the kernel's.
+	// Without ovs-vswitchd there is nothing to wait for, but the kernel's entries can still be
+	// deleted.
 	n, errWait := 0, awaitFlows(ctx, vswitchd)
 	total, err := flushKernelUDP(stale)
 	if err == nil && errWait == nil {
@@ -36,8 +36,8 @@ func FlushStaleUDP(ctx context.Context, runDir string, stale Stale) (int, error)
 	return total + n, errors.Join(errWait, err)
 }
 
-// awaitFlows waits until no packet goes by flows that were replaced before: the
-// datapath keeps its own until they have been gone through.
+// awaitFlows waits until no packet uses flows that were replaced earlier: the datapath caches flows
+// until they are revalidated.
 func awaitFlows(ctx context.Context, vswitchd unixctl.Daemon) error {
 	for range 2 { // the first round may have begun before the call
 		if _, err := vswitchd.Call(ctx, "revalidator/wait"); err != nil {
@@ -47,7 +47,7 @@ func awaitFlows(ctx context.Context, vswitchd unixctl.Daemon) error {
 	return nil
 }
 
-// matcher makes a filter of a function.
+// matcher makes a netlink.CustomConntrackFilter of a function.
 type matcher func(*netlink.ConntrackFlow) bool
 
 // MatchConntrackFlow implements netlink.CustomConntrackFilter.
@@ -77,8 +77,7 @@ func deleteInFamilies(f netlink.CustomConntrackFilter) (total int, err error) {
 	return total, nil
 }
 
-// flushDatapathUDP is for datapaths in userspace. The others keep their entries in
-// the kernel's table.
+// flushDatapathUDP handles userspace datapaths. Others keep their entries in the kernel's table.
 func flushDatapathUDP(ctx context.Context, runDir string, stale Stale) (int, error) {
 	all, err := datapaths(ctx, runDir)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
 
-// TestFlushStaleUDP: entries go from the kernel and from the datapath, those that
-// still lead somewhere stay, and so does what is not UDP.
+// TestFlushStaleUDP: stale entries are deleted from the kernel and from the datapath; those that
+// still lead somewhere and those that are not UDP stay.
 func TestFlushStaleUDP(t *testing.T) {
 	o := netnstest.New(t).OVS()
 	o.Run("ovs-vsctl", "add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev")
@@ -46,7 +46,7 @@ func TestFlushStaleUDP(t *testing.T) {
 		t.Errorf("left in the datapath:\n%s", dump)
 	}
 
-	// The kernel's go all the same where there is nobody to ask.
+	// The kernel's entries are deleted even if ovs-vswitchd does not run.
 	o.StopVswitchd()
 	entry(t, "192.0.2.1", "10.96.0.9", "10.244.1.3", "192.0.2.1", 80, 0)
 	if n, err := FlushStaleUDP(t.Context(), o.Dir, func(_ netip.Addr, _, from netip.AddrPort, _ bool) bool { return gone[from.Addr()] }); err == nil || n != 1 {

@@ -11,12 +11,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 )
 
-// replyEthShift is where OVN keeps the MAC address in a label:
+// replyEthShift is the position of the MAC address that OVN keeps in a label:
 // ct_label.ecmp_reply_eth, bits 32 to 79.
 const replyEthShift = 32
 
-// ListSteered returns the connections of the OVS datapath in whose labels OVN has
-// written the MAC address that replies go to. runDir is that of ovs-vswitchd.
+// ListSteered returns the connections of the OVS datapath that OVN has labelled with the MAC
+// address that replies go to. runDir is the directory of ovs-vswitchd's control socket.
 func ListSteered(ctx context.Context, runDir string) ([]host.Steered, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -51,8 +51,8 @@ func FlushSteered(ctx context.Context, runDir string, s host.Steered) error {
 	return nil
 }
 
-// steeredBy returns the connection of an entry; false where its replies follow the routes.
-// OVN remembers neighbours for protocols with ports only.
+// steeredBy returns the connection of an entry, or false if its replies follow the routes. OVN
+// remembers neighbours only for protocols with ports.
 func steeredBy(e datapathEntry) (host.Steered, bool) {
 	mac, ok := replyEth(e.labels)
 	if !ok || e.tuple() == "" {
@@ -61,7 +61,7 @@ func steeredBy(e datapathEntry) (host.Steered, bool) {
 	return host.Steered{Zone: e.zone, Dst: e.orig.dst, Neighbor: mac, Tuple: e.tuple()}, true
 }
 
-// replyEth returns the MAC address in a label; false where there is none.
+// replyEth returns the MAC address in a label, or false if there is none.
 func replyEth(label string) (string, bool) {
 	n, ok := new(big.Int).SetString(strings.TrimPrefix(label, "0x"), 16)
 	if !ok || n.Sign() < 0 {

@@ -28,7 +28,7 @@ func TestSteeredBy(t *testing.T) {
 	}
 }
 
-// TestSteered makes labelled entries in the userspace datapath and flushes one.
+// TestSteered creates labelled entries in the userspace datapath and flushes one.
 func TestSteered(t *testing.T) {
 	o := netnstest.New(t).OVS()
 	o.Run("ovs-vsctl", "add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev")

@@ -12,12 +12,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/unixctl"
 )
 
-// FlushGatewayTranslations deletes the connections of the gateway router whose source
-// translation is stale, and returns how many there were: src is the address of who opened the
-// connection, dst where to, and to the address that the other side sees. The router
-// has the zone of the host, 0. It reads the whole table. What Open vSwitch was told before the call
-// is in force by then: a packet that comes afterwards does not make such an entry anew.
-// runDir is that of ovs-vswitchd.
+// FlushGatewayTranslations deletes the connections of the gateway router whose source translation
+// is stale, and returns how many there were. src and dst are the addresses of the connection's
+// first packet, to is the source address that the other side sees. The router has the zone of the
+// host, 0. It reads the whole table. Flows that Open vSwitch got before the call take effect before
+// connections are deleted, so that no later packet recreates such an entry. runDir is the directory
+// of ovs-vswitchd's control socket.
 func FlushGatewayTranslations(ctx context.Context, runDir string, stale func(src, dst, to netip.Addr) bool) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -56,7 +56,7 @@ func (d datapath) flushTranslations(ctx context.Context, stale func(src, dst, to
 	return total, nil
 }
 
-// flushKernelTranslations is for the kernel's datapath.
+// flushKernelTranslations handles the kernel datapath.
 func flushKernelTranslations(stale func(src, dst, to netip.Addr) bool) (int, error) {
 	match := matcher(func(flow *netlink.ConntrackFlow) bool {
 		addr := func(ip net.IP) netip.Addr {

@@ -10,7 +10,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
 
-// TestFlushGatewayTranslations deletes what is translated in zone 0 and stale, of every
+// TestFlushGatewayTranslations checks that stale translations in zone 0 are deleted, of every
 // protocol, and nothing else.
 func TestFlushGatewayTranslations(t *testing.T) {
 	o := netnstest.New(t).OVS()
@@ -62,7 +62,7 @@ func TestFlushGatewayTranslations(t *testing.T) {
 	if got, want := entries(0), []string{"tcp 10.244.1.3 192.0.2.2", "udp 10.244.1.5 192.0.2.1"}; !slices.Equal(got, want) {
 		t.Errorf("left are %q, want %q", got, want)
 	}
-	// Those of a protocol without ports go by their addresses, in all zones.
+	// Entries of a protocol without ports are deleted by their addresses, in all zones.
 	others = slices.DeleteFunc(others, func(e string) bool { return strings.HasPrefix(e, "icmp") })
 	if got := slices.DeleteFunc(entries(7), func(e string) bool { return strings.HasPrefix(e, "icmp") }); !slices.Equal(got, others) {
 		t.Errorf("in another zone are %q, want %q", got, others)
@@ -73,7 +73,7 @@ func TestFlushGatewayTranslations(t *testing.T) {
 	}
 }
 
-// inject hands a packet to a bridge, as if it came from the host.
+// inject sends a packet into a bridge as if it came from the host.
 func inject(o *netnstest.OVS, mgmt, match string) {
 	packet := ""
 	for line := range strings.Lines(o.Run("ovs-ofctl", "compose-packet", match+",eth_src=02:00:00:00:00:01,eth_dst=02:00:00:00:00:02,nw_ttl=64")) {
@@ -83,8 +83,8 @@ func inject(o *netnstest.OVS, mgmt, match string) {
 	o.Run("ovs-ofctl", "packet-out", mgmt, "in_port=LOCAL packet="+packet+" actions=table")
 }
 
-// TestFlushKernelTranslations is the same for the kernel's datapath, whose entries are in
-// the kernel's table.
+// TestFlushKernelTranslations does the same for the kernel datapath, whose entries are in the
+// kernel's table.
 func TestFlushKernelTranslations(t *testing.T) {
 	netnstest.New(t)
 	entry(t, "10.244.1.3", "192.0.2.1", "192.0.2.1", "172.18.0.33", 80, 0)

@@ -15,7 +15,7 @@ import (
 
 // Chains is a host.ChainWriter in memory.
 type Chains struct {
-	// Fail, where set, makes Apply of a contributor fail without effect.
+	// Fail, if set, makes Apply of a contributor fail without effect.
 	Fail func(contributor string) error
 
 	mu       sync.Mutex
@@ -76,7 +76,7 @@ func (c *Chains) Swept() bool {
 	return c.swept
 }
 
-// count counts a write where the content changed; c.mu is held.
+// count counts a write if the content changed; c.mu is held.
 func (c *Chains) count() {
 	var now strings.Builder
 	for _, f := range topology.Families {

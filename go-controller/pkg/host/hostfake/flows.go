@@ -12,7 +12,7 @@ import (
 
 // Flows is a host.FlowWriter in memory.
 type Flows struct {
-	// Fail, where set, makes Apply of a contributor fail without effect.
+	// Fail, if set, makes Apply of a contributor fail without effect.
 	Fail func(contributor string) error
 
 	mu      sync.Mutex
@@ -54,7 +54,7 @@ func (f *Flows) Change(ctx context.Context, contributor string, remove, add []ho
 	return f.Apply(ctx, contributor, append(flows, add...))
 }
 
-// Changed returns how many flows Change was called for.
+// Changed returns how many flows Change was called with.
 func (f *Flows) Changed() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -69,7 +69,7 @@ func (f *Flows) Sweep(context.Context) error {
 	return nil
 }
 
-// Resync counts.
+// Resync only counts its calls.
 func (f *Flows) Resync(context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,7 +98,7 @@ func (f *Flows) Writes() int {
 	return f.writes
 }
 
-// Dump prints the flows one a line, by contributor.
+// Dump prints the flows one per line, by contributor.
 func (f *Flows) Dump() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

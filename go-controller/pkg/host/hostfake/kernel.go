@@ -16,8 +16,8 @@ import (
 
 // Kernel is a host.Kernel in memory.
 type Kernel[K comparable, V any] struct {
-	// Fail, where set, is asked before each "list", "add" and "delete"; an error
-	// makes the operation fail without effect.
+	// Fail, if set, is called before each "list", "add" and "delete"; an error makes the operation
+	// fail without effect.
 	Fail func(op string, key K) error
 
 	mu      sync.Mutex
@@ -25,7 +25,7 @@ type Kernel[K comparable, V any] struct {
 	writes  int
 }
 
-// NewKernel returns a Kernel that holds objects, as if an earlier run left them.
+// NewKernel returns a Kernel that holds objects, as if an earlier run had left them.
 func NewKernel[K comparable, V any](objects map[K]V) *Kernel[K, V] {
 	k := &Kernel[K, V]{objects: maps.Clone(objects)}
 	if k.objects == nil {
@@ -74,21 +74,21 @@ func (k *Kernel[K, V]) Delete(_ context.Context, key K, _ V) error {
 	return nil
 }
 
-// Objects returns what is there.
+// Objects returns all objects.
 func (k *Kernel[K, V]) Objects() map[K]V {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return maps.Clone(k.objects)
 }
 
-// Put changes an object behind everybody's back; it is not counted.
+// Put changes an object as if somebody else did it; it is not counted.
 func (k *Kernel[K, V]) Put(key K, value V) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.objects[key] = value
 }
 
-// Drop removes an object behind everybody's back; it is not counted.
+// Drop removes an object as if somebody else did it; it is not counted.
 func (k *Kernel[K, V]) Drop(key K) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -141,8 +141,8 @@ func selector(p netip.Prefix) string {
 	return p.String()
 }
 
-// DumpRoutes prints routes as "ip route show table all" does, without what only
-// the kernel knows.
+// DumpRoutes prints routes as "ip route show table all" does, without the attributes that only the
+// kernel knows.
 func DumpRoutes(routes map[host.Route]host.Hop) string {
 	keys := slices.SortedFunc(maps.Keys(routes), func(a, b host.Route) int {
 		return cmp.Or(cmp.Compare(topology.FamilyOf(a.Dst.Addr()), topology.FamilyOf(b.Dst.Addr())),
@@ -183,8 +183,8 @@ func DumpRoutes(routes map[host.Route]host.Hop) string {
 	return out.String()
 }
 
-// DumpAddresses prints addresses as "LINK ADDRESS/BITS" lines, with "deprecated"
-// behind those that are.
+// DumpAddresses prints addresses as "LINK ADDRESS/BITS" lines, with "deprecated" appended where
+// that applies.
 func DumpAddresses(addrs map[host.Address]host.AddressUse) string {
 	keys := slices.SortedFunc(maps.Keys(addrs), func(a, b host.Address) int {
 		return cmp.Or(strings.Compare(a.Link, b.Link), a.Prefix.Addr().Compare(b.Prefix.Addr()))

@@ -11,12 +11,11 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 )
 
-// OVS is an ovs.Client in memory. Every port gets a number at once and counts as
-// installed as soon as it has the iface-id that is waited for, unless Stall says
-// otherwise.
+// OVS is an ovs.Client in memory. Every port gets a number immediately and counts as installed as
+// soon as it has the iface-id that is waited for, unless Stall says otherwise.
 type OVS struct {
-	// Stall, where set, makes OFPort and WaitInstalled of an interface wait
-	// until their context ends.
+	// Stall, if set, selects interfaces whose OFPort and WaitInstalled wait until their context
+	// ends.
 	Stall func(iface string) bool
 
 	mu        sync.Mutex
@@ -39,8 +38,8 @@ func NewOVS(externalIDs map[string]string) *OVS {
 	return o
 }
 
-// change runs f, which says whether it changed anything, counts the write and
-// tells the listeners about iface, if any.
+// change runs f, which reports whether it changed anything, counts the write and notifies the
+// listeners about iface, if any.
 func (o *OVS) change(iface string, f func() bool) {
 	o.mu.Lock()
 	changed := f()
@@ -71,7 +70,7 @@ func merge(have, want map[string]string) map[string]string {
 	return out
 }
 
-// keep returns want, or have where nothing is wanted.
+// keep returns want, or have if want is zero.
 func keep[T comparable](have, want T) T {
 	var zero T
 	if want == zero {
@@ -211,7 +210,7 @@ func (o *OVS) System(context.Context) (map[string]string, error) {
 	return maps.Clone(o.system), nil
 }
 
-// Lacks implements ovs.Client: it has everything.
+// Lacks implements ovs.Client: no capability is missing.
 func (o *OVS) Lacks(context.Context, string) (bool, error) { return false, nil }
 
 // SetSystem implements ovs.Client.
@@ -234,7 +233,7 @@ func (o *OVS) SetTLS(_ context.Context, files ovs.TLS) error {
 	return nil
 }
 
-// RestoreTLS implements ovs.Client. There never are files of others.
+// RestoreTLS implements ovs.Client. There never are files of anybody else.
 func (o *OVS) RestoreTLS(ctx context.Context) error { return o.SetTLS(ctx, ovs.TLS{}) }
 
 // ForgetController implements ovs.Client. There is none.
@@ -260,7 +259,7 @@ func (o *OVS) OnInterface(f func(string)) {
 // OnInForce implements ovs.Client: there is no ovn-controller here.
 func (o *OVS) OnInForce(func()) {}
 
-// Reconnect acts as if the connection had been lost and found.
+// Reconnect acts as if the connection had been lost and restored.
 func (o *OVS) Reconnect() {
 	o.mu.Lock()
 	calls := slices.Clone(o.reconnect)
@@ -270,8 +269,8 @@ func (o *OVS) Reconnect() {
 	}
 }
 
-// Put sets a port as it is, port number included, as others than the code under
-// test do (ovn-controller makes patch ports); it is not counted.
+// Put sets a port as it is, including the port number, as others than the code under test do
+// (ovn-controller makes patch ports); it is not counted.
 func (o *OVS) Put(p ovs.Port) {
 	o.mu.Lock()
 	o.ports[p.Name] = p

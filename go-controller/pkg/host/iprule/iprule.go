@@ -1,10 +1,10 @@
-// Package iprule is the driver of ip rules, host.Kernel of host.IPRule.
+// Package iprule is the driver for ip rules, the host.Kernel of host.IPRule.
 //
-// Ours are the rules with host.Protocol whose priority is one of the documented
-// ones (topology.RuleInside, RuleEgressServiceNetwork, RulePodToNode, RuleEgressIP).
+// We own the rules with host.Protocol whose priority is one of the documented ones
+// (topology.RuleInside, RuleEgressServiceNetwork, RulePodToNode, RuleEgressIP).
 //
-// A rule of RulePodToNode with a source address is there only beside one of
-// RuleEgressIP with the same, which it overrides: it says who else serves a pod.
+// A RulePodToNode rule with a source address exists only together with a RuleEgressIP rule with the
+// same source, which it overrides: it records which other feature serves a pod.
 //
 // Callers: the node side of the egress features, through a host.Set.
 package iprule
@@ -25,7 +25,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// priorities are those of our rules.
+// priorities are the priorities of our rules.
 var priorities = map[int]bool{
 	topology.RuleInside:               true,
 	topology.RuleEgressServiceNetwork: true,
@@ -55,7 +55,8 @@ func (Kernel) Canonical(r host.IPRule) host.IPRule {
 	return r
 }
 
-// canonical returns how the kernel tells a prefix; that of all addresses is none.
+// canonical returns a prefix as the kernel reports it; a prefix of all addresses becomes the zero
+// prefix.
 func canonical(p netip.Prefix) netip.Prefix {
 	if !p.IsValid() || p.Bits() == 0 {
 		return netip.Prefix{}
@@ -144,7 +145,7 @@ func rule(r host.IPRule) *netlink.Rule {
 	return out
 }
 
-// prefix decodes a match of addresses; nil matches all.
+// prefix decodes an address match; nil matches all.
 func prefix(n *net.IPNet) netip.Prefix {
 	if n == nil {
 		return netip.Prefix{}

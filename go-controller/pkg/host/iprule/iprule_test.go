@@ -26,11 +26,11 @@ func show(ns *netnstest.NS) string {
 
 func TestRules(t *testing.T) {
 	ns := netnstest.New(t)
-	// Rules of others: our priority with their protocol, and the other way round.
+	// Foreign rules: our priority with their protocol, and the other way round.
 	ns.Run("ip", "rule", "add", "from", "10.9.9.9", "table", "77", "priority", "5000")
 	ns.Run("ip", "rule", "add", "from", "10.9.9.8", "table", "77", "priority", "4000", "protocol", "79")
 	foreign := "4000:\tfrom 10.9.9.8 lookup 77 proto 79\n5000:\tfrom 10.9.9.9 lookup 77\n"
-	// What an earlier run left.
+	// Left by an earlier run.
 	ns.Run("ip", "rule", "add", "from", "10.244.0.9", "table", "100", "priority", "5000", "protocol", "79")
 
 	s := NewSet()

@@ -13,7 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// programs of one family.
+// programs are the iptables programs of one family.
 type programs struct {
 	family  topology.Family
 	save    string
@@ -21,10 +21,10 @@ type programs struct {
 	writes  int
 }
 
-// The first version whose iptables-restore can wait for others.
+// The first version whose iptables-restore can wait for the lock.
 const waitMajor, waitMinor, waitPatch = 1, 6, 2
 
-// lockSeconds is how long a restore waits for others.
+// lockSeconds is how long iptables-restore waits for the lock.
 const lockSeconds = "5"
 
 func protocol(f topology.Family) iptables.Protocol {
@@ -34,8 +34,8 @@ func protocol(f topology.Family) iptables.Protocol {
 	return iptables.ProtocolIPv4
 }
 
-// find finds the programs of a family: those that belong to the first iptables in the
-// path, so that all have the same backend.
+// find finds the programs of a family: those next to the first iptables in the path, so that all
+// use the same backend.
 func find(f topology.Family) (*programs, error) {
 	name := "iptables"
 	if f == topology.IPv6 {
@@ -73,7 +73,7 @@ func canWait(major, minor, patch int) bool {
 	return patch >= waitPatch
 }
 
-// read returns what iptables-save prints of one table, or of all where table is "".
+// read returns what iptables-save prints of one table, or of all tables if table is "".
 func (p *programs) read(ctx context.Context, table string) (string, error) {
 	args := []string{p.save}
 	if table != "" {
@@ -82,8 +82,8 @@ func (p *programs) read(ctx context.Context, table string) (string, error) {
 	return run(ctx, "", args)
 }
 
-// write applies input, each table of it in one transaction, and leaves what it does
-// not name.
+// write applies input, each of its tables in one transaction, and leaves everything that it does
+// not mention.
 func (p *programs) write(ctx context.Context, input string) error {
 	_, err := run(ctx, input, p.restore)
 	return err
@@ -99,7 +99,7 @@ func run(ctx context.Context, input string, command []string) (string, error) {
 	return stdout.String(), nil
 }
 
-// Save returns what iptables-save prints of a table, whoever has written it.
+// Save returns what iptables-save prints of a table, including foreign rules.
 func Save(ctx context.Context, f topology.Family, table string) (string, error) {
 	p, err := find(f)
 	if err != nil {

@@ -51,7 +51,7 @@ func rulesIn(ns *netnstest.NS, key host.ChainKey) []host.Rule {
 	return out
 }
 
-// example addresses of a family.
+// example holds example addresses of a family.
 type example struct {
 	family                    topology.Family
 	pod, clusterIP, lb, other netip.Addr
@@ -66,7 +66,7 @@ var examples = []example{
 		netip.MustParsePrefix("fd00:10:244:2::/64")},
 }
 
-// specs are all kinds of rules that the features write.
+// specs returns rules of all kinds that the features write.
 func specs(e example) []host.Spec {
 	to := netip.AddrPortFrom(e.clusterIP, 80)
 	pod, lb := topology.HostPrefix(e.pod), topology.HostPrefix(e.lb)
@@ -102,8 +102,8 @@ func specs(e example) []host.Spec {
 	return out
 }
 
-// TestRenderEqualsSave is what text comparison stands on: every rule reads back
-// exactly as rendered.
+// TestRenderEqualsSave checks what the comparison as text relies on: every rule reads back exactly
+// as rendered.
 func TestRenderEqualsSave(t *testing.T) {
 	ns := netnstest.New(t)
 	for _, e := range examples {
@@ -162,8 +162,8 @@ func postrouting() [][]host.Chain {
 	}
 }
 
-// TestLife goes through the life of a node's chains: fresh, changed, restarted
-// with leftovers, edited by others, cleaned up.
+// TestLife goes through the life of a node's chains: fresh, changed, restarted with leftovers,
+// edited by others, cleaned up.
 func TestLife(t *testing.T) {
 	ns := netnstest.New(t)
 	ctx := t.Context()
@@ -197,13 +197,13 @@ func TestLife(t *testing.T) {
 			jumps, snat("ns/a"), snat("ns/z"), last)
 		expect(t, "fresh", natRules(ns, e.family), full)
 
-		// What a contributor drops goes even before Sweep.
+		// What a contributor drops is deleted even before Sweep.
 		must(w.Apply(ctx, "z", nil))
 		expect(t, "dropped", natRules(ns, e.family),
 			fmt.Sprintf("%s\n-A OVN-KUBE-EGRESS-SVC %s\n-A OVN-KUBE-MASQ %s", jumps, snat("ns/a"), last))
 		must(w.Apply(ctx, "z", host.Rules{key: {snat("ns/z")}}))
 
-		// Another run: leftovers stay until Sweep, in place.
+		// Another run: leftovers stay in place until Sweep.
 		ns.Run(iptables, "-t", "nat", "-N", "OVN-KUBE-OLD")
 		ns.Run(iptables, "-t", "nat", "-I", "POSTROUTING", "2", "-j", "OVN-KUBE-OLD")
 		w = newWriter(t, postrouting()...)
@@ -218,7 +218,7 @@ func TestLife(t *testing.T) {
 		swept := fmt.Sprintf("%s\n-A OVN-KUBE-EGRESS-SVC %s\n-A OVN-KUBE-MASQ %s", jumps, snat("ns/z"), last)
 		expect(t, "swept", natRules(ns, e.family), swept)
 
-		// Others edit, flush and push themselves to the top.
+		// Others edit, flush and insert their rules at the top.
 		for what, args := range map[string][]string{
 			"a chain flushed":     {"-F", "OVN-KUBE-EGRESS-SVC"},
 			"a rule added":        {"-A", "OVN-KUBE-MASQ", "-j", "RETURN"},
@@ -246,8 +246,8 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestOthersRulesStay: a change of one rule of many leaves the kernel's others as they
-// are, which is told by their handles.
+// TestOthersRulesStay: changing one of many rules leaves the others untouched in the kernel, as
+// their handles show.
 func TestOthersRulesStay(t *testing.T) {
 	ns := netnstest.New(t)
 	w := newWriter(t, postrouting()...)
@@ -282,8 +282,8 @@ func TestOthersRulesStay(t *testing.T) {
 	}
 }
 
-// TestNoWrite: a pass over tables that are as wanted runs no iptables-restore,
-// which is told by the generation number of the rule set.
+// TestNoWrite: a pass over tables in the desired state does not run iptables-restore, as the
+// generation number of the rule set shows.
 func TestNoWrite(t *testing.T) {
 	ns := netnstest.New(t)
 	ctx := t.Context()
@@ -311,7 +311,7 @@ func TestNoWrite(t *testing.T) {
 	}
 }
 
-// TestUndeclared: rules for a chain nobody declared are refused as a whole.
+// TestUndeclared: a contribution with rules for an undeclared chain is rejected as a whole.
 func TestUndeclared(t *testing.T) {
 	w := newWriter(t, both(0, "nat", "A"))
 	err := w.Apply(t.Context(), "x", host.Rules{nat(4, "A"): {"-j RETURN"}, nat(4, "B"): {"-j RETURN"}})

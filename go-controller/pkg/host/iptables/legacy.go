@@ -14,10 +14,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// soGetInfo is IPT_SO_GET_INFO, and IP6T_SO_GET_INFO as well, of getsockopt(2).
+// soGetInfo is the getsockopt(2) option IPT_SO_GET_INFO, and also IP6T_SO_GET_INFO.
 const soGetInfo = 64
 
-// info is struct ipt_getinfo of the kernel.
+// info is the kernel's struct ipt_getinfo.
 type info struct {
 	name       [32]byte
 	validHooks uint32
@@ -27,8 +27,8 @@ type info struct {
 	size       uint32
 }
 
-// Legacy reports whether rules go to the kernel's own tables, of whose changes it tells
-// nobody, and not to nftables.
+// Legacy reports whether iptables writes to the kernel's legacy tables, which send no notifications
+// of changes, instead of nftables.
 func (w *Writer) Legacy() (bool, error) {
 	path, err := exec.LookPath("iptables")
 	if err != nil {
@@ -41,9 +41,9 @@ func (w *Writer) Legacy() (bool, error) {
 	return !strings.Contains(string(version), "nf_tables"), nil
 }
 
-// LegacyState returns what is cheap to know of the tables with declared chains: it is
-// another one where rules or chains were added or deleted. What is replaced by something
-// of the same length it does not show.
+// LegacyState returns a cheap summary of the tables with declared chains: it changes when rules or
+// chains are added or deleted. It does not show that a rule was replaced by another one of the same
+// length.
 func (w *Writer) LegacyState() (string, error) {
 	var out strings.Builder
 	var errs []error

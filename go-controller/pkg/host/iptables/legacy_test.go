@@ -9,7 +9,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
 
-// legacy has the programs of the legacy iptables come first in the path.
+// legacy puts the programs of legacy iptables first in the path.
 func legacy(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -27,8 +27,8 @@ func legacy(t *testing.T) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// TestLegacyState: whatever others add or delete in tables of the legacy iptables shows,
-// and repairing it brings the former state back.
+// TestLegacyState: the state shows whatever others add to or delete from legacy tables, and
+// repairing them restores the former state.
 func TestLegacyState(t *testing.T) {
 	ns := netnstest.New(t)
 	w := newWriter(t, everywhere()...)

@@ -17,8 +17,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// counted puts programs in front of iptables' own that note that they were run. The
-// function that it returns tells what was since the last call.
+// counted puts wrappers in front of the iptables programs that record each run. The returned
+// function returns the runs since its last call.
 func counted(t *testing.T) func() []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -49,7 +49,7 @@ func counted(t *testing.T) func() []string {
 	}
 }
 
-// everywhere are chains in three tables of both families.
+// everywhere declares chains in three tables of both families.
 func everywhere() [][]host.Chain {
 	return [][]host.Chain{
 		both(1, "nat", "NAT", host.Jump{From: "POSTROUTING"}), both(2, "nat", "LAST", host.Jump{From: "POSTROUTING"}),
@@ -67,9 +67,8 @@ func inEvery(comment string) host.Rules {
 	return rules
 }
 
-// TestProgramsRun counts the programs that are run: however many tables there are, it
-// is one to read and one to write those of a family that has changed, and none where
-// nothing has.
+// TestProgramsRun counts the programs that are run: for any number of tables, one to read and one
+// to write those of a family that has changed, and none if nothing has.
 func TestProgramsRun(t *testing.T) {
 	ran := counted(t)
 	netnstest.New(t)
@@ -79,7 +78,7 @@ func TestProgramsRun(t *testing.T) {
 		pass func() error
 		want int
 	}{
-		{"the start", func() error { return w.Apply(t.Context(), "a", inEvery("one")) }, 3 * 2}, // and one asks for the version
+		{"the start", func() error { return w.Apply(t.Context(), "a", inEvery("one")) }, 3 * 2}, // and one to get the version
 		{"nothing new", func() error { return w.Resync(t.Context()) }, 2},
 		{"the same again", func() error { return w.Apply(t.Context(), "a", inEvery("one")) }, 0},
 		{"nothing of another one", func() error { return w.Apply(t.Context(), "b", nil) }, 0},
@@ -100,7 +99,7 @@ func TestProgramsRun(t *testing.T) {
 	}
 }
 
-// TestProgramsRunSingleStack: what only one family has waits for nothing of the other.
+// TestProgramsRunSingleStack: a contribution for one family does not run programs of the other.
 func TestProgramsRunSingleStack(t *testing.T) {
 	ran := counted(t)
 	netnstest.New(t)
@@ -120,8 +119,8 @@ func TestProgramsRunSingleStack(t *testing.T) {
 	}
 }
 
-// TestJumpsAsOthersSeeThem reads the jumps with a library that does not know ours:
-// they are there, once, in the order of the chains, and gone after clean-up.
+// TestJumpsAsOthersSeeThem reads the jumps with an independent library: they exist, once, in the
+// order of the chains, and are gone after cleanup.
 func TestJumpsAsOthersSeeThem(t *testing.T) {
 	netnstest.New(t)
 	w := newWriter(t, everywhere()...)
@@ -170,8 +169,8 @@ func TestCanWait(t *testing.T) {
 	}
 }
 
-// TestOneTableRefused: a table that the kernel refuses keeps no other from being
-// written, of either family.
+// TestOneTableRefused: a table that the kernel refuses does not prevent others from being written,
+// of either family.
 func TestOneTableRefused(t *testing.T) {
 	ns := netnstest.New(t)
 	w := newWriter(t, everywhere()...)
@@ -191,7 +190,7 @@ func TestOneTableRefused(t *testing.T) {
 	}
 }
 
-// TestNoPrograms: a host without iptables is told what it misses.
+// TestNoPrograms: the error on a host without iptables says what is missing.
 func TestNoPrograms(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	w := newWriter(t, everywhere()...)

@@ -8,8 +8,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// TestRefused: whoever asks for a table that the kernel refuses hears of it, at
-// every pass, and so does everybody else: the table is not as they want it.
+// TestRefused: a contributor to a table that the kernel refuses gets the error from every pass, and
+// so does everybody else: the table is not as they want it.
 func TestRefused(t *testing.T) {
 	netnstest.New(t)
 	w := newWriter(t, both(0, "nat", "A"))

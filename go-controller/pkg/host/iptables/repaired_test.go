@@ -7,8 +7,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
 
-// TestRepaired: a pass that finds what others did counts, and none that writes what a
-// contributor wants otherwise.
+// TestRepaired: a pass that repairs what others did counts; one that writes what a contributor has
+// changed does not.
 func TestRepaired(t *testing.T) {
 	netnstest.New(t)
 	w := newWriter(t, everywhere()...)
@@ -24,7 +24,7 @@ func TestRepaired(t *testing.T) {
 		{"the repair", func() error { return w.Resync(t.Context()) }, 1},
 		{"nothing new", func() error { return w.Resync(t.Context()) }, 1},
 		{"somebody flushed it again", func() error { return exec.Command("ip6tables", "-w", "-t", "nat", "-F").Run() }, 1},
-		{"the same contribution", func() error { return w.Apply(t.Context(), "a", inEvery("two")) }, 1}, // which nobody doubts
+		{"the same contribution", func() error { return w.Apply(t.Context(), "a", inEvery("two")) }, 1}, // which does not read the tables
 		{"the repair", func() error { return w.Resync(t.Context()) }, 2},
 	} {
 		if err := step.do(); err != nil {

@@ -11,10 +11,10 @@ import (
 
 // table is one table as iptables-save prints it.
 type table struct {
-	chains map[string][]host.Rule // built-in chains too
+	chains map[string][]host.Rule // including built-in chains
 }
 
-// parse reads tables from the output of iptables-save. Others in it are ignored.
+// parse reads tables from the output of iptables-save. Other tables in it are ignored.
 func parse(text string, names ...string) (map[string]table, error) {
 	tables := map[string]table{}
 	for _, name := range names {
@@ -43,7 +43,7 @@ func parse(text string, names ...string) (map[string]table, error) {
 	return tables, nil
 }
 
-// jumpRule is the rule by which a chain is reached.
+// jumpRule returns the rule that jumps to a chain.
 func jumpRule(j host.Jump, chain string) host.Rule {
 	if j.Match == "" {
 		return host.Rule("-j " + chain)
@@ -51,7 +51,7 @@ func jumpRule(j host.Jump, chain string) host.Rule {
 	return host.Rule(j.Match + " -j " + chain)
 }
 
-// jumpsTo returns the chain of ours that a rule jumps to, if it does.
+// jumpsTo returns which of our chains a rule jumps to, if any.
 func jumpsTo(r host.Rule) (string, bool) {
 	i := strings.LastIndex(string(r), "-j ")
 	if i < 0 || i > 0 && r[i-1] != ' ' {
@@ -61,7 +61,7 @@ func jumpsTo(r host.Rule) (string, bool) {
 	return target, strings.HasPrefix(target, host.ChainPrefix) && !strings.ContainsAny(target, " \"")
 }
 
-// goal is what one table of one family is to hold.
+// goal is the desired content of one table of one family.
 type goal struct {
 	declared []host.Chain           // in the order of Position
 	rules    map[string][]host.Rule // the union, by chain
@@ -69,8 +69,8 @@ type goal struct {
 	swept    bool
 }
 
-// plan returns the input of iptables-restore --noflush that brings have to g,
-// "" where nothing differs.
+// plan returns the input of iptables-restore --noflush that brings have to g, or "" if nothing
+// differs.
 func plan(name string, have table, g goal) string {
 	var chains, rules, rest strings.Builder
 	for _, c := range g.declared {
@@ -114,9 +114,9 @@ func plan(name string, have table, g goal) string {
 	return "*" + name + "\n" + chains.String() + rules.String() + rest.String() + "COMMIT\n"
 }
 
-// edit returns the lines that turn a chain into what is wanted one rule after the
-// other, where that is less than to write it anew: the kernel leaves the others, and
-// their counters, alone. ok is false where it is not, or where rules change places.
+// edit returns the lines that turn a chain into the desired one rule by rule, if that is less than
+// rewriting it: then the kernel leaves the other rules and their counters alone. ok is false if it
+// is not less, or if rules change places.
 func edit(chain string, now, want []host.Rule) (lines string, ok bool) {
 	wanted := make(map[host.Rule]bool, len(want))
 	for _, r := range want {
@@ -128,7 +128,7 @@ func edit(chain string, now, want []host.Rule) (lines string, ok bool) {
 	var out strings.Builder
 	budget := len(want) / 2
 	kept := make([]host.Rule, 0, len(now))
-	for i := len(now) - 1; i >= 0; i-- { // from the end, so that numbers stay
+	for i := len(now) - 1; i >= 0; i-- { // from the end, so that rule numbers stay valid
 		if wanted[now[i]] {
 			kept = append(kept, now[i])
 			continue
@@ -149,7 +149,7 @@ func edit(chain string, now, want []host.Rule) (lines string, ok bool) {
 	return out.String(), next == len(kept) && budget >= 0
 }
 
-// undeclared lists the chains of ours nobody declares, once they may be deleted.
+// undeclared lists our chains that are not declared, once they may be deleted.
 func undeclared(have table, g goal) []string {
 	var out []string
 	for c := range have.chains {
@@ -162,7 +162,7 @@ func undeclared(have table, g goal) []string {
 	return out
 }
 
-// wantedJumps lists the jumps that begin the chain from.
+// wantedJumps lists the jumps with which the chain from has to begin.
 func wantedJumps(from string, declared []host.Chain) []host.Rule {
 	var out []host.Rule
 	for _, c := range declared {
@@ -175,8 +175,8 @@ func wantedJumps(from string, declared []host.Chain) []host.Rule {
 	return out
 }
 
-// missingFrom lists the built-in chains that declared jumps start from and that
-// iptables-save does not print, because nothing has used the table yet.
+// missingFrom lists the built-in chains that declared jumps start from and that iptables-save does
+// not print because nothing has used the table yet.
 func missingFrom(have table, declared []host.Chain) []string {
 	missing := map[string]bool{}
 	for _, c := range declared {
@@ -189,11 +189,11 @@ func missingFrom(have table, declared []host.Chain) []string {
 	return slices.Sorted(maps.Keys(missing))
 }
 
-// planJumps makes want the beginning of the chain from and deletes other jumps
-// to chains of ours. Jumps to undeclared chains stay until those are stale.
+// planJumps puts want at the beginning of the chain from and deletes other jumps to our chains.
+// Jumps to undeclared chains stay until those chains are stale.
 func planJumps(out *strings.Builder, from string, now, want []host.Rule, stale []string) {
-	var have []host.Rule // the jumps that we may touch, in order
-	leading := 0         // how many rules at the top are what is wanted
+	var have []host.Rule // the jumps that we may change, in order
+	leading := 0         // how many rules at the top are already as wanted
 	for i, r := range now {
 		target, ours := jumpsTo(r)
 		if !ours {
@@ -225,9 +225,9 @@ func targets(jumps []host.Rule, chain string) bool {
 	})
 }
 
-// merge returns want with the rules of now that nobody wants kept where they
-// are, as far as the order of want allows, and after new ones, which are to win;
-// those in dropped are not kept.
+// merge returns want, with the rules of now that no contributor wants kept in their places as far
+// as the order of want allows, and after new rules, which take precedence; those in dropped are not
+// kept.
 func merge(now, want []host.Rule, dropped map[host.Rule]bool) []host.Rule {
 	at := make(map[host.Rule]int, len(now))
 	for i, r := range now {

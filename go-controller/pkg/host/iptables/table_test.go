@@ -41,8 +41,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestEdit applies edits to a list as the kernel does, and compares with what was
-// wanted, for many random lists.
+// TestEdit applies edits to a list as the kernel does, and compares the result with the desired
+// list, for many random lists.
 func TestEdit(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	edited := 0

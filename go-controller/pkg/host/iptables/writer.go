@@ -24,21 +24,21 @@ type place struct {
 	table  string
 }
 
-// Writer is the host.ChainWriter of the kernel. A node has one: it owns every
-// chain that begins with host.ChainPrefix.
+// Writer is the host.ChainWriter of the kernel. A node has one: it owns every chain whose name
+// begins with host.ChainPrefix.
 type Writer struct {
 	places   []place
 	declared map[place][]host.Chain
 	passes   *host.Coalescer[error]
-	programs map[topology.Family]*programs // those found; of write, which runs once at a time
+	programs map[topology.Family]*programs // those found so far; only used by write, which never runs concurrently
 
-	mu      sync.Mutex // guards what follows, never held over I/O
+	mu      sync.Mutex // guards the fields below, never held over I/O
 	want    map[string]host.Rules
 	dropped map[host.ChainKey]map[host.Rule]bool // deleted even before Sweep
 	swept   bool
-	doubted bool                       // somebody may have changed a table
-	changes map[topology.Family]uint64 // of what is wanted
-	settled map[topology.Family]uint64 // of changes: the last that was written, none while the tables are unknown
+	doubted bool                       // somebody else may have changed a table
+	changes map[topology.Family]uint64 // how often the desired rules have changed
+	settled map[topology.Family]uint64 // the last value of changes that was written; none if the state of the tables is unknown
 
 	repaired atomic.Uint64
 }
@@ -106,7 +106,7 @@ func (w *Writer) Apply(ctx context.Context, contributor string, want host.Rules)
 	return w.pass(ctx)
 }
 
-// contribute takes over a contribution.
+// contribute records a contribution.
 func (w *Writer) contribute(contributor string, want host.Rules) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -116,7 +116,7 @@ func (w *Writer) contribute(contributor string, want host.Rules) {
 				if w.dropped[key] == nil {
 					w.dropped[key] = map[host.Rule]bool{}
 				}
-				// One that is wanted all the same is kept by the union.
+				// If it is still wanted, the union keeps it.
 				w.dropped[key][r] = true
 			}
 		}
@@ -145,15 +145,15 @@ func differ(f topology.Family, a, b host.Rules) bool {
 	return false
 }
 
-// upToDate tells that the last passes left all tables as they are wanted now, and that
-// nobody has asked since to look at them again.
+// upToDate reports whether the last passes left all tables as they are wanted now, and no check of
+// the tables has been requested since.
 func (w *Writer) upToDate() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !w.doubted && !slices.ContainsFunc(w.places, func(p place) bool { return w.unsettled(p.family) })
 }
 
-// unsettled reports whether a family has something to write, or is unknown; w.mu is held.
+// unsettled reports whether a family has something to write or its state is unknown; w.mu is held.
 func (w *Writer) unsettled(f topology.Family) bool {
 	settled, known := w.settled[f]
 	return !known || settled != w.changes[f]
@@ -180,33 +180,32 @@ func (w *Writer) Resync(ctx context.Context) error {
 	return w.pass(ctx)
 }
 
-// pass makes sure that what was asked for until now is written.
+// pass makes sure that everything requested so far is written.
 func (w *Writer) pass(ctx context.Context) error {
 	result, err := w.passes.Do(ctx, w.passes.Request(), w.write)
 	return errors.Join(err, result)
 }
 
-// Run calls Resync every interval until ctx ends, since other programs flush
-// tables and edit chains.
+// Run calls Resync every interval until ctx ends, since other programs flush tables and edit
+// chains.
 func (w *Writer) Run(ctx context.Context, interval time.Duration) {
 	host.Keep(ctx, interval, nil, w.Resync, func(err error) {
 		klog.ErrorS(err, "Cannot repair iptables, will retry", "after", interval)
 	})
 }
 
-// Repaired counts the passes that found chains otherwise than they were left, and put them
-// right.
+// Repaired returns how many passes found and repaired chains that others had changed.
 func (w *Writer) Repaired() uint64 { return w.repaired.Load() }
 
-// round is what one pass has to do for a family.
+// round is the work of one pass for a family.
 type round struct {
 	tables  map[string]goal
-	changes uint64 // the count of changes that the goals are of
-	known   bool   // the last pass left the tables as they are wanted still
+	changes uint64 // value of Writer.changes for these goals
+	known   bool   // the last pass left the tables as they are still wanted
 }
 
-// rounds returns what a pass has to do: of the families that have something to write, or of
-// all where somebody asks to look at them again.
+// rounds returns the work of a pass: for the families that have something to write, or for all
+// families if a check was requested.
 func (w *Writer) rounds() map[topology.Family]round {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -237,8 +236,8 @@ func (w *Writer) rounds() map[topology.Family]round {
 	return out
 }
 
-// union returns the rules of one chain in the order of the contributors' names,
-// each once; w.mu is held.
+// union returns the rules of one chain in the order of the contributors' names, without duplicates;
+// w.mu is held.
 func (w *Writer) union(key host.ChainKey) []host.Rule {
 	var out []host.Rule
 	seen := map[host.Rule]bool{}
@@ -272,7 +271,7 @@ func (w *Writer) write(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// reconcile does what there is to do for one family, and reports whether anything was written.
+// reconcile writes what has to be written for one family, and reports whether it wrote anything.
 func (w *Writer) reconcile(ctx context.Context, f topology.Family, r round) (written bool, err error) {
 	if w.programs[f] == nil {
 		if w.programs[f], err = find(f); err != nil {
@@ -289,8 +288,8 @@ func (w *Writer) reconcile(ctx context.Context, f topology.Family, r round) (wri
 	return w.programs[f].writes != before, nil
 }
 
-// Cleanup removes every chain of ours and the jumps to them, from all tables of
-// both families, whatever run made them.
+// Cleanup removes all our chains and the jumps to them, from all tables of both families, including
+// those of earlier runs.
 func Cleanup(ctx context.Context) error {
 	nothing := map[string]goal{}
 	for _, t := range []string{"filter", "mangle", "nat", "raw"} {
@@ -308,9 +307,9 @@ func Cleanup(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// dropEmpty deletes the built-in chains that jump to ours where they are empty: with the
-// backend nftables they are made with the first rule, and are objects of the kernel's like
-// others. Where a chain is not empty, or its policy is another one, or the backend cannot do it, it stays.
+// dropEmpty deletes built-in chains that jumped to ours if they are empty: with the nftables
+// backend they are created with the first rule and are ordinary objects of the kernel. A chain
+// stays if it is not empty, if its policy is not the default, or if the backend cannot delete it.
 func (p *programs) dropEmpty(ctx context.Context) {
 	for _, chain := range []struct{ table, name string }{
 		{"filter", "INPUT"}, {"filter", "FORWARD"}, {"mangle", "PREROUTING"},
@@ -321,9 +320,9 @@ func (p *programs) dropEmpty(ctx context.Context) {
 	}
 }
 
-// reconcile makes tables what they are to be: all of them together, which is one
-// program to read and one to write however many they are. Another program may change
-// one in between, or the kernel refuse one: then each is tried on its own.
+// reconcile brings tables to their goals, all of them together, which takes one program run to read
+// and one to write. Another program may change a table in between, or the kernel may refuse one:
+// then each table is tried on its own.
 func (p *programs) reconcile(ctx context.Context, goals map[string]goal) error {
 	err := p.pass(ctx, "", goals)
 	if err == nil || ctx.Err() != nil {
@@ -339,7 +338,7 @@ func (p *programs) reconcile(ctx context.Context, goals map[string]goal) error {
 	return errors.Join(errs...)
 }
 
-// pass reads a table, or all where it is "", and writes the difference to the goals.
+// pass reads a table, or all tables if it is "", and writes the difference to the goals.
 func (p *programs) pass(ctx context.Context, table string, goals map[string]goal) error {
 	text, err := p.read(ctx, table)
 	if err != nil {

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// acceptTable is the nftables table, of family netdev, that holds a chain for each
-// link that accepts frames for a second MAC address.
+// acceptTable is the nftables table, of family netdev, with a chain for each link that accepts
+// frames for a second MAC address.
 const acceptTable = "ovn-kube-accept"
 
-// packetHost is the kernel's type of packets that are for this host.
+// packetHost is the kernel's packet type for packets to this host.
 const packetHost = 0
 
-// AcceptMarked makes the kernel accept what comes in by a link for a second MAC
-// address, with a mark. Without that it drops such frames.
+// AcceptMarked makes the kernel accept frames to a second MAC address on a link, and mark them.
+// Otherwise it drops such frames.
 func AcceptMarked(name, mac string, mark uint32) error {
 	if _, err := get(name); err != nil {
 		return err
@@ -53,7 +53,7 @@ func AcceptMarked(name, mac string, mark uint32) error {
 	return nil
 }
 
-// acceptRule is "ether daddr MAC meta mark set MARK meta pkttype set host".
+// acceptRule returns "ether daddr MAC meta mark set MARK meta pkttype set host".
 func acceptRule(mac net.HardwareAddr, mark uint32) []expr.Any {
 	return []expr.Any{
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseLLHeader, Offset: 0, Len: uint32(len(mac))},
@@ -65,8 +65,8 @@ func acceptRule(mac net.HardwareAddr, mark uint32) []expr.Any {
 	}
 }
 
-// accepts reports whether a chain is there, which goes with its link, and has the
-// rule alone.
+// accepts reports whether a chain exists and has only the wanted rule. The chain goes away with its
+// link.
 func accepts(c *nftables.Conn, chain *nftables.Chain, want []expr.Any) (bool, error) {
 	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyNetdev)
 	if err != nil {
@@ -82,7 +82,7 @@ func accepts(c *nftables.Conn, chain *nftables.Chain, want []expr.Any) (bool, er
 	return len(rules) == 1 && slices.EqualFunc(rules[0].Exprs, want, same), nil
 }
 
-// same compares what decides of two expressions.
+// same compares the relevant parts of two expressions.
 func same(a, b expr.Any) bool {
 	switch a := a.(type) {
 	case *expr.Cmp:
@@ -98,7 +98,7 @@ func same(a, b expr.Any) bool {
 	return fmt.Sprintf("%T", a) == fmt.Sprintf("%T", b)
 }
 
-// AcceptNothing removes all chains of AcceptMarked at once; for clean-up.
+// AcceptNothing removes all chains of AcceptMarked at once; for cleanup.
 func AcceptNothing() error {
 	c, err := nftables.New()
 	if err != nil {

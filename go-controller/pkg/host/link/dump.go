@@ -6,12 +6,12 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// dumpAttempts is how often Dump asks: one that is interrupted that often is
-// changed faster than it can be read.
+// dumpAttempts is how often Dump tries: a list that is interrupted that often changes faster than
+// it can be read.
 const dumpAttempts = 10
 
-// Dump asks again where the kernel says that what it listed changed meanwhile,
-// since such a list may lack objects that are there.
+// Dump lists again if the kernel says that the objects changed while it listed them, since such a
+// list may lack objects that exist.
 func Dump[T any](list func() ([]T, error)) ([]T, error) {
 	for attempt := 1; ; attempt++ {
 		out, err := list()

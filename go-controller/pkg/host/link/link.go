@@ -18,13 +18,13 @@ func get(name string) (netlink.Link, error) {
 	return l, nil
 }
 
-// IsNotFound reports whether err says that a link does not exist.
+// IsNotFound reports whether err means that a link does not exist.
 func IsNotFound(err error) bool {
 	var gone netlink.LinkNotFoundError
 	return errors.As(err, &gone)
 }
 
-// Exists reports whether there is a link of that name.
+// Exists reports whether there is a link with that name.
 func Exists(name string) (bool, error) {
 	_, err := get(name)
 	if IsNotFound(err) {
@@ -33,12 +33,12 @@ func Exists(name string) (bool, error) {
 	return err == nil, err
 }
 
-// State is what is known of a link.
+// State is the state of a link.
 type State struct {
-	Index int // of the interface; another one means another link
+	Index int // of the interface; it differs if the link was recreated
 	MTU   int // bytes
 	MAC   string
-	Up    bool // set up, whether or not it has a carrier
+	Up    bool // administratively up, whether or not it has a carrier
 }
 
 // Read returns the state of a link.
@@ -60,7 +60,7 @@ func MAC(name string) (string, error) {
 	return l.Attrs().HardwareAddr.String(), nil
 }
 
-// Up sets a link up and tells whether it was down, which has cost it its routes.
+// Up sets a link up and reports whether it was down, in which case it has lost its routes.
 func Up(name string) (wasDown bool, err error) {
 	l, err := get(name)
 	if err != nil {
@@ -103,7 +103,7 @@ func SetMAC(name, mac string) error {
 	return nil
 }
 
-// Delete removes a link; one that is gone is no error.
+// Delete removes a link; it is not an error if it does not exist.
 func Delete(name string) error {
 	l, err := get(name)
 	if IsNotFound(err) {
@@ -118,8 +118,7 @@ func Delete(name string) error {
 	return nil
 }
 
-// Wait waits until a link of that name exists, e.g. one that ovs-vswitchd is to
-// make.
+// Wait waits until a link with that name exists, e.g. one that ovs-vswitchd creates.
 func Wait(ctx context.Context, name string) error {
 	changed := make(chan struct{}, 1)
 	watching, cancel := context.WithCancel(ctx)
@@ -144,11 +143,11 @@ func Wait(ctx context.Context, name string) error {
 	}
 }
 
-// derived are the types of links that have the MAC address of another one.
+// derived are the types of links that take the MAC address of another link.
 var derived = map[string]bool{"vlan": true, "macvlan": true, "macvtap": true, "ipvlan": true, "bridge": true, "openvswitch": true, "tun": true, "tuntap": true}
 
-// WithMAC returns the names of the links that have a MAC address of their own that is this
-// one. A link called except is left out.
+// WithMAC returns the names of the links that have this MAC address as their own, except for the
+// link named except.
 func WithMAC(mac, except string) ([]string, error) {
 	all, err := Dump(netlink.LinkList)
 	if err != nil {
@@ -161,7 +160,7 @@ func WithMAC(mac, except string) ([]string, error) {
 	var out []string
 	for _, l := range all {
 		a := l.Attrs()
-		// The parts of a bond have its address, and the bond is the uplink.
+		// Members of a bond have its address, and the bond is the uplink.
 		if a.HardwareAddr.String() == mac && a.Name != except && !derived[l.Type()] && !bonds[a.MasterIndex] {
 			out = append(out, a.Name)
 		}

@@ -64,8 +64,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestVeth: the pair of a pod is made once, kept, and made again when its other
-// end is gone or is another pod's.
+// TestVeth: the pair of a pod is created once, kept, and recreated if its other end is gone or
+// belongs to another pod.
 func TestVeth(t *testing.T) {
 	first, second := make(chan *netnstest.NS, 1), make(chan *netnstest.NS, 1)
 	hold := make(chan struct{})
@@ -168,7 +168,7 @@ func TestMute(t *testing.T) {
 	}
 	eventually.True(t, "an answer again", answers)
 
-	// A link that goes and comes back under the same name is muted again.
+	// A link that is recreated under the same name is muted again.
 	must(t, Mute("eth0"))
 	must(t, Delete("eth0"))
 	must(t, EnsureVeth(Veth{Host: "eth0", Peer: "wire", MTU: 1500, Netns: other}))
@@ -249,8 +249,8 @@ func TestWaitAndWatch(t *testing.T) {
 	cancel()
 }
 
-// TestAcceptMarked: a link accepts frames for a second MAC address, with a mark, and
-// goes on to when it is made anew.
+// TestAcceptMarked: a link accepts frames to a second MAC address and marks them, also after it was
+// recreated.
 func TestAcceptMarked(t *testing.T) {
 	const second, mark = "0a:58:0a:f4:01:00", 1009
 	peer := make(chan *netnstest.NS, 1)

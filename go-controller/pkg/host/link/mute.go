@@ -11,15 +11,14 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// muteTable is the nftables table, of family netdev, that holds a chain for each
-// muted link.
+// muteTable is the nftables table, of family netdev, with a chain for each muted link.
 const muteTable = "ovn-kube-mute"
 
-// Mute makes the kernel ignore what comes in by a link whose frames the
-// userspace datapath of OVS reads: it takes a copy of each, and without Mute the
-// kernel would answer ARP, forward and reset connections behind OVS's back. It
-// drops at ingress, which is after the copy was taken, and takes IPv6 off the
-// link. With the kernel datapath it is not needed and would break the port.
+// Mute makes the kernel ignore frames received on a link that the userspace datapath of OVS reads.
+// That datapath gets a copy of each frame, so without Mute the kernel would also answer ARP,
+// forward packets and reset connections. Mute drops frames at ingress, after the copy was taken,
+// and disables IPv6 on the link. With the kernel datapath it is not needed and would break the
+// port.
 func Mute(name string) error {
 	if _, err := get(name); err != nil {
 		return err
@@ -49,7 +48,7 @@ func Mute(name string) error {
 	return nil
 }
 
-// isMuted reports whether the chain of a link is there; it goes with the link.
+// isMuted reports whether a link has its chain; the chain goes away with the link.
 func isMuted(c *nftables.Conn, name string) (bool, error) {
 	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyNetdev)
 	if err != nil {
@@ -60,8 +59,8 @@ func isMuted(c *nftables.Conn, name string) (bool, error) {
 	}), nil
 }
 
-// Unmute takes back what Mute did; a link that is gone or was not muted is no
-// error. IPv6 stays off where the link has gone.
+// Unmute reverts Mute; it is not an error if the link is gone or was not muted. If the link is
+// gone, IPv6 is not re-enabled.
 func Unmute(name string) error {
 	err := without(func(c *nftables.Conn) {
 		c.DelChain(&nftables.Chain{Name: name, Table: &nftables.Table{Name: muteTable, Family: nftables.TableFamilyNetdev}})
@@ -75,7 +74,7 @@ func Unmute(name string) error {
 	return SetLinkSysctl(topology.IPv6, name, "disable_ipv6", "0")
 }
 
-// UnmuteAll removes all chains of Mute at once; for clean-up.
+// UnmuteAll removes all chains of Mute at once; for cleanup.
 func UnmuteAll() error {
 	err := without(func(c *nftables.Conn) {
 		c.DelTable(&nftables.Table{Name: muteTable, Family: nftables.TableFamilyNetdev})
@@ -86,11 +85,11 @@ func UnmuteAll() error {
 	return nil
 }
 
-// nothing are errors that say that there is nothing to remove: no such object, or a
-// kernel that has no nftables, or not for this family, where Mute cannot have been.
+// nothing are errors that mean that there is nothing to remove: no such object, or a kernel without
+// nftables, or without nftables for this family, on which Mute cannot have been called.
 var nothing = []error{unix.ENOENT, unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT}
 
-// without removes something from nftables; what is not there is no error.
+// without removes something from nftables; it is not an error if it does not exist.
 func without(remove func(*nftables.Conn), opts ...nftables.ConnOption) error {
 	c, err := nftables.New(opts...)
 	if err == nil {

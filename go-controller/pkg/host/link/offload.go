@@ -7,9 +7,9 @@ import (
 	"github.com/safchain/ethtool"
 )
 
-// OffloadsOff turns checksum and segmentation offload of what a link sends off.
-// The userspace datapath of OVS reads raw frames, so the peer of each veth it
-// owns must send complete ones: otherwise ping works and TCP does not.
+// OffloadsOff disables checksum and segmentation offload for what a link sends. The userspace
+// datapath of OVS reads raw frames, so the peer of each veth that it owns must send complete ones:
+// otherwise ping works and TCP does not.
 func OffloadsOff(name string) error {
 	e, err := ethtool.NewEthtool()
 	if err != nil {
@@ -35,7 +35,7 @@ func OffloadsOff(name string) error {
 	return nil
 }
 
-// isSendOffload reports whether a feature delays work to a device that there is not.
+// isSendOffload reports whether a feature leaves work to a device that does not exist here.
 func isSendOffload(feature string) bool {
 	if !strings.HasPrefix(feature, "tx-") {
 		return false

@@ -9,9 +9,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// SetSysctl sets a kernel parameter, named by its path below /proc/sys, e.g.
-// "net/ipv4/ip_forward". What has the value already is not written, so that a
-// read-only /proc/sys with the right values does no harm.
+// SetSysctl sets a kernel parameter, given by its path below /proc/sys, e.g. "net/ipv4/ip_forward".
+// It does not write a value that is already set, so a read-only /proc/sys with the right values is
+// not a problem.
 func SetSysctl(name, value string) error {
 	path := filepath.Join("/proc/sys", name)
 	have, err := os.ReadFile(path)
@@ -27,8 +27,8 @@ func SetSysctl(name, value string) error {
 	return nil
 }
 
-// Sysctl returns a parameter of one link and family; the error is fs.ErrNotExist where
-// there is no such link. The name of the link may contain dots.
+// Sysctl returns a parameter of one link and family; the error is fs.ErrNotExist if there is no
+// such link. The name of the link may contain dots.
 func Sysctl(f topology.Family, link, parameter string) (string, error) {
 	name := SysctlName(f, link, parameter)
 	value, err := os.ReadFile(filepath.Join("/proc/sys", name))
@@ -44,12 +44,12 @@ func SetLinkSysctl(f topology.Family, link, parameter, value string) error {
 	return SetSysctl(SysctlName(f, link, parameter), value)
 }
 
-// SysctlName is the name of a parameter of one link and family.
+// SysctlName returns the name of a parameter of one link and family.
 func SysctlName(f topology.Family, link, parameter string) string {
 	return fmt.Sprintf("net/ipv%d/conf/%s/%s", uint8(f), link, parameter)
 }
 
-// HasIPv6 reports whether the kernel has IPv6 at all.
+// HasIPv6 reports whether the kernel supports IPv6 at all.
 func HasIPv6() bool {
 	_, err := os.Stat("/proc/sys/net/ipv6")
 	return err == nil

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRemoveFromKernelsWithoutNftables: a DEL must not fail where nothing can have
+// TestRemoveFromKernelsWithoutNftables: a DEL must not fail on a kernel on which nothing can have
 // been muted.
 func TestRemoveFromKernelsWithoutNftables(t *testing.T) {
 	for errno, gone := range map[unix.Errno]bool{

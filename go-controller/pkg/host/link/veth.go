@@ -15,14 +15,13 @@ import (
 type Veth struct {
 	Host    string
 	Peer    string
-	PeerMAC string // empty: the kernel's choice
+	PeerMAC string // empty: chosen by the kernel
 	MTU     int    // bytes, of both ends
 	Netns   string // path of the peer's namespace, e.g. /run/netns/x
 }
 
-// EnsureVeth makes a pair whose host end is up and whose peer is left down. A
-// host end of that name that already belongs to such a peer is kept; any other
-// link of that name is replaced.
+// EnsureVeth creates a pair whose host end is up and whose peer is left down. An existing host end
+// with that name is kept if it belongs to such a peer; any other link with that name is replaced.
 func EnsureVeth(v Veth) error {
 	ns, err := netns.GetFromPath(v.Netns)
 	if err != nil {
@@ -95,9 +94,9 @@ func (v Veth) create(ns netns.NsHandle) error {
 	return nil
 }
 
-// Inside runs f in the network namespace at path, on a thread of its own. f must
-// not start goroutines that expect to be inside. It returns os.ErrNotExist
-// wrapped where there is no such namespace.
+// Inside runs f in the network namespace at path, on a thread of its own. f must not start
+// goroutines that expect to be in that namespace. It returns a wrapped os.ErrNotExist if there is
+// no such namespace.
 func Inside(path string, f func() error) error {
 	ns, err := netns.GetFromPath(path)
 	if err != nil {
@@ -106,8 +105,8 @@ func Inside(path string, f func() error) error {
 	defer func() { _ = ns.Close() }()
 	result := make(chan error, 1)
 	go func() {
-		// Never unlocked: the thread ends with the goroutine, so that nobody
-		// else ever runs in this namespace.
+		// Never unlocked: the thread ends with the goroutine, so that no other goroutine ever runs
+		// in this namespace.
 		runtime.LockOSThread()
 		if err := netns.Set(ns); err != nil {
 			if errors.Is(err, unix.EINVAL) {

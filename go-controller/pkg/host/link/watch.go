@@ -11,10 +11,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Watch calls changed, which must not block, after each change of a link, an
-// address, a route or an ip rule in the caller's network namespace until ctx
-// ends. It subscribes before it returns, so nothing that happens afterwards is
-// missed; where the kernel had to drop news, changed is called as well.
+// Watch calls changed, which must not block, after each change of a link, an address, a route or an
+// ip rule in the caller's network namespace until ctx ends. It subscribes before it returns, so no
+// later change is missed; changed is also called if the kernel had to drop notifications.
 func Watch(ctx context.Context, changed func()) error {
 	socket, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK,
 		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
@@ -34,8 +33,8 @@ func Watch(ctx context.Context, changed func()) error {
 				klog.ErrorS(err, "Subscription to network changes ended")
 				return
 			}
-			// Any other error (ENOBUFS: the kernel dropped news) means that
-			// something may have changed.
+			// Any other error (ENOBUFS: the kernel dropped notifications) means that something may
+			// have changed.
 			changed()
 		}
 	}()

@@ -1,5 +1,5 @@
-// Package neighbor asks the kernel for the MAC addresses of neighbours, and tells it those
-// that it need not ask for.
+// Package neighbor resolves the MAC addresses of neighbours with the kernel, and sets permanent
+// entries for those that the kernel need not resolve.
 //
 // Callers: pkg/externalroute/node, pkg/cni/node.
 package neighbor
@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// patience bounds how long an answer is waited for.
+	// patience is how long to wait for an answer.
 	patience = time.Second
-	// interval is how often the kernel's table is looked at.
+	// interval is how often the kernel's table is read.
 	interval = 20 * time.Millisecond
-	// known are the states in which an entry has a MAC address that was learnt.
+	// known are the states in which an entry has a MAC address.
 	known = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | netlink.NUD_PROBE |
 		netlink.NUD_PERMANENT | netlink.NUD_NOARP
 )
 
-// Resolve returns the MAC addresses, as net.HardwareAddr writes them, of those
-// addresses that are on a link of the host and answer within a second. What the
-// kernel does not know it is made to ask for.
+// Resolve returns the MAC addresses, formatted as by net.HardwareAddr, of those addresses that are
+// on a link of the host and answer within a second. It makes the kernel ask for addresses that it
+// does not know.
 func Resolve(ctx context.Context, addrs []netip.Addr) (map[netip.Addr]string, error) {
 	found := map[netip.Addr]string{}
 	missing := map[netip.Addr]int{} // link by address
@@ -44,7 +44,7 @@ func Resolve(ctx context.Context, addrs []netip.Addr) (map[netip.Addr]string, er
 	}
 	var errs []error
 	for a, link := range missing {
-		// NTF_USE is what a packet to the neighbour would do: the kernel asks.
+		// NTF_USE has the effect of a packet to the neighbour: the kernel asks.
 		err := netlink.NeighSet(&netlink.Neigh{LinkIndex: link, IP: a.AsSlice(), Flags: netlink.NTF_USE, State: netlink.NUD_NONE})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("ask for neighbour %s: %w", a, err))
@@ -67,8 +67,7 @@ func Resolve(ctx context.Context, addrs []netip.Addr) (map[netip.Addr]string, er
 	return found, nil
 }
 
-// onLink returns the link that an address is on; false where it is behind a
-// router or nowhere.
+// onLink returns the link that an address is on, or false if it is behind a router or unreachable.
 func onLink(a netip.Addr) (int, bool) {
 	routes, err := netlink.RouteGet(a.AsSlice())
 	if err != nil || len(routes) == 0 || len(routes[0].Gw) > 0 {
@@ -77,7 +76,7 @@ func onLink(a netip.Addr) (int, bool) {
 	return routes[0].LinkIndex, true
 }
 
-// look moves what the kernel knows from missing to found.
+// look moves addresses that the kernel has resolved from missing to found.
 func look(missing map[netip.Addr]int, found map[netip.Addr]string) error {
 	families := map[int]bool{}
 	for a := range missing {
@@ -105,7 +104,7 @@ func look(missing map[netip.Addr]int, found map[netip.Addr]string) error {
 	return nil
 }
 
-// listNeighbors returns the neighbour entries of a link and family; 0: of all links.
+// listNeighbors returns the neighbour entries of a link and family; index 0: of all links.
 func listNeighbors(index, family int) ([]netlink.Neigh, error) {
 	return link.Dump(func() ([]netlink.Neigh, error) { return netlink.NeighList(index, family) })
 }

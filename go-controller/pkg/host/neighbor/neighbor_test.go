@@ -35,7 +35,8 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestPermanent puts the entries of a link right, and leaves what the kernel has learnt.
+// TestPermanent corrects the permanent entries of a link, and leaves the entries that the kernel
+// has learned.
 func TestPermanent(t *testing.T) {
 	const mac, other = "0a:58:0a:f4:01:05", "0a:58:0a:f4:01:06"
 	ns := netnstest.New(t)

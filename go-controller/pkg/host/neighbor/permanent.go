@@ -9,9 +9,9 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// SetPermanent makes the permanent entries of a link be exactly these MAC addresses, by
-// address: the kernel does not ask such neighbours whether they are there, nor forgets
-// them. A link that does not exist has none.
+// SetPermanent makes the permanent entries of a link exactly these MAC addresses, by address: the
+// kernel does not check whether such neighbours are reachable, and does not forget them. A link
+// that does not exist has none.
 func SetPermanent(link string, want map[netip.Addr]string) error {
 	dev, err := netlink.LinkByName(link)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
