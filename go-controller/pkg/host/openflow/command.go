@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// version is the OpenFlow version used: the first with bundles.
+// version is the OpenFlow version used: the first one with bundles.
 const version = "-OOpenFlow14"
 
-// diffStatus is how diff-flows says that something differs.
+// diffStatus is the exit status of diff-flows if something differs.
 const diffStatus = 2
 
-// diff compares the bridge with the flows of input: lacks says that one of them
-// is not there as it should be, differs that there is any difference.
+// diff compares the bridge with the flows of input. lacks means that one of them is missing or
+// differs on the bridge, differs that there is any difference.
 func (w *Writer) diff(ctx context.Context, input string) (lacks, differs bool, err error) {
 	out, err := w.ofctl(ctx, input, "diff-flows", w.target, "/dev/stdin") // unlike replace-flows it does not take "-"
 	var status *exec.ExitError
@@ -26,8 +26,7 @@ func (w *Writer) diff(ctx context.Context, input string) (lacks, differs bool, e
 	return false, false, err
 }
 
-// ofctl runs ovs-ofctl with input; there is no library that speaks OpenFlow as
-// completely.
+// ofctl runs ovs-ofctl with input; there is no library that supports OpenFlow as completely.
 func (w *Writer) ofctl(ctx context.Context, input string, args ...string) (string, error) {
 	args = append([]string{version, "--timeout=10"}, args...)
 	cmd := exec.CommandContext(ctx, "ovs-ofctl", args...)

@@ -10,7 +10,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 )
 
-// contribution is what one contributor wants: of flows with the same match, the first.
+// contribution is what one contributor wants: of flows with the same match, the first one counts.
 type contribution struct {
 	first *host.FlowList
 	rest  []host.Flow // the others
@@ -41,8 +41,8 @@ func (c *contribution) flows() []host.Flow {
 
 func (c *contribution) has(match string) bool { return c.first.Has(match) }
 
-// change takes flows out and adds others, and returns by match what is wanted now where that
-// is something else than before; "" where nothing is.
+// change removes some flows and adds others, and returns by match the flows that are wanted now
+// where that has changed; "" if no flow with this match is wanted any more.
 func (c *contribution) change(remove, add []host.Flow) map[string]host.Flow {
 	before := map[string]host.Flow{}
 	for _, f := range slices.Concat(remove, add) {
@@ -82,19 +82,19 @@ func (c *contribution) remove(f host.Flow) {
 	}
 }
 
-// ownPatience is how long the flow monitor may take to tell of a change of ours.
+// ownPatience is how long the flow monitor may take to report one of our own changes.
 const ownPatience = 2 * time.Second
 
-// expected counts the changes of flows that this process makes itself, of which the flow
-// monitor tells as it tells of those of others. Only their number is known: one that others
-// make meanwhile is one too many, after which all flows are looked at.
+// expected counts the flow changes that this process makes itself, since the flow monitor reports
+// these like the changes of others. Only their number is known: if others make a change in the
+// meantime, there is one report too many, and then all flows are compared.
 type expected struct {
 	mu    sync.Mutex
 	count int
 	until time.Time
 }
 
-// expect says that n changes are about to be made; 0 that there are none.
+// expect announces n changes that are about to be made, or 0 if none are expected any more.
 func (e *expected) expect(n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -105,7 +105,7 @@ func (e *expected) expect(n int) {
 	e.count, e.until = e.count+n, now.Add(ownPatience)
 }
 
-// is reports whether the change that the flow monitor tells of may be one of ours.
+// is reports whether the change that the flow monitor reports may be one of ours.
 func (e *expected) is(line string) bool {
 	if !strings.Contains(line, fmt.Sprintf("cookie=%#x ", Cookie)) {
 		return false

@@ -10,14 +10,14 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 )
 
-// FollowTranslations calls changed with the source translations that the flows of the
-// bridge make, whosever they are, soon after each change of them and each time the bridge
-// can be reached again, until ctx ends. changed must not block.
+// FollowTranslations calls changed with all source translations that the flows of the bridge make,
+// whoever wrote them, soon after each change of them and each time the bridge becomes reachable
+// again, until ctx ends. changed must not block.
 func (w *Writer) FollowTranslations(ctx context.Context, changed func([]host.Translation)) {
 	w.reconnect(ctx, func() error { return w.followTranslations(ctx, changed) })
 }
 
-// followTranslations does so over one connection.
+// followTranslations does this over one connection.
 func (w *Writer) followTranslations(ctx context.Context, changed func([]host.Translation)) error {
 	var mu sync.Mutex
 	flows := map[string]host.Translation{} // by table and match
@@ -32,7 +32,7 @@ func (w *Writer) followTranslations(ctx context.Context, changed func([]host.Tra
 		changed(slices.Compact(all))
 	})
 	defer b.stop()
-	more, connected := false, false // more: what was there at first is not complete
+	more, connected := false, false // more: the initial list is not complete yet
 	return w.follow(ctx, func(line string) {
 		if strings.Contains(line, "FLOW_MONITOR reply") {
 			if more = strings.Contains(line, "more"); !more && !connected {
@@ -59,12 +59,12 @@ func (w *Writer) followTranslations(ctx context.Context, changed func([]host.Tra
 	})
 }
 
-// translation reads a line of a flow monitor:
+// translation parses a line of a flow monitor:
 //
 //	event=ADDED table=45 cookie=0x1a ip,reg15=0x2,metadata=0x4,nw_src=10.244.1.3 actions=ct(commit,table=46,zone=NXM_NX_REG12[0..15],nat(src=172.18.0.33))
 //
-// It returns what tells the flow from others, the translation of all that comes from an address
-// or a range, which is zero where the flow makes none, and the event.
+// It returns the key that identifies the flow, the translation that it applies to all packets from
+// an address or a range, which is zero if there is none, and the event.
 func translation(line string) (key string, t host.Translation, event string) {
 	line, actions, _ := strings.Cut(line, " actions=")
 	var match string
@@ -85,7 +85,7 @@ func translation(line string) (key string, t host.Translation, event string) {
 	if !ok {
 		return key, t, event
 	}
-	// Ranges of addresses and ports are not OVN's.
+	// OVN does not write ranges of addresses and ports.
 	addr, err := netip.ParseAddr(to[:max(0, strings.IndexAny(to, "),"))])
 	if err != nil {
 		return key, t, event

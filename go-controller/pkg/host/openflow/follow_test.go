@@ -13,8 +13,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
-// TestFollowTranslations knows the translations there are, both families, and each change of
-// them; what else flows do is not looked at.
+// TestFollowTranslations checks that the existing translations of both families and each change of
+// them are reported, and that other flows do not matter.
 func TestFollowTranslations(t *testing.T) {
 	o := bridge(t)
 	target := "unix:" + o.Dir + "/br0.mgmt"
@@ -35,7 +35,7 @@ func TestFollowTranslations(t *testing.T) {
 	translate("ip,nw_src=10.244.0.0/16", "172.18.0.4")
 	translate("ip,nw_src=10.244.1.3", "172.18.0.33")
 	translate("ipv6,ipv6_src=fd00:10:244:2::3", "fc00:f853:ccd:e793::33")
-	translate("ip,nw_src=10.244.1.3,nw_dst=10.244.1.3", "10.96.0.9") // to itself by a Service
+	translate("ip,nw_src=10.244.1.3,nw_dst=10.244.1.3", "10.96.0.9") // to itself through a Service
 	seen := make(chan []host.Translation, 10)
 	go New("br0", o.Dir).FollowTranslations(t.Context(), func(all []host.Translation) { seen <- all })
 	is := func(what string, want ...string) {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Translates returns those of addresses that a flow of the bridge, whosever it is, gives
-// to what leaves. It reads all flows of the bridge.
+// Translates returns those of addrs that any flow of the bridge, whoever wrote it, uses as the
+// source address of a translation. It reads all flows of the bridge.
 func (w *Writer) Translates(ctx context.Context, addrs []netip.Addr) ([]netip.Addr, error) {
 	text, err := w.Dump(ctx)
 	if err != nil {

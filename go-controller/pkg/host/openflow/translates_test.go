@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTranslates finds the translations of OVN, of both families, and tells addresses apart
-// of which one begins like the other.
+// TestTranslates finds OVN's translations of both families, and does not confuse addresses of which
+// one is a prefix of the other as text.
 func TestTranslates(t *testing.T) {
 	o := bridge(t)
 	target := "unix:" + o.Dir + "/br0.mgmt"

@@ -17,18 +17,18 @@ import (
 
 const (
 	resyncInterval = 30 * time.Second
-	// watchPause is how long a watch rests before it connects to a bridge again.
+	// watchPause is how long a watch pauses before it reconnects to a bridge.
 	watchPause = 500 * time.Millisecond
-	// settleTime is how long a burst of changes is let run before it is looked at.
+	// settleTime is how long no change must happen before a burst of changes is handled.
 	settleTime = 50 * time.Millisecond
-	// settleLimit bounds that where changes never end.
+	// settleLimit is the limit for bursts that do not end.
 	settleLimit = 500 * time.Millisecond
-	// longestLine bounds what ovs-ofctl prints of one flow.
+	// longestLine is the maximum length of a line of ovs-ofctl.
 	longestLine = 1 << 20
 )
 
-// Run repairs the bridge soon after its flows were changed by somebody else or
-// ovs-vswitchd was restarted, and looks every half minute, until ctx ends.
+// Run repairs the bridge soon after somebody else changed its flows or ovs-vswitchd was restarted,
+// and checks it every half minute, until ctx ends.
 func (w *Writer) Run(ctx context.Context) {
 	wake := make(chan struct{}, 1)
 	changed := func() {
@@ -43,14 +43,14 @@ func (w *Writer) Run(ctx context.Context) {
 	})
 }
 
-// Watch calls changed, which must not block, soon after each change of the
-// bridge's flows, our own included but not what they learn, and each time the bridge can be reached
-// again, until ctx ends.
+// Watch calls changed, which must not block, soon after each change of the bridge's flows,
+// including our own but not learned flows, and each time the bridge becomes reachable again, until
+// ctx ends.
 func (w *Writer) Watch(ctx context.Context, changed func()) {
 	w.reconnect(ctx, func() error { return w.monitor(ctx, changed, func(string) bool { return false }) })
 }
 
-// reconnect connects to the bridge again whenever a connection ends, until ctx ends.
+// reconnect reconnects to the bridge whenever a connection ends, until ctx ends.
 func (w *Writer) reconnect(ctx context.Context, connection func() error) {
 	for ctx.Err() == nil {
 		if err := connection(); err != nil && ctx.Err() == nil {
@@ -63,9 +63,9 @@ func (w *Writer) reconnect(ctx context.Context, connection func() error) {
 	}
 }
 
-// monitor follows the flow monitor of one connection until that ends. Its first
-// lines list the flows there are, so each new connection reports a change. What is known,
-// own tells.
+// monitor reads the flow monitor of one connection until it ends. Its first lines list the existing
+// flows, so each new connection reports a change. own reports whether a line is already known and
+// is ignored.
 func (w *Writer) monitor(ctx context.Context, changed func(), own func(line string) bool) error {
 	b := newBurst(changed)
 	defer b.stop()
@@ -79,7 +79,7 @@ func (w *Writer) monitor(ctx context.Context, changed func(), own func(line stri
 	})
 }
 
-// follow hands on the lines of the flow monitor of one connection until that ends.
+// follow passes the lines of the flow monitor of one connection to take until it ends.
 func (w *Writer) follow(ctx context.Context, take func(line string)) error {
 	cmd := exec.CommandContext(ctx, "ovs-ofctl", version, "--unixctl=none", "monitor", w.target, "watch:")
 	cmd.WaitDelay = time.Second
@@ -87,7 +87,7 @@ func (w *Writer) follow(ctx context.Context, take func(line string)) error {
 	if err != nil {
 		return fmt.Errorf("watch flows of bridge %s: %w", w.bridge, err)
 	}
-	cmd.Stderr = cmd.Stdout // where it prints, and why it ends
+	cmd.Stderr = cmd.Stdout // also has the reason why it ends
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("watch flows of bridge %s: %w", w.bridge, err)
 	}
@@ -107,10 +107,10 @@ func (w *Writer) follow(ctx context.Context, take func(line string)) error {
 	return nil
 }
 
-// burst calls a function once for changes that come one after the other.
+// burst calls a function once for several changes in quick succession.
 type burst struct {
 	mu    sync.Mutex
-	first time.Time // of those that it was not called for yet; zero: none
+	first time.Time // first change that it was not called for yet; zero: none
 	timer *time.Timer
 }
 
@@ -125,8 +125,8 @@ func newBurst(f func()) *burst {
 	return b
 }
 
-// happened has the function called when nothing more happens for settleTime, and
-// settleLimit after the first change at the latest.
+// happened makes the function be called when nothing else happens for settleTime, and settleLimit
+// after the first change at the latest.
 func (b *burst) happened() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

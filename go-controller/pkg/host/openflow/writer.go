@@ -16,7 +16,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 )
 
-// Cookie marks every flow of ours: "ovnk" in ASCII.
+// Cookie marks all our flows: "ovnk" in ASCII.
 const Cookie = 0x6f766e6b
 
 // DefaultRunDir is where ovs-vswitchd keeps the management sockets of its bridges.
@@ -28,23 +28,23 @@ type Writer struct {
 	target string // what ovs-ofctl connects to
 	passes *host.Coalescer[error]
 
-	// own are the changes of ours that the flow monitor is about to tell of.
+	// own are our changes that the flow monitor has not reported yet.
 	own expected
 
-	mu      sync.Mutex // guards what follows, never held over I/O
+	mu      sync.Mutex // guards the fields below, never held over I/O
 	want    map[string]*contribution
 	dropped map[string]uint64 // matches to delete before Sweep, with the count of drops
 	drops   uint64
 	swept   bool
-	// changed are, by match, flows that were changed one by one since the bridge had all that
-	// is wanted; "" for one that goes. anew says that all have to be looked at.
+	// changed are, by match, the flows that were changed one by one since the bridge last had all
+	// desired flows; "" for a flow to be deleted. anew means that all flows have to be compared.
 	changed map[string]host.Flow
 	anew    bool
 }
 
 var _ host.FlowWriter = (*Writer)(nil)
 
-// New returns a Writer of the flows of bridge. runDir is that of ovs-vswitchd,
+// New returns a Writer of the flows of bridge. runDir is ovs-vswitchd's run directory,
 // DefaultRunDir on a node.
 func New(bridge, runDir string) *Writer {
 	return &Writer{
@@ -73,8 +73,8 @@ func (w *Writer) Apply(ctx context.Context, contributor string, flows []host.Flo
 	return w.Resync(ctx)
 }
 
-// Change implements host.FlowWriter. It writes these flows and looks at no others, once the
-// bridge has all that is wanted.
+// Change implements host.FlowWriter. Once the bridge has all desired flows, it writes these flows
+// without comparing any others.
 func (w *Writer) Change(ctx context.Context, contributor string, remove, add []host.Flow) error {
 	for _, f := range add {
 		if err := check(f); err != nil {
@@ -99,7 +99,7 @@ func (w *Writer) Change(ctx context.Context, contributor string, remove, add []h
 	return w.turn(ctx)
 }
 
-// shared reports whether somebody else wants a flow with a match, too; w.mu is held.
+// shared reports whether another contributor also wants a flow with this match; w.mu is held.
 func (w *Writer) shared(contributor, match string) bool {
 	for name, c := range w.want {
 		if name != contributor && c.has(match) {
@@ -117,7 +117,7 @@ func (w *Writer) Sweep(ctx context.Context) error {
 	return w.Resync(ctx)
 }
 
-// Resync compares the bridge with what is wanted and repairs it.
+// Resync compares the bridge with the desired flows and repairs it.
 func (w *Writer) Resync(ctx context.Context) error {
 	w.mu.Lock()
 	w.anew = true
@@ -125,7 +125,7 @@ func (w *Writer) Resync(ctx context.Context) error {
 	return w.turn(ctx)
 }
 
-// turn has what is asked for until now be written.
+// turn makes sure that everything requested so far is written.
 func (w *Writer) turn(ctx context.Context) error {
 	result, err := w.passes.Do(ctx, w.passes.Request(), w.write)
 	if err = errors.Join(err, result); err != nil {
@@ -134,19 +134,19 @@ func (w *Writer) turn(ctx context.Context) error {
 	return nil
 }
 
-// Dump returns what the bridge holds as ovs-ofctl prints it, for people.
+// Dump returns the flows of the bridge as ovs-ofctl prints them, for people.
 func (w *Writer) Dump(ctx context.Context) (string, error) {
 	return w.ofctl(ctx, "", "--no-stats", "dump-flows", w.target)
 }
 
-// Blank reports whether the bridge has no flow of ours.
+// Blank reports whether the bridge has none of our flows.
 func (w *Writer) Blank(ctx context.Context) (bool, error) {
 	text, err := w.Dump(ctx)
 	return !strings.Contains(text, fmt.Sprintf("cookie=%#x,", Cookie)), err
 }
 
-// Packets counts the packets that the flows of one table and priority have
-// matched since they were added.
+// Packets returns how many packets the flows of one table and priority have matched since they were
+// added.
 func (w *Writer) Packets(ctx context.Context, table, priority int) (uint64, error) {
 	text, err := w.ofctl(ctx, "", "dump-flows", w.target, fmt.Sprintf("table=%d", table))
 	if err != nil {
@@ -171,7 +171,7 @@ func (w *Writer) Packets(ctx context.Context, table, priority int) (uint64, erro
 	return total, nil
 }
 
-// check refuses what would break the whole bundle or escape it.
+// check rejects flows that would break the whole bundle or escape it.
 func check(f host.Flow) error {
 	switch {
 	case strings.ContainsAny(string(f), "\r\n#"):
@@ -184,14 +184,14 @@ func check(f host.Flow) error {
 	return nil
 }
 
-// match is the part of a flow before its actions, which tells it from others.
+// match returns the part of a flow before its actions, which identifies it.
 func match(f host.Flow) string {
 	m, _, _ := strings.Cut(string(f), "actions=")
 	return strings.TrimRight(m, ", ")
 }
 
-// union returns all flows in the order of the contributors' names. Of two flows
-// that are written with the same match the first wins.
+// union returns all flows in the order of the contributors' names. Of flows that are written with
+// the same match the first one wins.
 func (w *Writer) union() []host.Flow {
 	var out []host.Flow
 	seen := map[string]bool{}
@@ -206,7 +206,7 @@ func (w *Writer) union() []host.Flow {
 	return out
 }
 
-// write does one pass; the caller has the turn.
+// write does one pass. It is never called concurrently.
 func (w *Writer) write(ctx context.Context) error {
 	w.mu.Lock()
 	changed := w.changed
@@ -238,7 +238,7 @@ func (w *Writer) write(ctx context.Context) error {
 	return nil
 }
 
-// unlessFailed has the next pass look at all flows where this one failed.
+// unlessFailed makes the next pass compare all flows if this one failed.
 func (w *Writer) unlessFailed(err error) error {
 	if err != nil {
 		w.mu.Lock()
@@ -292,7 +292,8 @@ func (w *Writer) replace(ctx context.Context, flows []host.Flow) error {
 	return nil
 }
 
-// learned returns what flows of the bridge have learned, as input: what is there stays.
+// learned returns the learned flows of the bridge, as input for replace-flows: they stay as they
+// are.
 func (w *Writer) learned(ctx context.Context) (string, error) {
 	text, err := w.ofctl(ctx, "", "--no-stats", "dump-flows", w.target, fmt.Sprintf("cookie=%#x/-1", host.LearnedCookie))
 	if err != nil {
@@ -307,7 +308,7 @@ func (w *Writer) learned(ctx context.Context) (string, error) {
 	return out.String(), nil
 }
 
-// add adds flows, changes those that differ and deletes those that were dropped.
+// add adds flows, updates those that differ and deletes those that were dropped.
 func (w *Writer) add(ctx context.Context, flows []host.Flow, dropped map[string]uint64) error {
 	wanted := map[string]bool{}
 	for _, f := range flows {

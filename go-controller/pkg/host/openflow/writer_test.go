@@ -24,8 +24,8 @@ func bridge(t *testing.T) *netnstest.OVS {
 	return o
 }
 
-// examples are flows of every kind that the gateway writes, with what ovs-ofctl
-// makes of them.
+// examples are flows of every kind that the gateway writes, with the form in which ovs-ofctl prints
+// them.
 var examples = []struct {
 	flow host.Flow
 	dump string
@@ -82,7 +82,7 @@ func TestReplace(t *testing.T) {
 	o := bridge(t)
 	ctx := t.Context()
 	mgmt := "unix:" + o.Dir + "/br0.mgmt"
-	o.Run("ovs-ofctl", "add-flow", mgmt, "priority=7,arp,actions=drop") // an earlier run's
+	o.Run("ovs-ofctl", "add-flow", mgmt, "priority=7,arp,actions=drop") // of an earlier run
 
 	w := New("br0", o.Dir)
 	must(t, w.Apply(ctx, "base", flows()[3:]))
@@ -104,7 +104,7 @@ func TestReplace(t *testing.T) {
 		t.Errorf("diff-flows sees a difference where there is none (%v):\n%s", err, ages())
 	}
 
-	// Others edit.
+	// Others edit the flows.
 	for what, edit := range map[string][]string{
 		"a flow added":          {"add-flow", mgmt, "priority=300,actions=drop"},
 		"a flow deleted":        {"--strict", "del-flows", mgmt, "priority=0"},
@@ -118,7 +118,7 @@ func TestReplace(t *testing.T) {
 		expect(t, what, o, dumped())
 	}
 
-	// The winner of one match is the first by name.
+	// Of contributors with the same match, the first by name wins.
 	must(t, w.Apply(ctx, "A", []host.Flow{"table=0,priority=0,actions=drop"}))
 	if got := strings.Join(o.Flows("br0"), "\n"); !strings.Contains(got, "priority=0 actions=drop") {
 		t.Errorf("the first contributor did not win:\n%s", got)
@@ -138,7 +138,7 @@ func TestNoWrite(t *testing.T) {
 	must(t, w.Apply(ctx, "base", flows()))
 	must(t, w.Resync(ctx))
 	must(t, w.Sweep(ctx))
-	o.Run("ovs-ofctl", "add-flow", w.target, "priority=300,actions=drop") // a change that is seen
+	o.Run("ovs-ofctl", "add-flow", w.target, "priority=300,actions=drop") // a change that is noticed
 	<-changes
 	select {
 	case <-changes:
@@ -147,7 +147,7 @@ func TestNoWrite(t *testing.T) {
 	}
 }
 
-// watch follows the flow monitor and drops the report of its beginning.
+// watch starts to follow the flow monitor and drops its initial report.
 func watch(t *testing.T, w *Writer) <-chan struct{} {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -161,8 +161,7 @@ func watch(t *testing.T, w *Writer) <-chan struct{} {
 	return changes
 }
 
-// TestRun: a restart of ovs-vswitchd and edits of others are repaired without
-// anybody asking.
+// TestRun: a restart of ovs-vswitchd and edits of others are repaired without a call of the writer.
 func TestRun(t *testing.T) {
 	o := bridge(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -205,13 +204,13 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestNoWriteBeforeSweep adds what is missing once: flows that are there are not
-// written again, whoever else has flows on the bridge.
+// TestNoWriteBeforeSweep adds missing flows once: existing flows are not rewritten, even if there
+// are foreign flows on the bridge.
 func TestNoWriteBeforeSweep(t *testing.T) {
 	o := bridge(t)
 	ctx := t.Context()
 	mgmt := "unix:" + o.Dir + "/br0.mgmt"
-	o.Run("ovs-ofctl", "add-flow", mgmt, "priority=7,arp,actions=drop") // an earlier run's
+	o.Run("ovs-ofctl", "add-flow", mgmt, "priority=7,arp,actions=drop") // of an earlier run
 	w := New("br0", o.Dir)
 	must(t, w.Apply(ctx, "a", flows()))
 	written := time.Now()
@@ -227,7 +226,7 @@ func TestNoWriteBeforeSweep(t *testing.T) {
 	}
 }
 
-// youngest returns the least age of the flows in a dump.
+// youngest returns the lowest age of the flows in a dump.
 func youngest(t *testing.T, dump string) time.Duration {
 	t.Helper()
 	least := time.Hour
@@ -244,8 +243,7 @@ func youngest(t *testing.T, dump string) time.Duration {
 	return least
 }
 
-// TestPackets counts what the flows of one priority match, over all of them, and
-// nothing else.
+// TestPackets counts the packets that all flows of one priority match, and no others.
 func TestPackets(t *testing.T) {
 	o := bridge(t)
 	w := New("br0", o.Dir)
@@ -276,8 +274,8 @@ func TestPackets(t *testing.T) {
 	})
 }
 
-// TestLearned: what flows have learned stays where others are replaced and is no change
-// that somebody else has made.
+// TestLearned: learned flows stay when others are replaced, and do not count as a change made by
+// somebody else.
 func TestLearned(t *testing.T) {
 	o := bridge(t)
 	ctx := t.Context()
@@ -303,8 +301,8 @@ func TestLearned(t *testing.T) {
 	eventually.True(t, "a flow to be learned", func() bool { return learned() != "" })
 	want := learned()
 	must(t, w.Resync(ctx))
-	must(t, New("br0", o.Dir).Apply(ctx, "teacher", []host.Flow{teacher})) // another start
-	o.Run("ovs-ofctl", "add-flow", w.target, "priority=300,actions=drop")  // a change that is seen
+	must(t, New("br0", o.Dir).Apply(ctx, "teacher", []host.Flow{teacher})) // as after a restart
+	o.Run("ovs-ofctl", "add-flow", w.target, "priority=300,actions=drop")  // a change that is noticed
 	<-changes
 	select {
 	case <-changes:
@@ -320,8 +318,8 @@ func TestLearned(t *testing.T) {
 	}
 }
 
-// TestChange: flows that are changed one by one are there and gone, and neither the others
-// are looked at nor is the change taken for one that somebody else has made.
+// TestChange: flows that are changed one by one appear and disappear, other flows are not compared,
+// and the change is not mistaken for one made by somebody else.
 func TestChange(t *testing.T) {
 	o := bridge(t)
 	ctx := t.Context()
@@ -356,7 +354,7 @@ func TestChange(t *testing.T) {
 	has("added", "arp_tpa=172.18.0.33 actions=LOCAL", true)
 	must(t, w.Change(ctx, "base", []host.Flow{another}, []host.Flow{other}))
 	has("other actions", "arp_tpa=172.18.0.33 actions=drop", true)
-	must(t, w.Change(ctx, "base", nil, []host.Flow{another})) // the first has the match
+	must(t, w.Change(ctx, "base", nil, []host.Flow{another})) // the first one has the match
 	must(t, w.Change(ctx, "base", []host.Flow{other}, nil))
 	has("the other is left", "arp_tpa=172.18.0.33 actions=LOCAL", true)
 	must(t, w.Change(ctx, "base", []host.Flow{another}, nil))
@@ -370,7 +368,8 @@ func TestChange(t *testing.T) {
 	has("what somebody else wants, too", "priority=0 actions=drop", true)
 }
 
-// counted has ovs-ofctl be counted, and returns how often it was run.
+// counted makes runs of ovs-ofctl be counted, and returns a function that returns how many there
+// were.
 func counted(t *testing.T) func() int {
 	t.Helper()
 	program, err := exec.LookPath("ovs-ofctl")
@@ -387,7 +386,7 @@ func counted(t *testing.T) func() int {
 	}
 }
 
-// TestOwnChanges: what the writer changes wakes nobody, what others change does.
+// TestOwnChanges: changes of the writer itself wake nobody, changes of others do.
 func TestOwnChanges(t *testing.T) {
 	o := bridge(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -410,7 +409,7 @@ func TestOwnChanges(t *testing.T) {
 	select {
 	case <-woken:
 		t.Error("woken by changes of its own")
-	case <-time.After(4 * settleTime): // nothing tells that nothing happens
+	case <-time.After(4 * settleTime): // there is no event for nothing happening
 	}
 	o.Run("ovs-ofctl", "--strict", "del-flows", w.target, "priority=150,in_port=1,arp,arp_tpa=172.18.0.1")
 	eventually.Receive(t, "a change that somebody else has made", woken)

@@ -84,7 +84,7 @@ func (t *tx) changeBridge(have *vswitchd.Bridge, want Bridge) {
 	}
 }
 
-// changeTag brings the VLAN of the local port to what b asks for.
+// changeTag sets the VLAN of the local port as b asks for.
 func (t *tx) changeTag(want Bridge) {
 	if want.Tag == 0 {
 		return
@@ -106,8 +106,8 @@ func (t *tx) changeTag(want Bridge) {
 	t.add(t.s.client.Where(port).Update(port, &port.Tag))
 }
 
-// DeleteBridge implements Client. Port and Interface rows go with the bridge,
-// because nothing refers to them any more.
+// DeleteBridge implements Client. Port and Interface rows disappear with the bridge, because
+// nothing refers to them any more.
 func (db *DB) DeleteBridge(ctx context.Context, name string) error {
 	return db.update(ctx, "delete bridge "+name, func(s *session) ([]ovsdb.Operation, error) {
 		sys, err := s.system(ctx)

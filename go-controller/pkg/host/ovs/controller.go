@@ -11,9 +11,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/ovs/vswitchd"
 )
 
-// What ovn-controller writes into the database beside its bridge: an index of each chassis
-// that it has been, the limit of VLAN tags that it needs, whatever it was before, and a queueing
-// discipline that does nothing, for ports that are to have none.
+// What ovn-controller writes into the database besides its bridge: an index of each chassis that it
+// has been, the limit of VLAN tags that it needs, overwriting any other value, and a queueing
+// discipline that does nothing, for ports that should have none.
 const (
 	chassisIndexPrefix = "ovn-chassis-idx-"
 	vlanLimit          = "vlan-limit"
@@ -44,7 +44,7 @@ func (db *DB) ForgetController(ctx context.Context) error {
 	})
 }
 
-// forgetQueueing deletes the discipline, unless a port has it.
+// forgetQueueing deletes the queueing discipline, unless a port uses it.
 func (t *tx) forgetQueueing() error {
 	var all []*vswitchd.QoS
 	var ports []*vswitchd.Port

@@ -9,7 +9,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
 
-// TestForgetController: what ovn-controller has written goes, and nothing of others.
+// TestForgetController: what ovn-controller has written is deleted, and nothing else.
 func TestForgetController(t *testing.T) {
 	for limit, want := range map[string][]string{"0": {"flow-limit=1000"}, "2": {"flow-limit=1000", "vlan-limit=2"}} {
 		t.Run("limit "+limit, func(t *testing.T) {

@@ -28,29 +28,28 @@ const (
 type DB struct {
 	endpoint string
 
-	mu          sync.Mutex // guards what follows, never held over I/O
-	session     *session   // nil while there is no connection
+	mu          sync.Mutex // guards the fields below, never held over I/O
+	session     *session   // nil if there is no connection
 	changed     chan struct{}
 	onReconnect []func()
 	onInterface []func(string)
 	onInForce   []func()
 }
 
-// session is one connection with its replica of the database. A new connection
-// gets a new one, so that nobody reads a replica that is half filled.
+// session is one connection with its replica of the database. A new connection gets a new session,
+// so that nobody reads a replica that is only partly filled.
 type session struct {
 	client client.Client
 	cache  *cache.TableCache
-	// abandoned counts transactions whose answer nobody waited for: they may still be
-	// carried out. settled is how many of them are known to be over.
+	// abandoned counts transactions whose caller no longer waits for the answer: they may still be
+	// carried out. settled is how many of them are known to have ended.
 	abandoned, settled atomic.Uint64
 }
 
 var _ Client = (*DB)(nil)
 
-// New returns a DB that connects to endpoint, e.g. DefaultEndpoint, until ctx
-// ends and whenever the connection is lost. It does not wait for the first
-// connection: the methods do.
+// New returns a DB that connects to endpoint, e.g. DefaultEndpoint, and reconnects whenever the
+// connection is lost, until ctx ends. It does not wait for the first connection: the methods do.
 func New(ctx context.Context, endpoint string) *DB {
 	db := &DB{endpoint: endpoint, changed: make(chan struct{})}
 	go db.run(ctx)
@@ -103,8 +102,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// connect opens one connection and fills its replica. lost is closed when the
-// connection is gone.
+// connect opens one connection and fills its replica. lost is closed when the connection is lost.
 func (db *DB) connect(ctx context.Context) (*session, <-chan struct{}, error) {
 	schema, err := vswitchd.FullDatabaseModel()
 	if err != nil {
@@ -115,7 +113,7 @@ func (db *DB) connect(ctx context.Context) (*session, <-chan struct{}, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a client of %s: %w", db.endpoint, err)
 	}
-	// The client tells of a loss only to somebody who listens at that moment.
+	// The client reports a loss only to those who listen at that moment.
 	lost := make(chan struct{})
 	quit := make(chan struct{})
 	go func() {
@@ -151,8 +149,8 @@ func (db *DB) connect(ctx context.Context) (*session, <-chan struct{}, error) {
 	return s, lost, nil
 }
 
-// tables names the columns that are read. The statistics columns, which change
-// every few seconds on every port, are left out.
+// tables returns the columns that are read. The statistics columns, which change every few seconds
+// for every port, are left out.
 func tables() []client.MonitorOption {
 	var (
 		sys    vswitchd.OpenvSwitch
@@ -176,7 +174,7 @@ func tables() []client.MonitorOption {
 	}
 }
 
-// event tells of a change in the replica.
+// event handles a change of the replica.
 func (db *DB) event(table string, old, new model.Model) {
 	db.mu.Lock()
 	close(db.changed)
@@ -208,7 +206,7 @@ func (db *DB) event(table string, old, new model.Model) {
 	}
 }
 
-// publish makes s the session that is used; nil: there is none.
+// publish makes s the current session; nil: there is none.
 func (db *DB) publish(s *session) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -244,15 +242,15 @@ func (db *DB) OnInForce(f func()) {
 	db.onInForce = append(db.onInForce[:len(db.onInForce):len(db.onInForce)], f)
 }
 
-// current returns the session, nil where there is none, and a channel that is
-// closed at the next change of the session or of anything in its replica.
+// current returns the session, or nil if there is none, and a channel that is closed at the next
+// change of the session or of anything in its replica.
 func (db *DB) current() (*session, <-chan struct{}) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	return db.session, db.changed
 }
 
-// connected waits for a session whose replica shows all that was written before.
+// connected waits for a session whose replica shows everything written before.
 func (db *DB) connected(ctx context.Context) (*session, error) {
 	for {
 		s, changed := db.current()
@@ -273,8 +271,8 @@ func (db *DB) connected(ctx context.Context) (*session, error) {
 	}
 }
 
-// until waits until done says so. done returns the reason why not yet; it is
-// asked again after each change.
+// until waits until done returns true. Otherwise done returns the reason why not yet; it is called
+// again after each change.
 func (db *DB) until(ctx context.Context, what string, done func(*session) (bool, error)) error {
 	for {
 		s, changed := db.current()
@@ -293,9 +291,9 @@ func (db *DB) until(ctx context.Context, what string, done func(*session) (bool,
 	}
 }
 
-// update runs one transaction made by plan from the replica. No operations, no
-// transaction. Where the connection is lost on the way the plan is made again
-// with the next session, which is safe because plans are idempotent.
+// update runs one transaction that plan makes from the replica. Without operations there is no
+// transaction. If the connection is lost, the plan is made again with the next session, which is
+// safe because plans are idempotent.
 func (db *DB) update(ctx context.Context, what string, plan func(*session) ([]ovsdb.Operation, error)) error {
 	for {
 		s, err := db.connected(ctx)
@@ -323,8 +321,8 @@ func (db *DB) update(ctx context.Context, what string, plan func(*session) ([]ov
 	}
 }
 
-// transact carries out one transaction. Where ctx ends before the answer, whether it was
-// carried out is unknown: settle tells when it is over.
+// transact runs one transaction. If ctx ends before the answer, it is unknown whether the
+// transaction was carried out: settle waits until it has ended.
 func (s *session) transact(ctx context.Context, ops []ovsdb.Operation) error {
 	results, err := s.client.Transact(ctx, ops...)
 	if err != nil {
@@ -339,9 +337,9 @@ func (s *session) transact(ctx context.Context, ops []ovsdb.Operation) error {
 	return nil
 }
 
-// settle waits for the transactions that were abandoned. The server carries them out in
-// the order of their requests, and sends the changes of each one before its answer, so the
-// answer to one that does nothing tells that the replica shows them.
+// settle waits for abandoned transactions. The server carries them out in the order of their
+// requests, and sends the changes of each one before its answer, so when a transaction that does
+// nothing is answered, the replica shows the changes of all earlier ones.
 func (s *session) settle(ctx context.Context) error {
 	abandoned := s.abandoned.Load()
 	if settled := s.settled.Load(); settled < abandoned {
@@ -349,7 +347,7 @@ func (s *session) settle(ctx context.Context) error {
 		if _, err := s.client.Transact(ctx, ovsdb.Operation{Op: ovsdb.OperationComment, Comment: &nothing}); err != nil {
 			return err
 		}
-		s.settled.CompareAndSwap(settled, abandoned) // or another one has seen more
+		s.settled.CompareAndSwap(settled, abandoned) // unless another call has seen more
 	}
 	return nil
 }

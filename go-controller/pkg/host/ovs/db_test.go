@@ -30,7 +30,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// limited is a context for what must not succeed.
+// limited returns a context for calls that must not succeed.
 func limited(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	t.Cleanup(cancel)
@@ -41,7 +41,7 @@ func get(o *netnstest.OVS, args ...string) string {
 	return strings.Trim(o.Run("ovs-vsctl", args...), `"`)
 }
 
-// TestBridgeAndPorts makes what a node has and reads it back with ovs-vsctl.
+// TestBridgeAndPorts creates what a node has and reads it back with ovs-vsctl.
 func TestBridgeAndPorts(t *testing.T) {
 	ns, o, db := setup(t)
 	ctx := t.Context()
@@ -79,7 +79,7 @@ func TestBridgeAndPorts(t *testing.T) {
 		t.Errorf("the management port is %s", got)
 	}
 
-	// Again, nothing is written.
+	// The second time nothing is written.
 	before := get(o, "get", "Open_vSwitch", ".", "next_cfg")
 	build()
 	if after := get(o, "get", "Open_vSwitch", ".", "next_cfg"); after != before {
@@ -101,8 +101,7 @@ func TestBridgeAndPorts(t *testing.T) {
 	}
 }
 
-// TestForeignKeys: keys nobody names are kept, "" deletes, a port can move and
-// change.
+// TestForeignKeys: keys that are not named are kept, "" deletes a key, a port can move and change.
 func TestForeignKeys(t *testing.T) {
 	_, o, db := setup(t)
 	ctx := t.Context()
@@ -160,8 +159,8 @@ func TestForeignKeys(t *testing.T) {
 	}
 }
 
-// TestWaits: the waits end when what they wait for happens, and say why they
-// wait when their context ends.
+// TestWaits: waits end when what they wait for happens, and return why they wait when their context
+// ends.
 func TestWaits(t *testing.T) {
 	_, o, db := setup(t)
 	ctx := t.Context()
@@ -208,8 +207,8 @@ func TestWaits(t *testing.T) {
 	must(t, <-synced)
 }
 
-// TestAbandoned: what nobody waited for any more is there, or not, for whoever asks or
-// writes next.
+// TestAbandoned: whether or not an abandoned transaction was carried out, the next reader or writer
+// sees its outcome.
 func TestAbandoned(t *testing.T) {
 	_, o, db := setup(t)
 	ctx := t.Context()
@@ -247,7 +246,7 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-// TestLacks: only what a datapath denies is lacking.
+// TestLacks: only capabilities that a datapath denies are lacking.
 func TestLacks(t *testing.T) {
 	_, o, db := setup(t)
 	must(t, db.EnsureBridge(t.Context(), ovs.Bridge{Name: "br0", DatapathType: "netdev"}))
@@ -271,7 +270,7 @@ func TestLacks(t *testing.T) {
 	lacks(true)
 }
 
-// TestInForce: a step of ovn-controller is told, and nothing else about a bridge.
+// TestInForce: progress of ovn-controller is reported, and nothing else about a bridge.
 func TestInForce(t *testing.T) {
 	_, o, db := setup(t)
 	must(t, db.EnsureBridge(t.Context(), ovs.Bridge{Name: "br0", DatapathType: "netdev"}))
@@ -288,8 +287,8 @@ func TestInForce(t *testing.T) {
 	}
 }
 
-// TestReconnect: callers wait while ovsdb-server is away and go on with what it
-// has afterwards.
+// TestReconnect: callers wait while ovsdb-server is down, and go on with the content that it has
+// afterwards.
 func TestReconnect(t *testing.T) {
 	_, o, db := setup(t)
 	ctx := t.Context()
@@ -330,7 +329,7 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
-// TestConcurrent: pods come and go at the same time.
+// TestConcurrent: pods are added and deleted at the same time.
 func TestConcurrent(t *testing.T) {
 	_, o, db := setup(t)
 	ctx := t.Context()

@@ -12,8 +12,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 )
 
-// TestFakeIsLikeReal does the same with the real database and with the fake and
-// compares, after each step, all that can be read.
+// TestFakeIsLikeReal does the same with the real database and with the fake and compares, after
+// each step, everything that can be read.
 func TestFakeIsLikeReal(t *testing.T) {
 	_, _, db := setup(t)
 	ctx := t.Context()
@@ -65,7 +65,7 @@ func TestFakeIsLikeReal(t *testing.T) {
 	}
 }
 
-// state prints all that a Client reads, without port numbers.
+// state prints everything that a Client reads, without port numbers.
 func state(t *testing.T, c ovs.Client) string {
 	t.Helper()
 	bridges, err := c.Bridges(t.Context())

@@ -28,8 +28,8 @@ func (t *tx) add(ops []ovsdb.Operation, err error) {
 	}
 }
 
-// finish returns the operations, with the step of next_cfg that makes
-// ovs-vswitchd count them as done in cur_cfg.
+// finish returns the operations, and increments next_cfg so that ovs-vswitchd reports in cur_cfg
+// when they are done.
 func (t *tx) finish(sys *vswitchd.OpenvSwitch) ([]ovsdb.Operation, error) {
 	if t.err != nil || len(t.ops) == 0 {
 		return nil, t.err
@@ -40,7 +40,7 @@ func (t *tx) finish(sys *vswitchd.OpenvSwitch) ([]ovsdb.Operation, error) {
 	return t.ops, t.err
 }
 
-// system returns the one row of Open_vSwitch.
+// system returns the only row of Open_vSwitch.
 func (s *session) system(ctx context.Context) (*vswitchd.OpenvSwitch, error) {
 	var rows []*vswitchd.OpenvSwitch
 	if err := s.client.List(ctx, &rows); err != nil {
@@ -52,7 +52,7 @@ func (s *session) system(ctx context.Context) (*vswitchd.OpenvSwitch, error) {
 	return rows[0], nil
 }
 
-// get reads the row of that model's name or UUID; false where there is none.
+// get reads the row with the model's name or UUID; it returns false if there is none.
 func (s *session) get(ctx context.Context, row model.Model) (bool, error) {
 	err := s.client.Get(ctx, row)
 	if errors.Is(err, client.ErrNotFound) {
@@ -78,8 +78,8 @@ func (s *session) bridgeOf(ctx context.Context, port string) (*vswitchd.Bridge, 
 	return nil, nil
 }
 
-// merged returns have with the keys of want set or, where empty, deleted, and
-// whether that changed anything.
+// merged returns have with the keys of want set or, if their value is empty, deleted, and whether
+// that changed anything.
 func merged(have, want map[string]string) (map[string]string, bool) {
 	out, changed := maps.Clone(have), false
 	if out == nil {
@@ -99,9 +99,8 @@ func merged(have, want map[string]string) (map[string]string, bool) {
 	return out, changed
 }
 
-// edit appends the mutations that bring one map column from have to want; keys
-// that are not named are not touched, even when somebody else writes them
-// between our reading and our writing.
+// edit appends the mutations that turn one map column from have into want; keys that are not named
+// are not touched, even if somebody else writes them between our read and our write.
 func edit(m []model.Mutation, column *map[string]string, want map[string]string) []model.Mutation {
 	next, changed := merged(*column, want)
 	if !changed {
@@ -133,7 +132,7 @@ func (t *tx) mutate(row model.Model, m []model.Mutation) {
 	}
 }
 
-// put sets a column that holds at most one value, where one is wanted and it differs.
+// put sets a column that holds at most one value, if want is not zero and differs.
 func put[T comparable](have **T, want T, fields []any) []any {
 	var zero T
 	if want == zero || (*have != nil && **have == want) {

@@ -11,14 +11,14 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/ovs/vswitchd"
 )
 
-// TLS names the files with which the daemons that use the local database speak
-// TLS, ovn-controller with the southbound database among them.
+// TLS names the TLS files of the daemons that use the local database, including those with which
+// ovn-controller connects to the southbound database.
 type TLS struct {
 	PrivateKey, Certificate, CACert string
 }
 
-// idTLSBefore marks the row of TLS files that SetTLS has written. Its value is what the row
-// said before, zero where there was none.
+// idTLSBefore marks a row of TLS files that SetTLS has written. Its value is the previous content
+// of the row, zero if there was none.
 const idTLSBefore = "ovn-kube-before"
 
 // SetTLS implements Client.
@@ -64,7 +64,7 @@ func (db *DB) RestoreTLS(ctx context.Context) error {
 		}
 		t := &tx{ctx: ctx, s: s}
 		if before == (TLS{}) {
-			sys.SSL = nil // the row goes with the reference
+			sys.SSL = nil // the row is deleted with the reference
 			t.add(s.client.Where(sys).Update(sys, &sys.SSL))
 			return t.finish(sys)
 		}
@@ -75,7 +75,7 @@ func (db *DB) RestoreTLS(ctx context.Context) error {
 	})
 }
 
-// tls returns the row of the TLS files, nil where there is none.
+// tls returns the row of the TLS files, or nil if there is none.
 func (s *session) tls(ctx context.Context, sys *vswitchd.OpenvSwitch) (*vswitchd.SSL, error) {
 	if sys.SSL == nil {
 		return nil, nil
@@ -88,8 +88,8 @@ func (s *session) tls(ctx context.Context, sys *vswitchd.OpenvSwitch) (*vswitchd
 	return row, nil
 }
 
-// changeTLS has a row name other files. The first time it remembers the files of somebody
-// else, which ours are not, whoever has written them.
+// changeTLS sets the files in a row. The first time it remembers the previous files if they are
+// somebody else's; our own files never are, whoever has written them.
 func (t *tx) changeTLS(row *vswitchd.SSL, want TLS) {
 	have := TLS{row.PrivateKey, row.Certificate, row.CaCert}
 	marked := row.ExternalIDs[idTLSBefore] != ""

@@ -8,8 +8,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
 
-// TestRestoreTLS: files that somebody else has named are named again, and none where
-// there were none, or only those that an earlier version of ovnkube has named.
+// TestRestoreTLS: files that somebody else had set are set again, and none if there were none, or
+// only those that an earlier version of ovnkube had set.
 func TestRestoreTLS(t *testing.T) {
 	for name, c := range map[string]struct{ before, after string }{
 		"none": {"", ""}, "somebody else's": {"/k2 /c2 /ca2", "/k2 /c2 /ca2 {}"}, "ours": {"/k /c /ca", ""},

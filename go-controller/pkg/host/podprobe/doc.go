@@ -1,9 +1,9 @@
 // Package podprobe sends the packets of a probe as a pod would: an attempt to open a TCP
-// connection, which is closed at once, or a few datagrams with a fixed text.
+// connection, which is closed immediately, or a few datagrams with a fixed text.
 //
-// All that is done in the network namespace of the pod is to make one socket. It is bound to
-// the pod's address, so that a path that has become another namespace's sends nothing, and to
-// a port that nobody uses. What is sent goes to one address and port, and ends within a bound.
+// All that is done in the pod's network namespace is to create one socket. It is bound to the pod's
+// address, so that nothing is sent if the path now belongs to another namespace, and to an unused
+// port. Packets go to one address and port only, and within a time limit.
 //
 // Caller: app.
 package podprobe

@@ -19,32 +19,32 @@ import (
 const (
 	// datagrams is how many are sent at most, one after another.
 	datagrams = 3
-	// payload is what a datagram says, so that who looks at packets knows them.
+	// payload is the content of a datagram, so that people who look at packets recognize them.
 	payload = "ovnkube probe\n"
 )
 
-// Probe is what is sent.
+// Probe describes what to send.
 type Probe struct {
 	Netns    string     // path of the network namespace of the pod
 	Source   netip.Addr // an address of the pod
 	To       netip.AddrPort
 	UDP      bool          // instead of TCP
-	Patience time.Duration // how long an answer may take
+	Patience time.Duration // how long to wait for an answer
 }
 
-// Result is what came of it.
+// Result is the result of a probe.
 type Result struct {
-	// From is where it was sent from.
+	// From is the source address and port.
 	From netip.AddrPort
-	// Err is nil where the other side answered: it accepted the connection, or sent a datagram.
-	// ECONNREFUSED: it answered that nobody listens. os.ErrDeadlineExceeded: nobody answered.
-	// Other errors are what the kernel said, for instance that there is no route.
+	// Err is nil if the other side answered: it accepted the connection, or sent a datagram.
+	// ECONNREFUSED: it answered that nobody listens. os.ErrDeadlineExceeded: there was no answer.
+	// Other errors are the kernel's, for instance that there is no route.
 	Err error
 	// Took is how long the answer took.
 	Took time.Duration
 }
 
-// Send sends a probe; the error is why nothing was sent.
+// Send sends a probe; the error says why nothing was sent.
 func Send(ctx context.Context, p Probe) (Result, error) {
 	socket, from, err := open(p)
 	if err != nil {
@@ -65,7 +65,7 @@ func Send(ctx context.Context, p Probe) (Result, error) {
 	return r, nil
 }
 
-// plain returns what the kernel said, without what was done when it did.
+// plain returns the kernel's error without the operation that failed.
 func plain(err error) error {
 	var errno syscall.Errno
 	switch {
@@ -77,7 +77,7 @@ func plain(err error) error {
 	return err
 }
 
-// open makes a socket in the namespace, with a port of its own.
+// open creates a socket in the namespace, with a port of its own.
 func open(p Probe) (*os.File, netip.AddrPort, error) {
 	kind := unix.SOCK_STREAM
 	if p.UDP {
@@ -126,7 +126,7 @@ func portOf(fd int) (uint16, error) {
 	}
 }
 
-// connect connects the socket, and waits until that has succeeded or not.
+// connect connects the socket, and waits for success or failure.
 func connect(socket *os.File, to netip.AddrPort) error {
 	raw, err := socket.SyscallConn()
 	if err != nil {
@@ -147,7 +147,7 @@ func connect(socket *os.File, to netip.AddrPort) error {
 			result = syscall.Errno(n)
 		default:
 			_, result = unix.Getpeername(int(fd))
-			return !errors.Is(result, unix.ENOTCONN) // it woke for nothing
+			return !errors.Is(result, unix.ENOTCONN) // a spurious wakeup
 		}
 		return true
 	})

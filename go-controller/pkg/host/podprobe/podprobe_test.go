@@ -17,8 +17,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
 
-// pods makes the namespace of a pod, which ends with the test, beside that of the node, and
-// returns its path. The node has the other end of the pod's link.
+// pods creates the namespace of a pod, which ends with the test, next to the node's, and returns
+// its path. The node has the other end of the pod's link.
 func pods(t *testing.T, node *netnstest.NS) string {
 	t.Helper()
 	made, hold := make(chan int, 1), make(chan struct{})
@@ -45,7 +45,7 @@ func pods(t *testing.T, node *netnstest.NS) string {
 			_, e := node.Try("ip", append([]string{"route", "add"}, strings.Fields(r)...)...)
 			err = errors.Join(err, e)
 		}
-		for _, a := range []string{"10.244.1.9", "fd00:1::9"} { // nobody has them, and nobody has to find that out first
+		for _, a := range []string{"10.244.1.9", "fd00:1::9"} { // skip duplicate address detection
 			_, e := node.Try("ip", "neigh", "add", a, "lladdr", "02:00:00:00:00:09", "dev", "eth0")
 			err = errors.Join(err, e)
 		}
@@ -125,7 +125,7 @@ func TestSend(t *testing.T) {
 			}
 		})
 	}
-	// Nothing stays in the namespace but what the kernel remembers of connections that were closed.
+	// Nothing remains in the namespace except what the kernel remembers of closed connections.
 	eventually.Succeeds(t, "sockets of the pod to go", func() error {
 		return link.Inside(netns, func() error {
 			out, err := node.Try("ss", "-Htuan", "state", "all", "exclude", "time-wait")
@@ -137,7 +137,7 @@ func TestSend(t *testing.T) {
 	})
 }
 
-// What is no pod's sends nothing.
+// TestSendsNothing: nothing is sent from an address that is not the pod's.
 func TestSendsNothing(t *testing.T) {
 	node := netnstest.New(t)
 	netns := pods(t, node)
@@ -161,7 +161,7 @@ func TestSendsNothing(t *testing.T) {
 	}
 }
 
-// A probe ends with the request for it.
+// TestSendEnds: a probe ends with its request's context.
 func TestSendEnds(t *testing.T) {
 	node := netnstest.New(t)
 	netns := pods(t, node)

@@ -10,7 +10,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 )
 
-// NextHops returns where default routes lead, whoever made them.
+// NextHops returns the gateways of all default routes, whoever made them.
 func NextHops() ([]netip.Addr, error) {
 	routes, err := link.Dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
@@ -18,7 +18,7 @@ func NextHops() ([]netip.Addr, error) {
 	}
 	var hops []netip.Addr
 	note := func(a netip.Addr) {
-		// One of link scope would need a zone, and is the other one's of the same router.
+		// A link-local address would need a zone, and is another address of the same router.
 		if a.IsValid() && !a.IsLinkLocalUnicast() && !slices.Contains(hops, a) {
 			hops = append(hops, a)
 		}

@@ -1,10 +1,9 @@
-// Package route is the driver of routes, host.Kernel of host.Route.
+// Package route is the driver for routes, the host.Kernel of host.Route.
 //
-// Ours are the routes with host.Protocol, in whichever table. A route somebody
-// else has for the same destination in the same table is taken over.
+// We own the routes with host.Protocol, in any table. A foreign route to the same destination in
+// the same table is taken over.
 //
-// Callers: the node's gateway and the node side of the egress features, through
-// a host.Set.
+// Callers: the node's gateway and the node side of the egress features, through a host.Set.
 package route
 
 import (
@@ -32,8 +31,8 @@ var (
 	_ host.Canonical[host.Route]          = Kernel{}
 )
 
-// lastMetric is that of routes that drop: every other one to the same destination is
-// better.
+// lastMetric is the metric of routes that drop: every other route to the same destination takes
+// precedence.
 const lastMetric = math.MaxUint32
 
 // NewSet returns the Set of a node's routes.
@@ -41,8 +40,8 @@ func NewSet() *host.Set[host.Route, host.Hop] {
 	return host.NewSet("routes", Kernel{}, equal)
 }
 
-// equal compares hops as the kernel keeps them: it chooses the scope of a route
-// without a gateway and of every IPv6 route.
+// equal compares hops as the kernel stores them: it chooses the scope of a route without a gateway
+// and of every IPv6 route.
 func equal(want, have host.Hop) bool {
 	if !want.Via.IsValid() || want.Via.Is6() {
 		want.Scope = have.Scope

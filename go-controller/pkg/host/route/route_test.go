@@ -25,7 +25,7 @@ func list(t *testing.T) string {
 	return hostfake.DumpRoutes(have)
 }
 
-// management makes the link and addresses the routes go by.
+// management creates the link and addresses that the routes need.
 func management(ns *netnstest.NS) {
 	ns.Veth("mp0", "peer")
 	ns.Run("ip", "addr", "add", "10.244.1.2/24", "dev", "mp0")
@@ -73,8 +73,8 @@ func TestRoutes(t *testing.T) {
 	ns := netnstest.New(t)
 	management(ns)
 	ns.Run("ip", "route", "add", "203.0.113.0/24", "via", "10.244.1.1")
-	ns.Run("ip", "route", "add", "10.77.0.0/16", "via", "10.244.1.9", "protocol", "79") // an earlier run's
-	ns.Run("ip", "route", "add", "10.244.0.0/16", "via", "10.244.1.9")                  // an administrator's
+	ns.Run("ip", "route", "add", "10.77.0.0/16", "via", "10.244.1.9", "protocol", "79") // of an earlier run
+	ns.Run("ip", "route", "add", "10.244.0.0/16", "via", "10.244.1.9")                  // of an administrator
 
 	k := &counting{}
 	s := host.NewSet("routes", k, equal)
@@ -100,7 +100,7 @@ func TestRoutes(t *testing.T) {
 		t.Errorf("a no-op pass wrote %d times", k.writes)
 	}
 
-	// Another gateway for one route, in place.
+	// Another gateway for one route, replaced in place.
 	changed := wanted()
 	changed[host.Route{Dst: prefix("10.244.0.0/16"), Link: "mp0"}] = host.Hop{Via: ip("10.244.1.9"), MTU: 1400}
 	apply(changed)
@@ -109,7 +109,7 @@ func TestRoutes(t *testing.T) {
 	}
 	apply(wanted())
 
-	// A link that goes down takes its routes with it; IPv6 addresses go as well.
+	// A link that goes down loses its routes, and its IPv6 addresses as well.
 	ns.Run("ip", "link", "set", "mp0", "down")
 	ns.Run("ip", "link", "set", "mp0", "up")
 	ns.Run("ip", "-6", "addr", "replace", "fd00:10:244:2::2/64", "dev", "mp0", "nodad")
@@ -121,7 +121,7 @@ func TestRoutes(t *testing.T) {
 	}
 
 	ns.Run("ip", "link", "del", "mp0")
-	apply(nil) // deleting what went with its link is no error
+	apply(nil) // it is not an error if the route has disappeared with its link
 	if got := list(t); got != "" {
 		t.Errorf("routes left:\n%s", got)
 	}
@@ -133,7 +133,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// counting is the Kernel with a count of writes.
+// counting is a Kernel that counts writes.
 type counting struct {
 	Kernel
 	writes int

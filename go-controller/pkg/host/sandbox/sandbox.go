@@ -1,8 +1,7 @@
-// Package sandbox is the driver of the pod's end of a veth pair: its addresses,
-// default routes and kernel parameters, inside the network namespace of the
-// pod's sandbox.
+// Package sandbox is the driver for the pod's end of a veth pair: its addresses, default routes and
+// kernel parameters, inside the network namespace of the pod's sandbox.
 //
-// Configure is idempotent; it adds what is missing and takes nothing away.
+// Configure is idempotent; it adds what is missing and removes nothing.
 //
 // Callers: the CNI server.
 package sandbox
@@ -20,15 +19,15 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Interface is a pod's interface as it is to be.
+// Interface is the desired state of a pod's interface.
 type Interface struct {
 	Netns    string // path of the network namespace
 	Name     string // e.g. eth0
 	MAC      string // checked, not set; empty: any
 	Addrs    []netip.Prefix
-	Gateways []netip.Addr // of the default routes, one a family
-	// Raw says that a userspace datapath reads the frames the pod sends: they
-	// must be complete.
+	Gateways []netip.Addr // of the default routes, one per family
+	// Raw means that a userspace datapath reads the frames that the pod sends, so they must be
+	// complete.
 	Raw bool
 }
 
@@ -74,8 +73,8 @@ func Configure(i Interface) error {
 	return nil
 }
 
-// settings switches IPv6 on where the pod has it, whatever the runtime left, and
-// waiting for duplicates and router advertisements off: OVN's router sends none.
+// settings enables IPv6 if the pod has it, whatever the runtime left, and disables duplicate
+// address detection and router advertisements: OVN's router sends none.
 func (i Interface) settings() error {
 	has6 := slices.ContainsFunc(i.Addrs, func(p netip.Prefix) bool { return p.Addr().Is6() })
 	if !has6 || !link.HasIPv6() {
@@ -89,7 +88,7 @@ func (i Interface) settings() error {
 	return nil
 }
 
-// Check returns an error that names the first thing that is not as it is to be.
+// Check returns an error that names the first thing that is not as desired.
 func Check(i Interface) error {
 	return link.Inside(i.Netns, func() error {
 		dev, err := netlink.LinkByName(i.Name)
@@ -131,7 +130,7 @@ func ipnet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// everywhere is the default route's destination in the family of gw.
+// everywhere returns the destination of the default route in the family of gw.
 func everywhere(gw netip.Addr) *net.IPNet {
 	zero := netip.IPv6Unspecified()
 	if gw.Is4() {

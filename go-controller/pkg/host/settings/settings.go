@@ -1,9 +1,9 @@
-// Package settings is the driver of kernel parameters, host.Kernel of their paths
-// below /proc/sys and their values.
+// Package settings is the driver for kernel parameters, the host.Kernel of their paths below
+// /proc/sys and their values.
 //
-// A parameter is ours while the value it had before is recorded, which happens in
-// Open_vSwitch before it is changed. To delete one means to put that value back.
-// One that had the value already is nobody's.
+// We own a parameter while its previous value is recorded, which is done in Open_vSwitch before the
+// parameter is changed. To delete one means to restore that value. We do not own a parameter that
+// had the desired value already.
 //
 // Callers: the node's gateway and the node side of EgressIP, through a host.Set.
 package settings
@@ -26,7 +26,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 )
 
-// record is the key of Open_vSwitch's external_ids that has the values before.
+// record is the key in Open_vSwitch's external_ids with the previous values.
 const record = "ovnkube-sysctls"
 
 // Store keeps external_ids of Open_vSwitch.
@@ -144,8 +144,8 @@ func (k Kernel) write(ctx context.Context, before map[string]string) error {
 	return nil
 }
 
-// State returns the values that parameters have: of some, as of ICMP redirects, the kernel
-// does not tell that they were changed.
+// State returns the current values of parameters: the kernel does not notify changes of some of
+// them, such as those for ICMP redirects.
 func State(wanted map[string]string) (string, error) {
 	var out strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {

@@ -9,7 +9,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
 
-// store is Open_vSwitch's external_ids.
+// store stands in for Open_vSwitch's external_ids.
 type store struct{ ids map[string]string }
 
 func (s *store) System(context.Context) (map[string]string, error) { return maps.Clone(s.ids), nil }
@@ -19,8 +19,8 @@ func (s *store) SetSystem(_ context.Context, ids map[string]string) error {
 	return nil
 }
 
-// TestSettings sets parameters, puts back what they were when nobody wants them
-// any more, over a restart too, and leaves alone what had the value.
+// TestSettings sets parameters, restores their previous values when nobody wants them any more,
+// also after a restart, and leaves alone a parameter that had the value already.
 func TestSettings(t *testing.T) {
 	ns := netnstest.New(t)
 	ns.Veth("eth1", "wire")
@@ -45,7 +45,7 @@ func TestSettings(t *testing.T) {
 	if got, want := kept.ids[record], `{"net/ipv4/conf/eth1/forwarding":"0","net/ipv4/conf/eth1/rp_filter":"1"}`; got != want {
 		t.Errorf("recorded %s, want %s", got, want)
 	}
-	// Somebody turns it back; it is set again, and the record stays what it was.
+	// Somebody changes it back; it is set again, and the recorded value does not change.
 	ns.Run("sh", "-c", "echo 0 > /proc/sys/"+filter)
 	if err := s.Resync(t.Context()); err != nil {
 		t.Fatal(err)

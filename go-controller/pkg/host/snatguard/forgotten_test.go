@@ -19,8 +19,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// TestForgottenConnection has a pod close a connection that its node has forgotten: it is
-// reset at once, and the other side hears nothing with the address of the pod.
+// TestForgottenConnection has a pod close a connection that its node has forgotten: it is reset
+// immediately, and the other side gets no packet with the address of the pod.
 func TestForgottenConnection(t *testing.T) {
 	node, pods, outside := forwards(t)
 	g := New(cluster, "mp0")
@@ -61,7 +61,7 @@ func TestForgottenConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { client.Close(); accepted.Close() })
-		if i == 0 { // one that is known ends as ever
+		if i == 0 { // a known connection ends as usual
 			var known net.Conn
 			inside(pods, func() (err error) {
 				known, err = net.DialTimeout("tcp", server.Addr().String(), 10*time.Second)
@@ -103,7 +103,7 @@ func TestForgottenConnection(t *testing.T) {
 	}
 }
 
-// TestKernelWithoutReject: the rest of the guard stands where the kernel cannot answer.
+// TestKernelWithoutReject: the rest of the guard is installed if the kernel cannot answer.
 func TestKernelWithoutReject(t *testing.T) {
 	ns := netnstest.New(t)
 	g := New(cluster, "mp0")
@@ -124,12 +124,12 @@ func TestKernelWithoutReject(t *testing.T) {
 	}
 }
 
-// TestKernelWithoutEarlyReject: what the host itself translates is answered by kernels that cannot
-// answer before they route.
+// TestKernelWithoutEarlyReject: kernels that cannot answer before routing still answer for
+// connections that the host itself translates.
 func TestKernelWithoutEarlyReject(t *testing.T) {
 	ns := netnstest.New(t)
 	g := New(cluster, "mp0")
-	g.early = &expr.Redir{} // which is not for this place, either
+	g.early = &expr.Redir{} // which is not allowed here, either
 	if err := g.Ensure(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,27 +1,27 @@
-// Package snatguard keeps packets of pods whose source address nobody has translated
-// from leaving a host.
+// Package snatguard prevents packets of pods from leaving a host without source address
+// translation.
 //
-// Its chain is in the nftables hook after source translation, where a packet has
-// the address it would have on the wire: one with a pod's address there, in a
-// connection that the pod opened, has escaped its translation. Looking at the
-// result instead of repeating the conditions makes the guard agree with the rules
-// at every moment, whichever program wrote them. Replies keep the pod's address
-// on purpose, and what leaves by the management port goes to pods.
+// Its chain is in the nftables hook after source translation, where a packet already has its final
+// address: a packet with a pod's address there, in a connection that the pod opened, has escaped
+// its translation. Checking the result instead of repeating the conditions makes the guard agree
+// with the rules at every moment, whichever program wrote them. Replies keep the pod's address on
+// purpose, and packets that leave by the management port go to pods.
 //
-// Another chain, where packets are forwarded, drops what comes from the port of a
-// Service by the management port with topology.MarkServicePort and is no reply of a
-// connection that was opened from outside: it would leave with the address of the
-// node, and its pod has another one.
+// Another chain, in the forward hook, drops packets from the port of a Service that come in by the
+// management port with topology.MarkServicePort and are not replies of a connection that was opened
+// from outside: they would leave with the address of the node, although their pods have other
+// addresses.
 //
 // Before that, a pod that closes a connection which this host has forgotten is answered with a
-// reset: what ends such a connection belongs to none, is not translated, and would be repeated
-// for minutes. Where the gateway router translates, the bridge hands such a packet to the host with
-// topology.ForgottenMAC as its source: the chain before routing answers it, and drops whatever else
-// comes from there. The answers are limited, and what is above the limit is dropped without one.
-// They are marked with topology.MarkReset, for OVN to let them pass: a chain for what the host sends
-// knows them by an address that is not the host's.
+// reset: the packet that ends such a connection belongs to no connection, is not translated, and
+// would be repeated for minutes. If the gateway router translates, the bridge hands such a packet
+// to the host with topology.ForgottenMAC as its source: the chain before routing answers it, and
+// drops everything else with this source. The answers are rate limited, and packets above the limit
+// are dropped without an answer. Answers are marked with topology.MarkReset, so that OVN lets them
+// pass: a chain for packets that the host sends recognizes them by a source address that is not the
+// host's.
 //
-// Ours is the table ovn-kube-guard, whole.
+// We own the whole table ovn-kube-guard.
 //
 // Callers: pkg/app; the metrics read Dropped and NoReply.
 package snatguard
@@ -51,33 +51,34 @@ const (
 	outputName     = "output"
 	counterName    = "unsnatted"
 	noReplyName    = "no-reply"
-	replyDirection = 1 // the direction of replies in conntrack
+	replyDirection = 1 // the reply direction in conntrack
 
-	tcpFlags       = 13 // the byte of the header
+	tcpFlags       = 13 // offset in the TCP header
 	tcpFIN, tcpSYN = 1, 2
 	tcpRST         = 4
-	etherSource    = 6 // the byte of the frame
+	etherSource    = 6 // offset in the frame
 )
 
-// answerRate is how many connections a second are reset. Pods repeat what was not answered.
+// answerRate is how many connections per second are reset. Pods repeat packets that were not
+// answered.
 const answerRate = 1000
 
-// afterSNAT is a priority behind source translation, which has 100.
+// afterSNAT is a priority after source translation, which has 100.
 const afterSNAT = nftables.ChainPriority(200)
 
-// beforeRaw is a priority before connection tracking and all rules for what it is to leave out,
-// which have -300: with what the bridge has handed over, nothing else is done.
+// beforeRaw is a priority before connection tracking and before all rules that exempt packets from
+// it, which have -300: nothing else may handle packets that the bridge has handed over.
 const beforeRaw = nftables.ChainPriority(-310)
 
-// Guard is the guard of the host in whose network namespace it is called.
+// Guard is the guard of the host in whose network namespace its methods are called.
 type Guard struct {
 	cluster []netip.Prefix
 	inside  string // packets may leave by this link as they are
 
 	mu      sync.Mutex
-	carried map[string]uint64 // drops counted by tables that were replaced, by counter
-	answer  expr.Any          // to what ends a forgotten connection; nil: the kernel has none
-	early   expr.Any          // the same before routing, which kernels before 5.9 have not
+	carried map[string]uint64 // drops counted by tables that have been replaced, by counter
+	answer  expr.Any          // sent when a pod ends a forgotten connection; nil: not supported by the kernel
+	early   expr.Any          // the same before routing, which kernels before 5.9 do not support
 }
 
 // New returns a guard of the cluster subnets; inside is the management port.
@@ -86,8 +87,8 @@ func New(cluster []netip.Prefix, inside string) *Guard {
 		answer: &expr.Reject{Type: unix.NFT_REJECT_TCP_RST}, early: &expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}
 }
 
-// Ensure puts the guard in place, unless it stands already. A table that differs
-// is replaced in one transaction; its count is carried on.
+// Ensure puts the guard in place if it is not already. A table that differs is replaced in one
+// transaction; its counts are carried over.
 func (g *Guard) Ensure() error {
 	c, err := nftables.New()
 	if err != nil {
@@ -117,8 +118,8 @@ func (g *Guard) Ensure() error {
 	return nil
 }
 
-// write replaces the table in one transaction. What is dropped matters more than what is answered:
-// a kernel that lacks an answer gets the table without it.
+// write replaces the table in one transaction. Dropping matters more than answering: if the kernel
+// does not support an answer, the table is written without it.
 func (g *Guard) write(c *nftables.Conn) error {
 	for {
 		g.fill(c)
@@ -129,7 +130,8 @@ func (g *Guard) write(c *nftables.Conn) error {
 	}
 }
 
-// answerLess gives up the answer that the kernel lacks, and reports whether there was one.
+// answerLess gives up an answer that the kernel does not support, and reports whether there was one
+// to give up.
 func (g *Guard) answerLess(err error) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -151,7 +153,7 @@ func (g *Guard) answers() (answer, early expr.Any) {
 	return g.answer, g.early
 }
 
-// fill fills the connection with the transaction.
+// fill adds the operations of the transaction to the connection.
 func (g *Guard) fill(c *nftables.Conn) {
 	table := &nftables.Table{Name: tableName, Family: nftables.TableFamilyINet}
 	c.AddTable(table) // so that there is one to delete
@@ -192,7 +194,7 @@ func (g *Guard) chains() []chain {
 	return chains
 }
 
-// marking marks the answers to pods.
+// marking returns the rule that marks answers to pods.
 func (g *Guard) marking() []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1},
@@ -209,8 +211,9 @@ func (g *Guard) marking() []expr.Any {
 	}
 }
 
-// forwardRules are: not by the management port; the end of a forgotten connection; without the
-// mark; a reply; then the drop, also of what belongs to no connection.
+// forwardRules returns, in this order: accept packets that do not come in by the management port;
+// answer the end of a forgotten connection; accept packets without the mark; accept replies; drop
+// the rest, including packets that belong to no connection.
 func (g *Guard) forwardRules() [][]expr.Any {
 	accept := &expr.Verdict{Kind: expr.VerdictAccept}
 	rules := [][]expr.Any{{
@@ -238,7 +241,7 @@ func (g *Guard) forwardRules() [][]expr.Any {
 		})
 }
 
-// forgotten answers what ends a connection that there is not.
+// forgotten returns the rule that answers packets which end an unknown connection.
 func (g *Guard) forgotten(answer expr.Any) []expr.Any {
 	invalid := make([]byte, 4)
 	exprs := append([]expr.Any{
@@ -251,7 +254,7 @@ func (g *Guard) forgotten(answer expr.Any) []expr.Any {
 	return append(exprs, limited(), &expr.Objref{Type: int(nftables.ObjTypeCounter), Name: counterName}, answer)
 }
 
-// ends matches what ends a TCP connection, other than a reset.
+// ends matches packets that end a TCP connection, other than resets.
 func ends() []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
@@ -262,14 +265,15 @@ func ends() []expr.Any {
 	}
 }
 
-// limited matches up to the rate of answers.
+// limited matches up to the rate limit of answers.
 func limited() expr.Any {
 	return &expr.Limit{Type: expr.LimitTypePkts, Rate: answerRate, Unit: expr.LimitTimeSecond, Burst: answerRate}
 }
 
-// preroutingRules are, for what the bridge tells the host of: what a pod closes, a rule for each
-// subnet; then the drop. Neither counts: the flow that has sent it here does. They come before
-// connection tracking, so that no connection comes of it.
+// preroutingRules handles packets that the bridge has handed over: for each subnet a rule that
+// answers pods which close a connection, then the drop. Neither counts packets: the flow that sent
+// them here does. The rules come before connection tracking, so that these packets create no
+// connection.
 func (g *Guard) preroutingRules() [][]expr.Any {
 	var rules [][]expr.Any
 	if _, early := g.answers(); early != nil {
@@ -294,8 +298,8 @@ func told() []expr.Any {
 	}
 }
 
-// rules are: leave by the management port; stay on the host, as its probes of itself; a reply;
-// then one drop a subnet.
+// rules returns, in this order: accept packets that leave by the management port; packets that stay
+// on the host, such as its probes of itself; replies; then one drop per subnet.
 func (g *Guard) rules() [][]expr.Any {
 	accept := &expr.Verdict{Kind: expr.VerdictAccept}
 	var rules [][]expr.Any
@@ -308,7 +312,7 @@ func (g *Guard) rules() [][]expr.Any {
 	}
 	rules = append(rules,
 		[]expr.Any{
-			// A packet without a connection has no direction, and goes on.
+			// A packet without a connection has no direction, and is not accepted here.
 			&expr.Ct{Key: expr.CtKeyDIRECTION, Register: 1},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{replyDirection}},
 			accept,
@@ -321,7 +325,7 @@ func (g *Guard) rules() [][]expr.Any {
 	return rules
 }
 
-// from matches what has a source in the subnet.
+// from matches packets with a source in the subnet.
 func from(p netip.Prefix) []expr.Any {
 	proto, offset, size := byte(unix.NFPROTO_IPV4), uint32(12), uint32(4)
 	if topology.FamilyOf(p.Addr()) == topology.IPv6 {
@@ -379,7 +383,7 @@ func (g *Guard) upToDate(c *nftables.Conn) (bool, error) {
 	return len(have) == len(g.chains()), nil
 }
 
-// same compares rules by what decides: the data that is compared and the verdict.
+// same compares rules by their relevant parts: the data that is compared and the verdict.
 func same(have []*nftables.Rule, want [][]expr.Any) bool {
 	return slices.EqualFunc(have, want, func(r *nftables.Rule, want []expr.Any) bool {
 		return slices.Equal(essence(r.Exprs), essence(want))
@@ -416,7 +420,7 @@ func find(c *nftables.Conn) (*nftables.Table, error) {
 	return nil, nil
 }
 
-// counter returns what the table has counted under a name; 0 where there is none.
+// counter returns the value of a counter of the table, or 0 if it does not exist.
 func (g *Guard) counter(c *nftables.Conn, name string) (uint64, error) {
 	table, err := find(c)
 	if table == nil || err != nil {
@@ -435,12 +439,11 @@ func (g *Guard) counter(c *nftables.Conn, name string) (uint64, error) {
 	return 0, nil
 }
 
-// Dropped returns how many packets with a pod's address were dropped since this
-// Guard was made, and before where the table stood already.
+// Dropped returns how many packets with a pod's address were dropped since this Guard was created,
+// including earlier ones if the table already existed.
 func (g *Guard) Dropped() (uint64, error) { return g.dropped(counterName) }
 
-// NoReply returns the same of packets from the port of a Service that were no
-// replies.
+// NoReply returns the same for packets from the port of a Service that were not replies.
 func (g *Guard) NoReply() (uint64, error) { return g.dropped(noReplyName) }
 
 func (g *Guard) dropped(name string) (uint64, error) {
@@ -457,7 +460,7 @@ func (g *Guard) dropped(name string) (uint64, error) {
 	return g.carried[name] + now, nil
 }
 
-// Remove takes the guard away; for clean-up.
+// Remove removes the guard; for cleanup.
 func Remove() error {
 	c, err := nftables.New()
 	if err != nil {

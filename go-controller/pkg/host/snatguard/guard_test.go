@@ -17,8 +17,8 @@ import (
 
 var cluster = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/48")}
 
-// TestGuard sends from a pod's address out of a host, with a translation and
-// without, by the management port, and as a reply.
+// TestGuard sends packets from a pod's address out of a host, with and without a translation, by
+// the management port, and as a reply.
 func TestGuard(t *testing.T) {
 	ns := netnstest.New(t)
 	ns.Veth("uplink", "peer")
@@ -47,7 +47,7 @@ func TestGuard(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		// The kernel says EPERM where the packet was dropped on its way out.
+		// The kernel returns EPERM if the packet was dropped on its way out.
 		_, _ = conn.Write([]byte("x"))
 	}
 	expect := func(what string, want uint64) {
@@ -83,7 +83,7 @@ func TestGuard(t *testing.T) {
 	if got := ns.Run("nft", "-a", "list", "table", "inet", tableName); got != before {
 		t.Errorf("a guard that stands was written again:\n%s\nbefore:\n%s", got, before)
 	}
-	// Somebody edits it: it is put right, and the count goes on.
+	// Somebody edits the table: it is repaired, and counting continues.
 	ns.Run("nft", "flush", "chain", "inet", tableName, chainName)
 	if err := g.Ensure(); err != nil {
 		t.Fatal(err)
@@ -101,8 +101,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestLoopback: what the host sends to its own address in the cluster, which is that of the
-// management port, does not leave it.
+// TestLoopback: packets that the host sends to its own address in the cluster, the address of the
+// management port, do not leave it and are not dropped.
 func TestLoopback(t *testing.T) {
 	ns := netnstest.New(t)
 	ns.Run("ip", "link", "set", "lo", "up")

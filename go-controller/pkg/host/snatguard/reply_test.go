@@ -15,7 +15,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// elsewhere makes a namespace that lives until the test ends, and returns its path.
+// elsewhere creates a namespace that lives until the test ends, and returns its path.
 func elsewhere(t *testing.T) string {
 	t.Helper()
 	made, hold := make(chan int, 1), make(chan struct{})
@@ -27,9 +27,9 @@ func elsewhere(t *testing.T) string {
 	return fmt.Sprintf("/proc/self/fd/%d", <-made)
 }
 
-// forwards makes a node that forwards between a pod, 10.244.0.9 and fd00:10:244::9, and a
-// machine outside, 192.0.2.9 and 2001:db8::9, whose namespaces it returns. What leaves by the
-// uplink gets the address of the node.
+// forwards creates a node that forwards between a pod, 10.244.0.9 and fd00:10:244::9, and a machine
+// outside, 192.0.2.9 and 2001:db8::9, whose namespaces it returns. Packets that leave by the uplink
+// get the address of the node.
 func forwards(t *testing.T) (node *netnstest.NS, pods, outside string) {
 	t.Helper()
 	node = netnstest.New(t)
@@ -75,8 +75,8 @@ func forwards(t *testing.T) (node *netnstest.NS, pods, outside string) {
 	return node, pods, outside
 }
 
-// TestReplies forwards what a pod sends from one port to a client that has asked it,
-// which passes, and to others, which is counted and does not.
+// TestReplies forwards packets that a pod sends from one port: those to a client that has asked
+// pass, those to others are counted and dropped.
 func TestReplies(t *testing.T) {
 	node, pods, outside := forwards(t)
 	in := func(where string, f func() error) {
@@ -133,7 +133,7 @@ func TestReplies(t *testing.T) {
 			if from, ok := hears(client); !ok || from.Addr().Unmap().String() != c.pod {
 				t.Errorf("the client of %s hears %v, %s", c.pod, ok, from)
 			}
-			send(server, other.LocalAddr()) // the second time there might be a connection
+			send(server, other.LocalAddr()) // the second time a connection might exist
 			if from, ok := within(silence, other); ok {
 				t.Errorf("somebody else hears %s", from)
 			}

@@ -1,6 +1,6 @@
-// Package statefile keeps small files on the host: what a node must know although a
-// process, a database or the machine has begun anew, or what others read. A file has its whole content or
-// that of before, whenever the writer or the machine ends.
+// Package statefile keeps small files on the host: state that a node must know after a restart of a
+// process, a database or the machine, or that others read. A file always has either its new or its
+// previous content, even if the writer or the machine crashes.
 //
 // Callers: the node's gateway and the CNI server.
 package statefile
@@ -14,10 +14,10 @@ import (
 	"path/filepath"
 )
 
-// temporary is the end of the name of a file that is being written.
+// temporary is the suffix of the name of a file that is being written.
 const temporary = ".new"
 
-// Read returns the content of a file, nil where there is none.
+// Read returns the content of a file, or nil if it does not exist.
 func Read(path string) ([]byte, error) {
 	content, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -26,8 +26,8 @@ func Read(path string) ([]byte, error) {
 	return content, nil
 }
 
-// Write replaces the content of a file, and tells whether it was another one. The
-// directory is made where it is missing.
+// Write replaces the content of a file, and reports whether it changed. It creates the directory if
+// it is missing.
 func Write(path string, content []byte, mode fs.FileMode) (bool, error) {
 	have, err := os.ReadFile(path)
 	if err == nil && bytes.Equal(have, content) {
@@ -54,7 +54,7 @@ func replace(path string, content []byte, mode fs.FileMode) error {
 	return os.Rename(path+temporary, path)
 }
 
-// Remove removes a file; one that is gone is no error.
+// Remove removes a file; it is not an error if it does not exist.
 func Remove(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove state: %w", err)

@@ -26,7 +26,7 @@ func TestFile(t *testing.T) {
 	read("")
 	write("one, and longer", true)
 	write("one, and longer", false)
-	// A writer that ended half-way leaves the content of before.
+	// A writer that stopped halfway leaves the previous content.
 	if err := os.WriteFile(path+".new", []byte("something that was longer than what comes next"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// tree writes files below a directory.
+// tree writes files below a temporary directory.
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -61,8 +61,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestNamesWithoutFiles: the three tables that the kernel has always have names, on
-// a host without any files, too.
+// TestNamesWithoutFiles: the three tables that the kernel always has have names even on a host
+// without any files.
 func TestNamesWithoutFiles(t *testing.T) {
 	f := Finder{Dirs: []string{"/nonexistent"}}
 	for name, want := range map[string]int{"default": 253, "main": 254, "local": 255} {
@@ -72,7 +72,7 @@ func TestNamesWithoutFiles(t *testing.T) {
 	}
 }
 
-// TestNumbers: a table has its number in the forms in which ip takes it.
+// TestNumbers: a table can be given by number in the forms that ip accepts.
 func TestNumbers(t *testing.T) {
 	f := Finder{}
 	for text, want := range map[string]int{"100": 100, "0x64": 100, "4294967295": 4294967295} {

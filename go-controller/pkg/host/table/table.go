@@ -1,5 +1,5 @@
-// Package table finds routing tables by what users call them: by number, by a
-// name in iproute2's rt_tables, or by the VRF device they belong to.
+// Package table finds routing tables by what users call them: a number, a name in iproute2's
+// rt_tables, or the VRF device that they belong to.
 //
 // It only reads. Callers: the node side of EgressServices.
 package table
@@ -22,12 +22,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 )
 
-// HostUsr is where the host's /usr/share and /usr/lib are mounted in a container: what
-// is at their own place there is of the image.
+// HostUsr is where the host's /usr/share and /usr/lib are mounted in a container, whose own ones
+// belong to the image.
 const HostUsr = "/host/usr"
 
-// DefaultDirs are where iproute2 keeps its names, the later overriding the earlier.
-// /etc/iproute2 is the host's in a container, too.
+// DefaultDirs are the directories of iproute2's names; later ones override earlier ones. In a
+// container, /etc/iproute2 also is the host's.
 var DefaultDirs = []string{
 	"/usr/lib/iproute2", "/usr/share/iproute2", HostUsr + "/lib/iproute2", HostUsr + "/share/iproute2", "/etc/iproute2",
 }
@@ -37,12 +37,12 @@ var builtin = map[string]int{"default": unix.RT_TABLE_DEFAULT, "main": unix.RT_T
 
 // Finder finds tables of the caller's network namespace.
 type Finder struct {
-	// Dirs hold rt_tables and rt_tables.d.
+	// Dirs are the directories that contain rt_tables and rt_tables.d.
 	Dirs []string
 }
 
-// Find returns the number of the table that network names. ok is false where no
-// table is called so, or where it has no route in either family.
+// Find returns the number of the table that network refers to. ok is false if there is no such
+// table, or if it has no route in either family.
 func (f Finder) Find(network string) (number int, ok bool, err error) {
 	number, ok, err = f.number(network)
 	if !ok || err != nil {
@@ -56,7 +56,7 @@ func (f Finder) number(network string) (int, bool, error) {
 	if n, err := number(network); err == nil {
 		return n, n > 0, nil
 	}
-	// A VRF device is there now; a name may be left from something else.
+	// A VRF device exists now; a name may be a leftover.
 	if l, err := netlink.LinkByName(network); err == nil {
 		if vrf, is := l.(*netlink.Vrf); is {
 			return int(vrf.Table), true, nil
@@ -102,8 +102,8 @@ func number(text string) (int, error) {
 	return int(n), err
 }
 
-// read adds the names in a file: lines of a number and a name. What is after them is
-// ignored, as ip does.
+// read adds the names in a file: each line has a number and a name. The rest of a line is ignored,
+// as by ip.
 func read(file string, names map[string]int) error {
 	r, err := os.Open(file)
 	if err != nil {

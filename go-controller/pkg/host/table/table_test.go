@@ -8,8 +8,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
 
-// TestFind looks tables up by number and by name; one without a route is none.
-// A VRF device needs a kernel module that not every machine has.
+// TestFind looks up tables by number and by name; a table without routes does not count. VRF
+// devices are not tested: they need a kernel module that not every machine has.
 func TestFind(t *testing.T) {
 	ns := netnstest.New(t)
 	ns.Veth("uplink", "peer")

@@ -1,9 +1,9 @@
 // Package tracer asks the programs and the kernel of a node what they would do with a packet:
-// ovn-trace for the logical network, ovs-vswitchd for the flows of a bridge, the kernel for
-// the route. It sends no packet and changes nothing.
+// ovn-trace for the logical network, ovs-vswitchd for the flows of a bridge, the kernel for the
+// route. It sends no packet and changes nothing.
 //
-// What is passed to programs is one argument each, without a shell. The caller checks that it
-// is made of names and addresses only.
+// Each value is passed to programs as one argument, without a shell. The caller checks that values
+// consist of names and addresses only.
 //
 // Caller: app.
 package tracer

@@ -19,14 +19,14 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/unixctl"
 )
 
-// mostOutput bounds what a program may print.
+// mostOutput is the maximum output of a program, in bytes.
 const mostOutput = 4 << 20
 
-// Database is where the southbound database is; the files are empty without TLS.
+// Database is the address of the southbound database; the files are empty without TLS.
 type Database struct{ Address, PrivateKey, Certificate, CACert string }
 
-// Logical returns what ovn-trace prints of a packet that enters a switch; choice is the
-// number of the next hop where there are several, 0 for any.
+// Logical returns ovn-trace's output for a packet that enters a switch; choice is the number of the
+// next hop if there are several, 0 for any.
 func Logical(ctx context.Context, db Database, datapath, packet string, choice int) (string, error) {
 	args := []string{"--db=" + db.Address, "--no-leader-only", "--ct=new"}
 	if db.PrivateKey != "" {
@@ -50,7 +50,7 @@ func Logical(ctx context.Context, db Database, datapath, packet string, choice i
 	return "", fmt.Errorf("run ovn-trace: it does not follow the packet: %s", strings.TrimSpace(out.String()[:min(out.Len(), 4096)]))
 }
 
-// bounded keeps the begin of what is written, and refuses the rest.
+// bounded keeps the beginning of what is written, and refuses the rest.
 type bounded struct {
 	bytes.Buffer
 	most int
@@ -64,29 +64,29 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// Bridge returns what ovs-vswitchd says of a packet that enters a bridge.
+// Bridge returns ovs-vswitchd's trace of a packet that enters a bridge.
 func Bridge(ctx context.Context, runDir, bridge, flow string) (string, error) {
 	return unixctl.Daemon{RunDir: runDir, Name: "ovs-vswitchd"}.Call(ctx, "ofproto/trace", bridge, flow)
 }
 
-// Packet is one that the kernel is to forward.
+// Packet is a packet that the kernel would forward.
 type Packet struct {
 	Source, Destination netip.Addr
 	In                  string // interface
 	Mark                uint32
 }
 
-// Route is what the kernel would do.
+// Route is what the kernel would do with a packet.
 type Route struct {
 	Interface string
 	Gateway   netip.Addr
 	Table     int
 	Local     bool
-	// Source is the address that a translation to that of the interface gives.
+	// Source is the source address that masquerading on the interface would use.
 	Source netip.Addr
-	// Unroutable is why there is none.
+	// Unroutable says why there is no route.
 	Unroutable string
-	// Rules are the ip rules that name the source of the packet.
+	// Rules are the ip rules that match on the source of the packet.
 	Rules []string
 }
 
@@ -97,14 +97,14 @@ func Lookup(p Packet) (Route, error) {
 		return Route{}, err
 	}
 	out := Route{Rules: rules}
-	// The kernel would send it out again by the interface that it came in by: a route of its own
-	// for a source that is local, and none for one that is not.
+	// The lookup is for a packet that came in by In: the kernel would find a different route for a
+	// packet of its own if the source is local, and none if it is not.
 	options := &netlink.RouteGetOptions{Iif: p.In, SrcAddr: p.Source.AsSlice(), Mark: p.Mark}
 	found, err := netlink.RouteGetWithOptions(p.Destination.AsSlice(), options)
 	switch {
 	case link.IsNotFound(err):
 		return out, fmt.Errorf("look up the route from %s: %w", p.In, err)
-	case err != nil: // the kernel says no, which is an answer
+	case err != nil: // that the kernel finds no route is an answer
 		out.Unroutable = err.Error()
 		return out, nil //nolint:nilerr
 	case len(found) == 0:
@@ -131,7 +131,7 @@ func Lookup(p Packet) (Route, error) {
 	return out, err
 }
 
-// addressOf is the first address of an interface that others can answer.
+// addressOf returns the first address of an interface that others can reply to.
 func addressOf(dev netlink.Link, v4 bool) (netip.Addr, error) {
 	family := netlink.FAMILY_V6
 	if v4 {
@@ -149,7 +149,7 @@ func addressOf(dev netlink.Link, v4 bool) (netip.Addr, error) {
 	return netip.Addr{}, nil
 }
 
-// rulesOf returns the ip rules that name a source, by priority.
+// rulesOf returns the ip rules that match on a source, by priority.
 func rulesOf(source netip.Addr) ([]string, error) {
 	family := netlink.FAMILY_V6
 	if source.Is4() {

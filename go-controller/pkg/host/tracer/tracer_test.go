@@ -15,7 +15,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/trace"
 )
 
-// The packet of a pod meets a policy with two next hops, and leaves by the one that is asked for.
+// TestLogical: the packet of a pod matches a policy with two next hops, and leaves by the requested
+// one.
 func TestLogical(t *testing.T) {
 	o := ovntrace.Start(t)
 	o.Chassis("c1", "172.18.0.3")
@@ -63,7 +64,8 @@ func TestLogical(t *testing.T) {
 	}
 }
 
-// A packet meets the flows of a bridge, is translated by connection tracking, and leaves.
+// TestBridge: a packet matches the flows of a bridge, is translated by connection tracking, and
+// leaves.
 func TestBridge(t *testing.T) {
 	o := netnstest.New(t).OVS()
 	o.Run("ovs-vsctl", "add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev", "--",
@@ -114,8 +116,8 @@ func TestBridge(t *testing.T) {
 	}
 }
 
-// The kernel forwards what comes by an interface by a rule for its source, by its main table, or
-// not at all.
+// TestLookup: the kernel forwards a packet that comes in by an interface by a rule for its source,
+// by its main table, or not at all.
 func TestLookup(t *testing.T) {
 	ns := netnstest.New(t)
 	for i, dev := range []string{"mp0", "eth0", "eth1"} {

@@ -1,5 +1,5 @@
-// Package unixctl asks the daemons of Open vSwitch and OVN over their control
-// sockets, as ovs-appctl does, but without a process a question.
+// Package unixctl sends requests to the daemons of Open vSwitch and OVN over their control sockets,
+// as ovs-appctl does, but without a process per request.
 //
 // Callers: app, host/conntrack, host/tracer.
 package unixctl
@@ -14,14 +14,14 @@ import (
 	"strings"
 )
 
-// Daemon is a running daemon by where it leaves its files.
+// Daemon identifies a running daemon by its run directory and name.
 type Daemon struct {
 	RunDir string // "/var/run/openvswitch", "/var/run/ovn"
 	Name   string // "ovs-vswitchd", "ovn-controller"
 }
 
-// Call runs a command of the daemon and returns what it answers. A daemon that
-// does not run, or does not answer until ctx is done, is an error.
+// Call runs a command of the daemon and returns its answer. It is an error if the daemon does not
+// run, or does not answer before ctx ends.
 func (d Daemon) Call(ctx context.Context, command string, args ...string) (string, error) {
 	answer, err := d.call(ctx, command, args)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package watch tells that objects of the host were changed, so that the drivers
-// which own them need not wait for their next comparison. It does not say what was
-// changed or by whom: the drivers compare, and write nothing where nothing differs.
+// Package watch reports that objects of the host were changed, so that the drivers that own them
+// need not wait for their next resync. It does not report what was changed or by whom: the drivers
+// compare, and write nothing if nothing differs.
 //
-// A subscription stays in the network namespace it was made in.
+// A subscription stays in the network namespace in which it was made.
 //
 // Callers: the node role of the application.
 package watch
@@ -22,20 +22,21 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 )
 
-// Functions are called when objects of a kind may have changed. They must not block,
-// and nil ones are not called.
+// Functions are called when objects of a kind may have changed. They must not block, and nil ones
+// are not called.
 type Functions struct {
-	// IPRules were deleted.
+	// IPRules: ip rules were deleted.
 	IPRules func()
-	// Routes with host.Protocol were deleted, or may have gone with an address or a
-	// link: the kernel does not tell which those were.
+	// Routes: routes with host.Protocol were deleted, or may have disappeared with an address or a
+	// link: the kernel does not report which ones.
 	Routes func()
-	// Addresses were deleted, or their lifetimes changed.
+	// Addresses: addresses were deleted, or their lifetimes changed.
 	Addresses func()
-	// Settings below net/ipv4/conf and net/ipv6/conf were changed, as far as the kernel
-	// tells: of forwarding and rp_filter it does, of redirects it does not.
+	// Settings: parameters below net/ipv4/conf and net/ipv6/conf were changed, as far as the kernel
+	// sends notifications: it does for forwarding and rp_filter, but not for redirects.
 	Settings func()
-	// NFTables were changed, which iptables writes to as well, unless it is the legacy one.
+	// NFTables: nftables were changed, which iptables writes to as well, unless it is the legacy
+	// one.
 	NFTables func()
 }
 
@@ -54,10 +55,9 @@ var sources = []source{
 	{unix.NETLINK_NETFILTER, []uint{unix.NFNLGRP_NFTABLES}, ofNetfilter},
 }
 
-// Watch calls functions until ctx ends. It subscribes before it returns, so nothing
-// that happens afterwards is missed; where the kernel had to drop news, all functions
-// are called. Where it has nothing to subscribe to, such as nftables, the error says
-// so, and the rest is watched.
+// Watch calls functions until ctx ends. It subscribes before it returns, so no later change is
+// missed; if the kernel had to drop notifications, all functions are called. If the kernel does not
+// support one of the subscriptions, such as nftables, an error says so, and the rest is watched.
 func Watch(ctx context.Context, f Functions) error {
 	var errs []error
 	for _, s := range sources {
@@ -81,7 +81,7 @@ func receive(ctx context.Context, socket *nl.NetlinkSocket, s source, f Function
 		case errors.Is(err, os.ErrClosed), errors.Is(err, unix.EBADF):
 			klog.ErrorS(err, "Subscription to changes of the host ended")
 			return
-		case err != nil: // ENOBUFS: the kernel dropped news
+		case err != nil: // ENOBUFS: the kernel dropped notifications
 			call(f.IPRules, f.Routes, f.Addresses, f.Settings, f.NFTables)
 			continue
 		case from.Pid != nl.PidKernel:
@@ -101,7 +101,7 @@ func call(functions ...func()) {
 	}
 }
 
-// ofRoute sorts messages of rtnetlink(7).
+// ofRoute returns the functions to call for a message of rtnetlink(7).
 func ofRoute(f Functions, m syscall.NetlinkMessage) []func() {
 	switch m.Header.Type {
 	case unix.RTM_DELRULE:
@@ -109,7 +109,7 @@ func ofRoute(f Functions, m syscall.NetlinkMessage) []func() {
 	case unix.RTM_DELLINK:
 		return []func(){f.Routes}
 	case unix.RTM_NEWLINK:
-		// struct ifinfomsg: which flags were changed is its last word.
+		// struct ifinfomsg: its last word has the changed flags.
 		if len(m.Data) >= unix.SizeofIfInfomsg && binary.NativeEndian.Uint32(m.Data[unix.SizeofIfInfomsg-4:])&unix.IFF_UP != 0 {
 			return []func(){f.Routes}
 		}
@@ -126,8 +126,8 @@ func ofRoute(f Functions, m syscall.NetlinkMessage) []func() {
 	return nil
 }
 
-// ofNetfilter sorts messages of nftables: the last one of each change tells its
-// generation.
+// ofNetfilter returns the functions to call for a message of nftables: the last message of each
+// change has its generation.
 func ofNetfilter(f Functions, m syscall.NetlinkMessage) []func() {
 	if m.Header.Type == unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWGEN {
 		return []func(){f.NFTables}

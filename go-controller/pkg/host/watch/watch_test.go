@@ -51,7 +51,7 @@ func TestWatch(t *testing.T) {
 		{"nftables", []string{"ip6tables", "-t", "nat", "-X", "OVN-KUBE-TEST"}},
 		{"nftables", []string{"nft", "flush", "ruleset"}},
 	} {
-		for len(told) > 0 { // news of the step before
+		for len(told) > 0 { // notifications of the previous step
 			<-told
 		}
 		ns.Run(c.command[0], c.command[1:]...)
@@ -66,7 +66,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestOthers: routes of other programs, and what is added, are not looked after.
+// TestOthers: routes of other programs and added objects are not reported.
 func TestOthers(t *testing.T) {
 	ns := netnstest.New(t)
 	ns.Veth("eth0", "wire")
@@ -80,7 +80,7 @@ func TestOthers(t *testing.T) {
 	ns.Run("ip", "route", "del", "198.51.100.0/24")
 	ns.Run("ip", "route", "add", "198.51.100.0/24", "via", "192.0.2.9", "proto", "79")
 	ns.Run("ip", "rule", "add", "priority", "7000", "from", "192.0.2.7", "lookup", "main")
-	ns.Run("nft", "add", "table", "inet", "theirs") // nobody asked for these
+	ns.Run("nft", "add", "table", "inet", "theirs") // nobody has subscribed to these
 	ns.Run("ip", "rule", "del", "priority", "7000")
 	got := ""
 	eventually.True(t, "news of the rule", func() bool {
