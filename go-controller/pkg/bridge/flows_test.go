@@ -60,7 +60,7 @@ func TestFlows(t *testing.T) {
 	}
 }
 
-// TestNodeWithoutPods has no flow for pods of its own, and all others.
+// TestNodeWithoutPods: a node without a pod subnet has no flow for its own pods, and all others.
 func TestNodeWithoutPods(t *testing.T) {
 	bare := four
 	bare.Subnet = netip.Prefix{}
@@ -77,8 +77,9 @@ func TestNodeWithoutPods(t *testing.T) {
 	}
 }
 
-// TestNoIdentityNAT checks the rule that a packet never gets the address it has:
-// wherever a flow translates to an address, one above it takes that address out.
+// TestNoIdentityNAT checks the rule that a packet is never translated to the address that it
+// already has: for every flow that translates to an address, a flow with a higher priority excludes
+// that address.
 func TestNoIdentityNAT(t *testing.T) {
 	for _, f := range []Family{four, six} {
 		marks := DefaultMarks(topology.ConntrackZone)

@@ -12,7 +12,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// FuzzFlows plans the flows of any node.
+// FuzzFlows plans the flows of arbitrary nodes.
 func FuzzFlows(f *testing.F) {
 	for _, seed := range []string{"", "\x01\x00\x00\x01\x05\x01\x02", "\x00\x02\x01\x01\x01\x0c\x03abcdefghijklmnop"} {
 		f.Add([]byte(seed))
@@ -46,7 +46,7 @@ func FuzzFlows(f *testing.F) {
 	})
 }
 
-// check finds text that ovs-ofctl would not read as one flow.
+// check finds text that ovs-ofctl would not parse as one flow.
 func check(t *testing.T, flows []host.Flow) {
 	t.Helper()
 	for _, f := range flows {

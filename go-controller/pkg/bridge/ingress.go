@@ -10,35 +10,35 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// priorityIngress is above all other flows for what the wire sends to the node.
+// priorityIngress is above all other flows for packets from the wire to the node.
 const priorityIngress = 110
 
-// priorityAsked is above the flow for all else that the host sends.
+// priorityAsked is above the flow for all other packets of the host.
 const priorityAsked = 101
 
-// Ingress is traffic from the wire that goes to the gateway router although
-// nobody behind it has asked for it: a service that OVN balances.
+// Ingress is unsolicited traffic from the wire that goes to the gateway router: a service that OVN
+// balances.
 type Ingress struct {
 	To       netip.AddrPort
 	Protocol string // "tcp", "udp", "sctp"
-	// Sources may use it; empty: everybody. The others' packets are the host's.
+	// Sources may use the service; empty: everybody. Packets from other sources go to the host.
 	Sources []netip.Prefix
 }
 
-// TableHostAsked holds what a bridge learns: who has got datagrams of the host from the
-// address and port of a service, and answers them. Only answers have its flows, which set
-// register 0.
+// TableHostAsked holds learned flows: who received datagrams of the host from the address and port
+// of a service, and may therefore answer. Only such answers match its flows, which set register 0.
 const TableHostAsked = 4
 
 const (
-	// learnedIdle is how many seconds of silence end that; the kernel forgets such
-	// connections then.
+	// learnedIdle is after how many seconds without packets a learned flow expires, as such
+	// connections do in the kernel.
 	learnedIdle = 120
-	// learnedLimit is how many are kept. Pods decide whom they send to.
+	// learnedLimit is the maximum number of learned flows, because pods decide where they send
+	// packets.
 	learnedLimit = 10000
 )
 
-// transport is how a protocol is written in what is learned.
+// transport is how a protocol is written in the learn action.
 type transport struct {
 	number int
 	field  string
@@ -46,15 +46,15 @@ type transport struct {
 
 var transports = map[string]transport{"udp": {17, "OXM_OF_UDP"}, "sctp": {132, "OXM_OF_SCTP"}}
 
-// IngressFlows returns the flows of one Ingress. What opens a connection is a request to
-// the service. An answer from outside to who opened a connection from the address and
-// port of a service, which a pod may do that leaves with its address, is none.
+// IngressFlows returns the flows of one Ingress. A packet that opens a connection is a request to
+// the service. A pod whose packets leave with the service's address may itself open a connection
+// from the service's address and port; the answers from outside are not requests.
 //
-// A segment of TCP tells by its flags whether it opens a connection, and of the others
-// conntrack tells: what belongs to no connection is OVN's to refuse. A datagram does not,
-// and to look each one up is too much: a datapath in user space (Open vSwitch 3.1) drops a
-// packet that is looked up more than six times, which the first one to a pod of this node
-// would be. So the bridge learns from what the host sends who will answer.
+// The flags of a TCP segment show whether it opens a connection; for other segments conntrack
+// decides, and OVN refuses those that belong to no connection. Datagrams have no flags, and looking
+// each one up in conntrack is too much: a userspace datapath (Open vSwitch 3.1) drops a packet
+// after more than six lookups, which would affect the first packet to a pod of this node. So the
+// bridge learns from what the host sends who will answer.
 func IngressFlows(b Bridge, i Ingress, m Marks) []host.Flow {
 	f := topology.FamilyOf(i.To.Addr())
 	t, protocol := texts[f], i.Protocol
@@ -85,7 +85,7 @@ func IngressFlows(b Bridge, i Ingress, m Marks) []host.Flow {
 			continue
 		}
 		add(0, "", fmt.Sprintf("resubmit(,%d)", TableHostAsked), "resubmit(,1)")
-		add(1, "ct_state=-trk,reg0=0", balance...) // answers are the host's, as what is nobody else's
+		add(1, "ct_state=-trk,reg0=0", balance...) // answers go to the host, like all other packets
 	}
 	if i.Protocol != "tcp" {
 		sent := []string{in(Local), protocol, t.src + "=" + i.To.Addr().String(), fmt.Sprintf("tp_src=%d", i.To.Port())}
@@ -95,7 +95,7 @@ func IngressFlows(b Bridge, i Ingress, m Marks) []host.Flow {
 	return flows
 }
 
-// learnAnswers adds a flow to TableHostAsked for the answers to a packet.
+// learnAnswers returns the action that adds a flow to TableHostAsked for the answers to a packet.
 func learnAnswers(f topology.Family, p transport) string {
 	ethernet, ip := "0x800", "NXM_OF_IP"
 	if f == topology.IPv6 {

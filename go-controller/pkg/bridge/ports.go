@@ -7,7 +7,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 )
 
-// Ports are the OpenFlow port numbers of the bridge; 0 where not known.
+// Ports are the OpenFlow port numbers of the bridge; 0 if not known.
 type Ports struct {
 	Uplink, Patch int
 }
@@ -15,8 +15,8 @@ type Ports struct {
 // Complete reports whether flows with any symbol can be resolved.
 func (p Ports) Complete() bool { return p.Uplink > 0 && p.Patch > 0 }
 
-// Resolve replaces the symbols in flows by port numbers. Flows with a symbol
-// whose number is not known are left out.
+// Resolve replaces the symbols in flows by port numbers. Flows with a symbol whose number is not
+// known are left out.
 func (p Ports) Resolve(flows []host.Flow) []host.Flow {
 	resolved := make([]host.Flow, 0, len(flows))
 	for _, f := range flows {

@@ -14,34 +14,35 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// prioritySuppressARP is above every flow that could hand ARP or neighbour discovery to
-// OVN or to the wire: 100 and 60, which take neighbour discovery with the rest of
-// IPv6, and 10 and 0, which take ARP. What comes to it is looked up one above it.
+// prioritySuppressARP is above every flow that could send ARP or neighbor discovery to OVN or to
+// the wire: 100 and 60, which match neighbor discovery with the rest of IPv6, and 10 and 0, which
+// match ARP. The lookup of such packets has a priority one higher.
 const prioritySuppressARP = 150
 
-// priorityLeaving is where the source of what leaves is looked up: below all flows that send it
-// on with another source, or drop it, and above that by which the rest leaves.
+// priorityLeaving is the priority of the flow that looks up the source of leaving packets: below
+// all flows that send packets with another source, or drop them, and above the flow that sends all
+// others.
 const priorityLeaving = 103
 
-// TableSuppressed has one flow for each egress address that this node does not hold. It finds
-// the address in register 1 or, of IPv6, in those from 4 on, and says in register 2 what is
-// to become of the packet.
+// TableSuppressed has one flow for each egress address that this node does not hold. The lookup
+// puts the address in register 1, or for IPv6 in registers 4 to 7; the flow records the result in
+// register 2.
 const TableSuppressed = 5
 
-// The bits of register 2. Those that say what was looked up keep a packet from being
-// looked up for the same again.
+// The bits of register 2. The bits for completed lookups prevent a packet from being looked up
+// again for the same field.
 const (
-	regSuppressed = 1 << iota // the address is not this node's
-	regDropped                // and nothing leaves with it
-	regNeighbor               // looked up: who is asked for, or says where it is
-	regLeaving                // looked up: the source of what leaves
-	regCome                   // looked up: the destination of what comes and belongs to no connection
+	regSuppressed = 1 << iota // this node does not hold the address
+	regDropped                // and packets from it are dropped
+	regNeighbor               // looked up: the target or sender of ARP or neighbor discovery
+	regLeaving                // looked up: the source of a leaving packet
+	regCome                   // looked up: the destination of an incoming packet that belongs to no connection
 )
 
 func register(bit int) string { return fmt.Sprintf("reg2=%#x/%#[1]x", bit) }
 
-// lookup is the flow that has TableSuppressed look for what a field has, and goes on in the
-// same table then.
+// lookup returns the flow that looks up the content of a field in TableSuppressed, and then
+// continues in the same table.
 func lookup(table, priority, bit int, field string, match ...string) host.Flow {
 	register := "NXM_NX_REG1"
 	if strings.Contains(field, "IPV6") || strings.Contains(field, "ND_") {
@@ -53,21 +54,22 @@ func lookup(table, priority, bit int, field string, match ...string) host.Flow {
 }
 
 const (
-	// priorityDeliverToOVN is above those by which connections are the host's; what belongs
-	// to the gateway router's is one above it.
+	// priorityDeliverToOVN is above the flows that send the host's connections to it; the flow for
+	// the gateway router's own connections is one higher.
 	priorityDeliverToOVN = 101
-	// priorityStray is below all that belongs to a connection, and above the rest.
+	// priorityStray is below all flows for packets that belong to a connection, and above the
+	// others.
 	priorityStray = 99
 )
 
-// Suppression returns the flows that keep the gateway router from answering for addresses of
-// SuppressARP, and from announcing them. What asks for such an address goes to the host
-// alone, which does not have it. What comes for it and belongs to no connection from here is
-// dropped: the host would send it on to who holds the address, who may have sent it here.
+// Suppression returns the flows that keep the gateway router from answering for, and announcing,
+// the addresses given by SuppressARP. ARP and neighbor discovery for such an address goes to the
+// host only, which does not have it. Packets to it that belong to no connection from here are
+// dropped: the host would forward them to the holder of the address, which may have sent them here.
 //
-// Where it says so, what leaves with it is dropped, too: a gateway router may remember a
-// connection from the time when it had the address, or from an EgressIP that has ended. It
-// is counted with what nothing has translated.
+// If SuppressARP says so, packets from the address are dropped, too: a gateway router may remember
+// a connection from the time when it had the address, or from an EgressIP that has been removed.
+// They are counted with untranslated packets.
 func Suppression(b Bridge) []host.Flow {
 	const solicitation, advertisement = "icmp_type=135", "icmp_type=136"
 	wire, ovn := []string{in(Uplink), b.tagged()}, []string{in(Patch)}
@@ -101,8 +103,8 @@ func Suppression(b Bridge) []host.Flow {
 	return flows
 }
 
-// SuppressARP has the flows of Suppression take an address for one that this node does not
-// hold; dropped: what leaves with it is dropped, too.
+// SuppressARP returns the flow that makes the flows of Suppression treat an address as one that
+// this node does not hold; with dropped, packets from it are dropped, too.
 func SuppressARP(addr netip.Addr, dropped bool) host.Flow {
 	what := regSuppressed
 	if dropped {
@@ -115,9 +117,9 @@ func SuppressARP(addr netip.Addr, dropped bool) host.Flow {
 	return flow(TableSuppressed, prioritySuppressARP, []string{match}, fmt.Sprintf("load:%d->NXM_NX_REG2[0..1]", what))
 }
 
-// EgressAddrs returns the egress addresses that the flows of a bridge, as ovs-ofctl prints
-// them, hand to the gateway router (DeliverToOVN) and those that they keep it from answering
-// for (SuppressARP), whichever process has written them.
+// EgressAddrs returns, from the flows of a bridge as ovs-ofctl prints them, the egress addresses
+// whose packets they send to the gateway router (DeliverToOVN) and those that they keep it from
+// answering for (SuppressARP), whichever process has written them.
 func EgressAddrs(dump string) (delivered, suppressed []netip.Addr) {
 	for line := range strings.Lines(dump) {
 		match, _, _ := strings.Cut(line, " actions=")
@@ -128,7 +130,7 @@ func EgressAddrs(dump string) (delivered, suppressed []netip.Addr) {
 		}
 		switch fields["table"] {
 		case "1":
-			to, err := netip.ParseAddr(cmp.Or(fields["nw_dst"], fields["ipv6_dst"])) // a range is none
+			to, err := netip.ParseAddr(cmp.Or(fields["nw_dst"], fields["ipv6_dst"])) // fails for a range
 			if err == nil && fields["priority"] == strconv.Itoa(priorityDeliverToOVN) {
 				delivered = append(delivered, to)
 			}
@@ -141,8 +143,8 @@ func EgressAddrs(dump string) (delivered, suppressed []netip.Addr) {
 	return delivered, suppressed
 }
 
-// inRegisters returns the address that a flow of TableSuppressed is for. ovs-ofctl prints
-// registers of 32 bits, whatever the flow was written with.
+// inRegisters returns the address of a flow of TableSuppressed. ovs-ofctl prints 32-bit registers,
+// whatever the flow was written with.
 func inRegisters(fields map[string]string) (netip.Addr, bool) {
 	registers := []string{"reg4", "reg5", "reg6", "reg7"}
 	if _, ok := fields["reg1"]; ok {
@@ -159,14 +161,14 @@ func inRegisters(fields map[string]string) (netip.Addr, bool) {
 	return netip.AddrFromSlice(addr)
 }
 
-// DeliverToOVN hands what comes from the wire for an egress address that this node holds to
-// the gateway router, and not to the host even where the connection is not known yet:
-// the host would send it on as if it were its own, and it would pass for the host's
-// from then on.
+// DeliverToOVN returns the flows that send packets from the wire to an egress address that this
+// node holds to the gateway router, and not to the host, even if the connection is not known yet:
+// the host would forward them as its own, and the connection would count as the host's from then
+// on.
 //
-// before is the MAC address of the node that had the address until a moment ago, ""
-// for none. It still translates for connections that this node does not know: what
-// comes for these goes back to the wire, to it, as soon as the bridge's own is known.
+// before is the MAC address of the node that had the address until a moment ago, "" for none. That
+// node still translates for connections that this node does not know: packets of these go back to
+// the wire, to that node, as soon as this bridge's own MAC address is known.
 func DeliverToOVN(b Bridge, addr netip.Addr, before string) []host.Flow {
 	t := texts[topology.FamilyOf(addr)]
 	match := []string{in(Uplink), b.tagged(), t.ip, t.dst + "=" + addr.String()}

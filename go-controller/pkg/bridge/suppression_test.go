@@ -26,8 +26,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// TestHeldEarly writes no flow that is none while the node's own MAC address is not
-// known.
+// TestHeldEarly: no malformed flow is written while the node's own MAC address is not known.
 func TestHeldEarly(t *testing.T) {
 	a := netip.MustParseAddr("172.18.0.33")
 	if got, want := dump(DeliverToOVN(Bridge{}, a, "02:42:ac:12:00:04")), dump(DeliverToOVN(Bridge{}, a, "")); got != want {
@@ -35,7 +34,7 @@ func TestHeldEarly(t *testing.T) {
 	}
 }
 
-// TestUnsnatted names exactly the flows that keep from the wire what nothing has translated.
+// TestUnsnatted lists exactly the flows that keep untranslated packets from leaving.
 func TestUnsnatted(t *testing.T) {
 	var found []host.Flow
 	for _, f := range []Family{four, six} {
@@ -55,8 +54,7 @@ func TestUnsnatted(t *testing.T) {
 	}
 }
 
-// TestForgotten: what is kept from the wire goes to nobody but the host, and there only with
-// nothing left of its time to live.
+// TestForgotten: withheld packets go only to the host, and only with a time to live of 1.
 func TestForgotten(t *testing.T) {
 	for _, b := range []Bridge{plain, tagged} {
 		for _, f := range []Family{four, six} {
@@ -84,7 +82,7 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// TestEgressAddrs reads what flows say of egress addresses, as ovs-ofctl prints them.
+// TestEgressAddrs reads egress addresses from flows as ovs-ofctl prints them.
 func TestEgressAddrs(t *testing.T) {
 	const cookie = " cookie=0x6f766e6b, "
 	delivered, suppressed := EgressAddrs(cookie + "table=0, priority=101,ip,in_port=2 actions=drop\n" +

@@ -15,9 +15,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// TestForgotten closes connections of pods that the gateway router has forgotten. The host
-// answers with a reset toward the pod, by the management port and by nothing else. It sends
-// nothing on, with a guard or without: not even what is said to be from a pod and is not.
+// TestForgotten closes connections of pods that the gateway router has forgotten. The host answers
+// with a reset towards the pod, by the management port only. It forwards nothing, with or without
+// the guard, not even packets that only claim to be from a pod.
 func TestForgotten(t *testing.T) {
 	w := newBridge(t)
 	ns := w.ns
@@ -49,7 +49,7 @@ func TestForgotten(t *testing.T) {
 		for _, n := range []struct{ addr, dev string }{{c.router, "ovn-k8s-mp0"}, {c.own, "ovn-k8s-mp0"}, {c.peer, "breth0"}} {
 			ns.Run("ip", "neigh", "replace", n.addr, "lladdr", "02:00:00:00:00:77", "nud", "permanent", "dev", n.dev)
 		}
-		// In this order in OUTPUT: resets to pods, and those that take another way.
+		// In OUTPUT, in this order: resets to pods, and resets that leave by another link.
 		for _, dir := range [][]string{{"-o", "ovn-k8s-mp0"}, {"!", "-o", "ovn-k8s-mp0"}} {
 			ns.Run(c.tables, append(append([]string{"-A", "OUTPUT"}, dir...), "-p", "tcp", "--tcp-flags", "RST", "RST")...)
 		}
@@ -81,7 +81,7 @@ func TestForgotten(t *testing.T) {
 			if err := guard.Ensure(); err != nil {
 				t.Fatal(err)
 			}
-			ns.Run("sysctl", "-qw", "net.ipv4.conf.all.rp_filter=1") // as strict as a host may be
+			ns.Run("sysctl", "-qw", "net.ipv4.conf.all.rp_filter=1") // the strictest setting of a host
 		}
 		for _, c := range cases {
 			before, sent := w.unsnatted(flows), 0
@@ -111,7 +111,8 @@ func TestForgotten(t *testing.T) {
 	if n, err := guard.Dropped(); n != 0 || err != nil {
 		t.Errorf("%d are counted by the guard as well, %v", n, err)
 	}
-	// Others from there are neither answered nor sent on, whatever time they have to live.
+	// Other packets with that source are neither answered nor forwarded, whatever their time to
+	// live.
 	const marked = "mod_dl_src:" + topology.ForgottenMAC + ",output:LOCAL"
 	for _, c := range cases {
 		before := strings.Fields(counts(c.tables))
@@ -129,7 +130,7 @@ func TestForgotten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := fmt.Sprintf("%d 0 0 0 %s", resets+1, before[4]) // the last one
+		want := fmt.Sprintf("%d 0 0 0 %s", resets+1, before[4]) // only the last packet is answered
 		eventually.Succeeds(t, "one answer: "+want, func() error {
 			if got := counts(c.tables); got != want {
 				return fmt.Errorf("has %s", got)
@@ -139,7 +140,7 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// address adds what keeps an IPv6 address from being probed first.
+// address adds "nodad" for an IPv6 address.
 func address(args ...string) []string {
 	if strings.Contains(args[2], ":") {
 		args = append(args, "nodad")
@@ -147,7 +148,7 @@ func address(args ...string) []string {
 	return args
 }
 
-// unsnatted is what the metric counts of the bridge.
+// unsnatted returns what the metric counts for the bridge.
 func (w *wires) unsnatted(flows *openflow.Writer) (sum uint64) {
 	w.Helper()
 	for _, table := range []int{0, bridge.TablePodReply} {

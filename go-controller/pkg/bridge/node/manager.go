@@ -16,21 +16,21 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
-// retryInterval is when a pass that failed is tried again.
+// retryInterval is the delay before a failed pass is retried.
 const retryInterval = time.Second
 
-// contributor is the manager's own name with the OpenFlow driver.
+// contributor is the manager's own contributor name with the OpenFlow driver.
 const contributor = "bridge"
 
 // Writer is the OpenFlow driver of one bridge.
 type Writer interface {
 	host.FlowWriter
-	// Run repairs the bridge until ctx ends, e.g. after ovs-vswitchd was
-	// restarted or somebody edited the flows.
+	// Run repairs the bridge until ctx ends, e.g. after ovs-vswitchd was restarted or somebody
+	// edited the flows.
 	Run(ctx context.Context)
-	// Blank reports whether the bridge has no flow of ours, as after a boot.
+	// Blank reports whether the bridge has none of our flows, as after a boot.
 	Blank(ctx context.Context) (bool, error)
-	// Packets counts what the flows of one table and priority have matched.
+	// Packets returns how many packets the flows of one table and priority have matched.
 	Packets(ctx context.Context, table, priority int) (uint64, error)
 }
 
@@ -42,39 +42,40 @@ type Attachment struct {
 	Facts  bridge.Bridge
 }
 
-// Manager implements host.FlowWriter over the symbols of package bridge.
+// Manager implements host.FlowWriter for flows with the symbols of package bridge.
 type Manager struct {
-	required []string // contributors that must have spoken for the flows to be complete
+	required []string // contributors without which the flows are not complete
 	ports    Ports
 	open     func(bridge string) Writer
 	wake     chan struct{}
 	passes   *host.Coalescer[error]
 
-	mu          sync.Mutex // guards what follows, never held over I/O
+	mu          sync.Mutex // guards the fields below, never held over I/O
 	onComplete  []func()
 	at          Attachment
-	writer      Writer // nil while no bridge is attached
+	writer      Writer // nil if no bridge is attached
 	flows       map[string]*host.FlowList
-	contributed map[string]bool // who has contributed, if only nothing
+	contributed map[string]bool // who has contributed, including empty contributions
 	swept       bool
 	synced      bool
-	numbers     bridge.Ports // the last that were known
-	// told is what the flows that the driver was last told depend on besides flows, zero where
-	// that failed. Since then, flows were changed one by one (true: added), or all of them.
+	numbers     bridge.Ports // the last known ones
+	// told is the basis of the flows that the driver was last given, or zero if that failed.
+	// changed are the flows that have changed one by one since then (true: added); anew means that
+	// all have to be given again.
 	told    basis
 	changed map[host.Flow]bool
 	anew    bool
-	cleared bool // the driver was told to sweep
+	cleared bool // the driver was swept
 }
 
-// basis is what the flows of the bridge depend on besides those that were contributed.
+// basis is what the flows of the bridge depend on besides the contributed flows.
 type basis struct {
 	at       Attachment
 	ports    bridge.Ports
 	complete bool
 }
 
-// Ports is the part of the OVS driver that knows port numbers.
+// Ports is the part of the OVS driver that reads port numbers.
 type Ports interface {
 	Ports(ctx context.Context, bridge string) ([]ovs.Port, error)
 	OnInterface(f func(name string))
@@ -83,9 +84,8 @@ type Ports interface {
 
 var _ host.FlowWriter = (*Manager)(nil)
 
-// New returns a Manager that is attached to no bridge. required are the
-// contributors without whose flows the others are of no use, or do harm. open
-// returns the driver of a bridge.
+// New returns a Manager that is not attached to a bridge. required are the contributors without
+// whose flows the others are useless or harmful. open returns the driver of a bridge.
 func New(required []string, ports Ports, open func(bridge string) Writer) *Manager {
 	m := &Manager{
 		required: required, ports: ports, open: open,
@@ -101,8 +101,8 @@ func New(required []string, ports Ports, open func(bridge string) Writer) *Manag
 	return m
 }
 
-// OnComplete registers a function that is called each time the flows of all contributors have
-// come to be installed. It must not block.
+// OnComplete registers a function that is called each time the flows of all contributors have been
+// installed after they were incomplete. It must not block.
 func (m *Manager) OnComplete(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -123,9 +123,8 @@ func (m *Manager) poke() {
 	}
 }
 
-// Attach says which bridge it is and installs what can be installed. It is
-// called again whenever the facts may have changed; where they have not, nothing
-// is written.
+// Attach sets the bridge and installs the flows that can be installed. It is called again whenever
+// the facts may have changed; if they have not, nothing is written.
 func (m *Manager) Attach(ctx context.Context, at Attachment) error {
 	m.mu.Lock()
 	if m.writer == nil || m.at.Bridge != at.Bridge {
@@ -134,7 +133,7 @@ func (m *Manager) Attach(ctx context.Context, at Attachment) error {
 	}
 	m.at = at
 	m.mu.Unlock()
-	m.poke() // Run looks after the driver of a new bridge
+	m.poke() // Run starts the driver of a new bridge
 	return m.sync(ctx)
 }
 
@@ -154,7 +153,7 @@ func (m *Manager) Apply(ctx context.Context, owner string, flows []host.Flow) er
 	return m.sync(ctx)
 }
 
-// newFlowList tells flows apart by all of their text.
+// newFlowList returns a list in which the whole text of a flow is its key.
 func newFlowList(flows []host.Flow) *host.FlowList {
 	return host.NewFlowList(func(f host.Flow) string { return string(f) }, flows)
 }
@@ -183,7 +182,7 @@ func (m *Manager) Change(ctx context.Context, owner string, remove, add []host.F
 	return m.sync(ctx)
 }
 
-// contributes reports whether anybody has contributed a flow; m.mu is held.
+// contributes reports whether any contributor wants a flow; m.mu is held.
 func (m *Manager) contributes(f host.Flow) bool {
 	for _, flows := range m.flows {
 		if flows.Has(string(f)) {
@@ -201,8 +200,8 @@ func (m *Manager) Sweep(ctx context.Context) error {
 	return m.sync(ctx)
 }
 
-// Resync compares the bridge with what is wanted. What others do to its flows the
-// driver repairs by itself.
+// Resync compares the bridge with what is wanted. Changes of its flows by others are repaired by
+// the driver itself.
 func (m *Manager) Resync(ctx context.Context) error { return m.sync(ctx) }
 
 // Synced reports whether the flows of all contributors are installed.
@@ -212,7 +211,7 @@ func (m *Manager) Synced() bool {
 	return m.synced
 }
 
-// Missing says what the flows lack to be complete; "" where they are.
+// Missing returns what is missing for complete flows, or "" if nothing is.
 func (m *Manager) Missing() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -227,7 +226,7 @@ func (m *Manager) Missing() string {
 	return "ovs-vswitchd to number the ports of the external bridge"
 }
 
-// Run keeps the flows as wanted until ctx ends.
+// Run keeps the flows in the desired state until ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
 	var running Writer
 	stop := func() {}
@@ -282,9 +281,9 @@ func (m *Manager) pass(ctx context.Context) error {
 	j := m.take(at, ports)
 	complete := j.basis.complete
 	if !complete && ports.Complete() {
-		// After a restart the bridge still has its flows; early ones in between
-		// would cut the gateway router off. After a boot it has none, and the
-		// gateway router would answer for whatever it has in its translations.
+		// After a restart the bridge still has its flows; replacing them by the initial flows would
+		// cut the gateway router off. After a boot it has none, and the gateway router would answer
+		// for all addresses of its translations.
 		if blank, err := writer.Blank(ctx); err != nil || !blank {
 			m.failed()
 			return err
@@ -313,7 +312,7 @@ func (m *Manager) pass(ctx context.Context) error {
 	return nil
 }
 
-// job is what a pass tells the driver: all flows, or some.
+// job is what a pass gives to the driver: all flows, or the changed ones.
 type job struct {
 	basis       basis
 	all         bool
@@ -330,14 +329,14 @@ func (j job) write(ctx context.Context, w Writer) error {
 	return nil
 }
 
-// take returns what the driver is to be told, and takes it for told.
+// take returns what the driver is to be given, and records it as given.
 func (m *Manager) take(at Attachment, ports bridge.Ports) job {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	j := job{basis: basis{at: at, ports: ports, complete: ports.Complete() && m.allContributed()}}
 	same := m.told == j.basis
 	switch {
-	case same && !j.basis.complete: // what was contributed does not matter yet
+	case same && !j.basis.complete: // contributions do not matter yet
 		return j
 	case same && !m.anew:
 		for f, added := range m.changed {
@@ -350,20 +349,20 @@ func (m *Manager) take(at Attachment, ports bridge.Ports) job {
 		j.add, j.remove = ports.Resolve(j.add), ports.Resolve(j.remove)
 	default:
 		j.all, j.add = true, m.want(j.basis)
-		m.synced = m.synced && j.basis.complete // what is there stays until all is replaced at once
+		m.synced = m.synced && j.basis.complete // existing flows stay until all are replaced at once
 	}
 	m.anew, m.changed = false, nil
 	return j
 }
 
-// failed notes that it is not known what the driver has.
+// failed records that the state of the driver is unknown.
 func (m *Manager) failed() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.told, m.synced = basis{}, false
 }
 
-// done notes what the driver has.
+// done records the state of the driver.
 func (m *Manager) done(told basis, swept bool) {
 	m.mu.Lock()
 	var tell []func()
@@ -377,8 +376,8 @@ func (m *Manager) done(told basis, swept bool) {
 	}
 }
 
-// lookup reads the port numbers. A port that is gone for the moment keeps the
-// number it had: the flows stay and serve again once it is back.
+// lookup reads the port numbers. A port that is temporarily gone keeps its last number: the flows
+// stay and work again once the port is back.
 func (m *Manager) lookup(ctx context.Context, at Attachment) (bridge.Ports, error) {
 	list, err := m.ports.Ports(ctx, at.Bridge)
 	if err != nil {
@@ -400,7 +399,7 @@ func (m *Manager) lookup(ctx context.Context, at Attachment) (bridge.Ports, erro
 	return now, nil
 }
 
-// want returns the flows the bridge is to have; m.mu is held.
+// want returns the desired flows of the bridge; m.mu is held.
 func (m *Manager) want(b basis) []host.Flow {
 	if !b.complete {
 		return b.ports.Resolve(bridge.InitialFlows(b.at.Facts))
@@ -412,13 +411,13 @@ func (m *Manager) want(b basis) []host.Flow {
 	return b.ports.Resolve(all)
 }
 
-// allContributed reports whether nobody is missing; m.mu is held.
+// allContributed reports whether all required contributors have contributed; m.mu is held.
 func (m *Manager) allContributed() bool {
 	return !slices.ContainsFunc(m.required, func(owner string) bool { return !m.contributed[owner] })
 }
 
-// Packets counts what the flows of one table and priority have matched; 0 while
-// no bridge is attached.
+// Packets returns how many packets the flows of one table and priority have matched; 0 if no bridge
+// is attached.
 func (m *Manager) Packets(ctx context.Context, table, priority int) (uint64, error) {
 	m.mu.Lock()
 	writer := m.writer

@@ -29,7 +29,7 @@ var (
 	serviceFlows = []host.Flow{"table=0,priority=110,in_port=PHYS,tcp,nw_dst=5.5.5.5,tp_dst=80,actions=output:PATCH"}
 )
 
-// fakeWriter is a hostfake.Flows with the face of the driver.
+// fakeWriter is a hostfake.Flows with the interface of the driver.
 type fakeWriter struct{ *hostfake.Flows }
 
 func (fakeWriter) Run(context.Context) {}
@@ -80,7 +80,7 @@ func (f *fixture) has(want ...string) {
 	}
 }
 
-// asking notes, at each write, whether the manager says that the flows are installed.
+// asking records at each write whether the manager reports that the flows are installed.
 type asking struct {
 	fakeWriter
 	f      *fixture
@@ -92,8 +92,8 @@ func (w *asking) Apply(ctx context.Context, owner string, flows []host.Flow) err
 	return w.fakeWriter.Apply(ctx, owner, flows)
 }
 
-// TestSyncedWhileWriting: what is installed is not gone while more is written, or whoever
-// adds something would hold up all others.
+// TestSyncedWhileWriting: Synced stays true while more flows are written; otherwise anybody who
+// adds flows would hold up all others.
 func TestSyncedWhileWriting(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t)
@@ -109,8 +109,7 @@ func TestSyncedWhileWriting(t *testing.T) {
 	}
 }
 
-// TestPhases goes from no bridge to all flows, and contributes before it can
-// have an effect.
+// TestPhases goes from no bridge to complete flows, and contributes before that can have an effect.
 func TestPhases(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t)
@@ -143,8 +142,8 @@ func TestPhases(t *testing.T) {
 	f.has("in_port=7", "!priority=110")
 }
 
-// TestRestart leaves the flows of an earlier run alone until all who are required
-// have spoken, be it that they want nothing.
+// TestRestart leaves the flows of an earlier run alone until all required contributors have
+// contributed, even if they want nothing.
 func TestRestart(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t)
@@ -177,8 +176,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestBoot keeps the gateway router, whose port is there before us, silent until
-// all who are required have spoken.
+// TestBoot keeps the gateway router, whose port exists before the manager starts, silent until all
+// required contributors have contributed.
 func TestBoot(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t)
@@ -193,8 +192,8 @@ func TestBoot(t *testing.T) {
 	f.has("priority=9,in_port=2", "!in_port=2,actions=drop")
 }
 
-// TestChange: of flows that change one by one the driver is told these and no others, unless
-// it does not know the rest yet; what somebody else wants, too, stays.
+// TestChange: if single flows change, the driver is given only these, unless it does not know the
+// rest yet; flows that another contributor also wants stay.
 func TestChange(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t)
@@ -229,7 +228,7 @@ func TestChange(t *testing.T) {
 	f.has("priority=7,in_port=7", "priority=8,in_port=7", "!in_port=2")
 }
 
-// TestPatchPortAway keeps the flows while the port to OVN is made anew.
+// TestPatchPortAway keeps the flows while the port to OVN is recreated.
 func TestPatchPortAway(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t)
@@ -262,8 +261,8 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// numbered waits until a bridge and the numbers of its ports are seen: the flows that need
-// them are written as soon as they are, not by whoever asks before.
+// numbered waits until a bridge and the numbers of its ports are known: flows that need them are
+// written then, not by earlier calls.
 func numbered(t *testing.T, db *ovs.DB, bridge string, ports ...string) {
 	t.Helper()
 	eventually.True(t, "the ports of "+bridge+" to be seen", func() bool {
@@ -274,8 +273,8 @@ func numbered(t *testing.T, db *ovs.DB, bridge string, ports ...string) {
 	})
 }
 
-// TestRealBridge follows a real bridge: all flows are accepted, a foreign edit
-// and a restart of ovs-vswitchd are repaired, and another port number as well.
+// TestRealBridge uses a real bridge: all flows are accepted, and foreign edits, restarts of
+// ovs-vswitchd and changed port numbers are repaired.
 func TestRealBridge(t *testing.T) {
 	ns := netnstest.New(t)
 	vs := ns.OVS()
@@ -332,8 +331,8 @@ func TestRealBridge(t *testing.T) {
 	})
 }
 
-// TestGates has a real bridge say what becomes of what asks for an address that
-// is suppressed, of one that is not, and of what OVN says about both.
+// TestGates asks a real bridge what it does with requests for a suppressed address and for another
+// one, and with OVN's answers for both.
 func TestGates(t *testing.T) {
 	ns := netnstest.New(t)
 	vs := ns.OVS()

@@ -19,8 +19,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// wires is a bridge with the flows of a node through which packets go, and which
-// remembers their connections.
+// wires is a bridge with the flows of a node through which packets go, and which tracks their
+// connections.
 type wires struct {
 	*testing.T
 	ns    *netnstest.NS
@@ -28,7 +28,7 @@ type wires struct {
 	ports map[string]string // number by name: wire, ovn, host
 }
 
-// newWires makes the external bridge, with some flows more.
+// newWires creates the external bridge, with additional flows.
 func newWires(t *testing.T, more ...host.Flow) *wires {
 	t.Helper()
 	marks := bridge.DefaultMarks(topology.ConntrackZone)
@@ -38,12 +38,12 @@ func newWires(t *testing.T, more ...host.Flow) *wires {
 	return newBridge(t, more...)
 }
 
-// newBridge makes a bridge with the flows that all external ones have, and some more.
+// newBridge creates a bridge with the flows that all external bridges have, and additional ones.
 func newBridge(t *testing.T, more ...host.Flow) *wires {
 	t.Helper()
 	ns := netnstest.New(t)
 	vs := ns.OVS()
-	ns.Run("sysctl", "-w", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1") // the links are silent
+	ns.Run("sysctl", "-w", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1") // so that the links send nothing by themselves
 	ns.Veth("eth0", "far0")
 	ns.Veth("patch", "ovn0")
 	vs.Run("ovs-vsctl", "add-br", "breth0", "--", "set", "bridge", "breth0", "datapath_type=netdev",
@@ -69,8 +69,8 @@ func newBridge(t *testing.T, more ...host.Flow) *wires {
 	return w
 }
 
-// TestFlowsReadAsWritten: what the bridge says that it has is what was written, in every detail:
-// where it is not, the flows are written again and again.
+// TestFlowsReadAsWritten: the bridge reports the flows exactly as they were written, in every
+// detail: otherwise they would be rewritten again and again.
 func TestFlowsReadAsWritten(t *testing.T) {
 	w := newBridge(t)
 	ports := strings.NewReplacer(bridge.Uplink, w.ports["wire"], bridge.Patch, w.ports["ovn"])
@@ -102,7 +102,7 @@ func TestFlowsReadAsWritten(t *testing.T) {
 	}
 }
 
-// packet writes one between two sockets.
+// packet returns a packet between two sockets.
 func packet(protocol string, from, to netip.AddrPort, more ...string) string {
 	source, family := "nw", ""
 	if from.Addr().Is6() {
@@ -116,8 +116,8 @@ func packet(protocol string, from, to netip.AddrPort, more ...string) string {
 	return strings.Join(append([]string{text}, more...), ",")
 }
 
-// send sends a packet into the bridge and returns where it came out; mark is the packet
-// mark that OVN gave it.
+// send sends a packet into the bridge and returns where it came out; mark is the packet mark set by
+// OVN.
 func (w *wires) send(from, packet string, mark int) []string {
 	w.Helper()
 	before := w.sent()
@@ -132,7 +132,7 @@ func (w *wires) send(from, packet string, mark int) []string {
 	return out
 }
 
-// out has actions done to a packet that comes from a port.
+// out executes actions on a packet that comes from a port.
 func (w *wires) out(port, packet, actions string) {
 	w.Helper()
 	bytes := ""
@@ -143,8 +143,8 @@ func (w *wires) out(port, packet, actions string) {
 	w.vs.Run("ovs-ofctl", "packet-out", "breth0", fmt.Sprintf("in_port=%s packet=%s actions=%s", port, bytes, actions))
 }
 
-// sent counts what flows have sent to ports, by name: the host's own packets on the
-// links do not count.
+// sent counts the packets that flows have sent to ports, by name: packets that the host itself
+// sends on the links do not count.
 func (w *wires) sent() map[string]int {
 	w.Helper()
 	counts := map[string]int{}
@@ -180,14 +180,14 @@ func (w *wires) goes(what, from, packet string, mark int, want ...string) {
 	}
 }
 
-// TestServicePortAsSource: who has opened a connection from an address and port of a
-// Service gets the answers, and clients of the Service its endpoints.
+// TestServicePortAsSource: whoever opens a connection from an address and port of a Service gets
+// the answers, and clients of the Service reach its endpoints.
 func TestServicePortAsSource(t *testing.T) {
 	cases := []struct{ lb, peer, client netip.AddrPort }{
 		{netip.MustParseAddrPort("5.5.5.5:5060"), netip.MustParseAddrPort("172.18.0.100:5060"), netip.MustParseAddrPort("172.18.0.101:40000")},
 		{netip.MustParseAddrPort("[fd05::5]:5060"), netip.MustParseAddrPort("[fc00::100]:5060"), netip.MustParseAddrPort("[fc00::101]:40000")},
 	}
-	protocols := map[string][3][]string{ // flags of a request, its answer and what follows
+	protocols := map[string][3][]string{ // flags of a request, its answer and the next segment
 		"udp": {}, "tcp": {{"tcp_flags=0x002"}, {"tcp_flags=0x012"}, {"tcp_flags=0x010"}},
 	}
 	var flows []host.Flow
@@ -210,9 +210,9 @@ func TestServicePortAsSource(t *testing.T) {
 	}
 }
 
-// TestUntranslated: what has the address of a pod leaves only where OVN says that it is
-// meant to. What the gateway router could not translate, since it belongs to no
-// connection, is dropped and counted.
+// TestUntranslated: packets with the address of a pod leave only if OVN says that they should.
+// Packets that the gateway router could not translate because they belong to no connection are
+// dropped and counted.
 func TestUntranslated(t *testing.T) {
 	w := newWires(t)
 	const remote = "10.244.2.3"
@@ -234,14 +234,15 @@ func TestUntranslated(t *testing.T) {
 		if c.pod == remote+":4000" {
 			w.goes("a part of it", "ovn", packet("tcp", pod, peer, "tcp_flags=0x011", "nw_frag=first"), 0)
 		}
-		// For a datapath in userspace no connection has ends without an acknowledgment.
+		// For a userspace datapath no connection ends without an acknowledgment.
 		w.goes("the end of one, to a node", "ovn", packet("tcp", pod, peer, "tcp_flags=0x001"), topology.MarkPodToNode, "host")
 		w.goes("what is marked as another's", "ovn", packet("udp", pod, peer), topology.MarkServicePort)
 		if c.pod != remote+":4000" {
 			w.goes("SYN of a pod with a gateway", "ovn", packet("tcp", pod, peer, "tcp_flags=0x002"), topology.MarkUntranslated, "wire")
 			w.goes("its answer", "wire", packet("tcp", peer, pod, "tcp_flags=0x012"), 0, "ovn")
 
-			// Who calls the pod by its address, through a gateway, gets replies, and nobody else does.
+			// Clients that connect to the pod's address through a gateway get replies, and nobody
+			// else does.
 			caller, other := netip.AddrPortFrom(peer.Addr(), 4001), netip.AddrPortFrom(peer.Addr(), 4002)
 			w.goes("a call", "wire", packet("tcp", caller, pod, "tcp_flags=0x002"), 0, "ovn")
 			w.goes("the reply", "ovn", packet("tcp", pod, caller, "tcp_flags=0x012"), 0, "wire")
@@ -256,8 +257,8 @@ func TestUntranslated(t *testing.T) {
 		packet("tcp", netip.MustParseAddrPort("172.18.0.3:4000"), netip.MustParseAddrPort("172.18.0.100:80"), "tcp_flags=0x002"), 0, "wire")
 }
 
-// TestUntranslatedKinds: it does not matter what packets these are: other protocols than
-// TCP and UDP, errors, parts of a datagram. What is for a node is no exception.
+// TestUntranslatedKinds: the kind of packet does not matter: protocols other than TCP and UDP,
+// errors, fragments. Packets to nodes are no exception.
 func TestUntranslatedKinds(t *testing.T) {
 	w := newWires(t)
 	const frame = ",dl_src=02:00:00:00:00:99,dl_dst=02:00:00:00:00:01,nw_ttl=64"
@@ -284,8 +285,8 @@ func TestUntranslatedKinds(t *testing.T) {
 	}
 }
 
-// TestForeign: what leaves with an egress address that is elsewhere is dropped, but for
-// what goes to nodes with the address of this one.
+// TestForeign: packets that leave with an egress address of another node are dropped, except
+// packets to nodes with the address of this one.
 func TestForeign(t *testing.T) {
 	for _, c := range []struct{ foreign, moving, held, peer string }{
 		{"172.18.0.33:4000", "172.18.0.55:4000", "172.18.0.44:4000", "172.18.0.100:80"},
@@ -318,8 +319,8 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestToNodes: what pods with an egress address send to nodes leaves with the address of
-// their node, and what cannot be given it, because it belongs to no connection, not at all.
+// TestToNodes: packets of pods with an egress address to nodes leave with the address of their
+// node; packets that cannot be translated because they belong to no connection do not leave.
 func TestToNodes(t *testing.T) {
 	cases := []struct{ node, held, foreign, peer, lb string }{
 		{"172.18.0.3:4000", "172.18.0.44:4000", "172.18.0.33:4000", "172.18.0.4:80", "5.5.5.5:80"},
@@ -335,7 +336,7 @@ func TestToNodes(t *testing.T) {
 		peer := netip.MustParseAddrPort(c.peer)
 		for _, text := range []string{c.held, c.foreign} {
 			from := netip.MustParseAddrPort(text)
-			// Others of no connection, such as a FIN, open one for a datapath in userspace.
+			// Other packets without a connection, such as a FIN, open one for a userspace datapath.
 			for i, flags := range []string{"0x012", "0x003", "0x006"} {
 				other := netip.AddrPortFrom(from.Addr(), uint16(4010+i))
 				w.goes("what belongs to no connection, from "+text, "ovn", packet("tcp", other, peer, "tcp_flags="+flags), topology.MarkPodToNode)

@@ -9,8 +9,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// TestOwnAddress: on the bridge for external gateways all that OVN sends has the address of
-// the node there, or that of a pod that is meant to keep its own, and answers come back.
+// TestOwnAddress: on the bridge for external gateways all packets from OVN have the address of the
+// node there, or that of a pod that is meant to keep its own, and answers come back.
 func TestOwnAddress(t *testing.T) {
 	second := []bridge.Family{
 		{Family: topology.IPv4, Node: netip.MustParseAddr("192.168.50.3")}, {Family: topology.IPv6, Node: netip.MustParseAddr("fd00:50::3")},

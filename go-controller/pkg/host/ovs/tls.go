@@ -88,8 +88,8 @@ func (s *session) tls(ctx context.Context, sys *vswitchd.OpenvSwitch) (*vswitchd
 	return row, nil
 }
 
-// changeTLS sets the files in a row. The first time it remembers the previous files if they are
-// somebody else's; our own files never are, whoever has written them.
+// changeTLS sets the files in a row. The first time it remembers the previous files, unless they
+// equal want: those are ours, whoever has set them.
 func (t *tx) changeTLS(row *vswitchd.SSL, want TLS) {
 	have := TLS{row.PrivateKey, row.Certificate, row.CaCert}
 	marked := row.ExternalIDs[idTLSBefore] != ""
