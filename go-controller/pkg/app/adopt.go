@@ -10,9 +10,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
 )
 
-// Adopt writes to out what another implementation has in the northbound database, and
-// where act is set marks what is understood as ours: the next master goes on from there
-// as after a restart.
+// Adopt writes to out what another implementation has in the northbound database, and if act is set
+// marks the rows that it understands as ours: the next master continues from there as after a
+// restart.
 func Adopt(ctx context.Context, cfg config.Config, act bool, out io.Writer) error {
 	client, err := ovsdb.Connect(ctx, databaseConfig(cfg.OVNNorth))
 	if err != nil {

@@ -23,19 +23,19 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// Role is what this process is. Each field is the name it does it under: the
-// node's name in Kubernetes.
+// Role selects the roles of this process. Each field enables a role and is the node's name in
+// Kubernetes.
 type Role struct {
-	// Master plans the network in the northbound database, one at a time in a
-	// cluster.
+	// Master plans the network in the northbound database; one master of a cluster is active at a
+	// time.
 	Master string
 	// Node connects this host and its pods.
 	Node string
-	// CleanupNode takes everything Node made off this host, and ends.
+	// CleanupNode removes everything that Node created on this host, and exits.
 	CleanupNode string
 }
 
-// Validate refuses combinations that have no meaning.
+// Validate rejects meaningless combinations.
 func (r Role) Validate() error {
 	switch {
 	case r == Role{}:
@@ -46,21 +46,21 @@ func (r Role) Validate() error {
 	return nil
 }
 
-// Env is what the roles of a process share.
+// Env is shared by the roles of a process.
 type Env struct {
 	Config config.Config
-	// Kube is for the built-in kinds.
+	// Kube is the client for the built-in kinds.
 	Kube kubernetes.Interface
-	// REST makes clients for our own kinds.
+	// REST is the configuration of clients for our own kinds.
 	REST    *rest.Config
 	Ready   *Checks
 	Metrics *metrics.Set
-	// Audit is where a master that leads records egress; nil: nowhere.
+	// Audit is where a leading master records egress; nil: nowhere.
 	Audit audit.Sink
 }
 
-// Run does what role says until ctx is done, and returns nil then. An error
-// means that the process must be started again.
+// Run runs the roles until ctx is done, and returns nil then. An error means that the process must
+// be restarted.
 func Run(ctx context.Context, cfg config.Config, role Role) error {
 	if err := role.Validate(); err != nil {
 		return err
@@ -74,7 +74,7 @@ func Run(ctx context.Context, cfg config.Config, role Role) error {
 	if err != nil {
 		return err
 	}
-	// Both roles count as starting before the server can be asked.
+	// Both roles count as starting before the server answers.
 	started := map[string]func(){}
 	for name, given := range map[string]string{"master": role.Master, "node": role.Node} {
 		if given != "" {
@@ -110,7 +110,7 @@ func Run(ctx context.Context, cfg config.Config, role Role) error {
 	group.Go(part(ctx, "failures", reports.Run))
 	if role.Master != "" {
 		group.Go(part(ctx, "master", func(ctx context.Context) error {
-			started["master"]() // one that waits for the lease is ready to take over
+			started["master"]() // a master that waits for the lease is ready to take over
 			self, release := identity(masterDir, role.Master)
 			defer release()
 			return lead(ctx, env, self, func(ctx context.Context) error { return runMaster(ctx, env, role.Master, self) })
@@ -122,7 +122,7 @@ func Run(ctx context.Context, cfg config.Config, role Role) error {
 	return group.Wait()
 }
 
-// part runs a role and makes it an error to end before being told to.
+// part runs a role, and returns an error if the role ends while ctx is not done.
 func part(ctx context.Context, name string, run func(context.Context) error) func() error {
 	return func() error {
 		if err := run(ctx); err != nil {
@@ -140,9 +140,8 @@ func part(ctx context.Context, name string, run func(context.Context) error) fun
 
 var clientGo sync.Once
 
-// recoverClientGo keeps a panic in a goroutine of client-go, e.g. one that handles
-// the events of an informer, to what it was doing; it would end the process
-// otherwise. client-go logs it.
+// recoverClientGo makes a panic in a goroutine of client-go, e.g. one that handles the events of an
+// informer, end only what that goroutine was doing, and not the process. client-go logs it.
 func recoverClientGo() {
 	clientGo.Do(func() {
 		utilruntime.ReallyCrash = false
@@ -160,7 +159,7 @@ func newEnv(cfg config.Config) (*Env, error) {
 		return nil, err
 	}
 	env := &Env{Config: cfg, Kube: cs, REST: rc, Ready: NewChecks(), Metrics: metrics.New(version.Get())}
-	// Queues take their metrics when they are made, hence before any role runs.
+	// Queues get their metrics when they are created, so before any role runs.
 	workqueue.SetProvider(env.Metrics.Workqueue())
 	env.Metrics.Checks(env.Ready.Results)
 	env.Metrics.Failing(queue.Failing)

@@ -12,7 +12,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
-// openAudit returns where a master that leads records egress; nil where it does not.
+// openAudit returns where a leading master records egress, or nil if it does not.
 func openAudit(l config.Logging) (audit.Sink, error) {
 	if l.EgressAudit == "" {
 		return nil, nil
@@ -20,8 +20,8 @@ func openAudit(l config.Logging) (audit.Sink, error) {
 	return auditfile.Open(l.EgressAudit, int64(l.EgressAuditMaxSize)<<20, l.EgressAuditMaxBackups)
 }
 
-// startAudit returns the recorder of a master that begins to lead, and what is called when
-// its controllers have ended: it writes what is left.
+// startAudit returns the recorder of a master that starts to lead, and a function to call when its
+// controllers have ended: it writes the remaining records.
 func startAudit(sink audit.Sink, leader string) (*audit.Recorder, func()) {
 	recorder := audit.NewRecorder(leader, time.Now, sink)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -14,18 +14,18 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// Checks decides whether the process is ready: when every check passes. It is
-// safe for concurrent use.
+// Checks decides whether the process is ready: it is if every check passes. It is safe for
+// concurrent use.
 type Checks struct {
 	mu     sync.Mutex
 	checks map[string]func() error
 }
 
-// NewChecks returns no checks, hence ready.
+// NewChecks returns an empty Checks, which is ready.
 func NewChecks() *Checks { return &Checks{checks: map[string]func() error{}} }
 
-// Add adds a check, or replaces the one of that name. f returns quickly: it
-// looks at what somebody else found out, and does no I/O.
+// Add adds a check, or replaces the one with that name. f must return quickly: it reports what
+// others found out, and does no I/O.
 func (c *Checks) Add(name string, f func() error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,7 +44,7 @@ func (c *Checks) Gate(name string) (open func()) {
 	return func() { opened.Store(true) }
 }
 
-// maxNamed bounds how many failures, and how many waits, are named.
+// maxNamed is how many failures, and how many waits, are listed at most.
 const maxNamed = 100
 
 // named returns a line for each failure, or for each wait.
@@ -74,10 +74,9 @@ func (c *Checks) Results() map[string]error {
 	return out
 }
 
-// ServeHTTP answers 200 where every check passes and 503 otherwise, with one
-// line a check. One object that keeps failing is no reason not to be ready, the
-// others are served: asked for ?verbose, it names what fails and why, and everything
-// that is waited for.
+// ServeHTTP answers 200 if every check passes and 503 otherwise, with one line per check. A single
+// object that keeps failing does not make the process unready, because others are served: with
+// ?verbose the answer also lists what fails and why, and everything that is waited for.
 func (c *Checks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var lines []string
 	status := http.StatusOK

@@ -27,8 +27,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
 )
 
-// cleanupNode leaves the host of node name as it was found. It goes on after
-// failures, so that what can be removed is, and can be repeated.
+// cleanupNode restores the host of node name to its original state. It continues after failures, so
+// that everything that can be removed is removed, and can be repeated.
 func cleanupNode(ctx context.Context, cfg config.Config, name string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -36,7 +36,7 @@ func cleanupNode(ctx context.Context, cfg config.Config, name string) error {
 		filepath.Dir(stateFile), filepath.Dir(masterDir), filepath.Join(cfg.CNI.BinDir, cfg.CNI.Plugin))
 }
 
-// cleanHost removes files when the rest is done: they say what is to be restored.
+// cleanHost removes files last: they record what has to be restored.
 func cleanHost(ctx context.Context, cfg config.Config, name string, switches ovs.Client, files ...string) error {
 	gateway := gatewaynode.Cleaner{OVS: switches, ControllerIDs: config.OVNControllerIDNames(), Node: name, StateFile: stateFile}
 	var errs []error
@@ -46,7 +46,7 @@ func cleanHost(ctx context.Context, cfg config.Config, name string, switches ovs
 	}{
 		{"network configuration and pods", func(ctx context.Context) error { return cninode.Cleanup(ctx, cfg.CNI.ConfDir, switches) }},
 		{"iptables chains", iptables.Cleanup},
-		{"ip rules", iprule.NewSet().Sweep}, // an empty set sweeps all that is ours
+		{"ip rules", iprule.NewSet().Sweep}, // an empty set deletes everything that we own
 		{"routes", route.NewSet().Sweep},
 		{"egress addresses, annotations and labels", func(ctx context.Context) error { return cleanupRecord(ctx, cfg, name) }},
 		{"bridges, ports and addresses", gateway.Cleanup},
@@ -67,12 +67,12 @@ func cleanHost(ctx context.Context, cfg config.Config, name string, switches ovs
 	return errors.Join(errs...)
 }
 
-// cleanupTimeout is how long clean-up waits for the API server, which alone knows
-// the egress addresses on the host's links.
+// cleanupTimeout is how long cleanup waits for the API server, the only one that knows the egress
+// addresses on the host's links.
 const cleanupTimeout = 10 * time.Second
 
-// cleanupRecord takes the recorded egress addresses off the host's links, and from the
-// node's object what masters and the node have written there.
+// cleanupRecord removes the recorded egress addresses from the host's links, and from the Node
+// object everything that masters and the node have written to it.
 func cleanupRecord(ctx context.Context, cfg config.Config, name string) error {
 	rc, err := restConfig(cfg.Kubernetes, serviceAccountDir)
 	if err != nil {

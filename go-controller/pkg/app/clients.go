@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// requestRate and requestBurst bound the requests to the API server, a
-	// second. They are for programs that run wild: what a failover of hundreds of
-	// EgressServices or a thousand new pods ask for must not wait, and where it is
-	// too much for the server, its own priorities hold it back.
+	// requestRate and requestBurst limit the requests to the API server, per second. They only
+	// guard against runaway programs: the requests for a failover of hundreds of EgressServices or
+	// for a thousand new pods must not wait, and if they are too much for the server, its own
+	// priority and fairness throttles them.
 	requestRate  = 1000
 	requestBurst = 2000
 
 	serviceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 )
 
-// restConfig says how the API server is reached: by the kubeconfig where there
-// is one, else at the configured server, else as the pod's service account. A
-// server without credentials gets those of the service account in dir, if any.
+// restConfig returns how to reach the API server: by the kubeconfig if there is one, else at the
+// configured server, else as the pod's service account. A server without credentials gets those of
+// the service account in dir, if any.
 func restConfig(k config.Kubernetes, dir string) (*rest.Config, error) {
 	var (
 		rc  *rest.Config
@@ -58,8 +58,7 @@ func restConfig(k config.Kubernetes, dir string) (*rest.Config, error) {
 	return rc, nil
 }
 
-// Kube returns the client of the API server for a command that is neither a master nor a
-// node.
+// Kube returns an API server client for a command that is neither a master nor a node.
 func Kube(k config.Kubernetes) (kubernetes.Interface, error) {
 	rc, err := restConfig(k, serviceAccountDir)
 	if err != nil {
@@ -68,7 +67,7 @@ func Kube(k config.Kubernetes) (kubernetes.Interface, error) {
 	return kubeClient(rc)
 }
 
-// existing returns path where there is such a file, else nothing.
+// existing returns path if that file exists, else "".
 func existing(path string) string {
 	if _, err := os.Stat(path); err != nil {
 		return ""
@@ -76,7 +75,7 @@ func existing(path string) string {
 	return path
 }
 
-// kubeClient makes the client for the built-in kinds.
+// kubeClient returns the client for the built-in kinds.
 func kubeClient(rc *rest.Config) (kubernetes.Interface, error) {
 	cs, err := kubernetes.NewForConfig(kube.Protobuf(rc))
 	if err != nil {

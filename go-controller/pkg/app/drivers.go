@@ -14,7 +14,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
-// The kinds of objects of the host.
+// The kinds of objects on the host.
 const (
 	chains     = "iptables chains"
 	routes     = "routes"
@@ -25,39 +25,38 @@ const (
 	parameters = "kernel parameters"
 )
 
-// sweeper is a driver of one kind of object of the host.
+// sweeper is the driver for one kind of object on the host.
 type sweeper interface {
-	// Resync compares what is there with what is wanted and repairs what differs.
+	// Resync compares actual and desired objects and repairs differences.
 	Resync(ctx context.Context) error
-	// Sweep is Resync that also deletes what nobody wants, from now on.
+	// Sweep is like Resync, but also deletes what no contributor wants, from now on.
 	Sweep(ctx context.Context) error
 }
 
-// hostWriters keep the objects of the host as wanted.
+// hostWriters keep the objects of the host in the desired state.
 //
-// Repairs wait for nobody. What an earlier run left is deleted once all who
-// contribute have spoken for everything that was there at the start: as long as one
-// object keeps failing before anything is known of what it wants, what is there may
-// be its own, and without it its traffic would leave with another address. What a
-// contributor of this run does not want any more is deleted all the same.
+// Repairs wait for nobody. What an earlier run left is deleted once all contributors have
+// contributed for everything that existed at startup: as long as it is unknown what an object needs
+// because it keeps failing, existing state may be that object's, and without it its traffic would
+// leave with another address. What a contributor of this run no longer wants is deleted
+// immediately.
 type hostWriters struct {
 	swept  map[string]sweeper
 	synced []<-chan struct{}
 	guard  func()
-	// trim forgets what was needed to know the leftovers.
+	// trim deletes the data that was needed to recognize leftovers.
 	trim func(ctx context.Context) error
 	// events subscribes to changes of the host: watch.Watch.
 	events func(ctx context.Context, f watch.Functions) error
-	// looks are at kinds of whose changes the kernel tells nothing, or not all: another
-	// result, which is cheap to have, means that something was changed.
+	// looks are for kinds of which the kernel reports no changes, or not all: if the result, which
+	// is cheap to get, is different, something was changed.
 	looks map[string]func() (string, error)
 }
 
-// lookPause is how long no kind is looked at.
+// lookPause is the pause between two looks.
 const lookPause = 500 * time.Millisecond
 
-// resync is one pass over all kinds; one that fails does not keep the others from
-// being repaired.
+// resync is one pass over all kinds; a failure does not keep the other kinds from being repaired.
 func (d hostWriters) resync(ctx context.Context) error {
 	d.guard()
 	sweep := d.allSynced()
@@ -71,7 +70,7 @@ func (d hostWriters) resync(ctx context.Context) error {
 	return d.trim(ctx)
 }
 
-// pass is one over a single kind.
+// pass is one pass over a single kind.
 func (d hostWriters) pass(ctx context.Context, what string, sweep bool) error {
 	pass := d.swept[what].Resync
 	if sweep {
@@ -83,8 +82,8 @@ func (d hostWriters) pass(ctx context.Context, what string, sweep bool) error {
 	return nil
 }
 
-// watch repairs each kind of object as soon as the kernel says that somebody may have
-// changed one, until ctx ends. What fails does not hold up other kinds.
+// watch repairs each kind of object as soon as the kernel reports that somebody may have changed
+// one, until ctx ends. Failures do not hold up other kinds.
 func (d hostWriters) watch(ctx context.Context) error {
 	repairs := map[string]func(){}
 	for what := range d.swept {
@@ -103,7 +102,7 @@ func (d hostWriters) watch(ctx context.Context) error {
 	})
 }
 
-// keepLooking calls changed after each change of what look returns, until ctx ends.
+// keepLooking calls changed whenever the result of look has changed, until ctx ends.
 func keepLooking(ctx context.Context, what string, look func() (string, error), changed func()) {
 	ticker := time.NewTicker(lookPause)
 	defer ticker.Stop()
@@ -126,12 +125,12 @@ func keepLooking(ctx context.Context, what string, look func() (string, error), 
 	}
 }
 
-// repairPause is the least time between two repairs of one kind: other programs, and
-// our own writes, may change it many times a second.
+// repairPause is the minimum time between two repairs of one kind: other programs, and our own
+// writes, may change it many times a second.
 const repairPause = 500 * time.Millisecond
 
-// repairer returns a function that has repair called soon, until ctx ends. One that
-// fails is called again.
+// repairer returns a function that makes repair run soon, until ctx ends. If repair fails, it is
+// retried.
 func repairer(ctx context.Context, repair func(context.Context) error) func() {
 	wake := make(chan struct{}, 1)
 	poke := func() {

@@ -16,8 +16,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pod"
 )
 
-// egressIPInformers read EgressIPs, for all who look at them. Nil where they are not
-// enabled.
+// egressIPInformers has the informer of EgressIPs, shared by all its users. It is nil if EgressIPs
+// are not enabled.
 type egressIPInformers struct {
 	client  versioned.Interface
 	factory externalversions.SharedInformerFactory
@@ -34,7 +34,7 @@ func newEgressIPInformers(env *Env) (*egressIPInformers, error) {
 	return &egressIPInformers{client, externalversions.NewSharedInformerFactoryWithOptions(client, 0, externalversions.WithTransform(kube.Trim))}, nil
 }
 
-// informer returns the informer of EgressIPs; nil where they are not enabled.
+// informer returns the informer of EgressIPs, or nil if they are not enabled.
 func (i *egressIPInformers) informer() egressipinformers.EgressIPInformer {
 	if i == nil {
 		return nil
@@ -42,9 +42,9 @@ func (i *egressIPInformers) informer() egressipinformers.EgressIPInformer {
 	return i.factory.EgressIP().V1().EgressIPs()
 }
 
-// egressIPs adds the master's side of EgressIPs. It returns who steers new pods,
-// the informers to be started, and the pods that are steered. Where EgressIPs are
-// not enabled their rows are removed, and all of it is nil.
+// egressIPs adds the master side of EgressIPs. It returns the controller that steers new pods, the
+// informers to start, and the set of steered pods. If EgressIPs are not enabled, it removes their
+// rows and returns nil for all of these.
 func (m *master) egressIPs(core informers.SharedInformerFactory) (*egressipmaster.Controller, []starter, *noreroute.PodSet, error) {
 	cfg := m.env.Config
 	if !cfg.Features.EgressIP {
@@ -93,7 +93,7 @@ func (m *master) egressIPs(core informers.SharedInformerFactory) (*egressipmaste
 	return c, []starter{factory}, pods, nil
 }
 
-// egressIPNetwork is the part of the configuration that no egress address may be in.
+// egressIPNetwork returns the part of the configuration that egress addresses must not overlap.
 func egressIPNetwork(cfg config.Config) egressip.Network {
 	n := egressip.Network{
 		Cluster: cfg.Default.ClusterPrefixes(),

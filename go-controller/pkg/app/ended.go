@@ -14,20 +14,19 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// translation is the source address that the kernel gives to a pod.
+// translation is a source address that the kernel gives to a pod's packets.
 type translation struct{ pod, to netip.Addr }
 
-// endedTranslations knows which translations an earlier run has left behind. What of
-// them nobody wants any more has ended while no process ran: its rules go with all that
-// is left over, and the connections that have it would go on with an address that may be
-// another's by now.
+// endedTranslations tracks the translations that an earlier run left behind. Those that nobody
+// wants any more have ended while no process ran: their rules are deleted with all other leftovers,
+// but connections that use them would continue with an address that may now belong to another node.
 type endedTranslations struct {
 	read  func(ctx context.Context) (map[translation]bool, error)
 	flush func(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error
 	found map[translation]bool
 }
 
-// note reads what there is, before anything is written.
+// note reads the existing translations, before anything is written.
 func (e *endedTranslations) note(ctx context.Context) {
 	var err error
 	if e.found, err = e.read(ctx); err != nil {
@@ -35,7 +34,7 @@ func (e *endedTranslations) note(ctx context.Context) {
 	}
 }
 
-// forget deletes the connections whose translation has ended, once nothing is left over.
+// forget deletes the connections whose translation has ended, once the leftovers are deleted.
 func (e *endedTranslations) forget(ctx context.Context) error {
 	if len(e.found) == 0 {
 		return nil
@@ -64,7 +63,7 @@ func (e *endedTranslations) forget(ctx context.Context) error {
 	return nil
 }
 
-// translationsOf returns what reads the translations of the kernel for pods.
+// translationsOf returns a function that reads the kernel's translations for pods.
 func translationsOf(families []topology.Family) func(ctx context.Context) (map[translation]bool, error) {
 	return func(ctx context.Context) (map[translation]bool, error) {
 		all := map[translation]bool{}
@@ -83,7 +82,7 @@ func translationsOf(families []topology.Family) func(ctx context.Context) (map[t
 	}
 }
 
-// parseTranslation reads a rule of the egress features' chains.
+// parseTranslation parses a rule of the egress features' chains.
 func parseTranslation(line string) (t translation, ok bool) {
 	words := strings.Fields(line)
 	if len(words) < 2 || words[0] != "-A" || words[1] != egressservice.ChainSNAT && words[1] != egressip.ChainSNAT {

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// ovsSocket is where Open vSwitch's database listens.
+	// ovsSocket is the socket of the Open vSwitch database.
 	ovsSocket = "/var/run/openvswitch/db.sock"
-	// ovsTimeout bounds one question to it.
+	// ovsTimeout is the timeout for a query.
 	ovsTimeout = 3 * time.Second
 )
 
-// ExternalIDs reads the external_ids of the local Open vSwitch, for
-// config.Sources. One select over the database's socket: at this time there is
-// no configuration yet to make a real OVSDB client from.
+// ExternalIDs reads the external_ids of the local Open vSwitch, for config.Sources. It runs one
+// select over the database's socket: there is no configuration yet from which to create a real
+// OVSDB client.
 func ExternalIDs() (map[string]string, error) { return externalIDs(ovsSocket) }
 
 func externalIDs(socket string) (map[string]string, error) {
@@ -56,7 +56,7 @@ func externalIDs(socket string) (map[string]string, error) {
 	return decodeMap(reply.Result[0].Rows[0].ExternalIDs)
 }
 
-// decodeMap reads OVSDB's ["map",[["key","value"],...]].
+// decodeMap decodes OVSDB's ["map",[["key","value"],...]].
 func decodeMap(raw json.RawMessage) (map[string]string, error) {
 	var kind string
 	var pairs [][2]string

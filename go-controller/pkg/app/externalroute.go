@@ -21,9 +21,9 @@ import (
 	podmaster "github.com/ovnkube/ovnkube/go-controller/pkg/pod/master"
 )
 
-// externalGateways adds the master's side of external gateways and returns the
-// informers to be started. pods gives the pods their addresses. rerouted are the pods that other egress features steer.
-// Where external gateways are not enabled their rows are removed.
+// externalGateways adds the master side of external gateways and returns the informers to start.
+// pods assigns the pods' addresses. rerouted are the pods that other egress features steer. If
+// external gateways are not enabled, their rows are removed.
 func (m *master) externalGateways(
 	core informers.SharedInformerFactory, pods *podmaster.Controller, rerouted ...*noreroute.PodSet,
 ) ([]starter, error) {
@@ -50,7 +50,7 @@ func (m *master) externalGateways(
 		Recorder:   m.recorder,
 		Rerouted:   rerouted,
 	}
-	if m.tracker != nil { // it runs for those that place something on nodes
+	if m.tracker != nil { // it runs if other features place something on nodes
 		deps.Health = m.tracker
 	}
 	c, err := externalroutemaster.New(deps)
@@ -64,8 +64,7 @@ func (m *master) externalGateways(
 	return []starter{factory}, nil
 }
 
-// externalGatewayConfig is the part of the configuration that external gateways
-// depend on.
+// externalGatewayConfig returns the part of the configuration that external gateways depend on.
 func externalGatewayConfig(cfg config.Config) externalroute.Config {
 	c := externalroute.Config{
 		Cluster:                cfg.Default.ClusterPrefixes(),
@@ -80,8 +79,8 @@ func externalGatewayConfig(cfg config.Config) externalroute.Config {
 	return c
 }
 
-// externalGateways adds the node's side of external gateways: what it forgets of
-// its pods' connections.
+// externalGateways adds the node side of external gateways, which deletes connections of the node's
+// pods.
 func (n *node) externalGateways(core, pods informers.SharedInformerFactory) (err error) {
 	n.runners["external gateways"], err = externalroutenode.New(externalroutenode.Deps{
 		Namespaces:  core.Core().V1().Namespaces(),
@@ -92,7 +91,7 @@ func (n *node) externalGateways(core, pods informers.SharedInformerFactory) (err
 	return err
 }
 
-// steered are the connections of the node's datapath that OVN steers.
+// steered accesses the connections of the node's datapath that OVN steers.
 type steered struct{}
 
 // List implements externalroutenode.Connections.

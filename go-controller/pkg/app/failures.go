@@ -13,14 +13,14 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// failuresInterval is how often is looked what keeps failing, and what is waited for.
+// failuresInterval is how often failures and waits are checked.
 const failuresInterval = 10 * time.Second
 
-// reasonFailing is the reason of the Event about what keeps failing.
+// reasonFailing is the reason of Events about objects that keep failing.
 const reasonFailing = "ReconcileFailing"
 
-// failureReports tells in Events of the node what keeps failing and what is waited for,
-// each once until it succeeds, or is there.
+// failureReports reports in Events of the node what keeps failing and what is waited for. Each is
+// reported once until it succeeds or the wait is over.
 type failureReports struct {
 	node     string
 	recorder record.EventRecorder
@@ -29,7 +29,7 @@ type failureReports struct {
 	reported map[[3]string]bool // reason, part and object
 }
 
-// Run works until ctx is done.
+// Run runs until ctx is done.
 func (r *failureReports) Run(ctx context.Context) error {
 	ticker := time.NewTicker(failuresInterval)
 	defer ticker.Stop()
@@ -51,7 +51,7 @@ func (r *failureReports) report(now time.Time) {
 		}
 		id := [3]string{reason, part, object}
 		if told[id] = true; !r.reported[id] {
-			// The kubelet's Events about its node name it like this as well.
+			// The kubelet's Events about its node refer to it like this as well.
 			node := &corev1.ObjectReference{Kind: "Node", Name: r.node, UID: types.UID(r.node)}
 			r.recorder.Event(node, corev1.EventTypeWarning, reason, what.String())
 		}

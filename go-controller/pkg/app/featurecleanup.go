@@ -8,8 +8,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 )
 
-// featureCleanup removes the rows of a feature that was switched off: its owners plan
-// to nothing.
+// featureCleanup removes the rows of a disabled feature: the plan for each of its owners is empty.
 type featureCleanup struct {
 	feature string
 	writer  nb.Writer

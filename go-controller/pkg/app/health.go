@@ -24,22 +24,22 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// runDirOVS and runDirOVN are where the daemons of Open vSwitch and of OVN keep their
-// control sockets.
+// runDirOVS and runDirOVN are the directories of the control sockets of Open vSwitch's and OVN's
+// daemons.
 const (
 	runDirOVS = "/var/run/openvswitch"
 	runDirOVN = "/var/run/ovn"
 )
 
-// prober asks nodes as configured: at the health port where there is one, else by
-// the refusal of a port nobody listens on.
+// prober returns how to probe nodes: at the configured health port, or else at a port on which
+// nobody listens and connections are refused.
 func prober(cfg config.Config) (health.Prober, error) {
 	port := cfg.Features.NodeHealthCheckPort
 	if port == 0 {
 		return health.Discard{}, nil
 	}
-	// A certificate that a node got by a request is a client's: what the node may do with it
-	// in the southbound database it may not do as the database.
+	// The certificate that a node got by a signing request is only a client certificate, so that the
+	// node cannot pose as the database with it. Hence any key usage is accepted.
 	t, err := sessionTLS(cfg.OVNNorth, x509.ExtKeyUsageAny)
 	if err != nil {
 		return nil, err
@@ -47,8 +47,8 @@ func prober(cfg config.Config) (health.Prober, error) {
 	return health.NewGRPC(uint16(port), t), nil
 }
 
-// health returns the tracker of the nodes' reachability, which the egress features
-// share; it runs once one of them asks.
+// health returns the tracker of the nodes' reachability, which the egress features share; it only
+// runs if one of them calls this.
 func (m *master) health() (*health.Tracker, error) {
 	if m.tracker != nil {
 		return m.tracker, nil
@@ -71,8 +71,8 @@ func (m *master) health() (*health.Tracker, error) {
 	return tracker, nil
 }
 
-// progress returns the barrier of the chassis, which features share; it runs once one of
-// them asks.
+// progress returns the barrier of the chassis, which features share; it only runs if one of them
+// calls this.
 func (m *master) progress() *sb.Barrier {
 	if m.barrier == nil {
 		m.barrier = sb.NewBarrier(databaseConfig(m.env.Config.OVNSouth), m.writer.Bump)
@@ -81,11 +81,11 @@ func (m *master) progress() *sb.Barrier {
 	return m.barrier
 }
 
-// kubeletPort is where a kubelet listens, for the API server; few networks filter it.
+// kubeletPort is the port on which kubelets listen for the API server; few networks filter it.
 const kubeletPort = 10250
 
-// opinion tells from the network of the hosts and from Kubernetes whether a node other
-// than the own one is dead.
+// opinion decides from the network of the hosts and from Kubernetes whether a node other than own
+// is dead.
 func opinion(nodes corelisters.NodeLister, own string) health.Opinion {
 	return health.Opinion{
 		Probers: []health.Prober{health.Discard{}, health.Discard{Port: kubeletPort}},
@@ -104,9 +104,9 @@ func opinion(nodes corelisters.NodeLister, own string) health.Opinion {
 	}
 }
 
-// hosts returns the addresses that the hosts of all other nodes have in their network.
+// hosts returns the internal addresses of all other nodes by node name.
 func hosts(nodes corelisters.NodeLister, own string) map[string][]netip.Addr {
-	all, _ := nodes.List(labels.Everything()) // a lister has no errors
+	all, _ := nodes.List(labels.Everything()) // a lister never fails
 	hosts := map[string][]netip.Addr{}
 	for _, node := range all {
 		if node.Name == own {
@@ -121,7 +121,7 @@ func hosts(nodes corelisters.NodeLister, own string) map[string][]netip.Addr {
 	return hosts
 }
 
-// healthServer answers for this node.
+// healthServer returns the server that answers health probes of this node.
 func healthServer(cfg config.Config) (runner, error) {
 	t, err := sessionTLS(cfg.OVNSouth, x509.ExtKeyUsageClientAuth)
 	if err != nil {
@@ -135,7 +135,7 @@ func healthServer(cfg config.Config) (runner, error) {
 	return loop(func(ctx context.Context) error { return server.Run(ctx, nil) }), nil
 }
 
-// daemonChecks ask the daemons without which a node forwards nothing.
+// daemonChecks returns checks of the daemons without which a node forwards nothing.
 func daemonChecks(runOVS, runOVN string) map[string]func(context.Context) error {
 	alive := func(d unixctl.Daemon) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -149,11 +149,11 @@ func daemonChecks(runOVS, runOVN string) map[string]func(context.Context) error 
 	}
 }
 
-// daemonInterval is how often the daemons are asked.
+// daemonInterval is how often the daemons are checked.
 const daemonInterval = 5 * time.Second
 
-// watchDaemons tells which daemon does not answer, until ctx is done: one that hangs leaves
-// the node as it was, with nothing new.
+// watchDaemons reports which daemon does not answer, until ctx is done: if one hangs, the node
+// stays as it was, and gets no changes.
 func watchDaemons(ctx context.Context, checks map[string]func(context.Context) error) error {
 	silent := map[string]*waits.Lost{}
 	for name := range checks {
@@ -179,10 +179,10 @@ func watchDaemons(ctx context.Context, checks map[string]func(context.Context) e
 	}
 }
 
-// sessionTLS returns the TLS of health sessions with the certificates of a database;
-// nil where it has none. Each side wants a certificate of the same authority, and for
-// the given use, from the other; the names in them are those of OVN's parts, not of
-// nodes.
+// sessionTLS returns the TLS configuration of health sessions with the certificates of a database,
+// or nil if it has none. Each side requires a certificate from the other that is signed by the same
+// authority, and for the given use; names are not checked, because they are the names of OVN's
+// components, not of nodes.
 func sessionTLS(d config.Database, use x509.ExtKeyUsage) (*tls.Config, error) {
 	if !d.Secure() {
 		return nil, nil
@@ -190,7 +190,7 @@ func sessionTLS(d config.Database, use x509.ExtKeyUsage) (*tls.Config, error) {
 	return pki.Files{Key: d.PrivKey, Cert: d.Cert, CA: d.CACert}.Session(use, "")
 }
 
-// zonesOf asks ovn-controller for the zones of conntrack that it uses.
+// zonesOf returns a function that asks ovn-controller for the conntrack zones that it uses.
 func zonesOf(controller unixctl.Daemon) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) { return controller.Call(ctx, "ct-zone-list") }
 }

@@ -11,15 +11,15 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// masterDir is where a master keeps its identity, on the host.
+// masterDir is the directory on the host in which a master keeps its identity.
 const masterDir = "/var/run/ovn-kubernetes/master"
 
-// identity names a master in the election and in the northbound database: the node
-// and a random part. No two processes that are alive have the same one. The random
-// part is in a file, which a process holds locked while it lives, stopped or not: a
-// master that can lock it follows one that is dead, and takes that one's identity
-// over, and with it the lease, without waiting for it to expire. Where it cannot,
-// it has an identity of its own. The function it returns lets go of the file.
+// identity returns the name of a master in the election and in the northbound database: the node
+// and a random part. No two running processes have the same one. The random part is in a file that
+// a process locks while it lives, even while it is suspended: a master that gets the lock is the
+// successor of a dead one, and takes over that one's identity, and with it the lease, without
+// waiting for it to expire. If it cannot get the lock, it has an identity of its own. The returned
+// function releases the file.
 func identity(dir, node string) (string, func()) {
 	part, release, err := inherit(dir)
 	if err != nil {
@@ -29,7 +29,7 @@ func identity(dir, node string) (string, func()) {
 	return node + "_" + part, release
 }
 
-// inherit returns the random part in the file of dir, which it locks.
+// inherit locks the file in dir and returns the random part in it.
 func inherit(dir string) (string, func(), error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", nil, fmt.Errorf("make the directory of the identity: %w", err)
@@ -46,7 +46,7 @@ func inherit(dir string) (string, func(), error) {
 	return part, func() { _ = f.Close() }, nil
 }
 
-// identityLength is that of a UUID as text.
+// identityLength is the length of a UUID as text.
 const identityLength = 36
 
 func lockIdentity(f *os.File) (string, error) {
@@ -60,7 +60,7 @@ func lockIdentity(f *os.File) (string, error) {
 	if part := strings.TrimSpace(string(content)); len(part) == identityLength {
 		return part, nil
 	}
-	part := string(uuid.NewUUID()) // the first one, or one that was not written as a whole
+	part := string(uuid.NewUUID()) // there is none yet, or it was written incompletely
 	if err := f.Truncate(0); err != nil {
 		return "", fmt.Errorf("write the identity: %w", err)
 	}

@@ -17,18 +17,18 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// leaseName is the Lease the masters of a cluster compete for.
+// leaseName is the name of the Lease for which the masters of a cluster compete.
 const leaseName = "ovn-kubernetes-master"
 
-// errLostLease ends the process: what another leader has written since is in
-// none of this process's caches by contract, so it starts from nothing.
+// errLostLease ends the process: its caches by contract do not have what another leader has written
+// since, so it has to start from scratch.
 var errLostLease = errors.New("lost the lease of the leader")
 
-// lead waits for the lease and runs work while it is held. It returns nil when
-// ctx is done, and an error when work fails, ends by itself or the lease is
-// lost. The lease is given back after work has returned, never before.
+// lead waits for the lease and runs work while it is held. It returns nil when ctx is done, and an
+// error if work fails or ends by itself, or if the lease is lost. The lease is released after work
+// has returned, never before.
 //
-// A lease that has the identity already is taken without waiting for it to expire.
+// A lease that already has this identity is taken without waiting for it to expire.
 func lead(ctx context.Context, env *Env, identity string, work func(context.Context) error) error {
 	electing, stopElecting := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopElecting()
@@ -69,8 +69,7 @@ func lead(ctx context.Context, env *Env, identity string, work func(context.Cont
 	return holdLease(ctx, env, identity, work, ended, stopElecting)
 }
 
-// holdLease runs work as the leader; ended is closed when the lease is lost or
-// given back.
+// holdLease runs work as the leader; ended is closed when the lease is lost or released.
 func holdLease(ctx context.Context, env *Env, identity string, work func(context.Context) error, ended <-chan struct{}, giveBack func()) error {
 	env.Metrics.SetLeader(true)
 	defer env.Metrics.SetLeader(false)
@@ -88,16 +87,16 @@ func holdLease(ctx context.Context, env *Env, identity string, work func(context
 	case err := <-superseded:
 		return err
 	case <-ended:
-		// Not waiting for work: the lease is somebody else's, and the process ends.
+		// work is not waited for: another master has the lease, and the process ends.
 		return errLostLease
 	}
 }
 
-// lookInterval is how often a leader looks whether it still is one. The election does
-// so when it renews, and gives up after its deadline only.
+// lookInterval is how often a leader checks whether it still is one. The election itself only
+// checks when it renews, and only gives up after its deadline.
 const lookInterval = time.Second
 
-// watchLease reports that another one leads.
+// watchLease reports on superseded that another master leads.
 func watchLease(ctx context.Context, env *Env, identity string, superseded chan<- error) {
 	ticker := time.NewTicker(min(lookInterval, env.Config.MasterHA.RetryPeriod))
 	defer ticker.Stop()
@@ -117,8 +116,8 @@ func watchLease(ctx context.Context, env *Env, identity string, superseded chan<
 	}
 }
 
-// confirmLeader returns nil where the lease has the identity, errLostLease where it
-// is another one's, and another error where that cannot be told.
+// confirmLeader returns nil if the lease has the identity, errLostLease if it has another one, and
+// a different error if that is unknown.
 func confirmLeader(ctx context.Context, env *Env, identity string) error {
 	lease, err := env.Kube.CoordinationV1().Leases(env.Config.Kubernetes.ConfigNamespace).Get(ctx, leaseName, metav1.GetOptions{})
 	if err != nil {
@@ -133,8 +132,8 @@ func confirmLeader(ctx context.Context, env *Env, identity string) error {
 	return nil
 }
 
-// lock is a lease whose namespace is made where it is missing, so that a binary
-// started without manifests works.
+// lock is a lease whose namespace is created if it is missing, so that a binary that was started
+// without manifests works.
 type lock struct {
 	*resourcelock.LeaseLock
 	namespaces interface {

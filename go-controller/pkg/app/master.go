@@ -42,17 +42,17 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// eventSource is the component that our Events name.
+// eventSource is the source component of our Events.
 const eventSource = "ovnkube"
 
-// runner is a controller or another loop: it works until its context is done.
+// runner is a controller or another loop that runs until its context is done.
 type runner interface {
 	Run(ctx context.Context) error
 }
 
-// runAll runs all until ctx is done or one fails, which ends the others. What may
-// panic on account of its input catches that itself; a panic that reaches runAll
-// ends the process, in order.
+// runAll runs all until ctx is done or one fails, which ends the others. Runners whose input may
+// cause a panic catch it themselves; a panic that reaches runAll ends the process in an orderly
+// way.
 func runAll(ctx context.Context, all map[string]runner) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for name, r := range all {
@@ -66,7 +66,7 @@ func runAll(ctx context.Context, all map[string]runner) error {
 	return group.Wait()
 }
 
-// runMaster is the master's work on a node, while it leads under an identity.
+// runMaster runs the master on a node while it leads with an identity.
 func runMaster(ctx context.Context, env *Env, node, identity string) error {
 	cfg := env.Config
 	klog.InfoS("Connecting to the northbound database", "address", cfg.OVNNorth.Remote())
@@ -119,8 +119,8 @@ func runMaster(ctx context.Context, env *Env, node, identity string) error {
 	return runAll(ctx, m.runners)
 }
 
-// databaseConfig says how a database is reached. The TLS files have defaults,
-// which mean nothing to other schemes.
+// databaseConfig returns how to connect to a database. The TLS files have defaults, which are
+// ignored for other schemes.
 func databaseConfig(d config.Database) ovsdb.Config {
 	c := ovsdb.Config{Address: d.Remote()}
 	if d.Secure() {
@@ -129,7 +129,7 @@ func databaseConfig(d config.Database) ovsdb.Config {
 	return c
 }
 
-// newRecorder returns a recorder of Events about the built-in kinds and ours.
+// newRecorder returns a recorder of Events about the built-in kinds and our own.
 func newRecorder(env *Env) (record.EventRecorder, func(), error) {
 	kinds := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, egressscheme.AddToScheme, egressipscheme.AddToScheme} {
@@ -145,27 +145,27 @@ func newRecorder(env *Env) (record.EventRecorder, func(), error) {
 // master wires the controllers of the leader.
 type master struct {
 	env      *Env
-	node     string // that it runs on
+	node     string // on which it runs
 	writer   *ovsdb.Writer
 	recorder record.EventRecorder
-	nodes    *nodeinfo.View // all read nodes here
+	nodes    *nodeinfo.View // shared by all readers of nodes
 	runners  map[string]runner
-	tracker  *health.Tracker // nil until somebody asks for it
-	barrier  *sb.Barrier     // nil until somebody asks for it
+	tracker  *health.Tracker // nil until a feature needs it
+	barrier  *sb.Barrier     // nil until a feature needs it
 	ips      *egressIPInformers
-	audit    *audit.Recorder   // nil: nobody records
-	told     []<-chan struct{} // closed when the features have told it what they found
-	// localSNATs is closed when those who translate pods on their own nodes have tried
-	// once to write all of it.
+	audit    *audit.Recorder   // nil: audit is disabled
+	told     []<-chan struct{} // closed when the features have recorded their initial state in it
+	// localSNATs is closed when the controller that translates pods on their own nodes has tried
+	// once to write all translations.
 	localSNATs <-chan struct{}
-	// addresses tells which addresses belong to the cluster itself.
+	// addresses has the addresses that belong to the cluster itself.
 	addresses *reservedsnapshot.Addresses
 }
 
 // starter is an informer factory.
 type starter interface{ Start(stop <-chan struct{}) }
 
-// build makes every controller and returns the informers to be started then.
+// build creates all controllers and returns the informers to start afterwards.
 func (m *master) build() ([]starter, error) {
 	cfg := m.env.Config
 	core := kube.NewInformers(m.env.Kube)
@@ -188,7 +188,7 @@ func (m *master) build() ([]starter, error) {
 	if err != nil {
 		return nil, err
 	}
-	var egress podmaster.Egress // nil where EgressIPs are not enabled
+	var egress podmaster.Egress // nil if EgressIPs are not enabled
 	if ips != nil {
 		egress = ips
 	}
@@ -199,7 +199,7 @@ func (m *master) build() ([]starter, error) {
 		Nodes:    m.nodes,
 		Writer:   m.writer,
 		Recorder: m.recorder,
-		// With external gateways who is translated is theirs to say.
+		// With external gateways, their controller decides which pods are translated.
 		Config: pod.Config{DisableSNATMultipleGWs: cfg.Gateway.DisableSNATMultipleGWs && !cfg.Features.MultiExternalGateway},
 		Egress: egress,
 	})
@@ -265,18 +265,18 @@ func (m *master) network() error {
 	return nil
 }
 
-// given returns the addresses that a pod has been given: those of its port in the
-// database, from where all features learn them, whatever its annotation says. With a
-// UID they are those of that pod, not of another one of its name.
+// given returns the addresses that a pod has been given: those of its port in the database, from
+// which all features read them, whatever its annotation says. With a UID it only returns the
+// addresses of that pod, not of another one with the same name.
 func (m *master) given(key string, uid types.UID) []netip.Addr {
 	return pod.GivenTo(m.writer.Rows(pod.Owner(key)), string(uid))
 }
 
-// podStartDelay is how much later than the egress features pods may be served at the start.
+// podStartDelay is how long pods wait at most for the egress features at startup.
 const podStartDelay = 10 * time.Second
 
-// startAfter runs r once done is closed, or after a while: a pod that gets its address
-// before the egress features know of it would begin with the wrong one outside.
+// startAfter runs r once done is closed, or after podStartDelay: a pod that gets its address before
+// the egress features know of it would at first use the wrong address outside.
 func startAfter(done <-chan struct{}, r runner) runner {
 	return loop(func(ctx context.Context) error {
 		limited, cancel := context.WithTimeout(ctx, podStartDelay)
@@ -293,8 +293,8 @@ func startAfter(done <-chan struct{}, r runner) runner {
 	})
 }
 
-// egressServices adds the EgressServices and returns the informers of our own
-// kinds, and the controller. pods is told the endpoints served.
+// egressServices adds EgressServices and returns the informers of our own kinds, and the
+// controller. pods gets the endpoints that are served.
 func (m *master) egressServices(core informers.SharedInformerFactory, pods *noreroute.PodSet) (starter, *egressservicemaster.Controller, error) {
 	cfg := m.env.Config
 	tracker, err := m.health()
@@ -338,7 +338,7 @@ func (m *master) egressServices(core informers.SharedInformerFactory, pods *nore
 	return factory, c, nil
 }
 
-// networkConfig is the part of the configuration that the base network needs.
+// networkConfig returns the part of the configuration that the base network needs.
 func networkConfig(cfg config.Config) network.Config {
 	n := network.Config{
 		JoinSubnets:            joinSubnets(cfg),
@@ -352,8 +352,8 @@ func networkConfig(cfg config.Config) network.Config {
 	return n
 }
 
-// nodeLocal returns the ranges that pods reach by their own node, without those that
-// the cluster uses itself.
+// nodeLocal returns the ranges that pods reach through their own node, without those that the
+// cluster itself uses.
 func nodeLocal(cfg config.Config) []netip.Prefix {
 	used := slices.Concat(cfg.Default.ClusterPrefixes(), cfg.Kubernetes.ServiceCIDRs, joinSubnets(cfg))
 	for _, f := range cfg.Families() {

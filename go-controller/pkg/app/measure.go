@@ -16,10 +16,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
 )
 
-// northbound is the kind of what the master repairs in the northbound database.
+// northbound is the kind of objects that the master repairs in the northbound database.
 const northbound = "northbound rows"
 
-// measureNorthbound has the rows of the database measured, and what is repaired of ours.
+// measureNorthbound adds metrics of the rows of the database, and of repairs of our rows.
 func measureNorthbound(set *metrics.Set, w *ovsdb.Writer) {
 	set.Repaired(func() map[string]uint64 { return map[string]uint64{northbound: w.Repaired()} })
 	set.Leader().Rows(func(emit metrics.Emit) {
@@ -29,21 +29,21 @@ func measureNorthbound(set *metrics.Set, w *ovsdb.Writer) {
 	})
 }
 
-// transactionObserver returns what tells of transactions.
+// transactionObserver returns a function that records transactions in metrics.
 func transactionObserver(l *metrics.Leader) func(ovsdb.Transaction) {
 	return func(t ovsdb.Transaction) {
 		l.Transaction(t.Took, t.Stats.Inserted, t.Stats.Updated, t.Stats.Deleted, t.Err)
 	}
 }
 
-// measureEgressIPs has EgressIPs counted, by condition, and their addresses by node.
+// measureEgressIPs adds metrics that count EgressIPs by condition, and their addresses by node.
 func measureEgressIPs(l *metrics.Leader, in egressipinformers.EgressIPInformer) {
 	informer := in.Informer() // before the factory starts
 	all := func() []*egressipv1.EgressIP {
 		if !informer.HasSynced() {
 			return nil
 		}
-		list, _ := in.Lister().List(labels.Everything()) // reads memory and does not fail
+		list, _ := in.Lister().List(labels.Everything()) // reads memory and never fails
 		return list
 	}
 	l.Moves(conditions.EgressIP, egressip.Reasons()...)
@@ -57,7 +57,7 @@ func measureEgressIPs(l *metrics.Leader, in egressipinformers.EgressIPInformer) 
 		for _, e := range all() {
 			for _, item := range e.Status.Items {
 				assigned[item.Node]++
-				programmed[item.Node] += 0 // also where it holds none yet
+				programmed[item.Node] += 0 // also if it holds none yet
 			}
 			for _, p := range e.Status.Programmed {
 				programmed[p.Node] += len(p.EgressIPs)
@@ -72,14 +72,14 @@ func measureEgressIPs(l *metrics.Leader, in egressipinformers.EgressIPInformer) 
 	})
 }
 
-// measureEgressServices has EgressServices counted, by condition and by host.
+// measureEgressServices adds metrics that count EgressServices by condition and by host.
 func measureEgressServices(l *metrics.Leader, in egressserviceinformers.EgressServiceInformer) {
 	informer := in.Informer() // before the factory starts
 	all := func() []*egressservicev1.EgressService {
 		if !informer.HasSynced() {
 			return nil
 		}
-		list, _ := in.Lister().List(labels.Everything()) // reads memory and does not fail
+		list, _ := in.Lister().List(labels.Everything()) // reads memory and never fails
 		return list
 	}
 	l.Moves(conditions.EgressService, egressservice.Reasons()...)
@@ -101,14 +101,14 @@ func measureEgressServices(l *metrics.Leader, in egressserviceinformers.EgressSe
 	})
 }
 
-// measureExternalGateways has AdminPolicyBasedExternalRoutes counted by condition.
+// measureExternalGateways adds metrics that count AdminPolicyBasedExternalRoutes by condition.
 func measureExternalGateways(l *metrics.Leader, in routeinformers.AdminPolicyBasedExternalRouteInformer) {
 	informer := in.Informer() // before the factory starts
 	l.Objects(conditions.AdminPolicyBasedExternalRoute, func(visit func([]metav1.Condition)) {
 		if !informer.HasSynced() {
 			return
 		}
-		list, _ := in.Lister().List(labels.Everything()) // reads memory and does not fail
+		list, _ := in.Lister().List(labels.Everything()) // reads memory and never fails
 		for _, p := range list {
 			visit(p.Status.Conditions)
 		}

@@ -54,18 +54,18 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// resyncInterval is how often kernel objects are compared with what is wanted,
-// for changes that nobody tells us of.
+// resyncInterval is how often actual and desired kernel objects are compared, for changes that are
+// not notified.
 const resyncInterval = 30 * time.Second
 
-// stateFile keeps, on the host, what the Open vSwitch database may lose.
+// stateFile keeps, on the host, state that the Open vSwitch database may lose.
 const stateFile = "/var/lib/ovn-kubernetes/node.json"
 
 // node wires the parts of a node.
 type node struct {
 	env     *Env
 	name    string
-	self    *nodeinfo.View // all but who writes it reads the node here
+	self    *nodeinfo.View // everybody except its writer reads the node here
 	gateway *gatewaynode.Gateway
 	chains  *iptables.Writer
 	routes  *host.Set[host.Route, host.Hop]
@@ -74,42 +74,41 @@ type node struct {
 	record  *egressipnode.Record
 	// switches is the client of Open vSwitch.
 	switches ovs.Client
-	// settings are kernel parameters.
+	// settings are the kernel parameters.
 	settings *host.Set[string, string]
 	guard    *snatguard.Guard
-	// flows are those of the external bridge, second those of that for external gateways.
+	// flows manages the external bridge, second the one for external gateways.
 	flows, second *bridgenode.Manager
 
-	kept    hostWriters // all of these, from the start on
+	kept    hostWriters // all of the above, from startup on
 	runners map[string]runner
 	ips     *egressIPInformers
-	// addresses tells which addresses belong to the cluster itself.
+	// addresses has the addresses that belong to the cluster itself.
 	addresses *reservedsnapshot.Addresses
 	recorder  record.EventRecorder
-	// attempted are over when those who contribute to the drivers have tried once
-	// everything that was there at the start, synced are closed when they have said what
-	// they want for all of it.
+	// attempted are done when the contributors to the drivers have tried once everything that
+	// existed at startup, synced are closed when they have contributed for all of it.
 	attempted []attempt
 	synced    []<-chan struct{}
-	// rules is closed when all are seeded: a pod that started before the rules of
-	// the egress features are there would begin with the wrong address.
+	// rules is closed when all attempts are done: a pod that started before the rules of the egress
+	// features are in place would at first use the wrong address.
 	rules chan struct{}
-	// handOver gives to other nodes what they can take over, before all ends.
+	// handOver hands over to other nodes what they can take over, before this process ends.
 	handOver func(context.Context) error
 }
 
-// attempt is a part of the start, which is over when done is closed.
+// attempt is a part of the startup that is over when done is closed.
 type attempt struct {
 	what string
 	done <-chan struct{}
 }
 
-// contributes adds somebody who contributes to the drivers.
+// contributes registers a contributor to the drivers.
 func (n *node) contributes(what string, attempted <-chan struct{}, synced ...<-chan struct{}) {
 	n.attempted, n.synced = append(n.attempted, attempt{what, attempted}), append(n.synced, synced...)
 }
 
-// runNode is the work of node name. It calls started once the node serves pods.
+// runNode runs node name. It calls started once the node serves pods.
 func runNode(ctx context.Context, env *Env, name string, started func()) error {
 	n := newNode(env, name)
 	ctx, end := n.gracePeriod(ctx)
@@ -144,9 +143,9 @@ func newNode(env *Env, name string) *node {
 		handOver: func(context.Context) error { return nil }}
 }
 
-// gracePeriod returns a context that ends some time after ctx: when this node has
-// handed over what others can take. A process that ends because a part of it
-// failed is started again at once, and hands over nothing.
+// gracePeriod returns a context that ends after ctx, when this node has handed over what others can
+// take over. A process that ends because a part of it failed is restarted immediately, and hands
+// over nothing.
 func (n *node) gracePeriod(ctx context.Context) (context.Context, func()) {
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() {
@@ -161,13 +160,13 @@ func (n *node) gracePeriod(ctx context.Context) (context.Context, func()) {
 	return work, end
 }
 
-// loop makes a runner of a function.
+// loop is a function that implements runner.
 type loop func(ctx context.Context) error
 
 // Run implements runner.
 func (l loop) Run(ctx context.Context) error { return l(ctx) }
 
-// build makes every part and returns the informers to be started then.
+// build creates all parts and returns the informers to start afterwards.
 func (n *node) build(ctx context.Context) ([]starter, error) {
 	cfg, self := n.env.Config, nodeInformers(n.env, n.name)
 	if err := n.viewSelf(self); err != nil {
@@ -214,7 +213,7 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 		}
 		start = append(start, more)
 	}
-	// In shared gateway mode the kernel forwards what pods with external gateways have for nodes.
+	// In shared gateway mode the kernel forwards packets to nodes from pods with external gateways.
 	if (cfg.Gateway.Mode == topology.GatewayLocal || cfg.Features.MultiExternalGateway) && (cfg.Features.EgressService || cfg.Features.EgressIP) {
 		if err := n.marks(); err != nil {
 			return nil, err
@@ -247,7 +246,7 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 	return start, nil
 }
 
-// addGateway adds the bridge to the outside and the management port.
+// addGateway adds the external bridge and the management port.
 func (n *node) addGateway() {
 	n.gateway = gatewaynode.New(gatewayConfig(n.env.Config, n.name), gatewaynode.Deps{
 		Kube:        n.env.Kube,
@@ -268,17 +267,17 @@ func (n *node) addGateway() {
 	n.contributes("the network of the node", n.gateway.Ready())
 }
 
-// subnets returns the pod subnets of this node; none while they are not known.
+// subnets returns the pod subnets of this node, or none if they are not known yet.
 func (n *node) subnets() []netip.Prefix {
 	obj, err := n.self.Lister().Get(n.name)
 	if err != nil { // not there yet: a lister has no other error
 		return nil
 	}
-	node, _ := kube.Node(obj) // what is not valid is not in force
+	node, _ := kube.Node(obj) // invalid annotations are not used
 	return node.Subnets
 }
 
-// hostWriters makes what reads and writes the host.
+// hostWriters creates the drivers that read and write the host.
 func (n *node) hostWriters(ctx context.Context) (err error) {
 	cfg := n.env.Config
 	if n.chains, err = iptables.New(chainsOf(cfg.Families())); err != nil {
@@ -288,15 +287,16 @@ func (n *node) hostWriters(ctx context.Context) (err error) {
 	n.record = egressipnode.NewRecord(n.name, n.env.Kube, n.self.Written())
 	n.addrs = addr.NewSet(addr.New(n.record.Addresses, topology.ManagementPort))
 	n.ipRules = iprule.NewSet()
-	// Nothing may pass before there are rules that translate it: the guard comes
-	// before the management port, and stays while this process does not run.
+	// No packet may leave before there are rules that translate it: the guard is installed before
+	// the management port, and stays while this process does not run.
 	n.guard = snatguard.New(cfg.Default.ClusterPrefixes(), topology.ManagementPort)
 	n.ensureGuard()
 	ended := &endedTranslations{read: translationsOf(cfg.Families()), flush: flushTranslated(cfg)}
 	ended.note(ctx)
 	required := []string{gateway.Contributor}
 	if cfg.Features.EgressIP {
-		// Without its suppressed addresses OVN would answer for addresses of other nodes.
+		// Without the flows for suppressed addresses, OVN would answer for addresses of other
+		// nodes.
 		required = append(required, egressipnode.Contributor)
 	}
 	n.settings = settings.NewSet(n.switches)
@@ -347,7 +347,7 @@ func (n *node) hostWriters(ctx context.Context) (err error) {
 	return nil
 }
 
-// packets counts what flows of the external bridges have matched.
+// packets returns how many packets flows of the external bridges have matched.
 func (n *node) packets(ctx context.Context, table, priority int) (uint64, error) {
 	first, err := n.flows.Packets(ctx, table, priority)
 	if err != nil {
@@ -369,8 +369,8 @@ func chassis(ctx context.Context, switches ovs.Client) (string, error) {
 	return ids["system-id"], nil
 }
 
-// egressServices adds the node side of EgressServices and returns the informers of
-// our own kinds. pods are those of this node.
+// egressServices adds the node side of EgressServices and returns the informers of our own kinds.
+// pods are the pods of this node.
 func (n *node) egressServices(core, pods informers.SharedInformerFactory) (starter, error) {
 	egress, err := versioned.NewForConfig(n.env.REST)
 	if err != nil {
@@ -408,7 +408,7 @@ func (n *node) egressServices(core, pods informers.SharedInformerFactory) (start
 	return factory, nil
 }
 
-// marks adds what marks traffic from pods to nodes where OVN's marks get lost.
+// marks adds the controller that marks traffic from pods to nodes if OVN's marks get lost.
 func (n *node) marks() error {
 	c, err := noreroutenode.New(noreroutenode.Deps{
 		Addresses: n.addresses,
@@ -425,8 +425,8 @@ func (n *node) marks() error {
 	return nil
 }
 
-// isUserspace reports whether Open vSwitch hands packets to the kernel by way of
-// userspace, where their marks get lost.
+// isUserspace reports whether Open vSwitch passes packets to the kernel through userspace, where
+// their marks get lost.
 func isUserspace(ctx context.Context, switches ovs.Client) (bool, error) {
 	ids, err := switches.System(ctx)
 	if err != nil {
@@ -435,16 +435,15 @@ func isUserspace(ctx context.Context, switches ovs.Client) (bool, error) {
 	return ids["ovn-bridge-datapath-type"] == "netdev", nil
 }
 
-// ensureGuard puts the guard in place. A kernel that cannot have it serves pods
-// all the same.
+// ensureGuard puts the guard in place. A node whose kernel does not support it serves pods anyway.
 func (n *node) ensureGuard() {
 	if err := n.guard.Ensure(); err != nil {
 		klog.ErrorS(err, "Packets that escape their translation are not dropped")
 	}
 }
 
-// finishSetup has the drivers' objects repaired, waits until everybody has tried what was
-// there at the start, and keeps the objects as wanted from then on.
+// finishSetup starts repairing the drivers' objects, waits until all contributors have tried
+// everything that existed at startup, and keeps the objects in the desired state from then on.
 func (n *node) finishSetup(ctx context.Context, started func()) error {
 	d := n.kept
 	d.synced = n.synced
@@ -467,7 +466,8 @@ func (n *node) finishSetup(ctx context.Context, started func()) error {
 	return nil
 }
 
-// wake gets a value when all have spoken: leftovers need not wait any longer.
+// wake returns a channel that gets a value when everything is contributed and leftovers can be
+// deleted.
 func (n *node) wake(ctx context.Context) <-chan struct{} {
 	wake := make(chan struct{}, 1)
 	go func() {
@@ -481,8 +481,8 @@ func (n *node) wake(ctx context.Context) <-chan struct{} {
 	return wake
 }
 
-// flushTranslated deletes connections with stale translations from the kernel,
-// and what the bridge remembers of addresses that are not given here any more.
+// flushTranslated deletes connections with stale translations from the kernel, and from the
+// bridge's conntrack zone those of addresses that are no longer used here.
 func flushTranslated(cfg config.Config) func(context.Context, func(src, to netip.Addr) bool, []netip.Addr) error {
 	return func(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error {
 		count, err := conntrack.FlushTranslated(ctx, cfg.Families(), stale)
@@ -496,13 +496,13 @@ func flushTranslated(cfg config.Config) func(context.Context, func(src, to netip
 	}
 }
 
-// chainsOf returns the chains of all features; all exist, also while empty.
+// chainsOf returns the chains of all features; all chains exist, even if they are empty.
 func chainsOf(families []topology.Family) []host.Chain {
 	return slices.Concat(gateway.Chains(families), service.Chains(families), egressservice.Chains(families), egressip.Chains(families),
 		noreroute.Chains(families))
 }
 
-// nodeInformers returns a factory whose node informer holds only the node itself.
+// nodeInformers returns a factory whose node informer has only this node.
 func nodeInformers(env *Env, name string) informers.SharedInformerFactory {
 	return informers.NewSharedInformerFactoryWithOptions(env.Kube, 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
@@ -510,7 +510,7 @@ func nodeInformers(env *Env, name string) informers.SharedInformerFactory {
 		}))
 }
 
-// gatewayConfig is the part of the configuration that a node's gateway needs.
+// gatewayConfig returns the part of the configuration that a node's gateway needs.
 func gatewayConfig(cfg config.Config, name string) gatewaynode.Config {
 	c := gatewaynode.Config{
 		Node:                     name,

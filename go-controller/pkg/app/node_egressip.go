@@ -23,8 +23,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// egressIPs adds the node side of EgressIPs and returns the informers to be
-// started.
+// egressIPs adds the node side of EgressIPs and returns the informers to start.
 func (n *node) egressIPs() (starter, error) {
 	client, factory := n.ips.client, n.ips.factory
 	integration := openflow.New(topology.IntegrationBridge, openflow.DefaultRunDir)
@@ -65,8 +64,8 @@ func (n *node) egressIPs() (starter, error) {
 	return factory, nil
 }
 
-// leftOnBridge returns the egress addresses that the external bridge knows, which an earlier
-// run has told it.
+// leftOnBridge returns the egress addresses in flows that an earlier run has left on the external
+// bridge.
 func (n *node) leftOnBridge(ctx context.Context) (held, suppressed []netip.Addr, err error) {
 	ids, err := n.switches.System(ctx)
 	if err != nil {
@@ -84,8 +83,8 @@ func (n *node) leftOnBridge(ctx context.Context) (held, suppressed []netip.Addr,
 	return held, suppressed, nil
 }
 
-// forget deletes what the kernel and the datapath remember of connections that left
-// with one of the addresses, or came for it.
+// forget deletes, in the kernel and in the datapath, connections that left with one of the
+// addresses, or were opened to it.
 func forget(ctx context.Context, addrs []netip.Addr) error {
 	count, err := conntrack.FlushKernelAddrs(ctx, addrs)
 	n, errOVS := conntrack.FlushOVSAddrs(ctx, conntrack.DefaultRunDir, addrs)

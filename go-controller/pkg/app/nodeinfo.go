@@ -30,7 +30,7 @@ func (m *master) viewNodes(core informers.SharedInformerFactory) error {
 	return err
 }
 
-// viewSelf adds the node's view of itself. What is refused the master tells.
+// viewSelf adds the node's view of itself. The master reports invalid annotations.
 func (n *node) viewSelf(self informers.SharedInformerFactory) error {
 	var err error
 	n.self, err = nodeinfo.New(nodeinfo.Deps{
@@ -40,7 +40,7 @@ func (n *node) viewSelf(self informers.SharedInformerFactory) error {
 	return err
 }
 
-// viewNodes adds the node's view of all nodes. What is refused the master tells.
+// viewNodes adds the node's view of all nodes. The master reports invalid annotations.
 func (n *node) viewNodes(core informers.SharedInformerFactory) (*nodeinfo.View, error) {
 	all, err := nodeinfo.New(nodeinfo.Deps{
 		Nodes: core.Core().V1().Nodes(), Cluster: nodeLimits(n.env.Config), Settle: nodeinfo.Settle,
@@ -49,7 +49,8 @@ func (n *node) viewNodes(core informers.SharedInformerFactory) (*nodeinfo.View, 
 	return all, err
 }
 
-// nodeLimits is the part of the configuration that annotations of nodes have to fit.
+// nodeLimits returns the part of the configuration against which annotations of nodes are
+// validated.
 func nodeLimits(cfg config.Config) nodeinfo.Cluster {
 	ranges := egressIPNetwork(cfg)
 	c := nodeinfo.Cluster{

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// pagePath is what those may get who see the page of a master.
+	// pagePath is the non-resource path for which users of a master's page need permission.
 	pagePath = "/egress"
-	// pageAge is how old the answers of the page may be: all objects are read for them.
+	// pageAge is how old the data of the page may be: generating it reads all objects.
 	pageAge = 10 * time.Second
-	// pageTimeout bounds how long reading them may take.
+	// pageTimeout is the timeout for reading them.
 	pageTimeout = 30 * time.Second
 )
 
-// pageServer serves the egress map; nil where it is not to. It does so on every master, also
-// on those that do not lead: what it shows is what the API server has.
+// pageServer returns the server of the egress map, or nil if it is disabled. Every master serves
+// it, even if it does not lead: the page shows what the API server has.
 func pageServer(env *Env) (*server, error) {
 	cfg := env.Config
 	if cfg.Page.BindAddress == "" {
@@ -56,7 +56,8 @@ func pageHandler(env *Env, clients reader.Clients) http.Handler {
 	})
 }
 
-// mayGetPage asks the API server whose token a request has, and whether they may see the page.
+// mayGetPage checks with the API server whose token a request has, and whether that user may see
+// the page.
 func mayGetPage(r *http.Request, reviews *authn.Reviewer) error {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {

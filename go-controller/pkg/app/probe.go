@@ -21,11 +21,11 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/trace"
 )
 
-// probePatience is how long an answer to a probe may take: the time in which the kernel
-// repeats the first packet of a connection once.
+// probePatience is how long to wait for the answer to a probe: the time in which the kernel
+// retransmits the first packet of a connection once.
 const probePatience = 3 * time.Second
 
-// sendProbe sends what a pod of this node would send.
+// sendProbe sends a probe as a pod of this node would.
 func (n *node) sendProbe(ctx context.Context, pod *corev1.Pod, source netip.Addr, q trace.Question) (trace.Probed, error) {
 	ports, err := n.switches.Ports(ctx, topology.IntegrationBridge)
 	if err != nil {
@@ -42,7 +42,7 @@ func (n *node) sendProbe(ctx context.Context, pod *corev1.Pod, source netip.Addr
 	return probedOf(r, q.Protocol), nil
 }
 
-// netnsOf returns the network namespace that a port was made for.
+// netnsOf returns the network namespace for which a port was created.
 func netnsOf(pod *corev1.Pod, ports []ovs.Port) (string, error) {
 	i := slices.IndexFunc(ports, func(p ovs.Port) bool {
 		return p.ExternalIDs[ovs.IfaceID] == topology.PodPort(pod.Namespace, pod.Name) && p.ExternalIDs[ovs.IfaceIDVersion] == string(kube.PodUID(pod))
@@ -53,7 +53,7 @@ func netnsOf(pod *corev1.Pod, ports []ovs.Port) (string, error) {
 	return ports[i].ExternalIDs[cni.IDNetns], nil
 }
 
-// probedOf says what came of a probe.
+// probedOf converts the result of a probe.
 func probedOf(r podprobe.Result, protocol string) trace.Probed {
 	out := trace.Probed{From: r.From, Milliseconds: r.Took.Milliseconds()}
 	switch {
@@ -71,10 +71,10 @@ func probedOf(r podprobe.Result, protocol string) trace.Probed {
 	return out
 }
 
-// ipProtocols are the numbers in IP headers.
+// ipProtocols are protocol numbers in IP headers.
 var ipProtocols = map[string]uint8{trace.TCP: syscall.IPPROTO_TCP, trace.UDP: syscall.IPPROTO_UDP}
 
-// connectionTrace finds what this node remembers of a connection.
+// connectionTrace finds this node's conntrack entries of a connection.
 func connectionTrace(ctx context.Context, q trace.Question) (trace.Connection, error) {
 	all, err := conntrack.Follow(ctx, conntrack.DefaultRunDir, conntrack.Connection{
 		Protocol: ipProtocols[q.Protocol], From: netip.AddrPortFrom(q.Source, q.Port), To: q.To,

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// headerTimeout bounds how long a client may take to ask.
+	// headerTimeout is the timeout for reading a request's headers.
 	headerTimeout = 10 * time.Second
-	// shutdownTimeout bounds how long answers may take once the process ends.
+	// shutdownTimeout is how long requests may take after the process was told to stop.
 	shutdownTimeout = 3 * time.Second
 )
 
@@ -28,8 +28,8 @@ type server struct {
 	http     *http.Server
 }
 
-// listen opens the listeners the configuration asks for. They are open when it
-// returns, so an address that cannot be had is an error at start.
+// listen opens the configured listeners. They are open when it returns, so an address that is not
+// available is an error at startup.
 func listen(cfg config.Config, env *Env) ([]*server, error) {
 	var out []*server
 	for _, l := range []struct {
@@ -63,8 +63,8 @@ func newServer(address string, handler http.Handler, key, cert string) (*server,
 	if key != "" {
 		l = tls.NewListener(l, &tls.Config{
 			MinVersion: tls.VersionTLS12,
-			// Read for every connection: certificates are renewed while we run, and
-			// whoever reads metrics comes by a few times a minute.
+			// Read for every connection: certificates are renewed while the process runs, and
+			// metrics are only scraped a few times a minute.
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 				c, err := tls.LoadX509KeyPair(cert, key)
 				return &c, err
@@ -74,7 +74,7 @@ func newServer(address string, handler http.Handler, key, cert string) (*server,
 	return &server{listener: l, http: &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout}}, nil
 }
 
-// serve answers until ctx is done.
+// serve serves until ctx is done.
 func (s *server) serve(ctx context.Context) error {
 	klog.InfoS("Serving HTTP", "address", s.listener.Addr().String())
 	failed := make(chan error, 1)
@@ -94,8 +94,7 @@ func (s *server) serve(ctx context.Context) error {
 
 func healthHandler(env *Env) *http.ServeMux {
 	mux := http.NewServeMux()
-	// Alive is whoever answers; what a restart would not cure is no reason to be
-	// restarted.
+	// A process that answers is alive; conditions that a restart would not fix must not cause one.
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.Handle("/readyz", env.Ready)
 	return mux

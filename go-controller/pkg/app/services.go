@@ -67,8 +67,8 @@ func (n *node) services(core informers.SharedInformerFactory, switches ovs.Clien
 	return nil
 }
 
-// gatewayNamespaces tell Services which external gateways pods are routed to; nil where
-// there are none, whatever an earlier configuration has left behind.
+// gatewayNamespaces returns the informer from which Services learn which external gateways pods are
+// routed to, or nil if there are none, whatever an earlier configuration has left behind.
 func gatewayNamespaces(cfg config.Config, core informers.SharedInformerFactory) coreinformers.NamespaceInformer {
 	if !cfg.Features.MultiExternalGateway {
 		return nil
@@ -76,7 +76,7 @@ func gatewayNamespaces(cfg config.Config, core informers.SharedInformerFactory) 
 	return core.Core().V1().Namespaces()
 }
 
-// serviceConfig is the part of the configuration that Services need.
+// serviceConfig returns the part of the configuration that Services need.
 func serviceConfig(cfg config.Config) service.Config {
 	c := service.Config{
 		Cluster:   cfg.Default.ClusterPrefixes(),
@@ -92,8 +92,8 @@ func serviceConfig(cfg config.Config) service.Config {
 	return c
 }
 
-// hostPorts are the ports that nodes serve themselves: those of every cluster, and
-// those that all processes of ovnkube are configured alike to use.
+// hostPorts returns the ports that nodes serve themselves: those of every cluster, and those that
+// are configured identically for all ovnkube processes.
 func hostPorts(cfg config.Config) []service.HostPort {
 	ports := append(slices.Clone(service.DefaultHostPorts), service.HostPort{Protocol: "udp", Port: uint16(cfg.Default.EncapPort)})
 	if port := cfg.Features.NodeHealthCheckPort; port != 0 {
@@ -102,7 +102,7 @@ func hostPorts(cfg config.Config) []service.HostPort {
 	return ports
 }
 
-// reservedAddresses reads which addresses belong to the cluster itself.
+// reservedAddresses returns the snapshot of the addresses that belong to the cluster itself.
 func reservedAddresses(
 	cfg config.Config, core informers.SharedInformerFactory, nodes coreinformers.NodeInformer, ips *egressIPInformers,
 ) (*reservedsnapshot.Addresses, error) {

@@ -29,10 +29,10 @@ import (
 	tracenode "github.com/ovnkube/ovnkube/go-controller/pkg/trace/node"
 )
 
-// selfSigned is how long the certificate of a process lasts, which nobody checks.
+// selfSigned is the lifetime of the process's certificate, which nobody checks.
 const selfSigned = 10 * 365 * 24 * time.Hour
 
-// traces makes the server that answers questions about packets.
+// traces returns the server that answers questions about packets.
 func (n *node) traces(all *nodeinfo.View, pods informers.SharedInformerFactory) (runner, error) {
 	cfg := n.env.Config
 	listener, err := net.Listen("tcp", cfg.Trace.BindAddress)
@@ -70,8 +70,8 @@ func (n *node) traces(all *nodeinfo.View, pods informers.SharedInformerFactory) 
 	return loop(s.serve), nil
 }
 
-// ownCertificate makes a certificate of this process. The proxy of the API server does not check
-// it, as it does not check that of a kubelet without an authority.
+// ownCertificate creates a certificate for this process. The proxy of the API server does not
+// verify it, as it does not verify a kubelet's without a configured CA.
 func ownCertificate(node string) (tls.Certificate, error) {
 	now := time.Now()
 	authority, err := pki.NewAuthority("ovnkube-trace", now, selfSigned)
@@ -85,7 +85,7 @@ func ownCertificate(node string) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}, nil
 }
 
-// logicalTrace follows packets through OVN by its southbound database.
+// logicalTrace returns a function that traces packets through OVN with its southbound database.
 func logicalTrace(d config.Database) func(context.Context, string, string, int) (trace.OVN, error) {
 	db := tracer.Database{Address: d.Remote()}
 	if d.Secure() {
@@ -97,14 +97,14 @@ func logicalTrace(d config.Database) func(context.Context, string, string, int) 
 	}
 }
 
-// externalBridge returns the name of the external bridge of this node, or of the one for
-// external gateways.
+// externalBridge returns the name of this node's external bridge, or of the one for external
+// gateways.
 func (n *node) externalBridge(second bool) (string, error) {
 	obj, err := n.self.Lister().Get(n.name)
 	if err != nil {
 		return "", fmt.Errorf("find the node: %w", err)
 	}
-	node, _ := kube.Node(obj) // what is not valid is not in force
+	node, _ := kube.Node(obj) // invalid annotations are not used
 	id := node.Gateway.InterfaceID
 	if second {
 		id = node.Gateway.External.InterfaceID
@@ -116,7 +116,7 @@ func (n *node) externalBridge(second bool) (string, error) {
 	return bridge, nil
 }
 
-// kernelTrace asks the kernel what it would do with what comes by the management port.
+// kernelTrace asks the kernel what it would do with a packet that comes in by the management port.
 func (n *node) kernelTrace(ctx context.Context, q trace.Question) (trace.Kernel, error) {
 	bridge, err := n.externalBridge(false)
 	if err != nil {
@@ -158,10 +158,10 @@ func (n *node) kernelTrace(ctx context.Context, q trace.Question) (trace.Kernel,
 	return k, nil
 }
 
-// anyMAC stands for the hardware address of the next hop, on which no flow depends.
+// anyMAC stands for the MAC address of the next hop, on which no flow depends.
 const anyMAC = "02:00:00:00:00:01"
 
-// bridgeTrace asks Open vSwitch what it would do with what comes to the external bridge.
+// bridgeTrace asks Open vSwitch what it would do with a packet that enters the external bridge.
 func (n *node) bridgeTrace(ctx context.Context, q trace.Question) (trace.Bridge, error) {
 	bridge, err := n.externalBridge(q.Second)
 	if err != nil {
@@ -189,7 +189,7 @@ func (n *node) bridgeTrace(ctx context.Context, q trace.Question) (trace.Bridge,
 	return trace.ParseBridge(bridge, text, names), err
 }
 
-// bridgeFlow returns a packet in the language of ofproto/trace.
+// bridgeFlow returns a packet in the syntax of ofproto/trace.
 func bridgeFlow(q trace.Question, in, mac string) string {
 	protocol, src, dst := q.Protocol, "nw_src", "nw_dst"
 	if q.Source.Is6() {
