@@ -6,20 +6,19 @@ import (
 	"time"
 )
 
-// pause is how many times the limit a node that timed out gets nothing that another can
-// have, unless it is heard of before.
+// pause is for how many times the limit a node that timed out is given nothing that another node
+// could have, unless it acknowledges something earlier.
 const pause = 12
 
-// PendingAck is something that a node was asked for and has not acknowledged yet.
+// PendingAck is a request to a node that the node has not acknowledged yet.
 type PendingAck struct {
 	Node string
-	// What tells the pending acknowledgements of a node apart. One that says something else is a new one.
+	// What distinguishes the pending acknowledgements of a node. A different What is a new one.
 	What string
 }
 
-// AckTimeouts tells which nodes do not acknowledge in time what they are given, although
-// they can be reached: the process that should do so does not run, or hangs. It is safe
-// for concurrent use.
+// AckTimeouts tracks which nodes do not acknowledge in time what they are given, although they are
+// reachable: the responsible process is not running, or hangs. It is safe for concurrent use.
 type AckTimeouts struct {
 	limit time.Duration
 	now   func() time.Time
@@ -29,13 +28,13 @@ type AckTimeouts struct {
 	timedOut map[string]time.Time                // by node: until when
 }
 
-// NewAckTimeouts returns AckTimeouts of nodes that take longer than limit; 0 is for ever.
+// NewAckTimeouts returns AckTimeouts with a limit after which a node times out; 0 means never.
 func NewAckTimeouts(limit time.Duration) *AckTimeouts {
 	return &AckTimeouts{limit: limit, now: time.Now, pending: map[string]map[PendingAck]time.Time{}, timedOut: map[string]time.Time{}}
 }
 
-// SetPending says all that is pending for an object. It returns the nodes that have timed out with
-// that, and when to ask again; 0 where there is no need.
+// SetPending sets everything that is pending for an object. It returns the nodes that have now
+// timed out, and when to call it again; 0 if there is no need.
 func (l *AckTimeouts) SetPending(object string, acks []PendingAck) (timedOut []string, again time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,14 +65,15 @@ func (l *AckTimeouts) SetPending(object string, acks []PendingAck) (timedOut []s
 	return slices.Compact(timedOut), again
 }
 
-// check notes that a node has timed out, and returns whether that is new; mu is held.
+// check records that a node has timed out, and returns whether that is new; mu is held.
 func (l *AckTimeouts) check(node string, now time.Time) bool {
 	until, was := l.timedOut[node]
 	l.timedOut[node] = now.Add(pause * l.limit)
 	return !was || !now.Before(until)
 }
 
-// Acknowledged says that a node has acknowledged something; it returns whether it had timed out.
+// Acknowledged records that a node has acknowledged something; it returns whether the node had
+// timed out.
 func (l *AckTimeouts) Acknowledged(node string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,10 +82,10 @@ func (l *AckTimeouts) Acknowledged(node string) bool {
 	return was && l.now().Before(until)
 }
 
-// TimedOut reports whether a node is given only what no other can have.
+// TimedOut reports whether a node is only given what no other node can have.
 func (l *AckTimeouts) TimedOut(node string) bool { return l.Pause(node) > 0 }
 
-// Pause returns how much longer that is so; 0 for a node that has not timed out.
+// Pause returns how much longer TimedOut will be true; 0 for a node that has not timed out.
 func (l *AckTimeouts) Pause(node string) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestLapses: a node times out when it has pending one and the same thing for the whole limit, and
-// is given something again when it is heard of, or after a while.
+// TestLapses: a node times out if the same acknowledgement is pending for the whole limit, and is
+// given something again when it acknowledges anything, or after a while.
 func TestLapses(t *testing.T) {
 	now := time.Unix(0, 0)
 	l := NewAckTimeouts(5 * time.Second)
@@ -23,9 +23,9 @@ func TestLapses(t *testing.T) {
 	owe(0, nil, 5*time.Second, take)
 	owe(4*time.Second, nil, time.Second, take, other)
 	owe(time.Second, []string{"worker"}, 4*time.Second, take, other)
-	owe(time.Second, nil, 3*time.Second, take, other) // said once
+	owe(time.Second, nil, 3*time.Second, take, other) // reported only once
 	owe(time.Second, nil, 5*time.Second, PendingAck{"worker2", "take 172.18.0.55"})
-	owe(4*time.Second, nil, 5*time.Second, take) // it was not pending meanwhile
+	owe(4*time.Second, nil, 5*time.Second, take) // it was not pending in between
 	if !l.TimedOut("worker") || l.TimedOut("worker2") {
 		t.Errorf("worker %v, worker2 %v", l.TimedOut("worker"), l.TimedOut("worker2"))
 	}
@@ -36,11 +36,11 @@ func TestLapses(t *testing.T) {
 	if now = now.Add(l.Pause("worker")); l.TimedOut("worker") {
 		t.Error("a node is given nothing for ever")
 	}
-	owe(0, []string{"worker"}, 5*time.Second, take) // it still owes that
+	owe(0, []string{"worker"}, 5*time.Second, take) // still not acknowledged
 	owe(0, nil, 0)
 }
 
-// TestLapsesForEver: without a limit nobody times out.
+// TestLapsesForEver: without a limit no node times out.
 func TestLapsesForEver(t *testing.T) {
 	l := NewAckTimeouts(0)
 	for range 2 {

@@ -9,17 +9,17 @@ import (
 	"syscall"
 )
 
-// DiscardPort is the TCP port that Discard knocks at. Nothing needs to listen
-// there: a refusal proves as well as an answer that the node's stack is alive.
+// DiscardPort is the TCP port that Discard connects to. Nothing needs to listen there: a refused
+// connection proves as well as an answer that the node's network stack is alive.
 const DiscardPort = 9
 
 // Discard is the Prober that opens a TCP connection to DiscardPort.
 type Discard struct {
-	// Port replaces DiscardPort where it is not 0.
+	// Port replaces DiscardPort if it is not 0.
 	Port uint16
 }
 
-// faults are errors of our own side: no probe has left.
+// faults are errors on our own side: no probe was sent.
 var faults = []error{
 	syscall.ENETUNREACH, syscall.EADDRNOTAVAIL, syscall.EMFILE, syscall.ENFILE,
 	syscall.ENOBUFS, syscall.ENOMEM, syscall.EPERM, syscall.EACCES, syscall.EAFNOSUPPORT,

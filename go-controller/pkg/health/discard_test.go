@@ -11,14 +11,14 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
 
-// TestDiscard probes addresses of a network namespace of its own: nobody listens,
-// somebody listens, nobody is there, and there is no way.
+// TestDiscard probes addresses in a network namespace of its own: a port on which nobody listens,
+// one on which somebody listens, an address that does not answer, and one without a route.
 func TestDiscard(t *testing.T) {
 	ns := netnstest.New(t)
 	ns.Veth("there", "peer")
 	ns.Run("ip", "addr", "add", "192.0.2.1/24", "dev", "there")
-	// On the loopback, whose carrier is there at once: without one an IPv6 address
-	// is not reachable yet.
+	// On the loopback, which has a carrier immediately: without one an IPv6 address is not
+	// reachable yet.
 	ns.Run("ip", "-6", "addr", "add", "2001:db8::1/128", "dev", "lo")
 	// A neighbour that never answers: packets leave and nothing comes back.
 	ns.Run("ip", "neigh", "add", "192.0.2.9", "lladdr", "02:00:00:00:00:09", "dev", "there")

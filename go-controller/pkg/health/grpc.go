@@ -16,13 +16,13 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// reconnect bounds how long a session that broke waits before it is tried again:
-// less than a node may be silent.
+// reconnect is the maximum delay before a broken session is reconnected: less than a node may be
+// silent.
 const reconnect = 200 * time.Millisecond
 
-// GRPC is the Prober that asks the health service of the nodes, over one session
-// an address that stays. A session that breaks is made anew; it is silence, not
-// the break, that makes a node dead. It is safe for concurrent use.
+// GRPC is the Prober that uses the health service of the nodes, over one persistent session per
+// address. A broken session is reconnected; it is silence, not the broken session, that makes a
+// node dead. It is safe for concurrent use.
 type GRPC struct {
 	port uint16
 	tls  *tls.Config
@@ -31,7 +31,7 @@ type GRPC struct {
 	sessions map[netip.Addr]*grpc.ClientConn
 }
 
-// NewGRPC returns a prober of a port; with t it speaks TLS.
+// NewGRPC returns a prober of a port; if t is not nil it uses TLS.
 func NewGRPC(port uint16, t *tls.Config) *GRPC {
 	return &GRPC{port: port, tls: t, sessions: map[netip.Addr]*grpc.ClientConn{}}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
-// node runs a health server on a port until stop.
+// node runs a health server on a port until stop is called.
 func node(t *testing.T, port int, check func(context.Context) error) (listening int, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -34,8 +34,8 @@ func node(t *testing.T, port int, check func(context.Context) error) (listening 
 	}
 }
 
-// TestGRPC: a node answers while its parts are alive; a session that was bounced
-// comes back by itself, within the time a node may be silent.
+// TestGRPC: a node answers while its components are alive; a session that was cut reconnects by
+// itself, within the time that a node may be silent.
 func TestGRPC(t *testing.T) {
 	var broken atomic.Bool
 	check := func(context.Context) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 )
 
-// observed notes what a tracker tells to who measures.
+// observed records what a tracker reports to its observer.
 type observed struct {
 	mu      sync.Mutex
 	probes  map[string]int
@@ -35,7 +35,7 @@ func (o *observed) Changed(node string, reach place.Reach, answered time.Time) {
 	}
 }
 
-// take returns what was told since the last time.
+// take returns what was reported since the last call.
 func (o *observed) take() (probes map[string]int, changes []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -44,8 +44,8 @@ func (o *observed) take() (probes map[string]int, changes []string) {
 	return probes, changes
 }
 
-// TestObserver: who measures hears of each probe, and when a node answered last before it
-// was found dead.
+// TestObserver: the observer gets each probe, and when a node last answered before it was found
+// dead.
 func TestObserver(t *testing.T) {
 	w := newWorld(v4)
 	w.rtt = 20 * time.Millisecond
@@ -67,7 +67,7 @@ func TestObserver(t *testing.T) {
 		w.set(w.alive, v4, false)
 		pass(3 * timeout)
 		probes, changes = o.take()
-		// Probed four times a second: the first tick after a second of silence.
+		// Probed four times per second: this is the first tick after a second of silence.
 		if want := []string{"n1 dead 1.23s"}; probes["1s false true"] == 0 || !slices.Equal(changes, want) {
 			t.Errorf("probes %v, changes %v; want silent ones, and %v", probes, changes, want)
 		}

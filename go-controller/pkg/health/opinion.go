@@ -8,25 +8,26 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
-// witnesses bounds how many others are asked whether we are cut off.
+// witnesses is how many addresses other than the node's are probed to find out whether this host is
+// cut off.
 const witnesses = 8
 
-// Opinion tells from the network of the hosts, below the cluster's own, whether a
-// node is dead. A node is where its host is silent while somebody else out there is
-// not: then the way out of this host works.
+// Opinion uses the hosts' network, on which the cluster network runs, to decide whether a node is
+// dead. It is if its host is silent while another address answers, because then this host's own
+// network works.
 type Opinion struct {
-	// Probers ask an address of a host, each in its way; one answer is enough.
+	// Probers probe an address of a host, each in its own way; one answer is enough.
 	Probers []Prober
-	// Hosts returns the addresses of the host of each node but the own one.
+	// Hosts returns the addresses of the host of each node except the own one.
 	Hosts func() map[string][]netip.Addr
-	// NextHops returns where packets of this host go first.
+	// NextHops returns this host's default gateways.
 	NextHops func() []netip.Addr
-	// Lost reports whether Kubernetes has given a node up, since nothing was heard of
-	// its kubelet for long.
+	// Lost reports whether Kubernetes has given up on a node, because its kubelet has not been
+	// heard from for long.
 	Lost func(node string) bool
 }
 
-// Dead reports whether a node is dead; false where that cannot be told before ctx ends.
+// Dead reports whether a node is dead; false if that cannot be decided before ctx ends.
 func (o Opinion) Dead(ctx context.Context, node string) bool {
 	hosts := o.Hosts()
 	if len(hosts[node]) == 0 {
@@ -40,8 +41,8 @@ func (o Opinion) Dead(ctx context.Context, node string) bool {
 			others = append(others, addrs...)
 		}
 	}
-	// Both are asked at the same time, and for the whole of it: the node's silence
-	// counts only where it lasts longer than it took others to answer.
+	// Both are probed at the same time, and until one side decides: the node's silence counts only
+	// if it lasts longer than it took others to answer.
 	alive, heard := o.any(ctx, hosts[node]), o.any(ctx, others)
 	answered := false
 	for {
@@ -68,8 +69,8 @@ func (o Opinion) Dead(ctx context.Context, node string) bool {
 	}
 }
 
-// any reports whether any of the addresses answers; once all have been silent, or one
-// has answered.
+// any returns whether any of the addresses answers, as soon as one has answered or all have been
+// silent.
 func (o Opinion) any(ctx context.Context, addrs []netip.Addr) <-chan bool {
 	asked := len(addrs) * len(o.Probers)
 	results, result := make(chan bool, asked), make(chan bool, 1)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestOpinion asks about n1 from a host that hears some of the others.
+// TestOpinion asks about n1 on a host that hears some of the others.
 func TestOpinion(t *testing.T) {
 	hop, n1, n2 := netip.MustParseAddr("172.18.0.1"), netip.MustParseAddr("172.18.0.3"), netip.MustParseAddr("172.18.0.4")
 	for what, c := range map[string]struct {
@@ -29,7 +29,7 @@ func TestOpinion(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(c.hears...)
 				w.rtt = time.Millisecond
-				deaf := newWorld() // a port that is filtered
+				deaf := newWorld() // a filtered port
 				o := Opinion{
 					Probers:  []Prober{deaf, w},
 					Hosts:    func() map[string][]netip.Addr { return map[string][]netip.Addr{"n1": {n1}, "n2": {n2}} },

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Who chooses among nodes waits for those that are there first, but not for long, and not
-// for those that come later.
+// TestProbed: Probed waits for the first targets, but not for long, and not for those that are
+// added later.
 func TestProbed(t *testing.T) {
 	for name, test := range map[string]struct {
 		total, rtt time.Duration

@@ -14,34 +14,33 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 )
 
-// probesPerTimeout is how often a node is asked within the total timeout.
+// probesPerTimeout is how often a node is probed within the total timeout.
 const probesPerTimeout = 4
 
-// together is within how many timeouts nodes that fall silent one after the other may
-// do so for one reason.
+// together is within how many timeouts nodes that fall silent one after the other may do so for the
+// same reason.
 const together = 30
 
-// firstAnswers bounds how long Probed waits, however long nodes may be silent.
+// firstAnswers is how long Probed waits at most, however long nodes may be silent.
 const firstAnswers = time.Second
 
-// ErrFault is wrapped by errors that say nothing about the node: the probe could
-// not be sent. They neither prove nor disprove that it is alive.
+// ErrFault is wrapped by errors that say nothing about the node because the probe could not be
+// sent. They neither prove nor disprove that it is alive.
 var ErrFault = errors.New("probe not sent")
 
-// Prober asks a node once.
+// Prober probes a node once.
 type Prober interface {
-	// Probe returns nil when the node answered. It returns when ctx is done at
-	// the latest, and is called concurrently.
+	// Probe returns nil if the node answered. It returns when ctx is done at the latest, and is
+	// called concurrently.
 	Probe(ctx context.Context, node string, addr netip.Addr) error
 }
 
-// Observer is told what a Tracker sees, to measure it. It must not block.
+// Observer observes a Tracker for metrics. It must not block.
 type Observer interface {
-	// Probed tells how a probe ended; sent is false where it could not be sent.
+	// Probed reports the result of a probe; sent is false if it could not be sent.
 	Probed(took time.Duration, answered, sent bool)
-	// Changed tells the new state of a node and when it answered last, the zero time
-	// for never. It is called before subscribers are. A node that is no target any more
-	// is Unknown.
+	// Changed reports the new state of a node and when it last answered, the zero time for never.
+	// It is called before the subscribers. A node that is no longer a target is Unknown.
 	Changed(node string, reach place.Reach, answered time.Time)
 }
 
@@ -51,19 +50,19 @@ type Tracker struct {
 	timeout time.Duration
 
 	mu      sync.Mutex
-	ctx     context.Context // of Run; nil before it
+	ctx     context.Context // of Run; nil before
 	wg      sync.WaitGroup
 	targets map[string]*target
 	subs    []func(node string)
 	own     string
 	confirm func(ctx context.Context, node string) bool
-	watcher Observer // nil: nobody measures
+	watcher Observer // nil: no metrics
 
-	first   map[string]struct{} // the first targets, as far as nothing is known of them yet; nil before SetTargets
-	heardOf chan struct{}       // closed when there are none left, or have had time enough
+	first   map[string]struct{} // the first targets of which nothing is known yet; nil before SetTargets
+	heardOf chan struct{}       // closed when none are left, or after firstAnswers
 }
 
-// target is a node that is probed; a change of its addresses makes a new one.
+// target is a node that is probed; a change of its addresses makes a new target.
 type target struct {
 	node   string
 	addrs  []netip.Addr
@@ -73,46 +72,44 @@ type target struct {
 	reach  place.Reach
 	answer time.Time // the last one
 	took   time.Duration
-	steady time.Time // since when it has answered without a break
-	asking bool      // for a second opinion
+	steady time.Time // start of the current period of answers without a gap
+	asking bool      // waiting for a second opinion
 }
 
-// NewTracker returns a tracker that probes with p. totalTimeout is how long a
-// node may be silent; 0 means that nodes are assumed to be reachable and none is
-// probed.
+// NewTracker returns a tracker that probes with p. totalTimeout is how long a node may be silent; 0
+// means that nodes are assumed to be reachable and none is probed.
 func NewTracker(p Prober, totalTimeout time.Duration) *Tracker {
 	return &Tracker{prober: p, timeout: totalTimeout, targets: map[string]*target{}, heardOf: make(chan struct{})}
 }
 
-// SecondOpinion names the node that this process runs on, which is no witness: it
-// hears itself, also while it is cut off. And it adds a function that tells whether a
-// node is known to be dead from elsewhere than the answers to probes. It is asked
-// where more than half of the nodes that were not dead are silent at once, since that
-// is more likely to be on our side; without it, nothing is concluded then. It must
-// return when ctx is done. It is called before Run.
+// SecondOpinion sets the name of the node on which this process runs, which does not count as a
+// witness because it always hears itself, even while it is cut off. And it sets a function that
+// reports whether a node is known to be dead from another source than probes. It is called if more
+// than half of the nodes that were not dead are silent at once, since the cause is more likely on
+// our side; without the function, nothing is concluded then. The function must return when ctx is
+// done. SecondOpinion must be called before Run.
 func (t *Tracker) SecondOpinion(own string, confirm func(ctx context.Context, node string) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.own, t.confirm = own, confirm
 }
 
-// Subscribe adds a function that is called after the state of a node has
-// changed, and after a node became or ceased to be a target. It must not block.
-// It is called before Run.
+// Subscribe adds a function that is called after the state of a node has changed, and after a node
+// became or ceased to be a target. It must not block. Subscribe must be called before Run.
 func (t *Tracker) Subscribe(f func(node string)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.subs = append(t.subs, f)
 }
 
-// Observe adds who measures. It is called before Run.
+// Observe sets the observer. It must be called before Run.
 func (t *Tracker) Observe(o Observer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.watcher = o
 }
 
-// Each calls f with each target, its state, and how long its last answer took; 0 for none
+// Each calls f with each target, its state, and how long its last answer took; 0 if there was none
 // yet.
 func (t *Tracker) Each(f func(node string, reach place.Reach, answer time.Duration)) {
 	type state struct {
@@ -130,7 +127,7 @@ func (t *Tracker) Each(f func(node string, reach place.Reach, answer time.Durati
 	}
 }
 
-// Reach returns what is known of a node; Unknown for one that is no target.
+// Reach returns the state of a node; Unknown if it is not a target.
 func (t *Tracker) Reach(node string) place.Reach {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -140,12 +137,12 @@ func (t *Tracker) Reach(node string) place.Reach {
 	return place.Unknown
 }
 
-// Probed is closed once each of the nodes that there are first has answered, or has been
-// silent for a while: whoever chooses among nodes before that chooses among those that
-// happened to answer first, and gives them everything.
+// Probed is closed once each of the first targets has answered, or has been silent for a while:
+// whoever chooses among nodes earlier only has those that happened to answer first, and gives them
+// everything.
 func (t *Tracker) Probed() <-chan struct{} { return t.heardOf }
 
-// awaitFirst begins to wait for answers of the first targets; t.mu is held.
+// awaitFirst starts to wait for answers of the first targets; t.mu is held.
 func (t *Tracker) awaitFirst() {
 	if t.first != nil {
 		return
@@ -165,8 +162,7 @@ func (t *Tracker) awaitFirst() {
 	})
 }
 
-// known notes that something is known of a node, or that it is no target any more; t.mu
-// is held.
+// known records that the state of a node is known, or that it is no longer a target; t.mu is held.
 func (t *Tracker) known(node string) {
 	delete(t.first, node)
 	if t.first == nil || len(t.first) > 0 {
@@ -182,8 +178,8 @@ func (t *Tracker) known(node string) {
 // Healthy reports whether a node is known to be reachable.
 func (t *Tracker) Healthy(node string) bool { return t.Reach(node) == place.Alive }
 
-// SetTargets replaces the nodes that are probed, with their addresses. A node
-// that is known already keeps its state; a node without addresses is no target.
+// SetTargets replaces the nodes that are probed, with their addresses. A known node keeps its
+// state; a node without addresses is not a target.
 func (t *Tracker) SetTargets(targets map[string][]netip.Addr) {
 	var changed []string
 	t.mu.Lock()
@@ -235,13 +231,13 @@ func (t *Tracker) Run(ctx context.Context) error {
 	t.mu.Unlock()
 	<-ctx.Done()
 	t.mu.Lock()
-	t.ctx = nil // no target starts any more
+	t.ctx = nil // no more targets are started
 	t.mu.Unlock()
 	t.wg.Wait()
 	return nil
 }
 
-// start begins to probe a target; t.mu is held.
+// start starts to probe a target; t.mu is held.
 func (t *Tracker) start(tg *target) {
 	if t.ctx == nil || t.timeout == 0 {
 		return
@@ -266,8 +262,8 @@ func (t *Tracker) watch(ctx context.Context, tg *target) {
 	interval := max(t.timeout/probesPerTimeout, time.Millisecond)
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	// Buffered for every attempt that may be under way, so that none is left
-	// behind blocked when the watch ends.
+	// Buffered for every attempt that may be in flight, so that none stays blocked when the watch
+	// ends.
 	answers := make(chan error, 2*probesPerTimeout)
 	var attempts sync.WaitGroup
 	defer attempts.Wait()
@@ -285,7 +281,7 @@ func (t *Tracker) watch(ctx context.Context, tg *target) {
 		}()
 	}
 
-	heard := time.Now() // since when the node has been silent while we listened
+	heard := time.Now() // start of the node's silence while we listened
 	tick := heard
 	attempt()
 	for {
@@ -305,10 +301,10 @@ func (t *Tracker) watch(ctx context.Context, tg *target) {
 		case <-ticker.C:
 			now := time.Now()
 			if now.Sub(tick) > 2*interval {
-				heard = now // we stood still ourselves
+				heard = now // we were suspended ourselves
 			}
 			tick = now
-			// The probe that the timeout's last tick sent has its chance, too.
+			// Give the probe sent at the timeout's last tick a chance, too.
 			if now.Sub(heard) > t.timeout {
 				t.silent(ctx, tg, heard, &attempts)
 			}
@@ -317,7 +313,7 @@ func (t *Tracker) watch(ctx context.Context, tg *target) {
 	}
 }
 
-// probed notes how a probe ended, unless that was because nobody wants to know any more.
+// probed records the result of a probe, unless it was cancelled.
 func (t *Tracker) probed(ctx context.Context, tg *target, took time.Duration, err error) {
 	if ctx.Err() != nil {
 		return
@@ -332,14 +328,14 @@ func (t *Tracker) probed(ctx context.Context, tg *target, took time.Duration, er
 	}
 }
 
-// changed tells who measures of a new state; t.mu is held.
+// changed reports a new state to the observer; t.mu is held.
 func (t *Tracker) changed(node string, reach place.Reach, answered time.Time) {
 	if t.watcher != nil {
 		t.watcher.Changed(node, reach, answered)
 	}
 }
 
-// answered notes that a target answered.
+// answered records that a target answered.
 func (t *Tracker) answered(tg *target, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -349,8 +345,8 @@ func (t *Tracker) answered(tg *target, at time.Time) {
 	tg.answer = at
 }
 
-// silent concludes what it can from the silence of a target for the whole timeout:
-// that it is dead where enough others are heard, or where the second opinion says so.
+// silent draws conclusions from the silence of a target for the whole timeout: it is dead if enough
+// other nodes answer, or if the second opinion confirms it.
 func (t *Tracker) silent(ctx context.Context, tg *target, since time.Time, wg *sync.WaitGroup) {
 	t.mu.Lock()
 	if tg.reach == place.Dead {
@@ -375,11 +371,11 @@ func (t *Tracker) silent(ctx context.Context, tg *target, since time.Time, wg *s
 	}()
 }
 
-// heardFromMost reports whether at least half of the nodes that were not known to be dead
-// for long answered well after one fell silent; the own node does not count. The last
-// answers before everything falls silent at once are an interval apart, and so are the
-// first ones afterwards: who was silent as well has to have answered for the whole
-// timeout again. t.mu is held.
+// heardFromMost reports whether at least half of the nodes, not counting those that have been dead
+// for long, answered well after tg fell silent; the own node does not count. The last answers
+// before everything falls silent at once may be an interval apart, and so may be the first ones
+// afterwards: a node that was silent as well must have answered for the whole timeout again. t.mu
+// is held.
 func (t *Tracker) heardFromMost(tg *target, silent time.Time) bool {
 	all, heard := 0, 0
 	for _, other := range t.targets {
@@ -396,8 +392,7 @@ func (t *Tracker) heardFromMost(tg *target, silent time.Time) bool {
 	return heard > 0 && 2*heard >= all
 }
 
-// askOthers asks for the second opinion. An answer of the target that came meanwhile
-// counts for more.
+// askOthers asks for the second opinion. An answer of the target in the meantime takes precedence.
 func (t *Tracker) askOthers(ctx context.Context, tg *target, since time.Time) {
 	limited, cancel := context.WithTimeout(ctx, t.timeout/2)
 	defer cancel()
@@ -419,9 +414,8 @@ func (t *Tracker) askOthers(ctx context.Context, tg *target, since time.Time) {
 	}
 }
 
-// ask probes all addresses of a node at once. It returns nil on the first
-// answer, an error that wraps ErrFault where no probe could be sent, and another
-// one where the node kept silent.
+// ask probes all addresses of a node at once. It returns nil on the first answer, an error that
+// wraps ErrFault if no probe could be sent, and another one if the node was silent.
 func (t *Tracker) ask(ctx context.Context, tg *target) error {
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
@@ -448,7 +442,7 @@ func (t *Tracker) ask(ctx context.Context, tg *target) error {
 	return fault
 }
 
-// set stores the state of a target, if it still is one, and tells subscribers.
+// set stores the state of a target, if it still is one, and notifies subscribers.
 func (t *Tracker) set(tg *target, reach place.Reach) {
 	t.mu.Lock()
 	old := tg.reach

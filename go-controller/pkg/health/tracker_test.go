@@ -19,12 +19,12 @@ const timeout = time.Second
 var (
 	v4 = netip.MustParseAddr("10.244.1.2")
 	v6 = netip.MustParseAddr("fd00:10:244:2::2")
-	// own is the address of the node the tracker runs on, which answers always.
+	// own is the address of the node on which the tracker runs, which always answers.
 	own = netip.MustParseAddr("10.244.0.2")
 )
 
-// world is a Prober whose answers a test sets. A silent address answers when
-// the probe's context ends.
+// world is a Prober whose answers a test sets. A silent address answers when the probe's context
+// ends.
 type world struct {
 	mu    sync.Mutex
 	alive map[netip.Addr]bool
@@ -76,7 +76,7 @@ func (w *world) Probe(ctx context.Context, node string, addr netip.Addr) error {
 	return ctx.Err()
 }
 
-// changes records what subscribers hear.
+// changes records notifications of subscribers.
 type changes struct {
 	mu    sync.Mutex
 	heard []string
@@ -90,13 +90,13 @@ func (c *changes) take() []string {
 	return h
 }
 
-// bubble runs a test of a tracker under a clock of its own.
+// bubble runs a test of a tracker with a fake clock.
 func bubble(t *testing.T, w *world, total time.Duration, test func(t *testing.T, tr *Tracker, c *changes)) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := NewTracker(w, total)
 		c := &changes{}
 		tr.Subscribe(func(node string) {
-			reach := tr.Reach(node) // a subscriber may ask
+			reach := tr.Reach(node) // a subscriber may call Reach
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			if node != "own" {
@@ -115,7 +115,7 @@ func bubble(t *testing.T, w *world, total time.Duration, test func(t *testing.T,
 	})
 }
 
-// pass lets time go by.
+// pass lets time pass.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
@@ -163,8 +163,8 @@ func TestUnknownUntilFullSilence(t *testing.T) {
 	})
 }
 
-// A node may die at any moment between two probes: it must be seen within the
-// timeout and one interval, and not before the timeout.
+// TestDetectionIsBounded: a node may die at any moment between two probes. Its death must be
+// detected within the timeout plus one interval, and not before the timeout.
 func TestDetectionIsBounded(t *testing.T) {
 	for _, rtt := range []time.Duration{0, 20 * time.Millisecond, 400 * time.Millisecond} {
 		for phase := time.Duration(0); phase < timeout/4; phase += 10 * time.Millisecond {
@@ -232,13 +232,13 @@ func TestFaultsOfOurOwnProveNothing(t *testing.T) {
 		w.set(w.fault, v6, true)
 		pass(10 * timeout)
 		expect(t, tr, c, place.Alive, "n1 unknown", "n1 alive")
-		w.set(w.fault, v6, false) // one family can be asked, and is silent
+		w.set(w.fault, v6, false) // one family can be probed, and is silent
 		pass(2 * timeout)
 		expect(t, tr, c, place.Dead, "n1 dead")
 	})
 }
 
-// A watch that stood still, here because a subscriber did, has not listened.
+// TestStandstillIsNoSilence: a watch that was blocked, here by a subscriber, has not listened.
 func TestStandstillIsNoSilence(t *testing.T) {
 	w := newWorld(v4)
 	bubble(t, w, timeout, func(t *testing.T, tr *Tracker, c *changes) {
@@ -257,8 +257,8 @@ func TestStandstillIsNoSilence(t *testing.T) {
 	})
 }
 
-// If all are silent at once, whatever the phase, it is us who are cut off: a master
-// that is on none of the nodes.
+// TestSilenceOfAllProvesNothing: if all nodes are silent at once, whatever the phase, it is the
+// master that is cut off. This master is not on any of the nodes.
 func TestSilenceOfAllProvesNothing(t *testing.T) {
 	other := netip.MustParseAddr("10.244.2.2")
 	for phase := time.Duration(0); phase < timeout/4; phase += 10 * time.Millisecond {
@@ -276,7 +276,7 @@ func TestSilenceOfAllProvesNothing(t *testing.T) {
 			if !tr.Healthy("n2") {
 				t.Errorf("phase %v: n2 is dead", phase)
 			}
-			// The way is back, and n1 really is not there.
+			// The network is back, and n1 really is gone.
 			w.set(w.alive, other, true)
 			pass(timeout)
 			expect(t, tr, c, place.Alive)
@@ -286,7 +286,7 @@ func TestSilenceOfAllProvesNothing(t *testing.T) {
 	}
 }
 
-// others are three nodes besides the own one.
+// others are three nodes besides the master's own.
 var others = map[string]netip.Addr{"n1": v4, "n2": netip.MustParseAddr("10.244.2.2"), "n3": netip.MustParseAddr("10.244.3.2")}
 
 // opinion is a second opinion that a test sets.
@@ -308,8 +308,7 @@ func (o *opinion) confirm(ctx context.Context, node string) bool {
 	}
 }
 
-// inCluster runs a test with a master on the node "own" of four, at any moment between
-// two probes.
+// inCluster runs a test with a master on the node "own" of four, for all phases between two probes.
 func inCluster(t *testing.T, test func(t *testing.T, w *world, tr *Tracker, o *opinion, reaches func(want place.Reach, nodes ...string))) {
 	for phase := time.Duration(0); phase < timeout/4; phase += 10 * time.Millisecond {
 		w, o := newWorld(slices.Collect(maps.Values(others))...), &opinion{dead: map[string]bool{}, takes: timeout / 4}
@@ -335,8 +334,8 @@ func inCluster(t *testing.T, test func(t *testing.T, w *world, tr *Tracker, o *o
 	}
 }
 
-// The own node hears itself, also while its switch stands still, its tunnels are cut
-// or its uplink is down: that all others are silent then is no news of them.
+// TestOwnNodeIsNoWitness: the own node hears itself even while its switch hangs, its tunnels are
+// cut or its uplink is down: the silence of all others then says nothing about them.
 func TestOwnNodeIsNoWitness(t *testing.T) {
 	inCluster(t, func(_ *testing.T, w *world, _ *Tracker, _ *opinion, reaches func(place.Reach, ...string)) {
 		for range 3 {
@@ -354,8 +353,8 @@ func TestOwnNodeIsNoWitness(t *testing.T) {
 	})
 }
 
-// When the way to all others comes back, they answer one after the other: who is the
-// last is not dead for that, however long all were silent.
+// TestReturnOneByOne: when the network to all others comes back, they answer one after the other:
+// the last one is not dead because of that, however long all were silent.
 func TestReturnOneByOne(t *testing.T) {
 	for _, silence := range []time.Duration{timeout * 7 / 8, timeout * 5 / 4, 4 * timeout} {
 		inCluster(t, func(_ *testing.T, w *world, tr *Tracker, _ *opinion, reaches func(place.Reach, ...string)) {
@@ -378,7 +377,7 @@ func TestReturnOneByOne(t *testing.T) {
 			if len(died) > 0 {
 				t.Errorf("silence of %v: %v passed for dead", silence, died)
 			}
-			// Who does not answer when the others have done so for a while is dead.
+			// A node that does not answer although the others have done so for a while is dead.
 			w.set(w.alive, others["n1"], false)
 			pass(timeout + timeout/4 + time.Millisecond)
 			reaches(place.Dead, "n1")
@@ -386,8 +385,8 @@ func TestReturnOneByOne(t *testing.T) {
 	}
 }
 
-// Nodes that die together are dead within two timeouts where the second opinion
-// agrees: all others, or most of them.
+// TestDeadTogether: nodes that die together are dead within two timeouts if the second opinion
+// agrees, whether it is all others or most of them.
 func TestDeadTogether(t *testing.T) {
 	for _, dead := range [][]string{{"n1", "n2", "n3"}, {"n1", "n3"}} {
 		inCluster(t, func(_ *testing.T, w *world, _ *Tracker, o *opinion, reaches func(place.Reach, ...string)) {
@@ -411,8 +410,8 @@ func TestDeadTogether(t *testing.T) {
 	}
 }
 
-// A master that hears one of three others is more likely to have lost the way to two
-// than these to have died: only the one that is dead elsewhere as well is.
+// TestOneOfManyIsDead: a master that hears one of three others has more likely lost the network to
+// two than seen them die: only the one that the second opinion confirms is dead.
 func TestOneOfManyIsDead(t *testing.T) {
 	inCluster(t, func(_ *testing.T, w *world, _ *Tracker, o *opinion, reaches func(place.Reach, ...string)) {
 		o.mu.Lock()
@@ -423,13 +422,13 @@ func TestOneOfManyIsDead(t *testing.T) {
 		pass(10 * timeout)
 		reaches(place.Dead, "n2")
 		reaches(place.Alive, "n1", "n3", "own")
-		pass(2 * together * timeout) // n2 has fallen silent with n1, however long ago that is
+		pass(2 * together * timeout) // n2 fell silent together with n1, however long ago
 		reaches(place.Alive, "n1", "n3", "own")
 	})
 }
 
-// One node that dies is dead without anybody else's word, also when another one has
-// been for long.
+// TestOneDiesAfterAnother: a single node that dies is dead without a second opinion, also if
+// another one has been dead for long.
 func TestOneDiesAfterAnother(t *testing.T) {
 	inCluster(t, func(_ *testing.T, w *world, _ *Tracker, _ *opinion, reaches func(place.Reach, ...string)) {
 		for _, node := range []string{"n1", "n2"} {
@@ -445,7 +444,8 @@ func TestOneDiesAfterAnother(t *testing.T) {
 	})
 }
 
-// An answer that comes while the second opinion is asked for counts for more.
+// TestAnswerOutweighsTheOpinion: an answer that arrives while the second opinion is being asked
+// takes precedence.
 func TestAnswerOutweighsTheOpinion(t *testing.T) {
 	inCluster(t, func(t *testing.T, w *world, tr *Tracker, o *opinion, reaches func(place.Reach, ...string)) {
 		o.mu.Lock()
@@ -485,7 +485,7 @@ func TestTargetsComeAndGo(t *testing.T) {
 		pass(timeout)
 		c.take()
 
-		// The same again, in another order, changes nothing and asks no more often.
+		// The same targets in another order change nothing and cause no more probes.
 		before := w.count("n1")
 		tr.SetTargets(map[string][]netip.Addr{"own": {own}, "n1": {v6, v4}})
 		pass(timeout)
@@ -494,14 +494,14 @@ func TestTargetsComeAndGo(t *testing.T) {
 		}
 		expect(t, tr, c, place.Alive)
 
-		// Other addresses: the state stays until they have proven otherwise.
+		// Other addresses: the state stays until probes show otherwise.
 		other := netip.MustParseAddr("10.244.9.2")
 		tr.SetTargets(map[string][]netip.Addr{"own": {own}, "n1": {other}})
 		expect(t, tr, c, place.Alive)
 		pass(2 * timeout)
 		expect(t, tr, c, place.Dead, "n1 dead")
 
-		// Gone, or without addresses: not known, and not asked.
+		// Removed, or without addresses: unknown and not probed.
 		tr.SetTargets(map[string][]netip.Addr{"own": {own}, "n1": {}})
 		expect(t, tr, c, place.Unknown, "n1 unknown")
 		before = w.count("n1")

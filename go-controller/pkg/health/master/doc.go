@@ -1,4 +1,4 @@
-// Package master feeds the health tracker: every node with a pod subnet is
-// probed at the addresses of its management port. And it publishes what the tracker
-// knows (package reachability). Caller: pkg/app.
+// Package master sets the targets of the health tracker: every node with a pod subnet is probed at
+// the addresses of its management port. It also publishes what the tracker knows (package
+// reachability). Caller: pkg/app.
 package master

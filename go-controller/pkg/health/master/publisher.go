@@ -18,27 +18,27 @@ import (
 )
 
 const (
-	// look is how often the publisher looks at the tracker.
+	// look is how often the publisher reads the tracker.
 	look = time.Second
-	// fieldManager is whose the published data are.
+	// fieldManager is the field manager of the published data.
 	fieldManager = "ovnkube-master"
 )
 
-// Publisher publishes what a tracker knows in a ConfigMap, for who has no more than the
-// API. What an earlier leader has published stays while it holds.
+// Publisher publishes what a tracker knows in a ConfigMap, for clients that only have access to the
+// API. What an earlier leader has published stays as long as it is true.
 type Publisher struct {
 	kube      kubernetes.Interface
 	namespace string
 	tracker   *health.Tracker
-	// timeout is that of the tracker; at 0 it knows nothing.
+	// timeout is the tracker's; if it is 0 the tracker knows nothing.
 	timeout time.Duration
 	now     func() time.Time
 	queue   *queue.Controller
 
-	// Of the only worker:
+	// Only used by the single worker:
 	began   time.Time
 	samples reachability.Samples
-	// published is what the ConfigMap has; nil until it was read.
+	// published is the content of the ConfigMap; nil until it was read.
 	published *reachability.Report
 }
 
@@ -50,7 +50,7 @@ func NewPublisher(kube kubernetes.Interface, namespace string, tracker *health.T
 	return p
 }
 
-// Run works until ctx is done.
+// Run runs until ctx is done.
 func (p *Publisher) Run(ctx context.Context) error { return p.queue.Run(ctx, 1) }
 
 func (p *Publisher) reconcile(ctx context.Context, key string) error {
@@ -58,7 +58,7 @@ func (p *Publisher) reconcile(ctx context.Context, key string) error {
 	if p.began.IsZero() {
 		p.began = now
 	}
-	// Before that the tracker may not know of a node what the leader before knew.
+	// Earlier the tracker may not know yet what the previous leader knew of a node.
 	if now.Sub(p.began) >= max(reachability.Pause, 2*p.timeout) {
 		if err := p.publish(ctx, facts, now); err != nil {
 			return err
@@ -68,7 +68,7 @@ func (p *Publisher) reconcile(ctx context.Context, key string) error {
 	return nil
 }
 
-// facts are what the tracker knows now.
+// facts returns what the tracker knows now.
 func (p *Publisher) facts() map[string]reachability.Fact {
 	facts := map[string]reachability.Fact{}
 	if p.timeout == 0 {
@@ -105,7 +105,7 @@ func (p *Publisher) publish(ctx context.Context, facts map[string]reachability.F
 	return nil
 }
 
-// read returns what is published; the zero report where that is nothing.
+// read returns what is published, or the zero report if there is nothing.
 func (p *Publisher) read(ctx context.Context) (reachability.Report, error) {
 	object, err := p.kube.CoreV1().ConfigMaps(p.namespace).Get(ctx, reachability.ConfigMap, metav1.GetOptions{})
 	switch {
@@ -115,7 +115,7 @@ func (p *Publisher) read(ctx context.Context) (reachability.Report, error) {
 		return reachability.Report{}, fmt.Errorf("read the reachability of nodes: %w", err)
 	}
 	was, err := reachability.Decode(object.Data[reachability.Key])
-	if err != nil { // it is written anew
+	if err != nil { // it is rewritten
 		klog.InfoS("Cannot read what was published of the reachability of nodes", "configMap", klog.KObj(object), "err", err)
 	}
 	return was, nil

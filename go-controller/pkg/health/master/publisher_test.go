@@ -23,7 +23,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health/reachability"
 )
 
-// answering answers after a while, or, while it is silent, never.
+// answering answers after a delay, or never while it is silent.
 type answering struct {
 	took   time.Duration
 	silent atomic.Bool
@@ -46,7 +46,7 @@ type publishing struct {
 	timeout time.Duration
 }
 
-// lead has a leader publish for a while.
+// lead makes a leader publish for a while.
 func (w *publishing) lead(d time.Duration, during ...func()) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
@@ -74,7 +74,7 @@ func (w *publishing) lead(d time.Duration, during ...func()) {
 	}
 }
 
-// wrote returns how often the ConfigMap was written since the last time.
+// wrote returns how often the ConfigMap was written since the last call.
 func (w *publishing) wrote() (n int) {
 	for _, a := range w.kube.Actions() {
 		switch a.GetVerb() {
@@ -119,8 +119,8 @@ func inBubble(t *testing.T, timeout time.Duration, f func(*publishing)) {
 
 const wellKnown = "n1 Reachable 5, n2 Reachable 5, n3 Reachable 5"
 
-// TestPublish: a leader publishes once, and again what changes; the next one writes nothing
-// that is there already.
+// TestPublish: a leader publishes once, and then changes only; the next leader does not rewrite
+// what is already there.
 func TestPublish(t *testing.T) {
 	inBubble(t, time.Second, func(w *publishing) {
 		w.lead(60*time.Second, func() {
@@ -153,7 +153,7 @@ func TestPublish(t *testing.T) {
 	})
 }
 
-// TestPublishUnprobed: where nothing is probed nothing is said of any node.
+// TestPublishUnprobed: if nothing is probed, nothing is published about any node.
 func TestPublishUnprobed(t *testing.T) {
 	inBubble(t, 0, func(w *publishing) {
 		w.lead(time.Minute, func() {
@@ -164,8 +164,7 @@ func TestPublishUnprobed(t *testing.T) {
 	})
 }
 
-// TestPublishRefused: what cannot be written is written later, and what cannot be read is
-// written anew.
+// TestPublishRefused: a failed write is retried later, and unreadable content is rewritten.
 func TestPublishRefused(t *testing.T) {
 	inBubble(t, time.Second, func(w *publishing) {
 		var refuse atomic.Bool
@@ -178,7 +177,7 @@ func TestPublishRefused(t *testing.T) {
 				t.Errorf("tried %d times in two minutes", n)
 			}
 			refuse.Store(false)
-			<-time.After(time.Minute) // it is tried again every half a minute at least
+			<-time.After(time.Minute) // it is retried at least every half minute
 			synctest.Wait()
 			if got := w.report(); got != wellKnown {
 				t.Errorf("published %q", got)

@@ -26,7 +26,7 @@ type Targets struct {
 	queue   *queue.Controller
 }
 
-// New returns the feeder of tracker. The informer is started by the caller.
+// New returns the Targets of tracker. The informer is started by the caller.
 func New(nodes coreinformers.NodeInformer, tracker *health.Tracker) (*Targets, error) {
 	t := &Targets{nodes: nodes.Lister(), tracker: tracker}
 	t.queue = queue.New("health-targets", t.reconcile)
@@ -45,7 +45,7 @@ func New(nodes coreinformers.NodeInformer, tracker *health.Tracker) (*Targets, e
 	return t, nil
 }
 
-// Run works until ctx is done.
+// Run runs until ctx is done.
 func (t *Targets) Run(ctx context.Context) error { return t.queue.Run(ctx, 1) }
 
 func (t *Targets) reconcile(context.Context, string) error {
@@ -56,7 +56,7 @@ func (t *Targets) reconcile(context.Context, string) error {
 	targets := map[string][]netip.Addr{}
 	for _, n := range nodes {
 		node, err := kube.Node(n)
-		if err != nil { // the rest is decoded; where the subnets are broken there are none
+		if err != nil { // the rest is decoded; with invalid subnets there are none
 			klog.V(2).InfoS("Probing the addresses of a node that can be read", "node", n.Name, "err", err)
 		}
 		targets[node.Name] = node.ManagementAddrs()

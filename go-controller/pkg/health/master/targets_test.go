@@ -18,7 +18,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
-// prober answers at once and notes who was asked where.
+// prober answers immediately and records who was probed at which address.
 type prober struct {
 	mu    sync.Mutex
 	asked map[string]map[netip.Addr]bool

@@ -1,8 +1,8 @@
-// Package node is the node's side of health: a gRPC health service (grpc.health.v1)
-// that says SERVING while the node can carry egress traffic, that is while its
-// ovs-vswitchd and ovn-controller answer.
+// Package node is the node's side of health: a gRPC health service (grpc.health.v1) that reports
+// SERVING while the node can carry egress traffic, that is while its ovs-vswitchd and
+// ovn-controller answer.
 //
-// Caller: pkg/app, where a port is configured; the master asks with health.GRPC.
+// Caller: pkg/app, if a port is configured; the master probes it with health.GRPC.
 package node
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
-// Intervals of the checks. A check that takes longer than its limit has failed.
+// Intervals of the checks. A check that exceeds its time limit has failed.
 const (
 	checkInterval = 200 * time.Millisecond
 	checkLimit    = 150 * time.Millisecond
@@ -31,17 +31,17 @@ const (
 
 // Server answers health probes.
 type Server struct {
-	// Port is the TCP port, on all addresses; 0 for any, which Addr tells.
+	// Port is the TCP port, on all addresses; 0 for any, see the listening argument of Run.
 	Port int
-	// TLS is nil for none.
+	// TLS is the TLS configuration, or nil.
 	TLS *tls.Config
-	// Checks must all return nil for the node to serve. They return when their
-	// context is done at the latest.
+	// Checks must all return nil for the node to be serving. They return when their context is done
+	// at the latest.
 	Checks map[string]func(context.Context) error
 }
 
-// Run serves until ctx is done. listening, where not nil, is called with the
-// address once there is one.
+// Run serves until ctx is done. listening, if not nil, is called with the address once the server
+// listens.
 func (s *Server) Run(ctx context.Context, listening func(net.Addr)) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprintf(":%d", s.Port))
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *Server) Run(ctx context.Context, listening func(net.Addr)) error {
 	return nil
 }
 
-// watch checks until ctx is done.
+// watch runs the checks until ctx is done.
 func (s *Server) watch(ctx context.Context, state *grpchealth.Server) {
 	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()

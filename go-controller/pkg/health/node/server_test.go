@@ -12,8 +12,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// TestChecks: a check that fails or does not come to an end is told within half a
-// second, and so is that all are well again.
+// TestChecks: a check that fails or hangs is reported within half a second, and so is recovery.
 func TestChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fails, hangs atomic.Bool

@@ -11,61 +11,61 @@ import (
 )
 
 const (
-	// ConfigMap is the name of the object that has the report, in the namespace of ovnkube.
+	// ConfigMap is the name of the ConfigMap with the report, in the namespace of ovnkube.
 	ConfigMap = "ovnkube-reachability"
 	// Key is the key of the report in the ConfigMap.
 	Key = "reachability.json"
-	// APIVersion is the version of the schema. Fields may be added to it; what there is
-	// keeps its name and meaning.
+	// APIVersion is the version of the schema. Fields may be added; existing ones keep their names
+	// and meanings.
 	APIVersion = "egress.ovnkube/v1"
 
-	// Pause is the least time between two writes.
+	// Pause is the minimum time between two writes.
 	Pause = 10 * time.Second
-	// Refresh is the longest time between two writes.
+	// Refresh is the maximum time between two writes.
 	Refresh = 5 * time.Minute
 )
 
-// State is what is known of a node.
+// State is the state of a node.
 type State string
 
 // The states.
 const (
 	// Reachable: it answers.
 	Reachable State = "Reachable"
-	// Unreachable: it has been silent for so long that it counts as dead.
+	// Unreachable: it has been silent for so long that it is considered dead.
 	Unreachable State = "Unreachable"
-	// Unknown: it has not answered yet, and not been silent for long enough either.
+	// Unknown: it has neither answered yet nor been silent for long enough.
 	Unknown State = "Unknown"
 )
 
-// states are those of the tracker.
+// states maps the states of the tracker.
 var states = map[place.Reach]State{place.Alive: Reachable, place.Dead: Unreachable, place.Unknown: Unknown}
 
-// Report is what the leading master says of the nodes that it probes.
+// Report is what the leading master publishes about the nodes that it probes.
 type Report struct {
 	APIVersion string `json:"apiVersion"`
 	// AsOf is when it was written.
 	AsOf time.Time `json:"asOf"`
-	// Nodes are those that are probed, by name.
+	// Nodes are the probed nodes, by name.
 	Nodes map[string]Node `json:"nodes"`
 }
 
-// Node is what is said of one node.
+// Node is what is published about one node.
 type Node struct {
 	State State `json:"state"`
-	// Since is when the state was noticed.
+	// Since is when the change to this state was noticed.
 	Since time.Time `json:"since"`
-	// LatencyMilliseconds is the time within which it answers; absent where it does not.
+	// LatencyMilliseconds is the time within which it answers; absent if it does not answer.
 	LatencyMilliseconds int64 `json:"latencyMilliseconds,omitempty"`
 }
 
-// Fact is what the probes say of a node. Latency is 0 where that is not known.
+// Fact is what the probes say about a node. Latency is 0 if it is not known.
 type Fact struct {
 	Reach   place.Reach
 	Latency time.Duration
 }
 
-// Encode returns a report as it is published.
+// Encode returns a report in its published form.
 func (r Report) Encode() (string, error) {
 	r.APIVersion = APIVersion
 	text, err := json.Marshal(r)
@@ -75,7 +75,7 @@ func (r Report) Encode() (string, error) {
 	return string(text), nil
 }
 
-// Decode reads what Encode has written.
+// Decode decodes a report that Encode has encoded.
 func Decode(text string) (Report, error) {
 	var r Report
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
@@ -92,14 +92,14 @@ func Decode(text string) (Report, error) {
 	return r, nil
 }
 
-// Stale reports whether a report is one that nobody keeps up to date.
+// Stale reports whether a report is no longer kept up to date.
 func (r Report) Stale(now time.Time) bool { return now.Sub(r.AsOf) > 2*Refresh }
 
-// Plan returns what is to be published after a report, the zero one where there is none;
-// false where that is to stay.
+// Plan returns the report to publish after a previous one, zero if there is none, or false if the
+// previous one should stay.
 func Plan(was Report, facts map[string]Fact, now time.Time) (Report, bool) {
 	age := now.Sub(was.AsOf)
-	// One from the future is that of a master with another clock.
+	// A report from the future was written by a master with a different clock.
 	due := age < 0 || age >= Refresh
 	if !due && age < Pause {
 		return was, false
@@ -126,12 +126,12 @@ func (n Node) equal(o Node) bool {
 	return n.State == o.State && n.LatencyMilliseconds == o.LatencyMilliseconds && n.Since.Equal(o.Since)
 }
 
-// lower is how many times too high a bound has to be to be lowered: a latency that swings
-// about a step does not change it each time.
+// lower is how many times too high a bound has to be before it is lowered, so that a latency that
+// varies around a step does not change the bound each time.
 const lower = 3
 
-// within returns a bound for a latency, in milliseconds: the one before where that will do,
-// else the next of 1, 2, 5, 10, 20, 50 and so on.
+// within returns an upper bound of a latency, in milliseconds: the previous one if it is good
+// enough, else the next one of 1, 2, 5, 10, 20, 50 and so on.
 func within(latency time.Duration, before int64) int64 {
 	if bound := time.Duration(before) * time.Millisecond; latency <= bound && bound < lower*latency {
 		return before

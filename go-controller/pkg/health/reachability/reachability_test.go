@@ -72,7 +72,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestPlanNodes: nodes that come and go change the report.
+// TestPlanNodes: nodes that are added and removed change the report.
 func TestPlanNodes(t *testing.T) {
 	first, _ := Plan(Report{}, map[string]Fact{"a": alive(ms), "b": alive(ms)}, start)
 	if next, write := Plan(first, map[string]Fact{"a": alive(ms)}, start.Add(Pause)); !write || len(next.Nodes) != 1 {
@@ -94,7 +94,8 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestSamples: one slow answer is no latency, and what was before a silence does not count.
+// TestSamples: one slow answer does not affect the latency, and answers before a silence do not
+// count.
 func TestSamples(t *testing.T) {
 	var s Samples
 	add := func(f Fact) time.Duration { return s.Add(map[string]Fact{"n": f})["n"].Latency }
@@ -126,8 +127,8 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// TestVolume: on 120 nodes whose answers take about as long as a step is, and of which one in
-// a hundred takes a hundred times as long, little more is written than what is refreshed.
+// TestVolume: on 120 nodes whose answers take about as long as a step, with one answer in a hundred
+// taking a hundred times as long, there are hardly more writes than refreshes.
 func TestVolume(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var r Report

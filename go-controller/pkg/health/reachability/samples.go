@@ -7,17 +7,17 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 )
 
-// samples is of how many samples a latency is the median: one answer that took long says
-// nothing.
+// samples is the number of samples whose median is the latency, so that a single slow answer does
+// not matter.
 const samples = 9
 
-// Samples keep the latest latencies of nodes.
+// Samples keeps the latest latencies of nodes.
 type Samples struct {
-	nodes map[string][]time.Duration // the latest last
+	nodes map[string][]time.Duration // the latest is last
 }
 
-// Add takes samples of all nodes that are probed, and returns what they say together with
-// those before. What a node answered before it fell silent is forgotten.
+// Add adds samples of all probed nodes, and returns what they say together with earlier ones. The
+// samples from before a node fell silent are discarded.
 func (s *Samples) Add(latest map[string]Fact) map[string]Fact {
 	nodes, facts := make(map[string][]time.Duration, len(latest)), make(map[string]Fact, len(latest))
 	for name, f := range latest {
