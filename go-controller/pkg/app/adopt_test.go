@@ -26,8 +26,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// reference writes what the documents say another implementation has in the northbound
-// database, for a dual-stack cluster of two nodes in shared gateway mode.
+// reference writes the northbound database of another implementation as documented, for a
+// dual-stack cluster of two nodes in shared gateway mode.
 type reference struct {
 	*ovsdbtest.Server
 	t *testing.T
@@ -102,8 +102,8 @@ func (r reference) pod(n, namespace, name string, subnet, number int) {
 		"set;Logical_Switch_Port;%[2]s_%[3]s;external_ids:namespace=%[2]s;external_ids:pod=true;options:requested-chassis=%[1]s;options:iface-id-ver=%[3]s", n, namespace, name, addresses)
 }
 
-// features writes an EgressIP of pod a, an EgressService of pod b, an external gateway of
-// pod c, and the EgressIP of a pod that is gone.
+// features writes an EgressIP of pod a, an EgressService of pod b, an external gateway of pod c,
+// and the EgressIP of a pod that no longer exists.
 func (r reference) features() {
 	for _, a := range []string{"10.244.0.3", "10.244.0.99"} {
 		r.nbctl("lr-policy-add;ovn_cluster_router;100;ip4.src == %s;reroute;100.64.0.3,100.64.0.4", a)
@@ -125,7 +125,7 @@ func (r reference) services() {
 	r.nbctl("ls-lb-add;ovn-worker;Service_default/web_TCP_node_switch_merged;--;ls-lb-add;ovn-worker2;Service_default/web_TCP_node_switch_merged")
 }
 
-// others writes what is not understood.
+// others writes rows that are not understood.
 func (r reference) others() {
 	r.nbctl("create;Address_Set;name=a123_v4;addresses=10.244.0.3")
 	r.nbctl("pg-add;a456;default_a;default_b")
@@ -140,7 +140,7 @@ func (r reference) others() {
 	r.nbctl("qos-add;ovn-worker;to-lport;1;ip4;rate=1000")
 }
 
-// uuid returns the only row of a table that a condition selects.
+// uuid returns the UUID of the only row of a table that matches a condition.
 func (r reference) uuid(table, condition string) string {
 	r.t.Helper()
 	uuid := r.nbctl("--bare;--columns=_uuid;find;%s;%s", table, condition)
@@ -187,9 +187,9 @@ func (r reference) adopt(act bool) string {
 	return out.String()
 }
 
-// TestAdopt: what the documents say another implementation writes is listed, and nothing
-// changed before that is asked for. What becomes ours keeps its UUID with the first rows
-// that are wanted, what is not wanted any more goes, and what is somebody else's stays.
+// TestAdopt: the rows that another implementation writes according to the documents are listed, and
+// nothing is changed before that is requested. Adopted rows keep their UUIDs when desired rows are
+// first written, rows that are no longer wanted are deleted, and foreign rows stay.
 func TestAdopt(t *testing.T) {
 	r := newReference(t)
 	before, rows := r.Dump(), r.rows()
@@ -232,8 +232,8 @@ func TestAdopt(t *testing.T) {
 	r.alike()
 }
 
-// alike: rows that are ours are understood as what they are when nothing says so. Of the
-// features that have more rows than the documents tell of these are not understood.
+// alike checks that our own rows are recognized if nothing marks them as ours. Rows of features
+// that the documents do not mention are not recognized.
 func (r reference) alike() {
 	r.t.Helper()
 	rows, ids := r.rows(), map[string]string{}
@@ -264,7 +264,7 @@ func (r reference) alike() {
 	}
 }
 
-// goes are the rows that nobody wants in the cluster of the test, or not like that.
+// goes are the rows that are not wanted in the cluster of the test, or not in this form.
 var goes = map[string]bool{
 	"default_gone":                    true,
 	"100 ip4.src == 10.244.0.99":      true,
@@ -273,8 +273,8 @@ var goes = map[string]bool{
 	"Service_default/web_TCP_cluster": true, // ours is in another group
 }
 
-// marked reports whether a row is as it was, but for keys of external_ids by which owners
-// are told.
+// marked reports whether a row is unchanged except for the keys of external_ids that identify
+// owners.
 func marked(before, after nb.Stored) bool {
 	ids := maps.Clone(after.Maps["external_ids"])
 	maps.DeleteFunc(ids, func(key, _ string) bool { return strings.HasPrefix(key, "k8s.ovn.org/") })
@@ -307,8 +307,8 @@ func (r reference) rows() []nb.Stored {
 	return rows
 }
 
-// master writes what a master wants of this cluster: of nodes what it recalls, of the pods
-// a, b and c what their ports say.
+// master writes what a master wants in this cluster: nodes from its recalled state, the pods a, b
+// and c from their ports.
 func (r reference) master(t *testing.T) {
 	t.Helper()
 	client := r.dial()
@@ -351,7 +351,7 @@ func (r reference) master(t *testing.T) {
 		}
 		apply(pod.Owner(key), pod.Rows(pod.Config{}, pod.Pod{Namespace: "default", Name: name, UID: name, Network: of}, nodes[on]))
 	}
-	// What is steered stays as it is.
+	// Rows that steer traffic are unchanged.
 	for _, key := range nb.Objects(w, egressip.Feature) {
 		if rows := w.Rows(egressip.Owner(key)); key == "default/a" {
 			apply(egressip.Owner(key), egressip.StateOf(rows).Rows())

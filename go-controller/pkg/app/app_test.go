@@ -162,7 +162,7 @@ func TestExternalIDs(t *testing.T) {
 	if err != nil || len(ids) != 2 || ids["k8s-api-server"] != "https://[fd00::1]:6443" || ids["ovn-remote"] != "tcp:10.0.0.1:6642,tcp:10.0.0.2:6642" {
 		t.Errorf("externalIDs: %v, %v", ids, err)
 	}
-	// And as a source of the configuration.
+	// Also as a source of the configuration.
 	c, _, err := config.Load(config.Sources{ExternalIDs: func() (map[string]string, error) { return externalIDs(socket) }})
 	if err != nil || c.OVNSouth.Remote() != "tcp:10.0.0.1:6642,tcp:10.0.0.2:6642" || c.Kubernetes.APIServer != "https://[fd00::1]:6443" {
 		t.Errorf("Load: %+v, %v", c, err)

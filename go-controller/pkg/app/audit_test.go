@@ -11,8 +11,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 )
 
-// TestAuditIsWrittenToTheEnd: what was recorded is in the file when a leader has ended, and
-// the next one appends to it.
+// TestAuditIsWrittenToTheEnd: all records are in the file when a leader has ended, and the next
+// leader appends to it.
 func TestAuditIsWrittenToTheEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "egress.log")
 	for _, node := range []string{"n1", "n2"} {
@@ -42,8 +42,7 @@ func TestAuditIsWrittenToTheEnd(t *testing.T) {
 	}
 }
 
-// TestAuditFile: without the option there is no log, and a file that cannot be had is an
-// error.
+// TestAuditFile: without the option there is no log, and a file that cannot be opened is an error.
 func TestAuditFile(t *testing.T) {
 	if sink, err := openAudit(config.Logging{}); sink != nil || err != nil {
 		t.Errorf("without the option: %v, %v", sink, err)

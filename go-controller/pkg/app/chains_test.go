@@ -10,7 +10,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// TestChainsInOrder: of several chains that translate, the first one wins, which is the
+// TestChainsInOrder: of several chains that translate, the first one wins, and their order is the
 // order of precedence of the features.
 func TestChainsInOrder(t *testing.T) {
 	chains := slices.DeleteFunc(chainsOf([]topology.Family{topology.IPv4, topology.IPv6}), func(c host.Chain) bool {

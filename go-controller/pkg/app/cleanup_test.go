@@ -26,7 +26,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// nodeAPI serves one node, and keeps what it is patched with.
+// nodeAPI serves one node, and records its patches.
 type nodeAPI struct {
 	node    *corev1.Node // nil: gone
 	patches []string
@@ -47,9 +47,8 @@ func (a *nodeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(a.node)
 }
 
-// TestCleanHost: of each kind of thing that a node makes, nothing stays, and what is
-// somebody else's does. All of it goes once more without an error, also where the
-// node is gone from the API.
+// TestCleanHost: everything that a node creates is removed, of each kind, and foreign objects stay.
+// Cleanup succeeds a second time, even if the Node no longer exists.
 func TestCleanHost(t *testing.T) {
 	api := &nodeAPI{node: &corev1.Node{
 		TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"},
@@ -63,7 +62,7 @@ func TestCleanHost(t *testing.T) {
 		},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, Reason: network.ReasonReady}}},
 	}}
-	server := httptest.NewServer(api) // reached from outside of the namespace
+	server := httptest.NewServer(api) // reached from outside the namespace
 	defer server.Close()
 	ns := netnstest.New(t, netnstest.PrivateMounts())
 	vs := ns.OVS()

@@ -16,7 +16,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// TestSilentDaemons: a daemon that does not answer, or hangs, is told by name until it does.
+// TestSilentDaemons: a daemon that does not answer, or hangs, is reported by name until it answers.
 func TestSilentDaemons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -55,7 +55,7 @@ func TestSilentDaemons(t *testing.T) {
 	})
 }
 
-// daemon answers at a control socket as one of OVS or OVN does.
+// daemon answers on a control socket like a daemon of OVS or OVN.
 func daemon(t *testing.T, dir, name string) (stop func()) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, name+".pid"), []byte("7\n"), 0o600); err != nil {
@@ -77,7 +77,7 @@ func daemon(t *testing.T, dir, name string) (stop func()) {
 	return func() { _ = l.Close() }
 }
 
-// TestDaemons: a node is healthy where each of the daemons that forward answers.
+// TestDaemons: a node is healthy if each of the daemons needed for forwarding answers.
 func TestDaemons(t *testing.T) {
 	// Not t.TempDir: a socket's path is limited to 107 bytes.
 	dirs := map[string]string{}

@@ -25,10 +25,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// TestOneThatFailsHoldsUpNobody starts a node on a kernel that an earlier run has
-// left, with an object that cannot be planned. The others are written and repaired,
-// what they do not want any more goes, and what the one that fails had stays until it
-// can be planned again.
+// TestOneThatFailsHoldsUpNobody starts a node on a kernel with state of an earlier run, with one
+// object that cannot be planned. The other objects are written and repaired, what they no longer
+// want is deleted, and the state of the failing object stays until it can be planned again.
 func TestOneThatFailsHoldsUpNobody(t *testing.T) {
 	kernel := hostfake.NewKernel(map[string]string{"fine": "old value", "odd": "1", "of nobody": "1"})
 	set := host.NewSet("things", kernel, func(a, b string) bool { return a == b })
@@ -93,13 +92,13 @@ func TestOneThatFailsHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// failing is a driver that cannot be written.
+// failing is a driver whose passes fail.
 type failing struct{ passes int }
 
 func (f *failing) Resync(context.Context) error { f.passes++; return errors.New("cannot be read") }
 func (f *failing) Sweep(context.Context) error  { f.passes++; return errors.New("cannot be read") }
 
-// TestOneKindFails: the other kinds are repaired all the same.
+// TestOneKindFails: a failing kind does not keep other kinds from being repaired.
 func TestOneKindFails(t *testing.T) {
 	a, b := &failing{}, &failing{}
 	d := hostWriters{
@@ -112,7 +111,7 @@ func TestOneKindFails(t *testing.T) {
 	}
 }
 
-// TestReadyNamesWhatFails: one object that fails is told, and the process is ready.
+// TestReadyNamesWhatFails: one failing object is reported, and the process is ready.
 func TestReadyNamesWhatFails(t *testing.T) {
 	c := queue.New("egressip-node", func(_ context.Context, key string) error {
 		if key == "prod" {
@@ -165,8 +164,8 @@ func failing100() []string {
 	return named("failing", all)
 }
 
-// TestClientGo: what client-go's own goroutines recover from does not end the
-// process, and is counted.
+// TestClientGo: a panic that client-go's own goroutines recover from does not end the process, and
+// is counted.
 func TestClientGo(t *testing.T) {
 	recoverClientGo()
 	recoverClientGo()
@@ -180,7 +179,7 @@ func TestClientGo(t *testing.T) {
 	}
 }
 
-// looking is a driver that tells when it looks at the host, and fails at first.
+// looking is a driver that reports when it reads the host, and fails at first.
 type looking struct {
 	looked chan string
 	name   string
@@ -197,8 +196,8 @@ func (l *looking) Resync(context.Context) error {
 
 func (l *looking) Sweep(ctx context.Context) error { return l.Resync(ctx) }
 
-// TestRepairedAtOnce: what others delete is not left to the next comparison, and a
-// repair that fails is made again.
+// TestRepairedAtOnce: what others delete is repaired before the next resync, and a failed repair is
+// retried.
 func TestRepairedAtOnce(t *testing.T) {
 	ns := netnstest.New(t)
 	ns.Veth("eth0", "wire")

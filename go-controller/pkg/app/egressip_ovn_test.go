@@ -23,8 +23,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// tracing is a control plane of OVN with three nodes, as the planners of the base
-// network make them: b and c may hold egress addresses. Pod web is on a and on b.
+// tracing is a control plane of OVN with three nodes, as the planners of the base network create
+// them: b and c may hold egress addresses. Pod web runs on a and on b.
 type tracing struct {
 	t      *testing.T
 	ovn    *ovntrace.OVN
@@ -119,8 +119,7 @@ func nodeAddrs(nodes []topology.Node) []netip.Addr {
 	return addrs
 }
 
-// noReroute writes the shared policies, with these pods of EgressIPs and of
-// EgressServices.
+// noReroute writes the shared policies for these pods of EgressIPs and of EgressServices.
 func (l *tracing) noReroute(ip, service []netip.Addr) {
 	l.t.Helper()
 	n := noreroute.Network{Cluster: prefixesOf("10.244.0.0/16", "fd00:10:244::/48"), Join: prefixesOf("100.64.0.0/16", "fd98::/64"), NodeLocal: labNodeLocal}
@@ -133,8 +132,8 @@ func (l *tracing) noReroute(ip, service []netip.Addr) {
 	l.apply(noreroute.PolicyOwner, noreroute.PolicyRows(n))
 }
 
-// serve makes an EgressIP with these addresses have the pods on a and b, at rest,
-// and returns its decision.
+// serve makes an EgressIP with these addresses select the pods on a and b, in its final state, and
+// returns its decision.
 func (l *tracing) serve(ips ...v1.Address) egressip.Decision {
 	l.t.Helper()
 	e := &v1.EgressIP{}
@@ -160,11 +159,11 @@ func (l *tracing) serve(ips ...v1.Address) egressip.Decision {
 	return d
 }
 
-// wayOut finds what a trace does to a packet that leaves.
+// wayOut finds what happens to a leaving packet in a trace.
 var wayOut = regexp.MustCompile(`ct_snat\(ip[46]\.src=([0-9a-f.:]+)\)|output\("([^"]+)"\)|pkt\.mark = (1008)`)
 
-// send returns where a packet of the pod on the i-th node comes out, and with what
-// address and mark: "172.18.0.33 breth0_b".
+// send returns where a packet of the pod on the i-th node comes out, and with which address and
+// mark: "172.18.0.33 breth0_b".
 func (l *tracing) send(i int, dst string) string {
 	l.t.Helper()
 	to, n := netip.MustParseAddr(dst), l.nodes[i]
@@ -191,9 +190,9 @@ func (l *tracing) expect(i int, dst string, want ...string) {
 	}
 }
 
-// TestEgressIPOnOVN asks OVN where packets go: to the egress nodes and there to the
-// egress address; within the cluster and to nodes as without an EgressIP; and where
-// an EgressService has the pod, to its host.
+// TestEgressIPOnOVN asks OVN where packets go: to the egress nodes, where they get the egress
+// address; within the cluster and to nodes as without an EgressIP; and to the host of an
+// EgressService if it has the pod.
 func TestEgressIPOnOVN(t *testing.T) {
 	for _, mode := range []topology.GatewayMode{topology.GatewayShared, topology.GatewayLocal} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -224,14 +223,14 @@ func TestEgressIPOnOVN(t *testing.T) {
 				l.expect(i, "10.244.2.3", "web-c")
 				l.expect(i, "fd00:10:244:3::3", "web-c")
 				l.expect(i, "10.244.2.2", "k8s-c")
-				// The own node by the management port, another one marked.
+				// To the own node by the management port, to another one marked.
 				l.expect(i, "172.18.0."+fmt.Sprint(i+2), "k8s-"+l.nodes[i].Name)
 				l.expect(i, "172.18.0.4", egressNodeOrMarked(i, at, marked(i, topology.IPv4))...)
 				l.expect(i, "172.19.0.4", egressNodeOrMarked(i, at, marked(i, topology.IPv4))...)
 			}
 			l.expect(2, "8.8.8.8", out(2, topology.IPv4))
 
-			// The host of an EgressService wins.
+			// The host of an EgressService takes precedence.
 			host := l.nodes[2]
 			s := egressservice.Service{Key: "prod/svc", Endpoints: []egressservice.Endpoint{{Addr: webAddrs(0)[0]}}}
 			l.apply(egressservice.Owner(s.Key), egressservice.MasterRows(s, egressservice.Decision{Host: host.Name, NextHops: host.ManagementAddrs()}))
@@ -239,8 +238,8 @@ func TestEgressIPOnOVN(t *testing.T) {
 			l.expect(1, "8.8.8.8", both...)
 			l.apply(egressservice.Owner(s.Key), nil)
 
-			// An address of IPv4 alone leaves IPv6 alone; on a secondary network the
-			// management port of the egress node is the way.
+			// An IPv4 address does not affect IPv6; for a secondary network packets leave by the
+			// management port of the egress node.
 			d = l.serve("172.19.0.33")
 			for i := range 2 {
 				l.expect(i, "8.8.8.8", "k8s-"+d.Placements[0].Node)
@@ -250,9 +249,9 @@ func TestEgressIPOnOVN(t *testing.T) {
 	}
 }
 
-// egressNodeOrMarked is what becomes of a packet to another node: it is marked, so
-// that the bridge gives it its node's address, whatever the gateway router, which
-// does not see the mark, made of it.
+// egressNodeOrMarked returns what may happen to a packet to another node: it is marked, so that the
+// bridge gives it its node's address, whatever the gateway router, which does not see the mark, has
+// done with it.
 func egressNodeOrMarked(i int, at map[netip.Addr]string, marked string) []string {
 	want := []string{marked}
 	for ip, node := range at {

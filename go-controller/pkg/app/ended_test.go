@@ -19,13 +19,14 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// TestEndedWhileDown: the connections of pods that an EgressService or an EgressIP on a
-// secondary network does not select any more when a node starts again end, and no others.
+// TestEndedWhileDown: connections of pods that an EgressService, or an EgressIP on a secondary
+// network, no longer selects when a node restarts are deleted, and no others.
 func TestEndedWhileDown(t *testing.T) {
 	ns := netnstest.New(t)
 	ns.Veth("eth1", "x-eth1")
 	a := netip.MustParseAddr
-	// By family: a pod that stays, one that has gone, one of the EgressIP, and one that is not ours.
+	// By family: a pod that is still selected, one that is not, one of the EgressIP, and one that
+	// is not ours.
 	families := [][4]netip.Addr{
 		{a("10.244.1.3"), a("10.244.1.4"), a("10.244.1.5"), a("10.244.1.6")},
 		{a("fd00:10:244:2::3"), a("fd00:10:244:2::4"), a("fd00:10:244:2::5"), a("fd00:10:244:2::6")},
@@ -94,13 +95,13 @@ func TestEndedWhileDown(t *testing.T) {
 	if got := connected(t); !slices.Equal(got, want) {
 		t.Errorf("connections of %v are left, want %v", got, want)
 	}
-	// What others of the pods still have the bridge goes on to know.
+	// The bridge keeps other connections of the pods.
 	if len(flushed) != 1 || !slices.Equal(flushed[0], egressIPs) {
 		t.Errorf("the bridge forgot %v", flushed)
 	}
 }
 
-// connect makes an entry of a connection of a pod that is translated.
+// connect creates the conntrack entry of a translated connection of a pod.
 func connect(t *testing.T, pod, to netip.Addr) {
 	t.Helper()
 	family, outside := netlink.InetFamily(netlink.FAMILY_V4), netip.MustParseAddr("192.0.2.1")
@@ -135,7 +136,7 @@ func connected(t *testing.T) []netip.Addr {
 	return pods
 }
 
-// TestParseTranslation: rules of the chains that translate pods, and no others.
+// TestParseTranslation: only rules of the chains that translate pods are parsed.
 func TestParseTranslation(t *testing.T) {
 	for line, want := range map[string]string{
 		`-A OVN-KUBE-EGRESS-SVC -s 10.244.0.5/32 -m comment --comment "shop/checkout" -j SNAT --to-source 5.5.5.5`: "10.244.0.5 5.5.5.5",

@@ -17,8 +17,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 )
 
-// TestWaitsAreTold: what is waited for is an Event where somebody can do something about
-// it, with the reason word that the documentation has, once until it is there.
+// TestWaitsAreTold: a wait is reported as an Event if somebody can do something about it, with the
+// documented reason, once until it is over.
 func TestWaitsAreTold(t *testing.T) {
 	begin := time.Now()
 	recorder := record.NewFakeRecorder(10)
@@ -44,8 +44,8 @@ func TestWaitsAreTold(t *testing.T) {
 	}
 }
 
-// TestFailuresAreTold: what keeps failing is an Event, once until it succeeds; what
-// fails for a moment is none.
+// TestFailuresAreTold: a lasting failure is reported as an Event, once until it succeeds; a brief
+// one is not.
 func TestFailuresAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recorder := record.NewFakeRecorder(10)

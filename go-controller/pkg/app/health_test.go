@@ -27,8 +27,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
-// authority issues certificates as OVN's do: the names in them are not those of
-// nodes.
+// authority issues certificates like OVN's: the names in them are not those of nodes.
 type authority struct {
 	dir  string
 	key  *ecdsa.PrivateKey
@@ -75,7 +74,7 @@ func (a *authority) issue(t *testing.T, name string, c *x509.Certificate) (*ecds
 	return key, cert
 }
 
-// session is the TLS of a part with a certificate of its own.
+// session returns the TLS configuration of a component with a certificate of its own.
 func (a *authority) session(t *testing.T, name string, peer x509.ExtKeyUsage) *tls.Config {
 	t.Helper()
 	a.issue(t, name, &x509.Certificate{})
@@ -88,8 +87,8 @@ func (a *authority) session(t *testing.T, name string, peer x509.ExtKeyUsage) *t
 	return c
 }
 
-// wire is a port in front of a server: it counts the sessions, and can break them
-// or swallow what they send.
+// wire is a port in front of a server: it counts the sessions, and can break them or swallow what
+// they send.
 type wire struct {
 	listener net.Listener
 	to       string
@@ -171,7 +170,7 @@ func (w *wire) count() int {
 	return w.sessions
 }
 
-// serveHealth runs a node's health server and returns where it listens.
+// serveHealth runs a node's health server and returns its address.
 func serveHealth(t *testing.T, c *tls.Config) netip.AddrPort {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -193,7 +192,7 @@ func serveHealth(t *testing.T, c *tls.Config) netip.AddrPort {
 	}
 }
 
-// TestHealthSessionsAreAuthentic: each side talks only to parts of its own OVN.
+// TestHealthSessionsAreAuthentic: each side only talks to components of its own OVN.
 func TestHealthSessionsAreAuthentic(t *testing.T) {
 	ours, others := newAuthority(t), newAuthority(t)
 	at := serveHealth(t, ours.session(t, "node", x509.ExtKeyUsageClientAuth))
@@ -218,7 +217,7 @@ func TestHealthSessionsAreAuthentic(t *testing.T) {
 		}
 		var err error
 		if c.ok {
-			// The first check of the server may still be under way.
+			// The first check of the server may still be in progress.
 			eventually.Succeeds(t, "an answer to "+c.name, func() error { return ask(time.Second) })
 		} else {
 			err = ask(time.Second)
@@ -232,8 +231,8 @@ func TestHealthSessionsAreAuthentic(t *testing.T) {
 	}
 }
 
-// TestHealthOfNodeWithClientCertificate: nodes of the manifests have a client's certificate,
-// of an authority that masters trust beside their own.
+// TestHealthOfNodeWithClientCertificate: nodes installed by the manifests have a client
+// certificate, of an authority that masters trust besides their own.
 func TestHealthOfNodeWithClientCertificate(t *testing.T) {
 	d := pki.Dir(t.TempDir())
 	if _, err := d.Init("test", time.Now(), time.Hour); err != nil {
@@ -266,8 +265,8 @@ func TestHealthOfNodeWithClientCertificate(t *testing.T) {
 	})
 }
 
-// TestBouncedSessionIsNoDeadNode: one session carries all probes; one that breaks is
-// made anew and nobody hears of it, while silence is death.
+// TestBouncedSessionIsNoDeadNode: one session carries all probes; a broken session is reconnected
+// without any notification, while silence means that the node is dead.
 func TestBouncedSessionIsNoDeadNode(t *testing.T) {
 	ours := newAuthority(t)
 	server := serveHealth(t, ours.session(t, "node", x509.ExtKeyUsageClientAuth))

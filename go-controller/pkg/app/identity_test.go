@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestIdentity: two masters of one node that are alive have two identities; one that
-// follows a dead one has that one's.
+// TestIdentity: two running masters of one node have different identities; the successor of a dead
+// one has that one's identity.
 func TestIdentity(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "master")
 	first, end := identity(dir, "n1")

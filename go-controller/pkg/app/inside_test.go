@@ -8,9 +8,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// TestNothingInsideGoesToGateways follows what a pod with external gateways has for
-// other nodes, and so for the API server, and what it answers to routers that stand
-// for clients of Services: none of it is for the gateways.
+// TestNothingInsideGoesToGateways traces packets of a pod with external gateways to other nodes,
+// and so to the API server, and its replies to routers that stand for clients of Services: none of
+// them go to the gateways.
 func TestNothingInsideGoesToGateways(t *testing.T) {
 	toGateway := "eth.dst = " + gatewayMAC
 	for _, mode := range []topology.GatewayMode{topology.GatewayShared, topology.GatewayLocal} {

@@ -45,7 +45,8 @@ func holder(t *testing.T, cs kubernetes.Interface) string {
 	return *l.Spec.HolderIdentity
 }
 
-// The lease is held until work has returned, and free at once after that.
+// TestLeaseIsGivenBackAfterWork: the lease is held until work has returned, and released
+// immediately afterwards.
 func TestLeaseIsGivenBackAfterWork(t *testing.T) {
 	cs := fake.NewClientset()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -113,8 +114,8 @@ func TestLostLeaseEndsTheMaster(t *testing.T) {
 	eventually.Receive(t, "stop of work", stopped)
 }
 
-// A master that waits does nothing, takes over when the leader leaves, and ends
-// cleanly while it waits.
+// TestStandby: a waiting master does nothing, takes over when the leader leaves, and ends cleanly
+// while it waits.
 func TestStandby(t *testing.T) {
 	cs := fake.NewClientset()
 	order := make(chan string, 4)
@@ -164,10 +165,11 @@ func TestStandby(t *testing.T) {
 	}
 }
 
-// A real API server refuses a lease in a namespace that does not exist.
+// TestNamespaceOfTheLeaseIsMade: a real API server rejects a lease in a namespace that does not
+// exist.
 func TestNamespaceOfTheLeaseIsMade(t *testing.T) {
 	cs := fake.NewClientset()
-	var made atomic.Bool // reactors may not ask the client they serve
+	var made atomic.Bool // reactors must not call the client they serve
 	cs.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 		made.Store(true)
 		return false, nil, nil

@@ -18,8 +18,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
-// TestOwnLeaseIsTakenAtOnce: a master that was killed does not wait for the lease
-// that it has held itself.
+// TestOwnLeaseIsTakenAtOnce: a master that was killed does not wait for a lease that it held
+// itself.
 func TestOwnLeaseIsTakenAtOnce(t *testing.T) {
 	now := metav1.NowMicro()
 	cs := fake.NewClientset(&coordinationv1.Lease{
@@ -45,8 +45,8 @@ func TestOwnLeaseIsTakenAtOnce(t *testing.T) {
 	}
 }
 
-// TestLeaderThatSeesAnotherStops has a leader that was stopped for longer than its
-// lease find the lease to be another one's: it does not wait for its deadline.
+// TestLeaderThatSeesAnotherStops: a leader that was suspended for longer than its lease finds that
+// another one holds it, and does not wait for its deadline.
 func TestLeaderThatSeesAnotherStops(t *testing.T) {
 	cs := fake.NewClientset()
 	env := testEnv(cs)

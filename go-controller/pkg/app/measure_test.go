@@ -49,7 +49,7 @@ func scrape(set *metrics.Set) string {
 	return "\n" + answer.Body.String()
 }
 
-// reports fails where a line is missing.
+// reports fails the test if a line is missing.
 func reports(t *testing.T, set *metrics.Set, lines ...string) {
 	t.Helper()
 	text := scrape(set)
@@ -64,11 +64,11 @@ func programmed(is metav1.ConditionStatus, reason string) []metav1.Condition {
 	return []metav1.Condition{{Type: conditions.Programmed, Status: is, Reason: reason}}
 }
 
-// TestReasons: all constants that are reasons for not choosing a node are listed, so that moves
-// for them are counted from 0.
+// TestReasons: all constants that are reasons for not choosing a node are listed, so that moves for
+// these reasons are counted from 0.
 func TestReasons(t *testing.T) {
 	for dir, listed := range map[string][]place.Reason{"place": place.Reasons(), "egressip": egressip.Reasons(), "egressservice": egressservice.Reasons()} {
-		kind := `place\.Reason` // the features have reasons of refusals as well
+		kind := `place\.Reason` // the features also have reasons for rejections
 		if dir == "place" {
 			kind = "Reason"
 		}
@@ -94,7 +94,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestMeasuredEgressIPs counts addresses by node, and objects by condition, once all are known.
+// TestMeasuredEgressIPs counts addresses by node and objects by condition, once all are known.
 func TestMeasuredEgressIPs(t *testing.T) {
 	client := egressipfake.NewSimpleClientset(
 		&egressipv1.EgressIP{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: egressipv1.EgressIPStatus{
@@ -140,7 +140,7 @@ func TestMeasuredEgressServices(t *testing.T) {
 	}
 }
 
-// TestMeasuredNorthbound counts rows, transactions and what they write.
+// TestMeasuredNorthbound counts rows, transactions and their writes.
 func TestMeasuredNorthbound(t *testing.T) {
 	s, set := ovsdbtest.StartNB(t), leading()
 	client, err := ovsdb.Connect(t.Context(), ovsdb.Config{Address: s.Socket(), Observe: transactionObserver(set.Leader())})
@@ -163,7 +163,7 @@ func TestMeasuredNorthbound(t *testing.T) {
 	reports(t, set, `ovnkube_northbound_transaction_duration_seconds_count{result="failed"} 1`)
 }
 
-// TestMeasuredMaster: what the leader measures is wired to who knows it.
+// TestMeasuredMaster: the leader's metrics are connected to their sources.
 func TestMeasuredMaster(t *testing.T) {
 	client, err := ovsdb.Connect(t.Context(), ovsdb.Config{Address: ovsdbtest.StartNB(t).Socket()})
 	if err != nil {
@@ -186,7 +186,7 @@ func TestMeasuredMaster(t *testing.T) {
 	reports(t, m.env.Metrics, "ovnkube_pods_held_at_start 0", `ovnkube_node_reachability{node="n1",state="unknown"} 1`)
 }
 
-// TestMeasuredNode: what is put right on a host is counted by kind.
+// TestMeasuredNode: repairs on a host are counted by kind.
 func TestMeasuredNode(t *testing.T) {
 	n := hostNode(t)
 	for _, kind := range []string{chains, routes, addresses, ipRules, parameters} {

@@ -25,7 +25,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
 )
 
-// passes is a driver that counts.
+// passes is a driver that counts its passes.
 type passes struct {
 	mu              sync.Mutex
 	resyncs, sweeps int
@@ -45,8 +45,8 @@ func (p *passes) Sweep(context.Context) error {
 	return nil
 }
 
-// TestDriversAreKept: what is on the host is repaired from the start on, leftovers go
-// as soon as all have spoken, and somebody looks after both for ever.
+// TestDriversAreKept: the host is repaired from startup on, leftovers are deleted as soon as all
+// have contributed, and both are checked forever.
 func TestDriversAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		driver, trims := &passes{}, new(atomic.Int32)
@@ -95,8 +95,7 @@ func TestDriversAreKept(t *testing.T) {
 	})
 }
 
-// clusterEnv is what a process of a cluster with every feature has. Nothing is
-// reached by it.
+// clusterEnv is the Env of a process of a cluster with all features enabled. It reaches nothing.
 func clusterEnv(t *testing.T) *Env {
 	t.Helper()
 	cfg, _, err := config.Load(config.Sources{Flags: map[string]string{
@@ -111,7 +110,7 @@ func clusterEnv(t *testing.T) *Env {
 	return env
 }
 
-// hostNode is a node that is wired on a host of its own. Its Open vSwitch is away.
+// hostNode is a node that is wired on a host of its own. Its Open vSwitch does not run.
 func hostNode(t *testing.T) *node {
 	t.Helper()
 	netnstest.New(t)
@@ -125,7 +124,7 @@ func hostNode(t *testing.T) *node {
 	return n
 }
 
-// TestEveryDriverIsSwept: whatever driver a node has is among those that are kept.
+// TestEveryDriverIsSwept: every driver of a node is among the hostWriters.
 func TestEveryDriverIsSwept(t *testing.T) {
 	n := hostNode(t)
 	swept := map[uintptr]bool{}
@@ -147,8 +146,8 @@ func TestEveryDriverIsSwept(t *testing.T) {
 	}
 }
 
-// TestPodsWaitForRules: the runtime hears that pods can be attached when the rules of
-// the egress features are there, and not before.
+// TestPodsWaitForRules: the runtime is told that pods can be attached when the rules of the egress
+// features are in place, and not before.
 func TestPodsWaitForRules(t *testing.T) {
 	n := hostNode(t)
 	server := n.runners["cni"].(*cninode.Server)
@@ -165,8 +164,8 @@ func TestPodsWaitForRules(t *testing.T) {
 	}
 }
 
-// TestPodsWaitForEgressServices: at a start no pod gets its address before the
-// EgressServices were served, or for a while.
+// TestPodsWaitForEgressServices: at startup no pod gets its address before the EgressServices were
+// processed, or podStartDelay has passed.
 func TestPodsWaitForEgressServices(t *testing.T) {
 	client, err := ovsdb.Connect(t.Context(), ovsdb.Config{Address: ovsdbtest.StartNB(t).Socket()})
 	if err != nil {
@@ -179,7 +178,7 @@ func TestPodsWaitForEgressServices(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	// One that begins to work fails without its informers.
+	// A controller that starts fails without its informers.
 	if err := m.runners["services"].Run(ctx); err == nil {
 		t.Error("a controller works without informers")
 	}
@@ -188,7 +187,7 @@ func TestPodsWaitForEgressServices(t *testing.T) {
 	}
 }
 
-// TestAfter: what waits for others begins with them, or after a while without.
+// TestAfter: a runner that waits for others starts after them, or without them after a while.
 func TestAfter(t *testing.T) {
 	for _, done := range []time.Duration{time.Second, time.Hour} {
 		t.Run(fmt.Sprint(done), func(t *testing.T) {

@@ -10,12 +10,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// labNodeLocal is what pods of the tests reach by their own node.
+// labNodeLocal are the addresses that pods of the tests reach through their own node.
 var labNodeLocal = noreroute.NodeLocal(prefixesOf("fd00:ec2::254/128", "168.63.129.16/32", "fd20:ce::254/128"), prefixesOf("169.254.169.0/29"))
 
-// TestNodeLocal follows what pods of every egress feature send to addresses that mean
-// another machine on each node, such as that of a cloud's metadata: it leaves by the pod's own
-// node, as that of any other pod does, and with the address of that node.
+// TestNodeLocal traces packets that pods of every egress feature send to addresses that are a
+// different machine on each node, such as that of a cloud's metadata: they leave by the pod's own
+// node, as those of any other pod do, and with the address of that node.
 func TestNodeLocal(t *testing.T) {
 	metadata := []struct {
 		what string
@@ -66,7 +66,7 @@ func TestNodeLocal(t *testing.T) {
 		p := newPrecedence(t, topology.GatewayShared, false)
 		p.egressIP(p.nodes[0])
 		for _, m := range metadata {
-			// The mark has the bridge give it the address of the node.
+			// The mark makes the bridge translate to the address of the node.
 			p.expect(m.what, m.to, "pkt.mark = 1008", `output("breth0_a")`)
 		}
 	})

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// TestOpinionOfTheHosts: the hosts of other nodes are asked at their addresses in the
-// hosts' network, and Kubernetes has given up those whose state it does not know.
+// TestOpinionOfTheHosts: the hosts of other nodes are probed at their addresses in the hosts'
+// network, and Kubernetes has given up on nodes whose status is unknown.
 func TestOpinionOfTheHosts(t *testing.T) {
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	for name, ready := range map[string]corev1.ConditionStatus{

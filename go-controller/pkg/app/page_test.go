@@ -23,8 +23,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health/reachability"
 )
 
-// TestPageOfMaster: the API server says who sees it; without a token, with one that it does
-// not know, without the right, and while it does not answer nobody does.
+// TestPageOfMaster: the API server decides who sees the page; nobody does without a token, with an
+// unknown one, without permission, or while the API server does not answer.
 func TestPageOfMaster(t *testing.T) {
 	kube := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}})
 	var down error

@@ -31,7 +31,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Environment of a process that gives addresses to pods as a leader does.
+// Environment variables of a process that assigns addresses to pods as a leader does.
 const (
 	pausedDatabase = "PAUSES_TEST_DATABASE"
 	pausedDir      = "PAUSES_TEST_DIR" // the API server: who leads, and what pods there are
@@ -39,17 +39,18 @@ const (
 )
 
 const (
-	// pausedBurst is how many pods come before a leader is stopped, and when the next leads.
+	// pausedBurst is how many pods are added before a leader is stopped, and after the next one
+	// leads.
 	pausedBurst = 4
 	// pausedLeaders is how many leaders one run stops; SEEDS=4 makes it a hundred.
 	pausedLeaders = 25
-	// formerFor is how long a former leader goes on once it could know that it is one.
+	// formerFor is how long a former leader runs once it could know that it no longer leads.
 	formerFor = 300 * time.Millisecond
 )
 
-// givesAddresses is that process. Its API server has the pods whose files are in a
-// directory, in its own time: what a former leader has read, and what it was about to
-// write, it still has when it goes on.
+// givesAddresses is that process. Its API server has the pods whose files are in a directory, with
+// its own timing: when a former leader resumes, it still has what it has read and what it was about
+// to write.
 func givesAddresses() error {
 	dir, name := os.Getenv(pausedDir), os.Getenv(pausedName)
 	leads := func(context.Context) error {
@@ -96,8 +97,8 @@ func givesAddresses() error {
 	return nil
 }
 
-// podsOf makes the pods that the files of dir name. A fake clientset forgets what happens
-// while an informer begins to watch: those that it does not know are touched.
+// podsOf creates the pods given by the files of dir. A fake clientset loses changes that happen
+// while an informer starts to watch: unknown pods are updated to notify it again.
 func podsOf(ctx context.Context, cs *fake.Clientset, dir string, known func(string) bool) error {
 	files, err := os.ReadDir(filepath.Join(dir, "pods"))
 	if err != nil {
@@ -133,9 +134,9 @@ func pausedNode() *corev1.Node {
 	}}}
 }
 
-// TestPausedMasters has processes that give addresses to pods lead one after the other,
-// while pods come. Each is stopped at any moment and goes on when the next one
-// leads: no address is ever given to two pods, and no pod gets another one.
+// TestPausedMasters makes processes that assign addresses to pods lead one after the other, while
+// pods are added. Each is stopped at an arbitrary moment and resumes when the next one leads: no
+// address is ever assigned to two pods, and no pod gets a different one.
 func TestPausedMasters(t *testing.T) { seeds.Each(t, 1, pauseMasters) }
 
 func pauseMasters(t *testing.T, rng *rand.Rand) {
@@ -165,7 +166,7 @@ func pauseMasters(t *testing.T, rng *rand.Rand) {
 		}
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), pausedDatabase+"="+s.Socket(), pausedDir+"="+dir, pausedName+"="+name)
-		cmd.Stderr = io.Discard // a former leader is refused again and again
+		cmd.Stderr = io.Discard // a former leader is rejected again and again
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +201,7 @@ func pauseMasters(t *testing.T, rng *rand.Rand) {
 	distinct(t, s.Journal(), pods)
 }
 
-// distinct reads from the journal of the database what pods were ever given.
+// distinct reads all addresses that pods ever had from the journal of the database.
 func distinct(t *testing.T, journal string, pods int) {
 	t.Helper()
 	holder, of := map[string]string{}, map[string]string{}

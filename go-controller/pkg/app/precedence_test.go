@@ -48,7 +48,7 @@ func prefixesOf(texts ...string) (out []netip.Prefix) {
 	return out
 }
 
-// precedence is two nodes in a real OVN control plane.
+// precedence has two nodes in a real OVN control plane.
 type precedence struct {
 	t      *testing.T
 	ovn    *ovntrace.OVN
@@ -114,7 +114,7 @@ func newPrecedence(t *testing.T, mode topology.GatewayMode, disableSNAT bool, ch
 	return p
 }
 
-// writePolicies writes what EgressIP and EgressService have in common.
+// writePolicies writes the policies that EgressIP and EgressService share.
 func (p *precedence) writePolicies() {
 	p.t.Helper()
 	n := noreroute.Network{Cluster: p.config.Cluster, Join: prefixesOf("100.64.0.0/16", "fd98::/64"), NodeLocal: labNodeLocal}
@@ -142,13 +142,13 @@ func (p *precedence) learn(n topology.Node, port string, neighbour netip.Addr, m
 		fmt.Sprintf("ip=%q", neighbour.String()), fmt.Sprintf("mac=%q", mac), "datapath="+datapath)
 }
 
-// gateways gives the pod an external gateway, or takes it away.
+// gateways gives the pod an external gateway, or removes it.
 func (p *precedence) gateways(hop *v1.HopOptions) {
 	p.t.Helper()
 	p.gatewaysAt(gatewayAddrs, hop)
 }
 
-// gatewaysAt does so with a gateway that has these addresses.
+// gatewaysAt does the same with a gateway at these addresses.
 func (p *precedence) gatewaysAt(addrs []netip.Addr, hop *v1.HopOptions) {
 	p.t.Helper()
 	snap := externalroute.Snapshot{Namespaces: []externalroute.Namespace{{Name: "ns"}},
@@ -188,9 +188,8 @@ func (p *precedence) egressService() {
 	}
 }
 
-// expect looks for words in the trace of a packet of the pod, in their order,
-// with MATCH for the name of the family in OVN and EGRESS and NODE for the egress
-// IP and the address of node a.
+// expect looks for words in the trace of a packet of the pod, in their order, where MATCH stands
+// for the name of the family in OVN, EGRESS for the egress IP and NODE for the address of node a.
 func (p *precedence) expect(what string, to []netip.Addr, words ...string) {
 	p.t.Helper()
 	for i, f := range topology.Families {
@@ -216,11 +215,11 @@ func (p *precedence) expect(what string, to []netip.Addr, words ...string) {
 	}
 }
 
-// untranslated is the mark without which the bridge drops what has a pod's address.
+// untranslated is the mark without which the bridge drops packets with a pod's address.
 const untranslated = "pkt.mark = 1010"
 
-// TestExternalGatewaysComeFirst follows packets of a pod that an EgressIP, an
-// EgressService and a policy about external gateways select.
+// TestExternalGatewaysComeFirst traces packets of a pod that is selected by an EgressIP, an
+// EgressService and an AdminPolicyBasedExternalRoute.
 func TestExternalGatewaysComeFirst(t *testing.T) {
 	toGateway := "eth.dst = " + gatewayMAC
 	for _, mode := range []topology.GatewayMode{topology.GatewayShared, topology.GatewayLocal} {
@@ -244,8 +243,9 @@ func TestExternalGatewaysComeFirst(t *testing.T) {
 	}
 }
 
-// TestGatewaysDown: OVN itself takes gateways out of its routes whose sessions are down. What
-// then goes the usual way is not to leave with the pod's address, whenever the rest follows.
+// TestGatewaysDown: OVN itself removes gateways from its routes if their sessions are down. Packets
+// that then take the usual route must not leave with the pod's address, even before everything else
+// is updated.
 func TestGatewaysDown(t *testing.T) {
 	for _, disable := range []bool{false, true} {
 		p := newPrecedence(t, topology.GatewayShared, disable)
@@ -265,8 +265,8 @@ func TestGatewaysDown(t *testing.T) {
 	}
 }
 
-// TestEgressIPOnOwnNode: where the pod's own node has the egress IP, the gateways
-// see the pod with it, unless it keeps its own address.
+// TestEgressIPOnOwnNode: if the pod's own node has the egress IP, the gateways see the pod with
+// that address, unless the pod keeps its own.
 func TestEgressIPOnOwnNode(t *testing.T) {
 	toGateway := "eth.dst = " + gatewayMAC
 	for _, mode := range []topology.GatewayMode{topology.GatewayShared, topology.GatewayLocal} {

@@ -17,8 +17,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/trace"
 )
 
-// A pod's network namespace is that of its own port: not of another pod, nor of an earlier one
-// with the same name.
+// TestNetnsOf: a pod's network namespace is that of its own port, not of another pod's, nor of an
+// earlier pod's with the same name.
 func TestNetnsOf(t *testing.T) {
 	port := func(pod, uid, netns string) ovs.Port {
 		return ovs.Port{ExternalIDs: map[string]string{ovs.IfaceID: pod, ovs.IfaceIDVersion: uid, cni.IDNetns: netns}}

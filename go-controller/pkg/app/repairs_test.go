@@ -26,12 +26,11 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// repairing makes the test binary a process that writes one object of each kind in the
-// network namespace it finds itself in, and repairs them: the drivers' goroutines must be
-// there, too.
+// repairing makes the test binary a process that writes one object of each kind in its network
+// namespace, and repairs them: the drivers' goroutines have to be in that namespace, too.
 const repairing = "REPAIRS_TEST_NAMESPACE"
 
-// noRecord is a settings.Store of a host without Open vSwitch.
+// noRecord is the settings.Store of a host without Open vSwitch.
 type noRecord map[string]string
 
 func (r noRecord) System(context.Context) (map[string]string, error) { return r, nil }
@@ -43,7 +42,7 @@ func (r noRecord) SetSystem(_ context.Context, ids map[string]string) error {
 	return nil
 }
 
-// TestMain makes the test binary another process where it is asked to be one.
+// TestMain makes the test binary another process if an environment variable says so.
 func TestMain(m *testing.M) {
 	for variable, process := range map[string]func() error{repairing: repair, pausedName: givesAddresses} {
 		if os.Getenv(variable) == "" {
@@ -58,7 +57,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// repair is that process; it says "ready", and ends with its standard input.
+// repair is that process; it prints "ready", and ends when its standard input is closed.
 func repair() error {
 	if mine, err := os.Readlink("/proc/self/ns/net"); err != nil || mine == os.Getenv(repairing) {
 		return fmt.Errorf("refusing to run in the network namespace of the machine: %w", err)
@@ -123,8 +122,8 @@ func repair() error {
 	return nil
 }
 
-// TestRepairs: of each kind of objects of the kernel, what others delete or change is back
-// soon, by events or a look, in both families and with either iptables.
+// TestRepairs: what others delete or change is restored quickly, for each kind of kernel objects,
+// by notifications or by looking, in both families and with both iptables backends.
 func TestRepairs(t *testing.T) {
 	for _, backend := range []string{"nft", "legacy"} {
 		t.Run(backend, func(t *testing.T) { repairs(t, backend) })
@@ -197,10 +196,10 @@ func repairs(t *testing.T, backend string) {
 		{routes, "ip route del 198.51.100.0/24"},
 		{routes, "ip -6 route flush proto 79"},
 		{addresses, "ip addr del 192.0.2.1/24 dev eth0"},
-		{routes, ""},                  // went with the address
-		{"", "ip link set eth0 down"}, // nothing can be back before it is up
+		{routes, ""},                  // disappeared with the address
+		{"", "ip link set eth0 down"}, // nothing can be restored before it is up
 		{routes, "ip link set eth0 up"},
-		{addresses, ""}, // those of IPv6 went with the link
+		{addresses, ""}, // IPv6 addresses disappeared with the link
 		{addresses, "ip addr del 2001:db8::1/64 dev eth0"},
 		{routes, ""},
 		{parameters, "sysctl -q net.ipv4.conf.eth0.rp_filter=1"},

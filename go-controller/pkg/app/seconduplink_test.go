@@ -37,8 +37,8 @@ func newSecondUplink(t *testing.T, mode topology.GatewayMode, disableSNAT bool) 
 	return p
 }
 
-// TestSecondUplink: gateways on the network of the second uplink are reached by it, and
-// nothing else leaves by it, whatever it is for.
+// TestSecondUplink: gateways on the network of the second uplink are reached through it, and no
+// other packets leave through it, whatever their destination.
 func TestSecondUplink(t *testing.T) {
 	const byFirst, bySecond = `output("breth0_`, `output("breth1_`
 	toGateway, toRouter := "eth.dst = "+secondMAC, "eth.dst = "+routerMAC
@@ -98,8 +98,8 @@ func TestSecondUplinkDown(t *testing.T) {
 	}
 }
 
-// TestSecondUplinkInbound: what gateways send to pods arrives, what they say of
-// themselves is learnt.
+// TestSecondUplinkInbound: packets from gateways to pods arrive, and the gateways' MAC addresses
+// are learned.
 func TestSecondUplinkInbound(t *testing.T) {
 	p := newSecondUplink(t, topology.GatewayShared, false)
 	p.gatewaysAt(append(addrsOf("192.168.50.61", "fd00:50::61"), secondGateway...), &v1.HopOptions{}) // replies have a choice

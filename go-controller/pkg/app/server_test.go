@@ -124,7 +124,8 @@ func TestAddressInUse(t *testing.T) {
 	}
 }
 
-// Over TLS, with profiles; a renewed certificate is served without a restart.
+// TestServerTLS: metrics over TLS, with profiles; a renewed certificate is served without a
+// restart.
 func TestServerTLS(t *testing.T) {
 	dir := t.TempDir()
 	cfg := config.Config{Metrics: config.Metrics{

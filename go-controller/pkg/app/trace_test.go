@@ -11,7 +11,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/trace"
 )
 
-// Open vSwitch understands each packet that a question is about.
+// TestBridgeFlow: Open vSwitch understands the packet of each question.
 func TestBridgeFlow(t *testing.T) {
 	o := netnstest.New(t).OVS()
 	o.Run("ovs-vsctl", "add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev", "--",
@@ -46,7 +46,7 @@ func TestBridgeFlow(t *testing.T) {
 	}
 }
 
-// A server has a certificate that it can show.
+// TestOwnCertificate: a server has a certificate that it can present.
 func TestOwnCertificate(t *testing.T) {
 	c, err := ownCertificate("n1")
 	if err != nil {

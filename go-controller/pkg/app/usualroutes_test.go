@@ -14,9 +14,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// TestUsualRoutes: of an EgressService and an EgressIP on a secondary network of one
-// node, which both select a pod, the EgressService decides by which way it leaves;
-// whoever comes first, after a restart, and until the last of its rules has gone.
+// TestUsualRoutes: if an EgressService and an EgressIP on a secondary network, both on one node,
+// select a pod, the EgressService decides how its packets leave; whichever comes first, after a
+// restart, and until the last of its rules is removed.
 func TestUsualRoutes(t *testing.T) {
 	ns := netnstest.New(t)
 	for dev, addrs := range map[string][2]string{
@@ -90,7 +90,7 @@ func TestUsualRoutes(t *testing.T) {
 	leaves("eth1")
 	service(translations)
 	leaves("breth0")
-	rules = iprule.NewSet() // another run, which hears of the EgressIP first
+	rules = iprule.NewSet() // another run, which sees the EgressIP first
 	egressIP(prepared)
 	leaves("breth0")
 	service(translations)
