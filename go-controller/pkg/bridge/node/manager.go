@@ -329,7 +329,7 @@ func (j job) write(ctx context.Context, w Writer) error {
 	return nil
 }
 
-// take returns what the driver is to be given, and records it as given.
+// take returns what has to be given to the driver, and records it as given.
 func (m *Manager) take(at Attachment, ports bridge.Ports) job {
 	m.mu.Lock()
 	defer m.mu.Unlock()
